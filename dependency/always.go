@@ -1,0 +1,26 @@
+package dependency
+
+const alwaysName = "always"
+
+// Always is the manager of a job that runs as soon as its edges have ended.
+type Always struct {
+	T TypeInfo `bson:"type" json:"type" yaml:"type"`
+	JobEdges
+}
+
+// MakeAlways returns an Always without edges. It allocates nothing.
+func MakeAlways() Always {
+	return Always{T: TypeInfo{Name: alwaysName}, JobEdges: NewJobEdges()}
+}
+
+// NewAlways returns a manager that is always ready.
+func NewAlways() Manager {
+	a := MakeAlways()
+	return &a
+}
+
+// Type names the type "always".
+func (a *Always) Type() TypeInfo { return a.T }
+
+// State is Ready.
+func (a *Always) State() State { return Ready }

@@ -1,0 +1,54 @@
+package dependency
+
+import "fmt"
+
+const checkName = "check"
+
+// CheckFunc decides about a job. It is given the job's edges.
+type CheckFunc func(edges []string) State
+
+// CheckFactory makes a CheckFunc.
+type CheckFactory func() CheckFunc
+
+// check decides by a registered function.
+type check struct {
+	CheckName string   `bson:"check_name" json:"check_name" yaml:"check_name"`
+	T         TypeInfo `bson:"type" json:"type" yaml:"type"`
+	JobEdges
+
+	decide CheckFunc
+	reason string
+}
+
+// NewCheckManager returns a manager that decides by the function registered
+// under a name with RegisterCheck. The function is looked up when it is first
+// needed; where there is none then, the state is Unresolved.
+func NewCheckManager(name string) Manager {
+	return &check{
+		CheckName: name,
+		T:         TypeInfo{Name: checkName},
+		JobEdges:  NewJobEdges(),
+	}
+}
+
+func (c *check) Type() TypeInfo { return c.T }
+
+func (c *check) State() State {
+	if c.decide == nil {
+		factory, err := GetCheckFactory(c.CheckName)
+		if err != nil {
+			c.reason = err.Error()
+			return Unresolved
+		}
+		c.decide = factory()
+	}
+	state := c.decide(c.Edges())
+	if !IsValidState(state) {
+		c.reason = fmt.Sprintf("check %q returned the invalid state %d", c.CheckName, state)
+		return Unresolved
+	}
+	c.reason = fmt.Sprintf("check %q says %s", c.CheckName, state)
+	return state
+}
+
+func (c *check) Explain() string { return c.reason }

@@ -1,0 +1,86 @@
+package dependency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/grip/message"
+)
+
+// ErrUnknownType is wrapped by the errors that say that no factory is
+// registered under a name.
+var ErrUnknownType = errors.New("dependency type is not registered")
+
+// ManagerFactory makes an empty manager of one type, to decode a stored one
+// into.
+type ManagerFactory func() Manager
+
+// factories are functions by name. It is safe for concurrent use.
+type factories[F any] struct {
+	kind   string
+	mu     sync.RWMutex
+	byName map[string]F
+}
+
+func newFactories[F any](kind string) *factories[F] {
+	return &factories[F]{kind: kind, byName: map[string]F{}}
+}
+
+// add registers f. It replaces what was there with a warning, because types
+// are registered from init functions, which can't handle an error.
+func (r *factories[F]) add(name string, f F) {
+	r.mu.Lock()
+	_, replaced := r.byName[name]
+	r.byName[name] = f
+	r.mu.Unlock()
+
+	if replaced {
+		logging.Warning(context.Background(), message.Fields{
+			"message": "replaced a registered " + r.kind,
+			"name":    name,
+		})
+	}
+}
+
+func (r *factories[F]) get(name string) (F, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	f, ok := r.byName[name]
+	if !ok {
+		return f, fmt.Errorf("finding %s %q: %w", r.kind, name, ErrUnknownType)
+	}
+	return f, nil
+}
+
+var (
+	managers = newFactories[ManagerFactory]("dependency type")
+	checks   = newFactories[CheckFactory]("dependency check")
+)
+
+func init() {
+	RegisterManager(alwaysName, NewAlways)
+	RegisterManager(createsFileName, func() Manager { return NewCreatesFile("") })
+	RegisterManager(localFileName, func() Manager { return MakeLocalFile() })
+	RegisterManager(checkName, func() Manager { return NewCheckManager("") })
+}
+
+// RegisterManager makes a type of manager known under a name, so that stored
+// managers of it can be read. A name that is known already is replaced, with a
+// warning in the log. It is safe for concurrent use.
+func RegisterManager(name string, factory ManagerFactory) { managers.add(name, factory) }
+
+// GetManagerFactory returns the factory of a type of manager, or an error that
+// wraps ErrUnknownType.
+func GetManagerFactory(name string) (ManagerFactory, error) { return managers.get(name) }
+
+// RegisterCheck makes a check known under a name, for NewCheckManager. A name
+// that is known already is replaced, with a warning in the log. It is safe for
+// concurrent use.
+func RegisterCheck(name string, factory CheckFactory) { checks.add(name, factory) }
+
+// GetCheckFactory returns the factory of a check, or an error that wraps
+// ErrUnknownType.
+func GetCheckFactory(name string) (CheckFactory, error) { return checks.get(name) }

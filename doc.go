@@ -1,0 +1,16 @@
+// Package amboy is a job queue for Go services.
+//
+// A service defines jobs (types that embed job.Base and have a Run method),
+// puts them into a [Queue], and a [Runner], a pool of workers, runs them. The
+// same job runs on a queue in memory, on an embedded database file or on a
+// database shared by many processes; only the queue's constructor changes.
+//
+// This package holds the contract (interfaces and value types) and what works
+// on every queue: errors, stats, waiting, enqueueing and periodic operations.
+// It stores nothing and starts no worker. The queues are in package queue, the
+// pools in package pool, the type to embed in package job.
+//
+// Delivery is at least once: a job that Put accepted runs to an end, and a job
+// that ended is not run again. A job that may be interrupted by a crash must
+// therefore tolerate being run a second time.
+package amboy

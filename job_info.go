@@ -1,0 +1,186 @@
+package amboy
+
+import (
+	"time"
+)
+
+// JobInfo describes a job without its content.
+type JobInfo struct {
+	ID     string
+	Type   JobType
+	Status JobStatusInfo
+	Time   JobTimeInfo
+	Retry  JobRetryInfo
+	// State is derived from the rest by StateOf, at the time of the call that
+	// gave the JobInfo.
+	State JobState
+	// Priority is the job's priority, 0 by default.
+	Priority int
+}
+
+// NewJobInfo describes a job as it is now.
+func NewJobInfo(j Job) JobInfo {
+	info := JobInfo{
+		ID:       j.ID(),
+		Type:     j.Type(),
+		Status:   j.Status(),
+		Time:     j.TimeInfo(),
+		Retry:    j.RetryInfo(),
+		Priority: PriorityOf(j),
+	}
+	info.State = StateOf(info, time.Now())
+	return info
+}
+
+// JobStatusInfo is what a queue stores about a job's progress. The fields below
+// Errors are absent from what is stored while they are unused.
+type JobStatusInfo struct {
+	// Owner is the queue that holds, or last held, the job's lease.
+	Owner string `bson:"owner" json:"owner" yaml:"owner"`
+	// Completed is true when the attempt has ended.
+	Completed bool `bson:"completed" json:"completed" yaml:"completed"`
+	// InProgress is true while the attempt runs.
+	InProgress bool `bson:"in_prog" json:"in_progress" yaml:"in_progress"`
+	// ModificationTime is when the lease was last taken or extended.
+	ModificationTime time.Time `bson:"mod_ts" json:"mod_time" yaml:"mod_time"`
+	// ModificationCount grows with every claim.
+	ModificationCount int `bson:"mod_count" json:"mod_count" yaml:"mod_count"`
+	// ErrorCount is the number of errors of this attempt.
+	ErrorCount int `bson:"err_count" json:"err_count" yaml:"err_count"`
+	// Errors are the messages of the errors of this attempt.
+	Errors []string `bson:"errors,omitempty" json:"errors,omitempty" yaml:"errors,omitempty"`
+
+	// Attempts are the errors of this and of the earlier attempts, oldest
+	// first. They are bounded by MaxAttemptErrors.
+	Attempts []AttemptError `bson:"attempt_errors,omitempty" json:"attempt_errors,omitempty" yaml:"attempt_errors,omitempty"`
+	// DroppedErrors counts the attempt errors that the bound left out.
+	DroppedErrors int `bson:"dropped_errors,omitempty" json:"dropped_errors,omitempty" yaml:"dropped_errors,omitempty"`
+	// Outcome tells how the job ended, where Completed and ErrorCount do not.
+	Outcome Outcome `bson:"outcome,omitempty" json:"outcome,omitempty" yaml:"outcome,omitempty"`
+	// Hold tells that an unfinished job is kept from running.
+	Hold Hold `bson:"hold,omitempty" json:"hold,omitempty" yaml:"hold,omitempty"`
+	// Reason explains Outcome or Hold to a person.
+	Reason string `bson:"reason,omitempty" json:"reason,omitempty" yaml:"reason,omitempty"`
+}
+
+// JobTimeInfo holds the times of a job. A zero time is unset.
+type JobTimeInfo struct {
+	// Created is when the job was put.
+	Created time.Time `bson:"created,omitempty" json:"created,omitempty" yaml:"created,omitempty"`
+	// Start is when the attempt began to run.
+	Start time.Time `bson:"start,omitempty" json:"start,omitempty" yaml:"start,omitempty"`
+	// End is when the attempt ended.
+	End time.Time `bson:"end,omitempty" json:"end,omitempty" yaml:"end,omitempty"`
+	// WaitUntil is the earliest time at which the job may start.
+	WaitUntil time.Time `bson:"wait_until,omitempty" json:"wait_until,omitempty" yaml:"wait_until,omitempty"`
+	// DispatchBy is the latest time at which the job may start. A job that has
+	// not started by then expires.
+	DispatchBy time.Time `bson:"dispatch_by,omitempty" json:"dispatch_by,omitempty" yaml:"dispatch_by,omitempty"`
+	// MaxTime is the longest that the job may run, after which its context
+	// ends. Zero means no limit.
+	MaxTime time.Duration `bson:"max_time,omitempty" json:"max_time,omitempty" yaml:"max_time,omitempty"`
+}
+
+// Duration is the time between Start and End, zero where either is unset or
+// they are out of order.
+func (i JobTimeInfo) Duration() time.Duration {
+	if i.Start.IsZero() || i.End.Before(i.Start) {
+		return 0
+	}
+	return i.End.Sub(i.Start)
+}
+
+// IsStale is true when the dispatch-by time has passed.
+func (i JobTimeInfo) IsStale() bool { return i.isStaleAt(time.Now()) }
+
+func (i JobTimeInfo) isStaleAt(now time.Time) bool {
+	return !i.DispatchBy.IsZero() && i.DispatchBy.Before(now)
+}
+
+// IsDispatchable is true when the wait-until time has come.
+func (i JobTimeInfo) IsDispatchable() bool { return !i.WaitUntil.After(time.Now()) }
+
+// Validate returns an *InvalidJobError where wait-until lies after dispatch-by
+// or the maximum time is negative.
+func (i JobTimeInfo) Validate() error {
+	if !i.DispatchBy.IsZero() && i.WaitUntil.After(i.DispatchBy) {
+		return &InvalidJobError{Field: "wait-until", Value: i.WaitUntil, Rule: "must not be after dispatch-by (" + i.DispatchBy.Format(time.RFC3339Nano) + ")"}
+	}
+	if i.MaxTime < 0 {
+		return &InvalidJobError{Field: "max time", Value: i.MaxTime, Rule: "must not be negative"}
+	}
+	return nil
+}
+
+// DefaultMaxAttempts is the number of attempts of a retryable job that does
+// not set one.
+const DefaultMaxAttempts = 10
+
+// JobRetryInfo tells how a job is retried.
+type JobRetryInfo struct {
+	// Retryable allows the job to be retried.
+	Retryable bool `bson:"retryable" json:"retryable,omitempty" yaml:"retryable,omitempty"`
+	// NeedsRetry asks for another attempt after this one.
+	NeedsRetry bool `bson:"needs_retry" json:"needs_retry,omitempty" yaml:"needs_retry,omitempty"`
+	// BaseJobID is the job's ID, which all attempts share. Queues set it.
+	BaseJobID string `bson:"base_job_id,omitempty" json:"base_job_id,omitempty" yaml:"base_job_id,omitempty"`
+	// CurrentAttempt numbers the attempt, from 0.
+	CurrentAttempt int `bson:"current_attempt" json:"current_attempt,omitempty" yaml:"current_attempt,omitempty"`
+	// MaxAttempts is the number of attempts in all; 0 means
+	// DefaultMaxAttempts.
+	MaxAttempts int `bson:"max_attempts,omitempty" json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`
+	// DispatchBy sets the next attempt's dispatch-by time, relative to the
+	// time at which it is put; 0 means none.
+	DispatchBy time.Duration `bson:"dispatch_by,omitempty" json:"dispatch_by,omitempty" yaml:"dispatch_by,omitempty"`
+	// WaitUntil sets how long the next attempt waits before it may start.
+	WaitUntil time.Duration `bson:"wait_until,omitempty" json:"wait_until,omitempty" yaml:"wait_until,omitempty"`
+	// Start is when the retry handler took the job up.
+	Start time.Time `bson:"start,omitempty" json:"start,omitempty" yaml:"start,omitempty"`
+	// End is when it was done with it.
+	End time.Time `bson:"end,omitempty" json:"end,omitempty" yaml:"end,omitempty"`
+}
+
+// GetMaxAttempts is MaxAttempts, or DefaultMaxAttempts where that is 0.
+func (i JobRetryInfo) GetMaxAttempts() int {
+	if i.MaxAttempts <= 0 {
+		return DefaultMaxAttempts
+	}
+	return i.MaxAttempts
+}
+
+// GetRemainingAttempts is the number of attempts that may follow this one. It
+// is never negative.
+func (i JobRetryInfo) GetRemainingAttempts() int {
+	return max(0, i.GetMaxAttempts()-i.CurrentAttempt-1)
+}
+
+// ShouldRetry is true where the job is retryable and asks for a retry.
+func (i JobRetryInfo) ShouldRetry() bool { return i.Retryable && i.NeedsRetry }
+
+// Options returns the options that set every field but BaseJobID as it is
+// here.
+func (i *JobRetryInfo) Options() JobRetryOptions {
+	return JobRetryOptions{
+		Retryable:      &i.Retryable,
+		NeedsRetry:     &i.NeedsRetry,
+		CurrentAttempt: &i.CurrentAttempt,
+		MaxAttempts:    &i.MaxAttempts,
+		DispatchBy:     &i.DispatchBy,
+		WaitUntil:      &i.WaitUntil,
+		Start:          &i.Start,
+		End:            &i.End,
+	}
+}
+
+// JobRetryOptions are changes to a JobRetryInfo. Fields that are nil stay as
+// they are.
+type JobRetryOptions struct {
+	Retryable      *bool          `bson:"-" json:"-" yaml:"-"`
+	NeedsRetry     *bool          `bson:"-" json:"-" yaml:"-"`
+	CurrentAttempt *int           `bson:"-" json:"-" yaml:"-"`
+	MaxAttempts    *int           `bson:"-" json:"-" yaml:"-"`
+	DispatchBy     *time.Duration `bson:"-" json:"-" yaml:"-"`
+	WaitUntil      *time.Duration `bson:"-" json:"-" yaml:"-"`
+	Start          *time.Time     `bson:"-" json:"-" yaml:"-"`
+	End            *time.Time     `bson:"-" json:"-" yaml:"-"`
+}

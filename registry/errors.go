@@ -1,0 +1,67 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrUnknownType is wrapped by the errors that say that nothing is registered
+// under a type's name.
+var ErrUnknownType = errors.New("type is not registered")
+
+// UnknownTypeError says that no factory is registered under a job type's name.
+// It wraps ErrUnknownType.
+type UnknownTypeError struct {
+	// JobID is the job's ID, where there is a job.
+	JobID string
+	// Type is the name.
+	Type string
+}
+
+// Error names the job and the type.
+func (e *UnknownTypeError) Error() string {
+	if e.JobID == "" {
+		return fmt.Sprintf("job type %q is not registered", e.Type)
+	}
+	return fmt.Sprintf("type %q of job %q is not registered", e.Type, e.JobID)
+}
+
+// Unwrap returns ErrUnknownType.
+func (e *UnknownTypeError) Unwrap() error { return ErrUnknownType }
+
+// VersionError says that a job was stored under a version of its type that this
+// process can't read: a newer one, or an older one without an upgrade.
+type VersionError struct {
+	// JobID is the job's ID.
+	JobID string
+	// Type is the name of the type.
+	Type string
+	// Stored is the version under which the job was stored.
+	Stored int
+	// Current is the version of the registered type.
+	Current int
+}
+
+// Error names the job, its type and both versions.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("job %q of type %q was stored under version %d, and this process has version %d and no upgrade between them",
+		e.JobID, e.Type, e.Stored, e.Current)
+}
+
+// MalformedError says that the stored form of a job can't be read.
+type MalformedError struct {
+	// JobID is the job's ID, where it could be read.
+	JobID string
+	// Type is the name of its type, where it could be read.
+	Type string
+	// Err says what is wrong.
+	Err error
+}
+
+// Error names the job and its type, and says what is wrong.
+func (e *MalformedError) Error() string {
+	return fmt.Sprintf("stored form of job %q of type %q can't be read: %v", e.JobID, e.Type, e.Err)
+}
+
+// Unwrap returns the error that says what is wrong.
+func (e *MalformedError) Unwrap() error { return e.Err }

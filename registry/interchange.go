@@ -1,0 +1,300 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
+	"go.mongodb.org/mongo-driver/bson"
+)
+
+// JobInterchange is the stored form of a job: what queues need to know about
+// any job, and the job itself, encoded with its own tags.
+type JobInterchange struct {
+	// Name is the ID under which the job is stored.
+	Name string `bson:"_id" json:"name" yaml:"name"`
+	// Type is the name of the job's registered type.
+	Type string `json:"type" bson:"type" yaml:"type"`
+	// Group is the queue that the job belongs to, where several share a store.
+	Group string `bson:"group,omitempty" json:"group,omitempty" yaml:"group,omitempty"`
+	// Version is that of the type, when the job was stored.
+	Version int `json:"version" bson:"version" yaml:"version"`
+	// Status is the job's progress.
+	Status amboy.JobStatusInfo `bson:"status" json:"status" yaml:"status"`
+	// Scopes are the scopes that the job holds now.
+	Scopes []string `bson:"scopes,omitempty" json:"scopes,omitempty" yaml:"scopes,omitempty"`
+	// EnqueueScopes are the scopes that Put takes.
+	EnqueueScopes []string `bson:"enqueue_scopes,omitempty" json:"enqueue_scopes,omitempty" yaml:"enqueue_scopes,omitempty"`
+	// EnqueueAllScopes is true where Put takes all scopes.
+	EnqueueAllScopes bool `bson:"enqueue_all_scopes,omitempty" json:"enqueue_all_scopes,omitempty" yaml:"enqueue_all_scopes,omitempty"`
+	// RetryInfo tells how the job is retried.
+	RetryInfo amboy.JobRetryInfo `bson:"retry_info" json:"retry_info,omitempty" yaml:"retry_info,omitempty"`
+	// TimeInfo holds the job's times.
+	TimeInfo amboy.JobTimeInfo `bson:"time_info" json:"time_info,omitempty" yaml:"time_info,omitempty"`
+	// Job is the job itself.
+	Job Body `bson:"job" json:"job" yaml:"job"`
+	// Dependency is the job's dependency manager.
+	Dependency *DependencyInterchange `json:"dependency,omitempty" bson:"dependency,omitempty" yaml:"dependency,omitempty"`
+
+	// Priority is the job's priority; absent where it is 0.
+	Priority int `bson:"priority,omitempty" json:"priority,omitempty" yaml:"priority,omitempty"`
+	// RequiredScopes are all the scopes that the job needs to run; absent where
+	// it needs none, and from what older versions stored.
+	RequiredScopes []string `bson:"required_scopes,omitempty" json:"required_scopes,omitempty" yaml:"required_scopes,omitempty"`
+}
+
+// DependencyInterchange is the stored form of a dependency manager.
+type DependencyInterchange struct {
+	// Type is the name of the manager's registered type.
+	Type string `json:"type" bson:"type" yaml:"type"`
+	// Version is that of the type, when the manager was stored.
+	Version int `json:"version" bson:"version" yaml:"version"`
+	// Edges are the IDs of the jobs that must end first.
+	Edges []string `bson:"edges" json:"edges" yaml:"edges"`
+	// Dependency is the manager itself.
+	Dependency Body `bson:"dependency" json:"dependency" yaml:"dependency"`
+}
+
+// MakeJobInterchange encodes a job. It returns an *amboy.InvalidJobError for a
+// nil job, an *UnknownTypeError where the job's type is not registered, and an
+// error for an invalid format and for a job that can't be encoded. The job must
+// not be running.
+func MakeJobInterchange(j amboy.Job, f amboy.Format) (*JobInterchange, error) {
+	if amboy.IsNilJob(j) {
+		return nil, &amboy.InvalidJobError{Field: "job", Rule: "must not be nil"}
+	}
+	if !f.IsValid() {
+		return nil, fmt.Errorf("encoding job %q: %d is not a format", j.ID(), f)
+	}
+	jobType := j.Type()
+	if _, err := getJobType(jobType.Name); err != nil {
+		return nil, &UnknownTypeError{JobID: j.ID(), Type: jobType.Name}
+	}
+	body, err := encode(j, f)
+	if err != nil {
+		return nil, fmt.Errorf("encoding job %q of type %q as %s: %w", j.ID(), jobType.Name, f, err)
+	}
+	dep, err := makeDependencyInterchange(j.Dependency(), f)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the dependency of job %q as %s: %w", j.ID(), f, err)
+	}
+	return &JobInterchange{
+		Name:             j.ID(),
+		Type:             jobType.Name,
+		Version:          jobType.Version,
+		Status:           j.Status(),
+		EnqueueScopes:    j.EnqueueScopes(),
+		EnqueueAllScopes: j.EnqueueAllScopes(),
+		RetryInfo:        j.RetryInfo(),
+		TimeInfo:         j.TimeInfo(),
+		Job:              body,
+		Dependency:       dep,
+		Priority:         amboy.PriorityOf(j),
+		RequiredScopes:   j.Scopes(),
+	}, nil
+}
+
+func makeDependencyInterchange(m dependency.Manager, f amboy.Format) (*DependencyInterchange, error) {
+	if m == nil {
+		return nil, nil
+	}
+	managerType := m.Type()
+	if _, err := dependency.GetManagerFactory(managerType.Name); err != nil {
+		return nil, err
+	}
+	body, err := encode(m, f)
+	if err != nil {
+		return nil, err
+	}
+	return &DependencyInterchange{
+		Type:       managerType.Name,
+		Version:    managerType.Version,
+		Edges:      m.Edges(),
+		Dependency: body,
+	}, nil
+}
+
+// Raw returns the encoded job. It must not be changed.
+func (i *JobInterchange) Raw() []byte { return i.Job.raw }
+
+// JobID is the ID of the job: the name without what a store puts before it (the
+// group, and of a retryable job the attempt).
+func (i *JobInterchange) JobID() string {
+	if i.RetryInfo.Retryable && i.RetryInfo.BaseJobID != "" {
+		return i.RetryInfo.BaseJobID
+	}
+	if i.Group != "" {
+		return strings.TrimPrefix(i.Name, i.Group+".")
+	}
+	return i.Name
+}
+
+// Resolve decodes the job, through the upgrades of its type where it was stored
+// under an older version. The bytes tell whether they are BSON or JSON; the
+// format must be a valid one. It returns an *UnknownTypeError, a *VersionError
+// or a *MalformedError, and wraps dependency.ErrUnknownType where the type of
+// the dependency manager is not registered.
+func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
+	if !f.IsValid() {
+		return nil, fmt.Errorf("decoding job %q: %d is not a format", i.JobID(), f)
+	}
+	registered, err := getJobType(i.Type)
+	if err != nil {
+		return nil, &UnknownTypeError{JobID: i.JobID(), Type: i.Type}
+	}
+	j, err := registered.make()
+	if err != nil {
+		return nil, i.malformed(err)
+	}
+	current := j.Type()
+	body, err := i.upgraded(registered, current.Version)
+	if err != nil {
+		return nil, err
+	}
+	if err := body.decode(j); err != nil {
+		return nil, i.malformed(err)
+	}
+	i.restore(j, current)
+	if err := i.restoreDependency(j); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+func (i *JobInterchange) malformed(err error) error {
+	return &MalformedError{JobID: i.JobID(), Type: i.Type, Err: err}
+}
+
+// make calls the factory.
+func (t jobType) make() (j amboy.Job, err error) {
+	defer recoverTo(&err)
+	j = t.factory()
+	if amboy.IsNilJob(j) {
+		return nil, errors.New("the type's factory returned nil")
+	}
+	return j, nil
+}
+
+// upgraded returns the body as the current version of the type has it.
+func (i *JobInterchange) upgraded(t jobType, current int) (Body, error) {
+	if i.Version == current {
+		return i.Job, nil
+	}
+	for version := i.Version; version < current; version++ {
+		if t.upgrades[version] == nil {
+			return Body{}, i.versionError(current)
+		}
+	}
+	if i.Version > current {
+		return Body{}, i.versionError(current)
+	}
+	doc, err := i.Job.decodeMap()
+	if err != nil {
+		return Body{}, i.malformed(err)
+	}
+	for version := i.Version; version < current; version++ {
+		if err := applyUpgrade(t.upgrades[version], doc); err != nil {
+			return Body{}, i.malformed(fmt.Errorf("upgrading it from version %d: %w", version, err))
+		}
+	}
+	f := amboy.BSON2
+	if i.Job.isJSON {
+		f = amboy.JSON
+	}
+	body, err := encode(doc, f)
+	if err != nil {
+		return Body{}, i.malformed(fmt.Errorf("encoding the upgraded body: %w", err))
+	}
+	return body, nil
+}
+
+func (i *JobInterchange) versionError(current int) error {
+	return &VersionError{JobID: i.JobID(), Type: i.Type, Stored: i.Version, Current: current}
+}
+
+func applyUpgrade(upgrade JobUpgrade, doc map[string]any) (err error) {
+	defer recoverTo(&err)
+	return upgrade(doc)
+}
+
+// restore sets what is stored beside the body. ID and type are set too, where
+// the job allows: its own tags need not store them, and the type may have been
+// upgraded.
+func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
+	if named, ok := j.(interface{ SetID(string) }); ok {
+		named.SetID(i.JobID())
+	}
+	if typed, ok := j.(interface{ SetType(amboy.JobType) }); ok {
+		if current.Name == "" {
+			current.Name = i.Type
+		}
+		typed.SetType(current)
+	}
+	if p, ok := j.(amboy.Prioritized); ok {
+		p.SetPriority(i.Priority)
+	}
+	if len(i.RequiredScopes) > 0 && !slices.Equal(j.Scopes(), i.RequiredScopes) {
+		j.SetScopes(i.RequiredScopes)
+	}
+	j.SetEnqueueAllScopes(i.EnqueueAllScopes)
+	if len(i.EnqueueScopes) > 0 {
+		j.SetEnqueueScopes(i.EnqueueScopes...)
+	}
+	j.SetStatus(i.Status)
+	j.SetTimeInfo(i.TimeInfo)
+	retry := i.RetryInfo
+	j.UpdateRetryInfo(retry.Options())
+}
+
+func (i *JobInterchange) restoreDependency(j amboy.Job) error {
+	dep := i.Dependency
+	if dep == nil {
+		return nil
+	}
+	factory, err := dependency.GetManagerFactory(dep.Type)
+	if err != nil {
+		return fmt.Errorf("decoding the dependency of job %q: %w", i.JobID(), err)
+	}
+	m := factory()
+	if current := m.Type().Version; dep.Version != current {
+		return i.malformed(fmt.Errorf("its dependency of type %q was stored under version %d, and this process has version %d", dep.Type, dep.Version, current))
+	}
+	if err := dep.Dependency.decode(m); err != nil {
+		return i.malformed(fmt.Errorf("decoding its dependency: %w", err))
+	}
+	j.SetDependency(m)
+	return nil
+}
+
+// Encode returns the whole interchange form in a format, for a file or a wire.
+func (i *JobInterchange) Encode(f amboy.Format) ([]byte, error) {
+	body, err := encode(i, f)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the interchange form of job %q as %s: %w", i.JobID(), f, err)
+	}
+	return body.raw, nil
+}
+
+// DecodeJobInterchange reads what Encode wrote. It returns a *MalformedError for
+// bytes that are something else.
+func DecodeJobInterchange(data []byte, f amboy.Format) (i *JobInterchange, err error) {
+	if !f.IsValid() {
+		return nil, fmt.Errorf("decoding an interchange form: %d is not a format", f)
+	}
+	i = &JobInterchange{}
+	body := Body{isJSON: f == amboy.JSON, raw: data}
+	if err := body.decode(i); err != nil {
+		return nil, &MalformedError{Err: err}
+	}
+	return i, nil
+}
+
+var (
+	_ json.Marshaler      = Body{}
+	_ json.Unmarshaler    = (*Body)(nil)
+	_ bson.ValueMarshaler = Body{}
+)
