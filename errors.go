@@ -3,6 +3,8 @@ package amboy
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // ErrQueueClosed is returned by calls on a queue that was closed.
@@ -104,27 +106,32 @@ func MakeDuplicateJobScopeError(err error) error {
 // job was not added because its ID is taken or an enqueue scope of it is held.
 // It is true for nothing else.
 func IsDuplicateJobError(err error) bool {
-	var duplicate *duplicateJobError
-	return decidingError(err, &duplicate) || IsDuplicateJobScopeError(err)
+	return isMarked[*duplicateJobError](err) || IsDuplicateJobScopeError(err)
 }
 
 // IsDuplicateJobScopeError is true for an error, however wrapped, that says
 // that a job was not added because an enqueue scope of it is held. It is true
 // for nothing else.
 func IsDuplicateJobScopeError(err error) bool {
-	var duplicate *duplicateJobScopeError
-	return decidingError(err, &duplicate)
+	return isMarked[*duplicateJobScopeError](err)
 }
 
-// decidingError is errors.As, but for what CollateWriteErrors made: there the
-// cause decides, because an error about several jobs is a duplicate only where
-// each of them is.
-func decidingError(err error, target any) bool {
-	var many *writeErrors
-	if errors.As(err, &many) {
-		return errors.As(many.cause, target)
+// isMarked is errors.As for a mark, but for what CollateWriteErrors made: there
+// the cause decides, because an error about several jobs is a duplicate only
+// where each of them is.
+func isMarked[Mark error](err error) bool {
+	switch e := err.(type) { //nolint:errorlint // It unwraps the error itself.
+	case *writeErrors:
+		return isMarked[Mark](e.cause)
+	case Mark:
+		return true
+	case interface{ Unwrap() error }:
+		return isMarked[Mark](e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), isMarked[Mark])
+	default:
+		return false
 	}
-	return errors.As(err, target)
 }
 
 // JobNotFoundError says that a queue does not hold a job.
@@ -147,7 +154,7 @@ func NewJobNotFoundErrorf(msg string, args ...any) *JobNotFoundError {
 }
 
 // MakeJobNotFoundError marks err, so that IsJobNotFoundError is true for it. It
-// returns nil for nil.
+// returns a nil pointer for nil, so check err before the result becomes an error.
 func MakeJobNotFoundError(err error) *JobNotFoundError {
 	if err == nil {
 		return nil
@@ -183,14 +190,13 @@ func (e *writeErrors) Unwrap() []error { return e.all }
 // and the error itself where there is one.
 func CollateWriteErrors(errs []error) error {
 	var all []error
-	plain, scope := false, false
+	worst := severityDuplicateJob
 	for _, err := range errs {
 		if err == nil {
 			continue
 		}
 		all = append(all, err)
-		scope = scope || IsDuplicateJobScopeError(err)
-		plain = plain || !IsDuplicateJobError(err)
+		worst = max(worst, severityOf(err))
 	}
 	switch len(all) {
 	case 0:
@@ -199,12 +205,44 @@ func CollateWriteErrors(errs []error) error {
 		return all[0]
 	}
 	cause := errors.New(errors.Join(all...).Error())
-	switch {
-	case plain:
-	case scope:
+	switch worst {
+	case severityDuplicateScope:
 		cause = MakeDuplicateJobScopeError(cause)
-	default:
+	case severityDuplicateJob:
 		cause = MakeDuplicateJobError(cause)
 	}
 	return &writeErrors{cause: cause, all: all}
+}
+
+// severity orders the kinds of errors that adding a job can give: of several
+// the worst is the kind of them all.
+type severity int
+
+const (
+	severityDuplicateJob severity = iota
+	severityDuplicateScope
+	severityPlain
+)
+
+func severityOf(err error) severity {
+	switch {
+	case !IsDuplicateJobError(err):
+		return severityPlain
+	case IsDuplicateJobScopeError(err):
+		return severityDuplicateScope
+	default:
+		return severityDuplicateJob
+	}
+}
+
+// DependencyCycleError says that jobs depend on each other in a circle. None of
+// them is added.
+type DependencyCycleError struct {
+	// Path has the IDs of the jobs along the edges; the last is the first.
+	Path []string
+}
+
+// Error gives the path.
+func (e *DependencyCycleError) Error() string {
+	return "dependency cycle: " + strings.Join(e.Path, " -> ")
 }

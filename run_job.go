@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
-// PanicError is the error of an attempt that panicked. errors.Is and errors.As
-// see the value where that is an error.
+// PanicError is the error of a job's attempt, or of a periodic operation's run,
+// that panicked. errors.Is and errors.As see the value where that is an error.
 type PanicError struct {
 	// Value was given to panic.
 	Value any
@@ -93,12 +94,23 @@ func RunAttempt(ctx context.Context, j Job) {
 }
 
 func runRecovering(ctx context.Context, j Job) {
+	err := recoverPanic(func() error {
+		j.Run(ctx)
+		return nil
+	})
+	if err != nil {
+		j.AddError(err)
+	}
+}
+
+// recoverPanic calls a function and makes a *PanicError of its panic.
+func recoverPanic(call func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			j.AddError(&PanicError{Value: value, Stack: debug.Stack()})
+			err = &PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	j.Run(ctx)
+	return call()
 }
 
 // IsNilJob is true for nil and for a nil pointer.
@@ -128,7 +140,7 @@ func ValidateJob(j Job) error {
 		return refuse("ID", id, "must not be empty")
 	}
 	if len(id) > MaxIDLength {
-		short := id[:MaxIDLength] + "…"
+		short := strings.ToValidUTF8(id[:MaxIDLength], "") + "…"
 		return &InvalidJobError{JobID: short, Field: "ID", Value: short, Rule: fmt.Sprintf("must be at most %d bytes long, and has %d", MaxIDLength, len(id))}
 	}
 	if version := j.Type().Version; version < 0 {

@@ -5,7 +5,7 @@ import "fmt"
 const checkName = "check"
 
 // CheckFunc decides about a job. It is given the job's edges.
-type CheckFunc func(edges []string) State
+type CheckFunc func([]string) State
 
 // CheckFactory makes a CheckFunc.
 type CheckFactory func() CheckFunc
@@ -40,7 +40,10 @@ func (c *check) State() State {
 			c.reason = err.Error()
 			return Unresolved
 		}
-		c.decide = factory()
+		if c.decide = factory(); c.decide == nil {
+			c.reason = fmt.Sprintf("the factory of check %q made no function", c.CheckName)
+			return Unresolved
+		}
 	}
 	state := c.decide(c.Edges())
 	if !IsValidState(state) {

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
 )
 
 // ErrUnknownType is wrapped by the errors that say that no factory is
@@ -19,22 +20,30 @@ var ErrUnknownType = errors.New("dependency type is not registered")
 type ManagerFactory func() Manager
 
 // factories are functions by name. It is safe for concurrent use.
-type factories[F any] struct {
+type factories[T any] struct {
 	kind   string
 	mu     sync.RWMutex
-	byName map[string]F
+	byName map[string]func() T
 }
 
-func newFactories[F any](kind string) *factories[F] {
-	return &factories[F]{kind: kind, byName: map[string]F{}}
+func newFactories[T any](kind string) *factories[T] {
+	return &factories[T]{kind: kind, byName: map[string]func() T{}}
 }
 
-// add registers f. It replaces what was there with a warning, because types
-// are registered from init functions, which can't handle an error.
-func (r *factories[F]) add(name string, f F) {
+// add registers a factory. It refuses bad input with an error in the log, and
+// replaces what was there with a warning, because types are registered from
+// init functions, which can't handle an error.
+func (r *factories[T]) add(name string, factory func() T) {
+	if name == "" || factory == nil {
+		logging.Error(context.Background(), message.Fields{
+			"message": "refused to register a " + r.kind + " that has no name or no factory",
+			"name":    name,
+		})
+		return
+	}
 	r.mu.Lock()
 	_, replaced := r.byName[name]
-	r.byName[name] = f
+	r.byName[name] = factory
 	r.mu.Unlock()
 
 	if replaced {
@@ -45,19 +54,19 @@ func (r *factories[F]) add(name string, f F) {
 	}
 }
 
-func (r *factories[F]) get(name string) (F, error) {
+func (r *factories[T]) get(name string) (func() T, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	f, ok := r.byName[name]
+	factory, ok := r.byName[name]
 	if !ok {
-		return f, fmt.Errorf("finding %s %q: %w", r.kind, name, ErrUnknownType)
+		return nil, fmt.Errorf("finding %s %q: %w", r.kind, name, ErrUnknownType)
 	}
-	return f, nil
+	return factory, nil
 }
 
 var (
-	managers = newFactories[ManagerFactory]("dependency type")
-	checks   = newFactories[CheckFactory]("dependency check")
+	managers = newFactories[Manager]("dependency type")
+	checks   = newFactories[CheckFunc]("dependency check")
 )
 
 func init() {
@@ -69,7 +78,8 @@ func init() {
 
 // RegisterManager makes a type of manager known under a name, so that stored
 // managers of it can be read. A name that is known already is replaced, with a
-// warning in the log. It is safe for concurrent use.
+// warning in the log; an empty name and a nil factory are refused, with an error
+// in the log. It is safe for concurrent use.
 func RegisterManager(name string, factory ManagerFactory) { managers.add(name, factory) }
 
 // GetManagerFactory returns the factory of a type of manager, or an error that
@@ -77,7 +87,8 @@ func RegisterManager(name string, factory ManagerFactory) { managers.add(name, f
 func GetManagerFactory(name string) (ManagerFactory, error) { return managers.get(name) }
 
 // RegisterCheck makes a check known under a name, for NewCheckManager. A name
-// that is known already is replaced, with a warning in the log. It is safe for
+// that is known already is replaced, with a warning in the log; an empty name
+// and a nil factory are refused, with an error in the log. It is safe for
 // concurrent use.
 func RegisterCheck(name string, factory CheckFactory) { checks.add(name, factory) }
 

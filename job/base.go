@@ -45,9 +45,7 @@ type Base struct {
 	dependency       dependency.Manager
 }
 
-var (
-	_ amboy.Prioritized = (*Base)(nil)
-)
+var _ amboy.Prioritized = (*Base)(nil)
 
 // ID is the job's ID.
 func (b *Base) ID() string { return b.Name }

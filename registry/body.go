@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
-	"github.com/mongodb/amboy"
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/bsonrw"
 	"go.mongodb.org/mongo-driver/bson/bsontype"
 	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
+
+	"github.com/mongodb/amboy"
 )
 
 // Body is the encoded content of a job or a dependency manager, in BSON or in
@@ -27,8 +29,7 @@ type Body struct {
 func encode(v any, f amboy.Format) (body Body, err error) {
 	defer recoverTo(&err)
 	if f == amboy.JSON {
-		raw, err := json.Marshal(v)
-		return Body{isJSON: true, raw: raw}, err
+		return encodeJSON(v)
 	}
 	var buf bytes.Buffer
 	writer, err := bsonrw.NewBSONValueWriter(&buf)
@@ -43,10 +44,32 @@ func encode(v any, f amboy.Format) (body Body, err error) {
 		encoder.NilSliceAsEmpty()
 		encoder.NilMapAsEmpty()
 	}
-	if err := encoder.Encode(v); err != nil {
+	err = encoder.Encode(v)
+	return Body{raw: buf.Bytes()}, err
+}
+
+func encodeJSON(v any) (Body, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
 		return Body{}, err
 	}
-	return Body{raw: buf.Bytes()}, nil
+	if !isObject(raw) {
+		return Body{}, errors.New("it must encode as a JSON object, because a string stands for BSON")
+	}
+	return Body{isJSON: true, raw: raw}, nil
+}
+
+// isObject is true where a valid JSON value is an object.
+func isObject(raw []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{"))
+}
+
+// isDocument is true where the bytes have the outer form of a BSON document:
+// nothing is cut off and nothing follows. What is inside is checked when it is
+// decoded.
+func isDocument(raw []byte) bool {
+	length, _, ok := bsoncore.ReadLength(raw)
+	return ok && int(length) == len(raw) && bytes.HasSuffix(raw, []byte{0})
 }
 
 // decode decodes the body into v.
@@ -55,8 +78,12 @@ func (b Body) decode(v any) (err error) {
 	switch {
 	case len(b.raw) == 0:
 		return errors.New("it is empty")
+	case b.isJSON && !isObject(b.raw):
+		return errors.New("it is not a JSON object")
 	case b.isJSON:
 		return json.Unmarshal(b.raw, v)
+	case !isDocument(b.raw):
+		return errors.New("it is not a BSON document")
 	default:
 		return bson.Unmarshal(b.raw, v)
 	}
@@ -77,8 +104,12 @@ func (b Body) decodeMap() (doc map[string]any, err error) {
 // recoverTo makes an error of a panic of a job type's own methods.
 func recoverTo(err *error) {
 	if value := recover(); value != nil {
-		*err = fmt.Errorf("panic: %v", value)
+		*err = newPanicError(value)
 	}
+}
+
+func newPanicError(value any) error {
+	return &amboy.PanicError{Value: value, Stack: debug.Stack()}
 }
 
 // IsZero is true for an empty body. It lets encoders leave it out.
@@ -110,9 +141,14 @@ func (b *Body) UnmarshalJSON(data []byte) error {
 		if err != nil {
 			return fmt.Errorf("reading a body in base64: %w", err)
 		}
+		if !isDocument(raw) {
+			return errors.New("reading a body in base64: it is not a BSON document")
+		}
 		*b = Body{raw: raw}
-	default:
+	case isObject(data):
 		*b = Body{isJSON: true, raw: bytes.Clone(data)}
+	default:
+		return errors.New("reading a body: want an object or a string with base64")
 	}
 	return nil
 }
@@ -121,27 +157,31 @@ func (b *Body) UnmarshalJSON(data []byte) error {
 func (b Body) MarshalBSONValue() (bsontype.Type, []byte, error) {
 	switch {
 	case b.IsZero():
-		return bsontype.Null, nil, nil
+		return bson.TypeNull, nil, nil
 	case b.isJSON:
-		return bsontype.String, bsoncore.AppendString(nil, string(b.raw)), nil
+		return bson.TypeString, bsoncore.AppendString(nil, string(b.raw)), nil
 	default:
-		return bsontype.EmbeddedDocument, b.raw, nil
+		return bson.TypeEmbeddedDocument, b.raw, nil
 	}
 }
 
 // UnmarshalBSONValue implements bson.ValueUnmarshaler.
 func (b *Body) UnmarshalBSONValue(t bsontype.Type, data []byte) error {
 	switch t {
-	case bsontype.Null:
+	case bson.TypeNull:
 		*b = Body{}
-	case bsontype.EmbeddedDocument:
+	case bson.TypeEmbeddedDocument:
 		*b = Body{raw: bytes.Clone(data)}
-	case bsontype.String:
+	case bson.TypeString:
 		text, _, ok := bsoncore.ReadString(data)
 		if !ok {
 			return errors.New("reading a body: the string is cut short")
 		}
-		*b = Body{isJSON: true, raw: []byte(text)}
+		raw := []byte(text)
+		if !json.Valid(raw) || !isObject(raw) {
+			return errors.New("reading a body: the string is not a JSON object")
+		}
+		*b = Body{isJSON: true, raw: raw}
 	default:
 		return fmt.Errorf("reading a body: want a document or a string, and it is a %s", t)
 	}

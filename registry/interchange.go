@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"go.mongodb.org/mongo-driver/bson"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
-	"go.mongodb.org/mongo-driver/bson"
 )
 
 // JobInterchange is the stored form of a job: what queues need to know about
@@ -57,21 +58,29 @@ type DependencyInterchange struct {
 	Edges []string `bson:"edges" json:"edges" yaml:"edges"`
 	// Dependency is the manager itself.
 	Dependency Body `bson:"dependency" json:"dependency" yaml:"dependency"`
+	// Failed are the edges that ended without success; absent where none did.
+	Failed []string `bson:"failed,omitempty" json:"failed,omitempty" yaml:"failed,omitempty"`
 }
 
 // MakeJobInterchange encodes a job. It returns an *amboy.InvalidJobError for a
 // nil job, an *UnknownTypeError where the job's type is not registered, and an
-// error for an invalid format and for a job that can't be encoded. The job must
-// not be running.
-func MakeJobInterchange(j amboy.Job, f amboy.Format) (*JobInterchange, error) {
+// error for an invalid format and for a job that can't be encoded; a panic of
+// the job's own methods is an error too. The job must not be running.
+func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err error) {
 	if amboy.IsNilJob(j) {
 		return nil, &amboy.InvalidJobError{Field: "job", Rule: "must not be nil"}
 	}
+	defer func() {
+		if value := recover(); value != nil {
+			i, err = nil, fmt.Errorf("encoding a job of Go type %T: %w", j, newPanicError(value))
+		}
+	}()
 	if !f.IsValid() {
 		return nil, fmt.Errorf("encoding job %q: %d is not a format", j.ID(), f)
 	}
 	jobType := j.Type()
-	if _, err := getJobType(jobType.Name); err != nil {
+	_, err = getJobType(jobType.Name)
+	if err != nil {
 		return nil, &UnknownTypeError{JobID: j.ID(), Type: jobType.Name}
 	}
 	body, err := encode(j, f)
@@ -102,6 +111,9 @@ func makeDependencyInterchange(m dependency.Manager, f amboy.Format) (*Dependenc
 	if m == nil {
 		return nil, nil
 	}
+	if a, ok := m.(*dependency.Always); ok && isPlain(a) {
+		return plainAlways[f], nil
+	}
 	managerType := m.Type()
 	if _, err := dependency.GetManagerFactory(managerType.Name); err != nil {
 		return nil, err
@@ -117,6 +129,27 @@ func makeDependencyInterchange(m dependency.Manager, f amboy.Format) (*Dependenc
 		Dependency: body,
 	}, nil
 }
+
+// isPlain is true for the dependency of a job that depends on nothing, which is
+// that of most jobs.
+func isPlain(a *dependency.Always) bool {
+	return len(a.TaskEdges) == 0 && a.FailurePolicy == dependency.FailOnFailure
+}
+
+// plainAlways has the stored form of a plain Always in each format, so that it
+// is encoded, and in memory decoded, once and not for every job. It must not be
+// changed.
+var plainAlways = func() (forms [amboy.BSON2 + 1]*DependencyInterchange) {
+	for f := range forms {
+		a := dependency.MakeAlways()
+		body, err := encode(&a, amboy.Format(f))
+		if err != nil {
+			panic(fmt.Sprintf("registry: the always dependency can't be encoded: %v", err))
+		}
+		forms[f] = &DependencyInterchange{Type: a.Type().Name, Edges: a.Edges(), Dependency: body}
+	}
+	return forms
+}()
 
 // Raw returns the encoded job. It must not be changed.
 func (i *JobInterchange) Raw() []byte { return i.Job.raw }
@@ -137,7 +170,8 @@ func (i *JobInterchange) JobID() string {
 // under an older version. The bytes tell whether they are BSON or JSON; the
 // format must be a valid one. It returns an *UnknownTypeError, a *VersionError
 // or a *MalformedError, and wraps dependency.ErrUnknownType where the type of
-// the dependency manager is not registered.
+// the dependency manager is not registered. A panic of the type's factory or
+// methods is a *MalformedError that wraps an *amboy.PanicError.
 func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if !f.IsValid() {
 		return nil, fmt.Errorf("decoding job %q: %d is not a format", i.JobID(), f)
@@ -146,35 +180,37 @@ func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if err != nil {
 		return nil, &UnknownTypeError{JobID: i.JobID(), Type: i.Type}
 	}
-	j, err := registered.make()
-	if err != nil {
-		return nil, i.malformed(err)
-	}
-	current := j.Type()
-	body, err := i.upgraded(registered, current.Version)
-	if err != nil {
-		return nil, err
-	}
-	if err := body.decode(j); err != nil {
-		return nil, i.malformed(err)
-	}
-	i.restore(j, current)
-	if err := i.restoreDependency(j); err != nil {
-		return nil, err
-	}
-	return j, nil
+	return i.make(registered)
 }
 
 func (i *JobInterchange) malformed(err error) error {
 	return &MalformedError{JobID: i.JobID(), Type: i.Type, Err: err}
 }
 
-// make calls the factory.
-func (t jobType) make() (j amboy.Job, err error) {
-	defer recoverTo(&err)
+// make makes the job of its type and its stored form.
+func (i *JobInterchange) make(t jobType) (j amboy.Job, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			j, err = nil, i.malformed(newPanicError(value))
+		}
+	}()
 	j = t.factory()
 	if amboy.IsNilJob(j) {
-		return nil, errors.New("the type's factory returned nil")
+		return nil, i.malformed(errors.New("the type's factory returned nil"))
+	}
+	current := j.Type()
+	body, err := i.upgraded(t, current.Version)
+	if err != nil {
+		return nil, err
+	}
+	err = body.decode(j)
+	if err != nil {
+		return nil, i.malformed(err)
+	}
+	i.restore(j, current)
+	err = i.restoreDependency(j)
+	if err != nil {
+		return nil, err
 	}
 	return j, nil
 }
@@ -197,7 +233,8 @@ func (i *JobInterchange) upgraded(t jobType, current int) (Body, error) {
 		return Body{}, i.malformed(err)
 	}
 	for version := i.Version; version < current; version++ {
-		if err := applyUpgrade(t.upgrades[version], doc); err != nil {
+		err = applyUpgrade(t.upgrades[version], doc)
+		if err != nil {
 			return Body{}, i.malformed(fmt.Errorf("upgrading it from version %d: %w", version, err))
 		}
 	}
@@ -241,9 +278,7 @@ func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 		j.SetScopes(i.RequiredScopes)
 	}
 	j.SetEnqueueAllScopes(i.EnqueueAllScopes)
-	if len(i.EnqueueScopes) > 0 {
-		j.SetEnqueueScopes(i.EnqueueScopes...)
-	}
+	j.SetEnqueueScopes(i.EnqueueScopes...)
 	j.SetStatus(i.Status)
 	j.SetTimeInfo(i.TimeInfo)
 	retry := i.RetryInfo
@@ -255,16 +290,24 @@ func (i *JobInterchange) restoreDependency(j amboy.Job) error {
 	if dep == nil {
 		return nil
 	}
+	if a, ok := j.Dependency().(*dependency.Always); ok && isPlain(a) && slices.Contains(plainAlways[:], dep) {
+		return nil // it is what the job has
+	}
 	factory, err := dependency.GetManagerFactory(dep.Type)
 	if err != nil {
 		return fmt.Errorf("decoding the dependency of job %q: %w", i.JobID(), err)
 	}
 	m := factory()
-	if current := m.Type().Version; dep.Version != current {
-		return i.malformed(fmt.Errorf("its dependency of type %q was stored under version %d, and this process has version %d", dep.Type, dep.Version, current))
+	current := m.Type()
+	if dep.Version != current.Version {
+		return i.malformed(fmt.Errorf("its dependency of type %q was stored under version %d, and this process has version %d", dep.Type, dep.Version, current.Version))
 	}
-	if err := dep.Dependency.decode(m); err != nil {
+	err = dep.Dependency.decode(m)
+	if err != nil {
 		return i.malformed(fmt.Errorf("decoding its dependency: %w", err))
+	}
+	if m.Type() != current {
+		return i.malformed(fmt.Errorf("its dependency of type %q says that it is %+v", dep.Type, m.Type()))
 	}
 	j.SetDependency(m)
 	return nil
@@ -281,11 +324,11 @@ func (i *JobInterchange) Encode(f amboy.Format) ([]byte, error) {
 
 // DecodeJobInterchange reads what Encode wrote. It returns a *MalformedError for
 // bytes that are something else.
-func DecodeJobInterchange(data []byte, f amboy.Format) (i *JobInterchange, err error) {
+func DecodeJobInterchange(data []byte, f amboy.Format) (*JobInterchange, error) {
 	if !f.IsValid() {
 		return nil, fmt.Errorf("decoding an interchange form: %d is not a format", f)
 	}
-	i = &JobInterchange{}
+	i := &JobInterchange{}
 	body := Body{isJSON: f == amboy.JSON, raw: data}
 	if err := body.decode(i); err != nil {
 		return nil, &MalformedError{Err: err}

@@ -10,10 +10,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/logging"
-	"github.com/mongodb/grip/message"
 )
 
 // JobFactory makes an empty job of one type, to decode a stored one into. The

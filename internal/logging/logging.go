@@ -16,10 +16,18 @@ func Error(_ context.Context, fields message.Fields) { grip.Error(fields) }
 // Warning logs something that is odd, and that the library coped with.
 func Warning(_ context.Context, fields message.Fields) { grip.Warning(fields) }
 
+// initialSender is the sender of a program that has not configured grip.
+var initialSender = grip.GetSender()
+
 // Debug logs what build returns, which is called only where debug messages are
-// written.
+// written: not by a program that has not configured grip, though the level that
+// grip starts with, trace, would allow it. Two lines for each job are for those
+// who ask for them.
 func Debug(_ context.Context, build func() message.Fields) {
-	if grip.GetSender().Level().Threshold <= level.Debug {
+	sender := grip.GetSender()
+	threshold := sender.Level().Threshold
+	unconfigured := sender == initialSender && threshold == level.Trace
+	if threshold <= level.Debug && !unconfigured {
 		grip.Debug(build())
 	}
 }

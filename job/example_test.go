@@ -1,0 +1,66 @@
+package job_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+)
+
+// greeting is a job type: its own fields, what makes it a job, and Run.
+type greeting struct {
+	Who string `bson:"who" json:"who"`
+
+	job.Base `bson:"job_base" json:"job_base"`
+}
+
+func (g *greeting) Run(context.Context) {
+	defer g.MarkComplete()
+	fmt.Println("hello,", g.Who)
+}
+
+// Embed Base to define a job type.
+func ExampleBase() {
+	g := &greeting{Who: "world"}
+	g.SetID("greet-world")
+	if err := amboy.RunJob(context.Background(), g); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(g.ID(), g.Status().Completed)
+	// Output:
+	// hello, world
+	// greet-world true
+}
+
+// Run a command as a job.
+func ExampleShellJob() {
+	j := job.NewShellJob(`echo "hello, $WHO"; exit 3`, "")
+	j.SetID("greet")
+	j.Env = map[string]string{"WHO": "world"}
+	err := amboy.RunJob(context.Background(), j)
+	fmt.Println(j.Output)
+	fmt.Println(err)
+	// Output:
+	// hello, world
+	// running the command of shell job "greet": exit status 3
+}
+
+// Run several jobs as one.
+func ExampleGroup() {
+	g := job.NewGroup("checks")
+	for id, command := range map[string]string{"first": "true", "second": "exit 7"} {
+		j := job.NewShellJob(command, "")
+		j.SetID(id)
+		if err := g.Add(j); err != nil {
+			log.Fatal(err)
+		}
+	}
+	err := amboy.RunJob(context.Background(), g)
+	fmt.Println(err)
+	fmt.Println(g.Jobs["first"].Status.ErrorCount, g.Jobs["second"].Status.ErrorCount)
+	// Output:
+	// job "second" of group "checks": running the command of shell job "second": exit status 7
+	// 0 1
+}

@@ -1,0 +1,152 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
+)
+
+// MaxShellOutput is the number of bytes, from the end, that a ShellJob keeps of
+// its command's output.
+const MaxShellOutput = 64 << 10
+
+const (
+	// maxShellWord bounds the part of a command that its job's ID repeats.
+	maxShellWord = 64
+	// shellWaitDelay is how long a command's output is read on when the command
+	// itself has ended and a process that it left behind holds the output open.
+	shellWaitDelay = time.Second
+)
+
+var shellType = amboy.JobType{Name: "shell", Version: 1}
+
+// ShellJob runs a command with "/bin/sh -c". The exported fields must not be
+// written once the job is in a queue.
+type ShellJob struct {
+	// Command is the command, in the shell's language.
+	Command string `bson:"command" json:"command" yaml:"command"`
+	// Output is what the command wrote to its standard output and standard
+	// error, without space around it. Of more than MaxShellOutput bytes it
+	// holds the last, after a line that tells how many were left out. Bytes
+	// that are not UTF-8 are replaced by question marks.
+	Output string `bson:"output" json:"output" yaml:"output"`
+	// WorkingDir is the directory in which the command runs; by default that
+	// of this process.
+	WorkingDir string `bson:"working_dir" json:"working_dir" yaml:"working_dir"`
+	// Env is added to the environment of this process, for the command.
+	Env map[string]string `bson:"env" json:"env" yaml:"env"`
+
+	Base `bson:"job_base" json:"job_base" yaml:"job_base"`
+}
+
+// NewShellJob makes a job that runs a command. Its ID has a number, that of
+// GetNumber, and the command's first word. Where creates is not empty, it is
+// the name of a file that the command makes, and the command is not run when
+// the file is there (see dependency.NewCreatesFile).
+func NewShellJob(cmd, creates string) *ShellJob {
+	j := NewShellJobInstance()
+	j.Command = cmd
+	j.SetID(fmt.Sprintf("shell-job-%d-%s", GetNumber(), firstWord(cmd)))
+	if creates != "" {
+		j.SetDependency(dependency.NewCreatesFile(creates))
+	}
+	return j
+}
+
+// NewShellJobInstance makes a job without a command and without an ID, to
+// decode a stored one into.
+func NewShellJobInstance() *ShellJob {
+	return &ShellJob{Base: Base{JobType: shellType}}
+}
+
+// firstWord is the first word of a command, at most maxShellWord bytes of it.
+func firstWord(cmd string) string {
+	words := strings.Fields(cmd)
+	if len(words) == 0 {
+		return ""
+	}
+	word := words[0]
+	return strings.ToValidUTF8(word[:min(len(word), maxShellWord)], "")
+}
+
+// Run runs the command and waits for it. The job fails with the command's exit
+// status, and where it can't be started; where it is retryable it then asks for
+// another attempt, but not for an empty command.
+//
+// When ctx ends first, the command is killed, on Unix with all processes of its
+// process group; the job then is not complete, and has the context's cause as
+// its error.
+func (j *ShellJob) Run(ctx context.Context) {
+	if strings.TrimSpace(j.Command) == "" {
+		j.AddError(fmt.Errorf("running shell job %q: Command must not be empty", j.ID()))
+		j.MarkComplete()
+		return
+	}
+	output := &tail{limit: MaxShellOutput}
+	err := j.runCommand(ctx, output)
+	j.Output = output.String()
+	switch {
+	case err == nil || errors.Is(err, exec.ErrWaitDelay):
+		j.MarkComplete()
+	case ctx.Err() != nil:
+		j.AddRetryableError(fmt.Errorf("command of shell job %q was interrupted: %w", j.ID(), context.Cause(ctx)))
+	default:
+		j.AddRetryableError(fmt.Errorf("running the command of shell job %q: %w", j.ID(), err))
+		j.MarkComplete()
+	}
+}
+
+func (j *ShellJob) runCommand(ctx context.Context, output *tail) error {
+	if j.WorkingDir != "" {
+		// What exec reports of a missing directory names the shell instead.
+		if _, err := os.Stat(j.WorkingDir); err != nil {
+			return fmt.Errorf("looking for the working directory: %w", err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", j.Command)
+	cmd.Dir = j.WorkingDir
+	cmd.Env = os.Environ()
+	for name, value := range j.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.WaitDelay = shellWaitDelay
+	killGroupOnCancel(cmd)
+	return cmd.Run()
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	limit int
+	kept  []byte
+	total int
+}
+
+// Write never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.total += len(p)
+	t.kept = append(t.kept, p...)
+	if len(t.kept) > 2*t.limit {
+		// Twice the limit is held so that a byte is moved only once for each
+		// one that is kept.
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.limit:]...)
+	}
+	return len(p), nil
+}
+
+// String is the end, as text.
+func (t *tail) String() string {
+	end := t.kept[max(0, len(t.kept)-t.limit):]
+	text := strings.TrimSpace(strings.ToValidUTF8(string(end), "?"))
+	if left := t.total - len(end); left > 0 {
+		return fmt.Sprintf("(%d bytes left out)\n%s", left, text)
+	}
+	return text
+}

@@ -1,0 +1,309 @@
+package amboy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jonboulle/clockwork"
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// QueueOperation is work on a queue, such as putting jobs into it. It should
+// return soon after its context ends.
+type QueueOperation func(context.Context, Queue) error
+
+// QueueOperationConfig tells how a periodic operation runs.
+type QueueOperationConfig struct {
+	// ContinueOnError goes on after an error. Without it the first error stops
+	// the operation for good.
+	ContinueOnError bool `bson:"continue_on_error" json:"continue_on_error" yaml:"continue_on_error"`
+	// LogErrors logs every error, as an error. Without it only an error that
+	// stops the operation is logged, as a warning.
+	LogErrors bool `bson:"log_errors" json:"log_errors" yaml:"log_errors"`
+	// DebugLogging logs every run, and every run that was skipped, at debug.
+	DebugLogging bool `bson:"debug_logging" json:"debug_logging" yaml:"debug_logging"`
+	// RespectThreshold skips a run where more than Threshold jobs of the queue
+	// are pending.
+	RespectThreshold bool `bson:"respect_threshold" json:"respect_threshold" yaml:"respect_threshold"`
+	// EnableDuplicateJobReporting makes an error of jobs whose ID is taken
+	// already. Without it they are neither logged nor counted as errors. A
+	// held enqueue scope is an error in any case.
+	EnableDuplicateJobReporting bool `bson:"enable_duplicate_reporting" json:"enable_duplicate_reporting" yaml:"enable_duplicate_reporting"`
+	// Threshold is the number of pending jobs for RespectThreshold.
+	Threshold int `bson:"threshold" json:"threshold" yaml:"threshold"`
+	// Clock is the clock that the operation goes by. nil means real time.
+	Clock clockwork.Clock `bson:"-" json:"-" yaml:"-"`
+}
+
+// GroupQueueOperation is an operation on a queue of a group.
+type GroupQueueOperation struct {
+	// Operation is run with the queue.
+	Operation QueueOperation
+	// Queue names the queue. The group makes it where there is none.
+	Queue string
+	// Check tells, before each run, whether to run at all. nil means always.
+	Check func(context.Context) bool
+}
+
+// IntervalQueueOperation runs an operation on a queue at startAt, or at once
+// where that has passed, and then at every interval from the first run on,
+// until ctx ends. Intervals that pass while the operation runs are skipped. A
+// panic of the operation is an error of that run; conf tells what becomes of
+// errors. IntervalQueueOperation returns at once. It starts nothing, and logs
+// an error, where the interval is a microsecond or less or where the queue or
+// the operation is nil.
+func IntervalQueueOperation(ctx context.Context, q Queue, interval time.Duration, startAt time.Time, conf QueueOperationConfig, op QueueOperation) {
+	err := errors.Join(
+		validateInterval(interval),
+		refuseNil("the queue", q == nil),
+		refuseNil("the operation", op == nil),
+	)
+	if err != nil {
+		logRefusal(ctx, err)
+		return
+	}
+	go conf.every(ctx, interval, conf.firstRun(startAt), func() bool {
+		return conf.run(ctx, q.ID(), func() error { return conf.operate(ctx, q, op) })
+	})
+}
+
+// IntervalGroupQueueOperation is IntervalQueueOperation for queues of a group.
+// At each interval it runs the operations one after the other, in their order,
+// each under the same conf, without those whose Check is false. The group's
+// failure to give a queue is an error of the operation. An error keeps none of
+// the others of that interval from running; without conf.ContinueOnError all of
+// them stop after it. It starts nothing, and logs an error, where the interval
+// is a microsecond or less, or where the group or an operation is nil, or where
+// there are no operations.
+func IntervalGroupQueueOperation(ctx context.Context, group QueueGroup, interval time.Duration, startAt time.Time, conf QueueOperationConfig, ops ...GroupQueueOperation) {
+	err := errors.Join(
+		validateInterval(interval),
+		refuseNil("the queue group", group == nil),
+		validateGroupOperations(ops),
+	)
+	if err != nil {
+		logRefusal(ctx, err)
+		return
+	}
+	go conf.every(ctx, interval, conf.firstRun(startAt), func() bool {
+		proceed := true
+		for _, op := range ops {
+			if ctx.Err() != nil {
+				return false
+			}
+			step := func() error { return conf.operateInGroup(ctx, group, op) }
+			proceed = conf.run(ctx, op.Queue, step) && proceed
+		}
+		return proceed
+	})
+}
+
+func validateInterval(interval time.Duration) error {
+	if interval <= time.Microsecond {
+		return fmt.Errorf("the interval must be longer than a microsecond (is %s)", interval)
+	}
+	return nil
+}
+
+func validateGroupOperations(ops []GroupQueueOperation) error {
+	if len(ops) == 0 {
+		return errors.New("there must be at least one operation")
+	}
+	var errs []error
+	for _, op := range ops {
+		errs = append(errs, refuseNil(fmt.Sprintf("the operation on queue %q", op.Queue), op.Operation == nil))
+	}
+	return errors.Join(errs...)
+}
+
+func refuseNil(what string, isNil bool) error {
+	if isNil {
+		return fmt.Errorf("%s must not be nil", what)
+	}
+	return nil
+}
+
+func logRefusal(ctx context.Context, err error) {
+	logging.Error(ctx, message.Fields{
+		"message": "refused to start a periodic queue operation",
+		"error":   err.Error(),
+	})
+}
+
+func (c QueueOperationConfig) clock() clockwork.Clock {
+	if c.Clock == nil {
+		return clockwork.NewRealClock()
+	}
+	return c.Clock
+}
+
+// firstRun is the time of the first run. It is made from the present, so that
+// it keeps the monotonic reading: a change of the system's time moves no run.
+func (c QueueOperationConfig) firstRun(startAt time.Time) time.Time {
+	now := c.clock().Now()
+	return now.Add(max(0, startAt.Sub(now)))
+}
+
+// every calls run at the time of the first run and at each interval from it,
+// until run returns false or ctx ends.
+func (c QueueOperationConfig) every(ctx context.Context, interval time.Duration, first time.Time, run func() bool) {
+	next := first
+	for c.waitUntil(ctx, next) && run() {
+		passed := c.clock().Since(first) / interval
+		next = first.Add((passed + 1) * interval)
+	}
+}
+
+// waitUntil blocks until a point in time and then returns true. It returns
+// false where ctx has ended.
+func (c QueueOperationConfig) waitUntil(ctx context.Context, at time.Time) bool {
+	timer := c.clock().NewTimer(c.clock().Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.Chan():
+	}
+	return ctx.Err() == nil
+}
+
+// run runs a step of a periodic operation, deals with its error, and tells
+// whether the operation goes on.
+func (c QueueOperationConfig) run(ctx context.Context, queue string, step func() error) bool {
+	err := recoverPanic(step)
+	if !c.EnableDuplicateJobReporting {
+		err = withoutDuplicateJobs(err)
+	}
+	if err == nil {
+		return true
+	}
+	c.logError(ctx, queue, err)
+	return c.ContinueOnError
+}
+
+// operate runs an operation, unless the queue has too many pending jobs.
+func (c QueueOperationConfig) operate(ctx context.Context, q Queue, op QueueOperation) error {
+	if c.RespectThreshold {
+		if pending := q.Stats(ctx).Pending; pending > c.Threshold {
+			c.logDebug(ctx, func() message.Fields {
+				return message.Fields{
+					"message":   "skipped a periodic queue operation, because too many jobs are pending",
+					"queue":     q.ID(),
+					"pending":   pending,
+					"threshold": c.Threshold,
+				}
+			})
+			return nil
+		}
+	}
+	start := c.clock().Now()
+	err := op(ctx, q)
+	c.logDebug(ctx, func() message.Fields {
+		return message.Fields{
+			"message": "ran a periodic queue operation",
+			"queue":   q.ID(),
+			"took":    c.clock().Since(start).String(),
+			"failed":  err != nil,
+		}
+	})
+	return err
+}
+
+func (c QueueOperationConfig) operateInGroup(ctx context.Context, group QueueGroup, op GroupQueueOperation) error {
+	if op.Check != nil && !op.Check(ctx) {
+		return nil
+	}
+	q, err := group.Get(ctx, op.Queue)
+	if err != nil {
+		return fmt.Errorf("getting queue %q of the group: %w", op.Queue, err)
+	}
+	return c.operate(ctx, q, op.Operation)
+}
+
+func (c QueueOperationConfig) logDebug(ctx context.Context, build func() message.Fields) {
+	if c.DebugLogging {
+		logging.Debug(ctx, build)
+	}
+}
+
+func (c QueueOperationConfig) logError(ctx context.Context, queue string, err error) {
+	fields := message.Fields{
+		"message": "periodic queue operation failed",
+		"queue":   queue,
+		"error":   err.Error(),
+		"stops":   !c.ContinueOnError,
+	}
+	var panicked *PanicError
+	if errors.As(err, &panicked) {
+		fields["stack"] = string(panicked.Stack)
+	}
+	switch {
+	case c.LogErrors:
+		logging.Error(ctx, fields)
+	case !c.ContinueOnError:
+		logging.Warning(ctx, fields)
+	}
+}
+
+// GroupQueueOperationFactory makes one operation of several. It runs all of
+// them, in their order, whether or not an earlier one failed, and gives their
+// errors in one. A nil operation and a panic are errors too.
+func GroupQueueOperationFactory(first QueueOperation, rest ...QueueOperation) QueueOperation {
+	ops := append([]QueueOperation{first}, rest...)
+	return func(ctx context.Context, q Queue) error {
+		var errs []error
+		for i, op := range ops {
+			if op == nil {
+				errs = append(errs, fmt.Errorf("operation %d of %d must not be nil", i+1, len(ops)))
+				continue
+			}
+			errs = append(errs, recoverPanic(func() error { return op(ctx, q) }))
+		}
+		// Unlike that of errors.Join, this error is a duplicate job only where
+		// no operation failed in another way.
+		return CollateWriteErrors(errs)
+	}
+}
+
+// ScheduleJobFactory makes an operation that puts the job that makeJob returns.
+// A nil function and a nil job are errors of the operation.
+func ScheduleJobFactory(makeJob func() Job) QueueOperation {
+	return func(ctx context.Context, q Queue) error {
+		if makeJob == nil {
+			return errors.New("scheduling a job: the function that makes it must not be nil")
+		}
+		return putJob(ctx, q, makeJob())
+	}
+}
+
+// ScheduleManyJobsFactory makes an operation that puts the jobs that makeJobs
+// returns, trying all of them. A nil function and a nil job are errors of the
+// operation.
+func ScheduleManyJobsFactory(makeJobs func() []Job) QueueOperation {
+	return func(ctx context.Context, q Queue) error {
+		if makeJobs == nil {
+			return errors.New("scheduling jobs: the function that makes them must not be nil")
+		}
+		if err := q.PutMany(ctx, makeJobs()); err != nil {
+			return fmt.Errorf("putting jobs in queue %q: %w", q.ID(), err)
+		}
+		return nil
+	}
+}
+
+// ScheduleJobsFromGeneratorFactory makes an operation that puts the jobs of the
+// channel that generate returns, as PopulateQueue does: until the channel is
+// closed or the operation's context ends. A generator must stop with that
+// context too, since nothing reads its channel any more. A nil function, a nil
+// channel and a nil job are errors of the operation.
+func ScheduleJobsFromGeneratorFactory(generate func() <-chan Job) QueueOperation {
+	return func(ctx context.Context, q Queue) error {
+		if generate == nil {
+			return errors.New("scheduling jobs: the function that generates them must not be nil")
+		}
+		return PopulateQueue(ctx, q, generate())
+	}
+}

@@ -1,0 +1,80 @@
+package amboy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// QueueReport lists the IDs of the jobs of a queue by their progress. Each job
+// is in one list.
+type QueueReport struct {
+	// Completed are the jobs that have ended and will not be retried.
+	Completed []string `json:"completed"`
+	// InProgress are the jobs that a worker runs.
+	InProgress []string `json:"in_progress"`
+	// Pending are the jobs that have not started.
+	Pending []string `json:"pending"`
+	// Retrying are the jobs that wait to be replaced by their next attempt.
+	Retrying []string `json:"retrying"`
+}
+
+// Report lists the jobs of a queue by their progress, each list at most limit
+// long. A limit of zero or less means that there is none. It blocks while the
+// queue gives its JobInfo; where ctx ends before that, the report holds what
+// was read by then. It is safe for concurrent use.
+func Report(ctx context.Context, q Queue, limit int) QueueReport {
+	report := QueueReport{Completed: []string{}, InProgress: []string{}, Pending: []string{}, Retrying: []string{}}
+	for info := range q.JobInfo(ctx) {
+		list := report.listFor(info)
+		if limit <= 0 || len(*list) < limit {
+			*list = append(*list, info.ID)
+		}
+	}
+	return report
+}
+
+// listFor returns the list that a job belongs to.
+func (r *QueueReport) listFor(info JobInfo) *[]string {
+	switch {
+	case info.Status.InProgress:
+		return &r.InProgress
+	case info.Status.Completed && info.Retry.ShouldRetry():
+		return &r.Retrying
+	case info.Status.Completed:
+		return &r.Completed
+	default:
+		return &r.Pending
+	}
+}
+
+// ResolveErrors joins the errors of the finished jobs that the queue's Results
+// give, each with the ID of its job. It returns nil where there are none. It
+// blocks while the queue gives its results; where ctx ends before that, the
+// error says so too. It is safe for concurrent use.
+func ResolveErrors(ctx context.Context, q Queue) error {
+	// The stream must not outlive this call, even where a job's Error panics.
+	streaming, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	var errs []error
+	for j := range q.Results(streaming) {
+		if err := j.Error(); err != nil {
+			errs = append(errs, fmt.Errorf("job %q: %w", j.ID(), err))
+		}
+	}
+	if ctx.Err() != nil {
+		errs = append(errs, fmt.Errorf("reading the results of queue %q: %w", q.ID(), context.Cause(ctx)))
+	}
+	return errors.Join(errs...)
+}
+
+// WithRetryableQueue calls the function with the queue where that is a
+// RetryableQueue, and then returns true. It returns false where it is not.
+func WithRetryableQueue(q Queue, use func(RetryableQueue)) bool {
+	retryable, ok := q.(RetryableQueue)
+	if ok {
+		use(retryable)
+	}
+	return ok
+}
