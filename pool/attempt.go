@@ -1,0 +1,183 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// completeTimeout is how long a queue may take, after a hard stop, to complete
+// a job or to take it back.
+const completeTimeout = 10 * time.Second
+
+// errNotReturned is the error of a job that calls runtime.Goexit.
+var errNotReturned = errors.New("the job's goroutine ended before Run returned")
+
+// attempt is one run of a job by a worker.
+type attempt struct {
+	job     amboy.Job
+	ctx     context.Context    // what Run is given
+	leased  context.Context    // ends when the job is lost
+	unlease context.CancelFunc // frees leased
+	running *runningJob        // nil where jobs can't be aborted
+
+	// How Run ended.
+	returned    bool // false after runtime.Goexit
+	lost        bool // another worker owns the job
+	aborted     bool
+	interrupted bool // by a hard stop
+}
+
+// run runs a job, and ends the attempt in its queue.
+func (w *workers) run(job amboy.Job) {
+	a := w.begin(job)
+	defer w.end(&a)
+	// A job that was taken at the moment of a hard stop is handed back unrun.
+	if w.hard.Err() == nil {
+		amboy.RunAttempt(a.ctx, job)
+	}
+	a.returned = true
+}
+
+// begin derives the context of a job. A plain pool on a queue that can't lose
+// jobs has one for all of them.
+func (w *workers) begin(job amboy.Job) attempt {
+	logging.Debug(w.hard, func() message.Fields { return w.fields("job started", job) })
+	a := attempt{job: job, leased: w.hard, unlease: func() {}}
+	if w.contexter != nil {
+		a.leased, a.unlease = w.contexter.JobContext(w.hard, job)
+	}
+	a.ctx = a.leased
+	if w.running != nil {
+		a.running = w.running.add(a.leased, job.ID())
+		a.ctx = a.running.ctx
+	}
+	return a
+}
+
+// end ends an attempt whose Run has returned or never will.
+func (w *workers) end(a *attempt) {
+	a.interrupted = w.hard.Err() != nil
+	a.lost = a.leased.Err() != nil && errors.Is(context.Cause(a.leased), amboy.ErrLeaseLost)
+	a.unlease()
+	if a.running != nil {
+		a.aborted = w.running.finish(a.running)
+	}
+	err := w.settle(a)
+	if a.running != nil {
+		w.running.remove(a.running, err)
+	}
+	w.report(a.job, err)
+}
+
+// settle tells the queue what became of the job. A panic of the queue, which
+// may come from the job's own encoding, is returned as an error.
+func (w *workers) settle(a *attempt) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("ending job %q: %w", a.job.ID(), &amboy.PanicError{Value: value, Stack: debug.Stack()})
+		}
+	}()
+	if !a.returned {
+		a.job.AddError(errNotReturned)
+	}
+	switch {
+	case a.lost:
+		return fmt.Errorf("dropping job %q: %w", a.job.ID(), amboy.ErrLeaseLost)
+	case a.aborted:
+		markCanceled(a.job)
+	case a.interrupted && !isComplete(a.job):
+		if w.releaser != nil {
+			return w.release(a.job)
+		}
+		if a.job.Error() == nil {
+			a.job.AddRetryableError(fmt.Errorf("job was interrupted: %w", context.Cause(w.hard)))
+		}
+	}
+	return w.complete(a.job)
+}
+
+// isComplete is true for a job that states that it did what it had to do. After
+// a hard stop, one that says nothing may have been interrupted, and so may one
+// that reports an error.
+func isComplete(job amboy.Job) bool {
+	return job.Status().Completed && job.Error() == nil
+}
+
+// markCanceled makes an aborted job end as canceled and without a retry, even
+// if it was done by the time that it noticed.
+func markCanceled(job amboy.Job) {
+	status := job.Status()
+	status.Outcome = amboy.OutcomeCanceled
+	job.SetStatus(status)
+	if job.Error() == nil {
+		job.AddError(fmt.Errorf("job %q: %w", job.ID(), amboy.ErrAborted))
+	}
+	needsRetry := false
+	job.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: &needsRetry})
+}
+
+func (w *workers) complete(job amboy.Job) error {
+	if failure := job.Error(); failure != nil {
+		fields := w.fields("job failed", job)
+		fields["error"] = failure.Error()
+		logging.Error(w.hard, fields)
+	}
+	ctx, cancel := w.completingContext()
+	defer cancel()
+	if err := w.queue.Complete(ctx, job); err != nil {
+		return fmt.Errorf("completing job %q: %w", job.ID(), err)
+	}
+	return nil
+}
+
+func (w *workers) release(job amboy.Job) error {
+	ctx, cancel := w.completingContext()
+	defer cancel()
+	if err := w.releaser.Release(ctx, job); err != nil {
+		return fmt.Errorf("handing back job %q: %w", job.ID(), err)
+	}
+	return nil
+}
+
+// completingContext is for telling the queue how a job ended, which a hard stop
+// must not prevent. After one, each call has its own time limit. Before, all
+// share a context, which Close ends when the stop has come and a call that was
+// under way has had its time.
+func (w *workers) completingContext() (context.Context, context.CancelFunc) {
+	if w.hard.Err() == nil {
+		return w.completing, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(w.hard), completeTimeout)
+}
+
+// report logs the end of an attempt, and what went wrong with it in the queue.
+func (w *workers) report(job amboy.Job, err error) {
+	if err == nil {
+		logging.Debug(w.hard, func() message.Fields { return w.fields("job ended", job) })
+		return
+	}
+	fields := w.fields("job has not ended in its queue", job)
+	fields["error"] = err.Error()
+	if errors.Is(err, amboy.ErrLeaseLost) {
+		logging.Warning(w.hard, fields)
+		return
+	}
+	logging.Error(w.hard, fields)
+}
+
+func (w *workers) fields(text string, job amboy.Job) message.Fields {
+	return message.Fields{
+		"message":  text,
+		"job_id":   job.ID(),
+		"job_type": job.Type().Name,
+		"queue":    w.queue.ID(),
+	}
+}

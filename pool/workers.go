@@ -1,0 +1,246 @@
+// Package pool has the runners: pools of workers that take jobs from a queue
+// and run them.
+//
+// [NewLocalWorkers] is the plain pool. [NewAbortablePool] adds the canceling of
+// single jobs, and the rate limited pools bound how often a job starts. All of
+// them are one pool with small variations, and have in common that
+//
+//   - a worker that has nothing to do is woken by its queue and does not poll;
+//   - a job that panics, or calls runtime.Goexit, ends with an error, and the
+//     pool keeps its number of workers;
+//   - that number can change while they run: all pools are
+//     [amboy.ResizableRunner];
+//   - Close, the soft stop, lets running jobs end. When its context ends, or
+//     the one that Start was given, there is a hard stop: the contexts of the
+//     jobs end, and a job that was interrupted is handed back to a queue that
+//     is an [amboy.JobReleaser]. In other queues it ends with an error.
+//
+// A job must not call Close or AbortAll of the pool that runs it, nor Abort
+// with its own ID: they wait for the job.
+package pool
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// A queue that returns no job although nothing ended is asked again after a
+// wait, which doubles from the shortest to the longest.
+const (
+	minIdleWait = 10 * time.Millisecond
+	maxIdleWait = time.Second
+)
+
+// nextFunc takes a job from a queue. It blocks until there is one, and returns
+// nil when ctx ends.
+type nextFunc func(ctx context.Context, q amboy.Queue) amboy.Job
+
+// takeNext takes a job as soon as there is one.
+func takeNext(ctx context.Context, q amboy.Queue) amboy.Job { return q.Next(ctx) }
+
+// workers is the pool behind all constructors but NewNoop.
+type workers struct {
+	lifecycle
+	next    nextFunc
+	running *runningJobs // nil where jobs can't be aborted
+
+	// The lock of lifecycle guards these.
+	size   int
+	retire []context.CancelFunc // ends the workers, one each
+	alive  int                  // workers that have not ended yet
+
+	// Start sets the rest.
+	gone      chan struct{} // closed when the last worker has ended
+	releaser  amboy.JobReleaser
+	contexter amboy.JobContexter
+
+	soft context.Context // while it lasts, workers take jobs
+	stop context.CancelFunc
+	hard context.Context // while it lasts, jobs may run
+	kill context.CancelCauseFunc
+	// completing outlasts the hard stop, so that the end of a job is not
+	// forgotten because the stop came while it was being written.
+	completing context.Context
+	abandon    context.CancelFunc
+}
+
+// NewLocalWorkers returns a pool of n workers. The queue may be nil, and is
+// then set with SetQueue. Where n is less than 1, Start returns an error. The
+// pool is an amboy.ResizableRunner and safe for concurrent use.
+func NewLocalWorkers(n int, q amboy.Queue) amboy.Runner {
+	return newWorkers(n, q, takeNext)
+}
+
+func newWorkers(n int, q amboy.Queue, next nextFunc) *workers {
+	return &workers{lifecycle: lifecycle{queue: q}, next: next, size: n}
+}
+
+// Start starts the workers, and does not wait for them. They end when ctx does,
+// which is a hard stop; call Close all the same, to wait for them. Start fails
+// where there is no queue, where the number of workers is less than 1, with
+// ErrAlreadyStarted the second time, and with ErrClosed after Close. It is safe
+// for concurrent use.
+func (w *workers) Start(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := validateSize(w.size); err != nil {
+		return fmt.Errorf("starting runner: %w", err)
+	}
+	if err := w.start(); err != nil {
+		return err
+	}
+	w.releaser, _ = w.queue.(amboy.JobReleaser)
+	w.contexter, _ = w.queue.(amboy.JobContexter)
+	w.hard, w.kill = context.WithCancelCause(ctx)
+	w.soft, w.stop = context.WithCancel(w.hard)
+	w.completing, w.abandon = context.WithCancel(context.WithoutCancel(ctx))
+	w.gone = make(chan struct{})
+	w.resize() //nolint:contextcheck // w.soft derives from ctx
+	return nil
+}
+
+// Close takes no more jobs and blocks until every worker is gone. Running jobs
+// may go on until ctx ends; then there is a hard stop, and Close waits for them
+// to return and to be handed back or completed, which the queue is given ten
+// seconds for. A runner that has not started is closed at once. Close is safe
+// for concurrent use, and may be called again.
+func (w *workers) Close(ctx context.Context) {
+	if !w.close() {
+		return
+	}
+	w.stop()
+	select {
+	case <-w.gone:
+	case <-w.hard.Done():
+	case <-ctx.Done():
+	}
+	w.kill(ErrClosed)
+	select {
+	case <-w.gone:
+	case <-time.After(completeTimeout):
+	}
+	w.abandon()
+	<-w.gone
+}
+
+// Workers is the number of workers that the pool was asked for. It does not
+// block, and is safe for concurrent use.
+func (w *workers) Workers() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.size
+}
+
+// SetWorkers changes the number of workers, before Start or while they run.
+// Workers that are too many end after the job that they are running; it does
+// not wait for that. It fails where n is less than 1, and with ErrClosed after
+// Close; then nothing changes. It is safe for concurrent use.
+func (w *workers) SetWorkers(n int) error {
+	if err := validateSize(n); err != nil {
+		return fmt.Errorf("resizing runner: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return fmt.Errorf("resizing runner: %w", ErrClosed)
+	}
+	w.size = n
+	// Without a worker, the pool has not started or its context has ended.
+	if w.alive > 0 {
+		w.resize()
+	}
+	return nil
+}
+
+func validateSize(n int) error {
+	if n < 1 {
+		return fmt.Errorf("number of workers must be at least 1 (is %d)", n)
+	}
+	return nil
+}
+
+// resize starts or retires workers until there are as many as asked for. The
+// caller holds the lock.
+func (w *workers) resize() {
+	for len(w.retire) < w.size {
+		ctx, retire := context.WithCancel(w.soft)
+		w.retire = append(w.retire, retire)
+		w.alive++
+		go w.work(ctx)
+	}
+	for _, retire := range w.retire[w.size:] {
+		retire()
+	}
+	w.retire = w.retire[:w.size]
+}
+
+// work takes and runs jobs until ctx ends.
+func (w *workers) work(ctx context.Context) {
+	returned := false
+	defer func() {
+		if returned {
+			w.leave()
+			return
+		}
+		// A job has ended this goroutine with runtime.Goexit.
+		go w.work(ctx)
+	}()
+	wait := minIdleWait
+	for ctx.Err() == nil {
+		if w.runNext(ctx) {
+			wait = minIdleWait
+			continue
+		}
+		sleep(ctx, wait)
+		wait = min(2*wait, maxIdleWait)
+	}
+	returned = true
+}
+
+// leave counts a worker out.
+func (w *workers) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.alive--
+	if w.alive == 0 {
+		close(w.gone)
+	}
+}
+
+// runNext runs the queue's next job. It returns false where there was none,
+// and where the queue panicked.
+func (w *workers) runNext(ctx context.Context) (ran bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			logging.Error(ctx, message.Fields{
+				"message": "worker panicked outside of a job's Run",
+				"queue":   w.queue.ID(),
+				"error":   fmt.Sprint(value),
+				"stack":   string(debug.Stack()),
+			})
+		}
+	}()
+	job := w.next(ctx, w.queue)
+	if job == nil {
+		return false
+	}
+	w.run(job) //nolint:contextcheck // a job may outlast its worker's ctx, which only ends the taking
+	return true
+}
+
+// sleep waits for a time, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
