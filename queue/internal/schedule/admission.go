@@ -1,0 +1,185 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A scope is held by one entry, or promised to one that is Ready, or free with
+// nobody waiting for it. So every Ready entry can be started at once, however
+// many wait for a scope, and those that wait cost nothing until it is their
+// turn. A promise goes to the entry that runs before the others, and is
+// withdrawn when a better one comes.
+
+// waitList is the line for one scope.
+type waitList[J any] struct {
+	promised *Entry[J]
+	waiting  heap[J]
+}
+
+// dispatchScopes are the scopes that are taken when the entry starts.
+func (e *Entry[J]) dispatchScopes() []string {
+	if len(e.EnqueueScopes) == 0 {
+		return e.Scopes
+	}
+	var scopes []string
+	for _, name := range e.Scopes {
+		if !slices.Contains(e.EnqueueScopes, name) {
+			scopes = append(scopes, name)
+		}
+	}
+	return scopes
+}
+
+// admit makes an entry Ready, or else makes it wait for the scope that is in its
+// way.
+func (s *Schedule[J]) admit(e *Entry[J]) {
+	if name, blocked := s.obstacle(e); blocked {
+		s.block(e, name)
+		return
+	}
+	var freed []string
+	for _, name := range e.dispatch {
+		l := s.line(name)
+		if worse := l.promised; worse != nil {
+			freed = append(freed, s.revoke(worse, name)...)
+		}
+		l.promised = e
+	}
+	s.setPlace(e, Ready)
+	s.ready.push(e.slot(-int64(e.Priority)))
+	s.promote(freed)
+}
+
+// obstacle returns a scope that e must wait for: one that is held by another
+// job, or promised to one that runs before e.
+func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
+	for _, name := range e.dispatch {
+		if holder, held := s.holders.Holder(name); held && holder != e.ID {
+			return name, true
+		}
+		if l := s.waits[name]; l != nil && l.promised != nil && l.promised.before(e) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// block makes an entry wait for a scope.
+func (s *Schedule[J]) block(e *Entry[J], name string) {
+	s.setPlace(e, ScopeBlocked)
+	e.waitingFor = name
+	s.line(name).waiting.push(e.slot(-int64(e.Priority)))
+}
+
+// revoke takes a Ready entry's promises back, because of one scope, for which it
+// waits then. It returns the others.
+func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
+	s.ready.left()
+	e.stamp++
+	for _, name := range e.dispatch {
+		s.waits[name].promised = nil
+		if name != because {
+			freed = append(freed, name)
+		}
+	}
+	s.block(e, because)
+	return freed
+}
+
+// withdraw takes back the promises of an entry that leaves Ready.
+func (s *Schedule[J]) withdraw(e *Entry[J]) {
+	for _, name := range e.dispatch {
+		s.waits[name].promised = nil
+	}
+	s.promote(e.dispatch)
+}
+
+// fulfil gives an entry that starts the scopes that it was promised.
+func (s *Schedule[J]) fulfil(e *Entry[J]) {
+	if len(e.dispatch) == 0 {
+		return
+	}
+	if err := s.holders.Acquire(e.ID, e.dispatch); err != nil {
+		// The scopes were promised, so nobody else can hold them.
+		panic(fmt.Sprintf("schedule: a promised scope of job %q is held: %v", e.ID, err))
+	}
+	for _, name := range e.dispatch {
+		if l := s.waits[name]; l.waiting.live == 0 {
+			delete(s.waits, name)
+		} else {
+			l.promised = nil
+		}
+	}
+}
+
+// take gives an entry the scopes that it holds from Add on. A promise of one of
+// them is void.
+func (s *Schedule[J]) take(e *Entry[J], scopes []string) error {
+	if len(scopes) == 0 {
+		return nil
+	}
+	if err := s.holders.Acquire(e.ID, scopes); err != nil {
+		return fmt.Errorf("taking the enqueue scopes of job %q: %w", e.ID, err)
+	}
+	var freed []string
+	for _, name := range scopes {
+		if l := s.waits[name]; l != nil && l.promised != nil {
+			freed = append(freed, s.revoke(l.promised, name)...)
+		}
+	}
+	s.promote(freed)
+	return nil
+}
+
+// free releases those of the scopes that the entry holds.
+func (s *Schedule[J]) free(e *Entry[J], scopes []string) {
+	for i, name := range scopes {
+		if holder, held := s.holders.Holder(name); held && holder == e.ID {
+			if err := s.holders.Release(e.ID, scopes[i:i+1]); err != nil {
+				panic(fmt.Sprintf("schedule: scope %q of job %q can't be released by its holder: %v", name, e.ID, err))
+			}
+		}
+	}
+	s.promote(scopes)
+}
+
+// promote lets the first of those go on who wait for each of the scopes that is
+// free.
+func (s *Schedule[J]) promote(scopes []string) {
+	for _, name := range scopes {
+		s.promoteOne(name)
+	}
+}
+
+func (s *Schedule[J]) promoteOne(name string) {
+	for {
+		l := s.waits[name]
+		if l == nil || l.promised != nil {
+			return
+		}
+		if _, held := s.holders.Holder(name); held {
+			return
+		}
+		e := l.waiting.pop()
+		if e == nil {
+			delete(s.waits, name)
+			return
+		}
+		e.stamp++
+		// It may find another scope in its way; then the next one has its turn.
+		s.admit(e)
+	}
+}
+
+func (s *Schedule[J]) line(name string) *waitList[J] {
+	l := s.waits[name]
+	if l == nil {
+		if s.waits == nil {
+			s.waits = map[string]*waitList[J]{}
+		}
+		l = &waitList[J]{}
+		s.waits[name] = l
+	}
+	return l
+}

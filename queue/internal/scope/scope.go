@@ -1,0 +1,125 @@
+// Package scope keeps the books on scopes: the named locks of which each has
+// one holder at most.
+package scope
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mongodb/amboy"
+)
+
+// Holders knows the owner of each scope that is held. Every change of it is
+// made in full or not at all. The zero value holds nothing and is ready to use.
+// It has no lock of its own: callers that share it must hold one.
+type Holders struct {
+	owners map[string]string
+}
+
+// Holder returns the owner of a scope, and false where nobody holds it.
+func (h *Holders) Holder(scope string) (owner string, held bool) {
+	owner, held = h.owners[scope]
+	return owner, held
+}
+
+// HeldByOther returns the first of the scopes that somebody other than owner
+// holds, and false where there is none.
+func (h *Holders) HeldByOther(owner string, scopes []string) (scope string, held bool) {
+	for _, wanted := range scopes {
+		if holder, ok := h.owners[wanted]; ok && holder != owner {
+			return wanted, true
+		}
+	}
+	return "", false
+}
+
+// Len is the number of scopes that are held.
+func (h *Holders) Len() int { return len(h.owners) }
+
+// Acquire gives the scopes to owner, who may hold some of them already. Where
+// somebody else holds one it returns an error for which
+// amboy.IsDuplicateJobScopeError is true. An empty owner and an empty scope are
+// refused.
+func (h *Holders) Acquire(owner string, scopes []string) error {
+	if err := validate("acquiring", owner, scopes); err != nil {
+		return err
+	}
+	if scope, held := h.HeldByOther(owner, scopes); held {
+		return h.taken(scope, owner)
+	}
+	h.give(owner, scopes)
+	return nil
+}
+
+// Release frees the scopes that owner holds; those that nobody holds stay free.
+// Where somebody else holds one it returns an error. An empty owner and an
+// empty scope are refused.
+func (h *Holders) Release(owner string, scopes []string) error {
+	if err := h.checkRelease(owner, scopes); err != nil {
+		return err
+	}
+	h.free(scopes)
+	return nil
+}
+
+// ReleaseAndAcquire is Release and then Acquire, so that scopes in both lists
+// pass from one owner to the other without a gap. Where either would fail it
+// changes nothing and returns that one's error.
+func (h *Holders) ReleaseAndAcquire(releaseOwner string, releaseScopes []string, acquireOwner string, acquireScopes []string) error {
+	if err := h.checkRelease(releaseOwner, releaseScopes); err != nil {
+		return err
+	}
+	if err := validate("acquiring", acquireOwner, acquireScopes); err != nil {
+		return err
+	}
+	for _, scope := range acquireScopes {
+		holder, held := h.owners[scope]
+		if held && holder != acquireOwner && !slices.Contains(releaseScopes, scope) {
+			return h.taken(scope, acquireOwner)
+		}
+	}
+	h.free(releaseScopes)
+	h.give(acquireOwner, acquireScopes)
+	return nil
+}
+
+func (h *Holders) checkRelease(owner string, scopes []string) error {
+	if err := validate("releasing", owner, scopes); err != nil {
+		return err
+	}
+	if scope, held := h.HeldByOther(owner, scopes); held {
+		return fmt.Errorf("releasing scope %q for %q: it is held by %q", scope, owner, h.owners[scope])
+	}
+	return nil
+}
+
+func (h *Holders) taken(scope, owner string) error {
+	return amboy.NewDuplicateJobScopeErrorf("acquiring scope %q for %q: it is held by %q", scope, owner, h.owners[scope])
+}
+
+func (h *Holders) give(owner string, scopes []string) {
+	if h.owners == nil && len(scopes) > 0 {
+		h.owners = map[string]string{}
+	}
+	for _, scope := range scopes {
+		h.owners[scope] = owner
+	}
+}
+
+func (h *Holders) free(scopes []string) {
+	for _, scope := range scopes {
+		delete(h.owners, scope)
+	}
+}
+
+// validate refuses an empty owner and an empty scope.
+func validate(action, owner string, scopes []string) error {
+	if owner == "" {
+		return errors.New(action + " scopes: owner must not be empty")
+	}
+	if slices.Contains(scopes, "") {
+		return fmt.Errorf("%s scopes for %q: scope must not be empty", action, owner)
+	}
+	return nil
+}

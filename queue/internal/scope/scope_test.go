@@ -1,0 +1,170 @@
+package scope_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/scope"
+)
+
+// held makes Holders in which a holds a1 and a2, and b holds b1.
+func held(t *testing.T) *scope.Holders {
+	t.Helper()
+	var h scope.Holders
+	require.NoError(t, h.Acquire("a", []string{"a1", "a2"}))
+	require.NoError(t, h.Acquire("b", []string{"b1"}))
+	return &h
+}
+
+// owners lists who holds what.
+func owners(h *scope.Holders) map[string]string {
+	all := map[string]string{}
+	for _, name := range []string{"a1", "a2", "b1", "x", "y", ""} {
+		if owner, ok := h.Holder(name); ok {
+			all[name] = owner
+		}
+	}
+	return all
+}
+
+func TestHoldersChangeAllOrNothing(t *testing.T) {
+	before := map[string]string{"a1": "a", "a2": "a", "b1": "b"}
+	for name, test := range map[string]struct {
+		change    func(h *scope.Holders) error
+		after     map[string]string
+		err       string
+		duplicate bool
+	}{
+		"acquire free scopes": {
+			change: func(h *scope.Holders) error { return h.Acquire("c", []string{"x", "y", "x"}) },
+			after:  map[string]string{"a1": "a", "a2": "a", "b1": "b", "x": "c", "y": "c"},
+		},
+		"acquire one's own again": {
+			change: func(h *scope.Holders) error { return h.Acquire("a", []string{"a1", "x"}) },
+			after:  map[string]string{"a1": "a", "a2": "a", "b1": "b", "x": "a"},
+		},
+		"acquire nothing": {
+			change: func(h *scope.Holders) error { return h.Acquire("c", nil) },
+			after:  before,
+		},
+		"acquire another's": {
+			change:    func(h *scope.Holders) error { return h.Acquire("a", []string{"x", "b1"}) },
+			after:     before,
+			err:       `acquiring scope "b1" for "a": it is held by "b"`,
+			duplicate: true,
+		},
+		"acquire without an owner": {
+			change: func(h *scope.Holders) error { return h.Acquire("", []string{"x"}) },
+			after:  before,
+			err:    "acquiring scopes: owner must not be empty",
+		},
+		"acquire an empty scope": {
+			change: func(h *scope.Holders) error { return h.Acquire("a", []string{"x", ""}) },
+			after:  before,
+			err:    `acquiring scopes for "a": scope must not be empty`,
+		},
+		"release one of several": {
+			change: func(h *scope.Holders) error { return h.Release("a", []string{"a1"}) },
+			after:  map[string]string{"a2": "a", "b1": "b"},
+		},
+		"release what nobody holds": {
+			change: func(h *scope.Holders) error { return h.Release("a", []string{"x", "a1"}) },
+			after:  map[string]string{"a2": "a", "b1": "b"},
+		},
+		"release another's": {
+			change: func(h *scope.Holders) error { return h.Release("a", []string{"a1", "b1"}) },
+			after:  before,
+			err:    `releasing scope "b1" for "a": it is held by "b"`,
+		},
+		"release without an owner": {
+			change: func(h *scope.Holders) error { return h.Release("", []string{"a1"}) },
+			after:  before,
+			err:    "releasing scopes: owner must not be empty",
+		},
+		"release an empty scope": {
+			change: func(h *scope.Holders) error { return h.Release("a", []string{"a1", ""}) },
+			after:  before,
+			err:    `releasing scopes for "a": scope must not be empty`,
+		},
+		"pass scopes on": {
+			change: func(h *scope.Holders) error {
+				return h.ReleaseAndAcquire("a", []string{"a1", "a2"}, "c", []string{"a2", "x"})
+			},
+			after: map[string]string{"a2": "c", "b1": "b", "x": "c"},
+		},
+		"exchange one's own": {
+			change: func(h *scope.Holders) error {
+				return h.ReleaseAndAcquire("a", []string{"a1"}, "a", []string{"a2", "x"})
+			},
+			after: map[string]string{"a2": "a", "b1": "b", "x": "a"},
+		},
+		"pass on more than is released": {
+			change: func(h *scope.Holders) error {
+				return h.ReleaseAndAcquire("a", []string{"a1"}, "c", []string{"a1", "a2"})
+			},
+			after:     before,
+			err:       `acquiring scope "a2" for "c": it is held by "a"`,
+			duplicate: true,
+		},
+		"pass on and acquire another's": {
+			change: func(h *scope.Holders) error {
+				return h.ReleaseAndAcquire("a", []string{"a1"}, "c", []string{"a1", "b1"})
+			},
+			after:     before,
+			err:       `acquiring scope "b1" for "c": it is held by "b"`,
+			duplicate: true,
+		},
+		"pass on what another holds": {
+			change: func(h *scope.Holders) error {
+				return h.ReleaseAndAcquire("a", []string{"b1"}, "c", []string{"b1"})
+			},
+			after: before,
+			err:   `releasing scope "b1" for "a": it is held by "b"`,
+		},
+		"pass on to nobody": {
+			change: func(h *scope.Holders) error {
+				return h.ReleaseAndAcquire("a", []string{"a1"}, "", []string{"a1"})
+			},
+			after: before,
+			err:   "acquiring scopes: owner must not be empty",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := held(t)
+			err := test.change(h)
+			if test.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.err)
+			}
+			assert.Equal(t, test.duplicate, amboy.IsDuplicateJobScopeError(err))
+			assert.Equal(t, test.after, owners(h))
+			assert.Equal(t, len(test.after), h.Len())
+		})
+	}
+}
+
+func TestHeldByOtherReturnsTheFirst(t *testing.T) {
+	h := held(t)
+
+	name, other := h.HeldByOther("b", []string{"x", "b1", "a2", "a1"})
+	assert.True(t, other)
+	assert.Equal(t, "a2", name)
+
+	name, other = h.HeldByOther("a", []string{"x", "a1"})
+	assert.False(t, other)
+	assert.Empty(t, name)
+}
+
+func TestHoldersAllocateNothingForKnownScopes(t *testing.T) {
+	h := held(t)
+	scopes := []string{"x", "y"}
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if h.Acquire("c", scopes) != nil || h.ReleaseAndAcquire("c", scopes, "d", scopes) != nil || h.Release("d", scopes) != nil {
+			t.Error("could not acquire, pass on and release")
+		}
+	}))
+}

@@ -1,0 +1,195 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mongodb/amboy"
+)
+
+// phase is where a queue stands between its making and its end.
+type phase int32
+
+const (
+	created phase = iota
+	started
+	stopped // it takes no jobs and hands none out
+)
+
+// lifecycle is what every queue has in common: its runner, and how it starts
+// and stops.
+type lifecycle struct {
+	id    string
+	phase atomic.Int32
+	// open ends, with amboy.ErrQueueClosed as its cause, when the queue stops.
+	open context.Context
+	end  context.CancelCauseFunc
+
+	mu        sync.Mutex
+	runner    amboy.Runner
+	stopWatch func() bool
+	stopOnce  sync.Once
+	// tasks are the goroutines that the queue started and must wait for.
+	tasks sync.WaitGroup
+}
+
+var lastQueue atomic.Int64
+
+// newLifecycle names the queue, for this process and others that share its
+// store.
+func newLifecycle(kind string) lifecycle {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	open, end := context.WithCancelCause(context.Background())
+	return lifecycle{
+		id:   fmt.Sprintf("%s.%s.%d.%d", kind, host, os.Getpid(), lastQueue.Add(1)),
+		open: open,
+		end:  end,
+	}
+}
+
+func (l *lifecycle) ID() string      { return l.id }
+func (l *lifecycle) is(p phase) bool { return phase(l.phase.Load()) == p }
+func (l *lifecycle) isStarted() bool { return l.is(started) }
+func (l *lifecycle) isStopped() bool { return l.is(stopped) }
+
+// Runner returns the runner.
+func (l *lifecycle) Runner() amboy.Runner {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.runner
+}
+
+// setRunner replaces the runner of a queue that has not started.
+func (l *lifecycle) setRunner(r amboy.Runner, q amboy.Queue) error {
+	if r == nil {
+		return fmt.Errorf("setting the runner of queue %q: it must not be nil", l.id)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.is(created) {
+		return fmt.Errorf("setting the runner of queue %q: %w", l.id, amboy.ErrAlreadyStarted)
+	}
+	if err := r.SetQueue(q); err != nil {
+		return fmt.Errorf("setting the runner of queue %q: %w", l.id, err)
+	}
+	l.runner = r
+	return nil
+}
+
+// start starts the runner, and arranges for stop to be called when ctx ends.
+func (l *lifecycle) start(ctx context.Context, stop func()) error {
+	if !l.phase.CompareAndSwap(int32(created), int32(started)) {
+		err := amboy.ErrAlreadyStarted
+		if l.isStopped() {
+			err = amboy.ErrQueueClosed
+		}
+		return fmt.Errorf("starting queue %q: %w", l.id, err)
+	}
+	if err := l.Runner().Start(ctx); err != nil {
+		l.phase.CompareAndSwap(int32(started), int32(created))
+		return fmt.Errorf("starting queue %q: %w", l.id, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tasks.Add(1)
+	l.stopWatch = context.AfterFunc(ctx, func() {
+		defer l.tasks.Done()
+		l.stop(stop)
+	})
+	return nil
+}
+
+// stop ends the taking and handing out of jobs, once.
+func (l *lifecycle) stop(wakeAll func()) {
+	l.stopOnce.Do(func() {
+		l.phase.Store(int32(stopped))
+		l.end(amboy.ErrQueueClosed)
+		wakeAll()
+	})
+}
+
+// close stops the queue, then its runner, and waits for its goroutines.
+func (l *lifecycle) close(ctx context.Context, stop func()) {
+	l.stop(stop)
+	l.mu.Lock()
+	runner := l.runner
+	if l.stopWatch != nil && l.stopWatch() {
+		l.tasks.Done()
+	}
+	l.stopWatch = nil
+	l.mu.Unlock()
+	runner.Close(ctx)
+	l.tasks.Wait()
+}
+
+// accepts tells why no job can be put now.
+func (l *lifecycle) accepts(beforeStart bool) error {
+	switch {
+	case l.isStopped():
+		return fmt.Errorf("queue %q: %w", l.id, amboy.ErrQueueClosed)
+	case l.is(created) && !beforeStart:
+		return fmt.Errorf("queue %q: %w", l.id, amboy.ErrQueueNotStarted)
+	default:
+		return nil
+	}
+}
+
+// waitFor waits until a channel is closed; false where ctx or the queue ends
+// first.
+func (l *lifecycle) waitFor(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-l.open.Done():
+		return false
+	}
+}
+
+// smallStream is the number of items up to which a stream needs no goroutine.
+const smallStream = 256
+
+// stream sends what convert makes of the items, and closes the channel at the
+// end, when ctx ends, and when the queue stops.
+func stream[S, T any](ctx context.Context, l *lifecycle, items []S, convert func(S) T) <-chan T {
+	if len(items) <= smallStream || l.isStopped() {
+		out := make(chan T, len(items))
+		for _, item := range items {
+			out <- convert(item)
+		}
+		close(out)
+		return out
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(chan T)
+	if l.isStopped() {
+		close(out)
+		return out
+	}
+	l.tasks.Go(func() {
+		defer close(out)
+		for _, item := range items {
+			select {
+			case out <- convert(item):
+			case <-ctx.Done():
+				return
+			case <-l.open.Done():
+				return
+			}
+		}
+	})
+	return out
+}

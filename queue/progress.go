@@ -1,0 +1,135 @@
+package queue
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
+)
+
+// markCreated sets the time at which a job is put, where it is unset. It tells
+// whether it was.
+func markCreated(j amboy.Job, now time.Time) bool {
+	unset := j.TimeInfo().Created.IsZero()
+	if unset {
+		j.UpdateTimeInfo(amboy.JobTimeInfo{Created: now})
+	}
+	return unset
+}
+
+// unmarkCreated takes back what markCreated did.
+func unmarkCreated(j amboy.Job) {
+	times := j.TimeInfo()
+	times.Created = time.Time{}
+	j.SetTimeInfo(times)
+}
+
+// markRunning records that a job begins to run under an owner.
+func markRunning(j amboy.Job, owner string, now time.Time) {
+	status := j.Status()
+	status.Owner = owner
+	status.InProgress = true
+	status.Completed = false
+	status.ModificationTime = now
+	status.ModificationCount++
+	j.SetStatus(status)
+	j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
+}
+
+// markComplete records that an attempt of a job ended. It tells whether the
+// attempt succeeded.
+func markComplete(j amboy.Job, now time.Time) (succeeded bool) {
+	status := j.Status()
+	status.InProgress = false
+	status.Completed = true
+	j.SetStatus(status)
+	j.UpdateTimeInfo(amboy.JobTimeInfo{End: now})
+	return status.ErrorCount == 0 && status.Outcome == ""
+}
+
+// markExpired records that a job did not start by its dispatch-by time.
+func markExpired(j amboy.Job) {
+	deadline := j.TimeInfo().DispatchBy
+	j.AddError(fmt.Errorf("job %q was not started by its dispatch-by time, %s", j.ID(), deadline.Format(time.RFC3339Nano)))
+	status := j.Status()
+	status.Outcome = amboy.OutcomeExpired
+	j.SetStatus(status)
+	doNotRetry(j)
+}
+
+// doNotRetry withdraws a job's request for another attempt.
+func doNotRetry(j amboy.Job) {
+	no := false
+	j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: &no})
+}
+
+// forgetRun undoes what an interrupted run did to a job.
+func forgetRun(j amboy.Job) {
+	status := j.Status()
+	attempt := j.RetryInfo().CurrentAttempt
+	kept := status.Attempts[:0:0]
+	for _, failure := range status.Attempts {
+		if failure.Attempt != attempt {
+			kept = append(kept, failure)
+		}
+	}
+	status.Attempts = kept
+	status.Errors, status.ErrorCount = nil, 0
+	status.InProgress, status.Completed = false, false
+	status.Owner = ""
+	j.SetStatus(status)
+	doNotRetry(j)
+}
+
+// The waits before a dependency that said Blocked is asked again: the first is
+// firstRecheck, and each is twice the one before, up to lastRecheck.
+const (
+	firstRecheck = 50 * time.Millisecond
+	lastRecheck  = 5 * time.Second
+)
+
+func nextRecheck(last time.Duration) time.Duration {
+	return min(lastRecheck, max(firstRecheck, 2*last))
+}
+
+// consult asks a job's dependency whether the job may run, now that its edges
+// have ended, of which some failed. The error is the reason where the state is
+// Unresolved. A manager may read files, so no lock must be held.
+func consult(m dependency.Manager, failed []string) (state dependency.State, reason error) {
+	if len(failed) > 0 {
+		chooser, ok := m.(dependency.FailureChooser)
+		if !ok || chooser.OnFailure() != dependency.RunOnFailure {
+			return dependency.Unresolved, fmt.Errorf("not run because jobs that it depends on did not succeed: %q", failed)
+		}
+	}
+	if _, ready := m.(*dependency.Always); ready || m == nil {
+		return dependency.Ready, nil
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			state = dependency.Unresolved
+			reason = fmt.Errorf("not run because its dependency of type %q panicked: %v", m.Type().Name, value)
+		}
+	}()
+	state = m.State()
+	if state == dependency.Unresolved || !dependency.IsValidState(state) {
+		return dependency.Unresolved, unresolved(m, state)
+	}
+	return state, nil
+}
+
+func unresolved(m dependency.Manager, state dependency.State) error {
+	if explainer, ok := m.(dependency.Explainer); ok && explainer.Explain() != "" {
+		return fmt.Errorf("not run because its dependency of type %q is %s: %s", m.Type().Name, state, explainer.Explain())
+	}
+	return fmt.Errorf("not run because its dependency of type %q is %s", m.Type().Name, state)
+}
+
+// infoAt is a job's info with what the queue knows about its progress.
+func infoAt(j amboy.Job, now time.Time, amend func(*amboy.JobStatusInfo)) amboy.JobInfo {
+	info := amboy.NewJobInfo(j)
+	amend(&info.Status)
+	info.State = amboy.StateOf(info, now)
+	return info
+}

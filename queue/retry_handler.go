@@ -1,0 +1,558 @@
+package queue
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/registry"
+)
+
+var (
+	errRetryHandlerNotStarted = errors.New("retry handler is not started")
+	errRetryHandlerClosed     = errors.New("retry handler is closed")
+	errNoRetryQueue           = errors.New("retry handler has no queue")
+	errAttemptLimit           = errors.New("job has reached its maximum attempt limit")
+	errRetryLockHeld          = errors.New("somebody else retries it")
+	errNoRetryNeeded          = errors.New("it does not ask for a retry any more")
+)
+
+// BasicRetryHandler is an amboy.RetryHandler that works on any
+// amboy.RetryableQueue. Its workers replace each job that is handed over by its
+// next attempt; a job without an attempt left ends with an error that says so.
+//
+// The next attempt is a copy of the job, made through its stored form, so its
+// type must be registered. What is stored of a job (arguments, scopes,
+// priority, dependency, retry settings, and the errors of earlier attempts)
+// goes into the copy. Its times are new: it waits and expires as the job's
+// retry settings say, counted from the moment when it is made.
+//
+// A queue that fails is tried again, as the amboy.RetryHandlerOptions say; the
+// workers do other jobs meanwhile. A job that is given up ends with the queue's
+// error. It is safe for concurrent use.
+type BasicRetryHandler struct {
+	opts    amboy.RetryHandlerOptions
+	wake    chan struct{} // holds a token for each worker that is to look for work
+	closing chan struct{}
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	queue   amboy.RetryableQueue
+	started bool
+	closed  bool
+	cancel  context.CancelFunc
+	timer   *time.Timer // fires when the first delayed retry is due
+	backlog retryBacklog
+}
+
+var _ amboy.RetryHandler = (*BasicRetryHandler)(nil)
+
+// NewBasicRetryHandler makes a handler of the jobs of q. q may be nil; then
+// SetQueue must come before Start. It returns an error for options that are not
+// valid; those that are zero get their defaults.
+func NewBasicRetryHandler(q amboy.RetryableQueue, opts amboy.RetryHandlerOptions) (*BasicRetryHandler, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("making a retry handler: %w", err)
+	}
+	backlog := retryBacklog{maxJobs: opts.MaxCapacity}
+	if opts.IsUnlimitedMaxCapacity() {
+		backlog.maxJobs = math.MaxInt
+	}
+	return &BasicRetryHandler{
+		opts:    opts,
+		wake:    make(chan struct{}, opts.NumWorkers),
+		closing: make(chan struct{}),
+		queue:   q,
+		backlog: backlog,
+	}, nil
+}
+
+// SetQueue sets the queue whose jobs are retried. It returns an error for nil,
+// and one that wraps amboy.ErrAlreadyStarted once the handler has started.
+func (h *BasicRetryHandler) SetQueue(q amboy.RetryableQueue) error {
+	if q == nil {
+		return errors.New("setting the queue of a retry handler: queue must not be nil")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.started {
+		return fmt.Errorf("setting the queue of a retry handler: %w", amboy.ErrAlreadyStarted)
+	}
+	h.queue = q
+	return nil
+}
+
+// Start starts the workers. They end with ctx, as at Close; call Close all the
+// same, to wait for them. It returns an error without a queue and on a closed
+// handler, and one that wraps amboy.ErrAlreadyStarted on a started one. It does
+// not block.
+func (h *BasicRetryHandler) Start(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return fmt.Errorf("starting a retry handler: %w", errRetryHandlerClosed)
+	case h.started:
+		return fmt.Errorf("starting a retry handler: %w", amboy.ErrAlreadyStarted)
+	case h.queue == nil:
+		return fmt.Errorf("starting a retry handler: %w", errNoRetryQueue)
+	}
+	ctx, h.cancel = context.WithCancel(ctx)
+	h.timer = time.NewTimer(never)
+	h.started = true
+	for range h.opts.NumWorkers {
+		h.workers.Go(func() { h.work(ctx) })
+	}
+	return nil
+}
+
+// Started is true between Start and Close, or the end of the context that was
+// given to Start.
+func (h *BasicRetryHandler) Started() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.started && !h.closed
+}
+
+// Put hands a job over, whose attempt must have ended. It does nothing with an
+// attempt that is handed over already and not yet done. It never blocks and is
+// never full: of the jobs beyond MaxCapacity only the ID and the attempt are
+// kept, and the job is read back from the queue when its turn comes. It returns
+// an *amboy.InvalidJobError for a nil job, and an error where the handler is
+// not started or is closed.
+func (h *BasicRetryHandler) Put(_ context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("handing a job to the retry handler: %w",
+			&amboy.InvalidJobError{Field: "job", Rule: "must not be nil"})
+	}
+	r := &jobRetry{retryKey: retryKey{j.ID(), j.RetryInfo().CurrentAttempt}, job: j}
+	added, err := h.add(r)
+	if err != nil {
+		return fmt.Errorf("handing job %q to the retry handler: %w", r.jobID, err)
+	}
+	if added {
+		h.wakeWorkers(1)
+	}
+	return nil
+}
+
+func (h *BasicRetryHandler) add(r *jobRetry) (added bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return false, errRetryHandlerClosed
+	case !h.started:
+		return false, errRetryHandlerNotStarted
+	}
+	return h.backlog.add(r), nil
+}
+
+// Close ends the handler: it waits for the jobs that the workers are at until
+// ctx ends, then cancels those, and returns when every worker is gone. Jobs
+// that wait, for a worker or for another try, stay in the queue as retrying. A
+// handler that is closed can't be started again; closing it again only waits.
+func (h *BasicRetryHandler) Close(ctx context.Context) {
+	h.stop() // From here on started and cancel do not change.
+	if !h.started {
+		return
+	}
+	defer h.cancel()
+	defer context.AfterFunc(ctx, h.cancel)()
+	h.workers.Wait()
+}
+
+// stop makes the workers end after the jobs that they are at, and drops what
+// waits.
+func (h *BasicRetryHandler) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.closed = true
+	close(h.closing)
+	h.backlog = retryBacklog{}
+	if h.started {
+		h.timer.Stop()
+	}
+}
+
+// work is the life of a worker.
+func (h *BasicRetryHandler) work(ctx context.Context) {
+	defer h.stop()
+	for ctx.Err() == nil {
+		if r := h.take(); r != nil {
+			h.handle(ctx, r)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-h.closing:
+			return
+		case <-h.wake:
+		case <-h.timer.C:
+		}
+	}
+}
+
+// take returns the next retry that is due, nil where there is none.
+func (h *BasicRetryHandler) take() *jobRetry {
+	h.mu.Lock()
+	due := h.backlog.release(time.Now())
+	r := h.backlog.take()
+	if due > 0 {
+		h.setTimer()
+	}
+	h.mu.Unlock()
+	// The timer wakes one worker, whatever the number of retries that are due.
+	h.wakeWorkers(due - 1)
+	return r
+}
+
+// wakeWorkers makes up to n workers look for work. A token that finds no room
+// is not missed: then every worker has one.
+func (h *BasicRetryHandler) wakeWorkers(n int) {
+	for range n {
+		select {
+		case h.wake <- struct{}{}:
+		default:
+			return
+		}
+	}
+}
+
+// setTimer sets the timer to the first delayed retry. The caller holds the
+// lock.
+func (h *BasicRetryHandler) setTimer() {
+	wait := never
+	if due, ok := h.backlog.nextDue(); ok {
+		wait = time.Until(due)
+	}
+	h.timer.Reset(wait)
+}
+
+// handle makes one try at a retry, and sees to what follows from it.
+func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
+	r.tries++
+	if r.start.IsZero() {
+		r.start = time.Now()
+	}
+	err := errorOfPanic(func() error { return h.try(ctx, r) })
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || isRetrySettled(err):
+		logging.Debug(ctx, func() message.Fields { return r.describe("left a retrying job as it is", err) })
+	case h.mayTryAgain(r, err):
+		h.delay(r)
+		return
+	default:
+		h.giveUp(ctx, r, err)
+	}
+	h.forget(r)
+}
+
+// try replaces the job by its next attempt, or ends it where it can't have one.
+func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
+	ctx, cancel := context.WithDeadline(ctx, r.start.Add(h.opts.MaxRetryTime))
+	defer cancel()
+	if r.job == nil {
+		job, err := h.queue.GetAttempt(ctx, r.jobID, r.attempt)
+		if err != nil {
+			return fmt.Errorf("reading the job back: %w", err)
+		}
+		r.job = job
+	}
+	if !r.job.RetryInfo().ShouldRetry() {
+		return errNoRetryNeeded
+	}
+	if err := h.lock(r); err != nil {
+		return err
+	}
+	now := time.Now()
+	r.job.UpdateRetryInfo(amboy.JobRetryOptions{Start: &r.start, End: &now})
+	if r.job.RetryInfo().GetRemainingAttempts() == 0 {
+		return h.end(ctx, r, errAttemptLimit)
+	}
+	next, err := nextAttempt(r.job, now)
+	if err != nil {
+		return h.end(ctx, r, err)
+	}
+	return h.queue.CompleteRetryingAndPut(ctx, r.job, next)
+}
+
+// lock takes the job's lock, so that a queue whose jobs several handlers see
+// knows who retries it. The queue decides all the same, by its atomic write.
+func (h *BasicRetryHandler) lock(r *jobRetry) error {
+	if r.locked {
+		return nil
+	}
+	if err := r.job.Lock(h.queue.ID(), h.queue.Info().LockTimeout); err != nil {
+		return fmt.Errorf("%w: %w", errRetryLockHeld, err)
+	}
+	r.locked = true
+	return nil
+}
+
+// end ends a job without another attempt, and adds the cause to its errors.
+func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) error {
+	if !r.ended {
+		r.job.AddError(fmt.Errorf("attempt %d to enqueue retrying job: %w", r.tries, cause))
+		r.ended = true
+	}
+	now := time.Now()
+	r.job.UpdateRetryInfo(amboy.JobRetryOptions{End: &now})
+	return h.queue.CompleteRetrying(ctx, r.job)
+}
+
+// isRetrySettled is true for an error that says that there is nothing left to
+// do: the next attempt exists, the job or its lease is somebody else's, or the
+// queue is closed.
+func isRetrySettled(err error) bool {
+	if amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err) {
+		return true
+	}
+	for _, settled := range []error{errNoRetryNeeded, errRetryLockHeld, amboy.ErrLeaseLost, amboy.ErrQueueClosed} {
+		if errors.Is(err, settled) {
+			return true
+		}
+	}
+	return amboy.IsJobNotFoundError(err)
+}
+
+// mayTryAgain is true where another try could succeed and there is time for it.
+func (h *BasicRetryHandler) mayTryAgain(r *jobRetry, err error) bool {
+	var panicked *amboy.PanicError
+	var invalid *amboy.InvalidJobError
+	if errors.As(err, &panicked) || errors.As(err, &invalid) {
+		return false
+	}
+	spent := time.Since(r.start) + h.opts.RetryBackoff
+	return r.tries < h.opts.MaxRetryAttempts && spent < h.opts.MaxRetryTime
+}
+
+// delay makes a retry wait for its next try.
+func (h *BasicRetryHandler) delay(r *jobRetry) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	r.due = time.Now().Add(h.opts.RetryBackoff)
+	h.backlog.delay(r)
+	h.setTimer()
+}
+
+// giveUp ends a job that could not be replaced. Where that fails too, the job
+// stays in the queue as retrying.
+func (h *BasicRetryHandler) giveUp(ctx context.Context, r *jobRetry, cause error) {
+	fields := r.describe("gave up a retrying job", cause)
+	var panicked *amboy.PanicError
+	if errors.As(cause, &panicked) {
+		fields["stack"] = string(panicked.Stack)
+	}
+	if r.job != nil {
+		endCtx, cancel := context.WithTimeout(ctx, h.opts.MaxRetryTime)
+		defer cancel()
+		if err := errorOfPanic(func() error { return h.end(endCtx, r, cause) }); err != nil {
+			fields["completing_error"] = err.Error()
+		}
+	}
+	logging.Error(ctx, fields)
+}
+
+func (h *BasicRetryHandler) forget(r *jobRetry) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.backlog.forget(r)
+}
+
+// errorOfPanic calls f, and makes a *amboy.PanicError of its panic.
+func errorOfPanic(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// nextAttempt makes the next attempt of a job, as it is put at a point in time.
+// It goes through BSON2, which keeps numbers, times and nil as they are.
+func nextAttempt(j amboy.Job, now time.Time) (amboy.Job, error) {
+	stored, err := registry.MakeJobInterchange(j, amboy.BSON2)
+	if err != nil {
+		return nil, fmt.Errorf("copying the job: %w", err)
+	}
+	stored.Status = amboy.JobStatusInfo{
+		Attempts:      stored.Status.Attempts,
+		DroppedErrors: stored.Status.DroppedErrors,
+	}
+	retry := &stored.RetryInfo
+	retry.CurrentAttempt++
+	retry.NeedsRetry = false
+	retry.Start, retry.End = time.Time{}, time.Time{}
+
+	stored.TimeInfo = amboy.JobTimeInfo{Created: now, MaxTime: stored.TimeInfo.MaxTime}
+	if retry.WaitUntil > 0 {
+		stored.TimeInfo.WaitUntil = now.Add(retry.WaitUntil)
+	}
+	if retry.DispatchBy > 0 {
+		stored.TimeInfo.DispatchBy = now.Add(retry.DispatchBy)
+	}
+	next, err := stored.Resolve(amboy.BSON2)
+	if err != nil {
+		return nil, fmt.Errorf("copying the job: %w", err)
+	}
+	return next, nil
+}
+
+// never is a wait that does not end.
+const never = time.Duration(math.MaxInt64)
+
+// retryKey names an attempt of a job.
+type retryKey struct {
+	jobID   string
+	attempt int
+}
+
+// jobRetry is the work of replacing one attempt of a job by the next.
+type jobRetry struct {
+	retryKey
+	tries int
+	start time.Time // of the first try
+	due   time.Time // of the next try
+
+	// job is nil where it must be read back. The rest tells what was done to
+	// this copy of it.
+	job    amboy.Job
+	locked bool
+	ended  bool
+}
+
+// describe makes a log message about a retry.
+func (r *jobRetry) describe(text string, err error) message.Fields {
+	return message.Fields{
+		"message": text,
+		"job_id":  r.jobID,
+		"attempt": r.attempt,
+		"tries":   r.tries,
+		"error":   err.Error(),
+	}
+}
+
+// retryBacklog holds the retries that wait, and knows those that are in work.
+// It holds maxJobs jobs at most; of the others it keeps the key. It is not safe
+// for concurrent use.
+type retryBacklog struct {
+	maxJobs int
+	jobs    int
+	known   map[retryKey]struct{} // those that wait and those in work
+	ready   []*jobRetry           // first come, first served
+	delayed retryHeap
+}
+
+// add makes a retry wait for a worker. It returns false where the retry is
+// known already.
+func (b *retryBacklog) add(r *jobRetry) bool {
+	if _, ok := b.known[r.retryKey]; ok {
+		return false
+	}
+	if b.known == nil {
+		b.known = map[retryKey]struct{}{}
+	}
+	b.known[r.retryKey] = struct{}{}
+	b.hold(r)
+	b.ready = append(b.ready, r)
+	return true
+}
+
+// hold counts the job of a retry that is to wait, and drops it where there are
+// too many.
+func (b *retryBacklog) hold(r *jobRetry) {
+	switch {
+	case r.job == nil:
+	case b.jobs < b.maxJobs:
+		b.jobs++
+	default:
+		r.job, r.locked, r.ended = nil, false, false
+	}
+}
+
+// take removes the first retry that is ready, for a worker. It returns nil
+// where there is none.
+func (b *retryBacklog) take() *jobRetry {
+	if len(b.ready) == 0 {
+		return nil
+	}
+	r := b.ready[0]
+	b.ready[0] = nil
+	b.ready = b.ready[1:]
+	if len(b.ready) == 0 {
+		b.ready = nil
+	}
+	if r.job != nil {
+		b.jobs--
+	}
+	return r
+}
+
+// delay makes a retry that a worker took wait until it is due.
+func (b *retryBacklog) delay(r *jobRetry) {
+	b.hold(r)
+	heap.Push(&b.delayed, r)
+}
+
+// nextDue is when the first delayed retry is due, false where there is none.
+func (b *retryBacklog) nextDue() (time.Time, bool) {
+	if len(b.delayed) == 0 {
+		return time.Time{}, false
+	}
+	return b.delayed[0].due, true
+}
+
+// release makes the delayed retries that are due ready, and counts them.
+func (b *retryBacklog) release(now time.Time) (released int) {
+	for len(b.delayed) > 0 && !b.delayed[0].due.After(now) {
+		b.ready = append(b.ready, heap.Pop(&b.delayed).(*jobRetry))
+		released++
+	}
+	return released
+}
+
+// forget ends a retry that a worker took.
+func (b *retryBacklog) forget(r *jobRetry) {
+	delete(b.known, r.retryKey)
+	if len(b.known) == 0 {
+		// A map that was large once does not give its memory back.
+		b.known = nil
+	}
+}
+
+// retryHeap orders retries by the time at which they are due, for package heap.
+type retryHeap []*jobRetry
+
+func (h retryHeap) Len() int           { return len(h) }
+func (h retryHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h retryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *retryHeap) Push(r any)        { *h = append(*h, r.(*jobRetry)) }
+
+func (h *retryHeap) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	if last == 0 {
+		*h = nil
+	}
+	return r
+}

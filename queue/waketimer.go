@@ -1,0 +1,57 @@
+package queue
+
+import (
+	"sync"
+	"time"
+)
+
+// wakeTimer calls fire at a time that can be moved. It needs no goroutine while
+// it waits. It is safe for concurrent use.
+type wakeTimer struct {
+	fire func()
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	at      time.Time // zero while no call is due
+	stopped bool
+	calls   sync.WaitGroup
+}
+
+// set makes sure that fire is called at that time or before.
+func (t *wakeTimer) set(at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped || (!t.at.IsZero() && !at.Before(t.at)) {
+		return
+	}
+	t.cancel()
+	t.at = at
+	t.calls.Add(1)
+	t.timer = time.AfterFunc(time.Until(at), func() {
+		defer t.calls.Done()
+		t.mu.Lock()
+		if t.at.Equal(at) {
+			t.at = time.Time{}
+		}
+		t.mu.Unlock()
+		t.fire()
+	})
+}
+
+// cancel takes the call that is due back, unless it has begun.
+func (t *wakeTimer) cancel() {
+	if t.timer != nil && t.timer.Stop() {
+		t.calls.Done()
+	}
+	t.timer, t.at = nil, time.Time{}
+}
+
+// stop ends the timer and waits for a call that has begun. fire must not call
+// it.
+func (t *wakeTimer) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	t.cancel()
+	t.mu.Unlock()
+	t.calls.Wait()
+}
