@@ -1,0 +1,19 @@
+package logger_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/mongodb/grip"
+	"github.com/mongodb/grip/level"
+	"github.com/mongodb/grip/send"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// As services do: grip writes debug messages by default.
+	if err := grip.GetSender().SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info}); err != nil {
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,69 @@
+package logger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mongodb/grip/send"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+)
+
+// NewQueueBackedSender is MakeQueueSender with a local queue of its own, which
+// has a number of workers and holds at most capacity waiting messages. Messages
+// are sent in the order in which they came only where there is one worker. It
+// returns an error for a nil sender and for numbers less than 1.
+//
+// Close waits until all messages are sent, closes the queue, and closes the
+// given sender. It returns an error that counts the messages that were not
+// sent: those that were left when ctx ended, and those that came while it was
+// closing. When ctx ends the queue stops; call Close all the same.
+func NewQueueBackedSender(ctx context.Context, sender send.Sender, workers, capacity int) (send.Sender, error) {
+	if err := validate(sender, workers, capacity); err != nil {
+		return nil, err
+	}
+	q := queue.NewLocalLimitedSize(workers, capacity)
+	if err := q.Start(ctx); err != nil {
+		return nil, fmt.Errorf("starting the queue of sender %q: %w", sender.Name(), err)
+	}
+	s := &queueBackedSender{queueSender: queueSender{Sender: sender, ctx: ctx, queue: q}}
+	s.close = sync.OnceValue(s.drainAndClose)
+	return s, nil
+}
+
+func validate(sender send.Sender, workers, capacity int) error {
+	var errs []error
+	if sender == nil {
+		errs = append(errs, errors.New("invalid queue-backed sender: sender must not be nil"))
+	}
+	if workers < 1 {
+		errs = append(errs, fmt.Errorf("invalid queue-backed sender: workers must be at least 1 (is %d)", workers))
+	}
+	if capacity < 1 {
+		errs = append(errs, fmt.Errorf("invalid queue-backed sender: capacity must be at least 1 (is %d)", capacity))
+	}
+	return errors.Join(errs...)
+}
+
+// queueBackedSender owns its queue and its sender.
+type queueBackedSender struct {
+	queueSender
+
+	close func() error
+}
+
+func (s *queueBackedSender) Close() error { return s.close() }
+
+func (s *queueBackedSender) drainAndClose() error {
+	var unsent error
+	// What is left where this returns false is counted below.
+	amboy.Wait(s.ctx, s.queue)
+	s.queue.Close(s.ctx)
+	if pending := s.queue.Stats(context.WithoutCancel(s.ctx)).Pending; pending > 0 {
+		unsent = fmt.Errorf("closing sender %q: %d messages were not sent", s.Name(), pending)
+	}
+	return errors.Join(unsent, s.Sender.Close())
+}
