@@ -30,6 +30,9 @@ type QueueStats struct {
 	Total int `bson:"total" json:"total" yaml:"total"`
 	// Context is what Annotate added.
 	Context message.Fields `bson:"context,omitempty" json:"context,omitempty" yaml:"context,omitempty"`
+	// Err is why the store could not be asked, in which case the counts are 0
+	// and IsComplete is false. It is not stored.
+	Err error `bson:"-" json:"-" yaml:"-"`
 
 	priority level.Priority
 }
@@ -38,7 +41,7 @@ var _ message.Composer = (*QueueStats)(nil)
 
 // IsComplete is true when every job has ended and none is to be retried.
 func (s QueueStats) IsComplete() bool {
-	return s.Total <= s.Completed && s.Pending == 0 && s.Running == 0 && s.Retrying == 0
+	return s.Err == nil && s.Total <= s.Completed && s.Pending == 0 && s.Running == 0 && s.Retrying == 0
 }
 
 // String gives the counts in one line.

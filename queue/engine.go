@@ -19,6 +19,7 @@ import (
 // engineOptions configure an engine.
 type engineOptions struct {
 	driver      driver.Driver
+	ownsDriver  bool // closes it at Close
 	format      amboy.Format
 	workers     int
 	lockTimeout time.Duration
@@ -31,6 +32,7 @@ type engineOptions struct {
 type engine struct {
 	lifecycle
 	driver      driver.Driver
+	ownsDriver  bool
 	format      amboy.Format
 	lockTimeout time.Duration
 	claims      *claims
@@ -58,6 +60,7 @@ func newEngine(kind string, opts engineOptions) (*engine, error) {
 	q := &engine{
 		lifecycle:        newLifecycle(kind),
 		driver:           opts.driver,
+		ownsDriver:       opts.ownsDriver,
 		format:           opts.format,
 		lockTimeout:      opts.lockTimeout,
 		maintainInterval: opts.retryable.StaleRetryingMonitorInterval,
@@ -137,6 +140,9 @@ func (q *engine) Close(ctx context.Context) {
 	defer cancel()
 	for _, r := range q.claims.leftover() {
 		q.handBack(ctx, driver.HandBack{Lease: driver.LeaseOf(r)})
+	}
+	if !q.ownsDriver {
+		return
 	}
 	if err := q.driver.Close(ctx); err != nil {
 		logging.Error(ctx, q.failure("could not close the driver", "", err))
@@ -588,6 +594,7 @@ func (q *engine) Stats(ctx context.Context) amboy.QueueStats {
 	stats, err := q.driver.Stats(ctx)
 	if err != nil {
 		logging.Error(ctx, q.failure("could not count jobs", "", err))
+		stats.Err = err
 	}
 	return stats
 }

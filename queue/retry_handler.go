@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
-	"github.com/mongodb/amboy/registry"
 )
 
 var (
@@ -283,7 +281,7 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 	if r.job.RetryInfo().GetRemainingAttempts() == 0 {
 		return h.end(ctx, r, errAttemptLimit)
 	}
-	next, err := nextAttempt(r.job, now)
+	next, err := nextAttempt(r.job, formatOf(h.queue), now)
 	if err != nil {
 		return h.end(ctx, r, err)
 	}
@@ -384,175 +382,4 @@ func errorOfPanic(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// nextAttempt makes the next attempt of a job, as it is put at a point in time.
-// It goes through BSON2, which keeps numbers, times and nil as they are.
-func nextAttempt(j amboy.Job, now time.Time) (amboy.Job, error) {
-	stored, err := registry.MakeJobInterchange(j, amboy.BSON2)
-	if err != nil {
-		return nil, fmt.Errorf("copying the job: %w", err)
-	}
-	stored.Status = amboy.JobStatusInfo{
-		Attempts:      stored.Status.Attempts,
-		DroppedErrors: stored.Status.DroppedErrors,
-	}
-	retry := &stored.RetryInfo
-	retry.CurrentAttempt++
-	retry.NeedsRetry = false
-	retry.Start, retry.End = time.Time{}, time.Time{}
-
-	stored.TimeInfo = amboy.JobTimeInfo{Created: now, MaxTime: stored.TimeInfo.MaxTime}
-	if retry.WaitUntil > 0 {
-		stored.TimeInfo.WaitUntil = now.Add(retry.WaitUntil)
-	}
-	if retry.DispatchBy > 0 {
-		stored.TimeInfo.DispatchBy = now.Add(retry.DispatchBy)
-	}
-	next, err := stored.Resolve(amboy.BSON2)
-	if err != nil {
-		return nil, fmt.Errorf("copying the job: %w", err)
-	}
-	return next, nil
-}
-
-// never is a wait that does not end.
-const never = time.Duration(math.MaxInt64)
-
-// retryKey names an attempt of a job.
-type retryKey struct {
-	jobID   string
-	attempt int
-}
-
-// jobRetry is the work of replacing one attempt of a job by the next.
-type jobRetry struct {
-	retryKey
-	tries int
-	start time.Time // of the first try
-	due   time.Time // of the next try
-
-	// job is nil where it must be read back. The rest tells what was done to
-	// this copy of it.
-	job    amboy.Job
-	locked bool
-	ended  bool
-}
-
-// describe makes a log message about a retry.
-func (r *jobRetry) describe(text string, err error) message.Fields {
-	return message.Fields{
-		"message": text,
-		"job_id":  r.jobID,
-		"attempt": r.attempt,
-		"tries":   r.tries,
-		"error":   err.Error(),
-	}
-}
-
-// retryBacklog holds the retries that wait, and knows those that are in work.
-// It holds maxJobs jobs at most; of the others it keeps the key. It is not safe
-// for concurrent use.
-type retryBacklog struct {
-	maxJobs int
-	jobs    int
-	known   map[retryKey]struct{} // those that wait and those in work
-	ready   []*jobRetry           // first come, first served
-	delayed retryHeap
-}
-
-// add makes a retry wait for a worker. It returns false where the retry is
-// known already.
-func (b *retryBacklog) add(r *jobRetry) bool {
-	if _, ok := b.known[r.retryKey]; ok {
-		return false
-	}
-	if b.known == nil {
-		b.known = map[retryKey]struct{}{}
-	}
-	b.known[r.retryKey] = struct{}{}
-	b.hold(r)
-	b.ready = append(b.ready, r)
-	return true
-}
-
-// hold counts the job of a retry that is to wait, and drops it where there are
-// too many.
-func (b *retryBacklog) hold(r *jobRetry) {
-	switch {
-	case r.job == nil:
-	case b.jobs < b.maxJobs:
-		b.jobs++
-	default:
-		r.job, r.locked, r.ended = nil, false, false
-	}
-}
-
-// take removes the first retry that is ready, for a worker. It returns nil
-// where there is none.
-func (b *retryBacklog) take() *jobRetry {
-	if len(b.ready) == 0 {
-		return nil
-	}
-	r := b.ready[0]
-	b.ready[0] = nil
-	b.ready = b.ready[1:]
-	if len(b.ready) == 0 {
-		b.ready = nil
-	}
-	if r.job != nil {
-		b.jobs--
-	}
-	return r
-}
-
-// delay makes a retry that a worker took wait until it is due.
-func (b *retryBacklog) delay(r *jobRetry) {
-	b.hold(r)
-	heap.Push(&b.delayed, r)
-}
-
-// nextDue is when the first delayed retry is due, false where there is none.
-func (b *retryBacklog) nextDue() (time.Time, bool) {
-	if len(b.delayed) == 0 {
-		return time.Time{}, false
-	}
-	return b.delayed[0].due, true
-}
-
-// release makes the delayed retries that are due ready, and counts them.
-func (b *retryBacklog) release(now time.Time) (released int) {
-	for len(b.delayed) > 0 && !b.delayed[0].due.After(now) {
-		b.ready = append(b.ready, heap.Pop(&b.delayed).(*jobRetry))
-		released++
-	}
-	return released
-}
-
-// forget ends a retry that a worker took.
-func (b *retryBacklog) forget(r *jobRetry) {
-	delete(b.known, r.retryKey)
-	if len(b.known) == 0 {
-		// A map that was large once does not give its memory back.
-		b.known = nil
-	}
-}
-
-// retryHeap orders retries by the time at which they are due, for package heap.
-type retryHeap []*jobRetry
-
-func (h retryHeap) Len() int           { return len(h) }
-func (h retryHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h retryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *retryHeap) Push(r any)        { *h = append(*h, r.(*jobRetry)) }
-
-func (h *retryHeap) Pop() any {
-	last := len(*h) - 1
-	r := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	if last == 0 {
-		*h = nil
-	}
-	return r
 }

@@ -94,6 +94,7 @@ func NewLocalLimitedSizeSerializableWithOptions(opts LocalLimitedSizeSerializabl
 	}
 	return newEngine("serializable", engineOptions{
 		driver:      store,
+		ownsDriver:  true,
 		format:      amboy.JSON,
 		workers:     opts.NumWorkers,
 		lockTimeout: amboy.LockTimeout,

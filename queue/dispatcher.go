@@ -1,0 +1,174 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/grip/message"
+)
+
+// Dispatcher keeps the locks of jobs that somebody else than a queue's runner
+// runs. It is for implementations of amboy.Queue outside of this package: the
+// queues here keep the locks of the jobs that Next gives by themselves.
+// Implementations are safe for concurrent use.
+type Dispatcher interface {
+	// Dispatch locks a job for the queue, marks it as running and saves it;
+	// then its lock is renewed until Complete, Release or Close. It returns an
+	// error where the job is nil, is dispatched already, is locked by somebody
+	// else or can't be saved, and after Close.
+	Dispatch(ctx context.Context, j amboy.Job) error
+	// Release ends the renewal of a job's lock, gives the lock up and saves the
+	// job. It does nothing for a job that is not dispatched.
+	Release(ctx context.Context, j amboy.Job)
+	// Complete ends the renewal of a job's lock. It does nothing for a job that
+	// is not dispatched.
+	Complete(ctx context.Context, j amboy.Job)
+	// Close releases all jobs. It returns when the renewal has ended.
+	Close(ctx context.Context) error
+}
+
+// NewDispatcher returns a Dispatcher for the jobs of a queue. Every quarter of
+// the queue's lock timeout it calls the jobs' Lock anew, and nothing else: a
+// job's own fields are not read while it runs.
+func NewDispatcher(q amboy.Queue) Dispatcher {
+	d := &dispatcher{queue: q, jobs: map[string]amboy.Job{}}
+	d.timer.fire = d.renew
+	return d
+}
+
+type dispatcher struct {
+	queue amboy.Queue
+	timer wakeTimer
+
+	mu     sync.Mutex
+	closed bool
+	jobs   map[string]amboy.Job
+}
+
+// period is the time between two renewals.
+func (d *dispatcher) period() time.Duration {
+	timeout := d.queue.Info().LockTimeout
+	if timeout <= 0 {
+		timeout = amboy.LockTimeout
+	}
+	return timeout / 4
+}
+
+func (d *dispatcher) Dispatch(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("dispatching a job: %w", &amboy.InvalidJobError{Field: "job", Rule: "must not be nil"})
+	}
+	if err := d.add(j); err != nil {
+		return fmt.Errorf("dispatching job %q: %w", j.ID(), err)
+	}
+	if err := d.lock(ctx, j); err != nil {
+		d.remove(j)
+		return fmt.Errorf("dispatching job %q: %w", j.ID(), err)
+	}
+	d.timer.set(time.Now().Add(d.period()))
+	return nil
+}
+
+func (d *dispatcher) add(j amboy.Job) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return amboy.ErrQueueClosed
+	}
+	if _, ok := d.jobs[j.ID()]; ok {
+		return fmt.Errorf("it is dispatched already")
+	}
+	d.jobs[j.ID()] = j
+	return nil
+}
+
+// remove tells whether the job was dispatched.
+func (d *dispatcher) remove(j amboy.Job) bool {
+	if amboy.IsNilJob(j) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.jobs[j.ID()]
+	delete(d.jobs, j.ID())
+	return ok
+}
+
+func (d *dispatcher) lock(ctx context.Context, j amboy.Job) error {
+	owner, timeout := d.queue.ID(), d.queue.Info().LockTimeout
+	if err := j.Lock(owner, timeout); err != nil {
+		return err
+	}
+	status := j.Status()
+	status.InProgress, status.Completed = true, false
+	j.SetStatus(status)
+	j.UpdateTimeInfo(amboy.JobTimeInfo{Start: time.Now()})
+	if err := d.queue.Save(ctx, j); err != nil {
+		j.Unlock(owner, timeout)
+		return err
+	}
+	return nil
+}
+
+// renew sets the time of all locks anew.
+func (d *dispatcher) renew() {
+	d.mu.Lock()
+	jobs := make([]amboy.Job, 0, len(d.jobs))
+	for _, j := range d.jobs {
+		jobs = append(jobs, j)
+	}
+	d.mu.Unlock()
+	if len(jobs) == 0 {
+		return
+	}
+	for _, j := range jobs {
+		// The owner locks the job again: a status that was read and then set
+		// would undo what the job does to it in between.
+		if err := j.Lock(d.queue.ID(), d.queue.Info().LockTimeout); err != nil {
+			logging.Warning(context.Background(), message.Fields{
+				"message": "lost the lock of a running job",
+				"job_id":  j.ID(),
+				"queue":   d.queue.ID(),
+				"error":   err.Error(),
+			})
+			d.remove(j)
+		}
+	}
+	d.timer.set(time.Now().Add(d.period()))
+}
+
+func (d *dispatcher) Release(ctx context.Context, j amboy.Job) {
+	if !d.remove(j) {
+		return
+	}
+	j.Unlock(d.queue.ID(), d.queue.Info().LockTimeout)
+	if err := d.queue.Save(ctx, j); err != nil {
+		logging.Error(ctx, message.Fields{
+			"message": "could not save a job that was released",
+			"job_id":  j.ID(),
+			"queue":   d.queue.ID(),
+			"error":   err.Error(),
+		})
+	}
+}
+
+func (d *dispatcher) Complete(_ context.Context, j amboy.Job) { d.remove(j) }
+
+func (d *dispatcher) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closed = true
+	jobs := make([]amboy.Job, 0, len(d.jobs))
+	for _, j := range d.jobs {
+		jobs = append(jobs, j)
+	}
+	d.mu.Unlock()
+	for _, j := range jobs {
+		d.Release(ctx, j)
+	}
+	d.timer.stop()
+	return nil
+}

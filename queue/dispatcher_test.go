@@ -1,0 +1,81 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+)
+
+// savingQueue is a queue of somebody else's making.
+type savingQueue struct {
+	amboy.Queue
+	saved []amboy.JobStatusInfo
+	fail  error
+}
+
+func (q *savingQueue) ID() string { return "saving" }
+
+func (q *savingQueue) Info() amboy.QueueInfo { return amboy.QueueInfo{LockTimeout: time.Minute} }
+
+func (q *savingQueue) Save(_ context.Context, j amboy.Job) error {
+	q.saved = append(q.saved, j.Status())
+	return q.fail
+}
+
+func TestDispatcherKeepsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &savingQueue{}
+		d := queue.NewDispatcher(q)
+		j := noop(t, "one")
+		require.NoError(t, d.Dispatch(t.Context(), j))
+		require.Error(t, d.Dispatch(t.Context(), j), "it is dispatched already")
+		assert.True(t, q.saved[0].InProgress)
+		assert.Equal(t, "saving", q.saved[0].Owner)
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Less(t, time.Since(j.Status().ModificationTime), time.Minute)
+		require.Error(t, j.Lock("thief", time.Minute))
+
+		d.Complete(t.Context(), j)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, time.Since(j.Status().ModificationTime), time.Hour)
+		require.NoError(t, d.Close(t.Context()))
+		require.ErrorIs(t, d.Dispatch(t.Context(), noop(t, "two")), amboy.ErrQueueClosed)
+	})
+}
+
+func TestDispatcherReleases(t *testing.T) {
+	q := &savingQueue{}
+	d := queue.NewDispatcher(q)
+	one, two := noop(t, "one"), noop(t, "two")
+	require.NoError(t, d.Dispatch(t.Context(), one))
+	require.NoError(t, d.Dispatch(t.Context(), two))
+	d.Release(t.Context(), one)
+	d.Release(t.Context(), one)
+	assert.Empty(t, one.Status().Owner)
+	assert.False(t, one.Status().InProgress)
+	require.NoError(t, d.Close(t.Context()))
+	assert.Empty(t, two.Status().Owner)
+	assert.Len(t, q.saved, 4)
+}
+
+func TestDispatcherRefuses(t *testing.T) {
+	q := &savingQueue{fail: errors.New("disk full")}
+	d := queue.NewDispatcher(q)
+	j := noop(t, "one")
+	require.ErrorIs(t, d.Dispatch(t.Context(), j), q.fail)
+	assert.Empty(t, j.Status().Owner, "the lock of a job that could not be saved is given up")
+	var invalid *amboy.InvalidJobError
+	require.ErrorAs(t, d.Dispatch(t.Context(), nil), &invalid)
+	require.NoError(t, d.Close(t.Context()))
+}
