@@ -302,7 +302,7 @@ func TestHeartbeatRenewsAllLeasesInOneCallAndReadsNoJob(t *testing.T) {
 				}
 			})))
 		}
-		time.Sleep(9 * time.Minute)
+		time.Sleep(9*time.Minute + time.Second)
 		recovered, err := store.RecoverStale(t.Context(), time.Now().Add(-time.Minute))
 		require.NoError(t, err)
 		assert.Zero(t, recovered)
