@@ -1,0 +1,67 @@
+package benchmarks
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+)
+
+// BenchmarkPutToComplete sends jobs through a queue one at a time, for the time
+// and the memory that one takes, the making of the job and its ID included.
+func BenchmarkPutToComplete(b *testing.B) {
+	q := start(b, queue.NewLocalLimitedSize(1, 1024))
+	defer q.Close(b.Context())
+	sendOneByOne(b, q) // from then on the queue does not grow
+
+	var took samples
+	var allocated allocation
+	for b.Loop() {
+		begin := time.Now()
+		allocated = sendOneByOne(b, q)
+		took = append(took, time.Since(begin))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(1e9/took.rate(jobsOneByOne), "ns/job")
+	b.ReportMetric(float64(allocated.objects), "allocs/job")
+	b.ReportMetric(float64(allocated.bytes), "B/job")
+}
+
+func TestPutToCompleteMemory(t *testing.T) {
+	q := start(t, queue.NewLocalLimitedSize(1, 1024))
+	defer q.Close(t.Context())
+	sendOneByOne(t, q)
+
+	allocated := sendOneByOne(t, q)
+
+	assert.LessOrEqual(t, allocated.objects, uint64(8), "allocations for each job")
+	assert.LessOrEqual(t, allocated.bytes, uint64(1024), "bytes for each job")
+}
+
+const jobsOneByOne = 10_000
+
+// allocation is what was allocated for each of a number of jobs, rounded down
+// as the testing package does, since the runtime allocates a little by itself.
+type allocation struct{ objects, bytes uint64 }
+
+// sendOneByOne makes and puts jobs, each when the one before has run.
+func sendOneByOne(tb testing.TB, q amboy.Queue) allocation {
+	ran := make(chan struct{}, 1)
+	run := func() { ran <- struct{}{} }
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range jobsOneByOne {
+		put(tb, q, newTask(run))
+		<-ran
+	}
+	runtime.ReadMemStats(&after)
+	return allocation{
+		objects: (after.Mallocs - before.Mallocs) / jobsOneByOne,
+		bytes:   (after.TotalAlloc - before.TotalAlloc) / jobsOneByOne,
+	}
+}

@@ -1,0 +1,74 @@
+//go:build unix
+
+package benchmarks
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+)
+
+// BenchmarkIdleGroup measures what 10,000 queues of one group that have nothing
+// to do take: processor time in a second, bytes of heap and stacks, and
+// goroutines.
+func BenchmarkIdleGroup(b *testing.B) {
+	const queues = 10_000
+	goroutines := runtime.NumGoroutine()
+	group, bytes := startIdleGroup(b, queues)
+	defer func() { require.NoError(b, group.Close(b.Context())) }()
+	goroutines = runtime.NumGoroutine() - goroutines
+	debug.FreeOSMemory() // what it does not free, the runtime frees while we measure
+
+	var busy time.Duration
+	for b.Loop() {
+		before := processorTime(b)
+		<-time.After(time.Second)
+		busy += processorTime(b) - before
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(busy.Milliseconds())/float64(b.N), "cpu-ms/s")
+	b.ReportMetric(bytes, "B/queue")
+	b.ReportMetric(float64(goroutines)/queues, "goroutines/queue")
+}
+
+func TestIdleGroupMemory(t *testing.T) {
+	group, bytes := startIdleGroup(t, 1000)
+	defer func() { require.NoError(t, group.Close(t.Context())) }()
+	assert.LessOrEqual(t, bytes, 20.0*1024, "bytes for each idle queue")
+}
+
+// startIdleGroup makes a group with queues of 2 workers each. It returns the
+// bytes of heap and stacks that each of them takes.
+func startIdleGroup(tb testing.TB, queues int) (group amboy.QueueGroup, bytes float64) {
+	before := memoryInUse()
+	group, err := queue.NewLocalQueueGroup(tb.Context(), queue.LocalQueueGroupOptions{
+		DefaultQueue: queue.LocalQueueOptions{
+			Constructor: func(context.Context) (amboy.Queue, error) {
+				return queue.NewLocalLimitedSize(2, 1024), nil
+			},
+		},
+	})
+	require.NoError(tb, err)
+	for i := range queues {
+		_, err = group.Get(tb.Context(), strconv.Itoa(i))
+		require.NoError(tb, err)
+	}
+	return group, memoryInUse().since(before) / float64(queues)
+}
+
+// processorTime is what the process has used of the processors.
+func processorTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
