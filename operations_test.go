@@ -64,7 +64,7 @@ func TestIntervalOperationSchedule(t *testing.T) {
 			want: []time.Duration{0, time.Minute, 2 * time.Minute},
 		},
 		{
-			name: "start time in the past", startIn: -1000 * time.Hour, interval: time.Minute, until: 90 * time.Second,
+			name: "start time in the past", startIn: -1000*time.Hour - 40*time.Second, interval: time.Minute, until: 90 * time.Second,
 			want: []time.Duration{0, time.Minute},
 		},
 		{

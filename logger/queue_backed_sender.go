@@ -9,6 +9,7 @@ import (
 	"github.com/mongodb/grip/send"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue"
 )
 
@@ -26,7 +27,7 @@ func NewQueueBackedSender(ctx context.Context, sender send.Sender, workers, capa
 		return nil, err
 	}
 	q := queue.NewLocalLimitedSize(workers, capacity)
-	if err := q.Start(ctx); err != nil {
+	if err := q.Start(logging.Quiet(ctx)); err != nil {
 		return nil, fmt.Errorf("starting the queue of sender %q: %w", sender.Name(), err)
 	}
 	s := &queueBackedSender{queueSender: queueSender{Sender: sender, ctx: ctx, queue: q}}

@@ -1,11 +1,12 @@
 // Package logger sends log messages through a queue, so that whoever logs does
 // not wait for a slow logging service.
 //
-// Where the library's own log messages take the same way, they must not be
-// written at level debug: each job's start and end is a message then, the job
-// that sends a message is a job too, and so the queue is never done. Nor may
-// the sender of a queue be used by that queue's own jobs: a worker that logs
-// waits for room in the queue, and while all of them wait there will be none.
+// What this library logs about the queue of a NewQueueBackedSender is left out,
+// so that such a sender can be grip's own (see grip.SetSender). That of a
+// MakeQueueSender can't: at level debug each start and end of a job of its queue
+// is a message, whose sending is a job in turn, so that the queue is never done.
+// Nor may the jobs of a queue log through that queue: a worker that logs waits
+// for room in it, and while all of them wait there will be none.
 package logger
 
 import (

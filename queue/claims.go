@@ -24,6 +24,7 @@ type claims struct {
 	waking   int
 	claiming bool
 	maybe    bool // there may be something to claim
+	resumed  bool // the queue is ready for what is claimed
 	stopped  bool
 }
 
@@ -48,11 +49,22 @@ func (c *claims) signal() bool {
 	return looks
 }
 
+// resume lets workers claim, which they do not before.
+func (c *claims) resume() {
+	c.mu.Lock()
+	c.resumed = true
+	c.mu.Unlock()
+	c.signal()
+}
+
+// mayClaim tells whether a worker should claim.
+func (c *claims) mayClaim() bool { return c.resumed && c.maybe && !c.claiming }
+
 // toWake takes as many workers out of the line as there are records for, and one
 // more where somebody should claim.
 func (c *claims) toWake() []*wait.Waiter {
 	wanted := len(c.records)
-	if c.maybe && !c.claiming {
+	if c.mayClaim() {
 		wanted++
 	}
 	var woken []*wait.Waiter
@@ -86,7 +98,7 @@ func (c *claims) next(ctx context.Context) *driver.Record {
 			wake(woken)
 			return r
 		}
-		if c.maybe && !c.claiming {
+		if c.mayClaim() {
 			c.claimForAll(ctx)
 			continue
 		}

@@ -64,7 +64,6 @@ func newEngine(kind string, opts engineOptions) (*engine, error) {
 		format:           opts.format,
 		lockTimeout:      opts.lockTimeout,
 		maintainInterval: opts.retryable.StaleRetryingMonitorInterval,
-		unsubscribe:      func() {},
 	}
 	q.claims = newClaims(q.claim, q.timeCame)
 	q.leases = newLeases(opts.lockTimeout, opts.driver.Extend)
@@ -75,6 +74,10 @@ func newEngine(kind string, opts engineOptions) (*engine, error) {
 		return nil, err
 	}
 	q.handler = handler
+	q.unsubscribe = func() {}
+	if notifier, ok := q.driver.(driver.Notifier); ok {
+		q.unsubscribe = notifier.Subscribe(func() { q.claims.signal() })
+	}
 	return q, nil
 }
 
@@ -116,9 +119,7 @@ func (q *engine) Start(ctx context.Context) error {
 		q.Close(ctx)
 		return fmt.Errorf("starting the retry handler of queue %q: %w", q.id, err)
 	}
-	if notifier, ok := q.driver.(driver.Notifier); ok {
-		q.unsubscribe = notifier.Subscribe(func() { q.claims.signal() })
-	}
+	q.claims.resume()
 	q.maintenance.set(time.Now())
 	return nil
 }
@@ -168,7 +169,7 @@ func (q *engine) PutMany(ctx context.Context, jobs []amboy.Job) error {
 
 func (q *engine) insert(ctx context.Context, jobs []amboy.Job) error {
 	if err := q.accepts(true); err != nil {
-		return fmt.Errorf("putting %d jobs: %w", len(jobs), err)
+		return fmt.Errorf("putting jobs: %w", err)
 	}
 	now := time.Now()
 	var errs []error
@@ -381,10 +382,12 @@ func (q *engine) Complete(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// end writes that an attempt ended.
+// end writes that an attempt ended. Whatever comes of that, the lease is not
+// renewed any more: a job whose end could not be written is run again.
 func (q *engine) end(ctx context.Context, j amboy.Job, lease driver.Lease) error {
+	defer q.leases.remove(j.ID(), lease)
 	markComplete(j, time.Now())
-	r, err := q.record(j)
+	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
 		return err
 	}
@@ -392,15 +395,28 @@ func (q *engine) end(ctx context.Context, j amboy.Job, lease driver.Lease) error
 	if err == nil {
 		err = errs[0]
 	}
-	if err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
-		return err
-	}
-	q.leases.remove(j.ID(), lease)
 	if err == nil && !r.RetryInfo.ShouldRetry() {
 		q.ended(ctx, j.ID())
 	}
 	q.claims.signal()
 	return err
+}
+
+// recordOrLast encodes a job that ended. Where that is impossible, because of
+// what the job made of itself, the job fails for that, and its last stored form
+// is used.
+func (q *engine) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, error) {
+	r, err := q.record(j)
+	if err == nil {
+		return r, nil
+	}
+	last, getErr := q.driver.Get(ctx, j.ID())
+	if getErr != nil {
+		return nil, errors.Join(err, getErr)
+	}
+	j.AddError(fmt.Errorf("what the job left behind can't be stored: %w", err))
+	last.Status, last.TimeInfo, last.RetryInfo = j.Status(), j.TimeInfo(), j.RetryInfo()
+	return last, nil
 }
 
 // handOver gives a job to the retry handler. Where that fails, the job stays in
@@ -424,12 +440,12 @@ func (q *engine) Release(ctx context.Context, j amboy.Job) error {
 	if err == nil {
 		err = errs[0]
 	}
-	if err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
-		return fmt.Errorf("releasing job %q: %w", j.ID(), err)
-	}
 	q.leases.remove(j.ID(), lease)
 	q.claims.signal()
-	return err
+	if err != nil {
+		return fmt.Errorf("releasing job %q: %w", j.ID(), err)
+	}
+	return nil
 }
 
 func (q *engine) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut amboy.Job) error {
@@ -444,7 +460,7 @@ func (q *engine) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut a
 	if err != nil {
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
-	ended, err := q.endedRetry(toComplete, now)
+	ended, err := q.endedRetry(ctx, toComplete, now)
 	if err == nil {
 		err = q.driver.Retry(ctx, ended, next)
 	}
@@ -462,7 +478,7 @@ func (q *engine) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("ending the retry of a job of queue %q: the job must not be nil", q.id)
 	}
-	ended, err := q.endedRetry(j, time.Now())
+	ended, err := q.endedRetry(ctx, j, time.Now())
 	if err == nil {
 		err = q.driver.EndRetry(ctx, ended)
 	}
@@ -475,8 +491,8 @@ func (q *engine) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 }
 
 // endedRetry is the record of a job whose retry is done with.
-func (q *engine) endedRetry(j amboy.Job, now time.Time) (*driver.Record, error) {
-	r, err := q.record(j)
+func (q *engine) endedRetry(ctx context.Context, j amboy.Job, now time.Time) (*driver.Record, error) {
+	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
 		return nil, err
 	}

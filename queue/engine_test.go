@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -423,4 +424,35 @@ func TestNextAttemptMustBeTheSameJob(t *testing.T) {
 	require.Error(t, q.CompleteRetrying(t.Context(), nil))
 	require.ErrorIs(t, q.CompleteRetryingAndPut(t.Context(), one, one), amboy.ErrLeaseLost)
 	require.ErrorIs(t, q.CompleteRetrying(t.Context(), one), amboy.ErrLeaseLost)
+}
+
+// greedy is a job that can't be stored after it ran.
+type greedy struct {
+	job.Base `json:"job_base"`
+	Result   float64 `json:"result"`
+}
+
+func (j *greedy) Run(context.Context) {
+	j.Result = math.NaN()
+	j.AddRetryableError(errors.New("not a number"))
+}
+
+func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
+	newGreedy := func() *greedy {
+		return &greedy{Base: job.Base{JobType: amboy.JobType{Name: "greedy"}}}
+	}
+	registry.AddJobType("greedy", func() amboy.Job { return newGreedy() })
+	q := startEngine(t, newStore(t), 1)
+	defer q.Close(context.Background())
+	for _, retryable := range []bool{false, true} {
+		j := newGreedy()
+		j.SetID(fmt.Sprint("retryable ", retryable))
+		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: &retryable})
+		require.NoError(t, q.Put(t.Context(), j))
+		require.True(t, amboy.WaitJob(t.Context(), j, q), "it was left in progress")
+		got, there := q.Get(t.Context(), j.ID())
+		require.True(t, there)
+		require.ErrorContains(t, got.Error(), "not a number")
+		require.ErrorContains(t, got.Error(), "can't be stored")
+	}
 }

@@ -143,19 +143,22 @@ func (q *local) Start(ctx context.Context) error {
 	if q.invalid != nil {
 		return fmt.Errorf("starting queue %q: %w", q.id, q.invalid)
 	}
-	q.mu.Lock()
-	missing := q.schedule.Missing()
-	q.mu.Unlock()
-	if len(missing) > 0 {
+	if missing := q.endForwardEdges(); len(missing) > 0 {
 		return fmt.Errorf("starting queue %q: jobs depend on jobs that were not put: %q", q.id, missing)
 	}
-	if err := q.start(ctx, q.wakeAll); err != nil {
-		return err
-	}
+	return q.start(ctx, q.wakeAll)
+}
+
+// endForwardEdges refuses edges to jobs that are not there from now on, unless
+// there are some, which it returns.
+func (q *local) endForwardEdges() (missing []string) {
 	q.mu.Lock()
-	q.schedule.ForwardEdges = false
-	q.mu.Unlock()
-	return nil
+	defer q.mu.Unlock()
+	missing = q.schedule.Missing()
+	if len(missing) == 0 {
+		q.schedule.ForwardEdges = false
+	}
+	return missing
 }
 
 func (q *local) Close(ctx context.Context) { q.close(ctx, q.wakeAll) }
@@ -235,16 +238,15 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 	for inTurn := false; ; inTurn = true {
 		q.mu.Lock()
 		err := q.accepts(q.opts.PutBeforeStart)
-		if err == nil {
-			_, taken := q.schedule.Get(e.ID)
-			if !taken && !q.hasRoom(inTurn) {
-				room := q.putters.Join()
-				q.mu.Unlock()
-				if err := q.await(ctx, &q.putters, room); err != nil {
-					return fmt.Errorf("putting job %q: waiting for room in the queue: %w", e.ID, err)
-				}
-				continue
+		if err == nil && q.mustWait(e, inTurn) {
+			room := q.putters.Join()
+			q.mu.Unlock()
+			if err := q.await(ctx, &q.putters, room); err != nil {
+				return fmt.Errorf("putting job %q: waiting for room in the queue: %w", e.ID, err)
 			}
+			continue
+		}
+		if err == nil {
 			err = q.add(e)
 		}
 		worker, putter := q.wakeWorker(), q.wakePutter()
@@ -256,6 +258,16 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 		}
 		return nil
 	}
+}
+
+// mustWait tells whether an entry must wait for room. One whose ID is taken need
+// not, as it will be refused.
+func (q *local) mustWait(e *localEntry, inTurn bool) bool {
+	if q.hasRoom(inTurn) {
+		return false
+	}
+	_, taken := q.schedule.Get(e.ID)
+	return !taken
 }
 
 // hasRoom tells whether a job can be added by somebody whose turn it is, or who

@@ -82,8 +82,6 @@ func (b Body) decode(v any) (err error) {
 		return errors.New("it is not a JSON object")
 	case b.isJSON:
 		return json.Unmarshal(b.raw, v)
-	case !isDocument(b.raw):
-		return errors.New("it is not a BSON document")
 	default:
 		return bson.Unmarshal(b.raw, v)
 	}

@@ -272,7 +272,7 @@ func TestDependencyRoundTrip(t *testing.T) {
 	}
 }
 
-// TestEnqueueScopesOfFactoryGive checks that what is stored wins over what the
+// TestEnqueueScopesOfFactoryGiveWay checks that what is stored wins over what the
 // factory sets.
 func TestEnqueueScopesOfFactoryGiveWay(t *testing.T) {
 	registry.AddJobType("greedy", func() amboy.Job {
@@ -285,6 +285,15 @@ func TestEnqueueScopesOfFactoryGiveWay(t *testing.T) {
 	j.SetScopes([]string{"a"})
 	for _, f := range formats {
 		assert.Empty(t, through(t, j, f).EnqueueScopes(), f)
+	}
+}
+
+// TestTypeOfFactoryWithoutOne has a type that only its constructor names.
+func TestTypeOfFactoryWithoutOne(t *testing.T) {
+	registry.AddJobType("unnamed", func() amboy.Job { return &hiddenBase{} })
+	j := &hiddenBase{Base: job.Base{Name: "a", JobType: amboy.JobType{Name: "unnamed"}}}
+	for _, f := range formats {
+		assert.Equal(t, j.Type(), through(t, j, f).Type())
 	}
 }
 
@@ -417,26 +426,27 @@ func TestDecodeJobInterchangeErrors(t *testing.T) {
 		format amboy.Format
 		data   string
 	}{
-		"no BSON":              {amboy.BSON, ""},
-		"text as BSON":         {amboy.BSON, `{"name": "x"}`},
-		"BSON cut short":       {amboy.BSON2, encoded(m{"_id": "x"})[:8]},
-		"BSON and more":        {amboy.BSON, encoded(m{"_id": "x"}) + "\x00"},
-		"BSON length lies":     {amboy.BSON, "\x06\x00\x00\x00\x00"},
-		"ID is a number":       {amboy.BSON, encoded(m{"_id": 7})},
-		"job is a number":      {amboy.BSON, encoded(m{"job": 7})},
-		"job is an array":      {amboy.BSON, encoded(m{"job": bson.A{}})},
-		"job is text":          {amboy.BSON, encoded(m{"job": "text"})},
-		"job is a JSON string": {amboy.BSON, encoded(m{"job": `"text"`})},
-		"no JSON":              {amboy.JSON, ""},
-		"BSON as JSON":         {amboy.JSON, encoded(m{"_id": "x"})},
-		"JSON cut short":       {amboy.JSON, `{"name": "x"`},
-		"JSON and more":        {amboy.JSON, `{"name": "x"} {}`},
-		"JSON null":            {amboy.JSON, `null`},
-		"JSON array":           {amboy.JSON, `[]`},
-		"name is a number":     {amboy.JSON, `{"name": 7}`},
-		"JSON job is a number": {amboy.JSON, `{"job": 7}`},
-		"job is not base64":    {amboy.JSON, `{"job": "?"}`},
-		"job is not BSON":      {amboy.JSON, `{"job": "AAAA"}`},
+		"no BSON":               {amboy.BSON, ""},
+		"text as BSON":          {amboy.BSON, `{"name": "x"}`},
+		"BSON cut short":        {amboy.BSON2, encoded(m{"_id": "x"})[:8]},
+		"BSON and more":         {amboy.BSON, encoded(m{"_id": "x"}) + "\x00"},
+		"BSON length lies":      {amboy.BSON, "\x06\x00\x00\x00\x00"},
+		"ID is a number":        {amboy.BSON, encoded(m{"_id": 7})},
+		"job is a number":       {amboy.BSON, encoded(m{"job": 7})},
+		"job is an array":       {amboy.BSON, encoded(m{"job": bson.A{}})},
+		"job is text":           {amboy.BSON, encoded(m{"job": "text"})},
+		"job is JSON cut short": {amboy.BSON, encoded(m{"job": `{"path"`})},
+		"job is a JSON string":  {amboy.BSON, encoded(m{"job": `"text"`})},
+		"no JSON":               {amboy.JSON, ""},
+		"BSON as JSON":          {amboy.JSON, encoded(m{"_id": "x"})},
+		"JSON cut short":        {amboy.JSON, `{"name": "x"`},
+		"JSON and more":         {amboy.JSON, `{"name": "x"} {}`},
+		"JSON null":             {amboy.JSON, `null`},
+		"JSON array":            {amboy.JSON, `[]`},
+		"name is a number":      {amboy.JSON, `{"name": 7}`},
+		"JSON job is a number":  {amboy.JSON, `{"job": 7}`},
+		"job is not base64":     {amboy.JSON, `{"job": "?"}`},
+		"job is not BSON":       {amboy.JSON, `{"job": "AAAA"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read, err := registry.DecodeJobInterchange([]byte(test.data), test.format)

@@ -10,24 +10,40 @@ import (
 	"github.com/mongodb/grip/message"
 )
 
+// quietKey is the key of a mark in contexts.
+type quietKey struct{}
+
+// Quiet marks a context, so that nothing is logged under it. It is for the queue
+// that carries log messages: a message about one of its jobs would be its next
+// job, and grip may hold its lock while it waits for that queue.
+func Quiet(ctx context.Context) context.Context {
+	return context.WithValue(ctx, quietKey{}, true)
+}
+
+func isQuiet(ctx context.Context) bool { return ctx.Value(quietKey{}) != nil }
+
 // Error logs something that failed.
-func Error(_ context.Context, fields message.Fields) { grip.Error(fields) }
+func Error(ctx context.Context, fields message.Fields) {
+	if !isQuiet(ctx) {
+		grip.Error(fields)
+	}
+}
 
 // Warning logs something that is odd, and that the library coped with.
-func Warning(_ context.Context, fields message.Fields) { grip.Warning(fields) }
-
-// initialSender is the sender of a program that has not configured grip.
-var initialSender = grip.GetSender()
-
-// Debug logs what build returns, which is called only where debug messages are
-// written: not by a program that has not configured grip, though the level that
-// grip starts with, trace, would allow it. Two lines for each job are for those
-// who ask for them.
-func Debug(_ context.Context, build func() message.Fields) {
-	sender := grip.GetSender()
-	threshold := sender.Level().Threshold
-	unconfigured := sender == initialSender && threshold == level.Trace
-	if threshold <= level.Debug && !unconfigured {
-		grip.Debug(build())
+func Warning(ctx context.Context, fields message.Fields) {
+	if !isQuiet(ctx) {
+		grip.Warning(fields)
 	}
+}
+
+// Debug logs what build returns, which is called only where the threshold of
+// grip's sender is debug. That of a program that has not set one is trace, under
+// which grip would write two lines for each job; these are for those who ask for
+// them.
+func Debug(ctx context.Context, build func() message.Fields) {
+	threshold := grip.GetSender().Level().Threshold
+	if threshold > level.Debug || threshold == level.Trace || isQuiet(ctx) {
+		return
+	}
+	grip.Debug(build())
 }

@@ -17,18 +17,36 @@ type waitList[J any] struct {
 	waiting  heap[J]
 }
 
-// dispatchScopes are the scopes that are taken when the entry starts.
+// first returns the entry that the scope is for: the one that it is promised to
+// or, while several scopes are being promised, the one that waited for it; nil
+// where there is none.
+func (l *waitList[J]) first() *Entry[J] {
+	if l.promised != nil {
+		return l.promised
+	}
+	if slot, ok := l.waiting.peek(); ok {
+		return slot.entry
+	}
+	return nil
+}
+
+// dispatchScopes are the scopes that are taken when the entry starts, each once.
 func (e *Entry[J]) dispatchScopes() []string {
-	if len(e.EnqueueScopes) == 0 {
+	if len(e.Scopes) == 1 && len(e.EnqueueScopes) == 0 {
 		return e.Scopes
 	}
-	var scopes []string
-	for _, name := range e.Scopes {
-		if !slices.Contains(e.EnqueueScopes, name) {
-			scopes = append(scopes, name)
+	return without(e.Scopes, e.EnqueueScopes)
+}
+
+// without lists the names, each once, that are not among the others.
+func without(names, others []string) []string {
+	var left []string
+	for _, name := range names {
+		if !slices.Contains(others, name) && !slices.Contains(left, name) {
+			left = append(left, name)
 		}
 	}
-	return scopes
+	return left
 }
 
 // admit makes an entry Ready, or else makes it wait for the scope that is in its
@@ -47,19 +65,21 @@ func (s *Schedule[J]) admit(e *Entry[J]) {
 		l.promised = e
 	}
 	s.setPlace(e, Ready)
-	s.ready.push(e.slot(-int64(e.Priority)))
+	s.ready.push(e.slot(priorityKey(e.Priority)))
 	s.promote(freed)
 }
 
 // obstacle returns a scope that e must wait for: one that is held by another
-// job, or promised to one that runs before e.
+// job, or is for one that runs before e.
 func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
 	for _, name := range e.dispatch {
 		if holder, held := s.holders.Holder(name); held && holder != e.ID {
 			return name, true
 		}
-		if l := s.waits[name]; l != nil && l.promised != nil && l.promised.before(e) {
-			return name, true
+		if l := s.waits[name]; l != nil {
+			if first := l.first(); first != nil && first.before(e) {
+				return name, true
+			}
 		}
 	}
 	return "", false
@@ -69,14 +89,14 @@ func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
 func (s *Schedule[J]) block(e *Entry[J], name string) {
 	s.setPlace(e, ScopeBlocked)
 	e.waitingFor = name
-	s.line(name).waiting.push(e.slot(-int64(e.Priority)))
+	s.line(name).waiting.push(e.slot(priorityKey(e.Priority)))
 }
 
 // revoke takes a Ready entry's promises back, because of one scope, for which it
 // waits then. It returns the others.
 func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
-	s.ready.left()
 	e.stamp++
+	s.ready.left()
 	for _, name := range e.dispatch {
 		s.waits[name].promised = nil
 		if name != because {

@@ -10,9 +10,10 @@ import (
 // links connect an entry with those that depend on it, and count the ones that
 // it depends on.
 type links[J any] struct {
+	entry      *Entry[J] // whose they are; of a job that was retried the last
 	open       int
 	failed     []string
-	dependents []*Entry[J]
+	dependents []*links[J]
 }
 
 // open is true while the entry waits for others to end.
@@ -20,9 +21,20 @@ func (e *Entry[J]) open() bool { return e.links != nil && e.links.open > 0 }
 
 func (e *Entry[J]) ensureLinks() *links[J] {
 	if e.links == nil {
-		e.links = &links[J]{}
+		e.links = &links[J]{entry: e}
 	}
 	return e.links
+}
+
+// inherit gives an entry the links of the attempt before. That the edges of the
+// one failed is not held against the other.
+func (e *Entry[J]) inherit(last *Entry[J]) {
+	if last.links == nil {
+		return
+	}
+	e.links, last.links = last.links, nil
+	e.links.entry = e
+	e.links.failed = nil
 }
 
 // checkEdges tells whether every edge names a job that is there.
@@ -51,13 +63,13 @@ func (s *Schedule[J]) link(e *Entry[J]) {
 		switch {
 		case !ok:
 			if s.missing == nil {
-				s.missing = map[string][]*Entry[J]{}
+				s.missing = map[string][]*links[J]{}
 			}
-			s.missing[edge] = append(s.missing[edge], e)
-			e.ensureLinks().open++
+			s.missing[edge] = append(s.missing[edge], e.ensureLinks())
+			e.links.open++
 		case target.place != Finished:
-			target.ensureLinks().dependents = append(target.links.dependents, e)
-			e.ensureLinks().open++
+			target.ensureLinks().dependents = append(target.links.dependents, e.ensureLinks())
+			e.links.open++
 		case !target.succeeded:
 			e.ensureLinks().failed = append(e.links.failed, edge)
 		}
@@ -76,22 +88,24 @@ func (s *Schedule[J]) unlink(e *Entry[J], now time.Time) {
 	dependents := e.links.dependents
 	e.links.dependents = nil
 	for _, d := range dependents {
-		d.links.open--
+		d.open--
 		if !e.succeeded {
-			d.links.failed = append(d.links.failed, e.ID)
+			d.failed = append(d.failed, e.ID)
 		}
-		if d.links.open == 0 && d.place == Waiting {
-			s.wait(d, now)
+		if d.open == 0 && d.entry.place == Waiting {
+			s.wait(d.entry, now)
 		}
 	}
 }
 
-// Missing lists the edges that name no job, sorted. There are none unless
-// ForwardEdges is set.
+// Missing lists the edges that name no job, of those that have not ended, sorted.
+// There are none unless ForwardEdges is set.
 func (s *Schedule[J]) Missing() []string {
 	var ids []string
-	for id := range s.missing {
-		ids = append(ids, id)
+	for id, waiting := range s.missing {
+		if slices.ContainsFunc(waiting, func(l *links[J]) bool { return l.entry.place != Finished }) {
+			ids = append(ids, id)
+		}
 	}
 	slices.Sort(ids)
 	return ids
@@ -132,87 +146,4 @@ func (s *Schedule[J]) cycle(e *Entry[J]) []string {
 		}
 	}
 	return nil
-}
-
-// Sort puts a set of entries into an order in which each comes after those of
-// the set that it depends on, else in the order given. Those in a cycle are left
-// out: for each of them there is an *amboy.DependencyCycleError.
-func Sort[J any](entries []*Entry[J]) (sorted []*Entry[J], cycles map[*Entry[J]]error) {
-	if !slices.ContainsFunc(entries, func(e *Entry[J]) bool { return len(e.Edges) > 0 }) {
-		return entries, nil
-	}
-	byID := make(map[string]*Entry[J], len(entries))
-	for _, e := range entries {
-		if _, twice := byID[e.ID]; !twice {
-			byID[e.ID] = e
-		}
-	}
-	open := make(map[*Entry[J]]int, len(entries))
-	dependents := map[*Entry[J]][]*Entry[J]{}
-	for _, e := range entries {
-		for _, edge := range e.Edges {
-			if target, ok := byID[edge]; ok {
-				open[e]++
-				dependents[target] = append(dependents[target], e)
-			}
-		}
-	}
-	// Kahn's algorithm: Communications of the ACM 5 (1962), 558-562.
-	for _, e := range entries {
-		if open[e] == 0 {
-			sorted = append(sorted, e)
-		}
-	}
-	for i := 0; i < len(sorted); i++ {
-		for _, d := range dependents[sorted[i]] {
-			if open[d]--; open[d] == 0 {
-				sorted = append(sorted, d)
-			}
-		}
-	}
-	if len(sorted) == len(entries) {
-		return sorted, nil
-	}
-	left := func(e *Entry[J]) bool { return open[e] > 0 }
-	cycles = findCycles(entries, byID, left)
-	for _, e := range entries {
-		if left(e) && cycles[e] == nil {
-			sorted = append(sorted, e) // it depends on a cycle, and is refused for that
-		}
-	}
-	return sorted, cycles
-}
-
-// findCycles walks from each entry that is left along the edges to others that
-// are, until it comes back to one that it passed.
-func findCycles[J any](entries []*Entry[J], byID map[string]*Entry[J], left func(*Entry[J]) bool) map[*Entry[J]]error {
-	cycles := map[*Entry[J]]error{}
-	passed := map[*Entry[J]]int{} // the number of the walk
-	for walk, start := range entries {
-		var path []*Entry[J]
-		e := start
-		for left(e) && passed[e] == 0 {
-			passed[e] = walk + 1
-			path = append(path, e)
-			for _, edge := range e.Edges {
-				if next, ok := byID[edge]; ok && left(next) {
-					e = next
-					break
-				}
-			}
-		}
-		if !left(e) || passed[e] != walk+1 {
-			continue
-		}
-		loop := path[slices.Index(path, e):]
-		var ids []string
-		for _, member := range loop {
-			ids = append(ids, member.ID)
-		}
-		err := &amboy.DependencyCycleError{Path: append(ids, ids[0])}
-		for _, member := range loop {
-			cycles[member] = err
-		}
-	}
-	return cycles
 }

@@ -158,7 +158,7 @@ type Schedule[J any] struct {
 	expiring heap[J]
 	holders  scope.Holders
 	waits    map[string]*waitList[J]
-	missing  map[string][]*Entry[J]
+	missing  map[string][]*links[J]
 	finished ring[J]
 }
 
@@ -278,7 +278,7 @@ func (s *Schedule[J]) start(e *Entry[J]) {
 // Advance makes the entries ready whose time has come, and hands out those that
 // expired before they started: they are Running, to be finished by the caller.
 func (s *Schedule[J]) Advance(now time.Time) (expired []*Entry[J]) {
-	key := now.UnixNano()
+	key := timeKey(now)
 	for {
 		slot, ok := s.expiring.peek()
 		if !ok || slot.key >= key {
@@ -340,8 +340,9 @@ func (s *Schedule[J]) Retry(e *Entry[J]) {
 }
 
 // Replace puts the next attempt of a job in the place of an entry that is
-// Retrying. The scopes that the entry holds pass to next, and so do the jobs
-// that depend on it. Other enqueue scopes of next are taken; an error that is a
+// Retrying. The scopes that the entry holds pass to next, but for those that are
+// no enqueue scopes of it, and so do the edges of the entry and the jobs that
+// depend on it. Other enqueue scopes of next are taken; an error that is a
 // duplicate scope says that one is held, and then nothing is changed.
 func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	if err := s.take(next, next.EnqueueScopes); err != nil {
@@ -352,16 +353,15 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	s.lastSeq++
 	next.seq = s.lastSeq
 	next.dispatch = next.dispatchScopes()
-	next.links = e.links
-	if e.links != nil {
-		next.links.failed = nil
-		e.links = nil
-	}
+	next.inherit(e)
 	s.byID[e.ID] = next
 	next.place = Waiting
 	s.counts[Waiting]++
 	s.watchDeadline(next)
-	s.wait(next, now)
+	s.free(e, without(e.EnqueueScopes, next.EnqueueScopes))
+	if !next.open() {
+		s.wait(next, now)
+	}
 	s.end(e)
 	return nil
 }
@@ -371,13 +371,16 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 func (s *Schedule[J]) Release(e *Entry[J], until, now time.Time) {
 	s.leave(e)
 	s.free(e, e.dispatch)
-	if until.After(now) {
+	s.watchDeadline(e)
+	switch {
+	case e.open(): // it expired before its edges ended
+		s.setPlace(e, Waiting)
+	case until.After(now):
 		s.setPlace(e, Postponed)
-		s.watchDeadline(e)
-		s.timers.push(e.slot(until.UnixNano()))
-		return
+		s.timers.push(e.slot(timeKey(until)))
+	default:
+		s.admit(e)
 	}
-	s.admit(e)
 }
 
 // Park takes an entry out until Unpark.
@@ -404,7 +407,7 @@ func (s *Schedule[J]) Unpark(e *Entry[J], now time.Time) {
 func (s *Schedule[J]) wait(e *Entry[J], now time.Time) {
 	if e.WaitUntil.After(now) {
 		s.setPlace(e, Scheduled)
-		s.timers.push(e.slot(e.WaitUntil.UnixNano()))
+		s.timers.push(e.slot(timeKey(e.WaitUntil)))
 		return
 	}
 	s.admit(e)
@@ -413,6 +416,7 @@ func (s *Schedule[J]) wait(e *Entry[J], now time.Time) {
 // leave takes an entry out of the structure that its place stands for. The
 // caller moves it to another place.
 func (s *Schedule[J]) leave(e *Entry[J]) {
+	e.stamp++
 	switch e.place {
 	case Scheduled, Postponed:
 		s.timers.left()
@@ -423,7 +427,6 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 		s.waits[e.waitingFor].waiting.left()
 	case Waiting, Parked, Running, Retrying, Finished:
 	}
-	e.stamp++
 	if e.place < Running {
 		s.dropDeadline(e)
 	}
@@ -446,7 +449,7 @@ func (s *Schedule[J]) watchDeadline(e *Entry[J]) {
 	}
 	s.expiring.deadlines = true
 	e.hasDeadline = true
-	s.expiring.push(slot[J]{key: e.DispatchBy.UnixNano(), seq: e.seq, stamp: e.deadlineStamp, entry: e})
+	s.expiring.push(slot[J]{key: timeKey(e.DispatchBy), seq: e.seq, stamp: e.deadlineStamp, entry: e})
 }
 
 // dropDeadline keeps an entry that started, or ended, from expiring.

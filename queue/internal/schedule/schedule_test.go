@@ -1,0 +1,5 @@
+package schedule_test
+
+import "github.com/mongodb/amboy/queue/internal/schedule"
+
+type entry = schedule.Entry[string]
