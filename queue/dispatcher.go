@@ -6,9 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
-	"github.com/mongodb/grip/message"
 )
 
 // Dispatcher keeps the locks of jobs that somebody else than a queue's runner

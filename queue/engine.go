@@ -7,13 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
-	"github.com/mongodb/grip/message"
 )
 
 // engineOptions configure an engine.
@@ -213,7 +214,7 @@ func (q *engine) insert(ctx context.Context, jobs []amboy.Job) error {
 func (q *engine) insertWhileOpen(ctx context.Context, records []*driver.Record) ([]error, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(q.open, func() { cancel(amboy.ErrQueueClosed) })()
+	defer q.onStop(func() { cancel(amboy.ErrQueueClosed) })()
 	errs, err := q.driver.Insert(ctx, records)
 	if errors.Is(context.Cause(ctx), amboy.ErrQueueClosed) {
 		for i, failure := range errs {
@@ -228,7 +229,8 @@ func (q *engine) insertWhileOpen(ctx context.Context, records []*driver.Record) 
 // newRecord encodes a job that is to be put. It tells whether it set the job's
 // creation time.
 func (q *engine) newRecord(j amboy.Job, now time.Time) (r *driver.Record, unset bool, err error) {
-	if err := amboy.ValidateJob(j); err != nil {
+	err = amboy.ValidateJob(j)
+	if err != nil {
 		return nil, false, err
 	}
 	unset = markCreated(j, now)

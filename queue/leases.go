@@ -5,15 +5,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/grip/message"
 )
 
 // leases are those of the jobs that run here. All of them are renewed by one
 // call a period, which never looks at a job; a job whose lease is lost has its
-// context cancelled at once.
+// context canceled at once.
 type leases struct {
 	extend func(context.Context, []driver.Lease, time.Time) ([]driver.Lease, error)
 	period time.Duration

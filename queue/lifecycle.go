@@ -114,6 +114,10 @@ func (l *lifecycle) stop(wakeAll func()) {
 	})
 }
 
+// onStop calls f when the queue stops, until the function that it returns is
+// called.
+func (l *lifecycle) onStop(f func()) (cancel func() bool) { return context.AfterFunc(l.open, f) }
+
 // close stops the queue, then its runner, and waits for its goroutines.
 func (l *lifecycle) close(ctx context.Context, stop func()) {
 	l.stop(stop)

@@ -66,7 +66,7 @@ func (o *LocalOptions) Validate() error {
 }
 
 // NewLocal returns a queue that holds jobs by reference, in this process. It
-// honours priorities, schedules, deadlines, scopes and dependencies, and does
+// honors priorities, schedules, deadlines, scopes and dependencies, and does
 // not retry jobs (see NewLocalLimitedSizeSerializable for that). It returns an
 // error for options that are not valid.
 func NewLocal(opts LocalOptions) (amboy.Queue, error) {
@@ -241,7 +241,8 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 		if err == nil && q.mustWait(e, inTurn) {
 			room := q.putters.Join()
 			q.mu.Unlock()
-			if err := q.await(ctx, &q.putters, room); err != nil {
+			err = q.await(ctx, &q.putters, room)
+			if err != nil {
 				return fmt.Errorf("putting job %q: waiting for room in the queue: %w", e.ID, err)
 			}
 			continue

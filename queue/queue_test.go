@@ -234,7 +234,7 @@ func TestPutManyTriesAll(t *testing.T) {
 		require.Error(t, err)
 		assert.False(t, amboy.IsDuplicateJobError(err), "one of the errors is of another kind")
 		var invalid *amboy.InvalidJobError
-		assert.ErrorAs(t, err, &invalid)
+		require.ErrorAs(t, err, &invalid)
 		require.NoError(t, q.PutMany(within(t), nil))
 		drain(t, q)
 		assert.Equal(t, 4, q.Stats(within(t)).Completed)

@@ -1,3 +1,4 @@
+// Command hello is the first job of the README.
 package main
 
 import (
