@@ -93,20 +93,22 @@ func (w *workers) settle(a *attempt) (err error) {
 		return fmt.Errorf("dropping job %q: %w", a.job.ID(), amboy.ErrLeaseLost)
 	case a.aborted:
 		markCanceled(a.job)
-	case a.interrupted && !isComplete(a.job):
+	case a.interrupted:
 		if w.releaser != nil {
 			return w.release(a.job)
 		}
-		if a.job.Error() == nil {
+		if !isComplete(a.job) && a.job.Error() == nil {
 			a.job.AddRetryableError(fmt.Errorf("job was interrupted: %w", context.Cause(w.hard)))
 		}
 	}
 	return w.complete(a.job)
 }
 
-// isComplete is true for a job that states that it did what it had to do. After
-// a hard stop, one that says nothing may have been interrupted, and so may one
-// that reports an error.
+// isComplete is true for a job that states that it did what it had to do. That is
+// all that is known of a job that was interrupted in a queue that can't take it
+// back. One that can does so whatever the job says: most jobs begin with "defer
+// MarkComplete", so that the statement means little, and a run too many is
+// better than one too few.
 func isComplete(job amboy.Job) bool {
 	return job.Status().Completed && job.Error() == nil
 }

@@ -93,16 +93,14 @@ func hardStop(t *testing.T, q amboy.Queue, stop func(amboy.Runner, context.Cance
 
 func TestHardStop(t *testing.T) {
 	for name, test := range map[string]struct {
-		run      func(context.Context, *funcJob)
-		released bool           // by a queue that takes jobs back
-		state    amboy.JobState // in a queue that doesn't
-		message  string         // of the error in a queue that doesn't
+		run     func(context.Context, *funcJob)
+		state   amboy.JobState // in a queue that doesn't take jobs back
+		message string         // of the error there
 	}{
 		"a job that says nothing may have been interrupted": {
-			run:      untilCanceled,
-			released: true,
-			state:    amboy.StateFailed,
-			message:  "job was interrupted: ",
+			run:     untilCanceled,
+			state:   amboy.StateFailed,
+			message: "job was interrupted: ",
 		},
 		"a job that reports an error may have been interrupted": {
 			run: func(ctx context.Context, j *funcJob) {
@@ -110,20 +108,18 @@ func TestHardStop(t *testing.T) {
 				j.AddError(errors.New("can't work like this"))
 				j.MarkComplete()
 			},
-			released: true,
-			state:    amboy.StateFailed,
-			message:  "can't work like this",
+			state:   amboy.StateFailed,
+			message: "can't work like this",
 		},
 		"a job that panics may have been interrupted": {
 			run: func(ctx context.Context, _ *funcJob) {
 				<-ctx.Done()
 				panic("interrupted")
 			},
-			released: true,
-			state:    amboy.StateFailed,
-			message:  "panic: interrupted",
+			state:   amboy.StateFailed,
+			message: "panic: interrupted",
 		},
-		"a job that says that it is complete is": {
+		"a job that says that it is complete may have said so from the start": {
 			run: func(ctx context.Context, j *funcJob) {
 				<-ctx.Done()
 				j.MarkComplete()
@@ -138,7 +134,7 @@ func TestHardStop(t *testing.T) {
 					releasing.put(1, test.run)
 					hardStop(t, releasing, stop, makePool)
 					end := <-releasing.ended
-					assert.Equal(t, test.released, end.released)
+					assert.True(t, end.released, "a queue that takes jobs back gets it")
 
 					plain := newFakeQueue()
 					plain.put(1, test.run)
