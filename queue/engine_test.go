@@ -275,8 +275,8 @@ func TestLostLeaseCancelsItsJob(t *testing.T) {
 		synctest.Wait()
 		cut.loseLeases.Store(true) // the first can't renew
 		require.NoError(t, second.Start(t.Context()))
-		time.Sleep(2 * time.Minute) // the second finds the lease stale, and takes the job over
-		cut.loseLeases.Store(false) // the first can be heard again
+		time.Sleep(2*time.Minute + time.Second) // the second finds the lease stale, and takes the job over
+		cut.loseLeases.Store(false)             // the first can be heard again
 		time.Sleep(time.Minute)
 		synctest.Wait()
 

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,99 +12,6 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
-
-// LocalOptions configure a local queue.
-type LocalOptions struct {
-	// NumWorkers is the number of jobs that run at once. It must be at least 1.
-	NumWorkers int
-	// Capacity is the number of jobs that may wait at a time (running and
-	// finished ones are not counted); Put waits while there are as many. 0
-	// means that there is no limit.
-	Capacity int
-	// KeepFinished is the number of finished jobs that the queue remembers, for
-	// Get, Results and JobInfo. The default is Capacity, and 10,000 where that
-	// is 0.
-	KeepFinished int
-	// PutBeforeStart lets jobs be put before the queue is started, so that the
-	// first job to run is the first of all of them.
-	PutBeforeStart bool
-	// ForwardEdges lets a job depend on one that is put later. Start returns an
-	// error while there are edges to jobs that were not put, and after Start
-	// they are refused. It needs PutBeforeStart.
-	ForwardEdges bool
-}
-
-const defaultKeepFinished = 10_000
-
-// Validate sets the defaults. It returns an error that names every field that
-// is out of range, and then changes nothing.
-func (o *LocalOptions) Validate() error {
-	var errs []error
-	if o.NumWorkers < 1 {
-		errs = append(errs, fmt.Errorf("invalid local queue options: NumWorkers must be at least 1 (is %d)", o.NumWorkers))
-	}
-	if o.Capacity < 0 {
-		errs = append(errs, fmt.Errorf("invalid local queue options: Capacity must not be negative (is %d)", o.Capacity))
-	}
-	if o.KeepFinished < 0 {
-		errs = append(errs, fmt.Errorf("invalid local queue options: KeepFinished must not be negative (is %d)", o.KeepFinished))
-	}
-	if o.ForwardEdges && !o.PutBeforeStart {
-		errs = append(errs, errors.New("invalid local queue options: ForwardEdges needs PutBeforeStart"))
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	if o.KeepFinished == 0 {
-		o.KeepFinished = o.Capacity
-	}
-	if o.KeepFinished == 0 {
-		o.KeepFinished = defaultKeepFinished
-	}
-	return nil
-}
-
-// NewLocal returns a queue that holds jobs by reference, in this process. It
-// honors priorities, schedules, deadlines, scopes and dependencies, and does
-// not retry jobs (see NewLocalLimitedSizeSerializable for that). It returns an
-// error for options that are not valid.
-func NewLocal(opts LocalOptions) (amboy.Queue, error) {
-	if err := opts.Validate(); err != nil {
-		return nil, err
-	}
-	return newLocal(opts, nil), nil
-}
-
-// NewLocalLimitedSize returns a local queue for a number of workers, which holds
-// at most capacity waiting jobs and remembers as many finished ones. It must be
-// started before jobs are put. Where a number is less than 1, Start and Put
-// return an error that says so.
-func NewLocalLimitedSize(workers, capacity int) amboy.Queue {
-	return newBounded(LocalOptions{NumWorkers: workers, Capacity: capacity})
-}
-
-// NewLocalPriority is NewLocalLimitedSize for a queue that can be filled before
-// it is started, so that the job with the highest priority of all runs first.
-func NewLocalPriority(workers, capacity int) amboy.Queue {
-	return newBounded(LocalOptions{NumWorkers: workers, Capacity: capacity, PutBeforeStart: true})
-}
-
-// NewLocalOrdered is NewLocalPriority for jobs that depend on each other: until
-// the queue is started they may be put in any order. Start returns an error
-// while a job depends on one that was not put.
-func NewLocalOrdered(workers, capacity int) amboy.Queue {
-	return newBounded(LocalOptions{NumWorkers: workers, Capacity: capacity, PutBeforeStart: true, ForwardEdges: true})
-}
-
-// newBounded makes a queue whose constructor has no error to return: a queue
-// with invalid options refuses to start.
-func newBounded(opts LocalOptions) *local {
-	err := opts.Validate()
-	if err == nil && opts.Capacity == 0 {
-		err = errors.New("invalid local queue options: capacity must be at least 1 (is 0)")
-	}
-	return newLocal(opts, err)
-}
 
 // local is the queue of jobs by reference.
 type local struct {
@@ -364,32 +270,34 @@ func (q *local) advance() {
 
 func (q *local) Next(ctx context.Context) amboy.Job {
 	for {
-		e := q.take(ctx)
+		e, failed := q.take(ctx)
 		if e == nil {
 			return nil
 		}
-		if q.mayRun(e) {
+		if q.mayRun(e, failed) {
 			markRunning(e.Job, q.id, time.Now())
 			return e.Job
 		}
 	}
 }
 
-// take returns the next entry to run, nil when ctx or the queue ends.
-func (q *local) take(ctx context.Context) *localEntry {
+// take returns the next entry to run, with its edges that failed; nil when ctx or
+// the queue ends.
+func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	q.mu.Lock()
 	for ctx.Err() == nil && !q.isStopped() {
-		if e := q.schedule.Next(); e != nil {
+		if e = q.schedule.Next(); e != nil {
+			failed = e.Failed()
 			worker, putter := q.wakeWorker(), q.wakePutter()
 			q.mu.Unlock()
 			worker.Wake()
 			putter.Wake()
-			return e
+			return e, failed
 		}
 		w := q.workers.Join()
 		q.mu.Unlock()
 		if q.await(ctx, &q.workers, w) != nil {
-			return nil
+			return nil, nil
 		}
 		q.mu.Lock()
 		q.workers.Reuse(w)
@@ -398,13 +306,13 @@ func (q *local) take(ctx context.Context) *localEntry {
 	worker := q.wakeWorker()
 	q.mu.Unlock()
 	worker.Wake()
-	return nil
+	return nil, nil
 }
 
 // mayRun asks the dependency of a job that was taken. Where the job is not to
 // run it is ended, or waits.
-func (q *local) mayRun(e *localEntry) bool {
-	state, reason := consult(e.Job.Dependency(), e.Failed())
+func (q *local) mayRun(e *localEntry, failed []string) bool {
+	state, reason := consult(e.Job.Dependency(), failed)
 	switch state {
 	case dependency.Ready:
 		return true
@@ -498,82 +406,4 @@ func (q *local) finish(e *localEntry) {
 	q.mu.Unlock()
 	worker.Wake()
 	putter.Wake()
-}
-
-func (q *local) Get(_ context.Context, id string) (amboy.Job, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e, ok := q.schedule.Get(id)
-	if !ok {
-		return nil, false
-	}
-	return e.Job, true
-}
-
-// Save has nothing to write, because the queue holds the job itself. It returns
-// an error for a job that is not in the queue.
-func (q *local) Save(ctx context.Context, j amboy.Job) error {
-	if amboy.IsNilJob(j) {
-		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.id)
-	}
-	if _, ok := q.Get(ctx, j.ID()); !ok {
-		return amboy.NewJobNotFoundErrorf("saving job %q: queue %q does not have it", j.ID(), q.id)
-	}
-	return nil
-}
-
-func (q *local) Stats(context.Context) amboy.QueueStats {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.schedule.Stats()
-}
-
-func (q *local) Results(ctx context.Context) <-chan amboy.Job {
-	q.mu.Lock()
-	var jobs []amboy.Job
-	for e := range q.schedule.Finished {
-		jobs = append(jobs, e.Job)
-	}
-	q.mu.Unlock()
-	return stream(ctx, &q.lifecycle, jobs, func(j amboy.Job) amboy.Job { return j })
-}
-
-func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
-	type seen struct {
-		job   amboy.Job
-		place schedule.Place
-		block schedule.Block
-	}
-	q.mu.Lock()
-	jobs := make([]seen, 0, q.schedule.Len())
-	for e := range q.schedule.All {
-		jobs = append(jobs, seen{e.Job, e.Place(), e.Block()})
-	}
-	q.mu.Unlock()
-	return stream(ctx, &q.lifecycle, jobs, func(s seen) amboy.JobInfo {
-		return infoAt(s.job, time.Now(), func(status *amboy.JobStatusInfo) {
-			schedule.Describe(status, s.place, s.block)
-		})
-	})
-}
-
-// WaitComplete waits until nothing is pending or running.
-func (q *local) WaitComplete(ctx context.Context) bool {
-	q.mu.Lock()
-	done := q.complete.untilIdle(q.schedule.Idle())
-	q.mu.Unlock()
-	return q.waitFor(ctx, done)
-}
-
-// WaitJobComplete waits until a job ended.
-func (q *local) WaitJobComplete(ctx context.Context, id string) bool {
-	q.mu.Lock()
-	e, ok := q.schedule.Get(id)
-	if !ok {
-		q.mu.Unlock()
-		return false
-	}
-	done := q.complete.untilEnded(id, e.Place() == schedule.Finished)
-	q.mu.Unlock()
-	return q.waitFor(ctx, done)
 }

@@ -84,62 +84,48 @@ func TestPriorityThenArrival(t *testing.T) {
 }
 
 func TestScheduledJobWaitsForItsTime(t *testing.T) {
-	for name, build := range kinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := build(t, 1, 10)
-				require.NoError(t, q.Start(t.Context()))
-				defer q.Close(context.Background())
-				begin := time.Now()
-				var ran time.Duration
-				j := newJob(t, "later", func(context.Context, *funcJob) { ran = time.Since(begin) })
-				j.UpdateTimeInfo(amboy.JobTimeInfo{WaitUntil: begin.Add(time.Hour)})
-				put(t, q, j)
-				assert.Equal(t, amboy.StateScheduled, infoOf(t, q, "later").State)
-				assert.Equal(t, 1, q.Stats(t.Context()).Pending)
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		begin := time.Now()
+		var ran time.Duration
+		j := newJob(t, "later", func(context.Context, *funcJob) { ran = time.Since(begin) })
+		j.UpdateTimeInfo(amboy.JobTimeInfo{WaitUntil: begin.Add(time.Hour)})
+		put(t, q, j)
+		assert.Equal(t, amboy.StateScheduled, infoOf(t, q, "later").State)
+		assert.Equal(t, 1, q.Stats(t.Context()).Pending)
 
-				time.Sleep(2 * time.Hour)
-				synctest.Wait()
-				assert.Equal(t, time.Hour, ran)
-				assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "later").State)
-			})
-		})
-	}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		assert.Equal(t, time.Hour, ran)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "later").State)
+	})
 }
 
 func TestJobThatCannotStartInTimeExpires(t *testing.T) {
-	for name, build := range kinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := build(t, 1, 10)
-				require.NoError(t, q.Start(t.Context()))
-				defer q.Close(context.Background())
-				blocker, started, release := holder(t, "blocker")
-				defer release()
-				put(t, q, blocker)
-				<-started
-				j := newJob(t, "late", func(context.Context, *funcJob) { t.Error("ran after its dispatch-by time") })
-				retryable(j, 3)
-				j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Minute)})
-				put(t, q, j)
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		blocker, started, release := holder(t, "blocker")
+		defer release()
+		put(t, q, blocker)
+		<-started
+		j := newJob(t, "late", func(context.Context, *funcJob) { t.Error("ran after its dispatch-by time") })
+		retryable(j, 3)
+		j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Minute)})
+		put(t, q, j)
 
-				time.Sleep(time.Minute - time.Nanosecond)
-				synctest.Wait()
-				assert.Equal(t, amboy.StatePending, infoOf(t, q, "late").State)
-				time.Sleep(time.Second)
-				synctest.Wait()
+		time.Sleep(time.Minute - time.Nanosecond)
+		synctest.Wait()
+		assert.Equal(t, amboy.StatePending, infoOf(t, q, "late").State)
+		time.Sleep(time.Second)
+		synctest.Wait()
 
-				info := infoOf(t, q, "late")
-				assert.Equal(t, amboy.StateExpired, info.State)
-				assert.True(t, info.Status.Completed)
-				assert.Contains(t, fmt.Sprint(info.Status.Errors), "dispatch-by")
-				stats := q.Stats(t.Context())
-				assert.Equal(t, 1, stats.Running)
-				assert.Equal(t, 1, stats.Completed)
-				assert.Zero(t, stats.Pending)
-			})
-		})
-	}
+		info := infoOf(t, q, "late")
+		assert.Equal(t, amboy.StateExpired, info.State)
+		assert.True(t, info.Status.Completed)
+		assert.Contains(t, fmt.Sprint(info.Status.Errors), "dispatch-by")
+		stats := q.Stats(t.Context())
+		assert.Equal(t, 1, stats.Running)
+		assert.Equal(t, 1, stats.Completed)
+		assert.Zero(t, stats.Pending)
+	})
 }
 
 func TestScopeHasOneHolder(t *testing.T) {
@@ -388,35 +374,28 @@ func TestDependencyStates(t *testing.T) {
 }
 
 func TestBlockedDependencyIsAskedAgain(t *testing.T) {
-	for name, build := range kinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := build(t, 1, 10)
-				require.NoError(t, q.Start(t.Context()))
-				defer q.Close(context.Background())
-				var asked atomic.Int64
-				var open atomic.Bool
-				j := noop(t, "one")
-				j.SetDependency(checkDependency(t, func([]string) dependency.State {
-					asked.Add(1)
-					if open.Load() {
-						return dependency.Ready
-					}
-					return dependency.Blocked
-				}))
-				put(t, q, j)
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				assert.Equal(t, amboy.StateBlocked, infoOf(t, q, "one").State)
-				assert.Less(t, asked.Load(), int64(1000), "it is asked every few seconds, not all the time")
-				assert.Greater(t, asked.Load(), int64(500))
-				open.Store(true)
-				time.Sleep(10 * time.Second)
-				synctest.Wait()
-				assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
-			})
-		})
-	}
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		var asked atomic.Int64
+		var open atomic.Bool
+		j := noop(t, "one")
+		j.SetDependency(checkDependency(t, func([]string) dependency.State {
+			asked.Add(1)
+			if open.Load() {
+				return dependency.Ready
+			}
+			return dependency.Blocked
+		}))
+		put(t, q, j)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, amboy.StateBlocked, infoOf(t, q, "one").State)
+		assert.Less(t, asked.Load(), int64(1000), "it is asked every few seconds, not all the time")
+		assert.Greater(t, asked.Load(), int64(500))
+		open.Store(true)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
+	})
 }
 
 func TestCycleIsRefusedWithItsPath(t *testing.T) {
@@ -455,66 +434,52 @@ func TestPanicIsAnErrorOfTheJob(t *testing.T) {
 }
 
 func TestMaxTimeEndsTheContext(t *testing.T) {
-	for name, build := range kinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := build(t, 1, 10)
-				require.NoError(t, q.Start(t.Context()))
-				defer q.Close(context.Background())
-				j := newJob(t, "slow", func(ctx context.Context, j *funcJob) {
-					<-ctx.Done()
-					j.AddError(context.Cause(ctx))
-				})
-				j.UpdateTimeInfo(amboy.JobTimeInfo{MaxTime: 10 * time.Second})
-				put(t, q, j)
-				drain(t, q)
-				info := infoOf(t, q, "slow")
-				assert.Equal(t, 10*time.Second, info.Time.Duration())
-				assert.Equal(t, amboy.StateFailed, info.State)
-				assert.Contains(t, fmt.Sprint(info.Status.Errors), "maximum time of 10s")
-			})
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		j := newJob(t, "slow", func(ctx context.Context, j *funcJob) {
+			<-ctx.Done()
+			j.AddError(context.Cause(ctx))
 		})
-	}
+		j.UpdateTimeInfo(amboy.JobTimeInfo{MaxTime: 10 * time.Second})
+		put(t, q, j)
+		drain(t, q)
+		info := infoOf(t, q, "slow")
+		assert.Equal(t, 10*time.Second, info.Time.Duration())
+		assert.Equal(t, amboy.StateFailed, info.State)
+		assert.Contains(t, fmt.Sprint(info.Status.Errors), "maximum time of 10s")
+	})
 }
 
 func TestFullQueueMakesPutWait(t *testing.T) {
-	for name, build := range kinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := build(t, 1, 2)
-				require.NoError(t, q.Start(t.Context()))
-				defer q.Close(context.Background())
-				blocker, started, release := holder(t, "blocker")
-				defer release()
-				put(t, q, blocker)
-				<-started
-				put(t, q, noop(t, "one"), noop(t, "two"))
+	onEachFaked(t, 2, func(t *testing.T, q amboy.Queue) {
+		blocker, started, release := holder(t, "blocker")
+		defer release()
+		put(t, q, blocker)
+		<-started
+		put(t, q, noop(t, "one"), noop(t, "two"))
 
-				short, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				given := noop(t, "given up")
-				given.SetScopes([]string{"s"})
-				given.SetEnqueueAllScopes(true)
-				begin := time.Now()
-				require.ErrorIs(t, q.Put(short, given), context.DeadlineExceeded)
-				assert.Equal(t, time.Minute, time.Since(begin))
-				_, there := q.Get(t.Context(), "given up")
-				assert.False(t, there)
-				assert.True(t, amboy.IsDuplicateJobError(q.Put(t.Context(), noop(t, "one"))), "a duplicate need not wait for room")
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		given := noop(t, "given up")
+		given.SetScopes([]string{"s"})
+		given.SetEnqueueAllScopes(true)
+		begin := time.Now()
+		require.ErrorIs(t, q.Put(short, given), context.DeadlineExceeded)
+		assert.Equal(t, time.Minute, time.Since(begin))
+		_, there := q.Get(t.Context(), "given up")
+		assert.False(t, there)
+		assert.True(t, amboy.IsDuplicateJobError(q.Put(t.Context(), noop(t, "one"))), "a duplicate need not wait for room")
 
-				done := make(chan error, 1)
-				go func() { done <- q.Put(t.Context(), noop(t, "three")) }()
-				synctest.Wait()
-				assert.Empty(t, done)
-				release()
-				require.NoError(t, <-done)
-				given.SetTimeInfo(amboy.JobTimeInfo{})
-				require.NoError(t, q.Put(t.Context(), given), "the scope of a Put that gave up is free")
-				drain(t, q)
-				assert.Equal(t, 5, q.Stats(t.Context()).Total)
-			})
-		})
-	}
+		done := make(chan error, 1)
+		go func() { done <- q.Put(t.Context(), noop(t, "three")) }()
+		synctest.Wait()
+		assert.Empty(t, done)
+		release()
+		require.NoError(t, <-done)
+		given.SetTimeInfo(amboy.JobTimeInfo{})
+		require.NoError(t, q.Put(t.Context(), given), "the scope of a Put that gave up is free")
+		drain(t, q)
+		assert.Equal(t, 5, q.Stats(t.Context()).Total)
+	})
 }
 
 func TestWaitingPutEndsWithTheQueue(t *testing.T) {

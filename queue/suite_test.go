@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,21 @@ func onEach(t *testing.T, workers, capacity int, test func(t *testing.T, q amboy
 			require.NoError(t, q.Start(t.Context()))
 			defer q.Close(context.Background())
 			test(t, q)
+		})
+	}
+}
+
+// onEachFaked is onEach, with one worker, in a bubble in which time is faked.
+func onEachFaked(t *testing.T, capacity int, test func(t *testing.T, q amboy.Queue)) {
+	t.Helper()
+	for name, build := range kinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := build(t, 1, capacity)
+				require.NoError(t, q.Start(t.Context()))
+				defer q.Close(context.Background())
+				test(t, q)
+			})
 		})
 	}
 }

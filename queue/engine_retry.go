@@ -1,0 +1,66 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func (q *engine) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut amboy.Job) error {
+	if amboy.IsNilJob(toComplete) || amboy.IsNilJob(toPut) {
+		return fmt.Errorf("retrying a job of queue %q: neither job must be nil", q.id)
+	}
+	if toComplete.ID() != toPut.ID() {
+		return fmt.Errorf("retrying job %q: its next attempt must have the same ID (is %q)", toComplete.ID(), toPut.ID())
+	}
+	now := time.Now()
+	next, unset, err := q.newRecord(toPut, now)
+	if err != nil {
+		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
+	}
+	ended, err := q.endedRetry(ctx, toComplete, now)
+	if err == nil {
+		err = q.driver.Retry(ctx, ended, next)
+	}
+	if err != nil {
+		if unset {
+			unmarkCreated(toPut)
+		}
+		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
+	}
+	q.claims.signal()
+	return nil
+}
+
+func (q *engine) CompleteRetrying(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("ending the retry of a job of queue %q: the job must not be nil", q.id)
+	}
+	ended, err := q.endedRetry(ctx, j, time.Now())
+	if err == nil {
+		err = q.driver.EndRetry(ctx, ended)
+	}
+	if err != nil {
+		return fmt.Errorf("ending the retry of job %q: %w", j.ID(), err)
+	}
+	q.ended(ctx, j.ID())
+	q.claims.signal()
+	return nil
+}
+
+// endedRetry is the record of a job whose retry is done with.
+func (q *engine) endedRetry(ctx context.Context, j amboy.Job, now time.Time) (*driver.Record, error) {
+	r, err := q.recordOrLast(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	r.RetryInfo.NeedsRetry = false
+	if r.RetryInfo.End.IsZero() {
+		r.RetryInfo.End = now
+	}
+	r.Status.Completed, r.Status.InProgress = true, false
+	return r, nil
+}

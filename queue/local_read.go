@@ -1,0 +1,88 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+func (q *local) Get(_ context.Context, id string) (amboy.Job, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e, ok := q.schedule.Get(id)
+	if !ok {
+		return nil, false
+	}
+	return e.Job, true
+}
+
+// Save has nothing to write, because the queue holds the job itself. It returns
+// an error for a job that is not in the queue.
+func (q *local) Save(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.id)
+	}
+	if _, ok := q.Get(ctx, j.ID()); !ok {
+		return amboy.NewJobNotFoundErrorf("saving job %q: queue %q does not have it", j.ID(), q.id)
+	}
+	return nil
+}
+
+func (q *local) Stats(context.Context) amboy.QueueStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Stats()
+}
+
+func (q *local) Results(ctx context.Context) <-chan amboy.Job {
+	q.mu.Lock()
+	var jobs []amboy.Job
+	for e := range q.schedule.Finished {
+		jobs = append(jobs, e.Job)
+	}
+	q.mu.Unlock()
+	return stream(ctx, &q.lifecycle, jobs, func(j amboy.Job) amboy.Job { return j })
+}
+
+func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
+	type seen struct {
+		job   amboy.Job
+		place schedule.Place
+		block schedule.Block
+	}
+	q.mu.Lock()
+	jobs := make([]seen, 0, q.schedule.Len())
+	for e := range q.schedule.All {
+		jobs = append(jobs, seen{e.Job, e.Place(), e.Block()})
+	}
+	q.mu.Unlock()
+	return stream(ctx, &q.lifecycle, jobs, func(s seen) amboy.JobInfo {
+		return infoAt(s.job, time.Now(), func(status *amboy.JobStatusInfo) {
+			schedule.Describe(status, s.place, s.block)
+		})
+	})
+}
+
+// WaitComplete waits until nothing is pending or running.
+func (q *local) WaitComplete(ctx context.Context) bool {
+	q.mu.Lock()
+	done := q.complete.untilIdle(q.schedule.Idle())
+	q.mu.Unlock()
+	return q.waitFor(ctx, done)
+}
+
+// WaitJobComplete waits until a job ended.
+func (q *local) WaitJobComplete(ctx context.Context, id string) bool {
+	q.mu.Lock()
+	e, ok := q.schedule.Get(id)
+	if !ok {
+		q.mu.Unlock()
+		return false
+	}
+	done := q.complete.untilEnded(id, e.Place() == schedule.Finished)
+	q.mu.Unlock()
+	return q.waitFor(ctx, done)
+}
