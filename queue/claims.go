@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ type claims struct {
 	claim func(ctx context.Context, limit int) (driver.Claimed, error)
 	// timer makes the claimer look again at a time.
 	timer wakeTimer
+	// poll is how often it looks without a reason; 0 for never.
+	poll time.Duration
 
 	mu       sync.Mutex
 	line     wait.Line
@@ -144,6 +147,9 @@ func (c *claims) claimForAll(ctx context.Context) {
 	}
 	if err != nil && ctx.Err() == nil {
 		c.timer.set(time.Now().Add(claimRetry))
+	}
+	if c.poll > 0 {
+		c.timer.set(time.Now().Add(c.poll/2 + rand.N(c.poll)))
 	}
 	c.mu.Lock()
 	c.claiming = false

@@ -14,16 +14,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// engineOptions configure an engine.
-type engineOptions struct {
-	driver      driver.Driver
-	ownsDriver  bool // closes it at Close
-	format      amboy.Format
-	workers     int
-	lockTimeout time.Duration
-	retryable   RetryableQueueOptions
-}
-
 // engine is the queue over a driver. It claims records for the workers that are
 // free, brings them to life, renews their leases while they run, and writes what
 // became of them.
@@ -54,26 +44,29 @@ var (
 	_ amboy.CompletionWaiter = (*engine)(nil)
 )
 
-func newEngine(kind string, opts engineOptions) (*engine, error) {
+// newEngine makes an engine with options that were validated.
+func newEngine(opts DriverQueueOptions) (*engine, error) {
 	q := &engine{
-		lifecycle:        newLifecycle(kind),
-		driver:           opts.driver,
-		ownsDriver:       opts.ownsDriver,
-		format:           opts.format,
-		lockTimeout:      opts.lockTimeout,
-		maintainInterval: opts.retryable.StaleRetryingMonitorInterval,
+		lifecycle:        newLifecycle("driver"),
+		driver:           opts.Driver,
+		ownsDriver:       opts.CloseDriver,
+		format:           opts.Format,
+		lockTimeout:      opts.LockTimeout,
+		maintainInterval: opts.Retryable.StaleRetryingMonitorInterval,
 	}
 	q.claims = newClaims(q.claim, q.timeCame)
-	q.leases = newLeases(opts.lockTimeout, opts.driver.Extend)
+	q.leases = newLeases(opts.LockTimeout, opts.Driver.Extend)
 	q.maintenance.fire = q.maintain
-	q.runner = pool.NewLocalWorkers(opts.workers, q)
-	handler, err := NewBasicRetryHandler(q, opts.retryable.RetryHandler)
+	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
+	handler, err := NewBasicRetryHandler(q, opts.Retryable.RetryHandler)
 	if err != nil {
 		return nil, err
 	}
 	q.handler = handler
 	q.unsubscribe = func() {}
+	q.claims.poll = opts.PollInterval
 	if notifier, ok := q.driver.(driver.Notifier); ok {
+		q.claims.poll = 0
 		q.unsubscribe = notifier.Subscribe(func() { q.claims.signal() })
 	}
 	return q, nil

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -16,13 +16,11 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/registry"
 )
-
-// These tests are inside the package because a driver can't be chosen from
-// outside of it yet.
 
 // scripted is a job that runs the function of the test.
 type scripted struct {
@@ -63,18 +61,16 @@ func newStore(t *testing.T) *memory.Driver {
 	return store
 }
 
-func newTestEngine(t *testing.T, store driver.Driver, workers int) *engine {
+func newTestEngine(t *testing.T, store driver.Driver, workers int) amboy.RetryableQueue {
 	t.Helper()
-	var retry RetryableQueueOptions
-	require.NoError(t, retry.Validate())
-	q, err := newEngine("test", engineOptions{
-		driver: store, format: amboy.JSON, workers: workers, lockTimeout: time.Minute, retryable: retry,
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver: store, Format: amboy.JSON, NumWorkers: workers, LockTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	return q
 }
 
-func startEngine(t *testing.T, store driver.Driver, workers int) *engine {
+func startEngine(t *testing.T, store driver.Driver, workers int) amboy.RetryableQueue {
 	t.Helper()
 	q := newTestEngine(t, store, workers)
 	require.NoError(t, q.Start(t.Context()))
@@ -362,7 +358,7 @@ func TestRetryHandlerIsNotSwappedAfterStart(t *testing.T) {
 	defer q.Close(context.Background())
 	require.ErrorIs(t, q.SetRetryHandler(&deafHandler{}), amboy.ErrAlreadyStarted)
 	require.Error(t, q.SetRetryHandler(nil))
-	_, basic := q.RetryHandler().(*BasicRetryHandler)
+	_, basic := q.RetryHandler().(*queue.BasicRetryHandler)
 	assert.True(t, basic)
 }
 
@@ -403,15 +399,32 @@ func TestTwoQueuesShareAStore(t *testing.T) {
 	assert.Equal(t, amboy.QueueStats{Completed: 500, Total: 500}, first.Stats(t.Context()))
 }
 
+func TestQueuePollsADriverThatDoesNotNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		q := startEngine(t, &countingDriver{Driver: store}, 1)
+		defer q.Close(context.Background())
+		elsewhere := newTestEngine(t, store, 1)
+		defer elsewhere.Close(context.Background())
+		time.Sleep(time.Hour)
+		put := time.Now()
+		var waited time.Duration
+		j := script(t, "one", func(context.Context, *scripted) { waited = time.Since(put) })
+		require.NoError(t, elsewhere.Put(t.Context(), j))
+		require.True(t, amboy.WaitJob(t.Context(), j, q))
+		assert.LessOrEqual(t, waited, 1500*time.Millisecond, "after an idle hour too")
+	})
+}
+
 func TestRetryOptionsAreChecked(t *testing.T) {
-	bad := RetryableQueueOptions{
+	bad := queue.RetryableQueueOptions{
 		StaleRetryingMonitorInterval: -1,
 		RetryHandler:                 amboy.RetryHandlerOptions{NumWorkers: -1},
 	}
 	err := bad.Validate()
 	require.ErrorContains(t, err, "StaleRetryingMonitorInterval")
 	require.ErrorContains(t, err, "NumWorkers")
-	_, err = NewLocalLimitedSizeSerializableWithOptions(LocalLimitedSizeSerializableOptions{NumWorkers: 1, Capacity: 1, Retryable: bad})
+	_, err = queue.NewLocalLimitedSizeSerializableWithOptions(queue.LocalLimitedSizeSerializableOptions{NumWorkers: 1, Capacity: 1, Retryable: bad})
 	require.Error(t, err)
 }
 
@@ -454,5 +467,12 @@ func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
 		require.True(t, there)
 		require.ErrorContains(t, got.Error(), "not a number")
 		require.ErrorContains(t, got.Error(), "can't be stored")
+	}
+}
+
+func TestDriverQueueOptionsAreChecked(t *testing.T) {
+	_, err := queue.NewDriverQueue(queue.DriverQueueOptions{Format: 7, LockTimeout: -1, PollInterval: -1})
+	for _, field := range []string{"Driver must not be nil", "NumWorkers must be at least 1", "Format", "LockTimeout", "PollInterval"} {
+		require.ErrorContains(t, err, field)
 	}
 }

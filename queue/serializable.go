@@ -3,42 +3,10 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
-
-// RetryableQueueOptions configure how a queue retries jobs.
-type RetryableQueueOptions struct {
-	// RetryHandler configures the handler that replaces a job by its next
-	// attempt.
-	RetryHandler amboy.RetryHandlerOptions
-	// StaleRetryingMonitorInterval is how often the queue looks for jobs that
-	// a retry handler, or a worker, left behind. Default: one minute.
-	StaleRetryingMonitorInterval time.Duration
-}
-
-const defaultMonitorInterval = time.Minute
-
-// Validate sets the defaults. It returns an error that names every field that
-// is out of range.
-func (o *RetryableQueueOptions) Validate() error {
-	var errs []error
-	if err := o.RetryHandler.Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if o.StaleRetryingMonitorInterval < 0 {
-		errs = append(errs, fmt.Errorf("invalid retryable queue options: StaleRetryingMonitorInterval must not be negative (is %s)", o.StaleRetryingMonitorInterval))
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	if o.StaleRetryingMonitorInterval == 0 {
-		o.StaleRetryingMonitorInterval = defaultMonitorInterval
-	}
-	return nil
-}
 
 // LocalLimitedSizeSerializableOptions configure a queue in memory that holds
 // jobs in their stored form.
@@ -92,12 +60,11 @@ func NewLocalLimitedSizeSerializableWithOptions(opts LocalLimitedSizeSerializabl
 	if err != nil {
 		return nil, fmt.Errorf("making a serializable queue: %w", err)
 	}
-	return newEngine("serializable", engineOptions{
-		driver:      store,
-		ownsDriver:  true,
-		format:      amboy.JSON,
-		workers:     opts.NumWorkers,
-		lockTimeout: amboy.LockTimeout,
-		retryable:   opts.Retryable,
+	return NewDriverQueue(DriverQueueOptions{
+		Driver:      store,
+		CloseDriver: true,
+		NumWorkers:  opts.NumWorkers,
+		Format:      amboy.JSON,
+		Retryable:   opts.Retryable,
 	})
 }
