@@ -14,18 +14,19 @@ const defaultWaitInterval = 100 * time.Millisecond
 // look at the queue at intervals.
 type CompletionWaiter interface {
 	// WaitComplete blocks until nothing in the queue is pending, running or
-	// retrying, and then returns true. It returns false when ctx ends first.
+	// retrying, and then returns true. It returns false when ctx ends first, or
+	// the queue is closed.
 	WaitComplete(ctx context.Context) bool
 	// WaitJobComplete blocks until the last attempt of the job with that ID
-	// has ended, and then returns true. It returns false when ctx ends first,
-	// and where the job is not there.
+	// has ended, and then returns true. It returns false when ctx ends first, or
+	// the queue is closed, and where the job is not there.
 	WaitJobComplete(ctx context.Context, id string) bool
 }
 
 // Wait blocks until every job of the queue has ended and none is to be
-// retried, and then returns true. It returns false when ctx ends first. It is
-// safe for concurrent use. A queue that is no CompletionWaiter is looked at
-// every 100 milliseconds.
+// retried, and then returns true. It returns false when ctx ends first, and on a
+// CompletionWaiter also when the queue is closed. It is safe for concurrent use.
+// A queue that is no CompletionWaiter is looked at every 100 milliseconds.
 func Wait(ctx context.Context, q Queue) bool {
 	return WaitInterval(ctx, q, defaultWaitInterval)
 }

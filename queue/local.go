@@ -121,13 +121,15 @@ func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
 	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:           j,
-		ID:            j.ID(),
-		Priority:      amboy.PriorityOf(j),
-		WaitUntil:     times.WaitUntil,
-		DispatchBy:    times.DispatchBy,
-		Scopes:        j.Scopes(),
-		EnqueueScopes: j.EnqueueScopes(),
+		Job:        j,
+		ID:         j.ID(),
+		Priority:   amboy.PriorityOf(j),
+		WaitUntil:  times.WaitUntil,
+		DispatchBy: times.DispatchBy,
+		Scopes:     j.Scopes(),
+	}
+	if len(e.Scopes) > 0 {
+		e.EnqueueScopes = j.EnqueueScopes()
 	}
 	if m := j.Dependency(); m != nil {
 		e.Edges = m.Edges()
