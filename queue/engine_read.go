@@ -65,9 +65,17 @@ func (q *engine) GetAllAttempts(ctx context.Context, id string) ([]amboy.Job, er
 }
 
 func (q *engine) Results(ctx context.Context) <-chan amboy.Job {
-	records := q.list(ctx, amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired)
+	records := q.list(ctx)
+	latest := map[string]int{}
+	for _, r := range records {
+		latest[r.JobID()] = max(latest[r.JobID()], r.RetryInfo.CurrentAttempt)
+	}
 	var jobs []amboy.Job
 	for _, r := range records {
+		replaced := r.RetryInfo.CurrentAttempt < latest[r.JobID()]
+		if replaced || !r.Status.Completed || r.RetryInfo.ShouldRetry() {
+			continue
+		}
 		if j := q.resolve(ctx, r); j != nil {
 			jobs = append(jobs, j)
 		}

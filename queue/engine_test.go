@@ -124,6 +124,13 @@ func TestFailedJobIsRetried(t *testing.T) {
 		_, err = q.GetAllAttempts(t.Context(), "nobody")
 		assert.True(t, amboy.IsJobNotFoundError(err))
 		assert.Equal(t, amboy.QueueStats{Completed: 3, Total: 3}, q.Stats(t.Context()))
+		var results []amboy.Job
+		for j := range q.Results(t.Context()) {
+			results = append(results, j)
+		}
+		require.Len(t, results, 1, "an attempt that was replaced is no result")
+		assert.Equal(t, 2, results[0].RetryInfo().CurrentAttempt)
+		require.NoError(t, amboy.ResolveErrors(t.Context(), q))
 	})
 }
 

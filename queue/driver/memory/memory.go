@@ -46,6 +46,7 @@ type Driver struct {
 type item struct {
 	record driver.Record
 	number uint64
+	reason string // why it was handed back, while it waits for that
 }
 
 type entry = schedule.Entry[*item]
@@ -111,12 +112,11 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 		return err
 	}
 	d.mu.Lock()
-	for inTurn := false; !d.hasRoom(inTurn) && !d.closed; inTurn = true {
-		if _, taken := d.schedule.Get(e.ID); taken {
-			break
-		}
+	for inTurn := false; !d.hasRoom(inTurn) && !d.closed && !d.isTaken(e); inTurn = true {
 		w := d.inserts.Join()
 		d.mu.Unlock()
+		// There is room when what was inserted before is claimed.
+		d.subscribers.notify()
 		if err := d.await(ctx, w); err != nil {
 			return fmt.Errorf("waiting for room: %w", err)
 		}
@@ -134,6 +134,9 @@ func (d *Driver) add(e *entry) error {
 	if d.closed {
 		return driver.ErrClosed
 	}
+	if name := e.Job.record.Name; d.byName[name] != nil {
+		return amboy.NewDuplicateJobErrorf("record %q is there already", name)
+	}
 	if err := d.schedule.Add(e, time.Now()); err != nil {
 		return err
 	}
@@ -147,6 +150,12 @@ func (d *Driver) store(e *entry) {
 	e.Job.number = d.inserted
 	e.Job.record.Scopes = e.EnqueueScopes
 	d.byName[e.Job.record.Name] = e
+}
+
+// isTaken tells whether an entry need not wait for room, as it will be refused.
+func (d *Driver) isTaken(e *entry) bool {
+	_, taken := d.schedule.Get(e.ID)
+	return taken || d.byName[e.Job.record.Name] != nil
 }
 
 // hasRoom tells whether a record can be added by somebody whose turn it is, or
@@ -234,8 +243,18 @@ func claim(e *entry, req driver.ClaimRequest) *driver.Record {
 	return &given
 }
 
-// leased returns the entry of a record whose lease is the given one.
+// leased returns the entry of a running record whose lease is the given one.
 func (d *Driver) leased(l driver.Lease) (*entry, error) {
+	e, err := d.shown(l)
+	if err == nil && e.Place() != schedule.Running {
+		return nil, fmt.Errorf("record %q does not run: %w", l.Name, driver.ErrLeaseLost)
+	}
+	return e, err
+}
+
+// shown returns the entry of a record that has not ended and shows that lease,
+// or the absence of one.
+func (d *Driver) shown(l driver.Lease) (*entry, error) {
 	e, ok := d.byName[l.Name]
 	if !ok || e.Job.record.Status.Completed || driver.LeaseOf(&e.Job.record) != l {
 		return nil, fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost)
@@ -250,6 +269,9 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Tim
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return nil, driver.ErrClosed
+	}
 	for _, l := range leases {
 		e, err := d.leased(l)
 		if err != nil {
@@ -261,17 +283,19 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Tim
 	return lost, nil
 }
 
-// Complete implements driver.Driver.
+// Complete implements driver.Driver. A record that never ran can be completed
+// too, under the lease that it shows: then it never will.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	return each(ctx, d, completions, d.complete)
 }
 
 func (d *Driver) complete(c driver.Completion) error {
-	e, err := d.leased(c.Lease)
+	e, err := d.shown(c.Lease)
 	if err != nil {
 		return err
 	}
 	e.Job.record = *c.Record
+	e.Job.record.Name = c.Lease.Name
 	if c.Record.RetryInfo.ShouldRetry() {
 		e.Job.record.Scopes = e.EnqueueScopes
 		d.schedule.Retry(e)
@@ -305,7 +329,7 @@ func (d *Driver) release(h driver.HandBack) error {
 	r.Status.InProgress = false
 	r.TimeInfo.Start = time.Time{}
 	r.Scopes = e.EnqueueScopes
-	r.Status.Reason = h.Reason
+	e.Job.reason = h.Reason
 	if h.Park {
 		d.schedule.Park(e)
 		return nil
@@ -427,9 +451,9 @@ func (d *Driver) Get(ctx context.Context, id string) (*driver.Record, error) {
 // entry stands.
 func described(e *entry) *driver.Record {
 	r := e.Job.record
-	reason := r.Status.Reason
-	schedule.Describe(&r.Status, e.Place(), e.Block())
-	if reason != "" {
+	place := e.Place()
+	schedule.Describe(&r.Status, place, e.Block())
+	if reason := e.Job.reason; reason != "" && (place == schedule.Postponed || place == schedule.Parked) {
 		r.Status.Reason = reason
 	}
 	return &r

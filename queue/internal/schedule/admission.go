@@ -115,8 +115,8 @@ func (s *Schedule[J]) withdraw(e *Entry[J]) {
 	s.promote(e.dispatch)
 }
 
-// fulfil gives an entry that starts the scopes that it was promised.
-func (s *Schedule[J]) fulfil(e *Entry[J]) {
+// fulfill gives an entry that starts the scopes that it was promised.
+func (s *Schedule[J]) fulfill(e *Entry[J]) {
 	if len(e.dispatch) == 0 {
 		return
 	}

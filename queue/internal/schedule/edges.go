@@ -68,14 +68,17 @@ func (s *Schedule[J]) link(e *Entry[J]) {
 			s.missing[edge] = append(s.missing[edge], e.ensureLinks())
 			e.links.open++
 		case target.place != Finished:
-			target.ensureLinks().dependents = append(target.links.dependents, e.ensureLinks())
+			l := target.ensureLinks()
+			l.dependents = append(l.dependents, e.ensureLinks())
 			e.links.open++
 		case !target.succeeded:
-			e.ensureLinks().failed = append(e.links.failed, edge)
+			l := e.ensureLinks()
+			l.failed = append(l.failed, edge)
 		}
 	}
 	if waiting, ok := s.missing[e.ID]; ok {
-		e.ensureLinks().dependents = append(e.links.dependents, waiting...)
+		l := e.ensureLinks()
+		l.dependents = append(l.dependents, waiting...)
 		delete(s.missing, e.ID)
 	}
 }

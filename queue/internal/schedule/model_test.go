@@ -866,7 +866,7 @@ func (h *history) compareFinished() {
 
 func TestRandomHistories(t *testing.T) {
 	seed := rand.Uint64()
-	const histories, steps = 1500, 60
+	const histories, steps = 1200, 60
 	for i := range uint64(histories) {
 		c := &randomChoices{Rand: rand.New(rand.NewPCG(seed, i)), steps: steps}
 		require.NoError(t, runHistory(c), "history %d of seed %d", i, seed)

@@ -272,7 +272,7 @@ func (s *Schedule[J]) start(e *Entry[J]) {
 	e.stamp++
 	s.setPlace(e, Running)
 	s.dropDeadline(e)
-	s.fulfil(e)
+	s.fulfill(e)
 }
 
 // Advance makes the entries ready whose time has come, and hands out those that

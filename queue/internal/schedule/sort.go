@@ -34,7 +34,8 @@ func Sort[J any](entries []*Entry[J]) (sorted []*Entry[J], cycles map[*Entry[J]]
 		sorted = append(sorted, e)
 		delete(targets, e)
 		for _, d := range dependents[e] {
-			if open[d]--; open[d] == 0 {
+			open[d]--
+			if open[d] == 0 {
 				free.push(d.slot(0))
 			}
 		}

@@ -1,0 +1,270 @@
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// scoped makes an entry that takes its scopes when it starts.
+func scoped(id string, priority int, scopes ...string) *entry {
+	return &entry{ID: id, Priority: priority, Scopes: scopes}
+}
+
+// enqueued makes an entry that takes its scopes when it is added.
+func enqueued(id string, scopes ...string) *entry {
+	return &entry{ID: id, Scopes: scopes, EnqueueScopes: scopes}
+}
+
+func TestScopeHasOneHolder(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("a", 0, "s"), scoped("b", 0, "s"), scoped("c", 0, "s"), scoped("free", 0))
+	assert.Equal(t, 2, f.Ready(), "only one of those with the scope may run")
+	f.next("a")
+	f.next("free")
+	f.noNext()
+	assert.Equal(t, schedule.ScopeBlocked, f.get("b").Place())
+	assert.Equal(t, schedule.Block{Scope: "s"}, f.get("b").Block())
+
+	f.finish("a", true)
+	f.next("b")
+	f.noNext()
+	f.finish("b", false)
+	f.next("c")
+}
+
+func TestBetterNewcomerTakesAPromise(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("low", 0, "s", "t"))
+	assert.Equal(t, schedule.Ready, f.get("low").Place())
+	f.add(scoped("other", 0, "t"))
+	assert.Equal(t, schedule.ScopeBlocked, f.get("other").Place())
+
+	f.add(scoped("high", 1, "s"))
+	assert.Equal(t, schedule.ScopeBlocked, f.get("low").Place())
+	assert.Equal(t, schedule.Ready, f.get("other").Place(), "it gets the scope that was promised with the other")
+	f.next("high")
+	f.next("other")
+	f.noNext()
+	f.finish("other", true)
+	f.noNext()
+	f.finish("high", true)
+	f.next("low")
+}
+
+func TestWorseNewcomerTakesNoPromise(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("first", 0, "s"), scoped("equal", 0, "s"), scoped("low", -1, "s"))
+	assert.Equal(t, []string{"first", "equal", "low"}, f.drain())
+}
+
+func TestFreedScopesGoToTheBestOfAllThatWait(t *testing.T) {
+	f := newFixture(t)
+	f.add(enqueued("holder", "red", "blue"), scoped("low", 0, "red", "blue"), scoped("high", 1, "blue"))
+	f.next("holder")
+	f.finish("holder", true)
+	f.next("high")
+	f.noNext()
+	f.finish("high", true)
+	f.next("low")
+}
+
+func TestEntryThatLeavesReadyGivesItsPromisesBack(t *testing.T) {
+	for name, leave := range map[string]func(*fixture){
+		"finished": func(f *fixture) { f.finish("a", false) },
+		"parked":   func(f *fixture) { f.Park(f.get("a")) },
+		"expired":  func(f *fixture) { assert.Equal(f.t, []string{"a"}, f.advance(after(11))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.add(&entry{ID: "a", Scopes: []string{"s", "t"}, DispatchBy: after(10)}, scoped("b", 0, "s"), scoped("c", 0, "t"))
+			leave(f)
+			f.next("b")
+			f.next("c")
+			f.noNext()
+		})
+	}
+}
+
+func TestEntryThatLeavesItsLineIsPassedOver(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("a", 0, "s"), scoped("b", 0, "s"), scoped("c", 0, "s"), scoped("d", 0, "s"))
+	f.next("a")
+	f.finish("b", false)
+	f.Park(f.get("c"))
+	f.finish("a", true)
+	f.next("d")
+	f.Unpark(f.get("c"), f.now)
+	f.finish("d", true)
+	f.next("c")
+}
+
+func TestAllScopesAreNeeded(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("red", 2, "red"), scoped("blue", 1, "blue"), scoped("both", 0, "red", "blue"))
+	f.next("red")
+	f.next("blue")
+	f.finish("red", true)
+	f.noNext()
+	assert.Equal(t, "blue", f.get("both").Block().Scope)
+	f.add(scoped("red again", -1, "red"))
+	f.next("red again") // nobody keeps a scope free while it waits for another
+	f.finish("blue", true)
+	f.noNext()
+	f.finish("red again", true)
+	f.next("both")
+}
+
+func TestRepeatedScopesCountOnce(t *testing.T) {
+	f := newFixture(t)
+	f.add(
+		scoped("a", 0, "s", "s"),
+		&entry{ID: "b", Scopes: []string{"s", "t", "s", "t"}, EnqueueScopes: []string{"t", "t"}},
+		scoped("c", 0, "s"),
+	)
+	assert.Equal(t, 1, f.Ready())
+	assert.Equal(t, []string{"a", "b", "c"}, f.drain())
+	assert.True(t, f.Idle())
+}
+
+func TestEnqueueScopes(t *testing.T) {
+	f := newFixture(t)
+	f.add(&entry{ID: "a", Scopes: []string{"kept", "mine"}, EnqueueScopes: []string{"kept"}})
+
+	err := f.Add(enqueued("b", "kept"), f.now)
+	assert.True(t, amboy.IsDuplicateJobScopeError(err))
+	assert.True(t, amboy.IsDuplicateJobError(err))
+	require.ErrorContains(t, err, `"kept"`)
+	require.ErrorContains(t, err, `"b"`)
+	_, ok := f.Get("b")
+	assert.False(t, ok)
+
+	f.add(scoped("c", 1, "kept"), scoped("d", 1, "mine"))
+	f.next("d")
+	f.noNext() // a waits for d, and c for a
+	f.finish("d", true)
+	f.next("a")
+	f.noNext()
+	f.finish("a", true)
+	f.next("c")
+}
+
+func TestRefusedAddTakesNoScope(t *testing.T) {
+	f := newFixture(t)
+	f.add(enqueued("a", "held"))
+	require.Error(t, f.Add(enqueued("b", "free", "held"), f.now))
+	require.Error(t, f.Add(&entry{ID: "b", Scopes: []string{"free"}, EnqueueScopes: []string{"free"}, Edges: []string{"nobody"}}, f.now))
+	f.add(enqueued("b", "free"))
+}
+
+func TestAddTakesAPromisedScope(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("promised", 9, "s", "t"), scoped("other", 0, "t"))
+	f.add(enqueued("newcomer", "s"))
+	assert.Equal(t, schedule.ScopeBlocked, f.get("promised").Place())
+	f.next("other")
+	f.next("newcomer")
+	f.finish("other", true)
+	f.noNext()
+	f.finish("newcomer", true)
+	f.next("promised")
+}
+
+// TestEnqueueScopeHasNoGap tries to take an enqueue scope of a job at every
+// point of its life.
+func TestEnqueueScopeHasNoGap(t *testing.T) {
+	f := newFixture(t)
+	job := func() *entry {
+		return &entry{ID: "job", Scopes: []string{"kept", "mine"}, EnqueueScopes: []string{"kept"}}
+	}
+	tryToTake := func() {
+		t.Helper()
+		require.True(t, amboy.IsDuplicateJobScopeError(f.Add(enqueued("thief", "kept"), f.now)))
+		require.Equal(t, schedule.ScopeBlocked, f.get("patient").Place())
+	}
+	f.add(job(), scoped("patient", 9, "kept"))
+	tryToTake()
+	f.next("job")
+	tryToTake()
+	f.retry("job")
+	tryToTake()
+	f.add(scoped("rival", 0, "mine"))
+	f.next("rival") // the scope that is taken when a job starts is free between attempts
+	f.replace(job())
+	tryToTake()
+	f.noNext()
+	f.finish("rival", true)
+	f.Release(f.next("job"), after(10), f.now)
+	tryToTake()
+	f.advance(after(10))
+	f.Park(f.next("job"))
+	tryToTake()
+	f.Unpark(f.get("job"), f.now)
+	f.next("job")
+	f.retry("job")
+	tryToTake()
+	f.finish("job", false)
+	f.next("patient")
+}
+
+func TestNextAttemptWithOtherScopes(t *testing.T) {
+	f := newFixture(t)
+	f.add(enqueued("job", "kept", "given up", "taken later"), enqueued("other", "held"))
+	f.next("job")
+	f.retry("job")
+
+	err := f.Replace(f.get("job"), enqueued("job", "kept", "held"), f.now)
+	assert.True(t, amboy.IsDuplicateJobScopeError(err))
+	assert.Equal(t, schedule.Retrying, f.get("job").Place())
+	require.Error(t, f.Add(enqueued("thief", "given up"), f.now), "nothing is changed")
+
+	f.replace(&entry{ID: "job", Scopes: []string{"kept", "new", "taken later"}, EnqueueScopes: []string{"kept", "new"}})
+	for _, name := range []string{"kept", "new"} {
+		require.Error(t, f.Add(enqueued("thief", name), f.now), name)
+	}
+	f.add(enqueued("first", "given up"), scoped("second", 1, "taken later"))
+	f.next("second")
+	f.next("other")
+	f.next("first")
+	f.noNext()
+	f.finish("second", true)
+	f.next("job")
+	f.finish("job", true)
+	f.add(enqueued("heir", "kept", "new", "taken later"))
+	f.next("heir")
+}
+
+// TestHeldScopeCostsNothing has many entries that wait for a scope. Were each of
+// them looked at, a start would cost milliseconds.
+func TestHeldScopeCostsNothing(t *testing.T) {
+	const waiting, starts = 100_000, 10_000
+	f := newFixture(t)
+	f.add(scoped("holder", 1, "s"))
+	f.next("holder")
+	for i := range waiting {
+		f.add(scoped(fmt.Sprint("waiting-", i), 0, "s"))
+	}
+	begin := time.Now()
+	for i := range starts {
+		f.add(scoped(fmt.Sprint("free-", i), 0, "t"))
+		f.Finish(f.Next(), true, f.now)
+		f.noNext()
+		f.Advance(f.now)
+		f.NextTime()
+	}
+	assert.Less(t, time.Since(begin), 5*time.Second)
+
+	// The line moves by one at a time, in order.
+	begin = time.Now()
+	f.finish("holder", true)
+	for i := range starts {
+		f.Finish(f.next(fmt.Sprint("waiting-", i)), true, f.now)
+	}
+	assert.Less(t, time.Since(begin), 5*time.Second)
+}
