@@ -291,7 +291,10 @@ type ResizableRunner interface {
 // interrupted, so that it runs again. Runners use it at a hard stop.
 type JobReleaser interface {
 	// Release hands back a job that Next returned. What the interrupted run
-	// did to the job is forgotten, and the run is not counted as an attempt.
+	// recorded in the job's status is forgotten, and the run is not counted as
+	// an attempt. The job's own fields are as they were before the run where
+	// the queue stores jobs, and as the run left them where it holds the job
+	// itself.
 	Release(ctx context.Context, j Job) error
 }
 

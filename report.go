@@ -7,7 +7,7 @@ import (
 )
 
 // QueueReport lists the IDs of the jobs of a queue by their progress. Each job
-// is in one list.
+// is in one list, by its latest attempt.
 type QueueReport struct {
 	// Completed are the jobs that have ended and will not be retried.
 	Completed []string `json:"completed"`
@@ -25,10 +25,21 @@ type QueueReport struct {
 // was read by then. It is safe for concurrent use.
 func Report(ctx context.Context, q Queue, limit int) QueueReport {
 	report := QueueReport{Completed: []string{}, InProgress: []string{}, Pending: []string{}, Retrying: []string{}}
+	var ids []string
+	latest := map[string]JobInfo{} // of a job that was retried
 	for info := range q.JobInfo(ctx) {
-		list := report.listFor(info)
+		known, ok := latest[info.ID]
+		if !ok {
+			ids = append(ids, info.ID)
+		}
+		if !ok || info.Retry.CurrentAttempt > known.Retry.CurrentAttempt {
+			latest[info.ID] = info
+		}
+	}
+	for _, id := range ids {
+		list := report.listFor(latest[id])
 		if limit <= 0 || len(*list) < limit {
-			*list = append(*list, info.ID)
+			*list = append(*list, id)
 		}
 	}
 	return report

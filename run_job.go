@@ -74,9 +74,10 @@ func setProgress(j Job, running bool) {
 
 // RunAttempt calls a job's Run, for runners. The context that it gives to Run
 // ends at the job's maximum time, with a *MaxTimeError as its cause. A panic is
-// added to the job's errors as a *PanicError. A job that used up its time and
-// says neither that it is complete nor that it failed gets the *MaxTimeError as
-// its error. RunAttempt blocks until Run returns.
+// added to the job's errors as a *PanicError. A job that used up its time, and
+// reports no error, gets the *MaxTimeError as its error, even if it marked itself
+// complete: jobs do that from the start. After either, a retryable job is
+// retried. RunAttempt blocks until Run returns.
 func RunAttempt(ctx context.Context, j Job) {
 	maxTime := j.TimeInfo().MaxTime
 	if maxTime <= 0 {
@@ -88,8 +89,8 @@ func RunAttempt(ctx context.Context, j Job) {
 	runRecovering(timed, j)
 
 	timedOut := timed.Err() != nil && ctx.Err() == nil
-	if status := j.Status(); timedOut && !status.Completed && status.ErrorCount == 0 {
-		j.AddError(context.Cause(timed))
+	if timedOut && j.Error() == nil {
+		j.AddRetryableError(context.Cause(timed))
 	}
 }
 
@@ -99,7 +100,7 @@ func runRecovering(ctx context.Context, j Job) {
 		return nil
 	})
 	if err != nil {
-		j.AddError(err)
+		j.AddRetryableError(err)
 	}
 }
 

@@ -140,12 +140,12 @@ func TestRunAttemptMaxTime(t *testing.T) {
 			want: "job ran longer than its maximum time of 1m0s", wantCause: context.DeadlineExceeded, wantTook: maxTime,
 		},
 		{
-			name: "used up by a job that says that it is complete",
+			name: "used up by a job that said from the start that it is complete",
 			run: func(ctx context.Context, j *testJob) {
 				defer j.MarkComplete()
 				<-ctx.Done()
 			},
-			wantCause: context.DeadlineExceeded, wantTook: maxTime,
+			want: "job ran longer than its maximum time of 1m0s", wantCause: context.DeadlineExceeded, wantTook: maxTime,
 		},
 		{
 			name: "used up by a job that says that it failed",

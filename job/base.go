@@ -76,8 +76,7 @@ func (b *Base) SetPriority(p int) {
 
 // MarkComplete states that the job did what it had to do. By convention Run
 // begins with "defer j.MarkComplete()". A job that returns without it is
-// complete all the same, but for one that used up its MaxTime and has no error:
-// without the call it fails for that.
+// complete all the same.
 func (b *Base) MarkComplete() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

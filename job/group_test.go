@@ -86,11 +86,12 @@ func TestGroupGathersResults(t *testing.T) {
 
 	err := amboy.RunJob(t.Context(), g)
 	require.Error(t, err)
-	assert.Equal(t, 3, g.Status().ErrorCount, "slow says that it is complete: %v", err)
+	assert.Equal(t, 4, g.Status().ErrorCount, "%v", err)
 	for id, message := range map[string]string{
 		bad.ID():       "no",
 		panicking.ID(): "panic: oh",
 		exiting.ID():   "goroutine ended before Run returned",
+		slow.ID():      "maximum time",
 	} {
 		require.ErrorContains(t, err, `job "`+id+`" of group "group": `)
 		require.ErrorContains(t, err, message)

@@ -26,18 +26,15 @@ func (q *engine) insert(ctx context.Context, jobs []amboy.Job) error {
 	now := time.Now()
 	var errs []error
 	var records []*driver.Record
-	var marked []amboy.Job // by the record; nil where the creation time was set
+	var recorded []amboy.Job
 	for _, j := range jobs {
-		r, unset, err := q.newRecord(j, now)
+		r, err := q.newRecord(j, now)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		records = append(records, r)
-		if !unset {
-			j = nil
-		}
-		marked = append(marked, j)
+		recorded = append(recorded, j)
 	}
 	results, err := q.insertWhileOpen(ctx, records)
 	for i, r := range records {
@@ -45,15 +42,13 @@ func (q *engine) insert(ctx context.Context, jobs []amboy.Job) error {
 		if err == nil {
 			failure = results[i]
 		}
-		if failure == nil {
-			if deadline := r.TimeInfo.DispatchBy; !deadline.IsZero() {
-				q.claims.timer.set(deadline.Add(1)) // even where no worker will look
-			}
+		if failure != nil {
+			errs = append(errs, fmt.Errorf("putting job %q: %w", r.JobID(), failure))
 			continue
 		}
-		errs = append(errs, fmt.Errorf("putting job %q: %w", r.JobID(), failure))
-		if marked[i] != nil {
-			unmarkCreated(marked[i])
+		markPut(recorded[i], r.TimeInfo.Created)
+		if deadline := r.TimeInfo.DispatchBy; !deadline.IsZero() {
+			q.claims.timer.set(deadline.Add(1)) // even where no worker will look
 		}
 	}
 	q.claims.signal()
@@ -77,24 +72,18 @@ func (q *engine) insertWhileOpen(ctx context.Context, records []*driver.Record) 
 	return errs, err
 }
 
-// newRecord encodes a job that is to be put. It tells whether it set the job's
-// creation time.
-func (q *engine) newRecord(j amboy.Job, now time.Time) (r *driver.Record, unset bool, err error) {
-	err = amboy.ValidateJob(j)
-	if err != nil {
-		return nil, false, err
+// newRecord encodes a job that is to be put, as markPut makes it.
+func (q *engine) newRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
+	if err := amboy.ValidateJob(j); err != nil {
+		return nil, err
 	}
-	unset = markCreated(j, now)
-	r, err = q.record(j)
+	r, err := q.record(j)
 	if err != nil {
-		if unset {
-			unmarkCreated(j)
-		}
-		return nil, false, err
+		return nil, err
 	}
-	// A job that comes from elsewhere starts anew, with its history.
-	r.Status = amboy.JobStatusInfo{Attempts: r.Status.Attempts, DroppedErrors: r.Status.DroppedErrors}
-	return r, unset, nil
+	r.Status = newStatus(&r.Status)
+	r.TimeInfo = newTimes(r.TimeInfo, now)
+	return r, nil
 }
 
 // record encodes a job.

@@ -17,7 +17,7 @@ func (q *engine) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut a
 		return fmt.Errorf("retrying job %q: its next attempt must have the same ID (is %q)", toComplete.ID(), toPut.ID())
 	}
 	now := time.Now()
-	next, unset, err := q.newRecord(toPut, now)
+	next, err := q.newRecord(toPut, now)
 	if err != nil {
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
@@ -26,11 +26,9 @@ func (q *engine) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut a
 		err = q.driver.Retry(ctx, ended, next)
 	}
 	if err != nil {
-		if unset {
-			unmarkCreated(toPut)
-		}
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
+	markPut(toPut, next.TimeInfo.Created)
 	q.claims.signal()
 	return nil
 }

@@ -446,6 +446,25 @@ func TestNextAttemptMustBeTheSameJob(t *testing.T) {
 	require.ErrorIs(t, q.CompleteRetrying(t.Context(), one), amboy.ErrLeaseLost)
 }
 
+func TestPanickingJobIsRetried(t *testing.T) {
+	q := startEngine(t, newStore(t), 1)
+	defer q.Close(context.Background())
+	j := retried(script(t, "one", func(_ context.Context, j *scripted) {
+		if j.RetryInfo().CurrentAttempt == 0 {
+			panic("once")
+		}
+	}), 3, 0)
+	require.NoError(t, q.Put(t.Context(), j))
+	require.True(t, amboy.WaitJob(t.Context(), j, q))
+	latest, _ := q.Get(t.Context(), "one")
+	require.NoError(t, latest.Error())
+	assert.Equal(t, 1, latest.RetryInfo().CurrentAttempt)
+	assert.Contains(t, latest.Status().Attempts[0].Stack, "engine_test.go")
+
+	report := amboy.Report(t.Context(), q, 0)
+	assert.Equal(t, []string{"one"}, report.Completed, "a job is listed by its latest attempt")
+}
+
 // greedy is a job that can't be stored after it ran.
 type greedy struct {
 	job.Base `json:"job_base"`

@@ -105,8 +105,10 @@ func (q *local) PutMany(ctx context.Context, jobs []amboy.Job) error {
 			errs = append(errs, err)
 		}
 	}
-	for _, err := range cycles {
-		errs = append(errs, err)
+	for _, e := range entries {
+		if err := cycles[e]; err != nil {
+			errs = append(errs, fmt.Errorf("putting job %q: %w", e.ID, err))
+		}
 	}
 	return amboy.CollateWriteErrors(errs)
 }
@@ -191,13 +193,10 @@ func (q *local) hasRoom(inTurn bool) bool {
 // add adds an entry to the schedule.
 func (q *local) add(e *localEntry) error {
 	now := time.Now()
-	marked := markCreated(e.Job, now)
 	if err := q.schedule.Add(e, now); err != nil {
-		if marked {
-			unmarkCreated(e.Job)
-		}
 		return err
 	}
+	markPut(e.Job, now) // before a worker can take it
 	q.setTimer()
 	return nil
 }

@@ -8,21 +8,28 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// markCreated sets the time at which a job is put, where it is unset. It tells
-// whether it was.
-func markCreated(j amboy.Job, now time.Time) bool {
-	unset := j.TimeInfo().Created.IsZero()
-	if unset {
-		j.UpdateTimeInfo(amboy.JobTimeInfo{Created: now})
+// markPut makes a job that was put start anew, whatever it did before, with its
+// history.
+func markPut(j amboy.Job, now time.Time) {
+	if status := j.Status(); status.Completed || status.InProgress || status.ErrorCount > 0 {
+		j.SetStatus(newStatus(&status))
 	}
-	return unset
+	j.SetTimeInfo(newTimes(j.TimeInfo(), now))
 }
 
-// unmarkCreated takes back what markCreated did.
-func unmarkCreated(j amboy.Job) {
-	times := j.TimeInfo()
-	times.Created = time.Time{}
-	j.SetTimeInfo(times)
+// newStatus is the status of a job that was put.
+func newStatus(before *amboy.JobStatusInfo) amboy.JobStatusInfo {
+	return amboy.JobStatusInfo{Attempts: before.Attempts, DroppedErrors: before.DroppedErrors}
+}
+
+// newTimes are the times of a job that was put. A creation time that is set is
+// kept.
+func newTimes(times amboy.JobTimeInfo, now time.Time) amboy.JobTimeInfo {
+	if times.Created.IsZero() {
+		times.Created = now
+	}
+	times.Start, times.End = time.Time{}, time.Time{}
+	return times
 }
 
 // markRunning records that a job begins to run under an owner.
@@ -79,6 +86,9 @@ func forgetRun(j amboy.Job) {
 	status.InProgress, status.Completed = false, false
 	status.Owner = ""
 	j.SetStatus(status)
+	times := j.TimeInfo()
+	times.Start = time.Time{}
+	j.SetTimeInfo(times)
 	doNotRetry(j)
 }
 

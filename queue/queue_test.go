@@ -61,6 +61,23 @@ func TestPutKeepsACreationTime(t *testing.T) {
 	})
 }
 
+func TestJobThatIsPutAgainStartsAnew(t *testing.T) {
+	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
+		j := newJob(t, "one", func(_ context.Context, j *funcJob) {
+			if j.Note == "" {
+				j.AddError(errors.New("no luck"))
+			}
+		})
+		require.Error(t, amboy.RunJob(t.Context(), j))
+		j.Note = "ready"
+		put(t, q, j)
+		drain(t, q)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
+		got, _ := q.Get(within(t), "one")
+		assert.Len(t, got.Status().Attempts, 1, "it keeps its history")
+	})
+}
+
 func TestPriorityThenArrival(t *testing.T) {
 	onEach(t, 1, 100, func(t *testing.T, q amboy.Queue) {
 		blocker, started, release := holder(t, "blocker")
