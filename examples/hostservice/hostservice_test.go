@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/mongodb/amboy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// runIn runs the service in a bubble, where no wait takes real time. It returns
+// what was printed. Each write is given to seen as well, unless that is nil.
+func runIn(t *testing.T, seen func(text string, stop context.CancelFunc), args ...string) (string, error) {
+	t.Helper()
+	var printed bytes.Buffer
+	var err error
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		err = run(ctx, args, writerFunc(func(p []byte) (int, error) {
+			if seen != nil {
+				seen(string(p), stop)
+			}
+			return printed.Write(p)
+		}))
+	})
+	return printed.String(), err
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// write makes a file, and the folders that it is in.
+func write(t *testing.T, content string, path ...string) string {
+	t.Helper()
+	file := filepath.Join(path...)
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	return file
+}
+
+// row is the line of the table for a tenant.
+func row(t *testing.T, printed, tenant string) []string {
+	t.Helper()
+	_, table, found := strings.Cut(printed, "FAILED\n")
+	require.True(t, found, "there is no table in %q", printed)
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == tenant {
+			return fields[1:]
+		}
+	}
+	require.Fail(t, "the table has no such tenant", "%s in %s", tenant, table)
+	return nil
+}
+
+func TestTable(t *testing.T) {
+	dir := t.TempDir()
+	write(t, "one\ntwo\n", dir, "top.txt")
+	write(t, "", dir, "empty.txt")
+	lines, size := 0, 0
+	for i := range 200 {
+		content := strings.Repeat("line\n", i) + "no newline"
+		write(t, content, dir, "busy", fmt.Sprintf("%d", i%3), fmt.Sprintf("file%d", i))
+		lines += i
+		size += len(content)
+	}
+	long := strings.Repeat("d", 100)
+	write(t, strings.Repeat("x", 200_000), dir, "deep", long, long, long, "large")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "none"), 0o700))
+
+	printed, err := runIn(t, nil, "-once", dir)
+	require.NoError(t, err)
+	for tenant, want := range map[string][]string{
+		".":    {"2", "2", "8", "0"},
+		"busy": {"200", fmt.Sprint(lines), fmt.Sprint(size), "0"},
+		"deep": {"1", "0", "200000", "0"},
+		"none": {"0", "0", "0", "0"},
+	} {
+		assert.Equal(t, want, row(t, printed, tenant), "tenant %q", tenant)
+		assert.Contains(t, printed, tenant+": ", "there is a line of progress")
+	}
+	assert.NotContains(t, printed, "\x1b", "there are no bars where out is no terminal")
+}
+
+func TestWhatIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, "git", dir, ".git", "config")
+	write(t, "git", dir, "src", "vendored", ".git", "config")
+	write(t, "hidden\n", dir, "src", ".hidden")
+	target := write(t, "linked\n", t.TempDir(), "target")
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, "src", "link-to-file")))
+	require.NoError(t, os.Symlink(filepath.Dir(target), filepath.Join(dir, "src", "link-to-folder")))
+
+	printed, err := runIn(t, nil, "-once", dir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"2", "2", "14", "0"}, row(t, printed, "src"))
+	assert.Equal(t, []string{"0", "0", "0", "0"}, row(t, printed, "."))
+	assert.NotContains(t, printed, ".git")
+}
+
+func TestFailures(t *testing.T) {
+	dir := t.TempDir()
+	write(t, "fine\n", dir, "a", "fine")
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a", "gone")))
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a", "gone too")))
+
+	printed, err := runIn(t, nil, "-once", dir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"1", "1", "5", "2"}, row(t, printed, "a"))
+	for _, name := range []string{"gone", "gone too"} {
+		line := fmt.Sprintf("failed: open %s: no such file or directory\n", filepath.Join(dir, "a", name))
+		assert.Equal(t, 1, strings.Count(printed, line), "file %q in %s", name, printed)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a"), 0o700))
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, "a", "late")))
+
+	// The first tenant ends while the job of the other awaits its retry.
+	printed, err := runIn(t, func(text string, _ context.CancelFunc) {
+		if strings.HasPrefix(text, ".: ") {
+			require.NoError(t, os.Rename(write(t, "here\n", t.TempDir(), "here"), target)) // all at once
+		}
+	}, "-once", dir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"1", "1", "5", "0"}, row(t, printed, "a"))
+}
+
+func TestStaysUp(t *testing.T) {
+	dir := t.TempDir()
+	write(t, "fine\n", dir, "a", "fine")
+	printed, err := runIn(t, func(text string, stop context.CancelFunc) {
+		if strings.Contains(text, "Ctrl-C") {
+			stop()
+		}
+	}, dir)
+	require.NoError(t, err)
+	assert.Contains(t, printed, "\n2 queues stay up. Press Ctrl-C to stop.\n")
+	assert.Equal(t, []string{"1", "1", "5", "0"}, row(t, printed, "a"))
+}
+
+func TestStopBeforeTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a"), 0o700))
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a", "gone")))
+	printed, err := runIn(t, func(_ string, stop context.CancelFunc) { stop() }, dir)
+	require.EqualError(t, err, `stopped before the jobs of tenant "a" had ended`)
+	assert.NotContains(t, printed, "TENANT")
+}
+
+func TestBadArguments(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, "", dir, "file")
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no such directory":         {[]string{filepath.Join(dir, "none")}, "can't serve the directory: open " + dir + "/none: no such file or directory"},
+		"not a directory":           {[]string{file}, "can't serve the directory: open " + file + ": not a directory"},
+		"flag after the directory":  {[]string{dir, "-once"}, "want one directory, after the flags"},
+		"no such flag":              {[]string{"-twice"}, "flag provided but not defined: -twice"},
+		"no workers":                {[]string{"-workers", "0", dir}, "NumWorkers must be at least 1 (is 0)"},
+		"number that is not one":    {[]string{"-workers", "many"}, `invalid value "many" for flag -workers`},
+		"help is not for the table": {[]string{"-help"}, flag.ErrHelp.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			printed, err := runIn(t, nil, test.args...)
+			require.ErrorContains(t, err, test.want)
+			assert.Empty(t, printed)
+		})
+	}
+}
+
+func TestDefaultDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write(t, "one\n", dir, "a", "file")
+	t.Chdir(dir)
+	printed, err := runIn(t, nil, "-once")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"1", "1", "4", "0"}, row(t, printed, "a"))
+}
+
+func TestFullDisk(t *testing.T) {
+	_, err := runIn(t, nil, "-once", t.TempDir())
+	require.NoError(t, err)
+	err = run(t.Context(), []string{"-once", t.TempDir()}, writerFunc(func([]byte) (int, error) { return 0, io.ErrShortWrite }))
+	require.ErrorIs(t, err, io.ErrShortWrite)
+}
+
+func TestReadFile(t *testing.T) {
+	for name, test := range map[string]struct {
+		content   string
+		mediaType string
+		lines     int64
+	}{
+		"empty":       {"", "text/plain", 0},
+		"text":        {"one\ntwo\nthree", "text/plain; charset=utf-8", 2},
+		"PNG":         {"\x89PNG\r\n\x1a\n\x00", "image/png", 2},
+		"many pieces": {strings.Repeat("1234567\n", 100_000), "text/plain; charset=utf-8", 100_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newFileJob("id", "tenant", write(t, test.content, t.TempDir(), "file"), 0)
+			j.Lines, j.Bytes = 17, 17 // of an attempt that failed half-way
+			require.NoError(t, j.read(t.Context()))
+			sum := sha256.Sum256([]byte(test.content))
+			assert.Equal(t, hex.EncodeToString(sum[:]), j.SHA256)
+			assert.Equal(t, test.mediaType, j.MediaType)
+			assert.Equal(t, test.lines, j.Lines)
+			assert.Equal(t, int64(len(test.content)), j.Bytes)
+		})
+	}
+}
+
+func TestReadFileStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	j := newFileJob("id", "tenant", write(t, "text", t.TempDir(), "file"), 0)
+	require.ErrorIs(t, j.read(ctx), context.Canceled)
+	assert.Empty(t, j.SHA256)
+}
+
+func TestSmallFilesFirst(t *testing.T) {
+	last := 1
+	for _, size := range []int64{0, 1, 2, 1000, 1 << 30, 1 << 40} {
+		priority := amboy.PriorityOf(newFileJob("id", "tenant", "path", size))
+		assert.Less(t, priority, last, "size %d", size)
+		last = priority
+	}
+}
