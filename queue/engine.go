@@ -26,6 +26,7 @@ type engine struct {
 	claims      *claims
 	leases      *leases
 	unsubscribe func()
+	closeOnce   sync.Once
 
 	maintenance      wakeTimer
 	maintainInterval time.Duration
@@ -124,6 +125,12 @@ const driverTimeout = 10 * time.Second
 func (q *engine) Close(ctx context.Context) {
 	q.close(ctx, q.stopClaiming)
 	q.RetryHandler().Close(ctx)
+	q.closeOnce.Do(func() { q.letGo(ctx) })
+}
+
+// letGo ends what is left of a queue without workers, and hands back the jobs
+// that they would have run.
+func (q *engine) letGo(ctx context.Context) {
 	q.unsubscribe()
 	q.maintenance.stop()
 	q.leases.stop()

@@ -62,9 +62,9 @@ func (q *engine) insertWhileOpen(ctx context.Context, records []*driver.Record) 
 	defer cancel(nil)
 	defer q.onStop(func() { cancel(amboy.ErrQueueClosed) })()
 	errs, err := q.driver.Insert(ctx, records)
-	if errors.Is(context.Cause(ctx), amboy.ErrQueueClosed) {
+	if q.isStopped() {
 		for i, failure := range errs {
-			if errors.Is(failure, context.Canceled) {
+			if errors.Is(failure, context.Canceled) || errors.Is(failure, driver.ErrClosed) {
 				errs[i] = amboy.ErrQueueClosed
 			}
 		}

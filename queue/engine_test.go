@@ -77,6 +77,15 @@ func startEngine(t *testing.T, store driver.Driver, workers int) amboy.Retryable
 	return q
 }
 
+// day gives a context for what must end some time: where time is faked, a queue
+// that is stuck would otherwise go on for ever.
+func day(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func retried(j *scripted, attempts int, wait time.Duration) *scripted {
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: &attempts, WaitUntil: &wait})
 	return j
@@ -96,7 +105,7 @@ func TestFailedJobIsRetried(t *testing.T) {
 		}), 5, time.Minute)
 		j.SetPriority(7)
 		require.NoError(t, q.Put(t.Context(), j))
-		require.True(t, amboy.Wait(t.Context(), q))
+		require.True(t, amboy.Wait(day(t), q))
 		assert.Equal(t, []time.Duration{0, time.Minute, 2 * time.Minute}, runs)
 
 		latest, ok := q.Get(t.Context(), "one")
@@ -144,7 +153,7 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 			j.AddRetryableError(errors.New("no luck"))
 		}), 3, 0)
 		require.NoError(t, q.Put(t.Context(), j))
-		require.True(t, amboy.WaitJob(t.Context(), j, q))
+		require.True(t, amboy.WaitJob(day(t), j, q))
 		assert.Equal(t, 3, runs)
 		latest, _ := q.Get(t.Context(), "one")
 		assert.Contains(t, latest.Error().Error(), "no luck\n")
@@ -176,9 +185,9 @@ func TestScopesAreHeldBetweenAttempts(t *testing.T) {
 		other.SetScopes([]string{"given up"})
 		other.SetEnqueueAllScopes(true)
 		require.NoError(t, q.Put(t.Context(), other), "a scope that is taken at dispatch is free between attempts")
-		require.True(t, amboy.Wait(t.Context(), q))
+		require.True(t, amboy.Wait(day(t), q))
 		require.NoError(t, q.Put(t.Context(), rival))
-		require.True(t, amboy.Wait(t.Context(), q))
+		require.True(t, amboy.Wait(day(t), q))
 	})
 }
 
@@ -196,7 +205,7 @@ func TestDependentsWaitForTheLastAttempt(t *testing.T) {
 		dependent := script(t, "dependent", func(context.Context, *scripted) { order = append(order, "dependent") })
 		require.NoError(t, dependent.Dependency().AddEdge("flaky"))
 		require.NoError(t, q.PutMany(t.Context(), []amboy.Job{dependent, flaky}))
-		require.True(t, amboy.Wait(t.Context(), q))
+		require.True(t, amboy.Wait(day(t), q))
 		assert.Equal(t, []string{"attempt 0", "attempt 1", "dependent"}, order)
 	})
 }
@@ -213,7 +222,7 @@ func TestUnknownTypeIsParkedOnce(t *testing.T) {
 	defer q.Close(context.Background())
 	require.NoError(t, q.Put(t.Context(), script(t, "two", func(context.Context, *scripted) {})))
 	two := script(t, "two", nil)
-	require.True(t, amboy.WaitJob(t.Context(), two, q), "the queue goes on")
+	require.True(t, amboy.WaitJob(day(t), two, q), "the queue goes on")
 
 	var parked amboy.JobInfo
 	for info := range q.JobInfo(t.Context()) {
@@ -311,7 +320,7 @@ func TestHeartbeatRenewsAllLeasesInOneCallAndReadsNoJob(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, recovered)
 		assert.Equal(t, int64(36), counted.extends.Load(), "one call each quarter of the lock timeout")
-		require.True(t, amboy.Wait(t.Context(), q))
+		require.True(t, amboy.Wait(day(t), q))
 		time.Sleep(time.Hour)
 		assert.LessOrEqual(t, counted.extends.Load(), int64(41), "no heartbeat while nothing runs")
 	})
@@ -324,7 +333,7 @@ func TestFailingClaimIsTriedAgain(t *testing.T) {
 		q := startEngine(t, broken, 3)
 		defer q.Close(context.Background())
 		require.NoError(t, q.Put(t.Context(), script(t, "one", func(context.Context, *scripted) {})))
-		require.True(t, amboy.Wait(t.Context(), q))
+		require.True(t, amboy.Wait(day(t), q))
 	})
 }
 
@@ -347,7 +356,7 @@ func TestJobsOfADeadHandlerAreRetried(t *testing.T) {
 		q := startEngine(t, store, 1)
 		defer q.Close(context.Background())
 		defer dead.Close(context.Background())
-		require.True(t, amboy.Wait(t.Context(), q))
+		require.True(t, amboy.Wait(day(t), q))
 		assert.Equal(t, 2, q.Stats(t.Context()).Completed)
 	})
 }
@@ -385,7 +394,7 @@ func TestJobsPutBeforeStartRun(t *testing.T) {
 	defer q.Close(context.Background())
 	require.NoError(t, q.Put(t.Context(), script(t, "one", func(context.Context, *scripted) {})))
 	require.NoError(t, q.Start(t.Context()))
-	require.True(t, amboy.Wait(t.Context(), q))
+	require.True(t, amboy.Wait(day(t), q))
 }
 
 func TestTwoQueuesShareAStore(t *testing.T) {
@@ -402,7 +411,7 @@ func TestTwoQueuesShareAStore(t *testing.T) {
 			}
 		})))
 	}
-	require.True(t, amboy.Wait(t.Context(), second))
+	require.True(t, amboy.Wait(day(t), second))
 	assert.Equal(t, amboy.QueueStats{Completed: 500, Total: 500}, first.Stats(t.Context()))
 }
 
@@ -418,7 +427,7 @@ func TestQueuePollsADriverThatDoesNotNotify(t *testing.T) {
 		var waited time.Duration
 		j := script(t, "one", func(context.Context, *scripted) { waited = time.Since(put) })
 		require.NoError(t, elsewhere.Put(t.Context(), j))
-		require.True(t, amboy.WaitJob(t.Context(), j, q))
+		require.True(t, amboy.WaitJob(day(t), j, q))
 		assert.LessOrEqual(t, waited, 1500*time.Millisecond, "after an idle hour too")
 	})
 }
@@ -455,7 +464,7 @@ func TestPanickingJobIsRetried(t *testing.T) {
 		}
 	}), 3, 0)
 	require.NoError(t, q.Put(t.Context(), j))
-	require.True(t, amboy.WaitJob(t.Context(), j, q))
+	require.True(t, amboy.WaitJob(day(t), j, q))
 	latest, _ := q.Get(t.Context(), "one")
 	require.NoError(t, latest.Error())
 	assert.Equal(t, 1, latest.RetryInfo().CurrentAttempt)
@@ -488,7 +497,7 @@ func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
 		j.SetID(fmt.Sprint("retryable ", retryable))
 		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: &retryable})
 		require.NoError(t, q.Put(t.Context(), j))
-		require.True(t, amboy.WaitJob(t.Context(), j, q), "it was left in progress")
+		require.True(t, amboy.WaitJob(day(t), j, q), "it was left in progress")
 		got, there := q.Get(t.Context(), j.ID())
 		require.True(t, there)
 		require.ErrorContains(t, got.Error(), "not a number")
