@@ -64,7 +64,7 @@ func (s *queueBackedSender) drainAndClose() error {
 	amboy.Wait(s.ctx, s.queue)
 	s.queue.Close(s.ctx)
 	if pending := s.queue.Stats(context.WithoutCancel(s.ctx)).Pending; pending > 0 {
-		unsent = fmt.Errorf("closing sender %q: %d messages were not sent", s.Name(), pending)
+		unsent = fmt.Errorf("closing sender %q: %d messages may not have been sent", s.Name(), pending)
 	}
 	return errors.Join(unsent, s.Sender.Close())
 }

@@ -41,8 +41,11 @@ func Warning(ctx context.Context, fields message.Fields) {
 // which grip would write two lines for each job; these are for those who ask for
 // them.
 func Debug(ctx context.Context, build func() message.Fields) {
+	if isQuiet(ctx) {
+		return // before grip's lock is needed
+	}
 	threshold := grip.GetSender().Level().Threshold
-	if threshold > level.Debug || threshold == level.Trace || isQuiet(ctx) {
+	if threshold > level.Debug || threshold == level.Trace {
 		return
 	}
 	grip.Debug(build())
