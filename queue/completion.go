@@ -11,7 +11,13 @@ var closedChannel = func() chan struct{} {
 // The zero value has nobody waiting.
 type completion struct {
 	idle chan struct{}
-	jobs map[string]chan struct{}
+	jobs map[string]*jobEnd
+}
+
+// jobEnd is the end of a job that somebody waits for.
+type jobEnd struct {
+	reached chan struct{}
+	waiting int
 }
 
 // untilIdle returns a channel that is closed when nothing is left to do.
@@ -25,24 +31,30 @@ func (c *completion) untilIdle(idle bool) <-chan struct{} {
 	return c.idle
 }
 
-// untilEnded returns a channel that is closed when a job ends.
-func (c *completion) untilEnded(id string, ended bool) <-chan struct{} {
-	if ended {
-		return closedChannel
-	}
+// untilEnded returns a channel that is closed when a job ends, and a function
+// that says, with the owner's lock, that the caller waits no longer.
+func (c *completion) untilEnded(id string) (ended <-chan struct{}, leave func()) {
 	if c.jobs == nil {
-		c.jobs = map[string]chan struct{}{}
+		c.jobs = map[string]*jobEnd{}
 	}
-	if c.jobs[id] == nil {
-		c.jobs[id] = make(chan struct{})
+	end := c.jobs[id]
+	if end == nil {
+		end = &jobEnd{reached: make(chan struct{})}
+		c.jobs[id] = end
 	}
-	return c.jobs[id]
+	end.waiting++
+	return end.reached, func() {
+		end.waiting--
+		if end.waiting == 0 && c.jobs[id] == end {
+			delete(c.jobs, id)
+		}
+	}
 }
 
 // ended is called when a job ended for good.
 func (c *completion) ended(id string, idle bool) {
-	if done, ok := c.jobs[id]; ok {
-		close(done)
+	if end, ok := c.jobs[id]; ok {
+		close(end.reached)
 		delete(c.jobs, id)
 	}
 	if idle && c.idle != nil {

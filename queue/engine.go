@@ -138,7 +138,7 @@ func (q *engine) letGo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
 	defer cancel()
 	for _, r := range q.claims.leftover() {
-		q.handBack(ctx, driver.HandBack{Lease: driver.LeaseOf(r)})
+		q.handBack(ctx, r.JobID(), driver.HandBack{Lease: driver.LeaseOf(r)})
 	}
 	if !q.ownsDriver {
 		return

@@ -12,10 +12,18 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-func (q *engine) claim(ctx context.Context, limit int) (driver.Claimed, error) {
-	claimed, err := q.driver.Claim(ctx, driver.ClaimRequest{Owner: q.id, Limit: limit, Now: time.Now()})
+// claim claims records. Their leases are renewed from now on, also while they
+// wait for a worker.
+func (q *engine) claim(ctx context.Context, limit int) (claimed driver.Claimed, err error) {
+	err = errorOfPanic(func() error {
+		claimed, err = q.driver.Claim(ctx, driver.ClaimRequest{Owner: q.id, Limit: limit, Now: time.Now()})
+		return err
+	})
 	if err != nil && ctx.Err() == nil {
 		logging.Error(ctx, q.failure("could not claim jobs", "", err))
+	}
+	for _, r := range claimed.Records {
+		q.leases.add(r.JobID(), driver.LeaseOf(r))
 	}
 	return claimed, err
 }
@@ -63,7 +71,7 @@ func (q *engine) revive(ctx context.Context, r *driver.Record) amboy.Job {
 	j, err := r.Resolve(q.format)
 	if err != nil {
 		logging.Error(ctx, q.failure("parked a job that can't be read", r.JobID(), err))
-		q.handBack(ctx, driver.HandBack{Lease: lease, Park: true, Reason: err.Error()})
+		q.handBack(ctx, r.JobID(), driver.HandBack{Lease: lease, Park: true, Reason: err.Error()})
 		return nil
 	}
 	if r.TimeInfo.IsStale() {
@@ -77,13 +85,14 @@ func (q *engine) revive(ctx context.Context, r *driver.Record) amboy.Job {
 	}
 	switch state, reason := consult(j.Dependency(), failed); state {
 	case dependency.Ready:
-		q.leases.add(j.ID(), lease)
-		return j
+		if q.leases.holds(j.ID(), lease) {
+			return j
+		}
 	case dependency.Blocked:
 		// The longer a job has waited, the longer it waits until it is asked
 		// again.
 		pause := nextRecheck(time.Since(r.TimeInfo.Created))
-		q.handBack(ctx, driver.HandBack{Lease: lease, NotBefore: time.Now().Add(pause), Reason: "its dependency says that it must wait"})
+		q.handBack(ctx, j.ID(), driver.HandBack{Lease: lease, NotBefore: time.Now().Add(pause), Reason: "its dependency says that it must wait"})
 	case dependency.Unresolved:
 		j.AddError(reason)
 		doNotRetry(j)
@@ -101,7 +110,8 @@ func (q *engine) endUnrun(ctx context.Context, j amboy.Job, lease driver.Lease) 
 	}
 }
 
-func (q *engine) handBack(ctx context.Context, h driver.HandBack) {
+// handBack gives the lease of a job back that was claimed and is not run.
+func (q *engine) handBack(ctx context.Context, id string, h driver.HandBack) {
 	errs, err := q.driver.Release(ctx, []driver.HandBack{h})
 	if err == nil {
 		err = errs[0]
@@ -109,6 +119,7 @@ func (q *engine) handBack(ctx context.Context, h driver.HandBack) {
 	if err != nil {
 		logging.Error(ctx, q.failure("could not hand a job back", h.Lease.Name, err))
 	}
+	q.leases.remove(id, h.Lease)
 	q.claims.signal()
 }
 
@@ -148,6 +159,12 @@ func (q *engine) end(ctx context.Context, j amboy.Job, lease driver.Lease) error
 	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
 		return err
+	}
+	if r.Name != lease.Name {
+		// The job changed in its run what its attempts are named after, so that
+		// there can be no next one.
+		doNotRetry(j)
+		r.Name, r.RetryInfo.NeedsRetry = lease.Name, false
 	}
 	errs, err := q.driver.Complete(ctx, []driver.Completion{{Lease: lease, Record: r}})
 	if err == nil {

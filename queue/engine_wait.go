@@ -29,9 +29,15 @@ func (q *engine) idle(ctx context.Context) bool {
 	return err == nil && stats.IsComplete()
 }
 
+// subscription asks to be told when what one waits for may have come, until
+// leave is called.
+type subscription func(*completion) (changed <-chan struct{}, leave func())
+
 // WaitComplete waits until nothing is pending, running or retrying.
 func (q *engine) WaitComplete(ctx context.Context) bool {
-	return q.waitUntil(ctx, func(c *completion) <-chan struct{} { return c.untilIdle(false) }, q.idle)
+	return q.waitUntil(ctx, q.idle, func(c *completion) (<-chan struct{}, func()) {
+		return c.untilIdle(false), func() {}
+	})
 }
 
 // WaitJobComplete waits until a job has ended for good.
@@ -39,39 +45,52 @@ func (q *engine) WaitJobComplete(ctx context.Context, id string) bool {
 	if _, err := q.driver.Get(ctx, id); err != nil {
 		return false
 	}
-	return q.waitUntil(ctx,
-		func(c *completion) <-chan struct{} { return c.untilEnded(id, false) },
-		func(ctx context.Context) bool {
-			r, err := q.driver.Get(ctx, id)
-			if err != nil {
-				// It was there, so that it has ended and was forgotten since.
-				return amboy.IsJobNotFoundError(err)
-			}
-			return r.Status.Completed && !r.RetryInfo.ShouldRetry()
-		})
+	hasEnded := func(ctx context.Context) bool {
+		r, err := q.driver.Get(ctx, id)
+		if err != nil {
+			// It was there, so that it has ended and was forgotten since.
+			return amboy.IsJobNotFoundError(err)
+		}
+		return r.Status.Completed && !r.RetryInfo.ShouldRetry()
+	}
+	return q.waitUntil(ctx, hasEnded, func(c *completion) (<-chan struct{}, func()) { return c.untilEnded(id) })
 }
 
 // waitUntil waits until a condition holds. It looks when something ended here,
-// and now and then because of other processes.
-func (q *engine) waitUntil(ctx context.Context, subscribe func(*completion) <-chan struct{}, holds func(context.Context) bool) bool {
+// which may be followed by something new, and now and then because of other
+// processes.
+func (q *engine) waitUntil(ctx context.Context, holds func(context.Context) bool, subscribe subscription) bool {
+	for {
+		reached, again := q.lookAndWait(ctx, holds, subscribe)
+		if !again {
+			return reached
+		}
+	}
+}
+
+// lookAndWait waits until it is time to look again, unless the condition holds.
+func (q *engine) lookAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
+	q.completeMu.Lock()
+	changed, leave := subscribe(&q.complete)
+	q.completeMu.Unlock()
+	defer func() {
+		q.completeMu.Lock()
+		leave()
+		q.completeMu.Unlock()
+	}()
+	if holds(ctx) {
+		return true, false
+	}
 	timer := time.NewTimer(recheckInterval)
 	defer timer.Stop()
-	for {
-		q.completeMu.Lock()
-		changed := subscribe(&q.complete)
-		q.completeMu.Unlock()
-		if holds(ctx) {
-			return true
-		}
-		select {
-		case <-changed:
-			return true
-		case <-timer.C:
-			timer.Reset(recheckInterval)
-		case <-ctx.Done():
-			return false
-		case <-q.open.Done():
-			return false
-		}
+	select {
+	case <-changed:
+		return false, true
+	case <-timer.C:
+		return false, true
+	case <-ctx.Done():
+		return false, false
+	case <-q.open.Done():
+		return false, false
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// leases are those of the jobs that run here. All of them are renewed by one
+// leases are those of the jobs that run here, or are about to. All of them are renewed by one
 // call a period, which never looks at a job; a job whose lease is lost has its
 // context canceled at once.
 type leases struct {
@@ -38,11 +38,16 @@ func newLeases(timeout time.Duration, extend func(context.Context, []driver.Leas
 
 func (l *leases) add(id string, lease driver.Lease) {
 	l.mu.Lock()
+	last := l.held[id]
 	l.held[id] = &heldLease{lease: lease}
 	first := len(l.held) == 1
 	l.mu.Unlock()
 	if first {
 		l.timer.set(time.Now().Add(l.period))
+	}
+	if last != nil && last.cancel != nil {
+		// The job was lost here, and is given to another worker of this queue.
+		last.cancel(amboy.ErrLeaseLost)
 	}
 }
 
@@ -54,6 +59,21 @@ func (l *leases) get(id string) (driver.Lease, bool) {
 		return driver.Lease{}, false
 	}
 	return h.lease, true
+}
+
+// holds tells whether a job has that lease, and has not lost it. One that was lost
+// is forgotten.
+func (l *leases) holds(id string, lease driver.Lease) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, ok := l.held[id]
+	if !ok || h.lease != lease {
+		return false
+	}
+	if h.lost {
+		delete(l.held, id)
+	}
+	return !h.lost
 }
 
 // remove forgets a lease, unless the job has got another since.
@@ -84,17 +104,21 @@ func (l *leases) context(ctx context.Context, id string) (context.Context, conte
 // renew extends the leases, and cancels the jobs of those that are lost.
 func (l *leases) renew() {
 	l.mu.Lock()
-	all := make([]driver.Lease, 0, len(l.held))
+	held := len(l.held)
+	all := make([]driver.Lease, 0, held)
 	for _, h := range l.held {
 		if !h.lost {
 			all = append(all, h.lease)
 		}
 	}
 	l.mu.Unlock()
-	if len(all) == 0 {
+	if held == 0 {
 		return
 	}
 	l.timer.set(time.Now().Add(l.period))
+	if len(all) == 0 {
+		return
+	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), l.period)
 	defer cancel()

@@ -97,6 +97,10 @@ func (l *lifecycle) start(ctx context.Context, stop func()) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.isStopped() {
+		// Close, which was called meanwhile, closes the runner.
+		return fmt.Errorf("starting queue %q: %w", l.id, amboy.ErrQueueClosed)
+	}
 	l.tasks.Add(1)
 	l.stopWatch = context.AfterFunc(ctx, func() {
 		defer l.tasks.Done()

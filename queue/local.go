@@ -24,6 +24,7 @@ type local struct {
 	workers  wait.Line // in Next
 	putters  wait.Line // in Put, for room
 	waking   bool      // a worker was woken, and has not looked yet
+	called   int       // Puts that were woken, and have not looked yet
 	complete completion
 	timer    wakeTimer
 }
@@ -72,6 +73,7 @@ func (q *local) Close(ctx context.Context) { q.close(ctx, q.wakeAll) }
 // wakeAll wakes everybody who waits on the queue, to see that it stopped.
 func (q *local) wakeAll() {
 	q.mu.Lock()
+	q.called += q.putters.Len()
 	woken := append(q.workers.TakeAll(), q.putters.TakeAll()...)
 	q.mu.Unlock()
 	for _, w := range woken {
@@ -147,6 +149,9 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 	}
 	for inTurn := false; ; inTurn = true {
 		q.mu.Lock()
+		if inTurn {
+			q.called--
+		}
 		err := q.accepts(q.opts.PutBeforeStart)
 		if err == nil && q.mustWait(e, inTurn) {
 			room := q.putters.Join()
@@ -182,12 +187,12 @@ func (q *local) mustWait(e *localEntry, inTurn bool) bool {
 }
 
 // hasRoom tells whether a job can be added by somebody whose turn it is, or who
-// just came.
+// just came. The room for those who were called is theirs.
 func (q *local) hasRoom(inTurn bool) bool {
 	if q.opts.Capacity == 0 {
 		return true
 	}
-	return q.schedule.Pending() < q.opts.Capacity && (inTurn || q.putters.Len() == 0)
+	return q.schedule.Pending()+q.called < q.opts.Capacity && (inTurn || q.putters.Len() == 0)
 }
 
 // add adds an entry to the schedule.
@@ -218,6 +223,8 @@ func (q *local) await(ctx context.Context, line *wait.Line, w *wait.Waiter) erro
 	q.mu.Lock()
 	if line == &q.workers {
 		q.waking = false
+	} else {
+		q.called--
 	}
 	worker, putter := q.wakeWorker(), q.wakePutter()
 	q.mu.Unlock()
@@ -243,6 +250,7 @@ func (q *local) wakePutter() *wait.Waiter {
 	if q.putters.Len() == 0 || !q.hasRoom(true) {
 		return nil
 	}
+	q.called++
 	return q.putters.TakeFirst()
 }
 
@@ -264,9 +272,14 @@ func (q *local) advance() {
 	worker.Wake()
 	putter.Wake()
 	for _, e := range expired {
-		markExpired(e.Job)
-		q.finish(e)
+		q.expire(e)
 	}
+}
+
+// expire ends a job that did not start in time.
+func (q *local) expire(e *localEntry) {
+	markExpired(e.Job)
+	q.finish(e)
 }
 
 func (q *local) Next(ctx context.Context) amboy.Job {
@@ -313,7 +326,18 @@ func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 // mayRun asks the dependency of a job that was taken. Where the job is not to
 // run it is ended, or waits.
 func (q *local) mayRun(e *localEntry, failed []string) bool {
-	state, reason := consult(e.Job.Dependency(), failed)
+	if deadline := e.DispatchBy; !deadline.IsZero() && deadline.Before(time.Now()) {
+		q.expire(e)
+		return false
+	}
+	m := e.Job.Dependency()
+	if isReady(m, failed) {
+		return true
+	}
+	state, reason := consult(m, failed)
+	if running, err := q.running(e.ID); err != nil || running != e {
+		return false // it was completed meanwhile
+	}
 	switch state {
 	case dependency.Ready:
 		return true
@@ -344,24 +368,23 @@ func (q *local) Release(_ context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("releasing a job of queue %q: the job must not be nil", q.id)
 	}
-	forgetRun(j)
-	q.mu.Lock()
 	e, err := q.running(j.ID())
-	var worker *wait.Waiter
-	if err == nil {
-		q.schedule.Release(e, time.Time{}, time.Now())
-		worker = q.wakeWorker()
-	}
-	q.mu.Unlock()
-	worker.Wake()
 	if err != nil {
 		return fmt.Errorf("releasing job %q: %w", j.ID(), err)
 	}
+	forgetRun(j)
+	q.mu.Lock()
+	q.schedule.Release(e, time.Time{}, time.Now())
+	worker := q.wakeWorker()
+	q.mu.Unlock()
+	worker.Wake()
 	return nil
 }
 
 // running returns the entry of a job that runs.
 func (q *local) running(id string) (*localEntry, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	e, ok := q.schedule.Get(id)
 	if !ok {
 		return nil, amboy.NewJobNotFoundErrorf("queue %q has no job %q", q.id, id)

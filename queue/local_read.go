@@ -78,11 +78,16 @@ func (q *local) WaitComplete(ctx context.Context) bool {
 func (q *local) WaitJobComplete(ctx context.Context, id string) bool {
 	q.mu.Lock()
 	e, ok := q.schedule.Get(id)
-	if !ok {
+	if !ok || e.Place() == schedule.Finished {
 		q.mu.Unlock()
-		return false
+		return ok
 	}
-	done := q.complete.untilEnded(id, e.Place() == schedule.Finished)
+	ended, leave := q.complete.untilEnded(id)
 	q.mu.Unlock()
-	return q.waitFor(ctx, done)
+	defer func() {
+		q.mu.Lock()
+		leave()
+		q.mu.Unlock()
+	}()
+	return q.waitFor(ctx, ended)
 }

@@ -103,6 +103,13 @@ func nextRecheck(last time.Duration) time.Duration {
 	return min(lastRecheck, max(firstRecheck, 2*last))
 }
 
+// isReady is true where a job's dependency need not be asked: it can only say
+// Ready.
+func isReady(m dependency.Manager, failed []string) bool {
+	_, always := m.(*dependency.Always)
+	return (always || m == nil) && len(failed) == 0
+}
+
 // consult asks a job's dependency whether the job may run, now that its edges
 // have ended, of which some failed. The error is the reason where the state is
 // Unresolved. A manager may read files, so no lock must be held.
@@ -113,7 +120,7 @@ func consult(m dependency.Manager, failed []string) (state dependency.State, rea
 			return dependency.Unresolved, fmt.Errorf("not run because jobs that it depends on did not succeed: %q", failed)
 		}
 	}
-	if _, ready := m.(*dependency.Always); ready || m == nil {
+	if isReady(m, nil) {
 		return dependency.Ready, nil
 	}
 	defer func() {

@@ -37,6 +37,7 @@ type Driver struct {
 	byName   map[string]*entry
 	inserted uint64
 	inserts  wait.Line // in Insert, for room
+	called   int       // Inserts that were woken, and have not looked yet
 
 	subscribers subscribers
 }
@@ -122,6 +123,7 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 		}
 		d.mu.Lock()
 		d.inserts.Reuse(w)
+		d.called--
 	}
 	err := d.add(e)
 	next := d.nextInsert()
@@ -159,12 +161,12 @@ func (d *Driver) isTaken(e *entry) bool {
 }
 
 // hasRoom tells whether a record can be added by somebody whose turn it is, or
-// who just came.
+// who just came. The room for those who were called is theirs.
 func (d *Driver) hasRoom(inTurn bool) bool {
 	if d.opts.Capacity == 0 {
 		return true
 	}
-	return d.schedule.Pending() < d.opts.Capacity && (inTurn || d.inserts.Len() == 0)
+	return d.schedule.Pending()+d.called < d.opts.Capacity && (inTurn || d.inserts.Len() == 0)
 }
 
 // nextInsert returns the Insert to wake, where there is room.
@@ -172,6 +174,7 @@ func (d *Driver) nextInsert() *wait.Waiter {
 	if d.inserts.Len() == 0 || !d.hasRoom(true) {
 		return nil
 	}
+	d.called++
 	return d.inserts.TakeFirst()
 }
 
@@ -190,6 +193,7 @@ func (d *Driver) await(ctx context.Context, w *wait.Waiter) error {
 	}
 	w.Drain()
 	d.mu.Lock()
+	d.called--
 	next := d.nextInsert()
 	d.mu.Unlock()
 	next.Wake()
@@ -548,6 +552,7 @@ func (d *Driver) Subscribe(notify func()) (cancel func()) { return d.subscribers
 func (d *Driver) Close(context.Context) error {
 	d.mu.Lock()
 	d.closed = true
+	d.called += d.inserts.Len()
 	woken := d.inserts.TakeAll()
 	d.mu.Unlock()
 	for _, w := range woken {

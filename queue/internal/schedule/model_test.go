@@ -720,14 +720,20 @@ func (h *history) replace() {
 }
 
 func (h *history) release() {
-	j, e := h.pick(running)
+	stages := []stage{running}
+	if h.choose(4) == 0 {
+		stages = []stage{pending, parked, running, retrying, finished}
+	}
+	j, e := h.pick(stages...)
 	if j == nil {
 		return
 	}
 	until := h.time()
 	h.logf("Release(%s, %d)", e.ID, unix(until))
 	h.schedule.Release(e, until, h.now)
-	h.model.release(j, until, h.now)
+	if j.stage == running {
+		h.model.release(j, until, h.now)
+	}
 }
 
 func (h *history) advance() {

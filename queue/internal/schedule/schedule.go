@@ -367,8 +367,12 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 }
 
 // Release takes a running entry back: it may run again at a time, now where
-// that is zero. It counts as Postponed until then.
+// that is zero. It counts as Postponed until then. An entry that is not Running
+// is left alone.
 func (s *Schedule[J]) Release(e *Entry[J], until, now time.Time) {
+	if e.place != Running {
+		return
+	}
 	s.leave(e)
 	s.free(e, e.dispatch)
 	s.watchDeadline(e)
