@@ -17,7 +17,10 @@ import (
 )
 
 // Record is a stored job. Its Name is the ID under which it is stored (see
-// Name), its Status.Owner and Status.ModificationCount are its lease.
+// RecordName), its Status.Owner and Status.ModificationCount are its lease, and
+// its Scopes are those that it holds. A record that is given to a driver, or by
+// one, stays the caller's: its fields may be set, but what its slices and
+// pointers refer to is shared, and must not be changed.
 type Record = registry.JobInterchange
 
 // ErrLeaseLost is returned for a write under a lease that is not the record's
@@ -50,19 +53,23 @@ type ClaimRequest struct {
 	// Limit is the number of records at most. Records that have expired are
 	// given beyond it, so that they can be ended without a free worker.
 	Limit int
-	// Now is the time of the claim.
+	// Now is the time of the claim, which decides what is due and what has
+	// expired. A record may still start at its dispatch-by time, and expires
+	// after it.
 	Now time.Time
 }
 
 // Claimed is what Claim gives.
 type Claimed struct {
-	// Records are claimed, in the order in which they should run. Each is the
-	// caller's own copy. A record whose dispatch-by time has passed must not be
-	// run, but ended as expired. One whose Dependency names Failed edges was
-	// waiting for jobs that did not succeed.
+	// Records are claimed, in the order in which they should run: by priority,
+	// then by arrival. Each is the caller's own copy. A record whose dispatch-by
+	// time has passed must not be run, but ended as expired: it may be waiting
+	// for edges or scopes, and has taken none. One whose Dependency names Failed
+	// edges was waiting for jobs that did not succeed.
 	Records []*Record
-	// Next is when there may be more because a time comes; zero where there is
-	// no such time.
+	// Next is when there may be more because a time comes: the next after Now
+	// at which a record that waits for no edge is due, or any that has not
+	// started has expired. It is zero where there is no such time.
 	Next time.Time
 }
 
@@ -81,17 +88,21 @@ type HandBack struct {
 	Lease Lease
 	// NotBefore is when the record may be claimed again; zero for at once.
 	NotBefore time.Time
-	// Park sets the record aside, until a person releases it.
+	// Park sets the record aside: it is not claimed, and does not expire.
+	// Complete, under the lease that it shows, ends it.
 	Park bool
-	// Reason says why, where the record is to wait.
+	// Reason says why, where the record is to wait. Its status shows it until
+	// then.
 	Reason string
 }
 
 // Notifier is implemented by drivers that tell when there may be something new
 // to claim, or a job ended.
 type Notifier interface {
-	// Subscribe arranges for notify to be called, until cancel is. notify must
-	// not block.
+	// Subscribe arranges for notify to be called after each such change, by
+	// whomever of this driver's callers, until cancel is called. One call may
+	// stand for several changes, and there may be calls without one. notify must
+	// not block. cancel may be called again, and does nothing then.
 	Subscribe(notify func()) (cancel func())
 }
 
@@ -107,65 +118,84 @@ func RecordName(id string, retry amboy.JobRetryInfo) string {
 // use, and end with an error when their context does; a call that fails has
 // changed nothing, or else says so. The calls that take several items give an
 // error for each, in their order, or one for all of them where the store can't
-// be reached.
+// be reached; an item without an error is done, whatever became of the others.
 type Driver interface {
-	// Insert adds records. The error of one is a duplicate job
-	// (amboy.IsDuplicateJobError) where the job's ID is taken, a duplicate
-	// scope where an enqueue scope is held, an *amboy.InvalidJobError where an
-	// edge names no job, and an *amboy.DependencyCycleError. Records that
-	// depend on each other may stand in any order.
+	// Insert adds records, in their order. The error of one is a duplicate job
+	// (amboy.IsDuplicateJobError) where the job's ID is taken, by whatever
+	// attempt and whether it has ended or not, or the record's name is; a
+	// duplicate scope where another job holds an enqueue scope, be it that it is
+	// running under it; an *amboy.InvalidJobError where an edge names no job; and
+	// an *amboy.DependencyCycleError. Records that depend on each other may
+	// stand in any order; then each comes after those that it depends on.
 	Insert(ctx context.Context, records []*Record) ([]error, error)
 
 	// Claim takes leases on records that may run: due, not held by anybody,
-	// with all dependencies ended and all scopes free, which it takes.
+	// with all dependencies ended and all scopes free, which it takes. It sets
+	// owner, start and lease time, and adds one to the count. A record that
+	// waits for a scope keeps no other waiting.
 	Claim(ctx context.Context, req ClaimRequest) (Claimed, error)
 
 	// Extend renews leases. It touches nothing but the time of the lease. It
-	// returns the leases that are lost.
+	// returns the leases that are lost, among them those of records that do not
+	// run.
 	Extend(ctx context.Context, leases []Lease, now time.Time) (lost []Lease, err error)
 
-	// Complete ends attempts. The error of one wraps ErrLeaseLost where it was
-	// not written for that reason.
+	// Complete ends attempts. A record that does not run is ended too, under the
+	// lease that it shows (see LeaseOf): it never will run. The error of one
+	// wraps ErrLeaseLost where the lease is not the record's, or the record has
+	// ended already. Jobs that depend on one that ended in another state than
+	// amboy.StateSucceeded find it among their Failed edges.
 	Complete(ctx context.Context, completions []Completion) ([]error, error)
 
-	// Release hands leases back. The error of one wraps ErrLeaseLost.
+	// Release hands leases back. The record keeps its count and its place in the
+	// order, loses its owner and its start, and gives up the scopes that it did
+	// not take when it was put. The error of one wraps ErrLeaseLost.
 	Release(ctx context.Context, handBacks []HandBack) ([]error, error)
 
 	// Retry replaces a record that awaits its retry by its next attempt, in one
-	// atomic step. The scopes and the dependents of the one pass to the other.
-	// The error wraps ErrLeaseLost where the record does not await a retry any
-	// more, and is a duplicate scope where one that is new is held.
+	// atomic step. The scopes and the dependents of the one pass to the other,
+	// but for scopes that are no enqueue scopes of next, which are free. next
+	// comes after the records that are there, does not wait for the edges again,
+	// and has no Failed ones. The error wraps ErrLeaseLost where the record does
+	// not await a retry any more, is a duplicate job where the name of next is
+	// taken, and a duplicate scope where one that is new is held.
 	Retry(ctx context.Context, ended, next *Record) error
 
 	// EndRetry ends a record that awaits its retry for good. The error wraps
 	// ErrLeaseLost where it does not any more.
 	EndRetry(ctx context.Context, ended *Record) error
 
-	// Save replaces the content of a record, and nothing that the state of the
-	// job follows from. The error is a job not found
-	// (amboy.IsJobNotFoundError) where there is none.
+	// Save replaces the content of a record: its body, its errors and attempt
+	// errors, and of its retry info MaxAttempts, WaitUntil and DispatchBy. It
+	// touches nothing else: neither lease nor progress, times, scopes, priority
+	// or edges. The error is a job not found (amboy.IsJobNotFoundError) where
+	// there is none.
 	Save(ctx context.Context, r *Record) error
 
-	// Get returns the latest attempt of a job. The error is a job not found
-	// where there is none.
+	// Get returns the latest attempt of a job, with the status that List shows.
+	// The error is a job not found where there is none.
 	Get(ctx context.Context, id string) (*Record, error)
 
-	// Attempts returns the attempts of a retryable job, oldest first; none
-	// where there is no such job.
+	// Attempts returns the attempts of a retryable job, oldest first; none where
+	// there is no such job, or it is not retryable.
 	Attempts(ctx context.Context, id string) ([]*Record, error)
 
 	// List returns the records in one of the states, all where none is given,
 	// in the order in which they were added. Their status tells what they wait
-	// for, so that amboy.StateOf gives their state.
+	// for, so that amboy.StateOf gives their state: a record waits for its edges
+	// (blocked), then for its time (scheduled, or blocked where it was handed
+	// back), then for its scopes (blocked).
 	List(ctx context.Context, states ...amboy.JobState) ([]*Record, error)
 
-	// Stats counts the records.
+	// Stats counts the records: what List lists, and what has been forgotten.
+	// Blocked are the pending ones that show amboy.HoldBlocked.
 	Stats(ctx context.Context) (amboy.QueueStats, error)
 
-	// RecoverStale hands back every lease that was last renewed before a time.
-	// It returns how many.
+	// RecoverStale hands back, as Release does, every lease that was last taken
+	// or renewed before a time. It returns how many.
 	RecoverStale(ctx context.Context, before time.Time) (int, error)
 
-	// Close frees what the driver holds. What is stored stays.
+	// Close frees what the driver holds. What is stored stays. Changes fail with
+	// ErrClosed from then on; reads may do so too. Closing it again does nothing.
 	Close(ctx context.Context) error
 }

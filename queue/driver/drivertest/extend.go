@@ -1,0 +1,106 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var extendRules = []rule{
+	{"nothing but the time of the lease changes", extendTouchesTime},
+	{"the leases that are lost are returned", extendReturnsLost},
+	{"a lease that was recovered is lost, and writes under it are refused", staleAfterRecovery},
+	{"a lease that was handed back is lost, and writes under it are refused", staleAfterRelease},
+	{"the lease of a record that ended is lost, and writes under it are refused", staleAfterEnd},
+	{"a record that does not run has no lease to renew or hand back", noLeaseOfPending},
+}
+
+func extendTouchesTime(f *fixture) {
+	f.insert(spec{id: "job", scopes: []string{"s"}})
+	f.claimOne("job")
+	want := f.get("job")
+	want.Status.ModificationTime = f.after(1)
+	assert.False(f, f.tryExtend(driver.LeaseOf(want), f.after(1)))
+	f.same(want, f.get("job"))
+}
+
+func extendReturnsLost(f *fixture) {
+	f.insert(spec{id: "a"}, spec{id: "b"}, spec{id: "c"})
+	running := f.claim(3)
+	f.end(running[1], amboy.StateSucceeded)
+	good, ended, unknown := driver.LeaseOf(running[0]), driver.LeaseOf(running[1]), driver.Lease{Name: "nobody", Owner: owner, Count: 1}
+	thief := driver.LeaseOf(running[2])
+	thief.Owner = "thief"
+
+	lost, err := f.driver.Extend(f.ctx, []driver.Lease{ended, good, unknown, thief}, f.after(1))
+	require.NoError(f, err)
+	assert.ElementsMatch(f, []driver.Lease{ended, unknown, thief}, lost)
+	assert.True(f, f.after(1).Equal(f.get("a").Status.ModificationTime), "the others are renewed")
+	assert.False(f, f.after(1).Equal(f.get("c").Status.ModificationTime), "a thief renews nothing")
+
+	lost, err = f.driver.Extend(f.ctx, nil, f.after(1))
+	require.NoError(f, err)
+	assert.Empty(f, lost)
+}
+
+// refusesLease requires that no call writes under a lease.
+func (f *fixture) refusesLease(r *driver.Record) {
+	f.Helper()
+	unchanged := f.unchanged()
+	lease := driver.LeaseOf(r)
+	f.lost(f.tryComplete(lease, ended(r, amboy.StateSucceeded)))
+	f.lost(f.tryRelease(driver.HandBack{Lease: lease}))
+	f.lost(f.tryRelease(driver.HandBack{Lease: lease, Park: true}))
+	require.True(f, f.tryExtend(lease, f.after(5)), "the lease must be lost")
+	unchanged()
+}
+
+func staleAfterRecovery(f *fixture) {
+	f.insert(spec{id: "job", scopes: []string{"s"}})
+	stale := f.claimOne("job")
+	require.Equal(f, 1, f.recover(f.after(1)))
+	f.refusesLease(stale)
+
+	again := f.claimOne("job") // by the same owner
+	f.refusesLease(stale)
+	require.Equal(f, 1, f.recover(f.after(1)))
+	other := f.tryClaim("other", time.Now(), 1).Records
+	require.Len(f, other, 1)
+	f.refusesLease(stale)
+	f.refusesLease(again)
+	f.end(other[0], amboy.StateSucceeded)
+}
+
+func staleAfterRelease(f *fixture) {
+	f.insert(spec{id: "job"})
+	stale := f.claimOne("job")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(stale), NotBefore: f.after(1)})
+	f.refusesLease(stale)
+}
+
+func staleAfterEnd(f *fixture) {
+	f.insert(spec{id: "job", retryable: true, priority: 1}, spec{id: "plain"})
+	plain := f.claim(2)[1]
+	f.end(plain, amboy.StateFailed)
+	f.refusesLease(plain)
+
+	r := f.get("job")
+	f.end(r, amboy.StateRetrying)
+	f.refusesLease(r)
+	f.retry(f.get("job"))
+	f.refusesLease(r)
+	f.refusesLease(f.get("plain"))
+}
+
+func noLeaseOfPending(f *fixture) {
+	f.insert(spec{id: "job"})
+	unchanged := f.unchanged()
+	shown := driver.LeaseOf(f.get("job"))
+	assert.True(f, f.tryExtend(shown, f.after(1)))
+	f.lost(f.tryRelease(driver.HandBack{Lease: shown}))
+	unchanged()
+}

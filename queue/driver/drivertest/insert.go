@@ -1,0 +1,147 @@
+package drivertest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var insertRules = []rule{
+	{"what was given is stored", insertStores},
+	{"the record stays the caller's", insertCopies},
+	{"records keep their order", insertKeepsOrder},
+	{"no records are no error", insertNothing},
+	{"an ID is taken once", insertDuplicate},
+	{"an ID is taken by all attempts", insertDuplicateOfRetryable},
+	{"an ID stays taken when the job has ended", insertDuplicateOfEnded},
+	{"of two with one ID in one call the first is added", insertDuplicateInCall},
+	{"a record that is refused keeps no other out", insertRefusesOne},
+	{"a record that is refused leaves nothing behind", insertRefusedLeavesNothing},
+}
+
+func insertStores(f *fixture) {
+	f.insert(spec{id: "target", priority: 1})
+	given := f.record(spec{
+		id:            "job",
+		note:          "content",
+		priority:      7,
+		waitUntil:     f.after(1),
+		dispatchBy:    f.after(2),
+		scopes:        []string{"a", "b"},
+		enqueueScopes: []string{"b"},
+		edges:         []string{"target"},
+		retryable:     true,
+	})
+	given.RetryInfo.MaxAttempts = 3
+	errs, err := f.driver.Insert(f.ctx, []*driver.Record{given})
+	require.NoError(f, err)
+	require.Equal(f, []error{nil}, errs)
+
+	got := f.get("job")
+	assert.Equal(f, "attempt-0.job", got.Name)
+	assert.Equal(f, given.Type, got.Type)
+	assert.Equal(f, given.Version, got.Version)
+	assert.Equal(f, 7, got.Priority)
+	assert.True(f, f.after(1).Equal(got.TimeInfo.WaitUntil), "wait-until is %s", got.TimeInfo.WaitUntil)
+	assert.True(f, f.after(2).Equal(got.TimeInfo.DispatchBy), "dispatch-by is %s", got.TimeInfo.DispatchBy)
+	assert.True(f, f.start.Equal(got.TimeInfo.Created), "created is %s", got.TimeInfo.Created)
+	assert.ElementsMatch(f, []string{"a", "b"}, got.RequiredScopes)
+	assert.Equal(f, []string{"b"}, got.EnqueueScopes)
+	assert.Equal(f, []string{"b"}, got.Scopes, "Insert takes the enqueue scopes")
+	assert.Equal(f, []string{"target"}, got.Dependency.Edges)
+	assert.Equal(f, given.RetryInfo, got.RetryInfo)
+	assert.False(f, got.Status.InProgress)
+	assert.False(f, got.Status.Completed)
+
+	j, err := got.Resolve(amboy.JSON)
+	require.NoError(f, err)
+	assert.Equal(f, "content", j.(*testJob).Note)
+}
+
+func insertCopies(f *fixture) {
+	given := f.record(spec{id: "job", priority: 1})
+	errs, err := f.driver.Insert(f.ctx, []*driver.Record{given})
+	require.NoError(f, err)
+	require.NoError(f, errs[0])
+	unchanged := f.unchanged()
+	given.Priority, given.Status.Completed, given.EnqueueScopes = 2, true, []string{"late"}
+	unchanged()
+	f.insert(spec{id: "other", scopes: []string{"late"}, enqueueScopes: []string{"late"}})
+}
+
+func insertKeepsOrder(f *fixture) {
+	f.insert(spec{id: "c"}, spec{id: "a"})
+	f.insert(spec{id: "d"}, spec{id: "b"})
+	assert.Equal(f, []string{"c", "a", "d", "b"}, jobIDs(f.list()))
+	assert.Equal(f, []string{"c", "a", "d", "b"}, jobIDs(f.claim(10)))
+}
+
+func insertNothing(f *fixture) {
+	errs, err := f.driver.Insert(f.ctx, nil)
+	require.NoError(f, err)
+	assert.Empty(f, errs)
+}
+
+func (f *fixture) refusedAsDuplicate(s spec) {
+	f.Helper()
+	unchanged := f.unchanged()
+	err := f.tryInsert(s)[0]
+	require.True(f, amboy.IsDuplicateJobError(err), "the error is %v", err)
+	require.False(f, amboy.IsDuplicateJobScopeError(err), "the error is %v", err)
+	unchanged()
+}
+
+func insertDuplicate(f *fixture) {
+	f.insert(spec{id: "job"})
+	f.refusedAsDuplicate(spec{id: "job", priority: 1})
+	f.claimOne("job")
+	f.refusedAsDuplicate(spec{id: "job"})
+}
+
+func insertDuplicateOfRetryable(f *fixture) {
+	f.insert(spec{id: "plain"}, spec{id: "job", retryable: true, priority: 1})
+	f.refusedAsDuplicate(spec{id: "job", retryable: true})
+	f.refusedAsDuplicate(spec{id: "job"})
+	f.refusedAsDuplicate(spec{id: "plain", retryable: true})
+	f.refusedAsDuplicate(spec{id: "attempt-0.job"}) // the name of its record
+	f.retry(f.end(f.claimOne("job"), amboy.StateRetrying))
+	f.refusedAsDuplicate(spec{id: "job", retryable: true})
+}
+
+func insertDuplicateOfEnded(f *fixture) {
+	f.insert(spec{id: "job"})
+	f.end(f.claimOne("job"), amboy.StateSucceeded)
+	f.refusedAsDuplicate(spec{id: "job"})
+}
+
+func insertDuplicateInCall(f *fixture) {
+	errs := f.tryInsert(spec{id: "job", priority: 1}, spec{id: "job", priority: 2})
+	require.NoError(f, errs[0])
+	require.True(f, amboy.IsDuplicateJobError(errs[1]), "the error is %v", errs[1])
+	assert.Equal(f, 1, f.get("job").Priority)
+}
+
+func insertRefusesOne(f *fixture) {
+	f.insert(spec{id: "taken"})
+	errs := f.tryInsert(spec{id: "before"}, spec{id: "taken"}, spec{id: "after"})
+	require.NoError(f, errs[0])
+	require.True(f, amboy.IsDuplicateJobError(errs[1]), "the error is %v", errs[1])
+	require.NoError(f, errs[2])
+	assert.Equal(f, []string{"taken", "before", "after"}, jobIDs(f.list()))
+}
+
+func insertRefusedLeavesNothing(f *fixture) {
+	f.insert(spec{id: "holder", scopes: []string{"held"}, enqueueScopes: []string{"held"}})
+	unchanged := f.unchanged()
+	both := []string{"free", "held"}
+	refused := spec{id: "job", scopes: both, enqueueScopes: both}
+	require.True(f, amboy.IsDuplicateJobScopeError(f.tryInsert(refused)[0]))
+	unchanged()
+	_, err := f.driver.Get(f.ctx, "job")
+	require.True(f, amboy.IsJobNotFoundError(err), "the error is %v", err)
+
+	f.insert(spec{id: "other", scopes: []string{"free"}, enqueueScopes: []string{"free"}})
+	f.insert(spec{id: "job"}) // the ID is free too
+}

@@ -1,0 +1,300 @@
+package drivertest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// model is what a driver does, in its simplest form: it looks at every job to
+// answer a question.
+type model struct {
+	attempts []*modelJob          // in the order in which they were added
+	byID     map[string]*modelJob // the latest attempt of each job
+	holders  map[string]string    // from scope to job ID
+}
+
+// modelJob is an attempt of a job.
+type modelJob struct {
+	spec
+	number    int // of arrival
+	attempt   int
+	stage     stage
+	record    *driver.Record // as it was put, or last claimed or written
+	lease     driver.Lease
+	renewed   time.Time
+	notBefore time.Time
+	open      []string // the edges that have not ended
+	failed    []string // the edges that did not succeed
+	expired   bool     // claimed to be ended
+	ending    amboy.JobState
+}
+
+// stage is what a job's state says, but for what follows from others and from
+// the time.
+type stage int
+
+const (
+	pending stage = iota
+	parked
+	running
+	retrying
+	finished
+)
+
+func newModel() *model {
+	return &model{byID: map[string]*modelJob{}, holders: map[string]string{}}
+}
+
+// in lists the latest attempts that are in a stage, in the order of arrival.
+func (m *model) in(s stage) []*modelJob {
+	var found []*modelJob
+	for _, j := range m.attempts {
+		if j.stage == s && m.byID[j.id] == j {
+			found = append(found, j)
+		}
+	}
+	return found
+}
+
+// heldByOther tells whether a job other than id holds one of the scopes.
+func (m *model) heldByOther(id string, scopes []string) bool {
+	return slices.ContainsFunc(scopes, func(scope string) bool {
+		holder, held := m.holders[scope]
+		return held && holder != id
+	})
+}
+
+func (m *model) hold(id string, scopes []string) {
+	for _, scope := range scopes {
+		m.holders[scope] = id
+	}
+}
+
+// keep frees the scopes of a job, but for some.
+func (m *model) keep(id string, kept []string) {
+	maps.DeleteFunc(m.holders, func(scope, holder string) bool {
+		return holder == id && !slices.Contains(kept, scope)
+	})
+}
+
+// held lists the scopes that a job holds.
+func (m *model) held(id string) []string {
+	var scopes []string
+	for scope, holder := range m.holders {
+		if holder == id {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
+}
+
+// refusals are the reasons to refuse a job, of which a driver gives one.
+func (m *model) refusals(s spec) []func(error) bool {
+	var reasons []func(error) bool
+	if m.byID[s.id] != nil {
+		reasons = append(reasons, func(err error) bool {
+			return amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err)
+		})
+	}
+	if slices.Contains(s.edges, s.id) {
+		reasons = append(reasons, isError[*amboy.DependencyCycleError])
+	}
+	if slices.ContainsFunc(s.edges, func(edge string) bool { return m.byID[edge] == nil }) {
+		reasons = append(reasons, isError[*amboy.InvalidJobError])
+	}
+	if m.heldByOther(s.id, s.enqueueScopes) {
+		reasons = append(reasons, amboy.IsDuplicateJobScopeError)
+	}
+	return reasons
+}
+
+// add adds a job that there is no reason to refuse.
+func (m *model) add(s spec, r *driver.Record) {
+	j := &modelJob{spec: s}
+	for _, edge := range s.edges {
+		switch target := m.byID[edge]; {
+		case target.stage != finished:
+			j.open = append(j.open, edge)
+		case target.ending != amboy.StateSucceeded:
+			j.failed = append(j.failed, edge)
+		}
+	}
+	m.store(j, r)
+}
+
+func (m *model) store(j *modelJob, r *driver.Record) {
+	j.record, j.lease, j.number = r, driver.LeaseOf(r), len(m.attempts)
+	m.hold(j.id, j.enqueueScopes)
+	m.attempts = append(m.attempts, j)
+	m.byID[j.id] = j
+}
+
+// isDue tells whether a pending job waits for nothing but scopes.
+func (j *modelJob) isDue(now time.Time) bool {
+	return len(j.open) == 0 && !j.waitUntil.After(now) && !j.notBefore.After(now)
+}
+
+// isPast tells whether a job has not started by its dispatch-by time.
+func (j *modelJob) isPast(now time.Time) bool {
+	return !j.dispatchBy.IsZero() && j.dispatchBy.Before(now)
+}
+
+// runnable lists the jobs that may run at a time, in their order: one after the
+// other the first of those whose scopes are free.
+func (m *model) runnable(now time.Time) []*modelJob {
+	candidates := slices.DeleteFunc(m.in(pending), func(j *modelJob) bool {
+		return j.isPast(now) || !j.isDue(now) || m.heldByOther(j.id, j.scopes)
+	})
+	slices.SortFunc(candidates, func(a, b *modelJob) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.number, b.number))
+	})
+	taken := map[string]bool{}
+	return slices.DeleteFunc(candidates, func(j *modelJob) bool {
+		if slices.ContainsFunc(j.scopes, func(scope string) bool { return taken[scope] }) {
+			return true
+		}
+		for _, scope := range j.scopes {
+			taken[scope] = true
+		}
+		return false
+	})
+}
+
+// claim returns the jobs that a claim gives, and claims them. Those that have
+// expired stand first.
+func (m *model) claim(now time.Time, limit int, by string) (expired, claimed []*modelJob) {
+	for _, j := range m.in(pending) {
+		if j.isPast(now) {
+			expired = append(expired, j)
+			j.expired = true
+			j.start(now, by)
+		}
+	}
+	claimed = m.runnable(now)
+	claimed = claimed[:min(limit, len(claimed))]
+	for _, j := range claimed {
+		m.hold(j.id, j.scopes)
+		j.start(now, by)
+	}
+	return expired, claimed
+}
+
+func (j *modelJob) start(now time.Time, by string) {
+	j.stage, j.renewed = running, now
+	j.lease.Owner = by
+	j.lease.Count++
+}
+
+// next is when there may be more to claim, after a claim; zero where there is no
+// such time.
+func (m *model) next(now time.Time) time.Time {
+	var next time.Time
+	consider := func(t time.Time) {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, j := range m.in(pending) {
+		if !j.dispatchBy.IsZero() {
+			consider(j.dispatchBy.Add(1))
+		}
+		if len(j.open) == 0 {
+			consider(j.waitUntil)
+			consider(j.notBefore)
+		}
+	}
+	return next
+}
+
+// end ends an attempt in a state.
+func (m *model) end(j *modelJob, state amboy.JobState) {
+	j.ending = state
+	if state == amboy.StateRetrying {
+		j.stage = retrying
+		m.keep(j.id, j.enqueueScopes)
+		return
+	}
+	j.stage = finished
+	m.keep(j.id, nil)
+	for _, dependent := range m.attempts {
+		if i := slices.Index(dependent.open, j.id); i >= 0 {
+			dependent.open = slices.Delete(dependent.open, i, i+1)
+			if state != amboy.StateSucceeded {
+				dependent.failed = append(dependent.failed, j.id)
+			}
+		}
+	}
+}
+
+// release hands a lease back.
+func (m *model) release(j *modelJob, notBefore time.Time, park bool) {
+	j.stage, j.notBefore, j.expired = pending, notBefore, false
+	if park {
+		j.stage = parked
+	}
+	j.lease.Owner = ""
+	m.keep(j.id, j.enqueueScopes)
+}
+
+// recover hands the leases back that were last renewed before a time.
+func (m *model) recover(before time.Time) int {
+	n := 0
+	for _, j := range m.in(running) {
+		if j.renewed.Before(before) {
+			m.release(j, time.Time{}, false)
+			n++
+		}
+	}
+	return n
+}
+
+// retry replaces an attempt by the next one.
+func (m *model) retry(j *modelJob, next spec, r *driver.Record) {
+	j.stage, j.ending = finished, amboy.StateFailed
+	m.keep(j.id, next.enqueueScopes)
+	m.store(&modelJob{spec: next, attempt: j.attempt + 1}, r)
+}
+
+// states are the states that the driver may show for an attempt, at the time of
+// the test, when claims were made at a later one. There is more than one where a
+// driver that remembers what a claim found knows more than one that looks anew:
+// where a time has come for the claims and not yet for the test, and where a
+// scope is free that another record may take first.
+func (m *model) states(j *modelJob, claimed time.Time) []amboy.JobState {
+	switch j.stage {
+	case finished, retrying:
+		return []amboy.JobState{j.ending}
+	case running:
+		return []amboy.JobState{amboy.StateRunning}
+	case parked:
+		return []amboy.JobState{amboy.StateParked}
+	}
+	switch {
+	case len(j.open) > 0 || j.notBefore.After(claimed):
+		return []amboy.JobState{amboy.StateBlocked}
+	case j.waitUntil.After(claimed):
+		return []amboy.JobState{amboy.StateScheduled}
+	case !j.waitUntil.IsZero():
+		return []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked}
+	case m.heldByOther(j.id, j.scopes) && j.notBefore.IsZero():
+		return []amboy.JobState{amboy.StateBlocked}
+	case m.isContended(j) || !j.notBefore.IsZero():
+		return []amboy.JobState{amboy.StatePending, amboy.StateBlocked}
+	default:
+		return []amboy.JobState{amboy.StatePending}
+	}
+}
+
+// isContended tells whether another pending job wants a scope of a job.
+func (m *model) isContended(j *modelJob) bool {
+	return slices.ContainsFunc(m.in(pending), func(other *modelJob) bool {
+		return other != j && slices.ContainsFunc(other.scopes, func(scope string) bool {
+			return slices.Contains(j.scopes, scope)
+		})
+	})
+}

@@ -1,0 +1,152 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var releaseRules = []rule{
+	{"a record that is handed back may run at once, in its turn", releaseNow},
+	{"handing back is not an attempt", releaseIsNoAttempt},
+	{"a record that is handed back gives up the scopes of its run", releaseFreesScopes},
+	{"nothing is claimed before NotBefore", releaseNotBefore},
+	{"a parked record stays, and says why", releasePark},
+	{"each of several has its own error", releaseSeveral},
+}
+
+var recoverRules = []rule{
+	{"leases that were last renewed before a time are handed back", recoverHandsBack},
+	{"only records that run are handed back", recoverRunning},
+}
+
+func releaseNow(f *fixture) {
+	f.insert(spec{id: "a"}, spec{id: "b"})
+	r := f.claimOne("a")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r)})
+	f.hasState("a", amboy.StatePending)
+	assert.Equal(f, []string{"a", "b"}, jobIDs(f.tryClaim("other", time.Now(), 2).Records))
+	assert.Equal(f, "other", f.get("a").Status.Owner)
+}
+
+func releaseIsNoAttempt(f *fixture) {
+	f.insert(spec{id: "job", retryable: true})
+	r := f.claimOne("job")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r)})
+	got := f.get("job")
+	assert.Empty(f, got.Status.Owner)
+	assert.Equal(f, r.Status.ModificationCount, got.Status.ModificationCount)
+	assert.False(f, got.Status.InProgress)
+	assert.False(f, got.Status.Completed)
+	assert.True(f, got.TimeInfo.Start.IsZero(), "the start is %s", got.TimeInfo.Start)
+	assert.Equal(f, r.RetryInfo, got.RetryInfo)
+	attempts, err := f.driver.Attempts(f.ctx, "job")
+	require.NoError(f, err)
+	assert.Len(f, attempts, 1)
+}
+
+func releaseFreesScopes(f *fixture) {
+	both := []string{"put", "run"}
+	f.insert(spec{id: "job", scopes: both, enqueueScopes: both[:1], priority: 1})
+	f.insert(spec{id: "put", scopes: both[:1]}, spec{id: "run", scopes: both[1:]})
+	r := f.claimOne("job")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r), NotBefore: f.after(1)})
+	assert.Equal(f, []string{"put"}, f.get("job").Scopes)
+	assert.Equal(f, []string{"run"}, jobIDs(f.claim(10)))
+	assert.Empty(f, f.claimAt(2, 10).Records, "the job waits for its scope")
+	f.end(f.get("run"), amboy.StateSucceeded)
+	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(2, 10).Records))
+}
+
+func releaseNotBefore(f *fixture) {
+	f.insert(spec{id: "a"}, spec{id: "b"})
+	r := f.claimOne("a")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r), NotBefore: f.after(1), Reason: "the disk is full"})
+	f.hasState("a", amboy.StateBlocked)
+	assert.Equal(f, "the disk is full", f.get("a").Status.Reason)
+	f.claimOne("b")
+	assert.Empty(f, f.claimAt(0.5, 10).Records)
+	again := f.claimAt(1, 10).Records
+	require.Equal(f, []string{"a"}, jobIDs(again))
+	assert.Empty(f, f.get("a").Status.Reason)
+
+	f.release(driver.HandBack{Lease: driver.LeaseOf(again[0]), NotBefore: f.after(-1)})
+	f.claimOne("a")
+}
+
+func releasePark(f *fixture) {
+	f.insert(
+		spec{id: "job", scopes: []string{"s"}, enqueueScopes: []string{"s"}, dispatchBy: f.after(5)},
+		spec{id: "dependent", edges: []string{"job"}},
+	)
+	r := f.claimOne("job")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r), Park: true, Reason: "nobody knows its type"})
+	f.hasState("job", amboy.StateParked)
+	assert.Equal(f, "nobody knows its type", f.get("job").Status.Reason)
+	parked := f.list(amboy.StateParked)
+	require.Equal(f, []string{"job"}, jobIDs(parked))
+	assert.Equal(f, "nobody knows its type", parked[0].Status.Reason)
+
+	claimed := f.claimAt(9, 10)
+	assert.Empty(f, claimed.Records, "it is not claimed, and does not expire")
+	assert.Zero(f, claimed.Next)
+	assert.Zero(f, f.recover(f.after(9)))
+	f.hasState("dependent", amboy.StateBlocked)
+	f.refusedForScope(spec{id: "other", scopes: []string{"s"}, enqueueScopes: []string{"s"}})
+}
+
+func releaseSeveral(f *fixture) {
+	f.insert(spec{id: "a"}, spec{id: "b"})
+	running := f.claim(2)
+	f.end(running[0], amboy.StateSucceeded)
+	errs, err := f.driver.Release(f.ctx, []driver.HandBack{{Lease: driver.LeaseOf(running[0])}, {Lease: driver.LeaseOf(running[1])}})
+	require.NoError(f, err)
+	require.Len(f, errs, 2)
+	f.lost(errs[0])
+	require.NoError(f, errs[1])
+	f.claimOne("b")
+
+	errs, err = f.driver.Release(f.ctx, nil)
+	require.NoError(f, err)
+	assert.Empty(f, errs)
+}
+
+func recoverHandsBack(f *fixture) {
+	f.insert(
+		spec{id: "stale", scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}},
+		spec{id: "extended"},
+		spec{id: "late"},
+	)
+	f.claimOne("stale")
+	extended := f.claimOne("extended")
+	assert.False(f, f.tryExtend(driver.LeaseOf(extended), f.after(2)))
+	require.Equal(f, []string{"late"}, jobIDs(f.claimAt(3, 10).Records))
+
+	assert.Zero(f, f.recover(f.after(-1)))
+	assert.Equal(f, 1, f.recover(f.after(2)), "a lease that was renewed at that time is not stale")
+	assert.Zero(f, f.recover(f.after(2)))
+
+	got := f.get("stale")
+	assert.Equal(f, amboy.StatePending, stateOf(got))
+	assert.Empty(f, got.Status.Owner)
+	assert.True(f, got.TimeInfo.Start.IsZero(), "the start is %s", got.TimeInfo.Start)
+	assert.Equal(f, []string{"put"}, got.Scopes)
+	assert.Equal(f, 2, f.claimOne("stale").Status.ModificationCount)
+	f.hasState("extended", amboy.StateRunning)
+	f.hasState("late", amboy.StateRunning)
+}
+
+func recoverRunning(f *fixture) {
+	f.insert(spec{id: "ended"}, spec{id: "retrying", retryable: true}, spec{id: "parked"}, spec{id: "pending"})
+	running := f.claim(3)
+	f.end(running[0], amboy.StateSucceeded)
+	f.end(running[1], amboy.StateRetrying)
+	f.release(driver.HandBack{Lease: driver.LeaseOf(running[2]), Park: true})
+	unchanged := f.unchanged()
+	assert.Zero(f, f.recover(f.after(9)))
+	unchanged()
+}

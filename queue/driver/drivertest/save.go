@@ -1,0 +1,73 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var saveRules = []rule{
+	{"the content is replaced", saveContent},
+	{"nothing else is", saveNothingElse},
+	{"a running record stays under its lease", saveWhileRunning},
+	{"a record that is not there is not found", saveUnknown},
+}
+
+func saveContent(f *fixture) {
+	f.insert(spec{id: "job", note: "before", retryable: true})
+	r := f.record(spec{id: "job", note: "after", retryable: true})
+	r.Status.ErrorCount, r.Status.Errors = 1, []string{"it is late"}
+	r.Status.Attempts = []amboy.AttemptError{{Attempt: 0, Error: "it is late"}}
+	r.Status.DroppedErrors = 2
+	r.RetryInfo.MaxAttempts, r.RetryInfo.WaitUntil, r.RetryInfo.DispatchBy = 7, time.Minute, time.Hour
+	require.NoError(f, f.driver.Save(f.ctx, r))
+	f.consistent()
+
+	got := f.get("job")
+	j, err := got.Resolve(amboy.JSON)
+	require.NoError(f, err)
+	assert.Equal(f, "after", j.(*testJob).Note)
+	assert.Equal(f, 1, got.Status.ErrorCount)
+	assert.Equal(f, []string{"it is late"}, got.Status.Errors)
+	require.Len(f, got.Status.Attempts, 1)
+	assert.Equal(f, "it is late", got.Status.Attempts[0].Error)
+	assert.Equal(f, 2, got.Status.DroppedErrors)
+	assert.Equal(f, r.RetryInfo, got.RetryInfo)
+}
+
+func saveNothingElse(f *fixture) {
+	f.insert(spec{id: "job", scopes: []string{"s"}, enqueueScopes: []string{"s"}, waitUntil: f.after(1)})
+	want := f.get("job")
+	r := *want
+	r.Status.Owner, r.Status.ModificationCount, r.Status.ModificationTime = "thief", 9, f.after(1)
+	r.Status.InProgress, r.Status.Completed = true, true
+	r.Status.Outcome, r.Status.Hold, r.Status.Reason = amboy.OutcomeCanceled, amboy.HoldParked, "why not"
+	r.TimeInfo = amboy.JobTimeInfo{DispatchBy: f.after(2)}
+	r.Priority, r.Scopes, r.EnqueueScopes, r.RequiredScopes = 5, []string{"t"}, []string{"t"}, []string{"t"}
+	r.RetryInfo.NeedsRetry, r.RetryInfo.CurrentAttempt = true, 3
+	require.NoError(f, f.driver.Save(f.ctx, &r))
+	f.same(want, f.get("job"))
+	f.insert(spec{id: "t", scopes: []string{"t"}, enqueueScopes: []string{"t"}})
+	assert.Equal(f, []string{"job", "t"}, jobIDs(f.claimAt(3, 10).Records))
+}
+
+func saveWhileRunning(f *fixture) {
+	f.insert(spec{id: "job"})
+	r := f.claimOne("job")
+	require.NoError(f, f.driver.Save(f.ctx, f.record(spec{id: "job", note: "half done"})))
+	f.hasState("job", amboy.StateRunning)
+	assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(f.get("job")))
+	f.end(r, amboy.StateSucceeded)
+	require.NoError(f, f.driver.Save(f.ctx, f.record(spec{id: "job", note: "done"})))
+	f.hasState("job", amboy.StateSucceeded)
+}
+
+func saveUnknown(f *fixture) {
+	err := f.driver.Save(f.ctx, f.record(spec{id: "nobody"}))
+	require.True(f, amboy.IsJobNotFoundError(err), "the error is %v", err)
+	assert.Empty(f, f.list())
+}
