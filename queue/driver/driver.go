@@ -114,6 +114,17 @@ func RecordName(id string, retry amboy.JobRetryInfo) string {
 	return fmt.Sprintf("attempt-%d.%s", retry.CurrentAttempt, id)
 }
 
+// CopyContent copies what Save replaces from one record to another: the body with
+// its type and version, the errors and attempt errors, and of the retry info
+// MaxAttempts, WaitUntil and DispatchBy.
+func CopyContent(to, from *Record) {
+	to.Job, to.Type, to.Version = from.Job, from.Type, from.Version
+	to.Status.Errors, to.Status.ErrorCount = from.Status.Errors, from.Status.ErrorCount
+	to.Status.Attempts, to.Status.DroppedErrors = from.Status.Attempts, from.Status.DroppedErrors
+	to.RetryInfo.MaxAttempts = from.RetryInfo.MaxAttempts
+	to.RetryInfo.WaitUntil, to.RetryInfo.DispatchBy = from.RetryInfo.WaitUntil, from.RetryInfo.DispatchBy
+}
+
 // Driver stores the records of one queue. All calls are safe for concurrent
 // use, and end with an error when their context does; a call that fails has
 // changed nothing, or else says so. The calls that take several items give an
@@ -123,10 +134,10 @@ type Driver interface {
 	// Insert adds records, in their order. The error of one is a duplicate job
 	// (amboy.IsDuplicateJobError) where the job's ID is taken, by whatever
 	// attempt and whether it has ended or not, or the record's name is; a
-	// duplicate scope where another job holds an enqueue scope, be it that it is
-	// running under it; an *amboy.InvalidJobError where an edge names no job; and
-	// an *amboy.DependencyCycleError. Records that depend on each other may
-	// stand in any order; then each comes after those that it depends on.
+	// duplicate scope where another job holds an enqueue scope, even if only
+	// while it runs; an *amboy.InvalidJobError where an edge names no job; and an
+	// *amboy.DependencyCycleError. Records that depend on each other may stand in
+	// any order; then each comes after those that it depends on.
 	Insert(ctx context.Context, records []*Record) ([]error, error)
 
 	// Claim takes leases on records that may run: due, not held by anybody,
@@ -165,11 +176,10 @@ type Driver interface {
 	// ErrLeaseLost where it does not any more.
 	EndRetry(ctx context.Context, ended *Record) error
 
-	// Save replaces the content of a record: its body, its errors and attempt
-	// errors, and of its retry info MaxAttempts, WaitUntil and DispatchBy. It
-	// touches nothing else: neither lease nor progress, times, scopes, priority
-	// or edges. The error is a job not found (amboy.IsJobNotFoundError) where
-	// there is none.
+	// Save replaces the content of a record, as CopyContent does. It touches
+	// nothing else: neither lease nor progress, times, scopes, priority or
+	// edges. The error is a job not found (amboy.IsJobNotFoundError) where there
+	// is none.
 	Save(ctx context.Context, r *Record) error
 
 	// Get returns the latest attempt of a job, with the status that List shows.

@@ -212,14 +212,14 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 	var claimed driver.Claimed
 	for _, e := range d.schedule.Advance(req.Now) {
-		claimed.Records = append(claimed.Records, claim(e, req))
+		claimed.Records = append(claimed.Records, claim(e, req, e.EnqueueScopes))
 	}
 	for range req.Limit {
 		e := d.schedule.Next()
 		if e == nil {
 			break
 		}
-		claimed.Records = append(claimed.Records, claim(e, req))
+		claimed.Records = append(claimed.Records, claim(e, req, e.Scopes))
 	}
 	claimed.Next, _ = d.schedule.NextTime()
 	next := d.nextInsert()
@@ -228,16 +228,16 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	return claimed, nil
 }
 
-// claim gives the lease of an entry to the owner, and returns a copy of its
-// record.
-func claim(e *entry, req driver.ClaimRequest) *driver.Record {
+// claim gives the lease of an entry, which holds those scopes now, to the owner,
+// and returns a copy of its record.
+func claim(e *entry, req driver.ClaimRequest, scopes []string) *driver.Record {
 	r := &e.Job.record
 	r.Status.Owner = req.Owner
 	r.Status.InProgress = true
 	r.Status.ModificationTime = req.Now
 	r.Status.ModificationCount++
 	r.TimeInfo.Start = req.Now
-	r.Scopes = e.Scopes
+	r.Scopes = scopes
 	if failed := e.Failed(); len(failed) > 0 {
 		dependency := *r.Dependency
 		dependency.Failed = failed
@@ -423,12 +423,7 @@ func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
 		if !ok {
 			return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
 		}
-		kept := &e.Job.record
-		kept.Job = r.Job
-		kept.Status.Errors, kept.Status.ErrorCount = r.Status.Errors, r.Status.ErrorCount
-		kept.Status.Attempts, kept.Status.DroppedErrors = r.Status.Attempts, r.Status.DroppedErrors
-		kept.RetryInfo.MaxAttempts = r.RetryInfo.MaxAttempts
-		kept.RetryInfo.WaitUntil, kept.RetryInfo.DispatchBy = r.RetryInfo.WaitUntil, r.RetryInfo.DispatchBy
+		driver.CopyContent(&e.Job.record, r)
 		return nil
 	})
 	if err != nil {
