@@ -37,6 +37,10 @@ func saveContent(f *fixture) {
 	assert.Equal(f, "it is late", got.Status.Attempts[0].Error)
 	assert.Equal(f, 2, got.Status.DroppedErrors)
 	assert.Equal(f, r.RetryInfo, got.RetryInfo)
+
+	r.Version++ // the body went through an upgrade when it was read
+	require.NoError(f, f.driver.Save(f.ctx, r))
+	assert.Equal(f, r.Version, f.get("job").Version)
 }
 
 func saveNothingElse(f *fixture) {
