@@ -86,6 +86,7 @@ func (q *engine) revive(ctx context.Context, r *driver.Record) amboy.Job {
 	switch state, reason := consult(j.Dependency(), failed); state {
 	case dependency.Ready:
 		if q.leases.holds(j.ID(), lease) {
+			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: time.Now()})
 			return j
 		}
 	case dependency.Blocked:
