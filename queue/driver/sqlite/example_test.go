@@ -1,0 +1,77 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
+)
+
+// Store a job in a file, and run it after the file was opened again.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	opts := sqlite.Options{Path: filepath.Join(dir, "jobs.db"), Queue: "mail"}
+	err = errors.Join(
+		with(ctx, opts, store),
+		with(ctx, opts, run),
+		os.RemoveAll(dir),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// running send-1
+	// 1 completed
+}
+
+// with opens a driver, uses it and closes it.
+func with(ctx context.Context, opts sqlite.Options, use func(context.Context, *sqlite.Driver) error) error {
+	d, err := sqlite.Open(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(ctx, d), d.Close(ctx))
+}
+
+func store(ctx context.Context, d *sqlite.Driver) error {
+	j := job.NewShellJob("true", "")
+	j.SetID("send-1")
+	r, err := registry.MakeJobInterchange(j, amboy.BSON2)
+	if err != nil {
+		return err
+	}
+	errs, err := d.Insert(ctx, []*driver.Record{r})
+	return errors.Join(append(errs, err)...)
+}
+
+func run(ctx context.Context, d *sqlite.Driver) error {
+	claimed, err := d.Claim(ctx, driver.ClaimRequest{Owner: "example", Limit: 1, Now: time.Now()})
+	if err != nil {
+		return err
+	}
+	r := claimed.Records[0]
+	fmt.Println("running", r.JobID())
+	completion := driver.Completion{Lease: driver.LeaseOf(r), Record: r}
+	r.Status.Completed = true
+	errs, err := d.Complete(ctx, []driver.Completion{completion})
+	err = errors.Join(append(errs, err)...)
+	if err != nil {
+		return err
+	}
+	stats, err := d.Stats(ctx)
+	fmt.Println(stats.Completed, "completed")
+	return err
+}

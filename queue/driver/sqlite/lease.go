@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// each makes a change of each of several items, in one transaction. A refusal is
+// the error of one of them, and says that nothing was changed for it.
+func each[T any](ctx context.Context, d *Driver, items []T, apply func(*changes, T) (refusal, err error)) ([]error, error) {
+	var errs []error
+	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+		errs = make([]error, len(items))
+		for i, item := range items {
+			var err error
+			errs[i], err = apply(c, item)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return errs, nil
+}
+
+// only is each for one item.
+func only[T any](ctx context.Context, d *Driver, item T, apply func(*changes, T) (refusal, err error)) error {
+	errs, err := each(ctx, d, []T{item}, apply)
+	if err != nil {
+		return err
+	}
+	return errs[0]
+}
+
+// shown returns the row of a record that has not ended and shows that lease, or
+// the absence of one.
+func (c *changes) shown(l driver.Lease) (j *job, refusal, err error) {
+	j, err = c.job(findByName, c.queue, l.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if j == nil || j.place >= retrying || j.owner != l.Owner || j.count != l.Count {
+		return nil, fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost), nil
+	}
+	return j, nil, nil
+}
+
+// leased returns the row of a running record whose lease is the given one.
+func (c *changes) leased(l driver.Lease) (j *job, refusal, err error) {
+	j, refusal, err = c.shown(l)
+	if j != nil && j.place != running {
+		return nil, fmt.Errorf("record %q does not run: %w", l.Name, driver.ErrLeaseLost), nil
+	}
+	return j, refusal, err
+}
+
+// Extend implements driver.Driver.
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time) (lost []driver.Lease, err error) {
+	var gone []driver.Lease
+	err = d.writer.write(ctx, &change{run: func(c *changes) error {
+		gone = nil
+		for _, l := range leases {
+			n, failure := c.exec(extendLease, c.queue, l.Name, l.Owner, l.Count, now.UnixNano())
+			if failure != nil {
+				return failure
+			}
+			if n == 0 {
+				gone = append(gone, l)
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
+	}
+	return gone, nil
+}
+
+// Release implements driver.Driver.
+func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	errs, err := each(ctx, d, handBacks, (*changes).release)
+	if err != nil {
+		return nil, fmt.Errorf("releasing %d records: %w", len(handBacks), err)
+	}
+	return errs, nil
+}
+
+func (c *changes) release(h driver.HandBack) (refusal, err error) {
+	j, refusal, err := c.leased(h.Lease)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	return nil, c.handBack(j, h)
+}
+
+// handBack makes a running record wait, or run again.
+func (c *changes) handBack(j *job, h driver.HandBack) error {
+	if _, err := c.exec(dropLease, j.seq, h.Reason); err != nil {
+		return err
+	}
+	if err := c.free(j.id, j.dispatchScopes()); err != nil {
+		return err
+	}
+	until := nanoseconds(h.NotBefore)
+	switch {
+	case h.Park:
+		return c.move(j, parked, nil, nil)
+	case j.open > 0: // it expired before its edges ended
+		return c.move(j, waiting, nil, nil)
+	case until.Valid && until.Int64 > time.Now().UnixNano():
+		return c.move(j, postponed, until, nil)
+	default:
+		return c.admit(j)
+	}
+}
+
+// RecoverStale implements driver.Driver.
+func (d *Driver) RecoverStale(ctx context.Context, before time.Time) (int, error) {
+	var recovered int
+	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+		stale, err := c.jobs(staleLeases, c.queue, nanoseconds(before))
+		if err != nil {
+			return err
+		}
+		for _, j := range stale {
+			err = c.handBack(j, driver.HandBack{})
+			if err != nil {
+				return err
+			}
+		}
+		recovered = len(stale)
+		return nil
+	}})
+	if err != nil {
+		return 0, fmt.Errorf("recovering stale leases: %w", err)
+	}
+	return recovered, nil
+}

@@ -1,0 +1,159 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+func TestOpenRefusesInvalidOptions(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts sqlite.Options
+		want string
+	}{
+		"no path":           {sqlite.Options{}, `Path must name a file (is "")`},
+		"memory":            {sqlite.Options{Path: ":memory:"}, `Path must name a file (is ":memory:")`},
+		"synchronous":       {sqlite.Options{Path: "x", Synchronous: "OFF"}, `Synchronous must be "NORMAL" or "FULL" (is "OFF")`},
+		"negative keep":     {sqlite.Options{Path: "x", KeepFinished: -1}, "KeepFinished must not be negative (is -1)"},
+		"negative time-out": {sqlite.Options{Path: "x", BusyTimeout: -1}, "BusyTimeout must be at least 1ms (is -1ns)"},
+		"tiny time-out":     {sqlite.Options{Path: "x", BusyTimeout: time.Microsecond}, "BusyTimeout must be at least 1ms (is 1µs)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			_, err := sqlite.Open(t.Context(), test.opts)
+			require.EqualError(t, err, "invalid sqlite driver options: "+test.want)
+			assert.NoFileExists(t, "x")
+		})
+	}
+}
+
+func TestOpenRefusesWhatIsNoFileOfTheDriver(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(t *testing.T, path string) string
+		want string
+	}{
+		"missing directory": {
+			func(_ *testing.T, path string) string { return filepath.Join(path, "missing", "jobs.db") },
+			"unable to open database file",
+		},
+		"directory": {
+			func(_ *testing.T, path string) string { return filepath.Dir(path) },
+			"unable to open database file",
+		},
+		"read-only directory": {readOnly, "unable to open database file"},
+		"no database": {
+			func(t *testing.T, path string) string {
+				require.NoError(t, os.WriteFile(path, []byte("this is no database, however much one reads of it"), 0o600))
+				return path
+			},
+			"file is not a database",
+		},
+		"another database": {
+			func(t *testing.T, path string) string {
+				execute(t, path, "CREATE TABLE other (x)")
+				return path
+			},
+			"not one of this library",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := test.make(t, newPath(t))
+			_, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+			require.ErrorContains(t, err, fmt.Sprintf("opening queue %q in %q", "default", path))
+			assert.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+// readOnly is a path in a directory in which not even root can write.
+func readOnly(t *testing.T, _ string) string {
+	t.Helper()
+	const dir = "/sys/kernel"
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("there is no directory here that root can't write to")
+	}
+	return filepath.Join(dir, "jobs.db")
+}
+
+// execute changes the file behind the driver's back.
+func execute(t *testing.T, path, query string) {
+	t.Helper()
+	db := openRaw(t, path)
+	_, err := db.ExecContext(t.Context(), query)
+	require.NoError(t, err)
+}
+
+func TestOpenLeavesAnotherDatabaseAsItWas(t *testing.T) {
+	path := newPath(t)
+	execute(t, path, "CREATE TABLE other (x)")
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.Error(t, err)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+}
+
+func TestOpenMigratesAnEmptyFile(t *testing.T) {
+	path := newPath(t)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "job"))
+	var version int
+	require.NoError(t, openRaw(t, path).QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&version))
+	assert.Equal(t, sqlite.SchemaVersion, version)
+}
+
+func TestOpenRefusesANewerFile(t *testing.T) {
+	path := newPath(t)
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	require.NoError(t, d.Close(t.Context()))
+	execute(t, path, fmt.Sprint("PRAGMA user_version = ", sqlite.SchemaVersion+1))
+
+	_, err = sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.ErrorIs(t, err, sqlite.ErrNewerSchema)
+	var newer *sqlite.NewerSchemaError
+	require.ErrorAs(t, err, &newer)
+	assert.Equal(t, sqlite.NewerSchemaError{Found: sqlite.SchemaVersion + 1, Known: sqlite.SchemaVersion}, *newer)
+}
+
+func TestOpenAtTheSameTime(t *testing.T) {
+	path := newPath(t)
+	var opened sync.WaitGroup
+	for i := range 4 {
+		r := newRecord(t, fmt.Sprint("job-", i))
+		opened.Go(func() { assert.NoError(t, openAndInsert(path, r)) })
+	}
+	opened.Wait()
+	assert.Len(t, list(t, open(t, sqlite.Options{Path: path})), 4)
+}
+
+func openAndInsert(path string, r *driver.Record) error {
+	ctx := context.Background()
+	d, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+	if err != nil {
+		return err
+	}
+	errs, err := d.Insert(ctx, []*driver.Record{r})
+	return errors.Join(append(errs, err, d.Close(ctx))...)
+}
+
+func TestOpenTakesAnyPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "50% of what? #1 & é.db")
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "job"))
+	assert.FileExists(t, path)
+}

@@ -1,0 +1,184 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// applicationID marks the files of this driver.
+const applicationID = 0x416d626f // "Ambo"
+
+// migrations are the steps from an empty file to the current schema; a file's
+// version is the number of those that it has seen. A step never changes once it
+// was released.
+var migrations = []string{schemaV1}
+
+// Places are numbers in the file; those below 5 can expire. The columns due,
+// expires and waiting_for are NULL for records that don't wait for that, so that
+// their indexes hold only those that do. Times are nanoseconds since 1970,
+// lists are JSON.
+const schemaV1 = `
+CREATE TABLE queues (
+	id            INTEGER PRIMARY KEY,
+	name          TEXT NOT NULL UNIQUE,
+	waiting       INTEGER NOT NULL DEFAULT 0,
+	scheduled     INTEGER NOT NULL DEFAULT 0,
+	postponed     INTEGER NOT NULL DEFAULT 0,
+	scope_blocked INTEGER NOT NULL DEFAULT 0,
+	ready         INTEGER NOT NULL DEFAULT 0,
+	parked        INTEGER NOT NULL DEFAULT 0,
+	running       INTEGER NOT NULL DEFAULT 0,
+	retrying      INTEGER NOT NULL DEFAULT 0,
+	finished      INTEGER NOT NULL DEFAULT 0,
+	ended         INTEGER NOT NULL DEFAULT 0 -- also those that were forgotten
+);
+
+CREATE TABLE jobs (
+	seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+	queue          INTEGER NOT NULL,
+	name           TEXT NOT NULL,
+	job_id         TEXT NOT NULL,
+	latest         INTEGER NOT NULL,
+	place          INTEGER NOT NULL,
+	priority       INTEGER NOT NULL,
+	wait_until     INTEGER,
+	dispatch_by    INTEGER,
+	due            INTEGER,
+	expires        INTEGER,
+	owner          TEXT NOT NULL,
+	lease_count    INTEGER NOT NULL,
+	lease_time     INTEGER,
+	started        INTEGER,
+	scopes         TEXT,
+	enqueue_scopes TEXT,
+	waiting_for    TEXT,
+	edges          INTEGER NOT NULL,
+	open_edges     INTEGER NOT NULL,
+	dependents     INTEGER NOT NULL, -- 1 where there have been any
+	failed         TEXT,
+	reason         TEXT,
+	succeeded      INTEGER NOT NULL,
+	ended          INTEGER,
+	record         BLOB NOT NULL
+);
+
+CREATE UNIQUE INDEX jobs_name ON jobs (queue, name);
+CREATE UNIQUE INDEX jobs_latest ON jobs (queue, job_id) WHERE latest = 1;
+CREATE INDEX jobs_ready ON jobs (queue, priority DESC, seq) WHERE place = 4;
+CREATE INDEX jobs_due ON jobs (queue, due) WHERE due IS NOT NULL;
+CREATE INDEX jobs_expires ON jobs (queue, expires) WHERE expires IS NOT NULL;
+CREATE INDEX jobs_running ON jobs (queue, lease_time) WHERE place = 6;
+CREATE INDEX jobs_finished ON jobs (queue, ended) WHERE place = 8;
+CREATE INDEX jobs_scope ON jobs (queue, waiting_for, priority DESC, seq) WHERE waiting_for IS NOT NULL;
+CREATE INDEX jobs_aside ON jobs (queue, place) WHERE place IN (0, 1, 2, 3, 5, 7);
+
+CREATE TABLE edges (
+	queue    INTEGER NOT NULL,
+	from_job TEXT NOT NULL,
+	to_job   TEXT NOT NULL
+);
+CREATE INDEX edges_to ON edges (queue, to_job);
+CREATE INDEX edges_from ON edges (queue, from_job);
+
+CREATE TABLE scope_holders (
+	queue  INTEGER NOT NULL,
+	scope  TEXT NOT NULL,
+	job_id TEXT NOT NULL,
+	PRIMARY KEY (queue, scope)
+) WITHOUT ROWID;
+
+CREATE TABLE scope_promises (
+	queue INTEGER NOT NULL,
+	scope TEXT NOT NULL,
+	seq   INTEGER NOT NULL,
+	PRIMARY KEY (queue, scope)
+) WITHOUT ROWID;
+`
+
+// ErrNewerSchema is wrapped by the error for a file that a newer version of this
+// library wrote.
+var ErrNewerSchema = errors.New("the file was written by a newer version of this library")
+
+// NewerSchemaError says which versions a file, and this library, have. It wraps
+// ErrNewerSchema.
+type NewerSchemaError struct {
+	// Found is the schema version of the file.
+	Found int
+	// Known is the newest version that this library knows.
+	Known int
+}
+
+// Error names both versions.
+func (e *NewerSchemaError) Error() string {
+	return fmt.Sprintf("%v: it has schema version %d, and this one knows versions up to %d", ErrNewerSchema, e.Found, e.Known)
+}
+
+// Unwrap returns ErrNewerSchema.
+func (e *NewerSchemaError) Unwrap() error { return ErrNewerSchema }
+
+// migrate brings the file to the current schema, one transaction a step, so that
+// of several processes that open it one takes each step.
+func migrate(ctx context.Context, conn *sql.Conn) error {
+	for {
+		version, err := schemaVersion(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if version == len(migrations) {
+			return nil
+		}
+		err = inTransaction(ctx, conn, func() error { return step(ctx, conn) })
+		if err != nil {
+			return fmt.Errorf("bringing schema version %d to %d: %w", version, len(migrations), err)
+		}
+	}
+}
+
+// step takes the next step, if any is left, in a transaction.
+func step(ctx context.Context, conn *sql.Conn) error {
+	version, err := schemaVersion(ctx, conn)
+	if err != nil || version == len(migrations) {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, migrations[version])
+	if err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version+1))
+	return err
+}
+
+// schemaVersion is the version of a file that is empty or this driver's.
+func schemaVersion(ctx context.Context, conn *sql.Conn) (int, error) {
+	var application, version, tables int
+	err := conn.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
+		(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)`).Scan(&application, &version, &tables)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("reading the schema version: %w", err)
+	case application != applicationID && (application != 0 || version != 0 || tables != 0):
+		return 0, errors.New("it is a database, but not one of this library")
+	case version > len(migrations):
+		return 0, &NewerSchemaError{Found: version, Known: len(migrations)}
+	}
+	return version, nil
+}
+
+// inTransaction runs change in a transaction that has the right to write from
+// its beginning.
+func inTransaction(ctx context.Context, conn *sql.Conn, change func() error) error {
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := change()
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "COMMIT")
+	}
+	if err != nil {
+		_, undoErr := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		return errors.Join(err, undoErr)
+	}
+	return nil
+}

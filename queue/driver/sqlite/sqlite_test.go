@@ -1,0 +1,361 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
+)
+
+// insert adds records, which must be accepted.
+func insert(t *testing.T, d *sqlite.Driver, records ...*driver.Record) {
+	t.Helper()
+	errs, err := d.Insert(t.Context(), records)
+	require.NoError(t, err)
+	for i, err := range errs {
+		require.NoError(t, err, records[i].Name)
+	}
+}
+
+// claim claims records that may run now.
+func claim(t *testing.T, d *sqlite.Driver, limit int) []*driver.Record {
+	t.Helper()
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{Owner: "owner", Limit: limit, Now: time.Now()})
+	require.NoError(t, err)
+	return claimed.Records
+}
+
+// complete ends a record that was claimed.
+func complete(t *testing.T, d *sqlite.Driver, r *driver.Record) {
+	t.Helper()
+	completion := driver.Completion{Lease: driver.LeaseOf(r), Record: r}
+	r.Status.Completed, r.Status.InProgress = true, false
+	errs, err := d.Complete(t.Context(), []driver.Completion{completion})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+}
+
+func list(t *testing.T, d *sqlite.Driver, states ...amboy.JobState) (ids []string) {
+	t.Helper()
+	records, err := d.List(t.Context(), states...)
+	require.NoError(t, err)
+	for _, r := range records {
+		ids = append(ids, r.JobID())
+	}
+	return ids
+}
+
+func stats(t *testing.T, d *sqlite.Driver) amboy.QueueStats {
+	t.Helper()
+	s, err := d.Stats(t.Context())
+	require.NoError(t, err)
+	return s
+}
+
+// everyState fills a driver with a record in each place.
+func everyState(t *testing.T, d *sqlite.Driver) {
+	t.Helper()
+	with := func(id string, change func(*driver.Record)) *driver.Record {
+		r := newRecord(t, id)
+		change(r)
+		return r
+	}
+	insert(t, d,
+		with("holder", func(r *driver.Record) { r.RequiredScopes, r.Priority = []string{"scope"}, 9 }),
+		with("parked", func(r *driver.Record) { r.Priority = 8 }),
+		with("postponed", func(r *driver.Record) { r.Priority = 7 }),
+		with("retrying", func(r *driver.Record) {
+			r.RetryInfo = amboy.JobRetryInfo{Retryable: true, BaseJobID: "retrying"}
+			r.Name, r.Priority = driver.RecordName("retrying", r.RetryInfo), 6
+		}),
+		with("finished", func(r *driver.Record) { r.Priority = 5 }),
+		with("blocked", func(r *driver.Record) { r.RequiredScopes = []string{"scope"} }),
+		with("dependent", func(r *driver.Record) { r.Dependency = &registry.DependencyInterchange{Edges: []string{"holder"}} }),
+		with("scheduled", func(r *driver.Record) { r.TimeInfo.WaitUntil = time.Now().Add(time.Hour) }),
+		with("ready", func(r *driver.Record) { r.TimeInfo.DispatchBy = time.Now().Add(time.Hour) }),
+	)
+	claimed := claim(t, d, 5)
+	require.Len(t, claimed, 5)
+	_, err := d.Release(t.Context(), []driver.HandBack{
+		{Lease: driver.LeaseOf(claimed[1]), Park: true, Reason: "nobody knows it"},
+		{Lease: driver.LeaseOf(claimed[2]), NotBefore: time.Now().Add(time.Hour), Reason: "not yet"},
+	})
+	require.NoError(t, err)
+	claimed[3].RetryInfo.NeedsRetry = true
+	complete(t, d, claimed[3])
+	complete(t, d, claimed[4])
+}
+
+func TestEverythingSurvivesReopening(t *testing.T) {
+	path := newPath(t)
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	everyState(t, d)
+	before, err := d.List(t.Context())
+	require.NoError(t, err)
+	statsBefore := stats(t, d)
+	require.NoError(t, d.Close(t.Context()))
+
+	d = open(t, sqlite.Options{Path: path})
+	after, err := d.List(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	assert.Equal(t, statsBefore, stats(t, d))
+	assert.Equal(t, amboy.QueueStats{Total: 9, Pending: 6, Blocked: 3, Running: 1, Completed: 2, Retrying: 1}, statsBefore)
+	for state, want := range map[amboy.JobState][]string{
+		amboy.StateRunning:   {"holder"},
+		amboy.StateParked:    {"parked"},
+		amboy.StateBlocked:   {"postponed", "blocked", "dependent"},
+		amboy.StateRetrying:  {"retrying"},
+		amboy.StateSucceeded: {"finished"},
+		amboy.StateScheduled: {"scheduled"},
+		amboy.StatePending:   {"ready"},
+	} {
+		assert.Equal(t, want, list(t, d, state), state)
+	}
+
+	// What waits for the holder goes on when it ends.
+	holder, err := d.Get(t.Context(), "holder")
+	require.NoError(t, err)
+	complete(t, d, holder)
+	assert.ElementsMatch(t, []string{"blocked", "dependent", "ready"}, list(t, d, amboy.StatePending))
+}
+
+func TestTimesAreExact(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	r := newRecord(t, "job")
+	r.TimeInfo.DispatchBy = time.Date(2100, 1, 1, 0, 0, 0, 123_456_789, time.UTC)
+	insert(t, d, r)
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{Owner: "owner", Now: r.TimeInfo.DispatchBy})
+	require.NoError(t, err)
+	assert.Empty(t, claimed.Records, "it may start at its deadline")
+	assert.Equal(t, r.TimeInfo.DispatchBy.Add(1), claimed.Next)
+	claimed, err = d.Claim(t.Context(), driver.ClaimRequest{Owner: "owner", Now: claimed.Next})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+	assert.Equal(t, r.TimeInfo.DispatchBy, claimed.Records[0].TimeInfo.DispatchBy)
+}
+
+func TestQueuesShareNothingButTheFile(t *testing.T) {
+	path := newPath(t)
+	one := open(t, sqlite.Options{Path: path, Queue: "one"})
+	two := open(t, sqlite.Options{Path: path, Queue: "two"})
+	everyState(t, one)
+	everyState(t, two)
+	assert.Equal(t, stats(t, one), stats(t, two))
+	assert.Len(t, claim(t, one, 10), 1)
+	assert.Len(t, claim(t, two, 10), 1)
+}
+
+func TestDriversShareAQueue(t *testing.T) {
+	path := newPath(t)
+	drivers := []*sqlite.Driver{open(t, sqlite.Options{Path: path}), open(t, sqlite.Options{Path: path})}
+	const each = 50
+	ran := make(chan string, len(drivers)*each+1)
+	var ended sync.WaitGroup
+	for i, d := range drivers {
+		var records []*driver.Record
+		for n := range each {
+			records = append(records, newRecord(t, fmt.Sprintf("job-%d-%d", i, n)))
+		}
+		ended.Go(func() { assert.NoError(t, runAll(t.Context(), d, records, ran)) })
+	}
+	ended.Wait()
+	close(ran)
+	times := map[string]int{}
+	for name := range ran {
+		times[name]++
+		assert.Equal(t, 1, times[name], name)
+	}
+	assert.Len(t, times, len(drivers)*each)
+	assert.True(t, stats(t, drivers[0]).IsComplete())
+	checkCounts(t, openRaw(t, path))
+}
+
+// runAll inserts records, and ends what it can claim.
+func runAll(ctx context.Context, d *sqlite.Driver, records []*driver.Record, ran chan<- string) error {
+	for _, r := range records {
+		if _, err := d.Insert(ctx, []*driver.Record{r}); err != nil {
+			return err
+		}
+	}
+	for {
+		claimed, err := d.Claim(ctx, driver.ClaimRequest{Owner: "owner", Limit: 4, Now: time.Now()})
+		if err != nil || len(claimed.Records) == 0 {
+			return err
+		}
+		var completions []driver.Completion
+		for _, r := range claimed.Records {
+			ran <- r.Name
+			completions = append(completions, driver.Completion{Lease: driver.LeaseOf(r), Record: r})
+			r.Status.Completed = true
+		}
+		errs, err := d.Complete(ctx, completions)
+		err = errors.Join(append(errs, err)...)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func TestRetention(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path, KeepFinished: 3})
+	for i := range 6 {
+		insert(t, d, newRecord(t, fmt.Sprint("job-", i)))
+		complete(t, d, claim(t, d, 1)[0])
+	}
+	insert(t, d, newRecord(t, "waiting"))
+	assert.Equal(t, []string{"job-3", "job-4", "job-5", "waiting"}, list(t, d))
+	assert.Equal(t, amboy.QueueStats{Total: 7, Pending: 1, Completed: 6}, stats(t, d))
+
+	_, err := d.Get(t.Context(), "job-0")
+	assert.True(t, amboy.IsJobNotFoundError(err))
+	insert(t, d, newRecord(t, "job-0"))
+
+	fewer := open(t, sqlite.Options{Path: path, KeepFinished: 1})
+	complete(t, fewer, claim(t, fewer, 1)[0])
+	assert.Equal(t, []string{"waiting", "job-0"}, list(t, d))
+}
+
+func TestRecordThatCannotBeReadIsClaimedWithoutAJob(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "job"))
+	execute(t, path, "UPDATE jobs SET record = x'00'")
+
+	_, err := d.Get(t.Context(), "job")
+	require.ErrorContains(t, err, `reading record "job"`)
+	claimed := claim(t, d, 1)
+	require.Len(t, claimed, 1)
+	_, err = claimed[0].Resolve(amboy.BSON2)
+	require.ErrorIs(t, err, registry.ErrUnknownType)
+	errs, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(claimed[0]), Park: true, Reason: "can't be read"}})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+	assert.Equal(t, []string{"job"}, list(t, d, amboy.StateParked))
+}
+
+// lock takes the right to write, so that others wait, until unlock is called.
+func lock(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	conn, err := openRaw(t, path).Conn(t.Context())
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	require.NoError(t, err)
+	return func() {
+		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
+		assert.NoError(t, err)
+		assert.NoError(t, conn.Close())
+	}
+}
+
+func TestABusyFileFailsAWriteThatChangesNothing(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path, BusyTimeout: 10 * time.Millisecond})
+	unlock := lock(t, path)
+	_, err := d.Insert(t.Context(), []*driver.Record{newRecord(t, "job")})
+	require.ErrorContains(t, err, "inserting 1 records: beginning to write")
+	require.ErrorContains(t, err, "SQLITE_BUSY")
+	assert.Empty(t, list(t, d), "reads don't wait for writes")
+	unlock()
+	insert(t, d, newRecord(t, "job"))
+}
+
+func TestTheOutcomeOfAWriteIsUnknownToWhoLeaves(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
+	unlock := lock(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := d.Insert(ctx, []*driver.Record{newRecord(t, "under way")})
+	require.ErrorIs(t, err, sqlite.ErrOutcomeUnknown)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = d.Insert(ctx, []*driver.Record{newRecord(t, "not begun")})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, sqlite.ErrOutcomeUnknown)
+
+	unlock()
+	insert(t, d, newRecord(t, "after"))
+	assert.Equal(t, []string{"under way", "after"}, list(t, d))
+}
+
+func TestAClaimForWhoLeftIsHandedBack(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
+	insert(t, d, newRecord(t, "job"))
+	handedBack := make(chan struct{}, 1)
+	t.Cleanup(d.Subscribe(func() { handedBack <- struct{}{} }))
+	unlock := lock(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := d.Claim(ctx, driver.ClaimRequest{Owner: "owner", Limit: 1, Now: time.Now()})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, sqlite.ErrOutcomeUnknown)
+	unlock()
+	<-handedBack
+	claimed := claim(t, d, 1)
+	require.Len(t, claimed, 1)
+	assert.Equal(t, 2, claimed[0].Status.ModificationCount)
+}
+
+// Changes that are written together fail alone.
+func TestAChangeThatFailsLeavesTheOthers(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
+	insert(t, d, newRecord(t, "target"))
+	execute(t, path, "CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN new.name = 'bad' BEGIN SELECT raise(FAIL, 'refused'); END")
+	unlock := lock(t, path)
+	var ended sync.WaitGroup
+	insertNow := func(records ...*driver.Record) (err error) {
+		errs, err := d.Insert(t.Context(), records)
+		return errors.Join(append(errs, err)...)
+	}
+	good := []*driver.Record{newRecord(t, "good-0"), newRecord(t, "good-1"), newRecord(t, "good-2")}
+	bad := []*driver.Record{newRecord(t, "first"), newRecord(t, "bad")}
+	ended.Go(func() { assert.NoError(t, insertNow(good[0])) })
+	pass(t, d) // the first is under way, and the others are written together
+	ended.Go(func() { assert.NoError(t, insertNow(good[1])) })
+	ended.Go(func() { assert.ErrorContains(t, insertNow(bad...), "refused") })
+	ended.Go(func() { assert.NoError(t, insertNow(good[2])) })
+	pass(t, d)
+	unlock()
+	ended.Wait()
+	assert.ElementsMatch(t, []string{"target", "good-0", "good-1", "good-2"}, list(t, d))
+	assert.Equal(t, 4, stats(t, d).Pending)
+}
+
+// pass lets time pass, in which what was begun before asks for its change, by a
+// change that gives up while the file is locked.
+func pass(t *testing.T, d *sqlite.Driver) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := d.Extend(ctx, nil, time.Now())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// checkCounts compares the counts that are kept with the records.
+func checkCounts(t *testing.T, db *sql.DB) {
+	t.Helper()
+	var wrong int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM queues q WHERE
+		ready + running + finished <> (SELECT count(*) FROM jobs WHERE queue = q.id)
+		OR ready <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 4)
+		OR running <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 6)`).Scan(&wrong))
+	assert.Zero(t, wrong, "queues whose counts are wrong")
+}

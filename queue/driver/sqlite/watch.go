@@ -1,0 +1,131 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+const (
+	// pollInterval is the time between two looks where the file can't be
+	// watched.
+	pollInterval = 50 * time.Millisecond
+	// eventPause is the least time between two looks where it is watched. What
+	// comes meanwhile is one event.
+	eventPause = 2 * time.Millisecond
+)
+
+// watch notices that a database file may have changed.
+type watch struct {
+	files  *fsnotify.Watcher // nil where they can't be watched
+	log    string            // the path of the write-ahead log
+	notify func()
+	stop   chan struct{}
+	done   chan struct{}
+	err    error // of closing files; set before done is closed
+}
+
+// startWatch makes notify be called, which must not block, after each change of
+// a file until close is called.
+func startWatch(ctx context.Context, path string, notify func()) *watch {
+	w := &watch{
+		log:    path + "-wal",
+		notify: notify,
+		stop:   make(chan struct{}),
+		done:   make(chan struct{}),
+	}
+	var err error
+	w.files, err = watchDirectory(filepath.Dir(path))
+	if err != nil {
+		logging.Warning(ctx, message.Fields{
+			"message": "can't watch the directory of the database; looking at the database at intervals",
+			"path":    path,
+			"error":   err.Error(),
+		})
+	}
+	go w.run()
+	return w
+}
+
+// watchDirectory returns nil where the system's way of watching a directory is to
+// open each file in it: as that file is closed, the process loses its locks on
+// the database.
+func watchDirectory(dir string) (*fsnotify.Watcher, error) {
+	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
+		return nil, nil
+	}
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	err = files.Add(dir)
+	if err != nil {
+		return nil, errors.Join(err, files.Close())
+	}
+	return files, nil
+}
+
+func (w *watch) run() {
+	defer close(w.done)
+	if w.files == nil {
+		w.poll()
+		return
+	}
+	for w.next() {
+		w.notify()
+		// While nobody receives, the system merges the events that come.
+		if !w.pause(eventPause) {
+			break
+		}
+	}
+	w.err = w.files.Close()
+}
+
+// next waits for a change. It returns false when the watch ends.
+func (w *watch) next() bool {
+	for {
+		select {
+		case <-w.stop:
+			return false
+		case event := <-w.files.Events:
+			if event.Name == w.log {
+				return true
+			}
+		case err := <-w.files.Errors:
+			// Events were lost, and one of ours may be among them.
+			return err != nil
+		}
+	}
+}
+
+func (w *watch) poll() {
+	for w.pause(pollInterval) {
+		w.notify()
+	}
+}
+
+// pause waits. It returns false when the watch ends.
+func (w *watch) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.stop:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// close ends the watch and waits for its goroutine. It must be called once.
+func (w *watch) close() error {
+	close(w.stop)
+	<-w.done
+	return w.err
+}
