@@ -27,6 +27,7 @@ type attempt struct {
 	leased  context.Context    // ends when the job is lost
 	unlease context.CancelFunc // frees leased
 	running *runningJob        // nil where jobs can't be aborted
+	debug   bool               // whether its start and end are logged
 
 	// How Run ended.
 	returned    bool // false after runtime.Goexit
@@ -49,8 +50,8 @@ func (w *workers) run(job amboy.Job) {
 // begin derives the context of a job. A plain pool on a queue that can't lose
 // jobs has one for all of them.
 func (w *workers) begin(job amboy.Job) attempt {
-	logging.Debug(w.hard, func() message.Fields { return w.fields("job started", job) })
-	a := attempt{job: job, leased: w.hard, unlease: func() {}}
+	a := attempt{job: job, leased: w.hard, unlease: func() {}, debug: logging.DebugEnabled(w.hard)}
+	w.debug(&a, "job started")
 	if w.contexter != nil {
 		a.leased, a.unlease = w.contexter.JobContext(w.hard, job)
 	}
@@ -74,7 +75,7 @@ func (w *workers) end(a *attempt) {
 	if a.running != nil {
 		w.running.remove(a.running, err)
 	}
-	w.report(a.job, err)
+	w.report(a, err)
 }
 
 // settle tells the queue what became of the job. A panic of the queue, which
@@ -161,18 +162,24 @@ func (w *workers) completingContext() (context.Context, context.CancelFunc) {
 }
 
 // report logs the end of an attempt, and what went wrong with it in the queue.
-func (w *workers) report(job amboy.Job, err error) {
+func (w *workers) report(a *attempt, err error) {
 	if err == nil {
-		logging.Debug(w.hard, func() message.Fields { return w.fields("job ended", job) })
+		w.debug(a, "job ended")
 		return
 	}
-	fields := w.fields("job has not ended in its queue", job)
+	fields := w.fields("job has not ended in its queue", a.job)
 	fields["error"] = err.Error()
 	if errors.Is(err, amboy.ErrLeaseLost) {
 		logging.Warning(w.hard, fields)
 		return
 	}
 	logging.Error(w.hard, fields)
+}
+
+func (w *workers) debug(a *attempt, text string) {
+	if a.debug {
+		logging.Debug(w.hard, func() message.Fields { return w.fields(text, a.job) })
+	}
 }
 
 func (w *workers) fields(text string, job amboy.Job) message.Fields {

@@ -36,17 +36,22 @@ func Warning(ctx context.Context, fields message.Fields) {
 	}
 }
 
-// Debug logs what build returns, which is called only where the threshold of
+// DebugEnabled tells whether debug messages are written: where the threshold of
 // grip's sender is debug. That of a program that has not set one is trace, under
 // which grip would write two lines for each job; these are for those who ask for
 // them.
-func Debug(ctx context.Context, build func() message.Fields) {
+func DebugEnabled(ctx context.Context) bool {
 	if isQuiet(ctx) {
-		return // before grip's lock is needed
+		return false // before grip's lock is needed
 	}
 	threshold := grip.GetSender().Level().Threshold
-	if threshold > level.Debug || threshold == level.Trace {
-		return
+	return threshold <= level.Debug && threshold != level.Trace
+}
+
+// Debug logs what build returns, which is called only where debug messages are
+// written.
+func Debug(ctx context.Context, build func() message.Fields) {
+	if DebugEnabled(ctx) {
+		grip.Debug(build())
 	}
-	grip.Debug(build())
 }

@@ -53,7 +53,8 @@ type Options struct {
 	// is empty.
 	Synchronous string
 	// KeepFinished is the number of finished records that are kept; the oldest
-	// are forgotten first. 0 means DefaultKeepFinished; it must not be
+	// are forgotten first, a hundredth of the number at a time, so that there
+	// may be that many more. 0 means DefaultKeepFinished; it must not be
 	// negative.
 	KeepFinished int
 	// BusyTimeout is the longest that a write waits for those of other
