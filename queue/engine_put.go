@@ -81,7 +81,7 @@ func (q *engine) newRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Status = newStatus(&r.Status)
+	r.Status = newStatus(&r.Status, r.TimeInfo)
 	r.TimeInfo = newTimes(r.TimeInfo, now)
 	return r, nil
 }

@@ -8,18 +8,26 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// markPut makes a job that was put start anew, whatever it did before, with its
-// history.
+// markPut makes a job that was put start anew, whatever it did in an earlier run,
+// with its history.
 func markPut(j amboy.Job, now time.Time) {
-	if status := j.Status(); status.Completed || status.InProgress || status.ErrorCount > 0 {
-		j.SetStatus(newStatus(&status))
+	times := j.TimeInfo()
+	if hasRun(times) {
+		status := j.Status()
+		j.SetStatus(newStatus(&status, times))
 	}
-	j.SetTimeInfo(newTimes(j.TimeInfo(), now))
+	j.SetTimeInfo(newTimes(times, now))
 }
 
+func hasRun(times amboy.JobTimeInfo) bool { return !times.Start.IsZero() }
+
 // newStatus is the status of a job that was put.
-func newStatus(before *amboy.JobStatusInfo) amboy.JobStatusInfo {
-	return amboy.JobStatusInfo{Attempts: before.Attempts, DroppedErrors: before.DroppedErrors}
+func newStatus(before *amboy.JobStatusInfo, times amboy.JobTimeInfo) amboy.JobStatusInfo {
+	status := amboy.JobStatusInfo{Attempts: before.Attempts, DroppedErrors: before.DroppedErrors}
+	if !hasRun(times) {
+		status.Errors, status.ErrorCount = before.Errors, before.ErrorCount
+	}
+	return status
 }
 
 // newTimes are the times of a job that was put. A creation time that is set is
