@@ -114,6 +114,12 @@ func RecordName(id string, retry amboy.JobRetryInfo) string {
 	return fmt.Sprintf("attempt-%d.%s", retry.CurrentAttempt, id)
 }
 
+// StateOf is the state of a record, as amboy.StateOf derives it. Of a record that
+// has not ended, its status must tell what it waits for, as List and Get have it.
+func StateOf(r *Record, now time.Time) amboy.JobState {
+	return amboy.StateOf(amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}, now)
+}
+
 // CopyContent copies what Save replaces from one record to another: the body with
 // its type and version, the errors and attempt errors, and of the retry info
 // MaxAttempts, WaitUntil and DispatchBy.

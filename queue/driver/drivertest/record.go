@@ -113,7 +113,7 @@ func nextAttempt(r *driver.Record) *driver.Record {
 
 // stateOf is the state that a record shows.
 func stateOf(r *driver.Record) amboy.JobState {
-	return amboy.StateOf(amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}, time.Now())
+	return driver.StateOf(r, time.Now())
 }
 
 // jobIDs are the IDs of the jobs of records, in their order.

@@ -39,7 +39,7 @@ type Driver struct {
 	inserts  wait.Line // in Insert, for room
 	called   int       // Inserts that were woken, and have not looked yet
 
-	subscribers subscribers
+	subscribers driver.Subscribers
 }
 
 // item is one record. Its fields are replaced, and what they point to is never
@@ -104,7 +104,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	for _, e := range sorted {
 		errs[index[e]] = d.insert(ctx, e)
 	}
-	d.subscribers.notify()
+	d.subscribers.Notify()
 	return errs, nil
 }
 
@@ -117,7 +117,7 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 		w := d.inserts.Join()
 		d.mu.Unlock()
 		// There is room when what was inserted before is claimed.
-		d.subscribers.notify()
+		d.subscribers.Notify()
 		if err := d.await(ctx, w); err != nil {
 			return fmt.Errorf("waiting for room: %w", err)
 		}
@@ -314,8 +314,7 @@ func (d *Driver) finish(e *entry) {
 	now := time.Now()
 	r := &e.Job.record
 	r.Scopes = nil
-	info := amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}
-	d.schedule.Finish(e, amboy.StateOf(info, now) == amboy.StateSucceeded, now)
+	d.schedule.Finish(e, driver.StateOf(r, now) == amboy.StateSucceeded, now)
 }
 
 // Release implements driver.Driver.
@@ -360,7 +359,7 @@ func each[T any](ctx context.Context, d *Driver, items []T, change func(T) error
 	next := d.nextInsert()
 	d.mu.Unlock()
 	next.Wake()
-	d.subscribers.notify()
+	d.subscribers.Notify()
 	return errs, nil
 }
 
@@ -499,8 +498,7 @@ func (d *Driver) List(ctx context.Context, states ...amboy.JobState) ([]*driver.
 	}
 	now := time.Now()
 	return slices.DeleteFunc(records, func(r *driver.Record) bool {
-		info := amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}
-		return !slices.Contains(states, amboy.StateOf(info, now))
+		return !slices.Contains(states, driver.StateOf(r, now))
 	}), nil
 }
 
@@ -541,7 +539,7 @@ func (d *Driver) RecoverStale(ctx context.Context, before time.Time) (int, error
 }
 
 // Subscribe implements driver.Notifier.
-func (d *Driver) Subscribe(notify func()) (cancel func()) { return d.subscribers.add(notify) }
+func (d *Driver) Subscribe(notify func()) (cancel func()) { return d.subscribers.Subscribe(notify) }
 
 // Close makes further changes fail. What is stored can still be read.
 func (d *Driver) Close(context.Context) error {

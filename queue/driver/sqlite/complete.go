@@ -25,12 +25,11 @@ func newEnding(name string, r *driver.Record) (*ending, error) {
 	named := *r
 	named.Name = name
 	encoded, err := encode(&named)
-	info := amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}
 	return &ending{
 		record:    &named,
 		encoded:   encoded,
 		to:        finished,
-		succeeded: amboy.StateOf(info, time.Now()) == amboy.StateSucceeded,
+		succeeded: driver.StateOf(r, time.Now()) == amboy.StateSucceeded,
 	}, err
 }
 

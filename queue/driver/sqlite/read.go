@@ -126,8 +126,7 @@ func (d *Driver) List(ctx context.Context, states ...amboy.JobState) ([]*driver.
 	}
 	now := time.Now()
 	return slices.DeleteFunc(records, func(r *driver.Record) bool {
-		info := amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}
-		return !slices.Contains(states, amboy.StateOf(info, now))
+		return !slices.Contains(states, driver.StateOf(r, now))
 	}), nil
 }
 

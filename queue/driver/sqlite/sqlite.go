@@ -99,7 +99,7 @@ type Driver struct {
 	writer *writer
 
 	watch       *watch
-	subscribers subscribers
+	subscribers driver.Subscribers
 
 	closing  sync.Once
 	closed   chan struct{} // closed when Close has been called
@@ -132,7 +132,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
 	}
-	d.writer, err = newWriter(ctx, f, opts.KeepFinished, d.subscribers.notify)
+	d.writer, err = newWriter(ctx, f, opts.KeepFinished, d.subscribers.Notify)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening queue %q in %q: %w", opts.Queue, opts.Path, err), f.close())
 	}
@@ -145,7 +145,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 // another. On Linux and Windows the latter are seen when they are made. On other
 // systems, and where the directory can't be watched, it is looked for them every
 // 50 milliseconds.
-func (d *Driver) Subscribe(notify func()) (cancel func()) { return d.subscribers.add(notify) }
+func (d *Driver) Subscribe(notify func()) (cancel func()) { return d.subscribers.Subscribe(notify) }
 
 // Close stops the writing and closes the file. Writes that have begun are
 // finished, all other calls get driver.ErrClosed. Where ctx ends first, Close

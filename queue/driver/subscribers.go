@@ -1,20 +1,22 @@
-package memory
+package driver
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// subscribers are the functions to call after a change. The zero value has none.
-type subscribers struct {
+// Subscribers are the functions that a driver calls after a change: what a driver
+// needs to be a Notifier. The zero value has none. It is safe for concurrent use.
+type Subscribers struct {
 	mu   sync.Mutex
 	all  map[int]func()
 	last int
-	// list is what notify reads, without a lock.
+	// list is what Notify reads, without a lock.
 	list atomic.Pointer[[]func()]
 }
 
-func (s *subscribers) add(notify func()) (cancel func()) {
+// Subscribe adds a function, until cancel is called. It does not block.
+func (s *Subscribers) Subscribe(notify func()) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -32,7 +34,7 @@ func (s *subscribers) add(notify func()) (cancel func()) {
 	}
 }
 
-func (s *subscribers) publish() {
+func (s *Subscribers) publish() {
 	list := make([]func(), 0, len(s.all))
 	for _, notify := range s.all {
 		list = append(list, notify)
@@ -40,7 +42,9 @@ func (s *subscribers) publish() {
 	s.list.Store(&list)
 }
 
-func (s *subscribers) notify() {
+// Notify calls the functions, which must not block. It holds no lock, so that they
+// may subscribe and cancel.
+func (s *Subscribers) Notify() {
 	list := s.list.Load()
 	if list == nil {
 		return
