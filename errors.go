@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// ErrQueueDraining is wrapped by the error of a Put in a queue that runs what it
+// has, and takes nothing new.
+var ErrQueueDraining = errors.New("queue is draining")
+
 // ErrQueueClosed is returned by calls on a queue that was closed.
 var ErrQueueClosed = errors.New("queue is closed")
 

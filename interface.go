@@ -307,6 +307,17 @@ type JobContexter interface {
 	JobContext(ctx context.Context, j Job) (context.Context, context.CancelFunc)
 }
 
+// JobCompleter is implemented by queues whose store is so slow that it pays to
+// write the ends of several jobs at once. A runner that does not need to know
+// whether the end of a job was written uses it, and takes the next job meanwhile.
+type JobCompleter interface {
+	// CompleteLater is Complete, but returns before the end of the job is
+	// written. From then on the job is the queue's. wait blocks until it is
+	// written, or ctx has ended; it must be called before the runner is closed.
+	// The queue logs an error.
+	CompleteLater(ctx context.Context, j Job) (wait func())
+}
+
 // QueueOptions describe a queue of a group.
 type QueueOptions interface {
 	// Validate checks the options and sets defaults.

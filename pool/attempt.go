@@ -37,7 +37,7 @@ type attempt struct {
 }
 
 // run runs a job, and ends the attempt in its queue.
-func (w *workers) run(job amboy.Job) {
+func (w *worker) run(job amboy.Job) {
 	a := w.begin(job)
 	defer w.end(&a)
 	// A job that was taken at the moment of a hard stop is handed back unrun.
@@ -64,7 +64,7 @@ func (w *workers) begin(job amboy.Job) attempt {
 }
 
 // end ends an attempt whose Run has returned or never will.
-func (w *workers) end(a *attempt) {
+func (w *worker) end(a *attempt) {
 	a.interrupted = w.hard.Err() != nil
 	a.lost = a.leased.Err() != nil && errors.Is(context.Cause(a.leased), amboy.ErrLeaseLost)
 	a.unlease()
@@ -80,7 +80,7 @@ func (w *workers) end(a *attempt) {
 
 // settle tells the queue what became of the job. A panic of the queue, which
 // may come from the job's own encoding, is returned as an error.
-func (w *workers) settle(a *attempt) (err error) {
+func (w *worker) settle(a *attempt) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("ending job %q: %w", a.job.ID(), &amboy.PanicError{Value: value, Stack: debug.Stack()})
@@ -102,7 +102,7 @@ func (w *workers) settle(a *attempt) (err error) {
 			a.job.AddRetryableError(fmt.Errorf("job was interrupted: %w", context.Cause(w.hard)))
 		}
 	}
-	return w.complete(a.job)
+	return w.complete(a.job, a.aborted)
 }
 
 // isComplete is true for a job that states that it did what it had to do. That is
@@ -127,11 +127,19 @@ func markCanceled(job amboy.Job) {
 	job.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: &needsRetry})
 }
 
-func (w *workers) complete(job amboy.Job) error {
+func (w *worker) complete(job amboy.Job, aborted bool) error {
 	if failure := job.Error(); failure != nil {
 		fields := w.fields("job failed", job)
 		fields["error"] = failure.Error()
 		logging.Error(w.hard, fields)
+	}
+	if w.completer != nil && !aborted && w.hard.Err() == nil {
+		// The end before is written by now, or else the worker must not go on:
+		// this is what bounds the ends that are not written.
+		last := w.written
+		w.written = w.completer.CompleteLater(w.completing, job)
+		last()
+		return nil
 	}
 	ctx, cancel := w.completingContext()
 	defer cancel()

@@ -60,6 +60,7 @@ type workers struct {
 	gone      chan struct{} // closed when the last worker has ended
 	releaser  amboy.JobReleaser
 	contexter amboy.JobContexter
+	completer amboy.JobCompleter
 
 	soft context.Context // while it lasts, workers take jobs
 	stop context.CancelFunc
@@ -98,6 +99,7 @@ func (w *workers) Start(ctx context.Context) error {
 	}
 	w.releaser, _ = w.queue.(amboy.JobReleaser)
 	w.contexter, _ = w.queue.(amboy.JobContexter)
+	w.completer, _ = w.queue.(amboy.JobCompleter)
 	w.hard, w.kill = context.WithCancelCause(ctx)
 	w.soft, w.stop = context.WithCancel(w.hard)
 	w.completing, w.abandon = context.WithCancel(context.WithoutCancel(ctx))
@@ -173,7 +175,7 @@ func (w *workers) resize() {
 		ctx, retire := context.WithCancel(w.soft)
 		w.retire = append(w.retire, retire)
 		w.alive++
-		go w.work(ctx)
+		go (&worker{workers: w, written: nothing}).work(ctx)
 	}
 	for _, retire := range w.retire[w.size:] {
 		retire()
@@ -181,11 +183,21 @@ func (w *workers) resize() {
 	w.retire = w.retire[:w.size]
 }
 
+// worker is one of the workers.
+type worker struct {
+	*workers
+	// written waits until the end of its last job is written.
+	written func()
+}
+
+func nothing() {}
+
 // work takes and runs jobs until ctx ends.
-func (w *workers) work(ctx context.Context) {
+func (w *worker) work(ctx context.Context) {
 	returned := false
 	defer func() {
 		if returned {
+			w.written()
 			w.leave()
 			return
 		}
@@ -216,7 +228,7 @@ func (w *workers) leave() {
 
 // runNext runs the queue's next job. It returns false where there was none,
 // and where the queue panicked.
-func (w *workers) runNext(ctx context.Context) (ran bool) {
+func (w *worker) runNext(ctx context.Context) (ran bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			logging.Error(ctx, message.Fields{

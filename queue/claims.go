@@ -1,85 +1,171 @@
 package queue
 
 import (
+	"container/list"
 	"context"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
-// claims hands claimed records to the workers that wait for one. There is no
-// goroutine to fetch them: the first worker that waits claims for all that do,
-// so that no record is leased without a worker. The others sleep until there is
-// a record for them, or something new to claim.
-type claims struct {
-	claim func(ctx context.Context, limit int) (driver.Claimed, error)
-	// timer makes the claimer look again at a time.
-	timer wakeTimer
-	// poll is how often it looks without a reason; 0 for never.
-	poll time.Duration
-
-	mu       sync.Mutex
-	line     wait.Line
-	records  []*driver.Record // claimed, for workers that are waking up
-	waking   int
-	claiming bool
-	maybe    bool // there may be something to claim
-	resumed  bool // the queue is ready for what is claimed
-	stopped  bool
+// claimer is what claims needs of its owner.
+type claimer interface {
+	// claim claims records of several queues, and says when to look again.
+	claim(ctx context.Context, demands []driver.Demand, limit int) ([]*work, time.Time, error)
+	// expire ends records that were claimed because they have expired.
+	expire(ctx context.Context, expired []*work)
+	// giveBack hands back what was claimed for a queue that has closed.
+	giveBack(ctx context.Context, works []*work)
 }
 
-// claimRetry is how long the claimer waits after an error of the driver.
+// claims hands claimed records to the workers that wait for one. There is no
+// goroutine to fetch them: the first worker that waits claims for all that do, of
+// all queues, so that no record is leased without a worker. The others sleep
+// until there is a record for them, or something new to claim.
+type claims struct {
+	owner claimer
+	// timer makes a worker look again at a time.
+	timer wakeTimer
+	// poll is how often one looks without a reason; 0 for never.
+	poll time.Duration
+	// most is the number of records that may be out at once; 0 for no limit.
+	most int
+
+	mu     sync.Mutex
+	order  list.List // of *claimLine: first the one that was served least lately
+	byName map[string]*claimLine
+	// epoch grows when there may be something new to claim.
+	epoch    int
+	claiming bool
+	sleeping int // workers in all lines
+	waking   int // workers that were woken, and have not looked yet
+	handed   int // records for them
+	out      int // records that were claimed and have not ended
+	gathered int // workers for whom the claim before was made
+	demands  []driver.Demand
+}
+
+// claimLine is the workers of one queue that wait for a record.
+type claimLine struct {
+	claims *claims
+	queue  string
+	// drained is called where it is wanted, when nothing was found to claim and
+	// nothing is out.
+	drained       func(context.Context)
+	drainedWanted atomic.Int32 // by how many
+
+	// The lock of claims guards the rest.
+	place   *list.Element
+	line    wait.Line
+	records []*work // claimed, for workers that are waking up
+	waking  int
+	out     int
+	checked int  // the epoch in which there was nothing more
+	asked   int  // in the claim that is under way
+	got     int  // by it
+	resumed bool // the queue is ready for what is claimed
+	stopped bool
+}
+
+// claimRetry is how long nobody claims after an error of the driver.
 const claimRetry = time.Second
 
-func newClaims(claim func(context.Context, int) (driver.Claimed, error), timeCame func()) *claims {
-	c := &claims{claim: claim, maybe: true}
+func newClaims(most int, owner claimer, timeCame func()) *claims {
+	c := &claims{owner: owner, most: most, epoch: 1, byName: map[string]*claimLine{}}
 	c.timer.fire = timeCame
 	return c
+}
+
+// join adds a queue, from whose line workers can take records once it is resumed.
+func (c *claims) join(queue string, drained func(context.Context)) *claimLine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &claimLine{claims: c, queue: queue, drained: drained}
+	if before := c.byName[queue]; before != nil {
+		// It is about to be closed, and must not claim for this one's workers.
+		before.stopped = true
+		c.order.Remove(before.place)
+	}
+	l.place = c.order.PushFront(l)
+	c.byName[queue] = l
+	return l
 }
 
 // signal says that there may be something new to claim. It tells whether a
 // worker is there to look.
 func (c *claims) signal() bool {
 	c.mu.Lock()
-	c.maybe = true
-	woken := c.toWake()
+	c.epoch++
+	woken := c.toWake(nil)
 	looks := c.waking > 0 || c.claiming
 	c.mu.Unlock()
 	wake(woken)
 	return looks
 }
 
-// resume lets workers claim, which they do not before.
-func (c *claims) resume() {
+// done says that a record is not out any more.
+func (c *claims) done(w *work) {
 	c.mu.Lock()
-	c.resumed = true
+	if w.line == nil {
+		c.mu.Unlock()
+		return // it expired, and was never given to a line
+	}
+	c.out--
+	w.line.out--
+	woken := c.toWake(nil)
 	c.mu.Unlock()
-	c.signal()
+	wake(woken)
 }
 
-// mayClaim tells whether a worker should claim.
-func (c *claims) mayClaim() bool { return c.resumed && c.maybe && !c.claiming }
+// resume lets the workers of a queue claim, which they do not before.
+func (l *claimLine) resume() {
+	l.claims.mu.Lock()
+	l.resumed = true
+	l.claims.mu.Unlock()
+	l.claims.signal()
+}
 
-// toWake takes as many workers out of the line as there are records for, and one
-// more where somebody should claim.
-func (c *claims) toWake() []*wait.Waiter {
-	wanted := len(c.records)
-	if c.mayClaim() {
-		wanted++
-	}
+// hasRoom tells whether one more record may be out.
+func (c *claims) hasRoom() bool { return c.most == 0 || c.out < c.most }
+
+// mayClaim tells whether a worker of a line should claim.
+func (c *claims) mayClaim(l *claimLine) bool {
+	return l.resumed && !l.stopped && l.checked != c.epoch && !c.claiming && c.hasRoom()
+}
+
+// toWake takes as many workers out of a line as there are records for, and one
+// more, of whatever line, where somebody should claim.
+func (c *claims) toWake(l *claimLine) []*wait.Waiter {
 	var woken []*wait.Waiter
-	for c.waking < wanted {
-		w := c.line.TakeLast()
-		if w == nil {
-			break
+	if l != nil {
+		for l.waking < len(l.records) && l.line.Len() > 0 {
+			woken = append(woken, l.take())
 		}
-		c.waking++
-		woken = append(woken, w)
+	}
+	if c.sleeping == 0 || c.claiming || c.waking > c.handed {
+		return woken
+	}
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		l := e.Value.(*claimLine)
+		if l.line.Len() > 0 && c.mayClaim(l) {
+			return append(woken, l.take())
+		}
 	}
 	return woken
+}
+
+// take takes a worker out of the line, to be woken.
+func (l *claimLine) take() *wait.Waiter {
+	l.waking++
+	l.claims.waking++
+	l.claims.sleeping--
+	return l.line.TakeLast()
 }
 
 func wake(woken []*wait.Waiter) {
@@ -88,28 +174,30 @@ func wake(woken []*wait.Waiter) {
 	}
 }
 
-// next returns a claimed record; nil when ctx ends or the claims are stopped.
-func (c *claims) next(ctx context.Context) *driver.Record {
+// next returns a claimed record; nil when ctx ends or the line is stopped.
+func (l *claimLine) next(ctx context.Context) *work {
+	c := l.claims
 	c.mu.Lock()
-	for ctx.Err() == nil && !c.stopped {
-		if len(c.records) > 0 {
-			r := c.records[0]
-			c.records[0] = nil
-			c.records = c.records[1:]
-			woken := c.toWake()
+	for ctx.Err() == nil && !l.stopped {
+		if len(l.records) > 0 {
+			w := l.records[0]
+			l.records[0] = nil
+			l.records = l.records[1:]
+			c.handed--
+			woken := c.toWake(l)
 			c.mu.Unlock()
 			wake(woken)
-			return r
+			return w
 		}
-		if c.mayClaim() {
-			c.claimForAll(ctx)
+		if c.mayClaim(l) {
+			c.claimForAll(ctx, l)
 			continue
 		}
-		if !c.sleep(ctx) {
+		if !l.sleep(ctx) {
 			break
 		}
 	}
-	woken := c.toWake()
+	woken := c.toWake(l)
 	c.mu.Unlock()
 	wake(woken)
 	return nil
@@ -117,33 +205,105 @@ func (c *claims) next(ctx context.Context) *driver.Record {
 
 // sleep waits in the line; false where ctx ended. It is called, and returns,
 // with the lock.
-func (c *claims) sleep(ctx context.Context) bool {
-	w := c.line.Join()
+func (l *claimLine) sleep(ctx context.Context) bool {
+	c := l.claims
+	w := l.line.Join()
+	c.sleeping++
 	c.mu.Unlock()
 	err := w.Wait(ctx)
 	c.mu.Lock()
 	if err != nil {
-		if c.line.Leave(w) {
+		if l.line.Leave(w) {
+			c.sleeping--
 			return false
 		}
 		c.mu.Unlock()
 		w.Drain()
 		c.mu.Lock()
 	}
+	l.waking--
 	c.waking--
-	c.line.Reuse(w)
+	l.line.Reuse(w)
 	return err == nil
 }
 
+// gatherYields is how often a worker lets others run before it acts for all that
+// came, where there were more of them the last time: those that were served then
+// are about to come again, and one call of the driver for all of them costs
+// little more than one for each.
+const gatherYields = 4
+
 // claimForAll claims a record for this worker and for each that waits. It is
 // called, and returns, with the lock, which it gives up while the driver works.
-func (c *claims) claimForAll(ctx context.Context) {
-	limit := 1 + c.line.Len()
-	c.claiming, c.maybe = true, false
+func (c *claims) claimForAll(ctx context.Context, own *claimLine) {
+	c.claiming = true
+	for i := 0; i < gatherYields && 1+c.sleeping < c.gathered; i++ {
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+	c.gathered = 1 + c.sleeping
+	epoch := c.epoch
+	demands, limit := c.ask(own)
 	c.mu.Unlock()
-	claimed, err := c.claim(ctx, limit)
-	if at := claimed.Next; !at.IsZero() {
-		c.timer.set(at)
+
+	begun := time.Now()
+	works, next, err := c.owner.claim(ctx, demands, limit)
+	c.lookAgain(ctx, next, err)
+
+	c.mu.Lock()
+	expired, orphans, woken := c.hand(works, begun)
+	all := limit > 0 && len(works)-len(expired) >= limit
+	idle := c.answer(epoch, all || ctx.Err() != nil)
+	c.claiming = false
+	woken = append(woken, c.toWake(nil)...)
+	c.mu.Unlock()
+	wake(woken)
+	c.settle(ctx, expired, orphans)
+	for _, l := range idle {
+		l.drained(ctx)
+	}
+	c.mu.Lock()
+}
+
+// ask makes the demands of all queues, in the order in which they should be
+// served: who has fewest records out comes first, and then whoever was served
+// least lately. Queues whose workers are all busy may have records that expired.
+func (c *claims) ask(own *claimLine) (demands []driver.Demand, limit int) {
+	lines := make([]*claimLine, 0, c.order.Len())
+	uneven := false
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		l := e.Value.(*claimLine)
+		l.asked, l.got = 0, 0
+		if !l.resumed || l.stopped {
+			continue
+		}
+		l.asked = l.line.Len()
+		if l == own {
+			l.asked++
+		}
+		limit += l.asked
+		uneven = uneven || l.out > 0
+		lines = append(lines, l)
+	}
+	if uneven && len(lines) > 1 {
+		slices.SortStableFunc(lines, func(a, b *claimLine) int { return a.out - b.out })
+	}
+	demands = c.demands[:0]
+	for _, l := range lines {
+		demands = append(demands, driver.Demand{Queue: l.queue, Limit: l.asked})
+	}
+	c.demands = demands
+	if c.most > 0 {
+		limit = min(limit, c.most-c.out)
+	}
+	return demands, limit
+}
+
+// lookAgain sets the timer for the next look, after one.
+func (c *claims) lookAgain(ctx context.Context, next time.Time, err error) {
+	if !next.IsZero() {
+		c.timer.set(next)
 	}
 	if err != nil && ctx.Err() == nil {
 		c.timer.set(time.Now().Add(claimRetry))
@@ -151,34 +311,100 @@ func (c *claims) claimForAll(ctx context.Context) {
 	if c.poll > 0 {
 		c.timer.set(time.Now().Add(c.poll/2 + rand.N(c.poll)))
 	}
-	c.mu.Lock()
-	c.claiming = false
-	c.records = append(c.records, claimed.Records...)
-	if len(claimed.Records) >= limit || ctx.Err() != nil {
-		c.maybe = true
+}
+
+// hand gives each line its records. It returns those that expired, those whose
+// queue is gone, and the workers to be woken for the others.
+func (c *claims) hand(works []*work, now time.Time) (expired, orphans []*work, woken []*wait.Waiter) {
+	for _, w := range works {
+		l := c.byName[w.record.Group]
+		deadline := w.record.TimeInfo.DispatchBy
+		switch {
+		case l == nil:
+			orphans = append(orphans, w)
+		case !deadline.IsZero() && deadline.Before(now):
+			expired = append(expired, w)
+		default:
+			w.line = l
+			l.out++
+			l.got++
+			c.out++
+			c.handed++
+			l.records = append(l.records, w)
+			c.order.MoveToBack(l.place)
+			woken = append(woken, c.toWake(l)...)
+		}
 	}
-	woken := c.toWake()
-	c.mu.Unlock()
-	wake(woken)
+	return expired, orphans, woken
+}
+
+// answer notes for which lines there is nothing more. It returns those where
+// somebody wants to know that they are idle.
+func (c *claims) answer(epoch int, mayBeMore bool) (idle []*claimLine) {
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		l := e.Value.(*claimLine)
+		if l.asked == 0 {
+			continue
+		}
+		if l.got < l.asked && !mayBeMore {
+			l.checked = epoch
+		}
+		if l.got == 0 && l.out == 0 && l.drainedWanted.Load() > 0 {
+			idle = append(idle, l)
+		}
+	}
+	return idle
+}
+
+// settle ends records that expired, and hands back those whose queue is gone.
+func (c *claims) settle(ctx context.Context, expired, orphans []*work) {
+	c.owner.expire(ctx, expired)
+	c.owner.giveBack(ctx, orphans)
+}
+
+// claimExpired ends the records that have expired, where no worker is free.
+func (c *claims) claimExpired(ctx context.Context) {
 	c.mu.Lock()
+	var demands []driver.Demand
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		if l := e.Value.(*claimLine); l.resumed && !l.stopped {
+			demands = append(demands, driver.Demand{Queue: l.queue})
+		}
+	}
+	c.mu.Unlock()
+	if len(demands) == 0 {
+		return
+	}
+	works, next, err := c.owner.claim(ctx, demands, 0)
+	c.lookAgain(ctx, next, err)
+	c.settle(ctx, works, nil)
 }
 
 // stop makes next return nil.
-func (c *claims) stop() {
+func (l *claimLine) stop() {
+	c := l.claims
 	c.mu.Lock()
-	c.stopped = true
-	all := c.line.TakeAll()
+	l.stopped = true
+	all := l.line.TakeAll()
+	l.waking += len(all)
 	c.waking += len(all)
+	c.sleeping -= len(all)
 	c.mu.Unlock()
 	wake(all)
-	c.timer.stop()
 }
 
-// leftover returns the records that were claimed and not handed out, after stop.
-func (c *claims) leftover() []*driver.Record {
+// leave takes the queue out, after stop, when its workers are gone. It returns the
+// records that were claimed and not handed out.
+func (l *claimLine) leave() []*work {
+	c := l.claims
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := c.records
-	c.records = nil
+	left := l.records
+	l.records = nil
+	c.handed -= len(left)
+	if c.byName[l.queue] == l {
+		delete(c.byName, l.queue)
+	}
+	c.order.Remove(l.place)
 	return left
 }

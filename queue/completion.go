@@ -57,7 +57,14 @@ func (c *completion) ended(id string, idle bool) {
 		close(end.reached)
 		delete(c.jobs, id)
 	}
-	if idle && c.idle != nil {
+	if idle {
+		c.reachedIdle()
+	}
+}
+
+// reachedIdle is called when nothing is left to do.
+func (c *completion) reachedIdle() {
+	if c.idle != nil {
 		close(c.idle)
 		c.idle = nil
 	}

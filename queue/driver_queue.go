@@ -1,11 +1,16 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -13,22 +18,38 @@ import (
 type DriverQueueOptions struct {
 	// Driver stores the jobs. It is required.
 	Driver driver.Driver
+	// Name is that of the queue in the store. A store holds any number of queues
+	// with different names; queues with the same name, in whatever process, share
+	// their jobs. Default: empty, which is a name too.
+	Name string
 	// CloseDriver makes the queue's Close close the driver too. Otherwise the
 	// driver may serve other queues, and whoever made it closes it.
 	CloseDriver bool
-	// NumWorkers is the number of jobs that run at once. It must be at least 1.
+	// NumWorkers is the number of jobs that run at once in this process. It must
+	// be at least 1.
 	NumWorkers int
+	// NewRunner makes the runner of the queue, for instance one whose jobs can be
+	// aborted, or that limits their rate. NumWorkers does not count then. Default:
+	// pool.NewLocalWorkers.
+	NewRunner func(q amboy.Queue) (amboy.Runner, error)
+	// MaxRunning is the number of jobs of the queue that run at once, over all
+	// processes. Start sets it (see amboy.QueueController), unless it is 0, which
+	// leaves it as it is in the store. It must not be negative.
+	MaxRunning int
 	// Format is the form in which jobs are stored. Default: BSON.
 	Format amboy.Format
-	// LockTimeout is the age at which the lease of a running job is stale, so
-	// that another queue takes the job over. Leases are renewed every quarter
-	// of it. Default: amboy.LockTimeout.
+	// LockTimeout is how long the lease of a running job lasts unless it is
+	// renewed, which is done every quarter of it. The job of a lease that ran
+	// out, because its process died, runs again within another quarter. Default:
+	// amboy.LockTimeout.
 	LockTimeout time.Duration
-	// PollInterval is how often a queue with a free worker asks a driver that is
-	// no driver.Notifier for jobs that other processes put. The waits vary
+	// PollInterval is how often a queue with a free worker asks a driver without
+	// notifications for jobs that other processes put. The waits vary
 	// between half of it and one and a half, so that many processes do not ask
 	// at once. Default: one second.
 	PollInterval time.Duration
+	// Retention tells how long jobs that ended are kept.
+	Retention Retention
 	// Retryable configures how jobs are retried.
 	Retryable RetryableQueueOptions
 }
@@ -42,8 +63,11 @@ func (o *DriverQueueOptions) Validate() error {
 	if o.Driver == nil {
 		errs = append(errs, errors.New("invalid driver queue options: Driver must not be nil"))
 	}
-	if o.NumWorkers < 1 {
+	if o.NumWorkers < 0 || (o.NumWorkers == 0 && o.NewRunner == nil) {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: NumWorkers must be at least 1 (is %d)", o.NumWorkers))
+	}
+	if o.MaxRunning < 0 {
+		errs = append(errs, fmt.Errorf("invalid driver queue options: MaxRunning must not be negative (is %d)", o.MaxRunning))
 	}
 	if !o.Format.IsValid() {
 		errs = append(errs, fmt.Errorf("invalid driver queue options: Format must be BSON, BSON2 or JSON (is %d)", o.Format))
@@ -60,8 +84,10 @@ func (o *DriverQueueOptions) Validate() error {
 	if o.PollInterval == 0 {
 		o.PollInterval = defaultPollInterval
 	}
-	if err := o.Retryable.Validate(); err != nil {
-		errs = append(errs, err)
+	for _, nested := range []interface{ Validate() error }{&o.Retention, &o.Retryable} {
+		if err := nested.Validate(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -75,7 +101,155 @@ func NewDriverQueue(opts DriverQueueOptions) (amboy.RetryableQueue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return newEngine(opts)
+	e := newEngine(opts, 0)
+	q, err := newDriverQueue(e, e.id, opts)
+	if err != nil {
+		e.close(context.Background())
+		return nil, err
+	}
+	q.ownsEngine = true
+	return q, nil
+}
+
+// driverQueue is a queue on an engine. It brings claimed records to life, and
+// writes what became of them.
+type driverQueue struct {
+	lifecycle
+	name       string
+	engine     *engine
+	ownsEngine bool // closes it
+	driver     driver.Driver
+	line       *claimLine
+	format     amboy.Format
+	retention  Retention
+	maxRunning int
+
+	closeOnce sync.Once
+
+	handlerMu sync.Mutex
+	handler   amboy.RetryHandler
+
+	completeMu sync.Mutex
+	complete   completion
+}
+
+var (
+	_ amboy.RetryableQueue   = (*driverQueue)(nil)
+	_ amboy.JobReleaser      = (*driverQueue)(nil)
+	_ amboy.JobContexter     = (*driverQueue)(nil)
+	_ amboy.JobCompleter     = (*driverQueue)(nil)
+	_ amboy.CompletionWaiter = (*driverQueue)(nil)
+	_ amboy.QueueController  = (*driverQueue)(nil)
+)
+
+// newDriverQueue makes a queue with options that were validated.
+func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue, error) {
+	q := &driverQueue{
+		lifecycle:  newLifecycle(id),
+		name:       opts.Name,
+		engine:     e,
+		driver:     e.driver,
+		format:     opts.Format,
+		retention:  opts.Retention,
+		maxRunning: opts.MaxRunning,
+	}
+	err := q.makeRunner(opts)
+	if err != nil {
+		return nil, err
+	}
+	q.handler, err = NewBasicRetryHandler(q, opts.Retryable.RetryHandler)
+	if err != nil {
+		return nil, err
+	}
+	q.line = e.claims.join(q.name, q.checkIdle)
+	e.add(q)
+	return q, nil
+}
+
+func (q *driverQueue) makeRunner(opts DriverQueueOptions) error {
+	if opts.NewRunner == nil {
+		q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
+		return nil
+	}
+	var made amboy.Runner
+	err := errorOfPanic(func() (err error) {
+		made, err = opts.NewRunner(q)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("making the runner of queue %q: %w", q.name, err)
+	}
+	return q.SetRunner(made)
+}
+
+func (q *driverQueue) Info() amboy.QueueInfo {
+	return amboy.QueueInfo{Started: q.isStarted(), LockTimeout: q.engine.leaseTime}
+}
+
+func (q *driverQueue) SetRunner(r amboy.Runner) error { return q.setRunner(r, q) }
+
+func (q *driverQueue) RetryHandler() amboy.RetryHandler {
+	q.handlerMu.Lock()
+	defer q.handlerMu.Unlock()
+	return q.handler
+}
+
+func (q *driverQueue) SetRetryHandler(h amboy.RetryHandler) error {
+	if h == nil {
+		return fmt.Errorf("setting the retry handler of queue %q: it must not be nil", q.id)
+	}
+	q.handlerMu.Lock()
+	defer q.handlerMu.Unlock()
+	if !q.is(created) {
+		return fmt.Errorf("setting the retry handler of queue %q: %w", q.id, amboy.ErrAlreadyStarted)
+	}
+	if err := h.SetQueue(q); err != nil {
+		return fmt.Errorf("setting the retry handler of queue %q: %w", q.id, err)
+	}
+	q.handler = h
+	return nil
+}
+
+// Start starts the runner and the retry handler, and takes up the jobs that
+// earlier processes left behind.
+func (q *driverQueue) Start(ctx context.Context) error {
+	if q.maxRunning > 0 && q.is(created) {
+		if err := q.SetMaxRunning(ctx, q.maxRunning); err != nil {
+			return fmt.Errorf("starting queue %q: %w", q.id, err)
+		}
+	}
+	if err := q.start(ctx, q.stopClaiming); err != nil {
+		return err
+	}
+	if err := q.RetryHandler().Start(ctx); err != nil {
+		q.Close(ctx)
+		return fmt.Errorf("starting the retry handler of queue %q: %w", q.id, err)
+	}
+	q.engine.begin(q)
+	return nil
+}
+
+func (q *driverQueue) stopClaiming() { q.line.stop() }
+
+func (q *driverQueue) Close(ctx context.Context) {
+	q.close(ctx, q.stopClaiming)
+	q.RetryHandler().Close(ctx)
+	q.closeOnce.Do(func() {
+		q.engine.giveBack(ctx, q.line.leave())
+		q.engine.remove(q)
+	})
+	if q.ownsEngine {
+		q.engine.close(ctx)
+	}
+}
+
+// failure describes something that went wrong, for the log.
+func (q *driverQueue) failure(what, id string, err error) message.Fields {
+	fields := message.Fields{"message": what, "queue": q.id, "error": err.Error()}
+	if id != "" {
+		fields["job_id"] = id
+	}
+	return fields
 }
 
 // RetryableQueueOptions configure how a queue retries jobs.

@@ -2,7 +2,8 @@ package queue
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,172 +11,278 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
-	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// engine is the queue over a driver. It claims records for the workers that are
-// free, brings them to life, renews their leases while they run, and writes what
-// became of them.
+// engine is what the queues of one process on one store share: they claim
+// together, their leases are renewed together, and the store is maintained once
+// for all of them.
 type engine struct {
-	lifecycle
+	// id owns the leases.
+	id          string
 	driver      driver.Driver
 	ownsDriver  bool
-	format      amboy.Format
-	lockTimeout time.Duration
+	leaseTime   time.Duration
 	claims      *claims
 	leases      *leases
-	unsubscribe func()
-	closeOnce   sync.Once
+	completions *completions
+	// defersWrites makes workers go on while the ends of their jobs are written.
+	defersWrites bool
+	unsubscribe  func()
 
-	maintenance      wakeTimer
-	maintainInterval time.Duration
+	heartbeat wakeTimer // renews leases
+	cancels   wakeTimer // looks for jobs that are to be canceled
+	recovery  wakeTimer // maintains the store
+	handOvers wakeTimer // looks for retries that somebody left
+	// lookForRetries is how often it does.
+	lookForRetries time.Duration
+	closeOnce      sync.Once
 
-	handlerMu sync.Mutex
-	handler   amboy.RetryHandler
-
-	completeMu sync.Mutex
-	complete   completion
+	mu     sync.Mutex
+	queues map[string]*driverQueue
 }
 
-var (
-	_ amboy.RetryableQueue   = (*engine)(nil)
-	_ amboy.JobReleaser      = (*engine)(nil)
-	_ amboy.JobContexter     = (*engine)(nil)
-	_ amboy.CompletionWaiter = (*engine)(nil)
-)
-
-// newEngine makes an engine with options that were validated.
-func newEngine(opts DriverQueueOptions) (*engine, error) {
-	q := &engine{
-		lifecycle:        newLifecycle("driver"),
-		driver:           opts.Driver,
-		ownsDriver:       opts.CloseDriver,
-		format:           opts.Format,
-		lockTimeout:      opts.LockTimeout,
-		maintainInterval: opts.Retryable.StaleRetryingMonitorInterval,
+// newEngine makes an engine with the options of its queues that concern the store,
+// which were validated. workers is the number of jobs that run at once, over all
+// queues; 0 where their own numbers of workers are the only limit.
+func newEngine(opts DriverQueueOptions, workers int) *engine {
+	e := &engine{
+		id:             newOwnerID("driver"),
+		driver:         opts.Driver,
+		ownsDriver:     opts.CloseDriver,
+		leaseTime:      opts.LockTimeout,
+		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
+		defersWrites:   opts.Driver.Features().Durable,
+		queues:         map[string]*driverQueue{},
 	}
-	q.claims = newClaims(q.claim, q.timeCame)
-	q.leases = newLeases(opts.LockTimeout, opts.Driver.Extend)
-	q.maintenance.fire = q.maintain
-	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
-	handler, err := NewBasicRetryHandler(q, opts.Retryable.RetryHandler)
-	if err != nil {
-		return nil, err
+	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
+	e.leases = newLeases(e.claims.done)
+	e.completions = newCompletions(e.driver)
+	e.heartbeat.fire = e.inBackground(e.renew)
+	e.cancels.fire = e.inBackground(e.cancelRequested)
+	e.recovery.fire = e.inBackground(e.maintain)
+	e.handOvers.fire = e.inBackground(e.takeUpRetries)
+	if !e.driver.Features().Notifications {
+		e.claims.poll = opts.PollInterval
 	}
-	q.handler = handler
-	q.unsubscribe = func() {}
-	q.claims.poll = opts.PollInterval
-	if notifier, ok := q.driver.(driver.Notifier); ok {
-		q.claims.poll = 0
-		q.unsubscribe = notifier.Subscribe(func() { q.claims.signal() })
-	}
-	return q, nil
+	e.unsubscribe = e.driver.Subscribe(e.storeChanged)
+	return e
 }
 
-func (q *engine) Info() amboy.QueueInfo {
-	return amboy.QueueInfo{Started: q.isStarted(), LockTimeout: q.lockTimeout}
+// inBackground makes a task that no caller waits for survive a panic, of the driver
+// for instance.
+func (e *engine) inBackground(task func()) func() {
+	return func() {
+		err := errorOfPanic(func() error {
+			task()
+			return nil
+		})
+		if err != nil {
+			logging.Error(context.Background(), e.failure("a task in the background panicked", err))
+		}
+	}
 }
 
-func (q *engine) SetRunner(r amboy.Runner) error { return q.setRunner(r, q) }
-
-func (q *engine) RetryHandler() amboy.RetryHandler {
-	q.handlerMu.Lock()
-	defer q.handlerMu.Unlock()
-	return q.handler
+// add makes a queue share the engine, before it is started.
+func (e *engine) add(q *driverQueue) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queues[q.name] = q
 }
 
-func (q *engine) SetRetryHandler(h amboy.RetryHandler) error {
-	if h == nil {
-		return fmt.Errorf("setting the retry handler of queue %q: it must not be nil", q.id)
+// remove ends that for a queue that was closed.
+func (e *engine) remove(q *driverQueue) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.queues[q.name] == q {
+		delete(e.queues, q.name)
 	}
-	q.handlerMu.Lock()
-	defer q.handlerMu.Unlock()
-	if !q.is(created) {
-		return fmt.Errorf("setting the retry handler of queue %q: %w", q.id, amboy.ErrAlreadyStarted)
-	}
-	if err := h.SetQueue(q); err != nil {
-		return fmt.Errorf("setting the retry handler of queue %q: %w", q.id, err)
-	}
-	q.handler = h
-	return nil
 }
 
-// Start starts the runner and the retry handler, and takes up the jobs that
-// earlier processes left behind.
-func (q *engine) Start(ctx context.Context) error {
-	if err := q.start(ctx, q.stopClaiming); err != nil {
-		return err
-	}
-	if err := q.RetryHandler().Start(ctx); err != nil {
-		q.Close(ctx)
-		return fmt.Errorf("starting the retry handler of queue %q: %w", q.id, err)
-	}
-	q.claims.resume()
-	q.maintenance.set(time.Now())
-	return nil
+func (e *engine) queue(name string) *driverQueue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queues[name]
 }
 
-func (q *engine) stopClaiming() { q.claims.stop() }
+func (e *engine) names() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.queues))
+}
+
+// begin lets a queue that has started have its jobs. What earlier processes left
+// behind is looked for now.
+func (e *engine) begin(q *driverQueue) {
+	q.line.resume()
+	e.recovery.set(time.Now())
+	e.handOvers.set(time.Now())
+}
+
+// heartbeatPeriod is how often leases are renewed, so that one late renewal, or
+// two, lose none.
+func (e *engine) heartbeatPeriod() time.Duration { return e.leaseTime / 4 }
 
 // driverTimeout bounds the calls on the driver that no caller waits for, and the
 // one at Close that hands back what was claimed and not run.
 const driverTimeout = 10 * time.Second
 
-func (q *engine) Close(ctx context.Context) {
-	q.close(ctx, q.stopClaiming)
-	q.RetryHandler().Close(ctx)
-	q.closeOnce.Do(func() { q.letGo(ctx) })
-}
-
-// letGo ends what is left of a queue without workers, and hands back the jobs
-// that they would have run.
-func (q *engine) letGo(ctx context.Context) {
-	q.unsubscribe()
-	q.maintenance.stop()
-	q.leases.stop()
-
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
-	defer cancel()
-	for _, r := range q.claims.leftover() {
-		q.handBack(ctx, r.JobID(), driver.HandBack{Lease: driver.LeaseOf(r)})
-	}
-	if !q.ownsDriver {
-		return
-	}
-	if err := q.driver.Close(ctx); err != nil {
-		logging.Error(ctx, q.failure("could not close the driver", "", err))
-	}
+// close ends the engine after its queues, and closes the driver where it is the
+// engine's own.
+func (e *engine) close(ctx context.Context) {
+	e.closeOnce.Do(func() {
+		e.unsubscribe()
+		for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
+			timer.stop()
+		}
+		e.completions.wait()
+		if !e.ownsDriver {
+			return
+		}
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
+		defer cancel()
+		if err := e.driver.Close(closing); err != nil {
+			logging.Error(ctx, e.failure("could not close the driver", err))
+		}
+	})
 }
 
 // failure describes something that went wrong, for the log.
-func (q *engine) failure(what, id string, err error) message.Fields {
-	fields := message.Fields{"message": what, "queue": q.id, "error": err.Error()}
-	if id != "" {
-		fields["job_id"] = id
-	}
-	return fields
+func (e *engine) failure(what string, err error) message.Fields {
+	return message.Fields{"message": what, "owner": e.id, "error": err.Error()}
 }
 
-// maintain hands back the leases of workers that died, and gives the retry
-// handler the jobs that an earlier one left.
-func (q *engine) maintain() {
-	ctx, cancel := context.WithTimeout(context.Background(), q.maintainInterval)
-	defer cancel()
-	recovered, err := q.driver.RecoverStale(ctx, time.Now().Add(-q.lockTimeout))
-	if err != nil {
-		logging.Error(ctx, q.failure("could not recover stale jobs", "", err))
+// storeChanged is called after each change of the store, by whomever.
+func (e *engine) storeChanged() {
+	e.claims.signal()
+	if e.leases.any() {
+		e.cancels.set(time.Now().Add(cancelLatency))
 	}
-	if recovered > 0 {
-		logging.Warning(ctx, message.Fields{"message": "recovered jobs whose worker is gone", "queue": q.id, "jobs": recovered})
-		q.claims.signal()
+}
+
+// claim claims records. Their leases are renewed from now on, also while they
+// wait for a worker. Those that have expired are ended.
+func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) (works []*work, next time.Time, err error) {
+	var claimed driver.Claimed
+	err = errorOfPanic(func() (err error) {
+		claimed, err = e.driver.Claim(ctx, driver.ClaimRequest{
+			Owner: e.id, Queues: demands, Limit: limit, Now: time.Now(), LeaseTime: e.leaseTime,
+		})
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		logging.Error(ctx, e.failure("could not claim jobs", err))
 	}
-	for _, r := range q.list(ctx, amboy.StateRetrying) {
-		if j := q.resolve(ctx, r); j != nil {
-			q.handOver(ctx, j)
+	for _, r := range claimed.Records {
+		w := &work{record: r, lease: driver.LeaseOf(r)}
+		if e.leases.add(w) {
+			e.heartbeat.set(time.Now().Add(e.heartbeatPeriod()))
+		}
+		works = append(works, w)
+	}
+	return works, claimed.Next, err
+}
+
+// timeCame lets a worker look for jobs that are due. Where all are busy it ends
+// the jobs that have expired, for which no worker is needed.
+func (e *engine) timeCame() {
+	if !e.claims.signal() {
+		ctx, cancel := context.WithTimeout(context.Background(), driverTimeout)
+		defer cancel()
+		e.claims.claimExpired(ctx)
+	}
+}
+
+// expire ends jobs that were claimed because they have expired. It hands back
+// those whose queue has closed meanwhile.
+func (e *engine) expire(ctx context.Context, works []*work) {
+	ctx = context.WithoutCancel(ctx)
+	var orphans []*work
+	for _, w := range works {
+		if q := e.queue(w.record.Group); q != nil {
+			q.revive(ctx, w)
+		} else {
+			orphans = append(orphans, w)
 		}
 	}
-	if !q.isStopped() {
-		q.maintenance.set(time.Now().Add(q.maintainInterval))
+	if len(orphans) > 0 {
+		e.giveBack(ctx, orphans)
+	}
+}
+
+// giveBack hands back what was claimed and is not run.
+func (e *engine) giveBack(ctx context.Context, works []*work) {
+	if len(works) == 0 {
+		return
+	}
+	handBacks := make([]driver.HandBack, len(works))
+	for i, w := range works {
+		handBacks[i] = driver.HandBack{Lease: w.lease}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
+	defer cancel()
+	var errs []error
+	err := errorOfPanic(func() (err error) {
+		errs, err = e.driver.Release(ctx, handBacks)
+		return err
+	})
+	for i, w := range works {
+		failure := err
+		if err == nil {
+			failure = errs[i]
+		}
+		if failure != nil {
+			fields := e.failure("could not hand a job back", failure)
+			fields["queue"], fields["record"] = w.lease.Queue, w.lease.Name
+			logging.Error(ctx, fields)
+		}
+		e.leases.end(w)
+	}
+	e.claims.signal()
+}
+
+// renew extends the leases, and cancels the jobs of those that are lost.
+func (e *engine) renew() {
+	if !e.leases.any() {
+		return
+	}
+	e.heartbeat.set(time.Now().Add(e.heartbeatPeriod()))
+	held := e.leases.all()
+	if len(held) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), e.heartbeatPeriod())
+	defer cancel()
+	lost, err := e.driver.Extend(ctx, held, time.Now(), e.leaseTime)
+	if err != nil {
+		logging.Error(ctx, message.Fields{
+			"message": "could not renew the leases of running jobs",
+			"leases":  len(held),
+			"error":   err.Error(),
+		})
+	}
+	for _, lease := range lost {
+		e.leases.lose(lease, amboy.ErrLeaseLost)
+	}
+	e.cancelRequested()
+}
+
+// cancelLatency is how long it takes at most until a running job notices that it
+// is to be canceled, where the driver tells of changes.
+const cancelLatency = 500 * time.Millisecond
+
+// cancelRequested cancels the running jobs for which that was asked.
+func (e *engine) cancelRequested() {
+	if !e.leases.any() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), driverTimeout)
+	defer cancel()
+	requests, err := e.driver.CancelRequests(ctx, e.id)
+	if err != nil {
+		logging.Error(ctx, e.failure("could not look for jobs to cancel", err))
+	}
+	for _, lease := range requests {
+		e.leases.lose(lease, amboy.ErrAborted)
 	}
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/mongodb/grip/message"
 
@@ -12,148 +11,180 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// leases are those of the jobs that run here, or are about to. All of them are renewed by one
-// call a period, which never looks at a job; a job whose lease is lost has its
-// context canceled at once.
-type leases struct {
-	extend func(context.Context, []driver.Lease, time.Time) ([]driver.Lease, error)
-	period time.Duration
-	timer  wakeTimer
-
-	mu   sync.Mutex
-	held map[string]*heldLease // by job ID
-}
-
-type heldLease struct {
+// work is a claimed record, until what became of it is written.
+type work struct {
+	record *driver.Record
 	lease  driver.Lease
-	lost   bool
-	cancel context.CancelCauseFunc // nil until the job has a context
+	line   *claimLine
+
+	// The lock of leases guards these.
+	job    amboy.Job               // nil until it is handed to a worker
+	cancel context.CancelCauseFunc // nil until it has a context
+	cause  error                   // why its context ended, or is to end
+	// ending is true from when its end is being written.
+	ending, ended bool
 }
 
-func newLeases(timeout time.Duration, extend func(context.Context, []driver.Lease, time.Time) ([]driver.Lease, error)) *leases {
-	l := &leases{extend: extend, period: timeout / 4, held: map[string]*heldLease{}}
-	l.timer.fire = l.renew
-	return l
+// leases are those of the jobs that run here, or are about to. A job whose lease
+// is lost has its context canceled at once, and so has one that somebody cancels.
+type leases struct {
+	// done is called when a work has ended.
+	done func(*work)
+
+	mu    sync.Mutex
+	held  map[*work]struct{}
+	byJob map[amboy.Job]*work
 }
 
-func (l *leases) add(id string, lease driver.Lease) {
-	l.mu.Lock()
-	last := l.held[id]
-	l.held[id] = &heldLease{lease: lease}
-	first := len(l.held) == 1
-	l.mu.Unlock()
-	if first {
-		l.timer.set(time.Now().Add(l.period))
-	}
-	if last != nil && last.cancel != nil {
-		// The job was lost here, and is given to another worker of this queue.
-		last.cancel(amboy.ErrLeaseLost)
-	}
+func newLeases(done func(*work)) *leases {
+	return &leases{done: done, held: map[*work]struct{}{}, byJob: map[amboy.Job]*work{}}
 }
 
-func (l *leases) get(id string) (driver.Lease, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h, ok := l.held[id]
-	if !ok {
-		return driver.Lease{}, false
-	}
-	return h.lease, true
-}
-
-// holds tells whether a job has that lease, and has not lost it. One that was lost
-// is forgotten.
-func (l *leases) holds(id string, lease driver.Lease) bool {
+// add holds a lease. It tells whether it is the first.
+func (l *leases) add(w *work) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, ok := l.held[id]
-	if !ok || h.lease != lease {
-		return false
-	}
-	if h.lost {
-		delete(l.held, id)
-	}
-	return !h.lost
+	l.held[w] = struct{}{}
+	return len(l.held) == 1
 }
 
-// remove forgets a lease, unless the job has got another since.
-func (l *leases) remove(id string, lease driver.Lease) {
+func (l *leases) any() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h, ok := l.held[id]; ok && h.lease == lease {
-		delete(l.held, id)
-	}
+	return len(l.held) > 0
 }
 
-// context derives a context that ends when the lease of a job is lost.
-func (l *leases) context(ctx context.Context, id string) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// all are the leases to be renewed.
+func (l *leases) all() []driver.Lease {
 	l.mu.Lock()
-	h, ok := l.held[id]
-	lost := !ok || h.lost
-	if ok {
-		h.cancel = cancel
+	defer l.mu.Unlock()
+	all := make([]driver.Lease, 0, len(l.held))
+	for w := range l.held {
+		if !w.isLost() {
+			all = append(all, w.lease)
+		}
+	}
+	return all
+}
+
+func (w *work) isLost() bool { return w.cause == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
+
+// start makes known which job a work became. It returns false where the lease is
+// lost, and then the work has ended.
+func (l *leases) start(w *work, j amboy.Job) bool {
+	l.mu.Lock()
+	lost := w.isLost()
+	if !lost {
+		w.job = j
+		l.byJob[j] = w
 	}
 	l.mu.Unlock()
 	if lost {
-		cancel(amboy.ErrLeaseLost)
+		l.end(w)
 	}
-	return ctx, func() { cancel(context.Canceled) }
+	return !lost
 }
 
-// renew extends the leases, and cancels the jobs of those that are lost.
-func (l *leases) renew() {
+// of returns the work that a job is; nil where it does not run here.
+func (l *leases) of(j amboy.Job) *work {
 	l.mu.Lock()
-	held := len(l.held)
-	all := make([]driver.Lease, 0, held)
-	for _, h := range l.held {
-		if !h.lost {
-			all = append(all, h.lease)
-		}
+	defer l.mu.Unlock()
+	return l.byJob[j]
+}
+
+// end forgets a lease.
+func (l *leases) end(w *work) {
+	l.mu.Lock()
+	if w.ended {
+		l.mu.Unlock()
+		return
+	}
+	w.ended = true
+	delete(l.held, w)
+	if w.job != nil {
+		delete(l.byJob, w.job)
 	}
 	l.mu.Unlock()
-	if held == 0 {
-		return
-	}
-	l.timer.set(time.Now().Add(l.period))
-	if len(all) == 0 {
-		return
-	}
+	l.done(w)
+}
 
-	ctx, cancel := context.WithTimeout(context.Background(), l.period)
-	defer cancel()
-	lost, err := l.extend(ctx, all, time.Now())
-	if err != nil {
-		logging.Error(ctx, message.Fields{
-			"message": "could not renew the leases of running jobs",
-			"leases":  len(all),
-			"error":   err.Error(),
-		})
+// isAborted tells whether somebody wanted the job of a work to be canceled.
+func (l *leases) isAborted(w *work) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.cause == amboy.ErrAborted //nolint:errorlint // It is never wrapped here.
+}
+
+// context derives a context that ends when the lease of a job is lost, or the job
+// is to be canceled. A job whose lease was lost is nobody's business here once
+// its run has ended.
+func (l *leases) context(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l.mu.Lock()
+	w := l.byJob[j]
+	cause := amboy.ErrLeaseLost
+	if w != nil {
+		w.cancel = cancel
+		cause = w.cause
 	}
-	for _, lease := range lost {
-		l.lose(lease)
+	l.mu.Unlock()
+	if cause != nil {
+		cancel(cause)
+	}
+	return ctx, func() {
+		cancel(context.Canceled)
+		l.mu.Lock()
+		lost := w != nil && w.isLost()
+		l.mu.Unlock()
+		if lost {
+			l.end(w)
+		}
 	}
 }
 
-// lose cancels the job that runs under a lease.
-func (l *leases) lose(lost driver.Lease) {
+// ending says that the end of a job is being written, after which its lease is not
+// lost but over. It is renewed until that is done, which may take long.
+func (l *leases) ending(w *work) {
 	l.mu.Lock()
-	var cancel context.CancelCauseFunc
-	for _, h := range l.held {
-		if h.lease == lost {
-			h.lost = true
-			cancel = h.cancel
-		}
+	defer l.mu.Unlock()
+	w.ending = true
+}
+
+// lose cancels the job that runs under a lease, once.
+func (l *leases) lose(lease driver.Lease, cause error) {
+	w := l.find(lease)
+	if w == nil {
+		return
 	}
+	l.mu.Lock()
+	first := w.cause == nil && !w.ending
+	if first {
+		w.cause = cause
+	}
+	cancel := w.cancel
 	l.mu.Unlock()
+	if !first {
+		return
+	}
 	if cancel != nil {
-		cancel(amboy.ErrLeaseLost)
+		cancel(cause)
 	}
 	logging.Warning(context.Background(), message.Fields{
-		"message": "lost the lease of a running job",
-		"record":  lost.Name,
-		"owner":   lost.Owner,
+		"message": "canceled a running job",
+		"cause":   cause.Error(),
+		"queue":   lease.Queue,
+		"record":  lease.Name,
+		"owner":   lease.Owner,
 	})
 }
 
-func (l *leases) stop() { l.timer.stop() }
+func (l *leases) find(lease driver.Lease) *work {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.held {
+		if w.lease == lease {
+			return w
+		}
+	}
+	return nil
+}

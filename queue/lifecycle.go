@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -38,19 +40,19 @@ type lifecycle struct {
 
 var lastQueue atomic.Int64
 
-// newLifecycle names the queue, for this process and others that share its
+// newOwnerID names an owner of jobs, for this process and others that share its
 // store.
-func newLifecycle(kind string) lifecycle {
+func newOwnerID(kind string) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown-host"
 	}
+	return fmt.Sprintf("%s.%s.%d.%d", kind, host, os.Getpid(), lastQueue.Add(1))
+}
+
+func newLifecycle(id string) lifecycle {
 	open, end := context.WithCancelCause(context.Background())
-	return lifecycle{
-		id:   fmt.Sprintf("%s.%s.%d.%d", kind, host, os.Getpid(), lastQueue.Add(1)),
-		open: open,
-		end:  end,
-	}
+	return lifecycle{id: id, open: open, end: end}
 }
 
 func (l *lifecycle) ID() string      { return l.id }
@@ -167,37 +169,50 @@ func (l *lifecycle) waitFor(ctx context.Context, done <-chan struct{}) bool {
 }
 
 // smallStream is the number of items up to which a stream needs no goroutine.
-const smallStream = 256
+const smallStream = 512
 
-// stream sends what convert makes of the items, and closes the channel at the
-// end, when ctx ends, and when the queue stops.
-func stream[S, T any](ctx context.Context, l *lifecycle, items []S, convert func(S) T) <-chan T {
-	if len(items) <= smallStream || l.isStopped() {
-		out := make(chan T, len(items))
-		for _, item := range items {
-			out <- convert(item)
-		}
-		close(out)
-		return out
+// unknownLength is the length of a stream that is not known.
+const unknownLength = -1
+
+// stream sends items, of which there are length at most, and closes the channel at
+// the end, when ctx ends, and when the queue stops.
+func stream[T any](ctx context.Context, l *lifecycle, length int, items iter.Seq[T]) <-chan T {
+	if length != unknownLength && length <= smallStream {
+		return filled(items)
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := make(chan T)
-	if l.isStopped() {
-		close(out)
-		return out
+	stopped := l.isStopped()
+	if !stopped {
+		l.tasks.Add(1) // with the lock, so that close waits for it
 	}
-	l.tasks.Go(func() {
+	l.mu.Unlock()
+	if stopped {
+		return filled(items)
+	}
+	out := make(chan T)
+	go func() {
+		defer l.tasks.Done()
 		defer close(out)
-		for _, item := range items {
+		for item := range items {
 			select {
-			case out <- convert(item):
+			case out <- item:
 			case <-ctx.Done():
 				return
 			case <-l.open.Done():
 				return
 			}
 		}
-	})
+	}()
+	return out
+}
+
+// filled returns a closed channel that has all of the items.
+func filled[T any](items iter.Seq[T]) <-chan T {
+	all := slices.Collect(items)
+	out := make(chan T, len(all))
+	for _, item := range all {
+		out <- item
+	}
+	close(out)
 	return out
 }

@@ -21,6 +21,7 @@ type local struct {
 
 	mu       sync.Mutex
 	schedule schedule.Schedule[amboy.Job]
+	control  amboy.QueueControl
 	workers  wait.Line // in Next
 	putters  wait.Line // in Put, for room
 	waking   bool      // a worker was woken, and has not looked yet
@@ -32,7 +33,7 @@ type local struct {
 type localEntry = schedule.Entry[amboy.Job]
 
 func newLocal(opts LocalOptions, invalid error) *local {
-	q := &local{lifecycle: newLifecycle("local"), opts: opts, invalid: invalid}
+	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid}
 	q.schedule.KeepFinished = opts.KeepFinished
 	q.schedule.ForwardEdges = opts.ForwardEdges
 	q.timer.fire = q.advance
@@ -73,13 +74,18 @@ func (q *local) Close(ctx context.Context) { q.close(ctx, q.wakeAll) }
 // wakeAll wakes everybody who waits on the queue, to see that it stopped.
 func (q *local) wakeAll() {
 	q.mu.Lock()
-	q.called += q.putters.Len()
-	woken := append(q.workers.TakeAll(), q.putters.TakeAll()...)
+	woken := append(q.workers.TakeAll(), q.callPutters()...)
 	q.mu.Unlock()
 	for _, w := range woken {
 		w.Wake()
 	}
 	q.timer.stop()
+}
+
+// callPutters returns the Puts that wait for room, to be woken and refused.
+func (q *local) callPutters() []*wait.Waiter {
+	q.called += q.putters.Len()
+	return q.putters.TakeAll()
 }
 
 func (q *local) Put(ctx context.Context, j amboy.Job) error {
@@ -123,14 +129,20 @@ func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
 	if err := amboy.ValidateJob(j); err != nil {
 		return nil, err
 	}
+	key, until := amboy.UniqueKeyOf(j)
+	if !until.IsValid() {
+		return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "unique until", Value: until, Rule: "must be one of the amboy.UniqueUntil values"}
+	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:        j,
-		ID:         j.ID(),
-		Priority:   amboy.PriorityOf(j),
-		WaitUntil:  times.WaitUntil,
-		DispatchBy: times.DispatchBy,
-		Scopes:     j.Scopes(),
+		Job:         j,
+		ID:          j.ID(),
+		Priority:    amboy.PriorityOf(j),
+		WaitUntil:   times.WaitUntil,
+		DispatchBy:  times.DispatchBy,
+		Scopes:      j.Scopes(),
+		UniqueKey:   key,
+		UniqueUntil: until,
 	}
 	if len(e.Scopes) > 0 {
 		e.EnqueueScopes = j.EnqueueScopes()
@@ -153,6 +165,9 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 			q.called--
 		}
 		err := q.accepts(q.opts.PutBeforeStart)
+		if err == nil && q.control.Draining {
+			err = fmt.Errorf("queue %q: %w", q.id, amboy.ErrQueueDraining)
+		}
 		if err == nil && q.mustWait(e, inTurn) {
 			room := q.putters.Join()
 			q.mu.Unlock()
@@ -176,14 +191,10 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 	}
 }
 
-// mustWait tells whether an entry must wait for room. One whose ID is taken need
-// not, as it will be refused.
+// mustWait tells whether an entry must wait for room. One whose ID or unique key
+// is taken need not, as it will be refused.
 func (q *local) mustWait(e *localEntry, inTurn bool) bool {
-	if q.hasRoom(inTurn) {
-		return false
-	}
-	_, taken := q.schedule.Get(e.ID)
-	return !taken
+	return !q.hasRoom(inTurn) && q.schedule.Duplicate(e) == nil
 }
 
 // hasRoom tells whether a job can be added by somebody whose turn it is, or who
@@ -237,7 +248,7 @@ func (q *local) await(ctx context.Context, line *wait.Line, w *wait.Waiter) erro
 // none is waking up already. Each worker that starts a job wakes the next, so
 // that a burst of Puts costs one wake-up and not one for each.
 func (q *local) wakeWorker() *wait.Waiter {
-	if q.waking || q.schedule.Ready() == 0 {
+	if q.waking || !q.mayStart() {
 		return nil
 	}
 	w := q.workers.TakeLast()
@@ -300,7 +311,8 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	q.mu.Lock()
 	for ctx.Err() == nil && !q.isStopped() {
-		if e = q.schedule.Next(); e != nil {
+		if q.mayStart() {
+			e = q.schedule.Next()
 			failed = e.Failed()
 			worker, putter := q.wakeWorker(), q.wakePutter()
 			q.mu.Unlock()

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/mongodb/grip/message"
-
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/logging"
 )
 
 // minGroupTTL is the shortest time to live of the queues of a group, 0 aside.
@@ -87,30 +83,6 @@ func (o *LocalQueueGroupOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// localQueueGroup is a group of queues in memory.
-type localQueueGroup struct {
-	// ctx is what the queues run under: they outlive the calls that make them.
-	ctx    context.Context
-	cancel context.CancelFunc
-	opts   LocalQueueGroupOptions
-	cache  GroupCache
-
-	stopPruning context.CancelFunc
-	routines    sync.WaitGroup // the pruning and the creations
-
-	mu        sync.Mutex
-	creations map[string]*queueCreation
-	closed    bool
-}
-
-// queueCreation makes one queue, for which all wait who ask for it. Its result
-// may be read once done is closed.
-type queueCreation struct {
-	done  chan struct{}
-	queue amboy.Queue
-	err   error
-}
-
 // NewLocalQueueGroup makes a group of queues in memory. The queues run under
 // ctx and end with it; call Close all the same, to wait for them.
 //
@@ -128,189 +100,24 @@ func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a local queue group: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	pruning, stopPruning := context.WithCancel(ctx)
-	g := &localQueueGroup{
-		ctx:         ctx,
-		cancel:      cancel,
-		opts:        opts,
-		cache:       NewGroupCache(opts.TTL),
-		stopPruning: stopPruning,
-		creations:   map[string]*queueCreation{},
+	merge := func(_ string, call []amboy.QueueOptions) (queueBuilder, error) {
+		merged, err := opts.DefaultQueue.merge(call)
+		if err != nil {
+			return nil, err
+		}
+		return merged.BuildQueue, nil
 	}
-	if opts.TTL > 0 {
-		g.routines.Go(func() { g.pruneRegularly(pruning) })
-	}
-	return g, nil
-}
-
-// Get returns the queue with that name, and makes and starts it where there is
-// none.
-func (g *localQueueGroup) Get(ctx context.Context, name string, opts ...amboy.QueueOptions) (amboy.Queue, error) {
-	q, err := g.get(ctx, name, opts)
-	if err != nil {
-		return nil, fmt.Errorf("getting queue %q of a local group: %w", name, err)
-	}
-	return q, nil
-}
-
-func (g *localQueueGroup) get(ctx context.Context, name string, opts []amboy.QueueOptions) (amboy.Queue, error) {
-	if name == "" {
-		return nil, errors.New("name must not be empty")
-	}
-	merged, err := g.merge(opts)
-	if err != nil {
-		return nil, err
-	}
-	q, creation, err := g.findOrCreate(name, merged)
-	if creation == nil {
-		return q, err
-	}
-	select {
-	case <-creation.done:
-		return creation.queue, creation.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting until it is made: %w", ctx.Err())
-	}
+	return newQueueGroup(ctx, "local", opts.TTL, opts.TTL, merge), nil
 }
 
 // merge applies the options of a call to the default.
-func (g *localQueueGroup) merge(opts []amboy.QueueOptions) (LocalQueueOptions, error) {
-	merged := g.opts.DefaultQueue
-	for _, opt := range opts {
+func (o LocalQueueOptions) merge(call []amboy.QueueOptions) (*LocalQueueOptions, error) {
+	for _, opt := range call {
 		local, ok := opt.(*LocalQueueOptions)
 		if !ok || local == nil {
-			return merged, fmt.Errorf("options must be a *queue.LocalQueueOptions that is not nil (is %T)", opt)
+			return nil, fmt.Errorf("options must be a *queue.LocalQueueOptions that is not nil (is %T)", opt)
 		}
-		merged = merged.with(*local)
+		o = o.with(*local)
 	}
-	return merged, nil
-}
-
-// findOrCreate returns the queue with that name, or else its creation, which it
-// begins where it is not under way.
-func (g *localQueueGroup) findOrCreate(name string, opts LocalQueueOptions) (amboy.Queue, *queueCreation, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.usable(); err != nil {
-		return nil, nil, err
-	}
-	if q := g.cache.Get(name); q != nil {
-		return q, nil, nil
-	}
-	if creation, ok := g.creations[name]; ok {
-		return nil, creation, nil
-	}
-	creation := &queueCreation{done: make(chan struct{})}
-	g.creations[name] = creation
-	g.routines.Go(func() { g.create(name, opts, creation) })
-	return nil, creation, nil
-}
-
-// usable returns an error once the group or its context has ended. The caller
-// holds the lock.
-func (g *localQueueGroup) usable() error {
-	if g.closed {
-		return ErrGroupClosed
-	}
-	if g.ctx.Err() != nil {
-		return fmt.Errorf("the group's context ended: %w", context.Cause(g.ctx))
-	}
-	return nil
-}
-
-// create makes a queue and adds it to the group.
-func (g *localQueueGroup) create(name string, opts LocalQueueOptions, creation *queueCreation) {
-	defer close(creation.done)
-	q, err := g.build(opts)
-
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.creations, name)
-	if err == nil {
-		err = g.cache.Set(name, q, g.opts.TTL)
-	}
-	if err != nil {
-		creation.err = err
-		return
-	}
-	creation.queue = q
-}
-
-// build makes a queue and starts it.
-func (g *localQueueGroup) build(opts LocalQueueOptions) (amboy.Queue, error) {
-	q, err := opts.BuildQueue(g.ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = errorOfPanic(func() error {
-		if q.Info().Started {
-			return nil
-		}
-		return q.Start(g.ctx)
-	})
-	if err != nil {
-		// A queue may have begun to start before it failed.
-		closeErr := errorOfPanic(func() error { q.Close(g.ctx); return nil })
-		return nil, errors.Join(fmt.Errorf("starting it: %w", err), closeErr)
-	}
-	return q, nil
-}
-
-// Put adds a queue under a name.
-func (g *localQueueGroup) Put(_ context.Context, name string, q amboy.Queue) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.usable(); err != nil {
-		return fmt.Errorf("putting queue %q in a local group: %w", name, err)
-	}
-	if _, ok := g.creations[name]; ok {
-		return fmt.Errorf("putting queue %q in a local group: the name is taken", name)
-	}
-	return g.cache.Set(name, q, g.opts.TTL)
-}
-
-// Len is the number of queues.
-func (g *localQueueGroup) Len() int { return g.cache.Len() }
-
-// Queues names the queues, sorted.
-func (g *localQueueGroup) Queues(context.Context) []string { return g.cache.Names() }
-
-// Prune closes the queues that have no work and were not used for the group's
-// time to live; none where that is 0.
-func (g *localQueueGroup) Prune(ctx context.Context) error { return g.cache.Prune(ctx) }
-
-// pruneRegularly prunes the group until ctx ends. It is the group's one timer.
-func (g *localQueueGroup) pruneRegularly(ctx context.Context) {
-	ticker := time.NewTicker(g.opts.TTL)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := g.cache.Prune(ctx); err != nil && ctx.Err() == nil {
-			logging.Error(ctx, message.Fields{
-				"message": "could not prune a local queue group",
-				"error":   err.Error(),
-			})
-		}
-	}
-}
-
-// Close closes all queues at once, each as Queue.Close does. A queue that is
-// just made is waited for and closed too; when ctx ends, so does the context of
-// its constructor.
-func (g *localQueueGroup) Close(ctx context.Context) error {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-
-	g.stopPruning()
-	defer g.cancel()
-	defer context.AfterFunc(ctx, g.cancel)()
-	// The queues run under the group's context, so it ends after them.
-	g.routines.Wait()
-	return g.cache.Close(ctx)
+	return &o, nil
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -44,7 +45,7 @@ func (q *local) Results(ctx context.Context) <-chan amboy.Job {
 		jobs = append(jobs, e.Job)
 	}
 	q.mu.Unlock()
-	return stream(ctx, &q.lifecycle, jobs, func(j amboy.Job) amboy.Job { return j })
+	return stream(ctx, &q.lifecycle, len(jobs), slices.Values(jobs))
 }
 
 func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
@@ -59,10 +60,15 @@ func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 		jobs = append(jobs, seen{e.Job, e.Place(), e.Block()})
 	}
 	q.mu.Unlock()
-	return stream(ctx, &q.lifecycle, jobs, func(s seen) amboy.JobInfo {
-		return infoAt(s.job, time.Now(), func(status *amboy.JobStatusInfo) {
-			schedule.Describe(status, s.place, s.block)
-		})
+	return stream(ctx, &q.lifecycle, len(jobs), func(yield func(amboy.JobInfo) bool) {
+		for _, s := range jobs {
+			info := infoAt(s.job, time.Now(), func(status *amboy.JobStatusInfo) {
+				schedule.Describe(status, s.place, s.block)
+			})
+			if !yield(info) {
+				return
+			}
+		}
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 // formatOf is the format in which a queue stores jobs. A job's type need not
 // know how to be stored in another.
 func formatOf(q amboy.RetryableQueue) amboy.Format {
-	if e, ok := q.(*engine); ok {
-		return e.format
+	if stored, ok := q.(*driverQueue); ok {
+		return stored.format
 	}
 	return amboy.JSON
 }

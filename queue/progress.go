@@ -63,6 +63,18 @@ func markComplete(j amboy.Job, now time.Time) (succeeded bool) {
 	return status.ErrorCount == 0 && status.Outcome == ""
 }
 
+// markCanceled records that a running job ended because somebody canceled it. One
+// that was done by then, without an error, has succeeded.
+func markCanceled(j amboy.Job) {
+	if j.Error() == nil {
+		return
+	}
+	status := j.Status()
+	status.Outcome = amboy.OutcomeCanceled
+	j.SetStatus(status)
+	doNotRetry(j)
+}
+
 // markExpired records that a job did not start by its dispatch-by time.
 func markExpired(j amboy.Job) {
 	deadline := j.TimeInfo().DispatchBy

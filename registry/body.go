@@ -25,6 +25,18 @@ type Body struct {
 	raw    []byte
 }
 
+// NewBody makes a body of what Raw and IsJSON of another gave, for a store that
+// keeps them apart. The bytes are not checked before they are decoded, and must
+// not be changed.
+func NewBody(raw []byte, isJSON bool) Body { return Body{isJSON: isJSON, raw: raw} }
+
+// Raw returns the encoded content; nothing for an empty body. It must not be
+// changed.
+func (b Body) Raw() []byte { return b.raw }
+
+// IsJSON is true where the content is JSON, and false where it is BSON.
+func (b Body) IsJSON() bool { return b.isJSON }
+
 // encode encodes v with its own tags.
 func encode(v any, f amboy.Format) (body Body, err error) {
 	defer recoverTo(&err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 
@@ -46,6 +47,22 @@ type JobInterchange struct {
 	// RequiredScopes are all the scopes that the job needs to run; absent where
 	// it needs none, and from what older versions stored.
 	RequiredScopes []string `bson:"required_scopes,omitempty" json:"required_scopes,omitempty" yaml:"required_scopes,omitempty"`
+
+	// The fields below are absent while they are unused.
+
+	// Tags are those by which people find the job.
+	Tags []string `bson:"tags,omitempty" json:"tags,omitempty" yaml:"tags,omitempty"`
+	// UniqueKey is what no other job of the queue may have, until UniqueUntil.
+	UniqueKey   string            `bson:"unique_key,omitempty" json:"unique_key,omitempty" yaml:"unique_key,omitempty"`
+	UniqueUntil amboy.UniqueUntil `bson:"unique_until,omitempty" json:"unique_until,omitempty" yaml:"unique_until,omitempty"`
+	// Progress is what the running job last said.
+	Progress *amboy.JobProgress `bson:"progress,omitempty" json:"progress,omitempty" yaml:"progress,omitempty"`
+	// Result is what a job that ended has left.
+	Result *Body `bson:"result,omitempty" json:"result,omitempty" yaml:"result,omitempty"`
+	// ForgetAt is when a job that ended may be removed.
+	ForgetAt time.Time `bson:"forget_at,omitempty" json:"forget_at,omitzero" yaml:"forget_at,omitempty"`
+	// CancelRequested is true for a running job that is to be canceled.
+	CancelRequested bool `bson:"cancel_requested,omitempty" json:"cancel_requested,omitempty" yaml:"cancel_requested,omitempty"`
 }
 
 // DependencyInterchange is the stored form of a dependency manager.
@@ -91,6 +108,10 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	if err != nil {
 		return nil, fmt.Errorf("encoding the dependency of job %q as %s: %w", j.ID(), f, err)
 	}
+	key, until := amboy.UniqueKeyOf(j)
+	if !until.IsValid() {
+		return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "unique until", Value: until, Rule: "must be one of the amboy.UniqueUntil values"}
+	}
 	return &JobInterchange{
 		Name:             j.ID(),
 		Type:             jobType.Name,
@@ -104,6 +125,9 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		Dependency:       dep,
 		Priority:         amboy.PriorityOf(j),
 		RequiredScopes:   j.Scopes(),
+		Tags:             amboy.TagsOf(j),
+		UniqueKey:        key,
+		UniqueUntil:      until,
 	}, nil
 }
 
@@ -150,6 +174,16 @@ var plainAlways = func() (forms [amboy.BSON2 + 1]*DependencyInterchange) {
 	}
 	return forms
 }()
+
+// PlainDependency returns the stored form of the dependency of a job that depends
+// on nothing, for a store that need not keep it with each job. It is shared, and
+// must not be changed. It returns nil for an invalid format.
+func PlainDependency(f amboy.Format) *DependencyInterchange {
+	if !f.IsValid() {
+		return nil
+	}
+	return plainAlways[f]
+}
 
 // Raw returns the encoded job. It must not be changed.
 func (i *JobInterchange) Raw() []byte { return i.Job.raw }

@@ -10,6 +10,7 @@ import (
 
 var completeRules = []rule{
 	{"the record replaces what is stored", completeReplaces},
+	{"what Insert was given to go by stays", completeKeeps},
 	{"every ending is kept", completeEndings},
 	{"a record that ended gives up all scopes", completeFreesScopes},
 	{"a record that awaits a retry keeps its enqueue scopes", completeKeepsEnqueueScopes},
@@ -25,6 +26,7 @@ func completeReplaces(f *fixture) {
 	e := ended(r, amboy.StateFailed)
 	e.Job = f.record(spec{id: "job", note: "after"}).Job
 	e.Status.Attempts = []amboy.AttemptError{{Attempt: 1, Error: "it failed"}}
+	e.Result, e.ForgetAt = f.body("result"), f.after(1)
 	require.NoError(f, f.tryComplete(driver.LeaseOf(r), e))
 
 	got := f.get("job")
@@ -34,6 +36,45 @@ func completeReplaces(f *fixture) {
 	j, err := got.Resolve(amboy.JSON)
 	require.NoError(f, err)
 	assert.Equal(f, "after", j.(*testJob).Note)
+	assert.True(f, f.after(1).Equal(got.ForgetAt), "it may be forgotten at %s", got.ForgetAt)
+	require.NotNil(f, got.Result)
+	want, err := e.Result.MarshalJSON()
+	require.NoError(f, err)
+	result, err := got.Result.MarshalJSON()
+	require.NoError(f, err)
+	assert.JSONEq(f, string(want), string(result))
+}
+
+func completeKeeps(f *fixture) {
+	f.insert(spec{id: "edge", priority: 9})
+	f.end(f.claimOne("edge"), amboy.StateSucceeded)
+	f.insert(spec{
+		id:            "job",
+		priority:      5,
+		tags:          []string{"x", "y"},
+		scopes:        []string{"put", "run"},
+		enqueueScopes: []string{"put"},
+		edges:         []string{"edge"},
+		retryable:     true,
+	})
+	r := f.claimOne("job")
+	e := ended(r, amboy.StateRetrying)
+	e.Priority, e.Tags, e.RequiredScopes, e.EnqueueScopes = 1, []string{"z"}, []string{"other"}, []string{"other"}
+	dependency := *e.Dependency
+	dependency.Edges = []string{"other"}
+	e.Dependency = &dependency
+	require.NoError(f, f.tryComplete(driver.LeaseOf(r), e))
+	got := f.get("job")
+	assert.Equal(f, 5, got.Priority)
+	assert.ElementsMatch(f, []string{"x", "y"}, got.Tags)
+	assert.ElementsMatch(f, []string{"put", "run"}, got.RequiredScopes)
+	assert.Equal(f, []string{"put"}, got.EnqueueScopes)
+	assert.Equal(f, []string{"put"}, got.Scopes)
+	require.NotNil(f, got.Dependency)
+	assert.Equal(f, []string{"edge"}, got.Dependency.Edges)
+	f.insert(spec{id: "other", scopes: []string{"other"}, enqueueScopes: []string{"other"}})
+	assert.Len(f, f.find(driver.Query{Tag: "x"}), 1)
+	assert.Empty(f, f.find(driver.Query{Tag: "z"}))
 }
 
 func completeEndings(f *fixture) {
@@ -87,7 +128,7 @@ func completeOnce(f *fixture) {
 	f.lost(f.tryComplete(driver.LeaseOf(r), ended(r, amboy.StateFailed)))
 	f.lost(f.tryComplete(driver.LeaseOf(f.get("job")), ended(r, amboy.StateFailed)))
 	unchanged()
-	unknown := driver.Lease{Name: "nobody", Owner: owner, Count: 1}
+	unknown := driver.Lease{Queue: f.queue, Name: "nobody", Owner: owner, Count: 1}
 	f.lost(f.tryComplete(unknown, ended(r, amboy.StateFailed)))
 }
 

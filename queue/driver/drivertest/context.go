@@ -3,6 +3,8 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +17,8 @@ import (
 var contextRules = []rule{
 	{"a call whose context was canceled fails, and changes nothing", contextCanceled},
 	{"a call whose context is past its deadline fails, and changes nothing", contextExpired},
+	{"a call whose context ends midway is done, or fails and changes nothing", contextMidway},
+	{"of several items those without an error are done when the context ends midway", contextMidwayOfSeveral},
 }
 
 var closeRules = []rule{
@@ -45,27 +49,41 @@ func every(errs []error, err error) error {
 	return errors.Join(errs...)
 }
 
+// errNothing is the error of a call that had something to do, and did nothing.
+var errNothing = errors.New("nothing was done")
+
+// some returns errNothing where a call did nothing.
+func some(n int, err error) error {
+	if err == nil && n == 0 {
+		return errNothing
+	}
+	return err
+}
+
 // calls puts jobs in the states that the calls need, and returns each call of
-// driver.Driver but Close.
+// driver.Driver but Features, Subscribe and Close. Each has something to do, and
+// can do it once.
 func (f *fixture) calls() []call {
 	f.Helper()
+	f.endedAt("forget", amboy.StateSucceeded, f.after(1))
 	retry, endRetry := f.retrying(spec{id: "retry"}), f.retrying(spec{id: "end retry"})
 	f.insert(spec{id: "complete"}, spec{id: "extend"}, spec{id: "release"})
 	running := f.claim(3)
 	require.Len(f, running, 3)
-	f.insert(spec{id: "pending"})
+	f.insert(spec{id: "pending"}, spec{id: "act", waitUntil: f.after(5)})
+	yes := true
 	d, inserted, saved := f.driver, f.record(spec{id: "insert"}), f.record(spec{id: "pending", note: "saved"})
 	return []call{
 		{"Insert", true, func(ctx context.Context) error {
 			return every(d.Insert(ctx, []*driver.Record{inserted}))
 		}},
 		{"Claim", true, func(ctx context.Context) error {
-			_, err := d.Claim(ctx, driver.ClaimRequest{Owner: owner, Limit: 1, Now: time.Now()})
-			return err
+			claimed, err := d.Claim(ctx, f.request(owner, time.Now(), 1))
+			return some(len(claimed.Records), err)
 		}},
 		{"Extend", true, func(ctx context.Context) error {
-			_, err := d.Extend(ctx, []driver.Lease{driver.LeaseOf(running[1])}, f.after(1))
-			return err
+			lost, err := d.Extend(ctx, []driver.Lease{driver.LeaseOf(running[1])}, f.after(1), leaseTime)
+			return some(1-len(lost), err)
 		}},
 		{"Complete", true, func(ctx context.Context) error {
 			e := ended(running[0], amboy.StateFailed)
@@ -81,24 +99,49 @@ func (f *fixture) calls() []call {
 			return d.EndRetry(ctx, endedRetry(endRetry, amboy.StateFailed))
 		}},
 		{"Save", true, func(ctx context.Context) error { return d.Save(ctx, saved) }},
-		{"RecoverStale", true, func(ctx context.Context) error {
-			_, err := d.RecoverStale(ctx, f.after(9))
+		{"SetProgress", true, func(ctx context.Context) error {
+			return d.SetProgress(ctx, driver.LeaseOf(running[1]), f.progress(0.5, "half"))
+		}},
+		{"Act", true, func(ctx context.Context) error {
+			acted, err := d.Act(ctx, driver.ActRequest{Query: driver.Query{ID: "act"}, Action: driver.Action{Kind: driver.Cancel}, Limit: 1})
+			return some(acted.Done, err)
+		}},
+		{"Control", true, func(ctx context.Context) error {
+			_, err := d.Control(ctx, f.queue, driver.ControlChange{Draining: &yes})
 			return err
 		}},
+		{"Forget", true, func(ctx context.Context) error { return some(d.Forget(ctx, f.after(1), 1)) }},
+		{"TakeDuty", true, func(ctx context.Context) error {
+			taken, err := d.TakeDuty(ctx, driver.Duty{Name: "duty", Owner: owner, Until: f.after(1)}, f.start)
+			if err == nil && !taken {
+				err = errNothing
+			}
+			return err
+		}},
+		{"RecoverStale", true, func(ctx context.Context) error { return some(d.RecoverStale(ctx, f.after(9))) }},
 		{"Get", false, func(ctx context.Context) error {
-			_, err := d.Get(ctx, "pending")
+			_, err := d.Get(ctx, f.queue, "pending")
 			return err
 		}},
 		{"Attempts", false, func(ctx context.Context) error {
-			_, err := d.Attempts(ctx, "retry")
+			_, err := d.Attempts(ctx, f.queue, "retry")
 			return err
 		}},
-		{"List", false, func(ctx context.Context) error {
-			_, err := d.List(ctx)
+		{"Find", false, func(ctx context.Context) error {
+			_, err := d.Find(ctx, driver.Query{}, driver.PageRequest{Limit: 10})
 			return err
+		}},
+		{"Count", false, func(ctx context.Context) error { return some(d.Count(ctx, driver.Query{}, 10)) }},
+		{"CancelRequests", false, func(ctx context.Context) error {
+			_, err := d.CancelRequests(ctx, owner)
+			return err
+		}},
+		{"Queues", false, func(ctx context.Context) error {
+			infos, err := d.Queues(ctx)
+			return some(len(infos), err)
 		}},
 		{"Stats", false, func(ctx context.Context) error {
-			_, err := d.Stats(ctx)
+			_, err := d.Stats(ctx, f.queue)
 			return err
 		}},
 	}
@@ -139,6 +182,103 @@ func contextExpired(f *fixture) {
 	f.succeed(calls)
 }
 
+// countdown is a context that ends when somebody has looked at it so many times.
+type countdown struct {
+	context.Context
+	left   atomic.Int64
+	cancel context.CancelFunc
+}
+
+func newCountdown(ctx context.Context, looks int) *countdown {
+	c := &countdown{}
+	c.Context, c.cancel = context.WithCancel(ctx)
+	c.left.Store(int64(looks))
+	return c
+}
+
+func (c *countdown) look() {
+	if c.left.Add(-1) == 0 {
+		c.cancel()
+	}
+}
+
+func (c *countdown) Done() <-chan struct{} {
+	c.look()
+	return c.Context.Done()
+}
+
+func (c *countdown) Err() error {
+	c.look()
+	return c.Context.Err()
+}
+
+// maxLooks bounds how often a call is tried with a context that ends midway.
+const maxLooks = 30
+
+// contextMidway ends the context of each call when it looks at it for the first
+// time, then for the second time, and so on, until the call is done.
+func contextMidway(f *fixture) {
+	for _, c := range f.calls() {
+		unchanged := f.unchanged()
+		var err error
+		for looks := 1; looks <= maxLooks; looks++ {
+			ctx := newCountdown(f.ctx, looks)
+			err = c.do(ctx)
+			ctx.cancel()
+			if err == nil || f.harness.isUnknown(err) {
+				break
+			}
+			require.ErrorIs(f, err, context.Canceled, c.name)
+			unchanged()
+		}
+		switch {
+		case f.harness.isUnknown(err):
+			err = c.do(f.ctx)
+			require.True(f, err == nil || isRefusal(err), "%s must be done again, or refused because it was done: %v", c.name, err)
+		case err != nil:
+			require.NoError(f, c.do(f.ctx), "%s must not have been done by a call that failed", c.name)
+		}
+	}
+}
+
+// isRefusal is true for the error of a call that comes too late.
+func isRefusal(err error) bool {
+	return isLost(err) || isNothing(err) || amboy.IsDuplicateJobError(err) || errors.Is(err, amboy.ErrQueueDraining)
+}
+
+func contextMidwayOfSeveral(f *fixture) {
+	for looks := 1; looks <= maxLooks; looks++ {
+		var specs []spec
+		var records []*driver.Record
+		for i := range 5 {
+			specs = append(specs, spec{id: fmt.Sprintf("%d-%d", looks, i)})
+			records = append(records, f.record(specs[i]))
+		}
+		ctx := newCountdown(f.ctx, looks)
+		errs, err := f.driver.Insert(ctx, records)
+		ctx.cancel()
+		done := 0
+		for i, s := range specs {
+			failure := err
+			if err == nil {
+				failure = errs[i]
+			}
+			_, missing := f.driver.Get(f.ctx, f.queue, s.id)
+			if failure != nil {
+				wasRefused := amboy.IsJobNotFoundError(missing) || f.harness.isUnknown(failure)
+				require.True(f, wasRefused, "job %q was refused, and is there", s.id)
+				continue
+			}
+			require.NoError(f, missing, "job %q was accepted, and is not there", s.id)
+			done++
+		}
+		f.consistent()
+		if done == len(specs) {
+			return
+		}
+	}
+}
+
 func closeRefusesChanges(f *fixture) {
 	calls := f.calls()
 	require.NoError(f, f.driver.Close(f.ctx))
@@ -175,8 +315,8 @@ func closeWhileCalled(f *fixture) {
 	}
 	racing = append(racing, func() error { return f.driver.Close(f.ctx) })
 	for i, err := range f.together(racing...) {
-		if err == nil || errors.Is(err, driver.ErrLeaseLost) { // RecoverStale came first
-			continue
+		if err == nil || isRefusal(err) {
+			continue // Another call came first.
 		}
 		assert.ErrorIs(f, err, driver.ErrClosed, "call %d", i)
 	}

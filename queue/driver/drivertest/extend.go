@@ -12,6 +12,8 @@ import (
 
 var extendRules = []rule{
 	{"nothing but the time of the lease changes", extendTouchesTime},
+	{"a lease lasts as long as its claim said", claimLeaseTime},
+	{"a lease that is renewed lasts as long as that said, shorter too", extendLeaseTime},
 	{"the leases that are lost are returned", extendReturnsLost},
 	{"a lease that was recovered is lost, and writes under it are refused", staleAfterRecovery},
 	{"a lease that was handed back is lost, and writes under it are refused", staleAfterRelease},
@@ -28,21 +30,52 @@ func extendTouchesTime(f *fixture) {
 	f.same(want, f.get("job"))
 }
 
+// lasts requires that a lease lasts so many hours, and ends it.
+func (f *fixture) lasts(hours float64) {
+	f.Helper()
+	end := f.after(hours)
+	require.Zero(f, f.recover(end))
+	require.Equal(f, 1, f.recover(end.Add(time.Millisecond)))
+}
+
+func claimLeaseTime(f *fixture) {
+	f.insert(spec{id: "job"})
+	for _, hours := range []float64{0.25, 3} {
+		req := f.request(owner, f.start, 1)
+		req.LeaseTime = time.Duration(hours * float64(time.Hour))
+		claimed, err := f.driver.Claim(f.ctx, req)
+		require.NoError(f, err)
+		require.Len(f, claimed.Records, 1)
+		f.lasts(hours)
+	}
+}
+
+func extendLeaseTime(f *fixture) {
+	f.insert(spec{id: "job"})
+	for _, hours := range []float64{3, 0.25} {
+		lease := driver.LeaseOf(f.tryClaim(owner, f.start, 1).Records[0])
+		lost, err := f.driver.Extend(f.ctx, []driver.Lease{lease}, f.after(0.125), time.Duration(hours*float64(time.Hour)))
+		require.NoError(f, err)
+		require.Empty(f, lost)
+		f.lasts(hours + 0.125)
+	}
+}
+
 func extendReturnsLost(f *fixture) {
 	f.insert(spec{id: "a"}, spec{id: "b"}, spec{id: "c"})
 	running := f.claim(3)
 	f.end(running[1], amboy.StateSucceeded)
-	good, ended, unknown := driver.LeaseOf(running[0]), driver.LeaseOf(running[1]), driver.Lease{Name: "nobody", Owner: owner, Count: 1}
+	good, ended, unknown := driver.LeaseOf(running[0]), driver.LeaseOf(running[1]), driver.Lease{Queue: f.queue, Name: "nobody", Owner: owner, Count: 1}
 	thief := driver.LeaseOf(running[2])
 	thief.Owner = "thief"
 
-	lost, err := f.driver.Extend(f.ctx, []driver.Lease{ended, good, unknown, thief}, f.after(1))
+	lost, err := f.driver.Extend(f.ctx, []driver.Lease{ended, good, unknown, thief}, f.after(1), leaseTime)
 	require.NoError(f, err)
 	assert.ElementsMatch(f, []driver.Lease{ended, unknown, thief}, lost)
 	assert.True(f, f.after(1).Equal(f.get("a").Status.ModificationTime), "the others are renewed")
 	assert.False(f, f.after(1).Equal(f.get("c").Status.ModificationTime), "a thief renews nothing")
 
-	lost, err = f.driver.Extend(f.ctx, nil, f.after(1))
+	lost, err = f.driver.Extend(f.ctx, nil, f.after(1), leaseTime)
 	require.NoError(f, err)
 	assert.Empty(f, lost)
 }

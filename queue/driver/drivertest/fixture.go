@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,34 +16,64 @@ import (
 // patience bounds each test: a driver that does not answer fails it.
 const patience = 20 * time.Second
 
-// owner is the queue that claims, where a test does not name another.
+// owner claims, where a test does not name another.
 const owner = "owner"
+
+// leaseTime is how long leases last, where a test does not say another time.
+const leaseTime = 30 * time.Minute
+
+// queueName is the queue of a test, unless that is about another one.
+const queueName = "queue"
 
 // fixture is one test on an empty driver. Its calls must succeed, but for those
 // that return an error, and each is followed by a check that the driver's
 // answers agree with each other.
 type fixture struct {
 	*testing.T
-	ctx    context.Context
-	driver driver.Driver
+	ctx     context.Context
+	harness Harness
+	driver  driver.Driver
+	// queue is the one that is meant where a call does not name another.
+	queue string
 	// start is when the test began, as every store keeps it. Tests that need
 	// the future claim at a time that lies hours after it.
 	start time.Time
+	// removed counts the records of each queue that were deleted or forgotten.
+	removed map[string]int
 	// unchecked leaves out the check after each call, for a test that has its
 	// own.
 	unchecked bool
 }
 
-func newFixture(t *testing.T, open func(t *testing.T) driver.Driver) *fixture {
+func newFixture(t *testing.T, h Harness) *fixture {
 	t.Helper()
-	d := open(t)
-	require.NotNil(t, d, "open must return a driver")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(func() {
-		assert.NoError(t, d.Close(ctx), "closing the driver")
-		cancel()
-	})
-	return &fixture{T: t, ctx: ctx, driver: d, start: wholeMillisecond(time.Now())}
+	t.Cleanup(cancel)
+	f := &fixture{
+		T:       t,
+		ctx:     ctx,
+		harness: h,
+		queue:   queueName,
+		start:   wholeMillisecond(time.Now()),
+		removed: map[string]int{},
+	}
+	f.use(h.Open(t))
+	return f
+}
+
+// use makes the following calls on a driver, which is closed at the end.
+func (f *fixture) use(d driver.Driver) {
+	f.Helper()
+	require.NotNil(f, d, "the harness must return a driver")
+	f.Cleanup(func() { assert.NoError(f, d.Close(f.ctx), "closing the driver") })
+	f.driver = d
+}
+
+// in is the same test on another queue of the store.
+func (f *fixture) in(queue string) *fixture {
+	other := *f
+	other.queue = queue
+	return &other
 }
 
 // after is a time some hours after the start of the test.
@@ -73,10 +104,21 @@ func (f *fixture) insert(specs ...spec) {
 
 func (f *fixture) tryClaim(by string, at time.Time, limit int) driver.Claimed {
 	f.Helper()
-	claimed, err := f.driver.Claim(f.ctx, driver.ClaimRequest{Owner: by, Limit: limit, Now: at})
+	claimed, err := f.driver.Claim(f.ctx, f.request(by, at, limit))
 	require.NoError(f, err)
 	f.consistent()
 	return claimed
+}
+
+// request asks for records of the test's queue.
+func (f *fixture) request(by string, at time.Time, limit int) driver.ClaimRequest {
+	return driver.ClaimRequest{
+		Owner:     by,
+		Queues:    []driver.Demand{{Queue: f.queue, Limit: limit}},
+		Limit:     limit,
+		Now:       at,
+		LeaseTime: leaseTime,
+	}
 }
 
 // claimAt claims at a time in the future.
@@ -133,7 +175,7 @@ func (f *fixture) release(h driver.HandBack) {
 
 func (f *fixture) tryExtend(l driver.Lease, at time.Time) (lost bool) {
 	f.Helper()
-	leases, err := f.driver.Extend(f.ctx, []driver.Lease{l}, at)
+	leases, err := f.driver.Extend(f.ctx, []driver.Lease{l}, at, leaseTime)
 	require.NoError(f, err)
 	f.consistent()
 	if len(leases) == 0 {
@@ -156,9 +198,9 @@ func (f *fixture) retry(r *driver.Record) {
 	require.NoError(f, f.tryRetry(r, nextAttempt(r)), "retrying record %q", r.Name)
 }
 
-func (f *fixture) recover(before time.Time) int {
+func (f *fixture) recover(at time.Time) int {
 	f.Helper()
-	n, err := f.driver.RecoverStale(f.ctx, before)
+	n, err := f.driver.RecoverStale(f.ctx, at)
 	require.NoError(f, err)
 	f.consistent()
 	return n
@@ -166,24 +208,151 @@ func (f *fixture) recover(before time.Time) int {
 
 func (f *fixture) get(id string) *driver.Record {
 	f.Helper()
-	r, err := f.driver.Get(f.ctx, id)
+	r, err := f.driver.Get(f.ctx, f.queue, id)
 	require.NoError(f, err)
 	require.Equal(f, id, r.JobID())
 	return r
 }
 
+// attempts are those of a job.
+func (f *fixture) attempts(id string) []*driver.Record {
+	f.Helper()
+	attempts, err := f.driver.Attempts(f.ctx, f.queue, id)
+	require.NoError(f, err)
+	return attempts
+}
+
+// find returns the records that a query selects, on all pages.
+func (f *fixture) find(q driver.Query) []*driver.Record {
+	f.Helper()
+	var records []*driver.Record
+	page := driver.PageRequest{Limit: 100}
+	for {
+		got, err := f.driver.Find(f.ctx, q, page)
+		require.NoError(f, err)
+		require.LessOrEqual(f, len(got.Records), page.Limit)
+		records = append(records, got.Records...)
+		if got.Next == "" {
+			return records
+		}
+		page.After = got.Next
+	}
+}
+
+// list returns the records of the test's queue that are in one of the states.
 func (f *fixture) list(states ...amboy.JobState) []*driver.Record {
 	f.Helper()
-	records, err := f.driver.List(f.ctx, states...)
-	require.NoError(f, err)
-	return records
+	return f.find(driver.Query{Queues: []string{f.queue}, States: states})
 }
 
 func (f *fixture) stats() amboy.QueueStats {
 	f.Helper()
-	stats, err := f.driver.Stats(f.ctx)
+	stats, err := f.driver.Stats(f.ctx, f.queue)
 	require.NoError(f, err)
 	return stats
+}
+
+// tryAct acts on the latest attempt of a job, and tells whether it was done.
+func (f *fixture) tryAct(a driver.Action, id string) bool {
+	f.Helper()
+	acted := f.actOn(driver.Query{Queues: []string{f.queue}, ID: id, Latest: true}, a)
+	require.Equal(f, 1, acted.Done+acted.Skipped, "job %q must be selected", id)
+	return acted.Done == 1
+}
+
+func (f *fixture) act(a driver.Action, ids ...string) {
+	f.Helper()
+	for _, id := range ids {
+		require.True(f, f.tryAct(a, id), "%s job %q", a.Kind, id)
+	}
+}
+
+// actOn acts on all records that a query selects.
+func (f *fixture) actOn(q driver.Query, a driver.Action) driver.Acted {
+	f.Helper()
+	return f.actInPages(driver.ActRequest{Query: q, Action: a, Limit: 100})
+}
+
+// actInPages acts on so many records at once, until there are no more. It
+// requires that no step is larger, and that each goes on.
+func (f *fixture) actInPages(req driver.ActRequest) driver.Acted {
+	f.Helper()
+	var all driver.Acted
+	act := func() int {
+		f.Helper()
+		for {
+			acted, err := f.driver.Act(f.ctx, req)
+			require.NoError(f, err)
+			require.LessOrEqual(f, acted.Done+acted.Skipped, req.Limit)
+			all.Done += acted.Done
+			all.Skipped += acted.Skipped
+			if acted.Next == "" {
+				return all.Done
+			}
+			require.NotEqual(f, req.After, acted.Next, "the cursor must go on")
+			req.After = acted.Next
+		}
+	}
+	if req.Action.Kind == driver.Delete && !req.DryRun {
+		f.removing(act)
+		return all
+	}
+	act()
+	f.consistent()
+	return all
+}
+
+// forget returns how many records were removed.
+func (f *fixture) forget(at time.Time, limit int) int {
+	f.Helper()
+	return f.removing(func() int {
+		n, err := f.driver.Forget(f.ctx, at, limit)
+		require.NoError(f, err)
+		return n
+	})
+}
+
+// removing makes a call that says how many records it removes.
+func (f *fixture) removing(call func() int) int {
+	f.Helper()
+	before := countByQueue(f.find(driver.Query{}))
+	n := call()
+	after := countByQueue(f.find(driver.Query{}))
+	gone := 0
+	for queue := range before {
+		f.removed[queue] += before[queue] - after[queue]
+		gone += before[queue] - after[queue]
+	}
+	require.Equal(f, gone, n, "the records that were removed")
+	f.consistent()
+	return n
+}
+
+func (f *fixture) control(change driver.ControlChange) driver.Control {
+	f.Helper()
+	control, err := f.driver.Control(f.ctx, f.queue, change)
+	require.NoError(f, err)
+	f.consistent()
+	return control
+}
+
+// queues describes the queues of the store, in a form that can be compared.
+func (f *fixture) queues() []string {
+	f.Helper()
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	described := make([]string, len(infos))
+	for i, info := range infos {
+		described[i] = fmt.Sprintf("%q %+v %s", info.Name, info.Control, info.Stats)
+	}
+	return described
+}
+
+// missing requires that there is no job of an ID.
+func (f *fixture) missing(id string) {
+	f.Helper()
+	_, err := f.driver.Get(f.ctx, f.queue, id)
+	require.True(f, amboy.IsJobNotFoundError(err), "the error is %v", err)
 }
 
 // hasState requires that Get shows a job in a state.
@@ -197,84 +366,4 @@ func (f *fixture) hasState(id string, state amboy.JobState) {
 func (f *fixture) lost(err error) {
 	f.Helper()
 	require.ErrorIs(f, err, driver.ErrLeaseLost)
-}
-
-// unchanged returns a function that requires that nothing has changed since.
-func (f *fixture) unchanged() func() {
-	f.Helper()
-	stats, before := f.stats(), f.list()
-	return func() {
-		f.Helper()
-		require.Equal(f, stats, f.stats())
-		after := f.list()
-		require.Len(f, after, len(before))
-		for i := range after {
-			f.same(before[i], after[i])
-		}
-	}
-}
-
-// same requires that two records have the same content.
-func (f *fixture) same(want, got *driver.Record) {
-	f.Helper()
-	wanted, err := want.Encode(amboy.JSON)
-	require.NoError(f, err)
-	found, err := got.Encode(amboy.JSON)
-	require.NoError(f, err)
-	require.JSONEq(f, string(wanted), string(found))
-}
-
-// consistent requires that the driver's answers agree with each other.
-func (f *fixture) consistent() {
-	f.Helper()
-	if !f.unchecked {
-		f.agree(f.list(), f.stats())
-	}
-}
-
-// agree requires that Stats counts what List lists, that what has ended holds no
-// scope, and that no two jobs hold the same one.
-func (f *fixture) agree(listed []*driver.Record, got amboy.QueueStats) {
-	f.Helper()
-	var want amboy.QueueStats
-	holders := map[string]string{}
-	for _, r := range listed {
-		count(&want, r)
-		if stateOf(r).IsFinal() && r.Status.Completed {
-			require.Empty(f, r.Scopes, "record %q has ended, and holds scopes", r.Name)
-		}
-		if hasExpired(r) {
-			continue // it was claimed to be ended, and takes none
-		}
-		for _, scope := range r.Scopes {
-			require.Empty(f, holders[scope], "scope %q is held by record %q, and by this one", scope, r.Name)
-			holders[scope] = r.Name
-		}
-	}
-	require.Equal(f, want.String(), got.String(), "what Stats counts must be what List lists")
-	require.Equal(f, got.Total, got.Pending+got.Running+got.Completed)
-}
-
-// hasExpired is true for a record that was claimed after its dispatch-by time.
-func hasExpired(r *driver.Record) bool {
-	return r.Status.InProgress && !r.TimeInfo.DispatchBy.IsZero() && r.TimeInfo.DispatchBy.Before(r.TimeInfo.Start)
-}
-
-// count adds a record that List gave to the stats.
-func count(stats *amboy.QueueStats, r *driver.Record) {
-	stats.Total++
-	switch {
-	case r.Status.Completed:
-		stats.Completed++
-		if r.RetryInfo.ShouldRetry() {
-			stats.Retrying++
-		}
-	case r.Status.InProgress:
-		stats.Running++
-	default:
-		stats.Pending++
-		if r.Status.Hold == amboy.HoldBlocked {
-			stats.Blocked++
-		}
-	}
 }

@@ -33,6 +33,9 @@ func insertStores(f *fixture) {
 		enqueueScopes: []string{"b"},
 		edges:         []string{"target"},
 		retryable:     true,
+		tags:          []string{"x", "y"},
+		uniqueKey:     "key",
+		uniqueUntil:   amboy.UniqueUntilFailed,
 	})
 	given.RetryInfo.MaxAttempts = 3
 	errs, err := f.driver.Insert(f.ctx, []*driver.Record{given})
@@ -40,7 +43,8 @@ func insertStores(f *fixture) {
 	require.Equal(f, []error{nil}, errs)
 
 	got := f.get("job")
-	assert.Equal(f, "attempt-0.job", got.Name)
+	assert.Equal(f, attemptName(f.queue, 0), got.Name)
+	assert.Equal(f, f.queue, got.Group)
 	assert.Equal(f, given.Type, got.Type)
 	assert.Equal(f, given.Version, got.Version)
 	assert.Equal(f, 7, got.Priority)
@@ -52,6 +56,11 @@ func insertStores(f *fixture) {
 	assert.Equal(f, []string{"b"}, got.Scopes, "Insert takes the enqueue scopes")
 	assert.Equal(f, []string{"target"}, got.Dependency.Edges)
 	assert.Equal(f, given.RetryInfo, got.RetryInfo)
+	assert.ElementsMatch(f, []string{"x", "y"}, got.Tags)
+	assert.Equal(f, "key", got.UniqueKey)
+	assert.Equal(f, amboy.UniqueUntilFailed, got.UniqueUntil)
+	assert.Nil(f, got.Progress)
+	assert.Nil(f, got.Result)
 	assert.False(f, got.Status.InProgress)
 	assert.False(f, got.Status.Completed)
 
@@ -139,7 +148,7 @@ func insertRefusedLeavesNothing(f *fixture) {
 	refused := spec{id: "job", scopes: both, enqueueScopes: both}
 	require.True(f, amboy.IsDuplicateJobScopeError(f.tryInsert(refused)[0]))
 	unchanged()
-	_, err := f.driver.Get(f.ctx, "job")
+	_, err := f.driver.Get(f.ctx, f.queue, "job")
 	require.True(f, amboy.IsJobNotFoundError(err), "the error is %v", err)
 
 	f.insert(spec{id: "other", scopes: []string{"free"}, enqueueScopes: []string{"free"}})

@@ -2,7 +2,9 @@ package drivertest
 
 import (
 	"cmp"
+	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -10,12 +12,18 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// model is what a driver does, in its simplest form: it looks at every job to
-// answer a question.
+// model is what a driver does with a queue, in its simplest form: it looks at
+// every job to answer a question.
 type model struct {
 	attempts []*modelJob          // in the order in which they were added
 	byID     map[string]*modelJob // the latest attempt of each job
 	holders  map[string]string    // from scope to job ID
+	keys     map[string]string    // from unique key to job ID
+	control  driver.Control
+	arrived  int // how often a job did
+	// headless are the jobs of which the latest attempt was removed, and others
+	// were not. The contract does not say what becomes of their IDs.
+	headless map[string]bool
 }
 
 // modelJob is an attempt of a job.
@@ -23,15 +31,19 @@ type modelJob struct {
 	spec
 	number    int // of arrival
 	attempt   int
+	restarted bool
 	stage     stage
 	record    *driver.Record // as it was put, or last claimed or written
 	lease     driver.Lease
-	renewed   time.Time
+	leaseEnd  time.Time
 	notBefore time.Time
 	open      []string // the edges that have not ended
 	failed    []string // the edges that did not succeed
 	expired   bool     // claimed to be ended
 	ending    amboy.JobState
+	forgetAt  time.Time
+	canceling bool
+	progress  string // the message; empty where there is none
 }
 
 // stage is what a job's state says, but for what follows from others and from
@@ -47,7 +59,12 @@ const (
 )
 
 func newModel() *model {
-	return &model{byID: map[string]*modelJob{}, holders: map[string]string{}}
+	return &model{
+		byID:     map[string]*modelJob{},
+		holders:  map[string]string{},
+		keys:     map[string]string{},
+		headless: map[string]bool{},
+	}
 }
 
 // in lists the latest attempts that are in a stage, in the order of arrival.
@@ -82,6 +99,18 @@ func (m *model) keep(id string, kept []string) {
 	})
 }
 
+// keyOfOther tells whether a job other than id has a unique key.
+func (m *model) keyOfOther(id, key string) bool {
+	holder, held := m.keys[key]
+	return key != "" && held && holder != id
+}
+
+func (m *model) freeKey(j *modelJob) {
+	if m.keys[j.uniqueKey] == j.id {
+		delete(m.keys, j.uniqueKey)
+	}
+}
+
 // held lists the scopes that a job holds.
 func (m *model) held(id string) []string {
 	var scopes []string
@@ -96,10 +125,13 @@ func (m *model) held(id string) []string {
 // refusals are the reasons to refuse a job, of which a driver gives one.
 func (m *model) refusals(s spec) []func(error) bool {
 	var reasons []func(error) bool
-	if m.byID[s.id] != nil {
+	if m.byID[s.id] != nil || m.keyOfOther(s.id, s.uniqueKey) {
 		reasons = append(reasons, func(err error) bool {
 			return amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err)
 		})
+	}
+	if m.control.Draining {
+		reasons = append(reasons, func(err error) bool { return errors.Is(err, amboy.ErrQueueDraining) })
 	}
 	if slices.Contains(s.edges, s.id) {
 		reasons = append(reasons, isError[*amboy.DependencyCycleError])
@@ -124,14 +156,23 @@ func (m *model) add(s spec, r *driver.Record) {
 			j.failed = append(j.failed, edge)
 		}
 	}
+	if s.uniqueKey != "" {
+		m.keys[s.uniqueKey] = s.id
+	}
 	m.store(j, r)
 }
 
 func (m *model) store(j *modelJob, r *driver.Record) {
-	j.record, j.lease, j.number = r, driver.LeaseOf(r), len(m.attempts)
+	j.record, j.lease = r, driver.LeaseOf(r)
+	m.arrive(j)
 	m.hold(j.id, j.enqueueScopes)
 	m.attempts = append(m.attempts, j)
 	m.byID[j.id] = j
+}
+
+func (m *model) arrive(j *modelJob) {
+	m.arrived++
+	j.number = m.arrived
 }
 
 // isDue tells whether a pending job waits for nothing but scopes.
@@ -165,27 +206,51 @@ func (m *model) runnable(now time.Time) []*modelJob {
 	})
 }
 
-// claim returns the jobs that a claim gives, and claims them. Those that have
-// expired stand first.
-func (m *model) claim(now time.Time, limit int, by string) (expired, claimed []*modelJob) {
+// expire claims the jobs that have expired.
+func (m *model) expire(now time.Time, by string) []*modelJob {
+	var expired []*modelJob
 	for _, j := range m.in(pending) {
 		if j.isPast(now) {
 			expired = append(expired, j)
 			j.expired = true
-			j.start(now, by)
+			m.start(j, now, by)
 		}
 	}
-	claimed = m.runnable(now)
-	claimed = claimed[:min(limit, len(claimed))]
-	for _, j := range claimed {
-		m.hold(j.id, j.scopes)
-		j.start(now, by)
-	}
-	return expired, claimed
+	return expired
 }
 
-func (j *modelJob) start(now time.Time, by string) {
-	j.stage, j.renewed = running, now
+// room is how many more may run.
+func (m *model) room() int {
+	switch {
+	case m.control.Paused:
+		return 0
+	case m.control.MaxRunning == 0:
+		return math.MaxInt
+	default:
+		return max(0, m.control.MaxRunning-len(m.in(running)))
+	}
+}
+
+// claim claims the first of the jobs that may run; nil where there is none.
+func (m *model) claim(now time.Time, by string) *modelJob {
+	if m.room() == 0 {
+		return nil
+	}
+	runnable := m.runnable(now)
+	if len(runnable) == 0 {
+		return nil
+	}
+	j := runnable[0]
+	m.hold(j.id, j.scopes)
+	m.start(j, now, by)
+	return j
+}
+
+func (m *model) start(j *modelJob, now time.Time, by string) {
+	if j.uniqueUntil == amboy.UniqueUntilStarted {
+		m.freeKey(j)
+	}
+	j.stage, j.leaseEnd = running, now.Add(leaseTime)
 	j.lease.Owner = by
 	j.lease.Count++
 }
@@ -213,7 +278,10 @@ func (m *model) next(now time.Time) time.Time {
 
 // end ends an attempt in a state.
 func (m *model) end(j *modelJob, state amboy.JobState) {
-	j.ending = state
+	if j.canceling && state == amboy.StateRetrying {
+		state = amboy.StateCanceled
+	}
+	j.ending, j.canceling = state, false
 	if state == amboy.StateRetrying {
 		j.stage = retrying
 		m.keep(j.id, j.enqueueScopes)
@@ -221,6 +289,15 @@ func (m *model) end(j *modelJob, state amboy.JobState) {
 	}
 	j.stage = finished
 	m.keep(j.id, nil)
+	switch j.uniqueUntil {
+	case amboy.UniqueUntilForgotten:
+	case amboy.UniqueUntilFailed:
+		if state != amboy.StateSucceeded {
+			m.freeKey(j)
+		}
+	default:
+		m.freeKey(j)
+	}
 	for _, dependent := range m.attempts {
 		if i := slices.Index(dependent.open, j.id); i >= 0 {
 			dependent.open = slices.Delete(dependent.open, i, i+1)
@@ -233,7 +310,7 @@ func (m *model) end(j *modelJob, state amboy.JobState) {
 
 // release hands a lease back.
 func (m *model) release(j *modelJob, notBefore time.Time, park bool) {
-	j.stage, j.notBefore, j.expired = pending, notBefore, false
+	j.stage, j.notBefore, j.expired, j.canceling = pending, notBefore, false, false
 	if park {
 		j.stage = parked
 	}
@@ -241,11 +318,11 @@ func (m *model) release(j *modelJob, notBefore time.Time, park bool) {
 	m.keep(j.id, j.enqueueScopes)
 }
 
-// recover hands the leases back that were last renewed before a time.
-func (m *model) recover(before time.Time) int {
+// recover hands the leases back that ran out before a time.
+func (m *model) recover(at time.Time) int {
 	n := 0
 	for _, j := range m.in(running) {
-		if j.renewed.Before(before) {
+		if j.leaseEnd.Before(at) {
 			m.release(j, time.Time{}, false)
 			n++
 		}
@@ -258,6 +335,86 @@ func (m *model) retry(j *modelJob, next spec, r *driver.Record) {
 	j.stage, j.ending = finished, amboy.StateFailed
 	m.keep(j.id, next.enqueueScopes)
 	m.store(&modelJob{spec: next, attempt: j.attempt + 1}, r)
+}
+
+// act does an action to an attempt, and tells whether it can be done.
+func (m *model) act(j *modelJob, a driver.Action) bool {
+	if m.byID[j.id] != j && a.Kind != driver.Delete {
+		return false // It was replaced.
+	}
+	switch a.Kind {
+	case driver.Cancel:
+		return m.cancel(j, a)
+	case driver.RunNow, driver.Reschedule:
+		isTimeless := j.waitUntil.IsZero() && j.notBefore.IsZero()
+		if j.stage != pending || (a.Kind == driver.RunNow && isTimeless) {
+			return false
+		}
+		j.waitUntil, j.notBefore = a.At, time.Time{}
+	case driver.Prioritize:
+		if j.stage == finished {
+			return false
+		}
+		j.priority = a.Priority
+	case driver.Park:
+		if j.stage != pending {
+			return false
+		}
+		j.stage = parked
+	case driver.Unpark:
+		if j.stage != parked {
+			return false
+		}
+		j.stage = pending
+	case driver.Restart:
+		return m.restart(j)
+	case driver.Delete:
+		if j.stage != finished {
+			return false
+		}
+		m.remove(j)
+	}
+	return true
+}
+
+func (m *model) cancel(j *modelJob, a driver.Action) bool {
+	switch j.stage {
+	case finished:
+		return false
+	case running:
+		j.canceling = true
+	default:
+		m.end(j, amboy.StateCanceled)
+		j.forgetAt = a.ForgetAt
+	}
+	return true
+}
+
+func (m *model) restart(j *modelJob) bool {
+	if j.stage != finished || j.ending == amboy.StateSucceeded ||
+		m.heldByOther(j.id, j.enqueueScopes) || m.keyOfOther(j.id, j.uniqueKey) {
+		return false
+	}
+	j.stage, j.restarted, j.expired = pending, true, false
+	j.open, j.failed, j.dispatchBy, j.notBefore, j.forgetAt = nil, nil, time.Time{}, time.Time{}, time.Time{}
+	j.progress, j.lease.Owner = "", ""
+	m.hold(j.id, j.enqueueScopes)
+	if j.uniqueKey != "" {
+		m.keys[j.uniqueKey] = j.id
+	}
+	m.arrive(j)
+	return true
+}
+
+// remove removes an attempt that ended for good.
+func (m *model) remove(j *modelJob) {
+	m.attempts = slices.DeleteFunc(m.attempts, func(other *modelJob) bool { return other == j })
+	if m.byID[j.id] != j {
+		return
+	}
+	m.freeKey(j)
+	delete(m.byID, j.id)
+	m.headless[j.id] = slices.ContainsFunc(m.attempts, func(other *modelJob) bool { return other.id == j.id })
 }
 
 // states are the states that the driver may show for an attempt, at the time of
@@ -279,6 +436,8 @@ func (m *model) states(j *modelJob, claimed time.Time) []amboy.JobState {
 		return []amboy.JobState{amboy.StateBlocked}
 	case j.waitUntil.After(claimed):
 		return []amboy.JobState{amboy.StateScheduled}
+	case j.restarted && !j.waitUntil.IsZero():
+		return []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked, amboy.StatePending}
 	case !j.waitUntil.IsZero():
 		return []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked}
 	case m.heldByOther(j.id, j.scopes) && j.notBefore.IsZero():

@@ -27,6 +27,18 @@ var raceRules = []rule{
 	{"a record is retried once", raceRetry},
 	{"a scope has one holder", raceScopes},
 	{"a scope passes to the next attempt without a gap", raceHandOver},
+	{"of concurrent inserts of a unique key one wins", raceUniqueKey},
+	{"no more are claimed at once than may run", raceMaxRunning},
+	{"a record is claimed or canceled", raceClaimOrCancel},
+	{"a record ends, whether it is asked to or not", raceCompleteOrCancel},
+	{"a record that is canceled while it runs does not await a retry", raceAwaitRetryOrCancel},
+	{"a retry comes, or is canceled", raceRetryOrCancel},
+	{"a lease is renewed or recovered", raceExtendOrRecover},
+	{"a lease is handed back, or the record ends", raceReleaseOrComplete},
+	{"a record is restarted or deleted, once", raceRestartOrDelete},
+	{"a record is forgotten once", raceForget},
+	{"a duty has one owner", raceDuty},
+	{"nothing comes into a queue once it is drained", raceDrain},
 }
 
 // together runs functions at the same time, and returns the error of each. They
@@ -47,21 +59,26 @@ func (f *fixture) together(functions ...func() error) []error {
 	return errs
 }
 
-// rounds is how often a race of two is run.
-func rounds() int {
+// raceBudget is the time after which no more rounds of a race are begun.
+const raceBudget = 300 * time.Millisecond
+
+// rounds are those of a race, which is run several times.
+func rounds(yield func(round int) bool) {
+	most := 25
 	if testing.Short() {
-		return 5
+		most = 5
 	}
-	return 25
+	begin := time.Now()
+	for round := range most {
+		if time.Since(begin) > raceBudget || !yield(round) {
+			return
+		}
+	}
 }
 
-// times is n times the same function.
-func times(n int, function func() error) []func() error {
-	functions := make([]func() error, n)
-	for i := range functions {
-		functions[i] = function
-	}
-	return functions
+// four are four times the same function.
+func four(function func() error) []func() error {
+	return []func() error{function, function, function, function}
 }
 
 // one requires that one of the errors is nil, and that the others satisfy
@@ -82,9 +99,11 @@ func (f *fixture) one(errs []error, refused func(error) bool) {
 func isLost(err error) bool { return errors.Is(err, driver.ErrLeaseLost) }
 
 func raceInsert(f *fixture) {
-	for round := range rounds() {
+	n := 0
+	for round := range rounds {
+		n++
 		r := f.record(spec{id: fmt.Sprint(round)})
-		f.one(f.together(times(4, func() error {
+		f.one(f.together(four(func() error {
 			given := *r
 			return every(f.driver.Insert(f.ctx, []*driver.Record{&given}))
 		})...), func(err error) bool {
@@ -92,11 +111,13 @@ func raceInsert(f *fixture) {
 		})
 	}
 	f.consistent()
-	assert.Len(f, f.list(), rounds())
+	assert.Len(f, f.list(), n)
 }
 
 func raceInsertScope(f *fixture) {
-	for round := range rounds() {
+	n := 0
+	for round := range rounds {
+		n++
 		scope := []string{fmt.Sprint(round)}
 		var racing []func() error
 		for i := range 4 {
@@ -106,12 +127,12 @@ func raceInsertScope(f *fixture) {
 		f.one(f.together(racing...), amboy.IsDuplicateJobScopeError)
 	}
 	f.consistent()
-	assert.Len(f, f.list(), rounds())
+	assert.Len(f, f.list(), n)
 }
 
 // claimAs claims now, for use by several goroutines.
 func (f *fixture) claimAs(by string, limit int) ([]*driver.Record, error) {
-	claimed, err := f.driver.Claim(f.ctx, driver.ClaimRequest{Owner: by, Limit: limit, Now: time.Now()})
+	claimed, err := f.driver.Claim(f.ctx, f.request(by, time.Now(), limit))
 	return claimed.Records, err
 }
 
@@ -168,7 +189,7 @@ func raceClaim(f *fixture) {
 }
 
 func raceClaimOrComplete(f *fixture) {
-	for round := range rounds() {
+	for round := range rounds {
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id})
 		r := f.get(id)
@@ -197,7 +218,7 @@ func raceClaimOrComplete(f *fixture) {
 }
 
 func raceCompleteOrRecover(f *fixture) {
-	for round := range rounds() {
+	for round := range rounds {
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id, scopes: []string{"s"}})
 		r := f.claimOne(id)
@@ -229,21 +250,23 @@ func raceCompleteOrRecover(f *fixture) {
 }
 
 func raceComplete(f *fixture) {
-	for round := range rounds() {
+	n := 0
+	for round := range rounds {
+		n++
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id})
 		r := f.claimOne(id)
-		f.one(f.together(times(4, func() error {
+		f.one(f.together(four(func() error {
 			c := driver.Completion{Lease: driver.LeaseOf(r), Record: ended(r, amboy.StateSucceeded)}
 			return every(f.driver.Complete(f.ctx, []driver.Completion{c}))
 		})...), isLost)
 	}
 	f.consistent()
-	assert.Equal(f, rounds(), f.stats().Completed)
+	assert.Equal(f, n, f.stats().Completed)
 }
 
 func raceRelease(f *fixture) {
-	for round := range rounds() {
+	for round := range rounds {
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id, scopes: []string{"s"}})
 		r := f.claimOne(id)
@@ -265,7 +288,7 @@ func raceRelease(f *fixture) {
 }
 
 func raceRetry(f *fixture) {
-	for round := range rounds() {
+	for round := range rounds {
 		r := f.retrying(spec{id: fmt.Sprint(round), scopes: []string{"s"}, enqueueScopes: []string{"s"}})
 		retry := func() error { return f.driver.Retry(f.ctx, endedRetry(r, amboy.StateFailed), nextAttempt(r)) }
 		end := func() error { return f.driver.EndRetry(f.ctx, endedRetry(r, amboy.StateFailed)) }

@@ -5,7 +5,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue/driver"
 )
 
 var getRules = []rule{
@@ -18,11 +17,6 @@ var attemptsRules = []rule{
 	{"there are none of a job that is not there or not retryable", attemptsNone},
 }
 
-var listRules = []rule{
-	{"every state is told apart", listStates},
-	{"records come in the order in which they were added", listOrder},
-}
-
 var statsRules = []rule{
 	{"every state is counted", statsCount},
 	{"an empty store counts nothing", statsEmpty},
@@ -30,7 +24,7 @@ var statsRules = []rule{
 
 func getUnknown(f *fixture) {
 	f.insert(spec{id: "job"})
-	_, err := f.driver.Get(f.ctx, "nobody")
+	_, err := f.driver.Get(f.ctx, f.queue, "nobody")
 	require.True(f, amboy.IsJobNotFoundError(err), "the error is %v", err)
 }
 
@@ -49,8 +43,7 @@ func attemptsOldestFirst(f *fixture) {
 		f.retry(r)
 		r = f.end(f.claimOne("job"), amboy.StateRetrying)
 	}
-	attempts, err := f.driver.Attempts(f.ctx, "job")
-	require.NoError(f, err)
+	attempts := f.attempts("job")
 	require.Len(f, attempts, 11)
 	for i, r := range attempts {
 		assert.Equal(f, i, r.RetryInfo.CurrentAttempt)
@@ -63,76 +56,8 @@ func attemptsOldestFirst(f *fixture) {
 func attemptsNone(f *fixture) {
 	f.insert(spec{id: "plain"})
 	for _, id := range []string{"plain", "nobody"} {
-		attempts, err := f.driver.Attempts(f.ctx, id)
-		require.NoError(f, err)
-		assert.Empty(f, attempts, "of %s", id)
+		assert.Empty(f, f.attempts(id), "of %s", id)
 	}
-}
-
-// everyState puts a job in each state, which is its ID, and one more in some.
-func everyState(f *fixture) map[string]amboy.JobState {
-	f.Helper()
-	states := map[string]amboy.JobState{
-		"scope": amboy.StateBlocked, "edge": amboy.StateBlocked, "postponed": amboy.StateBlocked,
-		"late": amboy.StateExpired, "overdue edge": amboy.StateExpired,
-	}
-	order := []amboy.JobState{
-		amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired,
-		amboy.StateRetrying, amboy.StateParked,
-	}
-	for _, state := range order {
-		f.insert(spec{id: string(state), retryable: state == amboy.StateRetrying})
-		states[string(state)] = state
-	}
-	f.insert(spec{id: "postponed"}, spec{id: "running", scopes: []string{"held"}})
-	running := f.claim(10)
-	require.Len(f, running, len(order)+2)
-	for i, state := range order {
-		if state != amboy.StateParked {
-			f.end(running[i], state)
-		}
-	}
-	f.release(driver.HandBack{Lease: driver.LeaseOf(running[len(order)-1]), Park: true})
-	f.release(driver.HandBack{Lease: driver.LeaseOf(running[len(order)]), NotBefore: f.after(1)})
-	f.insert(
-		spec{id: "scope", scopes: []string{"held"}},
-		spec{id: "edge", edges: []string{"running"}},
-		spec{id: "scheduled", waitUntil: f.after(1)},
-		spec{id: "pending"},
-		spec{id: "late", dispatchBy: f.after(-1)},
-		spec{id: "overdue edge", dispatchBy: f.after(-1), edges: []string{"running"}},
-	)
-	states["running"], states["scheduled"], states["pending"] = amboy.StateRunning, amboy.StateScheduled, amboy.StatePending
-	return states
-}
-
-func listStates(f *fixture) {
-	states := everyState(f)
-	for id, state := range states {
-		f.hasState(id, state)
-	}
-	listed := 0
-	for _, state := range amboy.JobStates() {
-		records := f.list(state)
-		assert.NotEmpty(f, records, "in state %s", state)
-		for _, r := range records {
-			listed++
-			assert.Equal(f, state, states[r.JobID()], "job %q is listed as %s", r.JobID(), state)
-			assert.Equal(f, state, stateOf(r), "job %q is listed as %s", r.JobID(), state)
-		}
-	}
-	assert.Equal(f, len(states), listed, "each job is listed in one state")
-	assert.Len(f, f.list(), len(states))
-}
-
-func listOrder(f *fixture) {
-	everyState(f)
-	some := f.list(amboy.StateRunning, amboy.StateParked, amboy.StateFailed, amboy.StateExpired)
-	assert.Equal(f, []string{"failed", "expired", "parked", "running", "late", "overdue edge"}, jobIDs(some))
-	assert.Equal(f, []string{
-		"succeeded", "failed", "canceled", "expired", "retrying", "parked", "postponed", "running",
-		"scope", "edge", "scheduled", "pending", "late", "overdue edge",
-	}, jobIDs(f.list()))
 }
 
 func statsCount(f *fixture) {

@@ -1,7 +1,10 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,29 +15,49 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-const jobTypeName = "drivertest"
+// The types of the suite's jobs, which differ in their names alone.
+const (
+	jobTypeName      = "drivertest"
+	otherJobTypeName = "drivertest-other"
+)
 
-// testJob is the type of the suite's jobs. It is never run.
+// testJob is a job of the suite. It is never run.
 type testJob struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	// Note tells one content from another.
 	Note string `bson:"note" json:"note"`
+
+	tags        []string
+	uniqueKey   string
+	uniqueUntil amboy.UniqueUntil
 }
+
+var (
+	_ amboy.TaggedJob = (*testJob)(nil)
+	_ amboy.UniqueJob = (*testJob)(nil)
+)
 
 func init() {
-	registry.AddJobType(jobTypeName, func() amboy.Job { return newTestJob() })
+	for _, name := range []string{jobTypeName, otherJobTypeName} {
+		registry.AddJobType(name, func() amboy.Job { return newTestJob(name) })
+	}
 }
 
-func newTestJob() *testJob {
-	return &testJob{Base: job.Base{JobType: amboy.JobType{Name: jobTypeName, Version: 1}}}
+func newTestJob(typeName string) *testJob {
+	return &testJob{Base: job.Base{JobType: amboy.JobType{Name: typeName, Version: 1}}}
 }
 
 func (j *testJob) Run(context.Context) { j.MarkComplete() }
+
+func (j *testJob) Tags() []string { return j.tags }
+
+func (j *testJob) UniqueKey() (string, amboy.UniqueUntil) { return j.uniqueKey, j.uniqueUntil }
 
 // spec describes a job to put.
 type spec struct {
 	id            string
 	note          string
+	created       time.Time // the start of the test where it is zero
 	priority      int
 	waitUntil     time.Time
 	dispatchBy    time.Time
@@ -42,16 +65,46 @@ type spec struct {
 	enqueueScopes []string
 	edges         []string
 	retryable     bool
+	typeName      string // jobTypeName where it is empty
+	tags          []string
+	uniqueKey     string
+	uniqueUntil   amboy.UniqueUntil
+}
+
+// String lists what is set, for the log of a history.
+func (s spec) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "job %s", s.id)
+	list := func(name string, isSet bool, value any) {
+		if isSet {
+			fmt.Fprintf(&text, " %s=%v", name, value)
+		}
+	}
+	list("priority", s.priority != 0, s.priority)
+	list("waitUntil", !s.waitUntil.IsZero(), clockTime(s.waitUntil))
+	list("dispatchBy", !s.dispatchBy.IsZero(), clockTime(s.dispatchBy))
+	list("scopes", len(s.scopes) > 0, s.scopes)
+	list("enqueueScopes", len(s.enqueueScopes) > 0, s.enqueueScopes)
+	list("edges", len(s.edges) > 0, s.edges)
+	list("retryable", s.retryable, s.retryable)
+	list("tags", len(s.tags) > 0, s.tags)
+	list("uniqueKey", s.uniqueKey != "", s.uniqueKey+" until "+string(s.uniqueUntil))
+	return text.String()
 }
 
 // record is the job as a queue puts it.
 func (f *fixture) record(s spec) *driver.Record {
 	f.Helper()
-	j := newTestJob()
+	j := newTestJob(cmp.Or(s.typeName, jobTypeName))
+	j.tags, j.uniqueKey, j.uniqueUntil = s.tags, s.uniqueKey, s.uniqueUntil
 	j.SetID(s.id)
 	j.Note = s.note
 	j.SetPriority(s.priority)
-	j.SetTimeInfo(amboy.JobTimeInfo{Created: f.start, WaitUntil: s.waitUntil, DispatchBy: s.dispatchBy})
+	created := s.created
+	if created.IsZero() {
+		created = f.start
+	}
+	j.SetTimeInfo(amboy.JobTimeInfo{Created: created, WaitUntil: s.waitUntil, DispatchBy: s.dispatchBy})
 	j.SetScopes(s.scopes)
 	j.SetEnqueueScopes(s.enqueueScopes...)
 	for _, edge := range s.edges {
@@ -61,7 +114,8 @@ func (f *fixture) record(s spec) *driver.Record {
 
 	r, err := registry.MakeJobInterchange(j, amboy.JSON)
 	require.NoError(f, err)
-	r.Name = driver.RecordName(s.id, r.RetryInfo)
+	r.Group = f.queue
+	r.Name = driver.RecordName(f.queue, s.id, r.RetryInfo)
 	return r
 }
 
@@ -101,19 +155,32 @@ func nextAttempt(r *driver.Record) *driver.Record {
 	n.TimeInfo = amboy.JobTimeInfo{Created: r.TimeInfo.Created}
 	n.RetryInfo.NeedsRetry = false
 	n.RetryInfo.CurrentAttempt++
-	n.Scopes = nil
+	n.Scopes, n.Progress, n.Result, n.ForgetAt = nil, nil, nil, time.Time{}
 	if n.Dependency != nil {
 		dependency := *n.Dependency
 		dependency.Failed = nil
 		n.Dependency = &dependency
 	}
-	n.Name = driver.RecordName(r.JobID(), n.RetryInfo)
+	n.Name = driver.RecordName(r.Group, r.JobID(), n.RetryInfo)
 	return &n
+}
+
+// attemptName is the name of the record of an attempt of the job "job", which is
+// retryable.
+func attemptName(queue string, attempt int) string {
+	return driver.RecordName(queue, "job", amboy.JobRetryInfo{Retryable: true, CurrentAttempt: attempt})
 }
 
 // stateOf is the state that a record shows.
 func stateOf(r *driver.Record) amboy.JobState {
 	return driver.StateOf(r, time.Now())
+}
+
+// body is an encoded document that says something.
+func (f *fixture) body(note string) *registry.Body {
+	f.Helper()
+	r := f.record(spec{id: "body", note: note})
+	return &r.Job
 }
 
 // jobIDs are the IDs of the jobs of records, in their order.

@@ -4,9 +4,9 @@
 package drivertest
 
 import (
+	"slices"
+	"strings"
 	"testing"
-
-	"github.com/mongodb/amboy/queue/driver"
 )
 
 // rule is one thing that a driver must do.
@@ -15,46 +15,104 @@ type rule struct {
 	check func(f *fixture)
 }
 
-// groups are the rules, by what they are about.
-var groups = []struct {
+// group is rules about one thing.
+type group struct {
 	name  string
 	rules []rule
-}{
-	{"Insert", insertRules},
-	{"Claim", claimRules},
-	{"Scopes", scopeRules},
-	{"Edges", edgeRules},
-	{"Extend", extendRules},
-	{"Complete", completeRules},
-	{"Release", releaseRules},
-	{"RecoverStale", recoverRules},
-	{"Retry", retryRules},
-	{"EndRetry", endRetryRules},
-	{"Save", saveRules},
-	{"Get", getRules},
-	{"Attempts", attemptsRules},
-	{"List", listRules},
-	{"Stats", statsRules},
-	{"Context", contextRules},
-	{"Close", closeRules},
-	{"Races", raceRules},
-	{"Notifier", notifierRules},
+	needs []need
 }
 
-// Run runs the suite as subtests of t, each named by the rule that it checks, on
-// drivers that open returns. open must return a new driver with an empty store
-// each time; the suite closes it. Rules about optional interfaces that the
-// driver does not implement are skipped.
+// basics are what holds for each queue, also for the one without a name.
+var basics = []group{
+	{name: "Insert", rules: insertRules},
+	{name: "Claim", rules: claimRules},
+	{name: "Scopes", rules: scopeRules},
+	{name: "Edges", rules: edgeRules},
+	{name: "Complete", rules: completeRules},
+	{name: "Release", rules: releaseRules},
+	{name: "Retry", rules: retryRules},
+	{name: "Get", rules: getRules},
+	{name: "Attempts", rules: attemptsRules},
+}
+
+// others are the rules beside them.
+var others = []group{
+	{name: "EndRetry", rules: endRetryRules},
+	{name: "Extend", rules: extendRules},
+	{name: "RecoverStale", rules: recoverRules},
+	{name: "Save", rules: saveRules},
+	{name: "SetProgress", rules: progressRules},
+	{name: "UniqueKeys", rules: uniqueRules},
+	{name: "SeveralQueues", rules: severalQueuesRules},
+	{name: "Queues", rules: queuesRules},
+	{name: "Control", rules: controlRules},
+	{name: "Find", rules: findRules},
+	{name: "Count", rules: countRules},
+	{name: "Stats", rules: statsRules},
+	{name: "Act", rules: actRules},
+	{name: "Cancel", rules: cancelRules},
+	{name: "RunNow", rules: runNowRules},
+	{name: "Reschedule", rules: rescheduleRules},
+	{name: "Prioritize", rules: prioritizeRules},
+	{name: "Park", rules: parkRules},
+	{name: "Restart", rules: restartRules},
+	{name: "Delete", rules: deleteRules},
+	{name: "Forget", rules: forgetRules},
+	{name: "TakeDuty", rules: dutyRules},
+	{name: "Context", rules: contextRules},
+	{name: "Close", rules: closeRules},
+	{name: "Races", rules: raceRules},
+	{name: "Subscribe", rules: subscribeRules},
+	{name: "Notifications", rules: notificationRules, needs: []need{notifications}},
+	{name: "Transactions", rules: transactionRules, needs: []need{transactions, hookBegin}},
+	{name: "TransactionNotifications", rules: transactionNotificationRules, needs: []need{transactions, hookBegin, notifications}},
+	{name: "Durable", rules: durableRules, needs: []need{durability, hookReopen}},
+	{name: "Shared", rules: shareRules, needs: []need{hookShare}},
+	{name: "SharedNotifications", rules: shareNotificationRules, needs: []need{hookShare, notifications}},
+	{name: "SharedRaces", rules: takingTurns(raceRules), needs: []need{hookShare}},
+	{name: "Faults", rules: faultRules, needs: []need{hookBreak}},
+	{name: "FaultNotifications", rules: faultNotificationRules, needs: []need{hookBreak, notifications}},
+}
+
+// Run runs the suite as subtests of t, each named by the rule that it checks.
+// Rules for which the driver declares no feature, or the harness has no hook, are
+// skipped, and the last line of the log lists them.
 //
 // Run it with -race. It takes seconds; testing.Short makes it shorter. The
 // random histories are named by their seed, so that -run repeats one.
-func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
-	for _, group := range groups {
-		t.Run(group.name, func(t *testing.T) {
-			for _, r := range group.rules {
-				t.Run(r.name, func(t *testing.T) { r.check(newFixture(t, open)) })
-			}
+func Run(t *testing.T, h Harness) {
+	features := h.features(t)
+	var skipped []string
+	run := func(name string, needs []need, test func(t *testing.T)) {
+		reason := h.missing(features, needs)
+		if reason != "" {
+			skipped = append(skipped, name+" ("+reason+")")
+			test = func(t *testing.T) { t.Skip(reason) }
+		}
+		t.Run(name, test)
+	}
+	for _, g := range slices.Concat(basics, others) {
+		run(g.name, g.needs, func(t *testing.T) { g.check(t, h, queueName) })
+	}
+	run("Unnamed", nil, func(t *testing.T) {
+		for _, g := range basics {
+			t.Run(g.name, func(t *testing.T) { g.check(t, h, "") })
+		}
+	})
+	run("Histories", nil, func(t *testing.T) { runHistories(t, h, (*fixture).alone) })
+	run("SharedHistories", []need{hookShare}, func(t *testing.T) { runHistories(t, h, (*fixture).takingTurns) })
+	if len(skipped) > 0 {
+		t.Logf("skipped: %s", strings.Join(skipped, ", "))
+	}
+}
+
+// check checks the rules on a queue, each on a store of its own.
+func (g group) check(t *testing.T, h Harness, queue string) {
+	for _, r := range g.rules {
+		t.Run(r.name, func(t *testing.T) {
+			f := newFixture(t, h)
+			f.queue = queue
+			r.check(f)
 		})
 	}
-	t.Run("Histories", func(t *testing.T) { runHistories(t, open) })
 }

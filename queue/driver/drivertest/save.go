@@ -44,7 +44,17 @@ func saveContent(f *fixture) {
 }
 
 func saveNothingElse(f *fixture) {
-	f.insert(spec{id: "job", scopes: []string{"s"}, enqueueScopes: []string{"s"}, waitUntil: f.after(1)})
+	f.insert(spec{id: "edge", priority: 1})
+	f.end(f.claimOne("edge"), amboy.StateSucceeded)
+	f.insert(spec{
+		id:            "job",
+		scopes:        []string{"s"},
+		enqueueScopes: []string{"s"},
+		waitUntil:     f.after(1),
+		edges:         []string{"edge"},
+		tags:          []string{"x"},
+		uniqueKey:     "key",
+	})
 	want := f.get("job")
 	r := *want
 	r.Status.Owner, r.Status.ModificationCount, r.Status.ModificationTime = "thief", 9, f.after(1)
@@ -53,9 +63,12 @@ func saveNothingElse(f *fixture) {
 	r.TimeInfo = amboy.JobTimeInfo{DispatchBy: f.after(2)}
 	r.Priority, r.Scopes, r.EnqueueScopes, r.RequiredScopes = 5, []string{"t"}, []string{"t"}, []string{"t"}
 	r.RetryInfo.NeedsRetry, r.RetryInfo.CurrentAttempt = true, 3
+	r.Tags, r.UniqueKey, r.UniqueUntil, r.Dependency = []string{"y"}, "other", amboy.UniqueUntilFailed, nil
+	progress := f.progress(1, "done")
+	r.Progress, r.Result, r.ForgetAt, r.CancelRequested = &progress, f.body("result"), f.after(1), true
 	require.NoError(f, f.driver.Save(f.ctx, &r))
 	f.same(want, f.get("job"))
-	f.insert(spec{id: "t", scopes: []string{"t"}, enqueueScopes: []string{"t"}})
+	f.insert(spec{id: "t", scopes: []string{"t"}, enqueueScopes: []string{"t"}, uniqueKey: "other"})
 	assert.Equal(f, []string{"job", "t"}, jobIDs(f.claimAt(3, 10).Records))
 }
 

@@ -11,9 +11,9 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) driver.Driver {
+	drivertest.Run(t, drivertest.Harness{Open: func(t *testing.T) driver.Driver {
 		d, err := memory.New(memory.Options{KeepFinished: 10_000})
 		require.NoError(t, err)
 		return d
-	})
+	}})
 }

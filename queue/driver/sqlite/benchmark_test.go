@@ -1,13 +1,13 @@
 package sqlite_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
@@ -17,6 +17,20 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
+// queueName is the queue of a test, unless that is about another one.
+const queueName = "queue"
+
+// request asks for records that may run now.
+func request(limit int) driver.ClaimRequest {
+	return driver.ClaimRequest{
+		Owner:     "owner",
+		Queues:    []driver.Demand{{Queue: queueName, Limit: limit}},
+		Limit:     limit,
+		Now:       time.Now(),
+		LeaseTime: time.Minute,
+	}
+}
+
 // newRecord is the record of a job that runs a command.
 func newRecord(tb testing.TB, id string) *driver.Record {
 	tb.Helper()
@@ -25,11 +39,13 @@ func newRecord(tb testing.TB, id string) *driver.Record {
 	j.UpdateTimeInfo(amboy.JobTimeInfo{Created: time.Now()})
 	r, err := registry.MakeJobInterchange(j, amboy.BSON2)
 	require.NoError(tb, err)
+	r.Group = queueName
+	r.Name = driver.RecordName(queueName, id, r.RetryInfo)
 	return r
 }
 
-// BenchmarkLife inserts records 1,000 at a time, has one goroutine claim them 8
-// at a time, and 8 complete them one by one.
+// BenchmarkLife inserts records 1,000 at a time, and claims and completes them 8
+// at a time.
 func BenchmarkLife(b *testing.B) {
 	const records, workers = 20_000, 8
 	for _, synchronous := range []string{sqlite.SynchronousNormal, sqlite.SynchronousFull} {
@@ -53,40 +69,136 @@ func BenchmarkLife(b *testing.B) {
 func insertAll(b *testing.B, d *sqlite.Driver, all []*driver.Record) {
 	b.Helper()
 	for len(all) > 0 {
-		errs, err := d.Insert(b.Context(), all[:1000])
+		n := min(len(all), 1000)
+		errs, err := d.Insert(b.Context(), all[:n])
 		require.NoError(b, err)
 		for _, err := range errs {
 			require.NoError(b, err)
 		}
-		all = all[1000:]
+		all = all[n:]
 	}
 }
 
+// completeAll claims as many records at a time as there are workers, and
+// completes them together, as a queue does.
 func completeAll(b *testing.B, d *sqlite.Driver, n, workers int) {
 	b.Helper()
-	claimed := make(chan *driver.Record, workers)
-	var ended sync.WaitGroup
-	for range workers {
-		ended.Go(func() {
-			for r := range claimed {
-				completion := driver.Completion{Lease: driver.LeaseOf(r), Record: r}
-				r.Status.Completed, r.Status.InProgress = true, false
-				r.TimeInfo.End = time.Now()
-				errs, err := d.Complete(context.Background(), []driver.Completion{completion})
-				if assert.NoError(b, err) {
-					assert.NoError(b, errs[0])
+	for n > 0 {
+		claimed, err := d.Claim(b.Context(), request(workers))
+		require.NoError(b, err)
+		require.NotEmpty(b, claimed.Records)
+		completions := make([]driver.Completion, len(claimed.Records))
+		for i, r := range claimed.Records {
+			completions[i] = driver.Completion{Lease: driver.LeaseOf(r), Record: r}
+			r.Status.Completed, r.Status.InProgress = true, false
+			r.TimeInfo.End = time.Now()
+			r.ForgetAt = r.TimeInfo.End.Add(time.Hour)
+		}
+		errs, err := d.Complete(b.Context(), completions)
+		require.NoError(b, errors.Join(append(errs, err)...))
+		n -= len(claimed.Records)
+	}
+}
+
+// BenchmarkBacklog takes 1,000 records through their lives in a file that has
+// many others: some that are scheduled for next week, and some that have ended.
+// There are 10,000 and 20,000 of either; AMBOY_BACKLOG sets the larger number,
+// for instance to 1000000, which takes minutes to fill.
+func BenchmarkBacklog(b *testing.B) {
+	const records, workers = 1000, 8
+	largest := 20_000
+	if text := os.Getenv("AMBOY_BACKLOG"); text != "" {
+		var err error
+		largest, err = strconv.Atoi(text)
+		require.NoError(b, err)
+	}
+	path, filled := newPath(b), 0
+	d := open(b, sqlite.Options{Path: path})
+	for _, backlog := range []int{0, largest / 10, largest} {
+		fill(b, d, filled, backlog)
+		filled = backlog
+		b.Run(fmt.Sprint(backlog), func(b *testing.B) {
+			for n := 0; b.Loop(); n++ {
+				b.StopTimer()
+				all := make([]*driver.Record, records)
+				for i := range all {
+					all[i] = newRecord(b, fmt.Sprint("job-", backlog, "-", b.N, "-", n, "-", i))
 				}
+				b.StartTimer()
+				insertAll(b, d, all)
+				completeAll(b, d, len(all), workers)
 			}
+			b.ReportMetric(float64(records)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 		})
 	}
-	for n > 0 {
-		batch, err := d.Claim(b.Context(), driver.ClaimRequest{Owner: "bench", Limit: workers, Now: time.Now()})
-		require.NoError(b, err)
-		n -= len(batch.Records)
-		for _, r := range batch.Records {
-			claimed <- r
+}
+
+// fill adds scheduled and finished records, those from a number up to another.
+func fill(b *testing.B, d *sqlite.Driver, from, to int) {
+	b.Helper()
+	const atOnce = 1000
+	for ; from < to; from += atOnce {
+		var all []*driver.Record
+		for i := from; i < min(from+atOnce, to); i++ {
+			late := newRecord(b, fmt.Sprint("late-", i))
+			late.TimeInfo.WaitUntil = time.Now().Add(7 * 24 * time.Hour)
+			all = append(all, late, newRecord(b, fmt.Sprint("done-", i)))
 		}
+		insertAll(b, d, all)
+		completeAll(b, d, len(all)/2, atOnce)
 	}
-	close(claimed)
-	ended.Wait()
+}
+
+// BenchmarkTenants takes records through their lives of which there is one in
+// each of many queues, with a claim that asks for all queues.
+func BenchmarkTenants(b *testing.B) {
+	for _, queues := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint(queues), func(b *testing.B) {
+			d := open(b, sqlite.Options{Path: newPath(b)})
+			req := request(8)
+			req.Queues = nil
+			for i := range queues {
+				req.Queues = append(req.Queues, driver.Demand{Queue: fmt.Sprint("tenant-", i), Limit: 8})
+			}
+			n := 0
+			for ; b.Loop(); n++ {
+				r := newRecord(b, fmt.Sprint("job-", n))
+				r.Group = fmt.Sprint("tenant-", n%queues)
+				r.Name = driver.RecordName(r.Group, r.JobID(), r.RetryInfo)
+				insertAll(b, d, []*driver.Record{r})
+				req.Now = time.Now()
+				claimed, err := d.Claim(b.Context(), req)
+				require.NoError(b, err)
+				require.Len(b, claimed.Records, 1)
+				completion := driver.Completion{Lease: driver.LeaseOf(claimed.Records[0]), Record: claimed.Records[0]}
+				completion.Record.Status.Completed = true
+				errs, err := d.Complete(b.Context(), []driver.Completion{completion})
+				require.NoError(b, errors.Join(append(errs, err)...))
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+}
+
+// BenchmarkIdle claims from 1,000 queues of which none has work.
+func BenchmarkIdle(b *testing.B) {
+	d := open(b, sqlite.Options{Path: newPath(b)})
+	req := request(8)
+	req.Queues = nil
+	var all []*driver.Record
+	for i := range 1000 {
+		r := newRecord(b, "job")
+		r.Group = fmt.Sprint("tenant-", i)
+		r.Name = driver.RecordName(r.Group, "job", r.RetryInfo)
+		r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+		all = append(all, r)
+		req.Queues = append(req.Queues, driver.Demand{Queue: r.Group, Limit: 8})
+	}
+	insertAll(b, d, all)
+	for b.Loop() {
+		req.Now = time.Now()
+		claimed, err := d.Claim(b.Context(), req)
+		require.NoError(b, err)
+		require.Empty(b, claimed.Records)
+	}
 }

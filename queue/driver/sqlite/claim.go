@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -12,76 +13,127 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+const (
+	// timedAtOnce is the number of records, at most, that one claim makes ready
+	// because they are due, and that it marks because they have expired.
+	timedAtOnce = 1000
+	// fewQueues is the number of queues up to which a claim looks each of them
+	// up, and does not go through those that have work.
+	fewQueues = 8
+)
+
+// claimed is a record that was claimed, of a queue.
+type claimed struct {
+	*stored
+	queue string
+}
+
 // Claim implements driver.Driver. Where ctx ends while it is under way, what was
 // claimed is handed back. A record that can't be read is given without a job, so
-// that it can be parked.
+// that it can be parked. Where more than 1,000 records have become due, or have
+// expired, at a time, the rest is left for a claim that Next asks for at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	var claimed []*stored
+	var given []claimed
 	var next time.Time
 	err := d.writer.write(ctx, &change{
+		size: req.Limit,
 		run: func(c *changes) (err error) {
-			claimed, next, err = c.claim(req)
+			given, next, err = c.claim(req)
 			return err
 		},
-		undo: func(c *changes) error { return c.unclaim(claimed) },
+		undo: func(c *changes) error { return c.unclaim(given) },
 	})
 	if err != nil {
 		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 	}
-	return driver.Claimed{Records: d.decodeAll(ctx, claimed), Next: next}, nil
+	records := make([]*driver.Record, len(given))
+	for i, g := range given {
+		records[i] = d.decode(ctx, g.stored, g.queue)
+	}
+	return driver.Claimed{Records: records, Next: next}, nil
 }
 
-// decodeAll decodes records, and logs which can't be read.
-func (d *Driver) decodeAll(ctx context.Context, all []*stored) []*driver.Record {
-	records := make([]*driver.Record, len(all))
-	for i, s := range all {
-		var err error
-		records[i], err = s.decode()
+// decode decodes a record, and logs that it can't be read where it can't.
+func (d *Driver) decode(ctx context.Context, s *stored, queue string) *driver.Record {
+	r, err := s.decode(queue)
+	if err != nil {
+		logging.Error(ctx, message.Fields{
+			"message": "a stored job can't be read",
+			"path":    d.opts.Path,
+			"queue":   queue,
+			"job_id":  s.id,
+			"error":   err.Error(),
+		})
+	}
+	return r
+}
+
+// claim claims records, and tells when there may be more.
+func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Time, err error) {
+	more, err := c.passTime(req.Now.UnixNano())
+	if err != nil {
+		return nil, next, err
+	}
+	err = c.flush()
+	if err != nil {
+		return nil, next, err
+	}
+	work, err := c.work(req)
+	if err != nil {
+		return nil, next, err
+	}
+	for _, w := range work {
+		var overdue []claimed
+		overdue, err = c.claimOverdue(w, req)
 		if err != nil {
-			logging.Error(ctx, message.Fields{
-				"message": "a stored job can't be read",
-				"path":    d.opts.Path,
-				"queue":   d.opts.Queue,
-				"job_id":  s.id,
-				"error":   err.Error(),
-			})
+			return nil, next, err
+		}
+		more = more || len(overdue) == timedAtOnce
+		given = append(given, overdue...)
+		// Where they ended, others may have become ready.
+		w.ready += c.count(w.key).places[ready]
+		w.running += c.count(w.key).places[running]
+	}
+	inTurn(work, req.Limit)
+	readies := make([][]claimed, len(work))
+	for i, w := range work {
+		readies[i], err = c.claimReady(w, req)
+		if err != nil {
+			return nil, next, err
 		}
 	}
-	return records
+	given = append(given, interleave(readies)...)
+	if more {
+		return given, req.Now, nil
+	}
+	due, expires, err := c.nextTimes()
+	return given, earliest(due, expires), err
 }
 
-func (c *changes) claim(req driver.ClaimRequest) (claimed []*stored, next time.Time, err error) {
-	now := req.Now.UnixNano()
+// passTime makes records ready that are due, and marks those that have expired.
+// It tells whether there may be more of them.
+func (c *changes) passTime(now int64) (more bool, err error) {
 	due, expires, err := c.nextTimes()
 	if err != nil {
-		return nil, next, err
+		return false, err
 	}
 	if expires.Valid && expires.Int64 < now {
-		claimed, err = c.claimExpired(req)
+		more, err = c.markExpired(now)
 		if err != nil {
-			return nil, next, err
+			return false, err
 		}
 	}
-	if due.Valid && due.Int64 <= now {
-		err = c.admitDue(now)
-		if err != nil {
-			return nil, next, err
-		}
+	if !due.Valid || due.Int64 > now {
+		return more, nil
 	}
-	ready, err := c.claimReady(req)
-	if err != nil {
-		return nil, next, err
-	}
-	if due.Valid || expires.Valid {
-		due, expires, err = c.nextTimes()
-	}
-	return append(claimed, ready...), earliest(due, expires), err
+	moreDue, err := c.admitDue(now)
+	return more || moreDue, err
 }
 
 // nextTimes are when the first of the records is due, and when the first
 // expires, that wait for that.
-func (c *changes) nextTimes() (due, expires sql.NullInt64, err error) {
-	_, err = c.one(nextTimes, []any{&due, &expires}, c.queue)
+func (c *changes) nextTimes() (due, expires instant, err error) {
+	_, err = c.one(nextTimes, func(r *row) { due, expires = r.time(), r.time() })
 	return due, expires, err
 }
 
@@ -93,111 +145,236 @@ func earliest(due, expires sql.NullInt64) time.Time {
 			due = expires
 		}
 	}
-	if !due.Valid {
-		return time.Time{}
-	}
-	return timeOf(due.Int64)
+	return timeOf(due)
 }
 
-// claimExpired claims, without its scopes, each record that expired before it
-// was claimed.
-func (c *changes) claimExpired(req driver.ClaimRequest) ([]*stored, error) {
-	now := req.Now.UnixNano()
-	expired, err := c.records(claimExpired, c.queue, now)
+// markExpired marks records that expired before they were claimed, of whichever
+// queue, so that a claim of theirs finds them. They stay where they are until
+// then.
+func (c *changes) markExpired(now int64) (more bool, err error) {
+	type key struct{ seq, queue int64 }
+	var found []key
+	err = c.query(findExpired, func(r *row) error {
+		found = append(found, key{r.integer(), r.integer()})
+		return nil
+	}, now, timedAtOnce)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	for _, s := range expired {
-		// One before it may have left a scope to it.
-		current, err := c.job(findSeq, s.seq)
+	for _, k := range found {
+		_, err = c.exec(markOverdue, k.seq)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		wasReady := current.place == ready
-		err = c.move(current, running, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		current.leased(req)
-		if _, err = c.exec(takeLease, current.seq, current.owner, current.count, now); err != nil {
-			return nil, err
-		}
-		if wasReady {
-			err = c.withdraw(current)
-			if err != nil {
-				return nil, err
-			}
-		}
-		s.job = *current
+		c.count(k.queue).overdue++
 	}
-	return expired, nil
+	return len(found) == timedAtOnce, nil
 }
 
 // admitDue makes the records ready, or else wait for a scope, whose time has
 // come.
-func (c *changes) admitDue(now int64) error {
-	for _, from := range []place{scheduled, postponed} {
-		n, err := c.exec(readyDue, c.queue, now, int(from))
-		if err != nil {
-			return err
-		}
-		c.counts[from] -= int(n)
-		c.counts[ready] += int(n)
-	}
-	due, err := c.jobs(findDue, c.queue, now)
+func (c *changes) admitDue(now int64) (more bool, err error) {
+	due, err := c.jobs(findDue, now, timedAtOnce)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, j := range due {
-		err = c.admit(j)
+		if len(j.scopes) > 0 {
+			err = c.admit(j)
+		} else {
+			_, err = c.exec(readyDue, j.seq)
+			n := c.count(j.queue)
+			n.places[j.place]--
+			n.places[ready]++
+		}
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return len(due) == timedAtOnce, nil
 }
 
-// claimReady claims records that are ready, in the order in which they run.
-func (c *changes) claimReady(req driver.ClaimRequest) ([]*stored, error) {
-	if req.Limit <= 0 {
-		return nil, nil
-	}
-	found, err := c.records(findReady, c.queue, req.Limit)
-	if err != nil || len(found) == 0 {
+// work is what a queue has for a claim.
+type work struct {
+	driver.Demand
+	key                        int64
+	paused                     bool
+	ready, overdue             int
+	running, maxRunning, share int
+}
+
+// workColumns are the columns of work.
+const workColumns = `id, name, paused, ready, overdue, running, max_running`
+
+func (w *work) read(r *row) {
+	w.key, w.Queue, w.paused = r.integer(), r.text(), r.bool()
+	w.ready, w.overdue, w.running, w.maxRunning = r.int(), r.int(), r.int(), r.int()
+}
+
+// work returns the queues of a request that have any, in its order.
+func (c *changes) work(req driver.ClaimRequest) (all []*work, err error) {
+	busy, err := c.busyQueues(req.Queues)
+	if err != nil || len(busy) == 0 {
 		return nil, err
 	}
-	n, err := c.exec(claimReady, c.queue, req.Owner, req.Now.UnixNano(), len(found))
-	if err != nil {
-		return nil, err
+	for _, demand := range req.Queues {
+		if w := busy[demand.Queue]; w != nil {
+			w.Limit = demand.Limit
+			all = append(all, w)
+		}
 	}
-	if int(n) != len(found) {
-		return nil, fmt.Errorf("%d records were claimed of %d that are ready", n, len(found))
+	return all, nil
+}
+
+// busyQueues returns by name the queues that have work; those that were not asked
+// for may be among them.
+func (c *changes) busyQueues(asked []driver.Demand) (map[string]*work, error) {
+	busy := map[string]*work{}
+	add := func(r *row) error {
+		w := &work{}
+		w.read(r)
+		busy[w.Queue] = w
+		return nil
 	}
-	c.counts[ready] -= len(found)
-	c.counts[running] += len(found)
-	for _, s := range found {
-		s.leased(req)
-		err = c.fulfill(&s.job)
-		if err != nil {
+	if len(asked) > fewQueues {
+		return busy, c.query(queuesWithWork, add)
+	}
+	for _, demand := range asked {
+		if err := c.query(queueState, add, demand.Queue); err != nil {
 			return nil, err
 		}
 	}
-	return found, nil
+	return busy, nil
 }
 
-// leased makes the job show the lease that a claim takes.
-func (j *job) leased(req driver.ClaimRequest) {
-	j.place = running
-	j.owner, j.count = req.Owner, j.count+1
-	j.leaseTime = nanoseconds(req.Now)
-	j.started = j.leaseTime
+// inTurn shares a number of records out between queues: one to each, then another
+// to each that has more.
+func inTurn(all []*work, limit int) {
+	for gave := true; gave && limit > 0; {
+		gave = false
+		for _, w := range all {
+			if limit > 0 && w.share < w.most() {
+				w.share++
+				limit--
+				gave = true
+			}
+		}
+	}
+}
+
+// most is the number of ready records, at most, that may be claimed.
+func (w *work) most() int {
+	if w.paused {
+		return 0
+	}
+	most := min(w.ready, w.Limit)
+	if w.maxRunning > 0 {
+		most = min(most, w.maxRunning-w.running)
+	}
+	return most
+}
+
+// interleave gives one record of each list in turn.
+func interleave(lists [][]claimed) (all []claimed) {
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	for i, added := 0, true; added; i++ {
+		added = false
+		for _, list := range lists {
+			if i < len(list) {
+				all = append(all, list[i])
+				added = true
+			}
+		}
+	}
+	return all
+}
+
+// claimOverdue claims, without their scopes, the records of a queue that are
+// marked because they have expired.
+func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claimed, err error) {
+	if w.overdue == 0 {
+		return nil, nil
+	}
+	found, err := c.records(findOverdue, w.key, timedAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range found {
+		err = c.claimExpired(s, req)
+		if err != nil {
+			return nil, err
+		}
+		given = append(given, claimed{s, w.Queue})
+	}
+	return given, nil
+}
+
+func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
+	// One before it may have left a scope to it.
+	current, err := c.job(findSeq, s.seq)
+	if err != nil {
+		return err
+	}
+	wasReady := current.place == ready
+	err = c.move(current, running, instant{}, "")
+	if err != nil {
+		return err
+	}
+	s.job = *current
+	s.leased(req)
+	if _, err = c.exec(takeLease, s.job.owner, s.job.count, s.modTime, instantOf(req.Now.Add(req.LeaseTime)), s.started, s.seq); err != nil {
+		return err
+	}
+	if wasReady {
+		err = c.withdraw(&s.job)
+		if err != nil {
+			return err
+		}
+	}
+	return c.started(&s.job)
+}
+
+// claimReady claims records that are ready, in the order in which they run.
+func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed, err error) {
+	if w.share <= 0 {
+		return nil, nil
+	}
+	now := instantOf(req.Now)
+	found, err := c.records(claimReady, req.Owner, now, instantOf(req.Now.Add(req.LeaseTime)), now, w.key, now, w.share)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(s, t *stored) int { return s.compare(&t.job) })
+	n := c.count(w.key)
+	n.places[ready] -= len(found)
+	n.places[running] += len(found)
+	for _, s := range found {
+		err = c.fulfill(&s.job)
+		if err == nil {
+			err = c.started(&s.job)
+		}
+		if err != nil {
+			return nil, err
+		}
+		given = append(given, claimed{s, w.Queue})
+	}
+	return given, nil
+}
+
+// leased makes the record show the lease that a claim takes.
+func (s *stored) leased(req driver.ClaimRequest) {
+	s.job.owner, s.job.count = req.Owner, s.job.count+1
+	s.modTime = instantOf(req.Now)
+	s.started = s.modTime
 }
 
 // unclaim hands back what was claimed for a caller that left.
-func (c *changes) unclaim(claimed []*stored) error {
-	for _, s := range claimed {
-		_, err := c.release(driver.HandBack{Lease: driver.Lease{Name: s.name, Owner: s.owner, Count: s.count}})
-		if err != nil {
+func (c *changes) unclaim(given []claimed) error {
+	for _, g := range given {
+		lease := driver.Lease{Queue: g.queue, Name: g.name, Owner: g.job.owner, Count: g.job.count}
+		if _, err := c.release(driver.HandBack{Lease: lease}); err != nil {
 			return err
 		}
 	}

@@ -7,30 +7,45 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/registry"
 )
 
 // ending is a record whose attempt ended.
 type ending struct {
-	lease     driver.Lease
-	record    *driver.Record
-	encoded   []byte
-	to        place // finished or retrying
-	succeeded bool
+	lease   driver.Lease
+	record  *driver.Record
+	name    string
+	content *content
+	refusal error // why it can't be written
+	to      place // final, or retrying
+	// replaced is true where there is a next attempt.
+	replaced bool
 }
 
-// newEnding encodes the record of an attempt that ended, and will not be
-// retried.
+// newEnding encodes the record of an attempt that ended.
 func newEnding(name string, r *driver.Record) (*ending, error) {
-	named := *r
-	named.Name = name
-	encoded, err := encode(&named)
-	return &ending{
-		record:    &named,
-		encoded:   encoded,
-		to:        finished,
-		succeeded: driver.StateOf(r, time.Now()) == amboy.StateSucceeded,
-	}, err
+	c, err := newContent(r)
+	if err != nil {
+		return nil, err
+	}
+	return &ending{record: r, name: name, content: c, to: finalPlace(driver.StateOf(r, time.Now()))}, nil
+}
+
+// newFinalEnding is newEnding for an attempt that is not to be retried, or has
+// been.
+func newFinalEnding(r *driver.Record) (*ending, error) {
+	e, err := newEnding(r.Name, r)
+	if err == nil && e.to == retrying {
+		final := *r
+		final.RetryInfo.NeedsRetry = false
+		e.to = finalPlace(driver.StateOf(&final, time.Now()))
+	}
+	return e, err
+}
+
+// values are the arguments of endContent.
+func (c *content) values(args []any) []any {
+	return append(args, c.owner, c.count, c.modTime, c.created, c.started, c.ended, c.waitUntil, c.dispatchBy, c.maxTime,
+		c.errorCount, c.lastError, c.reason, c.forgetAt, c.jobType, c.version, c.format, c.dependency, blob(c.extra), c.body)
 }
 
 // Complete implements driver.Driver. A record that never ran can be completed
@@ -40,12 +55,9 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	for i, completion := range completions {
 		e, err := newEnding(completion.Lease.Name, completion.Record)
 		if err != nil {
-			return nil, err
+			e = &ending{refusal: err}
 		}
 		e.lease = completion.Lease
-		if e.record.RetryInfo.ShouldRetry() {
-			e.to = retrying
-		}
 		endings[i] = e
 	}
 	errs, err := each(ctx, d, endings, (*changes).complete)
@@ -56,58 +68,91 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 }
 
 func (c *changes) complete(e *ending) (refusal, err error) {
-	status := e.record.Status
-	n, err := c.exec(endRunning, c.queue, e.lease.Name, e.lease.Owner, e.lease.Count, int(e.to),
-		status.Owner, status.ModificationCount, nanoseconds(status.ModificationTime), e.succeeded, time.Now().UnixNano(), e.encoded)
+	if e.refusal != nil {
+		return e.refusal, nil
+	}
+	queue, err := c.queue(e.lease.Queue)
 	if err != nil {
 		return nil, err
 	}
-	if n > 0 {
-		c.counts[running]--
-		c.counts[e.to]++
-		if e.to == finished {
-			c.ended++
+	if e.content.progress == nil && e.to != retrying {
+		args := e.content.values(append(make([]any, 0, 24), e.to))
+		var n int64
+		n, err = c.exec(endPlain, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count)...)
+		if err != nil {
+			return nil, err
 		}
-		return nil, nil
+		if n > 0 {
+			c.ended(queue, running, e.to)
+			return nil, nil
+		}
 	}
-	// It does not run, or others wait for it, or it for them.
+	// It does not run, or it holds something, or others wait for it.
 	j, refusal, err := c.shown(e.lease)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
+	if e.to == retrying {
+		e, err = c.unlessCanceled(j, e)
+		if err != nil {
+			return nil, err
+		}
+	}
 	return nil, c.end(j, e)
+}
+
+// unlessCanceled returns the ending of an attempt that awaits its retry, or else,
+// where it was to be canceled, that of one which was.
+func (c *changes) unlessCanceled(j *job, e *ending) (*ending, error) {
+	var reason string
+	marked, err := c.one(cancelReason, func(r *row) { reason = r.text() }, j.seq)
+	if err != nil || !marked {
+		return e, err
+	}
+	r := *e.record
+	r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, reason
+	r.RetryInfo.NeedsRetry = false
+	return newEnding(e.name, &r)
+}
+
+// ended counts a record that ended an attempt.
+func (c *changes) ended(queue int64, from, to place) {
+	n := c.count(queue)
+	n.places[from]--
+	n.places[to]++
+	if to.final() {
+		n.ended++
+	}
 }
 
 // end ends an attempt, wherever its record stands.
 func (c *changes) end(j *job, e *ending) error {
-	if err := c.replace(j, e, true); err != nil {
+	if err := c.replace(j, e); err != nil {
 		return err
 	}
 	if e.to == retrying {
-		return c.free(j.id, j.dispatchScopes())
+		return c.free(j, j.dispatchScopes())
 	}
-	if err := c.free(j.id, j.scopes); err != nil {
+	if err := c.free(j, j.allScopes()); err != nil {
 		return err
 	}
-	return c.unlink(j, e.succeeded)
+	return c.unlink(j)
 }
 
 // replace stores the record of an attempt that ended, and takes the row out of
-// its place. It tells whether the attempt stays the latest.
-func (c *changes) replace(j *job, e *ending, latest bool) error {
-	status := e.record.Status
-	_, err := c.exec(endAny, j.seq, status.Owner, status.ModificationCount, nanoseconds(status.ModificationTime),
-		e.succeeded, time.Now().UnixNano(), e.encoded, latest)
-	if err != nil {
+// its place.
+func (c *changes) replace(j *job, e *ending) error {
+	keepsKey := !e.replaced && j.keepsKey(e.to)
+	args := e.content.values([]any{e.replaced, blob(e.content.progress), keepsKey})
+	if _, err := c.exec(endAny, append(args, j.seq)...); err != nil {
 		return err
 	}
 	wasReady := j.place == ready
-	err = c.move(j, e.to, nil, nil)
-	if err != nil {
+	if err := c.move(j, e.to, instant{}, ""); err != nil {
 		return err
 	}
-	if e.to == finished {
-		c.ended++
+	if e.to.final() {
+		c.count(j.queue).ended++
 	}
 	if wasReady {
 		return c.withdraw(j)
@@ -116,8 +161,11 @@ func (c *changes) replace(j *job, e *ending, latest bool) error {
 }
 
 // awaitingRetry returns the row of a record that awaits its retry.
-func (c *changes) awaitingRetry(name string) (j *job, refusal, err error) {
-	j, err = c.job(findByName, c.queue, name)
+func (c *changes) awaitingRetry(queue, name string) (j *job, refusal, err error) {
+	key, err := c.queue(queue)
+	if err == nil {
+		j, err = c.named(key, name)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -129,12 +177,12 @@ func (c *changes) awaitingRetry(name string) (j *job, refusal, err error) {
 
 // EndRetry implements driver.Driver.
 func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
-	e, err := newEnding(ended.Name, ended)
+	e, err := newFinalEnding(ended)
 	if err != nil {
-		return err
+		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
 	}
 	err = only(ctx, d, e, func(c *changes, e *ending) (refusal, err error) {
-		j, refusal, err := c.awaitingRetry(e.record.Name)
+		j, refusal, err := c.awaitingRetry(ended.Group, e.name)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
@@ -148,34 +196,39 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 
 // Retry implements driver.Driver.
 func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
-	e, err := newEnding(ended.Name, ended)
-	if err != nil {
-		return err
-	}
-	s, err := newStored(next)
-	if err != nil {
-		return err
-	}
-	err = only(ctx, d, e, func(c *changes, e *ending) (refusal, err error) { return c.retry(e, s) })
-	if err != nil {
+	fail := func(err error) error {
 		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, err)
+	}
+	e, err := newFinalEnding(ended)
+	if err != nil {
+		return fail(err)
+	}
+	e.replaced = true
+	c, err := newContent(next)
+	if err != nil {
+		return fail(err)
+	}
+	n := &newRecord{stored: stored{job: newJob(next), content: *c, tags: next.Tags}, queueName: ended.Group}
+	err = only(ctx, d, e, func(c *changes, e *ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
+	if err != nil {
+		return fail(err)
 	}
 	return nil
 }
 
-func (c *changes) retry(e *ending, next *stored) (refusal, err error) {
-	j, refusal, err := c.awaitingRetry(e.record.Name)
+func (c *changes) retry(queue string, e *ending, next *newRecord) (refusal, err error) {
+	j, refusal, err := c.awaitingRetry(queue, e.name)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	taken, err := c.job(findByName, c.queue, next.name)
+	taken, err := c.named(j.queue, next.name)
 	if err != nil {
 		return nil, err
 	}
 	if taken != nil {
 		return duplicate(&next.job), nil
 	}
-	refusal, err = c.checkFree(j.id, next.enqueueScopes)
+	refusal, err = c.checkFree(j, next.enqueueScopes)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -185,35 +238,22 @@ func (c *changes) retry(e *ending, next *stored) (refusal, err error) {
 // replaceByNext puts the next attempt in the place of one that awaits it. What
 // the one holds, what it depends on and who depends on it pass to the other. That
 // its edges failed is not held against the next.
-func (c *changes) replaceByNext(j *job, e *ending, next *stored) error {
-	if err := c.take(j.id, next.enqueueScopes); err != nil {
+func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
+	if err := c.take(j, next.enqueueScopes); err != nil {
 		return err
 	}
-	if err := c.replace(j, e, false); err != nil {
+	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	next.id, next.open, next.dependents, next.failed = j.id, j.open, j.dependents, nil
-	refusal, err := c.insertAt(next, waiting)
-	err = firstOf(err, refusal)
-	if err != nil {
+	next.queue, next.id, next.open, next.dependents, next.failed = j.queue, j.id, 0, j.dependents, nil
+	next.uniqueKey, next.uniqueUntil, next.uniqueHeld = j.uniqueKey, j.uniqueUntil, j.uniqueHeld
+	if err := c.insertAt(next, waiting); err != nil {
 		return err
 	}
-	err = c.free(j.id, without(j.enqueueScopes, next.enqueueScopes))
-	if err != nil || next.open > 0 {
+	if err := c.free(j, without(j.enqueueScopes, next.enqueueScopes)); err != nil {
 		return err
 	}
-	added, err := c.job(findByName, c.queue, next.name)
-	if err != nil {
-		return err
-	}
-	return c.wait(added, time.Now().UnixNano())
-}
-
-func firstOf(err, refusal error) error {
-	if err != nil {
-		return err
-	}
-	return refusal
+	return c.wait(&next.job, time.Now().UnixNano())
 }
 
 // Save implements driver.Driver.
@@ -226,26 +266,26 @@ func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
 }
 
 func (c *changes) save(r *driver.Record) (refusal, err error) {
-	var seq int64
-	var encoded []byte
-	found, err := c.one(readRecord, []any{&seq, &encoded}, c.queue, r.Name)
+	queue, err := c.queue(r.Group)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
+	found, err := c.records(readByName, queue, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
 		return notFound(r.Name), nil
 	}
-	kept, err := registry.DecodeJobInterchange(encoded, amboy.BSON2)
+	kept, err := found[0].decode(r.Group)
 	if err != nil {
 		return err, nil //nolint:nilerr // It is the error of this record alone.
 	}
 	driver.CopyContent(kept, r)
-	encoded, err = encode(kept)
+	n, err := newContent(kept)
 	if err != nil {
-		return nil, err
+		return err, nil //nolint:nilerr // The same.
 	}
-	_, err = c.exec(saveRecord, seq, encoded)
+	_, err = c.exec(saveRecord, n.jobType, n.version, n.format, n.errorCount, n.lastError, blob(n.extra), n.body, found[0].seq)
 	return nil, err
 }
-
-func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }

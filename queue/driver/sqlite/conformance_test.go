@@ -2,8 +2,11 @@ package sqlite_test
 
 import (
 	"context"
+	"database/sql"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,22 +17,68 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) driver.Driver {
-		return open(t, sqlite.Options{Path: newPath(t)})
+	s := newStores(t)
+	drivertest.Run(t, drivertest.Harness{
+		Open:   func(t *testing.T) driver.Driver { return s.open(t, s.newPath(t)) },
+		Reopen: s.reopen,
+		Share:  func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
+		Break:  func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
+		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
+			db, err := sql.Open("sqlite", s.paths[d]+"?_txlock=immediate")
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, db.Close()) })
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			return drivertest.Transaction{Context: sqlite.WithTx(ctx, tx), Commit: tx.Commit, Rollback: tx.Rollback}
+		},
 	})
 }
 
-// newPath is the path of a file that is not there yet.
-func newPath(tb testing.TB) string {
-	tb.Helper()
-	return filepath.Join(tb.TempDir(), "jobs.db")
+// stores are the files of the suite. There are hundreds, so each is a copy of an
+// empty one, in memory where the system has a place for that.
+type stores struct {
+	empty []byte
+	paths map[driver.Driver]string
 }
 
-// open opens a driver that is closed when the test ends.
-func open(tb testing.TB, opts sqlite.Options) *sqlite.Driver {
-	tb.Helper()
-	d, err := sqlite.Open(tb.Context(), opts)
-	require.NoError(tb, err)
-	tb.Cleanup(func() { assert.NoError(tb, d.Close(context.Background())) })
+func newStores(t *testing.T) *stores {
+	t.Helper()
+	s := &stores{paths: map[driver.Driver]string{}}
+	path := newPath(t)
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	require.NoError(t, d.Close(t.Context()))
+	s.empty, err = os.ReadFile(path)
+	require.NoError(t, err)
+	return s
+}
+
+func (s *stores) newPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "amboy-sqlite-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	path := filepath.Join(dir, "jobs.db")
+	require.NoError(t, os.WriteFile(path, s.empty, 0o600))
+	return path
+}
+
+func (s *stores) open(t *testing.T, path string) driver.Driver {
+	t.Helper()
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	s.paths[d] = path
 	return d
+}
+
+// reopen waits until the calls that were left behind are done, as those of a
+// process that was killed are.
+func (s *stores) reopen(t *testing.T, d driver.Driver) driver.Driver {
+	t.Helper()
+	if _, err := d.Extend(t.Context(), nil, time.Now(), time.Minute); err != nil {
+		require.ErrorIs(t, err, driver.ErrClosed)
+	}
+	return s.open(t, s.paths[d])
 }

@@ -23,7 +23,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	opts := sqlite.Options{Path: filepath.Join(dir, "jobs.db"), Queue: "mail"}
+	opts := sqlite.Options{Path: filepath.Join(dir, "jobs.db")}
 	err = errors.Join(
 		with(ctx, opts, store),
 		with(ctx, opts, run),
@@ -53,12 +53,20 @@ func store(ctx context.Context, d *sqlite.Driver) error {
 	if err != nil {
 		return err
 	}
+	r.Group = "mail"
+	r.Name = driver.RecordName(r.Group, j.ID(), r.RetryInfo)
 	errs, err := d.Insert(ctx, []*driver.Record{r})
 	return errors.Join(append(errs, err)...)
 }
 
 func run(ctx context.Context, d *sqlite.Driver) error {
-	claimed, err := d.Claim(ctx, driver.ClaimRequest{Owner: "example", Limit: 1, Now: time.Now()})
+	claimed, err := d.Claim(ctx, driver.ClaimRequest{
+		Owner:     "example",
+		Queues:    []driver.Demand{{Queue: "mail", Limit: 1}},
+		Limit:     1,
+		Now:       time.Now(),
+		LeaseTime: time.Minute,
+	})
 	if err != nil {
 		return err
 	}
@@ -71,7 +79,7 @@ func run(ctx context.Context, d *sqlite.Driver) error {
 	if err != nil {
 		return err
 	}
-	stats, err := d.Stats(ctx)
+	stats, err := d.Stats(ctx, "mail")
 	fmt.Println(stats.Completed, "completed")
 	return err
 }

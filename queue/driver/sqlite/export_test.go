@@ -1,14 +1,62 @@
 package sqlite
 
-import "slices"
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
 
 // SchemaVersion is the newest that this library knows.
 var SchemaVersion = len(migrations)
 
-// Queries are all statements that a driver runs, but for those that open a file.
+// Queries are all statements that a driver runs and that read or change a table,
+// but for those that open a file and those of Selections.
 func Queries() []string {
-	queries := slices.Concat(statementTexts[:], readPlaces[:], []string{readLatest, readByName, readCounts})
+	queries := slices.Concat(statementTexts[:], []string{readLatest, readAttempts, readQueue, readCancelled})
 	return slices.DeleteFunc(queries, func(q string) bool {
-		return q == statementTexts[begin] || q == statementTexts[commit] || q == statementTexts[rollback] || q == statementTexts[dataVersion]
+		verb, _, _ := strings.Cut(q, " ")
+		return !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, verb)
 	})
+}
+
+// Selections are the statements that find and count the records of a query.
+func Selections(q driver.Query, newest bool) []string {
+	s, err := newSelection(q, time.Now())
+	if err != nil {
+		panic(err)
+	}
+	at := &span{newest: newest, until: instant{Valid: true}, end: instant{Valid: true}}
+	text, _ := s.statement(readColumns, at, 10)
+	return append(s.bounds(at), text)
+}
+
+// IndexedStates are those whose records an index finds.
+func IndexedStates() (states []amboy.JobState) {
+	for _, state := range amboy.JobStates() {
+		s := &selection{}
+		s.addStates([]amboy.JobState{state}, 0)
+		if len(s.places) > 0 {
+			states = append(states, state)
+		}
+	}
+	return states
+}
+
+// Exec runs a statement on the connection that writes.
+func Exec(d *Driver, text string) error {
+	return d.writer.write(context.Background(), &change{run: func(c *changes) error {
+		return c.queryText(text, func(*row) error { return nil })
+	}})
+}
+
+// DoNotWait makes calls whose context has ended not wait for a change that is
+// being made, until restore is called.
+func DoNotWait() (restore func()) {
+	was := settleTime
+	settleTime = 0
+	return func() { settleTime = was }
 }

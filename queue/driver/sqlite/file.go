@@ -15,21 +15,26 @@ import (
 // readConnections is the number of reads that run at the same time.
 const readConnections = 2
 
-// checkpoint is the size of the write-ahead log, in pages of 4 KiB, at which it
-// is carried over into the database.
-const checkpoint = "wal_autocheckpoint(4000)"
+const (
+	// busyTime is the time in milliseconds after which the writer, which waits
+	// for other processes, looks whether that is still wanted.
+	busyTime = 20
+	// readTime is the longest, in milliseconds, that a read waits for a process
+	// that has the file for itself.
+	readTime = 5000
+	// openTime is the longest, in milliseconds, that it takes to get the right to
+	// make a new file.
+	openTime = 10_000
+)
 
 // file is an open database file.
 type file struct {
-	path  string // absolute, and without symbolic links, as SQLite has it
-	queue int64
-	db    *sql.DB
-	conn  *sql.Conn // the one that writes
-	reads *sql.DB
+	path   string // absolute, and without symbolic links, as SQLite has it
+	writes *ownConnection
+	reads  *sql.DB
 }
 
-// openFile opens the connections, brings the file to the current schema and
-// finds the queue in it.
+// openFile brings the file to the current schema and opens the connections.
 func openFile(ctx context.Context, opts Options) (*file, error) {
 	f := &file{}
 	if err := f.open(ctx, opts); err != nil {
@@ -44,39 +49,46 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.db, err = sql.Open("sqlite", dataSource(path, opts, checkpoint))
+	err = prepareFile(ctx, path, opts)
 	if err != nil {
 		return err
 	}
-	f.conn, err = f.db.Conn(ctx)
+	f.path, err = filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
 	}
-	err = prepareFile(ctx, f.conn)
+	f.writes, err = openConnection(dataSource(path, opts, busyTime, "cache_size(-65536)", "wal_autocheckpoint(4000)"))
 	if err != nil {
 		return err
 	}
-	f.queue, err = findQueue(ctx, f.conn, opts.Queue)
-	if err != nil {
-		return err
-	}
-	f.reads, err = sql.Open("sqlite", dataSource(path, opts, "query_only(ON)"))
+	f.reads, err = sql.Open("sqlite", dataSource(path, opts, readTime, "query_only(ON)"))
 	if err != nil {
 		return err
 	}
 	f.reads.SetMaxOpenConns(readConnections)
 	f.reads.SetMaxIdleConns(readConnections)
-	f.path, err = filepath.EvalSymlinks(path)
-	return err
+	return nil
 }
 
 // prepareFile makes an empty file, or one of this driver, ready for it. It
 // changes no other.
-func prepareFile(ctx context.Context, conn *sql.Conn) error {
-	if _, err := schemaVersion(ctx, conn); err != nil {
+func prepareFile(ctx context.Context, path string, opts Options) (err error) {
+	db, err := sql.Open("sqlite", dataSource(path, opts, openTime))
+	if err != nil {
 		return err
 	}
-	if err := useLog(ctx, conn); err != nil {
+	defer func() { err = errors.Join(err, db.Close()) }()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	_, err = schemaVersion(ctx, conn)
+	if err != nil {
+		return err
+	}
+	err = useLog(ctx, conn)
+	if err != nil {
 		return err
 	}
 	return migrate(ctx, conn)
@@ -95,16 +107,16 @@ func useLog(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// dataSource names the file to the database driver. The time-out comes first, so
-// that it holds for the other pragmas.
-func dataSource(path string, opts Options, pragma string) string {
-	pragmas := url.Values{"_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", opts.BusyTimeout.Milliseconds()),
+// dataSource names the file to the database driver. The time for which a
+// statement waits for other processes comes first, so that it holds for the other
+// pragmas.
+func dataSource(path string, opts Options, busyTime int, more ...string) string {
+	pragmas := url.Values{"_pragma": append([]string{
+		fmt.Sprintf("busy_timeout(%d)", busyTime),
 		"foreign_keys(OFF)",
 		"temp_store(MEMORY)",
 		"synchronous(" + opts.Synchronous + ")",
-		pragma,
-	}}
+	}, more...)}
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // before the drive of Windows
@@ -113,32 +125,14 @@ func dataSource(path string, opts Options, pragma string) string {
 	return name.String()
 }
 
-// findQueue returns the key of a queue, which it adds where it is not there.
-func findQueue(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
-	err = inTransaction(ctx, conn, func() error {
-		_, insertErr := conn.ExecContext(ctx, "INSERT INTO queues (name) VALUES (?) ON CONFLICT DO NOTHING", name)
-		if insertErr != nil {
-			return insertErr
-		}
-		return conn.QueryRowContext(ctx, "SELECT id FROM queues WHERE name = ?", name).Scan(&id)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("finding the queue: %w", err)
-	}
-	return id, nil
-}
-
 // close closes what was opened.
 func (f *file) close() error {
 	var errs []error
 	if f.reads != nil {
 		errs = append(errs, f.reads.Close())
 	}
-	if f.conn != nil {
-		errs = append(errs, f.conn.Close())
-	}
-	if f.db != nil {
-		errs = append(errs, f.db.Close())
+	if f.writes != nil {
+		errs = append(errs, f.writes.close())
 	}
 	return errors.Join(errs...)
 }

@@ -10,82 +10,220 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// entry is a record that is to be inserted, for the sorting of records that
-// depend on each other.
-type entry = schedule.Entry[*newRecord]
+// insertAtOnce is the number of records, at most, that are inserted in one
+// transaction, so that others need not wait long for theirs.
+const insertAtOnce = 1000
 
+// newRecord is a record that is to be inserted.
 type newRecord struct {
-	*stored
-	index int // in the Insert
+	stored
+	queueName string
+	index     int // in the Insert
+	due       instant
+	refusal   error
 }
 
-// Insert implements driver.Driver. It writes the records in one transaction.
-func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
-	entries := make([]*entry, len(records))
+// entry is one for the sorting of records that depend on each other.
+type entry = schedule.Entry[*newRecord]
+
+// newRecords encodes records, and brings them into an order in which each comes
+// after those that it depends on. Those that can't be encoded, and those in a
+// cycle, are left out, and have an error.
+func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
+	errs = make([]error, len(records))
+	all := make([]*newRecord, 0, len(records))
+	hasEdges := false
 	for i, r := range records {
-		s, err := newStored(r)
+		c, err := newContent(r)
 		if err != nil {
-			return nil, err
+			errs[i] = err
+			continue
 		}
-		entries[i] = &entry{Job: &newRecord{stored: s, index: i}, ID: s.id, Edges: edgesOf(r)}
+		n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}, queueName: r.Group, index: i}
+		hasEdges = hasEdges || len(n.edges) > 0
+		all = append(all, n)
 	}
-	sorted, cycles := schedule.Sort(entries)
-	var errs []error
-	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
-		errs = make([]error, len(records))
+	if hasEdges {
+		all = sort(all, errs)
+	}
+	return all, errs
+}
+
+// sort does so, queue by queue.
+func sort(all []*newRecord, errs []error) (sorted []*newRecord) {
+	byQueue := map[string][]*entry{}
+	var queues []string
+	for _, n := range all {
+		if byQueue[n.queueName] == nil {
+			queues = append(queues, n.queueName)
+		}
+		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.id, Edges: n.edges})
+	}
+	for _, queue := range queues {
+		entries, cycles := schedule.Sort(byQueue[queue])
 		for e, cycle := range cycles {
 			errs[e.Job.index] = cycle
 		}
-		for _, e := range sorted {
-			refusal, err := c.insert(e.Job.stored, e.Edges)
-			if err != nil {
-				return err
-			}
-			errs[e.Job.index] = refusal
+		for _, e := range entries {
+			sorted = append(sorted, e.Job)
 		}
-		return nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
+	}
+	return sorted
+}
+
+// Insert implements driver.Driver. Where ctx carries a transaction (see WithTx)
+// it writes in that. Else it writes in transactions of 1,000 records, at most;
+// where one of them fails, the records that it was to write have its error.
+func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	sorted, errs := newRecords(records)
+	insert := d.insertSome
+	if tx, ok := transactionOf(ctx); ok {
+		insert = func(ctx context.Context, some []*newRecord) error { return d.insertIn(ctx, tx, some) }
+	}
+	for start := 0; start < len(sorted); start += insertAtOnce {
+		some := sorted[start:min(start+insertAtOnce, len(sorted))]
+		err := insert(ctx, some)
+		if err == nil {
+			for _, n := range some {
+				errs[n.index] = n.refusal
+			}
+			continue
+		}
+		err = fmt.Errorf("inserting %d records: %w", len(some), err)
+		if start == 0 {
+			return nil, err
+		}
+		for _, n := range sorted[start:] {
+			errs[n.index] = err
+		}
+		break
 	}
 	return errs, nil
 }
 
-func edgesOf(r *driver.Record) []string {
-	if r.Dependency == nil {
-		return nil
-	}
-	return r.Dependency.Edges
+func (d *Driver) insertSome(ctx context.Context, some []*newRecord) error {
+	return d.writer.write(ctx, &change{notifies: true, size: len(some), run: func(c *changes) error {
+		return c.insertAll(some)
+	}})
 }
 
-// insert adds a record. Where it is refused nothing is changed.
-func (c *changes) insert(s *stored, edges []string) (refusal, err error) {
+// insertAll adds records, but for those that it refuses.
+func (c *changes) insertAll(all []*newRecord) error {
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].queueName == all[0].queueName {
+			n++
+		}
+		if err := c.insertIn(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// insertIn adds records of one queue.
+func (c *changes) insertIn(all []*newRecord) error {
+	queue, err := c.ensureQueue(all[0].queueName)
+	if err != nil {
+		return err
+	}
+	control, err := c.control(queue)
+	if err != nil {
+		return err
+	}
+	attempts, err := c.one(anyAttempts, func(*row) {}, queue)
+	if err != nil {
+		return err
+	}
 	now := time.Now().UnixNano()
-	s.open, s.failed = 0, nil // a former try may have set them
-	if len(s.scopes) == 0 && len(edges) == 0 {
-		return c.insertAt(s, firstPlace(&s.job, now))
+	plain := make([]*newRecord, 0, plainRows)
+	for _, n := range all {
+		n.queue, n.open, n.failed, n.refusal = queue, 0, nil, nil // a former try may have set them
+		switch {
+		case control.Draining:
+			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
+			continue
+		case !attempts && n.isPlain():
+			plain = append(plain, n)
+			if len(plain) == plainRows {
+				err = c.insertPlain(plain, now)
+				plain = plain[:0]
+			}
+		default:
+			err = c.insertPlain(plain, now) // it may depend on them
+			plain = plain[:0]
+			if err == nil {
+				attempts = attempts || n.attempt.Valid
+				n.refusal, err = c.insert(n, now)
+			}
+		}
+		if err != nil {
+			return err
+		}
 	}
-	refusal, err = c.admissible(s, edges)
-	if refusal != nil || err != nil {
-		return refusal, err
+	return c.insertPlain(plain, now)
+}
+
+// isPlain is true for a record that needs no more than the columns of
+// insertPlain. Most do.
+func (n *newRecord) isPlain() bool {
+	return !n.attempt.Valid && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == "" &&
+		len(n.tags) == 0 && n.extra == nil && n.progress == nil && n.job.owner == "" && n.job.count == 0 && !n.modTime.Valid &&
+		!n.started.Valid && !n.ended.Valid && !n.forgetAt.Valid && n.errorCount == 0 && n.content.reason == nil
+}
+
+// insertPlain adds plain records, several with one statement.
+func (c *changes) insertPlain(all []*newRecord, now int64) error {
+	for _, n := range all {
+		n.settle(firstPlace(&n.job, now))
 	}
-	err = c.take(s.id, s.enqueueScopes)
-	if err != nil {
-		return nil, err
+	if len(all) == plainRows {
+		_, err := c.exec(insertPlainRows, plainArgs(all)...)
+		if err == nil {
+			c.count(all[0].queue).add(all)
+			return nil
+		}
+		if !isTaken(err) {
+			return fmt.Errorf("adding records: %w", err)
+		}
+		// One of them is there already, and none was added.
 	}
-	err = c.link(&s.job, edges)
-	if err != nil {
-		return nil, err
+	for i, n := range all {
+		_, err := c.exec(insertPlain, plainArgs(all[i:i+1])...)
+		switch {
+		case err == nil:
+			c.count(n.queue).add(all[i : i+1])
+		case isTaken(err):
+			n.refusal = duplicate(&n.job)
+		default:
+			return fmt.Errorf("adding record %q: %w", n.name, err)
+		}
 	}
-	refusal, err = c.insertAt(s, waiting)
-	if refusal != nil || err != nil || s.open > 0 {
-		return refusal, err
+	return nil
+}
+
+func (n *counts) add(all []*newRecord) {
+	for _, added := range all {
+		n.places[added.place]++
 	}
-	j, err := c.job(findByName, c.queue, s.name)
-	if err != nil {
-		return nil, err
+}
+
+func plainArgs(all []*newRecord) []any {
+	args := make([]any, 0, 16*len(all))
+	for _, n := range all {
+		args = append(args, n.queue, n.place, n.priority, n.name, n.id, n.created, n.job.waitUntil, n.job.dispatchBy, n.due,
+			n.job.dispatchBy, n.maxTime, n.jobType, n.version, n.format, n.dependency, n.body)
 	}
-	return nil, c.wait(j, now)
+	return args
+}
+
+// settle says where a record that is to be added stands.
+func (n *newRecord) settle(p place) {
+	n.place, n.due = p, instant{}
+	if p == scheduled {
+		n.due = n.job.waitUntil
+	}
 }
 
 // firstPlace is where a job goes that waits for nothing but its time.
@@ -96,23 +234,44 @@ func firstPlace(j *job, now int64) place {
 	return ready
 }
 
-// insertAt adds the row. The refusal says that the ID is taken.
-func (c *changes) insertAt(s *stored, p place) (refusal, err error) {
-	var due any
-	if p == scheduled {
-		due = s.waitUntil
+// insert adds a record. Where it is refused nothing is changed.
+func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
+	refusal, err = c.admissible(n)
+	if refusal != nil || err != nil {
+		return refusal, err
 	}
-	added, err := c.exec(insertJob, c.queue, s.name, s.id, int(p), s.priority, s.waitUntil, s.dispatchBy, due,
-		s.owner, s.count, s.leaseTime, s.scopes, s.enqueueScopes, s.edges, s.open, s.dependents, s.failed, s.record)
+	n.uniqueHeld = n.uniqueKey != ""
+	if len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 {
+		return nil, c.insertAt(n, firstPlace(&n.job, now))
+	}
+	err = c.take(&n.job, n.enqueueScopes)
 	if err != nil {
 		return nil, err
 	}
-	if added == 0 {
-		return duplicate(&s.job), nil
+	err = c.link(&n.job)
+	if err != nil {
+		return nil, err
 	}
-	s.place = p
-	c.counts[p]++
-	return nil, nil
+	err = c.insertAt(n, waiting)
+	if err != nil || n.open > 0 {
+		return nil, err
+	}
+	return nil, c.wait(&n.job, now)
+}
+
+// insertAt adds the row.
+func (c *changes) insertAt(n *newRecord, p place) error {
+	n.settle(p)
+	_, err := c.one(insertJob, func(r *row) { n.seq = r.integer() },
+		n.queue, n.place, n.priority, n.name, n.id, n.job.owner, n.job.count, n.modTime, n.due, n.job.dispatchBy, n.forgetAt,
+		n.created, n.started, n.ended, n.job.waitUntil, n.job.dispatchBy, n.maxTime, n.errorCount, n.jobType, n.version, n.format,
+		n.dependency, n.attempt, n.open, n.dependents, n.uniqueHeld, nullable(n.uniqueKey), nullable(n.uniqueUntil), n.scopes,
+		n.enqueueScopes, n.edges, n.failed, n.tags, n.content.reason, n.lastError, blob(n.progress), blob(n.extra), n.body)
+	if err != nil {
+		return fmt.Errorf("adding record %q: %w", n.name, err)
+	}
+	c.count(n.queue).places[p]++
+	return nil
 }
 
 func duplicate(j *job) error {
@@ -120,23 +279,24 @@ func duplicate(j *job) error {
 }
 
 // admissible says why a record can't be added.
-func (c *changes) admissible(s *stored, edges []string) (refusal, err error) {
-	for _, find := range []struct {
-		statement statement
-		value     string
-	}{{findByName, s.name}, {findLatest, s.id}} {
-		var taken *job
-		taken, err = c.job(find.statement, c.queue, find.value)
-		if err != nil {
-			return nil, err
-		}
-		if taken != nil {
-			return duplicate(&s.job), nil
-		}
+func (c *changes) admissible(n *newRecord) (refusal, err error) {
+	taken, err := c.named(n.queue, n.name)
+	if err == nil && taken == nil {
+		taken, err = c.latest(n.queue, n.id)
 	}
-	refusal, err = c.checkEdges(s.id, edges)
+	if err != nil {
+		return nil, err
+	}
+	if taken != nil {
+		return duplicate(&n.job), nil
+	}
+	refusal, err = c.checkEdges(&n.job)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	return c.checkFree(s.id, s.enqueueScopes)
+	refusal, err = c.checkKey(&n.job)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	return c.checkFree(&n.job, n.enqueueScopes)
 }

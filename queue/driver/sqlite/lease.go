@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -12,7 +15,7 @@ import (
 // the error of one of them, and says that nothing was changed for it.
 func each[T any](ctx context.Context, d *Driver, items []T, apply func(*changes, T) (refusal, err error)) ([]error, error) {
 	var errs []error
-	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+	err := d.writer.write(ctx, &change{notifies: true, size: len(items), run: func(c *changes) error {
 		errs = make([]error, len(items))
 		for i, item := range items {
 			var err error
@@ -41,15 +44,22 @@ func only[T any](ctx context.Context, d *Driver, item T, apply func(*changes, T)
 // shown returns the row of a record that has not ended and shows that lease, or
 // the absence of one.
 func (c *changes) shown(l driver.Lease) (j *job, refusal, err error) {
-	j, err = c.job(findByName, c.queue, l.Name)
+	queue, err := c.queue(l.Queue)
+	if err == nil {
+		j, err = c.named(queue, l.Name)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if j == nil || j.place >= retrying || j.owner != l.Owner || j.count != l.Count {
-		return nil, fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost), nil
+		return nil, leaseLost(l), nil
 	}
 	return j, nil, nil
 }
+
+func leaseLost(l driver.Lease) error { return fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost) }
+
+func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
 
 // leased returns the row of a running record whose lease is the given one.
 func (c *changes) leased(l driver.Lease) (j *job, refusal, err error) {
@@ -61,12 +71,16 @@ func (c *changes) leased(l driver.Lease) (j *job, refusal, err error) {
 }
 
 // Extend implements driver.Driver.
-func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time) (lost []driver.Lease, err error) {
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	var gone []driver.Lease
-	err = d.writer.write(ctx, &change{run: func(c *changes) error {
+	err = d.writer.write(ctx, &change{size: len(leases), run: func(c *changes) error {
 		gone = nil
 		for _, l := range leases {
-			n, failure := c.exec(extendLease, c.queue, l.Name, l.Owner, l.Count, now.UnixNano())
+			queue, failure := c.queue(l.Queue)
+			if failure != nil {
+				return failure
+			}
+			n, failure := c.exec(extendLease, instantOf(now), instantOf(now.Add(leaseTime)), queue, l.Name, l.Owner, l.Count)
 			if failure != nil {
 				return failure
 			}
@@ -101,30 +115,30 @@ func (c *changes) release(h driver.HandBack) (refusal, err error) {
 
 // handBack makes a running record wait, or run again.
 func (c *changes) handBack(j *job, h driver.HandBack) error {
-	if _, err := c.exec(dropLease, j.seq, h.Reason); err != nil {
+	if _, err := c.exec(dropLease, nullable(h.Reason), j.seq); err != nil {
 		return err
 	}
-	if err := c.free(j.id, j.dispatchScopes()); err != nil {
+	if err := c.free(j, j.dispatchScopes()); err != nil {
 		return err
 	}
-	until := nanoseconds(h.NotBefore)
+	until := instantOf(h.NotBefore)
 	switch {
 	case h.Park:
-		return c.move(j, parked, nil, nil)
+		return c.move(j, parked, instant{}, "")
 	case j.open > 0: // it expired before its edges ended
-		return c.move(j, waiting, nil, nil)
+		return c.move(j, waiting, instant{}, "")
 	case until.Valid && until.Int64 > time.Now().UnixNano():
-		return c.move(j, postponed, until, nil)
+		return c.move(j, postponed, until, "")
 	default:
 		return c.admit(j)
 	}
 }
 
 // RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, before time.Time) (int, error) {
+func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
 	var recovered int
 	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
-		stale, err := c.jobs(staleLeases, c.queue, nanoseconds(before))
+		stale, err := c.jobs(staleLeases, instantOf(now))
 		if err != nil {
 			return err
 		}
@@ -141,4 +155,29 @@ func (d *Driver) RecoverStale(ctx context.Context, before time.Time) (int, error
 		return 0, fmt.Errorf("recovering stale leases: %w", err)
 	}
 	return recovered, nil
+}
+
+// SetProgress implements driver.Driver.
+func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
+	encoded, err := bson.Marshal(progress)
+	if err != nil {
+		return fmt.Errorf("setting the progress of record %q: encoding it: %w", lease.Name, err)
+	}
+	var lost bool
+	err = d.writer.write(ctx, &change{run: func(c *changes) error {
+		queue, failure := c.queue(lease.Queue)
+		if failure != nil {
+			return failure
+		}
+		n, failure := c.exec(setProgress, encoded, queue, lease.Name, lease.Owner, lease.Count)
+		lost = n == 0
+		return failure
+	}})
+	if err != nil {
+		return fmt.Errorf("setting the progress of record %q: %w", lease.Name, err)
+	}
+	if lost {
+		return fmt.Errorf("setting the progress: %w", leaseLost(lease))
+	}
+	return nil
 }

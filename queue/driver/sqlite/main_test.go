@@ -1,12 +1,18 @@
 package sqlite_test
 
 import (
+	"context"
+	"path/filepath"
 	"testing"
 
 	"github.com/mongodb/grip"
 	"github.com/mongodb/grip/level"
 	"github.com/mongodb/grip/send"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -15,4 +21,19 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// newPath is the path of a file that is not there yet.
+func newPath(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(tb.TempDir(), "jobs.db")
+}
+
+// open opens a driver that is closed when the test ends.
+func open(tb testing.TB, opts sqlite.Options) *sqlite.Driver {
+	tb.Helper()
+	d, err := sqlite.Open(tb.Context(), opts)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { assert.NoError(tb, d.Close(context.Background())) })
+	return d
 }

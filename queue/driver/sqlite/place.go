@@ -6,7 +6,7 @@ import (
 )
 
 // place is where a record stands. The numbers are stored, and are those in the
-// schema's indexes.
+// schema's indexes and in the statements.
 type place int
 
 const (
@@ -18,10 +18,16 @@ const (
 	parked       place = 5
 	running      place = 6
 	retrying     place = 7 // ended an attempt, awaits the next
-	finished     place = 8
+	succeeded    place = 8
+	failed       place = 9
+	canceled     place = 10
+	expired      place = 11
 
-	places = 9
+	places = 12
 )
+
+// final is true of the places that a record is in when it has ended for good.
+func (p place) final() bool { return p >= succeeded }
 
 // schedulePlaces are the places in the terms of the schedule.
 var schedulePlaces = [places]schedule.Place{
@@ -33,38 +39,24 @@ var schedulePlaces = [places]schedule.Place{
 	parked:       schedule.Parked,
 	running:      schedule.Running,
 	retrying:     schedule.Retrying,
-	finished:     schedule.Finished,
+	succeeded:    schedule.Finished,
+	failed:       schedule.Finished,
+	canceled:     schedule.Finished,
+	expired:      schedule.Finished,
 }
 
-// statePlaces are the places where a record can stand that is in a state.
-var statePlaces = map[amboy.JobState][]place{
-	// A job whose time has come stays scheduled until the next claim.
-	amboy.StateScheduled: {scheduled, ready},
-	amboy.StatePending:   {scheduled, ready},
-	amboy.StateBlocked:   {waiting, postponed, scopeBlocked},
-	amboy.StateParked:    {parked},
-	amboy.StateRunning:   {running},
-	amboy.StateRetrying:  {retrying},
-	amboy.StateSucceeded: {finished},
-	amboy.StateFailed:    {finished},
-	amboy.StateCanceled:  {finished},
-	amboy.StateExpired:   {waiting, scheduled, postponed, scopeBlocked, ready, finished},
-}
-
-// placesOf lists, each once, the places of several states, all where none is
-// given.
-func placesOf(states []amboy.JobState) []place {
-	var wanted [places]bool
-	for _, state := range states {
-		for _, p := range statePlaces[state] {
-			wanted[p] = true
-		}
+// finalPlace is where a record goes that ends in a state.
+func finalPlace(state amboy.JobState) place {
+	switch state {
+	case amboy.StateRetrying:
+		return retrying
+	case amboy.StateFailed:
+		return failed
+	case amboy.StateCanceled:
+		return canceled
+	case amboy.StateExpired:
+		return expired
+	default:
+		return succeeded
 	}
-	var list []place
-	for p := range place(places) {
-		if wanted[p] || len(states) == 0 {
-			list = append(list, p)
-		}
-	}
-	return list
 }

@@ -47,7 +47,7 @@ func openQueue(t *testing.T, path string) amboy.RetryableQueue {
 	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 	require.NoError(t, err)
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
-		Driver: store, CloseDriver: true, NumWorkers: 4, LockTimeout: time.Minute,
+		Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 4, LockTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	return q

@@ -1,42 +1,152 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
+// reader reads the file beside the writer.
+type reader struct {
+	db       *sql.DB
+	isClosed func() bool
+
+	mu       sync.Mutex
+	prepared map[string]*sql.Stmt
+}
+
+func newReader(db *sql.DB, isClosed func() bool) *reader {
+	return &reader{db: db, isClosed: isClosed, prepared: map[string]*sql.Stmt{}}
+}
+
+// keptStatements is the number of statements that are kept, at most. There are
+// many only where queries have ever other fields.
+const keptStatements = 100
+
+// statement prepares a statement, or returns the one that is kept. kept is false
+// where the caller must close it.
+func (r *reader) statement(ctx context.Context, text string) (s *sql.Stmt, kept bool, err error) {
+	r.mu.Lock()
+	s = r.prepared[text]
+	r.mu.Unlock()
+	if s != nil {
+		return s, true, nil
+	}
+	s, err = r.db.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.prepared[text] != nil || len(r.prepared) >= keptStatements {
+		return s, false, nil
+	}
+	r.prepared[text] = s
+	return s, true, nil
+}
+
+// query runs a statement.
+func (r *reader) query(ctx context.Context, text string, each func(*row) error, args ...any) (err error) {
+	if r.isClosed() {
+		return driver.ErrClosed
+	}
+	prepared, kept, err := r.statement(ctx, text)
+	if err != nil {
+		return r.failed(err)
+	}
+	if !kept {
+		defer func() { err = errors.Join(err, prepared.Close()) }()
+	}
+	rows, err := prepared.QueryContext(ctx, args...)
+	if err != nil {
+		return r.failed(err)
+	}
+	return r.failed((&row{}).readAll(rows, each))
+}
+
+// failed says that the driver is closed, where that is why a read failed.
+func (r *reader) failed(err error) error {
+	if err != nil && r.isClosed() {
+		return driver.ErrClosed
+	}
+	return err
+}
+
+func (r *reader) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, s := range r.prepared {
+		errs = append(errs, s.Close())
+	}
+	clear(r.prepared)
+	return errors.Join(append(errs, r.db.Close())...)
+}
+
+// reading is a call that reads.
+type reading struct {
+	*reader
+	ctx context.Context
+}
+
+func (r reading) queryText(text string, each func(*row) error, args ...any) error {
+	return r.query(r.ctx, text, each, args...)
+}
+
+// readColumns are those of a record, and the name of its queue.
+const readColumns = `(SELECT name FROM queues WHERE id = jobs.queue), ` + recordColumns
+
+// readLatest and readAttempts find records of a job in a queue that is named.
 const (
-	readLatest = `SELECT ` + storedColumns + ` FROM jobs WHERE queue = ?1 AND job_id = ?2 AND latest = 1`
-	readByName = `SELECT ` + storedColumns + ` FROM jobs WHERE queue = ?1 AND name = ?2`
-	readCounts = `SELECT waiting, scheduled, postponed, scope_blocked, ready, parked, running, retrying, ended
-		FROM queues WHERE id = ?1`
+	readLatest = `SELECT ` + readColumns + ` FROM jobs WHERE seq = coalesce(
+		(SELECT seq FROM jobs WHERE queue = (SELECT id FROM queues WHERE name = ?1) AND name = ?2 AND attempt IS NULL),
+		(SELECT seq FROM jobs WHERE queue = (SELECT id FROM queues WHERE name = ?1) AND job_id = ?3 AND attempt IS NOT NULL
+			ORDER BY attempt DESC LIMIT 1))`
+	readAttempts = `SELECT ` + readColumns + ` FROM jobs
+		WHERE queue = (SELECT id FROM queues WHERE name = ?) AND job_id = ? AND attempt IS NOT NULL ORDER BY attempt`
+	readQueue     = `SELECT ` + queueColumns + ` FROM queues WHERE name = ?`
+	readQueues    = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
+	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count FROM jobs
+		WHERE owner = ? AND cancel = 1`
 )
 
-// readPlaces read the records in each place. They repeat the conditions of the
-// indexes, by which SQLite knows that it can use them.
-var readPlaces = func() (queries [places]string) {
-	for p := range place(places) {
-		queries[p] = fmt.Sprintf("SELECT %s FROM jobs WHERE queue = ?1 AND place = %d", storedColumns, p)
-		if p != ready && p != running && p != finished {
-			queries[p] += " AND place IN (0, 1, 2, 3, 5, 7)"
-		}
+// described is a record with the name of its queue.
+type described struct {
+	stored
+	queueName string
+}
+
+func (d *described) read(r *row) {
+	d.queueName = r.text()
+	d.stored.read(r)
+}
+
+// collect returns a function that reads rows into a list.
+func collect(all *[]*described) func(*row) error {
+	return func(r *row) error {
+		d := &described{}
+		d.read(r)
+		*all = append(*all, d)
+		return nil
 	}
-	return queries
-}()
+}
 
 // Get implements driver.Driver.
-func (d *Driver) Get(ctx context.Context, id string) (*driver.Record, error) {
-	r, err := d.read(ctx, readLatest, id)
-	if err == nil && r == nil {
+func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	var found []*described
+	err := d.reads.query(ctx, readLatest, collect(&found), queue, driver.RecordName(queue, id, amboy.JobRetryInfo{}), id)
+	if err == nil && len(found) == 0 {
 		err = notFound(id)
+	}
+	var r *driver.Record
+	if err == nil {
+		r, err = found[0].decode(queue)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting job %q: %w", id, err)
@@ -44,136 +154,161 @@ func (d *Driver) Get(ctx context.Context, id string) (*driver.Record, error) {
 	return r, nil
 }
 
-// read returns the record that a query finds; nil where there is none.
-func (d *Driver) read(ctx context.Context, query, value string) (*driver.Record, error) {
-	found, err := d.readAll(ctx, d.reads, query, d.queue, value)
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	r, err := found[0].decode()
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// querier is a database, or a transaction on it.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// readAll returns the rows that a query finds.
-func (d *Driver) readAll(ctx context.Context, from querier, query string, args ...any) (found []*stored, err error) {
-	if d.isClosed() {
-		return nil, driver.ErrClosed
-	}
-	rows, err := from.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, d.readError(err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		s, scanErr := scanStored(rows)
-		if scanErr != nil {
-			return nil, scanErr
-		}
-		found = append(found, s)
-	}
-	return found, rows.Err()
-}
-
-// readError says that the driver is closed, where that is why a read failed.
-func (d *Driver) readError(err error) error {
-	if d.isClosed() {
-		return driver.ErrClosed
-	}
-	return err
-}
-
 // Attempts implements driver.Driver.
-func (d *Driver) Attempts(ctx context.Context, id string) ([]*driver.Record, error) {
-	latest, err := d.Get(ctx, id)
-	if amboy.IsJobNotFoundError(err) || (err == nil && !latest.RetryInfo.Retryable) {
-		return nil, nil
-	}
+func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
+	var found []*described
+	err := d.reads.query(ctx, readAttempts, collect(&found), queue, id)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
 	}
 	var attempts []*driver.Record
-	retry := latest.RetryInfo
-	for retry.CurrentAttempt = 0; retry.CurrentAttempt <= latest.RetryInfo.CurrentAttempt; retry.CurrentAttempt++ {
-		r, readErr := d.read(ctx, readByName, driver.RecordName(id, retry))
-		if readErr != nil {
-			return nil, fmt.Errorf("getting attempt %d of job %q: %w", retry.CurrentAttempt, id, readErr)
+	for _, f := range found {
+		r, err := f.decode(queue)
+		if err != nil {
+			return nil, fmt.Errorf("getting attempt %d of job %q: %w", f.attempt.Int64, id, err)
 		}
-		if r != nil {
+		if r.RetryInfo.Retryable {
 			attempts = append(attempts, r)
 		}
 	}
 	return attempts, nil
 }
 
-// List implements driver.Driver. A record that can't be read is listed without a
-// job.
-func (d *Driver) List(ctx context.Context, states ...amboy.JobState) ([]*driver.Record, error) {
-	found, err := d.list(ctx, placesOf(states))
+// Find implements driver.Driver. A page looks at 5,000 records, at most, of those
+// that are in a state that is asked for, or of all. A record that can't be read is
+// found without a job.
+func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
+	found, next, err := d.find(ctx, q, page)
 	if err != nil {
-		return nil, fmt.Errorf("listing queue %q: %w", d.opts.Queue, err)
+		return driver.Page{}, fmt.Errorf("finding records: %w", err)
 	}
-	records := d.decodeAll(ctx, found)
-	if len(states) == 0 {
-		return records, nil
+	records := make([]*driver.Record, len(found))
+	for i, f := range found {
+		records[i] = d.decode(ctx, &f.stored, f.queueName)
 	}
-	now := time.Now()
-	return slices.DeleteFunc(records, func(r *driver.Record) bool {
-		return !slices.Contains(states, driver.StateOf(r, now))
-	}), nil
+	return driver.Page{Records: records, Next: next}, nil
 }
 
-// list returns the rows in several places, as they are at one time, in the order
-// in which they were added.
-func (d *Driver) list(ctx context.Context, from []place) (all []*stored, err error) {
-	if d.isClosed() {
-		return nil, driver.ErrClosed
-	}
-	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageRequest) (found []*described, next driver.Cursor, err error) {
+	err = checkLimit(page.Limit)
 	if err != nil {
-		return nil, d.readError(err)
+		return nil, "", err
 	}
-	defer func() { err = errors.Join(err, tx.Rollback()) }()
-	for _, p := range from {
-		found, readErr := d.readAll(ctx, tx, readPlaces[p], d.queue)
-		if readErr != nil {
-			return nil, readErr
+	at, err := newSpan(page.After, page.Newest)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := newSelection(q, time.Now())
+	if err != nil {
+		return nil, "", err
+	}
+	next, err = s.page(reading{d.reads, ctx}, readColumns, at, page.Limit, collect(&found))
+	return found, next, err
+}
+
+// Count implements driver.Driver.
+func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
+	n, err := d.count(ctx, q, limit)
+	if err != nil {
+		return 0, fmt.Errorf("counting records: %w", err)
+	}
+	return n, nil
+}
+
+func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, err error) {
+	err = checkLimit(limit)
+	if err != nil {
+		return 0, err
+	}
+	at, err := newSpan("", false)
+	if err != nil {
+		return 0, err
+	}
+	s, err := newSelection(q, time.Now())
+	if err != nil {
+		return 0, err
+	}
+	for n < limit {
+		next, err := s.page(reading{d.reads, ctx}, "seq", at, limit-n, func(*row) error {
+			n++
+			return nil
+		})
+		if err != nil {
+			return 0, err
 		}
-		all = append(all, found...)
+		if next == "" {
+			break
+		}
 	}
-	slices.SortFunc(all, func(s, t *stored) int { return cmp.Compare(s.seq, t.seq) })
-	return all, nil
+	return n, nil
+}
+
+// CancelRequests implements driver.Driver.
+func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []driver.Lease, err error) {
+	err = d.reads.query(ctx, readCancelled, func(r *row) error {
+		leases = append(leases, driver.Lease{Queue: r.text(), Name: r.text(), Owner: r.text(), Count: r.int()})
+		return nil
+	}, owner)
+	if err != nil {
+		return nil, fmt.Errorf("reading which records of owner %q are to be canceled: %w", owner, err)
+	}
+	return leases, nil
+}
+
+// queueColumns are the columns of a queue.
+const queueColumns = `name, paused, draining, max_running, waiting, scheduled, postponed, scope_blocked, ready, parked,
+	running, retrying, ended`
+
+// queueInfo reads them.
+func (r *row) queueInfo() driver.QueueInfo {
+	info := driver.QueueInfo{Name: r.text(), Control: r.control()}
+	blocked, scheduled := r.int(), r.int()
+	blocked += r.int() + r.int()
+	stats := amboy.QueueStats{
+		Blocked:  blocked,
+		Pending:  blocked + scheduled + r.int() + r.int(),
+		Running:  r.int(),
+		Retrying: r.int(),
+	}
+	stats.Completed = r.int() + stats.Retrying
+	stats.Total = stats.Pending + stats.Running + stats.Completed
+	info.Stats = stats
+	return info
+}
+
+// readInfo describes a queue; one that is not there as an empty one.
+func (d *Driver) readInfo(ctx context.Context, queue string) (info driver.QueueInfo, err error) {
+	err = d.reads.query(ctx, readQueue, func(r *row) error {
+		info = r.queueInfo()
+		return nil
+	}, queue)
+	return info, err
+}
+
+func (d *Driver) readControl(ctx context.Context, queue string) (driver.Control, error) {
+	info, err := d.readInfo(ctx, queue)
+	return info.Control, err
 }
 
 // Stats implements driver.Driver. Its cost does not depend on the number of
 // records.
-func (d *Driver) Stats(ctx context.Context) (amboy.QueueStats, error) {
-	if d.isClosed() {
-		return amboy.QueueStats{}, driver.ErrClosed
+func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
+	info, err := d.readInfo(ctx, queue)
+	if err != nil {
+		return amboy.QueueStats{}, fmt.Errorf("counting the records of queue %q: %w", queue, err)
 	}
-	var counts [places]int
-	dest := make([]any, places)
-	for i := range counts {
-		dest[i] = &counts[i]
+	return info.Stats, nil
+}
+
+// Queues implements driver.Driver. Its cost does not depend on the number of
+// records.
+func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error) {
+	err = d.reads.query(ctx, readQueues, func(r *row) error {
+		all = append(all, r.queueInfo())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
-	if err := d.reads.QueryRowContext(ctx, readCounts, d.queue).Scan(dest...); err != nil {
-		return amboy.QueueStats{}, fmt.Errorf("counting the records of queue %q: %w", d.opts.Queue, d.readError(err))
-	}
-	ended := counts[finished] // with those that were forgotten
-	stats := amboy.QueueStats{
-		Blocked:   counts[waiting] + counts[postponed] + counts[scopeBlocked],
-		Running:   counts[running],
-		Retrying:  counts[retrying],
-		Completed: ended + counts[retrying],
-	}
-	stats.Pending = stats.Blocked + counts[scheduled] + counts[ready] + counts[parked]
-	stats.Total = stats.Pending + stats.Running + stats.Completed
-	return stats, nil
+	return all, nil
 }

@@ -1,12 +1,16 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -14,130 +18,366 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// job is a row of the table of jobs, but for the record and what only statements
-// read.
+// job is what decides where a record stands.
 type job struct {
-	seq           int64
-	name, id      string
+	seq, queue    int64
 	place         place
 	priority      int
-	waitUntil     sql.NullInt64
-	dispatchBy    sql.NullInt64
+	name, id      string
 	owner         string
 	count         int
-	leaseTime     sql.NullInt64
-	started       sql.NullInt64
-	scopes        names // all that it needs, with those of enqueueScopes
-	enqueueScopes names
-	waitingFor    sql.NullString
-	edges, open   int
+	waitUntil     instant
+	dispatchBy    instant
+	attempt       instant // not valid for a job that can't be retried
+	overdue       bool
+	open          int // edges that have not ended
 	dependents    bool
+	uniqueHeld    bool
+	uniqueKey     string
+	uniqueUntil   string
+	scopes        names
+	enqueueScopes names
+	waitingFor    string
+	edges         names
 	failed        names
-	reason        sql.NullString
-	succeeded     bool
 }
 
-// jobColumns are the columns of a job, in the order of fields.
-const jobColumns = `seq, name, job_id, place, priority, wait_until, dispatch_by, owner, lease_count, lease_time,
-	started, scopes, enqueue_scopes, waiting_for, edges, open_edges, dependents, failed, reason, succeeded`
+// jobColumns are the columns of a job, in the order in which read has them.
+const jobColumns = `seq, queue, place, priority, name, job_id, owner, lease_count, wait_until, dispatch_by, attempt,
+	overdue, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for, edges, failed`
 
-// fields are where the columns are scanned to.
-func (j *job) fields() []any {
-	return []any{
-		&j.seq, &j.name, &j.id, &j.place, &j.priority, &j.waitUntil, &j.dispatchBy, &j.owner, &j.count, &j.leaseTime,
-		&j.started, &j.scopes, &j.enqueueScopes, &j.waitingFor, &j.edges, &j.open, &j.dependents, &j.failed, &j.reason, &j.succeeded,
+func (j *job) read(r *row) {
+	j.seq, j.queue = r.integer(), r.integer()
+	j.place, j.priority = place(r.integer()), r.int()
+	j.name, j.id = r.text(), r.text()
+	j.owner, j.count = r.text(), r.int()
+	j.waitUntil, j.dispatchBy, j.attempt = r.time(), r.time(), r.time()
+	j.overdue, j.open, j.dependents = r.bool(), r.int(), r.bool()
+	j.uniqueHeld, j.uniqueKey, j.uniqueUntil = r.bool(), r.text(), r.text()
+	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
+	j.edges, j.failed = r.names(), r.names()
+}
+
+// allScopes are those that the job needs, each once.
+func (j *job) allScopes() []string {
+	if len(j.enqueueScopes) == 0 {
+		return without(j.scopes, nil)
 	}
+	return append(without(j.scopes, nil), without(j.enqueueScopes, j.scopes)...)
 }
 
 // dispatchScopes are the scopes that are taken when the job starts, each once.
-func (j *job) dispatchScopes() []string { return without(j.scopes, j.enqueueScopes) }
-
-// before tells whether j runs before k.
-func (j *job) before(k *job) bool {
-	if j.priority != k.priority {
-		return j.priority > k.priority
+func (j *job) dispatchScopes() []string {
+	if len(j.scopes) == 0 {
+		return nil
 	}
-	return j.seq < k.seq
+	return without(j.scopes, j.enqueueScopes)
 }
 
-// stored is a job with its record, as it is in the file.
-type stored struct {
-	job
-	record []byte
+// compare orders jobs as they run.
+func (j *job) compare(k *job) int {
+	return cmp.Or(cmp.Compare(k.priority, j.priority), cmp.Compare(j.seq, k.seq))
 }
 
-// storedColumns are the columns of stored.
-const storedColumns = jobColumns + ", record"
-
-func scanStored(rows *sql.Rows) (*stored, error) {
-	s := &stored{}
-	err := rows.Scan(append(s.fields(), &s.record)...)
-	return s, err
+// content is what an ended attempt replaces in the file.
+type content struct {
+	owner                 string
+	count                 int
+	modTime               instant
+	created, started      instant
+	ended                 instant
+	waitUntil, dispatchBy instant
+	maxTime               int64
+	errorCount            int
+	jobType               string
+	version               int
+	format, dependency    int
+	reason, lastError     any // nil for none
+	forgetAt              instant
+	progress, extra       []byte
+	body                  []byte
 }
 
-// newStored encodes a record that is to be inserted.
-func newStored(r *driver.Record) (*stored, error) {
-	s := &stored{job: job{
+// The values of the column format.
+const (
+	emptyBody = 0
+	bsonBody  = 1
+	jsonBody  = 2
+)
+
+// The values of the column dependency that are not of a plain one, which are the
+// number of its format and 1.
+const (
+	noDependency    = 0
+	otherDependency = 9 // in extra
+)
+
+// extra is what few records have.
+type extra struct {
+	Errors           []string                        `bson:"errors,omitempty"`
+	Attempts         []amboy.AttemptError            `bson:"attempts,omitempty"`
+	Dropped          int                             `bson:"dropped,omitempty"`
+	Outcome          amboy.Outcome                   `bson:"outcome,omitempty"`
+	Retry            *amboy.JobRetryInfo             `bson:"retry,omitempty"`
+	Dependency       *registry.DependencyInterchange `bson:"dependency,omitempty"`
+	Result           *registry.Body                  `bson:"result,omitempty"`
+	EnqueueAllScopes bool                            `bson:"enqueue_all_scopes,omitempty"`
+}
+
+func newContent(r *driver.Record) (*content, error) {
+	c := &content{
+		owner:      r.Status.Owner,
+		count:      r.Status.ModificationCount,
+		modTime:    instantOf(r.Status.ModificationTime),
+		created:    instantOf(r.TimeInfo.Created),
+		started:    instantOf(r.TimeInfo.Start),
+		ended:      instantOf(r.TimeInfo.End),
+		waitUntil:  instantOf(r.TimeInfo.WaitUntil),
+		dispatchBy: instantOf(r.TimeInfo.DispatchBy),
+		maxTime:    int64(r.TimeInfo.MaxTime),
+		errorCount: r.Status.ErrorCount,
+		jobType:    r.Type,
+		version:    r.Version,
+		forgetAt:   instantOf(r.ForgetAt),
+		body:       r.Job.Raw(),
+	}
+	switch {
+	case r.Job.IsZero():
+		c.format = emptyBody
+	case r.Job.IsJSON():
+		c.format = jsonBody
+	default:
+		c.format = bsonBody
+	}
+	if r.Status.Reason != "" {
+		c.reason = r.Status.Reason
+	}
+	if n := len(r.Status.Errors); n > 0 {
+		c.lastError = r.Status.Errors[n-1]
+	}
+	err := c.encode(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding record %q: %w", r.Name, err)
+	}
+	return c, nil
+}
+
+// encode encodes what few records have.
+func (c *content) encode(r *driver.Record) (err error) {
+	if r.Progress != nil {
+		c.progress, err = bson.Marshal(r.Progress)
+		if err != nil {
+			return err
+		}
+	}
+	c.dependency = dependencyKind(r.Dependency)
+	x, used := newExtra(r, c.dependency)
+	if !used {
+		return nil
+	}
+	c.extra, err = bson.Marshal(x)
+	return err
+}
+
+func dependencyKind(d *registry.DependencyInterchange) int {
+	if d == nil {
+		return noDependency
+	}
+	for _, f := range []amboy.Format{amboy.BSON2, amboy.BSON, amboy.JSON} {
+		if d == registry.PlainDependency(f) {
+			return int(f) + 1
+		}
+	}
+	return otherDependency
+}
+
+// newExtra tells whether there is anything in it.
+func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
+	x = extra{
+		Errors:           r.Status.Errors,
+		Attempts:         r.Status.Attempts,
+		Dropped:          r.Status.DroppedErrors,
+		Outcome:          r.Status.Outcome,
+		Result:           r.Result,
+		EnqueueAllScopes: r.EnqueueAllScopes,
+	}
+	used = len(x.Errors) > 0 || len(x.Attempts) > 0 || x.Dropped > 0 || x.Outcome != "" || x.Result != nil || x.EnqueueAllScopes
+	if r.RetryInfo != (amboy.JobRetryInfo{}) {
+		x.Retry, used = &r.RetryInfo, true
+	}
+	if dependency == otherDependency {
+		kept := *r.Dependency
+		if len(kept.Edges) > 0 {
+			kept.Edges = nil // they have their column
+		}
+		x.Dependency, used = &kept, true
+	}
+	return x, used
+}
+
+// newJob is the job of a record that is to be inserted.
+func newJob(r *driver.Record) job {
+	j := job{
+		priority:      r.Priority,
 		name:          r.Name,
 		id:            r.JobID(),
-		priority:      r.Priority,
-		waitUntil:     nanoseconds(r.TimeInfo.WaitUntil),
-		dispatchBy:    nanoseconds(r.TimeInfo.DispatchBy),
 		owner:         r.Status.Owner,
 		count:         r.Status.ModificationCount,
-		leaseTime:     nanoseconds(r.Status.ModificationTime),
-		scopes:        union(r.RequiredScopes, r.EnqueueScopes),
+		waitUntil:     instantOf(r.TimeInfo.WaitUntil),
+		dispatchBy:    instantOf(r.TimeInfo.DispatchBy),
+		uniqueKey:     r.UniqueKey,
+		uniqueUntil:   string(r.UniqueUntil),
+		scopes:        r.RequiredScopes,
 		enqueueScopes: r.EnqueueScopes,
-	}}
+	}
 	if r.Dependency != nil {
-		s.edges = len(r.Dependency.Edges)
+		j.edges = r.Dependency.Edges
 	}
-	var err error
-	s.record, err = encode(r)
-	return s, err
+	if r.RetryInfo.Retryable || r.Name != driver.RecordName(r.Group, j.id, amboy.JobRetryInfo{}) {
+		j.attempt = instant{Int64: int64(r.RetryInfo.CurrentAttempt), Valid: true}
+	}
+	return j
 }
 
-func encode(r *driver.Record) ([]byte, error) { return r.Encode(amboy.BSON2) }
+// stored is a record as it is in the file.
+type stored struct {
+	job
+	content
+	cancel bool
+	tags   names
+	reason string
+}
 
-// decode returns the record as it is now. Where what is stored can't be read, it
-// returns an error, and a record without a job that shows the lease: whoever
-// claimed it finds that it can't be run.
-func (s *stored) decode() (*driver.Record, error) {
-	r, err := registry.DecodeJobInterchange(s.record, amboy.BSON2)
+// recordColumns are the columns of stored.
+const recordColumns = jobColumns + `, mod_time, created, started, ended, max_time, error_count, forget_at,
+	type, version, format, dependency, cancel, tags, reason, progress, extra, body`
+
+func (s *stored) read(r *row) {
+	s.job.read(r)
+	s.modTime, s.created, s.started, s.ended = r.time(), r.time(), r.time(), r.time()
+	s.maxTime, s.errorCount, s.forgetAt = r.integer(), r.int(), r.time()
+	s.jobType, s.version, s.format = r.text(), r.int(), r.int()
+	s.dependency, s.cancel, s.tags, s.reason = r.int(), r.bool(), r.names(), r.text()
+	s.progress, s.extra, s.body = r.bytes(), r.bytes(), r.bytes()
+}
+
+// decode returns the record, of a queue, as it is now. Where what is stored can't
+// be read, it returns an error, and a record without a job that shows the lease:
+// whoever claimed it finds that it can't be run.
+func (s *stored) decode(queue string) (*driver.Record, error) {
+	r := s.record(queue)
+	var x extra
+	err := decodeInto(s.extra, &x)
+	if err == nil && s.progress != nil {
+		r.Progress = &amboy.JobProgress{}
+		err = decodeInto(s.progress, r.Progress)
+	}
 	if err != nil {
-		err = fmt.Errorf("reading record %q: %w", s.name, err)
-		r = &driver.Record{Name: s.name}
+		r.Type, r.Job = "", registry.Body{}
+		return r, fmt.Errorf("reading record %q: %w", s.name, err)
 	}
-	status := &r.Status
-	status.Owner, status.ModificationCount = s.owner, s.count
-	if s.leaseTime.Valid {
-		status.ModificationTime = timeOf(s.leaseTime.Int64)
-	}
-	schedule.Describe(status, schedulePlaces[s.place], schedule.Block{Scope: s.waitingFor.String, Open: s.open, Edges: s.edges})
-	if s.reason.String != "" && (s.place == postponed || s.place == parked) {
-		status.Reason = s.reason.String
-	}
-	refine(&r.TimeInfo.WaitUntil, s.waitUntil)
-	refine(&r.TimeInfo.DispatchBy, s.dispatchBy)
-	s.restoreRun(r)
-	return r, err
+	s.addExtra(r, &x)
+	return r, nil
 }
 
-// restoreRun sets what a claim and a hand-back change.
-func (s *stored) restoreRun(r *driver.Record) {
-	switch s.place {
-	case running:
-		r.Scopes = s.scopes
-		r.TimeInfo.Start = timeOf(s.started.Int64)
-	case finished:
-		r.Scopes = nil
-	case waiting, scheduled, postponed, scopeBlocked, ready, parked, retrying:
+func decodeInto(data []byte, v any) error {
+	if data == nil {
+		return nil
+	}
+	return bson.Unmarshal(data, v)
+}
+
+func (s *stored) record(queue string) *driver.Record {
+	r := &driver.Record{
+		Name:    s.name,
+		Type:    s.jobType,
+		Group:   queue,
+		Version: s.version,
+		Status: amboy.JobStatusInfo{
+			Owner:             s.job.owner,
+			ModificationTime:  timeOf(s.modTime),
+			ModificationCount: s.job.count,
+			ErrorCount:        s.errorCount,
+		},
+		EnqueueScopes: s.enqueueScopes,
+		TimeInfo: amboy.JobTimeInfo{
+			Created:    timeOf(s.created),
+			Start:      timeOf(s.started),
+			End:        timeOf(s.ended),
+			WaitUntil:  timeOf(s.job.waitUntil),
+			DispatchBy: timeOf(s.job.dispatchBy),
+			MaxTime:    time.Duration(s.maxTime),
+		},
+		Priority:        s.priority,
+		RequiredScopes:  s.scopes,
+		Tags:            s.tags,
+		UniqueKey:       s.uniqueKey,
+		UniqueUntil:     amboy.UniqueUntil(s.uniqueUntil),
+		ForgetAt:        timeOf(s.forgetAt),
+		CancelRequested: s.cancel,
+	}
+	if s.format != emptyBody {
+		r.Job = registry.NewBody(s.body, s.format == jsonBody)
+	}
+	schedule.Describe(&r.Status, schedulePlaces[s.place], schedule.Block{Scope: s.waitingFor, Open: s.open, Edges: len(s.edges)})
+	if s.reason != "" && (s.place == postponed || s.place == parked || s.place >= retrying || s.cancel) {
+		r.Status.Reason = s.reason
+	}
+	switch {
+	case s.place == running && s.startedLate():
+		r.Scopes = s.enqueueScopes
+	case s.place == running:
+		r.Scopes = s.allScopes()
+	case !s.place.final():
 		r.Scopes = s.enqueueScopes
 	}
-	if len(s.failed) > 0 && s.place <= running && r.Dependency != nil {
+	return r
+}
+
+// startedLate is true for a record that was claimed because it has expired, and
+// has taken no scopes.
+func (s *stored) startedLate() bool {
+	return s.job.dispatchBy.Valid && s.job.dispatchBy.Int64 < s.started.Int64
+}
+
+// addExtra adds what few records have.
+func (s *stored) addExtra(r *driver.Record, x *extra) {
+	r.Status.Errors, r.Status.Attempts, r.Status.DroppedErrors = x.Errors, x.Attempts, x.Dropped
+	r.Status.Outcome = x.Outcome
+	r.Result, r.EnqueueAllScopes = x.Result, x.EnqueueAllScopes
+	if x.Retry != nil {
+		r.RetryInfo = *x.Retry
+		r.RetryInfo.Start, r.RetryInfo.End = inUTC(x.Retry.Start), inUTC(x.Retry.End)
+	}
+	switch {
+	case s.dependency == noDependency:
+		return
+	case s.dependency < otherDependency:
+		r.Dependency = registry.PlainDependency(amboy.Format(s.dependency - 1))
+		return
+	}
+	r.Dependency = x.Dependency
+	if r.Dependency == nil {
+		return
+	}
+	if len(s.edges) > 0 {
+		r.Dependency.Edges = s.edges
+	}
+	if len(s.failed) > 0 && s.place <= running {
 		r.Dependency.Failed = s.failed
 	}
 }
+
+func inUTC(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// instant is how a time is stored, in nanoseconds since 1970, NULL for the zero
+// time.
+type instant = sql.NullInt64
 
 // The times that the file can tell apart; those beyond are centuries away.
 var (
@@ -145,47 +385,27 @@ var (
 	lastTime  = time.Unix(0, math.MaxInt64-1)
 )
 
-// nanoseconds is how a time is stored, NULL for the zero time.
-func nanoseconds(t time.Time) sql.NullInt64 {
+func instantOf(t time.Time) instant {
 	switch {
 	case t.IsZero():
-		return sql.NullInt64{}
+		return instant{}
 	case t.Before(firstTime):
 		t = firstTime
 	case t.After(lastTime):
 		t = lastTime
 	}
-	return sql.NullInt64{Int64: t.UnixNano(), Valid: true}
+	return instant{Int64: t.UnixNano(), Valid: true}
 }
 
-func timeOf(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
-
-// refine gives a time back what its encoding cut off, which is less than a
-// millisecond.
-func refine(t *time.Time, exact sql.NullInt64) {
-	if !exact.Valid {
-		return
+func timeOf(i instant) time.Time {
+	if !i.Valid {
+		return time.Time{}
 	}
-	if cut := timeOf(exact.Int64).Sub(*t); cut > 0 && cut < time.Millisecond {
-		*t = t.Add(cut)
-	}
+	return time.Unix(0, i.Int64).UTC()
 }
 
 // names is a list of names in a column, NULL where it is empty.
 type names []string
-
-// Scan implements sql.Scanner.
-func (n *names) Scan(value any) error {
-	switch v := value.(type) {
-	case nil:
-		*n = nil
-		return nil
-	case string:
-		return json.Unmarshal([]byte(v), n)
-	default:
-		return fmt.Errorf("a list of names is stored as a %T", value)
-	}
-}
 
 // Value implements the Valuer of database/sql.
 func (n names) Value() (sqldriver.Value, error) {
@@ -194,4 +414,31 @@ func (n names) Value() (sqldriver.Value, error) {
 	}
 	text, err := json.Marshal([]string(n))
 	return string(text), err
+}
+
+// nullable is NULL for an empty string.
+func nullable(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// blob is NULL for no bytes.
+func blob(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// without lists the names, each once, that are not among the others.
+func without(list, others []string) []string {
+	var left []string
+	for _, name := range list {
+		if !slices.Contains(others, name) && !slices.Contains(left, name) {
+			left = append(left, name)
+		}
+	}
+	return left
 }

@@ -15,14 +15,19 @@ const applicationID = 0x416d626f // "Ambo"
 // was released.
 var migrations = []string{schemaV1}
 
-// Places are numbers in the file; those below 5 can expire. The columns due,
-// expires and waiting_for are NULL for records that don't wait for that, so that
-// their indexes hold only those that do. Times are nanoseconds since 1970,
-// lists are JSON.
+// Places are numbers in the file; those below 5 can expire, those from 8 on are
+// final. The columns due, expires and waiting_for are NULL for records that don't
+// wait for that, so that their indexes hold only those that do; for the same
+// reason only the indexes by which they are named and forgotten hold records that
+// succeeded. Times are nanoseconds since 1970, lists are JSON. What is rare comes
+// late, and what is large last.
 const schemaV1 = `
 CREATE TABLE queues (
 	id            INTEGER PRIMARY KEY,
 	name          TEXT NOT NULL UNIQUE,
+	paused        INTEGER NOT NULL DEFAULT 0,
+	draining      INTEGER NOT NULL DEFAULT 0,
+	max_running   INTEGER NOT NULL DEFAULT 0,
 	waiting       INTEGER NOT NULL DEFAULT 0,
 	scheduled     INTEGER NOT NULL DEFAULT 0,
 	postponed     INTEGER NOT NULL DEFAULT 0,
@@ -32,47 +37,70 @@ CREATE TABLE queues (
 	running       INTEGER NOT NULL DEFAULT 0,
 	retrying      INTEGER NOT NULL DEFAULT 0,
 	finished      INTEGER NOT NULL DEFAULT 0,
-	ended         INTEGER NOT NULL DEFAULT 0 -- also those that were forgotten
+	overdue       INTEGER NOT NULL DEFAULT 0, -- among the others
+	ended         INTEGER NOT NULL DEFAULT 0  -- also those that are gone
 );
+CREATE INDEX queues_work ON queues (id) WHERE ready > 0 OR overdue > 0;
 
 CREATE TABLE jobs (
-	seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+	seq            INTEGER PRIMARY KEY,
 	queue          INTEGER NOT NULL,
-	name           TEXT NOT NULL,
-	job_id         TEXT NOT NULL,
-	latest         INTEGER NOT NULL,
 	place          INTEGER NOT NULL,
 	priority       INTEGER NOT NULL,
-	wait_until     INTEGER,
-	dispatch_by    INTEGER,
+	name           TEXT NOT NULL,
+	job_id         TEXT NOT NULL,
+	owner          TEXT NOT NULL DEFAULT '',
+	lease_count    INTEGER NOT NULL DEFAULT 0,
+	mod_time       INTEGER,
+	lease_until    INTEGER,
 	due            INTEGER,
 	expires        INTEGER,
-	owner          TEXT NOT NULL,
-	lease_count    INTEGER NOT NULL,
-	lease_time     INTEGER,
+	forget_at      INTEGER,
+	created        INTEGER,
 	started        INTEGER,
+	ended          INTEGER,
+	wait_until     INTEGER,
+	dispatch_by    INTEGER,
+	max_time       INTEGER NOT NULL DEFAULT 0,
+	error_count    INTEGER NOT NULL DEFAULT 0,
+	type           TEXT NOT NULL,
+	version        INTEGER NOT NULL,
+	format         INTEGER NOT NULL,
+	dependency     INTEGER NOT NULL, -- of which kind it is
+	attempt        INTEGER,          -- NULL for a job that can't be retried
+	replaced       INTEGER NOT NULL DEFAULT 0,
+	overdue        INTEGER NOT NULL DEFAULT 0,
+	cancel         INTEGER NOT NULL DEFAULT 0,
+	open_edges     INTEGER NOT NULL DEFAULT 0,
+	dependents     INTEGER NOT NULL DEFAULT 0, -- 1 where there have been any
+	unique_held    INTEGER NOT NULL DEFAULT 0,
+	unique_key     TEXT,
+	unique_until   TEXT,
 	scopes         TEXT,
 	enqueue_scopes TEXT,
 	waiting_for    TEXT,
-	edges          INTEGER NOT NULL,
-	open_edges     INTEGER NOT NULL,
-	dependents     INTEGER NOT NULL, -- 1 where there have been any
+	edges          TEXT,
 	failed         TEXT,
+	tags           TEXT,
 	reason         TEXT,
-	succeeded      INTEGER NOT NULL,
-	ended          INTEGER,
-	record         BLOB NOT NULL
+	last_error     TEXT,
+	progress       BLOB,
+	room           BLOB, -- for what is set when it starts, so that its page need not be split
+	extra          BLOB,
+	body           BLOB
 );
 
 CREATE UNIQUE INDEX jobs_name ON jobs (queue, name);
-CREATE UNIQUE INDEX jobs_latest ON jobs (queue, job_id) WHERE latest = 1;
+CREATE INDEX jobs_attempts ON jobs (queue, job_id, attempt) WHERE attempt IS NOT NULL;
 CREATE INDEX jobs_ready ON jobs (queue, priority DESC, seq) WHERE place = 4;
-CREATE INDEX jobs_due ON jobs (queue, due) WHERE due IS NOT NULL;
-CREATE INDEX jobs_expires ON jobs (queue, expires) WHERE expires IS NOT NULL;
-CREATE INDEX jobs_running ON jobs (queue, lease_time) WHERE place = 6;
-CREATE INDEX jobs_finished ON jobs (queue, ended) WHERE place = 8;
+CREATE INDEX jobs_place ON jobs (place, seq) WHERE place NOT IN (4, 8);
+CREATE INDEX jobs_forget ON jobs (queue, forget_at, ended) WHERE place >= 8;
+CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL;
+CREATE INDEX jobs_expires ON jobs (expires) WHERE expires IS NOT NULL;
+CREATE INDEX jobs_overdue ON jobs (queue, seq) WHERE overdue = 1;
+CREATE INDEX jobs_cancel ON jobs (owner) WHERE cancel = 1;
 CREATE INDEX jobs_scope ON jobs (queue, waiting_for, priority DESC, seq) WHERE waiting_for IS NOT NULL;
-CREATE INDEX jobs_aside ON jobs (queue, place) WHERE place IN (0, 1, 2, 3, 5, 7);
+CREATE UNIQUE INDEX jobs_unique ON jobs (queue, unique_key) WHERE unique_held = 1;
 
 CREATE TABLE edges (
 	queue    INTEGER NOT NULL,
@@ -94,6 +122,12 @@ CREATE TABLE scope_promises (
 	scope TEXT NOT NULL,
 	seq   INTEGER NOT NULL,
 	PRIMARY KEY (queue, scope)
+) WITHOUT ROWID;
+
+CREATE TABLE duties (
+	name  TEXT PRIMARY KEY,
+	owner TEXT NOT NULL,
+	until INTEGER NOT NULL
 ) WITHOUT ROWID;
 `
 

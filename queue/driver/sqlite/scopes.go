@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/mongodb/amboy"
 )
@@ -12,31 +11,17 @@ import (
 // a claim never meets those that wait for a scope. A promise goes to the record
 // that runs before the others, and is withdrawn when a better one comes.
 
-// without lists the names, each once, that are not among the others.
-func without(list, others []string) []string {
-	var left []string
-	for _, name := range list {
-		if !slices.Contains(others, name) && !slices.Contains(left, name) {
-			left = append(left, name)
-		}
-	}
-	return left
-}
-
-// union lists the names of both lists, each once.
-func union(a, b []string) []string { return append(without(a, nil), without(b, a)...) }
-
 // holder returns the ID of the job that holds a scope.
-func (c *changes) holder(name string) (id string, held bool, err error) {
-	held, err = c.one(holderOf, []any{&id}, c.queue, name)
+func (c *changes) holder(queue int64, name string) (id string, held bool, err error) {
+	held, err = c.one(holderOf, func(r *row) { id = r.text() }, queue, name)
 	return id, held, err
 }
 
 // promised returns the record that a scope is promised to; nil where there is
 // none.
-func (c *changes) promised(name string) (*job, error) {
+func (c *changes) promised(queue int64, name string) (*job, error) {
 	var seq int64
-	found, err := c.one(promiseOf, []any{&seq}, c.queue, name)
+	found, err := c.one(promiseOf, func(r *row) { seq = r.integer() }, queue, name)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -44,14 +29,14 @@ func (c *changes) promised(name string) (*job, error) {
 }
 
 // checkFree tells whether a job can take scopes.
-func (c *changes) checkFree(id string, scopes []string) (refusal, err error) {
+func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 	for _, name := range scopes {
-		holder, held, err := c.holder(name)
+		holder, held, err := c.holder(j.queue, name)
 		if err != nil {
 			return nil, err
 		}
-		if held && holder != id {
-			return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by job %q", id, name, holder), nil
+		if held && holder != j.id {
+			return amboy.NewDuplicateJobScopeErrorf("taking the enqueue scopes of job %q: scope %q is held by job %q", j.id, name, holder), nil
 		}
 	}
 	return nil, nil
@@ -59,40 +44,40 @@ func (c *changes) checkFree(id string, scopes []string) (refusal, err error) {
 
 // take gives a job scopes of which it is known that it can take them. A promise
 // of one of them is void.
-func (c *changes) take(id string, scopes []string) error {
+func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(hold, c.queue, name, id); err != nil {
+		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
 			return err
 		}
 	}
 	var freed []string
 	for _, name := range scopes {
-		others, err := c.revokePromise(name)
+		others, err := c.revokePromise(j.queue, name)
 		if err != nil {
 			return err
 		}
 		freed = append(freed, others...)
 	}
-	return c.promote(freed)
+	return c.promote(j.queue, freed)
 }
 
 // free releases those of the scopes that the job holds.
-func (c *changes) free(id string, scopes []string) error {
+func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
-		if _, err := c.exec(freeScope, c.queue, name, id); err != nil {
+		if _, err := c.exec(freeScope, j.queue, name, j.id); err != nil {
 			return err
 		}
 	}
-	return c.promote(scopes)
+	return c.promote(j.queue, scopes)
 }
 
 // fulfill gives a record that is claimed the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
 	for _, name := range j.dispatchScopes() {
-		if _, err := c.exec(hold, c.queue, name, j.id); err != nil {
+		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
 			return err
 		}
-		if _, err := c.exec(dropPromise, c.queue, name); err != nil {
+		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
 			return err
 		}
 	}
@@ -104,35 +89,35 @@ func (c *changes) fulfill(j *job) error {
 func (c *changes) withdraw(j *job) error {
 	scopes := j.dispatchScopes()
 	for _, name := range scopes {
-		if _, err := c.exec(dropPromise, c.queue, name); err != nil {
+		if _, err := c.exec(dropPromise, j.queue, name); err != nil {
 			return err
 		}
 	}
-	return c.promote(scopes)
+	return c.promote(j.queue, scopes)
 }
 
 // revokePromise makes the record that a scope is promised to wait for it. It
 // returns the other scopes that were promised to it.
-func (c *changes) revokePromise(because string) (freed []string, err error) {
-	worse, err := c.promised(because)
+func (c *changes) revokePromise(queue int64, because string) (freed []string, err error) {
+	worse, err := c.promised(queue, because)
 	if err != nil || worse == nil {
 		return nil, err
 	}
 	for _, name := range worse.dispatchScopes() {
-		if _, err = c.exec(dropPromise, c.queue, name); err != nil {
+		if _, err = c.exec(dropPromise, queue, name); err != nil {
 			return nil, err
 		}
 		if name != because {
 			freed = append(freed, name)
 		}
 	}
-	return freed, c.move(worse, scopeBlocked, nil, because)
+	return freed, c.move(worse, scopeBlocked, instant{}, because)
 }
 
 // wait makes a record wait for its time, or else admits it.
 func (c *changes) wait(j *job, now int64) error {
 	if firstPlace(j, now) == scheduled {
-		return c.move(j, scheduled, j.waitUntil, nil)
+		return c.move(j, scheduled, j.waitUntil, "")
 	}
 	return c.admit(j)
 }
@@ -147,46 +132,46 @@ func (c *changes) admit(j *job) error {
 			return err
 		}
 		if blocked {
-			return c.move(j, scopeBlocked, nil, name)
+			return c.move(j, scopeBlocked, instant{}, name)
 		}
 	}
 	var freed []string
 	for _, name := range scopes {
-		others, err := c.revokePromise(name)
+		others, err := c.revokePromise(j.queue, name)
 		if err != nil {
 			return err
 		}
 		freed = append(freed, others...)
-		if _, err = c.exec(promise, c.queue, name, j.seq); err != nil {
+		if _, err = c.exec(promise, j.queue, name, j.seq); err != nil {
 			return err
 		}
 	}
-	if err := c.move(j, ready, nil, nil); err != nil {
+	if err := c.move(j, ready, instant{}, ""); err != nil {
 		return err
 	}
-	return c.promote(freed)
+	return c.promote(j.queue, freed)
 }
 
 // isObstacle tells whether a record must wait for a scope: it is held by another
 // job, or is for one that runs before.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
-	holder, held, err := c.holder(name)
+	holder, held, err := c.holder(j.queue, name)
 	if err != nil || (held && holder != j.id) {
 		return true, err
 	}
-	first, err := c.promised(name)
+	first, err := c.promised(j.queue, name)
 	if err == nil && first == nil {
-		first, err = c.job(firstWaiter, c.queue, name)
+		first, err = c.job(firstWaiter, j.queue, name)
 	}
-	return first != nil && first.before(j), err
+	return first != nil && first.compare(j) < 0, err
 }
 
 // promote lets the first of those go on who wait for each of the scopes that is
 // free.
-func (c *changes) promote(scopes []string) error {
+func (c *changes) promote(queue int64, scopes []string) error {
 	for _, name := range scopes {
 		for {
-			j, err := c.nextFor(name)
+			j, err := c.nextFor(queue, name)
 			if err != nil {
 				return err
 			}
@@ -206,31 +191,34 @@ func (c *changes) promote(scopes []string) error {
 
 // nextFor returns the record whose turn it is to have a scope; nil where nobody
 // waits for it, or somebody else has it.
-func (c *changes) nextFor(name string) (*job, error) {
-	_, held, err := c.holder(name)
+func (c *changes) nextFor(queue int64, name string) (*job, error) {
+	_, held, err := c.holder(queue, name)
 	if err != nil || held {
 		return nil, err
 	}
-	var seq int64
-	promised, err := c.one(promiseOf, []any{&seq}, c.queue, name)
+	promised, err := c.one(promiseOf, func(*row) {}, queue, name)
 	if err != nil || promised {
 		return nil, err
 	}
-	return c.job(firstWaiter, c.queue, name)
+	return c.job(firstWaiter, queue, name)
 }
 
 // move puts a record in another place: due says until when, and scope for what
 // it waits, where it does.
-func (c *changes) move(j *job, p place, due, scope any) error {
-	n, err := c.exec(moveJob, j.seq, int(p), due, scope)
+func (c *changes) move(j *job, p place, due instant, scope string) error {
+	n, err := c.exec(moveJob, p, due, nullable(scope), p, j.seq)
 	if err != nil {
 		return err
 	}
 	if n != 1 {
 		return fmt.Errorf("record %q is gone", j.name)
 	}
-	c.counts[j.place]--
-	c.counts[p]++
-	j.place = p
+	counts := c.count(j.queue)
+	counts.places[j.place]--
+	counts.places[p]++
+	if j.overdue {
+		counts.overdue--
+	}
+	j.place, j.overdue = p, false
 	return nil
 }

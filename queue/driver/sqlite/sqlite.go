@@ -1,28 +1,24 @@
 // Package sqlite is a driver that keeps records in a database file. It needs no
 // server and no C compiler, and its records survive the process.
 //
-// Several processes may open the same file, and several queues may share it.
+// A file holds any number of queues, and several processes may open it.
 // The file must be on a local disk: SQLite's write-ahead log does not work over
 // a network.
 package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
 
 // The values that an Options field of zero stands for.
 const (
-	DefaultQueue        = "default"
 	DefaultSynchronous  = SynchronousNormal
-	DefaultKeepFinished = 10_000
-	DefaultBusyTimeout  = 5 * time.Second
+	DefaultKeepFinished = 100_000
 )
 
 // The values of Options.Synchronous.
@@ -36,9 +32,9 @@ const (
 )
 
 // ErrOutcomeUnknown is wrapped, beside the context's error, by the error of a
-// write whose context ended while it was being written: it may have been written
-// or not. A context that ends before that gives the context's error alone, and
-// then nothing was changed.
+// change whose context ended while it was being written, which then took more
+// than a second: it may have been written or not. A context that ends before that
+// gives the context's error alone, and then nothing was changed.
 var ErrOutcomeUnknown = errors.New("the context ended while the change was being written; it may be stored or not")
 
 // Options describe the file of a Driver, and what is kept in it.
@@ -46,36 +42,22 @@ type Options struct {
 	// Path is that of the file. It is made where there is none; its directory
 	// must exist.
 	Path string
-	// Queue names the queue in the file, DefaultQueue where it is empty.
-	// Drivers with different names share nothing but the file.
-	Queue string
 	// Synchronous is SynchronousNormal or SynchronousFull, the former where it
 	// is empty.
 	Synchronous string
-	// KeepFinished is the number of finished records that are kept; the oldest
-	// are forgotten first, a hundredth of the number at a time, so that there
-	// may be that many more. 0 means DefaultKeepFinished; it must not be
-	// negative.
+	// KeepFinished is the number of records of a queue that ended for good and
+	// are kept. Forget removes those beyond it, whether their time has come or
+	// not. 0 means DefaultKeepFinished; it must not be negative.
 	KeepFinished int
-	// BusyTimeout is the longest that a write waits for those of other
-	// processes, after which it fails. 0 means DefaultBusyTimeout; it must be
-	// at least a millisecond.
-	BusyTimeout time.Duration
 }
 
 // withDefaults checks the options and fills in the defaults.
 func (o Options) withDefaults() (Options, error) {
-	if o.Queue == "" {
-		o.Queue = DefaultQueue
-	}
 	if o.Synchronous == "" {
 		o.Synchronous = DefaultSynchronous
 	}
 	if o.KeepFinished == 0 {
 		o.KeepFinished = DefaultKeepFinished
-	}
-	if o.BusyTimeout == 0 {
-		o.BusyTimeout = DefaultBusyTimeout
 	}
 	switch {
 	case o.Path == "" || o.Path == ":memory:":
@@ -84,18 +66,17 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("invalid sqlite driver options: Synchronous must be %q or %q (is %q)", SynchronousNormal, SynchronousFull, o.Synchronous)
 	case o.KeepFinished < 0:
 		return o, fmt.Errorf("invalid sqlite driver options: KeepFinished must not be negative (is %d)", o.KeepFinished)
-	case o.BusyTimeout < time.Millisecond:
-		return o, fmt.Errorf("invalid sqlite driver options: BusyTimeout must be at least 1ms (is %s)", o.BusyTimeout)
 	}
 	return o, nil
 }
 
-// Driver keeps the records of one queue in a file. It is safe for concurrent
-// use. Changes that are made at the same time are written together.
+// Driver keeps the records of queues in a file. It is safe for concurrent use.
+// Changes that are made at the same time are written together. A change waits for
+// as long as its context lives while another process has the right to write.
 type Driver struct {
 	opts   Options
-	queue  int64 // its key in the file
-	reads  *sql.DB
+	path   string // absolute
+	reads  *reader
 	writer *writer
 
 	watch       *watch
@@ -107,10 +88,7 @@ type Driver struct {
 	closeErr error         // set before done is closed
 }
 
-var (
-	_ driver.Driver   = (*Driver)(nil)
-	_ driver.Notifier = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // Open opens the file, makes it where there is none, and brings it to the schema
 // of this version. It returns an error for invalid options, an *NewerSchemaError
@@ -123,24 +101,29 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	}
 	f, err := openFile(ctx, opts)
 	if err != nil {
-		return nil, fmt.Errorf("opening queue %q in %q: %w", opts.Queue, opts.Path, err)
+		return nil, fmt.Errorf("opening %q: %w", opts.Path, err)
 	}
 	d := &Driver{
 		opts:   opts,
-		queue:  f.queue,
-		reads:  f.reads,
+		path:   f.path,
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
 	}
-	d.writer, err = newWriter(ctx, f, opts.KeepFinished, d.subscribers.Notify)
+	d.reads = newReader(f.reads, d.isClosed)
+	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening queue %q in %q: %w", opts.Queue, opts.Path, err), f.close())
+		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, err), f.close())
 	}
 	d.watch = startWatch(ctx, f.path, d.writer.checkOthers)
 	return d, nil
 }
 
-// Subscribe implements driver.Notifier. notify is called after changes that this
+// Features implements driver.Driver: it has all.
+func (d *Driver) Features() driver.Features {
+	return driver.Features{Notifications: true, Transactions: true, Durable: true}
+}
+
+// Subscribe implements driver.Driver. notify is called after changes that this
 // driver wrote, and after those that another one wrote, in this process or
 // another. On Linux and Windows the latter are seen when they are made. On other
 // systems, and where the directory can't be watched, it is looked for them every
@@ -164,15 +147,15 @@ func (d *Driver) Close(ctx context.Context) error {
 	case <-d.done:
 		return d.closeErr
 	case <-ctx.Done():
-		return fmt.Errorf("closing queue %q in %q: %w", d.opts.Queue, d.opts.Path, ctx.Err())
+		return fmt.Errorf("closing %q: %w", d.opts.Path, ctx.Err())
 	}
 }
 
 // free ends the goroutines and closes the connections.
 func (d *Driver) free() {
-	err := errors.Join(d.watch.close(), d.writer.close(), d.reads.Close())
+	err := errors.Join(d.watch.close(), d.writer.close(), d.reads.close())
 	if err != nil {
-		d.closeErr = fmt.Errorf("closing queue %q in %q: %w", d.opts.Queue, d.opts.Path, err)
+		d.closeErr = fmt.Errorf("closing %q: %w", d.opts.Path, err)
 	}
 	close(d.done)
 }

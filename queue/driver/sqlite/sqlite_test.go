@@ -31,7 +31,7 @@ func insert(t *testing.T, d *sqlite.Driver, records ...*driver.Record) {
 // claim claims records that may run now.
 func claim(t *testing.T, d *sqlite.Driver, limit int) []*driver.Record {
 	t.Helper()
-	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{Owner: "owner", Limit: limit, Now: time.Now()})
+	claimed, err := d.Claim(t.Context(), request(limit))
 	require.NoError(t, err)
 	return claimed.Records
 }
@@ -46,11 +46,18 @@ func complete(t *testing.T, d *sqlite.Driver, r *driver.Record) {
 	require.NoError(t, errs[0])
 }
 
+// find returns the records that are in one of the states, of all queues.
+func find(t *testing.T, d *sqlite.Driver, states ...amboy.JobState) []*driver.Record {
+	t.Helper()
+	page, err := d.Find(t.Context(), driver.Query{States: states}, driver.PageRequest{Limit: 1000})
+	require.NoError(t, err)
+	require.Empty(t, page.Next)
+	return page.Records
+}
+
 func list(t *testing.T, d *sqlite.Driver, states ...amboy.JobState) (ids []string) {
 	t.Helper()
-	records, err := d.List(t.Context(), states...)
-	require.NoError(t, err)
-	for _, r := range records {
+	for _, r := range find(t, d, states...) {
 		ids = append(ids, r.JobID())
 	}
 	return ids
@@ -58,7 +65,7 @@ func list(t *testing.T, d *sqlite.Driver, states ...amboy.JobState) (ids []strin
 
 func stats(t *testing.T, d *sqlite.Driver) amboy.QueueStats {
 	t.Helper()
-	s, err := d.Stats(t.Context())
+	s, err := d.Stats(t.Context(), queueName)
 	require.NoError(t, err)
 	return s
 }
@@ -77,7 +84,7 @@ func everyState(t *testing.T, d *sqlite.Driver) {
 		with("postponed", func(r *driver.Record) { r.Priority = 7 }),
 		with("retrying", func(r *driver.Record) {
 			r.RetryInfo = amboy.JobRetryInfo{Retryable: true, BaseJobID: "retrying"}
-			r.Name, r.Priority = driver.RecordName("retrying", r.RetryInfo), 6
+			r.Name, r.Priority = driver.RecordName(queueName, "retrying", r.RetryInfo), 6
 		}),
 		with("finished", func(r *driver.Record) { r.Priority = 5 }),
 		with("blocked", func(r *driver.Record) { r.RequiredScopes = []string{"scope"} }),
@@ -102,15 +109,12 @@ func TestEverythingSurvivesReopening(t *testing.T) {
 	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 	require.NoError(t, err)
 	everyState(t, d)
-	before, err := d.List(t.Context())
-	require.NoError(t, err)
+	before := find(t, d)
 	statsBefore := stats(t, d)
 	require.NoError(t, d.Close(t.Context()))
 
 	d = open(t, sqlite.Options{Path: path})
-	after, err := d.List(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, before, after)
+	assert.Equal(t, before, find(t, d))
 	assert.Equal(t, statsBefore, stats(t, d))
 	assert.Equal(t, amboy.QueueStats{Total: 9, Pending: 6, Blocked: 3, Running: 1, Completed: 2, Retrying: 1}, statsBefore)
 	for state, want := range map[amboy.JobState][]string{
@@ -126,7 +130,7 @@ func TestEverythingSurvivesReopening(t *testing.T) {
 	}
 
 	// What waits for the holder goes on when it ends.
-	holder, err := d.Get(t.Context(), "holder")
+	holder, err := d.Get(t.Context(), queueName, "holder")
 	require.NoError(t, err)
 	complete(t, d, holder)
 	assert.ElementsMatch(t, []string{"blocked", "dependent", "ready"}, list(t, d, amboy.StatePending))
@@ -137,25 +141,17 @@ func TestTimesAreExact(t *testing.T) {
 	r := newRecord(t, "job")
 	r.TimeInfo.DispatchBy = time.Date(2100, 1, 1, 0, 0, 0, 123_456_789, time.UTC)
 	insert(t, d, r)
-	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{Owner: "owner", Now: r.TimeInfo.DispatchBy})
+	req := request(0)
+	req.Now = r.TimeInfo.DispatchBy
+	claimed, err := d.Claim(t.Context(), req)
 	require.NoError(t, err)
 	assert.Empty(t, claimed.Records, "it may start at its deadline")
 	assert.Equal(t, r.TimeInfo.DispatchBy.Add(1), claimed.Next)
-	claimed, err = d.Claim(t.Context(), driver.ClaimRequest{Owner: "owner", Now: claimed.Next})
+	req.Now = claimed.Next
+	claimed, err = d.Claim(t.Context(), req)
 	require.NoError(t, err)
 	require.Len(t, claimed.Records, 1)
 	assert.Equal(t, r.TimeInfo.DispatchBy, claimed.Records[0].TimeInfo.DispatchBy)
-}
-
-func TestQueuesShareNothingButTheFile(t *testing.T) {
-	path := newPath(t)
-	one := open(t, sqlite.Options{Path: path, Queue: "one"})
-	two := open(t, sqlite.Options{Path: path, Queue: "two"})
-	everyState(t, one)
-	everyState(t, two)
-	assert.Equal(t, stats(t, one), stats(t, two))
-	assert.Len(t, claim(t, one, 10), 1)
-	assert.Len(t, claim(t, two, 10), 1)
 }
 
 func TestDriversShareAQueue(t *testing.T) {
@@ -191,7 +187,7 @@ func runAll(ctx context.Context, d *sqlite.Driver, records []*driver.Record, ran
 		}
 	}
 	for {
-		claimed, err := d.Claim(ctx, driver.ClaimRequest{Owner: "owner", Limit: 4, Now: time.Now()})
+		claimed, err := d.Claim(ctx, request(4))
 		if err != nil || len(claimed.Records) == 0 {
 			return err
 		}
@@ -209,34 +205,14 @@ func runAll(ctx context.Context, d *sqlite.Driver, records []*driver.Record, ran
 	}
 }
 
-func TestRetention(t *testing.T) {
-	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path, KeepFinished: 3})
-	for i := range 6 {
-		insert(t, d, newRecord(t, fmt.Sprint("job-", i)))
-		complete(t, d, claim(t, d, 1)[0])
-	}
-	insert(t, d, newRecord(t, "waiting"))
-	assert.Equal(t, []string{"job-3", "job-4", "job-5", "waiting"}, list(t, d))
-	assert.Equal(t, amboy.QueueStats{Total: 7, Pending: 1, Completed: 6}, stats(t, d))
-
-	_, err := d.Get(t.Context(), "job-0")
-	assert.True(t, amboy.IsJobNotFoundError(err))
-	insert(t, d, newRecord(t, "job-0"))
-
-	fewer := open(t, sqlite.Options{Path: path, KeepFinished: 1})
-	complete(t, fewer, claim(t, fewer, 1)[0])
-	assert.Equal(t, []string{"waiting", "job-0"}, list(t, d))
-}
-
 func TestRecordThatCannotBeReadIsClaimedWithoutAJob(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "job"))
-	execute(t, path, "UPDATE jobs SET record = x'00'")
+	execute(t, path, "UPDATE jobs SET extra = x'00'")
 
-	_, err := d.Get(t.Context(), "job")
-	require.ErrorContains(t, err, `reading record "job"`)
+	_, err := d.Get(t.Context(), queueName, "job")
+	require.ErrorContains(t, err, `reading record "queue.job"`)
 	claimed := claim(t, d, 1)
 	require.Len(t, claimed, 1)
 	_, err = claimed[0].Resolve(amboy.BSON2)
@@ -261,64 +237,74 @@ func lock(t *testing.T, path string) (unlock func()) {
 	}
 }
 
-func TestABusyFileFailsAWriteThatChangesNothing(t *testing.T) {
-	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path, BusyTimeout: 10 * time.Millisecond})
-	unlock := lock(t, path)
-	_, err := d.Insert(t.Context(), []*driver.Record{newRecord(t, "job")})
-	require.ErrorContains(t, err, "inserting 1 records: beginning to write")
-	require.ErrorContains(t, err, "SQLITE_BUSY")
-	assert.Empty(t, list(t, d), "reads don't wait for writes")
-	unlock()
-	insert(t, d, newRecord(t, "job"))
+// later is a context that ends after a moment.
+func later(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
 }
 
-func TestTheOutcomeOfAWriteIsUnknownToWhoLeaves(t *testing.T) {
+func TestAChangeWaitsForALockedFileAsItsContextSays(t *testing.T) {
 	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "claimed"), newRecord(t, "there"))
+	claimed := claim(t, d, 1)[0]
 	unlock := lock(t, path)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := d.Insert(ctx, []*driver.Record{newRecord(t, "under way")})
-	require.ErrorIs(t, err, sqlite.ErrOutcomeUnknown)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err = d.Insert(ctx, []*driver.Record{newRecord(t, "not begun")})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NotErrorIs(t, err, sqlite.ErrOutcomeUnknown)
-
+	patient, patientRecord := make(chan error), newRecord(t, "patient")
+	go func() {
+		errs, err := d.Insert(context.Background(), []*driver.Record{patientRecord})
+		patient <- errors.Join(append(errs, err)...)
+	}()
+	calls := map[string]func(ctx context.Context) error{
+		"Insert": func(ctx context.Context) error {
+			_, err := d.Insert(ctx, []*driver.Record{newRecord(t, "impatient")})
+			return err
+		},
+		"Claim": func(ctx context.Context) error {
+			_, err := d.Claim(ctx, request(1))
+			return err
+		},
+		"Complete": func(ctx context.Context) error {
+			_, err := d.Complete(ctx, []driver.Completion{{Lease: driver.LeaseOf(claimed), Record: claimed}})
+			return err
+		},
+	}
+	for name, call := range calls {
+		err := call(later(t))
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		require.NotErrorIs(t, err, sqlite.ErrOutcomeUnknown, name)
+	}
+	assert.Equal(t, []string{"claimed", "there"}, list(t, d), "reads don't wait")
 	unlock()
-	insert(t, d, newRecord(t, "after"))
-	assert.Equal(t, []string{"under way", "after"}, list(t, d))
+	require.NoError(t, <-patient)
+	assert.Equal(t, []string{"claimed", "there", "patient"}, list(t, d))
+	assert.Equal(t, []string{"claimed"}, list(t, d, amboy.StateRunning))
 }
 
-func TestAClaimForWhoLeftIsHandedBack(t *testing.T) {
+func TestCloseDoesNotWaitForALockedFile(t *testing.T) {
 	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
-	insert(t, d, newRecord(t, "job"))
-	handedBack := make(chan struct{}, 1)
-	t.Cleanup(d.Subscribe(func() { handedBack <- struct{}{} }))
+	d := open(t, sqlite.Options{Path: path})
 	unlock := lock(t, path)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := d.Claim(ctx, driver.ClaimRequest{Owner: "owner", Limit: 1, Now: time.Now()})
+	defer unlock()
+	waiting, r := make(chan error), newRecord(t, "job")
+	go func() {
+		_, err := d.Insert(context.Background(), []*driver.Record{r})
+		waiting <- err
+	}()
+	_, err := d.Extend(later(t), nil, time.Now(), time.Minute)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NotErrorIs(t, err, sqlite.ErrOutcomeUnknown)
-	unlock()
-	<-handedBack
-	claimed := claim(t, d, 1)
-	require.Len(t, claimed, 1)
-	assert.Equal(t, 2, claimed[0].Status.ModificationCount)
+	require.NoError(t, d.Close(t.Context()))
+	require.ErrorIs(t, <-waiting, driver.ErrClosed)
 }
 
 // Changes that are written together fail alone.
 func TestAChangeThatFailsLeavesTheOthers(t *testing.T) {
 	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
+	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "target"))
-	execute(t, path, "CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN new.name = 'bad' BEGIN SELECT raise(FAIL, 'refused'); END")
+	execute(t, path, "CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN new.job_id = 'bad' BEGIN SELECT raise(FAIL, 'refused'); END")
 	unlock := lock(t, path)
 	var ended sync.WaitGroup
 	insertNow := func(records ...*driver.Record) (err error) {
@@ -328,7 +314,6 @@ func TestAChangeThatFailsLeavesTheOthers(t *testing.T) {
 	good := []*driver.Record{newRecord(t, "good-0"), newRecord(t, "good-1"), newRecord(t, "good-2")}
 	bad := []*driver.Record{newRecord(t, "first"), newRecord(t, "bad")}
 	ended.Go(func() { assert.NoError(t, insertNow(good[0])) })
-	pass(t, d) // the first is under way, and the others are written together
 	ended.Go(func() { assert.NoError(t, insertNow(good[1])) })
 	ended.Go(func() { assert.ErrorContains(t, insertNow(bad...), "refused") })
 	ended.Go(func() { assert.NoError(t, insertNow(good[2])) })
@@ -343,9 +328,7 @@ func TestAChangeThatFailsLeavesTheOthers(t *testing.T) {
 // change that gives up while the file is locked.
 func pass(t *testing.T, d *sqlite.Driver) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := d.Extend(ctx, nil, time.Now())
+	_, err := d.Extend(later(t), nil, time.Now(), time.Minute)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -354,8 +337,15 @@ func checkCounts(t *testing.T, db *sql.DB) {
 	t.Helper()
 	var wrong int
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM queues q WHERE
-		ready + running + finished <> (SELECT count(*) FROM jobs WHERE queue = q.id)
+		waiting <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 0)
+		OR scheduled <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 1)
+		OR postponed <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 2)
+		OR scope_blocked <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 3)
 		OR ready <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 4)
-		OR running <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 6)`).Scan(&wrong))
+		OR parked <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 5)
+		OR running <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 6)
+		OR retrying <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place = 7)
+		OR finished <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place >= 8)
+		OR overdue <> (SELECT count(*) FROM jobs WHERE queue = q.id AND overdue = 1)`).Scan(&wrong))
 	assert.Zero(t, wrong, "queues whose counts are wrong")
 }

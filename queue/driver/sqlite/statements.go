@@ -1,13 +1,8 @@
 package sqlite
 
-import (
-	"database/sql"
-	"errors"
-	"fmt"
-)
+import "strings"
 
-// statement is one that the writer keeps prepared. The first parameter is the
-// queue, or else a row's seq.
+// statement is one that is kept prepared.
 type statement int
 
 const (
@@ -15,8 +10,22 @@ const (
 	commit
 	rollback
 	dataVersion
+	savepoint
+	rollbackToSavepoint
+	releaseSavepoint
 
+	findQueue
+	insertQueue
+	addCounts
+	readControl
+	setControl
+	queueState
+	queuesWithWork
+
+	insertPlain
+	insertPlainRows
 	insertJob
+	anyAttempts
 	findByName
 	findLatest
 	findSeq
@@ -24,17 +33,23 @@ const (
 	takeLease
 	dropLease
 	closeEdge
-	endRunning
+	endPlain
 	endAny
+	dropKey
+	holderOfKey
 	extendLease
-	readRecord
+	readByName
 	saveRecord
 	staleLeases
+	setProgress
+	markCancel
+	cancelReason
 
 	nextTimes
-	findReady
 	claimReady
-	claimExpired
+	findExpired
+	markOverdue
+	findOverdue
 	readyDue
 	findDue
 
@@ -51,144 +66,147 @@ const (
 	dropPromise
 	firstWaiter
 
-	addCounts
-	forgetFinished
+	setPriority
+	setWaitUntil
+	setReason
+	restartJob
+	lastSeq
+	deleteJob
+
+	finishedQueues
+	firstToForget
+	forgetJobs
+	forgetTimeless
+	takeDuty
 
 	statements
 )
 
+// plainRows is the number of records that are inserted by one statement. The
+// time that the SQLite package takes to bind values grows with the square of it.
+const plainRows = 8
+
+const plainValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(96), ?)`
+
+const insertPlainColumns = `INSERT INTO jobs (queue, place, priority, name, job_id, created, wait_until, dispatch_by, due, expires,
+		max_time, type, version, format, dependency, room, body) VALUES `
+
+// endContent sets what an ended attempt replaces.
+const endContent = `owner = ?, lease_count = ?, mod_time = ?, created = ?, started = ?, ended = ?, wait_until = ?, dispatch_by = ?,
+		max_time = ?, error_count = ?, last_error = ?, reason = ?, forget_at = ?, type = ?, version = ?, format = ?, dependency = ?,
+		extra = ?, body = ?, lease_until = NULL, cancel = 0`
+
+// The hot ones have parameters without numbers, which the SQLite package finds
+// faster. A limit is no bare parameter, because SQLite would plan the statement
+// anew whenever it is bound.
 var statementTexts = [statements]string{
 	begin:       `BEGIN IMMEDIATE`,
 	commit:      `COMMIT`,
 	rollback:    `ROLLBACK`,
 	dataVersion: `PRAGMA data_version`,
 
-	insertJob: `INSERT INTO jobs (queue, name, job_id, latest, place, priority, wait_until, dispatch_by, due, expires,
-			owner, lease_count, lease_time, scopes, enqueue_scopes, edges, open_edges, dependents, failed, succeeded, record)
-		VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?7, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, 0, ?18)
-		ON CONFLICT DO NOTHING`,
-	findByName: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ?1 AND name = ?2`,
-	findLatest: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ?1 AND job_id = ?2 AND latest = 1`,
-	findSeq:    `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ?1`,
-	moveJob: `UPDATE jobs SET place = ?2, due = ?3, waiting_for = ?4, expires = CASE WHEN ?2 < 5 THEN dispatch_by END
-		WHERE seq = ?1`,
-	takeLease: `UPDATE jobs SET owner = ?2, lease_count = ?3, lease_time = ?4, started = ?4 WHERE seq = ?1`,
-	dropLease: `UPDATE jobs SET owner = '', started = NULL, reason = ?2 WHERE seq = ?1`,
-	closeEdge: `UPDATE jobs SET open_edges = open_edges - 1, failed = ?2 WHERE seq = ?1`,
-	// The end of a job that nobody waits for, in one statement.
-	endRunning: `UPDATE jobs SET place = ?5, owner = ?6, lease_count = ?7, lease_time = ?8, succeeded = ?9, ended = ?10, record = ?11
-		WHERE queue = ?1 AND name = ?2 AND owner = ?3 AND lease_count = ?4
-			AND place = 6 AND scopes IS NULL AND open_edges = 0 AND dependents = 0`,
-	endAny: `UPDATE jobs SET owner = ?2, lease_count = ?3, lease_time = ?4, succeeded = ?5, ended = ?6, record = ?7, latest = ?8
-		WHERE seq = ?1`,
-	extendLease: `UPDATE jobs SET lease_time = ?5
-		WHERE queue = ?1 AND name = ?2 AND owner = ?3 AND lease_count = ?4 AND place = 6`,
-	readRecord:  `SELECT seq, record FROM jobs WHERE queue = ?1 AND name = ?2`,
-	saveRecord:  `UPDATE jobs SET record = ?2 WHERE seq = ?1`,
-	staleLeases: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ?1 AND place = 6 AND lease_time < ?2 ORDER BY lease_time`,
+	savepoint:           `SAVEPOINT change`,
+	rollbackToSavepoint: `ROLLBACK TO change`,
+	releaseSavepoint:    `RELEASE change`,
+
+	findQueue:   `SELECT id FROM queues WHERE name = ?`,
+	insertQueue: `INSERT INTO queues (name) VALUES (?) RETURNING id`,
+	addCounts: `UPDATE queues SET waiting = waiting + ?, scheduled = scheduled + ?, postponed = postponed + ?,
+			scope_blocked = scope_blocked + ?, ready = ready + ?, parked = parked + ?, running = running + ?,
+			retrying = retrying + ?, finished = finished + ?, overdue = overdue + ?, ended = ended + ?
+		WHERE id = ?`,
+	readControl: `SELECT paused, draining, max_running FROM queues WHERE id = ?`,
+	setControl:  `UPDATE queues SET paused = ?, draining = ?, max_running = ? WHERE id = ?`,
+	queueState:  `SELECT ` + workColumns + ` FROM queues WHERE name = ? AND (ready > 0 OR overdue > 0)`,
+	queuesWithWork: `SELECT ` + workColumns + ` FROM queues INDEXED BY queues_work
+		WHERE ready > 0 OR overdue > 0`,
+
+	insertPlain:     insertPlainColumns + plainValues,
+	insertPlainRows: insertPlainColumns + strings.Repeat(plainValues+", ", plainRows-1) + plainValues,
+	insertJob: `INSERT INTO jobs (queue, place, priority, name, job_id, owner, lease_count, mod_time, due, expires, forget_at,
+			created, started, ended, wait_until, dispatch_by, max_time, error_count, type, version, format, dependency, attempt,
+			open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, edges, failed, tags,
+			reason, last_error, progress, extra, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		RETURNING seq`,
+	anyAttempts: `SELECT 1 FROM jobs WHERE queue = ? AND attempt IS NOT NULL LIMIT 1`,
+	findByName:  `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
+	findLatest:  `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ` + latestSeq,
+	findSeq:     `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ?`,
+	moveJob: `UPDATE jobs SET place = ?, due = ?, waiting_for = ?, overdue = 0, expires = CASE WHEN ? < 5 THEN dispatch_by END
+		WHERE seq = ?`,
+	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
+	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ? WHERE seq = ?`,
+	closeEdge: `UPDATE jobs SET open_edges = open_edges - 1, failed = ? WHERE seq = ?`,
+	// The end of a job that holds nothing and that nobody waits for, in one
+	// statement.
+	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `
+		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
+			AND unique_held = 0 AND open_edges = 0 AND dependents = 0`,
+	endAny: `UPDATE jobs SET replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, ` + endContent + `
+		WHERE seq = ?`,
+	dropKey:     `UPDATE jobs SET unique_held = 0 WHERE seq = ?`,
+	holderOfKey: `SELECT job_id FROM jobs WHERE queue = ? AND unique_key = ? AND unique_held = 1`,
+	extendLease: `UPDATE jobs SET mod_time = ?, lease_until = ?
+		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
+	readByName: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
+	saveRecord: `UPDATE jobs SET type = ?, version = ?, format = ?, error_count = ?, last_error = ?, extra = ?, body = ? WHERE seq = ?`,
+	staleLeases: `SELECT ` + jobColumns + ` FROM jobs WHERE place = 6 AND place NOT IN (4, 8) AND lease_until < ?
+		ORDER BY seq`,
+	setProgress:  `UPDATE jobs SET progress = ? WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
+	cancelReason: `SELECT reason FROM jobs WHERE seq = ? AND cancel = 1`,
+	markCancel:   `UPDATE jobs SET cancel = 1, reason = ? WHERE seq = ?`,
 
 	nextTimes: `SELECT
-		(SELECT due FROM jobs WHERE queue = ?1 AND due IS NOT NULL ORDER BY due LIMIT 1),
-		(SELECT expires FROM jobs WHERE queue = ?1 AND expires IS NOT NULL ORDER BY expires LIMIT 1)`,
-	findReady: `SELECT ` + storedColumns + ` FROM jobs WHERE queue = ?1 AND place = 4 ORDER BY priority DESC, seq LIMIT ?2`,
-	claimReady: `UPDATE jobs SET place = 6, owner = ?2, lease_count = lease_count + 1, lease_time = ?3, started = ?3, expires = NULL
-		WHERE seq IN (SELECT seq FROM jobs WHERE queue = ?1 AND place = 4 ORDER BY priority DESC, seq LIMIT ?4)`,
-	claimExpired: `SELECT ` + storedColumns + ` FROM jobs WHERE queue = ?1 AND expires < ?2 ORDER BY expires, seq`,
-	readyDue:     `UPDATE jobs SET place = 4, due = NULL WHERE queue = ?1 AND due <= ?2 AND place = ?3 AND scopes IS NULL`,
-	findDue:      `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ?1 AND due <= ?2 ORDER BY due, seq`,
+		(SELECT due FROM jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
+		(SELECT expires FROM jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1)`,
+	// Those that have expired, and are not marked yet, are passed over.
+	claimReady: `UPDATE jobs SET place = 6, owner = ?, lease_count = lease_count + 1, mod_time = ?, lease_until = ?, started = ?,
+			expires = NULL, room = NULL
+		WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= ?)
+			ORDER BY priority DESC, seq LIMIT ? + 0)
+		RETURNING ` + recordColumns,
+	findExpired: `SELECT seq, queue FROM jobs WHERE expires < ? ORDER BY expires LIMIT ? + 0`,
+	markOverdue: `UPDATE jobs SET overdue = 1, expires = NULL WHERE seq = ?`,
+	findOverdue: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND overdue = 1 ORDER BY seq LIMIT ? + 0`,
+	readyDue:    `UPDATE jobs SET place = 4, due = NULL WHERE seq = ?`,
+	findDue:     `SELECT ` + jobColumns + ` FROM jobs WHERE due <= ? ORDER BY due LIMIT ? + 0`,
 
-	insertEdge:     `INSERT INTO edges (queue, from_job, to_job) VALUES (?1, ?2, ?3)`,
-	markDependents: `UPDATE jobs SET dependents = 1 WHERE queue = ?1 AND job_id = ?2 AND latest = 1`,
-	takeEdgesTo:    `DELETE FROM edges WHERE queue = ?1 AND to_job = ?2 RETURNING from_job`,
-	dropEdgesFrom:  `DELETE FROM edges WHERE queue = ?1 AND from_job = ?2`,
+	insertEdge:     `INSERT INTO edges (queue, from_job, to_job) VALUES (?, ?, ?)`,
+	markDependents: `UPDATE jobs SET dependents = 1 WHERE seq = ?`,
+	takeEdgesTo:    `DELETE FROM edges WHERE queue = ? AND to_job = ? RETURNING from_job`,
+	dropEdgesFrom:  `DELETE FROM edges WHERE queue = ? AND from_job = ?`,
 
-	holderOf:    `SELECT job_id FROM scope_holders WHERE queue = ?1 AND scope = ?2`,
-	hold:        `INSERT OR REPLACE INTO scope_holders (queue, scope, job_id) VALUES (?1, ?2, ?3)`,
-	freeScope:   `DELETE FROM scope_holders WHERE queue = ?1 AND scope = ?2 AND job_id = ?3`,
-	promiseOf:   `SELECT seq FROM scope_promises WHERE queue = ?1 AND scope = ?2`,
-	promise:     `INSERT OR REPLACE INTO scope_promises (queue, scope, seq) VALUES (?1, ?2, ?3)`,
-	dropPromise: `DELETE FROM scope_promises WHERE queue = ?1 AND scope = ?2`,
-	firstWaiter: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ?1 AND waiting_for = ?2 ORDER BY priority DESC, seq LIMIT 1`,
+	holderOf:    `SELECT job_id FROM scope_holders WHERE queue = ? AND scope = ?`,
+	hold:        `INSERT OR REPLACE INTO scope_holders (queue, scope, job_id) VALUES (?, ?, ?)`,
+	freeScope:   `DELETE FROM scope_holders WHERE queue = ? AND scope = ? AND job_id = ?`,
+	promiseOf:   `SELECT seq FROM scope_promises WHERE queue = ? AND scope = ?`,
+	promise:     `INSERT OR REPLACE INTO scope_promises (queue, scope, seq) VALUES (?, ?, ?)`,
+	dropPromise: `DELETE FROM scope_promises WHERE queue = ? AND scope = ?`,
+	firstWaiter: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND waiting_for = ? ORDER BY priority DESC, seq LIMIT 1`,
 
-	addCounts: `UPDATE queues SET waiting = waiting + ?2, scheduled = scheduled + ?3, postponed = postponed + ?4,
-			scope_blocked = scope_blocked + ?5, ready = ready + ?6, parked = parked + ?7, running = running + ?8,
-			retrying = retrying + ?9, finished = finished + ?10, ended = ended + ?11
-		WHERE id = ?1 RETURNING finished`,
-	forgetFinished: `DELETE FROM jobs
-		WHERE seq IN (SELECT seq FROM jobs WHERE queue = ?1 AND place = 8 ORDER BY ended LIMIT ?2)`,
+	setPriority:  `UPDATE jobs SET priority = ? WHERE seq = ?`,
+	setWaitUntil: `UPDATE jobs SET wait_until = ? WHERE seq = ?`,
+	setReason:    `UPDATE jobs SET reason = ? WHERE seq = ?`,
+	restartJob: `UPDATE jobs SET seq = ?, place = 0, owner = '', started = NULL, ended = NULL, dispatch_by = NULL, forget_at = NULL,
+			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, open_edges = 0, extra = ?,
+			unique_held = ? WHERE seq = ?`,
+	lastSeq:   `SELECT max(seq) FROM jobs`,
+	deleteJob: `DELETE FROM jobs WHERE seq = ?`,
+
+	finishedQueues: `SELECT id, finished FROM queues WHERE finished > 0`,
+	firstToForget: `SELECT forget_at FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NOT NULL
+		ORDER BY forget_at LIMIT 1`,
+	forgetJobs: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at <= ?
+		ORDER BY forget_at LIMIT ? + 0) RETURNING place`,
+	forgetTimeless: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NULL
+		ORDER BY ended LIMIT ? + 0) RETURNING place`,
+	takeDuty: `INSERT INTO duties (name, owner, until) VALUES (?1, ?2, ?3)
+		ON CONFLICT (name) DO UPDATE SET owner = ?2, until = ?3 WHERE owner = ?2 OR until <= ?4`,
 }
 
-// changes is a transaction of the writer. Its methods don't watch contexts: a
-// transaction takes milliseconds, and one of several callers must not end it for
-// the others.
-type changes struct {
-	writer *writer
-	queue  int64
-	counts [places]int
-	ended  int
-}
-
-// exec runs a statement, and tells how many rows it changed.
-func (c *changes) exec(s statement, args ...any) (int64, error) {
-	result, err := c.writer.prepared[s].ExecContext(c.writer.ctx, args...)
-	if err != nil {
-		return 0, fmt.Errorf("writing to the database: %w", err)
-	}
-	return result.RowsAffected()
-}
-
-// scanner reads one row.
-type scanner func(rows *sql.Rows) error
-
-// each runs a statement, and calls scan for each of its rows.
-func (c *changes) each(s statement, scan scanner, args ...any) (err error) {
-	rows, err := c.writer.prepared[s].QueryContext(c.writer.ctx, args...)
-	if err != nil {
-		return fmt.Errorf("reading from the database: %w", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		err = scan(rows)
-		if err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// one runs a statement that gives one row at most, and tells whether it did.
-func (c *changes) one(s statement, dest []any, args ...any) (found bool, err error) {
-	err = c.each(s, func(rows *sql.Rows) error {
-		found = true
-		return rows.Scan(dest...)
-	}, args...)
-	return found, err
-}
-
-// job finds a row; nil where there is none.
-func (c *changes) job(s statement, args ...any) (*job, error) {
-	j := &job{}
-	found, err := c.one(s, j.fields(), args...)
-	if !found {
-		j = nil
-	}
-	return j, err
-}
-
-func (c *changes) jobs(s statement, args ...any) (jobs []*job, err error) {
-	err = c.each(s, func(rows *sql.Rows) error {
-		j := &job{}
-		jobs = append(jobs, j)
-		return rows.Scan(j.fields()...)
-	}, args...)
-	return jobs, err
-}
-
-func (c *changes) records(s statement, args ...any) (records []*stored, err error) {
-	err = c.each(s, func(rows *sql.Rows) error {
-		r, scanErr := scanStored(rows)
-		records = append(records, r)
-		return scanErr
-	}, args...)
-	return records, err
-}
+// latestSeq is the number of the latest attempt of a job.
+const latestSeq = `coalesce(
+	(SELECT seq FROM jobs WHERE queue = ?1 AND attempt IS NULL AND name =
+		(SELECT CASE name WHEN '' THEN ?2 ELSE name || '.' || ?2 END FROM queues WHERE id = ?1)),
+	(SELECT seq FROM jobs WHERE queue = ?1 AND job_id = ?2 AND attempt IS NOT NULL ORDER BY attempt DESC LIMIT 1))`

@@ -2,9 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,17 +15,29 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// gatherTime is the longest that changes wait for others to be written with them.
-const gatherTime = 100 * time.Microsecond
+const (
+	// gatherTime is the longest that changes wait for others to be written with
+	// them.
+	gatherTime = 100 * time.Microsecond
+	// transactionSize is the number of records that a transaction changes, about
+	// and at most, but for a change that is larger alone: so nobody waits long
+	// for those that came before.
+	transactionSize = 2000
+)
+
+// settleTime is how long a call whose context has ended waits for a change that
+// is being made.
+var settleTime = time.Second
 
 // writer makes all changes of a driver, in one goroutine on one connection. It
-// takes all those that are asked for at a time into one transaction.
+// waits for the right to write, and takes all changes that are asked for by then
+// into one transaction.
 type writer struct {
-	ctx          context.Context // never ends
-	file         *file
-	keepFinished int
-	notify       func()
-	prepared     [statements]*sql.Stmt
+	ctx    context.Context // never ends
+	path   string
+	conn   *ownConnection
+	notify func()
+	keys   map[string]int64 // of the queues that are in the file
 
 	mu      sync.Mutex
 	closed  bool
@@ -43,7 +55,6 @@ type writer struct {
 
 // change is what a caller asks for.
 type change struct {
-	ctx context.Context
 	// run makes the change. It may be run again, where the transaction was
 	// undone. An error undoes the change.
 	run func(*changes) error
@@ -52,6 +63,8 @@ type change struct {
 	undo func(*changes) error
 	// notifies is true where the change may let others claim, or ended a job.
 	notifies bool
+	// size is the number of records that it changes, about.
+	size int
 
 	state progress // guarded by writer.mu
 	done  chan struct{}
@@ -67,28 +80,23 @@ const (
 	delivered
 )
 
-// newWriter prepares the statements and starts the writer.
-func newWriter(ctx context.Context, f *file, keepFinished int, notify func()) (*writer, error) {
+// newWriter starts the writer on a connection, which it closes at its end.
+func newWriter(ctx context.Context, path string, conn *ownConnection, notify func()) (*writer, error) {
 	w := &writer{
-		ctx:          context.WithoutCancel(ctx),
-		file:         f,
-		keepFinished: keepFinished,
-		notify:       notify,
-		wake:         make(chan struct{}, 1),
-		others:       make(chan struct{}, 1),
-		done:         make(chan struct{}),
+		ctx:    context.WithoutCancel(ctx),
+		path:   path,
+		conn:   conn,
+		notify: notify,
+		keys:   map[string]int64{},
+		wake:   make(chan struct{}, 1),
+		others: make(chan struct{}, 1),
+		done:   make(chan struct{}),
 	}
-	for s := range statements {
-		var err error
-		w.prepared[s], err = f.conn.PrepareContext(ctx, statementTexts[s])
-		if err != nil {
-			return nil, fmt.Errorf("preparing %q: %w", statementTexts[s], err)
-		}
+	err := w.readVersion() //nolint:contextcheck // No statement of the writer is stopped half-way.
+	if err != nil {
+		return nil, err
 	}
-	if err := w.prepared[dataVersion].QueryRowContext(ctx).Scan(&w.version); err != nil {
-		return nil, fmt.Errorf("reading the data version: %w", err)
-	}
-	go w.run()
+	go w.run() //nolint:contextcheck // It ends with close.
 	return w, nil
 }
 
@@ -98,7 +106,6 @@ func (w *writer) write(ctx context.Context, c *change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.ctx = ctx
 	c.done = make(chan struct{})
 	w.mu.Lock()
 	if w.closed {
@@ -119,23 +126,35 @@ func (w *writer) write(ctx context.Context, c *change) error {
 	}
 }
 
-// abandon withdraws a change, where that is still possible.
+// abandon withdraws a change, where that is still possible. Where it is being
+// made it waits for that, as it takes milliseconds, but not for ever: the disk may
+// not answer.
 func (w *writer) abandon(ctx context.Context, c *change) error {
 	w.mu.Lock()
-	state := c.state
-	switch state {
-	case queued:
+	if c.state == queued {
 		w.pending = slices.DeleteFunc(w.pending, func(p *change) bool { return p == c })
-	case underWay:
+		w.mu.Unlock()
+		return ctx.Err()
+	}
+	w.mu.Unlock()
+	timer := time.NewTimer(settleTime)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return c.err
+	case <-timer.C:
+	}
+	w.mu.Lock()
+	isDelivered := c.state == delivered
+	if !isDelivered {
 		c.state = abandoned
-	case abandoned, delivered:
 	}
 	w.mu.Unlock()
 	switch {
-	case state == delivered:
+	case isDelivered:
 		<-c.done
 		return c.err
-	case state == underWay && c.undo == nil:
+	case c.undo == nil:
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
 	default:
 		return ctx.Err()
@@ -168,10 +187,11 @@ func (w *writer) run() {
 		select {
 		case <-w.wake:
 			w.gather()
-			batch, closed := w.take()
-			w.commit(batch)
-			if closed {
-				w.closeErr = w.free()
+			for w.isWanted() {
+				w.serve()
+			}
+			if w.isClosed() {
+				w.closeErr = w.conn.close()
 				return
 			}
 		case <-w.others:
@@ -198,53 +218,195 @@ func (w *writer) gather() {
 	}
 }
 
-// take returns the changes that are asked for. Where it tells that the writer is
-// closed there will be no more.
-func (w *writer) take() (batch []*change, closed bool) {
+// isWanted is true while somebody waits for a change that has not begun.
+func (w *writer) isWanted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	batch, w.pending = w.pending, nil
-	for _, c := range batch {
-		c.state = underWay
-	}
-	return batch, w.closed
+	return len(w.pending) > 0
 }
 
-// commit makes several changes and tells their callers. Where one of them fails,
-// each is made alone.
-func (w *writer) commit(batch []*change) {
-	if len(batch) == 0 {
+func (w *writer) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+// serve makes changes that are asked for, as soon as it has the right to write,
+// and tells their callers.
+func (w *writer) serve() {
+	err := w.begin(w.isWanted)
+	if errors.Is(err, errNotWanted) {
 		return
 	}
-	err := w.transact(batch)
-	for _, c := range batch {
-		c.err = err
+	batch := w.take()
+	if err != nil {
+		w.deliver(batch, err)
+		return
 	}
+	err = w.transact(batch, (*changes).make)
 	var failure *changeError
-	if len(batch) > 1 && errors.As(err, &failure) {
-		for i, c := range batch {
-			c.err = w.transact(batch[i : i+1])
-		}
+	if errors.As(err, &failure) && len(batch) > 1 {
+		err = w.eachAlone(batch)
 	}
-	if undo := w.deliver(batch); len(undo) > 0 {
-		err = w.transact(undo)
-		if err != nil {
-			logging.Error(w.ctx, message.Fields{
-				"message": "could not hand back what was claimed for callers that left; it is recovered when it is stale",
-				"path":    w.file.path,
-				"error":   err.Error(),
-			})
+	if undo := w.deliver(batch, err); len(undo) > 0 {
+		w.undo(undo)
+	}
+}
+
+// errNotWanted says that nobody waits for a change any more.
+var errNotWanted = errors.New("nobody waits for the change any more")
+
+// begin begins a transaction with the right to write. While others have it, it
+// waits for as long as that is wanted.
+func (w *writer) begin(wanted func() bool) error {
+	for {
+		_, err := w.conn.exec(begin)
+		switch resultCode(err) {
+		case codeBusy:
+			w.lookForOthersNow()
+			switch {
+			case w.isClosed():
+				return driver.ErrClosed
+			case !wanted():
+				return errNotWanted
+			}
+		case codeError: // the last one could not be undone
+			if rollbackErr := w.rollback(); rollbackErr != nil {
+				return w.failed("beginning to write", errors.Join(err, rollbackErr))
+			}
+			if _, err = w.conn.exec(begin); err != nil {
+				return w.failed("beginning to write", err)
+			}
+			return nil
+		default:
+			if err != nil {
+				return w.failed("beginning to write", err)
+			}
+			return nil
 		}
 	}
 }
 
-// deliver tells the callers what became of their changes. It returns what makes
-// up for the changes of those who left.
-func (w *writer) deliver(batch []*change) (undo []*change) {
+func (w *writer) failed(doing string, err error) error {
+	return fmt.Errorf("%s to %q: %w", doing, w.path, err)
+}
+
+// rollback undoes a transaction, where SQLite has not done so yet.
+func (w *writer) rollback() error {
+	_, err := w.conn.exec(rollback)
+	if resultCode(err) == codeError { // there is none
+		return nil
+	}
+	return err
+}
+
+// take returns changes that are asked for: as many as a transaction should make.
+func (w *writer) take() (batch []*change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	size, n := 0, 0
+	for n < len(w.pending) && (n == 0 || size+w.pending[n].size <= transactionSize) {
+		size += w.pending[n].size
+		w.pending[n].state = underWay
+		n++
+	}
+	batch = slices.Clone(w.pending[:n])
+	w.pending = slices.Delete(w.pending, 0, n)
+	return batch
+}
+
+// transact makes changes in the transaction that has begun: all of them, or none
+// where it returns an error.
+func (w *writer) transact(batch []*change, apply func(*changes, []*change) error) error {
+	c := newChanges(w.conn, w.keys)
+	err := apply(c, batch)
+	if err == nil {
+		err = c.flush()
+	}
+	if err == nil {
+		_, err = w.conn.exec(commit)
+	}
+	if err != nil {
+		return w.failed("writing", errors.Join(err, w.rollback()))
+	}
+	maps.Copy(w.keys, c.found)
+	return nil
+}
+
+// changeError says that a change failed, and not the transaction around it.
+type changeError struct{ error }
+
+func (e *changeError) Unwrap() error { return e.error }
+
+func (c *changes) make(batch []*change) error {
+	for _, change := range batch {
+		if err := change.run(c); err != nil {
+			return &changeError{err}
+		}
+	}
+	return nil
+}
+
+// eachAlone makes changes of which one has failed, so that the others are made
+// all the same.
+func (w *writer) eachAlone(batch []*change) error {
+	err := w.begin(func() bool { return w.isAwaited(batch) })
+	if err != nil {
+		return err
+	}
+	return w.transact(batch, func(c *changes, batch []*change) error {
+		for _, change := range batch {
+			var fatal error
+			change.err, fatal = c.makeAlone(change)
+			if fatal != nil {
+				return fatal
+			}
+			if change.err != nil {
+				change.err = w.failed("writing", change.err)
+			}
+		}
+		return nil
+	})
+}
+
+// isAwaited is true while one of the callers waits.
+func (w *writer) isAwaited(batch []*change) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(batch, func(c *change) bool { return c.state == underWay })
+}
+
+// makeAlone makes a change, or undoes it and returns why it failed. A fatal error
+// is one of the whole transaction.
+func (c *changes) makeAlone(change *change) (failure, fatal error) {
+	if _, fatal = c.exec(savepoint); fatal != nil {
+		return nil, fatal
+	}
+	failure = change.run(c)
+	if failure == nil {
+		failure = c.flush()
+	}
+	if failure != nil {
+		if _, fatal = c.exec(rollbackToSavepoint); fatal != nil {
+			return nil, errors.Join(failure, fatal)
+		}
+		clear(c.counts)
+		clear(c.found)
+	}
+	_, fatal = c.exec(releaseSavepoint)
+	return failure, fatal
+}
+
+// deliver tells the callers what became of their changes: err, or their own. It
+// returns what makes up for the changes of those who left.
+func (w *writer) deliver(batch []*change, err error) (undo []*change) {
 	notifies := false
 	w.mu.Lock()
 	w.expected = len(batch) + len(w.pending)
 	for _, c := range batch {
+		if err != nil {
+			c.err = err
+		}
 		if c.state == abandoned && c.undo != nil && c.err == nil {
 			undo = append(undo, &change{run: c.undo})
 		}
@@ -255,51 +417,56 @@ func (w *writer) deliver(batch []*change) (undo []*change) {
 	for _, c := range batch {
 		close(c.done)
 	}
-	if notifies || len(undo) > 0 {
+	if notifies {
 		w.notify()
 	}
 	return undo
 }
 
-// changeError says that a change failed, and not the transaction around it.
-type changeError struct{ error }
-
-func (e *changeError) Unwrap() error { return e.error }
-
-// transact makes changes in a transaction: all of them, or none where it returns
-// an error.
-func (w *writer) transact(batch []*change) error {
-	c := &changes{writer: w, queue: w.file.queue}
-	if _, err := c.exec(begin); err != nil {
-		return fmt.Errorf("beginning to write: %w", err)
-	}
-	err := c.make(batch)
+// undo hands back what was claimed for callers that left.
+func (w *writer) undo(batch []*change) {
+	err := w.begin(func() bool { return true })
 	if err == nil {
-		_, err = c.exec(commit)
+		err = w.transact(batch, (*changes).make)
 	}
 	if err != nil {
-		_, undoErr := c.exec(rollback)
-		return errors.Join(err, undoErr)
+		logging.Error(w.ctx, message.Fields{
+			"message": "could not hand back what was claimed for callers that left; it is recovered when it is stale",
+			"path":    w.path,
+			"error":   err.Error(),
+		})
+		return
+	}
+	w.notify()
+}
+
+func (w *writer) readVersion() error {
+	err := w.conn.query(dataVersion, func(r *row) error {
+		w.version = r.integer()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the data version: %w", err)
 	}
 	return nil
 }
 
-func (c *changes) make(batch []*change) error {
-	for _, change := range batch {
-		if err := change.run(c); err != nil {
-			return &changeError{err}
-		}
+// lookForOthersNow does so where another writer may have written.
+func (w *writer) lookForOthersNow() {
+	select {
+	case <-w.others:
+		w.lookForOthers()
+	default:
 	}
-	return c.count()
 }
 
 // lookForOthers tells the subscribers where another writer has written.
 func (w *writer) lookForOthers() {
 	last := w.version
-	if err := w.prepared[dataVersion].QueryRowContext(w.ctx).Scan(&w.version); err != nil {
+	if err := w.readVersion(); err != nil {
 		logging.Warning(w.ctx, message.Fields{
 			"message": "could not look whether others have written",
-			"path":    w.file.path,
+			"path":    w.path,
 			"error":   err.Error(),
 		})
 		return
@@ -307,13 +474,4 @@ func (w *writer) lookForOthers() {
 	if w.version != last {
 		w.notify()
 	}
-}
-
-// free closes the connection, with what belongs to it.
-func (w *writer) free() error {
-	var errs []error
-	for _, s := range w.prepared {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(append(errs, w.file.conn.Close(), w.file.db.Close())...)
 }

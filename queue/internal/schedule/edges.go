@@ -19,6 +19,10 @@ type links[J any] struct {
 // open is true while the entry waits for others to end.
 func (e *Entry[J]) open() bool { return e.links != nil && e.links.open > 0 }
 
+// waiting is true for the links of an entry that has not ended and depends on its
+// edges: one that was restarted does not any more.
+func (l *links[J]) waiting() bool { return l.entry.links == l && l.entry.place != Finished }
+
 func (e *Entry[J]) ensureLinks() *links[J] {
 	if e.links == nil {
 		e.links = &links[J]{entry: e}
@@ -106,7 +110,7 @@ func (s *Schedule[J]) unlink(e *Entry[J], now time.Time) {
 func (s *Schedule[J]) Missing() []string {
 	var ids []string
 	for id, waiting := range s.missing {
-		if slices.ContainsFunc(waiting, func(l *links[J]) bool { return l.entry.place != Finished }) {
+		if slices.ContainsFunc(waiting, (*links[J]).waiting) {
 			ids = append(ids, id)
 		}
 	}

@@ -1,29 +1,35 @@
 package schedule
 
-// ring is a queue of finished entries, oldest first.
-type ring[J any] struct {
-	entries []*Entry[J]
-	head    int
-	size    int
+// finishedList has the entries that finished, oldest first. It is linked through
+// the entries, so that any of them can be taken out.
+type finishedList[J any] struct {
+	oldest, newest *Entry[J]
+	size           int
 }
 
-func (r *ring[J]) push(e *Entry[J]) {
-	if r.size == len(r.entries) {
-		grown := make([]*Entry[J], max(8, 2*len(r.entries)))
-		n := copy(grown, r.entries[r.head:])
-		copy(grown[n:], r.entries[:r.head])
-		r.entries, r.head = grown, 0
+func (l *finishedList[J]) push(e *Entry[J]) {
+	if l.newest == nil {
+		l.oldest = e
+	} else {
+		l.newest.newer, e.older = e, l.newest
 	}
-	r.entries[(r.head+r.size)%len(r.entries)] = e
-	r.size++
+	l.newest = e
+	l.size++
 }
 
-func (r *ring[J]) pop() *Entry[J] {
-	e := r.entries[r.head]
-	r.entries[r.head] = nil
-	r.head = (r.head + 1) % len(r.entries)
-	r.size--
-	return e
+func (l *finishedList[J]) remove(e *Entry[J]) {
+	if e.older == nil {
+		l.oldest = e.newer
+	} else {
+		e.older.newer = e.newer
+	}
+	if e.newer == nil {
+		l.newest = e.older
+	} else {
+		e.newer.older = e.older
+	}
+	e.older, e.newer = nil, nil
+	l.size--
 }
 
 // end keeps an entry that finished, and forgets the oldest beyond KeepFinished.
@@ -31,14 +37,18 @@ func (s *Schedule[J]) end(e *Entry[J]) {
 	s.ended++
 	s.finished.push(e)
 	for s.finished.size > s.KeepFinished {
-		s.forget(s.finished.pop())
+		s.Remove(s.finished.oldest)
 	}
 }
 
-func (s *Schedule[J]) forget(e *Entry[J]) {
+// Remove forgets an entry that is Finished, and kept.
+func (s *Schedule[J]) Remove(e *Entry[J]) {
+	s.finished.remove(e)
+	s.counts[Finished]--
 	if s.byID[e.ID] == e {
 		delete(s.byID, e.ID)
 	}
+	s.freeKey(e)
 	if s.Forget != nil {
 		s.Forget(e)
 	}
@@ -46,8 +56,8 @@ func (s *Schedule[J]) forget(e *Entry[J]) {
 
 // Finished calls yield with the finished entries, oldest first.
 func (s *Schedule[J]) Finished(yield func(*Entry[J]) bool) {
-	for i := range s.finished.size {
-		if !yield(s.finished.entries[(s.finished.head+i)%len(s.finished.entries)]) {
+	for e := s.finished.oldest; e != nil; e = e.newer {
+		if !yield(e) {
 			return
 		}
 	}

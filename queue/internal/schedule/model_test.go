@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +27,14 @@ type model struct {
 	jobs     []*modelJob // those that are known
 	finished []*modelJob // those of them, and of the attempts, that are kept
 	holders  map[string]string
+	keys     map[string]string // from unique key to job ID
 	ended    int
 	added    int
 }
 
 type modelJob struct {
-	*entry
+	*entry    // a copy, whose exported fields are as they should be
+	real      *entry
 	number    int // of arrival
 	stage     stage
 	until     time.Time // while pending: when it is due; zero for now
@@ -39,6 +42,11 @@ type modelJob struct {
 	open      []string // the edges that have not ended
 	failed    []string
 	succeeded bool
+}
+
+func newModelJob(e *entry, number int) *modelJob {
+	expected := *e
+	return &modelJob{entry: &expected, real: e, number: number}
 }
 
 // stage is what a job's place says, but for what follows from the others.
@@ -75,7 +83,7 @@ func (m *model) in(stages ...stage) []*modelJob {
 // refusals are the reasons not to add an entry, of which Add gives one.
 func (m *model) refusals(e *entry) []func(error) bool {
 	var reasons []func(error) bool
-	if m.get(e.ID) != nil {
+	if m.get(e.ID) != nil || m.keyOfOther(e) {
 		reasons = append(reasons, func(err error) bool {
 			return amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err)
 		})
@@ -144,10 +152,30 @@ func (m *model) heldByOther(e *entry, scopes []string) bool {
 	return false
 }
 
+// keyOfOther tells whether a job other than that of an entry has its unique key.
+func (m *model) keyOfOther(e *entry) bool {
+	holder, held := m.keys[e.UniqueKey]
+	return held && holder != e.ID
+}
+
+func (m *model) takeKey(j *modelJob) {
+	if j.UniqueKey != "" {
+		m.keys[j.UniqueKey] = j.ID
+	}
+}
+
+// freeKey takes the unique key away from a job that has it until now at the
+// latest.
+func (m *model) freeKey(j *modelJob, until ...amboy.UniqueUntil) {
+	if slices.Contains(until, j.UniqueUntil) && m.keys[j.UniqueKey] == j.ID {
+		delete(m.keys, j.UniqueKey)
+	}
+}
+
 // add adds an entry that there is no reason to refuse.
 func (m *model) add(e *entry, now time.Time) {
 	m.added++
-	j := &modelJob{entry: e, number: m.added}
+	j := newModelJob(e, m.added)
 	for _, edge := range e.Edges {
 		target := m.get(edge)
 		switch {
@@ -158,6 +186,7 @@ func (m *model) add(e *entry, now time.Time) {
 		}
 	}
 	m.hold(e, e.EnqueueScopes)
+	m.takeKey(j)
 	m.jobs = append(m.jobs, j)
 	m.resume(j, e.WaitUntil, now)
 }
@@ -214,14 +243,23 @@ func (m *model) next() *modelJob {
 		return nil
 	}
 	j := chosen[0]
-	j.stage = running
+	m.start(j)
 	m.hold(j.entry, j.Scopes)
 	return j
+}
+
+func (m *model) start(j *modelJob) {
+	j.stage = running
+	m.freeKey(j, amboy.UniqueUntilStarted)
 }
 
 func (m *model) finish(j *modelJob, succeeded bool, now time.Time) {
 	j.stage, j.succeeded = finished, succeeded
 	m.free(j, nil)
+	m.freeKey(j, "", amboy.UniqueUntilStarted, amboy.UniqueUntilEnded)
+	if !succeeded {
+		m.freeKey(j, amboy.UniqueUntilFailed)
+	}
 	for _, d := range m.jobs {
 		waited := len(d.open) > 0
 		for slices.Contains(d.open, j.ID) {
@@ -243,9 +281,7 @@ func (m *model) end(j *modelJob) {
 	m.ended++
 	m.finished = append(m.finished, j)
 	for len(m.finished) > m.keepFinished {
-		oldest := m.finished[0]
-		m.finished = m.finished[1:]
-		m.jobs = slices.DeleteFunc(m.jobs, func(j *modelJob) bool { return j == oldest })
+		m.remove(m.finished[0])
 	}
 }
 
@@ -256,7 +292,9 @@ func (m *model) retry(j *modelJob) {
 
 func (m *model) replace(j *modelJob, e *entry, now time.Time) {
 	m.added++
-	next := &modelJob{entry: e, number: m.added, open: j.open}
+	next := newModelJob(e, m.added)
+	next.open = j.open
+	next.UniqueKey, next.UniqueUntil = j.UniqueKey, j.UniqueUntil
 	m.free(j, e.EnqueueScopes)
 	m.hold(e, e.EnqueueScopes)
 	m.jobs[slices.Index(m.jobs, j)] = next
@@ -276,11 +314,46 @@ func (m *model) park(j *modelJob) {
 	m.free(j, j.EnqueueScopes)
 }
 
+// reschedule gives a pending job another time.
+func (m *model) reschedule(j *modelJob, until, now time.Time) {
+	j.WaitUntil = until
+	m.resume(j, until, now)
+}
+
+// restartable tells whether a job that ended may run again.
+func (m *model) restartable(j *modelJob) bool {
+	return j.stage == finished && slices.Contains(m.jobs, j) && !m.heldByOther(j.entry, j.EnqueueScopes) &&
+		!m.keyOfOther(j.entry)
+}
+
+func (m *model) restart(j *modelJob, now time.Time) {
+	m.ended--
+	m.finished = without(m.finished, j)
+	m.added++
+	j.number, j.open, j.failed = m.added, nil, nil
+	j.Edges, j.DispatchBy = nil, time.Time{}
+	m.hold(j.entry, j.EnqueueScopes)
+	m.takeKey(j)
+	m.resume(j, j.WaitUntil, now)
+}
+
+func (m *model) remove(j *modelJob) {
+	m.finished = without(m.finished, j)
+	if slices.Contains(m.jobs, j) { // else a later attempt may have the key
+		m.freeKey(j, amboy.UniqueUntilFailed, amboy.UniqueUntilForgotten)
+	}
+	m.jobs = without(m.jobs, j)
+}
+
+func without(jobs []*modelJob, other *modelJob) []*modelJob {
+	return slices.DeleteFunc(jobs, func(j *modelJob) bool { return j == other })
+}
+
 func (m *model) advance(now time.Time) (expired []*modelJob) {
 	for _, j := range m.in(pending) {
 		switch {
 		case !j.DispatchBy.IsZero() && j.DispatchBy.Before(now):
-			j.stage = running
+			m.start(j)
 			expired = append(expired, j)
 		case !j.until.After(now):
 			j.until, j.postponed = time.Time{}, false
@@ -438,6 +511,14 @@ func (h *history) time() time.Time {
 	return h.now.Add(time.Duration(h.choose(6)-1) * time.Second)
 }
 
+// keys are the unique keys of a history, and untils how long jobs have theirs.
+var (
+	keys   = []string{"", "", "", "one", "two"}
+	untils = []amboy.UniqueUntil{
+		"", amboy.UniqueUntilEnded, amboy.UniqueUntilStarted, amboy.UniqueUntilFailed, amboy.UniqueUntilForgotten,
+	}
+)
+
 func (h *history) newEntry(id string, edges []string) *entry {
 	scopes := h.some([]string{"red", "green", "blue"})
 	return &entry{
@@ -448,6 +529,8 @@ func (h *history) newEntry(id string, edges []string) *entry {
 		Scopes:        scopes,
 		EnqueueScopes: h.some(scopes),
 		Edges:         edges,
+		UniqueKey:     keys[h.choose(len(keys))],
+		UniqueUntil:   untils[h.choose(len(untils))],
 	}
 }
 
@@ -495,7 +578,7 @@ func runHistory(c choices) (fault error) {
 			fault = h.fault
 		}
 	}()
-	h.model.holders = map[string]string{}
+	h.model.holders, h.model.keys = map[string]string{}, map[string]string{}
 	h.model.keepFinished = h.choose(4) * 3
 	h.model.forwardEdges = h.choose(2) == 0
 	h.schedule.KeepFinished = h.model.keepFinished
@@ -516,7 +599,7 @@ func runHistory(c choices) (fault error) {
 }
 
 func (h *history) step() {
-	switch h.choose(14) {
+	switch h.choose(18) {
 	case 0, 1, 2:
 		h.add(h.newEntry(h.id(), h.edges()))
 	case 3, 4, 5:
@@ -537,6 +620,14 @@ func (h *history) step() {
 		h.parkOrUnpark()
 	case 13:
 		h.addMany()
+	case 14:
+		h.reschedule()
+	case 15:
+		h.prioritize()
+	case 16:
+		h.restart()
+	case 17:
+		h.remove()
 	}
 }
 
@@ -562,8 +653,8 @@ func (h *history) drain() bool {
 }
 
 func describe(e *entry) string {
-	return fmt.Sprintf("%s priority=%d wait=%d by=%d scopes=%v enqueue=%v edges=%v", e.ID, e.Priority,
-		unix(e.WaitUntil), unix(e.DispatchBy), e.Scopes, e.EnqueueScopes, e.Edges)
+	return fmt.Sprintf("%s priority=%d wait=%d by=%d scopes=%v enqueue=%v edges=%v key=%q until=%q", e.ID, e.Priority,
+		unix(e.WaitUntil), unix(e.DispatchBy), e.Scopes, e.EnqueueScopes, e.Edges, e.UniqueKey, e.UniqueUntil)
 }
 
 func unix(t time.Time) int64 {
@@ -760,6 +851,69 @@ func (h *history) parkOrUnpark() {
 	}
 }
 
+func (h *history) reschedule() {
+	stages := []stage{pending}
+	if h.choose(4) == 0 {
+		stages = []stage{parked, running, retrying, finished}
+	}
+	j, e := h.pick(stages...)
+	if j == nil {
+		return
+	}
+	until := h.time()
+	h.logf("Reschedule(%s, %d)", e.ID, unix(until))
+	h.schedule.Reschedule(e, until, h.now)
+	if j.stage == pending {
+		h.model.reschedule(j, until, h.now)
+	}
+}
+
+func (h *history) prioritize() {
+	j, e := h.pick(pending, parked, running, retrying, finished)
+	if j == nil {
+		return
+	}
+	priority := h.choose(5) - 2
+	h.logf("Prioritize(%s, %d)", e.ID, priority)
+	h.schedule.Prioritize(e, priority)
+	j.Priority = priority
+}
+
+// pickFinished chooses one of the finished entries, also of the attempts.
+func (h *history) pickFinished() *modelJob {
+	if len(h.model.finished) == 0 {
+		return nil
+	}
+	return h.model.finished[h.choose(len(h.model.finished))]
+}
+
+func (h *history) restart() {
+	j := h.pickFinished()
+	if j == nil || h.choose(4) == 0 {
+		if j, _ = h.pick(pending, parked, running, retrying); j == nil {
+			return
+		}
+	}
+	restartable := h.model.restartable(j)
+	h.logf("Restart(%s): %t", j.ID, restartable)
+	if h.schedule.Restartable(j.real) != restartable {
+		h.failf("that %s may be restarted is not %t", j.ID, restartable)
+		return
+	}
+	if restartable {
+		h.schedule.Restart(j.real, h.now)
+		h.model.restart(j, h.now)
+	}
+}
+
+func (h *history) remove() {
+	if j := h.pickFinished(); j != nil {
+		h.logf("Remove(%s)", j.ID)
+		h.schedule.Remove(j.real)
+		h.model.remove(j)
+	}
+}
+
 // list gives a property of each of the items.
 func list[T, P any](items []T, property func(T) P) []P {
 	var all []P
@@ -775,6 +929,7 @@ func (h *history) compare() {
 	h.compareCounts()
 	h.compareTimes()
 	h.compareFinished()
+	h.compareKeys()
 	if missing := h.schedule.Missing(); !slices.Equal(missing, h.model.missing()) {
 		h.failf("%v are missing, and %v should be", missing, h.model.missing())
 	}
@@ -800,6 +955,9 @@ func (h *history) comparePlaces() {
 }
 
 func (h *history) compareBlock(e *entry, j *modelJob) {
+	if got, want := describe(e), describe(j.entry); e != j.real || got != want {
+		h.failf("there is %s, and should be %s", got, want)
+	}
 	if !slices.Equal(e.Failed(), j.failed) {
 		h.failf("the edges %v of %s failed, and %v should have", e.Failed(), e.ID, j.failed)
 	}
@@ -864,8 +1022,22 @@ func (h *history) compareFinished() {
 		return
 	}
 	for i, j := range h.model.finished {
-		if kept[i] != j.entry {
+		if kept[i] != j.real {
 			h.failf("finished entry %d is %s, and should be %s", i, kept[i].ID, j.ID)
+		}
+	}
+}
+
+// compareKeys asks for each unique key who has it.
+func (h *history) compareKeys() {
+	for _, key := range keys {
+		holder, held := h.model.keys[key]
+		err := h.schedule.Duplicate(&entry{ID: "probe", UniqueKey: key})
+		switch {
+		case held != (err != nil):
+			h.failf("that key %q is held is not %t: %w", key, held, err)
+		case held && !strings.Contains(err.Error(), strconv.Quote(holder)):
+			h.failf("key %q is held by %s, and the error is: %w", key, holder, err)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package schedule decides which job runs next. It is the one structure behind
 // the local queue and the in-memory driver: a heap of jobs that may run, a heap
 // of jobs that are not due, a wait list for each scope, the edges between jobs,
-// and a ring of finished ones.
+// their unique keys, and a list of finished ones.
 //
 // A Schedule does no I/O, starts no goroutine and has no lock: whoever owns it
 // guards it. Times are passed in.
@@ -42,8 +42,11 @@ const (
 	places
 )
 
-// Entry is one job in a Schedule. The exported fields are set before Add and
-// not changed after.
+// IsPending is true where an entry has not started, and is not set aside.
+func (p Place) IsPending() bool { return p < Parked }
+
+// Entry is one job in a Schedule. The exported fields are set before Add, and
+// changed by the Schedule alone after; Job and Backoff are the owner's.
 type Entry[J any] struct {
 	// Job is what the owner of the schedule keeps with the entry.
 	Job J
@@ -59,7 +62,11 @@ type Entry[J any] struct {
 	Scopes, EnqueueScopes []string
 	// Edges are the IDs of the jobs that must end first.
 	Edges []string
-	// Backoff is for the owner: how long the entry was last postponed.
+	// UniqueKey is what no other entry may have, for as long as UniqueUntil
+	// says; empty for none. Replace sets both.
+	UniqueKey   string
+	UniqueUntil amboy.UniqueUntil
+	// Backoff is how long the entry was last postponed.
 	Backoff time.Duration
 
 	seq           uint64
@@ -69,8 +76,9 @@ type Entry[J any] struct {
 	succeeded     bool
 	place         Place
 	links         *links[J]
-	dispatch      []string // the part of Scopes that is not in EnqueueScopes
-	waitingFor    string   // the scope, while ScopeBlocked
+	dispatch      []string  // the part of Scopes that is not in EnqueueScopes
+	waitingFor    string    // the scope, while ScopeBlocked
+	older, newer  *Entry[J] // in the finishedList
 }
 
 // Place is where the entry stands.
@@ -158,17 +166,18 @@ type Schedule[J any] struct {
 	expiring heap[J]
 	holders  scope.Holders
 	waits    map[string]*waitList[J]
+	keys     map[string]*Entry[J] // who has a unique key
 	missing  map[string][]*links[J]
-	finished ring[J]
+	finished finishedList[J]
 }
 
-// Add adds an entry. It returns an error that is a duplicate job where the ID is
-// taken, a duplicate scope where an enqueue scope is held, an
+// Add adds an entry. It returns an error that is a duplicate job where the ID or
+// the unique key is taken, a duplicate scope where an enqueue scope is held, an
 // *amboy.InvalidJobError where an edge names no job, and an
 // *amboy.DependencyCycleError where the edges lead back to the entry; then
 // nothing is changed.
 func (s *Schedule[J]) Add(e *Entry[J], now time.Time) error {
-	if err := s.admissible(e); err != nil {
+	if err := s.Duplicate(e); err != nil {
 		return err
 	}
 	if path := s.cycle(e); path != nil {
@@ -177,15 +186,7 @@ func (s *Schedule[J]) Add(e *Entry[J], now time.Time) error {
 	return s.add(e, now)
 }
 
-// admissible tells whether the entry's ID is free.
-func (s *Schedule[J]) admissible(e *Entry[J]) error {
-	if _, taken := s.byID[e.ID]; taken {
-		return amboy.NewDuplicateJobErrorf("job %q is in the queue already", e.ID)
-	}
-	return nil
-}
-
-// add is Add for an entry whose ID is free and whose edges make no cycle.
+// add is Add for an entry whose ID and key are free and whose edges make no cycle.
 func (s *Schedule[J]) add(e *Entry[J], now time.Time) error {
 	if err := s.checkEdges(e); err != nil {
 		return err
@@ -193,6 +194,7 @@ func (s *Schedule[J]) add(e *Entry[J], now time.Time) error {
 	if err := s.take(e, e.EnqueueScopes); err != nil {
 		return err
 	}
+	s.takeKey(e)
 	if s.byID == nil {
 		s.byID = map[string]*Entry[J]{}
 	}
@@ -248,6 +250,9 @@ func (s *Schedule[J]) Pending() int {
 		s.counts[Scheduled] + s.counts[Ready] + s.counts[Parked]
 }
 
+// Running is the number of entries that were handed out.
+func (s *Schedule[J]) Running() int { return s.counts[Running] }
+
 // Ready is the number of entries that Next would return now.
 func (s *Schedule[J]) Ready() int { return s.counts[Ready] }
 
@@ -272,6 +277,7 @@ func (s *Schedule[J]) start(e *Entry[J]) {
 	e.stamp++
 	s.setPlace(e, Running)
 	s.dropDeadline(e)
+	s.freeKeyAtStart(e)
 	s.fulfill(e)
 }
 
@@ -288,6 +294,7 @@ func (s *Schedule[J]) Advance(now time.Time) (expired []*Entry[J]) {
 		s.leave(e)
 		s.setPlace(e, Running)
 		s.dropDeadline(e)
+		s.freeKeyAtStart(e)
 		expired = append(expired, e)
 	}
 	for {
@@ -326,6 +333,7 @@ func (s *Schedule[J]) Finish(e *Entry[J], succeeded bool, now time.Time) {
 	s.leave(e)
 	s.setPlace(e, Finished)
 	e.succeeded = succeeded
+	s.freeKeyAtEnd(e)
 	s.free(e, e.Scopes)
 	s.unlink(e, now)
 	s.end(e)
@@ -341,8 +349,8 @@ func (s *Schedule[J]) Retry(e *Entry[J]) {
 
 // Replace puts the next attempt of a job in the place of an entry that is
 // Retrying. The scopes that the entry holds pass to next, but for those that are
-// no enqueue scopes of it, and so do the edges of the entry and the jobs that
-// depend on it. Other enqueue scopes of next are taken; an error that is a
+// no enqueue scopes of it, and so do the unique key and the edges of the entry and
+// the jobs that depend on it. Other enqueue scopes of next are taken; an error that is a
 // duplicate scope says that one is held, and then nothing is changed.
 func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	if err := s.take(next, next.EnqueueScopes); err != nil {
@@ -354,6 +362,7 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	next.seq = s.lastSeq
 	next.dispatch = next.dispatchScopes()
 	next.inherit(e)
+	s.passKey(e, next)
 	s.byID[e.ID] = next
 	next.place = Waiting
 	s.counts[Waiting]++

@@ -449,6 +449,31 @@ func TestKeepFinished(t *testing.T) {
 	assert.Equal(t, []string{"0"}, f.drain())
 }
 
+func TestRemove(t *testing.T) {
+	for _, order := range [][]string{{"0", "1", "2"}, {"2", "1", "0"}, {"1", "0", "2"}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			f := newFixture(t)
+			var forgotten []string
+			f.Forget = func(e *entry) { forgotten = append(forgotten, e.ID) }
+			left := []string{"0", "1", "2"}
+			for _, id := range left {
+				f.add(&entry{ID: id})
+			}
+			f.drain()
+			for _, id := range order {
+				f.Remove(f.get(id))
+				left = slices.DeleteFunc(left, func(other string) bool { return other == id })
+				assert.Equal(t, left, append([]string{}, ids(slices.Collect(f.Finished))...))
+				assert.Equal(t, len(left), f.Len())
+			}
+			assert.Equal(t, order, forgotten)
+			assert.Equal(t, 3, f.Stats().Completed, "those that were removed count")
+			f.add(&entry{ID: "1"})
+			assert.Equal(t, []string{"1"}, f.drain())
+		})
+	}
+}
+
 func TestForgettingAnAttemptKeepsTheJob(t *testing.T) {
 	f := newFixture(t)
 	f.KeepFinished = 1

@@ -10,27 +10,30 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-var notifierRules = []rule{
+var subscribeRules = []rule{
+	{"a subscription can be canceled, and canceled again", subscribeCancels},
+}
+
+var notificationRules = []rule{
 	{"subscribers are told of what may be new to claim, and of jobs that ended", notifierTells},
+	{"subscribers are told of what a person does", notifierTellsOfPersons},
 	{"subscribers are not told after they canceled", notifierCancels},
 }
 
-// notifier is the driver as a Notifier. The test is skipped where it is none.
-func (f *fixture) notifier() driver.Notifier {
-	f.Helper()
-	n, ok := f.driver.(driver.Notifier)
-	if !ok {
-		f.Skip("the driver does not implement driver.Notifier")
-	}
-	return n
+func subscribeCancels(f *fixture) {
+	cancel := f.driver.Subscribe(func() {})
+	f.insert(spec{id: "a"})
+	cancel()
+	cancel()
+	f.insert(spec{id: "b"})
 }
 
 // subscribe returns a function that requires that the driver notifies after a
 // change.
-func (f *fixture) subscribe(n driver.Notifier) (told func(change func())) {
+func (f *fixture) subscribe() (told func(change func())) {
 	f.Helper()
 	signal := make(chan struct{}, 1)
-	cancel := n.Subscribe(func() {
+	cancel := f.driver.Subscribe(func() {
 		select {
 		case signal <- struct{}{}:
 		default: // It is told already.
@@ -53,7 +56,7 @@ func (f *fixture) subscribe(n driver.Notifier) (told func(change func())) {
 }
 
 func notifierTells(f *fixture) {
-	told := f.subscribe(f.notifier())
+	told := f.subscribe()
 	var r *driver.Record
 	told(func() { f.insert(spec{id: "job", retryable: true}) })
 	r = f.claimOne("job")
@@ -70,11 +73,30 @@ func notifierTells(f *fixture) {
 	})
 }
 
+func notifierTellsOfPersons(f *fixture) {
+	told := f.subscribe()
+	f.insert(spec{id: "job"})
+	told(func() { f.act(driver.Action{Kind: driver.Reschedule, At: f.after(1)}, "job") })
+	told(func() { f.runNow("job") })
+	told(func() { f.prioritize("job", 1) })
+	told(func() { f.park("job") })
+	told(func() { f.unpark("job") })
+	f.claimOne("job")
+	told(func() { f.cancel("job") })
+	f.end(f.get("job"), amboy.StateFailed)
+	told(func() { f.restart("job") })
+	told(func() { f.cancel("job") })
+	told(func() { f.delete("job") })
+	told(func() { f.pause(true) })
+	told(func() { f.pause(false) })
+	told(func() { f.drain(true) })
+	told(func() { f.maxRunning(1) })
+}
+
 func notifierCancels(f *fixture) {
-	n := f.notifier()
 	var calls atomic.Int64
-	cancel := n.Subscribe(func() { calls.Add(1) })
-	told := f.subscribe(n)
+	cancel := f.driver.Subscribe(func() { calls.Add(1) })
+	told := f.subscribe()
 	told(func() { f.insert(spec{id: "a"}) })
 	cancel()
 	before := calls.Load()

@@ -11,15 +11,15 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-func (q *engine) Put(ctx context.Context, j amboy.Job) error {
+func (q *driverQueue) Put(ctx context.Context, j amboy.Job) error {
 	return q.insert(ctx, []amboy.Job{j})
 }
 
-func (q *engine) PutMany(ctx context.Context, jobs []amboy.Job) error {
+func (q *driverQueue) PutMany(ctx context.Context, jobs []amboy.Job) error {
 	return q.insert(ctx, jobs)
 }
 
-func (q *engine) insert(ctx context.Context, jobs []amboy.Job) error {
+func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 	if err := q.accepts(true); err != nil {
 		return fmt.Errorf("putting jobs: %w", err)
 	}
@@ -36,32 +36,46 @@ func (q *engine) insert(ctx context.Context, jobs []amboy.Job) error {
 		records = append(records, r)
 		recorded = append(recorded, j)
 	}
+	if len(records) == 0 {
+		return amboy.CollateWriteErrors(errs)
+	}
 	results, err := q.insertWhileOpen(ctx, records)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("putting %s: %w", describeRecords(records), err))
+		return amboy.CollateWriteErrors(errs)
+	}
 	for i, r := range records {
-		failure := err
-		if err == nil {
-			failure = results[i]
-		}
-		if failure != nil {
-			errs = append(errs, fmt.Errorf("putting job %q: %w", r.JobID(), failure))
+		if results[i] != nil {
+			errs = append(errs, fmt.Errorf("putting job %q: %w", r.JobID(), results[i]))
 			continue
 		}
 		markPut(recorded[i], r.TimeInfo.Created)
 		if deadline := r.TimeInfo.DispatchBy; !deadline.IsZero() {
-			q.claims.timer.set(deadline.Add(1)) // even where no worker will look
+			q.engine.claims.timer.set(deadline.Add(1)) // even where no worker will look
 		}
 	}
-	q.claims.signal()
+	q.engine.claims.signal()
 	return amboy.CollateWriteErrors(errs)
+}
+
+// describeRecords names what a call is about.
+func describeRecords(records []*driver.Record) string {
+	if len(records) == 1 {
+		return fmt.Sprintf("job %q", records[0].JobID())
+	}
+	return fmt.Sprintf("%d jobs, the first of them %q", len(records), records[0].JobID())
 }
 
 // insertWhileOpen inserts records, which may mean to wait for room, until the
 // queue stops.
-func (q *engine) insertWhileOpen(ctx context.Context, records []*driver.Record) ([]error, error) {
+func (q *driverQueue) insertWhileOpen(ctx context.Context, records []*driver.Record) ([]error, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer q.onStop(func() { cancel(amboy.ErrQueueClosed) })()
 	errs, err := q.driver.Insert(ctx, records)
+	if err != nil && errors.Is(context.Cause(ctx), amboy.ErrQueueClosed) {
+		err = fmt.Errorf("%w: %w", amboy.ErrQueueClosed, err)
+	}
 	if q.isStopped() {
 		for i, failure := range errs {
 			if errors.Is(failure, context.Canceled) || errors.Is(failure, driver.ErrClosed) {
@@ -73,7 +87,7 @@ func (q *engine) insertWhileOpen(ctx context.Context, records []*driver.Record) 
 }
 
 // newRecord encodes a job that is to be put, as markPut makes it.
-func (q *engine) newRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
+func (q *driverQueue) newRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
 	if err := amboy.ValidateJob(j); err != nil {
 		return nil, err
 	}
@@ -87,16 +101,17 @@ func (q *engine) newRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
 }
 
 // record encodes a job.
-func (q *engine) record(j amboy.Job) (*driver.Record, error) {
+func (q *driverQueue) record(j amboy.Job) (*driver.Record, error) {
 	r, err := registry.MakeJobInterchange(j, q.format)
 	if err != nil {
 		return nil, err
 	}
-	r.Name = driver.RecordName(j.ID(), r.RetryInfo)
+	r.Group = q.name
+	r.Name = driver.RecordName(q.name, j.ID(), r.RetryInfo)
 	return r, nil
 }
 
-func (q *engine) Save(ctx context.Context, j amboy.Job) error {
+func (q *driverQueue) Save(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.id)
 	}

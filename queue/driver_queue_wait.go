@@ -11,21 +11,29 @@ import (
 // because another process may have ended them.
 const recheckInterval = time.Second
 
-// ended wakes those who wait for a job, or for all of them.
-func (q *engine) ended(ctx context.Context, id string) {
+// ended wakes those who wait for a job.
+func (q *driverQueue) ended(ctx context.Context, id string) {
 	q.completeMu.Lock()
-	wanted := q.complete.idle != nil
+	q.complete.ended(id, false)
 	q.completeMu.Unlock()
-	idle := wanted && q.idle(ctx)
+	if q.is(created) {
+		q.checkIdle(ctx) // there are no workers who would find that
+	}
+}
 
+// checkIdle wakes those who wait until nothing is left, where that is so.
+func (q *driverQueue) checkIdle(ctx context.Context) {
+	if q.line.drainedWanted.Load() == 0 || !q.idle(ctx) {
+		return
+	}
 	q.completeMu.Lock()
 	defer q.completeMu.Unlock()
-	q.complete.ended(id, idle)
+	q.complete.reachedIdle()
 }
 
 // idle is true where nothing is pending, running or retrying.
-func (q *engine) idle(ctx context.Context) bool {
-	stats, err := q.driver.Stats(ctx)
+func (q *driverQueue) idle(ctx context.Context) bool {
+	stats, err := q.driver.Stats(ctx, q.name)
 	return err == nil && stats.IsComplete()
 }
 
@@ -34,19 +42,20 @@ func (q *engine) idle(ctx context.Context) bool {
 type subscription func(*completion) (changed <-chan struct{}, leave func())
 
 // WaitComplete waits until nothing is pending, running or retrying.
-func (q *engine) WaitComplete(ctx context.Context) bool {
+func (q *driverQueue) WaitComplete(ctx context.Context) bool {
 	return q.waitUntil(ctx, q.idle, func(c *completion) (<-chan struct{}, func()) {
-		return c.untilIdle(false), func() {}
+		q.line.drainedWanted.Add(1)
+		return c.untilIdle(false), func() { q.line.drainedWanted.Add(-1) }
 	})
 }
 
 // WaitJobComplete waits until a job has ended for good.
-func (q *engine) WaitJobComplete(ctx context.Context, id string) bool {
-	if _, err := q.driver.Get(ctx, id); err != nil {
+func (q *driverQueue) WaitJobComplete(ctx context.Context, id string) bool {
+	if _, err := q.driver.Get(ctx, q.name, id); err != nil {
 		return false
 	}
 	hasEnded := func(ctx context.Context) bool {
-		r, err := q.driver.Get(ctx, id)
+		r, err := q.driver.Get(ctx, q.name, id)
 		if err != nil {
 			// It was there, so that it has ended and was forgotten since.
 			return amboy.IsJobNotFoundError(err)
@@ -59,7 +68,7 @@ func (q *engine) WaitJobComplete(ctx context.Context, id string) bool {
 // waitUntil waits until a condition holds. It looks when something ended here,
 // which may be followed by something new, and now and then because of other
 // processes.
-func (q *engine) waitUntil(ctx context.Context, holds func(context.Context) bool, subscribe subscription) bool {
+func (q *driverQueue) waitUntil(ctx context.Context, holds func(context.Context) bool, subscribe subscription) bool {
 	for {
 		reached, again := q.lookAndWait(ctx, holds, subscribe)
 		if !again {
@@ -69,7 +78,7 @@ func (q *engine) waitUntil(ctx context.Context, holds func(context.Context) bool
 }
 
 // lookAndWait waits until it is time to look again, unless the condition holds.
-func (q *engine) lookAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
+func (q *driverQueue) lookAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
 	q.completeMu.Lock()
 	changed, leave := subscribe(&q.complete)
 	q.completeMu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-func (q *engine) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut amboy.Job) error {
+func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut amboy.Job) error {
 	if amboy.IsNilJob(toComplete) || amboy.IsNilJob(toPut) {
 		return fmt.Errorf("retrying a job of queue %q: neither job must be nil", q.id)
 	}
@@ -29,11 +29,11 @@ func (q *engine) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut a
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
 	markPut(toPut, next.TimeInfo.Created)
-	q.claims.signal()
+	q.engine.claims.signal()
 	return nil
 }
 
-func (q *engine) CompleteRetrying(ctx context.Context, j amboy.Job) error {
+func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("ending the retry of a job of queue %q: the job must not be nil", q.id)
 	}
@@ -45,12 +45,12 @@ func (q *engine) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("ending the retry of job %q: %w", j.ID(), err)
 	}
 	q.ended(ctx, j.ID())
-	q.claims.signal()
+	q.engine.claims.signal()
 	return nil
 }
 
 // endedRetry is the record of a job whose retry is done with.
-func (q *engine) endedRetry(ctx context.Context, j amboy.Job, now time.Time) (*driver.Record, error) {
+func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time) (*driver.Record, error) {
 	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
 		return nil, err
@@ -60,5 +60,6 @@ func (q *engine) endedRetry(ctx context.Context, j amboy.Job, now time.Time) (*d
 		r.RetryInfo.End = now
 	}
 	r.Status.Completed, r.Status.InProgress = true, false
+	r.ForgetAt = q.forgetAt(r, now)
 	return r, nil
 }

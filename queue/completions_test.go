@@ -1,0 +1,324 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// whetherDurable runs a test, in a bubble, with a store whose writes take time, so
+// that workers go on meanwhile, and with one whose writes take none.
+func whetherDurable(t *testing.T, test func(t *testing.T, store *spy)) {
+	t.Helper()
+	for _, durable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("durable %t", durable), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newSpy(newStore(t))
+				store.durable = durable
+				test(t, store)
+			})
+		})
+	}
+}
+
+// TestCompletionIsWrittenWhenTheStoreIsBack has a store that fails while jobs end.
+func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		fails []string
+		lasts time.Duration
+	}{
+		"completions for an hour":          {fails: []string{"Complete"}, lasts: time.Hour},
+		"everything for less than a lease": {lasts: 40 * time.Second},
+		"everything for a short moment":    {lasts: 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whetherDurable(t, func(t *testing.T, store *spy) {
+				const workers = 4
+				q := startEngine(t, store, workers)
+				defer q.Close(context.Background())
+				s := &starts{t: t}
+				s.putAll(q, "", 3*workers, time.Second)
+				synctest.Wait()
+				require.Len(t, s.all(), workers)
+				store.fail(test.fails...)
+				pass(test.lasts)
+				most := workers
+				if store.durable {
+					most = 2 * workers
+				}
+				assert.LessOrEqual(t, len(s.all()), most, "there is a limit to what is not written")
+				assert.Zero(t, statsOf(t, store.Driver).Completed)
+				store.heal()
+				require.True(t, amboy.Wait(day(t), q))
+				assert.Len(t, s.all(), 3*workers, "no job ran twice")
+				assert.Equal(t, amboy.QueueStats{Completed: 3 * workers, Total: 3 * workers}, q.Stats(t.Context()))
+			})
+		})
+	}
+}
+
+// mute is a driver whose completions are written, and whose answers are lost.
+type mute struct {
+	driver.Driver
+	isMute atomic.Bool
+}
+
+func (d *mute) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	errs, err := d.Driver.Complete(ctx, completions)
+	if d.isMute.Load() {
+		return nil, context.DeadlineExceeded
+	}
+	return errs, err
+}
+
+// TestCompletionThatSeemedToFailCounts also has an attempt that another process
+// has replaced before this one hears that it was written.
+func TestCompletionThatSeemedToFailCounts(t *testing.T) {
+	for name, test := range map[string]struct {
+		isMute   time.Duration
+		replaced bool
+	}{
+		"for a moment":      {isMute: time.Second},
+		"until it replaced": {isMute: time.Hour, replaced: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				lossy := &mute{Driver: store}
+				q := startEngine(t, lossy, 2)
+				defer q.Close(context.Background())
+				lossy.isMute.Store(true)
+				var runs journal
+				run := func(_ context.Context, j *funcJob) {
+					attempt := j.RetryInfo().CurrentAttempt
+					runs.add(fmt.Sprint(j.ID(), " ", attempt))
+					if attempt == 0 && j.RetryInfo().Retryable {
+						j.AddRetryableError(errCut)
+					}
+				}
+				put(t, q, newJob(t, "plain", run))
+				synctest.Wait()
+				put(t, q, retryable(newJob(t, "flaky", run), 2))
+				synctest.Wait()
+				assert.Equal(t, []string{"plain 0", "flaky 0"}, runs.all())
+				other := startEngine(t, store, 1)
+				defer other.Close(context.Background())
+				pass(test.isMute)
+				if test.replaced {
+					assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all())
+				}
+				lossy.isMute.Store(false)
+				pass(10 * time.Second)
+				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all(), "it is retried as soon as it is known to be written")
+				require.True(t, amboy.Wait(day(t), q))
+				pass(10 * time.Minute)
+				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all())
+				assert.Equal(t, amboy.QueueStats{Completed: 3, Total: 3}, q.Stats(t.Context()))
+				put(t, q, newJob(t, "next", run), newJob(t, "next but one", run))
+				require.True(t, amboy.Wait(day(t), q), "its workers are free")
+			})
+		})
+	}
+}
+
+func TestCloseEndsTheTrying(t *testing.T) {
+	whetherDurable(t, func(t *testing.T, store *spy) {
+		const patience, grace = time.Minute, 10 * time.Second
+		q := startEngine(t, store, 2)
+		s := &starts{t: t}
+		s.putAll(q, "", 2, time.Second)
+		synctest.Wait()
+		store.fail("Complete")
+		pass(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		begun := time.Now()
+		q.Close(ctx)
+		assert.GreaterOrEqual(t, time.Since(begun), patience)
+		assert.LessOrEqual(t, time.Since(begun), patience+grace)
+	})
+}
+
+// TestCompletionsShareCalls has many jobs end while one completion is written.
+func TestCompletionsShareCalls(t *testing.T) {
+	whetherDurable(t, func(t *testing.T, store *spy) {
+		const workers = 50
+		q := startEngine(t, store, workers)
+		defer q.Close(context.Background())
+		s := &starts{t: t}
+		s.putAll(q, "", workers, time.Second)
+		synctest.Wait()
+		hold := make(chan struct{})
+		store.do(func(_ context.Context, call string) error {
+			if call == "Complete" {
+				<-hold
+			}
+			return nil
+		})
+		pass(5 * time.Second)
+		assert.Equal(t, 1, store.count("Complete"))
+		close(hold)
+		require.True(t, amboy.Wait(day(t), q))
+		assert.Equal(t, 2, store.count("Complete"), "the first, and one for all others")
+	})
+}
+
+// TestPanickingCompletionKeepsNobodyWaiting has a driver that panics while others
+// wait for their turn.
+func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
+	whetherDurable(t, func(t *testing.T, store *spy) {
+		const workers = 10
+		q := startEngine(t, store, workers)
+		defer q.Close(context.Background())
+		s := &starts{t: t}
+		put(t, q, s.lasting("first", time.Second))
+		s.putAll(q, "", workers-1, 2*time.Second)
+		synctest.Wait()
+		hold := make(chan struct{})
+		var once sync.Once
+		store.do(func(_ context.Context, call string) error {
+			if call == "Complete" {
+				<-hold
+				once.Do(func() { panic("as planned") })
+			}
+			return nil
+		})
+		pass(time.Minute)
+		close(hold)
+		synctest.Wait()
+		stats := q.Stats(t.Context())
+		assert.Equal(t, workers-1, stats.Completed, "those that waited are written: %s", stats)
+		require.True(t, amboy.Wait(day(t), q))
+		assert.Len(t, s.all(), workers+1, "the one whose end could not be written runs again")
+	})
+}
+
+// TestWhoGivesUpLeavesTheOthersAlone has three who complete jobs by hand: the first
+// is at it, and the second gives up.
+func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		q := newTestEngine(t, store, 1)
+		defer q.Close(context.Background())
+		jobs := []amboy.Job{noop(t, "first"), noop(t, "second"), noop(t, "third")}
+		require.NoError(t, q.PutMany(t.Context(), jobs))
+		hold := make(chan struct{})
+		store.do(func(_ context.Context, call string) error {
+			if call == "Complete" {
+				<-hold
+			}
+			return nil
+		})
+		impatient, giveUp := context.WithCancel(t.Context())
+		errs := make([]error, len(jobs))
+		var calls sync.WaitGroup
+		for i, ctx := range []context.Context{t.Context(), impatient, t.Context()} {
+			calls.Go(func() { errs[i] = q.Complete(ctx, jobs[i]) })
+			synctest.Wait()
+		}
+		giveUp()
+		synctest.Wait()
+		close(hold)
+		calls.Wait()
+		require.NoError(t, errs[0])
+		require.ErrorIs(t, errs[1], context.Canceled)
+		require.NoError(t, errs[2])
+		assert.Equal(t, amboy.StatePending, infoOf(t, q, "second").State)
+		assert.Equal(t, 2, store.count("Complete"))
+	})
+}
+
+// TestCompletionsByManyWhoGiveUp looks for races between those who write for
+// others, those who are told to, and those who give up at that moment.
+func TestCompletionsByManyWhoGiveUp(t *testing.T) {
+	const callers, jobsEach = 32, 60
+	store := newSpy(newStore(t))
+	q := newTestEngine(t, store, 1)
+	defer q.Close(context.Background())
+	var jobs []amboy.Job
+	for i := range callers * jobsEach {
+		j := newFuncJob()
+		j.SetID(fmt.Sprint(i))
+		jobs = append(jobs, j)
+	}
+	require.NoError(t, q.PutMany(t.Context(), jobs))
+	// Those who share a context give up at once, just before a call returns.
+	patient := within(t)
+	var mu sync.Mutex
+	shared, giveUp := context.WithCancel(patient)
+	share := func() context.Context {
+		mu.Lock()
+		defer mu.Unlock()
+		return shared
+	}
+	store.do(func(_ context.Context, call string) error {
+		if call != "Complete" {
+			return nil
+		}
+		for range rand.IntN(20) {
+			runtime.Gosched()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if rand.IntN(4) == 0 {
+			giveUp()
+			shared, giveUp = context.WithCancel(patient)
+		}
+		if rand.IntN(20) == 0 {
+			panic("as planned")
+		}
+		return nil
+	})
+	written := make([]bool, len(jobs))
+	var calls sync.WaitGroup
+	for caller := range callers {
+		calls.Go(func() {
+			for i := caller * jobsEach; i < (caller+1)*jobsEach; i++ {
+				if rand.IntN(2) == 0 {
+					written[i] = q.Complete(share(), jobs[i]) == nil
+				} else {
+					written[i] = q.Complete(patient, jobs[i]) == nil
+				}
+			}
+		})
+	}
+	calls.Wait()
+	giveUp()
+	require.NoError(t, patient.Err(), "somebody was kept waiting")
+	store.heal()
+	failed := 0
+	for i, j := range jobs {
+		if !written[i] {
+			failed++
+			continue
+		}
+		got, ok := q.Get(t.Context(), j.ID())
+		require.True(t, ok)
+		assert.True(t, got.Status().Completed, "job %q was told to be written", j.ID())
+	}
+	t.Logf("%d of %d gave up or failed, %d calls", failed, len(jobs), store.count("Complete"))
+	assert.Positive(t, failed)
+	assert.Less(t, failed, len(jobs))
+	last := noop(t, "last")
+	require.NoError(t, q.Put(t.Context(), last))
+	require.NoError(t, q.Complete(within(t), last), "it goes on after all that")
+}
+
+func statsOf(t *testing.T, d driver.Driver) amboy.QueueStats {
+	t.Helper()
+	stats, err := d.Stats(t.Context(), "")
+	require.NoError(t, err)
+	return stats
+}

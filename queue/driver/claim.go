@@ -1,0 +1,46 @@
+package driver
+
+import "time"
+
+// ClaimRequest asks for records to run.
+type ClaimRequest struct {
+	// Owner takes the leases.
+	Owner string
+	// Queues are those of which records are wanted, each once. Their order
+	// decides who is served first.
+	Queues []Demand
+	// Limit is the number of records in all, at most. Records that have expired
+	// are given beyond it, so that they can be ended without a free worker.
+	Limit int
+	// Now is the time of the claim, which decides what is due and what has
+	// expired. A record may still start at its dispatch-by time, and expires
+	// after it.
+	Now time.Time
+	// LeaseTime is how long the leases last, counted from Now, unless Extend
+	// renews them.
+	LeaseTime time.Duration
+}
+
+// Demand asks for records of one queue.
+type Demand struct {
+	Queue string
+	// Limit is the number of its records, at most. It is not negative; where it
+	// is 0 only records that have expired are given.
+	Limit int
+}
+
+// Claimed is what Claim gives.
+type Claimed struct {
+	// Records are claimed. Those of a queue are in the order in which they
+	// should run: by priority, then by arrival. Each is the caller's own copy. A
+	// record whose dispatch-by time has passed must not be run, but ended as
+	// expired: it may be waiting for edges or scopes, and has taken none. One
+	// whose Dependency names Failed edges was waiting for jobs that did not
+	// succeed.
+	Records []*Record
+	// Next is when there may be more because a time comes: the next after Now
+	// at which a record that waits for no edge is due, or any that has not
+	// started has expired. It is zero where there is no such time. Records of
+	// queues that were not asked for may be meant too.
+	Next time.Time
+}

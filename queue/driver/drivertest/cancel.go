@@ -1,0 +1,170 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var cancelRules = []rule{
+	{"a canceled record shows how it ended", cancelShows},
+	{"it gives up its scopes", cancelFreesScopes},
+	{"its dependents find it among their failed edges", cancelWakes},
+	{"it is not waited for by its own edges", cancelLeavesEdges},
+	{"a retry that was awaited does not come any more", cancelRetrying},
+	{"a record that runs is marked, and goes on", cancelRunning},
+	{"a record that is marked is not retried", cancelInsteadOfRetry},
+	{"the owner is told which of its records to cancel", cancelRequests},
+	{"a mark goes when the record ends or is handed back", cancelMarkGoes},
+}
+
+func (f *fixture) cancel(ids ...string) {
+	f.Helper()
+	f.act(driver.Action{Kind: driver.Cancel, Reason: "it is not wanted", ForgetAt: f.after(9)}, ids...)
+}
+
+func cancelShows(f *fixture) {
+	f.insert(spec{id: "job"})
+	f.cancel("job")
+	got := f.get("job")
+	assert.Equal(f, amboy.StateCanceled, stateOf(got))
+	assert.True(f, got.Status.Completed)
+	assert.Equal(f, amboy.OutcomeCanceled, got.Status.Outcome)
+	assert.Equal(f, "it is not wanted", got.Status.Reason)
+	assert.Empty(f, got.Status.Hold)
+	assert.WithinDuration(f, time.Now(), got.TimeInfo.End, patience)
+	assert.True(f, f.after(9).Equal(got.ForgetAt))
+	assert.Empty(f, f.claim(10))
+	f.refusesLease(got)
+}
+
+func cancelFreesScopes(f *fixture) {
+	s := []string{"s"}
+	f.insert(spec{id: "job", scopes: s, enqueueScopes: s}, spec{id: "waiting", scopes: s})
+	f.hasState("waiting", amboy.StateBlocked)
+	f.cancel("job")
+	assert.Empty(f, f.get("job").Scopes)
+	f.end(f.claimOne("waiting"), amboy.StateSucceeded)
+
+	f.insert(spec{id: "holder", scopes: s, enqueueScopes: s}, spec{id: "blocked", scopes: s})
+	f.cancel("blocked")
+	f.end(f.claimOne("holder"), amboy.StateSucceeded)
+	assert.Empty(f, f.claim(10))
+}
+
+func cancelWakes(f *fixture) {
+	f.insert(spec{id: "a"}, spec{id: "b", edges: []string{"a"}}, spec{id: "c", edges: []string{"b"}})
+	f.cancel("b")
+	assert.Equal(f, []string{"a", "c"}, jobIDs(f.claim(10)))
+	assert.Equal(f, []string{"b"}, f.get("c").Dependency.Failed)
+	f.insert(spec{id: "late", edges: []string{"b"}})
+	assert.Equal(f, []string{"b"}, f.claimOne("late").Dependency.Failed)
+}
+
+func cancelLeavesEdges(f *fixture) {
+	f.insert(spec{id: "target"}, spec{id: "job", edges: []string{"target"}})
+	f.cancel("job")
+	f.end(f.claimOne("target"), amboy.StateSucceeded)
+	f.hasState("job", amboy.StateCanceled)
+	assert.Empty(f, f.claim(10))
+}
+
+func cancelRetrying(f *fixture) {
+	s := []string{"s"}
+	r := f.retrying(spec{id: "job", scopes: s, enqueueScopes: s})
+	f.insert(spec{id: "waiting", scopes: s}, spec{id: "dependent", edges: []string{"job"}})
+	f.cancel("job")
+	got := f.get("job")
+	assert.Equal(f, amboy.StateCanceled, stateOf(got))
+	assert.Equal(f, []string{"it failed"}, got.Status.Errors, "its errors stay")
+	assert.Equal(f, 0, f.stats().Retrying)
+	f.refusesRetry(r)
+	woken := f.claim(10)
+	require.Equal(f, []string{"waiting", "dependent"}, jobIDs(woken))
+	assert.Equal(f, []string{"job"}, woken[1].Dependency.Failed)
+}
+
+func cancelRunning(f *fixture) {
+	f.insert(spec{id: "job", scopes: []string{"s"}})
+	r := f.claimOne("job")
+	assert.False(f, f.get("job").CancelRequested)
+	f.cancel("job")
+	got := f.get("job")
+	assert.Equal(f, amboy.StateRunning, stateOf(got))
+	assert.True(f, got.CancelRequested)
+	assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(got))
+	assert.Equal(f, []string{"s"}, got.Scopes)
+	assert.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1)))
+	f.end(r, amboy.StateCanceled)
+	f.hasState("job", amboy.StateCanceled)
+}
+
+func cancelInsteadOfRetry(f *fixture) {
+	s := []string{"s"}
+	f.insert(spec{id: "job", scopes: s, enqueueScopes: s, uniqueKey: "key", retryable: true})
+	f.insert(spec{id: "waiting", scopes: s}, spec{id: "dependent", edges: []string{"job"}})
+	r := f.claimOne("job")
+	f.cancel("job")
+	e := f.endAt(r, amboy.StateRetrying, f.after(1))
+	f.hasState("job", amboy.StateCanceled)
+	assert.Equal(f, []string{"it failed"}, f.get("job").Status.Errors, "its errors stay")
+	assert.Zero(f, f.stats().Retrying)
+	assert.Empty(f, f.toCancel(owner))
+	f.refusesRetry(e)
+	f.hasKey(false, "was canceled")
+	woken := f.claim(10)
+	require.Equal(f, []string{"waiting", "dependent"}, jobIDs(woken))
+	assert.Equal(f, []string{"job"}, woken[1].Dependency.Failed)
+	assert.Equal(f, 1, f.forget(f.after(1), 10))
+}
+
+// toCancel are the leases that an owner is asked to cancel.
+func (f *fixture) toCancel(by string) []driver.Lease {
+	f.Helper()
+	leases, err := f.driver.CancelRequests(f.ctx, by)
+	require.NoError(f, err)
+	return leases
+}
+
+func cancelRequests(f *fixture) {
+	a, b := f.in("a"), f.in("b")
+	a.insert(spec{id: "1"}, spec{id: "2"}, spec{id: "3"})
+	b.insert(spec{id: "1"})
+	mine := a.tryClaim("me", f.start, 2).Records
+	others := a.tryClaim("other", f.start, 1).Records
+	mine = append(mine, b.tryClaim("me", f.start, 1).Records...)
+	require.Len(f, mine, 3)
+	require.Len(f, others, 1)
+	assert.Empty(f, f.toCancel("me"))
+	a.cancel("1", "3")
+	b.cancel("1")
+	want := []driver.Lease{driver.LeaseOf(mine[0]), driver.LeaseOf(mine[2])}
+	for range 2 {
+		assert.ElementsMatch(f, want, f.toCancel("me"), "they stay")
+		assert.Equal(f, []driver.Lease{driver.LeaseOf(others[0])}, f.toCancel("other"))
+	}
+	assert.Empty(f, f.toCancel("nobody"))
+}
+
+func cancelMarkGoes(f *fixture) {
+	f.insert(spec{id: "ended"}, spec{id: "back"}, spec{id: "recovered"})
+	running := f.claim(3)
+	f.cancel("ended", "back", "recovered")
+	require.Len(f, f.toCancel(owner), 3)
+	marked := f.get("ended")
+	f.end(marked, amboy.StateSucceeded) // it had done its work
+	f.hasState("ended", amboy.StateSucceeded)
+	f.release(driver.HandBack{Lease: driver.LeaseOf(running[1])})
+	assert.Equal(f, []driver.Lease{driver.LeaseOf(running[2])}, f.toCancel(owner))
+	require.Equal(f, 1, f.recover(f.after(1)))
+	assert.Empty(f, f.toCancel(owner))
+	require.Len(f, f.claim(10), 2)
+	assert.Empty(f, f.toCancel(owner), "the next claims are others")
+	for _, id := range []string{"ended", "back", "recovered"} {
+		assert.False(f, f.get(id).CancelRequested, "of %s", id)
+	}
+}

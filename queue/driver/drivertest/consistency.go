@@ -1,0 +1,114 @@
+package drivertest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// unchanged returns a function that requires that nothing has changed since.
+func (f *fixture) unchanged() func() {
+	f.Helper()
+	queues, before := f.queues(), f.find(driver.Query{})
+	return func() {
+		f.Helper()
+		require.Equal(f, queues, f.queues())
+		after := f.find(driver.Query{})
+		require.Len(f, after, len(before))
+		for i := range after {
+			f.same(before[i], after[i])
+		}
+	}
+}
+
+// same requires that two records have the same content.
+func (f *fixture) same(want, got *driver.Record) {
+	f.Helper()
+	wanted, err := want.Encode(amboy.JSON)
+	require.NoError(f, err)
+	found, err := got.Encode(amboy.JSON)
+	require.NoError(f, err)
+	require.JSONEq(f, string(wanted), string(found))
+}
+
+// consistent requires that the driver's answers agree with each other.
+func (f *fixture) consistent() {
+	f.Helper()
+	if !f.unchecked {
+		f.agree(f.find(driver.Query{}))
+	}
+}
+
+// agree requires of all records that Stats counts them and those that were
+// removed, that what has ended holds no scope, that no two jobs of a queue hold
+// the same scope, and that no two that have not ended have the same unique key.
+func (f *fixture) agree(all []*driver.Record) {
+	f.Helper()
+	want := map[string]amboy.QueueStats{f.queue: {}}
+	for queue, removed := range f.removed {
+		want[queue] = amboy.QueueStats{Total: removed, Completed: removed}
+	}
+	holders := map[[2]string]string{}
+	for _, r := range all {
+		want[r.Group] = counted(want[r.Group], r)
+		if stateOf(r).IsFinal() && r.Status.Completed {
+			require.Empty(f, r.Scopes, "record %q has ended, and holds scopes", r.Name)
+		}
+		if !r.Status.Completed && r.UniqueKey != "" && r.UniqueUntil != amboy.UniqueUntilStarted {
+			f.holdsAlone(holders, r, "unique key "+r.UniqueKey)
+		}
+		if hasExpired(r) {
+			continue // it was claimed to be ended, and takes none
+		}
+		for _, scope := range r.Scopes {
+			f.holdsAlone(holders, r, "scope "+scope)
+		}
+	}
+	for queue, stats := range want {
+		got, err := f.driver.Stats(f.ctx, queue)
+		require.NoError(f, err)
+		require.Equal(f, stats.String(), got.String(), "what Stats counts must be what Find finds, of queue %q", queue)
+	}
+}
+
+// holdsAlone requires that a record is the first of its queue with something.
+func (f *fixture) holdsAlone(holders map[[2]string]string, r *driver.Record, thing string) {
+	f.Helper()
+	key := [2]string{r.Group, thing}
+	require.Empty(f, holders[key], "of queue %q record %q has %s, and so has record %q", r.Group, holders[key], thing, r.Name)
+	holders[key] = r.Name
+}
+
+func countByQueue(records []*driver.Record) map[string]int {
+	counts := map[string]int{}
+	for _, r := range records {
+		counts[r.Group]++
+	}
+	return counts
+}
+
+// hasExpired is true for a record that was claimed after its dispatch-by time.
+func hasExpired(r *driver.Record) bool {
+	return r.Status.InProgress && !r.TimeInfo.DispatchBy.IsZero() && r.TimeInfo.DispatchBy.Before(r.TimeInfo.Start)
+}
+
+// counted are the stats with a record that Find gave.
+func counted(stats amboy.QueueStats, r *driver.Record) amboy.QueueStats {
+	stats.Total++
+	switch {
+	case r.Status.Completed:
+		stats.Completed++
+		if r.RetryInfo.ShouldRetry() {
+			stats.Retrying++
+		}
+	case r.Status.InProgress:
+		stats.Running++
+	default:
+		stats.Pending++
+		if r.Status.Hold == amboy.HoldBlocked {
+			stats.Blocked++
+		}
+	}
+	return stats
+}

@@ -1,0 +1,184 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var durableRules = []rule{
+	{"everything is there when the store is opened again", durableClosed},
+	{"everything is there after the process was killed", durableKilled},
+	{"leases, scopes, edges and keys hold when the store is opened again", durableHolds},
+	{"a cursor stays good when the store is opened again", durableCursor},
+	{"what was accepted is there after the process was killed amid calls", durableKilledAmidCalls},
+}
+
+// reopen goes on with another driver on the same store, after the one before was
+// closed, or abandoned as by a process that was killed.
+func (f *fixture) reopen(killed bool) {
+	f.Helper()
+	if !killed {
+		require.NoError(f, f.driver.Close(f.ctx))
+	}
+	f.use(f.harness.Reopen(f.T, f.driver))
+}
+
+// everything puts something of all there is in a store, in two queues.
+func (f *fixture) everything() {
+	f.Helper()
+	everyState(f)
+	other := f.in("other")
+	other.retry(other.retrying(spec{id: "retried", scopes: []string{"s"}, enqueueScopes: []string{"s"}, uniqueKey: "key"}))
+	other.insert(spec{id: "job", tags: []string{"x", "y"}, priority: 10}, spec{id: "forgotten", priority: 11})
+	other.endAt(other.claimOne("forgotten"), amboy.StateSucceeded, f.after(1))
+	require.Equal(f, 1, other.forget(f.after(1), 1))
+	r := other.claimOne("job")
+	other.setProgress(r, f.progress(0.5, "half"))
+	other.cancel("job")
+	f.maxRunning(7)
+	other.pause(true)
+	require.True(f, f.takeDuty("duty", "a", 0, 5))
+}
+
+func durableClosed(f *fixture) {
+	f.everything()
+	unchanged := f.unchanged()
+	f.reopen(false)
+	unchanged()
+}
+
+func durableKilled(f *fixture) {
+	f.everything()
+	for range 2 {
+		unchanged := f.unchanged()
+		f.reopen(true)
+		unchanged()
+	}
+}
+
+func durableHolds(f *fixture) {
+	s := []string{"s"}
+	f.insert(spec{id: "running", scopes: s, priority: 1, uniqueKey: "key"}, spec{id: "waiting", scopes: s})
+	f.insert(spec{id: "dependent", edges: []string{"running"}})
+	r := f.claimOne("running")
+	f.cancel("running")
+	require.True(f, f.takeDuty("duty", "a", 0, 5))
+	f.drain(true)
+	for _, killed := range []bool{false, true} {
+		f.reopen(killed)
+		assert.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1)))
+		assert.Zero(f, f.recover(f.after(1.4)))
+		assert.Empty(f, f.claim(10))
+		assert.Equal(f, []driver.Lease{driver.LeaseOf(r)}, f.toCancel(owner))
+		assert.False(f, f.takeDuty("duty", "b", 1, 9))
+		require.ErrorIs(f, f.tryInsert(spec{id: "late"})[0], amboy.ErrQueueDraining)
+	}
+	f.drain(false)
+	f.hasKey(true, "runs")
+	f.refusedForScope(spec{id: "rival", scopes: s, enqueueScopes: s})
+	f.end(r, amboy.StateCanceled)
+	woken := f.claim(10)
+	require.Equal(f, []string{"waiting", "dependent"}, jobIDs(woken))
+	assert.Equal(f, []string{"running"}, woken[1].Dependency.Failed)
+	f.hasKey(false, "has ended")
+}
+
+func durableCursor(f *fixture) {
+	f.fifteen()
+	page := driver.PageRequest{Limit: 4}
+	pages := f.pages(driver.Query{}, page, func([]string) { f.reopen(false) })
+	assert.Equal(f, jobIDs(f.list()), slices.Concat(pages...))
+}
+
+// accepted are the jobs whose Insert was not refused, and those that ended.
+type accepted struct {
+	mu            sync.Mutex
+	put, finished []string
+}
+
+// durableKilledAmidCalls abandons a driver while others call it, whose contexts
+// end then.
+func durableKilledAmidCalls(f *fixture) {
+	for round := range 3 {
+		var got accepted
+		ctx, kill := context.WithCancel(f.ctx)
+		var callers sync.WaitGroup
+		for caller := range 3 {
+			callers.Go(func() { f.call(ctx, fmt.Sprintf("%d-%d", round, caller), &got) })
+		}
+		f.awaitFinished(&got, 10)
+		killed := f.driver
+		f.use(f.harness.Reopen(f.T, killed))
+		kill()
+		callers.Wait()
+		f.consistent()
+		for _, id := range got.put {
+			f.get(id)
+		}
+		for _, id := range got.finished {
+			f.hasState(id, amboy.StateSucceeded)
+		}
+		f.recover(f.after(1)) // What ran when it was killed has the scopes.
+	}
+	f.unchecked = true // There are many jobs.
+	for {
+		running := f.claim(1000)
+		if len(running) == 0 {
+			break
+		}
+		for _, r := range running {
+			f.end(r, amboy.StateSucceeded)
+		}
+	}
+	stats := f.stats()
+	assert.Equal(f, stats.Total, stats.Completed, "every job runs to its end")
+}
+
+// call puts and runs jobs until its context ends.
+func (f *fixture) call(ctx context.Context, name string, got *accepted) {
+	d := f.driver
+	for i := 0; ctx.Err() == nil; i++ {
+		s := spec{id: fmt.Sprintf("%s-%d", name, i), scopes: []string{fmt.Sprint(i % 2)}}
+		if every(d.Insert(ctx, []*driver.Record{f.record(s)})) == nil {
+			got.mu.Lock()
+			got.put = append(got.put, s.id)
+			got.mu.Unlock()
+		}
+		claimed, err := d.Claim(ctx, f.request(name, time.Now(), 1))
+		if err != nil {
+			continue
+		}
+		for _, r := range claimed.Records {
+			c := driver.Completion{Lease: driver.LeaseOf(r), Record: ended(r, amboy.StateSucceeded)}
+			if every(d.Complete(ctx, []driver.Completion{c})) == nil {
+				got.mu.Lock()
+				got.finished = append(got.finished, r.JobID())
+				got.mu.Unlock()
+			}
+		}
+	}
+}
+
+// awaitFinished waits until so many jobs have ended.
+func (f *fixture) awaitFinished(got *accepted, n int) {
+	f.Helper()
+	for f.ctx.Err() == nil {
+		got.mu.Lock()
+		finished := len(got.finished)
+		got.mu.Unlock()
+		if finished >= n {
+			return
+		}
+		f.stats() // It gives the others a turn.
+	}
+	require.Fail(f, "the jobs do not end")
+}

@@ -1,0 +1,415 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func (h *history) insertSome() {
+	var models []*model
+	var specs []spec
+	var records []*driver.Record
+	n := 1 + h.random.IntN(3)
+	for range n {
+		m := h.someQueue()
+		s := h.randomSpec(m, n > 1 || h.random.IntN(3) > 0)
+		models, specs, records = append(models, m), append(specs, s), append(records, h.record(s))
+		h.Logf("insert in %q %s", h.queue, s)
+	}
+	errs, err := h.driver.Insert(h.ctx, records)
+	require.NoError(h, err)
+	require.Len(h, errs, len(specs))
+	for i, s := range specs {
+		if h.wasRefused(errs[i], models[i].refusals(s)) {
+			continue
+		}
+		models[i].add(s, records[i])
+	}
+}
+
+// wasRefused compares an error with the reasons for one, and tells whether there
+// is a reason.
+func (h *history) wasRefused(err error, reasons []func(error) bool) bool {
+	h.Helper()
+	if len(reasons) == 0 {
+		require.NoError(h, err)
+		return false
+	}
+	require.Error(h, err)
+	isReason := func(reason func(error) bool) bool { return reason(err) }
+	require.True(h, slices.ContainsFunc(reasons, isReason), "the reason is not that: %v", err)
+	return true
+}
+
+func isError[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}
+
+func (h *history) claimSome() {
+	req := h.request(fmt.Sprint("owner", h.random.IntN(2)), h.clock, h.random.IntN(6))
+	req.Queues = nil
+	for _, i := range h.random.Perm(len(historyQueues))[:1+h.random.IntN(len(historyQueues))] {
+		req.Queues = append(req.Queues, driver.Demand{Queue: historyQueues[i], Limit: h.random.IntN(5)})
+	}
+	h.Logf("claim %d of %+v for %s", req.Limit, req.Queues, req.Owner)
+	got, err := h.driver.Claim(h.ctx, req)
+	require.NoError(h, err)
+	expired, claimed := h.claimInModel(req)
+	gotExpired, gotClaimed := map[string][]string{}, map[string][]string{}
+	for _, r := range got.Records {
+		require.NotNil(h, h.models[r.Group], "a record of queue %q was claimed", r.Group)
+		j := h.models[r.Group].byID[r.JobID()]
+		require.NotNil(h, j, "record %q of queue %q was claimed, which is not there", r.Name, r.Group)
+		if j.expired {
+			gotExpired[r.Group] = append(gotExpired[r.Group], j.id)
+		} else {
+			gotClaimed[r.Group] = append(gotClaimed[r.Group], j.id)
+		}
+		j.record = r
+	}
+	for _, demand := range req.Queues {
+		queue := demand.Queue
+		require.ElementsMatch(h, ids(expired[queue]), gotExpired[queue], "the records of queue %q that have expired", queue)
+		require.Equal(h, ids(claimed[queue]), gotClaimed[queue], "the records of queue %q that may run, in their order", queue)
+		h.compareClaimed(slices.Concat(expired[queue], claimed[queue]))
+	}
+	require.Len(h, got.Records, size(gotExpired, req.Queues)+size(gotClaimed, req.Queues), "records are of the queues that were asked for")
+	h.compareNext(req.Queues, got.Next)
+}
+
+// claimInModel claims what has expired, and then a job of each queue in turn.
+func (h *history) claimInModel(req driver.ClaimRequest) (expired, claimed map[string][]*modelJob) {
+	expired, claimed = map[string][]*modelJob{}, map[string][]*modelJob{}
+	for _, demand := range req.Queues {
+		expired[demand.Queue] = h.models[demand.Queue].expire(req.Now, req.Owner)
+	}
+	taken := 0
+	for more := true; more; {
+		more = false
+		for _, demand := range req.Queues {
+			if taken == req.Limit || len(claimed[demand.Queue]) == demand.Limit {
+				continue
+			}
+			j := h.models[demand.Queue].claim(req.Now, req.Owner)
+			if j != nil {
+				claimed[demand.Queue] = append(claimed[demand.Queue], j)
+				taken++
+				more = true
+			}
+		}
+	}
+	return expired, claimed
+}
+
+// ids are the IDs of jobs, nil for none.
+func ids(jobs []*modelJob) []string {
+	var all []string
+	for _, j := range jobs {
+		all = append(all, j.id)
+	}
+	return all
+}
+
+// size counts what the queues of a request have.
+func size(byQueue map[string][]string, queues []driver.Demand) int {
+	n := 0
+	for _, demand := range queues {
+		n += len(byQueue[demand.Queue])
+	}
+	return n
+}
+
+// endings are those of a job that ran.
+var endings = []amboy.JobState{
+	amboy.StateSucceeded, amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateRetrying,
+}
+
+func (h *history) endOne() {
+	m := h.someQueue()
+	j, ok := pick(h.random, m.in(running))
+	if !ok {
+		return
+	}
+	state := endings[h.random.IntN(len(endings))]
+	switch {
+	case j.expired:
+		state = amboy.StateExpired
+	case j.retryable && h.random.IntN(2) == 0:
+		state = amboy.StateRetrying
+	case !j.retryable && state == amboy.StateRetrying:
+		state = amboy.StateFailed
+	}
+	h.complete(m, j, j.record, state)
+}
+
+func (h *history) endByHand() {
+	m := h.someQueue()
+	j, ok := pick(h.random, append(m.in(pending), m.in(parked)...))
+	if ok {
+		h.complete(m, j, h.get(j.id), amboy.StateCanceled)
+	}
+}
+
+func (h *history) complete(m *model, j *modelJob, r *driver.Record, state amboy.JobState) {
+	h.Helper()
+	j.forgetAt = h.forgetAt()
+	h.Logf("complete %q of %q as %s, to be forgotten at %s", r.Name, h.queue, state, clockTime(j.forgetAt))
+	h.stale = append(h.stale, r)
+	j.record = h.endAt(r, state, j.forgetAt)
+	m.end(j, state)
+}
+
+func (h *history) releaseOne() {
+	m := h.someQueue()
+	j, ok := pick(h.random, m.in(running))
+	if !ok {
+		return
+	}
+	back := driver.HandBack{Lease: j.lease}
+	if !j.expired {
+		back.NotBefore, back.Park = h.soon(0.4), h.random.IntN(4) == 0
+	}
+	if back.Park {
+		back.NotBefore = time.Time{}
+	}
+	h.Logf("release %+v until %s, park %t", back.Lease, clockTime(back.NotBefore), back.Park)
+	h.release(back)
+	h.stale = append(h.stale, j.record)
+	m.release(j, back.NotBefore, back.Park)
+}
+
+func (h *history) retryOne() {
+	m := h.someQueue()
+	j, ok := pick(h.random, m.in(retrying))
+	if !ok {
+		return
+	}
+	s := j.spec
+	s.waitUntil, s.dispatchBy = h.soon(0.3), time.Time{}
+	s.enqueueScopes = h.subset(s.scopes, 0.5)
+	next := nextAttempt(j.record)
+	next.Priority, next.TimeInfo.WaitUntil, next.EnqueueScopes = s.priority, s.waitUntil, s.enqueueScopes
+	var reasons []func(error) bool
+	if m.heldByOther(s.id, s.enqueueScopes) {
+		reasons = append(reasons, amboy.IsDuplicateJobScopeError)
+	}
+	e := endedRetry(j.record, amboy.StateFailed)
+	e.ForgetAt = h.forgetAt()
+	h.Logf("retry %q of %q as %s", j.record.Name, h.queue, s)
+	if !h.wasRefused(h.driver.Retry(h.ctx, e, next), reasons) {
+		j.forgetAt = e.ForgetAt
+		m.retry(j, s, next)
+	}
+}
+
+func (h *history) endRetryOne() {
+	m := h.someQueue()
+	j, ok := pick(h.random, m.in(retrying))
+	if !ok {
+		return
+	}
+	state := []amboy.JobState{amboy.StateSucceeded, amboy.StateFailed}[h.random.IntN(2)]
+	e := endedRetry(j.record, state)
+	e.ForgetAt = h.forgetAt()
+	h.Logf("end the retry of %q of %q as %s", j.record.Name, h.queue, state)
+	require.NoError(h, h.driver.EndRetry(h.ctx, e))
+	j.forgetAt = e.ForgetAt
+	m.end(j, state)
+}
+
+func (h *history) extendOne() {
+	j, ok := pick(h.random, h.someQueue().in(running))
+	if !ok {
+		return
+	}
+	h.Logf("extend %+v", j.lease)
+	require.False(h, h.tryExtend(j.lease, h.clock))
+	j.leaseEnd = h.clock.Add(leaseTime)
+}
+
+func (h *history) recoverSome() {
+	at := h.clock.Add(-time.Duration(h.random.IntN(3)) * time.Hour).Add(leaseTime - time.Minute)
+	h.Logf("recover at %s", clockTime(at))
+	want := 0
+	for _, queue := range historyQueues {
+		m := h.models[queue]
+		for _, j := range m.in(running) {
+			if j.leaseEnd.Before(at) {
+				h.stale = append(h.stale, j.record)
+			}
+		}
+		want += m.recover(at)
+	}
+	require.Equal(h, want, h.recover(at), "the leases that are stale")
+}
+
+// saveOne saves the content of a job, from which no state follows.
+func (h *history) saveOne() {
+	m := h.someQueue()
+	j, ok := pick(h.random, append(m.in(pending), m.in(running)...))
+	if !ok {
+		return
+	}
+	h.Logf("save %q of %q", j.record.Name, h.queue)
+	content := j.spec
+	content.note, content.priority, content.enqueueScopes, content.uniqueKey = "saved", j.priority+1, nil, ""
+	r := h.record(content)
+	r.Name, r.RetryInfo = j.record.Name, j.record.RetryInfo
+	require.NoError(h, h.driver.Save(h.ctx, r))
+}
+
+func (h *history) progressOne() {
+	j, ok := pick(h.random, h.someQueue().in(running))
+	if !ok {
+		return
+	}
+	j.progress = fmt.Sprint("progress ", h.random.IntN(100))
+	h.Logf("progress of %+v: %s", j.lease, j.progress)
+	require.NoError(h, h.driver.SetProgress(h.ctx, j.lease, h.progress(0.5, j.progress)))
+}
+
+// writeStale tries to write under a lease that was lost.
+func (h *history) writeStale() {
+	r, ok := pick(h.random, h.stale)
+	if !ok {
+		return
+	}
+	lease := driver.LeaseOf(r)
+	j := h.models[lease.Queue].byID[r.JobID()]
+	if j != nil && j.stage != finished && j.lease == lease {
+		return // It was restarted, or removed and put again, and shows that lease.
+	}
+	h.Logf("write under the stale lease %+v", lease)
+	switch h.random.IntN(4) {
+	case 0:
+		h.lost(h.tryComplete(lease, ended(r, amboy.StateSucceeded)))
+	case 1:
+		h.lost(h.tryRelease(driver.HandBack{Lease: lease}))
+	case 2:
+		h.lost(h.driver.SetProgress(h.ctx, lease, h.progress(1, "stale")))
+	default:
+		require.True(h, h.tryExtend(lease, h.clock))
+	}
+}
+
+// controlOne changes what is set for a queue, half of the time to what is at
+// first.
+func (h *history) controlOne() {
+	m := h.someQueue()
+	paused, draining, most := false, false, 0
+	change := driver.ControlChange{Paused: &paused, Draining: &draining, MaxRunning: &most}
+	if h.random.IntN(2) == 0 {
+		paused, draining, most = h.random.IntN(3) == 0, h.random.IntN(3) == 0, h.random.IntN(4)
+	}
+	if h.random.IntN(3) == 0 {
+		change.MaxRunning = nil
+	}
+	m.control = change.Apply(m.control)
+	h.Logf("control %q: %+v", h.queue, m.control)
+	require.Equal(h, m.control, h.control(change))
+}
+
+// actOnOne acts on the attempts of a job, where the contract says what comes of
+// it.
+func (h *history) actOnOne() {
+	m := h.someQueue()
+	j, ok := pick(h.random, m.attempts)
+	if !ok || m.headless[j.id] {
+		return
+	}
+	kind, _ := pick(h.random, driver.ActionKinds())
+	j = m.byID[j.id]
+	isLater := j.waitUntil.After(h.clock) || j.notBefore.After(h.clock)
+	hadTime := !j.waitUntil.IsZero() || !j.notBefore.IsZero()
+	switch {
+	case kind == driver.RunNow && j.stage == parked,
+		kind == driver.RunNow && hadTime && (!isLater || len(j.open) > 0),
+		kind == driver.Park && (j.stage == parked || !j.notBefore.IsZero()),
+		kind == driver.Restart && hadTime && isLater:
+		return
+	}
+	a := driver.Action{Kind: kind, Priority: h.random.IntN(4), Reason: "why not"}
+	switch kind {
+	case driver.Reschedule:
+		a.At = h.soon(0.7)
+	case driver.Cancel:
+		a.ForgetAt = h.forgetAt()
+	}
+	h.actOnThese(m, driver.Query{Queues: []string{h.queue}, ID: j.id}, a, func(other *modelJob) bool { return other.id == j.id })
+}
+
+// actOnSome acts on the jobs of a queue that have a tag.
+func (h *history) actOnSome() {
+	m := h.someQueue()
+	tag, _ := pick(h.random, historyTags)
+	kind, _ := pick(h.random, []driver.ActionKind{driver.Cancel, driver.Prioritize, driver.Unpark, driver.Delete})
+	q := driver.Query{Queues: []string{h.queue}, Tag: tag}
+	a := driver.Action{Kind: kind, Priority: h.random.IntN(4)}
+	h.actOnThese(m, q, a, func(j *modelJob) bool { return slices.Contains(j.tags, tag) })
+}
+
+// actOnThese acts on the jobs that a query selects, and that are selected in the
+// model.
+func (h *history) actOnThese(m *model, q driver.Query, a driver.Action, isSelected func(*modelJob) bool) {
+	h.Helper()
+	h.Logf("%s of %q: ID %q, tag %q, at %s, priority %d, to be forgotten at %s", a.Kind, h.queue, q.ID, q.Tag, clockTime(a.At), a.Priority, clockTime(a.ForgetAt))
+	var want driver.Acted
+	for _, j := range slices.Clone(m.attempts) {
+		if !isSelected(j) {
+			continue
+		}
+		wasPending := j.stage == pending || j.stage == parked
+		if !m.act(j, a) {
+			want.Skipped++
+			continue
+		}
+		want.Done++
+		if a.Kind == driver.Cancel && wasPending {
+			h.stale = append(h.stale, j.record)
+		}
+	}
+	require.Equal(h, want, h.actOn(q, a))
+}
+
+func (h *history) forgetSome() {
+	at, limit := h.start.Add(time.Duration(h.random.IntN(7))*time.Hour-time.Minute), 1+h.random.IntN(3)
+	h.Logf("forget %d at %s", limit, clockTime(at))
+	type removable struct {
+		m *model
+		j *modelJob
+	}
+	var all []removable
+	for _, queue := range historyQueues {
+		m := h.models[queue]
+		for _, j := range m.attempts {
+			if j.stage == finished && !j.forgetAt.IsZero() && !j.forgetAt.After(at) {
+				all = append(all, removable{m, j})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b removable) int { return a.j.forgetAt.Compare(b.j.forgetAt) })
+	all = all[:min(limit, len(all))]
+	for _, r := range all {
+		r.m.remove(r.j)
+	}
+	require.Equal(h, len(all), h.forget(at, limit))
+}
+
+func (h *history) advance() {
+	h.clock = h.clock.Add(time.Duration(1+h.random.IntN(2)) * time.Hour)
+	h.Logf("it is %s", clockTime(h.clock))
+}
+
+func (h *history) reopenStore() {
+	killed := h.random.IntN(2) == 0
+	h.Logf("reopen the store, killed %t", killed)
+	h.reopen(killed)
+}

@@ -1,0 +1,310 @@
+package drivertest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var severalQueuesRules = []rule{
+	{"queues share no IDs, scopes and unique keys", queuesShareNothing},
+	{"queues whose records have one name are told apart", queuesAlike},
+	{"an edge names a job of its queue", queuesEdges},
+	{"records of several queues can be inserted at once", queuesInsert},
+	{"a cycle is one of a queue", queuesCycle},
+	{"records are claimed of queues that are asked for", queuesAskedFor},
+	{"records that have expired stay in queues that are not asked for", queuesExpired},
+	{"queues take turns, in the order of the request", queuesTurns},
+	{"the limits of a queue and of the request hold", queuesLimits},
+	{"a queue that has no more leaves its turns to others", queuesLeaveTurns},
+	{"nothing is claimed of no queue, and of one that is not there", queuesNone},
+	{"one call hands back and ends records of several queues", queuesBatches},
+}
+
+var queuesRules = []rule{
+	{"queues are described by name", queuesDescribed},
+	{"a queue is there as soon as it is controlled", queuesControlled},
+	{"a queue stays when it is empty", queuesStay},
+	{"an empty store has no queues", queuesOfEmptyStore},
+}
+
+// claimOf claims of several queues, and returns the IDs by queue.
+func (f *fixture) claimOf(limit int, queues ...driver.Demand) map[string][]string {
+	f.Helper()
+	return f.claimOfAt(time.Now(), limit, queues...)
+}
+
+func (f *fixture) claimOfAt(at time.Time, limit int, queues ...driver.Demand) map[string][]string {
+	f.Helper()
+	req := f.request(owner, at, limit)
+	req.Queues = queues
+	claimed, err := f.driver.Claim(f.ctx, req)
+	require.NoError(f, err)
+	f.consistent()
+	ids := map[string][]string{}
+	for _, r := range claimed.Records {
+		ids[r.Group] = append(ids[r.Group], r.JobID())
+	}
+	return ids
+}
+
+func queuesShareNothing(f *fixture) {
+	s := spec{id: "job", scopes: []string{"s"}, enqueueScopes: []string{"s"}, uniqueKey: "key", retryable: true}
+	a, b := f.in("a"), f.in("b")
+	a.insert(s)
+	b.insert(s)
+	a.refusedAsDuplicate(s)
+	ofA := a.claimOne("job")
+	assert.Equal(f, "a", ofA.Group)
+	b.hasState("job", amboy.StatePending)
+	ofB := b.claimOne("job")
+	a.end(ofA, amboy.StateRetrying)
+	b.hasState("job", amboy.StateRunning)
+	a.retry(a.get("job"))
+	assert.Len(f, a.attempts("job"), 2)
+	assert.Len(f, b.attempts("job"), 1)
+	b.end(ofB, amboy.StateSucceeded)
+	a.hasState("job", amboy.StatePending)
+	assert.Equal(f, 2, a.stats().Total)
+	assert.Equal(f, 1, b.stats().Total)
+	f.in("c").missing("job")
+	assert.Empty(f, f.in("c").attempts("job"))
+}
+
+// alike are queues and IDs that make one record name.
+func (f *fixture) alike() []*driver.Record {
+	f.Helper()
+	var records []*driver.Record
+	for _, names := range [][2]string{{"", "a.b.c"}, {"a", "b.c"}, {"a.b", "c"}} {
+		in := f.in(names[0])
+		in.insert(spec{id: names[1]})
+		records = append(records, in.get(names[1]))
+	}
+	require.Equal(f, records[0].Name, records[1].Name)
+	require.Equal(f, records[0].Name, records[2].Name)
+	return records
+}
+
+func queuesAlike(f *fixture) {
+	records := f.alike()
+	middle := f.in("a")
+	r := middle.claimOne("b.c")
+	saved := middle.record(spec{id: "b.c", note: "saved"})
+	require.NoError(f, f.driver.Save(f.ctx, saved))
+	require.NoError(f, f.driver.SetProgress(f.ctx, driver.LeaseOf(r), driver.Progress{Fraction: 0.5}))
+	middle.end(r, amboy.StateFailed)
+	middle.act(driver.Action{Kind: driver.Restart}, "b.c")
+	middle.end(middle.claimOne("b.c"), amboy.StateFailed)
+	for _, other := range []*driver.Record{records[0], records[2]} {
+		f.same(other, f.in(other.Group).get(other.JobID()))
+		stolen := driver.LeaseOf(r)
+		stolen.Queue = other.Group
+		f.lost(f.in(other.Group).tryRelease(driver.HandBack{Lease: stolen}))
+	}
+	middle.act(driver.Action{Kind: driver.Delete}, "b.c")
+	f.in("").claimOne("a.b.c")
+	f.in("a.b").claimOne("c")
+}
+
+func queuesEdges(f *fixture) {
+	a, b := f.in("a"), f.in("b")
+	a.insert(spec{id: "target"})
+	var invalid *amboy.InvalidJobError
+	require.ErrorAs(f, b.tryInsert(spec{id: "job", edges: []string{"target"}})[0], &invalid)
+
+	b.insert(spec{id: "target"}, spec{id: "job", edges: []string{"target"}})
+	a.end(a.claimOne("target"), amboy.StateFailed)
+	r := b.claimOne("target")
+	assert.Empty(f, b.claim(10), "the target of the other queue ended")
+	b.end(r, amboy.StateSucceeded)
+	assert.Empty(f, b.claimOne("job").Dependency.Failed)
+}
+
+// insertOf inserts records of several queues.
+func (f *fixture) insertOf(records ...*driver.Record) []error {
+	f.Helper()
+	errs, err := f.driver.Insert(f.ctx, records)
+	require.NoError(f, err)
+	require.Len(f, errs, len(records))
+	f.consistent()
+	return errs
+}
+
+func queuesInsert(f *fixture) {
+	a, b := f.in("a"), f.in("b")
+	errs := f.insertOf(
+		a.record(spec{id: "job"}),
+		b.record(spec{id: "dependent", edges: []string{"job"}}),
+		b.record(spec{id: "job"}),
+		a.record(spec{id: "job"}),
+		b.record(spec{id: "stray", edges: []string{"nobody"}}),
+	)
+	for i := range 3 {
+		require.NoError(f, errs[i])
+	}
+	require.True(f, amboy.IsDuplicateJobError(errs[3]), "the error is %v", errs[3])
+	var invalid *amboy.InvalidJobError
+	require.ErrorAs(f, errs[4], &invalid)
+	b.hasState("dependent", amboy.StateBlocked)
+	assert.Equal(f, []string{"job"}, jobIDs(a.list()))
+	assert.Equal(f, []string{"job", "dependent"}, jobIDs(b.list()))
+}
+
+func queuesCycle(f *fixture) {
+	a, b := f.in("a"), f.in("b")
+	errs := f.insertOf(
+		a.record(spec{id: "x", edges: []string{"y"}}),
+		b.record(spec{id: "y", edges: []string{"x"}}),
+		a.record(spec{id: "y"}),
+		b.record(spec{id: "x"}),
+	)
+	assert.Equal(f, make([]error, 4), errs)
+	a.claimOne("y")
+	b.claimOne("x")
+}
+
+func queuesAskedFor(f *fixture) {
+	for _, queue := range []string{"a", "b", "c"} {
+		f.in(queue).insert(spec{id: "job"})
+	}
+	claimed := f.claimOf(10, driver.Demand{Queue: "a", Limit: 10}, driver.Demand{Queue: "c", Limit: 10})
+	assert.Equal(f, map[string][]string{"a": {"job"}, "c": {"job"}}, claimed)
+	f.in("b").hasState("job", amboy.StatePending)
+}
+
+func queuesExpired(f *fixture) {
+	a, b := f.in("a"), f.in("b")
+	late := spec{id: "late", dispatchBy: f.after(1)}
+	a.insert(late, spec{id: "job"})
+	b.insert(late)
+	assert.Equal(f, map[string][]string{"a": {"late"}}, f.claimOfAt(f.after(2), 0, driver.Demand{Queue: "a"}))
+	b.hasState("late", amboy.StatePending)
+	both := f.claimOfAt(f.after(2), 0, driver.Demand{Queue: "a"}, driver.Demand{Queue: "b"})
+	assert.Equal(f, map[string][]string{"b": {"late"}}, both)
+}
+
+// fill puts so many jobs of a priority in a queue. Their IDs are its name and 1,
+// 2, and so on.
+func (f *fixture) fill(queue string, priority, n int) {
+	f.Helper()
+	specs := make([]spec, n)
+	for i := range specs {
+		specs[i] = spec{id: queue + string(rune('1'+i)), priority: priority}
+	}
+	f.in(queue).insert(specs...)
+}
+
+func queuesTurns(f *fixture) {
+	f.fill("a", 9, 4)
+	f.fill("b", 0, 4)
+	f.fill("c", 5, 4)
+	all := func(names ...string) (demands []driver.Demand) {
+		for _, name := range names {
+			demands = append(demands, driver.Demand{Queue: name, Limit: 9})
+		}
+		return demands
+	}
+	assert.Equal(f, map[string][]string{"b": {"b1"}}, f.claimOf(1, all("b", "a", "c")...))
+	assert.Equal(f, map[string][]string{"c": {"c1"}, "a": {"a1"}}, f.claimOf(2, all("c", "a", "b")...))
+	assert.Equal(f, map[string][]string{"a": {"a2"}, "b": {"b2", "b3"}, "c": {"c2", "c3"}}, f.claimOf(5, all("c", "b", "a")...))
+}
+
+func queuesLimits(f *fixture) {
+	f.fill("a", 0, 5)
+	f.fill("b", 0, 5)
+	f.fill("c", 0, 5)
+	demands := []driver.Demand{{Queue: "a", Limit: 5}, {Queue: "b", Limit: 1}, {Queue: "c", Limit: 0}}
+	assert.Equal(f, map[string][]string{"a": {"a1", "a2"}, "b": {"b1"}}, f.claimOf(3, demands...))
+	assert.Equal(f, map[string][]string{"a": {"a3", "a4", "a5"}, "b": {"b2"}}, f.claimOf(9, demands...))
+}
+
+func queuesLeaveTurns(f *fixture) {
+	f.fill("a", 0, 1)
+	f.fill("b", 0, 5)
+	f.in("c").insert(spec{id: "scheduled", waitUntil: f.after(1)})
+	demands := []driver.Demand{{Queue: "a", Limit: 9}, {Queue: "c", Limit: 9}, {Queue: "b", Limit: 9}}
+	assert.Equal(f, map[string][]string{"a": {"a1"}, "b": {"b1", "b2", "b3"}}, f.claimOf(4, demands...))
+}
+
+func queuesNone(f *fixture) {
+	f.fill("a", 0, 1)
+	assert.Empty(f, f.claimOf(5))
+	assert.Empty(f, f.claimOf(5, driver.Demand{Queue: "nobody", Limit: 5}))
+}
+
+func queuesBatches(f *fixture) {
+	a, b := f.in("a"), f.in("b")
+	for _, in := range []*fixture{a, b} {
+		in.insert(spec{id: "end"}, spec{id: "back"})
+	}
+	ofA, ofB := a.claim(2), b.claim(2)
+	lost, err := f.driver.Extend(f.ctx, []driver.Lease{driver.LeaseOf(ofA[0]), driver.LeaseOf(ofB[0])}, f.after(1), leaseTime)
+	require.NoError(f, err)
+	assert.Empty(f, lost)
+	errs, err := f.driver.Complete(f.ctx, []driver.Completion{
+		{Lease: driver.LeaseOf(ofA[0]), Record: ended(ofA[0], amboy.StateSucceeded)},
+		{Lease: driver.LeaseOf(ofB[0]), Record: ended(ofB[0], amboy.StateFailed)},
+	})
+	require.NoError(f, every(errs, err))
+	errs, err = f.driver.Release(f.ctx, []driver.HandBack{{Lease: driver.LeaseOf(ofA[1])}, {Lease: driver.LeaseOf(ofB[1]), Park: true}})
+	require.NoError(f, every(errs, err))
+	f.consistent()
+	a.hasState("end", amboy.StateSucceeded)
+	b.hasState("end", amboy.StateFailed)
+	a.hasState("back", amboy.StatePending)
+	b.hasState("back", amboy.StateParked)
+}
+
+func queuesDescribed(f *fixture) {
+	for _, name := range []string{"b", "", "a.b", "B", "a"} {
+		f.in(name).insert(spec{id: "job"})
+	}
+	in, yes, most := f.in("b"), true, 3
+	in.end(in.claimOne("job"), amboy.StateFailed)
+	in.insert(spec{id: "other"})
+	in.control(driver.ControlChange{Paused: &yes, MaxRunning: &most})
+
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	var names []string
+	for _, info := range infos {
+		names = append(names, info.Name)
+	}
+	require.Equal(f, []string{"", "B", "a", "a.b", "b"}, names)
+	assert.Equal(f, driver.Control{}, infos[2].Control)
+	assert.Equal(f, amboy.QueueStats{Total: 1, Pending: 1}.String(), infos[2].Stats.String())
+	assert.Equal(f, driver.Control{Paused: true, MaxRunning: 3}, infos[4].Control)
+	assert.Equal(f, amboy.QueueStats{Total: 2, Pending: 1, Completed: 1}.String(), infos[4].Stats.String())
+}
+
+func queuesControlled(f *fixture) {
+	yes := true
+	f.in("a").control(driver.ControlChange{Draining: &yes})
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	require.Len(f, infos, 1)
+	assert.Equal(f, driver.QueueInfo{Name: "a", Control: driver.Control{Draining: true}}, infos[0])
+}
+
+func queuesStay(f *fixture) {
+	a := f.in("a")
+	a.insert(spec{id: "job"})
+	a.end(a.claimOne("job"), amboy.StateSucceeded)
+	a.act(driver.Action{Kind: driver.Delete}, "job")
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	isThere := func(info driver.QueueInfo) bool { return info.Name == "a" }
+	require.True(f, slices.ContainsFunc(infos, isThere))
+	assert.Equal(f, amboy.QueueStats{Total: 1, Completed: 1}.String(), infos[0].Stats.String())
+}
+
+func queuesOfEmptyStore(f *fixture) {
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	assert.Empty(f, infos)
+}

@@ -1,0 +1,214 @@
+package drivertest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var shareRules = []rule{
+	{"what one process writes the other sees", shareSeen},
+	{"a lease that another process recovered is lost", shareRecovered},
+	{"a queue is controlled for all processes", shareControl},
+	{"who runs a record learns that another process wants it canceled", shareCancel},
+	{"a duty has one owner in all processes", shareDuty},
+}
+
+var shareNotificationRules = []rule{
+	{"a process is told of what another changes", shareNotifies},
+}
+
+// share returns the same test on another driver of the same store.
+func (f *fixture) share() *fixture {
+	f.Helper()
+	other := *f
+	other.use(f.harness.Share(f.T, f.driver))
+	return &other
+}
+
+// takingTurns is the same test, each call of which is made on the next of two
+// drivers of one store.
+func (f *fixture) takingTurns() *fixture {
+	f.Helper()
+	other := f.share()
+	other.driver = &turns{drivers: []driver.Driver{f.driver, other.driver}}
+	other.harness.Reopen = nil // It knows the drivers that it opened.
+	return other
+}
+
+// takingTurns are rules about two drivers of one store.
+func takingTurns(rules []rule) []rule {
+	var taking []rule
+	for _, r := range rules {
+		taking = append(taking, rule{r.name, func(f *fixture) { r.check(f.takingTurns()) }})
+	}
+	return taking
+}
+
+func shareSeen(f *fixture) {
+	other := f.share()
+	f.insert(spec{id: "a"}, spec{id: "b", edges: []string{"a"}})
+	r := other.claimOne("a")
+	f.hasState("a", amboy.StateRunning)
+	f.end(r, amboy.StateFailed)
+	assert.Equal(f, []string{"a"}, other.claimOne("b").Dependency.Failed)
+	assert.Equal(f, 2, f.stats().Total)
+	other.refusedAsDuplicate(spec{id: "a"})
+}
+
+func shareRecovered(f *fixture) {
+	other := f.share()
+	f.insert(spec{id: "job"})
+	r := f.claimOne("job")
+	require.Equal(f, 1, other.recover(f.after(1)))
+	f.refusesLease(r)
+	again := other.tryClaim("other", time.Now(), 1).Records
+	require.Len(f, again, 1)
+	f.refusesLease(r)
+}
+
+func shareControl(f *fixture) {
+	other := f.share()
+	f.fill(f.queue, 0, 4)
+	f.maxRunning(2)
+	assert.Len(f, f.claim(1), 1)
+	assert.Len(f, other.claim(9), 1)
+	assert.Empty(f, f.claim(9))
+	other.maxRunning(0)
+	f.pause(true)
+	assert.Empty(f, other.claim(9))
+	f.pause(false)
+	other.drain(true)
+	require.ErrorIs(f, f.tryInsert(spec{id: "late"})[0], amboy.ErrQueueDraining)
+	assert.Equal(f, driver.Control{Draining: true}, f.control(driver.ControlChange{}))
+	assert.Len(f, other.claim(9), 2)
+}
+
+func shareCancel(f *fixture) {
+	other := f.share()
+	f.insert(spec{id: "job"})
+	r := f.claimOne("job")
+	other.cancel("job")
+	assert.Equal(f, []driver.Lease{driver.LeaseOf(r)}, f.toCancel(owner))
+	f.end(r, amboy.StateCanceled)
+	assert.Empty(f, other.toCancel(owner))
+}
+
+func shareDuty(f *fixture) {
+	other := f.share()
+	assert.True(f, f.takeDuty("duty", "a", 0, 2))
+	assert.False(f, other.takeDuty("duty", "b", 1, 3))
+	assert.True(f, other.takeDuty("duty", "b", 2, 4))
+	assert.False(f, f.takeDuty("duty", "a", 3, 5))
+}
+
+func shareNotifies(f *fixture) {
+	other := f.share()
+	told := f.subscribe()
+	told(func() { other.insert(spec{id: "job"}) })
+	r := other.claimOne("job")
+	told(func() { other.end(r, amboy.StateSucceeded) })
+}
+
+// turns is several drivers of one store, which take the calls in turn.
+type turns struct {
+	drivers []driver.Driver
+	calls   atomic.Uint64
+}
+
+func (t *turns) next() driver.Driver {
+	return t.drivers[t.calls.Add(1)%uint64(len(t.drivers))]
+}
+
+func (t *turns) Features() driver.Features { return t.next().Features() }
+
+func (t *turns) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	return t.next().Insert(ctx, records)
+}
+
+func (t *turns) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	return t.next().Claim(ctx, req)
+}
+
+func (t *turns) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
+	return t.next().Extend(ctx, leases, now, leaseTime)
+}
+
+func (t *turns) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	return t.next().Complete(ctx, completions)
+}
+
+func (t *turns) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	return t.next().Release(ctx, handBacks)
+}
+
+func (t *turns) Retry(ctx context.Context, ended, next *driver.Record) error {
+	return t.next().Retry(ctx, ended, next)
+}
+
+func (t *turns) EndRetry(ctx context.Context, ended *driver.Record) error {
+	return t.next().EndRetry(ctx, ended)
+}
+
+func (t *turns) Save(ctx context.Context, r *driver.Record) error { return t.next().Save(ctx, r) }
+
+func (t *turns) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
+	return t.next().SetProgress(ctx, lease, progress)
+}
+
+func (t *turns) CancelRequests(ctx context.Context, owner string) ([]driver.Lease, error) {
+	return t.next().CancelRequests(ctx, owner)
+}
+
+func (t *turns) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	return t.next().Get(ctx, queue, id)
+}
+
+func (t *turns) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
+	return t.next().Attempts(ctx, queue, id)
+}
+
+func (t *turns) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
+	return t.next().Find(ctx, q, page)
+}
+
+func (t *turns) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
+	return t.next().Count(ctx, q, limit)
+}
+
+func (t *turns) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	return t.next().Act(ctx, req)
+}
+
+func (t *turns) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
+	return t.next().Stats(ctx, queue)
+}
+
+func (t *turns) Queues(ctx context.Context) ([]driver.QueueInfo, error) { return t.next().Queues(ctx) }
+
+func (t *turns) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	return t.next().Control(ctx, queue, change)
+}
+
+func (t *turns) RecoverStale(ctx context.Context, now time.Time) (int, error) {
+	return t.next().RecoverStale(ctx, now)
+}
+
+func (t *turns) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
+	return t.next().Forget(ctx, now, limit)
+}
+
+func (t *turns) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
+	return t.next().TakeDuty(ctx, duty, now)
+}
+
+func (t *turns) Subscribe(notify func()) (cancel func()) { return t.next().Subscribe(notify) }
+
+// Close is left to whoever opened the drivers.
+func (t *turns) Close(context.Context) error { return nil }

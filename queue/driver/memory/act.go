@@ -1,0 +1,147 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// Act implements driver.Driver. Where its context ends in between it returns what
+// was done until then, and the error.
+func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	if err := req.Action.Validate(); err != nil {
+		return driver.Acted{}, err
+	}
+	if err := checkLimit(req.Limit); err != nil {
+		return driver.Acted{}, err
+	}
+	w, err := newWalk(req.Query, req.After, false)
+	if err != nil {
+		return driver.Acted{}, err
+	}
+	var acted driver.Acted
+	err = d.walk(ctx, w, d.lock, func(e *entry) bool {
+		if !allows(e, req.Action.Kind, w.now) {
+			acted.Skipped++
+		} else {
+			acted.Done++
+			if !req.DryRun {
+				d.act(e, req.Action, w.now)
+			}
+		}
+		return acted.Done+acted.Skipped < req.Limit
+	})
+	if acted.Done > 0 && !req.DryRun {
+		d.subscribers.Notify()
+	}
+	acted.Next = d.cursor(w)
+	if err != nil {
+		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
+	}
+	return acted, nil
+}
+
+// allows tells whether an entry's state allows an action.
+func allows(e *entry, kind driver.ActionKind, now time.Time) bool {
+	place := e.Place()
+	switch kind {
+	case driver.Cancel, driver.Prioritize:
+		return place != schedule.Finished
+	case driver.RunNow:
+		return place == schedule.Scheduled || place == schedule.Postponed ||
+			(place == schedule.Waiting && e.WaitUntil.After(now))
+	case driver.Reschedule, driver.Park:
+		return place.IsPending()
+	case driver.Unpark:
+		return place == schedule.Parked
+	case driver.Restart:
+		return e.Job.queue.schedule.Restartable(e) && stateOf(e, now) != amboy.StateSucceeded
+	case driver.Delete:
+		return place == schedule.Finished
+	default:
+		return false
+	}
+}
+
+// act does an action to an entry whose state allows it.
+func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
+	s := &e.Job.queue.schedule
+	switch a.Kind {
+	case driver.Cancel:
+		d.cancel(e, a, now)
+	case driver.RunNow:
+		reschedule(e, earliest(e.WaitUntil, now), now)
+	case driver.Reschedule:
+		reschedule(e, a.At, now)
+	case driver.Prioritize:
+		e.Job.record.Priority = a.Priority
+		s.Prioritize(e, a.Priority)
+	case driver.Park:
+		e.Job.reason = a.Reason
+		s.Park(e)
+	case driver.Unpark:
+		e.Job.reason = ""
+		s.Unpark(e, now)
+	case driver.Restart:
+		d.restart(e, now)
+	case driver.Delete:
+		s.Remove(e)
+	}
+}
+
+// cancel ends an entry, or asks whoever runs it to do so.
+func (d *Driver) cancel(e *entry, a driver.Action, now time.Time) {
+	r := &e.Job.record
+	r.Status.Reason = a.Reason
+	if e.Place() == schedule.Running {
+		r.CancelRequested = true
+		return
+	}
+	r.Status.Completed = true
+	r.Status.Outcome = amboy.OutcomeCanceled
+	r.RetryInfo.NeedsRetry = false
+	r.TimeInfo.End = now
+	r.ForgetAt = a.ForgetAt
+	d.finish(e)
+}
+
+func reschedule(e *entry, at, now time.Time) {
+	e.Job.record.TimeInfo.WaitUntil = at
+	e.Job.reason = ""
+	e.Job.queue.schedule.Reschedule(e, at, now)
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// restart makes the record of an entry that ended as it was when it was inserted,
+// but for its attempt errors and its count.
+func (d *Driver) restart(e *entry, now time.Time) {
+	d.keep(e)
+	r := &e.Job.record
+	r.Status = amboy.JobStatusInfo{
+		ModificationTime:  r.Status.ModificationTime,
+		ModificationCount: r.Status.ModificationCount,
+		Attempts:          r.Status.Attempts,
+		DroppedErrors:     r.Status.DroppedErrors,
+	}
+	r.TimeInfo.Start, r.TimeInfo.End, r.TimeInfo.DispatchBy = time.Time{}, time.Time{}, time.Time{}
+	r.ForgetAt = time.Time{}
+	r.Progress, r.Result = nil, nil
+	if r.Dependency != nil && len(r.Dependency.Failed) > 0 {
+		dependency := *r.Dependency
+		dependency.Failed = nil
+		r.Dependency = &dependency
+	}
+	r.Scopes = e.EnqueueScopes
+	e.Job.reason = ""
+	e.Job.queue.schedule.Restart(e, now)
+}

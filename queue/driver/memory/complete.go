@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// Complete implements driver.Driver. A record that never ran can be completed
+// too, under the lease that it shows: then it never will.
+func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	return each(ctx, d, completions, d.complete)
+}
+
+func (d *Driver) complete(c driver.Completion) error {
+	e, err := d.shown(c.Lease)
+	if err != nil {
+		return err
+	}
+	e.Job.replace(c.Record)
+	if !e.Job.record.RetryInfo.ShouldRetry() {
+		d.finish(e)
+		return nil
+	}
+	d.stop(e)
+	e.Job.record.Scopes = e.EnqueueScopes
+	e.Job.queue.schedule.Retry(e)
+	d.wakeOne(e.Job.queue)
+	return nil
+}
+
+// replace puts a record that ended in the place of what is stored, of which stays
+// what the schedule goes by. One that was to be canceled does not await a retry.
+func (i *item) replace(ended *driver.Record) {
+	stored := i.record
+	i.record = *ended
+	r := &i.record
+	r.Name, r.Group = stored.Name, stored.Group
+	r.Priority, r.Tags, r.Dependency = stored.Priority, stored.Tags, stored.Dependency
+	r.RequiredScopes = stored.RequiredScopes
+	r.EnqueueScopes, r.EnqueueAllScopes = stored.EnqueueScopes, stored.EnqueueAllScopes
+	r.UniqueKey, r.UniqueUntil = stored.UniqueKey, stored.UniqueUntil
+	if stored.CancelRequested && r.RetryInfo.ShouldRetry() {
+		r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, stored.Status.Reason
+		r.RetryInfo.NeedsRetry = false
+	}
+	r.CancelRequested = false
+	if r.Progress == nil {
+		r.Progress = stored.Progress
+	}
+}
+
+// finish ends the job of an entry whose record says how it ended.
+func (d *Driver) finish(e *entry) {
+	d.stop(e)
+	now, q, r := time.Now(), e.Job.queue, &e.Job.record
+	r.Scopes = nil
+	d.forgetLater(e)
+	q.schedule.Finish(e, driver.StateOf(r, now) == amboy.StateSucceeded, now)
+	d.wakeOne(q)
+}
+
+// stop takes the lease away from an entry that leaves Running.
+func (d *Driver) stop(e *entry) {
+	if e.Place() == schedule.Running {
+		d.leases.remove(e)
+	}
+}
+
+// awaitingRetry returns the entry of a record that awaits its retry.
+func (d *Driver) awaitingRetry(r *driver.Record) (*entry, error) {
+	e := d.byName(r.Group, r.Name)
+	if e == nil || e.Place() != schedule.Retrying {
+		return nil, fmt.Errorf("record %q does not await a retry: %w", r.Name, driver.ErrLeaseLost)
+	}
+	return e, nil
+}
+
+// Retry implements driver.Driver. The next attempt needs no room: it takes the
+// place of the one before.
+func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
+	return d.one(ctx, func() error {
+		e, err := d.awaitingRetry(ended)
+		if err != nil {
+			return err
+		}
+		q := e.Job.queue
+		if q.byName[next.Name] != nil {
+			return amboy.NewDuplicateJobErrorf("record %q is there already", next.Name)
+		}
+		replacement := newEntry(next)
+		if err := q.schedule.Replace(e, replacement, time.Now()); err != nil {
+			return err
+		}
+		e.Job.replace(ended)
+		e.Job.record.Scopes = nil
+		d.forgetLater(e)
+		r := &replacement.Job.record
+		r.UniqueKey, r.UniqueUntil = replacement.UniqueKey, replacement.UniqueUntil
+		d.store(q, replacement)
+		return nil
+	})
+}
+
+// EndRetry implements driver.Driver.
+func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
+	return d.one(ctx, func() error {
+		e, err := d.awaitingRetry(ended)
+		if err != nil {
+			return err
+		}
+		e.Job.replace(ended)
+		d.finish(e)
+		return nil
+	})
+}
+
+// Save implements driver.Driver.
+func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
+	return d.one(ctx, func() error {
+		e := d.byName(r.Group, r.Name)
+		if e == nil {
+			return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
+		}
+		driver.CopyContent(&e.Job.record, r)
+		return nil
+	})
+}

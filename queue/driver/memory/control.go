@@ -1,0 +1,57 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Queues implements driver.Driver.
+func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+	if err := d.lockToRead(ctx); err != nil {
+		return nil, err
+	}
+	infos := make([]driver.QueueInfo, 0, len(d.queues))
+	for _, q := range d.queues {
+		infos = append(infos, driver.QueueInfo{Name: q.name, Control: q.control, Stats: q.schedule.Stats()})
+	}
+	d.unlock()
+	slices.SortFunc(infos, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos, nil
+}
+
+// Control implements driver.Driver.
+func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	if change.MaxRunning != nil && *change.MaxRunning < 0 {
+		return driver.Control{}, fmt.Errorf("invalid control of queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	}
+	var control driver.Control
+	err := d.one(ctx, func() error {
+		q := d.queue(queue)
+		q.control = change.Apply(q.control)
+		control = q.control
+		if control.Draining {
+			d.wakeAll(q)
+		}
+		return nil
+	})
+	return control, err
+}
+
+// TakeDuty implements driver.Driver.
+func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
+	if err := d.lock(ctx); err != nil {
+		return false, err
+	}
+	defer d.unlock()
+	held := d.duties[duty.Name]
+	if held.Owner != duty.Owner && held.Until.After(now) {
+		return false, nil
+	}
+	d.duties[duty.Name] = duty
+	return true, nil
+}

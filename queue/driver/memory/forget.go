@@ -1,0 +1,80 @@
+package memory
+
+import (
+	"container/heap"
+	"context"
+	"time"
+)
+
+// forgetHeap has the entries that ended and may be forgotten at a time, the first
+// to be forgotten first.
+type forgetHeap []*entry
+
+func (h forgetHeap) Len() int { return len(h) }
+
+func (h forgetHeap) Less(i, j int) bool {
+	return h[i].Job.record.ForgetAt.Before(h[j].Job.record.ForgetAt)
+}
+
+func (h forgetHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].Job.forgetIndex, h[j].Job.forgetIndex = i, j
+}
+
+// Push implements heap.Interface.
+func (h *forgetHeap) Push(e any) {
+	pushed := e.(*entry)
+	pushed.Job.forgetIndex = len(*h)
+	*h = append(*h, pushed)
+}
+
+// Pop implements heap.Interface.
+func (h *forgetHeap) Pop() any {
+	all, last := *h, len(*h)-1
+	e := all[last]
+	all[last] = nil
+	*h = all[:last]
+	return e
+}
+
+// forgetLater has an entry that ends forgotten at its time, where it has one.
+func (d *Driver) forgetLater(e *entry) {
+	if !e.Job.record.ForgetAt.IsZero() {
+		heap.Push(&d.forgettable, e)
+	}
+}
+
+// keep undoes forgetLater.
+func (d *Driver) keep(e *entry) {
+	if !e.Job.record.ForgetAt.IsZero() {
+		heap.Remove(&d.forgettable, e.Job.forgetIndex)
+	}
+}
+
+// forget drops an entry that the schedule has forgotten.
+func (d *Driver) forget(e *entry) {
+	q := e.Job.queue
+	delete(q.byName, e.Job.record.Name)
+	q.records.remove(e)
+	d.records.remove(e)
+	d.keep(e)
+}
+
+// Forget implements driver.Driver. Records for which there is no room are gone
+// already.
+func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
+	if err := d.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer d.unlock()
+	forgotten := 0
+	for forgotten < limit && len(d.forgettable) > 0 {
+		e := d.forgettable[0]
+		if e.Job.record.ForgetAt.After(now) {
+			break
+		}
+		e.Job.queue.schedule.Remove(e)
+		forgotten++
+	}
+	return forgotten, nil
+}

@@ -1,0 +1,146 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// newEntry makes the entry of a record.
+func newEntry(r *driver.Record) *entry {
+	e := &entry{
+		Job:           &item{record: *r},
+		ID:            r.JobID(),
+		Priority:      r.Priority,
+		WaitUntil:     r.TimeInfo.WaitUntil,
+		DispatchBy:    r.TimeInfo.DispatchBy,
+		Scopes:        r.RequiredScopes,
+		EnqueueScopes: r.EnqueueScopes,
+		UniqueKey:     r.UniqueKey,
+		UniqueUntil:   r.UniqueUntil,
+	}
+	if r.Dependency != nil {
+		e.Edges = r.Dependency.Edges
+	}
+	return e
+}
+
+// Insert implements driver.Driver. It waits for room, where there is none for a
+// record.
+func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	entries := make([]*entry, len(records))
+	index := make(map[*entry]int, len(records))
+	for i, r := range records {
+		entries[i] = newEntry(r)
+		index[entries[i]] = i
+	}
+	errs := make([]error, len(records))
+	sorted, cycles := sortByQueue(entries)
+	for e, err := range cycles {
+		errs[index[e]] = err
+	}
+	for _, e := range sorted {
+		errs[index[e]] = d.insert(ctx, e)
+	}
+	d.subscribers.Notify()
+	return errs, nil
+}
+
+// sortByQueue is schedule.Sort for the entries of several queues. Those of each
+// share their places among themselves.
+func sortByQueue(entries []*entry) (sorted []*entry, cycles map[*entry]error) {
+	group := func(e *entry) string { return e.Job.record.Group }
+	if !slices.ContainsFunc(entries, func(e *entry) bool { return group(e) != group(entries[0]) }) {
+		return schedule.Sort(entries)
+	}
+	parts := map[string][]*entry{}
+	for _, e := range entries {
+		parts[group(e)] = append(parts[group(e)], e)
+	}
+	cycles = map[*entry]error{}
+	for name, part := range parts {
+		var refused map[*entry]error
+		parts[name], refused = schedule.Sort(part)
+		for e, err := range refused {
+			cycles[e] = err
+		}
+	}
+	for _, e := range entries {
+		if part := parts[group(e)]; len(part) > 0 {
+			sorted = append(sorted, part[0])
+			parts[group(e)] = part[1:]
+		}
+	}
+	return sorted, cycles
+}
+
+// insert adds an entry when there is room.
+func (d *Driver) insert(ctx context.Context, e *entry) error {
+	if err := d.lock(ctx); err != nil {
+		return err
+	}
+	q := d.queue(e.Job.record.Group)
+	for inTurn := false; !d.hasRoom(q, inTurn) && !d.closed && !q.refuses(e); inTurn = true {
+		w := q.inserts.Join()
+		d.unlock()
+		// There is room when what was inserted before is claimed.
+		d.subscribers.Notify()
+		if err := d.await(ctx, q, w); err != nil {
+			return fmt.Errorf("waiting for room: %w", err)
+		}
+		d.mu.Lock()
+		q.inserts.Reuse(w)
+		q.called--
+	}
+	defer d.unlock()
+	defer d.wakeOne(q)
+	return d.add(q, e)
+}
+
+// refuses tells whether an entry need not wait for room.
+func (q *queue) refuses(e *entry) bool {
+	return q.refusal(e) != nil || q.schedule.Duplicate(e) != nil
+}
+
+// refusal is the reason not to insert an entry now, apart from those that the
+// schedule has.
+func (q *queue) refusal(e *entry) error {
+	r := &e.Job.record
+	switch {
+	case q.control.Draining:
+		return fmt.Errorf("inserting record %q: queue %q: %w", r.Name, q.name, amboy.ErrQueueDraining)
+	case q.byName[r.Name] != nil:
+		return amboy.NewDuplicateJobErrorf("record %q is there already", r.Name)
+	default:
+		return nil
+	}
+}
+
+func (d *Driver) add(q *queue, e *entry) error {
+	if d.closed {
+		return driver.ErrClosed
+	}
+	if err := q.refusal(e); err != nil {
+		return err
+	}
+	if err := q.schedule.Add(e, time.Now()); err != nil {
+		return err
+	}
+	d.store(q, e)
+	return nil
+}
+
+// store makes an entry known that is in the schedule of a queue.
+func (d *Driver) store(q *queue, e *entry) {
+	d.inserted++
+	e.Job.queue, e.Job.number = q, d.inserted
+	e.Job.record.Scopes = e.EnqueueScopes
+	q.byName[e.Job.record.Name] = e
+	q.records.add(e)
+	d.records.add(e)
+}

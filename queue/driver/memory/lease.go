@@ -1,0 +1,144 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// leases are the entries that run, in no order.
+type leases []*entry
+
+func (l *leases) add(e *entry) {
+	e.Job.leaseIndex = len(*l)
+	*l = append(*l, e)
+}
+
+func (l *leases) remove(e *entry) {
+	all, last := *l, len(*l)-1
+	moved := all[last]
+	all[e.Job.leaseIndex] = moved
+	moved.Job.leaseIndex = e.Job.leaseIndex
+	all[last] = nil
+	*l = all[:last]
+}
+
+// leased returns the entry of a running record whose lease is the given one.
+func (d *Driver) leased(l driver.Lease) (*entry, error) {
+	e, err := d.shown(l)
+	if err == nil && e.Place() != schedule.Running {
+		return nil, fmt.Errorf("record %q does not run: %w", l.Name, driver.ErrLeaseLost)
+	}
+	return e, err
+}
+
+// shown returns the entry of a record that has not ended and shows that lease,
+// or the absence of one.
+func (d *Driver) shown(l driver.Lease) (*entry, error) {
+	e := d.byName(l.Queue, l.Name)
+	if e == nil || e.Job.record.Status.Completed || driver.LeaseOf(&e.Job.record) != l {
+		return nil, fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost)
+	}
+	return e, nil
+}
+
+// Extend implements driver.Driver.
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
+	if err := d.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	for _, l := range leases {
+		e, err := d.leased(l)
+		if err != nil {
+			lost = append(lost, l)
+			continue
+		}
+		e.Job.record.Status.ModificationTime = now
+		e.Job.leaseEnds = now.Add(leaseTime)
+	}
+	return lost, nil
+}
+
+// SetProgress implements driver.Driver.
+func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
+	if err := d.lock(ctx); err != nil {
+		return err
+	}
+	defer d.unlock()
+	e, err := d.leased(lease)
+	if err != nil {
+		return err
+	}
+	e.Job.record.Progress = &progress
+	return nil
+}
+
+// CancelRequests implements driver.Driver.
+func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lease, error) {
+	if err := d.lockToRead(ctx); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	var requested []driver.Lease
+	for _, e := range d.leases {
+		if r := &e.Job.record; r.CancelRequested && r.Status.Owner == owner {
+			requested = append(requested, driver.LeaseOf(r))
+		}
+	}
+	return requested, nil
+}
+
+// Release implements driver.Driver.
+func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	return each(ctx, d, handBacks, d.release)
+}
+
+func (d *Driver) release(h driver.HandBack) error {
+	e, err := d.leased(h.Lease)
+	if err != nil {
+		return err
+	}
+	d.handBack(e, h)
+	return nil
+}
+
+// handBack takes the lease of an entry that runs back.
+func (d *Driver) handBack(e *entry, h driver.HandBack) {
+	d.leases.remove(e)
+	r := &e.Job.record
+	r.Status.Owner, r.Status.InProgress, r.Status.Reason = "", false, ""
+	r.TimeInfo.Start = time.Time{}
+	r.Scopes = e.EnqueueScopes
+	r.CancelRequested = false
+	e.Job.reason = h.Reason
+	if h.Park {
+		e.Job.queue.schedule.Park(e)
+		return
+	}
+	e.Job.queue.schedule.Release(e, h.NotBefore, time.Now())
+}
+
+// RecoverStale implements driver.Driver.
+func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
+	if err := d.lock(ctx); err != nil {
+		return 0, err
+	}
+	var stale []*entry
+	for _, e := range d.leases {
+		if e.Job.leaseEnds.Before(now) {
+			stale = append(stale, e)
+		}
+	}
+	for _, e := range stale {
+		d.handBack(e, driver.HandBack{})
+	}
+	d.unlock()
+	if len(stale) > 0 {
+		d.subscribers.Notify()
+	}
+	return len(stale), nil
+}

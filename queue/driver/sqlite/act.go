@@ -1,0 +1,299 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// actAtOnce is the number of records, at most, on which one transaction acts.
+const actAtOnce = 200
+
+// Act implements driver.Driver. It acts on 200 records at a time, and may end
+// before Limit where it has looked at 5,000 without selecting as many. An error
+// after some of them comes with what was done.
+func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
+		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
+	}
+	acted := driver.Acted{Next: req.After}
+	if err := req.Action.Validate(); err != nil {
+		return driver.Acted{}, err
+	}
+	if err := checkLimit(req.Limit); err != nil {
+		return fail(acted, err)
+	}
+	at, err := newSpan(req.After, false)
+	if err != nil {
+		return fail(acted, err)
+	}
+	a := &acting{Action: req.Action, dryRun: req.DryRun, now: time.Now()}
+	s, err := newSelection(req.Query, a.now)
+	if err != nil {
+		return fail(acted, err)
+	}
+	for left := req.Limit; left > 0; {
+		some, err := d.actOnSome(ctx, a, s, at, min(left, actAtOnce))
+		if err != nil {
+			return fail(acted, err)
+		}
+		acted.Done, acted.Skipped, acted.Next = acted.Done+some.Done, acted.Skipped+some.Skipped, some.Next
+		selected := some.Done + some.Skipped
+		if some.Next == "" || selected == 0 {
+			break
+		}
+		left -= selected
+	}
+	return acted, nil
+}
+
+func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *span, limit int) (driver.Acted, error) {
+	var acted driver.Acted
+	end := *at
+	err := d.writer.write(ctx, &change{notifies: !a.dryRun, size: limit, run: func(c *changes) (err error) {
+		acted, end = driver.Acted{}, *at
+		if !end.end.Valid { // records that are restarted come again, after the others
+			end.end.Valid = true
+			if _, err = c.one(lastSeq, func(r *row) { end.end.Int64 = r.integer() }); err != nil {
+				return err
+			}
+		}
+		var found []*described
+		acted.Next, err = s.page(c, readColumns, &end, limit, collect(&found))
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			done, err := c.act(a, f)
+			if err != nil {
+				return err
+			}
+			if done {
+				acted.Done++
+			} else {
+				acted.Skipped++
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return driver.Acted{}, err
+	}
+	*at = end
+	return acted, nil
+}
+
+// acting is an action that is under way.
+type acting struct {
+	driver.Action
+	dryRun bool
+	now    time.Time
+}
+
+// act does an action to a record, and tells whether its state allows that.
+func (c *changes) act(a *acting, f *described) (done bool, err error) {
+	// What was done before may have moved it.
+	current, err := c.job(findSeq, f.seq)
+	if err != nil || current == nil {
+		return false, err
+	}
+	f.job = *current
+	allowed, err := c.allows(a, f)
+	if err != nil || !allowed || a.dryRun {
+		return allowed, err
+	}
+	switch a.Kind {
+	case driver.Cancel:
+		err = c.cancel(a, f)
+	case driver.RunNow:
+		at := f.job.waitUntil
+		if at.Int64 > a.now.UnixNano() {
+			at = instantOf(a.now)
+		}
+		err = c.reschedule(&f.job, at, a.now)
+	case driver.Reschedule:
+		err = c.reschedule(&f.job, instantOf(a.At), a.now)
+	case driver.Prioritize:
+		err = c.prioritize(&f.job, a.Priority)
+	case driver.Park:
+		err = c.park(&f.job, a.Reason)
+	case driver.Unpark:
+		err = c.unpark(&f.job, a.now)
+	case driver.Restart:
+		err = c.restart(f, a.now)
+	case driver.Delete:
+		err = c.delete(&f.job)
+	}
+	if err != nil {
+		return false, fmt.Errorf("record %q: %w", f.name, err)
+	}
+	return true, nil
+}
+
+// allows tells whether a record's state allows an action.
+func (c *changes) allows(a *acting, f *described) (bool, error) {
+	switch p := f.place; a.Kind {
+	case driver.Cancel, driver.Prioritize:
+		return !p.final(), nil
+	case driver.RunNow:
+		return p == scheduled || p == postponed || (p == waiting && f.job.waitUntil.Int64 > a.now.UnixNano()), nil
+	case driver.Reschedule, driver.Park:
+		return p < parked, nil
+	case driver.Unpark:
+		return p == parked, nil
+	case driver.Restart:
+		return c.mayRestart(f)
+	case driver.Delete:
+		return p.final(), nil
+	default:
+		return false, nil
+	}
+}
+
+func (c *changes) mayRestart(f *described) (bool, error) {
+	if !f.place.final() || f.place == succeeded {
+		return false, nil
+	}
+	latest, err := c.latest(f.queue, f.id)
+	if err != nil || latest == nil || latest.seq != f.seq {
+		return false, err
+	}
+	refusal, err := c.checkKey(&f.job)
+	if err == nil && refusal == nil {
+		refusal, err = c.checkFree(&f.job, f.enqueueScopes)
+	}
+	return refusal == nil, err
+}
+
+// cancel ends a record, or asks whoever runs it to do so.
+func (c *changes) cancel(a *acting, f *described) error {
+	if f.place == running {
+		_, err := c.exec(markCancel, nullable(a.Reason), f.seq)
+		return err
+	}
+	r, err := f.decode(f.queueName)
+	if err != nil {
+		return err
+	}
+	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
+	r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, a.Reason
+	r.RetryInfo.NeedsRetry = false
+	r.TimeInfo.End = a.now
+	r.ForgetAt = a.ForgetAt
+	e, err := newEnding(r.Name, r)
+	if err != nil {
+		return err
+	}
+	return c.end(&f.job, e)
+}
+
+// reschedule gives a record that has not started another time.
+func (c *changes) reschedule(j *job, at instant, now time.Time) error {
+	if _, err := c.exec(setWaitUntil, at, j.seq); err != nil {
+		return err
+	}
+	j.waitUntil = at
+	if j.place == waiting {
+		return nil
+	}
+	if err := c.setAside(j); err != nil {
+		return err
+	}
+	return c.wait(j, now.UnixNano())
+}
+
+// setAside takes a record out of its place, so that it can go to another.
+func (c *changes) setAside(j *job) error {
+	wasReady := j.place == ready
+	if err := c.move(j, waiting, instant{}, ""); err != nil {
+		return err
+	}
+	if wasReady {
+		return c.withdraw(j)
+	}
+	return nil
+}
+
+func (c *changes) prioritize(j *job, priority int) error {
+	competes := (j.place == ready && len(j.scopes) > 0) || j.place == scopeBlocked
+	if competes {
+		if err := c.setAside(j); err != nil {
+			return err
+		}
+	}
+	if _, err := c.exec(setPriority, priority, j.seq); err != nil {
+		return err
+	}
+	j.priority = priority
+	if competes {
+		return c.admit(j)
+	}
+	return nil
+}
+
+func (c *changes) park(j *job, reason string) error {
+	if err := c.setAside(j); err != nil {
+		return err
+	}
+	if _, err := c.exec(setReason, nullable(reason), j.seq); err != nil {
+		return err
+	}
+	return c.move(j, parked, instant{}, "")
+}
+
+func (c *changes) unpark(j *job, now time.Time) error {
+	if j.open > 0 {
+		return c.move(j, waiting, instant{}, "")
+	}
+	return c.wait(j, now.UnixNano())
+}
+
+// restart makes a record that ended as it was when it was inserted, but for its
+// attempt errors and its count.
+func (c *changes) restart(f *described, now time.Time) error {
+	r, err := f.decode(f.queueName)
+	if err != nil {
+		return err
+	}
+	r.Status.Errors, r.Status.Outcome, r.Result, r.RetryInfo.NeedsRetry = nil, "", nil, false
+	if f.dependency == otherDependency && r.Dependency != nil {
+		r.Dependency.Failed = nil
+	}
+	x, used := newExtra(r, f.dependency)
+	var encoded []byte
+	if used {
+		encoded, err = bson.Marshal(x)
+		if err != nil {
+			return err
+		}
+	}
+	var last int64
+	if _, err = c.one(lastSeq, func(r *row) { last = r.integer() }); err != nil {
+		return err
+	}
+	j := &f.job
+	if _, err = c.exec(restartJob, last+1, blob(encoded), j.uniqueKey != "", j.seq); err != nil {
+		return err
+	}
+	n := c.count(j.queue)
+	n.places[j.place]--
+	n.places[waiting]++
+	n.ended--
+	j.seq, j.place, j.open, j.dispatchBy = last+1, waiting, 0, instant{}
+	err = c.take(j, j.enqueueScopes)
+	if err != nil {
+		return err
+	}
+	return c.wait(j, now.UnixNano())
+}
+
+func (c *changes) delete(j *job) error {
+	_, err := c.exec(deleteJob, j.seq)
+	c.count(j.queue).places[j.place]--
+	return err
+}

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"fmt"
+)
+
+// changes is a transaction. Its methods don't watch contexts: it takes
+// milliseconds, and one of several callers must not end it for the others. While
+// a query calls its function no other statement may run.
+type changes struct {
+	connection
+	// keys are those of queues that are known since before the transaction.
+	keys map[string]int64
+	// found are those that it found, or added.
+	found map[string]int64
+	// counts are the changes that are not written yet.
+	counts map[int64]*counts
+}
+
+func newChanges(on connection, keys map[string]int64) *changes {
+	return &changes{connection: on, keys: keys, found: map[string]int64{}, counts: map[int64]*counts{}}
+}
+
+// counts is by how much the numbers of the records of a queue have changed.
+type counts struct {
+	places  [places]int
+	overdue int
+	ended   int
+}
+
+func (c *changes) count(queue int64) *counts {
+	n := c.counts[queue]
+	if n == nil {
+		n = &counts{}
+		c.counts[queue] = n
+	}
+	return n
+}
+
+// flush writes the counts, and begins new ones.
+func (c *changes) flush() error {
+	for queue, n := range c.counts {
+		if *n == (counts{}) {
+			continue
+		}
+		p := &n.places
+		_, err := c.exec(addCounts, p[waiting], p[scheduled], p[postponed], p[scopeBlocked], p[ready], p[parked], p[running], p[retrying],
+			p[succeeded]+p[failed]+p[canceled]+p[expired], n.overdue, n.ended, queue)
+		if err != nil {
+			return fmt.Errorf("writing the counts of a queue: %w", err)
+		}
+		*n = counts{}
+	}
+	return nil
+}
+
+// queue returns the key of a queue; 0 where there is no such queue.
+func (c *changes) queue(name string) (key int64, err error) {
+	if known, ok := c.keys[name]; ok {
+		return known, nil
+	}
+	if known, ok := c.found[name]; ok {
+		return known, nil
+	}
+	there, err := c.one(findQueue, func(r *row) { key = r.integer() }, name)
+	if there {
+		c.found[name] = key
+	}
+	return key, err
+}
+
+// ensureQueue returns the key of a queue, which it adds where it is not there.
+func (c *changes) ensureQueue(name string) (key int64, err error) {
+	key, err = c.queue(name)
+	if err != nil || key != 0 {
+		return key, err
+	}
+	_, err = c.one(insertQueue, func(r *row) { key = r.integer() }, name)
+	if err != nil {
+		return 0, fmt.Errorf("adding queue %q: %w", name, err)
+	}
+	c.found[name] = key
+	return key, nil
+}
+
+// one runs a statement that gives one row at most, and tells whether it did.
+func (c *changes) one(s statement, scan func(*row), args ...any) (found bool, err error) {
+	err = c.query(s, func(r *row) error {
+		found = true
+		scan(r)
+		return nil
+	}, args...)
+	return found, err
+}
+
+// job finds a row; nil where there is none.
+func (c *changes) job(s statement, args ...any) (*job, error) {
+	j := &job{}
+	found, err := c.one(s, j.read, args...)
+	if !found || err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// named finds a record by its name; nil where there is none.
+func (c *changes) named(queue int64, name string) (*job, error) {
+	if queue == 0 {
+		return nil, nil
+	}
+	return c.job(findByName, queue, name)
+}
+
+func (c *changes) jobs(s statement, args ...any) (jobs []*job, err error) {
+	err = c.query(s, func(r *row) error {
+		j := &job{}
+		j.read(r)
+		jobs = append(jobs, j)
+		return nil
+	}, args...)
+	return jobs, err
+}
+
+func (c *changes) records(s statement, args ...any) (records []*stored, err error) {
+	err = c.query(s, func(r *row) error {
+		record := &stored{}
+		record.read(r)
+		records = append(records, record)
+		return nil
+	}, args...)
+	return records, err
+}
+
+// latest finds the latest attempt of a job; nil where there is none.
+func (c *changes) latest(queue int64, id string) (*job, error) {
+	if queue == 0 {
+		return nil, nil
+	}
+	return c.job(findLatest, queue, id)
+}

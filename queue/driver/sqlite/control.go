@@ -1,0 +1,74 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// control is what is set for a queue.
+func (c *changes) control(queue int64) (control driver.Control, err error) {
+	_, err = c.one(readControl, func(r *row) { control = r.control() }, queue)
+	return control, err
+}
+
+func (r *row) control() driver.Control {
+	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int()}
+}
+
+// Control implements driver.Driver. It returns an error for a MaxRunning that is
+// negative.
+func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	if change.MaxRunning != nil && *change.MaxRunning < 0 {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	}
+	if change == (driver.ControlChange{}) {
+		control, err := d.readControl(ctx, queue)
+		if err != nil {
+			return driver.Control{}, fmt.Errorf("reading the control of queue %q: %w", queue, err)
+		}
+		return control, nil
+	}
+	control, err := d.control(ctx, queue, change)
+	if err != nil {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
+	}
+	return control, nil
+}
+
+func (d *Driver) control(ctx context.Context, queue string, wanted driver.ControlChange) (driver.Control, error) {
+	var control driver.Control
+	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+		key, err := c.ensureQueue(queue)
+		if err != nil {
+			return err
+		}
+		control, err = c.control(key)
+		if err != nil {
+			return err
+		}
+		control = wanted.Apply(control)
+		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, key)
+		return err
+	}})
+	if err != nil {
+		return driver.Control{}, err
+	}
+	return control, nil
+}
+
+// TakeDuty implements driver.Driver.
+func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
+	var taken bool
+	err := d.writer.write(ctx, &change{run: func(c *changes) error {
+		n, err := c.exec(takeDuty, duty.Name, duty.Owner, instantOf(duty.Until), instantOf(now))
+		taken = n > 0
+		return err
+	}})
+	if err != nil {
+		return false, fmt.Errorf("taking duty %q: %w", duty.Name, err)
+	}
+	return taken, nil
+}

@@ -1,0 +1,150 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// forgetAtOnce is the number of records, at most, that are forgotten in one
+// transaction, so that others need not wait long for theirs.
+const forgetAtOnce = 1000
+
+// Forget implements driver.Driver. It removes them 1,000 at a time; where that
+// fails after some were removed, it returns their number with the error.
+func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
+	forgotten := 0
+	for forgotten < limit {
+		want := min(limit-forgotten, forgetAtOnce)
+		n := 0
+		err := d.writer.write(ctx, &change{size: want, run: func(c *changes) (err error) {
+			n, err = c.forget(now.UnixNano(), want, d.opts.KeepFinished)
+			return err
+		}})
+		if err != nil {
+			return forgotten, fmt.Errorf("forgetting finished records: %w", err)
+		}
+		forgotten += n
+		if n < want {
+			break
+		}
+	}
+	return forgotten, nil
+}
+
+// finishedRecords are those of a queue.
+type finishedRecords struct {
+	queue int64
+	count int
+	// first is when the first of them may be forgotten; not valid where none may.
+	first instant
+}
+
+// forget forgets up to limit records.
+func (c *changes) forget(now int64, limit, keep int) (forgotten int, err error) {
+	err = c.flush()
+	if err != nil {
+		return 0, err
+	}
+	var all []*finishedRecords
+	err = c.query(finishedQueues, func(r *row) error {
+		all = append(all, &finishedRecords{queue: r.integer(), count: r.int()})
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range all {
+		var n int
+		n, err = c.forgetExcess(f, min(f.count-keep, limit-forgotten))
+		if err != nil {
+			return 0, err
+		}
+		forgotten += n
+	}
+	n, err := c.forgetDue(all, now, limit-forgotten)
+	return forgotten + n, err
+}
+
+// forgetExcess forgets records for which a queue has no room.
+func (c *changes) forgetExcess(f *finishedRecords, excess int) (forgotten int, err error) {
+	if excess <= 0 {
+		return 0, nil
+	}
+	forgotten, err = c.forgetFirst(f, math.MaxInt64, excess)
+	if err != nil || forgotten == excess {
+		return forgotten, err
+	}
+	timeless, err := c.forgetTimeless(f, excess-forgotten)
+	return forgotten + timeless, err
+}
+
+// forgetDue forgets records whose time has come, the first first.
+func (c *changes) forgetDue(all []*finishedRecords, now int64, limit int) (forgotten int, err error) {
+	var due []*finishedRecords
+	for _, f := range all {
+		err = c.readFirst(f)
+		if err != nil {
+			return 0, err
+		}
+		if f.isDue(now) {
+			due = append(due, f)
+		}
+	}
+	slices.SortFunc(due, (*finishedRecords).compare)
+	for len(due) > 0 && forgotten < limit {
+		f, until := due[0], now
+		if due = due[1:]; len(due) > 0 {
+			until = due[0].first.Int64 // then it is that one's turn
+		}
+		n, err := c.forgetFirst(f, until, limit-forgotten)
+		if err == nil {
+			err = c.readFirst(f)
+		}
+		if err != nil {
+			return 0, err
+		}
+		forgotten += n
+		if f.isDue(now) {
+			at, _ := slices.BinarySearchFunc(due, f, (*finishedRecords).compare)
+			due = slices.Insert(due, at, f)
+		}
+	}
+	return forgotten, nil
+}
+
+func (f *finishedRecords) compare(g *finishedRecords) int {
+	return cmp.Or(cmp.Compare(f.first.Int64, g.first.Int64), cmp.Compare(f.queue, g.queue))
+}
+
+func (f *finishedRecords) isDue(now int64) bool { return f.first.Valid && f.first.Int64 <= now }
+
+func (c *changes) readFirst(f *finishedRecords) error {
+	f.first = instant{}
+	_, err := c.one(firstToForget, func(r *row) { f.first = r.time() }, f.queue)
+	return err
+}
+
+// forgetFirst forgets those of a queue whose time is first, until a time.
+func (c *changes) forgetFirst(f *finishedRecords, until int64, limit int) (int, error) {
+	return c.forgetSome(forgetJobs, f, f.queue, until, limit)
+}
+
+// forgetTimeless forgets those of a queue that have no time, for which there is
+// no room.
+func (c *changes) forgetTimeless(f *finishedRecords, limit int) (int, error) {
+	return c.forgetSome(forgetTimeless, f, f.queue, limit)
+}
+
+func (c *changes) forgetSome(s statement, f *finishedRecords, args ...any) (int, error) {
+	n := 0
+	err := c.query(s, func(r *row) error {
+		c.count(f.queue).places[r.integer()]--
+		n++
+		return nil
+	}, args...)
+	return n, err
+}

@@ -1,0 +1,123 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+type transactionKey struct{}
+
+// WithTx returns a context with which Insert writes in a transaction of the
+// caller, so that the records are added when it is committed, with whatever else
+// it changes, and not at all when it is rolled back. The transaction must be on a
+// database handle that was opened for the driver's file, with the driver "sqlite"
+// of modernc.org/sqlite; Insert returns an error for any other, and after one the
+// caller should roll back. It has the rules of SQLite: there is one writer at a
+// time, so it should be short, and best begins with the right to write
+// ("_txlock=immediate" in the name of the handle).
+//
+// Only Insert looks for a transaction.
+func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
+	return context.WithValue(ctx, transactionKey{}, tx)
+}
+
+func transactionOf(ctx context.Context) (*sql.Tx, bool) {
+	tx, ok := ctx.Value(transactionKey{}).(*sql.Tx)
+	return tx, ok && tx != nil
+}
+
+// insertIn adds records in a transaction of the caller.
+func (d *Driver) insertIn(ctx context.Context, tx *sql.Tx, some []*newRecord) error {
+	if d.isClosed() {
+		return driver.ErrClosed
+	}
+	if err := d.checkTransaction(ctx, tx); err != nil {
+		return fmt.Errorf("writing in the caller's transaction: %w", err)
+	}
+	c := newChanges(&callersConnection{ctx: ctx, tx: tx}, nil)
+	err := c.insertAll(some)
+	if err == nil {
+		err = c.flush()
+	}
+	if err != nil {
+		return fmt.Errorf("writing in the caller's transaction on %q, which should be rolled back: %w", d.path, err)
+	}
+	return nil
+}
+
+// checkTransaction tells whether a transaction is on the driver's file.
+func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
+	var path string
+	err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)
+	if err != nil {
+		return fmt.Errorf("asking for its file: %w", err)
+	}
+	theirs, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("it must be on the file %q (is on %q): %w", d.path, path, err)
+	}
+	ours, err := os.Stat(d.path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(ours, theirs) {
+		return fmt.Errorf("it must be on the file %q (is on %q)", d.path, path)
+	}
+	return nil
+}
+
+// callersConnection runs statements in a transaction of the caller.
+type callersConnection struct {
+	ctx context.Context
+	tx  *sql.Tx
+	row row
+}
+
+func (c *callersConnection) exec(s statement, args ...any) (int64, error) {
+	result, err := c.tx.ExecContext(c.ctx, statementTexts[s], args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (c *callersConnection) query(s statement, each func(*row) error, args ...any) error {
+	return c.queryText(statementTexts[s], each, args...)
+}
+
+func (c *callersConnection) queryText(text string, each func(*row) error, args ...any) error {
+	rows, err := c.tx.QueryContext(c.ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	return c.row.readAll(rows, each)
+}
+
+// readAll calls each for every row of a result, and closes it.
+func (r *row) readAll(rows *sql.Rows, each func(*row) error) (err error) {
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	r.resize(len(columns))
+	dest := make([]any, len(columns))
+	for i := range dest {
+		dest[i] = (*any)(&r.values[i])
+	}
+	for rows.Next() {
+		err = rows.Scan(dest...)
+		if err == nil {
+			err = r.read(each)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

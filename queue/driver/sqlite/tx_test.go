@@ -1,0 +1,179 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
+)
+
+// begin begins a transaction on a handle of the caller's.
+func begin(t *testing.T, path string) *sql.Tx {
+	t.Helper()
+	tx, err := openRaw(t, path).BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+			assert.NoError(t, err)
+		}
+	})
+	return tx
+}
+
+func insertIn(t *testing.T, d *sqlite.Driver, tx *sql.Tx, records ...*driver.Record) []error {
+	t.Helper()
+	errs, err := d.Insert(sqlite.WithTx(t.Context(), tx), records)
+	require.NoError(t, err)
+	require.Len(t, errs, len(records))
+	return errs
+}
+
+func TestInsertInATransaction(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	execute(t, path, "CREATE TABLE orders (number INTEGER)")
+	heard := make(chan struct{}, 1)
+	t.Cleanup(d.Subscribe(func() {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+	}))
+	tx := begin(t, path)
+	_, err := tx.ExecContext(t.Context(), "INSERT INTO orders VALUES (1)")
+	require.NoError(t, err)
+	scoped := newRecord(t, "scoped")
+	scoped.RequiredScopes, scoped.EnqueueScopes = []string{"s"}, []string{"s"}
+	dependent := newRecord(t, "dependent")
+	dependent.Dependency = &registry.DependencyInterchange{Edges: []string{"job"}}
+	errs := insertIn(t, d, tx, newRecord(t, "job"), newRecord(t, "job"), scoped, dependent)
+	assert.True(t, amboy.IsDuplicateJobError(errs[1]))
+	assert.Equal(t, []error{nil, nil, nil}, []error{errs[0], errs[2], errs[3]})
+	assert.True(t, amboy.IsDuplicateJobError(insertIn(t, d, tx, newRecord(t, "job"))[0]))
+	assert.Empty(t, list(t, d), "it is not visible before it is committed")
+	assert.Zero(t, stats(t, d).Total)
+	require.NoError(t, tx.Commit())
+	<-heard
+
+	assert.Equal(t, []string{"job", "scoped", "dependent"}, list(t, d))
+	assert.Equal(t, []string{"dependent"}, list(t, d, amboy.StateBlocked))
+	for _, r := range claim(t, d, 10) {
+		complete(t, d, r)
+	}
+	assert.Len(t, claim(t, d, 10), 1)
+	checkCounts(t, openRaw(t, path))
+}
+
+func TestInsertInATransactionThatIsRolledBack(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	tx := begin(t, path)
+	assert.NoError(t, insertIn(t, d, tx, newRecord(t, "job"))[0])
+	require.NoError(t, tx.Rollback())
+	assert.Empty(t, list(t, d))
+	queues, err := d.Queues(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, queues)
+	insert(t, d, newRecord(t, "job"))
+	assert.Len(t, claim(t, d, 10), 1)
+}
+
+func TestInsertInATransactionOnAnotherDatabase(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	other := newPath(t)
+	execute(t, other, "CREATE TABLE other (x)")
+	for name, path := range map[string]string{"another file": other, "memory": ":memory:"} {
+		tx := begin(t, path)
+		_, err := d.Insert(sqlite.WithTx(t.Context(), tx), []*driver.Record{newRecord(t, "job")})
+		require.ErrorContains(t, err, "inserting 1 records: writing in the caller's transaction: it must be on the file", name)
+		require.NoError(t, tx.Rollback())
+	}
+	ended := begin(t, other)
+	require.NoError(t, ended.Rollback())
+	_, err := d.Insert(sqlite.WithTx(t.Context(), ended), []*driver.Record{newRecord(t, "job")})
+	require.ErrorIs(t, err, sql.ErrTxDone)
+	assert.Empty(t, list(t, d))
+}
+
+// Put a job together with what it is about: either both are stored, or neither.
+func ExampleWithTx() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	path := filepath.Join(dir, "shop.db")
+	err = errors.Join(
+		with(ctx, sqlite.Options{Path: path}, func(ctx context.Context, d *sqlite.Driver) error { return orderTwice(ctx, d, path) }),
+		os.RemoveAll(dir),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// after the rollback: 0 jobs
+	// after the commit: 1 jobs
+}
+
+func orderTwice(ctx context.Context, d *sqlite.Driver, path string) error {
+	db, err := sql.Open("sqlite", path+"?_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "CREATE TABLE orders (id TEXT)")
+	return errors.Join(
+		err,
+		order(ctx, d, db, "rollback", (*sql.Tx).Rollback),
+		order(ctx, d, db, "commit", (*sql.Tx).Commit),
+		db.Close(),
+	)
+}
+
+func order(ctx context.Context, d *sqlite.Driver, db *sql.DB, name string, end func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES ('order-1')")
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	err = putIn(sqlite.WithTx(ctx, tx), d, "confirm-order-1")
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	err = end(tx)
+	if err != nil {
+		return err
+	}
+	stats, err := d.Stats(ctx, "mail")
+	fmt.Printf("after the %s: %d jobs\n", name, stats.Total)
+	return err
+}
+
+// putIn does what Put of a queue does with a driver.
+func putIn(ctx context.Context, d *sqlite.Driver, id string) error {
+	j := job.NewShellJob("true", "")
+	j.SetID(id)
+	r, err := registry.MakeJobInterchange(j, amboy.BSON2)
+	if err != nil {
+		return err
+	}
+	r.Group = "mail"
+	r.Name = driver.RecordName(r.Group, id, r.RetryInfo)
+	errs, err := d.Insert(ctx, []*driver.Record{r})
+	return errors.Join(append(errs, err)...)
+}

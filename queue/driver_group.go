@@ -1,0 +1,297 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var _ amboy.QueueOptions = (*DriverQueueOptions)(nil)
+
+// BuildQueue is NewDriverQueue.
+func (o *DriverQueueOptions) BuildQueue(context.Context) (amboy.Queue, error) {
+	return NewDriverQueue(*o)
+}
+
+// DriverQueuePattern has options for the queues of a group whose names match.
+type DriverQueuePattern struct {
+	// Regexp is matched against any part of the name. It is required.
+	Regexp  *regexp.Regexp
+	Options DriverQueueOptions
+}
+
+// DriverGroupOptions configure a group of queues in one store.
+type DriverGroupOptions struct {
+	// DefaultQueue tells how a queue is made where nothing else says otherwise,
+	// and has the options that concern the store, which all queues share: Driver,
+	// CloseDriver, Format, LockTimeout, PollInterval and how often it is looked
+	// for retries. Its Name must be empty.
+	DefaultQueue DriverQueueOptions
+	// Patterns and PerQueue have what is different for some queues. The options
+	// of a queue are merged, field by field, where one that is set takes the
+	// place of the one before: first the default, then each pattern that matches,
+	// in their order, then what PerQueue has for the name, then the options of
+	// the call of Get, which must be *DriverQueueOptions. They must not set what
+	// concerns the store, nor Name.
+	Patterns []DriverQueuePattern
+	PerQueue map[string]DriverQueueOptions
+	// Workers is the number of jobs that run at once in this process, over all
+	// queues of the group. A worker that becomes free goes to the queue of which
+	// the fewest jobs run here, and among those to the one that was served least
+	// lately, so that a queue with many jobs does not keep the others waiting.
+	// NumWorkers is the most that one queue can have of them. Default: 0, for no
+	// limit but NumWorkers.
+	Workers int
+	// TTL is how long a queue without work stays open, counted from its last use.
+	// It is at least a second, or 0, the default, for ever. What it has in the
+	// store stays all the same.
+	TTL time.Duration
+	// PruneFrequency is how often the group looks for queues to close. Default:
+	// the TTL.
+	PruneFrequency time.Duration
+	// BackgroundCreateFrequency is how often the group looks for queues that have
+	// work in the store and are not open here, and opens them; it does so at
+	// once when it is made, too. Default: ten seconds. NoBackgroundCreate turns
+	// it off.
+	BackgroundCreateFrequency time.Duration
+}
+
+// NoBackgroundCreate, as a BackgroundCreateFrequency, leaves queues with work
+// closed until Get is called for them.
+const NoBackgroundCreate time.Duration = -1
+
+const defaultBackgroundCreate = 10 * time.Second
+
+// Validate sets the defaults. It returns an error that names every field that is
+// missing or out of range.
+func (o *DriverGroupOptions) Validate() error {
+	var errs []error
+	invalid := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("invalid driver group options: "+format, args...))
+	}
+	if err := o.DefaultQueue.Validate(); err != nil {
+		invalid("DefaultQueue: %w", err)
+	}
+	if o.DefaultQueue.Name != "" {
+		invalid("DefaultQueue: Name must be empty (is %q)", o.DefaultQueue.Name)
+	}
+	for i, p := range o.Patterns {
+		if p.Regexp == nil {
+			invalid("Patterns[%d]: Regexp must not be nil", i)
+		}
+		if err := p.Options.validateChange(); err != nil {
+			invalid("Patterns[%d]: %w", i, err)
+		}
+	}
+	for name, opts := range o.PerQueue {
+		if err := opts.validateChange(); err != nil {
+			invalid("PerQueue[%q]: %w", name, err)
+		}
+	}
+	if o.Workers < 0 {
+		invalid("Workers must not be negative (is %d)", o.Workers)
+	}
+	if o.TTL < 0 || (o.TTL > 0 && o.TTL < minGroupTTL) {
+		invalid("TTL must be 0 or at least %s (is %s)", minGroupTTL, o.TTL)
+	}
+	if o.PruneFrequency < 0 || (o.PruneFrequency > 0 && o.TTL == 0) {
+		invalid("PruneFrequency must be 0, or positive where there is a TTL (is %s)", o.PruneFrequency)
+	}
+	if o.BackgroundCreateFrequency < 0 && o.BackgroundCreateFrequency != NoBackgroundCreate {
+		invalid("BackgroundCreateFrequency must be positive, 0 or NoBackgroundCreate (is %s)", o.BackgroundCreateFrequency)
+	}
+	if o.PruneFrequency == 0 {
+		o.PruneFrequency = o.TTL
+	}
+	if o.BackgroundCreateFrequency == 0 {
+		o.BackgroundCreateFrequency = defaultBackgroundCreate
+	}
+	return errors.Join(errs...)
+}
+
+// validateChange returns an error where options that change the default set what
+// concerns the store, or what is not valid.
+func (o DriverQueueOptions) validateChange() error {
+	if o.Driver != nil || o.CloseDriver || o.Name != "" || o.Format != 0 || o.LockTimeout != 0 || o.PollInterval != 0 {
+		return errors.New("Driver, CloseDriver, Name, Format, LockTimeout and PollInterval are those of the group, and must not be set")
+	}
+	if o.NumWorkers < 0 || o.MaxRunning < 0 {
+		return fmt.Errorf("NumWorkers and MaxRunning must not be negative (are %d and %d)", o.NumWorkers, o.MaxRunning)
+	}
+	return errors.Join(o.Retention.Validate(), o.Retryable.Validate())
+}
+
+// with returns the options with the fields that are set in a change.
+func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
+	if change.NumWorkers != 0 {
+		o.NumWorkers = change.NumWorkers
+	}
+	if change.NewRunner != nil {
+		o.NewRunner = change.NewRunner
+	}
+	if change.MaxRunning != 0 {
+		o.MaxRunning = change.MaxRunning
+	}
+	if change.Retention != (Retention{}) {
+		o.Retention = change.Retention
+	}
+	if change.Retryable != (RetryableQueueOptions{}) {
+		o.Retryable = change.Retryable
+	}
+	return o
+}
+
+// driverGroup is a group of queues in one store.
+type driverGroup struct {
+	*queueGroup
+	engine *engine
+	opts   DriverGroupOptions
+}
+
+// NewDriverGroup makes a group of queues in one store, one for each name. They
+// claim jobs in common, and their leases and their store are looked after in
+// common, so that a thousand idle queues cost the store what one does. They run
+// under ctx and end with it; call Close all the same, to wait for them.
+//
+// Get opens a queue, starts it, and blocks until it is started; the queue is an
+// amboy.RetryableQueue. A queue that has work is never pruned; one that another
+// process puts work into is opened here too (see BackgroundCreateFrequency), so
+// that a process that starts goes on with what was left. Its jobs may run before a
+// call of Get returns, and must not rely on what the caller does then. Queues names those that
+// are open here, and those that have work in the store, or had some within the
+// TTL. Put is not possible: all queues are those of the store. Once closed, the
+// group's methods return an error that wraps ErrGroupClosed; closing it again only
+// waits. NewDriverGroup returns an error for options that are not valid.
+func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGroup, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("making a driver group: %w", err)
+	}
+	g := &driverGroup{engine: newEngine(opts.DefaultQueue, opts.Workers), opts: opts}
+	g.queueGroup = newQueueGroup(ctx, "driver", opts.TTL, opts.PruneFrequency, g.merge)
+	if opts.BackgroundCreateFrequency != NoBackgroundCreate {
+		g.routines.Go(func() { g.openRegularly(g.background) })
+	}
+	return g, nil
+}
+
+// merge makes the options of a queue, as DriverGroupOptions.PerQueue says.
+func (g *driverGroup) merge(name string, call []amboy.QueueOptions) (queueBuilder, error) {
+	merged := g.opts.DefaultQueue
+	for _, p := range g.opts.Patterns {
+		if p.Regexp.MatchString(name) {
+			merged = merged.with(p.Options)
+		}
+	}
+	merged = merged.with(g.opts.PerQueue[name])
+	for _, opt := range call {
+		change, ok := opt.(*DriverQueueOptions)
+		if !ok || change == nil {
+			return nil, fmt.Errorf("options must be a *queue.DriverQueueOptions that is not nil (is %T)", opt)
+		}
+		if err := change.validateChange(); err != nil {
+			return nil, err
+		}
+		merged = merged.with(*change)
+	}
+	merged.Name = name
+	if err := merged.Validate(); err != nil {
+		return nil, err
+	}
+	return func(context.Context) (amboy.Queue, error) {
+		return newDriverQueue(g.engine, g.engine.id+"."+name, merged)
+	}, nil
+}
+
+var errPutInDriverGroup = errors.New("the queues of a driver group are those of its store")
+
+// Put returns an error.
+func (g *driverGroup) Put(_ context.Context, name string, _ amboy.Queue) error {
+	return fmt.Errorf("putting queue %q in a driver group: %w", name, errPutInDriverGroup)
+}
+
+// Queues names, sorted, the queues that are open here, and those that have work in
+// the store, or had some within the TTL.
+func (g *driverGroup) Queues(ctx context.Context) []string {
+	names := map[string]struct{}{}
+	for _, name := range g.queueGroup.Queues(ctx) {
+		names[name] = struct{}{}
+	}
+	stored, err := g.engine.driver.Queues(ctx)
+	if err != nil {
+		logging.Error(ctx, g.engine.failure("could not list the queues of a store", err))
+	}
+	for _, q := range stored {
+		if _, known := names[q.Name]; !known && q.Name != "" && (!q.Stats.IsComplete() || g.hadWork(ctx, q.Name)) {
+			names[q.Name] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// hadWork tells whether a job of a queue ended within the TTL.
+func (g *driverGroup) hadWork(ctx context.Context, name string) bool {
+	if g.ttl == 0 {
+		return false
+	}
+	query := driver.Query{Queues: []string{name}, Ended: driver.TimeRange{From: time.Now().Add(-g.ttl)}}
+	n, err := g.engine.driver.Count(ctx, query, 1)
+	if err != nil {
+		logging.Error(ctx, g.engine.failure("could not look for finished jobs", err))
+	}
+	return n > 0
+}
+
+// openRegularly opens the queues that have work, until ctx ends.
+func (g *driverGroup) openRegularly(ctx context.Context) {
+	ticker := time.NewTicker(g.opts.BackgroundCreateFrequency)
+	defer ticker.Stop()
+	for {
+		g.openWithWork(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (g *driverGroup) openWithWork(ctx context.Context) {
+	var stored []driver.QueueInfo
+	err := errorOfPanic(func() (err error) {
+		stored, err = g.engine.driver.Queues(ctx)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		logging.Error(ctx, g.engine.failure("could not look for queues with work", err))
+	}
+	for _, q := range stored {
+		if q.Name == "" || q.Stats.IsComplete() || g.engine.queue(q.Name) != nil {
+			continue
+		}
+		if _, err := g.Get(ctx, q.Name); err != nil && ctx.Err() == nil {
+			logging.Error(ctx, message.Fields{
+				"message": "could not open a queue that has work",
+				"queue":   q.Name,
+				"error":   err.Error(),
+			})
+		}
+	}
+}
+
+// Close closes all queues at once, each as Queue.Close does, and then what they
+// share.
+func (g *driverGroup) Close(ctx context.Context) error {
+	err := g.queueGroup.Close(ctx)
+	g.engine.close(ctx)
+	return err
+}

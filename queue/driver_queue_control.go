@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Control returns what is set for the queue in its store.
+func (q *driverQueue) Control(ctx context.Context) (amboy.QueueControl, error) {
+	return q.control(ctx, "reading the control", driver.ControlChange{})
+}
+
+// Pause keeps the workers of all processes from taking jobs.
+func (q *driverQueue) Pause(ctx context.Context) error {
+	_, err := q.control(ctx, "pausing", driver.ControlChange{Paused: new(true)})
+	return err
+}
+
+// Drain makes the queue refuse new jobs, in all processes.
+func (q *driverQueue) Drain(ctx context.Context) error {
+	_, err := q.control(ctx, "draining", driver.ControlChange{Draining: new(true)})
+	return err
+}
+
+// Resume takes Pause and Drain back.
+func (q *driverQueue) Resume(ctx context.Context) error {
+	_, err := q.control(ctx, "resuming", driver.ControlChange{Paused: new(false), Draining: new(false)})
+	return err
+}
+
+// SetMaxRunning limits the number of jobs that run at once, over all processes.
+func (q *driverQueue) SetMaxRunning(ctx context.Context, n int) error {
+	if n < 0 {
+		return fmt.Errorf("limiting the running jobs of queue %q: the number must not be negative (is %d)", q.id, n)
+	}
+	_, err := q.control(ctx, "limiting the running jobs of", driver.ControlChange{MaxRunning: &n})
+	return err
+}
+
+func (q *driverQueue) control(ctx context.Context, doing string, change driver.ControlChange) (amboy.QueueControl, error) {
+	control, err := q.driver.Control(ctx, q.name, change)
+	if err != nil {
+		return control, fmt.Errorf("%s queue %q: %w", doing, q.id, err)
+	}
+	q.engine.claims.signal()
+	return control, nil
+}

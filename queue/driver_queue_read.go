@@ -1,0 +1,148 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func (q *driverQueue) Get(ctx context.Context, id string) (amboy.Job, bool) {
+	r, err := q.driver.Get(ctx, q.name, id)
+	if err != nil {
+		if !amboy.IsJobNotFoundError(err) {
+			logging.Error(ctx, q.failure("could not get a job", id, err))
+		}
+		return nil, false
+	}
+	j := q.resolve(ctx, r)
+	return j, j != nil
+}
+
+// resolve makes a job of a record for somebody who wants to look at it; nil
+// where it can't be read.
+func (q *driverQueue) resolve(ctx context.Context, r *driver.Record) amboy.Job {
+	j, err := r.Resolve(q.format)
+	if err != nil {
+		logging.Warning(ctx, q.failure("a stored job can't be read", r.JobID(), err))
+		return nil
+	}
+	return j
+}
+
+func (q *driverQueue) GetAttempt(ctx context.Context, id string, attempt int) (amboy.Job, error) {
+	attempts, err := q.GetAllAttempts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range attempts {
+		if j.RetryInfo().CurrentAttempt == attempt {
+			return j, nil
+		}
+	}
+	return nil, amboy.NewJobNotFoundErrorf("queue %q has no attempt %d of job %q", q.id, attempt, id)
+}
+
+func (q *driverQueue) GetAllAttempts(ctx context.Context, id string) ([]amboy.Job, error) {
+	records, err := q.driver.Attempts(ctx, q.name, id)
+	if err != nil {
+		return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
+	}
+	if len(records) == 0 {
+		return nil, amboy.NewJobNotFoundErrorf("queue %q has no retryable job %q", q.id, id)
+	}
+	attempts := make([]amboy.Job, len(records))
+	for i, r := range records {
+		attempts[i], err = r.Resolve(q.format)
+		if err != nil {
+			return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
+		}
+	}
+	return attempts, nil
+}
+
+// listPage is the number of records that are read at a time.
+const listPage = 500
+
+// Results yields the jobs that have ended for good, read from the store page by
+// page.
+func (q *driverQueue) Results(ctx context.Context) <-chan amboy.Job {
+	ended := driver.Query{
+		Queues: []string{q.name},
+		States: []amboy.JobState{amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired},
+		Latest: true,
+	}
+	return streamRecords(ctx, q, ended, func(r *driver.Record) (amboy.Job, bool) {
+		if !r.Status.Completed {
+			return nil, false // it has expired, and was not ended yet
+		}
+		j := q.resolve(ctx, r)
+		return j, j != nil
+	})
+}
+
+// JobInfo yields what is stored about each attempt of each job, read from the
+// store page by page.
+func (q *driverQueue) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
+	return streamRecords(ctx, q, driver.Query{Queues: []string{q.name}}, func(r *driver.Record) (amboy.JobInfo, bool) {
+		return infoOf(r), true
+	})
+}
+
+// infoOf describes the job of a record.
+func infoOf(r *driver.Record) amboy.JobInfo {
+	info := amboy.JobInfo{
+		ID:       r.JobID(),
+		Type:     amboy.JobType{Name: r.Type, Version: r.Version},
+		Status:   r.Status,
+		Time:     r.TimeInfo,
+		Retry:    r.RetryInfo,
+		Priority: r.Priority,
+	}
+	info.State = amboy.StateOf(info, time.Now())
+	return info
+}
+
+// streamRecords sends what convert makes of the records that a query selects. The
+// first page is read before it returns, so that a small queue needs no goroutine.
+func streamRecords[T any](ctx context.Context, q *driverQueue, query driver.Query, convert func(*driver.Record) (T, bool)) <-chan T {
+	request := driver.PageRequest{Limit: listPage}
+	read := func() driver.Page {
+		page, err := q.driver.Find(ctx, query, request)
+		if err != nil {
+			logging.Error(ctx, q.failure("could not list jobs", "", err))
+		}
+		return page
+	}
+	page := read()
+	length := unknownLength
+	if page.Next == "" {
+		length = len(page.Records)
+	}
+	return stream(ctx, &q.lifecycle, length, func(yield func(T) bool) {
+		for {
+			for _, r := range page.Records {
+				if item, ok := convert(r); ok && !yield(item) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			request.After = page.Next
+			page = read()
+		}
+	})
+}
+
+func (q *driverQueue) Stats(ctx context.Context) amboy.QueueStats {
+	stats, err := q.driver.Stats(ctx, q.name)
+	if err != nil {
+		logging.Error(ctx, q.failure("could not count jobs", "", err))
+		stats.Err = err
+	}
+	return stats
+}

@@ -1,0 +1,274 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func (q *driverQueue) Next(ctx context.Context) amboy.Job {
+	for {
+		w := q.line.next(ctx)
+		if w == nil {
+			return nil
+		}
+		if j := q.revive(ctx, w); j != nil {
+			return j
+		}
+	}
+}
+
+// revive makes a job of a claimed record. It returns nil where the job is not to
+// run: one that can't be read is parked, and one that expired, or whose
+// dependency says so, is ended or handed back.
+func (q *driverQueue) revive(ctx context.Context, w *work) amboy.Job {
+	// What was claimed must be dealt with, whatever becomes of the worker.
+	ctx = context.WithoutCancel(ctx)
+	r := w.record
+	j, err := q.resolveToRun(r)
+	if err != nil {
+		logging.Error(ctx, q.failure("parked a job that can't be read", r.JobID(), err))
+		q.handBack(ctx, w, driver.HandBack{Park: true, Reason: err.Error()})
+		return nil
+	}
+	if r.TimeInfo.IsStale() {
+		markExpired(j)
+		q.endUnrun(ctx, j, w)
+		return nil
+	}
+	var failed []string
+	if r.Dependency != nil {
+		failed = r.Dependency.Failed
+	}
+	switch state, reason := consult(j.Dependency(), failed); state {
+	case dependency.Ready:
+		if q.engine.leases.start(w, j) {
+			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: time.Now()})
+			return j
+		}
+	case dependency.Blocked:
+		// The longer a job has waited, the longer it waits until it is asked
+		// again.
+		pause := nextRecheck(time.Since(r.TimeInfo.Created))
+		q.handBack(ctx, w, driver.HandBack{NotBefore: time.Now().Add(pause), Reason: "its dependency says that it must wait"})
+	case dependency.Unresolved:
+		j.AddError(reason)
+		doNotRetry(j)
+		q.endUnrun(ctx, j, w)
+	case dependency.Passed:
+		q.endUnrun(ctx, j, w)
+	}
+	return nil
+}
+
+// resolveToRun decodes a job. Which lease it runs under is known by what it points
+// to.
+func (q *driverQueue) resolveToRun(r *driver.Record) (amboy.Job, error) {
+	j, err := r.Resolve(q.format)
+	if err == nil && reflect.TypeOf(j).Kind() != reflect.Pointer {
+		return nil, fmt.Errorf("the factory of job type %q must return a pointer (returns a %T)", r.Type, j)
+	}
+	return j, err
+}
+
+// endUnrun ends a job for good that was claimed and is not run.
+func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, w *work) {
+	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+	defer cancel()
+	defer q.engine.leases.end(w)
+	if err := q.end(ctx, j, w.lease); err != nil {
+		logging.Error(ctx, q.failure("could not end a job that is not to run", j.ID(), err))
+	}
+}
+
+// handBack gives the lease of a job back that was claimed and is not run.
+func (q *driverQueue) handBack(ctx context.Context, w *work, h driver.HandBack) {
+	h.Lease = w.lease
+	if err := q.release(ctx, w, h); err != nil {
+		logging.Error(ctx, q.failure("could not hand a job back", h.Lease.Name, err))
+	}
+}
+
+func (q *driverQueue) release(ctx context.Context, w *work, h driver.HandBack) error {
+	errs, err := q.driver.Release(ctx, []driver.HandBack{h})
+	if err == nil {
+		err = errs[0]
+	}
+	q.engine.leases.end(w)
+	q.engine.claims.signal()
+	return err
+}
+
+// JobContext derives a context that ends when the job's lease is lost, or
+// somebody cancels the job.
+func (q *driverQueue) JobContext(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
+	return q.engine.leases.context(ctx, j)
+}
+
+// Complete ends an attempt of a job, under the lease that the job has here, or
+// else the one that is stored. While the store can't be reached it tries again,
+// until ctx ends.
+func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.id)
+	}
+	if err := q.completeJob(ctx, j); err != nil {
+		return fmt.Errorf("completing job %q: %w", j.ID(), err)
+	}
+	if j.RetryInfo().ShouldRetry() {
+		q.handOver(ctx, j)
+	}
+	return nil
+}
+
+func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
+	if w := q.engine.leases.of(j); w != nil {
+		// Whatever comes of it, the lease is not renewed any more: a job whose
+		// end could not be written is run again.
+		defer q.engine.leases.end(w)
+		if q.engine.leases.isAborted(w) {
+			markCanceled(j)
+		}
+		q.engine.leases.ending(w)
+		return q.end(ctx, j, w.lease)
+	}
+	r, err := q.driver.Get(ctx, q.name, j.ID())
+	if err != nil {
+		return err
+	}
+	return q.end(ctx, j, driver.LeaseOf(r))
+}
+
+// CompleteLater is Complete, whose result is logged. A job that is to be retried
+// is completed at once, and so is one in a store that takes no time.
+func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
+	wait = func() {}
+	w := q.engine.leases.of(j)
+	if w == nil || !q.engine.defersWrites || j.RetryInfo().ShouldRetry() || q.engine.leases.isAborted(w) {
+		q.reportEnd(ctx, j, q.Complete(ctx, j))
+		return wait
+	}
+	q.engine.leases.ending(w)
+	r, err := q.endedRecord(ctx, j, w.lease)
+	if err != nil {
+		q.engine.leases.end(w)
+		q.reportEnd(ctx, j, err)
+		return wait
+	}
+	return q.engine.completions.writeLater(ctx, driver.Completion{Lease: w.lease, Record: r}, func(err error) {
+		q.engine.leases.end(w)
+		q.afterEnd(ctx, j, r, err)
+		q.reportEnd(ctx, j, err)
+	})
+}
+
+// reportEnd logs that the end of a job could not be written.
+func (q *driverQueue) reportEnd(ctx context.Context, j amboy.Job, err error) {
+	switch {
+	case errors.Is(err, amboy.ErrLeaseLost):
+		logging.Warning(ctx, q.failure("job has not ended in its queue", j.ID(), err))
+	case err != nil:
+		logging.Error(ctx, q.failure("job has not ended in its queue", j.ID(), err))
+	}
+}
+
+// end writes that an attempt ended.
+func (q *driverQueue) end(ctx context.Context, j amboy.Job, lease driver.Lease) error {
+	r, err := q.endedRecord(ctx, j, lease)
+	if err != nil {
+		return err
+	}
+	err = q.engine.completions.write(ctx, driver.Completion{Lease: lease, Record: r})
+	q.afterEnd(ctx, j, r, err)
+	return err
+}
+
+// endedRecord encodes a job that has ended.
+func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver.Lease) (*driver.Record, error) {
+	now := time.Now()
+	markComplete(j, now)
+	r, err := q.recordOrLast(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	if r.Name != lease.Name {
+		// The job changed in its run what its attempts are named after, so that
+		// there can be no next one.
+		doNotRetry(j)
+		r.Name, r.RetryInfo.NeedsRetry = lease.Name, false
+	}
+	if r.RetryInfo.ShouldRetry() {
+		disown(j, r)
+	}
+	r.ForgetAt = q.forgetAt(r, now)
+	return r, nil
+}
+
+// disown makes a job that awaits its retry nobody's, so that whichever handler
+// comes first may retry it, also when this queue is gone.
+func disown(j amboy.Job, r *driver.Record) {
+	r.Status.Owner = ""
+	status := j.Status()
+	status.Owner = ""
+	j.SetStatus(status)
+}
+
+// afterEnd lets others know that a job has ended.
+func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r *driver.Record, err error) {
+	if err == nil && !r.RetryInfo.ShouldRetry() {
+		q.ended(ctx, j.ID())
+	}
+	q.engine.claims.signal()
+}
+
+// forgetAt is when a record that ended may be forgotten.
+func (q *driverQueue) forgetAt(r *driver.Record, ended time.Time) time.Time {
+	return q.retention.until(driver.StateOf(r, ended), ended)
+}
+
+// recordOrLast encodes a job that ended. Where that is impossible, because of
+// what the job made of itself, the job fails for that, and its last stored form
+// is used.
+func (q *driverQueue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, error) {
+	r, err := q.record(j)
+	if err == nil {
+		return r, nil
+	}
+	last, getErr := q.driver.Get(ctx, q.name, j.ID())
+	if getErr != nil {
+		return nil, errors.Join(err, getErr)
+	}
+	j.AddError(fmt.Errorf("what the job left behind can't be stored: %w", err))
+	last.Status, last.TimeInfo, last.RetryInfo = j.Status(), j.TimeInfo(), j.RetryInfo()
+	return last, nil
+}
+
+// handOver gives a job to the retry handler. Where that fails, the job stays in
+// the store as retrying, and maintenance hands it over later.
+func (q *driverQueue) handOver(ctx context.Context, j amboy.Job) {
+	if err := q.RetryHandler().Put(ctx, j); err != nil && !q.isStopped() {
+		logging.Error(ctx, q.failure("could not hand a job to the retry handler; it is tried again later", j.ID(), err))
+	}
+}
+
+// Release hands a job back whose run was interrupted.
+func (q *driverQueue) Release(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("releasing a job of queue %q: the job must not be nil", q.id)
+	}
+	w := q.engine.leases.of(j)
+	if w == nil {
+		return fmt.Errorf("releasing job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
+	}
+	if err := q.release(ctx, w, driver.HandBack{Lease: w.lease}); err != nil {
+		return fmt.Errorf("releasing job %q: %w", j.ID(), err)
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// queueGroup is what groups of queues have in common: it makes each queue once,
+// keeps it, and prunes those without work.
+type queueGroup struct {
+	kind string // of its queues, for messages
+	// ctx is what the queues run under: they outlive the calls that make them.
+	ctx    context.Context
+	cancel context.CancelFunc
+	ttl    time.Duration
+	cache  GroupCache
+	// merge makes of the options of a call what builds the queue of that name.
+	merge func(name string, call []amboy.QueueOptions) (queueBuilder, error)
+
+	background     context.Context // ends before the queues are closed
+	stopBackground context.CancelFunc
+	routines       sync.WaitGroup // the pruning, the creations and others
+
+	mu        sync.Mutex
+	creations map[string]*queueCreation
+	closed    bool
+
+	gone chan struct{} // closed when the first Close is through
+}
+
+// queueBuilder makes a queue that need not be started.
+type queueBuilder func(ctx context.Context) (amboy.Queue, error)
+
+// queueCreation makes one queue, for which all wait who ask for it. Its result
+// may be read once done is closed.
+type queueCreation struct {
+	done  chan struct{}
+	queue amboy.Queue
+	err   error
+}
+
+// newQueueGroup makes an empty group, which prunes itself where ttl is not 0.
+func newQueueGroup(ctx context.Context, kind string, ttl, pruneEvery time.Duration, merge func(string, []amboy.QueueOptions) (queueBuilder, error)) *queueGroup {
+	ctx, cancel := context.WithCancel(ctx)
+	background, stopBackground := context.WithCancel(ctx)
+	g := &queueGroup{
+		kind:           kind,
+		ctx:            ctx,
+		cancel:         cancel,
+		ttl:            ttl,
+		cache:          NewGroupCache(ttl),
+		merge:          merge,
+		background:     background,
+		stopBackground: stopBackground,
+		creations:      map[string]*queueCreation{},
+		gone:           make(chan struct{}),
+	}
+	if ttl > 0 {
+		g.routines.Go(func() { g.pruneRegularly(background, pruneEvery) })
+	}
+	return g
+}
+
+// Get returns the queue with that name, and makes and starts it where there is
+// none.
+func (g *queueGroup) Get(ctx context.Context, name string, opts ...amboy.QueueOptions) (amboy.Queue, error) {
+	q, err := g.get(ctx, name, opts)
+	if err != nil {
+		return nil, fmt.Errorf("getting queue %q of a %s group: %w", name, g.kind, err)
+	}
+	return q, nil
+}
+
+func (g *queueGroup) get(ctx context.Context, name string, opts []amboy.QueueOptions) (amboy.Queue, error) {
+	if name == "" {
+		return nil, errors.New("name must not be empty")
+	}
+	build, err := g.merge(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	q, creation, err := g.findOrCreate(name, build)
+	if creation == nil {
+		return q, err
+	}
+	select {
+	case <-creation.done:
+		return creation.queue, creation.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting until it is made: %w", ctx.Err())
+	}
+}
+
+// findOrCreate returns the queue with that name, or else its creation, which it
+// begins where it is not under way.
+func (g *queueGroup) findOrCreate(name string, build queueBuilder) (amboy.Queue, *queueCreation, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return nil, nil, err
+	}
+	if q := g.cache.Get(name); q != nil {
+		return q, nil, nil
+	}
+	if creation, ok := g.creations[name]; ok {
+		return nil, creation, nil
+	}
+	creation := &queueCreation{done: make(chan struct{})}
+	g.creations[name] = creation
+	g.routines.Go(func() { g.create(name, build, creation) })
+	return nil, creation, nil
+}
+
+// usable returns an error once the group or its context has ended. The caller
+// holds the lock.
+func (g *queueGroup) usable() error {
+	if g.closed {
+		return ErrGroupClosed
+	}
+	if g.ctx.Err() != nil {
+		return fmt.Errorf("the group's context ended: %w", context.Cause(g.ctx))
+	}
+	return nil
+}
+
+// create makes a queue and adds it to the group.
+func (g *queueGroup) create(name string, build queueBuilder, creation *queueCreation) {
+	defer close(creation.done)
+	q, err := g.build(build)
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.creations, name)
+	if err == nil {
+		err = g.cache.Set(name, q, g.ttl)
+	}
+	if err != nil {
+		creation.err = err
+		return
+	}
+	creation.queue = q
+}
+
+// build makes a queue and starts it.
+func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
+	q, err := build(g.ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = errorOfPanic(func() error {
+		if q.Info().Started {
+			return nil
+		}
+		return q.Start(g.ctx)
+	})
+	if err != nil {
+		// A queue may have begun to start before it failed.
+		closeErr := errorOfPanic(func() error { q.Close(g.ctx); return nil })
+		return nil, errors.Join(fmt.Errorf("starting it: %w", err), closeErr)
+	}
+	return q, nil
+}
+
+// Put adds a queue under a name.
+func (g *queueGroup) Put(_ context.Context, name string, q amboy.Queue) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return fmt.Errorf("putting queue %q in a %s group: %w", name, g.kind, err)
+	}
+	if _, ok := g.creations[name]; ok {
+		return fmt.Errorf("putting queue %q in a %s group: the name is taken", name, g.kind)
+	}
+	return g.cache.Set(name, q, g.ttl)
+}
+
+// Len is the number of queues.
+func (g *queueGroup) Len() int { return g.cache.Len() }
+
+// Queues names the queues, sorted.
+func (g *queueGroup) Queues(context.Context) []string { return g.cache.Names() }
+
+// Prune closes the queues that have no work and were not used for the group's
+// time to live; none where that is 0.
+func (g *queueGroup) Prune(ctx context.Context) error { return g.cache.Prune(ctx) }
+
+// pruneRegularly prunes the group until ctx ends. It is the group's one timer.
+func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := g.cache.Prune(ctx); err != nil && ctx.Err() == nil {
+			logging.Error(ctx, message.Fields{
+				"message": "could not prune a queue group",
+				"kind":    g.kind,
+				"error":   err.Error(),
+			})
+		}
+	}
+}
+
+// Close closes all queues at once, each as Queue.Close does. A queue that is
+// just made is waited for and closed too; when ctx ends, so does the context of
+// its constructor. A second call waits for the first.
+func (g *queueGroup) Close(ctx context.Context) error {
+	g.mu.Lock()
+	first := !g.closed
+	g.closed = true
+	g.mu.Unlock()
+
+	defer context.AfterFunc(ctx, g.cancel)()
+	if !first {
+		<-g.gone
+		return nil
+	}
+	defer close(g.gone)
+	g.stopBackground()
+	defer g.cancel()
+	// The queues run under the group's context, so it ends after them.
+	g.routines.Wait()
+	return g.cache.Close(ctx)
+}

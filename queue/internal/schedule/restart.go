@@ -1,0 +1,34 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+)
+
+// Restartable tells whether an entry can run again: it is Finished, the latest
+// with its ID, and no other job has its unique key or one of its EnqueueScopes.
+func (s *Schedule[J]) Restartable(e *Entry[J]) bool {
+	if e.place != Finished || s.byID[e.ID] != e || s.keyHolder(e) != nil {
+		return false
+	}
+	_, held := s.holders.HeldByOther(e.ID, e.EnqueueScopes)
+	return !held
+}
+
+// Restart lets an entry run again that is Restartable. It comes after those that
+// are there, takes its unique key and its EnqueueScopes again, has no edges, and
+// does not expire.
+func (s *Schedule[J]) Restart(e *Entry[J], now time.Time) {
+	if err := s.take(e, e.EnqueueScopes); err != nil {
+		// They are free, or else the entry is not Restartable.
+		panic(fmt.Sprintf("schedule: job %q can't be restarted: %v", e.ID, err))
+	}
+	s.takeKey(e)
+	s.finished.remove(e)
+	s.ended--
+	s.lastSeq++
+	e.seq = s.lastSeq
+	e.Edges, e.links = nil, nil
+	e.DispatchBy = time.Time{}
+	s.wait(e, now)
+}

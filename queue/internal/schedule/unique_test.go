@@ -1,0 +1,126 @@
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+)
+
+// keyed is an entry with the unique key "key".
+func keyed(id string, until amboy.UniqueUntil) *entry {
+	return &entry{ID: id, UniqueKey: "key", UniqueUntil: until}
+}
+
+// hasKey requires that an entry has the unique key "key"; nobody where the ID is
+// empty.
+func (f *fixture) hasKey(id string) {
+	f.t.Helper()
+	err := f.Duplicate(keyed("probe", ""))
+	if id == "" {
+		require.NoError(f.t, err)
+		return
+	}
+	require.True(f.t, amboy.IsDuplicateJobError(err), "nobody has the key")
+	require.EqualError(f.t, err, fmt.Sprintf(`job %q has the unique key "key"`, id))
+}
+
+func TestUniqueKeyIsHeldUntil(t *testing.T) {
+	for _, test := range []struct {
+		until     amboy.UniqueUntil
+		succeeded bool
+		running   string // who has the key then
+		finished  string
+	}{
+		{until: "", succeeded: true, running: "job"},
+		{until: amboy.UniqueUntilEnded, running: "job"},
+		{until: amboy.UniqueUntilEnded, succeeded: true, running: "job"},
+		{until: amboy.UniqueUntilStarted},
+		{until: amboy.UniqueUntilFailed, running: "job"},
+		{until: amboy.UniqueUntilFailed, succeeded: true, running: "job", finished: "job"},
+		{until: amboy.UniqueUntilForgotten, running: "job", finished: "job"},
+		{until: amboy.UniqueUntilForgotten, succeeded: true, running: "job", finished: "job"},
+	} {
+		t.Run(fmt.Sprintf("%q, succeeded %t", test.until, test.succeeded), func(t *testing.T) {
+			f := newFixture(t)
+			f.add(keyed("job", test.until))
+			f.hasKey("job")
+			f.next("job")
+			f.hasKey(test.running)
+			f.retry("job")
+			f.hasKey(test.running)
+			f.replace(&entry{ID: "job", UniqueKey: "not asked again"})
+			f.hasKey(test.running)
+			f.next("job")
+			f.finish("job", test.succeeded)
+			f.hasKey(test.finished)
+			f.Remove(f.get("job"))
+			f.hasKey("")
+		})
+	}
+}
+
+func TestEntryThatIsRefusedTakesNoKey(t *testing.T) {
+	f := newFixture(t)
+	f.add(&entry{ID: "job", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}})
+	same, edge, circle, scoped := keyed("job", ""), keyed("edge", ""), keyed("circle", ""), keyed("scoped", "")
+	edge.Edges, circle.Edges, scoped.Scopes, scoped.EnqueueScopes = []string{"nobody"}, []string{"circle"}, []string{"s"}, []string{"s"}
+	for _, e := range []*entry{same, edge, circle, scoped} {
+		require.Error(t, f.Add(e, f.now), e.ID)
+		f.hasKey("")
+	}
+	f.add(keyed("holder", ""))
+	rival := keyed("rival", "")
+	rival.Scopes, rival.EnqueueScopes = []string{"t"}, []string{"t"}
+	require.True(t, amboy.IsDuplicateJobError(f.Add(rival, f.now)))
+	f.add(&entry{ID: "other", Scopes: []string{"t"}, EnqueueScopes: []string{"t"}})
+	f.hasKey("holder")
+}
+
+// TestKeyIsNotTakenAgain hands an entry back, or retries it, that gave its key up
+// when it started.
+func TestKeyIsNotTakenAgain(t *testing.T) {
+	f := newFixture(t)
+	f.add(keyed("job", amboy.UniqueUntilStarted))
+	f.Release(f.next("job"), f.now, f.now)
+	f.hasKey("")
+	f.Park(f.get("job"))
+	f.Unpark(f.get("job"), f.now)
+	f.hasKey("")
+	f.add(keyed("rival", ""))
+	f.next("job")
+	f.retry("job")
+	f.replace(keyed("job", ""))
+	f.hasKey("rival")
+	f.finish("job", true)
+	f.Remove(f.get("job"))
+	f.hasKey("rival")
+}
+
+func TestExpiredEntryGivesUpItsKey(t *testing.T) {
+	f := newFixture(t)
+	e := keyed("job", amboy.UniqueUntilStarted)
+	e.DispatchBy = after(1)
+	f.add(e)
+	require.Equal(t, []string{"job"}, f.advance(after(2)))
+	f.hasKey("")
+}
+
+func TestRestartTakesTheKeyAgain(t *testing.T) {
+	f := newFixture(t)
+	f.add(keyed("job", amboy.UniqueUntilStarted))
+	f.next("job")
+	f.finish("job", false)
+	job := f.get("job")
+	f.add(keyed("rival", ""))
+	assert.False(t, f.Restartable(job), "another job has its key")
+	f.finish("rival", true)
+	require.True(t, f.Restartable(job))
+	f.Restart(job, f.now)
+	f.hasKey("job")
+	f.next("job")
+	f.hasKey("")
+}

@@ -1,0 +1,341 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
+)
+
+func TestRetentionValidate(t *testing.T) {
+	r := queue.Retention{Succeeded: time.Hour, Failed: queue.KeepForever}
+	require.NoError(t, r.Validate())
+	assert.Equal(t, queue.Retention{
+		Succeeded: time.Hour,
+		Failed:    queue.KeepForever,
+		Canceled:  queue.DefaultKeepOthers,
+		Expired:   queue.DefaultKeepOthers,
+	}, r)
+	bad := queue.Retention{Succeeded: -2, Failed: -3, Canceled: -time.Second, Expired: -5}
+	err := bad.Validate()
+	for _, text := range []string{
+		"invalid retention: Succeeded must be positive, 0 for the default or KeepForever (is -2ns)",
+		"Failed must be", "Canceled must be", "Expired must be",
+	} {
+		require.ErrorContains(t, err, text)
+	}
+	_, err = queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newStore(t), NumWorkers: 1, Retention: bad})
+	require.ErrorContains(t, err, "Succeeded must be positive")
+}
+
+// TestJobsAreKeptByHowTheyEnded ends one job in each way, and looks when it is
+// gone: the next heartbeat after its time.
+func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
+	const dayLong, heartbeat = 24 * time.Hour, 150 * time.Second
+	for name, test := range map[string]struct {
+		retention queue.Retention
+		keeps     map[string]time.Duration // 0 for ever
+	}{
+		"by default": {keeps: map[string]time.Duration{
+			"succeeded": dayLong, "failed": 7 * dayLong, "canceled": 7 * dayLong, "expired": 7 * dayLong,
+			"used up": 7 * dayLong,
+		}},
+		"for ever": {
+			retention: queue.Retention{
+				Succeeded: queue.KeepForever, Failed: queue.KeepForever, Canceled: queue.KeepForever, Expired: queue.KeepForever,
+			},
+			keeps: map[string]time.Duration{"succeeded": 0, "failed": 0, "canceled": 0, "expired": 0, "used up": 0},
+		},
+		"as set": {
+			retention: queue.Retention{Succeeded: time.Minute, Failed: 2 * time.Hour, Canceled: 3 * time.Hour, Expired: 4 * time.Hour},
+			keeps: map[string]time.Duration{
+				"succeeded": time.Minute, "failed": 2 * time.Hour, "canceled": 3 * time.Hour, "expired": 4 * time.Hour,
+				"used up": 2 * time.Hour,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+					Driver: store, Format: amboy.JSON, NumWorkers: 1, LockTimeout: 4 * heartbeat, Retention: test.retention,
+				})
+				require.NoError(t, err)
+				require.NoError(t, q.Start(t.Context()))
+				defer q.Close(context.Background())
+				fails := func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no luck")) }
+				canceled := newJob(t, "canceled", func(ctx context.Context, j *funcJob) {
+					<-ctx.Done()
+					j.AddError(context.Cause(ctx))
+				})
+				expired := noop(t, "expired")
+				expired.SetTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Second)})
+				put(t, q, canceled, expired)
+				pass(2 * time.Second)
+				cancelJob(t, store, "canceled")
+				put(t, q, noop(t, "succeeded"), newJob(t, "failed", fails), retryable(newJob(t, "used up", fails), 2))
+				require.True(t, amboy.Wait(day(t), q))
+				ended := map[string]time.Time{}
+				for info := range q.JobInfo(t.Context()) {
+					assert.True(t, info.State.IsFinal(), "job %q is %s", info.ID, info.State)
+					ended[info.ID] = info.Time.End
+				}
+				require.Len(t, ended, len(test.keeps))
+				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "one has two attempts")
+
+				there := func() map[string]bool {
+					all := map[string]bool{}
+					for info := range q.JobInfo(t.Context()) {
+						all[info.ID] = true
+					}
+					return all
+				}
+				for step := time.Now(); time.Since(step) < 8*dayLong; pass(10 * time.Minute) {
+					left := there()
+					for id, keep := range test.keeps {
+						age := time.Since(ended[id])
+						switch {
+						case keep == 0 || age < keep:
+							require.True(t, left[id], "job %q is gone after %s", id, age)
+						case age > keep+heartbeat:
+							require.False(t, left[id], "job %q is there after %s", id, age)
+						}
+					}
+				}
+				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "they still count")
+			})
+		})
+	}
+}
+
+// TestReplacedAttemptsAreKeptAsFailed has a job that succeeds in its second
+// attempt.
+func TestReplacedAttemptsAreKeptAsFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := startEngine(t, newStore(t), 1)
+		defer q.Close(context.Background())
+		j := newJob(t, "one", func(_ context.Context, j *funcJob) {
+			if j.RetryInfo().CurrentAttempt == 0 {
+				j.AddRetryableError(errors.New("once more"))
+			}
+		})
+		put(t, q, retryable(j, 2))
+		require.True(t, amboy.Wait(day(t), q))
+		attempts := func() (left []int) {
+			for info := range q.JobInfo(t.Context()) {
+				left = append(left, info.Retry.CurrentAttempt)
+			}
+			return left
+		}
+		pass(23 * time.Hour)
+		assert.Equal(t, []int{0, 1}, attempts())
+		pass(2 * time.Hour)
+		assert.Equal(t, []int{0}, attempts(), "the one that succeeded is gone")
+		pass(6*24*time.Hour - 2*time.Hour)
+		assert.Equal(t, []int{0}, attempts())
+		pass(2 * time.Hour)
+		assert.Empty(t, attempts())
+		put(t, q, noop(t, "one"))
+		require.True(t, amboy.Wait(day(t), q), "its ID is free again")
+	})
+}
+
+// TestManyJobsAreForgottenInOneRound has more than one call removes.
+func TestManyJobsAreForgottenInOneRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 2500
+		store := newSpy(newStore(t))
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+			Driver: store, Format: amboy.JSON, NumWorkers: 1, LockTimeout: time.Minute, Retention: queue.Retention{Succeeded: time.Hour},
+		})
+		require.NoError(t, err)
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		var all []amboy.Job
+		for i := range jobs {
+			j := newFuncJob()
+			j.SetID(fmt.Sprint(i))
+			all = append(all, j)
+		}
+		require.NoError(t, q.PutMany(t.Context(), all))
+		require.True(t, amboy.Wait(day(t), q))
+		pass(59 * time.Minute)
+		store.reset()
+		pass(2 * time.Minute)
+		left, err := store.Count(t.Context(), driver.Query{}, jobs)
+		require.NoError(t, err)
+		assert.Zero(t, left)
+		assert.LessOrEqual(t, store.count("Forget"), 2*4+3, "one for each heartbeat, and for each thousand")
+	})
+}
+
+// TestMaintenanceIsDoneOnceAStore has several processes, of which the one that has
+// the duty dies.
+func TestMaintenanceIsDoneOnceAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const heartbeat, processes = 15 * time.Second, 5
+		store := newStore(t)
+		var spies []*spy
+		for range processes {
+			seen := newSpy(store)
+			spies = append(spies, seen)
+			q := startEngine(t, seen, 1)
+			t.Cleanup(func() { q.Close(context.Background()) })
+			pass(time.Second) // their heartbeats are not at the same time
+		}
+		// rounds are those of each process since the last call.
+		rounds := func() (counts []int) {
+			for _, seen := range spies {
+				recovered, forgot := seen.count("RecoverStale"), seen.count("Forget")
+				assert.Equal(t, recovered, forgot)
+				counts = append(counts, recovered)
+				seen.reset()
+			}
+			return counts
+		}
+		rounds()
+		pass(100 * heartbeat)
+		assert.Equal(t, []int{100, 0, 0, 0, 0}, rounds())
+
+		spies[0].fail()
+		died := time.Now()
+		next := func() *spy {
+			for {
+				pass(time.Second)
+				for _, seen := range spies[1:] {
+					if seen.count("RecoverStale") > 0 {
+						return seen
+					}
+				}
+			}
+		}()
+		assert.LessOrEqual(t, time.Since(died), 2*heartbeat+heartbeat/4, "the duty lasts a little longer than a heartbeat")
+		for _, seen := range spies {
+			seen.reset()
+		}
+		pass(100 * heartbeat)
+		assert.Equal(t, 100, next.count("RecoverStale"))
+		total := 0
+		for _, n := range rounds() {
+			total += n
+		}
+		assert.Equal(t, 100, total, "one process maintains the store")
+	})
+}
+
+// TestJobOfADeadProcessRunsAgainInTime cuts a process off at any point between two
+// of its heartbeats, with other processes at any point between theirs.
+func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
+	const lease = time.Minute
+	const heartbeat = lease / 4
+	for _, hasDuty := range []bool{true, false} {
+		for _, phase := range []time.Duration{0, 1, heartbeat / 3, heartbeat / 2, heartbeat - 1} {
+			t.Run(fmt.Sprintf("duty %t, %s after the other", hasDuty, phase), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := newStore(t)
+					dying := newSpy(store)
+					blocker, started, release := holder(t, "blocker")
+					var dead, alive amboy.Queue
+					var runs moments
+					one := newJob(t, "one", func(ctx context.Context, _ *funcJob) {
+						if runs.add() == 1 {
+							<-ctx.Done()
+						}
+					})
+					if hasDuty {
+						dead = startEngine(t, dying, 1)
+						put(t, dead, one)
+						pass(phase)
+						alive = startEngine(t, store, 1)
+					} else {
+						alive = startEngine(t, store, 1)
+						put(t, alive, blocker) // so that the other gets the job
+						<-started
+						pass(phase)
+						dead = startEngine(t, dying, 1)
+						put(t, dead, one)
+					}
+					defer alive.Close(context.Background())
+					defer dead.Close(ended())
+					pass(10*heartbeat + 2*time.Second)
+					require.Len(t, runs.all(), 1)
+					r, err := store.Get(t.Context(), "", "one")
+					require.NoError(t, err)
+					lastHeartbeat := r.Status.ModificationTime
+					dying.fail()
+					release()
+					require.True(t, amboy.Wait(day(t), alive))
+					require.Len(t, runs.all(), 2)
+					again := runs.all()[1].Sub(lastHeartbeat)
+					assert.LessOrEqual(t, again, lease+heartbeat)
+					assert.GreaterOrEqual(t, again, lease, "before the lease ran out")
+				})
+			})
+		}
+	}
+}
+
+// moments are when something happened.
+type moments struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (m *moments) add() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.times = append(m.times, time.Now())
+	return len(m.times)
+}
+
+func (m *moments) all() []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.times)
+}
+
+// Keep jobs that ended for as long as they are of use.
+func ExampleRetention() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 1000}) // in memory, a number is kept at most
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver:     store,
+		NumWorkers: 1,
+		Retention: queue.Retention{
+			Succeeded: time.Hour,
+			Failed:    queue.KeepForever,
+			// Canceled and Expired: seven days
+		},
+	})
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	must(q.PutMany(ctx, []amboy.Job{newResize("cat.png", 64), newResize("dog.doc", 64)}))
+	amboy.Wait(ctx, q)
+	for _, id := range []string{"resize.cat.png.64", "resize.dog.doc.64"} {
+		r, err := store.Get(ctx, "", id)
+		must(err)
+		if r.ForgetAt.IsZero() {
+			fmt.Println(id, "is kept")
+			continue
+		}
+		fmt.Println(id, "is kept for", r.ForgetAt.Sub(r.TimeInfo.End))
+	}
+	// Output:
+	// resize.cat.png.64 is kept for 1h0m0s
+	// resize.dog.doc.64 is kept
+}
