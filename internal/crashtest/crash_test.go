@@ -1,0 +1,157 @@
+package crashtest_test
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var (
+	seed  = flag.Uint64("crashtest.seed", 1, "what the plans of jobs, kills and stops are made of")
+	kills = flag.Int("crashtest.kills", 3, "how many processes TestCrash kills")
+	lease = flag.Duration("crashtest.lease", time.Second, "the lock time-out of the queues of TestCrash")
+	slack = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
+)
+
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	t.Logf("-crashtest.seed=%d -crashtest.kills=%d -crashtest.lease=%s", *seed, *kills, *lease)
+	h := crash(t, setup{
+		Plan:  planOptions{Seed: *seed, Kills: *kills, Scopes: 8, LongWork: *lease * 5 / 4},
+		Lease: *lease,
+	})
+	requireKept(t, h)
+	describe(t, h)
+	for _, r := range recoveries(h) {
+		if !r.waits {
+			assert.LessOrEqual(t, r.takes, *lease+heartbeat(*lease)+*slack, "from the kill to the next run of job %s", r.job)
+		}
+	}
+}
+
+// crash carries out a plan, and tells what happened.
+func crash(t *testing.T, s setup) *history {
+	t.Helper()
+	dir := t.TempDir()
+	p := newPlan(s.Plan)
+	f := newFleet(t, s, dir)
+	for _, k := range p.kills {
+		<-time.After(k.after)
+		f.kill(k.process)
+	}
+	f.awaitAll("all its jobs", func(p *process) <-chan struct{} { return p.produced })
+
+	d := open(t, databaseIn(dir))
+	q := newQueue(t, d, s.Lease)
+	defer closeQueue(t, q)
+	awaitIdle(t, q, d)
+	putLast(t, q, p, openJournal(t, dir, "last"))
+	awaitIdle(t, q, d)
+	f.stop()
+	return &history{
+		plan:   p,
+		lease:  s.Lease,
+		events: readJournals(t, dir, ""),
+		deaths: f.deaths,
+		stored: storedIn(t, q, p),
+	}
+}
+
+// awaitIdle waits until all jobs of a queue have ended. It looks whenever its store
+// tells of a change.
+func awaitIdle(t *testing.T, q amboy.Queue, d driver.Driver) {
+	t.Helper()
+	changed := make(chan struct{}, 1)
+	defer d.Subscribe(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})()
+	deadline := time.After(patience)
+	for {
+		stats := q.Stats(t.Context())
+		if stats.IsComplete() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			require.Failf(t, "jobs have not ended", "%+v", stats)
+		}
+	}
+}
+
+// putLast puts a job for each scope, which must be free now.
+func putLast(t *testing.T, q amboy.Queue, p *plan, j *journal) {
+	t.Helper()
+	last := producer{queue: func() amboy.Queue { return q }, journal: j}
+	for _, one := range p.lastTasks() {
+		p.tasks[one.ID] = one
+		last.put(t.Context(), []*task{one})
+	}
+}
+
+// storedIn asks a queue for the jobs of a plan.
+func storedIn(t *testing.T, q amboy.Queue, p *plan) map[string]ending {
+	t.Helper()
+	stored := map[string]ending{}
+	for id := range p.tasks {
+		if j, ok := q.Get(t.Context(), id); ok {
+			stored[id] = ending{amboy.NewJobInfo(j).State, j.RetryInfo().CurrentAttempt, j.(*taskJob).Result}
+		}
+	}
+	return stored
+}
+
+// requireKept fails where a promise was not kept.
+func requireKept(t *testing.T, h *history) {
+	t.Helper()
+	const most = 20
+	violations := check(h)
+	if len(violations) == 0 {
+		return
+	}
+	var text strings.Builder
+	for _, v := range violations[:min(most, len(violations))] {
+		fmt.Fprintln(&text, v)
+	}
+	require.Failf(t, "promises were not kept", "%d times:\n%s", len(violations), &text)
+}
+
+// describe logs what happened.
+func describe(t *testing.T, h *history) {
+	t.Helper()
+	counts := map[eventKind]int{}
+	for _, e := range h.events {
+		counts[e.Kind]++
+	}
+	t.Logf("%d kills, %d jobs, %v", len(h.deaths), len(h.plan.tasks), counts)
+	var free, all []time.Duration
+	for _, r := range recoveries(h) {
+		all = append(all, r.takes)
+		if !r.waits {
+			free = append(free, r.takes)
+		}
+	}
+	t.Logf("from a kill to the next run: %s; without jobs that take scopes: %s", distribution(all), distribution(free))
+}
+
+// distribution describes durations that are sorted.
+func distribution(sorted []time.Duration) string {
+	if len(sorted) == 0 {
+		return "none"
+	}
+	at := func(part float64) time.Duration {
+		return sorted[int(part*float64(len(sorted)-1))].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("%d runs, from %s to %s, p50 %s, p90 %s, p99 %s", len(sorted), at(0), at(1), at(0.5), at(0.9), at(0.99))
+}

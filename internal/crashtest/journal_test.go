@@ -1,0 +1,183 @@
+package crashtest_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// eventKind is what happened.
+type eventKind string
+
+const (
+	// accepted: a Put returned without an error.
+	accepted eventKind = "accepted"
+	// refused: a Put returned an error, Reason.
+	refused eventKind = "refused"
+	// began and ended are the limits of a run.
+	began eventKind = "began"
+	ended eventKind = "ended"
+	// completed: the store acknowledged the end of an attempt.
+	completed eventKind = "completed"
+	// renewed: the store acknowledged that a lease was renewed at At.
+	renewed eventKind = "renewed"
+)
+
+// outcome is how a run ended.
+type outcome string
+
+const (
+	done        outcome = "done"
+	failed      outcome = "failed"
+	interrupted outcome = "interrupted" // its context ended
+)
+
+// event is one line of a journal.
+type event struct {
+	Kind    eventKind
+	At      time.Time
+	Job     string
+	Attempt int       `json:",omitempty"`
+	Lease   int       `json:",omitempty"` // the count of the lease
+	Claimed time.Time `json:",omitzero"`  // began: when the lease was taken
+	Outcome outcome   `json:",omitempty"` // ended
+	Retry   bool      `json:",omitempty"` // completed: another attempt is to follow
+	Allowed bool      `json:",omitempty"` // refused: for a reason that is none of the store's
+	Reason  string    `json:",omitempty"`
+	// Process is whose journal it is in.
+	Process string `json:"-"`
+}
+
+// journal is what one process saw. It is safe for concurrent use.
+type journal struct {
+	file *os.File // nil where the events are kept in memory
+
+	mu   sync.Mutex
+	kept []event
+	// seen is closed, and replaced, with each event that is kept.
+	seen chan struct{}
+}
+
+// thisProcess is the name of the process whose journal is in memory.
+const thisProcess = "this"
+
+// newMemoryJournal makes a journal for a test that needs no other process.
+func newMemoryJournal() *journal { return &journal{seen: make(chan struct{})} }
+
+// write adds an event. It is there, whatever becomes of the process, when write
+// returns. A journal with holes would prove nothing, so an error is a panic.
+func (j *journal) write(e event) {
+	if j.file == nil {
+		j.keep(e)
+		return
+	}
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = j.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		panic(fmt.Errorf("writing the journal: %w", err))
+	}
+}
+
+func (j *journal) keep(e event) {
+	e.Process = thisProcess
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.kept = append(j.kept, e)
+	close(j.seen)
+	j.seen = make(chan struct{})
+}
+
+// events are those in memory. next is closed when there are more.
+func (j *journal) events() (events []event, next <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.kept[:len(j.kept):len(j.kept)], j.seen
+}
+
+// await waits until there are n events in memory that match.
+func (j *journal) await(t *testing.T, n int, what string, matches func(event) bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for found, looked := 0, 0; ; {
+		events, next := j.events()
+		for _, e := range events[looked:] {
+			if matches(e) {
+				found++
+			}
+		}
+		if looked = len(events); found >= n {
+			return
+		}
+		select {
+		case <-next:
+		case <-deadline:
+			require.Failf(t, "waited too long", "for %d events: %s", n, what)
+		}
+	}
+}
+
+// count counts the events in memory that match.
+func (j *journal) count(matches func(event) bool) (n int) {
+	events, _ := j.events()
+	for _, e := range events {
+		if matches(e) {
+			n++
+		}
+	}
+	return n
+}
+
+const journalSuffix = ".journal"
+
+// openJournal opens the file of a process for appending.
+func openJournal(t *testing.T, dir, process string) *journal {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(dir, process+journalSuffix), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, file.Close()) })
+	return &journal{file: file}
+}
+
+// readJournals reads the journals of the processes whose names begin with a
+// prefix, in the order of time.
+func readJournals(t *testing.T, dir, prefix string) []event {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, prefix+"*"+journalSuffix))
+	require.NoError(t, err)
+	var events []event
+	for _, path := range paths {
+		lines, readErr := os.ReadFile(path)
+		require.NoError(t, readErr)
+		events = append(events, parse(t, lines, strings.TrimSuffix(filepath.Base(path), journalSuffix))...)
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
+	return events
+}
+
+// parse reads a journal. What the process was writing when it was killed is left
+// out: it had not begun to do what it meant to write.
+func parse(t *testing.T, lines []byte, process string) []event {
+	t.Helper()
+	var events []event
+	for line := range bytes.Lines(lines) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		e := event{Process: process}
+		require.NoError(t, json.Unmarshal(line, &e), "%s: %s", process, line)
+		events = append(events, e)
+	}
+	return events
+}

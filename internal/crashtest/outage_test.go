@@ -1,0 +1,142 @@
+package crashtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// outage is a time in which the file of a queue can't be written.
+type outage struct {
+	// begin and end are its limits.
+	begin, end func(t *testing.T, path string)
+	// lasts is how much longer it lasts than it takes to see that a Put fails.
+	lasts time.Duration
+}
+
+// The times of an outage test.
+const (
+	outageLease    = time.Second / 2
+	impatience     = 200 * time.Millisecond // of a Put in the outage
+	workInOutage   = 300 * time.Millisecond
+	jobsBefore     = 20
+	mostPutsLeft   = 100 // that may succeed when the outage has begun
+	promptly       = 10 * time.Second
+	shortestOutage = 2 * outageLease // so that leases run out in it
+)
+
+// survive lets a queue work through an outage. What runs then must end, a Put must
+// fail in the time that its context allows, and afterwards everything must go on
+// by itself.
+func survive(t *testing.T, dir string, o outage) {
+	t.Helper()
+	path := filepath.Join(dir, "jobs.db")
+	s := &survivor{t: t, journal: newMemoryJournal(), plan: &plan{tasks: map[string]*task{}}}
+	registerJobs(s.journal)
+	file := open(t, path)
+	s.queue = newQueue(t, newRecorder(file, s.journal), outageLease)
+	defer closeQueue(t, s.queue)
+	require.NoError(t, s.queue.Start(context.WithoutCancel(t.Context())))
+
+	for i := range jobsBefore {
+		require.NoError(t, s.put(t.Context(), fmt.Sprint("before-", i), 0))
+	}
+	for i := range workers {
+		require.NoError(t, s.put(t.Context(), fmt.Sprint("running-", i), workInOutage))
+	}
+	s.journal.await(t, jobsBefore+workers, "runs that begin", isRun)
+	o.begin(t, path)
+	began := time.Now()
+	refused := s.putUntilRefused()
+	waiting := s.putPatiently()
+	s.journal.await(t, jobsBefore+workers, "runs that end", func(e event) bool { return e.Kind == ended })
+	<-time.After(time.Until(began.Add(max(o.lasts, shortestOutage))))
+	o.end(t, path)
+
+	require.NoError(t, s.put(t.Context(), "after", 0), "a Put after the outage")
+	<-waiting
+	awaitIdle(t, s.queue, file)
+	events, _ := s.journal.events()
+	h := &history{plan: s.plan, lease: outageLease, events: events, stored: storedIn(t, s.queue, s.plan)}
+	requireKept(t, h)
+	_, isThere := h.stored[refused]
+	assert.False(t, isThere, "the job is there whose Put failed")
+}
+
+// survivor is a queue that works through an outage.
+type survivor struct {
+	t       *testing.T
+	queue   amboy.Queue
+	journal *journal
+	plan    *plan
+}
+
+func (s *survivor) put(ctx context.Context, id string, work time.Duration) error {
+	s.t.Helper()
+	one := &task{ID: id, Work: work}
+	j, err := newJob(one)
+	require.NoError(s.t, err)
+	s.plan.tasks[id] = one
+	err = s.queue.Put(ctx, j)
+	if err == nil {
+		s.journal.write(event{Kind: accepted, At: time.Now(), Job: id})
+	}
+	return err
+}
+
+// putUntilRefused puts jobs until one is refused. It returns the ID of that, empty
+// where it may be there all the same.
+func (s *survivor) putUntilRefused() string {
+	s.t.Helper()
+	for i := range mostPutsLeft {
+		ctx, cancel := context.WithTimeout(s.t.Context(), impatience)
+		began := time.Now()
+		id := fmt.Sprint("during-", i)
+		err := s.put(ctx, id, 0)
+		cancel()
+		if err == nil {
+			continue
+		}
+		s.t.Logf("after %s: %v", time.Since(began).Round(time.Millisecond), err)
+		assert.Less(s.t, time.Since(began), impatience+promptly, "a Put ends with its context")
+		require.ErrorContains(s.t, err, id)
+		if errors.Is(err, sqlite.ErrOutcomeUnknown) {
+			return ""
+		}
+		return id
+	}
+	require.Fail(s.t, "no Put was refused")
+	return ""
+}
+
+// putPatiently puts a job with all the time that it needs. Its Put may wait for
+// the end of the outage, or else must say what is wrong. What it returns is closed
+// when the Put has returned.
+func (s *survivor) putPatiently() <-chan struct{} {
+	s.t.Helper()
+	one := &task{ID: "patient"}
+	s.plan.tasks[one.ID] = one
+	j, err := newJob(one)
+	require.NoError(s.t, err)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		putErr := s.queue.Put(s.t.Context(), j)
+		if putErr == nil {
+			s.journal.write(event{Kind: accepted, At: time.Now(), Job: one.ID})
+			return
+		}
+		s.t.Logf("a Put that may wait: %v", putErr)
+		assert.ErrorContains(s.t, putErr, one.ID)
+	}()
+	return returned
+}

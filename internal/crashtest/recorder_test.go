@@ -1,0 +1,83 @@
+package crashtest_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// recorder is a driver that tells a journal what was acknowledged.
+type recorder struct {
+	driver.Driver
+	journal *journal
+
+	mu      sync.Mutex
+	claimed map[driver.Lease]attempt
+}
+
+// attempt names an attempt of a job.
+type attempt struct {
+	job    string
+	number int
+}
+
+func newRecorder(d driver.Driver, j *journal) *recorder {
+	return &recorder{Driver: d, journal: j, claimed: map[driver.Lease]attempt{}}
+}
+
+// Claim implements driver.Driver.
+func (r *recorder) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	claimed, err := r.Driver.Claim(ctx, req)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, record := range claimed.Records {
+		r.claimed[driver.LeaseOf(record)] = attempt{record.JobID(), record.RetryInfo.CurrentAttempt}
+	}
+	return claimed, err
+}
+
+// Extend implements driver.Driver.
+func (r *recorder) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
+	lost, err := r.Driver.Extend(ctx, leases, now, leaseTime)
+	if err != nil {
+		return lost, err
+	}
+	gone := map[driver.Lease]bool{}
+	for _, lease := range lost {
+		gone[lease] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, lease := range leases {
+		if a := r.claimed[lease]; !gone[lease] {
+			r.journal.write(event{Kind: renewed, At: now, Job: a.job, Attempt: a.number, Lease: lease.Count})
+		}
+	}
+	return lost, nil
+}
+
+// Complete implements driver.Driver.
+func (r *recorder) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	errs, err := r.Driver.Complete(ctx, completions)
+	if err != nil {
+		return errs, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, c := range completions {
+		delete(r.claimed, c.Lease)
+		if errs[i] == nil {
+			r.journal.write(event{
+				Kind:    completed,
+				At:      time.Now(),
+				Job:     c.Record.JobID(),
+				Attempt: c.Record.RetryInfo.CurrentAttempt,
+				Lease:   c.Lease.Count,
+				Retry:   c.Record.RetryInfo.ShouldRetry(),
+			})
+		}
+	}
+	return errs, nil
+}

@@ -1,0 +1,171 @@
+package crashtest_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+var stops = flag.Int("crashtest.stops", 5, "how many queues TestSoftStop closes")
+
+// deployment is two queues on one file, one of which is replaced at a time, as
+// processes are when a new version is rolled out.
+type deployment struct {
+	t       *testing.T
+	path    string
+	journal *journal
+
+	mu     sync.Mutex
+	queues [2]amboy.RetryableQueue
+	last   int
+}
+
+// softStopLease is so long that what is not handed back does not run again in the
+// time of the test.
+const softStopLease = time.Hour
+
+func newDeployment(t *testing.T, path string, j *journal) *deployment {
+	d := &deployment{t: t, path: path, journal: j}
+	for i := range d.queues {
+		d.queues[i] = d.start()
+	}
+	return d
+}
+
+func (d *deployment) start() amboy.RetryableQueue {
+	d.t.Helper()
+	q := newQueue(d.t, newRecorder(open(d.t, d.path), d.journal), softStopLease)
+	require.NoError(d.t, q.Start(context.WithoutCancel(d.t.Context())))
+	return q
+}
+
+// open is one of the open queues, in turn.
+func (d *deployment) open() amboy.Queue {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last++
+	return d.queues[d.last%len(d.queues)]
+}
+
+// replace starts a queue in the place of another, which it returns.
+func (d *deployment) replace(i int) (old amboy.RetryableQueue) {
+	started := d.start()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old, d.queues[i] = d.queues[i], started
+	return old
+}
+
+func TestSoftStop(t *testing.T) {
+	if !inChild(t, nil) {
+		return
+	}
+	t.Logf("-crashtest.seed=%d -crashtest.stops=%d", *seed, *stops)
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	j := newMemoryJournal()
+	registerJobs(j)
+	d := newDeployment(t, path, j)
+	file := open(t, path)
+	observer := newQueue(t, file, softStopLease)
+	defer closeQueue(t, observer)
+
+	p := newPlan(planOptions{Seed: *seed, Load: time.Duration(*stops) * time.Second, Scopes: 8, LongWork: time.Second / 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var producers sync.WaitGroup
+	began := time.Now()
+	for part := range processes {
+		producer := &producer{queue: d.open, journal: j}
+		producers.Go(func() { producer.produce(ctx, p.puts[part], began) })
+	}
+	random := rand.New(rand.NewPCG(*seed, 0))
+	for i := range *stops {
+		j.await(t, j.count(isRun)+1+random.IntN(15), "runs that begin", isRun)
+		stopped := d.replace(random.IntN(len(d.queues)))
+		late := putUntilClosed(t, stopped, j, fmt.Sprintf("late-%03d", i))
+		closeSoftly(t, stopped, random, observer)
+		for _, one := range <-late {
+			p.tasks[one.ID] = one
+		}
+	}
+	cancel()
+	producers.Wait()
+
+	awaitIdle(t, observer, file)
+	putLast(t, observer, p, j)
+	awaitIdle(t, observer, file)
+	for _, q := range d.queues {
+		closeQueue(t, q)
+	}
+	events, _ := j.events()
+	h := &history{plan: p, lease: softStopLease, events: events, stored: storedIn(t, observer, p)}
+	requireKept(t, h)
+	t.Logf("%d jobs, %d runs, %d of them interrupted", len(h.stored), j.count(isRun),
+		j.count(func(e event) bool { return e.Outcome == interrupted }))
+}
+
+func isRun(e event) bool { return e.Kind == began }
+
+// putUntilClosed puts jobs in a queue until that is closed, and then gives the tasks
+// of all of them. It returns when the first was accepted.
+func putUntilClosed(t *testing.T, q amboy.Queue, j *journal, name string) <-chan []*task {
+	t.Helper()
+	result := make(chan []*task, 1)
+	go func() {
+		var tasks []*task
+		for err := error(nil); err == nil; {
+			one := &task{ID: fmt.Sprintf("%s-%04d", name, len(tasks))}
+			tasks = append(tasks, one)
+			err = putLate(t.Context(), q, j, one)
+		}
+		result <- tasks
+	}()
+	j.await(t, 1, "a Put", func(e event) bool { return strings.HasPrefix(e.Job, name) })
+	return result
+}
+
+// putLate puts a job in a queue that may be closed meanwhile, and writes down what
+// came of it, where that is known.
+func putLate(ctx context.Context, q amboy.Queue, j *journal, one *task) error {
+	late, err := newJob(one)
+	if err != nil {
+		panic(err)
+	}
+	err = q.Put(ctx, late)
+	e := event{Kind: accepted, At: time.Now(), Job: one.ID}
+	switch {
+	case errors.Is(err, amboy.ErrQueueClosed) && errors.Is(err, sqlite.ErrOutcomeUnknown):
+		return err
+	case err != nil:
+		e.Kind, e.Allowed, e.Reason = refused, errors.Is(err, amboy.ErrQueueClosed), err.Error()
+	}
+	j.write(e)
+	return err
+}
+
+// closeSoftly closes a queue, half of the time at once and else with a little
+// patience, and looks whether it has handed back everything when Close returns.
+func closeSoftly(t *testing.T, q amboy.Queue, random *rand.Rand, observer amboy.Queue) {
+	t.Helper()
+	const mostPatience = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(2))*upTo(random, mostPatience))
+	defer cancel()
+	q.Close(ctx)
+	for info := range observer.JobInfo(t.Context()) {
+		held := info.Status.Owner == q.ID() && !info.State.IsFinal()
+		assert.False(t, held, "job %s is %s, and held by a queue that was closed", info.ID, info.State)
+	}
+}

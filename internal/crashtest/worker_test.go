@@ -1,0 +1,215 @@
+package crashtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// workers is the number of jobs that each process runs at once.
+const workers = 4
+
+// setup is what a crash test does, and what its processes are told.
+type setup struct {
+	Plan  planOptions
+	Lease time.Duration
+	Fault fault
+}
+
+// workerConfig is what one process is told.
+type workerConfig struct {
+	setup
+	Dir     string
+	Process int    // whose part of the plan it puts
+	Name    string // of this one of the processes that take that part in turn
+	Began   time.Time
+}
+
+// configVariable tells a process of these tests to be a worker.
+const configVariable = "CRASHTEST_WORKER"
+
+// What a worker says to the process that started it.
+const (
+	saysReady    = "crashtest: ready"
+	saysProduced = "crashtest: put everything"
+)
+
+func databaseIn(dir string) string { return filepath.Join(dir, "jobs.db") }
+
+// open opens a file.
+func open(t *testing.T, path string) *sqlite.Driver {
+	t.Helper()
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, KeepFinished: 1_000_000})
+	require.NoError(t, err)
+	return d
+}
+
+// newQueue makes a queue that closes its store.
+func newQueue(t *testing.T, d driver.Driver, lease time.Duration) amboy.RetryableQueue {
+	t.Helper()
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver:      d,
+		CloseDriver: true,
+		NumWorkers:  workers,
+		LockTimeout: lease,
+		Retryable:   queue.RetryableQueueOptions{StaleRetryingMonitorInterval: maintenance},
+	})
+	require.NoError(t, err)
+	return q
+}
+
+// maintenance is how often a queue looks for what others left behind.
+const maintenance = time.Second / 4
+
+// heartbeat is how often a queue renews its leases.
+func heartbeat(lease time.Duration) time.Duration { return lease / 4 }
+
+// TestWorker is what the processes run that are killed: a queue on the common
+// file, and the producer of a part of the plan. It ends when its standard input
+// does, and so also when the process dies that started it.
+func TestWorker(t *testing.T) {
+	encoded := os.Getenv(configVariable)
+	if encoded == "" {
+		t.Skip("it is run by other tests")
+	}
+	var config workerConfig
+	require.NoError(t, json.Unmarshal([]byte(encoded), &config))
+
+	journal := openJournal(t, config.Dir, config.Name)
+	registerJobs(journal)
+	d := driver.Driver(open(t, databaseIn(config.Dir)))
+	if config.Fault != "" {
+		d = &faultyDriver{Driver: d, fault: config.Fault}
+	}
+	q := newQueue(t, newRecorder(d, journal), config.Lease)
+	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+	fmt.Println(saysReady)
+
+	p := &producer{queue: func() amboy.Queue { return q }, journal: journal, settled: settledBefore(t, config)}
+	ctx, stop := context.WithCancel(t.Context())
+	produced := make(chan struct{})
+	go func() {
+		defer close(produced)
+		p.produce(ctx, newPlan(config.Plan).puts[config.Process], config.Began)
+		fmt.Println(saysProduced)
+	}()
+	_, err := io.Copy(io.Discard, os.Stdin)
+	require.NoError(t, err)
+	stop()
+	<-produced
+	closeQueue(t, q)
+}
+
+// closeQueue closes a queue that has no work.
+func closeQueue(t *testing.T, q amboy.Queue) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	q.Close(ctx)
+	require.NoError(t, ctx.Err(), "it takes too long to close the queue")
+}
+
+// settledBefore are the jobs that earlier processes were told about that had the
+// same part.
+func settledBefore(t *testing.T, config workerConfig) map[string]bool {
+	t.Helper()
+	settled := map[string]bool{}
+	for _, e := range readJournals(t, config.Dir, prefixOf(config.Process)) {
+		if e.Kind == accepted || e.Kind == refused {
+			settled[e.Job] = true
+		}
+	}
+	return settled
+}
+
+// producer puts jobs, and writes down which were accepted.
+type producer struct {
+	// queue is one that is open now.
+	queue   func() amboy.Queue
+	journal *journal
+	settled map[string]bool
+}
+
+// produce puts what is not settled yet, at its time or when that has passed.
+func (p *producer) produce(ctx context.Context, puts []put, since time.Time) {
+	for _, next := range puts {
+		if p.isSettled(next) {
+			continue
+		}
+		timer := time.NewTimer(time.Until(since.Add(next.at)))
+		select {
+		case <-timer.C:
+			p.put(ctx, next.tasks)
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func (p *producer) isSettled(next put) bool {
+	for _, t := range next.tasks {
+		if !p.settled[t.ID] {
+			return false
+		}
+	}
+	return true
+}
+
+// put puts tasks together, and writes down what came of it. Where that is not the
+// same for all, each is put again alone. One that is there already was put by a
+// process that was killed before it could write that down. Where ctx ends nothing
+// is written: the jobs may be there or not.
+func (p *producer) put(ctx context.Context, tasks []*task) {
+	var jobs []amboy.Job
+	for _, t := range tasks {
+		j, err := newJob(t)
+		if err != nil {
+			panic(err)
+		}
+		jobs = append(jobs, j)
+	}
+	err := p.putSomewhere(ctx, jobs)
+	if ctx.Err() != nil {
+		return // who knows
+	}
+	if err != nil && len(tasks) > 1 {
+		for i := range tasks {
+			p.put(ctx, tasks[i:i+1])
+		}
+		return
+	}
+	e := event{Kind: accepted, At: time.Now()}
+	isThere := amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err)
+	if err != nil && !isThere {
+		e.Kind, e.Allowed, e.Reason = refused, amboy.IsDuplicateJobScopeError(err), err.Error()
+	}
+	for _, t := range tasks {
+		e.Job = t.ID
+		p.journal.write(e)
+	}
+}
+
+// putSomewhere puts jobs in an open queue: where it is closed meanwhile, in another
+// one, under the same IDs.
+func (p *producer) putSomewhere(ctx context.Context, jobs []amboy.Job) error {
+	for {
+		err := p.queue().PutMany(ctx, jobs)
+		if !errors.Is(err, amboy.ErrQueueClosed) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
