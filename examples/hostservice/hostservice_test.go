@@ -14,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mongodb/grip"
+	"github.com/mongodb/grip/level"
+	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -21,10 +24,24 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// serveVariable tells a process of these tests to be the service.
+const serveVariable = "HOSTSERVICE_TEST_SERVE"
 
-// runIn runs the service in a bubble, where no wait takes real time. It returns
-// what was printed. Each write is given to seen as well, unless that is nil.
+func TestMain(m *testing.M) {
+	if os.Getenv(serveVariable) != "" {
+		main()
+		os.Exit(0)
+	}
+	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
+	if err := grip.SetLevel(quiet); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runIn runs the service in a bubble, where no wait takes real time, with its jobs
+// in memory unless the arguments say otherwise. It returns what was printed. Each
+// write is given to seen as well, unless that is nil.
 func runIn(t *testing.T, seen func(text string, stop context.CancelFunc), args ...string) (string, error) {
 	t.Helper()
 	var printed bytes.Buffer
@@ -32,7 +49,7 @@ func runIn(t *testing.T, seen func(text string, stop context.CancelFunc), args .
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		err = run(ctx, args, writerFunc(func(p []byte) (int, error) {
+		err = run(ctx, append([]string{"-store", "memory"}, args...), writerFunc(func(p []byte) (int, error) {
 			if seen != nil {
 				seen(string(p), stop)
 			}
@@ -163,7 +180,7 @@ func TestStopBeforeTheEnd(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a"), 0o700))
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a", "gone")))
 	printed, err := runIn(t, func(_ string, stop context.CancelFunc) { stop() }, dir)
-	require.EqualError(t, err, `stopped before the jobs of tenant "a" had ended`)
+	require.EqualError(t, err, `stopped without a summary of tenant "a"`)
 	assert.NotContains(t, printed, "TENANT")
 }
 
@@ -174,13 +191,11 @@ func TestBadArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no such directory":         {[]string{filepath.Join(dir, "none")}, "can't serve the directory: open " + dir + "/none: no such file or directory"},
-		"not a directory":           {[]string{file}, "can't serve the directory: open " + file + ": not a directory"},
-		"flag after the directory":  {[]string{dir, "-once"}, "want one directory, after the flags"},
-		"no such flag":              {[]string{"-twice"}, "flag provided but not defined: -twice"},
-		"no workers":                {[]string{"-workers", "0", dir}, "NumWorkers must be at least 1 (is 0)"},
-		"number that is not one":    {[]string{"-workers", "many"}, `invalid value "many" for flag -workers`},
-		"help is not for the table": {[]string{"-help"}, flag.ErrHelp.Error()},
+		"no such directory":      {[]string{filepath.Join(dir, "none")}, "can't serve the directory: open " + dir + "/none: no such file or directory"},
+		"not a directory":        {[]string{file}, "can't serve the directory: open " + file + ": not a directory"},
+		"no such flag":           {[]string{"-twice"}, "flag provided but not defined: -twice"},
+		"number that is not one": {[]string{"-workers", "many"}, `invalid value "many" for flag -workers`},
+		"help":                   {[]string{"-help"}, flag.ErrHelp.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			printed, err := runIn(t, nil, test.args...)
@@ -188,6 +203,28 @@ func TestBadArguments(t *testing.T) {
 			assert.Empty(t, printed)
 		})
 	}
+}
+
+func TestFlagErrors(t *testing.T) {
+	dir := t.TempDir()
+	db := filepath.Join(t.TempDir(), "folder", "jobs.db")
+	for name, test := range map[string]struct {
+		args []string
+		want flagError
+	}{
+		"flag after the directory": {[]string{dir, "-once"}, flagError{"the directory", "one argument, after the flags", "[" + dir + " -once]"}},
+		"no workers":               {[]string{"-workers", "0", dir}, flagError{"-workers", "at least 1", "0"}},
+		"unknown store":            {[]string{"-store", "paper", dir}, flagError{"-store", "memory or sqlite", "paper"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var refusal *flagError
+			err := run(t.Context(), append([]string{"-db", db}, test.args...), io.Discard)
+			require.ErrorAs(t, err, &refusal)
+			assert.Equal(t, test.want, *refusal)
+			assert.NoDirExists(t, filepath.Dir(db), "nothing is made")
+		})
+	}
+	assert.Equal(t, "-store must be memory or sqlite (is paper)", (&flagError{"-store", "memory or sqlite", "paper"}).Error())
 }
 
 func TestDefaultDirectory(t *testing.T) {
@@ -200,9 +237,7 @@ func TestDefaultDirectory(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
-	_, err := runIn(t, nil, "-once", t.TempDir())
-	require.NoError(t, err)
-	err = run(t.Context(), []string{"-once", t.TempDir()}, writerFunc(func([]byte) (int, error) { return 0, io.ErrShortWrite }))
+	err := run(t.Context(), []string{"-store", "memory", "-once", t.TempDir()}, writerFunc(func([]byte) (int, error) { return 0, io.ErrShortWrite }))
 	require.ErrorIs(t, err, io.ErrShortWrite)
 }
 
@@ -218,7 +253,7 @@ func TestReadFile(t *testing.T) {
 		"many pieces": {strings.Repeat("1234567\n", 100_000), "text/plain; charset=utf-8", 100_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := newFileJob("id", "tenant", write(t, test.content, t.TempDir(), "file"), 0)
+			j := &fileJob{Path: write(t, test.content, t.TempDir(), "file")}
 			j.Lines, j.Bytes = 17, 17 // of an attempt that failed half-way
 			require.NoError(t, j.read(t.Context()))
 			sum := sha256.Sum256([]byte(test.content))
@@ -233,16 +268,21 @@ func TestReadFile(t *testing.T) {
 func TestReadFileStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	j := newFileJob("id", "tenant", write(t, "text", t.TempDir(), "file"), 0)
+	j := &fileJob{Path: write(t, "text", t.TempDir(), "file")}
 	require.ErrorIs(t, j.read(ctx), context.Canceled)
 	assert.Empty(t, j.SHA256)
 }
 
 func TestSmallFilesFirst(t *testing.T) {
+	dir := t.TempDir()
+	for i, size := range []int64{0, 1, 1000, 1 << 29, 1 << 40} {
+		require.NoError(t, os.Truncate(write(t, "", dir, fmt.Sprint(i)), size)) // takes no room
+	}
+	tenants, err := findTenants(dir)
+	require.NoError(t, err)
 	last := 1
-	for _, size := range []int64{0, 1, 2, 1000, 1 << 30, 1 << 40} {
-		priority := amboy.PriorityOf(newFileJob("id", "tenant", "path", size))
-		assert.Less(t, priority, last, "size %d", size)
-		last = priority
+	for _, j := range tenants[0].jobs[1:] {
+		assert.Less(t, amboy.PriorityOf(j), last, "path %s", j.(*fileJob).Path)
+		last = amboy.PriorityOf(j)
 	}
 }

@@ -2,18 +2,17 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/gabriel-vasile/mimetype"
+	"github.com/vbauerster/mpb/v8"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
@@ -21,65 +20,88 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-const fileType, summaryType = "hostservice-file", "hostservice-summary"
+var fileType, summaryType = amboy.JobType{Name: "hostservice-file"}, amboy.JobType{Name: "hostservice-summary"}
 
 func init() {
-	registry.AddJobType(fileType, func() amboy.Job { return &fileJob{Base: base(fileType, "")} })
-	registry.AddJobType(summaryType, func() amboy.Job { return &summaryJob{Base: base(summaryType, "")} })
+	registry.AddJobType(fileType.Name, func() amboy.Job { return &fileJob{Base: job.Base{JobType: fileType}} })
+	registry.AddJobType(summaryType.Name, func() amboy.Job { return &summaryJob{Base: job.Base{JobType: summaryType}} })
 }
 
-func base(jobType, id string) job.Base {
-	return job.Base{Name: id, JobType: amboy.JobType{Name: jobType}}
+// idOf makes an ID of what a job is about, so that it is put once for all starts.
+func idOf(of ...any) string { return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendln(nil, of...))) }
+
+// tenant is a folder of the directory, or "." for the files beside those.
+type tenant struct {
+	name, id string
+	queue    amboy.Queue
+	opened   chan struct{} // closed when queue is set
+	bar      *mpb.Bar
+	summary  *summaryJob
+	jobs     []amboy.Job // first the summary, then one for each file
 }
 
 // tenantsByName stands for a database: a stored job has its tenant's name only.
-var tenantsByName map[string]*tenant
+var tenantsByName = map[string]*tenant{}
 
-// totals is what files add up to.
-type totals struct {
-	files, lines, bytes int64
-	failures            []string
+func newTenant(dir, name string) *tenant {
+	summary := &summaryJob{Base: job.Base{JobType: summaryType}, Tenant: name}
+	summary.Dependency().(dependency.FailureChooser).SetOnFailure(dependency.RunOnFailure)
+	tenantsByName[name] = &tenant{name: name, id: dir + "//" + name, opened: make(chan struct{}), summary: summary, jobs: []amboy.Job{summary}}
+	return tenantsByName[name]
 }
 
-func (t *totals) add(u *totals) {
-	t.files, t.lines, t.bytes = t.files+u.files, t.lines+u.lines, t.bytes+u.bytes
-	t.failures = append(t.failures, u.failures...)
+// findTenants makes the tenants of a directory and their jobs, without .git.
+func findTenants(dir string) ([]*tenant, error) {
+	dir, err := filepath.Abs(dir) // the next process may be started elsewhere
+	entries, readErr := os.ReadDir(dir)
+	if err = errors.Join(err, readErr); err != nil {
+		return nil, fmt.Errorf("can't serve the directory: %w", err)
+	}
+	tenants := []*tenant{newTenant(dir, ".")}
+	for _, entry := range entries {
+		t := tenants[0]
+		if entry.IsDir() && entry.Name() != ".git" {
+			t = newTenant(dir, entry.Name())
+			tenants = append(tenants, t)
+		}
+		err = errors.Join(err, filepath.WalkDir(filepath.Join(dir, entry.Name()), t.visit))
+	}
+	return tenants, err
 }
 
-// fileJob reads a file and adds it to the totals of its folder. It holds the
-// folder's scope, so that no other job uses the totals meanwhile.
-type fileJob struct {
-	job.Base  `json:"base"`
-	Tenant    string `json:"tenant"`
-	Path      string `json:"path"`
-	SHA256    string `json:"sha256"`
-	MediaType string `json:"media_type"`
-	Lines     int64  `json:"lines"`
-	Bytes     int64  `json:"bytes"`
-}
-
-func newFileJob(id, tenant, path string, size int64) *fileJob {
-	j := &fileJob{Base: base(fileType, id), Tenant: tenant, Path: path}
-	j.SetPriority(-int(min(size, math.MaxInt32))) // small files first
+// visit makes the job of a file as it is now. What can't be read is the job's error.
+func (t *tenant) visit(path string, entry os.DirEntry, err error) error {
+	info, statErr := os.Stat(path)
+	switch {
+	case err == nil && entry.IsDir() && entry.Name() == ".git":
+		return filepath.SkipDir
+	case err == nil && statErr == nil && !info.Mode().IsRegular():
+		return nil
+	}
+	j := &fileJob{Base: job.Base{Name: idOf(path), JobType: fileType}, Tenant: t.name, Path: path}
+	if statErr == nil {
+		j.SetID(idOf(path, info.Mode(), info.ModTime().UnixNano()))
+		j.SetPriority(-int(min(info.Size(), 1<<30))) // small files first
+	}
 	j.SetScopes([]string{"folder " + filepath.Dir(path)})
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: new(3), WaitUntil: new(100 * time.Millisecond)})
-	return j
+	t.jobs = append(t.jobs, j)
+	return t.summary.Dependency().AddEdge(j.ID())
+}
+
+// fileJob reads a file. It holds the folder's scope: a slow one takes one worker.
+type fileJob struct {
+	job.Base
+	Tenant, Path, SHA256, MediaType string
+	Lines, Bytes                    int64
 }
 
 func (j *fileJob) Run(ctx context.Context) {
 	defer j.MarkComplete()
-	err := j.read(ctx)
-	j.AddRetryableError(err)
-	if err != nil && !j.IsLastAttempt() {
-		return // another attempt follows
+	j.AddRetryableError(j.read(ctx))
+	if j.IsLastAttempt() {
+		tenantsByName[j.Tenant].bar.Increment()
 	}
-	t := tenantsByName[j.Tenant]
-	result := &totals{files: 1, lines: j.Lines, bytes: j.Bytes}
-	if err != nil {
-		result = &totals{failures: []string{err.Error()}}
-	}
-	t.folders[filepath.Dir(j.Path)].add(result)
-	t.bar.Increment()
 }
 
 func (j *fileJob) read(ctx context.Context) error {
@@ -88,9 +110,8 @@ func (j *fileJob) read(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	hash, piece := sha256.New(), make([]byte, 1<<16)
-	j.Lines, j.Bytes = 0, 0
-	for n := 0; err == nil; err = cmp.Or(err, ctx.Err()) {
+	hash, piece, n := sha256.New(), make([]byte, 1<<16), 0
+	for j.Lines, j.Bytes = 0, 0; err == nil && ctx.Err() == nil; {
 		n, err = file.Read(piece)
 		if j.Bytes == 0 {
 			j.MediaType = mimetype.Detect(piece[:n]).String()
@@ -100,29 +121,36 @@ func (j *fileJob) read(ctx context.Context) error {
 		j.Bytes += int64(n)
 	}
 	if !errors.Is(err, io.EOF) {
-		return err
+		return errors.Join(err, ctx.Err())
 	}
 	j.SHA256 = fmt.Sprintf("%x", hash.Sum(nil))
 	return nil
 }
 
-// summaryJob adds up the folders of a tenant when its file jobs have ended.
+// summaryJob adds up the files of a tenant when their jobs have ended.
 type summaryJob struct {
-	job.Base `json:"base"`
-	Tenant   string `json:"tenant"`
+	job.Base
+	Tenant, Failures            string
+	Files, Failed, Lines, Bytes int64
 }
 
-func newSummaryJob(tenant string) *summaryJob {
-	j := &summaryJob{Base: base(summaryType, "summary"), Tenant: tenant}
-	j.Dependency().(dependency.FailureChooser).SetOnFailure(dependency.RunOnFailure)
-	return j
-}
-
-func (j *summaryJob) Run(context.Context) {
+func (j *summaryJob) Run(ctx context.Context) {
 	defer j.MarkComplete()
 	t := tenantsByName[j.Tenant]
-	for _, folder := range t.folders {
-		t.add(folder)
+	select {
+	case <-t.opened: // one that was left by a killed process may come before that
+	case <-ctx.Done():
+		return
 	}
-	t.bar.Increment()
+	for _, id := range j.Dependency().Edges() {
+		stored, _ := t.queue.Get(ctx, id)
+		switch file, ok := stored.(*fileJob); {
+		case !ok:
+			j.AddError(fmt.Errorf("the result of job %q is not there", id))
+		case file.HasErrors():
+			j.Failed, j.Failures = j.Failed+1, j.Failures+"failed: "+file.Error().Error()+"\n"
+		default:
+			j.Files, j.Lines, j.Bytes = j.Files+1, j.Lines+file.Lines, j.Bytes+file.Bytes
+		}
+	}
 }

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// inspection looks from outside at the jobs that a file has of a directory.
+type inspection struct {
+	queues  map[string]amboy.Queue // by tenant
+	changed chan struct{}          // has an element when somebody wrote
+}
+
+// inspect calls look with the file, which need not be there yet.
+func inspect(t *testing.T, db, dir string, look func(inspection)) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(db), 0o700))
+	driver, err := sqlite.Open(t.Context(), sqlite.Options{Path: db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, driver.Close(t.Context())) }()
+	file := inspection{queues: map[string]amboy.Queue{}, changed: make(chan struct{}, 1)}
+	defer driver.Subscribe(func() {
+		select {
+		case file.changed <- struct{}{}:
+		default:
+		}
+	})()
+	defer func() {
+		for _, q := range file.queues {
+			q.Close(t.Context())
+		}
+	}()
+	tenants, err := findTenants(dir)
+	require.NoError(t, err)
+	for _, tenant := range tenants {
+		file.queues[tenant.name], err = queue.NewDriverQueue(queue.DriverQueueOptions{Driver: driver, Name: tenant.id, NumWorkers: 1})
+		require.NoError(t, err)
+	}
+	look(file)
+}
+
+// attempt is what a store has of an attempt.
+type attempt struct {
+	state  amboy.JobState
+	claims int
+	end    time.Time
+}
+
+// attempts returns those of all jobs, by tenant, path (of a summary, its ID) and
+// number.
+func (i inspection) attempts(t *testing.T) map[string]attempt {
+	t.Helper()
+	all := map[string]attempt{}
+	for tenant, q := range i.queues {
+		for info := range q.JobInfo(t.Context()) {
+			what := info.ID
+			stored, _ := q.Get(t.Context(), info.ID)
+			if file, ok := stored.(*fileJob); ok {
+				what = file.Path
+			}
+			name := fmt.Sprintf("%s %s %d", tenant, what, info.Retry.CurrentAttempt)
+			all[name] = attempt{info.State, info.Status.ModificationCount, info.Time.End}
+		}
+	}
+	return all
+}
+
+// endedIn returns those that have ended.
+func endedIn(t *testing.T, db, dir string) map[string]attempt {
+	t.Helper()
+	ended := map[string]attempt{}
+	inspect(t, db, dir, func(file inspection) {
+		for name, a := range file.attempts(t) {
+			if a.state.IsFinal() {
+				ended[name] = a
+			}
+		}
+	})
+	return ended
+}
+
+// assertKept checks that what had ended is as it was.
+func assertKept(t *testing.T, before, after map[string]attempt) {
+	t.Helper()
+	for name, a := range before {
+		assert.Equal(t, a, after[name], "what ended, and did not run again: %s", name)
+	}
+}
+
+// process is the service as a process of its own.
+type process struct {
+	*exec.Cmd
+	printed bytes.Buffer  // complete when it has ended
+	ended   chan struct{} // closed then
+	err     error
+}
+
+// start starts it.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.CommandContext(t.Context(), os.Args[0], args...), ended: make(chan struct{})}
+	p.Env = append(os.Environ(), serveVariable+"=yes")
+	p.Stdout, p.Stderr = &p.printed, &p.printed
+	require.NoError(t, p.Start())
+	go func() {
+		defer close(p.ended)
+		p.err = p.Wait()
+	}()
+	return p
+}
+
+// wait waits until it ends, and returns its error.
+func (p *process) wait() error {
+	<-p.ended
+	return p.err
+}
+
+// until waits for a change of the file after which a condition holds, while the
+// process lives.
+func (p *process) until(t *testing.T, file inspection, holds func() bool) {
+	t.Helper()
+	for reached := false; !reached; reached = holds() {
+		select {
+		case <-file.changed:
+		case <-p.ended:
+			require.Fail(t, "the process has ended", "%v\n%s", p.err, p.printed.String())
+		}
+	}
+}
+
+// serve runs the service in this process, with its jobs in a file.
+func serve(t *testing.T, db string, args ...string) string {
+	t.Helper()
+	var printed bytes.Buffer
+	require.NoError(t, run(t.Context(), append([]string{"-db", db}, args...), &printed))
+	return printed.String()
+}
+
+// table is the part of what was printed that does not depend on the order of
+// events.
+func table(t *testing.T, printed string) string {
+	t.Helper()
+	_, table, found := strings.Cut(printed, "TENANT")
+	require.True(t, found, "there is no table in %q", printed)
+	return table
+}
+
+// tree makes a directory with a thousand lines, a file that is not there, and one
+// that takes hours to read.
+func tree(t *testing.T) (dir, endless string) {
+	t.Helper()
+	dir = t.TempDir()
+	for i := range 100 {
+		write(t, strings.Repeat("line\n", i%20), dir, fmt.Sprintf("tenant%d", i%4), fmt.Sprintf("folder%d", i%3), fmt.Sprint(i))
+	}
+	write(t, "one\n", dir, "beside")
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "tenant0", "gone")))
+	endless = write(t, "", dir, "tenant1", "folder0", "endless")
+	require.NoError(t, os.Truncate(endless, 1<<40)) // takes no room
+	return dir, endless
+}
+
+// shorten ends a file early, and leaves its times as they are, so that it stays the
+// same job.
+func shorten(t *testing.T, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(path, 1000))
+	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+}
+
+func TestGoesOnAfterAKill(t *testing.T) {
+	dir, endless := tree(t)
+	db := filepath.Join(t.TempDir(), "folder", "jobs.db")
+	args := []string{"-once", "-db", db, dir}
+	longest := "tenant1 " + endless + " 0"
+
+	var ended map[string]attempt
+	for _, kill := range []struct {
+		when    string
+		reached func(file inspection, changes int) bool
+	}{
+		{"at the first write", func(inspection, int) bool { return true }},
+		{"among many", func(_ inspection, changes int) bool { return changes == 5 }},
+		{"while a job runs", func(file inspection, _ int) bool {
+			return file.attempts(t)[longest].state == amboy.StateRunning
+		}},
+	} {
+		inspect(t, db, dir, func(file inspection) {
+			service, changes := start(t, args...), 0
+			service.until(t, file, func() bool {
+				changes++
+				return kill.reached(file, changes)
+			})
+			require.NoError(t, service.Process.Kill())
+			require.ErrorContains(t, service.wait(), "killed", kill.when)
+		})
+		now := endedIn(t, db, dir)
+		assertKept(t, ended, now)
+		ended = now
+	}
+	require.NotEmpty(t, ended)
+	require.NotContains(t, ended, longest)
+	shorten(t, endless)
+
+	service := start(t, args...)
+	require.NoError(t, service.wait(), &service.printed)
+	after := endedIn(t, db, dir)
+	assertKept(t, ended, after)
+	assert.Greater(t, after[longest].claims, 1, "it ran at the last kill, and again")
+
+	undisturbed, err := runIn(t, nil, "-once", dir)
+	require.NoError(t, err)
+	assert.Equal(t, table(t, undisturbed), table(t, service.printed.String()))
+	assert.Equal(t, table(t, undisturbed), table(t, serve(t, db, "-once", dir)), "all has ended before the start")
+	assert.Equal(t, after, endedIn(t, db, dir))
+}
+
+func TestInterruptedJobIsHandedBack(t *testing.T) {
+	dir, endless := tree(t)
+	db := filepath.Join(t.TempDir(), "jobs.db")
+	inspect(t, db, dir, func(file inspection) {
+		state := func() amboy.JobState { return file.attempts(t)["tenant1 "+endless+" 0"].state }
+		service := start(t, "-db", db, dir)
+		service.until(t, file, func() bool { return state() == amboy.StateRunning })
+		require.NoError(t, service.Process.Signal(os.Interrupt))
+		require.Error(t, service.wait())
+		assert.Contains(t, service.printed.String(), "hostservice: stopped without a summary of tenant")
+		assert.Equal(t, amboy.StatePending, state())
+
+		other := t.TempDir()
+		write(t, "one\n", other, "tenant1", "file")
+		assert.Equal(t, []string{"1", "1", "4", "0"}, row(t, serve(t, db, "-once", other), "tenant1"))
+		assert.Equal(t, amboy.StatePending, state(), "who serves another directory does not run it")
+	})
+}
+
+func TestTwoProcessesShareTheJobs(t *testing.T) {
+	dir, endless := tree(t)
+	require.NoError(t, os.Remove(endless))
+	db := filepath.Join(t.TempDir(), "jobs.db")
+	one, other := start(t, "-once", "-db", db, dir), start(t, "-once", "-db", db, dir)
+	require.NoError(t, errors.Join(one.wait(), other.wait()), "%s\n%s", &one.printed, &other.printed)
+	assert.Equal(t, table(t, one.printed.String()), table(t, other.printed.String()))
+	for name, a := range endedIn(t, db, dir) {
+		if a.state == amboy.StateSucceeded { // a retry is a claim too
+			assert.Equal(t, 1, a.claims, name)
+		}
+	}
+}
+
+func TestReadsWhatHasChanged(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	path := write(t, "one\n", dir, "a", "file")
+	write(t, "one\ntwo\n", dir, "a", "same")
+	write(t, "another directory\n", other, "a", "file")
+	db := filepath.Join(t.TempDir(), "jobs.db")
+	assert.Equal(t, []string{"2", "3", "12", "0"}, row(t, serve(t, db, "-once", dir), "a"))
+	assert.Equal(t, []string{"1", "1", "18", "0"}, row(t, serve(t, db, "-once", other), "a"))
+
+	before := endedIn(t, db, dir)
+	write(t, "one\ntwo\nthree\n", path)
+	require.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(1, 0))) // the clock may be coarse
+	assert.Equal(t, []string{"2", "5", "22", "0"}, row(t, serve(t, db, "-once", dir), "a"))
+	after := endedIn(t, db, dir)
+	assert.Len(t, after, len(before)+1, "the summary, and the file under the name that it had")
+}
+
+func TestDefaultStore(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	write(t, "one\n", dir, "a", "file")
+	require.NoError(t, run(t.Context(), []string{"-once", dir}, &bytes.Buffer{}))
+	ended := endedIn(t, filepath.Join(cache, "amboy-hostservice", "jobs.db"), dir)
+	assert.Len(t, ended, 3, "the file and two summaries")
+}
+
+func TestDatabaseThatCantBeOpened(t *testing.T) {
+	file := write(t, "not a database, but longer than a header of one would be, by some hundred bytes"+strings.Repeat(".", 4096), t.TempDir(), "file")
+	for name, db := range map[string]string{
+		"folder can't be made": filepath.Join(file, "jobs.db"),
+		"not a database":       file,
+		"a folder":             t.TempDir(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := run(t.Context(), []string{"-once", "-db", db, t.TempDir()}, &bytes.Buffer{})
+			assert.ErrorContains(t, err, file[:strings.LastIndex(file, "/")-1], "it names the file")
+		})
+	}
+}
