@@ -48,20 +48,26 @@ const jobsOneByOne = 10_000
 // as the testing package does, since the runtime allocates a little by itself.
 type allocation struct{ objects, bytes uint64 }
 
+// allocatedBy counts what is allocated for each of a number of jobs while f runs.
+func allocatedBy(jobs uint64, f func()) allocation {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return allocation{
+		objects: (after.Mallocs - before.Mallocs) / jobs,
+		bytes:   (after.TotalAlloc - before.TotalAlloc) / jobs,
+	}
+}
+
 // sendOneByOne makes and puts jobs, each when the one before has run.
 func sendOneByOne(tb testing.TB, q amboy.Queue) allocation {
 	ran := make(chan struct{}, 1)
 	run := func() { ran <- struct{}{} }
-
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range jobsOneByOne {
-		put(tb, q, newTask(run))
-		<-ran
-	}
-	runtime.ReadMemStats(&after)
-	return allocation{
-		objects: (after.Mallocs - before.Mallocs) / jobsOneByOne,
-		bytes:   (after.TotalAlloc - before.TotalAlloc) / jobsOneByOne,
-	}
+	return allocatedBy(jobsOneByOne, func() {
+		for range jobsOneByOne {
+			put(tb, q, newTask(run))
+			<-ran
+		}
+	})
 }

@@ -4,11 +4,14 @@ go 1.26.0
 
 require (
 	github.com/alitto/pond/v2 v2.7.1
+	github.com/mikestefanello/backlite v0.6.0
 	github.com/mongodb/amboy v0.0.0-00010101000000-000000000000
 	github.com/mongodb/grip v0.0.0-20251203205830-b5c5c666ab94
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
+	maragu.dev/goqite v0.4.0
+	modernc.org/sqlite v1.60.0
 )
 
 require (
@@ -21,9 +24,11 @@ require (
 	github.com/aws/smithy-go v1.19.0 // indirect
 	github.com/coreos/go-systemd v0.0.0-20191104093116-d3cd4ed1dbcf // indirect
 	github.com/dghubble/oauth1 v0.7.2 // indirect
+	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/evergreen-ci/utility v0.0.0-20251203163234-8a1c0ea8b717 // indirect
 	github.com/fatih/structs v1.1.0 // indirect
 	github.com/felixge/httpsnoop v1.0.3 // indirect
+	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/fuyufjh/splunk-hec-go v0.3.4-0.20190414090710-10df423a9f36 // indirect
 	github.com/go-logr/logr v1.2.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -37,10 +42,13 @@ require (
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/jpillora/backoff v1.0.0 // indirect
 	github.com/lufia/plan9stats v0.0.0-20211012122336-39d0f177ccd0 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mattn/go-xmpp v0.0.0-20210723025538-3871461df959 // indirect
+	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/peterhellberg/link v1.2.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/power-devops/perfstat v0.0.0-20210106213030-5aafc221ea8c // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sabhiram/go-gitignore v0.0.0-20210923224102-525f6e181f06 // indirect
 	github.com/shirou/gopsutil/v3 v3.23.5 // indirect
 	github.com/shoenig/go-m1cpu v0.1.6 // indirect
@@ -57,10 +65,13 @@ require (
 	go.opentelemetry.io/otel/trace v1.16.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/oauth2 v0.33.0 // indirect
-	golang.org/x/sync v0.11.0 // indirect
+	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
+	modernc.org/libc v1.77.1 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.12.1 // indirect
 )
 
 replace github.com/mongodb/amboy => ../

@@ -287,7 +287,7 @@ func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 		calls.Go(func() {
 			for i := caller * jobsEach; i < (caller+1)*jobsEach; i++ {
 				if rand.IntN(2) == 0 {
-					written[i] = q.Complete(share(), jobs[i]) == nil
+					written[i] = q.Complete(share(), jobs[i]) == nil //nolint:contextcheck // It derives from patient.
 				} else {
 					written[i] = q.Complete(patient, jobs[i]) == nil
 				}

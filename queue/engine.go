@@ -71,6 +71,8 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 
 // inBackground makes a task that no caller waits for survive a panic, of the driver
 // for instance.
+//
+//nolint:contextcheck // It has no caller.
 func (e *engine) inBackground(task func()) func() {
 	return func() {
 		err := errorOfPanic(func() error {

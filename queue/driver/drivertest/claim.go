@@ -21,6 +21,7 @@ var claimRules = []rule{
 	{"a record may start at its dispatch-by time", claimAtDispatchBy},
 	{"expired records are given beyond Limit", claimExpired},
 	{"a record expires whatever it waits for", claimExpiredWaiting},
+	{"a record that was due, and has expired since, is given as expired", claimExpiredSinceDue},
 	{"Limit 0 gives expired records alone", claimLimitZero},
 	{"Next is the next time at which there may be more", claimNext},
 }
@@ -137,6 +138,20 @@ func claimExpiredWaiting(f *fixture) {
 
 	assert.ElementsMatch(f, []string{"edge", "scope", "postponed"}, jobIDs(f.claimAt(2, 0).Records))
 	f.hasState("parked", amboy.StateParked)
+}
+
+func claimExpiredSinceDue(f *fixture) {
+	f.insert(
+		spec{id: "plain", waitUntil: f.after(1), dispatchBy: f.after(2)},
+		spec{id: "scope", waitUntil: f.after(1), dispatchBy: f.after(2), scopes: []string{"s"}},
+		spec{id: "other", waitUntil: f.after(1), scopes: []string{"s"}},
+	)
+	expired := f.claimAt(3, 0).Records
+	require.ElementsMatch(f, []string{"plain", "scope"}, jobIDs(expired))
+	assert.Equal(f, []string{"other"}, jobIDs(f.claimAt(3, 10).Records), "they took no scope")
+	for _, r := range expired {
+		f.end(r, amboy.StateExpired)
+	}
 }
 
 func claimLimitZero(f *fixture) {

@@ -182,8 +182,11 @@ func (h *history) randomSpec(m *model, isNew bool) spec {
 	if s.uniqueKey != "" {
 		s.uniqueUntil, _ = pick(h.random, historyUntil)
 	}
-	if s.waitUntil.IsZero() && s.uniqueUntil != amboy.UniqueUntilStarted {
+	if s.uniqueUntil != amboy.UniqueUntilStarted {
 		s.dispatchBy = h.soon(0.15)
+	}
+	if s.dispatchBy.Before(s.waitUntil) && !s.dispatchBy.IsZero() {
+		s.dispatchBy = s.waitUntil.Add(time.Hour)
 	}
 	for range h.random.IntN(9) / 4 {
 		edge := fmt.Sprint(h.random.IntN(h.added + 1))

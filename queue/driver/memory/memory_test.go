@@ -176,6 +176,22 @@ func TestRecordsAreCopies(t *testing.T) {
 	assert.Equal(t, "type", get(t, d, "a").Type)
 }
 
+// TestNextAttemptShowsTheUniqueKey retries a job that has thought of another key
+// since.
+func TestNextAttemptShowsTheUniqueKey(t *testing.T) {
+	d := newDriver(t, memory.Options{KeepFinished: 10})
+	retry := amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}
+	insert(t, d, record("job", unique("key", amboy.UniqueUntilFailed)))
+	run(t, d, 1, func(r *driver.Record) { r.RetryInfo = retry })
+	next := record("job", unique("other", amboy.UniqueUntilForgotten))
+	next.Name = "next"
+	require.NoError(t, d.Retry(t.Context(), ended(get(t, d, "job")), next))
+	got := get(t, d, "job")
+	assert.Equal(t, "next", got.Name)
+	assert.Equal(t, "key", got.UniqueKey)
+	assert.Equal(t, amboy.UniqueUntilFailed, got.UniqueUntil)
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDriver(t, memory.Options{Capacity: 1, KeepFinished: 10})

@@ -247,7 +247,7 @@ func (c *changes) park(j *job, reason string) error {
 }
 
 func (c *changes) unpark(j *job, now time.Time) error {
-	if j.open > 0 {
+	if j.open {
 		return c.move(j, waiting, instant{}, "")
 	}
 	return c.wait(j, now.UnixNano())
@@ -284,7 +284,7 @@ func (c *changes) restart(f *described, now time.Time) error {
 	n.places[j.place]--
 	n.places[waiting]++
 	n.ended--
-	j.seq, j.place, j.open, j.dispatchBy = last+1, waiting, 0, instant{}
+	j.seq, j.place, j.dispatchBy = last+1, waiting, instant{}
 	err = c.take(j, j.enqueueScopes)
 	if err != nil {
 		return err

@@ -117,18 +117,28 @@ func (c *changes) passTime(now int64) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if expires.Valid && expires.Int64 < now {
-		more, err = c.markExpired(now)
+	if isDue(due, now) {
+		more, err = c.admitDue(now)
+		if err != nil {
+			return false, err
+		}
+		// A record that was moved has lost the mark that it has expired.
+		_, expires, err = c.nextTimes()
 		if err != nil {
 			return false, err
 		}
 	}
-	if !due.Valid || due.Int64 > now {
+	if !hasExpired(expires, now) {
 		return more, nil
 	}
-	moreDue, err := c.admitDue(now)
-	return more || moreDue, err
+	moreExpired, err := c.markExpired(now)
+	return more || moreExpired, err
 }
+
+func isDue(due instant, now int64) bool { return due.Valid && due.Int64 <= now }
+
+// hasExpired is false at the deadline, at which a job may still start.
+func hasExpired(expires instant, now int64) bool { return expires.Valid && expires.Int64 < now }
 
 // nextTimes are when the first of the records is due, and when the first
 // expires, that wait for that.
@@ -140,7 +150,7 @@ func (c *changes) nextTimes() (due, expires instant, err error) {
 // earliest is when a claim may find more; zero where there is no such time.
 func earliest(due, expires sql.NullInt64) time.Time {
 	if expires.Valid {
-		expires.Int64++ // a job may still start at its deadline
+		expires.Int64++ // see hasExpired
 		if !due.Valid || expires.Int64 < due.Int64 {
 			due = expires
 		}

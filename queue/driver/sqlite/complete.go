@@ -130,13 +130,18 @@ func (c *changes) end(j *job, e *ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
+	if j.open { // it never waited for them to end
+		if _, err := c.exec(dropEdges, j.seq); err != nil {
+			return err
+		}
+	}
 	if e.to == retrying {
 		return c.free(j, j.dispatchScopes())
 	}
 	if err := c.free(j, j.allScopes()); err != nil {
 		return err
 	}
-	return c.unlink(j)
+	return c.tellDependents(j)
 }
 
 // replace stores the record of an attempt that ended, and takes the row out of
@@ -204,11 +209,10 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 		return fail(err)
 	}
 	e.replaced = true
-	c, err := newContent(next)
+	n, err := encodeNew(next)
 	if err != nil {
 		return fail(err)
 	}
-	n := &newRecord{stored: stored{job: newJob(next), content: *c, tags: next.Tags}, queueName: ended.Group}
 	err = only(ctx, d, e, func(c *changes, e *ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
 	if err != nil {
 		return fail(err)
@@ -245,7 +249,7 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	next.queue, next.id, next.open, next.dependents, next.failed = j.queue, j.id, 0, j.dependents, nil
+	next.queue, next.id, next.dependents = j.queue, j.id, j.dependents
 	next.uniqueKey, next.uniqueUntil, next.uniqueHeld = j.uniqueKey, j.uniqueUntil, j.uniqueHeld
 	if err := c.insertAt(next, waiting); err != nil {
 		return err

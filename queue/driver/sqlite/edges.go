@@ -1,78 +1,99 @@
 package sqlite
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/mongodb/amboy"
 )
 
-// checkEdges tells whether every edge names a job that is there.
-func (c *changes) checkEdges(j *job) (refusal, err error) {
-	for _, edge := range j.edges {
-		target, err := c.latest(j.queue, edge)
+// An edge is a row until it ends with success. Of one that failed the row stays
+// until the last edge of its job has ended, whose row is written then and not
+// before: it has all its edges, and may be large.
+
+// target is a job on which one depends that is not stored yet.
+type target struct {
+	seq        int64
+	id         string
+	place      place
+	dependents bool
+}
+
+// isOpen is true of one for which the other must wait.
+func (t *target) isOpen() bool { return !t.place.final() }
+
+// findTargets finds those that a job's edges name, which must be there.
+func (c *changes) findTargets(n *newRecord) (refusal, err error) {
+	n.targets = make([]target, 0, len(n.edges))
+	for _, edge := range n.edges {
+		t := target{id: edge}
+		found, err := c.one(findTarget, func(r *row) {
+			t.seq, t.place, t.dependents = r.integer(), place(r.integer()), r.bool()
+		}, n.queue, edge)
 		if err != nil {
 			return nil, err
 		}
-		if target == nil {
+		if !found {
 			return &amboy.InvalidJobError{
-				JobID: j.id,
+				JobID: n.id,
 				Field: "dependency edge",
 				Value: edge,
 				Rule:  "must name a job that is in the queue, or in the same PutMany",
 			}, nil
 		}
+		n.open = n.open || t.isOpen()
+		n.targets = append(n.targets, t)
 	}
 	return nil, nil
 }
 
-// link counts the edges of a job that is not stored yet and that have not ended,
-// lists those that failed, and makes the job known to the others.
-func (c *changes) link(j *job) error {
-	for _, edge := range j.edges {
-		target, err := c.latest(j.queue, edge)
-		switch {
-		case err != nil:
+// failedTargets are those that ended without success.
+func (n *newRecord) failedTargets() (ids names) {
+	for _, t := range n.targets {
+		if t.place.final() && t.place != succeeded {
+			ids = append(ids, t.id)
+		}
+	}
+	return ids
+}
+
+// link makes a job known to those for which it waits.
+func (c *changes) link(n *newRecord) error {
+	for _, t := range n.targets {
+		if t.place == succeeded {
+			continue
+		}
+		if _, err := c.exec(insertEdge, n.queue, t.id, n.seq, !t.isOpen()); err != nil {
 			return err
-		case target == nil:
-			return fmt.Errorf("job %q, on which job %q depends, is gone", edge, j.id)
-		case !target.place.final():
-			if _, err = c.exec(insertEdge, j.queue, j.id, edge); err != nil {
+		}
+		if t.isOpen() && !t.dependents {
+			if _, err := c.exec(markDependents, t.seq); err != nil {
 				return err
 			}
-			if _, err = c.exec(markDependents, target.seq); err != nil {
-				return err
-			}
-			j.open++
-		case target.place != succeeded:
-			j.failed = append(j.failed, edge)
 		}
 	}
 	return nil
 }
 
-// unlink tells the jobs that depend on a job that it ended, and makes it forget
-// those that it still waited for.
-func (c *changes) unlink(j *job) error {
-	if j.open > 0 {
-		if _, err := c.exec(dropEdgesFrom, j.queue, j.id); err != nil {
-			return err
-		}
-	}
+// tellDependents tells the jobs that depend on a job that it ended.
+func (c *changes) tellDependents(j *job) error {
 	if !j.dependents {
 		return nil
 	}
-	var dependents []string
-	err := c.query(takeEdgesTo, func(r *row) error {
-		dependents = append(dependents, r.text())
+	end := failEdges
+	if j.place == succeeded {
+		end = takeEdges
+	}
+	var dependents []int64
+	err := c.query(end, func(r *row) error {
+		dependents = append(dependents, r.integer())
 		return nil
 	}, j.queue, j.id)
 	if err != nil {
 		return err
 	}
 	now := time.Now().UnixNano()
-	for _, id := range dependents {
-		err = c.endEdge(id, j, now)
+	for _, seq := range dependents {
+		err = c.endEdge(seq, now)
 		if err != nil {
 			return err
 		}
@@ -80,21 +101,24 @@ func (c *changes) unlink(j *job) error {
 	return nil
 }
 
-// endEdge tells a job that one on which it depends ended.
-func (c *changes) endEdge(id string, edge *job, now int64) error {
-	j, err := c.latest(edge.queue, id)
-	if err != nil || j == nil {
+// endEdge lets a job go on, one of whose edges ended, where it was the last. Its
+// row is not touched before.
+func (c *changes) endEdge(seq, now int64) error {
+	open, err := c.one(openEdge, func(*row) {}, seq)
+	if err != nil || open {
 		return err
 	}
-	j.open--
-	if edge.place != succeeded {
-		j.failed = append(j.failed, edge.id)
-	}
-	if _, err = c.exec(closeEdge, j.failed, j.seq); err != nil {
+	// A job that names an edge twice is told twice.
+	n, err := c.exec(closeEdges, seq, seq)
+	if err != nil || n == 0 {
 		return err
 	}
-	if j.open == 0 && j.place == waiting {
-		return c.wait(j, now)
+	if _, err = c.exec(dropEdges, seq); err != nil {
+		return err
 	}
-	return nil
+	j, err := c.job(findSeq, seq)
+	if err != nil || j.place != waiting {
+		return err
+	}
+	return c.wait(j, now)
 }

@@ -20,7 +20,21 @@ type newRecord struct {
 	queueName string
 	index     int // in the Insert
 	due       instant
+	targets   []target // of its edges
 	refusal   error
+}
+
+// encodeNew encodes a record that is to be inserted.
+func encodeNew(r *driver.Record) (*newRecord, error) {
+	c, err := newContent(r)
+	if err != nil {
+		return nil, err
+	}
+	n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}, queueName: r.Group}
+	if r.Dependency != nil {
+		n.edges = r.Dependency.Edges
+	}
+	return n, nil
 }
 
 // entry is one for the sorting of records that depend on each other.
@@ -34,12 +48,12 @@ func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
 	all := make([]*newRecord, 0, len(records))
 	hasEdges := false
 	for i, r := range records {
-		c, err := newContent(r)
+		n, err := encodeNew(r)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}, queueName: r.Group, index: i}
+		n.index = i
 		hasEdges = hasEdges || len(n.edges) > 0
 		all = append(all, n)
 	}
@@ -139,7 +153,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 	now := time.Now().UnixNano()
 	plain := make([]*newRecord, 0, plainRows)
 	for _, n := range all {
-		n.queue, n.open, n.failed, n.refusal = queue, 0, nil, nil // a former try may have set them
+		n.queue, n.open, n.failed, n.refusal = queue, false, nil, nil // a former try may have set them
 		switch {
 		case control.Draining:
 			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
@@ -248,13 +262,15 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.link(&n.job)
+	if !n.open {
+		n.failed = n.failedTargets()
+	}
+	err = c.insertAt(n, waiting)
 	if err != nil {
 		return nil, err
 	}
-	err = c.insertAt(n, waiting)
-	if err != nil || n.open > 0 {
-		return nil, err
+	if n.open {
+		return nil, c.link(n)
 	}
 	return nil, c.wait(&n.job, now)
 }
@@ -290,7 +306,7 @@ func (c *changes) admissible(n *newRecord) (refusal, err error) {
 	if taken != nil {
 		return duplicate(&n.job), nil
 	}
-	refusal, err = c.checkEdges(&n.job)
+	refusal, err = c.findTargets(n)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}

@@ -125,7 +125,7 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	switch {
 	case h.Park:
 		return c.move(j, parked, instant{}, "")
-	case j.open > 0: // it expired before its edges ended
+	case j.open: // it expired before its edges ended
 		return c.move(j, waiting, instant{}, "")
 	case until.Valid && until.Int64 > time.Now().UnixNano():
 		return c.move(j, postponed, until, "")

@@ -30,7 +30,7 @@ type job struct {
 	dispatchBy    instant
 	attempt       instant // not valid for a job that can't be retried
 	overdue       bool
-	open          int // edges that have not ended
+	open          bool // some of its edges have not ended
 	dependents    bool
 	uniqueHeld    bool
 	uniqueKey     string
@@ -38,13 +38,11 @@ type job struct {
 	scopes        names
 	enqueueScopes names
 	waitingFor    string
-	edges         names
-	failed        names
 }
 
 // jobColumns are the columns of a job, in the order in which read has them.
 const jobColumns = `seq, queue, place, priority, name, job_id, owner, lease_count, wait_until, dispatch_by, attempt,
-	overdue, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for, edges, failed`
+	overdue, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for`
 
 func (j *job) read(r *row) {
 	j.seq, j.queue = r.integer(), r.integer()
@@ -52,10 +50,9 @@ func (j *job) read(r *row) {
 	j.name, j.id = r.text(), r.text()
 	j.owner, j.count = r.text(), r.int()
 	j.waitUntil, j.dispatchBy, j.attempt = r.time(), r.time(), r.time()
-	j.overdue, j.open, j.dependents = r.bool(), r.int(), r.bool()
+	j.overdue, j.open, j.dependents = r.bool(), r.bool(), r.bool()
 	j.uniqueHeld, j.uniqueKey, j.uniqueUntil = r.bool(), r.text(), r.text()
 	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
-	j.edges, j.failed = r.names(), r.names()
 }
 
 // allScopes are those that the job needs, each once.
@@ -230,9 +227,6 @@ func newJob(r *driver.Record) job {
 		scopes:        r.RequiredScopes,
 		enqueueScopes: r.EnqueueScopes,
 	}
-	if r.Dependency != nil {
-		j.edges = r.Dependency.Edges
-	}
 	if r.RetryInfo.Retryable || r.Name != driver.RecordName(r.Group, j.id, amboy.JobRetryInfo{}) {
 		j.attempt = instant{Int64: int64(r.RetryInfo.CurrentAttempt), Valid: true}
 	}
@@ -243,21 +237,31 @@ func newJob(r *driver.Record) job {
 type stored struct {
 	job
 	content
-	cancel bool
-	tags   names
-	reason string
+	cancel    bool
+	edges     names
+	failed    names
+	openEdges int // how many of them have not ended
+	tags      names
+	reason    string
 }
 
 // recordColumns are the columns of stored.
 const recordColumns = jobColumns + `, mod_time, created, started, ended, max_time, error_count, forget_at,
-	type, version, format, dependency, cancel, tags, reason, progress, extra, body`
+	type, version, format, dependency, cancel, edges,
+	CASE open_edges WHEN 0 THEN failed ELSE
+		(SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = jobs.seq AND edges.failed = 1) END,
+	CASE open_edges WHEN 0 THEN 0 ELSE
+		(SELECT count(*) FROM edges WHERE from_seq = jobs.seq AND edges.failed = 0) END,
+	tags, reason, progress, extra, body`
 
 func (s *stored) read(r *row) {
 	s.job.read(r)
 	s.modTime, s.created, s.started, s.ended = r.time(), r.time(), r.time(), r.time()
 	s.maxTime, s.errorCount, s.forgetAt = r.integer(), r.int(), r.time()
 	s.jobType, s.version, s.format = r.text(), r.int(), r.int()
-	s.dependency, s.cancel, s.tags, s.reason = r.int(), r.bool(), r.names(), r.text()
+	s.dependency, s.cancel = r.int(), r.bool()
+	s.edges, s.failed, s.openEdges = r.names(), r.names(), r.int()
+	s.tags, s.reason = r.names(), r.text()
 	s.progress, s.extra, s.body = r.bytes(), r.bytes(), r.bytes()
 }
 
@@ -319,7 +323,7 @@ func (s *stored) record(queue string) *driver.Record {
 	if s.format != emptyBody {
 		r.Job = registry.NewBody(s.body, s.format == jsonBody)
 	}
-	schedule.Describe(&r.Status, schedulePlaces[s.place], schedule.Block{Scope: s.waitingFor, Open: s.open, Edges: len(s.edges)})
+	schedule.Describe(&r.Status, schedulePlaces[s.place], schedule.Block{Scope: s.waitingFor, Open: s.openEdges, Edges: len(s.edges)})
 	if s.reason != "" && (s.place == postponed || s.place == parked || s.place >= retrying || s.cancel) {
 		r.Status.Reason = s.reason
 	}

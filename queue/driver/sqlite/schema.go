@@ -71,7 +71,7 @@ CREATE TABLE jobs (
 	replaced       INTEGER NOT NULL DEFAULT 0,
 	overdue        INTEGER NOT NULL DEFAULT 0,
 	cancel         INTEGER NOT NULL DEFAULT 0,
-	open_edges     INTEGER NOT NULL DEFAULT 0,
+	open_edges     INTEGER NOT NULL DEFAULT 0, -- 1 while there are any
 	dependents     INTEGER NOT NULL DEFAULT 0, -- 1 where there have been any
 	unique_held    INTEGER NOT NULL DEFAULT 0,
 	unique_key     TEXT,
@@ -104,11 +104,12 @@ CREATE UNIQUE INDEX jobs_unique ON jobs (queue, unique_key) WHERE unique_held = 
 
 CREATE TABLE edges (
 	queue    INTEGER NOT NULL,
-	from_job TEXT NOT NULL,
-	to_job   TEXT NOT NULL
+	to_job   TEXT NOT NULL,
+	from_seq INTEGER NOT NULL,
+	failed   INTEGER NOT NULL
 );
-CREATE INDEX edges_to ON edges (queue, to_job);
-CREATE INDEX edges_from ON edges (queue, from_job);
+CREATE INDEX edges_to ON edges (queue, to_job) WHERE failed = 0;
+CREATE INDEX edges_from ON edges (from_seq, failed);
 
 CREATE TABLE scope_holders (
 	queue  INTEGER NOT NULL,

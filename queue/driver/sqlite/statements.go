@@ -32,7 +32,6 @@ const (
 	moveJob
 	takeLease
 	dropLease
-	closeEdge
 	endPlain
 	endAny
 	dropKey
@@ -53,10 +52,14 @@ const (
 	readyDue
 	findDue
 
+	findTarget
 	insertEdge
 	markDependents
-	takeEdgesTo
-	dropEdgesFrom
+	takeEdges
+	failEdges
+	openEdge
+	closeEdges
+	dropEdges
 
 	holderOf
 	hold
@@ -137,13 +140,12 @@ var statementTexts = [statements]string{
 		WHERE seq = ?`,
 	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
 	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ? WHERE seq = ?`,
-	closeEdge: `UPDATE jobs SET open_edges = open_edges - 1, failed = ? WHERE seq = ?`,
 	// The end of a job that holds nothing and that nobody waits for, in one
 	// statement.
 	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0`,
-	endAny: `UPDATE jobs SET replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, ` + endContent + `
+	endAny: `UPDATE jobs SET open_edges = 0, replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, ` + endContent + `
 		WHERE seq = ?`,
 	dropKey:     `UPDATE jobs SET unique_held = 0 WHERE seq = ?`,
 	holderOfKey: `SELECT job_id FROM jobs WHERE queue = ? AND unique_key = ? AND unique_held = 1`,
@@ -172,10 +174,16 @@ var statementTexts = [statements]string{
 	readyDue:    `UPDATE jobs SET place = 4, due = NULL WHERE seq = ?`,
 	findDue:     `SELECT ` + jobColumns + ` FROM jobs WHERE due <= ? ORDER BY due LIMIT ? + 0`,
 
-	insertEdge:     `INSERT INTO edges (queue, from_job, to_job) VALUES (?, ?, ?)`,
+	findTarget:     `SELECT seq, place, dependents FROM jobs WHERE seq = ` + latestSeq,
+	insertEdge:     `INSERT INTO edges (queue, to_job, from_seq, failed) VALUES (?, ?, ?, ?)`,
 	markDependents: `UPDATE jobs SET dependents = 1 WHERE seq = ?`,
-	takeEdgesTo:    `DELETE FROM edges WHERE queue = ? AND to_job = ? RETURNING from_job`,
-	dropEdgesFrom:  `DELETE FROM edges WHERE queue = ? AND from_job = ?`,
+	takeEdges:      `DELETE FROM edges WHERE queue = ? AND to_job = ? AND failed = 0 RETURNING from_seq`,
+	failEdges:      `UPDATE edges SET failed = 1 WHERE queue = ? AND to_job = ? AND failed = 0 RETURNING from_seq`,
+	openEdge:       `SELECT 1 FROM edges WHERE from_seq = ? AND failed = 0 LIMIT 1`,
+	closeEdges: `UPDATE jobs SET open_edges = 0,
+			failed = (SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = ? AND failed = 1)
+		WHERE seq = ? AND open_edges = 1`,
+	dropEdges: `DELETE FROM edges WHERE from_seq = ?`,
 
 	holderOf:    `SELECT job_id FROM scope_holders WHERE queue = ? AND scope = ?`,
 	hold:        `INSERT OR REPLACE INTO scope_holders (queue, scope, job_id) VALUES (?, ?, ?)`,
@@ -189,7 +197,7 @@ var statementTexts = [statements]string{
 	setWaitUntil: `UPDATE jobs SET wait_until = ? WHERE seq = ?`,
 	setReason:    `UPDATE jobs SET reason = ? WHERE seq = ?`,
 	restartJob: `UPDATE jobs SET seq = ?, place = 0, owner = '', started = NULL, ended = NULL, dispatch_by = NULL, forget_at = NULL,
-			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, open_edges = 0, extra = ?,
+			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = ?,
 			unique_held = ? WHERE seq = ?`,
 	lastSeq:   `SELECT max(seq) FROM jobs`,
 	deleteJob: `DELETE FROM jobs WHERE seq = ?`,

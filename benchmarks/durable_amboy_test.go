@@ -1,0 +1,91 @@
+package benchmarks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
+)
+
+// storedTask is a job that can be stored, and calls runStored.
+type storedTask struct {
+	job.Base `bson:"job_base" json:"job_base" yaml:"job_base"`
+	// Made is when it was made, which is just before its Put, in nanoseconds
+	// since 1970.
+	Made int64 `bson:"made" json:"made" yaml:"made"`
+}
+
+const storedTaskType = "benchmarks-stored-task"
+
+// runStored is what stored tasks call. It is not in the task, which is stored.
+var runStored atomic.Pointer[func(*storedTask)]
+
+func init() {
+	registry.AddJobType(storedTaskType, func() amboy.Job {
+		t := &storedTask{}
+		t.SetType(amboy.JobType{Name: storedTaskType})
+		return t
+	})
+}
+
+// newStoredTask makes a job with an ID of its own, also among those of other
+// processes.
+func newStoredTask() *storedTask {
+	t := &storedTask{Made: time.Now().UnixNano()}
+	t.SetType(amboy.JobType{Name: storedTaskType})
+	t.SetID(fmt.Sprintf("%d-%d", os.Getpid(), job.GetNumber()))
+	return t
+}
+
+func newStoredTasks(count int) []amboy.Job {
+	tasks := make([]amboy.Job, count)
+	for i := range tasks {
+		tasks[i] = newStoredTask()
+	}
+	return tasks
+}
+
+func (t *storedTask) Run(context.Context) {
+	defer t.MarkComplete()
+	(*runStored.Load())(t)
+}
+
+// sinceMade is how long ago the task was made, by the clock that processes share.
+func (t *storedTask) sinceMade() time.Duration { return time.Duration(time.Now().UnixNano() - t.Made) }
+
+// amboyFile is our queue in a database file.
+type amboyFile struct{ amboy.RetryableQueue }
+
+func startAmboyFile(tb testing.TB, setup durableSetup) durableQueue {
+	run := func(*storedTask) { setup.run() }
+	runStored.Store(&run)
+	return amboyFile{start(tb, newAmboyFile(tb, setup.workers, sqlite.Options{Path: setup.path, Synchronous: setup.synchronous}))}
+}
+
+// newAmboyFile makes a queue, without starting it.
+func newAmboyFile(tb testing.TB, workers int, opts sqlite.Options) amboy.RetryableQueue {
+	d, err := sqlite.Open(tb.Context(), opts)
+	require.NoError(tb, err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: workers})
+	require.NoError(tb, err)
+	return q
+}
+
+func (q amboyFile) put(ctx context.Context, jobs int) error {
+	return q.PutMany(ctx, newStoredTasks(jobs))
+}
+
+func (q amboyFile) close() error {
+	q.Close(context.Background())
+	return nil
+}

@@ -1,0 +1,61 @@
+package benchmarks
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkDurablePut measures how many jobs 8 goroutines that put them one by
+// one get into a database file in a second, while 8 workers run them. The
+// baselines get a tenth of the jobs, and as many with -full.
+func BenchmarkDurablePut(b *testing.B) {
+	const putters = 8
+	rates, took := map[string]float64{}, map[string]samples{}
+	for b.Loop() {
+		for _, subject := range durableQueues {
+			each := 500
+			if subject.name != "amboy" && !*full {
+				each = 50
+			}
+			runtime.GC()
+			took[subject.name] = append(took[subject.name], putOneByOne(b, subject.start, putters, each))
+			rates[subject.name] = took[subject.name].rate(putters * each)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for name, rate := range rates {
+		b.ReportMetric(rate, name+"-puts/s")
+		if name != "amboy" {
+			b.ReportMetric(rates["amboy"]/rate, "x-"+name)
+		}
+	}
+}
+
+// putOneByOne measures how long goroutines take to put that many jobs each.
+func putOneByOne(b *testing.B, start durableStart, putters, each int) time.Duration {
+	running := newCountdown(putters * each)
+	q := start(b, newDurableSetup(b, "NORMAL", running.run))
+
+	begin := time.Now()
+	var putting sync.WaitGroup
+	for range putters {
+		putting.Go(func() {
+			for range each {
+				if !assert.NoError(b, q.put(b.Context(), 1)) {
+					return
+				}
+			}
+		})
+	}
+	putting.Wait()
+	took := time.Since(begin)
+
+	<-running.done
+	require.NoError(b, q.close())
+	return took
+}
