@@ -47,7 +47,7 @@ type claims struct {
 	waking   int // workers that were woken, and have not looked yet
 	handed   int // records for them
 	out      int // records that were claimed and have not ended
-	gathered int // workers for whom the claim before was made
+	gathered int // workers that were there when the claim before ended
 	demands  []driver.Demand
 }
 
@@ -227,22 +227,11 @@ func (l *claimLine) sleep(ctx context.Context) bool {
 	return err == nil
 }
 
-// gatherYields is how often a worker lets others run before it acts for all that
-// came, where there were more of them the last time: those that were served then
-// are about to come again, and one call of the driver for all of them costs
-// little more than one for each.
-const gatherYields = 4
-
 // claimForAll claims a record for this worker and for each that waits. It is
 // called, and returns, with the lock, which it gives up while the driver works.
 func (c *claims) claimForAll(ctx context.Context, own *claimLine) {
 	c.claiming = true
-	for i := 0; i < gatherYields && 1+c.sleeping < c.gathered; i++ {
-		c.mu.Unlock()
-		runtime.Gosched()
-		c.mu.Lock()
-	}
-	c.gathered = 1 + c.sleeping
+	c.gather()
 	epoch := c.epoch
 	demands, limit := c.ask(own)
 	c.mu.Unlock()
@@ -252,6 +241,7 @@ func (c *claims) claimForAll(ctx context.Context, own *claimLine) {
 	c.lookAgain(ctx, next, err)
 
 	c.mu.Lock()
+	c.gathered = 1 + c.sleeping
 	expired, orphans, woken := c.hand(works, begun)
 	all := limit > 0 && len(works)-len(expired) >= limit
 	idle := c.answer(epoch, all || ctx.Err() != nil)
@@ -264,6 +254,22 @@ func (c *claims) claimForAll(ctx context.Context, own *claimLine) {
 		l.drained(ctx)
 	}
 	c.mu.Lock()
+}
+
+// gatherYields is how often a worker lets others run before it claims for all, where
+// there were more of them before. A timer would take longer than what it saves.
+const gatherYields = 8
+
+// gather gives workers time to come, where there were more of them when the claim
+// before ended: where jobs are short all of them are about to come again, and one
+// claim for all costs little more than one for each. It is called, and returns,
+// with the lock.
+func (c *claims) gather() {
+	for i := 0; i < gatherYields && 1+c.sleeping < c.gathered; i++ {
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
 }
 
 // ask makes the demands of all queues, in the order in which they should be

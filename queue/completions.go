@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
@@ -14,35 +13,46 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// completions writes that attempts ended, those of several workers in one call:
-// while one call is under way, others gather for the next. At most two of each
-// worker wait, which bounds them.
+// completions writes that attempts ended. Where a store takes its time, it writes
+// those of several workers in one call: they gather until a worker claims, so that
+// the store can do both at once, or else for gatherTime.
 type completions struct {
 	driver driver.Driver
-	tasks  sync.WaitGroup
+	// gathers is false for a store that is so fast that each is written alone.
+	gathers bool
+	timer   wakeTimer
+	writes  sync.WaitGroup
 
 	mu      sync.Mutex
 	waiting []*completionCall
 	writing bool
-	// last is how many the call before had.
-	last int
 }
 
+// gatherTime is the longest that workers wait for others, so that one call of the
+// driver is made for all of them.
+const gatherTime = 300 * time.Microsecond
+
+// completionCall is a completion until it is written, or given up.
 type completionCall struct {
 	ctx        context.Context
 	completion driver.Completion
+	then       func(error) // called with err before done is closed
 	err        error
-	// told is sent true where the caller is to write, and false when err is set;
-	// nil where the caller does not wait, and then is called.
-	told chan bool
-	then func(error)
-	done chan struct{} // closed when then has been called
+	done       chan struct{}
 }
 
-func newCompletions(d driver.Driver) *completions { return &completions{driver: d} }
+func newCompletions(d driver.Driver, gathers bool) *completions {
+	c := &completions{driver: d, gathers: gathers}
+	c.timer.fire = c.flush
+	return c
+}
 
-// wait waits until all that was asked for is written, or given up.
-func (c *completions) wait() { c.tasks.Wait() }
+// close waits until all that was asked for is written, or given up.
+func (c *completions) close() {
+	c.timer.stop()
+	c.flush()
+	c.writes.Wait()
+}
 
 // The waits between tries to write: each is twice the one before.
 const (
@@ -109,124 +119,92 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// writeLater is write for a caller that goes on. It calls then with the result, and
-// returns a function that waits for that.
-func (c *completions) writeLater(ctx context.Context, completion driver.Completion, then func(error)) (wait func()) {
-	call := &completionCall{ctx: ctx, completion: completion, then: then, done: make(chan struct{})}
-	if c.join(call) {
-		c.tasks.Go(c.lead)
-	}
-	return func() { <-call.done }
-}
-
-// join makes a call wait. It returns true where nobody writes, so that the caller
-// must.
-func (c *completions) join(call *completionCall) (leads bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting = append(c.waiting, call)
-	leads = !c.writing
-	c.writing = true
-	return leads
-}
-
 // once writes the end of an attempt, with those of others.
 func (c *completions) once(ctx context.Context, completion driver.Completion) error {
-	call := &completionCall{ctx: ctx, completion: completion, told: make(chan bool, 1)}
-	leads := c.join(call)
-	if !leads {
-		select {
-		case leads = <-call.told:
-		case <-ctx.Done():
-			var left bool
-			leads, left = c.leave(call)
-			if left {
-				return ctx.Err()
-			}
-		}
+	call := &completionCall{ctx: ctx, completion: completion, done: make(chan struct{})}
+	if !c.gathers {
+		c.writeAll([]*completionCall{call})
+		return call.err
 	}
-	if leads {
-		c.flush()
-		c.handOver()
+	c.join(call)
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		if c.leave(call) {
+			return ctx.Err()
+		}
+		<-call.done
 	}
 	return call.err
 }
 
-// lead writes for all until nobody waits.
-func (c *completions) lead() {
-	for {
-		c.flush()
-		c.mu.Lock()
-		if len(c.waiting) == 0 {
-			c.writing = false
-			c.mu.Unlock()
-			return
-		}
-		c.mu.Unlock()
+// writeLater is write for a caller that goes on, where the store takes its time. It
+// calls then with the result, and returns a function that waits for that.
+func (c *completions) writeLater(ctx context.Context, completion driver.Completion, then func(error)) (wait func()) {
+	if !c.gathers {
+		then(c.write(ctx, completion))
+		return func() {}
 	}
+	call := &completionCall{ctx: ctx, completion: completion, then: then, done: make(chan struct{})}
+	c.join(call)
+	return func() { <-call.done }
 }
 
-// handOver lets another write, where somebody waits.
-func (c *completions) handOver() {
+// join makes a call wait for others.
+func (c *completions) join(call *completionCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, call := range c.waiting {
-		if call.told != nil {
-			call.told <- true // it has room for one, which nobody else sends
-			return
-		}
+	c.waiting = append(c.waiting, call)
+	if len(c.waiting) == 1 {
+		c.timer.set(time.Now().Add(gatherTime))
 	}
-	if len(c.waiting) > 0 {
-		c.tasks.Go(c.lead)
-		return
-	}
-	c.writing = false
 }
 
-// leave takes a call out that waits for its turn. Where it is too late for that,
-// it waits until the call is told.
-func (c *completions) leave(call *completionCall) (leads, left bool) {
+// leave takes a call out that waits; false where it is being written.
+func (c *completions) leave(call *completionCall) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i, waiting := range c.waiting {
-		if waiting == call && len(call.told) == 0 {
+		if waiting == call {
 			c.waiting = append(c.waiting[:i:i], c.waiting[i+1:]...)
-			c.mu.Unlock()
-			return false, true
+			return true
 		}
 	}
-	c.mu.Unlock()
-	return <-call.told, false
+	return false
 }
 
-// flush writes for all that wait, and tells them.
+// flush begins to write all that wait, and does not wait for that. While a call is
+// under way, others gather for the next.
 func (c *completions) flush() {
 	c.mu.Lock()
-	for i := 0; i < gatherYields && len(c.waiting) < c.last; i++ {
-		c.mu.Unlock()
-		runtime.Gosched()
-		c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing || len(c.waiting) == 0 {
+		return
 	}
 	calls := c.waiting
-	c.waiting = nil
-	c.last = len(calls)
-	c.mu.Unlock()
-
-	c.writeAll(calls)
-	for _, call := range calls {
-		c.tell(call)
-	}
+	c.waiting, c.writing = nil, true
+	c.timer.clear()
+	c.writes.Go(func() {
+		c.writeAll(calls)
+		for _, call := range calls {
+			c.tell(call)
+		}
+		c.mu.Lock()
+		c.writing = false
+		c.mu.Unlock()
+		c.flush()
+	})
 }
 
-// tell tells a caller how its call ended.
+// tell tells a caller how its call ended. One that is not there any more can't try
+// again by itself.
 func (c *completions) tell(call *completionCall) {
 	var failure *storeError
 	switch {
 	case call.then == nil:
-		if len(call.told) == 0 { // it is not the one that writes, and was told so
-			call.told <- false
-		}
+		close(call.done)
 	case errors.As(call.err, &failure):
-		c.tasks.Go(func() { call.end(c.write(call.ctx, call.completion)) })
+		c.writes.Go(func() { call.end(c.write(call.ctx, call.completion)) })
 	default:
 		call.end(call.err)
 	}
@@ -237,32 +215,40 @@ func (call *completionCall) end(err error) {
 	close(call.done)
 }
 
-// writeAll sets the error of each call. What several wait for does not end with
-// the context of one, but after a time of its own.
+// writeAll sets the error of each call. Where the driver panics, each is written
+// alone, so that the one that makes it do so is the only one that fails.
 func (c *completions) writeAll(calls []*completionCall) {
-	if len(calls) == 0 {
+	errs, err := c.complete(calls)
+	var panicked *amboy.PanicError
+	switch {
+	case errors.As(err, &panicked) && len(calls) > 1:
+		for i := range calls {
+			c.writeAll(calls[i : i+1])
+		}
 		return
+	case err != nil && panicked == nil:
+		err = &storeError{err}
 	}
+	for i, call := range calls {
+		call.err = err
+		if err == nil {
+			call.err = errs[i]
+		}
+	}
+}
+
+// complete calls the driver. What several wait for does not end with the context of
+// one, but after a time of its own.
+func (c *completions) complete(calls []*completionCall) (errs []error, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(calls[0].ctx), driverTimeout)
 	defer cancel()
 	batch := make([]driver.Completion, len(calls))
 	for i, call := range calls {
 		batch[i] = call.completion
 	}
-	var errs []error
-	err := errorOfPanic(func() (err error) {
+	err = errorOfPanic(func() (err error) {
 		errs, err = c.driver.Complete(ctx, batch)
 		return err
 	})
-	var panicked *amboy.PanicError
-	for i, call := range calls {
-		switch {
-		case errors.As(err, &panicked):
-			call.err = err
-		case err != nil:
-			call.err = &storeError{err}
-		default:
-			call.err = errs[i]
-		}
-	}
+	return errs, err
 }

@@ -153,7 +153,9 @@ func TestCloseEndsTheTrying(t *testing.T) {
 
 // TestCompletionsShareCalls has many jobs end while one completion is written.
 func TestCompletionsShareCalls(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		store.durable = true
 		const workers = 50
 		q := startEngine(t, store, workers)
 		defer q.Close(context.Background())
@@ -195,7 +197,7 @@ func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
 			}
 			return nil
 		})
-		pass(time.Minute)
+		pass(5 * time.Second)
 		close(hold)
 		synctest.Wait()
 		stats := q.Stats(t.Context())
@@ -210,6 +212,7 @@ func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
 func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
+		store.durable = true
 		q := newTestEngine(t, store, 1)
 		defer q.Close(context.Background())
 		jobs := []amboy.Job{noop(t, "first"), noop(t, "second"), noop(t, "third")}
@@ -226,7 +229,7 @@ func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
 		var calls sync.WaitGroup
 		for i, ctx := range []context.Context{t.Context(), impatient, t.Context()} {
 			calls.Go(func() { errs[i] = q.Complete(ctx, jobs[i]) })
-			synctest.Wait()
+			pass(time.Second)
 		}
 		giveUp()
 		synctest.Wait()

@@ -81,11 +81,29 @@ func (q *driverQueue) resolveToRun(r *driver.Record) (amboy.Job, error) {
 // endUnrun ends a job for good that was claimed and is not run.
 func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, w *work) {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
-	defer cancel()
-	defer q.engine.leases.end(w)
-	if err := q.end(ctx, j, w.lease); err != nil {
-		logging.Error(ctx, q.failure("could not end a job that is not to run", j.ID(), err))
+	q.endLater(ctx, j, w, func(err error) {
+		cancel()
+		if err != nil {
+			logging.Error(ctx, q.failure("could not end a job that is not to run", j.ID(), err))
+		}
+	})
+}
+
+// endLater writes that an attempt ended, and calls then with the result. It need not
+// wait for that; the function that it returns does.
+func (q *driverQueue) endLater(ctx context.Context, j amboy.Job, w *work, then func(error)) (wait func()) {
+	q.engine.leases.ending(w)
+	r, err := q.endedRecord(ctx, j, w.lease)
+	if err != nil {
+		q.engine.leases.end(w)
+		then(err)
+		return func() {}
 	}
+	return q.engine.completions.writeLater(ctx, driver.Completion{Lease: w.lease, Record: r}, func(err error) {
+		q.engine.leases.end(w)
+		q.afterEnd(ctx, j, r, err)
+		then(err)
+	})
 }
 
 // handBack gives the lease of a job back that was claimed and is not run.
@@ -149,24 +167,12 @@ func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
 // CompleteLater is Complete, whose result is logged. A job that is to be retried
 // is completed at once, and so is one in a store that takes no time.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
-	wait = func() {}
 	w := q.engine.leases.of(j)
-	if w == nil || !q.engine.defersWrites || j.RetryInfo().ShouldRetry() || q.engine.leases.isAborted(w) {
+	if w == nil || j.RetryInfo().ShouldRetry() || q.engine.leases.isAborted(w) {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
-		return wait
+		return func() {}
 	}
-	q.engine.leases.ending(w)
-	r, err := q.endedRecord(ctx, j, w.lease)
-	if err != nil {
-		q.engine.leases.end(w)
-		q.reportEnd(ctx, j, err)
-		return wait
-	}
-	return q.engine.completions.writeLater(ctx, driver.Completion{Lease: w.lease, Record: r}, func(err error) {
-		q.engine.leases.end(w)
-		q.afterEnd(ctx, j, r, err)
-		q.reportEnd(ctx, j, err)
-	})
+	return q.endLater(ctx, j, w, func(err error) { q.reportEnd(ctx, j, err) })
 }
 
 // reportEnd logs that the end of a job could not be written.

@@ -26,9 +26,7 @@ type engine struct {
 	claims      *claims
 	leases      *leases
 	completions *completions
-	// defersWrites makes workers go on while the ends of their jobs are written.
-	defersWrites bool
-	unsubscribe  func()
+	unsubscribe func()
 
 	heartbeat wakeTimer // renews leases
 	cancels   wakeTimer // looks for jobs that are to be canceled
@@ -52,12 +50,13 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		ownsDriver:     opts.CloseDriver,
 		leaseTime:      opts.LockTimeout,
 		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
-		defersWrites:   opts.Driver.Features().Durable,
 		queues:         map[string]*driverQueue{},
 	}
 	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
 	e.leases = newLeases(e.claims.done)
-	e.completions = newCompletions(e.driver)
+	// A store that outlives the process takes its time, so that it pays to ask it
+	// for several things at once.
+	e.completions = newCompletions(e.driver, e.driver.Features().Durable)
 	e.heartbeat.fire = e.inBackground(e.renew)
 	e.cancels.fire = e.inBackground(e.cancelRequested)
 	e.recovery.fire = e.inBackground(e.maintain)
@@ -137,7 +136,7 @@ func (e *engine) close(ctx context.Context) {
 		for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
 			timer.stop()
 		}
-		e.completions.wait()
+		e.completions.close()
 		if !e.ownsDriver {
 			return
 		}
@@ -165,6 +164,7 @@ func (e *engine) storeChanged() {
 // claim claims records. Their leases are renewed from now on, also while they
 // wait for a worker. Those that have expired are ended.
 func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) (works []*work, next time.Time, err error) {
+	e.completions.flush() // beside the claim, so that the store can do both at once
 	var claimed driver.Claimed
 	err = errorOfPanic(func() (err error) {
 		claimed, err = e.driver.Claim(ctx, driver.ClaimRequest{

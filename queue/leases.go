@@ -28,7 +28,7 @@ type work struct {
 // leases are those of the jobs that run here, or are about to. A job whose lease
 // is lost has its context canceled at once, and so has one that somebody cancels.
 type leases struct {
-	// done is called when a work has ended.
+	// done is called when a work has run, or is not to run.
 	done func(*work)
 
 	mu    sync.Mutex
@@ -105,7 +105,7 @@ func (l *leases) end(w *work) {
 		delete(l.byJob, w.job)
 	}
 	l.mu.Unlock()
-	l.done(w)
+	l.ending(w)
 }
 
 // isAborted tells whether somebody wanted the job of a work to be canceled.
@@ -142,12 +142,17 @@ func (l *leases) context(ctx context.Context, j amboy.Job) (context.Context, con
 	}
 }
 
-// ending says that the end of a job is being written, after which its lease is not
-// lost but over. It is renewed until that is done, which may take long.
+// ending says that a job has run, and that its end is being written, after which
+// its lease is not lost but over. It is renewed until that is done, which may take
+// long.
 func (l *leases) ending(w *work) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	first := !w.ending
 	w.ending = true
+	l.mu.Unlock()
+	if first {
+		l.done(w)
+	}
 }
 
 // lose cancels the job that runs under a lease, once.

@@ -46,6 +46,13 @@ func (t *wakeTimer) cancel() {
 	t.timer, t.at = nil, time.Time{}
 }
 
+// clear takes the call that is due back.
+func (t *wakeTimer) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cancel()
+}
+
 // stop ends the timer and waits for a call that has begun. fire must not call
 // it.
 func (t *wakeTimer) stop() {

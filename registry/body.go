@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/bsonrw"
@@ -43,21 +44,36 @@ func encode(v any, f amboy.Format) (body Body, err error) {
 	if f == amboy.JSON {
 		return encodeJSON(v)
 	}
-	var buf bytes.Buffer
-	writer, err := bsonrw.NewBSONValueWriter(&buf)
-	if err != nil {
-		return Body{}, err
+	if f == amboy.BSON2 {
+		raw, err := bson.Marshal(v)
+		return Body{raw: raw}, err
 	}
+	return encodeBSON(v)
+}
+
+// buffers and valueWriters are used again, because making them takes as long as
+// encoding a small job. After a panic they are not.
+var (
+	buffers      = sync.Pool{New: func() any { return &bytes.Buffer{} }}
+	valueWriters = bsonrw.NewBSONValueWriterPool()
+)
+
+// encodeBSON encodes nil slices and maps as empty ones.
+func encodeBSON(v any) (Body, error) {
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	writer := valueWriters.Get(buf)
 	encoder, err := bson.NewEncoder(writer)
 	if err != nil {
 		return Body{}, err
 	}
-	if f == amboy.BSON {
-		encoder.NilSliceAsEmpty()
-		encoder.NilMapAsEmpty()
-	}
+	encoder.NilSliceAsEmpty()
+	encoder.NilMapAsEmpty()
 	err = encoder.Encode(v)
-	return Body{raw: buf.Bytes()}, err
+	raw := bytes.Clone(buf.Bytes())
+	valueWriters.Put(writer)
+	buffers.Put(buf)
+	return Body{raw: raw}, err
 }
 
 func encodeJSON(v any) (Body, error) {
