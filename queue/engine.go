@@ -38,6 +38,12 @@ type engine struct {
 
 	mu     sync.Mutex
 	queues map[string]*driverQueue
+	// begun are the queues in which it was not yet looked for retries.
+	begun []string
+	// lookedAt is when it was looked in all of them.
+	lookedAt time.Time
+	// maintained is true from when the first queue began.
+	maintained bool
 }
 
 // newEngine makes an engine with the options of its queues that concern the store,
@@ -106,17 +112,39 @@ func (e *engine) queue(name string) *driverQueue {
 	return e.queues[name]
 }
 
-func (e *engine) names() []string {
+// manyQueues is the number of queues from which on a query does not name them.
+const manyQueues = 500
+
+// toLookAt are the queues in which to look for retries: those that have begun since
+// the last time or, where it is time for that, all of them.
+func (e *engine) toLookAt(now time.Time) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Collect(maps.Keys(e.queues))
+	names := e.begun
+	e.begun = nil
+	if now.Sub(e.lookedAt) >= e.lookForRetries {
+		e.lookedAt = now
+		names = slices.Collect(maps.Keys(e.queues))
+	}
+	if len(names) > manyQueues {
+		return nil
+	}
+	return names
 }
 
 // begin lets a queue that has started have its jobs. What earlier processes left
-// behind is looked for now.
+// behind in it is looked for now; what they ran, when the first queue begins, and
+// then with each heartbeat.
 func (e *engine) begin(q *driverQueue) {
 	q.line.resume()
-	e.recovery.set(time.Now())
+	e.mu.Lock()
+	first := !e.maintained
+	e.maintained = true
+	e.begun = append(e.begun, q.name)
+	e.mu.Unlock()
+	if first {
+		e.recovery.set(time.Now())
+	}
 	e.handOvers.set(time.Now())
 }
 

@@ -70,7 +70,7 @@ func (e *engine) takeUpRetries() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.lookForRetries)
 	defer cancel()
 	defer func() { e.handOvers.set(time.Now().Add(e.lookForRetries)) }()
-	query := driver.Query{Queues: e.names(), States: []amboy.JobState{amboy.StateRetrying}}
+	query := driver.Query{Queues: e.toLookAt(time.Now()), States: []amboy.JobState{amboy.StateRetrying}}
 	for record, err := range records(ctx, e.driver, query, retriesAtOnce) {
 		if err != nil {
 			logging.Error(ctx, e.failure("could not look for jobs to retry", err))
