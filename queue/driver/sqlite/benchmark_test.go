@@ -180,6 +180,29 @@ func BenchmarkTenants(b *testing.B) {
 	}
 }
 
+// BenchmarkFanIn ends the edges of one job, one by one, of which it has many.
+func BenchmarkFanIn(b *testing.B) {
+	for _, edges := range []int{1000, 2000, 4000, 8000, 16_000} {
+		b.Run(fmt.Sprint(edges), func(b *testing.B) {
+			var inserting time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				d := open(b, sqlite.Options{Path: newPath(b)})
+				begun := time.Now()
+				insertFanIn(b, d, edges, "edge-")
+				inserting += time.Since(begun)
+				claimed, err := d.Claim(b.Context(), request(edges))
+				require.NoError(b, err)
+				b.StartTimer()
+				endEach(b, d, claimed.Records, "")
+			}
+			all := float64(edges) * float64(b.N)
+			b.ReportMetric(b.Elapsed().Seconds()*1e6/all, "us/edge")
+			b.ReportMetric(inserting.Seconds()*1e6/all, "us/insert")
+		})
+	}
+}
+
 // BenchmarkIdle claims from 1,000 queues of which none has work.
 func BenchmarkIdle(b *testing.B) {
 	d := open(b, sqlite.Options{Path: newPath(b)})

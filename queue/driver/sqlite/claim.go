@@ -31,8 +31,28 @@ type claimed struct {
 // Claim implements driver.Driver. Where ctx ends while it is under way, what was
 // claimed is handed back. A record that can't be read is given without a job, so
 // that it can be parked. Where more than 1,000 records have become due, or have
-// expired, at a time, the rest is left for a claim that Next asks for at once.
+// expired, at a time, the rest is left for a claim that Next asks for at once. A
+// claim that finds nothing keeps nobody from writing.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	given, next, err := d.claim(ctx, req)
+	if err != nil {
+		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
+	}
+	records := make([]*driver.Record, len(given))
+	for i, g := range given {
+		records[i] = d.decode(ctx, g.stored, g.queue)
+	}
+	return driver.Claimed{Records: records, Next: next}, nil
+}
+
+func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) ([]claimed, time.Time, error) {
+	if !d.mayHaveMore.Swap(false) {
+		found, next, err := d.looks.look(ctx, req)
+		if err != nil || !found {
+			return nil, next, err
+		}
+	}
+	// Where ctx ends the writer may still use them.
 	var given []claimed
 	var next time.Time
 	err := d.writer.write(ctx, &change{
@@ -44,13 +64,12 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 		undo: func(c *changes) error { return c.unclaim(given) },
 	})
 	if err != nil {
-		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
+		return nil, time.Time{}, err
 	}
-	records := make([]*driver.Record, len(given))
-	for i, g := range given {
-		records[i] = d.decode(ctx, g.stored, g.queue)
+	if req.Limit > 0 && len(given) >= req.Limit {
+		d.mayHaveMore.Store(true)
 	}
-	return driver.Claimed{Records: records, Next: next}, nil
+	return given, next, nil
 }
 
 // decode decodes a record, and logs that it can't be read where it can't.

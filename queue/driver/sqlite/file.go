@@ -16,8 +16,8 @@ import (
 const readConnections = 2
 
 const (
-	// busyTime is the time in milliseconds after which the writer, which waits
-	// for other processes, looks whether that is still wanted.
+	// busyTime is the time in milliseconds after which whoever waits for other
+	// processes looks whether that is still wanted.
 	busyTime = 20
 	// readTime is the longest, in milliseconds, that a read waits for a process
 	// that has the file for itself.
@@ -31,6 +31,7 @@ const (
 type file struct {
 	path   string // absolute, and without symbolic links, as SQLite has it
 	writes *ownConnection
+	looks  *ownConnection
 	reads  *sql.DB
 }
 
@@ -58,6 +59,10 @@ func (f *file) open(ctx context.Context, opts Options) error {
 		return err
 	}
 	f.writes, err = openConnection(dataSource(path, opts, busyTime, "cache_size(-65536)", "wal_autocheckpoint(4000)"))
+	if err != nil {
+		return err
+	}
+	f.looks, err = openConnection(dataSource(path, opts, busyTime, "query_only(ON)"))
 	if err != nil {
 		return err
 	}
@@ -131,8 +136,10 @@ func (f *file) close() error {
 	if f.reads != nil {
 		errs = append(errs, f.reads.Close())
 	}
-	if f.writes != nil {
-		errs = append(errs, f.writes.close())
+	for _, conn := range []*ownConnection{f.looks, f.writes} {
+		if conn != nil {
+			errs = append(errs, conn.close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -77,7 +78,13 @@ type Driver struct {
 	opts   Options
 	path   string // absolute
 	reads  *reader
+	looks  *looker
 	writer *writer
+
+	// mayHaveMore is true where a claim is likely to find something, so that it
+	// need not look before: the last one gave as many records as it was to, or
+	// some were inserted.
+	mayHaveMore atomic.Bool
 
 	watch       *watch
 	subscribers driver.Subscribers
@@ -110,6 +117,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		done:   make(chan struct{}),
 	}
 	d.reads = newReader(f.reads, d.isClosed)
+	d.looks = newLooker(f.looks, d.closed)
 	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, err), f.close())
@@ -153,7 +161,7 @@ func (d *Driver) Close(ctx context.Context) error {
 
 // free ends the goroutines and closes the connections.
 func (d *Driver) free() {
-	err := errors.Join(d.watch.close(), d.writer.close(), d.reads.close())
+	err := errors.Join(d.watch.close(), d.looks.close(), d.writer.close(), d.reads.close())
 	if err != nil {
 		d.closeErr = fmt.Errorf("closing %q: %w", d.opts.Path, err)
 	}

@@ -7,6 +7,7 @@ type statement int
 
 const (
 	begin statement = iota
+	beginReading
 	commit
 	rollback
 	dataVersion
@@ -103,10 +104,11 @@ const endContent = `owner = ?, lease_count = ?, mod_time = ?, created = ?, start
 // faster. A limit is no bare parameter, because SQLite would plan the statement
 // anew whenever it is bound.
 var statementTexts = [statements]string{
-	begin:       `BEGIN IMMEDIATE`,
-	commit:      `COMMIT`,
-	rollback:    `ROLLBACK`,
-	dataVersion: `PRAGMA data_version`,
+	begin:        `BEGIN IMMEDIATE`,
+	beginReading: `BEGIN`,
+	commit:       `COMMIT`,
+	rollback:     `ROLLBACK`,
+	dataVersion:  `PRAGMA data_version`,
 
 	savepoint:           `SAVEPOINT change`,
 	rollbackToSavepoint: `ROLLBACK TO change`,

@@ -19,7 +19,7 @@ const (
 	pollInterval = 50 * time.Millisecond
 	// eventPause is the least time between two looks where it is watched. What
 	// comes meanwhile is one event.
-	eventPause = 2 * time.Millisecond
+	eventPause = 8 * time.Millisecond
 )
 
 // watch notices that a database file may have changed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -16,9 +17,9 @@ import (
 )
 
 const (
-	// gatherTime is the longest that changes wait for others to be written with
-	// them.
-	gatherTime = 100 * time.Microsecond
+	// gatherYields is how often the writer lets others run before it begins. A
+	// timer would take longer than what it saves.
+	gatherYields = 10
 	// transactionSize is the number of records that a transaction changes, about
 	// and at most, but for a change that is larger alone: so nobody waits long
 	// for those that came before.
@@ -186,8 +187,7 @@ func (w *writer) run() {
 	for {
 		select {
 		case <-w.wake:
-			w.gather()
-			for w.isWanted() {
+			for w.gather(); w.isWanted(); w.gather() {
 				w.serve()
 			}
 			if w.isClosed() {
@@ -200,21 +200,18 @@ func (w *writer) run() {
 	}
 }
 
-// gather waits for as many changes as there were callers when the last
-// transaction ended: those that were told of theirs ask for the next about now. A
-// lone caller never waits.
+// gather gives callers time to come, so that one transaction serves several: those
+// that were told of their changes ask for the next about now, and who ends a job
+// also claims another. A lone caller is not kept waiting.
 func (w *writer) gather() {
-	w.mu.Lock()
-	wait := !w.closed && len(w.pending) < w.expected
-	w.mu.Unlock()
-	if !wait {
-		return
-	}
-	timer := time.NewTimer(gatherTime)
-	defer timer.Stop()
-	select {
-	case <-w.wake:
-	case <-timer.C:
+	for range gatherYields {
+		w.mu.Lock()
+		enough := w.closed || len(w.pending) >= max(w.expected, 2)
+		w.mu.Unlock()
+		if enough {
+			return
+		}
+		runtime.Gosched()
 	}
 }
 
