@@ -58,7 +58,7 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.writes, err = openConnection(dataSource(path, opts, busyTime, "cache_size(-65536)", "wal_autocheckpoint(4000)"))
+	f.writes, err = openConnection(dataSource(path, opts, busyTime, "cache_size(-65536)", "wal_autocheckpoint(1000)"))
 	if err != nil {
 		return err
 	}
