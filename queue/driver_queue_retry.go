@@ -23,6 +23,7 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	}
 	ended, err := q.endedRetry(ctx, toComplete, now)
 	if err == nil {
+		ended.ForgetAt = q.retention.untilReplaced(now)
 		err = q.driver.Retry(ctx, ended, next)
 	}
 	if err != nil {

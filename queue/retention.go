@@ -20,11 +20,12 @@ const (
 // Retention tells how long a job that ended stays in the store, counted from its
 // end. A field of 0 stands for the default, KeepForever for no limit. A store may
 // have a limit of its own to the number of jobs that ended. What is set counts for
-// jobs that end from then on.
+// jobs that end from then on. An attempt that was retried stays for the shortest of
+// the times, so that it goes before the job's last one, whose status tells about all.
 type Retention struct {
 	// Succeeded is for jobs without an error. Default: DefaultKeepSucceeded.
 	Succeeded time.Duration
-	// Failed is for jobs that failed, and for attempts that were retried.
+	// Failed is for jobs that failed.
 	// Default: DefaultKeepOthers.
 	Failed time.Duration
 	// Canceled is for jobs that were canceled. Default: DefaultKeepOthers.
@@ -70,6 +71,21 @@ func (r Retention) until(state amboy.JobState, ended time.Time) time.Time {
 		keep = r.Expired
 	default:
 	}
+	return after(ended, keep)
+}
+
+// untilReplaced is when an attempt that was retried may be forgotten.
+func (r Retention) untilReplaced(ended time.Time) time.Time {
+	shortest := KeepForever
+	for _, keep := range []time.Duration{r.Succeeded, r.Failed, r.Canceled, r.Expired} {
+		if keep != KeepForever && (shortest == KeepForever || keep < shortest) {
+			shortest = keep
+		}
+	}
+	return after(ended, shortest)
+}
+
+func after(ended time.Time, keep time.Duration) time.Time {
 	if keep == KeepForever {
 		return time.Time{}
 	}

@@ -120,35 +120,37 @@ func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 	}
 }
 
-// TestReplacedAttemptsAreKeptAsFailed has a job that succeeds in its second
-// attempt.
-func TestReplacedAttemptsAreKeptAsFailed(t *testing.T) {
+// TestReplacedAttemptsGoBeforeTheLast has jobs that end in their second attempts.
+func TestReplacedAttemptsGoBeforeTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := startEngine(t, newStore(t), 1)
 		defer q.Close(context.Background())
-		j := newJob(t, "one", func(_ context.Context, j *funcJob) {
-			if j.RetryInfo().CurrentAttempt == 0 {
-				j.AddRetryableError(errors.New("once more"))
+		failsUntil := func(attempts int) func(context.Context, *funcJob) {
+			return func(_ context.Context, j *funcJob) {
+				if j.RetryInfo().CurrentAttempt < attempts {
+					j.AddRetryableError(errors.New("no luck"))
+				}
 			}
-		})
-		put(t, q, retryable(j, 2))
+		}
+		put(t, q, retryable(newJob(t, "works", failsUntil(1)), 2), retryable(newJob(t, "fails", failsUntil(2)), 2))
 		require.True(t, amboy.Wait(day(t), q))
-		attempts := func() (left []int) {
+		attempts := func() (left []string) {
 			for info := range q.JobInfo(t.Context()) {
-				left = append(left, info.Retry.CurrentAttempt)
+				left = append(left, fmt.Sprint(info.ID, " ", info.Retry.CurrentAttempt))
 			}
 			return left
 		}
 		pass(23 * time.Hour)
-		assert.Equal(t, []int{0, 1}, attempts())
+		assert.Len(t, attempts(), 4)
 		pass(2 * time.Hour)
-		assert.Equal(t, []int{0}, attempts(), "the one that succeeded is gone")
-		pass(6*24*time.Hour - 2*time.Hour)
-		assert.Equal(t, []int{0}, attempts())
-		pass(2 * time.Hour)
+		assert.Equal(t, []string{"fails 1"}, attempts(), "the last attempt tells about all")
+		got, ok := q.Get(t.Context(), "fails")
+		require.True(t, ok)
+		assert.Len(t, got.Status().Attempts, 3, "two failures, and that there are no attempts left")
+		pass(6 * 24 * time.Hour)
 		assert.Empty(t, attempts())
-		put(t, q, noop(t, "one"))
-		require.True(t, amboy.Wait(day(t), q), "its ID is free again")
+		put(t, q, noop(t, "works"), noop(t, "fails"))
+		require.True(t, amboy.Wait(day(t), q), "their IDs are free again")
 	})
 }
 

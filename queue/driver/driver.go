@@ -121,7 +121,7 @@ type Driver interface {
 
 	// Find returns a page of the records that a query selects. A record that is
 	// there from the first page to the last, and is always selected, is on one
-	// of the pages, once.
+	// of the pages, once; one that is restarted meanwhile may be on another, too.
 	Find(ctx context.Context, q Query, page PageRequest) (Page, error)
 
 	// Count counts the records that a query selects, and stops at limit, which
