@@ -15,7 +15,9 @@ const (
 	// amboy.OutcomeCanceled, and frees what it holds; its edges are not waited
 	// for any more, and jobs that depend on it find it among their Failed edges.
 	// A record that awaits its retry ends too. One that runs is only marked (see
-	// Driver.CancelRequests); whoever runs it ends it.
+	// Driver.CancelRequests), and goes on until whoever runs it ends it. It never
+	// runs again: where its lease is handed back or recovered, or where it would
+	// await a retry, it ends as canceled then.
 	Cancel ActionKind = "cancel"
 	// RunNow makes a record due that waits for its time, or that was handed back
 	// until a time. It goes on to wait for its edges and scopes.
@@ -54,8 +56,8 @@ type Action struct {
 	Priority int
 	// Reason is for Cancel and Park. The record's status shows it.
 	Reason string
-	// ForgetAt is for Cancel: when a record that ends may be forgotten (see
-	// Record.ForgetAt).
+	// ForgetAt is for Cancel: when a record that ends because of it, at once or
+	// later, may be forgotten (see Record.ForgetAt).
 	ForgetAt time.Time
 }
 

@@ -72,16 +72,18 @@ type Driver interface {
 
 	// Complete ends attempts. A record that does not run is ended too, under the
 	// lease that it shows (see LeaseOf): it never will run. One for which Cancel
-	// was asked while it ran does not await a retry, but ends as canceled. The
-	// error of one
-	// wraps ErrLeaseLost where the lease is not the record's, or the record has
-	// ended already. Jobs that depend on one that ended in another state than
+	// was asked while it ran does not await a retry, but ends as canceled, with
+	// the ForgetAt of the Cancel, where that has one. The error of one wraps
+	// ErrLeaseLost where the lease is not the record's, or the record has ended
+	// already. Jobs that depend on one that ended in another state than
 	// amboy.StateSucceeded find it among their Failed edges.
 	Complete(ctx context.Context, completions []Completion) ([]error, error)
 
 	// Release hands leases back. The record keeps its count and its place in the
 	// order, loses its owner and its start, and gives up the scopes that it did
-	// not take when it was put. The error of one wraps ErrLeaseLost.
+	// not take when it was put. One for which Cancel was asked ends instead, as
+	// that action has it, whatever the hand-back says; it keeps its owner and
+	// its start. The error of one wraps ErrLeaseLost.
 	Release(ctx context.Context, handBacks []HandBack) ([]error, error)
 
 	// Retry replaces a record that awaits its retry by its next attempt, in one
@@ -108,7 +110,8 @@ type Driver interface {
 	SetProgress(ctx context.Context, lease Lease, progress Progress) error
 
 	// CancelRequests returns the leases of an owner's running records that
-	// Cancel was asked for. They stay until the record ends or is handed back.
+	// Cancel was asked for. They stay until the record ends, as it also does when
+	// its lease is handed back or recovered.
 	CancelRequests(ctx context.Context, owner string) ([]Lease, error)
 
 	// Get returns the latest attempt of a job, with the status that Find shows.
@@ -147,7 +150,8 @@ type Driver interface {
 	Control(ctx context.Context, queue string, change ControlChange) (Control, error)
 
 	// RecoverStale hands back, as Release does, every lease that ran out before
-	// a time. It returns how many.
+	// a time. It returns how many, with those of records that ended because
+	// Cancel was asked for them.
 	RecoverStale(ctx context.Context, now time.Time) (int, error)
 
 	// Forget removes records that ended for good and whose Record.ForgetAt has

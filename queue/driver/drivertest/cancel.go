@@ -19,7 +19,11 @@ var cancelRules = []rule{
 	{"a record that runs is marked, and goes on", cancelRunning},
 	{"a record that is marked is not retried", cancelInsteadOfRetry},
 	{"the owner is told which of its records to cancel", cancelRequests},
-	{"a mark goes when the record ends or is handed back", cancelMarkGoes},
+	{"a record that is marked and handed back ends as canceled", cancelInsteadOfRelease},
+	{"a record that is marked and recovered ends as canceled", cancelInsteadOfRecovery},
+	{"one that recovery ends is not waited for by others that it recovers", cancelRecoversDependent},
+	{"a record that ends because of a mark may be forgotten when the action says", cancelForgetAt},
+	{"a mark goes when the record ends", cancelMarkGoes},
 }
 
 func (f *fixture) cancel(ids ...string) {
@@ -119,7 +123,84 @@ func cancelInsteadOfRetry(f *fixture) {
 	woken := f.claim(10)
 	require.Equal(f, []string{"waiting", "dependent"}, jobIDs(woken))
 	assert.Equal(f, []string{"job"}, woken[1].Dependency.Failed)
-	assert.Equal(f, 1, f.forget(f.after(1), 10))
+}
+
+// endsMarked requires that a running record which is marked ends as canceled by
+// what handBack does.
+func (f *fixture) endsMarked(handBack func(r *driver.Record)) {
+	f.Helper()
+	put, all := []string{"put"}, []string{"put", "run"}
+	f.insert(spec{id: "job", scopes: all, enqueueScopes: put, uniqueKey: "key", retryable: true, priority: 1})
+	f.insert(spec{id: "put", scopes: put}, spec{id: "run", scopes: all[1:]}, spec{id: "dependent", edges: []string{"job"}})
+	r := f.claimOne("job")
+	f.cancel("job")
+	handBack(r)
+	got := f.get("job")
+	assert.Equal(f, amboy.StateCanceled, stateOf(got), "the status is %+v", got.Status)
+	assert.Equal(f, amboy.OutcomeCanceled, got.Status.Outcome)
+	assert.Equal(f, "it is not wanted", got.Status.Reason)
+	assert.False(f, got.RetryInfo.NeedsRetry)
+	assert.WithinDuration(f, time.Now(), got.TimeInfo.End, patience)
+	assert.True(f, r.TimeInfo.Start.Equal(got.TimeInfo.Start), "the start is %s", got.TimeInfo.Start)
+	assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(got))
+	assert.Empty(f, f.toCancel(owner))
+	f.refusesLease(r)
+	f.hasKey(false, "was canceled")
+	woken := f.claimAt(9, 10).Records
+	require.Equal(f, []string{"put", "run", "dependent"}, jobIDs(woken))
+	assert.Equal(f, []string{"job"}, woken[2].Dependency.Failed)
+}
+
+func cancelInsteadOfRelease(f *fixture) {
+	for queue, how := range map[string]driver.HandBack{
+		"at once": {},
+		"later":   {NotBefore: f.after(1), Reason: "the disk is full"},
+		"parked":  {Park: true, Reason: "nobody knows its type"},
+	} {
+		f.in(queue).endsMarked(func(r *driver.Record) {
+			how.Lease = driver.LeaseOf(r)
+			f.release(how)
+		})
+	}
+}
+
+func cancelInsteadOfRecovery(f *fixture) {
+	f.endsMarked(func(*driver.Record) {
+		require.Equal(f, 1, f.recover(f.after(1)))
+		assert.Zero(f, f.recover(f.after(1)))
+	})
+}
+
+func cancelRecoversDependent(f *fixture) {
+	f.insert(spec{id: "job"}, spec{id: "dependent", edges: []string{"job"}, dispatchBy: f.after(1)})
+	f.claimOne("job")
+	require.Equal(f, []string{"dependent"}, jobIDs(f.claimAt(1.1, 0).Records), "it has expired")
+	f.cancel("job")
+	require.Equal(f, 2, f.recover(f.after(3)))
+	f.hasState("job", amboy.StateCanceled)
+	f.hasState("dependent", amboy.StatePending)
+	assert.Equal(f, []string{"job"}, f.claimOne("dependent").Dependency.Failed)
+}
+
+func cancelForgetAt(f *fixture) {
+	f.insert(spec{id: "released"}, spec{id: "timeless"}, spec{id: "retried", retryable: true}, spec{id: "own", retryable: true})
+	running := f.claim(4)
+	f.cancel("released", "retried")
+	f.act(driver.Action{Kind: driver.Cancel}, "timeless", "own")
+	for _, r := range running[:2] {
+		f.release(driver.HandBack{Lease: driver.LeaseOf(r)})
+	}
+	for _, r := range running[2:] {
+		f.endAt(r, amboy.StateRetrying, f.after(1))
+	}
+	for id, want := range map[string]time.Time{"released": f.after(9), "timeless": {}, "retried": f.after(9), "own": f.after(1)} {
+		f.hasState(id, amboy.StateCanceled)
+		got := f.get(id).ForgetAt
+		assert.True(f, want.Equal(got), "%s may be forgotten at %s, not %s", id, want, got)
+	}
+	assert.Equal(f, 1, f.forget(f.after(8.9), 10))
+	assert.Equal(f, 2, f.forget(f.after(9), 10))
+	assert.Equal(f, []string{"timeless"}, jobIDs(f.list()))
 }
 
 // toCancel are the leases that an owner is asked to cancel.
@@ -155,13 +236,15 @@ func cancelMarkGoes(f *fixture) {
 	running := f.claim(3)
 	f.cancel("ended", "back", "recovered")
 	require.Len(f, f.toCancel(owner), 3)
-	marked := f.get("ended")
-	f.end(marked, amboy.StateSucceeded) // it had done its work
+	f.endAt(f.get("ended"), amboy.StateSucceeded, f.after(1)) // it had done its work
 	f.hasState("ended", amboy.StateSucceeded)
+	assert.Empty(f, f.get("ended").Status.Reason)
+	assert.True(f, f.after(1).Equal(f.get("ended").ForgetAt))
 	f.release(driver.HandBack{Lease: driver.LeaseOf(running[1])})
 	assert.Equal(f, []driver.Lease{driver.LeaseOf(running[2])}, f.toCancel(owner))
 	require.Equal(f, 1, f.recover(f.after(1)))
 	assert.Empty(f, f.toCancel(owner))
+	f.restart("back", "recovered")
 	require.Len(f, f.claim(10), 2)
 	assert.Empty(f, f.toCancel(owner), "the next claims are others")
 	for _, id := range []string{"ended", "back", "recovered"} {

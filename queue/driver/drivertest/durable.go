@@ -18,6 +18,7 @@ var durableRules = []rule{
 	{"everything is there when the store is opened again", durableClosed},
 	{"everything is there after the process was killed", durableKilled},
 	{"leases, scopes, edges and keys hold when the store is opened again", durableHolds},
+	{"who was to be canceled when the process was killed does not run again", durableCancel},
 	{"a cursor stays good when the store is opened again", durableCursor},
 	{"what was accepted is there after the process was killed amid calls", durableKilledAmidCalls},
 }
@@ -90,6 +91,19 @@ func durableHolds(f *fixture) {
 	require.Equal(f, []string{"waiting", "dependent"}, jobIDs(woken))
 	assert.Equal(f, []string{"running"}, woken[1].Dependency.Failed)
 	f.hasKey(false, "has ended")
+}
+
+func durableCancel(f *fixture) {
+	f.insert(spec{id: "job", retryable: true})
+	f.claimOne("job")
+	f.cancel("job")
+	f.reopen(true)
+	require.Equal(f, 1, f.recover(f.after(1)))
+	got := f.get("job")
+	assert.Equal(f, amboy.StateCanceled, stateOf(got))
+	assert.Equal(f, "it is not wanted", got.Status.Reason)
+	assert.True(f, f.after(9).Equal(got.ForgetAt), "it may be forgotten at %s", got.ForgetAt)
+	assert.Empty(f, f.claim(10))
 }
 
 func durableCursor(f *fixture) {

@@ -160,11 +160,11 @@ func (h *history) endByHand() {
 
 func (h *history) complete(m *model, j *modelJob, r *driver.Record, state amboy.JobState) {
 	h.Helper()
-	j.forgetAt = h.forgetAt()
-	h.Logf("complete %q of %q as %s, to be forgotten at %s", r.Name, h.queue, state, clockTime(j.forgetAt))
+	forgetAt := h.forgetAt()
+	h.Logf("complete %q of %q as %s, to be forgotten at %s", r.Name, h.queue, state, clockTime(forgetAt))
 	h.stale = append(h.stale, r)
-	j.record = h.endAt(r, state, j.forgetAt)
-	m.end(j, state)
+	j.record = h.endAt(r, state, forgetAt)
+	m.end(j, state, forgetAt)
 }
 
 func (h *history) releaseOne() {
@@ -221,8 +221,7 @@ func (h *history) endRetryOne() {
 	e.ForgetAt = h.forgetAt()
 	h.Logf("end the retry of %q of %q as %s", j.record.Name, h.queue, state)
 	require.NoError(h, h.driver.EndRetry(h.ctx, e))
-	j.forgetAt = e.ForgetAt
-	m.end(j, state)
+	m.end(j, state, e.ForgetAt)
 }
 
 func (h *history) extendOne() {

@@ -41,7 +41,7 @@ type modelJob struct {
 	failed    []string // the edges that did not succeed
 	expired   bool     // claimed to be ended
 	ending    amboy.JobState
-	forgetAt  time.Time
+	forgetAt  time.Time // or that of the Cancel, while canceling
 	canceling bool
 	progress  string // the message; empty where there is none
 }
@@ -277,11 +277,14 @@ func (m *model) next(now time.Time) time.Time {
 }
 
 // end ends an attempt in a state.
-func (m *model) end(j *modelJob, state amboy.JobState) {
+func (m *model) end(j *modelJob, state amboy.JobState, forgetAt time.Time) {
 	if j.canceling && state == amboy.StateRetrying {
 		state = amboy.StateCanceled
+		if !j.forgetAt.IsZero() {
+			forgetAt = j.forgetAt
+		}
 	}
-	j.ending, j.canceling = state, false
+	j.ending, j.forgetAt, j.canceling = state, forgetAt, false
 	if state == amboy.StateRetrying {
 		j.stage = retrying
 		m.keep(j.id, j.enqueueScopes)
@@ -310,7 +313,11 @@ func (m *model) end(j *modelJob, state amboy.JobState) {
 
 // release hands a lease back.
 func (m *model) release(j *modelJob, notBefore time.Time, park bool) {
-	j.stage, j.notBefore, j.expired, j.canceling = pending, notBefore, false, false
+	if j.canceling {
+		m.end(j, amboy.StateCanceled, j.forgetAt)
+		return
+	}
+	j.stage, j.notBefore, j.expired = pending, notBefore, false
 	if park {
 		j.stage = parked
 	}
@@ -382,10 +389,9 @@ func (m *model) cancel(j *modelJob, a driver.Action) bool {
 	case finished:
 		return false
 	case running:
-		j.canceling = true
+		j.canceling, j.forgetAt = true, a.ForgetAt
 	default:
-		m.end(j, amboy.StateCanceled)
-		j.forgetAt = a.ForgetAt
+		m.end(j, amboy.StateCanceled, a.ForgetAt)
 	}
 	return true
 }

@@ -32,6 +32,7 @@ var raceRules = []rule{
 	{"a record is claimed or canceled", raceClaimOrCancel},
 	{"a record ends, whether it is asked to or not", raceCompleteOrCancel},
 	{"a record that is canceled while it runs does not await a retry", raceAwaitRetryOrCancel},
+	{"a record that is canceled while it runs does not run again, handed back or recovered", raceHandBackOrCancel},
 	{"a retry comes, or is canceled", raceRetryOrCancel},
 	{"a lease is renewed or recovered", raceExtendOrRecover},
 	{"a lease is handed back, or the record ends", raceReleaseOrComplete},

@@ -116,6 +116,28 @@ func raceAwaitRetryOrCancel(f *fixture) {
 	f.consistent()
 }
 
+func raceHandBackOrCancel(f *fixture) {
+	for round := range rounds {
+		id := fmt.Sprint(round)
+		f.insert(spec{id: id, uniqueKey: "key"})
+		r := f.claimOne(id)
+		handBack := func() error {
+			_, err := f.driver.RecoverStale(f.ctx, f.after(1))
+			return err
+		}
+		if round%2 == 0 {
+			handBack = func() error {
+				return every(f.driver.Release(f.ctx, []driver.HandBack{{Lease: driver.LeaseOf(r)}}))
+			}
+		}
+		errs := f.together(handBack, f.acting(driver.Cancel, id))
+		require.NoError(f, errors.Join(errs...))
+		f.hasState(id, amboy.StateCanceled)
+		require.Empty(f, f.claim(10))
+	}
+	f.consistent()
+}
+
 func raceRetryOrCancel(f *fixture) {
 	scope := []string{"s"}
 	for round := range rounds {

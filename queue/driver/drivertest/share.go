@@ -98,6 +98,12 @@ func shareCancel(f *fixture) {
 	assert.Equal(f, []driver.Lease{driver.LeaseOf(r)}, f.toCancel(owner))
 	f.end(r, amboy.StateCanceled)
 	assert.Empty(f, other.toCancel(owner))
+
+	f.insert(spec{id: "left"})
+	f.claimOne("left")
+	other.cancel("left")
+	assert.Equal(f, 1, other.recover(f.after(1)), "its owner has died")
+	f.hasState("left", amboy.StateCanceled)
 }
 
 func shareDuty(f *fixture) {

@@ -96,16 +96,23 @@ func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 // cancel ends an entry, or asks whoever runs it to do so.
 func (d *Driver) cancel(e *entry, a driver.Action, now time.Time) {
 	r := &e.Job.record
-	r.Status.Reason = a.Reason
+	r.Status.Reason, r.ForgetAt = a.Reason, a.ForgetAt
 	if e.Place() == schedule.Running {
 		r.CancelRequested = true
 		return
 	}
-	r.Status.Completed = true
+	d.endCanceled(e, now)
+}
+
+// endCanceled ends an entry for which Cancel was asked, of which its record has
+// the reason and the time.
+func (d *Driver) endCanceled(e *entry, now time.Time) {
+	r := &e.Job.record
+	r.Status.Completed, r.Status.InProgress = true, false
 	r.Status.Outcome = amboy.OutcomeCanceled
 	r.RetryInfo.NeedsRetry = false
 	r.TimeInfo.End = now
-	r.ForgetAt = a.ForgetAt
+	r.CancelRequested = false
 	d.finish(e)
 }
 

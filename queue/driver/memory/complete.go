@@ -47,6 +47,9 @@ func (i *item) replace(ended *driver.Record) {
 	if stored.CancelRequested && r.RetryInfo.ShouldRetry() {
 		r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, stored.Status.Reason
 		r.RetryInfo.NeedsRetry = false
+		if !stored.ForgetAt.IsZero() {
+			r.ForgetAt = stored.ForgetAt
+		}
 	}
 	r.CancelRequested = false
 	if r.Progress == nil {

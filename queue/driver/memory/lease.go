@@ -106,14 +106,18 @@ func (d *Driver) release(h driver.HandBack) error {
 	return nil
 }
 
-// handBack takes the lease of an entry that runs back.
+// handBack takes the lease of an entry that runs back. One that is to be canceled
+// ends.
 func (d *Driver) handBack(e *entry, h driver.HandBack) {
-	d.leases.remove(e)
 	r := &e.Job.record
+	if r.CancelRequested {
+		d.endCanceled(e, time.Now())
+		return
+	}
+	d.leases.remove(e)
 	r.Status.Owner, r.Status.InProgress, r.Status.Reason = "", false, ""
 	r.TimeInfo.Start = time.Time{}
 	r.Scopes = e.EnqueueScopes
-	r.CancelRequested = false
 	e.Job.reason = h.Reason
 	if h.Park {
 		e.Job.queue.schedule.Park(e)

@@ -173,23 +173,29 @@ func (c *changes) mayRestart(f *described) (bool, error) {
 // cancel ends a record, or asks whoever runs it to do so.
 func (c *changes) cancel(a *acting, f *described) error {
 	if f.place == running {
-		_, err := c.exec(markCancel, nullable(a.Reason), f.seq)
+		_, err := c.exec(markCancel, nullable(a.Reason), instantOf(a.ForgetAt), f.seq)
 		return err
 	}
 	r, err := f.decode(f.queueName)
 	if err != nil {
 		return err
 	}
+	r.Status.Reason, r.ForgetAt = a.Reason, a.ForgetAt
+	return c.endCanceled(&f.job, r, a.now)
+}
+
+// endCanceled ends a record for which Cancel was asked, and which has the reason
+// and the time.
+func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
 	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
-	r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, a.Reason
+	r.Status.Outcome = amboy.OutcomeCanceled
 	r.RetryInfo.NeedsRetry = false
-	r.TimeInfo.End = a.now
-	r.ForgetAt = a.ForgetAt
+	r.TimeInfo.End = now
 	e, err := newEnding(r.Name, r)
 	if err != nil {
 		return err
 	}
-	return c.end(&f.job, e)
+	return c.end(j, e)
 }
 
 // reschedule gives a record that has not started another time.

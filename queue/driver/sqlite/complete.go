@@ -104,14 +104,21 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 // unlessCanceled returns the ending of an attempt that awaits its retry, or else,
 // where it was to be canceled, that of one which was.
 func (c *changes) unlessCanceled(j *job, e *ending) (*ending, error) {
+	if !j.cancel {
+		return e, nil
+	}
 	var reason string
-	marked, err := c.one(cancelReason, func(r *row) { reason = r.text() }, j.seq)
-	if err != nil || !marked {
-		return e, err
+	var forgetAt instant
+	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.seq)
+	if err != nil {
+		return nil, err
 	}
 	r := *e.record
 	r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, reason
 	r.RetryInfo.NeedsRetry = false
+	if forgetAt.Valid {
+		r.ForgetAt = timeOf(forgetAt)
+	}
 	return newEnding(e.name, &r)
 }
 

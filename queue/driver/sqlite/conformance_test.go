@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,10 +20,11 @@ import (
 func TestConformance(t *testing.T) {
 	s := newStores(t)
 	drivertest.Run(t, drivertest.Harness{
-		Open:   func(t *testing.T) driver.Driver { return s.open(t, s.newPath(t)) },
-		Reopen: s.reopen,
-		Share:  func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
-		Break:  func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
+		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.newPath(t)) },
+		Reopen:    s.reopen,
+		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
+		Break:     func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
+		IsUnknown: func(err error) bool { return errors.Is(err, sqlite.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
 			db, err := sql.Open("sqlite", s.paths[d]+"?_txlock=immediate")
 			require.NoError(t, err)

@@ -113,8 +113,14 @@ func (c *changes) release(h driver.HandBack) (refusal, err error) {
 	return nil, c.handBack(j, h)
 }
 
-// handBack makes a running record wait, or run again.
+// handBack makes a running record wait, or run again. One that is to be canceled
+// ends.
 func (c *changes) handBack(j *job, h driver.HandBack) error {
+	if j.cancel {
+		if done, err := c.endMarked(j); done || err != nil {
+			return err
+		}
+	}
 	if _, err := c.exec(dropLease, nullable(h.Reason), j.seq); err != nil {
 		return err
 	}
@@ -134,16 +140,38 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	}
 }
 
+// endMarked ends a record that is to be canceled. One that can't be read does not
+// end: it is handed back, as whoever claims it finds that it can't be run.
+func (c *changes) endMarked(j *job) (done bool, err error) {
+	found, err := c.records(readByName, j.queue, j.name)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	r, err := found[0].decode("") // the queue's name is not written
+	if err != nil {
+		return false, nil //nolint:nilerr // See above.
+	}
+	return true, c.endCanceled(j, r, time.Now())
+}
+
 // RecoverStale implements driver.Driver.
 func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
 	var recovered int
 	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
-		stale, err := c.jobs(staleLeases, instantOf(now))
+		var stale []int64
+		err := c.query(staleLeases, func(r *row) error {
+			stale = append(stale, r.integer())
+			return nil
+		}, instantOf(now))
 		if err != nil {
 			return err
 		}
-		for _, j := range stale {
-			err = c.handBack(j, driver.HandBack{})
+		for _, seq := range stale {
+			// One before it may have ended, on which it depends.
+			j, err := c.job(findSeq, seq)
+			if err == nil {
+				err = c.handBack(j, driver.HandBack{})
+			}
 			if err != nil {
 				return err
 			}

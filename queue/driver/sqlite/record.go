@@ -30,6 +30,7 @@ type job struct {
 	dispatchBy    instant
 	attempt       instant // not valid for a job that can't be retried
 	overdue       bool
+	cancel        bool // it runs, and is to be canceled
 	open          bool // some of its edges have not ended
 	dependents    bool
 	uniqueHeld    bool
@@ -42,7 +43,7 @@ type job struct {
 
 // jobColumns are the columns of a job, in the order in which read has them.
 const jobColumns = `seq, queue, place, priority, name, job_id, owner, lease_count, wait_until, dispatch_by, attempt,
-	overdue, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for`
+	overdue, cancel, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for`
 
 func (j *job) read(r *row) {
 	j.seq, j.queue = r.integer(), r.integer()
@@ -50,7 +51,7 @@ func (j *job) read(r *row) {
 	j.name, j.id = r.text(), r.text()
 	j.owner, j.count = r.text(), r.int()
 	j.waitUntil, j.dispatchBy, j.attempt = r.time(), r.time(), r.time()
-	j.overdue, j.open, j.dependents = r.bool(), r.bool(), r.bool()
+	j.overdue, j.cancel, j.open, j.dependents = r.bool(), r.bool(), r.bool(), r.bool()
 	j.uniqueHeld, j.uniqueKey, j.uniqueUntil = r.bool(), r.text(), r.text()
 	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
 }
@@ -237,7 +238,6 @@ func newJob(r *driver.Record) job {
 type stored struct {
 	job
 	content
-	cancel    bool
 	edges     names
 	failed    names
 	openEdges int // how many of them have not ended
@@ -247,7 +247,7 @@ type stored struct {
 
 // recordColumns are the columns of stored.
 const recordColumns = jobColumns + `, mod_time, created, started, ended, max_time, error_count, forget_at,
-	type, version, format, dependency, cancel, edges,
+	type, version, format, dependency, edges,
 	CASE open_edges WHEN 0 THEN failed ELSE
 		(SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = jobs.seq AND edges.failed = 1) END,
 	CASE open_edges WHEN 0 THEN 0 ELSE
@@ -259,7 +259,7 @@ func (s *stored) read(r *row) {
 	s.modTime, s.created, s.started, s.ended = r.time(), r.time(), r.time(), r.time()
 	s.maxTime, s.errorCount, s.forgetAt = r.integer(), r.int(), r.time()
 	s.jobType, s.version, s.format = r.text(), r.int(), r.int()
-	s.dependency, s.cancel = r.int(), r.bool()
+	s.dependency = r.int()
 	s.edges, s.failed, s.openEdges = r.names(), r.names(), r.int()
 	s.tags, s.reason = r.names(), r.text()
 	s.progress, s.extra, s.body = r.bytes(), r.bytes(), r.bytes()

@@ -55,7 +55,7 @@ CREATE TABLE jobs (
 	lease_until    INTEGER,
 	due            INTEGER,
 	expires        INTEGER,
-	forget_at      INTEGER,
+	forget_at      INTEGER,          -- while cancel is set, that of the action
 	created        INTEGER,
 	started        INTEGER,
 	ended          INTEGER,

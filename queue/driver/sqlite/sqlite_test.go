@@ -223,6 +223,27 @@ func TestRecordThatCannotBeReadIsClaimedWithoutAJob(t *testing.T) {
 	assert.Equal(t, []string{"job"}, list(t, d, amboy.StateParked))
 }
 
+// Others whose leases are stale are recovered all the same.
+func TestRecordThatCannotBeReadIsHandedBackThoughItWasToBeCanceled(t *testing.T) {
+	path := newPath(t)
+	d := open(t, sqlite.Options{Path: path})
+	insert(t, d, newRecord(t, "bad"), newRecord(t, "good"))
+	require.Len(t, claim(t, d, 2), 2)
+	acted, err := d.Act(t.Context(), driver.ActRequest{Action: driver.Action{Kind: driver.Cancel}, Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, 2, acted.Done)
+	execute(t, path, "UPDATE jobs SET extra = x'00' WHERE job_id = 'bad'")
+
+	recovered, err := d.RecoverStale(t.Context(), time.Now().Add(24*time.Hour))
+	require.NoError(t, err)
+	assert.Equal(t, 2, recovered)
+	assert.Equal(t, []string{"good"}, list(t, d, amboy.StateCanceled))
+	claimed := claim(t, d, 2)
+	require.Len(t, claimed, 1)
+	_, err = claimed[0].Resolve(amboy.BSON2)
+	require.ErrorIs(t, err, registry.ErrUnknownType)
+}
+
 // lock takes the right to write, so that others wait, until unlock is called.
 func lock(t *testing.T, path string) (unlock func()) {
 	t.Helper()

@@ -43,7 +43,7 @@ const (
 	staleLeases
 	setProgress
 	markCancel
-	cancelReason
+	readMark
 
 	nextTimes
 	claimReady
@@ -155,11 +155,11 @@ var statementTexts = [statements]string{
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
 	readByName: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
 	saveRecord: `UPDATE jobs SET type = ?, version = ?, format = ?, error_count = ?, last_error = ?, extra = ?, body = ? WHERE seq = ?`,
-	staleLeases: `SELECT ` + jobColumns + ` FROM jobs WHERE place = 6 AND place NOT IN (4, 8) AND lease_until < ?
+	staleLeases: `SELECT seq FROM jobs WHERE place = 6 AND place NOT IN (4, 8) AND lease_until < ?
 		ORDER BY seq`,
-	setProgress:  `UPDATE jobs SET progress = ? WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
-	cancelReason: `SELECT reason FROM jobs WHERE seq = ? AND cancel = 1`,
-	markCancel:   `UPDATE jobs SET cancel = 1, reason = ? WHERE seq = ?`,
+	setProgress: `UPDATE jobs SET progress = ? WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
+	readMark:    `SELECT reason, forget_at FROM jobs WHERE seq = ?`,
+	markCancel:  `UPDATE jobs SET cancel = 1, reason = ?, forget_at = ? WHERE seq = ?`,
 
 	nextTimes: `SELECT
 		(SELECT due FROM jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
