@@ -52,13 +52,16 @@ func encode(v any, f amboy.Format) (body Body, err error) {
 }
 
 // buffers and valueWriters are used again, because making them takes as long as
-// encoding a small job. After a panic they are not.
+// encoding a small job. After a panic they are not. Version 2 of the Mongo driver
+// has no such pool, but the types of that version are not those of the contract.
 var (
 	buffers      = sync.Pool{New: func() any { return &bytes.Buffer{} }}
-	valueWriters = bsonrw.NewBSONValueWriterPool()
+	valueWriters = bsonrw.NewBSONValueWriterPool() //nolint:staticcheck // See above.
 )
 
 // encodeBSON encodes nil slices and maps as empty ones.
+//
+//nolint:staticcheck // valueWriters is deprecated for version 2 of the Mongo driver.
 func encodeBSON(v any) (Body, error) {
 	buf := buffers.Get().(*bytes.Buffer)
 	buf.Reset()
