@@ -7,7 +7,7 @@ import (
 )
 
 // EnqueueUniqueJob puts a job, and counts it as success where its ID is taken
-// already. Where one of its enqueue scopes is held that is an error, for which
+// already, or its unique key (see UniqueJob). Where one of its enqueue scopes is held that is an error, for which
 // IsDuplicateJobScopeError is true. It blocks as Put does and is safe for
 // concurrent use.
 func EnqueueUniqueJob(ctx context.Context, q Queue, j Job) error {
@@ -15,9 +15,9 @@ func EnqueueUniqueJob(ctx context.Context, q Queue, j Job) error {
 }
 
 // EnqueueManyUniqueJobs puts jobs, trying all of them, and counts it as success
-// where the ID of one is taken already. All other errors stay, among them those
-// of jobs whose enqueue scopes are held. It blocks as PutMany does and is safe
-// for concurrent use.
+// where the ID or the unique key of one is taken already. All other errors stay,
+// among them those of jobs whose enqueue scopes are held. It blocks as PutMany does
+// and is safe for concurrent use.
 func EnqueueManyUniqueJobs(ctx context.Context, q Queue, jobs []Job) error {
 	if err := withoutDuplicateJobs(q.PutMany(ctx, jobs)); err != nil {
 		return fmt.Errorf("putting unique jobs in queue %q: %w", q.ID(), err)
@@ -62,8 +62,8 @@ func putJob(ctx context.Context, q Queue, j Job) error {
 	return nil
 }
 
-// withoutDuplicateJobs leaves out of an error what says only that the ID of a
-// job is taken, and returns nil where nothing else is in it. Where err is about
+// withoutDuplicateJobs leaves out of an error what says only that the ID or the
+// unique key of a job is taken, and returns nil where nothing else is in it. Where err is about
 // several jobs each of their errors is looked at, so that a duplicate job never
 // hides what became of another.
 func withoutDuplicateJobs(err error) error {

@@ -107,8 +107,8 @@ func MakeDuplicateJobScopeError(err error) error {
 }
 
 // IsDuplicateJobError is true for an error, however wrapped, that says that a
-// job was not added because its ID is taken or an enqueue scope of it is held.
-// It is true for nothing else.
+// job was not added because its ID or its unique key is taken, or an enqueue scope
+// of it is held. It is true for nothing else.
 func IsDuplicateJobError(err error) bool {
 	return isMarked[*duplicateJobError](err) || IsDuplicateJobScopeError(err)
 }

@@ -138,16 +138,16 @@ type QueueInfo struct {
 // concurrent use. Unless it says otherwise a method blocks only as long as the
 // storage of the queue takes, and stops when its context ends.
 type Queue interface {
-	// ID identifies this instance of the queue. It is the owner of the leases
-	// that the queue takes.
+	// ID identifies this instance of the queue, in errors and in the log.
 	ID() string
 
 	// Put adds a job. It sets the job's creation time where that is unset, and
 	// takes the job's enqueue scopes. It returns an *InvalidJobError for a job
 	// that no queue accepts, an error for which IsDuplicateJobError is true
-	// where the ID is taken, and one for which IsDuplicateJobScopeError is
-	// true where an enqueue scope is held. On a full queue Put waits until
-	// there is room or ctx ends. A Put that fails leaves nothing behind.
+	// where the ID or the unique key is taken, and one for which
+	// IsDuplicateJobScopeError is true where an enqueue scope is held. On a full
+	// queue Put waits until there is room or ctx ends. A Put that fails leaves
+	// nothing behind.
 	Put(ctx context.Context, j Job) error
 
 	// PutMany adds jobs, trying all of them. Its error wraps that of every job
@@ -299,11 +299,13 @@ type JobReleaser interface {
 }
 
 // JobContexter is implemented by queues that can lose a job while it runs, for
-// instance because its lease went stale and another process took it over.
+// instance because its lease went stale and another process took it over, or that
+// are told to cancel it.
 type JobContexter interface {
 	// JobContext derives the context for a run of a job that Next returned. It
-	// ends, with ErrLeaseLost as its cause, when the job is lost. The caller
-	// must call the cancel function when the run ends.
+	// ends, with ErrLeaseLost as its cause, when the job is lost, and with
+	// ErrAborted when somebody cancels the job. The caller must call the cancel
+	// function when the run ends.
 	JobContext(ctx context.Context, j Job) (context.Context, context.CancelFunc)
 }
 
@@ -312,9 +314,9 @@ type JobContexter interface {
 // whether the end of a job was written uses it, and takes the next job meanwhile.
 type JobCompleter interface {
 	// CompleteLater is Complete, but returns before the end of the job is
-	// written. From then on the job is the queue's. wait blocks until it is
-	// written, or ctx has ended; it must be called before the runner is closed.
-	// The queue logs an error.
+	// written. From then on the job is the queue's, and must not be changed. wait
+	// blocks until it is written, or given up after ctx has ended; the runner's
+	// Close must not return before. The queue logs an error.
 	CompleteLater(ctx context.Context, j Job) (wait func())
 }
 

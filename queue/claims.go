@@ -20,7 +20,7 @@ type claimer interface {
 	claim(ctx context.Context, demands []driver.Demand, limit int) ([]*work, time.Time, error)
 	// expire ends records that were claimed because they have expired.
 	expire(ctx context.Context, expired []*work)
-	// giveBack hands back what was claimed for a queue that has closed.
+	// giveBack hands back what was claimed and has no worker.
 	giveBack(ctx context.Context, works []*work)
 }
 
@@ -48,7 +48,6 @@ type claims struct {
 	handed   int // records for them
 	out      int // records that were claimed and have not ended
 	gathered int // workers that were there when the claim before ended
-	demands  []driver.Demand
 }
 
 // claimLine is the workers of one queue that wait for a record.
@@ -97,13 +96,14 @@ func (c *claims) join(queue string, drained func(context.Context)) *claimLine {
 	return l
 }
 
-// signal says that there may be something new to claim. It tells whether a
-// worker is there to look.
+// signal says that there may be something new to claim. It tells whether somebody
+// is sure to look.
 func (c *claims) signal() bool {
 	c.mu.Lock()
 	c.epoch++
 	woken := c.toWake(nil)
-	looks := c.waking > 0 || c.claiming
+	// Those who were woken before may find a record, and not look.
+	looks := len(woken) > 0 || c.claiming
 	c.mu.Unlock()
 	wake(woken)
 	return looks
@@ -196,11 +196,38 @@ func (l *claimLine) next(ctx context.Context) *work {
 		if !l.sleep(ctx) {
 			break
 		}
+		if len(l.records) == 0 && !c.mayClaim(l) {
+			c.passOn()
+		}
 	}
+	left := l.withoutWorker()
 	woken := c.toWake(l)
 	c.mu.Unlock()
 	wake(woken)
+	c.owner.giveBack(ctx, left)
 	return nil
+}
+
+// passOn is called by a worker that was woken and has nothing to do: those of other
+// lines may have been left asleep for it. It is called, and returns, with the lock.
+func (c *claims) passOn() {
+	woken := c.toWake(nil)
+	c.mu.Unlock()
+	wake(woken)
+	c.mu.Lock()
+}
+
+// withoutWorker takes out the records that no worker is there to take.
+func (l *claimLine) withoutWorker() []*work {
+	keep := 0
+	if !l.stopped {
+		keep = min(l.waking+l.line.Len(), len(l.records))
+	}
+	left := slices.Clone(l.records[keep:])
+	clear(l.records[keep:])
+	l.records = l.records[:keep]
+	l.claims.handed -= len(left)
+	return left
 }
 
 // sleep waits in the line; false where ctx ended. It is called, and returns,
@@ -236,19 +263,18 @@ func (c *claims) claimForAll(ctx context.Context, own *claimLine) {
 	demands, limit := c.ask(own)
 	c.mu.Unlock()
 
-	begun := time.Now()
 	works, next, err := c.owner.claim(ctx, demands, limit)
-	c.lookAgain(ctx, next, err)
 
 	c.mu.Lock()
 	c.gathered = 1 + c.sleeping
-	expired, orphans, woken := c.hand(works, begun)
+	expired, orphans, woken := c.hand(works, own)
 	all := limit > 0 && len(works)-len(expired) >= limit
 	idle := c.answer(epoch, all || ctx.Err() != nil)
 	c.claiming = false
 	woken = append(woken, c.toWake(nil)...)
 	c.mu.Unlock()
 	wake(woken)
+	c.lookAgain(next, err) // not before, as the timer looks only while nobody claims
 	c.settle(ctx, expired, orphans)
 	for _, l := range idle {
 		l.drained(ctx)
@@ -295,11 +321,10 @@ func (c *claims) ask(own *claimLine) (demands []driver.Demand, limit int) {
 	if uneven && len(lines) > 1 {
 		slices.SortStableFunc(lines, func(a, b *claimLine) int { return a.out - b.out })
 	}
-	demands = c.demands[:0]
-	for _, l := range lines {
-		demands = append(demands, driver.Demand{Queue: l.queue, Limit: l.asked})
+	demands = make([]driver.Demand, len(lines))
+	for i, l := range lines {
+		demands[i] = driver.Demand{Queue: l.queue, Limit: l.asked}
 	}
-	c.demands = demands
 	if c.most > 0 {
 		limit = min(limit, c.most-c.out)
 	}
@@ -307,11 +332,11 @@ func (c *claims) ask(own *claimLine) (demands []driver.Demand, limit int) {
 }
 
 // lookAgain sets the timer for the next look, after one.
-func (c *claims) lookAgain(ctx context.Context, next time.Time, err error) {
+func (c *claims) lookAgain(next time.Time, err error) {
 	if !next.IsZero() {
 		c.timer.set(next)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		c.timer.set(time.Now().Add(claimRetry))
 	}
 	if c.poll > 0 {
@@ -320,16 +345,15 @@ func (c *claims) lookAgain(ctx context.Context, next time.Time, err error) {
 }
 
 // hand gives each line its records. It returns those that expired, those whose
-// queue is gone, and the workers to be woken for the others.
-func (c *claims) hand(works []*work, now time.Time) (expired, orphans []*work, woken []*wait.Waiter) {
+// worker is gone, and the workers to be woken for the others.
+func (c *claims) hand(works []*work, own *claimLine) (expired, orphans []*work, woken []*wait.Waiter) {
 	for _, w := range works {
 		l := c.byName[w.record.Group]
-		deadline := w.record.TimeInfo.DispatchBy
 		switch {
-		case l == nil:
-			orphans = append(orphans, w)
-		case !deadline.IsZero() && deadline.Before(now):
+		case w.record.TimeInfo.IsStale():
 			expired = append(expired, w)
+		case l == nil || !l.hasWorker(l == own):
+			orphans = append(orphans, w)
 		default:
 			w.line = l
 			l.out++
@@ -342,6 +366,16 @@ func (c *claims) hand(works []*work, now time.Time) (expired, orphans []*work, w
 		}
 	}
 	return expired, orphans, woken
+}
+
+// hasWorker tells whether there is a worker for one more record: one who sleeps, or
+// wakes up, or the one who claimed it.
+func (l *claimLine) hasWorker(claims bool) bool {
+	workers := l.waking + l.line.Len()
+	if claims {
+		workers++
+	}
+	return !l.stopped && len(l.records) < workers
 }
 
 // answer notes for which lines there is nothing more. It returns those where
@@ -362,7 +396,7 @@ func (c *claims) answer(epoch int, mayBeMore bool) (idle []*claimLine) {
 	return idle
 }
 
-// settle ends records that expired, and hands back those whose queue is gone.
+// settle ends records that expired, and hands back those whose worker is gone.
 func (c *claims) settle(ctx context.Context, expired, orphans []*work) {
 	c.owner.expire(ctx, expired)
 	c.owner.giveBack(ctx, orphans)
@@ -382,7 +416,7 @@ func (c *claims) claimExpired(ctx context.Context) {
 		return
 	}
 	works, next, err := c.owner.claim(ctx, demands, 0)
-	c.lookAgain(ctx, next, err)
+	c.lookAgain(next, err)
 	c.settle(ctx, works, nil)
 }
 
@@ -399,18 +433,13 @@ func (l *claimLine) stop() {
 	wake(all)
 }
 
-// leave takes the queue out, after stop, when its workers are gone. It returns the
-// records that were claimed and not handed out.
-func (l *claimLine) leave() []*work {
+// leave takes the queue out, after stop.
+func (l *claimLine) leave() {
 	c := l.claims
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := l.records
-	l.records = nil
-	c.handed -= len(left)
 	if c.byName[l.queue] == l {
 		delete(c.byName, l.queue)
 	}
 	c.order.Remove(l.place)
-	return left
 }

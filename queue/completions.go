@@ -26,6 +26,7 @@ type completions struct {
 	mu      sync.Mutex
 	waiting []*completionCall
 	writing bool
+	closed  bool // each is written alone
 }
 
 // gatherTime is the longest that workers wait for others, so that one call of the
@@ -49,6 +50,9 @@ func newCompletions(d driver.Driver, gathers bool) *completions {
 
 // close waits until all that was asked for is written, or given up.
 func (c *completions) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	c.timer.stop()
 	c.flush()
 	c.writes.Wait()
@@ -69,17 +73,17 @@ func (e *storeError) Unwrap() error { return e.error }
 // is tried again until ctx ends: a job that ran must not run again because a disk
 // was full for a moment.
 func (c *completions) write(ctx context.Context, completion driver.Completion) error {
-	pause := firstCompletionRetry
-	for tries := 1; ; tries++ {
-		err := c.once(ctx, completion)
-		if tries > 1 && errors.Is(err, amboy.ErrLeaseLost) && c.isWritten(ctx, completion) {
-			return nil
-		}
+	return c.goOn(ctx, completion, c.once(ctx, completion))
+}
+
+// goOn is write after a first try, and its result.
+func (c *completions) goOn(ctx context.Context, completion driver.Completion, err error) error {
+	for pause := firstCompletionRetry; ; pause = min(2*pause, lastCompletionRetry) {
 		var failure *storeError
 		if !errors.As(err, &failure) || errors.Is(err, driver.ErrClosed) || ctx.Err() != nil {
 			return err
 		}
-		if tries == 1 {
+		if pause == firstCompletionRetry {
 			logging.Error(ctx, message.Fields{
 				"message": "could not write that a job ended; trying again until the store takes it",
 				"record":  completion.Lease.Name,
@@ -89,14 +93,21 @@ func (c *completions) write(ctx context.Context, completion driver.Completion) e
 		if !pauseFor(ctx, pause) {
 			return err
 		}
-		pause = min(2*pause, lastCompletionRetry)
+		err = c.once(ctx, completion)
+		if errors.Is(err, amboy.ErrLeaseLost) && c.isWritten(ctx, completion) {
+			return nil
+		}
 	}
 }
 
 // isWritten tells whether a completion was written by a try that seemed to fail.
 func (c *completions) isWritten(ctx context.Context, completion driver.Completion) bool {
 	lease := completion.Lease
-	r, err := c.driver.Get(ctx, lease.Queue, completion.Record.JobID())
+	var r *driver.Record
+	err := errorOfPanic(func() (err error) {
+		r, err = c.driver.Get(ctx, lease.Queue, completion.Record.JobID())
+		return err
+	})
 	if err != nil {
 		return false
 	}
@@ -122,11 +133,10 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 // once writes the end of an attempt, with those of others.
 func (c *completions) once(ctx context.Context, completion driver.Completion) error {
 	call := &completionCall{ctx: ctx, completion: completion, done: make(chan struct{})}
-	if !c.gathers {
-		c.writeAll([]*completionCall{call})
+	if !c.join(call) {
+		c.writeAll(ctx, []*completionCall{call})
 		return call.err
 	}
-	c.join(call)
 	select {
 	case <-call.done:
 	case <-ctx.Done():
@@ -141,23 +151,29 @@ func (c *completions) once(ctx context.Context, completion driver.Completion) er
 // writeLater is write for a caller that goes on, where the store takes its time. It
 // calls then with the result, and returns a function that waits for that.
 func (c *completions) writeLater(ctx context.Context, completion driver.Completion, then func(error)) (wait func()) {
-	if !c.gathers {
+	call := &completionCall{ctx: ctx, completion: completion, then: then, done: make(chan struct{})}
+	if !c.join(call) {
 		then(c.write(ctx, completion))
 		return func() {}
 	}
-	call := &completionCall{ctx: ctx, completion: completion, then: then, done: make(chan struct{})}
-	c.join(call)
 	return func() { <-call.done }
 }
 
-// join makes a call wait for others.
-func (c *completions) join(call *completionCall) {
+// join makes a call wait for others; false where it is to be written alone.
+func (c *completions) join(call *completionCall) bool {
+	if !c.gathers {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
 	c.waiting = append(c.waiting, call)
 	if len(c.waiting) == 1 {
 		c.timer.set(time.Now().Add(gatherTime))
 	}
+	return true
 }
 
 // leave takes a call out that waits; false where it is being written.
@@ -175,6 +191,8 @@ func (c *completions) leave(call *completionCall) bool {
 
 // flush begins to write all that wait, and does not wait for that. While a call is
 // under way, others gather for the next.
+//
+//nolint:contextcheck // Who makes it write is not who wants it.
 func (c *completions) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +203,7 @@ func (c *completions) flush() {
 	c.waiting, c.writing = nil, true
 	c.timer.clear()
 	c.writes.Go(func() {
-		c.writeAll(calls)
+		c.writeAll(calls[0].ctx, calls)
 		for _, call := range calls {
 			c.tell(call)
 		}
@@ -196,15 +214,15 @@ func (c *completions) flush() {
 	})
 }
 
-// tell tells a caller how its call ended. One that is not there any more can't try
-// again by itself.
+// tell tells a caller how its call ended. For one that is not there any more it
+// sees to further tries.
 func (c *completions) tell(call *completionCall) {
 	var failure *storeError
 	switch {
 	case call.then == nil:
 		close(call.done)
 	case errors.As(call.err, &failure):
-		c.writes.Go(func() { call.end(c.write(call.ctx, call.completion)) })
+		c.writes.Go(func() { call.end(c.goOn(call.ctx, call.completion, call.err)) })
 	default:
 		call.end(call.err)
 	}
@@ -217,13 +235,13 @@ func (call *completionCall) end(err error) {
 
 // writeAll sets the error of each call. Where the driver panics, each is written
 // alone, so that the one that makes it do so is the only one that fails.
-func (c *completions) writeAll(calls []*completionCall) {
-	errs, err := c.complete(calls)
+func (c *completions) writeAll(ctx context.Context, calls []*completionCall) {
+	errs, err := c.complete(ctx, calls)
 	var panicked *amboy.PanicError
 	switch {
 	case errors.As(err, &panicked) && len(calls) > 1:
 		for i := range calls {
-			c.writeAll(calls[i : i+1])
+			c.writeAll(ctx, calls[i:i+1])
 		}
 		return
 	case err != nil && panicked == nil:
@@ -239,8 +257,8 @@ func (c *completions) writeAll(calls []*completionCall) {
 
 // complete calls the driver. What several wait for does not end with the context of
 // one, but after a time of its own.
-func (c *completions) complete(calls []*completionCall) (errs []error, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(calls[0].ctx), driverTimeout)
+func (c *completions) complete(ctx context.Context, calls []*completionCall) (errs []error, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
 	defer cancel()
 	batch := make([]driver.Completion, len(calls))
 	for i, call := range calls {

@@ -133,6 +133,46 @@ func TestCompletionThatSeemedToFailCounts(t *testing.T) {
 	}
 }
 
+// TestWaitIsOverForACompletionThatSeemedToFail has the answer lost that a job has
+// ended, and the next try find that it had.
+func TestWaitIsOverForACompletionThatSeemedToFail(t *testing.T) {
+	whetherDurable(t, func(t *testing.T, store *spy) {
+		lossy := &mute{Driver: store}
+		q := startEngine(t, lossy, 1)
+		defer q.Close(context.Background())
+		lossy.isMute.Store(true)
+		store.do(func(_ context.Context, call string) error {
+			if call == "Complete" && store.count("Complete") == 2 {
+				lossy.isMute.Store(false)
+			}
+			return nil
+		})
+		s := &starts{t: t}
+		j := s.lasting("one", 1100*time.Millisecond)
+		begun := time.Now()
+		put(t, q, j)
+		waited := make(chan time.Duration, 1)
+		go func() {
+			amboy.WaitJob(day(t), j, q)
+			waited <- time.Since(begun)
+		}()
+		assert.Less(t, <-waited, 1500*time.Millisecond, "nobody told those who wait")
+	})
+}
+
+// TestCompleteAfterClose ends a job by hand when nobody is there to gather.
+func TestCompleteAfterClose(t *testing.T) {
+	whetherDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 1)
+		j := noop(t, "one")
+		require.NoError(t, controlled(t, q).Pause(t.Context()))
+		put(t, q, j)
+		q.Close(t.Context())
+		require.NoError(t, q.Complete(within(t), j))
+		assert.Equal(t, 1, statsOf(t, store).Completed)
+	})
+}
+
 func TestCloseEndsTheTrying(t *testing.T) {
 	whetherDurable(t, func(t *testing.T, store *spy) {
 		const patience, grace = time.Minute, 10 * time.Second

@@ -34,8 +34,8 @@ type DriverQueuePattern struct {
 type DriverGroupOptions struct {
 	// DefaultQueue tells how a queue is made where nothing else says otherwise,
 	// and has the options that concern the store, which all queues share: Driver,
-	// CloseDriver, Format, LockTimeout, PollInterval and how often it is looked
-	// for retries. Its Name must be empty.
+	// CloseDriver, Format, LockTimeout, PollInterval and
+	// Retryable.StaleRetryingMonitorInterval. Its Name must be empty.
 	DefaultQueue DriverQueueOptions
 	// Patterns and PerQueue have what is different for some queues. The options
 	// of a queue are merged, field by field, where one that is set takes the
@@ -66,7 +66,7 @@ type DriverGroupOptions struct {
 	BackgroundCreateFrequency time.Duration
 }
 
-// NoBackgroundCreate, as a BackgroundCreateFrequency, leaves queues with work
+// NoBackgroundCreate is the BackgroundCreateFrequency that leaves queues with work
 // closed until Get is called for them.
 const NoBackgroundCreate time.Duration = -1
 
@@ -122,8 +122,10 @@ func (o *DriverGroupOptions) Validate() error {
 // validateChange returns an error where options that change the default set what
 // concerns the store, or what is not valid.
 func (o DriverQueueOptions) validateChange() error {
-	if o.Driver != nil || o.CloseDriver || o.Name != "" || o.Format != 0 || o.LockTimeout != 0 || o.PollInterval != 0 {
-		return errors.New("Driver, CloseDriver, Name, Format, LockTimeout and PollInterval are those of the group, and must not be set")
+	if o.Driver != nil || o.CloseDriver || o.Name != "" || o.Format != 0 || o.LockTimeout != 0 || o.PollInterval != 0 ||
+		o.Retryable.StaleRetryingMonitorInterval != 0 {
+		return errors.New("options of the store are those of the group, and must not be set: " +
+			"Driver, CloseDriver, Name, Format, LockTimeout, PollInterval and StaleRetryingMonitorInterval")
 	}
 	if o.NumWorkers < 0 || o.MaxRunning < 0 {
 		return fmt.Errorf("NumWorkers and MaxRunning must not be negative (are %d and %d)", o.NumWorkers, o.MaxRunning)

@@ -194,12 +194,13 @@ func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 	store := newStore(t)
 	group := newDriverGroup(t, store, nil)
 	for name, change := range map[string]queue.DriverQueueOptions{
-		"Driver":       {Driver: store},
-		"CloseDriver":  {CloseDriver: true},
-		"Name":         {Name: "q"},
-		"Format":       {Format: amboy.JSON},
-		"LockTimeout":  {LockTimeout: time.Second},
-		"PollInterval": {PollInterval: time.Second},
+		"Driver":                       {Driver: store},
+		"CloseDriver":                  {CloseDriver: true},
+		"Name":                         {Name: "q"},
+		"Format":                       {Format: amboy.JSON},
+		"LockTimeout":                  {LockTimeout: time.Second},
+		"PollInterval":                 {PollInterval: time.Second},
+		"StaleRetryingMonitorInterval": {Retryable: queue.RetryableQueueOptions{StaleRetryingMonitorInterval: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := queue.DriverGroupOptions{
@@ -209,10 +210,10 @@ func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 			}
 			err := opts.Validate()
 			for _, place := range []string{"Patterns[0]", `PerQueue["q"]`} {
-				require.ErrorContains(t, err, place+": Driver, CloseDriver, Name, Format, LockTimeout and PollInterval are those of the group")
+				require.ErrorContains(t, err, place+": options of the store are those of the group, and must not be set: Driver, CloseDriver, Name, Format, LockTimeout, PollInterval and StaleRetryingMonitorInterval")
 			}
 			_, err = group.Get(t.Context(), "q", &change)
-			require.ErrorContains(t, err, `getting queue "q" of a driver group: Driver, CloseDriver`)
+			require.ErrorContains(t, err, `getting queue "q" of a driver group: options of the store are those of the group`)
 		})
 	}
 	for name, test := range map[string]struct {
@@ -687,9 +688,9 @@ func TestRetriesInAGroupAreMadeAtOnce(t *testing.T) {
 	})
 }
 
-// TestWhatIsLeftOfAClosedQueueIsHandedBack has a record that was claimed and has no
-// worker any more.
-func TestWhatIsLeftOfAClosedQueueIsHandedBack(t *testing.T) {
+// TestRecordWithoutAWorkerIsHandedBack claims a record for a worker that is retired
+// meanwhile.
+func TestRecordWithoutAWorkerIsHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		hooked := &claimHook{Driver: store}
@@ -705,17 +706,16 @@ func TestWhatIsLeftOfAClosedQueueIsHandedBack(t *testing.T) {
 		s.putAll(goes, "goes", 2, time.Hour)
 		pass(time.Minute)
 		require.NoError(t, resizeErr)
-		assert.Equal(t, 2, goes.Stats(t.Context()).Running, "one of them waits for the one worker")
+		assert.Equal(t, amboy.QueueStats{Pending: 1, Running: 1, Total: 2}, goes.Stats(t.Context()), "there is one worker")
 		require.Len(t, s.all(), 1)
 		put(t, stays, s.lasting("stays", time.Hour))
-		goes.Close(ended())
-		assert.Equal(t, amboy.QueueStats{Pending: 2, Total: 2}, goes.Stats(t.Context()))
 		other := newDriverGroup(t, store, nil)
 		synctest.Wait()
-		assert.Equal(t, 2, open(t, other, "goes").Stats(t.Context()).Running, "another process has them at once")
+		assert.Equal(t, 2, open(t, other, "goes").Stats(t.Context()).Running, "another process has it at once")
+		goes.Close(ended())
 		require.True(t, amboy.Wait(day(t), stays))
 		require.True(t, amboy.Wait(day(t), open(t, other, "goes")))
-		assert.Len(t, s.all(), 4, "what ran was not disturbed")
+		assert.Len(t, s.all(), 4, "the one that was stopped ran again")
 	})
 }
 

@@ -96,7 +96,7 @@ func (o *DriverQueueOptions) Validate() error {
 // store that a driver gives. Their types must be registered, what a job does to
 // itself is seen by others when it has ended, and Get returns a copy. It retries
 // jobs. Jobs may be put before it is started. It returns an error for options
-// that are not valid.
+// that are not valid, and that of NewRunner; then the driver stays open.
 func NewDriverQueue(opts DriverQueueOptions) (amboy.RetryableQueue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func NewDriverQueue(opts DriverQueueOptions) (amboy.RetryableQueue, error) {
 	e := newEngine(opts, 0)
 	q, err := newDriverQueue(e, e.id, opts)
 	if err != nil {
-		e.close(context.Background())
+		e.leaveStore()
 		return nil, err
 	}
 	q.ownsEngine = true
@@ -235,7 +235,7 @@ func (q *driverQueue) Close(ctx context.Context) {
 	q.close(ctx, q.stopClaiming)
 	q.RetryHandler().Close(ctx)
 	q.closeOnce.Do(func() {
-		q.engine.giveBack(ctx, q.line.leave())
+		q.line.leave()
 		q.engine.remove(q)
 	})
 	if q.ownsEngine {

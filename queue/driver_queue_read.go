@@ -110,8 +110,11 @@ func infoOf(r *driver.Record) amboy.JobInfo {
 // first page is read before it returns, so that a small queue needs no goroutine.
 func streamRecords[T any](ctx context.Context, q *driverQueue, query driver.Query, convert func(*driver.Record) (T, bool)) <-chan T {
 	request := driver.PageRequest{Limit: listPage}
-	read := func() driver.Page {
-		page, err := q.driver.Find(ctx, query, request)
+	read := func() (page driver.Page) {
+		err := errorOfPanic(func() (err error) {
+			page, err = q.driver.Find(ctx, query, request)
+			return err
+		})
 		if err != nil {
 			logging.Error(ctx, q.failure("could not list jobs", "", err))
 		}

@@ -26,11 +26,24 @@ func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 }
 
 // revive makes a job of a claimed record. It returns nil where the job is not to
-// run: one that can't be read is parked, and one that expired, or whose
-// dependency says so, is ended or handed back.
-func (q *driverQueue) revive(ctx context.Context, w *work) amboy.Job {
+// run.
+func (q *driverQueue) revive(ctx context.Context, w *work) (j amboy.Job) {
 	// What was claimed must be dealt with, whatever becomes of the worker.
 	ctx = context.WithoutCancel(ctx)
+	err := errorOfPanic(func() error {
+		j = q.reviveOrEnd(ctx, w)
+		return nil
+	})
+	if err != nil {
+		logging.Error(ctx, q.failure("could not begin to run a job", w.record.JobID(), err))
+		q.engine.leases.end(w)
+	}
+	return j
+}
+
+// reviveOrEnd makes a job of a claimed record, or else parks one that can't be
+// read, and ends or hands back one that expired, or whose dependency says so.
+func (q *driverQueue) reviveOrEnd(ctx context.Context, w *work) amboy.Job {
 	r := w.record
 	j, err := q.resolveToRun(r)
 	if err != nil {
@@ -93,7 +106,11 @@ func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, w *work) {
 // wait for that; the function that it returns does.
 func (q *driverQueue) endLater(ctx context.Context, j amboy.Job, w *work, then func(error)) (wait func()) {
 	q.engine.leases.ending(w)
-	r, err := q.endedRecord(ctx, j, w.lease)
+	var r *driver.Record
+	err := errorOfPanic(func() (err error) {
+		r, err = q.endedRecord(ctx, j, w.lease)
+		return err
+	})
 	if err != nil {
 		q.engine.leases.end(w)
 		then(err)
@@ -101,26 +118,30 @@ func (q *driverQueue) endLater(ctx context.Context, j amboy.Job, w *work, then f
 	}
 	return q.engine.completions.writeLater(ctx, driver.Completion{Lease: w.lease, Record: r}, func(err error) {
 		q.engine.leases.end(w)
-		q.afterEnd(ctx, j, r, err)
+		q.afterEnd(ctx, j, err)
 		then(err)
 	})
 }
 
 // handBack gives the lease of a job back that was claimed and is not run.
 func (q *driverQueue) handBack(ctx context.Context, w *work, h driver.HandBack) {
-	h.Lease = w.lease
+	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+	defer cancel()
 	if err := q.release(ctx, w, h); err != nil {
-		logging.Error(ctx, q.failure("could not hand a job back", h.Lease.Name, err))
+		logging.Error(ctx, q.failure("could not hand a job back", w.record.JobID(), err))
 	}
 }
 
+// release gives a lease back. Whatever comes of it, the lease is not renewed any
+// more.
 func (q *driverQueue) release(ctx context.Context, w *work, h driver.HandBack) error {
+	defer q.engine.claims.signal()
+	defer q.engine.leases.end(w)
+	h.Lease = w.lease
 	errs, err := q.driver.Release(ctx, []driver.HandBack{h})
 	if err == nil {
 		err = errs[0]
 	}
-	q.engine.leases.end(w)
-	q.engine.claims.signal()
 	return err
 }
 
@@ -130,9 +151,9 @@ func (q *driverQueue) JobContext(ctx context.Context, j amboy.Job) (context.Cont
 	return q.engine.leases.context(ctx, j)
 }
 
-// Complete ends an attempt of a job, under the lease that the job has here, or
-// else the one that is stored. While the store can't be reached it tries again,
-// until ctx ends.
+// Complete ends an attempt of a job: one that Next returned under the lease that it
+// got then, and any other under the one that is stored. While the store can't be
+// reached it tries again, until ctx ends.
 func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.id)
@@ -157,11 +178,25 @@ func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
 		q.engine.leases.ending(w)
 		return q.end(ctx, j, w.lease)
 	}
-	r, err := q.driver.Get(ctx, q.name, j.ID())
+	lease, err := q.leaseElsewhere(ctx, j)
 	if err != nil {
 		return err
 	}
-	return q.end(ctx, j, driver.LeaseOf(r))
+	return q.end(ctx, j, lease)
+}
+
+// leaseElsewhere is the lease of a job that has none here. One that had shows it
+// still: it must not be ended under that of whoever has it now.
+func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.Lease, error) {
+	if status := j.Status(); status.Owner == q.engine.id {
+		name := driver.RecordName(q.name, j.ID(), j.RetryInfo())
+		return driver.Lease{Queue: q.name, Name: name, Owner: status.Owner, Count: status.ModificationCount}, nil
+	}
+	r, err := q.driver.Get(ctx, q.name, j.ID())
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	return driver.LeaseOf(r), nil
 }
 
 // CompleteLater is Complete, whose result is logged. A job that is to be retried
@@ -192,7 +227,7 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, lease driver.Lease) 
 		return err
 	}
 	err = q.engine.completions.write(ctx, driver.Completion{Lease: lease, Record: r})
-	q.afterEnd(ctx, j, r, err)
+	q.afterEnd(ctx, j, err)
 	return err
 }
 
@@ -226,9 +261,10 @@ func disown(j amboy.Job, r *driver.Record) {
 	j.SetStatus(status)
 }
 
-// afterEnd lets others know that a job has ended.
-func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r *driver.Record, err error) {
-	if err == nil && !r.RetryInfo.ShouldRetry() {
+// afterEnd lets others know that an attempt has ended. Those who wait for the job
+// look themselves whether it will be retried: the driver may have canceled it.
+func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, err error) {
+	if err == nil {
 		q.ended(ctx, j.ID())
 	}
 	q.engine.claims.signal()
@@ -273,7 +309,7 @@ func (q *driverQueue) Release(ctx context.Context, j amboy.Job) error {
 	if w == nil {
 		return fmt.Errorf("releasing job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
 	}
-	if err := q.release(ctx, w, driver.HandBack{Lease: w.lease}); err != nil {
+	if err := q.release(ctx, w, driver.HandBack{}); err != nil {
 		return fmt.Errorf("releasing job %q: %w", j.ID(), err)
 	}
 	return nil

@@ -278,3 +278,20 @@ func TestStreamEndsWithItsReader(t *testing.T) {
 	}
 	assert.Less(t, rest, 1999)
 }
+
+// TestQueueThatCannotBeMadeLeavesTheDriverOpen has a runner that can't be made.
+func TestQueueThatCannotBeMadeLeavesTheDriverOpen(t *testing.T) {
+	store := newStore(t)
+	opts := queue.DriverQueueOptions{
+		Driver:      store,
+		CloseDriver: true,
+		NewRunner:   func(amboy.Queue) (amboy.Runner, error) { return nil, errors.New("no workers today") },
+	}
+	_, err := queue.NewDriverQueue(opts)
+	require.ErrorContains(t, err, "no workers today")
+	opts.NewRunner, opts.NumWorkers = nil, 1
+	q, err := queue.NewDriverQueue(opts)
+	require.NoError(t, err)
+	defer q.Close(context.Background())
+	require.NoError(t, q.Put(t.Context(), noop(t, "one")))
+}

@@ -33,7 +33,11 @@ func (q *driverQueue) checkIdle(ctx context.Context) {
 
 // idle is true where nothing is pending, running or retrying.
 func (q *driverQueue) idle(ctx context.Context) bool {
-	stats, err := q.driver.Stats(ctx, q.name)
+	var stats amboy.QueueStats
+	err := errorOfPanic(func() (err error) {
+		stats, err = q.driver.Stats(ctx, q.name)
+		return err
+	})
 	return err == nil && stats.IsComplete()
 }
 

@@ -34,7 +34,10 @@ type engine struct {
 	handOvers wakeTimer // looks for retries that somebody left
 	// lookForRetries is how often it does.
 	lookForRetries time.Duration
-	closeOnce      sync.Once
+	// open ends with the engine, and then what is done in the background does.
+	open      context.Context
+	end       context.CancelFunc
+	closeOnce sync.Once
 
 	mu     sync.Mutex
 	queues map[string]*driverQueue
@@ -58,6 +61,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
 		queues:         map[string]*driverQueue{},
 	}
+	e.open, e.end = context.WithCancel(context.Background())
 	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
 	e.leases = newLeases(e.claims.done)
 	// A store that outlives the process takes its time, so that it pays to ask it
@@ -74,19 +78,23 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 	return e
 }
 
-// inBackground makes a task that no caller waits for survive a panic, of the driver
-// for instance.
-//
-//nolint:contextcheck // It has no caller.
-func (e *engine) inBackground(task func()) func() {
+// inBackground makes a task that no caller waits for end with the engine, and
+// survive a panic, of the driver for instance.
+func (e *engine) inBackground(task func(context.Context)) func() {
 	return func() {
 		err := errorOfPanic(func() error {
-			task()
+			task(e.open)
 			return nil
 		})
-		if err != nil {
-			logging.Error(context.Background(), e.failure("a task in the background panicked", err))
-		}
+		e.report("a task in the background panicked", err)
+	}
+}
+
+// report logs an error of what is done in the background, but for those that the
+// end of the engine brings.
+func (e *engine) report(what string, err error) {
+	if err != nil && e.open.Err() == nil {
+		logging.Error(e.open, e.failure(what, err))
 	}
 }
 
@@ -126,9 +134,6 @@ func (e *engine) toLookAt(now time.Time) []string {
 		e.lookedAt = now
 		names = slices.Collect(maps.Keys(e.queues))
 	}
-	if len(names) > manyQueues {
-		return nil
-	}
 	return names
 }
 
@@ -160,7 +165,7 @@ const driverTimeout = 10 * time.Second
 // engine's own.
 func (e *engine) close(ctx context.Context) {
 	e.closeOnce.Do(func() {
-		e.unsubscribe()
+		e.leaveStore()
 		for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
 			timer.stop()
 		}
@@ -174,6 +179,13 @@ func (e *engine) close(ctx context.Context) {
 			logging.Error(ctx, e.failure("could not close the driver", err))
 		}
 	})
+}
+
+// leaveStore ends what comes without a caller. It is all that an engine needs for
+// its end that never had a queue.
+func (e *engine) leaveStore() {
+	e.unsubscribe()
+	e.end()
 }
 
 // failure describes something that went wrong, for the log.
@@ -215,12 +227,13 @@ func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) 
 
 // timeCame lets a worker look for jobs that are due. Where all are busy it ends
 // the jobs that have expired, for which no worker is needed.
-func (e *engine) timeCame() {
-	if !e.claims.signal() {
-		ctx, cancel := context.WithTimeout(context.Background(), driverTimeout)
-		defer cancel()
-		e.claims.claimExpired(ctx)
+func (e *engine) timeCame(ctx context.Context) {
+	if e.claims.signal() {
+		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+	defer cancel()
+	e.claims.claimExpired(ctx)
 }
 
 // expire ends jobs that were claimed because they have expired. It hands back
@@ -235,9 +248,7 @@ func (e *engine) expire(ctx context.Context, works []*work) {
 			orphans = append(orphans, w)
 		}
 	}
-	if len(orphans) > 0 {
-		e.giveBack(ctx, orphans)
-	}
+	e.giveBack(ctx, orphans)
 }
 
 // giveBack hands back what was claimed and is not run.
@@ -272,7 +283,7 @@ func (e *engine) giveBack(ctx context.Context, works []*work) {
 }
 
 // renew extends the leases, and cancels the jobs of those that are lost.
-func (e *engine) renew() {
+func (e *engine) renew(ctx context.Context) {
 	if !e.leases.any() {
 		return
 	}
@@ -281,20 +292,14 @@ func (e *engine) renew() {
 	if len(held) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), e.heartbeatPeriod())
+	extending, cancel := context.WithTimeout(ctx, e.heartbeatPeriod())
 	defer cancel()
-	lost, err := e.driver.Extend(ctx, held, time.Now(), e.leaseTime)
-	if err != nil {
-		logging.Error(ctx, message.Fields{
-			"message": "could not renew the leases of running jobs",
-			"leases":  len(held),
-			"error":   err.Error(),
-		})
-	}
+	lost, err := e.driver.Extend(extending, held, time.Now(), e.leaseTime)
+	e.report("could not renew the leases of running jobs", err)
 	for _, lease := range lost {
-		e.leases.lose(lease, amboy.ErrLeaseLost)
+		e.leases.lose(ctx, lease, amboy.ErrLeaseLost)
 	}
-	e.cancelRequested()
+	e.cancelRequested(ctx)
 }
 
 // cancelLatency is how long it takes at most until a running job notices that it
@@ -302,17 +307,15 @@ func (e *engine) renew() {
 const cancelLatency = 500 * time.Millisecond
 
 // cancelRequested cancels the running jobs for which that was asked.
-func (e *engine) cancelRequested() {
+func (e *engine) cancelRequested(ctx context.Context) {
 	if !e.leases.any() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), driverTimeout)
+	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	requests, err := e.driver.CancelRequests(ctx, e.id)
-	if err != nil {
-		logging.Error(ctx, e.failure("could not look for jobs to cancel", err))
-	}
+	e.report("could not look for jobs to cancel", err)
 	for _, lease := range requests {
-		e.leases.lose(lease, amboy.ErrAborted)
+		e.leases.lose(ctx, lease, amboy.ErrAborted)
 	}
 }

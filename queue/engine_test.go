@@ -488,11 +488,15 @@ func (j *greedy) Run(context.Context) {
 	j.AddRetryableError(errors.New("not a number"))
 }
 
-func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
-	newGreedy := func() *greedy {
-		return &greedy{Base: job.Base{JobType: amboy.JobType{Name: "greedy"}}}
-	}
+func init() {
 	registry.AddJobType("greedy", func() amboy.Job { return newGreedy() })
+}
+
+func newGreedy() *greedy {
+	return &greedy{Base: job.Base{JobType: amboy.JobType{Name: "greedy"}}}
+}
+
+func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
 	q := startEngine(t, newStore(t), 1)
 	defer q.Close(context.Background())
 	for _, retryable := range []bool{false, true} {

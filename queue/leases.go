@@ -156,7 +156,7 @@ func (l *leases) ending(w *work) {
 }
 
 // lose cancels the job that runs under a lease, once.
-func (l *leases) lose(lease driver.Lease, cause error) {
+func (l *leases) lose(ctx context.Context, lease driver.Lease, cause error) {
 	w := l.find(lease)
 	if w == nil {
 		return
@@ -174,7 +174,7 @@ func (l *leases) lose(lease driver.Lease, cause error) {
 	if cancel != nil {
 		cancel(cause)
 	}
-	logging.Warning(context.Background(), message.Fields{
+	logging.Warning(ctx, message.Fields{
 		"message": "canceled a running job",
 		"cause":   cause.Error(),
 		"queue":   lease.Queue,

@@ -21,20 +21,18 @@ const (
 )
 
 // maintain hands back the leases of workers that died, and removes jobs whose
-// time is over, in one of the processes that share the store. It comes with each
-// heartbeat, so that what a process left behind runs again a heartbeat after its
-// leases ran out.
-func (e *engine) maintain() {
-	period := e.heartbeatPeriod()
-	ctx, cancel := context.WithTimeout(context.Background(), max(period, driverTimeout))
+// time is over, in one of the processes that share the store. It comes twice in a
+// heartbeat, so that what a process left behind runs again less than a heartbeat
+// after its leases ran out. By then another has the duty, if the one that died had it.
+func (e *engine) maintain(ctx context.Context) {
+	period := e.heartbeatPeriod() / 2
+	ctx, cancel := context.WithTimeout(ctx, max(period, driverTimeout))
 	defer cancel()
 	defer func() { e.recovery.set(time.Now().Add(period)) }()
 
 	now := time.Now()
 	taken, err := e.driver.TakeDuty(ctx, driver.Duty{Name: maintenanceDuty, Owner: e.id, Until: now.Add(period + period/4)}, now)
-	if err != nil {
-		logging.Error(ctx, e.failure("could not find out who maintains the store", err))
-	}
+	e.report("could not find out who maintains the store", err)
 	if taken {
 		e.recover(ctx, now)
 		e.forget(ctx, now)
@@ -43,9 +41,7 @@ func (e *engine) maintain() {
 
 func (e *engine) recover(ctx context.Context, now time.Time) {
 	recovered, err := e.driver.RecoverStale(ctx, now)
-	if err != nil {
-		logging.Error(ctx, e.failure("could not recover stale jobs", err))
-	}
+	e.report("could not recover stale jobs", err)
 	if recovered > 0 {
 		logging.Warning(ctx, message.Fields{"message": "recovered jobs whose worker is gone", "owner": e.id, "jobs": recovered})
 		e.claims.signal()
@@ -55,9 +51,7 @@ func (e *engine) recover(ctx context.Context, now time.Time) {
 func (e *engine) forget(ctx context.Context, now time.Time) {
 	for {
 		forgotten, err := e.driver.Forget(ctx, now, forgetAtOnce)
-		if err != nil {
-			logging.Error(ctx, e.failure("could not remove finished jobs", err))
-		}
+		e.report("could not remove finished jobs", err)
 		if err != nil || forgotten < forgetAtOnce || ctx.Err() != nil {
 			return
 		}
@@ -66,14 +60,21 @@ func (e *engine) forget(ctx context.Context, now time.Time) {
 
 // takeUpRetries gives the retry handlers the jobs that await their retry: their
 // own, which they know, and those of handlers that are gone.
-func (e *engine) takeUpRetries() {
-	ctx, cancel := context.WithTimeout(context.Background(), e.lookForRetries)
+func (e *engine) takeUpRetries(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.lookForRetries)
 	defer cancel()
 	defer func() { e.handOvers.set(time.Now().Add(e.lookForRetries)) }()
-	query := driver.Query{Queues: e.toLookAt(time.Now()), States: []amboy.JobState{amboy.StateRetrying}}
+	names := e.toLookAt(time.Now())
+	if len(names) == 0 {
+		return
+	}
+	query := driver.Query{Queues: names, States: []amboy.JobState{amboy.StateRetrying}}
+	if len(names) > manyQueues {
+		query.Queues = nil
+	}
 	for record, err := range records(ctx, e.driver, query, retriesAtOnce) {
 		if err != nil {
-			logging.Error(ctx, e.failure("could not look for jobs to retry", err))
+			e.report("could not look for jobs to retry", err)
 			return
 		}
 		q := e.queue(record.Group)

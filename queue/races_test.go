@@ -79,8 +79,8 @@ type statsHook struct {
 	after atomic.Pointer[func(amboy.QueueStats)]
 }
 
-func (d *statsHook) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
-	stats, err := d.Driver.Stats(ctx, queue)
+func (d *statsHook) Stats(ctx context.Context, name string) (amboy.QueueStats, error) {
+	stats, err := d.Driver.Stats(ctx, name)
 	if after := d.after.Load(); after != nil {
 		(*after)(stats)
 	}
@@ -305,7 +305,7 @@ func (d *claimHook) Claim(ctx context.Context, req driver.ClaimRequest) (driver.
 }
 
 // TestRecordWithoutAWorker claims a record for a worker that is retired meanwhile,
-// so that it waits for the other, which has a long job.
+// while the other has a long job.
 func TestRecordWithoutAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooked := &claimHook{Driver: newStore(t)}

@@ -8,7 +8,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// KeepForever, in a Retention, keeps jobs for as long as the store has room.
+// KeepForever is the time in a Retention of jobs that stay as long as the store has
+// room for them.
 const KeepForever time.Duration = -1
 
 // The retention of jobs where a Retention leaves it at 0.
@@ -69,7 +70,6 @@ func (r Retention) until(state amboy.JobState, ended time.Time) time.Time {
 		keep = r.Canceled
 	case amboy.StateExpired:
 		keep = r.Expired
-	default:
 	}
 	return after(ended, keep)
 }

@@ -179,7 +179,7 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 		left, err := store.Count(t.Context(), driver.Query{}, jobs)
 		require.NoError(t, err)
 		assert.Zero(t, left)
-		assert.LessOrEqual(t, store.count("Forget"), 2*4+3, "one for each heartbeat, and for each thousand")
+		assert.LessOrEqual(t, store.count("Forget"), 2*2*4+3, "two in each heartbeat, and one for each thousand")
 	})
 }
 
@@ -187,7 +187,7 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 // the duty dies.
 func TestMaintenanceIsDoneOnceAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const heartbeat, processes = 15 * time.Second, 5
+		const round, processes = 15 * time.Second / 2, 5 // two in a heartbeat
 		store := newStore(t)
 		var spies []*spy
 		for range processes {
@@ -208,7 +208,7 @@ func TestMaintenanceIsDoneOnceAStore(t *testing.T) {
 			return counts
 		}
 		rounds()
-		pass(100 * heartbeat)
+		pass(100 * round)
 		assert.Equal(t, []int{100, 0, 0, 0, 0}, rounds())
 
 		spies[0].fail()
@@ -223,11 +223,11 @@ func TestMaintenanceIsDoneOnceAStore(t *testing.T) {
 				}
 			}
 		}()
-		assert.LessOrEqual(t, time.Since(died), 2*heartbeat+heartbeat/4, "the duty lasts a little longer than a heartbeat")
+		assert.LessOrEqual(t, time.Since(died), 2*round+round/4, "the duty lasts a little longer than a round")
 		for _, seen := range spies {
 			seen.reset()
 		}
-		pass(100 * heartbeat)
+		pass(100 * round)
 		assert.Equal(t, 100, next.count("RecoverStale"))
 		total := 0
 		for _, n := range rounds() {

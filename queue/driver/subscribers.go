@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Subscribers are the functions that a driver calls after a change: what a driver
-// needs to be a Notifier. The zero value has none. It is safe for concurrent use.
+// Subscribers are the functions that a driver calls after a change: what it needs
+// for Driver.Subscribe. The zero value has none. It is safe for concurrent use.
 type Subscribers struct {
 	mu   sync.Mutex
 	all  map[int]func()
@@ -15,7 +15,8 @@ type Subscribers struct {
 	list atomic.Pointer[[]func()]
 }
 
-// Subscribe adds a function, until cancel is called. It does not block.
+// Subscribe adds a function, until cancel is called. It does not block. A call of
+// Notify that is under way may call the function after cancel.
 func (s *Subscribers) Subscribe(notify func()) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
