@@ -1,0 +1,468 @@
+package mongotest
+
+import (
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/bson"
+)
+
+// stage is one parsed stage of a pipeline.
+type stage func([]bson.D) ([]bson.D, error)
+
+// stages are the stages that the server knows. See
+// https://www.mongodb.com/docs/manual/reference/operator/aggregation-pipeline/.
+func stages() map[string]func(any) (stage, error) {
+	return map[string]func(any) (stage, error){
+		"$match":       matchStage,
+		"$sort":        sortStage,
+		"$limit":       limitStage,
+		"$skip":        skipStage,
+		"$project":     projectStage,
+		"$addFields":   addFieldsStage,
+		"$set":         addFieldsStage,
+		"$unset":       unsetStage,
+		"$group":       groupStage,
+		"$count":       countStage,
+		"$replaceRoot": replaceRootStage,
+		"$replaceWith": replaceWithStage,
+		"$unwind":      unwindStage,
+	}
+}
+
+// The stages that may be used in updates and in change streams.
+var (
+	updateStages = []string{"$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith"}
+	streamStages = append([]string{"$match"}, updateStages...)
+)
+
+// parsePipeline parses a pipeline, of the named stages only if any are named.
+func parsePipeline(list bson.A, only []string) ([]stage, error) {
+	known := stages()
+	pipeline := make([]stage, 0, len(list))
+	for _, item := range list {
+		doc, ok := item.(bson.D)
+		if !ok || len(doc) != 1 {
+			return nil, errorf(40323, "A pipeline stage specification object must contain exactly one field.")
+		}
+		parse, ok := known[doc[0].Key]
+		if !ok {
+			return nil, errorf(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", doc[0].Key)
+		}
+		if only != nil && !slices.Contains(only, doc[0].Key) {
+			return nil, errorf(codeInvalidOptions, "%s is not allowed to be used here", doc[0].Key)
+		}
+		st, err := parse(doc[0].Value)
+		if err != nil {
+			return nil, err
+		}
+		pipeline = append(pipeline, st)
+	}
+	return pipeline, nil
+}
+
+func runPipeline(docs []bson.D, pipeline []stage) ([]bson.D, error) {
+	for _, st := range pipeline {
+		var err error
+		if docs, err = st(docs); err != nil {
+			return nil, err
+		}
+	}
+	return docs, nil
+}
+
+// aggregate runs a pipeline. See
+// https://www.mongodb.com/docs/manual/reference/command/aggregate/.
+func (s *Server) aggregate(req *request) (bson.D, error) {
+	var args struct {
+		Aggregate any           `bson:"aggregate"`
+		Pipeline  []bson.Raw    `bson:"pipeline"`
+		Cursor    *batchArgs    `bson:"cursor"`
+		Hint      bson.RawValue `bson:"hint"`
+		// AllowDiskUse changes nothing here: all is in memory.
+		AllowDiskUse bool `bson:"allowDiskUse"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	if args.Cursor == nil {
+		return nil, errorf(codeFailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument")
+	}
+	name, ok := args.Aggregate.(string)
+	if !ok {
+		return nil, errorf(codeInvalidNamespace, "mongotest aggregates collections only, not %s", show(args.Aggregate))
+	}
+	var list bson.A
+	for _, raw := range args.Pipeline {
+		doc, err := decodeDocument(raw)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, doc)
+	}
+	c, err := s.existing(req, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 0 && rank(field(list[0].(bson.D), "$changeStream")) != rankUndefined {
+		return s.watch(req, c, list, args.Cursor.BatchSize)
+	}
+	pipeline, err := parsePipeline(list, nil)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.query(req, c, selection{hint: args.Hint})
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]bson.D, len(found))
+	for i, doc := range found {
+		docs[i] = doc.fields
+	}
+	if docs, err = runPipeline(docs, pipeline); err != nil {
+		return nil, err
+	}
+	return s.replyWith(c.namespace(), docs, args.Cursor.BatchSize)
+}
+
+func matchStage(v any) (stage, error) {
+	filter, ok := v.(bson.D)
+	if !ok {
+		return nil, errorf(15959, "the match filter must be an expression in an object")
+	}
+	matches, err := parseFilter(filter)
+	return func(docs []bson.D) ([]bson.D, error) {
+		var kept []bson.D
+		for _, doc := range docs {
+			if matches(doc) {
+				kept = append(kept, doc)
+			}
+		}
+		return kept, nil
+	}, err
+}
+
+func sortStage(v any) (stage, error) {
+	spec, ok := v.(bson.D)
+	if !ok || len(spec) == 0 {
+		return nil, errorf(15973, "the $sort key specification must be a non-empty object")
+	}
+	raw, err := bson.Marshal(spec)
+	if err != nil {
+		return nil, errorf(codeBadValue, "encoding a sort: %s", err)
+	}
+	order, err := parseSort(raw)
+	return func(docs []bson.D) ([]bson.D, error) {
+		sorted := slices.Clone(docs)
+		sortStable(sorted, order, func(doc bson.D) bson.D { return doc })
+		return sorted, nil
+	}, err
+}
+
+func limitStage(v any) (stage, error) {
+	f, ok := number(v)
+	if !ok || f < 1 {
+		return nil, errorf(15958, "the limit must be positive")
+	}
+	return func(docs []bson.D) ([]bson.D, error) { return docs[:min(int(f), len(docs))], nil }, nil
+}
+
+func skipStage(v any) (stage, error) {
+	f, ok := number(v)
+	if !ok || f < 0 {
+		return nil, errorf(15956, "Argument to $skip cannot be negative")
+	}
+	return func(docs []bson.D) ([]bson.D, error) { return docs[min(int(f), len(docs)):], nil }, nil
+}
+
+// eachDocument is a stage that changes documents one by one.
+func eachDocument(change func(bson.D) (bson.D, error)) stage {
+	return func(docs []bson.D) ([]bson.D, error) {
+		changed := make([]bson.D, len(docs))
+		for i, doc := range docs {
+			var err error
+			if changed[i], err = change(doc); err != nil {
+				return nil, err
+			}
+		}
+		return changed, nil
+	}
+}
+
+func projectStage(v any) (stage, error) {
+	spec, ok := v.(bson.D)
+	if !ok || len(spec) == 0 {
+		return nil, errorf(51272, "Invalid $project :: caused by :: projection specification must have at least one field")
+	}
+	project, err := newProjection(spec)
+	return eachDocument(project), err
+}
+
+func addFieldsStage(v any) (stage, error) {
+	spec, ok := v.(bson.D)
+	if !ok {
+		return nil, errorf(40272, "$addFields specification stage must be an object")
+	}
+	for _, e := range spec {
+		if err := checkExpression(e.Value); err != nil {
+			return nil, err
+		}
+	}
+	return eachDocument(func(doc bson.D) (bson.D, error) {
+		result := doc
+		for _, e := range spec {
+			v, err := evaluate(doc, e.Value)
+			if err != nil {
+				return nil, err
+			}
+			if rank(v) == rankUndefined {
+				continue
+			}
+			if result, err = setPath(result, e.Key, v); err != nil {
+				return nil, err
+			}
+		}
+		return result, nil
+	}), nil
+}
+
+func unsetStage(v any) (stage, error) {
+	list, ok := v.(bson.A)
+	if !ok {
+		list = bson.A{v}
+	}
+	var spec bson.D
+	for _, item := range list {
+		name, isText := item.(string)
+		if !isText {
+			return nil, errorf(31120, "$unset specification must be a string or an array containing only string values")
+		}
+		spec = append(spec, bson.E{Key: name, Value: false})
+	}
+	project, err := newProjection(spec)
+	return eachDocument(project), err
+}
+
+func replaceRootStage(v any) (stage, error) {
+	spec, ok := v.(bson.D)
+	if !ok || len(spec) != 1 || spec[0].Key != "newRoot" {
+		return nil, errorf(40231, "$replaceRoot needs newRoot and nothing else")
+	}
+	return replaceWithStage(spec[0].Value)
+}
+
+func replaceWithStage(v any) (stage, error) {
+	return eachDocument(func(doc bson.D) (bson.D, error) {
+		root, err := evaluate(doc, v)
+		if err != nil {
+			return nil, err
+		}
+		replaced, ok := root.(bson.D)
+		if !ok {
+			return nil, errorf(40228, "'newRoot' expression must evaluate to an object, but resulting value was: %s", show(root))
+		}
+		return replaced, nil
+	}), checkExpression(v)
+}
+
+func countStage(v any) (stage, error) {
+	name, ok := v.(string)
+	if !ok || name == "" || strings.ContainsAny(name, ".$") {
+		return nil, errorf(40156, "the count field must be a non-empty string without '.' and '$'")
+	}
+	return func(docs []bson.D) ([]bson.D, error) {
+		if len(docs) == 0 {
+			return nil, nil
+		}
+		return []bson.D{{{Key: name, Value: int32(len(docs))}}}, nil
+	}, nil
+}
+
+// unwindStage makes a document of each element of an array. Only the short
+// form, a field path, is known.
+func unwindStage(v any) (stage, error) {
+	path, ok := v.(string)
+	if !ok || !strings.HasPrefix(path, "$") {
+		return nil, errorf(28818, "path option to $unwind stage should be a string prefixed with a '$': %s", show(v))
+	}
+	return func(docs []bson.D) ([]bson.D, error) {
+		var all []bson.D
+		for _, doc := range docs {
+			items := bson.A{}
+			switch x := at(doc, strings.Split(path[1:], ".")).(type) {
+			case bson.A:
+				items = x
+			default:
+				if rank(x) > rankNull {
+					items = bson.A{x}
+				}
+			}
+			for _, item := range items {
+				unwound, err := setPath(doc, path[1:], item)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, unwound)
+			}
+		}
+		return all, nil
+	}, nil
+}
+
+// groupStage groups documents. See
+// https://www.mongodb.com/docs/manual/reference/operator/aggregation/group/.
+func groupStage(v any) (stage, error) {
+	spec, ok := v.(bson.D)
+	if !ok || rank(field(spec, "_id")) == rankUndefined {
+		return nil, errorf(15955, "a group specification must include an _id")
+	}
+	for _, e := range spec {
+		if err := checkAccumulator(e); err != nil {
+			return nil, err
+		}
+	}
+	return func(docs []bson.D) ([]bson.D, error) { return group(docs, spec) }, nil
+}
+
+var accumulators = map[string]bool{
+	"$sum": true, "$avg": true, "$min": true, "$max": true, "$first": true, "$last": true,
+	"$push": true, "$addToSet": true, "$count": true,
+}
+
+func checkAccumulator(e bson.E) error {
+	if e.Key == "_id" {
+		return checkExpression(e.Value)
+	}
+	doc, ok := e.Value.(bson.D)
+	if !ok || len(doc) != 1 {
+		return errorf(40234, "The field '%s' must be an accumulator object", e.Key)
+	}
+	if !accumulators[doc[0].Key] {
+		return errorf(15952, "unknown group operator '%s'", doc[0].Key)
+	}
+	if doc[0].Key == "$count" && !equal(doc[0].Value, bson.D{}) {
+		return errorf(codeTypeMismatch, "$count takes no arguments, i.e. $count:{}")
+	}
+	return checkExpression(doc[0].Value)
+}
+
+func group(docs []bson.D, spec bson.D) ([]bson.D, error) {
+	type members struct {
+		id   any
+		docs []bson.D
+	}
+	byKey := map[string]*members{}
+	var order []*members
+	for _, doc := range docs {
+		id, err := evaluate(doc, field(spec, "_id"))
+		if err != nil {
+			return nil, err
+		}
+		if rank(id) == rankUndefined {
+			id = nil
+		}
+		key := keyString(id)
+		if byKey[key] == nil {
+			byKey[key] = &members{id: id}
+			order = append(order, byKey[key])
+		}
+		byKey[key].docs = append(byKey[key].docs, doc)
+	}
+	var groups []bson.D
+	for _, m := range order {
+		result := bson.D{{Key: "_id", Value: m.id}}
+		for _, e := range spec {
+			if e.Key == "_id" {
+				continue
+			}
+			v, err := accumulate(e.Value.(bson.D)[0], m.docs)
+			if err != nil {
+				return nil, err
+			}
+			result = append(result, bson.E{Key: e.Key, Value: v})
+		}
+		groups = append(groups, result)
+	}
+	return groups, nil
+}
+
+// accumulate computes one field of a group.
+func accumulate(op bson.E, docs []bson.D) (any, error) {
+	if op.Key == "$count" {
+		return int32(len(docs)), nil
+	}
+	values := bson.A{}
+	for _, doc := range docs {
+		v, err := evaluate(doc, op.Value)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	switch op.Key {
+	case "$sum", "$avg":
+		return total(op.Key, values)
+	case "$min", "$max":
+		return extreme(op.Key, values), nil
+	case "$first":
+		return known(values[0]), nil
+	case "$last":
+		return known(values[len(values)-1]), nil
+	}
+	list := bson.A{}
+	seen := map[string]bool{}
+	for _, v := range values {
+		key := keyString(v)
+		if rank(v) == rankUndefined || op.Key == "$addToSet" && seen[key] {
+			continue
+		}
+		seen[key] = true
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// known is null for a missing value.
+func known(v any) any {
+	if rank(v) == rankUndefined {
+		return nil
+	}
+	return v
+}
+
+// total adds up the numbers among values, and leaves out what is none.
+func total(operator string, values bson.A) (any, error) {
+	var sum any = int32(0)
+	n := 0
+	for _, v := range values {
+		if rank(v) != rankNumber {
+			continue
+		}
+		n++
+		var err error
+		if sum, err = add(sum, v); err != nil {
+			return nil, err
+		}
+	}
+	if operator == "$sum" {
+		return sum, nil
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	return float(sum) / float64(n), nil
+}
+
+// extreme is the least or the greatest value that is not null.
+func extreme(operator string, values bson.A) any {
+	var best any
+	for _, v := range values {
+		if rank(v) <= rankNull && rank(v) != rankMinKey {
+			continue
+		}
+		if c := compare(v, best); rank(best) == rankNull || c < 0 && operator == "$min" || c > 0 && operator == "$max" {
+			best = v
+		}
+	}
+	return best
+}

@@ -1,0 +1,207 @@
+package mongotest
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+)
+
+// genericFields are those that every command may have.
+type genericFields struct {
+	DB               string   `bson:"$db"`
+	LSID             bson.Raw `bson:"lsid"`
+	TxnNumber        *int64   `bson:"txnNumber"`
+	StartTransaction bool     `bson:"startTransaction"`
+	Autocommit       *bool    `bson:"autocommit"`
+	ReadConcern      bson.Raw `bson:"readConcern"`
+	WriteConcern     bson.Raw `bson:"writeConcern"`
+	MaxTimeMS        int64    `bson:"maxTimeMS"`
+	ClusterTime      bson.Raw `bson:"$clusterTime"`
+	ReadPreference   bson.Raw `bson:"$readPreference"`
+	// Comment is kept by servers for their logs only.
+	Comment bson.RawValue `bson:"comment"`
+}
+
+// request is one command that is being run.
+type request struct {
+	peer     *peer
+	name     string
+	raw      bson.Raw
+	generic  genericFields
+	received time.Time
+	session  *session
+	tx       *transaction // nil outside a transaction
+}
+
+// multiDocument reports whether the command is part of a transaction.
+func (r *request) multiDocument() bool { return r.generic.Autocommit != nil }
+
+// command is how one command is run. The server's lock is held.
+type command struct {
+	run func(*Server, *request) (bson.D, error)
+	// inTransaction says that it may be part of a transaction.
+	inTransaction bool
+	// write says that it may be a retryable write.
+	write bool
+}
+
+// commands are those that the server knows. See
+// https://www.mongodb.com/docs/manual/reference/command/.
+func commands() map[string]command {
+	return map[string]command{
+		"hello":              {run: (*Server).hello},
+		"ismaster":           {run: (*Server).hello},
+		"isMaster":           {run: (*Server).hello},
+		"ping":               {run: (*Server).ping},
+		"buildInfo":          {run: (*Server).buildInfo},
+		"endSessions":        {run: (*Server).endSessions},
+		"insert":             {run: (*Server).insert, inTransaction: true, write: true},
+		"update":             {run: (*Server).update, inTransaction: true, write: true},
+		"delete":             {run: (*Server).delete, inTransaction: true, write: true},
+		"findAndModify":      {run: (*Server).findAndModify, inTransaction: true, write: true},
+		"find":               {run: (*Server).find, inTransaction: true},
+		"aggregate":          {run: (*Server).aggregate, inTransaction: true},
+		"distinct":           {run: (*Server).distinct, inTransaction: true},
+		"count":              {run: (*Server).count},
+		"getMore":            {run: (*Server).getMore, inTransaction: true},
+		"killCursors":        {run: (*Server).killCursors, inTransaction: true},
+		"create":             {run: (*Server).create},
+		"drop":               {run: (*Server).drop},
+		"dropDatabase":       {run: (*Server).dropDatabase},
+		"listCollections":    {run: (*Server).listCollections},
+		"createIndexes":      {run: (*Server).createIndexes},
+		"listIndexes":        {run: (*Server).listIndexes},
+		"dropIndexes":        {run: (*Server).dropIndexes},
+		"commitTransaction":  {run: (*Server).commitTransaction, inTransaction: true},
+		"abortTransaction":   {run: (*Server).abortTransaction, inTransaction: true},
+		"configureFailPoint": {run: (*Server).configureFailPoint},
+	}
+}
+
+// newRequest reads what all commands have in common.
+func newRequest(s *Server, client *peer, raw bson.Raw) (*request, error) {
+	elements, err := raw.Elements()
+	if err != nil || len(elements) == 0 {
+		return nil, errorf(codeFailedToParse, "the command is empty or malformed")
+	}
+	req := &request{peer: client, name: elements[0].Key(), raw: raw, received: time.Now()}
+	if err = bson.Unmarshal(raw, &req.generic); err != nil {
+		return nil, errorf(codeTypeMismatch, "reading %s: %s", req.name, err)
+	}
+	if s.options.Standalone && req.generic.TxnNumber != nil {
+		return nil, errorf(codeIllegalOperation, "Transaction numbers are only allowed on a replica set member or mongos")
+	}
+	return req, nil
+}
+
+// run runs a command with the lock held, in its session and transaction.
+func (s *Server) run(req *request) (bson.D, error) {
+	c, ok := commands()[req.name]
+	if !ok {
+		return nil, errorf(codeCommandNotFound, "no such command: '%s'", req.name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.enterSession(req, c); err != nil {
+		return nil, err
+	}
+	reply, err := c.run(s, req)
+	s.leaveSession(req, err)
+	return reply, err
+}
+
+// decode reads a command into a struct whose bson tags name all the fields
+// that the command may have.
+func (r *request) decode(into any) error {
+	return decodeStrict(r.name, r.raw, into, reflect.TypeFor[genericFields]())
+}
+
+// decodeStrict reads a document into a struct, and refuses fields that neither
+// the struct nor one of the further types has a tag for.
+func decodeStrict(what string, raw bson.Raw, into any, also ...reflect.Type) error {
+	known := map[string]bool{}
+	for _, t := range append(also, reflect.TypeOf(into).Elem()) {
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("bson"), ",")
+			known[name] = true
+		}
+	}
+	elements, err := raw.Elements()
+	if err != nil {
+		return errorf(codeFailedToParse, "%s: %s", what, err)
+	}
+	for _, element := range elements {
+		if !known[element.Key()] {
+			return errorf(codeUnknownField, "BSON field '%s.%s' is an unknown field.", what, element.Key())
+		}
+	}
+	if err := bson.Unmarshal(raw, into); err != nil {
+		return errorf(codeTypeMismatch, "%s: %s", what, err)
+	}
+	return nil
+}
+
+// wait gives the lock away until something happens. It returns an error when
+// the request's time is up or the server is closed.
+func (s *Server) wait(req *request, event <-chan struct{}, atMost time.Duration) error {
+	if limit := time.Duration(req.generic.MaxTimeMS) * time.Millisecond; limit > 0 {
+		left := limit - time.Since(req.received)
+		if left <= 0 {
+			return errorf(codeMaxTimeExpired, "operation exceeded time limit")
+		}
+		atMost = min(atMost, left)
+	}
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-event:
+	case <-timer.C:
+	case <-s.closed:
+		return errCloseConnection
+	}
+	return nil
+}
+
+// errCloseConnection ends the connection of a request instead of a reply.
+var errCloseConnection = errors.New("the connection is to be closed")
+
+// namespace is the full name of the collection that a command is about.
+func (r *request) namespace(name string) (string, error) {
+	if name == "" || strings.ContainsAny(name, "$\x00") || strings.HasPrefix(name, ".") {
+		return "", errorf(codeInvalidNamespace, "Invalid collection name: %q", name)
+	}
+	if r.generic.DB == "" || strings.ContainsAny(r.generic.DB, "/\\. \"$\x00") {
+		return "", errorf(codeInvalidNamespace, "Invalid database name: %q", r.generic.DB)
+	}
+	return r.generic.DB + "." + name, nil
+}
+
+// decodeDocument gives raw BSON the form that matching and updates work on.
+func decodeDocument(raw bson.Raw) (bson.D, error) {
+	doc := bson.D{}
+	if len(raw) == 0 {
+		return doc, nil
+	}
+	if err := bson.Unmarshal(raw, &doc); err != nil {
+		return nil, errorf(codeFailedToParse, "decoding a document: %s", err)
+	}
+	return doc, nil
+}
+
+// decodeValue does the same for one value.
+func decodeValue(raw bson.RawValue) (any, error) {
+	if raw.Type == 0 {
+		return primitive.Undefined{}, nil
+	}
+	var v any
+	if err := raw.Unmarshal(&v); err != nil {
+		return nil, errorf(codeFailedToParse, "decoding a value: %s", err)
+	}
+	return v, nil
+}

@@ -1,0 +1,300 @@
+package mongotest
+
+import (
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/bson"
+)
+
+// find runs a query. See
+// https://www.mongodb.com/docs/manual/reference/command/find/.
+func (s *Server) find(req *request) (bson.D, error) {
+	var args struct {
+		Find        string        `bson:"find"`
+		Filter      bson.Raw      `bson:"filter"`
+		Sort        bson.Raw      `bson:"sort"`
+		Projection  bson.Raw      `bson:"projection"`
+		Hint        bson.RawValue `bson:"hint"`
+		Skip        int64         `bson:"skip"`
+		Limit       int64         `bson:"limit"`
+		BatchSize   *int64        `bson:"batchSize"`
+		SingleBatch bool          `bson:"singleBatch"`
+		// AllowDiskUse and NoCursorTimeout change nothing here: sorts are in
+		// memory, and cursors live as long as the server.
+		AllowDiskUse    bool `bson:"allowDiskUse"`
+		NoCursorTimeout bool `bson:"noCursorTimeout"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	if args.Skip < 0 || args.Limit < 0 || args.BatchSize != nil && *args.BatchSize < 0 {
+		return nil, errorf(51024, "BSON field value must be >= 0, actual value is negative: skip, limit or batchSize")
+	}
+	c, err := s.existing(req, args.Find)
+	if err != nil {
+		return nil, err
+	}
+	project, err := parseProjection(args.Projection)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := s.query(req, c, selection{filter: args.Filter, sort: args.Sort, hint: args.Hint, skip: args.Skip, limit: args.Limit})
+	if err != nil {
+		return nil, err
+	}
+	projected, err := encodeAll(docs, project)
+	if err != nil {
+		return nil, err
+	}
+	rest := &documentCursor{ns: c.namespace(), docs: projected}
+	return s.firstBatch(rest, args.BatchSize, args.SingleBatch)
+}
+
+// selection is which documents of a collection are wanted, and in what order.
+type selection struct {
+	filter, sort bson.Raw
+	hint         bson.RawValue
+	skip, limit  int64 // no limit when it is 0
+}
+
+// query returns the documents of a selection.
+func (s *Server) query(req *request, c *collection, sel selection) ([]*document, error) {
+	var docs []*document
+	err := s.statement(req, func(tx *transaction) error {
+		found, err := c.find(tx, sel)
+		docs = nil
+		for _, f := range found {
+			docs = append(docs, f.doc)
+		}
+		return err
+	})
+	return docs, err
+}
+
+// match is a record that a query found, and what the transaction sees of it.
+type match struct {
+	record *record
+	doc    *document
+}
+
+// find returns the records of a selection as a transaction sees them.
+func (c *collection) find(tx *transaction, sel selection) ([]match, error) {
+	q, err := newQuery(sel.filter)
+	if err != nil {
+		return nil, err
+	}
+	order, err := parseSort(sel.sort)
+	if err != nil {
+		return nil, err
+	}
+	err = c.checkHint(sel.hint)
+	if err != nil {
+		return nil, err
+	}
+	var found []match
+	enough := sel.skip + sel.limit
+	err = c.scan(tx, q, func(r *record, doc *document) (bool, error) {
+		found = append(found, match{r, doc})
+		return len(order) > 0 || sel.limit == 0 || int64(len(found)) < enough, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	sortStable(found, order, func(m match) bson.D { return m.doc.fields })
+	found = found[min(sel.skip, int64(len(found))):]
+	if sel.limit > 0 && int64(len(found)) > sel.limit {
+		found = found[:sel.limit]
+	}
+	return found, nil
+}
+
+// checkHint refuses a hint that names no index. See
+// https://www.mongodb.com/docs/manual/reference/method/cursor.hint/.
+func (c *collection) checkHint(hint bson.RawValue) error {
+	if hint.Type == 0 {
+		return nil
+	}
+	v, err := decodeValue(hint)
+	if err != nil {
+		return err
+	}
+	for _, x := range c.indexes {
+		if v == any(x.name) || rank(v) == rankObject && equal(v, x.keys) {
+			return nil
+		}
+	}
+	if rank(v) == rankObject && len(v.(bson.D)) == 0 {
+		return nil // an empty document is no hint
+	}
+	return errorf(codeBadValue, "error processing query: ns=%s planner returned error :: caused by :: hint provided does not correspond to an existing index", c.namespace())
+}
+
+// sortField is one field of an order.
+type sortField struct {
+	path       []string
+	descending bool
+}
+
+// parseSort parses an order. See
+// https://www.mongodb.com/docs/manual/reference/method/cursor.sort/.
+func parseSort(raw bson.Raw) ([]sortField, error) {
+	doc, err := decodeDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	var order []sortField
+	for _, e := range doc {
+		direction, ok := number(e.Value)
+		if !ok || direction != 1 && direction != -1 {
+			return nil, errorf(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
+		}
+		order = append(order, sortField{strings.Split(e.Key, "."), direction < 0})
+	}
+	return order, nil
+}
+
+func number(v any) (float64, bool) {
+	if rank(v) != rankNumber {
+		return 0, false
+	}
+	return float(v), true
+}
+
+// sortStable sorts by an order; equals stay in the order of insertion.
+func sortStable[T any](items []T, order []sortField, fields func(T) bson.D) {
+	if len(order) == 0 {
+		return
+	}
+	type keyed struct {
+		item T
+		keys []any
+	}
+	all := make([]keyed, len(items))
+	for i, item := range items {
+		all[i] = keyed{item, sortKeys(fields(item), order)}
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int {
+		for i, f := range order {
+			c := compare(a.keys[i], b.keys[i])
+			if f.descending {
+				c = -c
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	for i, k := range all {
+		items[i] = k.item
+	}
+}
+
+// sortKeys are the values by which a document is sorted: of an array its least
+// element, or its greatest for a descending order.
+func sortKeys(doc bson.D, order []sortField) []any {
+	keys := make([]any, len(order))
+	for i, f := range order {
+		for j, v := range expand(lookup(doc, f.path)) {
+			if j == 0 || compare(v, keys[i]) < 0 != f.descending {
+				keys[i] = v
+			}
+		}
+	}
+	return keys
+}
+
+// expand replaces arrays by their elements, as an index does: an empty array is
+// undefined, a missing value null.
+func expand(values []any) []any {
+	var all []any
+	for _, v := range values {
+		switch x := v.(type) {
+		case bson.A:
+			if len(x) == 0 {
+				all = append(all, undefined)
+			}
+			all = append(all, x...)
+		default:
+			if rank(v) == rankUndefined {
+				v = nil
+			}
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// count counts. See https://www.mongodb.com/docs/manual/reference/command/count/.
+func (s *Server) count(req *request) (bson.D, error) {
+	var args struct {
+		Count string        `bson:"count"`
+		Query bson.Raw      `bson:"query"`
+		Hint  bson.RawValue `bson:"hint"`
+		Skip  int64         `bson:"skip"`
+		Limit int64         `bson:"limit"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	c, err := s.existing(req, args.Count)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := s.query(req, c, selection{filter: args.Query, hint: args.Hint, skip: args.Skip, limit: max(args.Limit, -args.Limit)})
+	if err != nil {
+		return nil, err
+	}
+	return bson.D{{Key: "n", Value: int32(len(docs))}}, nil
+}
+
+// distinct returns the different values of a field, elements of arrays each
+// for itself. See https://www.mongodb.com/docs/manual/reference/command/distinct/.
+func (s *Server) distinct(req *request) (bson.D, error) {
+	var args struct {
+		Distinct string        `bson:"distinct"`
+		Key      string        `bson:"key"`
+		Query    bson.Raw      `bson:"query"`
+		Hint     bson.RawValue `bson:"hint"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	c, err := s.existing(req, args.Distinct)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := s.query(req, c, selection{filter: args.Query, hint: args.Hint})
+	if err != nil {
+		return nil, err
+	}
+	values := bson.A{}
+	seen := map[string]bool{}
+	for _, doc := range docs {
+		for _, v := range present(lookup(doc.fields, strings.Split(args.Key, "."))) {
+			if key := keyString(v); !seen[key] {
+				seen[key] = true
+				values = append(values, v)
+			}
+		}
+	}
+	slices.SortStableFunc(values, compare)
+	return bson.D{{Key: "values", Value: values}}, nil
+}
+
+// present are the values there are, and the elements of those that are arrays.
+func present(values []any) []any {
+	var all []any
+	for _, v := range values {
+		switch x := v.(type) {
+		case bson.A:
+			all = append(all, x...)
+		default:
+			if rank(v) != rankUndefined {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}

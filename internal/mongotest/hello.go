@@ -1,0 +1,83 @@
+package mongotest
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+)
+
+// The wire version of MongoDB 7.0, as which the server presents itself.
+const (
+	serverVersion  = "7.0.0"
+	maxWireVersion = 21
+)
+
+// hello says what kind of server this is. See
+// https://www.mongodb.com/docs/manual/reference/command/hello/.
+func (s *Server) hello(req *request) (bson.D, error) {
+	var args struct {
+		Hello          any      `bson:"hello"`
+		IsMaster       any      `bson:"isMaster"`
+		LegacyIsMaster any      `bson:"ismaster"`
+		HelloOK        bool     `bson:"helloOk"`
+		Client         bson.Raw `bson:"client"`
+		Compression    []string `bson:"compression"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	if name, ok := args.Client.Lookup("application", "name").StringValueOK(); ok {
+		req.peer.appName = name
+	}
+	writable := "isWritablePrimary"
+	if req.name != "hello" {
+		writable = "ismaster"
+	}
+	reply := bson.D{
+		{Key: "helloOk", Value: true},
+		{Key: writable, Value: true},
+		{Key: "maxBsonObjectSize", Value: int32(maxDocumentSize)},
+		{Key: "maxMessageSizeBytes", Value: int32(maxMessageSize)},
+		{Key: "maxWriteBatchSize", Value: int32(maxWriteBatch)},
+		{Key: "localTime", Value: primitive.NewDateTimeFromTime(time.Now())},
+		{Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
+		{Key: "minWireVersion", Value: int32(0)},
+		{Key: "maxWireVersion", Value: int32(maxWireVersion)},
+		{Key: "readOnly", Value: false},
+	}
+	if s.options.Standalone {
+		return reply, nil
+	}
+	return append(reply,
+		bson.E{Key: "setName", Value: replicaSetName},
+		bson.E{Key: "setVersion", Value: int32(1)},
+		bson.E{Key: "electionId", Value: s.process},
+		bson.E{Key: "secondary", Value: false},
+		bson.E{Key: "hosts", Value: bson.A{s.address}},
+		bson.E{Key: "primary", Value: s.address},
+		bson.E{Key: "me", Value: s.address},
+	), nil
+}
+
+// ping answers. See https://www.mongodb.com/docs/manual/reference/command/ping/.
+func (s *Server) ping(req *request) (bson.D, error) {
+	var args struct {
+		Ping any `bson:"ping"`
+	}
+	return bson.D{}, req.decode(&args)
+}
+
+// buildInfo tells the version. See
+// https://www.mongodb.com/docs/manual/reference/command/buildInfo/.
+func (s *Server) buildInfo(req *request) (bson.D, error) {
+	var args struct {
+		BuildInfo any `bson:"buildInfo"`
+	}
+	return bson.D{
+		{Key: "version", Value: serverVersion},
+		{Key: "versionArray", Value: bson.A{int32(7), int32(0), int32(0), int32(0)}},
+		{Key: "bits", Value: int32(64)},
+		{Key: "maxBsonObjectSize", Value: int32(maxDocumentSize)},
+	}, req.decode(&args)
+}

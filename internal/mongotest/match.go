@@ -1,0 +1,590 @@
+package mongotest
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+)
+
+// query is a parsed filter.
+type query struct {
+	filter  bson.D
+	matches func(bson.D) bool
+	// byID says that it matches no document but the one whose _id is id.
+	byID bool
+	id   any
+}
+
+// newQuery parses a filter. See
+// https://www.mongodb.com/docs/manual/reference/operator/query/.
+func newQuery(raw bson.Raw) (*query, error) {
+	filter, err := decodeDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	matches, err := parseFilter(filter)
+	if err != nil {
+		return nil, err
+	}
+	q := &query{filter: filter, matches: matches}
+	for _, equality := range equalities(filter) {
+		if equality.Key == "_id" {
+			q.byID, q.id = true, equality.Value
+		}
+	}
+	return q, nil
+}
+
+// equalities are the fields that a filter requires to have one value.
+func equalities(filter bson.D) bson.D {
+	var found bson.D
+	for _, e := range filter {
+		switch {
+		case e.Key == "$and":
+			for _, clause := range e.Value.(bson.A) {
+				found = append(found, equalities(clause.(bson.D))...)
+			}
+		case strings.HasPrefix(e.Key, "$"):
+		case !isOperators(e.Value):
+			if _, ok := e.Value.(primitive.Regex); !ok {
+				found = append(found, e)
+			}
+		default:
+			if v := field(e.Value.(bson.D), "$eq"); rank(v) != rankUndefined {
+				found = append(found, bson.E{Key: e.Key, Value: v})
+			}
+		}
+	}
+	return found
+}
+
+// isOperators reports whether a value is a document of operators.
+func isOperators(v any) bool {
+	doc, ok := v.(bson.D)
+	return ok && len(doc) > 0 && strings.HasPrefix(doc[0].Key, "$")
+}
+
+// predicate is a condition on a document.
+type predicate func(bson.D) bool
+
+// parseFilter parses the conditions of a filter, all of which must hold.
+func parseFilter(filter bson.D) (func(bson.D) bool, error) {
+	var all []predicate
+	for _, e := range filter {
+		p, err := parseClause(e)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return every(all), nil
+}
+
+func every(all []predicate) func(bson.D) bool {
+	return func(doc bson.D) bool {
+		for _, p := range all {
+			if !p(doc) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func parseClause(e bson.E) (predicate, error) {
+	switch e.Key {
+	case "$and", "$or", "$nor":
+		return parseLogical(e)
+	case "$expr":
+		return parseExpr(e.Value)
+	}
+	if strings.HasPrefix(e.Key, "$") {
+		return nil, errorf(codeBadValue, "unknown top level operator: %s. If you have a field name that starts with a '$' symbol, consider using $getField or $setField.", e.Key)
+	}
+	return parseField(e.Key, e.Value)
+}
+
+func parseExpr(v any) (predicate, error) {
+	if err := checkExpression(v); err != nil {
+		return nil, err
+	}
+	return func(doc bson.D) bool {
+		result, err := evaluate(doc, v)
+		return err == nil && truthy(result)
+	}, nil
+}
+
+func parseLogical(e bson.E) (predicate, error) {
+	clauses, ok := e.Value.(bson.A)
+	if !ok || len(clauses) == 0 {
+		return nil, errorf(codeBadValue, "%s argument must be a nonempty array", e.Key)
+	}
+	parts := make([]predicate, len(clauses))
+	for i, clause := range clauses {
+		doc, isDoc := clause.(bson.D)
+		if !isDoc {
+			return nil, errorf(codeBadValue, "$or/$and/$nor entries need to be full objects")
+		}
+		var err error
+		if parts[i], err = parseFilter(doc); err != nil {
+			return nil, err
+		}
+	}
+	if e.Key == "$and" {
+		return every(parts), nil
+	}
+	some := func(doc bson.D) bool {
+		for _, p := range parts {
+			if p(doc) {
+				return true
+			}
+		}
+		return false
+	}
+	if e.Key == "$or" {
+		return some, nil
+	}
+	return func(doc bson.D) bool { return !some(doc) }, nil
+}
+
+// parseField parses what a filter requires of one field.
+func parseField(path string, condition any) (predicate, error) {
+	test, err := parseCondition(condition)
+	if err != nil {
+		return nil, err
+	}
+	parts := strings.Split(path, ".")
+	return func(doc bson.D) bool { return test(lookup(doc, parts)) }, nil
+}
+
+// condition is a test of the values that a path leads to.
+type condition func([]any) bool
+
+func parseCondition(v any) (condition, error) {
+	if regex, ok := v.(primitive.Regex); ok {
+		return parseRegex(regex.Pattern, regex.Options)
+	}
+	if !isOperators(v) {
+		return anyValue(func(x any) bool { return equalOrMissing(x, v) }), nil
+	}
+	var all []condition
+	operators := v.(bson.D)
+	for _, op := range operators {
+		if op.Key == "$options" && rank(field(operators, "$regex")) != rankUndefined {
+			continue
+		}
+		c, err := parseOperator(op, operators)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return func(values []any) bool {
+		for _, c := range all {
+			if !c(values) {
+				return false
+			}
+		}
+		return true
+	}, nil
+}
+
+// equalOrMissing is equality, in which null equals a missing field too.
+func equalOrMissing(x, v any) bool {
+	if rank(x) == rankUndefined && rank(v) == rankNull {
+		return true
+	}
+	return equal(x, v)
+}
+
+// anyValue tests each value, and each element of a value that is an array.
+func anyValue(test func(any) bool) condition {
+	return func(values []any) bool {
+		for _, v := range values {
+			if test(v) {
+				return true
+			}
+			list, ok := v.(bson.A)
+			if !ok {
+				continue
+			}
+			for _, item := range list {
+				if test(item) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+func not(c condition) condition {
+	return func(values []any) bool { return !c(values) }
+}
+
+func parseOperator(op bson.E, operators bson.D) (condition, error) {
+	switch op.Key {
+	case "$eq":
+		return anyValue(func(x any) bool { return equalOrMissing(x, op.Value) }), nil
+	case "$ne":
+		return anyValueNot(func(x any) bool { return equalOrMissing(x, op.Value) }), nil
+	case "$gt", "$gte", "$lt", "$lte":
+		return parseComparison(op), nil
+	case "$in", "$nin":
+		return parseIn(op)
+	case "$exists":
+		return parseExists(op.Value), nil
+	case "$not":
+		return parseNot(op.Value)
+	case "$elemMatch":
+		return parseElemMatch(op.Value)
+	case "$size":
+		return parseSize(op.Value)
+	case "$all":
+		return parseAll(op.Value)
+	case "$type":
+		return parseType(op.Value)
+	case "$regex":
+		return parseRegexOperator(op.Value, field(operators, "$options"))
+	default:
+		return nil, errorf(codeBadValue, "unknown operator: %s", op.Key)
+	}
+}
+
+func anyValueNot(test func(any) bool) condition { return not(anyValue(test)) }
+
+// parseComparison compares values of one type only, as the server does, but
+// for the limits of the order of keys.
+func parseComparison(op bson.E) condition {
+	return anyValue(func(x any) bool {
+		bound := op.Value
+		if rank(x) == rankUndefined {
+			if rank(bound) != rankNull {
+				return false
+			}
+			x = nil
+		}
+		limit := rank(bound) == rankMinKey || rank(bound) == rankMaxKey
+		if rank(x) != rank(bound) && !limit {
+			return false
+		}
+		return holds(op.Key, x, bound)
+	})
+}
+
+// holds reports whether x and bound are in the order that an operator names.
+func holds(operator string, x, bound any) bool {
+	if isNaN(x) != isNaN(bound) { // NaN is comparable to itself only
+		return false
+	}
+	c := compare(x, bound)
+	switch operator {
+	case "$gt":
+		return c > 0
+	case "$gte":
+		return c >= 0
+	case "$lt":
+		return c < 0
+	default:
+		return c <= 0
+	}
+}
+
+func isNaN(v any) bool {
+	if rank(v) != rankNumber {
+		return false
+	}
+	f := float(v)
+	return f != f //nolint:gocritic // it is how NaN is told
+}
+
+func parseIn(op bson.E) (condition, error) {
+	list, ok := op.Value.(bson.A)
+	if !ok {
+		return nil, errorf(codeBadValue, "%s needs an array", op.Key)
+	}
+	any1 := make([]condition, len(list))
+	for i, v := range list {
+		if isOperators(v) {
+			return nil, errorf(codeBadValue, "cannot nest $ under %s", op.Key)
+		}
+		var err error
+		if any1[i], err = parseCondition(v); err != nil {
+			return nil, err
+		}
+	}
+	in := func(values []any) bool {
+		for _, c := range any1 {
+			if c(values) {
+				return true
+			}
+		}
+		return false
+	}
+	if op.Key == "$nin" {
+		return not(in), nil
+	}
+	return in, nil
+}
+
+func parseExists(v any) condition {
+	exists := func(values []any) bool {
+		for _, x := range values {
+			if rank(x) != rankUndefined {
+				return true
+			}
+		}
+		return false
+	}
+	if truthy(v) {
+		return exists
+	}
+	return not(exists)
+}
+
+func parseNot(v any) (condition, error) {
+	if _, ok := v.(primitive.Regex); !ok && !isOperators(v) {
+		return nil, errorf(codeBadValue, "$not needs a regex or a document")
+	}
+	c, err := parseCondition(v)
+	if err != nil {
+		return nil, err
+	}
+	return not(c), nil
+}
+
+// parseElemMatch requires one element of an array to meet all conditions.
+func parseElemMatch(v any) (condition, error) {
+	doc, ok := v.(bson.D)
+	if !ok {
+		return nil, errorf(codeBadValue, "$elemMatch needs an Object")
+	}
+	element, err := elementTest(doc)
+	if err != nil {
+		return nil, err
+	}
+	return func(values []any) bool {
+		for _, value := range values {
+			list, isList := value.(bson.A)
+			if !isList {
+				continue
+			}
+			for _, item := range list {
+				if element(item) {
+					return true
+				}
+			}
+		}
+		return false
+	}, nil
+}
+
+// elementTest tests an array's element: by operators on itself, or by a filter
+// on the document that it is.
+func elementTest(doc bson.D) (func(any) bool, error) {
+	if isOperators(doc) && doc[0].Key != "$and" && doc[0].Key != "$or" && doc[0].Key != "$nor" {
+		c, err := parseCondition(doc)
+		return func(item any) bool { return c([]any{item}) }, err
+	}
+	matches, err := parseFilter(doc)
+	return func(item any) bool {
+		d, ok := item.(bson.D)
+		return ok && matches(d)
+	}, err
+}
+
+func parseSize(v any) (condition, error) {
+	if rank(v) != rankNumber || float(v) < 0 || float(v) != float64(int(float(v))) {
+		return nil, errorf(codeBadValue, "Failed to parse $size. Expected a non-negative integer in: $size: %s", show(v))
+	}
+	size := int(float(v))
+	return func(values []any) bool {
+		for _, x := range values {
+			if list, ok := x.(bson.A); ok && len(list) == size {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+func parseAll(v any) (condition, error) {
+	list, ok := v.(bson.A)
+	if !ok {
+		return nil, errorf(codeBadValue, "$all needs an array")
+	}
+	all := make([]condition, len(list))
+	for i, item := range list {
+		if isOperators(item) && item.(bson.D)[0].Key != "$elemMatch" {
+			return nil, errorf(codeBadValue, "no $ expressions in $all")
+		}
+		var err error
+		if all[i], err = parseCondition(item); err != nil {
+			return nil, err
+		}
+	}
+	return func(values []any) bool {
+		for _, c := range all {
+			if !c(values) {
+				return false
+			}
+		}
+		return len(all) > 0 // an empty $all matches nothing
+	}, nil
+}
+
+// typeNames are the aliases of $type and its numbers, from
+// https://www.mongodb.com/docs/manual/reference/operator/query/type/.
+var typeNames = map[string]int64{
+	"double": 1, "string": 2, "object": 3, "array": 4, "binData": 5, "objectId": 7, "bool": 8, "date": 9,
+	"null": 10, "regex": 11, "int": 16, "timestamp": 17, "long": 18, "decimal": 19, "minKey": -1, "maxKey": 127,
+}
+
+// typeName is the alias of a value's type.
+func typeName(v any) string {
+	switch v.(type) {
+	case float64:
+		return "double"
+	case int32:
+		return "int"
+	case int64:
+		return "long"
+	case primitive.Decimal128:
+		return "decimal"
+	}
+	return map[int]string{
+		rankMinKey: "minKey", rankUndefined: "missing", rankNull: "null", rankString: "string",
+		rankObject: "object", rankArray: "array", rankBinary: "binData", rankObjectID: "objectId",
+		rankBool: "bool", rankDate: "date", rankTimestamp: "timestamp", rankRegex: "regex",
+		rankPointer: "dbPointer", rankCode: "javascript", rankCodeWithScope: "javascriptWithScope", rankMaxKey: "maxKey",
+	}[rank(v)]
+}
+
+func parseType(v any) (condition, error) {
+	list, ok := v.(bson.A)
+	if !ok {
+		list = bson.A{v}
+	}
+	wanted := map[string]bool{}
+	for _, item := range list {
+		names, err := typeAliases(item)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			wanted[name] = true
+		}
+	}
+	return anyValue(func(x any) bool { return wanted[typeName(x)] }), nil
+}
+
+func typeAliases(v any) ([]string, error) {
+	if name, ok := v.(string); ok {
+		if name == "number" {
+			return []string{"int", "long", "double", "decimal"}, nil
+		}
+		if _, ok = typeNames[name]; !ok {
+			return nil, errorf(codeBadValue, "Unknown type name alias: %s", name)
+		}
+		return []string{name}, nil
+	}
+	for name, number := range typeNames {
+		if rank(v) == rankNumber && float(v) == float64(number) {
+			return []string{name}, nil
+		}
+	}
+	return nil, errorf(codeBadValue, "Invalid numerical type code: %s", show(v))
+}
+
+func parseRegexOperator(v, opts any) (condition, error) {
+	var flags string
+	if rank(opts) != rankUndefined {
+		var ok bool
+		if flags, ok = opts.(string); !ok {
+			return nil, errorf(codeBadValue, "$options has to be a string")
+		}
+	}
+	switch pattern := v.(type) {
+	case string:
+		return parseRegex(pattern, flags)
+	case primitive.Regex:
+		if flags == "" {
+			flags = pattern.Options
+		}
+		return parseRegex(pattern.Pattern, flags)
+	default:
+		return nil, errorf(codeBadValue, "$regex has to be a string")
+	}
+}
+
+// parseRegex compiles a pattern. Servers use PCRE; what Go's syntax does not
+// have is refused.
+func parseRegex(pattern, flags string) (condition, error) {
+	if strings.Trim(flags, "ims") != "" {
+		return nil, errorf(codeInvalidRegex, "invalid flag in regex options: %s", flags)
+	}
+	expression := pattern
+	if flags != "" {
+		expression = "(?" + flags + ")" + pattern
+	}
+	re, err := regexp.Compile(expression)
+	if err != nil {
+		return nil, errorf(codeInvalidRegex, "Regular expression is invalid: %s", err)
+	}
+	return anyValue(func(x any) bool {
+		switch s := x.(type) {
+		case string:
+			return re.MatchString(s)
+		case primitive.Regex:
+			return s.Pattern == pattern && s.Options == flags
+		default:
+			return false
+		}
+	}), nil
+}
+
+// lookup finds the values that a path leads to, through arrays too: by index,
+// and into each document that is an element. A missing field is undefined.
+func lookup(v any, path []string) []any {
+	if len(path) == 0 {
+		return []any{v}
+	}
+	switch x := v.(type) {
+	case bson.D:
+		next := field(x, path[0])
+		if rank(next) == rankUndefined {
+			return []any{next}
+		}
+		return lookup(next, path[1:])
+	case bson.A:
+		var found []any
+		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(x) {
+			found = append(found, lookup(x[i], path[1:])...)
+		}
+		for _, item := range x {
+			if doc, ok := item.(bson.D); ok {
+				found = append(found, lookup(doc, path)...)
+			}
+		}
+		return found
+	default:
+		return []any{primitive.Undefined{}}
+	}
+}
+
+// truthy is the boolean value of a value.
+func truthy(v any) bool {
+	switch rank(v) {
+	case rankUndefined, rankNull:
+		return false
+	case rankBool:
+		return v.(bool)
+	case rankNumber:
+		return float(v) != 0
+	default:
+		return true
+	}
+}

@@ -1,0 +1,324 @@
+package mongotest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+)
+
+// document is a stored document. It never changes once it is stored.
+type document struct {
+	fields bson.D
+	raw    bson.Raw
+}
+
+// newDocument encodes the fields of a document.
+func newDocument(fields bson.D) (*document, error) {
+	raw, err := bson.Marshal(fields)
+	if err != nil {
+		return nil, errorf(codeBadValue, "encoding a document: %s", err)
+	}
+	return &document{fields: fields, raw: raw}, nil
+}
+
+// field is the value of a top-level field, undefined where there is none.
+func field(doc bson.D, name string) any {
+	for _, e := range doc {
+		if e.Key == name {
+			return e.Value
+		}
+	}
+	return primitive.Undefined{}
+}
+
+// version is what a record was from a commit on.
+type version struct {
+	at  uint64
+	doc *document // nil once it is deleted
+}
+
+// record is a document through its versions.
+type record struct {
+	versions []version // oldest first
+	// owner is the open transaction that wrote it, and pending what it wrote.
+	owner   *transaction
+	pending *document
+}
+
+// latest is the last version that was committed.
+func (r *record) latest() version {
+	if len(r.versions) == 0 {
+		return version{}
+	}
+	return r.versions[len(r.versions)-1]
+}
+
+// visible is what a transaction sees of the record: what it wrote itself, else
+// what was committed when it began.
+func (r *record) visible(tx *transaction) *document {
+	if r.owner == tx {
+		return r.pending
+	}
+	for _, v := range slices.Backward(r.versions) {
+		if v.at <= tx.snapshot {
+			return v.doc
+		}
+	}
+	return nil
+}
+
+// collection is the records of a namespace in the order of their insertion.
+type collection struct {
+	db, name string
+	records  []*record
+	indexes  []*index // the one on _id is the first
+}
+
+func (c *collection) namespace() string { return c.db + "." + c.name }
+
+// collection returns a collection, and makes it when it is missing.
+func (s *Server) collection(req *request, name string) (*collection, error) {
+	namespace, err := req.namespace(name)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := s.collections[namespace]
+	if !ok {
+		c = &collection{db: req.generic.DB, name: name}
+		c.indexes = []*index{newIDIndex()}
+		s.collections[namespace] = c
+	}
+	return c, nil
+}
+
+// existing returns a collection, or an empty one that is not stored.
+func (s *Server) existing(req *request, name string) (*collection, error) {
+	namespace, err := req.namespace(name)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := s.collections[namespace]; ok {
+		return c, nil
+	}
+	return &collection{db: req.generic.DB, name: name, indexes: []*index{newIDIndex()}}, nil
+}
+
+// change is one write of a transaction, as change streams tell it.
+type change struct {
+	kind          string
+	collection    *collection
+	record        *record
+	before, after *document
+}
+
+// transaction is a unit of writes that are committed at once. A statement
+// outside a multi-document transaction has one of its own, with which it
+// shares everything but its lifetime.
+type transaction struct {
+	// implicit is a statement's own.
+	implicit bool
+	snapshot uint64
+	changes  []change
+	began    time.Time
+	done     chan struct{} // closed when it is committed or aborted
+}
+
+func (s *Server) begin(implicit bool) *transaction {
+	tx := &transaction{implicit: implicit, snapshot: s.clock, began: time.Now(), done: make(chan struct{})}
+	s.open[tx] = struct{}{}
+	return tx
+}
+
+// blockedError says that a statement has to wait for a transaction.
+type blockedError struct{ by *transaction }
+
+func (*blockedError) Error() string { return "the document is being written by a transaction" }
+
+// conflict is the error of a write to what an open transaction has written: an
+// operation outside a transaction waits for it, another transaction fails. See
+// https://www.mongodb.com/docs/manual/core/transactions-production-consideration/#in-progress-transactions-and-write-conflicts.
+func (tx *transaction) conflict(with *transaction) error {
+	if tx.implicit && with != nil {
+		return &blockedError{by: with}
+	}
+	return errorf(codeWriteConflict, "Caused by :: WriteConflict error: this operation conflicted with another operation. Please retry your operation or multi-document transaction.")
+}
+
+// write makes after the document of a record; nil deletes it.
+func (c *collection) write(tx *transaction, r *record, after *document, kind string) error {
+	if r.owner != nil && r.owner != tx {
+		return tx.conflict(r.owner)
+	}
+	if r.latest().at > tx.snapshot {
+		return tx.conflict(nil)
+	}
+	before := r.visible(tx)
+	if before != nil && after != nil && bytes.Equal(before.raw, after.raw) {
+		return nil
+	}
+	if after != nil {
+		for _, x := range c.indexes {
+			if err := x.check(c, tx, r, after); err != nil {
+				return err
+			}
+		}
+		for _, x := range c.indexes {
+			x.add(r, after)
+		}
+	}
+	r.owner, r.pending = tx, after
+	tx.changes = append(tx.changes, change{kind: kind, collection: c, record: r, before: before, after: after})
+	return nil
+}
+
+// insert adds a record.
+func (c *collection) insert(tx *transaction, doc *document) error {
+	r := &record{}
+	if err := c.write(tx, r, doc, "insert"); err != nil {
+		return err
+	}
+	c.records = append(c.records, r)
+	return nil
+}
+
+// commit makes the writes of a transaction visible to all.
+func (s *Server) commit(tx *transaction) {
+	if len(tx.changes) > 0 {
+		s.clock++
+	}
+	for _, ch := range tx.changes {
+		if ch.record.owner == tx {
+			ch.record.versions = append(ch.record.versions, version{at: s.clock, doc: ch.record.pending})
+			ch.record.owner, ch.record.pending = nil, nil
+		}
+	}
+	s.publish(tx)
+	s.end(tx)
+}
+
+// abort undoes the writes of a transaction.
+func (s *Server) abort(tx *transaction) {
+	for _, ch := range tx.changes {
+		if ch.record.owner == tx {
+			ch.record.owner, ch.record.pending = nil, nil
+		}
+	}
+	s.end(tx)
+}
+
+// end lets those go on who wait for the transaction, and drops the versions
+// that nobody can see any more.
+func (s *Server) end(tx *transaction) {
+	delete(s.open, tx)
+	close(tx.done)
+	oldest := uint64(math.MaxUint64)
+	for other := range s.open {
+		oldest = min(oldest, other.snapshot)
+	}
+	dead := map[*collection]bool{}
+	for _, ch := range tx.changes {
+		r := ch.record
+		for len(r.versions) > 1 && r.versions[1].at <= oldest {
+			r.versions = r.versions[1:]
+		}
+		dead[ch.collection] = dead[ch.collection] || r.dead(oldest)
+	}
+	for c, some := range dead {
+		if some {
+			c.compact(oldest)
+		}
+	}
+}
+
+// dead reports whether no transaction sees the record, now or later.
+func (r *record) dead(oldest uint64) bool {
+	if r.owner != nil {
+		return false
+	}
+	last := r.latest()
+	return last.doc == nil && last.at <= oldest
+}
+
+// compact removes dead records.
+func (c *collection) compact(oldest uint64) {
+	c.records = slices.DeleteFunc(c.records, func(r *record) bool { return r.dead(oldest) })
+}
+
+// scan calls visit for each document that a query of a transaction matches,
+// until it returns false or an error.
+func (c *collection) scan(tx *transaction, q *query, visit func(*record, *document) (bool, error)) error {
+	for _, r := range c.candidates(q) {
+		doc := r.visible(tx)
+		if doc == nil || !q.matches(doc.fields) {
+			continue
+		}
+		if more, err := visit(r, doc); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// candidates are the records that a query can match: those with its _id when
+// it names one, else all.
+func (c *collection) candidates(q *query) []*record {
+	if !q.byID {
+		return c.records
+	}
+	return c.indexes[0].entries[keyString(bson.A{q.id})]
+}
+
+// statement runs one statement of a request: in the request's transaction, or
+// in one of its own, which is tried again after a transaction that it has to
+// wait for. What was done before another error stays done.
+func (s *Server) statement(req *request, run func(tx *transaction) error) error {
+	if req.tx != nil {
+		return run(req.tx)
+	}
+	for {
+		tx := s.begin(true)
+		err := run(tx)
+		var blocked *blockedError
+		if !errors.As(err, &blocked) {
+			s.commit(tx)
+			return err
+		}
+		s.abort(tx)
+		if err := s.waitFor(req, blocked.by); err != nil {
+			return err
+		}
+	}
+}
+
+// waitFor waits until a transaction has ended, and ends it at the end of its
+// lifetime.
+func (s *Server) waitFor(req *request, tx *transaction) error {
+	lifetime := s.options.TransactionLifetime
+	for {
+		if err := s.wait(req, tx.done, max(0, lifetime-time.Since(tx.began))); err != nil {
+			return err
+		}
+		if _, running := s.open[tx]; !running {
+			return nil
+		}
+		if time.Since(tx.began) >= lifetime {
+			s.abort(tx)
+			return nil
+		}
+	}
+}
+
+// checkSize refuses documents that are larger than a document may be. See
+// https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-BSON-Document-Size.
+func checkSize(doc *document, code int32, what string) error {
+	if len(doc.raw) > maxDocumentSize {
+		return errorf(code, "%s", fmt.Sprintf(what, len(doc.raw), maxDocumentSize))
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package mongotest
+
+import (
+	"go.mongodb.org/mongo-driver/bson"
+)
+
+// session is what the server remembers of a client's logical session. See
+// https://www.mongodb.com/docs/manual/reference/server-sessions/.
+type session struct {
+	number int64 // of its last retryable write or transaction; -1 before
+	// replies are those of the statements of the last retryable write.
+	replies map[int]any
+	// tx is the last transaction, and state what became of it.
+	tx    *transaction
+	state txState
+}
+
+type txState int
+
+const (
+	txNone txState = iota
+	txOpen
+	txCommitted
+	txAborted
+)
+
+// enterSession finds the session of a request, and starts or continues its
+// transaction.
+func (s *Server) enterSession(req *request, c command) error {
+	g := &req.generic
+	if g.TxnNumber == nil {
+		if g.Autocommit != nil || g.StartTransaction {
+			return errorf(codeInvalidOptions, "'autocommit' and 'startTransaction' need a txnNumber")
+		}
+		return nil
+	}
+	if len(g.LSID) == 0 {
+		return errorf(codeInvalidOptions, "Transaction number requires a session ID to also be specified")
+	}
+	id := keyString(g.LSID.Lookup("id").String())
+	ses, ok := s.sessions[id]
+	if !ok {
+		ses = &session{number: -1}
+		s.sessions[id] = ses
+	}
+	req.session = ses
+	if *g.TxnNumber < ses.number {
+		return errorf(codeTransactionTooOld, "Cannot start transaction with { txnNumber: %d } on session because a newer transaction with txnNumber %d has already started on this session.", *g.TxnNumber, ses.number)
+	}
+	if g.Autocommit == nil {
+		return s.enterRetryableWrite(req, c)
+	}
+	return s.enterTransaction(req, c)
+}
+
+// enterRetryableWrite forgets the statements of the session's last write when
+// this is a new one.
+func (s *Server) enterRetryableWrite(req *request, c command) error {
+	if !c.write {
+		return errorf(codeNotInTransaction, "txnNumber may only be provided for multi-document transactions and retryable write commands. autocommit:false was not provided, and %s is not a retryable write command.", req.name)
+	}
+	if *req.generic.TxnNumber > req.session.number {
+		s.renumber(req)
+	}
+	return nil
+}
+
+// renumber makes the request's number the session's, and aborts a transaction
+// that it leaves behind.
+func (s *Server) renumber(req *request) {
+	ses := req.session
+	if ses.state == txOpen {
+		s.abortIfOpen(ses.tx)
+	}
+	*ses = session{number: *req.generic.TxnNumber, replies: map[int]any{}}
+}
+
+func (s *Server) abortIfOpen(tx *transaction) {
+	if _, ok := s.open[tx]; ok {
+		s.abort(tx)
+	}
+}
+
+func (s *Server) enterTransaction(req *request, c command) error {
+	g := &req.generic
+	if *g.Autocommit {
+		return errorf(codeInvalidOptions, "autocommit must be false")
+	}
+	if !c.inTransaction {
+		return errorf(codeNotInTransaction, "Cannot run '%s' in a multi-document transaction.", req.name)
+	}
+	ses := req.session
+	if g.StartTransaction {
+		if *g.TxnNumber == ses.number {
+			return errorf(codeTransactionReused, "Cannot start a transaction at given transaction number %d: the number has already been used", *g.TxnNumber)
+		}
+		s.renumber(req)
+		ses.tx, ses.state = s.begin(false), txOpen
+	}
+	if *g.TxnNumber != ses.number || ses.state == txNone {
+		return errorf(codeNoSuchTransaction, "Given transaction number %d does not match any in-progress transactions. The active transaction number is %d", *g.TxnNumber, ses.number)
+	}
+	if _, ok := s.open[ses.tx]; !ok && ses.state == txOpen { // it outlived its time
+		ses.state = txAborted
+	}
+	if req.name == "commitTransaction" || req.name == "abortTransaction" {
+		return nil
+	}
+	switch ses.state {
+	case txAborted:
+		return errorf(codeNoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", *g.TxnNumber)
+	case txCommitted:
+		return errorf(codeTransactionDone, "Transaction with { txnNumber: %d } has been committed.", *g.TxnNumber)
+	default:
+		req.tx = ses.tx
+		return nil
+	}
+}
+
+// leaveSession aborts a transaction one of whose statements failed. See
+// https://www.mongodb.com/docs/manual/core/transactions/#transactions-and-atomicity.
+func (s *Server) leaveSession(req *request, err error) {
+	if err != nil && req.tx != nil {
+		s.abortRequest(req)
+	}
+}
+
+func (s *Server) abortRequest(req *request) {
+	s.abortIfOpen(req.tx)
+	req.session.state = txAborted
+}
+
+// commitTransaction commits. A transaction that was committed before stays so,
+// so that a commit can be sent again. See
+// https://www.mongodb.com/docs/manual/reference/command/commitTransaction/.
+func (s *Server) commitTransaction(req *request) (bson.D, error) {
+	var args struct {
+		Commit        any      `bson:"commitTransaction"`
+		RecoveryToken bson.Raw `bson:"recoveryToken"`
+	}
+	ses, err := endingSession(req, &args)
+	if err != nil {
+		return nil, err
+	}
+	switch ses.state {
+	case txOpen:
+		s.commit(ses.tx)
+		ses.state = txCommitted
+	case txAborted:
+		return nil, errorf(codeNoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", ses.number)
+	}
+	return bson.D{}, nil
+}
+
+// abortTransaction aborts. See
+// https://www.mongodb.com/docs/manual/reference/command/abortTransaction/.
+func (s *Server) abortTransaction(req *request) (bson.D, error) {
+	var args struct {
+		Abort         any      `bson:"abortTransaction"`
+		RecoveryToken bson.Raw `bson:"recoveryToken"`
+	}
+	ses, err := endingSession(req, &args)
+	if err != nil {
+		return nil, err
+	}
+	switch ses.state {
+	case txOpen:
+		s.abort(ses.tx)
+		ses.state = txAborted
+	case txAborted:
+		return nil, errorf(codeNoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", ses.number)
+	case txCommitted:
+		return nil, errorf(codeTransactionDone, "Transaction with { txnNumber: %d } has been committed.", ses.number)
+	}
+	return bson.D{}, nil
+}
+
+func endingSession(req *request, args any) (*session, error) {
+	if err := req.decode(args); err != nil {
+		return nil, err
+	}
+	if req.generic.DB != "admin" {
+		return nil, errorf(13, "%s may only be run against the admin database.", req.name)
+	}
+	if !req.multiDocument() {
+		return nil, errorf(codeCommandNotFound, "%s must be run within a transaction", req.name)
+	}
+	return req.session, nil
+}
+
+// endSessions forgets sessions, and aborts what they left open. See
+// https://www.mongodb.com/docs/manual/reference/command/endSessions/.
+func (s *Server) endSessions(req *request) (bson.D, error) {
+	var args struct {
+		Sessions []bson.Raw `bson:"endSessions"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	for _, lsid := range args.Sessions {
+		id := keyString(lsid.Lookup("id").String())
+		if ses, ok := s.sessions[id]; ok {
+			s.abortIfOpen(ses.tx)
+			delete(s.sessions, id)
+		}
+	}
+	return bson.D{}, nil
+}
+
+// once runs a statement of a retryable write unless it was run before, and
+// returns its result, the remembered one if it was. See
+// https://www.mongodb.com/docs/manual/core/retryable-writes/.
+func once[T any](req *request, number int, run func() (T, error)) (result T, retried bool, err error) {
+	remembers := req.session != nil && !req.multiDocument()
+	if remembers {
+		if earlier, ok := req.session.replies[number].(T); ok {
+			return earlier, true, nil
+		}
+	}
+	result, err = run()
+	if err == nil && remembers {
+		req.session.replies[number] = result
+	}
+	return result, false, err
+}
