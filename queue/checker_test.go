@@ -154,8 +154,9 @@ func (c *checker) settle(stats amboy.QueueStats, infos []amboy.JobInfo) {
 		c.faultf("job %q still has scope %q", id, scope)
 		return true
 	})
-	unfinished, replaced := map[string]bool{}, map[string]bool{}
+	unfinished, replaced, expired := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, info := range infos {
+		expired[info.ID] = expired[info.ID] || info.State == amboy.StateExpired
 		if !info.State.IsFinal() {
 			unfinished[info.ID] = true
 			replaced[info.ID] = info.Retry.CurrentAttempt > 0
@@ -166,7 +167,7 @@ func (c *checker) settle(stats amboy.QueueStats, infos []amboy.JobInfo) {
 		if j.runs[1].Load() > 0 {
 			replaced[id] = true
 		}
-		c.settleJob(id, j, unfinished[id])
+		c.settleJob(id, j, unfinished[id], expired[id])
 		return true
 	})
 	attempts := 0
@@ -183,7 +184,7 @@ func (c *checker) settle(stats amboy.QueueStats, infos []amboy.JobInfo) {
 	}
 }
 
-func (c *checker) settleJob(id string, j *checkedJob, unfinished bool) {
+func (c *checker) settleJob(id string, j *checkedJob, unfinished, expired bool) {
 	ran := j.runs[0].Load() > 0
 	switch {
 	case j.running.Load():
@@ -195,7 +196,7 @@ func (c *checker) settleJob(id string, j *checkedJob, unfinished bool) {
 	case !j.accepted.Load() || unfinished || j.ended.Load():
 	case !ran && !j.mayExpire:
 		c.faultf("job %q was lost", id)
-	case j.asked.Load() && j.runs[1].Load() == 0 && !j.mayExpire:
+	case j.asked.Load() && j.runs[1].Load() == 0 && !(j.mayExpire && expired):
 		// A run that asked for it may have been interrupted, and the job have
 		// expired after it was handed back.
 		c.faultf("the retry of job %q was lost", id)

@@ -134,11 +134,7 @@ func (s *Server) abortRequest(req *request) {
 // so that a commit can be sent again. See
 // https://www.mongodb.com/docs/manual/reference/command/commitTransaction/.
 func (s *Server) commitTransaction(req *request) (bson.D, error) {
-	var args struct {
-		Commit        any      `bson:"commitTransaction"`
-		RecoveryToken bson.Raw `bson:"recoveryToken"`
-	}
-	ses, err := endingSession(req, &args)
+	ses, err := endingSession(req)
 	if err != nil {
 		return nil, err
 	}
@@ -155,11 +151,7 @@ func (s *Server) commitTransaction(req *request) (bson.D, error) {
 // abortTransaction aborts. See
 // https://www.mongodb.com/docs/manual/reference/command/abortTransaction/.
 func (s *Server) abortTransaction(req *request) (bson.D, error) {
-	var args struct {
-		Abort         any      `bson:"abortTransaction"`
-		RecoveryToken bson.Raw `bson:"recoveryToken"`
-	}
-	ses, err := endingSession(req, &args)
+	ses, err := endingSession(req)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +167,14 @@ func (s *Server) abortTransaction(req *request) (bson.D, error) {
 	return bson.D{}, nil
 }
 
-func endingSession(req *request, args any) (*session, error) {
-	if err := req.decode(args); err != nil {
+// endingSession is the session whose transaction a command ends.
+func endingSession(req *request) (*session, error) {
+	var args struct {
+		Commit        any      `bson:"commitTransaction"`
+		Abort         any      `bson:"abortTransaction"`
+		RecoveryToken bson.Raw `bson:"recoveryToken"`
+	}
+	if err := req.decode(&args); err != nil {
 		return nil, err
 	}
 	if req.generic.DB != "admin" {

@@ -11,7 +11,15 @@ import (
 )
 
 // SchemaVersion is the newest that this library knows.
-var SchemaVersion = len(migrations)
+var SchemaVersion = currentVersion()
+
+// AddMigrations makes files have further steps to take, as those of newer versions
+// have, until restore is called.
+func AddMigrations(steps ...string) (restore func()) {
+	was := migrations
+	migrations = slices.Concat(migrations, steps)
+	return func() { migrations = was }
+}
 
 // Queries are all statements that a driver runs and that read or change a table,
 // but for those that open a file and those of Selections.

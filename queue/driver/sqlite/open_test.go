@@ -127,6 +127,49 @@ func TestOpenRefusesANewerFile(t *testing.T) {
 	assert.Equal(t, sqlite.NewerSchemaError{Found: sqlite.SchemaVersion + 1, Known: sqlite.SchemaVersion}, *newer)
 }
 
+// TestOpenMigratesAFileAndKeepsItsRecords opens a file with records in every state
+// with a driver that knows more steps, from two processes' worth of drivers at once.
+func TestOpenMigratesAFileAndKeepsItsRecords(t *testing.T) {
+	path := newPath(t)
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	everyState(t, d)
+	before := find(t, d)
+	require.NoError(t, d.Close(t.Context()))
+
+	defer sqlite.AddMigrations(
+		"ALTER TABLE jobs ADD COLUMN color TEXT NOT NULL DEFAULT 'red'",
+		"UPDATE jobs SET color = 'blue'",
+	)()
+	var opened sync.WaitGroup
+	for i := range 4 {
+		r := newRecord(t, fmt.Sprint("new-", i))
+		opened.Go(func() { assert.NoError(t, openAndInsert(path, r)) })
+	}
+	opened.Wait()
+	migrated := open(t, sqlite.Options{Path: path})
+	after := find(t, migrated)
+	require.Len(t, after, len(before)+4)
+	assert.Equal(t, before, after[:len(before)])
+	db := openRaw(t, path)
+	var version, blue int
+	require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&version))
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM jobs WHERE color = 'blue'").Scan(&blue))
+	assert.Equal(t, sqlite.SchemaVersion+2, version)
+	assert.Equal(t, len(before), blue, "each step is taken once, on what was there")
+}
+
+func TestOpenRefusesAFileFromBeforeTheFirstRelease(t *testing.T) {
+	path := newPath(t)
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	require.NoError(t, d.Close(t.Context()))
+	execute(t, path, "PRAGMA user_version = 1")
+	_, err = sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.ErrorContains(t, err, "before the first release")
+	require.ErrorContains(t, err, path)
+}
+
 func TestOpenAtTheSameTime(t *testing.T) {
 	path := newPath(t)
 	var opened sync.WaitGroup

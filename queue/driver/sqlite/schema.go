@@ -10,10 +10,16 @@ import (
 // applicationID marks the files of this driver.
 const applicationID = 0x416d626f // "Ambo"
 
-// migrations are the steps from an empty file to the current schema; a file's
-// version is the number of those that it has seen. A step never changes once it
-// was released.
-var migrations = []string{schemaV1}
+// migrations are the steps from an empty file to the current schema. A file's
+// version is the number of those that it has seen, and firstVersion-1 more. A step
+// never changes once it was released.
+var migrations = []string{schemaV2}
+
+// firstVersion is the first that was in a file of a released version of this
+// library. A file of one before can't be brought up to date.
+const firstVersion = 2
+
+func currentVersion() int { return firstVersion - 1 + len(migrations) }
 
 // Places are numbers in the file; those below 5 can expire, those from 8 on are
 // final. The columns due, expires and waiting_for are NULL for records that don't
@@ -21,7 +27,7 @@ var migrations = []string{schemaV1}
 // reason only the indexes by which they are named and forgotten hold records that
 // succeeded. Times are nanoseconds since 1970, lists are JSON. What is rare comes
 // late, and what is large last.
-const schemaV1 = `
+const schemaV2 = `
 CREATE TABLE queues (
 	id            INTEGER PRIMARY KEY,
 	name          TEXT NOT NULL UNIQUE,
@@ -161,12 +167,12 @@ func migrate(ctx context.Context, conn *sql.Conn) error {
 		if err != nil {
 			return err
 		}
-		if version == len(migrations) {
+		if version == currentVersion() {
 			return nil
 		}
 		err = inTransaction(ctx, conn, func() error { return step(ctx, conn) })
 		if err != nil {
-			return fmt.Errorf("bringing schema version %d to %d: %w", version, len(migrations), err)
+			return fmt.Errorf("bringing schema version %d to %d: %w", version, currentVersion(), err)
 		}
 	}
 }
@@ -174,10 +180,11 @@ func migrate(ctx context.Context, conn *sql.Conn) error {
 // step takes the next step, if any is left, in a transaction.
 func step(ctx context.Context, conn *sql.Conn) error {
 	version, err := schemaVersion(ctx, conn)
-	if err != nil || version == len(migrations) {
+	if err != nil || version == currentVersion() {
 		return err
 	}
-	_, err = conn.ExecContext(ctx, migrations[version])
+	version = max(version, firstVersion-1) // an empty file has 0
+	_, err = conn.ExecContext(ctx, migrations[version-firstVersion+1])
 	if err != nil {
 		return err
 	}
@@ -195,8 +202,10 @@ func schemaVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 		return 0, fmt.Errorf("reading the schema version: %w", err)
 	case application != applicationID && (application != 0 || version != 0 || tables != 0):
 		return 0, errors.New("it is a database, but not one of this library")
-	case version > len(migrations):
-		return 0, &NewerSchemaError{Found: version, Known: len(migrations)}
+	case version > currentVersion():
+		return 0, &NewerSchemaError{Found: version, Known: currentVersion()}
+	case version != 0 && version < firstVersion:
+		return 0, fmt.Errorf("it was written before the first release of this library, whose files have schema version %d at least (has %d)", firstVersion, version)
 	}
 	return version, nil
 }
