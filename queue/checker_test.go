@@ -196,7 +196,7 @@ func (c *checker) settleJob(id string, j *checkedJob, unfinished, expired bool) 
 	case !j.accepted.Load() || unfinished || j.ended.Load():
 	case !ran && !j.mayExpire:
 		c.faultf("job %q was lost", id)
-	case j.asked.Load() && j.runs[1].Load() == 0 && !(j.mayExpire && expired):
+	case j.asked.Load() && j.runs[1].Load() == 0 && (!j.mayExpire || !expired):
 		// A run that asked for it may have been interrupted, and the job have
 		// expired after it was handed back.
 		c.faultf("the retry of job %q was lost", id)
