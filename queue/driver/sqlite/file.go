@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	_ "modernc.org/sqlite" // the "sqlite" driver of database/sql
 )
@@ -100,9 +101,21 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 }
 
 // useLog makes the file have a write-ahead log, so that nobody waits for readers.
+// SQLite does not wait here, as it does elsewhere, while another process that opens
+// a new file is doing the same.
 func useLog(ctx context.Context, conn *sql.Conn) error {
 	var mode string
-	err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+	var err error
+	for end := time.Now().Add(readTime * time.Millisecond); ; {
+		err = conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+		if resultCode(err) != codeBusy || time.Now().After(end) {
+			break
+		}
+		select {
+		case <-time.After(busyTime * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
 	if err == nil && mode != "wal" {
 		err = fmt.Errorf("its journal mode stays %q", mode)
 	}

@@ -191,6 +191,21 @@ func openAndInsert(path string, r *driver.Record) error {
 	return errors.Join(append(errs, err, d.Close(ctx))...)
 }
 
+// TestOpenOfNewFilesAtTheSameTime makes many new files, each by several connections
+// at once: while one of them switches to the write-ahead log, SQLite tells the
+// others at once that the file is busy.
+func TestOpenOfNewFilesAtTheSameTime(t *testing.T) {
+	for range 25 {
+		path := newPath(t)
+		var opened sync.WaitGroup
+		for i := range 8 {
+			r := newRecord(t, fmt.Sprint("job-", i))
+			opened.Go(func() { assert.NoError(t, openAndInsert(path, r)) })
+		}
+		opened.Wait()
+	}
+}
+
 func TestOpenDoesNotWaitForALockedFile(t *testing.T) {
 	path := newPath(t)
 	insert(t, open(t, sqlite.Options{Path: path}), newRecord(t, "job"))
