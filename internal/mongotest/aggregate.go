@@ -1,6 +1,7 @@
 package mongotest
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,47 +11,66 @@ import (
 // stage is one parsed stage of a pipeline.
 type stage func([]bson.D) ([]bson.D, error)
 
-// stages are the stages that the server knows. See
+// stageParser parses what a pipeline says of one stage.
+type stageParser func(any) (stage, error)
+
+// stages are the stages that the server knows, but for those that read another
+// collection. See
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation-pipeline/.
-func stages() map[string]func(any) (stage, error) {
-	return map[string]func(any) (stage, error){
-		"$match":       matchStage,
-		"$sort":        sortStage,
-		"$limit":       limitStage,
-		"$skip":        skipStage,
-		"$project":     projectStage,
-		"$addFields":   addFieldsStage,
-		"$set":         addFieldsStage,
-		"$unset":       unsetStage,
-		"$group":       groupStage,
-		"$count":       countStage,
-		"$replaceRoot": replaceRootStage,
-		"$replaceWith": replaceWithStage,
-		"$unwind":      unwindStage,
-	}
+var stages = map[string]stageParser{
+	"$match":       matchStage,
+	"$sort":        sortStage,
+	"$limit":       limitStage,
+	"$skip":        skipStage,
+	"$project":     projectStage,
+	"$addFields":   addFieldsStage,
+	"$set":         addFieldsStage,
+	"$unset":       unsetStage,
+	"$group":       groupStage,
+	"$count":       countStage,
+	"$replaceRoot": replaceRootStage,
+	"$replaceWith": replaceWithStage,
+	"$unwind":      unwindStage,
 }
 
 // The stages that may be used in updates and in change streams.
 var (
-	updateStages = []string{"$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith"}
-	streamStages = append([]string{"$match"}, updateStages...)
+	updateStages = stagesNamed("$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")
+	streamStages = stagesNamed("$match", "$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")
 )
 
-// parsePipeline parses a pipeline, of the named stages only if any are named.
-func parsePipeline(list bson.A, only []string) ([]stage, error) {
-	known := stages()
+func stagesNamed(names ...string) map[string]stageParser {
+	named := map[string]stageParser{}
+	for _, name := range names {
+		named[name] = stages[name]
+	}
+	return named
+}
+
+const unionWith = "$unionWith"
+
+// queryStages are the stages that may be used in an aggregate command.
+func (s *Server) queryStages(req *request) map[string]stageParser {
+	all := maps.Clone(stages)
+	all[unionWith] = func(v any) (stage, error) { return s.unionStage(req, v) }
+	return all
+}
+
+// parsePipeline parses a pipeline of the stages that are allowed.
+func parsePipeline(list bson.A, allowed map[string]stageParser) ([]stage, error) {
 	pipeline := make([]stage, 0, len(list))
 	for _, item := range list {
 		doc, ok := item.(bson.D)
 		if !ok || len(doc) != 1 {
 			return nil, errorf(40323, "A pipeline stage specification object must contain exactly one field.")
 		}
-		parse, ok := known[doc[0].Key]
-		if !ok {
-			return nil, errorf(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", doc[0].Key)
+		name := doc[0].Key
+		parse, ok := allowed[name]
+		if _, elsewhere := stages[name]; !ok && (elsewhere || name == unionWith) {
+			return nil, errorf(codeInvalidOptions, "%s is not allowed to be used here", name)
 		}
-		if only != nil && !slices.Contains(only, doc[0].Key) {
-			return nil, errorf(codeInvalidOptions, "%s is not allowed to be used here", doc[0].Key)
+		if !ok {
+			return nil, errorf(codeUnknownStage, "Unrecognized pipeline stage name: '%s'", name)
 		}
 		st, err := parse(doc[0].Value)
 		if err != nil {
@@ -107,22 +127,109 @@ func (s *Server) aggregate(req *request) (bson.D, error) {
 	if len(list) > 0 && rank(field(list[0].(bson.D), "$changeStream")) != rankUndefined {
 		return s.watch(req, c, list, args.Cursor.BatchSize)
 	}
-	pipeline, err := parsePipeline(list, nil)
+	read, err := s.pipe(req, c, list, args.Hint)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.query(req, c, selection{hint: args.Hint})
+	docs, err := read()
 	if err != nil {
-		return nil, err
-	}
-	docs := make([]bson.D, len(found))
-	for i, doc := range found {
-		docs[i] = doc.fields
-	}
-	if docs, err = runPipeline(docs, pipeline); err != nil {
 		return nil, err
 	}
 	return s.replyWith(c.namespace(), docs, args.Cursor.BatchSize)
+}
+
+// pipe parses a pipeline over a collection, and returns how it is run.
+func (s *Server) pipe(req *request, c *collection, list bson.A, hint bson.RawValue) (func() ([]bson.D, error), error) {
+	pipeline, err := parsePipeline(list, s.queryStages(req))
+	if err != nil {
+		return nil, err
+	}
+	sel, used, err := leading(list)
+	if err != nil {
+		return nil, err
+	}
+	sel.hint = hint
+	return func() ([]bson.D, error) {
+		found, err := s.query(req, c, sel)
+		if err != nil {
+			return nil, err
+		}
+		docs := make([]bson.D, len(found))
+		for i, doc := range found {
+			docs[i] = doc.fields
+		}
+		return runPipeline(docs, pipeline[used:])
+	}, nil
+}
+
+// leading is the selection that the first stages of a pipeline are, and how
+// many they are: the filter, then the order, then the limit, so that indexes
+// are used for them. See
+// https://www.mongodb.com/docs/manual/core/aggregation-pipeline-optimization/.
+func leading(list bson.A) (sel selection, used int, err error) {
+	filters := bson.A{}
+	stageOf := func(name string) any {
+		if used < len(list) && list[used].(bson.D)[0].Key == name {
+			used++
+			return list[used-1].(bson.D)[0].Value
+		}
+		return nil
+	}
+	for filter := stageOf("$match"); filter != nil; filter = stageOf("$match") {
+		filters = append(filters, filter)
+	}
+	if len(filters) > 0 {
+		if sel.filter, err = bson.Marshal(bson.D{{Key: "$and", Value: filters}}); err != nil {
+			return sel, 0, errorf(codeBadValue, "encoding a filter: %s", err)
+		}
+	}
+	if order := stageOf("$sort"); order != nil {
+		if sel.sort, err = bson.Marshal(order); err != nil {
+			return sel, 0, errorf(codeBadValue, "encoding a sort: %s", err)
+		}
+	}
+	if limit := stageOf("$limit"); limit != nil {
+		sel.limit = int64(float(limit))
+	}
+	return sel, used, nil
+}
+
+// unionStage appends what a pipeline makes of another collection. See
+// https://www.mongodb.com/docs/manual/reference/operator/aggregation/unionWith/.
+func (s *Server) unionStage(req *request, v any) (stage, error) {
+	if req.multiDocument() {
+		return nil, errorf(codeNotInTransaction, "Stage not supported inside of a multi-document transaction: $unionWith")
+	}
+	var args struct {
+		Collection string `bson:"coll"`
+		Pipeline   bson.A `bson:"pipeline"`
+	}
+	switch spec := v.(type) {
+	case string:
+		args.Collection = spec
+	case bson.D:
+		raw, err := bson.Marshal(spec)
+		if err != nil {
+			return nil, errorf(codeBadValue, "encoding a $unionWith: %s", err)
+		}
+		if err := decodeStrict("$unionWith", raw, &args); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, errorf(codeFailedToParse, "the $unionWith stage specification must be an object or string, but found %s", typeName(v))
+	}
+	c, err := s.existing(req, args.Collection)
+	if err != nil {
+		return nil, err
+	}
+	read, err := s.pipe(req, c, args.Pipeline, bson.RawValue{})
+	if err != nil {
+		return nil, err
+	}
+	return func(docs []bson.D) ([]bson.D, error) {
+		more, failed := read()
+		return append(slices.Clip(docs), more...), failed
+	}, nil
 }
 
 func matchStage(v any) (stage, error) {

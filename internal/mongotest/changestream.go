@@ -11,9 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// event is one change that was committed. See
+// changeEvent is one change that was committed. See
 // https://www.mongodb.com/docs/manual/reference/change-events/.
-type event struct {
+type changeEvent struct {
 	kind     string
 	db, name string
 	at       uint64
@@ -25,6 +25,10 @@ type event struct {
 	current func() *document
 }
 
+// maxEvents is how many events there can be before the older half is forgotten,
+// as an oplog forgets when it is full.
+const maxEvents = 200000
+
 // publish adds the events of a transaction that was committed.
 func (s *Server) publish(tx *transaction) {
 	if len(tx.changes) == 0 {
@@ -35,7 +39,7 @@ func (s *Server) publish(tx *transaction) {
 		if ch.before == nil && ch.after == nil {
 			continue
 		}
-		e := &event{kind: ch.kind, db: ch.collection.db, name: ch.collection.name, at: s.clock, wall: now}
+		e := &changeEvent{kind: ch.kind, db: ch.collection.db, name: ch.collection.name, at: s.clock, wall: now}
 		doc := ch.after
 		if doc == nil {
 			doc = ch.before
@@ -50,6 +54,9 @@ func (s *Server) publish(tx *transaction) {
 		}
 		s.events = append(s.events, e)
 	}
+	if len(s.events) > maxEvents {
+		s.forget(maxEvents / 2)
+	}
 	s.wakeStreams()
 }
 
@@ -58,7 +65,7 @@ func (r *record) committed() *document { return r.latest().doc }
 // publishDrop adds the event of a collection that was dropped.
 func (s *Server) publishDrop(c *collection) {
 	s.clock++
-	s.events = append(s.events, &event{kind: "drop", db: c.db, name: c.name, at: s.clock, wall: time.Now()})
+	s.events = append(s.events, &changeEvent{kind: "drop", db: c.db, name: c.name, at: s.clock, wall: time.Now()})
 	s.wakeStreams()
 }
 
@@ -188,7 +195,7 @@ func (s *Server) startOf(args *changeStreamArgs) (int, error) {
 	}
 	if args.StartAt != nil {
 		given++
-		i := slices.IndexFunc(s.events, func(e *event) bool { return e.at >= uint64(args.StartAt.I) })
+		i := slices.IndexFunc(s.events, func(e *changeEvent) bool { return e.at >= uint64(args.StartAt.I) })
 		if i >= 0 {
 			position = s.forgotten + i
 		}
@@ -219,17 +226,24 @@ func (s *Server) checkHistory(position int) error {
 func (s *Server) ForgetHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgotten += len(s.events)
-	s.events = nil
+	s.forget(len(s.events))
 }
 
-// next returns the events since the last one.
+// forget drops the oldest events.
+func (s *Server) forget(n int) {
+	s.forgotten += n
+	s.events = slices.Clone(s.events[n:])
+}
+
+// next returns the events since the last one, and ends a batch when it has as
+// many bytes as a document may have.
 func (c *changeStream) next(s *Server, size int64) ([]bson.Raw, bool, error) {
 	if err := s.checkHistory(c.position); err != nil {
 		return nil, false, err
 	}
 	var batch []bson.Raw
-	for c.position < s.forgotten+len(s.events) && (size < 0 || int64(len(batch)) < size) && !c.closed {
+	bytes := 0
+	for c.position < s.forgotten+len(s.events) && (size < 0 || int64(len(batch)) < size) && bytes < maxDocumentSize && !c.closed {
 		e := s.events[c.position-s.forgotten]
 		c.position++
 		if e.db != c.db || e.name != c.name {
@@ -253,13 +267,14 @@ func (c *changeStream) next(s *Server, size int64) ([]bson.Raw, bool, error) {
 				return nil, false, err
 			}
 			batch = append(batch, doc.raw)
+			bytes += len(doc.raw)
 		}
 	}
 	return batch, !c.closed, nil
 }
 
 // document is the event as a client sees it.
-func (e *event) document(position int, lookup bool) bson.D {
+func (e *changeEvent) document(position int, lookup bool) bson.D {
 	doc := bson.D{
 		{Key: "_id", Value: resumeToken(position)},
 		{Key: "operationType", Value: e.kind},
@@ -288,7 +303,7 @@ func (e *event) document(position int, lookup bool) bson.D {
 }
 
 // invalidate is the last event of a change stream on a collection.
-func (e *event) invalidate(position int) bson.D {
+func (e *changeEvent) invalidate(position int) bson.D {
 	return bson.D{
 		{Key: "_id", Value: resumeToken(position)},
 		{Key: "operationType", Value: "invalidate"},

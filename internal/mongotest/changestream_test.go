@@ -2,6 +2,7 @@ package mongotest_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,4 +150,23 @@ func TestStreamsShowCommittedTransactions(t *testing.T) {
 	require.NoError(t, tx.CommitTransaction(t.Context()))
 	assert.Contains(t, next(t, stream), `"fullDocument":{"_id":1}`)
 	assert.Contains(t, next(t, stream), `"updatedFields":{"v":3}`)
+}
+
+// A batch of events ends before it is too large for a message, and the stream
+// goes on with the next one.
+// https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-BSON-Document-Size
+func TestLargeBatchesOfEvents(t *testing.T) {
+	c := jobs(t)
+	stream := watch(t, c, options.ChangeStream())
+	large := strings.Repeat("x", 6<<20)
+	const events = 4
+	for i := range events {
+		_, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}, {Key: "large", Value: large}})
+		require.NoError(t, err)
+	}
+	for i := range events {
+		require.True(t, stream.Next(t.Context()), stream.Err())
+		assert.Equal(t, []int{2, 1, 0, 0}[i], stream.RemainingBatchLength())
+		assert.EqualValues(t, i, stream.Current.Lookup("documentKey", "_id").AsInt64())
+	}
 }

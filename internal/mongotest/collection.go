@@ -83,8 +83,8 @@ func (s *Server) drop(req *request) (bson.D, error) {
 // dropCollection waits for the transactions that write to a collection, and
 // removes it.
 func (s *Server) dropCollection(req *request, c *collection) error {
-	for _, r := range slices.Clone(c.records) {
-		for r.owner != nil {
+	for _, r := range c.records.Values() {
+		for r.changing() {
 			if err := s.waitFor(req, r.owner); err != nil {
 				return err
 			}

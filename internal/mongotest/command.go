@@ -3,7 +3,9 @@ package mongotest
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -47,39 +49,40 @@ type command struct {
 	inTransaction bool
 	// write says that it may be a retryable write.
 	write bool
+	// read says that a secondary runs it for clients that may read from one,
+	// anywhere that it does so for all.
+	read, anywhere bool
 }
 
 // commands are those that the server knows. See
 // https://www.mongodb.com/docs/manual/reference/command/.
-func commands() map[string]command {
-	return map[string]command{
-		"hello":              {run: (*Server).hello},
-		"ismaster":           {run: (*Server).hello},
-		"isMaster":           {run: (*Server).hello},
-		"ping":               {run: (*Server).ping},
-		"buildInfo":          {run: (*Server).buildInfo},
-		"endSessions":        {run: (*Server).endSessions},
-		"insert":             {run: (*Server).insert, inTransaction: true, write: true},
-		"update":             {run: (*Server).update, inTransaction: true, write: true},
-		"delete":             {run: (*Server).delete, inTransaction: true, write: true},
-		"findAndModify":      {run: (*Server).findAndModify, inTransaction: true, write: true},
-		"find":               {run: (*Server).find, inTransaction: true},
-		"aggregate":          {run: (*Server).aggregate, inTransaction: true},
-		"distinct":           {run: (*Server).distinct, inTransaction: true},
-		"count":              {run: (*Server).count},
-		"getMore":            {run: (*Server).getMore, inTransaction: true},
-		"killCursors":        {run: (*Server).killCursors, inTransaction: true},
-		"create":             {run: (*Server).create},
-		"drop":               {run: (*Server).drop},
-		"dropDatabase":       {run: (*Server).dropDatabase},
-		"listCollections":    {run: (*Server).listCollections},
-		"createIndexes":      {run: (*Server).createIndexes},
-		"listIndexes":        {run: (*Server).listIndexes},
-		"dropIndexes":        {run: (*Server).dropIndexes},
-		"commitTransaction":  {run: (*Server).commitTransaction, inTransaction: true},
-		"abortTransaction":   {run: (*Server).abortTransaction, inTransaction: true},
-		"configureFailPoint": {run: (*Server).configureFailPoint},
-	}
+var commands = map[string]command{
+	"hello":              {run: (*Server).hello, anywhere: true},
+	"ismaster":           {run: (*Server).hello, anywhere: true},
+	"isMaster":           {run: (*Server).hello, anywhere: true},
+	"ping":               {run: (*Server).ping, anywhere: true},
+	"buildInfo":          {run: (*Server).buildInfo, anywhere: true},
+	"endSessions":        {run: (*Server).endSessions, anywhere: true},
+	"insert":             {run: (*Server).insert, inTransaction: true, write: true},
+	"update":             {run: (*Server).update, inTransaction: true, write: true},
+	"delete":             {run: (*Server).delete, inTransaction: true, write: true},
+	"findAndModify":      {run: (*Server).findAndModify, inTransaction: true, write: true},
+	"find":               {run: (*Server).find, inTransaction: true, read: true},
+	"aggregate":          {run: (*Server).aggregate, inTransaction: true, read: true},
+	"distinct":           {run: (*Server).distinct, inTransaction: true, read: true},
+	"count":              {run: (*Server).count, read: true},
+	"getMore":            {run: (*Server).getMore, inTransaction: true, anywhere: true},
+	"killCursors":        {run: (*Server).killCursors, inTransaction: true, anywhere: true},
+	"create":             {run: (*Server).create},
+	"drop":               {run: (*Server).drop},
+	"dropDatabase":       {run: (*Server).dropDatabase},
+	"listCollections":    {run: (*Server).listCollections, read: true},
+	"createIndexes":      {run: (*Server).createIndexes},
+	"listIndexes":        {run: (*Server).listIndexes, read: true},
+	"dropIndexes":        {run: (*Server).dropIndexes},
+	"commitTransaction":  {run: (*Server).commitTransaction, inTransaction: true},
+	"abortTransaction":   {run: (*Server).abortTransaction, inTransaction: true},
+	"configureFailPoint": {run: (*Server).configureFailPoint, anywhere: true},
 }
 
 // newRequest reads what all commands have in common.
@@ -100,12 +103,15 @@ func newRequest(s *Server, client *peer, raw bson.Raw) (*request, error) {
 
 // run runs a command with the lock held, in its session and transaction.
 func (s *Server) run(req *request) (bson.D, error) {
-	c, ok := commands()[req.name]
+	c, ok := commands[req.name]
 	if !ok {
 		return nil, errorf(codeCommandNotFound, "no such command: '%s'", req.name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.checkRole(req, c); err != nil {
+		return nil, err
+	}
 	if err := s.enterSession(req, c); err != nil {
 		return nil, err
 	}
@@ -123,19 +129,13 @@ func (r *request) decode(into any) error {
 // decodeStrict reads a document into a struct, and refuses fields that neither
 // the struct nor one of the further types has a tag for.
 func decodeStrict(what string, raw bson.Raw, into any, also ...reflect.Type) error {
-	known := map[string]bool{}
-	for _, t := range append(also, reflect.TypeOf(into).Elem()) {
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("bson"), ",")
-			known[name] = true
-		}
-	}
 	elements, err := raw.Elements()
 	if err != nil {
 		return errorf(codeFailedToParse, "%s: %s", what, err)
 	}
+	also = append(also, reflect.TypeOf(into).Elem())
 	for _, element := range elements {
-		if !known[element.Key()] {
+		if !slices.ContainsFunc(also, func(t reflect.Type) bool { return fieldNames(t)[element.Key()] }) {
 			return errorf(codeUnknownField, "BSON field '%s.%s' is an unknown field.", what, element.Key())
 		}
 	}
@@ -143,6 +143,23 @@ func decodeStrict(what string, raw bson.Raw, into any, also ...reflect.Type) err
 		return errorf(codeTypeMismatch, "%s: %s", what, err)
 	}
 	return nil
+}
+
+// namesOfTypes has the field names of each struct that was read once.
+var namesOfTypes sync.Map
+
+// fieldNames are the names of a struct's fields in BSON.
+func fieldNames(t reflect.Type) map[string]bool {
+	if names, ok := namesOfTypes.Load(t); ok {
+		return names.(map[string]bool)
+	}
+	names := map[string]bool{}
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("bson"), ",")
+		names[name] = true
+	}
+	namesOfTypes.Store(t, names)
+	return names
 }
 
 // wait gives the lock away until something happens. It returns an error when

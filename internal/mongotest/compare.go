@@ -78,6 +78,24 @@ func rank(v any) int {
 
 // compare orders two values as the server does: by type, then by value.
 func compare(a, b any) int {
+	switch x := a.(type) { // what most values are
+	case string:
+		if y, ok := b.(string); ok {
+			return strings.Compare(x, y)
+		}
+	case int32:
+		if y, ok := b.(int32); ok {
+			return cmp.Compare(x, y)
+		}
+	case bool:
+		if y, ok := b.(bool); ok {
+			return compareBools(x, y)
+		}
+	case primitive.DateTime:
+		if y, ok := b.(primitive.DateTime); ok {
+			return cmp.Compare(x, y)
+		}
+	}
 	if c := cmp.Compare(rank(a), rank(b)); c != 0 {
 		return c
 	}

@@ -11,89 +11,91 @@ import (
 // The server's error codes, from
 // https://www.mongodb.com/docs/manual/reference/error-codes/.
 const (
-	codeBadValue            = 2
-	codeFailedToParse       = 9
-	codeTypeMismatch        = 14
-	codeIllegalOperation    = 20
-	codeNamespaceNotFound   = 26
-	codeIndexNotFound       = 27
-	codePathNotViable       = 28
-	codeConflictingUpdate   = 40
-	codeCursorNotFound      = 43
-	codeNamespaceExists     = 48
-	codeMaxTimeExpired      = 50
-	codeCommandNotFound     = 59
-	codeImmutableField      = 66
-	codeInvalidOptions      = 72
-	codeInvalidNamespace    = 73
-	codeOptionsConflict     = 85
-	codeKeySpecsConflict    = 86
-	codeShutdownInProgress  = 91
-	codeWriteConflict       = 112
-	codeUnknownExpression   = 168
-	codeParallelArrays      = 171
-	codeIndexOption         = 197
-	codeTransactionTooOld   = 225
-	codeNoSuchTransaction   = 251
-	codeTransactionDone     = 256
-	codeInvalidResumeToken  = 260
-	codeNotInTransaction    = 263
-	codeHistoryLost         = 286
-	codeNotWritablePrimary  = 10107
-	codeDuplicateKey        = 11000
-	codeUpdateTooLarge      = 17419
-	codeMixedProjection     = 31254
-	codeTransactionReused   = 50911
-	codeUnknownStage        = 40324
-	codeUnknownField        = 40415
-	codeChangeStreamNeedsRS = 40573
-	codeInvalidRegex        = 51091
+	codeBadValue                = 2
+	codeFailedToParse           = 9
+	codeTypeMismatch            = 14
+	codeIllegalOperation        = 20
+	codeNamespaceNotFound       = 26
+	codeIndexNotFound           = 27
+	codePathNotViable           = 28
+	codeConflictingUpdate       = 40
+	codeCursorNotFound          = 43
+	codeNamespaceExists         = 48
+	codeMaxTimeExpired          = 50
+	codeCommandNotFound         = 59
+	codeImmutableField          = 66
+	codeInvalidOptions          = 72
+	codeInvalidNamespace        = 73
+	codeOptionsConflict         = 85
+	codeKeySpecsConflict        = 86
+	codeShutdownInProgress      = 91
+	codeWriteConflict           = 112
+	codeUnknownExpression       = 168
+	codeParallelArrays          = 171
+	codeIndexOption             = 197
+	codeTransactionTooOld       = 225
+	codeNoSuchTransaction       = 251
+	codeTransactionDone         = 256
+	codeInvalidResumeToken      = 260
+	codeNotInTransaction        = 263
+	codeHistoryLost             = 286
+	codeNotWritablePrimary      = 10107
+	codeDuplicateKey            = 11000
+	codeRoleChanged             = 11602
+	codeNotPrimaryNoSecondaryOk = 13435
+	codeUpdateTooLarge          = 17419
+	codeMixedProjection         = 31254
+	codeTransactionReused       = 50911
+	codeUnknownStage            = 40324
+	codeUnknownField            = 40415
+	codeChangeStreamNeedsRS     = 40573
+	codeInvalidRegex            = 51091
 )
 
 var codeNames = map[int32]string{
-	codeBadValue:           "BadValue",
-	6:                      "HostUnreachable",
-	7:                      "HostNotFound",
-	codeFailedToParse:      "FailedToParse",
-	codeTypeMismatch:       "TypeMismatch",
-	codeIllegalOperation:   "IllegalOperation",
-	24:                     "LockTimeout",
-	codeNamespaceNotFound:  "NamespaceNotFound",
-	codeIndexNotFound:      "IndexNotFound",
-	codePathNotViable:      "PathNotViable",
-	codeConflictingUpdate:  "ConflictingUpdateOperators",
-	codeCursorNotFound:     "CursorNotFound",
-	codeNamespaceExists:    "NamespaceExists",
-	codeMaxTimeExpired:     "MaxTimeMSExpired",
-	codeCommandNotFound:    "CommandNotFound",
-	codeImmutableField:     "ImmutableField",
-	codeInvalidOptions:     "InvalidOptions",
-	codeInvalidNamespace:   "InvalidNamespace",
-	codeOptionsConflict:    "IndexOptionsConflict",
-	codeKeySpecsConflict:   "IndexKeySpecsConflict",
-	89:                     "NetworkTimeout",
-	codeShutdownInProgress: "ShutdownInProgress",
-	codeWriteConflict:      "WriteConflict",
-	codeUnknownExpression:  "InvalidPipelineOperator",
-	codeParallelArrays:     "CannotIndexParallelArrays",
-	189:                    "PrimarySteppedDown",
-	codeIndexOption:        "InvalidIndexSpecificationOption",
-	codeTransactionTooOld:  "TransactionTooOld",
-	246:                    "SnapshotUnavailable",
-	codeNoSuchTransaction:  "NoSuchTransaction",
-	codeTransactionDone:    "TransactionCommitted",
-	codeInvalidResumeToken: "InvalidResumeToken",
-	262:                    "ExceededTimeLimit",
-	codeNotInTransaction:   "OperationNotSupportedInTransaction",
-	267:                    "PreparedTransactionInProgress",
-	codeHistoryLost:        "ChangeStreamHistoryLost",
-	9001:                   "SocketException",
-	codeNotWritablePrimary: "NotWritablePrimary",
-	codeDuplicateKey:       "DuplicateKey",
-	11600:                  "InterruptedAtShutdown",
-	11602:                  "InterruptedDueToReplStateChange",
-	13435:                  "NotPrimaryNoSecondaryOk",
-	13436:                  "NotPrimaryOrSecondary",
+	codeBadValue:                "BadValue",
+	6:                           "HostUnreachable",
+	7:                           "HostNotFound",
+	codeFailedToParse:           "FailedToParse",
+	codeTypeMismatch:            "TypeMismatch",
+	codeIllegalOperation:        "IllegalOperation",
+	24:                          "LockTimeout",
+	codeNamespaceNotFound:       "NamespaceNotFound",
+	codeIndexNotFound:           "IndexNotFound",
+	codePathNotViable:           "PathNotViable",
+	codeConflictingUpdate:       "ConflictingUpdateOperators",
+	codeCursorNotFound:          "CursorNotFound",
+	codeNamespaceExists:         "NamespaceExists",
+	codeMaxTimeExpired:          "MaxTimeMSExpired",
+	codeCommandNotFound:         "CommandNotFound",
+	codeImmutableField:          "ImmutableField",
+	codeInvalidOptions:          "InvalidOptions",
+	codeInvalidNamespace:        "InvalidNamespace",
+	codeOptionsConflict:         "IndexOptionsConflict",
+	codeKeySpecsConflict:        "IndexKeySpecsConflict",
+	89:                          "NetworkTimeout",
+	codeShutdownInProgress:      "ShutdownInProgress",
+	codeWriteConflict:           "WriteConflict",
+	codeUnknownExpression:       "InvalidPipelineOperator",
+	codeParallelArrays:          "CannotIndexParallelArrays",
+	189:                         "PrimarySteppedDown",
+	codeIndexOption:             "InvalidIndexSpecificationOption",
+	codeTransactionTooOld:       "TransactionTooOld",
+	246:                         "SnapshotUnavailable",
+	codeNoSuchTransaction:       "NoSuchTransaction",
+	codeTransactionDone:         "TransactionCommitted",
+	codeInvalidResumeToken:      "InvalidResumeToken",
+	262:                         "ExceededTimeLimit",
+	codeNotInTransaction:        "OperationNotSupportedInTransaction",
+	267:                         "PreparedTransactionInProgress",
+	codeHistoryLost:             "ChangeStreamHistoryLost",
+	9001:                        "SocketException",
+	codeNotWritablePrimary:      "NotWritablePrimary",
+	codeDuplicateKey:            "DuplicateKey",
+	11600:                       "InterruptedAtShutdown",
+	codeRoleChanged:             "InterruptedDueToReplStateChange",
+	codeNotPrimaryNoSecondaryOk: "NotPrimaryNoSecondaryOk",
+	13436:                       "NotPrimaryOrSecondary",
 }
 
 // The labels that tell a driver what it may do about an error.

@@ -173,8 +173,10 @@ func evaluateOperator(doc bson.D, op bson.E) (any, error) {
 			return nil, err
 		}
 	}
-	if list, ok := args[0].(bson.A); ok && len(args) == 1 && (op.Key == "$min" || op.Key == "$max") {
-		args = list
+	if len(args) == 1 && (op.Key == "$min" || op.Key == "$max") {
+		if list, ok := args[0].(bson.A); ok {
+			args = list
+		}
 	}
 	return expressionOperators()[op.Key].run(args)
 }

@@ -162,8 +162,14 @@ func (s *Server) runWithFaults(req *request) (bson.D, error) {
 		if labels := data.writeConcernLabels(req); len(labels) > 0 {
 			reply = append(reply, bson.E{Key: "errorLabels", Value: labels})
 		}
+		reply = s.withTopology(reply, data.writeConcernCode())
 	}
 	return reply, err
+}
+
+func (d *failData) writeConcernCode() int32 {
+	c, _ := number(field(d.WriteConcernError, "code"))
+	return int32(c)
 }
 
 // writeConcernLabels are the labels of a reply with a write concern error.
@@ -171,8 +177,7 @@ func (d *failData) writeConcernLabels(req *request) []string {
 	if d.ErrorLabels != nil {
 		return *d.ErrorLabels
 	}
-	c, ok := number(field(d.WriteConcernError, "code"))
-	if ok && req.generic.TxnNumber != nil && slices.Contains(retryableCodes, int32(c)) {
+	if req.generic.TxnNumber != nil && slices.Contains(retryableCodes, d.writeConcernCode()) {
 		return []string{labelRetryable}
 	}
 	return nil

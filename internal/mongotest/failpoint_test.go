@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/internal/mongotest"
 )
@@ -52,15 +53,15 @@ func TestRetryableFaults(t *testing.T) {
 		"ShutdownInProgress": `"errorCode": 91`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // the driver waits half a second after each
-			c := jobs(t)
-			failCommand(t, c, `{"times": 1}`, `{"failCommands": ["insert"], `+data+`}`)
-			_, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
-			require.NoError(t, err)
-			failCommand(t, c, `{"times": 2}`, `{"failCommands": ["insert"], `+data+`}`)
-			_, err = c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 2}})
-			require.Error(t, err)
-			assert.Equal(t, []any{int32(1)}, ids(t, c, `{}`))
+			inBubble(t, options.Client(), func(t *testing.T, _ *mongotest.Server, c *mongo.Collection) {
+				failCommand(t, c, `{"times": 1}`, `{"failCommands": ["insert"], `+data+`}`)
+				_, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 2}})
+				require.NoError(t, err)
+				failCommand(t, c, `{"times": 2}`, `{"failCommands": ["insert"], `+data+`}`)
+				_, err = c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 3}})
+				require.Error(t, err)
+				assert.Equal(t, []any{int32(1), int32(2)}, ids(t, c, `{}`))
+			})
 		})
 	}
 }

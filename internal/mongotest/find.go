@@ -1,6 +1,7 @@
 package mongotest
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -88,46 +89,74 @@ func (c *collection) find(tx *transaction, sel selection) ([]match, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.checkHint(sel.hint)
+	hint, err := c.hinted(sel.hint)
 	if err != nil {
 		return nil, err
 	}
-	var found []match
+	p := c.plan(q.filter, order, hint)
 	enough := sel.skip + sel.limit
-	err = c.scan(tx, q, func(r *record, doc *document) (bool, error) {
-		found = append(found, match{r, doc})
-		return len(order) > 0 || sel.limit == 0 || int64(len(found)) < enough, nil
-	})
-	if err != nil {
-		return nil, err
+	if sel.limit == 0 {
+		enough = math.MaxInt64
 	}
+	found := c.run(tx, q, p, enough)
 	sortStable(found, order, func(m match) bson.D { return m.doc.fields })
-	found = found[min(sel.skip, int64(len(found))):]
-	if sel.limit > 0 && int64(len(found)) > sel.limit {
-		found = found[:sel.limit]
-	}
-	return found, nil
+	return found[min(sel.skip, int64(len(found))):min(enough, int64(len(found)))], nil
 }
 
-// checkHint refuses a hint that names no index. See
-// https://www.mongodb.com/docs/manual/reference/method/cursor.hint/.
-func (c *collection) checkHint(hint bson.RawValue) error {
-	if hint.Type == 0 {
-		return nil
+// run returns the documents of a plan that a query matches, of each of its
+// ranges as many as are enough if they come in order.
+func (c *collection) run(tx *transaction, q *query, p plan, enough int64) []match {
+	var found []match
+	if len(p.walks) == 0 {
+		c.records.Scan(func(_ uint64, r *record) bool {
+			c.examined.Documents++
+			if doc := r.visible(tx); doc != nil && q.matches(doc.fields) {
+				found = append(found, match{r, doc})
+			}
+			return !p.ordered || int64(len(found)) < enough
+		})
+		return found
+	}
+	seen := map[*record]bool{} // by another of its keys
+	for _, w := range p.walks {
+		for _, r := range w.ranges {
+			start := len(found)
+			w.index.walk(r, w.backward, func(e entry) bool {
+				c.examined.Keys++
+				doc := w.index.document(tx, e)
+				if doc != nil {
+					c.examined.Documents++
+				}
+				if doc != nil && !seen[e.record] && q.matches(doc.fields) {
+					found = append(found, match{e.record, doc})
+					seen[e.record] = true
+				}
+				return !p.ordered || int64(len(found)-start) < enough
+			})
+		}
+	}
+	return found
+}
+
+// hinted is the index that a hint names; nil when there is no hint, or no
+// collection. See https://www.mongodb.com/docs/manual/reference/method/cursor.hint/.
+func (c *collection) hinted(hint bson.RawValue) (*index, error) {
+	if hint.Type == 0 || len(c.indexes) == 0 {
+		return nil, nil
 	}
 	v, err := decodeValue(hint)
 	if err != nil {
-		return err
-	}
-	for _, x := range c.indexes {
-		if v == any(x.name) || rank(v) == rankObject && equal(v, x.keys) {
-			return nil
-		}
+		return nil, err
 	}
 	if rank(v) == rankObject && len(v.(bson.D)) == 0 {
-		return nil // an empty document is no hint
+		return nil, nil // an empty document is no hint
 	}
-	return errorf(codeBadValue, "error processing query: ns=%s planner returned error :: caused by :: hint provided does not correspond to an existing index", c.namespace())
+	for _, x := range c.indexes {
+		if x.named(v) {
+			return x, nil
+		}
+	}
+	return nil, errorf(codeBadValue, "error processing query: ns=%s planner returned error :: caused by :: hint provided does not correspond to an existing index", c.namespace())
 }
 
 // sortField is one field of an order.
@@ -250,13 +279,13 @@ func (s *Server) count(req *request) (bson.D, error) {
 }
 
 // distinct returns the different values of a field, elements of arrays each
-// for itself. See https://www.mongodb.com/docs/manual/reference/command/distinct/.
+// for itself. It takes a hint since 7.1 only. See
+// https://www.mongodb.com/docs/manual/reference/command/distinct/.
 func (s *Server) distinct(req *request) (bson.D, error) {
 	var args struct {
-		Distinct string        `bson:"distinct"`
-		Key      string        `bson:"key"`
-		Query    bson.Raw      `bson:"query"`
-		Hint     bson.RawValue `bson:"hint"`
+		Distinct string   `bson:"distinct"`
+		Key      string   `bson:"key"`
+		Query    bson.Raw `bson:"query"`
 	}
 	if err := req.decode(&args); err != nil {
 		return nil, err
@@ -265,7 +294,7 @@ func (s *Server) distinct(req *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	docs, err := s.query(req, c, selection{filter: args.Query, hint: args.Hint})
+	docs, err := s.query(req, c, selection{filter: args.Query})
 	if err != nil {
 		return nil, err
 	}

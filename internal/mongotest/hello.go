@@ -17,14 +17,19 @@ const (
 // https://www.mongodb.com/docs/manual/reference/command/hello/.
 func (s *Server) hello(req *request) (bson.D, error) {
 	var args struct {
-		Hello          any      `bson:"hello"`
-		IsMaster       any      `bson:"isMaster"`
-		LegacyIsMaster any      `bson:"ismaster"`
-		HelloOK        bool     `bson:"helloOk"`
-		Client         bson.Raw `bson:"client"`
-		Compression    []string `bson:"compression"`
+		Hello          any              `bson:"hello"`
+		IsMaster       any              `bson:"isMaster"`
+		LegacyIsMaster any              `bson:"ismaster"`
+		HelloOK        bool             `bson:"helloOk"`
+		Client         bson.Raw         `bson:"client"`
+		Compression    []string         `bson:"compression"`
+		Known          *topologyVersion `bson:"topologyVersion"`
+		AwaitMS        *int64           `bson:"maxAwaitTimeMS"`
 	}
 	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	if err := s.awaitTopology(req, args.Known, args.AwaitMS); err != nil {
 		return nil, err
 	}
 	if name, ok := args.Client.Lookup("application", "name").StringValueOK(); ok {
@@ -36,7 +41,8 @@ func (s *Server) hello(req *request) (bson.D, error) {
 	}
 	reply := bson.D{
 		{Key: "helloOk", Value: true},
-		{Key: writable, Value: true},
+		{Key: "topologyVersion", Value: s.topology.version},
+		{Key: writable, Value: !s.topology.secondary},
 		{Key: "maxBsonObjectSize", Value: int32(maxDocumentSize)},
 		{Key: "maxMessageSizeBytes", Value: int32(maxMessageSize)},
 		{Key: "maxWriteBatchSize", Value: int32(maxWriteBatch)},
@@ -49,15 +55,17 @@ func (s *Server) hello(req *request) (bson.D, error) {
 	if s.options.Standalone {
 		return reply, nil
 	}
-	return append(reply,
+	reply = append(reply,
 		bson.E{Key: "setName", Value: replicaSetName},
 		bson.E{Key: "setVersion", Value: int32(1)},
-		bson.E{Key: "electionId", Value: s.process},
-		bson.E{Key: "secondary", Value: false},
+		bson.E{Key: "secondary", Value: s.topology.secondary},
 		bson.E{Key: "hosts", Value: bson.A{s.address}},
-		bson.E{Key: "primary", Value: s.address},
 		bson.E{Key: "me", Value: s.address},
-	), nil
+	)
+	if !s.topology.secondary {
+		reply = append(reply, bson.E{Key: "electionId", Value: s.topology.electionID()}, bson.E{Key: "primary", Value: s.address})
+	}
+	return reply, nil
 }
 
 // ping answers. See https://www.mongodb.com/docs/manual/reference/command/ping/.

@@ -114,6 +114,10 @@ func TestParallelArraysAreRefused(t *testing.T) {
 	require.NoError(t, index(t, c, `{"a": 1, "b": 1}`, options.Index()))
 	_, err := c.InsertOne(t.Context(), parse(t, `{"a": [1], "b": [2]}`))
 	assert.Equal(t, 171, code(err))
+	require.NoError(t, index(t, c, `{"l.a": 1, "l.b": 1}`, options.Index().SetUnique(true)))
+	insert(t, c, `{"l": [{"a": 1, "b": 1}, {"a": 2, "b": 2}]}`, `{"l": [{"a": 1, "b": 2}]}`) // one array
+	_, err = c.InsertOne(t.Context(), parse(t, `{"l": {"a": 2, "b": 2}}`))
+	assert.Equal(t, 11000, code(err))
 }
 
 // A TTL index lets documents expire by a date, an array by its earliest; what

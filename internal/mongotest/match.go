@@ -13,9 +13,6 @@ import (
 type query struct {
 	filter  bson.D
 	matches func(bson.D) bool
-	// byID says that it matches no document but the one whose _id is id.
-	byID bool
-	id   any
 }
 
 // newQuery parses a filter. See
@@ -29,13 +26,7 @@ func newQuery(raw bson.Raw) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &query{filter: filter, matches: matches}
-	for _, equality := range equalities(filter) {
-		if equality.Key == "_id" {
-			q.byID, q.id = true, equality.Value
-		}
-	}
-	return q, nil
+	return &query{filter: filter, matches: matches}, nil
 }
 
 // equalities are the fields that a filter requires to have one value.
@@ -455,12 +446,15 @@ func typeName(v any) string {
 	case primitive.Decimal128:
 		return "decimal"
 	}
-	return map[int]string{
-		rankMinKey: "minKey", rankUndefined: "missing", rankNull: "null", rankString: "string",
-		rankObject: "object", rankArray: "array", rankBinary: "binData", rankObjectID: "objectId",
-		rankBool: "bool", rankDate: "date", rankTimestamp: "timestamp", rankRegex: "regex",
-		rankPointer: "dbPointer", rankCode: "javascript", rankCodeWithScope: "javascriptWithScope", rankMaxKey: "maxKey",
-	}[rank(v)]
+	return rankNames[rank(v)]
+}
+
+// rankNames are the aliases of the types, but for those of numbers.
+var rankNames = [...]string{
+	rankMinKey: "minKey", rankUndefined: "missing", rankNull: "null", rankString: "string",
+	rankObject: "object", rankArray: "array", rankBinary: "binData", rankObjectID: "objectId",
+	rankBool: "bool", rankDate: "date", rankTimestamp: "timestamp", rankRegex: "regex",
+	rankPointer: "dbPointer", rankCode: "javascript", rankCodeWithScope: "javascriptWithScope", rankMaxKey: "maxKey",
 }
 
 func parseType(v any) (condition, error) {

@@ -4,9 +4,13 @@
 // and fail points, with the replies and errors of real servers.
 //
 // It is strict: a command, a field, an operator or a stage that it does not
-// know is an error that names it, and never ignored. It plans no queries, so
-// that it says nothing about their speed, and it has no replication: what is
-// written is committed by the majority at once.
+// know is an error that names it, and never ignored. It uses indexes as servers
+// do in simple cases, so that large collections are no obstacle, but it does
+// not choose between them as servers do: what it says about the cost of a query
+// (Examined) holds where one index fits. It has no replication: what is written
+// is committed by the majority at once.
+//
+// Tests that can run on a real server too get theirs from Open.
 package mongotest
 
 import (
@@ -52,10 +56,10 @@ type Server struct {
 	listener net.Listener // nil when it is in memory
 	closed   chan struct{}
 	joined   sync.WaitGroup
-	process  primitive.ObjectID
 
-	connMu sync.Mutex
-	conns  map[net.Conn]struct{}
+	connMu   sync.Mutex
+	conns    map[net.Conn]struct{}
+	refusing bool // new connections
 
 	failMu sync.Mutex
 	fail   *failPoint
@@ -63,12 +67,15 @@ type Server struct {
 	// mu guards the data: one lock for all of it.
 	mu          sync.Mutex
 	clock       uint64 // of the last commit
+	topology    topology
 	collections map[string]*collection
 	open        map[*transaction]struct{}
+	stale       []staleRecord // for which an open transaction is too old
 	sessions    map[string]*session
 	cursors     map[int64]cursor
 	lastCursor  int64
-	events      []*event
+	examined    Examined
+	events      []*changeEvent
 	forgotten   int           // how many events are no longer in events
 	changed     chan struct{} // closed and replaced when an event is added
 }
@@ -85,7 +92,7 @@ func New(opts Options) (*Server, error) {
 		options:     opts,
 		address:     memoryAddress,
 		closed:      make(chan struct{}),
-		process:     primitive.NewObjectID(),
+		topology:    newTopology(),
 		conns:       map[net.Conn]struct{}{},
 		collections: map[string]*collection{},
 		open:        map[*transaction]struct{}{},
@@ -137,18 +144,32 @@ func (s *Server) DialContext(ctx context.Context, network, _ string) (net.Conn, 
 	}
 	client, server := net.Pipe()
 	if !s.start(server) {
-		return nil, errors.Join(errors.New("mongotest: the server is closed"), client.Close())
+		return nil, errors.Join(errors.New("mongotest: connection refused"), client.Close())
 	}
 	return client, nil
 }
 
-// Disconnect cuts all connections there are. New ones are accepted.
+// Disconnect cuts all connections there are. New ones are accepted, unless
+// Refuse was called before.
 func (s *Server) Disconnect() {
 	s.connMu.Lock()
 	defer s.connMu.Unlock()
 	for conn := range s.conns {
 		_ = conn.Close() // its goroutine sees that it is closed, and ends
 	}
+}
+
+// Refuse makes the server refuse new connections, as one does that clients can't
+// reach. Those there are stay.
+func (s *Server) Refuse() { s.setRefusing(true) }
+
+// Accept makes the server accept connections again.
+func (s *Server) Accept() { s.setRefusing(false) }
+
+func (s *Server) setRefusing(refusing bool) {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
+	s.refusing = refusing
 }
 
 // Close cuts all connections, ends all waits, and returns when no goroutine of
@@ -180,15 +201,19 @@ func (s *Server) accept() {
 }
 
 // start serves a connection on a goroutine of its own. It reports whether the
-// server is open.
+// server does.
 func (s *Server) start(conn net.Conn) bool {
 	s.connMu.Lock()
 	defer s.connMu.Unlock()
+	closed := s.refusing
 	select {
 	case <-s.closed:
+		closed = true
+	default:
+	}
+	if closed {
 		_ = conn.Close() // nobody uses it
 		return false
-	default:
 	}
 	s.conns[conn] = struct{}{}
 	s.joined.Add(1)
@@ -245,7 +270,7 @@ func (s *Server) answer(client *peer, command bson.Raw) (bson.Raw, error) {
 		if req != nil && e.labels == nil {
 			e.label(req)
 		}
-		reply = e.reply()
+		reply = s.withTopology(e.reply(), e.code)
 	} else {
 		reply = append(reply, bson.E{Key: "ok", Value: 1.0})
 	}

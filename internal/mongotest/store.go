@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidwall/btree"
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
@@ -16,6 +17,7 @@ import (
 type document struct {
 	fields bson.D
 	raw    bson.Raw
+	keys   documentKeys // once it is stored
 }
 
 // newDocument encodes the fields of a document.
@@ -45,6 +47,7 @@ type version struct {
 
 // record is a document through its versions.
 type record struct {
+	number   uint64    // of its insertion
 	versions []version // oldest first
 	// owner is the open transaction that wrote it, and pending what it wrote.
 	owner   *transaction
@@ -58,6 +61,9 @@ func (r *record) latest() version {
 	}
 	return r.versions[len(r.versions)-1]
 }
+
+// changing reports whether an open transaction has written it.
+func (r *record) changing() bool { return r.owner != nil }
 
 // visible is what a transaction sees of the record: what it wrote itself, else
 // what was committed when it began.
@@ -73,11 +79,15 @@ func (r *record) visible(tx *transaction) *document {
 	return nil
 }
 
-// collection is the records of a namespace in the order of their insertion.
+// collection is the records of a namespace.
 type collection struct {
 	db, name string
-	records  []*record
-	indexes  []*index // the one on _id is the first
+	// records are in the order of their insertion.
+	records btree.Map[uint64, *record]
+	last    uint64   // the number of the last record
+	indexes []*index // the one on _id is the first; none when it is not stored
+	// examined counts for the whole server.
+	examined *Examined
 }
 
 func (c *collection) namespace() string { return c.db + "." + c.name }
@@ -90,14 +100,15 @@ func (s *Server) collection(req *request, name string) (*collection, error) {
 	}
 	c, ok := s.collections[namespace]
 	if !ok {
-		c = &collection{db: req.generic.DB, name: name}
+		c = &collection{db: req.generic.DB, name: name, examined: &s.examined}
 		c.indexes = []*index{newIDIndex()}
 		s.collections[namespace] = c
 	}
 	return c, nil
 }
 
-// existing returns a collection, or an empty one that is not stored.
+// existing returns a collection, or an empty one that is not stored and has no
+// indexes.
 func (s *Server) existing(req *request, name string) (*collection, error) {
 	namespace, err := req.namespace(name)
 	if err != nil {
@@ -106,7 +117,7 @@ func (s *Server) existing(req *request, name string) (*collection, error) {
 	if c, ok := s.collections[namespace]; ok {
 		return c, nil
 	}
-	return &collection{db: req.generic.DB, name: name, indexes: []*index{newIDIndex()}}, nil
+	return &collection{db: req.generic.DB, name: name, examined: &s.examined}, nil
 }
 
 // change is one write of a transaction, as change streams tell it.
@@ -163,27 +174,59 @@ func (c *collection) write(tx *transaction, r *record, after *document, kind str
 		return nil
 	}
 	if after != nil {
-		for _, x := range c.indexes {
-			if err := x.check(c, tx, r, after); err != nil {
-				return err
-			}
-		}
-		for _, x := range c.indexes {
-			x.add(r, after)
+		if err := c.reindex(tx, r, before, after); err != nil {
+			return err
 		}
 	}
+	overwritten := r.pending
 	r.owner, r.pending = tx, after
+	c.unindex(r, overwritten)
 	tx.changes = append(tx.changes, change{kind: kind, collection: c, record: r, before: before, after: after})
 	return nil
 }
 
+// reindex adds the keys by which a record differs from what it was before,
+// unless a document is not admitted with them.
+func (c *collection) reindex(tx *transaction, r *record, before, after *document) error {
+	changed := make([]*index, 0, len(c.indexes))
+	after.keys = make(documentKeys, 0, len(c.indexes))
+	for _, x := range c.indexes {
+		if err := after.keys.generate(x, after); err != nil {
+			return err
+		}
+		if before != nil && after.keys.share(x, before.keys.of(x)) {
+			continue
+		}
+		if err := x.check(c, tx, r, after); err != nil {
+			return err
+		}
+		changed = append(changed, x)
+	}
+	for _, x := range changed {
+		x.add(r, after)
+	}
+	return nil
+}
+
+// unindex removes a record from the keys that only a document had that nobody
+// sees any more.
+func (c *collection) unindex(r *record, doc *document) {
+	if doc == nil {
+		return
+	}
+	for _, x := range c.indexes {
+		x.remove(r, doc)
+	}
+}
+
 // insert adds a record.
 func (c *collection) insert(tx *transaction, doc *document) error {
-	r := &record{}
+	r := &record{number: c.last + 1}
 	if err := c.write(tx, r, doc, "insert"); err != nil {
 		return err
 	}
-	c.records = append(c.records, r)
+	c.last++
+	c.records.Set(r.number, r)
 	return nil
 }
 
@@ -206,7 +249,9 @@ func (s *Server) commit(tx *transaction) {
 func (s *Server) abort(tx *transaction) {
 	for _, ch := range tx.changes {
 		if ch.record.owner == tx {
+			undone := ch.record.pending
 			ch.record.owner, ch.record.pending = nil, nil
+			ch.collection.unindex(ch.record, undone)
 		}
 	}
 	s.end(tx)
@@ -221,57 +266,42 @@ func (s *Server) end(tx *transaction) {
 	for other := range s.open {
 		oldest = min(oldest, other.snapshot)
 	}
-	dead := map[*collection]bool{}
 	for _, ch := range tx.changes {
-		r := ch.record
-		for len(r.versions) > 1 && r.versions[1].at <= oldest {
-			r.versions = r.versions[1:]
-		}
-		dead[ch.collection] = dead[ch.collection] || r.dead(oldest)
+		s.prune(staleRecord{ch.collection, ch.record}, oldest)
 	}
-	for c, some := range dead {
-		if some {
-			c.compact(oldest)
+	if tx.snapshot < oldest {
+		stale := s.stale
+		s.stale = nil
+		for _, r := range stale {
+			s.prune(r, oldest)
 		}
 	}
 }
 
-// dead reports whether no transaction sees the record, now or later.
-func (r *record) dead(oldest uint64) bool {
-	if r.owner != nil {
-		return false
+// staleRecord is a record with a version that only an old transaction sees.
+type staleRecord struct {
+	collection *collection
+	record     *record
+}
+
+// prune drops the versions of a record that are older than what the oldest
+// transaction sees, and the record when it is deleted. What has to stay is
+// pruned when that transaction has ended.
+func (s *Server) prune(stale staleRecord, oldest uint64) {
+	c, r := stale.collection, stale.record
+	for len(r.versions) > 1 && r.versions[1].at <= oldest {
+		doc := r.versions[0].doc
+		r.versions = slices.Delete(r.versions, 0, 1)
+		c.unindex(r, doc)
 	}
 	last := r.latest()
-	return last.doc == nil && last.at <= oldest
-}
-
-// compact removes dead records.
-func (c *collection) compact(oldest uint64) {
-	c.records = slices.DeleteFunc(c.records, func(r *record) bool { return r.dead(oldest) })
-}
-
-// scan calls visit for each document that a query of a transaction matches,
-// until it returns false or an error.
-func (c *collection) scan(tx *transaction, q *query, visit func(*record, *document) (bool, error)) error {
-	for _, r := range c.candidates(q) {
-		doc := r.visible(tx)
-		if doc == nil || !q.matches(doc.fields) {
-			continue
-		}
-		if more, err := visit(r, doc); err != nil || !more {
-			return err
-		}
+	switch {
+	case r.changing():
+	case last.doc == nil && last.at <= oldest:
+		c.records.Delete(r.number)
+	case last.doc == nil || len(r.versions) > 1:
+		s.stale = append(s.stale, stale)
 	}
-	return nil
-}
-
-// candidates are the records that a query can match: those with its _id when
-// it names one, else all.
-func (c *collection) candidates(q *query) []*record {
-	if !q.byID {
-		return c.records
-	}
-	return c.indexes[0].entries[keyString(bson.A{q.id})]
 }
 
 // statement runs one statement of a request: in the request's transaction, or
@@ -303,6 +333,9 @@ func (s *Server) waitFor(req *request, tx *transaction) error {
 	for {
 		if err := s.wait(req, tx.done, max(0, lifetime-time.Since(tx.began))); err != nil {
 			return err
+		}
+		if s.topology.secondary {
+			return errorf(codeRoleChanged, "operation was interrupted because the primary stepped down")
 		}
 		if _, running := s.open[tx]; !running {
 			return nil

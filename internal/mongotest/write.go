@@ -2,6 +2,7 @@ package mongotest
 
 import (
 	"errors"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
@@ -44,9 +45,12 @@ func newInsert(raw bson.Raw) (*document, error) {
 	case rankArray, rankRegex:
 		return nil, errorf(codeBadValue, "The '_id' value cannot be of type %s", typeName(id))
 	}
-	doc, err := newDocument(append(bson.D{{Key: "_id", Value: id}}, without(fields, true)...))
-	if err != nil {
-		return nil, err
+	doc := &document{fields: fields, raw: slices.Clone(raw)}
+	if len(fields) == 0 || fields[0].Key != "_id" {
+		doc, err = newDocument(append(bson.D{{Key: "_id", Value: id}}, without(fields, true)...))
+		if err != nil {
+			return nil, err
+		}
 	}
 	return doc, checkSize(doc, codeBadValue, "object to insert too large. size in bytes: %d, max size: %d")
 }
@@ -105,14 +109,15 @@ func (s *Server) bulk(req *request, ordered *bool, size int, run func(i int) (ou
 }
 
 // failsCommand reports whether an error is one of the whole command and not of
-// one statement: the connection's end, and in a transaction one that tells the
-// client to run the whole transaction again.
+// one statement: the connection's end, the end of its time or of the server's
+// role, and in a transaction one that tells the client to run the whole
+// transaction again.
 func failsCommand(req *request, err error) bool {
 	if errors.Is(err, errCloseConnection) {
 		return true
 	}
 	code := asCommandError(err).code
-	return code == codeMaxTimeExpired || req.tx != nil && code == codeWriteConflict
+	return code == codeMaxTimeExpired || code == codeRoleChanged || req.tx != nil && code == codeWriteConflict
 }
 
 // update updates documents. See
@@ -126,10 +131,6 @@ func (s *Server) update(req *request) (bson.D, error) {
 	if err := req.decode(&args); err != nil {
 		return nil, err
 	}
-	c, err := s.collection(req, args.Update)
-	if err != nil {
-		return nil, err
-	}
 	statements := make([]updateStatement, len(args.Updates))
 	for i, raw := range args.Updates {
 		if err := decodeStrict("update.updates", raw, &statements[i]); err != nil {
@@ -139,9 +140,23 @@ func (s *Server) update(req *request) (bson.D, error) {
 			return nil, err
 		}
 	}
+	upserts := slices.ContainsFunc(statements, func(st updateStatement) bool { return st.Upsert })
+	c, err := s.target(req, args.Update, upserts)
+	if err != nil {
+		return nil, err
+	}
 	return s.bulk(req, args.Ordered, len(statements), func(i int) (outcome, error) {
 		return s.runUpdate(req, c, &statements[i])
 	})
+}
+
+// target is the collection that a command changes, which is made only for one
+// that can insert.
+func (s *Server) target(req *request, name string, inserts bool) (*collection, error) {
+	if inserts {
+		return s.collection(req, name)
+	}
+	return s.existing(req, name)
 }
 
 // refuseMulti refuses to make a write to many documents retryable. See
@@ -332,7 +347,7 @@ func (s *Server) findAndModify(req *request) (bson.D, error) {
 	if args.Remove && (args.New || args.Upsert) {
 		return nil, errorf(codeFailedToParse, "Cannot specify both new or upsert and remove=true")
 	}
-	c, err := s.collection(req, args.Collection)
+	c, err := s.target(req, args.Collection, args.Upsert)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,230 @@
+package mongotest
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+)
+
+// URIVariable is the environment variable that names a real server, on which
+// tests then run instead of on the stand-in.
+const URIVariable = "AMBOY_TEST_MONGODB_URI"
+
+// Deployment is where a test has its data: the server that URIVariable names,
+// else a server of this package that the test has for itself. It has a database
+// that no other test has, which is dropped when the test ends. All its methods
+// are safe for concurrent use.
+type Deployment struct {
+	t          testing.TB
+	uri        string
+	database   string
+	replicaSet bool
+	server     *Server // nil for a real one
+	client     *mongo.Client
+	aside      *mongo.Client // for what the test does, and not what it tests
+	commands   Commands
+}
+
+// Option says what a test needs of a deployment.
+type Option func(*needs)
+
+type needs struct {
+	standalone, replicaSet, inMemory, standIn bool
+}
+
+// Standalone is for a test that needs a server without a replica set: without
+// transactions, retryable writes and change streams. It is skipped on others.
+func Standalone() Option { return func(n *needs) { n.standalone = true } }
+
+// ReplicaSet is for a test that needs a replica set. It is skipped on a server
+// that is none. The stand-in is one without this too.
+func ReplicaSet() Option { return func(n *needs) { n.replicaSet = true } }
+
+// StandIn is for a test that needs what only the stand-in has. It is skipped on
+// real servers.
+func StandIn() Option { return func(n *needs) { n.standIn = true } }
+
+// InMemory makes the stand-in listen on no port, so that it and its clients can
+// live in a bubble of testing/synctest. Clients can be made by ClientOptions
+// only, not by the URI. The test is skipped on real servers.
+func InMemory() Option { return func(n *needs) { n.inMemory, n.standIn = true, true } }
+
+// Open gives a test a deployment, and takes care of its end. The test fails at
+// once when there is none, and is skipped when it needs another one.
+func Open(t testing.TB, opts ...Option) *Deployment {
+	t.Helper()
+	var n needs
+	for _, option := range opts {
+		option(&n)
+	}
+	d := &Deployment{t: t, uri: os.Getenv(URIVariable), database: "amboy_" + primitive.NewObjectID().Hex()}
+	if d.uri == "" {
+		d.start(n)
+	} else if n.standIn {
+		t.Skip("the test needs what only the server of mongotest has")
+	}
+	d.client = d.Connect()
+	d.aside = d.connect(d.plainOptions())
+	if d.IsReal() {
+		t.Cleanup(func() {
+			if err := d.aside.Database(d.database).Drop(context.Background()); err != nil {
+				t.Errorf("dropping the database %s: %s", d.database, err)
+			}
+		})
+	}
+	d.replicaSet = d.askReplicaSet()
+	switch {
+	case n.standalone && d.replicaSet:
+		t.Skip("the test needs a server without a replica set")
+	case n.replicaSet && !d.replicaSet:
+		t.Skip("the test needs a replica set")
+	}
+	return d
+}
+
+// start starts a stand-in.
+func (d *Deployment) start(n needs) {
+	d.t.Helper()
+	server, err := New(Options{Standalone: n.standalone, InMemory: n.inMemory})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(server.Close)
+	d.server, d.uri = server, server.URI()
+}
+
+// askReplicaSet asks the server whether it is a replica set, or a cluster of
+// some, by the fields in which they differ.
+func (d *Deployment) askReplicaSet() bool {
+	d.t.Helper()
+	var hello struct {
+		SetName string `bson:"setName"`
+		Msg     string `bson:"msg"`
+	}
+	err := d.aside.Database("admin").RunCommand(d.t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	if err != nil {
+		d.t.Fatalf("asking the server what it is: %s", err)
+	}
+	return hello.SetName != "" || hello.Msg == "isdbgrid"
+}
+
+// IsReal reports whether the deployment is a real server.
+func (d *Deployment) IsReal() bool { return d.server == nil }
+
+// IsReplicaSet reports whether the deployment is a replica set, which has
+// transactions, retryable writes and change streams.
+func (d *Deployment) IsReplicaSet() bool { return d.replicaSet }
+
+// Server returns the stand-in, for what only it can do. On a real server it
+// skips the test.
+func (d *Deployment) Server() *Server {
+	d.t.Helper()
+	if d.server == nil {
+		d.t.Skip("the test needs what only the server of mongotest has")
+	}
+	return d.server
+}
+
+// Database returns the name of the test's database.
+func (d *Deployment) Database() string { return d.database }
+
+// URI returns the connection string, for clients in other processes too. It has
+// the application name by which Fail knows the clients of the test.
+func (d *Deployment) URI() string {
+	separator := "&"
+	if !strings.Contains(d.uri, "?") {
+		separator = "?"
+		if rest := d.uri[strings.Index(d.uri, "://")+3:]; !strings.Contains(rest, "/") {
+			separator = "/?"
+		}
+	}
+	return d.uri + separator + "appName=" + url.QueryEscape(d.database)
+}
+
+// ClientOptions returns new options of a client, whose commands are counted.
+func (d *Deployment) ClientOptions() *options.ClientOptions {
+	return d.plainOptions().SetAppName(d.database).SetMonitor(d.commands.Monitor())
+}
+
+func (d *Deployment) plainOptions() *options.ClientOptions {
+	if d.server != nil {
+		return d.server.ClientOptions()
+	}
+	return options.Client().ApplyURI(d.uri)
+}
+
+// Client returns the client for what is tested. Its commands are counted.
+func (d *Deployment) Client() *mongo.Client { return d.client }
+
+// Connect returns one more client, as another process would have, until the
+// test ends. Its commands are counted.
+func (d *Deployment) Connect() *mongo.Client {
+	d.t.Helper()
+	return d.connect(d.ClientOptions())
+}
+
+func (d *Deployment) connect(opts *options.ClientOptions) *mongo.Client {
+	d.t.Helper()
+	client, err := mongo.Connect(d.t.Context(), opts)
+	if err != nil {
+		d.t.Fatalf("connecting: %s", err)
+	}
+	d.t.Cleanup(func() {
+		if err := client.Disconnect(context.Background()); err != nil {
+			d.t.Errorf("disconnecting: %s", err)
+		}
+	})
+	return client
+}
+
+// Collection returns a collection of the test's database for what the test does
+// itself: its commands are not counted, and do not fail by Fail.
+func (d *Deployment) Collection(name string) *mongo.Collection {
+	return d.aside.Database(d.database).Collection(name)
+}
+
+// Commands returns the counts of what the counted clients have sent.
+func (d *Deployment) Commands() *Commands { return &d.commands }
+
+// Fail lets commands of the test's clients fail from now on, instead of how
+// they failed before. It ends with the test at the latest. A real server must
+// have its test commands enabled, otherwise the test is skipped; it has one
+// fail point, so that tests that use it must not run in parallel there.
+func (d *Deployment) Fail(f Failure) {
+	d.t.Helper()
+	if err := f.check(); err != nil {
+		d.t.Fatal(err)
+	}
+	data := append(f.data(), bson.E{Key: "appName", Value: d.database})
+	d.failPoint(bson.D{{Key: "mode", Value: f.mode()}, {Key: "data", Value: data}})
+	if d.IsReal() {
+		d.t.Cleanup(d.Heal)
+	}
+}
+
+// Heal ends what Fail has begun.
+func (d *Deployment) Heal() {
+	d.t.Helper()
+	d.failPoint(bson.D{{Key: "mode", Value: "off"}})
+}
+
+func (d *Deployment) failPoint(fields bson.D) {
+	d.t.Helper()
+	command := append(bson.D{{Key: "configureFailPoint", Value: "failCommand"}}, fields...)
+	err := d.aside.Database("admin").RunCommand(context.Background(), command).Err()
+	var failed mongo.CommandError
+	if errors.As(err, &failed) && failed.Code == codeCommandNotFound {
+		d.t.Skip("the server was started without --setParameter enableTestCommands=1")
+	}
+	if err != nil {
+		d.t.Fatalf("setting the fail point: %s", err)
+	}
+}

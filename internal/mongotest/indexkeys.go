@@ -1,0 +1,177 @@
+package mongotest
+
+import (
+	"slices"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/bson"
+)
+
+// documentKeys are the keys of a document in the indexes of its collection.
+// They are found once, since neither documents nor indexes change.
+type documentKeys []struct {
+	index *index
+	keys  [][]any
+}
+
+// of are the keys in an index; none when the index leaves the document out.
+func (k documentKeys) of(x *index) [][]any {
+	for i := range k {
+		if k[i].index == x {
+			return k[i].keys
+		}
+	}
+	return nil
+}
+
+func (k *documentKeys) add(x *index, keys [][]any) {
+	*k = append(*k, struct {
+		index *index
+		keys  [][]any
+	}{x, keys})
+}
+
+// share takes over keys that are the same, and reports whether they are.
+func (k documentKeys) share(x *index, keys [][]any) bool {
+	for i := range k {
+		if k[i].index == x {
+			if !slices.EqualFunc(k[i].keys, keys, sameKey) {
+				return false
+			}
+			k[i].keys = keys
+			return true
+		}
+	}
+	return len(keys) == 0
+}
+
+// generate finds the keys of a document in an index. See
+// https://www.mongodb.com/docs/manual/core/indexes/index-types/index-multikey/.
+func (k *documentKeys) generate(x *index, doc *document) error {
+	if x.partial != nil && !x.partial.matches(doc.fields) {
+		return nil
+	}
+	steps := make([]keyStep, len(x.fields))
+	for i := range x.fields {
+		steps[i] = newKeyStep(doc.fields, x.fields[i].path)
+	}
+	keys, err := x.expand(steps)
+	if err != nil {
+		return err
+	}
+	k.add(x, keys)
+	return nil
+}
+
+// keyStep is a field of an index on the way to its value: a value, from which
+// a path leads on when it is an array.
+type keyStep struct {
+	value any
+	rest  []string
+	// final says that the value is the key's, whatever it is.
+	final bool
+}
+
+// newKeyStep goes along a path up to an array.
+func newKeyStep(v any, path []string) keyStep {
+	for len(path) > 0 {
+		switch x := v.(type) {
+		case bson.D:
+			v = field(x, path[0])
+		case bson.A:
+			i, err := strconv.Atoi(path[0])
+			if err != nil || i < 0 {
+				return keyStep{value: x, rest: path}
+			}
+			v = undefined
+			if i < len(x) {
+				v = x[i]
+			}
+		default:
+			return keyStep{value: undefined}
+		}
+		path = path[1:]
+	}
+	return keyStep{value: v}
+}
+
+// into goes on in an element of the array. Arrays in arrays are values.
+func (s keyStep) into(element any) keyStep {
+	if _, ok := element.(bson.A); !ok {
+		return newKeyStep(element, s.rest)
+	}
+	if len(s.rest) > 0 {
+		return keyStep{value: undefined}
+	}
+	return keyStep{value: element, final: true}
+}
+
+func (s keyStep) array() (bson.A, bool) {
+	list, ok := s.value.(bson.A)
+	return list, ok && !s.final
+}
+
+// expand makes a key for each element of the array to which steps have come,
+// and one key when there is none.
+func (x *index) expand(steps []keyStep) ([][]any, error) {
+	first := slices.IndexFunc(steps, func(s keyStep) bool { _, ok := s.array(); return ok })
+	if first < 0 {
+		return x.key(steps), nil
+	}
+	list, _ := steps[first].array()
+	at := make([]bool, len(steps)) // which fields lead to the array
+	for i, s := range steps {
+		if _, ok := s.array(); !ok {
+			continue
+		}
+		if !slices.Equal(x.prefix(i, s), x.prefix(first, steps[first])) {
+			return nil, errorf(codeParallelArrays, "cannot index parallel arrays [%s] [%s]", x.fields[i].name, x.fields[first].name)
+		}
+		at[i] = true
+		x.fields[i].multikey = true
+	}
+	if len(list) == 0 {
+		list = bson.A{undefined} // the key of an empty array
+	}
+	var keys [][]any
+	for _, element := range list {
+		next := slices.Clone(steps)
+		for i, s := range steps {
+			if at[i] {
+				next[i] = s.into(element)
+				next[i].final = next[i].final || len(s.rest) == 0
+			}
+		}
+		more, err := x.expand(next)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, more...)
+	}
+	return keys, nil
+}
+
+// prefix is the path that has led to a step of field i.
+func (x *index) prefix(i int, s keyStep) []string {
+	path := x.fields[i].path
+	return path[:len(path)-len(s.rest)]
+}
+
+// key is the key of steps that have all come to a value; a missing one is null.
+// A sparse index has no key that is missing in all fields.
+func (x *index) key(steps []keyStep) [][]any {
+	key := make([]any, len(steps))
+	missing := 0
+	for i, s := range steps {
+		switch {
+		case s.final || rank(s.value) != rankUndefined:
+			key[i] = s.value
+		default:
+			missing++
+		}
+	}
+	if x.sparse && missing == len(key) {
+		return nil
+	}
+	return [][]any{key}
+}

@@ -1,0 +1,436 @@
+package mongotest
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+)
+
+// plan is how the documents of a query are found: in ranges of an index, in
+// those of several for the alternatives of $or, or among all documents of the
+// collection when it has none.
+type plan struct {
+	walks []indexWalk
+	// ordered says that each range has its documents in the order that is
+	// wanted, so that a limit ends the walk.
+	ordered bool
+}
+
+// indexWalk goes through ranges of an index.
+type indexWalk struct {
+	index    *index
+	ranges   []keyRange
+	backward bool
+}
+
+// Examined is how many keys of indexes and how many documents queries have
+// looked at, as explain tells it of one query (totalKeysExamined and
+// totalDocsExamined). A server can do with fewer documents, since it filters by
+// the keys first. See https://www.mongodb.com/docs/manual/reference/explain-results/.
+type Examined struct{ Keys, Documents int64 }
+
+// Examined returns what all queries and writes have examined since the server
+// was started.
+func (s *Server) Examined() Examined {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.examined
+}
+
+// maxProduct bounds the ranges that come of several fields with several values
+// each; what goes beyond is left to the filter.
+const maxProduct = 1000
+
+// plan chooses indexes for a query: the hinted one, else that which narrows it
+// down most. See https://www.mongodb.com/docs/manual/core/query-plans/.
+func (c *collection) plan(filter bson.D, order []sortField, hint *index) plan {
+	if hint != nil {
+		p, _ := hint.plan(required(filter), order)
+		return p
+	}
+	best, worth := c.choose(filter, order)
+	if worth == 0 {
+		best = plan{walks: c.union(filter), ordered: len(order) == 0}
+	}
+	return best
+}
+
+// choose returns the plan of the best index, and what it is worth: nothing when
+// there is none.
+func (c *collection) choose(filter bson.D, order []sortField) (best plan, most int) {
+	limits := required(filter)
+	for _, x := range c.indexes {
+		if !x.covers(filter, limits) {
+			continue
+		}
+		if p, worth := x.plan(limits, order); worth > most {
+			best, most = p, worth
+		}
+		if most >= worthUnique {
+			break
+		}
+	}
+	return best, most
+}
+
+// union finds each alternative of an $or by an index; none when one of them has
+// none. See https://www.mongodb.com/docs/manual/reference/operator/query/or/#-or-clauses-and-indexes.
+func (c *collection) union(filter bson.D) []indexWalk {
+	i := slices.IndexFunc(filter, func(e bson.E) bool { return e.Key == "$or" })
+	if i < 0 {
+		return nil
+	}
+	common := slices.Delete(slices.Clone(filter), i, i+1)
+	var walks []indexWalk
+	for _, alternative := range filter[i].Value.(bson.A) {
+		p, worth := c.choose(append(slices.Clip(common), alternative.(bson.D)...), nil)
+		if worth == 0 {
+			return nil
+		}
+		walks = append(walks, p.walks...)
+	}
+	return walks
+}
+
+// What makes one plan better than another: a unique key above all, then fields
+// with one value, then the order, then a range.
+const (
+	worthUnique = 1000
+	worthOrder  = 3
+	worthValue  = 2
+	worthRange  = 1
+)
+
+// plan is how the index finds documents, and what that is worth.
+func (x *index) plan(limits requirements, order []sortField) (p plan, worth int) {
+	prefixes, fixed := x.prefixes(limits)
+	worth = fixed * worthValue
+	if x.unique && fixed == len(x.fields) {
+		worth += worthUnique
+	}
+	walk := indexWalk{index: x}
+	walk.backward, p.ordered = x.sorts(order, fixed)
+	if p.ordered && len(order) > 0 {
+		worth += worthOrder
+	}
+	low, high := x.bounds(limits, fixed)
+	if low != nil || high != nil {
+		worth += worthRange
+	}
+	for _, prefix := range prefixes {
+		r := withPrefix(prefix)
+		if low != nil {
+			r.from = low.after(prefix)
+		}
+		if high != nil {
+			r.to = high.after(prefix)
+		}
+		walk.ranges = append(walk.ranges, r)
+	}
+	p.walks = []indexWalk{walk}
+	return p, worth
+}
+
+// prefixes are the keys' beginnings that a query requires, and how many fields
+// they have.
+func (x *index) prefixes(limits requirements) (prefixes [][]any, fixed int) {
+	prefixes = [][]any{{}}
+	for i, f := range x.fields {
+		values := limits.of(f.name).values
+		if values == nil || !x.limitable(i) || len(prefixes) > 1 && len(prefixes)*len(values) > maxProduct {
+			return prefixes, i
+		}
+		values = slices.Clone(values)
+		slices.SortFunc(values, func(a, b any) int {
+			if f.descending {
+				a, b = b, a
+			}
+			return compare(a, b)
+		})
+		values = slices.CompactFunc(values, equal)
+		var longer [][]any
+		for _, prefix := range prefixes {
+			for _, v := range values {
+				longer = append(longer, append(slices.Clip(prefix), v))
+			}
+		}
+		prefixes = longer
+	}
+	return prefixes, len(x.fields)
+}
+
+// limitable reports whether the field can be limited when those before it are:
+// of fields that had arrays only the first, because different elements of one
+// array may meet the different conditions. See
+// https://www.mongodb.com/docs/manual/core/indexes/index-types/index-multikey/multikey-index-bounds/.
+func (x *index) limitable(i int) bool {
+	return !x.fields[i].multikey || !slices.ContainsFunc(x.fields[:i], func(f indexField) bool { return f.multikey })
+}
+
+// end is one end of a range on a field.
+type end struct {
+	value  any
+	record *record
+}
+
+func (e *end) after(prefix []any) entry {
+	return entry{append(slices.Clip(prefix), e.value), e.record}
+}
+
+// bounds are the ends of the range that a query requires of the field after
+// those that are fixed, in the order of the index; nil where it requires none.
+func (x *index) bounds(limits requirements, fixed int) (low, high *end) {
+	if fixed == len(x.fields) || !x.limitable(fixed) {
+		return nil, nil
+	}
+	f := x.fields[fixed]
+	comparisons := limits.of(f.name).comparisons
+	if len(comparisons) == 0 {
+		return nil, nil
+	}
+	if f.multikey { // each comparison may be met by another element
+		comparisons = comparisons[:1]
+	}
+	for _, c := range comparisons {
+		from, to := c.ends()
+		if low == nil || compareEnds(from, low) > 0 {
+			low = from
+		}
+		if high == nil || compareEnds(to, high) < 0 {
+			high = to
+		}
+	}
+	if f.descending {
+		low, high = high.turned(), low.turned()
+	}
+	return low, high
+}
+
+func compareEnds(a, b *end) int {
+	if c := compare(a.value, b.value); c != 0 {
+		return c
+	}
+	return int(min(a.record.number, 1)) - int(min(b.record.number, 1))
+}
+
+// turned is the end in an index that descends.
+func (e *end) turned() *end {
+	if e.record == firstRecord {
+		return &end{e.value, lastRecord}
+	}
+	return &end{e.value, firstRecord}
+}
+
+// sorts reports whether keys that begin with one prefix are in an order, from
+// the first to the last or backward.
+func (x *index) sorts(order []sortField, fixed int) (backward, ok bool) {
+	next := fixed
+	for _, o := range order {
+		constant := slices.ContainsFunc(x.fields[:fixed], func(f indexField) bool { return !f.multikey && slices.Equal(f.path, o.path) })
+		if constant {
+			continue
+		}
+		if next == len(x.fields) {
+			return false, false
+		}
+		f := x.fields[next]
+		turned := f.descending != o.descending
+		if f.multikey || !slices.Equal(f.path, o.path) || next > fixed && turned != backward {
+			return false, false
+		}
+		backward = turned
+		next++
+	}
+	return backward, true
+}
+
+// covers reports whether the index has all documents that a filter can match.
+// See https://www.mongodb.com/docs/manual/core/index-partial/#query-coverage.
+func (x *index) covers(filter bson.D, limits requirements) bool {
+	if x.sparse && !slices.ContainsFunc(x.fields, func(f indexField) bool { return limits.of(f.name).exists }) {
+		return false
+	}
+	return x.partial == nil || limits.imply(filter, x.filter)
+}
+
+// requirement is what a filter requires of a field, as far as an index can
+// tell. Each part must hold for some value when the field has an array.
+type requirement struct {
+	values      []any // one of them; nil when there are none
+	comparisons []comparison
+	exists      bool
+}
+
+type comparison struct {
+	operator string
+	bound    any
+}
+
+// requirements are those of a filter by field.
+type requirements map[string]*requirement
+
+func (r requirements) of(name string) *requirement {
+	if found, ok := r[name]; ok {
+		return found
+	}
+	return &requirement{}
+}
+
+func required(filter bson.D) requirements {
+	r := requirements{}
+	r.read(filter)
+	return r
+}
+
+// read adds what a filter requires.
+func (r requirements) read(filter bson.D) {
+	for _, e := range filter {
+		if e.Key == "$and" {
+			for _, clause := range e.Value.(bson.A) {
+				r.read(clause.(bson.D))
+			}
+		}
+		if strings.HasPrefix(e.Key, "$") {
+			continue
+		}
+		if r[e.Key] == nil {
+			r[e.Key] = &requirement{}
+		}
+		r[e.Key].read(e.Value)
+	}
+}
+
+func (r *requirement) read(v any) {
+	if !isOperators(v) {
+		r.oneOf(bson.A{v})
+		return
+	}
+	for _, op := range v.(bson.D) {
+		switch op.Key {
+		case "$eq":
+			r.oneOf(bson.A{op.Value})
+		case "$in":
+			r.oneOf(op.Value.(bson.A))
+		case "$exists":
+			r.exists = r.exists || truthy(op.Value)
+		case "$gt", "$gte", "$lt", "$lte":
+			if bracketed(op.Value) {
+				r.comparisons = append(r.comparisons, comparison{op.Key, op.Value})
+				r.exists = true
+			}
+		}
+	}
+}
+
+// oneOf requires one of some values, unless one of them does not tell the keys
+// of the documents that it matches.
+func (r *requirement) oneOf(list bson.A) {
+	values := []any{}
+	exists := true
+	for _, v := range list {
+		switch rank(v) {
+		case rankArray, rankRegex, rankUndefined:
+			return
+		case rankNull: // what is missing too
+			exists = false
+		}
+		values = append(values, v)
+	}
+	r.exists = r.exists || exists
+	if r.values == nil || len(values) < len(r.values) {
+		r.values = values
+	}
+}
+
+// bracketed reports whether a comparison with a value is one with the values of
+// its type and no others.
+func bracketed(v any) bool {
+	switch rank(v) {
+	case rankMinKey, rankMaxKey, rankUndefined, rankNull, rankArray:
+		return false
+	case rankNumber:
+		return !isNaN(v)
+	default:
+		return true
+	}
+}
+
+// least are the least values of the types.
+var least = [...]any{
+	rankMinKey: primitive.MinKey{}, rankUndefined: undefined, rankNull: nil, rankNumber: math.NaN(), rankString: "",
+	rankObject: bson.D{}, rankArray: bson.A{}, rankBinary: primitive.Binary{}, rankObjectID: primitive.ObjectID{},
+	rankBool: false, rankDate: primitive.DateTime(math.MinInt64), rankTimestamp: primitive.Timestamp{},
+	rankRegex: primitive.Regex{}, rankPointer: primitive.DBPointer{}, rankCode: primitive.JavaScript(""),
+	rankCodeWithScope: primitive.CodeWithScope{}, rankMaxKey: primitive.MaxKey{},
+}
+
+// ends are the ends of the values that meet a comparison, in ascending order.
+func (c comparison) ends() (low, high *end) {
+	low = &end{least[rank(c.bound)], firstRecord}
+	high = &end{least[rank(c.bound)+1], firstRecord}
+	switch c.operator {
+	case "$gt":
+		low = &end{c.bound, lastRecord}
+	case "$gte":
+		low = &end{c.bound, firstRecord}
+	case "$lt":
+		high = &end{c.bound, firstRecord}
+	case "$lte":
+		high = &end{c.bound, lastRecord}
+	}
+	return low, high
+}
+
+// imply reports whether all documents that the requirements' filter matches
+// are matched by the filter of a partial index.
+func (r requirements) imply(filter, partial bson.D) bool {
+	for _, clause := range partial {
+		if !slices.ContainsFunc(filter, func(e bson.E) bool { return e.Key == clause.Key && equal(e.Value, clause.Value) }) && !r.implyClause(filter, clause) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r requirements) implyClause(filter bson.D, clause bson.E) bool {
+	each := func(v any) bool { return r.imply(filter, v.(bson.D)) }
+	switch {
+	case clause.Key == "$and":
+		return !slices.ContainsFunc(clause.Value.(bson.A), func(v any) bool { return !each(v) })
+	case clause.Key == "$or":
+		return slices.ContainsFunc(clause.Value.(bson.A), each)
+	case !isOperators(clause.Value):
+		return r.of(clause.Key).implies(bson.E{Key: "$eq", Value: clause.Value})
+	}
+	for _, op := range clause.Value.(bson.D) {
+		if !r.of(clause.Key).implies(op) {
+			return false
+		}
+	}
+	return true
+}
+
+// implies reports whether what meets the requirement meets an operator.
+func (r *requirement) implies(op bson.E) bool {
+	if op.Key == "$exists" {
+		return r.exists
+	}
+	meets, err := parseOperator(op, nil)
+	if err != nil || r.values != nil {
+		return err == nil && !slices.ContainsFunc(r.values, func(v any) bool { return !meets([]any{v}) })
+	}
+	return slices.ContainsFunc(r.comparisons, func(c comparison) bool { return c.implies(op) })
+}
+
+// implies reports whether what meets the comparison meets another one.
+func (c comparison) implies(op bson.E) bool {
+	if rank(op.Value) != rank(c.bound) || !slices.Contains([]string{"$gt", "$gte", "$lt", "$lte"}, op.Key) {
+		return false
+	}
+	low, high := c.ends()
+	from, to := comparison{op.Key, op.Value}.ends()
+	return compareEnds(low, from) >= 0 && compareEnds(high, to) <= 0
+}
