@@ -100,6 +100,11 @@ func (d *countingDriver) Queues(ctx context.Context) ([]driver.QueueInfo, error)
 	return d.Driver.Queues(ctx)
 }
 
+func (d *countingDriver) Unfinished(ctx context.Context) ([]string, error) {
+	d.calls.Add(1)
+	return d.Driver.Unfinished(ctx)
+}
+
 func (d *countingDriver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
 	d.calls.Add(1)
 	return d.Driver.Control(ctx, queue, change)

@@ -18,6 +18,8 @@ import (
 type claimer interface {
 	// claim claims records of several queues, and says when to look again.
 	claim(ctx context.Context, demands []driver.Demand, limit int) ([]*work, time.Time, error)
+	// isExpired tells whether a record was claimed because it has expired.
+	isExpired(r *driver.Record) bool
 	// expire ends records that were claimed because they have expired.
 	expire(ctx context.Context, expired []*work)
 	// giveBack hands back what was claimed and has no worker.
@@ -340,7 +342,7 @@ func (c *claims) lookAgain(next time.Time, err error) {
 		c.timer.set(time.Now().Add(claimRetry))
 	}
 	if c.poll > 0 {
-		c.timer.set(time.Now().Add(c.poll/2 + rand.N(c.poll)))
+		c.timer.set(time.Now().Add(c.poll/2 + rand.N(c.poll/2+1)))
 	}
 }
 
@@ -350,7 +352,7 @@ func (c *claims) hand(works []*work, own *claimLine) (expired, orphans []*work, 
 	for _, w := range works {
 		l := c.byName[w.record.Group]
 		switch {
-		case w.record.TimeInfo.IsStale():
+		case c.owner.isExpired(w.record):
 			expired = append(expired, w)
 		case l == nil || !l.hasWorker(l == own):
 			orphans = append(orphans, w)

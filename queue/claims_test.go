@@ -91,7 +91,7 @@ func (d *spy) Features() driver.Features {
 	return features
 }
 
-func (d *spy) Subscribe(notify func()) (cancel func()) {
+func (d *spy) Subscribe(notify func(bool)) (cancel func()) {
 	if d.deaf {
 		return func() {}
 	}
@@ -192,6 +192,13 @@ func (d *spy) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 		return nil, err
 	}
 	return d.Driver.Queues(ctx)
+}
+
+func (d *spy) Unfinished(ctx context.Context) ([]string, error) {
+	if err := d.note(ctx, "Unfinished"); err != nil {
+		return nil, err
+	}
+	return d.Driver.Unfinished(ctx)
 }
 
 func (d *spy) RecoverStale(ctx context.Context, now time.Time) (int, error) {
@@ -373,7 +380,7 @@ func TestIdleTenantsCostWhatOneDoes(t *testing.T) {
 				calls := counted.count()
 				t.Logf("%d calls in an hour: %v", calls, counted.calls)
 				assert.LessOrEqual(t, calls, perSecond*60*60)
-				assert.Positive(t, counted.count("TakeDuty"))
+				assert.Positive(t, counted.count("RecoverStale"))
 				if !deaf {
 					assert.Zero(t, counted.count("Claim"), "nobody needs to poll")
 				}

@@ -157,7 +157,6 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 type driverGroup struct {
 	*queueGroup
 	engine *engine
-	opts   DriverGroupOptions
 }
 
 // NewDriverGroup makes a group of queues in one store, one for each name. They
@@ -178,23 +177,36 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a driver group: %w", err)
 	}
-	g := &driverGroup{engine: newEngine(opts.DefaultQueue, opts.Workers), opts: opts}
-	g.queueGroup = newQueueGroup(ctx, "driver", opts.TTL, opts.PruneFrequency, g.merge)
+	e := newEngine(opts.DefaultQueue, opts.Workers)
+	merge := func(name string, call []amboy.QueueOptions) (queueBuilder, error) { return opts.merge(e, name, call) }
+	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency}
 	if opts.BackgroundCreateFrequency != NoBackgroundCreate {
-		g.routines.Go(func() { g.openRegularly(g.background) })
+		times.create = opts.BackgroundCreateFrequency
 	}
-	return g, nil
+	return newDriverGroup(ctx, e, times, merge), nil
+}
+
+// groupTimes are the times of a group. ttl and create may be 0, for never.
+type groupTimes struct{ ttl, prune, create time.Duration }
+
+// newDriverGroup makes a group whose queues are made by what merge returns.
+func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error)) *driverGroup {
+	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, times.prune, merge)}
+	if times.create > 0 {
+		g.routines.Go(func() { g.openRegularly(g.background, times.create) })
+	}
+	return g
 }
 
 // merge makes the options of a queue, as DriverGroupOptions.PerQueue says.
-func (g *driverGroup) merge(name string, call []amboy.QueueOptions) (queueBuilder, error) {
-	merged := g.opts.DefaultQueue
-	for _, p := range g.opts.Patterns {
+func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOptions) (queueBuilder, error) {
+	merged := o.DefaultQueue
+	for _, p := range o.Patterns {
 		if p.Regexp.MatchString(name) {
 			merged = merged.with(p.Options)
 		}
 	}
-	merged = merged.with(g.opts.PerQueue[name])
+	merged = merged.with(o.PerQueue[name])
 	for _, opt := range call {
 		change, ok := opt.(*DriverQueueOptions)
 		if !ok || change == nil {
@@ -210,7 +222,7 @@ func (g *driverGroup) merge(name string, call []amboy.QueueOptions) (queueBuilde
 		return nil, err
 	}
 	return func(context.Context) (amboy.Queue, error) {
-		return newDriverQueue(g.engine, g.engine.id+"."+name, merged)
+		return newDriverQueue(e, e.id+"."+name, merged)
 	}, nil
 }
 
@@ -228,23 +240,35 @@ func (g *driverGroup) Queues(ctx context.Context) []string {
 	for _, name := range g.queueGroup.Queues(ctx) {
 		names[name] = struct{}{}
 	}
-	stored, err := g.engine.driver.Queues(ctx)
+	stored, err := g.stored(ctx)
 	if err != nil {
 		logging.Error(ctx, g.engine.failure("could not list the queues of a store", err))
 	}
-	for _, q := range stored {
-		if _, known := names[q.Name]; !known && q.Name != "" && (!q.Stats.IsComplete() || g.hadWork(ctx, q.Name)) {
-			names[q.Name] = struct{}{}
+	for _, name := range stored {
+		names[name] = struct{}{}
+	}
+	delete(names, "") // a group has none without a name
+	return slices.Sorted(maps.Keys(names))
+}
+
+// stored names the queues that have work in the store, or had some within the
+// TTL.
+func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
+	names, err := g.engine.driver.Unfinished(ctx)
+	if err != nil || g.ttl == 0 {
+		return names, err
+	}
+	all, err := g.engine.driver.Queues(ctx)
+	for _, q := range all {
+		if q.Stats.IsComplete() && g.hadWork(ctx, q.Name) {
+			names = append(names, q.Name)
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	return names, err
 }
 
 // hadWork tells whether a job of a queue ended within the TTL.
 func (g *driverGroup) hadWork(ctx context.Context, name string) bool {
-	if g.ttl == 0 {
-		return false
-	}
 	query := driver.Query{Queues: []string{name}, Ended: driver.TimeRange{From: time.Now().Add(-g.ttl)}}
 	n, err := g.engine.driver.Count(ctx, query, 1)
 	if err != nil {
@@ -254,8 +278,8 @@ func (g *driverGroup) hadWork(ctx context.Context, name string) bool {
 }
 
 // openRegularly opens the queues that have work, until ctx ends.
-func (g *driverGroup) openRegularly(ctx context.Context) {
-	ticker := time.NewTicker(g.opts.BackgroundCreateFrequency)
+func (g *driverGroup) openRegularly(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		g.openWithWork(ctx)
@@ -268,22 +292,26 @@ func (g *driverGroup) openRegularly(ctx context.Context) {
 }
 
 func (g *driverGroup) openWithWork(ctx context.Context) {
-	var stored []driver.QueueInfo
+	var names []string
 	err := errorOfPanic(func() (err error) {
-		stored, err = g.engine.driver.Queues(ctx)
+		names, err = g.engine.driver.Unfinished(ctx)
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
 		logging.Error(ctx, g.engine.failure("could not look for queues with work", err))
 	}
-	for _, q := range stored {
-		if q.Name == "" || q.Stats.IsComplete() || g.engine.queue(q.Name) != nil {
+	isOpen := map[string]bool{"": true} // a group has none without a name
+	for _, name := range g.queueGroup.Queues(ctx) {
+		isOpen[name] = true
+	}
+	for _, name := range names {
+		if isOpen[name] {
 			continue
 		}
-		if _, err := g.Get(ctx, q.Name); err != nil && ctx.Err() == nil {
+		if _, err := g.Get(ctx, name); err != nil && ctx.Err() == nil {
 			logging.Error(ctx, message.Fields{
 				"message": "could not open a queue that has work",
-				"queue":   q.Name,
+				"queue":   name,
 				"error":   err.Error(),
 			})
 		}

@@ -45,13 +45,18 @@ type DriverQueueOptions struct {
 	LockTimeout time.Duration
 	// PollInterval is how often a queue with a free worker asks a driver without
 	// notifications for jobs that other processes put. The waits vary
-	// between half of it and one and a half, so that many processes do not ask
-	// at once. Default: one second.
+	// between half of it and all of it, so that many processes do not ask at once.
+	// Default: one second.
 	PollInterval time.Duration
 	// Retention tells how long jobs that ended are kept.
 	Retention Retention
 	// Retryable configures how jobs are retried.
 	Retryable RetryableQueueOptions
+
+	// ignoreDispatchBy runs jobs whose dispatch-by time has passed.
+	ignoreDispatchBy bool
+	// startAgain makes Start of a started queue do nothing, instead of failing.
+	startAgain bool
 }
 
 const defaultPollInterval = time.Second
@@ -123,6 +128,7 @@ type driverQueue struct {
 	format     amboy.Format
 	retention  Retention
 	maxRunning int
+	startAgain bool
 
 	closeOnce sync.Once
 
@@ -152,6 +158,7 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 		format:     opts.Format,
 		retention:  opts.Retention,
 		maxRunning: opts.MaxRunning,
+		startAgain: opts.startAgain,
 	}
 	err := q.makeRunner(opts)
 	if err != nil {
@@ -213,6 +220,14 @@ func (q *driverQueue) SetRetryHandler(h amboy.RetryHandler) error {
 // Start starts the runner and the retry handler, and takes up the jobs that
 // earlier processes left behind.
 func (q *driverQueue) Start(ctx context.Context) error {
+	err := q.startOnce(ctx)
+	if q.startAgain && q.isStarted() && errors.Is(err, amboy.ErrAlreadyStarted) {
+		return nil
+	}
+	return err
+}
+
+func (q *driverQueue) startOnce(ctx context.Context) error {
 	if q.maxRunning > 0 && q.is(created) {
 		if err := q.SetMaxRunning(ctx, q.maxRunning); err != nil {
 			return fmt.Errorf("starting queue %q: %w", q.id, err)

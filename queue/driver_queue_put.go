@@ -54,7 +54,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 			q.engine.claims.timer.set(deadline.Add(1)) // even where no worker will look
 		}
 	}
-	q.engine.claims.signal()
+	q.engine.changed()
 	return amboy.CollateWriteErrors(errs)
 }
 

@@ -24,6 +24,7 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	ended, err := q.endedRetry(ctx, toComplete, now)
 	if err == nil {
 		ended.ForgetAt = q.retention.untilReplaced(now)
+		q.engine.forgetting.add(ended.ForgetAt, now)
 		err = q.driver.Retry(ctx, ended, next)
 	}
 	if err != nil {
@@ -46,6 +47,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("ending the retry of job %q: %w", j.ID(), err)
 	}
 	q.ended(ctx, j.ID())
+	q.checkIdleAfterEnd(ctx)
 	q.engine.claims.signal()
 	return nil
 }

@@ -51,7 +51,7 @@ func (q *driverQueue) reviveOrEnd(ctx context.Context, w *work) amboy.Job {
 		q.handBack(ctx, w, driver.HandBack{Park: true, Reason: err.Error()})
 		return nil
 	}
-	if r.TimeInfo.IsStale() {
+	if q.engine.isExpired(r) {
 		markExpired(j)
 		q.endUnrun(ctx, j, w)
 		return nil
@@ -119,6 +119,7 @@ func (q *driverQueue) endLater(ctx context.Context, j amboy.Job, w *work, then f
 	return q.engine.completions.writeLater(ctx, driver.Completion{Lease: w.lease, Record: r}, func(err error) {
 		q.engine.leases.end(w)
 		q.afterEnd(ctx, j, err)
+		q.checkIdleAfterEnd(ctx)
 		then(err)
 	})
 }
@@ -163,6 +164,8 @@ func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 	}
 	if j.RetryInfo().ShouldRetry() {
 		q.handOver(ctx, j)
+	} else {
+		q.checkIdleAfterEnd(ctx)
 	}
 	return nil
 }
@@ -267,12 +270,14 @@ func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, err error) {
 	if err == nil {
 		q.ended(ctx, j.ID())
 	}
-	q.engine.claims.signal()
+	q.engine.changed()
 }
 
-// forgetAt is when a record that ended may be forgotten.
+// forgetAt is when a record that ends may be forgotten.
 func (q *driverQueue) forgetAt(r *driver.Record, ended time.Time) time.Time {
-	return q.retention.until(driver.StateOf(r, ended), ended)
+	at := q.retention.until(driver.StateOf(r, ended), ended)
+	q.engine.forgetting.add(at, ended)
+	return at
 }
 
 // recordOrLast encodes a job that ended. Where that is impossible, because of

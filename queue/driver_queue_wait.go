@@ -21,6 +21,14 @@ func (q *driverQueue) ended(ctx context.Context, id string) {
 	}
 }
 
+// checkIdleAfterEnd is checkIdle after the end of a job that ran here. It need not be
+// called where a worker claims after each end, and finds that there is nothing more.
+func (q *driverQueue) checkIdleAfterEnd(ctx context.Context) {
+	if q.engine.notified && q.line.drainedWanted.Load() > 0 && !q.engine.leases.has(q.name) {
+		q.checkIdle(ctx)
+	}
+}
+
 // checkIdle wakes those who wait until nothing is left, where that is so.
 func (q *driverQueue) checkIdle(ctx context.Context) {
 	if q.line.drainedWanted.Load() == 0 || !q.idle(ctx) {

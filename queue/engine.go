@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -19,13 +20,19 @@ import (
 // for all of them.
 type engine struct {
 	// id owns the leases.
-	id          string
-	driver      driver.Driver
-	ownsDriver  bool
-	leaseTime   time.Duration
-	claims      *claims
-	leases      *leases
-	completions *completions
+	id         string
+	driver     driver.Driver
+	ownsDriver bool
+	leaseTime  time.Duration
+	// ignoreDispatchBy is true where jobs are run whose dispatch-by time has passed.
+	ignoreDispatchBy bool
+	claims           *claims
+	leases           *leases
+	completions      *completions
+	forgetting       forgetting
+	// notified is true where the driver tells of changes, and changes counts them.
+	notified    bool
+	changes     atomic.Int64
 	unsubscribe func()
 
 	heartbeat wakeTimer // renews leases
@@ -54,12 +61,14 @@ type engine struct {
 // queues; 0 where their own numbers of workers are the only limit.
 func newEngine(opts DriverQueueOptions, workers int) *engine {
 	e := &engine{
-		id:             newOwnerID("driver"),
-		driver:         opts.Driver,
-		ownsDriver:     opts.CloseDriver,
-		leaseTime:      opts.LockTimeout,
-		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
-		queues:         map[string]*driverQueue{},
+		id:               newOwnerID("driver"),
+		driver:           opts.Driver,
+		ownsDriver:       opts.CloseDriver,
+		leaseTime:        opts.LockTimeout,
+		ignoreDispatchBy: opts.ignoreDispatchBy,
+		lookForRetries:   opts.Retryable.StaleRetryingMonitorInterval,
+		notified:         opts.Driver.Features().Notifications,
+		queues:           map[string]*driverQueue{},
 	}
 	e.open, e.end = context.WithCancel(context.Background())
 	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
@@ -71,7 +80,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 	e.cancels.fire = e.inBackground(e.cancelRequested)
 	e.recovery.fire = e.inBackground(e.maintain)
 	e.handOvers.fire = e.inBackground(e.takeUpRetries)
-	if !e.driver.Features().Notifications {
+	if !e.notified {
 		e.claims.poll = opts.PollInterval
 	}
 	e.unsubscribe = e.driver.Subscribe(e.storeChanged)
@@ -194,17 +203,35 @@ func (e *engine) failure(what string, err error) message.Fields {
 }
 
 // storeChanged is called after each change of the store, by whomever.
-func (e *engine) storeChanged() {
-	e.claims.signal()
+func (e *engine) storeChanged(mayClaim bool) {
+	e.changes.Add(1)
+	if mayClaim {
+		e.claims.signal()
+	}
 	if e.leases.any() {
 		e.cancels.set(time.Now().Add(cancelLatency))
 	}
+}
+
+// changed says that a change by this process may let somebody claim. Where the driver
+// tells of changes it has done so already, and only of those that may: after most that
+// end a job there is nothing new to claim.
+func (e *engine) changed() {
+	if !e.notified {
+		e.claims.signal()
+	}
+}
+
+// isExpired tells whether a claimed record must not be run any more.
+func (e *engine) isExpired(r *driver.Record) bool {
+	return !e.ignoreDispatchBy && r.TimeInfo.IsStale()
 }
 
 // claim claims records. Their leases are renewed from now on, also while they
 // wait for a worker. Those that have expired are ended.
 func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) (works []*work, next time.Time, err error) {
 	e.completions.flush() // beside the claim, so that the store can do both at once
+	changes := e.changes.Load()
 	var claimed driver.Claimed
 	err = errorOfPanic(func() (err error) {
 		claimed, err = e.driver.Claim(ctx, driver.ClaimRequest{
@@ -221,6 +248,9 @@ func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) 
 			e.heartbeat.set(time.Now().Add(e.heartbeatPeriod()))
 		}
 		works = append(works, w)
+	}
+	if len(works) > 0 && e.changes.Load() != changes {
+		e.cancels.set(time.Now().Add(cancelLatency)) // it may have been one of these
 	}
 	return works, claimed.Next, err
 }
@@ -299,7 +329,9 @@ func (e *engine) renew(ctx context.Context) {
 	for _, lease := range lost {
 		e.leases.lose(ctx, lease, amboy.ErrLeaseLost)
 	}
-	e.cancelRequested(ctx)
+	if !e.notified {
+		e.cancelRequested(ctx)
+	}
 }
 
 // cancelLatency is how long it takes at most until a running job notices that it

@@ -12,29 +12,27 @@ import (
 )
 
 const (
-	// maintenanceDuty is what the process that maintains a store has.
-	maintenanceDuty = "maintenance"
+	// forgettingDuty is what the process has that removes finished jobs.
+	forgettingDuty = "forgetting"
 	// forgetAtOnce is the number of finished jobs that one call removes.
 	forgetAtOnce = 1000
 	// retriesAtOnce is the number of jobs that one page of retries has.
 	retriesAtOnce = 1000
 )
 
-// maintain hands back the leases of workers that died, and removes jobs whose
-// time is over, in one of the processes that share the store. It comes twice in a
-// heartbeat, so that what a process left behind runs again less than a heartbeat
-// after its leases ran out. By then another has the duty, if the one that died had it.
+// maintain hands back the leases of workers that died, with each heartbeat, so that
+// what a process left behind runs again less than a heartbeat after its leases ran
+// out. Each process on the store does so: to agree on one would cost more than the
+// look, which finds nothing most of the time. It removes jobs whose time is over.
 func (e *engine) maintain(ctx context.Context) {
-	period := e.heartbeatPeriod() / 2
+	period := e.heartbeatPeriod()
 	ctx, cancel := context.WithTimeout(ctx, max(period, driverTimeout))
 	defer cancel()
 	defer func() { e.recovery.set(time.Now().Add(period)) }()
 
 	now := time.Now()
-	taken, err := e.driver.TakeDuty(ctx, driver.Duty{Name: maintenanceDuty, Owner: e.id, Until: now.Add(period + period/4)}, now)
-	e.report("could not find out who maintains the store", err)
-	if taken {
-		e.recover(ctx, now)
+	e.recover(ctx, now)
+	if e.forgetting.isDue(now) {
 		e.forget(ctx, now)
 	}
 }
@@ -48,14 +46,25 @@ func (e *engine) recover(ctx context.Context, now time.Time) {
 	}
 }
 
+// forget removes jobs whose time is over, unless another process is at it; then it is
+// tried again with the next heartbeat.
 func (e *engine) forget(ctx context.Context, now time.Time) {
-	for {
-		forgotten, err := e.driver.Forget(ctx, now, forgetAtOnce)
+	duty := driver.Duty{Name: forgettingDuty, Owner: e.id, Until: now.Add(e.heartbeatPeriod())}
+	taken, err := e.driver.TakeDuty(ctx, duty, now)
+	e.report("could not find out who removes finished jobs", err)
+	if !taken {
+		return
+	}
+	for more := true; more; {
+		var forgotten int
+		forgotten, err = e.driver.Forget(ctx, now, forgetAtOnce)
 		e.report("could not remove finished jobs", err)
-		if err != nil || forgotten < forgetAtOnce || ctx.Err() != nil {
+		if err != nil || ctx.Err() != nil {
 			return
 		}
+		more = forgotten == forgetAtOnce
 	}
+	e.forgetting.done(now)
 }
 
 // takeUpRetries gives the retry handlers the jobs that await their retry: their

@@ -179,61 +179,75 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 		left, err := store.Count(t.Context(), driver.Query{}, jobs)
 		require.NoError(t, err)
 		assert.Zero(t, left)
-		assert.LessOrEqual(t, store.count("Forget"), 2*2*4+3, "two in each heartbeat, and one for each thousand")
+		assert.LessOrEqual(t, store.count("Forget"), 2*4+3, "one in each heartbeat, and one for each thousand")
 	})
 }
 
-// TestMaintenanceIsDoneOnceAStore has several processes, of which the one that has
-// the duty dies.
-func TestMaintenanceIsDoneOnceAStore(t *testing.T) {
+// TestMaintenanceCostsLittle has several processes, which look for the leases of dead
+// ones, and one of which removes the jobs whose time is over.
+func TestMaintenanceCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const round, processes = 15 * time.Second / 2, 5 // two in a heartbeat
+		const heartbeat, processes, kept = 15 * time.Second, 5, 100 * time.Hour
 		store := newStore(t)
 		var spies []*spy
+		var queues []amboy.Queue
 		for range processes {
 			seen := newSpy(store)
-			spies = append(spies, seen)
-			q := startEngine(t, seen, 1)
+			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+				Driver: seen, Format: amboy.JSON, NumWorkers: 1, LockTimeout: 4 * heartbeat, Retention: queue.Retention{Succeeded: kept},
+			})
+			require.NoError(t, err)
+			require.NoError(t, q.Start(t.Context()))
 			t.Cleanup(func() { q.Close(context.Background()) })
+			spies, queues = append(spies, seen), append(queues, q)
 			pass(time.Second) // their heartbeats are not at the same time
 		}
-		// rounds are those of each process since the last call.
-		rounds := func() (counts []int) {
+		// total counts the calls of all since the last time.
+		total := func(call string) (n int) {
 			for _, seen := range spies {
-				recovered, forgot := seen.count("RecoverStale"), seen.count("Forget")
-				assert.Equal(t, recovered, forgot)
-				counts = append(counts, recovered)
+				n += seen.count(call)
+			}
+			return n
+		}
+		reset := func() {
+			for _, seen := range spies {
 				seen.reset()
 			}
-			return counts
 		}
-		rounds()
-		pass(100 * round)
-		assert.Equal(t, []int{100, 0, 0, 0, 0}, rounds())
+		pass(time.Hour)
+		reset()
+		pass(time.Hour)
+		assert.Equal(t, processes*int(time.Hour/heartbeat), total("RecoverStale"), "each with each heartbeat")
+		assert.LessOrEqual(t, total("Forget"), processes, "nothing is over")
 
-		spies[0].fail()
-		died := time.Now()
-		next := func() *spy {
-			for {
-				pass(time.Second)
-				for _, seen := range spies[1:] {
-					if seen.count("RecoverStale") > 0 {
-						return seen
-					}
-				}
-			}
-		}()
-		assert.LessOrEqual(t, time.Since(died), 2*round+round/4, "the duty lasts a little longer than a round")
-		for _, seen := range spies {
-			seen.reset()
-		}
-		pass(100 * round)
-		assert.Equal(t, 100, next.count("RecoverStale"))
-		total := 0
-		for _, n := range rounds() {
-			total += n
-		}
-		assert.Equal(t, 100, total, "one process maintains the store")
+		put(t, queues[0], noop(t, "one"))
+		require.True(t, amboy.Wait(day(t), queues[0]))
+		pass(heartbeat)
+		reset()
+		pass(kept - time.Hour)
+		assert.LessOrEqual(t, total("Forget"), processes*int(kept/time.Hour))
+		pass(time.Hour)
+		_, err := store.Get(t.Context(), "", "one")
+		assert.True(t, amboy.IsJobNotFoundError(err), "it was removed when its time was over: %v", err)
+	})
+}
+
+// TestDeadProcessLeavesNothingForEver has a process that dies before the time of its
+// jobs is over, and while it has the duty to remove them.
+func TestDeadProcessLeavesNothingForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		dying := newSpy(store)
+		dead, alive := startEngine(t, dying, 1), startEngine(t, store, 1)
+		defer alive.Close(context.Background())
+		defer dead.Close(ended())
+		put(t, dead, noop(t, "one"))
+		require.True(t, amboy.Wait(day(t), dead))
+		pass(24*time.Hour - time.Second)
+		dying.fail()
+		pass(2 * time.Hour)
+		_, err := store.Get(t.Context(), "", "one")
+		assert.True(t, amboy.IsJobNotFoundError(err), "another process looks every hour: %v", err)
 	})
 }
 
@@ -242,9 +256,9 @@ func TestMaintenanceIsDoneOnceAStore(t *testing.T) {
 func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
 	const lease = time.Minute
 	const heartbeat = lease / 4
-	for _, hasDuty := range []bool{true, false} {
+	for _, isFirst := range []bool{true, false} {
 		for _, phase := range []time.Duration{0, 1, heartbeat / 3, heartbeat / 2, heartbeat - 1} {
-			t.Run(fmt.Sprintf("duty %t, %s after the other", hasDuty, phase), func(t *testing.T) {
+			t.Run(fmt.Sprintf("the first %t, %s after the other", isFirst, phase), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := newStore(t)
 					dying := newSpy(store)
@@ -256,7 +270,7 @@ func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
 							<-ctx.Done()
 						}
 					})
-					if hasDuty {
+					if isFirst {
 						dead = startEngine(t, dying, 1)
 						put(t, dead, one)
 						pass(phase)

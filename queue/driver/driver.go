@@ -22,6 +22,11 @@ var ErrLeaseLost = amboy.ErrLeaseLost
 // ErrClosed is returned by the calls on a driver that was closed.
 var ErrClosed = errors.New("driver is closed")
 
+// ErrOutcomeUnknown is wrapped, beside the reason, by the error of a change that
+// was under way when its context ended, or when the store could not be reached any
+// more: it may have been made or not.
+var ErrOutcomeUnknown = errors.New("the call ended while the change was being written; it may be stored or not")
+
 // Features say what a driver can do that not every driver can.
 type Features struct {
 	// Notifications: Subscribe tells of changes, also of those that other
@@ -145,6 +150,11 @@ type Driver interface {
 	// Control, by name.
 	Queues(ctx context.Context) ([]QueueInfo, error)
 
+	// Unfinished names, sorted, the queues that have records which have not ended
+	// for good; one that awaits its retry has not. It is cheap, however many such
+	// records there are.
+	Unfinished(ctx context.Context) ([]string, error)
+
 	// Control changes what is set for a queue, and returns it as it is then. An
 	// empty change only reads.
 	Control(ctx context.Context, queue string, change ControlChange) (Control, error)
@@ -166,11 +176,12 @@ type Driver interface {
 
 	// Subscribe arranges for notify to be called after each change that may let
 	// somebody claim, that ends a job, or that a person made, by whomever, until
-	// cancel is called. One call may stand for several changes, and there may be
+	// cancel is called. mayClaim is false where the driver knows that there is
+	// nothing new to claim. One call may stand for several changes, and there may be
 	// calls without one. notify must not block. cancel may be called again, and
 	// does nothing then. A driver without Notifications may tell of its own
 	// changes alone, or of none.
-	Subscribe(notify func()) (cancel func())
+	Subscribe(notify func(mayClaim bool)) (cancel func())
 
 	// Close frees what the driver holds. What is stored stays. Changes fail with
 	// ErrClosed from then on; reads may do so too. Closing it again does nothing.

@@ -9,19 +9,19 @@ import (
 // for Driver.Subscribe. The zero value has none. It is safe for concurrent use.
 type Subscribers struct {
 	mu   sync.Mutex
-	all  map[int]func()
+	all  map[int]func(mayClaim bool)
 	last int
 	// list is what Notify reads, without a lock.
-	list atomic.Pointer[[]func()]
+	list atomic.Pointer[[]func(mayClaim bool)]
 }
 
 // Subscribe adds a function, until cancel is called. It does not block. A call of
 // Notify that is under way may call the function after cancel.
-func (s *Subscribers) Subscribe(notify func()) (cancel func()) {
+func (s *Subscribers) Subscribe(notify func(mayClaim bool)) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
-		s.all = map[int]func(){}
+		s.all = map[int]func(mayClaim bool){}
 	}
 	s.last++
 	key := s.last
@@ -36,7 +36,7 @@ func (s *Subscribers) Subscribe(notify func()) (cancel func()) {
 }
 
 func (s *Subscribers) publish() {
-	list := make([]func(), 0, len(s.all))
+	list := make([]func(mayClaim bool), 0, len(s.all))
 	for _, notify := range s.all {
 		list = append(list, notify)
 	}
@@ -45,12 +45,12 @@ func (s *Subscribers) publish() {
 
 // Notify calls the functions, which must not block. It holds no lock, so that they
 // may subscribe and cancel.
-func (s *Subscribers) Notify() {
+func (s *Subscribers) Notify(mayClaim bool) {
 	list := s.list.Load()
 	if list == nil {
 		return
 	}
 	for _, notify := range *list {
-		notify()
+		notify(mayClaim)
 	}
 }

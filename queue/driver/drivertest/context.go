@@ -140,6 +140,10 @@ func (f *fixture) calls() []call {
 			infos, err := d.Queues(ctx)
 			return some(len(infos), err)
 		}},
+		{"Unfinished", false, func(ctx context.Context) error {
+			names, err := d.Unfinished(ctx)
+			return some(len(names), err)
+		}},
 		{"Stats", false, func(ctx context.Context) error {
 			_, err := d.Stats(ctx, f.queue)
 			return err
@@ -272,7 +276,7 @@ func contextMidwayOfSeveral(f *fixture) {
 			require.NoError(f, missing, "job %q was accepted, and is not there", s.id)
 			done++
 		}
-		f.consistent()
+		f.settles()
 		if done == len(specs) {
 			return
 		}

@@ -66,6 +66,9 @@ func (h *history) compare() {
 	for _, queue := range historyQueues {
 		h.compareQueue(queue, byQueue[queue])
 	}
+	unfinished, err := h.driver.Unfinished(h.ctx)
+	require.NoError(h, err)
+	require.Equal(h, h.unfinished(), unfinished, "the queues with records that have not ended for good")
 	by := fmt.Sprint("owner", h.random.IntN(2))
 	require.ElementsMatch(h, h.canceling(by), h.toCancel(by), "what %q is to cancel", by)
 	if r, ok := pick(h.random, records); ok && !h.models[r.Group].headless[r.JobID()] && !isReplaced(records, r) {
@@ -80,6 +83,18 @@ func isReplaced(records []*driver.Record, r *driver.Record) bool {
 	return slices.ContainsFunc(records, func(other *driver.Record) bool {
 		return other.Group == r.Group && other.JobID() == r.JobID() && other.RetryInfo.CurrentAttempt > r.RetryInfo.CurrentAttempt
 	})
+}
+
+// unfinished are the queues with an attempt that has not ended for good, sorted.
+func (h *history) unfinished() []string {
+	var names []string
+	for queue, m := range h.models {
+		if slices.ContainsFunc(m.attempts, func(j *modelJob) bool { return j.stage != finished }) {
+			names = append(names, queue)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // canceling are the leases that an owner is to cancel.

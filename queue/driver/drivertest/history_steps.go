@@ -164,6 +164,9 @@ func (h *history) complete(m *model, j *modelJob, r *driver.Record, state amboy.
 	h.Logf("complete %q of %q as %s, to be forgotten at %s", r.Name, h.queue, state, clockTime(forgetAt))
 	h.stale = append(h.stale, r)
 	j.record = h.endAt(r, state, forgetAt)
+	if r.Progress != nil && r.Progress.Message != j.progress {
+		j.progress = "" // Which of the two is shown is left to the driver.
+	}
 	m.end(j, state, forgetAt)
 }
 

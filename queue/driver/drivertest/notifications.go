@@ -21,7 +21,7 @@ var notificationRules = []rule{
 }
 
 func subscribeCancels(f *fixture) {
-	cancel := f.driver.Subscribe(func() {})
+	cancel := f.driver.Subscribe(func(bool) {})
 	f.insert(spec{id: "a"})
 	cancel()
 	cancel()
@@ -33,7 +33,7 @@ func subscribeCancels(f *fixture) {
 func (f *fixture) subscribe() (told func(change func())) {
 	f.Helper()
 	signal := make(chan struct{}, 1)
-	cancel := f.driver.Subscribe(func() {
+	cancel := f.driver.Subscribe(func(bool) {
 		select {
 		case signal <- struct{}{}:
 		default: // It is told already.
@@ -95,7 +95,7 @@ func notifierTellsOfPersons(f *fixture) {
 
 func notifierCancels(f *fixture) {
 	var calls atomic.Int64
-	cancel := f.driver.Subscribe(func() { calls.Add(1) })
+	cancel := f.driver.Subscribe(func(bool) { calls.Add(1) })
 	told := f.subscribe()
 	told(func() { f.insert(spec{id: "a"}) })
 	cancel()

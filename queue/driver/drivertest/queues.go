@@ -31,6 +31,7 @@ var queuesRules = []rule{
 	{"a queue is there as soon as it is controlled", queuesControlled},
 	{"a queue stays when it is empty", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
+	{"a queue is unfinished while one of its records has not ended for good", queuesUnfinished},
 }
 
 // claimOf claims of several queues, and returns the IDs by queue.
@@ -307,4 +308,34 @@ func queuesOfEmptyStore(f *fixture) {
 	infos, err := f.driver.Queues(f.ctx)
 	require.NoError(f, err)
 	assert.Empty(f, infos)
+}
+
+// queuesUnfinished has a queue with records in one state for each state.
+func queuesUnfinished(f *fixture) {
+	unfinished := func() []string {
+		f.Helper()
+		names, err := f.driver.Unfinished(f.ctx)
+		require.NoError(f, err)
+		return names
+	}
+	assert.Empty(f, unfinished())
+	f.in("controlled").pause(true)
+	for _, state := range []amboy.JobState{amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired, amboy.StateRetrying} {
+		in := f.in(string(state))
+		in.insert(spec{id: "job", retryable: true})
+		in.end(in.claimOne("job"), state)
+	}
+	f.in("").insert(spec{id: "job"})
+	f.in("running").insert(spec{id: "job"})
+	running := f.in("running").claimOne("job")
+	f.in("Parked").insert(spec{id: "job"})
+	f.in("Parked").park("job")
+	f.in("scheduled").insert(spec{id: "job", waitUntil: f.after(1)})
+	f.in("blocked").insert(spec{id: "target"}, spec{id: "job", edges: []string{"target"}}, spec{id: "other"})
+	assert.Equal(f, []string{"", "Parked", "blocked", "retrying", "running", "scheduled"}, unfinished())
+	f.in("running").end(running, amboy.StateSucceeded)
+	f.in("retrying").cancel("job")
+	assert.Equal(f, []string{"", "Parked", "blocked", "scheduled"}, unfinished())
+	f.in("failed").restart("job")
+	assert.Equal(f, []string{"", "Parked", "blocked", "failed", "scheduled"}, unfinished())
 }

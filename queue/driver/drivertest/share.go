@@ -198,6 +198,8 @@ func (t *turns) Stats(ctx context.Context, queue string) (amboy.QueueStats, erro
 
 func (t *turns) Queues(ctx context.Context) ([]driver.QueueInfo, error) { return t.next().Queues(ctx) }
 
+func (t *turns) Unfinished(ctx context.Context) ([]string, error) { return t.next().Unfinished(ctx) }
+
 func (t *turns) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
 	return t.next().Control(ctx, queue, change)
 }
@@ -214,7 +216,7 @@ func (t *turns) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (
 	return t.next().TakeDuty(ctx, duty, now)
 }
 
-func (t *turns) Subscribe(notify func()) (cancel func()) { return t.next().Subscribe(notify) }
+func (t *turns) Subscribe(notify func(bool)) (cancel func()) { return t.next().Subscribe(notify) }
 
 // Close is left to whoever opened the drivers.
 func (t *turns) Close(context.Context) error { return nil }

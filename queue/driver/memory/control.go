@@ -24,6 +24,22 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	return infos, nil
 }
 
+// Unfinished implements driver.Driver.
+func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
+	if err := d.lockToRead(ctx); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	var names []string
+	for _, q := range d.queues {
+		if !q.schedule.Idle() {
+			names = append(names, q.name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 // Control implements driver.Driver.
 func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
 	if change.MaxRunning != nil && *change.MaxRunning < 0 {

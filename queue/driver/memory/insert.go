@@ -47,7 +47,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	for _, e := range sorted {
 		errs[index[e]] = d.insert(ctx, e)
 	}
-	d.subscribers.Notify()
+	d.subscribers.Notify(true)
 	return errs, nil
 }
 
@@ -89,7 +89,7 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 		w := q.inserts.Join()
 		d.unlock()
 		// There is room when what was inserted before is claimed.
-		d.subscribers.Notify()
+		d.subscribers.Notify(true)
 		if err := d.await(ctx, q, w); err != nil {
 			return fmt.Errorf("waiting for room: %w", err)
 		}

@@ -142,7 +142,7 @@ func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
 	}
 	d.unlock()
 	if len(stale) > 0 {
-		d.subscribers.Notify()
+		d.subscribers.Notify(true)
 	}
 	return len(stale), nil
 }

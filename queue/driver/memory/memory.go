@@ -115,7 +115,7 @@ func each[T any](ctx context.Context, d *Driver, items []T, change func(T) error
 		errs[i] = change(item)
 	}
 	d.unlock()
-	d.subscribers.Notify()
+	d.subscribers.Notify(true)
 	return errs, nil
 }
 
@@ -127,13 +127,13 @@ func (d *Driver) one(ctx context.Context, change func() error) error {
 	err := change()
 	d.unlock()
 	if err == nil {
-		d.subscribers.Notify()
+		d.subscribers.Notify(true)
 	}
 	return err
 }
 
 // Subscribe implements driver.Driver.
-func (d *Driver) Subscribe(notify func()) (cancel func()) { return d.subscribers.Subscribe(notify) }
+func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) { return d.subscribers.Subscribe(notify) }
 
 // Close implements driver.Driver. What is stored can still be read.
 func (d *Driver) Close(context.Context) error {

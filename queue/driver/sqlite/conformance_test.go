@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 		Reopen:    s.reopen,
 		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
 		Break:     func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
-		IsUnknown: func(err error) bool { return errors.Is(err, sqlite.ErrOutcomeUnknown) },
+		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
 			db, err := sql.Open("sqlite", s.paths[d]+"?_txlock=immediate")
 			require.NoError(t, err)

@@ -78,7 +78,7 @@ func TestTheOutcomeOfAChangeIsUnknownToWhoLeaves(t *testing.T) {
 	<-blocked
 	cancel()
 	err := <-left
-	require.ErrorIs(t, err, sqlite.ErrOutcomeUnknown)
+	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
 	require.ErrorIs(t, err, context.Canceled)
 	resume <- struct{}{}
 	require.NoError(t, sqlite.Exec(d, "SELECT 1")) // it comes after it
@@ -118,7 +118,7 @@ func TestAClaimForWhoLeftIsHandedBack(t *testing.T) {
 	cancel()
 	err := <-left
 	require.ErrorIs(t, err, context.Canceled)
-	require.NotErrorIs(t, err, sqlite.ErrOutcomeUnknown)
+	require.NotErrorIs(t, err, driver.ErrOutcomeUnknown)
 	resume <- struct{}{}
 	require.NoError(t, sqlite.Exec(d, "DROP TRIGGER block")) // it comes after it
 	claimed := claim(t, d, 1)

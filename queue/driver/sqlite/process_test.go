@@ -73,7 +73,7 @@ func TestSubscribersHearOfOtherProcesses(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	heard := make(chan struct{}, 1)
-	t.Cleanup(d.Subscribe(func() {
+	t.Cleanup(d.Subscribe(func(bool) {
 		select {
 		case heard <- struct{}{}:
 		default:
@@ -89,7 +89,7 @@ func TestSubscribersHearOfOtherDrivers(t *testing.T) {
 	path := newPath(t)
 	d, other := open(t, sqlite.Options{Path: path}), open(t, sqlite.Options{Path: path})
 	heard := make(chan struct{})
-	t.Cleanup(d.Subscribe(func() { close(heard) }))
+	t.Cleanup(d.Subscribe(func(bool) { close(heard) }))
 	insert(t, other, newRecord(t, "job"))
 	<-heard
 }

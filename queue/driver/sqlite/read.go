@@ -110,8 +110,10 @@ const (
 			ORDER BY attempt DESC LIMIT 1))`
 	readAttempts = `SELECT ` + readColumns + ` FROM jobs
 		WHERE queue = (SELECT id FROM queues WHERE name = ?) AND job_id = ? AND attempt IS NOT NULL ORDER BY attempt`
-	readQueue     = `SELECT ` + queueColumns + ` FROM queues WHERE name = ?`
-	readQueues    = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
+	readQueue      = `SELECT ` + queueColumns + ` FROM queues WHERE name = ?`
+	readQueues     = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
+	readUnfinished = `SELECT name FROM queues
+		WHERE waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying > 0 ORDER BY name`
 	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count FROM jobs
 		WHERE owner = ? AND cancel = 1`
 )
@@ -311,4 +313,17 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
 	return all, nil
+}
+
+// Unfinished implements driver.Driver. Its cost does not depend on the number of
+// records.
+func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
+	err = d.reads.query(ctx, readUnfinished, func(r *row) error {
+		names = append(names, r.text())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for queues with unfinished records: %w", err)
+	}
+	return names, nil
 }

@@ -32,12 +32,6 @@ const (
 	SynchronousFull = "FULL"
 )
 
-// ErrOutcomeUnknown is wrapped, beside the context's error, by the error of a
-// change whose context ended while it was being written, which then took more
-// than a second: it may have been written or not. A context that ends before that
-// gives the context's error alone, and then nothing was changed.
-var ErrOutcomeUnknown = errors.New("the context ended while the change was being written; it may be stored or not")
-
 // Options describe the file of a Driver, and what is kept in it.
 type Options struct {
 	// Path is that of the file. It is made where there is none; its directory
@@ -73,7 +67,10 @@ func (o Options) withDefaults() (Options, error) {
 
 // Driver keeps the records of queues in a file. It is safe for concurrent use.
 // Changes that are made at the same time are written together. A change waits for
-// as long as its context lives while another process has the right to write.
+// as long as its context lives while another process has the right to write. One
+// whose context ends while it is being written waits for that, for a second at
+// most: then its error wraps driver.ErrOutcomeUnknown. One whose context ends
+// before that has the context's error alone, and has changed nothing.
 type Driver struct {
 	opts   Options
 	path   string // absolute
@@ -118,7 +115,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	}
 	d.reads = newReader(f.reads, d.isClosed)
 	d.looks = newLooker(f.looks, d.closed)
-	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)
+	d.writer, err = newWriter(ctx, f.path, f.writes, func() { d.subscribers.Notify(true) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, err), f.close())
 	}
@@ -136,7 +133,7 @@ func (d *Driver) Features() driver.Features {
 // another. On Linux and Windows the latter are seen when they are made. On other
 // systems, and where the directory can't be watched, it is looked for them every
 // 50 milliseconds.
-func (d *Driver) Subscribe(notify func()) (cancel func()) { return d.subscribers.Subscribe(notify) }
+func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) { return d.subscribers.Subscribe(notify) }
 
 // Close stops the writing and closes the file. Writes that have begun are
 // finished, all other calls get driver.ErrClosed. Where ctx ends first, Close

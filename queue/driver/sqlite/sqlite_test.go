@@ -295,7 +295,7 @@ func TestAChangeWaitsForALockedFileAsItsContextSays(t *testing.T) {
 	for name, call := range calls {
 		err := call(later(t))
 		require.ErrorIs(t, err, context.DeadlineExceeded, name)
-		require.NotErrorIs(t, err, sqlite.ErrOutcomeUnknown, name)
+		require.NotErrorIs(t, err, driver.ErrOutcomeUnknown, name)
 	}
 	assert.Equal(t, []string{"claimed", "there"}, list(t, d), "reads don't wait")
 	unlock()

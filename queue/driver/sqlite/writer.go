@@ -156,7 +156,7 @@ func (w *writer) abandon(ctx context.Context, c *change) error {
 		<-c.done
 		return c.err
 	case c.undo == nil:
-		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+		return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, ctx.Err())
 	default:
 		return ctx.Err()
 	}
