@@ -1,0 +1,356 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// actAtOnce is the number of records, at most, on which one bulk write acts.
+const actAtOnce = 200
+
+// errSkipped is the error of a change of a document whose state does not allow the
+// action.
+var errSkipped = errors.New("its state does not allow that")
+
+// Act implements driver.Driver. It acts on 200 records at a time. An error after
+// some of them comes with what was done.
+func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.Acted{}, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	acted := driver.Acted{Next: req.After}
+	if err = d.act(ctx, req, &acted); err != nil {
+		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
+	}
+	return acted, nil
+}
+
+func (d *Driver) act(ctx context.Context, req driver.ActRequest, acted *driver.Acted) error {
+	if err := req.Action.Validate(); err != nil {
+		return err
+	}
+	if err := checkLimit(req.Limit); err != nil {
+		return err
+	}
+	at, err := newPosition(req.After, false)
+	if err != nil {
+		return err
+	}
+	err = d.boundBy(ctx, at, req)
+	if err != nil {
+		return err
+	}
+	a := &acting{Driver: d, Action: req.Action, selection: d.newSelection(req.Query, time.Now())}
+	for acted.Done+acted.Skipped < req.Limit {
+		limit := min(req.Limit-acted.Done-acted.Skipped, actAtOnce)
+		more, err := a.onSome(ctx, at, limit, req.DryRun, acted)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// acting is an action that is under way.
+type acting struct {
+	*Driver
+	driver.Action
+	*selection
+	// replaced are attempts that others have replaced.
+	replaced map[*document]bool
+}
+
+// onSome acts on the next documents, and tells whether there are more.
+func (a *acting) onSome(ctx context.Context, at *position, limit int, dryRun bool, acted *driver.Acted) (more bool, err error) {
+	docs, more, err := a.look(ctx, a.selection, at, limit, withoutJob)
+	if err != nil {
+		return false, err
+	}
+	err = a.on(ctx, docs, dryRun, acted)
+	if err != nil {
+		return false, err
+	}
+	acted.Next = ""
+	if more {
+		acted.Next, err = at.cursor()
+	}
+	return more, err
+}
+
+// boundBy ends the documents that are acted on at the last that is there: those
+// that are restarted come again, after the others.
+func (d *Driver) boundBy(ctx context.Context, at *position, req driver.ActRequest) error {
+	if req.Action.Kind != driver.Restart || req.DryRun || at.begun {
+		return nil
+	}
+	opts := options.Find().SetSort(field("order", -1)).SetLimit(1).SetProjection(field("order", 1))
+	return d.each(ctx, field("order", exist(true)), opts, func(doc *document) error {
+		at.End = doc.Order
+		d.orders.saw(doc.Order)
+		return nil
+	})
+}
+
+// on acts on documents, and adds up what was done.
+func (a *acting) on(ctx context.Context, docs []*document, dryRun bool, acted *driver.Acted) (err error) {
+	if len(docs) == 0 {
+		return nil
+	}
+	if a.Kind == driver.Restart {
+		a.replaced, err = a.replacedOf(ctx, docs)
+		if err != nil {
+			return err
+		}
+	}
+	if dryRun {
+		return a.try(ctx, docs, acted)
+	}
+	err = a.readFormerScopes(ctx, docs)
+	if err != nil {
+		return err
+	}
+	changes := make([]*change, len(docs))
+	for i, doc := range docs {
+		changes[i] = a.change(doc)
+	}
+	err = a.apply(ctx, changes)
+	if err != nil {
+		return err
+	}
+	var removed []*document
+	for _, c := range changes {
+		switch {
+		case c.err == nil:
+			acted.Done++
+			removed = append(removed, c.after)
+		case errors.Is(c.err, errSkipped), errors.Is(c.err, errGone), amboy.IsDuplicateJobError(c.err):
+			acted.Skipped++
+		default:
+			err = errors.Join(err, c.err)
+		}
+	}
+	if a.Kind == driver.Delete {
+		err = errors.Join(err, a.remove(ctx, removed))
+	}
+	return err
+}
+
+// readFormerScopes reads the bodies of those of the documents that the former
+// library has written, as these name the scopes.
+func (a *acting) readFormerScopes(ctx context.Context, docs []*document) error {
+	var ids bson.A
+	for _, doc := range docs {
+		if doc.Order == 0 {
+			ids = append(ids, doc.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	scopes := map[string][]string{}
+	err := a.each(ctx, field("_id", field("$in", ids)), options.Find(), func(doc *document) error {
+		scopes[doc.id] = doc.scopes
+		return nil
+	})
+	for _, doc := range docs {
+		doc.scopes = scopes[doc.id]
+	}
+	return err
+}
+
+// change is the action on a document. Others may have changed it since it was
+// read.
+func (a *acting) change(read *document) *change {
+	isLatest, scopes, begun := !a.replaced[read], read.scopes, false
+	return &change{
+		queue:  read.Group,
+		name:   read.Name,
+		before: read,
+		step: func(doc *document) error {
+			doc.scopes = scopes
+			if doc.isFormer() && a.Kind != driver.Cancel {
+				doc.adopt(a.orders.next(time.Now(), 1), doc.edges(), a.opts.IgnoreWaitUntil, a.now)
+			}
+			if !a.allows(doc, isLatest) || (begun && !a.selects(doc)) {
+				return errSkipped
+			}
+			begun = true
+			a.do(doc)
+			return nil
+		},
+	}
+}
+
+// allows tells whether a document's state allows the action.
+func (a *acting) allows(doc *document, isLatest bool) bool {
+	in := doc.Line.In
+	switch a.Kind {
+	case driver.Cancel, driver.Prioritize:
+		return !doc.final() && in != inHandover
+	case driver.RunNow:
+		return doc.waits() && (in == inScheduled || in == inPostponed || (in == inEdges && doc.TimeInfo.WaitUntil.After(a.now)))
+	case driver.Reschedule, driver.Park:
+		return doc.waits() && in != inParked && in != inHandover
+	case driver.Unpark:
+		return doc.waits() && in == inParked
+	case driver.Restart:
+		return isLatest && doc.mayGo() && !doc.succeeded()
+	case driver.Delete:
+		return doc.mayGo()
+	default:
+		return false
+	}
+}
+
+// do does the action to a document whose state allows it.
+func (a *acting) do(doc *document) {
+	switch a.Kind {
+	case driver.Cancel:
+		doc.cancel(a.Action, a.now)
+	case driver.RunNow:
+		at := doc.TimeInfo.WaitUntil
+		if at.After(a.now) {
+			at = a.now
+		}
+		doc.reschedule(at, a.opts.IgnoreWaitUntil, a.now)
+	case driver.Reschedule:
+		doc.reschedule(ceilMillisecond(a.At), a.opts.IgnoreWaitUntil, a.now)
+	case driver.Prioritize:
+		doc.prioritize(a.Priority)
+	case driver.Park:
+		doc.park(a.Reason)
+	case driver.Unpark:
+		doc.Status.Reason = ""
+		doc.enter(doc.Line.Edges, a.opts.IgnoreWaitUntil, a.now)
+	case driver.Restart:
+		doc.restart(a.orders.next(time.Now(), 1), a.opts.IgnoreWaitUntil, a.now)
+	case driver.Delete:
+		doc.ForgetAt = deleted
+	}
+}
+
+// deleted is when a record may be forgotten that is deleted: where the process dies
+// that does it, whoever forgets records ends what was begun.
+var deleted = time.Unix(0, 0).UTC()
+
+// mayGo is true of a document that ended for good, and that nobody deletes. One of
+// which others must still be told stays until they are.
+func (doc *document) mayGo() bool { return doc.final() && !doc.Settle && !doc.ForgetAt.Equal(deleted) }
+
+// try counts on how many documents the action would be done.
+func (a *acting) try(ctx context.Context, docs []*document, acted *driver.Acted) error {
+	taken := map[*document]bool{}
+	if a.Kind == driver.Restart {
+		var err error
+		if taken, err = a.taken(ctx, docs); err != nil {
+			return err
+		}
+	}
+	for _, doc := range docs {
+		if a.allows(doc, !a.replaced[doc]) && !taken[doc] {
+			acted.Done++
+		} else {
+			acted.Skipped++
+		}
+	}
+	return nil
+}
+
+// taken tells of which documents another one has an enqueue scope or the unique
+// key.
+func (a *acting) taken(ctx context.Context, docs []*document) (map[*document]bool, error) {
+	wanted := map[key][]*document{}
+	scopes, keys := map[string]bool{}, map[string]bool{}
+	for _, doc := range docs {
+		for _, scope := range doc.EnqueueScopes {
+			scopes[scope] = true
+			wanted[key{doc.Group, "scope/" + scope}] = append(wanted[key{doc.Group, "scope/" + scope}], doc)
+		}
+		if doc.UniqueKey != "" {
+			keys[doc.UniqueKey] = true
+			wanted[key{doc.Group, "key/" + doc.UniqueKey}] = append(wanted[key{doc.Group, "key/" + doc.UniqueKey}], doc)
+		}
+	}
+	taken := map[*document]bool{}
+	if len(wanted) == 0 {
+		return taken, nil
+	}
+	filter := either(field("scopes", field("$in", keysOf(scopes))), field("unique_lock", field("$in", keysOf(keys))))
+	opts := options.Find().SetProjection(bson.D{{Key: "group", Value: 1}, {Key: "scopes", Value: 1}, {Key: "unique_lock", Value: 1}})
+	err := a.each(ctx, filter, opts, func(holder *document) error {
+		things := []string{"key/" + holder.UniqueLock}
+		for _, scope := range holder.Scopes {
+			things = append(things, "scope/"+scope)
+		}
+		for _, thing := range things {
+			for _, doc := range wanted[key{holder.Group, thing}] {
+				taken[doc] = taken[doc] || doc.id != holder.id
+			}
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// cancel ends a document that does not run. One that runs is marked, for whoever
+// runs it.
+func (doc *document) cancel(a driver.Action, now time.Time) {
+	doc.Status.Reason, doc.ForgetAt = a.Reason, a.ForgetAt
+	if doc.runs() {
+		doc.CancelRequested = true
+		return
+	}
+	doc.endCanceled(now)
+}
+
+// reschedule gives a document that waits another time at which it is due.
+func (doc *document) reschedule(at time.Time, ignoreWaitUntil bool, now time.Time) {
+	doc.TimeInfo.WaitUntil = at
+	doc.Status.Reason = ""
+	doc.enter(doc.Line.Edges, ignoreWaitUntil, now)
+}
+
+func (doc *document) prioritize(priority int) {
+	doc.Priority = priority
+	if !doc.Line.IsZero() {
+		doc.Line.Priority = priority
+	}
+}
+
+// restart makes a document that ended as it was when it was inserted, but for its
+// attempt errors and its count.
+func (doc *document) restart(order int64, ignoreWaitUntil bool, now time.Time) {
+	doc.Status = amboy.JobStatusInfo{
+		ModificationTime:  doc.Status.ModificationTime,
+		ModificationCount: doc.Status.ModificationCount,
+		Attempts:          doc.Status.Attempts,
+		DroppedErrors:     doc.Status.DroppedErrors,
+	}
+	doc.RetryInfo.NeedsRetry = false
+	doc.TimeInfo.Start, doc.TimeInfo.End, doc.TimeInfo.DispatchBy = time.Time{}, time.Time{}, time.Time{}
+	doc.ForgetAt = time.Time{}
+	doc.Progress, doc.Result = nil, nil
+	if doc.Dependency != nil && len(doc.Dependency.Failed) > 0 {
+		dependency := *doc.Dependency
+		dependency.Failed = nil
+		doc.Dependency = &dependency
+	}
+	doc.JobID = doc.jobID()
+	doc.takeFormerScopes()
+	doc.Scopes = slices.Clone(doc.EnqueueScopes)
+	doc.UniqueLock = doc.UniqueKey
+	doc.Order = order
+	doc.enter(nil, ignoreWaitUntil, now)
+}

@@ -1,0 +1,628 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongodb/grip/message"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
+)
+
+// claimRounds is how often one claim looks for candidates, at most: again where
+// documents were made ready because they are due, and where those that it saw
+// could not be taken.
+const claimRounds = 10
+
+// Claim implements driver.Driver. A record that can't be read is given without a
+// job, so that it can be parked. Where more than 1,000 records have become due, or
+// have expired, at a time, the rest is left for a claim that Next asks for at
+// once. What a claim has taken whose error wraps driver.ErrOutcomeUnknown is handed
+// back by the next one.
+func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.Claimed{}, err
+	}
+	defer leave()
+	c := &claim{Driver: d, req: req, room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{}}
+	for _, demand := range req.Queues {
+		c.left[demand.Queue] = demand.Limit
+		if d.claimed.add(demand.Queue) {
+			d.sweeper.lookForFormers() // for what the former library left in it
+		}
+	}
+	err = c.run(plain(ctx))
+	if err != nil {
+		d.doubts.add(c.given...)
+		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
+	}
+	records := make([]*driver.Record, len(c.given))
+	for i, g := range c.given {
+		records[i] = d.give(ctx, g)
+	}
+	return driver.Claimed{Records: records, Next: c.next}, nil
+}
+
+// claim is a Claim that is under way.
+type claim struct {
+	*Driver
+	req   driver.ClaimRequest
+	given []*given
+	ready int // how many of them have not expired
+	next  time.Time
+
+	left  map[string]int // how many more may be given, by queue
+	room  map[string]int // how many more may run of the queues that have a limit
+	taken map[key]bool   // the scopes that were taken
+}
+
+// given is a document that was claimed.
+type given struct {
+	doc  *document // without its body
+	body registry.Body
+	lost error // why it can't be read
+	// inTime is true of one that has not expired.
+	inTime bool
+}
+
+// give returns the record that was claimed.
+func (d *Driver) give(ctx context.Context, g *given) *driver.Record {
+	d.leases.add(g.doc)
+	d.herald.claimed(g.doc)
+	r := g.doc.Record
+	r.Job = g.body
+	if g.lost != nil {
+		logging.Error(ctx, message.Fields{
+			"message":    "a stored job can't be read",
+			"collection": d.jobs.Name(),
+			"queue":      r.Group,
+			"job_id":     g.doc.jobID(),
+			"error":      g.lost.Error(),
+		})
+	}
+	return &r
+}
+
+func (c *claim) run(ctx context.Context) error {
+	if len(c.req.Queues) == 0 {
+		return nil
+	}
+	if err := c.resolveDoubts(ctx); err != nil {
+		return err
+	}
+	for range claimRounds {
+		again, err := c.round(ctx)
+		if err != nil || !again {
+			return err
+		}
+	}
+	return nil
+}
+
+// round claims what it can. It tells whether there may be more.
+func (c *claim) round(ctx context.Context) (again bool, err error) {
+	factor := c.contention.factor()
+	l := &look{Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}}
+	l.req.Limit -= c.ready
+	for _, demand := range c.req.Queues {
+		l.queues = append(l.queues, demand.Queue)
+	}
+	v, err := l.see(ctx)
+	if err != nil {
+		return false, fmt.Errorf("looking for candidates: %w", err)
+	}
+	defer func() {
+		c.next = v.next(c.given)
+		if len(v.expired) == timedAtOnce || len(v.due) == timedAtOnce {
+			c.next = c.req.Now
+		}
+	}()
+	resumed := c.limits.saw(v.controls, l.asked)
+	expired := c.expirations(v)
+	err = c.take(ctx, expired, false)
+	if err != nil {
+		return false, err
+	}
+	c.follow(ctx, expired)
+	if len(v.due) > 0 {
+		// They may come before those that are ready.
+		return c.req.Limit > c.ready, c.admitDue(ctx, v)
+	}
+	if resumed {
+		return true, nil // its candidates have not been seen
+	}
+	skipped, err := c.takeReady(ctx, v, factor)
+	return skipped > 0 && c.ready < c.req.Limit, err
+}
+
+// takeReady claims candidates. It tells how many of them could not be claimed.
+func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int, err error) {
+	unlock, err := c.findRoom(ctx, v)
+	if err != nil {
+		return 0, err
+	}
+	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
+	rivals := c.rivals(v)
+	err = c.take(ctx, append(slices.Clip(chosen), rivals...), true)
+	lost := c.countLost(ctx, chosen)
+	c.arrangeAfter(ctx, v, chosen, rivals)
+	exclusive, unlockErr := unlock(ctx)
+	if err == nil {
+		err = unlockErr
+	}
+	if err == nil && !exclusive {
+		err = c.keepToRoom(ctx, v)
+	}
+	return skipped + lost, err
+}
+
+// countLost counts the candidates that were not claimed, and takes note of those
+// that others had first.
+func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
+	moved := 0
+	for _, ch := range chosen {
+		switch {
+		case ch.err != nil && !errors.Is(ch.err, errMoved) && !errors.Is(ch.err, errGone):
+			logging.Error(ctx, message.Fields{
+				"message":    "a job can't be claimed",
+				"collection": c.jobs.Name(),
+				"queue":      ch.queue,
+				"record":     ch.name,
+				"error":      ch.err.Error(),
+			})
+		case ch.after == nil:
+			moved++
+			lost++
+		case !ch.after.runs():
+			lost++
+		}
+	}
+	c.contention.saw(moved, len(chosen))
+	return lost
+}
+
+// expirations are the changes that claim what has expired.
+func (c *claim) expirations(v *view) []*change {
+	var changes []*change
+	for _, doc := range v.expired {
+		if limited, ok := c.room[doc.Group]; ok {
+			c.room[doc.Group] = limited - 1
+		}
+		changes = append(changes, &change{
+			queue:  doc.Group,
+			name:   doc.Name,
+			before: doc,
+			quiet:  true,
+			step: func(doc *document) error {
+				if !doc.waits() || !doc.hasExpired(c.req.Now) {
+					return errMoved
+				}
+				doc.start(c.req, true)
+				return nil
+			},
+		})
+	}
+	return changes
+}
+
+// choose chooses one candidate of each queue in turn, and returns the changes that
+// claim them. It leaves those out that want what another one of them takes, and
+// tells how many.
+func (c *claim) choose(v *view, mix bool) (changes []*change, skipped int) {
+	wanted := c.req.Limit - c.ready
+	queues := make([]string, 0, len(c.req.Queues))
+	for _, demand := range c.req.Queues {
+		if v.controls[demand.Queue].Paused {
+			continue
+		}
+		if mix {
+			v.ready[demand.Queue] = shuffle(v.ready[demand.Queue], min(wanted, c.left[demand.Queue]))
+		}
+		queues = append(queues, demand.Queue)
+	}
+	for len(queues) > 0 && wanted > 0 {
+		round := queues
+		queues = nil
+		for _, queue := range round {
+			if wanted == 0 {
+				break
+			}
+			doc, missed := c.first(v, queue)
+			skipped += missed
+			if doc == nil {
+				continue
+			}
+			changes = append(changes, c.start(doc))
+			wanted--
+			queues = append(queues, queue)
+		}
+	}
+	return changes, skipped
+}
+
+// first takes the first candidate of a queue that may run beside those that were
+// chosen; nil where there is none.
+func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
+	room, limited := c.room[queue]
+	if c.left[queue] <= 0 || (limited && room <= 0) {
+		return nil, 0
+	}
+	for len(v.ready[queue]) > 0 {
+		doc = v.ready[queue][0]
+		v.ready[queue] = v.ready[queue][1:]
+		scope, conflicts := c.conflict(doc)
+		if conflicts {
+			v.passed = append(v.passed, passed{doc, scope})
+		}
+		if conflicts || (doc.hasExpired(c.req.Now) && !c.opts.IgnoreDispatchBy) {
+			skipped++
+			continue
+		}
+		for _, scope := range doc.Line.Wants {
+			c.taken[key{queue, scope}] = true
+		}
+		c.left[queue]--
+		if limited {
+			c.room[queue]--
+		}
+		return doc, skipped
+	}
+	return nil, skipped
+}
+
+// conflict returns a scope that a document wants, and one that was chosen takes.
+func (c *claim) conflict(doc *document) (scope string, conflicts bool) {
+	for _, scope := range doc.Line.Wants {
+		if c.taken[key{doc.Group, scope}] {
+			return scope, true
+		}
+	}
+	return "", false
+}
+
+// passed is a candidate that was not chosen, as another one takes a scope of it.
+type passed struct {
+	doc   *document
+	scope string
+}
+
+// rivals are the changes by which the candidates that were seen wait for the scopes
+// that others of them take, so that the next claim does not meet them.
+func (c *claim) rivals(v *view) []*change {
+	for _, docs := range v.ready {
+		for _, doc := range docs {
+			if scope, conflicts := c.conflict(doc); conflicts {
+				v.passed = append(v.passed, passed{doc, scope})
+			}
+		}
+	}
+	changes := make([]*change, len(v.passed))
+	for i, p := range v.passed {
+		changes[i] = &change{
+			queue:  p.doc.Group,
+			name:   p.doc.Name,
+			before: p.doc,
+			quiet:  true,
+			step: func(doc *document) error {
+				if !doc.waits() || doc.Line.In != inReady {
+					return errMoved
+				}
+				doc.block(p.scope)
+				return nil
+			},
+		}
+	}
+	return changes
+}
+
+// arrangeAfter looks at the scopes of which it is not known that those who want
+// them, or those who have them, stand in the right place.
+func (c *claim) arrangeAfter(ctx context.Context, v *view, chosen, rivals []*change) {
+	scopes := scopeSet{}
+	for _, ch := range chosen {
+		wants := ch.before.Line.Wants
+		switch {
+		case len(wants) == 0:
+		case ch.after == nil || !ch.after.runs():
+			scopes.add(ch.queue, wants...)
+		case v.full[ch.queue]: // there are candidates that were not seen
+			scopes.add(ch.queue, wants...)
+		}
+	}
+	for _, ch := range rivals {
+		for _, scope := range ch.before.Line.Wants {
+			if !c.taken[key{ch.queue, scope}] {
+				scopes.add(ch.queue, scope)
+			}
+		}
+	}
+	c.arrangeNow(ctx, scopes, false, false)
+}
+
+// shuffle mixes those of the lowest priority that is needed to have as many
+// candidates as are wanted, where there are more, so that processes which claim at
+// once do not all want the same ones.
+func shuffle(docs []*document, wanted int) []*document {
+	if wanted <= 0 || len(docs) <= wanted {
+		return docs
+	}
+	last := docs[wanted-1].Line.Priority
+	first := slices.IndexFunc(docs, func(doc *document) bool { return doc.Line.Priority == last })
+	end := first
+	for end < len(docs) && docs[end].Line.Priority == last {
+		end++
+	}
+	class := docs[first:end]
+	chosen := rand.Perm(len(class))[:wanted-first]
+	slices.Sort(chosen)
+	mixed := slices.Clone(docs[:first])
+	for _, i := range chosen {
+		mixed = append(mixed, class[i])
+	}
+	for i, doc := range docs[first:] {
+		if _, is := slices.BinarySearch(chosen, i); !is {
+			mixed = append(mixed, doc)
+		}
+	}
+	return mixed
+}
+
+// start is the change that claims a candidate. One that finds a scope held waits
+// for that.
+func (c *claim) start(doc *document) *change {
+	return &change{
+		queue:  doc.Group,
+		name:   doc.Name,
+		before: doc,
+		quiet:  true,
+		step: func(doc *document) error {
+			if !doc.waits() || doc.Line.In != inReady {
+				return errMoved
+			}
+			doc.start(c.req, false)
+			return nil
+		},
+		refused: func(doc *document, r *refusal) error {
+			if r.index != byScope || doc.Line.In != inReady {
+				return errMoved
+			}
+			doc.block(r.value)
+			return nil
+		},
+		made: func(doc *document) bool {
+			return doc.runs() && doc.Status.Owner == c.req.Owner && doc.TimeInfo.Start.Equal(stored(c.req.Now))
+		},
+	}
+}
+
+// take makes the changes that claim documents, in time or because they have
+// expired. Those that were seen without their bodies are read.
+func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	seen := make([]*document, len(changes))
+	for i, ch := range changes {
+		seen[i] = ch.before
+	}
+	err := c.write(ctx, changes)
+	if err != nil {
+		for _, ch := range changes {
+			if ch.next != nil && ch.next.runs() {
+				c.doubts.add(&given{doc: ch.next})
+			}
+		}
+	}
+	var unread []*given
+	for i, ch := range changes {
+		if !ch.landed() || !ch.after.runs() {
+			continue
+		}
+		g := &given{doc: ch.after, body: seen[i].Job, lost: seen[i].malformed, inTime: inTime}
+		c.given = append(c.given, g)
+		if inTime {
+			c.ready++
+		}
+		if ch.before != seen[i] || !seen[i].complete {
+			unread = append(unread, g)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.readBodies(ctx, unread)
+}
+
+// readBodies reads the bodies of documents that were claimed.
+func (c *claim) readBodies(ctx context.Context, unread []*given) error {
+	if len(unread) == 0 {
+		return nil
+	}
+	ids := make(bson.A, len(unread))
+	byID := make(map[string]*given, len(unread))
+	for i, g := range unread {
+		ids[i] = g.doc.id
+		byID[g.doc.id] = g
+	}
+	err := c.each(ctx, field("_id", field("$in", ids)), options.Find(), func(doc *document) error {
+		if g := byID[doc.id]; g != nil {
+			g.body, g.lost = doc.Job, doc.malformed
+			g.doc.body = doc.body
+		}
+		return nil
+	})
+	if err != nil {
+		return unknown(fmt.Errorf("reading the jobs that were claimed: %w", err))
+	}
+	return nil
+}
+
+// admitDue makes documents ready whose time has come.
+func (c *claim) admitDue(ctx context.Context, v *view) error {
+	var changes []*change
+	for _, doc := range v.due {
+		changes = append(changes, &change{
+			queue:  doc.Group,
+			name:   doc.Name,
+			before: doc,
+			step: func(doc *document) error {
+				if (doc.Line.In != inScheduled && doc.Line.In != inPostponed) || doc.Line.Due.After(c.req.Now) {
+					return errMoved
+				}
+				doc.admit()
+				return nil
+			},
+		})
+	}
+	if err := c.apply(ctx, changes); err != nil {
+		return fmt.Errorf("letting %d records go on that are due: %w", len(changes), err)
+	}
+	return nil
+}
+
+// contention tells how many candidates a claim should choose from.
+type contention struct{ doubled atomic.Int32 }
+
+// maxDoubled is how often the window is doubled, at most.
+const maxDoubled = 3
+
+func (c *contention) factor() int { return 1 << c.doubled.Load() }
+
+// saw takes note of how many of the candidates that were chosen others had first.
+func (c *contention) saw(lost, chosen int) {
+	doubled := c.doubled.Load()
+	switch {
+	case lost > 0 && doubled < maxDoubled:
+		doubled++
+	case lost == 0 && chosen > 0 && doubled > 0:
+		doubled--
+	}
+	c.doubled.Store(doubled)
+}
+
+// doubts are the documents that may have been claimed by calls that failed.
+type doubts struct {
+	mu     sync.Mutex
+	leases []driver.Lease
+}
+
+func (s *doubts) add(docs ...*given) {
+	for _, g := range docs {
+		s.put([]driver.Lease{g.doc.lease()})
+	}
+}
+
+func (s *doubts) put(leases []driver.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leases = append(s.leases, leases...)
+}
+
+func (s *doubts) take() []driver.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	leases := s.leases
+	s.leases = nil
+	return leases
+}
+
+// resolveDoubts hands back what calls that failed have claimed all the same.
+func (d *Driver) resolveDoubts(ctx context.Context) error {
+	leases := d.doubts.take()
+	if len(leases) == 0 {
+		return nil
+	}
+	errs, err := d.release(ctx, handBacksOf(leases))
+	if err != nil {
+		d.doubts.put(leases)
+		return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
+	}
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, driver.ErrLeaseLost) {
+			return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
+		}
+	}
+	return nil
+}
+
+func handBacksOf(leases []driver.Lease) []driver.HandBack {
+	handBacks := make([]driver.HandBack, len(leases))
+	for i, l := range leases {
+		handBacks[i] = driver.HandBack{Lease: l}
+	}
+	return handBacks
+}
+
+// limits are the queues of which a claim that last looked found that not all may
+// run.
+type limits struct {
+	mu       sync.Mutex
+	controls map[string]driver.Control
+}
+
+func (l *limits) isPaused(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.controls[queue].Paused
+}
+
+func (l *limits) isLimited(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.controls[queue].MaxRunning > 0
+}
+
+// any tells whether a queue is limited.
+func (l *limits) any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.controls) > 0
+}
+
+// saw takes note of the controls of the queues that were asked for. It tells
+// whether one is not paused any more.
+func (l *limits) saw(controls map[string]driver.Control, asked []string) (resumed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, queue := range asked {
+		now := controls[queue]
+		resumed = resumed || (l.controls[queue].Paused && !now.Paused)
+		if !now.Paused && now.MaxRunning == 0 {
+			delete(l.controls, queue)
+			continue
+		}
+		if l.controls == nil {
+			l.controls = map[string]driver.Control{}
+		}
+		l.controls[queue] = now
+	}
+	return resumed
+}
+
+// queueNames are those of the queues that this process has claimed from.
+type queueNames struct{ all sync.Map }
+
+// add tells whether the name is new.
+func (n *queueNames) add(name string) bool {
+	_, there := n.all.LoadOrStore(name, true)
+	return !there
+}
+
+func (n *queueNames) names() bson.A {
+	var names bson.A
+	for name := range n.all.Range {
+		names = append(names, name)
+	}
+	return names
+}

@@ -1,0 +1,226 @@
+package mongodb_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/event"
+	"go.mongodb.org/mongo-driver/mongo"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+// commands counts those that are sent to a server, by name. The server is asked
+// what it is, and for events, whatever the driver does.
+type commands struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// counted opens a driver whose commands are counted.
+func counted(t *testing.T, s *store) (*mongodb.Driver, *commands) {
+	t.Helper()
+	c := &commands{count: map[string]int{}}
+	opts := *s.options
+	opts.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.count[e.CommandName]++
+	}})
+	client, err := mongo.Connect(t.Context(), &opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	d := s.open(func(o *mongodb.Options) { o.Client = client })
+	return d, c
+}
+
+// during are the commands that are sent during a call, but for those that ask for
+// events.
+func (c *commands) during(call func()) map[string]int {
+	c.mu.Lock()
+	clear(c.count)
+	c.mu.Unlock()
+	call()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := maps.Clone(c.count)
+	delete(count, "getMore")
+	return count
+}
+
+func total(count map[string]int) (n int) {
+	for _, c := range count {
+		n += c
+	}
+	return n
+}
+
+func plainRecord(id string, change ...func(*driver.Record)) *driver.Record {
+	const queue = "queue"
+	r := &driver.Record{Name: driver.RecordName(queue, id, amboy.JobRetryInfo{}), Group: queue, Type: "type"}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func putAll(t *testing.T, d driver.Driver, records ...*driver.Record) {
+	t.Helper()
+	errs, err := d.Insert(t.Context(), records)
+	require.NoError(t, err)
+	for i, failure := range errs {
+		require.NoError(t, failure, records[i].Name)
+	}
+}
+
+func request(owner string, limit int, queues ...string) driver.ClaimRequest {
+	req := driver.ClaimRequest{Owner: owner, Limit: limit, Now: time.Now(), LeaseTime: time.Minute}
+	for _, queue := range queues {
+		req.Queues = append(req.Queues, driver.Demand{Queue: queue, Limit: limit})
+	}
+	return req
+}
+
+func claimAll(t *testing.T, d driver.Driver, req driver.ClaimRequest) []*driver.Record {
+	t.Helper()
+	claimed, err := d.Claim(t.Context(), req)
+	require.NoError(t, err)
+	return claimed.Records
+}
+
+func endAll(t *testing.T, d driver.Driver, records ...*driver.Record) {
+	t.Helper()
+	completions := make([]driver.Completion, len(records))
+	for i, r := range records {
+		ended := *r
+		ended.Status.Completed, ended.Status.InProgress = true, false
+		ended.TimeInfo.End = time.Now()
+		completions[i] = driver.Completion{Lease: driver.LeaseOf(r), Record: &ended}
+	}
+	errs, err := d.Complete(t.Context(), completions)
+	require.NoError(t, err)
+	for i, failure := range errs {
+		require.NoError(t, failure, records[i].Name)
+	}
+}
+
+func TestCommandsOfOneJob(t *testing.T) {
+	t.Parallel()
+	d, sent := counted(t, newStore(t))
+	claimAll(t, d, request("owner", 1, "queue")) // the first claim has the sweeper look
+	require.Eventually(t, func() bool { return total(sent.during(func() {})) == 0 }, 5*time.Second, time.Millisecond)
+	assert.Equal(t, map[string]int{"insert": 1, "aggregate": 1, "update": 2}, sent.during(func() {
+		putAll(t, d, plainRecord("job"))
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		endAll(t, d, running...)
+	}))
+}
+
+func TestCommandsOfIdleQueues(t *testing.T) {
+	t.Parallel()
+	d, sent := counted(t, newStore(t))
+	for _, n := range []int{1, 8, 1000} {
+		queues := make([]string, n)
+		for i := range queues {
+			queues[i] = fmt.Sprint(i)
+		}
+		claimAll(t, d, request("owner", 1, queues...))
+		assert.LessOrEqual(t, total(sent.during(func() {
+			require.Empty(t, claimAll(t, d, request("owner", 64, queues...)))
+		})), 2, "%d queues", n) // one of them may be the sweeper's
+	}
+}
+
+func TestCommandsOfAHeartbeat(t *testing.T) {
+	t.Parallel()
+	d, sent := counted(t, newStore(t))
+	const jobs = 500
+	var records []*driver.Record
+	for i := range jobs {
+		records = append(records, plainRecord(fmt.Sprint(i)))
+	}
+	putAll(t, d, records...)
+	running := claimAll(t, d, request("owner", jobs, "queue"))
+	require.Len(t, running, jobs)
+	leases := make([]driver.Lease, jobs)
+	for i, r := range running {
+		leases[i] = driver.LeaseOf(r)
+	}
+	count := sent.during(func() {
+		lost, err := d.Extend(t.Context(), leases, time.Now(), time.Minute)
+		require.NoError(t, err)
+		require.Empty(t, lost)
+		n, err := d.RecoverStale(t.Context(), time.Now())
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+	assert.LessOrEqual(t, total(count), 2, "%v", count)
+}
+
+// TestCommandsOfADrain has one process that claims as many as it has workers.
+func TestCommandsOfADrain(t *testing.T) {
+	t.Parallel()
+	d, sent := counted(t, newStore(t))
+	const jobs, at, workers = 2000, 500, 64
+	count := sent.during(func() {
+		for i := 0; i < jobs; i += at {
+			var records []*driver.Record
+			for j := range at {
+				records = append(records, plainRecord(fmt.Sprint(i+j)))
+			}
+			putAll(t, d, records...)
+		}
+		for {
+			running := claimAll(t, d, request("owner", workers, "queue"))
+			if len(running) == 0 {
+				return
+			}
+			endAll(t, d, running...)
+		}
+	})
+	assert.LessOrEqual(t, float64(total(count)), 0.15*jobs, "%v", count)
+}
+
+// TestCommandsOfOneScope has three processes that want jobs of which one may run.
+func TestCommandsOfOneScope(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	const jobs, processes = 100, 3
+	scoped := func(r *driver.Record) { r.RequiredScopes = []string{"scope"} }
+	var drivers []driver.Driver
+	var counts []*commands
+	for range processes {
+		d, sent := counted(t, s)
+		drivers, counts = append(drivers, d), append(counts, sent)
+	}
+	var records []*driver.Record
+	for i := range jobs {
+		records = append(records, plainRecord(fmt.Sprint(i), scoped))
+	}
+	putAll(t, drivers[0], records...)
+	done := 0
+	var all []map[string]int
+	for i := 0; done < jobs; i++ {
+		d := drivers[i%processes]
+		all = append(all, counts[i%processes].during(func() {
+			running := claimAll(t, d, request(fmt.Sprint(i), 20, "queue"))
+			require.LessOrEqual(t, len(running), 1, "of one scope")
+			endAll(t, d, running...)
+			done += len(running)
+		}))
+	}
+	sum := 0
+	for _, count := range all {
+		sum += total(count)
+	}
+	assert.LessOrEqual(t, sum, 8*jobs, "the last: %v", all[len(all)-1])
+}

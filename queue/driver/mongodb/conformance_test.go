@@ -1,0 +1,154 @@
+package mongodb_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/drivertest"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conform(t, newBreakable)
+}
+
+func TestConformanceOfAStandalone(t *testing.T) {
+	t.Parallel()
+	conform(t, func(t *testing.T) *breakable {
+		return newBreakableOf(t, mongotest.Options{InMemory: true, Standalone: true})
+	})
+}
+
+// conform runs the suite on stores, each of which is another one.
+func conform(t *testing.T, newStore func(t *testing.T) *breakable) {
+	t.Helper()
+	var mu sync.Mutex
+	stores := map[driver.Driver]*breakable{}
+	clients := map[driver.Driver]*mongo.Client{}
+	open := func(t *testing.T, s *breakable) driver.Driver {
+		t.Helper()
+		client := s.connect()
+		d, err := mongodb.Open(t.Context(), mongodb.Options{
+			Client:       client,
+			DB:           s.db,
+			Collection:   "work",
+			Grouped:      true,
+			PollInterval: 5 * time.Millisecond,
+		})
+		require.NoError(t, err)
+		mu.Lock()
+		defer mu.Unlock()
+		stores[d], clients[d] = s, client
+		return d
+	}
+	storeOf := func(d driver.Driver) *breakable {
+		mu.Lock()
+		defer mu.Unlock()
+		return stores[d]
+	}
+	again := func(t *testing.T, d driver.Driver) driver.Driver {
+		t.Helper()
+		return open(t, storeOf(d))
+	}
+	drivertest.Run(t, drivertest.Harness{
+		Open:      func(t *testing.T) driver.Driver { return open(t, newStore(t)) },
+		Reopen:    again,
+		Share:     again,
+		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return storeOf(d).cut() },
+		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
+		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
+			mu.Lock()
+			client := clients[d]
+			mu.Unlock()
+			session, err := client.StartSession()
+			require.NoError(t, err)
+			t.Cleanup(func() { session.EndSession(context.WithoutCancel(ctx)) })
+			require.NoError(t, session.StartTransaction())
+			return drivertest.Transaction{
+				Context:  mongo.NewSessionContext(ctx, session),
+				Commit:   func() error { return session.CommitTransaction(context.WithoutCancel(ctx)) },
+				Rollback: func() error { return session.AbortTransaction(context.WithoutCancel(ctx)) },
+			}
+		},
+	})
+}
+
+// breakable is a store that can be cut off.
+type breakable struct {
+	*store
+	dialer *dialer
+}
+
+func newBreakable(t *testing.T) *breakable {
+	t.Helper()
+	if serverURI != "" {
+		return newBreakableOn(t, options.Client().ApplyURI(serverURI), &net.Dialer{})
+	}
+	return newBreakableOf(t, mongotest.Options{InMemory: true})
+}
+
+func newBreakableOf(t *testing.T, opts mongotest.Options) *breakable {
+	t.Helper()
+	server, err := mongotest.New(opts)
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	return newBreakableOn(t, server.ClientOptions(), server)
+}
+
+func newBreakableOn(t *testing.T, opts *options.ClientOptions, to options.ContextDialer) *breakable {
+	t.Helper()
+	d := &dialer{to: to, conns: map[net.Conn]bool{}}
+	opts.SetDialer(d).SetServerSelectionTimeout(5 * time.Second)
+	return &breakable{store: newStoreOn(t, opts), dialer: d}
+}
+
+// cut cuts all connections, and makes no new ones until repair is called.
+func (s *breakable) cut() (repair func()) {
+	s.dialer.broken.Store(true)
+	s.dialer.disconnect()
+	return func() { s.dialer.broken.Store(false) }
+}
+
+// dialer is one that can be broken.
+type dialer struct {
+	to     options.ContextDialer
+	broken atomic.Bool
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+}
+
+// DialContext implements options.ContextDialer.
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if d.broken.Load() {
+		return nil, errors.New("the network is cut")
+	}
+	conn, err := d.to.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns[conn] = true
+	return conn, nil
+}
+
+func (d *dialer) disconnect() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for conn := range d.conns {
+		_ = conn.Close() // it may be closed already
+		delete(d.conns, conn)
+	}
+}

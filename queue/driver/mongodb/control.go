@@ -1,0 +1,122 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// controlDocument is what the control collection has of a queue.
+type controlDocument struct {
+	ID         string `bson:"_id"` // see controlKey
+	Queue      string `bson:"queue"`
+	Paused     bool   `bson:"paused,omitempty"`
+	Draining   bool   `bson:"draining,omitempty"`
+	MaxRunning int    `bson:"max_running,omitempty"`
+	// Drains is how often Draining was set, to whatever.
+	Drains int `bson:"drains,omitempty"`
+	// Answers are the members of the gate that know it.
+	Answers []string `bson:"answers,omitempty"`
+	// Removed counts the records that were forgotten or deleted.
+	Removed int `bson:"removed,omitempty"`
+}
+
+const controlPrefix = "queue/"
+
+// controlKey is the _id of the control document of a queue.
+func controlKey(queue string) string { return controlPrefix + queue }
+
+func (c controlDocument) control() driver.Control {
+	return driver.Control{Paused: c.Paused, Draining: c.Draining, MaxRunning: c.MaxRunning}
+}
+
+// Control implements driver.Driver. It returns an error for a MaxRunning that is
+// negative.
+func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	if change.MaxRunning != nil && *change.MaxRunning < 0 {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	}
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.Control{}, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	var stored controlDocument
+	if change == (driver.ControlChange{}) {
+		stored, err = d.readControl(ctx, queue)
+	} else {
+		stored, err = d.writeControl(ctx, queue, change)
+	}
+	if err != nil {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
+	}
+	return stored.control(), nil
+}
+
+// readControl reads the control document of a queue; an empty one where there is
+// none.
+func (d *Driver) readControl(ctx context.Context, queue string) (stored controlDocument, err error) {
+	err = d.control.FindOne(ctx, bson.D{{Key: "_id", Value: controlKey(queue)}}).Decode(&stored)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return controlDocument{}, nil
+	}
+	return stored, err
+}
+
+// writeControl changes the control document of a queue. Where that drains it, it
+// waits until all processes know.
+func (d *Driver) writeControl(ctx context.Context, queue string, change driver.ControlChange) (stored controlDocument, err error) {
+	stored, err = d.setControl(ctx, queue, change)
+	if err != nil {
+		return stored, err
+	}
+	d.subscribers.Notify(true)
+	if change.Draining == nil {
+		return stored, nil
+	}
+	d.gate.set(stored)
+	if stored.Draining {
+		err = d.gate.awaitInserts(ctx, queue)
+		if err == nil {
+			err = d.gate.awaitAnswers(ctx, stored)
+		}
+	}
+	if err != nil {
+		return stored, unknown(fmt.Errorf("it is drained, and other processes may not know yet: %w", err))
+	}
+	return stored, nil
+}
+
+func (d *Driver) setControl(ctx context.Context, queue string, change driver.ControlChange) (stored controlDocument, err error) {
+	set := bson.D{{Key: "queue", Value: queue}}
+	if change.Paused != nil {
+		set = append(set, bson.E{Key: "paused", Value: *change.Paused})
+	}
+	if change.MaxRunning != nil {
+		set = append(set, bson.E{Key: "max_running", Value: *change.MaxRunning})
+	}
+	update := bson.D{}
+	if change.Draining != nil {
+		set = append(set, bson.E{Key: "draining", Value: *change.Draining}, bson.E{Key: "answers", Value: []string{d.gate.id}})
+		update = field("$inc", field("drains", 1))
+	}
+	update = append(update, bson.E{Key: "$set", Value: set})
+	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)
+	for failures := 0; ; {
+		err = d.control.FindOneAndUpdate(ctx, field("_id", controlKey(queue)), update, opts).Decode(&stored)
+		if err == nil {
+			return stored, nil
+		}
+		failures++
+		if !isTransient(err) && !isConflict(err) && !mongo.IsDuplicateKeyError(err) || failures == maxFailures || ctx.Err() != nil {
+			return stored, failed(ctx, err)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package mongodb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+// sentCommands are those that the driver sends.
+var sentCommands = []string{
+	"insert", "update", "delete", "find", "aggregate", "getMore", "findAndModify", "commitTransaction", "abortTransaction", "killCursors",
+}
+
+// faults are the ways in which commands fail on real servers.
+var faults = map[string]mongotest.Failure{
+	"the connection is cut":             {CloseConnection: true},
+	"the server is not the primary":     {ErrorCode: 10107},
+	"the server shuts down":             {ErrorCode: 91},
+	"another write comes in its way":    {ErrorCode: 112},
+	"the majority has not acknowledged": {WriteConcernCode: 91},
+}
+
+// TestFaultsAtRandom runs jobs while a part of the commands fails. Nothing is lost,
+// nothing that ended runs again, and each scope has one holder.
+func TestFaultsAtRandom(t *testing.T) {
+	for name, fault := range faults {
+		for _, kind := range []mongotest.Option{mongotest.ReplicaSet(), mongotest.Standalone()} {
+			t.Run(name, func(t *testing.T) {
+				inParallel(t)
+				fault.Commands, fault.Probability = sentCommands, 0.1
+				withFaults(t, mongotest.Open(t, kind), fault)
+			})
+		}
+	}
+}
+
+// TestFaultsOfEachCommand has each kind of command fail a few times.
+func TestFaultsOfEachCommand(t *testing.T) {
+	for _, command := range sentCommands {
+		t.Run(command, func(t *testing.T) {
+			inParallel(t)
+			withFaults(t, mongotest.Open(t, mongotest.ReplicaSet()), mongotest.Failure{
+				Commands: []string{command}, Times: 10, CloseConnection: true,
+			})
+		})
+	}
+}
+
+// inParallel runs a test beside others, but on a real server, which has one fail
+// point for all.
+func inParallel(t *testing.T) {
+	t.Helper()
+	if serverURI == "" {
+		t.Parallel()
+	}
+}
+
+func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) {
+	t.Helper()
+	const jobs, processes = 16, 2
+	r := &rough{T: t, holders: map[string]string{}, ended: map[string]int{}}
+	var drivers []driver.Driver
+	for range processes {
+		opened, err := mongodb.Open(t.Context(), mongodb.Options{
+			Client: d.Connect(), DB: d.Database(), Collection: "work", Grouped: true, PollInterval: 10 * time.Millisecond,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, opened.Close(context.Background())) })
+		drivers = append(drivers, opened)
+	}
+	d.Fail(fault)
+	var working sync.WaitGroup
+	for i, opened := range drivers {
+		working.Go(func() {
+			for j := range jobs / processes {
+				r.put(opened, fmt.Sprintf("%d-%d", i, j), j)
+				r.run(opened, fmt.Sprint("owner", i))
+			}
+		})
+	}
+	working.Wait()
+	d.Heal()
+	for i := 0; r.left(drivers[0]) > 0; i++ {
+		require.Less(t, i, 2000, "the jobs do not end: %v", r.ended)
+		r.run(drivers[i%processes], "owner")
+		_, err := drivers[0].RecoverStale(t.Context(), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+	}
+	for id, n := range r.ended {
+		assert.Equal(t, 1, n, "job %q ended", id)
+	}
+	assert.Len(t, r.ended, jobs)
+}
+
+// rough runs jobs in spite of faults.
+type rough struct {
+	*testing.T
+	mu      sync.Mutex
+	holders map[string]string
+	ended   map[string]int
+}
+
+// put puts a job, again and again until it is there. One in three can be retried,
+// one in two needs a scope, and one in four takes one when it is put.
+func (r *rough) put(d driver.Driver, id string, number int) {
+	record := newRecord(r, "q", id, func(j *job.ShellJob) {
+		if number%2 == 0 {
+			j.SetScopes([]string{fmt.Sprint(number % 4)})
+		}
+		if number%3 == 0 {
+			retryable := true
+			j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: &retryable})
+		}
+	})
+	if number%4 == 0 {
+		record.EnqueueScopes = []string{"put " + id}
+		record.RequiredScopes = append(record.RequiredScopes, record.EnqueueScopes...)
+	}
+	for range 200 {
+		given := *record
+		errs, err := d.Insert(r.Context(), []*driver.Record{&given})
+		if err == nil {
+			err = errs[0]
+		}
+		if err == nil || amboy.IsDuplicateJobError(err) {
+			return
+		}
+		require.NotErrorIs(r, err, driver.ErrLeaseLost)
+	}
+	r.Errorf("job %q can't be put", id)
+}
+
+// run claims jobs and ends them. Those that can be retried are, once.
+func (r *rough) run(d driver.Driver, owner string) {
+	claimed, err := d.Claim(r.Context(), driver.ClaimRequest{
+		Owner: owner, Queues: []driver.Demand{{Queue: "q", Limit: 3}}, Limit: 3, Now: time.Now(), LeaseTime: 10 * time.Minute,
+	})
+	if err != nil {
+		return // what it may have claimed the next one hands back
+	}
+	for _, record := range claimed.Records {
+		r.hold(record)
+	}
+	for _, record := range claimed.Records {
+		r.end(d, record)
+	}
+}
+
+func (r *rough) hold(record *driver.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, scope := range record.RequiredScopes {
+		if holder := r.holders[scope]; holder != "" {
+			r.Errorf("%q runs while %q has scope %q", record.Name, holder, scope)
+		}
+		r.holders[scope] = record.Name
+	}
+	if r.ended[record.JobID()] > 0 {
+		r.Errorf("%q runs again", record.Name)
+	}
+}
+
+// leave is called before a record is ended.
+func (r *rough) leave(record *driver.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, scope := range record.RequiredScopes {
+		delete(r.holders, scope)
+	}
+}
+
+func (r *rough) end(d driver.Driver, record *driver.Record) {
+	ended := *record
+	ended.Status.Completed, ended.Status.InProgress = true, false
+	ended.TimeInfo.End = time.Now()
+	retries := ended.RetryInfo.Retryable && ended.RetryInfo.CurrentAttempt == 0
+	ended.RetryInfo.NeedsRetry = retries
+	r.leave(record)
+	isSure := r.insist(func() error {
+		errs, err := d.Complete(r.Context(), []driver.Completion{{Lease: driver.LeaseOf(record), Record: &ended}})
+		if err != nil {
+			return err
+		}
+		return errs[0]
+	})
+	if !retries {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ended[record.JobID()]++
+		return
+	}
+	if !isSure {
+		return // somebody else may retry it
+	}
+	final, next := ended, *record
+	final.RetryInfo.NeedsRetry = false
+	next.RetryInfo.CurrentAttempt, next.RetryInfo.NeedsRetry = 1, false
+	next.Name = driver.RecordName("q", record.JobID(), next.RetryInfo)
+	next.Status, next.Scopes = amboy.JobStatusInfo{}, nil
+	next.TimeInfo.Start, next.TimeInfo.End = time.Time{}, time.Time{}
+	r.insist(func() error { return d.Retry(r.Context(), &final, &next) })
+}
+
+// insist makes a change until it is made, or was by a call that did not know. It
+// tells whether it is sure.
+func (r *rough) insist(call func() error) bool {
+	unsure := false
+	for range 200 {
+		err := call()
+		switch {
+		case err == nil:
+			return true
+		case errors.Is(err, driver.ErrLeaseLost) || amboy.IsDuplicateJobError(err):
+			assert.True(r, unsure, "nobody else can have made it: %v", err)
+			return unsure
+		case errors.Is(err, driver.ErrOutcomeUnknown):
+			unsure = true
+		}
+	}
+	r.Error("the change can't be made")
+	return false
+}
+
+// left is the number of jobs that have not ended.
+func (r *rough) left(d driver.Driver) int {
+	stats, err := d.Stats(r.Context(), "q")
+	require.NoError(r, err)
+	return stats.Total - stats.Completed + stats.Retrying
+}

@@ -1,0 +1,311 @@
+package mongodb
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// lookedAt is the number of documents, at least, that one command reads where it
+// must be looked at them to know whether they are selected.
+const lookedAt = 200
+
+// position is a place in the order of documents, which is that of their arrival
+// and then of their _id. Those of the former library, which have no order, come
+// first.
+type position struct {
+	Order int64  `bson:"o"`
+	ID    string `bson:"i"`
+	// End is the last order that there was at the beginning, where only the
+	// documents up to it are meant.
+	End int64 `bson:"e,omitempty"`
+
+	begun  bool // it is after a document, and not at the beginning
+	newest bool
+}
+
+// newPosition is the one after a cursor.
+func newPosition(after driver.Cursor, newest bool) (*position, error) {
+	at := &position{newest: newest}
+	if after == "" {
+		return at, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(string(after))
+	if err == nil {
+		err = bson.Unmarshal(raw, at)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("invalid cursor: After must be the Next of another page (is %q)", after)
+	}
+	at.begun = true
+	return at, nil
+}
+
+func (at *position) cursor() (driver.Cursor, error) {
+	raw, err := bson.Marshal(at)
+	if err != nil {
+		return "", fmt.Errorf("encoding a cursor: %w", err)
+	}
+	return driver.Cursor(base64.RawURLEncoding.EncodeToString(raw)), nil
+}
+
+// pass moves it after a document.
+func (at *position) pass(doc *document) {
+	at.Order, at.ID, at.begun = doc.Order, doc.id, true
+}
+
+// ahead is a filter for the documents that come after it.
+func (at *position) ahead() bson.D {
+	var parts []bson.D
+	if at.End != 0 {
+		parts = append(parts, either(field("order", nil), field("order", field("$lte", at.End))))
+	}
+	hasOrder := field("order", exist(true))
+	after := bson.D{{Key: "order", Value: at.Order}, {Key: "_id", Value: field("$gt", at.ID)}}
+	before := bson.D{{Key: "order", Value: at.Order}, {Key: "_id", Value: field("$lt", at.ID)}}
+	switch {
+	case !at.begun:
+	case at.newest && at.Order == 0:
+		parts = append(parts, bson.D{{Key: "order", Value: nil}, before[1]})
+	case at.newest:
+		parts = append(parts, either(field("order", field("$lt", at.Order)), field("order", nil), before))
+	case at.Order == 0:
+		parts = append(parts, either(bson.D{{Key: "order", Value: nil}, after[1]}, hasOrder))
+	default:
+		parts = append(parts, either(field("order", field("$gt", at.Order)), after))
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return all(parts...)
+}
+
+func (at *position) sort() bson.D {
+	if at.newest {
+		return bson.D{{Key: "order", Value: -1}, {Key: "_id", Value: -1}}
+	}
+	return bson.D{{Key: "order", Value: 1}, {Key: "_id", Value: 1}}
+}
+
+// Find implements driver.Driver. A record that can't be read is found without a
+// job.
+func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.Page{}, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	found, err := d.findPage(ctx, q, page)
+	if err != nil {
+		return driver.Page{}, fmt.Errorf("finding records: %w", err)
+	}
+	return found, nil
+}
+
+func (d *Driver) findPage(ctx context.Context, q driver.Query, page driver.PageRequest) (found driver.Page, err error) {
+	err = checkLimit(page.Limit)
+	if err != nil {
+		return found, err
+	}
+	at, err := newPosition(page.After, page.Newest)
+	if err != nil {
+		return found, err
+	}
+	docs, more, err := d.look(ctx, d.newSelection(q, time.Now()), at, page.Limit, nil)
+	if err != nil {
+		return found, err
+	}
+	for _, doc := range docs {
+		found.Records = append(found.Records, doc.record())
+	}
+	if more {
+		found.Next, err = at.cursor()
+	}
+	return found, err
+}
+
+// look reads the next documents that are selected, up to limit, and moves the
+// position after the last that it looked at. more is true where there are others
+// after it.
+func (d *Driver) look(ctx context.Context, s *selection, at *position, limit int, projection bson.D) (selected []*document, more bool, err error) {
+	if s.none {
+		return nil, false, nil
+	}
+	size := limit
+	if s.decides() {
+		size = max(limit, lookedAt)
+	}
+	opts := options.Find().SetSort(at.sort()).SetLimit(int64(size) + 1)
+	if projection != nil {
+		opts.SetProjection(projection)
+	}
+	var docs []*document
+	err = d.each(ctx, s.with(at.ahead()), opts, func(doc *document) error {
+		docs = append(docs, doc)
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if more = len(docs) > size; more {
+		docs = docs[:size]
+	}
+	var replaced map[*document]bool
+	if s.query.Latest {
+		if replaced, err = d.replacedOf(ctx, docs); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, doc := range docs {
+		if len(selected) == limit {
+			return selected, true, nil
+		}
+		at.pass(doc)
+		if !replaced[doc] && s.selects(doc) {
+			selected = append(selected, doc)
+		}
+	}
+	return selected, more, nil
+}
+
+func keysOf[V any](m map[string]V) bson.A {
+	keys := make(bson.A, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// attemptsOf names the attempts of a job.
+type attemptsOf struct {
+	Queue string `bson:"queue"`
+	ID    string `bson:"id"`
+}
+
+// replacedOf tells which of the documents are attempts that others have replaced.
+func (d *Driver) replacedOf(ctx context.Context, docs []*document) (map[*document]bool, error) {
+	var doubtful []*document
+	for _, doc := range docs {
+		if doc.JobID == "" && doc.RetryInfo.Retryable {
+			doubtful = append(doubtful, doc)
+		}
+	}
+	last, err := d.lastAttempts(ctx, doubtful)
+	if err != nil {
+		return nil, err
+	}
+	replaced := map[*document]bool{}
+	for _, doc := range doubtful {
+		replaced[doc] = doc.RetryInfo.CurrentAttempt < last[attemptsOf{doc.Group, doc.jobID()}]
+	}
+	return replaced, nil
+}
+
+// lastAttempts are the numbers of the latest attempts of jobs.
+func (d *Driver) lastAttempts(ctx context.Context, docs []*document) (map[attemptsOf]int, error) {
+	if len(docs) == 0 {
+		return nil, nil
+	}
+	ids, queues := map[string]bool{}, map[string]bool{}
+	for _, doc := range docs {
+		ids[doc.jobID()], queues[doc.Group] = true, true
+	}
+	filter := bson.D{
+		{Key: "retry_info.base_job_id", Value: field("$in", keysOf(ids))},
+		{Key: "line.in", Value: field("$ne", inHandover)},
+	}
+	if d.opts.Grouped {
+		filter = append(field("group", field("$in", keysOf(queues))), filter...)
+	}
+	var found []struct {
+		Job  attemptsOf `bson:"_id"`
+		Last int        `bson:"last"`
+	}
+	err := d.aggregate(ctx, d.jobs, bson.A{
+		match(filter),
+		field("$group", bson.D{
+			{Key: "_id", Value: bson.D{{Key: "queue", Value: "$group"}, {Key: "id", Value: "$retry_info.base_job_id"}}},
+			{Key: "last", Value: field("$max", "$retry_info.current_attempt")},
+		}),
+	}, &found)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the latest attempts of jobs: %w", err)
+	}
+	last := make(map[attemptsOf]int, len(found))
+	for _, one := range found {
+		last[one.Job] = one.Last
+	}
+	return last, nil
+}
+
+// Count implements driver.Driver.
+func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	n, err := d.count(ctx, q, limit)
+	if err != nil {
+		return 0, fmt.Errorf("counting records: %w", err)
+	}
+	return n, nil
+}
+
+// countedAtOnce is the number of documents that one command reads to count those
+// that must be looked at.
+const countedAtOnce = 2000
+
+func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, err error) {
+	err = checkLimit(limit)
+	if err != nil {
+		return 0, err
+	}
+	s := d.newSelection(q, time.Now())
+	if s.none {
+		return 0, nil
+	}
+	if !s.decides() {
+		found, failure := d.jobs.CountDocuments(ctx, s.with(nil), options.Count().SetLimit(int64(limit)))
+		return int(found), failure
+	}
+	at := &position{}
+	for more := true; more && n < limit; {
+		var found []*document
+		found, more, err = d.look(ctx, s, at, min(limit-n, countedAtOnce), withoutContent)
+		if err != nil {
+			return 0, err
+		}
+		n += len(found)
+	}
+	return n, nil
+}
+
+// withoutContent is the projection of documents that are only looked at.
+var withoutContent = bson.D{{Key: "job", Value: 0}, {Key: "result", Value: 0}, {Key: "dependency", Value: 0}}
+
+// checkLimit returns an error for a limit that is not valid.
+func checkLimit(limit int) error {
+	if limit < 1 {
+		return fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)
+	}
+	return nil
+}
+
+// aggregate runs a pipeline, and reads all that comes of it.
+func (d *Driver) aggregate(ctx context.Context, from *mongo.Collection, pipeline bson.A, results any) (err error) {
+	cursor, err := from.Aggregate(ctx, pipeline)
+	if err != nil {
+		return err
+	}
+	return cursor.All(ctx, results)
+}

@@ -1,0 +1,116 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+)
+
+// forgetAtOnce is the number of records, at most, that are forgotten at once.
+const forgetAtOnce = 1000
+
+// Forget implements driver.Driver. It removes them 1,000 at a time; where that
+// fails after some were removed, it returns their number with the error. Processes
+// that die between the removal and counting leave up to as many out of the stats.
+func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	forgotten := 0
+	for forgotten < limit {
+		want := min(limit-forgotten, forgetAtOnce)
+		due, n, err := d.forget(ctx, now, want)
+		forgotten += n
+		if err != nil {
+			return forgotten, fmt.Errorf("forgetting finished records: %w", err)
+		}
+		if due < want {
+			break
+		}
+	}
+	return forgotten, nil
+}
+
+// forget removes up to limit records. It returns how many were due, and how many
+// of them it removed; others may have removed the rest.
+func (d *Driver) forget(ctx context.Context, now time.Time, limit int) (due, forgotten int, err error) {
+	// A process with the former library can't make one of these unfinished.
+	mayGo := all(endedFinal, field("forget_at", field("$lte", now)), field("settle", nil))
+	opts := options.Find().SetSort(field("forget_at", 1)).SetLimit(int64(limit)).SetProjection(bson.D{
+		{Key: "group", Value: 1}, {Key: "forget_at", Value: 1},
+	})
+	var docs []*document
+	err = d.each(ctx, mayGo, opts, func(doc *document) error {
+		docs = append(docs, doc)
+		return nil
+	})
+	if err != nil || len(docs) == 0 {
+		return 0, 0, err
+	}
+	forgotten, err = d.removeAll(ctx, docs, func(doc *document) bson.D {
+		return all(field("_id", doc.id), endedFinal, field("forget_at", doc.ForgetAt), field("settle", nil))
+	})
+	return len(docs), forgotten, err
+}
+
+// remove removes documents that are as they were left.
+func (d *Driver) remove(ctx context.Context, docs []*document) error {
+	_, err := d.removeAll(ctx, docs, func(doc *document) bson.D {
+		return bson.D{{Key: "_id", Value: doc.id}, {Key: "rev", Value: doc.Rev}}
+	})
+	if err != nil {
+		return fmt.Errorf("removing %d records, which will be forgotten: %w", len(docs), err)
+	}
+	return nil
+}
+
+// removeAll removes those of the documents that are as the filter for each says,
+// with one command for each queue, and counts them there.
+func (d *Driver) removeAll(ctx context.Context, docs []*document, asSeen func(*document) bson.D) (removed int, err error) {
+	queues := map[string][]mongo.WriteModel{}
+	for _, doc := range docs {
+		queues[doc.Group] = append(queues[doc.Group], mongo.NewDeleteOneModel().SetFilter(asSeen(doc)))
+	}
+	var counts []mongo.WriteModel
+	for queue, models := range queues {
+		var result *mongo.BulkWriteResult
+		result, err = d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		if result != nil && result.DeletedCount > 0 {
+			removed += int(result.DeletedCount)
+			counts = append(counts, countRemoved(queue, result.DeletedCount))
+		}
+		if err != nil {
+			err = failed(ctx, err)
+			break
+		}
+	}
+	if len(counts) == 0 {
+		return removed, err
+	}
+	// They are gone, so that they are counted even if the caller has left.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTimeout)
+	defer cancel()
+	_, failure := d.control.BulkWrite(ctx, counts, options.BulkWrite().SetOrdered(false))
+	if failure != nil {
+		failure = fmt.Errorf("counting %d records that are gone: %w", removed, failure)
+	}
+	return removed, errors.Join(err, failure)
+}
+
+// countTimeout bounds how long the number of records that were removed is written.
+const countTimeout = 5 * time.Second
+
+func countRemoved(queue string, n int64) mongo.WriteModel {
+	return mongo.NewUpdateOneModel().
+		SetFilter(field("_id", controlKey(queue))).
+		SetUpdate(bson.D{{Key: "$set", Value: field("queue", queue)}, {Key: "$inc", Value: field("removed", n)}}).
+		SetUpsert(true)
+}

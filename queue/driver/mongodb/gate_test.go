@@ -1,0 +1,119 @@
+package mongodb_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+func drain(ctx context.Context, d driver.Driver, draining bool) error {
+	_, err := d.Control(ctx, "q", driver.ControlChange{Draining: &draining})
+	return err
+}
+
+// TestDrainingHoldsInAllProcessesAtOnce drains by one of three drivers, and inserts
+// by another right after.
+func TestDrainingHoldsInAllProcessesAtOnce(t *testing.T) {
+	for name, opts := range map[string]mongotest.Options{
+		"replica set": {InMemory: true},
+		"standalone":  {InMemory: true, Standalone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStoreOf(t, opts)
+			often := func(o *mongodb.Options) { o.PollInterval = 5 * time.Millisecond }
+			drivers := []driver.Driver{s.open(often), s.open(often), s.open(often)}
+			for i := range 6 {
+				id := string(rune('a' + i))
+				require.NoError(t, drain(t.Context(), drivers[i%3], true))
+				errs, err := drivers[(i+1)%3].Insert(t.Context(), []*driver.Record{newRecord(t, "q", id), newRecord(t, "other", id)})
+				require.NoError(t, err)
+				require.ErrorIs(t, errs[0], amboy.ErrQueueDraining)
+				require.NoError(t, errs[1])
+				require.NoError(t, drain(t.Context(), drivers[(i+2)%3], false))
+				insert(t, drivers[(i+1)%3], newRecord(t, "q", id))
+			}
+		})
+	}
+}
+
+// TestDrainingWaitsForTheLivingOnly drains while a process has died that was a
+// member, and while it is not known that it has.
+func TestDrainingWaitsForTheLivingOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		control := s.client.Database(s.db).Collection("work.group.control")
+		dead := bson.D{{Key: "_id", Value: "member/dead"}}
+		_, err := control.InsertOne(t.Context(), dead)
+		require.NoError(t, err)
+		d := s.open()
+		begin := time.Now()
+		require.NoError(t, drain(t.Context(), d, true))
+		assert.Equal(t, 5*time.Second, time.Since(begin))
+		begin = time.Now()
+		require.NoError(t, drain(t.Context(), d, true))
+		assert.Less(t, time.Since(begin), time.Second, "it is a member no more")
+
+		_, err = control.InsertOne(t.Context(), dead)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = drain(ctx, d, true)
+		require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// TestProcessThatWasTakenForDeadJoinsAgain removes a driver from the members, as
+// another one does that had no answer from it.
+func TestProcessThatWasTakenForDeadJoinsAgain(t *testing.T) {
+	for name, opts := range map[string]mongotest.Options{
+		"replica set": {InMemory: true},
+		"standalone":  {InMemory: true, Standalone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStoreOf(t, opts)
+				s.open()
+				control := s.client.Database(s.db).Collection("work.group.control")
+				members := bson.D{{Key: "_id", Value: bson.D{{Key: "$regex", Value: "^member/"}}}}
+				n, err := control.DeleteMany(t.Context(), members)
+				require.NoError(t, err)
+				require.EqualValues(t, 1, n.DeletedCount)
+				pass(2 * time.Second)
+				count, err := control.CountDocuments(t.Context(), members)
+				require.NoError(t, err)
+				assert.EqualValues(t, 1, count)
+			})
+		})
+	}
+}
+
+// TestMembershipEndsWithTheDriver looks that a driver that was closed keeps nobody
+// waiting.
+func TestMembershipEndsWithTheDriver(t *testing.T) {
+	s := newStore(t)
+	d, other := s.open(), s.open()
+	require.NoError(t, other.Close(t.Context()))
+	begin := time.Now()
+	require.NoError(t, drain(t.Context(), d, true))
+	assert.Less(t, time.Since(begin), 4*time.Second)
+}
+
+func TestControlRefusesNegativeMaxRunning(t *testing.T) {
+	d := newStore(t).open()
+	_, err := d.Control(t.Context(), "q", driver.ControlChange{MaxRunning: new(-1)})
+	require.EqualError(t, err, `controlling queue "q": MaxRunning must not be negative (is -1)`)
+	infos, err := d.Queues(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, infos)
+}

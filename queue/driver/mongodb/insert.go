@@ -1,0 +1,569 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// newDocument is a document that is to be inserted.
+type newDocument struct {
+	*document
+	index   int // in the Insert
+	step    int // in which it is stored, after those on which it depends
+	refusal error
+	stored  bool
+}
+
+// batch is an Insert that is under way.
+type batch struct {
+	*Driver
+	now  time.Time
+	docs []*newDocument
+	// held are the scopes that documents of the batch hold, or that the first of
+	// those that want them will.
+	held map[key]bool
+	// tx is the caller's transaction; nil where there is none.
+	tx mongo.Session
+}
+
+// Insert implements driver.Driver. Where ctx carries a session that is in a
+// transaction (see mongo.NewSessionContext) it writes in that; an error of the
+// store then has ended the transaction.
+func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	b := &batch{Driver: d, now: time.Now(), held: map[key]bool{}, tx: transactionOf(ctx)}
+	errs := b.add(records)
+	ctx = plain(ctx)
+	pass, err := b.passGates(ctx)
+	defer pass()
+	if err == nil {
+		err = b.insert(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("inserting %d records: %w", len(records), err)
+		if !slices.ContainsFunc(b.docs, func(n *newDocument) bool { return n.stored }) {
+			return nil, err
+		}
+	}
+	for _, n := range b.docs {
+		errs[n.index] = n.refusal
+		if !n.stored && n.refusal == nil {
+			errs[n.index] = err
+		}
+	}
+	return errs, nil
+}
+
+// add makes documents of records, in the order in which they are to be stored.
+// Those that are not valid have an error.
+func (b *batch) add(records []*driver.Record) []error {
+	errs := make([]error, len(records))
+	all := make([]*newDocument, 0, len(records))
+	for i, r := range records {
+		if r.Group != "" && !b.opts.Grouped {
+			errs[i] = &amboy.InvalidJobError{JobID: r.JobID(), Field: "group", Value: r.Group, Rule: "must be empty, as the store has one queue"}
+			continue
+		}
+		all = append(all, &newDocument{document: b.newDocument(r), index: i})
+	}
+	b.docs = sortByEdges(all, errs)
+	order := b.orders.next(b.now, len(b.docs))
+	for i, n := range b.docs {
+		n.Order = order + int64(i)
+	}
+	return errs
+}
+
+func (b *batch) newDocument(r *driver.Record) *document {
+	doc := &document{Record: *r, id: r.Name, JobID: r.JobID(), UniqueLock: r.UniqueKey, Rev: b.revs.next()}
+	if b.tx != nil {
+		// The others must be told when it is committed, and so must this driver.
+		doc.Rev = b.revs.nextForeign()
+	}
+	doc.Scopes = without(r.EnqueueScopes, nil)
+	return doc
+}
+
+// sortByEdges puts documents in an order in which each comes after those on which
+// it depends. Those in a cycle are left out, and have an error.
+func sortByEdges(all []*newDocument, errs []error) []*newDocument {
+	if !slices.ContainsFunc(all, func(n *newDocument) bool { return len(n.edges()) > 0 }) {
+		return all
+	}
+	type entry = schedule.Entry[*newDocument]
+	queues := map[string][]*entry{}
+	for _, n := range all {
+		queues[n.Group] = append(queues[n.Group], &entry{Job: n, ID: n.JobID, Edges: n.edges()})
+	}
+	for name, entries := range queues {
+		sorted, cycles := schedule.Sort(entries)
+		for e, err := range cycles {
+			errs[e.Job.index] = err
+		}
+		queues[name] = sorted
+	}
+	// Those of each queue share their places among themselves.
+	sorted := make([]*newDocument, 0, len(all))
+	for _, n := range all {
+		if entries := queues[n.Group]; len(entries) > 0 {
+			sorted = append(sorted, entries[0].Job)
+			queues[n.Group] = entries[1:]
+		}
+	}
+	inSteps(sorted)
+	return sorted
+}
+
+// inSteps says in which step each document is stored: as long as none depends on
+// another one of the step, in their order, they are stored together.
+func inSteps(sorted []*newDocument) {
+	step := 0
+	together := map[key]bool{}
+	for _, n := range sorted {
+		if slices.ContainsFunc(n.edges(), func(edge string) bool { return together[key{n.Group, edge}] }) {
+			step++
+			clear(together)
+		}
+		together[key{n.Group, n.JobID}] = true
+		n.step = step
+	}
+}
+
+// edges are those of the document's dependency.
+func (doc *document) edges() []string {
+	if doc.Dependency == nil {
+		return nil
+	}
+	return doc.Dependency.Edges
+}
+
+// insert stores the documents, those on which others depend before them.
+func (b *batch) insert(ctx context.Context) error {
+	if len(b.docs) == 0 {
+		return nil
+	}
+	for step := range b.docs[len(b.docs)-1].step + 1 {
+		if err := b.insertStep(ctx, b.of(func(n *newDocument) bool { return n.step == step })); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// of are the documents that are not stored, nor refused, and satisfy a condition.
+func (b *batch) of(condition func(*newDocument) bool) []*newDocument {
+	var docs []*newDocument
+	for _, n := range b.docs {
+		if !n.stored && n.refusal == nil && condition(n) {
+			docs = append(docs, n)
+		}
+	}
+	return docs
+}
+
+// passGates refuses the documents of queues that are drained, and keeps the others
+// from being drained until pass is called.
+func (b *batch) passGates(ctx context.Context) (pass func(), err error) {
+	var passed []func()
+	pass = func() {
+		for _, leave := range passed {
+			leave()
+		}
+	}
+	refusals := map[string]error{}
+	for _, n := range b.docs {
+		refusal, seen := refusals[n.Group]
+		if !seen {
+			leave, err := b.gate.enter(ctx, n.Group)
+			if err != nil && !errors.Is(err, amboy.ErrQueueDraining) {
+				return pass, err
+			}
+			if err == nil {
+				passed = append(passed, leave)
+			}
+			refusal = err
+			refusals[n.Group] = err
+		}
+		if refusal != nil {
+			n.refusal = fmt.Errorf("job %q: %w", n.JobID, refusal)
+		}
+	}
+	return pass, nil
+}
+
+func (b *batch) insertStep(ctx context.Context, docs []*newDocument) error {
+	err := b.resolve(ctx, docs)
+	if err != nil {
+		return err
+	}
+	docs = b.of(func(n *newDocument) bool { return slices.Contains(docs, n) })
+	err = b.place(ctx, docs)
+	if err != nil {
+		return err
+	}
+	if b.tx != nil {
+		return b.storeInTransaction(ctx, docs)
+	}
+	err = b.store(ctx, docs)
+	b.followUp(ctx, docs)
+	return err
+}
+
+// target is what is known of a job that an edge names.
+type target struct{ hasEnded, succeeded bool }
+
+// resolve finds the jobs that edges name, marks those that have not ended, and
+// puts the documents in the line.
+func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
+	edges := map[string]map[string]bool{}
+	for _, n := range docs {
+		for _, edge := range n.edges() {
+			if edges[n.Group] == nil {
+				edges[n.Group] = map[string]bool{}
+			}
+			edges[n.Group][edge] = true
+		}
+	}
+	targets := map[key]target{}
+	for queue, ids := range edges {
+		if err := b.markTargets(ctx, queue, ids, targets); err != nil {
+			return fmt.Errorf("looking for the jobs that edges name: %w", err)
+		}
+	}
+	for _, n := range docs {
+		n.refusal = b.enterLine(n, targets)
+	}
+	return nil
+}
+
+func (b *batch) enterLine(n *newDocument, targets map[key]target) error {
+	var open, failed []string
+	for _, edge := range n.edges() {
+		t, there := targets[key{n.Group, edge}]
+		switch {
+		case !there:
+			return &amboy.InvalidJobError{
+				JobID: n.JobID,
+				Field: "dependency edge",
+				Value: edge,
+				Rule:  "must name a job that is in the queue, or in the same PutMany",
+			}
+		case !t.hasEnded:
+			open = append(open, edge)
+		case !t.succeeded:
+			failed = append(failed, edge)
+		}
+	}
+	n.fail(failed)
+	n.enter(without(open, nil), b.opts.IgnoreWaitUntil, b.now)
+	return nil
+}
+
+// markTargets marks jobs of a queue, where they are there, as ones on which others
+// depend. Whoever ends one from then on tells these.
+func (b *batch) markTargets(ctx context.Context, queue string, ids map[string]bool, targets map[key]target) error {
+	found, err := b.findJobs(b.session(ctx), queue, ids)
+	if err != nil {
+		return err
+	}
+	var marks []*change
+	for _, doc := range found {
+		marks = append(marks, &change{
+			queue:  queue,
+			name:   doc.Name,
+			before: doc,
+			quiet:  true,
+			step: func(doc *document) error {
+				if !doc.final() {
+					doc.Dependents = true
+				}
+				return nil
+			},
+		})
+	}
+	if b.tx != nil {
+		return b.markInTransaction(ctx, marks, targets)
+	}
+	err = b.write(ctx, marks)
+	if err != nil {
+		return err
+	}
+	for _, c := range marks {
+		switch {
+		case errors.Is(c.err, errGone):
+		case c.err != nil:
+			return fmt.Errorf("marking record %q: %w", c.name, c.err)
+		default:
+			targets[key{queue, c.after.jobID()}] = target{c.after.final(), c.after.succeeded()}
+		}
+	}
+	return nil
+}
+
+// findJobs finds the latest attempts of jobs, without their bodies.
+func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool) (map[string]*document, error) {
+	found := make(map[string]*document, len(ids))
+	list := make(bson.A, 0, len(ids))
+	for id := range ids {
+		list = append(list, id)
+	}
+	filter := d.inQueue(queue, bson.E{Key: "job_id", Value: bson.D{{Key: "$in", Value: list}}})
+	err := d.each(ctx, filter, withoutBodies(), func(doc *document) error {
+		found[doc.JobID] = doc
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for id := range ids {
+		if found[id] != nil {
+			continue
+		}
+		// It may be one of the former library.
+		doc, err := d.latest(ctx, queue, id)
+		if err != nil {
+			return nil, err
+		}
+		if doc != nil {
+			found[id] = doc
+		}
+	}
+	return found, nil
+}
+
+// place makes the documents wait whose scopes others hold, or those of the batch
+// that come before them want.
+func (b *batch) place(ctx context.Context, docs []*newDocument) error {
+	scopes := scopeSet{}
+	for _, n := range docs {
+		for _, scope := range n.Scopes {
+			b.held[key{n.Group, scope}] = true
+		}
+		scopes.add(n.Group, n.Line.Wants...)
+	}
+	for queue, set := range scopes {
+		if err := b.findHeld(ctx, queue, set); err != nil {
+			return fmt.Errorf("looking which scopes are held: %w", err)
+		}
+	}
+	inOrder := slices.Clone(docs)
+	slices.SortStableFunc(inOrder, func(m, n *newDocument) int {
+		if m.before(n.document) {
+			return -1
+		}
+		return 1
+	})
+	for _, n := range inOrder {
+		if n.Line.In == inReady {
+			b.placeOne(n)
+		}
+	}
+	return nil
+}
+
+func (b *batch) placeOne(n *newDocument) {
+	for _, scope := range n.Line.Wants {
+		if b.held[key{n.Group, scope}] {
+			n.block(scope)
+			return
+		}
+	}
+	for _, scope := range n.Line.Wants {
+		b.held[key{n.Group, scope}] = true
+	}
+}
+
+func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]bool) error {
+	filter := b.inQueue(queue, bson.E{Key: "scopes", Value: bson.D{{Key: "$in", Value: keysOf(scopes)}}})
+	return b.each(b.session(ctx), filter, options.Find().SetProjection(bson.D{{Key: "scopes", Value: 1}}), func(doc *document) error {
+		for _, scope := range doc.Scopes {
+			b.held[key{queue, scope}] = true
+		}
+		return nil
+	})
+}
+
+// store inserts the documents, but for those that are refused.
+func (b *batch) store(ctx context.Context, docs []*newDocument) error {
+	var unsure error
+	for failures := 0; ; {
+		if unsure != nil {
+			if err := b.findStored(ctx, docs); err != nil {
+				return unknown(fmt.Errorf("%w, after %w", err, unsure))
+			}
+		}
+		left := b.of(func(n *newDocument) bool { return slices.Contains(docs, n) })
+		err := b.send(ctx, left)
+		if err == nil {
+			return nil
+		}
+		failures++
+		switch {
+		case ctx.Err() != nil || failures == maxFailures:
+			return failed(ctx, err)
+		case isTransient(err):
+			unsure = err
+		case !isConflict(err):
+			return failed(ctx, err)
+		}
+		if err = pause(ctx, failures); err != nil {
+			return failed(ctx, err)
+		}
+	}
+}
+
+// send sends documents, with one command where they fit in one.
+func (b *batch) send(ctx context.Context, docs []*newDocument) error {
+	raws, docs := b.encodeAll(docs)
+	if len(docs) == 0 {
+		return nil
+	}
+	_, err := b.jobs.InsertMany(ctx, raws, options.InsertMany().SetOrdered(false))
+	var bulk mongo.BulkWriteException
+	if err != nil && (!errors.As(err, &bulk) || bulk.WriteConcernError != nil || len(bulk.WriteErrors) == 0) {
+		return err
+	}
+	var clashes []*newDocument
+	for _, e := range bulk.WriteErrors {
+		n := docs[e.Index]
+		r := refusalOf(e.WriteError)
+		if r == nil {
+			n.refusal = fmt.Errorf("inserting record %q: %w", n.Name, e)
+			continue
+		}
+		n.refusal = r.errorOf(n.document)
+		if r.index == byName && b.opts.Grouped && n.id == n.Name {
+			clashes = append(clashes, n)
+		}
+	}
+	for _, n := range docs {
+		n.stored = n.refusal == nil
+	}
+	if len(clashes) == 0 {
+		return nil
+	}
+	return b.sendClashes(ctx, clashes)
+}
+
+// sendClashes sends documents again, under another _id, whose name a record of
+// another queue has.
+func (b *batch) sendClashes(ctx context.Context, docs []*newDocument) error {
+	names := make(bson.A, len(docs))
+	for i, n := range docs {
+		names[i] = n.id
+	}
+	queues := map[string]string{}
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}
+	err := b.each(b.session(ctx), filter, options.Find().SetProjection(bson.D{{Key: "group", Value: 1}}), func(doc *document) error {
+		queues[doc.id] = doc.Group
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var again []*newDocument
+	for _, n := range docs {
+		if queue, there := queues[n.id]; there && queue != n.Group {
+			n.id, n.refusal = aliasOf(n.Group, n.Name), nil
+			again = append(again, n)
+		}
+	}
+	return b.send(ctx, again)
+}
+
+func (b *batch) encodeAll(docs []*newDocument) (raws []any, left []*newDocument) {
+	for _, n := range docs {
+		raw, err := b.encode(n.document)
+		switch {
+		case err != nil:
+			n.refusal = err
+		case len(raw) > maxDocumentSize:
+			n.refusal = tooLarge(n.document, len(raw))
+		default:
+			raws, left = append(raws, raw), append(left, n)
+		}
+	}
+	return raws, left
+}
+
+// findStored finds out which of the documents are stored.
+func (b *batch) findStored(ctx context.Context, docs []*newDocument) error {
+	ids := bson.A{}
+	byID := map[string]*newDocument{}
+	for _, n := range docs {
+		ids = append(ids, n.id)
+		byID[n.id] = n
+	}
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+	return b.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "rev", Value: 1}}), func(doc *document) error {
+		if n := byID[doc.id]; n != nil && n.Rev == doc.Rev {
+			n.stored = true
+		}
+		return nil
+	})
+}
+
+// followUp does what follows from documents that were stored.
+func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
+	scopes := scopeSet{}
+	open := map[string]map[string]bool{}
+	stored := false
+	for _, n := range docs {
+		if !n.stored {
+			continue
+		}
+		stored = true
+		scopes.touch(nil, n.document)
+		for _, edge := range n.Line.Edges {
+			if open[n.Group] == nil {
+				open[n.Group] = map[string]bool{}
+			}
+			open[n.Group][edge] = true
+		}
+	}
+	for queue, ids := range open {
+		if err := b.endThoseThatEnded(ctx, queue, ids); err != nil {
+			b.leaveToSweep(ctx, "looking whether the jobs on which new ones depend have ended meanwhile", err)
+		}
+	}
+	b.arrangeNow(ctx, scopes, stored, stored)
+}
+
+// endThoseThatEnded tells those that depend on jobs which of these have ended,
+// perhaps before anybody could see that others depend on them.
+func (d *Driver) endThoseThatEnded(ctx context.Context, queue string, ids map[string]bool) error {
+	found, err := d.findJobs(ctx, queue, ids)
+	if err != nil {
+		return err
+	}
+	succeeded := map[string]bool{}
+	for id, doc := range found {
+		if doc.final() {
+			succeeded[id] = doc.succeeded()
+		}
+	}
+	if len(succeeded) == 0 {
+		return nil
+	}
+	for {
+		n, err := d.endEdges(ctx, queue, succeeded)
+		if err != nil || n < dependentsAtOnce {
+			return err
+		}
+	}
+}

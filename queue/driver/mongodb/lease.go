@@ -1,0 +1,231 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// recoverAtOnce is the number of leases, at most, that are recovered with one
+// command.
+const recoverAtOnce = 1000
+
+// holds tells whether a document that has not ended shows a lease, or the absence
+// of one.
+func (doc *document) holds(l driver.Lease) bool { return !doc.Status.Completed && doc.lease() == l }
+
+// errorsOf are the errors of changes to records under leases.
+func errorsOf(changes []*change, leaseOf func(i int) driver.Lease) []error {
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		errs[i] = c.err
+		if errors.Is(c.err, errGone) {
+			errs[i] = leaseLost(leaseOf(i))
+		}
+	}
+	return errs
+}
+
+// Extend implements driver.Driver.
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	lost, err = d.extend(ctx, leases, stored(now), stored(now.Add(leaseTime)))
+	if err != nil {
+		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
+	}
+	return lost, nil
+}
+
+func (d *Driver) extend(ctx context.Context, leases []driver.Lease, now, until time.Time) (lost []driver.Lease, err error) {
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	models := d.extensions(leases, now, until)
+	var result *mongo.BulkWriteResult
+	for failures := 0; ; {
+		result, err = d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		if err == nil {
+			break
+		}
+		failures++
+		if failures == maxFailures || ctx.Err() != nil || (!isTransient(err) && !isConflict(err)) {
+			return nil, failed(ctx, err)
+		}
+	}
+	if int(result.MatchedCount) < len(leases) {
+		lost, err = d.findLost(ctx, leases)
+		if err != nil {
+			return nil, unknown(err)
+		}
+	}
+	d.leases.extend(leases, until)
+	return lost, nil
+}
+
+// extensions are the statements that extend leases, one for those that have a
+// queue, an owner and a count in common.
+func (d *Driver) extensions(leases []driver.Lease, now, until time.Time) []mongo.WriteModel {
+	type common struct {
+		queue, owner string
+		count        int
+	}
+	names := map[common]bson.A{}
+	for _, l := range leases {
+		c := common{l.Queue, l.Owner, l.Count}
+		names[c] = append(names[c], d.idsOf(l.Queue, l.Name)...)
+	}
+	update := bson.D{{Key: "$set", Value: bson.D{{Key: "status.mod_ts", Value: now}, {Key: "lease_until", Value: until}}}}
+	models := make([]mongo.WriteModel, 0, len(names))
+	for c, ids := range names {
+		filter := d.inQueue(c.queue,
+			bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
+			bson.E{Key: "status.completed", Value: false},
+			bson.E{Key: "status.in_prog", Value: true},
+			bson.E{Key: "status.owner", Value: c.owner},
+			bson.E{Key: "status.mod_count", Value: c.count},
+		)
+		models = append(models, mongo.NewUpdateManyModel().SetFilter(filter).SetUpdate(update))
+	}
+	return models
+}
+
+// findLost returns the leases that are not those of running records.
+func (d *Driver) findLost(ctx context.Context, leases []driver.Lease) (lost []driver.Lease, err error) {
+	changes := make([]*change, len(leases))
+	for i, l := range leases {
+		changes[i] = &change{queue: l.Queue, name: l.Name}
+	}
+	found, err := d.find(ctx, changes)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range leases {
+		if doc := found[key{l.Queue, l.Name}]; doc == nil || !doc.holds(l) || !doc.runs() {
+			lost = append(lost, l)
+		}
+	}
+	return lost, nil
+}
+
+// Release implements driver.Driver.
+func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return d.release(plain(ctx), handBacks)
+}
+
+func (d *Driver) release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	now := time.Now()
+	changes := make([]*change, len(handBacks))
+	for i, h := range handBacks {
+		changes[i] = &change{
+			queue:  h.Lease.Queue,
+			name:   h.Lease.Name,
+			before: d.leases.take(h.Lease),
+			step: func(doc *document) error {
+				if !doc.holds(h.Lease) || !doc.runs() {
+					return leaseLost(h.Lease)
+				}
+				doc.handBack(h, now)
+				return nil
+			},
+		}
+	}
+	if err := d.apply(ctx, changes); err != nil {
+		return nil, fmt.Errorf("releasing %d records: %w", len(handBacks), err)
+	}
+	return errorsOf(changes, func(i int) driver.Lease { return handBacks[i].Lease }), nil
+}
+
+// RecoverStale implements driver.Driver.
+func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	recovered := 0
+	for {
+		n, found, err := d.recoverSome(ctx, now)
+		recovered += n
+		if err != nil {
+			return recovered, fmt.Errorf("recovering stale leases, after %d: %w", recovered, err)
+		}
+		if n == 0 || found < recoverAtOnce {
+			return recovered, nil
+		}
+	}
+}
+
+// recoverSome recovers leases that ran out before a time. It returns how many, of
+// how many that it looked at.
+func (d *Driver) recoverSome(ctx context.Context, now time.Time) (recovered, found int, err error) {
+	var changes []*change
+	err = d.each(ctx, d.stale(now), withoutBodies().SetLimit(recoverAtOnce), func(doc *document) error {
+		found++
+		if doc.leaseEnds(d.opts.LockTimeout).Before(now) {
+			changes = append(changes, d.recovery(doc, now))
+		}
+		return nil
+	})
+	if err != nil || len(changes) == 0 {
+		return 0, found, err
+	}
+	err = d.apply(ctx, changes)
+	for _, c := range changes {
+		if c.landed() {
+			recovered++
+			if c.after.isFormer() {
+				d.sweeper.lookForFormers()
+			}
+		}
+	}
+	return recovered, found, err
+}
+
+// stale is a filter for the documents whose leases may have run out before a time.
+func (d *Driver) stale(now time.Time) bson.D {
+	return bson.D{
+		{Key: "status.in_prog", Value: true},
+		{Key: "status.completed", Value: false},
+		{Key: "$or", Value: bson.A{
+			bson.D{{Key: "lease_until", Value: bson.D{{Key: "$lt", Value: now}}}},
+			bson.D{
+				{Key: "lease_until", Value: nil},
+				{Key: "status.mod_ts", Value: bson.D{{Key: "$lt", Value: now.Add(-d.opts.LockTimeout)}}},
+			},
+		}},
+	}
+}
+
+func (d *Driver) recovery(doc *document, now time.Time) *change {
+	return &change{
+		queue:  doc.Group,
+		name:   doc.Name,
+		before: doc,
+		timely: true,
+		step: func(doc *document) error {
+			if !doc.runs() || !doc.leaseEnds(d.opts.LockTimeout).Before(now) {
+				return errMoved
+			}
+			doc.handBack(driver.HandBack{}, time.Now())
+			return nil
+		},
+	}
+}

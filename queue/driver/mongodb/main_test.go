@@ -1,0 +1,119 @@
+package mongodb_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/event"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.uber.org/goleak"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serverURI is that of a real server, on which the tests run instead of the
+// stand-in where it is set.
+var serverURI = os.Getenv("AMBOY_TEST_MONGODB_URI")
+
+// store is a database of a test, and the way to it.
+type store struct {
+	testing.TB
+	options *options.ClientOptions
+	client  *mongo.Client
+	db      string
+
+	mu   sync.Mutex
+	sent []string // the commands that were sent, with the names of collections
+}
+
+// newStore is an empty database on a replica set, or on the server that the
+// environment names.
+func newStore(tb testing.TB) *store {
+	tb.Helper()
+	if serverURI != "" {
+		return newStoreOn(tb, options.Client().ApplyURI(serverURI))
+	}
+	return newStoreOf(tb, mongotest.Options{InMemory: true})
+}
+
+func newStoreOf(tb testing.TB, opts mongotest.Options) *store {
+	tb.Helper()
+	server, err := mongotest.New(opts)
+	require.NoError(tb, err)
+	tb.Cleanup(server.Close)
+	return newStoreOn(tb, server.ClientOptions())
+}
+
+func newStoreOn(tb testing.TB, opts *options.ClientOptions) *store {
+	tb.Helper()
+	s := &store{TB: tb, options: opts, db: fmt.Sprintf("amboy_test_%x", rand.Uint64())} //nolint:gosec // It is no secret.
+	s.options.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if name, ok := e.Command.Lookup(e.CommandName).StringValueOK(); ok {
+			s.sent = append(s.sent, e.CommandName+" "+name)
+		}
+	}})
+	s.client = s.connect()
+	tb.Cleanup(func() { assert.NoError(tb, s.client.Database(s.db).Drop(context.Background())) })
+	return s
+}
+
+// commands are those that a call sends.
+func (s *store) commands(call func()) []string {
+	s.Helper()
+	take := func() []string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		sent := s.sent
+		s.sent = nil
+		return sent
+	}
+	take()
+	call()
+	return take()
+}
+
+// connect returns another client.
+func (s *store) connect() *mongo.Client {
+	s.Helper()
+	client, err := mongo.Connect(s.Context(), s.options)
+	require.NoError(s, err)
+	s.Cleanup(func() { assert.NoError(s, client.Disconnect(context.Background())) })
+	return client
+}
+
+// open opens a driver of many queues on the collection "work.group", unless the
+// options say otherwise.
+func (s *store) open(change ...func(*mongodb.Options)) *mongodb.Driver {
+	s.Helper()
+	opts := mongodb.Options{Client: s.client, DB: s.db, Collection: "work", Grouped: true}
+	for _, c := range change {
+		c(&opts)
+	}
+	d, err := mongodb.Open(s.Context(), opts)
+	require.NoError(s, err)
+	s.Cleanup(func() { assert.NoError(s, d.Close(context.Background())) })
+	return d
+}
+
+// own has the driver open a store with one queue.
+func own(o *mongodb.Options) { o.Grouped = false }
+
+// jobs is the collection of the jobs.
+func (s *store) jobs(grouped bool) *mongo.Collection {
+	if grouped {
+		return s.client.Database(s.db).Collection("work.group")
+	}
+	return s.client.Database(s.db).Collection("work.jobs")
+}

@@ -1,0 +1,61 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+)
+
+// markKey is the _id of the control document of a mark. The name of the queue is
+// quoted, so that no other queue and name give the same.
+func markKey(queue, name string) string { return fmt.Sprintf("mark/%q/%s", queue, name) }
+
+// markDocument is what the control collection has of a mark.
+type markDocument struct {
+	At time.Time `bson:"at"`
+}
+
+// Mark implements driver.Driver.
+func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	for failures := 0; ; {
+		last, err = d.mark(ctx, markKey(queue, name), at)
+		if err == nil {
+			return last, nil
+		}
+		failures++
+		again := mongo.IsDuplicateKeyError(err) || isTransient(err) || isConflict(err)
+		if !again || failures == maxFailures || ctx.Err() != nil {
+			return time.Time{}, fmt.Errorf("marking %q of queue %q: %w", name, queue, failed(ctx, err))
+		}
+	}
+}
+
+// mark raises a mark, unless the time is zero, and returns what it was. Two that make
+// the same mark at once may get a duplicate key: then it is there, and can be raised.
+func (d *Driver) mark(ctx context.Context, key string, at time.Time) (time.Time, error) {
+	var found *mongo.SingleResult
+	if at.IsZero() {
+		found = d.control.FindOne(ctx, field("_id", key))
+	} else {
+		// $max, so that it does not matter who comes last.
+		raise := field("$max", field("at", at.Truncate(time.Millisecond)))
+		found = d.control.FindOneAndUpdate(ctx, field("_id", key), raise,
+			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.Before))
+	}
+	var before markDocument
+	err := found.Decode(&before)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return time.Time{}, nil
+	}
+	return before.At.UTC(), err
+}

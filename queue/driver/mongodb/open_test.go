@@ -1,0 +1,127 @@
+package mongodb_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	valid := mongodb.Options{URI: "mongodb://localhost", DB: "db", Collection: "jobs"}
+	for name, test := range map[string]struct {
+		change func(o *mongodb.Options)
+		err    string
+	}{
+		"no server":           {func(o *mongodb.Options) { o.URI = "" }, "Client or URI must be set"},
+		"no database":         {func(o *mongodb.Options) { o.DB = "" }, "DB must not be empty"},
+		"bad database":        {func(o *mongodb.Options) { o.DB = "a.b" }, `DB must not contain any of / \ . " $, a space or a NUL (is "a.b")`},
+		"no collection":       {func(o *mongodb.Options) { o.Collection = "" }, "Collection must not be empty"},
+		"bad collection":      {func(o *mongodb.Options) { o.Collection = "a$b" }, `Collection must not contain $ or a NUL (is "a$b")`},
+		"negative lock":       {func(o *mongodb.Options) { o.LockTimeout = -1 }, "LockTimeout must not be negative (is -1ns)"},
+		"negative poll":       {func(o *mongodb.Options) { o.PollInterval = -time.Second }, "PollInterval must not be negative (is -1s)"},
+		"negative window":     {func(o *mongodb.Options) { o.ClaimWindow = -2 }, "ClaimWindow must not be negative (is -2)"},
+		"bad URI":             {func(o *mongodb.Options) { o.URI = "mongodb://user:secret@:badport" }, "URI must be a connection string"},
+		"URI of another kind": {func(o *mongodb.Options) { o.URI = "http://user:secret@host" }, "URI must be a connection string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := valid
+			test.change(&opts)
+			d, err := mongodb.Open(t.Context(), opts)
+			require.ErrorContains(t, err, "invalid mongodb driver options: "+test.err)
+			assert.NotContains(t, err.Error(), "secret")
+			assert.Nil(t, d)
+		})
+	}
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := mongodb.Open(ctx, mongodb.Options{URI: "mongodb://user:secret@127.0.0.1:1", DB: "db", Collection: "jobs"})
+	require.ErrorContains(t, err, `opening collection "jobs.jobs" of database "db"`)
+	assert.NotContains(t, err.Error(), "secret")
+	assert.Less(t, time.Since(begin), 5*time.Second)
+}
+
+func TestOpenByURI(t *testing.T) {
+	s := mongotest.Open(t)
+	d, err := mongodb.Open(t.Context(), mongodb.Options{URI: s.URI(), DB: s.Database(), Collection: "work.jobs"})
+	require.NoError(t, err)
+	insert(t, d, newRecord(t, "", "job"))
+	require.NoError(t, d.Close(t.Context()))
+	require.NoError(t, d.Close(t.Context()))
+	_, err = d.Insert(t.Context(), []*driver.Record{newRecord(t, "", "late")})
+	require.ErrorIs(t, err, driver.ErrClosed)
+	n, err := s.Collection("work.jobs").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, n, "the suffix is not added again")
+}
+
+func TestIndexes(t *testing.T) {
+	s := newStore(t)
+	count := func() int {
+		cursor, err := s.jobs(true).Indexes().List(t.Context())
+		require.NoError(t, err)
+		var all []bson.M
+		require.NoError(t, cursor.All(t.Context(), &all))
+		return len(all)
+	}
+	d := s.open(func(o *mongodb.Options) { o.SkipIndexes = true })
+	assert.Zero(t, count())
+	fewer := s.open(func(o *mongodb.Options) { o.SkipIndexes, o.SkipReportingIndexes = true, true })
+	require.NoError(t, fewer.EnsureIndexes(t.Context()))
+	some := count()
+	require.NoError(t, d.EnsureIndexes(t.Context()))
+	assert.Greater(t, count(), some)
+	all := count()
+	require.NoError(t, d.EnsureIndexes(t.Context()))
+	assert.Equal(t, all, count())
+}
+
+// TestIndexThatIsNotUnique has an index with the keys of one that must be unique.
+func TestIndexThatIsNotUnique(t *testing.T) {
+	s := newStore(t)
+	keys := bson.D{{Key: "group", Value: 1}, {Key: "job_id", Value: 1}}
+	_, err := s.jobs(true).Indexes().CreateOne(t.Context(), indexOf(keys))
+	require.NoError(t, err)
+	s.open()
+	cursor, err := s.jobs(true).Indexes().List(t.Context())
+	require.NoError(t, err)
+	var all []bson.M
+	require.NoError(t, cursor.All(t.Context(), &all))
+	assert.True(t, slices.ContainsFunc(all, func(i bson.M) bool { return i["name"] == "job_id" && i["unique"] == true }))
+}
+
+// TestMalformedDocument has a document whose fields have wrong types between two
+// that are right.
+func TestMalformedDocument(t *testing.T) {
+	s := newStore(t)
+	d := s.open()
+	insert(t, d, newRecord(t, "q", "a"), newRecord(t, "q", "bad"), newRecord(t, "q", "c"))
+	_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "q.bad"}}, bson.D{{Key: "$set", Value: bson.D{
+		{Key: "status.errors", Value: 7}, {Key: "time_info", Value: "noon"}, {Key: "retry_info", Value: "often"},
+	}}})
+	require.NoError(t, err)
+	claimed := claim(t, d, request("owner", 10, "q"))
+	require.Equal(t, []string{"q.a", "q.bad", "q.c"}, names(claimed))
+	assert.Empty(t, claimed[1].Type)
+	assert.True(t, claimed[1].Job.IsZero())
+	errs, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(claimed[1]), Park: true, Reason: "it can't be read"}})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+	endAll(t, d, claimed[0], claimed[2])
+	assert.Empty(t, claim(t, d, request("owner", 10, "q")))
+	kept := s.document("q.bad")
+	assert.Equal(t, "often", kept["retry_info"], "what can't be read stays")
+	assert.NotNil(t, kept["job"])
+}

@@ -1,0 +1,111 @@
+package mongodb
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+)
+
+// The values that an Options field of zero stands for.
+const (
+	DefaultLockTimeout  = 10 * time.Minute
+	DefaultPollInterval = time.Second
+)
+
+// The ends of the collections' names.
+const (
+	jobsSuffix    = ".jobs"
+	groupSuffix   = ".group"
+	controlSuffix = ".control"
+)
+
+// Options describe the collection of a Driver, and how it is used.
+type Options struct {
+	// Client is a connected client, which stays the caller's. Where it is nil
+	// the driver connects to URI, and disconnects when it is closed.
+	Client *mongo.Client
+	// URI is the connection string, where there is no Client. What it says of
+	// credentials is in no error and in no log message.
+	URI string
+	// DB is the name of the database. It must not be empty.
+	DB string
+	// Collection is the name of the collection, to which ".jobs" is added, or
+	// ".group" where it is Grouped, unless it ends so. It must not be empty.
+	Collection string
+	// Grouped makes it a store of many queues. Else it has one, whose name is
+	// empty.
+	Grouped bool
+	// LockTimeout is how long a lock lasts that a process with the former
+	// library took and has not renewed. 0 means DefaultLockTimeout; it must not
+	// be negative.
+	LockTimeout time.Duration
+	// PollInterval is how often subscribers are called where the deployment has
+	// no change streams, or one is broken. 0 means DefaultPollInterval; it must
+	// not be negative.
+	PollInterval time.Duration
+	// IgnoreWaitUntil claims jobs before their wait-until time.
+	IgnoreWaitUntil bool
+	// IgnoreDispatchBy claims jobs after their dispatch-by time.
+	IgnoreDispatchBy bool
+	// ClaimWindow is the number of candidates that a claim chooses from, at
+	// least. 0 means as many as it is to claim, and more while others claim them
+	// first; it must not be negative.
+	ClaimWindow int
+	// Hint is the index of the query for candidates. Where it is empty the
+	// server chooses.
+	Hint bson.D
+	// SkipIndexes keeps Open from building indexes. Those that are missing are
+	// logged.
+	SkipIndexes bool
+	// SkipReportingIndexes keeps Open and EnsureIndexes from building the indexes
+	// that only people and their tools use.
+	SkipReportingIndexes bool
+}
+
+// withDefaults checks the options and fills in the defaults.
+func (o Options) withDefaults() (Options, error) {
+	refuse := func(format string, args ...any) (Options, error) {
+		return o, fmt.Errorf("invalid mongodb driver options: "+format, args...)
+	}
+	switch {
+	case o.Client == nil && o.URI == "":
+		return refuse("Client or URI must be set")
+	case o.DB == "":
+		return refuse("DB must not be empty")
+	case strings.ContainsAny(o.DB, "/\\. \"$\x00"):
+		return refuse(`DB must not contain any of / \ . " $, a space or a NUL (is %q)`, o.DB)
+	case o.Collection == "":
+		return refuse("Collection must not be empty")
+	case strings.ContainsAny(o.Collection, "$\x00"):
+		return refuse("Collection must not contain $ or a NUL (is %q)", o.Collection)
+	case o.LockTimeout < 0:
+		return refuse("LockTimeout must not be negative (is %s)", o.LockTimeout)
+	case o.PollInterval < 0:
+		return refuse("PollInterval must not be negative (is %s)", o.PollInterval)
+	case o.ClaimWindow < 0:
+		return refuse("ClaimWindow must not be negative (is %d)", o.ClaimWindow)
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = DefaultLockTimeout
+	}
+	if o.PollInterval == 0 {
+		o.PollInterval = DefaultPollInterval
+	}
+	return o, nil
+}
+
+// errURI stands for the client library's own error, which may quote a password.
+var errURI = errors.New("it can't be parsed; what it says is left out here, as there may be a password in it")
+
+// collection is the full name of the jobs' collection.
+func (o Options) collection() string {
+	suffix := jobsSuffix
+	if o.Grouped {
+		suffix = groupSuffix
+	}
+	return strings.TrimSuffix(o.Collection, suffix) + suffix
+}

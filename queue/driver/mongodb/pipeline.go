@@ -1,0 +1,36 @@
+package mongodb
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+)
+
+// match is a stage that keeps the documents that a filter selects.
+func match(filter bson.D) bson.D { return bson.D{{Key: "$match", Value: filter}} }
+
+// project is a stage that makes documents of one field.
+func project(name string, value any) bson.D {
+	return bson.D{{Key: "$project", Value: bson.D{{Key: "_id", Value: 0}, {Key: name, Value: value}}}}
+}
+
+// union is a stage that adds what a pipeline finds among the jobs.
+func (d *Driver) union(pipeline ...any) bson.D { return union(d.jobs.Name(), pipeline...) }
+
+func union(collection string, pipeline ...any) bson.D {
+	return bson.D{{Key: "$unionWith", Value: bson.D{{Key: "coll", Value: collection}, {Key: "pipeline", Value: bson.A(pipeline)}}}}
+}
+
+// pipe calls visit with what a pipeline finds.
+func (d *Driver) pipe(ctx context.Context, pipeline bson.A, visit func(bson.Raw), opts ...*options.AggregateOptions) error {
+	cursor, err := d.jobs.Aggregate(ctx, pipeline, opts...)
+	if err != nil {
+		return err
+	}
+	defer closeCursor(ctx, cursor)
+	for cursor.Next(ctx) {
+		visit(cursor.Current)
+	}
+	return cursor.Err()
+}

@@ -1,0 +1,253 @@
+package mongodb
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// selection is a Query in the terms of the server.
+type selection struct {
+	query driver.Query
+	now   time.Time
+	// filter selects the documents that may be meant.
+	filter bson.A
+	// id is the query's pattern; nil where it has none.
+	id *regexp.Regexp
+	// none is true where no document can be meant.
+	none bool
+}
+
+// newSelection is a query at a time.
+func (d *Driver) newSelection(q driver.Query, now time.Time) *selection {
+	s := &selection{query: q, now: now.Truncate(time.Millisecond)}
+	// One that is to replace an attempt is not there yet.
+	s.and("line.in", bson.D{{Key: "$ne", Value: inHandover}})
+	s.addQueues(d.opts.Grouped)
+	s.addStates()
+	s.addID(d.opts.Grouped)
+	if len(q.Types) > 0 {
+		s.and("type", bson.D{{Key: "$in", Value: q.Types}})
+	}
+	if q.Tag != "" {
+		s.and("tags", q.Tag)
+	}
+	if q.Scope != "" {
+		s.or(field("required_scopes", q.Scope), field("enqueue_scopes", q.Scope))
+	}
+	if q.Error != "" {
+		s.and("status.errors", primitive.Regex{Pattern: quoted(q.Error)})
+	}
+	s.addRange("time_info.created", q.Created)
+	s.addRange("time_info.wait_until", q.Due)
+	s.addRange("time_info.end", q.Ended)
+	return s
+}
+
+func field(path string, value any) bson.D { return bson.D{{Key: path, Value: value}} }
+
+func exist(is bool) bson.D { return field("$exists", is) }
+
+// either is a filter for what meets one of several.
+func either(alternatives ...bson.D) bson.D { return field("$or", alternatives) }
+
+func (s *selection) and(path string, value any) { s.filter = append(s.filter, field(path, value)) }
+
+func (s *selection) or(alternatives ...bson.D) { s.filter = append(s.filter, either(alternatives...)) }
+
+// with is the filter, and more that must be met.
+func (s *selection) with(more ...bson.D) bson.D {
+	all := slices.Clone(s.filter)
+	for _, one := range more {
+		if len(one) > 0 {
+			all = append(all, one)
+		}
+	}
+	return field("$and", all)
+}
+
+func (s *selection) addQueues(grouped bool) {
+	queues := s.query.Queues
+	switch {
+	case len(queues) == 0:
+	case !grouped:
+		s.none = !slices.Contains(queues, "")
+	case len(queues) == 1:
+		s.and("group", queues[0])
+	default:
+		s.and("group", field("$in", queues))
+	}
+}
+
+// The parts of which the filters of states are made. What the former library has
+// stored, which has no line, is told by the rest.
+var (
+	hasEnded    = field("status.completed", true)
+	endedRetry  = bson.D{{Key: "status.completed", Value: true}, {Key: "retry_info.retryable", Value: true}, {Key: "retry_info.needs_retry", Value: true}}
+	endedFinal  = bson.D{hasEnded[0], {Key: "$or", Value: []bson.D{field("retry_info.retryable", field("$ne", true)), field("retry_info.needs_retry", field("$ne", true))}}}
+	waiting     = bson.D{{Key: "status.completed", Value: false}, {Key: "status.in_prog", Value: false}}
+	inNoOutcome = field("status.outcome", field("$nin", []amboy.Outcome{amboy.OutcomeCanceled, amboy.OutcomeExpired}))
+	hasErrors   = either(field("status.err_count", field("$gt", 0)), field("status.errors.0", exist(true)))
+	hasNone     = bson.D{{Key: "status.err_count", Value: field("$not", field("$gt", 0))}, {Key: "status.errors.0", Value: exist(false)}}
+)
+
+func all(parts ...bson.D) bson.D { return field("$and", parts) }
+
+// stateFilter selects the documents that are in a state, as StateOf derives it.
+func (s *selection) stateFilter(state amboy.JobState) bson.D {
+	isStale := field("time_info.dispatch_by", field("$lt", s.now))
+	notStale := field("time_info.dispatch_by", field("$not", field("$lt", s.now)))
+	isEarly := field("time_info.wait_until", field("$gt", s.now))
+	notEarly := field("time_info.wait_until", field("$not", field("$gt", s.now)))
+	in := func(places ...any) bson.D { return field("line.in", field("$in", places)) }
+	switch state {
+	case amboy.StateScheduled:
+		return all(waiting, notStale, isEarly, in(inScheduled, inReady, nil))
+	case amboy.StatePending:
+		return all(waiting, notStale, notEarly, in(inScheduled, inReady, nil))
+	case amboy.StateBlocked:
+		return all(waiting, notStale, in(inPostponed, inScope, inEdges))
+	case amboy.StateParked:
+		return all(waiting, field("line.in", inParked))
+	case amboy.StateRunning:
+		return bson.D{{Key: "status.completed", Value: false}, {Key: "status.in_prog", Value: true}}
+	case amboy.StateRetrying:
+		return endedRetry
+	case amboy.StateSucceeded:
+		return all(endedFinal, inNoOutcome, hasNone)
+	case amboy.StateFailed:
+		return all(endedFinal, inNoOutcome, hasErrors)
+	case amboy.StateCanceled:
+		return all(endedFinal, field("status.outcome", amboy.OutcomeCanceled))
+	case amboy.StateExpired:
+		return either(all(endedFinal, field("status.outcome", amboy.OutcomeExpired)),
+			all(waiting, isStale, field("line.in", field("$ne", inParked))))
+	default:
+		return nil // nothing is ever in it
+	}
+}
+
+func (s *selection) addStates() {
+	if len(s.query.States) == 0 {
+		return
+	}
+	var filters []bson.D
+	for _, state := range s.query.States {
+		if filter := s.stateFilter(state); filter != nil {
+			filters = append(filters, filter)
+		}
+	}
+	if len(filters) == 0 {
+		s.none = true
+		return
+	}
+	s.or(filters...)
+}
+
+func (s *selection) addRange(path string, r driver.TimeRange) {
+	bounds := bson.D{}
+	if !r.From.IsZero() {
+		bounds = append(bounds, bson.E{Key: "$gte", Value: ceilMillisecond(r.From)})
+	}
+	if !r.To.IsZero() {
+		bounds = append(bounds, bson.E{Key: "$lt", Value: ceilMillisecond(r.To)})
+	}
+	if len(bounds) > 0 {
+		s.and(path, bounds)
+	}
+}
+
+// addID selects by the job's ID, by which the latest attempt is found, and of an
+// attempt the first, and where both are absent by the name under which the former
+// library has stored the job.
+func (s *selection) addID(grouped bool) {
+	pattern := s.query.ID
+	if pattern == "" {
+		return
+	}
+	if !utf8.ValidString(pattern) {
+		s.none = true // no ID is like that
+		return
+	}
+	s.id = regexp.MustCompile("(?s)" + anchored(pattern))
+	if !strings.ContainsAny(pattern, "*?") {
+		names := bson.A{pattern}
+		for _, queue := range s.query.Queues {
+			names = append(names, driver.RecordName(queue, pattern, amboy.JobRetryInfo{}))
+		}
+		byName := field("_id", field("$in", names))
+		if grouped && len(s.query.Queues) == 0 {
+			byName = field("_id", primitive.Regex{Pattern: `\.` + quoted(pattern) + `\z`})
+		}
+		s.or(field("job_id", pattern), field("retry_info.base_job_id", pattern), byName)
+		return
+	}
+	like := primitive.Regex{Pattern: anchored(pattern), Options: "s"}
+	nameLike := like
+	switch {
+	case grouped && len(s.query.Queues) == 1:
+		nameLike.Pattern = "^" + quoted(s.query.Queues[0]+".") + matching(pattern) + `\z`
+	case grouped:
+		nameLike.Pattern = `\.` + matching(pattern) + `\z`
+	}
+	s.or(field("job_id", like), field("retry_info.base_job_id", like), field("_id", nameLike))
+}
+
+// anchored is the regular expression for all of a text that a pattern describes,
+// in which * stands for any characters, ? for one, and all others for themselves.
+func anchored(pattern string) string { return "^" + matching(pattern) + `\z` }
+
+// matching is the regular expression for a part of a text that a pattern
+// describes.
+func matching(pattern string) string {
+	var expression strings.Builder
+	for pattern != "" {
+		literal := pattern
+		if i := strings.IndexAny(pattern, "*?"); i >= 0 {
+			literal = pattern[:i]
+		}
+		expression.WriteString(quoted(literal))
+		pattern = pattern[len(literal):]
+		switch {
+		case strings.HasPrefix(pattern, "*"):
+			expression.WriteString(".*")
+		case strings.HasPrefix(pattern, "?"):
+			expression.WriteString(".")
+		}
+		if pattern != "" {
+			pattern = pattern[1:]
+		}
+	}
+	return expression.String()
+}
+
+// quoted is the regular expression for a text. A NUL would end it.
+func quoted(text string) string { return strings.ReplaceAll(regexp.QuoteMeta(text), "\x00", `\x00`) }
+
+// decides is true where the filter selects more than the query, so that the
+// documents must be looked at.
+func (s *selection) decides() bool {
+	return s.id != nil || s.query.Error != "" || s.query.Latest
+}
+
+// selects tells whether a document is selected of those that the filter selects.
+func (s *selection) selects(doc *document) bool {
+	return (s.id == nil || s.id.MatchString(doc.jobID())) &&
+		(s.query.Error == "" || strings.Contains(lastError(doc), s.query.Error)) &&
+		(len(s.query.States) == 0 || slices.Contains(s.query.States, driver.StateOf(doc.record(), s.now)))
+}
+
+func lastError(doc *document) string {
+	if len(doc.Status.Errors) == 0 {
+		return ""
+	}
+	return doc.Status.Errors[len(doc.Status.Errors)-1]
+}

@@ -1,0 +1,113 @@
+package mongodb
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Get implements driver.Driver. A record that can't be read is given without a
+// job.
+func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	doc, err := d.latest(ctx, queue, id)
+	if err == nil && doc == nil {
+		err = amboy.NewJobNotFoundErrorf("there is no job %q in queue %q", id, queue)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting job %q: %w", id, err)
+	}
+	return doc.record(), nil
+}
+
+// latest reads the latest attempt of a job; nil where there is none.
+func (d *Driver) latest(ctx context.Context, queue, id string) (*document, error) {
+	doc, err := d.first(ctx, d.inQueue(queue, bson.E{Key: "job_id", Value: id}), nil)
+	if doc != nil || err != nil {
+		return doc, err
+	}
+	// It was stored by the former library, or the attempt is gone that came last.
+	plain := all(d.named(queue, driver.RecordName(queue, id, amboy.JobRetryInfo{})), field("retry_info.retryable", field("$ne", true)))
+	return d.first(ctx, either(plain, d.attemptsOf(queue, id)), field("retry_info.current_attempt", -1))
+}
+
+// attemptsOf is a filter for the attempts of a retryable job.
+func (d *Driver) attemptsOf(queue, id string) bson.D {
+	return d.inQueue(queue,
+		bson.E{Key: "retry_info.base_job_id", Value: id},
+		bson.E{Key: "retry_info.retryable", Value: true},
+		bson.E{Key: "line.in", Value: field("$ne", inHandover)},
+	)
+}
+
+// first reads the first document that a filter selects, in an order; nil where
+// there is none.
+func (d *Driver) first(ctx context.Context, filter, order bson.D) (found *document, err error) {
+	opts := options.Find().SetLimit(1)
+	if order != nil {
+		opts.SetSort(order)
+	}
+	err = d.each(ctx, filter, opts, func(doc *document) error {
+		found = doc
+		return nil
+	})
+	return found, err
+}
+
+// Attempts implements driver.Driver.
+func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	var docs []*document
+	err = d.each(ctx, d.attemptsOf(queue, id), options.Find().SetSort(field("retry_info.current_attempt", 1)), func(doc *document) error {
+		docs = append(docs, doc)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
+	}
+	attempts := make([]*driver.Record, len(docs))
+	for i, doc := range docs {
+		attempts[i] = doc.record()
+	}
+	return attempts, nil
+}
+
+// CancelRequests implements driver.Driver.
+func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []driver.Lease, err error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	filter := bson.D{
+		{Key: "status.owner", Value: owner},
+		{Key: "cancel_requested", Value: true},
+		{Key: "status.completed", Value: false},
+		{Key: "status.in_prog", Value: true},
+	}
+	opts := options.Find().SetProjection(bson.D{{Key: "group", Value: 1}, {Key: "status", Value: 1}})
+	err = d.each(ctx, filter, opts, func(doc *document) error {
+		leases = append(leases, driver.LeaseOf(&doc.Record))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading which records of owner %q are to be canceled: %w", owner, err)
+	}
+	return leases, nil
+}

@@ -1,0 +1,162 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Of a queue of which only so many may run, processes claim one after the other: a
+// lock in the control collection is held while those that run are counted, and
+// others claimed. It ends by itself where its holder dies. Whoever finds that it
+// ended too soon counts again, and hands back what is too much.
+
+// roomLockTime is how long a lock lasts, at most.
+const roomLockTime = 2 * time.Second
+
+// roomKey is the _id of the lock of a queue.
+func roomKey(queue string) string { return "room/" + queue }
+
+// findRoom finds out how many more may run of the queues that have a limit, and
+// locks those where there is room. unlock must be called; it tells whether nobody
+// else can have claimed meanwhile.
+func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Context) (bool, error), err error) {
+	var locked []string
+	holder := primitive.NewObjectID().Hex()
+	unlock = func(ctx context.Context) (bool, error) { return c.unlockRooms(ctx, locked, holder) }
+	clear(c.room)
+	limited := limitedQueues(v)
+	for _, queue := range limited {
+		c.room[queue], err = c.countRoom(ctx, v, queue)
+		if err == nil && c.room[queue] > 0 {
+			err = c.lockRoom(ctx, queue, holder)
+			if err == nil {
+				locked = append(locked, queue)
+				c.room[queue], err = c.countRoom(ctx, v, queue)
+			}
+		}
+		if err != nil {
+			_, unlockErr := unlock(ctx)
+			return nil, errors.Join(err, unlockErr)
+		}
+	}
+	return unlock, nil
+}
+
+// limitedQueues are those that have candidates and a limit, in an order in which all
+// processes lock them.
+func limitedQueues(v *view) (queues []string) {
+	for queue, control := range v.controls {
+		if control.MaxRunning > 0 && !control.Paused && len(v.ready[queue]) > 0 {
+			queues = append(queues, queue)
+		}
+	}
+	slices.Sort(queues)
+	return queues
+}
+
+func (c *claim) countRoom(ctx context.Context, v *view, queue string) (int, error) {
+	running, err := c.countRunning(ctx, queue)
+	return v.controls[queue].MaxRunning - running, err
+}
+
+// lockRoom waits until it has the lock of a queue.
+func (d *Driver) lockRoom(ctx context.Context, queue, holder string) error {
+	for round := 1; ; round++ {
+		now := time.Now()
+		filter := bson.D{{Key: "_id", Value: roomKey(queue)}, {Key: "until", Value: field("$lt", now)}}
+		set := bson.D{{Key: "holder", Value: holder}, {Key: "until", Value: now.Add(roomLockTime)}}
+		_, err := d.control.UpdateOne(ctx, filter, field("$set", set), options.Update().SetUpsert(true))
+		if err == nil {
+			return nil
+		}
+		if !mongo.IsDuplicateKeyError(err) {
+			return fmt.Errorf("locking queue %q: %w", queue, err)
+		}
+		if err = pause(ctx, min(round, 5)); err != nil {
+			return fmt.Errorf("waiting to lock queue %q: %w", queue, err)
+		}
+	}
+}
+
+// unlockRooms tells whether the locks were still held.
+func (d *Driver) unlockRooms(ctx context.Context, queues []string, holder string) (held bool, err error) {
+	if len(queues) == 0 {
+		return true, nil
+	}
+	keys := make(bson.A, len(queues))
+	for i, queue := range queues {
+		keys[i] = roomKey(queue)
+	}
+	filter := bson.D{{Key: "_id", Value: field("$in", keys)}, {Key: "holder", Value: holder}}
+	result, err := d.control.UpdateMany(ctx, filter, field("$set", bson.D{{Key: "holder", Value: ""}, {Key: "until", Value: time.Time{}}}))
+	if err != nil {
+		return false, unknown(fmt.Errorf("unlocking %d queues: %w", len(queues), err))
+	}
+	return int(result.MatchedCount) == len(queues), nil
+}
+
+// keepToRoom hands back what was claimed beyond what may run of a queue, as
+// another process has claimed at the same time. Both may hand back, and neither
+// goes beyond.
+func (c *claim) keepToRoom(ctx context.Context, v *view) error {
+	for queue := range c.room {
+		mine := 0
+		for _, g := range c.given {
+			if g.inTime && g.doc.Group == queue {
+				mine++
+			}
+		}
+		if mine == 0 {
+			continue
+		}
+		running, err := c.countRunning(ctx, queue)
+		if err != nil {
+			return unknown(err)
+		}
+		excess := min(mine, running-v.controls[queue].MaxRunning)
+		if excess <= 0 {
+			continue
+		}
+		err = c.handBackLast(ctx, queue, excess)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handBackLast hands back the last that were claimed of a queue.
+func (c *claim) handBackLast(ctx context.Context, queue string, n int) error {
+	var leases []driver.Lease
+	for i := len(c.given) - 1; i >= 0 && len(leases) < n; i-- {
+		if g := c.given[i]; g.inTime && g.doc.Group == queue {
+			leases = append(leases, g.doc.lease())
+			c.given = slices.Delete(c.given, i, i+1)
+			c.ready--
+		}
+	}
+	if _, err := c.release(ctx, handBacksOf(leases)); err != nil {
+		c.doubts.put(leases)
+		return unknown(err)
+	}
+	return nil
+}
+
+func (c *claim) countRunning(ctx context.Context, queue string) (int, error) {
+	filter := c.inQueue(queue, bson.E{Key: "status.completed", Value: false}, bson.E{Key: "status.in_prog", Value: true})
+	n, err := c.jobs.CountDocuments(ctx, filter)
+	if err != nil {
+		return 0, fmt.Errorf("counting how many run of queue %q: %w", queue, err)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,101 @@
+package mongodb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// content are the fields that Save replaces, as driver.CopyContent does.
+var content = []string{
+	"type", "version", "job",
+	"status.err_count", "status.errors", "status.attempt_errors", "status.dropped_errors",
+	"retry_info.max_attempts", "retry_info.dispatch_by", "retry_info.wait_until",
+}
+
+// Save implements driver.Driver.
+func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	if err = d.save(ctx, r); err != nil {
+		return fmt.Errorf("saving record %q: %w", r.Name, err)
+	}
+	return nil
+}
+
+func (d *Driver) save(ctx context.Context, r *driver.Record) error {
+	u := &update{set: bson.D{{Key: "rev", Value: d.revs.nextQuiet()}}}
+	raw, err := bson.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding it: %w", err)
+	}
+	if len(raw) > maxDocumentSize {
+		return tooLarge(&document{Record: *r}, len(raw))
+	}
+	for _, path := range content {
+		value, absent := bson.Raw(raw).LookupErr(strings.Split(path, ".")...)
+		if absent != nil {
+			u.unset = append(u.unset, bson.E{Key: path, Value: ""})
+			continue
+		}
+		u.set = append(u.set, bson.E{Key: path, Value: value})
+	}
+	matched, err := d.updateOne(ctx, d.named(r.Group, r.Name), u)
+	switch {
+	case isTooLarge(err):
+		return tooLarge(&document{Record: *r}, len(raw))
+	case err != nil:
+		return err
+	case !matched:
+		return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
+	}
+	return nil
+}
+
+// SetProgress implements driver.Driver.
+func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	filter := append(d.named(lease.Queue, lease.Name),
+		bson.E{Key: "status.owner", Value: lease.Owner},
+		bson.E{Key: "status.mod_count", Value: lease.Count},
+		bson.E{Key: "status.completed", Value: false},
+		bson.E{Key: "status.in_prog", Value: true},
+	)
+	matched, err := d.updateOne(ctx, filter, &update{set: bson.D{{Key: "progress", Value: progress}}})
+	if err == nil && !matched {
+		err = leaseLost(lease)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the progress of record %q: %w", lease.Name, err)
+	}
+	return nil
+}
+
+// updateOne makes an update that may be made twice, and tells whether there was a
+// document for it.
+func (d *Driver) updateOne(ctx context.Context, filter bson.D, u *update) (matched bool, err error) {
+	for failures := 0; ; {
+		result, failure := d.jobs.UpdateOne(ctx, filter, u.document())
+		if failure == nil {
+			return result.MatchedCount > 0, nil
+		}
+		failures++
+		if !isTransient(failure) && !isConflict(failure) || failures == maxFailures || ctx.Err() != nil {
+			return false, failed(ctx, failure)
+		}
+	}
+}

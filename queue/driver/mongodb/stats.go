@@ -1,0 +1,178 @@
+package mongodb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// tally is a row of what queues are described by: a number of documents that have
+// some fields in common, or the control document of a queue.
+type tally struct {
+	// Of has the values of the fields, which may be of any type.
+	Of struct {
+		Queue      any `bson:"queue"`
+		InProgress any `bson:"in_prog"`
+		In         any `bson:"in"`
+		Completed  any `bson:"completed"`
+		Retryable  any `bson:"retryable"`
+		NeedsRetry any `bson:"needs_retry"`
+	} `bson:"of"`
+	Number  int              `bson:"number"`
+	Control *controlDocument `bson:"control"`
+}
+
+// tallies counts the documents that a filter selects, and reads some of the control
+// documents, in one command. Of the documents it asks for what the keys of indexes
+// have.
+func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []tally, err error) {
+	var queue any = "$group"
+	if !d.opts.Grouped {
+		queue = field("$literal", "")
+	}
+	count := func(selected, fields bson.D) bson.A {
+		of := append(field("queue", queue), fields...)
+		return bson.A{
+			match(append(slices.Clone(filter), selected...)),
+			field("$group", bson.D{{Key: "_id", Value: of}, {Key: "number", Value: field("$sum", 1)}}),
+			field("$project", bson.D{{Key: "_id", Value: 0}, {Key: "of", Value: "$_id"}, {Key: "number", Value: 1}}),
+		}
+	}
+	unfinished := bson.D{{Key: "in_prog", Value: "$status.in_prog"}, {Key: "in", Value: "$line.in"}}
+	finished := bson.D{
+		{Key: "completed", Value: "$status.completed"},
+		{Key: "retryable", Value: "$retry_info.retryable"},
+		{Key: "needs_retry", Value: "$retry_info.needs_retry"},
+	}
+	pipeline := append(count(field("status.completed", false), unfinished),
+		d.union(count(hasEnded, finished)...),
+		union(d.control.Name(), match(controls), project("control", "$$ROOT")),
+	)
+	err = d.aggregate(ctx, d.jobs, pipeline, &rows)
+	return rows, err
+}
+
+// describe makes descriptions of queues of what was counted.
+func describe(rows []tally) map[string]*driver.QueueInfo {
+	infos := map[string]*driver.QueueInfo{}
+	of := func(queue any) *driver.QueueInfo {
+		name, _ := queue.(string)
+		if infos[name] == nil {
+			infos[name] = &driver.QueueInfo{Name: name}
+		}
+		return infos[name]
+	}
+	for _, row := range rows {
+		if row.Control == nil {
+			row.addTo(&of(row.Of.Queue).Stats)
+			continue
+		}
+		info := of(row.Control.Queue)
+		info.Control = row.Control.control()
+		info.Stats.Completed += row.Control.Removed
+	}
+	for _, info := range infos {
+		s := &info.Stats
+		s.Total = s.Pending + s.Running + s.Completed
+	}
+	return infos
+}
+
+func (t *tally) addTo(stats *amboy.QueueStats) {
+	in, _ := t.Of.In.(string)
+	switch {
+	case t.Of.Completed == true:
+		stats.Completed += t.Number
+		if t.Of.Retryable == true && t.Of.NeedsRetry == true {
+			stats.Retrying += t.Number
+		}
+	case t.Of.InProgress == true:
+		stats.Running += t.Number
+	case place(in) == inHandover: // the attempt that it replaces is counted
+	default:
+		stats.Pending += t.Number
+		if slices.Contains([]place{inPostponed, inScope, inEdges}, place(in)) {
+			stats.Blocked += t.Number
+		}
+	}
+}
+
+// Stats implements driver.Driver. It is one command.
+func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return amboy.QueueStats{}, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	rows, err := d.tallies(ctx, d.inQueue(queue), field("_id", controlKey(queue)))
+	if err != nil {
+		return amboy.QueueStats{}, fmt.Errorf("counting the records of queue %q: %w", queue, err)
+	}
+	info := describe(rows)[queue]
+	if info == nil {
+		return amboy.QueueStats{}, nil
+	}
+	return info.Stats, nil
+}
+
+// Queues implements driver.Driver. It counts as Stats does.
+func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	rows, err := d.tallies(ctx, bson.D{}, field("queue", exist(true)))
+	if err != nil {
+		return nil, fmt.Errorf("describing the queues: %w", err)
+	}
+	infos := describe(rows)
+	described := make([]driver.QueueInfo, 0, len(infos))
+	for info := range maps.Values(infos) {
+		described = append(described, *info)
+	}
+	slices.SortFunc(described, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return described, nil
+}
+
+// Unfinished implements driver.Driver. The server skips, in its indexes, from one
+// queue to the next.
+func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	var found []struct {
+		Queue any `bson:"_id"`
+	}
+	distinct := func(filter bson.D) bson.A {
+		if !d.opts.Grouped {
+			return bson.A{match(filter), field("$limit", 1), field("$project", field("_id", 1))}
+		}
+		return bson.A{match(filter), field("$group", field("_id", "$group"))}
+	}
+	pipeline := append(distinct(field("status.completed", false)), d.union(distinct(endedRetry)...))
+	if err = d.aggregate(ctx, d.jobs, pipeline, &found); err != nil {
+		return nil, fmt.Errorf("looking for queues with unfinished records: %w", err)
+	}
+	names := map[string]bool{}
+	for _, one := range found {
+		name, _ := one.Queue.(string)
+		if !d.opts.Grouped {
+			name = ""
+		}
+		names[name] = true
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}

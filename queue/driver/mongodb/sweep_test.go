@@ -1,0 +1,123 @@
+package mongodb_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/registry"
+)
+
+func indexOf(keys bson.D) mongo.IndexModel { return mongo.IndexModel{Keys: keys} }
+
+// document is the one with that _id in the store of many queues.
+func (s *store) document(id string) (doc bson.M) {
+	s.Helper()
+	require.NoError(s, s.jobs(true).FindOne(s.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc))
+	return doc
+}
+
+// claimSoon claims until it gets something.
+func claimSoon(t *testing.T, d driver.Driver) []string {
+	t.Helper()
+	told := make(chan struct{}, 1)
+	defer d.Subscribe(func(bool) {
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	})()
+	for {
+		if claimed := claim(t, d, request("owner", 10, "q")); len(claimed) > 0 {
+			return names(claimed)
+		}
+		<-told
+	}
+}
+
+// TestSweepOfScopes has a holder that is gone without anybody having been told.
+func TestSweepOfScopes(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	scoped := func(j *job.ShellJob) { j.SetScopes([]string{"s"}) }
+	first := s.open()
+	insert(t, first, newRecord(t, "q", "holder", scoped), newRecord(t, "q", "waits", scoped))
+	require.Len(t, claim(t, first, request("owner", 10, "q")), 1)
+	_, err := s.jobs(true).DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "q.holder"}})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
+}
+
+// TestSweepOfEdges has a job that ended, of which those that depend on it were not
+// told.
+func TestSweepOfEdges(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	first := s.open()
+	waits := newRecord(t, "q", "waits")
+	waits.Dependency = &registry.DependencyInterchange{Type: "always", Edges: []string{"target"}, Dependency: waits.Dependency.Dependency}
+	insert(t, first, newRecord(t, "q", "target"), waits)
+	_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "q.target"}}, bson.D{
+		{Key: "$set", Value: bson.D{{Key: "status.completed", Value: true}, {Key: "settle", Value: true}}},
+		{Key: "$unset", Value: bson.D{{Key: "line", Value: ""}}},
+	})
+	require.NoError(t, err)
+	require.Empty(t, claim(t, first, request("owner", 10, "q")))
+	assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
+	assert.Nil(t, s.document("q.target")["settle"])
+}
+
+// TestRetryOfAProcessThatDied has a process die between the writes of a retry on a
+// standalone server.
+func TestRetryOfAProcessThatDied(t *testing.T) {
+	t.Parallel()
+	deployment := mongotest.Open(t, mongotest.Standalone())
+	open := func() driver.Driver {
+		d, err := mongodb.Open(t.Context(), mongodb.Options{
+			Client: deployment.Connect(), DB: deployment.Database(), Collection: "work", Grouped: true,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
+		return d
+	}
+	dying := open()
+	first := newRecord(t, "q", "job", func(j *job.ShellJob) {
+		retryable := true
+		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: &retryable})
+	})
+	first.RequiredScopes, first.EnqueueScopes = []string{"s"}, []string{"s"}
+	insert(t, dying, first)
+	running := claim(t, dying, request("owner", 1, "q"))
+	require.Len(t, running, 1)
+	failed := *running[0]
+	failed.Status.Completed, failed.Status.InProgress = true, false
+	failed.RetryInfo.NeedsRetry = true
+	errs, err := dying.Complete(t.Context(), []driver.Completion{{Lease: driver.LeaseOf(running[0]), Record: &failed}})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+
+	next := *first
+	next.RetryInfo.CurrentAttempt = 1
+	next.Name = driver.RecordName("q", "job", next.RetryInfo)
+	deployment.Fail(mongotest.Failure{Commands: []string{"update"}, CloseConnection: true})
+	require.ErrorIs(t, dying.Retry(t.Context(), &failed, &next), driver.ErrOutcomeUnknown)
+	require.NoError(t, dying.Close(t.Context()))
+	deployment.Heal()
+
+	assert.Equal(t, []string{"q.attempt-1.job"}, claimSoon(t, open()))
+	attempts, err := open().Attempts(t.Context(), "q", "job")
+	require.NoError(t, err)
+	require.Len(t, attempts, 2)
+	assert.Empty(t, attempts[0].Scopes)
+	assert.False(t, attempts[0].RetryInfo.NeedsRetry)
+	assert.Equal(t, []string{"s"}, attempts[1].Scopes)
+}

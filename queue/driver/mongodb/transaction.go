@@ -1,0 +1,126 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+)
+
+// transactionOf returns the session that a context carries, where it is in a
+// transaction; nil where it is not.
+func transactionOf(ctx context.Context) mongo.Session {
+	session := mongo.SessionFromContext(ctx)
+	x, ok := session.(mongo.XSession) //nolint:staticcheck // Nothing else tells whether a transaction runs.
+	if !ok || !x.ClientSession().TransactionRunning() {
+		return nil
+	}
+	return session
+}
+
+// plain is a context without the session that it may carry, for what must not be
+// a part of the caller's transaction.
+func plain(ctx context.Context) context.Context {
+	if mongo.SessionFromContext(ctx) == nil {
+		return ctx
+	}
+	return mongo.NewSessionContext(ctx, nil)
+}
+
+// session is a context that carries the caller's transaction, where there is one.
+func (b *batch) session(ctx context.Context) context.Context {
+	if b.tx == nil {
+		return ctx
+	}
+	return mongo.NewSessionContext(ctx, b.tx)
+}
+
+// markInTransaction marks the targets of edges as a part of the caller's
+// transaction, which conflicts with whoever ends one of them before it is
+// committed.
+func (b *batch) markInTransaction(ctx context.Context, marks []*change, targets map[key]target) error {
+	for _, c := range marks {
+		doc := c.before
+		if !doc.final() {
+			set := bson.D{{Key: "dependents", Value: true}, {Key: "rev", Value: b.revs.nextForeign()}}
+			update := bson.D{{Key: "$set", Value: set}}
+			if _, err := b.jobs.UpdateOne(b.session(ctx), bson.D{{Key: "_id", Value: doc.id}}, update); err != nil {
+				return fmt.Errorf("marking record %q: %w", doc.Name, err)
+			}
+		}
+		targets[key{c.queue, doc.jobID()}] = target{doc.final(), doc.succeeded()}
+	}
+	return nil
+}
+
+// storeInTransaction inserts documents as a part of the caller's transaction. As a
+// refusal of an index would end that, it looks before. What follows from them, it
+// leaves to the sweep, which the change stream wakes when they are committed.
+func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) error {
+	for _, n := range docs {
+		if err := b.lookForRivals(ctx, n); err != nil {
+			return fmt.Errorf("looking whether record %q can be stored: %w", n.Name, err)
+		}
+		if n.refusal != nil {
+			continue
+		}
+		raws, _ := b.encodeAll([]*newDocument{n})
+		if len(raws) == 0 {
+			continue
+		}
+		if _, err := b.jobs.InsertOne(b.session(ctx), raws[0]); err != nil {
+			var failure mongo.WriteException
+			if errors.As(err, &failure) && len(failure.WriteErrors) == 1 && refusalOf(failure.WriteErrors[0]) != nil {
+				return refusalOf(failure.WriteErrors[0]).errorOf(n.document)
+			}
+			return err
+		}
+		n.stored = true
+	}
+	return nil
+}
+
+// lookForRivals refuses a document where another one has what it must have alone.
+func (b *batch) lookForRivals(ctx context.Context, n *newDocument) error {
+	or := bson.A{
+		bson.D{{Key: "_id", Value: n.id}},
+		b.inQueue(n.Group, bson.E{Key: "job_id", Value: n.JobID}),
+	}
+	if n.UniqueLock != "" {
+		or = append(or, b.inQueue(n.Group, bson.E{Key: "unique_lock", Value: n.UniqueLock}))
+	}
+	if len(n.Scopes) > 0 {
+		or = append(or, b.inQueue(n.Group, bson.E{Key: "scopes", Value: bson.D{{Key: "$in", Value: n.Scopes}}}))
+	}
+	filter := bson.D{{Key: "$or", Value: or}}
+	return b.each(b.session(ctx), filter, withoutBodies(), func(doc *document) error {
+		if doc.id == n.id && doc.Group != n.Group {
+			n.id = aliasOf(n.Group, n.Name)
+			return nil
+		}
+		if r := n.rival(doc); n.refusal == nil && r != nil {
+			n.refusal = r.errorOf(n.document)
+		}
+		return nil
+	})
+}
+
+// rival is the refusal of a document because of another one.
+func (n *newDocument) rival(doc *document) *refusal {
+	switch {
+	case doc.Group != n.Group:
+		return nil
+	case doc.Name == n.Name || doc.JobID == n.JobID:
+		return &refusal{byJobID, n.JobID}
+	case n.UniqueLock != "" && doc.UniqueLock == n.UniqueLock:
+		return &refusal{byUniqueKey, n.UniqueLock}
+	}
+	for _, scope := range n.Scopes {
+		if len(without([]string{scope}, doc.Scopes)) == 0 {
+			return &refusal{byScope, scope}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package mongodb
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// inExpired is where a document stands that runs because it has expired while it
+// waited for edges, for which it waits again where it is handed back.
+const inExpired place = "expired"
+
+// start gives the lease of a document to an owner. One that has expired takes no
+// scopes.
+func (doc *document) start(req driver.ClaimRequest, expired bool) {
+	doc.Status.Owner = req.Owner
+	doc.Status.InProgress = true
+	doc.Status.ModificationTime = stored(req.Now)
+	doc.Status.ModificationCount++
+	doc.Status.Reason = ""
+	doc.TimeInfo.Start = stored(req.Now)
+	doc.LeaseUntil = stored(req.Now.Add(req.LeaseTime))
+	if doc.UniqueUntil == amboy.UniqueUntilStarted {
+		doc.UniqueLock = ""
+	}
+	edges := doc.Line.Edges
+	doc.Line = line{}
+	if len(edges) > 0 {
+		doc.Line = doc.newLine()
+		doc.Line.In, doc.Line.Edges, doc.Line.Expires = inExpired, edges, time.Time{}
+	}
+	if !expired {
+		doc.Scopes = append(slices.Clone(doc.Scopes), doc.wants()...)
+	}
+}
+
+// stored is a time as it is stored.
+func stored(t time.Time) time.Time { return t.Truncate(time.Millisecond).UTC() }
+
+// hasExpired tells whether the dispatch-by time of a document has passed. At that
+// time it may still start.
+func (doc *document) hasExpired(now time.Time) bool {
+	return !doc.Line.Expires.IsZero() && doc.Line.Expires.Before(stored(now))
+}
+
+// end replaces the record of a document by one that ended, but for what stays as
+// it was put. One that was to be canceled does not await a retry.
+func (doc *document) end(ended *driver.Record) {
+	was := doc.Record
+	doc.Record = *ended
+	doc.Name, doc.Group = was.Name, was.Group
+	doc.Priority, doc.Tags, doc.Dependency = was.Priority, was.Tags, was.Dependency
+	doc.RequiredScopes = was.RequiredScopes
+	doc.EnqueueScopes, doc.EnqueueAllScopes = was.EnqueueScopes, was.EnqueueAllScopes
+	doc.UniqueKey, doc.UniqueUntil = was.UniqueKey, was.UniqueUntil
+	doc.Scopes = was.Scopes
+	if was.CancelRequested && doc.RetryInfo.ShouldRetry() {
+		doc.Status.Outcome, doc.Status.Reason = amboy.OutcomeCanceled, was.Status.Reason
+		doc.RetryInfo.NeedsRetry = false
+		if !was.ForgetAt.IsZero() {
+			doc.ForgetAt = was.ForgetAt
+		}
+	}
+	if doc.Progress == nil {
+		doc.Progress = was.Progress
+	}
+	doc.finish()
+}
+
+// endCanceled ends a document for which Cancel was asked, and which has the reason
+// and the time.
+func (doc *document) endCanceled(now time.Time) {
+	doc.Status.Outcome = amboy.OutcomeCanceled
+	doc.RetryInfo.NeedsRetry = false
+	doc.TimeInfo.End = stored(now)
+	doc.finish()
+}
+
+// finish takes away what a document has that did not end.
+func (doc *document) finish() {
+	doc.Status.Completed, doc.Status.InProgress, doc.Status.Hold = true, false, ""
+	doc.CancelRequested = false
+	doc.Line, doc.LeaseUntil = line{}, time.Time{}
+	if doc.retries() {
+		doc.Scopes = doc.enqueued()
+		return
+	}
+	doc.Scopes = nil
+	doc.Settle = doc.Dependents
+	if !doc.keepsKey() {
+		doc.UniqueLock = ""
+	}
+}
+
+// enqueued are the scopes that the document holds because it was put.
+func (doc *document) enqueued() []string {
+	var held []string
+	for _, scope := range doc.Scopes {
+		if slices.Contains(doc.EnqueueScopes, scope) {
+			held = append(held, scope)
+		}
+	}
+	return held
+}
+
+// keepsKey tells whether a document that ended for good has its unique key still.
+func (doc *document) keepsKey() bool {
+	switch doc.UniqueUntil {
+	case amboy.UniqueUntilForgotten:
+		return true
+	case amboy.UniqueUntilFailed:
+		return doc.succeeded()
+	default:
+		return false
+	}
+}
+
+// succeeded is true of a document that ended with success.
+func (doc *document) succeeded() bool {
+	return driver.StateOf(&doc.Record, time.Time{}) == amboy.StateSucceeded
+}
+
+// handBack makes a document that runs wait, or run again. One that is to be
+// canceled ends.
+func (doc *document) handBack(h driver.HandBack, now time.Time) {
+	if doc.CancelRequested {
+		doc.endCanceled(now)
+		return
+	}
+	doc.Status.Owner, doc.Status.InProgress, doc.Status.Reason = "", false, ""
+	doc.TimeInfo.Start, doc.LeaseUntil = time.Time{}, time.Time{}
+	doc.Scopes = doc.enqueued()
+	if doc.Order == 0 {
+		doc.Line = line{} // it is one of the former library, to be adopted
+		return
+	}
+	edges := doc.Line.Edges
+	doc.Line = doc.newLine()
+	doc.Line.Edges = edges
+	until := ceilMillisecond(h.NotBefore)
+	switch {
+	case h.Park:
+		doc.park(h.Reason)
+	case len(edges) > 0: // it expired before they ended
+		doc.Line.In = inEdges
+	case until.After(now):
+		doc.Line.In, doc.Line.Due = inPostponed, until
+		doc.Status.Reason = h.Reason
+	default:
+		doc.Line.In = inReady
+	}
+}
+
+// endEdges takes the edges from a document that waits for jobs which ended.
+func (doc *document) endEdges(succeeded map[string]bool, ignoreWaitUntil bool, now time.Time) {
+	var open, failed []string
+	for _, edge := range doc.Line.Edges {
+		success, hasEnded := succeeded[edge]
+		switch {
+		case !hasEnded:
+			open = append(open, edge)
+		case !success:
+			failed = append(failed, edge)
+		}
+	}
+	doc.fail(failed)
+	switch doc.Line.In {
+	case inEdges:
+		doc.enter(open, ignoreWaitUntil, now)
+	case inExpired:
+		if len(open) == 0 {
+			doc.Line = line{}
+			return
+		}
+		doc.Line.Edges = open
+	default:
+		doc.Line.Edges = open
+	}
+}
+
+// fail adds edges that ended without success.
+func (doc *document) fail(edges []string) {
+	if len(edges) == 0 || doc.Dependency == nil {
+		return
+	}
+	dependency := *doc.Dependency
+	dependency.Failed = append(slices.Clone(dependency.Failed), without(edges, dependency.Failed)...)
+	doc.Dependency = &dependency
+}
+
+// isFormer is true of a document that the former library wrote, or wrote last,
+// and that waits to run.
+func (doc *document) isFormer() bool { return doc.waits() && doc.Line.IsZero() }
+
+// takeFormerScopes has the scopes of the body among the fields, where the former
+// library knows no such field.
+func (doc *document) takeFormerScopes() {
+	if len(doc.RequiredScopes) == 0 {
+		doc.RequiredScopes = doc.scopes
+	}
+}
+
+// adopt gives a document of the former library what those of this one have. Its
+// order is a new one, as it has none.
+func (doc *document) adopt(order int64, openEdges []string, ignoreWaitUntil bool, now time.Time) {
+	if doc.Order == 0 {
+		doc.Order = order
+	}
+	doc.JobID = doc.jobID()
+	doc.takeFormerScopes()
+	doc.enter(openEdges, ignoreWaitUntil, now)
+}

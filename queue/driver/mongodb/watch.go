@@ -1,0 +1,310 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mongodb/grip/message"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// awaitEvents is how long the server waits for events before it says that there
+// are none.
+const awaitEvents = 30 * time.Second
+
+// betweenEvents is how long more events are gathered after subscribers were told
+// of some.
+const betweenEvents = 10 * time.Millisecond
+
+// The codes of a change stream that can't go on from where it was.
+var lostPlaceCodes = []int{136, 260, 280, 286}
+
+// invalidations are the events after which a change stream ends.
+var invalidations = bson.A{"drop", "rename", "dropDatabase", "invalidate"}
+
+// stream follows the changes that others make in a collection. Where it is
+// interrupted it goes on from where it was; where that can't be, everything is
+// looked at anew.
+type stream struct {
+	collection *mongo.Collection
+	pipeline   mongo.Pipeline
+	// event is called with each event, and anew where events may have been missed.
+	// The former tells whether there may be something to claim.
+	event func(ctx context.Context, e event) (mayClaim bool, err error)
+	anew  func(ctx context.Context) error
+	// notify is called after some events.
+	notify func(mayClaim bool)
+	// poll is called in turn with tries to open it again.
+	poll  func(ctx context.Context) error
+	every time.Duration
+
+	token  bson.Raw
+	broken bool
+}
+
+// event is a change in a collection.
+type event struct {
+	Operation string `bson:"operationType"`
+	Key       struct {
+		ID any `bson:"_id"`
+	} `bson:"documentKey"`
+	Document bson.Raw `bson:"fullDocument"`
+	Update   struct {
+		Fields bson.Raw `bson:"updatedFields"`
+	} `bson:"updateDescription"`
+}
+
+// open opens the stream.
+func (s *stream) open(ctx context.Context) (*mongo.ChangeStream, error) {
+	opts := options.ChangeStream().SetMaxAwaitTime(awaitEvents)
+	if s.token != nil {
+		opts.SetResumeAfter(s.token)
+	}
+	return s.collection.Watch(ctx, s.pipeline, opts)
+}
+
+// run follows the stream until ctx ends. opened is nil where it could not be
+// opened.
+func (s *stream) run(ctx context.Context, opened *mongo.ChangeStream) {
+	for {
+		if opened != nil {
+			s.follow(ctx, opened)
+		}
+		if !sleep(ctx, s.every) {
+			return
+		}
+		if err := s.poll(ctx); err != nil {
+			s.report(ctx, err)
+		}
+		missed := s.token == nil
+		var err error
+		opened, err = s.open(ctx)
+		if err != nil {
+			s.failed(ctx, err)
+			continue
+		}
+		if missed {
+			err = s.anew(ctx)
+		}
+		if err != nil {
+			s.failed(ctx, err)
+			_ = opened.Close(ctx) // it is opened again
+			opened = nil
+			continue
+		}
+		s.broken = false
+	}
+}
+
+// sleep returns false where ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// follow hands events on, until the stream is interrupted.
+func (s *stream) follow(ctx context.Context, opened *mongo.ChangeStream) {
+	defer func() { _ = opened.Close(context.WithoutCancel(ctx)) }() // the server forgets it else
+	mayClaim := false
+	for opened.Next(ctx) {
+		var e event
+		err := bson.Unmarshal(opened.Current, &e)
+		if err == nil {
+			var may bool
+			may, err = s.event(ctx, e)
+			mayClaim = mayClaim || may
+		}
+		if err != nil {
+			s.failed(ctx, err)
+			return
+		}
+		s.token = opened.ResumeToken()
+		if opened.RemainingBatchLength() > 0 {
+			continue
+		}
+		s.notify(mayClaim)
+		mayClaim = false
+		// Who is told of each change on its own has as much to do as with all of
+		// them.
+		if !sleep(ctx, betweenEvents) {
+			return
+		}
+	}
+	if token := opened.ResumeToken(); token != nil {
+		s.token = token
+	}
+	s.failed(ctx, opened.Err())
+}
+
+// failed takes note of why the stream was interrupted, and logs that once.
+func (s *stream) failed(ctx context.Context, err error) {
+	var failure mongo.ServerError
+	if errors.As(err, &failure) && slices.ContainsFunc(lostPlaceCodes, failure.HasErrorCode) {
+		s.token = nil
+	}
+	if !s.broken {
+		s.broken = true
+		s.report(ctx, err)
+	}
+}
+
+func (s *stream) report(ctx context.Context, err error) {
+	if ctx.Err() != nil || err == nil {
+		return
+	}
+	logging.Warning(ctx, message.Fields{
+		"message":    "changes of others are looked for, as the change stream is interrupted",
+		"collection": s.collection.Name(),
+		"every":      s.every.String(),
+		"error":      err.Error(),
+	})
+}
+
+// watch tells subscribers of what others change, until ctx ends.
+func (d *Driver) watch(opening, ctx context.Context) error {
+	if !d.isReplica {
+		d.joined.Go(func() { d.poll(ctx) })
+		return nil
+	}
+	for _, s := range []*stream{d.jobsStream(), d.controlStream()} {
+		opened, err := s.open(opening)
+		if err != nil {
+			return err
+		}
+		d.joined.Go(func() { s.run(ctx, opened) })
+	}
+	return nil
+}
+
+// poll looks again and again for what others have set, where nobody tells of
+// changes. The jobs are looked at by whoever claims.
+func (d *Driver) poll(ctx context.Context) {
+	broken := false
+	for sleep(ctx, d.opts.PollInterval) {
+		err := d.gate.refresh(ctx)
+		if err != nil && !broken && ctx.Err() == nil {
+			logging.Warning(ctx, message.Fields{
+				"message":    "what others have set for the queues can't be read",
+				"collection": d.control.Name(),
+				"error":      err.Error(),
+			})
+		}
+		broken = err != nil
+	}
+}
+
+func (d *Driver) jobsStream() *stream {
+	anew := func(context.Context) error {
+		d.sweeper.hurry()
+		d.subscribers.Notify(true)
+		return nil
+	}
+	return &stream{
+		collection: d.jobs,
+		pipeline:   d.others(),
+		event:      d.jobChanged,
+		notify:     d.subscribers.Notify,
+		anew:       anew,
+		poll:       anew,
+		every:      d.opts.PollInterval,
+	}
+}
+
+// others are the stages that leave out of a change stream what this driver does,
+// and what lets nobody claim. Of the events they keep what is needed here.
+func (d *Driver) others() mongo.Pipeline {
+	own := d.revs.first()
+	between := func(path string, from, to int64) bson.D {
+		return field(path, bson.D{{Key: "$gte", Value: from}, {Key: "$lt", Value: to}})
+	}
+	byOthers := func(path string) bson.D {
+		return either(
+			between(path, 0, own),
+			between(path, own+ownRevisions, ended+own),
+			between(path, ended+own+ownRevisions, quiet),
+		)
+	}
+	const updated = "updateDescription.updatedFields."
+	return mongo.Pipeline{
+		match(either(
+			all(field("operationType", field("$in", bson.A{"insert", "replace"})),
+				either(byOthers("fullDocument.rev"), field("fullDocument.rev", nil))),
+			all(field("operationType", "update"), byOthers(updated+"rev")),
+			// The former library sets no rev. Nor do Extend and SetProgress.
+			all(field("operationType", "update"), field(updated+"rev", nil), field(updated+"lease_until", nil), field(updated+"progress", nil)),
+			field("operationType", field("$in", invalidations)),
+		)),
+		{{Key: "$project", Value: bson.D{
+			{Key: "operationType", Value: 1},
+			{Key: "fullDocument.rev", Value: 1},
+			{Key: "updateDescription.updatedFields.rev", Value: 1},
+		}}},
+	}
+}
+
+// jobChanged is called when somebody else has changed a job.
+func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err error) {
+	rev, known := e.Update.Fields.Lookup("rev").AsInt64OK()
+	if len(e.Document) > 0 {
+		rev, known = e.Document.Lookup("rev").AsInt64OK()
+	}
+	switch {
+	case !known:
+		d.sweeper.lookForFormers()
+	case rev < ownRevisions: // it was committed with a caller's transaction
+		d.sweeper.hurry()
+	default:
+		d.sweeper.watch() // for what the other one may leave undone
+	}
+	return rev < ended || d.limits.any(), nil
+}
+
+func (d *Driver) controlStream() *stream {
+	refresh := func(ctx context.Context) error {
+		d.subscribers.Notify(true)
+		return d.gate.refresh(ctx)
+	}
+	return &stream{
+		collection: d.control,
+		pipeline: mongo.Pipeline{match(either(
+			field("documentKey._id", primitive.Regex{Pattern: "^" + controlPrefix}),
+			field("operationType", "delete"),
+			field("operationType", field("$in", invalidations)),
+		))},
+		event:  d.controlChanged,
+		notify: d.subscribers.Notify,
+		anew:   refresh,
+		poll:   refresh,
+		every:  d.opts.PollInterval,
+	}
+}
+
+// controlChanged is called when a document of the control collection has changed.
+// An update comes without the document, which is read.
+func (d *Driver) controlChanged(ctx context.Context, e event) (mayClaim bool, err error) {
+	id, _ := e.Key.ID.(string)
+	var doc *controlDocument
+	if e.Operation != "delete" {
+		docs, err := d.gate.read(ctx, field("_id", id))
+		if err != nil {
+			return true, err
+		}
+		if len(docs) > 0 {
+			doc = &docs[0]
+		}
+	}
+	return true, d.gate.event(ctx, id, doc)
+}
