@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue"
 )
 
@@ -39,6 +40,35 @@ func BenchmarkIdleGroup(b *testing.B) {
 	b.ReportMetric(float64(busy.Milliseconds())/float64(b.N), "cpu-ms/s")
 	b.ReportMetric(bytes, "B/queue")
 	b.ReportMetric(float64(goroutines)/queues, "goroutines/queue")
+}
+
+// BenchmarkMongoDBIdleGroup measures what 1,000 queues of one group in a MongoDB that
+// have nothing to do take of the processor in a second, that of the server in the
+// process included.
+func BenchmarkMongoDBIdleGroup(b *testing.B) {
+	d := mongotest.Open(b)
+	group, err := queue.NewMongoDBSingleQueueGroup(b.Context(), queue.MongoDBQueueGroupOptions{
+		DefaultQueue: queue.MongoDBQueueOptions{
+			DB:         &queue.MongoDBOptions{URI: d.URI(), DB: d.Database(), Collection: "benchmark"},
+			NumWorkers: new(1),
+		},
+		BackgroundCreateFrequency: 10 * time.Second,
+	})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, group.Close(b.Context())) }()
+	for i := range 1000 {
+		_, err = group.Get(b.Context(), strconv.Itoa(i))
+		require.NoError(b, err)
+	}
+	debug.FreeOSMemory()
+	var busy time.Duration
+	for b.Loop() {
+		before := processorTime(b)
+		<-time.After(time.Second)
+		busy += processorTime(b) - before
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(busy.Milliseconds())/float64(b.N), "cpu-ms/s")
 }
 
 func TestIdleGroupMemory(t *testing.T) {

@@ -54,6 +54,18 @@ func (l *leases) any() bool {
 	return len(l.held) > 0
 }
 
+// has tells whether there are leases of a queue.
+func (l *leases) has(queue string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.held {
+		if w.lease.Queue == queue {
+			return true
+		}
+	}
+	return false
+}
+
 // all are the leases to be renewed.
 func (l *leases) all() []driver.Lease {
 	l.mu.Lock()

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,25 +17,57 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// inspection looks from outside at the jobs that a file has of a directory.
+// storage is a place for the jobs of a test.
+type storage struct {
+	flags []string
+	open  func(ctx context.Context) (driver.Driver, error)
+}
+
+func newFile(path ...string) storage {
+	file := filepath.Join(path...)
+	return storage{[]string{"-db", file}, func(ctx context.Context) (driver.Driver, error) {
+		err := os.MkdirAll(filepath.Dir(file), 0o700)
+		if err != nil {
+			return nil, err
+		}
+		return sqlite.Open(ctx, sqlite.Options{Path: file})
+	}}
+}
+
+func newDatabase(d *mongotest.Deployment) storage {
+	return storage{[]string{"-store", d.URI(), "-db", d.Database()}, func(ctx context.Context) (driver.Driver, error) {
+		return mongodb.Open(ctx, mongodb.Options{Client: d.Client(), DB: d.Database(), Collection: "jobs", Grouped: true})
+	}}
+}
+
+// onEachStore runs a test on each kind of store that outlives a process.
+func onEachStore(t *testing.T, test func(t *testing.T, db storage)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, newFile(t.TempDir(), "folder", "jobs.db")) })
+	t.Run("mongodb", func(t *testing.T) { test(t, newDatabase(mongotest.Open(t, mongotest.ReplicaSet()))) })
+}
+
+// inspection looks from outside at the jobs that a store has of a directory.
 type inspection struct {
 	queues  map[string]amboy.Queue // by tenant
 	changed chan struct{}          // has an element when somebody wrote
 }
 
-// inspect calls look with the file, which need not be there yet.
-func inspect(t *testing.T, db, dir string, look func(inspection)) {
+// inspect calls look with the store, which need not be there yet.
+func inspect(t *testing.T, db storage, dir string, look func(inspection)) {
 	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(db), 0o700))
-	driver, err := sqlite.Open(t.Context(), sqlite.Options{Path: db})
+	stored, err := db.open(t.Context())
 	require.NoError(t, err)
-	defer func() { require.NoError(t, driver.Close(t.Context())) }()
+	defer func() { require.NoError(t, stored.Close(t.Context())) }()
 	file := inspection{queues: map[string]amboy.Queue{}, changed: make(chan struct{}, 1)}
-	defer driver.Subscribe(func() {
+	defer stored.Subscribe(func(bool) {
 		select {
 		case file.changed <- struct{}{}:
 		default:
@@ -47,7 +81,7 @@ func inspect(t *testing.T, db, dir string, look func(inspection)) {
 	tenants, err := findTenants(dir)
 	require.NoError(t, err)
 	for _, tenant := range tenants {
-		file.queues[tenant.name], err = queue.NewDriverQueue(queue.DriverQueueOptions{Driver: driver, Name: tenant.id, NumWorkers: 1})
+		file.queues[tenant.name], err = queue.NewDriverQueue(queue.DriverQueueOptions{Driver: stored, Name: tenant.id, NumWorkers: 1})
 		require.NoError(t, err)
 	}
 	look(file)
@@ -80,7 +114,7 @@ func (i inspection) attempts(t *testing.T) map[string]attempt {
 }
 
 // endedIn returns those that have ended.
-func endedIn(t *testing.T, db, dir string) map[string]attempt {
+func endedIn(t *testing.T, db storage, dir string) map[string]attempt {
 	t.Helper()
 	ended := map[string]attempt{}
 	inspect(t, db, dir, func(file inspection) {
@@ -129,7 +163,7 @@ func (p *process) wait() error {
 	return p.err
 }
 
-// until waits for a change of the file after which a condition holds, while the
+// until waits for a change of the store after which a condition holds, while the
 // process lives.
 func (p *process) until(t *testing.T, file inspection, holds func() bool) {
 	t.Helper()
@@ -142,11 +176,11 @@ func (p *process) until(t *testing.T, file inspection, holds func() bool) {
 	}
 }
 
-// serve runs the service in this process, with its jobs in a file.
-func serve(t *testing.T, db string, args ...string) string {
+// serve runs the service in this process.
+func serve(t *testing.T, db storage, args ...string) string {
 	t.Helper()
 	var printed bytes.Buffer
-	require.NoError(t, run(t.Context(), append([]string{"-db", db}, args...), &printed))
+	require.NoError(t, run(t.Context(), slices.Concat(db.flags, args), &printed))
 	return printed.String()
 }
 
@@ -184,10 +218,11 @@ func shorten(t *testing.T, path string) {
 	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
-func TestGoesOnAfterAKill(t *testing.T) {
+func TestGoesOnAfterAKill(t *testing.T) { onEachStore(t, testGoesOnAfterAKill) }
+
+func testGoesOnAfterAKill(t *testing.T, db storage) {
 	dir, endless := tree(t)
-	db := filepath.Join(t.TempDir(), "folder", "jobs.db")
-	args := []string{"-once", "-db", db, dir}
+	args := slices.Concat(db.flags, []string{"-once", dir})
 	longest := "tenant1 " + endless + " 0"
 
 	var ended map[string]attempt
@@ -231,12 +266,13 @@ func TestGoesOnAfterAKill(t *testing.T) {
 	assert.Equal(t, after, endedIn(t, db, dir))
 }
 
-func TestInterruptedJobIsHandedBack(t *testing.T) {
+func TestInterruptedJobIsHandedBack(t *testing.T) { onEachStore(t, testInterruptedJobIsHandedBack) }
+
+func testInterruptedJobIsHandedBack(t *testing.T, db storage) {
 	dir, endless := tree(t)
-	db := filepath.Join(t.TempDir(), "jobs.db")
 	inspect(t, db, dir, func(file inspection) {
 		state := func() amboy.JobState { return file.attempts(t)["tenant1 "+endless+" 0"].state }
-		service := start(t, "-db", db, dir)
+		service := start(t, append(db.flags, dir)...)
 		service.until(t, file, func() bool { return state() == amboy.StateRunning })
 		require.NoError(t, service.Process.Signal(os.Interrupt))
 		require.Error(t, service.wait())
@@ -250,11 +286,13 @@ func TestInterruptedJobIsHandedBack(t *testing.T) {
 	})
 }
 
-func TestTwoProcessesShareTheJobs(t *testing.T) {
+func TestTwoProcessesShareTheJobs(t *testing.T) { onEachStore(t, testTwoProcessesShareTheJobs) }
+
+func testTwoProcessesShareTheJobs(t *testing.T, db storage) {
 	dir, endless := tree(t)
 	require.NoError(t, os.Remove(endless))
-	db := filepath.Join(t.TempDir(), "jobs.db")
-	one, other := start(t, "-once", "-db", db, dir), start(t, "-once", "-db", db, dir)
+	args := slices.Concat(db.flags, []string{"-once", dir})
+	one, other := start(t, args...), start(t, args...)
 	require.NoError(t, errors.Join(one.wait(), other.wait()), "%s\n%s", &one.printed, &other.printed)
 	assert.Equal(t, table(t, one.printed.String()), table(t, other.printed.String()))
 	for name, a := range endedIn(t, db, dir) {
@@ -264,12 +302,13 @@ func TestTwoProcessesShareTheJobs(t *testing.T) {
 	}
 }
 
-func TestReadsWhatHasChanged(t *testing.T) {
+func TestReadsWhatHasChanged(t *testing.T) { onEachStore(t, testReadsWhatHasChanged) }
+
+func testReadsWhatHasChanged(t *testing.T, db storage) {
 	dir, other := t.TempDir(), t.TempDir()
 	path := write(t, "one\n", dir, "a", "file")
 	write(t, "one\ntwo\n", dir, "a", "same")
 	write(t, "another directory\n", other, "a", "file")
-	db := filepath.Join(t.TempDir(), "jobs.db")
 	assert.Equal(t, []string{"2", "3", "12", "0"}, row(t, serve(t, db, "-once", dir), "a"))
 	assert.Equal(t, []string{"1", "1", "18", "0"}, row(t, serve(t, db, "-once", other), "a"))
 
@@ -290,7 +329,7 @@ func TestDefaultStore(t *testing.T) {
 	dir := t.TempDir()
 	write(t, "one\n", dir, "a", "file")
 	require.NoError(t, run(t.Context(), []string{"-once", dir}, &bytes.Buffer{}))
-	ended := endedIn(t, filepath.Join(cache, "amboy-hostservice", "jobs.db"), dir)
+	ended := endedIn(t, newFile(cache, "amboy-hostservice", "jobs.db"), dir)
 	assert.Len(t, ended, 3, "the file and two summaries")
 }
 
@@ -306,4 +345,12 @@ func TestDatabaseThatCantBeOpened(t *testing.T) {
 			assert.ErrorContains(t, err, file[:strings.LastIndex(file, "/")-1], "it names the file")
 		})
 	}
+}
+
+func TestMongoDBThatIsNotThere(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	err := run(ctx, []string{"-once", "-store", "mongodb://me:secret@127.0.0.1:1/?connectTimeoutMS=50", t.TempDir()}, &bytes.Buffer{})
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "secret")
 }

@@ -214,7 +214,8 @@ func TestFlagErrors(t *testing.T) {
 	}{
 		"flag after the directory": {[]string{dir, "-once"}, flagError{"the directory", "one argument, after the flags", "[" + dir + " -once]"}},
 		"no workers":               {[]string{"-workers", "0", dir}, flagError{"-workers", "at least 1", "0"}},
-		"unknown store":            {[]string{"-store", "paper", dir}, flagError{"-store", "memory or sqlite", "paper"}},
+		"unknown store":            {[]string{"-store", "paper", dir}, flagError{"-store", "memory, sqlite or mongodb://...", "paper"}},
+		"unknown database":         {[]string{"-store", "mongo://me:secret@here", dir}, flagError{"-store", "memory, sqlite or mongodb://...", "mongo"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var refusal *flagError

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -47,11 +50,12 @@ func (e *flagError) Error() string { return e.name + " must be " + e.rule + " (i
 // run serves a directory until ctx ends, or with -once until its jobs have.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	cache, _ := os.UserCacheDir() // where there is none, the current folder is used
+	file := filepath.Join(cache, "amboy-hostservice", "jobs.db")
 	flags := flag.NewFlagSet("hostservice [flags] [directory]", flag.ContinueOnError)
 	once := flags.Bool("once", false, "exit when all jobs have ended")
 	workers := flags.Int("workers", 4, "how many jobs of a tenant run at once")
-	store := flags.String("store", "sqlite", "where the jobs are: memory or sqlite")
-	file := flags.String("db", filepath.Join(cache, "amboy-hostservice", "jobs.db"), "the file of -store sqlite")
+	store := flags.String("store", "sqlite", "where the jobs are: memory, sqlite, or the URI of a MongoDB, mongodb://...")
+	db := flags.String("db", "", "the file of -store sqlite, or the database of a MongoDB (default "+file+", or hostservice)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -62,7 +66,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	group, err := openGroup(ctx, *store, *file, *workers)
+	file, database := cmp.Or(*db, file), cmp.Or(*db, "hostservice")
+	group, err := openGroup(ctx, *store, file, database, *workers)
 	if err != nil {
 		return err
 	}
@@ -74,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // openGroup opens a store, and makes a group of the queues in it.
-func openGroup(ctx context.Context, store, file string, workers int) (_ amboy.QueueGroup, err error) {
+func openGroup(ctx context.Context, store, file, database string, workers int) (_ amboy.QueueGroup, err error) {
 	opts := queue.DriverQueueOptions{
 		CloseDriver: true, NumWorkers: workers,
 		Retention: queue.Retention{Succeeded: queue.KeepForever, Failed: queue.KeepForever},
@@ -82,6 +87,8 @@ func openGroup(ctx context.Context, store, file string, workers int) (_ amboy.Qu
 		// that stalls for longer loses its own, and their files are read twice.
 		LockTimeout: 3 * time.Second,
 	}
+	scheme, _, _ := strings.Cut(store, ":") // of the rest of a URI a password may be a part
+	isMongoDB := scheme == "mongodb" || scheme == "mongodb+srv"
 	switch {
 	case workers < 1:
 		err = &flagError{"-workers", "at least 1", fmt.Sprint(workers)}
@@ -91,8 +98,10 @@ func openGroup(ctx context.Context, store, file string, workers int) (_ amboy.Qu
 		if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
 			opts.Driver, err = sqlite.Open(ctx, sqlite.Options{Path: file, KeepFinished: 10_000_000})
 		}
+	case isMongoDB:
+		opts.Driver, err = mongodb.Open(ctx, mongodb.Options{URI: store, DB: database, Collection: "jobs", Grouped: true})
 	default:
-		err = &flagError{"-store", "memory or sqlite", store}
+		err = &flagError{"-store", "memory, sqlite or mongodb://...", scheme}
 	}
 	if err != nil {
 		return nil, err

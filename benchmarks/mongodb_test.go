@@ -1,0 +1,132 @@
+package benchmarks
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue"
+)
+
+// newMongoDBQueue makes a queue in a database, without starting it.
+func newMongoDBQueue(tb testing.TB, uri, database string, workers int) amboy.RetryableQueue {
+	q, err := queue.NewMongoDBQueue(tb.Context(), queue.MongoDBQueueOptions{
+		DB:         &queue.MongoDBOptions{URI: uri, DB: database, Collection: "benchmark", CheckWaitUntil: true, CheckDispatchBy: true},
+		NumWorkers: &workers,
+	})
+	require.NoError(tb, err)
+	return q
+}
+
+// BenchmarkMongoDBDrain measures how many jobs that do nothing a queue in a MongoDB
+// takes, 1,000 at a time, and runs in a second, from the first Put to the last Run,
+// with 64 workers.
+func BenchmarkMongoDBDrain(b *testing.B) {
+	const jobs, batch = 10_000, 1000
+	var took samples
+	for b.Loop() {
+		d := mongotest.Open(b)
+		running := newCountdown(jobs)
+		run := func(*storedTask) { running.run() }
+		runStored.Store(&run)
+		q := start(b, newMongoDBQueue(b, d.URI(), d.Database(), 64))
+		runtime.GC()
+		begin := time.Now()
+		for range jobs / batch {
+			require.NoError(b, q.PutMany(b.Context(), newStoredTasks(batch)))
+		}
+		<-running.done
+		took = append(took, time.Since(begin))
+		q.Close(b.Context())
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took.rate(jobs), "jobs/s")
+}
+
+// BenchmarkMongoDBIdleLatency measures the time from Put to the start of Run in an idle
+// queue in a MongoDB, for jobs that this process puts, and for those that another one
+// puts.
+func BenchmarkMongoDBIdleLatency(b *testing.B) {
+	for name, measure := range map[string]func(*testing.B, *mongotest.Deployment, int) samples{
+		"same-process":  mongoDBLatency,
+		"other-process": mongoDBLatencyOfAnother,
+	} {
+		b.Run(name, func(b *testing.B) {
+			const jobs = 100
+			var took samples
+			for b.Loop() {
+				took = append(took, measure(b, mongotest.Open(b), jobs)...)
+			}
+			b.ReportMetric(0, "ns/op")
+			took.reportLatency(b, "")
+		})
+	}
+}
+
+// mongoDBLatency measures it for one job after the other.
+func mongoDBLatency(b *testing.B, d *mongotest.Deployment, jobs int) (took samples) {
+	latency := make(chan time.Duration, 1)
+	run := func(t *storedTask) { latency <- t.sinceMade() }
+	runStored.Store(&run)
+	q := start(b, newMongoDBQueue(b, d.URI(), d.Database(), 8))
+	defer q.Close(b.Context())
+	for range jobs {
+		idleDurable()
+		put(b, q, newStoredTask())
+		took = append(took, <-latency)
+	}
+	return took
+}
+
+// mongoDBLatencyOfAnother measures it for jobs that a child process puts.
+func mongoDBLatencyOfAnother(b *testing.B, d *mongotest.Deployment, jobs int) (took samples) {
+	latency := make(chan time.Duration, 1)
+	run := func(t *storedTask) { latency <- t.sinceMade() }
+	runStored.Store(&run)
+	q := start(b, newMongoDBQueue(b, d.URI(), d.Database(), 8))
+	defer q.Close(b.Context())
+
+	process := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^TestPutForOtherProcessOnMongoDB$")
+	process.Env = append(os.Environ(), uriVariable+"="+d.URI(), databaseVariable+"="+d.Database())
+	process.Stderr = os.Stderr
+	orders, err := process.StdinPipe()
+	require.NoError(b, err)
+	require.NoError(b, process.Start())
+	for range jobs {
+		idleDurable()
+		_, err = fmt.Fprintln(orders)
+		require.NoError(b, err)
+		took = append(took, <-latency)
+	}
+	require.NoError(b, orders.Close())
+	require.NoError(b, process.Wait())
+	return took
+}
+
+// These name the database to the process that puts jobs for another.
+const (
+	uriVariable      = "AMBOY_BENCHMARKS_MONGODB_URI"
+	databaseVariable = "AMBOY_BENCHMARKS_MONGODB_DATABASE"
+)
+
+// TestPutForOtherProcessOnMongoDB is what that process runs: it puts a job for each
+// line that it reads.
+func TestPutForOtherProcessOnMongoDB(t *testing.T) {
+	uri := os.Getenv(uriVariable)
+	if uri == "" {
+		t.Skip("it is run by a benchmark, in a process of its own")
+	}
+	q := newMongoDBQueue(t, uri, os.Getenv(databaseVariable), 1) // not started: it runs no job
+	defer q.Close(t.Context())
+	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+		put(t, q, newStoredTask())
+	}
+}

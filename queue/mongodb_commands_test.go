@@ -1,0 +1,297 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/event"
+	"go.mongodb.org/mongo-driver/mongo"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue"
+)
+
+// These tests count the commands that are sent for what queues do. They are the
+// bars of the MongoDB driver, and hold on any server.
+
+// onMongoDB makes a queue on a deployment, with a client of its own, as another
+// process would have.
+func onMongoDB(t *testing.T, d *mongotest.Deployment, workers int, amend func(*queue.MongoDBOptions)) amboy.RetryableQueue {
+	t.Helper()
+	opts := queue.MongoDBOptions{
+		Client: d.Connect(), DB: d.Database(), Collection: "queue", CheckWaitUntil: true, CheckDispatchBy: true,
+	}
+	if amend != nil {
+		amend(&opts)
+	}
+	q, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{DB: &opts, NumWorkers: &workers})
+	require.NoError(t, err)
+	t.Cleanup(func() { q.Close(ended()) })
+	return q
+}
+
+func startMongoDB(t *testing.T, d *mongotest.Deployment, workers int, amend func(*queue.MongoDBOptions)) amboy.RetryableQueue {
+	t.Helper()
+	q := onMongoDB(t, d, workers, amend)
+	require.NoError(t, q.Start(t.Context()))
+	return q
+}
+
+// commandLog keeps the commands of a client.
+type commandLog struct {
+	mu       sync.Mutex
+	commands []bson.Raw
+}
+
+// connect returns a client whose commands it keeps, until the test ends.
+func (l *commandLog) connect(t *testing.T, d *mongotest.Deployment) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(t.Context(), d.ClientOptions().SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, started *event.CommandStartedEvent) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.commands = append(l.commands, slices.Clone(started.Command))
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	return client
+}
+
+// reset forgets the commands until now.
+func (l *commandLog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.commands = nil
+}
+
+// named returns the commands of a name.
+func (l *commandLog) named(name string) (found []bson.Raw) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, command := range l.commands {
+		if elements, err := command.Elements(); err == nil && len(elements) > 0 && elements[0].Key() == name {
+			found = append(found, command)
+		}
+	}
+	return found
+}
+
+// runsOf makes jobs that run a function.
+func runsOf(t *testing.T, n int, prefix string, run func(context.Context, *funcJob)) []amboy.Job {
+	t.Helper()
+	first := newJob(t, "", run)
+	jobs := make([]amboy.Job, n)
+	for i := range jobs {
+		j := newFuncJob()
+		j.SetID(fmt.Sprint(prefix, i))
+		j.Key = first.Key
+		jobs[i] = j
+	}
+	return jobs
+}
+
+// countdown is closed when a number of jobs have run.
+func countdown(n int) (run func(context.Context, *funcJob), done <-chan struct{}) {
+	all := make(chan struct{})
+	var ran atomic.Int64
+	return func(context.Context, *funcJob) {
+		if ran.Add(1) == int64(n) {
+			close(all)
+		}
+	}, all
+}
+
+func TestMongoDBCommandsOfADrain(t *testing.T) {
+	const jobs, atOnce, workers, most = 10_000, 1000, 64, 0.15
+	d := mongotest.Open(t)
+	run, done := countdown(jobs)
+	all := runsOf(t, jobs, "job", run)
+	q := startMongoDB(t, d, workers, nil)
+	d.Commands().Reset()
+	for i := 0; i < jobs; i += atOnce {
+		require.NoError(t, q.PutMany(t.Context(), all[i:i+atOnce]))
+	}
+	<-done
+	require.True(t, amboy.Wait(within(t), q))
+	each := float64(d.Commands().Total()) / jobs
+	t.Logf("%.3f commands a job: %s", each, d.Commands())
+	assert.LessOrEqual(t, each, most)
+}
+
+// TestMongoDBCommandsOfOneJob has an idle queue, and nothing else.
+func TestMongoDBCommandsOfOneJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 4
+		d := mongotest.Open(t, mongotest.InMemory())
+		q := startMongoDB(t, d, 8, nil)
+		pass(time.Minute + time.Second) // what an idle queue does is counted below
+		for i := range 10 {
+			pass(time.Second)
+			d.Commands().Reset()
+			run, done := countdown(1)
+			put(t, q, runsOf(t, 1, fmt.Sprint("job", i, "."), run)...)
+			<-done
+			pass(time.Second)
+			assert.LessOrEqual(t, d.Commands().Total(), most, d.Commands())
+			t.Log(d.Commands())
+		}
+	})
+}
+
+// TestMongoDBJobOfAnotherProcess puts jobs where an idle process runs them, also
+// after an hour without one.
+func TestMongoDBJobOfAnotherProcess(t *testing.T) {
+	const interval = 3 * time.Second
+	for name, test := range map[string]struct {
+		needs  []mongotest.Option
+		within time.Duration
+	}{
+		"by the change stream": {[]mongotest.Option{mongotest.InMemory(), mongotest.ReplicaSet()}, 0},
+		"by polling":           {[]mongotest.Option{mongotest.InMemory(), mongotest.Standalone()}, interval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := mongotest.Open(t, test.needs...)
+				amend := func(o *queue.MongoDBOptions) { o.WaitInterval = interval }
+				startMongoDB(t, d, 1, amend)
+				other := onMongoDB(t, d, 1, amend)
+				for i, idle := range []time.Duration{time.Second, time.Minute, time.Hour} {
+					pass(idle)
+					run, done := countdown(1)
+					begin := time.Now()
+					put(t, other, runsOf(t, 1, fmt.Sprint("job", i, "."), run)...)
+					<-done
+					assert.LessOrEqual(t, time.Since(begin), test.within, "after %s", idle)
+				}
+			})
+		})
+	}
+}
+
+// TestMongoDBCommandsOfAHeartbeat has running jobs, and nothing else. It leaves out
+// what listens for changes, and what looks for retries once a minute, which are not
+// more with many jobs than with none.
+func TestMongoDBCommandsOfAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs, heartbeats, most = 500, 25, 2
+		const heartbeat = 4 * time.Second
+		d := mongotest.Open(t, mongotest.InMemory())
+		q, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
+			DB:         &queue.MongoDBOptions{Client: d.Connect(), DB: d.Database(), Collection: "queue", LockTimeout: 4 * heartbeat},
+			NumWorkers: new(jobs),
+			Retryable:  &queue.RetryableQueueOptions{StaleRetryingMonitorInterval: 24 * time.Hour},
+		})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		require.NoError(t, q.Start(t.Context()))
+		release := make(chan struct{})
+		require.NoError(t, q.PutMany(t.Context(), runsOf(t, jobs, "job", func(context.Context, *funcJob) { <-release })))
+		pass(time.Minute)
+		require.Equal(t, jobs, q.Stats(t.Context()).Running)
+
+		listened := 0
+		for range heartbeats {
+			d.Commands().Reset()
+			pass(heartbeat)
+			listens := d.Commands().Named("getMore")
+			assert.LessOrEqual(t, d.Commands().Total()-listens, most, d.Commands())
+			listened += listens
+		}
+		t.Logf("the last heartbeat: %s; %d getMores in %d heartbeats", d.Commands(), listened, heartbeats)
+		assert.Equal(t, jobs, q.Stats(t.Context()).Running, "no lease was lost")
+		close(release)
+		require.True(t, amboy.Wait(day(t), q))
+	})
+}
+
+// TestMongoDBCommandsOfIdleTenants has a thousand queues for a while.
+func TestMongoDBCommandsOfIdleTenants(t *testing.T) {
+	const tenants, perSecond, observed = 1000, 3.0, 2 * time.Minute
+	for name, needs := range map[string]mongotest.Option{"replica set": mongotest.ReplicaSet(), "standalone": mongotest.Standalone()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := mongotest.Open(t, mongotest.InMemory(), needs)
+				group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
+					o.TTL, o.PruneFrequency = 24*time.Hour, time.Hour
+					o.BackgroundCreateFrequency = 10 * time.Second
+				})
+				for _, name := range ids("tenant", tenants) {
+					open(t, group, name)
+				}
+				pass(time.Minute)
+				d.Commands().Reset()
+				pass(observed)
+				each := float64(d.Commands().Total()) / observed.Seconds()
+				t.Logf("%.3f commands a second: %s", each, d.Commands())
+				assert.LessOrEqual(t, each, perSecond)
+			})
+		})
+	}
+}
+
+// TestMongoDBCommandsOfOneScope has three processes that run a thousand jobs of one
+// scope, and others that need none.
+func TestMongoDBCommandsOfOneScope(t *testing.T) {
+	const jobs, others, workers, processes, most = 1000, 100, 64, 3, 8.0
+	d := mongotest.Open(t)
+	var holders atomic.Int64
+	run, done := countdown(jobs)
+	scoped := runsOf(t, jobs, "scoped", func(ctx context.Context, j *funcJob) {
+		if n := holders.Add(1); n > 1 {
+			t.Errorf("%d jobs hold the scope", n)
+		}
+		holders.Add(-1)
+		run(ctx, j)
+	})
+	for _, j := range scoped {
+		j.SetScopes([]string{"one"})
+	}
+	var queues []amboy.RetryableQueue
+	for range processes {
+		queues = append(queues, onMongoDB(t, d, workers, nil))
+	}
+	require.NoError(t, queues[0].PutMany(t.Context(), scoped))
+	d.Commands().Reset()
+	var starting sync.WaitGroup
+	for _, q := range queues {
+		starting.Go(func() { assert.NoError(t, q.Start(t.Context())) })
+	}
+	starting.Wait()
+	<-done
+	each := float64(d.Commands().Total()) / jobs
+	t.Logf("%.2f commands a job: %s", each, d.Commands())
+	assert.LessOrEqual(t, each, most)
+	drain(t, queues[0])
+
+	// Jobs of other scopes run while these wait.
+	run, done = countdown(workers)
+	blocked := runsOf(t, workers, "blocked", run)
+	for _, j := range blocked {
+		j.SetScopes([]string{"one"})
+	}
+	blocker, started, release := holder(t, "blocker")
+	blocker.SetScopes([]string{"one"})
+	put(t, queues[0], blocker)
+	<-started
+	require.NoError(t, queues[0].PutMany(t.Context(), blocked))
+	free, freeDone := countdown(others)
+	for i, j := range runsOf(t, others, "free", free) {
+		j.SetScopes([]string{fmt.Sprint("own", i)})
+		put(t, queues[i%processes], j)
+	}
+	<-freeDone // while the scope is held
+	release()
+	<-done
+	drain(t, queues[0])
+}

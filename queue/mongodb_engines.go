@@ -1,0 +1,92 @@
+package queue
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+// mongoDBEngines are the engines of a group: one for each set of the options that
+// the queues on one engine have in common.
+type mongoDBEngines struct {
+	mu  sync.Mutex
+	all []*mongoDBEngine
+}
+
+// mongoDBEngineOptions are what the queues on one engine have in common.
+type mongoDBEngineOptions struct {
+	store          mongodb.Options
+	lockTimeout    time.Duration
+	lookForRetries time.Duration
+}
+
+// mongoDBEngine is an engine that is opened by whoever needs it first.
+type mongoDBEngine struct {
+	opts mongoDBEngineOptions
+	open func() (*engine, error)
+}
+
+// get returns the engine with some options, and opens it where there is none. Who
+// asks for it meanwhile waits. Where it can't be opened, the next call tries again.
+func (s *mongoDBEngines) get(ctx context.Context, opts mongoDBEngineOptions) (*engine, error) {
+	found := s.find(ctx, opts)
+	e, err := found.open()
+	if err != nil {
+		s.forget(found)
+	}
+	return e, err
+}
+
+func (s *mongoDBEngines) find(ctx context.Context, opts mongoDBEngineOptions) *mongoDBEngine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.all {
+		if reflect.DeepEqual(e.opts, opts) {
+			return e
+		}
+	}
+	e := &mongoDBEngine{opts: opts, open: sync.OnceValues(func() (*engine, error) { return opts.open(ctx) })}
+	s.all = append(s.all, e)
+	return e
+}
+
+func (s *mongoDBEngines) forget(failed *mongoDBEngine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(e *mongoDBEngine) bool { return e == failed })
+}
+
+// open opens the store, and makes an engine on it.
+func (o mongoDBEngineOptions) open(ctx context.Context) (*engine, error) {
+	store, err := mongodb.Open(ctx, o.store)
+	if err != nil {
+		return nil, err
+	}
+	opts := DriverQueueOptions{
+		Driver:           store,
+		CloseDriver:      true,
+		LockTimeout:      o.lockTimeout,
+		PollInterval:     o.store.PollInterval,
+		ignoreDispatchBy: o.store.IgnoreDispatchBy,
+		Retryable:        RetryableQueueOptions{StaleRetryingMonitorInterval: o.lookForRetries},
+	}
+	return newEngine(opts, 0), nil
+}
+
+// close closes all engines, after their queues. Nobody opens one any more.
+func (s *mongoDBEngines) close(ctx context.Context) {
+	s.mu.Lock()
+	all := slices.Clone(s.all)
+	s.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, found := range all {
+		if e, err := found.open(); err == nil {
+			closing.Go(func() { e.close(ctx) })
+		}
+	}
+	closing.Wait()
+}

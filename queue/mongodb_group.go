@@ -1,0 +1,254 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/mongodb/amboy"
+)
+
+// RegexpMongoDBQueueOptions have options for the queues of a group whose names
+// match.
+type RegexpMongoDBQueueOptions struct {
+	// Regexp is matched against any part of the name. It must not be empty.
+	Regexp  regexp.Regexp
+	Options MongoDBQueueOptions
+}
+
+// MongoDBQueueGroupOptions configure a group of queues in one collection of a
+// MongoDB.
+type MongoDBQueueGroupOptions struct {
+	// DefaultQueue tells how a queue is made where nothing else says otherwise, and
+	// where the jobs of all are: its DB.Client or URI, DB and Collection are those
+	// of the group.
+	DefaultQueue MongoDBQueueOptions
+	// RegexpQueue and PerQueue have what is different for some queues. The options
+	// of a queue are merged, field by field, also those of DB, where one that is set
+	// takes the place of the one before: first the default, then each expression that
+	// matches, in their order, then what PerQueue has for the name, then the options
+	// of the call of Get, which must be *MongoDBQueueOptions. NumWorkers and
+	// WorkerPoolSize take each other's place. A bool of DB can be turned on, and not
+	// off. DB.Client, URI and DB must be those of the group, or not set. DB.Collection,
+	// UseGroups and GroupName are not looked at.
+	//
+	// Queues that differ in LockTimeout, WaitInterval, CheckWaitUntil,
+	// CheckDispatchBy, SampleSize, PreferredIndexes or
+	// Retryable.StaleRetryingMonitorInterval claim and renew leases apart from each
+	// other, and have a change stream, and connections where URI is set, for each
+	// set of values.
+	RegexpQueue []RegexpMongoDBQueueOptions
+	PerQueue    map[string]MongoDBQueueOptions
+	// TTL is how long a queue without work stays open, counted from its last use.
+	// What it has in the store stays all the same. It is at least a second, or 0, the
+	// default, for ever. Where it is set, PruneFrequency must be, and the other way
+	// round.
+	TTL time.Duration
+	// PruneFrequency is how often the group looks for queues to close.
+	PruneFrequency time.Duration
+	// BackgroundCreateFrequency is how often the group looks for queues that have
+	// work in the store and are not open here, and opens them; it does so at once
+	// when it is made, too. Default: 0, for never.
+	BackgroundCreateFrequency time.Duration
+}
+
+func invalidMongoDBGroup(format string, args ...any) error {
+	return fmt.Errorf("invalid MongoDB group options: "+format, args...)
+}
+
+// validate sets the defaults. It returns an error that names every field that is
+// missing or out of range.
+func (o *MongoDBQueueGroupOptions) validate() error {
+	errs := []error{o.validateTimes()}
+	defaults := &o.DefaultQueue
+	if defaults.DB == nil {
+		return errors.Join(append(errs, invalidMongoDBGroup("DefaultQueue: DB must be set"))...)
+	}
+	defaults.DB.UseGroups = true
+	if err := errors.Join(defaults.DB.validateStore(), defaults.validateChange(*defaults.DB)); err != nil {
+		errs = append(errs, invalidMongoDBGroup("DefaultQueue: %w", err))
+	}
+	for i, p := range o.RegexpQueue {
+		if p.Regexp.String() == "" {
+			errs = append(errs, invalidMongoDBGroup("RegexpQueue[%d]: Regexp must not be empty", i))
+		}
+		if err := p.Options.validateChange(*defaults.DB); err != nil {
+			errs = append(errs, invalidMongoDBGroup("RegexpQueue[%d]: %w", i, err))
+		}
+	}
+	for name, opts := range o.PerQueue {
+		if name == "" {
+			errs = append(errs, invalidMongoDBGroup("PerQueue: a name must not be empty"))
+		}
+		if err := opts.validateChange(*defaults.DB); err != nil {
+			errs = append(errs, invalidMongoDBGroup("PerQueue[%q]: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *MongoDBQueueGroupOptions) validateTimes() error {
+	var errs []error
+	if o.TTL != 0 && o.TTL < minGroupTTL {
+		errs = append(errs, invalidMongoDBGroup("TTL must be 0 or at least %s (is %s)", minGroupTTL, o.TTL))
+	}
+	if o.PruneFrequency < 0 {
+		errs = append(errs, invalidMongoDBGroup("PruneFrequency must not be negative (is %s)", o.PruneFrequency))
+	}
+	if (o.TTL == 0) != (o.PruneFrequency == 0) {
+		errs = append(errs, invalidMongoDBGroup("TTL and PruneFrequency must both be set, or neither (are %s and %s)", o.TTL, o.PruneFrequency))
+	}
+	if o.BackgroundCreateFrequency < 0 {
+		errs = append(errs, invalidMongoDBGroup("BackgroundCreateFrequency must not be negative (is %s)", o.BackgroundCreateFrequency))
+	}
+	return errors.Join(errs...)
+}
+
+// validateChange returns an error where options of a queue of a group are not valid,
+// of which some may not be set.
+func (o MongoDBQueueOptions) validateChange(group MongoDBOptions) error {
+	errs := []error{o.validateWorkers()}
+	if o.DB != nil {
+		errs = append(errs, o.DB.validateChange(group))
+	}
+	if o.Retryable != nil {
+		errs = append(errs, new(*o.Retryable).Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// with returns the options with the fields that are set in a change.
+func (o MongoDBQueueOptions) with(change MongoDBQueueOptions) MongoDBQueueOptions {
+	if change.DB != nil {
+		o.DB = new(o.DB.with(*change.DB))
+	}
+	if change.NumWorkers != nil || change.WorkerPoolSize != nil {
+		o.NumWorkers, o.WorkerPoolSize = change.NumWorkers, change.WorkerPoolSize
+	}
+	if change.Abortable != nil {
+		o.Abortable = change.Abortable
+	}
+	if change.Retryable != nil {
+		o.Retryable = change.Retryable
+	}
+	return o
+}
+
+// longestLock is the longest LockTimeout that the options of a group have. A process
+// with the former library may lock the job of any queue for that long.
+func (o *MongoDBQueueGroupOptions) longestLock() time.Duration {
+	longest := o.DefaultQueue.DB.LockTimeout
+	consider := func(opts MongoDBQueueOptions) {
+		if opts.DB != nil {
+			longest = max(longest, opts.DB.LockTimeout)
+		}
+	}
+	for _, p := range o.RegexpQueue {
+		consider(p.Options)
+	}
+	for _, opts := range o.PerQueue {
+		consider(opts)
+	}
+	return longest
+}
+
+// NewMongoDBSingleQueueGroup makes a group of queues in one collection of a MongoDB,
+// one for each name. It is a group as NewDriverGroup makes them: the queues claim
+// jobs in common, and their leases and their store are looked after in common, so
+// that a thousand idle queues cost the server what one does. They run under ctx and
+// end with it; call Close all the same, to wait for them, and to disconnect.
+//
+// It blocks while it connects, and finds or builds the indexes, no longer than until
+// ctx ends. It returns an error for options that are not valid, where no server
+// answers, and where the indexes can't be built.
+func NewMongoDBSingleQueueGroup(ctx context.Context, opts MongoDBQueueGroupOptions) (amboy.QueueGroup, error) {
+	opts.DefaultQueue = opts.DefaultQueue.copied()
+	if err := opts.validate(); err != nil {
+		return nil, fmt.Errorf("making a MongoDB group: %w", err)
+	}
+	g := &mongoDBGroup{opts: opts, longestLock: opts.longestLock()}
+	first, err := g.engineFor(ctx, opts.DefaultQueue)
+	if err != nil {
+		return nil, fmt.Errorf("making a MongoDB group: %w", err)
+	}
+	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: opts.BackgroundCreateFrequency}
+	g.driverGroup = newDriverGroup(ctx, first, times, g.merge)
+	return g, nil
+}
+
+// mongoDBGroup is a group of queues in one collection.
+type mongoDBGroup struct {
+	*driverGroup
+	opts        MongoDBQueueGroupOptions
+	longestLock time.Duration
+	engines     mongoDBEngines
+}
+
+// merge makes the options of a queue, as MongoDBQueueGroupOptions.PerQueue says.
+func (g *mongoDBGroup) merge(name string, call []amboy.QueueOptions) (queueBuilder, error) {
+	merged := g.opts.DefaultQueue
+	for _, p := range g.opts.RegexpQueue {
+		if p.Regexp.MatchString(name) {
+			merged = merged.with(p.Options)
+		}
+	}
+	merged = merged.with(g.opts.PerQueue[name])
+	for _, opt := range call {
+		change, ok := opt.(*MongoDBQueueOptions)
+		if !ok || change == nil {
+			return nil, fmt.Errorf("options must be a *queue.MongoDBQueueOptions that is not nil (is %T)", opt)
+		}
+		if err := change.validateChange(*g.opts.DefaultQueue.DB); err != nil {
+			return nil, err
+		}
+		merged = merged.with(*change)
+	}
+	merged = merged.copied()
+	merged.DB.GroupName = name
+	if err := merged.Validate(); err != nil {
+		return nil, err
+	}
+	opts, err := merged.driverOptions(name)
+	if err != nil {
+		return nil, err
+	}
+	opts.Name = name
+	return func(ctx context.Context) (amboy.Queue, error) { return g.build(ctx, merged, opts) }, nil
+}
+
+// build makes a queue on the engine that goes with its options.
+func (g *mongoDBGroup) build(ctx context.Context, merged MongoDBQueueOptions, opts DriverQueueOptions) (amboy.Queue, error) {
+	e, err := g.engineFor(ctx, merged)
+	if err != nil {
+		return nil, err
+	}
+	opts.Driver = e.driver
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	return newDriverQueue(e, e.id+"."+opts.Name, opts)
+}
+
+// engineFor returns the engine for a queue with options that are valid.
+func (g *mongoDBGroup) engineFor(ctx context.Context, o MongoDBQueueOptions) (*engine, error) {
+	opts := mongoDBEngineOptions{
+		store:          o.DB.storeOptions(),
+		lockTimeout:    o.DB.LockTimeout,
+		lookForRetries: defaultMonitorInterval,
+	}
+	opts.store.LockTimeout = max(g.longestLock, opts.lockTimeout)
+	if o.Retryable != nil {
+		replace(&opts.lookForRetries, o.Retryable.StaleRetryingMonitorInterval)
+	}
+	return g.engines.get(ctx, opts)
+}
+
+// Close closes all queues at once, each as Queue.Close does, and then what they
+// share.
+func (g *mongoDBGroup) Close(ctx context.Context) error {
+	err := g.driverGroup.Close(ctx)
+	g.engines.close(ctx)
+	return err
+}
