@@ -22,9 +22,14 @@ var (
 )
 
 func TestCrash(t *testing.T) {
+	onEachStore(t, testCrash)
+}
+
+func testCrash(t *testing.T, newStore func(*testing.T) store) {
 	t.Parallel()
 	t.Logf("-crashtest.seed=%d -crashtest.kills=%d -crashtest.lease=%s", *seed, *kills, *lease)
 	h := crash(t, setup{
+		Store: newStore(t),
 		Plan:  planOptions{Seed: *seed, Kills: *kills, Scopes: 8, LongWork: *lease * 5 / 4},
 		Lease: *lease,
 	})
@@ -49,7 +54,7 @@ func crash(t *testing.T, s setup) *history {
 	}
 	f.awaitAll("all its jobs", func(p *process) <-chan struct{} { return p.produced })
 
-	d := open(t, databaseIn(dir))
+	d := s.Store.open(t)
 	q := newQueue(t, d, s.Lease)
 	defer closeQueue(t, q)
 	awaitIdle(t, q, d)
@@ -70,7 +75,7 @@ func crash(t *testing.T, s setup) *history {
 func awaitIdle(t *testing.T, q amboy.Queue, d driver.Driver) {
 	t.Helper()
 	changed := make(chan struct{}, 1)
-	defer d.Subscribe(func() {
+	defer d.Subscribe(func(bool) {
 		select {
 		case changed <- struct{}{}:
 		default:

@@ -52,7 +52,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		return
 	}
 	var locker *process
-	survive(t, t.TempDir(), outage{
+	survive(t, newFile(t), outage{
 		lasts: *locked,
 		begin: func(t *testing.T, path string) {
 			var err error
@@ -94,7 +94,7 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	begin, end := set(true), set(false)
-	survive(t, t.TempDir(), outage{
+	survive(t, newFile(t), outage{
 		begin: func(t *testing.T, path string) {
 			t.Cleanup(func() {
 				if t.Failed() { // or else it has ended, and the log is gone
@@ -146,7 +146,7 @@ func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	mount(t, dir, 0, "size=4m")
 	filler := filepath.Join(dir, "filler")
-	survive(t, dir, outage{
+	survive(t, fileIn(dir), outage{
 		begin: func(t *testing.T, _ string) {
 			file, err := os.Create(filler)
 			require.NoError(t, err)
@@ -169,13 +169,13 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	mount(t, dir, 0, "size=4m")
 	path := filepath.Join(dir, "jobs.db")
-	require.NoError(t, open(t, path).Close(t.Context()))
+	require.NoError(t, store{Location: path}.open(t).Close(t.Context()))
 	mount(t, dir, syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
 	_, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 	t.Log(err)
 	require.ErrorContains(t, err, path)
 	mount(t, dir, syscall.MS_REMOUNT, "")
-	require.NoError(t, open(t, path).Close(t.Context()))
+	require.NoError(t, store{Location: path}.open(t).Close(t.Context()))
 }
 
 func mount(t *testing.T, dir string, flags uintptr, data string) {
@@ -204,7 +204,7 @@ func TestFileSizeLimit(t *testing.T) {
 			require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: to, Max: limit.Max}))
 		}
 	}
-	survive(t, t.TempDir(), outage{begin: set(1), end: set(limit.Cur)})
+	survive(t, newFile(t), outage{begin: set(1), end: set(limit.Cur)})
 }
 
 // inNamespace is inChild with a process that may mount file systems, which nobody

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
-// outage is a time in which the file of a queue can't be written.
+// outage is a time in which the store of a queue can't be written.
 type outage struct {
 	// begin and end are its limits.
-	begin, end func(t *testing.T, path string)
+	begin, end func(t *testing.T, location string)
 	// lasts is how much longer it lasts than it takes to see that a Put fails.
 	lasts time.Duration
 }
@@ -37,13 +36,12 @@ const (
 // survive lets a queue work through an outage. What runs then must end, a Put must
 // fail in the time that its context allows, and afterwards everything must go on
 // by itself.
-func survive(t *testing.T, dir string, o outage) {
+func survive(t *testing.T, on store, o outage) {
 	t.Helper()
-	path := filepath.Join(dir, "jobs.db")
 	s := &survivor{t: t, journal: newMemoryJournal(), plan: &plan{tasks: map[string]*task{}}}
 	registerJobs(s.journal)
-	file := open(t, path)
-	s.queue = newQueue(t, newRecorder(file, s.journal), outageLease)
+	stored := on.open(t)
+	s.queue = newQueue(t, newRecorder(stored, s.journal), outageLease)
 	defer closeQueue(t, s.queue)
 	require.NoError(t, s.queue.Start(context.WithoutCancel(t.Context())))
 
@@ -54,17 +52,17 @@ func survive(t *testing.T, dir string, o outage) {
 		require.NoError(t, s.put(t.Context(), fmt.Sprint("running-", i), workInOutage))
 	}
 	s.journal.await(t, jobsBefore+workers, "runs that begin", isRun)
-	o.begin(t, path)
+	o.begin(t, on.Location)
 	began := time.Now()
 	refused := s.putUntilRefused()
 	waiting := s.putPatiently()
 	s.journal.await(t, jobsBefore+workers, "runs that end", func(e event) bool { return e.Kind == ended })
 	<-time.After(time.Until(began.Add(max(o.lasts, shortestOutage))))
-	o.end(t, path)
+	o.end(t, on.Location)
 
 	require.NoError(t, s.put(t.Context(), "after", 0), "a Put after the outage")
 	<-waiting
-	awaitIdle(t, s.queue, file)
+	awaitIdle(t, s.queue, stored)
 	events, _ := s.journal.events()
 	h := &history{plan: s.plan, lease: outageLease, events: events, stored: storedIn(t, s.queue, s.plan)}
 	requireKept(t, h)
@@ -109,7 +107,7 @@ func (s *survivor) putUntilRefused() string {
 		s.t.Logf("after %s: %v", time.Since(began).Round(time.Millisecond), err)
 		assert.Less(s.t, time.Since(began), impatience+promptly, "a Put ends with its context")
 		require.ErrorContains(s.t, err, id)
-		if errors.Is(err, sqlite.ErrOutcomeUnknown) {
+		if errors.Is(err, driver.ErrOutcomeUnknown) {
 			return ""
 		}
 		return id

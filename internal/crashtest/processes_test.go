@@ -43,7 +43,7 @@ func startProcess(t *testing.T, name, test, variable string, attributes *syscall
 	t.Helper()
 	p := &process{
 		name:     name,
-		cmd:      exec.Command(os.Args[0], append(ownFlags(), "-test.v", "-test.run=^"+test+"$")...),
+		cmd:      exec.Command(os.Args[0], append(ownFlags(), "-test.v", "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$")...),
 		ready:    make(chan struct{}),
 		produced: make(chan struct{}),
 		exited:   make(chan struct{}),

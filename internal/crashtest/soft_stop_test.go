@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,16 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 var stops = flag.Int("crashtest.stops", 5, "how many queues TestSoftStop closes")
 
-// deployment is two queues on one file, one of which is replaced at a time, as
+// deployment is two queues on one store, one of which is replaced at a time, as
 // processes are when a new version is rolled out.
 type deployment struct {
 	t       *testing.T
-	path    string
+	store   store
 	journal *journal
 
 	mu     sync.Mutex
@@ -37,8 +36,8 @@ type deployment struct {
 // time of the test.
 const softStopLease = time.Hour
 
-func newDeployment(t *testing.T, path string, j *journal) *deployment {
-	d := &deployment{t: t, path: path, journal: j}
+func newDeployment(t *testing.T, s store, j *journal) *deployment {
+	d := &deployment{t: t, store: s, journal: j}
 	for i := range d.queues {
 		d.queues[i] = d.start()
 	}
@@ -47,7 +46,7 @@ func newDeployment(t *testing.T, path string, j *journal) *deployment {
 
 func (d *deployment) start() amboy.RetryableQueue {
 	d.t.Helper()
-	q := newQueue(d.t, newRecorder(open(d.t, d.path), d.journal), softStopLease)
+	q := newQueue(d.t, newRecorder(d.store.open(d.t), d.journal), softStopLease)
 	require.NoError(d.t, q.Start(context.WithoutCancel(d.t.Context())))
 	return q
 }
@@ -69,17 +68,19 @@ func (d *deployment) replace(i int) (old amboy.RetryableQueue) {
 	return old
 }
 
-func TestSoftStop(t *testing.T) {
+func TestSoftStop(t *testing.T) { onEachStore(t, testSoftStop) }
+
+func testSoftStop(t *testing.T, newStore func(*testing.T) store) {
 	if !inChild(t, nil) {
 		return
 	}
 	t.Logf("-crashtest.seed=%d -crashtest.stops=%d", *seed, *stops)
-	path := filepath.Join(t.TempDir(), "jobs.db")
+	s := newStore(t)
 	j := newMemoryJournal()
 	registerJobs(j)
-	d := newDeployment(t, path, j)
-	file := open(t, path)
-	observer := newQueue(t, file, softStopLease)
+	d := newDeployment(t, s, j)
+	observed := s.open(t)
+	observer := newQueue(t, observed, softStopLease)
 	defer closeQueue(t, observer)
 
 	p := newPlan(planOptions{Seed: *seed, Load: time.Duration(*stops) * time.Second, Scopes: 8, LongWork: time.Second / 2})
@@ -104,9 +105,9 @@ func TestSoftStop(t *testing.T) {
 	cancel()
 	producers.Wait()
 
-	awaitIdle(t, observer, file)
+	awaitIdle(t, observer, observed)
 	putLast(t, observer, p, j)
-	awaitIdle(t, observer, file)
+	awaitIdle(t, observer, observed)
 	for _, q := range d.queues {
 		closeQueue(t, q)
 	}
@@ -147,7 +148,7 @@ func putLate(ctx context.Context, q amboy.Queue, j *journal, one *task) error {
 	err = q.Put(ctx, late)
 	e := event{Kind: accepted, At: time.Now(), Job: one.ID}
 	switch {
-	case errors.Is(err, amboy.ErrQueueClosed) && errors.Is(err, sqlite.ErrOutcomeUnknown):
+	case errors.Is(err, amboy.ErrQueueClosed) && errors.Is(err, driver.ErrOutcomeUnknown):
 		return err
 	case err != nil:
 		e.Kind, e.Allowed, e.Reason = refused, errors.Is(err, amboy.ErrQueueClosed), err.Error()

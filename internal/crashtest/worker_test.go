@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
 // workers is the number of jobs that each process runs at once.
@@ -24,6 +22,7 @@ const workers = 4
 
 // setup is what a crash test does, and what its processes are told.
 type setup struct {
+	Store store
 	Plan  planOptions
 	Lease time.Duration
 	Fault fault
@@ -32,7 +31,7 @@ type setup struct {
 // workerConfig is what one process is told.
 type workerConfig struct {
 	setup
-	Dir     string
+	Dir     string // of the journals
 	Process int    // whose part of the plan it puts
 	Name    string // of this one of the processes that take that part in turn
 	Began   time.Time
@@ -46,16 +45,6 @@ const (
 	saysReady    = "crashtest: ready"
 	saysProduced = "crashtest: put everything"
 )
-
-func databaseIn(dir string) string { return filepath.Join(dir, "jobs.db") }
-
-// open opens a file.
-func open(t *testing.T, path string) *sqlite.Driver {
-	t.Helper()
-	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, KeepFinished: 1_000_000})
-	require.NoError(t, err)
-	return d
-}
 
 // newQueue makes a queue that closes its store.
 func newQueue(t *testing.T, d driver.Driver, lease time.Duration) amboy.RetryableQueue {
@@ -78,7 +67,7 @@ const maintenance = time.Second / 4
 func heartbeat(lease time.Duration) time.Duration { return lease / 4 }
 
 // TestWorker is what the processes run that are killed: a queue on the common
-// file, and the producer of a part of the plan. It ends when its standard input
+// store, and the producer of a part of the plan. It ends when its standard input
 // does, and so also when the process dies that started it.
 func TestWorker(t *testing.T) {
 	encoded := os.Getenv(configVariable)
@@ -90,7 +79,7 @@ func TestWorker(t *testing.T) {
 
 	journal := openJournal(t, config.Dir, config.Name)
 	registerJobs(journal)
-	d := driver.Driver(open(t, databaseIn(config.Dir)))
+	d := config.Store.open(t)
 	if config.Fault != "" {
 		d = &faultyDriver{Driver: d, fault: config.Fault}
 	}
@@ -141,6 +130,9 @@ type producer struct {
 	queue   func() amboy.Queue
 	journal *journal
 	settled map[string]bool
+	// insists is true where a Put that fails because of the store is tried again, as
+	// a service does that knows of no other place for the job.
+	insists bool
 }
 
 // produce puts what is not settled yet, at its time or when that has passed.
@@ -208,8 +200,15 @@ func (p *producer) put(ctx context.Context, tasks []*task) {
 func (p *producer) putSomewhere(ctx context.Context, jobs []amboy.Job) error {
 	for {
 		err := p.queue().PutMany(ctx, jobs)
-		if !errors.Is(err, amboy.ErrQueueClosed) || ctx.Err() != nil {
+		again := errors.Is(err, amboy.ErrQueueClosed) || (p.insists && isFailureOfStore(err))
+		if !again || ctx.Err() != nil {
 			return err
 		}
 	}
+}
+
+// isFailureOfStore tells an error of a Put that says nothing about the jobs.
+func isFailureOfStore(err error) bool {
+	var invalid *amboy.InvalidJobError
+	return err != nil && !amboy.IsDuplicateJobError(err) && !errors.As(err, &invalid)
 }

@@ -1,0 +1,114 @@
+package crashtest_test
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+)
+
+var faultTime = flag.Duration("crashtest.fault", 150*time.Millisecond, "how long TestServerFaults waits for each fault of the server to be met")
+
+// The codes of errors of a server: see
+// https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml.
+const (
+	notWritablePrimary = 10107
+	writeConflict      = 112
+)
+
+// commands are those that the driver sends.
+var commands = []string{
+	"insert", "update", "delete", "findAndModify", "find", "aggregate", "getMore",
+	"commitTransaction", "abortTransaction",
+}
+
+// serverFailures are all that TestServerFaults lets the server do: each of the
+// commands fails in each way.
+func serverFailures() (failures []mongotest.Failure) {
+	ways := []mongotest.Failure{
+		{CloseConnection: true},
+		{ErrorCode: notWritablePrimary},
+		{ErrorCode: writeConflict},
+	}
+	for _, command := range commands {
+		for _, way := range ways {
+			way.Commands = []string{command}
+			failures = append(failures, way)
+		}
+	}
+	return failures
+}
+
+// TestServerFaults runs a plan on two queues while the server fails: each command in
+// each way, one at a time, and then any of them at random.
+func TestServerFaults(t *testing.T) {
+	t.Run("replica set", func(t *testing.T) { testServerFaults(t, mongotest.ReplicaSet()) })
+	t.Run("standalone", func(t *testing.T) { testServerFaults(t, mongotest.Standalone()) })
+}
+
+func testServerFaults(t *testing.T, kind mongotest.Option) {
+	if !inChild(t, nil) {
+		return
+	}
+	t.Logf("-crashtest.seed=%d -crashtest.fault=%s", *seed, *faultTime)
+	server := mongotest.Open(t, kind)
+	on := newDatabase(server)
+	j := newMemoryJournal()
+	registerJobs(j)
+	failures := serverFailures()
+	random := rand.New(rand.NewPCG(*seed, 0))
+	random.Shuffle(len(failures), func(i, k int) { failures[i], failures[k] = failures[k], failures[i] })
+	load := time.Duration(len(failures)+randomFailures) * *faultTime
+	p := newPlan(planOptions{Seed: *seed, Load: load, Scopes: 8, LongWork: outageLease * 5 / 4})
+
+	observed := on.open(t)
+	observer := newQueue(t, observed, outageLease)
+	defer closeQueue(t, observer)
+	var queues [2]amboy.RetryableQueue
+	for i := range queues {
+		queues[i] = newQueue(t, newRecorder(on.open(t), j), outageLease)
+		require.NoError(t, queues[i].Start(context.WithoutCancel(t.Context())))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var producers sync.WaitGroup
+	began := time.Now()
+	for part := range processes {
+		producer := &producer{queue: func() amboy.Queue { return queues[part%len(queues)] }, journal: j, insists: true}
+		producers.Go(func() { producer.produce(ctx, p.puts[part], began) })
+	}
+	for _, f := range failures {
+		f.Times = 1 + random.IntN(2)
+		server.Fail(f)
+		<-time.After(*faultTime)
+	}
+	for range randomFailures {
+		f := failures[random.IntN(len(failures))]
+		f.Commands, f.Probability = commands, 0.1
+		server.Fail(f)
+		<-time.After(*faultTime)
+	}
+	server.Heal()
+	producers.Wait()
+
+	awaitIdle(t, observer, observed)
+	putLast(t, observer, p, j)
+	awaitIdle(t, observer, observed)
+	for _, q := range queues {
+		closeQueue(t, q)
+	}
+	events, _ := j.events()
+	h := &history{plan: p, lease: outageLease, events: events, stored: storedIn(t, observer, p)}
+	requireKept(t, h)
+	t.Logf("%d jobs, %d runs", len(h.stored), j.count(isRun))
+}
+
+// randomFailures is the number of times in which any command may fail.
+const randomFailures = 10

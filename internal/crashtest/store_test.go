@@ -1,0 +1,63 @@
+package crashtest_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// store is where the jobs of a test are kept. Its processes are told.
+type store struct {
+	// Location is the path of a file, or the URI of a server.
+	Location string
+	// Database is one of the server; empty for a file.
+	Database string `json:",omitempty"`
+}
+
+// stores are the kinds of stores that the tests are run on.
+var stores = []struct {
+	name string
+	make func(t *testing.T) store
+}{
+	{"sqlite", newFile},
+	{"mongodb", func(t *testing.T) store { return newDatabase(mongotest.Open(t, mongotest.ReplicaSet())) }},
+	{"mongodb standalone", func(t *testing.T) store { return newDatabase(mongotest.Open(t, mongotest.Standalone())) }},
+}
+
+// newFile names a file that does not exist yet.
+func newFile(t *testing.T) store { return fileIn(t.TempDir()) }
+
+func fileIn(dir string) store { return store{Location: filepath.Join(dir, "jobs.db")} }
+
+// newDatabase names an empty database of a deployment.
+func newDatabase(d *mongotest.Deployment) store {
+	return store{Location: d.URI(), Database: d.Database()}
+}
+
+// open opens the store, as one more process would.
+func (s store) open(t *testing.T) driver.Driver {
+	t.Helper()
+	if s.Database == "" {
+		d, err := sqlite.Open(t.Context(), sqlite.Options{Path: s.Location, KeepFinished: 1_000_000})
+		require.NoError(t, err)
+		return d
+	}
+	d, err := mongodb.Open(t.Context(), mongodb.Options{URI: s.Location, DB: s.Database, Collection: "crash"})
+	require.NoError(t, err)
+	return d
+}
+
+// onEachStore runs a test on each kind of store, of which it gets one that makes an
+// empty one.
+func onEachStore(t *testing.T, test func(t *testing.T, newStore func(t *testing.T) store)) {
+	t.Helper()
+	for _, kind := range stores {
+		t.Run(kind.name, func(t *testing.T) { test(t, kind.make) })
+	}
+}
