@@ -133,7 +133,9 @@ func (d *Driver) one(ctx context.Context, change func() error) error {
 }
 
 // Subscribe implements driver.Driver.
-func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) { return d.subscribers.Subscribe(notify) }
+func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+	return d.subscribers.Subscribe(notify)
+}
 
 // Close implements driver.Driver. What is stored can still be read.
 func (d *Driver) Close(context.Context) error {

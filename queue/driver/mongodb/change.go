@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -93,9 +95,27 @@ func (d *Driver) write(ctx context.Context, changes []*change) error {
 			w.giveUp()
 			return nil
 		}
-		if err := w.round(ctx, round); err != nil {
+		err := w.round(ctx, round)
+		switch {
+		case err == nil:
+		case slices.ContainsFunc(changes, (*change).landed) && !errors.Is(err, driver.ErrOutcomeUnknown):
+			return unknown(err) // some were made
+		default:
 			return err
 		}
+	}
+	if w.found == nil {
+		return nil
+	}
+	return d.confirm(ctx, w.found)
+}
+
+// confirm waits until the majority has what was found to be stored after a write
+// that was not acknowledged. A write that changes nothing waits for all before it.
+func (d *Driver) confirm(ctx context.Context, doc *document) error {
+	_, err := d.jobs.UpdateOne(ctx, field("_id", doc.id), field("$setOnInsert", field("rev", doc.Rev)))
+	if err != nil {
+		return unknown(fmt.Errorf("waiting until what was written is acknowledged: %w", err))
 	}
 	return nil
 }
@@ -106,6 +126,8 @@ type writing struct {
 	left     []*change
 	failures int
 	unsure   error // of the last time that it was sent, where it may have landed
+	// found is a document that was found to have been written after that.
+	found *document
 }
 
 func (w *writing) giveUp() {
@@ -174,6 +196,7 @@ func (w *writing) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	wasUnsure := w.unsure != nil
 	w.unsure = nil
 	left := w.left[:0:0]
 	for _, c := range w.left {
@@ -192,6 +215,9 @@ func (w *writing) read(ctx context.Context) error {
 		default:
 			c.before, c.next, c.stale = current, nil, false
 			left = append(left, c)
+		}
+		if wasUnsure && c.landed() {
+			w.found = c.after
 		}
 	}
 	w.left = left

@@ -409,6 +409,9 @@ func (b *batch) store(ctx context.Context, docs []*newDocument) error {
 		}
 		left := b.of(func(n *newDocument) bool { return slices.Contains(docs, n) })
 		err := b.send(ctx, left)
+		if err == nil && unsure != nil && len(left) < len(docs) {
+			return b.confirm(ctx, docs[0].document)
+		}
 		if err == nil {
 			return nil
 		}

@@ -133,7 +133,9 @@ func (d *Driver) Features() driver.Features {
 // another. On Linux and Windows the latter are seen when they are made. On other
 // systems, and where the directory can't be watched, it is looked for them every
 // 50 milliseconds.
-func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) { return d.subscribers.Subscribe(notify) }
+func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+	return d.subscribers.Subscribe(notify)
+}
 
 // Close stops the writing and closes the file. Writes that have begun are
 // finished, all other calls get driver.ErrClosed. Where ctx ends first, Close
