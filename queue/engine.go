@@ -22,6 +22,7 @@ type engine struct {
 	id          string
 	driver      driver.Driver
 	ownsDriver  bool
+	now         func() time.Time
 	leaseTime   time.Duration
 	claims      *claims
 	leases      *leases
@@ -57,9 +58,13 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		id:             newOwnerID("driver"),
 		driver:         opts.Driver,
 		ownsDriver:     opts.CloseDriver,
+		now:            time.Now,
 		leaseTime:      opts.LockTimeout,
 		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
 		queues:         map[string]*driverQueue{},
+	}
+	if opts.now != nil {
+		e.now = opts.now
 	}
 	e.open, e.end = context.WithCancel(context.Background())
 	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
@@ -148,9 +153,9 @@ func (e *engine) begin(q *driverQueue) {
 	e.begun = append(e.begun, q.name)
 	e.mu.Unlock()
 	if first {
-		e.recovery.set(time.Now())
+		e.recovery.set(e.now())
 	}
-	e.handOvers.set(time.Now())
+	e.handOvers.set(e.now())
 }
 
 // heartbeatPeriod is how often leases are renewed, so that one late renewal, or
@@ -166,9 +171,7 @@ const driverTimeout = 10 * time.Second
 func (e *engine) close(ctx context.Context) {
 	e.closeOnce.Do(func() {
 		e.leaveStore()
-		for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
-			timer.stop()
-		}
+		e.stopTimers()
 		e.completions.close()
 		if !e.ownsDriver {
 			return
@@ -179,6 +182,13 @@ func (e *engine) close(ctx context.Context) {
 			logging.Error(ctx, e.failure("could not close the driver", err))
 		}
 	})
+}
+
+// stopTimers ends what is done when a time comes.
+func (e *engine) stopTimers() {
+	for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
+		timer.stop()
+	}
 }
 
 // leaveStore ends what comes without a caller. It is all that an engine needs for
@@ -197,7 +207,7 @@ func (e *engine) failure(what string, err error) message.Fields {
 func (e *engine) storeChanged() {
 	e.claims.signal()
 	if e.leases.any() {
-		e.cancels.set(time.Now().Add(cancelLatency))
+		e.cancels.set(e.now().Add(cancelLatency))
 	}
 }
 
@@ -208,7 +218,7 @@ func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) 
 	var claimed driver.Claimed
 	err = errorOfPanic(func() (err error) {
 		claimed, err = e.driver.Claim(ctx, driver.ClaimRequest{
-			Owner: e.id, Queues: demands, Limit: limit, Now: time.Now(), LeaseTime: e.leaseTime,
+			Owner: e.id, Queues: demands, Limit: limit, Now: e.now(), LeaseTime: e.leaseTime,
 		})
 		return err
 	})
@@ -218,7 +228,7 @@ func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) 
 	for _, r := range claimed.Records {
 		w := &work{record: r, lease: driver.LeaseOf(r)}
 		if e.leases.add(w) {
-			e.heartbeat.set(time.Now().Add(e.heartbeatPeriod()))
+			e.heartbeat.set(e.now().Add(e.heartbeatPeriod()))
 		}
 		works = append(works, w)
 	}
@@ -287,14 +297,14 @@ func (e *engine) renew(ctx context.Context) {
 	if !e.leases.any() {
 		return
 	}
-	e.heartbeat.set(time.Now().Add(e.heartbeatPeriod()))
+	e.heartbeat.set(e.now().Add(e.heartbeatPeriod()))
 	held := e.leases.all()
 	if len(held) == 0 {
 		return
 	}
 	extending, cancel := context.WithTimeout(ctx, e.heartbeatPeriod())
 	defer cancel()
-	lost, err := e.driver.Extend(extending, held, time.Now(), e.leaseTime)
+	lost, err := e.driver.Extend(extending, held, e.now(), e.leaseTime)
 	e.report("could not renew the leases of running jobs", err)
 	for _, lease := range lost {
 		e.leases.lose(ctx, lease, amboy.ErrLeaseLost)

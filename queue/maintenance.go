@@ -28,9 +28,9 @@ func (e *engine) maintain(ctx context.Context) {
 	period := e.heartbeatPeriod() / 2
 	ctx, cancel := context.WithTimeout(ctx, max(period, driverTimeout))
 	defer cancel()
-	defer func() { e.recovery.set(time.Now().Add(period)) }()
+	defer func() { e.recovery.set(e.now().Add(period)) }()
 
-	now := time.Now()
+	now := e.now()
 	taken, err := e.driver.TakeDuty(ctx, driver.Duty{Name: maintenanceDuty, Owner: e.id, Until: now.Add(period + period/4)}, now)
 	e.report("could not find out who maintains the store", err)
 	if taken {
@@ -63,8 +63,8 @@ func (e *engine) forget(ctx context.Context, now time.Time) {
 func (e *engine) takeUpRetries(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.lookForRetries)
 	defer cancel()
-	defer func() { e.handOvers.set(time.Now().Add(e.lookForRetries)) }()
-	names := e.toLookAt(time.Now())
+	defer func() { e.handOvers.set(e.now().Add(e.lookForRetries)) }()
+	names := e.toLookAt(e.now())
 	if len(names) == 0 {
 		return
 	}

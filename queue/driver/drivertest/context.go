@@ -118,6 +118,10 @@ func (f *fixture) calls() []call {
 			}
 			return err
 		}},
+		{"Mark", true, func(ctx context.Context) error {
+			_, err := d.Mark(ctx, f.queue, "mark", f.after(1))
+			return err
+		}},
 		{"RecoverStale", true, func(ctx context.Context) error { return some(d.RecoverStale(ctx, f.after(9))) }},
 		{"Get", false, func(ctx context.Context) error {
 			_, err := d.Get(ctx, f.queue, "pending")
@@ -139,6 +143,10 @@ func (f *fixture) calls() []call {
 		{"Queues", false, func(ctx context.Context) error {
 			infos, err := d.Queues(ctx)
 			return some(len(infos), err)
+		}},
+		{"Mark without a time", false, func(ctx context.Context) error {
+			_, err := d.Mark(ctx, f.queue, "mark", time.Time{})
+			return err
 		}},
 		{"Stats", false, func(ctx context.Context) error {
 			_, err := d.Stats(ctx, f.queue)
