@@ -298,6 +298,14 @@ type JobReleaser interface {
 	Release(ctx context.Context, j Job) error
 }
 
+// JobSnoozer is implemented by queues that take back a job that wants to run again
+// later. Runners use it for a SnoozableJob.
+type JobSnoozer interface {
+	// Snooze hands back a job that Next returned, to run again at a time. It is
+	// Release but for that, and forgets that the job wanted it.
+	Snooze(ctx context.Context, j Job, until time.Time) error
+}
+
 // JobContexter is implemented by queues that can lose a job while it runs, for
 // instance because its lease went stale and another process took it over, or that
 // are told to cancel it.

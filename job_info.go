@@ -16,6 +16,11 @@ type JobInfo struct {
 	State JobState
 	// Priority is the job's priority, 0 by default.
 	Priority int
+	// Progress is what the latest run of the attempt said of it; nil where it
+	// said nothing.
+	Progress *JobProgress
+	// Tags are those by which people find the job.
+	Tags []string
 }
 
 // NewJobInfo describes a job as it is now.
@@ -27,6 +32,8 @@ func NewJobInfo(j Job) JobInfo {
 		Time:     j.TimeInfo(),
 		Retry:    j.RetryInfo(),
 		Priority: PriorityOf(j),
+		Progress: ProgressOf(j),
+		Tags:     TagsOf(j),
 	}
 	info.State = StateOf(info, time.Now())
 	return info
@@ -88,6 +95,32 @@ func (i JobTimeInfo) Duration() time.Duration {
 		return 0
 	}
 	return i.End.Sub(i.Start)
+}
+
+// Waited is the time from when the attempt could start, because it was put and due,
+// until Start; zero where that is unset.
+func (i JobTimeInfo) Waited() time.Duration {
+	if i.Start.IsZero() {
+		return 0
+	}
+	return max(0, i.Start.Sub(i.couldStart()))
+}
+
+// couldStart is when the attempt was put and due.
+func (i JobTimeInfo) couldStart() time.Time {
+	if i.WaitUntil.After(i.Created) {
+		return i.WaitUntil
+	}
+	return i.Created
+}
+
+// Age is how long an attempt waits, at a point in time, that could start; zero where
+// it is not due, or was not put.
+func (i JobTimeInfo) Age(now time.Time) time.Duration {
+	if i.Created.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(i.couldStart()))
 }
 
 // IsStale is true when the dispatch-by time has passed.

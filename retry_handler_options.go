@@ -32,10 +32,13 @@ type RetryHandlerOptions struct {
 	// MaxCapacity is the number of waiting jobs that the handler holds in
 	// memory. -1 means that there is no limit. Default: 4096.
 	MaxCapacity int
+	// RetryPolicy says how long the next attempt waits of a job that does not say
+	// it itself (see RetryDelay). Default: nil, for not at all.
+	RetryPolicy RetryPolicy
 }
 
 // Validate sets the defaults of the fields that are zero. It returns an error
-// that names every negative field, and then changes nothing.
+// that names every field that is negative or not valid, and then changes nothing.
 func (o *RetryHandlerOptions) Validate() error {
 	var errs []error
 	refuse := func(negative bool, field string, value any) {
@@ -49,6 +52,9 @@ func (o *RetryHandlerOptions) Validate() error {
 	refuse(o.NumWorkers < 0, "NumWorkers", o.NumWorkers)
 	if o.MaxCapacity < unlimitedRetryCapacity {
 		errs = append(errs, fmt.Errorf("invalid retry handler options: MaxCapacity must be positive, 0 for the default, or -1 for no limit (is %d)", o.MaxCapacity))
+	}
+	if err := ValidateRetryPolicy(o.RetryPolicy); err != nil {
+		errs = append(errs, fmt.Errorf("invalid retry handler options: RetryPolicy: %w", err))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)

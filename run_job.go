@@ -58,7 +58,7 @@ func RunJob(ctx context.Context, j Job) error {
 	j.SetTimeInfo(times)
 	setProgress(j, true)
 
-	RunAttempt(ctx, j)
+	runInTime(ctx, j)
 
 	setProgress(j, false)
 	j.UpdateTimeInfo(JobTimeInfo{End: time.Now()})
@@ -77,8 +77,24 @@ func setProgress(j Job, running bool) {
 // added to the job's errors as a *PanicError. A job that used up its time, and
 // reports no error, gets the *MaxTimeError as its error, even if it marked itself
 // complete: jobs do that from the start. After either, a retryable job is
-// retried. RunAttempt blocks until Run returns.
-func RunAttempt(ctx context.Context, j Job) {
+// retried. RunAttempt blocks until Run returns. It is the innermost RunFunc: it
+// returns an error that wraps the job's, and a *SnoozeError for a job without one
+// that is to run again later.
+func RunAttempt(ctx context.Context, j Job) error {
+	runInTime(ctx, j)
+	if err := j.Error(); err != nil {
+		return &attemptError{err}
+	}
+	if s, ok := j.(SnoozableJob); ok {
+		if until := s.SnoozedUntil(); !until.IsZero() {
+			return &SnoozeError{Until: until}
+		}
+	}
+	return nil
+}
+
+// runInTime calls Run with the job's maximum time.
+func runInTime(ctx context.Context, j Job) {
 	maxTime := j.TimeInfo().MaxTime
 	if maxTime <= 0 {
 		runRecovering(ctx, j)

@@ -182,13 +182,15 @@ func TestRunAttemptMaxTime(t *testing.T) {
 					test.run(ctx, j)
 				}
 
-				amboy.RunAttempt(ctx, j)
+				err := amboy.RunAttempt(ctx, j)
 				assert.Equal(t, test.wantTook, time.Since(start))
 				require.ErrorIs(t, context.Cause(given), test.wantCause)
 				if test.want == "" {
-					assert.NoError(t, j.Error())
+					require.NoError(t, j.Error())
+					require.NoError(t, err)
 				} else {
-					assert.EqualError(t, j.Error(), test.want)
+					require.EqualError(t, j.Error(), test.want)
+					require.EqualError(t, err, test.want)
 				}
 			})
 		})
@@ -203,7 +205,7 @@ func TestRunAttemptWithoutMaxTime(t *testing.T) {
 		_, limited := ctx.Deadline()
 		assert.False(t, limited)
 	}
-	amboy.RunAttempt(t.Context(), j)
+	require.NoError(t, amboy.RunAttempt(t.Context(), j))
 	assert.True(t, ran)
 	assert.NoError(t, j.Error())
 }

@@ -3,11 +3,10 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -43,9 +42,15 @@ type Base struct {
 	enqueueScopes    []string
 	always           dependency.Always
 	dependency       dependency.Manager
+	// rare is nil for most jobs. It is set under the lock, and can be read without.
+	rare atomic.Pointer[rare]
 }
 
-var _ amboy.Prioritized = (*Base)(nil)
+var (
+	_ amboy.Prioritized  = (*Base)(nil)
+	_ amboy.SnoozableJob = (*Base)(nil)
+	_ amboy.MetadataJob  = (*Base)(nil)
+)
 
 // ID is the job's ID.
 func (b *Base) ID() string { return b.Name }
@@ -83,33 +88,16 @@ func (b *Base) MarkComplete() {
 	b.status.Completed = true
 }
 
-// AddError records an error of this attempt; nil does nothing.
-func (b *Base) AddError(err error) {
-	if err == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.addError(err)
-}
+// AddError records an error of this attempt; nil does nothing. An *amboy.CancelError
+// makes the job end as canceled. An *amboy.SnoozeError is not recorded, and is
+// Snooze.
+func (b *Base) AddError(err error) { b.report(err, false) }
 
 // AddRetryableError records an error of this attempt and, where the job is
-// retryable, asks for another attempt; nil does nothing.
-func (b *Base) AddRetryableError(err error) {
-	if err == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.addError(err)
-	if b.retry.Retryable {
-		b.retry.NeedsRetry = true
-	}
-}
-
-func (b *Base) addError(err error) {
-	b.status.AddError(err, b.retry.CurrentAttempt, time.Now())
-}
+// retryable, asks for another attempt; nil does nothing. An attempt with an error
+// for which amboy.IsNonRetryable is true is not followed by another. Other errors
+// are treated as by AddError.
+func (b *Base) AddRetryableError(err error) { b.report(err, true) }
 
 // HasErrors is true where this attempt has errors.
 func (b *Base) HasErrors() bool {
@@ -119,14 +107,15 @@ func (b *Base) HasErrors() bool {
 }
 
 // Error joins the messages of this attempt's errors with newlines. It is nil
-// where there are none.
+// where there are none. Where they were added to this very job, and not read from
+// a store, errors.Is and errors.As see them.
 func (b *Base) Error() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.status.Errors) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(b.status.Errors, "\n"))
+	return newAttemptError(b.status.Errors, b.rare.Load())
 }
 
 // Lock takes the job's lock for owner, as amboy.Job describes.
@@ -181,6 +170,9 @@ func (b *Base) SetStatus(status amboy.JobStatusInfo) {
 	status.ErrorCount = len(status.Errors)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if r := b.rare.Load(); r != nil && !slices.Equal(status.Errors, b.status.Errors) {
+		r.causes = nil
+	}
 	b.status = status
 }
 

@@ -42,7 +42,8 @@ func (w *worker) run(job amboy.Job) {
 	defer w.end(&a)
 	// A job that was taken at the moment of a hard stop is handed back unrun.
 	if w.hard.Err() == nil {
-		amboy.RunAttempt(a.ctx, job)
+		// What it returns is what the job reported, or is to be snoozed until.
+		_ = w.runJob(a.ctx, job)
 	}
 	a.returned = true
 }
@@ -89,11 +90,17 @@ func (w *worker) settle(a *attempt) (err error) {
 	if !a.returned {
 		a.job.AddError(errNotReturned)
 	}
+	snoozed := amboy.SnoozedUntil(a.job)
 	switch {
 	case a.lost:
 		return fmt.Errorf("dropping job %q: %w", a.job.ID(), amboy.ErrLeaseLost)
 	case a.aborted:
 		markCanceled(a.job)
+	case !snoozed.IsZero():
+		if w.snoozer != nil {
+			return w.snooze(a.job, snoozed)
+		}
+		a.job.AddRetryableError(fmt.Errorf("the job can't be snoozed: a %T does not allow that", w.queue))
 	case a.interrupted:
 		if w.releaser != nil {
 			return w.release(a.job)
@@ -154,6 +161,15 @@ func (w *workers) release(job amboy.Job) error {
 	defer cancel()
 	if err := w.releaser.Release(ctx, job); err != nil {
 		return fmt.Errorf("handing back job %q: %w", job.ID(), err)
+	}
+	return nil
+}
+
+func (w *workers) snooze(job amboy.Job, until time.Time) error {
+	ctx, cancel := w.completingContext()
+	defer cancel()
+	if err := w.snoozer.Snooze(ctx, job, until); err != nil {
+		return fmt.Errorf("snoozing job %q: %w", job.ID(), err)
 	}
 	return nil
 }

@@ -61,6 +61,8 @@ type workers struct {
 	releaser  amboy.JobReleaser
 	contexter amboy.JobContexter
 	completer amboy.JobCompleter
+	snoozer   amboy.JobSnoozer
+	runJob    amboy.RunFunc
 
 	soft context.Context // while it lasts, workers take jobs
 	stop context.CancelFunc
@@ -94,17 +96,27 @@ func (w *workers) Start(ctx context.Context) error {
 	if err := validateSize(w.size); err != nil {
 		return fmt.Errorf("starting runner: %w", err)
 	}
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
+	w.resize() //nolint:contextcheck // w.soft derives from ctx
+	return nil
+}
+
+// prepare does what comes before the first worker. The caller holds the lock.
+func (w *workers) prepare(ctx context.Context) error {
 	if err := w.start(); err != nil {
 		return err
 	}
 	w.releaser, _ = w.queue.(amboy.JobReleaser)
 	w.contexter, _ = w.queue.(amboy.JobContexter)
 	w.completer, _ = w.queue.(amboy.JobCompleter)
-	w.hard, w.kill = context.WithCancelCause(ctx)
+	w.snoozer, _ = w.queue.(amboy.JobSnoozer)
+	w.runJob = amboy.RunFuncOf(w.queue)
+	w.hard, w.kill = context.WithCancelCause(amboy.ContextWithQueue(ctx, w.queue))
 	w.soft, w.stop = context.WithCancel(w.hard)
 	w.completing, w.abandon = context.WithCancel(context.WithoutCancel(ctx))
 	w.gone = make(chan struct{})
-	w.resize() //nolint:contextcheck // w.soft derives from ctx
 	return nil
 }
 

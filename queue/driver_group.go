@@ -147,8 +147,11 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 	if change.Retention != (Retention{}) {
 		o.Retention = change.Retention
 	}
-	if change.Retryable != (RetryableQueueOptions{}) {
+	if change.Retryable.isSet() {
 		o.Retryable = change.Retryable
+	}
+	if len(change.Middleware) > 0 {
+		o.Middleware = change.Middleware
 	}
 	return o
 }

@@ -760,3 +760,31 @@ func ExampleNewDriverGroup() {
 	// globex 4 0
 	// [globex paying-acme]
 }
+
+func TestMiddlewareOfAGroup(t *testing.T) {
+	named := func(r *journal, name string) []amboy.Middleware {
+		return []amboy.Middleware{{Put: func(next amboy.PutFunc) amboy.PutFunc {
+			return func(ctx context.Context, jobs []amboy.Job) error {
+				r.add(name)
+				return next(ctx, jobs)
+			}
+		}}}
+	}
+	var calls journal
+	group := newDriverGroup(t, newStore(t), func(opts *queue.DriverGroupOptions) {
+		opts.DefaultQueue.Middleware = named(&calls, "default")
+		opts.PerQueue = map[string]queue.DriverQueueOptions{
+			"own": {Middleware: named(&calls, "own")},
+			// One whose policy can't be compared must not make a panic.
+			"policy": {Retryable: queue.RetryableQueueOptions{RetryHandler: amboy.RetryHandlerOptions{RetryPolicy: slicePolicy{1}}}},
+		}
+	})
+	for _, name := range []string{"any", "own", "policy"} {
+		put(t, open(t, group, name), noop(t, "j"))
+	}
+	assert.Equal(t, []string{"default", "own", "default"}, calls.all())
+}
+
+type slicePolicy []time.Duration
+
+func (p slicePolicy) Delay(int) time.Duration { return p[0] }

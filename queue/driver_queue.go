@@ -52,11 +52,16 @@ type DriverQueueOptions struct {
 	Retention Retention
 	// Retryable configures how jobs are retried.
 	Retryable RetryableQueueOptions
+	// Middleware wraps the running and the putting of jobs. The first is the
+	// outermost.
+	Middleware []amboy.Middleware
 
 	// ignoreDispatchBy runs jobs whose dispatch-by time has passed.
 	ignoreDispatchBy bool
 	// startAgain makes Start of a started queue do nothing, instead of failing.
 	startAgain bool
+	// now is the clock of an Inline queue. Default: time.Now.
+	now func() time.Time
 }
 
 const defaultPollInterval = time.Second
@@ -142,6 +147,7 @@ type driverQueue struct {
 var (
 	_ amboy.RetryableQueue   = (*driverQueue)(nil)
 	_ amboy.JobReleaser      = (*driverQueue)(nil)
+	_ amboy.JobSnoozer       = (*driverQueue)(nil)
 	_ amboy.JobContexter     = (*driverQueue)(nil)
 	_ amboy.JobCompleter     = (*driverQueue)(nil)
 	_ amboy.CompletionWaiter = (*driverQueue)(nil)
@@ -160,7 +166,12 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 		maxRunning: opts.MaxRunning,
 		startAgain: opts.startAgain,
 	}
-	err := q.makeRunner(opts)
+	q.middleware.insert = q.insert
+	err := q.Use(opts.Middleware...)
+	if err != nil {
+		return nil, err
+	}
+	err = q.makeRunner(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -256,6 +267,7 @@ func (q *driverQueue) Close(ctx context.Context) {
 	if q.ownsEngine {
 		q.engine.close(ctx)
 	}
+	q.closeEvents(q.engine.now())
 }
 
 // failure describes something that went wrong, for the log.
@@ -296,4 +308,11 @@ func (o *RetryableQueueOptions) Validate() error {
 		o.StaleRetryingMonitorInterval = defaultMonitorInterval
 	}
 	return nil
+}
+
+// isSet is true where a field is. A retry policy need not be comparable.
+func (o RetryableQueueOptions) isSet() bool {
+	hasPolicy := o.RetryHandler.RetryPolicy != nil
+	o.RetryHandler.RetryPolicy = nil
+	return hasPolicy || o != (RetryableQueueOptions{})
 }

@@ -16,19 +16,19 @@ func (q *driverQueue) Control(ctx context.Context) (amboy.QueueControl, error) {
 // Pause keeps the workers of all processes from taking jobs.
 func (q *driverQueue) Pause(ctx context.Context) error {
 	_, err := q.control(ctx, "pausing", driver.ControlChange{Paused: new(true)})
-	return err
+	return q.toldOf(amboy.EventPaused, err)
 }
 
 // Drain makes the queue refuse new jobs, in all processes.
 func (q *driverQueue) Drain(ctx context.Context) error {
 	_, err := q.control(ctx, "draining", driver.ControlChange{Draining: new(true)})
-	return err
+	return q.toldOf(amboy.EventDraining, err)
 }
 
 // Resume takes Pause and Drain back.
 func (q *driverQueue) Resume(ctx context.Context) error {
 	_, err := q.control(ctx, "resuming", driver.ControlChange{Paused: new(false), Draining: new(false)})
-	return err
+	return q.toldOf(amboy.EventResumed, err)
 }
 
 // SetMaxRunning limits the number of jobs that run at once, over all processes.
@@ -47,4 +47,13 @@ func (q *driverQueue) control(ctx context.Context, doing string, change driver.C
 	}
 	q.engine.claims.signal()
 	return control, nil
+}
+
+// toldOf tells what was done to the queue, unless there was an error, which it
+// returns.
+func (q *driverQueue) toldOf(kind amboy.EventKind, err error) error {
+	if err == nil {
+		q.tellOfQueue(kind, q.engine.now())
+	}
+	return err
 }

@@ -12,10 +12,13 @@ import (
 )
 
 func (q *driverQueue) Put(ctx context.Context, j amboy.Job) error {
-	return q.insert(ctx, []amboy.Job{j})
+	return q.PutMany(ctx, []amboy.Job{j})
 }
 
 func (q *driverQueue) PutMany(ctx context.Context, jobs []amboy.Job) error {
+	if put := q.middleware.put.Load(); put != nil {
+		return (*put)(ctx, jobs)
+	}
 	return q.insert(ctx, jobs)
 }
 
@@ -23,7 +26,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 	if err := q.accepts(true); err != nil {
 		return fmt.Errorf("putting jobs: %w", err)
 	}
-	now := time.Now()
+	now := q.engine.now()
 	var errs []error
 	var records []*driver.Record
 	var recorded []amboy.Job
@@ -50,6 +53,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 			continue
 		}
 		markPut(recorded[i], r.TimeInfo.Created)
+		q.tell(amboy.EventPut, recorded[i], now)
 		if deadline := r.TimeInfo.DispatchBy; !deadline.IsZero() {
 			q.engine.claims.timer.set(deadline.Add(1)) // even where no worker will look
 		}
@@ -116,6 +120,9 @@ func (q *driverQueue) Save(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.id)
 	}
 	r, err := q.record(j)
+	if err == nil {
+		err = q.renew(ctx, j)
+	}
 	if err == nil {
 		err = q.driver.Save(ctx, r)
 	}

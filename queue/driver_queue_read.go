@@ -88,12 +88,12 @@ func (q *driverQueue) Results(ctx context.Context) <-chan amboy.Job {
 // store page by page.
 func (q *driverQueue) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 	return streamRecords(ctx, q, driver.Query{Queues: []string{q.name}}, func(r *driver.Record) (amboy.JobInfo, bool) {
-		return infoOf(r), true
+		return infoOf(r, q.engine.now()), true
 	})
 }
 
-// infoOf describes the job of a record.
-func infoOf(r *driver.Record) amboy.JobInfo {
+// infoOf describes the job of a record, as it is at a time.
+func infoOf(r *driver.Record, now time.Time) amboy.JobInfo {
 	info := amboy.JobInfo{
 		ID:       r.JobID(),
 		Type:     amboy.JobType{Name: r.Type, Version: r.Version},
@@ -101,8 +101,10 @@ func infoOf(r *driver.Record) amboy.JobInfo {
 		Time:     r.TimeInfo,
 		Retry:    r.RetryInfo,
 		Priority: r.Priority,
+		Progress: r.Progress,
+		Tags:     r.Tags,
 	}
-	info.State = amboy.StateOf(info, time.Now())
+	info.State = amboy.StateOf(info, now)
 	return info
 }
 

@@ -16,14 +16,14 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	if toComplete.ID() != toPut.ID() {
 		return fmt.Errorf("retrying job %q: its next attempt must have the same ID (is %q)", toComplete.ID(), toPut.ID())
 	}
-	now := time.Now()
+	now := q.engine.now()
 	next, err := q.newRecord(toPut, now)
 	if err != nil {
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
 	ended, err := q.endedRetry(ctx, toComplete, now)
 	if err == nil {
-		ended.ForgetAt = q.retention.untilReplaced(now)
+		ended.ForgetAt = q.retention.For(toComplete).UntilReplaced(now)
 		q.engine.forgetting.add(ended.ForgetAt, now)
 		err = q.driver.Retry(ctx, ended, next)
 	}
@@ -39,7 +39,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("ending the retry of a job of queue %q: the job must not be nil", q.id)
 	}
-	ended, err := q.endedRetry(ctx, j, time.Now())
+	ended, err := q.endedRetry(ctx, j, q.engine.now())
 	if err == nil {
 		err = q.driver.EndRetry(ctx, ended)
 	}
@@ -47,6 +47,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("ending the retry of job %q: %w", j.ID(), err)
 	}
 	q.ended(ctx, j.ID())
+	q.tell(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
 	q.checkIdleAfterEnd(ctx)
 	q.engine.claims.signal()
 	return nil
@@ -63,6 +64,6 @@ func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time
 		r.RetryInfo.End = now
 	}
 	r.Status.Completed, r.Status.InProgress = true, false
-	r.ForgetAt = q.forgetAt(r, now)
+	r.ForgetAt = q.forgetAt(j, r, now)
 	return r, nil
 }

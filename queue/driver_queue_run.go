@@ -48,6 +48,7 @@ func (q *driverQueue) reviveOrEnd(ctx context.Context, w *work) amboy.Job {
 	j, err := q.resolveToRun(r)
 	if err != nil {
 		logging.Error(ctx, q.failure("parked a job that can't be read", r.JobID(), err))
+		q.tellParked(r, err)
 		q.handBack(ctx, w, driver.HandBack{Park: true, Reason: err.Error()})
 		return nil
 	}
@@ -63,14 +64,16 @@ func (q *driverQueue) reviveOrEnd(ctx context.Context, w *work) amboy.Job {
 	switch state, reason := consult(j.Dependency(), failed); state {
 	case dependency.Ready:
 		if q.engine.leases.start(w, j) {
-			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: time.Now()})
+			now := q.engine.now()
+			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
+			q.tell(amboy.EventStarted, j, now)
 			return j
 		}
 	case dependency.Blocked:
 		// The longer a job has waited, the longer it waits until it is asked
 		// again.
-		pause := nextRecheck(time.Since(r.TimeInfo.Created))
-		q.handBack(ctx, w, driver.HandBack{NotBefore: time.Now().Add(pause), Reason: "its dependency says that it must wait"})
+		pause := nextRecheck(q.engine.now().Sub(r.TimeInfo.Created))
+		q.handBack(ctx, w, driver.HandBack{NotBefore: q.engine.now().Add(pause), Reason: "its dependency says that it must wait"})
 	case dependency.Unresolved:
 		j.AddError(reason)
 		doNotRetry(j)
@@ -236,7 +239,7 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, lease driver.Lease) 
 
 // endedRecord encodes a job that has ended.
 func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver.Lease) (*driver.Record, error) {
-	now := time.Now()
+	now := q.engine.now()
 	markComplete(j, now)
 	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
@@ -251,7 +254,7 @@ func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver
 	if r.RetryInfo.ShouldRetry() {
 		disown(j, r)
 	}
-	r.ForgetAt = q.forgetAt(r, now)
+	r.ForgetAt = q.forgetAt(j, r, now)
 	return r, nil
 }
 
@@ -269,13 +272,14 @@ func disown(j amboy.Job, r *driver.Record) {
 func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, err error) {
 	if err == nil {
 		q.ended(ctx, j.ID())
+		q.tellEnd(j)
 	}
 	q.engine.changed()
 }
 
 // forgetAt is when a record that ends may be forgotten.
-func (q *driverQueue) forgetAt(r *driver.Record, ended time.Time) time.Time {
-	at := q.retention.until(driver.StateOf(r, ended), ended)
+func (q *driverQueue) forgetAt(j amboy.Job, r *driver.Record, ended time.Time) time.Time {
+	at := q.retention.For(j).Until(driver.StateOf(r, ended), ended)
 	q.engine.forgetting.add(at, ended)
 	return at
 }
@@ -307,15 +311,35 @@ func (q *driverQueue) handOver(ctx context.Context, j amboy.Job) {
 
 // Release hands a job back whose run was interrupted.
 func (q *driverQueue) Release(ctx context.Context, j amboy.Job) error {
+	if err := q.takeBack(ctx, j, driver.HandBack{}, amboy.EventHandedBack); err != nil {
+		return fmt.Errorf("releasing a job of queue %q: %w", q.id, err)
+	}
+	return nil
+}
+
+// snoozeReason is what the status of a job shows that wants to run again later.
+const snoozeReason = "it asked to run again later"
+
+// Snooze hands a job back that wants to run again later.
+func (q *driverQueue) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
+	err := q.takeBack(ctx, j, driver.HandBack{NotBefore: until, Reason: snoozeReason}, amboy.EventSnoozed)
+	if err != nil {
+		return fmt.Errorf("snoozing a job of queue %q: %w", q.id, err)
+	}
+	return nil
+}
+
+func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBack, kind amboy.EventKind) error {
 	if amboy.IsNilJob(j) {
-		return fmt.Errorf("releasing a job of queue %q: the job must not be nil", q.id)
+		return errors.New("the job must not be nil")
 	}
 	w := q.engine.leases.of(j)
 	if w == nil {
-		return fmt.Errorf("releasing job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
+		return fmt.Errorf("job %q does not run here: %w", j.ID(), amboy.ErrLeaseLost)
 	}
-	if err := q.release(ctx, w, driver.HandBack{}); err != nil {
-		return fmt.Errorf("releasing job %q: %w", j.ID(), err)
+	q.tell(kind, j, q.engine.now())
+	if err := q.release(ctx, w, h); err != nil {
+		return fmt.Errorf("job %q: %w", j.ID(), err)
 	}
 	return nil
 }

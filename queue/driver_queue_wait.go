@@ -66,15 +66,18 @@ func (q *driverQueue) WaitJobComplete(ctx context.Context, id string) bool {
 	if _, err := q.driver.Get(ctx, q.name, id); err != nil {
 		return false
 	}
-	hasEnded := func(ctx context.Context) bool {
-		r, err := q.driver.Get(ctx, q.name, id)
-		if err != nil {
-			// It was there, so that it has ended and was forgotten since.
-			return amboy.IsJobNotFoundError(err)
-		}
-		return r.Status.Completed && !r.RetryInfo.ShouldRetry()
-	}
+	hasEnded := func(ctx context.Context) bool { return q.hasEnded(ctx, id) }
 	return q.waitUntil(ctx, hasEnded, func(c *completion) (<-chan struct{}, func()) { return c.untilEnded(id) })
+}
+
+// hasEnded tells whether a job that was there has ended for good.
+func (q *driverQueue) hasEnded(ctx context.Context, id string) bool {
+	r, err := q.driver.Get(ctx, q.name, id)
+	if err != nil {
+		// It was there, so that it has ended and was forgotten since.
+		return amboy.IsJobNotFoundError(err)
+	}
+	return r.Status.Completed && !r.RetryInfo.ShouldRetry()
 }
 
 // waitUntil waits until a condition holds. It looks when something ended here,

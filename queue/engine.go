@@ -23,6 +23,7 @@ type engine struct {
 	id         string
 	driver     driver.Driver
 	ownsDriver bool
+	now        func() time.Time
 	leaseTime  time.Duration
 	// ignoreDispatchBy is true where jobs are run whose dispatch-by time has passed.
 	ignoreDispatchBy bool
@@ -64,11 +65,15 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		id:               newOwnerID("driver"),
 		driver:           opts.Driver,
 		ownsDriver:       opts.CloseDriver,
+		now:              time.Now,
 		leaseTime:        opts.LockTimeout,
 		ignoreDispatchBy: opts.ignoreDispatchBy,
 		lookForRetries:   opts.Retryable.StaleRetryingMonitorInterval,
 		notified:         opts.Driver.Features().Notifications,
 		queues:           map[string]*driverQueue{},
+	}
+	if opts.now != nil {
+		e.now = opts.now
 	}
 	e.open, e.end = context.WithCancel(context.Background())
 	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
@@ -157,9 +162,9 @@ func (e *engine) begin(q *driverQueue) {
 	e.begun = append(e.begun, q.name)
 	e.mu.Unlock()
 	if first {
-		e.recovery.set(time.Now())
+		e.recovery.set(e.now())
 	}
-	e.handOvers.set(time.Now())
+	e.handOvers.set(e.now())
 }
 
 // heartbeatPeriod is how often leases are renewed, so that one late renewal, or
@@ -175,9 +180,7 @@ const driverTimeout = 10 * time.Second
 func (e *engine) close(ctx context.Context) {
 	e.closeOnce.Do(func() {
 		e.leaveStore()
-		for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
-			timer.stop()
-		}
+		e.stopTimers()
 		e.completions.close()
 		if !e.ownsDriver {
 			return
@@ -188,6 +191,13 @@ func (e *engine) close(ctx context.Context) {
 			logging.Error(ctx, e.failure("could not close the driver", err))
 		}
 	})
+}
+
+// stopTimers ends what is done when a time comes.
+func (e *engine) stopTimers() {
+	for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
+		timer.stop()
+	}
 }
 
 // leaveStore ends what comes without a caller. It is all that an engine needs for
@@ -209,7 +219,7 @@ func (e *engine) storeChanged(mayClaim bool) {
 		e.claims.signal()
 	}
 	if e.leases.any() {
-		e.cancels.set(time.Now().Add(cancelLatency))
+		e.cancels.set(e.now().Add(cancelLatency))
 	}
 }
 
@@ -224,7 +234,8 @@ func (e *engine) changed() {
 
 // isExpired tells whether a claimed record must not be run any more.
 func (e *engine) isExpired(r *driver.Record) bool {
-	return !e.ignoreDispatchBy && r.TimeInfo.IsStale()
+	deadline := r.TimeInfo.DispatchBy
+	return !e.ignoreDispatchBy && !deadline.IsZero() && deadline.Before(e.now())
 }
 
 // claim claims records. Their leases are renewed from now on, also while they
@@ -235,7 +246,7 @@ func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) 
 	var claimed driver.Claimed
 	err = errorOfPanic(func() (err error) {
 		claimed, err = e.driver.Claim(ctx, driver.ClaimRequest{
-			Owner: e.id, Queues: demands, Limit: limit, Now: time.Now(), LeaseTime: e.leaseTime,
+			Owner: e.id, Queues: demands, Limit: limit, Now: e.now(), LeaseTime: e.leaseTime,
 		})
 		return err
 	})
@@ -245,12 +256,12 @@ func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) 
 	for _, r := range claimed.Records {
 		w := &work{record: r, lease: driver.LeaseOf(r)}
 		if e.leases.add(w) {
-			e.heartbeat.set(time.Now().Add(e.heartbeatPeriod()))
+			e.heartbeat.set(e.now().Add(e.heartbeatPeriod()))
 		}
 		works = append(works, w)
 	}
 	if len(works) > 0 && e.changes.Load() != changes {
-		e.cancels.set(time.Now().Add(cancelLatency)) // it may have been one of these
+		e.cancels.set(e.now().Add(cancelLatency)) // it may have been one of these
 	}
 	return works, claimed.Next, err
 }
@@ -317,14 +328,14 @@ func (e *engine) renew(ctx context.Context) {
 	if !e.leases.any() {
 		return
 	}
-	e.heartbeat.set(time.Now().Add(e.heartbeatPeriod()))
+	e.heartbeat.set(e.now().Add(e.heartbeatPeriod()))
 	held := e.leases.all()
 	if len(held) == 0 {
 		return
 	}
 	extending, cancel := context.WithTimeout(ctx, e.heartbeatPeriod())
 	defer cancel()
-	lost, err := e.driver.Extend(extending, held, time.Now(), e.leaseTime)
+	lost, err := e.driver.Extend(extending, held, e.now(), e.leaseTime)
 	e.report("could not renew the leases of running jobs", err)
 	for _, lease := range lost {
 		e.leases.lose(ctx, lease, amboy.ErrLeaseLost)

@@ -738,7 +738,7 @@ func (w *oneWorker) Start(ctx context.Context) error {
 	case w.started:
 		return amboy.ErrAlreadyStarted
 	}
-	hard, kill := context.WithCancel(ctx)
+	hard, kill := context.WithCancel(amboy.ContextWithQueue(ctx, w.queue))
 	soft, stop := context.WithCancel(hard)
 	w.started, w.stop, w.kill, w.gone = true, stop, kill, make(chan struct{})
 	go w.work(soft, hard)
@@ -781,15 +781,19 @@ func (w *oneWorker) run(hard context.Context, j amboy.Job) error {
 		ctx, cancel = contexter.JobContext(hard, j)
 	}
 	defer cancel()
-	amboy.RunAttempt(ctx, j)
+	runErr := amboy.RunFuncOf(w.queue)(ctx, j)
 
 	// The queue must hear of it after a hard stop too.
 	ending, done := context.WithTimeout(context.WithoutCancel(hard), 10*time.Second)
 	defer done()
 	releaser, canRelease := w.queue.(amboy.JobReleaser)
+	snoozer, canSnooze := w.queue.(amboy.JobSnoozer)
+	var snooze *amboy.SnoozeError
 	switch {
 	case errors.Is(context.Cause(ctx), amboy.ErrLeaseLost):
 		return amboy.ErrLeaseLost // another worker has the job
+	case errors.As(runErr, &snooze) && canSnooze:
+		return snoozer.Snooze(ending, j, snooze.Until)
 	case hard.Err() != nil && canRelease:
 		return releaser.Release(ending, j)
 	default:

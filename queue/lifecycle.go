@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/events"
 )
 
 // phase is where a queue stands between its making and its end.
@@ -29,6 +30,9 @@ type lifecycle struct {
 	// open ends, with amboy.ErrQueueClosed as its cause, when the queue stops.
 	open context.Context
 	end  context.CancelCauseFunc
+
+	middleware middleware
+	events     events.Hub
 
 	mu        sync.Mutex
 	runner    amboy.Runner

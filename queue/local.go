@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 // local is the queue of jobs by reference.
 type local struct {
 	lifecycle
+	marks
 	opts    LocalOptions
 	invalid error // why the queue can't be used, where its options are not valid
 
@@ -27,6 +29,7 @@ type local struct {
 	waking   bool      // a worker was woken, and has not looked yet
 	called   int       // Puts that were woken, and have not looked yet
 	complete completion
+	tags     localTags
 	timer    wakeTimer
 }
 
@@ -36,8 +39,10 @@ func newLocal(opts LocalOptions, invalid error) *local {
 	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid}
 	q.schedule.KeepFinished = opts.KeepFinished
 	q.schedule.ForwardEdges = opts.ForwardEdges
+	q.schedule.Forget = q.forgot
 	q.timer.fire = q.advance
 	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
+	q.middleware.insert = q.insert
 	return q
 }
 
@@ -69,7 +74,10 @@ func (q *local) endForwardEdges() (missing []string) {
 	return missing
 }
 
-func (q *local) Close(ctx context.Context) { q.close(ctx, q.wakeAll) }
+func (q *local) Close(ctx context.Context) {
+	q.close(ctx, q.wakeAll)
+	q.closeEvents(time.Now())
+}
 
 // wakeAll wakes everybody who waits on the queue, to see that it stopped.
 func (q *local) wakeAll() {
@@ -89,6 +97,20 @@ func (q *local) callPutters() []*wait.Waiter {
 }
 
 func (q *local) Put(ctx context.Context, j amboy.Job) error {
+	if put := q.middleware.put.Load(); put != nil {
+		return (*put)(ctx, []amboy.Job{j})
+	}
+	return q.insertOne(ctx, j)
+}
+
+func (q *local) PutMany(ctx context.Context, jobs []amboy.Job) error {
+	if put := q.middleware.put.Load(); put != nil {
+		return (*put)(ctx, jobs)
+	}
+	return q.insert(ctx, jobs)
+}
+
+func (q *local) insertOne(ctx context.Context, j amboy.Job) error {
 	e, err := q.newEntry(j)
 	if err != nil {
 		return err
@@ -96,7 +118,7 @@ func (q *local) Put(ctx context.Context, j amboy.Job) error {
 	return q.put(ctx, e)
 }
 
-func (q *local) PutMany(ctx context.Context, jobs []amboy.Job) error {
+func (q *local) insert(ctx context.Context, jobs []amboy.Job) error {
 	var errs []error
 	entries := make([]*localEntry, 0, len(jobs))
 	for _, j := range jobs {
@@ -212,7 +234,9 @@ func (q *local) add(e *localEntry) error {
 	if err := q.schedule.Add(e, now); err != nil {
 		return err
 	}
+	q.tags.add(e.ID, amboy.TagsOf(e.Job))
 	markPut(e.Job, now) // before a worker can take it
+	q.tell(amboy.EventPut, e.Job, now)
 	q.setTimer()
 	return nil
 }
@@ -300,7 +324,9 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 			return nil
 		}
 		if q.mayRun(e, failed) {
-			markRunning(e.Job, q.id, time.Now())
+			now := time.Now()
+			markRunning(e.Job, q.id, now)
+			q.tell(amboy.EventStarted, e.Job, now)
 			return e.Job
 		}
 	}
@@ -377,16 +403,35 @@ func (q *local) postpone(e *localEntry) {
 
 // Release takes a job back whose run was interrupted.
 func (q *local) Release(_ context.Context, j amboy.Job) error {
+	if err := q.release(j, time.Time{}, amboy.EventHandedBack); err != nil {
+		return fmt.Errorf("releasing a job of queue %q: %w", q.id, err)
+	}
+	return nil
+}
+
+// Snooze takes a job back that wants to run again later.
+func (q *local) Snooze(_ context.Context, j amboy.Job, until time.Time) error {
+	if err := q.release(j, until, amboy.EventSnoozed); err != nil {
+		return fmt.Errorf("snoozing a job of queue %q: %w", q.id, err)
+	}
+	return nil
+}
+
+func (q *local) release(j amboy.Job, until time.Time, kind amboy.EventKind) error {
 	if amboy.IsNilJob(j) {
-		return fmt.Errorf("releasing a job of queue %q: the job must not be nil", q.id)
+		return errors.New("the job must not be nil")
 	}
 	e, err := q.running(j.ID())
 	if err != nil {
-		return fmt.Errorf("releasing job %q: %w", j.ID(), err)
+		return fmt.Errorf("job %q: %w", j.ID(), err)
 	}
+	now := time.Now()
+	q.tell(kind, j, now)
 	forgetRun(j)
 	q.mu.Lock()
-	q.schedule.Release(e, time.Time{}, time.Now())
+	e.Backoff = 0
+	q.schedule.Release(e, until, now)
+	q.setTimer()
 	worker := q.wakeWorker()
 	q.mu.Unlock()
 	worker.Wake()
@@ -426,10 +471,10 @@ func (q *local) Complete(_ context.Context, j amboy.Job) error {
 	return nil
 }
 
-// finish ends a job for good.
+// finish ends an attempt of a job, and the job, unless another attempt follows.
 func (q *local) finish(e *localEntry) {
-	if e.Job.RetryInfo().NeedsRetry {
-		doNotRetry(e.Job) // this kind of queue does not retry
+	if e.Job.RetryInfo().NeedsRetry && q.retry(e) {
+		return
 	}
 	now := time.Now()
 	succeeded := markComplete(e.Job, now)
@@ -442,4 +487,5 @@ func (q *local) finish(e *localEntry) {
 	q.mu.Unlock()
 	worker.Wake()
 	putter.Wake()
+	q.tellEnd(e.Job, now)
 }

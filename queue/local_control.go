@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/mongodb/amboy"
 )
@@ -19,6 +20,7 @@ func (q *local) Control(context.Context) (amboy.QueueControl, error) {
 // Pause keeps the workers from taking jobs.
 func (q *local) Pause(context.Context) error {
 	q.setControl(func(c *amboy.QueueControl) { c.Paused = true })
+	q.tellOfQueue(amboy.EventPaused, time.Now())
 	return nil
 }
 
@@ -31,12 +33,14 @@ func (q *local) Drain(context.Context) error {
 	for _, w := range refused {
 		w.Wake()
 	}
+	q.tellOfQueue(amboy.EventDraining, time.Now())
 	return nil
 }
 
 // Resume takes Pause and Drain back.
 func (q *local) Resume(context.Context) error {
 	q.setControl(func(c *amboy.QueueControl) { c.Paused, c.Draining = false, false })
+	q.tellOfQueue(amboy.EventResumed, time.Now())
 	return nil
 }
 

@@ -26,6 +26,12 @@ type LocalOptions struct {
 	// error while there are edges to jobs that were not put, and after Start
 	// they are refused. It needs PutBeforeStart.
 	ForwardEdges bool
+	// RetryPolicy says how long the next attempt waits of a job that does not say
+	// it itself (see amboy.RetryDelay). Default: nil, for not at all.
+	RetryPolicy amboy.RetryPolicy
+	// Middleware wraps the running and the putting of jobs. The first is the
+	// outermost.
+	Middleware []amboy.Middleware
 }
 
 const defaultKeepFinished = 10_000
@@ -46,6 +52,9 @@ func (o *LocalOptions) Validate() error {
 	if o.ForwardEdges && !o.PutBeforeStart {
 		errs = append(errs, errors.New("invalid local queue options: ForwardEdges needs PutBeforeStart"))
 	}
+	if err := amboy.ValidateRetryPolicy(o.RetryPolicy); err != nil {
+		errs = append(errs, fmt.Errorf("invalid local queue options: RetryPolicy: %w", err))
+	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
@@ -59,14 +68,18 @@ func (o *LocalOptions) Validate() error {
 }
 
 // NewLocal returns a queue that holds jobs by reference, in this process. It
-// honors priorities, schedules, deadlines, scopes and dependencies, and does
-// not retry jobs (see NewLocalLimitedSizeSerializable for that). It returns an
-// error for options that are not valid.
+// honors priorities, schedules, deadlines, scopes and dependencies, and retries
+// jobs: the next attempt of a job is the job itself. It returns an error for options
+// that are not valid.
 func NewLocal(opts LocalOptions) (amboy.Queue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return newLocal(opts, nil), nil
+	q := newLocal(opts, nil)
+	if err := q.Use(opts.Middleware...); err != nil {
+		return nil, err
+	}
+	return q, nil
 }
 
 // NewLocalLimitedSize returns a local queue for a number of workers, which holds

@@ -49,23 +49,10 @@ func (q *local) Results(ctx context.Context) <-chan amboy.Job {
 }
 
 func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
-	type seen struct {
-		job   amboy.Job
-		place schedule.Place
-		block schedule.Block
-	}
-	q.mu.Lock()
-	jobs := make([]seen, 0, q.schedule.Len())
-	for e := range q.schedule.All {
-		jobs = append(jobs, seen{e.Job, e.Place(), e.Block()})
-	}
-	q.mu.Unlock()
+	jobs := q.look(amboy.JobQuery{})
 	return stream(ctx, &q.lifecycle, len(jobs), func(yield func(amboy.JobInfo) bool) {
 		for _, s := range jobs {
-			info := infoAt(s.job, time.Now(), func(status *amboy.JobStatusInfo) {
-				schedule.Describe(status, s.place, s.block)
-			})
-			if !yield(info) {
+			if !yield(s.info(time.Now())) {
 				return
 			}
 		}

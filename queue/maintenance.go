@@ -28,9 +28,9 @@ func (e *engine) maintain(ctx context.Context) {
 	period := e.heartbeatPeriod()
 	ctx, cancel := context.WithTimeout(ctx, max(period, driverTimeout))
 	defer cancel()
-	defer func() { e.recovery.set(time.Now().Add(period)) }()
+	defer func() { e.recovery.set(e.now().Add(period)) }()
 
-	now := time.Now()
+	now := e.now()
 	e.recover(ctx, now)
 	if e.forgetting.isDue(now) {
 		e.forget(ctx, now)
@@ -72,8 +72,8 @@ func (e *engine) forget(ctx context.Context, now time.Time) {
 func (e *engine) takeUpRetries(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.lookForRetries)
 	defer cancel()
-	defer func() { e.handOvers.set(time.Now().Add(e.lookForRetries)) }()
-	names := e.toLookAt(time.Now())
+	defer func() { e.handOvers.set(e.now().Add(e.lookForRetries)) }()
+	names := e.toLookAt(e.now())
 	if len(names) == 0 {
 		return
 	}

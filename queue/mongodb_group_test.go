@@ -33,8 +33,8 @@ func newMongoDBGroup(t *testing.T, d *mongotest.Deployment, amend func(*queue.Mo
 	return group
 }
 
-// call are the options of a call of Get.
-func call(o queue.MongoDBQueueOptions) []amboy.QueueOptions { return []amboy.QueueOptions{&o} }
+// callOptions are the options of a call of Get.
+func callOptions(o queue.MongoDBQueueOptions) []amboy.QueueOptions { return []amboy.QueueOptions{&o} }
 
 func TestMongoDBGroupMergesOptions(t *testing.T) {
 	d := mongotest.Open(t)
@@ -67,11 +67,11 @@ func TestMongoDBGroupMergesOptions(t *testing.T) {
 		"paying large one":   {workers: len("paying large one"), lockTimeout: 2 * time.Minute},
 		"paying large first": {workers: 4, lockTimeout: 2 * time.Minute, abortable: true},
 		"paying large third": {
-			call:    append(call(queue.MongoDBQueueOptions{NumWorkers: new(5)}), call(queue.MongoDBQueueOptions{DB: &queue.MongoDBOptions{LockTimeout: time.Hour}})...),
+			call:    append(callOptions(queue.MongoDBQueueOptions{NumWorkers: new(5)}), callOptions(queue.MongoDBQueueOptions{DB: &queue.MongoDBOptions{LockTimeout: time.Hour}})...),
 			workers: 5, lockTimeout: time.Hour,
 		},
 		"same database": {
-			call:    call(queue.MongoDBQueueOptions{DB: &queue.MongoDBOptions{DB: d.Database()}}),
+			call:    callOptions(queue.MongoDBQueueOptions{DB: &queue.MongoDBOptions{DB: d.Database()}}),
 			workers: 1, lockTimeout: time.Minute,
 		},
 	} {

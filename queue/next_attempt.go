@@ -19,7 +19,11 @@ func formatOf(q amboy.RetryableQueue) amboy.Format {
 
 // nextAttempt makes the next attempt of a job, as it is put at a point in time.
 // It is copied through its stored form.
-func nextAttempt(j amboy.Job, f amboy.Format, now time.Time) (amboy.Job, error) {
+func nextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time.Time) (amboy.Job, error) {
+	times, err := nextTimes(j, policy, now)
+	if err != nil {
+		return nil, err
+	}
 	stored, err := registry.MakeJobInterchange(j, f)
 	if err != nil {
 		return nil, fmt.Errorf("copying the job: %w", err)
@@ -28,21 +32,47 @@ func nextAttempt(j amboy.Job, f amboy.Format, now time.Time) (amboy.Job, error) 
 		Attempts:      stored.Status.Attempts,
 		DroppedErrors: stored.Status.DroppedErrors,
 	}
-	retry := &stored.RetryInfo
-	retry.CurrentAttempt++
-	retry.NeedsRetry = false
-	retry.Start, retry.End = time.Time{}, time.Time{}
-
-	stored.TimeInfo = amboy.JobTimeInfo{Created: now, MaxTime: stored.TimeInfo.MaxTime}
-	if retry.WaitUntil > 0 {
-		stored.TimeInfo.WaitUntil = now.Add(retry.WaitUntil)
-	}
-	if retry.DispatchBy > 0 {
-		stored.TimeInfo.DispatchBy = now.Add(retry.DispatchBy)
-	}
+	stored.Progress, stored.Result = nil, nil
+	stored.RetryInfo = nextRetryInfo(stored.RetryInfo)
+	stored.TimeInfo = times
 	next, err := stored.Resolve(f)
 	if err != nil {
 		return nil, fmt.Errorf("copying the job: %w", err)
 	}
 	return next, nil
+}
+
+// nextRetryInfo is the retry info of the next attempt.
+func nextRetryInfo(retry amboy.JobRetryInfo) amboy.JobRetryInfo {
+	retry.CurrentAttempt++
+	retry.NeedsRetry = false
+	retry.Start, retry.End = time.Time{}, time.Time{}
+	return retry
+}
+
+// nextTimes are the times of the next attempt of a job, as it is put at a point in
+// time. It returns an error where the job's retry policy panics, and where the attempt
+// would have to wait for longer than it has time to start.
+func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amboy.JobTimeInfo, err error) {
+	var delay time.Duration
+	err = errorOfPanic(func() error {
+		delay = amboy.RetryDelay(j, ofQueue)
+		return nil
+	})
+	if err != nil {
+		return times, fmt.Errorf("asking the retry policy: %w", err)
+	}
+	times = amboy.JobTimeInfo{Created: now, MaxTime: j.TimeInfo().MaxTime}
+	if delay > 0 {
+		times.WaitUntil = now.Add(delay)
+	}
+	if dispatchBy := j.RetryInfo().DispatchBy; dispatchBy > 0 {
+		times.DispatchBy = now.Add(dispatchBy)
+	}
+	return times, times.Validate()
+}
+
+// retryError is the error of a job that can't have another attempt.
+func retryError(tries int, cause error) error {
+	return fmt.Errorf("attempt %d to enqueue retrying job: %w", tries, cause)
 }

@@ -15,6 +15,7 @@ func markPut(j amboy.Job, now time.Time) {
 	if hasRun(times) {
 		status := j.Status()
 		j.SetStatus(newStatus(&status, times))
+		forgetSnooze(j)
 	}
 	j.SetTimeInfo(newTimes(times, now))
 }
@@ -85,6 +86,23 @@ func markExpired(j amboy.Job) {
 	doNotRetry(j)
 }
 
+// markRetried makes a job, whose attempt has ended, its own next attempt.
+func markRetried(j amboy.Job, times amboy.JobTimeInfo) {
+	status := j.Status()
+	j.SetStatus(amboy.JobStatusInfo{Attempts: status.Attempts, DroppedErrors: status.DroppedErrors})
+	retry := nextRetryInfo(j.RetryInfo())
+	j.UpdateRetryInfo(retry.Options())
+	j.SetTimeInfo(times)
+	forgetSnooze(j)
+}
+
+// forgetSnooze takes back what an earlier run of the same job asked for.
+func forgetSnooze(j amboy.Job) {
+	if s, ok := j.(amboy.SnoozableJob); ok {
+		s.Snooze(time.Time{})
+	}
+}
+
 // doNotRetry withdraws a job's request for another attempt.
 func doNotRetry(j amboy.Job) {
 	no := false
@@ -104,12 +122,13 @@ func forgetRun(j amboy.Job) {
 	status.Attempts = kept
 	status.Errors, status.ErrorCount = nil, 0
 	status.InProgress, status.Completed = false, false
-	status.Owner = ""
+	status.Owner, status.Outcome = "", ""
 	j.SetStatus(status)
 	times := j.TimeInfo()
 	times.Start = time.Time{}
 	j.SetTimeInfo(times)
 	doNotRetry(j)
+	forgetSnooze(j)
 }
 
 // The waits before a dependency that said Blocked is asked again: the first is

@@ -1,93 +1,16 @@
 package queue
 
-import (
-	"errors"
-	"fmt"
-	"time"
-
-	"github.com/mongodb/amboy"
-)
+import "github.com/mongodb/amboy"
 
 // KeepForever is the time in a Retention of jobs that stay as long as the store has
 // room for them.
-const KeepForever time.Duration = -1
+const KeepForever = amboy.KeepForever
 
 // The retention of jobs where a Retention leaves it at 0.
 const (
-	DefaultKeepSucceeded = 24 * time.Hour
-	DefaultKeepOthers    = 7 * 24 * time.Hour
+	DefaultKeepSucceeded = amboy.DefaultKeepSucceeded
+	DefaultKeepOthers    = amboy.DefaultKeepOthers
 )
 
-// Retention tells how long a job that ended stays in the store, counted from its
-// end. A field of 0 stands for the default, KeepForever for no limit. A store may
-// have a limit of its own to the number of jobs that ended. What is set counts for
-// jobs that end from then on. An attempt that was retried stays for the shortest of
-// the times, so that it goes before the job's last one, whose status tells about all.
-type Retention struct {
-	// Succeeded is for jobs without an error. Default: DefaultKeepSucceeded.
-	Succeeded time.Duration
-	// Failed is for jobs that failed.
-	// Default: DefaultKeepOthers.
-	Failed time.Duration
-	// Canceled is for jobs that were canceled. Default: DefaultKeepOthers.
-	Canceled time.Duration
-	// Expired is for jobs that were not started in time. Default:
-	// DefaultKeepOthers.
-	Expired time.Duration
-}
-
-// Validate sets the defaults. It returns an error that names every field that is
-// out of range.
-func (r *Retention) Validate() error {
-	var errs []error
-	for _, field := range []struct {
-		name     string
-		keep     *time.Duration
-		fallback time.Duration
-	}{
-		{"Succeeded", &r.Succeeded, DefaultKeepSucceeded},
-		{"Failed", &r.Failed, DefaultKeepOthers},
-		{"Canceled", &r.Canceled, DefaultKeepOthers},
-		{"Expired", &r.Expired, DefaultKeepOthers},
-	} {
-		if *field.keep < 0 && *field.keep != KeepForever {
-			errs = append(errs, fmt.Errorf("invalid retention: %s must be positive, 0 for the default or KeepForever (is %s)", field.name, *field.keep))
-		}
-		if *field.keep == 0 {
-			*field.keep = field.fallback
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// until is when a job may be forgotten that ended in a state; zero for never.
-func (r Retention) until(state amboy.JobState, ended time.Time) time.Time {
-	keep := r.Failed
-	switch state {
-	case amboy.StateSucceeded:
-		keep = r.Succeeded
-	case amboy.StateCanceled:
-		keep = r.Canceled
-	case amboy.StateExpired:
-		keep = r.Expired
-	}
-	return after(ended, keep)
-}
-
-// untilReplaced is when an attempt that was retried may be forgotten.
-func (r Retention) untilReplaced(ended time.Time) time.Time {
-	shortest := KeepForever
-	for _, keep := range []time.Duration{r.Succeeded, r.Failed, r.Canceled, r.Expired} {
-		if keep != KeepForever && (shortest == KeepForever || keep < shortest) {
-			shortest = keep
-		}
-	}
-	return after(ended, shortest)
-}
-
-func after(ended time.Time, keep time.Duration) time.Time {
-	if keep == KeepForever {
-		return time.Time{}
-	}
-	return ended.Add(keep)
-}
+// Retention tells how long a job that ended stays in the store.
+type Retention = amboy.Retention

@@ -39,6 +39,7 @@ var (
 // error. It is safe for concurrent use.
 type BasicRetryHandler struct {
 	opts    amboy.RetryHandlerOptions
+	now     func() time.Time
 	wake    chan struct{} // holds a token for each worker that is to look for work
 	closing chan struct{}
 	workers sync.WaitGroup
@@ -67,6 +68,7 @@ func NewBasicRetryHandler(q amboy.RetryableQueue, opts amboy.RetryHandlerOptions
 	}
 	return &BasicRetryHandler{
 		opts:    opts,
+		now:     time.Now,
 		wake:    make(chan struct{}, opts.NumWorkers),
 		closing: make(chan struct{}),
 		queue:   q,
@@ -96,21 +98,31 @@ func (h *BasicRetryHandler) SetQueue(q amboy.RetryableQueue) error {
 func (h *BasicRetryHandler) Start(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.closed:
-		return fmt.Errorf("starting a retry handler: %w", errRetryHandlerClosed)
-	case h.started:
-		return fmt.Errorf("starting a retry handler: %w", amboy.ErrAlreadyStarted)
-	case h.queue == nil:
-		return fmt.Errorf("starting a retry handler: %w", errNoRetryQueue)
+	ctx, err := h.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("starting a retry handler: %w", err)
 	}
-	ctx, h.cancel = context.WithCancel(ctx)
-	h.timer = time.NewTimer(never)
-	h.started = true
 	for range h.opts.NumWorkers {
 		h.workers.Go(func() { h.work(ctx) })
 	}
 	return nil
+}
+
+// begin does what comes before the first worker, and returns the context of its
+// work. The caller holds the lock.
+func (h *BasicRetryHandler) begin(ctx context.Context) (context.Context, error) {
+	switch {
+	case h.closed:
+		return nil, errRetryHandlerClosed
+	case h.started:
+		return nil, amboy.ErrAlreadyStarted
+	case h.queue == nil:
+		return nil, errNoRetryQueue
+	}
+	ctx, h.cancel = context.WithCancel(ctx)
+	h.timer = time.NewTimer(never)
+	h.started = true
+	return ctx, nil
 }
 
 // Started is true between Start and Close, or the end of the context that was
@@ -206,7 +218,7 @@ func (h *BasicRetryHandler) work(ctx context.Context) {
 // take returns the next retry that is due, nil where there is none.
 func (h *BasicRetryHandler) take() *jobRetry {
 	h.mu.Lock()
-	due := h.backlog.release(time.Now())
+	due := h.backlog.release(h.now())
 	r := h.backlog.take()
 	if due > 0 {
 		h.setTimer()
@@ -234,7 +246,7 @@ func (h *BasicRetryHandler) wakeWorkers(n int) {
 func (h *BasicRetryHandler) setTimer() {
 	wait := never
 	if due, ok := h.backlog.nextDue(); ok {
-		wait = time.Until(due)
+		wait = due.Sub(h.now())
 	}
 	h.timer.Reset(wait)
 }
@@ -243,7 +255,7 @@ func (h *BasicRetryHandler) setTimer() {
 func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
 	r.tries++
 	if r.start.IsZero() {
-		r.start = time.Now()
+		r.start = h.now()
 	}
 	err := errorOfPanic(func() error { return h.try(ctx, r) })
 	switch {
@@ -261,7 +273,7 @@ func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
 
 // try replaces the job by its next attempt, or ends it where it can't have one.
 func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
-	ctx, cancel := context.WithDeadline(ctx, r.start.Add(h.opts.MaxRetryTime))
+	ctx, cancel := context.WithTimeout(ctx, h.opts.MaxRetryTime-h.now().Sub(r.start))
 	defer cancel()
 	if r.job == nil {
 		job, err := h.queue.GetAttempt(ctx, r.jobID, r.attempt)
@@ -276,12 +288,12 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 	if err := h.lock(r); err != nil {
 		return err
 	}
-	now := time.Now()
+	now := h.now()
 	r.job.UpdateRetryInfo(amboy.JobRetryOptions{Start: &r.start, End: &now})
 	if r.job.RetryInfo().GetRemainingAttempts() == 0 {
 		return h.end(ctx, r, errAttemptLimit)
 	}
-	next, err := nextAttempt(r.job, formatOf(h.queue), now)
+	next, err := nextAttempt(r.job, formatOf(h.queue), h.opts.RetryPolicy, now)
 	if err != nil {
 		return h.end(ctx, r, err)
 	}
@@ -304,10 +316,10 @@ func (h *BasicRetryHandler) lock(r *jobRetry) error {
 // end ends a job without another attempt, and adds the cause to its errors.
 func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) error {
 	if !r.ended {
-		r.job.AddError(fmt.Errorf("attempt %d to enqueue retrying job: %w", r.tries, cause))
+		r.job.AddError(retryError(r.tries, cause))
 		r.ended = true
 	}
-	now := time.Now()
+	now := h.now()
 	r.job.UpdateRetryInfo(amboy.JobRetryOptions{End: &now})
 	return h.queue.CompleteRetrying(ctx, r.job)
 }
@@ -334,7 +346,7 @@ func (h *BasicRetryHandler) mayTryAgain(r *jobRetry, err error) bool {
 	if errors.As(err, &panicked) || errors.As(err, &invalid) {
 		return false
 	}
-	spent := time.Since(r.start) + h.opts.RetryBackoff
+	spent := h.now().Sub(r.start) + h.opts.RetryBackoff
 	return r.tries < h.opts.MaxRetryAttempts && spent < h.opts.MaxRetryTime
 }
 
@@ -345,7 +357,7 @@ func (h *BasicRetryHandler) delay(r *jobRetry) {
 	if h.closed {
 		return
 	}
-	r.due = time.Now().Add(h.opts.RetryBackoff)
+	r.due = h.now().Add(h.opts.RetryBackoff)
 	h.backlog.delay(r)
 	h.setTimer()
 }

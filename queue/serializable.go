@@ -18,6 +18,9 @@ type LocalLimitedSizeSerializableOptions struct {
 	Capacity int
 	// Retryable configures how jobs are retried.
 	Retryable RetryableQueueOptions
+	// Middleware wraps the running and the putting of jobs. The first is the
+	// outermost.
+	Middleware []amboy.Middleware
 }
 
 // Validate sets the defaults. It returns an error that names every field that
@@ -66,5 +69,6 @@ func NewLocalLimitedSizeSerializableWithOptions(opts LocalLimitedSizeSerializabl
 		NumWorkers:  opts.NumWorkers,
 		Format:      amboy.JSON,
 		Retryable:   opts.Retryable,
+		Middleware:  opts.Middleware,
 	})
 }

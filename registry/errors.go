@@ -3,11 +3,17 @@ package registry
 import (
 	"errors"
 	"fmt"
+
+	"github.com/mongodb/amboy"
 )
 
 // ErrUnknownType is wrapped by the errors that say that nothing is registered
 // under a type's name.
 var ErrUnknownType = errors.New("type is not registered")
+
+// ErrTypeTaken is wrapped by the error of RegisterJobType for a name that is
+// registered already.
+var ErrTypeTaken = errors.New("type is registered already")
 
 // UnknownTypeError says that no factory is registered under a job type's name.
 // It wraps ErrUnknownType.
@@ -65,3 +71,28 @@ func (e *MalformedError) Error() string {
 
 // Unwrap returns the error that says what is wrong.
 func (e *MalformedError) Unwrap() error { return e.Err }
+
+// EncodeError says that a job can't be encoded.
+type EncodeError struct {
+	// JobID is the job's ID.
+	JobID string
+	// Type is the name of its type.
+	Type string
+	// Format is that in which the job was to be stored.
+	Format amboy.Format
+	// Field is what can't be encoded: "job", or "args" or "result" of a typed one.
+	Field string
+	// Value is the value of that.
+	Value any
+	// Err says why.
+	Err error
+}
+
+// Error names the job, its type, the format and the field with its Go type, and
+// says why.
+func (e *EncodeError) Error() string {
+	return fmt.Sprintf("encoding job %q of type %q as %s: %s (of Go type %T) can't be encoded: %v", e.JobID, e.Type, e.Format, e.Field, e.Value, e.Err)
+}
+
+// Unwrap returns the error that says why.
+func (e *EncodeError) Unwrap() error { return e.Err }

@@ -59,6 +59,8 @@ type JobInterchange struct {
 	Progress *amboy.JobProgress `bson:"progress,omitempty" json:"progress,omitempty" yaml:"progress,omitempty"`
 	// Result is what a job that ended has left.
 	Result *Body `bson:"result,omitempty" json:"result,omitempty" yaml:"result,omitempty"`
+	// Metadata is what others than the job keep with it.
+	Metadata map[string]string `bson:"metadata,omitempty" json:"metadata,omitempty" yaml:"metadata,omitempty"`
 	// ForgetAt is when a job that ended may be removed.
 	ForgetAt time.Time `bson:"forget_at,omitempty" json:"forget_at,omitzero" yaml:"forget_at,omitempty"`
 	// CancelRequested is true for a running job that is to be canceled.
@@ -80,9 +82,9 @@ type DependencyInterchange struct {
 }
 
 // MakeJobInterchange encodes a job. It returns an *amboy.InvalidJobError for a
-// nil job, an *UnknownTypeError where the job's type is not registered, and an
-// error for an invalid format and for a job that can't be encoded; a panic of
-// the job's own methods is an error too. The job must not be running.
+// nil job, an *UnknownTypeError where the job's type is not registered, an
+// *EncodeError for a job that can't be encoded, and an error for an invalid format;
+// a panic of the job's own methods is an error too. The job must not be running.
 func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err error) {
 	if amboy.IsNilJob(j) {
 		return nil, &amboy.InvalidJobError{Field: "job", Rule: "must not be nil"}
@@ -102,7 +104,11 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	}
 	body, err := encode(j, f)
 	if err != nil {
-		return nil, fmt.Errorf("encoding job %q of type %q as %s: %w", j.ID(), jobType.Name, f, err)
+		return nil, newEncodeError(j, f, err)
+	}
+	result, err := encodeResult(j, f)
+	if err != nil {
+		return nil, err
 	}
 	dep, err := makeDependencyInterchange(j.Dependency(), f)
 	if err != nil {
@@ -126,9 +132,22 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		Priority:         amboy.PriorityOf(j),
 		RequiredScopes:   j.Scopes(),
 		Tags:             amboy.TagsOf(j),
+		Metadata:         amboy.MetadataOf(j),
 		UniqueKey:        key,
 		UniqueUntil:      until,
+		Progress:         amboy.ProgressOf(j),
+		Result:           result,
 	}, nil
+}
+
+// newEncodeError names what can't be encoded: all that is encoded of a typed job
+// are its arguments.
+func newEncodeError(j amboy.Job, f amboy.Format, err error) error {
+	failure := &EncodeError{JobID: j.ID(), Type: j.Type().Name, Format: f, Field: "job", Value: j, Err: err}
+	if typed, ok := j.(amboy.ArgsJob); ok {
+		failure.Field, failure.Value = "args", typed.Args()
+	}
+	return failure
 }
 
 func makeDependencyInterchange(m dependency.Manager, f amboy.Format) (*DependencyInterchange, error) {
@@ -308,6 +327,19 @@ func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 	if p, ok := j.(amboy.Prioritized); ok {
 		p.SetPriority(i.Priority)
 	}
+	if tagged, ok := j.(interface{ SetTags([]string) }); ok && len(i.Tags) > 0 {
+		tagged.SetTags(i.Tags)
+	}
+	if u, ok := j.(interface {
+		SetUniqueKey(string, amboy.UniqueUntil)
+	}); ok && i.UniqueKey != "" {
+		u.SetUniqueKey(i.UniqueKey, i.UniqueUntil)
+	}
+	if m, ok := j.(amboy.MetadataJob); ok {
+		for key, value := range i.Metadata {
+			m.SetMetadata(key, value)
+		}
+	}
 	if len(i.RequiredScopes) > 0 && !slices.Equal(j.Scopes(), i.RequiredScopes) {
 		j.SetScopes(i.RequiredScopes)
 	}
@@ -317,6 +349,12 @@ func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 	j.SetTimeInfo(i.TimeInfo)
 	retry := i.RetryInfo
 	j.UpdateRetryInfo(retry.Options())
+	if p, ok := j.(amboy.ProgressJob); ok && i.Progress != nil {
+		p.SetProgress(*i.Progress) // of the attempt that the retry info names
+	}
+	if left, ok := j.(amboy.ResultJob); ok && i.Result != nil {
+		left.RestoreResult(i.Result.decodeResult)
+	}
 }
 
 func (i *JobInterchange) restoreDependency(j amboy.Job) error {

@@ -31,6 +31,7 @@ type JobUpgrade func(body map[string]any) error
 type jobType struct {
 	factory  JobFactory
 	upgrades map[int]JobUpgrade
+	fixed    bool // the factory must not be replaced
 }
 
 var types = struct {
@@ -40,9 +41,9 @@ var types = struct {
 
 // AddJobType registers the factory of a job type, usually from an init
 // function. A name that is registered already is replaced, with a warning in
-// the log; its upgrades stay. An empty name and a nil factory are refused with
-// an error in the log, since init functions have nowhere to return one. It is
-// safe for concurrent use.
+// the log; its upgrades stay. An empty name, a nil factory and the name of a type
+// that RegisterJobType registered are refused with an error in the log, since init
+// functions have nowhere to return one. It is safe for concurrent use.
 func AddJobType(name string, factory JobFactory) {
 	if name == "" || factory == nil {
 		logging.Error(context.Background(), message.Fields{
@@ -53,17 +54,47 @@ func AddJobType(name string, factory JobFactory) {
 	}
 	types.Lock()
 	t := types.byName[name]
-	replaced := t.factory != nil
-	t.factory = factory
-	types.byName[name] = t
+	replaces := t.factory != nil
+	if !t.fixed {
+		t.factory = factory
+		types.byName[name] = t
+	}
 	types.Unlock()
 
-	if replaced {
+	switch {
+	case t.fixed:
+		logging.Error(context.Background(), message.Fields{
+			"message": "refused to replace a job type that must not be replaced",
+			"type":    name,
+		})
+	case replaces:
 		logging.Warning(context.Background(), message.Fields{
 			"message": "replaced a registered job type",
 			"type":    name,
 		})
 	}
+}
+
+// RegisterJobType registers the factory of a job type for good: neither it nor
+// AddJobType replaces it. It returns an error for an empty name and a nil factory,
+// and one that wraps ErrTypeTaken for a name that is registered already. It is safe
+// for concurrent use.
+func RegisterJobType(name string, factory JobFactory) error {
+	switch {
+	case name == "":
+		return errors.New("registering a job type: its name must not be empty")
+	case factory == nil:
+		return fmt.Errorf("registering job type %q: its factory must not be nil", name)
+	}
+	types.Lock()
+	defer types.Unlock()
+	t := types.byName[name]
+	if t.factory != nil {
+		return fmt.Errorf("registering job type %q: %w", name, ErrTypeTaken)
+	}
+	t.factory, t.fixed = factory, true
+	types.byName[name] = t
+	return nil
 }
 
 // AddJobUpgrade registers how the body of a job stored under version from is

@@ -11,14 +11,13 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-type hello struct{ job.Base }
-
-func (j *hello) Run(context.Context) { fmt.Println("hello,", j.ID()) }
+var greet = job.Define("greet", 1, func(_ context.Context, name string) error { fmt.Println("hello,", name); return nil })
 
 func main() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(4, 100) // 4 workers, room for 100 waiting jobs
-	err := errors.Join(q.Start(ctx), q.Put(ctx, &hello{job.Base{Name: "world"}}))
-	fmt.Println("all done:", amboy.Wait(ctx, q), "error:", err)
+	started := q.Start(ctx)
+	_, err := greet.Put(ctx, q, "world")
+	fmt.Println("all done:", amboy.Wait(ctx, q), "error:", errors.Join(started, err))
 	q.Close(ctx)
 }

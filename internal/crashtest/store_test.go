@@ -18,6 +18,8 @@ type store struct {
 	Location string
 	// Database is one of the server; empty for a file.
 	Database string `json:",omitempty"`
+	// KeepFinished is the number of finished jobs that a file has room for.
+	KeepFinished int `json:",omitempty"`
 }
 
 // stores are the kinds of stores that the tests are run on.
@@ -33,7 +35,9 @@ var stores = []struct {
 // newFile names a file that does not exist yet.
 func newFile(t *testing.T) store { return fileIn(t.TempDir()) }
 
-func fileIn(dir string) store { return store{Location: filepath.Join(dir, "jobs.db")} }
+func fileIn(dir string) store {
+	return store{Location: filepath.Join(dir, "jobs.db"), KeepFinished: 1_000_000}
+}
 
 // newDatabase names an empty database of a deployment.
 func newDatabase(d *mongotest.Deployment) store {
@@ -44,7 +48,7 @@ func newDatabase(d *mongotest.Deployment) store {
 func (s store) open(t *testing.T) driver.Driver {
 	t.Helper()
 	if s.Database == "" {
-		d, err := sqlite.Open(t.Context(), sqlite.Options{Path: s.Location, KeepFinished: 1_000_000})
+		d, err := sqlite.Open(t.Context(), sqlite.Options{Path: s.Location, KeepFinished: s.KeepFinished})
 		require.NoError(t, err)
 		return d
 	}

@@ -174,6 +174,13 @@ type Driver interface {
 	// another owner has it at that time.
 	TakeDuty(ctx context.Context, duty Duty, now time.Time) (bool, error)
 
+	// Mark raises a mark of a queue to a time, and returns what it was before:
+	// the zero time where there was none. It never lowers one: an earlier time
+	// changes nothing, and the zero time only reads. A mark stays for good, and is
+	// no reason for Queues to list the queue. Marks are kept to the millisecond;
+	// what is beyond is cut off.
+	Mark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error)
+
 	// Subscribe arranges for notify to be called after each change that may let
 	// somebody claim, that ends a job, or that a person made, by whomever, until
 	// cancel is called. mayClaim is false where the driver knows that there is

@@ -35,10 +35,11 @@ func StateOf(r *Record, now time.Time) amboy.JobState {
 }
 
 // CopyContent copies what Save replaces from one record to another: the body with
-// its type and version, the errors and attempt errors, and of the retry info
-// MaxAttempts, WaitUntil and DispatchBy.
+// its type and version, the metadata, the errors and attempt errors, and of the retry
+// info MaxAttempts, WaitUntil and DispatchBy.
 func CopyContent(to, from *Record) {
 	to.Job, to.Type, to.Version = from.Job, from.Type, from.Version
+	to.Metadata = from.Metadata
 	to.Status.Errors, to.Status.ErrorCount = from.Status.Errors, from.Status.ErrorCount
 	to.Status.Attempts, to.Status.DroppedErrors = from.Status.Attempts, from.Status.DroppedErrors
 	to.RetryInfo.MaxAttempts = from.RetryInfo.MaxAttempts

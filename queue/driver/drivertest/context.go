@@ -118,6 +118,10 @@ func (f *fixture) calls() []call {
 			}
 			return err
 		}},
+		{"Mark", true, func(ctx context.Context) error {
+			_, err := d.Mark(ctx, f.queue, "mark", f.after(1))
+			return err
+		}},
 		{"RecoverStale", true, func(ctx context.Context) error { return some(d.RecoverStale(ctx, f.after(9))) }},
 		{"Get", false, func(ctx context.Context) error {
 			_, err := d.Get(ctx, f.queue, "pending")
@@ -143,6 +147,10 @@ func (f *fixture) calls() []call {
 		{"Unfinished", false, func(ctx context.Context) error {
 			names, err := d.Unfinished(ctx)
 			return some(len(names), err)
+		}},
+		{"Mark without a time", false, func(ctx context.Context) error {
+			_, err := d.Mark(ctx, f.queue, "mark", time.Time{})
+			return err
 		}},
 		{"Stats", false, func(ctx context.Context) error {
 			_, err := d.Stats(ctx, f.queue)

@@ -73,6 +73,7 @@ func durableHolds(f *fixture) {
 	r := f.claimOne("running")
 	f.cancel("running")
 	require.True(f, f.takeDuty("duty", "a", 0, 5))
+	f.mark("mark", f.after(3))
 	f.drain(true)
 	for _, killed := range []bool{false, true} {
 		f.reopen(killed)
@@ -81,6 +82,7 @@ func durableHolds(f *fixture) {
 		assert.Empty(f, f.claim(10))
 		assert.Equal(f, []driver.Lease{driver.LeaseOf(r)}, f.toCancel(owner))
 		assert.False(f, f.takeDuty("duty", "b", 1, 9))
+		assert.Equal(f, f.after(3).UTC(), f.mark("mark", time.Time{}))
 		require.ErrorIs(f, f.tryInsert(spec{id: "late"})[0], amboy.ErrQueueDraining)
 	}
 	f.drain(false)

@@ -38,6 +38,7 @@ func insertStores(f *fixture) {
 		uniqueUntil:   amboy.UniqueUntilFailed,
 	})
 	given.RetryInfo.MaxAttempts = 3
+	given.Metadata = map[string]string{"from": "elsewhere", "empty": ""}
 	errs, err := f.driver.Insert(f.ctx, []*driver.Record{given})
 	require.NoError(f, err)
 	require.Equal(f, []error{nil}, errs)
@@ -59,6 +60,7 @@ func insertStores(f *fixture) {
 	assert.ElementsMatch(f, []string{"x", "y"}, got.Tags)
 	assert.Equal(f, "key", got.UniqueKey)
 	assert.Equal(f, amboy.UniqueUntilFailed, got.UniqueUntil)
+	assert.Equal(f, map[string]string{"from": "elsewhere", "empty": ""}, got.Metadata)
 	assert.Nil(f, got.Progress)
 	assert.Nil(f, got.Result)
 	assert.False(f, got.Status.InProgress)

@@ -39,6 +39,7 @@ var raceRules = []rule{
 	{"a record is restarted or deleted, once", raceRestartOrDelete},
 	{"a record is forgotten once", raceForget},
 	{"a duty has one owner", raceDuty},
+	{"a mark is raised in steps", raceMark},
 	{"nothing comes into a queue once it is drained", raceDrain},
 }
 

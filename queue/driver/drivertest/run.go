@@ -59,6 +59,7 @@ var others = []group{
 	{name: "Delete", rules: deleteRules},
 	{name: "Forget", rules: forgetRules},
 	{name: "TakeDuty", rules: dutyRules},
+	{name: "Mark", rules: markRules},
 	{name: "Context", rules: contextRules},
 	{name: "Close", rules: closeRules},
 	{name: "Races", rules: raceRules},

@@ -64,6 +64,8 @@ func saveNothingElse(f *fixture) {
 	r.Priority, r.Scopes, r.EnqueueScopes, r.RequiredScopes = 5, []string{"t"}, []string{"t"}, []string{"t"}
 	r.RetryInfo.NeedsRetry, r.RetryInfo.CurrentAttempt = true, 3
 	r.Tags, r.UniqueKey, r.UniqueUntil, r.Dependency = []string{"y"}, "other", amboy.UniqueUntilFailed, nil
+	r.Metadata = map[string]string{"from": "elsewhere"}
+	want.Metadata = r.Metadata // it is content
 	progress := f.progress(1, "done")
 	r.Progress, r.Result, r.ForgetAt, r.CancelRequested = &progress, f.body("result"), f.after(1), true
 	require.NoError(f, f.driver.Save(f.ctx, &r))

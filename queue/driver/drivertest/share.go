@@ -18,6 +18,7 @@ var shareRules = []rule{
 	{"a queue is controlled for all processes", shareControl},
 	{"who runs a record learns that another process wants it canceled", shareCancel},
 	{"a duty has one owner in all processes", shareDuty},
+	{"a mark is one for all processes", shareMark},
 }
 
 var shareNotificationRules = []rule{
@@ -214,6 +215,10 @@ func (t *turns) Forget(ctx context.Context, now time.Time, limit int) (int, erro
 
 func (t *turns) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
 	return t.next().TakeDuty(ctx, duty, now)
+}
+
+func (t *turns) Mark(ctx context.Context, queue, name string, at time.Time) (time.Time, error) {
+	return t.next().Mark(ctx, queue, name, at)
 }
 
 func (t *turns) Subscribe(notify func(bool)) (cancel func()) { return t.next().Subscribe(notify) }

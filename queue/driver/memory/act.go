@@ -19,7 +19,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	if err := checkLimit(req.Limit); err != nil {
 		return driver.Acted{}, err
 	}
-	w, err := newWalk(req.Query, req.After, false)
+	w, err := d.newWalk(req.Query, req.After, false)
 	if err != nil {
 		return driver.Acted{}, err
 	}

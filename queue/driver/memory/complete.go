@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -60,7 +59,7 @@ func (i *item) replace(ended *driver.Record) {
 // finish ends the job of an entry whose record says how it ended.
 func (d *Driver) finish(e *entry) {
 	d.stop(e)
-	now, q, r := time.Now(), e.Job.queue, &e.Job.record
+	now, q, r := d.opts.Now(), e.Job.queue, &e.Job.record
 	r.Scopes = nil
 	d.forgetLater(e)
 	q.schedule.Finish(e, driver.StateOf(r, now) == amboy.StateSucceeded, now)
@@ -96,7 +95,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 			return amboy.NewDuplicateJobErrorf("record %q is there already", next.Name)
 		}
 		replacement := newEntry(next)
-		if err := q.schedule.Replace(e, replacement, time.Now()); err != nil {
+		if err := q.schedule.Replace(e, replacement, d.opts.Now()); err != nil {
 			return err
 		}
 		e.Job.replace(ended)

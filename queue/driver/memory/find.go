@@ -19,8 +19,8 @@ type filter struct {
 	now    time.Time
 }
 
-func newFilter(q driver.Query) filter {
-	f := filter{Query: q, queues: make(map[string]bool, len(q.Queues)), now: time.Now()}
+func newFilter(q driver.Query, now time.Time) filter {
+	f := filter{Query: q, queues: make(map[string]bool, len(q.Queues)), now: now}
 	for _, name := range q.Queues {
 		f.queues[name] = true
 	}
@@ -60,8 +60,8 @@ type walk struct {
 }
 
 // newWalk starts a walk after a cursor.
-func newWalk(q driver.Query, after driver.Cursor, newest bool) (*walk, error) {
-	w := &walk{filter: newFilter(q), newest: newest}
+func (d *Driver) newWalk(q driver.Query, after driver.Cursor, newest bool) (*walk, error) {
+	w := &walk{filter: newFilter(q, d.opts.Now()), newest: newest}
 	w.oneJob = q.Latest && len(q.Queues) == 1 && q.ID != "" && !strings.ContainsAny(q.ID, "*?")
 	switch {
 	case after != "":
@@ -149,7 +149,7 @@ func (d *Driver) Find(ctx context.Context, q driver.Query, request driver.PageRe
 	if err := checkLimit(request.Limit); err != nil {
 		return driver.Page{}, err
 	}
-	w, err := newWalk(q, request.After, request.Newest)
+	w, err := d.newWalk(q, request.After, request.Newest)
 	if err != nil {
 		return driver.Page{}, err
 	}
@@ -170,7 +170,7 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, err
 	if err := checkLimit(limit); err != nil {
 		return 0, err
 	}
-	w, err := newWalk(q, "", false)
+	w, err := d.newWalk(q, "", false)
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -128,7 +127,7 @@ func (d *Driver) add(q *queue, e *entry) error {
 	if err := q.refusal(e); err != nil {
 		return err
 	}
-	if err := q.schedule.Add(e, time.Now()); err != nil {
+	if err := q.schedule.Add(e, d.opts.Now()); err != nil {
 		return err
 	}
 	d.store(q, e)

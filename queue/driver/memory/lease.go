@@ -111,7 +111,7 @@ func (d *Driver) release(h driver.HandBack) error {
 func (d *Driver) handBack(e *entry, h driver.HandBack) {
 	r := &e.Job.record
 	if r.CancelRequested {
-		d.endCanceled(e, time.Now())
+		d.endCanceled(e, d.opts.Now())
 		return
 	}
 	d.leases.remove(e)
@@ -123,7 +123,7 @@ func (d *Driver) handBack(e *entry, h driver.HandBack) {
 		e.Job.queue.schedule.Park(e)
 		return
 	}
-	e.Job.queue.schedule.Release(e, h.NotBefore, time.Now())
+	e.Job.queue.schedule.Release(e, h.NotBefore, d.opts.Now())
 }
 
 // RecoverStale implements driver.Driver.

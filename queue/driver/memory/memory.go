@@ -20,6 +20,9 @@ type Options struct {
 	// KeepFinished is the number of finished records that are kept; the oldest
 	// are forgotten first. It must be at least 1.
 	KeepFinished int
+	// Now is the clock, for tests that move it. It must be safe for concurrent use.
+	// Default: time.Now.
+	Now func() time.Time
 }
 
 // Driver keeps records in memory, for any number of queues in this process. It
@@ -35,6 +38,7 @@ type Driver struct {
 	leases      leases
 	forgettable forgetHeap
 	duties      map[string]driver.Duty
+	marks       map[markKey]time.Time
 	woken       []*wait.Waiter // to be woken when the lock is released
 
 	subscribers driver.Subscribers
@@ -66,7 +70,10 @@ func New(opts Options) (*Driver, error) {
 	if opts.KeepFinished < 1 {
 		return nil, fmt.Errorf("invalid memory driver options: KeepFinished must be at least 1 (is %d)", opts.KeepFinished)
 	}
-	return &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]driver.Duty{}}, nil
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]driver.Duty{}, marks: map[markKey]time.Time{}}, nil
 }
 
 // Features implements driver.Driver. Nobody else can change what is in memory, so

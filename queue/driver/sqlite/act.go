@@ -286,6 +286,9 @@ func (c *changes) restart(f *described, now time.Time) error {
 	if _, err = c.exec(restartJob, last+1, blob(encoded), j.uniqueKey != "", j.seq); err != nil {
 		return err
 	}
+	if _, err = c.exec(moveTags, last+1, j.seq); err != nil {
+		return err
+	}
 	n := c.count(j.queue)
 	n.places[j.place]--
 	n.places[waiting]++
@@ -299,7 +302,10 @@ func (c *changes) restart(f *described, now time.Time) error {
 }
 
 func (c *changes) delete(j *job) error {
-	_, err := c.exec(deleteJob, j.seq)
+	if _, err := c.exec(deleteJob, j.seq); err != nil {
+		return err
+	}
 	c.count(j.queue).places[j.place]--
+	_, err := c.exec(dropTags, j.seq)
 	return err
 }

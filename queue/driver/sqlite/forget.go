@@ -141,10 +141,19 @@ func (c *changes) forgetTimeless(f *finishedRecords, limit int) (int, error) {
 
 func (c *changes) forgetSome(s statement, f *finishedRecords, args ...any) (int, error) {
 	n := 0
+	var tagged []int64
 	err := c.query(s, func(r *row) error {
 		c.count(f.queue).places[r.integer()]--
+		if seq := r.integer(); seq != 0 {
+			tagged = append(tagged, seq)
+		}
 		n++
 		return nil
 	}, args...)
+	for _, seq := range tagged {
+		if err == nil {
+			_, err = c.exec(dropTags, seq)
+		}
+	}
 	return n, err
 }

@@ -288,6 +288,12 @@ func (c *changes) insertAt(n *newRecord, p place) error {
 		return fmt.Errorf("adding record %q: %w", n.name, err)
 	}
 	c.count(n.queue).places[p]++
+	if len(n.tags) == 0 {
+		return nil
+	}
+	if _, err = c.exec(insertTags, n.queue, n.seq, n.tags); err != nil {
+		return fmt.Errorf("adding the tags of record %q: %w", n.name, err)
+	}
 	return nil
 }
 

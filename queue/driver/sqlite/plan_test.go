@@ -40,7 +40,7 @@ func TestEveryQueryUsesAnIndex(t *testing.T) {
 // them by an index.
 func searches(t *testing.T, step, query string) {
 	t.Helper()
-	if strings.Contains(step, "jobs") || strings.Contains(step, "edges") || strings.Contains(step, "scope_") {
+	if strings.Contains(step, "jobs") || strings.Contains(step, "edges") || strings.Contains(step, "scope_") || strings.Contains(step, "tags") {
 		assert.Regexp(t, `^SEARCH jobs$|^SEARCH .* USING (COVERING )?(INDEX|INTEGER PRIMARY KEY|PRIMARY KEY)`, step, query)
 	}
 }
@@ -59,7 +59,9 @@ func TestPagesUseAnIndex(t *testing.T) {
 		index string
 	}{
 		"all":    {driver.Query{}, "INTEGER PRIMARY KEY"},
-		"queues": {driver.Query{Queues: []string{"a", "b"}, Tag: "tag", ID: "a*", Latest: true}, "INTEGER PRIMARY KEY"},
+		"queues": {driver.Query{Queues: []string{"a", "b"}, ID: "a*", Latest: true}, "INTEGER PRIMARY KEY"},
+		"tag":    {driver.Query{Queues: []string{"a", "b"}, Tag: "tag", Latest: true}, "USING PRIMARY KEY (tag=? AND queue=?)"},
+		"a tag":  {driver.Query{Tag: "tag"}, "USING PRIMARY KEY (tag=?)"},
 		"states": {driver.Query{States: sqlite.IndexedStates(), Queues: []string{"a"}}, "INDEX jobs_place"},
 		"job":    {driver.Query{Queues: []string{"a"}, ID: "job"}, "INTEGER PRIMARY KEY"},
 	} {

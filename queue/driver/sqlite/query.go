@@ -71,8 +71,9 @@ type selection struct {
 	// places are those that the index of places has, where the records stand in
 	// no others; none where any may be meant.
 	places []place
-	// job selects the attempts of one job, where the query is for that.
-	job condition
+	// few selects by an index the attempts of one job, or the records that have a
+	// tag, where the query is for that.
+	few condition
 }
 
 func newSelection(q driver.Query, now time.Time) (*selection, error) {
@@ -83,9 +84,6 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	s.addStates(q.States, instantOf(now).Int64)
 	if q.ID != "" {
 		s.add("job_id GLOB ?", globPattern(q.ID))
-	}
-	if q.Tag != "" {
-		s.add("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)", q.Tag)
 	}
 	if q.Scope != "" {
 		s.add("(EXISTS (SELECT 1 FROM json_each(scopes) WHERE value = ?) OR EXISTS (SELECT 1 FROM json_each(enqueue_scopes) WHERE value = ?))",
@@ -100,12 +98,36 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	if q.Latest {
 		s.add("replaced = 0")
 	}
-	if q.ID != "" && len(q.Queues) == 1 && !strings.ContainsAny(q.ID, "*?") {
-		s.job.add(`seq IN (SELECT seq FROM jobs WHERE queue = (SELECT id FROM queues WHERE name = ?) AND name = ?
-			UNION ALL SELECT seq FROM jobs WHERE queue = (SELECT id FROM queues WHERE name = ?) AND job_id = ? AND attempt IS NOT NULL)`,
-			q.Queues[0], driver.RecordName(q.Queues[0], q.ID, amboy.JobRetryInfo{}), q.Queues[0], q.ID)
+	err := s.addFew(q)
+	return s, err
+}
+
+// addFew adds what an index of its own finds.
+func (s *selection) addFew(q driver.Query) error {
+	if q.Tag == "" {
+		s.addJob(q)
+		return nil
 	}
-	return s, nil
+	if len(q.Queues) == 0 {
+		s.few.add("seq IN (SELECT seq FROM tags WHERE tag = ?)", q.Tag)
+		return nil
+	}
+	list, err := json.Marshal(q.Queues)
+	if err != nil {
+		return err
+	}
+	s.few.add("seq IN (SELECT seq FROM tags WHERE tag = ? AND queue IN (SELECT id FROM queues WHERE name IN (SELECT value FROM json_each(?))))",
+		q.Tag, string(list))
+	return nil
+}
+
+func (s *selection) addJob(q driver.Query) {
+	if q.ID == "" || len(q.Queues) != 1 || strings.ContainsAny(q.ID, "*?") {
+		return
+	}
+	s.few.add(`seq IN (SELECT seq FROM jobs WHERE queue = (SELECT id FROM queues WHERE name = ?) AND name = ?
+		UNION ALL SELECT seq FROM jobs WHERE queue = (SELECT id FROM queues WHERE name = ?) AND job_id = ? AND attempt IS NOT NULL)`,
+		q.Queues[0], driver.RecordName(q.Queues[0], q.ID, amboy.JobRetryInfo{}), q.Queues[0], q.ID)
 }
 
 func (s *selection) addLists(q driver.Query) error {
@@ -219,7 +241,7 @@ func (s *span) beyond() (comparison, order string) {
 // the last of so many rows, or none.
 func (s *selection) bounds(at *span) (texts []string) {
 	comparison, order := at.beyond()
-	if len(s.job.terms) > 0 {
+	if len(s.few.terms) > 0 {
 		return nil
 	}
 	if len(s.places) == 0 {
@@ -245,8 +267,8 @@ func (s *selection) statement(columns string, at *span, limit int) (text string,
 	where := condition{}
 	where.add(comparison, at.after)
 	switch {
-	case len(s.job.terms) > 0:
-		where.add(s.job.String(), s.job.args...)
+	case len(s.few.terms) > 0:
+		where.add(s.few.String(), s.few.args...)
 	case len(s.places) > 0:
 		list := make([]string, len(s.places))
 		for i, p := range s.places {

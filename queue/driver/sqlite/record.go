@@ -120,6 +120,7 @@ type extra struct {
 	Dependency       *registry.DependencyInterchange `bson:"dependency,omitempty"`
 	Result           *registry.Body                  `bson:"result,omitempty"`
 	EnqueueAllScopes bool                            `bson:"enqueue_all_scopes,omitempty"`
+	Metadata         map[string]string               `bson:"metadata,omitempty"`
 }
 
 func newContent(r *driver.Record) (*content, error) {
@@ -198,8 +199,10 @@ func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
 		Outcome:          r.Status.Outcome,
 		Result:           r.Result,
 		EnqueueAllScopes: r.EnqueueAllScopes,
+		Metadata:         r.Metadata,
 	}
-	used = len(x.Errors) > 0 || len(x.Attempts) > 0 || x.Dropped > 0 || x.Outcome != "" || x.Result != nil || x.EnqueueAllScopes
+	used = len(x.Errors) > 0 || len(x.Attempts) > 0 || x.Dropped > 0 || x.Outcome != "" || x.Result != nil ||
+		x.EnqueueAllScopes || len(x.Metadata) > 0
 	if r.RetryInfo != (amboy.JobRetryInfo{}) {
 		x.Retry, used = &r.RetryInfo, true
 	}
@@ -348,7 +351,7 @@ func (s *stored) startedLate() bool {
 func (s *stored) addExtra(r *driver.Record, x *extra) {
 	r.Status.Errors, r.Status.Attempts, r.Status.DroppedErrors = x.Errors, x.Attempts, x.Dropped
 	r.Status.Outcome = x.Outcome
-	r.Result, r.EnqueueAllScopes = x.Result, x.EnqueueAllScopes
+	r.Result, r.EnqueueAllScopes, r.Metadata = x.Result, x.EnqueueAllScopes, x.Metadata
 	if x.Retry != nil {
 		r.RetryInfo = *x.Retry
 		r.RetryInfo.Start, r.RetryInfo.End = inUTC(x.Retry.Start), inUTC(x.Retry.End)

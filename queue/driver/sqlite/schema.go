@@ -131,10 +131,25 @@ CREATE TABLE scope_promises (
 	PRIMARY KEY (queue, scope)
 ) WITHOUT ROWID;
 
+CREATE TABLE tags (
+	tag   TEXT NOT NULL,
+	queue INTEGER NOT NULL,
+	seq   INTEGER NOT NULL,
+	PRIMARY KEY (tag, queue, seq)
+) WITHOUT ROWID;
+CREATE INDEX tags_seq ON tags (seq);
+
 CREATE TABLE duties (
 	name  TEXT PRIMARY KEY,
 	owner TEXT NOT NULL,
 	until INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE marks (
+	queue TEXT NOT NULL, -- its name: a mark makes no queue
+	name  TEXT NOT NULL,
+	at    INTEGER NOT NULL,
+	PRIMARY KEY (queue, name)
 ) WITHOUT ROWID;
 `
 

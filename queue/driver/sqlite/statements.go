@@ -26,6 +26,9 @@ const (
 	insertPlain
 	insertPlainRows
 	insertJob
+	insertTags
+	moveTags
+	dropTags
 	anyAttempts
 	findByName
 	findLatest
@@ -82,6 +85,8 @@ const (
 	forgetJobs
 	forgetTimeless
 	takeDuty
+	markOf
+	raiseMark
 
 	statements
 )
@@ -134,6 +139,9 @@ var statementTexts = [statements]string{
 			reason, last_error, progress, extra, body)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		RETURNING seq`,
+	insertTags:  `INSERT OR IGNORE INTO tags (tag, queue, seq) SELECT value, ?, ? FROM json_each(?)`,
+	moveTags:    `UPDATE tags SET seq = ? WHERE seq = ?`,
+	dropTags:    `DELETE FROM tags WHERE seq = ?`,
 	anyAttempts: `SELECT 1 FROM jobs WHERE queue = ? AND attempt IS NOT NULL LIMIT 1`,
 	findByName:  `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
 	findLatest:  `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ` + latestSeq,
@@ -208,12 +216,18 @@ var statementTexts = [statements]string{
 	firstToForget: `SELECT forget_at FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NOT NULL
 		ORDER BY forget_at LIMIT 1`,
 	forgetJobs: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at <= ?
-		ORDER BY forget_at LIMIT ? + 0) RETURNING place`,
+		ORDER BY forget_at LIMIT ? + 0) RETURNING place, ` + taggedSeq,
 	forgetTimeless: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NULL
-		ORDER BY ended LIMIT ? + 0) RETURNING place`,
+		ORDER BY ended LIMIT ? + 0) RETURNING place, ` + taggedSeq,
 	takeDuty: `INSERT INTO duties (name, owner, until) VALUES (?1, ?2, ?3)
 		ON CONFLICT (name) DO UPDATE SET owner = ?2, until = ?3 WHERE owner = ?2 OR until <= ?4`,
+	markOf: readMarkOf,
+	raiseMark: `INSERT INTO marks (queue, name, at) VALUES (?1, ?2, ?3)
+		ON CONFLICT (queue, name) DO UPDATE SET at = ?3 WHERE at < ?3`,
 }
+
+// taggedSeq is the number of a record that has tags, 0 for others.
+const taggedSeq = `CASE WHEN tags IS NULL THEN 0 ELSE seq END`
 
 // latestSeq is the number of the latest attempt of a job.
 const latestSeq = `coalesce(

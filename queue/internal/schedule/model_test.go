@@ -309,6 +309,14 @@ func (m *model) release(j *modelJob, until, now time.Time) {
 	j.postponed = !j.until.IsZero()
 }
 
+func (m *model) repeat(j *modelJob, waitUntil, dispatchBy, now time.Time) {
+	m.free(j, j.EnqueueScopes)
+	m.added++
+	j.number, j.failed = m.added, nil
+	j.WaitUntil, j.DispatchBy = waitUntil, dispatchBy
+	m.resume(j, waitUntil, now)
+}
+
 func (m *model) park(j *modelJob) {
 	j.stage = parked
 	m.free(j, j.EnqueueScopes)
@@ -599,7 +607,7 @@ func runHistory(c choices) (fault error) {
 }
 
 func (h *history) step() {
-	switch h.choose(18) {
+	switch h.choose(19) {
 	case 0, 1, 2:
 		h.add(h.newEntry(h.id(), h.edges()))
 	case 3, 4, 5:
@@ -628,6 +636,8 @@ func (h *history) step() {
 		h.restart()
 	case 17:
 		h.remove()
+	case 18:
+		h.repeat()
 	}
 }
 
@@ -824,6 +834,23 @@ func (h *history) release() {
 	h.schedule.Release(e, until, h.now)
 	if j.stage == running {
 		h.model.release(j, until, h.now)
+	}
+}
+
+func (h *history) repeat() {
+	stages := []stage{running}
+	if h.choose(4) == 0 {
+		stages = []stage{pending, parked, running, retrying, finished}
+	}
+	j, e := h.pick(stages...)
+	if j == nil {
+		return
+	}
+	waitUntil, dispatchBy := h.time(), h.time()
+	h.logf("Repeat(%s, %d, %d)", e.ID, unix(waitUntil), unix(dispatchBy))
+	h.schedule.Repeat(e, waitUntil, dispatchBy, h.now)
+	if j.stage == running {
+		h.model.repeat(j, waitUntil, dispatchBy, h.now)
 	}
 }
 

@@ -84,6 +84,9 @@ type Entry[J any] struct {
 // Place is where the entry stands.
 func (e *Entry[J]) Place() Place { return e.place }
 
+// Seq numbers the entry in the order of arrival.
+func (e *Entry[J]) Seq() uint64 { return e.seq }
+
 // Failed lists the edges that ended without success.
 func (e *Entry[J]) Failed() []string {
 	if e.links == nil {

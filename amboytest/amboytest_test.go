@@ -1,0 +1,257 @@
+package amboytest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/amboytest"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/retry"
+	"github.com/mongodb/amboy/schedule"
+)
+
+type mail struct {
+	To      string `json:"to" bson:"to"`
+	Subject string `json:"subject" bson:"subject"`
+}
+
+// sent are the mails of a test, which finds them in the context of the job.
+type sent struct {
+	mails []string
+	fail  int // so many times first
+}
+
+type sentKey struct{}
+
+var sendMail = job.Define("amboytest-send", 1, func(ctx context.Context, m mail) error {
+	s := ctx.Value(sentKey{}).(*sent)
+	if s.fail > 0 {
+		s.fail--
+		return errors.New("the server is down")
+	}
+	now := amboy.Now(amboy.QueueFromContext(ctx))
+	s.mails = append(s.mails, now.Format(time.TimeOnly)+" "+m.To)
+	return nil
+}, job.Defaults[mail]{MaxAttempts: 5, RetryPolicy: retry.Exponential{Base: time.Minute, Factor: 2}})
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// start makes a queue at noon whose jobs send to s.
+func start(t *testing.T) (*amboytest.Queue, *sent) {
+	t.Helper()
+	s := &sent{}
+	q := amboytest.NewWithOptions(t, queue.InlineOptions{Time: noon})
+	require.NoError(t, q.Start(context.WithValue(t.Context(), sentKey{}, s)))
+	return q, s
+}
+
+func TestNothingHappensByItself(t *testing.T) {
+	q, s := start(t)
+	before := runtime.NumGoroutine()
+	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
+	require.NoError(t, err)
+	assert.Empty(t, s.mails)
+	assert.True(t, q.RunNext(t.Context()))
+	assert.Equal(t, []string{"12:00:00 ann"}, s.mails)
+	assert.False(t, q.RunNext(t.Context()))
+	assert.Equal(t, before, runtime.NumGoroutine())
+}
+
+func TestTimePassesWhenTheTestSaysSo(t *testing.T) {
+	q, s := start(t)
+	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"}, job.In(time.Hour))
+	require.NoError(t, err)
+	q.Advance(time.Hour - 1)
+	assert.Zero(t, q.RunAll(t.Context()))
+	due, ok := q.NextTime()
+	require.True(t, ok)
+	assert.Equal(t, noon.Add(time.Hour), due.UTC())
+	q.Advance(1)
+	assert.Equal(t, 1, q.RunAll(t.Context()))
+	assert.Equal(t, []string{"13:00:00 ann"}, s.mails)
+	q.AdvanceTo(noon)
+	assert.Equal(t, noon.Add(time.Hour), q.Now(), "it does not go back")
+}
+
+func TestRetriesComeAtTheirTimes(t *testing.T) {
+	q, s := start(t)
+	s.fail = 2
+	id, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
+	require.NoError(t, err)
+	assert.Equal(t, 1, q.RunAll(t.Context()))
+	amboytest.RequireState(t, q, id, amboy.StateScheduled)
+	assert.Equal(t, 2, q.RunFor(t.Context(), 10*time.Minute))
+	assert.Equal(t, []string{"12:03:00 ann"}, s.mails, "after one minute, and then two")
+	assert.Equal(t, noon.Add(10*time.Minute), q.Now())
+	attempts, err := q.GetAllAttempts(t.Context(), id)
+	require.NoError(t, err)
+	assert.Len(t, attempts, 3)
+}
+
+func TestWaitingRunsJobs(t *testing.T) {
+	q, s := start(t)
+	s.fail = 1
+	id, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
+	require.NoError(t, err)
+	_, err = sendMail.Put(t.Context(), q, mail{To: "bob"}, job.In(time.Hour))
+	require.NoError(t, err)
+	j, ok := q.Get(t.Context(), id)
+	require.True(t, ok)
+	require.True(t, amboy.WaitJob(t.Context(), j, q))
+	assert.Equal(t, []string{"12:01:00 ann"}, s.mails)
+	require.True(t, amboy.Wait(t.Context(), q))
+	assert.Equal(t, []string{"12:01:00 ann", "13:00:00 bob"}, s.mails)
+	assert.False(t, q.WaitJobComplete(t.Context(), "unknown"))
+}
+
+func TestWaitingForWhatCanNotEndReturns(t *testing.T) {
+	q, s := start(t)
+	require.NoError(t, q.Pause(t.Context()))
+	id, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
+	require.NoError(t, err)
+	assert.False(t, amboy.Wait(t.Context(), q))
+	assert.False(t, q.WaitJobComplete(t.Context(), id))
+	require.NoError(t, q.Resume(t.Context()))
+	assert.True(t, amboy.Wait(t.Context(), q))
+	assert.Len(t, s.mails, 1)
+}
+
+func TestAJobMayWaitForAnother(t *testing.T) {
+	q, s := start(t)
+	outer := job.Define(t.Name(), 1, func(ctx context.Context, to string) error {
+		if _, err := sendMail.Put(ctx, q, mail{To: to}, job.ID("inner")); err != nil {
+			return err
+		}
+		if !q.WaitJobComplete(ctx, "inner") {
+			return errors.New("it did not run")
+		}
+		return nil
+	})
+	id, err := outer.Put(t.Context(), q, "ann")
+	require.NoError(t, err)
+	assert.Equal(t, 1, q.RunAll(t.Context()), "the other is run by the first")
+	assert.Len(t, s.mails, 1)
+	amboytest.RequireState(t, q, id, amboy.StateSucceeded)
+}
+
+func TestJobsAreForgotten(t *testing.T) {
+	q, _ := start(t)
+	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
+	require.NoError(t, err)
+	q.RunAll(t.Context())
+	q.Advance(queue.DefaultKeepSucceeded - 1)
+	amboytest.RequireCount(t, q, 1, amboy.JobQuery{})
+	q.Advance(1)
+	amboytest.RequireCount(t, q, 0, amboy.JobQuery{})
+}
+
+func TestASchedule(t *testing.T) {
+	q, s := start(t)
+	scheduler, err := schedule.New(q, schedule.Options{})
+	require.NoError(t, err)
+	every, err := schedule.Cron("30 * * * *", "UTC")
+	require.NoError(t, err)
+	require.NoError(t, scheduler.Add("hourly", every, func(tick time.Time) (amboy.Job, error) {
+		return sendMail.New(mail{To: tick.Format(time.Kitchen)})
+	}, schedule.CatchUpAll))
+	ran, err := q.RunSchedule(t.Context(), scheduler, noon.Add(3*time.Hour))
+	require.NoError(t, err)
+	assert.Equal(t, 3, ran)
+	assert.Equal(t, []string{"12:30:00 12:30PM", "13:30:00 1:30PM", "14:30:00 2:30PM"}, s.mails)
+	assert.Equal(t, noon.Add(3*time.Hour), q.Now())
+}
+
+func TestASystemClockAtFirst(t *testing.T) {
+	before := time.Now()
+	q := amboytest.New(t)
+	assert.False(t, q.Now().Before(before.Round(0)))
+	assert.False(t, q.Now().After(time.Now()))
+	first, second := q.Now(), q.Now()
+	assert.Equal(t, first, second, "it stands still")
+}
+
+// failing is a test that fails, as others see it.
+type failing struct {
+	*testing.T
+	said string
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.said = fmt.Sprintf(format, args...)
+	panic(f)
+}
+
+// failure is what an assertion says when it fails the test; empty where it does not.
+func failure(t *testing.T, assertion func(testing.TB)) (said string) {
+	t.Helper()
+	f := &failing{T: t}
+	defer func() {
+		if value := recover(); value != nil && value != any(f) {
+			panic(value)
+		}
+		said = f.said
+	}()
+	assertion(f)
+	return ""
+}
+
+func TestAssertions(t *testing.T) {
+	q, _ := start(t)
+	ann, bob := mail{To: "ann"}, mail{To: "bob"}
+	_, err := sendMail.Put(t.Context(), q, ann, job.ID("to-ann"), job.Tags("welcome"), job.In(time.Hour))
+	require.NoError(t, err)
+	put := amboytest.RequirePut(t, q, sendMail, ann)
+	assert.Equal(t, "to-ann", put.Info.ID)
+	assert.Equal(t, "to-ann", put.Job.ID())
+	assert.Equal(t, ann, put.Args)
+	assert.Equal(t, noon.Add(time.Hour), put.Info.Time.WaitUntil.UTC())
+	never := job.Define(t.Name(), 1, func(context.Context, int) error { return nil })
+
+	for name, test := range map[string]struct {
+		assertion func(testing.TB)
+		says      []string // nothing where it holds
+	}{
+		"put":                {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, ann) }, nil},
+		"put with others":    {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, bob) }, []string{`"bob"`, `"ann"`, `"to-ann" (scheduled)`}},
+		"none put":           {func(t testing.TB) { amboytest.RequirePut(t, q, never, 7) }, []string{"7", "none was put at all"}},
+		"no put":             {func(t testing.TB) { amboytest.RequireNoPut(t, q, never) }, nil},
+		"no put but one":     {func(t testing.TB) { amboytest.RequireNoPut(t, q, sendMail) }, []string{"amboytest-send", "to-ann"}},
+		"count":              {func(t testing.TB) { amboytest.RequireCount(t, q, 1, amboy.JobQuery{Tag: "welcome"}) }, nil},
+		"wrong count":        {func(t testing.TB) { amboytest.RequireCount(t, q, 2, amboy.JobQuery{}) }, []string{"1 jobs", "should be 2", "to-ann", "welcome"}},
+		"state":              {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateScheduled) }, nil},
+		"wrong state":        {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateFailed) }, []string{"to-ann", "scheduled", "failed"}},
+		"state of no job":    {func(t testing.TB) { amboytest.RequireState(t, q, "other", amboy.StateFailed) }, []string{`"other"`}},
+		"not found in these": {func(t testing.TB) { amboytest.RequireNoPut(t, struct{ amboy.Queue }{q}, sendMail) }, []string{"struct"}},
+		"invalid options": {func(t testing.TB) {
+			amboytest.NewWithOptions(t, queue.InlineOptions{Retention: queue.Retention{Failed: -7}})
+		}, []string{"Failed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := failure(t, test.assertion)
+			if len(test.says) == 0 {
+				assert.Empty(t, said)
+			}
+			for _, part := range test.says {
+				assert.Contains(t, said, part)
+			}
+			assert.LessOrEqual(t, strings.Count(said, "amboytest: "), 1)
+		})
+	}
+}
+
+func TestTimeDoesNotGoBack(t *testing.T) {
+	said := failure(t, func(tb testing.TB) { amboytest.New(tb).Advance(-time.Second) })
+	assert.Contains(t, said, "-1s")
+}

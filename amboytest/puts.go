@@ -1,0 +1,122 @@
+package amboytest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+)
+
+// Put is a job that was put.
+type Put[A any] struct {
+	// Args are its arguments.
+	Args A
+	// Info describes its latest attempt.
+	Info amboy.JobInfo
+	// Job is that attempt.
+	Job amboy.Job
+}
+
+// Puts returns the jobs of a definition that are in a queue, whatever became of
+// them, in the order in which they were put; a retry counts as put anew. The test
+// fails where they can't be read, or the queue is no amboy.JobFinder.
+func Puts[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) []Put[A] {
+	t.Helper()
+	var puts []Put[A]
+	for _, info := range find(t, q, amboy.JobQuery{Types: []string{d.Type().Name}}) {
+		j, ok := q.Get(t.Context(), info.ID)
+		if !ok {
+			t.Fatalf("amboytest: job %q can't be read", info.ID)
+		}
+		args, err := d.Args(j)
+		if err != nil {
+			t.Fatalf("amboytest: %v", err)
+		}
+		puts = append(puts, Put[A]{Args: args, Info: info, Job: j})
+	}
+	return puts
+}
+
+// RequirePut fails the test unless a job of a definition was put with arguments
+// that are equal, as reflect.DeepEqual has it. It returns the first such job.
+func RequirePut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A], args A) Put[A] {
+	t.Helper()
+	puts := Puts(t, q, d)
+	for _, put := range puts {
+		if reflect.DeepEqual(put.Args, args) {
+			return put
+		}
+	}
+	t.Fatalf("amboytest: no %q job was put with %#v; %s", d.Type().Name, args, list(puts))
+	return Put[A]{}
+}
+
+// RequireNoPut fails the test where a job of a definition was put.
+func RequireNoPut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) {
+	t.Helper()
+	if puts := Puts(t, q, d); len(puts) > 0 {
+		t.Fatalf("amboytest: %q jobs should not have been put; %s", d.Type().Name, list(puts))
+	}
+}
+
+// list says which jobs were put.
+func list[A any](puts []Put[A]) string {
+	if len(puts) == 0 {
+		return "none was put at all"
+	}
+	var b strings.Builder
+	b.WriteString("there are:")
+	for _, put := range puts {
+		fmt.Fprintf(&b, "\n\t%q (%s): %#v", put.Info.ID, put.Info.State, put.Args)
+	}
+	return b.String()
+}
+
+// RequireCount fails the test unless a query selects as many jobs of a queue.
+func RequireCount(t testing.TB, q amboy.Queue, want int, query amboy.JobQuery) {
+	t.Helper()
+	found := find(t, q, query)
+	if len(found) == want {
+		return
+	}
+	var b strings.Builder
+	for _, info := range found {
+		fmt.Fprintf(&b, "\n\t%q of type %q (%s), tags %q", info.ID, info.Type.Name, info.State, info.Tags)
+	}
+	t.Fatalf("amboytest: %d jobs are selected, and should be %d:%s", len(found), want, b.String())
+}
+
+// RequireState fails the test unless the latest attempt of a job is in a state.
+func RequireState(t testing.TB, q amboy.Queue, id string, want amboy.JobState) {
+	t.Helper()
+	for _, info := range find(t, q, amboy.JobQuery{}) {
+		if info.ID != id {
+			continue
+		}
+		if info.State != want {
+			t.Fatalf("amboytest: job %q is %s, and should be %s (reason: %q, errors: %q)",
+				id, info.State, want, info.Status.Reason, info.Status.Errors)
+		}
+		return
+	}
+	t.Fatalf("amboytest: there is no job %q", id)
+}
+
+func find(t testing.TB, q amboy.Queue, query amboy.JobQuery) []amboy.JobInfo {
+	t.Helper()
+	finder, ok := q.(amboy.JobFinder)
+	if !ok {
+		t.Fatalf("amboytest: jobs can't be found in a queue of type %T", q)
+	}
+	var found []amboy.JobInfo
+	for info, err := range finder.FindJobs(t.Context(), query) {
+		if err != nil {
+			t.Fatalf("amboytest: %v", err)
+		}
+		found = append(found, info)
+	}
+	return found
+}

@@ -1,0 +1,109 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/batchend"
+)
+
+// Handle is a batch in a queue. It is safe for concurrent use.
+type Handle struct {
+	id     string
+	queue  amboy.Queue
+	finder amboy.JobFinder
+	marker amboy.Job
+	total  int
+}
+
+// Open returns the batch with that ID, which this or another process put. It returns
+// an error for which amboy.IsJobNotFoundError is true where the queue has none, or
+// has forgotten it, as it does with jobs that have ended; and one that wraps
+// errors.ErrUnsupported for a queue that is no amboy.JobFinder.
+func Open(ctx context.Context, q amboy.Queue, id string) (*Handle, error) {
+	finder, err := finderOf(q)
+	if err != nil {
+		return nil, fmt.Errorf("opening batch %q: %w", id, err)
+	}
+	marker, ok := q.Get(ctx, prefix+id)
+	if !ok || marker.Type() != batchend.Type {
+		return nil, amboy.NewJobNotFoundErrorf("opening batch %q: queue %q does not have it", id, q.ID())
+	}
+	return &Handle{id: id, queue: q, finder: finder, marker: marker, total: len(marker.Dependency().Edges())}, nil
+}
+
+// ID is the ID of the batch.
+func (h *Handle) ID() string { return h.id }
+
+// Jobs yields a description of each job of the batch, of a retryable job that of its
+// latest attempt, as amboy.JobFinder does. An error is the last that it yields.
+func (h *Handle) Jobs(ctx context.Context) iter.Seq2[amboy.JobInfo, error] {
+	return h.finder.FindJobs(ctx, amboy.JobQuery{Tag: prefix + h.id})
+}
+
+// Progress is how far the jobs of a batch have come.
+type Progress struct {
+	// Total is the number of jobs.
+	Total int
+	// States counts them by their state. States in which there is none are absent.
+	States map[amboy.JobState]int
+	// Forgotten is the number of those that have ended, and that the queue has
+	// forgotten since.
+	Forgotten int
+}
+
+// Ended is the number of jobs that have ended for good.
+func (p Progress) Ended() int {
+	ended := p.Forgotten
+	for state, n := range p.States {
+		if state.IsFinal() {
+			ended += n
+		}
+	}
+	return ended
+}
+
+// Done is true where all jobs have ended for good.
+func (p Progress) Done() bool { return p.Ended() == p.Total }
+
+// Fraction is the part of the jobs that has ended for good, from 0 to 1.
+func (p Progress) Fraction() float64 {
+	if p.Total == 0 {
+		return 1
+	}
+	return float64(p.Ended()) / float64(p.Total)
+}
+
+// Progress tells how far the jobs have come. It reads the description of each of
+// them, and returns the errors of the store.
+func (h *Handle) Progress(ctx context.Context) (Progress, error) {
+	p := Progress{Total: h.total, States: map[amboy.JobState]int{}}
+	found := map[string]amboy.JobState{}
+	for info, err := range h.Jobs(ctx) {
+		if err != nil {
+			return Progress{}, fmt.Errorf("reading the progress of batch %q: %w", h.id, err)
+		}
+		found[info.ID] = info.State
+	}
+	for _, state := range found {
+		p.States[state]++
+	}
+	p.Forgotten = p.Total - len(found)
+	return p, nil
+}
+
+// Wait blocks until all jobs of the batch have ended, and returns their progress
+// then. The jobs that come after the batch may not have run yet. Wait returns an
+// error where ctx ends first, or the queue is closed, and as Progress does.
+func (h *Handle) Wait(ctx context.Context) (Progress, error) {
+	if !amboy.WaitJob(ctx, h.marker, h.queue) {
+		err := context.Cause(ctx)
+		if err == nil {
+			err = amboy.ErrQueueClosed
+		}
+		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, err)
+	}
+	return h.Progress(ctx)
+}

@@ -1,0 +1,186 @@
+package suite_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/amboytest"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/registry"
+)
+
+// fixture is what a test has: a store, and what it does to the queues on it.
+type fixture struct {
+	*testing.T
+	kind
+	// ctx ends before the test would hang.
+	ctx    context.Context
+	opened func(options) (amboy.Queue, error)
+	// inline is the queue that was opened last, where its kind is inline.
+	inline *amboytest.Queue
+}
+
+// patience is how long a test waits for what should take no time.
+const patience = 30 * time.Second
+
+func newFixture(t *testing.T, k kind) *fixture {
+	t.Helper()
+	ctx := t.Context()
+	if !k.faked {
+		// Where time is faked a test that hangs is seen by synctest, and one may
+		// last for years.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		t.Cleanup(cancel)
+	}
+	return &fixture{T: t, kind: k, ctx: ctx, opened: k.newStore(t)}
+}
+
+// open opens a queue on the store, and closes it at the end. A second one stands
+// for another process, where the kind is shared.
+func (f *fixture) open(o options) amboy.Queue {
+	f.Helper()
+	q, err := f.opened(o)
+	require.NoError(f, err)
+	f.inline, _ = q.(*amboytest.Queue)
+	f.Cleanup(func() { q.Close(context.Background()) })
+	return q
+}
+
+// start opens a queue and starts it.
+func (f *fixture) start(o options) amboy.Queue {
+	f.Helper()
+	q := f.open(o)
+	require.NoError(f, q.Start(f.ctx))
+	return q
+}
+
+// now is the time by which the queues go.
+func (f *fixture) now() time.Time {
+	if f.inline != nil {
+		return f.inline.Now()
+	}
+	return time.Now()
+}
+
+// sleep lets time pass. Where it is faked, all has happened then that was to happen
+// meanwhile; where it is real, a test may only let a time come, and not wait for
+// something to have happened.
+func (f *fixture) sleep(d time.Duration) {
+	f.Helper()
+	if f.inline != nil {
+		f.inline.RunFor(f.ctx, d)
+		return
+	}
+	time.Sleep(d)
+	if f.faked {
+		synctest.Wait()
+	}
+}
+
+// short is a time that can be waited for where time is real.
+const short = 30 * time.Millisecond
+
+// put puts jobs that must be accepted.
+func (f *fixture) put(q amboy.Queue, jobs ...amboy.Job) {
+	f.Helper()
+	require.NoError(f, q.PutMany(f.ctx, jobs))
+}
+
+// drain waits until all jobs have ended.
+func (f *fixture) drain(q amboy.Queue) {
+	f.Helper()
+	require.True(f, amboy.Wait(f.ctx, q), "stats: %s", q.Stats(context.Background()))
+}
+
+// info describes the latest attempt of a job.
+func (f *fixture) info(q amboy.Queue, id string) amboy.JobInfo {
+	f.Helper()
+	var found *amboy.JobInfo
+	for info := range q.JobInfo(f.ctx) {
+		if info.ID == id && (found == nil || info.Retry.CurrentAttempt > found.Retry.CurrentAttempt) {
+			found = &info
+		}
+	}
+	require.NotNil(f, found, "job %q", id)
+	return *found
+}
+
+// state is the state of the latest attempt of a job.
+func (f *fixture) state(q amboy.Queue, id string) amboy.JobState {
+	f.Helper()
+	return f.info(q, id).State
+}
+
+// funcJob runs a function of the test that made it. A queue that stores jobs runs
+// a copy, so the function is found by a key.
+type funcJob struct {
+	job.Base `bson:"job_base" json:"job_base"`
+	Key      int64 `bson:"key" json:"key"`
+	// Note is what the function may leave with the job.
+	Note string `bson:"note" json:"note"`
+}
+
+var (
+	functions sync.Map
+	lastKey   atomic.Int64
+)
+
+const funcJobType = "suite-func"
+
+func init() {
+	registry.AddJobType(funcJobType, func() amboy.Job { return newFuncJob() })
+}
+
+func newFuncJob() *funcJob {
+	return &funcJob{Base: job.Base{JobType: amboy.JobType{Name: funcJobType, Version: 1}}}
+}
+
+func (j *funcJob) Run(ctx context.Context) {
+	defer j.MarkComplete()
+	if run, ok := functions.Load(j.Key); ok {
+		run.(func(context.Context, *funcJob))(ctx, j)
+	}
+}
+
+// job makes a job that runs a function.
+func (f *fixture) job(id string, run func(context.Context, *funcJob)) *funcJob {
+	f.Helper()
+	j := newFuncJob()
+	j.SetID(id)
+	j.Key = lastKey.Add(1)
+	functions.Store(j.Key, run)
+	f.Cleanup(func() { functions.Delete(j.Key) })
+	return j
+}
+
+// retryable lets a job be retried.
+func retryable(j *funcJob, attempts int) *funcJob {
+	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: &attempts})
+	return j
+}
+
+// journal records the order of events.
+type journal struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (r *journal) add(event string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, event)
+}
+
+func (r *journal) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.events...)
+}

@@ -1,0 +1,121 @@
+package suite_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/amboytest"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// queues are those on which the suite runs.
+var queues = []kind{
+	{name: "local", faked: true, newStore: localStore},
+	{name: "memory", faked: true, stored: true, newStore: memoryStore},
+	{name: "amboytest", faked: true, stored: true, newStore: inlineStore},
+	{name: "sqlite", stored: true, shared: true, newStore: sqliteStore},
+}
+
+// kind is one of the queues.
+type kind struct {
+	name string
+	// faked: it works in a bubble of synctest, so that time passes at once. In
+	// one that waits for a system call it does not pass at all.
+	faked bool
+	// stored: jobs are held in their stored form. What a job does to itself is
+	// seen when it has ended, and Get returns a copy.
+	stored bool
+	// shared: two queues may be opened on one store.
+	shared bool
+	// newStore makes an empty store, and returns what opens a queue on it.
+	newStore func(t *testing.T) (open func(options) (amboy.Queue, error))
+}
+
+// options are what a test may choose for a queue. The zero value is a queue with
+// one worker, whose jobs may be put before it is started.
+type options struct {
+	workers   int // 0 for one
+	retryable queue.RetryableQueueOptions
+}
+
+func (o options) numWorkers() int { return max(1, o.workers) }
+
+func localStore(*testing.T) func(options) (amboy.Queue, error) {
+	return func(o options) (amboy.Queue, error) {
+		return queue.NewLocal(queue.LocalOptions{
+			NumWorkers:     o.numWorkers(),
+			PutBeforeStart: true,
+			RetryPolicy:    o.retryable.RetryHandler.RetryPolicy,
+		})
+	}
+}
+
+func memoryStore(t *testing.T) func(options) (amboy.Queue, error) {
+	store, err := memory.New(memory.Options{KeepFinished: 10_000})
+	require.NoError(t, err)
+	return func(o options) (amboy.Queue, error) { return openQueue(store, o) }
+}
+
+func inlineStore(t *testing.T) func(options) (amboy.Queue, error) {
+	return func(o options) (amboy.Queue, error) {
+		return amboytest.NewWithOptions(t, queue.InlineOptions{Retryable: o.retryable}), nil
+	}
+}
+
+func sqliteStore(t *testing.T) func(options) (amboy.Queue, error) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	return func(o options) (amboy.Queue, error) {
+		store, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+		if err != nil {
+			return nil, err
+		}
+		return openQueue(store, o)
+	}
+}
+
+func openQueue(store driver.Driver, o options) (amboy.Queue, error) {
+	return queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver:      store,
+		CloseDriver: true,
+		Name:        "suite",
+		NumWorkers:  o.numWorkers(),
+		Retryable:   o.retryable,
+	})
+}
+
+// onEach runs a test on each queue, with an empty store.
+func onEach(t *testing.T, test func(*fixture)) {
+	t.Helper()
+	onThose(t, func(kind) bool { return true }, test)
+}
+
+// onThose is onEach for the queues of some kinds.
+func onThose(t *testing.T, apply func(kind) bool, test func(*fixture)) {
+	t.Helper()
+	for _, k := range queues {
+		if !apply(k) {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			if !k.faked {
+				test(newFixture(t, k))
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { test(newFixture(t, k)) })
+		})
+	}
+}
+
+// The kinds that onThose is asked for.
+var (
+	faked  = func(k kind) bool { return k.faked }
+	stored = func(k kind) bool { return k.stored }
+	shared = func(k kind) bool { return k.shared }
+)

@@ -1,0 +1,134 @@
+package suite_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
+)
+
+func TestPrioritiesDecide(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		var ran journal
+		q := f.open(options{})
+		for priority, id := range []string{"low", "middle", "high"} {
+			j := f.job(id, func(context.Context, *funcJob) { ran.add(id) })
+			j.SetPriority(priority)
+			f.put(q, j)
+		}
+		require.NoError(f, q.Start(f.ctx))
+		f.drain(q)
+		assert.Equal(f, []string{"high", "middle", "low"}, ran.all())
+	})
+}
+
+func TestAJobExpires(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		j := f.job("late", func(context.Context, *funcJob) { assert.Fail(f, "it must not run") })
+		j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: f.now().Add(-time.Minute)})
+		f.put(q, j)
+		f.drain(q)
+		assert.Equal(f, amboy.StateExpired, f.state(q, "late"))
+	})
+}
+
+func TestJobsWaitForOthers(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		var ran journal
+		q := f.open(options{})
+		record := func(_ context.Context, j *funcJob) { ran.add(j.ID()) }
+		first, failing := f.job("first", record), f.job("failing", func(_ context.Context, j *funcJob) { j.AddError(errors.New("no")) })
+		second, never, always := f.job("second", record), f.job("never", record), f.job("always", record)
+		require.NoError(f, second.Dependency().AddEdge("first"))
+		require.NoError(f, never.Dependency().AddEdge("failing"))
+		require.NoError(f, always.Dependency().AddEdge("failing"))
+		always.Dependency().(dependency.FailureChooser).SetOnFailure(dependency.RunOnFailure)
+		f.put(q, second, never, always, failing, first)
+		require.NoError(f, q.Start(f.ctx))
+		f.drain(q)
+		assert.ElementsMatch(f, []string{"first", "second", "always"}, ran.all())
+		assert.Equal(f, amboy.StateFailed, f.state(q, "never"))
+	})
+}
+
+func TestScopesHaveOneHolder(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.open(options{})
+		held := func(id string) *funcJob {
+			j := f.job(id, func(context.Context, *funcJob) {})
+			j.SetScopes([]string{"s"})
+			j.SetEnqueueAllScopes(true)
+			return j
+		}
+		f.put(q, held("a"))
+		err := q.Put(f.ctx, held("b"))
+		assert.True(f, amboy.IsDuplicateJobScopeError(err), "%v", err)
+		require.NoError(f, q.Start(f.ctx))
+		f.drain(q)
+		f.put(q, held("c"))
+		f.drain(q)
+		assert.Equal(f, amboy.StateSucceeded, f.state(q, "c"))
+	})
+}
+
+func TestAnIDIsTaken(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		f.put(q, f.job("a", func(context.Context, *funcJob) {}))
+		err := q.Put(f.ctx, f.job("a", func(context.Context, *funcJob) {}))
+		assert.True(f, amboy.IsDuplicateJobError(err), "%v", err)
+		f.drain(q)
+	})
+}
+
+func TestAJobIsRetried(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		var attempts journal
+		j := retryable(f.job("flaky", func(_ context.Context, j *funcJob) {
+			attempts.add(f.now().Format(time.RFC3339Nano))
+			if j.RetryInfo().CurrentAttempt < 2 {
+				j.AddRetryableError(errors.New("once more"))
+			}
+		}), 5)
+		j.UpdateRetryInfo(amboy.JobRetryOptions{WaitUntil: new(short)})
+		f.put(q, j)
+		f.drain(q)
+		require.Len(f, attempts.all(), 3)
+		assert.Equal(f, amboy.StateSucceeded, f.state(q, "flaky"))
+		for i, at := range attempts.all()[1:] {
+			before, err := time.Parse(time.RFC3339Nano, attempts.all()[i])
+			require.NoError(f, err)
+			after, err := time.Parse(time.RFC3339Nano, at)
+			require.NoError(f, err)
+			assert.GreaterOrEqual(f, after.Sub(before), short)
+		}
+	})
+}
+
+func TestAJobWithoutAttemptsLeftFails(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		f.put(q, retryable(f.job("hopeless", func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no")) }), 2))
+		f.drain(q)
+		info := f.info(q, "hopeless")
+		assert.Equal(f, amboy.StateFailed, info.State)
+		assert.Equal(f, 1, info.Retry.CurrentAttempt)
+	})
+}
+
+func TestAPanicIsAnError(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		f.put(q, f.job("panics", func(context.Context, *funcJob) { panic("no") }))
+		f.drain(q)
+		assert.Equal(f, amboy.StateFailed, f.state(q, "panics"))
+	})
+}

@@ -1,0 +1,88 @@
+package suite_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+)
+
+func TestASnoozedJobRunsAgainLater(t *testing.T) {
+	for name, snooze := range map[string]func(*funcJob, time.Time){
+		"by method": func(j *funcJob, until time.Time) { j.Snooze(until) },
+		"by error":  func(j *funcJob, until time.Time) { j.AddRetryableError(&amboy.SnoozeError{Until: until}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(f *fixture) {
+				q := f.start(options{})
+				var starts []time.Time
+				j := f.job("snoozes", func(_ context.Context, j *funcJob) {
+					starts = append(starts, f.now())
+					if len(starts) < 3 {
+						snooze(j, f.now().Add(short))
+					}
+				})
+				f.put(q, retryable(j, 1))
+				f.drain(q)
+				require.Len(f, starts, 3)
+				for i := range 2 {
+					assert.GreaterOrEqual(f, starts[i+1].Sub(starts[i]), short)
+				}
+				info := f.info(q, "snoozes")
+				assert.Equal(f, amboy.StateSucceeded, info.State)
+				assert.Equal(f, 0, info.Retry.CurrentAttempt)
+				assert.Empty(f, info.Status.Attempts)
+			})
+		})
+	}
+}
+
+func TestASnoozedJobGivesItsScopesUp(t *testing.T) {
+	onThose(t, faked, func(f *fixture) {
+		q := f.start(options{})
+		var ran journal
+		snoozed := false
+		j := f.job("snoozes", func(_ context.Context, j *funcJob) {
+			ran.add(j.ID())
+			if !snoozed {
+				snoozed = true
+				j.Snooze(f.now().Add(time.Hour))
+			}
+		})
+		j.SetScopes([]string{"s"})
+		other := f.job("other", func(_ context.Context, j *funcJob) { ran.add(j.ID()) })
+		other.SetScopes([]string{"s"})
+		f.put(q, j, other)
+		require.True(f, amboy.WaitJob(f.ctx, other, q))
+		info := f.info(q, "snoozes")
+		assert.Equal(f, amboy.StateBlocked, info.State)
+		assert.Equal(f, "it asked to run again later", info.Status.Reason)
+		f.drain(q)
+		assert.Equal(f, []string{"snoozes", "other", "snoozes"}, ran.all())
+	})
+}
+
+func TestAJobThatFailedIsNotSnoozed(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		var runs int
+		f.put(q, retryable(f.job("fails", func(_ context.Context, j *funcJob) {
+			runs++
+			if runs == 1 {
+				j.Snooze(f.now().Add(time.Hour))
+				j.AddRetryableError(errors.New("no"))
+			}
+		}), 2))
+		f.drain(q)
+		assert.Equal(f, 2, runs)
+		info := f.info(q, "fails")
+		assert.Equal(f, amboy.StateSucceeded, info.State)
+		assert.Equal(f, 1, info.Retry.CurrentAttempt)
+		assert.Less(f, info.Time.End.Sub(info.Time.Created), time.Hour)
+	})
+}

@@ -1,0 +1,88 @@
+package job_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+)
+
+func TestErrorHasItsCauses(t *testing.T) {
+	var b job.Base
+	first, second := errors.New("first"), errors.New("second")
+	b.AddError(fmt.Errorf("wrapped: %w", first))
+	b.AddRetryableError(second)
+	err := b.Error()
+	require.EqualError(t, err, "wrapped: first\nsecond")
+	require.ErrorIs(t, err, first)
+	require.ErrorIs(t, err, second)
+
+	status := b.Status()
+	b.SetStatus(status)
+	require.ErrorIs(t, b.Error(), first, "the errors are the same")
+	status.Errors = []string{"another"}
+	b.SetStatus(status)
+	require.EqualError(t, b.Error(), "another")
+	assert.NotErrorIs(t, b.Error(), first)
+}
+
+func TestErrorsThatKeepFromARetry(t *testing.T) {
+	no, yes := amboy.NonRetryable(errors.New("no")), errors.New("yes")
+	for name, test := range map[string]struct {
+		report  func(*job.Base)
+		retry   bool
+		outcome amboy.Outcome
+	}{
+		"retryable":        {func(b *job.Base) { b.AddRetryableError(yes) }, true, ""},
+		"not retryable":    {func(b *job.Base) { b.AddRetryableError(no) }, false, ""},
+		"first":            {func(b *job.Base) { b.AddRetryableError(no); b.AddRetryableError(yes) }, false, ""},
+		"last":             {func(b *job.Base) { b.AddRetryableError(yes); b.AddError(no) }, false, ""},
+		"canceled":         {func(b *job.Base) { b.AddRetryableError(yes); b.AddError(&amboy.CancelError{}) }, false, amboy.OutcomeCanceled},
+		"wrapped canceled": {func(b *job.Base) { b.AddError(fmt.Errorf("x: %w", &amboy.CancelError{Err: yes})) }, false, amboy.OutcomeCanceled},
+		"nil":              {func(b *job.Base) { b.AddRetryableError(amboy.NonRetryable(nil)) }, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b job.Base
+			b.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
+			test.report(&b)
+			assert.Equal(t, test.retry, b.RetryInfo().NeedsRetry)
+			assert.Equal(t, test.outcome, b.Status().Outcome)
+		})
+	}
+}
+
+func TestSnooze(t *testing.T) {
+	var b job.Base
+	b.Snooze(time.Time{})
+	assert.Zero(t, b.SnoozedUntil())
+	until := time.Now().Add(time.Hour)
+	b.Snooze(until)
+	assert.Equal(t, until, b.SnoozedUntil())
+	b.Snooze(time.Time{})
+	assert.Zero(t, b.SnoozedUntil())
+
+	b.AddRetryableError(fmt.Errorf("later: %w", &amboy.SnoozeError{Until: until}))
+	assert.Equal(t, until, b.SnoozedUntil())
+	require.NoError(t, b.Error(), "it is no failure")
+	b.AddError(&amboy.SnoozeError{})
+	assert.WithinDuration(t, time.Now(), b.SnoozedUntil(), time.Minute, "a time that is unset is now")
+}
+
+func TestMetadata(t *testing.T) {
+	var b job.Base
+	assert.Nil(t, b.Metadata())
+	b.SetMetadata("a", "1")
+	b.SetMetadata("b", "2")
+	b.SetMetadata("b", "")
+	b.SetMetadata("c", "")
+	got := b.Metadata()
+	assert.Equal(t, map[string]string{"a": "1"}, got)
+	got["a"] = "changed"
+	assert.Equal(t, map[string]string{"a": "1"}, b.Metadata())
+}

@@ -1,0 +1,141 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/mongodb/amboy"
+)
+
+// ResultDefinition is a Definition whose function leaves a result of type R, which
+// is stored with the job. It is made by DefineResult.
+type ResultDefinition[A, R any] struct{ *Definition[A] }
+
+// DefineResult is Define for a function that leaves a result. That of a run that
+// returns an error is dropped.
+func DefineResult[A, R any](name string, version int, run func(ctx context.Context, args A) (R, error), defaults ...Defaults[A]) *ResultDefinition[A, R] {
+	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}}
+	d.run = func(ctx context.Context, j *typed[A]) error {
+		r, err := run(ctx, j.Arguments)
+		if err == nil {
+			j.setResult(&r)
+		}
+		return err
+	}
+	d.newResult = func() any { return new(R) }
+	d.resultType = reflect.TypeFor[R]()
+	d.register(run == nil, defaults)
+	return &ResultDefinition[A, R]{d}
+}
+
+// Result returns what a job of a queue has left. It does not wait for the job's end
+// (see amboy.WaitJob). It returns an error for which amboy.IsJobNotFoundError is true
+// where the queue does not have the job, a *WrongTypeError for a job of another
+// definition, a *NoResultError for one that has not succeeded, and a
+// *ResultTypeError where what is stored is no R. It blocks as the queue's Get does.
+func (d *ResultDefinition[A, R]) Result(ctx context.Context, q amboy.Queue, id string) (r R, err error) {
+	j, ok := q.Get(ctx, id)
+	if !ok {
+		return r, amboy.NewJobNotFoundErrorf("getting the result of job %q: queue %q does not have it, or it can't be read", id, q.ID())
+	}
+	return d.ResultOf(j)
+}
+
+// ResultOf is Result for a job that came from a queue.
+func (d *ResultDefinition[A, R]) ResultOf(j amboy.Job) (r R, err error) {
+	own, err := d.own(j)
+	if err != nil {
+		return r, fmt.Errorf("getting the result of a job: %w", err)
+	}
+	info := amboy.JobInfo{Status: j.Status(), Time: j.TimeInfo(), Retry: j.RetryInfo()}
+	if state := amboy.StateOf(info, time.Now()); state != amboy.StateSucceeded {
+		return r, &NoResultError{JobID: j.ID(), State: state, Err: j.Error()}
+	}
+	own.mu.Lock()
+	left, decode := own.result, own.decodeResult
+	own.mu.Unlock()
+	switch {
+	case left != nil:
+		return *left.(*R), nil
+	case decode == nil:
+		return r, &NoResultError{JobID: j.ID(), State: amboy.StateSucceeded}
+	}
+	err = decode(&r)
+	if err != nil {
+		var none R
+		return none, &ResultTypeError{JobID: j.ID(), Type: d.jobType.Name, Want: d.resultType.String(), Err: err}
+	}
+	return r, nil
+}
+
+// Result is what the last run left, as a pointer; nil where that is nothing.
+func (j *typed[A]) Result() any {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.result == nil && j.decodeResult != nil && j.definition.newResult != nil {
+		// The copy of a job that has ended is stored again.
+		into := j.definition.newResult()
+		if j.decodeResult(into) == nil {
+			j.result = into
+		}
+	}
+	return j.result
+}
+
+// RestoreResult keeps the function for whoever asks for the result.
+func (j *typedBase) RestoreResult(decode func(into any) error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.result, j.decodeResult = nil, decode
+}
+
+// setResult sets what a run has left; nil for nothing.
+func (j *typedBase) setResult(left any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.result, j.decodeResult = left, nil
+}
+
+// NoResultError says that a job has no result: it has not ended yet, has not
+// succeeded, or succeeded without having been run.
+type NoResultError struct {
+	// JobID is the ID of the job.
+	JobID string
+	// State is that of the job. One that is not final may still bring a result.
+	State amboy.JobState
+	// Err is the job's error, where it has one.
+	Err error
+}
+
+// Error names the job and its state, and gives its error.
+func (e *NoResultError) Error() string {
+	text := fmt.Sprintf("job %q has no result: it is %s", e.JobID, e.State)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the job's error.
+func (e *NoResultError) Unwrap() error { return e.Err }
+
+// ResultTypeError says that the stored result of a job is not what its definition
+// leaves.
+type ResultTypeError struct {
+	// JobID is the ID of the job, Type the name of its type.
+	JobID, Type string
+	// Want is the Go type of the definition's results.
+	Want string
+	// Err says what is stored instead.
+	Err error
+}
+
+// Error names the job and the type.
+func (e *ResultTypeError) Error() string {
+	return fmt.Sprintf("the stored result of job %q of type %q is no %s: %v", e.JobID, e.Type, e.Want, e.Err)
+}
+
+// Unwrap returns the error that says what is stored instead.
+func (e *ResultTypeError) Unwrap() error { return e.Err }

@@ -1,0 +1,52 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/bson"
+)
+
+// errNoArgs keeps the body of another type from being read as a job without
+// arguments.
+var errNoArgs = errors.New(`the field "args" is missing`)
+
+// UnmarshalJSON decodes a stored job. A body without arguments is refused.
+func (j *typed[A]) UnmarshalJSON(data []byte) error {
+	var body struct {
+		Args     json.RawMessage `json:"args"`
+		Override *override       `json:"override"`
+	}
+	if err := json.Unmarshal(data, &body); err != nil {
+		return err
+	}
+	if body.Args == nil {
+		return errNoArgs
+	}
+	j.Override = body.Override
+	return wrapArgs(json.Unmarshal(body.Args, &j.Arguments))
+}
+
+// UnmarshalBSON decodes a stored job. A body without arguments is refused.
+func (j *typed[A]) UnmarshalBSON(data []byte) error {
+	body := bson.Raw(data)
+	args, err := body.LookupErr("args")
+	if err != nil {
+		return fmt.Errorf(`looking for the field "args": %w`, err)
+	}
+	if stored := body.Lookup("override"); !stored.IsZero() {
+		err = stored.Unmarshal(&j.Override)
+		if err != nil {
+			return fmt.Errorf(`decoding the field "override": %w`, err)
+		}
+	}
+	return wrapArgs(args.Unmarshal(&j.Arguments))
+}
+
+func wrapArgs(err error) error {
+	if err != nil {
+		return fmt.Errorf(`decoding the field "args": %w`, err)
+	}
+	return nil
+}

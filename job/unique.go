@@ -1,0 +1,84 @@
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+)
+
+// Uniqueness says of which jobs of a definition there must not be two at a time: of
+// those that are alike in all that is set here. A queue refuses the second one with a
+// duplicate job error.
+type Uniqueness struct {
+	// Args means jobs with the same arguments, as JSON has them.
+	Args bool
+	// Period means jobs that may run in the same period of that length. Periods are
+	// counted from the zero time, in UTC. It must not be negative.
+	Period time.Duration
+	// Key means jobs with the same key. It must be at most amboy.MaxIDLength bytes
+	// long.
+	Key string
+	// Until is how long a job keeps others out. The default is UniqueUntilEnded,
+	// and, where there is a Period, UniqueUntilForgotten.
+	Until amboy.UniqueUntil
+}
+
+// Unique says of which jobs there must not be two at a time. The zero Uniqueness
+// means of none.
+func Unique(u Uniqueness) Option {
+	return func(s *settings) { s.setUnique(u) }
+}
+
+func (s *settings) setUnique(u Uniqueness) {
+	switch {
+	case u.Period < 0:
+		s.invalid("unique period", u.Period, "must not be negative")
+	case len(u.Key) > amboy.MaxIDLength:
+		s.invalid("unique key", u.Key, fmt.Sprintf("must be at most %d bytes long", amboy.MaxIDLength))
+	case !u.Until.IsValid():
+		s.invalid("unique until", u.Until, "must be one of the amboy.UniqueUntil values")
+	case u.Until != "" && !u.isSet():
+		s.invalid("unique until", u.Until, "must come with Args, Period or Key")
+	}
+	s.unique = u
+}
+
+func (u *Uniqueness) isSet() bool { return u.Args || u.Period > 0 || u.Key != "" }
+
+// apply gives a new job its unique key.
+func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, args any) error {
+	if !u.isSet() {
+		return nil
+	}
+	parts := []string{j.JobType.Name}
+	if u.Key != "" {
+		parts = append(parts, "key="+strconv.Quote(u.Key))
+	}
+	until := u.Until
+	if u.Period > 0 {
+		at := j.times.WaitUntil
+		if now := amboy.Now(q); at.Before(now) {
+			at = now
+		}
+		parts = append(parts, "period="+u.Period.String()+"@"+at.UTC().Truncate(u.Period).Format(time.RFC3339Nano))
+		if until == "" {
+			until = amboy.UniqueUntilForgotten
+		}
+	}
+	if u.Args {
+		encoded, err := json.Marshal(args)
+		if err != nil {
+			return &amboy.InvalidJobError{Field: "args", Value: args, Rule: "must have a form in JSON, to be compared by: " + err.Error()}
+		}
+		sum := sha256.Sum256(encoded)
+		parts = append(parts, "args="+base64.RawURLEncoding.EncodeToString(sum[:]))
+	}
+	j.SetUniqueKey(strings.Join(parts, " "), until)
+	return nil
+}

@@ -1,0 +1,57 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/middleware"
+	"github.com/mongodb/amboy/queue"
+)
+
+var deliver = job.Define("middleware-example.deliver", 1, func(_ context.Context, address string) error {
+	if address == "" {
+		return errors.New("nowhere to go")
+	}
+	return nil
+})
+
+// withoutTimes makes the output of an example the same each time.
+func withoutTimes(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == "duration" {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// ExampleLog logs how each attempt of a job ended.
+func ExampleLog() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTimes}))
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{
+		NumWorkers: 1,
+		Middleware: []amboy.Middleware{middleware.Log(logger)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err = q.Start(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close(ctx)
+	for id, address := range map[string]string{"a": "", "b": "Main St"} {
+		if _, err = deliver.Put(ctx, q, address, job.ID(id)); err != nil {
+			fmt.Println(err)
+		}
+		amboy.Wait(ctx, q)
+	}
+	// Unordered output:
+	// level=ERROR msg="job ended" job_id=a job_type=middleware-example.deliver attempt=0 outcome=failed error="nowhere to go"
+	// level=INFO msg="job ended" job_id=b job_type=middleware-example.deliver attempt=0 outcome=succeeded
+}

@@ -1,0 +1,120 @@
+package otelamboy
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/middleware"
+)
+
+// run makes a span and measurements of each attempt.
+func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
+	return func(ctx context.Context, j amboy.Job) (err error) {
+		ctx = i.opts.Propagator.Extract(ctx, propagation.MapCarrier(amboy.MetadataOf(j)))
+		ctx, span := i.tracer.Start(ctx, runOperation+" "+i.opts.Queue,
+			trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithAttributes(i.attributes(
+				semconv.MessagingOperationTypeProcess,
+				semconv.MessagingOperationName(runOperation),
+				semconv.MessagingMessageID(j.ID()),
+				jobTypeKey.String(j.Type().Name),
+				jobAttemptKey.Int(j.RetryInfo().CurrentAttempt),
+			)...))
+		end := i.measure(ctx, j)
+		outcome := middleware.Failed // where next panics
+		defer func() {
+			failure := failureOf(outcome, err)
+			end(string(outcome), failure)
+			span.SetAttributes(outcomeKey.String(string(outcome)))
+			endSpan(span, failure)
+		}()
+		err = next(ctx, j)
+		outcome = middleware.OutcomeOf(ctx, j, err)
+		return err
+	}
+}
+
+// failureOf is the error of an attempt that went wrong.
+func failureOf(outcome middleware.Outcome, err error) error {
+	if outcome == middleware.Snoozed || outcome == middleware.Succeeded {
+		return nil
+	}
+	return err
+}
+
+func endSpan(span trace.Span, err error) {
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+		span.SetAttributes(semconv.ErrorType(err))
+	}
+	span.End()
+}
+
+// put makes a span and a count of each Put.
+func (i *Instrumentation) put(next amboy.PutFunc) amboy.PutFunc {
+	return func(ctx context.Context, jobs []amboy.Job) error {
+		attrs := i.attributes(semconv.MessagingOperationTypeSend, semconv.MessagingOperationName(putOperation))
+		if len(jobs) == 1 {
+			attrs = append(attrs, semconv.MessagingMessageID(jobs[0].ID()), jobTypeKey.String(jobs[0].Type().Name))
+		} else {
+			attrs = append(attrs, semconv.MessagingBatchMessageCount(len(jobs)))
+		}
+		ctx, span := i.tracer.Start(ctx, putOperation+" "+i.opts.Queue,
+			trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
+		for _, j := range jobs {
+			if m, ok := j.(amboy.MetadataJob); ok {
+				i.opts.Propagator.Inject(ctx, carrier{m})
+			}
+		}
+		err := next(ctx, jobs)
+		i.count(ctx, jobs, err)
+		endSpan(span, err)
+		return err
+	}
+}
+
+// count counts jobs that were put, by type. Of several, of which some were refused,
+// all count as refused: which ones is not known here.
+func (i *Instrumentation) count(ctx context.Context, jobs []amboy.Job, err error) {
+	byType := map[string]int64{}
+	for _, j := range jobs {
+		byType[j.Type().Name]++
+	}
+	for name, n := range byType {
+		attrs := i.attributes(jobTypeKey.String(name), semconv.MessagingOperationName(putOperation))
+		if err != nil {
+			attrs = append(attrs, putErrorType(err))
+		}
+		i.sent.Add(ctx, n, metric.WithAttributes(attrs...))
+	}
+}
+
+// putErrorType tells jobs that were there already from real trouble.
+func putErrorType(err error) attribute.KeyValue {
+	switch {
+	case amboy.IsDuplicateJobScopeError(err):
+		return semconv.ErrorTypeKey.String("duplicate scope")
+	case amboy.IsDuplicateJobError(err):
+		return semconv.ErrorTypeKey.String("duplicate job")
+	case errors.Is(err, amboy.ErrQueueDraining):
+		return semconv.ErrorTypeKey.String("queue is draining")
+	default:
+		return semconv.ErrorType(err)
+	}
+}
+
+// carrier writes the trace context into the metadata of a job.
+type carrier struct{ job amboy.MetadataJob }
+
+func (c carrier) Get(key string) string { return c.job.Metadata()[key] }
+func (c carrier) Set(key, value string) { c.job.SetMetadata(key, value) }
+func (c carrier) Keys() []string        { return propagation.MapCarrier(c.job.Metadata()).Keys() }

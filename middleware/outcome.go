@@ -1,0 +1,54 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mongodb/amboy"
+)
+
+// Outcome is how an attempt of a job ended, as middleware sees it. The queue may see
+// it otherwise: a job of which it lost the lease, for instance, is run elsewhere.
+type Outcome string
+
+// The outcomes.
+const (
+	// Succeeded: the attempt had no error.
+	Succeeded Outcome = "succeeded"
+	// Failed: it had one, and no other attempt follows.
+	Failed Outcome = "failed"
+	// Retrying: it had one, and another attempt follows.
+	Retrying Outcome = "retrying"
+	// Canceled: the job canceled itself, or somebody aborted it.
+	Canceled Outcome = "canceled"
+	// Snoozed: the job wants to run again later.
+	Snoozed Outcome = "snoozed"
+	// Interrupted: the context of the attempt ended before it did, because the
+	// job's lease was lost, or its runner stopped. The job runs again.
+	Interrupted Outcome = "interrupted"
+)
+
+// OutcomeOf tells how an attempt ended that ran under ctx, and whose RunFunc returned
+// err.
+func OutcomeOf(ctx context.Context, j amboy.Job, err error) Outcome {
+	var snoozed *amboy.SnoozeError
+	var canceled *amboy.CancelError
+	switch {
+	case errors.Is(context.Cause(ctx), amboy.ErrAborted) || errors.As(err, &canceled):
+		return Canceled
+	case errors.As(err, &snoozed):
+		return Snoozed
+	case ctx.Err() != nil:
+		return Interrupted
+	case err == nil:
+		return Succeeded
+	case mayRetry(j.RetryInfo(), err):
+		return Retrying
+	default:
+		return Failed
+	}
+}
+
+func mayRetry(retry amboy.JobRetryInfo, err error) bool {
+	return retry.ShouldRetry() && retry.GetRemainingAttempts() > 0 && !amboy.IsNonRetryable(err)
+}

@@ -1,0 +1,82 @@
+package pool
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mongodb/amboy"
+)
+
+// Inline is a runner without workers: a job runs on the goroutine that asks for
+// it. It is for tests, and for programs that run what is there and end. It is safe
+// for concurrent use; several jobs run at once where several goroutines ask.
+type Inline struct {
+	pool  *workers
+	leave func() // counts the runner itself out of the pool
+}
+
+var _ amboy.Runner = (*Inline)(nil)
+
+// NewInline returns a runner whose queue is set with SetQueue.
+func NewInline() *Inline {
+	p := newWorkers(0, nil, takeNext)
+	return &Inline{pool: p, leave: sync.OnceFunc(p.leave)}
+}
+
+// Started is true between Start and Close. It does not block.
+func (i *Inline) Started() bool { return i.pool.Started() }
+
+// SetQueue sets the queue whose jobs are run. It fails with ErrAlreadyStarted once
+// the runner has started, with ErrClosed once it was closed, and for nil. It does
+// not block.
+func (i *Inline) SetQueue(q amboy.Queue) error { return i.pool.SetQueue(q) }
+
+// Start lets jobs be run. The contexts of jobs derive from ctx; where it ends there
+// is a hard stop. Start fails where there is no queue, with ErrAlreadyStarted the
+// second time, and with ErrClosed after Close. It does not block, and starts no
+// goroutine.
+func (i *Inline) Start(ctx context.Context) error {
+	i.pool.mu.Lock()
+	defer i.pool.mu.Unlock()
+	if err := i.pool.prepare(ctx); err != nil {
+		return err
+	}
+	i.pool.alive = 1 // the runner itself, so that it is gone when it is closed
+	return nil
+}
+
+// RunNext takes a job from the queue, runs it and ends its attempt in the queue. It
+// blocks as the queue's Next does, and until the job's Run has returned. It returns
+// false where there was no job, because ctx ended for instance, and where the runner
+// is not started. ctx is for the taking of the job alone.
+func (i *Inline) RunNext(ctx context.Context) bool {
+	if !i.enter() {
+		return false
+	}
+	defer i.pool.leave()
+	w := &worker{workers: i.pool, written: nothing}
+	ran := w.runNext(ctx)
+	w.written()
+	return ran
+}
+
+// enter counts a job in that Close waits for.
+func (i *Inline) enter() bool {
+	i.pool.mu.Lock()
+	defer i.pool.mu.Unlock()
+	if !i.pool.started || i.pool.closed {
+		return false
+	}
+	i.pool.alive++
+	return true
+}
+
+// Close takes no more jobs and blocks until those that run have ended. They may go
+// on until ctx ends; then there is a hard stop, as of the other runners. It may be
+// called again.
+func (i *Inline) Close(ctx context.Context) {
+	if i.pool.close() {
+		i.leave()
+	}
+	i.pool.Close(ctx)
+}

@@ -1,0 +1,48 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var _ amboy.JobFinder = (*driverQueue)(nil)
+
+// FindJobs finds jobs in the store, page by page.
+func (q *driverQueue) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
+	return func(yield func(amboy.JobInfo, error) bool) {
+		for r, err := range records(ctx, q.driver, q.queryOf(query), listPage) {
+			if err != nil {
+				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.id, err))
+				return
+			}
+			if !yield(infoOf(r, q.engine.now()), nil) {
+				return
+			}
+		}
+	}
+}
+
+// CountJobs counts jobs in the store.
+func (q *driverQueue) CountJobs(ctx context.Context, query amboy.JobQuery) (int, error) {
+	n, err := q.driver.Count(ctx, q.queryOf(query), math.MaxInt)
+	if err != nil {
+		return 0, fmt.Errorf("counting jobs in queue %q: %w", q.id, err)
+	}
+	return n, nil
+}
+
+// queryOf makes a query of the store of one about this queue.
+func (q *driverQueue) queryOf(query amboy.JobQuery) driver.Query {
+	return driver.Query{
+		Queues: []string{q.name},
+		States: query.States,
+		Types:  query.Types,
+		Tag:    query.Tag,
+		Latest: true,
+	}
+}

@@ -1,0 +1,38 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var _ amboy.ProgressSetter = (*driverQueue)(nil)
+
+// SetProgress stores the progress of a job that Next returned, under its lease.
+func (q *driverQueue) SetProgress(ctx context.Context, j amboy.Job, progress amboy.JobProgress) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("setting the progress of a job of queue %q: the job must not be nil", q.id)
+	}
+	w := q.engine.leases.of(j)
+	if w == nil {
+		return fmt.Errorf("setting the progress of job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
+	}
+	return q.driver.SetProgress(ctx, w.lease, progress)
+}
+
+// renew renews the lease of a job that runs here, so that what is written next, which
+// no lease guards, comes before anybody else can have the job. The error wraps
+// ErrLeaseLost where somebody has it already.
+func (q *driverQueue) renew(ctx context.Context, j amboy.Job) error {
+	w := q.engine.leases.of(j)
+	if w == nil {
+		return nil
+	}
+	lost, err := q.driver.Extend(ctx, []driver.Lease{w.lease}, q.engine.now(), q.engine.leaseTime)
+	if err == nil && len(lost) > 0 {
+		err = amboy.ErrLeaseLost
+	}
+	return err
+}

@@ -1,0 +1,214 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
+)
+
+// InlineOptions configure an Inline queue.
+type InlineOptions struct {
+	// Time is that of the queue's clock at first. Default: that of the system.
+	Time time.Time
+	// Retention tells how long jobs that ended are kept.
+	Retention Retention
+	// Retryable configures how jobs are retried.
+	Retryable RetryableQueueOptions
+	// Middleware wraps the running and the putting of jobs. The first is the
+	// outermost.
+	Middleware []amboy.Middleware
+}
+
+// Inline is a queue in memory, for tests, that does nothing by itself: a job runs
+// on the goroutine that calls RunNext, or waits for jobs to end, and time passes
+// when somebody says so. Else it is as the queues over a driver are: jobs are held
+// in their stored form, and are retried. It need not be started; what is run first
+// does that. It is safe for concurrent use. amboytest.Queue is one with assertions.
+type Inline struct {
+	*driverQueue
+	clock   *inlineClock
+	runs    *pool.Inline
+	retries *inlineRetries
+}
+
+var (
+	_ amboy.RetryableQueue   = (*Inline)(nil)
+	_ amboy.CompletionWaiter = (*Inline)(nil)
+	_ amboy.Clock            = (*Inline)(nil)
+)
+
+// NewInline returns an empty queue. It returns an error for options that are not
+// valid.
+func NewInline(opts InlineOptions) (*Inline, error) {
+	q := &Inline{clock: newInlineClock(opts.Time), runs: pool.NewInline()}
+	store, err := memory.New(memory.Options{KeepFinished: defaultKeepFinished, Now: q.clock.Now})
+	if err != nil {
+		return nil, fmt.Errorf("making an inline queue: %w", err)
+	}
+	made, err := NewDriverQueue(DriverQueueOptions{
+		Driver:      store,
+		CloseDriver: true,
+		NewRunner:   func(amboy.Queue) (amboy.Runner, error) { return q.runs, nil },
+		Format:      amboy.JSON,
+		Retention:   opts.Retention,
+		Retryable:   opts.Retryable,
+		Middleware:  opts.Middleware,
+		now:         q.clock.Now,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making an inline queue: %w", err)
+	}
+	q.driverQueue = made.(*driverQueue)
+	q.engine.stopTimers() // nothing is to happen by itself
+	err = q.setParts(opts)
+	return q, err
+}
+
+// setParts makes the runner, and the retry handler, those of this queue.
+func (q *Inline) setParts(opts InlineOptions) error {
+	handler, err := NewBasicRetryHandler(nil, opts.Retryable.RetryHandler)
+	if err != nil {
+		return fmt.Errorf("making an inline queue: %w", err)
+	}
+	handler.now = q.clock.Now
+	q.retries = &inlineRetries{BasicRetryHandler: handler}
+	if err := q.driverQueue.SetRetryHandler(q.retries); err != nil {
+		return err
+	}
+	return q.runs.SetQueue(q)
+}
+
+var errInlineParts = errors.New("an inline queue has its own")
+
+// SetRunner always fails: the queue runs its jobs by itself.
+func (q *Inline) SetRunner(amboy.Runner) error {
+	return fmt.Errorf("setting the runner of queue %q: %w", q.id, errInlineParts)
+}
+
+// SetRetryHandler always fails: the queue retries its jobs by itself.
+func (q *Inline) SetRetryHandler(amboy.RetryHandler) error {
+	return fmt.Errorf("setting the retry handler of queue %q: %w", q.id, errInlineParts)
+}
+
+// Next returns a job to run and marks it as running. Other than that of other
+// queues it does not wait: it returns nil where no job may run now. Jobs that have
+// expired, or whose dependency says so, are ended on the way.
+func (q *Inline) Next(ctx context.Context) amboy.Job {
+	for ctx.Err() == nil && !q.isStopped() {
+		works, due, err := q.engine.claim(ctx, []driver.Demand{{Queue: q.name, Limit: 1}}, 1)
+		q.clock.setDue(due)
+		if err != nil || len(works) == 0 {
+			return nil
+		}
+		var next amboy.Job
+		for _, w := range works { // of which all but one have expired
+			if j := q.revive(ctx, w); j != nil {
+				next = j
+			}
+		}
+		if next != nil {
+			return next
+		}
+	}
+	return nil
+}
+
+// RunNext runs the next job that may run now, on the goroutine of the caller, and
+// sees to its retry. It returns false where there is none, because all wait for
+// their time for instance, and where the queue was closed. It starts a queue that
+// was not started.
+func (q *Inline) RunNext(ctx context.Context) bool {
+	if q.is(created) {
+		if err := q.Start(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, amboy.ErrAlreadyStarted) {
+			return false
+		}
+	}
+	return q.runs.RunNext(ctx)
+}
+
+// RunAll runs jobs until none may run now, and returns how many it ran. Those that
+// are put meanwhile, and the retries that need not wait, are among them.
+func (q *Inline) RunAll(ctx context.Context) (ran int) {
+	for q.RunNext(ctx) {
+		ran++
+	}
+	return ran
+}
+
+// RunUntil runs jobs, each at its time, until that of the queue is t, and returns
+// how many it ran.
+func (q *Inline) RunUntil(ctx context.Context, t time.Time) (ran int) {
+	for {
+		ran += q.RunAll(ctx)
+		due, ok := q.NextTime()
+		if !ok || due.After(t) || ctx.Err() != nil {
+			break
+		}
+		q.AdvanceTo(due)
+	}
+	q.AdvanceTo(t)
+	return ran + q.RunAll(ctx)
+}
+
+// Now is the time of the queue. A job that is put with a time should have one that
+// is counted from it.
+func (q *Inline) Now() time.Time { return q.clock.Now() }
+
+// NextTime is the next time at which a job may run that waits for it, or for its
+// next attempt; false where there is none. It is known when RunNext has returned
+// false.
+func (q *Inline) NextTime() (time.Time, bool) {
+	due := q.clock.nextDue()
+	if retry, ok := q.retries.nextDue(); ok && (due.IsZero() || retry.Before(due)) {
+		due = retry
+	}
+	return due, due.After(q.Now())
+}
+
+// AdvanceTo makes it a later time, and removes the jobs whose retention is over by
+// then. It runs nothing. An earlier time than that of the queue changes nothing.
+func (q *Inline) AdvanceTo(t time.Time) {
+	if !q.clock.advance(t) {
+		return
+	}
+	q.engine.forget(q.open, t)
+	q.retries.run()
+}
+
+// WaitComplete runs jobs, each at its time, until all have ended, and then returns
+// true. It returns false when ctx ends first, the queue is closed, or what is left
+// can't run: it is parked, for instance, or the queue is paused.
+func (q *Inline) WaitComplete(ctx context.Context) bool { return q.runWhile(ctx, q.idle) }
+
+// WaitJobComplete is WaitComplete for one job. It returns false where it is not
+// there.
+func (q *Inline) WaitJobComplete(ctx context.Context, id string) bool {
+	if _, err := q.driver.Get(ctx, q.name, id); err != nil {
+		return false
+	}
+	return q.runWhile(ctx, func(ctx context.Context) bool { return q.hasEnded(ctx, id) })
+}
+
+// runWhile runs jobs until a condition holds.
+func (q *Inline) runWhile(ctx context.Context, done func(context.Context) bool) bool {
+	for ctx.Err() == nil && !q.isStopped() {
+		if done(ctx) {
+			return true
+		}
+		if q.RunNext(ctx) {
+			continue
+		}
+		due, ok := q.NextTime()
+		if !ok {
+			return done(ctx)
+		}
+		q.AdvanceTo(due)
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/mongodb/amboy"
+)
+
+// inlineRetries is a BasicRetryHandler without workers: whoever hands a job over
+// does the work.
+type inlineRetries struct {
+	*BasicRetryHandler
+	ctx context.Context // of the work; set by Start
+}
+
+var _ amboy.RetryHandler = (*inlineRetries)(nil)
+
+func (h *inlineRetries) Start(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ctx, err := h.begin(ctx)
+	if err == nil {
+		h.ctx = ctx
+	}
+	return err
+}
+
+func (h *inlineRetries) Put(ctx context.Context, j amboy.Job) error {
+	err := h.BasicRetryHandler.Put(ctx, j)
+	if err == nil {
+		h.run()
+	}
+	return err
+}
+
+// run does the work that is due.
+func (h *inlineRetries) run() {
+	if !h.Started() {
+		return
+	}
+	for r := h.take(); r != nil; r = h.take() {
+		h.handle(h.ctx, r)
+	}
+}
+
+// nextDue is when a retry that failed is tried again; false where there is none.
+func (h *inlineRetries) nextDue() (time.Time, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.backlog.nextDue()
+}

@@ -1,0 +1,99 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue"
+)
+
+func newInlineQueue(t *testing.T, opts queue.InlineOptions) *queue.Inline {
+	t.Helper()
+	q, err := queue.NewInline(opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { q.Close(context.Background()) })
+	return q
+}
+
+func TestInlineQueueRefusesInvalidOptions(t *testing.T) {
+	for name, opts := range map[string]queue.InlineOptions{
+		"Failed":       {Retention: queue.Retention{Failed: -2}},
+		"RetryBackoff": {Retryable: queue.RetryableQueueOptions{RetryHandler: amboy.RetryHandlerOptions{RetryBackoff: -1}}},
+	} {
+		_, err := queue.NewInline(opts)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+func TestInlineQueueKeepsItsParts(t *testing.T) {
+	q := newInlineQueue(t, queue.InlineOptions{})
+	require.Error(t, q.SetRunner(pool.NewNoop()))
+	require.Error(t, q.SetRetryHandler(q.RetryHandler()))
+	put(t, q, noop(t, "a"))
+	assert.True(t, q.RunNext(t.Context()))
+}
+
+func TestInlineQueueIsStartedByWhatRunsFirst(t *testing.T) {
+	q := newInlineQueue(t, queue.InlineOptions{})
+	assert.False(t, q.Info().Started)
+	assert.False(t, q.RunNext(t.Context()))
+	assert.True(t, q.Info().Started)
+	require.ErrorIs(t, q.Start(t.Context()), amboy.ErrAlreadyStarted)
+}
+
+func TestInlineQueueRunsInItsOwnName(t *testing.T) {
+	q := newInlineQueue(t, queue.InlineOptions{})
+	var seen amboy.Queue
+	put(t, q, newJob(t, "a", func(ctx context.Context, _ *funcJob) { seen = amboy.QueueFromContext(ctx) }))
+	require.True(t, q.RunNext(t.Context()))
+	assert.Same(t, q, seen)
+}
+
+func TestInlineQueueIsClosed(t *testing.T) {
+	q := newInlineQueue(t, queue.InlineOptions{})
+	put(t, q, noop(t, "a"))
+	q.Close(t.Context())
+	assert.False(t, q.RunNext(t.Context()))
+	assert.False(t, q.WaitComplete(t.Context()))
+	require.ErrorIs(t, q.Put(t.Context(), noop(t, "b")), amboy.ErrQueueClosed)
+}
+
+func TestInlineQueueEndsWhatExpires(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	q := newInlineQueue(t, queue.InlineOptions{Time: now})
+	j := newJob(t, "a", func(context.Context, *funcJob) { assert.Fail(t, "it must not run") })
+	j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: now.Add(time.Minute)})
+	put(t, q, j)
+	assert.Equal(t, amboy.StatePending, infoOf(t, q, "a").State)
+	q.AdvanceTo(now.Add(time.Minute + 1))
+	assert.Zero(t, q.RunAll(t.Context()))
+	assert.Equal(t, amboy.StateExpired, infoOf(t, q, "a").State)
+}
+
+func TestInlineQueueIsSafeForConcurrentUse(t *testing.T) {
+	const jobs, callers = 200, 8
+	q := newInlineQueue(t, queue.InlineOptions{})
+	var ran atomic.Int64
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range jobs / callers {
+				put(t, q, newJob(t, fmt.Sprint(caller, "-", i), func(context.Context, *funcJob) { ran.Add(1) }))
+				q.RunNext(t.Context())
+				q.AdvanceTo(q.Now().Add(time.Millisecond))
+			}
+		})
+	}
+	wg.Wait()
+	assert.True(t, amboy.Wait(t.Context(), q))
+	assert.EqualValues(t, jobs, ran.Load())
+}

@@ -1,0 +1,118 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+var _ amboy.JobFinder = (*local)(nil)
+
+// FindJobs finds jobs as they were when the first is asked for.
+func (q *local) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
+	return func(yield func(amboy.JobInfo, error) bool) {
+		now := time.Now()
+		for _, s := range q.look(query) {
+			if err := ctx.Err(); err != nil {
+				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.id, err))
+				return
+			}
+			info := s.info(now)
+			if selects(query, info) && !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// CountJobs counts jobs as they are now.
+func (q *local) CountJobs(ctx context.Context, query amboy.JobQuery) (count int, err error) {
+	for _, err := range q.FindJobs(ctx, query) {
+		if err != nil {
+			return 0, err
+		}
+		count++
+	}
+	return count, nil
+}
+
+// selects tells whether a query, but for its tag, selects a job.
+func selects(query amboy.JobQuery, info amboy.JobInfo) bool {
+	return (len(query.States) == 0 || slices.Contains(query.States, info.State)) &&
+		(len(query.Types) == 0 || slices.Contains(query.Types, info.Type.Name))
+}
+
+// seen is a job of the queue at some moment.
+type seen struct {
+	job   amboy.Job
+	seq   uint64
+	place schedule.Place
+	block schedule.Block
+	tags  []string
+	// snoozed is true for a job that was Postponed by itself, and not by its
+	// dependency.
+	snoozed bool
+}
+
+// look returns the jobs that have the tag of a query, or all, in the order in which
+// they were put.
+func (q *local) look(query amboy.JobQuery) []seen {
+	jobs := q.lookUnsorted(query.Tag)
+	slices.SortFunc(jobs, func(a, b seen) int { return cmp.Compare(a.seq, b.seq) })
+	return jobs
+}
+
+func (q *local) lookUnsorted(tag string) (jobs []seen) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if tag == "" {
+		jobs = make([]seen, 0, q.schedule.Len())
+		for e := range q.schedule.All {
+			jobs = append(jobs, q.see(e))
+		}
+		return jobs
+	}
+	for id := range q.tags.jobs(tag) {
+		if e, ok := q.schedule.Get(id); ok {
+			jobs = append(jobs, q.see(e))
+		}
+	}
+	return jobs
+}
+
+// see is called with the lock.
+func (q *local) see(e *localEntry) seen {
+	return seen{
+		job:     e.Job,
+		seq:     e.Seq(),
+		place:   e.Place(),
+		block:   e.Block(),
+		tags:    q.tags.of(e.ID),
+		snoozed: e.Place() == schedule.Postponed && e.Backoff == 0,
+	}
+}
+
+// info describes the job at a time.
+func (s seen) info(now time.Time) amboy.JobInfo {
+	info := infoAt(s.job, now, func(status *amboy.JobStatusInfo) {
+		schedule.Describe(status, s.place, s.block)
+		if s.snoozed {
+			status.Reason = snoozeReason
+		}
+	})
+	info.Tags = slices.Clone(s.tags)
+	return info
+}
+
+// forgot is called, with the lock, when the schedule forgets an entry.
+func (q *local) forgot(e *localEntry) {
+	if current, ok := q.schedule.Get(e.ID); !ok || current == e {
+		q.tags.remove(e.ID)
+	}
+}

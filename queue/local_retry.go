@@ -1,0 +1,52 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// retry lets a job run again that asks for it. Its next attempt is the job itself. It
+// returns false for a job that ends: it never ran, or can't have another attempt.
+func (q *local) retry(e *localEntry) bool {
+	j := e.Job
+	if !j.RetryInfo().ShouldRetry() || !q.isRunning(e) {
+		doNotRetry(j)
+		return false
+	}
+	now := time.Now()
+	next, err := nextTimes(j, q.opts.RetryPolicy, now)
+	if err == nil && j.RetryInfo().GetRemainingAttempts() == 0 {
+		err = errAttemptLimit
+	}
+	if err != nil {
+		j.AddError(retryError(1, err))
+		doNotRetry(j)
+		return false
+	}
+	markComplete(j, now)
+	q.tell(amboy.EventRetrying, j, now)
+	markRetried(j, next)
+
+	q.mu.Lock()
+	q.schedule.Repeat(e, next.WaitUntil, next.DispatchBy, now)
+	q.setTimer()
+	worker := q.wakeWorker()
+	q.mu.Unlock()
+	worker.Wake()
+	return true
+}
+
+func (q *local) isRunning(e *localEntry) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return e.Place() == schedule.Running
+}
+
+// tellEnd tells how a job ended.
+func (q *local) tellEnd(j amboy.Job, now time.Time) {
+	if q.events.Subscribed() {
+		q.send(amboy.EventKind(amboy.StateOf(amboy.NewJobInfo(j), now)), j, now)
+	}
+}

@@ -1,0 +1,62 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
+)
+
+// resultField is the field of the document in which a result is stored, which may
+// be a value that is no document.
+const resultField = "value"
+
+// encodeResult encodes what a job has left; nil where that is nothing.
+func encodeResult(j amboy.Job, f amboy.Format) (*Body, error) {
+	left, ok := j.(amboy.ResultJob)
+	if !ok {
+		return nil, nil
+	}
+	value := left.Result()
+	if value == nil {
+		return nil, nil
+	}
+	body, err := encode(map[string]any{resultField: value}, f)
+	if err != nil {
+		return nil, &EncodeError{JobID: j.ID(), Type: j.Type().Name, Format: f, Field: "result", Value: value, Err: err}
+	}
+	return &body, nil
+}
+
+// decodeResult decodes what a job has left into what a pointer refers to.
+func (b *Body) decodeResult(into any) (err error) {
+	defer recoverTo(&err)
+	if b.isJSON {
+		var doc map[string]json.RawMessage
+		err = json.Unmarshal(b.raw, &doc)
+		if err == nil && doc[resultField] == nil {
+			err = errNoResultField
+		}
+		if err == nil {
+			err = json.Unmarshal(doc[resultField], into)
+		}
+		return wrapResult(err)
+	}
+	value, err := bson.Raw(b.raw).LookupErr(resultField)
+	if err == nil {
+		err = value.Unmarshal(into)
+	}
+	return wrapResult(err)
+}
+
+var errNoResultField = errors.New("the document has no field " + resultField)
+
+func wrapResult(err error) error {
+	if err != nil {
+		return fmt.Errorf("decoding the result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// progress is how far a schedule has come.
+type progress struct {
+	done, last, next time.Time
+}
+
+// putDue puts the jobs of the ticks of a schedule that are due.
+func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
+	s.mu.Lock()
+	p := progress{e.done, e.last, e.next}
+	s.mu.Unlock()
+	err := recovering(func() error { return s.advance(ctx, e, &p, now) })
+	if err != nil {
+		err = fmt.Errorf("schedule %q of queue %q: %w", e.name, s.queue.ID(), err)
+	}
+	if ctx.Err() != nil {
+		return err // It says nothing about the schedule.
+	}
+	if err != nil {
+		logging.Error(ctx, message.Fields{
+			"message":  "could not put the job of a schedule",
+			"queue":    s.queue.ID(),
+			"schedule": e.name,
+			"error":    err.Error(),
+		})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.settle(p, err, now)
+	return err
+}
+
+// settle records what became of a schedule. The caller holds the lock of its
+// scheduler.
+func (e *entry) settle(p progress, err error, now time.Time) {
+	e.done, e.last, e.next, e.err = p.done, p.last, p.next, err
+	e.retryAt = time.Time{}
+	if err == nil {
+		e.failures = 0
+		return
+	}
+	e.retryAt = now.Add(backoff(e.failures))
+	e.failures++
+}
+
+// backoff is how long a schedule waits after so many failures and one more: from a
+// second to a minute.
+func backoff(failures int) time.Duration {
+	const most = time.Minute
+	if failures > 5 {
+		return most
+	}
+	return min(most, time.Second<<failures)
+}
+
+// advance puts jobs, and takes down how far it came.
+func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time.Time) error {
+	if err := s.look(ctx, e, p); err != nil {
+		return err
+	}
+	ticks, err := e.ticks(p.done, now, s.opts.MaxCatchUp)
+	if err != nil {
+		return err
+	}
+	last, err := s.putAll(ctx, e, ticks)
+	if !last.IsZero() {
+		p.done, p.last = last, last
+	}
+	if err == nil {
+		p.done = later(p.done, now)
+	}
+	var broken error
+	p.next, broken = nextTick(e.schedule, p.done)
+	if err == nil {
+		err = broken
+	}
+	return err
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// look asks the queue how far the schedule has come, here or in other processes.
+func (s *Scheduler) look(ctx context.Context, e *entry, p *progress) error {
+	last, err := s.marker.Mark(ctx, lastMark(e.name), time.Time{})
+	if err != nil {
+		return fmt.Errorf("reading which tick was the last: %w", err)
+	}
+	p.last = later(p.last, last)
+	if last.IsZero() && p.done.IsZero() {
+		p.done, err = s.start(ctx, e)
+		return err
+	}
+	p.done = later(p.done, last)
+	return nil
+}
+
+// start is when the ticks of a schedule begin to count, of which none was put yet.
+func (s *Scheduler) start(ctx context.Context, e *entry) (time.Time, error) {
+	start, err := s.marker.Mark(ctx, startMark(e.name), time.Time{})
+	if err == nil && start.IsZero() {
+		start, err = s.marker.Mark(ctx, startMark(e.name), e.added)
+	}
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("reading when it began: %w", err)
+	case start.IsZero() || start.After(e.added): // this process was the first
+		return e.added, nil
+	default:
+		return start, nil
+	}
+}
+
+// putAll puts the jobs of ticks, marks each that is there, and returns the last.
+func (s *Scheduler) putAll(ctx context.Context, e *entry, ticks []time.Time) (last time.Time, err error) {
+	var marked time.Time // by another process, which may be ahead
+	for _, tick := range ticks {
+		if !tick.After(marked) {
+			last = tick
+			continue
+		}
+		err = s.put(ctx, e, tick)
+		if err != nil {
+			return last, fmt.Errorf("putting the job of tick %s: %w", tick.Format(time.RFC3339Nano), err)
+		}
+		last = tick
+		marked, err = s.marker.Mark(ctx, lastMark(e.name), tick)
+		if err != nil {
+			// The job is there. Where the queue forgets it before a later tick is
+			// marked, and this process ends, it is put again.
+			return last, fmt.Errorf("marking tick %s: %w", tick.Format(time.RFC3339Nano), err)
+		}
+	}
+	return last, nil
+}
+
+// put puts the job of a tick, unless another process has.
+func (s *Scheduler) put(ctx context.Context, e *entry, tick time.Time) error {
+	j, err := e.newJob(tick)
+	if err != nil {
+		return fmt.Errorf("making it: %w", err)
+	}
+	if amboy.IsNilJob(j) {
+		return &InvalidError{Schedule: e.name, Field: "job", Value: j, Rule: "must not be nil"}
+	}
+	id := TickID(e.name, tick)
+	if named, ok := j.(interface{ SetID(id string) }); ok {
+		named.SetID(id)
+	}
+	if j.ID() != id {
+		return &InvalidError{Schedule: e.name, Field: "ID of the job", Value: j.ID(), Rule: fmt.Sprintf("must be %q, or the job must have SetID(string)", id)}
+	}
+	return amboy.EnqueueUniqueJob(ctx, s.queue, j)
+}
+
+// ticks are those after done, until now, whose jobs are to be put.
+func (e *entry) ticks(done, now time.Time, most int) ([]time.Time, error) {
+	if e.catchUp == CatchUpAll {
+		return newestTicks(e.schedule, done, now, most)
+	}
+	punctual, err := newestTicks(e.schedule, later(done, now.Add(-lateness)), now, most)
+	if e.catchUp == CatchUpNone || len(punctual) > 0 || err != nil {
+		return punctual, err
+	}
+	return newestTicks(e.schedule, done, now, 1)
+}
+
+// newestTicks are the latest ticks after a time and until another, in their order;
+// at most so many. It looks backwards, so that it need not count the ticks of years.
+func newestTicks(s Schedule, after, until time.Time, most int) ([]time.Time, error) {
+	for window := lateness; ; window *= 2 {
+		from := until.Add(-window)
+		isWhole := window <= 0 || !from.After(after) // too large for a time.Duration, or for the question
+		if isWhole {
+			from = after
+		}
+		ticks, err := ticksBetween(s, from, until)
+		if err != nil || isWhole || len(ticks) >= most {
+			return ticks[max(0, len(ticks)-most):], err
+		}
+	}
+}
+
+func ticksBetween(s Schedule, after, until time.Time) (ticks []time.Time, err error) {
+	for {
+		after, err = nextTick(s, after)
+		if err != nil || after.IsZero() || after.After(until) {
+			return ticks, err
+		}
+		ticks = append(ticks, after)
+	}
+}
+
+// nextTick calls Next, and returns an error for a time that can't be a tick.
+func nextTick(s Schedule, after time.Time) (tick time.Time, err error) {
+	err = recovering(func() error {
+		tick = s.Next(after)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("calling Next: %w", err)
+	case tick.IsZero():
+		return tick, nil
+	case !tick.After(after) || !tick.Equal(wholeMilliseconds(tick)):
+		return time.Time{}, &InvalidError{Field: "next tick", Value: tick, Rule: fmt.Sprintf("must be after %s, and whole milliseconds", after)}
+	}
+	return tick, nil
+}
+
+// recovering calls a function and makes an *amboy.PanicError of its panic.
+func recovering(call func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return call()
+}

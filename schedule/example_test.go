@@ -1,0 +1,117 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/schedule"
+)
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// period is what a report is about.
+type period struct{ Day string }
+
+var reported = make(chan struct{})
+
+var report = job.Define("example-report", 1, func(context.Context, period) error {
+	fmt.Println("reporting")
+	close(reported)
+	return nil
+})
+
+func Example() {
+	ctx := context.Background()
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 2})
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	s, err := schedule.New(q, schedule.Options{})
+	must(err)
+	weekdays, err := schedule.Cron("30 8 * * MON-FRI", "Europe/Berlin")
+	must(err)
+	dayBefore := schedule.JobOf(report, func(tick time.Time) period {
+		return period{Day: tick.AddDate(0, 0, -1).Format(time.DateOnly)}
+	})
+	must(s.Add("daily-report", weekdays, dayBefore, schedule.CatchUpLatest))
+
+	soon, err := schedule.At(time.Now().Add(50 * time.Millisecond))
+	must(err)
+	must(s.Add("first-report", soon, dayBefore, schedule.CatchUpNone))
+
+	must(s.Start(ctx))
+	defer s.Close() // before the queue
+	<-reported
+	// Output: reporting
+}
+
+func ExampleCron() {
+	// On the last Sunday of March the clocks are put forward from 2:00 to 3:00.
+	nightly, err := schedule.Cron("30 2 * * *", "Europe/Berlin")
+	must(err)
+	saturday := time.Date(2030, 3, 30, 12, 0, 0, 0, time.UTC)
+	for _, tick := range schedule.Upcoming(nightly, saturday, 2) {
+		fmt.Println(tick.Format("Mon 15:04 MST"))
+	}
+
+	// On the last Sunday of October they are put back from 3:00 to 2:00.
+	saturday = time.Date(2030, 10, 26, 12, 0, 0, 0, time.UTC)
+	for _, tick := range schedule.Upcoming(nightly, saturday, 2) {
+		fmt.Println(tick.Format("Mon 15:04 MST"))
+	}
+
+	_, err = schedule.Cron("0 0 31 4 *", "Europe/Berlin")
+	fmt.Println(err)
+	_, err = schedule.Cron("0 0 * * *", "Berlin")
+	var invalid *schedule.InvalidError
+	fmt.Println(errors.As(err, &invalid), invalid.Field, invalid.Value)
+	// Output:
+	// Sun 03:00 CEST
+	// Mon 02:30 CEST
+	// Sun 02:30 CEST
+	// Mon 02:30 CET
+	// invalid schedule: cron expression must match a day that exists (is "0 0 31 4 *")
+	// true time zone Berlin
+}
+
+func ExampleEvery() {
+	anchor := time.Date(2030, 1, 1, 0, 20, 0, 0, time.UTC)
+	shifts, err := schedule.Every(8*time.Hour, anchor)
+	must(err)
+	for _, tick := range schedule.Upcoming(shifts, time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC), 3) {
+		fmt.Println(tick.Format(time.DateTime))
+	}
+	// Output:
+	// 2030-06-01 16:20:00
+	// 2030-06-02 00:20:00
+	// 2030-06-02 08:20:00
+}
+
+func ExampleScheduler_List() {
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 2})
+	must(err)
+	s, err := schedule.New(q, schedule.Options{})
+	must(err)
+	newReport := schedule.JobOf(report, func(time.Time) period { return period{} })
+	quarterly, err := schedule.Cron("0 6 L jan/3 *", "America/New_York")
+	must(err)
+	once, err := schedule.At(time.Date(2130, 1, 1, 9, 0, 0, 0, time.UTC))
+	must(err)
+	must(s.Add("quarterly", quarterly, newReport, schedule.CatchUpAll))
+	must(s.Add("centenary", once, newReport, schedule.CatchUpLatest))
+	for _, info := range s.List() {
+		fmt.Printf("%s: %s, catch up %s, next in the future: %t\n", info.Name, info.Schedule, info.CatchUp, info.Next.After(time.Now()))
+	}
+	// Output:
+	// centenary: at 2130-01-01T09:00:00Z, catch up latest, next in the future: true
+	// quarterly: cron 0 6 L jan/3 *, America/New_York, catch up all, next in the future: true
+}

@@ -1,0 +1,112 @@
+package schedule_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/schedule"
+)
+
+var ran = make(chan time.Duration, 100)
+
+// began is when the test began whose jobs tell when they run.
+var began time.Time
+
+var tell = job.Define("schedule-test-tell", 1, func(context.Context, time.Time) error {
+	ran <- time.Since(began)
+	return nil
+})
+
+// onRealQueue runs a test in a bubble of synctest.
+func onRealQueue(t *testing.T, test func(t *testing.T, q amboy.Queue, s *schedule.Scheduler)) {
+	synctest.Test(t, func(t *testing.T) {
+		began = time.Now()
+		ran = make(chan time.Duration, 100)
+		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+		require.NoError(t, err)
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		s, err := schedule.New(q, schedule.Options{})
+		require.NoError(t, err)
+		defer s.Close()
+		require.NoError(t, s.Add("tell", every(t, 90*time.Second), tick(), schedule.CatchUpAll))
+		test(t, q, s)
+	})
+}
+
+func tick() schedule.JobFunc {
+	return schedule.JobOf(tell, func(tick time.Time) time.Time { return tick })
+}
+
+func TestAStartedSchedulerPutsTheJobsOfTicksAsTheyCome(t *testing.T) {
+	onRealQueue(t, func(t *testing.T, _ amboy.Queue, s *schedule.Scheduler) {
+		require.NoError(t, s.Start(t.Context()))
+		require.ErrorIs(t, s.Start(t.Context()), amboy.ErrAlreadyStarted)
+		first := <-ran
+		assert.Equal(t, 90*time.Second, first)
+		assert.Equal(t, first+90*time.Second, <-ran)
+		assert.Equal(t, first+180*time.Second, <-ran)
+		s.Close()
+		s.Close()
+		time.Sleep(time.Hour)
+		assert.Empty(t, ran)
+		require.ErrorIs(t, s.Start(t.Context()), amboy.ErrAlreadyStarted)
+	})
+}
+
+func TestAScheduleIsAddedWhileTheSchedulerRuns(t *testing.T) {
+	onRealQueue(t, func(t *testing.T, _ amboy.Queue, s *schedule.Scheduler) {
+		s.Remove("tell")
+		require.NoError(t, s.Start(t.Context()))
+		time.Sleep(time.Hour)
+		soon, err := schedule.At(time.Now().Add(5 * time.Second))
+		require.NoError(t, err)
+		require.NoError(t, s.Add("soon", soon, tick(), schedule.CatchUpNone))
+		assert.Equal(t, time.Hour+5*time.Second, <-ran)
+	})
+}
+
+func TestASchedulerEndsWithItsContextOrItsQueue(t *testing.T) {
+	for name, end := range map[string]func(q amboy.Queue, cancel func()){
+		"context": func(_ amboy.Queue, cancel func()) { cancel() },
+		"queue":   func(q amboy.Queue, _ func()) { q.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onRealQueue(t, func(t *testing.T, q amboy.Queue, s *schedule.Scheduler) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				require.NoError(t, s.Start(ctx))
+				<-ran
+				end(q, cancel)
+				time.Sleep(time.Hour)
+				assert.Empty(t, ran)
+				s.Close()
+			})
+		})
+	}
+}
+
+func TestWhoeverNeverStartedMayClose(t *testing.T) {
+	onRealQueue(t, func(_ *testing.T, _ amboy.Queue, s *schedule.Scheduler) { s.Close() })
+}
+
+func TestArgumentsThatCanNotBeStored(t *testing.T) {
+	q := newSpyQueue(t)
+	s, err := schedule.New(q, schedule.Options{})
+	require.NoError(t, err)
+	bad := schedule.JobOf(tell, func(time.Time) time.Time { return time.Time{} }, job.In(-time.Hour))
+	require.NoError(t, s.Add("bad", every(t, time.Hour), bad, schedule.CatchUpNone))
+	q.at(t, "12:00:00", s)
+	q.now = noon.Add(time.Hour)
+	_, err = s.PutDue(t.Context())
+	var invalid *amboy.InvalidJobError
+	require.ErrorAs(t, err, &invalid)
+}
