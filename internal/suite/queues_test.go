@@ -4,14 +4,17 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/amboytest"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -21,6 +24,8 @@ var queues = []kind{
 	{name: "memory", faked: true, stored: true, newStore: memoryStore},
 	{name: "amboytest", faked: true, stored: true, newStore: inlineStore},
 	{name: "sqlite", stored: true, shared: true, newStore: sqliteStore},
+	{name: "mongodb", stored: true, shared: true, newStore: mongodbStore(mongotest.ReplicaSet())},
+	{name: "mongodb standalone", stored: true, shared: true, newStore: mongodbStore(mongotest.Standalone())},
 }
 
 // kind is one of the queues.
@@ -80,6 +85,25 @@ func sqliteStore(t *testing.T) func(options) (amboy.Queue, error) {
 	}
 }
 
+func mongodbStore(deployment mongotest.Option) func(*testing.T) func(options) (amboy.Queue, error) {
+	return func(t *testing.T) func(options) (amboy.Queue, error) {
+		d := mongotest.Open(t, deployment)
+		return func(o options) (amboy.Queue, error) {
+			store, err := mongodb.Open(t.Context(), mongodb.Options{
+				Client:       d.Client(),
+				DB:           d.Database(),
+				Collection:   "suite",
+				Grouped:      true,
+				PollInterval: 20 * time.Millisecond,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return openQueue(store, o)
+		}
+	}
+}
+
 func openQueue(store driver.Driver, o options) (amboy.Queue, error) {
 	return queue.NewDriverQueue(queue.DriverQueueOptions{
 		Driver:      store,
@@ -87,6 +111,8 @@ func openQueue(store driver.Driver, o options) (amboy.Queue, error) {
 		Name:        "suite",
 		NumWorkers:  o.numWorkers(),
 		Retryable:   o.retryable,
+		// It matters where the store tells of no changes.
+		PollInterval: 20 * time.Millisecond,
 	})
 }
 

@@ -41,6 +41,8 @@ var raceRules = []rule{
 	{"a duty has one owner", raceDuty},
 	{"a mark is raised in steps", raceMark},
 	{"nothing comes into a queue once it is drained", raceDrain},
+	{"a record whose edge ends while it is inserted goes on", raceInsertOrEnd},
+	{"a record whose edge is retried while it is inserted waits for the next attempt", raceInsertOrRetry},
 }
 
 // together runs functions at the same time, and returns the error of each. They

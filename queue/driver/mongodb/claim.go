@@ -152,6 +152,7 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 	if err != nil {
 		return 0, err
 	}
+	clear(c.taken) // some of what was chosen before may have been lost
 	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
 	rivals := c.rivals(v)
 	err = c.take(ctx, append(slices.Clip(chosen), rivals...), true)

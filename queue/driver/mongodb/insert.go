@@ -275,44 +275,61 @@ func (b *batch) enterLine(n *newDocument, targets map[key]target) error {
 }
 
 // markTargets marks jobs of a queue, where they are there, as ones on which others
-// depend. Whoever ends one from then on tells these.
+// depend. Whoever ends one from then on tells these. A job whose attempt is replaced
+// meanwhile has not ended: then the next one is marked.
 func (b *batch) markTargets(ctx context.Context, queue string, ids map[string]bool, targets map[key]target) error {
-	found, err := b.findJobs(b.session(ctx), queue, ids)
-	if err != nil {
-		return err
-	}
-	var marks []*change
-	for _, doc := range found {
-		marks = append(marks, &change{
-			queue:  queue,
-			name:   doc.Name,
-			before: doc,
-			quiet:  true,
-			step: func(doc *document) error {
-				if !doc.final() {
-					doc.Dependents = true
-				}
-				return nil
-			},
-		})
-	}
-	if b.tx != nil {
-		return b.markInTransaction(ctx, marks, targets)
-	}
-	err = b.write(ctx, marks)
-	if err != nil {
-		return err
-	}
-	for _, c := range marks {
-		switch {
-		case errors.Is(c.err, errGone):
-		case c.err != nil:
-			return fmt.Errorf("marking record %q: %w", c.name, c.err)
-		default:
-			targets[key{queue, c.after.jobID()}] = target{c.after.final(), c.after.succeeded()}
+	for range maxRounds {
+		found, err := b.findJobs(b.session(ctx), queue, ids)
+		if err != nil {
+			return err
+		}
+		marks := make([]*change, 0, len(found))
+		for _, doc := range found {
+			marks = append(marks, b.mark(doc))
+		}
+		if b.tx != nil {
+			return b.markInTransaction(ctx, marks, targets)
+		}
+		err = b.write(ctx, marks)
+		if err != nil {
+			return err
+		}
+		ids = map[string]bool{}
+		for _, c := range marks {
+			id := c.before.jobID()
+			switch {
+			case errors.Is(c.err, errGone), errors.Is(c.err, errMoved):
+				ids[id] = true
+			case c.err != nil:
+				return fmt.Errorf("marking record %q: %w", c.name, c.err)
+			default:
+				targets[key{queue, id}] = target{c.after.final(), c.after.succeeded()}
+			}
+		}
+		if len(ids) == 0 {
+			return nil
 		}
 	}
-	return nil
+	return errContended
+}
+
+// mark is the change that marks the latest attempt of a job.
+func (b *batch) mark(latest *document) *change {
+	return &change{
+		queue:  latest.Group,
+		name:   latest.Name,
+		before: latest,
+		quiet:  true,
+		step: func(doc *document) error {
+			switch {
+			case !doc.final():
+				doc.Dependents = true
+			case !latest.final():
+				return errMoved // it has ended, or was replaced
+			}
+			return nil
+		},
+	}
 }
 
 // findJobs finds the latest attempts of jobs, without their bodies.

@@ -260,8 +260,6 @@ type handover struct {
 	From string `bson:"from"`
 	// UniqueLock is the unique key that it has.
 	UniqueLock string `bson:"unique_lock,omitempty"`
-	// Dependents is true where others depend on the job.
-	Dependents bool `bson:"dependents,omitempty"`
 }
 
 // retryInSteps writes the next attempt, which nobody may run; then it ends the one
@@ -383,7 +381,7 @@ func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
 // insertHandover writes the next attempt without what it is to take.
 func (d *Driver) insertHandover(ctx context.Context, old, doc *document) (*document, error) {
 	waiting := *doc
-	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock, Dependents: doc.Dependents}
+	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
 	waiting.JobID, waiting.UniqueLock, waiting.Dependents, waiting.Scopes = "", "", false, nil
 	waiting.Line = waiting.newLine()
 	waiting.Line.In, waiting.Line.Wants, waiting.Line.Expires = inHandover, nil, time.Time{}
@@ -477,7 +475,8 @@ func (d *Driver) takePlace(ctx context.Context, made *change, next *document) er
 			return errMoved
 		}
 		doc.JobID = doc.jobID()
-		doc.UniqueLock, doc.Dependents = doc.Handover.UniqueLock, doc.Handover.Dependents
+		doc.UniqueLock = doc.Handover.UniqueLock
+		doc.Dependents = true // perhaps: the attempt before may have been marked since it was read
 		doc.Scopes = without(doc.EnqueueScopes, nil)
 		doc.Handover = nil
 		doc.enter(nil, d.opts.IgnoreWaitUntil, time.Now())

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/readconcern"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -55,7 +57,16 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 		d.union(count(hasEnded, finished)...),
 		union(d.control.Name(), match(controls), project("control", "$$ROOT")),
 	)
-	err = d.aggregate(ctx, d.jobs, pipeline, &rows)
+	from := d.jobs
+	if d.isReplica {
+		// Else a job that is retried meanwhile may be seen neither as what it was nor
+		// as what it is, and those who wait for the end of all would go too early.
+		from, err = d.jobs.Clone(options.Collection().SetReadConcern(readconcern.Snapshot()))
+		if err != nil {
+			return nil, err
+		}
+	}
+	err = d.aggregate(ctx, from, pipeline, &rows)
 	return rows, err
 }
 
@@ -104,7 +115,8 @@ func (t *tally) addTo(stats *amboy.QueueStats) {
 	}
 }
 
-// Stats implements driver.Driver. It is one command.
+// Stats implements driver.Driver. It is one command; on a standalone server, which has
+// no snapshots, another one where the first finds that nothing is left.
 func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -112,15 +124,22 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	}
 	defer leave()
 	ctx = plain(ctx)
-	rows, err := d.tallies(ctx, d.inQueue(queue), field("_id", controlKey(queue)))
+	stats, err := d.stats(ctx, queue)
+	if err == nil && stats.IsComplete() && !d.isReplica {
+		stats, err = d.stats(ctx, queue)
+	}
 	if err != nil {
 		return amboy.QueueStats{}, fmt.Errorf("counting the records of queue %q: %w", queue, err)
 	}
-	info := describe(rows)[queue]
-	if info == nil {
-		return amboy.QueueStats{}, nil
+	return stats, nil
+}
+
+func (d *Driver) stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
+	rows, err := d.tallies(ctx, d.inQueue(queue), field("_id", controlKey(queue)))
+	if info := describe(rows)[queue]; info != nil {
+		return info.Stats, err
 	}
-	return info.Stats, nil
+	return amboy.QueueStats{}, err
 }
 
 // Queues implements driver.Driver. It counts as Stats does.
