@@ -130,6 +130,9 @@ func (o MongoDBQueueOptions) with(change MongoDBQueueOptions) MongoDBQueueOption
 	if change.Abortable != nil {
 		o.Abortable = change.Abortable
 	}
+	if len(change.Middleware) > 0 {
+		o.Middleware = change.Middleware
+	}
 	if change.Retryable != nil {
 		o.Retryable = change.Retryable
 	}

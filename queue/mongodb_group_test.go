@@ -41,6 +41,13 @@ func TestMongoDBGroupMergesOptions(t *testing.T) {
 	pattern := func(expr string, o queue.MongoDBQueueOptions) queue.RegexpMongoDBQueueOptions {
 		return queue.RegexpMongoDBQueueOptions{Regexp: *regexp.MustCompile(expr), Options: o}
 	}
+	var wrapped atomic.Int64 // the jobs that ran in middleware
+	counting := amboy.Middleware{Run: func(next amboy.RunFunc) amboy.RunFunc {
+		return func(ctx context.Context, j amboy.Job) error {
+			wrapped.Add(1)
+			return next(ctx, j)
+		}
+	}}
 	group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
 		o.DefaultQueue.DB.LockTimeout = time.Minute
 		o.RegexpQueue = []queue.RegexpMongoDBQueueOptions{
@@ -51,7 +58,12 @@ func TestMongoDBGroupMergesOptions(t *testing.T) {
 			}),
 		}
 		o.PerQueue = map[string]queue.MongoDBQueueOptions{
-			"paying large first": {NumWorkers: new(4), Abortable: new(true), Retryable: &queue.RetryableQueueOptions{}},
+			"paying large first": {
+				NumWorkers: new(4),
+				Abortable:  new(true),
+				Retryable:  &queue.RetryableQueueOptions{},
+				Middleware: []amboy.Middleware{counting},
+			},
 		}
 	})
 	for name, test := range map[string]struct {
@@ -91,6 +103,7 @@ func TestMongoDBGroupMergesOptions(t *testing.T) {
 			assert.EqualValues(t, 1, n, "all are in one collection")
 		})
 	}
+	assert.EqualValues(t, 1, wrapped.Load())
 }
 
 func TestMongoDBGroupRefuses(t *testing.T) {

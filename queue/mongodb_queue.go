@@ -27,6 +27,9 @@ type MongoDBQueueOptions struct {
 	Abortable *bool
 	// Retryable configures how jobs are retried.
 	Retryable *RetryableQueueOptions
+	// Middleware wraps the running and the putting of jobs. The first is the
+	// outermost.
+	Middleware []amboy.Middleware
 }
 
 var _ amboy.QueueOptions = (*MongoDBQueueOptions)(nil)
@@ -131,6 +134,7 @@ func (o *MongoDBQueueOptions) driverOptions(name string) (DriverQueueOptions, er
 		LockTimeout:      o.DB.LockTimeout,
 		PollInterval:     o.DB.WaitInterval,
 		Retention:        o.DB.retention(),
+		Middleware:       o.Middleware,
 		ignoreDispatchBy: !o.DB.CheckDispatchBy,
 		startAgain:       true,
 	}

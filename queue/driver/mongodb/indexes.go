@@ -67,6 +67,7 @@ func (o Options) indexes() []index {
 		{name: "cancels", keys: ascending("status.owner"), partial: field("cancel_requested", true), everywhere: true},
 		{name: "settle", keys: ascending("settle"), partial: exists("settle"), everywhere: true},
 		{name: "forget", keys: ascending("forget_at"), partial: exists("forget_at"), everywhere: true},
+		{name: "tags", keys: ascending("tags", "order"), partial: exists("tags")},
 		{name: "retrying_jobs", keys: append(ascending("status.completed", "retry_info.retryable", "retry_info.needs_retry"), bson.E{Key: "status.mod_ts", Value: -1}), use: hot},
 		{keys: bson.D{{Key: "retry_info.base_job_id", Value: 1}, {Key: "retry_info.current_attempt", Value: -1}}, use: hot},
 		{name: "order", keys: ascending("order", "_id"), use: reporting},
