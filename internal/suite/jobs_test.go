@@ -153,7 +153,7 @@ func TestResultOfATypedJob(t *testing.T) {
 		var none *job.NoResultError
 		require.ErrorAs(f, err, &none)
 		assert.Equal(f, amboy.StateFailed, none.State)
-		assert.ErrorContains(f, err, "no paper")
+		require.ErrorContains(f, err, "no paper")
 
 		_, err = orders.Result(f.ctx, q, later)
 		require.ErrorAs(f, err, &none)
