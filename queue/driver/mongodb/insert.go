@@ -351,8 +351,7 @@ func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool
 		if found[id] != nil {
 			continue
 		}
-		// It may be one of the former library.
-		doc, err := d.latest(ctx, queue, id)
+		doc, err := d.unnamed(ctx, queue, id)
 		if err != nil {
 			return nil, err
 		}
@@ -361,6 +360,23 @@ func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool
 		}
 	}
 	return found, nil
+}
+
+// unnamed finds the latest attempt of a job whose ID no document has: it may be one
+// of the former library, or change places with the next attempt.
+func (d *Driver) unnamed(ctx context.Context, queue, id string) (*document, error) {
+	doc, err := d.latest(ctx, queue, id)
+	if err != nil || doc == nil || doc.Order == 0 || !doc.final() || !doc.RetryInfo.Retryable {
+		return doc, err
+	}
+	next, err := d.first(ctx, d.inQueue(queue,
+		bson.E{Key: "retry_info.base_job_id", Value: id},
+		bson.E{Key: "line.in", Value: inHandover},
+	), nil)
+	if err != nil || next != nil {
+		return next, err
+	}
+	return d.latest(ctx, queue, id) // the next may have come since
 }
 
 // place makes the documents wait whose scopes others hold, or those of the batch

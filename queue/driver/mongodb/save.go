@@ -13,7 +13,7 @@ import (
 
 // content are the fields that Save replaces, as driver.CopyContent does.
 var content = []string{
-	"type", "version", "job",
+	"type", "version", "job", "metadata",
 	"status.err_count", "status.errors", "status.attempt_errors", "status.dropped_errors",
 	"retry_info.max_attempts", "retry_info.dispatch_by", "retry_info.wait_until",
 }
