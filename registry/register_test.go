@@ -25,7 +25,7 @@ func TestARegisteredTypeIsNotReplaced(t *testing.T) {
 	second := func() amboy.Job { return newSample("second") }
 	err := registry.RegisterJobType(name, second)
 	require.ErrorIs(t, err, registry.ErrTypeTaken)
-	assert.ErrorContains(t, err, name)
+	require.ErrorContains(t, err, name)
 
 	log := captureLog(t)
 	registry.AddJobType(name, second)
@@ -39,9 +39,9 @@ func TestARegisteredTypeIsNotReplaced(t *testing.T) {
 
 func TestRegisterJobTypeRefusesBadInput(t *testing.T) {
 	factory := func() amboy.Job { return newSample("a") }
-	assert.EqualError(t, registry.RegisterJobType("", factory), "registering a job type: its name must not be empty")
-	assert.EqualError(t, registry.RegisterJobType("x", nil), `registering job type "x": its factory must not be nil`)
-	assert.ErrorIs(t, registry.RegisterJobType("sample", factory), registry.ErrTypeTaken)
+	require.EqualError(t, registry.RegisterJobType("", factory), "registering a job type: its name must not be empty")
+	require.EqualError(t, registry.RegisterJobType("x", nil), `registering job type "x": its factory must not be nil`)
+	require.ErrorIs(t, registry.RegisterJobType("sample", factory), registry.ErrTypeTaken)
 
 	name := newType()
 	require.NoError(t, registry.AddJobUpgrade(name, 0, func(map[string]any) error { return nil }))

@@ -52,7 +52,7 @@ func TestResultOfAJobIsStored(t *testing.T) {
 		require.NoError(t, got.(*leaving).decode(&left))
 		assert.Equal(t, []int{1, 2}, left)
 		var wrong map[string]int
-		assert.ErrorContains(t, got.(*leaving).decode(&wrong), "decoding the result")
+		require.ErrorContains(t, got.(*leaving).decode(&wrong), "decoding the result")
 
 		j.result = newLeaving
 		_, err = registry.MakeJobInterchange(j, f)
