@@ -69,8 +69,9 @@ type Event struct {
 	// Err is the error of the attempt. After a panic errors.As finds a
 	// *PanicError in it, where the job embeds job.Base.
 	Err error
-	// Wait is the time from when the job could start, because it was put and due,
-	// until it did. It is set from EventStarted on.
+	// Wait is the time from when the attempt could start, because it was put and
+	// due, until it did. What was snoozed or handed back counts from the same time.
+	// It is set from EventStarted on.
 	Wait time.Duration
 	// Run is how long the attempt ran. It is set where that has ended.
 	Run time.Duration
@@ -86,20 +87,23 @@ type EventSource interface {
 	SubscribeEvents(buffer int) (events <-chan Event, cancel func())
 }
 
+// MaxEventBuffer is the largest buffer of a subscription, all of which is allocated
+// at once.
+const MaxEventBuffer = 1 << 20
+
 // Subscribe returns a channel of what happens in a queue from now on. The queue
 // never waits for whoever reads it: an event for which there is no room in the
-// buffer, which must be at least 1, is left out, and the next one says how many
-// were. The channel is closed by cancel, which may be called again, and when the
-// queue is closed, after EventClosed. A queue without a subscriber makes no events.
+// buffer, which must be from 1 to MaxEventBuffer, is left out, and the next one says
+// how many were. The channel is closed by cancel, which may be called again, and when
+// the queue is closed, after EventClosed. A queue without a subscriber makes no events.
 //
 // Events of one job come in the order in which they happened, with one exception: a
 // queue over a store learns that a job was added after the store has it, and then the
-// job may have started already. Subscribe returns an error for a buffer that is too
-// small and for a queue that has no events. It does not block, and is safe for
-// concurrent use.
+// job may have started already. Subscribe returns an error for another buffer and for
+// a queue that has no events. It does not block, and is safe for concurrent use.
 func Subscribe(q Queue, buffer int) (events <-chan Event, cancel func(), err error) {
-	if buffer < 1 {
-		return nil, nil, fmt.Errorf("subscribing to the events of queue %q: the buffer must be at least 1 (is %d)", q.ID(), buffer)
+	if buffer < 1 || buffer > MaxEventBuffer {
+		return nil, nil, fmt.Errorf("subscribing to the events of queue %q: the buffer must be from 1 to %d (is %d)", q.ID(), MaxEventBuffer, buffer)
 	}
 	source, ok := q.(EventSource)
 	if !ok {

@@ -301,8 +301,9 @@ type JobReleaser interface {
 // JobSnoozer is implemented by queues that take back a job that wants to run again
 // later. Runners use it for a SnoozableJob.
 type JobSnoozer interface {
-	// Snooze hands back a job that Next returned, to run again at a time. It is
-	// Release but for that, and forgets that the job wanted it.
+	// Snooze hands back a job that Next returned, to run again at a time, but not
+	// before MinSnooze is over. It is Release but for that, and forgets that the
+	// job wanted it.
 	Snooze(ctx context.Context, j Job, until time.Time) error
 }
 

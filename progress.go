@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // The bounds of what a job logs. The oldest lines are dropped, so that the rest
@@ -64,10 +65,14 @@ func (p *JobProgress) AddLine(line LogLine) {
 // cutLine bounds the text of a line.
 func cutLine(text string) string {
 	const mark = "…"
-	if len(text) > MaxLogLineBytes {
-		text = strings.ToValidUTF8(text[:MaxLogLineBytes-len(mark)], "") + mark
+	if len(text) <= MaxLogLineBytes {
+		return strings.ToValidUTF8(text, "?")
 	}
-	return strings.ToValidUTF8(text, "?")
+	end := MaxLogLineBytes - len(mark)
+	for n := 1; n < utf8.UTFMax && !utf8.RuneStart(text[end]); n++ {
+		end-- // so as not to cut a character
+	}
+	return strings.ToValidUTF8(text[:end], "?") + mark
 }
 
 // Clone returns a copy that shares nothing with the progress.

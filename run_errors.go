@@ -46,11 +46,16 @@ func (e *CancelError) Error() string {
 // Unwrap returns the reason.
 func (e *CancelError) Unwrap() error { return e.Err }
 
+// MinSnooze is how long a queue snoozes a job at least. As the job keeps its place,
+// those behind it would never have a turn otherwise.
+const MinSnooze = time.Millisecond
+
 // SnoozeError asks for a job to run again later, without using an attempt. It is no
 // failure: jobs and middleware return it, or report it as an error, and it is not
 // added to the job's errors.
 type SnoozeError struct {
-	// Until is when the job may run again; a time that has come means now.
+	// Until is when the job may run again; a time that has come means after
+	// MinSnooze.
 	Until time.Time
 }
 
@@ -90,6 +95,14 @@ func SnoozedUntil(j Job) time.Time {
 		return time.Time{}
 	}
 	return until
+}
+
+// snoozeOf is the *SnoozeError of a job whose run has ended; nil where it did not ask.
+func snoozeOf(j Job) error {
+	if until := SnoozedUntil(j); !until.IsZero() {
+		return &SnoozeError{Until: until}
+	}
+	return nil
 }
 
 // attemptError is what RunAttempt returns of a job's errors, so that middleware's

@@ -42,10 +42,11 @@ func (e *MaxTimeError) Is(target error) bool { return target == context.Deadline
 
 // RunJob runs a job without a queue, as a pool would: with the job's maximum
 // time, its time stamps, and a panic recorded as an error. It blocks until the
-// job returns, and returns the job's error; for a nil job and for times that
-// are not valid it returns an *InvalidJobError without running anything.
-// Dependencies, scopes and retries are left aside. It is safe to call from
-// several goroutines with different jobs.
+// job returns, and returns the job's error; for one that wants to run again later,
+// and is not complete, a *SnoozeError; and for a nil job and for times that are not
+// valid an *InvalidJobError without running anything. Dependencies, scopes and
+// retries are left aside, and the job has no queue, also where ctx is that of a job
+// that has one. It is safe to call from several goroutines with different jobs.
 func RunJob(ctx context.Context, j Job) error {
 	if IsNilJob(j) {
 		return errNilJob
@@ -56,19 +57,22 @@ func RunJob(ctx context.Context, j Job) error {
 	}
 	times.Start, times.End = time.Now(), time.Time{}
 	j.SetTimeInfo(times)
-	setProgress(j, true)
+	setProgress(j, true, false)
 
-	runInTime(ctx, j)
+	runInTime(ContextWithQueue(ctx, nil), j)
 
-	setProgress(j, false)
+	snoozed := snoozeOf(j)
+	setProgress(j, false, snoozed == nil)
 	j.UpdateTimeInfo(JobTimeInfo{End: time.Now()})
+	if snoozed != nil {
+		return snoozed
+	}
 	return j.Error()
 }
 
-// setProgress marks a job as running, or else as complete.
-func setProgress(j Job, running bool) {
+func setProgress(j Job, running, complete bool) {
 	status := j.Status()
-	status.InProgress, status.Completed = running, !running
+	status.InProgress, status.Completed = running, complete
 	j.SetStatus(status)
 }
 
@@ -85,12 +89,7 @@ func RunAttempt(ctx context.Context, j Job) error {
 	if err := j.Error(); err != nil {
 		return &attemptError{err}
 	}
-	if s, ok := j.(SnoozableJob); ok {
-		if until := s.SnoozedUntil(); !until.IsZero() {
-			return &SnoozeError{Until: until}
-		}
-	}
-	return nil
+	return snoozeOf(j)
 }
 
 // runInTime calls Run with the job's maximum time.

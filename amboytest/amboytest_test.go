@@ -16,6 +16,7 @@ import (
 	"github.com/mongodb/amboy/amboytest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/retry"
 	"github.com/mongodb/amboy/schedule"
 )
@@ -254,4 +255,79 @@ func TestAssertions(t *testing.T) {
 func TestTimeDoesNotGoBack(t *testing.T) {
 	said := failure(t, func(tb testing.TB) { amboytest.New(tb).Advance(-time.Second) })
 	assert.Contains(t, said, "-1s")
+	said = failure(t, func(tb testing.TB) { amboytest.New(tb).RunFor(t.Context(), -time.Second) })
+	assert.Contains(t, said, "-1s")
+}
+
+func TestRunAllNeverReturnedOnceTheContextOfStartHadEnded(t *testing.T) {
+	q := amboytest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, q.Start(ctx))
+	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
+	require.NoError(t, err)
+	cancel()
+	assert.Zero(t, q.RunAll(t.Context()))
+	assert.False(t, q.WaitComplete(t.Context()))
+}
+
+func TestACanceledRunMovedTheClock(t *testing.T) {
+	q, s := start(t)
+	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"}, job.In(time.Minute))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.Zero(t, q.RunFor(ctx, time.Hour))
+	assert.Equal(t, noon, q.Now())
+	assert.Equal(t, 1, q.RunFor(t.Context(), time.Hour))
+	assert.Equal(t, []string{"12:01:00 ann"}, s.mails)
+}
+
+func TestAJobThatCallsGoexit(t *testing.T) {
+	exiting := job.Define(t.Name(), 1, func(context.Context, string) error {
+		runtime.Goexit()
+		return nil
+	})
+	q := amboytest.New(t)
+	_, err := exiting.Put(t.Context(), q, "x", job.ID("x"))
+	require.NoError(t, err)
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		q.RunNext(t.Context())
+	}()
+	<-done
+	amboytest.RequireState(t, q, "x", amboy.StateFailed)
+}
+
+// What a job loses where it is stored it must lose in a test, too.
+func TestJobsWereStoredInAnotherFormatThanByRealQueues(t *testing.T) {
+	type moment struct {
+		At     time.Time
+		Secret string `bson:"-"`
+	}
+	var seen []moment
+	note := job.Define(t.Name(), 1, func(_ context.Context, m moment) error {
+		seen = append(seen, m)
+		return nil
+	})
+	args := moment{noon.Add(time.Nanosecond), "x"}
+	store, err := memory.New(memory.Options{KeepFinished: 1})
+	require.NoError(t, err)
+	actual, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1})
+	require.NoError(t, err)
+	defer actual.Close(context.Background())
+	for _, q := range []amboy.Queue{actual, amboytest.New(t)} {
+		require.NoError(t, q.Start(t.Context()))
+		_, err = note.Put(t.Context(), q, args)
+		require.NoError(t, err)
+		require.True(t, amboy.Wait(t.Context(), q))
+	}
+	require.Len(t, seen, 2)
+	assert.Equal(t, seen[0], seen[1])
+
+	q := amboytest.NewWithOptions(t, queue.InlineOptions{Format: amboy.JSON})
+	_, err = note.Put(t.Context(), q, args)
+	require.NoError(t, err)
+	require.True(t, q.RunNext(t.Context()))
+	assert.Equal(t, args, seen[2])
 }

@@ -45,14 +45,20 @@ func NewWithOptions(t testing.TB, opts queue.InlineOptions) *Queue {
 // Advance makes it later by a time, which must not be negative. It runs nothing.
 func (q *Queue) Advance(d time.Duration) {
 	q.t.Helper()
+	q.AdvanceTo(q.later(d))
+}
+
+// RunFor runs jobs, each at its time, until it is later by a time, which must not be
+// negative, or ctx ends, and returns how many it ran.
+func (q *Queue) RunFor(ctx context.Context, d time.Duration) (ran int) {
+	q.t.Helper()
+	return q.RunUntil(ctx, q.later(d))
+}
+
+func (q *Queue) later(d time.Duration) time.Time {
+	q.t.Helper()
 	if d < 0 {
 		q.t.Fatalf("amboytest: time can't be advanced by a negative duration (is %s)", d)
 	}
-	q.AdvanceTo(q.Now().Add(d))
-}
-
-// RunFor runs jobs, each at its time, until it is later by a time, and returns how
-// many it ran.
-func (q *Queue) RunFor(ctx context.Context, d time.Duration) (ran int) {
-	return q.RunUntil(ctx, q.Now().Add(d))
+	return q.Now().Add(d)
 }

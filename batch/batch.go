@@ -164,11 +164,11 @@ func (b *Batch) check(j amboy.Job, others map[string]struct{}) error {
 	return nil
 }
 
-// Put puts the jobs in a queue, then their end and the jobs that come after it. It
-// blocks as PutMany does. It returns the error of each job that was not put; where
-// the ID of the batch is taken by another, one for which amboy.IsDuplicateJobError is
-// true, before it has put anything; and one that wraps errors.ErrUnsupported for a
-// queue that is no amboy.JobFinder.
+// Put puts the jobs in a queue, their end and the jobs that come after it, with one
+// PutMany, and blocks as that does. It returns the error of each job that was not put,
+// but for jobs that depend on those; where the ID of the batch is taken by another, one
+// for which amboy.IsDuplicateJobError is true, before it has put anything; and one that
+// wraps errors.ErrUnsupported for a queue that is no amboy.JobFinder.
 //
 // The jobs that were put run, whatever the error is about. Put may be called again
 // after one, also by a process that made the batch anew: what is there already is
@@ -187,19 +187,24 @@ func (b *Batch) put(ctx context.Context, q amboy.Queue) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{
-		b.link,
-		func() error { return b.checkMarker(ctx, q) },
-		func() error { return putOnce(ctx, q, finder, prefix+b.id, b.jobs) },
-		func() error { return b.putMarker(ctx, q) },
-		func() error { return putOnce(ctx, q, finder, afterPrefix+b.id, slices.Concat(b.success, b.end)) },
-	} {
-		err = step()
-		if err != nil {
-			return nil, err
-		}
+	err = b.link()
+	if err != nil {
+		return nil, err
 	}
-	return &Handle{id: b.id, queue: q, finder: finder, marker: b.marker, total: len(b.jobs)}, nil
+	hasEnd, err := b.isIn(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	jobs := slices.Concat(b.success, b.end)
+	if !hasEnd {
+		// Where the end is there, they were all put, and may be forgotten.
+		jobs = slices.Concat(b.jobs, []amboy.Job{b.marker}, jobs)
+	}
+	err = b.putOnce(ctx, q, finder, jobs)
+	if err != nil {
+		return nil, err
+	}
+	return newHandle(q, finder, b.id, b.marker), nil
 }
 
 // link makes the end, and lets the jobs that come after it depend on the others.
@@ -231,23 +236,14 @@ func addEdge(j amboy.Job, to string) error {
 	return nil
 }
 
-// putMarker puts the end, unless it is there.
-func (b *Batch) putMarker(ctx context.Context, q amboy.Queue) error {
-	err := q.Put(ctx, b.marker)
-	if amboy.IsDuplicateJobError(err) {
-		return b.checkMarker(ctx, q)
-	}
-	return err
-}
-
-// checkMarker returns an error where the queue has the end of another batch with
-// that ID.
-func (b *Batch) checkMarker(ctx context.Context, q amboy.Queue) error {
+// isIn tells whether the queue has the end of the batch. It returns an error where
+// that is the end of another batch with that ID.
+func (b *Batch) isIn(ctx context.Context, q amboy.Queue) (bool, error) {
 	there, ok := q.Get(ctx, b.marker.ID())
-	if !ok || sameEdges(there, b.marker) {
-		return nil
+	if ok && !sameEdges(there, b.marker) {
+		return true, amboy.NewDuplicateJobErrorf("the queue has another batch with that ID")
 	}
-	return amboy.NewDuplicateJobErrorf("the queue has another batch with that ID")
+	return ok, nil
 }
 
 func sameEdges(a, b amboy.Job) bool {
@@ -258,8 +254,8 @@ func sameEdges(a, b amboy.Job) bool {
 }
 
 // putOnce puts jobs, and counts it as success where they are all there, with their
-// tag.
-func putOnce(ctx context.Context, q amboy.Queue, finder amboy.JobFinder, tag string, jobs []amboy.Job) error {
+// tags, and so is the end.
+func (b *Batch) putOnce(ctx context.Context, q amboy.Queue, finder amboy.JobFinder, jobs []amboy.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -271,16 +267,40 @@ func putOnce(ctx context.Context, q amboy.Queue, finder amboy.JobFinder, tag str
 	for _, j := range jobs {
 		missing[j.ID()] = struct{}{}
 	}
-	for info, err := range finder.FindJobs(ctx, amboy.JobQuery{Tag: tag}) {
-		if err != nil {
-			return errors.Join(putErr, err)
+	for _, tag := range []string{prefix + b.id, afterPrefix + b.id} {
+		for info, err := range finder.FindJobs(ctx, amboy.JobQuery{Tag: tag}) {
+			if err != nil {
+				return errors.Join(putErr, err)
+			}
+			delete(missing, info.ID)
 		}
-		delete(missing, info.ID)
 	}
-	if len(missing) > 0 {
-		return putErr
+	hasEnd, err := b.isIn(ctx, q)
+	if err != nil {
+		return err
+	}
+	delete(missing, b.marker.ID())
+	if len(missing) > 0 || !hasEnd {
+		return withoutConsequences(putErr)
 	}
 	return nil
+}
+
+// withoutConsequences leaves out, from the errors of several jobs, those of jobs that
+// depend on others that were refused.
+func withoutConsequences(err error) error {
+	var several interface{ Unwrap() []error }
+	if !errors.As(err, &several) {
+		return err
+	}
+	causes := slices.DeleteFunc(slices.Clone(several.Unwrap()), func(err error) bool {
+		var invalid *amboy.InvalidJobError
+		return errors.As(err, &invalid) && invalid.Field == "dependency edge"
+	})
+	if len(causes) == 0 {
+		return err
+	}
+	return amboy.CollateWriteErrors(causes)
 }
 
 // finderOf returns what finds the jobs of a queue.

@@ -15,7 +15,17 @@ type Handle struct {
 	queue  amboy.Queue
 	finder amboy.JobFinder
 	marker amboy.Job
-	total  int
+	// members are the IDs of its jobs. Others may have its tag: those of a batch that
+	// had its ID before, which the queue kept longer than the end of that.
+	members map[string]struct{}
+}
+
+func newHandle(q amboy.Queue, finder amboy.JobFinder, id string, marker amboy.Job) *Handle {
+	h := &Handle{id: id, queue: q, finder: finder, marker: marker, members: map[string]struct{}{}}
+	for _, member := range marker.Dependency().Edges() {
+		h.members[member] = struct{}{}
+	}
+	return h
 }
 
 // Open returns the batch with that ID, which this or another process put. It returns
@@ -31,7 +41,7 @@ func Open(ctx context.Context, q amboy.Queue, id string) (*Handle, error) {
 	if !ok || marker.Type() != batchend.Type {
 		return nil, amboy.NewJobNotFoundErrorf("opening batch %q: queue %q does not have it", id, q.ID())
 	}
-	return &Handle{id: id, queue: q, finder: finder, marker: marker, total: len(marker.Dependency().Edges())}, nil
+	return newHandle(q, finder, id, marker), nil
 }
 
 // ID is the ID of the batch.
@@ -40,7 +50,14 @@ func (h *Handle) ID() string { return h.id }
 // Jobs yields a description of each job of the batch, of a retryable job that of its
 // latest attempt, as amboy.JobFinder does. An error is the last that it yields.
 func (h *Handle) Jobs(ctx context.Context) iter.Seq2[amboy.JobInfo, error] {
-	return h.finder.FindJobs(ctx, amboy.JobQuery{Tag: prefix + h.id})
+	return func(yield func(amboy.JobInfo, error) bool) {
+		for info, err := range h.finder.FindJobs(ctx, amboy.JobQuery{Tag: prefix + h.id}) {
+			_, isMember := h.members[info.ID]
+			if (isMember || err != nil) && !yield(info, err) {
+				return
+			}
+		}
+	}
 }
 
 // Progress is how far the jobs of a batch have come.
@@ -79,7 +96,7 @@ func (p Progress) Fraction() float64 {
 // Progress tells how far the jobs have come. It reads the description of each of
 // them, and returns the errors of the store.
 func (h *Handle) Progress(ctx context.Context) (Progress, error) {
-	p := Progress{Total: h.total, States: map[amboy.JobState]int{}}
+	p := Progress{Total: len(h.members), States: map[amboy.JobState]int{}}
 	found := map[string]amboy.JobState{}
 	for info, err := range h.Jobs(ctx) {
 		if err != nil {
@@ -98,12 +115,15 @@ func (h *Handle) Progress(ctx context.Context) (Progress, error) {
 // then. The jobs that come after the batch may not have run yet. Wait returns an
 // error where ctx ends first, or the queue is closed, and as Progress does.
 func (h *Handle) Wait(ctx context.Context) (Progress, error) {
-	if !amboy.WaitJob(ctx, h.marker, h.queue) {
-		err := context.Cause(ctx)
-		if err == nil {
-			err = amboy.ErrQueueClosed
-		}
-		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, err)
+	if amboy.WaitJob(ctx, h.marker, h.queue) {
+		return h.Progress(ctx)
 	}
-	return h.Progress(ctx)
+	if ctx.Err() != nil {
+		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, context.Cause(ctx))
+	}
+	p, err := h.Progress(ctx)
+	if err != nil || !p.Done() { // else its end has been forgotten
+		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, amboy.ErrQueueClosed)
+	}
+	return p, nil
 }

@@ -171,7 +171,7 @@ func (b *Base) SetStatus(status amboy.JobStatusInfo) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r := b.rare.Load(); r != nil && !slices.Equal(status.Errors, b.status.Errors) {
-		r.causes = nil
+		r.causes, r.final = nil, false
 	}
 	b.status = status
 }

@@ -14,6 +14,7 @@ type rare struct {
 	// causes are the errors, of those of this attempt, that were added to this very
 	// job.
 	causes   []error
+	final    bool // one of the causes is not to be followed by another attempt
 	snoozed  time.Time
 	metadata map[string]string
 	tags     []string
@@ -49,8 +50,9 @@ func (b *Base) report(err error, retry bool) {
 	if errors.As(err, &canceled) {
 		b.status.Outcome = amboy.OutcomeCanceled
 	}
+	r.final = r.final || amboy.IsNonRetryable(err)
 	asks := b.retry.NeedsRetry || (retry && b.retry.Retryable)
-	b.retry.NeedsRetry = asks && !slices.ContainsFunc(r.causes, amboy.IsNonRetryable)
+	b.retry.NeedsRetry = asks && !r.final
 }
 
 // Snooze asks for the job to run again at a time, once this run has ended without an

@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -85,4 +86,33 @@ func TestMetadata(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "1"}, got)
 	got["a"] = "changed"
 	assert.Equal(t, map[string]string{"a": "1"}, b.Metadata())
+}
+
+// countingError counts how often somebody looks what it is.
+type countingError struct{ looks *int }
+
+func (countingError) Error() string { return "no" }
+
+func (e countingError) As(any) bool {
+	*e.looks++
+	return false
+}
+
+func TestEachErrorIsLookedAtOnce(t *testing.T) {
+	var j job.Base
+	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
+	looks := 0
+	for range 1000 {
+		j.AddRetryableError(countingError{&looks})
+	}
+	assert.LessOrEqual(t, looks, 10*1000)
+}
+
+func TestRunJobSaysThatAJobIsNotDone(t *testing.T) {
+	j := newMember(t, "snoozes", func(_ context.Context, m *member) { m.Snooze(time.Now().Add(time.Hour)) })
+	var snooze *amboy.SnoozeError
+	require.ErrorAs(t, amboy.RunJob(t.Context(), j), &snooze)
+	assert.Equal(t, j.SnoozedUntil(), snooze.Until)
+	assert.False(t, j.Status().Completed)
+	assert.False(t, j.Status().InProgress)
 }

@@ -80,8 +80,9 @@ func AttemptFrom(ctx context.Context) int {
 //
 // It returns an error that wraps ErrNoJob where there is no job, an
 // *amboy.InvalidJobError where A is not the type of the job's arguments, the cause of
-// the end of the context where that has ended, and the error of the queue's Save. It
-// blocks as Save does.
+// the end of the context where that has ended, and the error of the queue's Save; the
+// arguments stay as they were then. It blocks as Save does. It is not safe for
+// concurrent use.
 func Checkpoint[A any](ctx context.Context, args A) error {
 	j, ok := FromContext(ctx)
 	if !ok {
@@ -94,12 +95,14 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("saving a checkpoint of job %q: %w", j.ID(), context.Cause(ctx))
 	}
+	before := own.Arguments
 	own.Arguments = args
 	q := amboy.QueueFromContext(ctx)
 	if q == nil {
 		return nil
 	}
 	if err := q.Save(ctx, j); err != nil {
+		own.Arguments = before
 		return fmt.Errorf("saving a checkpoint: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -134,17 +135,28 @@ func (d *Definition[A]) newAt(q amboy.Queue, args A, opts []Option) (amboy.Job, 
 	}
 	j := d.empty()
 	j.Arguments, j.Override = args, s.override
-	if d.defaults.Scopes != nil && s.scopes == nil {
-		j.SetScopes(d.defaults.Scopes(args))
-	}
-	var own any
-	if s.unique.Args {
-		own = args
-	}
-	if err := s.apply(&j.typedBase, q, own); err != nil {
+	if err := d.apply(s, j, q); err != nil {
 		return nil, fmt.Errorf("making a job of type %q: %w", d.jobType.Name, withJobID(err, s.id))
 	}
 	return j, nil
+}
+
+// apply makes a new job what the settings say, and the methods of its arguments, whose
+// panics are errors.
+func (d *Definition[A]) apply(s *settings, j *typed[A], q amboy.Queue) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	if d.defaults.Scopes != nil && s.scopes == nil {
+		j.SetScopes(d.defaults.Scopes(j.Arguments))
+	}
+	err = s.apply(&j.typedBase, q)
+	if err != nil {
+		return err
+	}
+	return s.unique.apply(&j.typedBase, q, j)
 }
 
 // Put makes a job and puts it in a queue, and returns the job's ID. Delays are

@@ -92,6 +92,7 @@ func TestDefinitionIsRefused(t *testing.T) {
 		"no function left": {job.DefineResult[string, int](newName(), 1, nil).Err(), "function", "must not be nil"},
 		"two defaults":     {job.Define(newName(), 1, succeed[string], job.Defaults[string]{}, job.Defaults[string]{}).Err(), "number of defaults", "must be at most 1"},
 		"channel":          {job.Define(newName(), 1, succeed[chan int]).Err(), "type of the arguments", "must be one that can be stored, without chan int"},
+		"interface":        {job.Define(newName(), 1, succeed[*error]).Err(), "type of the arguments", "must be one that can be stored, without error"},
 		"deep":             {job.Define(newName(), 1, succeed[inner]).Err(), "type of the arguments", "must be one that can be stored, without complex128"},
 		"result": {
 			job.DefineResult(newName(), 1, func(context.Context, int) (func(), error) { return nil, nil }).Err(),
@@ -215,7 +216,8 @@ func TestOptionsAreRefused(t *testing.T) {
 	require.ErrorAs(t, err, &invalid)
 	assert.Equal(t, "inf", invalid.JobID)
 	assert.Equal(t, "args", invalid.Field)
-	assert.True(t, math.IsInf(invalid.Value.(float64), 1))
+	assert.Equal(t, "float64", invalid.Value)
+	assert.ErrorContains(t, err, "unsupported value: +Inf")
 }
 
 type policyFunc func(int) time.Duration
@@ -436,4 +438,21 @@ func TestRunJobRunsATypedJob(t *testing.T) {
 	_, err = d.ResultOf(j)
 	var none *job.NoResultError
 	assert.ErrorAs(t, err, &none)
+}
+
+func TestArgsThatReferToThemselvesAreRefused(t *testing.T) {
+	d := job.Define(newName(), 1, func(context.Context, map[string]any) error { return nil })
+	args := map[string]any{}
+	args["self"] = args
+	_, err := d.New(args, job.Unique(job.Uniqueness{Args: true}))
+	require.ErrorContains(t, err, "encountered a cycle")
+}
+
+func TestAPanicOfScopesIsAnError(t *testing.T) {
+	d := job.Define(newName(), 1, func(context.Context, *time.Time) error { return nil },
+		job.Defaults[*time.Time]{Scopes: func(at *time.Time) []string { return []string{at.String()} }})
+	_, err := d.New(nil, job.ID("j"))
+	var panicked *amboy.PanicError
+	require.ErrorAs(t, err, &panicked)
+	assert.ErrorContains(t, err, d.Type().Name)
 }

@@ -17,6 +17,10 @@ import (
 // errNotReturned is the error of a sub-job that calls runtime.Goexit.
 var errNotReturned = errors.New("the job's goroutine ended before Run returned")
 
+// errSubJobSnoozed is the error of a sub-job that wants to run again later: its group
+// can't wait for that.
+var errSubJobSnoozed = errors.New("it asked to run again later, which a job of a group can't")
+
 var groupType = amboy.JobType{Name: "group", Version: 1}
 
 // Group is a job that runs other jobs, its sub-jobs, in parallel. Make it with
@@ -84,9 +88,10 @@ func (g *Group) Add(j amboy.Job) error {
 // Run runs the sub-jobs, all at once, and waits for them. What became of each
 // is stored in Jobs, and its error is one of the group's errors, with the
 // sub-job's ID. A sub-job's own dependency, scopes and retry settings are left
-// aside, as in amboy.RunJob; but a group that is retryable asks for another
-// attempt where a sub-job failed. That attempt runs, from new, the sub-jobs
-// that have not succeeded.
+// aside, as in amboy.RunJob, and it can't be snoozed; but a group that is retryable
+// asks for another attempt where a sub-job failed, unless amboy.IsNonRetryable is true
+// for the errors of all that did. That attempt runs, from new, the sub-jobs that have
+// not succeeded.
 //
 // When ctx ends first, the sub-jobs are told by their contexts, and those that
 // have not started are not run. The group then is complete only where every
@@ -106,8 +111,12 @@ func (g *Group) Run(ctx context.Context) {
 
 	for n, id := range ids {
 		g.Jobs[id] = after[n]
-		if errs[n] != nil {
-			base.AddRetryableError(fmt.Errorf("job %q of group %q: %w", id, g.ID(), errs[n]))
+		switch err := errs[n]; {
+		case amboy.IsNonRetryable(err):
+			// That is about this sub-job, and not about the others.
+			base.AddError(fmt.Errorf("job %q of group %q: %s", id, g.ID(), err.Error()))
+		case err != nil:
+			base.AddRetryableError(fmt.Errorf("job %q of group %q: %w", id, g.ID(), err))
 		}
 	}
 	if ctx.Err() == nil || !base.HasErrors() {
@@ -135,6 +144,10 @@ func runSubJob(ctx context.Context, stored *registry.JobInterchange) (*registry.
 	j.SetStatus(amboy.JobStatusInfo{})
 
 	runErr := amboy.RunJob(ctx, j)
+	var snooze *amboy.SnoozeError
+	if errors.As(runErr, &snooze) {
+		runErr = errSubJobSnoozed
+	}
 	if runErr == nil && ctx.Err() != nil {
 		return stored, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}

@@ -313,3 +313,40 @@ func TestEmptyGroup(t *testing.T) {
 		require.NoError(t, g.Add(newMember(t, f.String(), nil)))
 	}
 }
+
+func TestASnoozedSubJobHasNotSucceeded(t *testing.T) {
+	runs := 0
+	polls := newMember(t, "polls", func(_ context.Context, m *member) {
+		runs++
+		if runs == 1 {
+			m.Snooze(time.Now().Add(time.Hour))
+		}
+	})
+	g := newGroup(t, polls)
+	require.ErrorContains(t, amboy.RunJob(t.Context(), g), "it asked to run again later, which a job of a group can't")
+	assert.Zero(t, g.SnoozedUntil())
+	g.SetStatus(amboy.JobStatusInfo{})
+	require.NoError(t, amboy.RunJob(t.Context(), g))
+	assert.Equal(t, 2, runs)
+}
+
+func TestASubJobThatIsNotRetriedDoesNotKeepOthersFromIt(t *testing.T) {
+	for name, reason := range map[string]error{
+		"canceled":      job.Cancel(errors.New("not wanted")),
+		"not retryable": amboy.NonRetryable(errors.New("not wanted")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ends := newMember(t, "ends", func(_ context.Context, m *member) { m.AddError(reason) })
+			g := newGroup(t, ends, newMember(t, "fails", fail))
+			g.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
+			require.ErrorContains(t, amboy.RunJob(t.Context(), g), "not wanted")
+			assert.True(t, g.RetryInfo().NeedsRetry)
+			assert.Empty(t, g.Status().Outcome)
+
+			alone := newGroup(t, ends)
+			alone.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
+			require.ErrorContains(t, amboy.RunJob(t.Context(), alone), "not wanted")
+			assert.False(t, alone.RetryInfo().NeedsRetry)
+		})
+	}
+}

@@ -173,9 +173,8 @@ func Retention(r amboy.Retention) Option {
 // idLength is the length of the random part of a generated ID.
 const idLength = 26
 
-// apply makes a new job what the settings say. args are those of the job, for its
-// unique key.
-func (s *settings) apply(j *typedBase, q amboy.Queue, args any) error {
+// apply makes a new job what the settings say, but for its unique key.
+func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 	if s.err != nil {
 		return s.err
 	}
@@ -200,5 +199,5 @@ func (s *settings) apply(j *typedBase, q amboy.Queue, args any) error {
 			return fmt.Errorf("making it run after job %q: %w", id, err)
 		}
 	}
-	return s.unique.apply(j, q, args)
+	return nil
 }

@@ -17,8 +17,8 @@ var marshalers = []reflect.Type{
 	reflect.TypeFor[bson.ValueMarshaler](),
 }
 
-// unstorable finds, in a type, one that no format can encode; nil where there is
-// none. What is behind an interface shows only in values.
+// unstorable finds, in a type, one that no format can encode, or decode; nil where
+// there is none. What is behind an interface without methods shows only in values.
 func unstorable(t reflect.Type) reflect.Type {
 	return findUnstorable(t, map[reflect.Type]bool{})
 }
@@ -31,6 +31,10 @@ func findUnstorable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.UnsafePointer, reflect.Complex64, reflect.Complex128:
 		return t
+	case reflect.Interface:
+		if t.NumMethod() > 0 {
+			return t // who reads it does not know what to make
+		}
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		return findUnstorable(t.Elem(), seen)
 	case reflect.Struct:

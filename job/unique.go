@@ -52,11 +52,11 @@ func (s *settings) setUnique(u Uniqueness) {
 func (u *Uniqueness) isSet() bool { return u.Args || u.Period > 0 || u.Key != "" }
 
 // apply gives a new job its unique key.
-func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, args any) error {
+func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) error {
 	if !u.isSet() {
 		return nil
 	}
-	parts := []string{j.JobType.Name}
+	parts := []string{strconv.Quote(j.JobType.Name)}
 	if u.Key != "" {
 		parts = append(parts, "key="+strconv.Quote(u.Key))
 	}
@@ -72,9 +72,9 @@ func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, args any) error {
 		}
 	}
 	if u.Args {
-		encoded, err := json.Marshal(args)
+		encoded, err := json.Marshal(made.Args())
 		if err != nil {
-			return &amboy.InvalidJobError{Field: "args", Value: args, Rule: "must have a form in JSON, to be compared by: " + err.Error()}
+			return &amboy.InvalidJobError{Field: "args", Value: fmt.Sprintf("%T", made.Args()), Rule: "must have a form in JSON, to be compared by: " + err.Error()}
 		}
 		sum := sha256.Sum256(encoded)
 		parts = append(parts, "args="+base64.RawURLEncoding.EncodeToString(sum[:]))

@@ -42,13 +42,17 @@ func OutcomeOf(ctx context.Context, j amboy.Job, err error) Outcome {
 		return Interrupted
 	case err == nil:
 		return Succeeded
-	case mayRetry(j.RetryInfo(), err):
+	case mayRetry(j, err):
 		return Retrying
 	default:
 		return Failed
 	}
 }
 
-func mayRetry(retry amboy.JobRetryInfo, err error) bool {
-	return retry.ShouldRetry() && retry.GetRemainingAttempts() > 0 && !amboy.IsNonRetryable(err)
+func mayRetry(j amboy.Job, err error) bool {
+	retry := j.RetryInfo()
+	// An error that is not the job's is added to it, and asks for a retry, when all
+	// middleware has returned.
+	asks := retry.NeedsRetry || j.Error() == nil
+	return retry.Retryable && asks && retry.GetRemainingAttempts() > 0 && !amboy.IsNonRetryable(err)
 }

@@ -47,24 +47,23 @@ func (i *Inline) Start(ctx context.Context) error {
 
 // RunNext takes a job from the queue, runs it and ends its attempt in the queue. It
 // blocks as the queue's Next does, and until the job's Run has returned. It returns
-// false where there was no job, because ctx ended for instance, and where the runner
-// is not started. ctx is for the taking of the job alone.
+// false where there was no job, because ctx ended for instance, where the runner is not
+// started, and where its context has ended. ctx is for the taking of the job alone.
 func (i *Inline) RunNext(ctx context.Context) bool {
 	if !i.enter() {
 		return false
 	}
 	defer i.pool.leave()
 	w := &worker{workers: i.pool, written: nothing}
-	ran := w.runNext(ctx)
-	w.written()
-	return ran
+	defer func() { w.written() }() // also where the job ends this goroutine
+	return w.runNext(ctx)
 }
 
 // enter counts a job in that Close waits for.
 func (i *Inline) enter() bool {
 	i.pool.mu.Lock()
 	defer i.pool.mu.Unlock()
-	if !i.pool.started || i.pool.closed {
+	if !i.pool.started || i.pool.closed || i.pool.soft.Err() != nil {
 		return false
 	}
 	i.pool.alive++

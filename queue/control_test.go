@@ -412,3 +412,28 @@ func Example_cancelJobs() {
 	// site-1 canceled
 	// site-2 canceled
 }
+
+func TestCanceledJobThatSnoozesEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		q := startEngine(t, store, 1)
+		defer q.Close(context.Background())
+		events, cancel, err := amboy.Subscribe(q, 10)
+		require.NoError(t, err)
+		defer cancel()
+		j := newJob(t, "one", func(ctx context.Context, j *funcJob) {
+			<-ctx.Done()
+			j.Snooze(time.Now().Add(time.Hour))
+		})
+		put(t, q, j)
+		synctest.Wait()
+		cancelJob(t, store, "one")
+		asked := time.Now()
+		require.True(t, amboy.WaitJob(day(t), j, q))
+		assert.LessOrEqual(t, time.Since(asked), time.Second)
+		assert.Equal(t, amboy.StateCanceled, infoOf(t, q, "one").State)
+		for _, want := range []amboy.EventKind{amboy.EventPut, amboy.EventStarted, amboy.EventCanceled} {
+			assert.Equal(t, want, (<-events).Kind)
+		}
+	})
+}

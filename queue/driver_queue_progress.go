@@ -22,6 +22,19 @@ func (q *driverQueue) SetProgress(ctx context.Context, j amboy.Job, progress amb
 	return q.driver.SetProgress(ctx, w.lease, progress)
 }
 
+// storeProgress stores what a job that is handed back has said of its progress, which
+// may be more than is stored.
+func (q *driverQueue) storeProgress(ctx context.Context, j amboy.Job, w *work) error {
+	progress := amboy.ProgressOf(j)
+	if progress == nil {
+		return nil
+	}
+	if err := q.driver.SetProgress(ctx, w.lease, *progress); err != nil {
+		return fmt.Errorf("storing its progress: %w", err)
+	}
+	return nil
+}
+
 // renew renews the lease of a job that runs here, so that what is written next, which
 // no lease guards, comes before anybody else can have the job. The error wraps
 // ErrLeaseLost where somebody has it already.

@@ -298,6 +298,7 @@ func (q *driverQueue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Re
 	}
 	j.AddError(fmt.Errorf("what the job left behind can't be stored: %w", err))
 	last.Status, last.TimeInfo, last.RetryInfo = j.Status(), j.TimeInfo(), j.RetryInfo()
+	last.Progress = amboy.ProgressOf(j)
 	return last, nil
 }
 
@@ -320,8 +321,17 @@ func (q *driverQueue) Release(ctx context.Context, j amboy.Job) error {
 // snoozeReason is what the status of a job shows that wants to run again later.
 const snoozeReason = "it asked to run again later"
 
+// notTooSoon is when a job may run that is to be snoozed until a time.
+func notTooSoon(until, now time.Time) time.Time {
+	if soonest := now.Add(amboy.MinSnooze); until.Before(soonest) {
+		return soonest
+	}
+	return until
+}
+
 // Snooze hands a job back that wants to run again later.
 func (q *driverQueue) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
+	until = notTooSoon(until, q.engine.now())
 	err := q.takeBack(ctx, j, driver.HandBack{NotBefore: until, Reason: snoozeReason}, amboy.EventSnoozed)
 	if err != nil {
 		return fmt.Errorf("snoozing a job of queue %q: %w", q.id, err)
@@ -329,6 +339,7 @@ func (q *driverQueue) Snooze(ctx context.Context, j amboy.Job, until time.Time) 
 	return nil
 }
 
+// takeBack ends the run of a job, which is no attempt, unless somebody has canceled it.
 func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBack, kind amboy.EventKind) error {
 	if amboy.IsNilJob(j) {
 		return errors.New("the job must not be nil")
@@ -337,8 +348,13 @@ func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBa
 	if w == nil {
 		return fmt.Errorf("job %q does not run here: %w", j.ID(), amboy.ErrLeaseLost)
 	}
+	if q.engine.leases.isAborted(w) {
+		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
+		return q.Complete(ctx, j)
+	}
 	q.tell(kind, j, q.engine.now())
-	if err := q.release(ctx, w, h); err != nil {
+	err := q.storeProgress(ctx, j, w)
+	if err = errors.Join(err, q.release(ctx, w, h)); err != nil {
 		return fmt.Errorf("job %q: %w", j.ID(), err)
 	}
 	return nil

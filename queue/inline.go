@@ -16,6 +16,9 @@ import (
 type InlineOptions struct {
 	// Time is that of the queue's clock at first. Default: that of the system.
 	Time time.Time
+	// Format is the form in which jobs are stored. Default: BSON, as that of the
+	// queues over a driver.
+	Format amboy.Format
 	// Retention tells how long jobs that ended are kept.
 	Retention Retention
 	// Retryable configures how jobs are retried.
@@ -55,7 +58,7 @@ func NewInline(opts InlineOptions) (*Inline, error) {
 		Driver:      store,
 		CloseDriver: true,
 		NewRunner:   func(amboy.Queue) (amboy.Runner, error) { return q.runs, nil },
-		Format:      amboy.JSON,
+		Format:      opts.Format,
 		Retention:   opts.Retention,
 		Retryable:   opts.Retryable,
 		Middleware:  opts.Middleware,
@@ -141,13 +144,16 @@ func (q *Inline) RunAll(ctx context.Context) (ran int) {
 	return ran
 }
 
-// RunUntil runs jobs, each at its time, until that of the queue is t, and returns
-// how many it ran.
+// RunUntil runs jobs, each at its time, until that of the queue is t or ctx ends, and
+// returns how many it ran.
 func (q *Inline) RunUntil(ctx context.Context, t time.Time) (ran int) {
 	for {
 		ran += q.RunAll(ctx)
+		if ctx.Err() != nil {
+			return ran
+		}
 		due, ok := q.NextTime()
-		if !ok || due.After(t) || ctx.Err() != nil {
+		if !ok || due.After(t) {
 			break
 		}
 		q.AdvanceTo(due)

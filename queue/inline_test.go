@@ -27,6 +27,7 @@ func newInlineQueue(t *testing.T, opts queue.InlineOptions) *queue.Inline {
 func TestInlineQueueRefusesInvalidOptions(t *testing.T) {
 	for name, opts := range map[string]queue.InlineOptions{
 		"Failed":       {Retention: queue.Retention{Failed: -2}},
+		"Format":       {Format: -1},
 		"RetryBackoff": {Retryable: queue.RetryableQueueOptions{RetryHandler: amboy.RetryHandlerOptions{RetryBackoff: -1}}},
 	} {
 		_, err := queue.NewInline(opts)

@@ -17,7 +17,7 @@ import (
 // local is the queue of jobs by reference.
 type local struct {
 	lifecycle
-	marks
+	marks   marks
 	opts    LocalOptions
 	invalid error // why the queue can't be used, where its options are not valid
 
@@ -411,6 +411,7 @@ func (q *local) Release(_ context.Context, j amboy.Job) error {
 
 // Snooze takes a job back that wants to run again later.
 func (q *local) Snooze(_ context.Context, j amboy.Job, until time.Time) error {
+	until = notTooSoon(until, time.Now())
 	if err := q.release(j, until, amboy.EventSnoozed); err != nil {
 		return fmt.Errorf("snoozing a job of queue %q: %w", q.id, err)
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,26 +11,34 @@ import (
 
 var _ amboy.QueueMarker = (*local)(nil)
 
+// Mark implements amboy.QueueMarker.
+func (q *local) Mark(ctx context.Context, name string, at time.Time) (last time.Time, err error) {
+	err = ctx.Err()
+	if q.isStopped() {
+		err = amboy.ErrQueueClosed
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("marking %q in queue %q: %w", name, q.id, err)
+	}
+	return q.marks.raise(name, at.UTC().Truncate(time.Millisecond)), nil
+}
+
 // marks are those of a queue that has no store. The zero value has none.
 type marks struct {
 	mu sync.Mutex
 	at map[string]time.Time
 }
 
-// Mark implements amboy.QueueMarker.
-func (m *marks) Mark(ctx context.Context, name string, at time.Time) (last time.Time, err error) {
-	if ctxErr := ctx.Err(); ctxErr != nil {
-		return time.Time{}, ctxErr
-	}
+// raise raises a mark, and returns what it was.
+func (m *marks) raise(name string, at time.Time) (last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last = m.at[name]
-	at = at.UTC().Truncate(time.Millisecond)
 	if at.After(last) {
 		if m.at == nil {
 			m.at = map[string]time.Time{}
 		}
 		m.at[name] = at
 	}
-	return last, nil
+	return last
 }

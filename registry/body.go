@@ -44,6 +44,10 @@ func encode(v any, f amboy.Format) (body Body, err error) {
 	if f == amboy.JSON {
 		return encodeJSON(v)
 	}
+	err = checkDepth(v)
+	if err != nil {
+		return Body{}, err
+	}
 	if f == amboy.BSON2 {
 		raw, err := bson.Marshal(v)
 		return Body{raw: raw}, err

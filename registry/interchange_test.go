@@ -506,3 +506,37 @@ func isMalformedPanic(t *testing.T, err error) {
 	isA[*registry.MalformedError](t, err)
 	isA[*amboy.PanicError](t, err)
 }
+
+// linked is a job that may refer to itself.
+type linked struct {
+	sample
+	Next *linked `bson:"next" json:"next"`
+	Any  any     `bson:"any" json:"any"`
+}
+
+func TestAJobThatRefersToItselfIsRefused(t *testing.T) {
+	name := newType()
+	newLinked := func() *linked {
+		j := &linked{}
+		j.SetType(amboy.JobType{Name: name})
+		j.SetID("j")
+		return j
+	}
+	require.NoError(t, registry.RegisterJobType(name, func() amboy.Job { return newLinked() }))
+	loop := map[string]any{}
+	loop["self"] = []any{loop}
+	for _, f := range []amboy.Format{amboy.BSON, amboy.BSON2, amboy.JSON} {
+		j := newLinked()
+		j.Next, j.Any = newLinked(), map[string]any{"a": []any{1, "b"}}
+		_, err := registry.MakeJobInterchange(j, f)
+		require.NoError(t, err)
+
+		var failure *registry.EncodeError
+		j.Any = loop
+		_, err = registry.MakeJobInterchange(j, f)
+		require.ErrorAs(t, err, &failure)
+		j.Any, j.Next.Next = nil, j
+		_, err = registry.MakeJobInterchange(j, f)
+		require.ErrorAs(t, err, &failure)
+	}
+}

@@ -102,7 +102,7 @@ func (p Exponential) Delay(attempt int) time.Duration {
 	if factor == 0 {
 		factor = defaultFactor
 	}
-	d := within(float64(base)*math.Pow(factor, float64(max(0, attempt))), p.Max)
+	d := within(float64(base)*math.Pow(factor, nth(attempt)), p.Max)
 	return d - time.Duration(p.Jitter*rand.Float64()*float64(d))
 }
 
@@ -133,7 +133,7 @@ func (p Polynomial) Delay(attempt int) time.Duration {
 		unit = defaultBase
 	}
 	jitter := 1 + polynomialJitter*(2*rand.Float64()-1)
-	return within(float64(unit)*fourth(attempt+1)*jitter, p.Max)
+	return within(float64(unit)*fourth(nth(attempt)+1)*jitter, p.Max)
 }
 
 // Sidekiq waits for n⁴ + 15 seconds, where n is the number of the attempt, from 0, and
@@ -149,13 +149,16 @@ func (p Sidekiq) Validate() error { return notNegative("Sidekiq.Max", p.Max) }
 
 // Delay is the wait after an attempt, numbered from 0.
 func (p Sidekiq) Delay(attempt int) time.Duration {
-	n := max(0, attempt)
-	jitter := 10 * rand.Float64() * float64(n+1)
+	n := nth(attempt)
+	jitter := 10 * rand.Float64() * (n + 1)
 	return within((fourth(n)+15+jitter)*float64(time.Second), p.Max)
 }
 
+// nth is the number of an attempt, of which none is the highest.
+func nth(attempt int) float64 { return float64(max(0, attempt)) }
+
 // fourth is the fourth power.
-func fourth(n int) float64 { return math.Pow(float64(max(0, n)), 4) }
+func fourth(n float64) float64 { return math.Pow(n, 4) }
 
 // within makes a duration of nanoseconds, no longer than most, where that is not 0.
 func within(nanoseconds float64, most time.Duration) time.Duration {

@@ -151,3 +151,13 @@ func TestPoliciesAreStorable(t *testing.T) {
 	require.NoError(t, bson.Unmarshal(data, &got))
 	assert.Equal(t, want, got)
 }
+
+func TestTheWaitAfterTheHighestAttemptIsTheLongest(t *testing.T) {
+	for _, p := range []amboy.RetryPolicy{
+		retry.Exponential{Max: time.Hour}, retry.Polynomial{Max: time.Hour}, retry.Sidekiq{Max: time.Hour},
+	} {
+		assert.Equal(t, time.Hour, p.Delay(math.MaxInt), "%T", p)
+		assert.LessOrEqual(t, p.Delay(math.MinInt), 30*time.Second, "%T", p)
+		assert.Positive(t, p.Delay(math.MinInt), "%T", p)
+	}
+}

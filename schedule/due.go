@@ -56,14 +56,12 @@ func (e *entry) settle(p progress, err error, now time.Time) {
 	e.failures++
 }
 
+const longestBackoff = time.Minute
+
 // backoff is how long a schedule waits after so many failures and one more: from a
 // second to a minute.
 func backoff(failures int) time.Duration {
-	const most = time.Minute
-	if failures > 5 {
-		return most
-	}
-	return min(most, time.Second<<failures)
+	return min(longestBackoff, time.Second<<min(failures, 6))
 }
 
 // advance puts jobs, and takes down how far it came.
@@ -71,6 +69,9 @@ func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time
 	if err := s.look(ctx, e, p); err != nil {
 		return err
 	}
+	// What was done after now, but for what was put, was done before somebody turned
+	// the clock back.
+	p.done = later(p.last, earlier(p.done, now))
 	ticks, err := e.ticks(p.done, now, s.opts.MaxCatchUp)
 	if err != nil {
 		return err
@@ -87,7 +88,17 @@ func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time
 	if err == nil {
 		err = broken
 	}
+	if err == nil && p.last.After(amboy.Now(s.queue).Add(lateness)) {
+		err = fmt.Errorf("its last tick, %s, is in the future: no job is put until then. A clock is, or was, wrong", p.last.Format(time.RFC3339Nano))
+	}
 	return err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func later(a, b time.Time) time.Time {
@@ -103,7 +114,14 @@ func (s *Scheduler) look(ctx context.Context, e *entry, p *progress) error {
 	if err != nil {
 		return fmt.Errorf("reading which tick was the last: %w", err)
 	}
-	p.last = later(p.last, last)
+	if p.last.After(last) { // The mark failed.
+		last = p.last
+		_, err = s.marker.Mark(ctx, lastMark(e.name), last)
+		if err != nil {
+			return fmt.Errorf("marking which tick was the last: %w", err)
+		}
+	}
+	p.last = last
 	if last.IsZero() && p.done.IsZero() {
 		p.done, err = s.start(ctx, e)
 		return err
@@ -128,13 +146,17 @@ func (s *Scheduler) start(ctx context.Context, e *entry) (time.Time, error) {
 	}
 }
 
-// putAll puts the jobs of ticks, marks each that is there, and returns the last.
+// putAll puts the jobs of ticks, marks each that is there, and returns the last. A
+// schedule that is removed meanwhile is let be.
 func (s *Scheduler) putAll(ctx context.Context, e *entry, ticks []time.Time) (last time.Time, err error) {
 	var marked time.Time // by another process, which may be ahead
 	for _, tick := range ticks {
 		if !tick.After(marked) {
 			last = tick
 			continue
+		}
+		if !s.has(e) {
+			return last, nil
 		}
 		err = s.put(ctx, e, tick)
 		if err != nil {
@@ -143,8 +165,8 @@ func (s *Scheduler) putAll(ctx context.Context, e *entry, ticks []time.Time) (la
 		last = tick
 		marked, err = s.marker.Mark(ctx, lastMark(e.name), tick)
 		if err != nil {
-			// The job is there. Where the queue forgets it before a later tick is
-			// marked, and this process ends, it is put again.
+			// The job is there, and look marks it. Where this process ends before, and
+			// the queue forgets the job, it is put again.
 			return last, fmt.Errorf("marking tick %s: %w", tick.Format(time.RFC3339Nano), err)
 		}
 	}

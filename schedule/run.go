@@ -34,6 +34,7 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	r.started, r.done = true, make(chan struct{})
 	go func() {
 		defer close(r.done)
+		defer r.stop() // where the queue was closed
 		s.run(ctx)
 	}()
 	return nil
@@ -67,16 +68,16 @@ func (s *Scheduler) run(ctx context.Context) {
 	}
 }
 
-// sleep returns at a time, when a schedule was added, or when ctx ends.
+// sleep returns at a time or before, when a schedule was added, or when ctx ends.
 func (s *Scheduler) sleep(ctx context.Context, until time.Time) {
-	var elapsed <-chan time.Time
+	wait := maxSleep
 	if !until.IsZero() {
-		timer := time.NewTimer(min(maxSleep, until.Sub(amboy.Now(s.queue))))
-		defer timer.Stop()
-		elapsed = timer.C
+		wait = min(wait, until.Sub(amboy.Now(s.queue)))
 	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
-	case <-elapsed:
+	case <-timer.C:
 	case <-s.changed:
 	case <-ctx.Done():
 	}

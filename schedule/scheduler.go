@@ -163,6 +163,13 @@ func (s *Scheduler) Add(name string, schedule Schedule, newJob JobFunc, catchUp 
 	return nil
 }
 
+// has tells whether a schedule was not removed.
+func (s *Scheduler) has(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[e.name] == e
+}
+
 // Remove removes a schedule here, and tells whether there was one. A job that is
 // just being put is put. Its ticks count as missed where it is added again.
 func (s *Scheduler) Remove(name string) bool {
@@ -266,13 +273,26 @@ func (s *Scheduler) due(now time.Time) (due []*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		at := e.wakeAt()
-		if e.done.IsZero() && e.retryAt.IsZero() || !at.IsZero() && !at.After(now) {
+		if e.isDue(now) {
 			due = append(due, e)
 		}
 	}
 	slices.SortFunc(due, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 	return due
+}
+
+// isDue tells whether something may have to be done for a schedule. The caller holds
+// the lock of its scheduler.
+func (e *entry) isDue(now time.Time) bool {
+	at := e.wakeAt()
+	switch {
+	case e.done.IsZero() && e.retryAt.IsZero():
+		return true
+	case e.done.After(later(now, e.last)), e.retryAt.After(now.Add(longestBackoff)):
+		return true // The clock was turned back.
+	default:
+		return !at.IsZero() && !at.After(now)
+	}
 }
 
 // wakeAt is when something has to be done for any schedule.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/batch"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // newBatch makes a batch of jobs.
@@ -243,5 +245,67 @@ func TestOthersRunBeforeABatchEnds(t *testing.T) {
 		progress, err = h.Progress(f.ctx)
 		require.NoError(f, err)
 		assert.True(f, progress.Done())
+	})
+}
+
+// A batch ends, once, whatever becomes of its jobs.
+func TestABatchWhoseJobsDidNotRun(t *testing.T) {
+	onThose(t, stored, func(f *fixture) {
+		var ran journal
+		q := f.open(options{})
+		b := f.newBatch("import", f.record(&ran, "canceled", "deleted", "runs")...)
+		after := f.record(&ran, "success", "end")
+		require.NoError(f, b.OnSuccess(after[0]))
+		require.NoError(f, b.OnEnd(after[1]))
+		h := f.putBatch(q, b)
+		store, ok := queue.StoreOf(q)
+		require.True(f, ok)
+		act := func(id string, kind driver.ActionKind) {
+			acted, err := store.Driver().Act(f.ctx, driver.ActRequest{
+				Query: driver.Query{Queues: store.Queues(), ID: id}, Action: driver.Action{Kind: kind}, Limit: 10,
+			})
+			require.NoError(f, err)
+			require.Equal(f, 1, acted.Done, "%s %s", kind, id)
+		}
+		act("canceled", driver.Cancel)
+		act("deleted", driver.Cancel)
+		act("deleted", driver.Delete)
+
+		require.NoError(f, q.Start(f.ctx))
+		progress, err := h.Wait(f.ctx)
+		require.NoError(f, err)
+		assert.Equal(f, batch.Progress{
+			Total: 3, Forgotten: 1, States: map[amboy.JobState]int{amboy.StateCanceled: 1, amboy.StateSucceeded: 1},
+		}, progress)
+		f.drain(q)
+		assert.Equal(f, []string{"runs", "end"}, ran.all())
+		assert.Equal(f, amboy.StateFailed, f.state(q, "success"))
+
+		act("canceled", driver.Restart)
+		f.drain(q)
+		assert.Equal(f, []string{"runs", "end", "canceled"}, ran.all(), "the batch has ended before")
+	})
+}
+
+func TestABatchWhoseJobExpired(t *testing.T) {
+	onThose(t, faked, func(f *fixture) {
+		var ran journal
+		q := f.open(options{})
+		late := f.record(&ran, "late")[0]
+		late.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: f.now().Add(time.Hour)})
+		b := f.newBatch("import", append(f.record(&ran, "a"), late)...)
+		require.NoError(f, b.OnEnd(f.record(&ran, "end")[0]))
+		h := f.putBatch(q, b)
+		if f.inline != nil {
+			f.inline.Advance(2 * time.Hour)
+		} else {
+			f.sleep(2 * time.Hour)
+		}
+		require.NoError(f, q.Start(f.ctx))
+		progress, err := h.Wait(f.ctx)
+		require.NoError(f, err)
+		assert.Equal(f, map[amboy.JobState]int{amboy.StateSucceeded: 1, amboy.StateExpired: 1}, progress.States)
+		f.drain(q)
+		assert.Equal(f, []string{"a", "end"}, ran.all())
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -182,8 +183,10 @@ func TestASlowSubscriberDoesNotHoldTheQueueUp(t *testing.T) {
 func TestSubscribeRefusesABadBuffer(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.open(options{})
-		_, _, err := amboy.Subscribe(q, 0)
-		require.ErrorContains(f, err, "must be at least 1 (is 0)")
+		for _, buffer := range []int{math.MinInt, 0, amboy.MaxEventBuffer + 1, math.MaxInt} {
+			_, _, err := amboy.Subscribe(q, buffer)
+			require.ErrorContains(f, err, fmt.Sprintf("the buffer must be from 1 to 1048576 (is %d)", buffer))
+		}
 		events, cancel, err := amboy.Subscribe(q, 1)
 		require.NoError(f, err)
 		cancel()

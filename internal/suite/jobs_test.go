@@ -605,3 +605,63 @@ var anything = job.DefineResult("suite-anything", 1, func(_ context.Context, arg
 	}
 	return nil, nil
 })
+
+// loose may be given what can't be stored.
+type loose struct {
+	Value any `bson:"value" json:"value"`
+}
+
+var loosely = job.DefineResult("suite-loose", 1, func(ctx context.Context, do loose) (any, error) {
+	switch do.Value {
+	case "bad checkpoint":
+		err := job.Checkpoint(ctx, loose{func() {}})
+		return fmt.Sprint(err != nil), nil
+	case "bad result":
+		job.Log(ctx, "stored at once")
+		job.Log(ctx, "not yet stored")
+		return func() {}, nil
+	default: // a sub-job
+		job.Log(ctx, "here")
+		err := job.SetProgress(ctx, 0.5, "half")
+		return nil, errors.Join(err, job.Checkpoint(ctx, do))
+	}
+})
+
+func TestACheckpointThatCannotBeStoredChangesNothing(t *testing.T) {
+	onThose(t, stored, func(f *fixture) {
+		q := f.start(options{})
+		id, err := loosely.Put(f.ctx, q, loose{"bad checkpoint"})
+		require.NoError(f, err)
+		f.drain(q)
+		refused, err := loosely.Result(f.ctx, q, id)
+		require.NoError(f, err)
+		assert.Equal(f, "true", refused)
+	})
+}
+
+func TestAJobWhoseResultCannotBeStoredKeepsItsLog(t *testing.T) {
+	onThose(t, stored, func(f *fixture) {
+		q := f.start(options{})
+		id, err := loosely.Put(f.ctx, q, loose{"bad result"})
+		require.NoError(f, err)
+		f.drain(q)
+		info := f.info(q, id)
+		assert.Equal(f, amboy.StateFailed, info.State)
+		assert.Contains(f, info.Status.Errors[0], "result (of Go type *interface {}) can't be encoded")
+		assert.Len(f, info.Progress.Log, 2)
+	})
+}
+
+func TestASubJobHasNoQueueToReportTo(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		sub, err := loosely.New(loose{"sub-job"}, job.ID("sub"))
+		require.NoError(f, err)
+		group := job.NewGroup("group")
+		require.NoError(f, group.Add(sub))
+		f.put(q, group)
+		f.drain(q)
+		info := f.info(q, "group")
+		assert.Equal(f, amboy.StateSucceeded, info.State, info.Status.Errors)
+	})
+}

@@ -114,5 +114,9 @@ func TestMarks(t *testing.T) {
 		_, err := q.Mark(ctx, "a", at.Add(2*time.Hour))
 		require.ErrorIs(f, err, context.Canceled)
 		assert.Equal(f, at.Add(time.Hour), mark("a", time.Time{}))
+
+		q.(amboy.Queue).Close(f.ctx)
+		_, err = q.Mark(f.ctx, "a", time.Time{})
+		require.ErrorIs(f, err, amboy.ErrQueueClosed)
 	})
 }

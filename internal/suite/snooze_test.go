@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
 )
 
 func TestASnoozedJobRunsAgainLater(t *testing.T) {
@@ -84,5 +85,44 @@ func TestAJobThatFailedIsNotSnoozed(t *testing.T) {
 		assert.Equal(f, amboy.StateSucceeded, info.State)
 		assert.Equal(f, 1, info.Retry.CurrentAttempt)
 		assert.Less(f, info.Time.End.Sub(info.Time.Created), time.Hour)
+	})
+}
+
+func TestAJobThatSnoozesForNoTimeLetsOthersRun(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.open(options{})
+		var polls int
+		done := false
+		f.put(q, f.job("polls", func(_ context.Context, j *funcJob) {
+			polls++
+			if !done && polls < 1000 {
+				j.Snooze(f.now().Add(-time.Hour))
+			}
+		}), f.job("other", func(context.Context, *funcJob) { done = true }))
+		require.NoError(f, q.Start(f.ctx))
+		f.drain(q)
+		assert.Less(f, polls, 1000)
+	})
+}
+
+func TestWhatASnoozedJobLoggedIsKept(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		runs := 0
+		f.put(q, f.job("logs", func(ctx context.Context, j *funcJob) {
+			ctx = job.NewContext(ctx, j)
+			runs++
+			if runs == 1 {
+				job.Log(ctx, "stored at once")
+				job.Log(ctx, "not yet stored")
+				j.Snooze(f.now().Add(short))
+			}
+		}))
+		f.drain(q)
+		var lines []string
+		for _, line := range f.info(q, "logs").Progress.Log {
+			lines = append(lines, line.Text)
+		}
+		assert.Equal(f, []string{"stored at once", "not yet stored"}, lines)
 	})
 }

@@ -64,6 +64,7 @@ func (o *Options) Validate() error {
 // also in another process. The metrics are
 //
 //   - messaging.client.sent.messages: the jobs that were put, or refused, by type;
+//   - messaging.client.operation.duration: how long it took to put them;
 //   - messaging.client.consumed.messages: the attempts that ended, by job type and
 //     outcome (see middleware.Outcome);
 //   - messaging.process.duration: how long they ran;
@@ -79,6 +80,7 @@ type Instrumentation struct {
 	common []attribute.KeyValue // of all spans and metrics
 
 	sent     metric.Int64Counter
+	putting  metric.Float64Histogram
 	consumed metric.Int64Counter
 	ran      metric.Float64Histogram
 	waited   metric.Float64Histogram
@@ -106,7 +108,7 @@ func New(opts Options) (*Instrumentation, error) {
 			semconv.MessagingDestinationName(opts.Queue),
 		},
 	}
-	var errs [5]error
+	var errs [6]error
 	i.sent, errs[0] = i.meter.Int64Counter("messaging.client.sent.messages",
 		metric.WithUnit("{message}"), metric.WithDescription("Jobs that were put, or refused."))
 	i.consumed, errs[1] = i.meter.Int64Counter("messaging.client.consumed.messages",
@@ -117,6 +119,8 @@ func New(opts Options) (*Instrumentation, error) {
 		metric.WithUnit("s"), metric.WithDescription("How long attempts of jobs waited that could start."))
 	i.busy, errs[4] = i.meter.Int64UpDownCounter("amboy.worker.busy",
 		metric.WithUnit("{worker}"), metric.WithDescription("Workers that run a job."))
+	i.putting, errs[5] = i.meter.Float64Histogram("messaging.client.operation.duration", durationBounds,
+		metric.WithUnit("s"), metric.WithDescription("How long Put and PutMany took."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("making the instruments of queue %q: %w", opts.Queue, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -89,14 +90,16 @@ func (i *Instrumentation) observeOldest(ctx context.Context, q amboy.Queue, o ob
 	if !ok {
 		return nil
 	}
-	age := 0.0
+	now, oldest := amboy.Now(q), time.Duration(0)
 	for info, err := range finder.FindJobs(ctx, amboy.JobQuery{States: []amboy.JobState{amboy.StatePending}}) {
 		if err != nil {
 			return fmt.Errorf("looking for the oldest job of queue %q: %w", i.opts.Queue, err)
 		}
-		age = info.Time.Age(amboy.Now(q)).Seconds()
-		break
+		oldest = max(oldest, info.Time.Age(now))
+		if !info.Time.WaitUntil.After(info.Time.Created) {
+			break // It waited for no time of its own, and all others were put later.
+		}
 	}
-	to.ObserveFloat64(o.oldest, age, metric.WithAttributes(i.common...))
+	to.ObserveFloat64(o.oldest, oldest.Seconds(), metric.WithAttributes(i.common...))
 	return nil
 }

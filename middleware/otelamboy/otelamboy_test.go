@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -123,6 +125,8 @@ func TestTheTraceGoesFromPutToRun(t *testing.T) {
 			assert.Equal(t, "run images", run.Name())
 			assert.Equal(t, trace.SpanKindConsumer, run.SpanKind())
 			assert.Equal(t, put.SpanContext().SpanID(), run.Parent().SpanID())
+			require.Len(t, run.Links(), 1)
+			assert.Equal(t, put.SpanContext().SpanID(), run.Links()[0].SpanContext.SpanID())
 			assert.Equal(t, caller.SpanContext().TraceID(), run.SpanContext().TraceID())
 			assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "no"}, run.Status())
 			attrs := attributesOf(run)
@@ -130,6 +134,26 @@ func TestTheTraceGoesFromPutToRun(t *testing.T) {
 			assert.Equal(t, "failed", attrs["amboy.job.outcome"])
 			assert.Equal(t, int64(0), attrs["amboy.job.attempt"])
 			assert.NotEmpty(t, attrs["error.type"])
+		})
+	}
+}
+
+func TestEachAttemptBelongsToTheTraceOfItsPut(t *testing.T) {
+	tel := newTelemetry(t)
+	for name, q := range tel.queues() {
+		t.Run(name, func(t *testing.T) {
+			before := len(tel.spans.Ended())
+			_, err := work.Put(t.Context(), q, "fail", job.ID("j"), job.MaxAttempts(2))
+			require.NoError(t, err)
+			require.True(t, amboy.Wait(t.Context(), q))
+			spans := tel.spans.Ended()[before:]
+			require.Len(t, spans, 3)
+			for i, outcome := range []string{"retrying", "failed"} {
+				run := spans[i+1]
+				assert.Equal(t, spans[0].SpanContext().SpanID(), run.Parent().SpanID())
+				assert.Equal(t, int64(i), attributesOf(run)["amboy.job.attempt"])
+				assert.Equal(t, outcome, attributesOf(run)["amboy.job.outcome"])
+			}
 		})
 	}
 }
@@ -224,8 +248,8 @@ func TestMetricsOfJobs(t *testing.T) {
 	require.True(t, amboy.Wait(t.Context(), q))
 	q.Close(t.Context())
 	got := tel.collect()
-	const jobType = "otelamboy-test.work "
-	assert.Equal(t, map[string]float64{jobType: 5, jobType + "duplicate job ": 1}, got["messaging.client.sent.messages"])
+	const jobType, duplicate = "otelamboy-test.work ", "duplicate job "
+	assert.Equal(t, map[string]float64{jobType: 5, jobType + duplicate: 1}, got["messaging.client.sent.messages"])
 	ended := 0.0
 	for name, n := range got["messaging.client.consumed.messages"] {
 		assert.Contains(t, name, jobType)
@@ -235,6 +259,7 @@ func TestMetricsOfJobs(t *testing.T) {
 	assert.InDelta(t, 3, got["messaging.client.consumed.messages"][jobType+"succeeded "], 0)
 	assert.Equal(t, got["messaging.client.consumed.messages"], got["messaging.process.duration"], "the histogram has as many")
 	assert.Equal(t, map[string]float64{jobType: 5}, got["amboy.job.wait.duration"])
+	assert.Equal(t, map[string]float64{"": 5, duplicate: 1}, got["messaging.client.operation.duration"])
 	assert.Equal(t, map[string]float64{"": 0}, got["amboy.worker.busy"])
 }
 
@@ -266,6 +291,25 @@ func TestMetricsOfTheQueue(t *testing.T) {
 			assert.NotContains(t, tel.collect(), "amboy.queue.jobs")
 		})
 	}
+}
+
+// A job that was put early, to run late, was taken for the one that waits for longest.
+func TestTheOldestJobWasTheFirstThatWasPut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tel := newTelemetry(t)
+		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, PutBeforeStart: true})
+		require.NoError(t, err)
+		defer q.Close(context.Background())
+		stop, err := tel.Observe(q)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, stop()) }()
+		for _, wait := range []time.Duration{time.Hour, 0, time.Minute, 0} {
+			_, err = work.Put(t.Context(), q, "", job.In(wait))
+			require.NoError(t, err)
+		}
+		time.Sleep(2 * time.Hour)
+		assert.Equal(t, map[string]float64{"": 7200}, tel.collect()["amboy.queue.oldest_pending.age"])
+	})
 }
 
 func TestOptions(t *testing.T) {

@@ -3,6 +3,7 @@ package otelamboy
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -21,6 +22,7 @@ func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
 		ctx = i.opts.Propagator.Extract(ctx, propagation.MapCarrier(amboy.MetadataOf(j)))
 		ctx, span := i.tracer.Start(ctx, runOperation+" "+i.opts.Queue,
 			trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithLinks(linksTo(ctx)...),
 			trace.WithAttributes(i.attributes(
 				semconv.MessagingOperationTypeProcess,
 				semconv.MessagingOperationName(runOperation),
@@ -40,6 +42,15 @@ func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
 		outcome = middleware.OutcomeOf(ctx, j, err)
 		return err
 	}
+}
+
+// linksTo links a span with that of the Put of its job: by the conventions the span is
+// to have a link to it, and may be its child as well.
+func linksTo(ctx context.Context) []trace.Link {
+	if !trace.SpanContextFromContext(ctx).IsRemote() {
+		return nil
+	}
+	return []trace.Link{trace.LinkFromContext(ctx)}
 }
 
 // failureOf is the error of an attempt that went wrong.
@@ -75,26 +86,30 @@ func (i *Instrumentation) put(next amboy.PutFunc) amboy.PutFunc {
 				i.opts.Propagator.Inject(ctx, carrier{m})
 			}
 		}
+		begin := time.Now()
 		err := next(ctx, jobs)
-		i.count(ctx, jobs, err)
+		i.countPut(ctx, jobs, time.Since(begin), err)
 		endSpan(span, err)
 		return err
 	}
 }
 
-// count counts jobs that were put, by type. Of several, of which some were refused,
-// all count as refused: which ones is not known here.
-func (i *Instrumentation) count(ctx context.Context, jobs []amboy.Job, err error) {
+// countPut counts jobs that were put, by type, and measures how long that took. Of
+// several, of which some were refused, all count as refused: which ones is not known
+// here.
+func (i *Instrumentation) countPut(ctx context.Context, jobs []amboy.Job, took time.Duration, err error) {
 	byType := map[string]int64{}
 	for _, j := range jobs {
 		byType[j.Type().Name]++
 	}
+	attrs := i.attributes(semconv.MessagingOperationName(putOperation))
+	if err != nil {
+		attrs = append(attrs, putErrorType(err))
+	}
+	common := metric.WithAttributes(attrs...)
+	i.putting.Record(ctx, took.Seconds(), common, metric.WithAttributes(semconv.MessagingOperationTypeSend))
 	for name, n := range byType {
-		attrs := i.attributes(jobTypeKey.String(name), semconv.MessagingOperationName(putOperation))
-		if err != nil {
-			attrs = append(attrs, putErrorType(err))
-		}
-		i.sent.Add(ctx, n, metric.WithAttributes(attrs...))
+		i.sent.Add(ctx, n, common, metric.WithAttributes(jobTypeKey.String(name)))
 	}
 }
 

@@ -1,0 +1,195 @@
+package management
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+)
+
+// manager is the Manager of this package.
+type manager struct {
+	jobs source
+	name string // of what it looks after, for errors
+}
+
+// NewQueueManager returns a manager of one queue, of whatever kind. It can be used
+// as long as the queue can. Where the queue is nil every call on the manager returns
+// an *InvalidArgumentError.
+func NewQueueManager(q amboy.Queue) Manager {
+	if q == nil {
+		return &manager{}
+	}
+	m := &manager{name: fmt.Sprintf("queue %q", q.ID())}
+	if store, ok := queue.StoreOf(q); ok {
+		m.jobs = stored{store}
+	} else {
+		m.jobs = held{q}
+	}
+	return m
+}
+
+func (m *manager) JobStatus(ctx context.Context, filter StatusFilter) ([]JobTypeCount, error) {
+	if err := m.validate(filter.Validate()); err != nil {
+		return nil, fmt.Errorf("counting jobs: %w", err)
+	}
+	counts := map[JobTypeCount]int{} // of those whose Count is 0
+	for j, err := range m.jobs.find(ctx, filter.states(), "") {
+		if err != nil {
+			return nil, fmt.Errorf("counting the jobs of %s: %w", m.name, err)
+		}
+		if filter.selects(j) {
+			counts[JobTypeCount{Type: j.jobType, Group: j.Group}]++
+		}
+	}
+	return sorted(counts), nil
+}
+
+// sorted orders counts by type and group.
+func sorted(counts map[JobTypeCount]int) []JobTypeCount {
+	all := make([]JobTypeCount, 0, len(counts))
+	for count, n := range counts {
+		count.Count = n
+		all = append(all, count)
+	}
+	slices.SortFunc(all, func(a, b JobTypeCount) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
+	})
+	return all
+}
+
+func (m *manager) JobIDsByState(ctx context.Context, jobType string, filter StatusFilter) ([]GroupedID, error) {
+	if err := m.validate(validateType(jobType), filter.Validate()); err != nil {
+		return nil, fmt.Errorf("listing jobs: %w", err)
+	}
+	ids := []GroupedID{}
+	for j, err := range m.jobs.find(ctx, filter.states(), jobType) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the jobs of %s: %w", m.name, err)
+		}
+		if filter.selects(j) {
+			ids = append(ids, j.GroupedID)
+		}
+	}
+	return ids, nil
+}
+
+// validate returns the errors of the arguments of a call.
+func (m *manager) validate(errs ...error) error {
+	if m.jobs == nil {
+		errs = append(errs, invalid("queue", "nil", "must not be nil"))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *manager) CompleteJob(ctx context.Context, id string) error {
+	if err := m.validate(validateID(id)); err != nil {
+		return fmt.Errorf("completing a job: %w", err)
+	}
+	jobs, err := m.jobs.locate(ctx, id)
+	if err != nil {
+		return fmt.Errorf("looking for job %q in %s: %w", id, m.name, err)
+	}
+	if len(jobs) == 0 {
+		return amboy.NewJobNotFoundErrorf("completing job %q: %s has no such job", id, m.name)
+	}
+	for _, j := range jobs {
+		err := m.completeOne(ctx, j, func(*seen) bool { return true })
+		if err != nil {
+			return fmt.Errorf("completing job %q of %s: %w", id, m.name, err)
+		}
+	}
+	return nil
+}
+
+func (m *manager) CompleteJobs(ctx context.Context, filter StatusFilter) error {
+	if err := m.validate(filter.Validate()); err != nil {
+		return fmt.Errorf("completing jobs: %w", err)
+	}
+	return m.completeAll(ctx, filter, "", filter.selects)
+}
+
+func (m *manager) CompleteJobsByType(ctx context.Context, filter StatusFilter, jobType string) error {
+	if err := m.validate(filter.Validate(), validateType(jobType)); err != nil {
+		return fmt.Errorf("completing jobs of a type: %w", err)
+	}
+	return m.completeAll(ctx, filter, jobType, filter.selects)
+}
+
+func (m *manager) CompleteJobsByPattern(ctx context.Context, filter StatusFilter, text string) error {
+	ids, err := newPattern(text)
+	if err = m.validate(filter.Validate(), err); err != nil {
+		return fmt.Errorf("completing jobs by a pattern: %w", err)
+	}
+	return m.completeAll(ctx, filter, "", func(j *seen) bool { return filter.selects(j) && ids.matches(j.ID) })
+}
+
+// completeAll marks the jobs complete that are selected, page by page.
+func (m *manager) completeAll(ctx context.Context, filter StatusFilter, jobType string, selected func(*seen) bool) error {
+	page := make([]*seen, 0, pageSize)
+	for j, err := range m.jobs.find(ctx, filter.unfinishedStates(), jobType) {
+		if err == nil && j.progress != ended && selected(j) {
+			page = append(page, j)
+		}
+		if err == nil && len(page) == pageSize {
+			err = m.completePage(ctx, page, selected)
+			page = page[:0]
+		}
+		if err != nil {
+			return fmt.Errorf("completing jobs of %s: %w", m.name, err)
+		}
+	}
+	if err := m.completePage(ctx, page, selected); err != nil {
+		return fmt.Errorf("completing jobs of %s: %w", m.name, err)
+	}
+	return nil
+}
+
+// completePage marks jobs complete. Those that are not as they were any more are
+// looked at again, and those that are gone are left out.
+func (m *manager) completePage(ctx context.Context, jobs []*seen, selected func(*seen) bool) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	failed := 0
+	var first error
+	for i, err := range m.jobs.markComplete(ctx, jobs) {
+		if errors.Is(err, amboy.ErrLeaseLost) {
+			err = m.completeOne(ctx, jobs[i].GroupedID, selected)
+		}
+		if err != nil && !amboy.IsJobNotFoundError(err) {
+			failed++
+			first = cmp.Or(first, err)
+		}
+	}
+	if failed > 1 {
+		return fmt.Errorf("%d jobs, the first of them: %w", failed, first)
+	}
+	return first
+}
+
+// tries is how often a job is looked at again that changes all the time.
+const tries = 100
+
+// completeOne marks a job complete as it is now, unless it has ended, or is not
+// selected any more.
+func (m *manager) completeOne(ctx context.Context, id GroupedID, selected func(*seen) bool) error {
+	for range tries {
+		j, err := m.jobs.get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if j.progress == ended || !selected(j) {
+			return nil
+		}
+		err = m.jobs.markComplete(ctx, []*seen{j})[0]
+		if !errors.Is(err, amboy.ErrLeaseLost) {
+			return err
+		}
+	}
+	return fmt.Errorf("job %q changed %d times meanwhile: %w", id.ID, tries, amboy.ErrLeaseLost)
+}

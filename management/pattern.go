@@ -1,0 +1,37 @@
+package management
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// MaxPatternLength is the length, in bytes, of the longest pattern.
+const MaxPatternLength = 1024
+
+// pattern matches the IDs of jobs.
+type pattern struct{ expression *regexp.Regexp }
+
+// newPattern returns an *InvalidArgumentError for a pattern that is not valid.
+func newPattern(text string) (*pattern, error) {
+	if text == "" {
+		return nil, invalid("pattern", text, "must not be empty")
+	}
+	if len(text) > MaxPatternLength {
+		return nil, invalid("pattern", text, fmt.Sprintf("must be at most %d bytes long, and has %d", MaxPatternLength, len(text)))
+	}
+	expression, err := regexp.Compile(text)
+	if err != nil {
+		return nil, invalid("pattern", text, "must be a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	expression.Longest()
+	return &pattern{expression}, nil
+}
+
+// matches tells whether all of an ID matches: of the matches that begin first, the
+// expression finds the longest. An anchor that is put around the text would be at
+// the mercy of what the text says.
+func (p *pattern) matches(id string) bool {
+	found := p.expression.FindStringIndex(id)
+	return len(found) == 2 && found[0] == 0 && found[1] == len(id)
+}

@@ -1,0 +1,42 @@
+//go:build mongodb_merged
+
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+// OpenMongoDBStore opens the store of queues that are in a MongoDB, without a queue.
+// The queue that the options name is meant or, where UseGroups is set and GroupName is
+// not, all that are in the collection. Its driver must be closed.
+//
+// It blocks as NewMongoDBQueue does, and returns the same errors.
+func OpenMongoDBStore(ctx context.Context, opts MongoDBOptions) (*Store, error) {
+	if err := opts.validateStore(); err != nil {
+		return nil, fmt.Errorf("opening a MongoDB store: %w", err)
+	}
+	store, err := mongodb.Open(ctx, opts.storeOptions())
+	if err != nil {
+		return nil, fmt.Errorf("opening a MongoDB store: %w", err)
+	}
+	retention := opts.retention()
+	s := &Store{
+		driver:    store,
+		leaseTime: opts.LockTimeout,
+		now:       time.Now,
+		forgetAt: func(j amboy.Job, ended *driver.Record, now time.Time) time.Time {
+			return retention.For(j).Until(driver.StateOf(ended, now), now)
+		},
+		format: opts.Format,
+	}
+	if name := opts.queueName(); name != "" || !opts.UseGroups {
+		s.queues = []string{name}
+	}
+	return s, nil
+}

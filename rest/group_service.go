@@ -1,0 +1,63 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+)
+
+// ManagementGroupService is an AbortablePoolManagementService for the pools of the
+// queues of a group (see Handler). It is safe for concurrent use.
+type ManagementGroupService struct{ group amboy.QueueGroup }
+
+// NewManagementGroupService returns a service for a group. Where that is nil it
+// answers with status 503.
+func NewManagementGroupService(group amboy.QueueGroup) *ManagementGroupService {
+	return &ManagementGroupService{group: group}
+}
+
+// Handler serves the routes of an AbortablePoolManagementService for all queues that
+// this process has open, and whose runner can abort jobs. Jobs of different queues
+// may have the same ID: those that run are told apart by "group", which is that of
+// the first, by name, of the queues where the job runs; aborting one aborts it in all
+// of them. Aborting a job that does not run is answered with 404. It opens no queue,
+// but for those of a group that is no queue.OpenQueues.
+func (s *ManagementGroupService) Handler() http.Handler {
+	running := &runningJobs{pools: s.pools, notRunning: http.StatusNotFound}
+	return running.handler()
+}
+
+var errNoGroup = &failure{status: http.StatusServiceUnavailable, Text: "the service has no queue group"}
+
+// pools are those of the open queues that can abort jobs, by the name of the queue.
+func (s *ManagementGroupService) pools(ctx context.Context) (map[string]amboy.AbortableRunner, error) {
+	if s.group == nil {
+		return nil, errNoGroup
+	}
+	queues, err := s.open(ctx)
+	pools := map[string]amboy.AbortableRunner{}
+	for name, q := range queues {
+		if pool, ok := q.Runner().(amboy.AbortableRunner); ok {
+			pools[name] = pool
+		}
+	}
+	return pools, err
+}
+
+func (s *ManagementGroupService) open(ctx context.Context) (map[string]amboy.Queue, error) {
+	if group, ok := s.group.(queue.OpenQueues); ok {
+		return group.OpenQueues(), nil
+	}
+	queues := map[string]amboy.Queue{}
+	for _, name := range s.group.Queues(ctx) {
+		q, err := s.group.Get(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("getting queue %q of a group: %w", name, err)
+		}
+		queues[name] = q
+	}
+	return queues, nil
+}

@@ -1,0 +1,104 @@
+package rest
+
+import (
+	"net/http"
+	"path"
+	"runtime/debug"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// newHandler adds to routes what all services have in common. They work below any
+// prefix that http.StripPrefix takes away.
+func newHandler(routes map[string]http.HandlerFunc) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, handle := range routes {
+		mux.HandleFunc(pattern, handle)
+	}
+	sameOrigin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer answerPanic(w, r)
+		secure(w.Header())
+		if sameOrigin.Check(r) != nil {
+			refuse(w, r, &failure{status: http.StatusForbidden, Text: "a page of another site must not do this"})
+			return
+		}
+		r = withRoot(r)
+		_, pattern := mux.Handler(r)
+		switch {
+		case path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(), r.RequestURI == "*":
+			// The mux would answer by itself, with a redirect to a place that is not
+			// below the prefix for instance.
+			refuse(w, r, &failure{status: http.StatusNotFound, Text: "there is no such resource"})
+		case pattern == "":
+			refuse(w, r, unrouted(w, r, mux))
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	})
+}
+
+// secure sets what keeps browsers from making more of an answer than data.
+func secure(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// withRoot gives the root its slash, which is taken away with a prefix.
+func withRoot(r *http.Request) *http.Request {
+	if r.URL.Path != "" {
+		return r
+	}
+	root, location := *r, *r.URL
+	location.Path, location.RawPath = "/", ""
+	root.URL = &location
+	return &root
+}
+
+// unrouted says why a mux has no handler for a request: the path is unknown, or the
+// method is not allowed there.
+func unrouted(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) *failure {
+	refusal := &probe{header: http.Header{}}
+	mux.ServeHTTP(refusal, r)
+	if refusal.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", refusal.header.Get("Allow"))
+		return &failure{status: refusal.status, Text: "method " + r.Method + " is not allowed here"}
+	}
+	return &failure{status: http.StatusNotFound, Text: "there is no such resource"}
+}
+
+// probe is a ResponseWriter that sends nothing.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) WriteHeader(status int)      { p.status = status }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+
+// answerPanic answers for a handler that panicked, for instance in the method of a
+// job type.
+func answerPanic(w http.ResponseWriter, r *http.Request) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	if value == http.ErrAbortHandler { //nolint:errorlint // It is compared as net/http does.
+		panic(value)
+	}
+	logging.Error(r.Context(), message.Fields{
+		"message": "an HTTP request made its handler panic",
+		"method":  r.Method,
+		"path":    r.URL.Path,
+		"panic":   value,
+		"stack":   string(debug.Stack()),
+	})
+	writeJSON(w, r, http.StatusInternalServerError, &failure{Text: internalError})
+}

@@ -1,0 +1,41 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/mongodb/amboy"
+)
+
+// AbortablePoolManagementService lists and aborts, on HTTP, the jobs that run in a
+// pool (see Handler). It is safe for concurrent use.
+type AbortablePoolManagementService struct{ pool amboy.AbortableRunner }
+
+// NewAbortablePoolManagementService returns a service for a pool. Where that is nil
+// it answers with status 503.
+func NewAbortablePoolManagementService(pool amboy.AbortableRunner) *AbortablePoolManagementService {
+	return &AbortablePoolManagementService{pool: pool}
+}
+
+// Handler serves these routes, below whatever prefix the program takes away. Aborting
+// waits until the jobs have ended, and is answered with 408 where the request ends
+// first:
+//
+//	GET    /v1/jobs/list     the IDs of the jobs that run
+//	DELETE /v1/jobs/abort    aborts all of them
+//	GET    /v1/job/{name}    a job that runs; 404 where it does not
+//	DELETE /v1/job/{name}    aborts it; 400 where it does not run
+func (s *AbortablePoolManagementService) Handler() http.Handler {
+	running := &runningJobs{
+		pools: func(context.Context) (map[string]amboy.AbortableRunner, error) {
+			if s.pool == nil {
+				return nil, errNoPool
+			}
+			return map[string]amboy.AbortableRunner{"": s.pool}, nil
+		},
+		notRunning: http.StatusBadRequest,
+	}
+	return running.handler()
+}
+
+var errNoPool = &failure{status: http.StatusServiceUnavailable, Text: "the service has no pool"}

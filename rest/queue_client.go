@@ -1,0 +1,246 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/registry"
+)
+
+// QueueClient calls a QueueService. It is safe for concurrent use. Its methods return
+// the errors of HTTP and of the service (see ResponseError), and end with their
+// context.
+type QueueClient struct {
+	client *http.Client
+
+	mu     sync.RWMutex
+	host   string
+	port   int
+	prefix string
+}
+
+// NewQueueClient returns a client for the service whose handler is mounted under a
+// prefix of the server at a host, such as http://localhost, and a port. It returns an
+// error for arguments that SetHost, SetPort or SetPrefix refuses.
+func NewQueueClient(host string, port int, prefix string) (*QueueClient, error) {
+	return NewQueueClientFromExisting(&http.Client{}, host, port, prefix)
+}
+
+// NewQueueClientFromExisting is NewQueueClient with an HTTP client, which
+// authenticates for instance. A nil client is an error.
+func NewQueueClientFromExisting(client *http.Client, host string, port int, prefix string) (*QueueClient, error) {
+	if client == nil {
+		return nil, errors.New("making a queue client: the HTTP client must not be nil")
+	}
+	c := &QueueClient{client: client}
+	if err := errors.Join(c.SetHost(host), c.SetPort(port), c.SetPrefix(prefix)); err != nil {
+		return nil, fmt.Errorf("making a queue client: %w", err)
+	}
+	return c, nil
+}
+
+// Host returns the host, with its scheme.
+func (c *QueueClient) Host() string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.host
+}
+
+// SetHost changes the host. It returns an error for one that is not of the form
+// http://name or https://name, to which a slash may be added, and changes nothing
+// then.
+func (c *QueueClient) SetHost(host string) error {
+	parsed, err := url.Parse(host)
+	valid := err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Hostname() != "" && parsed.Port() == "" &&
+		strings.Trim(parsed.Path, "/") == "" && parsed.RawQuery == "" && parsed.Fragment == "" && parsed.User == nil
+	if !valid {
+		return fmt.Errorf("host must be of the form http://name or https://name (is %q)", host)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.host = strings.TrimRight(host, "/")
+	return nil
+}
+
+// Port returns the port.
+func (c *QueueClient) Port() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.port
+}
+
+// SetPort changes the port. It returns an error for one that is not from 1 to 65535,
+// and changes nothing then.
+func (c *QueueClient) SetPort(port int) error {
+	if port < 1 || port > 65535 {
+		return fmt.Errorf("port must be from 1 to 65535 (is %d)", port)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.port = port
+	return nil
+}
+
+// Prefix returns the prefix, without the slashes around it.
+func (c *QueueClient) Prefix() string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.prefix
+}
+
+// SetPrefix changes the prefix. Slashes around it are taken away; it may be empty. It
+// returns an error for one that is no path, and changes nothing then.
+func (c *QueueClient) SetPrefix(prefix string) error {
+	prefix = strings.Trim(prefix, "/")
+	parsed, err := url.Parse("/" + prefix)
+	if err != nil || parsed.EscapedPath() != "/"+prefix {
+		return fmt.Errorf("prefix must be a path, escaped where that is needed (is %q)", prefix)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prefix = prefix
+	return nil
+}
+
+// call calls a route of the service.
+func (c *QueueClient) call(ctx context.Context, method, path string, body, result any, also ...int) (status int, err error) {
+	return c.remote().call(ctx, method, path, body, result, also...)
+}
+
+func (c *QueueClient) remote() remote {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return remote{http: c.client, base: c.host + ":" + strconv.Itoa(c.port) + "/" + c.prefix}
+}
+
+func (c *QueueClient) status(ctx context.Context) (status queueStatus, err error) {
+	_, err = c.call(ctx, http.MethodGet, "/v1/status", nil, &status)
+	return status, err
+}
+
+// Running tells whether the queue has been started.
+func (c *QueueClient) Running(ctx context.Context) (bool, error) {
+	status, err := c.status(ctx)
+	return status.QueueRunning, err
+}
+
+// PendingJobs returns the number of jobs that have not started.
+func (c *QueueClient) PendingJobs(ctx context.Context) (int, error) {
+	status, err := c.status(ctx)
+	return status.PendingJobs, err
+}
+
+// SubmitJob puts a job into the queue, and returns its ID. The type must be registered
+// here and in the service. It returns an error for which amboy.IsDuplicateJobError is
+// true where the ID or the unique key is taken, and one for which
+// amboy.IsDuplicateJobScopeError is where an enqueue scope is held.
+func (c *QueueClient) SubmitJob(ctx context.Context, j amboy.Job) (string, error) {
+	form, err := registry.MakeJobInterchange(j, amboy.JSON)
+	if err != nil {
+		return "", fmt.Errorf("submitting a job: %w", err)
+	}
+	var answer created
+	_, err = c.call(ctx, http.MethodPost, "/v1/job/create", form, &answer)
+	if err != nil {
+		return "", fmt.Errorf("submitting job %q: %w", j.ID(), err)
+	}
+	return answer.ID, nil
+}
+
+// FetchJob returns a copy of a job. Its type must be registered here. A job that the
+// queue of the service holds by reference can be fetched when it has ended.
+func (c *QueueClient) FetchJob(ctx context.Context, id string) (amboy.Job, error) {
+	var form registry.JobInterchange
+	err := notEmpty("ID", id)
+	if err == nil {
+		_, err = c.call(ctx, http.MethodGet, fill("/v1/job/{}", id), nil, &form)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetching job %q: %w", id, err)
+	}
+	return form.Resolve(amboy.JSON)
+}
+
+// JobComplete tells whether a job has ended and will not be retried. It returns an
+// error for which amboy.IsJobNotFoundError is true where there is none.
+func (c *QueueClient) JobComplete(ctx context.Context, id string) (bool, error) {
+	var status jobStatus
+	err := notEmpty("ID", id)
+	if err == nil {
+		_, err = c.call(ctx, http.MethodGet, fill("/v1/job/status/{}", id), nil, &status, http.StatusBadRequest)
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking for the status of job %q: %w", id, err)
+	}
+	if !status.Exists {
+		return false, amboy.NewJobNotFoundErrorf("asking for the status of job %q: %s", id, status.Error)
+	}
+	return status.Completed, nil
+}
+
+// MarkJobComplete marks a job complete, as management.Manager has it.
+func (c *QueueClient) MarkJobComplete(ctx context.Context, id string) error {
+	err := c.remote().complete(ctx, fill("/v1/jobs/mark_complete/id/{}", id), notEmpty("ID", id))
+	if err != nil {
+		return fmt.Errorf("marking job %q complete: %w", id, err)
+	}
+	return nil
+}
+
+// Wait waits until a job has ended and will not be retried, and then returns true. It
+// returns false when ctx ends first, and where the job is not there or the service
+// can't be asked.
+func (c *QueueClient) Wait(ctx context.Context, id string) bool {
+	return id != "" && c.waitFor(ctx, fill("/v1/job/wait/{}", id))
+}
+
+// WaitAll waits until all jobs of the queue have ended and none is to be retried, and
+// then returns true. It returns false when ctx ends first, and where the service can't
+// be asked.
+func (c *QueueClient) WaitAll(ctx context.Context) bool {
+	return c.waitFor(ctx, "/v1/status/wait")
+}
+
+// waitFor asks a route that waits until it has not to wait any more.
+func (c *QueueClient) waitFor(ctx context.Context, route string) bool {
+	for ctx.Err() == nil {
+		query := url.Values{"timeout": {DefaultWait.String()}}
+		begin := time.Now()
+		var answer struct{}
+		status, err := c.call(ctx, http.MethodGet, route+"?"+query.Encode(), nil, &answer, http.StatusRequestTimeout)
+		if err != nil {
+			return false
+		}
+		if status == http.StatusOK {
+			return true
+		}
+		if !pause(ctx, begin.Add(leastWait)) {
+			return false
+		}
+	}
+	return false
+}
+
+// leastWait is the time between two requests of one who waits, however soon the first
+// was answered.
+const leastWait = time.Second
+
+// pause waits until a time. It returns false when ctx ends first.
+func pause(ctx context.Context, until time.Time) bool {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,323 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/registry"
+)
+
+// queueStatus tells about a queue.
+type queueStatus struct {
+	Text              string   `json:"string"`
+	QueueRunning      bool     `json:"queue_running"`
+	PendingJobs       int      `json:"pending_jobs"`
+	SupportedJobTypes []string `json:"supported_job_types"`
+}
+
+// created tells what became of a job that was to be put.
+type created struct {
+	Registered bool        `json:"registered"`
+	QueueDepth int         `json:"queue_depth"`
+	ID         string      `json:"id"`
+	Error      string      `json:"error"`
+	Status     queueStatus `json:"status"`
+	// Field names what is wrong with it.
+	Field string `json:"field,omitempty"`
+}
+
+// jobStatus tells about a job.
+type jobStatus struct {
+	Exists      bool                     `json:"job_exists"`
+	Completed   bool                     `json:"completed"`
+	ID          string                   `json:"id"`
+	JobsPending int                      `json:"jobs_pending"`
+	Error       string                   `json:"error"`
+	Job         *registry.JobInterchange `json:"job"`
+}
+
+// Handler serves these routes, below whatever prefix the program takes away:
+//
+//	GET  /, /v1/status           the state of the queue
+//	GET  /v1/status/wait         the same when all jobs have ended; 408 at ?timeout=10s
+//	POST /v1/job/create          puts a job, in its interchange form
+//	GET  /v1/job/{name}          a job in its interchange form
+//	GET  /v1/job/status/{name}   how a job stands; 400 where it is unknown
+//	GET  /v1/job/wait/{name}     the same when it has ended; 408 at ?timeout=10s
+//	POST /v1/jobs/mark_complete/id/{name}   as in a ManagementService
+//
+// Whoever reaches it can run a job of any registered type, with arguments of their
+// choice: package job registers one that runs commands. While there is no queue, it
+// answers with status 503.
+func (s *QueueService) Handler() http.Handler {
+	return newHandler(map[string]http.HandlerFunc{
+		"GET /{$}":                  s.getStatus,
+		"GET /v1/status":            s.getStatus,
+		"GET /v1/status/wait":       s.waitForAll,
+		"POST /v1/job/create":       s.createJob,
+		"GET /v1/job/{name}":        s.getJob,
+		"GET /v1/job/status/{name}": s.getJobStatus,
+		"GET /v1/job/wait/{name}":   s.waitForJob,
+		"POST /v1/jobs/mark_complete/id/{name}": func(w http.ResponseWriter, r *http.Request) {
+			q, err := s.ready()
+			if err != nil {
+				refuse(w, r, err)
+				return
+			}
+			NewManagementService(management.NewQueueManager(q)).completeJob(w, r)
+		},
+	})
+}
+
+var errNoQueue = &failure{status: http.StatusServiceUnavailable, Text: "the service has no queue"}
+
+func (s *QueueService) ready() (amboy.Queue, error) {
+	if q := s.Queue(); q != nil {
+		return q, nil
+	}
+	return nil, errNoQueue
+}
+
+// status tells about the queue, also where there is none.
+func (s *QueueService) status(ctx context.Context) queueStatus {
+	status := queueStatus{Text: "degraded", SupportedJobTypes: []string{}}
+	for name := range registry.JobTypeNames() {
+		status.SupportedJobTypes = append(status.SupportedJobTypes, name)
+	}
+	q := s.Queue()
+	if q == nil {
+		return status
+	}
+	stats := q.Stats(ctx)
+	status.QueueRunning = q.Info().Started
+	status.PendingJobs = stats.Pending
+	if status.QueueRunning && stats.Err == nil {
+		status.Text = "ok"
+	}
+	return status
+}
+
+func (s *QueueService) getStatus(w http.ResponseWriter, r *http.Request) {
+	writeJSON(w, r, http.StatusOK, s.status(r.Context()))
+}
+
+func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
+	q, err := s.ready()
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	wait, err := timeout(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	waiting, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	code := http.StatusRequestTimeout
+	if amboy.Wait(waiting, q) {
+		code = http.StatusOK
+	}
+	writeJSON(w, r, code, s.status(r.Context()))
+}
+
+func (s *QueueService) createJob(w http.ResponseWriter, r *http.Request) {
+	id, err := s.create(w, r)
+	answer := created{Registered: err == nil, ID: id, Status: s.status(r.Context())}
+	answer.QueueDepth = answer.Status.PendingJobs
+	code := http.StatusOK
+	if err != nil {
+		f := failureOf(r.Context(), err)
+		logFailure(r, f, err)
+		code, answer.Error, answer.Field = f.status, f.Text, f.Field
+		if amboy.IsDuplicateJobScopeError(err) {
+			answer.Field = scopeField
+		}
+	}
+	writeJSON(w, r, code, answer)
+}
+
+// scopeField is the field of a job that is not put because of one that holds its
+// scopes.
+const scopeField = "enqueue_scopes"
+
+// putPatience is how long a request waits for room in a queue.
+const putPatience = 10 * time.Second
+
+var errFull = &failure{status: http.StatusServiceUnavailable, Text: "the queue did not take the job in time"}
+
+// create puts the job of a request.
+func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string, err error) {
+	q, err := s.ready()
+	if err != nil {
+		return "", err
+	}
+	var form registry.JobInterchange
+	err = readJSON(w, r, &form)
+	if err != nil {
+		return "", err
+	}
+	j, err := newJob(&form)
+	if err != nil {
+		return form.Name, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), putPatience)
+	defer cancel()
+	err = q.Put(ctx, j)
+	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
+		err = errFull
+	}
+	return j.ID(), err
+}
+
+// newJob makes a job of a form that somebody sent. It has not run yet, whatever the
+// form says.
+func newJob(form *registry.JobInterchange) (amboy.Job, error) {
+	if form.Name == "" {
+		return nil, invalid("name", form.Name, "must not be empty")
+	}
+	form.Group = ""
+	form.Status = amboy.JobStatusInfo{}
+	form.RetryInfo.NeedsRetry, form.RetryInfo.CurrentAttempt = false, 0
+	form.RetryInfo.BaseJobID = form.Name
+	form.TimeInfo.Start, form.TimeInfo.End = time.Time{}, time.Time{}
+	form.Progress, form.Result = nil, nil
+	j, err := form.Resolve(amboy.JSON)
+	if err != nil {
+		return nil, &failure{status: http.StatusBadRequest, Text: err.Error(), Field: fieldOf(err)}
+	}
+	return j, nil
+}
+
+// fieldOf names what is wrong with a form that is no job.
+func fieldOf(err error) string {
+	var version *registry.VersionError
+	switch {
+	case errors.Is(err, registry.ErrUnknownType):
+		return "type"
+	case errors.As(err, &version):
+		return "version"
+	default:
+		return "job"
+	}
+}
+
+func (s *QueueService) getJob(w http.ResponseWriter, r *http.Request) {
+	form, err := s.form(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	writeJSON(w, r, http.StatusOK, form)
+}
+
+func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
+	q, err := s.ready()
+	if err != nil {
+		return nil, err
+	}
+	id, err := jobID(r)
+	if err != nil {
+		return nil, err
+	}
+	j, ok := q.Get(r.Context(), id)
+	if !ok {
+		return nil, amboy.NewJobNotFoundErrorf("there is no job %q", id)
+	}
+	if !isReadable(q, j) {
+		return nil, &failure{status: http.StatusConflict, Text: fmt.Sprintf("job %q can be read when it has ended, because its queue has no copy of it", id)}
+	}
+	return registry.MakeJobInterchange(j, amboy.JSON)
+}
+
+// isReadable tells whether the content of a job can be read: of one that its queue
+// holds by reference, its run may change it at the same time.
+func isReadable(q amboy.Queue, j amboy.Job) bool {
+	_, isCopy := queue.StoreOf(q)
+	return isCopy || hasEnded(j)
+}
+
+// hasEnded is true when no attempt of a job runs or will follow.
+func hasEnded(j amboy.Job) bool {
+	status := j.Status()
+	return status.Completed && !status.InProgress && !j.RetryInfo().ShouldRetry()
+}
+
+func (s *QueueService) getJobStatus(w http.ResponseWriter, r *http.Request) {
+	s.answerJobStatus(w, r, func(context.Context, amboy.Queue, amboy.Job) error { return nil })
+}
+
+func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
+	wait, err := timeout(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	s.answerJobStatus(w, r, func(ctx context.Context, q amboy.Queue, j amboy.Job) error {
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		if !amboy.WaitJob(waiting, j, q) {
+			return &failure{status: http.StatusRequestTimeout, Text: fmt.Sprintf("job %q has not ended yet", j.ID())}
+		}
+		return nil
+	})
+}
+
+// waitFunc waits for something to become of a job. Its error is answered.
+type waitFunc func(ctx context.Context, q amboy.Queue, j amboy.Job) error
+
+// answerJobStatus answers with the status of a job, after waiting.
+func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, wait waitFunc) {
+	q, err := s.ready()
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	id, err := jobID(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	answer := jobStatus{ID: id}
+	code := http.StatusOK
+	if err := answer.look(r.Context(), q, wait); err != nil {
+		f := failureOf(r.Context(), err)
+		logFailure(r, f, err)
+		code, answer.Error = f.status, f.Text
+		if amboy.IsJobNotFoundError(err) {
+			code = http.StatusBadRequest
+		}
+	}
+	answer.JobsPending = q.Stats(r.Context()).Pending
+	writeJSON(w, r, code, answer)
+}
+
+// look looks at a job, and again after waiting.
+func (s *jobStatus) look(ctx context.Context, q amboy.Queue, wait waitFunc) error {
+	j, ok := q.Get(ctx, s.ID)
+	if !ok {
+		return amboy.NewJobNotFoundErrorf("there is no job %q", s.ID)
+	}
+	waited := wait(ctx, q, j)
+	if now, ok := q.Get(ctx, s.ID); ok {
+		j = now
+	}
+	s.Exists, s.Completed = true, hasEnded(j)
+	if err := j.Error(); err != nil {
+		s.Error = err.Error()
+	}
+	if isReadable(q, j) {
+		form, err := registry.MakeJobInterchange(j, amboy.JSON)
+		if err != nil {
+			return err
+		}
+		s.Job = form
+	}
+	return waited
+}
