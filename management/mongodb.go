@@ -1,5 +1,3 @@
-//go:build mongodb_merged
-
 package management
 
 import (
