@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // PanicError is the error of a job's attempt, or of a periodic operation's run,
@@ -143,7 +144,7 @@ var errNilJob = &InvalidJobError{Field: "job", Rule: "must not be nil"}
 // ValidateJob returns an *InvalidJobError for a job that no queue accepts: one
 // that is nil, or whose ID is empty or longer than MaxIDLength, whose type's
 // version is negative, whose times are not valid, which has an empty scope
-// name, or a negative attempt limit.
+// name, a tag that is not UTF-8, or a negative attempt limit.
 func ValidateJob(j Job) error {
 	if IsNilJob(j) {
 		return errNilJob
@@ -168,6 +169,11 @@ func ValidateJob(j Job) error {
 	for _, scope := range j.Scopes() {
 		if scope == "" {
 			return refuse("scope", scope, "must not be empty")
+		}
+	}
+	for _, tag := range TagsOf(j) {
+		if !utf8.ValidString(tag) {
+			return refuse("tag", tag, "must be UTF-8")
 		}
 	}
 	if retry := j.RetryInfo(); retry.MaxAttempts < 0 {

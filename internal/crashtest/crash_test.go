@@ -1,6 +1,7 @@
 package crashtest_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue/driver"
 )
 
 var (
@@ -26,7 +26,6 @@ func TestCrash(t *testing.T) {
 }
 
 func testCrash(t *testing.T, newStore func(*testing.T) store) {
-	t.Parallel()
 	t.Logf("-crashtest.seed=%d -crashtest.kills=%d -crashtest.lease=%s", *seed, *kills, *lease)
 	h := crash(t, setup{
 		Store: newStore(t),
@@ -54,12 +53,11 @@ func crash(t *testing.T, s setup) *history {
 	}
 	f.awaitAll("all its jobs", func(p *process) <-chan struct{} { return p.produced })
 
-	d := s.Store.open(t)
-	q := newQueue(t, d, s.Lease)
+	q := newQueue(t, s.Store.open(t), s.Lease)
 	defer closeQueue(t, q)
-	awaitIdle(t, q, d)
+	awaitIdle(t, q)
 	putLast(t, q, p, openJournal(t, dir, "last"))
-	awaitIdle(t, q, d)
+	awaitIdle(t, q)
 	f.stop()
 	return &history{
 		plan:   p,
@@ -70,29 +68,12 @@ func crash(t *testing.T, s setup) *history {
 	}
 }
 
-// awaitIdle waits until all jobs of a queue have ended. It looks whenever its store
-// tells of a change.
-func awaitIdle(t *testing.T, q amboy.Queue, d driver.Driver) {
+// awaitIdle waits until all jobs of a queue have ended.
+func awaitIdle(t *testing.T, q amboy.Queue) {
 	t.Helper()
-	changed := make(chan struct{}, 1)
-	defer d.Subscribe(func(bool) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})()
-	deadline := time.After(patience)
-	for {
-		stats := q.Stats(t.Context())
-		if stats.IsComplete() {
-			return
-		}
-		select {
-		case <-changed:
-		case <-deadline:
-			require.Failf(t, "jobs have not ended", "%+v", stats)
-		}
-	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.True(t, amboy.Wait(ctx, q), "jobs have not ended: %s", q.Stats(t.Context()))
 }
 
 // putLast puts a job for each scope, which must be free now.

@@ -40,8 +40,7 @@ func survive(t *testing.T, on store, o outage) {
 	t.Helper()
 	s := &survivor{t: t, journal: newMemoryJournal(), plan: &plan{tasks: map[string]*task{}}}
 	registerJobs(s.journal)
-	stored := on.open(t)
-	s.queue = newQueue(t, newRecorder(stored, s.journal), outageLease)
+	s.queue = newQueue(t, newRecorder(on.open(t), s.journal), outageLease)
 	defer closeQueue(t, s.queue)
 	require.NoError(t, s.queue.Start(context.WithoutCancel(t.Context())))
 
@@ -62,7 +61,7 @@ func survive(t *testing.T, on store, o outage) {
 
 	require.NoError(t, s.put(t.Context(), "after", 0), "a Put after the outage")
 	<-waiting
-	awaitIdle(t, s.queue, stored)
+	awaitIdle(t, s.queue)
 	events, _ := s.journal.events()
 	h := &history{plan: s.plan, lease: outageLease, events: events, stored: storedIn(t, s.queue, s.plan)}
 	requireKept(t, h)

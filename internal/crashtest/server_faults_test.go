@@ -68,8 +68,7 @@ func testServerFaults(t *testing.T, kind mongotest.Option) {
 	load := time.Duration(len(failures)+randomFailures) * *faultTime
 	p := newPlan(planOptions{Seed: *seed, Load: load, Scopes: 8, LongWork: outageLease * 5 / 4})
 
-	observed := on.open(t)
-	observer := newQueue(t, observed, outageLease)
+	observer := newQueue(t, on.open(t), outageLease)
 	defer closeQueue(t, observer)
 	var queues [2]amboy.RetryableQueue
 	for i := range queues {
@@ -98,9 +97,9 @@ func testServerFaults(t *testing.T, kind mongotest.Option) {
 	server.Heal()
 	producers.Wait()
 
-	awaitIdle(t, observer, observed)
+	awaitIdle(t, observer)
 	putLast(t, observer, p, j)
-	awaitIdle(t, observer, observed)
+	awaitIdle(t, observer)
 	for _, q := range queues {
 		closeQueue(t, q)
 	}

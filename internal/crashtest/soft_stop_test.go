@@ -79,8 +79,7 @@ func testSoftStop(t *testing.T, newStore func(*testing.T) store) {
 	j := newMemoryJournal()
 	registerJobs(j)
 	d := newDeployment(t, s, j)
-	observed := s.open(t)
-	observer := newQueue(t, observed, softStopLease)
+	observer := newQueue(t, s.open(t), softStopLease)
 	defer closeQueue(t, observer)
 
 	p := newPlan(planOptions{Seed: *seed, Load: time.Duration(*stops) * time.Second, Scopes: 8, LongWork: time.Second / 2})
@@ -105,9 +104,9 @@ func testSoftStop(t *testing.T, newStore func(*testing.T) store) {
 	cancel()
 	producers.Wait()
 
-	awaitIdle(t, observer, observed)
+	awaitIdle(t, observer)
 	putLast(t, observer, p, j)
-	awaitIdle(t, observer, observed)
+	awaitIdle(t, observer)
 	for _, q := range d.queues {
 		closeQueue(t, q)
 	}

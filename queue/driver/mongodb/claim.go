@@ -27,8 +27,9 @@ const claimRounds = 10
 // Claim implements driver.Driver. A record that can't be read is given without a
 // job, so that it can be parked. Where more than 1,000 records have become due, or
 // have expired, at a time, the rest is left for a claim that Next asks for at
-// once. What a claim has taken whose error wraps driver.ErrOutcomeUnknown is handed
-// back by the next one.
+// once. A claim that has begun to take records goes on for up to a second after ctx
+// has ended. What one has taken whose error wraps driver.ErrOutcomeUnknown is handed
+// back by the next one, or by Close.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -410,9 +411,11 @@ func (c *claim) start(doc *document) *change {
 // take makes the changes that claim documents, in time or because they have
 // expired. Those that were seen without their bodies are read.
 func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error {
-	if len(changes) == 0 {
-		return nil
+	if len(changes) == 0 || ctx.Err() != nil {
+		return ctx.Err()
 	}
+	ctx, cancel := withGrace(ctx)
+	defer cancel()
 	seen := make([]*document, len(changes))
 	for i, ch := range changes {
 		seen[i] = ch.before
@@ -510,6 +513,23 @@ func (c *contention) saw(lost, chosen int) {
 		doubled--
 	}
 	c.doubled.Store(doubled)
+}
+
+// grace is how much longer than its context a claim goes on that has begun to take
+// documents: to give up then would leave leases to nobody.
+const grace = time.Second
+
+// withGrace returns a context that ends that much later.
+func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(grace, cancel)
+		context.AfterFunc(later, func() { timer.Stop() })
+	})
+	return later, func() {
+		stop()
+		cancel()
+	}
 }
 
 // doubts are the documents that may have been claimed by calls that failed.

@@ -195,6 +195,13 @@ func (d *Driver) free(ctx context.Context) {
 	d.joined.Wait()
 	leaving, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
+	if err := d.resolveDoubts(leaving); err != nil {
+		logging.Warning(ctx, message.Fields{
+			"message":    "jobs may be held by a process that has left, until their leases run out",
+			"collection": d.jobs.Name(),
+			"error":      err.Error(),
+		})
+	}
 	due, _ := d.herald.take(time.Now())
 	d.tellOthers(leaving, due)
 	if err := d.gate.leave(leaving); err != nil {
