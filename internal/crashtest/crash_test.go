@@ -68,12 +68,19 @@ func crash(t *testing.T, s setup) *history {
 	}
 }
 
+// transactionLifetime is how long a server keeps the transaction of a process that was
+// killed, and with it the job that this was about to retry: see
+// https://www.mongodb.com/docs/manual/reference/parameters/#mongodb-parameter-param.transactionLifetimeLimitSeconds.
+const transactionLifetime = time.Minute
+
 // awaitIdle waits until all jobs of a queue have ended.
 func awaitIdle(t *testing.T, q amboy.Queue) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience+transactionLifetime)
 	defer cancel()
+	began := time.Now()
 	require.True(t, amboy.Wait(ctx, q), "jobs have not ended: %s", q.Stats(t.Context()))
+	t.Logf("all jobs have ended after %s", time.Since(began).Round(time.Millisecond))
 }
 
 // putLast puts a job for each scope, which must be free now.
