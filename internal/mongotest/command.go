@@ -109,6 +109,7 @@ func (s *Server) run(req *request) (bson.D, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expireTransactions()
 	if err := s.checkRole(req, c); err != nil {
 		return nil, err
 	}

@@ -42,9 +42,9 @@ type Options struct {
 	// ClientOptions or DialContext only, and their connections are pipes, so
 	// that both sides can run in one bubble of testing/synctest.
 	InMemory bool
-	// TransactionLifetime is the age at which a transaction is aborted when
-	// another operation waits for it, as transactionLifetimeLimitSeconds is
-	// on a server. Default: one minute.
+	// TransactionLifetime is the age at which a transaction is aborted with the
+	// next command, as transactionLifetimeLimitSeconds is on a server. Default: one
+	// minute.
 	TransactionLifetime time.Duration
 }
 

@@ -347,6 +347,17 @@ func (s *Server) waitFor(req *request, tx *transaction) error {
 	}
 }
 
+// expireTransactions ends the transactions that are older than they may be: nobody may
+// be there any more to go on with them. See
+// https://www.mongodb.com/docs/manual/reference/parameters/#mongodb-parameter-param.transactionLifetimeLimitSeconds.
+func (s *Server) expireTransactions() {
+	for tx := range s.open {
+		if !tx.implicit && time.Since(tx.began) >= s.options.TransactionLifetime {
+			s.abort(tx)
+		}
+	}
+}
+
 // checkSize refuses documents that are larger than a document may be. See
 // https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-BSON-Document-Size.
 func checkSize(doc *document, code int32, what string) error {

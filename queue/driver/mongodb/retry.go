@@ -112,9 +112,14 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	return nil
 }
 
+// lockPatience is how long a retry waits for whoever is in its way: longer than a server
+// keeps the transaction of a process that was killed, which is a minute.
+const lockPatience = 70 * time.Second
+
 // retryInTransaction tries until nobody comes in its way.
 func (d *Driver) retryInTransaction(ctx context.Context, ended, next *driver.Record) error {
-	for round := range maxRounds {
+	began := time.Now()
+	for round := 0; round < maxRounds || time.Since(began) < lockPatience; round++ {
 		if round > 0 {
 			if err := pause(ctx, round); err != nil {
 				return err
