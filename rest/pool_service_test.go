@@ -138,7 +138,10 @@ func TestManagementGroupServiceOpensNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, elsewhere.Put(t.Context(), newResize("one", "")))
 	defer elsewhere.Close(t.Context())
-	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{Driver: store, NumWorkers: 1}})
+	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+		DefaultQueue:              queue.DriverQueueOptions{Driver: store, NumWorkers: 1},
+		BackgroundCreateFrequency: queue.NoBackgroundCreate, // or else it opens what has work
+	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"tenant"}, group.Queues(t.Context()))
 	list := exchange{target: "/v1/jobs/list", status: 200, answer: `[]`}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
@@ -114,9 +116,13 @@ func endAll(t *testing.T, d driver.Driver, records ...*driver.Record) {
 
 func TestCommandsOfOneJob(t *testing.T) {
 	t.Parallel()
-	d, sent := counted(t, newStore(t))
+	synctest.Test(t, commandsOfOneJob)
+}
+
+func commandsOfOneJob(t *testing.T) {
+	d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
 	claimAll(t, d, request("owner", 1, "queue")) // the first claim has the sweeper look
-	require.Eventually(t, func() bool { return total(sent.during(func() {})) == 0 }, 5*time.Second, time.Millisecond)
+	synctest.Wait()
 	assert.Equal(t, map[string]int{"insert": 1, "aggregate": 1, "update": 2}, sent.during(func() {
 		putAll(t, d, plainRecord("job"))
 		running := claimAll(t, d, request("owner", 1, "queue"))
