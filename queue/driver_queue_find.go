@@ -38,11 +38,14 @@ func (q *driverQueue) CountJobs(ctx context.Context, query amboy.JobQuery) (int,
 
 // queryOf makes a query of the store of one about this queue.
 func (q *driverQueue) queryOf(query amboy.JobQuery) driver.Query {
-	return driver.Query{
+	stored := driver.Query{
 		Queues: []string{q.name},
 		States: query.States,
 		Types:  query.Types,
-		Tag:    query.Tag,
 		Latest: true,
 	}
+	if query.Tag != "" {
+		stored.Tags = []string{query.Tag}
+	}
+	return stored
 }

@@ -22,6 +22,9 @@ var ErrLeaseLost = amboy.ErrLeaseLost
 // ErrClosed is returned by the calls on a driver that was closed.
 var ErrClosed = errors.New("driver is closed")
 
+// ErrBadCursor is wrapped by the error for a cursor that a driver did not make.
+var ErrBadCursor = errors.New("the cursor is none that this store gave")
+
 // ErrOutcomeUnknown is wrapped, beside the reason, by the error of a change that
 // was under way when its context ended, or when the store could not be reached any
 // more: it may have been made or not.
@@ -49,6 +52,9 @@ type Features struct {
 // Job IDs, record names, scopes, edges and unique keys are those of a queue:
 // queues share none of them.
 type Driver interface {
+	// Admin is what people look after jobs with.
+	Admin
+
 	// Features say what the driver can do. They never change.
 	Features() Features
 
@@ -119,45 +125,10 @@ type Driver interface {
 	// its lease is handed back or recovered.
 	CancelRequests(ctx context.Context, owner string) ([]Lease, error)
 
-	// Get returns the latest attempt of a job, with the status that Find shows.
-	// The error is a job not found where there is none.
-	Get(ctx context.Context, queue, id string) (*Record, error)
-
-	// Attempts returns the attempts of a retryable job, oldest first; none where
-	// there is no such job, or it is not retryable.
-	Attempts(ctx context.Context, queue, id string) ([]*Record, error)
-
-	// Find returns a page of the records that a query selects. A record that is
-	// there from the first page to the last, and is always selected, is on one
-	// of the pages, once; one that is restarted meanwhile may be on another, too.
-	Find(ctx context.Context, q Query, page PageRequest) (Page, error)
-
-	// Count counts the records that a query selects, and stops at limit, which
-	// must be at least 1.
-	Count(ctx context.Context, q Query, limit int) (int, error)
-
-	// Act does something to the records that a query selects, in the order in
-	// which they were added; to each in one atomic step. It returns an error for
-	// an action that is not valid.
-	Act(ctx context.Context, req ActRequest) (Acted, error)
-
-	// Stats counts the records of a queue: what Find finds, and what has been
-	// forgotten or deleted. Blocked are the pending ones that show
-	// amboy.HoldBlocked.
-	Stats(ctx context.Context, queue string) (amboy.QueueStats, error)
-
-	// Queues describes the queues that were ever named by an Insert or a
-	// Control, by name.
-	Queues(ctx context.Context) ([]QueueInfo, error)
-
 	// Unfinished names, sorted, the queues that have records which have not ended
 	// for good; one that awaits its retry has not. It is cheap, however many such
 	// records there are.
 	Unfinished(ctx context.Context) ([]string, error)
-
-	// Control changes what is set for a queue, and returns it as it is then. An
-	// empty change only reads.
-	Control(ctx context.Context, queue string, change ControlChange) (Control, error)
 
 	// RecoverStale hands back, as Release does, every lease that ran out before
 	// a time. It returns how many, with those of records that ended because
@@ -180,15 +151,6 @@ type Driver interface {
 	// no reason for Queues to list the queue. Marks are kept to the millisecond;
 	// what is beyond is cut off.
 	Mark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error)
-
-	// Subscribe arranges for notify to be called after each change that may let
-	// somebody claim, that ends a job, or that a person made, by whomever, until
-	// cancel is called. mayClaim is false where the driver knows that there is
-	// nothing new to claim. One call may stand for several changes, and there may be
-	// calls without one. notify must not block. cancel may be called again, and
-	// does nothing then. A driver without Notifications may tell of its own
-	// changes alone, or of none.
-	Subscribe(notify func(mayClaim bool)) (cancel func())
 
 	// Close frees what the driver holds. What is stored stays. Changes fail with
 	// ErrClosed from then on; reads may do so too. Closing it again does nothing.

@@ -18,10 +18,17 @@ type Query struct {
 	// ID is a pattern for the job's ID: * stands for any characters, ? for one,
 	// and all others for themselves.
 	ID string
-	// Tag is one that it has.
-	Tag string
+	// JobIDs are those that the job may have.
+	JobIDs []string
+	// Tags are those that it has, all of them.
+	Tags []string
 	// Scope is one that it needs, whether it holds it or not.
 	Scope string
+	// Holding selects the records that hold a scope, whichever it is.
+	Holding bool
+	// DependsOn is the ID of a job that it has among its edges, whether that has
+	// ended or not. It needs one of Queues.
+	DependsOn string
 	// Error is a part of the last of its errors. Case matters.
 	Error string
 	// Created, Due and Ended are when it was put, when it may start (which is

@@ -169,9 +169,9 @@ func actSelected(f *fixture) {
 	f.insert(spec{id: "a", tags: []string{"x"}}, spec{id: "b"}, spec{id: "c", tags: []string{"x"}})
 	other := f.in("other")
 	other.insert(spec{id: "a", tags: []string{"x"}})
-	acted := f.actOn(driver.Query{Queues: []string{f.queue}, Tag: "x"}, driver.Action{Kind: driver.Cancel})
+	acted := f.actOn(driver.Query{Queues: []string{f.queue}, Tags: []string{"x"}}, driver.Action{Kind: driver.Cancel})
 	assert.Equal(f, driver.Acted{Done: 2}, acted)
 	f.hasState("b", amboy.StatePending)
 	other.hasState("a", amboy.StatePending)
-	assert.Equal(f, driver.Acted{}, f.actOn(driver.Query{Tag: "nobody"}, driver.Action{Kind: driver.Cancel}))
+	assert.Equal(f, driver.Acted{}, f.actOn(driver.Query{Tags: []string{"nobody"}}, driver.Action{Kind: driver.Cancel}))
 }

@@ -73,8 +73,8 @@ func completeKeeps(f *fixture) {
 	require.NotNil(f, got.Dependency)
 	assert.Equal(f, []string{"edge"}, got.Dependency.Edges)
 	f.insert(spec{id: "other", scopes: []string{"other"}, enqueueScopes: []string{"other"}})
-	assert.Len(f, f.find(driver.Query{Tag: "x"}), 1)
-	assert.Empty(f, f.find(driver.Query{Tag: "z"}))
+	assert.Len(f, f.find(driver.Query{Tags: []string{"x"}}), 1)
+	assert.Empty(f, f.find(driver.Query{Tags: []string{"z"}}))
 }
 
 func completeEndings(f *fixture) {

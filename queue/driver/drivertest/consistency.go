@@ -10,7 +10,7 @@ import (
 // unchanged returns a function that requires that nothing has changed since.
 func (f *fixture) unchanged() func() {
 	f.Helper()
-	queues, before := f.queues(), f.find(driver.Query{})
+	queues, before, notes := f.queues(), f.find(driver.Query{}), f.kept(noteKind)
 	return func() {
 		f.Helper()
 		require.Equal(f, queues, f.queues())
@@ -19,6 +19,7 @@ func (f *fixture) unchanged() func() {
 		for i := range after {
 			f.same(before[i], after[i])
 		}
+		f.sameNotes(notes, f.kept(noteKind))
 	}
 }
 

@@ -71,6 +71,7 @@ func (f *fixture) calls() []call {
 	running := f.claim(3)
 	require.Len(f, running, 3)
 	f.insert(spec{id: "pending"}, spec{id: "act", waitUntil: f.after(5)})
+	f.keep(f.note("drop", 1))
 	yes := true
 	d, inserted, saved := f.driver, f.record(spec{id: "insert"}), f.record(spec{id: "pending", note: "saved"})
 	return []call{
@@ -122,7 +123,17 @@ func (f *fixture) calls() []call {
 			_, err := d.Mark(ctx, f.queue, "mark", f.after(1))
 			return err
 		}},
+		{"Keep", true, func(ctx context.Context) error { return d.Keep(ctx, f.note("keep", 1)) }},
+		{"KeepNew", true, func(ctx context.Context) error {
+			_, _, err := d.KeepNew(ctx, f.note("new", 1), f.start)
+			return err
+		}},
+		{"Drop", true, func(ctx context.Context) error { return d.Drop(ctx, noteKind, "drop") }},
 		{"RecoverStale", true, func(ctx context.Context) error { return some(d.RecoverStale(ctx, f.after(9))) }},
+		{"Notes", false, func(ctx context.Context) error {
+			_, err := d.Notes(ctx, driver.NoteRequest{Kind: noteKind, Limit: 10})
+			return err
+		}},
 		{"Get", false, func(ctx context.Context) error {
 			_, err := d.Get(ctx, f.queue, "pending")
 			return err

@@ -48,6 +48,7 @@ func (f *fixture) everything() {
 	f.maxRunning(7)
 	other.pause(true)
 	require.True(f, f.takeDuty("duty", "a", 0, 5))
+	f.keep(f.note("kept", 5))
 }
 
 func durableClosed(f *fixture) {

@@ -21,6 +21,12 @@ var findRules = []rule{
 	{"a part of an error is found as it is written", findErrors},
 	{"a time range has its beginning in it, and not its end", findTimes},
 	{"of the latest attempts those that were replaced are left out", findLatest},
+	{"jobs are found by their IDs, which stand for themselves", findJobIDs},
+	{"of several tags a record has all", findTags},
+	{"records that hold scopes are found", findHolding},
+	{"records are found by a job that they depend on, also when either has ended", findDependents},
+	{"a query for dependents needs a queue", findDependentsQueue},
+	{"a cursor that is none of the driver's is refused as such", findBadCursor},
 	{"pages are no larger than the limit, and hold each record once", findPages},
 	{"records that stay are on one page while others come and go", findWhileChanging},
 	{"the newest come first where that is asked for", findNewest},
@@ -113,7 +119,7 @@ func findFields(f *fixture) {
 		"queue":   {Queues: []string{f.queue}},
 		"ID":      {ID: "it*"},
 		"type":    {Types: []string{otherJobTypeName}},
-		"tag":     {Tag: "blue"},
+		"tag":     {Tags: []string{"blue"}},
 		"scope":   {Scope: "disk"},
 		"created": {Created: driver.TimeRange{To: f.after(-4)}},
 		"due":     {Due: driver.TimeRange{From: f.after(4)}},
@@ -166,7 +172,8 @@ func findFields(f *fixture) {
 	for name, none := range map[string]driver.Query{
 		"queue": {Queues: []string{"nobody"}},
 		"type":  {Types: []string{"nobody"}},
-		"tag":   {Tag: "blu"},
+		"job":   {JobIDs: []string{"nobody"}},
+		"tag":   {Tags: []string{"blu"}},
 		"scope": {Scope: "dis"},
 		"state": {States: []amboy.JobState{amboy.StateRunning}},
 	} {
@@ -179,7 +186,8 @@ func addTo(all *driver.Query, q driver.Query) {
 	all.Queues = append(all.Queues, q.Queues...)
 	all.States = append(all.States, q.States...)
 	all.Types = append(all.Types, q.Types...)
-	all.ID, all.Tag, all.Scope = all.ID+q.ID, all.Tag+q.Tag, all.Scope+q.Scope
+	all.ID, all.Scope = all.ID+q.ID, all.Scope+q.Scope
+	all.Tags = append(all.Tags, q.Tags...)
 	if !q.Created.IsZero() {
 		all.Created = q.Created
 	}
@@ -412,7 +420,7 @@ func (f *fixture) countOf(q driver.Query, limit int) int {
 func countFound(f *fixture) {
 	everyState(f)
 	f.in("other").insert(spec{id: "pending", tags: []string{"x"}})
-	queries := []driver.Query{{}, {Queues: []string{f.queue}}, {ID: "p*"}, {Tag: "x"}, {Scope: "held"}, {Error: "failed"}, {ID: "nobody"}}
+	queries := []driver.Query{{}, {Queues: []string{f.queue}}, {ID: "p*"}, {Tags: []string{"x"}}, {Scope: "held"}, {Error: "failed"}, {ID: "nobody"}}
 	for _, state := range amboy.JobStates() {
 		queries = append(queries, driver.Query{States: []amboy.JobState{state}})
 	}

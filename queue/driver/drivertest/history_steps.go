@@ -353,7 +353,7 @@ func (h *history) actOnSome() {
 	m := h.someQueue()
 	tag, _ := pick(h.random, historyTags)
 	kind, _ := pick(h.random, []driver.ActionKind{driver.Cancel, driver.Prioritize, driver.Unpark, driver.Delete})
-	q := driver.Query{Queues: []string{h.queue}, Tag: tag}
+	q := driver.Query{Queues: []string{h.queue}, Tags: []string{tag}}
 	a := driver.Action{Kind: kind, Priority: h.random.IntN(4)}
 	h.actOnThese(m, q, a, func(j *modelJob) bool { return slices.Contains(j.tags, tag) })
 }
@@ -362,7 +362,7 @@ func (h *history) actOnSome() {
 // model.
 func (h *history) actOnThese(m *model, q driver.Query, a driver.Action, isSelected func(*modelJob) bool) {
 	h.Helper()
-	h.Logf("%s of %q: ID %q, tag %q, at %s, priority %d, to be forgotten at %s", a.Kind, h.queue, q.ID, q.Tag, clockTime(a.At), a.Priority, clockTime(a.ForgetAt))
+	h.Logf("%s of %q: ID %q, tags %q, at %s, priority %d, to be forgotten at %s", a.Kind, h.queue, q.ID, q.Tags, clockTime(a.At), a.Priority, clockTime(a.ForgetAt))
 	var want driver.Acted
 	for _, j := range slices.Clone(m.attempts) {
 		if !isSelected(j) {

@@ -40,6 +40,8 @@ var raceRules = []rule{
 	{"a record is forgotten once", raceForget},
 	{"a duty has one owner", raceDuty},
 	{"a mark is raised in steps", raceMark},
+	{"of concurrent notes that are to be new one is", raceNotes},
+	{"of notes that are kept at the same time all are kept", raceKeep},
 	{"nothing comes into a queue once it is drained", raceDrain},
 	{"a record whose edge ends while it is inserted goes on", raceInsertOrEnd},
 	{"a record whose edge is retried while it is inserted waits for the next attempt", raceInsertOrRetry},

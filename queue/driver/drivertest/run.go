@@ -60,6 +60,7 @@ var others = []group{
 	{name: "Forget", rules: forgetRules},
 	{name: "TakeDuty", rules: dutyRules},
 	{name: "Mark", rules: markRules},
+	{name: "Notes", rules: noteRules},
 	{name: "Context", rules: contextRules},
 	{name: "Close", rules: closeRules},
 	{name: "Races", rules: raceRules},

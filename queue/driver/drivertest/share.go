@@ -19,6 +19,7 @@ var shareRules = []rule{
 	{"who runs a record learns that another process wants it canceled", shareCancel},
 	{"a duty has one owner in all processes", shareDuty},
 	{"a mark is one for all processes", shareMark},
+	{"notes are those of all processes", shareNotes},
 }
 
 var shareNotificationRules = []rule{
@@ -225,3 +226,19 @@ func (t *turns) Subscribe(notify func(bool)) (cancel func()) { return t.next().S
 
 // Close is left to whoever opened the drivers.
 func (t *turns) Close(context.Context) error { return nil }
+
+func (t *turns) Keep(ctx context.Context, notes ...driver.Note) error {
+	return t.next().Keep(ctx, notes...)
+}
+
+func (t *turns) KeepNew(ctx context.Context, note driver.Note, now time.Time) (driver.Note, bool, error) {
+	return t.next().KeepNew(ctx, note, now)
+}
+
+func (t *turns) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	return t.next().Notes(ctx, req)
+}
+
+func (t *turns) Drop(ctx context.Context, kind string, keys ...string) error {
+	return t.next().Drop(ctx, kind, keys...)
+}

@@ -25,7 +25,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	}
 	var acted driver.Acted
 	err = d.walk(ctx, w, d.lock, func(e *entry) bool {
-		if !allows(e, req.Action.Kind, w.now) {
+		if !e.Job.queue.schedule.Allows(e, req.Action.Kind, w.now) {
 			acted.Skipped++
 		} else {
 			acted.Done++
@@ -43,28 +43,6 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
 	}
 	return acted, nil
-}
-
-// allows tells whether an entry's state allows an action.
-func allows(e *entry, kind driver.ActionKind, now time.Time) bool {
-	place := e.Place()
-	switch kind {
-	case driver.Cancel, driver.Prioritize:
-		return place != schedule.Finished
-	case driver.RunNow:
-		return place == schedule.Scheduled || place == schedule.Postponed ||
-			(place == schedule.Waiting && e.WaitUntil.After(now))
-	case driver.Reschedule, driver.Park:
-		return place.IsPending()
-	case driver.Unpark:
-		return place == schedule.Parked
-	case driver.Restart:
-		return e.Job.queue.schedule.Restartable(e) && stateOf(e, now) != amboy.StateSucceeded
-	case driver.Delete:
-		return place == schedule.Finished
-	default:
-		return false
-	}
 }
 
 // act does an action to an entry whose state allows it.

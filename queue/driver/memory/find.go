@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -10,21 +11,26 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/pattern"
 )
 
 // filter selects records as a query says, at a time.
 type filter struct {
 	driver.Query
-	queues map[string]bool
-	now    time.Time
+	queues, jobs map[string]bool
+	now          time.Time
 }
 
 func newFilter(q driver.Query, now time.Time) filter {
-	f := filter{Query: q, queues: make(map[string]bool, len(q.Queues)), now: now}
-	for _, name := range q.Queues {
-		f.queues[name] = true
+	return filter{Query: q, queues: setOf(q.Queues), jobs: setOf(q.JobIDs), now: now}
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
 	}
-	return f
+	return set
 }
 
 // selects tells whether the record of an entry is selected. What costs most comes
@@ -33,15 +39,27 @@ func (f *filter) selects(e *entry) bool {
 	r := &e.Job.record
 	return (len(f.queues) == 0 || f.queues[r.Group]) &&
 		(len(f.Types) == 0 || slices.Contains(f.Types, r.Type)) &&
-		(f.Tag == "" || slices.Contains(r.Tags, f.Tag)) &&
+		(len(f.jobs) == 0 || f.jobs[e.ID]) &&
+		hasAll(r.Tags, f.Tags) &&
+		(!f.Holding || len(r.Scopes) > 0) &&
+		(f.DependsOn == "" || dependsOn(r, f.DependsOn)) &&
 		(f.Scope == "" || slices.Contains(r.RequiredScopes, f.Scope) || slices.Contains(r.EnqueueScopes, f.Scope)) &&
 		(f.Error == "" || strings.Contains(lastError(r), f.Error)) &&
 		f.Created.Contains(r.TimeInfo.Created) &&
 		f.Due.Contains(r.TimeInfo.WaitUntil) &&
 		f.Ended.Contains(r.TimeInfo.End) &&
-		(f.ID == "" || matches(f.ID, e.ID)) &&
+		(f.ID == "" || pattern.Matches(f.ID, e.ID)) &&
 		(!f.Latest || isLatest(e)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, stateOf(e, f.now)))
+}
+
+// hasAll tells whether a list has all that is wanted.
+func hasAll(list, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(list, w) })
+}
+
+func dependsOn(r *driver.Record, id string) bool {
+	return r.Dependency != nil && slices.Contains(r.Dependency.Edges, id)
 }
 
 func lastError(r *driver.Record) string {
@@ -56,18 +74,31 @@ type walk struct {
 	filter
 	newest bool
 	at     uint64 // the number of the last record that was looked at
-	oneJob bool   // no more than the latest attempt of one job is selected
+	// ids are those of the jobs of which alone the latest attempts are selected, and
+	// found what is left of these, while the lock is held; nil where all records are
+	// looked at.
+	ids   []string
+	found []*entry
 }
 
 // newWalk starts a walk after a cursor.
 func (d *Driver) newWalk(q driver.Query, after driver.Cursor, newest bool) (*walk, error) {
 	w := &walk{filter: newFilter(q, d.opts.Now()), newest: newest}
-	w.oneJob = q.Latest && len(q.Queues) == 1 && q.ID != "" && !strings.ContainsAny(q.ID, "*?")
+	if q.DependsOn != "" && len(q.Queues) == 0 {
+		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
+	}
+	switch {
+	case !q.Latest:
+	case len(q.JobIDs) > 0:
+		w.ids = slices.Compact(slices.Sorted(slices.Values(q.JobIDs)))
+	case q.ID != "" && !strings.ContainsAny(q.ID, "*?"):
+		w.ids = []string{q.ID}
+	}
 	switch {
 	case after != "":
 		number, err := strconv.ParseUint(string(after), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("invalid cursor: After must be the Next of an earlier call (is %q)", after)
+			return nil, fmt.Errorf("invalid cursor: After must be the Next of an earlier call (is %q): %w", after, driver.ErrBadCursor)
 		}
 		w.at = number
 	case newest:
@@ -85,8 +116,19 @@ func (w *walk) isAhead(number uint64) bool {
 }
 
 // following returns the entry that a walk looks at next; nil where there is none.
-// It leaves those of other queues out, and of other jobs, where one is asked for.
+// It leaves those of other queues out, where one is asked for. Those of jobs whose
+// IDs are known must have been found.
 func (d *Driver) following(w *walk) *entry {
+	for len(w.found) > 0 {
+		e := w.found[0]
+		w.found = w.found[1:]
+		if isLatest(e) { // What was done to one before may have removed it.
+			return e
+		}
+	}
+	if w.ids != nil {
+		return nil
+	}
 	records := &d.records
 	if len(w.Queues) == 1 {
 		q := d.queues[w.Queues[0]]
@@ -95,17 +137,35 @@ func (d *Driver) following(w *walk) *entry {
 		}
 		records = &q.records
 	}
-	switch {
-	case w.oneJob:
-		if e := d.latest(w.Queues[0], w.ID); e != nil && w.isAhead(e.Job.number) {
-			return e
-		}
-		return nil
-	case w.newest:
-		return records.previous(w.at)
-	default:
-		return records.next(w.at)
+	if w.newest {
+		return records.Previous(w.at)
 	}
+	return records.Next(w.at)
+}
+
+// findJobs finds the latest attempts to which a walk comes, of the jobs whose IDs are
+// known.
+func (d *Driver) findJobs(w *walk) {
+	w.found = w.found[:0]
+	if w.ids == nil {
+		return
+	}
+	for name, q := range d.queues {
+		if len(w.queues) > 0 && !w.queues[name] {
+			continue
+		}
+		for _, id := range w.ids {
+			if e, ok := q.schedule.Get(id); ok && w.isAhead(e.Job.number) {
+				w.found = append(w.found, e)
+			}
+		}
+	}
+	slices.SortFunc(w.found, func(a, b *entry) int {
+		if w.newest {
+			a, b = b, a
+		}
+		return cmp.Compare(a.Job.number, b.Job.number)
+	})
 }
 
 // stride is the number of records that are looked at while others wait for the
@@ -119,6 +179,7 @@ func (d *Driver) walk(ctx context.Context, w *walk, lock func(context.Context) e
 		if err := lock(ctx); err != nil {
 			return err
 		}
+		d.findJobs(w)
 		for looked := 0; more && looked < stride; looked++ {
 			e := d.following(w)
 			if e == nil {
@@ -137,6 +198,7 @@ func (d *Driver) walk(ctx context.Context, w *walk, lock func(context.Context) e
 func (d *Driver) cursor(w *walk) driver.Cursor {
 	d.mu.Lock()
 	defer d.unlock()
+	d.findJobs(w)
 	if d.following(w) == nil {
 		return ""
 	}

@@ -55,8 +55,8 @@ func (d *Driver) keep(e *entry) {
 func (d *Driver) forget(e *entry) {
 	q := e.Job.queue
 	delete(q.byName, e.Job.record.Name)
-	q.records.remove(e)
-	d.records.remove(e)
+	q.records.Remove(e.Job.number)
+	d.records.Remove(e.Job.number)
 	d.keep(e)
 }
 

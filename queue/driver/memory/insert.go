@@ -140,6 +140,6 @@ func (d *Driver) store(q *queue, e *entry) {
 	e.Job.queue, e.Job.number = q, d.inserted
 	e.Job.record.Scopes = e.EnqueueScopes
 	q.byName[e.Job.record.Name] = e
-	q.records.add(e)
-	d.records.add(e)
+	q.records.Add(e.Job.number, e)
+	d.records.Add(e.Job.number, e)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/arrivals"
+	"github.com/mongodb/amboy/queue/internal/notes"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
@@ -33,14 +35,15 @@ type Driver struct {
 	mu          sync.Mutex
 	closed      bool
 	queues      map[string]*queue
-	records     arrivals // of all queues
-	inserted    uint64   // the last number of a record
+	records     arrivals.List[entry] // of all queues
+	inserted    uint64               // the last number of a record
 	leases      leases
 	forgettable forgetHeap
 	duties      map[string]driver.Duty
 	marks       map[markKey]time.Time
 	woken       []*wait.Waiter // to be woken when the lock is released
 
+	notes       notes.Store
 	subscribers driver.Subscribers
 }
 
@@ -73,7 +76,9 @@ func New(opts Options) (*Driver, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]driver.Duty{}, marks: map[markKey]time.Time{}}, nil
+	d := &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]driver.Duty{}, marks: map[markKey]time.Time{}}
+	d.notes.Now = opts.Now
+	return d, nil
 }
 
 // Features implements driver.Driver. Nobody else can change what is in memory, so

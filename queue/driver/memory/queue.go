@@ -2,6 +2,7 @@ package memory
 
 import (
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
@@ -11,7 +12,7 @@ type queue struct {
 	name     string
 	control  driver.Control
 	schedule schedule.Schedule[*item]
-	records  arrivals
+	records  arrivals.List[entry]
 	byName   map[string]*entry
 	inserts  wait.Line // in Insert, for room
 	called   int       // Inserts that were woken, and have not looked yet

@@ -21,8 +21,9 @@ const actAtOnce = 200
 // action.
 var errSkipped = errors.New("its state does not allow that")
 
-// Act implements driver.Driver. It acts on 200 records at a time. An error after
-// some of them comes with what was done.
+// Act implements driver.Driver. It acts on 200 records at a time, and only on so many
+// where it takes long to find them (see Find). An error after some of them comes with
+// what was done.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -52,11 +53,15 @@ func (d *Driver) act(ctx context.Context, req driver.ActRequest, acted *driver.A
 	if err != nil {
 		return err
 	}
-	a := &acting{Driver: d, Action: req.Action, selection: d.newSelection(req.Query, time.Now())}
+	a := &acting{Driver: d, Action: req.Action}
+	a.selection, err = d.newSelection(ctx, req.Query, time.Now())
+	if err != nil {
+		return err
+	}
 	for acted.Done+acted.Skipped < req.Limit {
 		limit := min(req.Limit-acted.Done-acted.Skipped, actAtOnce)
 		more, err := a.onSome(ctx, at, limit, req.DryRun, acted)
-		if err != nil || !more {
+		if err != nil || !more || at.Scans {
 			return err
 		}
 	}

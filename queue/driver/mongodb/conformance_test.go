@@ -110,7 +110,10 @@ func newBreakableOf(t *testing.T, opts mongotest.Options) *breakable {
 func newBreakableOn(t *testing.T, opts *options.ClientOptions, to options.ContextDialer) *breakable {
 	t.Helper()
 	d := &dialer{to: to, conns: map[net.Conn]bool{}}
-	opts.SetDialer(d).SetServerSelectionTimeout(5 * time.Second)
+	// The client library may miss that a server has answered, where it begins to wait at
+	// the same instant (Topology.Subscribe reads what it knows before it listens). It
+	// finds out with the next heartbeat, which must not come after its patience has ended.
+	opts.SetDialer(d).SetServerSelectionTimeout(5 * time.Second).SetHeartbeatInterval(time.Second)
 	return &breakable{store: newStoreOn(t, opts), dialer: d}
 }
 

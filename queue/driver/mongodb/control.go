@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
@@ -31,6 +32,12 @@ const controlPrefix = "queue/"
 
 // controlKey is the _id of the control document of a queue.
 func controlKey(queue string) string { return controlPrefix + queue }
+
+// beginning is a filter for texts that begin with one whose last character is a slash,
+// which the one of 0 follows.
+func beginning(with string) bson.D {
+	return bson.D{{Key: "$gte", Value: with}, {Key: "$lt", Value: strings.TrimSuffix(with, "/") + "0"}}
+}
 
 func (c controlDocument) control() driver.Control {
 	return driver.Control{Paused: c.Paused, Draining: c.Draining, MaxRunning: c.MaxRunning}

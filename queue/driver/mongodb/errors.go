@@ -17,6 +17,7 @@ import (
 // https://www.mongodb.com/docs/manual/reference/error-codes/.
 const (
 	codeNamespaceNotFound = 26
+	codeMaxTimeExpired    = 50
 	codeWriteConflict     = 112
 	codeDocumentTooLarge  = 10334
 	codeDuplicateKey      = 11000

@@ -26,6 +26,9 @@ type position struct {
 	// End is the last order that there was at the beginning, where only the
 	// documents up to it are meant.
 	End int64 `bson:"e,omitempty"`
+	// Scans is true once the server has taken too long to find documents (see
+	// scan).
+	Scans bool `bson:"s,omitempty"`
 
 	begun  bool // it is after a document, and not at the beginning
 	newest bool
@@ -42,7 +45,7 @@ func newPosition(after driver.Cursor, newest bool) (*position, error) {
 		err = bson.Unmarshal(raw, at)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("invalid cursor: After must be the Next of another page (is %q)", after)
+		return nil, fmt.Errorf("invalid cursor: After must be the Next of another page (is %q): %w", after, driver.ErrBadCursor)
 	}
 	at.begun = true
 	return at, nil
@@ -57,8 +60,8 @@ func (at *position) cursor() (driver.Cursor, error) {
 }
 
 // pass moves it after a document.
-func (at *position) pass(doc *document) {
-	at.Order, at.ID, at.begun = doc.Order, doc.id, true
+func (at *position) pass(order int64, id string) {
+	at.Order, at.ID, at.begun = order, id, true
 }
 
 // ahead is a filter for the documents that come after it.
@@ -67,24 +70,46 @@ func (at *position) ahead() bson.D {
 	if at.End != 0 {
 		parts = append(parts, either(field("order", nil), field("order", field("$lte", at.End))))
 	}
-	hasOrder := field("order", exist(true))
-	after := bson.D{{Key: "order", Value: at.Order}, {Key: "_id", Value: field("$gt", at.ID)}}
-	before := bson.D{{Key: "order", Value: at.Order}, {Key: "_id", Value: field("$lt", at.ID)}}
 	switch {
 	case !at.begun:
-	case at.newest && at.Order == 0:
-		parts = append(parts, bson.D{{Key: "order", Value: nil}, before[1]})
 	case at.newest:
-		parts = append(parts, either(field("order", field("$lt", at.Order)), field("order", nil), before))
-	case at.Order == 0:
-		parts = append(parts, either(bson.D{{Key: "order", Value: nil}, after[1]}, hasOrder))
+		parts = append(parts, at.before("$lt"))
 	default:
-		parts = append(parts, either(field("order", field("$gt", at.Order)), after))
+		parts = append(parts, at.after("$gt"))
 	}
 	if len(parts) == 0 {
 		return nil
 	}
 	return all(parts...)
+}
+
+// behind is a filter for the documents that come before it, and the one after which
+// it is.
+func (at *position) behind() bson.D {
+	if at.newest {
+		return at.after("$gte")
+	}
+	return at.before("$lte")
+}
+
+// after is a filter for the documents that arrived later. Of those with its order,
+// operator compares the _ids.
+func (at *position) after(operator string) bson.D {
+	id := field("_id", field(operator, at.ID))
+	if at.Order == 0 {
+		return either(append(field("order", nil), id...), field("order", exist(true)))
+	}
+	return all(field("order", field("$gte", at.Order)), either(field("order", field("$ne", at.Order)), id))
+}
+
+// before is a filter for the documents that arrived earlier, as after is.
+func (at *position) before(operator string) bson.D {
+	id := field("_id", field(operator, at.ID))
+	if at.Order == 0 {
+		return append(field("order", nil), id...)
+	}
+	notAfter := field("$not", field("$gt", at.Order)) // or missing, and one range of the index all the same
+	return all(field("order", notAfter), either(field("order", field("$ne", at.Order)), id))
 }
 
 func (at *position) sort() bson.D {
@@ -95,7 +120,8 @@ func (at *position) sort() bson.D {
 }
 
 // Find implements driver.Driver. A record that can't be read is found without a
-// job.
+// job. Where the server takes longer than half a second to find a page, the pages from
+// then on are what it selects among 50,000 records each.
 func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -119,7 +145,11 @@ func (d *Driver) findPage(ctx context.Context, q driver.Query, page driver.PageR
 	if err != nil {
 		return found, err
 	}
-	docs, more, err := d.look(ctx, d.newSelection(q, time.Now()), at, page.Limit, nil)
+	s, err := d.newSelection(ctx, q, time.Now())
+	if err != nil {
+		return found, err
+	}
+	docs, more, err := d.look(ctx, s, at, page.Limit, nil)
 	if err != nil {
 		return found, err
 	}
@@ -143,15 +173,7 @@ func (d *Driver) look(ctx context.Context, s *selection, at *position, limit int
 	if s.decides() {
 		size = max(limit, lookedAt)
 	}
-	opts := options.Find().SetSort(at.sort()).SetLimit(int64(size) + 1)
-	if projection != nil {
-		opts.SetProjection(projection)
-	}
-	var docs []*document
-	err = d.each(ctx, s.with(at.ahead()), opts, func(doc *document) error {
-		docs = append(docs, doc)
-		return nil
-	})
+	docs, end, err := d.read(ctx, s, at, size+1, projection)
 	if err != nil {
 		return nil, false, err
 	}
@@ -168,10 +190,14 @@ func (d *Driver) look(ctx context.Context, s *selection, at *position, limit int
 		if len(selected) == limit {
 			return selected, true, nil
 		}
-		at.pass(doc)
+		at.pass(doc.Order, doc.id)
 		if !replaced[doc] && s.selects(doc) {
 			selected = append(selected, doc)
 		}
+	}
+	if !more && end != nil {
+		at.pass(end.Order, end.ID)
+		more = true
 	}
 	return selected, more, nil
 }
@@ -270,9 +296,9 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 	if err != nil {
 		return 0, err
 	}
-	s := d.newSelection(q, time.Now())
-	if s.none {
-		return 0, nil
+	s, err := d.newSelection(ctx, q, time.Now())
+	if err != nil || s.none {
+		return 0, err
 	}
 	if !s.decides() {
 		found, failure := d.jobs.CountDocuments(ctx, s.with(nil), options.Count().SetLimit(int64(limit)))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
@@ -87,8 +88,10 @@ func TestFindRefusesBadCursors(t *testing.T) {
 	for _, after := range []driver.Cursor{"?", "1", "AAAA", "EAAAAAJvAAIAAABhAAA"} {
 		_, err := d.Find(t.Context(), driver.Query{}, driver.PageRequest{After: after, Limit: 1})
 		require.ErrorContains(t, err, "finding records: invalid cursor: After must be the Next of another page", after)
+		require.ErrorIs(t, err, driver.ErrBadCursor)
 		_, err = d.Act(t.Context(), driver.ActRequest{Action: driver.Action{Kind: driver.Cancel}, After: after, Limit: 1})
 		require.ErrorContains(t, err, `action "cancel": after 0 records: invalid cursor`, after)
+		require.ErrorIs(t, err, driver.ErrBadCursor)
 	}
 }
 
@@ -115,6 +118,16 @@ func readsAreFew(t *testing.T) {
 			assert.Len(t, page.Records, 100)
 			return err
 		}, []string{"find work.group"}},
+		"Find by IDs": {func() error {
+			page, err := d.Find(t.Context(), driver.Query{Queues: []string{"queue3"}, JobIDs: []string{"3", "13"}}, driver.PageRequest{Limit: 100})
+			assert.Len(t, page.Records, 2)
+			return err
+		}, []string{"find work.group"}},
+		"Find by IDs in all queues": {func() error {
+			page, err := d.Find(t.Context(), driver.Query{JobIDs: []string{"3", "14"}}, driver.PageRequest{Limit: 100})
+			assert.Len(t, page.Records, 2)
+			return err
+		}, []string{"aggregate work.group", "find work.group"}},
 		"Count": {func() error {
 			n, err := d.Count(t.Context(), driver.Query{States: []amboy.JobState{amboy.StatePending, amboy.StateBlocked}}, 1000)
 			assert.Equal(t, 500, n)
@@ -149,6 +162,104 @@ func readsAreFew(t *testing.T) {
 		sent := s.commands(func() { require.NoError(t, test.call(), name) })
 		assert.Equal(t, test.want, sent, name)
 	}
+}
+
+// TestFewAreExamined counts the documents at which the stand-in looks, of a queue with
+// many. The last to end, and the attempts that were replaced, are found too.
+func TestFewAreExamined(t *testing.T) {
+	server, err := mongotest.New(mongotest.Options{InMemory: true})
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	d := newStoreOn(t, server.ClientOptions()).open()
+	records := make([]*driver.Record, 300)
+	for i := range records {
+		records[i] = newRecord(t, "q", fmt.Sprint(i), func(j *job.ShellJob) {
+			j.SetTags([]string{"all", fmt.Sprint("tag", i)})
+			j.SetScopes([]string{fmt.Sprint(i)})
+			if i%100 == 2 {
+				require.NoError(t, j.Dependency().AddEdge(fmt.Sprint(i-1)))
+			}
+		})
+	}
+	insert(t, d, records...)
+	running := claim(t, d, request("owner", 3, "q"))
+	endAll(t, d, running[:2]...)
+	running = append(running[2:], claim(t, d, request("owner", 1, "q"))...)
+	require.Equal(t, []string{"q.3", "q.2"}, names(running))
+	endAll(t, d, running[1])
+	for name, test := range map[string]struct {
+		query driver.Query
+		want  []string
+	}{
+		"tags":             {driver.Query{Tags: []string{"tag7", "all"}}, []string{"q.7"}},
+		"no tags":          {driver.Query{Tags: []string{"tag7", "tag8"}}, nil},
+		"holding":          {driver.Query{Holding: true}, []string{"q.3"}},
+		"dependents":       {driver.Query{DependsOn: "101"}, []string{"q.102"}},
+		"ended dependents": {driver.Query{DependsOn: "1"}, []string{"q.2"}},
+		"no dependents":    {driver.Query{DependsOn: "2"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := server.Examined().Documents
+			test.query.Queues = []string{"q"}
+			page, err := d.Find(t.Context(), test.query, driver.PageRequest{Limit: 10})
+			require.NoError(t, err)
+			assert.Equal(t, test.want, names(page.Records))
+			if !test.query.Holding { // only real servers see that the index has few
+				assert.LessOrEqual(t, server.Examined().Documents-before, int64(5))
+			}
+		})
+	}
+}
+
+// TestJobIDs has jobs of this library and of the former one, and their attempts.
+func TestJobIDs(t *testing.T) {
+	for _, change := range []func(*mongodb.Options){own, func(*mongodb.Options) {}} {
+		s := newStore(t)
+		var opts mongodb.Options
+		opts.Grouped = true
+		change(&opts)
+		d, queue, prefix := s.open(change), "", ""
+		if opts.Grouped {
+			queue, prefix = "q", "q."
+			insert(t, d, newRecord(t, "other", "a"), newRecord(t, "other", "b"))
+		}
+		retryable := func(j *job.ShellJob) { j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)}) }
+		insert(t, d, newRecord(t, queue, "a", retryable), newRecord(t, queue, "b"), newRecord(t, queue, "c"), newRecord(t, queue, "attempt-1.b"))
+		_, err := s.jobs(opts.Grouped).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: prefix + "b"}}, bson.D{{Key: "$unset", Value: bson.D{
+			{Key: "job_id", Value: 1}, {Key: "order", Value: 1}, {Key: "line", Value: 1}, {Key: "rev", Value: 1},
+		}}})
+		require.NoError(t, err)
+		ids := func(q driver.Query) (found []string) {
+			page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10})
+			require.NoError(t, err)
+			n, err := d.Count(t.Context(), q, 10)
+			require.NoError(t, err)
+			assert.Len(t, page.Records, n)
+			for _, r := range page.Records {
+				found = append(found, r.Group+"/"+r.JobID())
+			}
+			return found
+		}
+		of := func(id string) string { return queue + "/" + id }
+		one := []string{queue}
+		assert.Equal(t, []string{of("b"), of("a")}, ids(driver.Query{Queues: one, JobIDs: []string{"a", "b", "a", "nobody", "attempt-0.a", "\xff"}}))
+		assert.Equal(t, []string{of("attempt-1.b")}, ids(driver.Query{Queues: one, JobIDs: []string{"attempt-1.b", "c"}, ID: "att*"}))
+		assert.Equal(t, []string{of("c")}, ids(driver.Query{Queues: one, JobIDs: []string{"a", "c"}, ID: "c"}))
+		assert.Empty(t, ids(driver.Query{Queues: one, JobIDs: []string{"a"}, ID: "c"}))
+		assert.Empty(t, ids(driver.Query{Queues: []string{"nobody"}, JobIDs: []string{"a"}}))
+		assert.Empty(t, ids(driver.Query{JobIDs: []string{"\xff"}}))
+		assert.Empty(t, ids(driver.Query{Queues: one, JobIDs: []string{"attempt-0.a"}}), "a record has that name")
+		if opts.Grouped {
+			assert.Equal(t, []string{"q/b", "other/a", "other/b", "q/a"}, ids(driver.Query{JobIDs: []string{"a", "b"}}))
+			assert.Equal(t, []string{"q/b", "other/b"}, ids(driver.Query{ID: "b"}))
+		}
+	}
+}
+
+func TestJobIDsOfAnEmptyStore(t *testing.T) {
+	page, err := newStore(t).open().Find(t.Context(), driver.Query{JobIDs: []string{"a"}}, driver.PageRequest{Limit: 10})
+	require.NoError(t, err)
+	assert.Equal(t, driver.Page{}, page)
 }
 
 func TestOwnStoreHasOneQueue(t *testing.T) {

@@ -30,7 +30,10 @@ type Driver struct {
 	ownClient bool
 	jobs      *mongo.Collection
 	control   *mongo.Collection // what is no job: the controls of queues, and duties
-	isReplica bool              // it has transactions and change streams
+	notes     noteStore
+	isReplica bool // it has transactions and change streams
+	// scannedAtOnce is the constant of that name; tests have a smaller one.
+	scannedAtOnce int
 
 	revs   revisions
 	orders orders
@@ -66,7 +69,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{opts: opts, client: opts.Client, freed: make(chan struct{})}
+	d := &Driver{opts: opts, client: opts.Client, scannedAtOnce: scannedAtOnce, freed: make(chan struct{})}
 	if d.client == nil {
 		d.client, err = mongo.Connect(ctx, options.Client().ApplyURI(opts.URI))
 		if err != nil {
@@ -78,6 +81,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	primary := options.Collection().SetReadPreference(readpref.Primary()).SetWriteConcern(writeconcern.Majority())
 	d.jobs = db.Collection(opts.collection(), primary)
 	d.control = db.Collection(opts.collection()+controlSuffix, primary)
+	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
 	d.gate = newGate(d.control, opts.PollInterval)
 	d.revs.driver = 1 + rand.Int64N(1<<29-1)
 	err = d.start(ctx)

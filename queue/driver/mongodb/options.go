@@ -21,6 +21,7 @@ const (
 	jobsSuffix    = ".jobs"
 	groupSuffix   = ".group"
 	controlSuffix = ".control"
+	notesSuffix   = ".notes"
 )
 
 // Options describe the collection of a Driver, and how it is used.
@@ -59,7 +60,7 @@ type Options struct {
 	// server chooses.
 	Hint bson.D
 	// SkipIndexes keeps Open from building indexes. Those that are missing are
-	// logged.
+	// logged. That of the notes is built with the first of them all the same.
 	SkipIndexes bool
 	// SkipReportingIndexes keeps Open and EnsureIndexes from building the indexes
 	// that only people and their tools use.

@@ -45,6 +45,14 @@ func TestReadsUseIndexes(t *testing.T) {
 		"job":     {Queues: one, ID: "3"},
 		"pattern": {Queues: one, ID: "3*"},
 		"latest":  {Queues: one, Latest: true},
+
+		"jobs":                  {Queues: one, JobIDs: []string{"3", "13"}},
+		"a job of any queue":    {ID: "3"},
+		"jobs of any queue":     {JobIDs: []string{"3", "13"}},
+		"tags":                  {Queues: one, Tags: []string{"odd", "three"}},
+		"holding":               {Queues: one, Holding: true},
+		"dependents":            {Queues: one, DependsOn: "3"},
+		"retrying of any queue": {States: []amboy.JobState{amboy.StateRetrying}},
 	}
 	for _, state := range amboy.JobStates() {
 		queries[string(state)] = driver.Query{Queues: one, States: []amboy.JobState{state}}
@@ -60,6 +68,10 @@ func TestReadsUseIndexes(t *testing.T) {
 		},
 		"Stats": func() error {
 			_, err := d.Stats(t.Context(), "queue3")
+			return err
+		},
+		"Queues": func() error {
+			_, err := d.Queues(t.Context())
 			return err
 		},
 		"Unfinished": func() error {

@@ -1,6 +1,8 @@
 package mongodb
 
 import (
+	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,30 +20,54 @@ import (
 type selection struct {
 	query driver.Query
 	now   time.Time
+	// queues selects the documents of the query's queues; it is empty where it names
+	// none.
+	queues bson.D
 	// filter selects the documents that may be meant.
 	filter bson.A
-	// id is the query's pattern; nil where it has none.
-	id *regexp.Regexp
+	// id is the query's pattern, and ids are those that it names; nil where it has
+	// none.
+	id  *regexp.Regexp
+	ids map[string]bool
 	// none is true where no document can be meant.
 	none bool
 }
 
-// newSelection is a query at a time.
-func (d *Driver) newSelection(q driver.Query, now time.Time) *selection {
+// newSelection is a query at a time. To find jobs by their IDs in whichever queues it
+// reads the names of these, as the indexes have the IDs queue by queue.
+func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time) (*selection, error) {
+	if q.DependsOn != "" && len(q.Queues) == 0 {
+		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
+	}
 	s := &selection{query: q, now: now.Truncate(time.Millisecond)}
+	ids := s.namedIDs()
+	if d.opts.Grouped && len(q.Queues) == 0 && len(ids) > 0 {
+		queues, err := d.queueNames(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.query.Queues, s.none = queues, len(queues) == 0
+	}
 	// One that is to replace an attempt is not there yet.
 	s.and("line.in", bson.D{{Key: "$ne", Value: inHandover}})
 	s.addQueues(d.opts.Grouped)
 	s.addStates()
-	s.addID(d.opts.Grouped)
+	s.addJobIDs(ids, d.opts.Grouped)
+	s.addPattern(d.opts.Grouped)
 	if len(q.Types) > 0 {
 		s.and("type", bson.D{{Key: "$in", Value: q.Types}})
 	}
-	if q.Tag != "" {
-		s.and("tags", q.Tag)
+	for _, tag := range q.Tags {
+		s.and("tags", tag)
 	}
 	if q.Scope != "" {
 		s.or(field("required_scopes", q.Scope), field("enqueue_scopes", q.Scope))
+	}
+	if q.Holding {
+		s.filter = append(s.filter, exists("scopes"), exists("scopes.0"))
+	}
+	if q.DependsOn != "" {
+		s.filter = append(s.filter, field(edges, q.DependsOn), exists(edges+".0")) // as its index has it
 	}
 	if q.Error != "" {
 		s.and("status.errors", primitive.Regex{Pattern: quoted(q.Error)})
@@ -49,8 +75,34 @@ func (d *Driver) newSelection(q driver.Query, now time.Time) *selection {
 	s.addRange("time_info.created", q.Created)
 	s.addRange("time_info.wait_until", q.Due)
 	s.addRange("time_info.end", q.Ended)
-	return s
+	return s, nil
 }
+
+// edges is where a document names the jobs that it depends on.
+const edges = "dependency.edges"
+
+// queueNames are the names of the queues that have documents. The server skips from
+// one to the next in an index.
+func (d *Driver) queueNames(ctx context.Context) ([]string, error) {
+	var found []struct {
+		Queue any `bson:"_id"`
+	}
+	err := d.aggregate(ctx, d.jobs, bson.A{match(anyQueue), field("$group", field("_id", "$group"))}, &found)
+	if err != nil {
+		return nil, fmt.Errorf("reading the names of the queues: %w", err)
+	}
+	var names []string
+	for _, one := range found {
+		if name, ok := one.Queue.(string); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// anyQueue selects all documents of a collection with many queues. Servers use an
+// index that begins with the queue for what names it alone.
+var anyQueue = field("group", field("$gte", ""))
 
 func field(path string, value any) bson.D { return bson.D{{Key: path, Value: value}} }
 
@@ -77,14 +129,20 @@ func (s *selection) with(more ...bson.D) bson.D {
 func (s *selection) addQueues(grouped bool) {
 	queues := s.query.Queues
 	switch {
-	case len(queues) == 0:
 	case !grouped:
-		s.none = !slices.Contains(queues, "")
+		s.none = len(queues) > 0 && !slices.Contains(queues, "")
+		return
 	case len(queues) == 1:
-		s.and("group", queues[0])
+		s.queues = field("group", queues[0])
+	case len(queues) > 1:
+		s.queues = field("group", field("$in", queues))
+	case len(s.query.States) > 0:
+		s.filter = append(s.filter, anyQueue)
+		return
 	default:
-		s.and("group", field("$in", queues))
+		return
 	}
+	s.filter = append(s.filter, s.queues)
 }
 
 // The parts of which the filters of states are made. What the former library has
@@ -165,30 +223,59 @@ func (s *selection) addRange(path string, r driver.TimeRange) {
 	}
 }
 
-// addID selects by the job's ID, by which the latest attempt is found, and of an
+// namedIDs are the IDs that the query names, without patterns; nil where it names
+// none.
+func (s *selection) namedIDs() []string {
+	switch pattern := s.query.ID; {
+	case len(s.query.JobIDs) > 0:
+		return s.query.JobIDs
+	case pattern == "" || strings.ContainsAny(pattern, "*?"):
+		return nil
+	default:
+		return []string{pattern}
+	}
+}
+
+// addJobIDs selects by the job's ID, by which the latest attempt is found, and of an
 // attempt the first, and where both are absent by the name under which the former
 // library has stored the job.
-func (s *selection) addID(grouped bool) {
+func (s *selection) addJobIDs(ids []string, grouped bool) {
+	if len(ids) == 0 {
+		return
+	}
+	queues := s.query.Queues
+	if !grouped {
+		queues = []string{""}
+	}
+	s.ids = map[string]bool{}
+	var valid, names bson.A
+	for _, id := range ids {
+		if s.ids[id] || !utf8.ValidString(id) {
+			continue // no ID is like that
+		}
+		s.ids[id] = true
+		valid = append(valid, id)
+		for _, queue := range queues {
+			names = append(names, driver.RecordName(queue, id, amboy.JobRetryInfo{}))
+		}
+	}
+	s.none = s.none || len(valid) == 0
+	s.or(field("job_id", field("$in", valid)), field("retry_info.base_job_id", field("$in", valid)), field("_id", field("$in", names)))
+}
+
+// addPattern selects by a pattern of the job's ID, as addJobIDs does by the ID.
+func (s *selection) addPattern(grouped bool) {
 	pattern := s.query.ID
 	if pattern == "" {
 		return
 	}
 	if !utf8.ValidString(pattern) {
-		s.none = true // no ID is like that
+		s.none = true
 		return
 	}
 	s.id = regexp.MustCompile("(?s)" + anchored(pattern))
-	if !strings.ContainsAny(pattern, "*?") {
-		names := bson.A{pattern}
-		for _, queue := range s.query.Queues {
-			names = append(names, driver.RecordName(queue, pattern, amboy.JobRetryInfo{}))
-		}
-		byName := field("_id", field("$in", names))
-		if grouped && len(s.query.Queues) == 0 {
-			byName = field("_id", primitive.Regex{Pattern: `\.` + quoted(pattern) + `\z`})
-		}
-		s.or(field("job_id", pattern), field("retry_info.base_job_id", pattern), byName)
-		return
+	if len(s.ids) > 0 {
+		return // the pattern is one of them, or they are few
 	}
 	like := primitive.Regex{Pattern: anchored(pattern), Options: "s"}
 	nameLike := like
@@ -235,12 +322,13 @@ func quoted(text string) string { return strings.ReplaceAll(regexp.QuoteMeta(tex
 // decides is true where the filter selects more than the query, so that the
 // documents must be looked at.
 func (s *selection) decides() bool {
-	return s.id != nil || s.query.Error != "" || s.query.Latest
+	return s.id != nil || s.ids != nil || s.query.Error != "" || s.query.Latest
 }
 
 // selects tells whether a document is selected of those that the filter selects.
 func (s *selection) selects(doc *document) bool {
 	return (s.id == nil || s.id.MatchString(doc.jobID())) &&
+		(s.ids == nil || s.ids[doc.jobID()]) &&
 		(s.query.Error == "" || strings.Contains(lastError(doc), s.query.Error)) &&
 		(len(s.query.States) == 0 || slices.Contains(s.query.States, driver.StateOf(doc.record(), s.now)))
 }

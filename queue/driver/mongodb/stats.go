@@ -142,7 +142,8 @@ func (d *Driver) stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	return amboy.QueueStats{}, err
 }
 
-// Queues implements driver.Driver. It counts as Stats does.
+// Queues implements driver.Driver. It is one command, whatever the number of queues,
+// which reads keys of indexes and the controls of the queues.
 func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -150,7 +151,11 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	defer leave()
 	ctx = plain(ctx)
-	rows, err := d.tallies(ctx, bson.D{}, field("queue", exist(true)))
+	var all bson.D
+	if d.opts.Grouped {
+		all = anyQueue
+	}
+	rows, err := d.tallies(ctx, all, field("_id", beginning(controlPrefix)))
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
@@ -179,7 +184,7 @@ func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
 		if !d.opts.Grouped {
 			return bson.A{match(filter), field("$limit", 1), field("$project", field("_id", 1))}
 		}
-		return bson.A{match(filter), field("$group", field("_id", "$group"))}
+		return bson.A{match(all(anyQueue, filter)), field("$group", field("_id", "$group"))}
 	}
 	pipeline := append(distinct(field("status.completed", false)), d.union(distinct(endedRetry)...))
 	if err = d.aggregate(ctx, d.jobs, pipeline, &found); err != nil {

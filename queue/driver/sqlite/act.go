@@ -14,9 +14,9 @@ import (
 // actAtOnce is the number of records, at most, on which one transaction acts.
 const actAtOnce = 200
 
-// Act implements driver.Driver. It acts on 200 records at a time, and may end
-// before Limit where it has looked at 5,000 without selecting as many. An error
-// after some of them comes with what was done.
+// Act implements driver.Driver. It acts on 200 records at a time, and looks at 5,000.
+// It may end before Limit where it finds none for 40 ms. An error after some of them
+// comes with what was done.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
 		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
@@ -37,15 +37,18 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	if err != nil {
 		return fail(acted, err)
 	}
-	for left := req.Limit; left > 0; {
+	for left, found := req.Limit, time.Now(); left > 0; {
 		some, err := d.actOnSome(ctx, a, s, at, min(left, actAtOnce))
 		if err != nil {
 			return fail(acted, err)
 		}
 		acted.Done, acted.Skipped, acted.Next = acted.Done+some.Done, acted.Skipped+some.Skipped, some.Next
 		selected := some.Done + some.Skipped
-		if some.Next == "" || selected == 0 {
+		if some.Next == "" || (selected == 0 && time.Since(found) > findTime) {
 			break
+		}
+		if selected > 0 {
+			found = time.Now()
 		}
 		left -= selected
 	}
@@ -127,7 +130,7 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	case driver.Restart:
 		err = c.restart(f, a.now)
 	case driver.Delete:
-		err = c.delete(&f.job)
+		err = c.delete(&f.stored)
 	}
 	if err != nil {
 		return false, fmt.Errorf("record %q: %w", f.name, err)
@@ -286,7 +289,8 @@ func (c *changes) restart(f *described, now time.Time) error {
 	if _, err = c.exec(restartJob, last+1, blob(encoded), j.uniqueKey != "", j.seq); err != nil {
 		return err
 	}
-	if _, err = c.exec(moveTags, last+1, j.seq); err != nil {
+	err = c.moveLists(&f.stored, last+1)
+	if err != nil {
 		return err
 	}
 	n := c.count(j.queue)
@@ -301,11 +305,10 @@ func (c *changes) restart(f *described, now time.Time) error {
 	return c.wait(j, now.UnixNano())
 }
 
-func (c *changes) delete(j *job) error {
-	if _, err := c.exec(deleteJob, j.seq); err != nil {
+func (c *changes) delete(s *stored) error {
+	if _, err := c.exec(deleteJob, s.seq); err != nil {
 		return err
 	}
-	c.count(j.queue).places[j.place]--
-	_, err := c.exec(dropTags, j.seq)
-	return err
+	c.count(s.queue).places[s.place]--
+	return c.dropLists(&listed{seq: s.seq, edges: len(s.edges) > 0, tags: s.tags})
 }

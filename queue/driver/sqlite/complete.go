@@ -138,7 +138,7 @@ func (c *changes) end(j *job, e *ending) error {
 		return err
 	}
 	if j.open { // it never waited for them to end
-		if _, err := c.exec(dropEdges, j.seq); err != nil {
+		if _, err := c.exec(leaveEdges, j.seq); err != nil {
 			return err
 		}
 	}
@@ -260,6 +260,11 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 	next.uniqueKey, next.uniqueUntil, next.uniqueHeld = j.uniqueKey, j.uniqueUntil, j.uniqueHeld
 	if err := c.insertAt(next, waiting); err != nil {
 		return err
+	}
+	if len(next.edges) > 0 {
+		if _, err := c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
+			return err
+		}
 	}
 	if err := c.free(j, without(j.enqueueScopes, next.enqueueScopes)); err != nil {
 		return err

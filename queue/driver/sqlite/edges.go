@@ -6,9 +6,16 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// An edge is a row until it ends with success. Of one that failed the row stays
-// until the last edge of its job has ended, whose row is written then and not
-// before: it has all its edges, and may be large.
+// An edge is a row for as long as its job is. The row of a job is written when the
+// last of its edges has ended, and not before: it has all its edges, and may be
+// large.
+
+// The states of an edge.
+const (
+	openState   = 0 // it is waited for
+	failedState = 1 // it ended without success
+	endedState  = 2 // it ended with success, or is not waited for
+)
 
 // target is a job on which one depends that is not stored yet.
 type target struct {
@@ -20,6 +27,18 @@ type target struct {
 
 // isOpen is true of one for which the other must wait.
 func (t *target) isOpen() bool { return !t.place.final() }
+
+// state is that of an edge which names it.
+func (t *target) state() int {
+	switch {
+	case t.isOpen():
+		return openState
+	case t.place == succeeded:
+		return endedState
+	default:
+		return failedState
+	}
+}
 
 // findTargets finds those that a job's edges name, which must be there.
 func (c *changes) findTargets(n *newRecord) (refusal, err error) {
@@ -56,13 +75,10 @@ func (n *newRecord) failedTargets() (ids names) {
 	return ids
 }
 
-// link makes a job known to those for which it waits.
+// link makes a job known to those on which it depends.
 func (c *changes) link(n *newRecord) error {
 	for _, t := range n.targets {
-		if t.place == succeeded {
-			continue
-		}
-		if _, err := c.exec(insertEdge, n.queue, t.id, n.seq, !t.isOpen()); err != nil {
+		if _, err := c.exec(insertEdge, n.queue, t.id, n.seq, t.state()); err != nil {
 			return err
 		}
 		if t.isOpen() && !t.dependents {
@@ -79,15 +95,15 @@ func (c *changes) tellDependents(j *job) error {
 	if !j.dependents {
 		return nil
 	}
-	end := failEdges
+	state := failedState
 	if j.place == succeeded {
-		end = takeEdges
+		state = endedState
 	}
 	var dependents []int64
-	err := c.query(end, func(r *row) error {
+	err := c.query(endEdges, func(r *row) error {
 		dependents = append(dependents, r.integer())
 		return nil
-	}, j.queue, j.id)
+	}, state, j.queue, j.id)
 	if err != nil {
 		return err
 	}
@@ -110,9 +126,6 @@ func (c *changes) endEdge(seq, now int64) error {
 	}
 	// A job that names an edge twice comes here twice, and is changed once.
 	if _, err = c.exec(closeEdges, seq, seq); err != nil {
-		return err
-	}
-	if _, err = c.exec(dropEdges, seq); err != nil {
 		return err
 	}
 	j, err := c.job(findSeq, seq)

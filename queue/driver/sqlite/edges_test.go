@@ -108,9 +108,9 @@ func TestAnEdgeMayBeNamedTwice(t *testing.T) {
 	assert.Equal(t, []string{"edge", "edge"}, dependent[0].Dependency.Failed)
 }
 
-// Nothing is left of the edges of a job that ended without waiting for them, or
-// that all have ended.
-func TestEdgesOfWhatEndedAreGone(t *testing.T) {
+// No edge is left open of a job that ended without waiting for it, and nothing is
+// left of those of one that is gone.
+func TestEdgesOfWhatEndedAreClosed(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	canceled, expired, told := newRecord(t, "canceled"), newRecord(t, "expired"), newRecord(t, "told")
@@ -126,12 +126,36 @@ func TestEdgesOfWhatEndedAreGone(t *testing.T) {
 	assert.Equal(t, []string{"expired"}, list(t, d, amboy.StateRetrying))
 	endEach(t, d, claimed[1:], amboy.OutcomeCanceled)
 	acted, err := d.Act(t.Context(), driver.ActRequest{
-		Query: driver.Query{ID: "canceled"}, Action: driver.Action{Kind: driver.Cancel}, Limit: 1,
+		Query: driver.Query{ID: "canceled"}, Action: driver.Action{Kind: driver.Cancel, ForgetAt: time.Now()}, Limit: 1,
 	})
 	require.NoError(t, err)
 	assert.Equal(t, 1, acted.Done)
 	endEach(t, d, claim(t, d, 1)[:1], "")
-	var edges int
-	require.NoError(t, openRaw(t, path).QueryRowContext(t.Context(), "SELECT count(*) FROM edges").Scan(&edges))
-	assert.Zero(t, edges)
+	var edges, open int
+	count := func() {
+		t.Helper()
+		const text = "SELECT count(*), count(*) FILTER (WHERE state = 0) FROM edges"
+		require.NoError(t, openRaw(t, path).QueryRowContext(t.Context(), text).Scan(&edges, &open))
+	}
+	count()
+	assert.Equal(t, 6, edges)
+	assert.Zero(t, open)
+	for id, remove := range map[string]func(){
+		"told": func() {
+			_, err = d.Act(t.Context(), driver.ActRequest{
+				Query: driver.Query{ID: "told"}, Action: driver.Action{Kind: driver.Delete}, Limit: 1,
+			})
+			require.NoError(t, err)
+		},
+		"canceled": func() {
+			_, err = d.Forget(t.Context(), time.Now().Add(time.Hour), 10)
+			require.NoError(t, err)
+		},
+	} {
+		remove()
+		_, err = d.Get(t.Context(), queueName, id)
+		assert.True(t, amboy.IsJobNotFoundError(err), "job %q is gone", id)
+	}
+	count()
+	assert.Equal(t, 2, edges, "of the one that awaits its retry")
 }

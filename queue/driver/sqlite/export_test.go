@@ -37,10 +37,29 @@ func Selections(q driver.Query, newest bool) []string {
 	if err != nil {
 		panic(err)
 	}
+	if err = s.choose(fewOfAll{}); err != nil {
+		panic(err)
+	}
 	at := &span{newest: newest, until: instant{Valid: true}, end: instant{Valid: true}}
-	text, _ := s.statement(readColumns, at, 10)
-	return append(s.bounds(at), text)
+	var texts []string
+	if s.way.merged {
+		text, _ := s.way.merge(at)
+		texts = append(texts, text)
+	}
+	for i := range s.way.walks {
+		if !s.way.merged {
+			text, _ := s.way.walks[i].bound(at)
+			texts = append(texts, text)
+		}
+	}
+	text, _ := s.statement(readColumns, at, []int64{1}, 10)
+	return append(texts, text)
 }
+
+// fewOfAll says of everything that there are few.
+type fewOfAll struct{}
+
+func (fewOfAll) queryText(string, func(*row) error, ...any) error { return nil }
 
 // IndexedStates are those whose records an index finds.
 func IndexedStates() (states []amboy.JobState) {
@@ -67,4 +86,33 @@ func DoNotWait() (restore func()) {
 	was := settleTime
 	settleTime = 0
 	return func() { settleTime = was }
+}
+
+// InsertEnded adds records as they are, also those that have ended, of which it
+// knows no more than their state.
+func InsertEnded(d *Driver, records []*driver.Record) error {
+	return d.writer.write(context.Background(), &change{size: len(records), run: func(c *changes) error {
+		for _, r := range records {
+			n, err := encodeNew(r)
+			if err != nil {
+				return err
+			}
+			if n.queue, err = c.ensureQueue(r.Group); err != nil {
+				return err
+			}
+			err = c.insertAt(n, finalPlace(driver.StateOf(r, time.Now())))
+			if err != nil {
+				return err
+			}
+			c.count(n.queue).ended++
+		}
+		return nil
+	}})
+}
+
+// EndPagesAfter makes a page that is not full end after a time, until restore is called.
+func EndPagesAfter(d time.Duration) (restore func()) {
+	was := findTime
+	findTime = d
+	return func() { findTime = was }
 }

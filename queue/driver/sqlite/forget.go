@@ -141,18 +141,19 @@ func (c *changes) forgetTimeless(f *finishedRecords, limit int) (int, error) {
 
 func (c *changes) forgetSome(s statement, f *finishedRecords, args ...any) (int, error) {
 	n := 0
-	var tagged []int64
+	var all []*listed
 	err := c.query(s, func(r *row) error {
 		c.count(f.queue).places[r.integer()]--
-		if seq := r.integer(); seq != 0 {
-			tagged = append(tagged, seq)
+		l := &listed{seq: r.integer(), edges: r.bool(), tags: r.names()}
+		if l.edges || len(l.tags) > 0 {
+			all = append(all, l)
 		}
 		n++
 		return nil
 	}, args...)
-	for _, seq := range tagged {
+	for _, l := range all {
 		if err == nil {
-			_, err = c.exec(dropTags, seq)
+			err = c.dropLists(l)
 		}
 	}
 	return n, err

@@ -270,8 +270,9 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.open {
-		return nil, c.link(n)
+	err = c.link(n)
+	if err != nil || n.open {
+		return nil, err
 	}
 	return nil, c.wait(&n.job, now)
 }

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,14 +46,18 @@ func searches(t *testing.T, step, query string) {
 	}
 }
 
-// Of the states, the two that most records are in have no index; a page looks at
-// a part of all records then.
+// isWholeIndex is a step that reads an index of records that wait, and not their rows.
+var isWholeIndex = regexp.MustCompile("^SCAN jobs USING COVERING INDEX jobs_(ready|overdue)$")
+
+// Of the states, the one that most records are in has no index; a page looks at a part
+// of all records then.
 func TestPagesUseAnIndex(t *testing.T) {
 	path := newPath(t)
 	open(t, sqlite.Options{Path: path})
 	db := openRaw(t, path)
 	assert.Equal(t, []amboy.JobState{
-		amboy.StateBlocked, amboy.StateParked, amboy.StateRunning, amboy.StateRetrying, amboy.StateFailed, amboy.StateCanceled,
+		amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateParked, amboy.StateRunning,
+		amboy.StateRetrying, amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired,
 	}, sqlite.IndexedStates())
 	for name, test := range map[string]struct {
 		query driver.Query
@@ -60,19 +65,31 @@ func TestPagesUseAnIndex(t *testing.T) {
 	}{
 		"all":    {driver.Query{}, "INTEGER PRIMARY KEY"},
 		"queues": {driver.Query{Queues: []string{"a", "b"}, ID: "a*", Latest: true}, "INTEGER PRIMARY KEY"},
-		"tag":    {driver.Query{Queues: []string{"a", "b"}, Tag: "tag", Latest: true}, "USING PRIMARY KEY (tag=? AND queue=?)"},
-		"a tag":  {driver.Query{Tag: "tag"}, "USING PRIMARY KEY (tag=?)"},
-		"states": {driver.Query{States: sqlite.IndexedStates(), Queues: []string{"a"}}, "INDEX jobs_place"},
-		"job":    {driver.Query{Queues: []string{"a"}, ID: "job"}, "INTEGER PRIMARY KEY"},
+		"tag":    {driver.Query{Queues: []string{"a"}, Tags: []string{"tag"}, Latest: true}, "INDEX tags_queue (tag=? AND of_queue=? AND of_seq"},
+		"tags":   {driver.Query{Queues: []string{"a", "b"}, Tags: []string{"tag", "x"}}, "USING PRIMARY KEY (tag=? AND of_seq"},
+		"a tag":  {driver.Query{Tags: []string{"tag"}}, "USING PRIMARY KEY (tag=? AND of_seq"},
+		"states": {driver.Query{States: sqlite.IndexedStates(), Queues: []string{"a"}}, "INDEX jobs_place (place=? AND seq"},
+		"ready":  {driver.Query{States: []amboy.JobState{amboy.StatePending}, Queues: []string{"a"}}, "INDEX jobs_ready (queue=?)"},
+		"stale":  {driver.Query{States: []amboy.JobState{amboy.StateExpired}}, "INDEX jobs_expires (expires<?)"},
+		"failed": {driver.Query{States: []amboy.JobState{amboy.StateFailed}}, "INDEX jobs_place (place=? AND seq"},
+		"queue":  {driver.Query{Queues: []string{"a"}}, "INTEGER PRIMARY KEY (rowid"},
+		"prefix": {driver.Query{ID: "a*"}, "INDEX jobs_name (queue=? AND name>? AND name<?)"},
+		"job":    {driver.Query{Queues: []string{"a"}, ID: "job"}, "INDEX jobs_name (queue=? AND name=?)"},
+		"jobs":   {driver.Query{JobIDs: []string{"a", "b"}, States: sqlite.IndexedStates()}, "INDEX jobs_attempts (queue=? AND job_id=?"},
+		"edges":  {driver.Query{Queues: []string{"a"}, DependsOn: "job"}, "INDEX edges_to (queue=? AND to_job=?)"},
+		"scopes": {driver.Query{Holding: true}, "INDEX jobs_holding"},
 	} {
 		for _, newest := range []bool{false, true} {
 			for _, query := range sqlite.Selections(test.query, newest) {
-				var steps []string
-				for _, step := range explain(t, db, query) {
-					searches(t, step, query)
-					steps = append(steps, step)
+				steps := explain(t, db, query)
+				for _, step := range steps {
+					if !isWholeIndex.MatchString(step) {
+						searches(t, step, query)
+					}
 				}
-				assert.Contains(t, strings.Join(steps, "\n"), test.index, name)
+				if !strings.Contains(query, "jobs.seq IN (SELECT value FROM json_each(?))") { // which an index has found
+					assert.Contains(t, strings.Join(steps, "\n"), test.index, name)
+				}
 			}
 		}
 	}

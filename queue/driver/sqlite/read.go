@@ -176,9 +176,16 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	return attempts, nil
 }
 
-// Find implements driver.Driver. A page looks at 5,000 records, at most, of those
-// that are in a state that is asked for, or of all. A record that can't be read is
-// found without a job.
+// findTime is the time after which a page ends, though it is not full.
+var findTime = 40 * time.Millisecond
+
+// Find implements driver.Driver. A page that is not full after 40 ms ends then, though
+// it may have no record at all; the next one goes on from there. Indexes find the
+// records with an ID, or a beginning of one that few have, those that depend on a job,
+// those with a tag, those that hold scopes, those in a state but for
+// amboy.StateSucceeded, and those of queues with few records. By other fields a page
+// looks for them among these, or among all. A record that can't be read is found without
+// a job.
 func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
 	found, next, err := d.find(ctx, q, page)
 	if err != nil {
@@ -204,8 +211,12 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	if err != nil {
 		return nil, "", err
 	}
-	next, err = s.page(reading{d.reads, ctx}, readColumns, at, page.Limit, collect(&found))
-	return found, next, err
+	for begun := time.Now(); ; {
+		next, err = s.page(reading{d.reads, ctx}, readColumns, at, page.Limit-len(found), collect(&found))
+		if err != nil || next == "" || len(found) == page.Limit || time.Since(begun) > findTime {
+			return found, next, err
+		}
+	}
 }
 
 // Count implements driver.Driver.

@@ -252,9 +252,9 @@ type stored struct {
 const recordColumns = jobColumns + `, mod_time, created, started, ended, max_time, error_count, forget_at,
 	type, version, format, dependency, edges,
 	CASE open_edges WHEN 0 THEN failed ELSE
-		(SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = jobs.seq AND edges.failed = 1) END,
+		(SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = jobs.seq AND state = 1) END,
 	CASE open_edges WHEN 0 THEN 0 ELSE
-		(SELECT count(*) FROM edges WHERE from_seq = jobs.seq AND edges.failed = 0) END,
+		(SELECT count(*) FROM edges WHERE from_seq = jobs.seq AND state = 0) END,
 	tags, reason, progress, extra, body`
 
 func (s *stored) read(r *row) {

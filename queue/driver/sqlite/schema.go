@@ -105,6 +105,7 @@ CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL;
 CREATE INDEX jobs_expires ON jobs (expires) WHERE expires IS NOT NULL;
 CREATE INDEX jobs_overdue ON jobs (queue, seq) WHERE overdue = 1;
 CREATE INDEX jobs_cancel ON jobs (owner) WHERE cancel = 1;
+CREATE INDEX jobs_holding ON jobs (seq) WHERE (place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL);
 CREATE INDEX jobs_scope ON jobs (queue, waiting_for, priority DESC, seq) WHERE waiting_for IS NOT NULL;
 CREATE UNIQUE INDEX jobs_unique ON jobs (queue, unique_key) WHERE unique_held = 1;
 
@@ -112,10 +113,10 @@ CREATE TABLE edges (
 	queue    INTEGER NOT NULL,
 	to_job   TEXT NOT NULL,
 	from_seq INTEGER NOT NULL,
-	failed   INTEGER NOT NULL
+	state    INTEGER NOT NULL -- 0 while it is open, 1 where it failed, else 2
 );
-CREATE INDEX edges_to ON edges (queue, to_job) WHERE failed = 0;
-CREATE INDEX edges_from ON edges (from_seq, failed);
+CREATE INDEX edges_to ON edges (queue, to_job);
+CREATE INDEX edges_from ON edges (from_seq, state);
 
 CREATE TABLE scope_holders (
 	queue  INTEGER NOT NULL,
@@ -132,12 +133,12 @@ CREATE TABLE scope_promises (
 ) WITHOUT ROWID;
 
 CREATE TABLE tags (
-	tag   TEXT NOT NULL,
-	queue INTEGER NOT NULL,
-	seq   INTEGER NOT NULL,
-	PRIMARY KEY (tag, queue, seq)
+	tag      TEXT NOT NULL,
+	of_seq   INTEGER NOT NULL,
+	of_queue INTEGER NOT NULL,
+	PRIMARY KEY (tag, of_seq)
 ) WITHOUT ROWID;
-CREATE INDEX tags_seq ON tags (seq);
+CREATE INDEX tags_queue ON tags (tag, of_queue, of_seq);
 
 CREATE TABLE duties (
 	name  TEXT PRIMARY KEY,
@@ -151,6 +152,15 @@ CREATE TABLE marks (
 	at    INTEGER NOT NULL,
 	PRIMARY KEY (queue, name)
 ) WITHOUT ROWID;
+
+CREATE TABLE notes (
+	kind  BLOB NOT NULL, -- as the key, a text that is compared byte by byte
+	key   BLOB NOT NULL,
+	until INTEGER NOT NULL,
+	value BLOB,
+	PRIMARY KEY (kind, key)
+) WITHOUT ROWID;
+CREATE INDEX notes_until ON notes (until);
 `
 
 // ErrNewerSchema is wrapped by the error for a file that a newer version of this

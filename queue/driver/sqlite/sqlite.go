@@ -130,7 +130,8 @@ func (d *Driver) Features() driver.Features {
 
 // Subscribe implements driver.Driver. notify is called after changes that this
 // driver wrote, and after those that another one wrote, in this process or
-// another. On Linux and Windows the latter are seen when they are made. On other
+// another, which it can't tell from notes that the other one kept: these are as good
+// as a change then. On Linux and Windows the latter are seen when they are made. On other
 // systems, and where the directory can't be watched, it is looked for them every
 // 50 milliseconds.
 func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {

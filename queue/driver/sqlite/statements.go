@@ -58,11 +58,13 @@ const (
 
 	findTarget
 	insertEdge
+	insertEnded
 	markDependents
-	takeEdges
-	failEdges
+	endEdges
 	openEdge
 	closeEdges
+	leaveEdges
+	moveEdges
 	dropEdges
 
 	holderOf
@@ -87,6 +89,11 @@ const (
 	takeDuty
 	markOf
 	raiseMark
+
+	keepNote
+	findNote
+	dropNote
+	dropEndedNotes
 
 	statements
 )
@@ -139,9 +146,9 @@ var statementTexts = [statements]string{
 			reason, last_error, progress, extra, body)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		RETURNING seq`,
-	insertTags:  `INSERT OR IGNORE INTO tags (tag, queue, seq) SELECT value, ?, ? FROM json_each(?)`,
-	moveTags:    `UPDATE tags SET seq = ? WHERE seq = ?`,
-	dropTags:    `DELETE FROM tags WHERE seq = ?`,
+	insertTags:  `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
+	moveTags:    `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
+	dropTags:    `DELETE FROM tags WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
 	anyAttempts: `SELECT 1 FROM jobs WHERE queue = ? AND attempt IS NOT NULL LIMIT 1`,
 	findByName:  `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
 	findLatest:  `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ` + latestSeq,
@@ -185,15 +192,17 @@ var statementTexts = [statements]string{
 	findDue:     `SELECT ` + jobColumns + ` FROM jobs WHERE due <= ? ORDER BY due LIMIT ? + 0`,
 
 	findTarget:     `SELECT seq, place, dependents FROM jobs WHERE seq = ` + latestSeq,
-	insertEdge:     `INSERT INTO edges (queue, to_job, from_seq, failed) VALUES (?, ?, ?, ?)`,
+	insertEdge:     `INSERT INTO edges (queue, to_job, from_seq, state) VALUES (?, ?, ?, ?)`,
+	insertEnded:    `INSERT INTO edges (queue, to_job, from_seq, state) SELECT ?, value, ?, 2 FROM json_each(?)`,
 	markDependents: `UPDATE jobs SET dependents = 1 WHERE seq = ?`,
-	takeEdges:      `DELETE FROM edges WHERE queue = ? AND to_job = ? AND failed = 0 RETURNING from_seq`,
-	failEdges:      `UPDATE edges SET failed = 1 WHERE queue = ? AND to_job = ? AND failed = 0 RETURNING from_seq`,
-	openEdge:       `SELECT 1 FROM edges WHERE from_seq = ? AND failed = 0 LIMIT 1`,
+	endEdges:       `UPDATE edges SET state = ? WHERE queue = ? AND to_job = ? AND state = 0 RETURNING from_seq`,
+	openEdge:       `SELECT 1 FROM edges WHERE from_seq = ? AND state = 0 LIMIT 1`,
 	closeEdges: `UPDATE jobs SET open_edges = 0,
-			failed = (SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = ? AND failed = 1)
+			failed = (SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = ? AND state = 1)
 		WHERE seq = ? AND open_edges = 1`,
-	dropEdges: `DELETE FROM edges WHERE from_seq = ?`,
+	leaveEdges: `UPDATE edges SET state = 2 WHERE from_seq = ? AND state = 0`,
+	moveEdges:  `UPDATE edges SET from_seq = ? WHERE from_seq = ?`,
+	dropEdges:  `DELETE FROM edges WHERE from_seq = ?`,
 
 	holderOf:    `SELECT job_id FROM scope_holders WHERE queue = ? AND scope = ?`,
 	hold:        `INSERT OR REPLACE INTO scope_holders (queue, scope, job_id) VALUES (?, ?, ?)`,
@@ -216,18 +225,23 @@ var statementTexts = [statements]string{
 	firstToForget: `SELECT forget_at FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NOT NULL
 		ORDER BY forget_at LIMIT 1`,
 	forgetJobs: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at <= ?
-		ORDER BY forget_at LIMIT ? + 0) RETURNING place, ` + taggedSeq,
+		ORDER BY forget_at LIMIT ? + 0) RETURNING place, ` + listedColumns,
 	forgetTimeless: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NULL
-		ORDER BY ended LIMIT ? + 0) RETURNING place, ` + taggedSeq,
+		ORDER BY ended LIMIT ? + 0) RETURNING place, ` + listedColumns,
 	takeDuty: `INSERT INTO duties (name, owner, until) VALUES (?1, ?2, ?3)
 		ON CONFLICT (name) DO UPDATE SET owner = ?2, until = ?3 WHERE owner = ?2 OR until <= ?4`,
 	markOf: readMarkOf,
 	raiseMark: `INSERT INTO marks (queue, name, at) VALUES (?1, ?2, ?3)
 		ON CONFLICT (queue, name) DO UPDATE SET at = ?3 WHERE at < ?3`,
+
+	keepNote:       `INSERT OR REPLACE INTO notes (kind, key, value, until) VALUES (?, ?, ?, ?)`,
+	findNote:       `SELECT value, until FROM notes WHERE kind = ? AND key = ? AND until > ?`,
+	dropNote:       `DELETE FROM notes WHERE kind = ? AND key = ?`,
+	dropEndedNotes: `DELETE FROM notes WHERE (kind, key) IN (SELECT kind, key FROM notes WHERE until <= ? ORDER BY until LIMIT ? + 0)`,
 }
 
-// taggedSeq is the number of a record that has tags, 0 for others.
-const taggedSeq = `CASE WHEN tags IS NULL THEN 0 ELSE seq END`
+// listedColumns are those of listed.
+const listedColumns = `seq, edges IS NOT NULL, tags`
 
 // latestSeq is the number of the latest attempt of a job.
 const latestSeq = `coalesce(

@@ -15,7 +15,7 @@ import (
 // tagged are the IDs of the jobs that have the tag.
 func tagged(t *testing.T, d *sqlite.Driver) []string {
 	t.Helper()
-	page, err := d.Find(t.Context(), driver.Query{Queues: []string{queueName}, Tag: "tag"}, driver.PageRequest{Limit: 10})
+	page, err := d.Find(t.Context(), driver.Query{Queues: []string{queueName}, Tags: []string{"tag"}}, driver.PageRequest{Limit: 10})
 	require.NoError(t, err)
 	ids := []string{}
 	for _, r := range page.Records {

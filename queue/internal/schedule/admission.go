@@ -88,7 +88,7 @@ func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
 // block makes an entry wait for a scope.
 func (s *Schedule[J]) block(e *Entry[J], name string) {
 	s.setPlace(e, ScopeBlocked)
-	e.waitingFor = name
+	e.waitingFor = uint32(slices.Index(e.dispatch, name)) //nolint:gosec // It is one of them.
 	s.line(name).waiting.push(e.slot(priorityKey(e.Priority)))
 }
 

@@ -75,9 +75,9 @@ type Entry[J any] struct {
 	hasDeadline   bool
 	succeeded     bool
 	place         Place
+	waitingFor    uint32 // the one of dispatch, while ScopeBlocked
 	links         *links[J]
 	dispatch      []string  // the part of Scopes that is not in EnqueueScopes
-	waitingFor    string    // the scope, while ScopeBlocked
 	older, newer  *Entry[J] // in the finishedList
 }
 
@@ -108,7 +108,7 @@ type Block struct {
 func (e *Entry[J]) Block() Block {
 	switch e.place {
 	case ScopeBlocked:
-		return Block{Scope: e.waitingFor}
+		return Block{Scope: e.dispatch[e.waitingFor]}
 	case Waiting:
 		return Block{Open: e.links.open, Edges: len(e.Edges)}
 	default:
@@ -440,7 +440,7 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 		s.ready.left()
 		s.withdraw(e)
 	case ScopeBlocked:
-		s.waits[e.waitingFor].waiting.left()
+		s.waits[e.dispatch[e.waitingFor]].waiting.left()
 	case Waiting, Parked, Running, Retrying, Finished:
 	}
 	if e.place < Running {

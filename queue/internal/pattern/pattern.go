@@ -1,13 +1,14 @@
-package memory
+// Package pattern compares texts with patterns.
+package pattern
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// matches tells whether a text is what a pattern describes, in which * stands for
+// Matches tells whether a text is what a pattern describes, in which * stands for
 // any characters, ? for one, and all others for themselves.
-func matches(pattern, text string) bool {
+func Matches(pattern, text string) bool {
 	// Where the rest does not match, the last star takes one more character.
 	afterStar, starEnd := -1, 0
 	p, t := 0, 0

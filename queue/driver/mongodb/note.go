@@ -1,0 +1,229 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
+)
+
+// noteStore is the collection of the notes. No change stream follows it, so that notes
+// wake nobody.
+type noteStore struct {
+	*mongo.Collection
+	// indexed is true once this process has seen to its index.
+	indexed atomic.Bool
+}
+
+// noteDocument is a stored note.
+type noteDocument struct {
+	ID    string    `bson:"_id"` // see noteKind
+	Value []byte    `bson:"value,omitempty"`
+	Until time.Time `bson:"until"`
+	// By tells apart the calls of KeepNew.
+	By primitive.ObjectID `bson:"by,omitempty"`
+}
+
+// noteKind is what the _ids of the notes of a kind begin with, before their keys.
+// The kind is quoted, so that no other kind and key give the same. Servers compare
+// texts by their bytes, so that the index of the _id has the keys of a kind in their
+// order.
+func noteKind(kind string) string { return fmt.Sprintf("%q/", kind) }
+
+func noteID(kind, key string) string { return noteKind(kind) + key }
+
+func newNoteDocument(n driver.Note) noteDocument {
+	return noteDocument{ID: noteID(n.Kind, n.Key), Value: n.Value, Until: n.Until.UTC().Truncate(time.Millisecond)}
+}
+
+// note is the note of a kind that is stored.
+func (n noteDocument) note(kind string) driver.Note {
+	return driver.Note{Kind: kind, Key: strings.TrimPrefix(n.ID, noteKind(kind)), Value: n.Value, Until: n.Until.UTC()}
+}
+
+// Keep implements driver.Driver. It is one command, unless the notes are larger
+// than one may be.
+func (d *Driver) Keep(ctx context.Context, all ...driver.Note) error {
+	for _, n := range all {
+		if err := n.Validate(); err != nil {
+			return err
+		}
+	}
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if len(all) == 0 {
+		return nil
+	}
+	models := make([]mongo.WriteModel, len(all))
+	for i, n := range all {
+		doc := newNoteDocument(n)
+		models[i] = mongo.NewReplaceOneModel().SetFilter(field("_id", doc.ID)).SetReplacement(doc).SetUpsert(true)
+	}
+	err = d.onNotes(plain(ctx), func(ctx context.Context) error {
+		_, failure := d.notes.BulkWrite(ctx, models)
+		return failure
+	})
+	if err != nil {
+		return fmt.Errorf("keeping %d notes, the first of which has the key %q and is of kind %q: %w", len(all), all[0].Key, all[0].Kind, err)
+	}
+	return nil
+}
+
+// onNotes calls a function that writes notes, again where that may work. Two that
+// insert the same note at once may get a duplicate key.
+func (d *Driver) onNotes(ctx context.Context, write func(ctx context.Context) error) error {
+	for failures := 0; ; {
+		err := d.notes.ensureIndex(ctx)
+		if err == nil {
+			err = write(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		failures++
+		again := mongo.IsDuplicateKeyError(err) || isTransient(err) || isConflict(err)
+		if !again || failures == maxFailures || ctx.Err() != nil {
+			return failed(ctx, err)
+		}
+	}
+}
+
+// ensureIndex builds the index with which the server removes notes whose time has
+// come, before the process writes the first. There are few notes, so that it takes no
+// time.
+func (n *noteStore) ensureIndex(ctx context.Context) error {
+	if n.indexed.Load() {
+		return nil
+	}
+	expiry := mongo.IndexModel{Keys: ascending("until"), Options: options.Index().SetName("until").SetExpireAfterSeconds(0)}
+	if _, err := n.Indexes().CreateOne(ctx, expiry); err != nil {
+		return fmt.Errorf("building the index of the notes: %w", err)
+	}
+	n.indexed.Store(true)
+	return nil
+}
+
+// KeepNew implements driver.Driver.
+func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (kept driver.Note, isNew bool, err error) {
+	err = note.Validate()
+	if err != nil {
+		return driver.Note{}, false, err
+	}
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.Note{}, false, err
+	}
+	defer leave()
+	doc := newNoteDocument(note)
+	doc.By = primitive.NewObjectID()
+	var found noteDocument
+	err = d.onNotes(plain(ctx), func(ctx context.Context) (failure error) {
+		found, failure = d.keepNew(ctx, doc, now)
+		return failure
+	})
+	if err != nil {
+		return driver.Note{}, false, fmt.Errorf("keeping note %q of kind %q, where there is none: %w", note.Key, note.Kind, err)
+	}
+	return found.note(note.Kind), found.By == doc.By, nil
+}
+
+// keepNew writes a note unless there is one, and returns the one that is there. One
+// that was written by a call that seemed to fail is known by who wrote it.
+func (d *Driver) keepNew(ctx context.Context, doc noteDocument, now time.Time) (noteDocument, error) {
+	isOver := all(field("_id", doc.ID), field("until", field("$lte", now)))
+	_, err := d.notes.ReplaceOne(ctx, isOver, doc, options.Replace().SetUpsert(true))
+	if !mongo.IsDuplicateKeyError(err) {
+		return doc, err
+	}
+	var found noteDocument
+	failure := d.notes.FindOne(ctx, field("_id", doc.ID)).Decode(&found)
+	if errors.Is(failure, mongo.ErrNoDocuments) {
+		return found, err // it was removed meanwhile, and is tried again
+	}
+	return found, failure
+}
+
+// Notes implements driver.Driver.
+func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	if err := notes.CheckRequest(req); err != nil {
+		return nil, err
+	}
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	found, err := d.readNotes(plain(ctx), req)
+	if err != nil {
+		return nil, fmt.Errorf("reading the notes of kind %q: %w", req.Kind, err)
+	}
+	return found, nil
+}
+
+func (d *Driver) readNotes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	keys := bson.A{field("_id", beginning(noteKind(req.Kind)))}
+	if req.From != "" {
+		keys = append(keys, field("_id", field("$gte", noteID(req.Kind, req.From))))
+	}
+	if req.To != "" {
+		keys = append(keys, field("_id", field("$lt", noteID(req.Kind, req.To))))
+	}
+	order := 1
+	if req.Last {
+		order = -1
+	}
+	cursor, err := d.notes.Find(ctx, field("$and", keys), options.Find().SetSort(field("_id", order)).SetLimit(int64(req.Limit)))
+	if err != nil {
+		return nil, err
+	}
+	var docs []noteDocument
+	err = cursor.All(ctx, &docs)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]driver.Note, len(docs))
+	for i, doc := range docs {
+		found[i] = doc.note(req.Kind)
+	}
+	return found, nil
+}
+
+// Drop implements driver.Driver.
+func (d *Driver) Drop(ctx context.Context, kind string, keys ...string) error {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if len(keys) == 0 {
+		return nil
+	}
+	ids := make(bson.A, len(keys))
+	for i, key := range keys {
+		ids[i] = noteID(kind, key)
+	}
+	ctx = plain(ctx)
+	for failures := 0; ; {
+		_, err = d.notes.DeleteMany(ctx, field("_id", field("$in", ids)))
+		if err == nil {
+			return nil
+		}
+		failures++
+		if !isTransient(err) && !isConflict(err) || failures == maxFailures || ctx.Err() != nil {
+			return fmt.Errorf("dropping %d notes of kind %q: %w", len(keys), kind, failed(ctx, err))
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+)
+
+// findTime is how long the server may look for the documents that a filter selects.
+const findTime = 500 * time.Millisecond
+
+// scannedAtOnce is the number of documents among which the server looks at once,
+// where it can't find those that are selected in that time.
+const scannedAtOnce = 50_000
+
+// read reads the next documents that the filter selects, up to size. Where the server
+// takes too long it looks only at so many, the last of which is end.
+func (d *Driver) read(ctx context.Context, s *selection, at *position, size int, projection bson.D) (docs []*document, end *position, err error) {
+	if at.Scans {
+		return d.scan(ctx, s, at, size, projection)
+	}
+	opts := options.Find().SetSort(at.sort()).SetLimit(int64(size)).SetMaxTime(findTime)
+	if projection != nil {
+		opts.SetProjection(projection)
+	}
+	err = d.each(ctx, s.with(at.ahead()), opts, func(doc *document) error {
+		docs = append(docs, doc)
+		return nil
+	})
+	if isOutOfTime(err) && ctx.Err() == nil {
+		at.Scans = true
+		return d.scan(ctx, s, at, size, projection)
+	}
+	return docs, nil, err
+}
+
+// isOutOfTime tells the error of a call that took the server longer than it should.
+func isOutOfTime(err error) bool {
+	var failure mongo.ServerError
+	return errors.As(err, &failure) && failure.HasErrorCode(codeMaxTimeExpired)
+}
+
+// scan reads what the filter selects among the next so many documents, up to size. end
+// is the last of these; nil where there are no more.
+func (d *Driver) scan(ctx context.Context, s *selection, at *position, size int, projection bson.D) (docs []*document, end *position, err error) {
+	end, err = d.scanEnd(ctx, s, at)
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking how far to look: %w", err)
+	}
+	next := []bson.D{s.queues, at.ahead()}
+	if end != nil {
+		next = append(next, end.behind())
+	}
+	// The limit has the server go along the order, whatever the filter is. Others may
+	// have added documents in between, so that there is room for them.
+	pipeline := append(inOrder(at, 2*d.scannedAtOnce, next...), match(s.with()), field("$limit", size))
+	if projection != nil {
+		pipeline = append(pipeline, field("$project", projection))
+	}
+	err = d.pipe(ctx, pipeline, func(raw bson.Raw) { docs = append(docs, decode(raw)) }, options.Aggregate().SetAllowDiskUse(true))
+	return docs, end, err
+}
+
+// inOrder is a pipeline for the first documents that filters select.
+func inOrder(at *position, limit int, filters ...bson.D) bson.A {
+	filters = slices.DeleteFunc(filters, func(filter bson.D) bool { return len(filter) == 0 })
+	return bson.A{match(all(append(filters, bson.D{})...)), field("$sort", at.sort()), field("$limit", limit)}
+}
+
+// scanEnd is the position after the last document of those at which a scan looks; nil
+// where that is the last that there is.
+func (d *Driver) scanEnd(ctx context.Context, s *selection, at *position) (*position, error) {
+	var ends []struct {
+		Number int    `bson:"number"`
+		Order  int64  `bson:"order"`
+		ID     string `bson:"id"`
+	}
+	pipeline := append(inOrder(at, d.scannedAtOnce, s.queues, at.ahead()), field("$group", bson.D{
+		{Key: "_id", Value: nil},
+		{Key: "number", Value: field("$sum", 1)},
+		{Key: "order", Value: field("$last", "$order")},
+		{Key: "id", Value: field("$last", "$_id")},
+	}))
+	err := d.aggregate(ctx, d.jobs, pipeline, &ends)
+	if err != nil || len(ends) == 0 || ends[0].Number < d.scannedAtOnce {
+		return nil, err
+	}
+	end := *at
+	end.pass(ends[0].Order, ends[0].ID)
+	return &end, nil
+}

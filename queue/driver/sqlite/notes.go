@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
+)
+
+// endedAtOnce is the number of notes, at most, whose time has come and which are
+// removed with one that is kept.
+const endedAtOnce = 100
+
+// The keys are blobs in the file, so that they are compared byte by byte, whatever
+// they are.
+const readNotes = `SELECT key, value, until FROM notes WHERE kind = ?1 AND key >= ?2 AND (?3 = x'' OR key < ?3)`
+
+// Keep implements driver.Driver.
+func (d *Driver) Keep(ctx context.Context, kept ...driver.Note) error {
+	size := 0
+	for _, note := range kept {
+		if err := note.Validate(); err != nil {
+			return err
+		}
+		size += 1 + len(note.Value)/noteBytes
+	}
+	err := d.writer.write(ctx, &change{size: size, run: func(c *changes) error {
+		for _, note := range kept {
+			if err := c.keep(note); err != nil {
+				return err
+			}
+		}
+		return c.dropEndedNotes(time.Now())
+	}})
+	if err != nil {
+		return fmt.Errorf("keeping %d notes: %w", len(kept), err)
+	}
+	return nil
+}
+
+// noteBytes is how much of a note is as much work as a record.
+const noteBytes = 1 << 12
+
+// KeepNew implements driver.Driver.
+func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (kept driver.Note, isNew bool, err error) {
+	err = note.Validate()
+	if err != nil {
+		return driver.Note{}, false, err
+	}
+	note.Until = note.Until.UTC().Truncate(time.Millisecond)
+	var there driver.Note
+	var found bool
+	err = d.writer.write(ctx, &change{size: 1 + len(note.Value)/noteBytes, run: func(c *changes) (err error) {
+		there = note
+		found, err = c.one(findNote, func(r *row) { there.Value, there.Until = r.bytes(), timeOf(r.time()) },
+			[]byte(note.Kind), []byte(note.Key), instantOf(now))
+		if found || err != nil {
+			return err
+		}
+		err = c.keep(note)
+		if err != nil {
+			return err
+		}
+		return c.dropEndedNotes(time.Now())
+	}})
+	if err != nil {
+		return driver.Note{}, false, fmt.Errorf("keeping note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return there, !found, nil
+}
+
+func (c *changes) keep(note driver.Note) error {
+	_, err := c.exec(keepNote, []byte(note.Kind), []byte(note.Key), note.Value, instantOf(note.Until.Truncate(time.Millisecond)))
+	if err != nil {
+		return fmt.Errorf("note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return nil
+}
+
+func (c *changes) dropEndedNotes(now time.Time) error {
+	_, err := c.exec(dropEndedNotes, instantOf(now), endedAtOnce)
+	return err
+}
+
+// Notes implements driver.Driver.
+func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) (found []driver.Note, err error) {
+	err = notes.CheckRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	text := readNotes + " ORDER BY key LIMIT ?4 + 0"
+	if req.Last {
+		text = readNotes + " ORDER BY key DESC LIMIT ?4 + 0"
+	}
+	err = d.reads.query(ctx, text, func(r *row) error {
+		found = append(found, driver.Note{Kind: req.Kind, Key: string(r.bytes()), Value: r.bytes(), Until: timeOf(r.time())})
+		return nil
+	}, []byte(req.Kind), []byte(req.From), []byte(req.To), req.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading notes of kind %q: %w", req.Kind, err)
+	}
+	return found, nil
+}
+
+// Drop implements driver.Driver.
+func (d *Driver) Drop(ctx context.Context, kind string, keys ...string) error {
+	err := d.writer.write(ctx, &change{size: len(keys), run: func(c *changes) error {
+		for _, key := range keys {
+			if _, err := c.exec(dropNote, []byte(kind), []byte(key)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return fmt.Errorf("dropping %d notes of kind %q: %w", len(keys), kind, err)
+	}
+	return nil
+}

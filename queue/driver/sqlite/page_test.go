@@ -1,0 +1,116 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// What an index finds is found whole, with one page.
+func TestPagesAreInOrder(t *testing.T) {
+	defer sqlite.EndPagesAfter(time.Hour)()
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	var all []*driver.Record
+	for i := range 12_000 {
+		r := newRecord(t, fmt.Sprintf("job-%05d", i))
+		if i%4000 == 5 {
+			r.Tags = []string{"rare"}
+		}
+		r.Priority = i % 7
+		all = append(all, r)
+	}
+	for len(all) > 0 {
+		insert(t, d, all[:1000]...)
+		all = all[1000:]
+	}
+	for name, q := range map[string]driver.Query{
+		"tag":    {Tags: []string{"rare"}, Queues: []string{queueName}},
+		"prefix": {ID: "job-0?005", Tags: []string{"rare"}},
+		"ID":     {JobIDs: []string{"job-00005", "job-04005", "job-08005"}},
+		"few":    {ID: "job-*005", Tags: []string{"rare"}},
+	} {
+		for _, newest := range []bool{false, true} {
+			page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 50, Newest: newest})
+			require.NoError(t, err)
+			assert.Len(t, page.Records, 3, name)
+			assert.Empty(t, page.Next, name)
+		}
+	}
+	most := []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateExpired, amboy.StateFailed}
+	for _, states := range [][]amboy.JobState{nil, {amboy.StatePending}, most} {
+		for _, newest := range []bool{false, true} {
+			found := allPages(t, d, driver.Query{States: states}, driver.PageRequest{Limit: 4999, Newest: newest})
+			assert.Len(t, slices.Compact(slices.Clone(found)), 12_000, "in states %v, newest %t", states, newest)
+			if newest {
+				slices.Reverse(found)
+			}
+			assert.True(t, slices.IsSorted(found), "in states %v, newest %t", states, newest)
+		}
+	}
+}
+
+// The records of a queue are found, however many of others there are.
+func TestPagesOfASmallQueue(t *testing.T) {
+	defer sqlite.EndPagesAfter(time.Hour)()
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	var want []string
+	for i := range 12 {
+		var all []*driver.Record
+		for j := range 1000 {
+			all = append(all, newRecord(t, fmt.Sprintf("job-%d-%d", i, j)))
+		}
+		if i%5 == 4 {
+			r := newRecord(t, fmt.Sprintf("small-%02d", i))
+			r.Group, r.Name = "small", driver.RecordName("small", r.JobID(), r.RetryInfo)
+			all = append(all, r)
+			want = append(want, r.JobID())
+		}
+		insert(t, d, all...)
+	}
+	q := driver.Query{Queues: []string{"small", "nobody"}}
+	for _, newest := range []bool{false, true} {
+		page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10, Newest: newest})
+		require.NoError(t, err)
+		assert.Len(t, page.Records, 2)
+		assert.Empty(t, page.Next)
+	}
+	assert.Equal(t, want, allPages(t, d, q, driver.PageRequest{Limit: 1}))
+	n, err := d.Count(t.Context(), q, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+
+	// Where there is no time, a page looks at 5,000 records, and the next one goes on.
+	defer sqlite.EndPagesAfter(0)()
+	page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10, Newest: true})
+	require.NoError(t, err)
+	assert.Len(t, page.Records, 1)
+	assert.NotEmpty(t, page.Next)
+	assert.Equal(t, want, allPages(t, d, q, driver.PageRequest{Limit: 10}))
+	acted, err := d.Act(t.Context(), driver.ActRequest{Query: driver.Query{ID: "*-09"}, Action: driver.Action{Kind: driver.Cancel}, Limit: 10})
+	require.NoError(t, err)
+	assert.Zero(t, acted.Done)
+	assert.NotEmpty(t, acted.Next)
+}
+
+// allPages are the IDs of the jobs on all pages, in their order.
+func allPages(t *testing.T, d *sqlite.Driver, q driver.Query, request driver.PageRequest) (ids []string) {
+	t.Helper()
+	for {
+		page, err := d.Find(t.Context(), q, request)
+		require.NoError(t, err)
+		for _, r := range page.Records {
+			ids = append(ids, r.JobID())
+		}
+		if request.After = page.Next; page.Next == "" {
+			return ids
+		}
+	}
+}

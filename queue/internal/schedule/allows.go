@@ -1,0 +1,27 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Allows tells whether where an entry stands allows an action.
+func (s *Schedule[J]) Allows(e *Entry[J], kind driver.ActionKind, now time.Time) bool {
+	switch kind {
+	case driver.Cancel, driver.Prioritize:
+		return e.place != Finished
+	case driver.RunNow:
+		return e.place == Scheduled || e.place == Postponed || (e.place == Waiting && e.WaitUntil.After(now))
+	case driver.Reschedule, driver.Park:
+		return e.place.IsPending()
+	case driver.Unpark:
+		return e.place == Parked
+	case driver.Restart:
+		return s.Restartable(e) && !e.succeeded
+	case driver.Delete:
+		return e.place == Finished
+	default:
+		return false
+	}
+}

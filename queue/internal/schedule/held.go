@@ -1,0 +1,27 @@
+package schedule
+
+import "slices"
+
+// Held lists the scopes that an entry holds, each once; nil where it holds none.
+func (s *Schedule[J]) Held(e *Entry[J]) []string {
+	if e.place == Finished {
+		return nil // another job may have its ID by now
+	}
+	var held []string
+	for _, name := range e.Scopes {
+		if s.holds(e, name) && !slices.Contains(held, name) {
+			held = append(held, name)
+		}
+	}
+	return held
+}
+
+// HoldsAny tells whether an entry holds a scope.
+func (s *Schedule[J]) HoldsAny(e *Entry[J]) bool {
+	return e.place != Finished && slices.ContainsFunc(e.Scopes, func(name string) bool { return s.holds(e, name) })
+}
+
+func (s *Schedule[J]) holds(e *Entry[J], scope string) bool {
+	holder, held := s.holders.Holder(scope)
+	return held && holder == e.ID
+}
