@@ -160,6 +160,9 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 type driverGroup struct {
 	*queueGroup
 	engine *engine
+	// retention and format are those of a queue that is not open.
+	retention Retention
+	format    amboy.Format
 }
 
 // NewDriverGroup makes a group of queues in one store, one for each name. They
@@ -186,7 +189,9 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	if opts.BackgroundCreateFrequency != NoBackgroundCreate {
 		times.create = opts.BackgroundCreateFrequency
 	}
-	return newDriverGroup(ctx, e, times, merge), nil
+	g := newDriverGroup(ctx, e, times, merge)
+	g.retention, g.format = opts.DefaultQueue.Retention, opts.DefaultQueue.Format
+	return g, nil
 }
 
 // groupTimes are the times of a group. ttl and create may be 0, for never.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -30,6 +31,7 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	if err != nil {
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
+	q.countAs(activity.Retried, ended, now)
 	markPut(toPut, next.TimeInfo.Created)
 	q.engine.claims.signal()
 	return nil
@@ -47,6 +49,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 		return fmt.Errorf("ending the retry of job %q: %w", j.ID(), err)
 	}
 	q.ended(ctx, j.ID())
+	q.count(ended)
 	q.tell(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
 	q.checkIdleAfterEnd(ctx)
 	q.engine.claims.signal()

@@ -121,7 +121,7 @@ func (q *driverQueue) endLater(ctx context.Context, j amboy.Job, w *work, then f
 	}
 	return q.engine.completions.writeLater(ctx, driver.Completion{Lease: w.lease, Record: r}, func(err error) {
 		q.engine.leases.end(w)
-		q.afterEnd(ctx, j, err)
+		q.afterEnd(ctx, j, r, err)
 		q.checkIdleAfterEnd(ctx)
 		then(err)
 	})
@@ -233,7 +233,7 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, lease driver.Lease) 
 		return err
 	}
 	err = q.engine.completions.write(ctx, driver.Completion{Lease: lease, Record: r})
-	q.afterEnd(ctx, j, err)
+	q.afterEnd(ctx, j, r, err)
 	return err
 }
 
@@ -269,9 +269,10 @@ func disown(j amboy.Job, r *driver.Record) {
 
 // afterEnd lets others know that an attempt has ended. Those who wait for the job
 // look themselves whether it will be retried: the driver may have canceled it.
-func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, err error) {
+func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r *driver.Record, err error) {
 	if err == nil {
 		q.ended(ctx, j.ID())
+		q.count(r)
 		q.tellEnd(j)
 	}
 	q.engine.changed()

@@ -170,7 +170,7 @@ func TestTagsFindJobs(t *testing.T) {
 		put(t, q, both, one, newLabeled("none", "", ""))
 		require.True(t, amboy.Wait(day(t), q))
 		tagged := func(tag string) (found []string) {
-			page, err := store.Find(t.Context(), driver.Query{Tag: tag, Latest: true}, driver.PageRequest{Limit: 10})
+			page, err := store.Find(t.Context(), driver.Query{Tags: []string{tag}, Latest: true}, driver.PageRequest{Limit: 10})
 			require.NoError(t, err)
 			for _, r := range page.Records {
 				found = append(found, r.JobID())

@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -31,6 +32,8 @@ type engine struct {
 	leases           *leases
 	completions      *completions
 	forgetting       forgetting
+	announcer        *announcer
+	activity         *activity.Recorder
 	// notified is true where the driver tells of changes, and changes counts them.
 	notified    bool
 	changes     atomic.Int64
@@ -55,6 +58,8 @@ type engine struct {
 	lookedAt time.Time
 	// maintained is true from when the first queue began.
 	maintained bool
+	// wantedWorkers are the numbers of workers that people want queues to have.
+	wantedWorkers map[string]int
 }
 
 // newEngine makes an engine with the options of its queues that concern the store,
@@ -71,11 +76,14 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		lookForRetries:   opts.Retryable.StaleRetryingMonitorInterval,
 		notified:         opts.Driver.Features().Notifications,
 		queues:           map[string]*driverQueue{},
+		wantedWorkers:    map[string]int{},
 	}
 	if opts.now != nil {
 		e.now = opts.now
 	}
 	e.open, e.end = context.WithCancel(context.Background())
+	e.announcer = newAnnouncer(e)
+	e.activity = e.announcer.activity
 	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
 	e.leases = newLeases(e.claims.done)
 	// A store that outlives the process takes its time, so that it pays to ask it
@@ -125,6 +133,7 @@ func (e *engine) remove(q *driverQueue) {
 	defer e.mu.Unlock()
 	if e.queues[q.name] == q {
 		delete(e.queues, q.name)
+		e.announcer.queuesChanged()
 	}
 }
 
@@ -165,6 +174,8 @@ func (e *engine) begin(q *driverQueue) {
 		e.recovery.set(e.now())
 	}
 	e.handOvers.set(e.now())
+	e.obeyFor(q)
+	e.announcer.queueStarted()
 }
 
 // heartbeatPeriod is how often leases are renewed, so that one late renewal, or
@@ -182,6 +193,7 @@ func (e *engine) close(ctx context.Context) {
 		e.leaveStore()
 		e.stopTimers()
 		e.completions.close()
+		e.announcer.close(ctx)
 		if !e.ownsDriver {
 			return
 		}
@@ -195,7 +207,7 @@ func (e *engine) close(ctx context.Context) {
 
 // stopTimers ends what is done when a time comes.
 func (e *engine) stopTimers() {
-	for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers} {
+	for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers, &e.announcer.timer} {
 		timer.stop()
 	}
 }

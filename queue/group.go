@@ -11,6 +11,8 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
 // queueGroup is what groups of queues have in common: it makes each queue once,
@@ -28,6 +30,13 @@ type queueGroup struct {
 	background     context.Context // ends before the queues are closed
 	stopBackground context.CancelFunc
 	routines       sync.WaitGroup // the pruning, the creations and others
+
+	// opened is told of each queue that is in the group from then on; nil for nobody.
+	opened  func(q amboy.Queue)
+	changes driver.Subscribers // of the jobs of a group of queues in memory
+	notes   notes.Store        // of such a group
+	// announcer is that of such a group.
+	announcer groupAnnouncer
 
 	mu        sync.Mutex
 	creations map[string]*queueCreation
@@ -60,6 +69,7 @@ func newQueueGroup(ctx context.Context, kind string, ttl, pruneEvery time.Durati
 		merge:          merge,
 		background:     background,
 		stopBackground: stopBackground,
+		announcer:      newGroupAnnouncer(),
 		creations:      map[string]*queueCreation{},
 		gone:           make(chan struct{}),
 	}
@@ -137,16 +147,24 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	q, err := g.build(build)
 
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	delete(g.creations, name)
 	if err == nil {
 		err = g.cache.Set(name, q, g.ttl)
 	}
+	g.mu.Unlock()
 	if err != nil {
 		creation.err = err
 		return
 	}
 	creation.queue = q
+	g.obeyFor(name)
+	g.tellOpened(q)
+}
+
+func (g *queueGroup) tellOpened(q amboy.Queue) {
+	if g.opened != nil {
+		g.opened(q)
+	}
 }
 
 // build makes a queue and starts it.
@@ -171,6 +189,16 @@ func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
 
 // Put adds a queue under a name.
 func (g *queueGroup) Put(_ context.Context, name string, q amboy.Queue) error {
+	if err := g.add(name, q); err != nil {
+		return err
+	}
+	g.obeyFor(name)
+	g.tellOpened(q)
+	return nil
+}
+
+// add adds a queue to the cache.
+func (g *queueGroup) add(name string, q amboy.Queue) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.usable(); err != nil {

@@ -31,8 +31,9 @@ type lifecycle struct {
 	open context.Context
 	end  context.CancelCauseFunc
 
-	middleware middleware
-	events     events.Hub
+	middleware  middleware
+	events      events.Hub
+	workerCount workerCount
 
 	mu        sync.Mutex
 	runner    amboy.Runner
@@ -47,11 +48,15 @@ var lastQueue atomic.Int64
 // newOwnerID names an owner of jobs, for this process and others that share its
 // store.
 func newOwnerID(kind string) string {
+	return fmt.Sprintf("%s.%s.%d.%d", kind, hostname(), os.Getpid(), lastQueue.Add(1))
+}
+
+func hostname() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown-host"
+		return "unknown-host"
 	}
-	return fmt.Sprintf("%s.%s.%d.%d", kind, host, os.Getpid(), lastQueue.Add(1))
+	return host
 }
 
 func newLifecycle(id string) lifecycle {
@@ -101,6 +106,7 @@ func (l *lifecycle) start(ctx context.Context, stop func()) error {
 		l.phase.CompareAndSwap(int32(started), int32(created))
 		return fmt.Errorf("starting queue %q: %w", l.id, err)
 	}
+	l.obeyAtStart(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isStopped() {

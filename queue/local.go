@@ -10,6 +10,9 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/arrivals"
+	"github.com/mongodb/amboy/queue/internal/notes"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
@@ -22,7 +25,9 @@ type local struct {
 	invalid error // why the queue can't be used, where its options are not valid
 
 	mu       sync.Mutex
-	schedule schedule.Schedule[amboy.Job]
+	schedule schedule.Schedule[localJob]
+	arrivals arrivals.List[localEntry]
+	arrived  uint64 // the last number of a job
 	control  amboy.QueueControl
 	workers  wait.Line // in Next
 	putters  wait.Line // in Put, for room
@@ -31,12 +36,28 @@ type local struct {
 	complete completion
 	tags     localTags
 	timer    wakeTimer
+	// parked has the reasons of those that a person has set aside, and cancels those
+	// of the running ones that somebody has canceled.
+	parked, cancels map[*localEntry]string
+
+	changes driver.Subscribers
+	notes   notes.Store
+
+	announcer localAnnouncer
 }
 
-type localEntry = schedule.Entry[amboy.Job]
+// localJob is what the queue keeps of a job beside its place in the schedule.
+type localJob struct {
+	job    amboy.Job
+	number uint64    // in the order in which the jobs were put, or retried
+	run    *localRun // the last; nil where nobody told of it
+}
+
+type localEntry = schedule.Entry[localJob]
 
 func newLocal(opts LocalOptions, invalid error) *local {
 	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid}
+	q.announcer.init()
 	q.schedule.KeepFinished = opts.KeepFinished
 	q.schedule.ForwardEdges = opts.ForwardEdges
 	q.schedule.Forget = q.forgot
@@ -157,7 +178,7 @@ func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
 	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:         j,
+		Job:         localJob{job: j},
 		ID:          j.ID(),
 		Priority:    amboy.PriorityOf(j),
 		WaitUntil:   times.WaitUntil,
@@ -209,6 +230,7 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 		if err != nil {
 			return fmt.Errorf("putting job %q: %w", e.ID, err)
 		}
+		q.changes.Notify(true)
 		return nil
 	}
 }
@@ -234,11 +256,19 @@ func (q *local) add(e *localEntry) error {
 	if err := q.schedule.Add(e, now); err != nil {
 		return err
 	}
-	q.tags.add(e.ID, amboy.TagsOf(e.Job))
-	markPut(e.Job, now) // before a worker can take it
-	q.tell(amboy.EventPut, e.Job, now)
+	q.arrive(e)
+	q.tags.add(e.ID, amboy.TagsOf(e.Job.job))
+	markPut(e.Job.job, now) // before a worker can take it
+	q.tell(amboy.EventPut, e.Job.job, now)
 	q.setTimer()
 	return nil
+}
+
+// arrive makes an entry the last in the order of arrival.
+func (q *local) arrive(e *localEntry) {
+	q.arrived++
+	e.Job.number = q.arrived
+	q.arrivals.Add(e.Job.number, e)
 }
 
 // await waits to be woken. Where ctx ends first it passes a signal on that came
@@ -301,11 +331,7 @@ func (q *local) setTimer() {
 func (q *local) advance() {
 	q.mu.Lock()
 	expired := q.schedule.Advance(time.Now())
-	q.setTimer()
-	worker, putter := q.wakeWorker(), q.wakePutter()
-	q.mu.Unlock()
-	worker.Wake()
-	putter.Wake()
+	q.unlock()
 	for _, e := range expired {
 		q.expire(e)
 	}
@@ -313,7 +339,7 @@ func (q *local) advance() {
 
 // expire ends a job that did not start in time.
 func (q *local) expire(e *localEntry) {
-	markExpired(e.Job)
+	markExpired(e.Job.job)
 	q.finish(e)
 }
 
@@ -325,9 +351,10 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 		}
 		if q.mayRun(e, failed) {
 			now := time.Now()
-			markRunning(e.Job, q.id, now)
-			q.tell(amboy.EventStarted, e.Job, now)
-			return e.Job
+			markRunning(e.Job.job, q.id, now)
+			q.tell(amboy.EventStarted, e.Job.job, now)
+			q.changes.Notify(false)
+			return e.Job.job
 		}
 	}
 }
@@ -339,6 +366,7 @@ func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	for ctx.Err() == nil && !q.isStopped() {
 		if q.mayStart() {
 			e = q.schedule.Next()
+			e.Job.run = nil
 			failed = e.Failed()
 			worker, putter := q.wakeWorker(), q.wakePutter()
 			q.mu.Unlock()
@@ -368,7 +396,7 @@ func (q *local) mayRun(e *localEntry, failed []string) bool {
 		q.expire(e)
 		return false
 	}
-	m := e.Job.Dependency()
+	m := e.Job.job.Dependency()
 	if isReady(m, failed) {
 		return true
 	}
@@ -382,7 +410,7 @@ func (q *local) mayRun(e *localEntry, failed []string) bool {
 	case dependency.Blocked:
 		q.postpone(e)
 	case dependency.Unresolved:
-		e.Job.AddError(reason)
+		e.Job.job.AddError(reason)
 		q.finish(e)
 	case dependency.Passed:
 		q.finish(e)
@@ -395,30 +423,51 @@ func (q *local) postpone(e *localEntry) {
 	q.mu.Lock()
 	e.Backoff = nextRecheck(e.Backoff)
 	q.schedule.Release(e, now.Add(e.Backoff), now)
+	q.wentOn(e, now)
+}
+
+// wentOn is called with the lock, which it releases, when an entry has run and is to
+// run again. Where somebody has canceled it, it ends instead.
+func (q *local) wentOn(e *localEntry, now time.Time) {
+	reason, canceled := q.cancels[e]
+	if canceled {
+		q.endCanceled(e, reason, now)
+	}
+	q.unlock()
+	if canceled {
+		q.tellEnd(e.Job.job, now)
+	}
+}
+
+// unlock releases the lock after a change, and wakes those who can go on now.
+func (q *local) unlock() {
 	q.setTimer()
-	worker := q.wakeWorker()
+	worker, putter := q.wakeWorker(), q.wakePutter()
 	q.mu.Unlock()
 	worker.Wake()
+	putter.Wake()
+	q.changes.Notify(true)
 }
 
 // Release takes a job back whose run was interrupted.
-func (q *local) Release(_ context.Context, j amboy.Job) error {
-	if err := q.release(j, time.Time{}, amboy.EventHandedBack); err != nil {
+func (q *local) Release(ctx context.Context, j amboy.Job) error {
+	if err := q.release(ctx, j, time.Time{}, amboy.EventHandedBack); err != nil {
 		return fmt.Errorf("releasing a job of queue %q: %w", q.id, err)
 	}
 	return nil
 }
 
 // Snooze takes a job back that wants to run again later.
-func (q *local) Snooze(_ context.Context, j amboy.Job, until time.Time) error {
+func (q *local) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
 	until = notTooSoon(until, time.Now())
-	if err := q.release(j, until, amboy.EventSnoozed); err != nil {
+	if err := q.release(ctx, j, until, amboy.EventSnoozed); err != nil {
 		return fmt.Errorf("snoozing a job of queue %q: %w", q.id, err)
 	}
 	return nil
 }
 
-func (q *local) release(j amboy.Job, until time.Time, kind amboy.EventKind) error {
+// release takes a job back, unless somebody has canceled it.
+func (q *local) release(ctx context.Context, j amboy.Job, until time.Time, kind amboy.EventKind) error {
 	if amboy.IsNilJob(j) {
 		return errors.New("the job must not be nil")
 	}
@@ -426,16 +475,17 @@ func (q *local) release(j amboy.Job, until time.Time, kind amboy.EventKind) erro
 	if err != nil {
 		return fmt.Errorf("job %q: %w", j.ID(), err)
 	}
+	if _, canceled := q.cancelReason(e); canceled {
+		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
+		return q.Complete(ctx, j)
+	}
 	now := time.Now()
 	q.tell(kind, j, now)
 	forgetRun(j)
 	q.mu.Lock()
 	e.Backoff = 0
 	q.schedule.Release(e, until, now)
-	q.setTimer()
-	worker := q.wakeWorker()
-	q.mu.Unlock()
-	worker.Wake()
+	q.wentOn(e, now)
 	return nil
 }
 
@@ -453,40 +503,55 @@ func (q *local) running(id string) (*localEntry, error) {
 	return e, nil
 }
 
-// Complete ends a job. One that is not running yet never will.
+// Complete ends a job. One that is not running yet never will, and the context of one
+// that still runs ends.
 func (q *local) Complete(_ context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.id)
 	}
+	var run *localRun
 	q.mu.Lock()
 	e, ok := q.schedule.Get(j.ID())
 	ended := ok && e.Place() == schedule.Finished
+	reason, canceled := q.cancels[e]
+	if ok {
+		run = e.Job.run
+	}
 	q.mu.Unlock()
 	switch {
 	case !ok:
 		return amboy.NewJobNotFoundErrorf("completing job %q: queue %q does not have it", j.ID(), q.id)
 	case ended:
 		return fmt.Errorf("completing job %q: it has ended already: %w", j.ID(), amboy.ErrLeaseLost)
+	case canceled:
+		markCanceledFor(e.Job.job, reason)
 	}
 	q.finish(e)
+	if !run.isOver() {
+		run.cancel(amboy.ErrLeaseLost)
+	}
 	return nil
 }
 
 // finish ends an attempt of a job, and the job, unless another attempt follows.
 func (q *local) finish(e *localEntry) {
-	if e.Job.RetryInfo().NeedsRetry && q.retry(e) {
+	j := e.Job.job
+	if j.RetryInfo().NeedsRetry && q.retry(e) {
 		return
 	}
 	now := time.Now()
-	succeeded := markComplete(e.Job, now)
-
+	succeeded := markComplete(j, now)
+	q.countEnd(succeeded, j, now)
 	q.mu.Lock()
+	q.finished(e, succeeded, now)
+	q.unlock()
+	q.tellEnd(j, now)
+}
+
+// finished ends an entry. The caller holds the lock.
+func (q *local) finished(e *localEntry, succeeded bool, now time.Time) {
+	delete(q.parked, e)
+	delete(q.cancels, e)
 	q.schedule.Finish(e, succeeded, now)
-	q.setTimer()
 	q.complete.ended(e.ID, q.schedule.Idle())
-	worker, putter := q.wakeWorker(), q.wakePutter()
-	q.mu.Unlock()
-	worker.Wake()
-	putter.Wake()
-	q.tellEnd(e.Job, now)
 }

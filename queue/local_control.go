@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
 var _ amboy.QueueController = (*local)(nil)
@@ -19,28 +21,19 @@ func (q *local) Control(context.Context) (amboy.QueueControl, error) {
 
 // Pause keeps the workers from taking jobs.
 func (q *local) Pause(context.Context) error {
-	q.setControl(func(c *amboy.QueueControl) { c.Paused = true })
-	q.tellOfQueue(amboy.EventPaused, time.Now())
+	q.setControl(driver.ControlChange{Paused: new(true)})
 	return nil
 }
 
 // Drain makes the queue refuse new jobs, also those that wait for room.
 func (q *local) Drain(context.Context) error {
-	q.mu.Lock()
-	q.control.Draining = true
-	refused := q.callPutters()
-	q.mu.Unlock()
-	for _, w := range refused {
-		w.Wake()
-	}
-	q.tellOfQueue(amboy.EventDraining, time.Now())
+	q.setControl(driver.ControlChange{Draining: new(true)})
 	return nil
 }
 
 // Resume takes Pause and Drain back.
 func (q *local) Resume(context.Context) error {
-	q.setControl(func(c *amboy.QueueControl) { c.Paused, c.Draining = false, false })
-	q.tellOfQueue(amboy.EventResumed, time.Now())
+	q.setControl(driver.ControlChange{Paused: new(false), Draining: new(false)})
 	return nil
 }
 
@@ -49,16 +42,40 @@ func (q *local) SetMaxRunning(_ context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("limiting the running jobs of queue %q: the number must not be negative (is %d)", q.id, n)
 	}
-	q.setControl(func(c *amboy.QueueControl) { c.MaxRunning = n })
+	q.setControl(driver.ControlChange{MaxRunning: &n})
 	return nil
 }
 
-func (q *local) setControl(change func(*amboy.QueueControl)) {
+// setControl changes what is set, and tells of it. It returns what is set then.
+func (q *local) setControl(change driver.ControlChange) driver.Control {
 	q.mu.Lock()
-	change(&q.control)
-	worker := q.wakeWorker()
-	q.mu.Unlock()
-	worker.Wake()
+	q.control = change.Apply(q.control)
+	control := q.control
+	var refused []*wait.Waiter
+	if control.Draining {
+		refused = q.callPutters()
+	}
+	q.unlock()
+	wake(refused)
+	for _, kind := range eventsOf(change) {
+		q.tellOfQueue(kind, time.Now())
+	}
+	return control
+}
+
+// eventsOf lists what a change of what is set for a queue is told as.
+func eventsOf(change driver.ControlChange) (kinds []amboy.EventKind) {
+	isSet := func(field *bool, to bool) bool { return field != nil && *field == to }
+	if isSet(change.Paused, true) {
+		kinds = append(kinds, amboy.EventPaused)
+	}
+	if isSet(change.Draining, true) {
+		kinds = append(kinds, amboy.EventDraining)
+	}
+	if isSet(change.Paused, false) || isSet(change.Draining, false) {
+		kinds = append(kinds, amboy.EventResumed)
+	}
+	return kinds
 }
 
 // mayStart tells whether a worker may take one of the jobs that are ready.

@@ -50,34 +50,40 @@ func selects(query amboy.JobQuery, info amboy.JobInfo) bool {
 
 // seen is a job of the queue at some moment.
 type seen struct {
-	job   amboy.Job
-	seq   uint64
-	place schedule.Place
-	block schedule.Block
-	tags  []string
-	// snoozed is true for a job that was Postponed by itself, and not by its
-	// dependency.
-	snoozed bool
+	job      amboy.Job
+	number   uint64
+	priority int
+	place    schedule.Place
+	block    schedule.Block
+	tags     []string
+	// reason is why it waits, where the queue knows that better than its block.
+	reason string
 }
 
 // look returns the jobs that have the tag of a query, or all, in the order in which
 // they were put.
 func (q *local) look(query amboy.JobQuery) []seen {
-	jobs := q.lookUnsorted(query.Tag)
-	slices.SortFunc(jobs, func(a, b seen) int { return cmp.Compare(a.seq, b.seq) })
+	if query.Tag == "" {
+		return q.lookAtAll()
+	}
+	jobs := q.lookAtTagged(query.Tag)
+	slices.SortFunc(jobs, func(a, b seen) int { return cmp.Compare(a.number, b.number) })
 	return jobs
 }
 
-func (q *local) lookUnsorted(tag string) (jobs []seen) {
+func (q *local) lookAtAll() []seen {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if tag == "" {
-		jobs = make([]seen, 0, q.schedule.Len())
-		for e := range q.schedule.All {
-			jobs = append(jobs, q.see(e))
-		}
-		return jobs
+	jobs := make([]seen, 0, q.schedule.Len())
+	for e := range q.arrivals.All {
+		jobs = append(jobs, q.see(e))
 	}
+	return jobs
+}
+
+func (q *local) lookAtTagged(tag string) (jobs []seen) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for id := range q.tags.jobs(tag) {
 		if e, ok := q.schedule.Get(id); ok {
 			jobs = append(jobs, q.see(e))
@@ -89,23 +95,41 @@ func (q *local) lookUnsorted(tag string) (jobs []seen) {
 // see is called with the lock.
 func (q *local) see(e *localEntry) seen {
 	return seen{
-		job:     e.Job,
-		seq:     e.Seq(),
-		place:   e.Place(),
-		block:   e.Block(),
-		tags:    q.tags.of(e.ID),
-		snoozed: e.Place() == schedule.Postponed && e.Backoff == 0,
+		job:      e.Job.job,
+		number:   e.Job.number,
+		priority: e.Priority,
+		place:    e.Place(),
+		block:    e.Block(),
+		tags:     q.tags.of(e.ID),
+		reason:   q.reason(e),
 	}
+}
+
+// reason is why a job waits, or is to be canceled; empty where nobody said. It is
+// called with the lock.
+func (q *local) reason(e *localEntry) string {
+	switch e.Place() {
+	case schedule.Postponed:
+		if e.Backoff == 0 { // by itself, and not by its dependency
+			return snoozeReason
+		}
+	case schedule.Parked:
+		return q.parked[e]
+	case schedule.Running:
+		return q.cancels[e]
+	}
+	return ""
 }
 
 // info describes the job at a time.
 func (s seen) info(now time.Time) amboy.JobInfo {
 	info := infoAt(s.job, now, func(status *amboy.JobStatusInfo) {
 		schedule.Describe(status, s.place, s.block)
-		if s.snoozed {
-			status.Reason = snoozeReason
+		if s.reason != "" {
+			status.Reason = s.reason
 		}
 	})
+	info.Priority = s.priority
 	info.Tags = slices.Clone(s.tags)
 	return info
 }
@@ -115,4 +139,5 @@ func (q *local) forgot(e *localEntry) {
 	if current, ok := q.schedule.Get(e.ID); !ok || current == e {
 		q.tags.remove(e.ID)
 	}
+	q.arrivals.Remove(e.Job.number)
 }

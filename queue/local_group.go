@@ -107,7 +107,9 @@ func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy
 		}
 		return merged.BuildQueue, nil
 	}
-	return newQueueGroup(ctx, "local", opts.TTL, opts.TTL, merge), nil
+	g := newQueueGroup(ctx, "local", opts.TTL, opts.TTL, merge)
+	g.opened = g.watch
+	return g, nil
 }
 
 // merge applies the options of a call to the default.

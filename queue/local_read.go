@@ -17,7 +17,7 @@ func (q *local) Get(_ context.Context, id string) (amboy.Job, bool) {
 	if !ok {
 		return nil, false
 	}
-	return e.Job, true
+	return e.Job.job, true
 }
 
 // Save has nothing to write, because the queue holds the job itself. It returns
@@ -42,7 +42,7 @@ func (q *local) Results(ctx context.Context) <-chan amboy.Job {
 	q.mu.Lock()
 	var jobs []amboy.Job
 	for e := range q.schedule.Finished {
-		jobs = append(jobs, e.Job)
+		jobs = append(jobs, e.Job.job)
 	}
 	q.mu.Unlock()
 	return stream(ctx, &q.lifecycle, len(jobs), slices.Values(jobs))

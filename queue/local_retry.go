@@ -4,15 +4,20 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // retry lets a job run again that asks for it. Its next attempt is the job itself. It
 // returns false for a job that ends: it never ran, or can't have another attempt.
 func (q *local) retry(e *localEntry) bool {
-	j := e.Job
+	j := e.Job.job
 	if !j.RetryInfo().ShouldRetry() || !q.isRunning(e) {
 		doNotRetry(j)
+		return false
+	}
+	if reason, canceled := q.cancelReason(e); canceled {
+		markCanceledFor(j, reason)
 		return false
 	}
 	now := time.Now()
@@ -27,14 +32,14 @@ func (q *local) retry(e *localEntry) bool {
 	}
 	markComplete(j, now)
 	q.tell(amboy.EventRetrying, j, now)
+	q.count(activity.Retried, j, now)
 	markRetried(j, next)
 
 	q.mu.Lock()
 	q.schedule.Repeat(e, next.WaitUntil, next.DispatchBy, now)
-	q.setTimer()
-	worker := q.wakeWorker()
-	q.mu.Unlock()
-	worker.Wake()
+	q.arrivals.Remove(e.Job.number)
+	q.arrive(e)
+	q.wentOn(e, now)
 	return true
 }
 

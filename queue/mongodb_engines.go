@@ -15,6 +15,8 @@ import (
 type mongoDBEngines struct {
 	mu  sync.Mutex
 	all []*mongoDBEngine
+	// inUse are those that are open.
+	inUse []*engine
 }
 
 // mongoDBEngineOptions are what the queues on one engine have in common.
@@ -37,8 +39,21 @@ func (s *mongoDBEngines) get(ctx context.Context, opts mongoDBEngineOptions) (*e
 	e, err := found.open()
 	if err != nil {
 		s.forget(found)
+		return nil, err
 	}
-	return e, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.inUse, e) {
+		s.inUse = append(s.inUse, e)
+	}
+	return e, nil
+}
+
+// opened returns the engines that are open.
+func (s *mongoDBEngines) opened() []*engine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.inUse)
 }
 
 func (s *mongoDBEngines) find(ctx context.Context, opts mongoDBEngineOptions) *mongoDBEngine {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
@@ -23,16 +21,13 @@ func OpenMongoDBStore(ctx context.Context, opts MongoDBOptions) (*Store, error) 
 	if err != nil {
 		return nil, fmt.Errorf("opening a MongoDB store: %w", err)
 	}
-	retention := opts.retention()
-	s := &Store{
+	s := driverStore{
 		driver:    store,
-		leaseTime: opts.LockTimeout,
 		now:       time.Now,
-		forgetAt: func(j amboy.Job, ended *driver.Record, now time.Time) time.Time {
-			return retention.For(j).Until(driver.StateOf(ended, now), now)
-		},
-		format: opts.Format,
-	}
+		queue:     noQueue,
+		retention: opts.retention(),
+		format:    opts.Format,
+	}.withQueues(opts.LockTimeout)
 	if name := opts.queueName(); name != "" || !opts.UseGroups {
 		s.queues = []string{name}
 	}

@@ -3,93 +3,101 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Store gives those who look after jobs what is stored of them. Package management
-// is made for people; this is what it works with. It is safe for concurrent use.
+// Store gives those who look after jobs what is known of them: the jobs of a queue, of
+// the queues of a group, or of all queues in a store. Package management is made for
+// people; this is what it works with. It is safe for concurrent use.
 type Store struct {
+	admin     driver.Admin
 	driver    driver.Driver
 	queues    []string
 	leaseTime time.Duration
 	now       func() time.Time
-	// forgetAt is when a record that ended may be forgotten. The job is nil where it
-	// can't be read.
-	forgetAt func(j amboy.Job, ended *driver.Record, now time.Time) time.Time
-	format   amboy.Format
-	// tell tells the queue, where there is one in this process.
-	tell func(ctx context.Context, before, ended *driver.Record, now time.Time)
+	// complete is MarkComplete.
+	complete func(ctx context.Context, records []*driver.Record) []error
+	// open is Queue; nil where no queue is in this process.
+	open func(name string) (amboy.Queue, bool)
+	// refresh is Refresh; nil where this process has nothing to tell.
+	refresh func(ctx context.Context) error
+	// setWorkers lets the queue of that name have a number of workers, where it is
+	// open in this process; nil where none is.
+	setWorkers func(queue string, n int) error
 }
 
 // StoreOf returns the store of a queue, in which the queue is the only one that is
-// meant. It returns false for a queue that has none: one that holds jobs by
-// reference, and one of another package. It is no use any more when the queue has
-// closed its driver.
-func StoreOf(q amboy.Queue) (*Store, bool) {
-	stored, ok := q.(interface{ stored() *Store })
+// meant. It returns false for a queue of another package. It is no use any more when
+// the queue has closed its driver.
+func StoreOf(q amboy.Queue) (*Store, bool) { return storeOf(q) }
+
+// StoreOfGroup returns the store of a group: of all that is in the store that its
+// queues share or, for a group of queues in memory, of those that are open. It returns
+// false for a group of another package.
+func StoreOfGroup(g amboy.QueueGroup) (*Store, bool) { return storeOf(g) }
+
+func storeOf(holder any) (*Store, bool) {
+	stored, ok := holder.(interface{ store() *Store })
 	if !ok {
 		return nil, false
 	}
-	return stored.stored(), true
+	return stored.store(), true
 }
 
-func (q *driverQueue) stored() *Store {
-	return &Store{
-		driver:    q.driver,
-		queues:    []string{q.name},
-		leaseTime: q.engine.leaseTime,
-		now:       q.engine.now,
-		forgetAt:  q.forgetAt,
-		format:    q.format,
-		tell:      q.markedComplete,
-	}
-}
+// Admin is what people look after the jobs with.
+func (s *Store) Admin() driver.Admin { return s.admin }
 
-// Driver returns the driver. Whoever made it closes it.
+// Driver returns the driver; nil where jobs are held by reference. Whoever made it
+// closes it.
 func (s *Store) Driver() driver.Driver { return s.driver }
+
+// ByReference tells whether jobs are held by reference, in this process: what they
+// store of themselves may change while it is read.
+func (s *Store) ByReference() bool { return s.driver == nil }
 
 // Queues names the queues that are meant; none where all of the store are.
 func (s *Store) Queues() []string { return s.queues }
 
-// LeaseTime is how long the lease of a running job lasts unless it is renewed.
+// LeaseTime is how long the lease of a running job lasts unless it is renewed; 0 where
+// there are no leases.
 func (s *Store) LeaseTime() time.Duration { return s.leaseTime }
 
 // Now is the time by which the queues go.
 func (s *Store) Now() time.Time { return s.now() }
 
+// Queue returns the queue of that name that is open in this process; false where none
+// is. It does not block, and is no use of a queue that would keep its group from
+// closing it.
+func (s *Store) Queue(name string) (amboy.Queue, bool) {
+	if s.open == nil || !s.means(name) {
+		return nil, false
+	}
+	return s.open(name)
+}
+
+// means tells whether a queue is among those that are meant.
+func (s *Store) means(queue string) bool {
+	return len(s.queues) == 0 || slices.Contains(s.queues, queue)
+}
+
 // MarkComplete ends jobs for good, wherever their records stand, as though they
 // had run: those with errors have failed, the others succeeded. Their scopes are
 // free, the jobs that depend on them go on, and those that wait for them wake up. A
 // job that runs loses its lease: what its worker writes is refused. The context of
-// the run ends at once where that is in this process and the store is that of a
-// queue, and else when the lease is next renewed.
+// the run ends at once where that is in this process and the queue is open here, and
+// else when the lease is next renewed. A job that is held by reference has no lease:
+// its run goes on, without a consequence.
 //
 // It gives an error for each record: one that wraps amboy.ErrLeaseLost where it is
 // not as it was when it was read, and that of the store. A record whose job has
 // ended for good is one that is not as it was.
 func (s *Store) MarkComplete(ctx context.Context, records []*driver.Record) []error {
-	now := s.now()
-	errs := make([]error, len(records))
-	var completions []driver.Completion
-	var completing []int
-	for i, r := range records {
-		ended := s.complete(r, now)
-		if r.RetryInfo.ShouldRetry() && r.Status.Completed {
-			errs[i] = errorOfPanic(func() error { return s.driver.EndRetry(ctx, ended) })
-			s.report(ctx, r, ended, now, errs[i])
-			continue
-		}
-		completions = append(completions, driver.Completion{Lease: driver.LeaseOf(r), Record: ended})
-		completing = append(completing, i)
-	}
-	for n, err := range s.completeAll(ctx, completions) {
-		i := completing[n]
-		errs[i] = err
-		s.report(ctx, records[i], completions[n].Record, now, err)
-	}
+	errs := s.complete(ctx, records)
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = fmt.Errorf("marking job %q complete: %w", records[i].JobID(), err)
@@ -98,66 +106,49 @@ func (s *Store) MarkComplete(ctx context.Context, records []*driver.Record) []er
 	return errs
 }
 
-// completeAll gives an error for each completion.
-func (s *Store) completeAll(ctx context.Context, completions []driver.Completion) (errs []error) {
-	if len(completions) == 0 {
+// Refresh makes known what this process knows and has not told yet: what it has done,
+// and that it is there. It need not be called, but by those who want to see now what
+// would be told within a minute. It blocks as long as the store takes, and does nothing
+// where it was done less than a second ago.
+func (s *Store) Refresh(ctx context.Context) error {
+	if s.refresh == nil {
 		return nil
 	}
-	err := errorOfPanic(func() (err error) {
-		errs, err = s.driver.Complete(ctx, completions)
+	if err := s.refresh(ctx); err != nil {
+		return fmt.Errorf("telling what this process does: %w", err)
+	}
+	return nil
+}
+
+// SetWorkers sets the number of workers that each process has for a queue; 0 stands for
+// that with which it was configured. It is kept in the store. This process goes by it
+// at once, and others within a minute; a queue whose runner is no
+// amboy.ResizableRunner stays as it is. It returns an error for a number that is
+// negative or larger than 10,000, and for a queue that is not meant. It blocks as long
+// as the store takes.
+func (s *Store) SetWorkers(ctx context.Context, queue string, n int) error {
+	err := s.keepWorkers(ctx, queue, n)
+	if err == nil && s.setWorkers != nil {
+		err = s.setWorkers(queue, n)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the number of workers of queue %q: %w", queue, err)
+	}
+	return nil
+}
+
+func (s *Store) keepWorkers(ctx context.Context, queue string, n int) error {
+	switch {
+	case n < 0 || n > presence.MaxWorkers:
+		return fmt.Errorf("it must be from 0 to %d (is %d)", presence.MaxWorkers, n)
+	case !s.means(queue):
+		return fmt.Errorf("the queue must be one of %q", s.queues)
+	case n == 0:
+		return s.admin.Drop(ctx, presence.WorkersKind, presence.WorkersKey(queue))
+	}
+	note, err := presence.WorkersNote(queue, n, s.now())
+	if err != nil {
 		return err
-	})
-	if err != nil {
-		errs = make([]error, len(completions))
-		for i := range errs {
-			errs[i] = err
-		}
 	}
-	return errs
-}
-
-// complete returns the record of a job that ends now.
-func (s *Store) complete(r *driver.Record, now time.Time) *driver.Record {
-	ended := *r
-	ended.Status.InProgress = false
-	ended.Status.Hold, ended.Status.Reason = "", ""
-	if ended.Status.Completed {
-		ended.RetryInfo.End = now
-	} else {
-		ended.Status.Completed = true
-		ended.TimeInfo.End = now
-	}
-	ended.RetryInfo.NeedsRetry = false
-	j, err := r.Resolve(s.format)
-	if err != nil {
-		j = nil // it is ended all the same, which may be the only way to be rid of it
-	}
-	ended.ForgetAt = s.forgetAt(j, &ended, now)
-	return &ended
-}
-
-// report tells the queue of a record that ended.
-func (s *Store) report(ctx context.Context, before, ended *driver.Record, now time.Time, err error) {
-	if err == nil && s.tell != nil {
-		s.tell(ctx, before, ended, now)
-	}
-}
-
-// markedComplete lets others know that somebody ended a job.
-func (q *driverQueue) markedComplete(ctx context.Context, before, ended *driver.Record, now time.Time) {
-	if before.Status.InProgress {
-		q.engine.leases.lose(ctx, driver.LeaseOf(before), amboy.ErrLeaseLost)
-	}
-	q.ended(ctx, ended.JobID())
-	if q.events.Subscribed() {
-		q.events.Send(amboy.Event{
-			Kind:    amboy.EventKind(driver.StateOf(ended, now)),
-			Queue:   q.id,
-			Time:    now,
-			JobID:   ended.JobID(),
-			JobType: amboy.JobType{Name: ended.Type, Version: ended.Version},
-			Attempt: ended.RetryInfo.CurrentAttempt,
-		})
-	}
-	q.engine.claims.signal()
+	return s.admin.Keep(ctx, note)
 }

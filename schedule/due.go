@@ -47,7 +47,7 @@ func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 // scheduler.
 func (e *entry) settle(p progress, err error, now time.Time) {
 	e.done, e.last, e.next, e.err = p.done, p.last, p.next, err
-	e.retryAt = time.Time{}
+	e.retryAt, e.toldAt = time.Time{}, time.Time{}
 	if err == nil {
 		e.failures = 0
 		return

@@ -68,7 +68,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	}
 }
 
-// sleep returns at a time or before, when a schedule was added, or when ctx ends.
+// sleep returns at a time or before, when a schedule was added or removed, or when ctx ends.
 func (s *Scheduler) sleep(ctx context.Context, until time.Time) {
 	wait := maxSleep
 	if !until.IsZero() {

@@ -67,13 +67,18 @@ func (o *Options) Validate() error {
 type Scheduler struct {
 	queue  amboy.Queue
 	marker amboy.QueueMarker
+	teller amboy.ScheduleTeller // nil where the queue is none
 	opts   Options
 
-	changed chan struct{} // has a value where a schedule was added
+	changed chan struct{} // has a value where a schedule was added, or removed
 	runner  runner
 
 	mu      sync.Mutex
 	entries map[string]*entry
+	// removed names schedules of which the queue may have been told.
+	removed []string
+	// tellingFails is true where the queue could not be told the last time.
+	tellingFails bool
 }
 
 // entry is a schedule of a scheduler.
@@ -94,6 +99,8 @@ type entry struct {
 	failures int // since it last worked
 	retryAt  time.Time
 	err      error
+	// toldAt is when the queue was told of it as it is; zero where it was not.
+	toldAt time.Time
 }
 
 // New makes a scheduler without schedules, which does nothing until it is started.
@@ -110,9 +117,11 @@ func New(q amboy.Queue, opts Options) (*Scheduler, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a scheduler for queue %q: %w", q.ID(), err)
 	}
+	teller, _ := q.(amboy.ScheduleTeller)
 	return &Scheduler{
 		queue:   q,
 		marker:  marker,
+		teller:  teller,
 		opts:    opts,
 		changed: make(chan struct{}, 1),
 		entries: map[string]*entry{},
@@ -156,11 +165,16 @@ func (s *Scheduler) Add(name string, schedule Schedule, newJob JobFunc, catchUp 
 		return &DuplicateNameError{Name: name}
 	}
 	s.entries[name] = e
+	s.wake()
+	return nil
+}
+
+// wake lets the scheduler look at the schedules.
+func (s *Scheduler) wake() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // has tells whether a schedule was not removed.
@@ -176,7 +190,11 @@ func (s *Scheduler) Remove(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, found := s.entries[name]
-	delete(s.entries, name)
+	if found {
+		delete(s.entries, name)
+		s.removed = append(s.removed, name)
+		s.wake()
+	}
 	return found
 }
 
@@ -251,6 +269,8 @@ func startMark(name string) string { return "schedule " + name + " start" }
 // the queue (see amboy.Now). The errors of several schedules are joined; each keeps
 // only its own schedule from going on, until it is tried again.
 //
+// A queue that is an amboy.ScheduleTeller learns how the schedules stand.
+//
 // A scheduler that was started calls it when it is time. It is for tests, whose clock
 // is not that of the system, and for programs that have a loop of their own.
 func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
@@ -265,6 +285,7 @@ func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
 	if ctx.Err() != nil {
 		errs = append(errs, fmt.Errorf("putting the jobs of schedules: %w", context.Cause(ctx)))
 	}
+	s.tell(ctx, now)
 	return s.wakeAt(), errors.Join(errs...)
 }
 

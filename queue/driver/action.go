@@ -17,7 +17,8 @@ const (
 	// A record that awaits its retry ends too. One that runs is only marked (see
 	// Driver.CancelRequests), and goes on until whoever runs it ends it. It never
 	// runs again: where its lease is handed back or recovered, or where it would
-	// await a retry, it ends as canceled then.
+	// await a retry, it ends as canceled then. So it does where it fails; where it
+	// succeeds it has succeeded, and shows nothing of the Cancel.
 	Cancel ActionKind = "cancel"
 	// RunNow makes a record due that waits for its time, or that was handed back
 	// until a time. It goes on to wait for its edges and scopes.
@@ -54,7 +55,8 @@ type Action struct {
 	At time.Time
 	// Priority is for Prioritize.
 	Priority int
-	// Reason is for Cancel and Park. The record's status shows it.
+	// Reason is for Cancel and Park. The record's status shows it, and that of one
+	// that ends as canceled for good.
 	Reason string
 	// ForgetAt is for Cancel: when a record that ends because of it, at once or
 	// later, may be forgotten (see Record.ForgetAt).

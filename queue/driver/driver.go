@@ -83,8 +83,8 @@ type Driver interface {
 
 	// Complete ends attempts. A record that does not run is ended too, under the
 	// lease that it shows (see LeaseOf): it never will run. One for which Cancel
-	// was asked while it ran does not await a retry, but ends as canceled, with
-	// the ForgetAt of the Cancel, where that has one. The error of one wraps
+	// was asked while it ran, and that has not succeeded or expired, ends as
+	// canceled (see EndCanceled). The error of one wraps
 	// ErrLeaseLost where the lease is not the record's, or the record has ended
 	// already. Jobs that depend on one that ended in another state than
 	// amboy.StateSucceeded find it among their Failed edges.

@@ -46,6 +46,24 @@ func CopyContent(to, from *Record) {
 	to.RetryInfo.WaitUntil, to.RetryInfo.DispatchBy = from.RetryInfo.WaitUntil, from.RetryInfo.DispatchBy
 }
 
+// EndCanceled makes a record canceled that has ended, and for which Cancel was asked
+// while it ran, with that reason and ForgetAt. One that succeeded, or expired, stays as
+// it is. One that its worker ended as canceled keeps its own ForgetAt, and so does any
+// where that of the Cancel is zero.
+func EndCanceled(ended *Record, reason string, forgetAt time.Time) {
+	switch StateOf(ended, time.Time{}) {
+	case amboy.StateCanceled:
+	case amboy.StateRetrying, amboy.StateFailed:
+		if !forgetAt.IsZero() {
+			ended.ForgetAt = forgetAt
+		}
+	default:
+		return
+	}
+	ended.Status.Outcome, ended.Status.Reason = amboy.OutcomeCanceled, reason
+	ended.RetryInfo.NeedsRetry = false
+}
+
 // Lease is the right to run a record, and to write it. It names the owner, and
 // the count that grows with each claim.
 type Lease struct {

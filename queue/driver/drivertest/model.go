@@ -278,7 +278,7 @@ func (m *model) next(now time.Time) time.Time {
 
 // end ends an attempt in a state.
 func (m *model) end(j *modelJob, state amboy.JobState, forgetAt time.Time) {
-	if j.canceling && state == amboy.StateRetrying {
+	if j.canceling && (state == amboy.StateRetrying || state == amboy.StateFailed) {
 		state = amboy.StateCanceled
 		if !j.forgetAt.IsZero() {
 			forgetAt = j.forgetAt

@@ -33,7 +33,7 @@ func (d *Driver) complete(c driver.Completion) error {
 }
 
 // replace puts a record that ended in the place of what is stored, of which stays
-// what the schedule goes by. One that was to be canceled does not await a retry.
+// what the schedule goes by.
 func (i *item) replace(ended *driver.Record) {
 	stored := i.record
 	i.record = *ended
@@ -43,12 +43,8 @@ func (i *item) replace(ended *driver.Record) {
 	r.RequiredScopes = stored.RequiredScopes
 	r.EnqueueScopes, r.EnqueueAllScopes = stored.EnqueueScopes, stored.EnqueueAllScopes
 	r.UniqueKey, r.UniqueUntil = stored.UniqueKey, stored.UniqueUntil
-	if stored.CancelRequested && r.RetryInfo.ShouldRetry() {
-		r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, stored.Status.Reason
-		r.RetryInfo.NeedsRetry = false
-		if !stored.ForgetAt.IsZero() {
-			r.ForgetAt = stored.ForgetAt
-		}
+	if stored.CancelRequested {
+		driver.EndCanceled(r, stored.Status.Reason, stored.ForgetAt)
 	}
 	r.CancelRequested = false
 	if r.Progress == nil {

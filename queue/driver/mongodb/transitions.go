@@ -46,7 +46,7 @@ func (doc *document) hasExpired(now time.Time) bool {
 }
 
 // end replaces the record of a document by one that ended, but for what stays as
-// it was put. One that was to be canceled does not await a retry.
+// it was put.
 func (doc *document) end(ended *driver.Record) {
 	was := doc.Record
 	doc.Record = *ended
@@ -56,12 +56,8 @@ func (doc *document) end(ended *driver.Record) {
 	doc.EnqueueScopes, doc.EnqueueAllScopes = was.EnqueueScopes, was.EnqueueAllScopes
 	doc.UniqueKey, doc.UniqueUntil = was.UniqueKey, was.UniqueUntil
 	doc.Scopes = was.Scopes
-	if was.CancelRequested && doc.RetryInfo.ShouldRetry() {
-		doc.Status.Outcome, doc.Status.Reason = amboy.OutcomeCanceled, was.Status.Reason
-		doc.RetryInfo.NeedsRetry = false
-		if !was.ForgetAt.IsZero() {
-			doc.ForgetAt = was.ForgetAt
-		}
+	if was.CancelRequested {
+		driver.EndCanceled(&doc.Record, was.Status.Reason, was.ForgetAt)
 	}
 	if doc.Progress == nil {
 		doc.Progress = was.Progress

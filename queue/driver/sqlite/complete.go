@@ -87,13 +87,14 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 			return nil, nil
 		}
 	}
-	// It does not run, or it holds something, or others wait for it.
+	// It does not run, or it holds something, or others wait for it, or it was to be
+	// canceled.
 	j, refusal, err := c.shown(e.lease)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if e.to == retrying {
-		e, err = c.unlessCanceled(j, e)
+	if j.cancel {
+		e, err = c.endingCanceled(j, e)
 		if err != nil {
 			return nil, err
 		}
@@ -101,12 +102,8 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	return nil, c.end(j, e)
 }
 
-// unlessCanceled returns the ending of an attempt that awaits its retry, or else,
-// where it was to be canceled, that of one which was.
-func (c *changes) unlessCanceled(j *job, e *ending) (*ending, error) {
-	if !j.cancel {
-		return e, nil
-	}
+// endingCanceled returns the ending of an attempt that was to be canceled.
+func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
 	var reason string
 	var forgetAt instant
 	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.seq)
@@ -114,11 +111,7 @@ func (c *changes) unlessCanceled(j *job, e *ending) (*ending, error) {
 		return nil, err
 	}
 	r := *e.record
-	r.Status.Outcome, r.Status.Reason = amboy.OutcomeCanceled, reason
-	r.RetryInfo.NeedsRetry = false
-	if forgetAt.Valid {
-		r.ForgetAt = timeOf(forgetAt)
-	}
+	driver.EndCanceled(&r, reason, timeOf(forgetAt))
 	return newEnding(e.name, &r)
 }
 

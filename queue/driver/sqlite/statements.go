@@ -157,11 +157,11 @@ var statementTexts = [statements]string{
 		WHERE seq = ?`,
 	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
 	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ? WHERE seq = ?`,
-	// The end of a job that holds nothing and that nobody waits for, in one
-	// statement.
+	// The end of a job that holds nothing, that nobody waits for and that nobody
+	// wanted to be canceled, in one statement.
 	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
-			AND unique_held = 0 AND open_edges = 0 AND dependents = 0`,
+			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0`,
 	endAny: `UPDATE jobs SET open_edges = 0, replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, ` + endContent + `
 		WHERE seq = ?`,
 	dropKey:     `UPDATE jobs SET unique_held = 0 WHERE seq = ?`,

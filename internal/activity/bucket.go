@@ -1,0 +1,165 @@
+package activity
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// The kinds of the notes.
+const (
+	MinuteKind = "activity minute"
+	HourKind   = "activity hour"
+)
+
+// How long a bucket is kept, from its start.
+const (
+	keepMinutesFor = 2*time.Hour + 10*time.Minute
+	keepHoursFor   = 49 * time.Hour
+)
+
+// MaxRows is the number of rows of a bucket, at most. What there would be beyond is
+// counted in one row, whose queue and type are empty.
+const MaxRows = 500
+
+// Bucket is what a process did in a minute, or in an hour.
+type Bucket struct {
+	// Start is when that began.
+	Start time.Time
+	Hour  bool
+	Rows  []Row
+}
+
+// Row is what the jobs of a type did in a queue.
+type Row struct {
+	Queue, Type string
+	// Succeeded and Failed count those that ended for good, and Retried the attempts
+	// that were followed by another.
+	Succeeded, Failed, Retried int
+	// Wait and Run are those of the attempts that were run.
+	Wait, Run Histogram
+}
+
+// Add counts what another row has.
+func (r *Row) Add(other Row) {
+	r.Succeeded += other.Succeeded
+	r.Failed += other.Failed
+	r.Retried += other.Retried
+	r.Wait.Merge(other.Wait)
+	r.Run.Merge(other.Run)
+}
+
+func (r *Row) clone() Row {
+	c := *r
+	c.Wait, c.Run = r.Wait.clone(), r.Run.clone()
+	return c
+}
+
+// KeyOf is where the keys of the notes of a time begin.
+func KeyOf(start time.Time) string { return start.UTC().Format("2006-01-02T15:04Z") }
+
+// Until is how long the bucket is kept.
+func (b Bucket) Until() time.Time {
+	if b.Hour {
+		return b.Start.Add(keepHoursFor)
+	}
+	return b.Start.Add(keepMinutesFor)
+}
+
+// Kind is that of its note.
+func (b Bucket) Kind() string {
+	if b.Hour {
+		return HourKind
+	}
+	return MinuteKind
+}
+
+// Note returns the note in which a process tells of it.
+func (b Bucket) Note(process string) (driver.Note, error) {
+	value, err := b.Encode()
+	if err != nil {
+		return driver.Note{}, err
+	}
+	return driver.Note{Kind: b.Kind(), Key: KeyOf(b.Start) + " " + process, Value: value, Until: b.Until()}, nil
+}
+
+// format is the first byte of the stored form.
+const format = 1
+
+// Encode returns the stored form. Where that would be too large for a note, rows are
+// counted together.
+func (b Bucket) Encode() ([]byte, error) {
+	encoded := b.encode()
+	for len(encoded) > driver.MaxNoteBytes {
+		if len(b.Rows) < 2 {
+			return nil, fmt.Errorf("encoding the activity of %s: a row has more than %d bytes", b.Start, driver.MaxNoteBytes)
+		}
+		b.Rows = folded(b.Rows)
+		encoded = b.encode()
+	}
+	return encoded, nil
+}
+
+// folded returns half of the rows, and one for the others.
+func folded(rows []Row) []Row {
+	kept := slices.Clone(rows[:len(rows)/2])
+	var rest Row
+	for _, row := range rows[len(kept):] {
+		rest.Add(row)
+	}
+	return append(kept, rest)
+}
+
+func (b Bucket) encode() []byte {
+	encoded := []byte{format, 0}
+	if b.Hour {
+		encoded[1] = 1
+	}
+	encoded = appendInt(encoded, b.Start.Unix())
+	encoded = appendInt(encoded, int64(len(b.Rows)))
+	for i := range b.Rows {
+		row := &b.Rows[i]
+		encoded = appendText(appendText(encoded, row.Queue), row.Type)
+		for _, n := range []int{row.Succeeded, row.Failed, row.Retried} {
+			encoded = appendInt(encoded, int64(n))
+		}
+		encoded = row.Run.appendTo(row.Wait.appendTo(encoded))
+	}
+	return encoded
+}
+
+// Decode reads a bucket. It returns an error for what Encode did not make.
+func Decode(encoded []byte) (Bucket, error) {
+	r := &reader{rest: encoded}
+	if version := r.octet(); version != format {
+		r.fail(fmt.Sprintf("format %d", version))
+	}
+	b := Bucket{Hour: r.octet() == 1, Start: time.Unix(r.number(), 0).UTC()}
+	for range r.length() {
+		row := Row{Queue: r.text(), Type: r.text()}
+		row.Succeeded, row.Failed, row.Retried = int(r.number()), int(r.number()), int(r.number())
+		row.Wait, row.Run = readHistogram(r), readHistogram(r)
+		if r.err != nil {
+			break
+		}
+		b.Rows = append(b.Rows, row)
+	}
+	if r.err == nil && len(r.rest) > 0 {
+		r.fail("more after the end")
+	}
+	if r.err != nil {
+		return Bucket{}, fmt.Errorf("reading an activity: %w", r.err)
+	}
+	return b, nil
+}
+
+// compare orders buckets by their time.
+func compare(a, b Bucket) int {
+	if c := a.Start.Compare(b.Start); c != 0 || a.Hour == b.Hour {
+		return c
+	}
+	return cmp.Compare(a.Kind(), b.Kind())
+}

@@ -1,0 +1,219 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// groupAnnouncer copies the notes of the queues of a local group to those of the group,
+// where the queues have the names that the group has for them.
+type groupAnnouncer struct {
+	// turn has room for whoever is copying, who has the fields below it.
+	turn chan struct{}
+	at   time.Time
+	// copied are the queues for which it was done at that time.
+	copied map[amboy.Queue]bool
+}
+
+func newGroupAnnouncer() groupAnnouncer { return groupAnnouncer{turn: make(chan struct{}, 1)} }
+
+// refresh lets all open queues tell what is new, and copies it, unless that was done
+// less than a second ago.
+func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	now := time.Now()
+	if now.Sub(a.at).Abs() < announceSoon {
+		return nil
+	}
+	open := g.OpenQueues()
+	after := a.at
+	copied := map[amboy.Queue]bool{}
+	for _, q := range open {
+		copied[q] = true
+		if !a.copied[q] {
+			after = time.Time{} // it may have been there before it came into the group
+		}
+	}
+	c := groupNotes{buckets: map[noteName]activity.Bucket{}, processes: map[string]presence.Process{}}
+	var errs []error
+	for name, q := range open {
+		if s, ok := StoreOf(q); ok {
+			errs = append(errs, s.Refresh(ctx), c.add(ctx, s, name, after))
+		}
+	}
+	errs = append(errs, c.keep(ctx, g.admin()))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	a.at, a.copied = now, copied
+	return nil
+}
+
+// groupNotes are what the notes of the queues of a group say. Several of them may have
+// a part in one.
+type groupNotes struct {
+	buckets   map[noteName]activity.Bucket
+	processes map[string]presence.Process
+	schedules []presence.Schedule
+}
+
+type noteName struct{ kind, key string }
+
+// add takes what the store of a queue has about it, and what changed after a time of
+// what it did.
+func (c *groupNotes) add(ctx context.Context, s *Store, name string, after time.Time) error {
+	inner := s.Queues()[0]
+	for kind, span := range map[string]time.Duration{activity.MinuteKind: 3 * time.Minute, activity.HourKind: 2 * time.Hour} {
+		request := driver.NoteRequest{Kind: kind}
+		if !after.IsZero() {
+			request.From = activity.KeyOf(after.Add(-span))
+		}
+		err := eachNote(ctx, s.admin, request, func(note driver.Note) error { return c.addActivity(note, inner, name) })
+		if err != nil {
+			return err
+		}
+	}
+	err := eachNote(ctx, s.admin, driver.NoteRequest{Kind: presence.ProcessKind}, func(note driver.Note) error {
+		return c.addProcess(note, inner, name)
+	})
+	if err != nil {
+		return err
+	}
+	return eachNote(ctx, s.admin, driver.NoteRequest{Kind: presence.ScheduleKind}, func(note driver.Note) error {
+		return c.addSchedule(note, inner, name)
+	})
+}
+
+// addActivity takes the rows about a queue, under its name in the group.
+func (c *groupNotes) addActivity(note driver.Note, inner, name string) error {
+	b, err := activity.Decode(note.Value)
+	if err != nil {
+		return err
+	}
+	var rows []activity.Row
+	for _, row := range b.Rows {
+		if row.Queue == inner {
+			row.Queue = name
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	id := noteName{note.Kind, note.Key}
+	b.Rows = slices.Concat(c.buckets[id].Rows, rows)
+	c.buckets[id] = b
+	return nil
+}
+
+func (c *groupNotes) addProcess(note driver.Note, inner, name string) error {
+	var p presence.Process
+	if err := presence.Decode(note, &p); err != nil {
+		return err
+	}
+	queues := c.processes[note.Key].Queues
+	for _, q := range p.Queues {
+		if q.Name == inner {
+			q.Name = name
+			queues = append(queues, q)
+		}
+	}
+	if len(queues) > 0 {
+		p.Queues = queues
+		c.processes[note.Key] = p
+	}
+	return nil
+}
+
+func (c *groupNotes) addSchedule(note driver.Note, inner, name string) error {
+	var s presence.Schedule
+	if err := presence.Decode(note, &s); err != nil {
+		return err
+	}
+	if s.Queue == inner {
+		s.Queue = name
+		c.schedules = append(c.schedules, s)
+	}
+	return nil
+}
+
+// keep makes them the notes of the group, in which there are no others about processes
+// and schedules.
+func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
+	here := map[noteName]bool{}
+	var notes []driver.Note
+	add := func(note driver.Note, err error) error {
+		notes = append(notes, note)
+		here[noteName{note.Kind, note.Key}] = true
+		return err
+	}
+	for name, b := range c.buckets {
+		value, err := b.Encode()
+		if err != nil {
+			return err
+		}
+		notes = append(notes, driver.Note{Kind: name.kind, Key: name.key, Value: value, Until: b.Until()})
+	}
+	for _, p := range c.processes {
+		if err := add(p.Note()); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.schedules {
+		if err := add(s.Note()); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []string{presence.ProcessKind, presence.ScheduleKind} {
+		var gone []string
+		err := eachNote(ctx, admin, driver.NoteRequest{Kind: kind}, func(note driver.Note) error {
+			if !here[noteName{kind, note.Key}] {
+				gone = append(gone, note.Key)
+			}
+			return nil
+		})
+		if err == nil {
+			err = admin.Drop(ctx, kind, gone...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return admin.Keep(ctx, notes...)
+}
+
+// eachNote calls visit with the notes that a request without a limit asks for.
+func eachNote(ctx context.Context, admin driver.Admin, request driver.NoteRequest, visit func(driver.Note) error) error {
+	request.Limit = notesAtOnce
+	for {
+		var notes []driver.Note
+		err := errorOfPanic(func() (err error) {
+			notes, err = admin.Notes(ctx, request)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, note := range notes {
+			if err := visit(note); err != nil {
+				return err
+			}
+		}
+		if len(notes) < request.Limit {
+			return nil
+		}
+		request.From = notes[len(notes)-1].Key + "\x00"
+	}
+}

@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/presence"
+)
+
+// localAnnouncer makes known what a queue by reference does, in notes that are in this
+// process too. It does so when somebody is about to read them, and else only counts.
+type localAnnouncer struct {
+	activity *activity.Recorder
+	started  time.Time
+
+	mu     sync.Mutex
+	told   uint64 // the version of the activity that was told
+	toldAt time.Time
+}
+
+func (a *localAnnouncer) init() { a.activity, a.started = activity.NewRecorder(), time.Now() }
+
+// refresh tells what is new, unless that was done less than a second ago.
+func (q *local) refresh(context.Context) error {
+	a := &q.announcer
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if now.Sub(a.toldAt).Abs() < announceSoon {
+		return nil
+	}
+	changed, version := a.activity.Changed(now, a.told)
+	notes, err := activityNotes(changed, q.id, a.started)
+	if err != nil {
+		return err
+	}
+	queues := []presence.Queue{{Name: q.id, Workers: q.numWorkers(), Started: q.isStarted()}}
+	here, err := processOf(q.id, a.started, now, queues).Note()
+	if err != nil {
+		return err
+	}
+	if err := q.notes.Keep(append(notes, here)...); err != nil {
+		return err
+	}
+	a.told, a.toldAt = version, now
+	a.activity.Forget(version)
+	return nil
+}

@@ -1,0 +1,77 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var (
+	_ amboy.ScheduleTeller = (*driverQueue)(nil)
+	_ amboy.ScheduleTeller = (*local)(nil)
+)
+
+// TellSchedules implements amboy.ScheduleTeller.
+func (q *driverQueue) TellSchedules(ctx context.Context, schedules ...amboy.ScheduleInfo) error {
+	return q.tellSchedules(ctx, q.driver, q.name, q.engine.now(), schedules)
+}
+
+// ForgetSchedules implements amboy.ScheduleTeller.
+func (q *driverQueue) ForgetSchedules(ctx context.Context, names ...string) error {
+	return q.forgetSchedules(ctx, q.driver, q.name, names)
+}
+
+// TellSchedules implements amboy.ScheduleTeller.
+func (q *local) TellSchedules(ctx context.Context, schedules ...amboy.ScheduleInfo) error {
+	return q.tellSchedules(ctx, q.admin(), q.id, time.Now(), schedules)
+}
+
+// ForgetSchedules implements amboy.ScheduleTeller.
+func (q *local) ForgetSchedules(ctx context.Context, names ...string) error {
+	return q.forgetSchedules(ctx, q.admin(), q.id, names)
+}
+
+func (l *lifecycle) tellSchedules(ctx context.Context, admin driver.Admin, queue string, now time.Time, schedules []amboy.ScheduleInfo) error {
+	notes := make([]driver.Note, len(schedules))
+	var err error
+	if l.isStopped() {
+		err = amboy.ErrQueueClosed
+	}
+	for i, s := range schedules {
+		if err == nil {
+			notes[i], err = presence.Schedule{
+				Queue: queue, Name: s.Name, Spec: s.Spec, CatchUp: s.CatchUp,
+				Last: s.Last, Next: s.Next, Error: s.Error, Seen: now,
+			}.Note()
+		}
+	}
+	if err == nil && len(notes) > 0 {
+		err = admin.Keep(ctx, notes...)
+	}
+	if err != nil {
+		return fmt.Errorf("telling of the schedules of queue %q: %w", l.id, err)
+	}
+	return nil
+}
+
+func (l *lifecycle) forgetSchedules(ctx context.Context, admin driver.Admin, queue string, names []string) error {
+	var err error
+	if l.isStopped() {
+		err = amboy.ErrQueueClosed
+	}
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = presence.ScheduleKey(queue, name)
+	}
+	if err == nil && len(keys) > 0 {
+		err = admin.Drop(ctx, presence.ScheduleKind, keys...)
+	}
+	if err != nil {
+		return fmt.Errorf("taking back what was told of the schedules of queue %q: %w", l.id, err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// localAdmin is what people look after the jobs of a local queue with, as though
+// they were records. The queue is the only one of its store, and its ID is its name.
+//
+// A record is made of a job as it is. What only the job itself knows, its Body and
+// its result, is left out until the job has ended, as its owner may change it until
+// then, and where the job can't be encoded. The queue keeps a number of jobs that
+// ended, whatever their ForgetAt.
+type localAdmin struct{ *local }
+
+func (q *local) admin() driver.Admin { return localAdmin{q} }
+
+// Get implements driver.Admin.
+func (a localAdmin) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("getting job %q: %w", id, err)
+	}
+	a.mu.Lock()
+	e, ok := a.schedule.Get(id)
+	if !ok || queue != a.id {
+		a.mu.Unlock()
+		return nil, amboy.NewJobNotFoundErrorf("there is no job %q in queue %q", id, queue)
+	}
+	v := a.view(e)
+	a.mu.Unlock()
+	return a.record(v), nil
+}
+
+// Attempts implements driver.Admin. The attempts of a job are the job itself, of
+// which there is only the latest.
+func (a localAdmin) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
+	r, err := a.Get(ctx, queue, id)
+	switch {
+	case amboy.IsJobNotFoundError(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !r.RetryInfo.Retryable:
+		return nil, nil
+	default:
+		return []*driver.Record{r}, nil
+	}
+}
+
+// Stats implements driver.Admin.
+func (a localAdmin) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
+	if err := ctx.Err(); err != nil {
+		return amboy.QueueStats{}, fmt.Errorf("counting the jobs of queue %q: %w", queue, err)
+	}
+	if queue != a.id {
+		return amboy.QueueStats{}, nil
+	}
+	return a.local.Stats(ctx), nil
+}
+
+// Queues implements driver.Admin.
+func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("describing queue %q: %w", a.id, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return []driver.QueueInfo{{Name: a.id, Control: a.control, Stats: a.schedule.Stats()}}, nil
+}
+
+// Control implements driver.Admin. Nothing can be set for a queue that is not there.
+func (a localAdmin) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	err := ctx.Err()
+	switch {
+	case err != nil:
+	case change.MaxRunning != nil && *change.MaxRunning < 0:
+		err = fmt.Errorf("MaxRunning must not be negative (is %d)", *change.MaxRunning)
+	case change == driver.ControlChange{} && queue != a.id:
+		return driver.Control{}, nil
+	case change == driver.ControlChange{}:
+		return a.local.Control(ctx)
+	case queue != a.id:
+		err = fmt.Errorf("the only queue is %q", a.id)
+	case a.isStopped():
+		err = amboy.ErrQueueClosed
+	default:
+		return a.setControl(change), nil
+	}
+	return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
+}
+
+// Keep implements driver.Admin.
+func (a localAdmin) Keep(ctx context.Context, notes ...driver.Note) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("keeping %d notes: %w", len(notes), err)
+	}
+	return a.notes.Keep(notes...)
+}
+
+// KeepNew implements driver.Admin.
+func (a localAdmin) KeepNew(ctx context.Context, note driver.Note, now time.Time) (kept driver.Note, isNew bool, err error) {
+	if err = ctx.Err(); err != nil {
+		return driver.Note{}, false, fmt.Errorf("keeping note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return a.notes.KeepNew(note, now)
+}
+
+// Notes implements driver.Admin.
+func (a localAdmin) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("reading notes of kind %q: %w", req.Kind, err)
+	}
+	return a.notes.Notes(req)
+}
+
+// Drop implements driver.Admin.
+func (a localAdmin) Drop(ctx context.Context, kind string, keys ...string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("dropping %d notes of kind %q: %w", len(keys), kind, err)
+	}
+	a.notes.Drop(kind, keys...)
+	return nil
+}
+
+// Subscribe implements driver.Admin.
+func (a localAdmin) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+	return a.changes.Subscribe(notify)
+}

@@ -1,0 +1,231 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// Act implements driver.Admin. Where its context ends in between it returns what was
+// done until then, and the error. A job that was restarted keeps its place in the order
+// of Find. One whose run still goes on, though somebody has completed it, can't be
+// restarted.
+func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	if err := req.Action.Validate(); err != nil {
+		return driver.Acted{}, err
+	}
+	if a.isStopped() {
+		return driver.Acted{}, fmt.Errorf("action %q: queue %q: %w", req.Action.Kind, a.id, amboy.ErrQueueClosed)
+	}
+	w, err := a.newWalk(req.Query, req.After, false, req.Limit)
+	if err != nil {
+		return driver.Acted{}, err
+	}
+	act := localAct{ActRequest: req, queue: a.local}
+	for more := true; more; {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		more = a.actStride(w, &act)
+		act.tell()
+	}
+	act.done.Next = a.cursor(w)
+	if err != nil {
+		return act.done, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, act.done.Done, err)
+	}
+	return act.done, nil
+}
+
+// localAct is an Act that is under way.
+type localAct struct {
+	driver.ActRequest
+	queue *local
+	done  driver.Acted
+	// ended are the jobs that it has ended, and canceled the runs, of which nobody
+	// was told yet.
+	ended    []*localEntry
+	endedAt  time.Time
+	canceled []*localRun
+}
+
+// actStride acts on jobs until the limit of the request is reached, or others have
+// waited for the lock long enough. It tells whether it should be called again.
+func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
+	a.mu.Lock()
+	if act.DryRun {
+		defer a.mu.Unlock()
+	} else {
+		defer a.unlock()
+	}
+	w.find(a.local)
+	for range localStride {
+		e := w.following(a.local)
+		if e == nil {
+			return false
+		}
+		w.at = e.Job.number
+		if !w.mayBe(a.local, e) {
+			continue
+		}
+		if v := a.view(e); !w.selects(&v) {
+			continue
+		}
+		act.on(e)
+		if act.done.Done+act.done.Skipped >= act.Limit {
+			return false
+		}
+	}
+	return true
+}
+
+// on acts on an entry. Like all below it is called with the lock of the queue.
+func (act *localAct) on(e *localEntry) {
+	now := time.Now()
+	switch {
+	case !act.queue.schedule.Allows(e, act.Action.Kind, now),
+		act.Action.Kind == driver.Restart && !e.Job.run.isOver():
+		act.done.Skipped++
+	case act.DryRun:
+		act.done.Done++
+	default:
+		act.done.Done++
+		act.do(e, now)
+	}
+}
+
+// do does the action to an entry whose state allows it.
+func (act *localAct) do(e *localEntry, now time.Time) {
+	q := act.queue
+	switch act.Action.Kind {
+	case driver.Cancel:
+		act.cancel(e, now)
+	case driver.RunNow:
+		at := e.WaitUntil
+		if at.After(now) {
+			at = now
+		}
+		q.reschedule(e, at, now)
+	case driver.Reschedule:
+		q.reschedule(e, act.Action.At, now)
+	case driver.Prioritize:
+		q.prioritize(e, act.Action.Priority)
+	case driver.Park:
+		q.park(e, act.Action.Reason)
+	case driver.Unpark:
+		delete(q.parked, e)
+		q.schedule.Unpark(e, now)
+	case driver.Restart:
+		q.restart(e, now)
+	case driver.Delete:
+		q.schedule.Remove(e)
+	}
+}
+
+// tell tells of what was done. It is called without the lock.
+func (act *localAct) tell() {
+	for _, run := range act.canceled {
+		run.cancel(amboy.ErrAborted)
+	}
+	for _, e := range act.ended {
+		act.queue.tellEnd(e.Job.job, act.endedAt)
+	}
+	act.canceled, act.ended = nil, nil
+}
+
+// cancel ends an entry, or the context of its run.
+func (act *localAct) cancel(e *localEntry, now time.Time) {
+	q, reason := act.queue, act.Action.Reason
+	if e.Place() != schedule.Running {
+		q.endCanceled(e, reason, now)
+		act.ended, act.endedAt = append(act.ended, e), now
+		return
+	}
+	if q.cancels == nil {
+		q.cancels = map[*localEntry]string{}
+	}
+	q.cancels[e] = reason
+	if e.Job.run != nil {
+		act.canceled = append(act.canceled, e.Job.run)
+	}
+}
+
+// endCanceled ends an entry that does not run. The caller tells of it.
+func (q *local) endCanceled(e *localEntry, reason string, now time.Time) {
+	j := e.Job.job
+	status := j.Status()
+	status.InProgress, status.Completed = false, true
+	status.Outcome, status.Reason = amboy.OutcomeCanceled, reason
+	j.SetStatus(status)
+	j.UpdateTimeInfo(amboy.JobTimeInfo{End: now})
+	doNotRetry(j)
+	q.finished(e, false, now)
+}
+
+// cancelReason tells whether somebody has canceled an entry that runs, and why. It
+// takes the lock.
+func (q *local) cancelReason(e *localEntry) (reason string, canceled bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	reason, canceled = q.cancels[e]
+	return reason, canceled
+}
+
+// markCanceledFor is markCanceled, with a reason.
+func markCanceledFor(j amboy.Job, reason string) {
+	markCanceled(j)
+	status := j.Status()
+	if status.Outcome == amboy.OutcomeCanceled {
+		status.Reason = reason
+		j.SetStatus(status)
+	}
+}
+
+func (q *local) reschedule(e *localEntry, at, now time.Time) {
+	times := e.Job.job.TimeInfo()
+	times.WaitUntil = at
+	e.Job.job.SetTimeInfo(times)
+	q.schedule.Reschedule(e, at, now)
+}
+
+// prioritize leaves a job alone that runs. The schedule goes by what it knows itself.
+func (q *local) prioritize(e *localEntry, priority int) {
+	if p, ok := e.Job.job.(amboy.Prioritized); ok && e.Place() != schedule.Running {
+		p.SetPriority(priority)
+	}
+	q.schedule.Prioritize(e, priority)
+}
+
+func (q *local) park(e *localEntry, reason string) {
+	if q.parked == nil {
+		q.parked = map[*localEntry]string{}
+	}
+	q.parked[e] = reason
+	q.schedule.Park(e)
+}
+
+// restart makes a job that ended as it was when it was put, but for its attempt errors
+// and its count.
+func (q *local) restart(e *localEntry, now time.Time) {
+	j := e.Job.job
+	status := j.Status()
+	j.SetStatus(amboy.JobStatusInfo{
+		ModificationTime:  status.ModificationTime,
+		ModificationCount: status.ModificationCount,
+		Attempts:          status.Attempts,
+		DroppedErrors:     status.DroppedErrors,
+	})
+	times := j.TimeInfo()
+	times.Start, times.End, times.DispatchBy = time.Time{}, time.Time{}, time.Time{}
+	j.SetTimeInfo(times)
+	doNotRetry(j)
+	forgetSnooze(j)
+	if p, ok := j.(amboy.ProgressJob); ok && p.Progress() != nil {
+		p.SetProgress(amboy.JobProgress{})
+	}
+	e.Backoff = 0
+	q.schedule.Restart(e, now)
+}

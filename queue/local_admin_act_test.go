@@ -1,0 +1,280 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// adminKinds are queues that must do the same when they are told the same: one that
+// holds jobs by reference, and one that stores them.
+var adminKinds = []func(t *testing.T) amboy.Queue{
+	func(t *testing.T) amboy.Queue {
+		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 3, PutBeforeStart: true})
+		require.NoError(t, err)
+		return q
+	},
+	func(t *testing.T) amboy.Queue {
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newStore(t), Format: amboy.JSON, NumWorkers: 3})
+		require.NoError(t, err)
+		return q
+	},
+}
+
+// administered is a queue whose jobs are looked after.
+type administered struct {
+	t     *testing.T
+	queue amboy.Queue
+	admin driver.Admin
+	name  string // by which admin knows the queue
+}
+
+// onAdminKinds runs a test with a started queue of each kind, each in a bubble of its
+// own, and checks that both returned the same. It returns that.
+func onAdminKinds[R any](t *testing.T, test func(a administered) R) R {
+	t.Helper()
+	var results []R
+	for _, build := range adminKinds {
+		synctest.Test(t, func(t *testing.T) {
+			q := build(t)
+			defer q.Close(context.Background())
+			results = append(results, test(administer(t, q)))
+		})
+	}
+	assert.Equal(t, results[1], results[0], "what a stored queue does, and a local one")
+	return results[0]
+}
+
+// administer starts a queue.
+func administer(t *testing.T, q amboy.Queue) administered {
+	t.Helper()
+	require.NoError(t, q.Start(t.Context()))
+	store, ok := queue.StoreOf(q)
+	require.True(t, ok)
+	return administered{t, q, store.Admin(), store.Queues()[0]}
+}
+
+// all selects the jobs of the queue.
+func (a administered) all() driver.Query { return driver.Query{Queues: []string{a.name}} }
+
+// jobs selects some of them.
+func (a administered) jobs(ids ...string) driver.Query {
+	q := a.all()
+	q.JobIDs = ids
+	return q
+}
+
+func (a administered) act(q driver.Query, action driver.Action) driver.Acted {
+	a.t.Helper()
+	acted, err := a.admin.Act(a.t.Context(), driver.ActRequest{Query: q, Action: action, Limit: 1000})
+	require.NoError(a.t, err)
+	return acted
+}
+
+// find finds jobs, page by page.
+func (a administered) find(q driver.Query, page driver.PageRequest) (found []*driver.Record) {
+	a.t.Helper()
+	for {
+		p, err := a.admin.Find(a.t.Context(), q, page)
+		require.NoError(a.t, err)
+		require.LessOrEqual(a.t, len(p.Records), page.Limit)
+		found = append(found, p.Records...)
+		if p.Next == "" {
+			return found
+		}
+		page.After = p.Next
+	}
+}
+
+// outcome is what can be seen of a job, whatever holds it.
+type outcome struct {
+	ID              string
+	State           amboy.JobState
+	Status          amboy.JobStatusInfo
+	Times           amboy.JobTimeInfo
+	Priority        int      `json:",omitempty"`
+	Held            []string `json:",omitempty"`
+	Scopes          []string `json:",omitempty"`
+	Tags            []string `json:",omitempty"`
+	Failed          []string `json:",omitempty"`
+	CancelRequested bool     `json:",omitempty"`
+	Attempt         int      `json:",omitempty"`
+}
+
+// outcomes are those of all jobs, in the order of arrival, one on a line.
+func (a administered) outcomes() (all []string) {
+	a.t.Helper()
+	for _, r := range a.find(a.all(), driver.PageRequest{Limit: 3}) {
+		line, err := json.Marshal(outcomeOf(r))
+		require.NoError(a.t, err)
+		all = append(all, string(line))
+	}
+	return all
+}
+
+func outcomeOf(r *driver.Record) outcome {
+	o := outcome{
+		ID: r.JobID(), State: driver.StateOf(r, time.Now()), Status: r.Status, Times: r.TimeInfo, Priority: r.Priority,
+		Held: r.Scopes, Scopes: r.RequiredScopes, Tags: r.Tags, CancelRequested: r.CancelRequested,
+		Attempt: r.RetryInfo.CurrentAttempt,
+	}
+	if r.Dependency != nil {
+		o.Failed = r.Dependency.Failed
+	}
+	slices.Sort(o.Held)
+	// Who runs it has another name, and claims and renews leases.
+	o.Status.Owner, o.Status.ModificationTime, o.Status.ModificationCount = "", time.Time{}, 0
+	if o.State == amboy.StateExpired {
+		o.Times.Start = time.Time{} // when it was claimed, where somebody has to, to end it
+	}
+	if o.State == amboy.StateCanceled && !o.Times.Start.IsZero() {
+		// It ends when its process looks, which does not write the reason.
+		o.Times.End, o.Status.Attempts, o.Status.Reason = time.Time{}, nil, ""
+	}
+	if o.State == amboy.StateCanceled {
+		o.Failed = nil // A store need not tell those that do not run.
+	}
+	return o
+}
+
+// inEveryState puts a job in each state, which its ID names, and pauses the queue. The
+// one that runs ends with its context, or after two hours.
+func (a administered) inEveryState() {
+	t := a.t
+	t.Helper()
+	running := newJob(t, "running", func(ctx context.Context, j *funcJob) {
+		select {
+		case <-ctx.Done():
+			j.AddRetryableError(context.Cause(ctx))
+		case <-time.After(2 * time.Hour):
+		}
+	})
+	running.SetScopes([]string{"busy", "kept"})
+	running.SetEnqueueScopes("kept")
+	running.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
+	failed := newJob(t, "failed", func(_ context.Context, j *funcJob) { j.AddError(errors.New("no luck")) })
+	failed.SetTags([]string{"red"})
+	put(t, a.queue, noop(t, "succeeded"), failed, running)
+	synctest.Wait()
+	require.NoError(t, controlled(t, a.queue).Pause(t.Context()))
+
+	scope, edge, scheduled, expired := noop(t, "scope"), noop(t, "edge"), noop(t, "scheduled"), noop(t, "expired")
+	scope.SetScopes([]string{"busy"})
+	require.NoError(t, edge.Dependency().AddEdge("running"))
+	scheduled.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
+	scheduled.SetScopes([]string{"soon"})
+	scheduled.SetEnqueueAllScopes(true)
+	expired.SetTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Second)})
+	put(t, a.queue, scope, edge, scheduled, noop(t, "pending"), noop(t, "parked"), noop(t, "canceled"), expired)
+	a.act(a.jobs("parked"), driver.Action{Kind: driver.Park, Reason: "it looks odd"})
+	a.act(a.jobs("canceled"), driver.Action{Kind: driver.Cancel, Reason: "not needed"})
+	pass(2 * time.Second)
+}
+
+// everyStates are the jobs of inEveryState, in their order.
+var everyStates = []struct {
+	id    string
+	state amboy.JobState
+}{
+	{"succeeded", amboy.StateSucceeded},
+	{"failed", amboy.StateFailed},
+	{"running", amboy.StateRunning},
+	{"scope", amboy.StateBlocked},
+	{"edge", amboy.StateBlocked},
+	{"scheduled", amboy.StateScheduled},
+	{"pending", amboy.StatePending},
+	{"parked", amboy.StateParked},
+	{"canceled", amboy.StateCanceled},
+	{"expired", amboy.StateExpired},
+}
+
+// allowedActs are the jobs of inEveryState that an action can be done to.
+var allowedActs = map[driver.ActionKind][]string{
+	driver.Cancel:     {"running", "scope", "edge", "scheduled", "pending", "parked"},
+	driver.RunNow:     {"scheduled"},
+	driver.Reschedule: {"scope", "edge", "scheduled", "pending"},
+	driver.Prioritize: {"running", "scope", "edge", "scheduled", "pending", "parked"},
+	driver.Park:       {"scope", "edge", "scheduled", "pending"},
+	driver.Unpark:     {"parked"},
+	driver.Restart:    {"failed", "canceled", "expired"},
+	driver.Delete:     {"succeeded", "failed", "canceled", "expired"},
+}
+
+// history is what becomes of the jobs in every state: as they are, after an action,
+// some time later, and at the end.
+type history struct {
+	Done                       []string
+	Before, Acted, Later, Last []string
+	Listed                     map[string]amboy.JobState // by the queue itself, after the action
+	Counts                     []amboy.QueueStats
+}
+
+func TestLocalActionsAreThoseOfStoredQueues(t *testing.T) {
+	for _, kind := range driver.ActionKinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			seen := onAdminKinds(t, func(a administered) (h history) {
+				count := func() {
+					stats, err := a.admin.Stats(a.t.Context(), a.name)
+					require.NoError(a.t, err)
+					h.Counts = append(h.Counts, stats)
+				}
+				a.inEveryState()
+				h.Before = a.outcomes()
+				count()
+				action := driver.Action{Kind: kind, At: time.Now().Add(30 * time.Minute), Priority: 7, Reason: "somebody wants it"}
+				for _, state := range everyStates {
+					id := state.id
+					dry, err := a.admin.Act(a.t.Context(), driver.ActRequest{Query: a.jobs(id), Action: action, Limit: 1, DryRun: true})
+					require.NoError(a.t, err)
+					acted := a.act(a.jobs(id), action)
+					dry.Next = ""
+					require.Equal(a.t, dry, acted, "what was to be done, and what was")
+					if acted.Done > 0 {
+						h.Done = append(h.Done, id)
+					}
+				}
+				h.Acted = a.outcomesBeforeTheRunEnds(kind)
+				if kind != driver.Cancel {
+					count()
+					h.Listed = map[string]amboy.JobState{}
+					for info := range a.queue.JobInfo(a.t.Context()) {
+						h.Listed[info.ID] = info.State
+					}
+				}
+				pass(10 * time.Minute)
+				h.Later = a.outcomes()
+				require.NoError(a.t, controlled(a.t, a.queue).Resume(a.t.Context()))
+				pass(5 * time.Hour)
+				h.Last = a.outcomes()
+				count()
+				return h
+			})
+			assert.Equal(t, allowedActs[kind], seen.Done)
+			require.Len(t, seen.Before, len(everyStates))
+			for i, state := range everyStates {
+				assert.Contains(t, seen.Before[i], fmt.Sprintf(`{"ID":%q,"State":%q,`, state.id, state.state))
+			}
+		})
+	}
+}
+
+// outcomesBeforeTheRunEnds leaves the one out that runs where it was canceled: it ends
+// at once, or a little later.
+func (a administered) outcomesBeforeTheRunEnds(kind driver.ActionKind) []string {
+	return slices.DeleteFunc(a.outcomes(), func(line string) bool {
+		return kind == driver.Cancel && strings.HasPrefix(line, `{"ID":"running"`)
+	})
+}

@@ -1,0 +1,222 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/pattern"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// localStride is the number of jobs that are looked at while others wait for the lock.
+const localStride = 256
+
+// localWalk goes over the jobs that a query selects, in the order of arrival.
+type localWalk struct {
+	driver.Query
+	nothing bool // is selected, as the queue is not asked for
+	newest  bool
+	now     time.Time
+	at      uint64 // the number of the last job that was looked at
+	// ids are those of the jobs that alone can be selected, and found what is left of
+	// these, while the lock is held; nil where all jobs are looked at.
+	ids   []string
+	found []*localEntry
+}
+
+// newWalk starts a walk after a cursor.
+func (a localAdmin) newWalk(q driver.Query, after driver.Cursor, newest bool, limit int) (*localWalk, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)
+	}
+	if q.DependsOn != "" && len(q.Queues) == 0 {
+		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
+	}
+	w := &localWalk{Query: q, newest: newest, now: time.Now()}
+	w.nothing = len(q.Queues) > 0 && !slices.Contains(q.Queues, a.id)
+	switch {
+	case len(q.JobIDs) > 0:
+		w.ids = slices.Compact(slices.Sorted(slices.Values(q.JobIDs)))
+	case q.ID != "" && !strings.ContainsAny(q.ID, "*?"):
+		w.ids = []string{q.ID}
+	}
+	switch {
+	case after != "":
+		number, err := strconv.ParseUint(string(after), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("invalid cursor: After must be the Next of an earlier call (is %q): %w", after, driver.ErrBadCursor)
+		}
+		w.at = number
+	case newest:
+		w.at = math.MaxUint64
+	}
+	return w, nil
+}
+
+// find finds the jobs to which a walk comes, of those whose IDs are known. It is
+// called with the lock.
+func (w *localWalk) find(q *local) {
+	w.found = w.found[:0]
+	for _, id := range w.ids {
+		e, ok := q.schedule.Get(id)
+		if ok && (e.Job.number > w.at) != w.newest && e.Job.number != w.at {
+			w.found = append(w.found, e)
+		}
+	}
+	slices.SortFunc(w.found, func(a, b *localEntry) int {
+		if w.newest {
+			a, b = b, a
+		}
+		return cmp.Compare(a.Job.number, b.Job.number)
+	})
+}
+
+// following returns the entry that a walk looks at next; nil where there is none. It
+// is called with the lock, after find.
+func (w *localWalk) following(q *local) *localEntry {
+	switch {
+	case w.nothing:
+		return nil
+	case w.ids != nil && len(w.found) == 0:
+		return nil
+	case w.ids != nil:
+		e := w.found[0]
+		w.found = w.found[1:]
+		return e
+	case w.newest:
+		return q.arrivals.Previous(w.at)
+	default:
+		return q.arrivals.Next(w.at)
+	}
+}
+
+// mayBe tells whether a job may be selected, by what the queue knows of it. It is
+// called with the lock.
+func (w *localWalk) mayBe(q *local, e *localEntry) bool {
+	return hasAllTags(q.tags.of(e.ID), w.Tags) &&
+		(!w.Holding || q.schedule.HoldsAny(e)) &&
+		(w.Scope == "" || slices.Contains(e.Scopes, w.Scope)) &&
+		w.Due.Contains(e.WaitUntil) &&
+		(w.ID == "" || pattern.Matches(w.ID, e.ID)) &&
+		(len(w.States) == 0 || e.Place() == schedule.Finished || slices.Contains(w.States, unendedState(e, w.now)))
+}
+
+func hasAllTags(tags, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(tags, w) })
+}
+
+// unendedState is the state of an entry that has not ended, which its place tells.
+func unendedState(e *localEntry, now time.Time) amboy.JobState {
+	info := amboy.JobInfo{Time: amboy.JobTimeInfo{WaitUntil: e.WaitUntil, DispatchBy: e.DispatchBy}}
+	schedule.Describe(&info.Status, e.Place(), schedule.Block{})
+	return amboy.StateOf(info, now)
+}
+
+// selects tells whether a job is selected that may be, by what it says itself.
+func (w *localWalk) selects(v *localView) bool {
+	status, times := v.job.Status(), v.times()
+	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
+		(w.DependsOn == "" || slices.Contains(edgesOf(v.job), w.DependsOn)) &&
+		(w.Error == "" || (len(status.Errors) > 0 && strings.Contains(status.Errors[len(status.Errors)-1], w.Error))) &&
+		w.Created.Contains(times.Created) &&
+		w.Ended.Contains(times.End) &&
+		(len(w.States) == 0 || slices.Contains(w.States, v.state(w.now)))
+}
+
+func edgesOf(j amboy.Job) []string {
+	if m := j.Dependency(); m != nil {
+		return m.Edges()
+	}
+	return nil
+}
+
+// stride looks at jobs until it has seen most that may be selected, or others have
+// waited for the lock long enough. It returns them, and whether there are more.
+func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.find(a.local)
+	for range localStride {
+		e := w.following(a.local)
+		if e == nil {
+			return views, false
+		}
+		w.at = e.Job.number
+		if w.mayBe(a.local, e) {
+			views = append(views, a.view(e))
+		}
+		if len(views) == most {
+			break
+		}
+	}
+	return views, true
+}
+
+// walk calls visit with the jobs that a walk selects, at most limit of them.
+func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit func(*localView)) error {
+	for more := true; more && limit > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var views []localView
+		views, more = a.stride(w, limit)
+		for i := range views {
+			if w.selects(&views[i]) {
+				visit(&views[i])
+				limit--
+			}
+		}
+	}
+	return nil
+}
+
+// cursor is where a walk should go on; empty at the end.
+func (a localAdmin) cursor(w *localWalk) driver.Cursor {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.find(a.local)
+	if w.following(a.local) == nil {
+		return ""
+	}
+	return driver.Cursor(strconv.FormatUint(w.at, 10))
+}
+
+// Find implements driver.Admin. A page has fewer records than its limit only where
+// there are no more.
+func (a localAdmin) Find(ctx context.Context, q driver.Query, request driver.PageRequest) (driver.Page, error) {
+	w, err := a.newWalk(q, request.After, request.Newest, request.Limit)
+	if err != nil {
+		return driver.Page{}, err
+	}
+	var page driver.Page
+	err = a.walk(ctx, w, request.Limit, func(v *localView) {
+		page.Records = append(page.Records, a.record(*v))
+	})
+	if err != nil {
+		return driver.Page{}, fmt.Errorf("finding records: %w", err)
+	}
+	page.Next = a.cursor(w)
+	return page, nil
+}
+
+// Count implements driver.Admin.
+func (a localAdmin) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
+	w, err := a.newWalk(q, "", false, limit)
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	err = a.walk(ctx, w, limit, func(*localView) { count++ })
+	if err != nil {
+		return 0, fmt.Errorf("counting records: %w", err)
+	}
+	return count, nil
+}

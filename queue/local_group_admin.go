@@ -1,0 +1,320 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// groupAdmin is what people look after the jobs of a local group with: those of its
+// queues that are open, which have the names that the group has for them. A queue of
+// another package is left out. The order of records is that of the names of their
+// queues, and then that of each queue.
+type groupAdmin struct{ group *queueGroup }
+
+func (g *queueGroup) admin() driver.Admin { return groupAdmin{g} }
+
+// member is a queue of a group.
+type member struct {
+	admin driver.Admin
+	name  string // in the group
+	inner string // by which admin knows it
+}
+
+// adminOfQueue returns what the jobs of a queue are looked after with, and the name by which
+// that knows the queue; false for a queue of another package.
+func adminOfQueue(q amboy.Queue) (admin driver.Admin, name string, ok bool) {
+	switch q := q.(type) {
+	case *local:
+		return q.admin(), q.id, true
+	case *driverQueue:
+		return q.driver, q.name, true
+	case *Inline:
+		return q.driver, q.name, true
+	default:
+		return nil, "", false
+	}
+}
+
+// member returns the queue of that name, where it is open.
+func (a groupAdmin) member(name string) (member, bool) {
+	admin, inner, ok := adminOfQueue(a.group.OpenQueues()[name])
+	return member{admin, name, inner}, ok
+}
+
+// members returns those of the open queues that a query may select from, by name.
+func (a groupAdmin) members(queues []string) []member {
+	open := a.group.OpenQueues()
+	names := slices.Sorted(maps.Keys(open))
+	if len(queues) > 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(queues, name) })
+	}
+	var members []member
+	for _, name := range names {
+		if admin, inner, ok := adminOfQueue(open[name]); ok {
+			members = append(members, member{admin, name, inner})
+		}
+	}
+	return members
+}
+
+// rename gives a record the name that the group has for its queue.
+func (m member) rename(records ...*driver.Record) {
+	for _, r := range records {
+		id := r.JobID()
+		r.Group = m.name
+		r.Name = driver.RecordName(m.name, id, r.RetryInfo)
+	}
+}
+
+// query is a query about the queue alone.
+func (m member) query(q driver.Query) driver.Query {
+	q.Queues = []string{m.inner}
+	return q
+}
+
+// Get implements driver.Admin.
+func (a groupAdmin) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	m, ok := a.member(queue)
+	if !ok {
+		return nil, amboy.NewJobNotFoundErrorf("there is no job %q in queue %q, which is not open", id, queue)
+	}
+	r, err := m.admin.Get(ctx, m.inner, id)
+	if err != nil {
+		return nil, err
+	}
+	m.rename(r)
+	return r, nil
+}
+
+// Attempts implements driver.Admin.
+func (a groupAdmin) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
+	m, ok := a.member(queue)
+	if !ok {
+		return nil, nil
+	}
+	attempts, err := m.admin.Attempts(ctx, m.inner, id)
+	m.rename(attempts...)
+	return attempts, err
+}
+
+// groupCursor is a place in the order of the records of a group.
+type groupCursor struct {
+	queue string
+	after driver.Cursor // in the queue
+}
+
+// encode makes a cursor of it. There is no space in the escaped name.
+func (c groupCursor) encode() driver.Cursor {
+	return driver.Cursor(url.QueryEscape(c.queue)+" ") + c.after
+}
+
+func decodeGroupCursor(cursor driver.Cursor) (c groupCursor, err error) {
+	name, after, ok := strings.Cut(string(cursor), " ")
+	if ok {
+		c.queue, err = url.QueryUnescape(name)
+	}
+	if !ok || err != nil {
+		return c, fmt.Errorf("invalid cursor: After must be the Next of an earlier call (is %q): %w", cursor, driver.ErrBadCursor)
+	}
+	c.after = driver.Cursor(after)
+	return c, nil
+}
+
+// pages calls visit with the queues that a query may select from and the places at
+// which to begin in each, from a cursor on. visit returns how many it took of a number,
+// at most, and where the queue goes on; pages returns where the next call should begin.
+func (a groupAdmin) pages(q driver.Query, after driver.Cursor, newest bool, limit int, visit func(m member, after driver.Cursor, limit int) (took int, next driver.Cursor, err error)) (next driver.Cursor, err error) {
+	if limit < 1 {
+		return "", fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)
+	}
+	members := a.members(q.Queues)
+	if newest {
+		slices.Reverse(members)
+	}
+	var from groupCursor
+	if after != "" {
+		from, err = decodeGroupCursor(after)
+		if err != nil {
+			return "", err
+		}
+	}
+	for _, m := range members {
+		place := driver.Cursor("")
+		switch {
+		case after == "":
+		case m.name == from.queue:
+			place = from.after
+		case (m.name < from.queue) != newest:
+			continue // it is done with
+		}
+		if limit == 0 {
+			return groupCursor{queue: m.name}.encode(), nil
+		}
+		took, goesOn, err := visit(m, place, limit)
+		if err != nil {
+			return "", err
+		}
+		limit -= took
+		if goesOn != "" {
+			return groupCursor{m.name, goesOn}.encode(), nil
+		}
+	}
+	return "", nil
+}
+
+// Find implements driver.Admin.
+func (a groupAdmin) Find(ctx context.Context, q driver.Query, request driver.PageRequest) (driver.Page, error) {
+	var page driver.Page
+	next, err := a.pages(q, request.After, request.Newest, request.Limit, func(m member, after driver.Cursor, limit int) (int, driver.Cursor, error) {
+		part, err := m.admin.Find(ctx, m.query(q), driver.PageRequest{After: after, Limit: limit, Newest: request.Newest})
+		if err != nil {
+			return 0, "", fmt.Errorf("queue %q: %w", m.name, err)
+		}
+		m.rename(part.Records...)
+		page.Records = append(page.Records, part.Records...)
+		return len(part.Records), part.Next, nil
+	})
+	if err != nil {
+		return driver.Page{}, err
+	}
+	page.Next = next
+	return page, nil
+}
+
+// Count implements driver.Admin.
+func (a groupAdmin) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
+	count := 0
+	_, err := a.pages(q, "", false, limit, func(m member, _ driver.Cursor, limit int) (int, driver.Cursor, error) {
+		n, err := m.admin.Count(ctx, m.query(q), limit)
+		if err != nil {
+			return 0, "", fmt.Errorf("queue %q: %w", m.name, err)
+		}
+		count += n
+		return n, "", nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return count, nil
+}
+
+// Act implements driver.Admin. Where it fails in one of the queues it returns what was
+// done until then, and the error.
+func (a groupAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	if err := req.Action.Validate(); err != nil {
+		return driver.Acted{}, err
+	}
+	var acted driver.Acted
+	next, err := a.pages(req.Query, req.After, false, req.Limit, func(m member, after driver.Cursor, limit int) (int, driver.Cursor, error) {
+		part := req
+		part.Query, part.After, part.Limit = m.query(req.Query), after, limit
+		done, err := m.admin.Act(ctx, part)
+		acted.Done += done.Done
+		acted.Skipped += done.Skipped
+		if err != nil {
+			return 0, "", fmt.Errorf("queue %q: %w", m.name, err)
+		}
+		return done.Done + done.Skipped, done.Next, nil
+	})
+	acted.Next = next
+	return acted, err
+}
+
+// Stats implements driver.Admin.
+func (a groupAdmin) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
+	m, ok := a.member(queue)
+	if !ok {
+		return amboy.QueueStats{}, nil
+	}
+	return m.admin.Stats(ctx, m.inner)
+}
+
+// Queues implements driver.Admin.
+func (a groupAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
+	var infos []driver.QueueInfo
+	for _, m := range a.members(nil) {
+		control, err := m.admin.Control(ctx, m.inner, driver.ControlChange{})
+		var stats amboy.QueueStats
+		if err == nil {
+			stats, err = m.admin.Stats(ctx, m.inner)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("describing queue %q: %w", m.name, err)
+		}
+		infos = append(infos, driver.QueueInfo{Name: m.name, Control: control, Stats: stats})
+	}
+	return infos, nil
+}
+
+// Control implements driver.Admin. Nothing can be set for a queue that is not open.
+func (a groupAdmin) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	m, ok := a.member(queue)
+	switch {
+	case ok:
+		return m.admin.Control(ctx, m.inner, change)
+	case change == driver.ControlChange{}:
+		return driver.Control{}, nil
+	default:
+		return driver.Control{}, fmt.Errorf("controlling queue %q: it is not open", queue)
+	}
+}
+
+// Keep implements driver.Admin. The notes are the group's.
+func (a groupAdmin) Keep(ctx context.Context, notes ...driver.Note) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("keeping %d notes: %w", len(notes), err)
+	}
+	return a.group.notes.Keep(notes...)
+}
+
+// KeepNew implements driver.Admin.
+func (a groupAdmin) KeepNew(ctx context.Context, note driver.Note, now time.Time) (kept driver.Note, isNew bool, err error) {
+	if err = ctx.Err(); err != nil {
+		return driver.Note{}, false, fmt.Errorf("keeping note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return a.group.notes.KeepNew(note, now)
+}
+
+// Notes implements driver.Admin.
+func (a groupAdmin) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("reading notes of kind %q: %w", req.Kind, err)
+	}
+	return a.group.notes.Notes(req)
+}
+
+// Drop implements driver.Admin.
+func (a groupAdmin) Drop(ctx context.Context, kind string, keys ...string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("dropping %d notes of kind %q: %w", len(keys), kind, err)
+	}
+	a.group.notes.Drop(kind, keys...)
+	return nil
+}
+
+// Subscribe implements driver.Admin. It also tells of the changes in queues that are
+// opened later, and when a queue is opened.
+func (a groupAdmin) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+	return a.group.changes.Subscribe(notify)
+}
+
+// watch tells of the changes in a queue until it stops, and that it was opened.
+func (g *queueGroup) watch(q amboy.Queue) {
+	admin, _, ok := adminOfQueue(q)
+	if !ok {
+		return
+	}
+	cancel := admin.Subscribe(g.changes.Notify)
+	if stops, ok := q.(interface{ onStop(f func()) func() bool }); ok {
+		stops.onStop(cancel)
+	}
+	g.changes.Notify(true)
+}

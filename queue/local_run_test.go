@@ -1,0 +1,180 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// inLocalBubble runs a test with a local queue of one worker, in which time is faked.
+func inLocalBubble(t *testing.T, test func(t *testing.T, a administered)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
+		require.NoError(t, err)
+		defer q.Close(context.Background())
+		test(t, administer(t, q))
+	})
+}
+
+// TestCanceledLocalRun cancels a running job, whatever it does with its context.
+func TestCanceledLocalRun(t *testing.T) {
+	type contextKey struct{}
+	for name, run := range map[string]func(ctx context.Context, j *funcJob){
+		"it waits": func(ctx context.Context, _ *funcJob) { <-ctx.Done() },
+		"a context of its own waits": func(ctx context.Context, _ *funcJob) {
+			own, cancel := context.WithTimeout(context.WithValue(ctx, contextKey{}, 1), time.Hour)
+			defer cancel()
+			<-own.Done()
+			assert.ErrorIs(t, context.Cause(own), amboy.ErrAborted)
+		},
+		"it looks": func(ctx context.Context, _ *funcJob) {
+			for ctx.Err() == nil {
+				time.Sleep(time.Second)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLocalBubble(t, func(t *testing.T, a administered) {
+				events, cancel := a.queue.(amboy.EventSource).SubscribeEvents(10)
+				defer cancel()
+				var before, cause, failure error
+				put(t, a.queue, retryable(newJob(t, "job", func(ctx context.Context, j *funcJob) {
+					before = errors.Join(ctx.Err(), context.Cause(ctx))
+					run(ctx, j)
+					cause, failure = context.Cause(ctx), ctx.Err()
+					j.AddRetryableError(context.Cause(ctx))
+				}), 5))
+				next := noop(t, "next")
+				require.NoError(t, next.Dependency().AddEdge("job"))
+				put(t, a.queue, next)
+				synctest.Wait()
+				a.act(a.jobs("job"), driver.Action{Kind: driver.Cancel, Reason: "wrong one"})
+				require.True(t, amboy.WaitJob(day(t), next, a.queue))
+				require.NoError(t, before)
+				require.ErrorIs(t, cause, amboy.ErrAborted)
+				require.ErrorIs(t, failure, context.Canceled)
+
+				r, err := a.admin.Get(t.Context(), a.name, "job")
+				require.NoError(t, err)
+				assert.Equal(t, amboy.StateCanceled, driver.StateOf(r, time.Now()))
+				assert.Equal(t, "wrong one", r.Status.Reason)
+				assert.Equal(t, 0, r.RetryInfo.CurrentAttempt)
+				assert.False(t, r.CancelRequested)
+				assert.Equal(t, amboy.StateFailed, infoOf(t, a.queue, "next").State)
+				kinds := map[amboy.EventKind]int{}
+				for len(events) > 0 {
+					kinds[(<-events).Kind]++
+				}
+				assert.Equal(t, 1, kinds[amboy.EventKind(amboy.StateCanceled)])
+			})
+		})
+	}
+}
+
+// A job that is done all the same has succeeded, as in a stored queue.
+func TestCanceledLocalRunThatSucceeds(t *testing.T) {
+	inLocalBubble(t, func(t *testing.T, a administered) {
+		put(t, a.queue, newJob(t, "job", func(context.Context, *funcJob) { time.Sleep(time.Hour) }))
+		synctest.Wait()
+		a.act(a.jobs("job"), driver.Action{Kind: driver.Cancel, Reason: "wrong one"})
+		r, err := a.admin.Get(t.Context(), a.name, "job")
+		require.NoError(t, err)
+		assert.True(t, r.CancelRequested)
+		assert.Equal(t, "wrong one", r.Status.Reason)
+		require.True(t, amboy.Wait(day(t), a.queue))
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, a.queue, "job").State)
+		assert.Empty(t, infoOf(t, a.queue, "job").Status.Reason)
+	})
+}
+
+// A job that wants to run again later does not, once it was canceled.
+func TestCanceledLocalRunIsNotHandedBack(t *testing.T) {
+	inLocalBubble(t, func(t *testing.T, a administered) {
+		put(t, a.queue, newJob(t, "job", func(ctx context.Context, j *funcJob) {
+			<-ctx.Done()
+			j.Snooze(time.Now().Add(time.Hour))
+		}))
+		synctest.Wait()
+		a.act(a.jobs("job"), driver.Action{Kind: driver.Cancel})
+		synctest.Wait()
+		assert.Equal(t, amboy.StateCanceled, infoOf(t, a.queue, "job").State)
+	})
+}
+
+// TestLocalRunOfACompletedJob completes a job that runs. Until its run is over nobody
+// may look into it, nor run it again.
+func TestLocalRunOfACompletedJob(t *testing.T) {
+	inLocalBubble(t, func(t *testing.T, a administered) {
+		var cause error
+		j := newJob(t, "job", func(ctx context.Context, j *funcJob) {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			time.Sleep(time.Hour)
+			j.Note = "late"
+		})
+		put(t, a.queue, j)
+		synctest.Wait()
+		j.AddError(errors.New("it hangs"))
+		require.NoError(t, a.queue.Complete(t.Context(), j))
+		synctest.Wait()
+		require.ErrorIs(t, cause, amboy.ErrLeaseLost)
+		get := func() *driver.Record {
+			r, err := a.admin.Get(t.Context(), a.name, "job")
+			require.NoError(t, err)
+			return r
+		}
+		assert.Equal(t, amboy.StateFailed, driver.StateOf(get(), time.Now()))
+		assert.True(t, get().Job.IsZero())
+		assert.Equal(t, driver.Acted{Skipped: 1}, a.act(a.all(), driver.Action{Kind: driver.Restart}))
+		pass(2 * time.Hour)
+		assert.False(t, get().Job.IsZero())
+		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Restart}))
+	})
+}
+
+// The context of a run ends with it, for what the job has left behind.
+func TestContextOfALocalRunEndsWithIt(t *testing.T) {
+	inLocalBubble(t, func(t *testing.T, a administered) {
+		var given context.Context
+		put(t, a.queue, newJob(t, "job", func(ctx context.Context, _ *funcJob) { given = ctx }))
+		drain(t, a.queue)
+		<-given.Done()
+		require.ErrorIs(t, given.Err(), context.Canceled)
+		require.ErrorIs(t, context.Cause(given), context.Canceled)
+		_, hasDeadline := given.Deadline()
+		assert.False(t, hasDeadline)
+		assert.Equal(t, a.queue.ID(), amboy.QueueFromContext(given).ID())
+	})
+}
+
+// TestLocalRunThatWasCanceledBeforeItBegan takes jobs as a runner does, and cancels them
+// before it asks for their contexts.
+func TestLocalRunThatWasCanceledBeforeItBegan(t *testing.T) {
+	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, PutBeforeStart: true})
+	require.NoError(t, err)
+	defer q.Close(t.Context())
+	put(t, q, noop(t, "job"))
+	j := q.Next(t.Context())
+	store, _ := queue.StoreOf(q)
+	a := administered{t, q, store.Admin(), q.ID()}
+	assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Cancel}))
+	ctx, end := q.(amboy.JobContexter).JobContext(t.Context(), j)
+	require.ErrorIs(t, context.Cause(ctx), amboy.ErrAborted)
+	end()
+	require.NoError(t, q.(amboy.JobReleaser).Release(t.Context(), j))
+	assert.Equal(t, amboy.StateCanceled, infoOf(t, q, "job").State)
+
+	ctx, end = q.(amboy.JobContexter).JobContext(t.Context(), j)
+	defer end()
+	require.ErrorIs(t, context.Cause(ctx), amboy.ErrLeaseLost, "it does not run")
+}

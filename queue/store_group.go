@@ -1,0 +1,81 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// store is that of the queues that a local group has open. Each has its own.
+func (g *queueGroup) store() *Store {
+	return &Store{
+		admin:      g.admin(),
+		now:        time.Now,
+		complete:   g.markComplete,
+		open:       g.open,
+		refresh:    func(ctx context.Context) error { return g.announcer.refresh(ctx, g) },
+		setWorkers: g.setWorkers,
+	}
+}
+
+func (g *queueGroup) open(name string) (amboy.Queue, bool) {
+	q, ok := g.OpenQueues()[name]
+	return q, ok
+}
+
+// markComplete is Store.MarkComplete.
+func (g *queueGroup) markComplete(ctx context.Context, records []*driver.Record) []error {
+	open := g.OpenQueues()
+	errs := make([]error, len(records))
+	for i, r := range records {
+		s, ok := StoreOf(open[r.Group])
+		if !ok {
+			errs[i] = amboy.NewJobNotFoundErrorf("queue %q is not open", r.Group)
+			continue
+		}
+		inner := *r
+		inner.Group = s.queues[0]
+		inner.Name = driver.RecordName(inner.Group, r.JobID(), r.RetryInfo)
+		errs[i] = s.complete(ctx, []*driver.Record{&inner})[0]
+	}
+	return errs
+}
+
+func (g *queueGroup) setWorkers(name string, n int) error {
+	q, ok := g.open(name)
+	if !ok {
+		return nil
+	}
+	s, ok := StoreOf(q)
+	if !ok {
+		return nil
+	}
+	return s.setWorkers(s.queues[0], n)
+}
+
+// obeyFor lets a queue have the number of workers that somebody set in the notes of the
+// group before it was opened.
+func (g *queueGroup) obeyFor(name string) {
+	key := presence.WorkersKey(name)
+	notes, err := g.notes.Notes(driver.NoteRequest{Kind: presence.WorkersKind, From: key, To: key + "\x00", Limit: 1})
+	for _, note := range notes {
+		var n int
+		_, n, err = presence.WorkersOf(note)
+		if err == nil {
+			err = g.setWorkers(name, n)
+		}
+	}
+	if err != nil {
+		logging.Error(g.ctx, message.Fields{
+			"message": "could not change the number of workers",
+			"queue":   name,
+			"error":   err.Error(),
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+func (q *local) store() *Store {
+	return &Store{
+		admin:      q.admin(),
+		queues:     []string{q.id},
+		now:        time.Now,
+		complete:   q.markAllComplete,
+		open:       func(string) (amboy.Queue, bool) { return q, true },
+		refresh:    q.refresh,
+		setWorkers: func(_ string, n int) error { return q.setWorkers(n) },
+	}
+}
+
+func (q *local) markAllComplete(ctx context.Context, records []*driver.Record) []error {
+	errs := make([]error, len(records))
+	for i, r := range records {
+		errs[i] = q.markComplete(ctx, r)
+	}
+	return errs
+}
+
+// markComplete ends a job that is as its record has it.
+func (q *local) markComplete(ctx context.Context, r *driver.Record) error {
+	q.mu.Lock()
+	e, ok := q.schedule.Get(r.JobID())
+	ended := ok && e.Place() == schedule.Finished
+	q.mu.Unlock()
+	switch {
+	case !ok:
+		return amboy.NewJobNotFoundErrorf("queue %q does not have it", q.id)
+	case ended:
+		return fmt.Errorf("it has ended already: %w", amboy.ErrLeaseLost)
+	}
+	j := e.Job.job
+	status := j.Status()
+	if status.InProgress != r.Status.InProgress || status.ModificationCount != r.Status.ModificationCount ||
+		j.RetryInfo().CurrentAttempt != r.RetryInfo.CurrentAttempt {
+		return fmt.Errorf("it is not as it was: %w", amboy.ErrLeaseLost)
+	}
+	// It must not ask for a retry any more, also where it runs still and fails.
+	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(false), NeedsRetry: new(false)})
+	return q.Complete(ctx, j)
+}
