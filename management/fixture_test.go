@@ -2,6 +2,7 @@ package management_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -134,6 +135,12 @@ func inGroup(t *testing.T, group amboy.QueueGroup, err error) amboy.Queue {
 	require.NoError(t, err)
 	require.NoError(t, other.Put(t.Context(), newTask("one.pending", "alpha"))) // which nobody must see, nor touch
 	require.True(t, amboy.WaitJob(t.Context(), newTask("one.pending", "alpha"), other))
+	wider.Store(q, func(t *testing.T) management.Inspector {
+		i, err := management.NewGroupInspector(group)
+		require.NoError(t, err)
+		return i
+	})
+	t.Cleanup(func() { wider.Delete(q) })
 	return q
 }
 
@@ -229,6 +236,9 @@ func (f *fixture) hold(id, jobType string, scopes ...string) {
 		case <-f.released:
 		case <-ctx.Done():
 			f.canceled <- context.Cause(ctx)
+			if errors.Is(context.Cause(ctx), amboy.ErrLeaseLost) {
+				return // it is over, whatever the job says
+			}
 		}
 		j.AddRetryableError(assert.AnError)
 	})

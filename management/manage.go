@@ -13,19 +13,22 @@ import (
 
 // manager is the Manager of this package.
 type manager struct {
+	*inspector
 	jobs source
 	name string // of what it looks after, for errors
 }
 
 // NewQueueManager returns a manager of one queue, of whatever kind. It can be used
 // as long as the queue can. Where the queue is nil every call on the manager returns
-// an *InvalidArgumentError.
+// an *InvalidArgumentError. The manager is an Inspector too (see NewInspector), whose
+// calls return an error that wraps ErrUnsupported for a queue of another package.
 func NewQueueManager(q amboy.Queue) Manager {
+	m := &manager{inspector: inspectorOf(q)}
 	if q == nil {
-		return &manager{}
+		return m
 	}
-	m := &manager{name: fmt.Sprintf("queue %q", q.ID())}
-	if store, ok := queue.StoreOf(q); ok {
+	m.name = fmt.Sprintf("queue %q", q.ID())
+	if store, ok := queue.StoreOf(q); ok && !store.ByReference() {
 		m.jobs = stored{store}
 	} else {
 		m.jobs = held{q}

@@ -1,5 +1,6 @@
-// Package management is for people who look after the jobs of a queue: it counts
-// them, lists them, and marks complete what is not to run any more.
+// Package management is for people who look after the jobs of a queue. A Manager counts
+// them, lists them, and marks complete what is not to run any more. An Inspector shows all
+// that is known of them, and does to them whatever a person may want to.
 package management
 
 import "context"
@@ -15,9 +16,7 @@ import "context"
 // that depend on it go on, those who wait for it wake up, and it is not retried. A
 // job that runs loses its lease, so that what its worker writes is refused; its
 // context ends, at once where it runs in the process of a queue manager, and else
-// when its lease is next renewed. A job that its queue holds by reference has no
-// lease: its run goes on, without a consequence. Jobs that have ended stay as they
-// are.
+// when its lease is next renewed. Jobs that have ended stay as they are.
 //
 // The methods that mark several jobs complete read them in pages and look at each
 // again where it changed meanwhile. Jobs that are put meanwhile may be among them. A

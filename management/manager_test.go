@@ -218,7 +218,11 @@ func TestCompleteJob(t *testing.T) {
 // pause keeps workers that become free from taking jobs.
 func (f *fixture) pause() {
 	f.Helper()
-	if steered, ok := f.queue.(amboy.QueueController); ok {
+	q := f.queue
+	if other, ok := q.(foreign); ok {
+		q = other.Queue
+	}
+	if steered, ok := q.(amboy.QueueController); ok {
 		require.NoError(f, steered.Pause(f.ctx))
 	}
 }

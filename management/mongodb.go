@@ -64,14 +64,23 @@ func (o *DBQueueManagerOptions) storeOptions() queue.MongoDBOptions {
 // queue.NewMongoDBQueue does, and returns an error for options that are not valid, and
 // where no server answers.
 func NewDBQueueManager(ctx context.Context, opts DBQueueManagerOptions) (Manager, error) {
+	m, err := newDBManager(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("making a queue manager: %w", err)
+	}
+	return m, nil
+}
+
+func newDBManager(ctx context.Context, opts DBQueueManagerOptions) (*dbManager, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	store, err := queue.OpenMongoDBStore(ctx, opts.storeOptions())
 	if err != nil {
-		return nil, fmt.Errorf("making a queue manager: %w", err)
+		return nil, err
 	}
-	m := &dbManager{manager: manager{jobs: stored{store}, name: fmt.Sprintf("collection %q", opts.Options.Collection)}, store: store}
+	m := &dbManager{store: store}
+	m.manager = manager{inspector: &inspector{store: store}, jobs: stored{store}, name: fmt.Sprintf("collection %q", opts.Options.Collection)}
 	m.stop = context.AfterFunc(ctx, m.closeAfter)
 	return m, nil
 }

@@ -2,6 +2,7 @@ package management_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,20 +21,44 @@ import (
 func init() {
 	kinds = append(kinds,
 		kind{name: "mongodb", stored: true, open: func(t *testing.T) amboy.Queue {
-			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newMongoDB(t, false), CloseDriver: true, NumWorkers: workers})
+			store, opts := newMongoDB(t, false)
+			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: workers})
+			databases.Store(q, opts)
 			return started(t, q, err)
 		}},
 		kind{name: "mongodb in a group", stored: true, group: "tenant.one", open: func(t *testing.T) amboy.Queue {
-			return inDriverGroup(t, newMongoDB(t, true))
+			store, opts := newMongoDB(t, true)
+			q := inDriverGroup(t, store)
+			databases.Store(q, opts)
+			return q
 		}},
 	)
 }
 
-func newMongoDB(t *testing.T, grouped bool) driver.Driver {
+// databases are the options of managers of the databases of queues.
+var databases sync.Map
+
+// ofDatabase is the inspector that needs no queue.
+var ofDatabase = view{"database", func(t *testing.T, q amboy.Queue) management.Inspector {
+	opts, ok := databases.Load(q)
+	if !ok {
+		t.Skip("it is not in a database")
+	}
+	i, err := management.NewDBInspector(t.Context(), opts.(management.DBQueueManagerOptions))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, i.(interface{ Close(context.Context) error }).Close(context.Background()))
+	})
+	return i
+}}
+
+func newMongoDB(t *testing.T, grouped bool) (driver.Driver, management.DBQueueManagerOptions) {
 	d := mongotest.Open(t)
 	store, err := mongodb.Open(t.Context(), mongodb.Options{Client: d.Client(), DB: d.Database(), Collection: "jobs", Grouped: grouped})
 	require.NoError(t, err)
-	return withoutRetries{store}
+	return withoutRetries{store}, management.DBQueueManagerOptions{
+		Options: queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "jobs"}, ByGroups: grouped,
+	}
 }
 
 // onMongoDB makes a queue, which is not started.

@@ -1,0 +1,125 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func (i *inspector) ActOn(ctx context.Context, queue, id string, action Action) (Acted, error) {
+	if err := i.valid(validQueue(queue), validJobID(id), action.Validate()); err != nil {
+		return Acted{}, fmt.Errorf("acting on a job: %w", err)
+	}
+	if _, err := i.narrow([]string{queue}); err != nil {
+		return Acted{}, fmt.Errorf("action %q on job %q: %w", action.Kind, id, err)
+	}
+	acted, err := i.actOn(ctx, queue, id, action)
+	if err != nil {
+		err = fmt.Errorf("action %q on job %q of queue %q: %w", action.Kind, id, queue, err)
+	}
+	return acted, i.record(ctx, AuditEntry{
+		What: string(action.Kind), Queue: queue, JobID: id, Detail: detailOf(action), Done: acted.Done, Skipped: acted.Skipped,
+	}, err)
+}
+
+// actOn does something to a job as it is now. It looks again where the job changed
+// meanwhile.
+func (i *inspector) actOn(ctx context.Context, queue, id string, action Action) (Acted, error) {
+	for range tries {
+		r, err := i.get(ctx, queue, id)
+		if err != nil {
+			return Acted{}, err
+		}
+		v, text := action.on(r, i.store.Now())
+		switch v {
+		case needless:
+			return Acted{Skipped: 1}, nil
+		case refused:
+			return Acted{}, i.refuse(r, action, text)
+		}
+		acted, again, err := i.attempt(ctx, r, action)
+		if err != nil || !again {
+			return acted, err
+		}
+	}
+	return Acted{}, fmt.Errorf("it changed %d times meanwhile: %w", tries, amboy.ErrLeaseLost)
+}
+
+func (i *inspector) refuse(r *driver.Record, action Action, text string) error {
+	return &StateError{Job: refOf(r), State: driver.StateOf(r, i.store.Now()), Action: action.Kind, Rule: text}
+}
+
+// get returns a job. The error says where its queue is not there.
+func (i *inspector) get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	r, err := i.store.Admin().Get(ctx, queue, id)
+	if amboy.IsJobNotFoundError(err) {
+		if errQueue := i.known(ctx, queue); errQueue != nil {
+			return nil, errQueue
+		}
+	}
+	return r, err
+}
+
+// attempt does something to a job whose state allows it. again is true where the job
+// changed meanwhile.
+func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action) (acted Acted, again bool, err error) {
+	if action.Kind == Complete {
+		err = i.store.MarkComplete(ctx, []*driver.Record{r})[0]
+		if errors.Is(err, amboy.ErrLeaseLost) {
+			return Acted{}, true, nil
+		}
+		return doneUnless(err), false, err
+	}
+	now := i.store.Now()
+	state := driver.StateOf(r, now)
+	stored := action.stored(state, now)
+	done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, stored, false)
+	if err != nil || done > 0 {
+		return Acted{Done: done}, false, err
+	}
+	latest, err := i.store.Admin().Get(ctx, r.Group, r.JobID())
+	if err != nil {
+		return Acted{}, false, err
+	}
+	if driver.StateOf(latest, i.store.Now()) != state {
+		return Acted{}, true, nil
+	}
+	switch stored.Kind {
+	case driver.RunNow:
+		return Acted{Skipped: 1}, false, nil // it waits for something else than a time
+	case driver.Restart:
+		return Acted{}, false, i.refuse(r, action, "is not possible while another job has a scope, or the unique key, that it takes when it is put")
+	default:
+		return Acted{}, true, nil
+	}
+}
+
+func doneUnless(err error) Acted {
+	if err != nil {
+		return Acted{}
+	}
+	return Acted{Done: 1}
+}
+
+// actOnSome does something, in the terms of a store, to those of some jobs of a queue
+// that are in some states, and returns to how many it was done.
+func (i *inspector) actOnSome(ctx context.Context, queue string, ids []string, states []amboy.JobState, action driver.Action, dryRun bool) (done int, err error) {
+	request := driver.ActRequest{
+		Query:  driver.Query{Queues: []string{queue}, JobIDs: ids, States: states, Latest: true},
+		Action: action,
+		Limit:  len(ids),
+		DryRun: dryRun,
+	}
+	for {
+		acted, err := i.store.Admin().Act(ctx, request)
+		done += acted.Done
+		request.Limit -= acted.Done + acted.Skipped
+		if err != nil || acted.Next == "" || request.Limit < 1 {
+			return done, err
+		}
+		request.After = acted.Next
+	}
+}

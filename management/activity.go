@@ -1,0 +1,158 @@
+package management
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/internal/activity"
+)
+
+const (
+	// defaultActivity is how far Activity looks back where nothing is said.
+	defaultActivity = time.Hour
+	// maxInDetail is up to how far it tells by the minute.
+	maxInDetail = 2 * time.Hour
+	// maxActivityRows is the number of its rows: those of which most attempts ended.
+	maxActivityRows = 1000
+)
+
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined.
+func (r ActivityRequest) Validate() error {
+	var errLast error
+	if r.Last != 0 && (r.Last < time.Minute || r.Last > MaxActivity) {
+		errLast = invalid("last", r.Last.String(), fmt.Sprintf("must be from %s to %s, or 0 for %s", time.Minute, MaxActivity, defaultActivity))
+	}
+	return errors.Join(validateValues("queues", r.Queues, true), validateValues("types", r.Types, false), errLast)
+}
+
+func (i *inspector) Activity(ctx context.Context, req ActivityRequest) (Activity, error) {
+	if err := i.valid(req.Validate()); err != nil {
+		return Activity{}, fmt.Errorf("reading the activity: %w", err)
+	}
+	found, err := i.activity(ctx, req)
+	if err != nil {
+		return Activity{}, fmt.Errorf("reading the activity: %w", err)
+	}
+	return found, nil
+}
+
+func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity, error) {
+	queues, err := i.narrow(req.Queues)
+	if err != nil {
+		return Activity{}, err
+	}
+	if err := i.store.Refresh(ctx); err != nil {
+		return Activity{}, err
+	}
+	s := newActivitySum(cmp.Or(req.Last, defaultActivity), i.store.Now())
+	for note, err := range i.notes(ctx, s.kind, activity.KeyOf(s.from)) {
+		if err != nil {
+			return Activity{}, err
+		}
+		bucket, err := activity.Decode(note.Value)
+		if err != nil {
+			return Activity{}, fmt.Errorf("note %q of kind %q: %w", note.Key, note.Kind, err)
+		}
+		for _, row := range bucket.Rows {
+			if isNamed(queues, row.Queue) && isNamed(req.Types, row.Type) {
+				s.add(bucket.Start, row)
+			}
+		}
+	}
+	return s.result(), nil
+}
+
+// isNamed tells whether a name is in a list; an empty one has all.
+func isNamed(names []string, name string) bool {
+	return len(names) == 0 || slices.Contains(names, name)
+}
+
+// activitySum adds up what happened in a time.
+type activitySum struct {
+	kind     string
+	from, to time.Time
+	step     time.Duration
+	// seconds is how much of the time has passed.
+	seconds float64
+	points  []ActivityPoint
+	rows    map[activityKey]*activity.Row
+	sum     activity.Row
+}
+
+type activityKey struct{ queue, jobType string }
+
+// newActivitySum makes one of the time up to now, in whole steps.
+func newActivitySum(last time.Duration, now time.Time) *activitySum {
+	s := &activitySum{kind: activity.MinuteKind, step: time.Minute, rows: map[activityKey]*activity.Row{}}
+	if last > maxInDetail {
+		s.kind, s.step = activity.HourKind, time.Hour
+	}
+	steps := int((last + s.step - 1) / s.step)
+	s.to = now.UTC().Truncate(s.step).Add(s.step)
+	s.from = s.to.Add(-time.Duration(steps) * s.step)
+	s.seconds = now.Sub(s.from).Seconds()
+	for n := range steps {
+		s.points = append(s.points, ActivityPoint{Time: s.from.Add(time.Duration(n) * s.step)})
+	}
+	return s
+}
+
+func (s *activitySum) add(start time.Time, row activity.Row) {
+	n := int(start.Sub(s.from) / s.step)
+	if start.Before(s.from) || n >= len(s.points) {
+		return // of a process whose clock is wrong
+	}
+	point := &s.points[n]
+	point.Succeeded += row.Succeeded
+	point.Failed += row.Failed
+	point.Retried += row.Retried
+	s.sum.Add(row)
+	key := activityKey{row.Queue, row.Type}
+	if s.rows[key] == nil {
+		s.rows[key] = &activity.Row{Queue: row.Queue, Type: row.Type}
+	}
+	s.rows[key].Add(row)
+}
+
+func (s *activitySum) result() Activity {
+	a := Activity{From: s.from, To: s.to, Step: s.step.Seconds(), Points: s.points, Rows: []ActivityRow{}, Sum: s.row(&s.sum)}
+	for _, row := range s.rows {
+		a.Rows = append(a.Rows, s.row(row))
+	}
+	if len(a.Rows) > maxActivityRows {
+		slices.SortFunc(a.Rows, func(x, y ActivityRow) int { return cmp.Compare(y.attempts(), x.attempts()) })
+		a.Rows = a.Rows[:maxActivityRows]
+	}
+	slices.SortFunc(a.Rows, func(x, y ActivityRow) int {
+		return cmp.Or(cmp.Compare(x.Queue, y.Queue), cmp.Compare(x.Type, y.Type))
+	})
+	return a
+}
+
+// attempts counts those that ended.
+func (r ActivityRow) attempts() int { return r.Succeeded + r.Failed + r.Retried }
+
+func (s *activitySum) row(row *activity.Row) ActivityRow {
+	r := ActivityRow{
+		Queue: row.Queue, Type: row.Type, Succeeded: row.Succeeded, Failed: row.Failed, Retried: row.Retried,
+		Wait: percentilesOf(&row.Wait), Run: percentilesOf(&row.Run),
+	}
+	if attempts := r.attempts(); attempts > 0 {
+		r.PerSecond = float64(attempts) / s.seconds
+		r.FailureRate = float64(row.Failed+row.Retried) / float64(attempts)
+	}
+	return r
+}
+
+func percentilesOf(h *activity.Histogram) Percentiles {
+	return Percentiles{
+		P50: h.Percentile(50).Seconds(),
+		P90: h.Percentile(90).Seconds(),
+		P99: h.Percentile(99).Seconds(),
+		Max: h.Max().Seconds(),
+	}
+}

@@ -1,0 +1,53 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Validate returns an *InvalidArgumentError for each field that is out of range, joined.
+func (c ControlChange) Validate() error {
+	var errs []error
+	if c.MaxRunning != nil && *c.MaxRunning < 0 {
+		errs = append(errs, invalid("max_running", fmt.Sprint(*c.MaxRunning), "must not be negative"))
+	}
+	if c.Workers != nil && (*c.Workers < 0 || *c.Workers > MaxWorkers) {
+		errs = append(errs, invalid("workers", fmt.Sprint(*c.Workers), fmt.Sprintf("must be from 0 to %d", MaxWorkers)))
+	}
+	return errors.Join(errs...)
+}
+
+func (i *inspector) SetControl(ctx context.Context, queue string, change ControlChange) (Control, error) {
+	if err := i.valid(validQueue(queue), change.Validate()); err != nil {
+		return Control{}, fmt.Errorf("steering a queue: %w", err)
+	}
+	if err := i.known(ctx, queue); err != nil {
+		return Control{}, fmt.Errorf("steering queue %q: %w", queue, err)
+	}
+	control, err := i.setControl(ctx, queue, change)
+	if err != nil {
+		err = fmt.Errorf("steering queue %q: %w", queue, err)
+	}
+	if change == (ControlChange{}) {
+		return control, err
+	}
+	return control, i.record(ctx, AuditEntry{What: "control", Queue: queue, Detail: detailOf(change)}, err)
+}
+
+func (i *inspector) setControl(ctx context.Context, queue string, change ControlChange) (Control, error) {
+	control, err := i.store.Admin().Control(ctx, queue, driver.ControlChange{
+		Paused: change.Paused, Draining: change.Draining, MaxRunning: change.MaxRunning,
+	})
+	if err != nil {
+		return Control{}, err
+	}
+	if change.Workers != nil {
+		err = i.store.SetWorkers(ctx, queue, *change.Workers)
+		return controlOf(control, *change.Workers), err
+	}
+	workers, err := i.workersOf(ctx, queue)
+	return controlOf(control, workers), err
+}

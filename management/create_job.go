@@ -1,0 +1,242 @@
+package management
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/registry"
+)
+
+// MaxArgsBytes is the size of the largest arguments of a NewJob, and
+// MaxIdempotencyKeyBytes the length of the longest key.
+const (
+	MaxArgsBytes           = 1 << 20
+	MaxIdempotencyKeyBytes = 255
+)
+
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined. It
+// does not look at what the type says of Args.
+func (n NewJob) Validate() error {
+	errs := []error{validQueue(n.Queue), n.validateType(), n.validateArgs(), n.validateKey()}
+	if n.ID != "" {
+		errs = append(errs, validJobID(n.ID))
+	}
+	if !n.Deadline.IsZero() && n.Due.After(n.Deadline) {
+		errs = append(errs, invalid("due", formatTime(n.Due), "must not be after the deadline, "+formatTime(n.Deadline)))
+	}
+	return errors.Join(errs...)
+}
+
+func (n NewJob) validateType() error {
+	if n.Type == "" {
+		return invalid("type", "", "must not be empty")
+	}
+	if err := validateText("type", n.Type); err != nil {
+		return err
+	}
+	if _, err := registry.GetJobFactory(n.Type); err != nil {
+		return invalid("type", n.Type, "must be registered in this process")
+	}
+	return nil
+}
+
+func (n NewJob) validateArgs() error {
+	switch {
+	case len(n.Args) > MaxArgsBytes:
+		return invalid("args", string(n.Args), fmt.Sprintf("must be at most %d bytes long, and has %d", MaxArgsBytes, len(n.Args)))
+	case len(n.Args) > 0 && !json.Valid(n.Args):
+		return invalid("args", string(n.Args), "must be valid JSON")
+	default:
+		return nil
+	}
+}
+
+func (n NewJob) validateKey() error {
+	if len(n.IdempotencyKey) > MaxIdempotencyKeyBytes {
+		return invalid("idempotency_key", n.IdempotencyKey, fmt.Sprintf("must be at most %d bytes long, and has %d", MaxIdempotencyKeyBytes, len(n.IdempotencyKey)))
+	}
+	return validateText("idempotency_key", n.IdempotencyKey)
+}
+
+func (i *inspector) CreateJob(ctx context.Context, job NewJob) (Created, error) {
+	if err := i.valid(job.Validate()); err != nil {
+		return Created{}, fmt.Errorf("creating a job: %w", err)
+	}
+	q, err := i.open(ctx, job.Queue)
+	if err != nil {
+		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
+	}
+	// What is wrong with the arguments is said before anything is stored.
+	if _, err = job.build(q, "any"); err != nil {
+		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
+	}
+	created, err := i.createOnce(ctx, q, job)
+	var notValid *InvalidArgumentError
+	if errors.As(err, &notValid) {
+		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
+	}
+	entry := AuditEntry{What: "create", Queue: job.Queue, JobID: created.ID, Detail: job.detail()}
+	switch {
+	case err != nil:
+		entry.JobID = job.ID
+		err = fmt.Errorf("creating a job of type %q in queue %q: %w", job.Type, job.Queue, err)
+	case created.Repeated:
+		entry.Skipped = 1
+	default:
+		entry.Done = 1
+	}
+	return created, i.record(ctx, entry, err)
+}
+
+// detail says with what a job is created, without its arguments, which may have secrets.
+func (n NewJob) detail() string {
+	n.Args = nil
+	return detailOf(n)
+}
+
+// open returns the queue of a name that is open in this process.
+func (i *inspector) open(ctx context.Context, name string) (amboy.Queue, error) {
+	if meant := i.store.Queues(); len(meant) > 0 && !slices.Contains(meant, name) {
+		return nil, unknownQueue(name)
+	}
+	if q, ok := i.store.Queue(name); ok {
+		return q, nil
+	}
+	if err := i.known(ctx, name); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("it is not open in this process: %w", ErrUnsupported)
+}
+
+// createOnce puts a job, unless its request has an idempotency key and was made before.
+func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (Created, error) {
+	id := job.ID
+	if id == "" {
+		id = rand.Text()
+	}
+	if job.IdempotencyKey == "" {
+		return Created{JobRef: JobRef{job.Queue, id}}, put(ctx, q, job, id)
+	}
+	request, isNew, err := i.claimKey(ctx, job, id)
+	if err != nil {
+		return Created{}, fmt.Errorf("looking for an earlier request with the same idempotency key: %w", err)
+	}
+	created := Created{JobRef: JobRef{job.Queue, request.ID}, Repeated: !isNew}
+	if request.Done {
+		return created, nil
+	}
+	err = put(ctx, q, job, request.ID)
+	switch {
+	case err == nil:
+		created.Repeated = false // the earlier request had not come so far
+	case isNew && amboy.IsDuplicateJobError(err):
+		// So that a repetition is refused as well.
+		return Created{}, errors.Join(err, i.forgetKey(ctx, job))
+	case !isNew && amboy.IsDuplicateJobError(err) && i.isThere(ctx, created.JobRef):
+	default:
+		return Created{}, err
+	}
+	request.Done = true
+	if err := i.keepRequest(ctx, job, request); err != nil {
+		return Created{}, fmt.Errorf("the job was put, but its idempotency key could not be kept: %w", err)
+	}
+	return created, nil
+}
+
+func (i *inspector) isThere(ctx context.Context, job JobRef) bool {
+	_, err := i.store.Admin().Get(ctx, job.Queue, job.ID)
+	return err == nil
+}
+
+func put(ctx context.Context, q amboy.Queue, job NewJob, id string) error {
+	j, err := job.build(q, id)
+	if err != nil {
+		return err
+	}
+	return q.Put(ctx, j)
+}
+
+// build makes a job of its type.
+func (n NewJob) build(q amboy.Queue, id string) (j amboy.Job, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			j, err = nil, fmt.Errorf("making a job of type %q: %w", n.Type, &amboy.PanicError{Value: value, Stack: debug.Stack()})
+		}
+	}()
+	factory, err := registry.GetJobFactory(n.Type)
+	if err != nil {
+		return nil, err
+	}
+	j = factory()
+	if amboy.IsNilJob(j) {
+		return nil, fmt.Errorf("the factory of type %q returned nil", n.Type)
+	}
+	jobType := j.Type()
+	if err := n.decodeArgs(j); err != nil {
+		return nil, err
+	}
+	return j, n.fill(j, q, id, jobType)
+}
+
+// defined is implemented by the jobs of job.Define, whose arguments are a part of what is
+// stored of them, and which have defaults.
+type defined interface {
+	DecodeArgs(args []byte) error
+	FillIn(q amboy.Queue, id string, due, deadline time.Time) error
+}
+
+// decodeArgs reads the arguments into a job.
+func (n NewJob) decodeArgs(j amboy.Job) error {
+	if len(n.Args) == 0 {
+		return nil
+	}
+	var err error
+	if d, ok := j.(defined); ok {
+		err = d.DecodeArgs(n.Args)
+	} else {
+		decoder := json.NewDecoder(bytes.NewReader(n.Args))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(j)
+	}
+	if err != nil {
+		return invalid("args", string(n.Args), fmt.Sprintf("must be the arguments of a job of type %q: %v", n.Type, err))
+	}
+	return nil
+}
+
+// fill sets what the arguments don't say, or must not.
+func (n NewJob) fill(j amboy.Job, q amboy.Queue, id string, jobType amboy.JobType) error {
+	if f, ok := j.(defined); ok {
+		if err := f.FillIn(q, id, n.Due, n.Deadline); err != nil {
+			return invalid("args", string(n.Args), err.Error())
+		}
+	}
+	named, ok := j.(interface{ SetID(string) })
+	if !ok {
+		return invalid("type", n.Type, "must be one whose jobs can be given an ID")
+	}
+	named.SetID(id)
+	if typed, hasType := j.(interface{ SetType(amboy.JobType) }); hasType {
+		typed.SetType(jobType)
+	}
+	j.SetStatus(amboy.JobStatusInfo{})
+	times := j.TimeInfo()
+	j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: n.Due, DispatchBy: n.Deadline, MaxTime: times.MaxTime})
+	prioritized, ok := j.(amboy.Prioritized)
+	switch {
+	case n.Priority == 0:
+	case !ok:
+		return invalid("priority", fmt.Sprint(n.Priority), fmt.Sprintf("must be 0 for jobs of type %q", n.Type))
+	default:
+		prioritized.SetPriority(n.Priority)
+	}
+	return nil
+}

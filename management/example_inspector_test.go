@@ -1,0 +1,63 @@
+package management_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+)
+
+// brokenMail can't be sent until somebody has seen to it.
+var brokenMail = job.Define("broken mail", 1, func(_ context.Context, to string) error {
+	if to != "ann" {
+		return errors.New("no such address")
+	}
+	return nil
+})
+
+// Find the jobs that have failed, see what a retry would do, and do it.
+func ExampleNewInspector() {
+	ctx := management.WithActor(context.Background(), "bob")
+	q, err := queue.NewLocalLimitedSizeSerializable(1, 100)
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	for id, to := range map[string]string{"first": "ann", "second": "nobody"} {
+		_, err = brokenMail.Put(ctx, q, to, job.ID(id))
+		must(err)
+	}
+	amboy.Wait(ctx, q)
+
+	i, err := management.NewInspector(q)
+	must(err)
+	failed := management.JobFilter{States: []amboy.JobState{amboy.StateFailed}}
+	page, err := i.FindJobs(ctx, failed, management.PageRequest{})
+	must(err)
+	for _, j := range page.Jobs {
+		fmt.Println(j.ID, j.Type, j.State, j.Error)
+	}
+	details, err := i.Job(ctx, page.Jobs[0].Queue, page.Jobs[0].ID)
+	must(err)
+	fmt.Println("arguments:", string(details.Args), "actions:", details.Actions)
+
+	retry := management.ActRequest{Action: management.Action{Kind: management.Retry}, Filter: failed, Limit: 100, DryRun: true}
+	would, err := i.Act(ctx, retry)
+	must(err)
+	retry.DryRun = false
+	did, err := i.Act(ctx, retry)
+	must(err)
+	fmt.Println("would retry", would.Done, "and did", did.Done)
+
+	audit, err := i.Audit(ctx, management.PageRequest{})
+	must(err)
+	fmt.Println(audit.Entries[0].Actor, audit.Entries[0].What, audit.Entries[0].Done)
+	// Output:
+	// second broken mail failed no such address
+	// arguments: "nobody" actions: [retry delete]
+	// would retry 1 and did 1
+	// bob retry 1
+}

@@ -1,0 +1,150 @@
+package management
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func (i *inspector) FindJobs(ctx context.Context, filter JobFilter, page PageRequest) (JobPage, error) {
+	limit, errLimit := page.limit()
+	if err := i.valid(filter.Validate(), errLimit); err != nil {
+		return JobPage{}, fmt.Errorf("finding jobs: %w", err)
+	}
+	found, err := i.findJobs(ctx, filter, page, limit)
+	if err != nil {
+		return JobPage{}, fmt.Errorf("finding jobs: %w", err)
+	}
+	return found, nil
+}
+
+func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageRequest, limit int) (JobPage, error) {
+	queues, err := i.narrow(filter.Queues)
+	if err != nil {
+		return JobPage{}, err
+	}
+	list, err := listOf("jobs", filter, page.Newest)
+	if err != nil {
+		return JobPage{}, err
+	}
+	after, err := decodeCursor(list, page.Cursor)
+	if err != nil {
+		return JobPage{}, err
+	}
+	found, err := i.store.Admin().Find(ctx, filter.query(queues), driver.PageRequest{
+		After: driver.Cursor(after), Limit: limit, Newest: page.Newest,
+	})
+	if err != nil {
+		return JobPage{}, cursorError(page.Cursor, err)
+	}
+	next, err := encodeCursor(list, string(found.Next))
+	return JobPage{Jobs: i.summaries(found.Records), Next: next}, err
+}
+
+func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (Count, error) {
+	var errMost error
+	if most < 1 || most > MaxCount {
+		errMost = invalid("most", fmt.Sprint(most), fmt.Sprintf("must be from 1 to %d", MaxCount))
+	}
+	if err := i.valid(filter.Validate(), errMost); err != nil {
+		return Count{}, fmt.Errorf("counting jobs: %w", err)
+	}
+	queues, err := i.narrow(filter.Queues)
+	if err != nil {
+		return Count{}, fmt.Errorf("counting jobs: %w", err)
+	}
+	count, err := i.count(ctx, filter.query(queues), most)
+	if err != nil {
+		return Count{}, fmt.Errorf("counting jobs: %w", err)
+	}
+	return count, nil
+}
+
+// count counts what a query selects, up to a number.
+func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Count, error) {
+	n, err := i.store.Admin().Count(ctx, query, most+1)
+	if err != nil {
+		return Count{}, err
+	}
+	return Count{Count: min(n, most), More: n > most}, nil
+}
+
+// records yields, page by page, what a query selects. An error is the last that it
+// yields.
+func (i *inspector) records(ctx context.Context, query driver.Query, page driver.PageRequest) iter.Seq2[*driver.Record, error] {
+	return func(yield func(*driver.Record, error) bool) {
+		for {
+			found, err := i.store.Admin().Find(ctx, query, page)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, r := range found.Records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			if found.Next == "" {
+				return
+			}
+			page.After = found.Next
+		}
+	}
+}
+
+func (i *inspector) summaries(records []*driver.Record) []JobSummary {
+	summaries := make([]JobSummary, len(records))
+	for n, r := range records {
+		summaries[n] = i.summary(r)
+	}
+	return summaries
+}
+
+// summary is what a list shows of a record.
+func (i *inspector) summary(r *driver.Record) JobSummary {
+	s := JobSummary{
+		JobRef:          refOf(r),
+		Type:            r.Type,
+		Version:         r.Version,
+		State:           driver.StateOf(r, i.store.Now()),
+		Priority:        r.Priority,
+		Tags:            r.Tags,
+		Attempt:         r.RetryInfo.CurrentAttempt,
+		Created:         r.TimeInfo.Created,
+		Due:             r.TimeInfo.WaitUntil,
+		Deadline:        r.TimeInfo.DispatchBy,
+		Started:         r.TimeInfo.Start,
+		Ended:           r.TimeInfo.End,
+		Owner:           r.Status.Owner,
+		Reason:          r.Status.Reason,
+		Error:           cut(lastOf(r.Status.Errors), MaxFilterBytes),
+		CancelRequested: r.CancelRequested,
+	}
+	if r.RetryInfo.Retryable {
+		s.MaxAttempts = r.RetryInfo.GetMaxAttempts()
+	}
+	if r.Progress != nil && !r.Progress.Time.IsZero() { // or else it has logged, and no more
+		s.Progress = new(r.Progress.Fraction)
+	}
+	return s
+}
+
+func refOf(r *driver.Record) JobRef { return JobRef{Queue: r.Group, ID: r.JobID()} }
+
+func lastOf(texts []string) string {
+	if len(texts) == 0 {
+		return ""
+	}
+	return texts[len(texts)-1]
+}
+
+// cut shortens a text to a number of bytes.
+func cut(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	return strings.ToValidUTF8(text[:size], "") + "…"
+}

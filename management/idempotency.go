@@ -1,0 +1,90 @@
+package management
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+const (
+	idempotencyKind = "idempotency"
+	// idempotencyTime is how long a request is remembered.
+	idempotencyTime = 24 * time.Hour
+)
+
+// request is what is kept of one that has an idempotency key. It is kept before the job
+// is put, so that a repetition puts the same job where the process died in between.
+type request struct {
+	// Hash is a digest of what was asked for.
+	Hash string `json:"hash"`
+	// ID is that of the job.
+	ID string `json:"id"`
+	// Done is true when the job was put.
+	Done bool `json:"done"`
+}
+
+// claimKey returns the request that has the key of a job: this one, or an earlier one.
+// Where that was for something else it returns an *InvalidArgumentError.
+func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept request, isNew bool, err error) {
+	hash, err := digest(job.Type, job.ID, job.Args, job.Priority, job.Due, job.Deadline)
+	if err != nil {
+		return request{}, false, err
+	}
+	note, err := i.requestNote(job, request{Hash: hash, ID: id})
+	if err != nil {
+		return request{}, false, err
+	}
+	found, isNew, err := i.store.Admin().KeepNew(ctx, note, i.store.Now())
+	if err != nil {
+		return request{}, false, err
+	}
+	if err := json.Unmarshal(found.Value, &kept); err != nil {
+		return request{}, false, fmt.Errorf("reading note %q of kind %q: %w", found.Key, found.Kind, err)
+	}
+	if kept.Hash != hash {
+		return request{}, false, invalid("idempotency_key", job.IdempotencyKey, "must not be that of an earlier request for something else")
+	}
+	return kept, isNew, nil
+}
+
+func (i *inspector) requestNote(job NewJob, r request) (driver.Note, error) {
+	key, err := digest(job.Queue, job.IdempotencyKey)
+	if err != nil {
+		return driver.Note{}, err
+	}
+	value, err := json.Marshal(r)
+	return driver.Note{Kind: idempotencyKind, Key: key, Value: value, Until: i.store.Now().Add(idempotencyTime)}, err
+}
+
+// keepRequest replaces what is kept.
+func (i *inspector) keepRequest(ctx context.Context, job NewJob, r request) error {
+	note, err := i.requestNote(job, r)
+	if err != nil {
+		return err
+	}
+	return i.store.Admin().Keep(ctx, note)
+}
+
+// forgetKey makes the next request with the key a new one.
+func (i *inspector) forgetKey(ctx context.Context, job NewJob) error {
+	key, err := digest(job.Queue, job.IdempotencyKey)
+	if err != nil {
+		return err
+	}
+	return i.store.Admin().Drop(ctx, idempotencyKind, key)
+}
+
+// digest is a digest of values, none of which runs into the next.
+func digest(values ...any) (string, error) {
+	form, err := json.Marshal(values)
+	if err != nil {
+		return "", fmt.Errorf("encoding a request: %w", err)
+	}
+	sum := sha256.Sum256(form)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,119 @@
+package management
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func (i *inspector) Job(ctx context.Context, queue, id string) (Job, error) {
+	if err := i.valid(validQueue(queue), validJobID(id)); err != nil {
+		return Job{}, fmt.Errorf("looking at a job: %w", err)
+	}
+	if _, err := i.narrow([]string{queue}); err != nil {
+		return Job{}, fmt.Errorf("looking at job %q: %w", id, err)
+	}
+	job, err := i.job(ctx, queue, id)
+	if err != nil {
+		return Job{}, fmt.Errorf("looking at job %q of queue %q: %w", id, queue, err)
+	}
+	return job, nil
+}
+
+func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
+	r, err := i.get(ctx, queue, id)
+	if err != nil {
+		return Job{}, err
+	}
+	job := i.described(r)
+	attempts, err := i.store.Admin().Attempts(ctx, queue, id)
+	if err != nil {
+		return Job{}, fmt.Errorf("reading its attempts: %w", err)
+	}
+	if len(attempts) == 0 {
+		attempts = []*driver.Record{r}
+	}
+	now := i.store.Now()
+	for _, a := range attempts {
+		job.Attempts = append(job.Attempts, attemptOf(a, driver.StateOf(a, now)))
+	}
+	job.Timeline = timeline(r, job.Attempts, now)
+	if job.Scopes, err = i.scopesOf(ctx, r); err != nil {
+		return Job{}, fmt.Errorf("looking for who holds its scopes: %w", err)
+	}
+	if job.DependsOn, job.MoreDependsOn, err = i.dependsOn(ctx, r); err != nil {
+		return Job{}, fmt.Errorf("reading the jobs that it depends on: %w", err)
+	}
+	if job.Dependents, job.MoreDependents, err = i.dependents(ctx, r); err != nil {
+		return Job{}, fmt.Errorf("looking for jobs that depend on it: %w", err)
+	}
+	if job.Actions, err = i.allows(ctx, r); err != nil {
+		return Job{}, fmt.Errorf("trying what can be done to it: %w", err)
+	}
+	return job, nil
+}
+
+// described is what a record says by itself.
+func (i *inspector) described(r *driver.Record) Job {
+	job := Job{
+		JobSummary:    i.summary(r),
+		MaxTime:       r.TimeInfo.MaxTime.Seconds(),
+		LeaseRenewed:  r.Status.ModificationTime,
+		Errors:        slices.Concat([]amboy.AttemptError{}, r.Status.Attempts),
+		DroppedErrors: r.Status.DroppedErrors,
+		Log:           []amboy.LogLine{},
+		Metadata:      r.Metadata,
+	}
+	job.Args, job.ArgsHidden = argsOf(r, i.store.ByReference())
+	var err error
+	if job.Result, err = resultOf(r); err != nil {
+		job.ResultHidden = fmt.Sprintf("the stored result can't be read: %v", err)
+	}
+	if r.Progress != nil {
+		job.ProgressMessage = r.Progress.Message
+		job.Log = append(job.Log, r.Progress.Log...)
+		job.DroppedLines = r.Progress.DroppedLines
+	}
+	return job
+}
+
+func attemptOf(r *driver.Record, state amboy.JobState) Attempt {
+	return Attempt{
+		Number:  r.RetryInfo.CurrentAttempt,
+		State:   state,
+		Owner:   r.Status.Owner,
+		Created: r.TimeInfo.Created,
+		Started: r.TimeInfo.Start,
+		Ended:   r.TimeInfo.End,
+		Errors:  r.Status.Errors,
+	}
+}
+
+// allows lists the actions that the state of a job allows, and that would do something.
+func (i *inspector) allows(ctx context.Context, r *driver.Record) ([]ActionKind, error) {
+	now := i.store.Now()
+	state := driver.StateOf(r, now)
+	kinds := []ActionKind{}
+	for _, kind := range ActionKinds() {
+		// With what a job has not, so that it would change something.
+		action := Action{Kind: kind, Priority: new(r.Priority + 1), At: r.TimeInfo.WaitUntil.AddDate(0, 0, 1)}
+		v, _ := action.on(r, now)
+		if v == allowed && kind == Retry && state == amboy.StateBlocked {
+			// Only one that was handed back until a time can be run now.
+			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.stored(state, now), true)
+			if err != nil {
+				return nil, err
+			}
+			if done == 0 {
+				continue
+			}
+		}
+		if v == allowed {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds, nil
+}

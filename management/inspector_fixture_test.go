@@ -1,0 +1,126 @@
+package management_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+)
+
+// wider are functions that make inspectors of more than the queue that is the key: of
+// its group, or of its database.
+var wider sync.Map
+
+// view is an inspector, of a queue or of more.
+type view struct {
+	name string
+	make func(t *testing.T, q amboy.Queue) management.Inspector
+}
+
+var (
+	ofQueue = view{"queue", func(t *testing.T, q amboy.Queue) management.Inspector {
+		i, err := management.NewInspector(q)
+		require.NoError(t, err)
+		return i
+	}}
+	ofManager = view{"manager", func(t *testing.T, q amboy.Queue) management.Inspector {
+		i, ok := management.NewQueueManager(q).(management.Inspector)
+		require.True(t, ok)
+		return i
+	}}
+	ofMore = view{"wider", func(t *testing.T, q amboy.Queue) management.Inspector {
+		open, ok := wider.Load(q)
+		if !ok {
+			t.Skip("there is nothing wider than the queue")
+		}
+		return open.(func(*testing.T) management.Inspector)(t)
+	}}
+)
+
+// allViews are all ways to look at a queue.
+var allViews = []view{ofQueue, ofManager, ofMore, ofDatabase}
+
+// inspected is a fixture with an inspector.
+type inspected struct {
+	*fixture
+	management.Inspector
+	// name is that of the queue, in the inspector.
+	name string
+}
+
+// inspectEach runs a test on each kind of queue that can be inspected, as each of some
+// views has it.
+func inspectEach(t *testing.T, views []view, test func(*inspected)) {
+	t.Helper()
+	for _, v := range views {
+		t.Run(v.name, func(t *testing.T) {
+			onEach(t, func(f *fixture) {
+				if _, ok := queue.StoreOf(f.queue); !ok {
+					f.Skip("it is of another package")
+				}
+				test(newInspected(f, v))
+			})
+		})
+	}
+}
+
+func newInspected(f *fixture, v view) *inspected {
+	store, ok := queue.StoreOf(f.queue)
+	require.True(f, ok)
+	name := store.Queues()[0]
+	if v.name == ofMore.name {
+		name = "tenant.one" // a queue by reference has an ID of its own
+	}
+	return &inspected{fixture: f, Inspector: v.make(f.T, f.queue), name: name}
+}
+
+// job returns all about a job.
+func (f *inspected) job(id string) management.Job {
+	f.Helper()
+	job, err := f.Job(f.ctx, f.name, id)
+	require.NoError(f, err)
+	return job
+}
+
+// states are those of all jobs.
+func (f *inspected) states() map[string]amboy.JobState {
+	f.Helper()
+	states := map[string]amboy.JobState{}
+	page := management.PageRequest{Limit: 3}
+	for {
+		found, err := f.FindJobs(f.ctx, management.JobFilter{Queues: []string{f.name}}, page)
+		require.NoError(f, err)
+		for _, j := range found.Jobs {
+			require.Equal(f, f.name, j.Queue)
+			require.NotContains(f, states, j.ID)
+			states[j.ID] = j.State
+		}
+		if found.Next == "" {
+			return states
+		}
+		page.Cursor = found.Next
+	}
+}
+
+// reach waits until something is so. It looks again after each change that the queue
+// tells of.
+func (f *inspected) reach(what string, isSo func() bool) {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	for _, err := range f.Watch(ctx, management.MinWatch) {
+		require.NoError(f, err)
+		if isSo() {
+			return
+		}
+	}
+	require.Fail(f, "it never was so: "+what)
+}
+
+func inAnHour() time.Time { return time.Now().Add(time.Hour) }

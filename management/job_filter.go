@@ -1,0 +1,113 @@
+package management
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined.
+func (f JobFilter) Validate() error {
+	errs := []error{
+		validateValues("queues", f.Queues, true),
+		f.validateStates(),
+		validateValues("types", f.Types, false),
+		validateValues("tags", f.Tags, false),
+		validateValues("ids", f.IDs, false),
+		validateText("id_pattern", f.IDPattern),
+		validateText("error", f.Error),
+		validateText("scope", f.Scope),
+		f.Created.validate("created"),
+		f.Due.validate("due"),
+		f.Ended.validate("ended"),
+	}
+	return errors.Join(errs...)
+}
+
+func (f JobFilter) validateStates() error {
+	for _, state := range f.States {
+		if !slices.Contains(amboy.JobStates(), state) {
+			return invalid("states", string(state), fmt.Sprintf("must be among %q", amboy.JobStates()))
+		}
+	}
+	if len(f.States) > MaxFilterValues {
+		return tooMany("states", len(f.States))
+	}
+	return nil
+}
+
+// validateValues returns an error for a list of values; mayBeEmpty is true where one
+// of them may be the empty one.
+func validateValues(field string, values []string, mayBeEmpty bool) error {
+	if len(values) > MaxFilterValues {
+		return tooMany(field, len(values))
+	}
+	for _, value := range values {
+		if value == "" && !mayBeEmpty {
+			return invalid(field, value, "must have no empty value")
+		}
+		if err := validateText(field, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tooMany(field string, n int) error {
+	return invalid(field, fmt.Sprintf("%d values", n), fmt.Sprintf("must have at most %d values", MaxFilterValues))
+}
+
+func validateText(field, text string) error {
+	switch {
+	case len(text) > MaxFilterBytes:
+		return invalid(field, text, fmt.Sprintf("must be at most %d bytes long, and has %d", MaxFilterBytes, len(text)))
+	case !utf8.ValidString(text):
+		return invalid(field, text, "must be valid UTF-8")
+	default:
+		return nil
+	}
+}
+
+func (r TimeRange) validate(field string) error {
+	if !r.From.IsZero() && !r.To.IsZero() && r.From.After(r.To) {
+		return invalid(field, formatTime(r.From), "must not begin after its end, "+formatTime(r.To))
+	}
+	return nil
+}
+
+func formatTime(t time.Time) string { return t.Format(time.RFC3339Nano) }
+
+// query is what selects the jobs in a store, of some of its queues.
+func (f JobFilter) query(queues []string) driver.Query {
+	return driver.Query{
+		Queues:  queues,
+		States:  f.States,
+		Types:   f.Types,
+		ID:      f.IDPattern,
+		JobIDs:  f.IDs,
+		Tags:    f.Tags,
+		Scope:   f.Scope,
+		Error:   f.Error,
+		Created: driver.TimeRange(f.Created),
+		Due:     driver.TimeRange(f.Due),
+		Ended:   driver.TimeRange(f.Ended),
+		Latest:  true,
+	}
+}
+
+// limit returns the number of items on a page, or an *InvalidArgumentError.
+func (p PageRequest) limit() (int, error) {
+	switch {
+	case p.Limit < 0 || p.Limit > MaxLimit:
+		return 0, invalid("limit", fmt.Sprint(p.Limit), fmt.Sprintf("must be from 1 to %d, or 0 for %d", MaxLimit, DefaultLimit))
+	case p.Limit == 0:
+		return DefaultLimit, nil
+	default:
+		return p.Limit, nil
+	}
+}

@@ -1,0 +1,151 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// store is what an Inspector works with: a *queue.Store.
+type store interface {
+	Admin() driver.Admin
+	ByReference() bool
+	Queues() []string
+	LeaseTime() time.Duration
+	Now() time.Time
+	MarkComplete(ctx context.Context, records []*driver.Record) []error
+	Queue(name string) (amboy.Queue, bool)
+	Refresh(ctx context.Context) error
+	SetWorkers(ctx context.Context, queue string, n int) error
+}
+
+// inspector is the Inspector of this package.
+type inspector struct {
+	store store
+	// unready is why there is no store.
+	unready error
+}
+
+var (
+	_ Inspector = (*inspector)(nil)
+	_ Inspector = (*manager)(nil)
+	_ Inspector = (*dbManager)(nil)
+)
+
+// NewInspector returns an Inspector of one queue, of whatever kind of package queue. It
+// can be used as long as the queue can. It returns an *InvalidArgumentError for a nil
+// queue, and an error that wraps ErrUnsupported for one of another package.
+func NewInspector(q amboy.Queue) (Inspector, error) {
+	i := inspectorOf(q)
+	if i.unready != nil {
+		return nil, fmt.Errorf("making an inspector of a queue: %w", i.unready)
+	}
+	return i, nil
+}
+
+// inspectorOf returns one that may have no store.
+func inspectorOf(q amboy.Queue) *inspector {
+	if q == nil {
+		return &inspector{unready: errNilQueue}
+	}
+	s, ok := queue.StoreOf(q)
+	if !ok {
+		return &inspector{unready: fmt.Errorf("queue %q is a %T, of which this package knows nothing: %w", q.ID(), q, ErrUnsupported)}
+	}
+	return &inspector{store: s}
+}
+
+var errNilQueue = invalid("queue", "nil", "must not be nil")
+
+// NewGroupInspector returns an Inspector of all queues of a group of package queue. It
+// can be used as long as the group can. It returns an *InvalidArgumentError for a nil
+// group, and an error that wraps ErrUnsupported for one of another package.
+func NewGroupInspector(group amboy.QueueGroup) (Inspector, error) {
+	if group == nil {
+		return nil, fmt.Errorf("making an inspector of a group: %w", invalid("group", "nil", "must not be nil"))
+	}
+	s, ok := queue.StoreOfGroup(group)
+	if !ok {
+		return nil, fmt.Errorf("making an inspector of a group: a %T is one of which this package knows nothing: %w", group, ErrUnsupported)
+	}
+	return &inspector{store: s}, nil
+}
+
+// NewDBInspector returns an Inspector of jobs in a MongoDB, which needs no queue. It
+// lives, connects, blocks and fails as NewDBQueueManager does, and has its method Close.
+func NewDBInspector(ctx context.Context, opts DBQueueManagerOptions) (Inspector, error) {
+	m, err := newDBManager(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("making an inspector: %w", err)
+	}
+	return m, nil
+}
+
+// valid returns why a call is not possible: the errors of its arguments, joined.
+func (i *inspector) valid(errs ...error) error {
+	return errors.Join(append([]error{i.unready}, errs...)...)
+}
+
+// narrow returns the queues that are meant where some are named; none for all of the
+// store.
+func (i *inspector) narrow(named []string) ([]string, error) {
+	meant := i.store.Queues()
+	if len(named) == 0 {
+		return meant, nil
+	}
+	for _, name := range named {
+		if len(meant) > 0 && !slices.Contains(meant, name) {
+			return nil, unknownQueue(name)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(named))), nil
+}
+
+func unknownQueue(name string) error { return fmt.Errorf("queue %q: %w", name, ErrUnknownQueue) }
+
+// validQueue returns an error for a name that no queue has.
+func validQueue(name string) error { return validateText("queue", name) }
+
+// validJobID returns an error for an ID that no job has.
+func validJobID(id string) error {
+	switch {
+	case id == "":
+		return invalid("id", id, "must not be empty")
+	case len(id) > amboy.MaxIDLength:
+		return invalid("id", id, fmt.Sprintf("must be at most %d bytes long, and has %d", amboy.MaxIDLength, len(id)))
+	default:
+		return validateText("id", id)
+	}
+}
+
+// known returns an error that wraps ErrUnknownQueue for a queue that is not meant, or
+// that the store has never seen and this process has not open.
+func (i *inspector) known(ctx context.Context, name string) error {
+	if meant := i.store.Queues(); len(meant) > 0 {
+		if slices.Contains(meant, name) {
+			return nil
+		}
+		return unknownQueue(name)
+	}
+	if _, isOpen := i.store.Queue(name); isOpen {
+		return nil
+	}
+	stats, err := i.store.Admin().Stats(ctx, name)
+	if err != nil || stats.Total > 0 {
+		return err
+	}
+	infos, err := i.store.Admin().Queues(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(infos, func(q driver.QueueInfo) bool { return q.Name == name }) {
+		return unknownQueue(name)
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package management
+
+import (
+	"context"
+	"iter"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// notesPage is the number of notes that are read at a time.
+const notesPage = 200
+
+// notes yields the notes of a kind whose time has not come, from a key on. An error is
+// the last that it yields.
+func (i *inspector) notes(ctx context.Context, kind, from string) iter.Seq2[driver.Note, error] {
+	return func(yield func(driver.Note, error) bool) {
+		now := i.store.Now()
+		for {
+			found, err := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: kind, From: from, Limit: notesPage})
+			if err != nil {
+				yield(driver.Note{}, err)
+				return
+			}
+			for _, note := range found {
+				if note.Until.After(now) && !yield(note, nil) {
+					return
+				}
+			}
+			if len(found) < notesPage {
+				return
+			}
+			from = found[len(found)-1].Key + "\x00"
+		}
+	}
+}

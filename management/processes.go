@@ -1,0 +1,125 @@
+package management
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// maxRunningSeen is the number of running jobs that are counted by their process.
+const maxRunningSeen = 10_000
+
+func (i *inspector) Processes(ctx context.Context) ([]Process, error) {
+	if err := i.valid(); err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	processes, err := i.processes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	return processes, nil
+}
+
+func (i *inspector) processes(ctx context.Context) ([]Process, error) {
+	if err := i.store.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	found, err := i.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.addRunning(ctx, found); err != nil {
+		return nil, err
+	}
+	processes := []Process{}
+	for _, p := range found {
+		if len(p.Queues) > 0 || len(p.Running) > 0 || len(i.store.Queues()) == 0 {
+			processes = append(processes, *p)
+		}
+	}
+	slices.SortFunc(processes, func(a, b Process) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID))
+	})
+	return processes, nil
+}
+
+// present are the processes that have said that they are there, by ID, with those of
+// their queues that are meant.
+func (i *inspector) present(ctx context.Context) (map[string]*Process, error) {
+	meant := i.store.Queues()
+	found := map[string]*Process{}
+	for note, err := range i.notes(ctx, presence.ProcessKind, "") {
+		if err != nil {
+			return nil, err
+		}
+		var said presence.Process
+		if err := presence.Decode(note, &said); err != nil {
+			return nil, err
+		}
+		p := &Process{
+			ID: said.ID, Host: said.Host, PID: said.PID, Started: said.Started, Seen: said.Seen,
+			Alive: said.Alive(i.store.Now()), Queues: []ProcessQueue{}, Running: []JobSummary{},
+		}
+		for _, q := range said.Queues {
+			if len(meant) == 0 || slices.Contains(meant, q.Name) {
+				p.Queues = append(p.Queues, ProcessQueue(q))
+			}
+		}
+		found[p.ID] = p
+	}
+	return found, nil
+}
+
+// addRunning adds the jobs that processes run, also of those that say nothing of
+// themselves.
+func (i *inspector) addRunning(ctx context.Context, found map[string]*Process) error {
+	query := driver.Query{Queues: i.store.Queues(), States: []amboy.JobState{amboy.StateRunning}, Latest: true}
+	seen, more := 0, false
+	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: MaxLimit}) {
+		if err != nil {
+			return err
+		}
+		if seen == maxRunningSeen {
+			more = true
+			break
+		}
+		seen++
+		p := found[r.Status.Owner]
+		if p == nil {
+			p = &Process{ID: r.Status.Owner, Queues: []ProcessQueue{}, Running: []JobSummary{}}
+			found[p.ID] = p
+		}
+		i.addRun(p, r)
+	}
+	for _, p := range found {
+		p.RunningCount.More = more
+	}
+	return nil
+}
+
+func (i *inspector) addRun(p *Process, r *driver.Record) {
+	p.RunningCount.Count++
+	if len(p.Running) < DefaultLimit {
+		p.Running = append(p.Running, i.summary(r))
+	}
+	if !p.Started.IsZero() {
+		return
+	}
+	// It said nothing of itself: what is known of it are its leases.
+	if r.Status.ModificationTime.After(p.Seen) {
+		p.Seen = r.Status.ModificationTime
+	}
+	p.Alive = !isStale(r, i.store.LeaseTime(), i.store.Now()) || p.Alive
+}
+
+// isStale tells whether the lease of a running job has run out; never where there are
+// no leases.
+func isStale(r *driver.Record, leaseTime time.Duration, now time.Time) bool {
+	return leaseTime > 0 && now.Sub(r.Status.ModificationTime) > leaseTime
+}

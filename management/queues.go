@@ -1,0 +1,196 @@
+package management
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+const (
+	// maxOldest is for how many queues Queues tells the oldest pending job.
+	maxOldest = 100
+	// oldestAtOnce is how many queues are asked for it at once.
+	oldestAtOnce = 4
+)
+
+func (i *inspector) Queues(ctx context.Context) ([]Queue, error) {
+	if err := i.valid(); err != nil {
+		return nil, fmt.Errorf("listing queues: %w", err)
+	}
+	queues, err := i.queues(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing queues: %w", err)
+	}
+	return queues, nil
+}
+
+func (i *inspector) queues(ctx context.Context) ([]Queue, error) {
+	infos, err := i.infos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := i.workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queues := make([]Queue, len(infos))
+	for n, info := range infos {
+		queues[n] = queueOf(info, workers[info.Name])
+	}
+	return queues, i.setOldest(ctx, queues)
+}
+
+// infos describes the queues that are meant, by name.
+func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
+	meant := i.store.Queues()
+	if len(meant) == 0 {
+		return i.store.Admin().Queues(ctx)
+	}
+	var infos []driver.QueueInfo
+	for _, name := range slices.Sorted(slices.Values(meant)) {
+		info, err := i.info(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// info describes a queue.
+func (i *inspector) info(ctx context.Context, name string) (driver.QueueInfo, error) {
+	stats, err := i.store.Admin().Stats(ctx, name)
+	if err != nil {
+		return driver.QueueInfo{}, err
+	}
+	control, err := i.store.Admin().Control(ctx, name, driver.ControlChange{})
+	return driver.QueueInfo{Name: name, Control: control, Stats: stats}, err
+}
+
+func (i *inspector) Queue(ctx context.Context, name string) (Queue, error) {
+	if err := i.valid(validQueue(name)); err != nil {
+		return Queue{}, fmt.Errorf("describing a queue: %w", err)
+	}
+	q, err := i.queue(ctx, name)
+	if err != nil {
+		return Queue{}, fmt.Errorf("describing queue %q: %w", name, err)
+	}
+	return q, nil
+}
+
+func (i *inspector) queue(ctx context.Context, name string) (Queue, error) {
+	if err := i.known(ctx, name); err != nil {
+		return Queue{}, err
+	}
+	info, err := i.info(ctx, name)
+	if err != nil {
+		return Queue{}, err
+	}
+	workers, err := i.workersOf(ctx, name)
+	if err != nil {
+		return Queue{}, err
+	}
+	q := queueOf(info, workers)
+	q.OldestPending, err = i.oldest(ctx, q)
+	return q, err
+}
+
+func queueOf(info driver.QueueInfo, workers int) Queue {
+	return Queue{
+		Name:    info.Name,
+		Control: controlOf(info.Control, workers),
+		Counts:  countsOf(info.Stats),
+	}
+}
+
+func controlOf(c driver.Control, workers int) Control {
+	return Control{Paused: c.Paused, Draining: c.Draining, MaxRunning: c.MaxRunning, Workers: workers}
+}
+
+func countsOf(s amboy.QueueStats) Counts {
+	return Counts{
+		Pending: s.Pending, Blocked: s.Blocked, Running: s.Running, Retrying: s.Retrying, Completed: s.Completed, Total: s.Total,
+	}
+}
+
+// setOldest sets since when jobs are pending, of the queues that have the most of them.
+func (i *inspector) setOldest(ctx context.Context, queues []Queue) error {
+	byDepth := make([]*Queue, len(queues))
+	for n := range queues {
+		byDepth[n] = &queues[n]
+	}
+	slices.SortStableFunc(byDepth, func(a, b *Queue) int { return cmp.Compare(b.Counts.due(), a.Counts.due()) })
+	byDepth = byDepth[:min(maxOldest, len(byDepth))]
+	var asking sync.WaitGroup
+	errs := make([]error, len(byDepth))
+	free := make(chan struct{}, oldestAtOnce)
+	for n, q := range byDepth {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			q.OldestPending, errs[n] = i.oldest(ctx, *q)
+		})
+	}
+	asking.Wait()
+	return cmp.Or(errs...)
+}
+
+// due counts the pending jobs that nothing blocks.
+func (c Counts) due() int { return c.Pending - c.Blocked }
+
+// oldest is since when the first job of a queue waits that could start.
+func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
+	if q.Counts.due() < 1 {
+		return time.Time{}, nil
+	}
+	query := driver.Query{Queues: []string{q.Name}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
+	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: 1}) {
+		if err != nil {
+			return time.Time{}, fmt.Errorf("looking for the oldest job of queue %q: %w", q.Name, err)
+		}
+		return couldStart(r.TimeInfo), nil
+	}
+	return time.Time{}, nil
+}
+
+// couldStart is when a job was put and due.
+func couldStart(t amboy.JobTimeInfo) time.Time {
+	if t.WaitUntil.After(t.Created) {
+		return t.WaitUntil
+	}
+	return t.Created
+}
+
+// workers are the numbers that are set, by the names of queues.
+func (i *inspector) workers(ctx context.Context) (map[string]int, error) {
+	set := map[string]int{}
+	for note, err := range i.notes(ctx, presence.WorkersKind, "") {
+		if err != nil {
+			return nil, err
+		}
+		name, n, err := presence.WorkersOf(note)
+		if err != nil {
+			return nil, err
+		}
+		set[name] = n
+	}
+	return set, nil
+}
+
+// workersOf is the number that is set for a queue; 0 where none is.
+func (i *inspector) workersOf(ctx context.Context, queue string) (int, error) {
+	key := presence.WorkersKey(queue)
+	found, err := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: presence.WorkersKind, From: key, To: key + "\x00", Limit: 1})
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	_, n, err := presence.WorkersOf(found[0])
+	return n, err
+}

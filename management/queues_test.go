@@ -1,0 +1,177 @@
+package management_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+)
+
+func (f *inspected) described() management.Queue {
+	f.Helper()
+	q, err := f.Queue(f.ctx, f.name)
+	require.NoError(f, err)
+	all, err := f.Queues(f.ctx)
+	require.NoError(f, err)
+	assert.Contains(f, all, q)
+	return q
+}
+
+func TestQueues(t *testing.T) {
+	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+		q, err := f.Queue(f.ctx, f.name)
+		require.NoError(f, err)
+		assert.Equal(f, management.Queue{Name: f.name}, q)
+		before := time.Now().Add(-time.Second)
+		f.stand()
+		q = f.described()
+		assert.True(f, q.OldestPending.After(before) && q.OldestPending.Before(time.Now()), "%s", q.OldestPending)
+		want := management.Counts{Pending: 4, Blocked: 1, Running: 2, Completed: 3, Total: 9}
+		if f.stored {
+			want.Completed, want.Retrying, want.Total = 4, 1, 10
+		}
+		assert.Equal(f, want, q.Counts)
+	})
+}
+
+func TestSetControl(t *testing.T) {
+	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+		want := management.Control{}
+		for _, step := range []struct {
+			change management.ControlChange
+			apply  func()
+		}{
+			{management.ControlChange{Paused: new(true), MaxRunning: new(3)}, func() { want.Paused, want.MaxRunning = true, 3 }},
+			{management.ControlChange{Draining: new(true)}, func() { want.Draining = true }},
+			{management.ControlChange{Workers: new(5)}, func() { want.Workers = 5 }},
+			{management.ControlChange{}, func() {}},
+			{management.ControlChange{Workers: new(0), Paused: new(false)}, func() { want.Workers, want.Paused = 0, false }},
+			{management.ControlChange{Draining: new(false)}, func() { want.Draining = false }},
+		} {
+			step.apply()
+			got, err := f.SetControl(f.ctx, f.name, step.change)
+			require.NoError(f, err)
+			assert.Equal(f, want, got)
+			assert.Equal(f, want, f.described().Control)
+		}
+	})
+}
+
+func TestWorkersAreSet(t *testing.T) {
+	inspectEach(t, []view{ofQueue}, func(f *inspected) {
+		f.hold("one", "alpha")
+		f.hold("two", "alpha")
+		f.put(newTask("three", "alpha"))
+		_, err := f.SetControl(f.ctx, f.name, management.ControlChange{Workers: new(3)})
+		require.NoError(f, err)
+		f.wait("three")
+	})
+}
+
+func TestUnknownQueue(t *testing.T) {
+	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+		const none = "of nobody"
+		before := f.states()
+		for name, call := range map[string]func() error{
+			"Queue": func() error { _, err := f.Queue(f.ctx, none); return err },
+			"SetControl": func() error {
+				_, err := f.SetControl(f.ctx, none, management.ControlChange{Paused: new(true)})
+				return err
+			},
+			"Job":   func() error { _, err := f.Job(f.ctx, none, "a"); return err },
+			"Graph": func() error { _, err := f.Graph(f.ctx, none, "a", 1); return err },
+			"ActOn": func() error {
+				_, err := f.ActOn(f.ctx, none, "a", management.Action{Kind: management.Retry})
+				return err
+			},
+			"CreateJob": func() error { _, err := f.CreateJob(f.ctx, management.NewJob{Queue: none, Type: "alpha"}); return err },
+		} {
+			require.ErrorIs(f, call(), management.ErrUnknownQueue, name)
+		}
+		_, err := f.Job(f.ctx, f.name, "gone")
+		assert.True(f, amboy.IsJobNotFoundError(err), "%v", err)
+		assert.Equal(f, before, f.states())
+	})
+}
+
+func TestAnotherQueueIsUnknown(t *testing.T) {
+	inspectEach(t, []view{ofQueue}, func(f *inspected) {
+		filter := management.JobFilter{Queues: []string{f.name, "tenant"}}
+		for name, call := range map[string]func() error{
+			"FindJobs":  func() error { _, err := f.FindJobs(f.ctx, filter, management.PageRequest{}); return err },
+			"CountJobs": func() error { _, err := f.CountJobs(f.ctx, filter, 1); return err },
+			"Act": func() error {
+				_, err := f.Act(f.ctx, management.ActRequest{Action: management.Action{Kind: management.Delete}, Filter: filter, Limit: 1})
+				return err
+			},
+			"Scopes": func() error {
+				_, err := f.Scopes(f.ctx, management.ScopeFilter{Queues: filter.Queues}, management.PageRequest{})
+				return err
+			},
+			"Activity": func() error {
+				_, err := f.Activity(f.ctx, management.ActivityRequest{Queues: filter.Queues})
+				return err
+			},
+		} {
+			require.ErrorIs(f, call(), management.ErrUnknownQueue, name)
+		}
+	})
+}
+
+func TestWatch(t *testing.T) {
+	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
+		seen := 0
+		for queues, err := range f.Watch(ctx, management.MinWatch) {
+			require.NoError(f, err)
+			require.NotEmpty(f, queues)
+			seen++
+			if seen == 1 {
+				scheduled := newTask("scheduled", "alpha")
+				scheduled.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: inAnHour()})
+				f.put(scheduled)
+				continue
+			}
+			for _, q := range queues {
+				if q.Name == f.name && q.Counts.Pending == 1 {
+					cancel()
+				}
+			}
+		}
+		require.Error(f, ctx.Err())
+		assert.NoError(f, f.ctx.Err())
+	})
+}
+
+// Between two looks there is the time that was asked for, and without a change a long
+// one.
+func TestWatchIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newMemory(t), CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		i, err := management.NewInspector(q)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var times []time.Duration
+		start := time.Now()
+		for _, err := range i.Watch(ctx, time.Second) {
+			require.NoError(t, err)
+			times = append(times, time.Since(start))
+			if len(times) < 4 {
+				require.NoError(t, q.Put(ctx, tonight("job "+time.Since(start).String(), "alpha")))
+			}
+		}
+		assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}, times)
+		assert.Equal(t, time.Minute, time.Since(start))
+	})
+}

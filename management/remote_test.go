@@ -1,0 +1,45 @@
+package management_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest"
+)
+
+// ofClient is the inspector of a queue, as a client has it that asks over HTTP.
+var ofClient = view{"client", func(t *testing.T, q amboy.Queue) management.Inspector {
+	return remote(t, ofQueue.make(t, q))
+}}
+
+// actorHeader has who makes a request, which no handler should believe but one of a test.
+const actorHeader = "Test-Actor"
+
+// sendActor sends who makes a request.
+type sendActor struct{}
+
+func (sendActor) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(actorHeader, management.ActorOf(r.Context()))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// remote is an inspector that asks another over HTTP.
+func remote(t *testing.T, i management.Inspector) management.Inspector {
+	handler := rest.Handler(i,
+		rest.Prefix("/some/where"),
+		rest.Authorize(func(*http.Request, rest.Access) error { return nil }),
+		rest.Actor(func(r *http.Request) string { return r.Header.Get(actorHeader) }),
+	)
+	server := httptest.NewServer(handler)
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	t.Cleanup(server.Close)
+	client, err := rest.NewClient(server.URL+"/some/where", &http.Client{Transport: sendActor{}})
+	require.NoError(t, err)
+	return client
+}

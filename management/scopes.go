@@ -1,0 +1,125 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined.
+func (f ScopeFilter) Validate() error {
+	return errors.Join(validateValues("queues", f.Queues, true), validateText("name", f.Name))
+}
+
+func (i *inspector) Scopes(ctx context.Context, filter ScopeFilter, page PageRequest) (ScopePage, error) {
+	limit, errLimit := page.limit()
+	if err := i.valid(filter.Validate(), errLimit); err != nil {
+		return ScopePage{}, fmt.Errorf("listing scopes: %w", err)
+	}
+	found, err := i.scopes(ctx, filter, page, limit)
+	if err != nil {
+		return ScopePage{}, fmt.Errorf("listing scopes: %w", err)
+	}
+	return found, nil
+}
+
+// scopes lists the scopes of the jobs that hold some.
+func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageRequest, limit int) (ScopePage, error) {
+	queues, err := i.narrow(filter.Queues)
+	if err != nil {
+		return ScopePage{}, err
+	}
+	list, err := listOf("scopes", filter, page.Newest)
+	if err != nil {
+		return ScopePage{}, err
+	}
+	after, err := decodeCursor(list, page.Cursor)
+	if err != nil {
+		return ScopePage{}, err
+	}
+	holders, err := i.holders(ctx, filter.Name, driver.Query{
+		Queues: queues, Scope: filter.Name, Holding: true, Latest: true,
+	}, driver.PageRequest{After: driver.Cursor(after), Limit: limit, Newest: page.Newest})
+	if err != nil {
+		return ScopePage{}, cursorError(page.Cursor, err)
+	}
+	next, err := encodeCursor(list, string(holders.Next))
+	if err != nil {
+		return ScopePage{}, err
+	}
+	scopes, err := i.describeScopes(ctx, holders.Records, filter.Name)
+	return ScopePage{Scopes: scopes, Next: next}, err
+}
+
+// describeScopes describes the scopes that jobs hold, or the one of a name.
+func (i *inspector) describeScopes(ctx context.Context, holders []*driver.Record, name string) ([]Scope, error) {
+	scopes := []Scope{}
+	for _, r := range holders {
+		for _, held := range heldScopes(r, name) {
+			scope, err := i.scope(ctx, r, held)
+			if err != nil {
+				return nil, err
+			}
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes, nil
+}
+
+// holders finds a page of jobs which hold, together, as many scopes as the page may
+// have. One job may hold more by itself.
+func (i *inspector) holders(ctx context.Context, name string, query driver.Query, page driver.PageRequest) (driver.Page, error) {
+	found, err := i.store.Admin().Find(ctx, query, page)
+	if err != nil {
+		return driver.Page{}, err
+	}
+	fit, scopes := 0, 0
+	for _, r := range found.Records {
+		scopes += len(heldScopes(r, name))
+		if fit > 0 && scopes > page.Limit {
+			break
+		}
+		fit++
+	}
+	if fit == len(found.Records) {
+		return found, nil
+	}
+	page.Limit = fit // so that the cursor is that after these
+	return i.store.Admin().Find(ctx, query, page)
+}
+
+// heldScopes are those that a job holds, or the one of a name.
+func heldScopes(r *driver.Record, name string) []string {
+	var held []string
+	for _, scope := range r.Scopes {
+		if name == "" || scope == name {
+			held = append(held, scope)
+		}
+	}
+	return held
+}
+
+// scope describes a scope that a job holds.
+func (i *inspector) scope(ctx context.Context, holder *driver.Record, name string) (Scope, error) {
+	waiting, err := i.count(ctx, driver.Query{
+		Queues: []string{holder.Group}, Scope: name, States: []amboy.JobState{amboy.StateBlocked}, Latest: true,
+	}, MaxLimit)
+	if err != nil {
+		return Scope{}, fmt.Errorf("counting the jobs that wait for scope %q of queue %q: %w", name, holder.Group, err)
+	}
+	since := holder.TimeInfo.Start
+	if since.IsZero() {
+		since = holder.TimeInfo.Created
+	}
+	return Scope{
+		Queue:   holder.Group,
+		Name:    name,
+		Holder:  refOf(holder),
+		State:   driver.StateOf(holder, i.store.Now()),
+		Since:   since,
+		Waiting: waiting,
+	}, nil
+}

@@ -1,0 +1,110 @@
+package management
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// timeline tells the life of a job from its latest record and its attempts.
+func timeline(r *driver.Record, attempts []Attempt, now time.Time) []Moment {
+	t := &moments{now: now, state: driver.StateOf(r, now), retries: r.RetryInfo.Retryable, list: []Moment{}}
+	for _, e := range r.Status.Attempts {
+		if !slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Number == e.Attempt }) {
+			t.addError(e)
+		}
+	}
+	for _, a := range attempts {
+		t.addAttempt(a, r)
+	}
+	t.addPresent(r)
+	// Not all times are kept as exactly as others.
+	slices.SortStableFunc(t.list, func(a, b Moment) int {
+		return a.Time.Truncate(time.Millisecond).Compare(b.Time.Truncate(time.Millisecond))
+	})
+	return t.list
+}
+
+// moments collects the moments of a timeline.
+type moments struct {
+	now     time.Time
+	state   amboy.JobState
+	retries bool
+	list    []Moment
+}
+
+// add adds a moment, unless its time is not set.
+func (t *moments) add(at time.Time, what, detail string) {
+	if !at.IsZero() {
+		t.list = append(t.list, Moment{Time: at, What: what, Detail: detail, Future: at.After(t.now)})
+	}
+}
+
+// named says of which attempt something is, where there may be several. People count
+// them from 1.
+func (t *moments) named(what string, attempt int) string {
+	if !t.retries {
+		return what
+	}
+	return fmt.Sprintf("%s (attempt %d)", what, attempt+1)
+}
+
+func (t *moments) addError(e amboy.AttemptError) { t.add(e.At, t.named("error", e.Attempt), e.Error) }
+
+// addAttempt adds what is known of an attempt, with its errors among others. r is the
+// record of the latest.
+func (t *moments) addAttempt(a Attempt, r *driver.Record) {
+	if a.Number == 0 {
+		t.add(a.Created, "put", "")
+	} else {
+		t.add(a.Created, t.named("put again", a.Number), "")
+	}
+	if due := r.TimeInfo.WaitUntil; a.Number == r.RetryInfo.CurrentAttempt && due.After(a.Created) {
+		t.add(due, t.named("due", a.Number), "")
+	}
+	detail := ""
+	if a.Owner != "" {
+		detail = "by " + a.Owner
+	}
+	t.add(a.Started, t.named("started", a.Number), detail)
+	for _, e := range r.Status.Attempts {
+		if e.Attempt == a.Number {
+			t.addError(e)
+		}
+	}
+	if a.State.IsFinal() || a.State == amboy.StateRetrying {
+		t.add(a.Ended, t.named(endedAs(a.State), a.Number), lastOf(a.Errors))
+	}
+}
+
+// endedAs says how an attempt ended.
+func endedAs(state amboy.JobState) string {
+	if state == amboy.StateRetrying {
+		return "failed, to be retried"
+	}
+	return string(state)
+}
+
+// addPresent adds what the job does now, and what is to come.
+func (t *moments) addPresent(r *driver.Record) {
+	times := r.TimeInfo
+	switch {
+	case t.state == amboy.StateBlocked || t.state == amboy.StateParked:
+		t.add(t.now, string(t.state), r.Status.Reason)
+	case t.state == amboy.StateRunning && r.CancelRequested:
+		t.add(t.now, "is asked to end", r.Status.Reason)
+	case t.state == amboy.StateRunning && times.MaxTime > 0:
+		t.add(times.Start.Add(times.MaxTime), "must have ended", "")
+	case t.state == amboy.StateRetrying:
+		t.add(t.now, "waits to be retried", "")
+	}
+	if times.Start.IsZero() && !t.state.IsFinal() {
+		t.add(times.DispatchBy, "expires unless it has started", "")
+	}
+	if t.state.IsFinal() {
+		t.add(r.ForgetAt, "is forgotten", "")
+	}
+}
