@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/names"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // ResponseError is the answer of a service that did not do what it was asked for. It
@@ -38,8 +41,12 @@ func (e *ResponseError) Unwrap() error { return e.err }
 
 // remote is a service that a client calls.
 type remote struct {
-	http *http.Client
-	base string // the URL of its prefix
+	http   *http.Client
+	base   string      // the URL of its prefix
+	header http.Header // sent with each request
+	// failed completes the error for an answer with some body. It returns false where it
+	// can't.
+	failed func(e *ResponseError, body []byte) bool
 }
 
 // maxErrorBytes is how much is read of an answer that tells of an error.
@@ -49,85 +56,88 @@ const maxErrorBytes = 64 << 10
 func fill(route string, parameters ...string) string {
 	for _, value := range parameters {
 		before, after, _ := strings.Cut(route, "{}")
-		route = before + escape(value) + after
+		route = before + names.Escape(value) + after
 	}
 	return route
-}
-
-// escape makes a text one segment of a path. One that is made of dots alone would be
-// taken for another directory.
-func escape(text string) string {
-	if text == "." || text == ".." {
-		return strings.ReplaceAll(text, ".", "%2E")
-	}
-	return url.PathEscape(text)
 }
 
 // call sends a request, and decodes the answer into result. An answer with another
 // status than 200 is an error, unless it is one of also, which is decoded too. It
 // returns the status.
 func (s remote) call(ctx context.Context, method, path string, body, result any, also ...int) (status int, err error) {
+	response, err := s.send(ctx, method, path, "application/json", body)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }() // all that matters is read by then
+	if response.StatusCode != http.StatusOK && !slices.Contains(also, response.StatusCode) {
+		return response.StatusCode, s.newResponseError(response)
+	}
+	err = json.NewDecoder(response.Body).Decode(result)
+	if err != nil {
+		return response.StatusCode, fmt.Errorf("reading the answer to %s %s: %w", method, response.Request.URL.Redacted(), err)
+	}
+	return response.StatusCode, nil
+}
+
+// send sends a request. The caller closes the body of the answer.
+func (s remote) send(ctx context.Context, method, path, accept string, body any) (*http.Response, error) {
 	var sent io.Reader = http.NoBody
 	if body != nil {
-		var encoded []byte
-		encoded, err = json.Marshal(body)
+		encoded, err := json.Marshal(body)
 		if err != nil {
-			return 0, fmt.Errorf("encoding a request: %w", err)
+			return nil, fmt.Errorf("encoding a request: %w", err)
 		}
 		sent = bytes.NewReader(encoded)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(s.base, "/")+path, sent)
 	if err != nil {
-		return 0, fmt.Errorf("making a request: %w", err)
+		return nil, fmt.Errorf("making a request: %w", err)
 	}
-	request.Header.Set("Accept", "application/json")
+	maps.Copy(request.Header, s.header)
+	request.Header.Set("Accept", accept)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := s.http.Do(request)
-	if err != nil {
-		return 0, err // which names method and URL
-	}
-	defer func() { _ = response.Body.Close() }() // all that matters is read by then
-	wanted := response.StatusCode == http.StatusOK
-	for _, code := range also {
-		wanted = wanted || response.StatusCode == code
-	}
-	if !wanted {
-		return response.StatusCode, newResponseError(response)
-	}
-	err = json.NewDecoder(response.Body).Decode(result)
-	if err != nil {
-		return response.StatusCode, fmt.Errorf("reading the answer to %s %s: %w", method, request.URL.Redacted(), err)
-	}
-	return response.StatusCode, nil
+	return s.http.Do(request) // whose error names method and URL
 }
 
 // newResponseError reads what an answer says was wrong.
-func newResponseError(response *http.Response) error {
+func (s remote) newResponseError(response *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
+	if err != nil {
+		body = []byte("the answer can't be read: " + err.Error())
+	}
+	return s.newFailure(response, body)
+}
+
+// newFailure is the error that a body tells of.
+func (s remote) newFailure(response *http.Response, body []byte) error {
 	e := &ResponseError{
 		Method:     response.Request.Method,
 		URL:        response.Request.URL.Redacted(),
 		StatusCode: response.StatusCode,
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
-	if err != nil {
-		e.Message = "the answer can't be read: " + err.Error()
-		return e
-	}
-	var said failure
-	if json.Unmarshal(body, &said) != nil || said.Text == "" {
+	if !s.failed(e, body) {
 		e.Message = strings.TrimSpace(string(body))
-		return e
 	}
-	e.Message, e.err = said.Text, said.cause(response.StatusCode)
 	return e
 }
 
-// cause is the error that the same call has in the process of the queue.
-func (f *failure) cause(status int) error {
+// failureError completes the error for an answer that has a failure.
+func failureError(e *ResponseError, body []byte) bool {
+	var said web.Failure
+	if json.Unmarshal(body, &said) != nil || said.Text == "" {
+		return false
+	}
+	e.Message, e.err = said.Text, causeOf(&said, e.StatusCode)
+	return true
+}
+
+// causeOf is the error that the same call has in the process of the queue.
+func causeOf(f *web.Failure, status int) error {
 	switch {
-	case status == http.StatusNotFound && f.Field == nameField:
+	case status == http.StatusNotFound && f.Field == web.NameField:
 		return amboy.NewJobNotFoundError(f.Text)
 	case status == http.StatusConflict && f.Field == scopeField:
 		return amboy.NewDuplicateJobScopeError(f.Text)
@@ -146,7 +156,7 @@ func newRemote(client *http.Client, base string) remote {
 	if client == nil {
 		client = &http.Client{}
 	}
-	return remote{http: client, base: base}
+	return remote{http: client, base: base, failed: failureError}
 }
 
 // notEmpty returns an error for a parameter that would not be seen in a path.

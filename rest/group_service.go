@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // ManagementGroupService is an AbortablePoolManagementService for the pools of the
@@ -30,7 +31,7 @@ func (s *ManagementGroupService) Handler() http.Handler {
 	return running.handler()
 }
 
-var errNoGroup = &failure{status: http.StatusServiceUnavailable, Text: "the service has no queue group"}
+var errNoGroup = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no queue group"}
 
 // pools are those of the open queues that can abort jobs, by the name of the queue.
 func (s *ManagementGroupService) pools(ctx context.Context) (map[string]amboy.AbortableRunner, error) {

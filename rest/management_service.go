@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // ManagementService puts a management.Manager on HTTP (see Handler). It is safe for
@@ -49,7 +50,7 @@ func (s *ManagementService) Handler() http.Handler {
 	return newHandler(routes)
 }
 
-var errNoManager = &failure{status: http.StatusServiceUnavailable, Text: "the service has no manager"}
+var errNoManager = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no manager"}
 
 // filter is the filter that the path of a request names. The manager validates it.
 func filter(r *http.Request) management.StatusFilter {
@@ -62,7 +63,7 @@ func (s *ManagementService) countJobs(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	writeArray(w, r, counts)
+	web.WriteArray(w, r, counts)
 }
 
 func (s *ManagementService) listJobs(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +77,7 @@ func (s *ManagementService) listJobs(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	writeArray(w, r, ids)
+	web.WriteArray(w, r, ids)
 }
 
 func (s *ManagementService) completeJob(w http.ResponseWriter, r *http.Request) {
@@ -113,5 +114,5 @@ func answerCompleted(w http.ResponseWriter, r *http.Request, answer completed, e
 		refuse(w, r, err)
 		return
 	}
-	writeJSON(w, r, http.StatusOK, answer)
+	web.WriteJSON(w, r, http.StatusOK, answer)
 }

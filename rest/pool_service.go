@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // AbortablePoolManagementService lists and aborts, on HTTP, the jobs that run in a
@@ -38,4 +39,4 @@ func (s *AbortablePoolManagementService) Handler() http.Handler {
 	return running.handler()
 }
 
-var errNoPool = &failure{status: http.StatusServiceUnavailable, Text: "the service has no pool"}
+var errNoPool = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no pool"}

@@ -118,7 +118,7 @@ func (c *QueueClient) call(ctx context.Context, method, path string, body, resul
 func (c *QueueClient) remote() remote {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return remote{http: c.client, base: c.host + ":" + strconv.Itoa(c.port) + "/" + c.prefix}
+	return newRemote(c.client, c.host+":"+strconv.Itoa(c.port)+"/"+c.prefix)
 }
 
 func (c *QueueClient) status(ctx context.Context) (status queueStatus, err error) {

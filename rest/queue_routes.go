@@ -11,6 +11,7 @@ import (
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/registry"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // queueStatus tells about a queue.
@@ -75,7 +76,7 @@ func (s *QueueService) Handler() http.Handler {
 	})
 }
 
-var errNoQueue = &failure{status: http.StatusServiceUnavailable, Text: "the service has no queue"}
+var errNoQueue = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no queue"}
 
 func (s *QueueService) ready() (amboy.Queue, error) {
 	if q := s.Queue(); q != nil {
@@ -104,7 +105,7 @@ func (s *QueueService) status(ctx context.Context) queueStatus {
 }
 
 func (s *QueueService) getStatus(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, r, http.StatusOK, s.status(r.Context()))
+	web.WriteJSON(w, r, http.StatusOK, s.status(r.Context()))
 }
 
 func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +125,7 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 	if amboy.Wait(waiting, q) {
 		code = http.StatusOK
 	}
-	writeJSON(w, r, code, s.status(r.Context()))
+	web.WriteJSON(w, r, code, s.status(r.Context()))
 }
 
 func (s *QueueService) createJob(w http.ResponseWriter, r *http.Request) {
@@ -133,14 +134,14 @@ func (s *QueueService) createJob(w http.ResponseWriter, r *http.Request) {
 	answer.QueueDepth = answer.Status.PendingJobs
 	code := http.StatusOK
 	if err != nil {
-		f := failureOf(r.Context(), err)
-		logFailure(r, f, err)
-		code, answer.Error, answer.Field = f.status, f.Text, f.Field
+		f := web.FailureOf(r.Context(), err)
+		web.LogFailure(r, f, err)
+		code, answer.Error, answer.Field = f.Status, f.Text, f.Field
 		if amboy.IsDuplicateJobScopeError(err) {
 			answer.Field = scopeField
 		}
 	}
-	writeJSON(w, r, code, answer)
+	web.WriteJSON(w, r, code, answer)
 }
 
 // scopeField is the field of a job that is not put because of one that holds its
@@ -150,7 +151,7 @@ const scopeField = "enqueue_scopes"
 // putPatience is how long a request waits for room in a queue.
 const putPatience = 10 * time.Second
 
-var errFull = &failure{status: http.StatusServiceUnavailable, Text: "the queue did not take the job in time"}
+var errFull = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the queue did not take the job in time"}
 
 // create puts the job of a request.
 func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string, err error) {
@@ -159,7 +160,7 @@ func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string
 		return "", err
 	}
 	var form registry.JobInterchange
-	err = readJSON(w, r, &form)
+	err = web.ReadJSON(w, r, &form)
 	if err != nil {
 		return "", err
 	}
@@ -180,7 +181,7 @@ func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string
 // form says.
 func newJob(form *registry.JobInterchange) (amboy.Job, error) {
 	if form.Name == "" {
-		return nil, invalid("name", form.Name, "must not be empty")
+		return nil, web.Invalid("name", form.Name, "must not be empty")
 	}
 	form.Group = ""
 	form.Status = amboy.JobStatusInfo{}
@@ -190,7 +191,7 @@ func newJob(form *registry.JobInterchange) (amboy.Job, error) {
 	form.Progress, form.Result = nil, nil
 	j, err := form.Resolve(amboy.JSON)
 	if err != nil {
-		return nil, &failure{status: http.StatusBadRequest, Text: err.Error(), Field: fieldOf(err)}
+		return nil, &web.Failure{Status: http.StatusBadRequest, Text: err.Error(), Field: fieldOf(err)}
 	}
 	return j, nil
 }
@@ -214,7 +215,7 @@ func (s *QueueService) getJob(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	writeJSON(w, r, http.StatusOK, form)
+	web.WriteJSON(w, r, http.StatusOK, form)
 }
 
 func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
@@ -231,7 +232,7 @@ func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
 		return nil, amboy.NewJobNotFoundErrorf("there is no job %q", id)
 	}
 	if !isReadable(q, j) {
-		return nil, &failure{status: http.StatusConflict, Text: fmt.Sprintf("job %q can be read when it has ended, because its queue has no copy of it", id)}
+		return nil, &web.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("job %q can be read when it has ended, because its queue has no copy of it", id)}
 	}
 	return registry.MakeJobInterchange(j, amboy.JSON)
 }
@@ -239,8 +240,8 @@ func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
 // isReadable tells whether the content of a job can be read: of one that its queue
 // holds by reference, its run may change it at the same time.
 func isReadable(q amboy.Queue, j amboy.Job) bool {
-	_, isCopy := queue.StoreOf(q)
-	return isCopy || hasEnded(j)
+	store, ok := queue.StoreOf(q)
+	return ok && !store.ByReference() || hasEnded(j)
 }
 
 // hasEnded is true when no attempt of a job runs or will follow.
@@ -263,7 +264,7 @@ func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		if !amboy.WaitJob(waiting, j, q) {
-			return &failure{status: http.StatusRequestTimeout, Text: fmt.Sprintf("job %q has not ended yet", j.ID())}
+			return &web.Failure{Status: http.StatusRequestTimeout, Text: fmt.Sprintf("job %q has not ended yet", j.ID())}
 		}
 		return nil
 	})
@@ -287,15 +288,15 @@ func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, w
 	answer := jobStatus{ID: id}
 	code := http.StatusOK
 	if err := answer.look(r.Context(), q, wait); err != nil {
-		f := failureOf(r.Context(), err)
-		logFailure(r, f, err)
-		code, answer.Error = f.status, f.Text
+		f := web.FailureOf(r.Context(), err)
+		web.LogFailure(r, f, err)
+		code, answer.Error = f.Status, f.Text
 		if amboy.IsJobNotFoundError(err) {
 			code = http.StatusBadRequest
 		}
 	}
 	answer.JobsPending = q.Stats(r.Context()).Pending
-	writeJSON(w, r, code, answer)
+	web.WriteJSON(w, r, code, answer)
 }
 
 // look looks at a job, and again after waiting.

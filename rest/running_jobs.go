@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // runningJobs are the jobs that run in some pools.
@@ -53,7 +54,7 @@ func (j *runningJobs) list(w http.ResponseWriter, r *http.Request) {
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		ids = append(ids, pools[name].RunningJobs()...)
 	}
-	writeArray(w, r, ids)
+	web.WriteArray(w, r, ids)
 }
 
 func (j *runningJobs) abortAll(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +66,7 @@ func (j *runningJobs) abortAll(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	writeJSON(w, r, http.StatusOK, struct{}{})
+	web.WriteJSON(w, r, http.StatusOK, struct{}{})
 }
 
 // inAll does something to all pools at once.
@@ -103,9 +104,9 @@ func (j *runningJobs) get(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		refuse(w, r, err)
 	case len(in) == 0:
-		writeJSON(w, r, http.StatusNotFound, notRunning(id))
+		web.WriteJSON(w, r, http.StatusNotFound, notRunning(id))
 	default:
-		writeJSON(w, r, http.StatusOK, runningJob{Name: id, Status: statusRunning, Group: first(in)})
+		web.WriteJSON(w, r, http.StatusOK, runningJob{Name: id, Status: statusRunning, Group: first(in)})
 	}
 }
 
@@ -126,9 +127,9 @@ func (j *runningJobs) abort(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		refuse(w, r, err)
 	case gone.Load() == int64(len(in)):
-		writeJSON(w, r, j.notRunning, notRunning(id))
+		web.WriteJSON(w, r, j.notRunning, notRunning(id))
 	default:
-		writeJSON(w, r, http.StatusOK, runningJob{Name: id, Status: statusAborted, Group: first(in)})
+		web.WriteJSON(w, r, http.StatusOK, runningJob{Name: id, Status: statusAborted, Group: first(in)})
 	}
 }
 

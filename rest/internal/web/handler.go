@@ -1,28 +1,28 @@
-package rest
+package web
 
 import (
+	"fmt"
 	"net/http"
 	"path"
 	"runtime/debug"
-
-	"github.com/mongodb/grip/message"
-
-	"github.com/mongodb/amboy/internal/logging"
 )
 
-// newHandler adds to routes what all services have in common. They work below any
+// Refuse answers a request that can't be met, for the reason that err gives.
+type Refuse func(w http.ResponseWriter, r *http.Request, err error)
+
+// NewHandler adds to routes what all handlers have in common. They work below any
 // prefix that http.StripPrefix takes away.
-func newHandler(routes map[string]http.HandlerFunc) http.Handler {
+func NewHandler(routes map[string]http.HandlerFunc, refuse Refuse) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handle := range routes {
 		mux.HandleFunc(pattern, handle)
 	}
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer answerPanic(w, r)
-		secure(w.Header())
+		defer answerPanic(w, r, refuse)
+		Secure(w.Header())
 		if sameOrigin.Check(r) != nil {
-			refuse(w, r, &failure{status: http.StatusForbidden, Text: "a page of another site must not do this"})
+			refuse(w, r, &Failure{Status: http.StatusForbidden, Text: "a page of another site must not do this"})
 			return
 		}
 		r = withRoot(r)
@@ -31,7 +31,7 @@ func newHandler(routes map[string]http.HandlerFunc) http.Handler {
 		case path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(), r.RequestURI == "*":
 			// The mux would answer by itself, with a redirect to a place that is not
 			// below the prefix for instance.
-			refuse(w, r, &failure{status: http.StatusNotFound, Text: "there is no such resource"})
+			refuse(w, r, &Failure{Status: http.StatusNotFound, Text: "there is no such resource"})
 		case pattern == "":
 			refuse(w, r, unrouted(w, r, mux))
 		default:
@@ -40,8 +40,8 @@ func newHandler(routes map[string]http.HandlerFunc) http.Handler {
 	})
 }
 
-// secure sets what keeps browsers from making more of an answer than data.
-func secure(h http.Header) {
+// Secure sets what keeps browsers from making more of an answer than data.
+func Secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -63,14 +63,14 @@ func withRoot(r *http.Request) *http.Request {
 
 // unrouted says why a mux has no handler for a request: the path is unknown, or the
 // method is not allowed there.
-func unrouted(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) *failure {
+func unrouted(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) *Failure {
 	refusal := &probe{header: http.Header{}}
 	mux.ServeHTTP(refusal, r)
 	if refusal.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", refusal.header.Get("Allow"))
-		return &failure{status: refusal.status, Text: "method " + r.Method + " is not allowed here"}
+		return &Failure{Status: refusal.status, Text: "method " + r.Method + " is not allowed here"}
 	}
-	return &failure{status: http.StatusNotFound, Text: "there is no such resource"}
+	return &Failure{Status: http.StatusNotFound, Text: "there is no such resource"}
 }
 
 // probe is a ResponseWriter that sends nothing.
@@ -85,7 +85,7 @@ func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
 // answerPanic answers for a handler that panicked, for instance in the method of a
 // job type.
-func answerPanic(w http.ResponseWriter, r *http.Request) {
+func answerPanic(w http.ResponseWriter, r *http.Request, refuse Refuse) {
 	value := recover()
 	if value == nil {
 		return
@@ -93,12 +93,5 @@ func answerPanic(w http.ResponseWriter, r *http.Request) {
 	if value == http.ErrAbortHandler { //nolint:errorlint // It is compared as net/http does.
 		panic(value)
 	}
-	logging.Error(r.Context(), message.Fields{
-		"message": "an HTTP request made its handler panic",
-		"method":  r.Method,
-		"path":    r.URL.Path,
-		"panic":   value,
-		"stack":   string(debug.Stack()),
-	})
-	writeJSON(w, r, http.StatusInternalServerError, &failure{Text: internalError})
+	refuse(w, r, fmt.Errorf("the handler panicked: %v\n%s", value, debug.Stack()))
 }

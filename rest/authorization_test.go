@@ -1,0 +1,420 @@
+package rest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest"
+	"github.com/mongodb/amboy/rest/internal/api"
+	"github.com/mongodb/amboy/rest/internal/dashboard"
+)
+
+// sample is a request to a route.
+type sample struct {
+	action rest.Action // empty where anybody may
+	target string      // QUEUE stands for the name of a queue
+	body   string
+	// all is true where it is about all queues.
+	all bool
+	// lists is true where it also lists what is in all queues.
+	lists bool
+	// sum is a part of the answer, where that has a sum over queues, for one queue.
+	sum string
+}
+
+// samples has requests for each route: one at least for each action that it can be.
+var samples = map[string][]sample{
+	"GET /v2/queues":                         {{action: rest.ActionRead, target: "/v2/queues", all: true}},
+	"GET /v2/queues/{queue}":                 {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
+	"PATCH /v2/queues/{queue}":               {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
+	"GET /v2/jobs":                           {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
+	"GET /v2/jobs/count":                     {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
+	"POST /v2/jobs/actions":                  append(bulk(`{}`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
+	"POST /v2/queues/{queue}/jobs":           {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
+	"GET /v2/queues/{queue}/jobs/{id}":       {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one"}},
+	"DELETE /v2/queues/{queue}/jobs/{id}":    {{action: "delete", target: "/v2/queues/QUEUE/jobs/one"}},
+	"GET /v2/queues/{queue}/jobs/{id}/graph": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/graph"}},
+	"POST /v2/queues/{queue}/jobs/{id}/actions": each(func(kind management.ActionKind) sample {
+		return sample{action: rest.Action(kind), target: "/v2/queues/QUEUE/jobs/one/actions", body: "{" + actionJSON(kind) + "}"}
+	}),
+	"GET /v2/scopes":       {{action: rest.ActionRead, target: "/v2/scopes", all: true}, {action: rest.ActionRead, target: "/v2/scopes?queue=QUEUE"}},
+	"GET /v2/processes":    {{action: rest.ActionRead, target: "/v2/processes", all: true}},
+	"GET /v2/activity":     {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queue=QUEUE"}},
+	"GET /v2/schedules":    {{action: rest.ActionRead, target: "/v2/schedules", all: true}},
+	"GET /v2/audit":        {{action: rest.ActionRead, target: "/v2/audit", all: true}},
+	"GET /v2/events":       {{action: rest.ActionRead, target: "/v2/events", all: true}},
+	"GET /v2/openapi.json": {{action: rest.ActionRead, target: "/v2/openapi.json", all: true}},
+
+	"GET /{$}":                      {{action: rest.ActionRead, target: "/", all: true}},
+	"GET /jobs":                     {{action: rest.ActionRead, target: "/jobs", all: true}, {action: rest.ActionRead, target: "/jobs?queue=QUEUE", lists: true}},
+	"GET /queues":                   {{action: rest.ActionRead, target: "/queues", all: true}},
+	"GET /queues/{queue}":           {{action: rest.ActionRead, target: "/queues/QUEUE"}},
+	"GET /queues/{queue}/jobs/{id}": {{action: rest.ActionRead, target: "/queues/QUEUE/jobs/one"}},
+	"GET /workers":                  {{action: rest.ActionRead, target: "/workers", all: true}},
+	"GET /schedules":                {{action: rest.ActionRead, target: "/schedules", all: true}},
+	"GET /scopes":                   {{action: rest.ActionRead, target: "/scopes", all: true}},
+	"GET /audit":                    {{action: rest.ActionRead, target: "/audit", all: true}},
+	"GET /live":                     {{action: rest.ActionRead, target: "/live", all: true}},
+	"GET /assets/{path...}":         {{target: "/assets/app.css"}},
+	"POST /theme":                   {{target: "/theme", body: "theme=dark&back=jobs"}},
+	"POST /queues/{queue}/control":  {{action: rest.ActionControl, target: "/queues/QUEUE/control", body: "paused=true"}},
+	"POST /jobs/actions":            append(bulkForm("step=do&which=all", true), bulkForm("step=do&which=all&queue=QUEUE", false)...),
+	"POST /queues/{queue}/jobs/{id}/actions": each(func(kind management.ActionKind) sample {
+		return sample{action: rest.Action(kind), target: "/queues/QUEUE/jobs/one/actions", body: "confirmed=1&" + actionForm(kind)}
+	}),
+}
+
+func each(sampleOf func(kind management.ActionKind) sample) []sample {
+	var samples []sample
+	for _, kind := range management.ActionKinds() {
+		samples = append(samples, sampleOf(kind))
+	}
+	return samples
+}
+
+func bulk(filter string, all bool) []sample {
+	return each(func(kind management.ActionKind) sample {
+		return sample{
+			action: rest.Action(kind), target: "/v2/jobs/actions", all: all,
+			body: fmt.Sprintf(`{%s,"filter":%s,"limit":10}`, actionJSON(kind), filter),
+		}
+	})
+}
+
+func bulkForm(fields string, all bool) []sample {
+	return each(func(kind management.ActionKind) sample {
+		return sample{action: rest.Action(kind), target: "/jobs/actions", all: all, body: fields + "&" + actionForm(kind)}
+	})
+}
+
+func actionJSON(kind management.ActionKind) string {
+	more := map[management.ActionKind]string{
+		management.Reschedule: `,"at":"2030-01-01T00:00:00Z"`,
+		management.Prioritize: `,"priority":3`,
+	}
+	return fmt.Sprintf(`"action":%q%s`, kind, more[kind])
+}
+
+func actionForm(kind management.ActionKind) string {
+	more := map[management.ActionKind]string{
+		management.Reschedule: "&at=2030-01-01T00:00:00Z",
+		management.Prioritize: "&priority=3",
+	}
+	return "action=" + string(kind) + more[kind]
+}
+
+// routes are all routes, with the actions that each can be.
+func routes() map[string][]rest.Action {
+	all := map[string][]rest.Action{}
+	for _, route := range api.Routes() {
+		all[route.Mux()] = route.Actions
+	}
+	for _, route := range dashboard.New(dashboard.Options{}).Routes() {
+		actions := []rest.Action{}
+		for _, action := range route.Actions {
+			// Pages that a form leads to are read; what the form does is checked.
+			if action != "read" || len(route.Actions) == 1 {
+				actions = append(actions, rest.Action(action))
+			}
+		}
+		all[route.Mux()] = actions
+	}
+	return all
+}
+
+// TestEveryRouteHasSamples makes the tables here complete: a route without a sample, and
+// an action of it without one, fails.
+func TestEveryRouteHasSamples(t *testing.T) {
+	all := routes()
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(samples)))
+	for route, actions := range all {
+		sampled := map[rest.Action]bool{}
+		for _, s := range samples[route] {
+			if s.action != "" {
+				sampled[s.action] = true
+			}
+		}
+		assert.ElementsMatch(t, actions, slices.Collect(maps.Keys(sampled)), route)
+	}
+}
+
+// forEachSample runs a test for each sample.
+func forEachSample(t *testing.T, test func(t *testing.T, method string, s sample)) {
+	for route, requests := range samples {
+		method, _, _ := strings.Cut(route, " ")
+		for _, s := range requests {
+			t.Run(fmt.Sprintf("%s %s %s", route, s.action, strings.ReplaceAll(s.target+s.body, "/", "|")), func(t *testing.T) {
+				test(t, method, s)
+			})
+		}
+	}
+}
+
+// result is the answer to a sample. That of events ends after the first.
+type result struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask sends a sample for a queue to a handler, from this machine.
+func (s sample) ask(t *testing.T, handler http.Handler, method, queue string, change func(*http.Request)) result {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request := httptest.NewRequestWithContext(ctx, method, strings.ReplaceAll(s.target, "QUEUE", queue), strings.NewReader(strings.ReplaceAll(s.body, "QUEUE", queue)))
+	request.Host, request.RemoteAddr = "localhost:8080", "127.0.0.1:5000"
+	if method != http.MethodGet {
+		kind := "application/x-www-form-urlencoded"
+		if strings.HasPrefix(s.target, "/v2/") {
+			kind = "application/json"
+		}
+		request.Header.Set("Content-Type", kind)
+	}
+	if change != nil {
+		change(request)
+	}
+	recorder := &endless{ResponseRecorder: httptest.NewRecorder(), end: cancel}
+	handler.ServeHTTP(recorder, request)
+	answer := recorder.Result()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return result{answer.StatusCode, answer.Header, string(body)}
+}
+
+// endless records an answer that has no end, up to its first part.
+type endless struct {
+	*httptest.ResponseRecorder
+	end func()
+}
+
+func (e *endless) Flush() {
+	e.ResponseRecorder.Flush()
+	if e.Body.Len() > 0 {
+		e.end()
+	}
+}
+
+var errNo = errors.New("the reason, which is nobody's business")
+
+// may allows some actions in the queues of a list, or in all where it has none.
+func may(actions []rest.Action, queues ...string) rest.Option {
+	return rest.Authorize(func(_ *http.Request, access rest.Access) error {
+		if !slices.Contains(actions, access.Action) || len(queues) > 0 && (access.AllQueues || !slices.Contains(queues, access.Queue)) {
+			return errNo
+		}
+		return nil
+	})
+}
+
+// role is what some requests may do.
+type role struct {
+	name   string
+	option rest.Option
+	// may tells what it should be able to do.
+	may func(action rest.Action, queue string, all bool) bool
+}
+
+func newRoles() []role {
+	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl}
+	for _, kind := range management.ActionKinds() {
+		actions = append(actions, rest.Action(kind))
+	}
+	roles := []role{
+		{"nobody", may(nil), func(rest.Action, string, bool) bool { return false }},
+		{"operator", may(actions), func(rest.Action, string, bool) bool { return true }},
+		{"operator of one queue", may(actions, mine), func(_ rest.Action, queue string, all bool) bool { return queue == mine && !all }},
+	}
+	for _, only := range actions {
+		roles = append(roles, role{"only " + string(only), may([]rest.Action{only}), func(action rest.Action, _ string, _ bool) bool { return action == only }})
+	}
+	return roles
+}
+
+// TestAuthorization is the table of action x role x tenant, over every route.
+func TestAuthorization(t *testing.T) {
+	for _, role := range newRoles() {
+		for _, tenant := range []string{"", mine} {
+			inspector := &tenants{}
+			opts := []rest.Option{role.option, rest.Actor(func(*http.Request) string { return "somebody" })}
+			if tenant != "" {
+				opts = append(opts, rest.Tenant(tenant))
+			}
+			handler := rest.Handler(inspector, opts...)
+			forEachSample(t, func(t *testing.T, method string, s sample) {
+				for _, queue := range both {
+					inspector.did = nil
+					got := s.ask(t, handler, method, queue, nil)
+					what := fmt.Sprintf("role %s, tenant %q, queue %s: %s", role.name, tenant, queue, got.body)
+					// For a tenant all queues are the one.
+					asked, all := queue, s.all
+					if all && tenant != "" {
+						asked, all = tenant, false
+					}
+					switch {
+					case s.action == "":
+						assert.Less(t, got.status, 400, what)
+					case tenant != "" && asked != tenant:
+						assert.Equal(t, http.StatusNotFound, got.status, what)
+					case !role.may(s.action, asked, all || s.lists && tenant == ""):
+						assert.Equal(t, http.StatusForbidden, got.status, what)
+						assert.NotContains(t, got.body, errNo.Error())
+					default:
+						assert.Less(t, got.status, 400, what)
+						checkDone(t, inspector.done(), s, asked, all)
+					}
+					if got.status >= 400 {
+						assert.Empty(t, inspector.done(), what)
+					}
+					if tenant != "" && s.action != "" && got.status < 400 {
+						assert.NotContains(t, got.body, theirs, what)
+						assert.Contains(t, got.body, s.sum, what)
+					}
+					checkHeaders(t, got, s)
+				}
+			})
+		}
+	}
+}
+
+// checkDone checks that what a request did is what it should do, where it should.
+func checkDone(t *testing.T, done []string, s sample, queue string, all bool) {
+	t.Helper()
+	want := []string{}
+	for _, q := range both {
+		if s.action != rest.ActionRead && (all || q == queue) {
+			want = append(want, fmt.Sprintf("%s %s by \"somebody\"", s.action, q))
+		}
+	}
+	assert.ElementsMatch(t, want, done)
+}
+
+// checkHeaders checks what keeps browsers from making more of an answer than it is.
+func checkHeaders(t *testing.T, got result, s sample) {
+	t.Helper()
+	policy := got.header.Get("Content-Security-Policy")
+	if strings.HasPrefix(s.target, "/v2/") {
+		assert.Equal(t, "default-src 'none'; frame-ancestors 'none'", policy)
+	} else {
+		assert.Contains(t, policy, "default-src 'none'")
+		assert.Contains(t, policy, "frame-ancestors 'none'")
+		assert.NotContains(t, policy, "unsafe")
+	}
+	assert.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"))
+	assert.Equal(t, "DENY", got.header.Get("X-Frame-Options"))
+	assert.Equal(t, "same-origin", got.header.Get("Cross-Origin-Resource-Policy"))
+	assert.Contains(t, []string{"no-referrer", "same-origin"}, got.header.Get("Referrer-Policy"))
+	if s.action != "" {
+		assert.Equal(t, "no-store", got.header.Get("Cache-Control"))
+	}
+}
+
+// TestWithoutAuthorize checks what holds where a program says nothing about who may do
+// what.
+func TestWithoutAuthorize(t *testing.T) {
+	from := func(remote, host string, header ...string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.RemoteAddr, r.Host = remote, host
+			for _, name := range header {
+				r.Header.Set(name, "192.0.2.1")
+			}
+		}
+	}
+	callers := []struct {
+		name    string
+		request func(*http.Request)
+		may     bool
+	}{
+		{"this machine", from("127.0.0.1:5000", "localhost:8080"), true},
+		{"this machine by its address", from("127.0.0.1:5000", "127.0.0.1"), true},
+		{"this machine by IPv6", from("[::1]:5000", "[::1]:8080"), true},
+		{"this machine by IPv6, without a port", from("[::1]:5000", "[::1]"), true},
+		{"this machine by mapped IPv4", from("[::ffff:127.0.0.1]:5000", "LOCALHOST"), true},
+		{"another machine", from("192.0.2.1:5000", "localhost:8080"), false},
+		{"another machine by IPv6", from("[2001:db8::1]:5000", "localhost:8080"), false},
+		{"a site that resolves its name to this machine", from("127.0.0.1:5000", "evil.example:8080"), false},
+		{"a site that has localhost in its name", from("127.0.0.1:5000", "localhost.evil.example"), false},
+		{"no host", from("127.0.0.1:5000", ""), false},
+		{"no address", from("", "localhost"), false},
+		{"a proxy", from("127.0.0.1:5000", "localhost:8080", "X-Forwarded-For"), false},
+		{"another proxy", from("127.0.0.1:5000", "localhost:8080", "Forwarded"), false},
+	}
+	inspector := &tenants{}
+	handler := rest.Handler(inspector)
+	forEachSample(t, func(t *testing.T, method string, s sample) {
+		for _, caller := range callers {
+			got := s.ask(t, handler, method, mine, caller.request)
+			allowed := s.action == "" || caller.may && s.action == rest.ActionRead
+			assert.Equal(t, allowed, got.status < 400, "%s: %d %s", caller.name, got.status, got.body)
+			assert.Empty(t, inspector.done())
+			if !allowed {
+				assert.Equal(t, http.StatusForbidden, got.status, caller.name)
+			}
+		}
+	})
+}
+
+// TestFromLoopback checks that requests from this machine may do everything, and no others
+// anything.
+func TestFromLoopback(t *testing.T) {
+	handler := rest.Handler(&tenants{}, rest.Authorize(rest.FromLoopback))
+	forEachSample(t, func(t *testing.T, method string, s sample) {
+		got := s.ask(t, handler, method, mine, nil)
+		assert.Less(t, got.status, 400, got.body)
+		got = s.ask(t, handler, method, mine, func(r *http.Request) { r.RemoteAddr = "192.0.2.1:5000" })
+		assert.Equal(t, s.action != "", got.status == http.StatusForbidden, got.body)
+	})
+}
+
+// TestCrossSite checks that a page of another site changes nothing.
+func TestCrossSite(t *testing.T) {
+	everything := rest.Authorize(func(*http.Request, rest.Access) error { return nil })
+	pages := []struct {
+		name    string
+		header  map[string]string
+		allowed bool
+	}{
+		{"another site", map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, false},
+		{"another origin of the site", map[string]string{"Sec-Fetch-Site": "same-site"}, false},
+		{"another site, in an old browser", map[string]string{"Origin": "https://evil.example"}, false},
+		{"a sandbox", map[string]string{"Origin": "null"}, false},
+		{"another port", map[string]string{"Origin": "http://localhost:9090"}, false},
+		{"its own page", map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8080"}, true},
+		{"its own page, in an old browser", map[string]string{"Origin": "http://localhost:8080"}, true},
+		{"the user", map[string]string{"Sec-Fetch-Site": "none"}, true},
+		{"no browser", nil, true},
+	}
+	inspector := &tenants{}
+	handler := rest.Handler(inspector, everything)
+	forEachSample(t, func(t *testing.T, method string, s sample) {
+		for _, page := range pages {
+			inspector.did = nil
+			got := s.ask(t, handler, method, mine, func(r *http.Request) {
+				for name, value := range page.header {
+					r.Header.Set(name, value)
+				}
+			})
+			if page.allowed || method == http.MethodGet {
+				assert.Less(t, got.status, 400, "%s: %s", page.name, got.body)
+			} else {
+				assert.Equal(t, http.StatusForbidden, got.status, page.name)
+				assert.Empty(t, inspector.done())
+			}
+			assert.Empty(t, got.header.Get("Access-Control-Allow-Origin"))
+			checkHeaders(t, got, s)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/api"
+	"github.com/mongodb/amboy/rest/internal/web"
+)
+
+// problemError completes the error for an answer that has a Problem.
+func problemError(e *ResponseError, body []byte) bool {
+	var p api.Problem
+	if json.Unmarshal(body, &p) != nil || p.Title == "" {
+		return false
+	}
+	e.StatusCode, e.Message, e.err = p.Status, p.Detail, problemCause(&p)
+	if e.Message == "" {
+		e.Message = p.Title
+	}
+	return true
+}
+
+// problemCause is the error that the same call has in the process of the handler; nil
+// where the problem does not tell.
+func problemCause(p *api.Problem) error {
+	kind, _ := strings.CutPrefix(p.Type, api.TypePrefix)
+	switch web.Kind(kind) {
+	case web.KindInvalid:
+		var errs []error
+		for _, e := range p.Errors {
+			errs = append(errs, &management.InvalidArgumentError{Field: e.Field, Value: e.Value, Rule: e.Rule})
+		}
+		return errors.Join(errs...)
+	case web.KindInvalidJob:
+		if len(p.Errors) == 0 {
+			return nil
+		}
+		return &amboy.InvalidJobError{Field: p.Errors[0].Field, Value: p.Errors[0].Value, Rule: p.Errors[0].Rule}
+	case web.KindState:
+		e := &management.StateError{State: p.State, Action: p.Action, Rule: p.Rule}
+		if p.Job != nil {
+			e.Job = *p.Job
+		}
+		return e
+	case web.KindJobNotFound:
+		return amboy.NewJobNotFoundError(p.Detail)
+	case web.KindDuplicateJob:
+		return amboy.NewDuplicateJobError(p.Detail)
+	case web.KindDuplicateScope:
+		return amboy.NewDuplicateJobScopeError(p.Detail)
+	default:
+		return sentinelOf(web.Kind(kind), p.Detail)
+	}
+}
+
+// sentinelOf wraps the error that stands for a kind of problem; it is nil where none
+// does.
+func sentinelOf(kind web.Kind, detail string) error {
+	sentinel, known := map[web.Kind]error{
+		web.KindUnknownQueue:  management.ErrUnknownQueue,
+		web.KindUnsupported:   management.ErrUnsupported,
+		web.KindQueueDraining: amboy.ErrQueueDraining,
+		web.KindQueueClosed:   amboy.ErrQueueClosed,
+		web.KindNotStarted:    amboy.ErrQueueNotStarted,
+	}[kind]
+	if !known {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", detail, sentinel)
+}

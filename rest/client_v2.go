@@ -1,0 +1,265 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/api"
+	"github.com/mongodb/amboy/rest/internal/names"
+)
+
+// Client is a management.Inspector that asks a Handler in another process. Its methods
+// return the errors of HTTP, and a *ResponseError for what the handler refuses, which
+// wraps the error that the same call has there. It is safe for concurrent use.
+type Client struct{ remote remote }
+
+var _ management.Inspector = (*Client)(nil)
+
+// ClientOption configures a Client.
+type ClientOption func(*Client)
+
+// WithToken has the client send a bearer token. For other ways to authenticate, give it
+// an http.Client that does.
+func WithToken(token string) ClientOption {
+	return func(c *Client) { c.remote.header.Set("Authorization", "Bearer "+token) }
+}
+
+// NewClient returns a client for the handler that is mounted below a URL, as in
+// https://example.com/amboy. It uses the HTTP client, whose time limit must not be
+// shorter than a Watch is; where that is nil it makes one without. It returns a
+// *management.InvalidArgumentError for a URL that can't be one, and connects to nothing.
+func NewClient(baseURL string, client *http.Client, opts ...ClientOption) (*Client, error) {
+	base, err := url.Parse(baseURL)
+	switch {
+	case err != nil:
+		return nil, invalidURL("(not shown)", "must be a URL")
+	case base.Scheme != "http" && base.Scheme != "https", base.Host == "":
+		return nil, invalidURL(base.Redacted(), "must begin with http:// or https:// and a host")
+	case base.RawQuery != "", base.Fragment != "":
+		return nil, invalidURL(base.Redacted(), "must have no query and no fragment")
+	}
+	c := &Client{newRemote(client, baseURL)}
+	c.remote.header, c.remote.failed = http.Header{}, problemError
+	for _, option := range opts {
+		option(c)
+	}
+	return c, nil
+}
+
+func invalidURL(value, rule string) error {
+	return &management.InvalidArgumentError{Field: "URL", Value: value, Rule: rule}
+}
+
+// query makes the query of a URL. Methods leave out what is zero.
+type query url.Values
+
+func (q query) texts(name string, values []string) {
+	for _, value := range values {
+		url.Values(q).Add(name, value)
+	}
+}
+
+func (q query) text(name, value string) {
+	if value != "" {
+		url.Values(q).Set(name, value)
+	}
+}
+
+func (q query) number(name string, value int) {
+	if value != 0 {
+		url.Values(q).Set(name, strconv.Itoa(value))
+	}
+}
+
+func (q query) times(name string, r management.TimeRange) {
+	for bound, at := range map[string]time.Time{"_from": r.From, "_to": r.To} {
+		if !at.IsZero() {
+			url.Values(q).Set(name+bound, at.Format(time.RFC3339Nano))
+		}
+	}
+}
+
+func (q query) filter(f management.JobFilter) {
+	q.texts("queue", f.Queues)
+	for _, state := range f.States {
+		url.Values(q).Add("state", string(state))
+	}
+	q.texts("type", f.Types)
+	q.texts("tag", f.Tags)
+	q.texts("id", f.IDs)
+	q.text("id_pattern", f.IDPattern)
+	q.text("error", f.Error)
+	q.text("scope", f.Scope)
+	q.times("created", f.Created)
+	q.times("due", f.Due)
+	q.times("ended", f.Ended)
+}
+
+func (q query) page(p management.PageRequest) {
+	q.text("cursor", p.Cursor)
+	q.number("limit", p.Limit)
+	if p.Newest {
+		url.Values(q).Set("newest", "true")
+	}
+}
+
+// on returns a path with the query.
+func (q query) on(path string) string {
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + url.Values(q).Encode()
+}
+
+// get asks for a T.
+func get[T any](ctx context.Context, c *Client, path string) (result T, err error) {
+	return send[T](ctx, c, http.MethodGet, path, nil)
+}
+
+// send sends a body, and returns the T that is answered; a zero one with an error.
+func send[T any](ctx context.Context, c *Client, method, path string, body any) (result T, err error) {
+	_, err = c.remote.call(ctx, method, path, body, &result)
+	if err != nil {
+		return *new(T), err
+	}
+	return result, nil
+}
+
+func queuePath(queue string) string { return "/v2/queues/" + names.Encode(queue) }
+
+// jobPath is the path of a job. An empty ID would not be seen in it.
+func jobPath(queue, id string) (string, error) {
+	if err := notEmpty("id", id); err != nil {
+		return "", err
+	}
+	return queuePath(queue) + "/jobs/" + names.Escape(id), nil
+}
+
+// Queues describes the queues, by name.
+func (c *Client) Queues(ctx context.Context) ([]management.Queue, error) {
+	list, err := get[api.QueueList](ctx, c, "/v2/queues")
+	return list.Queues, err
+}
+
+// Queue describes one.
+func (c *Client) Queue(ctx context.Context, name string) (management.Queue, error) {
+	return get[management.Queue](ctx, c, queuePath(name))
+}
+
+// SetControl changes what is set for a queue, and returns what is set then.
+func (c *Client) SetControl(ctx context.Context, queue string, change management.ControlChange) (management.Control, error) {
+	return send[management.Control](ctx, c, http.MethodPatch, queuePath(queue), change)
+}
+
+// FindJobs returns a page of the jobs that a filter selects.
+func (c *Client) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	q := query{}
+	q.filter(filter)
+	q.page(page)
+	return get[management.JobPage](ctx, c, q.on("/v2/jobs"))
+}
+
+// CountJobs counts the jobs that a filter selects, up to a number.
+func (c *Client) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
+	q := query{"most": {strconv.Itoa(most)}}
+	q.filter(filter)
+	return get[management.Count](ctx, c, q.on("/v2/jobs/count"))
+}
+
+// Job tells all about one job.
+func (c *Client) Job(ctx context.Context, queue, id string) (management.Job, error) {
+	path, err := jobPath(queue, id)
+	if err != nil {
+		return management.Job{}, err
+	}
+	return get[management.Job](ctx, c, path)
+}
+
+// Graph returns a job with those that it waits for, and those that wait for it.
+func (c *Client) Graph(ctx context.Context, queue, id string, distance int) (management.Graph, error) {
+	path, err := jobPath(queue, id)
+	if err != nil {
+		return management.Graph{}, err
+	}
+	return get[management.Graph](ctx, c, fmt.Sprintf("%s/graph?distance=%d", path, distance))
+}
+
+// CreateJob puts a job of a type that is registered in the other process.
+func (c *Client) CreateJob(ctx context.Context, job management.NewJob) (management.Created, error) {
+	if len(job.Args) > 0 && !json.Valid(job.Args) { // it could not be sent
+		return management.Created{}, &management.InvalidArgumentError{Field: "args", Value: string(job.Args), Rule: "must be valid JSON"}
+	}
+	keyed := c.remote
+	if job.IdempotencyKey != "" {
+		if err := api.CheckKey("idempotency_key", job.IdempotencyKey); err != nil {
+			return management.Created{}, err
+		}
+		keyed.header = keyed.header.Clone()
+		keyed.header.Set(api.IdempotencyKey, job.IdempotencyKey)
+	}
+	var created management.Created
+	_, err := keyed.call(ctx, http.MethodPost, queuePath(job.Queue)+"/jobs", job, &created, http.StatusCreated)
+	if err != nil {
+		return management.Created{}, err
+	}
+	return created, nil
+}
+
+// ActOn does something to one job.
+func (c *Client) ActOn(ctx context.Context, queue, id string, action management.Action) (management.Acted, error) {
+	path, err := jobPath(queue, id)
+	if err != nil {
+		return management.Acted{}, err
+	}
+	return send[management.Acted](ctx, c, http.MethodPost, path+"/actions", action)
+}
+
+// Act does something to the jobs that a filter selects, or tells what it would do.
+func (c *Client) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
+	return send[management.Acted](ctx, c, http.MethodPost, "/v2/jobs/actions", req)
+}
+
+// Scopes lists the scopes that are held.
+func (c *Client) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
+	q := query{}
+	q.texts("queue", filter.Queues)
+	q.text("name", filter.Name)
+	q.page(page)
+	return get[management.ScopePage](ctx, c, q.on("/v2/scopes"))
+}
+
+// Processes lists the processes that have queues.
+func (c *Client) Processes(ctx context.Context) ([]management.Process, error) {
+	list, err := get[api.ProcessList](ctx, c, "/v2/processes")
+	return list.Processes, err
+}
+
+// Activity tells what the queues have done lately.
+func (c *Client) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
+	q := query{}
+	q.texts("queue", req.Queues)
+	q.texts("type", req.Types)
+	if req.Last != 0 {
+		q.text("last", req.Last.String())
+	}
+	return get[management.Activity](ctx, c, q.on("/v2/activity"))
+}
+
+// Schedules lists the schedules that processes keep.
+func (c *Client) Schedules(ctx context.Context) ([]management.Schedule, error) {
+	list, err := get[api.ScheduleList](ctx, c, "/v2/schedules")
+	return list.Schedules, err
+}
+
+// Audit returns a page of what was done, the latest first.
+func (c *Client) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
+	q := query{}
+	q.page(page)
+	return get[management.AuditPage](ctx, c, q.on("/v2/audit"))
+}

@@ -1,0 +1,398 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest"
+	"github.com/mongodb/amboy/rest/internal/api"
+)
+
+var fuzzRequests = flag.Int("fuzz.requests", 300, "how many requests the client that is made from the description sends")
+
+// TestRequestsOfTheDescription sends requests that are made from the description, some of
+// them broken, to queues with jobs in all states. No answer has a 5xx status, and each is
+// as the description says.
+func TestRequestsOfTheDescription(t *testing.T) {
+	inspector := newWorld(t)
+	handler := rest.Handler(inspector, rest.Authorize(func(*http.Request, rest.Access) error { return nil }))
+	d := newDescription(t)
+	generated := d.requests()
+	statuses := map[int]int{}
+	for seed := range *fuzzRequests {
+		request := generated.Example(seed)
+		status, err := d.send(t, handler, request)
+		require.NoError(t, err, "request %d: %s", seed, request)
+		statuses[status]++
+	}
+	t.Logf("answers by status: %v", statuses)
+	require.Positive(t, statuses[http.StatusOK])
+	require.Positive(t, statuses[http.StatusBadRequest])
+}
+
+// empty is an Inspector that has nothing, and says so with zero values.
+type empty struct{ tenants }
+
+func (*empty) Queues(context.Context) ([]management.Queue, error)       { return nil, nil }
+func (*empty) Schedules(context.Context) ([]management.Schedule, error) { return nil, nil }
+func (*empty) Processes(context.Context) ([]management.Process, error) {
+	return []management.Process{{}}, nil
+}
+
+func (*empty) FindJobs(context.Context, management.JobFilter, management.PageRequest) (management.JobPage, error) {
+	return management.JobPage{}, nil
+}
+
+func (*empty) Job(context.Context, string, string) (management.Job, error) {
+	return management.Job{JobSummary: management.JobSummary{State: amboy.StatePending}}, nil
+}
+
+func (*empty) Graph(context.Context, string, string, int) (management.Graph, error) {
+	return management.Graph{}, nil
+}
+
+func (*empty) Scopes(context.Context, management.ScopeFilter, management.PageRequest) (management.ScopePage, error) {
+	return management.ScopePage{}, nil
+}
+
+func (*empty) Activity(context.Context, management.ActivityRequest) (management.Activity, error) {
+	return management.Activity{}, nil
+}
+
+func (*empty) Audit(context.Context, management.PageRequest) (management.AuditPage, error) {
+	return management.AuditPage{}, nil
+}
+
+// TestNothingIsAsDescribed checks the answers where there is nothing: lists are empty,
+// and not null.
+func TestNothingIsAsDescribed(t *testing.T) {
+	d := newDescription(t)
+	for path, methods := range d.Paths {
+		if _, is := methods["get"]; is {
+			target := strings.NewReplacer("{queue}", "one", "{id}", "two").Replace(path)
+			status, err := d.send(t, rest.Handler(&empty{}), generatedRequest{path: path, method: http.MethodGet, target: target})
+			require.NoError(t, err, path)
+			assert.Equal(t, http.StatusOK, status)
+		}
+	}
+}
+
+// description is the description of an API.
+type description struct {
+	Paths      map[string]map[string]operation
+	Components struct{ Schemas map[string]schema }
+
+	compiler *jsonschema.Compiler
+	mu       sync.Mutex
+	compiled map[string]*jsonschema.Schema
+}
+
+type operation struct {
+	Parameters  []parameter
+	RequestBody *struct {
+		Content map[string]struct{ Schema schema }
+	}
+	Responses map[string]struct {
+		Content map[string]struct{ Schema schema }
+	}
+}
+
+type parameter struct {
+	Name, In string
+	Required bool
+	Schema   schema
+}
+
+// schema is a JSON schema, as far as values are made from it.
+type schema struct {
+	Ref                  string `json:"$ref"`
+	Type                 string
+	Format               string
+	Pattern              string
+	Enum                 []any
+	Properties           map[string]schema
+	Required             []string
+	Items                *schema
+	Minimum, Maximum     *int
+	AdditionalProperties any
+}
+
+func newDescription(t *testing.T) *description {
+	served := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v2/openapi.json", http.NoBody)
+	request.RemoteAddr = "127.0.0.1:1"
+	rest.Handler(&tenants{}).ServeHTTP(served, request)
+	require.Equal(t, http.StatusOK, served.Code)
+	d := &description{compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
+	require.NoError(t, json.Unmarshal(served.Body.Bytes(), d))
+	text, err := jsonschema.UnmarshalJSON(served.Body)
+	require.NoError(t, err)
+	d.compiler.AssertFormat()
+	require.NoError(t, d.compiler.AddResource("d.json", text))
+	return d
+}
+
+// generatedRequest is a request that was made from the description.
+type generatedRequest struct {
+	path, method string // as in the description
+	target       string
+	header       http.Header
+	body         string
+}
+
+func (r generatedRequest) String() string {
+	return fmt.Sprintf("%s %s %v %.500s", r.method, r.target, r.header, r.body)
+}
+
+// requests makes requests: most are as the description wants them, or nearly.
+func (d *description) requests() *rapid.Generator[generatedRequest] {
+	type route struct{ path, method string }
+	var all []route
+	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
+			all = append(all, route{path, method})
+		}
+	}
+	return rapid.Custom(func(t *rapid.T) generatedRequest {
+		route := rapid.SampledFrom(all).Draw(t, "route")
+		operation := d.Paths[route.path][route.method]
+		r := generatedRequest{path: route.path, method: strings.ToUpper(route.method), target: route.path, header: http.Header{}}
+		query := url.Values{}
+		for _, p := range operation.Parameters {
+			if !p.Required && !oneOf(t, 4) {
+				continue
+			}
+			for _, value := range texts(d.value(p.Schema, p.Name).Draw(t, p.Name)) {
+				switch p.In {
+				case "path":
+					r.target = strings.ReplaceAll(r.target, "{"+p.Name+"}", escape(value))
+				case "query":
+					query.Add(p.Name, value)
+				case "header":
+					r.header.Add(p.Name, value)
+				}
+			}
+			r.target = strings.ReplaceAll(r.target, "{"+p.Name+"}", "_")
+		}
+		if oneOf(t, 30) {
+			query.Add(rapid.SampledFrom([]string{"limit", "cursor", "every", "color", ""}).Draw(t, "more"), "1")
+		}
+		if len(query) > 0 {
+			r.target += "?" + query.Encode()
+		}
+		if operation.RequestBody != nil {
+			r.body = d.body(t, operation.RequestBody.Content["application/json"].Schema)
+			r.header.Set("Content-Type", rapid.SampledFrom([]string{"application/json", "application/json", "application/json", "application/json; charset=utf-8", "text/plain", "x"}).Draw(t, "type"))
+		}
+		return r
+	})
+}
+
+func oneOf(t *rapid.T, n int) bool { return rapid.IntRange(1, n).Draw(t, "whether") == 1 }
+
+func (d *description) body(t *rapid.T, s schema) string {
+	value, err := json.Marshal(d.value(s, "").Draw(t, "body"))
+	if err != nil {
+		panic(err)
+	}
+	if oneOf(t, 30) {
+		return rapid.SampledFrom([]string{"", "null", "[]", "{", "{}{}", `{"action":"retry","action":"cancel"}`, "\xff", string(value) + "x", strings.Repeat("[", 1<<16), strings.Repeat(" ", rest.MaxBodyBytes+1)}).Draw(t, "broken body")
+	}
+	return string(value)
+}
+
+// texts are a value as the values of a parameter.
+func texts(value any) []string {
+	list, is := value.([]any)
+	if !is {
+		list = []any{value}
+	}
+	var all []string
+	for _, one := range list {
+		if text, is := one.(string); is {
+			all = append(all, text)
+			continue
+		}
+		encoded, err := json.Marshal(one)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, string(encoded))
+	}
+	return all
+}
+
+// escape makes a text a segment of a path that a client would send.
+func escape(text string) string {
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
+}
+
+// known are values that mean something in a world, by the names of parameters and
+// properties.
+var known = map[string][]string{
+	"queue":  {"orders", "__tenant", "a/b ü", "_", "_x", "nowhere"},
+	"queues": {"orders", "_tenant", "a/b ü", "", "nowhere"},
+	"id":     append([]string{"succeeded", "failed", "panicked", "running", "scheduled", "blocked", "dependent", "pending", "parked", "canceled", "nothing"}, odd...),
+	"type":   {"resize", "resize", "resize", "nothing"},
+	"types":  {"resize", "nothing"},
+	"scope":  {"ledger"}, "name": {"ledger"},
+	"id_pattern": {"*", "*a*b*c*d*e*f*g*h*", "?a*", "succeeded", "[", strings.Repeat("*a", 300)},
+	"error":      {"failed", "it"},
+	"cursor":     {"x", "AAAA", "e30"},
+	"last":       {"1h", "47h59m", "1m", "3h"},
+	"every":      {"100ms", "1h", "1ns", "2s"},
+}
+
+// broken are values that fit nowhere, or hardly.
+var broken = []any{
+	nil, true, "", "\x00", "a\nb", "\u2028", strings.Repeat("é", 2000), -1, 0, 1e9, 1e300, 0.5, "99999999999999999999",
+	[]any{},
+	[]any{nil},
+	map[string]any{},
+	map[string]any{"x": 1},
+	"0000-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z",
+}
+
+// value makes values of a schema, of which some are broken.
+func (d *description) value(s schema, name string) *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		if oneOf(t, 40) {
+			return rapid.SampledFrom(broken).Draw(t, "broken")
+		}
+		return d.valid(t, s, name)
+	})
+}
+
+func (d *description) valid(t *rapid.T, s schema, name string) any {
+	if component, is := strings.CutPrefix(s.Ref, "#/components/schemas/"); is {
+		s = d.Components.Schemas[component]
+	}
+	switch {
+	case s.Enum != nil:
+		return rapid.SampledFrom(s.Enum).Draw(t, name)
+	case known[name] != nil && s.Type == "string" && !oneOf(t, 8):
+		return rapid.SampledFrom(known[name]).Draw(t, name)
+	case s.Pattern != "":
+		return rapid.StringMatching(strings.ReplaceAll(s.Pattern, "]+$", "]{1,300}$")).Draw(t, name)
+	case s.Format == "date-time":
+		return rapid.SampledFrom([]string{"2026-01-01T00:00:00Z", "2040-01-01T00:00:00.123456789+14:00", "1970-01-01T00:00:00Z"}).Draw(t, name)
+	case s.Type == "string":
+		return rapid.String().Draw(t, name)
+	case s.Type == "integer":
+		return rapid.OneOf(rapid.IntRange(bound(s.Minimum, -5), bound(s.Maximum, 100)), rapid.Int()).Draw(t, name)
+	case s.Type == "boolean":
+		return rapid.Bool().Draw(t, name)
+	case s.Type == "array":
+		return d.array(t, *s.Items, name)
+	case s.Type == "object":
+		return d.object(t, s)
+	default: // any JSON: arguments of a job
+		return rapid.SampledFrom([]any{map[string]any{"path": "p"}, map[string]any{"path": "p"}, map[string]any{}, map[string]any{"x": 1}, "text", 1, nil}).Draw(t, name)
+	}
+}
+
+func bound(given *int, otherwise int) int {
+	if given == nil {
+		return otherwise
+	}
+	return *given
+}
+
+func (d *description) array(t *rapid.T, items schema, name string) []any {
+	list := []any{}
+	for range rapid.SampledFrom([]int{0, 1, 1, 1, 2, 3, 101}).Draw(t, "length") {
+		list = append(list, d.value(items, name).Draw(t, name))
+	}
+	return list
+}
+
+func (d *description) object(t *rapid.T, s schema) map[string]any {
+	object := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		wanted := oneOf(t, 6)
+		if slices.Contains(s.Required, name) {
+			wanted = !oneOf(t, 20)
+		}
+		if wanted {
+			object[name] = d.value(s.Properties[name], name).Draw(t, name)
+		}
+	}
+	if oneOf(t, 40) {
+		object["color"] = "red"
+	}
+	return object
+}
+
+// send sends a request, and returns an error for an answer that the description does not
+// have.
+func (d *description) send(t *testing.T, handler http.Handler, r generatedRequest) (int, error) {
+	got := sample{target: r.target, body: r.body}.ask(t, handler, r.method, "QUEUE", func(request *http.Request) {
+		maps.Copy(request.Header, r.header)
+	})
+	if got.status >= 500 {
+		return got.status, fmt.Errorf("status %d: %s", got.status, got.body)
+	}
+	media, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
+	answer, known := d.Paths[r.path][strings.ToLower(r.method)].Responses[strconv.Itoa(got.status)]
+	if _, has := answer.Content[media]; !known || !has {
+		return got.status, fmt.Errorf("status %d with %s is not described: %s", got.status, media, got.body)
+	}
+	place := "#/paths/" + pointer(r.path) + "/" + strings.ToLower(r.method) + "/responses/" + strconv.Itoa(got.status) + "/content/" + pointer(media) + "/schema"
+	body := got.body
+	if media == api.EventStream {
+		_, data, _ := strings.Cut(body, "data: ")
+		place, body = "#/components/schemas/QueueList", strings.TrimSpace(data)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(body)))
+	if err != nil {
+		return got.status, fmt.Errorf("%w: %s", err, got.body)
+	}
+	schema, err := d.schema(place)
+	if err != nil {
+		return got.status, err
+	}
+	if err := schema.Validate(value); err != nil {
+		return got.status, fmt.Errorf("%w: %s", err, got.body)
+	}
+	return got.status, nil
+}
+
+// pointer escapes a text for a JSON pointer in a URL.
+func pointer(text string) string {
+	return url.PathEscape(strings.ReplaceAll(strings.ReplaceAll(text, "~", "~0"), "/", "~1"))
+}
+
+func (d *description) schema(place string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.compiled[place] == nil {
+		compiled, err := d.compiler.Compile("d.json" + place)
+		if err != nil {
+			return nil, err
+		}
+		d.compiled[place] = compiled
+	}
+	return d.compiled[place], nil
+}

@@ -1,0 +1,68 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/rest"
+)
+
+// Mount the API and the pages below a prefix, and call the API.
+func ExampleHandler() {
+	ctx := context.Background()
+	q, err := queue.NewLocalLimitedSizeSerializable(2, 100)
+	must(err)
+	defer q.Close(ctx)
+	must(q.Start(ctx))
+	inspector, err := management.NewInspector(q)
+	must(err)
+
+	mux := http.NewServeMux()
+	mux.Handle("/amboy/", rest.Handler(inspector,
+		rest.Prefix("/amboy"),
+		rest.Authorize(func(r *http.Request, access rest.Access) error {
+			user, _, _ := r.BasicAuth()
+			if user != "operator" && access.Action != rest.ActionRead {
+				return errors.New("only operators may change something")
+			}
+			return nil
+		}),
+		rest.Actor(func(r *http.Request) string {
+			user, _, _ := r.BasicAuth()
+			return user
+		}),
+		rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage {
+			return nil // nobody needs them
+		}),
+	))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	client, err := rest.NewClient(server.URL+"/amboy", operator)
+	must(err)
+	queues, err := client.Queues(ctx)
+	must(err)
+	name := queues[0].Name
+	created, err := client.CreateJob(ctx, management.NewJob{Queue: name, ID: "cat.png", Type: "resize"})
+	must(err)
+	fmt.Println(created.ID)
+	audit, err := client.Audit(ctx, management.PageRequest{Limit: 1})
+	must(err)
+	fmt.Println(audit.Entries[0].Actor, audit.Entries[0].What, audit.Entries[0].JobID)
+
+	reader, err := rest.NewClient(server.URL+"/amboy", nil)
+	must(err)
+	_, err = reader.SetControl(ctx, name, management.ControlChange{Paused: new(true)})
+	var refused *rest.ResponseError
+	fmt.Println(errors.As(err, &refused), refused.StatusCode)
+	// Output:
+	// cat.png
+	// operator create cat.png
+	// true 403
+}

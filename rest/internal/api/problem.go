@@ -1,0 +1,115 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/web"
+)
+
+// ProblemType is the content type of a Problem.
+const ProblemType = "application/problem+json"
+
+// Problem says why a request was not met, as RFC 9457 has it.
+type Problem struct {
+	// Type is "about:blank", or TypePrefix and a web.Kind.
+	Type   string `json:"type" description:"about:blank where the status says it all, or else a URN that tells apart what has the same status"`
+	Title  string `json:"title"`
+	Status int    `json:"status" minimum:"400" maximum:"599"`
+	Detail string `json:"detail,omitempty"`
+	// Errors are what is wrong with the request.
+	Errors []FieldError `json:"errors,omitempty"`
+	// Job, State, Action and Rule tell of a state that forbids an action.
+	Job    *management.JobRef    `json:"job,omitempty"`
+	State  amboy.JobState        `json:"state,omitempty"`
+	Action management.ActionKind `json:"action,omitempty"`
+	Rule   string                `json:"rule,omitempty"`
+}
+
+// TypePrefix is what the type of a Problem begins with, where it has a kind.
+const TypePrefix = "urn:amboy:problem:"
+
+// FieldError says what is wrong with a part of a request.
+type FieldError struct {
+	Field string `json:"field"`
+	Value string `json:"value,omitempty" description:"what was given, or the beginning of it"`
+	Rule  string `json:"rule,omitempty" description:"what is allowed"`
+}
+
+// Refuse answers a request that can't be met.
+func Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := failureOf(r.Context(), err)
+	web.LogFailure(r, f, err)
+	w.Header().Set("Content-Type", ProblemType)
+	web.WriteJSON(w, r, f.Status, problemOf(f, err))
+}
+
+// failureOf is that of all handlers, but for a queue that drains: that is a state that a
+// person has set for it, and nothing that ends by itself.
+func failureOf(ctx context.Context, err error) *web.Failure {
+	f := web.FailureOf(ctx, err)
+	if f.Kind == web.KindQueueDraining {
+		f.Status = http.StatusConflict
+	}
+	return f
+}
+
+func problemOf(f *web.Failure, err error) Problem {
+	p := Problem{Type: "about:blank", Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text}
+	if f.Kind != "" {
+		p.Type, p.Title = TypePrefix+string(f.Kind), titles[f.Kind]
+	}
+	if f.Field != "" && f.Kind != web.KindJobNotFound {
+		p.Errors = []FieldError{{Field: f.Field, Value: f.Value, Rule: f.Rule}}
+	}
+	if all := arguments(err); len(all) > 1 {
+		p.Errors = p.Errors[:0]
+		for _, e := range all {
+			one := web.Invalid(e.Field, e.Value, e.Rule)
+			p.Errors = append(p.Errors, FieldError{Field: one.Field, Value: one.Value, Rule: one.Rule})
+		}
+	}
+	var state *management.StateError
+	if errors.As(err, &state) {
+		p.Job, p.State, p.Action, p.Rule = &state.Job, state.State, state.Action, state.Rule
+	}
+	return p
+}
+
+// arguments are all that an error says of arguments.
+func arguments(err error) []*management.InvalidArgumentError {
+	switch e := err.(type) { //nolint:errorlint // It unwraps the error itself.
+	case *management.InvalidArgumentError:
+		return []*management.InvalidArgumentError{e}
+	case interface{ Unwrap() error }:
+		return arguments(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*management.InvalidArgumentError
+		for _, one := range e.Unwrap() {
+			all = append(all, arguments(one)...)
+		}
+		return all
+	default:
+		return nil
+	}
+}
+
+// titles are the titles of problems, by their kind.
+var titles = map[web.Kind]string{
+	web.KindInvalid:        "Invalid argument",
+	web.KindInvalidJob:     "Invalid job",
+	web.KindCycle:          "Jobs that depend on each other",
+	web.KindUnknownQueue:   "Unknown queue",
+	web.KindJobNotFound:    "Job not found",
+	web.KindState:          "The state of the job forbids it",
+	web.KindDuplicateJob:   "Duplicate job",
+	web.KindDuplicateScope: "Scope is held",
+	web.KindUnsupported:    "Not supported here",
+	web.KindDenied:         "Not allowed",
+	web.KindQueueDraining:  "Queue is draining",
+	web.KindQueueClosed:    "Queue is closed",
+	web.KindNotStarted:     "Queue is not started",
+}

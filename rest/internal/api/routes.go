@@ -1,0 +1,337 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/guard"
+	"github.com/mongodb/amboy/rest/internal/names"
+)
+
+// Routes lists all routes.
+func Routes() []Route {
+	read := []guard.Action{guard.Read}
+	var acts []guard.Action
+	for _, kind := range management.ActionKinds() {
+		acts = append(acts, guard.Action(kind))
+	}
+	return []Route{
+		{Method: http.MethodGet, Pattern: "/v2/queues", Actions: read, Name: "listQueues", Summary: "Lists the queues by name", Input: new(none), Answers: answers(QueueList{}), serve: listQueues},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}", Actions: read, Name: "getQueue", Summary: "Describes a queue", Input: new(queuePath), Answers: answers(management.Queue{}), serve: getQueue},
+		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}", Actions: []guard.Action{guard.Control}, Name: "controlQueue", Summary: "Pauses, resumes or drains a queue, or changes its limits", Input: new(queuePath), Body: new(management.ControlChange), Answers: answers(management.Control{}), serve: controlQueue},
+		{Method: http.MethodGet, Pattern: "/v2/jobs", Actions: read, Name: "findJobs", Summary: "Lists a page of the jobs that a filter selects", Input: new(findInput), Answers: answers(management.JobPage{}), serve: findJobs},
+		{Method: http.MethodGet, Pattern: "/v2/jobs/count", Actions: read, Name: "countJobs", Summary: "Counts the jobs that a filter selects", Input: new(countInput), Answers: answers(management.Count{}), serve: countJobs},
+		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Does something to the jobs that a filter selects, or tells what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
+		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job of a registered type in a queue", Input: new(createInput), Body: new(management.NewJob), Answers: map[int]any{http.StatusCreated: management.Created{}, http.StatusOK: management.Created{}}, serve: createJob},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Tells all about a job", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
+		{Method: http.MethodDelete, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Action(management.Delete)}, Name: "deleteJob", Summary: "Removes a job that has ended", Input: new(jobPath), Answers: answers(management.Acted{}), serve: deleteJob},
+		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs/{id}/actions", Actions: acts, Name: "actOnJob", Summary: "Does something to a job", Input: new(jobPath), Body: new(management.Action), Answers: answers(management.Acted{}), serve: actOnJob},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/graph", Actions: read, Name: "getGraph", Summary: "Shows a job among those that depend on each other", Input: new(graphInput), Answers: answers(management.Graph{}), serve: getGraph},
+		{Method: http.MethodGet, Pattern: "/v2/scopes", Actions: read, Name: "listScopes", Summary: "Lists a page of the scopes that are held", Input: new(scopesInput), Answers: answers(management.ScopePage{}), serve: listScopes},
+		{Method: http.MethodGet, Pattern: "/v2/processes", Actions: read, Name: "listProcesses", Summary: "Lists the processes that have queues", Input: new(none), Answers: answers(ProcessList{}), serve: listProcesses},
+		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Tells what the queues have done lately", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
+		{Method: http.MethodGet, Pattern: "/v2/schedules", Actions: read, Name: "listSchedules", Summary: "Lists the schedules that processes keep", Input: new(none), Answers: answers(ScheduleList{}), serve: listSchedules},
+		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of what was done, the latest first", Input: new(pageInput), Answers: answers(management.AuditPage{}), serve: listAudit},
+		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, now and after changes, as server-sent events whose name is \"queues\" and whose data is a QueueList", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
+		{Method: http.MethodGet, Pattern: "/v2/openapi.json", Actions: read, Name: "getDescription", Summary: "Describes this interface", Input: new(none), Answers: map[int]any{http.StatusOK: nil}, serve: describe},
+	}
+}
+
+func answers(value any) map[int]any { return map[int]any{http.StatusOK: value} }
+
+// The lists that are answered.
+type (
+	// QueueList has all queues.
+	QueueList struct {
+		Queues []management.Queue `json:"queues"`
+	}
+	// ProcessList has all processes.
+	ProcessList struct {
+		Processes []management.Process `json:"processes"`
+	}
+	// ScheduleList has all schedules.
+	ScheduleList struct {
+		Schedules []management.Schedule `json:"schedules"`
+	}
+)
+
+// ActOnJobs is a management.ActRequest whose filter can't be forgotten.
+type ActOnJobs struct {
+	management.ActRequest
+	Filter *management.JobFilter `json:"filter"`
+}
+
+// none is the input of a route that takes no parameters.
+type none struct{}
+
+type queuePath struct {
+	Queue queueName `path:"queue" description:"The name of the queue: _ for the one without a name, and with one more underscore before one that begins with an underscore"`
+}
+
+type jobPath struct {
+	queuePath
+	ID jobID `path:"id" description:"The ID of the job"`
+}
+
+type pageInput struct {
+	Cursor string `query:"cursor" description:"The next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" description:"The number of items at most; 50 where it is not given"`
+	Newest bool   `query:"newest" description:"Whether the latest come first"`
+}
+
+func (p pageInput) page() management.PageRequest {
+	return management.PageRequest{Cursor: p.Cursor, Limit: p.Limit, Newest: p.Newest}
+}
+
+type filterInput struct {
+	Queue       []string         `query:"queue" maxItems:"100" description:"Any of these queues"`
+	State       []amboy.JobState `query:"state" maxItems:"100" description:"Any of these states"`
+	Type        []string         `query:"type" maxItems:"100" description:"Any of these types"`
+	Tag         []string         `query:"tag" maxItems:"100" description:"All of these tags"`
+	ID          []string         `query:"id" maxItems:"100" description:"Any of these IDs"`
+	IDPattern   string           `query:"id_pattern" description:"A pattern for the ID: * stands for any characters, ? for one"`
+	Error       string           `query:"error" description:"A part of the last error"`
+	Scope       string           `query:"scope" description:"A scope that the job needs"`
+	CreatedFrom time.Time        `query:"created_from"`
+	CreatedTo   time.Time        `query:"created_to"`
+	DueFrom     time.Time        `query:"due_from"`
+	DueTo       time.Time        `query:"due_to"`
+	EndedFrom   time.Time        `query:"ended_from"`
+	EndedTo     time.Time        `query:"ended_to"`
+}
+
+func (f filterInput) filter() management.JobFilter {
+	return management.JobFilter{
+		Queues: f.Queue, States: f.State, Types: f.Type, Tags: f.Tag, IDs: f.ID,
+		IDPattern: f.IDPattern, Error: f.Error, Scope: f.Scope,
+		Created: management.TimeRange{From: f.CreatedFrom, To: f.CreatedTo},
+		Due:     management.TimeRange{From: f.DueFrom, To: f.DueTo},
+		Ended:   management.TimeRange{From: f.EndedFrom, To: f.EndedTo},
+	}
+}
+
+type findInput struct {
+	filterInput
+	pageInput
+}
+
+type countInput struct {
+	filterInput
+	Most int `query:"most" minimum:"1" maximum:"100000" description:"Up to how many are counted; 100000 where it is not given"`
+}
+
+type createInput struct {
+	queuePath
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" description:"A request with a key that was done within a day is not done again"`
+}
+
+type graphInput struct {
+	jobPath
+	Distance int `query:"distance" minimum:"1" maximum:"5" description:"How far from the job; 2 where it is not given"`
+}
+
+type scopesInput struct {
+	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
+	Name  string   `query:"name" description:"The scope of that name"`
+	pageInput
+}
+
+type activityInput struct {
+	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
+	Type  []string `query:"type" maxItems:"100" description:"Any of these types"`
+	Last  Duration `query:"last" description:"How far to look back, up to 48h; 1h where it is not given"`
+}
+
+type eventsInput struct {
+	Every Duration `query:"every" description:"The least time between two events, from 100ms to 1h; 2s where it is not given"`
+}
+
+func listQueues(c *call) (answer, error) {
+	if err := c.input(new(none), nil); err != nil {
+		return answer{}, err
+	}
+	queues, err := c.Queues(c.r.Context())
+	return ok(QueueList{notNil(queues)}), err
+}
+
+// notNil is an empty array in JSON where there is nothing.
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func getQueue(c *call) (answer, error) {
+	var in queuePath
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	queue, err := c.Queue(c.r.Context(), string(in.Queue))
+	return ok(queue), err
+}
+
+func controlQueue(c *call) (answer, error) {
+	var in queuePath
+	var change management.ControlChange
+	if err := c.input(&in, &change); err != nil {
+		return answer{}, err
+	}
+	control, err := c.SetControl(c.r.Context(), string(in.Queue), change)
+	return ok(control), err
+}
+
+func findJobs(c *call) (answer, error) {
+	var in findInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	page, err := c.FindJobs(c.r.Context(), in.filter(), in.page())
+	page.Jobs = notNil(page.Jobs)
+	return ok(page), err
+}
+
+func countJobs(c *call) (answer, error) {
+	in := countInput{Most: management.MaxCount}
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	count, err := c.CountJobs(c.r.Context(), in.filter(), in.Most)
+	return ok(count), err
+}
+
+func actOnJobs(c *call) (answer, error) {
+	var body ActOnJobs
+	if err := c.input(new(none), &body); err != nil {
+		return answer{}, err
+	}
+	if body.Filter == nil {
+		return answer{}, invalid("filter", "", "is required; {} selects all jobs")
+	}
+	req := body.ActRequest
+	req.Filter = *body.Filter
+	acted, err := c.Act(c.r.Context(), req)
+	return ok(acted), err
+}
+
+func createJob(c *call) (answer, error) {
+	var in createInput
+	var job management.NewJob
+	if err := c.input(&in, &job); err != nil {
+		return answer{}, err
+	}
+	job.Queue, job.IdempotencyKey = string(in.Queue), in.IdempotencyKey
+	if c.r.Header.Values(IdempotencyKey) != nil {
+		if err := CheckKey(IdempotencyKey, job.IdempotencyKey); err != nil {
+			return answer{}, err
+		}
+	}
+	created, err := c.CreateJob(c.r.Context(), job)
+	result := answer{status: http.StatusCreated, value: created, location: "jobs/" + names.Escape(created.ID)}
+	if created.Repeated {
+		result.status = http.StatusOK
+	}
+	return result, err
+}
+
+func getJob(c *call) (answer, error) {
+	var in jobPath
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	job, err := c.Job(c.r.Context(), string(in.Queue), string(in.ID))
+	return ok(complete(job)), err
+}
+
+// complete makes the lists of a job arrays in JSON.
+func complete(job management.Job) management.Job {
+	job.Errors, job.Attempts, job.Log = notNil(job.Errors), notNil(job.Attempts), notNil(job.Log)
+	job.Scopes, job.DependsOn, job.Dependents = notNil(job.Scopes), notNil(job.DependsOn), notNil(job.Dependents)
+	job.Timeline, job.Actions = notNil(job.Timeline), notNil(job.Actions)
+	return job
+}
+
+func deleteJob(c *call) (answer, error) {
+	var in jobPath
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	acted, err := c.ActOn(c.r.Context(), string(in.Queue), string(in.ID), management.Action{Kind: management.Delete})
+	return ok(acted), err
+}
+
+func actOnJob(c *call) (answer, error) {
+	var in jobPath
+	var action management.Action
+	if err := c.input(&in, &action); err != nil {
+		return answer{}, err
+	}
+	acted, err := c.ActOn(c.r.Context(), string(in.Queue), string(in.ID), action)
+	return ok(acted), err
+}
+
+// defaultDistance is that of a graph where none is given.
+const defaultDistance = 2
+
+func getGraph(c *call) (answer, error) {
+	in := graphInput{Distance: defaultDistance}
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	graph, err := c.Graph(c.r.Context(), string(in.Queue), string(in.ID), in.Distance)
+	graph.Jobs, graph.Edges = notNil(graph.Jobs), notNil(graph.Edges)
+	return ok(graph), err
+}
+
+func listScopes(c *call) (answer, error) {
+	var in scopesInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	page, err := c.Scopes(c.r.Context(), management.ScopeFilter{Queues: in.Queue, Name: in.Name}, in.page())
+	page.Scopes = notNil(page.Scopes)
+	return ok(page), err
+}
+
+func listProcesses(c *call) (answer, error) {
+	if err := c.input(new(none), nil); err != nil {
+		return answer{}, err
+	}
+	processes, err := c.Processes(c.r.Context())
+	list := ProcessList{Processes: make([]management.Process, len(processes))}
+	for i, process := range processes {
+		process.Queues, process.Running = notNil(process.Queues), notNil(process.Running)
+		list.Processes[i] = process
+	}
+	return ok(list), err
+}
+
+func getActivity(c *call) (answer, error) {
+	var in activityInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	activity, err := c.Activity(c.r.Context(), management.ActivityRequest{Queues: in.Queue, Types: in.Type, Last: time.Duration(in.Last)})
+	activity.Points, activity.Rows = notNil(activity.Points), notNil(activity.Rows)
+	return ok(activity), err
+}
+
+func listSchedules(c *call) (answer, error) {
+	if err := c.input(new(none), nil); err != nil {
+		return answer{}, err
+	}
+	schedules, err := c.Schedules(c.r.Context())
+	return ok(ScheduleList{notNil(schedules)}), err
+}
+
+func listAudit(c *call) (answer, error) {
+	var in pageInput
+	if err := c.input(&in, nil); err != nil {
+		return answer{}, err
+	}
+	page, err := c.Audit(c.r.Context(), in.page())
+	page.Entries = notNil(page.Entries)
+	return ok(page), err
+}

@@ -1,0 +1,339 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// parseAction reads an action of a form. A field that is for another kind of action
+// does not count: the form on the page of jobs has the fields of all.
+func parseAction(form url.Values) (management.Action, error) {
+	action := management.Action{Kind: management.ActionKind(form.Get("action"))}
+	var err error
+	switch action.Kind {
+	case management.Reschedule:
+		action.At, err = parseTime(form, "at")
+	case management.Prioritize:
+		var priority int
+		priority, err = parseInt(form, "priority")
+		action.Priority = &priority
+	case management.Cancel, management.Park:
+		action.Reason, err = single(form, "reason")
+	}
+	if err != nil {
+		return action, err
+	}
+	return action, action.Validate()
+}
+
+func parseInt(form url.Values, name string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(form.Get(name)))
+	if err != nil {
+		return 0, invalid(name, form.Get(name), "must be a whole number")
+	}
+	return n, nil
+}
+
+// actionFields are the fields of an action.
+var actionFields = []string{"action", "at", "priority", "reason"}
+
+// actOnOne does something to a job. To delete one must be confirmed.
+func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {
+	err := known(r.PostForm, append(slices.Clone(actionFields), "confirmed")...)
+	if err != nil {
+		return err
+	}
+	ref, err := jobOf(r)
+	if err != nil {
+		return err
+	}
+	action, err := parseAction(r.PostForm)
+	if err != nil {
+		return err
+	}
+	inspector := d.options.Inspector(r)
+	if action.Kind == management.Delete && r.PostForm.Get("confirmed") == "" {
+		var job management.Job
+		job, err = inspector.Job(r.Context(), ref.Queue, ref.ID)
+		if err != nil {
+			return err
+		}
+		return d.show(w, http.StatusOK, "confirm", d.view(r, "jobs", "Delete a job?", job))
+	}
+	acted, err := inspector.ActOn(r.Context(), ref.Queue, ref.ID, action)
+	if err != nil {
+		return err
+	}
+	back := jobPath(ref)
+	if action.Kind == management.Delete {
+		back = "jobs"
+	}
+	redirect(w, r, noticed(back, string(action.Kind), acted.Done, acted.Skipped))
+	return nil
+}
+
+const (
+	// previewTime and actTime are how long a request looks at jobs, or acts on them,
+	// before it shows how far it has come.
+	previewTime = 2 * time.Second
+	actTime     = 3 * time.Second
+	// previewStep and actStep are the number of jobs that are looked at in one call.
+	previewStep = 2000
+	actStep     = 500
+	// previewMost is the number of jobs that a preview looks at.
+	previewMost = 50_000
+	// previewJobs is how many jobs a preview lists.
+	previewJobs = 10
+)
+
+// actData is what a preview shows, and what is done where it takes several requests.
+type actData struct {
+	Action  management.Action
+	Filter  []field
+	Picks   []management.JobRef
+	Fields  []field // to be sent again
+	Done    int
+	Skipped int
+	// More is true where not all jobs were looked at, because they are many.
+	More bool
+	// Going is true while it is done, and false in the preview.
+	Going bool
+	Jobs  []management.JobSummary
+}
+
+// place is how far an action on many jobs has come: in which of the filters, and where
+// in that.
+type place struct {
+	part   int
+	cursor string
+}
+
+// targets are the filters that select the jobs of a form: those picked one by one, or
+// all that its filter selects.
+func targets(form url.Values) (filters []management.JobFilter, picks []management.JobRef, err error) {
+	switch which := form.Get("which"); which {
+	case "all":
+		var filter management.JobFilter
+		filter, err = parseFilter(form)
+		return []management.JobFilter{filter}, nil, err
+	case "picked":
+		picks, err = parsePicks(form["pick"])
+		return pickFilters(picks), picks, err
+	default:
+		return nil, nil, invalid("which", which, "must be all or picked")
+	}
+}
+
+// pick is a job as the value of a field.
+func pick(ref management.JobRef) string {
+	return url.PathEscape(encodeQueue(ref.Queue)) + "/" + url.PathEscape(ref.ID)
+}
+
+func parsePicks(values []string) ([]management.JobRef, error) {
+	const rule = "must be the queue and the ID of a job, escaped and with a slash between"
+	var picks []management.JobRef
+	for _, value := range values {
+		queue, id, found := strings.Cut(value, "/")
+		if !found {
+			return nil, invalid("pick", value, rule)
+		}
+		encoded, err := url.PathUnescape(queue)
+		if err != nil {
+			return nil, invalid("pick", value, rule)
+		}
+		queue, err = decodeQueue(encoded)
+		if err != nil {
+			return nil, err
+		}
+		id, err = url.PathUnescape(id)
+		if err != nil || id == "" {
+			return nil, invalid("pick", value, rule)
+		}
+		picks = append(picks, management.JobRef{Queue: queue, ID: id})
+	}
+	if len(picks) == 0 {
+		return nil, invalid("pick", "", "must have at least one job: select some in the list")
+	}
+	return picks, nil
+}
+
+// pickFilters has a filter for each queue of some jobs.
+func pickFilters(picks []management.JobRef) []management.JobFilter {
+	var filters []management.JobFilter
+	for _, ref := range picks {
+		i := slices.IndexFunc(filters, func(f management.JobFilter) bool { return f.Queues[0] == ref.Queue })
+		if i < 0 {
+			i = len(filters)
+			filters = append(filters, management.JobFilter{Queues: []string{ref.Queue}})
+		}
+		filters[i].IDs = append(filters[i].IDs, ref.ID)
+	}
+	return filters
+}
+
+// actOnMany shows what an action would do, and does it when that was confirmed.
+func (d *Dashboard) actOnMany(w http.ResponseWriter, r *http.Request) error {
+	form := r.PostForm
+	err := known(form, append(slices.Concat(filterFields, actionFields),
+		"which", "pick", "step", "part", "cursor", "done", "skipped")...)
+	if err != nil {
+		return err
+	}
+	action, err := parseAction(form)
+	if err != nil {
+		return err
+	}
+	filters, picks, err := targets(form)
+	if err != nil {
+		return err
+	}
+	data := actData{Action: action, Picks: picks, Fields: resent(form)}
+	if len(picks) == 0 {
+		data.Filter = filterList(filters[0])
+	}
+	switch step := form.Get("step"); step {
+	case "preview":
+		return d.previewMany(w, r, filters, data)
+	case "do":
+		return d.doMany(w, r, filters, data)
+	default:
+		return invalid("step", step, "must be preview or do")
+	}
+}
+
+// resent are the fields of a form that the next one needs too: what to do, and to which
+// jobs.
+func resent(form url.Values) []field {
+	names := append(slices.Clone(actionFields), "which")
+	if form.Get("which") == "picked" {
+		names = append(names, "pick")
+	} else {
+		names = append(names, filterFields...)
+	}
+	var fields []field
+	for _, name := range names {
+		for _, value := range given(form, name) {
+			fields = append(fields, field{Name: name, Value: value})
+		}
+	}
+	return fields
+}
+
+func (d *Dashboard) previewMany(w http.ResponseWriter, r *http.Request, filters []management.JobFilter, data actData) error {
+	run := massRun{inspector: d.options.Inspector(r), filters: filters, action: data.Action, dry: true, step: previewStep}
+	err := run.until(r, time.Now().Add(previewTime), previewMost)
+	if err != nil {
+		return err
+	}
+	data.Done, data.Skipped, data.More = run.done, run.skipped, !run.ended()
+	for _, filter := range filters {
+		room := previewJobs - len(data.Jobs)
+		if room == 0 {
+			break
+		}
+		page, err := run.inspector.FindJobs(r.Context(), filter, management.PageRequest{Limit: room})
+		if err != nil {
+			return err
+		}
+		data.Jobs = append(data.Jobs, page.Jobs...)
+	}
+	return d.show(w, http.StatusOK, "act", d.view(r, "jobs", actionLabel(data.Action.Kind)+": preview", data))
+}
+
+// doMany does as much as it can in a few seconds. A page with a form goes on from there.
+func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []management.JobFilter, data actData) error {
+	run := massRun{inspector: d.options.Inspector(r), filters: filters, action: data.Action, step: actStep}
+	err := run.resume(r.PostForm)
+	if err != nil {
+		return err
+	}
+	err = run.until(r, time.Now().Add(actTime), management.MaxActLimit)
+	if err != nil {
+		return &partError{run.done, err}
+	}
+	if run.ended() {
+		redirect(w, r, noticed("jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
+		return nil
+	}
+	data.Done, data.Skipped, data.More, data.Going = run.done, run.skipped, true, true
+	for name, value := range map[string]string{
+		"part": strconv.Itoa(run.at.part), "cursor": run.at.cursor,
+		"done": strconv.Itoa(run.done), "skipped": strconv.Itoa(run.skipped),
+	} {
+		data.Fields = append(data.Fields, field{Name: name, Value: value})
+	}
+	return d.show(w, http.StatusOK, "act", d.view(r, "jobs", actionLabel(data.Action.Kind)+": going on", data))
+}
+
+// filterQuery leads back to the list that the jobs were selected in.
+func filterQuery(data actData) string {
+	query := url.Values{}
+	for _, f := range data.Filter {
+		query.Add(f.Name, f.Value)
+	}
+	if len(query) == 0 {
+		return ""
+	}
+	return "&" + query.Encode()
+}
+
+// massRun is an action on many jobs.
+type massRun struct {
+	inspector     management.Inspector
+	filters       []management.JobFilter
+	action        management.Action
+	dry           bool
+	step          int // the number of jobs of a call
+	at            place
+	done, skipped int
+}
+
+// resume takes up what a request before had come to.
+func (r *massRun) resume(form url.Values) error {
+	for name, n := range map[string]*int{"part": &r.at.part, "done": &r.done, "skipped": &r.skipped} {
+		if form.Get(name) == "" {
+			continue
+		}
+		value, err := parseInt(form, name)
+		if err != nil {
+			return err
+		}
+		if value < 0 {
+			return invalid(name, form.Get(name), "must not be negative")
+		}
+		*n = value
+	}
+	r.at.cursor = form.Get("cursor")
+	return nil
+}
+
+func (r *massRun) ended() bool { return r.at.part >= len(r.filters) }
+
+// until goes on until a time, or a number of jobs.
+func (r *massRun) until(request *http.Request, end time.Time, most int) error {
+	for looked := 0; !r.ended() && looked < most; {
+		acted, err := r.inspector.Act(request.Context(), management.ActRequest{
+			Action: r.action, Filter: r.filters[r.at.part], Cursor: r.at.cursor, Limit: r.step, DryRun: r.dry,
+		})
+		if err != nil {
+			return err
+		}
+		r.done += acted.Done
+		r.skipped += acted.Skipped
+		looked += acted.Done + acted.Skipped
+		r.at.cursor = acted.Next
+		if acted.Next == "" {
+			r.at.part++
+		}
+		if !time.Now().Before(end) {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+)
+
+// filterFields are the names of what selects jobs, in addresses and forms.
+var filterFields = []string{
+	"queue", "state", "type", "tag", "id", "id_pattern", "error", "scope",
+	"created_from", "created_to", "due_from", "due_to", "ended_from", "ended_to",
+}
+
+// parseFilter reads what selects jobs. A field that is empty, as one of a form that was
+// not filled in, does not count.
+func parseFilter(fields url.Values) (management.JobFilter, error) {
+	var f management.JobFilter
+	for _, name := range given(fields, "queue") {
+		queue, err := decodeQueue(name)
+		if err != nil {
+			return f, err
+		}
+		f.Queues = append(f.Queues, queue)
+	}
+	for _, state := range given(fields, "state") {
+		if !slices.Contains(amboy.JobStates(), amboy.JobState(state)) {
+			return f, invalid("state", state, "is not a state of a job")
+		}
+		f.States = append(f.States, amboy.JobState(state))
+	}
+	f.Types, f.Tags, f.IDs = given(fields, "type"), given(fields, "tag"), given(fields, "id")
+	for name, text := range map[string]*string{"id_pattern": &f.IDPattern, "error": &f.Error, "scope": &f.Scope} {
+		value, err := single(fields, name)
+		if err != nil {
+			return f, err
+		}
+		*text = value
+	}
+	for name, t := range map[string]*time.Time{
+		"created_from": &f.Created.From, "created_to": &f.Created.To,
+		"due_from": &f.Due.From, "due_to": &f.Due.To,
+		"ended_from": &f.Ended.From, "ended_to": &f.Ended.To,
+	} {
+		value, err := parseTime(fields, name)
+		if err != nil {
+			return f, err
+		}
+		*t = value
+	}
+	return f, nil
+}
+
+// given are the values of a field that are not empty.
+func given(fields url.Values, name string) []string {
+	return slices.DeleteFunc(slices.Clone(fields[name]), func(value string) bool { return value == "" })
+}
+
+// single is the value of a field that may have one.
+func single(fields url.Values, name string) (string, error) {
+	values := given(fields, name)
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	default:
+		return "", invalid(name, values[1], "must be given once")
+	}
+}
+
+// timeLayouts are those of fields for times, which are meant in UTC, and of addresses.
+var timeLayouts = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano}
+
+func parseTime(fields url.Values, name string) (time.Time, error) {
+	value, err := single(fields, name)
+	if err != nil || value == "" {
+		return time.Time{}, err
+	}
+	for _, layout := range timeLayouts {
+		t, wrong := time.Parse(layout, value)
+		if wrong == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, invalid(name, value, "must be a time such as 2006-01-02T15:04, in UTC")
+}
+
+// filterValues undoes parseFilter.
+func filterValues(f management.JobFilter) url.Values {
+	values := url.Values{}
+	add := func(name string, given ...string) {
+		for _, value := range given {
+			if value != "" {
+				values.Add(name, value)
+			}
+		}
+	}
+	for _, name := range f.Queues {
+		add("queue", encodeQueue(name))
+	}
+	for _, state := range f.States {
+		add("state", string(state))
+	}
+	add("type", f.Types...)
+	add("tag", f.Tags...)
+	add("id", f.IDs...)
+	add("id_pattern", f.IDPattern)
+	add("error", f.Error)
+	add("scope", f.Scope)
+	add("created_from", inputTime(f.Created.From))
+	add("created_to", inputTime(f.Created.To))
+	add("due_from", inputTime(f.Due.From))
+	add("due_to", inputTime(f.Due.To))
+	add("ended_from", inputTime(f.Ended.From))
+	add("ended_to", inputTime(f.Ended.To))
+	return values
+}
+
+// filterLabels are what the fields are called.
+var filterLabels = map[string]string{
+	"queue": "Queue", "state": "State", "type": "Type", "tag": "Tag", "id": "ID", "id_pattern": "ID like",
+	"error": "Error contains", "scope": "Scope",
+	"created_from": "Put from", "created_to": "Put before", "due_from": "Due from", "due_to": "Due before",
+	"ended_from": "Ended from", "ended_to": "Ended before",
+}
+
+// field is a field with its value.
+type field struct{ Name, Label, Value string }
+
+// filterList lists what a filter has, in the order of filterFields.
+func filterList(f management.JobFilter) []field {
+	values := filterValues(f)
+	var list []field
+	for _, name := range filterFields {
+		for _, value := range values[name] {
+			list = append(list, field{name, filterLabels[name], value})
+		}
+	}
+	return list
+}

@@ -1,0 +1,315 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/dashboard"
+)
+
+// lands follows the redirect of an answer, and returns where it leads.
+func lands(t *testing.T, s *site, from string, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	require.Equal(t, http.StatusSeeOther, w.Code, w.Body.String())
+	location := w.Header().Get("Location")
+	require.NotContains(t, location, "://")
+	require.False(t, strings.HasPrefix(location, "/"), location)
+	return s.goes(t, http.MethodGet, from, location)
+}
+
+// TestErrandRetryAllOfAKind retries the failed jobs of a type, without scripts.
+func TestErrandRetryAllOfAKind(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "/ops")
+	list := parse(t, s.get("/jobs?queue=billing&state=failed&type=send-invoice").Body.String())
+	assert.Equal(t, "More than 1,000 jobs found", list.one(t, "h2", "id", "found").words())
+	act := list.one(t, "form", "id", "act")
+	form := list.fields(act, "all")
+	form.Set("action", "retry")
+	w := s.post(s.goes(t, http.MethodPost, "/jobs", act.attrs["action"]), form)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	checkPage(t, s, "/jobs/actions", w)
+	preview := parse(t, w.Body.String())
+	assert.Equal(t, "1,084", preview.one(t, "strong", "id", "would-done").words())
+	assert.Equal(t, "120", preview.one(t, "strong", "id", "would-skip").words())
+	want := management.JobFilter{Queues: []string{"billing"}, States: []amboy.JobState{amboy.StateFailed}, Types: []string{"send-invoice"}}
+	for _, req := range f.acts {
+		assert.True(t, req.DryRun)
+		assert.Equal(t, want, req.Filter)
+	}
+	f.acts = nil
+
+	do := preview.one(t, "form", "id", "do")
+	w = s.post("/jobs/actions", preview.fields(do, ""))
+	landed := lands(t, s, "/jobs/actions", w)
+	assert.Equal(t, "/jobs?did=retry&done=1084&skipped=120&queue=billing&state=failed&type=send-invoice", landed)
+	done := 0
+	for _, req := range f.acts {
+		assert.False(t, req.DryRun)
+		assert.Equal(t, want, req.Filter)
+		assert.Equal(t, management.Retry, req.Kind)
+		done++
+	}
+	assert.Equal(t, 3, done, "it is done in steps")
+	assert.Contains(t, s.get(landed).Body.String(), "1,084 jobs were set to run again; 120 jobs were left as they are.")
+}
+
+func TestActOnSelectedJobs(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "")
+	form := url.Values{
+		"step": {"do"}, "which": {"picked"}, "action": {"park"}, "reason": {"bad data"}, "at": {""}, "priority": {"0"},
+		"pick": {"billing/a%2Fb", "mail/x", "billing/y", "_/z"},
+		"type": {"ignored"}, // the filter of the list does not count
+	}
+	w := s.post("/jobs/actions", form)
+	assert.Equal(t, "/jobs?did=park&done=4&skipped=0", lands(t, s, "/jobs/actions", w))
+	require.Len(t, f.acts, 3)
+	assert.Equal(t, management.JobFilter{Queues: []string{"billing"}, IDs: []string{"a/b", "y"}}, f.acts[0].Filter)
+	assert.Equal(t, management.JobFilter{Queues: []string{"mail"}, IDs: []string{"x"}}, f.acts[1].Filter)
+	assert.Equal(t, management.JobFilter{Queues: []string{""}, IDs: []string{"z"}}, f.acts[2].Filter)
+	assert.Equal(t, management.Action{Kind: management.Park, Reason: "bad data"}, f.acts[0].Action)
+}
+
+// TestManyJobsTakeSeveralRequests goes on, with the form of each answer, to the end.
+func TestManyJobsTakeSeveralRequests(t *testing.T) {
+	f := newFake()
+	f.many = 25_000
+	s := newSite(f, "/ops")
+	form := url.Values{"step": {"do"}, "which": {"all"}, "action": {"cancel"}, "state": {"pending"}}
+	requests := 0
+	w := s.post("/jobs/actions", form)
+	for ; w.Code == http.StatusOK; requests++ {
+		page := parse(t, w.Body.String())
+		w = s.post("/jobs/actions", page.fields(page.one(t, "form", "id", "do"), ""))
+	}
+	assert.Equal(t, 2, requests)
+	assert.Equal(t, "/jobs?did=cancel&done=22500&skipped=2500&state=pending", lands(t, s, "/jobs/actions", w))
+}
+
+// slow takes a second to look at the jobs of a call.
+type slow struct{ *fake }
+
+func (s slow) Act(ctx ctx, req management.ActRequest) (management.Acted, error) {
+	time.Sleep(time.Second)
+	return s.fake.Act(ctx, req)
+}
+
+func TestPreviewOfManyJobsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.many = 10_000_000
+		begun := time.Now()
+		w := newSite(slow{f}, "").post("/jobs/actions", url.Values{"step": {"preview"}, "which": {"all"}, "action": {"delete"}})
+		assert.Equal(t, 2*time.Second, time.Since(begun))
+		assert.Contains(t, w.Body.String(), "there are more jobs, which were not looked at")
+		assert.Contains(t, w.Body.String(), "Delete: all that match")
+	})
+}
+
+func TestActOnAJob(t *testing.T) {
+	ten := 10
+	for _, c := range []struct {
+		form url.Values
+		want management.Action
+	}{
+		{url.Values{"action": {"retry"}}, management.Action{Kind: management.Retry}},
+		{url.Values{"action": {"cancel"}, "reason": {"why"}}, management.Action{Kind: management.Cancel, Reason: "why"}},
+		{url.Values{"action": {"reschedule"}, "at": {"2027-01-02T03:04"}}, management.Action{Kind: management.Reschedule, At: time.Date(2027, 1, 2, 3, 4, 0, 0, time.UTC)}},
+		{url.Values{"action": {"prioritize"}, "priority": {"10"}}, management.Action{Kind: management.Prioritize, Priority: &ten}},
+		{url.Values{"action": {"complete"}}, management.Action{Kind: management.Complete}},
+	} {
+		f := newFake()
+		s := newSite(f, "/ops")
+		const address = "/queues/billing/jobs/a%2Fb/actions"
+		landed := lands(t, s, address, s.post(address, c.form))
+		assert.Equal(t, fmt.Sprintf("/queues/billing/jobs/a%%2Fb?did=%s&done=1&skipped=0", c.want.Kind), landed)
+		assert.Equal(t, []management.Action{c.want}, f.actions)
+		assert.Len(t, parse(t, s.get(landed).Body.String()).all("p", "id", "notice"), 1)
+	}
+}
+
+func TestDeleteAsksFirst(t *testing.T) {
+	f := newFake()
+	s := newSite(f, "/ops")
+	const address = "/queues/billing/jobs/a/actions"
+	w := s.post(address, url.Values{"action": {"delete"}})
+	require.Equal(t, http.StatusOK, w.Code)
+	checkPage(t, s, address, w)
+	require.Empty(t, f.actions)
+	page := parse(t, w.Body.String())
+	form := page.all("form")[0]
+	w = s.post(s.goes(t, http.MethodPost, address, form.attrs["action"]), page.fields(form, ""))
+	assert.Equal(t, "/jobs?did=delete&done=1&skipped=0", lands(t, s, address, w))
+	assert.Equal(t, []management.Action{{Kind: management.Delete}}, f.actions)
+}
+
+func TestJobOffersWhatIsAllowed(t *testing.T) {
+	f := newFake()
+	s := siteOf(dashboard.Options{
+		Inspector: func(*http.Request) management.Inspector { return f },
+		Allowed:   func(_ *http.Request, action, _ string) bool { return action == "retry" },
+	}, "")
+	var buttons []string
+	for _, e := range parse(t, s.get("/queues/billing/jobs/failed").Body.String()).all("button", "name", "action") {
+		buttons = append(buttons, e.attrs["value"])
+	}
+	assert.Equal(t, []string{"retry"}, buttons, "and not delete")
+	assert.Empty(t, parse(t, s.get("/queues/billing").Body.String()).all("button", "id", "pause"))
+	assert.Len(t, parse(t, s.get("/jobs").Body.String()).all("option", "value", "retry"), 1)
+	assert.Empty(t, parse(t, s.get("/jobs").Body.String()).all("option", "value", "delete"))
+}
+
+func TestControl(t *testing.T) {
+	yes, no, five := true, false, 5
+	for _, c := range []struct {
+		form url.Values
+		want management.ControlChange
+	}{
+		{url.Values{"paused": {"true"}}, management.ControlChange{Paused: &yes}},
+		{url.Values{"paused": {"false"}}, management.ControlChange{Paused: &no}},
+		{url.Values{"draining": {"true"}}, management.ControlChange{Draining: &yes}},
+		{url.Values{"max_running": {"5"}}, management.ControlChange{MaxRunning: &five}},
+		{url.Values{"workers": {"5"}}, management.ControlChange{Workers: &five}},
+	} {
+		f := newFake()
+		s := newSite(f, "/ops")
+		landed := lands(t, s, "/queues/billing/control", s.post("/queues/billing/control", c.form))
+		assert.Equal(t, "/queues/billing?did=control", landed)
+		assert.Equal(t, []management.ControlChange{c.want}, f.controls)
+	}
+}
+
+func TestBadForms(t *testing.T) {
+	long := strings.Repeat("x", 2<<20)
+	for _, c := range []struct {
+		address string
+		form    url.Values
+		status  int
+		field   string
+	}{
+		{"/jobs/actions", url.Values{}, 400, "action"},
+		{"/jobs/actions", url.Values{"action": {"retry"}}, 400, "which"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}}, 400, "step"},
+		{"/jobs/actions", url.Values{"action": {"explode"}, "which": {"all"}, "step": {"do"}}, 400, "action"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}}, 400, "pick"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}, "pick": {"x"}}, 400, "pick"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}, "pick": {"a/%zz"}}, 400, "pick"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "part": {"-1"}}, 400, "part"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "cursor": {"bad"}}, 400, "cursor"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "state": {"happy"}}, 400, "state"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "extra": {"1"}}, 400, "extra"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "error": {long}}, 413, "A form may have"},
+		{"/queues/a/jobs/b/actions", url.Values{"action": {"reschedule"}}, 400, "at"},
+		{"/queues/a/jobs/b/actions", url.Values{"action": {"reschedule"}, "at": {"soon"}}, 400, "at"},
+		{"/queues/a/jobs/b/actions", url.Values{"action": {"prioritize"}, "priority": {"high"}}, 400, "priority"},
+		{"/queues/a/jobs/b/actions", url.Values{"action": {"retry"}, "x": {"1"}}, 400, "x"},
+		{"/queues/a/jobs/running/actions", url.Values{"action": {"delete"}, "confirmed": {"yes"}}, 409, "is for jobs that have ended"},
+		{"/queues/a/control", url.Values{}, 400, "paused"},
+		{"/queues/a/control", url.Values{"paused": {"maybe"}}, 400, "paused"},
+		{"/queues/a/control", url.Values{"workers": {"many"}}, 400, "workers"},
+		{"/queues/a/control", url.Values{"x": {"1"}}, 400, "x"},
+		{"/theme", url.Values{"theme": {"pink"}}, 400, "theme"},
+		{"/theme", url.Values{"theme": {"dark"}, "back": {"//evil.example.com"}}, 400, "back"},
+		{"/theme", url.Values{"theme": {"dark"}, "back": {"../../x"}}, 400, "back"},
+		{"/theme", url.Values{"theme": {"dark"}, "back": {"jobs/%2E./x"}}, 400, "back"},
+		{"/theme", url.Values{"theme": {"dark"}, "back": {`\evil`}}, 400, "back"},
+	} {
+		f := newFake()
+		w := newSite(f, "").post(c.address, c.form)
+		assert.Equal(t, c.status, w.Code, "%s %v", c.address, c.field)
+		assert.Contains(t, parse(t, w.Body.String()).one(t, "main").words(), c.field)
+		assert.Empty(t, f.controls)
+		for _, act := range f.acts {
+			assert.NotEmpty(t, act.Cursor, "nothing is done but with a cursor, which the fake refuses")
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/jobs/actions", strings.NewReader(`{"action":"retry"}`))
+	r.Header.Set("Content-Type", "application/json")
+	assert.Equal(t, http.StatusUnsupportedMediaType, newSite(newFake(), "").send(r).Code)
+}
+
+func TestErrorInTheMiddleTellsWhatWasDone(t *testing.T) {
+	f := newFake()
+	w := newSite(failsLater{f}, "").post("/jobs/actions", url.Values{"step": {"do"}, "which": {"all"}, "action": {"retry"}})
+	assert.Equal(t, http.StatusInternalServerError, w.Code)
+	assert.Contains(t, w.Body.String(), "450 jobs were changed before that.")
+}
+
+// failsLater acts once.
+type failsLater struct{ *fake }
+
+func (f failsLater) Act(ctx ctx, req management.ActRequest) (management.Acted, error) {
+	if req.Cursor != "" {
+		return management.Acted{}, fmt.Errorf("the store is away")
+	}
+	return f.fake.Act(ctx, req)
+}
+
+func TestTheme(t *testing.T) {
+	s := newSite(newFake(), "/ops")
+	page := parse(t, s.get("/queues/billing/jobs/a..%2F..%2Fb?distance=3&did=retry").Body.String())
+	assert.Empty(t, page.one(t, "html").attrs["data-theme"])
+	form := page.one(t, "form", "class", "themes")
+	w := s.post("/theme", page.fields(form, "dark"))
+	assert.Equal(t, "/queues/billing/jobs/a..%2F..%2Fb?distance=3", lands(t, s, "/theme", w))
+	cookies := w.Result().Cookies() //nolint:bodyclose // It has none.
+	require.Len(t, cookies, 1)
+	assert.Empty(t, cookies[0].Path, "the browser takes the directory, with the prefix")
+	assert.True(t, cookies[0].HttpOnly)
+
+	r := httptest.NewRequest(http.MethodGet, "/ops/", http.NoBody)
+	r.AddCookie(cookies[0])
+	page = parse(t, s.send(r).Body.String())
+	assert.Equal(t, "dark", page.one(t, "html").attrs["data-theme"])
+	assert.Equal(t, "true", page.one(t, "button", "value", "dark").attrs["aria-pressed"])
+}
+
+func TestFilterComesBackInTheForm(t *testing.T) {
+	const address = "/jobs?queue=_&queue=b&state=failed&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04:00&ended_to=2026-01-02T03:04:05&order=oldest&limit=100"
+	f := newFake()
+	page := parse(t, newSite(f, "").get(address).Body.String())
+	sent := page.fields(page.one(t, "form", "id", "filter"), "")
+	for name, values := range sent {
+		if strings.Join(values, "") == "" {
+			delete(sent, name)
+		}
+	}
+	want, err := url.ParseQuery(strings.TrimPrefix(address, "/jobs?"))
+	require.NoError(t, err)
+	assert.Equal(t, "oldest", page.one(t, "select", "name", "order").selected(page))
+	assert.Equal(t, "100", page.one(t, "select", "name", "limit").selected(page))
+	want.Del("order")
+	want.Del("limit")
+	assert.Equal(t, want, sent)
+	assert.Equal(t, []string{"", "b"}, f.filters[0].Queues)
+	assert.Equal(t, management.PageRequest{Limit: 100}, f.pages[0])
+	next := page.one(t, "a", "rel", "next").attrs["href"]
+	assert.Contains(t, next, "cursor=c2")
+	assert.Contains(t, next, "order=oldest")
+	assert.Contains(t, next, "tag=b&tag=c")
+}
+
+// selected is the option of a select that is selected.
+func (e *element) selected(d document) string {
+	for _, option := range d.all("option") {
+		if _, chosen := option.attrs["selected"]; chosen && option.within("select") == e {
+			if value := option.attrs["value"]; value != "" {
+				return value
+			}
+			return option.words()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,74 @@
+package dashboard
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// jobData is what the page of a job shows.
+type jobData struct {
+	management.Job
+	Graph    drawing
+	Distance int
+	// Allowed are the actions that the state of the job, and the rules, allow.
+	Allowed []management.ActionKind
+}
+
+// Can says whether the page has a form for an action.
+func (j jobData) Can(kind string) bool {
+	return slices.Contains(j.Allowed, management.ActionKind(kind))
+}
+
+// Percent is how far the job is.
+func (j jobData) Percent() string {
+	if j.Progress == nil {
+		return ""
+	}
+	return percent(*j.Progress)
+}
+
+const defaultDistance = 2
+
+func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	err := known(query, append(slices.Clone(noticeFields), "distance")...)
+	if err != nil {
+		return err
+	}
+	ref, err := jobOf(r)
+	if err != nil {
+		return err
+	}
+	distance := defaultDistance
+	if text := query.Get("distance"); text != "" {
+		distance, err = strconv.Atoi(text)
+		if err != nil || distance < 1 || distance > management.MaxGraphDistance {
+			return invalid("distance", text, "must be a whole number from 1 to "+strconv.Itoa(management.MaxGraphDistance))
+		}
+	}
+	inspector := d.options.Inspector(r)
+	job, err := inspector.Job(r.Context(), ref.Queue, ref.ID)
+	if err != nil {
+		return err
+	}
+	data := jobData{Job: job, Distance: distance}
+	v := d.view(r, "jobs", "Job "+job.ID, nil)
+	if len(job.DependsOn)+len(job.Dependents) > 0 {
+		var graph management.Graph
+		graph, err = inspector.Graph(r.Context(), ref.Queue, ref.ID, distance)
+		if err != nil {
+			return err
+		}
+		data.Graph = draw(graph)
+	}
+	if !job.State.IsFinal() {
+		v.Every = busy
+	}
+	data.Allowed = slices.DeleteFunc(slices.Clone(job.Actions), func(kind management.ActionKind) bool {
+		return !v.May(string(kind), ref.Queue)
+	})
+	return d.show(w, http.StatusOK, "job", v.With(data))
+}

@@ -1,0 +1,173 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+)
+
+const (
+	// mostCounted is the number up to which the page of jobs counts.
+	mostCounted = 1000
+	// maxNamed is the number of queues and types that a field offers.
+	maxNamed = 100
+)
+
+// jobLimits are the numbers of jobs on a page that one can choose. A form with all of
+// one page has no more than the filter of an action takes.
+var jobLimits = []int{25, 50, 100}
+
+// jobsData is what the page of jobs shows.
+type jobsData struct {
+	Filter  management.JobFilter
+	States  []stateChoice
+	More    bool // whether what the form hides at first is in use
+	Chosen  []field
+	Oldest  bool
+	Limit   int
+	Limits  []int
+	Queues  []string
+	Types   []string
+	Jobs    []management.JobSummary
+	Count   management.Count
+	First   string // addresses, from the top of the site on; empty where there is none
+	Next    string
+	Actions []management.ActionKind
+}
+
+// stateChoice is a state that a form offers.
+type stateChoice struct {
+	State  amboy.JobState
+	Chosen bool
+}
+
+func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	err := known(query, append(slices.Concat(filterFields, noticeFields), "order", "limit", "cursor")...)
+	if err != nil {
+		return err
+	}
+	filter, err := parseFilter(query)
+	if err != nil {
+		return err
+	}
+	page, err := parsePage(query)
+	if err != nil {
+		return err
+	}
+	inspector := d.options.Inspector(r)
+	found, err := inspector.FindJobs(r.Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	count, err := inspector.CountJobs(r.Context(), filter, mostCounted)
+	if err != nil {
+		return err
+	}
+	data := jobsData{
+		Filter: filter, States: stateChoices(filter), Chosen: filterList(filter),
+		Oldest: !page.Newest, Limit: page.Limit, Limits: jobLimits,
+		Jobs: found.Jobs, Count: count,
+	}
+	data.More = needsMore(data.Chosen) || data.Oldest || page.Limit != management.DefaultLimit
+	if page.Cursor != "" {
+		data.First = pageAddress(query, "")
+	}
+	if found.Next != "" {
+		data.Next = pageAddress(query, found.Next)
+	}
+	data.Queues, data.Types, err = d.names(r, inspector)
+	if err != nil {
+		return err
+	}
+	v := d.view(r, "jobs", "Jobs", data)
+	data.Actions = slices.DeleteFunc(management.ActionKinds(), func(kind management.ActionKind) bool {
+		return !slices.ContainsFunc(actQueues(filter), func(queue string) bool { return v.May(string(kind), queue) })
+	})
+	return d.show(w, http.StatusOK, "jobs", v.With(data))
+}
+
+// actQueues are the queues that a filter is about; the one without a name stands for
+// all.
+func actQueues(f management.JobFilter) []string {
+	if len(f.Queues) == 0 {
+		return []string{""}
+	}
+	return f.Queues
+}
+
+// parsePage reads which page of jobs is meant.
+func parsePage(query url.Values) (management.PageRequest, error) {
+	page := management.PageRequest{Cursor: query.Get("cursor"), Limit: management.DefaultLimit, Newest: true}
+	switch order := query.Get("order"); order {
+	case "", "newest":
+	case "oldest":
+		page.Newest = false
+	default:
+		return page, invalid("order", order, "must be newest or oldest")
+	}
+	if text := query.Get("limit"); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil || !slices.Contains(jobLimits, limit) {
+			return page, invalid("limit", text, "must be 25, 50 or 100")
+		}
+		page.Limit = limit
+	}
+	return page, nil
+}
+
+// pageAddress is the address of a page of jobs.
+func pageAddress(query url.Values, cursor string) string {
+	next := url.Values{}
+	for name := range query {
+		if values := given(query, name); len(values) > 0 && !slices.Contains(noticeFields, name) {
+			next[name] = values
+		}
+	}
+	next.Del("cursor")
+	if cursor != "" {
+		next.Set("cursor", cursor)
+	}
+	return "jobs?" + next.Encode()
+}
+
+func stateChoices(f management.JobFilter) []stateChoice {
+	var choices []stateChoice
+	for _, state := range amboy.JobStates() {
+		choices = append(choices, stateChoice{state, slices.Contains(f.States, state)})
+	}
+	return choices
+}
+
+// needsMore is true where a filter has what the form hides at first.
+func needsMore(chosen []field) bool {
+	return slices.ContainsFunc(chosen, func(f field) bool {
+		return !slices.Contains([]string{"queue", "state", "type", "id_pattern", "error"}, f.Name)
+	})
+}
+
+// names lists queues, and the types that were seen lately, for fields to offer.
+func (d *Dashboard) names(r *http.Request, inspector management.Inspector) (queues, types []string, err error) {
+	all, err := inspector.Queues(r.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, queue := range all[:min(len(all), maxNamed)] {
+		queues = append(queues, encodeQueue(queue.Name))
+	}
+	activity, err := inspector.Activity(r.Context(), management.ActivityRequest{Last: management.MaxActivity})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, row := range activity.Rows {
+		if row.Type != "" && !slices.Contains(types, row.Type) && len(types) < maxNamed {
+			types = append(types, row.Type)
+		}
+	}
+	slices.Sort(types)
+	return queues, types, nil
+}

@@ -1,0 +1,180 @@
+package dashboard
+
+import (
+	"cmp"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// window is a time to look back.
+type window struct {
+	Name string // in addresses
+	Text string
+	Last time.Duration
+}
+
+var windows = []window{
+	{"15m", "15 min", 15 * time.Minute},
+	{"1h", "1 hour", time.Hour},
+	{"6h", "6 hours", 6 * time.Hour},
+	{"48h", "48 hours", 48 * time.Hour},
+}
+
+// windowOf is the one that a request asks for; an hour where it does not.
+func windowOf(r *http.Request) (window, error) {
+	name := r.URL.Query().Get("last")
+	if name == "" {
+		return windows[1], nil
+	}
+	i := slices.IndexFunc(windows, func(w window) bool { return w.Name == name })
+	if i < 0 {
+		return window{}, invalid("last", name, "must be 15m, 1h, 6h or 48h")
+	}
+	return windows[i], nil
+}
+
+// windowChoice is what the template for the choice of a window needs.
+type windowChoice struct {
+	Chosen  window
+	Windows []window
+}
+
+// queueRow is a queue in a list, with what it did lately.
+type queueRow struct {
+	management.Queue
+	Did did
+}
+
+// did is what jobs did lately, over several types or queues.
+type did struct {
+	Ended, Failed int
+	PerSecond     float64
+	FailureRate   float64
+}
+
+func (d *did) add(row management.ActivityRow) {
+	d.Ended += row.Succeeded + row.Failed + row.Retried
+	d.Failed += row.Failed + row.Retried
+	d.PerSecond += row.PerSecond
+	if d.Ended > 0 {
+		d.FailureRate = float64(d.Failed) / float64(d.Ended)
+	}
+}
+
+func queueRows(queues []management.Queue, activity management.Activity) []queueRow {
+	by := map[string]*did{}
+	for _, row := range activity.Rows {
+		if by[row.Queue] == nil {
+			by[row.Queue] = &did{}
+		}
+		by[row.Queue].add(row)
+	}
+	rows := make([]queueRow, len(queues))
+	for i, queue := range queues {
+		rows[i] = queueRow{Queue: queue}
+		if d := by[queue.Name]; d != nil {
+			rows[i].Did = *d
+		}
+	}
+	return rows
+}
+
+// overviewData is what the overview shows.
+type overviewData struct {
+	windowChoice
+	Sum    management.Counts
+	Oldest management.Queue // with the oldest of all jobs that could start
+	Did    management.ActivityRow
+	Charts []chart
+	// Queues are those with the most jobs to do, and All the number of all.
+	Queues []queueRow
+	All    int
+	Fails  []management.ActivityRow
+}
+
+const (
+	overviewQueues = 15
+	overviewFails  = 8
+)
+
+func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
+	if location, wrong := withSlash(r); wrong {
+		w.Header().Set("Location", location)
+		w.WriteHeader(http.StatusFound)
+		return nil
+	}
+	err := known(r.URL.Query(), "last")
+	if err != nil {
+		return err
+	}
+	chosen, err := windowOf(r)
+	if err != nil {
+		return err
+	}
+	inspector := d.options.Inspector(r)
+	queues, err := inspector.Queues(r.Context())
+	if err != nil {
+		return err
+	}
+	activity, err := inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
+	if err != nil {
+		return err
+	}
+	data := overviewData{
+		windowChoice: windowChoice{chosen, windows},
+		Did:          activity.Sum,
+		Charts:       activityCharts(activity),
+		All:          len(queues),
+		Fails:        failing(activity.Rows),
+	}
+	for _, queue := range queues {
+		data.add(queue)
+	}
+	data.Queues = queueRows(queues, activity)
+	slices.SortStableFunc(data.Queues, func(a, b queueRow) int { return cmp.Compare(toDo(b.Counts), toDo(a.Counts)) })
+	data.Queues = data.Queues[:min(len(data.Queues), overviewQueues)]
+	return d.show(w, http.StatusOK, "overview", d.view(r, "overview", "Overview", data))
+}
+
+// withSlash is where the top of the site is when the address lacks the slash at its
+// end, without which relative links lead astray.
+func withSlash(r *http.Request) (location string, wrong bool) {
+	asked, query, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(asked, "/") || strings.HasSuffix(asked, "/") {
+		return "", false
+	}
+	location = "./" + path.Base(asked) + "/"
+	if query != "" {
+		location += "?" + query
+	}
+	return location, true
+}
+
+func (o *overviewData) add(queue management.Queue) {
+	o.Sum.Pending += queue.Counts.Pending
+	o.Sum.Blocked += queue.Counts.Blocked
+	o.Sum.Running += queue.Counts.Running
+	o.Sum.Retrying += queue.Counts.Retrying
+	o.Sum.Completed += queue.Counts.Completed
+	o.Sum.Total += queue.Counts.Total
+	oldest := queue.OldestPending
+	if !oldest.IsZero() && (o.Oldest.OldestPending.IsZero() || oldest.Before(o.Oldest.OldestPending)) {
+		o.Oldest = queue
+	}
+}
+
+func toDo(counts management.Counts) int { return counts.Pending + counts.Running + counts.Retrying }
+
+// failing are the rows with the most attempts that failed.
+func failing(rows []management.ActivityRow) []management.ActivityRow {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row management.ActivityRow) bool { return row.Failed+row.Retried == 0 })
+	slices.SortStableFunc(rows, func(a, b management.ActivityRow) int {
+		return cmp.Compare(b.Failed+b.Retried, a.Failed+a.Retried)
+	})
+	return rows[:min(len(rows), overviewFails)]
+}

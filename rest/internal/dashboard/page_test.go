@@ -1,0 +1,287 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/guard"
+)
+
+// hostile is a text that would do harm on a page that does not escape it.
+const hostile = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> javascript:alert(1) \u202e日本 %2F../?&#"
+
+// addresses are those of pages, one for each route with a page at least.
+var addresses = []string{
+	"/", "/?last=15m", "/?last=48h",
+	"/jobs", "/jobs?state=failed&state=running&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04&ended_to=2026-01-02T03:04:05Z&order=oldest&limit=100&cursor=c",
+	"/queues", "/queues?name=ten&sort=oldest&page=1&last=6h",
+	"/queues/billing", "/queues/mail?did=control",
+	"/queues/billing/jobs/failed", "/queues/billing/jobs/running?did=retry&done=1&skipped=0", "/queues/billing/jobs/close-month?distance=5",
+	"/queues/_/jobs/a%2Fb%20c%3Fd%23e", "/queues/billing/jobs/_..", "/queues/billing/jobs/bare",
+	"/workers", "/schedules", "/scopes", "/scopes?name=a&queue=b&cursor=c", "/audit", "/audit?cursor=c",
+}
+
+func TestPages(t *testing.T) {
+	hostileFake := newFake()
+	hostileFake.text = hostile
+	emptyFake := newFake()
+	emptyFake.empty = true
+	for name, inspector := range map[string]*fake{"full": newFake(), "hostile": hostileFake, "empty": emptyFake} {
+		for _, prefix := range []string{"", "/ops/a-b"} {
+			s := newSite(inspector, prefix)
+			for _, address := range addresses {
+				if strings.HasPrefix(address, "/queues/") && !strings.Contains(address, "/jobs/") && name != "full" {
+					continue // there is no such queue
+				}
+				t.Run(name+" "+prefix+address, func(t *testing.T) {
+					w := s.get(address)
+					require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+					checkPage(t, s, address, w)
+				})
+			}
+		}
+	}
+}
+
+// checkPage checks what holds for all pages.
+func checkPage(t *testing.T, s *site, address string, w *httptest.ResponseRecorder) {
+	t.Helper()
+	assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	policy := w.Header().Get("Content-Security-Policy")
+	assert.Contains(t, policy, "default-src 'none'")
+	assert.NotContains(t, policy, "unsafe")
+	page := parse(t, w.Body.String())
+	page.one(t, "main", "id", "main")
+	page.one(t, "h1")
+	assert.Equal(t, "#main", page.all("a")[0].attrs["href"], "the first link skips the navigation")
+	checkHarmless(t, page)
+	checkNamed(t, page)
+	for _, e := range page {
+		for _, attr := range []string{"href", "src", "action"} {
+			link, found := e.attrs[attr]
+			if !found || link == "#main" {
+				continue
+			}
+			method := http.MethodGet
+			if strings.EqualFold(e.attrs["method"], http.MethodPost) {
+				method = http.MethodPost
+			}
+			assert.False(t, strings.HasPrefix(link, "/"), link)
+			s.goes(t, method, address, link)
+		}
+	}
+}
+
+// checkHarmless checks that a page has no script but those of the site, and nothing
+// inline, which the policy would forbid.
+func checkHarmless(t *testing.T, page document) {
+	t.Helper()
+	for _, e := range page {
+		assert.NotContains(t, []string{"img", "style", "iframe", "object", "base"}, e.name)
+		if e.name == "script" {
+			assert.Contains(t, e.attrs["src"], "assets/")
+			assert.Empty(t, e.words())
+		}
+		for attr, value := range e.attrs {
+			assert.False(t, attr == "style" || strings.HasPrefix(attr, "on"), "%s %s=%q", e.name, attr, value)
+		}
+	}
+}
+
+// checkNamed checks that IDs are unique, that references lead to them, and that what one
+// can use has a name.
+func checkNamed(t *testing.T, page document) {
+	t.Helper()
+	ids := map[string]bool{}
+	for _, e := range page {
+		if id := e.attrs["id"]; id != "" {
+			assert.False(t, ids[id], "ID %q is there twice", id)
+			ids[id] = true
+		}
+	}
+	for _, e := range page {
+		for _, attr := range []string{"aria-labelledby", "aria-describedby", "for", "form", "list"} {
+			for _, id := range strings.Fields(e.attrs[attr]) {
+				assert.True(t, ids[id], "%s %s=%q", e.name, attr, id)
+			}
+		}
+		switch e.name {
+		case "input", "select":
+			labeled := slices.ContainsFunc(page.all("label"), func(l *element) bool { return l.attrs["for"] != "" && l.attrs["for"] == e.attrs["id"] })
+			assert.True(t, e.attrs["type"] == "hidden" || e.within("label") != nil || e.attrs["aria-label"] != "" || labeled, "%s %q", e.name, e.attrs)
+		case "button", "a", "summary":
+			assert.NotEmpty(t, e.words(), "%s %q", e.name, e.attrs)
+		case "nav":
+			assert.NotEmpty(t, e.attrs["aria-label"])
+		case "th":
+			assert.NotEmpty(t, e.attrs["scope"])
+		case "table":
+			group := e.within("div")
+			require.NotNil(t, group)
+			assert.Equal(t, "0", group.attrs["tabindex"], "what scrolls can be reached with keys")
+		}
+	}
+}
+
+func TestRoutesAreDescribed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, route := range newSite(newFake(), "").Routes() {
+		assert.NotEmpty(t, route.Description, route.Pattern)
+		assert.NotNil(t, route.Handler)
+		assert.False(t, seen[route.Mux()])
+		seen[route.Mux()] = true
+		isOpen := strings.HasPrefix(route.Pattern, "/assets/") || route.Pattern == "/theme"
+		assert.Equal(t, isOpen, len(route.Actions) == 0, "%s is the same for everybody, or says what it can do", route.Pattern)
+	}
+}
+
+func TestOverviewBelowAPrefixWithoutItsSlash(t *testing.T) {
+	s := newSite(newFake(), "")
+	r := httptest.NewRequest(http.MethodGet, "/ops/admin?last=1h", http.NoBody)
+	r.URL.Path = "/" // as what takes a prefix away leaves it
+	w := s.send(r)
+	assert.Equal(t, http.StatusFound, w.Code)
+	assert.Equal(t, "./admin/?last=1h", w.Header().Get("Location"))
+}
+
+func TestOverviewSaysWhatMatters(t *testing.T) {
+	page := parse(t, newSite(newFake(), "").get("/").Body.String())
+	numbers := page.all("li")
+	text := ""
+	for _, e := range numbers {
+		text += e.words() + "\n"
+	}
+	assert.Contains(t, text, "Pending 4,308 123 of them blocked")
+	assert.Contains(t, text, "Running 48")
+	assert.Contains(t, text, "Failing 4.2% 313 failed for good in 1 hour")
+	assert.Contains(t, text, "Oldest pending 52 min in reports")
+	assert.Contains(t, page.one(t, "tr", "id", "queue-reports").words(), "paused")
+	assert.Len(t, page.all("svg", "role", "img"), 2)
+	assert.Len(t, page.all("desc"), 2)
+	link := page.all("a", "href", "./jobs?queue=billing&state=failed&type=send-invoice")
+	require.NotEmpty(t, link, "what fails leads to its jobs")
+}
+
+func TestEmptyPagesSayWhatToDo(t *testing.T) {
+	f := newFake()
+	f.empty = true
+	s := newSite(f, "")
+	for address, text := range map[string]string{
+		"/":                  "There are no queues yet",
+		"/jobs":              "There are no jobs yet",
+		"/jobs?state=failed": "Clear the filter",
+		"/queues":            "There are no queues yet",
+		"/workers":           "No process is known",
+		"/schedules":         "No process keeps a schedule",
+		"/scopes":            "No scope is held",
+		"/scopes?name=a":     "No such scope is held",
+		"/audit":             "Nothing was done yet",
+	} {
+		assert.Contains(t, s.get(address).Body.String(), text, address)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		text   string
+	}{
+		{&management.InvalidArgumentError{Field: "cursor", Value: hostile, Rule: "must be one"}, http.StatusBadRequest, "cursor must be one"},
+		{&guard.DeniedError{Access: guard.Access{Action: guard.Read, AllQueues: true}, Reason: errors.New("secret")}, http.StatusForbidden, "read on all queues is not allowed"},
+		{amboy.NewJobNotFoundError("no such job"), http.StatusNotFound, "There is no such job"},
+		{management.ErrUnknownQueue, http.StatusNotFound, "There is no such queue"},
+		{&management.StateError{Action: management.Delete, Rule: "is for jobs that have ended"}, http.StatusConflict, "is for jobs that have ended"},
+		{errors.New("dial mongodb://secret"), http.StatusInternalServerError, "Something went wrong here"},
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			s := newSite(&fake{err: c.err}, "/ops")
+			for _, address := range []string{"/", "/jobs", "/queues", "/queues/a", "/queues/a/jobs/b", "/workers", "/schedules", "/scopes", "/audit", "/live"} {
+				w := s.get(address)
+				assert.Equal(t, c.status, w.Code, address)
+				assert.Contains(t, parse(t, w.Body.String()).one(t, "main").words(), c.text)
+				assert.NotContains(t, w.Body.String(), "secret")
+				checkPage(t, s, address, w)
+			}
+		})
+	}
+}
+
+func TestBadAddresses(t *testing.T) {
+	s := newSite(newFake(), "")
+	for address, field := range map[string]string{
+		"/?unknown=1":                         "unknown",
+		"/?last=1y":                           "last",
+		"/jobs?nope=1":                        "nope",
+		"/jobs?state=happy":                   "state",
+		"/jobs?created_from=yesterday":        "created_from",
+		"/jobs?error=a&error=b":               "error",
+		"/jobs?limit=0":                       "limit",
+		"/jobs?limit=1000000000":              "limit",
+		"/jobs?order=random":                  "order",
+		"/jobs?queue=_x":                      "queue",
+		"/queues?sort=luck":                   "sort",
+		"/queues?page=0":                      "page",
+		"/queues?page=99999999999999999999":   "page",
+		"/queues/billing/jobs/a?distance=6":   "distance",
+		"/queues/billing/jobs/a?distance=far": "distance",
+		"/queues/billing/jobs/a%ff":           "id",
+		"/queues/billing?x=1":                 "x",
+		"/workers?x=1":                        "x",
+		"/schedules?x=1":                      "x",
+		"/scopes?x=1":                         "x",
+		"/audit?x=1":                          "x",
+		"/live?x=1":                           "x",
+	} {
+		w := s.get(address)
+		assert.Equal(t, http.StatusBadRequest, w.Code, address)
+		assert.Contains(t, parse(t, w.Body.String()).one(t, "main").words(), field+" ", address)
+	}
+	assert.Equal(t, http.StatusNotFound, s.get("/assets/none.css").Code)
+	assert.Equal(t, http.StatusNotFound, s.get("/assets/vendor/manifest.json").Code)
+}
+
+// TestNamesInPaths follows the link to each job, as a browser does, which takes "%2E%2E"
+// for the directory above.
+func TestNamesInPaths(t *testing.T) {
+	const from = "/queues/billing/jobs/x"
+	asked := &oneJob{fake: newFake()}
+	s := newSite(asked, "/ops")
+	for _, queue := range []string{"", "a", "_", "_a", ".", "..", "_..", "__.", "a/b", "a b", "ü%2F", "?#&", "\x01\n", "a:b"} {
+		for _, id := range []string{"a", "_", ".", "..", "_..", "__.", "a/../b", " ", "ü", "%2e%2e", "javascript:x", "\x01\n"} {
+			asked.ref = management.JobRef{Queue: queue, ID: id}
+			form := parse(t, s.get(from).Body.String()).all("form")[0]
+			address := strings.TrimSuffix(s.goes(t, http.MethodPost, from, form.attrs["action"]), "/actions")
+			asked.asked = management.JobRef{}
+			require.Equal(t, http.StatusOK, s.get(address).Code, "%q", asked.ref)
+			assert.Equal(t, asked.ref, asked.asked, address)
+			for _, part := range strings.Split(address, "/")[1:] {
+				assert.NotContains(t, []string{"", ".", ".."}, strings.ReplaceAll(strings.ToLower(part), "%2e", "."), "%q", asked.ref)
+			}
+		}
+	}
+}
+
+// oneJob has one job, and notes which was asked for.
+type oneJob struct {
+	*fake
+	ref, asked management.JobRef
+}
+
+func (o *oneJob) Job(ctx context.Context, queue, id string) (management.Job, error) {
+	o.asked = management.JobRef{Queue: queue, ID: id}
+	job, err := o.fake.Job(ctx, queue, id)
+	job.JobRef = o.ref
+	return job, err
+}

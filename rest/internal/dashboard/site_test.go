@@ -1,0 +1,177 @@
+package dashboard_test
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/dashboard"
+)
+
+// site is a dashboard below a prefix.
+type site struct {
+	*dashboard.Dashboard
+	prefix  string
+	mux     *http.ServeMux
+	handler http.Handler
+}
+
+func newSite(inspector management.Inspector, prefix string) *site {
+	return siteOf(dashboard.Options{Inspector: func(*http.Request) management.Inspector { return inspector }}, prefix)
+}
+
+func siteOf(options dashboard.Options, prefix string) *site {
+	s := &site{Dashboard: dashboard.New(options), prefix: prefix, mux: http.NewServeMux()}
+	for _, route := range s.Routes() {
+		s.mux.Handle(route.Mux(), route.Handler)
+	}
+	s.handler = http.StripPrefix(prefix, s.mux)
+	return s
+}
+
+func (s *site) get(address string) *httptest.ResponseRecorder {
+	return s.send(httptest.NewRequest(http.MethodGet, s.prefix+address, http.NoBody))
+}
+
+func (s *site) post(address string, form url.Values) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, s.prefix+address, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return s.send(r)
+}
+
+func (s *site) send(r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w
+}
+
+// goes returns where an address that is on a page leads, without the prefix. It fails
+// the test for one that leads out of the prefix, or to no route.
+func (s *site) goes(t *testing.T, method, page, link string) string {
+	t.Helper()
+	from, err := url.Parse("http://host" + s.prefix + page)
+	require.NoError(t, err)
+	to, err := from.Parse(link)
+	require.NoError(t, err)
+	require.Equal(t, "host", to.Host, "%s: %s", page, link)
+	path, below := strings.CutPrefix(to.EscapedPath(), s.prefix)
+	require.True(t, below, "%s: %s leads to %s", page, link, to)
+	if to.RawQuery != "" {
+		path += "?" + to.RawQuery
+	}
+	r := httptest.NewRequest(method, path, http.NoBody)
+	_, pattern := s.mux.Handler(r)
+	require.NotEmpty(t, pattern, "%s: %s leads to %s", page, link, to)
+	require.True(t, strings.HasPrefix(pattern, method), "%s: %s leads to %s", page, link, pattern)
+	return path
+}
+
+// element is an element of a page.
+type element struct {
+	name   string
+	attrs  map[string]string
+	parent *element
+	text   *strings.Builder // of all in it
+}
+
+// within is the nearest element around e with a name; nil where there is none.
+func (e *element) within(name string) *element {
+	for p := e.parent; p != nil; p = p.parent {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// document is all elements of a page, in their order.
+type document []*element
+
+// parse reads a page, whose elements must be closed in their order.
+func parse(t *testing.T, page string) document {
+	t.Helper()
+	page = strings.ReplaceAll(page, "\x01", "") // which XML does not have
+	decoder := xml.NewDecoder(strings.NewReader(page))
+	decoder.Strict, decoder.AutoClose, decoder.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	var all document
+	var current *element
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			require.Nil(t, current)
+			return all
+		}
+		require.NoError(t, err)
+		switch token := token.(type) {
+		case xml.StartElement:
+			e := &element{name: token.Name.Local, attrs: map[string]string{}, parent: current, text: &strings.Builder{}}
+			for _, attr := range token.Attr {
+				e.attrs[attr.Name.Local] = attr.Value
+			}
+			all = append(all, e)
+			current = e
+		case xml.EndElement:
+			require.NotNil(t, current, "</%s>", token.Name.Local)
+			require.Equal(t, current.name, token.Name.Local)
+			current = current.parent
+		case xml.CharData:
+			for e := current; e != nil; e = e.parent {
+				e.text.Write(token)
+			}
+		}
+	}
+}
+
+// all are the elements with a name and, where these are given, attributes with values.
+func (d document) all(name string, attrs ...string) []*element {
+	var found []*element
+	for _, e := range d {
+		fits := e.name == name
+		for i := 0; i+1 < len(attrs); i += 2 {
+			fits = fits && e.attrs[attrs[i]] == attrs[i+1]
+		}
+		if fits {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// one is the only element like that.
+func (d document) one(t *testing.T, name string, attrs ...string) *element {
+	t.Helper()
+	found := d.all(name, attrs...)
+	require.Len(t, found, 1, "%s %q", name, attrs)
+	return found[0]
+}
+
+// words are the text of an element, with single spaces.
+func (e *element) words() string { return strings.Join(strings.Fields(e.text.String()), " ") }
+
+// fields are what a form sends when the button with a value, or the one without, is
+// pressed and nothing was typed.
+func (d document) fields(form *element, button string) url.Values {
+	values := url.Values{}
+	for _, e := range d {
+		if e.within("form") != form && (e.attrs["form"] == "" || e.attrs["form"] != form.attrs["id"]) {
+			continue
+		}
+		name, value := e.attrs["name"], e.attrs["value"]
+		_, checked := e.attrs["checked"]
+		switch {
+		case name == "" || e.name != "input" && (e.name != "button" || value != button):
+		case e.attrs["type"] == "checkbox" && !checked:
+		default:
+			values.Add(name, value)
+		}
+	}
+	return values
+}

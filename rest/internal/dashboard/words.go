@@ -1,0 +1,296 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+)
+
+// functions are those that templates call.
+var functions = template.FuncMap{
+	"number":  number,
+	"percent": percent,
+	"rate":    rate,
+	"seconds": seconds,
+	"ago":     ago,
+	"age":     func(now, t time.Time) string { return roughly(max(0, now.Sub(t))) },
+	"stamp":   stamp,
+	"when":    when,
+	"input":   inputTime,
+	"symbol":  symbol,
+	"shorten": shorten,
+	"pretty":  pretty,
+	"name":    shownName,
+	"encode":  encodeQueue,
+	"label":   actionLabel,
+	"pick":    pick,
+	"plus":    func(a, b int) int { return a + b },
+	"minus":   func(a, b int) int { return a - b },
+	"string":  func(v any) string { return fmt.Sprint(v) },
+	"ref":     func(queue, id string) management.JobRef { return management.JobRef{Queue: queue, ID: id} },
+
+	"filterfield": newFilterField,
+	"rangefield":  newRangeField,
+	"distances":   distances,
+	"nodewidth":   func() int { return nodeWidth },
+	"nodeheight":  func() int { return nodeHeight },
+}
+
+// number has commas between the thousands.
+func number(n int) string {
+	digits := strconv.Itoa(n)
+	start := len(digits) - 3
+	least := 0
+	if n < 0 {
+		least = 1
+	}
+	for ; start > least; start -= 3 {
+		digits = digits[:start] + "," + digits[start:]
+	}
+	return digits
+}
+
+// percent is a part of 1 as so many of a hundred. Little is not nothing, and not quite
+// all is not all.
+func percent(part float64) string {
+	switch {
+	case part > 0 && part < 0.001:
+		return "<0.1%"
+	case part < 1 && part > 0.999:
+		return ">99.9%"
+	default:
+		return strconv.FormatFloat(math.Round(part*1000)/10, 'f', -1, 64) + "%"
+	}
+}
+
+// rate is a number of things in a second, or in a minute where they are few.
+func rate(perSecond float64) string {
+	switch {
+	case perSecond == 0:
+		return "0/s"
+	case perSecond >= 10:
+		return number(int(math.Round(perSecond))) + "/s"
+	case perSecond >= 1:
+		return strconv.FormatFloat(math.Round(perSecond*10)/10, 'f', -1, 64) + "/s"
+	case perSecond*60 >= 0.1:
+		return strconv.FormatFloat(math.Round(perSecond*600)/10, 'f', -1, 64) + "/min"
+	default:
+		return "<0.1/min"
+	}
+}
+
+// seconds is a time that something took.
+func seconds(s float64) string {
+	switch {
+	case s <= 0:
+		return "0"
+	case s < 0.001:
+		return "<1 ms"
+	case s < 1:
+		return strconv.FormatFloat(math.Round(s*1000), 'f', -1, 64) + " ms"
+	case s < 10:
+		return strconv.FormatFloat(math.Round(s*10)/10, 'f', -1, 64) + " s"
+	default:
+		return span(time.Duration(s * float64(time.Second)))
+	}
+}
+
+// span is a time in its two largest units.
+func span(d time.Duration) string { return inUnits(d, math.MaxInt64) }
+
+// roughly is a time as exactly as one wants to know it: the second unit matters where
+// there are few of the first.
+func roughly(d time.Duration) string { return inUnits(d, 3) }
+
+// inUnits is a time in its largest unit, and in the next where there are fewer of the
+// first than few.
+func inUnits(d, few time.Duration) string {
+	units := []struct {
+		name string
+		is   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}}
+	for i, unit := range units {
+		if d < unit.is {
+			continue
+		}
+		text := fmt.Sprintf("%d %s", d/unit.is, unit.name)
+		if i+1 < len(units) && d/unit.is < few {
+			next := units[i+1]
+			if rest := d % unit.is / next.is; rest > 0 {
+				text += fmt.Sprintf(" %d %s", rest, next.name)
+			}
+		}
+		return text
+	}
+	return "0 s"
+}
+
+// ago says how long before or after now a time is.
+func ago(now, t time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case t.IsZero():
+		return ""
+	case d >= time.Second:
+		return roughly(d) + " ago"
+	case d <= -time.Second:
+		return "in " + roughly(-d)
+	default:
+		return "now"
+	}
+}
+
+// stamp is a time in full.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05") + " UTC"
+}
+
+// when is an element that says how long ago a time is, and in full when one points at
+// it. It has nothing in it that came from outside.
+func when(now, t time.Time) template.HTML {
+	if t.IsZero() {
+		return `<span class="none">–</span>`
+	}
+	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339) + `" title="` + stamp(t) + `">` + ago(now, t) + `</time>`)
+}
+
+// inputTime is a time as a field for it has it.
+func inputTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05")
+}
+
+// symbol stands for a state, for those who see no colors.
+func symbol(state amboy.JobState) string {
+	switch state {
+	case amboy.StateScheduled:
+		return "◷"
+	case amboy.StatePending:
+		return "○"
+	case amboy.StateBlocked:
+		return "⊘"
+	case amboy.StateParked:
+		return "▣"
+	case amboy.StateRunning:
+		return "►"
+	case amboy.StateRetrying:
+		return "↻"
+	case amboy.StateSucceeded:
+		return "✓"
+	case amboy.StateFailed:
+		return "✗"
+	case amboy.StateCanceled:
+		return "⊗"
+	case amboy.StateExpired:
+		return "◌"
+	default:
+		return "?"
+	}
+}
+
+// shorten cuts a text to so many characters.
+func shorten(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// maxShownJSON is how much of arguments or a result a page shows, in bytes.
+const maxShownJSON = 64 << 10
+
+// pretty is JSON with a line for each value.
+func pretty(raw json.RawMessage) string {
+	var indented bytes.Buffer
+	if json.Indent(&indented, raw, "", "  ") != nil {
+		indented.Reset()
+		indented.Write(raw)
+	}
+	if indented.Len() > maxShownJSON {
+		return strings.ToValidUTF8(indented.String()[:maxShownJSON], "") + fmt.Sprintf("\n… (%s bytes in all)", number(indented.Len()))
+	}
+	return indented.String()
+}
+
+// shownName is a name to read, also where it is empty.
+func shownName(name string) string {
+	if name == "" {
+		return "(no name)"
+	}
+	return name
+}
+
+// actionLabel is what is on the button for an action.
+func actionLabel(kind management.ActionKind) string { return actionWords[kind].label }
+
+// filterField is a field that may have several values, with an input for each. List is
+// the ID of those that it offers.
+type filterField struct {
+	Name, Label string
+	Values      []string
+	List        string
+}
+
+func newFilterField(name, label string, values []string, list string) filterField {
+	shown := slices.Clone(values)
+	if name == "queue" {
+		for i, queue := range shown {
+			shown[i] = encodeQueue(queue)
+		}
+	}
+	if len(shown) == 0 {
+		shown = []string{""}
+	}
+	return filterField{name, label, shown, list}
+}
+
+// rangeField is a pair of fields for a range of times.
+type rangeField struct {
+	Name, Label string
+	Range       management.TimeRange
+}
+
+func newRangeField(name, label string, r management.TimeRange) rangeField {
+	return rangeField{name, label, r}
+}
+
+// distances are those of a graph that one can choose.
+func distances() []int {
+	all := make([]int, management.MaxGraphDistance)
+	for i := range all {
+		all[i] = i + 1
+	}
+	return all
+}
+
+// words are what an action is called.
+type words struct {
+	label string // on a button
+	done  string // after "were"
+}
+
+var actionWords = map[management.ActionKind]words{
+	management.Retry:      {"Retry now", "set to run again"},
+	management.Cancel:     {"Cancel", "canceled, or asked to end"},
+	management.Park:       {"Park", "parked"},
+	management.Release:    {"Release", "released"},
+	management.Reschedule: {"Reschedule", "rescheduled"},
+	management.Prioritize: {"Change priority", "given that priority"},
+	management.Complete:   {"Mark complete", "marked complete"},
+	management.Delete:     {"Delete", "deleted"},
+}

@@ -1,0 +1,118 @@
+// Package guard keeps a program's rules about who may see and do what. All that package
+// rest serves of management goes through it.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// Action is something that a request does.
+type Action string
+
+// The actions, besides those on jobs, which have the names of management.ActionKind.
+const (
+	// Read sees anything.
+	Read Action = "read"
+	// Create puts a job.
+	Create Action = "create"
+	// Control changes what is set for a queue.
+	Control Action = "control"
+)
+
+// Actions lists the actions.
+func Actions() []Action {
+	actions := []Action{Read, Create, Control}
+	for _, kind := range management.ActionKinds() {
+		actions = append(actions, Action(kind))
+	}
+	return actions
+}
+
+// Access is what a request wants to do. A request may want several.
+type Access struct {
+	// Action is what it does: "read", "create", "control", or a management.ActionKind.
+	Action Action
+	// Queue is the queue that it is about, which is the tenant where a program has a
+	// queue for each.
+	Queue string
+	// AllQueues is true where it is about all queues. Queue is empty then.
+	AllQueues bool
+}
+
+// String says it to a person.
+func (a Access) String() string {
+	if a.AllQueues {
+		return fmt.Sprintf("%s on all queues", a.Action)
+	}
+	return fmt.Sprintf("%s on queue %q", a.Action, a.Queue)
+}
+
+// DeniedError says that a request may not do something. It wraps what the program said.
+type DeniedError struct {
+	Access Access
+	Reason error
+}
+
+// Error says what was denied, and why.
+func (e *DeniedError) Error() string { return fmt.Sprintf("%s: %v", e.Text(), e.Reason) }
+
+// Text says what was denied, and not why.
+func (e *DeniedError) Text() string { return e.Access.String() + " is not allowed" }
+
+// Unwrap returns what the program said.
+func (e *DeniedError) Unwrap() error { return e.Reason }
+
+// Authorize decides whether a request may do something: the error says why not.
+type Authorize func(r *http.Request, access Access) error
+
+var (
+	errReadOnly = errors.New("without a function that authorizes requests, they may only read")
+	errRemote   = errors.New("the request must come from this machine")
+)
+
+// ReadFromLoopback is what holds where a program does not say who may do what: a
+// request may read, if it comes from this machine.
+func ReadFromLoopback(r *http.Request, access Access) error {
+	if access.Action != Read {
+		return errReadOnly
+	}
+	return FromLoopback(r, access)
+}
+
+// FromLoopback lets requests do all that come from this machine.
+func FromLoopback(r *http.Request, _ Access) error {
+	if !isLoopback(r.RemoteAddr) || !isLoopback(r.Host) || isForwarded(r) {
+		return errRemote
+	}
+	return nil
+}
+
+// isLoopback is true for an address of this machine, with or without a port. The name
+// that a browser sent is one as well: a page of another site that resolves its own name
+// to this machine sends that name.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// isForwarded is true where a proxy on this machine passes on what comes from another.
+func isForwarded(r *http.Request) bool {
+	return slices.ContainsFunc([]string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}, func(header string) bool {
+		return len(r.Header.Values(header)) > 0
+	})
+}

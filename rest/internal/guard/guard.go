@@ -1,0 +1,216 @@
+package guard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/management"
+)
+
+// MaskArgs returns what may be shown of the arguments, or of the result, of a job: JSON,
+// or nil to hide them.
+type MaskArgs func(job management.JobRef, jobType string, args json.RawMessage) json.RawMessage
+
+// Options are the rules.
+type Options struct {
+	// Inspector is what is guarded.
+	Inspector management.Inspector
+	// Authorize decides what a request may do. Default: ReadFromLoopback.
+	Authorize Authorize
+	// Tenant is the one queue that is shown; empty for all.
+	Tenant string
+	// MaskArgs decides what is shown of arguments and results. Default: all.
+	MaskArgs MaskArgs
+	// Actor names who makes a request, for the audit list. Default: nobody.
+	Actor func(r *http.Request) string
+}
+
+// Guard keeps rules. It is safe for concurrent use.
+type Guard struct {
+	opts    Options
+	watches watches
+}
+
+// New returns a guard.
+func New(opts Options) *Guard {
+	if opts.Authorize == nil {
+		opts.Authorize = ReadFromLoopback
+	}
+	if opts.Actor == nil {
+		opts.Actor = func(*http.Request) string { return "" }
+	}
+	return &Guard{opts: opts, watches: watches{inspector: opts.Inspector}}
+}
+
+// Inspector returns what a request may see and do. A method returns a *DeniedError for
+// what it may not.
+func (g *Guard) Inspector(r *http.Request) management.Inspector {
+	return &guarded{Guard: g, request: r, inner: g.opts.Inspector}
+}
+
+// Check returns a *DeniedError for a request that may not do something to everything
+// that there is for it.
+func (g *Guard) Check(r *http.Request, action Action) error {
+	return (&guarded{Guard: g, request: r}).allow(r.Context(), action)
+}
+
+// May tells whether a request may do something in a queue, in all of them where queue is
+// empty. It is for showing what can be done: the Inspector asks again.
+func (g *Guard) May(r *http.Request, action Action, queue string) bool {
+	request := &guarded{Guard: g, request: r}
+	if queue == "" {
+		return request.allow(r.Context(), action) == nil
+	}
+	return request.allow(r.Context(), action, queue) == nil
+}
+
+// guarded is the management.Inspector of a request.
+type guarded struct {
+	*Guard
+	request *http.Request
+	inner   management.Inspector
+}
+
+// allow asks the program about an action on some queues; on all that there are for the
+// request where none are named. It must come before all else.
+func (g *guarded) allow(ctx context.Context, action Action, queues ...string) error {
+	if g.opts.Tenant != "" {
+		for _, queue := range queues {
+			if err := g.own(queue); err != nil {
+				return err
+			}
+		}
+		queues = []string{g.opts.Tenant}
+	}
+	if len(queues) == 0 {
+		return g.ask(ctx, Access{Action: action, AllQueues: true})
+	}
+	for _, queue := range queues {
+		if err := g.ask(ctx, Access{Action: action, Queue: queue}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks the program about one thing. It may not be done where the function that
+// decides panics.
+func (g *guarded) ask(ctx context.Context, access Access) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &DeniedError{Access: access, Reason: fmt.Errorf("the function that authorizes requests panicked: %v", value)}
+			logging.Error(ctx, message.Fields{
+				"message": "the function that authorizes requests failed, and the request is denied",
+				"access":  access.String(),
+				"panic":   value,
+				"stack":   string(debug.Stack()),
+			})
+		}
+	}()
+	if reason := g.opts.Authorize(g.request, access); reason != nil {
+		return &DeniedError{Access: access, Reason: reason}
+	}
+	return nil
+}
+
+// own returns an error for a queue of another tenant, as for one that is not there.
+func (g *guarded) own(queue string) error {
+	if g.mine(queue) {
+		return nil
+	}
+	return fmt.Errorf("queue %q: %w", queue, management.ErrUnknownQueue)
+}
+
+func (g *guarded) mine(queue string) bool { return g.opts.Tenant == "" || queue == g.opts.Tenant }
+
+// within is a list of queues, which are all where there are none, for a tenant.
+func (g *guarded) within(queues []string) []string {
+	if g.opts.Tenant != "" {
+		return []string{g.opts.Tenant}
+	}
+	return queues
+}
+
+// only returns those of some things that are of the tenant.
+func only[T any](g *guarded, things []T, queueOf func(T) string) []T {
+	if g.opts.Tenant == "" {
+		return things
+	}
+	own := make([]T, 0, len(things))
+	for _, thing := range things {
+		if g.mine(queueOf(thing)) {
+			own = append(own, thing)
+		}
+	}
+	return own
+}
+
+// as has ctx carry who makes the request.
+func (g *guarded) as(ctx context.Context) context.Context {
+	return management.WithActor(ctx, g.opts.Actor(g.request))
+}
+
+// The reasons for which arguments are hidden.
+const (
+	hiddenByMask = "masked"
+	maskFailed   = "masking failed"
+)
+
+// mask hides what must not be shown of a job.
+func (g *guarded) mask(ctx context.Context, job *management.Job) {
+	if g.opts.MaskArgs == nil {
+		return
+	}
+	if job.Args != nil {
+		job.Args, job.ArgsHidden = g.masked(ctx, job, job.Args)
+	}
+	if job.Result != nil {
+		job.Result, job.ResultHidden = g.masked(ctx, job, job.Result)
+	}
+}
+
+// masked is what may be shown of a value; nil, and why, where nothing may.
+func (g *guarded) masked(ctx context.Context, job *management.Job, value json.RawMessage) (shown json.RawMessage, hidden string) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			g.logMask(ctx, job, fmt.Errorf("it panicked: %v\n%s", panicked, debug.Stack()))
+			shown, hidden = nil, maskFailed
+		}
+	}()
+	shown = g.opts.MaskArgs(job.JobRef, job.Type, bytes.Clone(value))
+	if shown == nil {
+		return nil, hiddenByMask
+	}
+	if !json.Valid(shown) {
+		g.logMask(ctx, job, errors.New("it returned what is not JSON"))
+		return nil, maskFailed
+	}
+	return shown, ""
+}
+
+func (g *guarded) logMask(ctx context.Context, job *management.Job, err error) {
+	logging.Error(ctx, message.Fields{
+		"message": "the function that masks arguments failed, and all of them are hidden",
+		"queue":   job.Queue,
+		"job_id":  job.ID,
+		"type":    job.Type,
+		"error":   err.Error(),
+	})
+}
+
+// isOwnEdge tells whether an edge of a graph leads from and to jobs that are shown.
+func isOwnEdge(jobs []management.GraphJob, edge management.GraphEdge) bool {
+	has := func(id string) bool {
+		return slices.ContainsFunc(jobs, func(j management.GraphJob) bool { return j.ID == id })
+	}
+	return has(edge.From) && has(edge.To)
+}

@@ -1,0 +1,153 @@
+package guard_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/guard"
+)
+
+// oneJob is an Inspector that has a job.
+type oneJob struct {
+	management.Inspector
+	job management.Job
+}
+
+func (o oneJob) Job(context.Context, string, string) (management.Job, error) { return o.job, nil }
+
+func everything(*http.Request, guard.Access) error { return nil }
+
+func request(t *testing.T) *http.Request {
+	return httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", http.NoBody)
+}
+
+func TestMaskArgs(t *testing.T) {
+	tests := []struct {
+		name         string
+		mask         guard.MaskArgs
+		args, result string // empty where there is none
+		hidden       string
+	}{
+		{name: "none", args: `{"password":"secret"}`, result: `"secret"`},
+		{
+			name:   "replaced",
+			mask:   func(management.JobRef, string, json.RawMessage) json.RawMessage { return json.RawMessage(`"***"`) },
+			args:   `"***"`,
+			result: `"***"`,
+		},
+		{
+			name:   "hidden",
+			mask:   func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil },
+			hidden: "masked",
+		},
+		{
+			name:   "not JSON",
+			mask:   func(management.JobRef, string, json.RawMessage) json.RawMessage { return json.RawMessage(`secret`) },
+			hidden: "masking failed",
+		},
+		{
+			name:   "panic",
+			mask:   func(management.JobRef, string, json.RawMessage) json.RawMessage { panic("no") },
+			hidden: "masking failed",
+		},
+		{
+			name: "changed in place",
+			mask: func(_ management.JobRef, _ string, args json.RawMessage) json.RawMessage {
+				for i := range args {
+					args[i] = '1'
+				}
+				return args
+			},
+			args:   "111111111111111111111",
+			result: "11111111",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			stored := management.Job{Args: json.RawMessage(`{"password":"secret"}`), Result: json.RawMessage(`"secret"`)}
+			stored.JobRef, stored.Type = management.JobRef{Queue: "q", ID: "one"}, "login"
+			mask := test.mask
+			if mask != nil {
+				mask = func(job management.JobRef, jobType string, args json.RawMessage) json.RawMessage {
+					assert.Equal(t, stored.JobRef, job)
+					assert.Equal(t, "login", jobType)
+					return test.mask(job, jobType, args)
+				}
+			}
+			g := guard.New(guard.Options{Inspector: oneJob{job: stored}, Authorize: everything, MaskArgs: mask})
+			job, err := g.Inspector(request(t)).Job(t.Context(), "q", "one")
+			require.NoError(t, err)
+			assert.Equal(t, test.args, string(job.Args))
+			assert.Equal(t, test.result, string(job.Result))
+			assert.Equal(t, test.hidden, job.ArgsHidden)
+			assert.Equal(t, test.hidden, job.ResultHidden)
+			assert.JSONEq(t, `{"password":"secret"}`, string(stored.Args)) //nolint:testifylint // The one is JSON, too.
+		})
+	}
+}
+
+func TestMaskArgsIsNotAskedWhereThereAreNone(t *testing.T) {
+	g := guard.New(guard.Options{
+		Inspector: oneJob{job: management.Job{ArgsHidden: "the job runs"}},
+		Authorize: everything,
+		MaskArgs:  func(management.JobRef, string, json.RawMessage) json.RawMessage { panic("it was asked") },
+	})
+	job, err := g.Inspector(request(t)).Job(t.Context(), "q", "one")
+	require.NoError(t, err)
+	assert.Equal(t, "the job runs", job.ArgsHidden)
+}
+
+func TestAuthorizeThatPanics(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(*http.Request, guard.Access) error { panic("no") }})
+	_, err := g.Inspector(request(t)).Job(t.Context(), "q", "one")
+	var denied *guard.DeniedError
+	require.ErrorAs(t, err, &denied)
+	assert.Equal(t, guard.Access{Action: guard.Read, Queue: "q"}, denied.Access)
+	assert.NotContains(t, denied.Text(), "panicked")
+}
+
+func TestDeniedError(t *testing.T) {
+	reason := errors.New("the reason")
+	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(*http.Request, guard.Access) error { return reason }})
+	_, err := g.Inspector(request(t)).Queues(t.Context())
+	require.ErrorIs(t, err, reason)
+	require.EqualError(t, err, "read on all queues is not allowed: the reason")
+	_, err = g.Inspector(request(t)).Queue(t.Context(), "q")
+	require.EqualError(t, err, `read on queue "q" is not allowed: the reason`)
+	assert.ErrorIs(t, g.Check(request(t), guard.Read), reason)
+}
+
+func TestMay(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(_ *http.Request, access guard.Access) error {
+		if access != (guard.Access{Action: "retry", Queue: "q"}) {
+			return errors.New("no")
+		}
+		return nil
+	}})
+	assert.True(t, g.May(request(t), "retry", "q"))
+	assert.False(t, g.May(request(t), "retry", "other"))
+	assert.False(t, g.May(request(t), "retry", ""))
+	assert.False(t, g.May(request(t), "cancel", "q"))
+}
+
+// TestActionsThatDoNotExist checks that the program is not asked about them.
+func TestActionsThatDoNotExist(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(*http.Request, guard.Access) error { panic("it was asked") }})
+	var argument *management.InvalidArgumentError
+	_, err := g.Inspector(request(t)).ActOn(t.Context(), "q", "one", management.Action{Kind: "explode"})
+	require.ErrorAs(t, err, &argument)
+	_, err = g.Inspector(request(t)).Act(t.Context(), management.ActRequest{Action: management.Action{Kind: "read"}, Limit: 1})
+	require.ErrorAs(t, err, &argument)
+}
+
+func TestActions(t *testing.T) {
+	assert.Equal(t, []guard.Action{"read", "create", "control", "retry", "cancel", "park", "release", "reschedule", "prioritize", "complete", "delete"}, guard.Actions())
+}

@@ -1,0 +1,254 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+)
+
+var _ management.Inspector = (*guarded)(nil)
+
+func (g *guarded) Queues(ctx context.Context) ([]management.Queue, error) {
+	if err := g.allow(ctx, Read); err != nil {
+		return nil, err
+	}
+	if g.opts.Tenant == "" {
+		return g.inner.Queues(ctx)
+	}
+	queue, err := g.inner.Queue(ctx, g.opts.Tenant)
+	if errors.Is(err, management.ErrUnknownQueue) {
+		return []management.Queue{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []management.Queue{queue}, nil
+}
+
+func (g *guarded) Queue(ctx context.Context, name string) (management.Queue, error) {
+	if err := g.allow(ctx, Read, name); err != nil {
+		return management.Queue{}, err
+	}
+	return g.inner.Queue(ctx, name)
+}
+
+func (g *guarded) SetControl(ctx context.Context, queue string, change management.ControlChange) (management.Control, error) {
+	if err := g.allow(ctx, Control, queue); err != nil {
+		return management.Control{}, err
+	}
+	return g.inner.SetControl(g.as(ctx), queue, change)
+}
+
+// Watch asks the program again before each yield: what a request may do can end before
+// it does.
+func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		if err := g.allow(ctx, Read); err != nil {
+			yield(nil, err)
+			return
+		}
+		for queues, err := range g.watches.watch(ctx, g.request, every) {
+			if err == nil {
+				err = g.allow(ctx, Read)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(only(g, queues, func(q management.Queue) string { return q.Name }), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+		return management.JobPage{}, err
+	}
+	filter.Queues = g.within(filter.Queues)
+	return g.inner.FindJobs(ctx, filter, page)
+}
+
+func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
+	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+		return management.Count{}, err
+	}
+	filter.Queues = g.within(filter.Queues)
+	return g.inner.CountJobs(ctx, filter, most)
+}
+
+func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, error) {
+	if err := g.allow(ctx, Read, queue); err != nil {
+		return management.Job{}, err
+	}
+	job, err := g.inner.Job(ctx, queue, id)
+	if err != nil {
+		return management.Job{}, err
+	}
+	g.mask(ctx, &job)
+	queueOf := func(d management.Dependency) string { return d.Queue }
+	job.DependsOn = only(g, job.DependsOn, queueOf)
+	job.Dependents = only(g, job.Dependents, queueOf)
+	job.Scopes = slices.Clone(job.Scopes)
+	for i, scope := range job.Scopes {
+		if scope.Holder != nil && !g.mine(scope.Holder.Queue) {
+			job.Scopes[i].Holder = nil
+		}
+	}
+	return job, nil
+}
+
+func (g *guarded) Graph(ctx context.Context, queue, id string, distance int) (management.Graph, error) {
+	if err := g.allow(ctx, Read, queue); err != nil {
+		return management.Graph{}, err
+	}
+	graph, err := g.inner.Graph(ctx, queue, id, distance)
+	if err != nil || g.opts.Tenant == "" {
+		return graph, err
+	}
+	graph.Jobs = only(g, graph.Jobs, func(j management.GraphJob) string { return j.Queue })
+	edges := graph.Edges
+	graph.Edges = make([]management.GraphEdge, 0, len(edges))
+	for _, edge := range edges {
+		if isOwnEdge(graph.Jobs, edge) {
+			graph.Edges = append(graph.Edges, edge)
+		}
+	}
+	return graph, nil
+}
+
+func (g *guarded) CreateJob(ctx context.Context, job management.NewJob) (management.Created, error) {
+	if err := g.allow(ctx, Create, job.Queue); err != nil {
+		return management.Created{}, err
+	}
+	return g.inner.CreateJob(g.as(ctx), job)
+}
+
+func (g *guarded) ActOn(ctx context.Context, queue, id string, action management.Action) (management.Acted, error) {
+	// The program is asked about actions that exist only.
+	if err := action.Validate(); err != nil {
+		return management.Acted{}, err
+	}
+	if err := g.allow(ctx, Action(action.Kind), queue); err != nil {
+		return management.Acted{}, err
+	}
+	return g.inner.ActOn(g.as(ctx), queue, id, action)
+}
+
+func (g *guarded) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
+	if err := req.Validate(); err != nil {
+		return management.Acted{}, err
+	}
+	if err := g.allow(ctx, Action(req.Kind), req.Filter.Queues...); err != nil {
+		return management.Acted{}, err
+	}
+	req.Filter.Queues = g.within(req.Filter.Queues)
+	return g.inner.Act(g.as(ctx), req)
+}
+
+func (g *guarded) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
+	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+		return management.ScopePage{}, err
+	}
+	filter.Queues = g.within(filter.Queues)
+	scopes, err := g.inner.Scopes(ctx, filter, page)
+	scopes.Scopes = only(g, scopes.Scopes, func(s management.Scope) string { return s.Queue })
+	return scopes, err
+}
+
+func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
+	if err := g.allow(ctx, Read); err != nil {
+		return nil, err
+	}
+	processes, err := g.inner.Processes(ctx)
+	if err != nil || g.opts.Tenant == "" {
+		return processes, err
+	}
+	// What a process says that it runs is cut off, maybe before the tenant's jobs.
+	running, err := g.inner.FindJobs(ctx, management.JobFilter{
+		Queues: []string{g.opts.Tenant},
+		States: []amboy.JobState{amboy.StateRunning},
+	}, management.PageRequest{Limit: management.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	own := make([]management.Process, 0, len(processes))
+	for _, process := range processes {
+		process.Queues = only(g, process.Queues, func(q management.ProcessQueue) string { return q.Name })
+		process.Running, process.RunningCount = runBy(process.ID, running)
+		if len(process.Queues) > 0 || len(process.Running) > 0 {
+			own = append(own, process)
+		}
+	}
+	return own, nil
+}
+
+// runBy returns the jobs of a page that a process runs: some of them, and their number.
+func runBy(process string, running management.JobPage) ([]management.JobSummary, management.Count) {
+	jobs := []management.JobSummary{}
+	count := management.Count{More: running.Next != ""}
+	for _, job := range running.Jobs {
+		if job.Owner != process {
+			continue
+		}
+		count.Count++
+		if len(jobs) < management.DefaultLimit {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs, count
+}
+
+func (g *guarded) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
+	if err := g.allow(ctx, Read, req.Queues...); err != nil {
+		return management.Activity{}, err
+	}
+	req.Queues = g.within(req.Queues)
+	activity, err := g.inner.Activity(ctx, req)
+	activity.Rows = only(g, activity.Rows, func(row management.ActivityRow) string { return row.Queue })
+	return activity, err
+}
+
+func (g *guarded) Schedules(ctx context.Context) ([]management.Schedule, error) {
+	if err := g.allow(ctx, Read); err != nil {
+		return nil, err
+	}
+	schedules, err := g.inner.Schedules(ctx)
+	return only(g, schedules, func(s management.Schedule) string { return s.Queue }), err
+}
+
+// maxAuditPages is how many pages of the whole list are looked at for one of a tenant.
+const maxAuditPages = 20
+
+func (g *guarded) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
+	if err := g.allow(ctx, Read); err != nil {
+		return management.AuditPage{}, err
+	}
+	if g.opts.Tenant == "" {
+		return g.inner.Audit(ctx, page)
+	}
+	own := management.AuditPage{Entries: []management.AuditEntry{}}
+	wanted := page.Limit
+	if wanted == 0 {
+		wanted = management.DefaultLimit
+	}
+	for range maxAuditPages {
+		all, err := g.inner.Audit(ctx, page)
+		if err != nil {
+			return management.AuditPage{}, err
+		}
+		own.Entries = append(own.Entries, only(g, all.Entries, func(e management.AuditEntry) string { return e.Queue })...)
+		own.Next, page.Cursor = all.Next, all.Next
+		page.Limit = wanted - len(own.Entries)
+		if own.Next == "" || page.Limit <= 0 {
+			break
+		}
+	}
+	return own, nil
+}

@@ -1,0 +1,198 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// MaxWatchers is how many requests may watch at once.
+const MaxWatchers = 1000
+
+// ErrTooManyWatchers says that MaxWatchers requests watch.
+var ErrTooManyWatchers = errors.New("too many requests watch the queues already")
+
+// watches lets all requests that watch at the same rate share one Watch, so that many
+// cost as little as one.
+type watches struct {
+	inspector management.Inspector
+
+	mu       sync.Mutex
+	watchers int
+	byRate   map[time.Duration]*watch
+	// stopping are closed when a server shuts down, which does not end requests.
+	stopping map[*http.Server]chan struct{}
+}
+
+// watch yields as a Watch does, until ctx ends or the server of the request shuts down.
+func (w *watches) watch(ctx context.Context, r *http.Request, every time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		shared, err := w.join(every) //nolint:contextcheck // It may go on after this request.
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer w.leave(every, shared)
+		stopping := w.stoppingOf(r)
+		for seen := 0; ; {
+			now := shared.latest()
+			switch {
+			case ctx.Err() != nil:
+				return
+			case now.ended:
+				if now.err != nil {
+					yield(nil, now.err)
+				}
+				return
+			case now.version > seen:
+				seen = now.version
+				if !yield(now.queues, nil) {
+					return
+				}
+			}
+			select {
+			case <-now.changed:
+			case <-ctx.Done():
+			case <-stopping:
+				return
+			}
+		}
+	}
+}
+
+// join returns the watch with a rate, which it starts where there is none.
+func (w *watches) join(every time.Duration) (*watch, error) {
+	if every < management.MinWatch || every > management.MaxWatch {
+		return nil, &management.InvalidArgumentError{
+			Field: "every", Value: every.String(), Rule: fmt.Sprintf("must be from %s to %s", management.MinWatch, management.MaxWatch),
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watchers >= MaxWatchers {
+		return nil, ErrTooManyWatchers
+	}
+	w.watchers++
+	shared, there := w.byRate[every]
+	if !there || shared.latest().ended {
+		shared = startWatch(w.inspector, every)
+		if w.byRate == nil {
+			w.byRate = map[time.Duration]*watch{}
+		}
+		w.byRate[every] = shared
+	}
+	shared.watchers++
+	return shared, nil
+}
+
+// leave stops a watch, and waits until it has stopped, when nobody is left.
+func (w *watches) leave(every time.Duration, shared *watch) {
+	w.mu.Lock()
+	w.watchers--
+	shared.watchers--
+	last := shared.watchers == 0
+	if last && w.byRate[every] == shared {
+		delete(w.byRate, every)
+	}
+	w.mu.Unlock()
+	if last {
+		shared.stop()
+	}
+}
+
+// stoppingOf is closed when the server of a request shuts down.
+func (w *watches) stoppingOf(r *http.Request) <-chan struct{} {
+	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stopping, known := w.stopping[server]
+	if !known {
+		stopping = make(chan struct{})
+		server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
+		if w.stopping == nil {
+			w.stopping = map[*http.Server]chan struct{}{}
+		}
+		w.stopping[server] = stopping
+	}
+	return stopping
+}
+
+// watch is a Watch that several requests share.
+type watch struct {
+	watchers int // which watches.mu guards
+	cancel   context.CancelFunc
+	done     chan struct{}
+
+	mu  sync.Mutex
+	now moment
+}
+
+// moment is what a watch has at a time.
+type moment struct {
+	queues  []management.Queue
+	version int
+	// ended is true when nothing will follow: err says why, where it was no request.
+	ended bool
+	err   error
+	// changed is closed when something follows.
+	changed chan struct{}
+}
+
+// startWatch starts a watch, which runs until stop.
+func startWatch(inspector management.Inspector, every time.Duration) *watch {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watch{cancel: cancel, done: make(chan struct{}), now: moment{changed: make(chan struct{})}}
+	go w.run(ctx, inspector, every)
+	return w
+}
+
+func (w *watch) stop() {
+	w.cancel()
+	<-w.done
+}
+
+func (w *watch) latest() moment {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// set sets what is latest, and wakes those who wait for it.
+func (w *watch) set(change func(now *moment)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.now)
+	close(w.now.changed)
+	w.now.changed = make(chan struct{})
+}
+
+func (w *watch) run(ctx context.Context, inspector management.Inspector, every time.Duration) {
+	defer close(w.done)
+	err := w.follow(ctx, inspector, every)
+	w.set(func(now *moment) { now.ended, now.err = true, err })
+}
+
+func (w *watch) follow(ctx context.Context, inspector management.Inspector, every time.Duration) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("watching the queues: it panicked: %v\n%s", value, debug.Stack())
+		}
+	}()
+	for queues, failed := range inspector.Watch(ctx, every) {
+		if failed != nil {
+			return failed
+		}
+		w.set(func(now *moment) { now.queues, now.version = queues, now.version+1 })
+	}
+	return nil
+}

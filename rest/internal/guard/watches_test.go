@@ -1,0 +1,197 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/guard"
+)
+
+// ticking is an Inspector whose Watch yields a queue, over and over, until it fails.
+type ticking struct {
+	management.Inspector
+	started, running atomic.Int32
+	fails            chan error
+}
+
+func (i *ticking) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		i.started.Add(1)
+		i.running.Add(1)
+		defer i.running.Add(-1)
+		for n := 0; ; n++ {
+			if !yield([]management.Queue{{Name: "mine", Counts: management.Counts{Total: n}}, {Name: "theirs"}}, nil) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case err := <-i.fails:
+				yield(nil, err)
+				return
+			case <-time.After(every):
+			}
+		}
+	}
+}
+
+// follow reads what a watch yields, until its context ends. It returns how often it
+// yielded, and the error at its end.
+func follow(ctx context.Context, g *guard.Guard, every time.Duration) (times *atomic.Int32, ended <-chan error) {
+	times = &atomic.Int32{}
+	end := make(chan error, 1)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/", http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		var last error
+		for _, err := range g.Inspector(r).Watch(ctx, every) {
+			if err == nil {
+				times.Add(1)
+			}
+			last = err
+		}
+		end <- last
+	}()
+	return times, end
+}
+
+func TestManyWatchesCostOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &ticking{}
+		g := guard.New(guard.Options{Inspector: inner, Authorize: everything})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all []*atomic.Int32
+		var ends []<-chan error
+		for range 20 {
+			times, end := follow(ctx, g, time.Second)
+			all, ends = append(all, times), append(ends, end)
+		}
+		time.Sleep(5500 * time.Millisecond) // which synctest lets pass at once
+		synctest.Wait()
+		assert.EqualValues(t, 1, inner.started.Load())
+		for _, times := range all {
+			assert.EqualValues(t, 6, times.Load())
+		}
+		late, end := follow(ctx, g, time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 1, late.Load(), "it gets what is there at once")
+		_, otherEnd := follow(ctx, g, time.Minute)
+		synctest.Wait()
+		assert.EqualValues(t, 2, inner.started.Load(), "another rate is another watch")
+
+		cancel()
+		for _, end := range append(ends, end, otherEnd) {
+			require.NoError(t, <-end)
+		}
+		assert.Zero(t, inner.running.Load(), "the last that leaves waits until it has ended")
+	})
+}
+
+func TestWatchThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &ticking{fails: make(chan error)}
+		g := guard.New(guard.Options{Inspector: inner, Authorize: everything})
+		_, end := follow(t.Context(), g, time.Second)
+		_, another := follow(t.Context(), g, time.Second)
+		synctest.Wait()
+		failure := errors.New("the store is gone")
+		inner.fails <- failure
+		require.ErrorIs(t, <-end, failure)
+		require.ErrorIs(t, <-another, failure)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		times, end := follow(ctx, g, time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 1, times.Load(), "the next begins anew")
+		cancel()
+		require.NoError(t, <-end)
+	})
+}
+
+func TestWatchIsDeniedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var denied atomic.Bool
+		g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: func(*http.Request, guard.Access) error {
+			if denied.Load() {
+				return errors.New("logged out")
+			}
+			return nil
+		}})
+		times, end := follow(t.Context(), g, time.Second)
+		synctest.Wait()
+		denied.Store(true)
+		var e *guard.DeniedError
+		require.ErrorAs(t, <-end, &e)
+		assert.EqualValues(t, 1, times.Load())
+	})
+}
+
+func TestWatchOfATenant(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: "mine"})
+	for queues, err := range g.Inspector(request(t)).Watch(t.Context(), time.Second) {
+		require.NoError(t, err)
+		require.Len(t, queues, 1)
+		assert.Equal(t, "mine", queues[0].Name)
+		break
+	}
+}
+
+func TestWatchersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything})
+		ctx, cancel := context.WithCancel(t.Context())
+		var ends []<-chan error
+		for range guard.MaxWatchers {
+			_, end := follow(ctx, g, time.Hour)
+			ends = append(ends, end)
+		}
+		synctest.Wait()
+		_, end := follow(ctx, g, time.Hour)
+		require.ErrorIs(t, <-end, guard.ErrTooManyWatchers)
+		cancel()
+		for _, end := range ends {
+			require.NoError(t, <-end)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		times, end := follow(ctx, g, time.Hour)
+		synctest.Wait()
+		assert.EqualValues(t, 1, times.Load())
+		cancel()
+		require.NoError(t, <-end)
+	})
+}
+
+func TestWatchRefusesARate(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything})
+	for _, every := range []time.Duration{0, management.MinWatch - 1, management.MaxWatch + 1} {
+		_, end := follow(t.Context(), g, every)
+		var argument *management.InvalidArgumentError
+		require.ErrorAs(t, <-end, &argument)
+		assert.Equal(t, "every", argument.Field)
+	}
+}
+
+// panicking is an Inspector whose Watch panics.
+type panicking struct{ management.Inspector }
+
+func (panicking) Watch(context.Context, time.Duration) iter.Seq2[[]management.Queue, error] {
+	panic("no")
+}
+
+func TestWatchThatPanics(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: panicking{}, Authorize: everything})
+	_, end := follow(t.Context(), g, time.Second)
+	require.ErrorContains(t, <-end, "panicked")
+}

@@ -1,0 +1,174 @@
+// Package openapi describes the routes of package api, as OpenAPI 3.1. What it makes is
+// in a file of that package, which a test keeps up to date, so that no program that uses
+// the library needs what makes it.
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/swaggest/jsonschema-go"
+	"github.com/swaggest/openapi-go"
+	"github.com/swaggest/openapi-go/openapi31"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/api"
+)
+
+const about = `Sees and steers the jobs of queues. What a request may do is for the program that serves it to decide: what is not allowed is answered with 403.
+
+A queue is named by its name in a path, percent-encoded; by _ where it has none, and with one more underscore before a name that begins with one. Parameters and fields that are not described are refused.`
+
+// Describe returns the description of routes.
+func Describe(routes []api.Route) ([]byte, error) {
+	reflector := openapi31.NewReflector()
+	reflector.Spec.Info.WithTitle("Amboy").WithVersion("2").WithDescription(about)
+	reflector.Spec.WithServers(*(&openapi31.Server{}).WithURL("..").WithDescription("where the handler is mounted"))
+	reflector.DefaultOptions = append(reflector.DefaultOptions,
+		jsonschema.InterceptSchema(values),
+		jsonschema.InterceptProp(require),
+		jsonschema.InterceptDefName(func(t reflect.Type, _ string) string { return strings.ToUpper(t.Name()[:1]) + t.Name()[1:] }),
+	)
+	for _, route := range routes {
+		if err := add(reflector, route); err != nil {
+			return nil, fmt.Errorf("describing %s: %w", route.Mux(), err)
+		}
+	}
+	return json.MarshalIndent(reflector.Spec, "", "  ")
+}
+
+func add(reflector *openapi31.Reflector, route api.Route) error {
+	operation, err := reflector.NewOperationContext(route.Method, route.Pattern)
+	if err != nil {
+		return err
+	}
+	operation.SetID(route.Name)
+	operation.SetSummary(route.Summary)
+	operation.AddReqStructure(route.Input)
+	if route.Body != nil {
+		operation.AddReqStructure(route.Body, openapi.WithContentType("application/json"), required)
+	}
+	for status, value := range route.Answers {
+		switch {
+		case value != nil && status == http.StatusCreated:
+			operation.AddRespStructure(location{}, openapi.WithHTTPStatus(status))
+			operation.AddRespStructure(value, openapi.WithHTTPStatus(status))
+		case value != nil:
+			operation.AddRespStructure(value, openapi.WithHTTPStatus(status))
+		case strings.HasSuffix(route.Pattern, "/events"):
+			operation.AddRespStructure("", openapi.WithHTTPStatus(status), openapi.WithContentType(api.EventStream))
+		default:
+			operation.AddRespStructure(map[string]any{}, openapi.WithHTTPStatus(status))
+		}
+	}
+	for _, status := range problems(route) {
+		operation.AddRespStructure(api.Problem{}, openapi.WithHTTPStatus(status), openapi.WithContentType(api.ProblemType))
+	}
+	return reflector.AddOperation(operation)
+}
+
+func required(unit *openapi.ContentUnit) {
+	unit.Customize = func(content openapi.ContentOrReference) {
+		if body, is := content.(*openapi31.RequestBodyOrReference); is {
+			body.RequestBodyEns().WithRequired(true)
+		}
+	}
+}
+
+// location has the headers of an answer to a request that made something.
+type location struct {
+	Location string `header:"Location" description:"where the job is, relative to the request"`
+}
+
+// problems are the statuses of the problems of a route.
+func problems(route api.Route) []int {
+	statuses := []int{
+		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
+		http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable,
+	}
+	if route.Body != nil {
+		statuses = append(statuses, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	return statuses
+}
+
+// values describes types by what values they have.
+func values(params jsonschema.InterceptSchemaParams) (stop bool, err error) {
+	if !params.Processed {
+		return false, nil
+	}
+	switch reflect.Zero(indirect(params.Value.Type())).Interface().(type) {
+	case amboy.JobState:
+		params.Schema.WithEnum(anys(amboy.JobStates())...)
+	case management.ActionKind:
+		params.Schema.WithEnum(anys(management.ActionKinds())...)
+	case api.Duration:
+		params.Schema.Type = nil
+		params.Schema.Format = nil
+		params.Schema.WithType(jsonschema.String.Type()).WithPattern(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
+	case management.ControlChange, management.NewJob, management.Action, api.ActOnJobs, management.JobFilter, management.TimeRange:
+		// What a client sends must not have unknown fields. What it gets may have more
+		// in a later version.
+		closed := false
+		params.Schema.AdditionalProperties = &jsonschema.SchemaOrBool{TypeBoolean: &closed}
+	}
+	return false, nil
+}
+
+func indirect(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+func anys[T any](list []T) []any {
+	values := make([]any, len(list))
+	for i, value := range list {
+		values[i] = value
+	}
+	return values
+}
+
+// require has all fields be there that are not left out where they are empty, and says
+// what values they have.
+func require(params jsonschema.InterceptPropParams) error {
+	if !params.Processed {
+		return nil
+	}
+	tag, isJSON := params.Field.Tag.Lookup("json")
+	isRequired := isJSON && !strings.Contains(tag, "omitempty") && !strings.Contains(tag, "omitzero")
+	if isRequired && !slices.Contains(params.ParentSchema.Required, params.Name) {
+		params.ParentSchema.Required = append(params.ParentSchema.Required, params.Name)
+	}
+	// There is no null: lists are empty arrays, and other things are not there.
+	params.PropertySchema.RemoveType(jsonschema.Null)
+	if oc, is := openapi.OperationCtx(params.Context); is && !oc.IsProcessingResponse() && isJSON {
+		bound(params)
+	}
+	return nil
+}
+
+// bound says how large a field may be that a client sends, where its type does not.
+func bound(params jsonschema.InterceptPropParams) {
+	schema := params.PropertySchema
+	switch {
+	case params.Name == "limit":
+		schema.WithMinimum(1).WithMaximum(management.MaxActLimit)
+	case params.Name == "max_running":
+		schema.WithMinimum(0)
+	case params.Name == "workers":
+		schema.WithMinimum(0).WithMaximum(management.MaxWorkers)
+	case params.Name == "reason":
+		schema.WithMaxLength(management.MaxReasonBytes)
+	case params.Name == "id":
+		schema.WithMaxLength(amboy.MaxIDLength)
+	case params.Field.Type.Kind() == reflect.Slice && params.Field.Type.Elem().Kind() == reflect.String:
+		schema.WithMaxItems(management.MaxFilterValues)
+	}
+}

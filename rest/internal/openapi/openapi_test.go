@@ -1,0 +1,94 @@
+package openapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/api"
+	"github.com/mongodb/amboy/rest/internal/openapi"
+)
+
+var update = flag.Bool("update", false, "write the description that is served")
+
+// TestDescriptionIsUpToDate compares the description that is served to the routes.
+func TestDescriptionIsUpToDate(t *testing.T) {
+	description, err := openapi.Describe(api.Routes())
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile("../api/openapi.json", append(description, '\n'), 0o644))
+		return
+	}
+	assert.Equal(t, string(description)+"\n", string(api.Description), "run: go test ./rest/internal/openapi -update")
+}
+
+// TestDescriptionIsValid validates the description against the schema of OpenAPI 3.1,
+// which is that of https://spec.openapis.org/oas/3.1, as the package
+// @hyperjump/json-schema 1.18.0 of npm has it. Schemas in it are compiled as JSON Schema
+// 2020-12, which is what OpenAPI 3.1 takes.
+func TestDescriptionIsValid(t *testing.T) {
+	meta, err := os.ReadFile("testdata/openapi-3.1.schema.json")
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("oas.json", parse(t, meta)))
+	schema, err := compiler.Compile("oas.json")
+	require.NoError(t, err)
+	description := parse(t, api.Description)
+	require.NoError(t, schema.Validate(description))
+
+	broken := parse(t, bytes.Replace(api.Description, []byte(`"in": "query"`), []byte(`"in": "nowhere"`), 1))
+	require.Error(t, schema.Validate(broken))
+
+	compiler = jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("description.json", description))
+	for name := range description.(map[string]any)["components"].(map[string]any)["schemas"].(map[string]any) {
+		_, err = compiler.Compile("description.json#/components/schemas/" + name)
+		assert.NoError(t, err)
+	}
+}
+
+func parse(t *testing.T, text []byte) any {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	return value
+}
+
+// TestBounds compares the bounds that the tags of parameters have to those of package
+// management.
+func TestBounds(t *testing.T) {
+	var description struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name   string
+				Schema struct{ Maximum, MaxItems int }
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(api.Description, &description))
+	found := map[string]int{}
+	for _, methods := range description.Paths {
+		for _, operation := range methods {
+			for _, p := range operation.Parameters {
+				if p.Schema.Maximum != 0 {
+					found[p.Name] = p.Schema.Maximum
+				}
+				if p.Schema.MaxItems != 0 {
+					found["values"] = p.Schema.MaxItems
+				}
+			}
+		}
+	}
+	assert.Equal(t, map[string]int{
+		"limit": management.MaxLimit, "most": management.MaxCount, "distance": management.MaxGraphDistance, "values": management.MaxFilterValues,
+	}, found)
+	assert.Contains(t, string(api.Description), fmt.Sprintf("%d where it is not given", management.DefaultLimit))
+	assert.Contains(t, string(api.Description), fmt.Sprintf("%d where it is not given", management.MaxCount))
+}

@@ -1,0 +1,69 @@
+package web
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// JSON is the content type of most answers.
+const JSON = "application/json; charset=utf-8"
+
+// WriteJSON answers with a value, and a line break. It sets the content type, unless
+// that is set.
+func WriteJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		LogFailure(r, &Failure{Status: http.StatusInternalServerError}, fmt.Errorf("encoding the answer: %w", err))
+		status, body = http.StatusInternalServerError, []byte(`{"error":"the answer can't be encoded"}`)
+	}
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", JSON)
+	}
+	w.WriteHeader(status)
+	_, err = w.Write(append(body, '\n'))
+	LogUnsent(r, err)
+}
+
+// WriteArray answers with values, each of which is encoded when it is sent, so that
+// the whole is not in memory twice.
+func WriteArray[T any](w http.ResponseWriter, r *http.Request, values []T) {
+	w.Header().Set("Content-Type", JSON)
+	out := bufio.NewWriter(w)
+	err := encodeArray(out, values)
+	LogUnsent(r, errors.Join(err, out.Flush()))
+}
+
+func encodeArray[T any](out *bufio.Writer, values []T) error {
+	separator := "["
+	for _, value := range values {
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		// The first error of the writer is kept, and Flush returns it.
+		_, _ = out.WriteString(separator)
+		_, _ = out.Write(encoded)
+		separator = ","
+	}
+	if len(values) == 0 {
+		_, _ = out.WriteString(separator)
+	}
+	_, err := out.WriteString("]\n")
+	return err
+}
+
+// LogUnsent logs that an answer was not sent, most often because the client has gone.
+func LogUnsent(r *http.Request, err error) {
+	if err != nil {
+		logging.Debug(r.Context(), func() message.Fields {
+			return message.Fields{"message": "could not send an answer", "path": r.URL.Path, "error": err.Error()}
+		})
+	}
+}

@@ -1,0 +1,165 @@
+// Package web has what the HTTP handlers of package rest have in common.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
+	"github.com/mongodb/amboy/rest/internal/guard"
+)
+
+// Failure is the answer to a request that can't be met. As an error it says why.
+type Failure struct {
+	// Status is that of the answer.
+	Status int `json:"-"`
+	// Kind tells apart what has the same status.
+	Kind Kind   `json:"-"`
+	Text string `json:"error"`
+	// Field, Value and Rule tell about an argument that is not valid.
+	Field string `json:"field,omitempty"`
+	Value string `json:"value,omitempty"`
+	Rule  string `json:"rule,omitempty"`
+}
+
+// Kind is a kind of failure; empty where the status says it all.
+type Kind string
+
+// The kinds.
+const (
+	KindInvalid        Kind = "invalid-argument"
+	KindInvalidJob     Kind = "invalid-job"
+	KindCycle          Kind = "dependency-cycle"
+	KindUnknownQueue   Kind = "unknown-queue"
+	KindJobNotFound    Kind = "job-not-found"
+	KindState          Kind = "state"
+	KindDuplicateJob   Kind = "duplicate-job"
+	KindDuplicateScope Kind = "duplicate-scope"
+	KindUnsupported    Kind = "unsupported"
+	KindDenied         Kind = "denied"
+	KindQueueDraining  Kind = "queue-draining"
+	KindQueueClosed    Kind = "queue-closed"
+	KindNotStarted     Kind = "queue-not-started"
+)
+
+// NameField is the field of a failure that says that there is no such job.
+const NameField = "name"
+
+func (f *Failure) Error() string { return f.Text }
+
+// internalError is all that a client is told of what goes wrong here. The log has
+// more: what a store says may name hosts and users.
+const internalError = "the service could not do it; its log says why"
+
+// Invalid is the failure of an argument that is not valid.
+func Invalid(field, value, rule string) *Failure {
+	return &Failure{
+		Status: http.StatusBadRequest,
+		Kind:   KindInvalid,
+		Text:   fmt.Sprintf("%s %s (is %s)", field, rule, strconv.QuoteToGraphic(shortened(value))),
+		Field:  field,
+		Value:  shortened(value),
+		Rule:   rule,
+	}
+}
+
+// shortened bounds what an answer repeats of a request.
+func shortened(text string) string {
+	const most = 100
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "\ufffd")
+}
+
+// FailureOf says how an error of a request is answered.
+func FailureOf(ctx context.Context, err error) *Failure {
+	var known *Failure
+	var argument *management.InvalidArgumentError
+	var state *management.StateError
+	var job *amboy.InvalidJobError
+	var denied *guard.DeniedError
+	answer := func(status int, kind Kind) *Failure {
+		return &Failure{Status: status, Kind: kind, Text: strings.ToValidUTF8(err.Error(), "\ufffd")}
+	}
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &argument):
+		return Invalid(argument.Field, argument.Value, argument.Rule)
+	case errors.As(err, &job):
+		f := Invalid(job.Field, fmt.Sprint(job.Value), job.Rule)
+		f.Kind = KindInvalidJob
+		return f
+	case errors.As(err, &denied):
+		// What the program said is for its log: it may tell too much.
+		return &Failure{Status: http.StatusForbidden, Kind: KindDenied, Text: denied.Text()}
+	case errors.As(err, &state):
+		return answer(http.StatusConflict, KindState)
+	case errors.Is(err, management.ErrUnknownQueue):
+		return answer(http.StatusNotFound, KindUnknownQueue)
+	case errors.Is(err, management.ErrUnsupported):
+		return answer(http.StatusConflict, KindUnsupported)
+	case amboy.IsDuplicateJobScopeError(err):
+		return answer(http.StatusConflict, KindDuplicateScope)
+	case amboy.IsDuplicateJobError(err):
+		return answer(http.StatusConflict, KindDuplicateJob)
+	case amboy.IsJobNotFoundError(err):
+		f := answer(http.StatusNotFound, KindJobNotFound)
+		f.Field = NameField
+		return f
+	default:
+		return failureOfQueue(ctx, err)
+	}
+}
+
+// failureOfQueue is the rest of FailureOf: what a queue says, and what nobody knows.
+func failureOfQueue(ctx context.Context, err error) *Failure {
+	var cycle *amboy.DependencyCycleError
+	var encoding *registry.EncodeError
+	answer := func(status int, kind Kind) *Failure {
+		return &Failure{Status: status, Kind: kind, Text: strings.ToValidUTF8(err.Error(), "\ufffd")}
+	}
+	switch {
+	case errors.As(err, &cycle):
+		return answer(http.StatusBadRequest, KindCycle)
+	case errors.As(err, &encoding):
+		return answer(http.StatusBadRequest, "")
+	case errors.Is(err, amboy.ErrQueueDraining):
+		return answer(http.StatusServiceUnavailable, KindQueueDraining)
+	case errors.Is(err, amboy.ErrQueueClosed), errors.Is(err, driver.ErrClosed):
+		return answer(http.StatusServiceUnavailable, KindQueueClosed)
+	case errors.Is(err, amboy.ErrQueueNotStarted):
+		return answer(http.StatusServiceUnavailable, KindNotStarted)
+	case errors.Is(err, guard.ErrTooManyWatchers):
+		return answer(http.StatusServiceUnavailable, "")
+	case ctx.Err() != nil:
+		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it was done"}
+	default:
+		return &Failure{Status: http.StatusInternalServerError, Text: internalError}
+	}
+}
+
+// LogFailure logs what a client is not told.
+func LogFailure(r *http.Request, f *Failure, err error) {
+	if f.Status < http.StatusInternalServerError {
+		return
+	}
+	logging.Error(r.Context(), message.Fields{
+		"message": "an HTTP request failed",
+		"method":  r.Method,
+		"path":    r.URL.Path,
+		"status":  f.Status,
+		"error":   err.Error(),
+	})
+}

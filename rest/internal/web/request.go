@@ -1,0 +1,144 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxBodyBytes is the size of the largest body of a request.
+const MaxBodyBytes = 4 << 20
+
+// ReadJSON decodes the body of a request, which must be one JSON object that has no
+// field that value does not have.
+func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
+	if err := checkContentType(r); err != nil {
+		return err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	if err != nil {
+		return unreadable(err)
+	}
+	if !utf8.Valid(body) {
+		// Or what it names would be changed while it is decoded.
+		return malformed(errors.New("it must be UTF-8"))
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+		return malformed(errors.New("it is none"))
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(value); err != nil {
+		return misfit(body, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return malformed(errors.New("something follows the JSON value"))
+	}
+	return nil
+}
+
+// checkContentType takes a request without one for JSON: there are clients that send
+// none, and no form of a web page is sent so.
+func checkContentType(r *http.Request) error {
+	given := r.Header.Get("Content-Type")
+	if given == "" {
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(given)
+	if err != nil || media != "application/json" {
+		f := Invalid("Content-Type", given, "must be application/json")
+		f.Status = http.StatusUnsupportedMediaType
+		return f
+	}
+	return nil
+}
+
+// unreadable is the failure of a body that can't be read.
+func unreadable(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return &Failure{
+			Status: http.StatusRequestEntityTooLarge,
+			Text:   fmt.Sprintf("the body must be at most %d bytes long", tooLarge.Limit),
+			Field:  bodyField,
+		}
+	}
+	return &Failure{Status: http.StatusBadRequest, Text: "the body can't be read: " + err.Error(), Field: bodyField}
+}
+
+// bodyField is the field of a failure of a body as a whole.
+const bodyField = "body"
+
+// malformed is the failure of a body that is none.
+func malformed(err error) *Failure {
+	return &Failure{
+		Status: http.StatusBadRequest,
+		Text:   "the body must be a JSON object as this route takes: " + err.Error(),
+		Field:  bodyField,
+	}
+}
+
+// misfit is the failure of a body that does not fit what a route takes. It names the
+// field, where the error tells.
+func misfit(body []byte, err error) error {
+	f := malformed(err)
+	var wrongTime *time.ParseError
+	if errors.As(err, &wrongTime) {
+		f.Field, f.Value, f.Rule = fieldWith(body, wrongTime.Value), shortened(wrongTime.Value), "must be a time such as 2006-01-02T15:04:05Z"
+	}
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(err, &wrongType) && wrongType.Field != "" {
+		f.Field, f.Value, f.Rule = withoutEmbedded(wrongType.Field), wrongType.Value, "must be a value of type "+wrongType.Type.String()
+	}
+	if quoted, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
+		if name, unquoted := strconv.Unquote(quoted); unquoted == nil {
+			f.Field, f.Rule = name, "is not known here"
+		}
+	}
+	return f
+}
+
+// withoutEmbedded is the path to a field without the embedded structs, which JSON does not
+// show. Their names begin in upper case, as no name in JSON does here.
+func withoutEmbedded(path string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(path, "."), func(name string) bool {
+		return name != "" && 'A' <= name[0] && name[0] <= 'Z'
+	}), ".")
+}
+
+// fieldWith is the field of a body that has a text.
+func fieldWith(body []byte, text string) string {
+	var fields map[string]any
+	if json.Unmarshal(body, &fields) != nil {
+		return bodyField
+	}
+	if path := pathTo(fields, text); path != "" {
+		return path
+	}
+	return bodyField
+}
+
+func pathTo(fields map[string]any, text string) string {
+	for name, value := range fields {
+		switch value := value.(type) {
+		case string:
+			if value == text {
+				return name
+			}
+		case map[string]any:
+			if path := pathTo(value, text); path != "" {
+				return name + "." + path
+			}
+		}
+	}
+	return ""
+}

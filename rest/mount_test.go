@@ -1,0 +1,130 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest"
+)
+
+func TestOptionsThatAreNotPossible(t *testing.T) {
+	for _, prefix := range []string{"", "/", "amboy", "/amboy/", "/a//b", "/a/../b"} {
+		assert.Panics(t, func() { rest.Prefix(prefix) }, prefix)
+	}
+	assert.Panics(t, func() { rest.Tenant("") })
+	assert.Panics(t, func() { rest.Authorize(nil) })
+	assert.Panics(t, func() { rest.MaskArgs(nil) })
+	assert.Panics(t, func() { rest.Actor(nil) })
+}
+
+func TestHandlerWithoutAnInspector(t *testing.T) {
+	for _, target := range []string{"/", "/v2/queues", "/jobs", "/nowhere"} {
+		got := sample{target: target}.ask(t, rest.Handler(nil), http.MethodGet, "", nil)
+		assert.Equal(t, http.StatusServiceUnavailable, got.status, target)
+		assert.Equal(t, "application/problem+json", got.header.Get("Content-Type"))
+	}
+}
+
+func TestPrefix(t *testing.T) {
+	handler := rest.Handler(&tenants{}, rest.Prefix("/some/where"))
+	for target, status := range map[string]int{
+		"/some/where/v2/queues":          http.StatusOK,
+		"/some/where/":                   http.StatusOK,
+		"/some/where/queues/mine":        http.StatusOK,
+		"/some/where":                    http.StatusPermanentRedirect,
+		"/some/where/nowhere":            http.StatusNotFound,
+		"/some/wherever":                 http.StatusNotFound,
+		"/v2/queues":                     http.StatusNotFound,
+		"/":                              http.StatusNotFound,
+		"/some/where//v2/queues":         http.StatusNotFound,
+		"/some/where/v2/queues/":         http.StatusNotFound,
+		"/some/where/x/../v2/queues":     http.StatusNotFound,
+		"/some/where/%76%32/queues":      http.StatusOK,
+		"/some/where/v2/queues?limit=1":  http.StatusBadRequest,
+		"/some/where/v2/jobs?limit=1;a":  http.StatusBadRequest,
+		"/some/where/v2/queues/a%2Fb%20": http.StatusOK,
+	} {
+		got := sample{target: target}.ask(t, handler, http.MethodGet, "", nil)
+		assert.Equal(t, status, got.status, "%s: %s", target, got.body)
+		assert.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"), target)
+		if location := got.header.Get("Location"); location != "" {
+			assert.Equal(t, "./where/", location)
+		}
+	}
+}
+
+// TestPagesHaveRelativeLinks checks that all links of all pages stay below the prefix.
+func TestPagesHaveRelativeLinks(t *testing.T) {
+	handler := rest.Handler(&tenants{})
+	forEachSample(t, func(t *testing.T, method string, s sample) {
+		if method != http.MethodGet || strings.HasPrefix(s.target, "/v2/") || strings.HasPrefix(s.target, "/assets/") {
+			return
+		}
+		got := s.ask(t, handler, method, mine, nil)
+		for _, absolute := range []string{`href="/`, `src="/`, `action="/`, `href="http`, `src="http`, `action="http`} {
+			assert.NotContains(t, got.body, absolute)
+		}
+	})
+}
+
+// failing is an Inspector that panics, or fails in ways that are nobody's business.
+type failing struct {
+	tenants
+	panics bool
+}
+
+func (f *failing) Schedules(context.Context) ([]management.Schedule, error) {
+	if f.panics {
+		panic("the password is secret")
+	}
+	return nil, errNo
+}
+
+func TestInternalErrorsAreNotTold(t *testing.T) {
+	for _, panics := range []bool{true, false} {
+		handler := rest.Handler(&failing{panics: panics})
+		got := sample{target: "/v2/schedules"}.ask(t, handler, http.MethodGet, "", nil)
+		assert.Equal(t, http.StatusInternalServerError, got.status)
+		assert.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"the service could not do it; its log says why"}`, got.body)
+		got = sample{target: "/schedules"}.ask(t, handler, http.MethodGet, "", nil)
+		assert.Equal(t, http.StatusInternalServerError, got.status)
+		assert.NotContains(t, got.body, "secret")
+		assert.NotContains(t, got.body, errNo.Error())
+	}
+}
+
+func TestMaskedArgsAreOnNoWayOut(t *testing.T) {
+	handler := rest.Handler(&tenants{}, rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }))
+	open := rest.Handler(&tenants{})
+	forEachSample(t, func(t *testing.T, method string, s sample) {
+		if method == http.MethodGet {
+			assert.NotContains(t, s.ask(t, handler, method, mine, nil).body, "secret")
+		}
+	})
+	assert.Contains(t, sample{target: "/v2/queues/mine/jobs/one"}.ask(t, open, http.MethodGet, "", nil).body, "secret")
+}
+
+// TestOverHTTP sends requests through a server, whose path handling has a say as well.
+func TestOverHTTP(t *testing.T) {
+	url := serve(t, rest.Handler(&tenants{}, everybody()))
+	request, err := http.NewRequestWithContext(within(t), http.MethodPost, url+"/v2/queues/__mine/jobs", strings.NewReader(`{"id":"a/b","type":"resize"}`))
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusCreated, response.StatusCode, string(body))
+	assert.JSONEq(t, `{"queue":"_mine","id":"a/b","repeated":false}`, string(body))
+	location, err := response.Location()
+	require.NoError(t, err)
+	assert.Equal(t, url+"/v2/queues/__mine/jobs/a%2Fb", location.String())
+}

@@ -1,0 +1,181 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+)
+
+// The queues of two tenants.
+const (
+	mine   = "mine"
+	theirs = "theirs"
+)
+
+// tenants is an Inspector of the queues of two tenants, which has something of each in
+// all that it tells, whatever is asked for. So nothing but the handler keeps them apart.
+type tenants struct {
+	mu sync.Mutex
+	// did is what was done, and who did it.
+	did []string
+}
+
+func (i *tenants) do(ctx context.Context, what, queue string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.did = append(i.did, fmt.Sprintf("%s %s by %q", what, queue, management.ActorOf(ctx)))
+}
+
+func (i *tenants) done() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.did
+}
+
+var both = []string{mine, theirs}
+
+// of makes something for each tenant.
+func of[T any](thing func(queue string) T) []T { return []T{thing(mine), thing(theirs)} }
+
+func ref(queue string) management.JobRef {
+	return management.JobRef{Queue: queue, ID: "job of " + queue}
+}
+
+func summary(queue string) management.JobSummary {
+	return management.JobSummary{JobRef: ref(queue), Type: "resize", State: amboy.StateRunning, Owner: "process"}
+}
+
+func (i *tenants) Queues(context.Context) ([]management.Queue, error) {
+	return of(func(queue string) management.Queue { return management.Queue{Name: queue} }), nil
+}
+
+func (i *tenants) Queue(_ context.Context, name string) (management.Queue, error) {
+	return management.Queue{Name: name}, nil
+}
+
+func (i *tenants) SetControl(ctx context.Context, queue string, _ management.ControlChange) (management.Control, error) {
+	i.do(ctx, "control", queue)
+	return management.Control{}, nil
+}
+
+func (i *tenants) Watch(ctx context.Context, _ time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		queues, err := i.Queues(ctx)
+		if yield(queues, err) {
+			<-ctx.Done()
+		}
+	}
+}
+
+// meant are the queues of a filter.
+func meant(queues []string) []string {
+	if len(queues) == 0 {
+		return both
+	}
+	return queues
+}
+
+func (i *tenants) FindJobs(_ context.Context, filter management.JobFilter, _ management.PageRequest) (management.JobPage, error) {
+	var page management.JobPage
+	for _, queue := range meant(filter.Queues) {
+		page.Jobs = append(page.Jobs, summary(queue))
+	}
+	return page, nil
+}
+
+func (i *tenants) CountJobs(_ context.Context, filter management.JobFilter, _ int) (management.Count, error) {
+	return management.Count{Count: len(meant(filter.Queues))}, nil
+}
+
+func (i *tenants) Job(_ context.Context, queue, id string) (management.Job, error) {
+	job := management.Job{
+		JobSummary: management.JobSummary{JobRef: management.JobRef{Queue: queue, ID: id}, Type: "resize", State: amboy.StateFailed},
+		Args:       json.RawMessage(`{"password":"secret"}`),
+		Result:     json.RawMessage(`"secret"`),
+		Actions:    management.ActionKinds(),
+	}
+	job.DependsOn = of(func(queue string) management.Dependency { return management.Dependency{JobRef: ref(queue)} })
+	job.Dependents = job.DependsOn
+	job.Scopes = of(func(queue string) management.ScopeUse {
+		holder := ref(queue)
+		return management.ScopeUse{Name: "scope", Holder: &holder}
+	})
+	return job, nil
+}
+
+func (i *tenants) Graph(context.Context, string, string, int) (management.Graph, error) {
+	graph := management.Graph{
+		Jobs: of(func(queue string) management.GraphJob { return management.GraphJob{JobRef: ref(queue)} }),
+	}
+	for _, from := range graph.Jobs {
+		for _, to := range graph.Jobs {
+			graph.Edges = append(graph.Edges, management.GraphEdge{From: from.ID, To: to.ID})
+		}
+	}
+	return graph, nil
+}
+
+func (i *tenants) CreateJob(ctx context.Context, job management.NewJob) (management.Created, error) {
+	i.do(ctx, "create", job.Queue)
+	return management.Created{JobRef: management.JobRef{Queue: job.Queue, ID: job.ID}}, nil
+}
+
+func (i *tenants) ActOn(ctx context.Context, queue, _ string, action management.Action) (management.Acted, error) {
+	i.do(ctx, string(action.Kind), queue)
+	return management.Acted{Done: 1}, nil
+}
+
+func (i *tenants) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
+	for _, queue := range meant(req.Filter.Queues) {
+		if !req.DryRun {
+			i.do(ctx, string(req.Kind), queue)
+		}
+	}
+	return management.Acted{Done: len(meant(req.Filter.Queues))}, nil
+}
+
+func (i *tenants) Scopes(context.Context, management.ScopeFilter, management.PageRequest) (management.ScopePage, error) {
+	return management.ScopePage{Scopes: of(func(queue string) management.Scope {
+		return management.Scope{Queue: queue, Name: "scope", Holder: ref(queue), State: amboy.StateRunning}
+	})}, nil
+}
+
+func (i *tenants) Processes(context.Context) ([]management.Process, error) {
+	return []management.Process{{
+		ID:           "process",
+		Host:         "host",
+		Queues:       of(func(queue string) management.ProcessQueue { return management.ProcessQueue{Name: queue, Workers: 2} }),
+		Running:      of(summary),
+		RunningCount: management.Count{Count: 2},
+	}, {ID: "process of theirs", Queues: []management.ProcessQueue{{Name: theirs}}}}, nil
+}
+
+func (i *tenants) Activity(_ context.Context, req management.ActivityRequest) (management.Activity, error) {
+	activity := management.Activity{From: newYear, To: newYear.Add(time.Minute), Step: 60}
+	activity.Points = []management.ActivityPoint{{Time: newYear, Succeeded: len(meant(req.Queues))}}
+	activity.Rows = of(func(queue string) management.ActivityRow {
+		return management.ActivityRow{Queue: queue, Type: "resize", Succeeded: 1, Failed: 1}
+	})
+	return activity, nil
+}
+
+func (i *tenants) Schedules(context.Context) ([]management.Schedule, error) {
+	return of(func(queue string) management.Schedule {
+		return management.Schedule{Queue: queue, Name: "nightly", Spec: "@daily"}
+	}), nil
+}
+
+func (i *tenants) Audit(_ context.Context, page management.PageRequest) (management.AuditPage, error) {
+	if page.Cursor != "" {
+		return management.AuditPage{Entries: []management.AuditEntry{{Time: newYear, What: "retry", Queue: mine, JobID: "old"}}}, nil
+	}
+	return management.AuditPage{Next: "more", Entries: of(func(queue string) management.AuditEntry {
+		return management.AuditEntry{Time: newYear, What: "retry", Queue: queue, JobID: "job of " + queue}
+	})}, nil
+}
