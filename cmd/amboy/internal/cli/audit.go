@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy/management"
+)
+
+func (p *program) audit() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "List what was done, by whom, the latest first",
+		Args:  cobra.NoArgs,
+	}
+	paging := addPageFlags(cmd)
+	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+		entries, next, err := collect(paging, false, func(page management.PageRequest) ([]management.AuditEntry, string, error) {
+			found, askErr := inspector.Audit(ctx, page)
+			return found.Entries, found.Next, askErr
+		})
+		if err != nil {
+			return fmt.Errorf("listing the audit entries: %w", err)
+		}
+		err = p.print(management.AuditPage{Entries: entries, Next: next}, func(out *page) {
+			out.row("TIME", "ACTOR", "WHAT", "QUEUE", "JOB", "DONE", "SKIPPED", "DETAIL")
+			for _, e := range entries {
+				out.row(stamp(e.Time), e.Actor, e.What, e.Queue, e.JobID, strconv.Itoa(e.Done), strconv.Itoa(e.Skipped), auditDetail(e))
+			}
+		})
+		p.hintNext(next)
+		return err
+	})
+	return cmd
+}
+
+func auditDetail(e management.AuditEntry) string {
+	if e.Error == "" {
+		return e.Detail
+	}
+	return "failed: " + oneLine(e.Error) + "; " + e.Detail
+}

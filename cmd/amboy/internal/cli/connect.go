@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// Service is what the command line talks to.
+type Service struct {
+	// URL is that at which rest.Handler is mounted.
+	URL string
+	// Token is sent as a bearer token; empty for none.
+	Token string
+	// Timeout is how long a request may take. One that watches may take any time, once
+	// it is being answered.
+	Timeout time.Duration
+	// Watch is true for a client that watches.
+	Watch bool
+}
+
+// defaultTimeout is how long a request may take where --timeout does not say.
+const defaultTimeout = 30 * time.Second
+
+type connectionFlags struct {
+	url, token, tokenFile string
+	timeout               time.Duration
+}
+
+func (p *program) addConnectionFlags(root *cobra.Command) {
+	p.connection.timeout = defaultTimeout
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.connection.url, "url", "", "where the service serves the API (or AMBOY_URL)")
+	flags.StringVar(&p.connection.token, "token", "", "token to send; others on this machine can see it, so rather set AMBOY_TOKEN")
+	flags.StringVar(&p.connection.tokenFile, "token-file", "", "file that holds the token")
+	flags.Var(length{&p.connection.timeout}, "timeout", "how long a request may take")
+	root.MarkFlagsMutuallyExclusive("token", "token-file")
+}
+
+// connect returns a client whose requests end in time.
+func (p *program) connect() (management.Inspector, error) {
+	return p.connectTo(Service{Timeout: p.connection.timeout})
+}
+
+// connectTo returns a client for a service, but for the URL and the token, which the
+// flags tell.
+func (p *program) connectTo(service Service) (management.Inspector, error) {
+	service.URL = p.connection.url
+	if service.URL == "" {
+		service.URL = p.Getenv("AMBOY_URL")
+	}
+	if service.URL == "" {
+		return nil, usage("the URL of the service is missing: set AMBOY_URL, or add --url")
+	}
+	var err error
+	service.Token, err = p.token()
+	if err != nil {
+		return nil, err
+	}
+	inspector, err := p.Connect(service)
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	return inspector, nil
+}
+
+func (p *program) token() (string, error) {
+	token := p.connection.token
+	switch {
+	case p.connection.tokenFile != "":
+		content, err := os.ReadFile(p.connection.tokenFile)
+		if err != nil {
+			return "", &exitError{code: exitUsage, err: fmt.Errorf("reading the token: %w", err)}
+		}
+		token = string(content)
+		if strings.TrimSpace(token) == "" {
+			return "", usage("the token file %q is empty", p.connection.tokenFile)
+		}
+	case token == "":
+		token = p.Getenv("AMBOY_TOKEN")
+	}
+	token = strings.TrimSpace(token)
+	if clean(token) != token || strings.Contains(token, " ") {
+		return "", usage("the token has characters that no token has") // the error does not tell the token
+	}
+	return token, nil
+}
+
+// asking makes a handler of one that asks the service.
+func (p *program) asking(handle func(ctx context.Context, inspector management.Inspector, args []string) error) func(*cobra.Command, []string) error {
+	return p.run(func(ctx context.Context, args []string) error {
+		inspector, err := p.connect()
+		if err != nil {
+			return err
+		}
+		return handle(ctx, inspector, args)
+	})
+}

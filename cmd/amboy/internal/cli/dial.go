@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"net/http"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest"
+)
+
+// Dial returns a client of a service. It connects to nothing yet.
+func Dial(service Service) (management.Inspector, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = service.Timeout
+	client := &http.Client{Transport: transport}
+	if !service.Watch {
+		client.Timeout = service.Timeout
+	}
+	var options []rest.ClientOption
+	if service.Token != "" {
+		options = append(options, rest.WithToken(service.Token))
+	}
+	return rest.NewClient(service.URL, client, options...)
+}

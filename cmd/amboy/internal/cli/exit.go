@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest"
+)
+
+// The exit codes. docs/command-line.md tells of them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitRefused     = 4
+	exitNotAllowed  = 5
+	exitUnconfirmed = 6
+	exitJobFailed   = 7
+	exitInterrupted = 130
+)
+
+// exitError ends the command line with a code of its own. Where err is nil, all that
+// there is to say has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage says that the command line was wrong.
+func usage(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// exitCode is the exit code for what a command returned.
+func exitCode(err error) int {
+	var exit *exitError
+	var answer *rest.ResponseError
+	var invalid *management.InvalidArgumentError
+	var state *management.StateError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
+		return exitNotAllowed
+	case errors.As(err, &state), amboy.IsDuplicateJobError(err), errors.Is(err, amboy.ErrQueueDraining):
+		return exitRefused
+	case amboy.IsJobNotFoundError(err), errors.Is(err, management.ErrUnknownQueue):
+		return exitNotFound
+	case errors.As(err, &invalid):
+		return exitUsage
+	default:
+		return exitFailure
+	}
+}
+
+// report tells a person of an error.
+func (p *program) report(err error) {
+	var exit *exitError
+	if err == nil || (errors.As(err, &exit) && exit.err == nil) {
+		return
+	}
+	var state *management.StateError
+	if errors.As(err, &state) {
+		err = state // which says all: the job, what was to be done, and why it was not
+	}
+	p.note("%s", oneLine(err.Error()))
+}
+
+// note writes a line to the standard error. That it can't be written is told by the exit
+// code, if at all: there is no other place to say so.
+func (p *program) note(format string, args ...any) {
+	_, _ = fmt.Fprintln(p.Stderr, "amboy: "+clean(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy/management"
+)
+
+func (p *program) listJobs() *cobra.Command {
+	var newest, strict bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs",
+		Args:  cobra.NoArgs,
+	}
+	selected := p.addFilterFlags(cmd)
+	paging := addPageFlags(cmd)
+	cmd.Flags().BoolVar(&newest, "newest", false, "list the newest first")
+	addStrictFlag(cmd, &strict)
+	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+		filter, err := selected.read()
+		if err != nil {
+			return err
+		}
+		jobs, next, err := collect(paging, newest, func(page management.PageRequest) ([]management.JobSummary, string, error) {
+			found, askErr := inspector.FindJobs(ctx, filter, page)
+			return found.Jobs, found.Next, askErr
+		})
+		if err != nil {
+			return fmt.Errorf("listing jobs: %w", err)
+		}
+		err = p.print(management.JobPage{Jobs: jobs, Next: next}, func(out *page) { jobTable(out, jobs) })
+		if err != nil {
+			return err
+		}
+		p.hintNext(next)
+		return foundAny(strict, len(jobs))
+	})
+	return cmd
+}
+
+func jobTable(out *page, jobs []management.JobSummary) {
+	out.row("QUEUE", "ID", "TYPE", "STATE", "ATTEMPT", "AGE", "DETAIL")
+	for _, j := range jobs {
+		out.row(named(j.Queue), j.ID, j.Type, string(j.State), attempt(j), age(j.Created), detail(j))
+	}
+}
+
+func (p *program) countJobs() *cobra.Command {
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "count",
+		Short: "Count jobs",
+		Args:  cobra.NoArgs,
+	}
+	selected := p.addFilterFlags(cmd)
+	addStrictFlag(cmd, &strict)
+	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+		filter, err := selected.read()
+		if err != nil {
+			return err
+		}
+		count, err := inspector.CountJobs(ctx, filter, management.MaxCount)
+		if err != nil {
+			return fmt.Errorf("counting jobs: %w", err)
+		}
+		err = p.print(count, func(out *page) { out.line(countText(count)) })
+		if err != nil {
+			return err
+		}
+		return foundAny(strict, count.Count)
+	})
+	return cmd
+}
+
+func countText(c management.Count) string {
+	if c.More {
+		return fmt.Sprintf("more than %d", c.Count)
+	}
+	return fmt.Sprint(c.Count)
+}
+
+func addStrictFlag(cmd *cobra.Command, strict *bool) {
+	cmd.Flags().BoolVar(strict, "strict", false, "exit with 3 where there is no such job")
+}
+
+func foundAny(strict bool, number int) error {
+	if strict && number == 0 {
+		return &exitError{code: exitNotFound}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+)
+
+func (p *program) showJob() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show QUEUE ID",
+		Short:             "Show all about a job",
+		Args:              exactly(2),
+		ValidArgsFunction: p.completeQueue,
+		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+			job, err := inspector.Job(ctx, args[0], args[1])
+			if err != nil {
+				return fmt.Errorf("showing job %q of queue %q: %w", args[1], args[0], err)
+			}
+			return p.print(job, func(out *page) {
+				out.width = 0 // all of it is to be read
+				jobPage(out, job)
+			})
+		}),
+	}
+}
+
+func jobPage(out *page, j management.Job) {
+	jobHead(out, j)
+	jobErrors(out, j)
+	jobAttempts(out, j.Attempts)
+	jobLinks(out, j)
+	jobTimeline(out, j.Timeline)
+	jobLog(out, j)
+	document(out, "args", j.Args)
+	document(out, "result", j.Result)
+}
+
+func jobHead(out *page, j management.Job) {
+	out.row("job", j.ID)
+	out.row("queue", named(j.Queue))
+	out.row("type", fmt.Sprintf("%s, version %d", j.Type, j.Version))
+	out.row("state", string(j.State))
+	optional := func(name, value string) {
+		if value != "" {
+			out.row(name, value)
+		}
+	}
+	optional("detail", detail(j.JobSummary))
+	optional("progress", j.ProgressMessage)
+	out.row("attempt", attempt(j.JobSummary))
+	out.row("priority", strconv.Itoa(j.Priority))
+	optional("tags", strings.Join(j.Tags, ", "))
+	optional("owner", j.Owner)
+	for _, t := range []struct {
+		name string
+		at   time.Time
+	}{
+		{"created", j.Created},
+		{"due", j.Due},
+		{"deadline", j.Deadline},
+		{"started", j.Started},
+		{"ended", j.Ended},
+		{"lease renewed", j.LeaseRenewed},
+	} {
+		if !t.at.IsZero() {
+			out.row(t.name, moment(t.at))
+		}
+	}
+	if j.MaxTime > 0 {
+		out.row("max time", seconds(j.MaxTime))
+	}
+	for _, key := range slices.Sorted(maps.Keys(j.Metadata)) {
+		out.row("metadata "+key, j.Metadata[key])
+	}
+	optional("args hidden", j.ArgsHidden)
+	var allowed []string
+	for _, kind := range j.Actions {
+		allowed = append(allowed, string(kind))
+	}
+	optional("actions", strings.Join(allowed, ", "))
+}
+
+func title(out *page, text string) {
+	out.line("")
+	out.line(text)
+}
+
+func jobErrors(out *page, j management.Job) {
+	if len(j.Errors) == 0 {
+		return
+	}
+	title(out, "errors")
+	if j.DroppedErrors > 0 {
+		out.line(fmt.Sprintf("  (%d more were dropped)", j.DroppedErrors))
+	}
+	for _, e := range j.Errors {
+		out.lines("  ", fmt.Sprintf("attempt %d, %s: %s", e.Attempt+1, stamp(e.At), e.Error))
+		out.lines("      ", e.Stack)
+	}
+}
+
+func jobAttempts(out *page, attempts []management.Attempt) {
+	if len(attempts) == 0 {
+		return
+	}
+	title(out, "attempts")
+	out.row("  NUMBER", "STATE", "STARTED", "ENDED", "OWNER")
+	for _, a := range attempts {
+		out.row("  "+strconv.Itoa(a.Number+1), string(a.State), moment(a.Started), moment(a.Ended), a.Owner)
+	}
+}
+
+// jobLinks shows what keeps a job waiting, and what it keeps waiting.
+func jobLinks(out *page, j management.Job) {
+	if len(j.Scopes) > 0 {
+		title(out, "scopes")
+		out.row("  NAME", "HELD BY")
+		for _, s := range j.Scopes {
+			out.row("  "+s.Name, holder(s))
+		}
+	}
+	dependencies(out, "waits for", j.DependsOn)
+	dependencies(out, "is waited for by", j.Dependents)
+	if j.MoreDependents {
+		out.line("  and more")
+	}
+}
+
+func holder(s management.ScopeUse) string {
+	switch {
+	case s.Held:
+		return "this job"
+	case s.Holder != nil:
+		return named(s.Holder.Queue) + " " + s.Holder.ID
+	default:
+		return "-"
+	}
+}
+
+func dependencies(out *page, name string, list []management.Dependency) {
+	if len(list) == 0 {
+		return
+	}
+	title(out, name)
+	out.row("  QUEUE", "ID", "TYPE", "STATE")
+	for _, d := range list {
+		out.row("  "+named(d.Queue), d.ID, d.Type, stateOrGone(d.State))
+	}
+}
+
+// stateOrGone is the state of a job that may be there no more.
+func stateOrGone(state amboy.JobState) string {
+	if state == "" {
+		return "(not there)"
+	}
+	return string(state)
+}
+
+func jobTimeline(out *page, timeline []management.Moment) {
+	if len(timeline) == 0 {
+		return
+	}
+	title(out, "timeline")
+	for _, m := range timeline {
+		out.row("  "+moment(m.Time), m.What, oneLine(m.Detail))
+	}
+}
+
+func jobLog(out *page, j management.Job) {
+	if len(j.Log) == 0 {
+		return
+	}
+	title(out, "log")
+	if j.DroppedLines > 0 {
+		out.line(fmt.Sprintf("  (%d more were dropped)", j.DroppedLines))
+	}
+	for _, l := range j.Log {
+		out.lines("  ", stamp(l.Time)+" "+l.Text)
+	}
+}
+
+// document shows JSON.
+func document(out *page, name string, content json.RawMessage) {
+	if len(content) == 0 {
+		return
+	}
+	title(out, name)
+	text, err := encode(content, "  ")
+	if err != nil {
+		text = string(content) // it is no JSON: shown as it is
+	}
+	out.lines("  ", text)
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy/management"
+)
+
+func (p *program) processes() *cobra.Command {
+	return &cobra.Command{
+		Use:   "processes",
+		Short: "List the processes that run jobs, and how many each runs",
+		Args:  cobra.NoArgs,
+		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+			processes, err := inspector.Processes(ctx)
+			if err != nil {
+				return fmt.Errorf("listing processes: %w", err)
+			}
+			return p.print(orEmpty(processes), func(out *page) {
+				out.row("HOST", "PID", "ALIVE", "SEEN", "AGE", "RUNNING", "QUEUES", "ID")
+				for _, one := range processes {
+					out.row(one.Host, strconv.Itoa(one.PID), yesNo(one.Alive), age(one.Seen), age(one.Started),
+						countText(one.RunningCount), processQueues(one.Queues), one.ID)
+				}
+			})
+		}),
+	}
+}
+
+// processQueues names queues, each with the number of its workers.
+func processQueues(queues []management.ProcessQueue) string {
+	var said []string
+	for _, q := range queues {
+		text := named(q.Name)
+		if q.Workers > 0 {
+			text += "×" + strconv.Itoa(q.Workers)
+		}
+		if !q.Started {
+			text += " (not started)"
+		}
+		said = append(said, text)
+	}
+	return strings.Join(said, ", ")
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

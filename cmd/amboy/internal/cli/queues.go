@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy/management"
+)
+
+func (p *program) queues() *cobra.Command {
+	on, off := true, false
+	return p.group("queues", "See, pause, drain and limit queues",
+		p.listQueues(),
+		p.showQueue(),
+		p.changeQueue("pause", "Keep the jobs of a queue from being run", management.ControlChange{Paused: &on}),
+		p.changeQueue("drain", "Keep jobs from being put in a queue, and run those that are there", management.ControlChange{Draining: &on}),
+		p.changeQueue("resume", "Take back what pause and drain have set", management.ControlChange{Paused: &off, Draining: &off}),
+		p.setQueue(),
+		p.watchQueues(),
+	)
+}
+
+func (p *program) listQueues() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the queues",
+		Args:  cobra.NoArgs,
+		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+			queues, err := inspector.Queues(ctx)
+			if err != nil {
+				return fmt.Errorf("listing queues: %w", err)
+			}
+			return p.print(orEmpty(queues), func(out *page) { queueTable(out, queues) })
+		}),
+	}
+}
+
+func queueTable(out *page, queues []management.Queue) {
+	out.row("QUEUE", "PENDING", "BLOCKED", "RUNNING", "RETRYING", "COMPLETED", "OLDEST", "SET")
+	for _, q := range queues {
+		c := q.Counts
+		out.row(named(q.Name), strconv.Itoa(c.Pending), strconv.Itoa(c.Blocked), strconv.Itoa(c.Running),
+			strconv.Itoa(c.Retrying), strconv.Itoa(c.Completed), age(q.OldestPending), controlText(q.Control))
+	}
+}
+
+// controlText tells what is set for a queue.
+func controlText(c management.Control) string {
+	var set []string
+	if c.Paused {
+		set = append(set, "paused")
+	}
+	if c.Draining {
+		set = append(set, "draining")
+	}
+	if c.MaxRunning > 0 {
+		set = append(set, fmt.Sprintf("max-running %d", c.MaxRunning))
+	}
+	if c.Workers > 0 {
+		set = append(set, fmt.Sprintf("workers %d", c.Workers))
+	}
+	if len(set) == 0 {
+		return "-"
+	}
+	return strings.Join(set, ", ")
+}
+
+func (p *program) showQueue() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show QUEUE",
+		Short:             "Show a queue",
+		Args:              exactly(1),
+		ValidArgsFunction: p.completeQueue,
+		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+			q, err := inspector.Queue(ctx, args[0])
+			if err != nil {
+				return fmt.Errorf("showing queue %q: %w", args[0], err)
+			}
+			return p.print(q, func(out *page) {
+				out.row("queue", named(q.Name))
+				out.row("set", controlText(q.Control))
+				out.row("pending", strconv.Itoa(q.Counts.Pending))
+				out.row("blocked", strconv.Itoa(q.Counts.Blocked))
+				out.row("running", strconv.Itoa(q.Counts.Running))
+				out.row("retrying", strconv.Itoa(q.Counts.Retrying))
+				out.row("completed", strconv.Itoa(q.Counts.Completed))
+				out.row("total", strconv.Itoa(q.Counts.Total))
+				out.row("oldest pending", moment(q.OldestPending))
+			})
+		}),
+	}
+}
+
+// changeQueue is a command that makes one change to a queue.
+func (p *program) changeQueue(name, short string, change management.ControlChange) *cobra.Command {
+	return &cobra.Command{
+		Use:               name + " QUEUE",
+		Short:             short,
+		Args:              exactly(1),
+		ValidArgsFunction: p.completeQueue,
+		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+			return p.control(ctx, inspector, args[0], change)
+		}),
+	}
+}
+
+func (p *program) setQueue() *cobra.Command {
+	var maxRunning, workers int
+	cmd := &cobra.Command{
+		Use:   "set QUEUE",
+		Short: "Set the limit and the number of workers of a queue",
+		Long: "Set the limit and the number of workers of a queue, for all processes. 0 takes the\n" +
+			"limit away, or goes back to the workers that are configured. Other processes learn\n" +
+			"of a number of workers within a minute.",
+		Args:              exactly(1),
+		ValidArgsFunction: p.completeQueue,
+	}
+	cmd.Flags().IntVar(&maxRunning, "max-running", 0, "how many jobs run at once, over all processes; 0 for no limit")
+	cmd.Flags().IntVar(&workers, "workers", 0, "how many workers each process has; 0 for as many as are configured")
+	cmd.MarkFlagsOneRequired("max-running", "workers")
+	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+		var change management.ControlChange
+		if cmd.Flags().Changed("max-running") {
+			change.MaxRunning = &maxRunning
+		}
+		if cmd.Flags().Changed("workers") {
+			change.Workers = &workers
+		}
+		return p.control(ctx, inspector, args[0], change)
+	})
+	return cmd
+}
+
+func (p *program) control(ctx context.Context, inspector management.Inspector, queue string, change management.ControlChange) error {
+	control, err := inspector.SetControl(ctx, queue, change)
+	if err != nil {
+		return fmt.Errorf("changing queue %q: %w", queue, err)
+	}
+	return p.print(control, func(out *page) { out.line(named(queue) + ": " + controlText(control)) })
+}

@@ -1,0 +1,159 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/cmd/amboy/internal/cli"
+	"github.com/mongodb/amboy/management"
+)
+
+func interruptible(t *testing.T) context.Context {
+	t.Helper()
+	ctx, interrupt := context.WithCancel(t.Context())
+	time.AfterFunc(time.Minute, interrupt) // of a fake clock
+	return ctx
+}
+
+func TestWatchQueues(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		got := runIn(interruptible(t), newFake(), func(*cli.Env) {}, "queues", "watch", "mail", "--every", "5s")
+		assert.Equal(t, result{out: strings.Join([]string{
+			"2026-11-21T15:00:00Z",
+			"QUEUE  PENDING  BLOCKED  RUNNING  RETRYING  COMPLETED  OLDEST  SET",
+			"mail   1        0        1        0         1          5s      max-running 10",
+			"",
+			"2026-11-21T15:00:05Z",
+			"QUEUE  PENDING  BLOCKED  RUNNING  RETRYING  COMPLETED  OLDEST  SET",
+			"mail   1        0        1        0         1          10s     max-running 10",
+			"", "",
+		}, "\n")}, got, "interrupted, which is no failure")
+	})
+}
+
+func TestWatchQueuesAsLines(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		got := runIn(interruptible(t), newFake(), func(*cli.Env) {}, "queues", "watch", "-o", "json")
+		require.Zero(t, got.code, got.errOut)
+		lines := strings.Split(strings.TrimSpace(got.out), "\n")
+		require.Len(t, lines, 2)
+		for _, line := range lines {
+			var queues []management.Queue
+			require.NoError(t, json.Unmarshal([]byte(line), &queues))
+			assert.Len(t, queues, 2)
+		}
+	})
+}
+
+func TestWatchQueuesThatFails(t *testing.T) {
+	service := newFake()
+	service.err = io.ErrUnexpectedEOF
+	got := run(t, service, "queues", "watch")
+	assert.Equal(t, result{errOut: "amboy: watching queues: unexpected EOF\n", code: 1}, got)
+}
+
+func TestAWatchHasNoTimeLimit(t *testing.T) {
+	for args, watches := range map[string]bool{"queues watch": true, "queues list": false} {
+		var service cli.Service
+		runIn(t.Context(), nil, func(env *cli.Env) {
+			env.Connect = func(s cli.Service) (management.Inspector, error) {
+				service = s
+				return nil, errors.New("not there")
+			}
+		}, append(strings.Fields(args), "--timeout", "7s")...)
+		assert.Equal(t, cli.Service{URL: "http://jobs.example", Timeout: 7 * time.Second, Watch: watches}, service)
+	}
+}
+
+// changing is a service with a job that is different at each look.
+type changing struct {
+	*fake
+	looks []management.Job
+}
+
+func (c *changing) Job(ctx context.Context, _, _ string) (management.Job, error) {
+	if len(c.looks) == 0 {
+		return management.Job{}, amboy.NewJobNotFoundError("it is gone")
+	}
+	job := c.looks[0]
+	if len(c.looks) > 1 || job.State.IsFinal() {
+		c.looks = c.looks[1:]
+	}
+	return job, ctx.Err()
+}
+
+func look(state amboy.JobState, progress *float64, message string) management.Job {
+	return management.Job{
+		JobSummary:      management.JobSummary{JobRef: management.JobRef{Queue: "mail", ID: "digest"}, State: state, Progress: progress},
+		ProgressMessage: message,
+	}
+}
+
+func TestWatchJob(t *testing.T) {
+	half := look(amboy.StateRunning, new(0.5), "5 of 10")
+	failed := look(amboy.StateFailed, nil, "")
+	failed.Error = "no disk"
+	for name, c := range map[string]struct {
+		looks  []management.Job
+		out    string
+		errOut string
+		code   int
+	}{
+		"succeeds": {
+			looks: []management.Job{look(amboy.StatePending, nil, ""), half, half, look(amboy.StateSucceeded, nil, "")},
+			out:   "2026-11-21T15:00:00Z pending\n2026-11-21T15:00:01Z running; 50%; 5 of 10\n2026-11-21T15:00:03Z succeeded\n",
+		},
+		"fails": {
+			looks: []management.Job{half, failed},
+			out:   "2026-11-21T15:00:00Z running; 50%; 5 of 10\n2026-11-21T15:00:01Z failed; no disk\n",
+			code:  7,
+		},
+		"is canceled": {
+			looks: []management.Job{look(amboy.StateCanceled, nil, "")},
+			out:   "2026-11-21T15:00:00Z canceled\n",
+			code:  7,
+		},
+		"is interrupted": {
+			looks:  []management.Job{half},
+			out:    "2026-11-21T15:00:00Z running; 50%; 5 of 10\n",
+			errOut: "amboy: watching job \"digest\" of queue \"mail\": context canceled\n",
+			code:   130,
+		},
+		"is not there": {
+			errOut: "amboy: watching job \"digest\" of queue \"mail\": it is gone\n",
+			code:   3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atStart(t, func(t *testing.T) {
+				got := runIn(interruptible(t), &changing{newFake(), c.looks}, func(*cli.Env) {},
+					"jobs", "watch", "mail", "digest", "--every", "1s")
+				assert.Equal(t, result{c.out, c.errOut, c.code}, got)
+			})
+		})
+	}
+}
+
+func TestWatchJobAsLines(t *testing.T) {
+	atStart(t, func(t *testing.T) {
+		service := &changing{newFake(), []management.Job{look(amboy.StateRunning, nil, ""), look(amboy.StateSucceeded, nil, "")}}
+		got := run(t, service, "jobs", "watch", "mail", "digest", "-o", "json")
+		require.Zero(t, got.code, got.errOut)
+		var states []amboy.JobState
+		for line := range strings.Lines(got.out) {
+			var job management.Job
+			require.NoError(t, json.Unmarshal([]byte(line), &job))
+			states = append(states, job.State)
+		}
+		assert.Equal(t, []amboy.JobState{amboy.StateRunning, amboy.StateSucceeded}, states)
+	})
+}

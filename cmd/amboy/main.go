@@ -1,0 +1,40 @@
+// Command amboy sees and steers the jobs of a service that serves rest.Handler. Its
+// manual is docs/command-line.md.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/mongodb/amboy/cmd/amboy/internal/cli"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return cli.Run(ctx, cli.Env{
+		Stdin:       os.Stdin,
+		Stdout:      os.Stdout,
+		Stderr:      os.Stderr,
+		Getenv:      os.Getenv,
+		Interactive: cwriter.New(os.Stdin).IsTerminal(),
+		Width:       width(),
+		Connect:     cli.Dial,
+	}, os.Args[1:])
+}
+
+// width is that of the terminal to which the output goes; 0 where it goes elsewhere.
+func width() int {
+	columns, _, err := cwriter.New(os.Stdout).GetTermSize()
+	if err != nil || columns < 0 {
+		return 0
+	}
+	return columns
+}
