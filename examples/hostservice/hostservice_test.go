@@ -49,7 +49,7 @@ func runIn(t *testing.T, seen func(text string, stop context.CancelFunc), args .
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		err = run(ctx, append([]string{"-store", "memory"}, args...), writerFunc(func(p []byte) (int, error) {
+		err = run(ctx, append([]string{"-store", "memory", "-http", ""}, args...), writerFunc(func(p []byte) (int, error) {
 			if seen != nil {
 				seen(string(p), stop)
 			}

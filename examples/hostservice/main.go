@@ -56,6 +56,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	workers := flags.Int("workers", 4, "how many jobs of a tenant run at once")
 	store := flags.String("store", "sqlite", "where the jobs are: memory, sqlite, or the URI of a MongoDB, mongodb://...")
 	db := flags.String("db", "", "the file of -store sqlite, or the database of a MongoDB (default "+file+", or hostservice)")
+	address := flags.String("http", "localhost:0", "where the dashboard is served, to this machine alone; port 0 stands for a free one, and nothing for no dashboard")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -71,11 +72,21 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err = runJobs(ctx, group, tenants, out); err == nil && !*once {
+	err = runService(ctx, group, tenants, *address, *once, out)
+	return errors.Join(err, group.Close(ctx)) // what still runs is handed back
+}
+
+// runService runs the jobs, and shows them, until ctx ends, or with once until they have.
+func runService(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, address string, once bool, out io.Writer) error {
+	endDashboard, err := serveDashboard(ctx, group, address, out)
+	if err != nil {
+		return err
+	}
+	if err = runJobs(ctx, group, tenants, out); err == nil && !once {
 		_, err = fmt.Fprintf(out, "\n%d queues stay up. Press Ctrl-C to stop.\n", group.Len())
 		<-ctx.Done()
 	}
-	return errors.Join(err, group.Close(ctx)) // what still runs is handed back
+	return errors.Join(err, endDashboard())
 }
 
 // openGroup opens a store, and makes a group of the queues in it.

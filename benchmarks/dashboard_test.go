@@ -1,0 +1,237 @@
+//go:build unix
+
+package benchmarks
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/rest"
+)
+
+// BenchmarkDashboard measures the dashboard and the API of a service whose jobs are in a
+// database file: 100,000 that have finished and 10,000 that wait, and with -full ten
+// times as many, which takes some minutes to prepare.
+//
+// Pages: how long the answers to the requests of a person take, while the service runs
+// 500 jobs a second: the slowest 95th percentile, and which it is, in the log. Tabs: what
+// 20 open tabs cost the service, whose pages are fetched anew with each event, as the
+// script in them does: processor time, that of the requesting side included, and
+// throughput, in turns with no tab.
+func BenchmarkDashboard(b *testing.B) {
+	s := newWatchedService(b)
+	defer s.close()
+	b.Run("pages", s.benchmarkPages)
+	b.Run("tabs", s.benchmarkTabs)
+}
+
+// watchedService is a service with jobs, which can be watched in a browser.
+type watchedService struct {
+	group  amboy.QueueGroup
+	work   amboy.Queue
+	server *httptest.Server
+	last   string // a job that has finished
+}
+
+func newWatchedService(b *testing.B) *watchedService {
+	finished, waiting := 100_000, 10_000
+	if *full {
+		finished, waiting = 1_000_000, 100_000
+	}
+	file, err := sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db"), KeepFinished: 10 * finished})
+	require.NoError(b, err)
+	group, err := queue.NewDriverGroup(b.Context(), queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{Driver: file, CloseDriver: true, NumWorkers: 8},
+	})
+	require.NoError(b, err)
+	s := &watchedService{group: group, work: tenant(b, group, "work")}
+	idle := tenant(b, group, "waiting")
+	require.NoError(b, idle.(amboy.QueueController).Pause(b.Context()))
+	for range waiting / 1000 {
+		require.NoError(b, idle.PutMany(b.Context(), newStoredTasks(1000)))
+	}
+	s.drain(b, finished)
+	running := newCountdown(1)
+	run := func(*storedTask) { running.run() }
+	runStored.Store(&run)
+	last := newStoredTask()
+	put(b, s.work, last)
+	<-running.done
+	s.last = last.ID()
+
+	inspector, err := management.NewGroupInspector(group)
+	require.NoError(b, err)
+	s.server = httptest.NewServer(rest.Handler(inspector))
+	return s
+}
+
+func (s *watchedService) close() {
+	s.server.Close()
+	_ = s.group.Close(context.Background()) // nothing is looked at any more
+}
+
+// drain puts jobs, waits until they have run, and returns how long it took.
+func (s *watchedService) drain(b *testing.B, jobs int) time.Duration {
+	running := newCountdown(jobs)
+	run := func(*storedTask) { running.run() }
+	runStored.Store(&run)
+	return runThousands(b, s.work, running)
+}
+
+// trickle puts 500 jobs a second until stop is called.
+func (s *watchedService) trickle(b *testing.B) (stop func()) {
+	run := func(*storedTask) {}
+	runStored.Store(&run)
+	ctx, cancel := context.WithCancel(b.Context())
+	var putting sync.WaitGroup
+	putting.Go(func() {
+		pace := time.NewTicker(20 * time.Millisecond)
+		defer pace.Stop()
+		for ctx.Err() == nil {
+			assert.NoError(b, s.work.PutMany(b.Context(), newStoredTasks(10)))
+			select {
+			case <-pace.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		putting.Wait()
+	}
+}
+
+// visited are the paths that a person may ask for.
+func (s *watchedService) visited() []string {
+	paths := []string{
+		"/", "/jobs", "/queues", "/queues/work", "/queues/waiting", "/workers", "/schedules", "/scopes", "/audit",
+		"/queues/work/jobs/" + url.PathEscape(s.last),
+		"/v2/queues", "/v2/processes", "/v2/scopes", "/v2/schedules", "/v2/audit", "/v2/activity?last=1h", "/v2/activity?last=48h",
+		"/v2/queues/work/jobs/" + url.PathEscape(s.last), "/v2/jobs/count?most=10000", "/v2/jobs/count?state=succeeded&most=10000",
+	}
+	filters := []string{"queue=work", "queue=waiting", "type=" + storedTaskType, "type=nobody", "tag=nobody", "id=" + url.QueryEscape(s.last),
+		"id_pattern=*9", "id_pattern=nobody*here", "error=nothing", "state=failed&error=nothing",
+		"ended_from=" + url.QueryEscape(time.Now().Add(-time.Hour).Format(time.RFC3339))}
+	for _, state := range amboy.JobStates() {
+		filters = append(filters, "state="+string(state), "queue=work&state="+string(state), "type="+storedTaskType+"&state="+string(state))
+	}
+	for _, filter := range filters {
+		paths = append(paths, "/jobs?"+filter, "/v2/jobs?"+filter, "/v2/jobs?newest=true&"+filter)
+	}
+	return paths
+}
+
+// fetch asks for a path, and reads the answer.
+func (s *watchedService) fetch(b *testing.B, path string) time.Duration {
+	begin := time.Now()
+	response, err := http.Get(s.server.URL + path)
+	if !assert.NoError(b, err) {
+		return 0
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	assert.NoError(b, errors.Join(err, response.Body.Close()))
+	assert.Equal(b, http.StatusOK, response.StatusCode, path)
+	return time.Since(begin)
+}
+
+func (s *watchedService) benchmarkPages(b *testing.B) {
+	defer s.trickle(b)()
+	const visits = 20
+	took := map[string]samples{}
+	for b.Loop() {
+		for range visits {
+			for _, path := range s.visited() {
+				took[path] = append(took[path], s.fetch(b, path))
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	slowest := ""
+	for path, times := range took {
+		if slowest == "" || times.quantile(0.95) > took[slowest].quantile(0.95) {
+			slowest = path
+		}
+		if times.quantile(0.95) > 100*time.Millisecond {
+			b.Logf("%s: p50 %s, p95 %s", path, times.quantile(0.5), times.quantile(0.95))
+		}
+	}
+	b.Logf("%d paths, the slowest is %s", len(took), slowest)
+	b.ReportMetric(float64(took[slowest].quantile(0.5).Microseconds())/1000, "slowest-p50-ms")
+	b.ReportMetric(float64(took[slowest].quantile(0.95).Microseconds())/1000, "slowest-p95-ms")
+}
+
+func (s *watchedService) benchmarkTabs(b *testing.B) {
+	const period, jobs = 10 * time.Second, 50_000
+	var idle, watched time.Duration
+	var alone, beside samples
+	rounds := 0
+	for b.Loop() {
+		rounds++
+		idle += s.busy(b, period)
+		alone = append(alone, s.drain(b, jobs))
+		closeTabs := s.openTabs(b, 20)
+		watched += s.busy(b, period)
+		beside = append(beside, s.drain(b, jobs))
+		closeTabs()
+	}
+	measured := float64(rounds) * period.Seconds()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(100*(watched-idle).Seconds()/measured, "tabs-cpu-%")
+	b.ReportMetric(100*idle.Seconds()/measured, "jobs-cpu-%")
+	b.ReportMetric(beside.rate(jobs)/alone.rate(jobs), "x-without-tabs")
+}
+
+// busy is the processor time of a period in which 500 jobs a second run.
+func (s *watchedService) busy(b *testing.B, period time.Duration) time.Duration {
+	stop := s.trickle(b)
+	defer stop()
+	before := processorTime(b)
+	<-time.After(period)
+	return processorTime(b) - before
+}
+
+// openTabs opens tabs, most of them on the overview, and keeps them up to date as a
+// browser does, until close is called.
+func (s *watchedService) openTabs(b *testing.B, tabs int) (closeAll func()) {
+	ctx, cancel := context.WithCancel(b.Context())
+	var open sync.WaitGroup
+	for i := range tabs {
+		path := []string{"/", "/", "/jobs", "/queues/work"}[i%4]
+		s.fetch(b, path)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+"/live", http.NoBody)
+		require.NoError(b, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(b, err)
+		require.Equal(b, http.StatusOK, response.StatusCode)
+		open.Go(func() {
+			defer response.Body.Close()
+			lines := bufio.NewScanner(response.Body)
+			for lines.Scan() {
+				if strings.HasPrefix(lines.Text(), "event:") {
+					s.fetch(b, path)
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		open.Wait()
+	}
+}

@@ -1,0 +1,53 @@
+package browsertest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// axePath is where npm ci puts axe-core.
+const axePath = "node_modules/axe-core/axe.min.js"
+
+func readAxe(t *testing.T) string {
+	t.Helper()
+	script, err := os.ReadFile(axePath)
+	if os.IsNotExist(err) {
+		missing(t, "axe-core (run npm ci in internal/browsertest)")
+	}
+	require.NoError(t, err)
+	return string(script)
+}
+
+// violation is something that axe found wrong in a page.
+type violation struct {
+	ID    string `json:"id"`
+	Help  string `json:"help"`
+	Nodes []struct {
+		Target  []any  `json:"target"`
+		Summary string `json:"failureSummary"`
+	} `json:"nodes"`
+}
+
+func (v violation) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: %s", v.ID, v.Help)
+	for _, node := range v.Nodes {
+		fmt.Fprintf(&text, "\n    %v: %s", node.Target, strings.ReplaceAll(node.Summary, "\n", "\n      "))
+	}
+	return text.String()
+}
+
+// wcag are the tags of the rules of WCAG 2.2, A and AA.
+const wcag = `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]`
+
+// violations are those of the page that the tab shows.
+func (b tab) violations(axe string) []violation {
+	b.t.Helper()
+	b.run(chromedp.Evaluate[chromedp.Void](axe))
+	return evaluate[[]violation](b, `axe.run({runOnly: {type: "tag", values: `+wcag+`}}).then(r => r.violations)`)
+}

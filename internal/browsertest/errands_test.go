@@ -1,0 +1,146 @@
+package browsertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+)
+
+// shows waits until the page shows a text.
+func (b tab) shows(text string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf(`document.getElementById("main").innerText.includes(%s)`, quoted(text)))
+}
+
+// isOn waits until the page has a heading.
+func (b tab) isOn(heading string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf(`document.querySelector("h1")?.innerText.startsWith(%s)`, quoted(heading)))
+}
+
+// isTold waits until the page says what was done.
+func (b tab) isTold(text string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf(`document.getElementById("notice")?.innerText.includes(%s)`, quoted(text)))
+}
+
+// showsNumber waits until the number with a label, at the top of the page, is that.
+func (b tab) showsNumber(label string, n int) {
+	b.t.Helper()
+	b.until(fmt.Sprintf(`[...document.querySelectorAll(".numbers li")].some(i =>
+		i.querySelector(".label").innerText.toLowerCase() === %s.toLowerCase() && i.querySelector("strong").innerText === "%d")`, quoted(label), n))
+}
+
+// Somebody is called because invoices fail. They find out why, have the printer mended,
+// retry all of them, and watch them go.
+func TestRetryOfAllThatFailed(t *testing.T) {
+	withEach(t, func(t *testing.T, h hands) {
+		s := newService(t)
+		s.failInvoices("acme", 5)
+		b := newBrowser(t).newTab(t, desktop)
+
+		b.open(s.url)
+		h.press(b, "Failed jobs of type invoice in acme")
+		b.isOn("Jobs")
+		b.shows("5 jobs found")
+		h.press(b, "invoice-3")
+		b.isOn("invoice-3")
+		b.shows(errJam.Error())
+		h.press(b, "Stack")
+		b.shows("printInvoice")
+
+		printers.Load().works.Store(true)
+		h.press(b, "invoice") // its type
+		b.isOn("Jobs")
+		h.check(b, "failed")
+		h.press(b, "Show jobs")
+		b.shows("5 jobs found")
+		h.choose(b, "Action", "Retry now")
+		h.press(b, "Preview for all 5")
+		b.shows("Retry now would change 5 jobs")
+		assert.Equal(t, 5, s.queue("acme").Stats(t.Context()).Completed, "a preview changes nothing")
+		h.press(b, "Retry now: 5 jobs")
+		b.isTold("5")
+
+		h.press(b, "Overview")
+		b.isOn("Overview")
+		b.showsNumber("Running", 2) // as many as there are workers
+		b.showsNumber("Pending", 3)
+		for range 5 {
+			printers.Load().paper <- struct{}{}
+		}
+		b.showsNumber("Running", 0) // by itself
+		b.showsNumber("Pending", 0)
+		require.True(t, amboy.Wait(t.Context(), s.queue("acme")))
+	})
+}
+
+func TestPauseOfATenant(t *testing.T) {
+	withEach(t, func(t *testing.T, h hands) {
+		s := newBusyService(t)
+		b := newBrowser(t).newTab(t, desktop)
+		b.open(s.url)
+		h.press(b, "Queues")
+		b.isOn("Queues")
+		h.press(b, "globex")
+		b.isOn("globex")
+		h.press(b, "Pause")
+		b.find("Resume")
+		b.shows("paused")
+		assert.True(t, s.control("globex").Paused)
+		assert.False(t, s.control("acme").Paused)
+		h.press(b, "Resume")
+		b.find("Pause")
+		assert.False(t, s.control("globex").Paused)
+	})
+}
+
+func TestDrainOfAQueue(t *testing.T) {
+	withEach(t, func(t *testing.T, h hands) {
+		s := newBusyService(t)
+		b := newBrowser(t).newTab(t, desktop)
+		b.open(s.url)
+		h.press(b, "globex")
+		b.isOn("globex")
+		h.press(b, "Drain")
+		b.find("Accept new jobs")
+		b.shows("draining")
+		_, err := step.Put(t.Context(), s.queue("globex"), address{})
+		require.ErrorIs(t, err, amboy.ErrQueueDraining)
+		h.press(b, "Accept new jobs")
+		b.find("Drain")
+		_, err = step.Put(t.Context(), s.queue("globex"), address{})
+		require.NoError(t, err)
+	})
+}
+
+// An order does not get on. Somebody goes from job to job, to the one that holds the
+// others, and has that run now.
+func TestGraphLeadsToTheJobThatBlocks(t *testing.T) {
+	withEach(t, func(t *testing.T, h hands) {
+		s := newService(t)
+		s.putChain("acme")
+		b := newBrowser(t).newTab(t, desktop)
+		b.open(s.url)
+		h.press(b, "Jobs")
+		b.isOn("Jobs")
+		h.check(b, "blocked")
+		h.press(b, "Show jobs")
+		b.shows("2 jobs found")
+		h.press(b, "order")
+		b.isOn("order")
+		b.shows("blocked")
+		h.press(b, "approval (step) in acme")
+		b.isOn("approval")
+		b.shows("scheduled")
+		h.press(b, "Retry")
+		b.shows("succeeded") // by itself
+		h.press(b, "order (step) in acme")
+		b.isOn("order")
+		b.shows("succeeded")
+	})
+}

@@ -1,0 +1,143 @@
+package browsertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// hands are what somebody uses a page with. They find a control by the name that a screen
+// reader tells, or by the beginning of it.
+type hands interface {
+	// press follows a link, or presses a button, or opens and closes details.
+	press(b tab, name string)
+	// choose chooses an option of a list.
+	choose(b tab, name, option string)
+	// check checks a box, or unchecks it.
+	check(b tab, name string)
+}
+
+// findControl is a function that finds the control with a name, the exact one first.
+const findControl = `name => {
+	const controls = [...document.querySelectorAll("a[href], button, summary, select, input, [role=button]")]
+		.filter(e => e.checkVisibility());
+	const names = controls.map(e => e.computedName.trim());
+	const found = names.indexOf(name);
+	return controls[found >= 0 ? found : names.findIndex(n => n.startsWith(name))] ?? null;
+}`
+
+func quoted(text string) string {
+	encoded, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a text can be encoded
+	}
+	return string(encoded)
+}
+
+// find waits for the control with a name.
+func (b tab) find(name string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("(%s)(%s)", findControl, quoted(name)))
+}
+
+// mouse clicks.
+type mouse struct{}
+
+type point struct{ X, Y float64 }
+
+func (mouse) click(b tab, name string) {
+	b.t.Helper()
+	b.find(name)
+	at := evaluate[point](b, fmt.Sprintf(`(() => {
+		const control = (%s)(%s);
+		control.scrollIntoView({block: "center"});
+		const box = control.getBoundingClientRect();
+		return {x: box.x + box.width / 2, y: box.y + box.height / 2};
+	})()`, findControl, quoted(name)))
+	b.run(chromedp.MouseClickXY(at.X, at.Y))
+}
+
+func (m mouse) press(b tab, name string) {
+	b.t.Helper()
+	m.click(b, name)
+}
+
+func (m mouse) check(b tab, name string) {
+	b.t.Helper()
+	m.click(b, name)
+}
+
+// choose has the list closed: what it shows when it is open is not in the page.
+func (m mouse) choose(b tab, name, option string) {
+	b.t.Helper()
+	m.click(b, name)
+	b.run(chromedp.KeyEvent(option), chromedp.KeyEvent(kb.Enter))
+	b.chosen(option)
+}
+
+// chosen waits until the list that has the focus shows an option.
+func (b tab) chosen(option string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf(`document.activeElement.selectedOptions?.[0]?.text === %s`, quoted(option)))
+}
+
+// keyboard uses keys alone.
+type keyboard struct{}
+
+// maxTabs is how often somebody presses the key where the way was longer than it looked.
+const maxTabs = 50
+
+// tabsTo is a function that tells how many controls there are between the focus and the
+// control with a name.
+const tabsTo = `name => {
+	const stops = [...document.querySelectorAll("a[href], button, summary, select, input, [tabindex='0']")]
+		.filter(e => e.checkVisibility() && e.type !== "hidden");
+	return Math.max(0, stops.indexOf((` + findControl + `)(name)) - stops.indexOf(document.activeElement));
+}`
+
+// goTo moves the focus to a control.
+func (keyboard) goTo(b tab, name string) {
+	b.t.Helper()
+	b.find(name)
+	tabs := evaluate[int](b, fmt.Sprintf("(%s)(%s)", tabsTo, quoted(name)))
+	b.run(chromedp.KeyEvent(strings.Repeat(kb.Tab, tabs)))
+	for range maxTabs {
+		if evaluate[bool](b, fmt.Sprintf(`document.activeElement === (%s)(%s)`, findControl, quoted(name))) {
+			seen := evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"`)
+			require.True(b.t, seen, "whoever uses the keyboard must see the focus on %q", name)
+			return
+		}
+		b.run(chromedp.KeyEvent(kb.Tab))
+	}
+	require.Fail(b.t, "the keyboard does not get to "+name, evaluate[string](b, "document.body.innerText"))
+}
+
+func (k keyboard) press(b tab, name string) {
+	b.t.Helper()
+	k.goTo(b, name)
+	b.run(chromedp.KeyEvent(kb.Enter))
+}
+
+func (k keyboard) check(b tab, name string) {
+	b.t.Helper()
+	k.goTo(b, name)
+	b.run(chromedp.KeyEvent(" "))
+}
+
+func (k keyboard) choose(b tab, name, option string) {
+	b.t.Helper()
+	k.goTo(b, name)
+	b.run(chromedp.KeyEvent(option))
+	b.chosen(option)
+}
+
+// withEach runs an errand with either.
+func withEach(t *testing.T, errand func(t *testing.T, h hands)) {
+	t.Run("mouse", func(t *testing.T) { errand(t, mouse{}) })
+	t.Run("keyboard", func(t *testing.T) { errand(t, keyboard{}) })
+}

@@ -1,0 +1,114 @@
+package browsertest
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+)
+
+// pictures is a folder into which the tests put a picture of each page.
+var pictures = flag.String("pictures", "", "take a picture of each page, into this folder")
+
+// pages are those of the dashboard, by what a picture is called.
+var pages = []struct{ name, path string }{
+	{"overview", ""},
+	{"overview-6h", "?last=6h"},
+	{"jobs", "jobs"},
+	{"jobs-failed", "jobs?state=failed"},
+	{"jobs-none", "jobs?type=nobody"},
+	{"queues", "queues"},
+	{"queue", "queues/acme"},
+	{"job-failed", "queues/acme/jobs/invoice-3"},
+	{"job-blocked", "queues/acme/jobs/order?distance=2"},
+	{"job-running", "queues/globex/jobs/bill-0"},
+	{"workers", "workers"},
+	{"schedules", "schedules"},
+	{"scopes", "scopes"},
+	{"audit", "audit"},
+	{"not-found", "queues/nobody"},
+}
+
+func TestEverybodyCanUseEachPage(t *testing.T) {
+	axe := readAxe(t)
+	s := newBusyService(t)
+	browser := newBrowser(t)
+	for _, look := range []struct {
+		name string
+		screen
+	}{
+		{"desktop-light", desktop},
+		{"desktop-dark", desktop.dark()},
+		{"phone-light", phone},
+		{"phone-dark", phone.dark()},
+	} {
+		t.Run(look.name, func(t *testing.T) {
+			b := browser.newTab(t, look.screen)
+			for _, p := range pages {
+				b.open(s.url + p.path)
+				b.openDetails()
+				for _, v := range b.violations(axe) {
+					assert.Fail(t, "axe found a violation on "+p.name, "%s", v)
+				}
+				overflow := evaluate[int64](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`)
+				assert.LessOrEqual(t, overflow, int64(0), "%s must not scroll sideways", p.name)
+				b.takePicture(p.name + "-" + look.name)
+			}
+		})
+	}
+}
+
+// openDetails opens what is folded, so that it is looked at too.
+func (b tab) openDetails() {
+	b.t.Helper()
+	b.run(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => { d.open = true })`))
+}
+
+// takePicture takes a picture of the whole page, where it was asked for.
+func (b tab) takePicture(name string) {
+	b.t.Helper()
+	if *pictures == "" {
+		return
+	}
+	require.NoError(b.t, os.MkdirAll(*pictures, 0o755))
+	taken, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), taken, 0o644)) //nolint:gosec // others may see it
+}
+
+// Somebody whose browser runs no scripts sees all, and retries a job.
+func TestWithoutScripts(t *testing.T) {
+	withEach(t, func(t *testing.T, h hands) {
+		s := newService(t)
+		s.failInvoices("acme", 1)
+		printers.Load().works.Store(true)
+		b := newBrowser(t).newTab(t, phone)
+		b.refuseScripts()
+		b.open(s.url + "queues/acme/jobs/invoice-0")
+		b.shows(errJam.Error())
+		h.press(b, "Retry")
+		b.until(`!document.body.innerText.includes("failed")`)
+		printers.Load().paper <- struct{}{}
+		require.True(t, amboy.Wait(t.Context(), s.queue("acme")))
+		b.open(s.url + "queues/acme/jobs/invoice-0")
+		b.shows("succeeded")
+	})
+}
+
+// refuseScripts has the browser run none of the scripts of a page.
+func (b tab) refuseScripts() {
+	b.t.Helper()
+	b.run(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
+}

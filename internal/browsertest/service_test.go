@@ -1,0 +1,149 @@
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/rest"
+)
+
+// prefix is where the service mounts the dashboard.
+const prefix = "/ops/jobs"
+
+// service is a service with two tenants and a dashboard.
+type service struct {
+	t     *testing.T
+	group amboy.QueueGroup
+	url   string
+}
+
+// address is what the jobs of the tests are about.
+type address struct {
+	Name string `bson:"name" json:"name"`
+}
+
+// printer is what invoices are printed with. It breaks, and while it works, they wait.
+type printer struct {
+	works atomic.Bool
+	paper chan struct{} // each job takes an element
+}
+
+var printers atomic.Pointer[printer]
+
+var errJam = errors.New("the printer has a paper jam")
+
+var (
+	invoice = job.Define("invoice", 1, printInvoice)
+	step    = job.Define("step", 1, func(context.Context, address) error { return nil })
+)
+
+func printInvoice(ctx context.Context, to address) error {
+	p := printers.Load()
+	job.Log(ctx, "printing the invoice of %s", to.Name)
+	if !p.works.Load() {
+		panic(errJam) // so that there is a stack
+	}
+	select {
+	case <-p.paper:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// newService starts a service. Everybody may do everything there.
+func newService(t *testing.T) *service {
+	t.Helper()
+	printers.Store(&printer{paper: make(chan struct{})})
+	store, err := memory.New(memory.Options{KeepFinished: 1000})
+	require.NoError(t, err)
+	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 2},
+	})
+	require.NoError(t, err)
+	inspector, err := management.NewGroupInspector(group)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, rest.Handler(inspector,
+		rest.Authorize(func(*http.Request, rest.Access) error { return nil }),
+		rest.Actor(func(*http.Request) string { return "Ada" }),
+		rest.Title("Invoices"),
+	)))
+	server := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		require.NoError(t, group.Close(context.Background()))
+	})
+	return &service{t, group, server.URL + prefix + "/"}
+}
+
+// queue is that of a tenant.
+func (s *service) queue(tenant string) amboy.Queue {
+	s.t.Helper()
+	q, err := s.group.Get(s.t.Context(), tenant)
+	require.NoError(s.t, err)
+	return q
+}
+
+// control is what is set for a tenant.
+func (s *service) control(tenant string) amboy.QueueControl {
+	s.t.Helper()
+	set, err := s.queue(tenant).(amboy.QueueController).Control(s.t.Context())
+	require.NoError(s.t, err)
+	return set
+}
+
+// failInvoices has invoices of a tenant fail, each with a panic.
+func (s *service) failInvoices(tenant string, n int) {
+	s.t.Helper()
+	for i := range n {
+		_, err := invoice.Put(s.t.Context(), s.queue(tenant), address{fmt.Sprint("customer ", i)}, job.ID(fmt.Sprint("invoice-", i)), job.Tags("monthly"))
+		require.NoError(s.t, err)
+	}
+	require.True(s.t, amboy.Wait(s.t.Context(), s.queue(tenant)))
+}
+
+// putChain puts an order that waits for a parcel, which waits for an approval, which
+// waits for tomorrow.
+func (s *service) putChain(tenant string) {
+	s.t.Helper()
+	for _, link := range []struct {
+		id   string
+		opts []job.Option
+	}{
+		{"approval", []job.Option{job.In(24 * time.Hour)}},
+		{"parcel", []job.Option{job.After("approval")}},
+		{"order", []job.Option{job.After("parcel")}},
+	} {
+		_, err := step.Put(s.t.Context(), s.queue(tenant), address{"Grace"}, append(link.opts, job.ID(link.id))...)
+		require.NoError(s.t, err)
+	}
+}
+
+// newBusyService is a service in which there is something of everything.
+func newBusyService(t *testing.T) *service {
+	t.Helper()
+	s := newService(t)
+	s.failInvoices("acme", 5)
+	printers.Load().works.Store(true)
+	s.putChain("acme")
+	for i := range 3 {
+		_, err := invoice.Put(t.Context(), s.queue("globex"), address{"Grace"}, job.ID(fmt.Sprint("bill-", i)), job.Scopes("printer"))
+		require.NoError(t, err)
+	}
+	return s
+}
