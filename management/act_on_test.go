@@ -246,6 +246,7 @@ func TestARunningJobIsCanceled(t *testing.T) {
 		require.ErrorIs(f, <-f.canceled, amboy.ErrAborted)
 		job := f.job("long")
 		assert.Equal(f, amboy.StateCanceled, job.State)
+		assert.Equal(f, "enough", job.Reason)
 		assert.NotContains(f, job.Actions, management.Cancel)
 	})
 }

@@ -44,7 +44,7 @@ var (
 )
 
 // allViews are all ways to look at a queue.
-var allViews = []view{ofQueue, ofManager, ofMore, ofDatabase}
+var allViews = []view{ofQueue, ofManager, ofMore, ofDatabase, ofClient}
 
 // inspected is a fixture with an inspector.
 type inspected struct {

@@ -69,7 +69,11 @@ func (t *moments) addAttempt(a Attempt, r *driver.Record) {
 	if a.Owner != "" {
 		detail = "by " + a.Owner
 	}
-	t.add(a.Started, t.named("started", a.Number), detail)
+	started := a.Started
+	if !started.IsZero() && started.Before(a.Created) {
+		started = a.Created // the claim that took it had begun before it was put
+	}
+	t.add(started, t.named("started", a.Number), detail)
 	for _, e := range r.Status.Attempts {
 		if e.Attempt == a.Number {
 			t.addError(e)
