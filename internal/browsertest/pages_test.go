@@ -53,16 +53,29 @@ func TestEverybodyCanUseEachPage(t *testing.T) {
 	} {
 		t.Run(look.name, func(t *testing.T) {
 			b := browser.newTab(t, look.screen)
-			for _, p := range pages {
-				b.open(s.url + p.path)
+			inspect := func(page string) {
+				t.Helper()
 				b.openDetails()
 				for _, v := range b.violations(axe) {
-					assert.Fail(t, "axe found a violation on "+p.name, "%s", v)
+					assert.Fail(t, "axe found a violation on "+page, "%s", v)
 				}
 				overflow := evaluate[int64](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`)
-				assert.LessOrEqual(t, overflow, int64(0), "%s must not scroll sideways", p.name)
-				b.takePicture(p.name + "-" + look.name)
+				assert.LessOrEqual(t, overflow, int64(0), "%s must not scroll sideways", page)
+				b.takePicture(page + "-" + look.name)
 			}
+			for _, p := range pages {
+				b.open(s.url + p.path)
+				inspect(p.name)
+			}
+			// Two are answers to a form.
+			b.open(s.url + "jobs?state=failed")
+			mouse{}.press(b, "Preview for all 5")
+			b.shows("would change 5 jobs")
+			inspect("preview")
+			b.open(s.url + "queues/acme/jobs/invoice-3")
+			mouse{}.press(b, "Delete")
+			b.isOn("Delete a job?")
+			inspect("delete")
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/rest"
+	"github.com/mongodb/amboy/schedule"
 )
 
 // prefix is where the service mounts the dashboard.
@@ -145,5 +146,19 @@ func newBusyService(t *testing.T) *service {
 		_, err := invoice.Put(t.Context(), s.queue("globex"), address{"Grace"}, job.ID(fmt.Sprint("bill-", i)), job.Scopes("printer"))
 		require.NoError(t, err)
 	}
+	s.keepSchedule("globex")
 	return s
+}
+
+// keepSchedule has bills printed each night.
+func (s *service) keepSchedule(tenant string) {
+	s.t.Helper()
+	scheduler, err := schedule.New(s.queue(tenant), schedule.Options{})
+	require.NoError(s.t, err)
+	nightly, err := schedule.Cron("30 2 * * *", "Europe/Berlin")
+	require.NoError(s.t, err)
+	bill := schedule.JobOf(invoice, func(tick time.Time) address { return address{tick.Format(time.DateOnly)} })
+	require.NoError(s.t, scheduler.Add("nightly-bills", nightly, bill, schedule.CatchUpLatest))
+	require.NoError(s.t, scheduler.Start(s.t.Context()))
+	s.t.Cleanup(scheduler.Close)
 }
