@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
 )
@@ -96,10 +97,12 @@ func (a Action) Validate() error {
 		return invalid("priority", fmt.Sprint(*a.Priority), "is for prioritize only")
 	case a.Reason != "" && a.Kind != Cancel && a.Kind != Park:
 		return invalid("reason", a.Reason, "is for cancel and park only")
+	case !utf8.ValidString(a.Reason):
+		return invalid("reason", a.Reason, "must be valid UTF-8")
 	case len(a.Reason) > MaxReasonBytes:
 		return invalid("reason", a.Reason, fmt.Sprintf("must be at most %d bytes long, and has %d", MaxReasonBytes, len(a.Reason)))
 	default:
-		return nil
+		return validTime("at", a.At)
 	}
 }
 

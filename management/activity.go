@@ -55,7 +55,8 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 		}
 		bucket, err := activity.Decode(note.Value)
 		if err != nil {
-			return Activity{}, fmt.Errorf("note %q of kind %q: %w", note.Key, note.Kind, err)
+			leaveOut(ctx, note, err)
+			continue
 		}
 		for _, row := range bucket.Rows {
 			if isNamed(queues, row.Queue) && isNamed(req.Types, row.Type) {
@@ -94,7 +95,7 @@ func newActivitySum(last time.Duration, now time.Time) *activitySum {
 	steps := int((last + s.step - 1) / s.step)
 	s.to = now.UTC().Truncate(s.step).Add(s.step)
 	s.from = s.to.Add(-time.Duration(steps) * s.step)
-	s.seconds = now.Sub(s.from).Seconds()
+	s.seconds = max(now.Sub(s.from).Seconds(), 1) // none may have passed of a minute
 	for n := range steps {
 		s.points = append(s.points, ActivityPoint{Time: s.from.Add(time.Duration(n) * s.step)})
 	}

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -67,9 +70,16 @@ func (i *inspector) keepEntry(ctx context.Context, entry AuditEntry) error {
 		Until: entry.Time.Add(AuditTime),
 	})
 	if err == nil && mathrand.N(trimEvery) == 0 {
-		err = i.trimAudit(ctx)
+		i.trimOrLog(ctx)
 	}
 	return err
+}
+
+// trimOrLog trims the list. Where that fails a later write tries it again.
+func (i *inspector) trimOrLog(ctx context.Context) {
+	if err := i.trimAudit(ctx); err != nil {
+		logging.Warning(ctx, message.Fields{"message": "could not drop old entries of the audit list", "error": err.Error()})
+	}
 }
 
 // trimAudit drops the oldest entries beyond MaxAudit.
@@ -130,11 +140,7 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 				return found, err
 			}
 			before = note.Key
-			entry, err := i.entryOf(note)
-			if err != nil {
-				return AuditPage{}, err
-			}
-			if entry != nil {
+			if entry := i.entryOf(ctx, note); entry != nil {
 				found.Entries = append(found.Entries, *entry)
 			}
 		}
@@ -144,14 +150,16 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	}
 }
 
-// entryOf reads an entry; nil for one of a queue that is not meant.
-func (i *inspector) entryOf(note driver.Note) (*AuditEntry, error) {
+// entryOf reads an entry; nil for one of a queue that is not meant, and for one that
+// can't be read.
+func (i *inspector) entryOf(ctx context.Context, note driver.Note) *AuditEntry {
 	var entry AuditEntry
 	if err := json.Unmarshal(note.Value, &entry); err != nil {
-		return nil, fmt.Errorf("entry %q: %w", note.Key, err)
+		leaveOut(ctx, note, err)
+		return nil
 	}
 	if meant := i.store.Queues(); len(meant) > 0 && !slices.Contains(meant, entry.Queue) {
-		return nil, nil
+		return nil
 	}
-	return &entry, nil
+	return &entry
 }

@@ -23,6 +23,23 @@ func tooMany(n int) []string { return slices.Repeat([]string{"a"}, n) }
 
 var tooLong = strings.Repeat("a", management.MaxFilterBytes+1)
 
+// yearTenThousand has a form in JSON, and none in UTC, in which it is shown.
+var yearTenThousand = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("west", -2*60*60))
+
+func TestTimesThatNobodyCouldBeShown(t *testing.T) {
+	for field, err := range map[string]error{
+		"at":       management.Action{Kind: management.Reschedule, At: yearTenThousand}.Validate(),
+		"due":      management.NewJob{Type: "alpha", Due: yearTenThousand}.Validate(),
+		"deadline": management.NewJob{Type: "alpha", Deadline: yearTenThousand}.Validate(),
+		"reason":   management.Action{Kind: management.Park, Reason: "\xff"}.Validate(),
+	} {
+		var argument *management.InvalidArgumentError
+		require.ErrorAs(t, err, &argument, field)
+		assert.Equal(t, field, argument.Field)
+	}
+	require.NoError(t, management.Action{Kind: management.Reschedule, At: yearTenThousand.Add(-24 * time.Hour)}.Validate())
+}
+
 func TestBadFilters(t *testing.T) {
 	now := time.Now()
 	backwards := management.TimeRange{From: now, To: now.Add(-1)}
@@ -47,6 +64,7 @@ func TestBadFilters(t *testing.T) {
 		{"created", management.JobFilter{Created: backwards}},
 		{"due", management.JobFilter{Due: backwards}},
 		{"ended", management.JobFilter{Ended: backwards}},
+		{"due", management.JobFilter{Due: management.TimeRange{From: yearTenThousand}}},
 	} {
 		var argument *management.InvalidArgumentError
 		require.ErrorAs(t, test.filter.Validate(), &argument, test.field)

@@ -29,6 +29,7 @@ func (n NewJob) Validate() error {
 	if n.ID != "" {
 		errs = append(errs, validJobID(n.ID))
 	}
+	errs = append(errs, validTime("due", n.Due), validTime("deadline", n.Deadline))
 	if !n.Deadline.IsZero() && n.Due.After(n.Deadline) {
 		errs = append(errs, invalid("due", formatTime(n.Due), "must not be after the deadline, "+formatTime(n.Deadline)))
 	}
@@ -125,11 +126,16 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 	if job.IdempotencyKey == "" {
 		return Created{JobRef: JobRef{job.Queue, id}}, put(ctx, q, job, id)
 	}
+	// It must be known before another request with the key can put the job.
+	existed, err := i.isThere(ctx, JobRef{job.Queue, job.ID})
+	if err != nil {
+		return Created{}, fmt.Errorf("looking for a job with the same ID: %w", err)
+	}
 	request, isNew, err := i.claimKey(ctx, job, id)
 	if err != nil {
 		return Created{}, fmt.Errorf("looking for an earlier request with the same idempotency key: %w", err)
 	}
-	created := Created{JobRef: JobRef{job.Queue, request.ID}, Repeated: !isNew}
+	created := Created{JobRef: JobRef{job.Queue, request.ID}, Repeated: true}
 	if request.Done {
 		return created, nil
 	}
@@ -137,10 +143,18 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 	switch {
 	case err == nil:
 		created.Repeated = false // the earlier request had not come so far
-	case isNew && amboy.IsDuplicateJobError(err):
-		// So that a repetition is refused as well.
-		return Created{}, errors.Join(err, i.forgetKey(ctx, job))
-	case !isNew && amboy.IsDuplicateJobError(err) && i.isThere(ctx, created.JobRef):
+	case amboy.IsDuplicateJobError(err):
+		isOurs, errLook := i.isThere(ctx, created.JobRef)
+		if errLook != nil {
+			return Created{}, errors.Join(err, errLook)
+		}
+		switch {
+		case isOurs && (!isNew || !existed): // another request with the key has put it
+		case isNew: // so that a repetition is refused as well
+			return Created{}, errors.Join(err, i.forgetKey(ctx, job))
+		default:
+			return Created{}, err
+		}
 	default:
 		return Created{}, err
 	}
@@ -151,9 +165,16 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 	return created, nil
 }
 
-func (i *inspector) isThere(ctx context.Context, job JobRef) bool {
+// isThere tells whether there is such a job; there is none without an ID.
+func (i *inspector) isThere(ctx context.Context, job JobRef) (bool, error) {
+	if job.ID == "" {
+		return false, nil
+	}
 	_, err := i.store.Admin().Get(ctx, job.Queue, job.ID)
-	return err == nil
+	if amboy.IsJobNotFoundError(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func put(ctx context.Context, q amboy.Queue, job NewJob, id string) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
 )
 
 // held are the jobs of a queue that has no store, or whose store is its own affair:
@@ -60,6 +61,9 @@ func (h held) see(info amboy.JobInfo) *seen {
 
 // leaseTime is 0 for a queue that can't lose its jobs.
 func (h held) leaseTime() time.Duration {
+	if store, ok := queue.StoreOf(h.queue); ok {
+		return store.LeaseTime()
+	}
 	if _, ok := h.queue.(amboy.JobContexter); !ok {
 		return 0
 	}

@@ -73,7 +73,19 @@ func validateText(field, text string) error {
 	}
 }
 
+// validTime returns an error for a time that has no form in JSON, so that nobody could
+// be shown it.
+func validTime(field string, t time.Time) error {
+	if year := t.UTC().Year(); year < 0 || year > 9999 {
+		return invalid(field, formatTime(t), "must be in a year from 0 to 9999, in UTC")
+	}
+	return nil
+}
+
 func (r TimeRange) validate(field string) error {
+	if err := errors.Join(validTime(field, r.From), validTime(field, r.To)); err != nil {
+		return err
+	}
 	if !r.From.IsZero() && !r.To.IsZero() && r.From.After(r.To) {
 		return invalid(field, formatTime(r.From), "must not begin after its end, "+formatTime(r.To))
 	}

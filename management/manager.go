@@ -16,7 +16,8 @@ import "context"
 // that depend on it go on, those who wait for it wake up, and it is not retried. A
 // job that runs loses its lease, so that what its worker writes is refused; its
 // context ends, at once where it runs in the process of a queue manager, and else
-// when its lease is next renewed. Jobs that have ended stay as they are.
+// when its lease is next renewed. A job by reference has no lease, and its context ends
+// at once. Jobs that have ended stay as they are.
 //
 // The methods that mark several jobs complete read them in pages and look at each
 // again where it changed meanwhile. Jobs that are put meanwhile may be among them. A

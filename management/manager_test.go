@@ -400,6 +400,29 @@ func TestCompleteManyWhileTheyRun(t *testing.T) {
 	})
 }
 
+// TestAJobByReferenceIsNeverStale has one run for longer than a lease would last.
+func TestAJobByReferenceIsNeverStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := openLocal(t)
+		j := doing(t, "long", "alpha", func(ctx context.Context, _ *task) { <-ctx.Done() })
+		require.NoError(t, q.Put(t.Context(), j))
+		time.Sleep(10 * amboy.LockTimeout)
+		m := management.NewQueueManager(q)
+		for _, filter := range []management.StatusFilter{management.Stale, management.StaleRetrying} {
+			ids, err := m.JobIDsByState(t.Context(), "alpha", filter)
+			require.NoError(t, err)
+			assert.Empty(t, ids, filter)
+			counts, err := m.JobStatus(t.Context(), filter)
+			require.NoError(t, err)
+			assert.Empty(t, counts, filter)
+			require.NoError(t, m.CompleteJobs(t.Context(), filter))
+			ids, err = m.JobIDsByState(t.Context(), "alpha", management.InProgress)
+			require.NoError(t, err)
+			assert.Len(t, ids, 1, "%s completes nothing", filter)
+		}
+	})
+}
+
 // interloper does something before the first Complete.
 type interloper struct {
 	driver.Driver

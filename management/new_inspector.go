@@ -21,6 +21,7 @@ type store interface {
 	Now() time.Time
 	MarkComplete(ctx context.Context, records []*driver.Record) []error
 	Queue(name string) (amboy.Queue, bool)
+	QueueInfos(ctx context.Context) ([]driver.QueueInfo, error)
 	Refresh(ctx context.Context) error
 	SetWorkers(ctx context.Context, queue string, n int) error
 }

@@ -4,8 +4,22 @@ import (
 	"context"
 	"iter"
 
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
+
+// leaveOut tells of a note that can't be read, without which people are shown the
+// others: a process of another version may have written it.
+func leaveOut(ctx context.Context, note driver.Note, err error) {
+	logging.Warning(ctx, message.Fields{
+		"message": "left out a note that can't be read",
+		"kind":    note.Kind,
+		"key":     note.Key,
+		"error":   err.Error(),
+	})
+}
 
 // notesPage is the number of notes that are read at a time.
 const notesPage = 200

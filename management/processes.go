@@ -60,7 +60,8 @@ func (i *inspector) present(ctx context.Context) (map[string]*Process, error) {
 		}
 		var said presence.Process
 		if err := presence.Decode(note, &said); err != nil {
-			return nil, err
+			leaveOut(ctx, note, err)
+			continue
 		}
 		p := &Process{
 			ID: said.ID, Host: said.Host, PID: said.PID, Started: said.Started, Seen: said.Seen,

@@ -51,7 +51,7 @@ func (i *inspector) queues(ctx context.Context) ([]Queue, error) {
 func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
 	meant := i.store.Queues()
 	if len(meant) == 0 {
-		return i.store.Admin().Queues(ctx)
+		return i.store.QueueInfos(ctx)
 	}
 	var infos []driver.QueueInfo
 	for _, name := range slices.Sorted(slices.Values(meant)) {
@@ -177,7 +177,8 @@ func (i *inspector) workers(ctx context.Context) (map[string]int, error) {
 		}
 		name, n, err := presence.WorkersOf(note)
 		if err != nil {
-			return nil, err
+			leaveOut(ctx, note, err)
+			continue
 		}
 		set[name] = n
 	}
@@ -192,5 +193,8 @@ func (i *inspector) workersOf(ctx context.Context, queue string) (int, error) {
 		return 0, err
 	}
 	_, n, err := presence.WorkersOf(found[0])
-	return n, err
+	if err != nil {
+		leaveOut(ctx, found[0], err)
+	}
+	return n, nil
 }

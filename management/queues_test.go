@@ -1,7 +1,9 @@
 package management_test
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +40,15 @@ func TestQueues(t *testing.T) {
 			want.Completed, want.Retrying, want.Total = 4, 1, 10
 		}
 		assert.Equal(f, want, q.Counts)
+	})
+}
+
+func TestAQueueWithoutJobsIsListed(t *testing.T) {
+	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+		assert.Equal(f, management.Queue{Name: f.name}, f.described())
+		all, err := f.Queues(f.ctx)
+		require.NoError(f, err)
+		assert.True(f, slices.IsSortedFunc(all, func(a, b management.Queue) int { return cmp.Compare(a.Name, b.Name) }))
 	})
 }
 

@@ -24,8 +24,9 @@ const actorHeader = "Test-Actor"
 type sendActor struct{}
 
 func (sendActor) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set(actorHeader, management.ActorOf(r.Context()))
+	ctx := r.Context()
+	r = r.Clone(ctx)
+	r.Header.Set(actorHeader, management.ActorOf(ctx))
 	return http.DefaultTransport.RoundTrip(r)
 }
 

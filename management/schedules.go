@@ -16,12 +16,13 @@ func (i *inspector) Schedules(ctx context.Context) ([]Schedule, error) {
 	meant := i.store.Queues()
 	schedules := []Schedule{}
 	for note, err := range i.notes(ctx, presence.ScheduleKind, "") {
-		var said presence.Schedule
-		if err == nil {
-			err = presence.Decode(note, &said)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("listing schedules: %w", err)
+		}
+		var said presence.Schedule
+		if err := presence.Decode(note, &said); err != nil {
+			leaveOut(ctx, note, err)
+			continue
 		}
 		if len(meant) == 0 || slices.Contains(meant, said.Queue) {
 			schedules = append(schedules, Schedule(said))

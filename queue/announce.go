@@ -37,11 +37,14 @@ type announcer struct {
 
 	// turn has room for whoever is telling, who has the fields below it.
 	turn chan struct{}
-	// told is the version of the activity that was told last, and toldAt when that was.
-	told   uint64
-	toldAt time.Time
+	// told is the version of the activity that was told last.
+	told uint64
+	// refreshedAt is when somebody last had everything told.
+	refreshedAt time.Time
 	// saidAt is when was said that this process is there; zero before the first time.
 	saidAt time.Time
+	// closed is true when was said that this process is gone.
+	closed bool
 
 	mu sync.Mutex
 	// begun is true from when a queue has started, and changed where queues came or
@@ -109,19 +112,24 @@ func (a *announcer) announce(ctx context.Context) {
 	a.engine.report("could not tell other processes of this one", err)
 }
 
-// refresh tells what is new, unless that was done less than a second ago.
+// refresh tells what is new, unless it did so less than a second ago, and no queue has
+// come or gone since.
 func (a *announcer) refresh(ctx context.Context) error {
 	if !a.take(ctx) {
 		return ctx.Err()
 	}
 	defer a.leave()
-	if a.engine.now().Sub(a.toldAt).Abs() < announceSoon {
+	now := a.engine.now()
+	if a.closed || now.Sub(a.refreshedAt).Abs() < announceSoon && !a.hasChanged() {
 		return nil
 	}
 	if a.saidAt.IsZero() {
 		a.setChanged()
 	}
 	_, err := a.tell(ctx)
+	if err == nil {
+		a.refreshedAt = now
+	}
 	return err
 }
 
@@ -141,6 +149,12 @@ func (a *announcer) hasBegun() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.begun
+}
+
+func (a *announcer) hasChanged() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changed
 }
 
 func (a *announcer) setChanged() {
@@ -178,7 +192,7 @@ func (a *announcer) tell(ctx context.Context) (said bool, err error) {
 		}
 		return false, err
 	}
-	a.told, a.toldAt = version, now
+	a.told = version
 	a.activity.Forget(version)
 	if said {
 		a.saidAt = now
@@ -232,6 +246,7 @@ func processOf(id string, started, now time.Time, queues []presence.Queue) prese
 // obey reads what numbers of workers people want, and goes by them.
 func (a *announcer) obey(ctx context.Context) error {
 	wanted := map[string]int{}
+	timesSet := a.engine.timesWorkersSet()
 	err := eachNote(ctx, a.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
 		name, n, err := presence.WorkersOf(note)
 		if err == nil {
@@ -241,7 +256,7 @@ func (a *announcer) obey(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		a.engine.obey(wanted)
+		a.engine.obey(wanted, timesSet)
 	}
 	return err
 }
@@ -255,6 +270,7 @@ func (a *announcer) close(ctx context.Context) {
 		return
 	}
 	defer a.leave()
+	a.closed = true
 	err := errorOfPanic(func() error { return a.farewell(ctx) })
 	if err != nil && !errors.Is(err, driver.ErrClosed) {
 		logging.Error(ctx, a.engine.failure("could not tell other processes that this one is gone", err))

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ type groupAnnouncer struct {
 func newGroupAnnouncer() groupAnnouncer { return groupAnnouncer{turn: make(chan struct{}, 1)} }
 
 // refresh lets all open queues tell what is new, and copies it, unless that was done
-// less than a second ago.
+// less than a second ago for the same queues.
 func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 	select {
 	case a.turn <- struct{}{}:
@@ -34,9 +35,6 @@ func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 		return ctx.Err()
 	}
 	now := time.Now()
-	if now.Sub(a.at).Abs() < announceSoon {
-		return nil
-	}
 	open := g.OpenQueues()
 	after := a.at
 	copied := map[amboy.Queue]bool{}
@@ -46,11 +44,19 @@ func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 			after = time.Time{} // it may have been there before it came into the group
 		}
 	}
+	if now.Sub(a.at).Abs() < announceSoon && maps.Equal(copied, a.copied) {
+		return nil
+	}
 	c := groupNotes{buckets: map[noteName]activity.Bucket{}, processes: map[string]presence.Process{}}
 	var errs []error
 	for name, q := range open {
-		if s, ok := StoreOf(q); ok {
-			errs = append(errs, s.Refresh(ctx), c.add(ctx, s, name, after))
+		s, ok := StoreOf(q)
+		if !ok {
+			continue
+		}
+		err := errors.Join(s.Refresh(ctx), c.add(ctx, s, name, after))
+		if err != nil && !isGone(err) {
+			errs = append(errs, err)
 		}
 	}
 	errs = append(errs, c.keep(ctx, g.admin()))

@@ -174,6 +174,30 @@ func TestTheOwnerOfAJobIsTheProcess(t *testing.T) {
 	release()
 }
 
+// TestTheOwnerOfEachAttemptIsTheProcess retries a job in a group: who retries it takes
+// its lock in the name of the queue.
+func TestTheOwnerOfEachAttemptIsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newNoteKeeper(t)
+		g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+			DefaultQueue: queue.DriverQueueOptions{Driver: k, NumWorkers: 1},
+		})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, g.Close(ended())) }()
+		q := open(t, g, "tenant")
+		put(t, q, retryable(newJob(t, "job", func(_ context.Context, j *funcJob) {
+			j.AddRetryableError(errors.New("no luck"))
+		}), 3))
+		pass(time.Hour)
+		attempts, err := k.Attempts(t.Context(), "tenant", "job")
+		require.NoError(t, err)
+		require.Len(t, attempts, 3)
+		for _, r := range attempts {
+			assert.Equal(t, processesIn(t, k)[0].ID, r.Status.Owner, "of attempt %d", r.RetryInfo.CurrentAttempt)
+		}
+	})
+}
+
 func TestAProcessSaysWhichQueuesItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
@@ -332,6 +356,7 @@ func TestRefreshTellsAtOnce(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
 		require.NoError(t, q.Start(t.Context()))
+		synctest.Wait() // until it has said that it is there
 		j := noop(t, "job")
 		put(t, q, j)
 		pass(time.Second)

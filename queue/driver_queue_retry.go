@@ -48,8 +48,8 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	if err != nil {
 		return fmt.Errorf("ending the retry of job %q: %w", j.ID(), err)
 	}
-	q.ended(ctx, j.ID())
 	q.count(ended)
+	q.ended(ctx, j.ID())
 	q.tell(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
 	q.checkIdleAfterEnd(ctx)
 	q.engine.claims.signal()
@@ -67,6 +67,11 @@ func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time
 		r.RetryInfo.End = now
 	}
 	r.Status.Completed, r.Status.InProgress = true, false
+	if r.Status.Owner == q.id {
+		// The handler has locked the job in the name of its queue. What ran it, and has
+		// its lease, is the engine.
+		r.Status.Owner = q.engine.id
+	}
 	r.ForgetAt = q.forgetAt(j, r, now)
 	return r, nil
 }

@@ -271,8 +271,8 @@ func disown(j amboy.Job, r *driver.Record) {
 // look themselves whether it will be retried: the driver may have canceled it.
 func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r *driver.Record, err error) {
 	if err == nil {
+		q.count(r) // before those wake up who may look at it
 		q.ended(ctx, j.ID())
-		q.count(r)
 		q.tellEnd(j)
 	}
 	q.engine.changed()

@@ -60,6 +60,8 @@ type engine struct {
 	maintained bool
 	// wantedWorkers are the numbers of workers that people want queues to have.
 	wantedWorkers map[string]int
+	// workersSet counts how often somebody set one here.
+	workersSet int
 }
 
 // newEngine makes an engine with the options of its queues that concern the store,
@@ -141,6 +143,13 @@ func (e *engine) queue(name string) *driverQueue {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.queues[name]
+}
+
+// queueNames names the queues of the engine, in no order.
+func (e *engine) queueNames() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.queues))
 }
 
 // manyQueues is the number of queues from which on a query does not name them.

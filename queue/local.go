@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -40,6 +41,10 @@ type local struct {
 	// of the running ones that somebody has canceled.
 	parked, cancels map[*localEntry]string
 
+	// These are read without the lock.
+	taken     localTaken
+	canceling atomic.Int64 // the length of cancels
+
 	changes driver.Subscribers
 	notes   notes.Store
 
@@ -49,8 +54,8 @@ type local struct {
 // localJob is what the queue keeps of a job beside its place in the schedule.
 type localJob struct {
 	job    amboy.Job
-	number uint64    // in the order in which the jobs were put, or retried
-	run    *localRun // the last; nil where nobody told of it
+	number uint64                   // in the order in which the jobs were put, or retried
+	run    atomic.Pointer[localRun] // the last; nil where nobody told of it
 }
 
 type localEntry = schedule.Entry[localJob]
@@ -366,7 +371,8 @@ func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	for ctx.Err() == nil && !q.isStopped() {
 		if q.mayStart() {
 			e = q.schedule.Next()
-			e.Job.run = nil
+			e.Job.run.Store(nil)
+			q.taken.add(e)
 			failed = e.Failed()
 			worker, putter := q.wakeWorker(), q.wakePutter()
 			q.mu.Unlock()
@@ -429,6 +435,7 @@ func (q *local) postpone(e *localEntry) {
 // wentOn is called with the lock, which it releases, when an entry has run and is to
 // run again. Where somebody has canceled it, it ends instead.
 func (q *local) wentOn(e *localEntry, now time.Time) {
+	q.taken.remove(e)
 	reason, canceled := q.cancels[e]
 	if canceled {
 		q.endCanceled(e, reason, now)
@@ -509,28 +516,41 @@ func (q *local) Complete(_ context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.id)
 	}
-	var run *localRun
-	q.mu.Lock()
-	e, ok := q.schedule.Get(j.ID())
-	ended := ok && e.Place() == schedule.Finished
-	reason, canceled := q.cancels[e]
-	if ok {
-		run = e.Job.run
+	e, err := q.unended(j.ID())
+	if err != nil {
+		return fmt.Errorf("completing job %q: %w", j.ID(), err)
 	}
-	q.mu.Unlock()
-	switch {
-	case !ok:
-		return amboy.NewJobNotFoundErrorf("completing job %q: queue %q does not have it", j.ID(), q.id)
-	case ended:
-		return fmt.Errorf("completing job %q: it has ended already: %w", j.ID(), amboy.ErrLeaseLost)
-	case canceled:
+	if reason, canceled := q.cancelReason(e); canceled {
 		markCanceledFor(e.Job.job, reason)
 	}
+	run := e.Job.run.Load() // before another attempt can begin
+	if run.isOver() {
+		e.Job.run.CompareAndSwap(run, nil) // it need not be kept with the job
+		run = nil
+	}
 	q.finish(e)
-	if !run.isOver() {
+	if run != nil {
 		run.cancel(amboy.ErrLeaseLost)
 	}
 	return nil
+}
+
+// unended returns the entry of a job that has not ended. It takes the lock only for
+// one that a worker has not taken, or that was missed.
+func (q *local) unended(id string) (*localEntry, error) {
+	if e := q.taken.get(id); e != nil {
+		return e, nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e, ok := q.schedule.Get(id)
+	if !ok {
+		return nil, amboy.NewJobNotFoundErrorf("queue %q does not have it", q.id)
+	}
+	if e.Place() == schedule.Finished {
+		return nil, fmt.Errorf("it has ended already: %w", amboy.ErrLeaseLost)
+	}
+	return e, nil
 }
 
 // finish ends an attempt of a job, and the job, unless another attempt follows.
@@ -551,7 +571,11 @@ func (q *local) finish(e *localEntry) {
 // finished ends an entry. The caller holds the lock.
 func (q *local) finished(e *localEntry, succeeded bool, now time.Time) {
 	delete(q.parked, e)
-	delete(q.cancels, e)
+	if len(q.cancels) > 0 {
+		delete(q.cancels, e)
+		q.canceling.Store(int64(len(q.cancels)))
+	}
+	q.taken.remove(e)
 	q.schedule.Finish(e, succeeded, now)
 	q.complete.ended(e.ID, q.schedule.Idle())
 }

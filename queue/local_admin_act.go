@@ -87,7 +87,7 @@ func (act *localAct) on(e *localEntry) {
 	now := time.Now()
 	switch {
 	case !act.queue.schedule.Allows(e, act.Action.Kind, now),
-		act.Action.Kind == driver.Restart && !e.Job.run.isOver():
+		act.Action.Kind == driver.Restart && !e.Job.run.Load().isOver():
 		act.done.Skipped++
 	case act.DryRun:
 		act.done.Done++
@@ -148,8 +148,9 @@ func (act *localAct) cancel(e *localEntry, now time.Time) {
 		q.cancels = map[*localEntry]string{}
 	}
 	q.cancels[e] = reason
-	if e.Job.run != nil {
-		act.canceled = append(act.canceled, e.Job.run)
+	q.canceling.Store(int64(len(q.cancels)))
+	if run := e.Job.run.Load(); run != nil {
+		act.canceled = append(act.canceled, run)
 	}
 }
 
@@ -166,8 +167,11 @@ func (q *local) endCanceled(e *localEntry, reason string, now time.Time) {
 }
 
 // cancelReason tells whether somebody has canceled an entry that runs, and why. It
-// takes the lock.
+// takes the lock where somebody has canceled one.
 func (q *local) cancelReason(e *localEntry) (reason string, canceled bool) {
+	if q.canceling.Load() == 0 {
+		return "", false
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	reason, canceled = q.cancels[e]

@@ -141,8 +141,7 @@ func outcomeOf(r *driver.Record) outcome {
 		o.Times.Start = time.Time{} // when it was claimed, where somebody has to, to end it
 	}
 	if o.State == amboy.StateCanceled && !o.Times.Start.IsZero() {
-		// It ends when its process looks, which does not write the reason.
-		o.Times.End, o.Status.Attempts, o.Status.Reason = time.Time{}, nil, ""
+		o.Times.End, o.Status.Attempts = time.Time{}, nil // It ends when its process looks.
 	}
 	if o.State == amboy.StateCanceled {
 		o.Failed = nil // A store need not tell those that do not run.
@@ -277,4 +276,52 @@ func (a administered) outcomesBeforeTheRunEnds(kind driver.ActionKind) []string 
 	return slices.DeleteFunc(a.outcomes(), func(line string) bool {
 		return kind == driver.Cancel && strings.HasPrefix(line, `{"ID":"running"`)
 	})
+}
+
+// TestReasonOfACanceledRun cancels jobs that run, which end in all ways that there are.
+func TestReasonOfACanceledRun(t *testing.T) {
+	ways := map[string]func(ctx context.Context, j *funcJob){
+		"it notices": func(ctx context.Context, j *funcJob) { j.AddError(context.Cause(ctx)) },
+		"it fails":   func(_ context.Context, j *funcJob) { j.AddError(errors.New("no luck")) },
+		"it retries": func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no luck")) },
+		"it snoozes": func(_ context.Context, j *funcJob) { j.Snooze(time.Now().Add(time.Hour)) },
+		"it is done": func(context.Context, *funcJob) {},
+	}
+	for way, end := range ways {
+		t.Run(way, func(t *testing.T) {
+			got := onAdminKinds(t, func(a administered) string {
+				put(a.t, a.queue, retryable(newJob(a.t, "job", func(ctx context.Context, j *funcJob) {
+					<-ctx.Done()
+					end(ctx, j)
+				}), 5))
+				synctest.Wait()
+				a.act(a.all(), driver.Action{Kind: driver.Cancel, Reason: "wrong one"})
+				pass(time.Minute)
+				r, err := a.admin.Get(a.t.Context(), a.name, "job")
+				require.NoError(a.t, err)
+				return fmt.Sprintf("%s: %s", driver.StateOf(r, time.Now()), r.Status.Reason)
+			})
+			want := "canceled: wrong one"
+			if way == "it is done" {
+				want = "succeeded: "
+			}
+			assert.Equal(t, want, got)
+		})
+	}
+}
+
+// TestReasonOfACanceledRunThatFailsUnnoticed cancels a job that has failed by then, which
+// is known only when its end is written.
+func TestReasonOfACanceledRunThatFailsUnnoticed(t *testing.T) {
+	got := onAdminKinds(t, func(a administered) string {
+		put(a.t, a.queue, newJob(a.t, "job", func(_ context.Context, j *funcJob) {
+			j.AddError(errors.New("no luck"))
+			a.act(a.all(), driver.Action{Kind: driver.Cancel, Reason: "wrong one"}) //nolint:contextcheck // It is done with the test's.
+		}))
+		pass(time.Minute)
+		r, err := a.admin.Get(a.t.Context(), a.name, "job")
+		require.NoError(a.t, err)
+		return fmt.Sprintf("%s: %s", driver.StateOf(r, time.Now()), r.Status.Reason)
+	})
+	assert.Equal(t, "canceled: wrong one", got)
 }

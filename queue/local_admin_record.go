@@ -38,7 +38,7 @@ func (q *local) view(e *localEntry) localView {
 		uniqueKey:       e.UniqueKey,
 		uniqueUntil:     e.UniqueUntil,
 		cancelRequested: cancelRequested,
-		settled:         e.Place() == schedule.Finished && e.Job.run.isOver(),
+		settled:         e.Place() == schedule.Finished && e.Job.run.Load().isOver(),
 	}
 }
 

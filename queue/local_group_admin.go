@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -20,6 +21,10 @@ import (
 type groupAdmin struct{ group *queueGroup }
 
 func (g *queueGroup) admin() driver.Admin { return groupAdmin{g} }
+
+// isGone tells whether an error comes of a queue that was closed while it was looked at,
+// and that the group does not have any more.
+func isGone(err error) bool { return errors.Is(err, driver.ErrClosed) }
 
 // member is a queue of a group.
 type member struct {
@@ -159,6 +164,9 @@ func (a groupAdmin) pages(q driver.Query, after driver.Cursor, newest bool, limi
 			return groupCursor{queue: m.name}.encode(), nil
 		}
 		took, goesOn, err := visit(m, place, limit)
+		if isGone(err) {
+			continue
+		}
 		if err != nil {
 			return "", err
 		}
@@ -245,6 +253,9 @@ func (a groupAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 		var stats amboy.QueueStats
 		if err == nil {
 			stats, err = m.admin.Stats(ctx, m.inner)
+		}
+		if isGone(err) {
+			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("describing queue %q: %w", m.name, err)

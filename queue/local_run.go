@@ -2,7 +2,7 @@ package queue
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -15,11 +15,28 @@ var _ amboy.JobContexter = (*local)(nil)
 // it while it runs.
 func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
 	run := &localRun{parent: ctx}
+	if !q.begin(j.ID(), run) {
+		q.beginLocked(j.ID(), run)
+	}
+	return run, run.end
+}
+
+// begin makes a run that of a job, without the lock. It returns false where that takes
+// a closer look. Who cancels the job says so before looking for the run, and either
+// finds it or is seen here.
+func (q *local) begin(id string, run *localRun) bool {
+	e := q.taken.get(id)
+	return e != nil && e.Job.run.CompareAndSwap(nil, run) && q.canceling.Load() == 0
+}
+
+// beginLocked makes a run that of a job, or ends its context where the job is canceled
+// or does not run.
+func (q *local) beginLocked(id string, run *localRun) {
 	q.mu.Lock()
-	e, ok := q.schedule.Get(j.ID())
+	e, ok := q.schedule.Get(id)
 	running := ok && e.Place() == schedule.Running
 	if running {
-		e.Job.run = run
+		e.Job.run.Store(run)
 	}
 	_, canceled := q.cancels[e]
 	q.mu.Unlock()
@@ -29,17 +46,14 @@ func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, c
 	case canceled:
 		run.cancel(amboy.ErrAborted)
 	}
-	return run, run.end
 }
 
 // localRun is the context of one run of a job. Most jobs never ask when theirs ends.
 // Until one does there is nothing but this.
 type localRun struct {
 	parent context.Context
-
-	mu    sync.Mutex
-	asked *askedRun // nil until somebody wants to know when it ends
-	over  bool      // the job has returned
+	over   atomic.Bool              // the job has returned
+	asked  atomic.Pointer[askedRun] // nil until somebody wants to know when it ends
 }
 
 // askedRun is a context that can be canceled.
@@ -50,66 +64,51 @@ type askedRun struct {
 
 // cancel ends the context of a run that is not over.
 func (r *localRun) cancel(cause error) {
-	r.mu.Lock()
-	var asked *askedRun
-	if !r.over {
-		asked = r.ask()
-	}
-	r.mu.Unlock()
-	if asked != nil {
-		asked.cancel(cause)
+	if !r.isOver() {
+		r.ask().cancel(cause)
 	}
 }
 
 // end is called when the run is over.
 func (r *localRun) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-	if r.asked != nil {
-		r.asked.cancel(context.Canceled)
+	r.over.Store(true)
+	if asked := r.asked.Load(); asked != nil {
+		asked.cancel(context.Canceled)
 	}
 }
 
 // isOver tells whether the job has returned. A run that nobody tells of counts as
 // over.
-func (r *localRun) isOver() bool {
-	if r == nil {
-		return true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over
-}
+func (r *localRun) isOver() bool { return r == nil || r.over.Load() }
 
-// ask returns the context that can be canceled. The caller holds the lock.
+// ask returns the context that can be canceled. An end of the run at the same moment
+// either finds it, or is seen here.
 func (r *localRun) ask() *askedRun {
-	if r.asked == nil {
-		ctx, cancel := context.WithCancelCause(r.parent)
-		r.asked = &askedRun{ctx, cancel}
-		if r.over {
-			cancel(context.Canceled)
-		}
+	if asked := r.asked.Load(); asked != nil {
+		return asked
 	}
-	return r.asked
+	ctx, cancel := context.WithCancelCause(r.parent)
+	asked := &askedRun{ctx, cancel}
+	if !r.asked.CompareAndSwap(nil, asked) {
+		cancel(nil) // somebody else was faster
+		return r.asked.Load()
+	}
+	if r.isOver() {
+		cancel(context.Canceled)
+	}
+	return asked
 }
 
 // current is the context that says more than this one can.
 func (r *localRun) current() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.asked == nil && !r.over {
+	if !r.isOver() && r.asked.Load() == nil {
 		return r.parent
 	}
 	return r.ask()
 }
 
 // Done implements context.Context.
-func (r *localRun) Done() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ask().Done()
-}
+func (r *localRun) Done() <-chan struct{} { return r.ask().Done() }
 
 // Err implements context.Context.
 func (r *localRun) Err() error { return r.current().Err() }

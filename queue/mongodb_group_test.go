@@ -213,6 +213,7 @@ func TestMongoDBGroupsShareJobs(t *testing.T) {
 			o.BackgroundCreateFrequency = 10 * time.Second
 			o.TTL, o.PruneFrequency = time.Minute, time.Minute
 		})
+		synctest.Wait() // until it has looked for the first time, and found nothing
 		q := open(t, putting, "tenant")
 		require.NoError(t, q.(amboy.QueueController).Pause(t.Context()))
 		put(t, q, newJob(t, "one", func(context.Context, *funcJob) { ran.Add(1) }))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -24,6 +25,9 @@ type Store struct {
 	complete func(ctx context.Context, records []*driver.Record) []error
 	// open is Queue; nil where no queue is in this process.
 	open func(name string) (amboy.Queue, bool)
+	// opened names the queues that are open in this process; nil where admin knows of
+	// all of them.
+	opened func() []string
 	// refresh is Refresh; nil where this process has nothing to tell.
 	refresh func(ctx context.Context) error
 	// setWorkers lets the queue of that name have a number of workers, where it is
@@ -85,13 +89,35 @@ func (s *Store) means(queue string) bool {
 	return len(s.queues) == 0 || slices.Contains(s.queues, queue)
 }
 
+// QueueInfos describes, by name, the queues that Admin.Queues does, and those that are
+// open in this process and have nothing in the store yet, neither jobs nor settings. It
+// blocks as long as the store takes, and returns its errors.
+func (s *Store) QueueInfos(ctx context.Context) ([]driver.QueueInfo, error) {
+	infos, err := s.admin.Queues(ctx)
+	if err != nil || s.opened == nil {
+		return infos, err
+	}
+	listed := make(map[string]bool, len(infos))
+	for _, info := range infos {
+		listed[info.Name] = true
+	}
+	for _, name := range s.opened() {
+		if !listed[name] {
+			infos = append(infos, driver.QueueInfo{Name: name})
+		}
+	}
+	slices.SortFunc(infos, func(a, b driver.QueueInfo) int { return strings.Compare(a.Name, b.Name) })
+	return infos, nil
+}
+
 // MarkComplete ends jobs for good, wherever their records stand, as though they
 // had run: those with errors have failed, the others succeeded. Their scopes are
 // free, the jobs that depend on them go on, and those that wait for them wake up. A
 // job that runs loses its lease: what its worker writes is refused. The context of
 // the run ends at once where that is in this process and the queue is open here, and
-// else when the lease is next renewed. A job that is held by reference has no lease:
-// its run goes on, without a consequence.
+// else when the lease is next renewed; the cause is amboy.ErrLeaseLost. A job that is
+// held by reference has no lease, and the context of its run ends at once all the same.
+// What the run reports until it returns shows in the job, and has no consequence.
 //
 // It gives an error for each record: one that wraps amboy.ErrLeaseLost where it is
 // not as it was when it was read, and that of the store. A record whose job has

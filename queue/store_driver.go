@@ -89,6 +89,12 @@ func storeOfEngines(retention Retention, format amboy.Format, engines func() []*
 		}
 		return nil, false
 	}
+	s.opened = func() (names []string) {
+		for _, e := range engines() {
+			names = append(names, e.queueNames()...)
+		}
+		return names
+	}
 	s.refresh = func(ctx context.Context) error {
 		return withEach(engines(), func(e *engine) error { return e.announcer.refresh(ctx) })
 	}
@@ -195,8 +201,8 @@ func (q *driverQueue) markedComplete(ctx context.Context, before, ended *driver.
 	if before.Status.InProgress {
 		q.engine.leases.lose(ctx, driver.LeaseOf(before), amboy.ErrLeaseLost)
 	}
-	q.ended(ctx, ended.JobID())
 	q.count(ended)
+	q.ended(ctx, ended.JobID())
 	if q.events.Subscribed() {
 		q.events.Send(amboy.Event{
 			Kind:    amboy.EventKind(driver.StateOf(ended, now)),

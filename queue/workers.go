@@ -97,6 +97,7 @@ func (l *lifecycle) numWorkers() (n int) {
 func (e *engine) setWorkers(queue string, n int) error {
 	e.mu.Lock()
 	e.wantedWorkers[queue] = n
+	e.workersSet++
 	q := e.queues[queue]
 	e.mu.Unlock()
 	if q == nil {
@@ -107,10 +108,23 @@ func (e *engine) setWorkers(queue string, n int) error {
 	return err
 }
 
-// obey lets the open queues have the numbers of workers that somebody wants, and those
-// that are opened later; others have what they were configured with.
-func (e *engine) obey(wanted map[string]int) {
+// timesWorkersSet counts the calls of setWorkers.
+func (e *engine) timesWorkersSet() int {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.workersSet
+}
+
+// obey lets the open queues have the numbers of workers that somebody wants, and those
+// that are opened later; others have what they were configured with. It does nothing
+// where somebody has set another here since the numbers were read, when it had been
+// done so many times.
+func (e *engine) obey(wanted map[string]int, timesSet int) {
+	e.mu.Lock()
+	if e.workersSet != timesSet {
+		e.mu.Unlock()
+		return
+	}
 	e.wantedWorkers = wanted
 	numbers := make(map[*driverQueue]int, len(e.queues))
 	for name, q := range e.queues {

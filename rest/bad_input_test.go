@@ -19,7 +19,7 @@ import (
 func TestBadInput(t *testing.T) {
 	inspector := newWorld(t)
 	handler := rest.Handler(inspector, everybody())
-	long := strings.Repeat("a", 5000)
+	long, ones := strings.Repeat("a", 5000), strings.Repeat("1", 5000)
 	tests := []struct {
 		method, target, body string
 		status               int    // 400 where there is none
@@ -46,6 +46,7 @@ func TestBadInput(t *testing.T) {
 		{target: "/v2/jobs?id_pattern=" + long, field: "id_pattern"},
 		{target: "/v2/jobs?error=%FF", field: "error"},
 		{target: "/v2/jobs?" + strings.Repeat("tag=a&", 101), field: "tags"},
+		{target: "/v2/jobs?" + long + "=1", field: long[:100] + "…"},
 		{target: "/v2/jobs?a=%zz", field: "query"},
 		{target: "/v2/jobs?a;b", field: "query"},
 		{target: "/v2/jobs/count?most=0", field: "most"},
@@ -76,6 +77,8 @@ func TestBadInput(t *testing.T) {
 		{method: http.MethodPatch, target: "/v2/queues/orders", body: `{"max_running":-1}`, field: "max_running"},
 		{method: http.MethodPatch, target: "/v2/queues/orders", body: `{"workers":10001}`, field: "workers"},
 		{method: http.MethodPatch, target: "/v2/queues/orders", body: `{"paused":"yes"}`, field: "paused"},
+		{method: http.MethodPatch, target: "/v2/queues/orders", body: `{"` + long + `":1}`, field: long[:100] + "…"},
+		{method: http.MethodPatch, target: "/v2/queues/orders", body: `{"workers":` + ones + `}`, field: "workers"},
 		{method: http.MethodPatch, target: "/v2/queues/orders", body: `null`, field: "body"},
 		{method: http.MethodPatch, target: "/v2/queues/orders", body: ``, field: "body"},
 		{method: http.MethodPatch, target: "/v2/queues/orders", body: `{}{}`, field: "body"},
@@ -106,6 +109,8 @@ func TestBadInput(t *testing.T) {
 		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: `{"type":"no such"}`, field: "type"},
 		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: `{"type":"resize","args":[]}`, field: "args"},
 		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: `{"type":"resize","args":{"no such":1}}`, field: "args"},
+		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: `{"type":"resize","args":{"` + long + `":1}}`, field: "args"},
+		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: `{"type":"resize","due":"` + ones + `"}`, field: "due"},
 		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: `{"type":"resize","id":"` + long + `"}`, field: "id"},
 		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: "{\"type\":\"resize\",\"id\":\"\xff\"}", field: "body"},
 		{method: http.MethodPost, target: "/v2/queues/orders/jobs", body: `{"type":"resize"}`, field: "Idempotency-Key", change: withHeader("Idempotency-Key", long)},

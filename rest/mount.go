@@ -48,7 +48,8 @@ type options struct {
 // use. A request that is about some queues needs all of them.
 //
 // Without this option, requests may only read, and only where they come from a loopback
-// address and name one as their host, and no proxy has passed them on.
+// address and name one as their host, and no proxy has passed them on. A proxy on this
+// machine that does not say in a header that it is one can't be told from a user of it.
 func Authorize(may func(r *http.Request, access Access) error) Option {
 	if may == nil {
 		panic("rest.Authorize: the function must not be nil")
@@ -167,7 +168,7 @@ func pagesOf(o options) *dashboard.Dashboard {
 // below serves a handler below a prefix. The prefix itself leads there, because links of
 // pages are relative to a slash at its end.
 func below(prefix string, handler http.Handler) http.Handler {
-	stripped := http.StripPrefix(prefix, handler)
+	escaped := (&url.URL{Path: prefix}).EscapedPath()
 	nothing := web.NewHandler(nil, api.Refuse)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -175,10 +176,19 @@ func below(prefix string, handler http.Handler) http.Handler {
 			web.Secure(w.Header())
 			w.Header().Set("Location", (&url.URL{Path: "./" + path.Base(prefix) + "/", RawQuery: r.URL.RawQuery}).String())
 			w.WriteHeader(http.StatusPermanentRedirect)
-		case r.URL.Path == prefix, strings.HasPrefix(r.URL.Path, prefix+"/"):
-			stripped.ServeHTTP(w, r)
+		case isBelow(r.URL.Path, prefix) && (r.URL.RawPath == "" || isBelow(r.URL.RawPath, escaped)):
+			stripped, location := *r, *r.URL
+			location.Path = strings.TrimPrefix(location.Path, prefix)
+			// http.StripPrefix does not know that the prefix may be escaped in it.
+			location.RawPath = strings.TrimPrefix(location.RawPath, escaped)
+			stripped.URL = &location
+			handler.ServeHTTP(w, &stripped)
 		default:
 			nothing.ServeHTTP(w, r)
 		}
 	})
+}
+
+func isBelow(address, prefix string) bool {
+	return address == prefix || strings.HasPrefix(address, prefix+"/")
 }

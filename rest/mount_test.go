@@ -3,6 +3,8 @@ package rest_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -45,6 +47,8 @@ func TestPrefix(t *testing.T) {
 		"/v2/queues":                     http.StatusNotFound,
 		"/":                              http.StatusNotFound,
 		"/some/where//v2/queues":         http.StatusNotFound,
+		"/some/where/assets":             http.StatusNotFound,
+		"/some/%77here/queues/a%2Fb":     http.StatusNotFound,
 		"/some/where/v2/queues/":         http.StatusNotFound,
 		"/some/where/x/../v2/queues":     http.StatusNotFound,
 		"/some/where/%76%32/queues":      http.StatusOK,
@@ -57,6 +61,34 @@ func TestPrefix(t *testing.T) {
 		assert.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"), target)
 		if location := got.header.Get("Location"); location != "" {
 			assert.Equal(t, "./where/", location)
+		}
+	}
+}
+
+// TestPrefixThatIsEscaped uses one that has an escaped form, also where the rest has more
+// to escape.
+func TestPrefixThatIsEscaped(t *testing.T) {
+	handler := rest.Handler(&tenants{}, rest.Prefix("/some where/ü"))
+	for _, target := range []string{"/v2/queues", "/", "/v2/queues/a%2Fb", "/queues/a%2Fb/jobs/%2Fc"} {
+		got := sample{target: "/some%20where/%C3%BC" + target}.ask(t, handler, http.MethodGet, "", nil)
+		assert.Equal(t, http.StatusOK, got.status, "%s: %s", target, got.body)
+	}
+	got := sample{target: "/some%20where/%C3%BC"}.ask(t, handler, http.MethodGet, "", nil)
+	assert.Equal(t, "./%C3%BC/", got.header.Get("Location"))
+}
+
+// TestHeadOfEvents checks that HEAD ends where GET does not.
+func TestHeadOfEvents(t *testing.T) {
+	url := serve(t, rest.Handler(&tenants{}, everybody()))
+	for range 2 { // on the same connection, which the first must have left
+		for _, target := range []string{"/v2/events", "/live"} {
+			request, err := http.NewRequestWithContext(within(t), http.MethodHead, url+target, http.NoBody)
+			require.NoError(t, err)
+			response, err := http.DefaultClient.Do(request)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			assert.Equal(t, http.StatusOK, response.StatusCode)
+			assert.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 		}
 	}
 }
@@ -98,6 +130,24 @@ func TestInternalErrorsAreNotTold(t *testing.T) {
 		assert.Equal(t, http.StatusInternalServerError, got.status)
 		assert.NotContains(t, got.body, "secret")
 		assert.NotContains(t, got.body, errNo.Error())
+	}
+}
+
+// unrecorded is an Inspector whose audit list can't be written.
+type unrecorded struct{ tenants }
+
+func (*unrecorded) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
+	state := &management.StateError{Action: management.Park, Rule: "is for jobs that have not started"}
+	return management.Acted{}, errors.Join(state, fmt.Errorf("%w: dial mongodb://secret", management.ErrNotRecorded))
+}
+
+func TestWhatTheAuditListSaysIsNotTold(t *testing.T) {
+	handler := rest.Handler(&unrecorded{}, everybody())
+	for target, body := range map[string]string{"/v2/queues/mine/jobs/one/actions": `{"action":"park"}`, "/queues/mine/jobs/one/actions": "action=park"} {
+		got := sample{target: target, body: body}.ask(t, handler, http.MethodPost, "", nil)
+		assert.Equal(t, http.StatusConflict, got.status)
+		assert.Contains(t, got.body, "is for jobs that have not started")
+		assert.NotContains(t, got.body, "secret")
 	}
 }
 

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,6 +25,7 @@ var cancelRules = []rule{
 	{"one that recovery ends is not waited for by others that it recovers", cancelRecoversDependent},
 	{"a record that ends because of a mark may be forgotten when the action says", cancelForgetAt},
 	{"a mark goes when the record ends", cancelMarkGoes},
+	{"a record that is marked and ends without success shows the reason", cancelShowsReason},
 }
 
 func (f *fixture) cancel(ids ...string) {
@@ -201,6 +203,36 @@ func cancelForgetAt(f *fixture) {
 	assert.Equal(f, 1, f.forget(f.after(8.9), 10))
 	assert.Equal(f, 2, f.forget(f.after(9), 10))
 	assert.Equal(f, []string{"timeless"}, jobIDs(f.list()))
+}
+
+func cancelShowsReason(f *fixture) {
+	endings := map[string]struct{ by, want amboy.JobState }{
+		"noticed": {amboy.StateCanceled, amboy.StateCanceled},
+		"failed":  {amboy.StateFailed, amboy.StateCanceled},
+		"retry":   {amboy.StateRetrying, amboy.StateCanceled},
+		"done":    {amboy.StateSucceeded, amboy.StateSucceeded},
+		"expired": {amboy.StateExpired, amboy.StateExpired},
+	}
+	for _, scopes := range [][]string{nil, {"s"}} {
+		for id, ending := range endings {
+			q := f.in(id + strings.Join(scopes, ""))
+			q.insert(spec{id: "job", scopes: scopes, retryable: true})
+			r := q.claimOne("job")
+			q.cancel("job")
+			q.endAt(r, ending.by, f.after(1))
+			got := q.get("job")
+			assert.Equal(f, ending.want, stateOf(got), "of what ends as %s", ending.by)
+			reason, forgetAt := "", f.after(1)
+			if ending.want == amboy.StateCanceled {
+				reason = "it is not wanted"
+			}
+			if ending.want != ending.by {
+				forgetAt = f.after(9)
+			}
+			assert.Equal(f, reason, got.Status.Reason, "of what ends as %s", ending.by)
+			assert.True(f, forgetAt.Equal(got.ForgetAt), "what ends as %s may be forgotten at %s", ending.by, got.ForgetAt)
+		}
+	}
 }
 
 // toCancel are the leases that an owner is asked to cancel.

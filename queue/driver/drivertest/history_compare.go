@@ -138,6 +138,7 @@ func (h *history) compareRecord(m *model, j *modelJob, r *driver.Record) {
 	require.Equal(h, j.lease, driver.LeaseOf(r))
 	require.Equal(h, j.canceling, r.CancelRequested, "of record %q", r.Name)
 	if j.stage == finished {
+		require.Equal(h, j.reason, r.Status.Reason, "the reason of record %q", r.Name)
 		require.True(h, j.forgetAt.Equal(r.ForgetAt), "record %q may be forgotten at %s, not %s", r.Name, j.forgetAt, r.ForgetAt)
 	}
 	if m.byID[j.id] != j {

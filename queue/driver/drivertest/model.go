@@ -43,6 +43,7 @@ type modelJob struct {
 	ending    amboy.JobState
 	forgetAt  time.Time // or that of the Cancel, while canceling
 	canceling bool
+	reason    string // of the Cancel, where it is the last to end it
 	progress  string // the message; empty where there is none
 }
 
@@ -284,6 +285,9 @@ func (m *model) end(j *modelJob, state amboy.JobState, forgetAt time.Time) {
 			forgetAt = j.forgetAt
 		}
 	}
+	if !j.canceling || state != amboy.StateCanceled {
+		j.reason = ""
+	}
 	j.ending, j.forgetAt, j.canceling = state, forgetAt, false
 	if state == amboy.StateRetrying {
 		j.stage = retrying
@@ -389,9 +393,10 @@ func (m *model) cancel(j *modelJob, a driver.Action) bool {
 	case finished:
 		return false
 	case running:
-		j.canceling, j.forgetAt = true, a.ForgetAt
+		j.canceling, j.forgetAt, j.reason = true, a.ForgetAt, a.Reason
 	default:
 		m.end(j, amboy.StateCanceled, a.ForgetAt)
+		j.reason = a.Reason
 	}
 	return true
 }
@@ -403,7 +408,7 @@ func (m *model) restart(j *modelJob) bool {
 	}
 	j.stage, j.restarted, j.expired = pending, true, false
 	j.open, j.failed, j.dispatchBy, j.notBefore, j.forgetAt = nil, nil, time.Time{}, time.Time{}, time.Time{}
-	j.progress, j.lease.Owner = "", ""
+	j.progress, j.lease.Owner, j.reason = "", "", ""
 	m.hold(j.id, j.enqueueScopes)
 	if j.uniqueKey != "" {
 		m.keys[j.uniqueKey] = j.id

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 

@@ -47,7 +47,7 @@ func watchQueues(c *call) (answer, error) {
 	c.w.Header().Set("Content-Type", EventStream)
 	c.w.Header().Set("X-Accel-Buffering", "no") // for proxies that would keep events back
 	c.w.WriteHeader(http.StatusOK)
-	if there {
+	if there && c.r.Method != http.MethodHead { // what answers that has no end otherwise
 		web.LogUnsent(c.r, c.send(first, moments))
 	}
 	return answer{sent: true}, nil

@@ -138,6 +138,9 @@ func pick(ref management.JobRef) string {
 func parsePicks(values []string) ([]management.JobRef, error) {
 	const rule = "must be the queue and the ID of a job, escaped and with a slash between"
 	var picks []management.JobRef
+	if len(values) > management.MaxFilterValues {
+		return nil, invalid("pick", strconv.Itoa(len(values))+" jobs", "must have at most "+strconv.Itoa(management.MaxFilterValues)+" jobs")
+	}
 	for _, value := range values {
 		queue, id, found := strings.Cut(value, "/")
 		if !found {

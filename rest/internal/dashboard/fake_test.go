@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -29,6 +30,7 @@ type fake struct {
 	actions  []management.Action
 	filters  []management.JobFilter
 	pages    []management.PageRequest
+	asking   sync.Mutex
 	asked    int // for what may be remembered
 	changes  chan struct{}
 }
@@ -46,10 +48,18 @@ func (f *fake) or(text string) string {
 	return text
 }
 
+// ask notes that somebody asked for what may be remembered, perhaps at the same time as
+// others.
+func (f *fake) ask() {
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	f.asked++
+}
+
 func (f *fake) ago(d time.Duration) time.Time { return f.now.Add(-d) }
 
 func (f *fake) Queues(context.Context) ([]management.Queue, error) {
-	f.asked++
+	f.ask()
 	if f.err != nil || f.empty {
 		return nil, f.err
 	}
@@ -149,6 +159,8 @@ func (f *fake) jobs() []management.JobSummary {
 }
 
 func (f *fake) FindJobs(_ context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	f.asking.Lock()
+	defer f.asking.Unlock()
 	f.filters, f.pages = append(f.filters, filter), append(f.pages, page)
 	if f.err != nil {
 		return management.JobPage{}, f.err
@@ -158,7 +170,7 @@ func (f *fake) FindJobs(_ context.Context, filter management.JobFilter, page man
 }
 
 func (f *fake) CountJobs(_ context.Context, _ management.JobFilter, most int) (management.Count, error) {
-	f.asked++
+	f.ask()
 	if f.empty {
 		return management.Count{}, f.err
 	}
@@ -346,7 +358,7 @@ func (f *fake) Processes(context.Context) ([]management.Process, error) {
 }
 
 func (f *fake) Activity(_ context.Context, req management.ActivityRequest) (management.Activity, error) {
-	f.asked++
+	f.ask()
 	if f.err != nil {
 		return management.Activity{}, f.err
 	}

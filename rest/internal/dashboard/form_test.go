@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -193,6 +194,7 @@ func TestControl(t *testing.T) {
 
 func TestBadForms(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
+	manyPicks := slices.Repeat([]string{"a/b"}, management.MaxFilterValues+1)
 	for _, c := range []struct {
 		address string
 		form    url.Values
@@ -206,6 +208,7 @@ func TestBadForms(t *testing.T) {
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}}, 400, "pick"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}, "pick": {"x"}}, 400, "pick"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}, "pick": {"a/%zz"}}, 400, "pick"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"picked"}, "step": {"do"}, "pick": manyPicks}, 400, "pick"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "part": {"-1"}}, 400, "part"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "cursor": {"bad"}}, 400, "cursor"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "state": {"happy"}}, 400, "state"},
@@ -225,6 +228,7 @@ func TestBadForms(t *testing.T) {
 		{"/theme", url.Values{"theme": {"dark"}, "back": {"../../x"}}, 400, "back"},
 		{"/theme", url.Values{"theme": {"dark"}, "back": {"jobs/%2E./x"}}, 400, "back"},
 		{"/theme", url.Values{"theme": {"dark"}, "back": {`\evil`}}, 400, "back"},
+		{"/theme", url.Values{"theme": {"dark"}, "back": {long[:1<<14]}}, 400, "back"},
 	} {
 		f := newFake()
 		w := newSite(f, "").post(c.address, c.form)

@@ -1,18 +1,25 @@
 package dashboard
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/guard"
 )
 
 const (
 	// mostCounted is the number up to which the page of jobs counts.
 	mostCounted = 1000
+	// countTime is how long it may count. A number is worth less than a page that
+	// comes soon.
+	countTime = 100 * time.Millisecond
 	// maxNamed is the number of queues and types that a field offers.
 	maxNamed = 100
 )
@@ -33,8 +40,8 @@ type jobsData struct {
 	Queues  []string
 	Types   []string
 	Jobs    []management.JobSummary
-	Count   management.Count
-	First   string // addresses, from the top of the site on; empty where there is none
+	Count   *management.Count // nil where counting would take too long
+	First   string            // addresses, from the top of the site on; empty where there is none
 	Next    string
 	Actions []management.ActionKind
 }
@@ -60,17 +67,26 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	inspector := d.options.Inspector(r)
-	found, err := inspector.FindJobs(r.Context(), filter, page)
+	var found management.JobPage
+	var count *management.Count
+	var queues []management.Queue
+	var activity management.Activity
+	err = together(
+		func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err },
+		func() (err error) { count, err = countJobs(r.Context(), inspector, filter); return err },
+		func() (err error) { queues, err = inspector.Queues(r.Context()); return unlessDenied(err) },
+		func() (err error) { activity, err = inspector.Activity(r.Context(), longest); return unlessDenied(err) },
+	)
 	if err != nil {
 		return err
 	}
-	count, err := inspector.CountJobs(r.Context(), filter, mostCounted)
-	if err != nil {
-		return err
+	if page.Cursor == "" && found.Next == "" {
+		count = &management.Count{Count: len(found.Jobs)}
 	}
 	data := jobsData{
 		Filter: filter, States: stateChoices(filter), Chosen: filterList(filter),
 		Oldest: !page.Newest, Limit: page.Limit, Limits: jobLimits,
+		Queues: queueNames(queues), Types: typeNames(activity),
 		Jobs: found.Jobs, Count: count,
 	}
 	data.More = needsMore(data.Chosen) || data.Oldest || page.Limit != management.DefaultLimit
@@ -79,10 +95,6 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	}
 	if found.Next != "" {
 		data.Next = pageAddress(query, found.Next)
-	}
-	data.Queues, data.Types, err = d.names(r, inspector)
-	if err != nil {
-		return err
 	}
 	v := d.view(r, "jobs", "Jobs", data)
 	data.Actions = slices.DeleteFunc(management.ActionKinds(), func(kind management.ActionKind) bool {
@@ -150,24 +162,51 @@ func needsMore(chosen []field) bool {
 	})
 }
 
-// names lists queues, and the types that were seen lately, for fields to offer.
-func (d *Dashboard) names(r *http.Request, inspector management.Inspector) (queues, types []string, err error) {
-	all, err := inspector.Queues(r.Context())
-	if err != nil {
-		return nil, nil, err
+// countJobs counts the jobs that a filter selects; nil where that takes too long.
+func countJobs(ctx context.Context, inspector management.Inspector, filter management.JobFilter) (*management.Count, error) {
+	limited, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	count, err := inspector.CountJobs(limited, filter, mostCounted)
+	if err == nil {
+		return &count, nil
 	}
-	for _, queue := range all[:min(len(all), maxNamed)] {
-		queues = append(queues, encodeQueue(queue.Name))
+	isLate := limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) // as of whoever began to count
+	if isLate && ctx.Err() == nil {
+		return nil, nil
 	}
-	activity, err := inspector.Activity(r.Context(), management.ActivityRequest{Last: management.MaxActivity})
-	if err != nil {
-		return nil, nil, err
+	return nil, err
+}
+
+// unlessDenied leaves out what a field offers of all queues, for a request that may read
+// some of them only.
+func unlessDenied(err error) error {
+	var denied *guard.DeniedError
+	if errors.As(err, &denied) {
+		return nil
 	}
+	return err
+}
+
+// queueNames are the names of queues, as addresses have them, for a field to offer.
+func queueNames(queues []management.Queue) []string {
+	var names []string
+	for _, queue := range queues[:min(len(queues), maxNamed)] {
+		names = append(names, encodeQueue(queue.Name))
+	}
+	return names
+}
+
+// longest asks for the activity of all the time that there is.
+var longest = management.ActivityRequest{Last: management.MaxActivity}
+
+// typeNames are the types that were seen lately, for a field to offer.
+func typeNames(activity management.Activity) []string {
+	var types []string
 	for _, row := range activity.Rows {
 		if row.Type != "" && !slices.Contains(types, row.Type) && len(types) < maxNamed {
 			types = append(types, row.Type)
 		}
 	}
 	slices.Sort(types)
-	return queues, types, nil
+	return types
 }

@@ -53,6 +53,9 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would keep it back
+	if r.Method == http.MethodHead {
+		return nil // it would have no end
+	}
 	const event = "event: changed\ndata: {}\n\n"
 	// Something may have changed since the page was made.
 	greeting := "retry: 3000\n\n" + event

@@ -117,11 +117,15 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	inspector := d.options.Inspector(r)
-	queues, err := inspector.Queues(r.Context())
-	if err != nil {
-		return err
-	}
-	activity, err := inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
+	var queues []management.Queue
+	var activity management.Activity
+	err = together(
+		func() (err error) { queues, err = inspector.Queues(r.Context()); return err },
+		func() (err error) {
+			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
+			return err
+		},
+	)
 	if err != nil {
 		return err
 	}

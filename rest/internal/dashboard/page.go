@@ -38,7 +38,13 @@ func (d *Dashboard) page(do answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		w.Header().Set("Cache-Control", "no-store")
-		err := do(w, r)
+		// Or what can't be read of it would be ignored.
+		_, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			err = invalid("query", r.URL.RawQuery, "must be well-formed")
+		} else {
+			err = do(w, r)
+		}
 		if err != nil {
 			d.fail(w, r, err)
 		}

@@ -1,10 +1,13 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -222,6 +225,8 @@ func TestBadAddresses(t *testing.T) {
 	s := newSite(newFake(), "")
 	for address, field := range map[string]string{
 		"/?unknown=1":                         "unknown",
+		"/jobs?queue=a;state=failed":          "query",
+		"/jobs?queue=%zz":                     "query",
 		"/?last=1y":                           "last",
 		"/jobs?nope=1":                        "nope",
 		"/jobs?state=happy":                   "state",
@@ -284,4 +289,52 @@ func (o *oneJob) Job(ctx context.Context, queue, id string) (management.Job, err
 	job, err := o.fake.Job(ctx, queue, id)
 	job.JobRef = o.ref
 	return job, err
+}
+
+// shows has a job with some arguments and result.
+type shows struct {
+	*fake
+	args   json.RawMessage
+	hidden string
+}
+
+func (s shows) Job(ctx context.Context, queue, id string) (management.Job, error) {
+	job, err := s.fake.Job(ctx, queue, id)
+	job.Args, job.ResultHidden = s.args, s.hidden
+	return job, err
+}
+
+// TestArgumentsAreIndented compares what is shown of arguments to what package json makes
+// of them.
+func TestArgumentsAreIndented(t *testing.T) {
+	for _, args := range []string{
+		`{}`, `[]`, `0`, `"a\"b\\"`, `[{}, [ ], {"a:b,c":"[{\"}]","d":[1,-2.5e3,true,null]}, "\u00fc"]`,
+	} {
+		page := parse(t, newSite(shows{newFake(), json.RawMessage(args), ""}, "").get("/queues/a/jobs/b").Body.String())
+		var want bytes.Buffer
+		require.NoError(t, json.Indent(&want, []byte(args), "", "  "))
+		assert.Equal(t, want.String(), page.one(t, "pre", "class", "json").text.String())
+	}
+}
+
+// TestDeepArgumentsMakeNoLargePage shows a megabyte that is nested so deeply that indenting
+// all of it would take a gigabyte.
+func TestDeepArgumentsMakeNoLargePage(t *testing.T) {
+	deep := strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
+	args := "[" + strings.Repeat(deep+",", 500) + "0]"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := newSite(shows{newFake(), json.RawMessage(args), ""}, "").get("/queues/a/jobs/b")
+	runtime.ReadMemStats(&after)
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Contains(t, w.Body.String(), "1,000,503 bytes in all")
+	assert.Less(t, w.Body.Len(), 200_000)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(50_000_000))
+}
+
+func TestHiddenResultIsNotNone(t *testing.T) {
+	page := parse(t, newSite(shows{newFake(), nil, "masked"}, "").get("/queues/a/jobs/b").Body.String())
+	words := page.one(t, "main").words()
+	assert.Contains(t, words, "Result It is not shown: masked.")
+	assert.NotContains(t, words, "It has left none")
 }

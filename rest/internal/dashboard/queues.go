@@ -85,11 +85,15 @@ func (d *Dashboard) queues(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	inspector := d.options.Inspector(r)
-	queues, err := inspector.Queues(r.Context())
-	if err != nil {
-		return err
-	}
-	activity, err := inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
+	var queues []management.Queue
+	var activity management.Activity
+	err = together(
+		func() (err error) { queues, err = inspector.Queues(r.Context()); return err },
+		func() (err error) {
+			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
+			return err
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -145,11 +149,15 @@ func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	inspector := d.options.Inspector(r)
-	queue, err := inspector.Queue(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	activity, err := inspector.Activity(r.Context(), management.ActivityRequest{Queues: []string{name}, Last: chosen.Last})
+	var queue management.Queue
+	var activity management.Activity
+	err = together(
+		func() (err error) { queue, err = inspector.Queue(r.Context(), name); return err },
+		func() (err error) {
+			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Queues: []string{name}, Last: chosen.Last})
+			return err
+		},
+	)
 	if err != nil {
 		return err
 	}

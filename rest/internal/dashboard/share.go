@@ -166,13 +166,21 @@ func (c *cache[T]) get(ctx context.Context, question string, ask func(context.Co
 }
 
 // ask gets an answer. Others wait for it too, so that it goes on where the one who asks
-// first leaves. An error is for those who wait now, and not for those who come later.
+// first leaves; but not for longer than that one has time. An error is for those who wait
+// now, and not for those who come later.
 func (c *cache[T]) ask(ctx context.Context, question string, answer *remembered[T], ask func(context.Context) (T, error)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAsking)
+	until := time.Now().Add(maxAsking)
+	if deadline, limited := ctx.Deadline(); limited && deadline.Before(until) {
+		until = deadline
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
 	defer close(answer.ready)
 	answer.err = errEnded // where ask panics
 	answer.value, answer.err = ask(ctx)
+	if late := ctx.Err(); late != nil && answer.err != nil && !errors.Is(answer.err, late) {
+		answer.err = fmt.Errorf("%w: %w", late, answer.err) // so that others know, who have more time
+	}
 	if answer.err != nil {
 		c.mutex.Lock()
 		defer c.mutex.Unlock()

@@ -60,7 +60,7 @@ type waiting struct {
 }
 
 func (w waiting) Queues(ctx context.Context) ([]management.Queue, error) {
-	w.asked++
+	w.ask()
 	select {
 	case err := <-w.answer:
 		return nil, err

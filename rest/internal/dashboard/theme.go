@@ -45,10 +45,14 @@ func (d *Dashboard) theme(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// maxBackBytes is the length of the longest address to go back to: longer ones are none
+// that a browser has come from.
+const maxBackBytes = 8 << 10
+
 // isHere is true for an address from the top of the site on.
 func isHere(address string) bool {
 	u, err := url.Parse("./" + address)
-	if err != nil || strings.HasPrefix(address, "/") || strings.Contains(address, "\\") {
+	if err != nil || len(address) > maxBackBytes || strings.HasPrefix(address, "/") || strings.Contains(address, "\\") {
 		return false
 	}
 	return !slices.ContainsFunc(strings.Split(u.EscapedPath(), "/"), func(part string) bool {

@@ -216,15 +216,59 @@ const maxShownJSON = 64 << 10
 
 // pretty is JSON with a line for each value.
 func pretty(raw json.RawMessage) string {
-	var indented bytes.Buffer
-	if json.Indent(&indented, raw, "", "  ") != nil {
-		indented.Reset()
-		indented.Write(raw)
+	text := indented(raw)
+	if len(text) > maxShownJSON {
+		return strings.ToValidUTF8(text[:maxShownJSON], "") + fmt.Sprintf("\n… (%s bytes in all)", number(len(raw)))
 	}
-	if indented.Len() > maxShownJSON {
-		return strings.ToValidUTF8(indented.String()[:maxShownJSON], "") + fmt.Sprintf("\n… (%s bytes in all)", number(indented.Len()))
+	return text
+}
+
+// indented does as json.Indent, up to about as much as is shown: that would make
+// gigabytes of a megabyte that is nested deeply. What is not JSON is left as it is.
+func indented(raw json.RawMessage) string {
+	var compact bytes.Buffer
+	if json.Compact(&compact, raw) != nil {
+		return string(raw)
 	}
-	return indented.String()
+	var out strings.Builder
+	text := compact.Bytes()
+	depth, inString := 0, false
+	line := func(deeper int) {
+		depth += deeper
+		out.WriteByte('\n')
+		for range depth {
+			out.WriteString("  ")
+		}
+	}
+	for i := 0; i < len(text) && out.Len() <= maxShownJSON; i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+			out.Write(text[i-1 : i+1])
+		case c == '"':
+			inString = !inString
+			out.WriteByte(c)
+		case inString:
+			out.WriteByte(c)
+		case (c == '{' || c == '[') && text[i+1] == c+2: // empty
+			i++
+			out.Write(text[i-1 : i+1])
+		case c == '{' || c == '[':
+			out.WriteByte(c)
+			line(1)
+		case c == '}' || c == ']':
+			line(-1)
+			out.WriteByte(c)
+		case c == ',':
+			out.WriteByte(c)
+			line(0)
+		case c == ':':
+			out.WriteString(": ")
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
 }
 
 // shownName is a name to read, also where it is empty.

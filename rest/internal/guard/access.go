@@ -110,9 +110,13 @@ func isLoopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// isForwarded is true where a proxy on this machine passes on what comes from another.
+// isForwarded is true where a proxy on this machine passes on what comes from another,
+// and says so.
 func isForwarded(r *http.Request) bool {
-	return slices.ContainsFunc([]string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}, func(header string) bool {
-		return len(r.Header.Values(header)) > 0
-	})
+	for header := range r.Header {
+		if strings.HasPrefix(header, "X-Forwarded-") || slices.Contains([]string{"Forwarded", "X-Real-Ip", "Via"}, header) {
+			return true
+		}
+	}
+	return false
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	"github.com/mongodb/grip/message"
 
@@ -78,6 +79,9 @@ type guarded struct {
 	*Guard
 	request *http.Request
 	inner   management.Inspector
+	// asking lets the program be asked one thing at a time about the request: to read
+	// one may change it, as r.FormValue does.
+	asking sync.Mutex
 }
 
 // allow asks the program about an action on some queues; on all that there are for the
@@ -116,6 +120,8 @@ func (g *guarded) ask(ctx context.Context, access Access) (err error) {
 			})
 		}
 	}()
+	g.asking.Lock()
+	defer g.asking.Unlock()
 	if reason := g.opts.Authorize(g.request, access); reason != nil {
 		return &DeniedError{Access: access, Reason: reason}
 	}

@@ -151,3 +151,27 @@ func TestActionsThatDoNotExist(t *testing.T) {
 func TestActions(t *testing.T) {
 	assert.Equal(t, []guard.Action{"read", "create", "control", "retry", "cancel", "park", "release", "reschedule", "prioritize", "complete", "delete"}, guard.Actions())
 }
+
+// TestManyQueuesAreNotAskedAbout checks that what names too many queues is refused before
+// the program is asked about each of them.
+func TestManyQueuesAreNotAskedAbout(t *testing.T) {
+	asked := 0
+	g := guard.New(guard.Options{Authorize: func(*http.Request, guard.Access) error {
+		asked++
+		return nil
+	}})
+	inspector, ctx := g.Inspector(request(t)), t.Context()
+	queues := make([]string, management.MaxFilterValues+1)
+	filter := management.JobFilter{Queues: queues}
+	_, errFind := inspector.FindJobs(ctx, filter, management.PageRequest{})
+	_, errCount := inspector.CountJobs(ctx, filter, 1)
+	_, errScopes := inspector.Scopes(ctx, management.ScopeFilter{Queues: queues}, management.PageRequest{})
+	_, errActivity := inspector.Activity(ctx, management.ActivityRequest{Queues: queues})
+	_, errAct := inspector.Act(ctx, management.ActRequest{Action: management.Action{Kind: management.Retry}, Filter: filter, Limit: 1})
+	for _, err := range []error{errFind, errCount, errScopes, errActivity, errAct} {
+		var argument *management.InvalidArgumentError
+		require.ErrorAs(t, err, &argument)
+		assert.Equal(t, "queues", argument.Field)
+	}
+	assert.Zero(t, asked)
+}

@@ -45,13 +45,14 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 }
 
 // Watch asks the program again before each yield: what a request may do can end before
-// it does.
+// it does. That something has changed for others is not told to a tenant.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := g.allow(ctx, Read); err != nil {
 			yield(nil, err)
 			return
 		}
+		var last []management.Queue
 		for queues, err := range g.watches.watch(ctx, g.request, every) {
 			if err == nil {
 				err = g.allow(ctx, Read)
@@ -60,14 +61,24 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 				yield(nil, err)
 				return
 			}
-			if !yield(only(g, queues, func(q management.Queue) string { return q.Name }), nil) {
+			queues = only(g, queues, func(q management.Queue) string { return q.Name })
+			if last != nil && g.opts.Tenant != "" && slices.Equal(queues, last) {
+				continue
+			}
+			last = queues
+			if !yield(queues, nil) {
 				return
 			}
 		}
 	}
 }
 
+// FindJobs asks the program about a filter that is valid only, as all that has a list of
+// queues does: it may be asked about each of them.
 func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.JobPage{}, err
+	}
 	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
 		return management.JobPage{}, err
 	}
@@ -76,6 +87,9 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 }
 
 func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
+	if err := filter.Validate(); err != nil {
+		return management.Count{}, err
+	}
 	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
 		return management.Count{}, err
 	}
@@ -142,7 +156,7 @@ func (g *guarded) ActOn(ctx context.Context, queue, id string, action management
 }
 
 func (g *guarded) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
-	if err := req.Validate(); err != nil {
+	if err := errors.Join(req.Validate(), req.Filter.Validate()); err != nil {
 		return management.Acted{}, err
 	}
 	if err := g.allow(ctx, Action(req.Kind), req.Filter.Queues...); err != nil {
@@ -153,6 +167,9 @@ func (g *guarded) Act(ctx context.Context, req management.ActRequest) (managemen
 }
 
 func (g *guarded) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
+	if err := filter.Validate(); err != nil {
+		return management.ScopePage{}, err
+	}
 	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
 		return management.ScopePage{}, err
 	}
@@ -206,6 +223,9 @@ func runBy(process string, running management.JobPage) ([]management.JobSummary,
 }
 
 func (g *guarded) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
+	if err := req.Validate(); err != nil {
+		return management.Activity{}, err
+	}
 	if err := g.allow(ctx, Read, req.Queues...); err != nil {
 		return management.Activity{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +20,8 @@ const MaxWatchers = 1000
 // ErrTooManyWatchers says that MaxWatchers requests watch.
 var ErrTooManyWatchers = errors.New("too many requests watch the queues already")
 
-// watches lets all requests that watch at the same rate share one Watch, so that many
-// cost as little as one.
+// watches lets all requests that watch at about the same rate share one Watch, so that
+// many cost as little as a few.
 type watches struct {
 	inspector management.Inspector
 
@@ -34,6 +35,11 @@ type watches struct {
 // watch yields as a Watch does, until ctx ends or the server of the request shuts down.
 func (w *watches) watch(ctx context.Context, r *http.Request, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
+		if err := checkRate(every); err != nil {
+			yield(nil, err)
+			return
+		}
+		every = rateFor(every)
 		shared, err := w.join(every) //nolint:contextcheck // It may go on after this request.
 		if err != nil {
 			yield(nil, err)
@@ -67,13 +73,30 @@ func (w *watches) watch(ctx context.Context, r *http.Request, every time.Duratio
 	}
 }
 
-// join returns the watch with a rate, which it starts where there is none.
-func (w *watches) join(every time.Duration) (*watch, error) {
+func checkRate(every time.Duration) error {
 	if every < management.MinWatch || every > management.MaxWatch {
-		return nil, &management.InvalidArgumentError{
+		return &management.InvalidArgumentError{
 			Field: "every", Value: every.String(), Rule: fmt.Sprintf("must be from %s to %s", management.MinWatch, management.MaxWatch),
 		}
 	}
+	return nil
+}
+
+// rates are those at which there are watches. They are few: with one for each rate that
+// somebody may ask for, requests could have the store asked without end.
+var rates = []time.Duration{
+	management.MinWatch, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, management.MaxWatch,
+}
+
+// rateFor is the first rate that is not faster than what is asked for.
+func rateFor(every time.Duration) time.Duration {
+	i, _ := slices.BinarySearch(rates, every)
+	return rates[i]
+}
+
+// join returns the watch with a rate, which it starts where there is none.
+func (w *watches) join(every time.Duration) (*watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watchers >= MaxWatchers {

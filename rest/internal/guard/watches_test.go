@@ -148,6 +148,47 @@ func TestWatchOfATenant(t *testing.T) {
 	}
 }
 
+// TestWatchOfATenantIsQuiet checks that a tenant can't see when others have changes.
+func TestWatchOfATenantIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for tenant, want := range map[string]int32{"mine": 6, "theirs": 1, "nobody's": 1} {
+			g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: tenant})
+			ctx, cancel := context.WithCancel(t.Context())
+			times, end := follow(ctx, g, time.Second)
+			time.Sleep(5500 * time.Millisecond) // which synctest lets pass at once
+			synctest.Wait()
+			assert.Equal(t, want, times.Load(), tenant)
+			cancel()
+			require.NoError(t, <-end)
+		}
+	})
+}
+
+// TestWatchesAreFew checks that requests can't have the store watched at a thousand
+// rates, and that none yields more often than was asked for.
+func TestWatchesAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &ticking{}
+		g := guard.New(guard.Options{Inspector: inner, Authorize: everything})
+		ctx, cancel := context.WithCancel(t.Context())
+		var ends []<-chan error
+		for n := range 500 {
+			_, end := follow(ctx, g, management.MinWatch+time.Duration(n)*7*time.Second)
+			ends = append(ends, end)
+		}
+		slow, end := follow(ctx, g, 1001*time.Millisecond)
+		ends = append(ends, end)
+		time.Sleep(4500 * time.Millisecond) // which synctest lets pass at once
+		synctest.Wait()
+		assert.Less(t, inner.started.Load(), int32(20))
+		assert.EqualValues(t, 3, slow.Load(), "every 2s")
+		cancel()
+		for _, end := range ends {
+			require.NoError(t, <-end)
+		}
+	})
+}
+
 func TestWatchersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything})

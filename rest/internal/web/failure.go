@@ -63,6 +63,7 @@ const internalError = "the service could not do it; its log says why"
 
 // Invalid is the failure of an argument that is not valid.
 func Invalid(field, value, rule string) *Failure {
+	field, rule = shortened(field), cut(rule, maxTextBytes)
 	return &Failure{
 		Status: http.StatusBadRequest,
 		Kind:   KindInvalid,
@@ -73,12 +74,23 @@ func Invalid(field, value, rule string) *Failure {
 	}
 }
 
+// maxTextBytes is the length of the longest text that has a part of a request in it.
+const maxTextBytes = 500
+
 // shortened bounds what an answer repeats of a request.
-func shortened(text string) string {
-	const most = 100
+func shortened(text string) string { return cut(text, 100) }
+
+func cut(text string, most int) string {
 	if len(text) > most {
 		text = text[:most] + "…"
 	}
+	return strings.ToValidUTF8(text, "\ufffd")
+}
+
+// textOf is what a client is told of an error, which is without what a store says when
+// the audit list can't be written.
+func textOf(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n"+management.ErrNotRecorded.Error())
 	return strings.ToValidUTF8(text, "\ufffd")
 }
 
@@ -90,7 +102,7 @@ func FailureOf(ctx context.Context, err error) *Failure {
 	var job *amboy.InvalidJobError
 	var denied *guard.DeniedError
 	answer := func(status int, kind Kind) *Failure {
-		return &Failure{Status: status, Kind: kind, Text: strings.ToValidUTF8(err.Error(), "\ufffd")}
+		return &Failure{Status: status, Kind: kind, Text: textOf(err)}
 	}
 	switch {
 	case errors.As(err, &known):
@@ -128,7 +140,7 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	var cycle *amboy.DependencyCycleError
 	var encoding *registry.EncodeError
 	answer := func(status int, kind Kind) *Failure {
-		return &Failure{Status: status, Kind: kind, Text: strings.ToValidUTF8(err.Error(), "\ufffd")}
+		return &Failure{Status: status, Kind: kind, Text: textOf(err)}
 	}
 	switch {
 	case errors.As(err, &cycle):
@@ -152,7 +164,7 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 
 // LogFailure logs what a client is not told.
 func LogFailure(r *http.Request, f *Failure, err error) {
-	if f.Status < http.StatusInternalServerError {
+	if f.Status < http.StatusInternalServerError && !errors.Is(err, management.ErrNotRecorded) {
 		return
 	}
 	logging.Error(r.Context(), message.Fields{

@@ -26,9 +26,10 @@ func NewHandler(routes map[string]http.HandlerFunc, refuse Refuse) http.Handler 
 			return
 		}
 		r = withRoot(r)
-		_, pattern := mux.Handler(r)
+		handler, pattern := mux.Handler(r)
+		_, isOurs := handler.(http.HandlerFunc)
 		switch {
-		case path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(), r.RequestURI == "*":
+		case path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(), r.RequestURI == "*", !isOurs:
 			// The mux would answer by itself, with a redirect to a place that is not
 			// below the prefix for instance.
 			refuse(w, r, &Failure{Status: http.StatusNotFound, Text: "there is no such resource"})

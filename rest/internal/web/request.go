@@ -82,7 +82,7 @@ const bodyField = "body"
 func malformed(err error) *Failure {
 	return &Failure{
 		Status: http.StatusBadRequest,
-		Text:   "the body must be a JSON object as this route takes: " + err.Error(),
+		Text:   cut("the body must be a JSON object as this route takes: "+err.Error(), maxTextBytes),
 		Field:  bodyField,
 	}
 }
@@ -93,15 +93,15 @@ func misfit(body []byte, err error) error {
 	f := malformed(err)
 	var wrongTime *time.ParseError
 	if errors.As(err, &wrongTime) {
-		f.Field, f.Value, f.Rule = fieldWith(body, wrongTime.Value), shortened(wrongTime.Value), "must be a time such as 2006-01-02T15:04:05Z"
+		f.Field, f.Value, f.Rule = shortened(fieldWith(body, wrongTime.Value)), shortened(wrongTime.Value), "must be a time such as 2006-01-02T15:04:05Z"
 	}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) && wrongType.Field != "" {
-		f.Field, f.Value, f.Rule = withoutEmbedded(wrongType.Field), wrongType.Value, "must be a value of type "+wrongType.Type.String()
+		f.Field, f.Value, f.Rule = withoutEmbedded(wrongType.Field), shortened(wrongType.Value), "must be a value of type "+wrongType.Type.String()
 	}
 	if quoted, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
 		if name, unquoted := strconv.Unquote(quoted); unquoted == nil {
-			f.Field, f.Rule = name, "is not known here"
+			f.Field, f.Rule = shortened(name), "is not known here"
 		}
 	}
 	return f

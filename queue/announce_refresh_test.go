@@ -1,0 +1,146 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func storeOf(t *testing.T, q amboy.Queue) *queue.Store {
+	t.Helper()
+	store, ok := queue.StoreOf(q)
+	require.True(t, ok)
+	return store
+}
+
+// A process tells by itself that it is there when it begins. Who looks then need not wait.
+func TestRefreshRightAfterTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newNoteKeeper(t)
+		g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+			DefaultQueue:              queue.DriverQueueOptions{Driver: k, NumWorkers: 1},
+			BackgroundCreateFrequency: queue.NoBackgroundCreate,
+		})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, g.Close(ended())) }()
+		store, ok := queue.StoreOfGroup(g)
+		require.True(t, ok)
+		a := open(t, g, "a")
+		synctest.Wait()
+		j := noop(t, "job")
+		put(t, a, j)
+		synctest.Wait()
+		require.NoError(t, store.Refresh(t.Context()))
+		assert.Equal(t, 1, activityIn(t, k, activity.MinuteKind)[[2]string{"a", j.Type().Name}].Succeeded)
+		open(t, g, "b")
+		require.NoError(t, store.Refresh(t.Context()))
+		assert.Len(t, processesIn(t, k)[0].Queues, 2)
+	})
+}
+
+func TestRefreshOfALocalGroupRightAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, store := localGroup(t)
+		openAny(t, g, "a")
+		require.NoError(t, store.Refresh(t.Context()))
+		openAny(t, g, "b")
+		require.NoError(t, store.Refresh(t.Context()))
+		assert.Len(t, processesIn(t, store.Admin()), 2)
+	})
+}
+
+func TestWhoWaitsForAJobFindsItCounted(t *testing.T) {
+	for range 100 {
+		k := newNoteKeeper(t)
+		q := onKeeper(t, k, "q", 1)
+		require.NoError(t, q.Start(t.Context()))
+		j, started, release := holder(t, "job")
+		put(t, q, j)
+		<-started
+		go release()
+		require.True(t, amboy.WaitJob(within(t), j, q))
+		require.NoError(t, storeOf(t, q).Refresh(t.Context()))
+		require.Equal(t, 1, activityIn(t, k, activity.MinuteKind)[[2]string{"q", j.Type().Name}].Succeeded)
+		q.Close(ended())
+	}
+}
+
+func TestAProcessThatIsGoneSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newNoteKeeper(t)
+		q := onKeeper(t, k, "q", 1)
+		require.NoError(t, q.Start(t.Context()))
+		synctest.Wait()
+		store := storeOf(t, q)
+		q.Close(t.Context())
+		pass(time.Hour)
+		require.NoError(t, store.Refresh(t.Context()))
+		assert.Empty(t, processesIn(t, k))
+	})
+}
+
+// heldNotes makes who reads the wanted numbers of workers wait, with what was there.
+type heldNotes struct {
+	*noteKeeper
+	reading, release chan struct{}
+}
+
+func (h heldNotes) Notes(ctx context.Context, request driver.NoteRequest) ([]driver.Note, error) {
+	notes, err := h.noteKeeper.Notes(ctx, request)
+	if request.Kind == presence.WorkersKind {
+		h.reading <- struct{}{}
+		<-h.release
+	}
+	return notes, err
+}
+
+func TestWorkersThatAreSetWhileTheNumberIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := heldNotes{newNoteKeeper(t), make(chan struct{}), make(chan struct{})}
+		q := onKeeper(t, h, "q", 1)
+		require.NoError(t, q.Start(t.Context()))
+		<-h.reading
+		require.NoError(t, storeOf(t, q).SetWorkers(t.Context(), "q", 5))
+		close(h.release)
+		synctest.Wait()
+		assert.Equal(t, 5, q.Runner().(amboy.ResizableRunner).Workers())
+		go func() {
+			for range h.reading {
+			}
+		}()
+		pass(time.Minute)
+		assert.Equal(t, 5, q.Runner().(amboy.ResizableRunner).Workers())
+		q.Close(t.Context())
+		close(h.reading)
+	})
+}
+
+// A queue that is closed while others look at a group has nothing to show.
+func TestAQueueOfALocalGroupThatIsClosed(t *testing.T) {
+	g, store := localGroup(t)
+	put(t, openAny(t, g, "a"), noop(t, "job"))
+	stored, err := queue.NewLocalLimitedSizeSerializable(1, 10)
+	require.NoError(t, err)
+	require.NoError(t, stored.Start(t.Context()))
+	require.NoError(t, g.Put(t.Context(), "stored", stored))
+	stored.Close(t.Context())
+
+	page, err := store.Admin().Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 10})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a/job"}, inQueues(page.Records))
+	queues, err := store.Admin().Queues(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, queues, 1)
+	require.NoError(t, store.Refresh(t.Context()))
+	assert.Len(t, processesIn(t, store.Admin()), 1)
+}

@@ -1,0 +1,92 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/rest/internal/dashboard"
+)
+
+// lagging is an Inspector whose answers take time, and can fail.
+type lagging struct {
+	*fake
+	find, count time.Duration
+	countErr    error
+	panics      bool
+}
+
+func (s lagging) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
+	time.Sleep(s.find)
+	return s.fake.FindJobs(ctx, filter, page)
+}
+
+func (s lagging) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
+	if s.panics {
+		panic("the store is broken")
+	}
+	select {
+	case <-time.After(s.count):
+	case <-ctx.Done():
+		return management.Count{}, errors.New("interrupted") // as some stores say
+	}
+	if s.countErr != nil {
+		return management.Count{}, s.countErr
+	}
+	return s.fake.CountJobs(ctx, filter, most)
+}
+
+func TestThePageOfJobsDoesNotWaitLongForTheirNumber(t *testing.T) {
+	for name, test := range map[string]struct {
+		address         string
+		count, want     time.Duration
+		heading, button string
+	}{
+		"soon":     {"/jobs?type=a", 30 * time.Millisecond, 50 * time.Millisecond, "More than 1,000 jobs found", "Preview for all matching"},
+		"late":     {"/jobs?type=a", time.Minute, 100 * time.Millisecond, "Jobs found", "Preview for all matching"},
+		"all jobs": {"/jobs", time.Minute, 100 * time.Millisecond, "Many jobs", "Preview for all matching"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inspector := lagging{fake: newFake(), find: 50 * time.Millisecond, count: test.count}
+				s := newSite(dashboard.Share(inspector), "")
+				start := time.Now()
+				w := s.get(test.address)
+				assert.Equal(t, test.want, time.Since(start))
+				require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+				page := parse(t, w.Body.String())
+				assert.Equal(t, test.heading, page.one(t, "h2", "id", "found").text.String())
+				assert.Equal(t, test.button, page.one(t, "button", "value", "all").text.String())
+			})
+		})
+	}
+}
+
+// Of those who share a count, the second has more time left when the first has none.
+func TestWhoeverSharesALateCountHasNoneEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(dashboard.Share(lagging{fake: newFake(), count: time.Minute}), "")
+		first := make(chan int)
+		go func() { first <- s.get("/jobs").Code }()
+		time.Sleep(50 * time.Millisecond)
+		assert.Equal(t, http.StatusOK, s.get("/jobs").Code)
+		assert.Equal(t, http.StatusOK, <-first)
+	})
+}
+
+func TestAFailedCountIsNotALateOne(t *testing.T) {
+	s := newSite(lagging{fake: newFake(), countErr: errors.New("the disk is gone")}, "")
+	assert.Equal(t, http.StatusInternalServerError, s.get("/jobs").Code)
+}
+
+func TestAPanicOfOneOfSeveralReadsIsThatOfThePage(t *testing.T) {
+	defer func() { assert.Contains(t, recover(), "the store is broken") }()
+	newSite(lagging{fake: newFake(), panics: true}, "").get("/jobs")
+}
