@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -134,7 +135,12 @@ func (i *inspector) setOldest(ctx context.Context, queues []Queue) error {
 	for n, q := range byDepth {
 		free <- struct{}{}
 		asking.Go(func() {
-			defer func() { <-free }()
+			defer func() {
+				if value := recover(); value != nil { // a driver is not ours
+					errs[n] = fmt.Errorf("looking for the oldest job of queue %q: %w", q.Name, &amboy.PanicError{Value: value, Stack: debug.Stack()})
+				}
+				<-free
+			}()
 			q.OldestPending, errs[n] = i.oldest(ctx, *q)
 		})
 	}

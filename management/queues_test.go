@@ -14,6 +14,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 func (f *inspected) described() management.Queue {
@@ -185,4 +186,24 @@ func TestWatchIsQuiet(t *testing.T) {
 		assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}, times)
 		assert.Equal(t, time.Minute, time.Since(start))
 	})
+}
+
+// panicky panics when somebody looks for jobs.
+type panicky struct{ driver.Driver }
+
+func (panicky) Find(context.Context, driver.Query, driver.PageRequest) (driver.Page, error) {
+	panic("no more")
+}
+
+func TestADriverThatPanicsDoesNotEndTheProcess(t *testing.T) {
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: panicky{newMemory(t)}, CloseDriver: true, NumWorkers: 1})
+	require.NoError(t, err)
+	defer q.Close(ended())
+	require.NoError(t, q.Put(t.Context(), newTask("a", "alpha")))
+	i, err := management.NewInspector(q)
+	require.NoError(t, err)
+	_, err = i.Queues(t.Context())
+	var panicked *amboy.PanicError
+	require.ErrorAs(t, err, &panicked)
+	assert.Equal(t, "no more", panicked.Value)
 }
