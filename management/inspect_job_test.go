@@ -110,10 +110,12 @@ func TestJobThatWasRetried(t *testing.T) {
 
 func TestJobThatIsRunning(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
+		told := make(chan struct{})
 		j := doing(f.T, "long", "alpha", func(ctx context.Context, j *task) {
 			ctx = job.NewContext(ctx, j)
 			job.Log(ctx, "line %d", 1)
 			j.AddError(job.SetProgress(ctx, 0.25, "a quarter"))
+			close(told)
 			select {
 			case <-f.released:
 			case <-ctx.Done():
@@ -123,7 +125,7 @@ func TestJobThatIsRunning(t *testing.T) {
 		f.put(j)
 		waits := newTask("waits", "beta")
 		waits.SetScopes([]string{"ledger"})
-		f.reach("it runs", func() bool { return f.job("long").ProgressMessage != "" })
+		<-told
 		f.put(waits)
 
 		got := f.job("long")

@@ -1,7 +1,6 @@
 package management_test
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -106,21 +105,6 @@ func (f *inspected) states() map[string]amboy.JobState {
 		}
 		page.Cursor = found.Next
 	}
-}
-
-// reach waits until something is so. It looks again after each change that the queue
-// tells of.
-func (f *inspected) reach(what string, isSo func() bool) {
-	f.Helper()
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
-	for _, err := range f.Watch(ctx, management.MinWatch) {
-		require.NoError(f, err)
-		if isSo() {
-			return
-		}
-	}
-	require.Fail(f, "it never was so: "+what)
 }
 
 func inAnHour() time.Time { return time.Now().Add(time.Hour) }
