@@ -67,7 +67,7 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 		if e == nil {
 			return false
 		}
-		w.at = e.Job.number
+		w.At = e.Job.number
 		if !w.mayBe(a.local, e) {
 			continue
 		}

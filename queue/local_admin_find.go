@@ -1,17 +1,15 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/pattern"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
@@ -22,14 +20,9 @@ const localStride = 256
 // localWalk goes over the jobs that a query selects, in the order of arrival.
 type localWalk struct {
 	driver.Query
+	*arrivals.Walk[localEntry]
 	nothing bool // is selected, as the queue is not asked for
-	newest  bool
 	now     time.Time
-	at      uint64 // the number of the last job that was looked at
-	// ids are those of the jobs that alone can be selected, and found what is left of
-	// these, while the lock is held; nil where all jobs are looked at.
-	ids   []string
-	found []*localEntry
 }
 
 // newWalk starts a walk after a cursor.
@@ -37,65 +30,32 @@ func (a localAdmin) newWalk(q driver.Query, after driver.Cursor, newest bool, li
 	if limit < 1 {
 		return nil, fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)
 	}
-	if q.DependsOn != "" && len(q.Queues) == 0 {
-		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
+	w, err := arrivals.NewWalk[localEntry](q, after, newest)
+	if err != nil {
+		return nil, err
 	}
-	w := &localWalk{Query: q, newest: newest, now: time.Now()}
-	w.nothing = len(q.Queues) > 0 && !slices.Contains(q.Queues, a.id)
-	switch {
-	case len(q.JobIDs) > 0:
-		w.ids = slices.Compact(slices.Sorted(slices.Values(q.JobIDs)))
-	case q.ID != "" && !strings.ContainsAny(q.ID, "*?"):
-		w.ids = []string{q.ID}
-	}
-	switch {
-	case after != "":
-		number, err := strconv.ParseUint(string(after), 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("invalid cursor: After must be the Next of an earlier call (is %q): %w", after, driver.ErrBadCursor)
-		}
-		w.at = number
-	case newest:
-		w.at = math.MaxUint64
-	}
-	return w, nil
+	nothing := len(q.Queues) > 0 && !slices.Contains(q.Queues, a.id)
+	return &localWalk{Query: q, Walk: w, nothing: nothing, now: time.Now()}, nil
 }
 
-// find finds the jobs to which a walk comes, of those whose IDs are known. It is
-// called with the lock.
+// find finds the jobs whose IDs are known. It is called with the lock.
 func (w *localWalk) find(q *local) {
-	w.found = w.found[:0]
-	for _, id := range w.ids {
-		e, ok := q.schedule.Get(id)
-		if ok && (e.Job.number > w.at) != w.newest && e.Job.number != w.at {
-			w.found = append(w.found, e)
+	var found []*localEntry
+	for _, id := range w.IDs {
+		if e, ok := q.schedule.Get(id); ok {
+			found = append(found, e)
 		}
 	}
-	slices.SortFunc(w.found, func(a, b *localEntry) int {
-		if w.newest {
-			a, b = b, a
-		}
-		return cmp.Compare(a.Job.number, b.Job.number)
-	})
+	w.Find(found, func(e *localEntry) uint64 { return e.Job.number })
 }
 
 // following returns the entry that a walk looks at next; nil where there is none. It
 // is called with the lock, after find.
 func (w *localWalk) following(q *local) *localEntry {
-	switch {
-	case w.nothing:
+	if w.nothing {
 		return nil
-	case w.ids != nil && len(w.found) == 0:
-		return nil
-	case w.ids != nil:
-		e := w.found[0]
-		w.found = w.found[1:]
-		return e
-	case w.newest:
-		return q.arrivals.Previous(w.at)
-	default:
-		return q.arrivals.Next(w.at)
 	}
+	return w.Following(&q.arrivals)
 }
 
 // mayBe tells whether a job may be selected, by what the queue knows of it. It is
@@ -149,7 +109,7 @@ func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool
 		if e == nil {
 			return views, false
 		}
-		w.at = e.Job.number
+		w.At = e.Job.number
 		if w.mayBe(a.local, e) {
 			views = append(views, a.view(e))
 		}
@@ -186,7 +146,7 @@ func (a localAdmin) cursor(w *localWalk) driver.Cursor {
 	if w.following(a.local) == nil {
 		return ""
 	}
-	return driver.Cursor(strconv.FormatUint(w.at, 10))
+	return w.Cursor()
 }
 
 // Find implements driver.Admin. A page has fewer records than its limit only where

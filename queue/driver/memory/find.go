@@ -1,16 +1,14 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/pattern"
 )
 
@@ -72,63 +70,25 @@ func lastError(r *driver.Record) string {
 // walk goes over the records that a filter selects, in the order of arrival.
 type walk struct {
 	filter
-	newest bool
-	at     uint64 // the number of the last record that was looked at
-	// ids are those of the jobs of which alone the latest attempts are selected, and
-	// found what is left of these, while the lock is held; nil where all records are
-	// looked at.
-	ids   []string
-	found []*entry
+	*arrivals.Walk[entry]
 }
 
 // newWalk starts a walk after a cursor.
 func (d *Driver) newWalk(q driver.Query, after driver.Cursor, newest bool) (*walk, error) {
-	w := &walk{filter: newFilter(q, d.opts.Now()), newest: newest}
-	if q.DependsOn != "" && len(q.Queues) == 0 {
-		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
+	w, err := arrivals.NewWalk[entry](q, after, newest)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case !q.Latest:
-	case len(q.JobIDs) > 0:
-		w.ids = slices.Compact(slices.Sorted(slices.Values(q.JobIDs)))
-	case q.ID != "" && !strings.ContainsAny(q.ID, "*?"):
-		w.ids = []string{q.ID}
+	if !q.Latest {
+		w.IDs = nil // only the latest attempt of a job is found by its ID
 	}
-	switch {
-	case after != "":
-		number, err := strconv.ParseUint(string(after), 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("invalid cursor: After must be the Next of an earlier call (is %q): %w", after, driver.ErrBadCursor)
-		}
-		w.at = number
-	case newest:
-		w.at = math.MaxUint64
-	}
-	return w, nil
-}
-
-// isAhead is true for a number that the walk comes to.
-func (w *walk) isAhead(number uint64) bool {
-	if w.newest {
-		return number < w.at
-	}
-	return number > w.at
+	return &walk{filter: newFilter(q, d.opts.Now()), Walk: w}, nil
 }
 
 // following returns the entry that a walk looks at next; nil where there is none.
 // It leaves those of other queues out, where one is asked for. Those of jobs whose
 // IDs are known must have been found.
 func (d *Driver) following(w *walk) *entry {
-	for len(w.found) > 0 {
-		e := w.found[0]
-		w.found = w.found[1:]
-		if isLatest(e) { // What was done to one before may have removed it.
-			return e
-		}
-	}
-	if w.ids != nil {
-		return nil
-	}
 	records := &d.records
 	if len(w.Queues) == 1 {
 		q := d.queues[w.Queues[0]]
@@ -137,35 +97,30 @@ func (d *Driver) following(w *walk) *entry {
 		}
 		records = &q.records
 	}
-	if w.newest {
-		return records.Previous(w.at)
+	e := w.Following(records)
+	for e != nil && w.IDs != nil && !isLatest(e) { // What was done to one before may have removed it.
+		e = w.Following(records)
 	}
-	return records.Next(w.at)
+	return e
 }
 
-// findJobs finds the latest attempts to which a walk comes, of the jobs whose IDs are
-// known.
+// findJobs finds the latest attempts of the jobs whose IDs are known.
 func (d *Driver) findJobs(w *walk) {
-	w.found = w.found[:0]
-	if w.ids == nil {
+	if w.IDs == nil {
 		return
 	}
+	var found []*entry
 	for name, q := range d.queues {
 		if len(w.queues) > 0 && !w.queues[name] {
 			continue
 		}
-		for _, id := range w.ids {
-			if e, ok := q.schedule.Get(id); ok && w.isAhead(e.Job.number) {
-				w.found = append(w.found, e)
+		for _, id := range w.IDs {
+			if e, ok := q.schedule.Get(id); ok {
+				found = append(found, e)
 			}
 		}
 	}
-	slices.SortFunc(w.found, func(a, b *entry) int {
-		if w.newest {
-			a, b = b, a
-		}
-		return cmp.Compare(a.Job.number, b.Job.number)
-	})
+	w.Find(found, func(e *entry) uint64 { return e.Job.number })
 }
 
 // stride is the number of records that are looked at while others wait for the
@@ -186,7 +141,7 @@ func (d *Driver) walk(ctx context.Context, w *walk, lock func(context.Context) e
 				more = false
 				break
 			}
-			w.at = e.Job.number
+			w.At = e.Job.number
 			more = !w.selects(e) || visit(e)
 		}
 		d.unlock()
@@ -202,7 +157,7 @@ func (d *Driver) cursor(w *walk) driver.Cursor {
 	if d.following(w) == nil {
 		return ""
 	}
-	return driver.Cursor(strconv.FormatUint(w.at, 10))
+	return w.Cursor()
 }
 
 // Find implements driver.Driver. A page has fewer records than its limit only

@@ -116,16 +116,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	inspector := d.options.Inspector(r)
-	var queues []management.Queue
-	var activity management.Activity
-	err = together(
-		func() (err error) { queues, err = inspector.Queues(r.Context()); return err },
-		func() (err error) {
-			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
-			return err
-		},
-	)
+	queues, activity, err := d.allQueues(r, chosen)
 	if err != nil {
 		return err
 	}
@@ -143,6 +134,19 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 	slices.SortStableFunc(data.Queues, func(a, b queueRow) int { return cmp.Compare(toDo(b.Counts), toDo(a.Counts)) })
 	data.Queues = data.Queues[:min(len(data.Queues), overviewQueues)]
 	return d.show(w, http.StatusOK, "overview", d.view(r, "overview", "Overview", data))
+}
+
+// allQueues asks for the queues, and for what they did in a window.
+func (d *Dashboard) allQueues(r *http.Request, chosen window) (queues []management.Queue, activity management.Activity, err error) {
+	inspector := d.options.Inspector(r)
+	err = together(
+		func() (err error) { queues, err = inspector.Queues(r.Context()); return err },
+		func() (err error) {
+			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
+			return err
+		},
+	)
+	return queues, activity, err
 }
 
 // withSlash is where the top of the site is when the address lacks the slash at its

@@ -84,16 +84,7 @@ func (d *Dashboard) queues(w http.ResponseWriter, r *http.Request) error {
 			return invalid("page", text, "must be a whole number from 1")
 		}
 	}
-	inspector := d.options.Inspector(r)
-	var queues []management.Queue
-	var activity management.Activity
-	err = together(
-		func() (err error) { queues, err = inspector.Queues(r.Context()); return err },
-		func() (err error) {
-			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
-			return err
-		},
-	)
+	queues, activity, err := d.allQueues(r, chosen)
 	if err != nil {
 		return err
 	}
