@@ -2,14 +2,18 @@ package browsertest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,37 +35,57 @@ func missing(t *testing.T, what string) {
 	t.Skip(what + " is not installed")
 }
 
-func findBrowser(t *testing.T) string {
-	t.Helper()
+// errNoBrowser is the error of a machine without a browser that the tests can drive.
+var errNoBrowser = errors.New("no browser is installed")
+
+func findBrowser() (string, error) {
 	for _, name := range browserNames {
 		path, err := exec.LookPath(name)
 		if err == nil {
-			return path
+			return path, nil
 		}
 	}
-	missing(t, "Chromium")
-	return ""
+	return "", errNoBrowser
 }
 
-// browser is a browser that runs.
-type browser struct{ ctx context.Context }
-
-// newBrowser starts a browser, which ends with the test.
-func newBrowser(t *testing.T) browser {
-	t.Helper()
+// sharedBrowser is the browser of all tests, which start it when the first tab opens.
+// Each tab has a profile of its own.
+var sharedBrowser = sync.OnceValues(func() (context.Context, error) {
+	path, err := findBrowser()
+	if err != nil {
+		return nil, err
+	}
+	profile, err := os.MkdirTemp("", "amboy-browser-")
+	if err != nil {
+		return nil, err
+	}
 	ctx, end := chromedp.NewContext(context.Background(), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(findBrowser(t)),
+		chromedp.ExecPath(path),
 		chromedp.NoSandbox, // as root there is none
-		chromedp.UserDataDir(t.TempDir()),
+		chromedp.UserDataDir(profile),
 		chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.Flag("enable-blink-features", "ComputedAccessibilityInfo"), // what a screen reader is told
+		chromedp.Flag("enable-blink-features", "ComputedAccessibilityInfo"), // what a screen reader announces
 	))
-	t.Cleanup(func() {
-		require.NoError(t, chromedp.Cancel(ctx))
+	closeBrowser = func() error {
+		err := chromedp.Cancel(ctx)
 		end()
-	})
-	require.NoError(t, chromedp.Do(ctx))
-	return browser{ctx}
+		return errors.Join(err, os.RemoveAll(profile))
+	}
+	return ctx, chromedp.Do(ctx)
+})
+
+// closeBrowser closes the shared browser; it is nil until that was started.
+var closeBrowser func() error
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if closeBrowser != nil {
+		if err := closeBrowser(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing the browser:", err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
 }
 
 // screen is what a tab looks like.
@@ -87,10 +111,18 @@ type tab struct {
 }
 
 // newTab opens a tab, which closes with the test.
-func (all browser) newTab(t *testing.T, s screen) tab {
+func newTab(t *testing.T, s screen) tab {
 	t.Helper()
-	ctx, end := chromedp.NewContext(all.ctx)
-	t.Cleanup(end)
+	browser, err := sharedBrowser()
+	if errors.Is(err, errNoBrowser) {
+		missing(t, "Chromium")
+	}
+	require.NoError(t, err)
+	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(func() {
+		assert.NoError(t, chromedp.Cancel(ctx))
+		end()
+	})
 	require.NoError(t, chromedp.Do(ctx)) // the tab ends with the context of the first call
 	b := tab{t, ctx}
 	b.run(
@@ -122,22 +154,31 @@ func (b tab) open(url string) {
 	b.run(chromedp.Navigate(url))
 }
 
-// until waits for an expression in the page to be true. The page may be replaced
-// meanwhile.
+// load does something that loads a page, and waits until that page has been loaded.
+func (b tab) load(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	_, err := chromedp.RunResponse(ctx, actions...)
+	require.NoError(b.t, err)
+}
+
+// until waits for an expression in the page to be true.
 func (b tab) until(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	var last error
-	for ctx.Err() == nil {
-		var met bool
-		met, last = chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+	for {
+		met, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
 		if met {
 			return
 		}
+		if ctx.Err() != nil {
+			require.Fail(b.t, "it did not come true: "+expression, evaluate[string](b, "document.body.innerText"))
+		}
+		require.NoError(b.t, err)
 		b.run(chromedp.Sleep(lookEvery))
 	}
-	require.Fail(b.t, "it did not come true: "+expression, "%v\n%s", last, evaluate[string](b, "document.body.innerText"))
 }
 
 // lookEvery is how often a condition in a page is looked at.

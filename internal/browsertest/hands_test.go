@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hands are what somebody uses a page with. They find a control by the name that a screen
-// reader tells, or by the beginning of it.
+// hands are what an operator uses a page with. They find a control by the accessible
+// name that a screen reader announces, or by its beginning.
 type hands interface {
-	// press follows a link, or presses a button, or opens and closes details.
+	// follow activates a link or a button that loads a page, and waits for that page.
+	follow(b tab, name string)
+	// press activates a control that loads no page, such as the summary of details.
 	press(b tab, name string)
 	// choose chooses an option of a list.
 	choose(b tab, name, option string)
@@ -50,7 +52,8 @@ type mouse struct{}
 
 type point struct{ X, Y float64 }
 
-func (mouse) click(b tab, name string) {
+// aim returns the action that clicks on a control.
+func (mouse) aim(b tab, name string) chromedp.Action[chromedp.Void] {
 	b.t.Helper()
 	b.find(name)
 	at := evaluate[point](b, fmt.Sprintf(`(() => {
@@ -59,23 +62,28 @@ func (mouse) click(b tab, name string) {
 		const box = control.getBoundingClientRect();
 		return {x: box.x + box.width / 2, y: box.y + box.height / 2};
 	})()`, findControl, quoted(name)))
-	b.run(chromedp.MouseClickXY(at.X, at.Y))
+	return chromedp.MouseClickXY(at.X, at.Y)
+}
+
+func (m mouse) follow(b tab, name string) {
+	b.t.Helper()
+	b.load(m.aim(b, name))
 }
 
 func (m mouse) press(b tab, name string) {
 	b.t.Helper()
-	m.click(b, name)
+	b.run(m.aim(b, name))
 }
 
 func (m mouse) check(b tab, name string) {
 	b.t.Helper()
-	m.click(b, name)
+	b.run(m.aim(b, name))
 }
 
 // choose has the list closed: what it shows when it is open is not in the page.
 func (m mouse) choose(b tab, name, option string) {
 	b.t.Helper()
-	m.click(b, name)
+	b.run(m.aim(b, name))
 	b.run(chromedp.KeyEvent(option), chromedp.KeyEvent(kb.Enter))
 	b.chosen(option)
 }
@@ -109,12 +117,18 @@ func (keyboard) goTo(b tab, name string) {
 	for range maxTabs {
 		if evaluate[bool](b, fmt.Sprintf(`document.activeElement === (%s)(%s)`, findControl, quoted(name))) {
 			seen := evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"`)
-			require.True(b.t, seen, "whoever uses the keyboard must see the focus on %q", name)
+			require.True(b.t, seen, "an operator who uses the keyboard must see the focus on %q", name)
 			return
 		}
 		b.run(chromedp.KeyEvent(kb.Tab))
 	}
 	require.Fail(b.t, "the keyboard does not get to "+name, evaluate[string](b, "document.body.innerText"))
+}
+
+func (k keyboard) follow(b tab, name string) {
+	b.t.Helper()
+	k.goTo(b, name)
+	b.load(chromedp.KeyEvent(kb.Enter))
 }
 
 func (k keyboard) press(b tab, name string) {

@@ -41,7 +41,6 @@ var pages = []struct{ name, path string }{
 func TestEverybodyCanUseEachPage(t *testing.T) {
 	axe := readAxe(t)
 	s := newBusyService(t)
-	browser := newBrowser(t)
 	for _, look := range []struct {
 		name string
 		screen
@@ -52,7 +51,7 @@ func TestEverybodyCanUseEachPage(t *testing.T) {
 		{"phone-dark", phone.dark()},
 	} {
 		t.Run(look.name, func(t *testing.T) {
-			b := browser.newTab(t, look.screen)
+			b := newTab(t, look.screen)
 			inspect := func(page string) {
 				t.Helper()
 				b.openDetails()
@@ -69,11 +68,11 @@ func TestEverybodyCanUseEachPage(t *testing.T) {
 			}
 			// Two are answers to a form.
 			b.open(s.url + "jobs?state=failed")
-			mouse{}.press(b, "Preview for all 5")
+			mouse{}.follow(b, "Preview for all 5")
 			b.shows("would change 5 jobs")
 			inspect("preview")
 			b.open(s.url + "queues/acme/jobs/invoice-3")
-			mouse{}.press(b, "Delete")
+			mouse{}.follow(b, "Delete")
 			b.isOn("Delete a job?")
 			inspect("delete")
 		})
@@ -104,11 +103,11 @@ func TestWithoutScripts(t *testing.T) {
 		s := newService(t)
 		s.failInvoices("acme", 1)
 		printers.Load().works.Store(true)
-		b := newBrowser(t).newTab(t, phone)
+		b := newTab(t, phone)
 		b.refuseScripts()
 		b.open(s.url + "queues/acme/jobs/invoice-0")
 		b.shows(errJam.Error())
-		h.press(b, "Retry")
+		h.follow(b, "Retry")
 		b.until(`!document.body.innerText.includes("failed")`)
 		printers.Load().paper <- struct{}{}
 		require.True(t, amboy.Wait(t.Context(), s.queue("acme")))
