@@ -16,7 +16,7 @@ import (
 
 var (
 	seed  = flag.Uint64("crashtest.seed", 1, "what the plans of jobs, kills and stops are made of")
-	kills = flag.Int("crashtest.kills", 3, "how many processes TestCrash kills")
+	kills = flag.Int("crashtest.kills", 2, "how many processes TestCrash kills")
 	lease = flag.Duration("crashtest.lease", time.Second, "the lock time-out of the queues of TestCrash")
 	slack = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
 )

@@ -20,7 +20,7 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-var dayLength = flag.Duration("crashtest.day", 8*time.Second, "how long the day of TestSchedule takes")
+var dayLength = flag.Duration("crashtest.day", 4*time.Second, "how long the day of TestSchedule takes")
 
 const (
 	// schedulers is the number of processes that keep the same schedules.

@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-var stops = flag.Int("crashtest.stops", 5, "how many queues TestSoftStop closes")
+var stops = flag.Int("crashtest.stops", 2, "how many queues TestSoftStop closes")
 
 // deployment is two queues on one store, one of which is replaced at a time, as
 // processes are when a new version is rolled out.

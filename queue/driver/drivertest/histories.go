@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,9 +12,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// historyBudget is the time after which no more histories are begun, so that a
-// slow store does not take minutes.
-const historyBudget = 5 * time.Second
+// histories is a flag, so that the suite is short by default.
+var histories = flag.Int("drivertest.histories", 12, "how many random histories of each kind the suite compares with its model")
+
+// historySteps is the number of calls in a history.
+const historySteps = 60
 
 // alone is the test as it is.
 func (f *fixture) alone() *fixture { return f }
@@ -22,19 +25,10 @@ func (f *fixture) alone() *fixture { return f }
 // what comes of it. The first history that fails is the last. Each is the test
 // that prepare makes of a new one.
 func runHistories(t *testing.T, harness Harness, prepare func(f *fixture) *fixture) {
-	histories, steps := 150, 60
-	if testing.Short() {
-		histories = 25
-	}
-	begin := time.Now()
-	for seed := range histories {
-		if time.Since(begin) > historyBudget {
-			t.Logf("%d of %d histories were run in %s", seed, histories, historyBudget)
-			return
-		}
+	for seed := range *histories {
 		passed := t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			h := newHistory(prepare(newFixture(t, harness)), uint64(seed))
-			for range steps {
+			for range historySteps {
 				h.step()
 				h.compare()
 			}

@@ -80,11 +80,8 @@ var others = []group{
 // Rules for which the driver declares no feature, or the harness has no hook, are
 // skipped, and the last line of the log lists them.
 //
-// Run it with -race. With that it takes seconds for a store in memory, and up to a
-// minute for one that takes milliseconds for a change; testing.Short makes it
-// shorter. The random histories are named by their seed, so that -run repeats one.
-// Those of a group end after 5 s, on a slow store before all are run: run it
-// without -race, too, which gets further.
+// Run it with -race. The random histories are few by default, and are named by
+// their seed, so that -run repeats one; -drivertest.histories=150 compares more.
 func Run(t *testing.T, h Harness) {
 	features := h.features(t)
 	var skipped []string

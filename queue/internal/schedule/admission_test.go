@@ -243,7 +243,7 @@ func TestNextAttemptWithOtherScopes(t *testing.T) {
 // TestHeldScopeCostsNothing has many entries that wait for a scope. Were each of
 // them looked at, a start would cost milliseconds.
 func TestHeldScopeCostsNothing(t *testing.T) {
-	const waiting, starts = 100_000, 10_000
+	const waiting, starts = 30_000, 3_000
 	f := newFixture(t)
 	f.add(scoped("holder", 1, "s"))
 	f.next("holder")

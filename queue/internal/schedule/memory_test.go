@@ -14,7 +14,7 @@ import (
 // TestWhatLeavesIsNotKept adds many entries that leave the structure they are in
 // before their turn comes, behind one that stays.
 func TestWhatLeavesIsNotKept(t *testing.T) {
-	const entries = 30_000
+	const entries = 10_000
 	for name, test := range map[string]struct {
 		stays, leaves entry
 		leave         func(f *fixture, e *entry)
@@ -99,7 +99,7 @@ func heapSize() int64 {
 // TestHeapsShrink has two heaps with a slot for each entry, of 32 bytes, which is
 // as much as the rest that stays: the buckets of a map do not shrink.
 func TestHeapsShrink(t *testing.T) {
-	const entries, bytesEach = 30_000, 64
+	const entries, bytesEach = 10_000, 64
 	for name, end := range map[string]func(*fixture){
 		"when entries are taken out from the top": func(f *fixture) {
 			assert.Empty(f.t, f.advance(after(5)))

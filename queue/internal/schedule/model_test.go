@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -1069,10 +1070,12 @@ func (h *history) compareKeys() {
 	}
 }
 
+var histories = flag.Uint64("schedule.histories", 150, "how many random histories TestRandomHistories compares with the model")
+
 func TestRandomHistories(t *testing.T) {
 	seed := rand.Uint64()
-	const histories, steps = 1200, 60
-	for i := range uint64(histories) {
+	const steps = 60
+	for i := range *histories {
 		c := &randomChoices{Rand: rand.New(rand.NewPCG(seed, i)), steps: steps}
 		require.NoError(t, runHistory(c), "history %d of seed %d", i, seed)
 	}
