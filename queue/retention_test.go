@@ -187,7 +187,7 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 // ones, and one of which removes the jobs whose time is over.
 func TestMaintenanceCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const heartbeat, processes, kept = 15 * time.Second, 5, 100 * time.Hour
+		const heartbeat, processes, kept = 15 * time.Second, 5, 20 * time.Hour
 		store := newStore(t)
 		var spies []*spy
 		var queues []amboy.Queue
