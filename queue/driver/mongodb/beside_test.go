@@ -433,6 +433,7 @@ func TestJobsOfFormerProcessRunOnce(t *testing.T) {
 						err = errors.Join(err, (&side{store: s.store, Driver: d}).end(r))
 					}
 					errs[i] = err
+					time.Sleep(100 * time.Millisecond)
 				}
 			})
 		}
@@ -443,6 +444,7 @@ func TestJobsOfFormerProcessRunOnce(t *testing.T) {
 					note(id)
 					assert.True(s, s.former.end(id, false))
 				}
+				time.Sleep(10 * time.Millisecond)
 			}
 		})
 		workers.Wait()
