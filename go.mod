@@ -9,7 +9,7 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/gabriel-vasile/mimetype v1.4.16
 	github.com/jonboulle/clockwork v0.5.0
-	github.com/mongodb/grip v0.0.0-20251203205830-b5c5c666ab94
+	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49
 	github.com/netresearch/go-cron v0.9.1
 	github.com/pkg/errors v0.9.1
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
@@ -48,7 +48,7 @@ require (
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/dghubble/oauth1 v0.7.2 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
-	github.com/evergreen-ci/utility v0.0.0-20251203163234-8a1c0ea8b717 // indirect
+	github.com/evergreen-ci/utility v0.0.0-20260727185913-06cd8a26cd5e // indirect
 	github.com/fatih/structs v1.1.0 // indirect
 	github.com/felixge/httpsnoop v1.0.3 // indirect
 	github.com/fuyufjh/splunk-hec-go v0.3.4-0.20190414090710-10df423a9f36 // indirect

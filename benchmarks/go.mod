@@ -6,7 +6,7 @@ require (
 	github.com/alitto/pond/v2 v2.7.1
 	github.com/mikestefanello/backlite v0.6.0
 	github.com/mongodb/amboy v0.0.0-00010101000000-000000000000
-	github.com/mongodb/grip v0.0.0-20251203205830-b5c5c666ab94
+	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
@@ -27,7 +27,7 @@ require (
 	github.com/coreos/go-systemd v0.0.0-20191104093116-d3cd4ed1dbcf // indirect
 	github.com/dghubble/oauth1 v0.7.2 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
-	github.com/evergreen-ci/utility v0.0.0-20251203163234-8a1c0ea8b717 // indirect
+	github.com/evergreen-ci/utility v0.0.0-20260727185913-06cd8a26cd5e // indirect
 	github.com/fatih/structs v1.1.0 // indirect
 	github.com/felixge/httpsnoop v1.0.3 // indirect
 	github.com/fsnotify/fsnotify v1.10.1 // indirect

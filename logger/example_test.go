@@ -22,8 +22,8 @@ func ExampleNewQueueBackedSender() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sender.Send(message.NewDefaultMessage(level.Info, "hello"))
-	sender.Send(message.NewDefaultMessage(level.Debug, "not important enough"))
+	sender.Send(context.Background(), message.NewDefaultMessage(level.Info, "hello"))
+	sender.Send(context.Background(), message.NewDefaultMessage(level.Debug, "not important enough"))
 	if err = sender.Close(); err != nil {
 		log.Fatal(err)
 	}

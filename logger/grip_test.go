@@ -32,7 +32,7 @@ func TestQueueBackedSenderAsGripsOwn(t *testing.T) {
 	var want []string
 	for n := range 100 {
 		want = append(want, fmt.Sprint("message ", n))
-		grip.Info(want[n])
+		grip.Info(t.Context(), want[n])
 	}
 	close(r.gate)
 	replaced := make(chan error, 1)

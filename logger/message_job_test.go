@@ -41,15 +41,18 @@ func TestSendMessageJobFailures(t *testing.T) {
 			require.ErrorContains(t, err, "must not be nil")
 		})
 	}
-	t.Run("context has ended", func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(errors.New("shutting down"))
-		j := logger.NewSendMessageJob(info("hello"), r)
-		j.Run(ctx)
-		require.ErrorContains(t, j.Error(), "shutting down")
-		assert.False(t, j.Status().Completed)
-	})
 	assert.Empty(t, r.recorded())
+}
+
+func TestMessageIsLostBecauseTheContextOfItsJobHasEnded(t *testing.T) {
+	r := newRecorder(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("shutting down"))
+	j := logger.NewSendMessageJob(info("stopping"), r)
+	j.Run(ctx)
+	require.NoError(t, j.Error())
+	assert.True(t, j.Status().Completed)
+	assert.Equal(t, []string{"stopping"}, r.recorded())
 }
 
 func TestSendMessageJobCannotBeStored(t *testing.T) {

@@ -48,7 +48,7 @@ func TestQueueBackedSenderKeepsOrder(t *testing.T) {
 	var want []string
 	for n := range 50 {
 		text := fmt.Sprint("message ", n)
-		s.Send(info(text))
+		s.Send(t.Context(), info(text))
 		want = append(want, text)
 	}
 	require.NoError(t, s.Flush(t.Context()))
@@ -65,7 +65,7 @@ func TestQueueBackedSenderConcurrently(t *testing.T) {
 	for range goroutines {
 		running.Go(func() {
 			for range messages {
-				s.Send(info("text"))
+				s.Send(t.Context(), info("text"))
 			}
 		})
 	}
@@ -81,14 +81,14 @@ func TestQueueBackedSenderBlocksWhileFull(t *testing.T) {
 		r.gate = make(chan struct{})
 		s, err := logger.NewQueueBackedSender(t.Context(), r, 1, 1)
 		require.NoError(t, err)
-		s.Send(info("running"))
+		s.Send(t.Context(), info("running"))
 		synctest.Wait()
-		s.Send(info("waiting"))
+		s.Send(t.Context(), info("waiting"))
 
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
-			s.Send(info("third"))
+			s.Send(t.Context(), info("third"))
 		}()
 		synctest.Wait()
 		select {
@@ -111,8 +111,8 @@ func TestQueueBackedSenderCloseDrains(t *testing.T) {
 		r.closeErr = errors.New("no connection")
 		s, err := logger.NewQueueBackedSender(t.Context(), r, 1, 10)
 		require.NoError(t, err)
-		s.Send(info("one"))
-		s.Send(info("two"))
+		s.Send(t.Context(), info("one"))
+		s.Send(t.Context(), info("two"))
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		synctest.Wait()
@@ -122,7 +122,7 @@ func TestQueueBackedSenderCloseDrains(t *testing.T) {
 		require.ErrorIs(t, s.Close(), r.closeErr, "closing again closes nothing")
 		assert.Equal(t, []string{"one", "two", "close"}, r.recorded())
 
-		s.Send(info("late"))
+		s.Send(t.Context(), info("late"))
 		require.Len(t, r.handled(), 1)
 		require.ErrorIs(t, r.handled()[0], amboy.ErrQueueClosed)
 	})
@@ -137,7 +137,7 @@ func TestQueueBackedSenderWhoseContextEnds(t *testing.T) {
 		s, err := logger.NewQueueBackedSender(ctx, r, 1, 10)
 		require.NoError(t, err)
 		for _, text := range []string{"running", "left", "left too"} {
-			s.Send(info(text))
+			s.Send(t.Context(), info(text))
 		}
 		synctest.Wait()
 		cancel()

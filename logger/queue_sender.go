@@ -25,8 +25,10 @@ import (
 // argument may be nil. It is safe for concurrent use where the given sender is.
 //
 // Send leaves messages out that the level excludes. It blocks while the queue
-// is full, until ctx ends. A message that can't be put goes to the sender's
-// error handler. Flush waits for all jobs of the queue, whoever put them, and
+// is full, until the ctx given here ends. That of the call only lends its values
+// to the message: what is logged at shutdown is sent although the logging
+// context has ended. A message that can't be put goes to the sender's error
+// handler. Flush waits for all jobs of the queue, whoever put them, and
 // then flushes the given sender. Close closes neither the queue nor the given
 // sender.
 func MakeQueueSender(ctx context.Context, q amboy.Queue, sender send.Sender) send.Sender {
@@ -41,12 +43,12 @@ type queueSender struct {
 	queue amboy.Queue
 }
 
-func (s *queueSender) Send(m message.Composer) {
+func (s *queueSender) Send(ctx context.Context, m message.Composer) {
 	if !s.Level().ShouldLog(m) {
 		return
 	}
-	if err := s.queue.Put(s.ctx, NewSendMessageJob(m, s.Sender)); err != nil {
-		s.ErrorHandler()(fmt.Errorf("queueing a log message for sender %q: %w", s.Name(), err), m)
+	if err := s.queue.Put(s.ctx, newSendMessageJob(ctx, m, s.Sender)); err != nil {
+		s.ErrorHandler()(context.WithoutCancel(ctx), fmt.Errorf("queueing a log message for sender %q: %w", s.Name(), err), m)
 	}
 }
 

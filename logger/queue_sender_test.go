@@ -30,8 +30,8 @@ func TestQueueSender(t *testing.T) {
 	defer q.Close(t.Context())
 	s := logger.MakeQueueSender(t.Context(), q, r)
 
-	s.Send(info("one"))
-	s.Send(info("two"))
+	s.Send(t.Context(), info("one"))
+	s.Send(t.Context(), info("two"))
 	require.NoError(t, s.Flush(t.Context()))
 	assert.Equal(t, []string{"one", "two", "flush"}, r.recorded())
 
@@ -65,7 +65,7 @@ func TestQueueSenderRespectsLevel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := startQueue(t, t.Context())
 			defer q.Close(t.Context())
-			logger.MakeQueueSender(t.Context(), q, newRecorder(t)).Send(test.message)
+			logger.MakeQueueSender(t.Context(), q, newRecorder(t)).Send(t.Context(), test.message)
 			assert.Equal(t, test.put, q.Stats(t.Context()).Total)
 		})
 	}
@@ -89,13 +89,26 @@ func TestQueueSenderReportsWhatItCouldNotPut(t *testing.T) {
 				require.NoError(t, q.Start(t.Context()))
 				defer q.Close(t.Context())
 			}
-			logger.MakeQueueSender(test.ctx, q, r).Send(info("lost"))
+			logger.MakeQueueSender(test.ctx, q, r).Send(t.Context(), info("lost"))
 			require.Len(t, r.handled(), 1)
 			require.ErrorIs(t, r.handled()[0], test.want)
 			require.ErrorContains(t, r.handled()[0], `sender "recorder"`)
 			assert.Equal(t, []string{"error for lost"}, r.recorded())
 		})
 	}
+}
+
+func TestMessageIsLostBecauseTheLoggingContextHasEnded(t *testing.T) {
+	r := newRecorder(t)
+	q := startQueue(t, t.Context())
+	defer q.Close(t.Context())
+	s := logger.MakeQueueSender(t.Context(), q, r)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Send(ended, info("stopping"))
+	require.NoError(t, s.Flush(t.Context()))
+	assert.Equal(t, []string{"stopping", "flush"}, r.recorded())
+	assert.Empty(t, r.handled())
 }
 
 func TestQueueSenderFlushWaits(t *testing.T) {
@@ -105,7 +118,7 @@ func TestQueueSenderFlushWaits(t *testing.T) {
 		q := startQueue(t, t.Context())
 		defer q.Close(t.Context())
 		s := logger.MakeQueueSender(t.Context(), q, r)
-		s.Send(info("slow"))
+		s.Send(t.Context(), info("slow"))
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		flushed := make(chan error, 2)
@@ -140,8 +153,8 @@ func TestQueueSenderFlushErrors(t *testing.T) {
 			r.gate = make(chan struct{})
 			q := startQueue(t, t.Context())
 			s := logger.MakeQueueSender(t.Context(), q, r)
-			s.Send(info("sent"))
-			s.Send(info("left"))
+			s.Send(t.Context(), info("sent"))
+			s.Send(t.Context(), info("left"))
 			synctest.Wait()
 			closed := make(chan struct{})
 			go func() {

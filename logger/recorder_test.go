@@ -28,7 +28,7 @@ func newRecorder(t *testing.T) *recorder {
 	t.Helper()
 	r := &recorder{Base: send.NewBase("recorder")}
 	require.NoError(t, r.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info}))
-	require.NoError(t, r.SetErrorHandler(func(err error, m message.Composer) {
+	require.NoError(t, r.SetErrorHandler(func(_ context.Context, err error, m message.Composer) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.errors = append(r.errors, err)
@@ -55,9 +55,13 @@ func (r *recorder) handled() []error {
 	return append([]error(nil), r.errors...)
 }
 
-func (r *recorder) Send(m message.Composer) {
+func (r *recorder) Send(ctx context.Context, m message.Composer) {
 	if r.gate != nil {
 		<-r.gate
+	}
+	if ctx.Err() != nil {
+		r.record("context has ended for " + m.String())
+		return
 	}
 	r.record(m.String())
 }

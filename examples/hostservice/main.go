@@ -35,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal kills
 	// What fails is in the table. A log on the terminal would tear the bars.
-	grip.Alert(grip.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Critical}))
+	grip.Alert(ctx, grip.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Critical}))
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "hostservice:", err)
 		os.Exit(1)

@@ -1,5 +1,8 @@
 // Package logging writes the library's log messages. It is the one place that
 // calls the logging library.
+//
+// A message is written with the values of the caller's context and without its
+// end: most of what is said at shutdown is said after the context has ended.
 package logging
 
 import (
@@ -25,14 +28,14 @@ func isQuiet(ctx context.Context) bool { return ctx.Value(quietKey{}) != nil }
 // Error logs something that failed.
 func Error(ctx context.Context, fields message.Fields) {
 	if !isQuiet(ctx) {
-		grip.Error(fields)
+		grip.Error(context.WithoutCancel(ctx), fields)
 	}
 }
 
 // Warning logs something that is odd, and that the library coped with.
 func Warning(ctx context.Context, fields message.Fields) {
 	if !isQuiet(ctx) {
-		grip.Warning(fields)
+		grip.Warning(context.WithoutCancel(ctx), fields)
 	}
 }
 
@@ -52,6 +55,6 @@ func DebugEnabled(ctx context.Context) bool {
 // written.
 func Debug(ctx context.Context, build func() message.Fields) {
 	if DebugEnabled(ctx) {
-		grip.Debug(build())
+		grip.Debug(context.WithoutCancel(ctx), build())
 	}
 }
