@@ -46,8 +46,8 @@ func command(name, usage string, flags []cli.Flag, run func(*cli.Context) error)
 
 const idFlag = "id"
 
-func idFlags(usage string) []cli.Flag {
-	return []cli.Flag{cli.StringFlag{Name: idFlag + ", name", Usage: usage}}
+func idFlags() []cli.Flag {
+	return []cli.Flag{cli.StringFlag{Name: idFlag + ", name", Usage: "`ID` of the job"}}
 }
 
 // required returns an error for each flag that has no value.

@@ -40,7 +40,7 @@ func managementCommand(opts *ServiceOptions) cli.Command {
 		Subcommands: []cli.Command{
 			command("status", "count jobs by type", []cli.Flag{readFilter}, m.status),
 			command("jobs", "list the IDs of jobs of a type", []cli.Flag{jobType, readFilter}, m.jobs),
-			command("complete-job", "mark a job complete", idFlags("`ID` of the job"), m.completeJob),
+			command("complete-job", "mark a job complete", idFlags(), m.completeJob),
 			command("complete-jobs", "mark jobs complete", []cli.Flag{filter}, m.completeJobs),
 			command("complete-jobs-by-type", "mark jobs of a type complete", []cli.Flag{jobType, filter}, m.completeJobsByType),
 			command("complete-jobs-by-pattern", "mark jobs complete whose IDs match", []cli.Flag{pattern, filter}, m.completeJobsByPattern),

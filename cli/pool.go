@@ -18,8 +18,8 @@ func poolCommand(opts *ServiceOptions) cli.Command {
 		Subcommands: []cli.Command{
 			command("list", "list the IDs of running jobs", nil, p.list),
 			command("abort-all", "abort all running jobs, and wait until they have ended", nil, p.abortAll),
-			command("check", "report whether a job is running", idFlags("`ID` of the job"), p.check),
-			command("abort", "abort a running job, and wait until it has ended", idFlags("`ID` of the job"), p.abort),
+			command("check", "report whether a job is running", idFlags(), p.check),
+			command("abort", "abort a running job, and wait until it has ended", idFlags(), p.abort),
 		},
 	}
 }
