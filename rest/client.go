@@ -126,11 +126,15 @@ func (s remote) newFailure(response *http.Response, body []byte) error {
 
 // failureError completes the error for an answer that has a failure.
 func failureError(e *ResponseError, body []byte) bool {
-	var said web.Failure
+	var said struct {
+		web.Failure
+		Kind web.Kind `json:"kind"`
+	}
 	if json.Unmarshal(body, &said) != nil || said.Text == "" {
 		return false
 	}
-	e.Message, e.err = said.Text, causeOf(&said, e.StatusCode)
+	said.Failure.Kind = said.Kind
+	e.Message, e.err = said.Text, causeOf(&said.Failure, e.StatusCode)
 	return true
 }
 
@@ -139,9 +143,9 @@ func causeOf(f *web.Failure, status int) error {
 	switch {
 	case status == http.StatusNotFound && f.Field == web.NameField:
 		return amboy.NewJobNotFoundError(f.Text)
-	case status == http.StatusConflict && f.Field == scopeField:
+	case f.Kind == web.KindDuplicateScope:
 		return amboy.NewDuplicateJobScopeError(f.Text)
-	case status == http.StatusConflict:
+	case f.Kind == web.KindDuplicateJob:
 		return amboy.NewDuplicateJobError(f.Text)
 	case f.Field != "" && f.Rule != "":
 		return &management.InvalidArgumentError{Field: f.Field, Value: f.Value, Rule: f.Rule}

@@ -54,19 +54,19 @@ func (c *QueueClient) Host() string {
 	return c.host
 }
 
-// SetHost changes the host. It returns an error for one that is not of the form
-// http://name or https://name, to which a slash may be added, and changes nothing
-// then.
+// SetHost changes the host. It is of the form http://name or https://name, and may be
+// followed by a path, below which the prefix is. One slash at its end is cut off. For any
+// other host SetHost returns an error and changes nothing.
 func (c *QueueClient) SetHost(host string) error {
 	parsed, err := url.Parse(host)
 	valid := err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Hostname() != "" && parsed.Port() == "" &&
-		strings.Trim(parsed.Path, "/") == "" && parsed.RawQuery == "" && parsed.Fragment == "" && parsed.User == nil
+		parsed.RawQuery == "" && parsed.Fragment == "" && parsed.User == nil
 	if !valid {
-		return fmt.Errorf("host must be of the form http://name or https://name (is %q)", host)
+		return fmt.Errorf("host must be of the form http://name or https://name, and a path may follow (is %q)", host)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.host = strings.TrimRight(host, "/")
+	c.host = strings.TrimSuffix(host, "/")
 	return nil
 }
 
@@ -77,16 +77,22 @@ func (c *QueueClient) Port() int {
 	return c.port
 }
 
-// SetPort changes the port. It returns an error for one that is not from 1 to 65535,
-// and changes nothing then.
+// defaultPort is the port of a client that was given an invalid one.
+const defaultPort = 3000
+
+// SetPort changes the port. Port 80 is left out of the URLs of requests, also if the
+// host is an https one. If the port is not from 1 to 65535, SetPort returns an error and
+// sets the port to 3000.
 func (c *QueueClient) SetPort(port int) error {
+	var err error
 	if port < 1 || port > 65535 {
-		return fmt.Errorf("port must be from 1 to 65535 (is %d)", port)
+		err = fmt.Errorf("port must be from 1 to 65535 (is %d)", port)
+		port = defaultPort
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.port = port
-	return nil
+	return err
 }
 
 // Prefix returns the prefix, without the slashes around it.
@@ -118,7 +124,15 @@ func (c *QueueClient) call(ctx context.Context, method, path string, body, resul
 func (c *QueueClient) remote() remote {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return newRemote(c.client, c.host+":"+strconv.Itoa(c.port)+"/"+c.prefix)
+	scheme, rest, _ := strings.Cut(c.host, "://")
+	name, path, hasPath := strings.Cut(rest, "/")
+	if c.port != 80 {
+		name += ":" + strconv.Itoa(c.port)
+	}
+	if hasPath {
+		name += "/" + path
+	}
+	return newRemote(c.client, scheme+"://"+name+"/"+c.prefix)
 }
 
 func (c *QueueClient) status(ctx context.Context) (status queueStatus, err error) {
@@ -132,10 +146,13 @@ func (c *QueueClient) Running(ctx context.Context) (bool, error) {
 	return status.QueueRunning, err
 }
 
-// PendingJobs returns the number of jobs that have not started.
+// PendingJobs returns the number of jobs that have not started; -1 with an error.
 func (c *QueueClient) PendingJobs(ctx context.Context) (int, error) {
 	status, err := c.status(ctx)
-	return status.PendingJobs, err
+	if err != nil {
+		return -1, err
+	}
+	return status.PendingJobs, nil
 }
 
 // SubmitJob puts a job into the queue, and returns its ID. The type must be registered

@@ -122,11 +122,8 @@ func TestQueueClientAddress(t *testing.T) {
 		assert.Equal(t, "https://queue.example", c.Host())
 		assert.Equal(t, 8080, c.Port())
 		assert.Equal(t, "amboy/a%2Fb", c.Prefix())
-		for _, host := range []string{"", "queue.example", "ftp://x", "http://", "http://x:80", "http://x/y", "http://x?y", "http://me@x", "http://x#y", "::"} {
+		for _, host := range []string{"", "queue.example", "ftp://x", "http://", "http://x:80", "http://x?y", "http://me@x", "http://x#y", "::"} {
 			require.ErrorContains(t, c.SetHost(host), strconv.Quote(host))
-		}
-		for _, port := range []int{-1, 0, 65536} {
-			require.ErrorContains(t, c.SetPort(port), strconv.Itoa(port))
 		}
 		for _, prefix := range []string{"%", "a b", "a?b", "a#b"} {
 			require.ErrorContains(t, c.SetPrefix(prefix), strconv.Quote(prefix))
@@ -139,6 +136,61 @@ func TestQueueClientAddress(t *testing.T) {
 	}
 	_, err = rest.NewQueueClientFromExisting(nil, "http://x", 80, "")
 	require.Error(t, err)
+}
+
+// recordingTransport records the URL of the last request, and answers with an error.
+type recordingTransport struct{ url string }
+
+func (r *recordingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	r.url = request.URL.String()
+	return nil, assert.AnError
+}
+
+func TestQueueClientHostWithPath(t *testing.T) {
+	for _, test := range []struct {
+		host   string
+		port   int
+		prefix string
+		kept   string
+		url    string
+	}{
+		{"http://queue.example/service", 8080, "amboy", "http://queue.example/service", "http://queue.example:8080/service/amboy/v1/status"},
+		{"http://queue.example/service/", 8080, "", "http://queue.example/service", "http://queue.example:8080/service/v1/status"},
+		{"http://queue.example/a%2Fb", 8080, "amboy", "http://queue.example/a%2Fb", "http://queue.example:8080/a%2Fb/amboy/v1/status"},
+		{"http://queue.example//", 8080, "amboy", "http://queue.example/", "http://queue.example:8080//amboy/v1/status"},
+		{"http://queue.example/", 80, "amboy", "http://queue.example", "http://queue.example/amboy/v1/status"},
+		{"https://queue.example/service", 80, "amboy", "https://queue.example/service", "https://queue.example/service/amboy/v1/status"},
+		{"https://queue.example", 443, "amboy", "https://queue.example", "https://queue.example:443/amboy/v1/status"},
+		{"http://[::1]/service", 1, "amboy", "http://[::1]/service", "http://[::1]:1/service/amboy/v1/status"},
+		{"http://queue.example", 65535, "", "http://queue.example", "http://queue.example:65535/v1/status"},
+	} {
+		t.Run(test.host+" "+strconv.Itoa(test.port), func(t *testing.T) {
+			sent := &recordingTransport{}
+			c, err := rest.NewQueueClientFromExisting(&http.Client{Transport: sent}, test.host, test.port, test.prefix)
+			require.NoError(t, err)
+			_, err = c.Running(t.Context())
+			require.ErrorIs(t, err, assert.AnError)
+			assert.Equal(t, test.kept, c.Host())
+			assert.Equal(t, test.url, sent.url)
+		})
+	}
+}
+
+func TestQueueClientInvalidPortLeaves3000(t *testing.T) {
+	for _, port := range []int{-1, 0, 65536} {
+		c, err := rest.NewQueueClient("http://queue.example", 8080, "")
+		require.NoError(t, err)
+		require.ErrorContains(t, c.SetPort(port), strconv.Itoa(port))
+		assert.Equal(t, 3000, c.Port())
+	}
+}
+
+func TestQueueClientPendingJobsIsNegativeAfterError(t *testing.T) {
+	c, err := rest.NewQueueClientFromExisting(&http.Client{Transport: &recordingTransport{}}, "http://queue.example", 80, "")
+	require.NoError(t, err)
+	pending, err := c.PendingJobs(t.Context())
+	require.ErrorIs(t, err, assert.AnError)
+	assert.Equal(t, -1, pending)
 }
 
 func second[T any](_ T, err error) error { return err }

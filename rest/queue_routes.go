@@ -31,6 +31,8 @@ type created struct {
 	Status     queueStatus `json:"status"`
 	// Field names what is wrong with it.
 	Field string `json:"field,omitempty"`
+	// Kind is that of a duplicate, because any other invalid job has the same status.
+	Kind web.Kind `json:"kind,omitempty"`
 }
 
 // jobStatus tells about a job.
@@ -137,16 +139,12 @@ func (s *QueueService) createJob(w http.ResponseWriter, r *http.Request) {
 		f := web.FailureOf(r.Context(), err)
 		web.LogFailure(r, f, err)
 		code, answer.Error, answer.Field = f.Status, f.Text, f.Field
-		if amboy.IsDuplicateJobScopeError(err) {
-			answer.Field = scopeField
+		if amboy.IsDuplicateJobError(err) {
+			code, answer.Kind = http.StatusBadRequest, f.Kind
 		}
 	}
 	web.WriteJSON(w, r, code, answer)
 }
-
-// scopeField is the field of a job that is not put because of one that holds its
-// scopes.
-const scopeField = "enqueue_scopes"
 
 // putPatience is how long a request waits for room in a queue.
 const putPatience = 10 * time.Second

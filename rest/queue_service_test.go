@@ -67,9 +67,9 @@ func TestQueueService(t *testing.T) {
 			name: "create, it says that it has run", method: "POST", target: create, status: 200, answer: created("new"),
 			body: form("new", `, "status": {"completed": true, "owner": "me", "errors": ["no"]}, "group": "other", "retry_info": {"retryable": true, "needs_retry": true, "current_attempt": 7, "base_job_id": "x"}`),
 		},
-		{name: "create, taken", method: "POST", target: create, body: form("done", ""), status: 409},
+		{name: "create, taken", method: "POST", target: create, body: form("done", ""), status: 400},
 		{
-			name: "create, scope", method: "POST", target: create, status: 409,
+			name: "create, scope", method: "POST", target: create, status: 400,
 			body: form("new", `, "required_scopes": ["dog"], "enqueue_all_scopes": true`),
 		},
 		{name: "create, no ID", method: "POST", target: create, body: form("", ""), status: 400, answer: refused("", `name must not be empty (is \"\")`, "name")},
