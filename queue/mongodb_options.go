@@ -76,7 +76,9 @@ type MongoDBOptions struct {
 }
 
 // PreferredIndexOptions name indexes that operators want queries to use, by their
-// keys. The index must exist: queries with a hint at one that does not fail.
+// keys. Where queues share a collection, group: 1 is put before the keys unless group
+// is among them. While no index has these keys, the query does without the hint, and
+// an error is logged once a minute.
 type PreferredIndexOptions struct {
 	// NextJob is for the query that finds jobs that are ready to run. Default: none;
 	// the server chooses the index that is built for it.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -86,8 +85,8 @@ type branch struct {
 // which the others are part of the first.
 func (l *look) run(ctx context.Context, branches []branch, v *view) error {
 	visit := func(raw bson.Raw) { v.add(raw, l) }
-	opts := options.Aggregate()
-	if len(l.opts.Hint) > 0 {
+	hint := l.hints.use(l.opts.Hint, time.Now())
+	if hint != nil {
 		var hinted, others []branch
 		for _, b := range branches {
 			if b.hinted {
@@ -98,13 +97,13 @@ func (l *look) run(ctx context.Context, branches []branch, v *view) error {
 		}
 		for len(hinted) > 1 {
 			last := hinted[len(hinted)-1]
-			if err := l.pipe(ctx, last.stages, visit, options.Aggregate().SetHint(l.opts.Hint)); err != nil {
+			if err := l.pipeHinted(ctx, last.stages, visit, hint); err != nil {
 				return err
 			}
 			hinted = hinted[:len(hinted)-1]
 		}
-		if len(hinted) > 0 {
-			opts.SetHint(l.opts.Hint)
+		if len(hinted) == 0 {
+			hint = nil
 		}
 		branches = slices.Concat(hinted, others)
 	}
@@ -112,7 +111,7 @@ func (l *look) run(ctx context.Context, branches []branch, v *view) error {
 	for _, b := range branches[1:] {
 		pipeline = append(pipeline, union(b.collection, b.stages...))
 	}
-	return l.pipe(ctx, pipeline, visit, opts)
+	return l.pipeHinted(ctx, pipeline, visit, hint)
 }
 
 // ofJobs is a branch over the jobs.
