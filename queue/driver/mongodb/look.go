@@ -135,7 +135,7 @@ func (l *look) inQueues(and ...bson.E) bson.D {
 // times are the branches for what has come about because of the time, and for
 // when there will be more.
 func (l *look) times() []branch {
-	branches := []branch{
+	return []branch{
 		{collection: l.jobs.Name(), stages: bson.A{
 			match(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$lte", Value: l.now}})),
 			bson.D{{Key: "$sort", Value: field("line.due", 1)}},
@@ -145,11 +145,6 @@ func (l *look) times() []branch {
 		}},
 		l.ofJobs(l.unexpired(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$gt", Value: l.now}})),
 			field("line.due", 1), 1, project("next_due", "$line.due")),
-	}
-	if l.opts.IgnoreDispatchBy {
-		return branches
-	}
-	return append(branches,
 		l.ofJobs(l.inQueues(bson.E{Key: "line.expires", Value: bson.D{{Key: "$exists", Value: true}, {Key: "$lt", Value: l.now}}}),
 			field("line.expires", 1), timedAtOnce, project("expired", "$$ROOT")),
 		// Those that are claimed now are left out, and there are no more of them
@@ -157,15 +152,12 @@ func (l *look) times() []branch {
 		l.ofJobs(field("line.expires", bson.D{{Key: "$exists", Value: true}, {Key: "$gte", Value: l.now}}),
 			field("line.expires", 1), max(1, l.req.Limit+1),
 			project("expires", bson.D{{Key: "_id", Value: "$_id"}, {Key: "at", Value: "$line.expires"}})),
-	)
+	}
 }
 
 // unexpired leaves out those that have expired, which are claimed before they are
 // due.
 func (l *look) unexpired(filter bson.D) bson.D {
-	if l.opts.IgnoreDispatchBy {
-		return filter
-	}
 	return append(filter, either(field("line.expires", nil), field("line.expires", field("$gte", l.now)))...)
 }
 

@@ -48,10 +48,10 @@ type Options struct {
 	// no change streams, or one is broken. 0 means DefaultPollInterval; it must
 	// not be negative.
 	PollInterval time.Duration
-	// IgnoreWaitUntil claims jobs before their wait-until time.
-	IgnoreWaitUntil bool
-	// IgnoreDispatchBy claims jobs after their dispatch-by time.
-	IgnoreDispatchBy bool
+	// SkipWaitUntilIndex and SkipDispatchByIndex keep Open and EnsureIndexes from
+	// building the indexes with which processes with the legacy library query jobs by
+	// these times.
+	SkipWaitUntilIndex, SkipDispatchByIndex bool
 	// ClaimWindow is the number of candidates that a claim chooses from, at
 	// least. 0 means as many as it is to claim, and more while others claim them
 	// first; it must not be negative.
