@@ -168,7 +168,13 @@ type Queue interface {
 	// has one. Runners call it.
 	Complete(ctx context.Context, j Job) error
 
-	// Save replaces what the queue stores about a job that it holds.
+	// Save replaces what the queue stores about a job that it holds. It returns an
+	// error that wraps ErrLeaseLost, and changes nothing, if j is stale: the owner
+	// or the modification count that the queue has is not that of j, because the
+	// job was claimed, handed back or ended since j was read. Renewing a lease
+	// changes neither, so a running job may save itself for as long as it has its
+	// lease. A copy is not stale because Lock or Unlock was called on it; then Save
+	// stores its owner, count and time too, unless another owner runs the job.
 	Save(ctx context.Context, j Job) error
 
 	// Info describes the queue.

@@ -56,8 +56,6 @@ type DriverQueueOptions struct {
 	// outermost.
 	Middleware []amboy.Middleware
 
-	// ignoreDispatchBy runs jobs whose dispatch-by time has passed.
-	ignoreDispatchBy bool
 	// startAgain makes Start of a started queue do nothing, instead of failing.
 	startAgain bool
 	// now is the clock of an Inline queue. Default: time.Now.

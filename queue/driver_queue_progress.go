@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue/driver"
 )
 
 var _ amboy.ProgressSetter = (*driverQueue)(nil)
@@ -33,19 +32,4 @@ func (q *driverQueue) storeProgress(ctx context.Context, j amboy.Job, w *work) e
 		return fmt.Errorf("storing its progress: %w", err)
 	}
 	return nil
-}
-
-// renew renews the lease of a job that runs here, so that what is written next, which
-// no lease guards, comes before anybody else can have the job. The error wraps
-// ErrLeaseLost where somebody has it already.
-func (q *driverQueue) renew(ctx context.Context, j amboy.Job) error {
-	w := q.engine.leases.of(j)
-	if w == nil {
-		return nil
-	}
-	lost, err := q.driver.Extend(ctx, []driver.Lease{w.lease}, q.engine.now(), q.engine.leaseTime)
-	if err == nil && len(lost) > 0 {
-		err = amboy.ErrLeaseLost
-	}
-	return err
 }

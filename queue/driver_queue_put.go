@@ -121,9 +121,11 @@ func (q *driverQueue) Save(ctx context.Context, j amboy.Job) error {
 	}
 	r, err := q.record(j)
 	if err == nil {
-		err = q.renew(ctx, j)
-	}
-	if err == nil {
+		if w := q.engine.leases.of(j); w != nil {
+			// It saves itself under the lease that it runs under, whatever it has made
+			// of its status.
+			r.Status.Owner, r.Status.ModificationCount = w.lease.Owner, w.lease.Count
+		}
 		err = q.driver.Save(ctx, r)
 	}
 	if err != nil {

@@ -21,19 +21,17 @@ import (
 // for all of them.
 type engine struct {
 	// id owns the leases.
-	id         string
-	driver     driver.Driver
-	ownsDriver bool
-	now        func() time.Time
-	leaseTime  time.Duration
-	// ignoreDispatchBy is true where jobs are run whose dispatch-by time has passed.
-	ignoreDispatchBy bool
-	claims           *claims
-	leases           *leases
-	completions      *completions
-	forgetting       forgetting
-	announcer        *announcer
-	activity         *activity.Recorder
+	id          string
+	driver      driver.Driver
+	ownsDriver  bool
+	now         func() time.Time
+	leaseTime   time.Duration
+	claims      *claims
+	leases      *leases
+	completions *completions
+	forgetting  forgetting
+	announcer   *announcer
+	activity    *activity.Recorder
 	// notified is true where the driver tells of changes, and changes counts them.
 	notified    bool
 	changes     atomic.Int64
@@ -69,16 +67,15 @@ type engine struct {
 // queues; 0 where their own numbers of workers are the only limit.
 func newEngine(opts DriverQueueOptions, workers int) *engine {
 	e := &engine{
-		id:               newOwnerID("driver"),
-		driver:           opts.Driver,
-		ownsDriver:       opts.CloseDriver,
-		now:              time.Now,
-		leaseTime:        opts.LockTimeout,
-		ignoreDispatchBy: opts.ignoreDispatchBy,
-		lookForRetries:   opts.Retryable.StaleRetryingMonitorInterval,
-		notified:         opts.Driver.Features().Notifications,
-		queues:           map[string]*driverQueue{},
-		wantedWorkers:    map[string]int{},
+		id:             newOwnerID("driver"),
+		driver:         opts.Driver,
+		ownsDriver:     opts.CloseDriver,
+		now:            time.Now,
+		leaseTime:      opts.LockTimeout,
+		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
+		notified:       opts.Driver.Features().Notifications,
+		queues:         map[string]*driverQueue{},
+		wantedWorkers:  map[string]int{},
 	}
 	if opts.now != nil {
 		e.now = opts.now
@@ -256,7 +253,7 @@ func (e *engine) changed() {
 // isExpired tells whether a claimed record must not be run any more.
 func (e *engine) isExpired(r *driver.Record) bool {
 	deadline := r.TimeInfo.DispatchBy
-	return !e.ignoreDispatchBy && !deadline.IsZero() && deadline.Before(e.now())
+	return !deadline.IsZero() && deadline.Before(e.now())
 }
 
 // claim claims records. Their leases are renewed from now on, also while they

@@ -3,10 +3,12 @@ package queue
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
@@ -21,13 +23,21 @@ func (q *local) Get(_ context.Context, id string) (amboy.Job, bool) {
 }
 
 // Save has nothing to write, because the queue holds the job itself. It returns
-// an error for a job that is not in the queue.
+// an error for a job that is not in the queue, and for a stale copy of one that is.
 func (q *local) Save(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.id)
 	}
-	if _, ok := q.Get(ctx, j.ID()); !ok {
+	held, ok := q.Get(ctx, j.ID())
+	if !ok {
 		return amboy.NewJobNotFoundErrorf("saving job %q: queue %q does not have it", j.ID(), q.id)
+	}
+	if reflect.TypeOf(j).Comparable() && held == j {
+		return nil
+	}
+	stored, saved := held.Status(), j.Status()
+	if _, err := driver.CheckSave(&stored, &saved); err != nil {
+		return fmt.Errorf("saving job %q in queue %q: %w", j.ID(), q.id, err)
 	}
 	return nil
 }

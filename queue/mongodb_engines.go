@@ -82,12 +82,11 @@ func (o mongoDBEngineOptions) open(ctx context.Context) (*engine, error) {
 		return nil, err
 	}
 	opts := DriverQueueOptions{
-		Driver:           store,
-		CloseDriver:      true,
-		LockTimeout:      o.lockTimeout,
-		PollInterval:     o.store.PollInterval,
-		ignoreDispatchBy: o.store.IgnoreDispatchBy,
-		Retryable:        RetryableQueueOptions{StaleRetryingMonitorInterval: o.lookForRetries},
+		Driver:       store,
+		CloseDriver:  true,
+		LockTimeout:  o.lockTimeout,
+		PollInterval: o.store.PollInterval,
+		Retryable:    RetryableQueueOptions{StaleRetryingMonitorInterval: o.lookForRetries},
 	}
 	return newEngine(opts, 0), nil
 }

@@ -39,13 +39,10 @@ type MongoDBOptions struct {
 	// a nil slice or map of a job as an empty one, amboy.BSON2 as null. Both are
 	// read whatever it is. amboy.JSON is refused.
 	Format amboy.Format
-	// CheckWaitUntil makes jobs wait until their wait-until time. Where it is
-	// false, the default of the zero value, they run at once.
-	CheckWaitUntil bool
-	// CheckDispatchBy makes jobs expire that were not started by their dispatch-by
-	// time. Where it is false, the default of the zero value, they run all the
-	// same.
-	CheckDispatchBy bool
+	// CheckWaitUntil and CheckDispatchBy build the indexes with which processes with
+	// the legacy library query jobs by their wait-until and dispatch-by times. No job
+	// starts before the one or after the other, whatever they are. Default: false.
+	CheckWaitUntil, CheckDispatchBy bool
 	// LockTimeout is how long the lease of a running job lasts unless it is
 	// renewed, which is done every quarter of it, and how long the lock of a
 	// process with the former library does. The job of a process that died runs
@@ -76,7 +73,9 @@ type MongoDBOptions struct {
 }
 
 // PreferredIndexOptions name indexes that operators want queries to use, by their
-// keys. The index must exist: queries with a hint at one that does not fail.
+// keys. Where queues share a collection, group: 1 is put before the keys unless group
+// is among them. While no index has these keys, the query does without the hint, and
+// an error is logged once a minute.
 type PreferredIndexOptions struct {
 	// NextJob is for the query that finds jobs that are ready to run. Default: none;
 	// the server chooses the index that is built for it.
@@ -84,7 +83,7 @@ type PreferredIndexOptions struct {
 }
 
 // DefaultMongoDBOptions has the database amboy of a server on this machine, and
-// honors wait-until and dispatch-by times. Collection is to be set.
+// builds all indexes. Collection is to be set.
 func DefaultMongoDBOptions() MongoDBOptions {
 	return MongoDBOptions{
 		URI:             "mongodb://localhost:27017",
@@ -184,8 +183,8 @@ func (o *MongoDBOptions) storeOptions() mongodb.Options {
 		Grouped:              o.UseGroups,
 		LockTimeout:          o.LockTimeout,
 		PollInterval:         o.WaitInterval,
-		IgnoreWaitUntil:      !o.CheckWaitUntil,
-		IgnoreDispatchBy:     !o.CheckDispatchBy,
+		SkipWaitUntilIndex:   !o.CheckWaitUntil,
+		SkipDispatchByIndex:  !o.CheckDispatchBy,
 		ClaimWindow:          o.SampleSize,
 		Hint:                 o.PreferredIndexes.NextJob,
 		SkipIndexes:          o.SkipQueueIndexBuilds,

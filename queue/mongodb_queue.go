@@ -129,14 +129,13 @@ func (o *MongoDBQueueOptions) driverOptions(name string) (DriverQueueOptions, er
 		return DriverQueueOptions{}, err
 	}
 	opts := DriverQueueOptions{
-		NumWorkers:       workers,
-		Format:           o.DB.Format,
-		LockTimeout:      o.DB.LockTimeout,
-		PollInterval:     o.DB.WaitInterval,
-		Retention:        o.DB.retention(),
-		Middleware:       o.Middleware,
-		ignoreDispatchBy: !o.DB.CheckDispatchBy,
-		startAgain:       true,
+		NumWorkers:   workers,
+		Format:       o.DB.Format,
+		LockTimeout:  o.DB.LockTimeout,
+		PollInterval: o.DB.WaitInterval,
+		Retention:    o.DB.retention(),
+		Middleware:   o.Middleware,
+		startAgain:   true,
 	}
 	if o.Retryable != nil {
 		opts.Retryable = *o.Retryable

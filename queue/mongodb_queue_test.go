@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,7 +147,9 @@ func TestMongoDBWorkerPoolSize(t *testing.T) {
 	}
 }
 
-func TestMongoDBTimesAreCheckedWhereAsked(t *testing.T) {
+// TestMongoDBJobsKeepTheirTimesWhateverIsChecked has a job that was run an hour before
+// its time because CheckWaitUntil was false.
+func TestMongoDBJobsKeepTheirTimesWhateverIsChecked(t *testing.T) {
 	for _, check := range []bool{true, false} {
 		t.Run(map[bool]string{true: "checked", false: "not checked"}[check], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,9 +163,6 @@ func TestMongoDBTimesAreCheckedWhereAsked(t *testing.T) {
 				require.NoError(t, q.Start(t.Context()))
 				pass(time.Minute)
 				want := map[string]amboy.JobState{"later": amboy.StateScheduled, "late": amboy.StateExpired}
-				if !check {
-					want = map[string]amboy.JobState{"later": amboy.StateSucceeded, "late": amboy.StateSucceeded}
-				}
 				for id, state := range want {
 					assert.Equal(t, state, infoOf(t, q, id).State, id)
 				}
@@ -305,4 +305,65 @@ func TestMongoDBOptionsOfClaims(t *testing.T) {
 		}
 		return false
 	}, "it has one worker, and chooses from seven: %s", seen.named("aggregate"))
+}
+
+// TestMongoDBGroupQueuesClaimWithAnIndexHint gives the keys of the hint as the indexes
+// of a queue of its own have them: those of a group begin with the queue's name.
+func TestMongoDBGroupQueuesClaimWithAnIndexHint(t *testing.T) {
+	keys := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "status.mod_ts", Value: 1}}
+	inGroup := append(bson.D{{Key: "group", Value: 1}}, keys...)
+	for name, hint := range map[string]bson.D{"without the group": keys, "with the group": inGroup} {
+		t.Run(name, func(t *testing.T) {
+			d := mongotest.Open(t)
+			var seen commandLog
+			client := seen.connect(t, d)
+			group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
+				o.DefaultQueue.DB.Client, o.DefaultQueue.DB.PreferredIndexes.NextJob = client, hint
+			})
+			q := open(t, group, "tenant")
+			put(t, q, noop(t, "one"))
+			drain(t, q)
+			assert.Equal(t, []string{`{"group": {"$numberInt":"1"},"status.completed": {"$numberInt":"1"},` +
+				`"status.in_prog": {"$numberInt":"1"},"status.mod_ts": {"$numberInt":"1"}}`}, hintsOf(&seen))
+		})
+	}
+}
+
+// TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing uses the hint again once the index
+// exists.
+func TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := mongotest.Open(t, mongotest.InMemory())
+		keys := bson.D{{Key: "time_info.created", Value: 1}, {Key: "line.in", Value: 1}}
+		var seen commandLog
+		client := seen.connect(t, d)
+		q := startMongoDB(t, d, 1, func(o *queue.MongoDBOptions) {
+			o.Client, o.PreferredIndexes.NextJob = client, keys
+		})
+		put(t, q, noop(t, "one"))
+		drain(t, q)
+		require.Len(t, hintsOf(&seen), 1, "it was tried")
+
+		seen.reset()
+		put(t, q, noop(t, "two"))
+		drain(t, q)
+		assert.Empty(t, hintsOf(&seen), "the server has just said that there is no such index")
+
+		_, err := d.Collection("queue.jobs").Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: keys})
+		require.NoError(t, err)
+		pass(2 * time.Minute)
+		put(t, q, noop(t, "three"))
+		drain(t, q)
+		assert.Len(t, hintsOf(&seen), 1)
+	})
+}
+
+// hintsOf returns the hints of the aggregations that were sent, each once.
+func hintsOf(l *commandLog) (hints []string) {
+	for _, command := range l.named("aggregate") {
+		if hint, err := command.LookupErr("hint"); err == nil && !slices.Contains(hints, hint.String()) {
+			hints = append(hints, hint.String())
+		}
+	}
+	return hints
 }

@@ -781,7 +781,7 @@ func TestSaveAndRelease(t *testing.T) {
 		j := noop(t, "one")
 		put(t, q, j)
 		drain(t, q)
-		require.NoError(t, q.Save(within(t), j))
+		require.NoError(t, q.Save(within(t), jobOf(t, q, "one")))
 		assert.True(t, amboy.IsJobNotFoundError(q.Save(within(t), noop(t, "nobody"))))
 		require.Error(t, q.Save(within(t), nil))
 		releaser := q.(amboy.JobReleaser)
@@ -802,4 +802,66 @@ func TestPoolOfTheWrongSizeKeepsTheQueueFromStarting(t *testing.T) {
 			require.Error(t, q.SetRunner(nil))
 		})
 	}
+}
+
+// TestSaveRefusesAStaleCopy has a job that was claimed, and one that ended, since they
+// were read.
+func TestSaveRefusesAStaleCopy(t *testing.T) {
+	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
+		running, release := make(chan struct{}), make(chan struct{})
+		j := newJob(t, "one", func(context.Context, *funcJob) {
+			close(running)
+			<-release
+		})
+		put(t, q, j)
+		<-running
+		stale := newFuncJob()
+		stale.SetID("one")
+		stale.Note = "stale"
+		err := q.Save(within(t), stale)
+		close(release)
+		require.ErrorIs(t, err, amboy.ErrLeaseLost)
+		drain(t, q)
+		require.ErrorIs(t, q.Save(within(t), stale), amboy.ErrLeaseLost)
+		assert.Empty(t, jobOf(t, q, "one").(*funcJob).Note)
+	})
+}
+
+// TestLockOfACopyIsSaved has two copies of a job, of which one is locked first.
+func TestLockOfACopyIsSaved(t *testing.T) {
+	q, err := queue.NewLocalLimitedSizeSerializable(1, 10)
+	require.NoError(t, err)
+	defer q.Close(context.Background())
+	put(t, q, noop(t, "one"))
+	first, second := jobOf(t, q, "one"), jobOf(t, q, "one")
+	require.NoError(t, first.Lock("first", time.Minute))
+	require.NoError(t, q.Save(t.Context(), first))
+	require.NoError(t, second.Lock("second", time.Minute))
+	require.ErrorIs(t, q.Save(t.Context(), second), amboy.ErrLeaseLost)
+	first.Unlock("first", time.Minute)
+	require.NoError(t, q.Save(t.Context(), first))
+	assert.Equal(t, 2, jobOf(t, q, "one").Status().ModificationCount)
+	require.NoError(t, q.Start(t.Context()))
+	drain(t, q)
+}
+
+// TestRunningJobSavesItselfAfterItsLeaseWasRenewed renews it often, and has the job lock
+// itself too.
+func TestRunningJobSavesItselfAfterItsLeaseWasRenewed(t *testing.T) {
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		saved := make(chan error, 2)
+		release := make(chan struct{})
+		put(t, q, newJob(t, "one", func(ctx context.Context, j *funcJob) {
+			<-release
+			saved <- q.Save(ctx, j)
+			_ = j.Lock(j.Status().Owner, time.Minute)
+			saved <- q.Save(ctx, j)
+		}))
+		pass(time.Hour)
+		close(release)
+		drain(t, q)
+		require.NoError(t, <-saved)
+		require.NoError(t, <-saved)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
+	})
 }

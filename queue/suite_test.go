@@ -171,6 +171,14 @@ func drain(t *testing.T, q amboy.Queue) {
 	require.True(t, amboy.Wait(within(t), q), "stats: %s", q.Stats(context.Background()))
 }
 
+// jobOf is a job of a queue, as Get has it.
+func jobOf(t *testing.T, q amboy.Queue, id string) amboy.Job {
+	t.Helper()
+	j, ok := q.Get(t.Context(), id)
+	require.True(t, ok, "job %q", id)
+	return j
+}
+
 // infoOf returns what the queue says of a job.
 func infoOf(t *testing.T, q amboy.Queue, id string) amboy.JobInfo {
 	t.Helper()

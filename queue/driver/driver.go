@@ -110,10 +110,11 @@ type Driver interface {
 	// ErrLeaseLost where it does not any more.
 	EndRetry(ctx context.Context, ended *Record) error
 
-	// Save replaces the content of a record, as CopyContent does. It touches
-	// nothing else: neither lease nor progress, times, scopes, priority or
-	// edges. The error is a job not found (amboy.IsJobNotFoundError) where there
-	// is none.
+	// Save replaces the content of a record, as CopyContent does, and its lock as
+	// CheckSave says. It touches nothing else: neither progress, times, scopes,
+	// priority nor edges. The error is a job not found
+	// (amboy.IsJobNotFoundError) if there is none, and wraps ErrLeaseLost if r is
+	// stale.
 	Save(ctx context.Context, r *Record) error
 
 	// SetProgress stores how far a running job has come, which Get and Find show

@@ -46,6 +46,32 @@ func CopyContent(to, from *Record) {
 	to.RetryInfo.WaitUntil, to.RetryInfo.DispatchBy = from.RetryInfo.WaitUntil, from.RetryInfo.DispatchBy
 }
 
+// CheckSave returns an error that wraps ErrLeaseLost if saved is a stale copy of a
+// record that is stored: the stored owner or count has moved on since it was read.
+// relocked is true if the copy itself was locked or unlocked since, which counts
+// modifications that are not stored. Then Save stores its owner, count and
+// modification time; the lease of a record that runs lasts as long after that time
+// as it did before.
+func CheckSave(stored, saved *amboy.JobStatusInfo) (relocked bool, err error) {
+	sameOwner := stored.Owner == saved.Owner
+	switch {
+	case sameOwner && stored.ModificationCount == saved.ModificationCount:
+		return false, nil
+	case saved.ModificationCount > stored.ModificationCount && (sameOwner || !stored.InProgress):
+		return true, nil
+	default:
+		return false, fmt.Errorf("it has changed since it was read: its owner is %q and its modification count %d, and those of the copy are %q and %d: %w",
+			stored.Owner, stored.ModificationCount, saved.Owner, saved.ModificationCount, ErrLeaseLost)
+	}
+}
+
+// CopyLock copies what Save replaces of a record that was relocked (see CheckSave).
+func CopyLock(to, from *Record) {
+	to.Status.Owner = from.Status.Owner
+	to.Status.ModificationCount = from.Status.ModificationCount
+	to.Status.ModificationTime = from.Status.ModificationTime
+}
+
 // EndCanceled makes a record canceled that has ended, and for which Cancel was asked
 // while it ran, with that reason and ForgetAt. One that succeeded, or expired, stays as
 // it is. One that its worker ended as canceled keeps its own ForgetAt, and so does any

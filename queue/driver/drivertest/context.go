@@ -73,7 +73,8 @@ func (f *fixture) calls() []call {
 	f.insert(spec{id: "pending"}, spec{id: "act", waitUntil: f.after(5)})
 	f.keep(f.note("drop", 1))
 	yes := true
-	d, inserted, saved := f.driver, f.record(spec{id: "insert"}), f.record(spec{id: "pending", note: "saved"})
+	d, inserted := f.driver, f.record(spec{id: "insert"})
+	saved := f.under(running[1], spec{id: running[1].JobID(), note: "saved"})
 	return []call{
 		{"Insert", true, func(ctx context.Context) error {
 			return every(d.Insert(ctx, []*driver.Record{inserted}))

@@ -265,6 +265,9 @@ func (h *history) saveOne() {
 	content.note, content.priority, content.enqueueScopes, content.uniqueKey = "saved", j.priority+1, nil, ""
 	r := h.record(content)
 	r.Name, r.RetryInfo = j.record.Name, j.record.RetryInfo
+	stored, err := h.driver.Get(h.ctx, r.Group, r.JobID())
+	require.NoError(h, err)
+	driver.CopyLock(r, stored)
 	require.NoError(h, h.driver.Save(h.ctx, r))
 }
 

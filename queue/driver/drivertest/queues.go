@@ -95,7 +95,7 @@ func queuesAlike(f *fixture) {
 	records := f.alike()
 	middle := f.in("a")
 	r := middle.claimOne("b.c")
-	saved := middle.record(spec{id: "b.c", note: "saved"})
+	saved := middle.under(r, spec{id: "b.c", note: "saved"})
 	require.NoError(f, f.driver.Save(f.ctx, saved))
 	require.NoError(f, f.driver.SetProgress(f.ctx, driver.LeaseOf(r), driver.Progress{Fraction: 0.5}))
 	middle.end(r, amboy.StateFailed)

@@ -14,6 +14,9 @@ var saveRules = []rule{
 	{"the content is replaced", saveContent},
 	{"nothing else is", saveNothingElse},
 	{"a running record stays under its lease", saveWhileRunning},
+	{"a stale copy is refused", saveStale},
+	{"a copy that was locked since it was read stores its lock", saveRelocked},
+	{"a renewed lease makes no copy stale", saveAfterExtend},
 	{"a record that is not there is not found", saveUnknown},
 }
 
@@ -57,7 +60,7 @@ func saveNothingElse(f *fixture) {
 	})
 	want := f.get("job")
 	r := *want
-	r.Status.Owner, r.Status.ModificationCount, r.Status.ModificationTime = "thief", 9, f.after(1)
+	r.Status.ModificationTime = f.after(1)
 	r.Status.InProgress, r.Status.Completed = true, true
 	r.Status.Outcome, r.Status.Hold, r.Status.Reason = amboy.OutcomeCanceled, amboy.HoldParked, "why not"
 	r.TimeInfo = amboy.JobTimeInfo{DispatchBy: f.after(2)}
@@ -77,12 +80,73 @@ func saveNothingElse(f *fixture) {
 func saveWhileRunning(f *fixture) {
 	f.insert(spec{id: "job"})
 	r := f.claimOne("job")
-	require.NoError(f, f.driver.Save(f.ctx, f.record(spec{id: "job", note: "half done"})))
+	require.NoError(f, f.driver.Save(f.ctx, f.under(r, spec{id: "job", note: "half done"})))
 	f.hasState("job", amboy.StateRunning)
 	assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(f.get("job")))
 	f.end(r, amboy.StateSucceeded)
-	require.NoError(f, f.driver.Save(f.ctx, f.record(spec{id: "job", note: "done"})))
+	require.NoError(f, f.driver.Save(f.ctx, f.under(f.get("job"), spec{id: "job", note: "done"})))
 	f.hasState("job", amboy.StateSucceeded)
+}
+
+// under is the record of a job that shows the lease of another copy of it.
+func (f *fixture) under(r *driver.Record, s spec) *driver.Record {
+	saved := f.record(s)
+	driver.CopyLock(saved, r)
+	return saved
+}
+
+func saveStale(f *fixture) {
+	f.insert(spec{id: "job", note: "stored"})
+	pending := f.get("job")
+	first := f.claimOne("job")
+	refused := func(stale *driver.Record, why string) {
+		f.Helper()
+		want := f.get("job")
+		err := f.driver.Save(f.ctx, f.under(stale, spec{id: "job", note: "stale"}))
+		require.ErrorIs(f, err, driver.ErrLeaseLost, why)
+		f.same(want, f.get("job"))
+	}
+	refused(pending, "it was claimed")
+	other := f.under(first, spec{id: "job"})
+	other.Status.Owner = "another owner"
+	refused(other, "another owner runs it")
+	other.Status.ModificationCount++
+	refused(other, "another owner runs it, whatever the count")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(first)})
+	refused(first, "it was handed back")
+	second := f.claimOne("job")
+	refused(first, "it was claimed again")
+	f.end(second, amboy.StateSucceeded)
+	refused(first, "it has ended")
+}
+
+func saveRelocked(f *fixture) {
+	f.insert(spec{id: "job"})
+	locked := f.get("job")
+	stale := *locked
+	locked.Status.Owner, locked.Status.ModificationCount, locked.Status.ModificationTime = "me", 1, f.after(0)
+	require.NoError(f, f.driver.Save(f.ctx, locked))
+	f.consistent()
+	assert.Equal(f, driver.LeaseOf(locked), driver.LeaseOf(f.get("job")))
+	require.ErrorIs(f, f.driver.Save(f.ctx, &stale), driver.ErrLeaseLost)
+
+	r := f.claimOne("job")
+	lost := driver.LeaseOf(r)
+	r.Status.ModificationCount++
+	r.Status.ModificationTime = f.after(1)
+	require.NoError(f, f.driver.Save(f.ctx, r))
+	f.consistent()
+	f.hasState("job", amboy.StateRunning)
+	assert.True(f, f.tryExtend(lost, f.after(1)), "the lock has taken the place of the lease")
+	f.end(r, amboy.StateSucceeded)
+}
+
+func saveAfterExtend(f *fixture) {
+	f.insert(spec{id: "job"})
+	r := f.claimOne("job")
+	require.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1)))
+	require.NoError(f, f.driver.Save(f.ctx, r))
+	assert.True(f, f.get("job").Status.ModificationTime.Equal(f.after(1)), "the copy's older time is not stored")
 }
 
 func saveUnknown(f *fixture) {

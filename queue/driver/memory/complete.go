@@ -124,7 +124,15 @@ func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
 		if e == nil {
 			return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
 		}
+		relocked, err := driver.CheckSave(&e.Job.record.Status, &r.Status)
+		if err != nil {
+			return fmt.Errorf("saving record %q: %w", r.Name, err)
+		}
 		driver.CopyContent(&e.Job.record, r)
+		if relocked {
+			e.Job.leaseEnds = e.Job.leaseEnds.Add(r.Status.ModificationTime.Sub(e.Job.record.Status.ModificationTime))
+			driver.CopyLock(&e.Job.record, r)
+		}
 		return nil
 	})
 }

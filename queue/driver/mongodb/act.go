@@ -186,7 +186,7 @@ func (a *acting) change(read *document) *change {
 		step: func(doc *document) error {
 			doc.scopes = scopes
 			if doc.isFormer() && a.Kind != driver.Cancel {
-				doc.adopt(a.orders.next(time.Now(), 1), doc.edges(), a.opts.IgnoreWaitUntil, a.now)
+				doc.adopt(a.orders.next(time.Now(), 1), doc.edges(), a.now)
 			}
 			if !a.allows(doc, isLatest) || (begun && !a.selects(doc)) {
 				return errSkipped
@@ -229,18 +229,18 @@ func (a *acting) do(doc *document) {
 		if at.After(a.now) {
 			at = a.now
 		}
-		doc.reschedule(at, a.opts.IgnoreWaitUntil, a.now)
+		doc.reschedule(at, a.now)
 	case driver.Reschedule:
-		doc.reschedule(ceilMillisecond(a.At), a.opts.IgnoreWaitUntil, a.now)
+		doc.reschedule(ceilMillisecond(a.At), a.now)
 	case driver.Prioritize:
 		doc.prioritize(a.Priority)
 	case driver.Park:
 		doc.park(a.Reason)
 	case driver.Unpark:
 		doc.Status.Reason = ""
-		doc.enter(doc.Line.Edges, a.opts.IgnoreWaitUntil, a.now)
+		doc.enter(doc.Line.Edges, a.now)
 	case driver.Restart:
-		doc.restart(a.orders.next(time.Now(), 1), a.opts.IgnoreWaitUntil, a.now)
+		doc.restart(a.orders.next(time.Now(), 1), a.now)
 	case driver.Delete:
 		doc.ForgetAt = deleted
 	}
@@ -321,10 +321,10 @@ func (doc *document) cancel(a driver.Action, now time.Time) {
 }
 
 // reschedule gives a document that waits another time at which it is due.
-func (doc *document) reschedule(at time.Time, ignoreWaitUntil bool, now time.Time) {
+func (doc *document) reschedule(at time.Time, now time.Time) {
 	doc.TimeInfo.WaitUntil = at
 	doc.Status.Reason = ""
-	doc.enter(doc.Line.Edges, ignoreWaitUntil, now)
+	doc.enter(doc.Line.Edges, now)
 }
 
 func (doc *document) prioritize(priority int) {
@@ -336,7 +336,7 @@ func (doc *document) prioritize(priority int) {
 
 // restart makes a document that ended as it was when it was inserted, but for its
 // attempt errors and its count.
-func (doc *document) restart(order int64, ignoreWaitUntil bool, now time.Time) {
+func (doc *document) restart(order int64, now time.Time) {
 	doc.Status = amboy.JobStatusInfo{
 		ModificationTime:  doc.Status.ModificationTime,
 		ModificationCount: doc.Status.ModificationCount,
@@ -357,5 +357,5 @@ func (doc *document) restart(order int64, ignoreWaitUntil bool, now time.Time) {
 	doc.Scopes = slices.Clone(doc.EnqueueScopes)
 	doc.UniqueLock = doc.UniqueKey
 	doc.Order = order
-	doc.enter(nil, ignoreWaitUntil, now)
+	doc.enter(nil, now)
 }

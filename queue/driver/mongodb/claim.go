@@ -267,7 +267,7 @@ func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 		if conflicts {
 			v.passed = append(v.passed, passed{doc, scope})
 		}
-		if conflicts || (doc.hasExpired(c.req.Now) && !c.opts.IgnoreDispatchBy) {
+		if conflicts || doc.hasExpired(c.req.Now) {
 			skipped++
 			continue
 		}

@@ -84,7 +84,7 @@ func (d *Driver) endEdges(ctx context.Context, queue string, succeeded map[strin
 				if len(doc.Line.Edges) == 0 {
 					return errMoved
 				}
-				doc.endEdges(succeeded, d.opts.IgnoreWaitUntil, time.Now())
+				doc.endEdges(succeeded, time.Now())
 				return nil
 			},
 		})

@@ -16,6 +16,7 @@ import (
 // The server's error codes that mean something to this driver. See
 // https://www.mongodb.com/docs/manual/reference/error-codes/.
 const (
+	codeBadValue          = 2
 	codeNamespaceNotFound = 26
 	codeMaxTimeExpired    = 50
 	codeWriteConflict     = 112

@@ -81,10 +81,10 @@ func (o Options) indexes() []index {
 	if o.Grouped {
 		all = append(all, index{name: "order_of_all", keys: ascending("order", "_id"), use: reporting, everywhere: true})
 	}
-	if !o.IgnoreWaitUntil {
+	if !o.SkipWaitUntilIndex {
 		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.wait_until"), use: former})
 	}
-	if !o.IgnoreDispatchBy {
+	if !o.SkipDispatchByIndex {
 		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.dispatch_by"), use: former})
 	}
 	for i := range all {

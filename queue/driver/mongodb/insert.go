@@ -270,7 +270,7 @@ func (b *batch) enterLine(n *newDocument, targets map[key]target) error {
 		}
 	}
 	n.fail(failed)
-	n.enter(without(open, nil), b.opts.IgnoreWaitUntil, b.now)
+	n.enter(without(open, nil), b.now)
 	return nil
 }
 

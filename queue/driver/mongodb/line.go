@@ -58,7 +58,7 @@ var schedulePlaces = map[place]schedule.Place{
 // enter puts a document in the line, which may stand in it already, where it
 // waits for what is in its way: its edges, then its time. Else it is ready,
 // where a claim finds the scopes that are held.
-func (doc *document) enter(edges []string, ignoreWaitUntil bool, now time.Time) {
+func (doc *document) enter(edges []string, now time.Time) {
 	doc.Line = doc.newLine()
 	doc.Line.Edges = edges
 	doc.Status.Reason = ""
@@ -66,7 +66,7 @@ func (doc *document) enter(edges []string, ignoreWaitUntil bool, now time.Time) 
 	switch {
 	case len(edges) > 0:
 		doc.Line.In = inEdges
-	case due.After(now) && !ignoreWaitUntil:
+	case due.After(now):
 		doc.Line.In, doc.Line.Due = inScheduled, due
 	default:
 		doc.Line.In = inReady

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -86,8 +85,8 @@ type branch struct {
 // which the others are part of the first.
 func (l *look) run(ctx context.Context, branches []branch, v *view) error {
 	visit := func(raw bson.Raw) { v.add(raw, l) }
-	opts := options.Aggregate()
-	if len(l.opts.Hint) > 0 {
+	hint := l.hints.use(l.opts.Hint, time.Now())
+	if hint != nil {
 		var hinted, others []branch
 		for _, b := range branches {
 			if b.hinted {
@@ -98,13 +97,13 @@ func (l *look) run(ctx context.Context, branches []branch, v *view) error {
 		}
 		for len(hinted) > 1 {
 			last := hinted[len(hinted)-1]
-			if err := l.pipe(ctx, last.stages, visit, options.Aggregate().SetHint(l.opts.Hint)); err != nil {
+			if err := l.pipeHinted(ctx, last.stages, visit, hint); err != nil {
 				return err
 			}
 			hinted = hinted[:len(hinted)-1]
 		}
-		if len(hinted) > 0 {
-			opts.SetHint(l.opts.Hint)
+		if len(hinted) == 0 {
+			hint = nil
 		}
 		branches = slices.Concat(hinted, others)
 	}
@@ -112,7 +111,7 @@ func (l *look) run(ctx context.Context, branches []branch, v *view) error {
 	for _, b := range branches[1:] {
 		pipeline = append(pipeline, union(b.collection, b.stages...))
 	}
-	return l.pipe(ctx, pipeline, visit, opts)
+	return l.pipeHinted(ctx, pipeline, visit, hint)
 }
 
 // ofJobs is a branch over the jobs.
@@ -136,7 +135,7 @@ func (l *look) inQueues(and ...bson.E) bson.D {
 // times are the branches for what has come about because of the time, and for
 // when there will be more.
 func (l *look) times() []branch {
-	branches := []branch{
+	return []branch{
 		{collection: l.jobs.Name(), stages: bson.A{
 			match(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$lte", Value: l.now}})),
 			bson.D{{Key: "$sort", Value: field("line.due", 1)}},
@@ -146,11 +145,6 @@ func (l *look) times() []branch {
 		}},
 		l.ofJobs(l.unexpired(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$gt", Value: l.now}})),
 			field("line.due", 1), 1, project("next_due", "$line.due")),
-	}
-	if l.opts.IgnoreDispatchBy {
-		return branches
-	}
-	return append(branches,
 		l.ofJobs(l.inQueues(bson.E{Key: "line.expires", Value: bson.D{{Key: "$exists", Value: true}, {Key: "$lt", Value: l.now}}}),
 			field("line.expires", 1), timedAtOnce, project("expired", "$$ROOT")),
 		// Those that are claimed now are left out, and there are no more of them
@@ -158,15 +152,12 @@ func (l *look) times() []branch {
 		l.ofJobs(field("line.expires", bson.D{{Key: "$exists", Value: true}, {Key: "$gte", Value: l.now}}),
 			field("line.expires", 1), max(1, l.req.Limit+1),
 			project("expires", bson.D{{Key: "_id", Value: "$_id"}, {Key: "at", Value: "$line.expires"}})),
-	)
+	}
 }
 
 // unexpired leaves out those that have expired, which are claimed before they are
 // due.
 func (l *look) unexpired(filter bson.D) bson.D {
-	if l.opts.IgnoreDispatchBy {
-		return filter
-	}
 	return append(filter, either(field("line.expires", nil), field("line.expires", field("$gte", l.now)))...)
 }
 

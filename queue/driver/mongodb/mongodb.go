@@ -42,6 +42,7 @@ type Driver struct {
 	leases     leases
 	doubts     doubts
 	contention contention
+	hints      hints
 	limits     limits
 	claimed    queueNames
 	sweeper    sweeper

@@ -48,16 +48,18 @@ type Options struct {
 	// no change streams, or one is broken. 0 means DefaultPollInterval; it must
 	// not be negative.
 	PollInterval time.Duration
-	// IgnoreWaitUntil claims jobs before their wait-until time.
-	IgnoreWaitUntil bool
-	// IgnoreDispatchBy claims jobs after their dispatch-by time.
-	IgnoreDispatchBy bool
+	// SkipWaitUntilIndex and SkipDispatchByIndex keep Open and EnsureIndexes from
+	// building the indexes with which processes with the legacy library query jobs by
+	// these times.
+	SkipWaitUntilIndex, SkipDispatchByIndex bool
 	// ClaimWindow is the number of candidates that a claim chooses from, at
 	// least. 0 means as many as it is to claim, and more while others claim them
 	// first; it must not be negative.
 	ClaimWindow int
-	// Hint is the index of the query for candidates. Where it is empty the
-	// server chooses.
+	// Hint is the keys of the index to use for the query for candidates. If it is
+	// empty the server chooses. In a Grouped store, group: 1 is put before the keys
+	// unless group is among them. While no index has these keys, claims do without
+	// the hint, and an error is logged once a minute.
 	Hint bson.D
 	// SkipIndexes keeps Open from building indexes. Those that are missing are
 	// logged. That of the notes is built with the first of them all the same.
@@ -95,6 +97,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.PollInterval == 0 {
 		o.PollInterval = DefaultPollInterval
+	}
+	if o.Grouped {
+		o.Hint = groupedHint(o.Hint)
 	}
 	return o, nil
 }

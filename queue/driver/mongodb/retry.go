@@ -86,7 +86,7 @@ func (d *Driver) successor(old *document, next *driver.Record, taken map[string]
 	}
 	now := time.Now()
 	doc.Order = d.orders.next(now, 1)
-	doc.enter(nil, d.opts.IgnoreWaitUntil, now)
+	doc.enter(nil, now)
 	return doc
 }
 
@@ -484,7 +484,7 @@ func (d *Driver) takePlace(ctx context.Context, made *change, next *document) er
 		doc.Dependents = true // perhaps: the attempt before may have been marked since it was read
 		doc.Scopes = without(doc.EnqueueScopes, nil)
 		doc.Handover = nil
-		doc.enter(nil, d.opts.IgnoreWaitUntil, time.Now())
+		doc.enter(nil, time.Now())
 		return nil
 	}
 	c := &change{queue: next.Group, name: next.Name, step: take}

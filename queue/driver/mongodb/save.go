@@ -3,6 +3,7 @@ package mongodb
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -49,7 +50,13 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 		}
 		u.set = append(u.set, bson.E{Key: path, Value: value})
 	}
-	matched, err := d.updateOne(ctx, d.named(r.Group, r.Name), u)
+	matched, err := d.updateOne(ctx, append(d.named(r.Group, r.Name),
+		bson.E{Key: "status.owner", Value: r.Status.Owner},
+		bson.E{Key: "status.mod_count", Value: r.Status.ModificationCount},
+	), u)
+	if err == nil && !matched {
+		matched, err = d.saveLock(ctx, r, u)
+	}
 	switch {
 	case isTooLarge(err):
 		return tooLarge(&document{Record: *r}, len(raw))
@@ -59,6 +66,39 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 		return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
 	}
 	return nil
+}
+
+// saveLock saves a record that does not show the owner and count that are stored, or
+// returns why it is refused (see driver.CheckSave). It returns false if there is no
+// such record.
+func (d *Driver) saveLock(ctx context.Context, r *driver.Record, u *update) (found bool, err error) {
+	for range maxRounds {
+		stored, err := d.first(ctx, d.named(r.Group, r.Name), nil)
+		if err != nil || stored == nil {
+			return false, err
+		}
+		relocked, err := driver.CheckSave(&stored.Status, &r.Status)
+		if err != nil {
+			return false, err
+		}
+		locked := *u
+		if relocked {
+			locked.set = append(slices.Clone(u.set),
+				bson.E{Key: "status.owner", Value: r.Status.Owner},
+				bson.E{Key: "status.mod_count", Value: r.Status.ModificationCount},
+				bson.E{Key: "status.mod_ts", Value: r.Status.ModificationTime},
+			)
+			if stored.runs() {
+				lasts := stored.leaseEnds(d.opts.LockTimeout).Sub(stored.Status.ModificationTime)
+				locked.set = append(locked.set, bson.E{Key: "lease_until", Value: r.Status.ModificationTime.Add(lasts)})
+			}
+		}
+		matched, err := d.updateOne(ctx, append(bson.D{{Key: "_id", Value: stored.id}}, stored.guard...), &locked)
+		if err != nil || matched {
+			return matched, err
+		}
+	}
+	return false, errContended
 }
 
 // SetProgress implements driver.Driver.

@@ -270,7 +270,7 @@ func (d *Driver) adoption(doc *document) *change {
 			}
 			now := time.Now()
 			doc.scopes = scopes
-			doc.adopt(d.orders.next(now, 1), doc.edges(), d.opts.IgnoreWaitUntil, now)
+			doc.adopt(d.orders.next(now, 1), doc.edges(), now)
 			return nil
 		},
 		refused: func(*document, *refusal) error { return errMoved }, // another attempt is the latest

@@ -150,7 +150,7 @@ func (doc *document) handBack(h driver.HandBack, now time.Time) {
 }
 
 // endEdges takes the edges from a document that waits for jobs which ended.
-func (doc *document) endEdges(succeeded map[string]bool, ignoreWaitUntil bool, now time.Time) {
+func (doc *document) endEdges(succeeded map[string]bool, now time.Time) {
 	var open, failed []string
 	for _, edge := range doc.Line.Edges {
 		success, hasEnded := succeeded[edge]
@@ -164,7 +164,7 @@ func (doc *document) endEdges(succeeded map[string]bool, ignoreWaitUntil bool, n
 	doc.fail(failed)
 	switch doc.Line.In {
 	case inEdges:
-		doc.enter(open, ignoreWaitUntil, now)
+		doc.enter(open, now)
 	case inExpired:
 		if len(open) == 0 {
 			doc.Line = line{}
@@ -200,11 +200,11 @@ func (doc *document) takeFormerScopes() {
 
 // adopt gives a document of the former library what those of this one have. Its
 // order is a new one, as it has none.
-func (doc *document) adopt(order int64, openEdges []string, ignoreWaitUntil bool, now time.Time) {
+func (doc *document) adopt(order int64, openEdges []string, now time.Time) {
 	if doc.Order == 0 {
 		doc.Order = order
 	}
 	doc.JobID = doc.jobID()
 	doc.takeFormerScopes()
-	doc.enter(openEdges, ignoreWaitUntil, now)
+	doc.enter(openEdges, now)
 }

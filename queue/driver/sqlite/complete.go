@@ -289,11 +289,21 @@ func (c *changes) save(r *driver.Record) (refusal, err error) {
 	if err != nil {
 		return err, nil //nolint:nilerr // It is the error of this record alone.
 	}
+	relocked, refusal := driver.CheckSave(&kept.Status, &r.Status)
+	if refusal != nil {
+		return refusal, nil
+	}
 	driver.CopyContent(kept, r)
+	if relocked {
+		driver.CopyLock(kept, r)
+	}
 	n, err := newContent(kept)
 	if err != nil {
 		return err, nil //nolint:nilerr // The same.
 	}
 	_, err = c.exec(saveRecord, n.jobType, n.version, n.format, n.errorCount, n.lastError, blob(n.extra), n.body, found[0].seq)
+	if err == nil && relocked {
+		_, err = c.exec(saveLock, n.owner, n.count, n.modTime, n.modTime, found[0].seq)
+	}
 	return nil, err
 }
