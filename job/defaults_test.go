@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mongodb/grip"
@@ -12,6 +13,19 @@ import (
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/registry"
 )
+
+// typesAtStart are the types that were registered before any test ran.
+var typesAtStart = func() (names []string) {
+	for name := range registry.JobTypeNames() {
+		names = append(names, name)
+	}
+	return names
+}()
+
+func TestImportingThePackageRegistersNoJobType(t *testing.T) {
+	assert.False(t, slices.Contains(typesAtStart, "shell"))
+	assert.False(t, slices.Contains(typesAtStart, "group"))
+}
 
 func TestRegisterDefaultJobs(t *testing.T) {
 	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Debug})
