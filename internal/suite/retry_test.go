@@ -91,6 +91,30 @@ func TestWhatIsNotRetried(t *testing.T) {
 	}
 }
 
+func TestARetryOfAJobThatIsNotRetryableIsIgnored(t *testing.T) {
+	for name, fail := range map[string]func(*funcJob){
+		"error":     func(j *funcJob) { j.AddRetryableError(errors.New("no")) },
+		"no error":  func(j *funcJob) { j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(true)}) },
+		"panic":     func(*funcJob) { panic("no") },
+		"completed": func(j *funcJob) { j.AddRetryableError(errors.New("no")); j.MarkComplete() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(f *fixture) {
+				var ran journal
+				q := f.start(options{})
+				f.put(q, f.job("once", func(_ context.Context, j *funcJob) { ran.add(j.ID()); fail(j) }))
+				f.drain(q)
+				assert.Equal(f, []string{"once"}, ran.all())
+				info := f.info(q, "once")
+				assert.True(f, info.State.IsFinal())
+				assert.True(f, info.Retry.NeedsRetry, "it is left as it is")
+				stats := q.Stats(f.ctx)
+				assert.Equal(f, []int{1, 1, 0}, []int{stats.Total, stats.Completed, stats.Retrying})
+			})
+		})
+	}
+}
+
 func TestAJobCancelsItself(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
