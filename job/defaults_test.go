@@ -14,6 +14,17 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
+// captureLog gives what is logged until the test ends.
+func captureLog(t *testing.T) *send.InternalSender {
+	t.Helper()
+	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Debug})
+	require.NoError(t, err)
+	before := grip.GetSender()
+	require.NoError(t, grip.SetSender(log))
+	t.Cleanup(func() { assert.NoError(t, grip.SetSender(before)) })
+	return log
+}
+
 // typesAtStart are the types that were registered before any test ran.
 var typesAtStart = func() (names []string) {
 	for name := range registry.JobTypeNames() {
@@ -28,12 +39,7 @@ func TestImportingThePackageRegistersNoJobType(t *testing.T) {
 }
 
 func TestRegisterDefaultJobs(t *testing.T) {
-	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Debug})
-	require.NoError(t, err)
-	before := grip.GetSender()
-	require.NoError(t, grip.SetSender(log))
-	t.Cleanup(func() { assert.NoError(t, grip.SetSender(before)) })
-
+	log := captureLog(t)
 	job.RegisterDefaultJobs()
 	job.RegisterDefaultJobs()
 	assert.False(t, log.HasMessage(), "nothing is replaced")
