@@ -251,7 +251,7 @@ type Runner interface {
 	Started() bool
 	// SetQueue sets the queue. It fails once the runner has started.
 	SetQueue(Queue) error
-	// Start starts the workers. It fails without a queue.
+	// Start starts the workers. It fails without a queue. A second Start has no effect.
 	Start(ctx context.Context) error
 	// Close takes no more jobs, waits for the running ones until ctx ends,
 	// then cancels their contexts, and returns when every worker is gone.
