@@ -12,7 +12,7 @@ import (
 const LockTimeout = 10 * time.Minute
 
 // MaxIDLength is the longest job ID, in bytes, that queues accept.
-const MaxIDLength = 255
+const MaxIDLength = 1024
 
 // Job is one unit of work. Types normally embed job.Base, which implements all
 // of it but Run. A queue calls a job's methods from several goroutines while

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,30 @@ func TestAFailedJobRunsAgain(t *testing.T) {
 		got, ok := q.Get(f.ctx, "again")
 		require.True(f, ok)
 		assert.Equal(f, "xxx", got.(*funcJob).Note, "an attempt has what the one before left")
+	})
+}
+
+func TestAJobWhoseIDIsALongURLIsRetried(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		id := "https://example.com/search?q=%20&n="
+		id += strings.Repeat("0123456789", 1024)[:1024-len(id)]
+		q := f.start(options{})
+		j := f.job(id, func(_ context.Context, j *funcJob) {
+			if j.RetryInfo().CurrentAttempt == 0 {
+				j.AddRetryableError(errors.New("once more"))
+			}
+		})
+		j.SetScopes([]string{id})
+		j.SetEnqueueAllScopes(true)
+		dependent := f.job(id[:1022]+"é", func(context.Context, *funcJob) {})
+		require.NoError(f, dependent.Dependency().AddEdge(id))
+		f.put(q, retryable(j, 2), dependent)
+		require.True(f, amboy.WaitJob(f.ctx, dependent, q))
+		assert.Equal(f, amboy.StateSucceeded, f.state(q, id))
+		assert.Equal(f, 1, f.info(q, id).Retry.CurrentAttempt)
+		got, ok := q.Get(f.ctx, id)
+		require.True(f, ok)
+		assert.Equal(f, id, got.ID())
 	})
 }
 
