@@ -12,7 +12,7 @@ import (
 const LockTimeout = 10 * time.Minute
 
 // MaxIDLength is the longest job ID, in bytes, that queues accept.
-const MaxIDLength = 255
+const MaxIDLength = 1024
 
 // Job is one unit of work. Types normally embed job.Base, which implements all
 // of it but Run. A queue calls a job's methods from several goroutines while
@@ -257,7 +257,7 @@ type Runner interface {
 	Started() bool
 	// SetQueue sets the queue. It fails once the runner has started.
 	SetQueue(Queue) error
-	// Start starts the workers. It fails without a queue.
+	// Start starts the workers. It fails without a queue. A second Start has no effect.
 	Start(ctx context.Context) error
 	// Close takes no more jobs, waits for the running ones until ctx ends,
 	// then cancels their contexts, and returns when every worker is gone.

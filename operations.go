@@ -49,9 +49,9 @@ type GroupQueueOperation struct {
 	Check func(context.Context) bool
 }
 
-// IntervalQueueOperation runs an operation on a queue at startAt, or at once
-// where that has passed, and then at every interval from the first run on,
-// until ctx ends. Intervals that pass while the operation runs are skipped. A
+// IntervalQueueOperation runs an operation on a queue at startAt and then at every
+// interval from it on, until ctx ends. If startAt has passed, the first run is at the
+// next of those times, so that a process that restarts keeps to them. Intervals that pass while the operation runs are skipped. A
 // panic of the operation is an error of that run; conf tells what becomes of
 // errors. IntervalQueueOperation returns at once. It starts nothing, and logs
 // an error, where the interval is a microsecond or less or where the queue or
@@ -66,7 +66,7 @@ func IntervalQueueOperation(ctx context.Context, q Queue, interval time.Duration
 		logRefusal(ctx, err)
 		return
 	}
-	go conf.every(ctx, interval, conf.firstRun(startAt), func() bool {
+	go conf.every(ctx, interval, conf.firstRun(startAt, interval), func() bool {
 		return conf.run(ctx, q.ID(), func() error { return conf.operate(ctx, q, op) })
 	})
 }
@@ -89,7 +89,7 @@ func IntervalGroupQueueOperation(ctx context.Context, group QueueGroup, interval
 		logRefusal(ctx, err)
 		return
 	}
-	go conf.every(ctx, interval, conf.firstRun(startAt), func() bool {
+	go conf.every(ctx, interval, conf.firstRun(startAt, interval), func() bool {
 		proceed := true
 		for _, op := range ops {
 			if ctx.Err() != nil {
@@ -141,11 +141,29 @@ func (c QueueOperationConfig) clock() clockwork.Clock {
 	return c.Clock
 }
 
-// firstRun is the time of the first run. It is made from the present, so that
-// it keeps the monotonic reading: a change of the system's time moves no run.
-func (c QueueOperationConfig) firstRun(startAt time.Time) time.Time {
+// firstRun is startAt or, if that has passed, the next time that is whole intervals
+// after it. It is made from the present, so that it keeps the monotonic reading: a
+// change of the system's time moves no run.
+func (c QueueOperationConfig) firstRun(startAt time.Time, interval time.Duration) time.Time {
 	now := c.clock().Now()
-	return now.Add(max(0, startAt.Sub(now)))
+	if !startAt.Before(now) {
+		return now.Add(startAt.Sub(now))
+	}
+	// The time since startAt may be too long for a Duration, but its remainder is not.
+	passed := sinceMultiple(now, interval) - sinceMultiple(startAt, interval)
+	if passed < 0 {
+		passed += interval
+	}
+	if passed == 0 {
+		return now
+	}
+	return now.Add(interval - passed)
+}
+
+// sinceMultiple is the time since the last multiple of an interval since the zero
+// time.
+func sinceMultiple(t time.Time, interval time.Duration) time.Duration {
+	return t.Sub(t.Truncate(interval))
 }
 
 // every calls run at the time of the first run and at each interval from it,

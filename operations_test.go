@@ -53,6 +53,7 @@ var starters = map[string]func(ctx context.Context, q *fakeQueue, interval time.
 func TestIntervalOperationSchedule(t *testing.T) {
 	for _, test := range []struct {
 		name     string
+		start    time.Time // begin plus startIn if zero
 		startIn  time.Duration
 		interval time.Duration
 		takes    []time.Duration
@@ -65,7 +66,23 @@ func TestIntervalOperationSchedule(t *testing.T) {
 		},
 		{
 			name: "start time in the past", startIn: -1000*time.Hour - 40*time.Second, interval: time.Minute, until: 90 * time.Second,
+			want: []time.Duration{20 * time.Second, 80 * time.Second},
+		},
+		{
+			name: "start time just past", startIn: -1, interval: time.Minute, until: time.Minute,
+			want: []time.Duration{time.Minute - 1},
+		},
+		{
+			name: "start time whole intervals past", startIn: -3 * time.Minute, interval: time.Minute, until: 90 * time.Second,
 			want: []time.Duration{0, time.Minute},
+		},
+		{
+			// The runs of an hourly operation are those of the hours in UTC.
+			name: "start time further past than a duration", start: time.Date(1, 1, 1, 0, 10, 0, 0, time.UTC), interval: time.Hour, until: 2 * time.Hour,
+			want: []time.Duration{10 * time.Minute, 70 * time.Minute},
+		},
+		{
+			name: "start time past, longest interval", startIn: -time.Hour, interval: 1<<63 - 1, until: time.Hour,
 		},
 		{
 			name: "start time in the future", startIn: 10 * time.Second, interval: time.Minute, until: 2 * time.Minute,
@@ -101,7 +118,11 @@ func TestIntervalOperationSchedule(t *testing.T) {
 					begin := time.Now()
 					var ran []time.Duration
 					q := &fakeQueue{id: "q"}
-					start(ctx, q, test.interval, begin.Add(test.startIn), amboy.QueueOperationConfig{}, func(given context.Context, on amboy.Queue) error {
+					startAt := test.start
+					if startAt.IsZero() {
+						startAt = begin.Add(test.startIn)
+					}
+					start(ctx, q, test.interval, startAt, amboy.QueueOperationConfig{}, func(given context.Context, on amboy.Queue) error {
 						assert.Equal(t, ctx, given)
 						assert.Same(t, q, on)
 						if len(ran) < len(test.takes) {

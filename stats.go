@@ -31,7 +31,7 @@ type QueueStats struct {
 	// Context is what Annotate added.
 	Context message.Fields `bson:"context,omitempty" json:"context,omitempty" yaml:"context,omitempty"`
 	// Err is why the store could not be asked, in which case the counts are 0
-	// and IsComplete is false. It is not stored.
+	// and IsComplete and IsIdle are false. It is not stored.
 	Err error `bson:"-" json:"-" yaml:"-"`
 
 	priority level.Priority
@@ -39,8 +39,15 @@ type QueueStats struct {
 
 var _ message.Composer = (*QueueStats)(nil)
 
-// IsComplete is true when every job has ended and none is to be retried.
+// IsComplete reports whether no job is to be retried and all jobs but blocked ones
+// have ended. A blocked job may run later: see IsIdle.
 func (s QueueStats) IsComplete() bool {
+	return s.Err == nil && s.Retrying == 0 && s.Completed+s.Blocked >= s.Total
+}
+
+// IsIdle reports whether every job has ended and none is to be retried. This is what
+// Wait waits for.
+func (s QueueStats) IsIdle() bool {
 	return s.Err == nil && s.Total <= s.Completed && s.Pending == 0 && s.Running == 0 && s.Retrying == 0
 }
 

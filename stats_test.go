@@ -22,13 +22,37 @@ func TestQueueStatsIsComplete(t *testing.T) {
 		{"empty", amboy.QueueStats{}, true},
 		{"all completed", amboy.QueueStats{Total: 3, Completed: 3}, true},
 		{"pending", amboy.QueueStats{Total: 3, Completed: 2, Pending: 1}, false},
+		{"blocked", amboy.QueueStats{Total: 3, Completed: 2, Pending: 1, Blocked: 1}, true},
+		{"blocked and pending", amboy.QueueStats{Total: 3, Completed: 1, Pending: 2, Blocked: 1}, false},
+		{"running", amboy.QueueStats{Total: 3, Completed: 2, Running: 1}, false},
+		{"running, counted as completed", amboy.QueueStats{Total: 3, Completed: 3, Running: 1}, true},
+		{"retrying", amboy.QueueStats{Total: 3, Completed: 3, Retrying: 1}, false},
+		{"not all completed", amboy.QueueStats{Total: 3, Completed: 2}, false},
+		{"unknown", amboy.QueueStats{Err: errPlain}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			assert.Equal(t, test.want, test.stats.IsComplete())
+		})
+	}
+}
+
+func TestQueueStatsIsIdle(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		stats amboy.QueueStats
+		want  bool
+	}{
+		{"empty", amboy.QueueStats{}, true},
+		{"all completed", amboy.QueueStats{Total: 3, Completed: 3}, true},
+		{"pending", amboy.QueueStats{Total: 3, Completed: 2, Pending: 1}, false},
 		{"blocked", amboy.QueueStats{Total: 3, Completed: 2, Pending: 1, Blocked: 1}, false},
 		{"running", amboy.QueueStats{Total: 3, Completed: 2, Running: 1}, false},
 		{"retrying", amboy.QueueStats{Total: 3, Completed: 3, Retrying: 1}, false},
 		{"not all completed", amboy.QueueStats{Total: 3, Completed: 2}, false},
+		{"unknown", amboy.QueueStats{Err: errPlain}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			assert.Equal(t, test.want, test.stats.IsComplete())
+			assert.Equal(t, test.want, test.stats.IsIdle())
 		})
 	}
 }

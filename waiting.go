@@ -37,7 +37,7 @@ func WaitInterval(ctx context.Context, q Queue, interval time.Duration) bool {
 	if waiter, ok := q.(CompletionWaiter); ok {
 		return waiter.WaitComplete(ctx)
 	}
-	return poll(ctx, interval, func() bool { return q.Stats(ctx).IsComplete() })
+	return poll(ctx, interval, func() bool { return q.Stats(ctx).IsIdle() })
 }
 
 // WaitIntervalNum blocks until at least num jobs of the queue are completed, as

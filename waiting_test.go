@@ -80,6 +80,17 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestWaitCountsABlockedJobAsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		q := &fakeQueue{stats: func(context.Context) amboy.QueueStats {
+			return amboy.QueueStats{Total: 2, Completed: 1, Pending: 1, Blocked: 1}
+		}}
+		assert.False(t, amboy.Wait(ctx, q))
+	})
+}
+
 func TestWaitIntervalNumCountsCompletedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &fakeQueue{stats: func(context.Context) amboy.QueueStats {

@@ -93,8 +93,8 @@ func (b *Base) MarkComplete() {
 // Snooze.
 func (b *Base) AddError(err error) { b.report(err, false) }
 
-// AddRetryableError records an error of this attempt and, where the job is
-// retryable, asks for another attempt; nil does nothing. An attempt with an error
+// AddRetryableError records an error of this attempt and asks for another attempt,
+// which queues ignore if the job is not retryable; nil does nothing. An attempt with an error
 // for which amboy.IsNonRetryable is true is not followed by another. Other errors
 // are treated as by AddError.
 func (b *Base) AddRetryableError(err error) { b.report(err, true) }

@@ -51,8 +51,7 @@ func (b *Base) report(err error, retry bool) {
 		b.status.Outcome = amboy.OutcomeCanceled
 	}
 	r.final = r.final || amboy.IsNonRetryable(err)
-	asks := b.retry.NeedsRetry || (retry && b.retry.Retryable)
-	b.retry.NeedsRetry = asks && !r.final
+	b.retry.NeedsRetry = (b.retry.NeedsRetry || retry) && !r.final
 }
 
 // Snooze asks for the job to run again at a time, once this run has ended without an

@@ -103,7 +103,8 @@ func TestAddRetryableError(t *testing.T) {
 			b.AddRetryableError(nil)
 			assert.False(t, b.RetryInfo().NeedsRetry)
 			b.AddRetryableError(errors.New("two"))
-			assert.Equal(t, retryable, b.RetryInfo().NeedsRetry)
+			assert.True(t, b.RetryInfo().NeedsRetry)
+			assert.Equal(t, retryable, b.RetryInfo().ShouldRetry())
 			require.EqualError(t, b.Error(), "one\ntwo")
 		})
 	}

@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mongodb/grip"
@@ -13,13 +14,32 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-func TestRegisterDefaultJobs(t *testing.T) {
+// captureLog gives what is logged until the test ends.
+func captureLog(t *testing.T) *send.InternalSender {
+	t.Helper()
 	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Debug})
 	require.NoError(t, err)
 	before := grip.GetSender()
 	require.NoError(t, grip.SetSender(log))
 	t.Cleanup(func() { assert.NoError(t, grip.SetSender(before)) })
+	return log
+}
 
+// typesAtStart are the types that were registered before any test ran.
+var typesAtStart = func() (names []string) {
+	for name := range registry.JobTypeNames() {
+		names = append(names, name)
+	}
+	return names
+}()
+
+func TestImportingThePackageRegistersNoJobType(t *testing.T) {
+	assert.False(t, slices.Contains(typesAtStart, "shell"))
+	assert.False(t, slices.Contains(typesAtStart, "group"))
+}
+
+func TestRegisterDefaultJobs(t *testing.T) {
+	log := captureLog(t)
 	job.RegisterDefaultJobs()
 	job.RegisterDefaultJobs()
 	assert.False(t, log.HasMessage(), "nothing is replaced")

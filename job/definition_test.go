@@ -401,7 +401,7 @@ func TestPutSaysWhyAJobWasNotPut(t *testing.T) {
 	q := queue.NewLocalLimitedSize(1, 10)
 	require.NoError(t, q.Start(t.Context()))
 	defer q.Close(context.Background())
-	id, err := d.Put(t.Context(), q, "x", job.ID(strings.Repeat("i", 256)))
+	id, err := d.Put(t.Context(), q, "x", job.ID(strings.Repeat("i", amboy.MaxIDLength+1)))
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(t, err, &invalid)
 	assert.Empty(t, id)

@@ -36,21 +36,26 @@ func ExampleBase() {
 
 // Run a command as a job.
 func ExampleShellJob() {
-	j := job.NewShellJob(`echo "hello, $WHO"; exit 3`, "")
-	j.SetID("greet")
-	j.Env = map[string]string{"WHO": "world"}
-	err := amboy.RunJob(context.Background(), j)
+	j := job.NewShellJob("env", "")
+	j.Env["WHO"] = "world"
+	if err := amboy.RunJob(context.Background(), j); err != nil {
+		log.Fatal(err)
+	}
 	fmt.Println(j.Output)
-	fmt.Println(err)
+
+	j = job.NewShellJob("false", "")
+	j.SetID("fails")
+	fmt.Println(amboy.RunJob(context.Background(), j))
 	// Output:
-	// hello, world
-	// running the command of shell job "greet": exit status 3
+	// WHO=world
+	// running the command of shell job "fails": exit status 1
 }
 
 // Run several jobs as one.
 func ExampleGroup() {
+	job.RegisterDefaultJobs() // the group stores its jobs
 	g := job.NewGroup("checks")
-	for id, command := range map[string]string{"first": "true", "second": "exit 7"} {
+	for id, command := range map[string]string{"first": "true", "second": "false"} {
 		j := job.NewShellJob(command, "")
 		j.SetID(id)
 		if err := g.Add(j); err != nil {
@@ -61,6 +66,6 @@ func ExampleGroup() {
 	fmt.Println(err)
 	fmt.Println(g.Jobs["first"].Status.ErrorCount, g.Jobs["second"].Status.ErrorCount)
 	// Output:
-	// job "second" of group "checks": running the command of shell job "second": exit status 7
+	// job "second" of group "checks": running the command of shell job "second": exit status 1
 	// 0 1
 }

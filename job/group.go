@@ -9,8 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -22,6 +25,9 @@ var errNotReturned = errors.New("the job's goroutine ended before Run returned")
 var errSubJobSnoozed = errors.New("it asked to run again later, which a job of a group can't")
 
 var groupType = amboy.JobType{Name: "group", Version: 1}
+
+// alwaysType is the type of dependency manager that a group may have.
+var alwaysType = dependency.NewAlways().Type().Name
 
 // Group is a job that runs other jobs, its sub-jobs, in parallel. Make it with
 // NewGroup: a zero Group has no ID, so that queues refuse it. It must not be
@@ -57,8 +63,24 @@ func (g *Group) ID() string {
 	return g.Base.ID()
 }
 
-// SetDependency replaces the group's dependency manager, as Base does.
-func (g *Group) SetDependency(m dependency.Manager) { g.base().SetDependency(m) }
+// SetDependency replaces the group's dependency manager, which must be of type
+// "always": a group has edges, and no other condition. Another manager and nil are
+// ignored, with a warning in the log. It must be called before Put.
+func (g *Group) SetDependency(m dependency.Manager) {
+	base, given := g.base(), "nil"
+	if m != nil {
+		given = m.Type().Name
+	}
+	if given != alwaysType {
+		logging.Warning(context.Background(), message.Fields{
+			"message":    "ignored a dependency of a job group that is not of type always",
+			"job_id":     g.ID(),
+			"dependency": given,
+		})
+		return
+	}
+	base.SetDependency(m)
+}
 
 // Add adds a sub-job. Later changes of the job do not reach the group. Add
 // returns an *amboy.InvalidJobError for a job that no queue accepts, a

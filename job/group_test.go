@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mongodb/grip/level"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -169,7 +170,7 @@ func TestGroupRoundTrip(t *testing.T) {
 			good, bad := newMember(t, "good", nil), newMember(t, "bad", fail)
 			bad.SetScopes([]string{"scope"})
 			g := newGroup(t, good, bad)
-			g.SetDependency(dependency.NewCreatesFile("/nonexistent"))
+			require.NoError(t, g.Dependency().AddEdge("first"))
 
 			got := groupThrough(t, g, f)
 			assert.Equal(t, g.ID(), got.ID())
@@ -183,6 +184,32 @@ func TestGroupRoundTrip(t *testing.T) {
 			require.EqualError(t, stored(t, after, bad.ID()).Error(), "no")
 		})
 	}
+}
+
+func TestGroupIgnoresADependencyOtherThanAlways(t *testing.T) {
+	for name, manager := range map[string]dependency.Manager{
+		"nil":          nil,
+		"another type": dependency.NewCreatesFile("/nonexistent"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := captureLog(t)
+			g := job.NewGroup("group")
+			before := g.Dependency()
+			g.SetDependency(manager)
+			assert.Same(t, before, g.Dependency())
+			require.True(t, log.HasMessage())
+			logged := log.GetMessage()
+			assert.Equal(t, level.Warning, logged.Priority)
+			assert.Contains(t, logged.Rendered, "group")
+		})
+	}
+
+	log := captureLog(t)
+	g := job.NewGroup("group")
+	always := dependency.NewAlways()
+	g.SetDependency(always)
+	assert.Same(t, always, g.Dependency())
+	assert.False(t, log.HasMessage())
 }
 
 func groupThrough(t *testing.T, g *job.Group, f amboy.Format) *job.Group {
@@ -296,7 +323,7 @@ func TestZeroGroup(t *testing.T) {
 
 	var dependent job.Group
 	dependent.SetDependency(dependency.NewCreatesFile(""))
-	assert.Equal(t, "create-file", dependent.Dependency().Type().Name)
+	assert.Equal(t, "always", dependent.Dependency().Type().Name)
 
 	var filled job.Group
 	m := newMember(t, "member", nil)

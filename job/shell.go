@@ -27,10 +27,13 @@ const (
 
 var shellType = amboy.JobType{Name: "shell", Version: 1}
 
-// ShellJob runs a command with "/bin/sh -c". The exported fields must not be
-// written once the job is in a queue.
+// ShellJob runs a program. In spite of its name it uses no shell. The exported fields
+// must not be written once the job is in a queue. RegisterDefaultJobs registers its
+// type.
 type ShellJob struct {
-	// Command is the command, in the shell's language.
+	// Command is the program and its arguments, with a single space between them.
+	// Quotes and other characters have no special meaning. A program without a slash
+	// is searched for in the PATH of this process.
 	Command string `bson:"command" json:"command" yaml:"command"`
 	// Output is what the command wrote to its standard output and standard
 	// error, without space around it. Of more than MaxShellOutput bytes it
@@ -40,7 +43,8 @@ type ShellJob struct {
 	// WorkingDir is the directory in which the command runs; by default that
 	// of this process.
 	WorkingDir string `bson:"working_dir" json:"working_dir" yaml:"working_dir"`
-	// Env is added to the environment of this process, for the command.
+	// Env is the environment of the command, which has nothing of that of this
+	// process.
 	Env map[string]string `bson:"env" json:"env" yaml:"env"`
 
 	Base `bson:"job_base" json:"job_base" yaml:"job_base"`
@@ -63,7 +67,7 @@ func NewShellJob(cmd, creates string) *ShellJob {
 // NewShellJobInstance makes a job without a command and without an ID, to
 // decode a stored one into.
 func NewShellJobInstance() *ShellJob {
-	return &ShellJob{Base: Base{JobType: shellType}}
+	return &ShellJob{Env: map[string]string{}, Base: Base{JobType: shellType}}
 }
 
 // firstWord is the first word of a command, at most maxShellWord bytes of it.
@@ -105,14 +109,15 @@ func (j *ShellJob) Run(ctx context.Context) {
 
 func (j *ShellJob) runCommand(ctx context.Context, output *tail) error {
 	if j.WorkingDir != "" {
-		// What exec reports of a missing directory names the shell instead.
+		// What exec reports of a missing directory names the program instead.
 		if _, err := os.Stat(j.WorkingDir); err != nil {
 			return fmt.Errorf("looking for the working directory: %w", err)
 		}
 	}
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", j.Command)
+	args := strings.Split(j.Command, " ")
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = j.WorkingDir
-	cmd.Env = os.Environ()
+	cmd.Env = []string{} // nil would be the environment of this process
 	for name, value := range j.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -46,8 +46,15 @@ func TestShellJobThatCreatesFile(t *testing.T) {
 	assert.Equal(t, dependency.Passed, j.Dependency().State())
 }
 
+// script writes a script for the shell and returns the command that runs it.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return "/bin/sh " + name
+}
+
 func TestShellJobOutput(t *testing.T) {
-	t.Setenv("AMBOY_TEST_OUTER", "outer")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	for name, test := range map[string]struct {
@@ -55,23 +62,15 @@ func TestShellJobOutput(t *testing.T) {
 		want string
 	}{
 		"standard output": {&job.ShellJob{Command: "echo hello"}, "hello"},
-		"both outputs":    {&job.ShellJob{Command: "echo one; echo two >&2; echo three"}, "one\ntwo\nthree"},
-		"trimmed":         {&job.ShellJob{Command: `printf '\n  a b \n\n'`}, "a b"},
+		"both outputs":    {&job.ShellJob{Command: script(t, "echo one; echo two >&2; echo three")}, "one\ntwo\nthree"},
+		"trimmed":         {&job.ShellJob{Command: `printf \n\ta\n\n`}, "a"},
 		"nothing":         {&job.ShellJob{Command: "true"}, ""},
-		"not UTF-8":       {&job.ShellJob{Command: `printf 'a\377b é'`}, "a?b é"},
+		"not UTF-8":       {&job.ShellJob{Command: `printf a\377bé`}, "a?bé"},
 		"working dir":     {&job.ShellJob{Command: "pwd -P", WorkingDir: dir}, dir},
-		"environment": {&job.ShellJob{
-			Command: `echo "$AMBOY_TEST_OUTER $AMBOY_TEST_INNER"`,
-			Env:     map[string]string{"AMBOY_TEST_INNER": "in ner"},
-		}, "outer in ner"},
-		"environment wins": {&job.ShellJob{
-			Command: `echo "$AMBOY_TEST_OUTER"`,
-			Env:     map[string]string{"AMBOY_TEST_OUTER": "inner"},
-		}, "inner"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := job.NewShellJob(test.job.Command, "")
-			j.WorkingDir, j.Env = test.job.WorkingDir, test.job.Env
+			j.WorkingDir = test.job.WorkingDir
 			j.Run(t.Context())
 			require.NoError(t, j.Error())
 			assert.True(t, j.Status().Completed)
@@ -80,16 +79,58 @@ func TestShellJobOutput(t *testing.T) {
 	}
 }
 
+func TestShellJobRunsProgramWithoutAShell(t *testing.T) {
+	for command, want := range map[string]string{
+		`echo $HOME; exit 3 | cat`: `$HOME; exit 3 | cat`,
+		`echo "a b" 'c'`:           `"a b" 'c'`,
+		"echo a\tb\nc":             "a\tb\nc",
+		"printf [%s] a  b ":        "[a][][b][]",
+	} {
+		t.Run(command, func(t *testing.T) {
+			j := job.NewShellJob(command, "")
+			require.NoError(t, amboy.RunJob(t.Context(), j))
+			assert.Equal(t, want, j.Output)
+		})
+	}
+}
+
+func TestShellJobHasOnlyItsEnvironment(t *testing.T) {
+	t.Setenv("AMBOY_TEST_OUTER", "outer")
+	for name, test := range map[string]struct {
+		env  map[string]string
+		want string
+	}{
+		"nil":   {nil, ""},
+		"empty": {map[string]string{}, ""},
+		"one":   {map[string]string{"AMBOY_TEST_INNER": "in ner"}, "AMBOY_TEST_INNER=in ner"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := job.NewShellJob("env", "")
+			j.Env = test.env
+			require.NoError(t, amboy.RunJob(t.Context(), j))
+			assert.Equal(t, test.want, j.Output)
+		})
+	}
+}
+
+func TestShellJobEnvIsWritable(t *testing.T) {
+	for _, j := range []*job.ShellJob{job.NewShellJob("env", ""), job.NewShellJobInstance()} {
+		assert.Empty(t, j.Env)
+		j.Env["WHO"] = "me"
+	}
+	assert.Empty(t, job.NewShellJobInstance().Env, "jobs do not share it")
+}
+
 func TestShellJobKeepsEndOfOutput(t *testing.T) {
 	for name, test := range map[string]struct {
-		command, start string
+		script, start string
 	}{
 		"as much as is kept": {"head -c 65532 /dev/zero | tr '\\0' x; echo end", "xxx"},
 		"one byte more":      {"head -c 65532 /dev/zero | tr '\\0' x; echo end.", "(1 bytes left out)\nxxx"},
 		"much more":          {"head -c 500000 /dev/zero | tr '\\0' x; echo end", "(434468 bytes left out)\nxxx"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := job.NewShellJob(test.command, "")
+			j := job.NewShellJob(script(t, test.script), "")
 			require.NoError(t, amboy.RunJob(t.Context(), j))
 			assert.True(t, strings.HasPrefix(j.Output, test.start), j.Output[:30])
 			assert.Contains(t, j.Output[len(j.Output)-4:], "end")
@@ -106,10 +147,12 @@ func TestShellJobFailures(t *testing.T) {
 		output  string
 		retries bool
 	}{
-		"exit status":          {&job.ShellJob{Command: "echo no; exit 3"}, "exit status 3", "no", true},
-		"killed":               {&job.ShellJob{Command: "kill -9 $$"}, "signal: killed", "", true},
-		"no such command":      {&job.ShellJob{Command: "/nonexistent/command 2>/dev/null"}, "exit status 127", "", true},
+		"exit status":          {&job.ShellJob{Command: script(t, "echo no; exit 3")}, "exit status 3", "no", true},
+		"killed":               {&job.ShellJob{Command: script(t, "kill -9 $$")}, "signal: killed", "", true},
+		"no such program":      {&job.ShellJob{Command: "/nonexistent/program arg"}, "no such file or directory", "", true},
+		"not in the path":      {&job.ShellJob{Command: "amboy-test-nonexistent arg"}, "executable file not found", "", true},
 		"no working directory": {&job.ShellJob{Command: "true", WorkingDir: "/nonexistent"}, "/nonexistent", "", true},
+		"space first":          {&job.ShellJob{Command: " true"}, "exec: no command", "", true},
 		"empty":                {&job.ShellJob{}, "Command must not be empty", "", false},
 		"only space":           {&job.ShellJob{Command: " \n"}, "Command must not be empty", "", false},
 	} {
@@ -142,7 +185,7 @@ func TestShellJobIsNotRunWhenContextHasEnded(t *testing.T) {
 func TestShellJobRoundTrip(t *testing.T) {
 	for _, f := range []amboy.Format{amboy.BSON, amboy.BSON2, amboy.JSON} {
 		t.Run(f.String(), func(t *testing.T) {
-			j := job.NewShellJob("pwd; echo $WHO", "/nonexistent")
+			j := job.NewShellJob("env", "/nonexistent")
 			j.WorkingDir, j.Env, j.Output = "/", map[string]string{"WHO": "me"}, "old"
 			stored, err := registry.MakeJobInterchange(j, f)
 			require.NoError(t, err)
@@ -152,7 +195,8 @@ func TestShellJobRoundTrip(t *testing.T) {
 			assert.Equal(t, "old", got.Output)
 			assert.Equal(t, j.Dependency(), got.Dependency())
 			require.NoError(t, amboy.RunJob(t.Context(), got))
-			assert.Equal(t, "/\nme", got.Output)
+			assert.Equal(t, "WHO=me", got.Output)
+			assert.Equal(t, "/", got.WorkingDir)
 		})
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // killGroupOnCancel puts the command into a process group of its own, which is
-// killed when the command's context ends, so that nothing that the shell
-// started outlives the job.
+// killed when the command's context ends, so that nothing that it started
+// outlives the job.
 func killGroupOnCancel(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {

@@ -32,7 +32,7 @@ func makePipe(t *testing.T) string {
 // and holds the pipe open. It returns when that process is there.
 func startGrandchild(t *testing.T, ctx context.Context, j *job.ShellJob, pipe string) (alive *bufio.Reader, ended <-chan struct{}) { //nolint:revive // t comes first in helpers
 	t.Helper()
-	j.Command = "(echo up; exec sleep 600) >" + pipe + " & wait"
+	j.Command = script(t, "(echo up; exec sleep 600) >"+pipe+" & wait")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -64,7 +64,7 @@ func TestShellJobKillsProcessGroup(t *testing.T) {
 }
 
 func TestShellJobMaxTime(t *testing.T) {
-	j := job.NewShellJob("echo begun; sleep 600", "")
+	j := job.NewShellJob(script(t, "echo begun; sleep 600"), "")
 	j.UpdateTimeInfo(amboy.JobTimeInfo{MaxTime: 200 * time.Millisecond})
 	require.ErrorContains(t, amboy.RunJob(t.Context(), j), "maximum time of 200ms")
 	assert.Equal(t, 1, j.Status().ErrorCount)
@@ -73,7 +73,7 @@ func TestShellJobMaxTime(t *testing.T) {
 
 func TestShellJobLeavesProcessBehind(t *testing.T) {
 	pipe := makePipe(t)
-	j := job.NewShellJob("echo started; cat "+pipe+" &", "")
+	j := job.NewShellJob(script(t, "echo started; cat "+pipe+" &"), "")
 	require.NoError(t, amboy.RunJob(t.Context(), j))
 	assert.Equal(t, "started", j.Output)
 	file, err := os.OpenFile(pipe, os.O_WRONLY, 0)

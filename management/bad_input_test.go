@@ -109,7 +109,7 @@ func TestBadInput(t *testing.T) {
 			{"limit", find(management.PageRequest{Limit: -1})},
 			{"limit", find(management.PageRequest{Limit: 1_000_000_000})},
 			{"cursor", find(management.PageRequest{Cursor: "garbage"})},
-			{"cursor", find(management.PageRequest{Cursor: strings.Repeat("A", 10_000)})},
+			{"cursor", find(management.PageRequest{Cursor: strings.Repeat("A", 20_000)})},
 			{"cursor", find(management.PageRequest{Cursor: base64.RawURLEncoding.EncodeToString([]byte(`{"v":1,"l":"","a":"x"}`))})},
 			{"states", func() error {
 				_, err := f.FindJobs(f.ctx, management.JobFilter{States: []amboy.JobState{"x"}}, management.PageRequest{})

@@ -16,7 +16,7 @@ const cursorVersion = 1
 const digestLength = 16
 
 // maxCursorBytes bounds what is decoded.
-const maxCursorBytes = 4096
+const maxCursorBytes = 16 << 10
 
 // cursor is what the cursors say that people are given.
 type cursor struct {

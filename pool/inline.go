@@ -32,13 +32,12 @@ func (i *Inline) Started() bool { return i.pool.Started() }
 func (i *Inline) SetQueue(q amboy.Queue) error { return i.pool.SetQueue(q) }
 
 // Start lets jobs be run. The contexts of jobs derive from ctx; where it ends there
-// is a hard stop. Start fails where there is no queue, with ErrAlreadyStarted the
-// second time, and with ErrClosed after Close. It does not block, and starts no
-// goroutine.
+// is a hard stop. Start fails where there is no queue, and with ErrClosed after
+// Close. A second Start has no effect. It does not block, and starts no goroutine.
 func (i *Inline) Start(ctx context.Context) error {
 	i.pool.mu.Lock()
 	defer i.pool.mu.Unlock()
-	if err := i.pool.prepare(ctx); err != nil {
+	if first, err := i.pool.prepare(ctx); !first {
 		return err
 	}
 	i.pool.alive = 1 // the runner itself, so that it is gone when it is closed

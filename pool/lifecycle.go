@@ -49,19 +49,19 @@ func (l *lifecycle) SetQueue(q amboy.Queue) error {
 	return nil
 }
 
-// start marks the runner as started, or says why it can't be. The caller holds
-// the lock.
-func (l *lifecycle) start() error {
+// start marks the runner as started, or says why it can't be. It is false for a
+// runner that has started before, too. The caller holds the lock.
+func (l *lifecycle) start() (first bool, err error) {
 	switch {
 	case l.closed:
-		return fmt.Errorf("starting runner: %w", ErrClosed)
+		return false, fmt.Errorf("starting runner: %w", ErrClosed)
 	case l.started:
-		return fmt.Errorf("starting runner: %w", amboy.ErrAlreadyStarted)
+		return false, nil
 	case l.queue == nil:
-		return errors.New("starting runner: queue must be set")
+		return false, errors.New("starting runner: queue must be set")
 	}
 	l.started = true
-	return nil
+	return true, nil
 }
 
 // close marks the runner as closed, and tells whether it was ever started.

@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -71,15 +72,36 @@ func TestStartNeedsAQueue(t *testing.T) {
 	})
 }
 
-func TestStartedRunnerIsNotStartedAgain(t *testing.T) {
+func TestSecondStartOfARunnerHasNoEffect(t *testing.T) {
 	forEachRunner(t, func(t *testing.T, makeRunner func(amboy.Queue) amboy.Runner) {
-		r := makeRunner(newFakeQueue())
+		q := newFakeQueue()
+		r := makeRunner(q)
 		require.NoError(t, r.Start(t.Context()))
-		defer r.Close(t.Context())
+		defer r.Close(context.Background())
 
-		require.ErrorIs(t, r.Start(t.Context()), amboy.ErrAlreadyStarted)
+		second, cancel := context.WithCancel(t.Context())
+		require.NoError(t, r.Start(second))
+		cancel() // which would be a hard stop
+		require.NoError(t, r.Start(second))
+		if resizable, ok := r.(amboy.ResizableRunner); ok {
+			assert.Equal(t, 2, resizable.Workers())
+			q.put(1, func(ctx context.Context, j *funcJob) { j.AddError(ctx.Err()) })
+			assert.NoError(t, (<-q.ended).job.Error())
+		}
+
 		require.ErrorIs(t, r.SetQueue(newFakeQueue()), amboy.ErrAlreadyStarted)
 		assert.True(t, r.Started())
+	})
+}
+
+func TestSecondStartOfARunnerWhoseContextHasEnded(t *testing.T) {
+	forEachRunner(t, func(t *testing.T, makeRunner func(amboy.Queue) amboy.Runner) {
+		r := makeRunner(newFakeQueue())
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, r.Start(ctx))
+		cancel()
+		require.NoError(t, r.Start(t.Context()))
+		r.Close(t.Context())
 	})
 }
 

@@ -10,16 +10,16 @@ import (
 type noop struct{ lifecycle }
 
 // NewNoop returns a runner that runs nothing, for a process that puts jobs into
-// a queue which others run. It needs a queue and is started once, like any
-// runner. It is safe for concurrent use.
+// a queue which others run. It needs a queue, like any runner. It is safe for concurrent use.
 func NewNoop() amboy.Runner { return &noop{} }
 
-// Start fails without a queue, with ErrAlreadyStarted the second time, and with
-// ErrClosed after Close. It does not block, and starts no goroutine.
+// Start fails without a queue, and with ErrClosed after Close. A second Start has no
+// effect. It does not block, and starts no goroutine.
 func (n *noop) Start(context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.start()
+	_, err := n.start()
+	return err
 }
 
 // Close marks the runner as closed. It does not block.

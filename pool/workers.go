@@ -87,26 +87,26 @@ func newWorkers(n int, q amboy.Queue, next nextFunc) *workers {
 
 // Start starts the workers, and does not wait for them. They end when ctx does,
 // which is a hard stop; call Close all the same, to wait for them. Start fails
-// where there is no queue, where the number of workers is less than 1, with
-// ErrAlreadyStarted the second time, and with ErrClosed after Close. It is safe
-// for concurrent use.
+// where there is no queue, where the number of workers is less than 1, and with
+// ErrClosed after Close. A second Start has no effect. It is safe for concurrent use.
 func (w *workers) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := validateSize(w.size); err != nil {
 		return fmt.Errorf("starting runner: %w", err)
 	}
-	if err := w.prepare(ctx); err != nil {
+	if first, err := w.prepare(ctx); !first {
 		return err
 	}
 	w.resize() //nolint:contextcheck // w.soft derives from ctx
 	return nil
 }
 
-// prepare does what comes before the first worker. The caller holds the lock.
-func (w *workers) prepare(ctx context.Context) error {
-	if err := w.start(); err != nil {
-		return err
+// prepare does what comes before the first worker. It is false for a runner that has
+// started before, too. The caller holds the lock.
+func (w *workers) prepare(ctx context.Context) (first bool, err error) {
+	if first, err := w.start(); !first {
+		return false, err
 	}
 	w.releaser, _ = w.queue.(amboy.JobReleaser)
 	w.contexter, _ = w.queue.(amboy.JobContexter)
@@ -117,7 +117,7 @@ func (w *workers) prepare(ctx context.Context) error {
 	w.soft, w.stop = context.WithCancel(w.hard)
 	w.completing, w.abandon = context.WithCancel(context.WithoutCancel(ctx))
 	w.gone = make(chan struct{})
-	return nil
+	return true, nil
 }
 
 // Close takes no more jobs and blocks until every worker is gone. Running jobs

@@ -334,7 +334,7 @@ func Example_drainQueue() {
 	must(controller.Drain(ctx))
 	err = q.Put(ctx, newStep("late"))
 	amboy.Wait(ctx, q)
-	fmt.Println(errors.Is(err, amboy.ErrQueueDraining), q.Stats(ctx).IsComplete())
+	fmt.Println(errors.Is(err, amboy.ErrQueueDraining), q.Stats(ctx).IsIdle())
 	must(controller.Resume(ctx))
 	must(q.Put(ctx, newStep("late")))
 	amboy.Wait(ctx, q)

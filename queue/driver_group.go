@@ -268,7 +268,7 @@ func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
 	}
 	all, err := g.engine.driver.Queues(ctx)
 	for _, q := range all {
-		if q.Stats.IsComplete() && g.hadWork(ctx, q.Name) {
+		if q.Stats.IsIdle() && g.hadWork(ctx, q.Name) {
 			names = append(names, q.Name)
 		}
 	}

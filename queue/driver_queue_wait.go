@@ -46,7 +46,7 @@ func (q *driverQueue) idle(ctx context.Context) bool {
 		stats, err = q.driver.Stats(ctx, q.name)
 		return err
 	})
-	return err == nil && stats.IsComplete()
+	return err == nil && stats.IsIdle()
 }
 
 // subscription asks to be told when what one waits for may have come, until

@@ -354,7 +354,7 @@ func TestJobsOfADeadHandlerAreRetried(t *testing.T) {
 		require.NoError(t, dead.Put(t.Context(), j))
 		synctest.Wait()
 		assert.Equal(t, 1, dead.Stats(t.Context()).Retrying)
-		assert.False(t, dead.Stats(t.Context()).IsComplete())
+		assert.False(t, dead.Stats(t.Context()).IsIdle())
 
 		q := startEngine(t, store, 1)
 		defer q.Close(context.Background())

@@ -864,7 +864,7 @@ func Example_periodicInGroup() {
 
 	j := newWatch("cleanup")
 	conf := amboy.QueueOperationConfig{ContinueOnError: true, LogErrors: true}
-	amboy.IntervalGroupQueueOperation(ctx, group, time.Hour, time.Now(), conf, amboy.GroupQueueOperation{
+	amboy.IntervalGroupQueueOperation(ctx, group, 100*time.Millisecond, time.Now(), conf, amboy.GroupQueueOperation{
 		Queue:     "acme",
 		Operation: amboy.ScheduleJobFactory(func() amboy.Job { return j }),
 	})

@@ -163,7 +163,7 @@ func (c *groupCache) remove(ctx context.Context, cached *cachedQueue, uses int) 
 		// The stats may be empty because they could not be read.
 		return fmt.Errorf("reading its stats: %w", err)
 	}
-	if !stats.IsComplete() {
+	if !stats.IsIdle() {
 		return fmt.Errorf("%w: %s", errQueueHasWork, stats.String())
 	}
 	if err := c.takeOut(cached, uses); err != nil {

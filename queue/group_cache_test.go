@@ -178,6 +178,7 @@ func TestGroupCacheRemovesBeforeItClosesAndCleansUp(t *testing.T) {
 func TestGroupCacheKeepsQueuesWithWork(t *testing.T) {
 	for name, stats := range map[string]amboy.QueueStats{
 		"pending":  {Total: 2, Completed: 1, Pending: 1},
+		"blocked":  {Total: 2, Completed: 1, Pending: 1, Blocked: 1},
 		"running":  {Total: 2, Completed: 1, Running: 1},
 		"retrying": {Total: 2, Completed: 2, Retrying: 1},
 	} {

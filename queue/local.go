@@ -556,7 +556,7 @@ func (q *local) unended(id string) (*localEntry, error) {
 // finish ends an attempt of a job, and the job, unless another attempt follows.
 func (q *local) finish(e *localEntry) {
 	j := e.Job.job
-	if j.RetryInfo().NeedsRetry && q.retry(e) {
+	if j.RetryInfo().ShouldRetry() && q.retry(e) {
 		return
 	}
 	now := time.Now()

@@ -222,7 +222,7 @@ func TestAdminRaces(t *testing.T) {
 		}
 		a.act(a.all(), driver.Action{Kind: driver.Unpark})
 		a.act(driver.Query{}, driver.Action{Kind: driver.Cancel})
-		if a.queue.Stats(t.Context()).IsComplete() {
+		if a.queue.Stats(t.Context()).IsIdle() {
 			break
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // returns false for a job that ends: it never ran, or can't have another attempt.
 func (q *local) retry(e *localEntry) bool {
 	j := e.Job.job
-	if !j.RetryInfo().ShouldRetry() || !q.isRunning(e) {
+	if !q.isRunning(e) {
 		doNotRetry(j)
 		return false
 	}

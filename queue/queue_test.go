@@ -254,7 +254,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"nil":           {func(*funcJob) amboy.Job { return nil }, "job"},
 		"typed nil":     {func(*funcJob) amboy.Job { return typedNil }, "job"},
 		"empty ID":      {func(j *funcJob) amboy.Job { j.SetID(""); return j }, "ID"},
-		"over-long ID":  {func(j *funcJob) amboy.Job { j.SetID(strings.Repeat("x", 256)); return j }, "ID"},
+		"over-long ID":  {func(j *funcJob) amboy.Job { j.SetID(strings.Repeat("x", amboy.MaxIDLength+1)); return j }, "ID"},
 		"version":       {func(j *funcJob) amboy.Job { j.JobType.Version = -1; return j }, "type version"},
 		"empty scope":   {func(j *funcJob) amboy.Job { j.SetScopes([]string{"a", ""}); return j }, "scope"},
 		"attempts":      {func(j *funcJob) amboy.Job { return retryable(j, -1) }, "max attempts"},
@@ -285,9 +285,9 @@ func TestBadJobsAreRefused(t *testing.T) {
 	}
 }
 
-func TestIDsOf255BytesAreAccepted(t *testing.T) {
+func TestIDsOf1024BytesAreAccepted(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
-		put(t, q, noop(t, strings.Repeat("x", 255)))
+		put(t, q, noop(t, strings.Repeat("x", 1024)))
 		drain(t, q)
 	})
 }

@@ -108,7 +108,7 @@ func TestWaitIsNotOverForANewJob(t *testing.T) {
 		waited := make(chan bool)
 		var putErr error
 		hook := func(stats amboy.QueueStats) {
-			if !stats.IsComplete() {
+			if !stats.IsIdle() {
 				return
 			}
 			hooked.after.Store(nil)

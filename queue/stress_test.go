@@ -239,7 +239,7 @@ func (s *stress) run(ctx context.Context, t *testing.T, untilClose func(context.
 func whenDone(ctx context.Context, s *stress, putters *sync.WaitGroup) {
 	putters.Wait()
 	amboy.Wait(ctx, s.queue)
-	if stats := s.queue.Stats(context.WithoutCancel(ctx)); !stats.IsComplete() {
+	if stats := s.queue.Stats(context.WithoutCancel(ctx)); !stats.IsIdle() {
 		s.checker.faultf("the wait is over, and Stats are: %s", stats)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/bsoncodec"
 	"go.mongodb.org/mongo-driver/bson/bsonrw"
 	"go.mongodb.org/mongo-driver/bson/bsontype"
 	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
@@ -38,8 +39,8 @@ func (b Body) Raw() []byte { return b.raw }
 // IsJSON is true where the content is JSON, and false where it is BSON.
 func (b Body) IsJSON() bool { return b.isJSON }
 
-// encode encodes v with its own tags.
-func encode(v any, f amboy.Format) (body Body, err error) {
+// encode encodes v with its own tags. In BSON it uses codecs.
+func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err error) {
 	defer recoverTo(&err)
 	if f == amboy.JSON {
 		return encodeJSON(v)
@@ -48,11 +49,7 @@ func encode(v any, f amboy.Format) (body Body, err error) {
 	if err != nil {
 		return Body{}, err
 	}
-	if f == amboy.BSON2 {
-		raw, err := bson.Marshal(v)
-		return Body{raw: raw}, err
-	}
-	return encodeBSON(v)
+	return encodeBSON(v, f == amboy.BSON, codecs)
 }
 
 // buffers and valueWriters are used again, because making them takes as long as
@@ -63,10 +60,10 @@ var (
 	valueWriters = bsonrw.NewBSONValueWriterPool() //nolint:staticcheck // See above.
 )
 
-// encodeBSON encodes nil slices and maps as empty ones.
+// encodeBSON encodes nil slices and maps as empty ones or as null.
 //
 //nolint:staticcheck // valueWriters is deprecated for version 2 of the Mongo driver.
-func encodeBSON(v any) (Body, error) {
+func encodeBSON(v any, nilAsEmpty bool, codecs *bsoncodec.Registry) (Body, error) {
 	buf := buffers.Get().(*bytes.Buffer)
 	buf.Reset()
 	writer := valueWriters.Get(buf)
@@ -74,8 +71,14 @@ func encodeBSON(v any) (Body, error) {
 	if err != nil {
 		return Body{}, err
 	}
-	encoder.NilSliceAsEmpty()
-	encoder.NilMapAsEmpty()
+	err = encoder.SetRegistry(codecs)
+	if err != nil {
+		return Body{}, err
+	}
+	if nilAsEmpty {
+		encoder.NilSliceAsEmpty()
+		encoder.NilMapAsEmpty()
+	}
 	err = encoder.Encode(v)
 	raw := bytes.Clone(buf.Bytes())
 	valueWriters.Put(writer)
@@ -107,8 +110,8 @@ func isDocument(raw []byte) bool {
 	return ok && int(length) == len(raw) && bytes.HasSuffix(raw, []byte{0})
 }
 
-// decode decodes the body into v.
-func (b Body) decode(v any) (err error) {
+// decode decodes the body into v. From BSON it uses codecs.
+func (b Body) decode(v any, codecs *bsoncodec.Registry) (err error) {
 	defer recoverTo(&err)
 	switch {
 	case len(b.raw) == 0:
@@ -118,14 +121,26 @@ func (b Body) decode(v any) (err error) {
 	case b.isJSON:
 		return json.Unmarshal(b.raw, v)
 	default:
-		return bson.Unmarshal(b.raw, v)
+		return decodeBSON(b.raw, v, codecs)
 	}
+}
+
+func decodeBSON(raw []byte, v any, codecs *bsoncodec.Registry) error {
+	decoder, err := bson.NewDecoder(bsonrw.NewBSONDocumentReader(raw))
+	if err != nil {
+		return err
+	}
+	err = decoder.SetRegistry(codecs)
+	if err != nil {
+		return err
+	}
+	return decoder.Decode(v)
 }
 
 // decodeMap decodes the body into a map.
 func (b Body) decodeMap() (doc map[string]any, err error) {
 	if !b.isJSON {
-		err = b.decode(&doc)
+		err = b.decode(&doc, methodStrings)
 		return doc, err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(b.raw))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/bsoncodec"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
@@ -102,7 +103,7 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	if err != nil {
 		return nil, &UnknownTypeError{JobID: j.ID(), Type: jobType.Name}
 	}
-	body, err := encode(j, f)
+	body, err := encode(j, f, codecsOf(j, f))
 	if err != nil {
 		return nil, newEncodeError(j, f, err)
 	}
@@ -161,7 +162,7 @@ func makeDependencyInterchange(m dependency.Manager, f amboy.Format) (*Dependenc
 	if _, err := dependency.GetManagerFactory(managerType.Name); err != nil {
 		return nil, err
 	}
-	body, err := encode(m, f)
+	body, err := encode(m, f, codecsFor(f))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func isPlain(a *dependency.Always) bool {
 var plainAlways = func() (forms [amboy.BSON2 + 1]*DependencyInterchange) {
 	for f := range forms {
 		a := dependency.MakeAlways()
-		body, err := encode(&a, amboy.Format(f))
+		body, err := encode(&a, amboy.Format(f), methodStrings)
 		if err != nil {
 			panic(fmt.Sprintf("registry: the always dependency can't be encoded: %v", err))
 		}
@@ -221,7 +222,8 @@ func (i *JobInterchange) JobID() string {
 
 // Resolve decodes the job, through the upgrades of its type where it was stored
 // under an older version. The bytes tell whether they are BSON or JSON; the
-// format must be a valid one. It returns an *UnknownTypeError, a *VersionError
+// format must be a valid one, and of BSON it decides how a stored string is decoded
+// into a type of a string kind that has BSON methods. It returns an *UnknownTypeError, a *VersionError
 // or a *MalformedError, and wraps dependency.ErrUnknownType where the type of
 // the dependency manager is not registered. A panic of the type's factory or
 // methods is a *MalformedError that wraps an *amboy.PanicError.
@@ -233,7 +235,7 @@ func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if err != nil {
 		return nil, &UnknownTypeError{JobID: i.JobID(), Type: i.Type}
 	}
-	return i.make(registered)
+	return i.make(registered, f)
 }
 
 func (i *JobInterchange) malformed(err error) error {
@@ -241,7 +243,7 @@ func (i *JobInterchange) malformed(err error) error {
 }
 
 // make makes the job of its type and its stored form.
-func (i *JobInterchange) make(t jobType) (j amboy.Job, err error) {
+func (i *JobInterchange) make(t jobType, f amboy.Format) (j amboy.Job, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			j, err = nil, i.malformed(newPanicError(value))
@@ -252,16 +254,17 @@ func (i *JobInterchange) make(t jobType) (j amboy.Job, err error) {
 		return nil, i.malformed(errors.New("the type's factory returned nil"))
 	}
 	current := j.Type()
-	body, err := i.upgraded(t, current.Version)
+	codecs := codecsOf(j, f)
+	body, err := i.upgraded(t, current.Version, codecs)
 	if err != nil {
 		return nil, err
 	}
-	err = body.decode(j)
+	err = body.decode(j, codecs)
 	if err != nil {
 		return nil, i.malformed(err)
 	}
 	i.restore(j, current)
-	err = i.restoreDependency(j)
+	err = i.restoreDependency(j, f)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +272,7 @@ func (i *JobInterchange) make(t jobType) (j amboy.Job, err error) {
 }
 
 // upgraded returns the body as the current version of the type has it.
-func (i *JobInterchange) upgraded(t jobType, current int) (Body, error) {
+func (i *JobInterchange) upgraded(t jobType, current int, codecs *bsoncodec.Registry) (Body, error) {
 	if i.Version == current {
 		return i.Job, nil
 	}
@@ -295,7 +298,7 @@ func (i *JobInterchange) upgraded(t jobType, current int) (Body, error) {
 	if i.Job.isJSON {
 		f = amboy.JSON
 	}
-	body, err := encode(doc, f)
+	body, err := encode(doc, f, codecs)
 	if err != nil {
 		return Body{}, i.malformed(fmt.Errorf("encoding the upgraded body: %w", err))
 	}
@@ -357,7 +360,7 @@ func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 	}
 }
 
-func (i *JobInterchange) restoreDependency(j amboy.Job) error {
+func (i *JobInterchange) restoreDependency(j amboy.Job, f amboy.Format) error {
 	dep := i.Dependency
 	if dep == nil {
 		return nil
@@ -374,7 +377,7 @@ func (i *JobInterchange) restoreDependency(j amboy.Job) error {
 	if dep.Version != current.Version {
 		return i.malformed(fmt.Errorf("its dependency of type %q was stored under version %d, and this process has version %d", dep.Type, dep.Version, current.Version))
 	}
-	err = dep.Dependency.decode(m)
+	err = dep.Dependency.decode(m, codecsFor(f))
 	if err != nil {
 		return i.malformed(fmt.Errorf("decoding its dependency: %w", err))
 	}
@@ -387,7 +390,7 @@ func (i *JobInterchange) restoreDependency(j amboy.Job) error {
 
 // Encode returns the whole interchange form in a format, for a file or a wire.
 func (i *JobInterchange) Encode(f amboy.Format) ([]byte, error) {
-	body, err := encode(i, f)
+	body, err := encode(i, f, methodStrings)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the interchange form of job %q as %s: %w", i.JobID(), f, err)
 	}
@@ -402,7 +405,7 @@ func DecodeJobInterchange(data []byte, f amboy.Format) (*JobInterchange, error) 
 	}
 	i := &JobInterchange{}
 	body := Body{isJSON: f == amboy.JSON, raw: data}
-	if err := body.decode(i); err != nil {
+	if err := body.decode(i, methodStrings); err != nil {
 		return nil, &MalformedError{Err: err}
 	}
 	return i, nil

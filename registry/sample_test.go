@@ -24,6 +24,7 @@ type sample struct {
 
 func init() {
 	registry.AddJobType("sample", func() amboy.Job { return makeSample() })
+	job.RegisterDefaultJobs()
 }
 
 func makeSample() *sample {

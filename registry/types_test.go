@@ -36,16 +36,17 @@ func TestAddJobTypeAgainWarnsAndReplaces(t *testing.T) {
 	first := func() amboy.Job { return newSample("first") }
 	second := func() amboy.Job { return newSample("second") }
 	log := captureLog(t)
+	name := newType()
 
-	registry.AddJobType("replaced", first)
+	registry.AddJobType(name, first)
 	assert.False(t, log.HasMessage())
-	registry.AddJobType("replaced", second)
+	registry.AddJobType(name, second)
 	require.True(t, log.HasMessage())
 	logged := log.GetMessage()
 	assert.Equal(t, level.Warning, logged.Priority)
-	assert.Contains(t, logged.Rendered, "replaced")
+	assert.Contains(t, logged.Rendered, name)
 
-	factory, err := registry.GetJobFactory("replaced")
+	factory, err := registry.GetJobFactory(name)
 	require.NoError(t, err)
 	assert.Equal(t, "second", factory().ID())
 }
@@ -75,13 +76,14 @@ func typeNames(yield func(string) bool) {
 }
 
 func TestJobTypeNames(t *testing.T) {
-	require.NoError(t, registry.AddJobUpgrade("only-an-upgrade", 0, func(map[string]any) error { return nil }))
+	onlyAnUpgrade := newType()
+	require.NoError(t, registry.AddJobUpgrade(onlyAnUpgrade, 0, func(map[string]any) error { return nil }))
 	names := slices.Collect(typeNames)
 	assert.True(t, slices.IsSorted(names))
 	assert.Contains(t, names, "sample")
 	assert.Contains(t, names, "shell")
 	assert.Contains(t, names, "group")
-	assert.NotContains(t, names, "only-an-upgrade")
+	assert.NotContains(t, names, onlyAnUpgrade)
 }
 
 func TestUnknownNames(t *testing.T) {
@@ -108,7 +110,7 @@ func TestDependencyAndCheckTypes(t *testing.T) {
 }
 
 func TestConcurrentRegistration(t *testing.T) {
-	names := []string{"concurrent-0", "concurrent-1", "concurrent-2", "concurrent-3"}
+	names := []string{newType(), newType(), newType(), newType()}
 	errs := make([]error, len(names))
 	var running sync.WaitGroup
 	for n, name := range names {
@@ -132,7 +134,8 @@ func TestConcurrentRegistration(t *testing.T) {
 
 func TestAddJobUpgradeErrors(t *testing.T) {
 	upgrade := func(map[string]any) error { return nil }
-	require.NoError(t, registry.AddJobUpgrade("upgraded-once", 4, upgrade))
+	upgradedOnce := newType()
+	require.NoError(t, registry.AddJobUpgrade(upgradedOnce, 4, upgrade))
 	for name, test := range map[string]struct {
 		typeName string
 		from     int
@@ -140,9 +143,9 @@ func TestAddJobUpgradeErrors(t *testing.T) {
 		want     string
 	}{
 		"no name":          {"", 0, upgrade, "type name must not be empty"},
-		"negative version": {"upgraded-once", -1, upgrade, "version must not be negative (is -1)"},
-		"no function":      {"upgraded-once", 5, nil, "function must not be nil"},
-		"twice":            {"upgraded-once", 4, upgrade, "version 4 has one already"},
+		"negative version": {upgradedOnce, -1, upgrade, "version must not be negative (is -1)"},
+		"no function":      {upgradedOnce, 5, nil, "function must not be nil"},
+		"twice":            {upgradedOnce, 4, upgrade, "version 4 has one already"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorContains(t, registry.AddJobUpgrade(test.typeName, test.from, test.upgrade), test.want)
@@ -202,7 +205,7 @@ func storeOld(t *testing.T, name string, f amboy.Format) *registry.JobInterchang
 func TestUpgradesChain(t *testing.T) {
 	for _, f := range formats {
 		t.Run(f.String(), func(t *testing.T) {
-			name := "upload-" + f.String()
+			name := newType()
 			stored := storeOld(t, name, f)
 			require.NoError(t, registry.AddJobUpgrade(name, 1, func(body map[string]any) error {
 				body["size"] = map[string]any{"bytes": body["bytes"]}
@@ -245,7 +248,7 @@ func TestUpgradeFailures(t *testing.T) {
 	} {
 		for _, f := range formats {
 			t.Run(name+" in "+f.String(), func(t *testing.T) {
-				typeName := "failing-" + t.Name()
+				typeName := newType()
 				stored := storeOld(t, typeName, f)
 				require.NoError(t, registry.AddJobUpgrade(typeName, 0, test.upgrade))
 				require.NoError(t, registry.AddJobUpgrade(typeName, 1, func(map[string]any) error { return nil }))

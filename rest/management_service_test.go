@@ -55,7 +55,7 @@ func TestManagementService(t *testing.T) {
 			_, q := newService(t)
 			e.check(t, rest.NewManagementService(management.NewQueueManager(q)).Handler())
 			completes := e.method == "POST" && e.status == 200 && e.name != "one that has ended"
-			assert.Equal(t, completes, q.Stats(t.Context()).IsComplete(), "nothing else changes")
+			assert.Equal(t, completes, q.Stats(t.Context()).IsIdle(), "nothing else changes")
 		})
 	}
 }

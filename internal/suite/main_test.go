@@ -7,6 +7,8 @@ import (
 	"github.com/mongodb/grip/level"
 	"github.com/mongodb/grip/send"
 	"go.uber.org/goleak"
+
+	"github.com/mongodb/amboy/job"
 )
 
 func TestMain(m *testing.M) {
@@ -14,5 +16,6 @@ func TestMain(m *testing.M) {
 	if err := grip.GetSender().SetLevel(quiet); err != nil {
 		panic(err)
 	}
+	job.RegisterDefaultJobs()
 	goleak.VerifyTestMain(m)
 }

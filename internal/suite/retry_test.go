@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,30 @@ func TestAFailedJobRunsAgain(t *testing.T) {
 	})
 }
 
+func TestAJobWhoseIDIsALongURLIsRetried(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		id := "https://example.com/search?q=%20&n="
+		id += strings.Repeat("0123456789", 1024)[:1024-len(id)]
+		q := f.start(options{})
+		j := f.job(id, func(_ context.Context, j *funcJob) {
+			if j.RetryInfo().CurrentAttempt == 0 {
+				j.AddRetryableError(errors.New("once more"))
+			}
+		})
+		j.SetScopes([]string{id})
+		j.SetEnqueueAllScopes(true)
+		dependent := f.job(id[:1022]+"é", func(context.Context, *funcJob) {})
+		require.NoError(f, dependent.Dependency().AddEdge(id))
+		f.put(q, retryable(j, 2), dependent)
+		require.True(f, amboy.WaitJob(f.ctx, dependent, q))
+		assert.Equal(f, amboy.StateSucceeded, f.state(q, id))
+		assert.Equal(f, 1, f.info(q, id).Retry.CurrentAttempt)
+		got, ok := q.Get(f.ctx, id)
+		require.True(f, ok)
+		assert.Equal(f, id, got.ID())
+	})
+}
+
 func TestAttemptsAreUsedUp(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
@@ -86,6 +111,30 @@ func TestWhatIsNotRetried(t *testing.T) {
 				f.drain(q)
 				assert.Equal(f, amboy.StateFailed, f.state(q, "once"))
 				assert.Equal(f, 0, f.info(q, "once").Retry.CurrentAttempt)
+			})
+		})
+	}
+}
+
+func TestARetryOfAJobThatIsNotRetryableIsIgnored(t *testing.T) {
+	for name, fail := range map[string]func(*funcJob){
+		"error":     func(j *funcJob) { j.AddRetryableError(errors.New("no")) },
+		"no error":  func(j *funcJob) { j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(true)}) },
+		"panic":     func(*funcJob) { panic("no") },
+		"completed": func(j *funcJob) { j.AddRetryableError(errors.New("no")); j.MarkComplete() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(f *fixture) {
+				var ran journal
+				q := f.start(options{})
+				f.put(q, f.job("once", func(_ context.Context, j *funcJob) { ran.add(j.ID()); fail(j) }))
+				f.drain(q)
+				assert.Equal(f, []string{"once"}, ran.all())
+				info := f.info(q, "once")
+				assert.True(f, info.State.IsFinal())
+				assert.True(f, info.Retry.NeedsRetry, "it is left as it is")
+				stats := q.Stats(f.ctx)
+				assert.Equal(f, []int{1, 1, 0}, []int{stats.Total, stats.Completed, stats.Retrying})
 			})
 		})
 	}

@@ -1,6 +1,9 @@
 package drivertest
 
 import (
+	"strings"
+	"time"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,6 +22,7 @@ var insertRules = []rule{
 	{"of two with one ID in one call the first is added", insertDuplicateInCall},
 	{"a record that is refused keeps no other out", insertRefusesOne},
 	{"a record that is refused leaves nothing behind", insertRefusedLeavesNothing},
+	{"a job with the longest ID, in a queue with a long name, is like any other", insertLongestID},
 }
 
 func insertStores(f *fixture) {
@@ -69,6 +73,49 @@ func insertStores(f *fixture) {
 	j, err := got.Resolve(amboy.JSON)
 	require.NoError(f, err)
 	assert.Equal(f, "content", j.(*testJob).Note)
+}
+
+// longestID returns the longest ID of a job, with characters of URLs.
+func longestID(begin string) string {
+	id := begin + "://example.com/ü?q=%20&n="
+	return id + strings.Repeat("0123456789", amboy.MaxIDLength)[:amboy.MaxIDLength-len(id)]
+}
+
+func insertLongestID(in *fixture) {
+	f := in.in(strings.Repeat("tenant.", 64))
+	first, job := longestID("first"), longestID("job")
+	scope := []string{job}
+	f.insert(spec{id: first})
+	f.insert(spec{id: job, retryable: true, edges: []string{first}, scopes: scope, enqueueScopes: scope, uniqueKey: job})
+	f.refusedAsDuplicate(spec{id: job})
+	f.refusedForScope(spec{id: longestID("rival"), scopes: scope, enqueueScopes: scope})
+	f.hasState(job, amboy.StateBlocked)
+	f.end(f.claimOne(first), amboy.StateSucceeded)
+
+	attempt := f.claimOne(job)
+	f.setProgress(attempt, f.progress(0.5, "half"))
+	assert.False(f, f.tryExtend(driver.LeaseOf(attempt), time.Now()))
+	f.retry(f.end(attempt, amboy.StateRetrying))
+	second := f.claimOne(job)
+	assert.Equal(f, 1, second.RetryInfo.CurrentAttempt)
+	f.end(second, amboy.StateSucceeded)
+	assert.Len(f, f.attempts(job), 2)
+
+	var ids []string
+	page := driver.PageRequest{Limit: 1}
+	for {
+		got, err := f.driver.Find(f.ctx, driver.Query{Queues: []string{f.queue}}, page)
+		require.NoError(f, err)
+		ids = append(ids, jobIDs(got.Records)...)
+		page.After = got.Next
+		if got.Next == "" {
+			break
+		}
+	}
+	assert.Equal(f, []string{first, job, job}, ids)
+	last, err := f.driver.Mark(f.ctx, f.queue, job, f.after(1))
+	require.NoError(f, err)
+	assert.True(f, last.IsZero())
 }
 
 func insertCopies(f *fixture) {

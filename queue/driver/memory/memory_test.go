@@ -256,7 +256,7 @@ func TestManyAtOnce(t *testing.T) {
 		if err := errors.Join(countErr, findErr); err != nil {
 			t.Error(err)
 		}
-		return counts.IsComplete() && counts.Total == goroutines*each
+		return counts.IsIdle() && counts.Total == goroutines*each
 	}
 	var all sync.WaitGroup
 	for g := range goroutines {

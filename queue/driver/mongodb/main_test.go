@@ -16,10 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	job.RegisterDefaultJobs()
+	goleak.VerifyTestMain(m)
+}
 
 // serverURI is that of a real server, on which the tests run instead of the
 // stand-in where it is set.

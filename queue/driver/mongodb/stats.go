@@ -125,7 +125,7 @@ func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	defer leave()
 	ctx = plain(ctx)
 	stats, err := d.stats(ctx, queue)
-	if err == nil && stats.IsComplete() && !d.isReplica {
+	if err == nil && stats.IsIdle() && !d.isReplica {
 		stats, err = d.stats(ctx, queue)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -20,6 +21,7 @@ func TestMain(m *testing.M) {
 	if err := grip.GetSender().SetLevel(quiet); err != nil {
 		panic(err)
 	}
+	job.RegisterDefaultJobs()
 	goleak.VerifyTestMain(m)
 }
 

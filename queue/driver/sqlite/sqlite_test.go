@@ -175,7 +175,7 @@ func TestDriversShareAQueue(t *testing.T) {
 		assert.Equal(t, 1, times[name], name)
 	}
 	assert.Len(t, times, len(drivers)*each)
-	assert.True(t, stats(t, drivers[0]).IsComplete())
+	assert.True(t, stats(t, drivers[0]).IsIdle())
 	checkCounts(t, openRaw(t, path))
 }
 
