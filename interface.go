@@ -196,8 +196,12 @@ type Queue interface {
 	// SetRunner replaces it. It fails once the queue has started.
 	SetRunner(Runner) error
 
-	// Start starts the queue and its runner. Both end when ctx does; call
-	// Close all the same, to wait for them.
+	// Start starts the queue and its runner. When ctx ends, all that the queue
+	// owns ends, as at Close with an ended context: running jobs are canceled
+	// and handed back, goroutines end and connections are closed, and the queue
+	// behaves as a closed one. Close then waits for that. A queue that is never
+	// started ends with the context of its constructor, if that takes one; once
+	// the queue is started, only the context of Start counts.
 	Start(ctx context.Context) error
 
 	// Close stops the queue: it takes no new jobs, waits for the running ones
@@ -348,6 +352,7 @@ type QueueOptions interface {
 type QueueGroup interface {
 	// Get returns the queue with that name, making and starting it where there
 	// is none. The queue outlives ctx: it ends with the group, or by pruning.
+	// The group ends with Close, or with the context of its constructor.
 	Get(ctx context.Context, id string, opts ...QueueOptions) (Queue, error)
 	// Put adds a queue under a name. It fails where the name is taken.
 	Put(ctx context.Context, id string, q Queue) error

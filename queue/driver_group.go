@@ -18,9 +18,19 @@ import (
 
 var _ amboy.QueueOptions = (*DriverQueueOptions)(nil)
 
-// BuildQueue is NewDriverQueue.
-func (o *DriverQueueOptions) BuildQueue(context.Context) (amboy.Queue, error) {
-	return NewDriverQueue(*o)
+// BuildQueue is NewDriverQueue for a queue that is closed when ctx ends before it is
+// started; then only the context of Start counts. It returns an error if ctx has ended
+// already.
+func (o *DriverQueueOptions) BuildQueue(ctx context.Context) (amboy.Queue, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("making a driver queue: %w", err)
+	}
+	q, err := newQueueWithEngine(*o)
+	if err != nil {
+		return nil, err
+	}
+	q.madeWith(ctx)
+	return q, nil
 }
 
 // DriverQueuePattern has options for the queues of a group whose names match.
@@ -167,8 +177,9 @@ type driverGroup struct {
 
 // NewDriverGroup makes a group of queues in one store, one for each name. They
 // claim jobs in common, and their leases and their store are looked after in
-// common, so that a thousand idle queues cost the store what one does. They run
-// under ctx and end with it; call Close all the same, to wait for them.
+// common, so that a thousand idle queues cost the store what one does. When ctx ends,
+// the group and all of its queues end, as at Close with an ended context; Close then
+// waits for that. The contexts of calls of Get do not count.
 //
 // Get opens a queue, starts it, and blocks until it is started; the queue is an
 // amboy.RetryableQueue. A queue that has work is never pruned; one that another
@@ -178,9 +189,13 @@ type driverGroup struct {
 // are open here, and those that have work in the store, or had some within the
 // TTL. Put is not possible: all queues are those of the store. Once closed, the
 // group's methods return an error that wraps ErrGroupClosed; closing it again only
-// waits. NewDriverGroup returns an error for options that are not valid.
+// waits. NewDriverGroup returns an error for options that are not valid, and if ctx has
+// ended already.
 func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGroup, error) {
 	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("making a driver group: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("making a driver group: %w", err)
 	}
 	e := newEngine(opts.DefaultQueue, opts.Workers)
@@ -189,7 +204,7 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	if opts.BackgroundCreateFrequency != NoBackgroundCreate {
 		times.create = opts.BackgroundCreateFrequency
 	}
-	g := newDriverGroup(ctx, e, times, merge)
+	g := newDriverGroup(ctx, e, times, merge, e.close)
 	g.retention, g.format = opts.DefaultQueue.Retention, opts.DefaultQueue.Format
 	return g, nil
 }
@@ -197,12 +212,15 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 // groupTimes are the times of a group. ttl and create may be 0, for never.
 type groupTimes struct{ ttl, prune, create time.Duration }
 
-// newDriverGroup makes a group whose queues are made by what merge returns.
-func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error)) *driverGroup {
+// newDriverGroup makes a group whose queues are made by what merge returns. closeShared
+// closes what they share, after them.
+func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(context.Context)) *driverGroup {
 	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, times.prune, merge)}
+	g.closeShared = closeShared
 	if times.create > 0 {
 		g.routines.Go(func() { g.openRegularly(g.background, times.create) })
 	}
+	g.endWith(ctx)
 	return g
 }
 
@@ -324,12 +342,4 @@ func (g *driverGroup) openWithWork(ctx context.Context) {
 			})
 		}
 	}
-}
-
-// Close closes all queues at once, each as Queue.Close does, and then what they
-// share.
-func (g *driverGroup) Close(ctx context.Context) error {
-	err := g.queueGroup.Close(ctx)
-	g.engine.close(ctx)
-	return err
 }

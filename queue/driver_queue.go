@@ -22,8 +22,9 @@ type DriverQueueOptions struct {
 	// with different names; queues with the same name, in whatever process, share
 	// their jobs. Default: empty, which is a name too.
 	Name string
-	// CloseDriver makes the queue's Close close the driver too. Otherwise the
-	// driver may serve other queues, and whoever made it closes it.
+	// CloseDriver makes the end of the queue close the driver too, whether that
+	// comes by Close or by the end of a context. Otherwise the driver may serve
+	// other queues, and whoever made it closes it.
 	CloseDriver bool
 	// NumWorkers is the number of jobs that run at once in this process. It must
 	// be at least 1.
@@ -105,7 +106,19 @@ func (o *DriverQueueOptions) Validate() error {
 // itself is seen by others when it has ended, and Get returns a copy. It retries
 // jobs. Jobs may be put before it is started. It returns an error for options
 // that are not valid, and that of NewRunner; then the driver stays open.
+//
+// A queue that is never started ends with Close only. One that
+// DriverQueueOptions.BuildQueue makes also ends with the context of that call.
 func NewDriverQueue(opts DriverQueueOptions) (amboy.RetryableQueue, error) {
+	q, err := newQueueWithEngine(opts)
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// newQueueWithEngine makes a queue that has an engine for itself.
+func newQueueWithEngine(opts DriverQueueOptions) (*driverQueue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -164,6 +177,7 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 		maxRunning: opts.MaxRunning,
 		startAgain: opts.startAgain,
 	}
+	q.shut = q.closeAll
 	q.middleware.insert = q.insert
 	err := q.Use(opts.Middleware...)
 	if err != nil {
@@ -242,7 +256,7 @@ func (q *driverQueue) startOnce(ctx context.Context) error {
 			return fmt.Errorf("starting queue %q: %w", q.id, err)
 		}
 	}
-	if err := q.start(ctx, q.stopClaiming); err != nil {
+	if err := q.start(ctx); err != nil {
 		return err
 	}
 	if err := q.RetryHandler().Start(ctx); err != nil {
@@ -250,12 +264,13 @@ func (q *driverQueue) startOnce(ctx context.Context) error {
 		return fmt.Errorf("starting the retry handler of queue %q: %w", q.id, err)
 	}
 	q.engine.begin(q)
+	q.endWith(ctx)
 	return nil
 }
 
 func (q *driverQueue) stopClaiming() { q.line.stop() }
 
-func (q *driverQueue) Close(ctx context.Context) {
+func (q *driverQueue) closeAll(ctx context.Context) {
 	q.close(ctx, q.stopClaiming)
 	q.RetryHandler().Close(ctx)
 	q.closeOnce.Do(func() {

@@ -19,6 +19,9 @@ import (
 // keeps it, and prunes those without work.
 type queueGroup struct {
 	kind string // of its queues, for messages
+	// owner is the context of the constructor, with which the group ends.
+	owner  context.Context
+	ending ending
 	// ctx is what the queues run under: they outlive the calls that make them.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -30,6 +33,9 @@ type queueGroup struct {
 	background     context.Context // ends before the queues are closed
 	stopBackground context.CancelFunc
 	routines       sync.WaitGroup // the pruning, the creations and others
+
+	// closeShared closes what the queues share, after them; nil if that is nothing.
+	closeShared func(context.Context)
 
 	// opened is told of each queue that is in the group from then on; nil for nobody.
 	opened  func(q amboy.Queue)
@@ -58,10 +64,12 @@ type queueCreation struct {
 
 // newQueueGroup makes an empty group, which prunes itself where ttl is not 0.
 func newQueueGroup(ctx context.Context, kind string, ttl, pruneEvery time.Duration, merge func(string, []amboy.QueueOptions) (queueBuilder, error)) *queueGroup {
-	ctx, cancel := context.WithCancel(ctx)
+	owner := ctx
+	ctx, cancel := context.WithCancel(owner)
 	background, stopBackground := context.WithCancel(ctx)
 	g := &queueGroup{
 		kind:           kind,
+		owner:          owner,
 		ctx:            ctx,
 		cancel:         cancel,
 		ttl:            ttl,
@@ -132,13 +140,27 @@ func (g *queueGroup) findOrCreate(name string, build queueBuilder) (amboy.Queue,
 // usable returns an error once the group or its context has ended. The caller
 // holds the lock.
 func (g *queueGroup) usable() error {
+	if g.owner.Err() != nil {
+		return fmt.Errorf("%w: its context ended: %w", ErrGroupClosed, context.Cause(g.owner))
+	}
 	if g.closed {
 		return ErrGroupClosed
 	}
-	if g.ctx.Err() != nil {
-		return fmt.Errorf("the group's context ended: %w", context.Cause(g.ctx))
-	}
 	return nil
+}
+
+// endWith closes the group when the context of its constructor ends, as Close with an
+// ended context does. It comes when the group is complete.
+func (g *queueGroup) endWith(ctx context.Context) {
+	g.ending.with(ctx, g.kind+" group", func(ctx context.Context) {
+		if err := g.closeAll(ctx); err != nil && !errors.Is(err, ctx.Err()) {
+			logging.Error(context.WithoutCancel(ctx), message.Fields{
+				"message": "could not close the queues of a group whose context ended",
+				"kind":    g.kind,
+				"error":   err.Error(),
+			})
+		}
+	})
 }
 
 // create makes a queue and adds it to the group.
@@ -240,10 +262,18 @@ func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Close closes all queues at once, each as Queue.Close does. A queue that is
-// just made is waited for and closed too; when ctx ends, so does the context of
-// its constructor. A second call waits for the first.
+// Close closes all queues at once, each as Queue.Close does, and then what they share.
+// A queue that is just made is waited for and closed too; when ctx ends, so does the
+// context of its constructor. A second call waits for the first, and so does one after
+// the group's context has ended.
 func (g *queueGroup) Close(ctx context.Context) error {
+	err := g.closeAll(ctx)
+	g.ending.cancel()
+	g.ending.wait()
+	return err
+}
+
+func (g *queueGroup) closeAll(ctx context.Context) error {
 	g.mu.Lock()
 	first := !g.closed
 	g.closed = true
@@ -259,5 +289,9 @@ func (g *queueGroup) Close(ctx context.Context) error {
 	defer g.cancel()
 	// The queues run under the group's context, so it ends after them.
 	g.routines.Wait()
-	return g.cache.Close(ctx)
+	err := g.cache.Close(ctx)
+	if g.closeShared != nil {
+		g.closeShared(ctx)
+	}
+	return err
 }

@@ -35,12 +35,17 @@ type lifecycle struct {
 	events      events.Hub
 	workerCount workerCount
 
-	mu        sync.Mutex
-	runner    amboy.Runner
-	stopWatch func() bool
-	stopOnce  sync.Once
+	mu       sync.Mutex
+	runner   amboy.Runner
+	stopOnce sync.Once
 	// tasks are the goroutines that the queue started and must wait for.
 	tasks sync.WaitGroup
+
+	// shut closes the queue and all that it owns. Each call blocks until that is done.
+	shut func(context.Context)
+	// made is the context of the constructor, which ends a queue that is not started.
+	made   context.Context
+	ending ending
 }
 
 var lastQueue atomic.Int64
@@ -61,7 +66,7 @@ func hostname() string {
 
 func newLifecycle(id string) lifecycle {
 	open, end := context.WithCancelCause(context.Background())
-	return lifecycle{id: id, open: open, end: end}
+	return lifecycle{id: id, open: open, end: end, made: context.Background()}
 }
 
 func (l *lifecycle) ID() string      { return l.id }
@@ -93,8 +98,8 @@ func (l *lifecycle) setRunner(r amboy.Runner, q amboy.Queue) error {
 	return nil
 }
 
-// start starts the runner, and arranges for stop to be called when ctx ends.
-func (l *lifecycle) start(ctx context.Context, stop func()) error {
+// start starts the runner. endWith must follow once all else has started.
+func (l *lifecycle) start(ctx context.Context) error {
 	if !l.phase.CompareAndSwap(int32(created), int32(started)) {
 		err := amboy.ErrAlreadyStarted
 		if l.isStopped() {
@@ -103,22 +108,43 @@ func (l *lifecycle) start(ctx context.Context, stop func()) error {
 		return fmt.Errorf("starting queue %q: %w", l.id, err)
 	}
 	if err := l.Runner().Start(ctx); err != nil {
-		l.phase.CompareAndSwap(int32(started), int32(created))
+		if l.phase.CompareAndSwap(int32(started), int32(created)) {
+			l.endWith(l.made) //nolint:contextcheck // It may have ended meanwhile.
+		}
 		return fmt.Errorf("starting queue %q: %w", l.id, err)
 	}
 	l.obeyAtStart(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.isStopped() {
 		// Close, which was called meanwhile, closes the runner.
 		return fmt.Errorf("starting queue %q: %w", l.id, amboy.ErrQueueClosed)
 	}
-	l.tasks.Add(1)
-	l.stopWatch = context.AfterFunc(ctx, func() {
-		defer l.tasks.Done()
-		l.stop(stop)
-	})
 	return nil
+}
+
+// madeWith closes the queue when the context of its constructor ends before Start.
+func (l *lifecycle) madeWith(ctx context.Context) {
+	l.made = ctx
+	l.endWith(ctx)
+}
+
+// endWith closes the queue when ctx ends, as Close with an ended context does. A
+// context that was set before it is started does not count afterwards.
+func (l *lifecycle) endWith(ctx context.Context) {
+	now := l.phase.Load()
+	if phase(now) == stopped {
+		return
+	}
+	l.ending.with(ctx, l.id, func(ctx context.Context) {
+		if l.phase.CompareAndSwap(now, int32(stopped)) {
+			l.shut(ctx)
+		}
+	})
+}
+
+// Close stops the queue, and returns when all that it owns has ended.
+func (l *lifecycle) Close(ctx context.Context) {
+	l.shut(ctx)
+	l.ending.wait()
 }
 
 // stop ends the taking and handing out of jobs, once.
@@ -137,12 +163,9 @@ func (l *lifecycle) onStop(f func()) (cancel func() bool) { return context.After
 // close stops the queue, then its runner, and waits for its goroutines.
 func (l *lifecycle) close(ctx context.Context, stop func()) {
 	l.stop(stop)
-	l.mu.Lock()
+	l.ending.cancel()
+	l.mu.Lock() // after which no task begins
 	runner := l.runner
-	if l.stopWatch != nil && l.stopWatch() {
-		l.tasks.Done()
-	}
-	l.stopWatch = nil
 	l.mu.Unlock()
 	runner.Close(ctx)
 	l.tasks.Wait()

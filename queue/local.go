@@ -62,6 +62,7 @@ type localEntry = schedule.Entry[localJob]
 
 func newLocal(opts LocalOptions, invalid error) *local {
 	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid}
+	q.shut = q.closeAll
 	q.announcer.init()
 	q.schedule.KeepFinished = opts.KeepFinished
 	q.schedule.ForwardEdges = opts.ForwardEdges
@@ -85,7 +86,11 @@ func (q *local) Start(ctx context.Context) error {
 	if missing := q.endForwardEdges(); len(missing) > 0 {
 		return fmt.Errorf("starting queue %q: jobs depend on jobs that were not put: %q", q.id, missing)
 	}
-	return q.start(ctx, q.wakeAll)
+	if err := q.start(ctx); err != nil {
+		return err
+	}
+	q.endWith(ctx)
+	return nil
 }
 
 // endForwardEdges refuses edges to jobs that are not there from now on, unless
@@ -100,7 +105,7 @@ func (q *local) endForwardEdges() (missing []string) {
 	return missing
 }
 
-func (q *local) Close(ctx context.Context) {
+func (q *local) closeAll(ctx context.Context) {
 	q.close(ctx, q.wakeAll)
 	q.closeEvents(time.Now())
 }

@@ -83,8 +83,9 @@ func (o *LocalQueueGroupOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLocalQueueGroup makes a group of queues in memory. The queues run under
-// ctx and end with it; call Close all the same, to wait for them.
+// NewLocalQueueGroup makes a group of queues in memory. When ctx ends, the group
+// and all of its queues end, as at Close with an ended context; Close then waits
+// for that. The contexts of calls of Get do not count.
 //
 // Get makes a queue as the last of the options say that were given to it and
 // set a Constructor, else as the default says; only *LocalQueueOptions are
@@ -95,9 +96,13 @@ func (o *LocalQueueGroupOptions) Validate() error {
 // Put adds a queue as it is, and the group closes it. The cache that holds the
 // queues tells what pruning keeps (see GroupCache). Once closed, the group's
 // methods return an error that wraps ErrGroupClosed; closing it again only
-// waits. NewLocalQueueGroup returns an error for options that are not valid.
+// waits. NewLocalQueueGroup returns an error for options that are not valid, and
+// if ctx has ended already.
 func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy.QueueGroup, error) {
 	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("making a local queue group: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("making a local queue group: %w", err)
 	}
 	merge := func(_ string, call []amboy.QueueOptions) (queueBuilder, error) {
@@ -109,6 +114,7 @@ func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy
 	}
 	g := newQueueGroup(ctx, "local", opts.TTL, opts.TTL, merge)
 	g.opened = g.watch
+	g.endWith(ctx)
 	return g, nil
 }
 

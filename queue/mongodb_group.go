@@ -160,8 +160,9 @@ func (o *MongoDBQueueGroupOptions) longestLock() time.Duration {
 // NewMongoDBSingleQueueGroup makes a group of queues in one collection of a MongoDB,
 // one for each name. It is a group as NewDriverGroup makes them: the queues claim
 // jobs in common, and their leases and their store are looked after in common, so
-// that a thousand idle queues cost the server what one does. They run under ctx and
-// end with it; call Close all the same, to wait for them, and to disconnect.
+// that a thousand idle queues cost the server what one does. When ctx ends, the group
+// and all of its queues end, and what it has connected is disconnected, as at Close
+// with an ended context; Close then waits for that.
 //
 // It blocks while it connects, and finds or builds the indexes, no longer than until
 // ctx ends. It returns an error for options that are not valid, where no server
@@ -177,7 +178,7 @@ func NewMongoDBSingleQueueGroup(ctx context.Context, opts MongoDBQueueGroupOptio
 		return nil, fmt.Errorf("making a MongoDB group: %w", err)
 	}
 	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: opts.BackgroundCreateFrequency}
-	g.driverGroup = newDriverGroup(ctx, first, times, g.merge)
+	g.driverGroup = newDriverGroup(ctx, first, times, g.merge, g.engines.close)
 	return g, nil
 }
 
@@ -246,12 +247,4 @@ func (g *mongoDBGroup) engineFor(ctx context.Context, o MongoDBQueueOptions) (*e
 		replace(&opts.lookForRetries, o.Retryable.StaleRetryingMonitorInterval)
 	}
 	return g.engines.get(ctx, opts)
-}
-
-// Close closes all queues at once, each as Queue.Close does, and then what they
-// share.
-func (g *mongoDBGroup) Close(ctx context.Context) error {
-	err := g.driverGroup.Close(ctx)
-	g.engines.close(ctx)
-	return err
 }

@@ -81,8 +81,11 @@ func (o *MongoDBQueueOptions) BuildQueue(ctx context.Context) (amboy.Queue, erro
 // among them. Start of a queue that is started does nothing.
 //
 // It blocks while it connects, and finds or builds the indexes, no longer than until
-// ctx ends; ctx has no part in the queue after that. It returns an error for options
-// that are not valid, where no server answers, and where the indexes can't be built.
+// ctx ends. When ctx ends later, a queue that is not started is closed; once it is
+// started, only the context of Start counts. So ctx should not be one that bounds the
+// call alone: serverSelectionTimeoutMS in the URI does that. It returns an error for
+// options that are not valid, where no server answers, and where the indexes can't be
+// built.
 func NewMongoDBQueue(ctx context.Context, opts MongoDBQueueOptions) (amboy.RetryableQueue, error) {
 	opts = opts.copied()
 	if err := opts.Validate(); err != nil {
@@ -102,10 +105,11 @@ func NewMongoDBQueue(ctx context.Context, opts MongoDBQueueOptions) (amboy.Retry
 		return nil, fmt.Errorf("making a MongoDB queue: %w", err)
 	}
 	driverOpts.Driver, driverOpts.CloseDriver = store, true
-	q, err := NewDriverQueue(driverOpts)
+	q, err := newQueueWithEngine(driverOpts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making a MongoDB queue: %w", err), store.Close(ctx))
 	}
+	q.madeWith(ctx)
 	return q, nil
 }
 

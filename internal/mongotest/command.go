@@ -164,7 +164,7 @@ func fieldNames(t reflect.Type) map[string]bool {
 }
 
 // wait gives the lock away until something happens. It returns an error when
-// the request's time is up or the server is closed.
+// the request's time is up, its client has hung up, or the server is closed.
 func (s *Server) wait(req *request, event <-chan struct{}, atMost time.Duration) error {
 	if limit := time.Duration(req.generic.MaxTimeMS) * time.Millisecond; limit > 0 {
 		left := limit - time.Since(req.received)
@@ -181,6 +181,8 @@ func (s *Server) wait(req *request, event <-chan struct{}, atMost time.Duration)
 	case <-event:
 	case <-timer.C:
 	case <-s.closed:
+		return errCloseConnection
+	case <-req.peer.gone:
 		return errCloseConnection
 	}
 	return nil

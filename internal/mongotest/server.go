@@ -159,6 +159,13 @@ func (s *Server) Disconnect() {
 	}
 }
 
+// Connections returns the number of connections.
+func (s *Server) Connections() int {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
+	return len(s.conns)
+}
+
 // Refuse makes the server refuse new connections, as one does that clients can't
 // reach. Those there are stay.
 func (s *Server) Refuse() { s.setRefusing(true) }
@@ -230,12 +237,15 @@ func (s *Server) serve(conn net.Conn) {
 		s.connMu.Unlock()
 		_ = conn.Close() // it may be closed already
 	}()
-	client := &peer{}
+	client := &peer{messages: make(chan *message), gone: make(chan struct{})}
+	served := make(chan struct{})
+	defer close(served)
+	s.joined.Go(func() { client.read(conn, served) })
 	for {
-		// An error here is a peer that left or that speaks another protocol;
-		// servers close the connection in both cases.
-		m, err := readMessage(conn)
-		if err != nil {
+		var m *message
+		select {
+		case m = <-client.messages:
+		case <-client.gone:
 			return
 		}
 		document, err := s.answer(client, m.command)
@@ -252,7 +262,30 @@ func (s *Server) serve(conn net.Conn) {
 }
 
 // peer is what a server knows of the client of a connection.
-type peer struct{ appName string }
+type peer struct {
+	appName  string
+	messages chan *message
+	gone     chan struct{} // closed when there will be no more messages
+}
+
+// read reads messages until there are no more, or served is closed, so that a command
+// that waits sees when its client has hung up.
+func (p *peer) read(conn net.Conn, served <-chan struct{}) {
+	defer close(p.gone)
+	for {
+		// An error here is a peer that left or that speaks another protocol;
+		// servers close the connection in both cases.
+		m, err := readMessage(conn)
+		if err != nil {
+			return
+		}
+		select {
+		case p.messages <- m:
+		case <-served:
+			return
+		}
+	}
+}
 
 // answer runs a command and returns the reply. An error means that the
 // connection is to be closed without one.

@@ -122,3 +122,26 @@ func TestInMemoryWorksWithFakeTime(t *testing.T) {
 		assert.NoError(t, client.Disconnect(t.Context()))
 	})
 }
+
+func TestServerKeptTheConnectionOfAClientThatHungUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, err := mongotest.New(mongotest.Options{InMemory: true})
+		require.NoError(t, err)
+		defer server.Close()
+		client, err := mongo.Connect(t.Context(), server.ClientOptions())
+		require.NoError(t, err)
+		stream, err := client.Database("db").Collection("c").Watch(t.Context(), mongo.Pipeline{})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan bool)
+		go func() { ended <- stream.Next(ctx) }()
+		synctest.Wait() // until the server waits for an event
+		require.NotZero(t, server.Connections())
+
+		cancel()
+		assert.False(t, <-ended)
+		require.NoError(t, client.Disconnect(t.Context()))
+		synctest.Wait()
+		assert.Zero(t, server.Connections())
+	})
+}

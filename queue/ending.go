@@ -1,0 +1,63 @@
+package queue
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// ending closes a queue or a group when the context that it lives under ends. The
+// zero value waits for no context.
+type ending struct {
+	mu   sync.Mutex
+	stop func() bool // stops waiting for the context; nil if there is none
+	over bool        // no other context counts any more
+	// running are the goroutines that close the owner.
+	running sync.WaitGroup
+}
+
+// with calls end on a goroutine of its own when ctx ends, with ctx. It replaces the
+// context of an earlier call, unless that one has ended. It does nothing after cancel.
+func (e *ending) with(ctx context.Context, what string, end func(context.Context)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over {
+		return
+	}
+	e.forget()
+	e.running.Add(1)
+	e.stop = context.AfterFunc(ctx, func() {
+		defer e.running.Done()
+		err := errorOfPanic(func() error { end(ctx); return nil })
+		if err != nil {
+			logging.Error(context.WithoutCancel(ctx), message.Fields{
+				"message": "could not close what the end of a context ends",
+				"what":    what,
+				"error":   err.Error(),
+			})
+		}
+	})
+}
+
+// forget stops waiting for a context. The caller holds the lock.
+func (e *ending) forget() {
+	if e.stop != nil && e.stop() {
+		e.running.Done()
+	}
+	e.stop = nil
+}
+
+// cancel makes the end of a context close nothing any more. It does not wait for a
+// call of end that has begun, which may be its caller.
+func (e *ending) cancel() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = true
+	e.forget()
+}
+
+// wait waits for the calls of end. It comes after cancel.
+func (e *ending) wait() { e.running.Wait() }
