@@ -214,7 +214,7 @@ func TestSecondRunInTheSameQueue(t *testing.T) {
 // TestWaitingForJobsThatEndedKeepsNothing waits for many jobs that have ended.
 func TestWaitingForJobsThatEndedKeepsNothing(t *testing.T) {
 	onEach(t, 2, 10, func(t *testing.T, q amboy.Queue) {
-		const jobs, bytesEach = 8_000, 64
+		const jobs, bytesEach = 3_000, 64
 		ctx := within(t)
 		heap := func() int64 {
 			var stats runtime.MemStats

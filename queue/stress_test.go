@@ -78,7 +78,7 @@ const (
 	stressObservers = 10
 	stressClosers   = 2
 
-	stressPuts     = 120 // by each putter
+	stressPuts     = 40 // by each putter
 	stressWorkers  = 16
 	stressCapacity = 64
 )

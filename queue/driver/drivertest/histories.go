@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,8 +11,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// histories is a flag, so that the suite is short by default.
-var histories = flag.Int("drivertest.histories", 12, "how many random histories of each kind the suite compares with its model")
+// historyCount is the number of histories of each kind.
+func historyCount() int {
+	if *long {
+		return 150
+	}
+	return 8
+}
 
 // historySteps is the number of calls in a history.
 const historySteps = 60
@@ -25,7 +29,7 @@ func (f *fixture) alone() *fixture { return f }
 // what comes of it. The first history that fails is the last. Each is the test
 // that prepare makes of a new one.
 func runHistories(t *testing.T, harness Harness, prepare func(f *fixture) *fixture) {
-	for seed := range *histories {
+	for seed := range historyCount() {
 		passed := t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			h := newHistory(prepare(newFixture(t, harness)), uint64(seed))
 			for range historySteps {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -66,17 +65,21 @@ func (f *fixture) together(functions ...func() error) []error {
 }
 
 // raceBudget is the time after which no more rounds of a race are begun.
-const raceBudget = 300 * time.Millisecond
+func raceBudget() time.Duration {
+	if *long {
+		return time.Second
+	}
+	return 60 * time.Millisecond
+}
+
+// maxRounds is the number of rounds of a race on a fast store.
+const maxRounds = 25
 
 // rounds are those of a race, which is run several times.
 func rounds(yield func(round int) bool) {
-	most := 25
-	if testing.Short() {
-		most = 5
-	}
-	begin := time.Now()
-	for round := range most {
-		if time.Since(begin) > raceBudget || !yield(round) {
+	begin, budget := time.Now(), raceBudget()
+	for round := range maxRounds {
+		if time.Since(begin) > budget || !yield(round) {
 			return
 		}
 	}

@@ -4,10 +4,13 @@
 package drivertest
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"testing"
 )
+
+var long = flag.Bool("drivertest.long", false, "run the races and random histories of the suite of drivers at length")
 
 // rule is one thing that a driver must do.
 type rule struct {
@@ -80,8 +83,9 @@ var others = []group{
 // Rules for which the driver declares no feature, or the harness has no hook, are
 // skipped, and the last line of the log lists them.
 //
-// Run it with -race. The random histories are few by default, and are named by
-// their seed, so that -run repeats one; -drivertest.histories=150 compares more.
+// Run it with -race. Races and random histories are short by default;
+// -drivertest.long compares 150 histories of each kind and gives each race a second.
+// A history is named by its seed, so that -run repeats it.
 func Run(t *testing.T, h Harness) {
 	features := h.features(t)
 	var skipped []string
