@@ -74,6 +74,7 @@ func init() {
 	RegisterManager(createsFileName, func() Manager { return NewCreatesFile("") })
 	RegisterManager(localFileName, func() Manager { return MakeLocalFile() })
 	RegisterManager(checkName, func() Manager { return NewCheckManager("") })
+	RegisterManager(mockName, func() Manager { return NewMock() })
 }
 
 // RegisterManager makes a type of manager known under a name, so that stored

@@ -260,6 +260,7 @@ func TestDependencyRoundTrip(t *testing.T) {
 		"creates file": dependency.NewCreatesFile("/nonexistent"),
 		"local file":   file,
 		"check":        dependency.NewCheckManager("weather"),
+		"mock":         dependency.NewMock(),
 	} {
 		require.NoError(t, dep.AddEdge("plain"))
 		for _, f := range formats {
