@@ -17,6 +17,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 func TestMongoDBQueueOptionsValidate(t *testing.T) {
@@ -366,4 +367,47 @@ func hintsOf(l *commandLog) (hints []string) {
 		}
 	}
 	return hints
+}
+
+// TestCompletionFromOutsideRaisesTheStoredModificationCount has jobs that a process with
+// the legacy library may have read, which takes a job if its count is what it was then.
+func TestCompletionFromOutsideRaisesTheStoredModificationCount(t *testing.T) {
+	d := mongotest.Open(t)
+	q := onMongoDB(t, d, 1, nil)
+	store, ok := queue.StoreOf(q)
+	require.True(t, ok)
+	count := func(id string) int {
+		t.Helper()
+		var doc struct {
+			Status amboy.JobStatusInfo `bson:"status"`
+		}
+		require.NoError(t, d.Collection("queue.jobs").FindOne(t.Context(), bson.M{"_id": id}).Decode(&doc))
+		return doc.Status.ModificationCount
+	}
+	retrying := noop(t, "retrying")
+	retrying.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
+	put(t, q, noop(t, "by management"), noop(t, "by the queue"), noop(t, "canceled"), retrying)
+
+	r, err := store.Driver().Get(t.Context(), "", "by management")
+	require.NoError(t, err)
+	require.NoError(t, store.MarkComplete(t.Context(), []*driver.Record{r})[0])
+	assert.Equal(t, 1, count("by management"))
+
+	copied := jobOf(t, q, "by the queue")
+	require.NoError(t, q.Complete(t.Context(), copied))
+	assert.Equal(t, 1, count("by the queue"))
+	require.NoError(t, q.Save(t.Context(), copied), "the copy is what is stored")
+
+	_, err = store.Admin().Act(t.Context(), driver.ActRequest{
+		Query: driver.Query{JobIDs: []string{"canceled"}}, Action: driver.Action{Kind: driver.Cancel}, Limit: 1,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, count("canceled"))
+
+	copied = jobOf(t, q, "retrying")
+	copied.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(true)})
+	require.NoError(t, q.Complete(t.Context(), copied))
+	before := count("attempt-0.retrying")
+	require.NoError(t, q.CompleteRetrying(t.Context(), copied))
+	assert.Greater(t, count("attempt-0.retrying"), before)
 }
