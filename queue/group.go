@@ -259,5 +259,5 @@ func (g *queueGroup) Close(ctx context.Context) error {
 	defer g.cancel()
 	// The queues run under the group's context, so it ends after them.
 	g.routines.Wait()
-	return g.cache.Close(ctx)
+	return g.cache.(*groupCache).closeAll(ctx)
 }

@@ -28,7 +28,7 @@ func TestMongoDBQueueOptionsValidate(t *testing.T) {
 	}{
 		"the least":   {amend: func(*queue.MongoDBQueueOptions) {}},
 		"a function":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers, o.WorkerPoolSize = nil, five }},
-		"both":        {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }, errs: []string{"NumWorkers and WorkerPoolSize must not both be set"}},
+		"both":        {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }},
 		"neither":     {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = nil }, errs: []string{"NumWorkers or WorkerPoolSize must be set"}},
 		"no workers":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = new(0) }, errs: []string{"NumWorkers must be at least 1 (is 0)"}},
 		"no database": {amend: func(o *queue.MongoDBQueueOptions) { o.DB = nil }, errs: []string{"DB must be set"}},
@@ -146,6 +146,33 @@ func TestMongoDBWorkerPoolSize(t *testing.T) {
 		assert.Equal(t, len(name), workersOf(t, q))
 		q.Close(t.Context())
 	}
+}
+
+// TestMongoDBWorkerPoolSizeComesBeforeNumWorkers has options with both, which were
+// refused.
+func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
+	d := mongotest.Open(t)
+	for size, want := range map[int]int{5: 5, 0: 2, -1: 2} {
+		opts := queue.MongoDBQueueOptions{
+			DB:             &queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "queue"},
+			NumWorkers:     new(2),
+			WorkerPoolSize: func(string) int { return size },
+		}
+		q, err := queue.NewMongoDBQueue(t.Context(), opts)
+		require.NoError(t, err)
+		assert.Equal(t, want, workersOf(t, q), "the function gives %d", size)
+		q.Close(t.Context())
+	}
+	_, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
+		DB:             &queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "queue"},
+		WorkerPoolSize: func(string) int { return 0 },
+	})
+	require.ErrorContains(t, err, `WorkerPoolSize must be at least 1 where NumWorkers is not set (is 0 for queue "queue")`)
+	group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
+		o.DefaultQueue.NumWorkers = new(3)
+		o.PerQueue = map[string]queue.MongoDBQueueOptions{"tenant": {WorkerPoolSize: func(string) int { return 0 }}}
+	})
+	assert.Equal(t, 3, workersOf(t, open(t, group, "tenant")))
 }
 
 // TestMongoDBJobsKeepTheirTimesWhateverIsChecked has a job that was run an hour before
