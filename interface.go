@@ -146,8 +146,9 @@ type Queue interface {
 	// that no queue accepts, an error for which IsDuplicateJobError is true
 	// where the ID or the unique key is taken, and one for which
 	// IsDuplicateJobScopeError is true where an enqueue scope is held. On a full
-	// queue Put waits until there is room or ctx ends. A Put that fails leaves
-	// nothing behind.
+	// queue Put waits until there is room or ctx ends; if the queue was not
+	// started, nothing makes room, and it returns an error that wraps
+	// ErrQueueNotStarted. A Put that fails leaves nothing behind.
 	Put(ctx context.Context, j Job) error
 
 	// PutMany adds jobs, trying all of them. Its error wraps that of every job
@@ -243,7 +244,7 @@ type RetryHandler interface {
 	// SetQueue sets the queue whose jobs are retried. It fails once the
 	// handler has started.
 	SetQueue(RetryableQueue) error
-	// Start starts the handler's workers.
+	// Start starts the handler's workers. It does nothing on a started handler.
 	Start(ctx context.Context) error
 	// Started is true between Start and Close.
 	Started() bool

@@ -187,10 +187,10 @@ type driverGroup struct {
 // that a process that starts goes on with what was left. Its jobs may run before a
 // call of Get returns, and must not rely on what the caller does then. Queues names those that
 // are open here, and those that have work in the store, or had some within the
-// TTL. Put is not possible: all queues are those of the store. Once closed, the
-// group's methods return an error that wraps ErrGroupClosed; closing it again only
-// waits. NewDriverGroup returns an error for options that are not valid, and if ctx has
-// ended already.
+// TTL. Put adds a queue as it is, which does not have to be in the store, and the group
+// closes it. Once closed, the group's methods return an error that wraps ErrGroupClosed;
+// closing it again only waits. NewDriverGroup returns an error for options that are not
+// valid, and if ctx has ended already.
 func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGroup, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a driver group: %w", err)
@@ -250,13 +250,6 @@ func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOpti
 	return func(context.Context) (amboy.Queue, error) {
 		return newDriverQueue(e, e.id+"."+name, merged)
 	}, nil
-}
-
-var errPutInDriverGroup = errors.New("the queues of a driver group are those of its store")
-
-// Put returns an error.
-func (g *driverGroup) Put(_ context.Context, name string, _ amboy.Queue) error {
-	return fmt.Errorf("putting queue %q in a driver group: %w", name, errPutInDriverGroup)
 }
 
 // Queues names, sorted, the queues that are open here, and those that have work in

@@ -237,10 +237,15 @@ func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 	assert.Empty(t, stored)
 }
 
-func TestDriverGroupTakesNoOtherQueues(t *testing.T) {
+func TestDriverGroupTakesAQueueOfAnotherKind(t *testing.T) {
 	group := newDriverGroup(t, newStore(t), nil)
-	require.ErrorContains(t, group.Put(t.Context(), "q", &groupedQueue{}), `putting queue "q" in a driver group: the queues of a driver group are those of its store`)
-	assert.Zero(t, group.Len())
+	q := &groupedQueue{}
+	require.NoError(t, group.Put(t.Context(), "q", q))
+	got, err := group.Get(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Same(t, q, got)
+	require.NoError(t, group.Close(t.Context()))
+	assert.Equal(t, 1, q.closed())
 }
 
 // TestDriverGroupMakesAQueueOnce has many calls for a queue whose making takes a

@@ -76,7 +76,18 @@ func (q *driverQueue) insertWhileOpen(ctx context.Context, records []*driver.Rec
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer q.onStop(func() { cancel(amboy.ErrQueueClosed) })()
+	started := !q.is(created)
+	if !started {
+		ctx = driver.WithoutWaiting(ctx) // nothing makes room
+	}
 	errs, err := q.driver.Insert(ctx, records)
+	if !started {
+		for i, failure := range errs {
+			if errors.Is(failure, driver.ErrFull) {
+				errs[i] = fmt.Errorf("%w: %w", amboy.ErrQueueNotStarted, failure)
+			}
+		}
+	}
 	if err != nil && errors.Is(context.Cause(ctx), amboy.ErrQueueClosed) {
 		err = fmt.Errorf("%w: %w", amboy.ErrQueueClosed, err)
 	}

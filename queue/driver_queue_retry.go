@@ -67,6 +67,7 @@ func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time
 		r.RetryInfo.End = now
 	}
 	r.Status.Completed, r.Status.InProgress = true, false
+	r.Status.ModificationCount++ // so that no process retries it that has read it before
 	if r.Status.Owner == q.id {
 		// The handler has locked the job in the name of its queue. What ran it, and has
 		// its lease, is the engine.

@@ -188,6 +188,10 @@ func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
 	if err != nil {
 		return err
 	}
+	// So that no process takes it that has read it before.
+	status := j.Status()
+	status.ModificationCount = lease.Count + 1
+	j.SetStatus(status)
 	return q.end(ctx, j, lease)
 }
 

@@ -289,7 +289,7 @@ func (g *queueGroup) closeAll(ctx context.Context) error {
 	defer g.cancel()
 	// The queues run under the group's context, so it ends after them.
 	g.routines.Wait()
-	err := g.cache.Close(ctx)
+	err := g.cache.(*groupCache).closeAll(ctx)
 	if g.closeShared != nil {
 		g.closeShared(ctx)
 	}

@@ -37,18 +37,20 @@ type GroupCache interface {
 	// is none. It does not block.
 	Get(name string) amboy.Queue
 	// Remove takes a queue out of the cache, closes it and calls the cleanup
-	// hook. It blocks as Queue.Stats and Queue.Close do. It returns an error
-	// for a name that is not there, for a queue that has work or that was got
-	// meanwhile, where ctx ends before its stats are known, and once the cache
-	// is closed; then the queue stays. The hook's error is returned too; the
+	// hook. It blocks as Queue.Stats and Queue.Close do. It does nothing if there
+	// is no queue with that name. It returns an error for a queue that has work
+	// or that was got meanwhile, if ctx ends before its stats are known, and once
+	// the cache is closed; then the queue stays. The hook's error is returned too; the
 	// queue is gone all the same.
 	Remove(ctx context.Context, name string) error
 	// Prune removes the queues that have no work and were not got for their
 	// time to live. It tries one after the other until ctx ends, and returns
-	// the errors of all. It blocks as Remove does.
+	// the errors of all, with that of ctx if it had ended. It blocks as Remove
+	// does.
 	Prune(ctx context.Context) error
 	// Close closes all queues at once, each as Queue.Close does, calls the
-	// cleanup hook for each, and returns the hook's errors. A queue that
+	// cleanup hook for each, and returns the hook's errors, with that of ctx if
+	// it had ended before. A queue that
 	// another call is just removing is left to that call. Later calls return
 	// an error that wraps ErrGroupClosed; closing again does nothing.
 	Close(ctx context.Context) error
@@ -129,7 +131,7 @@ func (c *groupCache) Remove(ctx context.Context, name string) error {
 	if err == nil {
 		err = c.remove(ctx, cached, uses)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotInGroup) {
 		return fmt.Errorf("removing queue %q from its group: %w", name, err)
 	}
 	return nil
@@ -205,6 +207,9 @@ func (c *groupCache) shut(ctx context.Context, cached *cachedQueue) error {
 
 func (c *groupCache) Prune(ctx context.Context) error {
 	idle, err := c.idle(time.Now())
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return fmt.Errorf("pruning a group: %w", err)
 	}
@@ -246,6 +251,15 @@ func (c *groupCache) idle(now time.Time) (map[*cachedQueue]int, error) {
 }
 
 func (c *groupCache) Close(ctx context.Context) error {
+	ended := ctx.Err()
+	if ended != nil {
+		ended = fmt.Errorf("closing the queues of a group: %w", ended)
+	}
+	return errors.Join(ended, c.closeAll(ctx))
+}
+
+// closeAll is Close, but an ended context is no error.
+func (c *groupCache) closeAll(ctx context.Context) error {
 	c.mu.Lock()
 	queues := c.queues
 	c.queues, c.closed = nil, true

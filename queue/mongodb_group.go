@@ -29,8 +29,8 @@ type MongoDBQueueGroupOptions struct {
 	// of a queue are merged, field by field, also those of DB, where one that is set
 	// takes the place of the one before: first the default, then each expression that
 	// matches, in their order, then what PerQueue has for the name, then the options
-	// of the call of Get, which must be *MongoDBQueueOptions. NumWorkers and
-	// WorkerPoolSize take each other's place. A bool of DB can be turned on, and not
+	// of the call of Get, which must be *MongoDBQueueOptions. NumWorkers also takes
+	// the place of a WorkerPoolSize that came before it. A bool of DB can be turned on, and not
 	// off. DB.Client, URI and DB must be those of the group, or not set. DB.Collection,
 	// UseGroups and GroupName are not looked at.
 	//
@@ -124,8 +124,11 @@ func (o MongoDBQueueOptions) with(change MongoDBQueueOptions) MongoDBQueueOption
 	if change.DB != nil {
 		o.DB = new(o.DB.with(*change.DB))
 	}
-	if change.NumWorkers != nil || change.WorkerPoolSize != nil {
-		o.NumWorkers, o.WorkerPoolSize = change.NumWorkers, change.WorkerPoolSize
+	if change.NumWorkers != nil {
+		o.NumWorkers, o.WorkerPoolSize = change.NumWorkers, nil
+	}
+	if change.WorkerPoolSize != nil {
+		o.WorkerPoolSize = change.WorkerPoolSize
 	}
 	if change.Abortable != nil {
 		o.Abortable = change.Abortable

@@ -125,9 +125,8 @@ func TestMongoDBGroupRefuses(t *testing.T) {
 			"q", &queue.MongoDBQueueOptions{NumWorkers: new(-1), DB: &queue.MongoDBOptions{SampleSize: -2}},
 			"NumWorkers must be at least 1 (is -1)\ninvalid MongoDB options: SampleSize must not be negative (is -2)",
 		},
-		"no workers": {"q", &queue.MongoDBQueueOptions{WorkerPoolSize: func(string) int { return 0 }}, `WorkerPoolSize must be at least 1 (is 0 for queue "q")`},
-		"a panic":    {"q", &queue.MongoDBQueueOptions{WorkerPoolSize: func(string) int { panic("as planned") }}, "as planned"},
-		"retries":    {"q", &queue.MongoDBQueueOptions{Retryable: &queue.RetryableQueueOptions{StaleRetryingMonitorInterval: -1}}, "StaleRetryingMonitorInterval must not be negative"},
+		"a panic": {"q", &queue.MongoDBQueueOptions{WorkerPoolSize: func(string) int { panic("as planned") }}, "as planned"},
+		"retries": {"q", &queue.MongoDBQueueOptions{Retryable: &queue.RetryableQueueOptions{StaleRetryingMonitorInterval: -1}}, "StaleRetryingMonitorInterval must not be negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := group.Get(t.Context(), test.queue, test.opts)
@@ -245,4 +244,23 @@ func TestMongoDBGroupOfAServerThatGoes(t *testing.T) {
 	d.Heal()
 	_, err = group.Get(t.Context(), "q", slow)
 	require.NoError(t, err)
+}
+
+// TestQueueCanBePutInAMongoDBGroup has a queue that is not of the group's collection.
+func TestQueueCanBePutInAMongoDBGroup(t *testing.T) {
+	group := newMongoDBGroup(t, mongotest.Open(t), nil)
+	open(t, group, "taken")
+	q := queue.NewLocalLimitedSize(1, 10)
+	require.NoError(t, q.Start(t.Context()))
+	require.ErrorContains(t, group.Put(t.Context(), "nil", nil), "queue must not be nil")
+	require.ErrorContains(t, group.Put(t.Context(), "taken", q), "the name is taken")
+	require.NoError(t, group.Put(t.Context(), "added", q))
+	got, err := group.Get(t.Context(), "added")
+	require.NoError(t, err)
+	assert.Same(t, q, got)
+	assert.Equal(t, []string{"added", "taken"}, group.Queues(t.Context()))
+	put(t, q, noop(t, "one"))
+	drain(t, q)
+	require.NoError(t, group.Close(t.Context()))
+	require.ErrorIs(t, q.Put(t.Context(), noop(t, "two")), amboy.ErrQueueClosed)
 }

@@ -17,10 +17,11 @@ type MongoDBQueueOptions struct {
 	// DB tells where the jobs are. It is required.
 	DB *MongoDBOptions
 	// NumWorkers is the number of jobs that run at once in this process. It must be
-	// at least 1. It, or WorkerPoolSize, is required; not both.
+	// at least 1. It, or WorkerPoolSize, is required.
 	NumWorkers *int
 	// WorkerPoolSize gives that number for the name of a queue: its name in the
-	// group, or the collection of a queue that has one for itself.
+	// group, or the collection of a queue that has one for itself. If it gives 0 or
+	// less, NumWorkers counts.
 	WorkerPoolSize func(string) int
 	// Abortable makes the runner an amboy.AbortableRunner, which knows what runs
 	// here and can abort it. Default: false.
@@ -60,14 +61,10 @@ func invalidMongoDBQueue(format string, args ...any) error {
 
 // validateWorkers returns an error where what is set about workers is not valid.
 func (o *MongoDBQueueOptions) validateWorkers() error {
-	var errs []error
-	if o.NumWorkers != nil && o.WorkerPoolSize != nil {
-		errs = append(errs, invalidMongoDBQueue("NumWorkers and WorkerPoolSize must not both be set"))
-	}
 	if o.NumWorkers != nil && *o.NumWorkers < 1 {
-		errs = append(errs, invalidMongoDBQueue("NumWorkers must be at least 1 (is %d)", *o.NumWorkers))
+		return invalidMongoDBQueue("NumWorkers must be at least 1 (is %d)", *o.NumWorkers)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // BuildQueue is NewMongoDBQueue.
@@ -162,8 +159,11 @@ func (o *MongoDBQueueOptions) workers(name string) (workers int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("calling WorkerPoolSize for queue %q: %w", name, err)
 	}
+	if workers < 1 && o.NumWorkers != nil {
+		return *o.NumWorkers, nil
+	}
 	if workers < 1 {
-		return 0, invalidMongoDBQueue("WorkerPoolSize must be at least 1 (is %d for queue %q)", workers, name)
+		return 0, invalidMongoDBQueue("WorkerPoolSize must be at least 1 where NumWorkers is not set (is %d for queue %q)", workers, name)
 	}
 	return workers, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 func TestMongoDBQueueOptionsValidate(t *testing.T) {
@@ -27,7 +28,7 @@ func TestMongoDBQueueOptionsValidate(t *testing.T) {
 	}{
 		"the least":   {amend: func(*queue.MongoDBQueueOptions) {}},
 		"a function":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers, o.WorkerPoolSize = nil, five }},
-		"both":        {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }, errs: []string{"NumWorkers and WorkerPoolSize must not both be set"}},
+		"both":        {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }},
 		"neither":     {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = nil }, errs: []string{"NumWorkers or WorkerPoolSize must be set"}},
 		"no workers":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = new(0) }, errs: []string{"NumWorkers must be at least 1 (is 0)"}},
 		"no database": {amend: func(o *queue.MongoDBQueueOptions) { o.DB = nil }, errs: []string{"DB must be set"}},
@@ -145,6 +146,33 @@ func TestMongoDBWorkerPoolSize(t *testing.T) {
 		assert.Equal(t, len(name), workersOf(t, q))
 		q.Close(t.Context())
 	}
+}
+
+// TestMongoDBWorkerPoolSizeComesBeforeNumWorkers has options with both, which were
+// refused.
+func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
+	d := mongotest.Open(t)
+	for size, want := range map[int]int{5: 5, 0: 2, -1: 2} {
+		opts := queue.MongoDBQueueOptions{
+			DB:             &queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "queue"},
+			NumWorkers:     new(2),
+			WorkerPoolSize: func(string) int { return size },
+		}
+		q, err := queue.NewMongoDBQueue(t.Context(), opts)
+		require.NoError(t, err)
+		assert.Equal(t, want, workersOf(t, q), "the function gives %d", size)
+		q.Close(t.Context())
+	}
+	_, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
+		DB:             &queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "queue"},
+		WorkerPoolSize: func(string) int { return 0 },
+	})
+	require.ErrorContains(t, err, `WorkerPoolSize must be at least 1 where NumWorkers is not set (is 0 for queue "queue")`)
+	group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
+		o.DefaultQueue.NumWorkers = new(3)
+		o.PerQueue = map[string]queue.MongoDBQueueOptions{"tenant": {WorkerPoolSize: func(string) int { return 0 }}}
+	})
+	assert.Equal(t, 3, workersOf(t, open(t, group, "tenant")))
 }
 
 // TestMongoDBJobsKeepTheirTimesWhateverIsChecked has a job that was run an hour before
@@ -366,4 +394,47 @@ func hintsOf(l *commandLog) (hints []string) {
 		}
 	}
 	return hints
+}
+
+// TestCompletionFromOutsideRaisesTheStoredModificationCount has jobs that a process with
+// the legacy library may have read, which takes a job if its count is what it was then.
+func TestCompletionFromOutsideRaisesTheStoredModificationCount(t *testing.T) {
+	d := mongotest.Open(t)
+	q := onMongoDB(t, d, 1, nil)
+	store, ok := queue.StoreOf(q)
+	require.True(t, ok)
+	count := func(id string) int {
+		t.Helper()
+		var doc struct {
+			Status amboy.JobStatusInfo `bson:"status"`
+		}
+		require.NoError(t, d.Collection("queue.jobs").FindOne(t.Context(), bson.M{"_id": id}).Decode(&doc))
+		return doc.Status.ModificationCount
+	}
+	retrying := noop(t, "retrying")
+	retrying.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
+	put(t, q, noop(t, "by management"), noop(t, "by the queue"), noop(t, "canceled"), retrying)
+
+	r, err := store.Driver().Get(t.Context(), "", "by management")
+	require.NoError(t, err)
+	require.NoError(t, store.MarkComplete(t.Context(), []*driver.Record{r})[0])
+	assert.Equal(t, 1, count("by management"))
+
+	copied := jobOf(t, q, "by the queue")
+	require.NoError(t, q.Complete(t.Context(), copied))
+	assert.Equal(t, 1, count("by the queue"))
+	require.NoError(t, q.Save(t.Context(), copied), "the copy is what is stored")
+
+	_, err = store.Admin().Act(t.Context(), driver.ActRequest{
+		Query: driver.Query{JobIDs: []string{"canceled"}}, Action: driver.Action{Kind: driver.Cancel}, Limit: 1,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, count("canceled"))
+
+	copied = jobOf(t, q, "retrying")
+	copied.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(true)})
+	require.NoError(t, q.Complete(t.Context(), copied))
+	before := count("attempt-0.retrying")
+	require.NoError(t, q.CompleteRetrying(t.Context(), copied))
+	assert.Greater(t, count("attempt-0.retrying"), before)
 }

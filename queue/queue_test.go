@@ -865,3 +865,27 @@ func TestRunningJobSavesItselfAfterItsLeaseWasRenewed(t *testing.T) {
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
 	})
 }
+
+// TestPutOnAFullQueueThatWasNotStartedFails instead of waiting for ever.
+func TestPutOnAFullQueueThatWasNotStartedFails(t *testing.T) {
+	serializable, err := queue.NewLocalLimitedSizeSerializable(1, 2)
+	require.NoError(t, err)
+	for name, q := range map[string]amboy.Queue{
+		"priority":     queue.NewLocalPriority(1, 2),
+		"ordered":      queue.NewLocalOrdered(1, 2),
+		"serializable": serializable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer q.Close(context.Background())
+			put(t, q, noop(t, "one"))
+			err := q.PutMany(within(t), []amboy.Job{noop(t, "two"), noop(t, "three")})
+			require.ErrorIs(t, err, amboy.ErrQueueNotStarted)
+			require.ErrorContains(t, err, `job "three"`)
+			assert.Equal(t, 2, q.Stats(t.Context()).Total)
+			assert.True(t, amboy.IsDuplicateJobError(q.Put(within(t), noop(t, "one"))))
+			require.NoError(t, q.Start(t.Context()))
+			put(t, q, noop(t, "three"))
+			drain(t, q)
+		})
+	}
+}

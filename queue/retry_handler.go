@@ -92,12 +92,14 @@ func (h *BasicRetryHandler) SetQueue(q amboy.RetryableQueue) error {
 }
 
 // Start starts the workers. They end with ctx, as at Close; call Close all the
-// same, to wait for them. It returns an error without a queue and on a closed
-// handler, and one that wraps amboy.ErrAlreadyStarted on a started one. It does
-// not block.
+// same, to wait for them. It does nothing on a started handler, and returns an
+// error without a queue and on a closed one. It does not block.
 func (h *BasicRetryHandler) Start(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.started && !h.closed {
+		return nil
+	}
 	ctx, err := h.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("starting a retry handler: %w", err)
@@ -114,8 +116,6 @@ func (h *BasicRetryHandler) begin(ctx context.Context) (context.Context, error) 
 	switch {
 	case h.closed:
 		return nil, errRetryHandlerClosed
-	case h.started:
-		return nil, amboy.ErrAlreadyStarted
 	case h.queue == nil:
 		return nil, errNoRetryQueue
 	}

@@ -53,8 +53,8 @@ func NewLocalLimitedSizeSerializable(workers, capacity int) (amboy.RetryableQueu
 // holds jobs in their stored form, as the queues do that share a database: their
 // types must be registered, what a job does to itself is seen by others when it
 // has ended, and Get returns a copy. It retries jobs. While as many jobs wait as
-// it has capacity for, Put waits. It returns an error for options that are not
-// valid.
+// it has capacity for, Put waits; before Start it returns an error then. It returns
+// an error for options that are not valid.
 func NewLocalLimitedSizeSerializableWithOptions(opts LocalLimitedSizeSerializableOptions) (amboy.RetryableQueue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -160,6 +160,7 @@ func (s driverStore) complete(r *driver.Record, now time.Time) *driver.Record {
 	ended := *r
 	ended.Status.InProgress = false
 	ended.Status.Hold, ended.Status.Reason = "", ""
+	ended.Status.ModificationCount++ // so that no process takes it that has read it before
 	if ended.Status.Completed {
 		ended.RetryInfo.End = now
 	} else {

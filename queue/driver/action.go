@@ -9,7 +9,9 @@ import (
 type ActionKind string
 
 // The kinds of actions. Each says which records it can be done to; the others
-// are skipped.
+// are skipped. Each but Prioritize and Delete adds one to the ModificationCount of
+// a stored record that does not run, so that a process that has read it before can't take
+// it.
 const (
 	// Cancel ends a record that has not ended, with the outcome
 	// amboy.OutcomeCanceled, and frees what it holds; its edges are not waited

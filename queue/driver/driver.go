@@ -30,6 +30,21 @@ var ErrBadCursor = errors.New("the cursor is none that this store gave")
 // more: it may have been made or not.
 var ErrOutcomeUnknown = errors.New("the call ended while the change was being written; it may be stored or not")
 
+// ErrFull is the error of a record for which there is no room, if the Insert must not
+// wait for that.
+var ErrFull = errors.New("there is no room in the queue")
+
+type noWaitKey struct{}
+
+// WithoutWaiting returns the context of an Insert that must not wait for room. The
+// error of a record for which there is none wraps ErrFull.
+func WithoutWaiting(ctx context.Context) context.Context {
+	return context.WithValue(ctx, noWaitKey{}, true)
+}
+
+// MayWait reports whether an Insert may wait for room.
+func MayWait(ctx context.Context) bool { return ctx.Value(noWaitKey{}) == nil }
+
 // Features say what a driver can do that not every driver can.
 type Features struct {
 	// Notifications: Subscribe tells of changes, also of those that other

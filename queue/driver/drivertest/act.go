@@ -63,6 +63,7 @@ func actStates(f *fixture) {
 			if kind == driver.Park && id == "parked" {
 				continue // It may be told the new reason.
 			}
+			count := in.get(id).Status.ModificationCount
 			require.Equal(f, want, in.tryAct(action, id), "%s a job that is %s", kind, id)
 			state := states[id]
 			switch {
@@ -73,6 +74,10 @@ func actStates(f *fixture) {
 				state = afterAct(kind, id, state)
 			}
 			require.Equal(f, state, stateOf(in.get(id)), "%s a job that is %s", kind, id)
+			if want && kind != driver.Prioritize && id != "running" {
+				count++
+			}
+			require.Equal(f, count, in.get(id).Status.ModificationCount, "%s counts a modification of a job that is %s", kind, id)
 		}
 		f.consistent()
 	}

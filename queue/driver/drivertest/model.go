@@ -319,6 +319,7 @@ func (m *model) end(j *modelJob, state amboy.JobState, forgetAt time.Time) {
 func (m *model) release(j *modelJob, notBefore time.Time, park bool) {
 	if j.canceling {
 		m.end(j, amboy.StateCanceled, j.forgetAt)
+		j.lease.Count++
 		return
 	}
 	j.stage, j.notBefore, j.expired = pending, notBefore, false
@@ -362,6 +363,7 @@ func (m *model) act(j *modelJob, a driver.Action) bool {
 			return false
 		}
 		j.waitUntil, j.notBefore = a.At, time.Time{}
+		j.lease.Count++
 	case driver.Prioritize:
 		if j.stage == finished {
 			return false
@@ -372,11 +374,13 @@ func (m *model) act(j *modelJob, a driver.Action) bool {
 			return false
 		}
 		j.stage = parked
+		j.lease.Count++
 	case driver.Unpark:
 		if j.stage != parked {
 			return false
 		}
 		j.stage = pending
+		j.lease.Count++
 	case driver.Restart:
 		return m.restart(j)
 	case driver.Delete:
@@ -396,6 +400,7 @@ func (m *model) cancel(j *modelJob, a driver.Action) bool {
 		j.canceling, j.forgetAt, j.reason = true, a.ForgetAt, a.Reason
 	default:
 		m.end(j, amboy.StateCanceled, a.ForgetAt)
+		j.lease.Count++
 		j.reason = a.Reason
 	}
 	return true
@@ -414,6 +419,7 @@ func (m *model) restart(j *modelJob) bool {
 		m.keys[j.uniqueKey] = j.id
 	}
 	m.arrive(j)
+	j.lease.Count++
 	return true
 }
 

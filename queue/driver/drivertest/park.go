@@ -104,5 +104,5 @@ func unparkHandedBack(f *fixture) {
 	f.hasState("job", amboy.StatePending)
 	assert.Empty(f, f.get("job").Status.Reason)
 	again := f.claimOne("job")
-	assert.Equal(f, 2, again.Status.ModificationCount)
+	assert.Equal(f, 3, again.Status.ModificationCount)
 }

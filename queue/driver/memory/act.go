@@ -49,6 +49,10 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 	s := &e.Job.queue.schedule
 	switch a.Kind {
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+		e.Job.record.Status.ModificationCount++
+	}
+	switch a.Kind {
 	case driver.Cancel:
 		d.cancel(e, a, now)
 	case driver.RunNow:
@@ -88,6 +92,7 @@ func (d *Driver) endCanceled(e *entry, now time.Time) {
 	r := &e.Job.record
 	r.Status.Completed, r.Status.InProgress = true, false
 	r.Status.Outcome = amboy.OutcomeCanceled
+	r.Status.ModificationCount++
 	r.RetryInfo.NeedsRetry = false
 	r.TimeInfo.End = now
 	r.CancelRequested = false

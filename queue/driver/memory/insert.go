@@ -29,8 +29,8 @@ func newEntry(r *driver.Record) *entry {
 	return e
 }
 
-// Insert implements driver.Driver. It waits for room, where there is none for a
-// record.
+// Insert implements driver.Driver. It waits for room if there is none for a record,
+// unless the context says otherwise (see driver.WithoutWaiting).
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	entries := make([]*entry, len(records))
 	index := make(map[*entry]int, len(records))
@@ -85,6 +85,10 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 	}
 	q := d.queue(e.Job.record.Group)
 	for inTurn := false; !d.hasRoom(q, inTurn) && !d.closed && !q.refuses(e); inTurn = true {
+		if !driver.MayWait(ctx) {
+			d.unlock()
+			return driver.ErrFull
+		}
 		w := q.inserts.Join()
 		d.unlock()
 		// There is room when what was inserted before is claimed.

@@ -222,6 +222,10 @@ func (a *acting) allows(doc *document, isLatest bool) bool {
 // do does the action to a document whose state allows it.
 func (a *acting) do(doc *document) {
 	switch a.Kind {
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+		doc.Status.ModificationCount++
+	}
+	switch a.Kind {
 	case driver.Cancel:
 		doc.cancel(a.Action, a.now)
 	case driver.RunNow:

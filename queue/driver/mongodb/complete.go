@@ -28,6 +28,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 
 func (d *Driver) completion(c driver.Completion) *change {
 	end := stored(c.Record.TimeInfo.End)
+	left := driver.Lease{Queue: c.Lease.Queue, Name: c.Lease.Name, Owner: c.Record.Status.Owner, Count: c.Record.Status.ModificationCount}
 	return &change{
 		queue:  c.Lease.Queue,
 		name:   c.Lease.Name,
@@ -44,7 +45,7 @@ func (d *Driver) completion(c driver.Completion) *change {
 			return nil
 		},
 		made: func(doc *document) bool {
-			return doc.Status.Completed && doc.lease() == c.Lease && doc.TimeInfo.End.Equal(end)
+			return doc.Status.Completed && doc.lease() == left && doc.TimeInfo.End.Equal(end)
 		},
 	}
 }

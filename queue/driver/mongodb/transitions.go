@@ -69,6 +69,7 @@ func (doc *document) end(ended *driver.Record) {
 // and the time.
 func (doc *document) endCanceled(now time.Time) {
 	doc.Status.Outcome = amboy.OutcomeCanceled
+	doc.Status.ModificationCount++
 	doc.RetryInfo.NeedsRetry = false
 	doc.TimeInfo.End = stored(now)
 	doc.finish()

@@ -111,6 +111,14 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 		return allowed, err
 	}
 	switch a.Kind {
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+		f.job.count++
+		_, err = c.exec(setCount, f.job.count, f.seq)
+		if err != nil {
+			return false, err
+		}
+	}
+	switch a.Kind {
 	case driver.Cancel:
 		err = c.cancel(a, f)
 	case driver.RunNow:
@@ -192,6 +200,7 @@ func (c *changes) cancel(a *acting, f *described) error {
 func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
 	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
 	r.Status.Outcome = amboy.OutcomeCanceled
+	r.Status.ModificationCount++
 	r.RetryInfo.NeedsRetry = false
 	r.TimeInfo.End = now
 	e, err := newEnding(r.Name, r)

@@ -44,6 +44,7 @@ const (
 	readByName
 	saveRecord
 	saveLock
+	setCount
 	staleLeases
 	setProgress
 	markCancel
@@ -172,6 +173,7 @@ var statementTexts = [statements]string{
 	readByName: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
 	saveRecord: `UPDATE jobs SET type = ?, version = ?, format = ?, error_count = ?, last_error = ?, extra = ?, body = ? WHERE seq = ?`,
 	saveLock:   `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = lease_until + ? - mod_time WHERE seq = ?`,
+	setCount:   `UPDATE jobs SET lease_count = ? WHERE seq = ?`,
 	staleLeases: `SELECT seq FROM jobs WHERE place = 6 AND place NOT IN (4, 8) AND lease_until < ?
 		ORDER BY seq`,
 	setProgress: `UPDATE jobs SET progress = ? WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
