@@ -63,7 +63,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		},
 		end: func(t *testing.T, _ string) {
 			require.NoError(t, locker.stdin.Close())
-			locker.awaitExit(t)
+			<-locker.exited
 			require.NoError(t, locker.exit, "%s", &locker.output)
 		},
 	})

@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is the longest that a test waits for something that should come soon.
+// patience is the longest that a test waits for something in this process that should
+// come soon. For what another process does it waits as long as that lives: go test has a
+// limit of its own.
 const patience = time.Minute
 
 // process is another process of a test: this program, which runs one test.
@@ -97,19 +99,7 @@ func (p *process) await(t *testing.T, what string, said <-chan struct{}) {
 	select {
 	case <-said:
 	case <-p.exited:
-		require.Failf(t, "a process ended by itself", "%s: %v\n%s", p.name, p.exit, &p.output)
-	case <-time.After(patience):
-		require.Failf(t, "waited too long", "for process %s: %s", p.name, what)
-	}
-}
-
-// awaitExit waits for the process to end.
-func (p *process) awaitExit(t *testing.T) {
-	t.Helper()
-	select {
-	case <-p.exited:
-	case <-time.After(patience):
-		require.Failf(t, "waited too long", "for the end of process %s", p.name)
+		require.Failf(t, "a process ended by itself", "before %s: %s: %v\n%s", what, p.name, p.exit, &p.output)
 	}
 }
 
@@ -136,7 +126,7 @@ func inChild(t *testing.T, attributes *syscall.SysProcAttr) bool {
 		t.Skipf("no such process can be started here: %v", err)
 	}
 	t.Cleanup(child.kill)
-	child.awaitExit(t)
+	<-child.exited
 	require.NoError(t, child.exit, "%s", &child.output)
 	t.Logf("%s", &child.output)
 	if strings.Contains(child.output.String(), "--- SKIP") {
@@ -209,7 +199,7 @@ func (f *fleet) stop() {
 		require.NoError(f.t, p.stdin.Close())
 	}
 	for _, p := range f.live {
-		p.awaitExit(f.t)
+		<-p.exited
 		require.NoError(f.t, p.exit, "%s\n%s", p.name, &p.output)
 	}
 }

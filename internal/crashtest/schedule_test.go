@@ -190,7 +190,7 @@ func testSchedule(t *testing.T, newStore func(*testing.T) store) {
 	awaitIdle(t, q)
 	for _, p := range live {
 		require.NoError(t, p.stdin.Close())
-		p.awaitExit(t)
+		<-p.exited
 		require.NoError(t, p.exit, "%s\n%s", p.name, &p.output)
 	}
 	requireEachTickOnce(t, readJournals(t, config.Dir, "scheduler-"), killed)

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-var faultTime = flag.Duration("crashtest.fault", 50*time.Millisecond, "how long TestServerFaults waits for each fault of the server to be met")
+var faultTime = flag.Duration("crashtest.fault", 25*time.Millisecond, "how long TestServerFaults waits for each fault of the server to be met")
 
 // The codes of errors of a server: see
 // https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml.

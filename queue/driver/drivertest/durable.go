@@ -125,7 +125,11 @@ type accepted struct {
 // durableKilledAmidCalls abandons a driver while others call it, whose contexts
 // end then.
 func durableKilledAmidCalls(f *fixture) {
-	for round := range 3 {
+	rounds := 1
+	if *long {
+		rounds = 10
+	}
+	for round := range rounds {
 		var got accepted
 		ctx, kill := context.WithCancel(f.ctx)
 		var callers sync.WaitGroup

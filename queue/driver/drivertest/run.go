@@ -12,6 +12,10 @@ import (
 
 var long = flag.Bool("drivertest.long", false, "run the races and random histories of the suite of drivers at length")
 
+// Long reports whether -drivertest.long is set. A test that runs the suite on several
+// forms of a store may leave rules out of one that others cover unless it is.
+func Long() bool { return *long }
+
 // rule is one thing that a driver must do.
 type rule struct {
 	name  string

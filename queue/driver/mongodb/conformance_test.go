@@ -21,18 +21,20 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conform(t, newBreakable)
+	conform(t, newBreakable, true)
 }
 
+// TestConformanceOfAStandalone leaves out what several processes do unless the suite is
+// long: the writes are those of a replica set.
 func TestConformanceOfAStandalone(t *testing.T) {
 	t.Parallel()
 	conform(t, func(t *testing.T) *breakable {
 		return newBreakableOf(t, mongotest.Options{InMemory: true, Standalone: true})
-	})
+	}, drivertest.Long())
 }
 
 // conform runs the suite on stores, each of which is another one.
-func conform(t *testing.T, newStore func(t *testing.T) *breakable) {
+func conform(t *testing.T, newStore func(t *testing.T) *breakable, processes bool) {
 	t.Helper()
 	var mu sync.Mutex
 	stores := map[driver.Driver]*breakable{}
@@ -62,10 +64,8 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable) {
 		t.Helper()
 		return open(t, storeOf(d))
 	}
-	drivertest.Run(t, drivertest.Harness{
+	harness := drivertest.Harness{
 		Open:      func(t *testing.T) driver.Driver { return open(t, newStore(t)) },
-		Reopen:    again,
-		Share:     again,
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return storeOf(d).cut() },
 		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
@@ -82,7 +82,11 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable) {
 				Rollback: func() error { return session.AbortTransaction(context.WithoutCancel(ctx)) },
 			}
 		},
-	})
+	}
+	if processes {
+		harness.Reopen, harness.Share = again, again
+	}
+	drivertest.Run(t, harness)
 }
 
 // breakable is a store that can be cut off.
