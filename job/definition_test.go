@@ -86,7 +86,7 @@ func TestDefinitionIsRefused(t *testing.T) {
 		"function":         {job.Define(newName(), 0, succeed[func()]).Err(), "type of the arguments", "must be one that can be stored, without func()"},
 		"time":             {err: job.Define(newName(), 0, succeed[*time.Time]).Err()},
 		"no name":          {job.Define("", 1, succeed[string]).Err(), "name", "must not be empty"},
-		"long name":        {job.Define(strings.Repeat("n", 229), 1, succeed[string]).Err(), "name", "must be at most 228 bytes long"},
+		"long name":        {job.Define(strings.Repeat("n", 998), 1, succeed[string]).Err(), "name", "must be at most 997 bytes long"},
 		"version":          {job.Define(newName(), -1, succeed[string]).Err(), "version", "must not be negative"},
 		"no function":      {job.Define[string](newName(), 1, nil).Err(), "function", "must not be nil"},
 		"no function left": {job.DefineResult[string, int](newName(), 1, nil).Err(), "function", "must not be nil"},
