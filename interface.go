@@ -142,7 +142,11 @@ type Queue interface {
 	ID() string
 
 	// Put adds a job. It sets the job's creation time where that is unset, and
-	// takes the job's enqueue scopes. It returns an *InvalidJobError for a job
+	// takes the job's enqueue scopes. A job whose status says that it is completed
+	// is stored as ended and never runs; it waits for no dependency and takes no
+	// scope. One whose status says that it is in progress is stored with its owner
+	// and modification time, counts as running, and takes all of its scopes; it
+	// runs once its lock is older than the lock timeout. It returns an *InvalidJobError for a job
 	// that no queue accepts, an error for which IsDuplicateJobError is true
 	// where the ID or the unique key is taken, and one for which
 	// IsDuplicateJobScopeError is true where an enqueue scope is held. On a full

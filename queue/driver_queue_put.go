@@ -110,9 +110,25 @@ func (q *driverQueue) newRecord(j amboy.Job, now time.Time) (*driver.Record, err
 	if err != nil {
 		return nil, err
 	}
+	if !isPreset(&r.Status) {
+		startAnew(r, now)
+		return r, nil
+	}
+	r.TimeInfo = presetTimes(&r.Status, r.TimeInfo, now)
+	r.Status = presetStatus(&r.Status)
+	switch {
+	case r.Status.InProgress:
+		r.LeaseUntil = r.Status.ModificationTime.Add(q.engine.leaseTime)
+	case !r.RetryInfo.ShouldRetry():
+		r.ForgetAt = q.forgetAt(j, r, r.TimeInfo.End)
+	}
+	return r, nil
+}
+
+// startAnew makes a record that is to be put one that has not run.
+func startAnew(r *driver.Record, now time.Time) {
 	r.Status = newStatus(&r.Status, r.TimeInfo)
 	r.TimeInfo = newTimes(r.TimeInfo, now)
-	return r, nil
 }
 
 // record encodes a job.

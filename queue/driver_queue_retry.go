@@ -22,6 +22,8 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	if err != nil {
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
+	startAnew(next, now)
+	next.ForgetAt = time.Time{}
 	ended, err := q.endedRetry(ctx, toComplete, now)
 	if err == nil {
 		ended.ForgetAt = q.retention.For(toComplete).UntilReplaced(now)
@@ -32,7 +34,7 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
 	}
 	q.countAs(activity.Retried, ended, now)
-	markPut(toPut, next.TimeInfo.Created)
+	markNew(toPut, next.TimeInfo.Created)
 	q.engine.claims.signal()
 	return nil
 }

@@ -37,6 +37,10 @@ type local struct {
 	complete completion
 	tags     localTags
 	timer    wakeTimer
+	// foreign are the entries that were put as in progress, until they end or their
+	// locks are stale, and locks is when to look at these.
+	foreign map[*localEntry]struct{}
+	locks   wakeTimer
 	// parked has the reasons of those that a person has set aside, and cancels those
 	// of the running ones that somebody has canceled.
 	parked, cancels map[*localEntry]string
@@ -54,6 +58,7 @@ type local struct {
 // localJob is what the queue keeps of a job beside its place in the schedule.
 type localJob struct {
 	job    amboy.Job
+	preset bool                     // it was put as completed or as in progress
 	number uint64                   // in the order in which the jobs were put, or retried
 	run    atomic.Pointer[localRun] // the last; nil where nobody told of it
 }
@@ -68,6 +73,7 @@ func newLocal(opts LocalOptions, invalid error) *local {
 	q.schedule.ForwardEdges = opts.ForwardEdges
 	q.schedule.Forget = q.forgot
 	q.timer.fire = q.advance
+	q.locks.fire = q.recoverForeign
 	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
 	q.middleware.insert = q.insert
 	return q
@@ -119,6 +125,7 @@ func (q *local) wakeAll() {
 		w.Wake()
 	}
 	q.timer.stop()
+	q.locks.stop()
 }
 
 // callPutters returns the Puts that wait for room, to be woken and refused.
@@ -200,7 +207,9 @@ func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
 	if len(e.Scopes) > 0 {
 		e.EnqueueScopes = j.EnqueueScopes()
 	}
-	if m := j.Dependency(); m != nil {
+	status := j.Status()
+	e.Job.preset = status.Completed || (status.InProgress && time.Now().Before(lockEnds(&status)))
+	if m := j.Dependency(); m != nil && !e.Job.preset {
 		e.Edges = m.Edges()
 	}
 	return e, nil
@@ -250,9 +259,9 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 }
 
 // mustWait tells whether an entry must wait for room. One whose ID or unique key
-// is taken need not, as it will be refused.
+// is taken need not, as it will be refused, nor one that is not to run.
 func (q *local) mustWait(e *localEntry, inTurn bool) bool {
-	return !q.hasRoom(inTurn) && q.schedule.Duplicate(e) == nil
+	return !e.Job.preset && !q.hasRoom(inTurn) && q.schedule.Duplicate(e) == nil
 }
 
 // hasRoom tells whether a job can be added by somebody whose turn it is, or who
@@ -267,12 +276,18 @@ func (q *local) hasRoom(inTurn bool) bool {
 // add adds an entry to the schedule.
 func (q *local) add(e *localEntry) error {
 	now := time.Now()
-	if err := q.schedule.Add(e, now); err != nil {
-		return err
+	if e.Job.preset {
+		if err := q.addPreset(e, now); err != nil {
+			return err
+		}
+	} else {
+		if err := q.schedule.Add(e, now); err != nil {
+			return err
+		}
+		markNew(e.Job.job, now) // before a worker can take it
 	}
 	q.arrive(e)
 	q.tags.add(e.ID, amboy.TagsOf(e.Job.job))
-	markPut(e.Job.job, now) // before a worker can take it
 	q.tell(amboy.EventPut, e.Job.job, now)
 	q.setTimer()
 	return nil

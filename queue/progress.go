@@ -8,16 +8,56 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// markPut makes a job that was put start anew, whatever it did in an earlier run,
-// with its history.
+// markPut makes a job that was put show that. One that was put as completed or as in
+// progress keeps that; any other starts anew, whatever it did in an earlier run, with
+// its history.
 func markPut(j amboy.Job, now time.Time) {
+	status, times := j.Status(), j.TimeInfo()
+	if isPreset(&status) {
+		j.SetStatus(presetStatus(&status))
+		j.SetTimeInfo(presetTimes(&status, times, now))
+		return
+	}
+	markNew(j, now)
+}
+
+// markNew makes a job that was put start anew.
+func markNew(j amboy.Job, now time.Time) {
 	times := j.TimeInfo()
-	if hasRun(times) {
-		status := j.Status()
+	status := j.Status()
+	if hasRun(times) || isPreset(&status) {
 		j.SetStatus(newStatus(&status, times))
 		forgetSnooze(j)
 	}
 	j.SetTimeInfo(newTimes(times, now))
+}
+
+// isPreset is true of the status of a job that is put as completed or as in progress.
+func isPreset(status *amboy.JobStatusInfo) bool { return status.Completed || status.InProgress }
+
+// presetStatus is the status of a job that was put as completed or as in progress.
+func presetStatus(before *amboy.JobStatusInfo) amboy.JobStatusInfo {
+	status := *before
+	status.InProgress = !status.Completed
+	status.Hold = ""
+	if status.InProgress {
+		status.Outcome, status.Reason = "", ""
+	}
+	return status
+}
+
+// presetTimes are the times of such a job.
+func presetTimes(status *amboy.JobStatusInfo, times amboy.JobTimeInfo, now time.Time) amboy.JobTimeInfo {
+	if times.Created.IsZero() {
+		times.Created = now
+	}
+	switch {
+	case !status.Completed:
+		times.End = time.Time{}
+	case times.End.IsZero():
+		times.End = now
+	}
+	return times
 }
 
 func hasRun(times amboy.JobTimeInfo) bool { return !times.Start.IsZero() }

@@ -61,6 +61,8 @@ func TestPutKeepsACreationTime(t *testing.T) {
 	})
 }
 
+// TestJobThatIsPutAgainStartsAnew has a job whose status does not say any more that it
+// has ended, without which it would not run.
 func TestJobThatIsPutAgainStartsAnew(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		j := newJob(t, "one", func(_ context.Context, j *funcJob) {
@@ -70,6 +72,9 @@ func TestJobThatIsPutAgainStartsAnew(t *testing.T) {
 		})
 		require.Error(t, amboy.RunJob(t.Context(), j))
 		j.Note = "ready"
+		status := j.Status()
+		status.Completed = false
+		j.SetStatus(status)
 		put(t, q, j)
 		drain(t, q)
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
@@ -888,4 +893,99 @@ func TestPutOnAFullQueueThatWasNotStartedFails(t *testing.T) {
 			drain(t, q)
 		})
 	}
+}
+
+// TestJobThatIsPutAsCompletedNeverRuns also has a job that ran in another queue.
+func TestJobThatIsPutAsCompletedNeverRuns(t *testing.T) {
+	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
+		ran := make(chan string, 10)
+		run := func(_ context.Context, j *funcJob) { ran <- j.ID() }
+		preset, failed, dependent := newJob(t, "preset", run), newJob(t, "failed", run), newJob(t, "dependent", run)
+		created := time.Now().Add(-time.Hour).Truncate(time.Millisecond).UTC()
+		preset.SetStatus(amboy.JobStatusInfo{Completed: true, Owner: "me", ModificationCount: 3, ModificationTime: created})
+		preset.SetTimeInfo(amboy.JobTimeInfo{Created: created, Start: created, End: created})
+		failed.AddError(errors.New("as planned"))
+		failed.MarkComplete()
+		dependent.Dependency().(interface{ AddEdge(string) error }).AddEdge("preset")
+		put(t, q, preset, failed)
+		put(t, q, dependent)
+		drain(t, q)
+		assert.Equal(t, []string{"dependent"}, received(ran))
+		assert.Equal(t, amboy.QueueStats{Total: 3, Completed: 3}.String(), q.Stats(t.Context()).String())
+		var results []string
+		for j := range q.Results(t.Context()) {
+			results = append(results, j.ID())
+		}
+		assert.ElementsMatch(t, []string{"preset", "failed", "dependent"}, results)
+		info := infoOf(t, q, "preset")
+		assert.Equal(t, amboy.StateSucceeded, info.State)
+		assert.Equal(t, "me", info.Status.Owner)
+		assert.Equal(t, 3, info.Status.ModificationCount)
+		assert.True(t, info.Time.End.Equal(created), "the end is %s", info.Time.End)
+		assert.Equal(t, amboy.StateFailed, infoOf(t, q, "failed").State)
+		assert.False(t, infoOf(t, q, "failed").Time.End.IsZero())
+		assert.True(t, amboy.IsDuplicateJobError(q.Put(t.Context(), noop(t, "preset"))))
+
+		again := kinds["local"](t, 1, 10)
+		require.NoError(t, again.Start(t.Context()))
+		defer again.Close(context.Background())
+		put(t, again, jobOf(t, q, "dependent"))
+		drain(t, again)
+		assert.Empty(t, received(ran), "it has ended, and was put again")
+	})
+}
+
+// received are the values that a channel has now.
+func received(c chan string) (values []string) {
+	for {
+		select {
+		case v := <-c:
+			values = append(values, v)
+		default:
+			return values
+		}
+	}
+}
+
+// TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale has a lock that is renewed once.
+func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		ran := make(chan string, 10)
+		run := func(_ context.Context, j *funcJob) { ran <- j.ID() }
+		j, waiting := newJob(t, "running", run), newJob(t, "waiting", run)
+		j.SetScopes([]string{"scope"})
+		waiting.SetScopes([]string{"scope"})
+		j.SetStatus(amboy.JobStatusInfo{InProgress: true, Owner: "another process", ModificationCount: 3, ModificationTime: time.Now()})
+		put(t, q, j, waiting)
+		pass(time.Minute)
+		stats := q.Stats(t.Context())
+		assert.Equal(t, 1, stats.Running)
+		assert.Equal(t, 1, stats.Pending, "it waits for the scope of the other")
+		info := infoOf(t, q, "running")
+		assert.Equal(t, amboy.StateRunning, info.State)
+		assert.Equal(t, "another process", info.Status.Owner)
+		assert.Equal(t, 3, info.Status.ModificationCount)
+
+		owned := jobOf(t, q, "running")
+		require.NoError(t, owned.Lock("another process", amboy.LockTimeout))
+		require.NoError(t, q.Save(t.Context(), owned))
+		pass(amboy.LockTimeout - time.Second)
+		assert.Empty(t, received(ran), "it was locked again")
+		pass(amboy.LockTimeout / 2)
+		drain(t, q)
+		assert.Equal(t, []string{"running", "waiting"}, received(ran))
+	})
+}
+
+// TestJobThatIsPutAsInProgressIsCompletedByItsOwner before its lock is stale.
+func TestJobThatIsPutAsInProgressIsCompletedByItsOwner(t *testing.T) {
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		j := newJob(t, "running", func(context.Context, *funcJob) { t.Error("it ran") })
+		j.SetStatus(amboy.JobStatusInfo{InProgress: true, Owner: "another process", ModificationTime: time.Now()})
+		put(t, q, j)
+		require.NoError(t, q.Complete(t.Context(), jobOf(t, q, "running")))
+		pass(2 * amboy.LockTimeout)
+		drain(t, q)
+		assert.Equal(t, 1, q.Stats(t.Context()).Completed)
+	})
 }

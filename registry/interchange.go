@@ -66,6 +66,10 @@ type JobInterchange struct {
 	ForgetAt time.Time `bson:"forget_at,omitempty" json:"forget_at,omitzero" yaml:"forget_at,omitempty"`
 	// CancelRequested is true for a running job that is to be canceled.
 	CancelRequested bool `bson:"cancel_requested,omitempty" json:"cancel_requested,omitempty" yaml:"cancel_requested,omitempty"`
+
+	// LeaseUntil is when the lease ends of a job that is put as running. It is not
+	// part of the encoded form.
+	LeaseUntil time.Time `bson:"-" json:"-" yaml:"-"`
 }
 
 // DependencyInterchange is the stored form of a dependency manager.

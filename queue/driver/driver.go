@@ -81,6 +81,12 @@ type Driver interface {
 	// no job; an *amboy.DependencyCycleError; and wraps amboy.ErrQueueDraining
 	// where the queue is drained. Records that depend on each other may stand in
 	// any order; then each comes after those that it depends on.
+	//
+	// A record whose InsertedState is not amboy.StatePending is stored in that
+	// state, with its status: it waits for no edges and needs no room. One that
+	// runs holds all of its scopes, under the lease that it shows, which lasts
+	// until LeaseUntil; one that awaits its retry holds its enqueue scopes; one
+	// that has ended holds none.
 	Insert(ctx context.Context, records []*Record) ([]error, error)
 
 	// Claim takes leases on records that may run: due, not held by anybody,

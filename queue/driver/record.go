@@ -34,6 +34,20 @@ func StateOf(r *Record, now time.Time) amboy.JobState {
 	return amboy.StateOf(amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}, now)
 }
 
+// InsertedState is the state in which Insert stores a record. It is
+// amboy.StatePending, unless the status of the record says that it runs, or that its
+// attempt has ended.
+func InsertedState(r *Record) amboy.JobState {
+	switch {
+	case r.Status.Completed:
+		return StateOf(r, time.Time{})
+	case r.Status.InProgress:
+		return amboy.StateRunning
+	default:
+		return amboy.StatePending
+	}
+}
+
 // CopyContent copies what Save replaces from one record to another: the body with
 // its type and version, the metadata, the errors and attempt errors, and of the retry
 // info MaxAttempts, WaitUntil and DispatchBy.

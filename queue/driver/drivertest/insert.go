@@ -23,6 +23,9 @@ var insertRules = []rule{
 	{"a record that is refused keeps no other out", insertRefusesOne},
 	{"a record that is refused leaves nothing behind", insertRefusedLeavesNothing},
 	{"a job with the longest ID, in a queue with a long name, is like any other", insertLongestID},
+	{"a record that has ended is stored as it is", insertEnded},
+	{"a record that runs is stored under its lease", insertRunning},
+	{"a record that awaits its retry is stored as it is", insertRetrying},
 }
 
 func insertStores(f *fixture) {
@@ -202,4 +205,86 @@ func insertRefusedLeavesNothing(f *fixture) {
 
 	f.insert(spec{id: "other", scopes: []string{"free"}, enqueueScopes: []string{"free"}})
 	f.insert(spec{id: "job"}) // the ID is free too
+}
+
+func insertEnded(f *fixture) {
+	states := []amboy.JobState{amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired}
+	for _, state := range states {
+		r := ended(f.record(spec{
+			id: string(state), scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}, edges: []string{"nobody"},
+			dispatchBy: f.after(1), tags: []string{"x"}, uniqueKey: "key",
+		}), state)
+		r.Status.Owner, r.Status.ModificationCount = owner, 3
+		r.ForgetAt = f.after(5)
+		require.Equal(f, []error{nil}, f.insertOf(r))
+		f.hasState(string(state), state)
+		got := f.get(string(state))
+		assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(got))
+		assert.True(f, r.TimeInfo.End.Equal(got.TimeInfo.End))
+		assert.Empty(f, got.Scopes)
+		assert.Equal(f, []string{"put"}, got.EnqueueScopes)
+		f.refusedAsDuplicate(spec{id: string(state)})
+	}
+	f.insert(spec{id: "job", edges: []string{"succeeded"}, scopes: []string{"put"}, enqueueScopes: []string{"put"}, uniqueKey: "key"})
+	f.insert(spec{id: "dependent", edges: []string{"failed"}})
+	assert.Equal(f, amboy.QueueStats{Total: 6, Pending: 2, Completed: 4}.String(), f.stats().String())
+	claimed := f.claimAt(2, 10).Records
+	require.Equal(f, []string{"job", "dependent"}, jobIDs(claimed))
+	assert.Equal(f, []string{"failed"}, claimed[1].Dependency.Failed)
+	f.end(claimed[0], amboy.StateSucceeded)
+	f.act(driver.Action{Kind: driver.Restart}, "failed")
+	f.hasState("failed", amboy.StatePending)
+	assert.Equal(f, 3, f.forget(f.after(5), 10))
+
+	r := ended(f.record(spec{id: "forgotten", uniqueKey: "kept", uniqueUntil: amboy.UniqueUntilForgotten}), amboy.StateFailed)
+	require.Equal(f, []error{nil}, f.insertOf(r))
+	f.refusedAsDuplicate(spec{id: "other", uniqueKey: "kept"})
+}
+
+func insertRunning(f *fixture) {
+	running := func(s spec) *driver.Record {
+		r := f.record(s)
+		r.Status.InProgress, r.Status.Owner, r.Status.ModificationCount = true, "another owner", 3
+		r.Status.ModificationTime, r.TimeInfo.Start = f.after(0), f.after(0)
+		r.LeaseUntil = f.after(2)
+		return r
+	}
+	r := running(spec{
+		id: "job", scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}, edges: []string{"nobody"},
+		dispatchBy: f.after(1), uniqueKey: "key", uniqueUntil: amboy.UniqueUntilStarted, priority: 1,
+	})
+	require.Equal(f, []error{nil}, f.insertOf(r))
+	f.hasState("job", amboy.StateRunning)
+	got := f.get("job")
+	assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(got))
+	assert.True(f, got.Status.ModificationTime.Equal(f.after(0)))
+	assert.ElementsMatch(f, []string{"run", "put"}, got.Scopes)
+	f.insert(spec{id: "same key", uniqueKey: "key"}, spec{id: "blocked", scopes: []string{"run"}})
+	refusals := f.insertOf(running(spec{id: "same scope", scopes: []string{"run"}}))
+	require.True(f, amboy.IsDuplicateJobScopeError(refusals[0]), "the error is %v", refusals[0])
+	assert.Equal(f, amboy.QueueStats{Total: 3, Pending: 2, Running: 1, Blocked: 1}.String(), f.stats().String())
+	claimed := f.claimAt(1.5, 10).Records
+	require.Equal(f, []string{"same key"}, jobIDs(claimed))
+	f.end(claimed[0], amboy.StateSucceeded)
+
+	assert.Zero(f, f.recover(f.after(2)))
+	assert.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1.5)))
+	assert.Equal(f, 1, f.recover(f.after(9)))
+	f.hasState("job", amboy.StatePending)
+	f.refusesLease(r)
+
+	r = running(spec{id: "completed"})
+	require.Equal(f, []error{nil}, f.insertOf(r))
+	f.end(r, amboy.StateSucceeded)
+}
+
+func insertRetrying(f *fixture) {
+	r := ended(f.record(spec{id: "job", scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}, retryable: true}), amboy.StateRetrying)
+	require.Equal(f, []error{nil}, f.insertOf(r))
+	f.hasState("job", amboy.StateRetrying)
+	assert.Equal(f, []string{"put"}, f.get("job").Scopes)
+	f.insert(spec{id: "free", scopes: []string{"run"}})
+	require.Equal(f, []string{"free"}, jobIDs(f.claim(10)))
+	f.retry(f.get("job"))
+	f.hasState("job", amboy.StateBlocked)
 }

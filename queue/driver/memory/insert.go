@@ -23,10 +23,20 @@ func newEntry(r *driver.Record) *entry {
 		UniqueKey:     r.UniqueKey,
 		UniqueUntil:   r.UniqueUntil,
 	}
-	if r.Dependency != nil {
+	if r.Dependency != nil && isPending(r) {
 		e.Edges = r.Dependency.Edges
 	}
 	return e
+}
+
+// isPending is true of a record that is to be inserted to run.
+func isPending(r *driver.Record) bool { return driver.InsertedState(r) == amboy.StatePending }
+
+// presetPlaces are where records stand that are inserted in a state. Those in another
+// one have ended.
+var presetPlaces = map[amboy.JobState]schedule.Place{
+	amboy.StateRunning:  schedule.Running,
+	amboy.StateRetrying: schedule.Retrying,
 }
 
 // Insert implements driver.Driver. It waits for room if there is none for a record,
@@ -105,9 +115,9 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 	return d.add(q, e)
 }
 
-// refuses tells whether an entry need not wait for room.
+// refuses tells whether an entry need not wait for room, as it is refused or takes none.
 func (q *queue) refuses(e *entry) bool {
-	return q.refusal(e) != nil || q.schedule.Duplicate(e) != nil
+	return !isPending(&e.Job.record) || q.refusal(e) != nil || q.schedule.Duplicate(e) != nil
 }
 
 // refusal is the reason not to insert an entry now, apart from those that the
@@ -131,10 +141,36 @@ func (d *Driver) add(q *queue, e *entry) error {
 	if err := q.refusal(e); err != nil {
 		return err
 	}
+	if !isPending(&e.Job.record) {
+		return d.addPreset(q, e)
+	}
 	if err := q.schedule.Add(e, d.opts.Now()); err != nil {
 		return err
 	}
 	d.store(q, e)
+	return nil
+}
+
+// addPreset adds an entry whose record runs, or has ended an attempt.
+func (d *Driver) addPreset(q *queue, e *entry) error {
+	r := &e.Job.record
+	state := driver.InsertedState(r)
+	place, ok := presetPlaces[state]
+	if !ok {
+		place = schedule.Finished
+	}
+	if err := q.schedule.AddAt(place, e, state == amboy.StateSucceeded, d.opts.Now()); err != nil {
+		return err
+	}
+	d.store(q, e)
+	switch place {
+	case schedule.Running:
+		r.Scopes, e.Job.leaseEnds = e.Scopes, r.LeaseUntil
+		d.leases.add(e)
+	case schedule.Finished:
+		r.Scopes = nil
+		d.forgetLater(e)
+	}
 	return nil
 }
 

@@ -96,6 +96,20 @@ func (b *batch) newDocument(r *driver.Record) *document {
 		doc.Rev = b.revs.nextForeign()
 	}
 	doc.Scopes = without(r.EnqueueScopes, nil)
+	switch driver.InsertedState(r) {
+	case amboy.StatePending, amboy.StateRetrying:
+	case amboy.StateRunning:
+		doc.Scopes = append(doc.Scopes, doc.wants()...)
+		doc.LeaseUntil = stored(r.LeaseUntil)
+	default:
+		doc.Scopes = nil
+		if !doc.keepsKey() {
+			doc.UniqueLock = ""
+		}
+	}
+	if !doc.waits() && !doc.final() && doc.UniqueUntil == amboy.UniqueUntilStarted {
+		doc.UniqueLock = ""
+	}
 	return doc
 }
 
@@ -144,9 +158,9 @@ func inSteps(sorted []*newDocument) {
 	}
 }
 
-// edges are those of the document's dependency.
+// edges are those of the document's dependency, unless it has started.
 func (doc *document) edges() []string {
-	if doc.Dependency == nil {
+	if doc.Dependency == nil || !doc.waits() {
 		return nil
 	}
 	return doc.Dependency.Edges
@@ -252,6 +266,9 @@ func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
 }
 
 func (b *batch) enterLine(n *newDocument, targets map[key]target) error {
+	if !n.waits() {
+		return nil
+	}
 	var open, failed []string
 	for _, edge := range n.edges() {
 		t, there := targets[key{n.Group, edge}]

@@ -21,7 +21,10 @@ type newRecord struct {
 	index     int // in the Insert
 	due       instant
 	targets   []target // of its edges
-	refusal   error
+	// preset is where it stands from the beginning; not set if it is to run.
+	preset     place
+	leaseUntil instant // of one that runs
+	refusal    error
 }
 
 // encodeNew encodes a record that is to be inserted.
@@ -33,6 +36,13 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 	n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}, queueName: r.Group}
 	if r.Dependency != nil {
 		n.edges = r.Dependency.Edges
+	}
+	switch state := driver.InsertedState(r); state {
+	case amboy.StatePending:
+	case amboy.StateRunning:
+		n.preset, n.leaseUntil = running, instantOf(r.LeaseUntil)
+	default:
+		n.preset = finalPlace(state)
 	}
 	return n, nil
 }
@@ -54,7 +64,7 @@ func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
 			continue
 		}
 		n.index = i
-		hasEdges = hasEdges || len(n.edges) > 0
+		hasEdges = hasEdges || len(n.waitsFor()) > 0
 		all = append(all, n)
 	}
 	if hasEdges {
@@ -71,7 +81,7 @@ func sort(all []*newRecord, errs []error) (sorted []*newRecord) {
 		if byQueue[n.queueName] == nil {
 			queues = append(queues, n.queueName)
 		}
-		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.id, Edges: n.edges})
+		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.id, Edges: n.waitsFor()})
 	}
 	for _, queue := range queues {
 		entries, cycles := schedule.Sort(byQueue[queue])
@@ -183,7 +193,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 // isPlain is true for a record that needs no more than the columns of
 // insertPlain. Most do.
 func (n *newRecord) isPlain() bool {
-	return !n.attempt.Valid && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == "" &&
+	return n.preset == 0 && !n.attempt.Valid && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == "" &&
 		len(n.tags) == 0 && n.extra == nil && n.progress == nil && n.job.owner == "" && n.job.count == 0 && !n.modTime.Valid &&
 		!n.started.Valid && !n.ended.Valid && !n.forgetAt.Valid && n.errorCount == 0 && n.content.reason == nil
 }
@@ -249,8 +259,61 @@ func firstPlace(j *job, now int64) place {
 	return ready
 }
 
+// waitsFor are the edges of a record that is to run.
+func (n *newRecord) waitsFor() names {
+	if n.preset != 0 {
+		return nil
+	}
+	return n.edges
+}
+
+// insertPreset adds a record that runs, or has ended an attempt. If it is refused
+// nothing is changed.
+func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
+	refusal, err = c.checkTaken(n)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	n.uniqueHeld = n.uniqueKey != "" && n.keepsKey(n.preset) &&
+		(n.preset.final() || amboy.UniqueUntil(n.uniqueUntil) != amboy.UniqueUntilStarted)
+	if n.uniqueHeld {
+		refusal, err = c.checkKey(&n.job)
+		if refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	var scopes []string
+	switch n.preset {
+	case running:
+		scopes = n.allScopes()
+	case retrying:
+		scopes = n.enqueueScopes
+	}
+	refusal, err = c.checkFree(&n.job, scopes)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	err = c.take(&n.job, scopes)
+	if err == nil {
+		err = c.insertAt(n, n.preset)
+	}
+	if err == nil && len(n.edges) > 0 {
+		_, err = c.exec(insertEnded, n.queue, n.seq, n.edges)
+	}
+	if err == nil && n.preset == running {
+		_, err = c.exec(takeLease, n.job.owner, n.job.count, n.modTime, n.leaseUntil, n.started, n.seq)
+	}
+	if n.preset.final() {
+		c.count(n.queue).ended++
+	}
+	return nil, err
+}
+
 // insert adds a record. Where it is refused nothing is changed.
 func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
+	if n.preset != 0 {
+		return c.insertPreset(n)
+	}
 	refusal, err = c.admissible(n)
 	if refusal != nil || err != nil {
 		return refusal, err
@@ -280,8 +343,12 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 // insertAt adds the row.
 func (c *changes) insertAt(n *newRecord, p place) error {
 	n.settle(p)
+	expires := n.job.dispatchBy
+	if p >= parked {
+		expires = instant{}
+	}
 	_, err := c.one(insertJob, func(r *row) { n.seq = r.integer() },
-		n.queue, n.place, n.priority, n.name, n.id, n.job.owner, n.job.count, n.modTime, n.due, n.job.dispatchBy, n.forgetAt,
+		n.queue, n.place, n.priority, n.name, n.id, n.job.owner, n.job.count, n.modTime, n.due, expires, n.forgetAt,
 		n.created, n.started, n.ended, n.job.waitUntil, n.job.dispatchBy, n.maxTime, n.errorCount, n.jobType, n.version, n.format,
 		n.dependency, n.attempt, n.open, n.dependents, n.uniqueHeld, nullable(n.uniqueKey), nullable(n.uniqueUntil), n.scopes,
 		n.enqueueScopes, n.edges, n.failed, n.tags, n.content.reason, n.lastError, blob(n.progress), blob(n.extra), n.body)
@@ -302,17 +369,23 @@ func duplicate(j *job) error {
 	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.id, j.name)
 }
 
-// admissible says why a record can't be added.
-func (c *changes) admissible(n *newRecord) (refusal, err error) {
+// checkTaken refuses a record whose name, or ID, is taken.
+func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	taken, err := c.named(n.queue, n.name)
 	if err == nil && taken == nil {
 		taken, err = c.latest(n.queue, n.id)
 	}
-	if err != nil {
+	if err != nil || taken == nil {
 		return nil, err
 	}
-	if taken != nil {
-		return duplicate(&n.job), nil
+	return duplicate(&n.job), nil
+}
+
+// admissible says why a record can't be added.
+func (c *changes) admissible(n *newRecord) (refusal, err error) {
+	refusal, err = c.checkTaken(n)
+	if refusal != nil || err != nil {
+		return refusal, err
 	}
 	refusal, err = c.findTargets(n)
 	if refusal != nil || err != nil {

@@ -1,0 +1,61 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/mongodb/amboy"
+)
+
+// AddAt adds an entry that is Running, Retrying or Finished already, with the scopes
+// and the unique key of one that came there from Add. succeeded says how a Finished
+// one ended. The entry must have no Edges. It returns an error as Add does.
+func (s *Schedule[J]) AddAt(place Place, e *Entry[J], succeeded bool, now time.Time) error {
+	if _, taken := s.byID[e.ID]; taken || (e.hasKeyAt(place, succeeded) && s.keyHolder(e) != nil) {
+		return s.Duplicate(e)
+	}
+	if err := s.take(e, e.scopesAt(place)); err != nil {
+		return err
+	}
+	if e.hasKeyAt(place, succeeded) {
+		s.takeKey(e)
+	}
+	if s.byID == nil {
+		s.byID = map[string]*Entry[J]{}
+	}
+	s.byID[e.ID] = e
+	s.lastSeq++
+	e.seq = s.lastSeq
+	e.dispatch = e.dispatchScopes()
+	e.place, e.succeeded = place, succeeded
+	s.counts[place]++
+	s.link(e)
+	if place == Finished {
+		s.unlink(e, now)
+		s.end(e)
+	}
+	return nil
+}
+
+// scopesAt are the scopes that an entry holds in a place.
+func (e *Entry[J]) scopesAt(place Place) []string {
+	switch place {
+	case Running:
+		return e.Scopes
+	case Finished:
+		return nil
+	default:
+		return e.EnqueueScopes
+	}
+}
+
+// hasKeyAt reports whether an entry has its unique key in a place.
+func (e *Entry[J]) hasKeyAt(place Place, succeeded bool) bool {
+	switch {
+	case e.UniqueKey == "":
+		return false
+	case place == Finished:
+		return e.UniqueUntil == amboy.UniqueUntilForgotten || (e.UniqueUntil == amboy.UniqueUntilFailed && succeeded)
+	default:
+		return e.UniqueUntil != amboy.UniqueUntilStarted
+	}
+}

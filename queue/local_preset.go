@@ -1,0 +1,73 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// lockEnds is when the lock of a job that is in progress is stale.
+func lockEnds(status *amboy.JobStatusInfo) time.Time {
+	return status.ModificationTime.Add(amboy.LockTimeout)
+}
+
+// addPreset adds a job that was put as completed, which has ended for good, or as in
+// progress, which somebody else runs. Like all below it is called with the lock, unless
+// it says otherwise.
+func (q *local) addPreset(e *localEntry, now time.Time) error {
+	j := e.Job.job
+	status := j.Status()
+	place, succeeded := schedule.Running, false
+	if status.Completed {
+		place, succeeded = schedule.Finished, status.ErrorCount == 0 && status.Outcome == ""
+	}
+	if err := q.schedule.AddAt(place, e, succeeded, now); err != nil {
+		return err
+	}
+	markPut(j, now)
+	if status.Completed {
+		doNotRetry(j)
+		return nil
+	}
+	if q.foreign == nil {
+		q.foreign = map[*localEntry]struct{}{}
+	}
+	q.foreign[e] = struct{}{}
+	q.locks.set(lockEnds(&status))
+	return nil
+}
+
+// recoverForeign lets the jobs run that were put as in progress, and whose locks are
+// stale by now. It is called without the lock.
+func (q *local) recoverForeign() {
+	now := time.Now()
+	q.mu.Lock()
+	var stale, ended []*localEntry
+	for e := range q.foreign {
+		if e.Place() != schedule.Running || e.Job.run.Load() != nil {
+			delete(q.foreign, e)
+			continue
+		}
+		status := e.Job.job.Status()
+		if ends := lockEnds(&status); now.Before(ends) {
+			q.locks.set(ends)
+			continue
+		}
+		delete(q.foreign, e)
+		stale = append(stale, e)
+	}
+	for _, e := range stale {
+		if reason, canceled := q.cancels[e]; canceled {
+			q.endCanceled(e, reason, now)
+			ended = append(ended, e)
+			continue
+		}
+		forgetRun(e.Job.job)
+		q.schedule.Release(e, time.Time{}, now)
+	}
+	q.unlock()
+	for _, e := range ended {
+		q.tellEnd(e.Job.job, now)
+	}
+}
