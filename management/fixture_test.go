@@ -287,7 +287,7 @@ func (f *fixture) claim(id string, at time.Time) *driver.Record {
 	f.Helper()
 	store := f.store()
 	claimed, err := store.Driver().Claim(f.ctx, driver.ClaimRequest{
-		Owner: "another process", Queues: []driver.Demand{{Queue: store.Queues()[0], Limit: 1}}, Limit: 1, Now: at, LeaseTime: time.Hour,
+		Owner: "another process", Queues: []driver.Demand{{Queue: store.Queues()[0], Limit: 1}}, Limit: 1, Now: at, LeaseTime: 24 * time.Hour, // so that nobody recovers it meanwhile
 	})
 	require.NoError(f, err)
 	require.Len(f, claimed.Records, 1)
