@@ -46,9 +46,10 @@ func (e *CancelError) Error() string {
 // Unwrap returns the reason.
 func (e *CancelError) Unwrap() error { return e.Err }
 
-// MinSnooze is how long a queue snoozes a job at least. As the job keeps its place,
-// those behind it would never have a turn otherwise.
-const MinSnooze = time.Millisecond
+// MinSnooze is the shortest time for which a queue snoozes a job. The job keeps its
+// place, so that jobs behind it would never have a turn otherwise. It is longer than a
+// busy store takes for a claim.
+const MinSnooze = 10 * time.Millisecond
 
 // SnoozeError asks for a job to run again later, without using an attempt. It is no
 // failure: jobs and middleware return it, or report it as an error, and it is not
