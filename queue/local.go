@@ -230,11 +230,11 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 		if err == nil && q.control.Draining {
 			err = fmt.Errorf("queue %q: %w", q.id, amboy.ErrQueueDraining)
 		}
-		wait := err == nil && q.mustWait(e, inTurn)
-		if wait && q.is(created) {
-			wait, err = false, fmt.Errorf("queue %q is full: %w", q.id, amboy.ErrQueueNotStarted)
+		isFull := err == nil && q.mustWait(e, inTurn)
+		if isFull && q.is(created) {
+			err = fmt.Errorf("queue %q is full: %w", q.id, amboy.ErrQueueNotStarted)
 		}
-		if wait {
+		if isFull && err == nil {
 			room := q.putters.Join()
 			q.mu.Unlock()
 			err = q.await(ctx, &q.putters, room)

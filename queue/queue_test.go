@@ -906,7 +906,7 @@ func TestJobThatIsPutAsCompletedNeverRuns(t *testing.T) {
 		preset.SetTimeInfo(amboy.JobTimeInfo{Created: created, Start: created, End: created})
 		failed.AddError(errors.New("as planned"))
 		failed.MarkComplete()
-		dependent.Dependency().(interface{ AddEdge(string) error }).AddEdge("preset")
+		require.NoError(t, dependent.Dependency().(interface{ AddEdge(string) error }).AddEdge("preset"))
 		put(t, q, preset, failed)
 		put(t, q, dependent)
 		drain(t, q)
