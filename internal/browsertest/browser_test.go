@@ -62,6 +62,7 @@ var sharedBrowser = sync.OnceValues(func() (context.Context, error) {
 	ctx, end := chromedp.NewContext(context.Background(), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(path),
 		chromedp.NoSandbox, // as root there is none
+		chromedp.DisableGPU,
 		chromedp.UserDataDir(profile),
 		chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("enable-blink-features", "ComputedAccessibilityInfo"), // what a screen reader announces
