@@ -47,7 +47,7 @@ func TestMockDependencyIsSafeForConcurrentUse(t *testing.T) {
 	for n := range 4 {
 		users.Go(func() {
 			m.SetResponse(dependency.State(n))
-			assert.NoError(t, m.AddEdge(strconv.Itoa(n)))
+			assert.NoError(t, m.AddEdge(strconv.Itoa(n))) //nolint:testifylint // require must not be called on another goroutine
 			m.SetOnFailure(dependency.RunOnFailure)
 			_, _, _, _ = m.State(), m.Edges(), m.OnFailure(), m.Type()
 		})

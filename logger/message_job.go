@@ -45,5 +45,5 @@ func (j *sendMessageJob) Run(context.Context) {
 		j.AddError(errors.New("sending a log message: message and sender must not be nil"))
 		return
 	}
-	j.sender.Send(j.ctx, j.message)
+	j.sender.Send(j.ctx, j.message) //nolint:contextcheck // that of Run may have ended
 }

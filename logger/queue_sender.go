@@ -47,7 +47,7 @@ func (s *queueSender) Send(ctx context.Context, m message.Composer) {
 	if !s.Level().ShouldLog(m) {
 		return
 	}
-	if err := s.queue.Put(s.ctx, newSendMessageJob(ctx, m, s.Sender)); err != nil {
+	if err := s.queue.Put(s.ctx, newSendMessageJob(ctx, m, s.Sender)); err != nil { //nolint:contextcheck // ctx may have ended
 		s.ErrorHandler()(context.WithoutCancel(ctx), fmt.Errorf("queueing a log message for sender %q: %w", s.Name(), err), m)
 	}
 }

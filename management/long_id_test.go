@@ -64,8 +64,8 @@ func TestLongIDsAreListedOnPages(t *testing.T) {
 				var begins []string // of the IDs
 				page := management.PageRequest{Limit: 1, Newest: newest}
 				for {
-					jobs, err := i.FindJobs(t.Context(), management.JobFilter{Queues: []string{name}}, page)
-					require.NoError(t, err)
+					jobs, findErr := i.FindJobs(t.Context(), management.JobFilter{Queues: []string{name}}, page)
+					require.NoError(t, findErr)
 					for _, j := range jobs.Jobs {
 						begins = append(begins, j.ID[:1])
 					}

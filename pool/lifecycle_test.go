@@ -86,7 +86,7 @@ func TestSecondStartOfARunnerHasNoEffect(t *testing.T) {
 		if resizable, ok := r.(amboy.ResizableRunner); ok {
 			assert.Equal(t, 2, resizable.Workers())
 			q.put(1, func(ctx context.Context, j *funcJob) { j.AddError(ctx.Err()) })
-			assert.NoError(t, (<-q.ended).job.Error())
+			require.NoError(t, (<-q.ended).job.Error())
 		}
 
 		require.ErrorIs(t, r.SetQueue(newFakeQueue()), amboy.ErrAlreadyStarted)

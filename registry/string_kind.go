@@ -81,12 +81,16 @@ func encodePlainString(ec bsoncodec.EncodeContext, w bsonrw.ValueWriter, v refle
 	case !text.IsValid() && v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.String:
 		return w.WriteNull()
 	}
-	encoder, err := bson.DefaultRegistry.LookupEncoder(v.Type())
+	encoder, err := methods.LookupEncoder(v.Type())
 	if err != nil {
 		return err
 	}
 	return encoder.EncodeValue(ec, w, v)
 }
+
+// methods encodes and decodes as the Mongo driver does by default, which calls the
+// BSON methods of a type.
+var methods = bson.NewRegistry()
 
 // stringDecoder decodes a BSON string into a value of a string kind, or a pointer to
 // one, with set. It leaves everything else to the methods.
@@ -97,7 +101,7 @@ func stringDecoder(set func(into reflect.Value, text string) error) bsoncodec.Va
 			t = t.Elem()
 		}
 		if r.Type() != bson.TypeString || t.Kind() != reflect.String {
-			decoder, err := bson.DefaultRegistry.LookupDecoder(v.Type())
+			decoder, err := methods.LookupDecoder(v.Type())
 			if err != nil {
 				return err
 			}
@@ -131,9 +135,9 @@ func unmarshalString(into reflect.Value, text string) error {
 		into.SetString(text)
 	}
 	stored, _, marshalErr := bson.MarshalValue(into.Addr().Interface())
-	if marshalErr != nil || stored != bson.TypeString {
-		into.SetString(text)
-		return nil
+	if marshalErr == nil && stored == bson.TypeString {
+		return err
 	}
-	return err
+	into.SetString(text)
+	return nil //nolint:nilerr // the text has been read: neither method is for it
 }

@@ -20,7 +20,7 @@ type contextSender struct {
 	contexts []context.Context
 }
 
-func (s *contextSender) Send(ctx context.Context, m message.Composer) {
+func (s *contextSender) Send(ctx context.Context, _ message.Composer) {
 	s.contexts = append(s.contexts, ctx)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -148,6 +149,10 @@ func TestEachAttemptBelongsToTheTraceOfItsPut(t *testing.T) {
 			require.True(t, amboy.Wait(t.Context(), q))
 			spans := tel.spans.Ended()[before:]
 			require.Len(t, spans, 3)
+			// The job may run before Put has returned, and ended its span.
+			slices.SortStableFunc(spans, func(a, b sdktrace.ReadOnlySpan) int {
+				return a.StartTime().Compare(b.StartTime())
+			})
 			for i, outcome := range []string{"retrying", "failed"} {
 				run := spans[i+1]
 				assert.Equal(t, spans[0].SpanContext().SpanID(), run.Parent().SpanID())
