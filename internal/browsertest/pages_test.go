@@ -19,6 +19,8 @@ import (
 // pictures is a folder into which the tests put a picture of each page.
 var pictures = flag.String("pictures", "", "take a picture of each page, into this folder")
 
+var allLooks = flag.Bool("looks", false, "inspect the pages in both color schemes on both widths")
+
 // pages are those of the dashboard, by what a picture is called.
 var pages = []struct{ name, path string }{
 	{"overview", ""},
@@ -38,18 +40,26 @@ var pages = []struct{ name, path string }{
 	{"not-found", "queues/nobody"},
 }
 
+// look is a screen, by what a picture is called.
+type look struct {
+	name string
+	screen
+}
+
+// looks are those in which the pages are inspected: each width and each color scheme
+// once, and all four of them if pictures are taken or -looks is given.
+func looks() []look {
+	some := []look{{"desktop-light", desktop}, {"phone-dark", phone.dark()}}
+	if *pictures == "" && !*allLooks {
+		return some
+	}
+	return append(some, look{"desktop-dark", desktop.dark()}, look{"phone-light", phone})
+}
+
 func TestEverybodyCanUseEachPage(t *testing.T) {
 	axe := readAxe(t)
 	s := newBusyService(t)
-	for _, look := range []struct {
-		name string
-		screen
-	}{
-		{"desktop-light", desktop},
-		{"desktop-dark", desktop.dark()},
-		{"phone-light", phone},
-		{"phone-dark", phone.dark()},
-	} {
+	for _, look := range looks() {
 		t.Run(look.name, func(t *testing.T) {
 			b := newTab(t, look.screen)
 			inspect := func(page string) {
