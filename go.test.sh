@@ -39,7 +39,8 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 
 # SQLite is C, translated to Go by a machine. Checking each of its memory accesses for
 # races takes four times as long as all else that the tests of that store do.
-go test -timeout 5m -race -gcflags='modernc.org/...=-race=false' "$@" ./...
+# go vet is a step of .ci/run.
+go test -timeout 5m -race -vet=off -gcflags='modernc.org/...=-race=false' "$@" ./...
 
 # The race detector changes the counts of allocations and bytes that these
 # tests assert, so they go without it.

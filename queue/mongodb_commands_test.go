@@ -236,12 +236,13 @@ func TestMongoDBJobOfAnotherProcess(t *testing.T) {
 // are not more with many jobs than with none.
 func TestMongoDBCommandsOfAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const jobs, heartbeats, most = 500, 8, 2
+		const heartbeats, most = 8, 2
+		jobs := fullOr(500, 100)
 		const heartbeat = 4 * time.Second
 		d := mongotest.Open(t, mongotest.InMemory())
 		q, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
 			DB:         &queue.MongoDBOptions{Client: d.Connect(), DB: d.Database(), Collection: "queue", LockTimeout: 4 * heartbeat},
-			NumWorkers: new(jobs),
+			NumWorkers: &jobs,
 			Retryable:  &queue.RetryableQueueOptions{StaleRetryingMonitorInterval: 24 * time.Hour},
 		})
 		require.NoError(t, err)
@@ -297,7 +298,7 @@ func TestMongoDBCommandsOfIdleTenants(t *testing.T) {
 // and others that need none.
 func TestMongoDBCommandsOfOneScope(t *testing.T) {
 	const others, workers, processes, most = 100, 64, 3, 8.0
-	jobs := fullOr(1000, 200)
+	jobs := fullOr(1000, 100)
 	d := mongotest.Open(t)
 	var holders atomic.Int64
 	run, done := countdown(jobs)

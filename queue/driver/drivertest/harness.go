@@ -28,6 +28,10 @@ type Harness struct {
 	Begin func(ctx context.Context, t *testing.T, d driver.Driver) Transaction
 	// Break makes the store of d unreachable, until repair is called.
 	Break func(t *testing.T, d driver.Driver) (repair func())
+	// Variant marks a second form of a store whose first form passes the whole suite.
+	// It is checked for the life of a record and for races alone, unless
+	// -drivertest.long is set.
+	Variant bool
 	// IsUnknown tells an error by which the driver says that a call may have
 	// been done all the same, because its context ended while the store was at
 	// it. Where it is nil, a call that fails must have changed nothing.

@@ -16,7 +16,7 @@ func historyCount() int {
 	if *long {
 		return 150
 	}
-	return 8
+	return 4
 }
 
 // historySteps is the number of calls in a history.

@@ -12,10 +12,6 @@ import (
 
 var long = flag.Bool("drivertest.long", false, "run the races and random histories of the suite of drivers at length")
 
-// Long reports whether -drivertest.long is set. A test that runs the suite on several
-// forms of a store may leave rules out of one that others cover unless it is.
-func Long() bool { return *long }
-
 // rule is one thing that a driver must do.
 type rule struct {
 	name  string
@@ -41,6 +37,9 @@ var basics = []group{
 	{name: "Get", rules: getRules},
 	{name: "Attempts", rules: attemptsRules},
 }
+
+// races are the rules about calls at the same time.
+var races = group{name: "Races", rules: raceRules}
 
 // others are the rules beside them.
 var others = []group{
@@ -70,7 +69,7 @@ var others = []group{
 	{name: "Notes", rules: noteRules},
 	{name: "Context", rules: contextRules},
 	{name: "Close", rules: closeRules},
-	{name: "Races", rules: raceRules},
+	races,
 	{name: "Subscribe", rules: subscribeRules},
 	{name: "Notifications", rules: notificationRules, needs: []need{notifications}},
 	{name: "Transactions", rules: transactionRules, needs: []need{transactions, hookBegin}},
@@ -87,8 +86,8 @@ var others = []group{
 // Rules for which the driver declares no feature, or the harness has no hook, are
 // skipped, and the last line of the log lists them.
 //
-// Run it with -race. Races and random histories are short by default;
-// -drivertest.long compares 150 histories of each kind and gives each race a second.
+// Run it with -race. The suite is short by default; -drivertest.long compares 150
+// histories of each kind, gives each race a second, and leaves nothing out.
 // A history is named by its seed, so that -run repeats it.
 func Run(t *testing.T, h Harness) {
 	features := h.features(t)
@@ -101,11 +100,22 @@ func Run(t *testing.T, h Harness) {
 		}
 		t.Run(name, test)
 	}
-	for _, g := range slices.Concat(basics, others) {
+	groups := slices.Concat(basics, others)
+	if h.Variant && !*long {
+		groups = append(slices.Clone(basics), races)
+	}
+	for _, g := range groups {
 		run(g.name, g.needs, func(t *testing.T) { g.check(t, h, queueName) })
 	}
+	if h.Variant && !*long {
+		return
+	}
 	run("Unnamed", nil, func(t *testing.T) {
-		for _, g := range basics {
+		unnamed := basics
+		if !*long {
+			unnamed = basics[:2]
+		}
+		for _, g := range unnamed {
 			t.Run(g.name, func(t *testing.T) { g.check(t, h, "") })
 		}
 	})

@@ -21,20 +21,18 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conform(t, newBreakable, true)
+	conform(t, newBreakable, false)
 }
 
-// TestConformanceOfAStandalone leaves out what several processes do unless the suite is
-// long: the writes are those of a replica set.
 func TestConformanceOfAStandalone(t *testing.T) {
 	t.Parallel()
 	conform(t, func(t *testing.T) *breakable {
 		return newBreakableOf(t, mongotest.Options{InMemory: true, Standalone: true})
-	}, drivertest.Long())
+	}, true)
 }
 
 // conform runs the suite on stores, each of which is another one.
-func conform(t *testing.T, newStore func(t *testing.T) *breakable, processes bool) {
+func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool) {
 	t.Helper()
 	var mu sync.Mutex
 	stores := map[driver.Driver]*breakable{}
@@ -64,8 +62,11 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, processes boo
 		t.Helper()
 		return open(t, storeOf(d))
 	}
-	harness := drivertest.Harness{
+	drivertest.Run(t, drivertest.Harness{
+		Variant:   variant,
 		Open:      func(t *testing.T) driver.Driver { return open(t, newStore(t)) },
+		Reopen:    again,
+		Share:     again,
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return storeOf(d).cut() },
 		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
@@ -82,11 +83,7 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, processes boo
 				Rollback: func() error { return session.AbortTransaction(context.WithoutCancel(ctx)) },
 			}
 		},
-	}
-	if processes {
-		harness.Reopen, harness.Share = again, again
-	}
-	drivertest.Run(t, harness)
+	})
 }
 
 // breakable is a store that can be cut off.
