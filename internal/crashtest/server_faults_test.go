@@ -50,7 +50,9 @@ func serverFailures() (failures []mongotest.Failure) {
 // each way, one at a time, and then any of them at random.
 func TestServerFaults(t *testing.T) {
 	t.Run("replica set", func(t *testing.T) { testServerFaults(t, mongotest.ReplicaSet()) })
-	t.Run("standalone", func(t *testing.T) { testServerFaults(t, mongotest.Standalone()) })
+	if *standalone {
+		t.Run("standalone", func(t *testing.T) { testServerFaults(t, mongotest.Standalone()) })
+	}
 }
 
 func testServerFaults(t *testing.T, kind mongotest.Option) {

@@ -1,6 +1,7 @@
 package crashtest_test
 
 import (
+	"flag"
 	"path/filepath"
 	"testing"
 
@@ -22,14 +23,20 @@ type store struct {
 	KeepFinished int `json:",omitempty"`
 }
 
+// standalone adds a kind of store that the other kind of MongoDB mostly stands for.
+var standalone = flag.Bool("crashtest.standalone", false, "run the tests on a standalone MongoDB too")
+
 // stores are the kinds of stores that the tests are run on.
 var stores = []struct {
-	name string
-	make func(t *testing.T) store
+	name  string
+	extra bool // used with -crashtest.standalone only
+	make  func(t *testing.T) store
 }{
-	{"sqlite", newFile},
-	{"mongodb", func(t *testing.T) store { return newDatabase(mongotest.Open(t, mongotest.ReplicaSet())) }},
-	{"mongodb standalone", func(t *testing.T) store { return newDatabase(mongotest.Open(t, mongotest.Standalone())) }},
+	{name: "sqlite", make: newFile},
+	{name: "mongodb", make: func(t *testing.T) store { return newDatabase(mongotest.Open(t, mongotest.ReplicaSet())) }},
+	{name: "mongodb standalone", extra: true, make: func(t *testing.T) store {
+		return newDatabase(mongotest.Open(t, mongotest.Standalone()))
+	}},
 }
 
 // newFile names a file that does not exist yet.
@@ -62,6 +69,9 @@ func (s store) open(t *testing.T) driver.Driver {
 func onEachStore(t *testing.T, test func(t *testing.T, newStore func(t *testing.T) store)) {
 	t.Helper()
 	for _, kind := range stores {
+		if kind.extra && !*standalone {
+			continue
+		}
 		t.Run(kind.name, func(t *testing.T) { test(t, kind.make) })
 	}
 }
