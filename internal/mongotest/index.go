@@ -19,6 +19,7 @@ type index struct {
 	sparse  bool
 	partial *query // nil when all documents are indexed
 	filter  bson.D
+	signed  string // by signature; empty until that is asked for
 	// expireAfter is nil when it is no TTL index.
 	expireAfter *int32
 	// tree has the keys of all versions that a transaction can see.

@@ -91,9 +91,13 @@ func checkPartial(filter bson.D) error {
 	return nil
 }
 
-// signature is what makes an index another one than that on the same keys.
+// signature is what makes an index another one than that on the same keys. It never
+// changes, so it is made once. The caller holds the server's lock.
 func (x *index) signature() string {
-	return keyString(bson.A{x.keys, x.unique, x.sparse, x.filter})
+	if x.signed == "" {
+		x.signed = keyString(bson.A{x.keys, x.unique, x.sparse, x.filter})
+	}
+	return x.signed
 }
 
 func sameExpiry(a, b *int32) bool {
