@@ -84,7 +84,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			t.Parallel()
 			h := crash(t, setup{
 				Store: newFile(t),
-				Plan:  planOptions{Seed: *seed, Load: time.Second, Scopes: 2, LongWork: time.Second * 2 / 3},
+				Plan:  planOptions{Seed: *seed, Load: 2 * time.Second, Scopes: 2, LongWork: time.Second * 2 / 3},
 				Lease: time.Second / 2,
 				Fault: planted,
 			})
