@@ -39,9 +39,8 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 
 # SQLite is C, translated to Go by a machine. Checking each of its memory accesses for
 # races takes four times as long as all else that the tests of that store do.
-# go vet is a step of .ci/run. Many tests wait, for leases that run out and for other
-# processes, so that one package more runs at a time than there are processors.
-go test -p $(($(getconf _NPROCESSORS_ONLN) + 1)) -timeout 20m -race -vet=off -gcflags='modernc.org/...=-race=false' "$@" ./...
+# go vet is a step of .ci/run.
+go test -timeout 20m -race -vet=off -gcflags='modernc.org/...=-race=false' "$@" ./...
 
 # The race detector changes the counts of allocations and bytes that these
 # tests assert, so they go without it.
