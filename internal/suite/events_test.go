@@ -155,7 +155,11 @@ func TestAnInterruptedJobIsHandedBack(t *testing.T) {
 		hard, stop := context.WithCancel(f.ctx)
 		stop()
 		q.Close(hard)
-		assert.Equal(f, []amboy.EventKind{amboy.EventPut, amboy.EventStarted, amboy.EventHandedBack}, kindsOf(all(), "j"))
+		kinds := kindsOf(all(), "j")
+		require.Len(f, kinds, 3)
+		// A queue over a store may learn that it was added after it has started.
+		assert.ElementsMatch(f, []amboy.EventKind{amboy.EventPut, amboy.EventStarted}, kinds[:2])
+		assert.Equal(f, amboy.EventHandedBack, kinds[2])
 	})
 }
 
