@@ -179,7 +179,7 @@ func leading(list bson.A) (sel selection, used int, err error) {
 		filters = append(filters, filter)
 	}
 	if len(filters) > 0 {
-		if sel.filter, err = bson.Marshal(bson.D{{Key: "$and", Value: filters}}); err != nil {
+		if sel.filter, err = encodeDocument(bson.D{{Key: "$and", Value: filters}}); err != nil {
 			return sel, 0, errorf(codeBadValue, "encoding a filter: %s", err)
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Server) unionStage(req *request, v any) (stage, error) {
 	case string:
 		args.Collection = spec
 	case bson.D:
-		raw, err := bson.Marshal(spec)
+		raw, err := encodeDocument(spec)
 		if err != nil {
 			return nil, errorf(codeBadValue, "encoding a $unionWith: %s", err)
 		}
@@ -254,7 +254,7 @@ func sortStage(v any) (stage, error) {
 	if !ok || len(spec) == 0 {
 		return nil, errorf(15973, "the $sort key specification must be a non-empty object")
 	}
-	raw, err := bson.Marshal(spec)
+	raw, err := encodeDocument(spec)
 	if err != nil {
 		return nil, errorf(codeBadValue, "encoding a sort: %s", err)
 	}

@@ -5,11 +5,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 // genericFields are those that every command may have.
@@ -87,12 +85,12 @@ var commands = map[string]command{
 
 // newRequest reads what all commands have in common.
 func newRequest(s *Server, client *peer, raw bson.Raw) (*request, error) {
-	elements, err := raw.Elements()
-	if err != nil || len(elements) == 0 {
+	first, err := raw.IndexErr(0)
+	if err != nil {
 		return nil, errorf(codeFailedToParse, "the command is empty or malformed")
 	}
-	req := &request{peer: client, name: elements[0].Key(), raw: raw, received: time.Now()}
-	if err = bson.Unmarshal(raw, &req.generic); err != nil {
+	req := &request{peer: client, name: first.Key(), raw: raw, received: time.Now()}
+	if _, err = decodeFields(raw, &req.generic); err != nil {
 		return nil, errorf(codeTypeMismatch, "reading %s: %s", req.name, err)
 	}
 	if s.options.Standalone && req.generic.TxnNumber != nil {
@@ -130,37 +128,17 @@ func (r *request) decode(into any) error {
 // decodeStrict reads a document into a struct, and refuses fields that neither
 // the struct nor one of the further types has a tag for.
 func decodeStrict(what string, raw bson.Raw, into any, also ...reflect.Type) error {
-	elements, err := raw.Elements()
+	unknown, err := decodeFields(raw, into)
 	if err != nil {
-		return errorf(codeFailedToParse, "%s: %s", what, err)
-	}
-	also = append(also, reflect.TypeOf(into).Elem())
-	for _, element := range elements {
-		if !slices.ContainsFunc(also, func(t reflect.Type) bool { return fieldNames(t)[element.Key()] }) {
-			return errorf(codeUnknownField, "BSON field '%s.%s' is an unknown field.", what, element.Key())
-		}
-	}
-	if err := bson.Unmarshal(raw, into); err != nil {
 		return errorf(codeTypeMismatch, "%s: %s", what, err)
 	}
+	for _, name := range unknown {
+		has := func(t reflect.Type) bool { _, ok := fieldsOf(t)[name]; return ok }
+		if !slices.ContainsFunc(also, has) {
+			return errorf(codeUnknownField, "BSON field '%s.%s' is an unknown field.", what, name)
+		}
+	}
 	return nil
-}
-
-// namesOfTypes has the field names of each struct that was read once.
-var namesOfTypes sync.Map
-
-// fieldNames are the names of a struct's fields in BSON.
-func fieldNames(t reflect.Type) map[string]bool {
-	if names, ok := namesOfTypes.Load(t); ok {
-		return names.(map[string]bool)
-	}
-	names := map[string]bool{}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("bson"), ",")
-		names[name] = true
-	}
-	namesOfTypes.Store(t, names)
-	return names
 }
 
 // wait gives the lock away until something happens. It returns an error when
@@ -200,28 +178,4 @@ func (r *request) namespace(name string) (string, error) {
 		return "", errorf(codeInvalidNamespace, "Invalid database name: %q", r.generic.DB)
 	}
 	return r.generic.DB + "." + name, nil
-}
-
-// decodeDocument gives raw BSON the form that matching and updates work on.
-func decodeDocument(raw bson.Raw) (bson.D, error) {
-	doc := bson.D{}
-	if len(raw) == 0 {
-		return doc, nil
-	}
-	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return nil, errorf(codeFailedToParse, "decoding a document: %s", err)
-	}
-	return doc, nil
-}
-
-// decodeValue does the same for one value.
-func decodeValue(raw bson.RawValue) (any, error) {
-	if raw.Type == 0 {
-		return primitive.Undefined{}, nil
-	}
-	var v any
-	if err := raw.Unmarshal(&v); err != nil {
-		return nil, errorf(codeFailedToParse, "decoding a value: %s", err)
-	}
-	return v, nil
 }

@@ -307,7 +307,7 @@ func (s *Server) answer(client *peer, command bson.Raw) (bson.Raw, error) {
 	} else {
 		reply = append(reply, bson.E{Key: "ok", Value: 1.0})
 	}
-	encoded, err := bson.Marshal(append(reply, s.times()...))
+	encoded, err := encodeDocument(append(reply, s.times()...))
 	if err != nil {
 		return nil, fmt.Errorf("encoding a reply: %w", err)
 	}

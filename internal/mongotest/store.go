@@ -22,7 +22,7 @@ type document struct {
 
 // newDocument encodes the fields of a document.
 func newDocument(fields bson.D) (*document, error) {
-	raw, err := bson.Marshal(fields)
+	raw, err := encodeDocument(fields)
 	if err != nil {
 		return nil, errorf(codeBadValue, "encoding a document: %s", err)
 	}

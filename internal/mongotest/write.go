@@ -266,7 +266,7 @@ func (c *collection) upsert(tx *transaction, filter bson.Raw, up *update) (*docu
 	if err != nil {
 		return nil, err
 	}
-	raw, err := bson.Marshal(fields)
+	raw, err := encodeDocument(fields)
 	if err != nil {
 		return nil, errorf(codeBadValue, "encoding a document: %s", err)
 	}
