@@ -165,12 +165,17 @@ func (w *writing) ended(err error) error {
 	return err
 }
 
-// pause lets others come first, for a time that is random and grows.
+// pause lets others come first, for a time that is random and grows: up to 64 ms, and to
+// a second after maxRounds, when another process is likely to have died midway.
 func pause(ctx context.Context, round int) error {
 	if round == 1 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(time.Duration(rand.Int64N(int64(time.Millisecond) << min(round, 6))))
+	growth := min(round, 6)
+	if round > maxRounds {
+		growth = min(6+round-maxRounds, 10)
+	}
+	timer := time.NewTimer(time.Duration(rand.Int64N(int64(time.Millisecond) << growth)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
