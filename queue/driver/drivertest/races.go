@@ -69,7 +69,7 @@ func raceBudget() time.Duration {
 	if *long {
 		return time.Second
 	}
-	return 60 * time.Millisecond
+	return 40 * time.Millisecond
 }
 
 // maxRounds is the number of rounds of a race on a fast store.

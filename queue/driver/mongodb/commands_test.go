@@ -149,7 +149,7 @@ func TestCommandsOfIdleQueues(t *testing.T) {
 func TestCommandsOfAHeartbeat(t *testing.T) {
 	t.Parallel()
 	d, sent := counted(t, newStore(t))
-	const jobs = 500
+	const jobs = 200
 	var records []*driver.Record
 	for i := range jobs {
 		records = append(records, plainRecord(fmt.Sprint(i)))
@@ -176,7 +176,7 @@ func TestCommandsOfAHeartbeat(t *testing.T) {
 func TestCommandsOfADrain(t *testing.T) {
 	t.Parallel()
 	d, sent := counted(t, newStore(t))
-	const jobs, at, workers = 2000, 500, 64
+	const jobs, at, workers = 640, 160, 64
 	count := sent.during(func() {
 		for i := 0; i < jobs; i += at {
 			var records []*driver.Record

@@ -37,9 +37,8 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 	var mu sync.Mutex
 	stores := map[driver.Driver]*breakable{}
 	clients := map[driver.Driver]*mongo.Client{}
-	open := func(t *testing.T, s *breakable) driver.Driver {
+	open := func(t *testing.T, s *breakable, client *mongo.Client) driver.Driver {
 		t.Helper()
-		client := s.connect()
 		d, err := mongodb.Open(t.Context(), mongodb.Options{
 			Client:       client,
 			DB:           s.db,
@@ -60,11 +59,15 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 	}
 	again := func(t *testing.T, d driver.Driver) driver.Driver {
 		t.Helper()
-		return open(t, storeOf(d))
+		s := storeOf(d)
+		return open(t, s, s.connect())
 	}
 	drivertest.Run(t, drivertest.Harness{
-		Variant:   variant,
-		Open:      func(t *testing.T) driver.Driver { return open(t, newStore(t)) },
+		Variant: variant,
+		Open: func(t *testing.T) driver.Driver {
+			s := newStore(t)
+			return open(t, s, s.client)
+		},
 		Reopen:    again,
 		Share:     again,
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return storeOf(d).cut() },

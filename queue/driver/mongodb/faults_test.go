@@ -69,7 +69,7 @@ func inParallel(t *testing.T) {
 
 func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) {
 	t.Helper()
-	const jobs, processes = 16, 2
+	const jobs, processes = 12, 2
 	r := &rough{T: t, holders: map[string]string{}, ended: map[string]int{}}
 	var drivers []driver.Driver
 	for range processes {

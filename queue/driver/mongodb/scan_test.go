@@ -31,7 +31,7 @@ func scanned(t *testing.T, atOnce int) (*mongodb.Driver, *mongotest.Deployment) 
 
 // TestPagesOfWhatTakesLong compares what is found by scans with what is found without.
 func TestPagesOfWhatTakesLong(t *testing.T) {
-	const records = 40
+	const records = 20
 	for _, atOnce := range []int{1, 2, 7, records, records + 1} {
 		t.Run(fmt.Sprint(atOnce), func(t *testing.T) {
 			d, deployment := scanned(t, atOnce)
