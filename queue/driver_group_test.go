@@ -656,7 +656,7 @@ func TestDriverThatPanicsInTheBackground(t *testing.T) {
 				group := newDriverGroup(t, store, nil)
 				q := open(t, group, "q")
 				s := &starts{t: t}
-				put(t, q, s.lasting("long", 10*time.Hour))
+				put(t, q, s.lasting("long", 3*time.Hour))
 				pass(time.Minute)
 				var panics atomic.Int64
 				store.do(func(_ context.Context, call string) error {
@@ -665,10 +665,10 @@ func TestDriverThatPanicsInTheBackground(t *testing.T) {
 					}
 					return nil
 				})
-				pass(2 * time.Hour)
+				pass(65 * time.Minute)
 				assert.Positive(t, panics.Load())
 				store.reset()
-				pass(2 * time.Hour)
+				pass(65 * time.Minute)
 				assert.Positive(t, store.count(bad))
 				require.True(t, amboy.Wait(day(t), q))
 				assert.Equal(t, []string{"long"}, s.all())

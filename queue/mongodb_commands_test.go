@@ -127,7 +127,7 @@ func fullOr(number, short int) int {
 
 func TestMongoDBCommandsOfADrain(t *testing.T) {
 	const atOnce, workers, most = 1000, 64, 0.15
-	jobs := fullOr(10_000, 2000)
+	jobs := fullOr(10_000, 1000)
 	d := mongotest.Open(t)
 	run, done := countdown(jobs)
 	all := runsOf(t, jobs, "job", run)
