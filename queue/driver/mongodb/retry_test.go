@@ -44,7 +44,8 @@ func TestRetryWaitsForTheTransactionOfAProcessThatDied(t *testing.T) {
 		next.RetryInfo.CurrentAttempt, next.Status = 1, amboy.JobStatusInfo{}
 		next.Name = driver.RecordName("q", "job", next.RetryInfo)
 		began := time.Now()
-		require.NoError(t, d.Retry(t.Context(), &failed, &next))
+		sent := s.commands(func() { require.NoError(t, d.Retry(t.Context(), &failed, &next)) })
 		assert.Greater(t, time.Since(began), 50*time.Second)
+		assert.Less(t, len(sent), 1000, "it asks about twice a second")
 	})
 }
