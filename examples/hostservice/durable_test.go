@@ -193,12 +193,12 @@ func table(t *testing.T, printed string) string {
 	return table
 }
 
-// tree makes a directory with a thousand lines, a file that is not there, and one
+// tree makes a directory with some hundred lines, a file that is not there, and one
 // that takes hours to read.
 func tree(t *testing.T) (dir, endless string) {
 	t.Helper()
 	dir = t.TempDir()
-	for i := range 100 {
+	for i := range 40 {
 		write(t, strings.Repeat("line\n", i%20), dir, fmt.Sprintf("tenant%d", i%4), fmt.Sprintf("folder%d", i%3), fmt.Sprint(i))
 	}
 	write(t, "one\n", dir, "beside")
