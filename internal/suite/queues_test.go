@@ -1,6 +1,7 @@
 package suite_test
 
 import (
+	"flag"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
+var variants = flag.Bool("suite.variants", false, "run the whole suite on the variants of stores too")
+
 // queues are those on which the suite runs.
 var queues = []kind{
 	{name: "local", faked: true, newStore: localStore},
@@ -25,7 +28,7 @@ var queues = []kind{
 	{name: "amboytest", faked: true, stored: true, newStore: inlineStore},
 	{name: "sqlite", stored: true, shared: true, newStore: sqliteStore},
 	{name: "mongodb", stored: true, shared: true, newStore: mongodbStore(mongotest.ReplicaSet())},
-	{name: "mongodb standalone", stored: true, shared: true, newStore: mongodbStore(mongotest.Standalone())},
+	{name: "mongodb standalone", variant: true, stored: true, shared: true, newStore: mongodbStore(mongotest.Standalone())},
 }
 
 // kind is one of the queues.
@@ -34,6 +37,9 @@ type kind struct {
 	// faked: it works in a bubble of synctest, so that time passes at once. In
 	// one that waits for a system call it does not pass at all.
 	faked bool
+	// variant: it differs from another kind in its transactions alone, which are tested
+	// with the driver. By default it runs the tests of onAll only.
+	variant bool
 	// stored: jobs are held in their stored form. What a job does to itself is
 	// seen when it has ended, and Get returns a copy.
 	stored bool
@@ -119,11 +125,17 @@ func openQueue(store driver.Driver, o options) (amboy.Queue, error) {
 // onEach runs a test on each queue, with an empty store.
 func onEach(t *testing.T, test func(*fixture)) {
 	t.Helper()
-	onThose(t, func(kind) bool { return true }, test)
+	onThose(t, anyKind, test)
 }
 
 // onThose is onEach for the queues of some kinds.
 func onThose(t *testing.T, apply func(kind) bool, test func(*fixture)) {
+	t.Helper()
+	onAll(t, func(k kind) bool { return apply(k) && (!k.variant || *variants) }, test)
+}
+
+// onAll is onThose, on the variants too.
+func onAll(t *testing.T, apply func(kind) bool, test func(*fixture)) {
 	t.Helper()
 	for _, k := range queues {
 		if !apply(k) {
@@ -141,7 +153,8 @@ func onThose(t *testing.T, apply func(kind) bool, test func(*fixture)) {
 
 // The kinds that onThose is asked for.
 var (
-	faked  = func(k kind) bool { return k.faked }
-	stored = func(k kind) bool { return k.stored }
-	shared = func(k kind) bool { return k.shared }
+	anyKind = func(kind) bool { return true }
+	faked   = func(k kind) bool { return k.faked }
+	stored  = func(k kind) bool { return k.stored }
+	shared  = func(k kind) bool { return k.shared }
 )

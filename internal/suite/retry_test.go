@@ -330,7 +330,7 @@ func TestAJobSaysHowLongItIsKept(t *testing.T) {
 		assert.ElementsMatch(f, []string{"succeeds", "fails", "as the queue says"}, there())
 		f.pass(q, time.Hour)
 		assert.ElementsMatch(f, []string{"fails", "as the queue says"}, there())
-		f.pass(q, 1000*time.Hour)
+		f.pass(q, amboy.DefaultKeepSucceeded)
 		assert.ElementsMatch(f, []string{"fails"}, there())
 	})
 }

@@ -63,7 +63,7 @@ func (f *fixture) misbehave(ctx context.Context, j *funcJob) {
 // TestEachJobEndsOnce has jobs and middleware do all that they may do at random.
 func TestEachJobEndsOnce(t *testing.T) {
 	const jobs, attempts = 100, 4
-	onEach(t, func(f *fixture) {
+	onAll(t, anyKind, func(f *fixture) {
 		q := f.open(options{workers: 8})
 		require.NoError(f, amboy.Use(q, runMiddleware(func(next amboy.RunFunc, ctx context.Context, j amboy.Job) error {
 			err := next(ctx, j)
