@@ -20,19 +20,18 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-var dayLength = flag.Duration("crashtest.day", 4*time.Second, "how long the day of TestSchedule takes")
+var (
+	dayLength  = flag.Duration("crashtest.day", 3*time.Second, "how long the day of TestSchedule takes")
+	schedulers = flag.Int("crashtest.schedulers", 4, "how many processes keep the schedules of TestSchedule, and how many of them are killed")
+)
 
 const (
-	// schedulers is the number of processes that keep the same schedules.
-	schedulers = 8
 	// scheduleLease is so long that no lease of a process that lives runs out, on a
 	// busy machine either.
 	scheduleLease = 5 * time.Second
-	// killsADay is how many of them are killed on the way.
-	killsADay = 8
 	// rememberedTicks is how many jobs a file keeps, of about 150: a process
 	// that begins late knows of the others by the marks of the queue alone.
-	rememberedTicks = 100
+	rememberedTicks = 50
 )
 
 // The day has 25 hours: in Berlin the clocks are put back at three.
@@ -169,14 +168,14 @@ func TestSchedule(t *testing.T) {
 }
 
 func testSchedule(t *testing.T, newStore func(*testing.T) store) {
-	t.Logf("-crashtest.seed=%d -crashtest.day=%s", *seed, *dayLength)
+	t.Logf("-crashtest.seed=%d -crashtest.day=%s -crashtest.schedulers=%d", *seed, *dayLength, *schedulers)
 	on := newStore(t)
 	on.KeepFinished = rememberedTicks
 	config := scheduleConfig{Store: on, Dir: t.TempDir(), Day: *dayLength, Lease: scheduleLease}
 	beginDay(t, config)
 
 	config.Began = time.Now()
-	live := make([]*process, schedulers)
+	live := make([]*process, *schedulers)
 	for i := range live {
 		config.Name = fmt.Sprintf("scheduler-%d-0", i)
 		live[i] = startScheduler(t, config)
@@ -212,8 +211,10 @@ func killSome(t *testing.T, live []*process, config scheduleConfig) (killed map[
 	t.Helper()
 	killed = map[string]bool{}
 	random := rand.New(rand.NewPCG(*seed, 0))
-	for n := range killsADay {
-		<-time.After(config.Day / (killsADay + 2))
+	// The last comes when the store has forgotten the first ticks.
+	pause := config.Day * 4 / 5 / time.Duration(*schedulers)
+	for n := range *schedulers {
+		<-time.After(pause)
 		i := random.IntN(len(live))
 		killed[live[i].name] = true
 		live[i].kill()
