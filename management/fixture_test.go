@@ -3,6 +3,7 @@ package management_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -22,16 +23,18 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
+var variants = flag.Bool("management.variants", false, "run all tests on the variants of queues too")
+
 // kinds are the queues on which the tests run. Each is started, and has workers as
 // many as there are in the constant of that name.
 var kinds = []kind{
 	{name: "local", open: openLocal},
-	{name: "local in a group", open: openInLocalGroup},
+	{name: "local in a group", wider: true, open: openInLocalGroup},
 	{name: "of another package", open: func(t *testing.T) amboy.Queue { return foreign{openLocal(t)} }},
 	{name: "serializable", stored: true, open: openSerializable},
 	{name: "sqlite", stored: true, open: openSQLite},
-	{name: "sqlite in a group", stored: true, group: "tenant.one", open: openInSQLiteGroup},
-	{name: "memory in a group", stored: true, group: "tenant.one", open: openInMemoryGroup},
+	{name: "sqlite in a group", variant: true, stored: true, wider: true, group: "tenant.one", open: openInSQLiteGroup},
+	{name: "memory in a group", stored: true, wider: true, group: "tenant.one", open: openInMemoryGroup},
 }
 
 const workers = 2
@@ -40,6 +43,13 @@ type kind struct {
 	name string
 	// stored: it has its jobs in a store, and leases.
 	stored bool
+	// variant: other kinds have what it consists of. By default it runs the tests of onAll
+	// and those of the inspector of a database only.
+	variant bool
+	// wider: it is in a group, which can be inspected.
+	wider bool
+	// database: it is in one, which can be inspected without a queue.
+	database bool
 	// group is what jobs are said to belong to.
 	group string
 	open  func(*testing.T) amboy.Queue
@@ -198,9 +208,27 @@ type fixture struct {
 
 const patience = 30 * time.Second
 
+// onEach runs a test on each kind of queue.
 func onEach(t *testing.T, test func(*fixture)) {
 	t.Helper()
+	onThose(t, byDefault, test)
+}
+
+// byDefault reports whether a kind runs all tests.
+func byDefault(k kind) bool { return !k.variant || *variants }
+
+// onAll is onEach, on the variants too.
+func onAll(t *testing.T, test func(*fixture)) {
+	t.Helper()
+	onThose(t, func(kind) bool { return true }, test)
+}
+
+func onThose(t *testing.T, apply func(kind) bool, test func(*fixture)) {
+	t.Helper()
 	for _, k := range kinds {
+		if !apply(k) {
+			continue
+		}
 		t.Run(k.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), testKey{}, true), patience)
 			defer cancel()

@@ -19,25 +19,25 @@ var wider sync.Map
 // view is an inspector, of a queue or of more.
 type view struct {
 	name string
+	// of reports whether queues of a kind are viewed so.
+	of   func(kind) bool
 	make func(t *testing.T, q amboy.Queue) management.Inspector
 }
 
 var (
-	ofQueue = view{"queue", func(t *testing.T, q amboy.Queue) management.Inspector {
+	ofQueue = view{"queue", byDefault, func(t *testing.T, q amboy.Queue) management.Inspector {
 		i, err := management.NewInspector(q)
 		require.NoError(t, err)
 		return i
 	}}
-	ofManager = view{"manager", func(t *testing.T, q amboy.Queue) management.Inspector {
+	ofManager = view{"manager", byDefault, func(t *testing.T, q amboy.Queue) management.Inspector {
 		i, ok := management.NewQueueManager(q).(management.Inspector)
 		require.True(t, ok)
 		return i
 	}}
-	ofMore = view{"wider", func(t *testing.T, q amboy.Queue) management.Inspector {
+	ofMore = view{"wider", func(k kind) bool { return k.wider && byDefault(k) }, func(t *testing.T, q amboy.Queue) management.Inspector {
 		open, ok := wider.Load(q)
-		if !ok {
-			t.Skip("there is nothing wider than the queue")
-		}
+		require.True(t, ok)
 		return open.(func(*testing.T) management.Inspector)(t)
 	}}
 )
@@ -59,7 +59,7 @@ func inspectEach(t *testing.T, views []view, test func(*inspected)) {
 	t.Helper()
 	for _, v := range views {
 		t.Run(v.name, func(t *testing.T) {
-			onEach(t, func(f *fixture) {
+			onThose(t, v.of, func(f *fixture) {
 				if _, ok := queue.StoreOf(f.queue); !ok {
 					f.Skip("it is of another package")
 				}

@@ -67,7 +67,7 @@ func (f *fixture) lists(filter management.StatusFilter, jobTypes ...string) []st
 
 func TestFilters(t *testing.T) {
 	assert.Len(t, management.ValidStatusFilters(), len(selected))
-	onEach(t, func(f *fixture) {
+	onAll(t, func(f *fixture) {
 		f.populate()
 		for _, filter := range management.ValidStatusFilters() {
 			want := f.selects(filter)
@@ -375,7 +375,7 @@ func TestCompleteJobOfUnknownType(t *testing.T) {
 
 // TestCompleteManyWhileTheyRun completes jobs that workers take at the same time.
 func TestCompleteManyWhileTheyRun(t *testing.T) {
-	const n = 150
+	const n = 60
 	onEach(t, func(f *fixture) {
 		var ran atomic.Int64
 		jobs := make([]amboy.Job, n)

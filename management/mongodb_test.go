@@ -20,13 +20,13 @@ import (
 
 func init() {
 	kinds = append(kinds,
-		kind{name: "mongodb", stored: true, open: func(t *testing.T) amboy.Queue {
+		kind{name: "mongodb", variant: true, stored: true, database: true, open: func(t *testing.T) amboy.Queue {
 			store, opts := newMongoDB(t, false)
 			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: workers})
 			databases.Store(q, opts)
 			return started(t, q, err)
 		}},
-		kind{name: "mongodb in a group", stored: true, group: "tenant.one", open: func(t *testing.T) amboy.Queue {
+		kind{name: "mongodb in a group", stored: true, wider: true, database: true, group: "tenant.one", open: func(t *testing.T) amboy.Queue {
 			store, opts := newMongoDB(t, true)
 			q := inDriverGroup(t, store)
 			databases.Store(q, opts)
@@ -38,12 +38,10 @@ func init() {
 // databases are the options of managers of the databases of queues.
 var databases sync.Map
 
-// ofDatabase is the inspector that needs no queue.
-var ofDatabase = view{"database", func(t *testing.T, q amboy.Queue) management.Inspector {
+// ofDatabase is the inspector that needs no queue. It asks variants in another way.
+var ofDatabase = view{"database", func(k kind) bool { return k.database }, func(t *testing.T, q amboy.Queue) management.Inspector {
 	opts, ok := databases.Load(q)
-	if !ok {
-		t.Skip("it is not in a database")
-	}
+	require.True(t, ok)
 	i, err := management.NewDBInspector(t.Context(), opts.(management.DBQueueManagerOptions))
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -13,7 +13,7 @@ import (
 )
 
 // ofClient is the inspector of a queue, as a client has it that asks over HTTP.
-var ofClient = view{"client", func(t *testing.T, q amboy.Queue) management.Inspector {
+var ofClient = view{"client", byDefault, func(t *testing.T, q amboy.Queue) management.Inspector {
 	return remote(t, ofQueue.make(t, q))
 }}
 
