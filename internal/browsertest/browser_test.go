@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -128,6 +129,12 @@ func newTab(t *testing.T, s screen) tab {
 	b := tab{t, ctx}
 	b.run(
 		chromedp.EmulateViewport(s.width, s.height),
+		// The browser keeps the names of controls then. Else it works them all out for each
+		// that is asked for.
+		chromedp.Func(func(ctx context.Context, page *chromedp.Target) error {
+			_, err := cdp.Call(ctx, page, accessibility.Enable, cdp.Empty{})
+			return err
+		}),
 		chromedp.Func(func(ctx context.Context, page *chromedp.Target) error {
 			_, err := cdp.Call(ctx, page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 				Features: []*emulation.MediaFeature{
