@@ -26,7 +26,7 @@ func (q *local) retry(e *localEntry) bool {
 		err = errAttemptLimit
 	}
 	if err != nil {
-		j.AddError(retryError(1, err))
+		addRetryError(j, 1, err, now)
 		doNotRetry(j)
 		return false
 	}

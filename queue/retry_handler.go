@@ -26,7 +26,7 @@ var (
 
 // BasicRetryHandler is an amboy.RetryHandler that works on any
 // amboy.RetryableQueue. Its workers replace each job that is handed over by its
-// next attempt; a job without an attempt left ends with an error that says so.
+// next attempt; a job without an attempt left ends, and its attempt errors say so.
 //
 // The next attempt is a copy of the job, made through its stored form, so its
 // type must be registered. What is stored of a job (arguments, scopes,
@@ -330,14 +330,14 @@ func (h *BasicRetryHandler) lock(r *jobRetry) error {
 	return nil
 }
 
-// end ends a job without another attempt, and adds the cause to its errors.
+// end ends a job without another attempt, and adds the cause to its attempt errors.
 func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) error {
+	now := h.now()
 	if !r.ended {
-		r.job.AddError(retryError(r.tries, cause))
+		addRetryError(r.job, r.tries, cause, now)
 		r.ended = true
 		h.logEnd(ctx, r, cause)
 	}
-	now := h.now()
 	r.job.UpdateRetryInfo(amboy.JobRetryOptions{End: &now})
 	return h.queue.CompleteRetrying(ctx, r.job)
 }
