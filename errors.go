@@ -14,6 +14,9 @@ var ErrQueueDraining = errors.New("queue is draining")
 // ErrQueueClosed is returned by calls on a queue that was closed.
 var ErrQueueClosed = errors.New("queue is closed")
 
+// ErrGroupClosed is wrapped by the errors of calls on a queue group that was closed.
+var ErrGroupClosed = errors.New("queue group is closed")
+
 // ErrQueueNotStarted is returned by calls on a queue that must be started
 // first.
 var ErrQueueNotStarted = errors.New("queue is not started")

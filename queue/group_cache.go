@@ -14,7 +14,7 @@ import (
 
 // ErrGroupClosed is wrapped by the errors of calls on a queue group, or a group
 // cache, that was closed.
-var ErrGroupClosed = errors.New("queue group is closed")
+var ErrGroupClosed = amboy.ErrGroupClosed
 
 // GroupCache holds the queues of a group that this process has open, by name.
 // Implementations are safe for concurrent use, close no queue twice, and hold
