@@ -61,6 +61,9 @@ type localJob struct {
 	preset bool                     // it was put as completed or as in progress
 	number uint64                   // in the order in which the jobs were put, or retried
 	run    atomic.Pointer[localRun] // the last; nil where nobody told of it
+	// ending is true from when a call has begun to end the attempt, so that no other
+	// ends it too.
+	ending atomic.Bool
 }
 
 type localEntry = schedule.Entry[localJob]
@@ -552,7 +555,9 @@ func (q *local) Complete(_ context.Context, j amboy.Job) error {
 		e.Job.run.CompareAndSwap(run, nil) // it need not be kept with the job
 		run = nil
 	}
-	q.finish(e)
+	if !q.finish(e) {
+		return fmt.Errorf("completing job %q: its attempt has ended already: %w", j.ID(), amboy.ErrLeaseLost)
+	}
 	if run != nil {
 		run.cancel(amboy.ErrLeaseLost)
 	}
@@ -577,11 +582,15 @@ func (q *local) unended(id string) (*localEntry, error) {
 	return e, nil
 }
 
-// finish ends an attempt of a job, and the job, unless another attempt follows.
-func (q *local) finish(e *localEntry) {
+// finish ends an attempt of a job, and the job, unless another attempt follows. It
+// returns false if another call ends the attempt.
+func (q *local) finish(e *localEntry) bool {
+	if !e.Job.ending.CompareAndSwap(false, true) {
+		return false
+	}
 	j := e.Job.job
 	if j.RetryInfo().ShouldRetry() && q.retry(e) {
-		return
+		return true
 	}
 	now := time.Now()
 	succeeded := markComplete(j, now)
@@ -590,6 +599,7 @@ func (q *local) finish(e *localEntry) {
 	q.finished(e, succeeded, now)
 	q.unlock()
 	q.tellEnd(j, now)
+	return true
 }
 
 // finished ends an entry. The caller holds the lock.

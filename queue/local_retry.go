@@ -36,6 +36,7 @@ func (q *local) retry(e *localEntry) bool {
 	markRetried(j, next)
 
 	q.mu.Lock()
+	e.Job.ending.Store(false)
 	q.schedule.Repeat(e, next.WaitUntil, next.DispatchBy, now)
 	q.arrivals.Remove(e.Job.number)
 	q.arrive(e)
