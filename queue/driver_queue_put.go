@@ -23,6 +23,8 @@ func (q *driverQueue) PutMany(ctx context.Context, jobs []amboy.Job) error {
 }
 
 func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
+	q.puts.RLock()
+	defer q.puts.RUnlock()
 	if err := q.accepts(true); err != nil {
 		return fmt.Errorf("putting jobs: %w", err)
 	}

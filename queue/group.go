@@ -167,6 +167,10 @@ func (g *queueGroup) endWith(ctx context.Context) {
 // create makes a queue and adds it to the group.
 func (g *queueGroup) create(name string, build queueBuilder, creation *queueCreation) {
 	defer close(creation.done)
+	g.cache.(*groupCache).awaitLeaving(name)
+	if creation.queue = g.stayed(name); creation.queue != nil {
+		return
+	}
 	q, err := g.build(build)
 
 	g.mu.Lock()
@@ -182,6 +186,18 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	creation.queue = q
 	g.obeyFor(name)
 	g.tellOpened(q)
+}
+
+// stayed returns the queue with that name if it was to be pruned and has stayed, for
+// which nothing is to be created.
+func (g *queueGroup) stayed(name string) amboy.Queue {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.cache.Get(name)
+	if q != nil {
+		delete(g.creations, name)
+	}
+	return q
 }
 
 func (g *queueGroup) tellOpened(q amboy.Queue) {
