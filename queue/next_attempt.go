@@ -28,6 +28,7 @@ func nextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time
 	if err != nil {
 		return nil, fmt.Errorf("copying the job: %w", err)
 	}
+	stored.Status.Bound()
 	stored.Status = amboy.JobStatusInfo{
 		Attempts:      stored.Status.Attempts,
 		DroppedErrors: stored.Status.DroppedErrors,

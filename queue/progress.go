@@ -99,6 +99,7 @@ func markComplete(j amboy.Job, now time.Time) (succeeded bool) {
 	status := j.Status()
 	status.InProgress = false
 	status.Completed = true
+	status.Bound()
 	j.SetStatus(status)
 	j.UpdateTimeInfo(amboy.JobTimeInfo{End: now})
 	return status.ErrorCount == 0 && status.Outcome == ""
