@@ -33,7 +33,11 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 	var records []*driver.Record
 	var recorded []amboy.Job
 	for _, j := range jobs {
-		r, err := q.newRecord(j, now)
+		var r *driver.Record
+		err := errorOfPanic(func() (err error) {
+			r, err = q.newRecord(j, now)
+			return err
+		})
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -8,8 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
@@ -58,6 +61,7 @@ type local struct {
 // localJob is what the queue keeps of a job beside its place in the schedule.
 type localJob struct {
 	job    amboy.Job
+	tags   []string                 // as it was put
 	preset bool                     // it was put as completed or as in progress
 	number uint64                   // in the order in which the jobs were put, or retried
 	run    atomic.Pointer[localRun] // the last; nil where nobody told of it
@@ -185,7 +189,16 @@ func (q *local) insert(ctx context.Context, jobs []amboy.Job) error {
 }
 
 // newEntry checks a job that is to be put.
-func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
+func (q *local) newEntry(j amboy.Job) (e *localEntry, err error) {
+	err = errorOfPanic(func() (err error) {
+		e, err = q.describe(j)
+		return err
+	})
+	return e, err
+}
+
+// describe asks a job for all that the queue needs to know, without the lock.
+func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	if q.invalid != nil {
 		return nil, fmt.Errorf("queue %q: %w", q.id, q.invalid)
 	}
@@ -198,7 +211,7 @@ func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
 	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:         localJob{job: j},
+		Job:         localJob{job: j, tags: amboy.TagsOf(j)},
 		ID:          j.ID(),
 		Priority:    amboy.PriorityOf(j),
 		WaitUntil:   times.WaitUntil,
@@ -247,7 +260,8 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 			continue
 		}
 		if err == nil {
-			err = q.add(e)
+			err = errorOfPanic(func() error { return q.add(e) })
+			q.dropUnfinished(e, err)
 		}
 		worker, putter := q.wakeWorker(), q.wakePutter()
 		q.mu.Unlock()
@@ -258,6 +272,17 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 		}
 		q.changes.Notify(true)
 		return nil
+	}
+}
+
+// dropUnfinished takes an entry out whose job panicked while it was added.
+func (q *local) dropUnfinished(e *localEntry, err error) {
+	var panicked *amboy.PanicError
+	if !errors.As(err, &panicked) {
+		return
+	}
+	if added, ok := q.schedule.Get(e.ID); ok && added == e {
+		q.schedule.Remove(e)
 	}
 }
 
@@ -290,7 +315,7 @@ func (q *local) add(e *localEntry) error {
 		markNew(e.Job.job, now) // before a worker can take it
 	}
 	q.arrive(e)
-	q.tags.add(e.ID, amboy.TagsOf(e.Job.job))
+	q.tags.add(e.ID, e.Job.tags)
 	q.tell(amboy.EventPut, e.Job.job, now)
 	q.setTimer()
 	return nil
@@ -381,14 +406,47 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 		if e == nil {
 			return nil
 		}
-		if q.mayRun(e, failed) {
-			now := time.Now()
-			markRunning(e.Job.job, q.id, now)
-			q.tell(amboy.EventStarted, e.Job.job, now)
+		runs := false
+		err := errorOfPanic(func() error {
+			runs = q.mayRun(e, failed)
+			if runs {
+				now := time.Now()
+				markRunning(e.Job.job, q.id, now)
+				q.tell(amboy.EventStarted, e.Job.job, now)
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			q.endPanicked(e, err)
+		case runs:
 			q.changes.Notify(false)
 			return e.Job.job
 		}
 	}
+}
+
+// endPanicked ends an entry that was taken, and whose job has panicked outside of its
+// run.
+func (q *local) endPanicked(e *localEntry, panicked error) {
+	j, now := e.Job.job, time.Now()
+	err := errorOfPanic(func() error {
+		j.AddError(panicked)
+		doNotRetry(j)
+		markComplete(j, now)
+		return nil
+	})
+	logging.Error(q.open, message.Fields{
+		"message": "ended a job that panicked outside of its run",
+		"queue":   q.id,
+		"job_id":  e.ID,
+		"error":   errors.Join(panicked, err).Error(),
+	})
+	q.mu.Lock()
+	if e.Place() == schedule.Running {
+		q.finished(e, false, now)
+	}
+	q.unlock()
 }
 
 // take returns the next entry to run, with its edges that failed; nil when ctx or
@@ -588,9 +646,21 @@ func (q *local) finish(e *localEntry) bool {
 	if !e.Job.ending.CompareAndSwap(false, true) {
 		return false
 	}
+	err := errorOfPanic(func() error {
+		q.endAttempt(e)
+		return nil
+	})
+	if err != nil {
+		q.endPanicked(e, err)
+	}
+	return true
+}
+
+// endAttempt is finish for the only call that ends the attempt.
+func (q *local) endAttempt(e *localEntry) {
 	j := e.Job.job
 	if j.RetryInfo().ShouldRetry() && q.retry(e) {
-		return true
+		return
 	}
 	now := time.Now()
 	succeeded := markComplete(j, now)
@@ -599,7 +669,6 @@ func (q *local) finish(e *localEntry) bool {
 	q.finished(e, succeeded, now)
 	q.unlock()
 	q.tellEnd(j, now)
-	return true
 }
 
 // finished ends an entry. The caller holds the lock.
