@@ -31,6 +31,9 @@ type AttemptError struct {
 	// Stack is where the job panicked, where it did, at most
 	// MaxAttemptStackSize bytes of it.
 	Stack string `bson:"stack,omitempty" json:"stack,omitempty" yaml:"stack,omitempty"`
+	// Bookkeeping is true for an error that the queue met when the attempt had ended:
+	// that it can have no next attempt, for instance. It is not among the job's Errors.
+	Bookkeeping bool `bson:"bookkeeping,omitempty" json:"bookkeeping,omitempty" yaml:"bookkeeping,omitempty"`
 }
 
 // AddError records an error: its message in Errors, and an attempt error with
@@ -42,11 +45,31 @@ func (s *JobStatusInfo) AddError(err error, attempt int, at time.Time) {
 	}
 	s.ErrorCount++
 	s.Errors = append(s.Errors, err.Error())
+	s.addAttemptError(newAttemptError(err, attempt, at))
+}
+
+// AddBookkeepingError records an error that is the queue's and not the job's, as an
+// attempt error alone. nil does nothing. It is for implementations of Queue and is not
+// safe for concurrent use.
+func (s *JobStatusInfo) AddBookkeepingError(err error, attempt int, at time.Time) {
+	if err == nil {
+		return
+	}
+	entry := newAttemptError(err, attempt, at)
+	entry.Bookkeeping = true
+	s.addAttemptError(entry)
+}
+
+func newAttemptError(err error, attempt int, at time.Time) AttemptError {
 	entry := AttemptError{Attempt: attempt, At: at, Error: truncate(err.Error(), MaxAttemptErrorSize)}
 	var panicked *PanicError
 	if errors.As(err, &panicked) {
 		entry.Stack = truncate(string(panicked.Stack), MaxAttemptStackSize)
 	}
+	return entry
+}
+
+func (s *JobStatusInfo) addAttemptError(entry AttemptError) {
 	if len(s.Attempts) >= MaxAttemptErrors {
 		// The first errors tell how the trouble began and the last how it
 		// stands, so what is left out is in the middle.

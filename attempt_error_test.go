@@ -31,6 +31,23 @@ func TestAddErrorRecordsTheAttempt(t *testing.T) {
 	}, status)
 }
 
+func TestABookkeepingErrorIsNotOneOfTheJob(t *testing.T) {
+	var status amboy.JobStatusInfo
+	status.AddBookkeepingError(nil, 0, someTime)
+	assert.Equal(t, amboy.JobStatusInfo{}, status, "nil does nothing")
+
+	status.AddError(errors.New("no route"), 1, someTime)
+	status.AddBookkeepingError(&amboy.PanicError{Value: "policy", Stack: []byte("main.go")}, 1, someTime)
+	assert.Equal(t, amboy.JobStatusInfo{
+		ErrorCount: 1,
+		Errors:     []string{"no route"},
+		Attempts: []amboy.AttemptError{
+			{Attempt: 1, At: someTime, Error: "no route"},
+			{Attempt: 1, At: someTime, Error: "panic: policy", Stack: "main.go", Bookkeeping: true},
+		},
+	}, status)
+}
+
 func TestAddErrorKeepsTheFirstAndTheLatest(t *testing.T) {
 	const dropped = 5
 	var status amboy.JobStatusInfo

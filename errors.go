@@ -14,6 +14,9 @@ var ErrQueueDraining = errors.New("queue is draining")
 // ErrQueueClosed is returned by calls on a queue that was closed.
 var ErrQueueClosed = errors.New("queue is closed")
 
+// ErrGroupClosed is wrapped by the errors of calls on a queue group that was closed.
+var ErrGroupClosed = errors.New("queue group is closed")
+
 // ErrQueueNotStarted is returned by calls on a queue that must be started
 // first.
 var ErrQueueNotStarted = errors.New("queue is not started")
@@ -246,7 +249,27 @@ type DependencyCycleError struct {
 	Path []string
 }
 
-// Error gives the path.
+// The bounds of the message of a DependencyCycleError: each job of a cycle has one.
+const (
+	maxNamedOfCycle = 5
+	maxNameInCycle  = 100
+)
+
+// Error gives the path. Of a long one it names the first jobs and gives the count, and
+// it cuts long IDs.
 func (e *DependencyCycleError) Error() string {
-	return "dependency cycle: " + strings.Join(e.Path, " -> ")
+	named := make([]string, 0, maxNamedOfCycle+2)
+	for i, id := range e.Path {
+		isLast := i == len(e.Path)-1
+		if i < maxNamedOfCycle || isLast {
+			named = append(named, truncate(id, maxNameInCycle))
+		} else if i == maxNamedOfCycle {
+			named = append(named, "…")
+		}
+	}
+	what := "dependency cycle"
+	if len(e.Path) > len(named) {
+		what = fmt.Sprintf("dependency cycle of %d jobs", len(e.Path)-1)
+	}
+	return what + ": " + strings.Join(named, " -> ")
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	pkgerrors "github.com/pkg/errors"
 	"github.com/stretchr/testify/assert"
@@ -94,6 +96,23 @@ func TestMarkedErrorsKeepWhatTheyMark(t *testing.T) {
 		})
 	}
 	assert.Nil(t, amboy.MakeJobNotFoundError(nil))
+}
+
+func TestTheErrorOfALongDependencyCycleWasAsLongAsTheCycle(t *testing.T) {
+	path := []string{"a", "b", "a"}
+	require.EqualError(t, &amboy.DependencyCycleError{Path: path}, "dependency cycle: a -> b -> a")
+	path = nil
+	for i := range 4000 {
+		path = append(path, fmt.Sprintf("job-%d", i))
+	}
+	path = append(path, "job-0")
+	long := &amboy.DependencyCycleError{Path: path}
+	require.EqualError(t, long, "dependency cycle of 4000 jobs: job-0 -> job-1 -> job-2 -> job-3 -> job-4 -> … -> job-0")
+	for i := range path {
+		path[i] = strings.Repeat("é", amboy.MaxIDLength/2)
+	}
+	assert.Less(t, len(long.Error()), 1000)
+	assert.True(t, utf8.ValidString(long.Error()))
 }
 
 func TestCollateWriteErrors(t *testing.T) {

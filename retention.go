@@ -1,9 +1,14 @@
 package amboy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
 )
 
 // KeepForever is the time in a Retention of jobs that stay as long as the store has
@@ -66,13 +71,26 @@ func (r *Retention) Validate() error {
 }
 
 // For is the retention of a job in a queue whose retention this is. What the job says
-// that is out of range does not count.
+// that is out of range does not count, nor does a panic, which is logged.
 func (r Retention) For(j Job) Retention {
 	own, ok := j.(RetainedJob)
 	if !ok {
 		return r
 	}
-	wanted := own.Retention()
+	var wanted Retention
+	err := recoverPanic(func() error {
+		wanted = own.Retention()
+		return nil
+	})
+	if err != nil {
+		// The job has ended, whatever it says of what is to become of it.
+		logging.Error(context.Background(), message.Fields{
+			"message": "a job could not say how long it is to be kept; it is kept as the queue says",
+			"job_id":  j.ID(),
+			"error":   err.Error(),
+		})
+		return r
+	}
 	for _, field := range []struct{ keep, wanted *time.Duration }{
 		{&r.Succeeded, &wanted.Succeeded},
 		{&r.Failed, &wanted.Failed},

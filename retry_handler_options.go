@@ -16,16 +16,20 @@ const (
 	unlimitedRetryCapacity  = -1
 )
 
-// RetryHandlerOptions configure a retry handler. They bound how it tries to
-// replace a job by its next attempt; how often a job is attempted is the job's
-// own MaxAttempts.
+// RetryHandlerOptions configure a retry handler. They say how it tries to replace a
+// job by its next attempt; how often a job is attempted is the job's own MaxAttempts.
+//
+// The handler tries in rounds. While the store refuses, it never ends a job that has
+// attempts left: the job stays retrying, and after each round the wait between two
+// tries is twice as long, up to five seconds, or RetryBackoff if that is longer.
 type RetryHandlerOptions struct {
-	// MaxRetryAttempts is how often the handler tries to replace one job before
-	// it gives the job up. Default: 10.
+	// MaxRetryAttempts is how often the handler tries to replace one job in a round.
+	// Default: 10.
 	MaxRetryAttempts int
-	// MaxRetryTime is how long it tries. Default: one minute.
+	// MaxRetryTime is how long a round lasts at most. Default: one minute.
 	MaxRetryTime time.Duration
-	// RetryBackoff is the wait between two tries. Default: one second.
+	// RetryBackoff is the wait between two tries of the first round. Default: one
+	// second.
 	RetryBackoff time.Duration
 	// NumWorkers is the number of jobs that are replaced at once. Default: 1.
 	NumWorkers int

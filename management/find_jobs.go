@@ -120,7 +120,7 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 		Ended:           r.TimeInfo.End,
 		Owner:           r.Status.Owner,
 		Reason:          r.Status.Reason,
-		Error:           cut(lastOf(r.Status.Errors), MaxFilterBytes),
+		Error:           cut(driver.LastError(r.Status.Errors), MaxFilterBytes),
 		CancelRequested: r.CancelRequested,
 	}
 	if r.RetryInfo.Retryable {
@@ -133,13 +133,6 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 }
 
 func refOf(r *driver.Record) JobRef { return JobRef{Queue: r.Group, ID: r.JobID()} }
-
-func lastOf(texts []string) string {
-	if len(texts) == 0 {
-		return ""
-	}
-	return texts[len(texts)-1]
-}
 
 // cut shortens a text to a number of bytes.
 func cut(text string, size int) string {

@@ -3,6 +3,8 @@ package management_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,6 +77,34 @@ func whats(timeline []management.Moment) []string {
 		}
 	}
 	return all
+}
+
+func TestTheErrorShownAfterTheLastAttemptIsTheJobsOwn(t *testing.T) {
+	inspectEach(t, allViews, func(f *inspected) {
+		j := doing(f.T, "never", "alpha", func(_ context.Context, j *task) {
+			j.AddRetryableError(errors.New("no route to host"))
+		})
+		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: new(2)})
+		f.put(j)
+		f.wait("never")
+		got := f.job("never")
+		assert.Equal(f, amboy.StateFailed, got.State)
+		assert.Equal(f, "no route to host", got.Error)
+		last := got.Attempts[len(got.Attempts)-1]
+		assert.Equal(f, []string{"no route to host"}, last.Errors)
+		end := got.Timeline[slices.IndexFunc(got.Timeline, func(m management.Moment) bool { return m.What == "failed (attempt 2)" })]
+		assert.Equal(f, "no route to host", end.Detail)
+		require.Len(f, got.Errors, 3)
+		assert.True(f, got.Errors[2].Bookkeeping)
+		assert.Contains(f, got.Errors[2].Error, "maximum attempt limit")
+		assert.Contains(f, whats(got.Timeline), "error of the queue (attempt 2)")
+
+		for text, want := range map[string]int{"no route": 1, "attempt limit": 0} {
+			page, err := f.FindJobs(f.ctx, management.JobFilter{IDs: []string{"never"}, Error: text}, management.PageRequest{})
+			require.NoError(f, err)
+			assert.Len(f, page.Jobs, want, text)
+		}
+	})
 }
 
 func TestJobThatWasRetried(t *testing.T) {

@@ -239,7 +239,8 @@ type JobSummary struct {
 	Owner string `json:"owner,omitempty"`
 	// Reason says why it is blocked or parked, or was canceled.
 	Reason string `json:"reason,omitempty"`
-	// Error is the last of the errors of the attempt, at most MaxFilterBytes of it.
+	// Error is the last of the job's own errors in the attempt, at most MaxFilterBytes
+	// of it.
 	Error string `json:"error,omitempty"`
 	// Progress is the part of it that is done, from 0 to 1; nil where it said nothing.
 	Progress *float64 `json:"progress,omitempty"`
@@ -254,8 +255,8 @@ type Job struct {
 	MaxTime float64 `json:"max_time,omitempty"`
 	// LeaseRenewed is when the process that runs it last said so.
 	LeaseRenewed time.Time `json:"lease_renewed,omitzero"`
-	// Errors are those of its attempts, the oldest first. DroppedErrors counts those
-	// that were too many to keep.
+	// Errors are those of its attempts, the oldest first, also those of the queue, which
+	// are marked as bookkeeping. DroppedErrors counts those that were too many to keep.
 	Errors        []amboy.AttemptError `json:"errors"`
 	DroppedErrors int                  `json:"dropped_errors,omitempty"`
 	// Attempts are those that are stored, the oldest first.

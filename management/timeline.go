@@ -52,7 +52,13 @@ func (t *moments) named(what string, attempt int) string {
 	return fmt.Sprintf("%s (attempt %d)", what, attempt+1)
 }
 
-func (t *moments) addError(e amboy.AttemptError) { t.add(e.At, t.named("error", e.Attempt), e.Error) }
+func (t *moments) addError(e amboy.AttemptError) {
+	what := "error"
+	if e.Bookkeeping {
+		what = "error of the queue"
+	}
+	t.add(e.At, t.named(what, e.Attempt), e.Error)
+}
 
 // addAttempt adds what is known of an attempt, with its errors among others. r is the
 // record of the latest.
@@ -80,7 +86,7 @@ func (t *moments) addAttempt(a Attempt, r *driver.Record) {
 		}
 	}
 	if a.State.IsFinal() || a.State == amboy.StateRetrying {
-		t.add(a.Ended, t.named(endedAs(a.State), a.Number), lastOf(a.Errors))
+		t.add(a.Ended, t.named(endedAs(a.State), a.Number), driver.LastError(a.Errors))
 	}
 }
 

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
@@ -194,6 +196,29 @@ func onEachHome(t *testing.T, test func(t *testing.T, h home)) {
 	for name, build := range homes {
 		t.Run(name, func(t *testing.T) { test(t, build(t)) })
 	}
+}
+
+func TestAHardStopOfAGroupHadTheWrongCause(t *testing.T) {
+	onEachHome(t, func(t *testing.T, h home) {
+		group := h.group(t, context.Background())
+		running, cause := make(chan struct{}), make(chan error, 1)
+		q, err := group.Get(t.Context(), "tenant")
+		require.NoError(t, err)
+		put(t, q, newJob(t, "held", func(ctx context.Context, _ *funcJob) {
+			close(running)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+		}))
+		<-running
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err = group.Close(ctx)
+		if !errors.Is(err, context.Canceled) {
+			require.NoError(t, err)
+		}
+		assert.ErrorIs(t, <-cause, pool.ErrClosed)
+	})
 }
 
 // endOf returns a channel that is closed when a queue has ended.

@@ -147,6 +147,9 @@ type driverQueue struct {
 	startAgain bool
 
 	closeOnce sync.Once
+	// puts is held for reading by each call that inserts jobs, so that CloseIfIdle can
+	// keep them out.
+	puts sync.RWMutex
 
 	handlerMu sync.Mutex
 	handler   amboy.RetryHandler

@@ -23,6 +23,8 @@ func (q *driverQueue) PutMany(ctx context.Context, jobs []amboy.Job) error {
 }
 
 func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
+	q.puts.RLock()
+	defer q.puts.RUnlock()
 	if err := q.accepts(true); err != nil {
 		return fmt.Errorf("putting jobs: %w", err)
 	}
@@ -31,7 +33,11 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 	var records []*driver.Record
 	var recorded []amboy.Job
 	for _, j := range jobs {
-		r, err := q.newRecord(j, now)
+		var r *driver.Record
+		err := errorOfPanic(func() (err error) {
+			r, err = q.newRecord(j, now)
+			return err
+		})
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -20,7 +20,7 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	now := q.engine.now()
 	next, err := q.newRecord(toPut, now)
 	if err != nil {
-		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), err)
+		return fmt.Errorf("retrying job %q: %w", toComplete.ID(), asNoNextAttempt(err))
 	}
 	startAnew(next, now)
 	next.ForgetAt = time.Time{}

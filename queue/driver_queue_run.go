@@ -293,7 +293,7 @@ func (q *driverQueue) forgetAt(j amboy.Job, r *driver.Record, ended time.Time) t
 // what the job made of itself, the job fails for that, and its last stored form
 // is used.
 func (q *driverQueue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, error) {
-	r, err := q.record(j)
+	r, err := q.boundedRecord(j)
 	if err == nil {
 		return r, nil
 	}

@@ -156,8 +156,9 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 		require.True(t, amboy.WaitJob(day(t), j, q))
 		assert.Equal(t, 3, runs)
 		latest, _ := q.Get(t.Context(), "one")
-		assert.Contains(t, latest.Error().Error(), "no luck\n")
-		assert.Contains(t, latest.Error().Error(), "maximum attempt limit")
+		require.EqualError(t, latest.Error(), "no luck")
+		attempts := latest.Status().Attempts
+		assert.Contains(t, attempts[len(attempts)-1].Error, "maximum attempt limit")
 		assert.Equal(t, amboy.StateFailed, amboy.StateOf(amboy.NewJobInfo(latest), time.Now()))
 	})
 }

@@ -425,7 +425,7 @@ func Example_attemptsUsedUp() {
 	}
 	// Output:
 	// 0 failed: ["server is busy at attempt 0"]
-	// 1 failed: ["server is busy at attempt 1" "attempt 1 to enqueue retrying job: job has reached its maximum attempt limit"]
+	// 1 failed: ["server is busy at attempt 1"]
 }
 
 // Choose how a queue retries jobs.

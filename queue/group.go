@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
@@ -24,7 +25,7 @@ type queueGroup struct {
 	ending ending
 	// ctx is what the queues run under: they outlive the calls that make them.
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	ttl    time.Duration
 	cache  GroupCache
 	// merge makes of the options of a call what builds the queue of that name.
@@ -65,7 +66,7 @@ type queueCreation struct {
 // newQueueGroup makes an empty group, which prunes itself where ttl is not 0.
 func newQueueGroup(ctx context.Context, kind string, ttl, pruneEvery time.Duration, merge func(string, []amboy.QueueOptions) (queueBuilder, error)) *queueGroup {
 	owner := ctx
-	ctx, cancel := context.WithCancel(owner)
+	ctx, cancel := context.WithCancelCause(owner)
 	background, stopBackground := context.WithCancel(ctx)
 	g := &queueGroup{
 		kind:           kind,
@@ -166,6 +167,10 @@ func (g *queueGroup) endWith(ctx context.Context) {
 // create makes a queue and adds it to the group.
 func (g *queueGroup) create(name string, build queueBuilder, creation *queueCreation) {
 	defer close(creation.done)
+	g.cache.(*groupCache).awaitLeaving(name)
+	if creation.queue = g.stayed(name); creation.queue != nil {
+		return
+	}
 	q, err := g.build(build)
 
 	g.mu.Lock()
@@ -181,6 +186,18 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	creation.queue = q
 	g.obeyFor(name)
 	g.tellOpened(q)
+}
+
+// stayed returns the queue with that name if it was to be pruned and has stayed, for
+// which nothing is to be created.
+func (g *queueGroup) stayed(name string) amboy.Queue {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.cache.Get(name)
+	if q != nil {
+		delete(g.creations, name)
+	}
+	return q
 }
 
 func (g *queueGroup) tellOpened(q amboy.Queue) {
@@ -279,14 +296,16 @@ func (g *queueGroup) closeAll(ctx context.Context) error {
 	g.closed = true
 	g.mu.Unlock()
 
-	defer context.AfterFunc(ctx, g.cancel)()
+	// It ends the runs of jobs too, which are to see the cause of every hard stop.
+	stop := func() { g.cancel(pool.ErrClosed) }
+	defer context.AfterFunc(ctx, stop)()
 	if !first {
 		<-g.gone
 		return nil
 	}
 	defer close(g.gone)
 	g.stopBackground()
-	defer g.cancel()
+	defer stop()
 	// The queues run under the group's context, so it ends after them.
 	g.routines.Wait()
 	err := g.cache.(*groupCache).closeAll(ctx)

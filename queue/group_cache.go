@@ -14,19 +14,19 @@ import (
 
 // ErrGroupClosed is wrapped by the errors of calls on a queue group, or a group
 // cache, that was closed.
-var ErrGroupClosed = errors.New("queue group is closed")
+var ErrGroupClosed = amboy.ErrGroupClosed
 
 // GroupCache holds the queues of a group that this process has open, by name.
 // Implementations are safe for concurrent use, close no queue twice, and hold
 // no lock while they call a queue.
 //
 // A queue with pending, running or retrying jobs never leaves the cache before
-// Close. amboy.Queue has no call that closes a queue on condition that it is
-// empty, so one case remains: somebody who got a queue earlier puts a job after
-// its stats were found empty and before its Close takes effect. A stored queue
-// keeps that job for the next process that opens it; a queue in memory loses
-// it. Whoever gets the queue anew for each Put is safe from that: the cache
-// keeps a queue that was got since its stats were asked for.
+// Close. The queues of this package are closed on condition that they have no work
+// (see amboy.IdleCloser), so that a Put is either refused or keeps the queue open.
+// With a queue of another package that is no amboy.IdleCloser one case remains: a
+// caller that got the queue earlier puts a job after its stats were found empty and
+// before its Close takes effect. Callers that get the queue anew for each Put are safe
+// from that: the cache keeps a queue that was got since its stats were asked for.
 type GroupCache interface {
 	// Set adds a queue. Its time to live, counted from the last Get, is that of
 	// the cache where ttl is 0. It returns an error for a nil queue, an empty
@@ -67,7 +67,10 @@ type groupCache struct {
 
 	mu     sync.Mutex
 	queues map[string]*cachedQueue
-	closed bool
+	// leaving are those that are being closed if they are idle. Their channels are
+	// closed when they are gone, or back.
+	leaving map[string]chan struct{}
+	closed  bool
 }
 
 // cachedQueue is a queue in a cache. Its last two fields are under the cache's
@@ -88,7 +91,7 @@ func NewGroupCache(ttl time.Duration) GroupCache { return NewCacheWithCleanupHoo
 // the name of each queue that left the cache and was closed, by whatever call.
 // It may be called from several goroutines at once.
 func NewCacheWithCleanupHook(ttl time.Duration, hook func(ctx context.Context, id string) error) GroupCache {
-	return &groupCache{ttl: max(ttl, 0), hook: hook, queues: map[string]*cachedQueue{}}
+	return &groupCache{ttl: max(ttl, 0), hook: hook, queues: map[string]*cachedQueue{}, leaving: map[string]chan struct{}{}}
 }
 
 func (c *groupCache) Set(name string, q amboy.Queue, ttl time.Duration) error {
@@ -107,7 +110,7 @@ func (c *groupCache) Set(name string, q amboy.Queue, ttl time.Duration) error {
 	if c.closed {
 		return fmt.Errorf("adding queue %q to a group: %w", name, ErrGroupClosed)
 	}
-	if _, ok := c.queues[name]; ok {
+	if c.queues[name] != nil || c.leaving[name] != nil {
 		return fmt.Errorf("adding queue %q to a group: the name is taken", name)
 	}
 	c.queues[name] = &cachedQueue{Queue: q, name: name, ttl: ttl, used: time.Now()}
@@ -160,22 +163,53 @@ var (
 // remove removes and closes a queue that has no work, unless it was used since
 // uses was read.
 func (c *groupCache) remove(ctx context.Context, cached *cachedQueue, uses int) error {
-	stats := cached.Stats(ctx)
-	if err := ctx.Err(); err != nil {
-		// The stats may be empty because they could not be read.
+	if err := checkIdle(ctx, cached); err != nil {
+		return err
+	}
+	if err := c.takeOut(cached, uses); err != nil {
+		return err
+	}
+	closer, ok := cached.Queue.(amboy.IdleCloser)
+	if !ok {
+		c.left(cached.name)
+		return c.shut(ctx, cached)
+	}
+	var gone bool
+	err := errorOfPanic(func() (err error) {
+		gone, err = closer.CloseIfIdle(ctx)
+		return err
+	})
+	if gone {
+		c.left(cached.name)
+		return c.cleanUp(ctx, cached)
+	}
+	if err == nil {
+		err = errQueueHasWork
+	}
+	return errors.Join(err, c.putBack(ctx, cached))
+}
+
+// checkIdle returns an error for a queue that has work.
+func checkIdle(ctx context.Context, q amboy.Queue) error {
+	var stats amboy.QueueStats
+	err := errorOfPanic(func() error {
+		stats = q.Stats(ctx)
+		return nil
+	})
+	if err == nil {
+		err = ctx.Err() // The stats may be empty because they could not be read.
+	}
+	if err != nil {
 		return fmt.Errorf("reading its stats: %w", err)
 	}
 	if !stats.IsIdle() {
 		return fmt.Errorf("%w: %s", errQueueHasWork, stats.String())
 	}
-	if err := c.takeOut(cached, uses); err != nil {
-		return err
-	}
-	return c.shut(ctx, cached)
+	return nil
 }
 
-// takeOut takes a queue out of the cache. One call at most succeeds for a
-// queue, and that one's caller closes it.
+// takeOut makes a queue one that leaves the cache. One call at most succeeds for a
+// queue; its caller closes it, and calls left, or else putBack.
 func (c *groupCache) takeOut(cached *cachedQueue, uses int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,13 +222,60 @@ func (c *groupCache) takeOut(cached *cachedQueue, uses int) error {
 		return errQueueInUse
 	}
 	delete(c.queues, cached.name)
+	c.leaving[cached.name] = make(chan struct{})
 	return nil
+}
+
+// left makes the name of a queue free that was taken out.
+func (c *groupCache) left(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endLeaving(name)
+}
+
+func (c *groupCache) endLeaving(name string) {
+	close(c.leaving[name])
+	delete(c.leaving, name)
+}
+
+// putBack puts a queue back that was taken out and has work. If the cache was closed
+// meanwhile it closes the queue.
+func (c *groupCache) putBack(ctx context.Context, cached *cachedQueue) error {
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.queues[cached.name] = cached
+	}
+	c.endLeaving(cached.name)
+	c.mu.Unlock()
+	if closed {
+		return c.shut(ctx, cached)
+	}
+	return nil
+}
+
+// awaitLeaving waits until a queue that leaves the cache is gone, or back.
+func (c *groupCache) awaitLeaving(name string) {
+	c.mu.Lock()
+	leaving := c.leaving[name]
+	c.mu.Unlock()
+	if leaving != nil {
+		<-leaving
+	}
 }
 
 // shut closes a queue that is out of the cache, and calls the hook.
 func (c *groupCache) shut(ctx context.Context, cached *cachedQueue) error {
+	err := errorOfPanic(func() error { cached.Close(ctx); return nil })
+	if err != nil {
+		return err
+	}
+	return c.cleanUp(ctx, cached)
+}
+
+// cleanUp calls the hook for a queue that was closed.
+func (c *groupCache) cleanUp(ctx context.Context, cached *cachedQueue) error {
 	return errorOfPanic(func() error {
-		cached.Close(ctx)
 		if c.hook == nil {
 			return nil
 		}

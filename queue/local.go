@@ -8,8 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
@@ -58,9 +61,13 @@ type local struct {
 // localJob is what the queue keeps of a job beside its place in the schedule.
 type localJob struct {
 	job    amboy.Job
+	tags   []string                 // as it was put
 	preset bool                     // it was put as completed or as in progress
 	number uint64                   // in the order in which the jobs were put, or retried
 	run    atomic.Pointer[localRun] // the last; nil where nobody told of it
+	// ending is true from when a call has begun to end the attempt, so that no other
+	// ends it too.
+	ending atomic.Bool
 }
 
 type localEntry = schedule.Entry[localJob]
@@ -182,7 +189,16 @@ func (q *local) insert(ctx context.Context, jobs []amboy.Job) error {
 }
 
 // newEntry checks a job that is to be put.
-func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
+func (q *local) newEntry(j amboy.Job) (e *localEntry, err error) {
+	err = errorOfPanic(func() (err error) {
+		e, err = q.describe(j)
+		return err
+	})
+	return e, err
+}
+
+// describe asks a job for all that the queue needs to know, without the lock.
+func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	if q.invalid != nil {
 		return nil, fmt.Errorf("queue %q: %w", q.id, q.invalid)
 	}
@@ -195,7 +211,7 @@ func (q *local) newEntry(j amboy.Job) (*localEntry, error) {
 	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:         localJob{job: j},
+		Job:         localJob{job: j, tags: amboy.TagsOf(j)},
 		ID:          j.ID(),
 		Priority:    amboy.PriorityOf(j),
 		WaitUntil:   times.WaitUntil,
@@ -244,7 +260,8 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 			continue
 		}
 		if err == nil {
-			err = q.add(e)
+			err = errorOfPanic(func() error { return q.add(e) })
+			q.dropUnfinished(e, err)
 		}
 		worker, putter := q.wakeWorker(), q.wakePutter()
 		q.mu.Unlock()
@@ -255,6 +272,17 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 		}
 		q.changes.Notify(true)
 		return nil
+	}
+}
+
+// dropUnfinished takes an entry out whose job panicked while it was added.
+func (q *local) dropUnfinished(e *localEntry, err error) {
+	var panicked *amboy.PanicError
+	if !errors.As(err, &panicked) {
+		return
+	}
+	if added, ok := q.schedule.Get(e.ID); ok && added == e {
+		q.schedule.Remove(e)
 	}
 }
 
@@ -287,7 +315,7 @@ func (q *local) add(e *localEntry) error {
 		markNew(e.Job.job, now) // before a worker can take it
 	}
 	q.arrive(e)
-	q.tags.add(e.ID, amboy.TagsOf(e.Job.job))
+	q.tags.add(e.ID, e.Job.tags)
 	q.tell(amboy.EventPut, e.Job.job, now)
 	q.setTimer()
 	return nil
@@ -378,14 +406,47 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 		if e == nil {
 			return nil
 		}
-		if q.mayRun(e, failed) {
-			now := time.Now()
-			markRunning(e.Job.job, q.id, now)
-			q.tell(amboy.EventStarted, e.Job.job, now)
+		runs := false
+		err := errorOfPanic(func() error {
+			runs = q.mayRun(e, failed)
+			if runs {
+				now := time.Now()
+				markRunning(e.Job.job, q.id, now)
+				q.tell(amboy.EventStarted, e.Job.job, now)
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			q.endPanicked(e, err)
+		case runs:
 			q.changes.Notify(false)
 			return e.Job.job
 		}
 	}
+}
+
+// endPanicked ends an entry that was taken, and whose job has panicked outside of its
+// run.
+func (q *local) endPanicked(e *localEntry, panicked error) {
+	j, now := e.Job.job, time.Now()
+	err := errorOfPanic(func() error {
+		j.AddError(panicked)
+		doNotRetry(j)
+		markComplete(j, now)
+		return nil
+	})
+	logging.Error(q.open, message.Fields{
+		"message": "ended a job that panicked outside of its run",
+		"queue":   q.id,
+		"job_id":  e.ID,
+		"error":   errors.Join(panicked, err).Error(),
+	})
+	q.mu.Lock()
+	if e.Place() == schedule.Running {
+		q.finished(e, false, now)
+	}
+	q.unlock()
 }
 
 // take returns the next entry to run, with its edges that failed; nil when ctx or
@@ -552,7 +613,9 @@ func (q *local) Complete(_ context.Context, j amboy.Job) error {
 		e.Job.run.CompareAndSwap(run, nil) // it need not be kept with the job
 		run = nil
 	}
-	q.finish(e)
+	if !q.finish(e) {
+		return fmt.Errorf("completing job %q: its attempt has ended already: %w", j.ID(), amboy.ErrLeaseLost)
+	}
 	if run != nil {
 		run.cancel(amboy.ErrLeaseLost)
 	}
@@ -577,8 +640,24 @@ func (q *local) unended(id string) (*localEntry, error) {
 	return e, nil
 }
 
-// finish ends an attempt of a job, and the job, unless another attempt follows.
-func (q *local) finish(e *localEntry) {
+// finish ends an attempt of a job, and the job, unless another attempt follows. It
+// returns false if another call ends the attempt.
+func (q *local) finish(e *localEntry) bool {
+	if !e.Job.ending.CompareAndSwap(false, true) {
+		return false
+	}
+	err := errorOfPanic(func() error {
+		q.endAttempt(e)
+		return nil
+	})
+	if err != nil {
+		q.endPanicked(e, err)
+	}
+	return true
+}
+
+// endAttempt is finish for the only call that ends the attempt.
+func (q *local) endAttempt(e *localEntry) {
 	j := e.Job.job
 	if j.RetryInfo().ShouldRetry() && q.retry(e) {
 		return

@@ -231,5 +231,6 @@ func (q *local) restart(e *localEntry, now time.Time) {
 		p.SetProgress(amboy.JobProgress{})
 	}
 	e.Backoff = 0
+	e.Job.ending.Store(false)
 	q.schedule.Restart(e, now)
 }

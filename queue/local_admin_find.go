@@ -85,7 +85,7 @@ func (w *localWalk) selects(v *localView) bool {
 	status, times := v.job.Status(), v.times()
 	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
 		(w.DependsOn == "" || slices.Contains(edgesOf(v.job), w.DependsOn)) &&
-		(w.Error == "" || (len(status.Errors) > 0 && strings.Contains(status.Errors[len(status.Errors)-1], w.Error))) &&
+		(w.Error == "" || strings.Contains(driver.LastError(status.Errors), w.Error)) &&
 		w.Created.Contains(times.Created) &&
 		w.Ended.Contains(times.End) &&
 		(len(w.States) == 0 || slices.Contains(w.States, v.state(w.now)))

@@ -26,7 +26,7 @@ func (q *local) retry(e *localEntry) bool {
 		err = errAttemptLimit
 	}
 	if err != nil {
-		j.AddError(retryError(1, err))
+		addRetryError(j, 1, err, now)
 		doNotRetry(j)
 		return false
 	}
@@ -36,6 +36,7 @@ func (q *local) retry(e *localEntry) bool {
 	markRetried(j, next)
 
 	q.mu.Lock()
+	e.Job.ending.Store(false)
 	q.schedule.Repeat(e, next.WaitUntil, next.DispatchBy, now)
 	q.arrivals.Remove(e.Job.number)
 	q.arrive(e)

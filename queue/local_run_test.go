@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,4 +178,52 @@ func TestLocalRunThatWasCanceledBeforeItBegan(t *testing.T) {
 	ctx, end = q.(amboy.JobContexter).JobContext(t.Context(), j)
 	defer end()
 	require.ErrorIs(t, context.Cause(ctx), amboy.ErrLeaseLost, "it does not run")
+}
+
+// asked is a retry policy that calls a function when it is asked.
+type asked func()
+
+func (a asked) Delay(int) time.Duration {
+	a()
+	return 0
+}
+
+func TestCompletingAJobByHandWhileItsRetryPolicyWasAskedRetriedItTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asking, answer := make(chan struct{}), make(chan struct{})
+		var first atomic.Bool
+		first.Store(true)
+		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 3, RetryPolicy: asked(func() {
+			if first.CompareAndSwap(true, false) {
+				close(asking)
+				<-answer
+			}
+		})})
+		require.NoError(t, err)
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		var running, most, runs atomic.Int64
+		j := retryable(newJob(t, "twice", func(_ context.Context, j *funcJob) {
+			runs.Add(1)
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			if runs.Load() == 1 {
+				j.AddRetryableError(errors.New("once more"))
+			}
+		}), 5)
+		put(t, q, j)
+		<-asking
+
+		err = q.Complete(t.Context(), j)
+		synctest.Wait()
+		close(answer)
+		drain(t, q)
+
+		require.ErrorIs(t, err, amboy.ErrLeaseLost, "the attempt has ended")
+		assert.EqualValues(t, 1, most.Load(), "runs at once")
+		assert.EqualValues(t, 2, runs.Load())
+		assert.Equal(t, 1, infoOf(t, q, "twice").Retry.CurrentAttempt)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "twice").State)
+	})
 }

@@ -28,6 +28,7 @@ func nextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time
 	if err != nil {
 		return nil, fmt.Errorf("copying the job: %w", err)
 	}
+	stored.Status.Bound()
 	stored.Status = amboy.JobStatusInfo{
 		Attempts:      stored.Status.Attempts,
 		DroppedErrors: stored.Status.DroppedErrors,
@@ -72,7 +73,15 @@ func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amb
 	return times, times.Validate()
 }
 
-// retryError is the error of a job that can't have another attempt.
-func retryError(tries int, cause error) error {
-	return fmt.Errorf("attempt %d to enqueue retrying job: %w", tries, cause)
+// addRetryError adds to a job why it can't have another attempt. It is an error of the
+// queue, and one of the job only if that has no other: it has failed.
+func addRetryError(j amboy.Job, tries int, cause error, now time.Time) {
+	err := fmt.Errorf("attempt %d to enqueue retrying job: %w", tries, cause)
+	if j.Error() == nil {
+		j.AddError(err)
+		return
+	}
+	status := j.Status()
+	status.AddBookkeepingError(err, j.RetryInfo().CurrentAttempt, now)
+	j.SetStatus(status)
 }

@@ -99,6 +99,7 @@ func markComplete(j amboy.Job, now time.Time) (succeeded bool) {
 	status := j.Status()
 	status.InProgress = false
 	status.Completed = true
+	status.Bound()
 	j.SetStatus(status)
 	j.UpdateTimeInfo(amboy.JobTimeInfo{End: now})
 	return status.ErrorCount == 0 && status.Outcome == ""
@@ -193,6 +194,30 @@ func isReady(m dependency.Manager, failed []string) bool {
 // have ended, of which some failed. The error is the reason where the state is
 // Unresolved. A manager may read files, so no lock must be held.
 func consult(m dependency.Manager, failed []string) (state dependency.State, reason error) {
+	err := errorOfPanic(func() error {
+		state, reason = ask(m, failed)
+		return nil
+	})
+	if err != nil {
+		return dependency.Unresolved, fmt.Errorf("not run because its dependency of type %q panicked: %w", typeOf(m), err)
+	}
+	return state, reason
+}
+
+// typeOf is the registered type of a dependency manager, or that of Go if it can't say.
+func typeOf(m dependency.Manager) (name string) {
+	err := errorOfPanic(func() error {
+		name = m.Type().Name
+		return nil
+	})
+	if err != nil {
+		return fmt.Sprintf("%T", m)
+	}
+	return name
+}
+
+// ask is consult for a manager that does not panic.
+func ask(m dependency.Manager, failed []string) (state dependency.State, reason error) {
 	if len(failed) > 0 {
 		chooser, ok := m.(dependency.FailureChooser)
 		if !ok || chooser.OnFailure() != dependency.RunOnFailure {
@@ -202,12 +227,6 @@ func consult(m dependency.Manager, failed []string) (state dependency.State, rea
 	if isReady(m, nil) {
 		return dependency.Ready, nil
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			state = dependency.Unresolved
-			reason = fmt.Errorf("not run because its dependency of type %q panicked: %v", m.Type().Name, value)
-		}
-	}()
 	state = m.State()
 	if state == dependency.Unresolved || !dependency.IsValidState(state) {
 		return dependency.Unresolved, unresolved(m, state)

@@ -26,11 +26,28 @@ type jobRetry struct {
 	start time.Time // of the first try
 	due   time.Time // of the next try
 
+	// A round of tries that all failed makes the pause between two of them longer.
+	roundTries int
+	roundStart time.Time
+	pause      time.Duration // 0 in the first round
+
 	// job is nil where it must be read back. The rest tells what was done to
 	// this copy of it.
 	job    amboy.Job
 	locked bool
 	ended  bool
+}
+
+// begin counts a try.
+func (r *jobRetry) begin(now time.Time) {
+	if r.tries == 0 {
+		r.start = now
+	}
+	if r.roundTries == 0 {
+		r.roundStart = now
+	}
+	r.tries++
+	r.roundTries++
 }
 
 // describe makes a log message about a retry.

@@ -26,7 +26,7 @@ var (
 
 // BasicRetryHandler is an amboy.RetryHandler that works on any
 // amboy.RetryableQueue. Its workers replace each job that is handed over by its
-// next attempt; a job without an attempt left ends with an error that says so.
+// next attempt; a job without an attempt left ends, and its attempt errors say so.
 //
 // The next attempt is a copy of the job, made through its stored form, so its
 // type must be registered. What is stored of a job (arguments, scopes,
@@ -34,9 +34,10 @@ var (
 // goes into the copy. Its times are new: it waits and expires as the job's
 // retry settings say, counted from the moment when it is made.
 //
-// A queue that fails is tried again, as the amboy.RetryHandlerOptions say; the
-// workers do other jobs meanwhile. A job that is given up ends with the queue's
-// error. It is safe for concurrent use.
+// A queue that fails is tried again, as the amboy.RetryHandlerOptions say, until it
+// takes the next attempt; the workers do other jobs meanwhile. Only what the job
+// itself decides ends it: it has no attempt left, its retry policy or another of its
+// methods panics, or its next attempt is not valid. It is safe for concurrent use.
 type BasicRetryHandler struct {
 	opts    amboy.RetryHandlerOptions
 	now     func() time.Time
@@ -251,29 +252,28 @@ func (h *BasicRetryHandler) setTimer() {
 	h.timer.Reset(wait)
 }
 
-// handle makes one try at a retry, and sees to what follows from it.
+// handle makes one try at a retry, and arranges for the next if the queue refused it.
 func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
-	r.tries++
-	if r.start.IsZero() {
-		r.start = h.now()
-	}
+	r.begin(h.now())
 	err := errorOfPanic(func() error { return h.try(ctx, r) })
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || isRetrySettled(err):
 		logging.Debug(ctx, func() message.Fields { return r.describe("left a retrying job as it is", err) })
-	case h.mayTryAgain(r, err):
-		h.delay(r)
-		return
 	default:
-		h.giveUp(ctx, r, err)
+		h.tryLater(ctx, r, err)
+		return
 	}
 	h.forget(r)
 }
 
-// try replaces the job by its next attempt, or ends it where it can't have one.
+// retryTryTime bounds one try, so that a queue that does not answer holds a worker
+// no longer.
+const retryTryTime = 10 * time.Second
+
+// try replaces the job by its next attempt, or ends it if it can't have one.
 func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
-	ctx, cancel := context.WithTimeout(ctx, h.opts.MaxRetryTime-h.now().Sub(r.start))
+	ctx, cancel := context.WithTimeout(ctx, retryTryTime)
 	defer cancel()
 	if r.job == nil {
 		job, err := h.queue.GetAttempt(ctx, r.jobID, r.attempt)
@@ -282,22 +282,39 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 		}
 		r.job = job
 	}
-	if !r.job.RetryInfo().ShouldRetry() {
-		return errNoRetryNeeded
+	next, err := h.next(r)
+	if err == nil {
+		err = errorOfPanic(func() error { return h.queue.CompleteRetryingAndPut(ctx, r.job, next) })
 	}
-	if err := h.lock(r); err != nil {
-		return err
-	}
-	now := h.now()
-	r.job.UpdateRetryInfo(amboy.JobRetryOptions{Start: &r.start, End: &now})
-	if r.job.RetryInfo().GetRemainingAttempts() == 0 {
-		return h.end(ctx, r, errAttemptLimit)
-	}
-	next, err := nextAttempt(r.job, formatOf(h.queue), h.opts.RetryPolicy, now)
-	if err != nil {
+	if isDecidedByJob(err) {
 		return h.end(ctx, r, err)
 	}
-	return h.queue.CompleteRetryingAndPut(ctx, r.job, next)
+	return err
+}
+
+// next makes the next attempt of a job. An error of the job itself, rather than one
+// that says that it is not to be retried here, is a *noNextAttemptError.
+func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
+	err = errorOfPanic(func() error {
+		if !r.job.RetryInfo().ShouldRetry() {
+			return errNoRetryNeeded
+		}
+		if err := h.lock(r); err != nil {
+			return err
+		}
+		now := h.now()
+		r.job.UpdateRetryInfo(amboy.JobRetryOptions{Start: &r.start, End: &now})
+		if r.job.RetryInfo().GetRemainingAttempts() == 0 {
+			return &noNextAttemptError{errAttemptLimit}
+		}
+		next, err = nextAttempt(r.job, formatOf(h.queue), h.opts.RetryPolicy, now)
+		return asNoNextAttempt(err)
+	})
+	var panicked *amboy.PanicError
+	if errors.As(err, &panicked) {
+		err = asNoNextAttempt(err)
+	}
+	return next, err
 }
 
 // lock takes the job's lock, so that a queue whose jobs several handlers see
@@ -313,15 +330,50 @@ func (h *BasicRetryHandler) lock(r *jobRetry) error {
 	return nil
 }
 
-// end ends a job without another attempt, and adds the cause to its errors.
+// end ends a job without another attempt, and adds the cause to its attempt errors.
 func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) error {
-	if !r.ended {
-		r.job.AddError(retryError(r.tries, cause))
-		r.ended = true
-	}
 	now := h.now()
+	if !r.ended {
+		addRetryError(r.job, r.tries, cause, now)
+		r.ended = true
+		h.logEnd(ctx, r, cause)
+	}
 	r.job.UpdateRetryInfo(amboy.JobRetryOptions{End: &now})
 	return h.queue.CompleteRetrying(ctx, r.job)
+}
+
+// logEnd logs why a job that has attempts left gets none of them.
+func (h *BasicRetryHandler) logEnd(ctx context.Context, r *jobRetry, cause error) {
+	if errors.Is(cause, errAttemptLimit) {
+		return
+	}
+	fields := r.describe("ended a job whose next attempt can't be made", cause)
+	var panicked *amboy.PanicError
+	if errors.As(cause, &panicked) {
+		fields["stack"] = string(panicked.Stack)
+	}
+	logging.Error(ctx, fields)
+}
+
+// noNextAttemptError says that a job itself is the reason why it has no next attempt,
+// and not the store.
+type noNextAttemptError struct{ error }
+
+func (e *noNextAttemptError) Unwrap() error { return e.error }
+
+func asNoNextAttempt(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &noNextAttemptError{err}
+}
+
+// isDecidedByJob is true for an error that no further try would avoid, because the job
+// is its reason.
+func isDecidedByJob(err error) bool {
+	var none *noNextAttemptError
+	var invalid *amboy.InvalidJobError
+	return errors.As(err, &none) || errors.As(err, &invalid)
 }
 
 // isRetrySettled is true for an error that says that there is nothing left to
@@ -339,45 +391,39 @@ func isRetrySettled(err error) bool {
 	return amboy.IsJobNotFoundError(err)
 }
 
-// mayTryAgain is true where another try could succeed and there is time for it.
-func (h *BasicRetryHandler) mayTryAgain(r *jobRetry, err error) bool {
-	var panicked *amboy.PanicError
-	var invalid *amboy.InvalidJobError
-	if errors.As(err, &panicked) || errors.As(err, &invalid) {
-		return false
+// lastRetryPause is the longest wait between two tries, unless RetryBackoff is longer.
+const lastRetryPause = 5 * time.Second
+
+// tryLater makes a retry wait for its next try. When a round of tries is over it logs
+// that, and from then on the waits are twice as long.
+func (h *BasicRetryHandler) tryLater(ctx context.Context, r *jobRetry, err error) {
+	if h.isRoundOver(r) {
+		logging.Error(ctx, r.describe("could not retry a job yet; trying again until the queue takes it", err))
+		r.roundTries = 0
+		r.pause = min(2*h.pauseOf(r), max(lastRetryPause, h.opts.RetryBackoff))
 	}
-	spent := h.now().Sub(r.start) + h.opts.RetryBackoff
-	return r.tries < h.opts.MaxRetryAttempts && spent < h.opts.MaxRetryTime
+	h.delay(r, h.pauseOf(r))
 }
 
-// delay makes a retry wait for its next try.
-func (h *BasicRetryHandler) delay(r *jobRetry) {
+// isRoundOver reports whether a round has used up its tries or its time.
+func (h *BasicRetryHandler) isRoundOver(r *jobRetry) bool {
+	spent := h.now().Sub(r.roundStart) + h.pauseOf(r)
+	return r.roundTries >= h.opts.MaxRetryAttempts || spent >= h.opts.MaxRetryTime
+}
+
+func (h *BasicRetryHandler) pauseOf(r *jobRetry) time.Duration {
+	return max(r.pause, h.opts.RetryBackoff)
+}
+
+func (h *BasicRetryHandler) delay(r *jobRetry, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return
 	}
-	r.due = h.now().Add(h.opts.RetryBackoff)
+	r.due = h.now().Add(pause)
 	h.backlog.delay(r)
 	h.setTimer()
-}
-
-// giveUp ends a job that could not be replaced. Where that fails too, the job
-// stays in the queue as retrying.
-func (h *BasicRetryHandler) giveUp(ctx context.Context, r *jobRetry, cause error) {
-	fields := r.describe("gave up a retrying job", cause)
-	var panicked *amboy.PanicError
-	if errors.As(cause, &panicked) {
-		fields["stack"] = string(panicked.Stack)
-	}
-	if r.job != nil {
-		endCtx, cancel := context.WithTimeout(ctx, h.opts.MaxRetryTime)
-		defer cancel()
-		if err := errorOfPanic(func() error { return h.end(endCtx, r, cause) }); err != nil {
-			fields["completing_error"] = err.Error()
-		}
-	}
-	logging.Error(ctx, fields)
 }
 
 func (h *BasicRetryHandler) forget(r *jobRetry) {

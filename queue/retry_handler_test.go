@@ -314,11 +314,22 @@ func TestRetryHandlerEndsJobsThatGetNoNextAttempt(t *testing.T) {
 
 				assert.Empty(t, q.called("CompleteRetryingAndPut"))
 				assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, q.times("CompleteRetrying"))
-				assert.Equal(t, []string{"no route to host", test.err}, j.Status().Errors)
+				assert.Equal(t, []string{"no route to host"}, j.Status().Errors)
+				assert.Equal(t, []string{test.err}, bookkeeping(j))
 				assert.Equal(t, 2*time.Second, j.RetryInfo().End.Sub(j.RetryInfo().Start))
 			})
 		})
 	}
+}
+
+// bookkeeping are the errors of a job that are the queue's.
+func bookkeeping(j amboy.Job) (messages []string) {
+	for _, e := range j.Status().Attempts {
+		if e.Bookkeeping {
+			messages = append(messages, e.Error)
+		}
+	}
+	return messages
 }
 
 func TestRetryHandlerSkips(t *testing.T) {
@@ -413,84 +424,130 @@ func TestRetryHandlerTriesAgain(t *testing.T) {
 	}
 }
 
-func TestRetryHandlerGivesUp(t *testing.T) {
-	failing := func(context.Context, string) error { return errors.New("no primary") }
-	hanging := func(ctx context.Context, _ string) error {
+// refuse is what a store answers that can't be reached.
+func refuse(context.Context, string) error { return errors.New("no primary") }
+
+func TestRetryEndedAsFailedWithAttemptsLeftWhileTheStoreRefused(t *testing.T) {
+	hang := func(ctx context.Context, _ string) error {
 		<-ctx.Done()
 		return ctx.Err()
+	}
+	seconds := func(times ...int) (at []time.Duration) {
+		for _, s := range times {
+			at = append(at, time.Duration(s)*time.Second)
+		}
+		return at
 	}
 	for name, test := range map[string]struct {
 		opts    amboy.RetryHandlerOptions
 		replace func(context.Context, string) error
-		tries   []time.Duration
-		ended   time.Duration
-		err     string
+		tries   []time.Duration // the first ones
 	}{
-		"after the last try": {
-			opts:    amboy.RetryHandlerOptions{MaxRetryAttempts: 3, RetryBackoff: time.Second},
-			replace: failing,
-			tries:   []time.Duration{0, time.Second, 2 * time.Second},
-			ended:   2 * time.Second,
-			err:     "attempt 3 to enqueue retrying job: no primary",
+		"by errors, with the default options": {
+			replace: refuse,
+			tries:   seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 33, 37),
 		},
-		"when no time is left for another try": {
+		"by errors, more often than a round has tries": {
+			opts:    amboy.RetryHandlerOptions{MaxRetryAttempts: 3},
+			replace: refuse,
+			tries:   seconds(0, 1, 2, 4, 6, 8, 12, 16, 20, 25, 30, 35, 40),
+		},
+		"by errors, for longer than a round lasts": {
 			opts:    amboy.RetryHandlerOptions{MaxRetryTime: 5 * time.Second, RetryBackoff: 2 * time.Second},
-			replace: failing,
-			tries:   []time.Duration{0, 2 * time.Second, 4 * time.Second},
-			ended:   4 * time.Second,
-			err:     "attempt 3 to enqueue retrying job: no primary",
+			replace: refuse,
+			tries:   seconds(0, 2, 4, 8, 12, 17, 22),
 		},
-		"when a try takes all the time": {
-			opts:    amboy.RetryHandlerOptions{MaxRetryTime: 5 * time.Second, RetryBackoff: 2 * time.Second},
-			replace: hanging,
-			tries:   []time.Duration{0},
-			ended:   5 * time.Second,
-			err:     "attempt 1 to enqueue retrying job: context deadline exceeded",
+		"by errors, with a backoff that is longer than the longest of the others": {
+			opts:    amboy.RetryHandlerOptions{MaxRetryAttempts: 1, RetryBackoff: 20 * time.Second},
+			replace: refuse,
+			tries:   seconds(0, 20, 40, 60),
 		},
-		"at once where the next attempt is refused": {
-			replace: func(context.Context, string) error {
-				return &amboy.InvalidJobError{JobID: "upload", Field: "wait-until", Rule: "must not be after dispatch-by"}
-			},
-			tries: []time.Duration{0},
-			err:   `attempt 1 to enqueue retrying job: invalid job "upload": wait-until must not be after dispatch-by (is <nil>)`,
+		"by not answering": {
+			opts:    amboy.RetryHandlerOptions{MaxRetryTime: time.Nanosecond, RetryBackoff: 2 * time.Second},
+			replace: hang,
+			tries:   seconds(0, 14, 29, 44),
+		},
+		"by a panic": {
+			opts:    amboy.RetryHandlerOptions{MaxRetryAttempts: 1},
+			replace: func(context.Context, string) error { panic("driver is broken") },
+			tries:   seconds(0, 2, 6, 11, 16),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j := newRetriedJob("upload")
 				q := newRetryQueue(j)
-				q.replace = test.replace
+				answers := make(chan struct{})
+				q.replace = func(ctx context.Context, id string) error {
+					select {
+					case <-answers:
+						return nil
+					default:
+						return test.replace(ctx, id)
+					}
+				}
 				h := startRetryHandler(t, q, test.opts)
 
 				require.NoError(t, h.Put(t.Context(), j))
-				pass(time.Hour)
+				pass(24 * time.Hour)
 
-				assert.Equal(t, test.tries, q.times("CompleteRetryingAndPut"))
-				assert.Equal(t, []time.Duration{test.ended}, q.times("CompleteRetrying"))
-				assert.Equal(t, []string{"no route to host", test.err}, j.Status().Errors)
-				assert.Equal(t, test.ended, j.RetryInfo().End.Sub(j.RetryInfo().Start))
+				tried := q.times("CompleteRetryingAndPut")
+				require.GreaterOrEqual(t, len(tried), len(test.tries))
+				assert.Equal(t, test.tries, tried[:len(test.tries)])
+				assert.Empty(t, q.called("CompleteRetrying"))
+				assert.True(t, j.RetryInfo().ShouldRetry())
+				assert.Equal(t, []string{"no route to host"}, j.Status().Errors)
+
+				close(answers)
+				pass(time.Minute)
+				assert.Contains(t, q.next, "upload")
 			})
 		})
 	}
 }
 
-func TestRetryHandlerLeavesJobsThatItCannotEnd(t *testing.T) {
+func TestRetryHandlerEndsJobsWhoseNextAttemptIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second := newRetriedJob("first"), newRetriedJob("second")
-		q := newRetryQueue(first, second)
-		q.replace = func(context.Context, string) error { return errors.New("no primary") }
-		q.end = func(ctx context.Context, _ string) error {
-			<-ctx.Done()
-			return ctx.Err()
+		j := newRetriedJob("upload")
+		q := newRetryQueue(j)
+		q.replace = func(context.Context, string) error {
+			return &amboy.InvalidJobError{JobID: "upload", Field: "wait-until", Rule: "must not be after dispatch-by"}
 		}
-		h := startRetryHandler(t, q, amboy.RetryHandlerOptions{MaxRetryAttempts: 1, MaxRetryTime: time.Second})
+		h := startRetryHandler(t, q, amboy.RetryHandlerOptions{})
 
-		require.NoError(t, h.Put(t.Context(), first))
-		require.NoError(t, h.Put(t.Context(), second))
-		pass(time.Minute)
+		require.NoError(t, h.Put(t.Context(), j))
+		pass(time.Hour)
 
-		assert.Equal(t, []time.Duration{0, time.Second}, q.times("CompleteRetrying"))
-		assert.True(t, first.RetryInfo().ShouldRetry())
+		assert.Equal(t, []time.Duration{0}, q.times("CompleteRetryingAndPut"))
+		assert.Equal(t, []time.Duration{0}, q.times("CompleteRetrying"))
+		assert.Equal(t, []string{"no route to host"}, j.Status().Errors)
+		assert.Equal(t, []string{
+			`attempt 1 to enqueue retrying job: invalid job "upload": wait-until must not be after dispatch-by (is <nil>)`,
+		}, bookkeeping(j))
+	})
+}
+
+func TestRetryHandlerEndsJobsThatTheStoreRefusedToEndForADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newRetriedJob("upload")
+		all := 1
+		j.UpdateRetryInfo(amboy.JobRetryOptions{MaxAttempts: &all})
+		q := newRetryQueue(j)
+		day := time.Now().Add(24 * time.Hour)
+		q.end = func(ctx context.Context, id string) error {
+			if time.Now().Before(day) {
+				return refuse(ctx, id)
+			}
+			return nil
+		}
+		h := startRetryHandler(t, q, amboy.RetryHandlerOptions{})
+
+		require.NoError(t, h.Put(t.Context(), j))
+		pass(25 * time.Hour)
+
+		ended := q.times("CompleteRetrying")
+		assert.Less(t, ended[len(ended)-1], 24*time.Hour+6*time.Second)
+		assert.Len(t, bookkeeping(j), 1, "the cause must be added once")
 	})
 }
 
@@ -649,8 +706,8 @@ func TestRetryHandlerTriesAgainToReadJobsBack(t *testing.T) {
 		reads    []time.Duration
 		replaced int
 	}{
-		"once":      {failures: 1, reads: []time.Duration{0, time.Second}, replaced: 2},
-		"to no end": {failures: 100, reads: []time.Duration{0, time.Second, 2 * time.Second}, replaced: 1},
+		"once":                              {failures: 1, reads: []time.Duration{0, time.Second}, replaced: 2},
+		"more often than a round has tries": {failures: 4, reads: []time.Duration{0, 1 * time.Second, 2 * time.Second, 4 * time.Second, 6 * time.Second}, replaced: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -721,39 +778,24 @@ func TestRetryHandlerTakesAnAttemptOnce(t *testing.T) {
 
 func TestRetryWorkerSurvivesPanic(t *testing.T) {
 	panicking := func(context.Context, string) error { panic("queue is broken") }
-	for name, test := range map[string]struct {
-		change func(j *retriedJob, q *retryQueue)
-		err    string
-	}{
-		"of the queue": {
-			change: func(_ *retriedJob, q *retryQueue) { q.replace = panicking },
-			err:    "attempt 1 to enqueue retrying job: panic: queue is broken",
+	for name, change := range map[string]func(j *retriedJob, q *retryQueue){
+		"of the queue that replaces": func(_ *retriedJob, q *retryQueue) { q.replace = panicking },
+		"of the queue that ends": func(j *retriedJob, q *retryQueue) {
+			all := 1
+			j.UpdateRetryInfo(amboy.JobRetryOptions{MaxAttempts: &all})
+			q.end = panicking
 		},
-		"of the job": {
-			change: func(j *retriedJob, _ *retryQueue) { j.panicOnLock = true },
-			err:    "attempt 1 to enqueue retrying job: panic: lock is broken",
-		},
-		"of the queue, again and again": {
-			change: func(_ *retriedJob, q *retryQueue) { q.replace, q.end = panicking, panicking },
-			err:    "attempt 1 to enqueue retrying job: panic: queue is broken",
-		},
+		"of the job": func(j *retriedJob, _ *retryQueue) { j.panicOnLock = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j, other := newRetriedJob("broken"), newRetriedJob("fine")
 				q := newRetryQueue(j, other)
-				test.change(j, q)
+				change(j, q)
 				h := startRetryHandler(t, q, amboy.RetryHandlerOptions{NumWorkers: 1})
 
 				require.NoError(t, h.Put(t.Context(), j))
 				synctest.Wait()
-
-				assert.Len(t, q.called("CompleteRetrying"), 1)
-				status := j.Status()
-				assert.Equal(t, []string{"no route to host", test.err}, status.Errors)
-				require.Len(t, status.Attempts, 2)
-				assert.Contains(t, status.Attempts[1].Stack, "retry_handler_test.go")
-
 				q.replace = nil
 				require.NoError(t, h.Put(t.Context(), other))
 				synctest.Wait()
@@ -761,6 +803,25 @@ func TestRetryWorkerSurvivesPanic(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestRetryHandlerEndsJobsThatPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newRetriedJob("broken")
+		j.panicOnLock = true
+		q := newRetryQueue(j)
+		h := startRetryHandler(t, q, amboy.RetryHandlerOptions{})
+
+		require.NoError(t, h.Put(t.Context(), j))
+		pass(time.Minute)
+
+		assert.Len(t, q.called("CompleteRetrying"), 1)
+		status := j.Status()
+		assert.Equal(t, []string{"no route to host"}, status.Errors)
+		assert.Equal(t, []string{"attempt 1 to enqueue retrying job: panic: lock is broken"}, bookkeeping(j))
+		require.Len(t, status.Attempts, 2)
+		assert.Contains(t, status.Attempts[1].Stack, "retry_handler_test.go")
+	})
 }
 
 // putAndDrop hands a job over and returns a pointer that is nil once nobody
@@ -781,15 +842,13 @@ func TestRetryHandlerForgetsHandledJobs(t *testing.T) {
 			all := 1
 			j.UpdateRetryInfo(amboy.JobRetryOptions{MaxAttempts: &all})
 		}},
-		"that were given up": {change: func(_ *retriedJob, q *retryQueue) {
-			q.replace = func(context.Context, string) error { return errors.New("no primary") }
-		}, handled: 2},
+		"whose next attempt was refused": {change: func(_ *retriedJob, q *retryQueue) {
+			q.replace = func(context.Context, string) error { return &amboy.InvalidJobError{} }
+		}, handled: 1},
 		"that were settled": {change: func(_ *retriedJob, q *retryQueue) {
 			q.replace = func(context.Context, string) error { return amboy.ErrLeaseLost }
 		}, handled: 1},
-		"that panicked": {change: func(_ *retriedJob, q *retryQueue) {
-			q.replace = func(context.Context, string) error { panic("queue is broken") }
-		}, handled: 1},
+		"that panicked": {change: func(j *retriedJob, _ *retryQueue) { j.panicOnLock = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mongodb/amboy/internal/numbering"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/api"
 	"github.com/mongodb/amboy/rest/internal/names"
@@ -162,7 +163,9 @@ func (c *Client) FindJobs(ctx context.Context, filter management.JobFilter, page
 	q := query{}
 	q.filter(filter)
 	q.page(page)
-	return get[management.JobPage](ctx, c, q.on("/v2/jobs"))
+	found, err := get[management.JobPage](ctx, c, q.on("/v2/jobs"))
+	found.Jobs = numbering.ReadJobs(found.Jobs)
+	return found, err
 }
 
 // CountJobs counts the jobs that a filter selects, up to a number.
@@ -178,7 +181,11 @@ func (c *Client) Job(ctx context.Context, queue, id string) (management.Job, err
 	if err != nil {
 		return management.Job{}, err
 	}
-	return get[management.Job](ctx, c, path)
+	job, err := get[management.Job](ctx, c, path)
+	if err != nil {
+		return management.Job{}, err
+	}
+	return numbering.ReadJob(job), nil
 }
 
 // Graph returns a job with those that it waits for, and those that wait for it.
@@ -237,7 +244,7 @@ func (c *Client) Scopes(ctx context.Context, filter management.ScopeFilter, page
 // Processes lists the processes that have queues.
 func (c *Client) Processes(ctx context.Context) ([]management.Process, error) {
 	list, err := get[api.ProcessList](ctx, c, "/v2/processes")
-	return list.Processes, err
+	return numbering.ReadProcesses(list.Processes), err
 }
 
 // Activity tells what the queues have done lately.

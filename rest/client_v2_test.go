@@ -89,6 +89,59 @@ func TestClientTellsTheSame(t *testing.T) {
 	assert.NotEmpty(t, processes)
 }
 
+// numbersFrom shows attempts from 0 as management does.
+type numbersFrom struct {
+	management.Inspector
+	attempt int
+}
+
+func (n numbersFrom) summary() management.JobSummary {
+	return management.JobSummary{Attempt: n.attempt}
+}
+
+func (n numbersFrom) Job(context.Context, string, string) (management.Job, error) {
+	return management.Job{
+		JobSummary: n.summary(),
+		Errors:     []amboy.AttemptError{{Attempt: n.attempt, Bookkeeping: true}},
+		Attempts:   []management.Attempt{{Number: n.attempt}},
+	}, nil
+}
+
+func (n numbersFrom) FindJobs(context.Context, management.JobFilter, management.PageRequest) (management.JobPage, error) {
+	return management.JobPage{Jobs: []management.JobSummary{n.summary()}}, nil
+}
+
+func (n numbersFrom) Processes(context.Context) ([]management.Process, error) {
+	return []management.Process{{Running: []management.JobSummary{n.summary()}}}, nil
+}
+
+func TestTheFirstAttemptWasNumberZeroInV2(t *testing.T) {
+	url := serve(t, rest.Handler(numbersFrom{}, everybody()))
+	for path, want := range map[string]string{
+		"/v2/queues/q/jobs/j": `"attempt":1,`,
+		"/v2/jobs":            `"attempt":1}`,
+		"/v2/processes":       `"attempt":1}`,
+	} {
+		response, err := http.Get(url + path) //nolint:noctx // It is a test's own server.
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Contains(t, string(body), want, path)
+		assert.NotContains(t, string(body), `"attempt":0`, path)
+		assert.NotContains(t, string(body), `"number":0`, path)
+	}
+
+	client, err := rest.NewClient(url, nil)
+	require.NoError(t, err)
+	job, err := client.Job(t.Context(), "q", "j")
+	require.NoError(t, err)
+	assert.Zero(t, job.Attempt)
+	assert.Zero(t, job.Errors[0].Attempt)
+	assert.True(t, job.Errors[0].Bookkeeping)
+	assert.Zero(t, job.Attempts[0].Number)
+}
+
 func TestClientActs(t *testing.T) {
 	inspector := newWorld(t)
 	client := newInspectorClient(t, inspector, rest.Actor(func(*http.Request) string { return "ann" }))

@@ -24,7 +24,7 @@ func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 	s.mu.Unlock()
 	err := recovering(func() error { return s.advance(ctx, e, &p, now) })
 	if err != nil {
-		err = fmt.Errorf("schedule %q of queue %q: %w", e.name, s.queue.ID(), err)
+		err = fmt.Errorf("schedule %q of queue %q: %w", e.name, s.target.name(), err)
 	}
 	if ctx.Err() != nil {
 		return err // It says nothing about the schedule.
@@ -32,7 +32,7 @@ func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 	if err != nil {
 		logging.Error(ctx, message.Fields{
 			"message":  "could not put the job of a schedule",
-			"queue":    s.queue.ID(),
+			"queue":    s.target.name(),
 			"schedule": e.name,
 			"error":    err.Error(),
 		})
@@ -66,7 +66,11 @@ func backoff(failures int) time.Duration {
 
 // advance puts jobs, and takes down how far it came.
 func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time.Time) error {
-	if err := s.look(ctx, e, p); err != nil {
+	q, err := s.target.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err = q.look(ctx, e, p); err != nil {
 		return err
 	}
 	// What was done after now, but for what was put, was done before somebody turned
@@ -76,7 +80,7 @@ func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time
 	if err != nil {
 		return err
 	}
-	last, err := s.putAll(ctx, e, ticks)
+	last, err := s.putAll(ctx, q, e, ticks)
 	if !last.IsZero() {
 		p.done, p.last = last, last
 	}
@@ -88,7 +92,7 @@ func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time
 	if err == nil {
 		err = broken
 	}
-	if err == nil && p.last.After(amboy.Now(s.queue).Add(lateness)) {
+	if err == nil && p.last.After(s.target.now().Add(lateness)) {
 		err = fmt.Errorf("its last tick, %s, is in the future: no job is put until then. A clock is, or was, wrong", p.last.Format(time.RFC3339Nano))
 	}
 	return err
@@ -109,21 +113,21 @@ func later(a, b time.Time) time.Time {
 }
 
 // look asks the queue how far the schedule has come, here or in other processes.
-func (s *Scheduler) look(ctx context.Context, e *entry, p *progress) error {
-	last, err := s.marker.Mark(ctx, lastMark(e.name), time.Time{})
+func (q openQueue) look(ctx context.Context, e *entry, p *progress) error {
+	last, err := q.marker.Mark(ctx, lastMark(e.name), time.Time{})
 	if err != nil {
 		return fmt.Errorf("reading which tick was the last: %w", err)
 	}
 	if p.last.After(last) { // The mark failed.
 		last = p.last
-		_, err = s.marker.Mark(ctx, lastMark(e.name), last)
+		_, err = q.marker.Mark(ctx, lastMark(e.name), last)
 		if err != nil {
 			return fmt.Errorf("marking which tick was the last: %w", err)
 		}
 	}
 	p.last = last
 	if last.IsZero() && p.done.IsZero() {
-		p.done, err = s.start(ctx, e)
+		p.done, err = q.start(ctx, e)
 		return err
 	}
 	p.done = later(p.done, last)
@@ -131,10 +135,10 @@ func (s *Scheduler) look(ctx context.Context, e *entry, p *progress) error {
 }
 
 // start is when the ticks of a schedule begin to count, of which none was put yet.
-func (s *Scheduler) start(ctx context.Context, e *entry) (time.Time, error) {
-	start, err := s.marker.Mark(ctx, startMark(e.name), time.Time{})
+func (q openQueue) start(ctx context.Context, e *entry) (time.Time, error) {
+	start, err := q.marker.Mark(ctx, startMark(e.name), time.Time{})
 	if err == nil && start.IsZero() {
-		start, err = s.marker.Mark(ctx, startMark(e.name), e.added)
+		start, err = q.marker.Mark(ctx, startMark(e.name), e.added)
 	}
 	switch {
 	case err != nil:
@@ -148,7 +152,7 @@ func (s *Scheduler) start(ctx context.Context, e *entry) (time.Time, error) {
 
 // putAll puts the jobs of ticks, marks each that is there, and returns the last. A
 // schedule that is removed meanwhile is let be.
-func (s *Scheduler) putAll(ctx context.Context, e *entry, ticks []time.Time) (last time.Time, err error) {
+func (s *Scheduler) putAll(ctx context.Context, q openQueue, e *entry, ticks []time.Time) (last time.Time, err error) {
 	var marked time.Time // by another process, which may be ahead
 	for _, tick := range ticks {
 		if !tick.After(marked) {
@@ -158,12 +162,12 @@ func (s *Scheduler) putAll(ctx context.Context, e *entry, ticks []time.Time) (la
 		if !s.has(e) {
 			return last, nil
 		}
-		err = s.put(ctx, e, tick)
+		err = q.putTick(ctx, e, tick)
 		if err != nil {
 			return last, fmt.Errorf("putting the job of tick %s: %w", tick.Format(time.RFC3339Nano), err)
 		}
 		last = tick
-		marked, err = s.marker.Mark(ctx, lastMark(e.name), tick)
+		marked, err = q.marker.Mark(ctx, lastMark(e.name), tick)
 		if err != nil {
 			// The job is there, and look marks it. Where this process ends before, and
 			// the queue forgets the job, it is put again.
@@ -173,8 +177,8 @@ func (s *Scheduler) putAll(ctx context.Context, e *entry, ticks []time.Time) (la
 	return last, nil
 }
 
-// put puts the job of a tick, unless another process has.
-func (s *Scheduler) put(ctx context.Context, e *entry, tick time.Time) error {
+// putTick puts the job of a tick, unless another process has.
+func (q openQueue) putTick(ctx context.Context, e *entry, tick time.Time) error {
 	j, err := e.newJob(tick)
 	if err != nil {
 		return fmt.Errorf("making it: %w", err)
@@ -189,7 +193,7 @@ func (s *Scheduler) put(ctx context.Context, e *entry, tick time.Time) error {
 	if j.ID() != id {
 		return &InvalidError{Schedule: e.name, Field: "ID of the job", Value: j.ID(), Rule: fmt.Sprintf("must be %q, or the job must have SetID(string)", id)}
 	}
-	return amboy.EnqueueUniqueJob(ctx, s.queue, j)
+	return amboy.EnqueueUniqueJob(ctx, q.Queue, j)
 }
 
 // ticks are those after done, until now, whose jobs are to be put.

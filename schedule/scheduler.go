@@ -65,9 +65,7 @@ func (o *Options) Validate() error {
 // Scheduler puts jobs in a queue at the ticks of schedules. It is safe for
 // concurrent use.
 type Scheduler struct {
-	queue  amboy.Queue
-	marker amboy.QueueMarker
-	teller amboy.ScheduleTeller // nil where the queue is none
+	target target
 	opts   Options
 
 	changed chan struct{} // has a value where a schedule was added, or removed
@@ -106,22 +104,36 @@ type entry struct {
 // New makes a scheduler without schedules, which does nothing until it is started.
 // It returns an error for a queue that is nil or no amboy.QueueMarker, which the
 // queues of package queue are, and for options that are not valid.
+//
+// The scheduler ends with the queue. That of a group whose queues have a time to live
+// is pruned when it has no work: use NewInGroup there.
 func New(q amboy.Queue, opts Options) (*Scheduler, error) {
 	if q == nil {
 		return nil, errors.New("making a scheduler: the queue must not be nil")
 	}
-	marker, ok := q.(amboy.QueueMarker)
-	if !ok {
-		return nil, fmt.Errorf("making a scheduler for queue %q: it must be an amboy.QueueMarker (is a %T)", q.ID(), q)
-	}
-	if err := opts.Validate(); err != nil {
+	open, err := newOpenQueue(q)
+	if err != nil {
 		return nil, fmt.Errorf("making a scheduler for queue %q: %w", q.ID(), err)
 	}
-	teller, _ := q.(amboy.ScheduleTeller)
+	return newScheduler(oneQueue{open}, opts)
+}
+
+// NewInGroup is New for a queue of a group, which may be pruned: the scheduler opens it
+// when a tick is due. It returns an error for a group that is nil, an empty name, and
+// options that are not valid.
+func NewInGroup(group amboy.QueueGroup, name string, opts Options) (*Scheduler, error) {
+	if group == nil || name == "" {
+		return nil, errors.New("making a scheduler for a queue of a group: neither the group nor the name may be empty")
+	}
+	return newScheduler(groupedQueue{group, name}, opts)
+}
+
+func newScheduler(t target, opts Options) (*Scheduler, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("making a scheduler for queue %q: %w", t.name(), err)
+	}
 	return &Scheduler{
-		queue:   q,
-		marker:  marker,
-		teller:  teller,
+		target:  t,
 		opts:    opts,
 		changed: make(chan struct{}, 1),
 		entries: map[string]*entry{},
@@ -139,40 +151,47 @@ func New(q amboy.Queue, opts Options) (*Scheduler, error) {
 // that is nil, and for a catchUp that is none of the values above; and a
 // *DuplicateNameError for a name that the scheduler has. It does not block.
 func (s *Scheduler) Add(name string, schedule Schedule, newJob JobFunc, catchUp CatchUp) error {
-	refuse := func(field string, value any, rule string) error {
-		return &InvalidError{Schedule: name, Field: field, Value: value, Rule: rule}
-	}
-	switch {
-	case !isName(name):
-		return &InvalidError{Field: "name", Value: name, Rule: nameRule}
-	case schedule == nil:
-		return refuse("schedule", schedule, "must not be nil")
-	case newJob == nil:
-		return refuse("function that makes the jobs", nil, "must not be nil")
-	case !catchUp.IsValid():
-		return refuse("catch-up", catchUp, `must be "none", "latest" or "all"`)
-	}
-	now := wholeMilliseconds(amboy.Now(s.queue))
-	e := &entry{name: name, schedule: schedule, newJob: newJob, catchUp: catchUp, added: now}
-	next, err := nextTick(schedule, now)
+	e, err := newEntry(name, schedule, newJob, catchUp, s.target.now())
 	if err != nil {
-		return refuse("schedule", schedule, err.Error())
+		return err
 	}
-	e.next = next
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entries[name] != nil {
 		return &DuplicateNameError{Name: name}
 	}
 	s.entries[name] = e
-	s.wake()
+	wake(s.changed)
 	return nil
 }
 
-// wake lets the scheduler look at the schedules.
-func (s *Scheduler) wake() {
+// newEntry makes the entry of a schedule that is added now.
+func newEntry(name string, schedule Schedule, newJob JobFunc, catchUp CatchUp, now time.Time) (*entry, error) {
+	refuse := func(field string, value any, rule string) error {
+		return &InvalidError{Schedule: name, Field: field, Value: value, Rule: rule}
+	}
+	switch {
+	case !isName(name):
+		return nil, &InvalidError{Field: "name", Value: name, Rule: nameRule}
+	case schedule == nil:
+		return nil, refuse("schedule", schedule, "must not be nil")
+	case newJob == nil:
+		return nil, refuse("function that makes the jobs", nil, "must not be nil")
+	case !catchUp.IsValid():
+		return nil, refuse("catch-up", catchUp, `must be "none", "latest" or "all"`)
+	}
+	now = wholeMilliseconds(now)
+	next, err := nextTick(schedule, now)
+	if err != nil {
+		return nil, refuse("schedule", schedule, err.Error())
+	}
+	return &entry{name: name, schedule: schedule, newJob: newJob, catchUp: catchUp, added: now, next: next}, nil
+}
+
+// wake lets a scheduler look at its schedules.
+func wake(changed chan struct{}) {
 	select {
-	case s.changed <- struct{}{}:
+	case changed <- struct{}{}:
 	default:
 	}
 }
@@ -193,7 +212,7 @@ func (s *Scheduler) Remove(name string) bool {
 	if found {
 		delete(s.entries, name)
 		s.removed = append(s.removed, name)
-		s.wake()
+		wake(s.changed)
 	}
 	return found
 }
@@ -274,7 +293,7 @@ func startMark(name string) string { return "schedule " + name + " start" }
 // A scheduler that was started calls it when it is time. It is for tests, whose clock
 // is not that of the system, and for programs that have a loop of their own.
 func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
-	now := wholeMilliseconds(amboy.Now(s.queue))
+	now := wholeMilliseconds(s.target.now())
 	var errs []error
 	for _, e := range s.due(now) {
 		if ctx.Err() != nil {

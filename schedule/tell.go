@@ -14,32 +14,34 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// tellAgain is how often is told of a schedule that stays as it is, so that it is not
-// forgotten.
-const tellAgain = time.Hour
-
 // tell lets the queue know of the schedules, for people to see. Where that fails it is
 // tried again the next time; the schedules work all the same.
 func (s *Scheduler) tell(ctx context.Context, now time.Time) {
-	if s.teller == nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	untold, removed := s.untold(now)
+	if len(untold) == 0 && len(removed) == 0 {
+		return
+	}
 	err := recovering(func() error {
-		var err error
+		q, err := s.target.open(ctx)
+		if err != nil || q.teller == nil {
+			return err
+		}
 		if len(removed) > 0 {
-			err = s.teller.ForgetSchedules(ctx, removed...)
+			err = q.teller.ForgetSchedules(ctx, removed...)
 		}
 		if infos := s.infosOf(untold); len(infos) > 0 {
-			err = errors.Join(err, s.teller.TellSchedules(ctx, infos...))
+			err = errors.Join(err, q.teller.TellSchedules(ctx, infos...))
 		}
 		return err
 	})
 	first := s.told(untold, removed, err)
-	if first && ctx.Err() == nil && !errors.Is(err, amboy.ErrQueueClosed) {
+	if first && ctx.Err() == nil && !s.target.isGone(err) {
 		logging.Warning(ctx, message.Fields{
 			"message": "could not make known how schedules stand; trying again",
-			"queue":   s.queue.ID(),
+			"queue":   s.target.name(),
 			"error":   err.Error(),
 		})
 	}
@@ -51,7 +53,7 @@ func (s *Scheduler) untold(now time.Time) (untold []*entry, removed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.toldAt.IsZero() || now.Sub(e.toldAt).Abs() >= tellAgain {
+		if e.toldAt.IsZero() || now.Sub(e.toldAt).Abs() >= s.target.tellAgain() {
 			untold = append(untold, e)
 			e.toldAt = now
 		}
@@ -75,9 +77,6 @@ func (s *Scheduler) told(untold []*entry, removed []string, err error) (firstFai
 			e.toldAt = time.Time{}
 		}
 		s.removed = append(s.removed, removed...)
-	}
-	if len(untold) == 0 && len(removed) == 0 {
-		return false
 	}
 	firstFailure = err != nil && !s.tellingFails
 	s.tellingFails = err != nil

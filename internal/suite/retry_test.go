@@ -85,8 +85,25 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 		info := f.info(q, "never")
 		assert.Equal(f, amboy.StateFailed, info.State)
 		assert.Equal(f, 2, info.Retry.CurrentAttempt)
-		assert.Equal(f, []string{"no", "attempt 1 to enqueue retrying job: job has reached its maximum attempt limit"}, info.Status.Errors)
-		assert.Len(f, info.Status.Attempts, 4)
+		assert.Equal(f, []string{"no"}, info.Status.Errors)
+		require.Len(f, info.Status.Attempts, 4)
+		last := info.Status.Attempts[3]
+		assert.Equal(f, "attempt 1 to enqueue retrying job: job has reached its maximum attempt limit", last.Error)
+		assert.True(f, last.Bookkeeping)
+		assert.Equal(f, 2, last.Attempt)
+	})
+}
+
+func TestAJobThatAsksForARetryWithoutAnErrorFailsWhenItsAttemptsAreUsedUp(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		q := f.start(options{})
+		f.put(q, retryable(f.job("never", func(_ context.Context, j *funcJob) {
+			j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(true)})
+		}), 2))
+		f.drain(q)
+		info := f.info(q, "never")
+		assert.Equal(f, amboy.StateFailed, info.State)
+		assert.Equal(f, []string{"attempt 1 to enqueue retrying job: job has reached its maximum attempt limit"}, info.Status.Errors)
 	})
 }
 
@@ -294,8 +311,9 @@ func TestAPolicyThatPanicsEndsTheJob(t *testing.T) {
 		f.drain(q)
 		info := f.info(q, "j")
 		assert.Equal(f, amboy.StateFailed, info.State)
-		require.Len(f, info.Status.Errors, 2)
-		assert.Contains(f, info.Status.Errors[1], "asking the retry policy: panic: no idea")
+		assert.Equal(f, []string{"no"}, info.Status.Errors)
+		require.Len(f, info.Status.Attempts, 2)
+		assert.Contains(f, info.Status.Attempts[1].Error, "asking the retry policy: panic: no idea")
 	})
 }
 
@@ -308,7 +326,8 @@ func TestANextAttemptThatCantStartInTimeEndsTheJob(t *testing.T) {
 		f.drain(q)
 		info := f.info(q, "j")
 		assert.Equal(f, amboy.StateFailed, info.State)
-		assert.Contains(f, info.Status.Errors[1], "must not be after dispatch-by")
+		require.Len(f, info.Status.Attempts, 2)
+		assert.Contains(f, info.Status.Attempts[1].Error, "must not be after dispatch-by")
 	})
 }
 

@@ -108,7 +108,8 @@ type Driver interface {
 	// canceled (see EndCanceled). The error of one wraps
 	// ErrLeaseLost where the lease is not the record's, or the record has ended
 	// already. Jobs that depend on one that ended in another state than
-	// amboy.StateSucceeded find it among their Failed edges.
+	// amboy.StateSucceeded find it among their Failed edges. One that is too large for
+	// the store ends as failed instead (see ShortEnd), and its error wraps ErrTooLarge.
 	Complete(ctx context.Context, completions []Completion) ([]error, error)
 
 	// Release hands leases back. The record keeps its count and its place in the
@@ -128,7 +129,8 @@ type Driver interface {
 	Retry(ctx context.Context, ended, next *Record) error
 
 	// EndRetry ends a record that awaits its retry for good. The error wraps
-	// ErrLeaseLost where it does not any more.
+	// ErrLeaseLost where it does not any more, and ErrTooLarge as that of Complete
+	// does.
 	EndRetry(ctx context.Context, ended *Record) error
 
 	// Save replaces the content of a record, as CopyContent does, and its lock as

@@ -1,8 +1,15 @@
 package driver
 
 import (
+	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
 )
 
 // Subscribers are the functions that a driver calls after a change: what it needs
@@ -51,6 +58,21 @@ func (s *Subscribers) Notify(mayClaim bool) {
 		return
 	}
 	for _, notify := range *list {
-		notify(mayClaim)
+		call(notify, mayClaim)
 	}
+}
+
+// call calls a subscriber. Its panic is logged, as the change was made, and its caller may
+// be a goroutine that serves all.
+func call(notify func(mayClaim bool), mayClaim bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			logging.Error(context.Background(), message.Fields{
+				"message": "a subscriber of a driver panicked",
+				"error":   fmt.Sprint(value),
+				"stack":   string(debug.Stack()),
+			})
+		}
+	}()
+	notify(mayClaim)
 }

@@ -42,7 +42,7 @@ func (f *filter) selects(e *entry) bool {
 		(!f.Holding || len(r.Scopes) > 0) &&
 		(f.DependsOn == "" || dependsOn(r, f.DependsOn)) &&
 		(f.Scope == "" || slices.Contains(r.RequiredScopes, f.Scope) || slices.Contains(r.EnqueueScopes, f.Scope)) &&
-		(f.Error == "" || strings.Contains(lastError(r), f.Error)) &&
+		(f.Error == "" || strings.Contains(driver.LastError(r.Status.Errors), f.Error)) &&
 		f.Created.Contains(r.TimeInfo.Created) &&
 		f.Due.Contains(r.TimeInfo.WaitUntil) &&
 		f.Ended.Contains(r.TimeInfo.End) &&
@@ -58,13 +58,6 @@ func hasAll(list, wanted []string) bool {
 
 func dependsOn(r *driver.Record, id string) bool {
 	return r.Dependency != nil && slices.Contains(r.Dependency.Edges, id)
-}
-
-func lastError(r *driver.Record) string {
-	if len(r.Status.Errors) == 0 {
-		return ""
-	}
-	return r.Status.Errors[len(r.Status.Errors)-1]
 }
 
 // walk goes over the records that a filter selects, in the order of arrival.

@@ -2,8 +2,10 @@ package mongodb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -19,11 +21,44 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	for i, c := range completions {
 		changes[i] = d.completion(c)
 	}
-	err = d.apply(plain(ctx), changes)
+	ctx = plain(ctx)
+	err = d.apply(ctx, changes)
+	if err == nil {
+		err = d.endShort(ctx, changes, func(i int, tooLarge error) *change {
+			short := completions[i]
+			short.Record = driver.ShortEnd(short.Record, tooLarge)
+			return d.completion(short)
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("completing %d records: %w", len(completions), err)
 	}
 	return errorsOf(changes, func(i int) driver.Lease { return completions[i].Lease }), nil
+}
+
+// endShort ends the records of changes that were too large with the changes that short
+// returns. Their errors then wrap driver.ErrTooLarge.
+func (d *Driver) endShort(ctx context.Context, changes []*change, short func(i int, tooLarge error) *change) error {
+	var shortened []*change
+	var large []*change
+	for i, c := range changes {
+		var refused *amboy.InvalidJobError
+		if errors.As(c.err, &refused) && refused.Field == sizeField {
+			shortened, large = append(shortened, short(i, c.err)), append(large, c)
+		}
+	}
+	if len(shortened) == 0 {
+		return nil
+	}
+	err := d.apply(ctx, shortened)
+	for i, c := range shortened {
+		if c.err == nil {
+			large[i].err = fmt.Errorf("%w: %w", driver.ErrTooLarge, large[i].err)
+		} else {
+			large[i].err = c.err
+		}
+	}
+	return err
 }
 
 func (d *Driver) completion(c driver.Completion) *change {

@@ -157,11 +157,14 @@ func isTooLarge(err error) bool {
 	return errors.As(err, &failure) && (failure.HasErrorCode(codeDocumentTooLarge) || failure.HasErrorCode(codeUpdateTooLarge))
 }
 
+// sizeField is the field of the error of a record that is too large.
+const sizeField = "size"
+
 // tooLarge is the error of a record whose document is larger than one may be.
 func tooLarge(doc *document, size int) error {
 	return &amboy.InvalidJobError{
 		JobID: doc.jobID(),
-		Field: "size",
+		Field: sizeField,
 		Value: size,
 		Rule:  fmt.Sprintf("must be at most %d bytes, which is the largest document that MongoDB stores", maxDocumentSize),
 	}

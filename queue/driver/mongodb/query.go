@@ -329,13 +329,6 @@ func (s *selection) decides() bool {
 func (s *selection) selects(doc *document) bool {
 	return (s.id == nil || s.id.MatchString(doc.jobID())) &&
 		(s.ids == nil || s.ids[doc.jobID()]) &&
-		(s.query.Error == "" || strings.Contains(lastError(doc), s.query.Error)) &&
+		(s.query.Error == "" || strings.Contains(driver.LastError(doc.Status.Errors), s.query.Error)) &&
 		(len(s.query.States) == 0 || slices.Contains(s.query.States, driver.StateOf(doc.record(), s.now)))
-}
-
-func lastError(doc *document) string {
-	if len(doc.Status.Errors) == 0 {
-		return ""
-	}
-	return doc.Status.Errors[len(doc.Status.Errors)-1]
 }

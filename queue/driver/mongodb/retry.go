@@ -25,7 +25,26 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 		return err
 	}
 	defer leave()
-	c := &change{
+	ctx = plain(ctx)
+	c := retryEnd(ended)
+	err = d.apply(ctx, []*change{c})
+	if err == nil {
+		err = d.endShort(ctx, []*change{c}, func(_ int, tooLarge error) *change {
+			return retryEnd(driver.ShortEnd(ended, tooLarge))
+		})
+	}
+	if err == nil {
+		err = awaitsNoRetry(c.err, ended)
+	}
+	if err != nil {
+		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
+	}
+	return nil
+}
+
+// retryEnd is the change that ends a record for good that awaits its retry.
+func retryEnd(ended *driver.Record) *change {
+	return &change{
 		queue: ended.Group,
 		name:  ended.Name,
 		step: func(doc *document) error {
@@ -37,14 +56,6 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 		},
 		made: func(doc *document) bool { return doc.final() && doc.RetryInfo.End.Equal(stored(ended.RetryInfo.End)) },
 	}
-	err = d.apply(plain(ctx), []*change{c})
-	if err == nil {
-		err = awaitsNoRetry(c.err, ended)
-	}
-	if err != nil {
-		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
-	}
-	return nil
 }
 
 // awaitsNoRetry is the error of a change of a record that is to await a retry.

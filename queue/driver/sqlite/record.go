@@ -151,8 +151,8 @@ func newContent(r *driver.Record) (*content, error) {
 	if r.Status.Reason != "" {
 		c.reason = r.Status.Reason
 	}
-	if n := len(r.Status.Errors); n > 0 {
-		c.lastError = r.Status.Errors[n-1]
+	if len(r.Status.Errors) > 0 {
+		c.lastError = driver.LastError(r.Status.Errors)
 	}
 	err := c.encode(r)
 	if err != nil {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -335,9 +337,20 @@ type changeError struct{ error }
 
 func (e *changeError) Unwrap() error { return e.error }
 
+// attempt runs a change. A panic is an error of that change: the writer serves others
+// too.
+func (c *change) attempt(in *changes) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return c.run(in)
+}
+
 func (c *changes) make(batch []*change) error {
 	for _, change := range batch {
-		if err := change.run(c); err != nil {
+		if err := change.attempt(c); err != nil {
 			return &changeError{err}
 		}
 	}
@@ -379,7 +392,7 @@ func (c *changes) makeAlone(change *change) (failure, fatal error) {
 	if _, fatal = c.exec(savepoint); fatal != nil {
 		return nil, fatal
 	}
-	failure = change.run(c)
+	failure = change.attempt(c)
 	if failure == nil {
 		failure = c.flush()
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/numbering"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/guard"
 	"github.com/mongodb/amboy/rest/internal/names"
@@ -189,7 +190,7 @@ func findJobs(c *call) (answer, error) {
 		return answer{}, err
 	}
 	page, err := c.FindJobs(c.r.Context(), in.filter(), in.page())
-	page.Jobs = notNil(page.Jobs)
+	page.Jobs = notNil(numbering.ShowJobs(page.Jobs))
 	return ok(page), err
 }
 
@@ -245,8 +246,10 @@ func getJob(c *call) (answer, error) {
 	return ok(complete(job)), err
 }
 
-// complete makes the lists of a job arrays in JSON.
+// complete makes a job what JSON shows: its lists are arrays, and its attempts count
+// from 1.
 func complete(job management.Job) management.Job {
+	job = numbering.ShowJob(job)
 	job.Errors, job.Attempts, job.Log = notNil(job.Errors), notNil(job.Attempts), notNil(job.Log)
 	job.Scopes, job.DependsOn, job.Dependents = notNil(job.Scopes), notNil(job.DependsOn), notNil(job.Dependents)
 	job.Timeline, job.Actions = notNil(job.Timeline), notNil(job.Actions)
@@ -301,7 +304,7 @@ func listProcesses(c *call) (answer, error) {
 	}
 	processes, err := c.Processes(c.r.Context())
 	list := ProcessList{Processes: make([]management.Process, len(processes))}
-	for i, process := range processes {
+	for i, process := range numbering.ShowProcesses(processes) {
 		process.Queues, process.Running = notNil(process.Queues), notNil(process.Running)
 		list.Processes[i] = process
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy/internal/numbering"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -32,7 +33,7 @@ func (p *program) listJobs() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("listing jobs: %w", err)
 		}
-		err = p.print(management.JobPage{Jobs: jobs, Next: next}, func(out *page) { jobTable(out, jobs) })
+		err = p.print(management.JobPage{Jobs: numbering.ShowJobs(jobs), Next: next}, func(out *page) { jobTable(out, jobs) })
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/numbering"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -27,7 +28,7 @@ func (p *program) showJob() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("showing job %q of queue %q: %w", args[1], args[0], err)
 			}
-			return p.print(job, func(out *page) {
+			return p.print(numbering.ShowJob(job), func(out *page) {
 				out.width = 0 // all of it is to be read
 				jobPage(out, job)
 			})
@@ -105,7 +106,11 @@ func jobErrors(out *page, j management.Job) {
 		out.line(fmt.Sprintf("  (%d more were dropped)", j.DroppedErrors))
 	}
 	for _, e := range j.Errors {
-		out.lines("  ", fmt.Sprintf("attempt %d, %s: %s", e.Attempt+1, stamp(e.At), e.Error))
+		of := ""
+		if e.Bookkeeping {
+			of = ", of the queue"
+		}
+		out.lines("  ", fmt.Sprintf("attempt %d, %s%s: %s", e.Attempt+1, stamp(e.At), of, e.Error))
 		out.lines("      ", e.Stack)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/numbering"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -49,7 +50,7 @@ func (p *program) watchUntilEnd(ctx context.Context, inspector management.Inspec
 			return "", err
 		}
 		if !reflect.DeepEqual(job.JobSummary, shown) || job.ProgressMessage != message {
-			err = p.printNext(job, func(out *page) { out.line(watchLine(job)) })
+			err = p.printNext(numbering.ShowJob(job), func(out *page) { out.line(watchLine(job)) })
 			if err != nil {
 				return "", err
 			}

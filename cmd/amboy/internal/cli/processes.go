@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy/internal/numbering"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -21,7 +22,7 @@ func (p *program) processes() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("listing processes: %w", err)
 			}
-			return p.print(orEmpty(processes), func(out *page) {
+			return p.print(orEmpty(numbering.ShowProcesses(processes)), func(out *page) {
 				out.row("HOST", "PID", "ALIVE", "SEEN", "AGE", "RUNNING", "QUEUES", "ID")
 				for _, one := range processes {
 					out.row(one.Host, strconv.Itoa(one.PID), yesNo(one.Alive), age(one.Seen), age(one.Started),

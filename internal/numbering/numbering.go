@@ -1,0 +1,61 @@
+// Package numbering converts the numbers of attempts in the values of package
+// management. In Go they count from 0, as amboy.JobRetryInfo does; in the JSON of the
+// interface over HTTP and of the command-line tool they count from 1, as on pages.
+package numbering
+
+import (
+	"slices"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// ShowJob returns a job for JSON.
+func ShowJob(j management.Job) management.Job { return shiftJob(j, 1) }
+
+// ReadJob is the inverse of ShowJob.
+func ReadJob(j management.Job) management.Job { return shiftJob(j, -1) }
+
+// ShowJobs returns the jobs of a list for JSON.
+func ShowJobs(jobs []management.JobSummary) []management.JobSummary { return shiftJobs(jobs, 1) }
+
+// ReadJobs is the inverse of ShowJobs.
+func ReadJobs(jobs []management.JobSummary) []management.JobSummary { return shiftJobs(jobs, -1) }
+
+// ShowProcesses returns processes, with the jobs that they run, for JSON.
+func ShowProcesses(processes []management.Process) []management.Process {
+	return shiftProcesses(processes, 1)
+}
+
+// ReadProcesses is the inverse of ShowProcesses.
+func ReadProcesses(processes []management.Process) []management.Process {
+	return shiftProcesses(processes, -1)
+}
+
+func shiftJob(j management.Job, by int) management.Job {
+	j.Attempt += by
+	j.Errors = slices.Clone(j.Errors)
+	for i := range j.Errors {
+		j.Errors[i].Attempt += by
+	}
+	j.Attempts = slices.Clone(j.Attempts)
+	for i := range j.Attempts {
+		j.Attempts[i].Number += by
+	}
+	return j
+}
+
+func shiftJobs(jobs []management.JobSummary, by int) []management.JobSummary {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		jobs[i].Attempt += by
+	}
+	return jobs
+}
+
+func shiftProcesses(processes []management.Process, by int) []management.Process {
+	processes = slices.Clone(processes)
+	for i := range processes {
+		processes[i].Running = shiftJobs(processes[i].Running, by)
+	}
+	return processes
+}

@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+)
+
+var (
+	_ amboy.IdleCloser = (*local)(nil)
+	_ amboy.IdleCloser = (*driverQueue)(nil)
+)
+
+// CloseIfIdle implements amboy.IdleCloser.
+func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
+	q.mu.Lock()
+	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.called == 0
+	if idle {
+		q.phase.Store(int32(stopped)) // with the lock, which Put takes to see it
+	}
+	q.mu.Unlock()
+	if idle {
+		q.Close(ctx)
+	}
+	return idle, nil
+}
+
+// CloseIfIdle implements amboy.IdleCloser. What another process puts meanwhile stays in
+// the store.
+func (q *driverQueue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
+	if !q.puts.TryLock() {
+		return false, nil
+	}
+	idle, err := q.stopIfIdle(ctx)
+	q.puts.Unlock()
+	if err != nil {
+		return false, fmt.Errorf("closing queue %q if it is idle: %w", q.id, err)
+	}
+	if idle {
+		q.Close(ctx)
+	}
+	return idle, nil
+}
+
+// stopIfIdle makes Put refuse jobs from now on if the queue has no work. The caller holds
+// the lock of the puts.
+func (q *driverQueue) stopIfIdle(ctx context.Context) (idle bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+	defer cancel()
+	var stats amboy.QueueStats
+	err = errorOfPanic(func() (err error) {
+		stats, err = q.driver.Stats(ctx, q.name)
+		return err
+	})
+	if err != nil || !stats.IsIdle() {
+		return false, err
+	}
+	q.phase.Store(int32(stopped))
+	return true, nil
+}

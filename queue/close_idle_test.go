@@ -1,0 +1,149 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+)
+
+// prunedQueue is a queue to which something happens while it is pruned.
+type prunedQueue struct {
+	amboy.Queue
+	afterStats  func()
+	beforeClose func() error
+}
+
+func (q *prunedQueue) Stats(ctx context.Context) amboy.QueueStats {
+	stats := q.Queue.Stats(ctx)
+	if q.afterStats != nil {
+		q.afterStats()
+	}
+	return stats
+}
+
+func (q *prunedQueue) CloseIfIdle(ctx context.Context) (bool, error) {
+	if q.beforeClose != nil {
+		if err := q.beforeClose(); err != nil {
+			return false, err
+		}
+	}
+	return q.Queue.(amboy.IdleCloser).CloseIfIdle(ctx)
+}
+
+func TestAJobWasLostThatWasPutBetweenAPrunesLookAndTheClose(t *testing.T) {
+	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
+		hold, holding := make(chan struct{}), true
+		pruned := &prunedQueue{Queue: q}
+		pruned.afterStats = func() {
+			if holding {
+				put(t, q, newJob(t, "late", func(context.Context, *funcJob) { <-hold }))
+			}
+		}
+		cache := queue.NewGroupCache(0)
+		require.NoError(t, cache.Set("q", pruned, 0))
+
+		require.ErrorContains(t, cache.Remove(t.Context(), "q"), "it has work")
+		require.NoError(t, cache.Prune(t.Context()))
+		assert.Same(t, pruned, cache.Get("q"))
+		close(hold)
+		drain(t, q)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "late").State)
+
+		holding = false
+		require.NoError(t, cache.Remove(t.Context(), "q"))
+		assert.Nil(t, cache.Get("q"))
+		require.ErrorIs(t, q.Put(t.Context(), noop(t, "too late")), amboy.ErrQueueClosed)
+	})
+}
+
+func TestPutsAndClosesIfIdleAtOnceLoseNoJob(t *testing.T) {
+	for name, build := range kinds {
+		t.Run(name, func(t *testing.T) {
+			for range 50 {
+				q := build(t, 1, 10)
+				require.NoError(t, q.Start(t.Context()))
+				var ran atomic.Bool
+				accepted := make(chan error, 1)
+				go func() {
+					accepted <- q.Put(t.Context(), newJob(t, "one", func(context.Context, *funcJob) { ran.Store(true) }))
+				}()
+				closed, err := q.(amboy.IdleCloser).CloseIfIdle(t.Context())
+				require.NoError(t, err)
+				if err = <-accepted; err == nil && !closed {
+					drain(t, q)
+				}
+				if err != nil {
+					require.ErrorIs(t, err, amboy.ErrQueueClosed)
+				}
+				assert.Equal(t, err == nil, ran.Load())
+				q.Close(context.Background())
+			}
+		})
+	}
+}
+
+func TestAQueueThatIsBeingPrunedIsAwaited(t *testing.T) {
+	for name, test := range map[string]struct {
+		err   error
+		stays bool
+	}{
+		"and was closed":          {},
+		"and could not be closed": {err: errors.New("the store is away"), stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				group := newLocalGroup(t, queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
+					Constructor: func(context.Context) (amboy.Queue, error) { return queue.NewLocalLimitedSize(1, 10), nil },
+				}, TTL: time.Second})
+				q := queue.NewLocalLimitedSize(1, 10)
+				require.NoError(t, q.Start(t.Context()))
+				release := make(chan struct{})
+				pruned := &prunedQueue{Queue: q, beforeClose: func() error { <-release; return test.err }}
+				require.NoError(t, group.Put(t.Context(), "q", pruned))
+				pass(5 * time.Second)
+				assert.Zero(t, group.Len())
+
+				got := make(chan amboy.Queue, 1)
+				go func() {
+					q, err := group.Get(t.Context(), "q")
+					assert.NoError(t, err)
+					got <- q
+				}()
+				synctest.Wait()
+				assert.Empty(t, got)
+				close(release)
+				assert.Equal(t, test.stays, <-got == amboy.Queue(pruned))
+				test.err, pruned.beforeClose = nil, nil
+				require.NoError(t, group.Close(t.Context()))
+				q.Close(t.Context())
+			})
+		})
+	}
+}
+
+func TestAPanicOfAQueuesStatsEndedThePruning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := newLocalGroup(t, queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
+			Constructor: func(context.Context) (amboy.Queue, error) { return queue.NewLocalLimitedSize(1, 10), nil },
+		}, TTL: time.Second})
+		broken := &groupedQueue{onStats: func() { panic("stats are broken") }}
+		idle := &groupedQueue{}
+		require.NoError(t, group.Put(t.Context(), "broken", broken))
+		pass(10 * time.Second)
+		require.NoError(t, group.Put(t.Context(), "idle", idle))
+		pass(10 * time.Second)
+		assert.Equal(t, []string{"broken"}, group.Queues(t.Context()))
+		assert.Equal(t, 1, idle.closed())
+		var panicked *amboy.PanicError
+		require.ErrorAs(t, group.Prune(t.Context()), &panicked)
+	})
+}

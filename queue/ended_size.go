@@ -1,0 +1,41 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// boundedRecord encodes a job that has ended, within the bounds of what an attempt leaves
+// in a store: its errors and its log are cut, and a result that is too large fails it for
+// good.
+func (q *driverQueue) boundedRecord(j amboy.Job) (*driver.Record, error) {
+	r, err := q.record(j)
+	if err != nil {
+		return nil, err
+	}
+	if err = checkResultSize(r); err != nil {
+		j.AddError(amboy.NonRetryable(err))
+		doNotRetry(j)
+		r.Result, r.Status, r.RetryInfo = nil, j.Status(), j.RetryInfo()
+	}
+	r.Status.Bound()
+	if r.Progress != nil {
+		progress := *r.Progress
+		progress.Bound()
+		r.Progress = &progress
+	}
+	return r, nil
+}
+
+// checkResultSize returns an error for a result that is too large to be stored.
+func checkResultSize(r *driver.Record) error {
+	if r.Result == nil {
+		return nil
+	}
+	if size := len(r.Result.Raw()); size > amboy.MaxResultBytes {
+		return fmt.Errorf("the result of job %q has %d bytes; at most %d are stored", r.JobID(), size, amboy.MaxResultBytes)
+	}
+	return nil
+}
