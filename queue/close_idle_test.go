@@ -114,9 +114,9 @@ func TestAQueueThatIsBeingPrunedIsAwaited(t *testing.T) {
 
 				got := make(chan amboy.Queue, 1)
 				go func() {
-					q, err := group.Get(t.Context(), "q")
+					found, err := group.Get(t.Context(), "q")
 					assert.NoError(t, err)
-					got <- q
+					got <- found
 				}()
 				synctest.Wait()
 				assert.Empty(t, got)

@@ -299,7 +299,7 @@ func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 		if !r.job.RetryInfo().ShouldRetry() {
 			return errNoRetryNeeded
 		}
-		if err := h.lock(r); err != nil {
+		if err = h.lock(r); err != nil {
 			return err
 		}
 		now := h.now()
