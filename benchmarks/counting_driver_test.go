@@ -110,9 +110,9 @@ func (d *countingDriver) Control(ctx context.Context, queue string, change drive
 	return d.Driver.Control(ctx, queue, change)
 }
 
-func (d *countingDriver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
+func (d *countingDriver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
 	d.calls.Add(1)
-	return d.Driver.RecoverStale(ctx, now)
+	return d.Driver.RecoverStale(ctx, now, keep...)
 }
 
 func (d *countingDriver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {

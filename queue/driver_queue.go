@@ -10,6 +10,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -140,7 +141,7 @@ type driverQueue struct {
 	engine     *engine
 	ownsEngine bool // closes it
 	driver     driver.Driver
-	line       *claimLine
+	line       *core.Line
 	format     amboy.Format
 	retention  Retention
 	maxRunning int
@@ -173,6 +174,7 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 	q := &driverQueue{
 		lifecycle:  newLifecycle(id),
 		name:       opts.Name,
+		line:       &core.Line{Queue: opts.Name},
 		engine:     e,
 		driver:     e.driver,
 		format:     opts.Format,
@@ -194,7 +196,6 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 	if err != nil {
 		return nil, err
 	}
-	q.line = e.claims.join(q.name, q.checkIdle)
 	e.add(q)
 	return q, nil
 }
@@ -271,13 +272,12 @@ func (q *driverQueue) startOnce(ctx context.Context) error {
 	return nil
 }
 
-func (q *driverQueue) stopClaiming() { q.line.stop() }
+func (q *driverQueue) stopClaiming() { q.engine.happen(core.Stopped{Line: q.line}) }
 
 func (q *driverQueue) closeAll(ctx context.Context) {
 	q.close(ctx, q.stopClaiming)
 	q.RetryHandler().Close(ctx)
 	q.closeOnce.Do(func() {
-		q.line.leave()
 		q.engine.remove(q)
 	})
 	if q.ownsEngine {

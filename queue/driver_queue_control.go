@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -45,7 +46,7 @@ func (q *driverQueue) control(ctx context.Context, doing string, change driver.C
 	if err != nil {
 		return control, fmt.Errorf("%s queue %q: %w", doing, q.id, err)
 	}
-	q.engine.claims.signal()
+	q.engine.happen(core.Changed{})
 	return control, nil
 }
 

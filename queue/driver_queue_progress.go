@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 var _ amboy.ProgressSetter = (*driverQueue)(nil)
@@ -14,21 +15,21 @@ func (q *driverQueue) SetProgress(ctx context.Context, j amboy.Job, progress amb
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("setting the progress of a job of queue %q: the job must not be nil", q.id)
 	}
-	w := q.engine.leases.of(j)
-	if w == nil {
+	run := q.engine.of(j)
+	if run == nil {
 		return fmt.Errorf("setting the progress of job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
 	}
-	return q.driver.SetProgress(ctx, w.lease, progress)
+	return q.driver.SetProgress(ctx, run.Lease, progress)
 }
 
 // storeProgress stores what a job that is handed back has said of its progress, which
 // may be more than is stored.
-func (q *driverQueue) storeProgress(ctx context.Context, j amboy.Job, w *work) error {
+func (q *driverQueue) storeProgress(ctx context.Context, j amboy.Job, lease driver.Lease) error {
 	progress := amboy.ProgressOf(j)
 	if progress == nil {
 		return nil
 	}
-	if err := q.driver.SetProgress(ctx, w.lease, *progress); err != nil {
+	if err := q.driver.SetProgress(ctx, lease, *progress); err != nil {
 		return fmt.Errorf("storing its progress: %w", err)
 	}
 	return nil

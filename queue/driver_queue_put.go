@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
@@ -61,7 +62,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 		markPut(recorded[i], r.TimeInfo.Created)
 		q.tell(amboy.EventPut, recorded[i], now)
 		if deadline := r.TimeInfo.DispatchBy; !deadline.IsZero() {
-			q.engine.claims.timer.set(deadline.Add(1)) // even where no worker will look
+			q.engine.happen(core.DueAt{Time: deadline.Add(1)}) // even where no worker will look
 		}
 	}
 	q.engine.changed()
@@ -154,10 +155,10 @@ func (q *driverQueue) Save(ctx context.Context, j amboy.Job) error {
 	}
 	r, err := q.record(j)
 	if err == nil {
-		if w := q.engine.leases.of(j); w != nil {
+		if run := q.engine.of(j); run != nil {
 			// It saves itself under the lease that it runs under, whatever it has made
 			// of its status.
-			r.Status.Owner, r.Status.ModificationCount = w.lease.Owner, w.lease.Count
+			r.Status.Owner, r.Status.ModificationCount = run.Lease.Owner, run.Lease.Count
 		}
 		err = q.driver.Save(ctx, r)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -35,7 +36,7 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	}
 	q.countAs(activity.Retried, ended, now)
 	markNew(toPut, next.TimeInfo.Created)
-	q.engine.claims.signal()
+	q.engine.happen(core.Changed{})
 	return nil
 }
 
@@ -54,7 +55,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	q.ended(ctx, j.ID())
 	q.tell(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
 	q.checkIdleAfterEnd(ctx)
-	q.engine.claims.signal()
+	q.engine.happen(core.Changed{})
 	return nil
 }
 

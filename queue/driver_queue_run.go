@@ -9,17 +9,22 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
 func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 	for {
-		w := q.line.next(ctx)
-		if w == nil {
+		run := q.engine.next(ctx, q.line)
+		if run == nil {
 			return nil
 		}
-		if j := q.revive(ctx, w); j != nil {
+		if ctx.Err() != nil {
+			q.engine.handBack(run, handBackNow)
+			return nil
+		}
+		if j := q.revive(ctx, run); j != nil {
 			return j
 		}
 	}
@@ -27,34 +32,34 @@ func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 
 // revive makes a job of a claimed record. It returns nil where the job is not to
 // run.
-func (q *driverQueue) revive(ctx context.Context, w *work) (j amboy.Job) {
+func (q *driverQueue) revive(ctx context.Context, run *core.Run) (j amboy.Job) {
 	// What was claimed must be dealt with, whatever becomes of the worker.
 	ctx = context.WithoutCancel(ctx)
 	err := errorOfPanic(func() error {
-		j = q.reviveOrEnd(ctx, w)
+		j = q.reviveOrEnd(ctx, run)
 		return nil
 	})
 	if err != nil {
-		logging.Error(ctx, q.failure("could not begin to run a job", w.record.JobID(), err))
-		q.engine.leases.end(w)
+		logging.Error(ctx, q.failure("could not begin to run a job", run.Record.JobID(), err))
+		q.engine.drop(run)
 	}
 	return j
 }
 
 // reviveOrEnd makes a job of a claimed record, or else parks one that can't be
 // read, and ends or hands back one that expired, or whose dependency says so.
-func (q *driverQueue) reviveOrEnd(ctx context.Context, w *work) amboy.Job {
-	r := w.record
+func (q *driverQueue) reviveOrEnd(ctx context.Context, run *core.Run) amboy.Job {
+	r := run.Record
 	j, err := q.resolveToRun(r)
 	if err != nil {
 		logging.Error(ctx, q.failure("parked a job that can't be read", r.JobID(), err))
 		q.tellParked(r, err)
-		q.handBack(ctx, w, driver.HandBack{Park: true, Reason: err.Error()})
+		q.engine.handBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: err.Error()}})
 		return nil
 	}
-	if q.engine.isExpired(r) {
+	if q.isExpired(r) {
 		markExpired(j)
-		q.endUnrun(ctx, j, w)
+		q.endUnrun(ctx, j, run)
 		return nil
 	}
 	var failed []string
@@ -63,7 +68,7 @@ func (q *driverQueue) reviveOrEnd(ctx context.Context, w *work) amboy.Job {
 	}
 	switch state, reason := consult(j.Dependency(), failed); state {
 	case dependency.Ready:
-		if q.engine.leases.start(w, j) {
+		if q.engine.start(run, j) {
 			now := q.engine.now()
 			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
 			q.tell(amboy.EventStarted, j, now)
@@ -73,15 +78,24 @@ func (q *driverQueue) reviveOrEnd(ctx context.Context, w *work) amboy.Job {
 		// The longer a job has waited, the longer it waits until it is asked
 		// again.
 		pause := nextRecheck(q.engine.now().Sub(r.TimeInfo.Created))
-		q.handBack(ctx, w, driver.HandBack{NotBefore: q.engine.now().Add(pause), Reason: "its dependency says that it must wait"})
+		q.engine.handBack(run, core.End{HandBack: &driver.HandBack{
+			NotBefore: q.engine.now().Add(pause),
+			Reason:    "its dependency says that it must wait",
+		}})
 	case dependency.Unresolved:
 		j.AddError(reason)
 		doNotRetry(j)
-		q.endUnrun(ctx, j, w)
+		q.endUnrun(ctx, j, run)
 	case dependency.Passed:
-		q.endUnrun(ctx, j, w)
+		q.endUnrun(ctx, j, run)
 	}
 	return nil
+}
+
+// isExpired tells whether a claimed record must not be run any more.
+func (q *driverQueue) isExpired(r *driver.Record) bool {
+	deadline := r.TimeInfo.DispatchBy
+	return !deadline.IsZero() && deadline.Before(q.engine.now())
 }
 
 // resolveToRun decodes a job. Which lease it runs under is known by what it points
@@ -95,64 +109,44 @@ func (q *driverQueue) resolveToRun(r *driver.Record) (amboy.Job, error) {
 }
 
 // endUnrun ends a job for good that was claimed and is not run.
-func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, w *work) {
-	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
-	q.endLater(ctx, j, w, func(err error) {
-		cancel()
+func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) {
+	q.end(ctx, j, run, func(err error) {
 		if err != nil {
 			logging.Error(ctx, q.failure("could not end a job that is not to run", j.ID(), err))
 		}
 	})
 }
 
-// endLater writes that an attempt ended, and calls then with the result. It need not
-// wait for that; the function that it returns does.
-func (q *driverQueue) endLater(ctx context.Context, j amboy.Job, w *work, then func(error)) (wait func()) {
-	q.engine.leases.ending(w)
+// end writes that an attempt ended, and calls then with the result. It need not wait for
+// that.
+func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
 	var r *driver.Record
 	err := errorOfPanic(func() (err error) {
-		r, err = q.endedRecord(ctx, j, w.lease)
+		r, err = q.endedRecord(ctx, j, run.Lease)
 		return err
 	})
 	if err != nil {
-		q.engine.leases.end(w)
+		q.engine.drop(run) // a job whose end can't be written is run again
 		then(err)
-		return func() {}
+		return
 	}
-	return q.engine.completions.writeLater(ctx, driver.Completion{Lease: w.lease, Record: r}, func(err error) {
-		q.engine.leases.end(w)
+	q.engine.finish(run, core.End{Record: r}, func(err error) {
 		q.afterEnd(ctx, j, r, err)
-		q.checkIdleAfterEnd(ctx)
 		then(err)
 	})
 }
 
-// handBack gives the lease of a job back that was claimed and is not run.
-func (q *driverQueue) handBack(ctx context.Context, w *work, h driver.HandBack) {
-	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
-	defer cancel()
-	if err := q.release(ctx, w, h); err != nil {
-		logging.Error(ctx, q.failure("could not hand a job back", w.record.JobID(), err))
-	}
-}
-
-// release gives a lease back. Whatever comes of it, the lease is not renewed any
-// more.
-func (q *driverQueue) release(ctx context.Context, w *work, h driver.HandBack) error {
-	defer q.engine.claims.signal()
-	defer q.engine.leases.end(w)
-	h.Lease = w.lease
-	errs, err := q.driver.Release(ctx, []driver.HandBack{h})
-	if err == nil {
-		err = errs[0]
-	}
-	return err
+// endAndWait is end that waits, and returns the result.
+func (q *driverQueue) endAndWait(ctx context.Context, j amboy.Job, run *core.Run) error {
+	done := make(chan error, 1)
+	q.end(ctx, j, run, func(err error) { done <- err })
+	return q.engine.waitForEnd(ctx, run, done)
 }
 
 // JobContext derives a context that ends when the job's lease is lost, or
 // somebody cancels the job.
 func (q *driverQueue) JobContext(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
-	return q.engine.leases.context(ctx, j)
+	return q.engine.context(ctx, j)
 }
 
 // Complete ends an attempt of a job: one that Next returned under the lease that it
@@ -174,25 +168,22 @@ func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 }
 
 func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
-	if w := q.engine.leases.of(j); w != nil {
-		// Whatever comes of it, the lease is not renewed any more: a job whose
-		// end could not be written is run again.
-		defer q.engine.leases.end(w)
-		if q.engine.leases.isAborted(w) {
-			markCanceled(j)
+	run, aborted := q.engine.take(j)
+	if aborted {
+		markCanceled(j)
+	}
+	if run == nil {
+		lease, err := q.leaseElsewhere(ctx, j)
+		if err != nil {
+			return err
 		}
-		q.engine.leases.ending(w)
-		return q.end(ctx, j, w.lease)
+		// So that no process takes it that has read it before.
+		status := j.Status()
+		status.ModificationCount = lease.Count + 1
+		j.SetStatus(status)
+		run = &core.Run{Lease: lease}
 	}
-	lease, err := q.leaseElsewhere(ctx, j)
-	if err != nil {
-		return err
-	}
-	// So that no process takes it that has read it before.
-	status := j.Status()
-	status.ModificationCount = lease.Count + 1
-	j.SetStatus(status)
-	return q.end(ctx, j, lease)
+	return q.endAndWait(ctx, j, run)
 }
 
 // leaseElsewhere is the lease of a job that has none here. One that had shows it
@@ -212,12 +203,33 @@ func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.L
 // CompleteLater is Complete, whose result is logged. A job that is to be retried
 // is completed at once, and so is one in a store that takes no time.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
-	w := q.engine.leases.of(j)
-	if w == nil || j.RetryInfo().ShouldRetry() || q.engine.leases.isAborted(w) {
+	if j.RetryInfo().ShouldRetry() {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
-		return func() {}
+		return nothing
 	}
-	return q.endLater(ctx, j, w, func(err error) { q.reportEnd(ctx, j, err) })
+	run, aborted := q.engine.take(j)
+	if run == nil {
+		q.reportEnd(ctx, j, q.Complete(ctx, j))
+		return nothing
+	}
+	if aborted {
+		markCanceled(j)
+	}
+	done := make(chan error, 1)
+	q.end(ctx, j, run, func(err error) {
+		q.reportEnd(ctx, j, err)
+		q.checkIdleAfterEnd(ctx)
+		done <- nil
+	})
+	wait = func() { _ = q.engine.waitForEnd(ctx, run, done) } // which was reported
+	if q.engine.inline {
+		wait()
+		return nothing
+	}
+	return wait
+}
+
+func nothing() {
 }
 
 // reportEnd logs that the end of a job could not be written.
@@ -228,17 +240,6 @@ func (q *driverQueue) reportEnd(ctx context.Context, j amboy.Job, err error) {
 	case err != nil:
 		logging.Error(ctx, q.failure("job has not ended in its queue", j.ID(), err))
 	}
-}
-
-// end writes that an attempt ended.
-func (q *driverQueue) end(ctx context.Context, j amboy.Job, lease driver.Lease) error {
-	r, err := q.endedRecord(ctx, j, lease)
-	if err != nil {
-		return err
-	}
-	err = q.engine.completions.write(ctx, driver.Completion{Lease: lease, Record: r})
-	q.afterEnd(ctx, j, r, err)
-	return err
 }
 
 // endedRecord encodes a job that has ended.
@@ -349,17 +350,20 @@ func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBa
 	if amboy.IsNilJob(j) {
 		return errors.New("the job must not be nil")
 	}
-	w := q.engine.leases.of(j)
-	if w == nil {
+	run, aborted := q.engine.take(j)
+	if run == nil {
 		return fmt.Errorf("job %q does not run here: %w", j.ID(), amboy.ErrLeaseLost)
 	}
-	if q.engine.leases.isAborted(w) {
+	if aborted {
 		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
-		return q.Complete(ctx, j)
+		markCanceled(j)
+		return q.endAndWait(ctx, j, run)
 	}
 	q.tell(kind, j, q.engine.now())
-	err := q.storeProgress(ctx, j, w)
-	if err = errors.Join(err, q.release(ctx, w, h)); err != nil {
+	err := q.storeProgress(ctx, j, run.Lease)
+	done := make(chan error, 1)
+	q.engine.finish(run, core.End{HandBack: &h}, func(err error) { done <- err })
+	if err = errors.Join(err, q.engine.waitForEnd(ctx, run, done)); err != nil {
 		return fmt.Errorf("job %q: %w", j.ID(), err)
 	}
 	return nil

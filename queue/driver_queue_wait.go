@@ -24,14 +24,14 @@ func (q *driverQueue) ended(ctx context.Context, id string) {
 // checkIdleAfterEnd is checkIdle after the end of a job that ran here. It need not be
 // called where a worker claims after each end, and finds that there is nothing more.
 func (q *driverQueue) checkIdleAfterEnd(ctx context.Context) {
-	if q.engine.notified && q.line.drainedWanted.Load() > 0 && !q.engine.leases.has(q.name) {
+	if q.engine.notified && q.engine.mayBeIdle(q.line) {
 		q.checkIdle(ctx)
 	}
 }
 
 // checkIdle wakes those who wait until nothing is left, where that is so.
 func (q *driverQueue) checkIdle(ctx context.Context) {
-	if q.line.drainedWanted.Load() == 0 || !q.idle(ctx) {
+	if !q.engine.isWatched(q.line) || !q.idle(ctx) {
 		return
 	}
 	q.completeMu.Lock()
@@ -56,8 +56,8 @@ type subscription func(*completion) (changed <-chan struct{}, leave func())
 // WaitComplete waits until nothing is pending, running or retrying.
 func (q *driverQueue) WaitComplete(ctx context.Context) bool {
 	return q.waitUntil(ctx, q.idle, func(c *completion) (<-chan struct{}, func()) {
-		q.line.drainedWanted.Add(1)
-		return c.untilIdle(false), func() { q.line.drainedWanted.Add(-1) }
+		q.engine.watch(q.line, 1)
+		return c.untilIdle(false), func() { q.engine.watch(q.line, -1) }
 	})
 }
 

@@ -3,50 +3,70 @@ package queue
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
 // engine is what the queues of one process on one store share: they claim
 // together, their leases are renewed together, and the store is maintained once
-// for all of them.
+// for all of them. What it does is decided by its core. The engine carries that out (see
+// engine_calls.go and engine_workers.go), and tells the core what happens.
 type engine struct {
 	// id owns the leases.
-	id          string
-	driver      driver.Driver
-	ownsDriver  bool
-	now         func() time.Time
-	leaseTime   time.Duration
-	claims      *claims
-	leases      *leases
-	completions *completions
-	forgetting  forgetting
-	announcer   *announcer
-	activity    *activity.Recorder
-	// notified is true where the driver tells of changes, and changes counts them.
+	id         string
+	driver     driver.Driver
+	ownsDriver bool
+	now        func() time.Time
+	started    time.Time
+	leaseTime  time.Duration
+	// inline is true where a call of the store takes no time, so that whoever wants it
+	// makes it, and each end is written alone.
+	inline bool
+	// manual is true where nothing is to happen by itself.
+	manual     bool
+	forgetting forgetting
+	announcer  *announcer
+	activity   *activity.Recorder
+	// notified is true where the driver tells of changes.
 	notified    bool
-	changes     atomic.Int64
 	unsubscribe func()
-
-	heartbeat wakeTimer // renews leases
-	cancels   wakeTimer // looks for jobs that are to be canceled
-	recovery  wakeTimer // maintains the store
-	handOvers wakeTimer // looks for retries that somebody left
-	// lookForRetries is how often it does.
+	// lookForRetries is how often to look for retries that somebody left.
 	lookForRetries time.Duration
 	// open ends with the engine, and then what is done in the background does.
 	open      context.Context
 	end       context.CancelFunc
 	closeOnce sync.Once
+	// background are the goroutines of the engine, but for those of its timer.
+	background sync.WaitGroup
+	timer      engineTimer
+
+	coreMu sync.Mutex
+	core   *core.Core
+	// read is when the wall clock was read.
+	read core.Time
+	// commands are those of the last step; their memory is used again.
+	commands []core.Command
+	// runs are those of the jobs that workers have.
+	runs map[amboy.Job]*core.Run
+	// spare are waiters for workers to come.
+	spare []*waiter
+	// writing outlasts open: what ran is written, until Close gives it up.
+	writing context.Context
+	abandon context.CancelFunc
+	// ending counts the ends that are not written yet, and written is closed when there
+	// is none, where somebody waits for that.
+	ending  int
+	written chan struct{}
 
 	mu     sync.Mutex
 	queues map[string]*driverQueue
@@ -54,49 +74,141 @@ type engine struct {
 	begun []string
 	// lookedAt is when it was looked in all of them.
 	lookedAt time.Time
-	// maintained is true from when the first queue began.
-	maintained bool
 	// wantedWorkers are the numbers of workers that people want queues to have.
 	wantedWorkers map[string]int
 	// workersSet counts how often somebody set one here.
 	workersSet int
 }
 
+// safetyPoll is how often an engine looks for jobs although its driver tells of
+// changes: what it tells may be lost.
+const safetyPoll = 30 * time.Second
+
+// unlimited is longer than any queue lives.
+const unlimited = 100 * 365 * 24 * time.Hour
+
 // newEngine makes an engine with the options of its queues that concern the store,
 // which were validated. workers is the number of jobs that run at once, over all
 // queues; 0 where their own numbers of workers are the only limit.
 func newEngine(opts DriverQueueOptions, workers int) *engine {
+	features := opts.Driver.Features()
 	e := &engine{
 		id:             newOwnerID("driver"),
 		driver:         opts.Driver,
 		ownsDriver:     opts.CloseDriver,
 		now:            time.Now,
 		leaseTime:      opts.LockTimeout,
+		inline:         !features.Durable,
 		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
-		notified:       opts.Driver.Features().Notifications,
+		notified:       features.Notifications,
+		runs:           map[amboy.Job]*core.Run{},
 		queues:         map[string]*driverQueue{},
 		wantedWorkers:  map[string]int{},
 	}
-	if opts.now != nil {
-		e.now = opts.now
+	config := core.Config{
+		LeaseTime:      e.leaseTime,
+		MaxRunning:     workers,
+		Poll:           safetyPoll,
+		PollCancels:    !e.notified,
+		Gathers:        features.Durable,
+		LookForRetries: e.lookForRetries,
+		Random:         rand.Float64,
 	}
+	if !e.notified {
+		config.Poll = opts.PollInterval
+	}
+	if opts.now != nil {
+		e.now, e.manual = opts.now, true
+		config.LeaseTime, config.LookForRetries, config.Poll = unlimited, unlimited, 0
+	}
+	e.started = e.now()
+	e.read = core.Time{Wall: e.started.Round(0)}
+	e.core = core.New(config, e.instant())
+	e.timer.fire = func() { e.happen(core.Tick{}) }
 	e.open, e.end = context.WithCancel(context.Background())
+	e.writing, e.abandon = context.WithCancel(context.Background())
 	e.announcer = newAnnouncer(e)
 	e.activity = e.announcer.activity
-	e.claims = newClaims(workers, e, e.inBackground(e.timeCame))
-	e.leases = newLeases(e.claims.done)
-	// A store that outlives the process takes its time, so that it pays to ask it
-	// for several things at once.
-	e.completions = newCompletions(e.driver, e.driver.Features().Durable)
-	e.heartbeat.fire = e.inBackground(e.renew)
-	e.cancels.fire = e.inBackground(e.cancelRequested)
-	e.recovery.fire = e.inBackground(e.maintain)
-	e.handOvers.fire = e.inBackground(e.takeUpRetries)
-	if !e.notified {
-		e.claims.poll = opts.PollInterval
-	}
 	e.unsubscribe = e.driver.Subscribe(e.storeChanged)
 	return e
+}
+
+// wallEvery is how often the wall clock is read. In between, its time is counted on.
+const wallEvery = 50 * time.Millisecond
+
+// instant is the time for the core. The caller holds the lock.
+func (e *engine) instant() core.Time {
+	if !e.manual {
+		mono := time.Since(e.started)
+		if since := mono - e.read.Mono; since < wallEvery {
+			return core.Time{Mono: mono, Wall: e.read.Wall.Add(since)}
+		}
+	}
+	now := e.now()
+	e.read = core.Time{Mono: now.Sub(e.started), Wall: now.Round(0)}
+	return e.read
+}
+
+// happen tells the core what has happened, and does what follows.
+func (e *engine) happen(event core.Event) {
+	e.carryOut(e.decide(event))
+}
+
+// decide is happen for a caller that carries out the commands, with carryOut, when it
+// holds no lock.
+func (e *engine) decide(event core.Event) []core.Command {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return e.step(event)
+}
+
+// step is decide with the lock.
+func (e *engine) step(event core.Event) (rest []core.Command) {
+	e.commands = e.core.Step(e.instant(), event, e.commands[:0])
+	defer clear(e.commands)
+	for _, command := range e.commands {
+		switch do := command.(type) {
+		case core.Start:
+			do.Worker.Shell.(*waiter).serve(do.Run)
+		case core.Dismiss:
+			do.Worker.Shell.(*waiter).serve(nil)
+		case core.Wake:
+			if !e.manual {
+				e.timer.set(do.At - e.now().Sub(e.started))
+			}
+		case core.Done:
+			e.ended(do.Run)
+			rest = append(rest, command)
+		default:
+			rest = append(rest, command)
+		}
+	}
+	return rest
+}
+
+// carryOut does what the core has decided. Calls of a store that takes its time are made
+// in the background.
+func (e *engine) carryOut(commands []core.Command) {
+	for _, command := range commands {
+		switch do := command.(type) {
+		case core.Yield:
+			e.yield()
+		case core.Expire:
+			e.expire(do.Run)
+		case core.Cancel:
+			e.cancel(do.Run, do.Cause)
+		case core.Drained:
+			e.drained(do.Line)
+		case core.Refused:
+			e.refused(do.Run, do.Err)
+		case core.Done:
+			e.done(do.Run, do.Err)
+		case core.Report:
+			e.report(do.What, do.Err)
+		default:
+			e.call(command)
+		}
+	}
 }
 
 // inBackground makes a task that no caller waits for end with the engine, and
@@ -121,6 +233,7 @@ func (e *engine) report(what string, err error) {
 
 // add makes a queue share the engine, before it is started.
 func (e *engine) add(q *driverQueue) {
+	e.happen(core.Opened{Line: q.line})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.queues[q.name] = q
@@ -128,6 +241,7 @@ func (e *engine) add(q *driverQueue) {
 
 // remove ends that for a queue that was closed.
 func (e *engine) remove(q *driverQueue) {
+	e.happen(core.Left{Line: q.line})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.queues[q.name] == q {
@@ -149,47 +263,22 @@ func (e *engine) queueNames() []string {
 	return slices.Collect(maps.Keys(e.queues))
 }
 
-// manyQueues is the number of queues from which on a query does not name them.
-const manyQueues = 500
-
-// toLookAt are the queues in which to look for retries: those that have begun since
-// the last time or, where it is time for that, all of them.
-func (e *engine) toLookAt(now time.Time) []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	names := e.begun
-	e.begun = nil
-	if now.Sub(e.lookedAt) >= e.lookForRetries {
-		e.lookedAt = now
-		names = slices.Collect(maps.Keys(e.queues))
-	}
-	return names
-}
-
 // begin lets a queue that has started have its jobs. What earlier processes left
 // behind in it is looked for now; what they ran, when the first queue begins, and
 // then with each heartbeat.
 func (e *engine) begin(q *driverQueue) {
-	q.line.resume()
 	e.mu.Lock()
-	first := !e.maintained
-	e.maintained = true
 	e.begun = append(e.begun, q.name)
 	e.mu.Unlock()
-	if first {
-		e.recovery.set(e.now())
-	}
-	e.handOvers.set(e.now())
+	e.happen(core.Resumed{Line: q.line})
 	e.obeyFor(q)
 	e.announcer.queueStarted()
 }
 
-// heartbeatPeriod is how often leases are renewed, so that one late renewal, or
-// two, lose none.
+// heartbeatPeriod is how often leases are renewed, and finished jobs removed.
 func (e *engine) heartbeatPeriod() time.Duration { return e.leaseTime / 4 }
 
-// driverTimeout bounds the calls on the driver that no caller waits for, and the
-// one at Close that hands back what was claimed and not run.
+// driverTimeout bounds the calls on the driver that no caller waits for.
 const driverTimeout = 10 * time.Second
 
 // close ends the engine after its queues, and closes the driver where it is the
@@ -197,8 +286,12 @@ const driverTimeout = 10 * time.Second
 func (e *engine) close(ctx context.Context) {
 	e.closeOnce.Do(func() {
 		e.leaveStore()
-		e.stopTimers()
-		e.completions.close()
+		e.happen(core.Closing{})
+		e.waitForEnds(ctx)
+		e.stopWriting()
+		e.timer.stop()
+		e.announcer.timer.stop()
+		e.background.Wait()
 		e.announcer.close(ctx)
 		if !e.ownsDriver {
 			return
@@ -211,11 +304,37 @@ func (e *engine) close(ctx context.Context) {
 	})
 }
 
-// stopTimers ends what is done when a time comes.
-func (e *engine) stopTimers() {
-	for _, timer := range []*wakeTimer{&e.claims.timer, &e.heartbeat, &e.cancels, &e.recovery, &e.handOvers, &e.announcer.timer} {
-		timer.stop()
+// waitForEnds waits until all ends are written, or given up by those who wait for them.
+// When ctx ends it gives up those that are left.
+func (e *engine) waitForEnds(ctx context.Context) {
+	e.coreMu.Lock()
+	written := closedChannel
+	if e.ending > 0 {
+		e.written = make(chan struct{})
+		written = e.written
 	}
+	e.coreMu.Unlock()
+	select {
+	case <-written:
+	case <-ctx.Done():
+		e.happen(core.Abandoned{})
+	}
+}
+
+// stopWriting ends the calls that write ends for which nobody waits any more. Later ones
+// end with their limit only: a job may be completed after Close.
+func (e *engine) stopWriting() {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	e.abandon()
+	e.writing, e.abandon = context.Background(), func() {}
+}
+
+// forWriting is the context of calls that write ends.
+func (e *engine) forWriting() context.Context {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return e.writing
 }
 
 // leaveStore ends what comes without a caller. It is all that an engine needs for
@@ -231,14 +350,24 @@ func (e *engine) failure(what string, err error) message.Fields {
 }
 
 // storeChanged is called after each change of the store, by whomever.
-func (e *engine) storeChanged(mayClaim bool) {
-	e.changes.Add(1)
-	if mayClaim {
-		e.claims.signal()
+func (e *engine) storeChanged(mayClaim bool) { e.note(core.StoreChanged{MayClaim: mayClaim}) }
+
+// note is happen for a caller that may hold a lock, or be the store: what follows is done
+// in the background.
+func (e *engine) note(event core.Event) {
+	if commands := e.decide(event); len(commands) > 0 {
+		e.goOn(func() { e.carryOut(commands) })
 	}
-	if e.leases.any() {
-		e.cancels.set(e.now().Add(cancelLatency))
-	}
+}
+
+// goOn does something in the background.
+func (e *engine) goOn(task func()) {
+	e.background.Go(func() {
+		e.report("a task in the background panicked", errorOfPanic(func() error {
+			task()
+			return nil
+		}))
+	})
 }
 
 // changed says that a change by this process may let somebody claim. Where the driver
@@ -246,137 +375,48 @@ func (e *engine) storeChanged(mayClaim bool) {
 // end a job there is nothing new to claim.
 func (e *engine) changed() {
 	if !e.notified {
-		e.claims.signal()
+		e.happen(core.Changed{})
 	}
 }
 
-// isExpired tells whether a claimed record must not be run any more.
-func (e *engine) isExpired(r *driver.Record) bool {
-	deadline := r.TimeInfo.DispatchBy
-	return !deadline.IsZero() && deadline.Before(e.now())
+// engineTimer calls fire after a time, which each set replaces. It is safe for concurrent
+// use.
+type engineTimer struct {
+	fire func()
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+	calls   sync.WaitGroup
 }
 
-// claim claims records. Their leases are renewed from now on, also while they
-// wait for a worker. Those that have expired are ended.
-func (e *engine) claim(ctx context.Context, demands []driver.Demand, limit int) (works []*work, next time.Time, err error) {
-	e.completions.flush() // beside the claim, so that the store can do both at once
-	changes := e.changes.Load()
-	var claimed driver.Claimed
-	err = errorOfPanic(func() (err error) {
-		claimed, err = e.driver.Claim(ctx, driver.ClaimRequest{
-			Owner: e.id, Queues: demands, Limit: limit, Now: e.now(), LeaseTime: e.leaseTime,
-		})
-		return err
+func (t *engineTimer) set(after time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	t.cancel()
+	t.calls.Add(1)
+	t.timer = time.AfterFunc(after, func() {
+		defer t.calls.Done()
+		t.fire()
 	})
-	if err != nil && ctx.Err() == nil {
-		logging.Error(ctx, e.failure("could not claim jobs", err))
-	}
-	for _, r := range claimed.Records {
-		w := &work{record: r, lease: driver.LeaseOf(r)}
-		if e.leases.add(w) {
-			e.heartbeat.set(e.now().Add(e.heartbeatPeriod()))
-		}
-		works = append(works, w)
-	}
-	if len(works) > 0 && e.changes.Load() != changes {
-		e.cancels.set(e.now().Add(cancelLatency)) // it may have been one of these
-	}
-	return works, claimed.Next, err
 }
 
-// timeCame lets a worker look for jobs that are due. Where all are busy it ends
-// the jobs that have expired, for which no worker is needed.
-func (e *engine) timeCame(ctx context.Context) {
-	if e.claims.signal() {
-		return
+// cancel takes the call that is due back, unless it has begun.
+func (t *engineTimer) cancel() {
+	if t.timer != nil && t.timer.Stop() {
+		t.calls.Done()
 	}
-	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
-	defer cancel()
-	e.claims.claimExpired(ctx)
+	t.timer = nil
 }
 
-// expire ends jobs that were claimed because they have expired. It hands back
-// those whose queue has closed meanwhile.
-func (e *engine) expire(ctx context.Context, works []*work) {
-	ctx = context.WithoutCancel(ctx)
-	var orphans []*work
-	for _, w := range works {
-		if q := e.queue(w.record.Group); q != nil {
-			q.revive(ctx, w)
-		} else {
-			orphans = append(orphans, w)
-		}
-	}
-	e.giveBack(ctx, orphans)
-}
-
-// giveBack hands back what was claimed and is not run.
-func (e *engine) giveBack(ctx context.Context, works []*work) {
-	if len(works) == 0 {
-		return
-	}
-	handBacks := make([]driver.HandBack, len(works))
-	for i, w := range works {
-		handBacks[i] = driver.HandBack{Lease: w.lease}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
-	defer cancel()
-	var errs []error
-	err := errorOfPanic(func() (err error) {
-		errs, err = e.driver.Release(ctx, handBacks)
-		return err
-	})
-	for i, w := range works {
-		failure := err
-		if err == nil {
-			failure = errs[i]
-		}
-		if failure != nil {
-			fields := e.failure("could not hand a job back", failure)
-			fields["queue"], fields["record"] = w.lease.Queue, w.lease.Name
-			logging.Error(ctx, fields)
-		}
-		e.leases.end(w)
-	}
-	e.claims.signal()
-}
-
-// renew extends the leases, and cancels the jobs of those that are lost.
-func (e *engine) renew(ctx context.Context) {
-	if !e.leases.any() {
-		return
-	}
-	e.heartbeat.set(e.now().Add(e.heartbeatPeriod()))
-	held := e.leases.all()
-	if len(held) == 0 {
-		return
-	}
-	extending, cancel := context.WithTimeout(ctx, e.heartbeatPeriod())
-	defer cancel()
-	lost, err := e.driver.Extend(extending, held, e.now(), e.leaseTime)
-	e.report("could not renew the leases of running jobs", err)
-	for _, lease := range lost {
-		e.leases.lose(ctx, lease, amboy.ErrLeaseLost)
-	}
-	if !e.notified {
-		e.cancelRequested(ctx)
-	}
-}
-
-// cancelLatency is how long it takes at most until a running job notices that it
-// is to be canceled, where the driver tells of changes.
-const cancelLatency = 500 * time.Millisecond
-
-// cancelRequested cancels the running jobs for which that was asked.
-func (e *engine) cancelRequested(ctx context.Context) {
-	if !e.leases.any() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
-	defer cancel()
-	requests, err := e.driver.CancelRequests(ctx, e.id)
-	e.report("could not look for jobs to cancel", err)
-	for _, lease := range requests {
-		e.leases.lose(ctx, lease, amboy.ErrAborted)
-	}
+// stop ends the timer and waits for a call that has begun. fire must not call it.
+func (t *engineTimer) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	t.cancel()
+	t.mu.Unlock()
+	t.calls.Wait()
 }

@@ -248,6 +248,9 @@ type countingDriver struct {
 }
 
 func (d *countingDriver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	if d.loseLeases.Load() {
+		return nil, errors.New("the store can't be reached")
+	}
 	d.released.Add(int64(len(handBacks)))
 	return d.Driver.Release(ctx, handBacks)
 }
@@ -264,7 +267,7 @@ func (d *countingDriver) Extend(ctx context.Context, leases []driver.Lease, now 
 }
 
 func (d *countingDriver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	if d.claimFails.Add(-1) >= 0 {
+	if d.loseLeases.Load() || d.claimFails.Add(-1) >= 0 {
 		return driver.Claimed{}, errors.New("the store can't be reached")
 	}
 	return d.Driver.Claim(ctx, req)

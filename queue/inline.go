@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/pool"
-	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
@@ -68,7 +67,6 @@ func NewInline(opts InlineOptions) (*Inline, error) {
 		return nil, fmt.Errorf("making an inline queue: %w", err)
 	}
 	q.driverQueue = made.(*driverQueue)
-	q.engine.stopTimers() // nothing is to happen by itself
 	err = q.setParts(opts)
 	return q, err
 }
@@ -104,19 +102,12 @@ func (q *Inline) SetRetryHandler(amboy.RetryHandler) error {
 // expired, or whose dependency says so, are ended on the way.
 func (q *Inline) Next(ctx context.Context) amboy.Job {
 	for ctx.Err() == nil && !q.isStopped() {
-		works, due, err := q.engine.claim(ctx, []driver.Demand{{Queue: q.name, Limit: 1}}, 1)
-		q.clock.setDue(due)
-		if err != nil || len(works) == 0 {
+		run := q.engine.tryNext(q.line)
+		if run == nil {
 			return nil
 		}
-		var next amboy.Job
-		for _, w := range works { // of which all but one have expired
-			if j := q.revive(ctx, w); j != nil {
-				next = j
-			}
-		}
-		if next != nil {
-			return next
+		if j := q.revive(ctx, run); j != nil {
+			return j
 		}
 	}
 	return nil
@@ -170,7 +161,7 @@ func (q *Inline) Now() time.Time { return q.clock.Now() }
 // next attempt; false where there is none. It is known when RunNext has returned
 // false.
 func (q *Inline) NextTime() (time.Time, bool) {
-	due := q.clock.nextDue()
+	due := q.engine.nextDue()
 	if retry, ok := q.retries.nextDue(); ok && (due.IsZero() || retry.Before(due)) {
 		due = retry
 	}
@@ -183,7 +174,7 @@ func (q *Inline) AdvanceTo(t time.Time) {
 	if !q.clock.advance(t) {
 		return
 	}
-	q.engine.forget(q.open, t)
+	q.engine.report("could not remove finished jobs", q.engine.forget(q.open, t))
 	q.retries.run()
 }
 

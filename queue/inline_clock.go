@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// inlineClock is the time of an Inline queue, and when it is next needed. It is
+// inlineClock is the time of an Inline queue. It is
 // safe for concurrent use.
 type inlineClock struct {
 	mu  sync.Mutex
 	now time.Time
-	due time.Time
 }
 
 // newInlineClock returns a clock that stands at a time; that of the system where it
@@ -37,16 +36,4 @@ func (c *inlineClock) advance(to time.Time) bool {
 	}
 	c.now = to.Round(0)
 	return true
-}
-
-func (c *inlineClock) setDue(due time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.due = due
-}
-
-func (c *inlineClock) nextDue() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.due
 }

@@ -56,7 +56,9 @@ func (q *local) setControl(change driver.ControlChange) driver.Control {
 		refused = q.callPutters()
 	}
 	q.unlock()
-	wake(refused)
+	for _, w := range refused {
+		w.Wake()
+	}
 	for _, kind := range eventsOf(change) {
 		q.tellOfQueue(kind, time.Now())
 	}

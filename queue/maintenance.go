@@ -2,12 +2,12 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/mongodb/grip/message"
-
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -20,62 +20,47 @@ const (
 	retriesAtOnce = 1000
 )
 
-// maintain hands back the leases of workers that died, with each heartbeat, so that
-// what a process left behind runs again less than a heartbeat after its leases ran
-// out. Each process on the store does so: to agree on one would cost more than the
-// look, which finds nothing most of the time. It removes jobs whose time is over.
-func (e *engine) maintain(ctx context.Context) {
-	period := e.heartbeatPeriod()
-	ctx, cancel := context.WithTimeout(ctx, max(period, driverTimeout))
-	defer cancel()
-	defer func() { e.recovery.set(e.now().Add(period)) }()
-
+// forgetIfDue removes jobs whose time is over, where there may be some.
+func (e *engine) forgetIfDue(ctx context.Context) error {
 	now := e.now()
-	e.recover(ctx, now)
-	if e.forgetting.isDue(now) {
-		e.forget(ctx, now)
+	if !e.forgetting.isDue(now) {
+		return nil
 	}
-}
-
-func (e *engine) recover(ctx context.Context, now time.Time) {
-	recovered, err := e.driver.RecoverStale(ctx, now)
-	e.report("could not recover stale jobs", err)
-	if recovered > 0 {
-		logging.Warning(ctx, message.Fields{"message": "recovered jobs whose worker is gone", "owner": e.id, "jobs": recovered})
-		e.claims.signal()
-	}
+	return e.forget(ctx, now)
 }
 
 // forget removes jobs whose time is over, unless another process is at it; then it is
 // tried again with the next heartbeat.
-func (e *engine) forget(ctx context.Context, now time.Time) {
+func (e *engine) forget(ctx context.Context, now time.Time) error {
 	duty := driver.Duty{Name: forgettingDuty, Owner: e.id, Until: now.Add(e.heartbeatPeriod())}
 	taken, err := e.driver.TakeDuty(ctx, duty, now)
-	e.report("could not find out who removes finished jobs", err)
+	if err != nil {
+		return fmt.Errorf("finding out who does so: %w", err)
+	}
 	if !taken {
-		return
+		return nil
 	}
 	for more := true; more; {
 		var forgotten int
 		forgotten, err = e.driver.Forget(ctx, now, forgetAtOnce)
-		e.report("could not remove finished jobs", err)
-		if err != nil || ctx.Err() != nil {
-			return
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil // the rest waits until the next time
 		}
 		more = forgotten == forgetAtOnce
 	}
 	e.forgetting.done(now)
+	return nil
 }
 
 // takeUpRetries gives the retry handlers the jobs that await their retry: their
 // own, which they know, and those of handlers that are gone.
-func (e *engine) takeUpRetries(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, e.lookForRetries)
-	defer cancel()
-	defer func() { e.handOvers.set(e.now().Add(e.lookForRetries)) }()
+func (e *engine) takeUpRetries(ctx context.Context) error {
 	names := e.toLookAt(e.now())
 	if len(names) == 0 {
-		return
+		return nil
 	}
 	query := driver.Query{Queues: names, States: []amboy.JobState{amboy.StateRetrying}}
 	if len(names) > manyQueues {
@@ -83,8 +68,7 @@ func (e *engine) takeUpRetries(ctx context.Context) {
 	}
 	for record, err := range records(ctx, e.driver, query, retriesAtOnce) {
 		if err != nil {
-			e.report("could not look for jobs to retry", err)
-			return
+			return err
 		}
 		q := e.queue(record.Group)
 		if q == nil {
@@ -94,4 +78,22 @@ func (e *engine) takeUpRetries(ctx context.Context) {
 			q.handOver(ctx, j)
 		}
 	}
+	return nil
+}
+
+// manyQueues is the number of queues from which on a query does not name them.
+const manyQueues = 500
+
+// toLookAt are the queues in which to look for retries: those that have begun since
+// the last time or, where it is time for that, all of them.
+func (e *engine) toLookAt(now time.Time) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names := e.begun
+	e.begun = nil
+	if now.Sub(e.lookedAt) >= e.lookForRetries {
+		e.lookedAt = now
+		names = slices.Collect(maps.Keys(e.queues))
+	}
+	return names
 }

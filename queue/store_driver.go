@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -200,7 +201,7 @@ func (s driverStore) report(ctx context.Context, before, ended *driver.Record, n
 // markedComplete lets others know that somebody ended a job.
 func (q *driverQueue) markedComplete(ctx context.Context, before, ended *driver.Record, now time.Time) {
 	if before.Status.InProgress {
-		q.engine.leases.lose(ctx, driver.LeaseOf(before), amboy.ErrLeaseLost)
+		q.engine.happen(core.Lost{Lease: driver.LeaseOf(before)})
 	}
 	q.count(ended)
 	q.ended(ctx, ended.JobID())
@@ -214,5 +215,5 @@ func (q *driverQueue) markedComplete(ctx context.Context, before, ended *driver.
 			Attempt: ended.RetryInfo.CurrentAttempt,
 		})
 	}
-	q.engine.claims.signal()
+	q.engine.happen(core.Changed{})
 }

@@ -155,9 +155,9 @@ type Driver interface {
 	Unfinished(ctx context.Context) ([]string, error)
 
 	// RecoverStale hands back, as Release does, every lease that ran out before
-	// a time. It returns how many, with those of records that ended because
-	// Cancel was asked for them.
-	RecoverStale(ctx context.Context, now time.Time) (int, error)
+	// a time, but for those to keep: their runs have not returned. It returns how
+	// many, with those of records that ended because Cancel was asked for them.
+	RecoverStale(ctx context.Context, now time.Time, keep ...Lease) (int, error)
 
 	// Forget removes records that ended for good and whose Record.ForgetAt has
 	// come, and those that the driver has no room for; the first to be removed

@@ -22,6 +22,18 @@ var releaseRules = []rule{
 var recoverRules = []rule{
 	{"leases that ran out before a time are handed back", recoverHandsBack},
 	{"only records that run are handed back", recoverRunning},
+	{"a lease to keep is not handed back", recoverButKeep},
+}
+
+func recoverButKeep(f *fixture) {
+	f.insert(spec{id: "kept"}, spec{id: "left"})
+	f.claimOne("kept")
+	f.claimOne("left")
+	n, err := f.driver.RecoverStale(f.ctx, f.after(9), driver.LeaseOf(f.get("kept")))
+	require.NoError(f, err)
+	assert.Equal(f, 1, n)
+	f.hasState("kept", amboy.StateRunning)
+	f.hasState("left", amboy.StatePending)
 }
 
 func releaseNow(f *fixture) {

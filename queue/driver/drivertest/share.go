@@ -206,8 +206,8 @@ func (t *turns) Control(ctx context.Context, queue string, change driver.Control
 	return t.next().Control(ctx, queue, change)
 }
 
-func (t *turns) RecoverStale(ctx context.Context, now time.Time) (int, error) {
-	return t.next().RecoverStale(ctx, now)
+func (t *turns) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
+	return t.next().RecoverStale(ctx, now, keep...)
 }
 
 func (t *turns) Forget(ctx context.Context, now time.Time, limit int) (int, error) {

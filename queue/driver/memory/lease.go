@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -127,13 +128,13 @@ func (d *Driver) handBack(e *entry, h driver.HandBack) {
 }
 
 // RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
+func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
 	if err := d.lock(ctx); err != nil {
 		return 0, err
 	}
 	var stale []*entry
 	for _, e := range d.leases {
-		if e.Job.leaseEnds.Before(now) {
+		if e.Job.leaseEnds.Before(now) && !slices.Contains(keep, driver.LeaseOf(&e.Job.record)) {
 			stale = append(stale, e)
 		}
 	}

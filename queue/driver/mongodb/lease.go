@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -153,7 +154,7 @@ func (d *Driver) release(ctx context.Context, handBacks []driver.HandBack) ([]er
 }
 
 // RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
+func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return 0, err
@@ -162,7 +163,7 @@ func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
 	ctx = plain(ctx)
 	recovered := 0
 	for {
-		n, found, err := d.recoverSome(ctx, now)
+		n, found, err := d.recoverSome(ctx, now, keep)
 		recovered += n
 		if err != nil {
 			return recovered, fmt.Errorf("recovering stale leases, after %d: %w", recovered, err)
@@ -175,11 +176,11 @@ func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
 
 // recoverSome recovers leases that ran out before a time. It returns how many, of
 // how many that it looked at.
-func (d *Driver) recoverSome(ctx context.Context, now time.Time) (recovered, found int, err error) {
+func (d *Driver) recoverSome(ctx context.Context, now time.Time, keep []driver.Lease) (recovered, found int, err error) {
 	var changes []*change
 	err = d.each(ctx, d.stale(now), withoutBodies().SetLimit(recoverAtOnce), func(doc *document) error {
 		found++
-		if doc.leaseEnds(d.opts.LockTimeout).Before(now) {
+		if doc.leaseEnds(d.opts.LockTimeout).Before(now) && !slices.Contains(keep, doc.lease()) {
 			changes = append(changes, d.recovery(doc, now))
 		}
 		return nil

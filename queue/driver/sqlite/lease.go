@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -155,9 +156,10 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 }
 
 // RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
+func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
 	var recovered int
 	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+		recovered = 0
 		var stale []int64
 		err := c.query(staleLeases, func(r *row) error {
 			stale = append(stale, r.integer())
@@ -169,20 +171,30 @@ func (d *Driver) RecoverStale(ctx context.Context, now time.Time) (int, error) {
 		for _, seq := range stale {
 			// One before it may have ended, on which it depends.
 			j, err := c.job(findSeq, seq)
+			if err == nil && j.isOneOf(keep) {
+				continue
+			}
 			if err == nil {
 				err = c.handBack(j, driver.HandBack{})
 			}
 			if err != nil {
 				return err
 			}
+			recovered++
 		}
-		recovered = len(stale)
 		return nil
 	}})
 	if err != nil {
 		return 0, fmt.Errorf("recovering stale leases: %w", err)
 	}
 	return recovered, nil
+}
+
+// isOneOf tells whether a job that runs has one of the leases.
+func (j *job) isOneOf(leases []driver.Lease) bool {
+	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
+		return l.Name == j.name && l.Owner == j.owner && l.Count == j.count
+	})
 }
 
 // SetProgress implements driver.Driver.

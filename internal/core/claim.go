@@ -1,0 +1,207 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// claimRetry is how long nobody claims after an error of the store, unless there is
+// something new.
+const claimRetry = time.Second
+
+// maxYields is how often others may run before a claim for all. A timer would take
+// longer than what it saves.
+const maxYields = 8
+
+// ask is what a claim asked for a line.
+type ask struct {
+	line *Line
+	want int
+	got  int
+}
+
+// changed says that there may be something new to claim.
+func (c *Core) changed() {
+	c.epoch++
+	c.waitingChecked = 0
+	c.claimIfUseful()
+}
+
+// dueAt makes sure that somebody looks at a time.
+func (c *Core) dueAt(at time.Time) {
+	if !at.IsZero() && (c.due.IsZero() || at.Before(c.due)) {
+		c.due = at
+	}
+}
+
+// timeCame looks for jobs that are due. Where all workers are busy it claims those that
+// have expired, for which no worker is needed.
+func (c *Core) timeCame() {
+	c.due = time.Time{}
+	c.changed()
+	if c.calls.busy(claimCall) || c.yielding || c.closing {
+		return
+	}
+	if demands := c.demands(nil); len(demands) > 0 {
+		c.sendClaim(nil, demands, 0)
+	}
+}
+
+// hasRoom tells whether one more run may begin.
+func (c *Core) hasRoom() bool { return c.config.MaxRunning == 0 || c.out < c.config.MaxRunning }
+
+// claimIfUseful claims for all workers that wait, if there may be something for one of
+// them. While a claim is under way nobody else claims.
+func (c *Core) claimIfUseful() {
+	if c.yielding || c.closing || c.waitingLines == c.waitingChecked || !c.hasRoom() || c.calls.busy(claimCall) {
+		return
+	}
+	if c.yields < maxYields && c.waiting < c.gathered {
+		// Where jobs are short all workers of the claim before are about to come again,
+		// and one claim for all costs little more than one for each.
+		c.yielding = true
+		c.yields++
+		c.do(Yield{})
+		return
+	}
+	c.yields = 0
+	asks, limit := c.asks()
+	c.sendClaim(asks, c.demands(asks), limit)
+}
+
+func (c *Core) yielded() {
+	c.yielding = false
+	c.claimIfUseful()
+}
+
+// asks lists the lines in the order in which they should be served: who has fewest runs
+// comes first, and then whoever was served least lately. A queue whose workers are all
+// busy is asked for nothing but what has expired.
+func (c *Core) asks() (asks []ask, limit int) {
+	asks = make([]ask, 0, c.order.Len())
+	uneven := false
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		l := e.Value.(*Line)
+		if !l.isActive() {
+			continue
+		}
+		asks = append(asks, ask{line: l, want: len(l.waiting)})
+		limit += len(l.waiting)
+		uneven = uneven || l.out > 0
+	}
+	if uneven && len(asks) > 1 {
+		slices.SortStableFunc(asks, func(a, b ask) int { return a.line.out - b.line.out })
+	}
+	for i, a := range asks {
+		a.line.asked = i
+	}
+	if c.config.MaxRunning > 0 {
+		limit = min(limit, c.config.MaxRunning-c.out)
+	}
+	return asks, limit
+}
+
+// demands are those of a claim; without asks, those of one for jobs that have expired.
+func (c *Core) demands(asks []ask) []driver.Demand {
+	if asks == nil {
+		for e := c.order.Front(); e != nil; e = e.Next() {
+			if l := e.Value.(*Line); l.isActive() {
+				asks = append(asks, ask{line: l})
+			}
+		}
+	}
+	demands := make([]driver.Demand, len(asks))
+	for i, a := range asks {
+		demands[i] = driver.Demand{Queue: a.line.Queue, Limit: a.want}
+	}
+	return demands
+}
+
+func (c *Core) sendClaim(asks []ask, demands []driver.Demand, limit int) {
+	call := c.call(claimCall, callLimit)
+	call.asks, call.limit, call.epoch, call.cancels = asks, limit, c.epoch, c.cancels
+	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit})
+	c.flush() // beside the claim, so that the store can do both at once
+}
+
+// claimed deals with what a claim gave, which may come late, when another was sent.
+func (c *Core) claimed(e Claimed) {
+	call := c.answer(e.Call, e.Err)
+	if call == nil {
+		return
+	}
+	c.gathered = c.waiting
+	started := c.take(call, e.Records)
+	if len(e.Records) > 0 && c.cancels != call.cancels {
+		c.lookForCancelsSoon() // it may have been one of these
+	}
+	c.exhaust(call, e.Err == nil && call.limit > 0 && started >= call.limit)
+	c.dueAt(e.Next)
+	if e.Err != nil {
+		c.do(Report{"could not claim jobs", e.Err})
+		c.timers.set(pollTimer, c.now.Mono+claimRetry)
+	}
+	c.setPoll()
+	c.claimIfUseful()
+}
+
+// take holds the leases of records that were claimed, and gives the runs to workers.
+func (c *Core) take(call *call, records []*driver.Record) (started int) {
+	fence := c.fence(call.sent)
+	for _, record := range records {
+		r := &Run{Record: record, Lease: driver.LeaseOf(record), fence: fence}
+		c.hold(r)
+		switch l := c.lines[record.Group]; {
+		case c.now.Mono >= fence:
+			// Another process may have it by now.
+			c.finish(r, End{HandBack: &driver.HandBack{}})
+		case c.isExpired(record):
+			c.do(Expire{r})
+		case l == nil || l.stopped || len(l.waiting) == 0:
+			c.finish(r, End{HandBack: &driver.HandBack{}})
+		default:
+			c.start(l, r)
+			call.got(l)
+			started++
+		}
+	}
+	return started
+}
+
+// isExpired tells whether a record must not be run any more.
+func (c *Core) isExpired(r *driver.Record) bool {
+	deadline := r.TimeInfo.DispatchBy
+	return !deadline.IsZero() && deadline.Before(c.now.Wall)
+}
+
+// got counts a run of a line.
+func (call *call) got(l *Line) {
+	if i := l.asked; i < len(call.asks) && call.asks[i].line == l {
+		call.asks[i].got++
+	}
+}
+
+// exhaust notes for which lines there is nothing more, unless there may be, and tells
+// those who watch a queue that it had nothing.
+func (c *Core) exhaust(call *call, mayBeMore bool) {
+	for _, a := range call.asks {
+		if a.want == 0 {
+			continue
+		}
+		if a.got < a.want && !mayBeMore {
+			c.change(a.line, func() { a.line.checked = call.epoch })
+		}
+		if a.got == 0 && a.line.out == 0 && a.line.watching > 0 {
+			c.do(Drained{a.line})
+		}
+	}
+}
+
+// setPoll sets the time of the next look without a reason.
+func (c *Core) setPoll() {
+	if c.config.Poll > 0 {
+		c.timers.set(pollTimer, c.now.Mono+c.config.Poll/2+time.Duration(c.config.Random()*float64(c.config.Poll)))
+	}
+}

@@ -1,0 +1,194 @@
+package core
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Time is a moment, by two clocks.
+type Time struct {
+	// Mono counts from any start. It never jumps, and goes on while the machine is
+	// suspended. All that lasts for a time is measured with it.
+	Mono time.Duration
+	// Wall is what records are due by, and may jump.
+	Wall time.Time
+}
+
+// Config says how a core works. It does not change.
+type Config struct {
+	// LeaseTime is how long a lease lasts. It is renewed every quarter of it.
+	LeaseTime time.Duration
+	// MaxRunning is the number of runs at once, over all queues; 0 for no limit.
+	MaxRunning int
+	// Poll is how often a free worker looks for jobs without a reason. The waits vary
+	// between half of it and one and a half.
+	Poll time.Duration
+	// PollCancels says that the store does not tell of runs that are to be canceled, so
+	// that it is asked with each heartbeat.
+	PollCancels bool
+	// Gathers says that the store takes its time, so that the ends of several runs are
+	// written in one call.
+	Gathers bool
+	// LookForRetries is how often to look for jobs whose retry somebody left.
+	LookForRetries time.Duration
+	// Random returns a number between 0 and 1. It is where all variation comes from.
+	Random func() float64
+}
+
+// Core is the state of an engine. It is not safe for concurrent use.
+type Core struct {
+	config   Config
+	now      Time
+	commands []Command
+
+	// Queues and their workers; see line.go.
+	lines          map[string]*Line
+	order          list.List // of *Line: first the one that was served least lately
+	waiting        int       // workers, in all lines
+	waitingLines   int       // active lines with a waiting worker
+	waitingChecked int       // those of them where there was nothing more to claim
+
+	// Claims; see claim.go.
+	epoch    int // grows when there may be something new to claim
+	out      int // runs that have not returned
+	yields   int // since the claim before, for the next
+	yielding bool
+	gathered int // workers that waited when the claim before ended
+	due      time.Time
+
+	// Leases; see lease.go.
+	held    []*Run
+	cancels int // changes that may ask for canceling
+
+	ends   ends
+	calls  calls
+	timers timers
+	begun  bool // the first queue was resumed
+	// retriesLeft is true from when a queue may have retries that a look under way misses.
+	retriesLeft bool
+	failing     bool // the last call of the store has failed
+	closing     bool
+}
+
+// New returns the core of an engine that has no queue yet.
+func New(config Config, now Time) *Core {
+	c := &Core{config: config, now: now, epoch: 1, lines: map[string]*Line{}}
+	c.timers.init()
+	c.ends.init()
+	return c
+}
+
+// Step says that something has happened, now, and appends what is to be done to
+// commands. Nothing that a command refers to may be changed by the shell, other than
+// the fields that are said to be its own.
+func (c *Core) Step(now Time, event Event, commands []Command) []Command {
+	c.commands = commands
+	c.timePassed(now)
+	c.handle(event)
+	c.setWake()
+	commands, c.commands = c.commands, nil
+	return commands
+}
+
+// handle is the table of all that can happen, in the order in which a job lives.
+func (c *Core) handle(event Event) {
+	switch e := event.(type) {
+	case Opened:
+		c.open(e.Line)
+	case Resumed:
+		c.resume(e.Line)
+	case Waiting:
+		c.wait(e.Worker)
+	case Gone:
+		c.leave(e.Worker)
+	case Changed:
+		c.changed()
+	case DueAt:
+		c.dueAt(e.Time)
+	case Yielded:
+		c.yielded()
+	case Claimed:
+		c.claimed(e)
+	case Renewed:
+		c.renewedLeases(e)
+	case StoreChanged:
+		c.storeChanged(e.MayClaim)
+	case CancelsFound:
+		c.cancelsFound(e)
+	case Lost:
+		c.lose(e.Lease)
+	case Finished:
+		c.finish(e.Run, e.End)
+	case GivenUp:
+		c.giveUp(e.Run)
+	case Written:
+		c.written(e)
+	case Checked:
+		c.checked(e)
+	case Recovered:
+		c.recovered(e)
+	case Forgotten:
+		c.forgotten(e)
+	case RetriesLeft:
+		c.timers.set(retriesTimer, c.now.Mono)
+		c.fire()
+	case RetriesTakenUp:
+		c.retriesTakenUp(e)
+	case Watched:
+		e.Line.watching += e.By
+	case Tick: // timePassed has done it all
+	case Stopped:
+		c.stop(e.Line)
+	case Left:
+		c.remove(e.Line)
+	case Closing:
+		c.close()
+	case Abandoned:
+		c.abandon()
+	}
+}
+
+func (c *Core) do(command Command) { c.commands = append(c.commands, command) }
+
+// Busy tells whether there are leases of a queue.
+func (c *Core) Busy(queue string) bool {
+	for _, r := range c.held {
+		if r.Lease.Queue == queue {
+			return true
+		}
+	}
+	return false
+}
+
+// Holds tells whether there are leases.
+func (c *Core) Holds() bool { return len(c.held) > 0 }
+
+// Due is when there may be more to claim because a time comes; zero for never.
+func (c *Core) Due() time.Time { return c.due }
+
+// heartbeat is how often leases are renewed, so that one late renewal, or two, lose
+// none.
+func (c *Core) heartbeat() time.Duration { return c.config.LeaseTime / 4 }
+
+// maxMargin and marginPart say how long before its end a lease counts as over, so that a
+// run has ended when another process may take it: a tenth of it, and two seconds at most.
+const (
+	maxMargin  = 2 * time.Second
+	marginPart = 10
+)
+
+// fence is when a lease counts as over that was taken, or renewed, by a call that was
+// sent at a time.
+func (c *Core) fence(sent time.Duration) time.Duration {
+	return sent + c.config.LeaseTime - min(c.config.LeaseTime/marginPart, maxMargin)
+}
+
+func leasesOf(runs []*Run) []driver.Lease {
+	leases := make([]driver.Lease, len(runs))
+	for i, r := range runs {
+		leases[i] = r.Lease
+	}
+	return leases
+}

@@ -1,0 +1,67 @@
+package core
+
+// recover hands back what processes held that died, so that it runs again less than a
+// heartbeat after its leases ran out. Each process on the store does so: to agree on one
+// would cost more than the look, which finds nothing most of the time. While the store
+// fails, or has just come back, it waits: those who live must renew their leases first.
+func (c *Core) recover() {
+	c.timers.set(recoverTimer, c.now.Mono+c.heartbeat())
+	if c.closing || c.calls.busy(recoverCall) {
+		return
+	}
+	if c.failing {
+		// It has to be found out when it is back.
+		if !c.calls.busy(cancelCall) {
+			c.do(LookForCancels{c.call(cancelCall, callLimit).Call})
+		}
+		return
+	}
+	c.do(Recover{Call: c.call(recoverCall, dutyLimit).Call, Keep: leasesOf(c.held)})
+}
+
+// recovered goes on with removing finished jobs, which is done as often and whatever
+// came of it.
+func (c *Core) recovered(e Recovered) {
+	if c.answer(e.Call, e.Err) == nil {
+		return
+	}
+	if e.Err != nil {
+		c.do(Report{"could not recover stale jobs", e.Err})
+	}
+	if e.Jobs > 0 {
+		c.changed()
+	}
+	if !c.closing && !c.calls.busy(forgetCall) {
+		c.do(Forget{c.call(forgetCall, dutyLimit).Call})
+	}
+}
+
+func (c *Core) forgotten(e Forgotten) {
+	if c.answer(e.Call, e.Err) != nil && e.Err != nil {
+		c.do(Report{"could not remove finished jobs", e.Err})
+	}
+}
+
+// takeUpRetries looks for jobs whose retry was left by a process that died.
+func (c *Core) takeUpRetries() {
+	c.timers.set(retriesTimer, c.now.Mono+c.config.LookForRetries)
+	if c.closing {
+		return
+	}
+	c.retriesLeft = c.calls.busy(retriesCall)
+	if !c.retriesLeft {
+		c.do(TakeUpRetries{c.call(retriesCall, dutyLimit).Call})
+	}
+}
+
+func (c *Core) retriesTakenUp(e RetriesTakenUp) {
+	if c.answer(e.Call, e.Err) == nil {
+		return
+	}
+	if e.Err != nil {
+		c.do(Report{"could not look for jobs to retry", e.Err})
+	}
+	if c.retriesLeft {
+		c.takeUpRetries()
+	}
+}

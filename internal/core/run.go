@@ -1,0 +1,77 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Run is a lease of a job, from the claim until what became of it is written.
+type Run struct {
+	Record *driver.Record
+	Lease  driver.Lease
+
+	// Job and CancelContext are the shell's own: the job that the record is, and what
+	// ends the context that it runs under.
+	Job           amboy.Job
+	CancelContext context.CancelCauseFunc
+	// Then is the shell's own, for what is to follow on Done.
+	Then func(error)
+
+	line  *Line // which counts it among its runs, until it returns
+	place int   // in the list of leases that are held, counted from 1; 0 where it is not
+	fence time.Duration
+	cause error
+	lost  bool // the store says that another has the lease
+
+	end       End
+	finishing bool
+	done      bool
+	uncertain bool  // a call failed that may have written its end
+	abandoned bool  // nobody waits for its end
+	failure   error // of the last call that was to write it
+	alone     bool  // its end is written by a call of its own
+	probed    bool  // it failed alone, while the store was in doubt
+	pause     time.Duration
+	due       time.Duration // of the next try, where it is alone
+}
+
+// End is how a run ends: with a record that replaces what is stored, or with a hand-back.
+// With neither, nothing is written.
+type End struct {
+	Record   *driver.Record
+	HandBack *driver.HandBack
+}
+
+// Cause is why the context of the run has ended, or is to end; nil where it is not.
+func (r *Run) Cause() error { return r.cause }
+
+// Finishing tells whether the run has returned.
+func (r *Run) Finishing() bool { return r.finishing }
+
+// End is how it ends, from Finished on.
+func (r *Run) End() End { return r.end }
+
+// start gives a run to a worker of its line.
+func (c *Core) start(l *Line, r *Run) {
+	r.line = l
+	l.out++
+	c.out++
+	c.order.MoveToBack(l.place)
+	c.do(Start{Worker: c.next(l), Run: r})
+}
+
+// returned counts a run out that has ended, or will not begin.
+func (c *Core) returned(r *Run) {
+	if r.line == nil {
+		return // it was never given to a worker
+	}
+	r.line.out--
+	c.out--
+	r.line = nil
+	if c.config.MaxRunning > 0 {
+		c.claimIfUseful() // there is room again
+	}
+}

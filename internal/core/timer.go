@@ -1,0 +1,142 @@
+package core
+
+import (
+	"math"
+	"time"
+)
+
+// timer is something that is done when a time comes.
+type timer int
+
+const (
+	fenceTimer   timer = iota // ends runs whose lease is over
+	beatTimer                 // renews leases
+	writeTimer                // writes ends
+	pollTimer                 // looks for jobs
+	cancelTimer               // looks for runs to be canceled
+	recoverTimer              // looks for what other processes left
+	retriesTimer              // looks for retries that others left
+	callTimer                 // gives calls up
+	allTimers
+)
+
+const never = time.Duration(math.MaxInt64)
+
+// maxWake is the longest time without a Tick, so that nothing depends on a timer that
+// was set before the wall clock jumped, or the machine was suspended.
+const maxWake = 30 * time.Second
+
+// maxDrift is how far the clocks may move apart between two events before the wall clock
+// counts as having jumped.
+const maxDrift = time.Second
+
+// timers are when things are to be done.
+type timers struct {
+	at   [allTimers]time.Duration
+	next time.Duration // not later than the first of them
+	wake time.Duration // for which the shell was asked
+}
+
+func (t *timers) init() {
+	for i := range t.at {
+		t.at[i] = never
+	}
+	t.next, t.wake = never, never
+}
+
+// set makes sure that something is done at a time or before.
+func (t *timers) set(which timer, at time.Duration) {
+	if at < t.at[which] {
+		t.at[which] = at
+		t.next = min(t.next, at)
+	}
+}
+
+// putOff makes something be done not before a time, if it is to be done at all.
+func (t *timers) putOff(which timer, to time.Duration) {
+	if t.at[which] != never {
+		t.at[which] = max(t.at[which], to)
+	}
+}
+
+// take returns the first thing that is due.
+func (t *timers) take(now time.Duration) (which timer, due bool) {
+	for i, at := range t.at {
+		if at <= now {
+			t.at[i] = never
+			return timer(i), true
+		}
+	}
+	t.next = never
+	for _, at := range t.at {
+		t.next = min(t.next, at)
+	}
+	return 0, false
+}
+
+// timePassed does what is due before anything else happens.
+func (c *Core) timePassed(now Time) {
+	drift := now.Wall.Sub(c.now.Wall) - (now.Mono - c.now.Mono)
+	c.now = now
+	if now.Mono >= c.timers.wake {
+		c.timers.wake = never
+	}
+	if drift.Abs() > maxDrift {
+		// Whoever goes by the wall clock may think that leases are over, or jobs due.
+		c.timers.set(beatTimer, now.Mono)
+		c.timers.set(pollTimer, now.Mono)
+	}
+	c.fire()
+	if !c.due.IsZero() && !c.due.After(now.Wall) {
+		c.timeCame()
+	}
+}
+
+// fire does all that is due.
+func (c *Core) fire() {
+	for c.timers.next <= c.now.Mono {
+		which, due := c.timers.take(c.now.Mono)
+		if !due {
+			return
+		}
+		c.fired(which)
+	}
+}
+
+func (c *Core) fired(which timer) {
+	switch which {
+	case fenceTimer:
+		c.checkFences()
+	case beatTimer:
+		c.beat()
+	case writeTimer:
+		c.flush()
+	case pollTimer:
+		c.changed()
+		c.setPoll()
+	case cancelTimer:
+		c.lookForCancels()
+	case recoverTimer:
+		c.recover()
+	case retriesTimer:
+		c.takeUpRetries()
+	case callTimer:
+		c.giveUpCalls()
+	}
+}
+
+// setWake asks for a Tick in time for what is to be done first.
+func (c *Core) setWake() {
+	next := c.timers.next
+	if !c.due.IsZero() {
+		next = min(next, c.now.Mono+max(0, c.due.Sub(c.now.Wall)))
+	}
+	if next == never {
+		return
+	}
+	next = min(next, c.now.Mono+maxWake)
+	if next < c.timers.wake {
+		c.timers.wake = next
+		c.do(Wake{At: next})
+	}
+}

@@ -1,0 +1,156 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// call makes a call of the store and tells the core what came of it.
+func (e *engine) call(command core.Command) {
+	if e.inline {
+		e.happen(e.answer(command))
+		return
+	}
+	e.goOn(func() { e.happen(e.answer(command)) })
+}
+
+// answer makes a call of the store, bounded by its limit.
+func (e *engine) answer(command core.Command) core.Event {
+	switch do := command.(type) {
+	case core.Claim:
+		return e.claim(do)
+	case core.Renew:
+		return e.renew(do)
+	case core.LookForCancels:
+		return e.lookForCancels(do)
+	case core.Recover:
+		return e.recover(do)
+	case core.Forget:
+		err := e.bounded(e.open, do.Call, e.forgetIfDue)
+		return core.Forgotten{Call: do.Call, Err: err}
+	case core.TakeUpRetries:
+		err := e.bounded(e.open, do.Call, e.takeUpRetries)
+		return core.RetriesTakenUp{Call: do.Call, Err: err}
+	case core.Complete:
+		return e.complete(do)
+	case core.Release:
+		return e.release(do)
+	case core.Check:
+		return core.Checked{Run: do.Run, Written: e.isWritten(do.Run)}
+	default:
+		panic(fmt.Sprintf("the engine does not know the command %T", command))
+	}
+}
+
+// bounded makes a call that ends with its limit. A panic is an error of the call.
+func (e *engine) bounded(ctx context.Context, call core.Call, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, call.Limit)
+	defer cancel()
+	return errorOfPanic(func() error { return do(ctx) })
+}
+
+func (e *engine) claim(do core.Claim) core.Claimed {
+	answer := core.Claimed{Call: do.Call}
+	claim := func(ctx context.Context) error {
+		claimed, err := e.driver.Claim(ctx, driver.ClaimRequest{
+			Owner: e.id, Queues: do.Demands, Limit: do.Limit, Now: e.now(), LeaseTime: e.leaseTime,
+		})
+		answer.Records, answer.Next = claimed.Records, claimed.Next
+		return err
+	}
+	if e.inline {
+		// A time limit would cost a tenth of what such a store takes.
+		answer.Err = errorOfPanic(func() error { return claim(e.open) })
+	} else {
+		answer.Err = e.bounded(e.open, do.Call, claim)
+	}
+	return answer
+}
+
+func (e *engine) renew(do core.Renew) core.Renewed {
+	answer := core.Renewed{Call: do.Call}
+	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
+		answer.Lost, err = e.driver.Extend(ctx, do.Leases, e.now(), e.leaseTime)
+		return err
+	})
+	return answer
+}
+
+func (e *engine) lookForCancels(do core.LookForCancels) core.CancelsFound {
+	answer := core.CancelsFound{Call: do.Call}
+	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
+		answer.Leases, err = e.driver.CancelRequests(ctx, e.id)
+		return err
+	})
+	return answer
+}
+
+func (e *engine) recover(do core.Recover) core.Recovered {
+	answer := core.Recovered{Call: do.Call}
+	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
+		answer.Jobs, err = e.driver.RecoverStale(ctx, e.now(), do.Keep...)
+		return err
+	})
+	if answer.Jobs > 0 {
+		logging.Warning(e.open, message.Fields{"message": "recovered jobs whose worker is gone", "owner": e.id, "jobs": answer.Jobs})
+	}
+	return answer
+}
+
+// complete writes the ends of runs. It does not end with the engine: what ran is written.
+func (e *engine) complete(do core.Complete) core.Written {
+	batch := make([]driver.Completion, len(do.Runs))
+	for i, run := range do.Runs {
+		batch[i] = driver.Completion{Lease: run.Lease, Record: run.End().Record}
+	}
+	return e.write(do.Call, func(ctx context.Context) ([]error, error) { return e.driver.Complete(ctx, batch) })
+}
+
+// release hands runs back.
+func (e *engine) release(do core.Release) core.Written {
+	batch := make([]driver.HandBack, len(do.Runs))
+	for i, run := range do.Runs {
+		batch[i] = *run.End().HandBack
+		batch[i].Lease = run.Lease
+	}
+	return e.write(do.Call, func(ctx context.Context) ([]error, error) { return e.driver.Release(ctx, batch) })
+}
+
+func (e *engine) write(call core.Call, do func(context.Context) ([]error, error)) core.Written {
+	answer := core.Written{Call: call}
+	answer.Err = e.bounded(e.forWriting(), call, func(ctx context.Context) (err error) {
+		answer.Errs, err = do(ctx)
+		return err
+	})
+	var panicked *amboy.PanicError
+	answer.Final = errors.As(answer.Err, &panicked) || errors.Is(answer.Err, driver.ErrClosed)
+	return answer
+}
+
+// isWritten tells whether the end of a run was written by a call that seemed to fail.
+func (e *engine) isWritten(run *core.Run) bool {
+	ended := run.End().Record
+	var r *driver.Record
+	err := errorOfPanic(func() (err error) {
+		ctx, cancel := context.WithTimeout(e.forWriting(), driverTimeout)
+		defer cancel()
+		r, err = e.driver.Get(ctx, run.Lease.Queue, ended.JobID())
+		return err
+	})
+	if err != nil {
+		return false
+	}
+	if ended.RetryInfo.ShouldRetry() {
+		// It awaits the retry still, or has been replaced.
+		return r.Name != run.Lease.Name || (r.Status.Completed && r.Status.ModificationCount == run.Lease.Count)
+	}
+	return r.Status.Completed && driver.LeaseOf(r) == run.Lease
+}

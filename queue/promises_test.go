@@ -1,0 +1,246 @@
+package queue_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// onDurable runs a test, in a bubble, with a store whose calls take time.
+func onDurable(t *testing.T, test func(t *testing.T, store *spy)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		store.durable = true
+		test(t, store)
+	})
+}
+
+func TestARunWhoseLeaseIsNotRenewedGoesOn(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 1)
+		defer q.Close(context.Background())
+		var begun time.Time
+		var cause error
+		var ran time.Duration
+		put(t, q, newJob(t, "one", func(ctx context.Context, _ *funcJob) {
+			if !begun.IsZero() {
+				return
+			}
+			begun = time.Now()
+			<-ctx.Done()
+			cause, ran = context.Cause(ctx), time.Since(begun)
+		}))
+		synctest.Wait()
+		store.fail("Extend")
+		pass(time.Hour)
+		require.ErrorIs(t, cause, amboy.ErrLeaseLost)
+		assert.Less(t, ran, time.Minute, "the lock timeout")
+		assert.Greater(t, ran, 50*time.Second, "it was given up too early")
+	})
+}
+
+func TestAProcessTakesOverAJobThatItRunsItself(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 2)
+		defer q.Close(context.Background())
+		var live, most, runs atomic.Int64
+		release := make(chan struct{})
+		put(t, q, newJob(t, "deaf", func(context.Context, *funcJob) {
+			most.Store(max(most.Load(), live.Add(1)))
+			defer live.Add(-1)
+			if runs.Add(1) == 1 {
+				<-release // it ignores its context
+			}
+		}))
+		synctest.Wait()
+		store.fail("Extend")
+		pass(10 * time.Minute)
+		assert.Equal(t, int64(1), runs.Load(), "it recovered a lease whose run has not returned")
+		store.heal()
+		close(release)
+		pass(10 * time.Minute)
+		assert.Equal(t, int64(1), most.Load())
+		assert.Equal(t, 1, q.Stats(t.Context()).Completed)
+	})
+}
+
+// refusing is a driver that refuses, as a whole, each call that is to end one of some
+// jobs.
+type refusing struct {
+	*spy
+	poison string
+}
+
+func (d *refusing) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	if slices.ContainsFunc(completions, func(c driver.Completion) bool { return c.Record.JobID() == d.poison }) {
+		return nil, errCut
+	}
+	return d.spy.Complete(ctx, completions)
+}
+
+func TestOneRefusedEndKeepsTheOthersFromBeingWritten(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, &refusing{store, "poison"}, 20)
+		defer q.Close(ended())
+		release := make(chan struct{})
+		for _, id := range append(ids("good", 19), "poison") {
+			put(t, q, newJob(t, id, func(context.Context, *funcJob) { <-release }))
+		}
+		synctest.Wait()
+		close(release)
+		pass(time.Second)
+		assert.Equal(t, 19, q.Stats(t.Context()).Completed)
+		for _, id := range ids("later", 100) {
+			put(t, q, noop(t, id))
+		}
+		pass(time.Second)
+		assert.Equal(t, 119, q.Stats(t.Context()).Completed)
+	})
+}
+
+func TestEndsWaitLongAfterTheStoreHasReturned(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 20)
+		defer q.Close(ended())
+		release := make(chan struct{})
+		for _, id := range ids("job", 20) {
+			put(t, q, newJob(t, id, func(context.Context, *funcJob) { <-release }))
+		}
+		synctest.Wait()
+		store.fail("Complete")
+		close(release)
+		pass(10 * time.Minute)
+		assert.Zero(t, q.Stats(t.Context()).Completed)
+		store.heal()
+		pass(time.Second)
+		assert.Equal(t, 20, q.Stats(t.Context()).Completed)
+	})
+}
+
+func TestAClaimThatArrivesAfterItsLeaseIsRun(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		late := &lateClaims{spy: store}
+		late.next.Store(int64(3 * time.Minute)) // three leases
+		q := startEngine(t, late, 1)
+		defer q.Close(context.Background())
+		var begun time.Time
+		put(t, q, newJob(t, "one", func(context.Context, *funcJob) { begun = time.Now() }))
+		require.True(t, amboy.WaitJob(day(t), jobOf(t, q, "one"), q))
+		pass(10 * time.Minute)
+		assert.Positive(t, store.count("Release"), "it was handed back unrun")
+		got := jobOf(t, q, "one")
+		assert.False(t, got.TimeInfo().Start.Before(begun.Add(-time.Second)), "it ran under the lease of a claim that was answered too late")
+	})
+}
+
+// lateClaims is a driver whose next claim that gives something is answered late, whatever
+// its context says.
+type lateClaims struct {
+	*spy
+	next atomic.Int64
+}
+
+func (d *lateClaims) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	claimed, err := d.spy.Claim(ctx, req)
+	if len(claimed.Records) > 0 {
+		time.Sleep(time.Duration(d.next.Swap(0)))
+	}
+	return claimed, err
+}
+
+func TestAClaimThatNeverReturnsKeepsAllWorkers(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 4)
+		var hangs atomic.Bool
+		stuck := make(chan struct{})
+		store.do(func(_ context.Context, call string) error {
+			if call == "Claim" && !hangs.Swap(true) {
+				<-stuck
+			}
+			return nil
+		})
+		put(t, q, noop(t, "one"))
+		pass(10 * time.Second)
+		assert.Equal(t, 1, q.Stats(t.Context()).Completed)
+		close(stuck)
+		q.Close(t.Context())
+	})
+}
+
+func TestLeasesAreRecoveredBeforeTheirHoldersCanRenewThem(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		const heartbeat = 15 * time.Second
+		q := startEngine(t, store, 1)
+		defer q.Close(ended())
+		put(t, q, newJob(t, "one", func(ctx context.Context, _ *funcJob) { <-ctx.Done() }))
+		synctest.Wait()
+		pass(time.Minute)
+		store.fail()
+		pass(40 * time.Second) // less than a lease
+		store.heal()
+		back := time.Now()
+		var mu sync.Mutex
+		calls := map[string]time.Duration{}
+		store.do(func(_ context.Context, call string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, ok := calls[call]; !ok {
+				calls[call] = time.Since(back)
+			}
+			return nil
+		})
+		pass(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Less(t, calls["Extend"], heartbeat)
+		assert.GreaterOrEqual(t, calls["RecoverStale"], calls["Extend"]+heartbeat)
+	})
+}
+
+// silent is a driver that promises notifications, all of which are lost.
+type silent struct{ *spy }
+
+func (silent) Subscribe(func(bool)) (cancel func()) { return func() {} }
+
+func TestAJobWhoseNotificationIsLostIsForgotten(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, silent{store}, 1)
+		defer q.Close(context.Background())
+		pass(time.Hour)
+		j := noop(t, "one")
+		_, err := store.Insert(t.Context(), []*driver.Record{recordOf(t, "", j)})
+		require.NoError(t, err)
+		pass(45 * time.Second)
+		assert.Equal(t, 1, q.Stats(t.Context()).Completed)
+	})
+}
+
+func TestRecoveryEndsWithARemovalThatNeverReturns(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 1)
+		stuck := make(chan struct{})
+		store.do(func(_ context.Context, call string) error {
+			if call == "TakeDuty" {
+				<-stuck
+			}
+			return nil
+		})
+		pass(time.Minute)
+		before := store.count("RecoverStale")
+		pass(10 * time.Minute)
+		assert.Equal(t, before+40, store.count("RecoverStale"), "one with each heartbeat")
+		close(stuck)
+		q.Close(t.Context())
+	})
+}
