@@ -477,52 +477,6 @@ func TestQueueClosedWhileItsExpiredJobsAreClaimed(t *testing.T) {
 	})
 }
 
-// TestQueueThatIsOpenedAgainWhileItCloses has two queues of one name for a while:
-// a job that is put in the last moment makes the closing of the first wait.
-func TestQueueThatIsOpenedAgainWhileItCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := newSpy(newStore(t))
-		hooked := &statsHook{Driver: seen}
-		group := newDriverGroup(t, hooked, func(o *queue.DriverGroupOptions) {
-			o.TTL = time.Minute
-			o.PruneFrequency = time.Hour
-		})
-		first := open(t, group, "one")
-		last, started, release := holder(t, "last moment")
-		hook := func(amboy.QueueStats) {
-			hooked.after.Store(nil)
-			assert.NoError(t, first.Put(t.Context(), last))
-			<-started
-		}
-		pass(2 * time.Minute)
-		hooked.after.Store(&hook)
-		var pruned sync.WaitGroup
-		pruned.Go(func() { assert.NoError(t, group.(pruner).Prune(t.Context())) })
-		synctest.Wait()
-
-		second := open(t, group, "one")
-		assert.NotSame(t, first, second)
-		after := func(req driver.ClaimRequest, _ driver.Claimed) {
-			assert.LessOrEqual(t, len(req.Queues), 1, "each queue is asked for once")
-		}
-		seen.claimed.Store(&after)
-		put(t, second, noop(t, "second"))
-		drainedBut(t, second, 1)
-		release()
-		pruned.Wait()
-		put(t, second, noop(t, "third"))
-		drain(t, second)
-	})
-}
-
-// drainedBut waits until no more than some jobs are left.
-func drainedBut(t *testing.T, q amboy.Queue, n int) {
-	t.Helper()
-	synctest.Wait()
-	stats := q.Stats(t.Context())
-	assert.Equal(t, n, stats.Pending+stats.Running, "stats: %s", stats)
-}
-
 type pruner interface{ Prune(context.Context) error }
 
 // tenants is a group of queues under stress, whose jobs watch how many of them run.
