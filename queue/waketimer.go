@@ -9,13 +9,20 @@ import (
 // it waits. It is safe for concurrent use.
 type wakeTimer struct {
 	fire func()
+	// now is the clock. Default: time.Now.
+	now func() time.Time
 
 	mu      sync.Mutex
 	timer   *time.Timer
+	armed   int       // counts the timers, so that one that was replaced is known
 	at      time.Time // zero while no call is due
 	stopped bool
 	calls   sync.WaitGroup
 }
+
+// longestSleep is the longest time without a look at the clock, which may have been
+// set meanwhile: a timer goes by a clock that is never set.
+const longestSleep = 30 * time.Second
 
 // set makes sure that fire is called at that time or before.
 func (t *wakeTimer) set(at time.Time) {
@@ -26,16 +33,45 @@ func (t *wakeTimer) set(at time.Time) {
 	}
 	t.cancel()
 	t.at = at
+	t.arm()
+}
+
+// arm waits for the time, or until the clock is to be looked at. The caller holds the
+// lock.
+func (t *wakeTimer) arm() {
+	t.armed++
+	armed := t.armed
 	t.calls.Add(1)
-	t.timer = time.AfterFunc(time.Until(at), func() {
+	t.timer = time.AfterFunc(min(t.at.Sub(t.time()), longestSleep), func() {
 		defer t.calls.Done()
-		t.mu.Lock()
-		if t.at.Equal(at) {
-			t.at = time.Time{}
+		if t.isTime(armed) {
+			t.fire()
 		}
-		t.mu.Unlock()
-		t.fire()
 	})
+}
+
+// isTime tells whether fire is to be called by a timer, and else arms another.
+func (t *wakeTimer) isTime(armed int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if armed != t.armed || t.at.IsZero() {
+		return false // it was moved, or taken back, at the last moment
+	}
+	if t.at.After(t.time()) {
+		if !t.stopped {
+			t.arm()
+		}
+		return false
+	}
+	t.timer, t.at = nil, time.Time{}
+	return true
+}
+
+func (t *wakeTimer) time() time.Time {
+	if t.now != nil {
+		return t.now()
+	}
+	return time.Now()
 }
 
 // cancel takes the call that is due back, unless it has begun.
@@ -44,13 +80,6 @@ func (t *wakeTimer) cancel() {
 		t.calls.Done()
 	}
 	t.timer, t.at = nil, time.Time{}
-}
-
-// clear takes the call that is due back.
-func (t *wakeTimer) clear() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cancel()
 }
 
 // stop ends the timer and waits for a call that has begun. fire must not call

@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// steppedClock is a wall clock that somebody sets.
+type steppedClock struct{ by time.Duration }
+
+func (c *steppedClock) now() time.Time { return time.Now().Round(0).Add(c.by) }
+
+func TestATimeThatComesByAStepOfTheClockIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		var fired []time.Time
+		timer := &wakeTimer{now: clock.now}
+		timer.fire = func() { fired = append(fired, time.Now()) }
+		defer timer.stop()
+		timer.set(clock.now().Add(8 * time.Hour))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, fired)
+		clock.by = 9 * time.Hour
+		stepped := time.Now()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if assert.Len(t, fired, 1) {
+			assert.LessOrEqual(t, fired[0].Sub(stepped), longestSleep)
+		}
+	})
+}
+
+func TestATimerThatWasSetBeforeAStepBackKeepsEarlierTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		fired := 0
+		timer := &wakeTimer{now: clock.now}
+		timer.fire = func() { fired++ }
+		defer timer.stop()
+		timer.set(clock.now().Add(time.Minute))
+		clock.by = -8 * time.Hour
+		timer.set(clock.now().Add(time.Second))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, fired)
+	})
+}
