@@ -275,13 +275,16 @@ func (q *driverQueue) startOnce(ctx context.Context) error {
 func (q *driverQueue) stopClaiming() { q.engine.happen(core.Stopped{Line: q.line}) }
 
 func (q *driverQueue) closeAll(ctx context.Context) {
+	settling, cancel := withGrace(ctx)
+	defer cancel()
 	q.close(ctx, q.stopClaiming)
+	q.engine.settle(settling, func() bool { return q.engine.core.QuietFor(q.line) })
 	q.RetryHandler().Close(ctx)
 	q.closeOnce.Do(func() {
 		q.engine.remove(q)
 	})
 	if q.ownsEngine {
-		q.engine.close(ctx)
+		q.engine.closeWithin(settling)
 	}
 	q.closeEvents(q.engine.now())
 }

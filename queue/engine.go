@@ -63,10 +63,9 @@ type engine struct {
 	// writing outlasts open: what ran is written, until Close gives it up.
 	writing context.Context
 	abandon context.CancelFunc
-	// ending counts the ends that are not written yet, and written is closed when there
-	// is none, where somebody waits for that.
-	ending  int
-	written chan struct{}
+	// moved is closed when a claim was answered, or a run is done with, where somebody
+	// waits for that.
+	moved chan struct{}
 
 	mu     sync.Mutex
 	queues map[string]*driverQueue
@@ -128,6 +127,9 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 	e.open, e.end = context.WithCancel(context.Background())
 	e.writing, e.abandon = context.WithCancel(context.Background())
 	e.announcer = newAnnouncer(e)
+	if e.manual {
+		e.announcer.timer.stop()
+	}
 	e.activity = e.announcer.activity
 	e.unsubscribe = e.driver.Subscribe(e.storeChanged)
 	return e
@@ -166,6 +168,9 @@ func (e *engine) decide(event core.Event) []core.Command {
 func (e *engine) step(event core.Event) (rest []core.Command) {
 	e.commands = e.core.Step(e.instant(), event, e.commands[:0])
 	defer clear(e.commands)
+	if _, claimed := event.(core.Claimed); claimed {
+		e.move()
+	}
 	for _, command := range e.commands {
 		switch do := command.(type) {
 		case core.Start:
@@ -178,12 +183,21 @@ func (e *engine) step(event core.Event) (rest []core.Command) {
 			}
 		case core.Done:
 			e.ended(do.Run)
+			e.move()
 			rest = append(rest, command)
 		default:
 			rest = append(rest, command)
 		}
 	}
 	return rest
+}
+
+// move wakes those who wait until the engine is quiet. The caller holds the lock.
+func (e *engine) move() {
+	if e.moved != nil {
+		close(e.moved)
+		e.moved = nil
+	}
 }
 
 // carryOut does what the core has decided. Calls of a store that takes its time are made
@@ -284,10 +298,20 @@ const driverTimeout = 10 * time.Second
 // close ends the engine after its queues, and closes the driver where it is the
 // engine's own.
 func (e *engine) close(ctx context.Context) {
+	settling, cancel := withGrace(ctx)
+	defer cancel()
+	e.closeWithin(settling)
+}
+
+// closeWithin is close with a context that has grace.
+func (e *engine) closeWithin(ctx context.Context) {
 	e.closeOnce.Do(func() {
-		e.leaveStore()
+		e.unsubscribe()
 		e.happen(core.Closing{})
-		e.waitForEnds(ctx)
+		if !e.settle(ctx, e.core.Quiet) {
+			e.happen(core.Abandoned{})
+		}
+		e.end()
 		e.stopWriting()
 		e.timer.stop()
 		e.announcer.timer.stop()
@@ -304,20 +328,47 @@ func (e *engine) close(ctx context.Context) {
 	})
 }
 
-// waitForEnds waits until all ends are written, or given up by those who wait for them.
-// When ctx ends it gives up those that are left.
-func (e *engine) waitForEnds(ctx context.Context) {
-	e.coreMu.Lock()
-	written := closedChannel
-	if e.ending > 0 {
-		e.written = make(chan struct{})
-		written = e.written
+// closeGrace is how long Close goes on to hand back what was claimed, and to write ends,
+// after its context has ended.
+const closeGrace = 500 * time.Millisecond
+
+// withGrace returns a context that ends so much later than another.
+func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(closeGrace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-later.Done():
+		}
+	})
+	return later, func() {
+		stop()
+		cancel()
 	}
-	e.coreMu.Unlock()
-	select {
-	case <-written:
-	case <-ctx.Done():
-		e.happen(core.Abandoned{})
+}
+
+// settle waits until all leases are given up that the engine has, or is about to have, and
+// all ends are written or given up. It returns false where ctx ends first.
+func (e *engine) settle(ctx context.Context, isQuiet func() bool) bool {
+	for {
+		e.coreMu.Lock()
+		quiet := isQuiet()
+		if !quiet && e.moved == nil {
+			e.moved = make(chan struct{})
+		}
+		moved := e.moved
+		e.coreMu.Unlock()
+		if quiet {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 

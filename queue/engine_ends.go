@@ -20,11 +20,7 @@ var handBackNow = core.End{HandBack: &driver.HandBack{}}
 // up. It does not wait for that, unless the store takes no time.
 func (e *engine) finish(run *core.Run, end core.End, then func(error)) {
 	run.Then = then
-	e.coreMu.Lock()
-	e.ending++
-	commands := e.step(core.Finished{Run: run, End: end})
-	e.coreMu.Unlock()
-	e.carryOut(commands)
+	e.happen(core.Finished{Run: run, End: end})
 }
 
 // waitForEnd waits until the end of a run is done with. When ctx ends first it is given
@@ -45,25 +41,16 @@ func (e *engine) waitForEnd(ctx context.Context, run *core.Run, done <-chan erro
 
 // handBack ends a run that is not to go on, and for whose end nobody waits.
 func (e *engine) handBack(run *core.Run, end core.End) {
-	e.coreMu.Lock()
-	e.ending++
-	commands := e.step(core.Finished{Run: run, End: end})
-	e.coreMu.Unlock()
-	e.carryOut(commands)
+	e.happen(core.Finished{Run: run, End: end})
 }
 
 // drop ends a run without writing anything: its job runs again when its lease is over.
 func (e *engine) drop(run *core.Run) { e.handBack(run, core.End{}) }
 
-// ended counts an end that is done with. The caller holds the lock.
+// ended forgets the job of a run. The caller holds the lock.
 func (e *engine) ended(run *core.Run) {
 	if run.Job != nil && e.runs[run.Job] == run {
 		delete(e.runs, run.Job)
-	}
-	e.ending--
-	if e.ending == 0 && e.written != nil {
-		close(e.written)
-		e.written = nil
 	}
 }
 

@@ -159,6 +159,20 @@ func (d *lateClaims) Claim(ctx context.Context, req driver.ClaimRequest) (driver
 	return claimed, err
 }
 
+func TestCloseLeavesTheLeaseOfAClaimThatWasUnderWay(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		late := &lateClaims{spy: store}
+		late.next.Store(int64(100 * time.Millisecond))
+		q := startEngine(t, late, 1)
+		put(t, q, noop(t, "one"))
+		synctest.Wait()
+		q.Close(ended())
+		stats, err := store.Stats(t.Context(), "")
+		require.NoError(t, err)
+		assert.Zero(t, stats.Running, "it is leased to a queue that was closed")
+	})
+}
+
 func TestAClaimThatNeverReturnsKeepsAllWorkers(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
 		q := startEngine(t, store, 4)

@@ -65,6 +65,9 @@ func (s *calls) find(id uint64) *call {
 	return nil
 }
 
+// isOpen tells whether a call of a kind is under way, and not late.
+func (s *calls) isOpen(kind callKind) bool { return s.current[kind] != 0 }
+
 // busy tells whether no call of a kind is to be made now.
 func (s *calls) busy(kind callKind) bool {
 	return s.current[kind] != 0 || s.late[kind] >= maxLate

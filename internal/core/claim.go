@@ -176,6 +176,12 @@ func (c *Core) isExpired(r *driver.Record) bool {
 	return !deadline.IsZero() && deadline.Before(c.now.Wall)
 }
 
+// asksFor tells whether a claim may give something of a line. One for what has expired
+// asks for all.
+func (call *call) asksFor(l *Line) bool {
+	return call.asks == nil || l.asked < len(call.asks) && call.asks[l.asked].line == l
+}
+
 // got counts a run of a line.
 func (call *call) got(l *Line) {
 	if i := l.asked; i < len(call.asks) && call.asks[i].line == l {

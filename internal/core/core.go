@@ -70,6 +70,8 @@ type Core struct {
 	retriesLeft bool
 	failing     bool // the last call of the store has failed
 	closing     bool
+	// ending counts the runs whose end is not done with.
+	ending int
 }
 
 // New returns the core of an engine that has no queue yet.
@@ -162,8 +164,22 @@ func (c *Core) Busy(queue string) bool {
 	return false
 }
 
-// Holds tells whether there are leases.
-func (c *Core) Holds() bool { return len(c.held) > 0 }
+// Quiet tells whether no claim is under way, of which the answer may hold leases, and no
+// end waits to be written. A claim that is late does not count.
+func (c *Core) Quiet() bool { return !c.calls.isOpen(claimCall) && c.ending == 0 }
+
+// QuietFor tells whether that holds for a queue.
+func (c *Core) QuietFor(l *Line) bool {
+	if claim := c.calls.find(c.calls.current[claimCall]); claim != nil && claim.asksFor(l) {
+		return false
+	}
+	for _, r := range c.held {
+		if r.finishing && r.Lease.Queue == l.Queue {
+			return false
+		}
+	}
+	return true
+}
 
 // Due is when there may be more to claim because a time comes; zero for never.
 func (c *Core) Due() time.Time { return c.due }

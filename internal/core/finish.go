@@ -50,6 +50,7 @@ func (c *Core) finish(r *Run, end End) {
 		return
 	}
 	r.finishing, r.end = true, end
+	c.ending++
 	if r.lost && end.Record == nil || end == (End{}) {
 		c.done(r, nil)
 		return
@@ -266,6 +267,7 @@ func (c *Core) done(r *Run, err error) {
 		return
 	}
 	r.done = true
+	c.ending--
 	c.letGo(r)
 	c.returned(r)
 	c.do(Done{Run: r, Err: err})
