@@ -1,0 +1,383 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// path is what a call of the store is for.
+type path string
+
+const (
+	claimPath    path = "claim"
+	renewPath    path = "renew"
+	cancelPath   path = "look for cancels"
+	recoverPath  path = "recover"
+	forgetPath   path = "forget"
+	findPath     path = "look for retries"
+	completePath path = "complete"
+	releasePath  path = "release"
+	checkPath    path = "check"
+	retryPath    path = "retry"
+	endRetryPath path = "end retry"
+)
+
+// counts reports whether a failed call of the path counts as a fault that hit.
+func (p path) counts() bool {
+	switch p {
+	case claimPath, renewPath, completePath, releasePath, retryPath, endRetryPath:
+		return true
+	default:
+		return false
+	}
+}
+
+// checkLimit bounds the calls that have no limit of their own.
+const checkLimit = 10 * time.Second
+
+// forgetAtOnce is the number of finished jobs that one call may remove.
+const forgetAtOnce = 1000
+
+// call is a call of the store.
+type call struct {
+	p       *process
+	life    int
+	path    path
+	command core.Command
+	retry   *retry // of the retry paths
+	sent    time.Duration
+	limit   time.Duration
+	owner   string
+	now     time.Time // by the clock of the process, when it was sent
+	fate    fate
+	// result is what the store has answered, err the error where that is none of the
+	// core's business, and found what was looked for.
+	result   core.Event
+	err      error
+	found    []*driver.Record
+	answered bool
+}
+
+// send makes a call for the core.
+func (p *process) send(command core.Command) {
+	c := &call{p: p, command: command}
+	switch do := command.(type) {
+	case core.Claim:
+		c.path, c.limit = claimPath, do.Call.Limit
+		p.checkDemand(do)
+	case core.Renew:
+		c.path, c.limit = renewPath, do.Call.Limit
+	case core.LookForCancels:
+		c.path, c.limit = cancelPath, do.Call.Limit
+	case core.Recover:
+		c.path, c.limit = recoverPath, do.Call.Limit
+	case core.Forget:
+		c.path, c.limit = forgetPath, do.Call.Limit
+	case core.TakeUpRetries:
+		c.path, c.limit = findPath, do.Call.Limit
+	case core.Complete:
+		c.path, c.limit = completePath, do.Call.Limit
+		p.checkEnds(do.Runs)
+	case core.Release:
+		c.path, c.limit = releasePath, do.Call.Limit
+		p.checkEnds(do.Runs)
+	case core.Check:
+		c.path, c.limit = checkPath, checkLimit
+	default:
+		panic(fmt.Sprintf("the simulation does not know the command %T", command))
+	}
+	p.post(c)
+}
+
+// checkDemand has no more claimed than workers wait for.
+func (p *process) checkDemand(do core.Claim) {
+	waiting := 0
+	for _, wk := range p.workers {
+		if wk.waiting {
+			waiting++
+		}
+	}
+	if do.Limit > waiting {
+		p.w.violate(CoreRule, "", "process %d claims %d jobs for %d workers", p.index, do.Limit, waiting)
+	}
+	if most := p.w.settings.core.MaxRunning; most > 0 && do.Limit+p.running() > most {
+		p.w.violate(CoreRule, "", "process %d claims %d jobs, runs %d, and may run %d", p.index, do.Limit, p.running(), most)
+	}
+}
+
+// running counts the runs that have not returned.
+func (p *process) running() (n int) {
+	for _, r := range p.runs {
+		if !r.returned && r.worker != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// checkEnds has nothing written of a run whose lease is known to be another's.
+func (p *process) checkEnds(runs []*core.Run) {
+	for _, of := range runs {
+		if r := p.runOf(of); r != nil && r.lost && r.End().Record == nil {
+			p.w.violate(CoreRule, r.task.ID, "process %d hands a lease back that it knows to have lost", p.index)
+		}
+	}
+}
+
+// post sends a call on its way. What becomes of it is up to the network.
+func (p *process) post(c *call) {
+	w := p.w
+	c.life, c.owner, c.now, c.sent = p.life, p.owner, p.wall(), w.now
+	p.open = append(p.open, c)
+	if c.path.counts() {
+		w.counts.Calls++
+	}
+	c.fate = w.network.fate(w, c)
+	w.log(Event{Process: p.index, Kind: sent, Note: c.describe()})
+	if !c.fate.ignoresLimit {
+		p.after(c.limit, callEnds{c, context.DeadlineExceeded})
+	}
+	switch {
+	case c.fate.before != nil:
+		p.after(c.fate.request, callEnds{c, c.fate.before})
+	case !c.fate.requestLost:
+		w.after(c.fate.request, effect{c})
+	}
+}
+
+func (c *call) describe() string {
+	switch do := c.command.(type) {
+	case core.Claim:
+		return fmt.Sprintf("%s %d", c.path, do.Limit)
+	case core.Renew:
+		return fmt.Sprintf("%s %s", c.path, names(do.Leases))
+	case core.Complete:
+		return fmt.Sprintf("%s %s", c.path, namesOf(do.Runs))
+	case core.Release:
+		return fmt.Sprintf("%s %s", c.path, namesOf(do.Runs))
+	}
+	if c.retry != nil {
+		return fmt.Sprintf("%s %s", c.path, c.retry.record.Name)
+	}
+	return string(c.path)
+}
+
+func names(leases []driver.Lease) (list []string) {
+	for _, l := range leases {
+		list = append(list, l.Name)
+	}
+	return list
+}
+
+func namesOf(runs []*core.Run) (list []string) {
+	for _, r := range runs {
+		list = append(list, r.Lease.Name)
+	}
+	return list
+}
+
+// effect is what a call does to the store.
+type effect struct{ call *call }
+
+func (e effect) happen(w *World) {
+	c := e.call
+	c.takeEffect(w)
+	if c.p.life != c.life || w.network.losesAnswer(w, c) {
+		return
+	}
+	c.p.after(c.fate.answer, callEnds{c, c.fate.after})
+}
+
+// callEnds is the answer to a call, or an error that takes its place.
+type callEnds struct {
+	call *call
+	err  error
+}
+
+func (e callEnds) happen(w *World) {
+	c := e.call
+	if c.answered {
+		return
+	}
+	c.answered = true
+	p := c.p
+	p.open = slices.DeleteFunc(p.open, func(other *call) bool { return other == c })
+	if e.err != nil {
+		if c.path.counts() {
+			w.counts.FailedCalls++
+		}
+		w.log(Event{Process: p.index, Kind: answered, Note: string(c.path) + ": " + e.err.Error()})
+	}
+	if c.retry != nil {
+		c.retry.answered(c, e.err)
+		return
+	}
+	answer := c.result
+	if e.err != nil {
+		answer = c.failure(e.err)
+	}
+	p.prepare(c, answer)
+	p.step(answer)
+}
+
+// prepare does what a shell does before it passes an answer on.
+func (p *process) prepare(c *call, answer core.Event) {
+	switch a := answer.(type) {
+	case core.Claimed:
+		p.claimed += len(a.Records)
+	case core.Renewed:
+		for _, lease := range a.Lost {
+			for _, r := range p.runs {
+				r.lost = r.lost || !r.returned && r.Lease == lease
+			}
+		}
+	case core.RetriesTakenUp:
+		if a.Err == nil {
+			for _, r := range c.found {
+				p.retry(r)
+			}
+		}
+	}
+}
+
+// errFinal is an error that no further try changes.
+var errFinal = errors.New("the store can't take that")
+
+// failure is the answer to a call that failed.
+func (c *call) failure(err error) core.Event {
+	switch do := c.command.(type) {
+	case core.Claim:
+		return core.Claimed{Call: do.Call, Err: err}
+	case core.Renew:
+		return core.Renewed{Call: do.Call, Err: err}
+	case core.LookForCancels:
+		return core.CancelsFound{Call: do.Call, Err: err}
+	case core.Recover:
+		return core.Recovered{Call: do.Call, Err: err}
+	case core.Forget:
+		return core.Forgotten{Call: do.Call, Err: err}
+	case core.TakeUpRetries:
+		return core.RetriesTakenUp{Call: do.Call, Err: err}
+	case core.Complete:
+		return core.Written{Call: do.Call, Err: err, Final: errors.Is(err, errFinal)}
+	case core.Release:
+		return core.Written{Call: do.Call, Err: err, Final: errors.Is(err, errFinal)}
+	case core.Check:
+		return core.Checked{Run: do.Run}
+	default:
+		panic(fmt.Sprintf("the simulation does not know the command %T", c.command))
+	}
+}
+
+// takeEffect makes the call of the driver.
+func (c *call) takeEffect(w *World) {
+	ctx := context.Background()
+	lease := w.settings.core.LeaseTime
+	switch do := c.command.(type) {
+	case core.Claim:
+		claimed, err := w.driver.Claim(ctx, driver.ClaimRequest{
+			Owner: c.owner, Queues: do.Demands, Limit: do.Limit, Now: c.now, LeaseTime: lease,
+		})
+		for _, r := range claimed.Records {
+			w.logRecord(c, Leased, r, c.now.Add(lease))
+		}
+		c.result = core.Claimed{Call: do.Call, Records: claimed.Records, Next: claimed.Next, Err: err}
+	case core.Renew:
+		lost, err := w.driver.Extend(ctx, do.Leases, c.now, lease)
+		for _, l := range do.Leases {
+			if !slices.Contains(lost, l) {
+				w.logLease(c, Renewed, l, "", c.now.Add(lease))
+			}
+		}
+		c.result = core.Renewed{Call: do.Call, Lost: lost, Err: err}
+	case core.LookForCancels:
+		leases, err := w.driver.CancelRequests(ctx, c.owner)
+		c.result = core.CancelsFound{Call: do.Call, Leases: leases, Err: err}
+	case core.Recover:
+		jobs, err := w.driver.RecoverStale(ctx, c.now, do.Keep...)
+		if jobs > 0 {
+			w.log(Event{Process: c.p.index, Kind: reported, Note: fmt.Sprintf("recovered %d jobs", jobs)})
+		}
+		c.result = core.Recovered{Call: do.Call, Jobs: jobs, Err: err}
+	case core.Forget:
+		_, err := w.driver.Forget(ctx, c.now, forgetAtOnce)
+		c.result = core.Forgotten{Call: do.Call, Err: err}
+	case core.TakeUpRetries:
+		page, err := w.driver.Find(ctx, driver.Query{
+			Queues: w.settings.queues, States: []amboy.JobState{amboy.StateRetrying},
+		}, driver.PageRequest{Limit: 1000})
+		c.found = page.Records
+		c.result = core.RetriesTakenUp{Call: do.Call, Err: err}
+	case core.Complete:
+		batch := make([]driver.Completion, len(do.Runs))
+		for i, r := range do.Runs {
+			batch[i] = driver.Completion{Lease: r.Lease, Record: r.End().Record}
+		}
+		errs, err := w.driver.Complete(ctx, batch)
+		for i := range errs {
+			w.logWrite(c, Ended, batch[i].Lease, driver.StateOf(batch[i].Record, time.Time{}), errs[i])
+		}
+		c.result = core.Written{Call: do.Call, Errs: errs, Err: err}
+	case core.Release:
+		batch := make([]driver.HandBack, len(do.Runs))
+		for i, r := range do.Runs {
+			batch[i] = *r.End().HandBack
+			batch[i].Lease = r.Lease
+		}
+		errs, err := w.driver.Release(ctx, batch)
+		for i := range errs {
+			w.logWrite(c, Unleased, batch[i].Lease, "", errs[i])
+		}
+		c.result = core.Written{Call: do.Call, Errs: errs, Err: err}
+	case core.Check:
+		c.result = core.Checked{Run: do.Run, Written: w.isWritten(do.Run)}
+	default:
+		c.retry.takeEffect(w, c)
+	}
+}
+
+// isWritten reports whether the end of a run was written by a call that seemed to fail.
+func (w *World) isWritten(run *core.Run) bool {
+	ended := run.End().Record
+	r, err := w.driver.Get(context.Background(), run.Lease.Queue, ended.JobID())
+	if err != nil {
+		return false
+	}
+	if ended.RetryInfo.ShouldRetry() {
+		return r.Name != run.Lease.Name || (r.Status.Completed && r.Status.ModificationCount == run.Lease.Count)
+	}
+	return r.Status.Completed && driver.LeaseOf(r) == run.Lease
+}
+
+func (w *World) logRecord(c *call, k Kind, r *driver.Record, until time.Time) {
+	w.log(Event{
+		Process: c.p.index, Kind: k, Job: r.JobID(), Attempt: r.RetryInfo.CurrentAttempt,
+		Lease: r.Status.ModificationCount, Until: until.Sub(epoch),
+	})
+}
+
+func (w *World) logLease(c *call, k Kind, l driver.Lease, state amboy.JobState, until time.Time) {
+	id, attempt := w.checker.parse(l)
+	e := Event{Process: c.p.index, Kind: k, Job: id, Attempt: attempt, Lease: l.Count, State: state}
+	if !until.IsZero() {
+		e.Until = until.Sub(epoch)
+	}
+	w.log(e)
+}
+
+// logWrite logs that the store has taken the end of a run, or refused it.
+func (w *World) logWrite(c *call, k Kind, l driver.Lease, state amboy.JobState, err error) {
+	if err == nil {
+		w.logLease(c, k, l, state, time.Time{})
+		return
+	}
+	id, attempt := w.checker.parse(l)
+	w.log(Event{Process: c.p.index, Kind: reported, Job: id, Attempt: attempt, Lease: l.Count, Note: "the store refused its end"})
+}

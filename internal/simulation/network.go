@@ -1,0 +1,125 @@
+package simulation
+
+import (
+	"errors"
+	"time"
+)
+
+// network decides what becomes of messages between processes and their store.
+type network interface {
+	// fate is what becomes of a call that is sent.
+	fate(w *World, c *call) fate
+	// losesAnswer reports whether the answer to a call is lost that has taken effect.
+	losesAnswer(w *World, c *call) bool
+	// notification is how long it takes to tell a process of a change, and whether
+	// that is lost.
+	notification(w *World, p *process) (delay time.Duration, lost bool)
+}
+
+// fate is what becomes of a call.
+type fate struct {
+	// request and answer are how long these two take.
+	request, answer         time.Duration
+	requestLost, answerLost bool
+	// before is the error of a call that takes no effect, after that of one that does.
+	before, after error
+	// ignoresLimit is true for a call that goes on when its context ends.
+	ignoresLimit bool
+}
+
+// link is the way between a process and its store.
+type link struct {
+	// noRequests, noAnswers and noNotes are until when nothing comes through.
+	noRequests, noAnswers, noNotes time.Duration
+	// refuses is until when calls that don't come through fail at once.
+	refuses time.Duration
+	// hangs counts, by path, the calls that will never return.
+	hangs map[path]int
+}
+
+var (
+	errUnreachable = errors.New("the store can't be reached")
+	errStoreFails  = errors.New("the store fails")
+)
+
+// randomNetwork is a network with faults as they come.
+type randomNetwork struct {
+	// flaky is until when calls fail now and then: one in oneIn.
+	flaky time.Duration
+	oneIn int
+	// late is the latest time at which something happens that was held up.
+	late time.Duration
+	off  bool
+}
+
+// maxHangs is the number of calls of a path that may never return in one life of a
+// process. With one more the core would make no others.
+const maxHangs = 3
+
+func (n *randomNetwork) fate(w *World, c *call) fate {
+	f := fate{request: w.latency(), answer: w.latency()}
+	link := &c.p.link
+	switch {
+	case w.now < link.noRequests && w.now < link.refuses:
+		f.before = errUnreachable
+	case w.now < link.noRequests:
+		f.requestLost = true
+	case w.now < n.flaky && w.oneIn(n.oneIn):
+		n.spoil(w, c, &f)
+	}
+	return f
+}
+
+// spoil makes a call go wrong, in one of many ways.
+func (n *randomNetwork) spoil(w *World, c *call, f *fate) {
+	switch w.random.IntN(9) {
+	case 0, 1:
+		f.before = errStoreFails
+	case 2, 3:
+		f.after = errStoreFails
+	case 4:
+		f.answerLost = true
+	case 5:
+		f.requestLost = true
+	case 6: // slow
+		f.request, f.answer = w.upTo(c.limit), w.upTo(c.limit)
+	case 7: // late
+		f.request, f.answer = w.upTo(c.limit/2), w.between(c.limit/2, time.Hour)
+		f.ignoresLimit = true
+		if w.oneIn(2) {
+			f.request, f.answer = f.answer, f.request
+		}
+		n.late = max(n.late, w.now+f.request+f.answer)
+	case 8:
+		if c.path == completePath && w.oneIn(2) {
+			f.before = errFinal
+		} else if c.p.link.hangs[c.path] < maxHangs {
+			n.hang(c, f)
+		}
+	}
+}
+
+// hang makes a call never return.
+func (n *randomNetwork) hang(c *call, f *fate) {
+	if c.p.link.hangs == nil {
+		c.p.link.hangs = map[path]int{}
+	}
+	c.p.link.hangs[c.path]++
+	f.answerLost, f.ignoresLimit = true, true
+}
+
+// latency is that of a message without a fault.
+func (w *World) latency() time.Duration {
+	if w.oneIn(20) {
+		return w.upTo(200 * time.Millisecond)
+	}
+	return w.upTo(2 * time.Millisecond)
+}
+
+func (n *randomNetwork) losesAnswer(w *World, c *call) bool {
+	return c.fate.answerLost || w.now < c.p.link.noAnswers && !n.off
+}
+
+func (n *randomNetwork) notification(w *World, p *process) (delay time.Duration, lost bool) {
+	return w.latency(), w.now < p.link.noAnswers || w.now < p.link.noNotes
+}

@@ -1,0 +1,350 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// process is a core, and a shell that carries out what the core decides. It can be
+// killed and started again; each life has a core of its own.
+type process struct {
+	w         *World
+	index     int
+	life      int
+	alive     bool
+	suspended bool
+	deferred  []*scheduled  // what has arrived while it was suspended
+	step0     time.Duration // by how much its wall clock is off
+	started   time.Duration
+	owner     string
+	core      *core.Core
+	workers   []*worker
+	runs      []*run
+	retries   []*retry
+	wakes     uint64 // counts the Wakes, of which the last is good
+	open      []*call
+
+	claimed, done int // records that it was given, and runs that are over
+	link          link
+}
+
+// worker takes runs of a queue.
+type worker struct {
+	core.Worker
+	p       *process
+	waiting bool
+}
+
+// run is a run that the core has started, or wants to be ended.
+type run struct {
+	*core.Run
+	p        *process
+	worker   *worker // nil for one that expired
+	task     *Task
+	attempt  int
+	began    bool
+	returned bool
+	over     bool
+	canceled bool // the context has ended
+	lost     bool // the core was told that the lease is another's
+}
+
+// start begins a life.
+func (p *process) start() {
+	w := p.w
+	p.life++
+	p.alive, p.suspended, p.deferred = true, false, nil
+	p.started = w.now
+	p.owner = fmt.Sprintf("p%d.%d", p.index, p.life)
+	p.workers, p.runs, p.retries, p.open, p.wakes = nil, nil, nil, nil, 0
+	p.claimed, p.done = 0, 0
+	p.link = link{}
+	w.log(Event{Process: p.index, Kind: started, Note: p.owner})
+	p.core = core.New(w.settings.core, p.instant())
+	for _, name := range w.settings.queues {
+		line := &core.Line{Queue: name}
+		p.step(core.Opened{Line: line})
+		p.step(core.Resumed{Line: line})
+		for range w.settings.workers {
+			wk := &worker{p: p}
+			wk.Worker = core.Worker{Line: line, Shell: wk}
+			p.workers = append(p.workers, wk)
+			p.after(w.upTo(time.Millisecond), workerComes{wk})
+		}
+	}
+}
+
+// kill ends a life. Calls that were sent take effect all the same.
+func (p *process) kill() {
+	p.w.log(Event{Process: p.index, Kind: Stopped})
+	p.life++
+	p.alive, p.suspended, p.deferred = false, false, nil
+	p.core, p.workers, p.runs, p.retries, p.open = nil, nil, nil, nil, nil
+}
+
+func (p *process) suspend() {
+	p.suspended = true
+	p.w.log(Event{Process: p.index, Kind: Suspended})
+}
+
+// resume lets a process go on. The first that happens is that its core is told the time.
+func (p *process) resume() {
+	p.suspended = false
+	arrived := p.deferred
+	p.deferred = nil
+	p.step(core.Tick{})
+	p.w.log(Event{Process: p.index, Kind: Resumed})
+	for _, s := range arrived {
+		p.w.dispatch(s)
+	}
+}
+
+func (p *process) after(delay time.Duration, what happening) {
+	p.w.agenda.add(&scheduled{at: p.w.now + delay, to: p, life: p.life, what: what})
+}
+
+func (p *process) wall() time.Time { return timeAt(p.w.now + p.step0) }
+
+func (p *process) instant() core.Time {
+	return core.Time{Mono: p.w.now - p.started, Wall: p.wall()}
+}
+
+// holds reports whether the process has a lease.
+func (p *process) holds() bool { return p.alive && p.core.Holds() }
+
+// step tells the core of an event, and carries out what it decides.
+func (p *process) step(event core.Event) {
+	for _, command := range p.core.Step(p.instant(), event, nil) {
+		p.carryOut(command)
+	}
+}
+
+func (p *process) carryOut(command core.Command) {
+	w := p.w
+	switch do := command.(type) {
+	case core.Yield:
+		p.after(w.upTo(20*time.Microsecond), yielded{p})
+	case core.Wake:
+		p.wakes++
+		p.after(max(0, p.started+do.At-w.now)+w.upTo(time.Millisecond), tick{p, p.wakes})
+	case core.Start:
+		wk := do.Worker.Shell.(*worker)
+		if !wk.waiting {
+			w.violate(CoreRule, "", "a worker was given a run that does not wait for one")
+		}
+		wk.waiting = false
+		r := p.newRun(do.Run, wk)
+		p.after(w.upTo(200*time.Microsecond), runBegins{r})
+	case core.Dismiss:
+		do.Worker.Shell.(*worker).waiting = false
+	case core.Expire:
+		p.newRun(do.Run, nil).expire()
+	case core.Cancel:
+		p.cancel(do.Run, do.Cause)
+	case core.Done:
+		p.over(do.Run, do.Err)
+	case core.Report:
+		w.log(Event{Process: p.index, Kind: reported, Note: do.What + ": " + do.Err.Error()})
+	case core.Refused, core.Drained:
+	default:
+		p.send(command)
+	}
+}
+
+// tick is a timer that fires, unless another was set since.
+type tick struct {
+	p    *process
+	wake uint64
+}
+
+func (t tick) happen(*World) {
+	if t.wake == t.p.wakes {
+		t.p.step(core.Tick{})
+	}
+}
+
+type yielded struct{ p *process }
+
+func (y yielded) happen(*World) { y.p.step(core.Yielded{}) }
+
+// workerComes makes a worker wait for a run.
+type workerComes struct{ worker *worker }
+
+func (c workerComes) happen(*World) {
+	c.worker.waiting = true
+	c.worker.p.step(core.Waiting{Worker: &c.worker.Worker})
+}
+
+// comesAgain lets the worker of a run wait for another.
+func (r *run) comesAgain() {
+	if r.worker != nil {
+		r.p.after(r.p.w.upTo(50*time.Microsecond), workerComes{r.worker})
+	}
+}
+
+func (p *process) newRun(from *core.Run, wk *worker) *run {
+	r := &run{
+		Run:     from,
+		p:       p,
+		worker:  wk,
+		task:    p.w.checker.tasks[from.Record.JobID()],
+		attempt: from.Record.RetryInfo.CurrentAttempt,
+	}
+	p.runs = append(p.runs, r)
+	return r
+}
+
+func (p *process) runOf(of *core.Run) *run {
+	for _, r := range p.runs {
+		if r.Run == of {
+			return r
+		}
+	}
+	return nil
+}
+
+func (r *run) log(k Kind, note string) {
+	r.p.w.log(Event{Process: r.p.index, Kind: k, Job: r.task.ID, Attempt: r.attempt, Lease: r.Lease.Count, Note: note})
+}
+
+func (r *run) isExpired() bool {
+	deadline := r.Record.TimeInfo.DispatchBy
+	return !deadline.IsZero() && deadline.Before(r.p.wall())
+}
+
+// expire ends a run that must not begin any more.
+func (r *run) expire() {
+	if r.isExpired() {
+		r.end(amboy.StateExpired)
+		return
+	}
+	r.handBack() // the clock was set back
+}
+
+func (r *run) end(state amboy.JobState) {
+	r.returned = true
+	record := ended(r.Record, state, r.p.wall())
+	r.p.step(core.Finished{Run: r.Run, End: core.End{Record: record}})
+}
+
+func (r *run) handBack() {
+	r.returned = true
+	r.p.step(core.Finished{Run: r.Run, End: core.End{HandBack: &driver.HandBack{}}})
+}
+
+// runBegins is a worker that has got a run.
+type runBegins struct{ run *run }
+
+func (b runBegins) happen(w *World) {
+	r := b.run
+	switch {
+	case r.isExpired():
+		r.end(amboy.StateExpired)
+		r.comesAgain()
+	case r.Record.Dependency != nil && len(r.Record.Dependency.Failed) > 0:
+		r.end(amboy.StateFailed)
+		r.comesAgain()
+	case r.isLost():
+		r.handBack()
+		r.comesAgain()
+	default:
+		r.began = true
+		w.counts.Runs++
+		r.log(Began, "")
+		r.p.after(r.task.Lasts, runReturns{r})
+		if r.Cause() != nil {
+			r.p.cancel(r.Run, r.Cause())
+		}
+	}
+}
+
+func (r *run) isLost() bool { return r.Cause() == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
+
+// latency is the longest that a handler takes to return when its context has ended.
+const latency = 50 * time.Millisecond
+
+// cancel ends the context of a run.
+func (p *process) cancel(of *core.Run, cause error) {
+	r := p.runOf(of)
+	if r == nil || !r.began || r.returned || r.canceled {
+		return
+	}
+	r.canceled = true
+	if r.isLost() {
+		p.w.counts.Fenced++
+	}
+	r.log(ContextEnded, cause.Error())
+	if !r.task.IgnoresContext {
+		p.after(p.w.upTo(latency), runReturns{r})
+	}
+}
+
+// runReturns is the end of a handler.
+type runReturns struct{ run *run }
+
+func (e runReturns) happen(*World) {
+	r := e.run
+	if r.returned {
+		return
+	}
+	switch {
+	case r.isLost():
+		r.log(Returned, "to be handed back")
+		r.handBack()
+		r.comesAgain()
+	case r.Cause() != nil:
+		r.log(Returned, "canceled")
+		r.end(amboy.StateCanceled)
+		r.comesAgain()
+	case r.attempt >= r.task.Failures:
+		r.log(Returned, "done")
+		r.end(amboy.StateSucceeded)
+		r.comesAgain()
+	case r.task.Attempts > 1:
+		r.log(Returned, "failed, to be retried")
+		r.end(amboy.StateRetrying) // the worker waits until that is written
+	default:
+		r.log(Returned, "failed")
+		r.end(amboy.StateFailed)
+		r.comesAgain()
+	}
+}
+
+// over is the end of a run.
+func (p *process) over(of *core.Run, err error) {
+	p.done++
+	r := p.runOf(of)
+	if r == nil {
+		return // it never began
+	}
+	if r.over {
+		p.w.violate(CoreRule, r.task.ID, "a run was done with twice")
+	}
+	r.over = true
+	p.runs = slices.DeleteFunc(p.runs, func(other *run) bool { return other == r })
+	record := r.End().Record
+	if record == nil {
+		return
+	}
+	if !record.RetryInfo.ShouldRetry() {
+		p.changedStore()
+		return
+	}
+	if err == nil {
+		p.retry(record)
+	}
+	p.changedStore()
+	r.comesAgain()
+}
+
+// changedStore tells the core what this process has changed, unless the store does.
+func (p *process) changedStore() {
+	if !p.w.settings.notified {
+		p.step(core.Changed{})
+	}
+}

@@ -1,0 +1,85 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// maxQuiet is how long a world may go on after its last fault.
+const maxQuiet = 24 * time.Hour
+
+// Run runs the world of a seed to its end, or to the first promise that is broken.
+func Run(opts Options) (*Result, error) {
+	random := rand.New(rand.NewPCG(opts.Seed, 1))
+	w, err := newWorld(randomSettings(opts, random), random, &randomNetwork{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range w.processes {
+		w.after(w.upTo(time.Second), starts{p})
+	}
+	w.after(time.Second, newWorkload(w))
+	faults := newFaultPlan(w, opts)
+	if opts.NoFaults {
+		faults.left = 0
+	}
+	w.after(2*time.Second, faults)
+	for !w.isOver() {
+		w.step()
+	}
+	if w.checker.violation == nil {
+		w.checkEnd()
+	}
+	return w.result(), nil
+}
+
+// isOver reports whether all jobs have ended, and all processes know, or a promise was
+// broken.
+func (w *World) isOver() bool {
+	if w.checker.violation != nil || w.agenda.Len() == 0 {
+		return true
+	}
+	if w.quietFrom == 0 {
+		return false
+	}
+	if w.now > w.quietFrom+maxQuiet {
+		return true
+	}
+	return !w.isPutting() && !w.busy() && len(w.checker.Open()) == 0
+}
+
+// isPutting reports whether more tasks are to come.
+func (w *World) isPutting() bool {
+	for _, s := range w.agenda.all {
+		if _, ok := s.what.(*workload); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// checkEnd judges what is left.
+func (w *World) checkEnd() {
+	w.checker.End(w.now)
+	for _, p := range w.processes {
+		if p.alive && p.claimed != p.done {
+			w.violate(CoreRule, "", "process %d was given %d records, and was done with %d", p.index, p.claimed, p.done)
+		}
+	}
+	attempts := map[string]int{}
+	for id, j := range w.checker.jobs {
+		if j.accepted {
+			attempts[w.checker.tasks[id].Queue] += j.attempt + 1
+		}
+	}
+	for _, queue := range w.settings.queues {
+		stats, err := w.driver.Stats(context.Background(), queue)
+		if err != nil {
+			w.violate(CountsWrong, "", "queue %s: %v", queue, err)
+		}
+		if stats.Total != attempts[queue] || stats.Completed != attempts[queue] || stats.Running+stats.Pending+stats.Retrying+stats.Blocked != 0 {
+			w.violate(CountsWrong, "", "queue %s: it has %d attempts, and counts %+v", queue, attempts[queue], stats)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// randomSettings are those of a world with a seed.
+func randomSettings(opts Options, random *rand.Rand) settings {
+	pick := func(times ...time.Duration) time.Duration { return times[random.IntN(len(times))] }
+	s := settings{
+		processes:  2 + random.IntN(3),
+		workers:    1 + random.IntN(3),
+		notified:   random.IntN(3) > 0,
+		retryPause: pick(100*time.Millisecond, time.Second, 10*time.Second),
+		clockSteps: opts.ClockSteps,
+	}
+	for i := range 1 + random.IntN(3) {
+		s.queues = append(s.queues, fmt.Sprint("q", i))
+	}
+	s.core = core.Config{
+		LeaseTime:      pick(4*time.Second, 10*time.Second, time.Minute),
+		Poll:           30 * time.Second,
+		PollCancels:    !s.notified,
+		Gathers:        random.IntN(10) > 0,
+		LookForRetries: pick(time.Second, 10*time.Second, time.Minute),
+		Random:         random.Float64,
+	}
+	if !s.notified {
+		s.core.Poll = pick(200*time.Millisecond, time.Second)
+	}
+	if random.IntN(3) == 0 {
+		s.core.MaxRunning = 1 + random.IntN(s.workers*len(s.queues))
+	}
+	return s
+}
+
+// workload puts tasks, a few at a time.
+type workload struct {
+	left    int
+	pause   time.Duration // the longest between two
+	made    int
+	flooded string
+	// edges are the tasks that others may depend on.
+	edges map[string][]string
+}
+
+func newWorkload(w *World) *workload {
+	l := &workload{
+		left:    40 + w.random.IntN(100),
+		pause:   w.settings.core.LeaseTime / 3,
+		flooded: w.settings.queues[0],
+		edges:   map[string][]string{},
+	}
+	return l
+}
+
+// happen puts some tasks.
+func (l *workload) happen(w *World) {
+	together := 1 + w.random.IntN(3)
+	if w.oneIn(15) {
+		together = 20 // a flood
+	}
+	flood := together == 20
+	for range min(together, l.left) {
+		l.left--
+		queue := w.settings.queues[w.random.IntN(len(w.settings.queues))]
+		if flood {
+			queue = l.flooded
+		}
+		l.put(w, l.task(w, queue))
+	}
+	if l.left > 0 {
+		w.after(w.upTo(l.pause), l)
+	}
+}
+
+// task makes a task of a queue.
+func (l *workload) task(w *World, queue string) *Task {
+	lease := w.settings.core.LeaseTime
+	l.made++
+	t := &Task{
+		ID:             fmt.Sprintf("j%d", l.made),
+		Queue:          queue,
+		Priority:       w.random.IntN(3),
+		Attempts:       1,
+		Lasts:          w.upTo(100 * time.Millisecond),
+		IgnoresContext: w.oneIn(10),
+	}
+	switch w.random.IntN(8) {
+	case 0, 1, 2:
+		t.Lasts = w.upTo(lease)
+	case 3:
+		t.Lasts = w.upTo(3 * lease)
+	}
+	if w.oneIn(3) {
+		t.Attempts = 2 + w.random.IntN(3)
+		t.Backoff = time.Duration(w.random.IntN(2)) * w.upTo(lease)
+		t.Failures = w.random.IntN(t.Attempts + 1)
+	} else if w.oneIn(20) {
+		t.Failures = 1
+	}
+	if w.oneIn(6) {
+		t.NotBefore = w.now + w.upTo(2*lease)
+	}
+	if w.oneIn(12) {
+		t.DispatchBy = max(w.now, t.NotBefore) + w.upTo(2*lease)
+	}
+	if w.oneIn(3) {
+		l.takeScopes(w, t)
+	}
+	if others := l.edges[queue]; len(t.EnqueueScopes) == 0 && len(others) > 0 && w.oneIn(5) {
+		for range 1 + w.random.IntN(2) {
+			edge := others[max(0, len(others)-1-w.random.IntN(10))]
+			if !slices.Contains(t.Edges, edge) {
+				t.Edges = append(t.Edges, edge)
+			}
+		}
+	}
+	return t
+}
+
+// takeScopes has a task take scopes at either lock point, or at both. None that waits for
+// a scope holds another that one with that scope may wait for: that would be a deadlock.
+func (l *workload) takeScopes(w *World, t *Task) {
+	for _, n := range w.random.Perm(4)[:1+w.random.IntN(2)] {
+		t.Scopes = append(t.Scopes, fmt.Sprint("s", n))
+	}
+	switch w.random.IntN(6) {
+	case 0:
+		t.EnqueueScopes = t.Scopes
+	case 1:
+		t.EnqueueScopes = []string{fmt.Sprint("e", w.random.IntN(2))}
+		t.Scopes = append(t.EnqueueScopes[:1:1], t.Scopes...)
+	}
+}
+
+// put puts a task, which the store may refuse for its enqueue scopes.
+func (l *workload) put(w *World, t *Task) {
+	if w.put(t) {
+		l.edges[t.Queue] = append(l.edges[t.Queue], t.ID)
+	}
+}
+
+func (w *World) put(t *Task) (accepted bool) {
+	w.checker.Expect(t)
+	errs, err := w.driver.Insert(context.Background(), []*driver.Record{t.record(timeAt(w.now))})
+	if err == nil {
+		err = errs[0]
+	}
+	if err != nil {
+		w.counts.Refused++
+		w.log(Event{Process: Store, Kind: Refused, Job: t.ID})
+		return false
+	}
+	w.counts.Jobs++
+	w.log(Event{Process: Store, Kind: Accepted, Job: t.ID, Note: t.describe()})
+	w.tellPutter(t)
+	return true
+}
+
+// tellPutter tells the process that has put a task of it.
+func (w *World) tellPutter(t *Task) {
+	if w.random == nil {
+		return
+	}
+	p := w.processes[w.random.IntN(len(w.processes))]
+	if !p.alive || p.suspended {
+		return
+	}
+	if t.DispatchBy > 0 {
+		p.step(core.DueAt{Time: timeAt(t.DispatchBy).Add(1)})
+	}
+	p.changedStore()
+}
+
+func (t *Task) describe() string {
+	note := fmt.Sprintf("in %s, priority %d, lasts %s", t.Queue, t.Priority, t.Lasts)
+	add := func(is bool, format string, args ...any) {
+		if is {
+			note += ", " + fmt.Sprintf(format, args...)
+		}
+	}
+	add(len(t.Scopes) > 0, "scopes %v, %d when put", t.Scopes, len(t.EnqueueScopes))
+	add(len(t.Edges) > 0, "after %v", t.Edges)
+	add(t.NotBefore > 0, "not before %s", clock(t.NotBefore))
+	add(t.DispatchBy > 0, "by %s", clock(t.DispatchBy))
+	add(t.Attempts > 1, "%d attempts", t.Attempts)
+	add(t.Failures > 0, "%d fail", t.Failures)
+	add(t.Backoff > 0, "backoff %s", t.Backoff)
+	add(t.IgnoresContext, "ignores its context")
+	return note
+}
