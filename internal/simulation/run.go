@@ -64,7 +64,11 @@ func (w *World) checkEnd() {
 	w.checker.End(w.now)
 	for _, p := range w.processes {
 		if p.alive && p.claimed != p.done {
-			w.violate(CoreRule, "", "process %d was given %d records, and was done with %d", p.index, p.claimed, p.done)
+			jobs := []string{}
+			for _, r := range p.runs {
+				jobs = append(jobs, r.task.ID)
+			}
+			w.checker.violated(w.now, CoreRule, jobs, "process %d was given %d records, and was done with %d", p.index, p.claimed, p.done)
 		}
 	}
 	attempts := map[string]int{}
