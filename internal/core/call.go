@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -33,6 +34,9 @@ const (
 	maxLate = 4
 )
 
+// errNoAnswer is what has become of a call that does not return.
+var errNoAnswer = errors.New("the store does not answer")
+
 // call is a call that has not returned.
 type call struct {
 	Call
@@ -40,6 +44,8 @@ type call struct {
 	sent time.Duration
 	// single keeps others of its kind from being made.
 	single bool
+	// givenUp is true of one that is late: its ends are offered again by others.
+	givenUp bool
 
 	runs    []*Run // whose leases are renewed, or whose ends are written
 	asks    []ask  // of a claim
@@ -131,6 +137,7 @@ func (c *Core) giveUpCalls() {
 		}
 		c.calls.current[kind] = 0
 		c.calls.late[kind]++
+		made.givenUp = true
 		// A long look for what is to be removed says nothing of the store.
 		c.failing = c.failing || kind != int(forgetCall) && kind != int(retriesCall)
 		switch made.kind {
@@ -139,7 +146,9 @@ func (c *Core) giveUpCalls() {
 		case renewCall:
 			c.timers.set(beatTimer, c.now.Mono)
 		case writeCall:
+			c.refused(made.runs, errNoAnswer, false)
 			c.flush()
 		}
 	}
+	c.giveUpChecks()
 }

@@ -32,6 +32,8 @@ var ErrGivenUp = errors.New("it was given up before the store took it")
 // ends are the runs whose end waits to be written.
 type ends struct {
 	waiting []*Run
+	// checks are those of which it is asked whether it was written.
+	checks []*Run
 	// doubt is true from when a call has failed until one succeeds. Meanwhile a single
 	// end is offered now and then, so that one that can't be written keeps no others.
 	doubt bool
@@ -161,6 +163,8 @@ func (c *Core) written(e Written) {
 		return
 	}
 	switch {
+	case call.givenUp:
+		c.writtenLate(call.runs, e)
 	case e.Err == nil:
 		c.taken(call.runs, e.Errs)
 	case e.Final && len(call.runs) == 1:
@@ -180,7 +184,7 @@ func (c *Core) taken(runs []*Run, errs []error) {
 	}
 	for i, r := range runs {
 		if r.uncertain && errors.Is(errs[i], amboy.ErrLeaseLost) && r.end.Record != nil {
-			c.do(Check{r})
+			c.check(r)
 			continue
 		}
 		c.done(r, errs[i])
@@ -197,6 +201,48 @@ func (c *Core) believe() {
 	for _, r := range c.ends.waiting {
 		r.alone = r.alone || r.probed
 		r.probed, r.due = false, c.now.Mono
+	}
+}
+
+// writtenLate ends the runs that a call has written after all. The others are offered
+// again already.
+func (c *Core) writtenLate(runs []*Run, e Written) {
+	for i, r := range runs {
+		if e.Err == nil && e.Errs[i] == nil {
+			c.ends.waiting = slices.DeleteFunc(c.ends.waiting, func(other *Run) bool { return other == r })
+			c.done(r, nil)
+		}
+	}
+}
+
+// checkLimit is how long an answer to Check is waited for.
+const checkLimit = dutyLimit + callGrace
+
+// check asks whether the end of a run was written, unless that is known meanwhile.
+func (c *Core) check(r *Run) {
+	if r.done {
+		return
+	}
+	r.due = c.now.Mono + checkLimit
+	c.ends.checks = append(c.ends.checks, r)
+	c.timers.set(callTimer, r.due)
+	c.do(Check{r})
+}
+
+// giveUpChecks ends the runs for whose Check there is no answer. Their leases are
+// another's, whatever it would be.
+func (c *Core) giveUpChecks() {
+	checks := c.ends.checks
+	c.ends.checks = nil
+	for _, r := range checks {
+		switch {
+		case r.done:
+		case r.due > c.now.Mono:
+			c.ends.checks = append(c.ends.checks, r)
+			c.timers.set(callTimer, r.due)
+		default:
+			c.done(r, amboy.ErrLeaseLost)
+		}
 	}
 }
 

@@ -1,0 +1,117 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// story drives a core by hand.
+type story struct {
+	t    *testing.T
+	core *core.Core
+	now  time.Duration
+	line *core.Line
+}
+
+// newStory begins with a queue that has started and has no workers.
+func newStory(t *testing.T) *story {
+	t.Helper()
+	config := core.Config{
+		LeaseTime: 20 * time.Second, Poll: time.Hour, Gathers: true, LookForRetries: time.Hour,
+		Random: func() float64 { return 0.5 },
+	}
+	s := &story{t: t, core: core.New(config, core.Time{Wall: begin}), line: &core.Line{Queue: "q"}}
+	s.tell(core.Opened{Line: s.line})
+	s.tell(core.Resumed{Line: s.line})
+	return s
+}
+
+func (s *story) tell(event core.Event) []core.Command {
+	return s.core.Step(core.Time{Mono: s.now, Wall: begin.Add(s.now)}, event, nil)
+}
+
+// wait lets time pass.
+func (s *story) wait(d time.Duration) []core.Command {
+	s.now += d
+	return s.tell(core.Tick{})
+}
+
+// run returns a run that a worker has.
+func (s *story) run() *core.Run {
+	s.t.Helper()
+	claim := only[core.Claim](s.t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	record := &driver.Record{Name: "a", Group: "q"}
+	return only[core.Start](s.t, s.tell(core.Claimed{Call: claim.Call, Records: []*driver.Record{record}})).Run
+}
+
+// end ends a run, and returns the call that is to write that.
+func (s *story) end(r *core.Run) core.Complete {
+	s.t.Helper()
+	s.tell(core.Finished{Run: r, End: core.End{Record: r.Record}})
+	return only[core.Complete](s.t, s.wait(time.Millisecond))
+}
+
+// all selects the commands of a type.
+func all[T core.Command](commands []core.Command) (selected []T) {
+	for _, command := range commands {
+		if c, ok := command.(T); ok {
+			selected = append(selected, c)
+		}
+	}
+	return selected
+}
+
+func only[T core.Command](t *testing.T, commands []core.Command) T {
+	t.Helper()
+	selected := all[T](commands)
+	require.Len(t, selected, 1, "%T among %T", selected, commands)
+	return selected[0]
+}
+
+// late is longer than the limit of a call and what is allowed beyond it.
+const late = 7 * time.Second
+
+func TestTheEndsInACallThatDoesNotReturnAreWrittenByAnother(t *testing.T) {
+	s := newStory(t)
+	r := s.run()
+	first := s.end(r)
+	commands := append(s.wait(late), s.wait(time.Second)...)
+	second := only[core.Complete](t, commands)
+	assert.Equal(t, []*core.Run{r}, second.Runs)
+	assert.Equal(t, core.Done{Run: r}, only[core.Done](t, s.tell(core.Written{Call: second.Call, Errs: []error{nil}})))
+	assert.Empty(t, all[core.Done](s.tell(core.Written{Call: first.Call, Errs: []error{amboy.ErrLeaseLost}})))
+	assert.Empty(t, all[core.Check](s.tell(core.Tick{})))
+}
+
+func TestALateCallThatHasWrittenAnEndIsBelieved(t *testing.T) {
+	s := newStory(t)
+	r := s.run()
+	first := s.end(r)
+	second := only[core.Complete](t, append(s.wait(late), s.wait(time.Second)...))
+	assert.Equal(t, core.Done{Run: r}, only[core.Done](t, s.tell(core.Written{Call: first.Call, Errs: []error{nil}})))
+	commands := s.tell(core.Written{Call: second.Call, Errs: []error{amboy.ErrLeaseLost}})
+	assert.Empty(t, all[core.Done](commands))
+	assert.Empty(t, all[core.Check](commands))
+}
+
+func TestTheRunOfACheckThatDoesNotReturnEnds(t *testing.T) {
+	s := newStory(t)
+	r := s.run()
+	first := s.end(r)
+	commands := s.tell(core.Written{Call: first.Call, Err: errors.New("the answer was lost")})
+	second := only[core.Complete](t, append(commands, s.wait(time.Second)...))
+	check := only[core.Check](t, s.tell(core.Written{Call: second.Call, Errs: []error{amboy.ErrLeaseLost}}))
+	done := only[core.Done](t, append(s.wait(late), s.wait(late)...))
+	assert.Equal(t, core.Done{Run: r, Err: amboy.ErrLeaseLost}, done)
+	assert.Empty(t, all[core.Done](s.tell(core.Checked{Run: check.Run, Written: true})))
+}
