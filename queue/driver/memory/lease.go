@@ -58,10 +58,19 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Tim
 			lost = append(lost, l)
 			continue
 		}
-		e.Job.record.Status.ModificationTime = now
-		e.Job.leaseEnds = now.Add(leaseTime)
+		e.Job.extend(now, now.Add(leaseTime))
 	}
 	return lost, nil
+}
+
+// extend renews a lease. A call that was overtaken by a later one does not shorten it:
+// its holder goes by the later one.
+func (i *item) extend(now, until time.Time) {
+	if overtaken := now.Before(i.record.Status.ModificationTime); overtaken && until.Before(i.leaseEnds) {
+		return
+	}
+	i.record.Status.ModificationTime = now
+	i.leaseEnds = until
 }
 
 // SetProgress implements driver.Driver.
