@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -153,13 +154,10 @@ func (w *World) upTo(longest time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(longest) + 1))
 }
 
-// between is a random time of any order of magnitude between two.
+// between is a random time between two, of each order of magnitude as often.
 func (w *World) between(shortest, longest time.Duration) time.Duration {
-	t := shortest
-	for t < longest && w.oneIn(2) {
-		t *= 2
-	}
-	return min(t+w.upTo(t), longest)
+	ratio := float64(longest) / float64(shortest)
+	return time.Duration(float64(shortest) * math.Pow(ratio, w.random.Float64()))
 }
 
 func (w *World) oneIn(n int) bool { return w.random != nil && w.random.IntN(n) == 0 }
