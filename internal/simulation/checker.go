@@ -131,10 +131,11 @@ func (c *Checker) observe(e Event, t *Task, j *jobHistory) {
 		}
 		j.lease, j.until = e.Lease, e.Until
 	case Renewed:
-		j.until = e.Until
+		// A renewal that was overtaken by a later one changes nothing.
+		j.until = max(j.until, e.Until)
 		for _, r := range c.live {
 			if r.Job == e.Job && r.Attempt == e.Attempt && r.Lease == e.Lease {
-				r.until = e.Until
+				r.until = j.until
 			}
 		}
 	case Began:
