@@ -310,10 +310,8 @@ func (c *call) takeEffect(w *World) {
 		_, err := w.driver.Forget(ctx, c.now, forgetAtOnce)
 		c.result = core.Forgotten{Call: do.Call, Err: err}
 	case core.TakeUpRetries:
-		page, err := w.driver.Find(ctx, driver.Query{
-			Queues: w.settings.queues, States: []amboy.JobState{amboy.StateRetrying},
-		}, driver.PageRequest{Limit: 1000})
-		c.found = page.Records
+		var err error
+		c.found, err = w.retrying()
 		c.result = core.RetriesTakenUp{Call: do.Call, Err: err}
 	case core.Complete:
 		batch := make([]driver.Completion, len(do.Runs))
@@ -341,6 +339,22 @@ func (c *call) takeEffect(w *World) {
 	default:
 		c.retry.takeEffect(w, c)
 	}
+}
+
+// retrying returns the records that await their retry. The history knows which they are;
+// a query would go through all that has ended.
+func (w *World) retrying() (records []*driver.Record, err error) {
+	for _, id := range w.checker.order {
+		if j := w.checker.jobs[id]; !j.ended || j.state != amboy.StateRetrying {
+			continue
+		}
+		r, err := w.driver.Get(context.Background(), w.checker.tasks[id].Queue, id)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	return records, nil
 }
 
 // isWritten reports whether the end of a run was written by a call that seemed to fail.

@@ -176,6 +176,7 @@ func (r resumes) happen(*World) {
 
 // endFaults lets all go well from now on, as soon as the faults are over that have begun.
 func (w *World) endFaults() {
+	w.faultsEnded = true
 	n := w.network.(*randomNetwork)
 	until := max(w.now, n.flaky, n.late)
 	for _, p := range w.processes {

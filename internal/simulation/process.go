@@ -271,7 +271,7 @@ const latency = 50 * time.Millisecond
 // cancel ends the context of a run.
 func (p *process) cancel(of *core.Run, cause error) {
 	r := p.runOf(of)
-	if r == nil || !r.began || r.returned || r.canceled {
+	if r == nil || !r.began || r.returned || r.canceled || p.w.settings.deaf {
 		return
 	}
 	r.canceled = true

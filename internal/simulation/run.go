@@ -20,11 +20,7 @@ func Run(opts Options) (*Result, error) {
 		w.after(w.upTo(time.Second), starts{p})
 	}
 	w.after(time.Second, newWorkload(w))
-	faults := newFaultPlan(w, opts)
-	if opts.NoFaults {
-		faults.left = 0
-	}
-	w.after(2*time.Second, faults)
+	w.after(2*time.Second, newFaultPlan(w, opts))
 	for !w.isOver() {
 		w.step()
 	}
@@ -40,10 +36,10 @@ func (w *World) isOver() bool {
 	if w.checker.violation != nil || w.agenda.Len() == 0 {
 		return true
 	}
-	if w.quietFrom == 0 {
+	if !w.faultsEnded {
 		return false
 	}
-	if w.now > w.quietFrom+maxQuiet {
+	if w.quietFrom > 0 && w.now > w.quietFrom+maxQuiet {
 		return true
 	}
 	return !w.isPutting() && !w.busy() && len(w.checker.Open()) == 0

@@ -2,7 +2,9 @@ package simulation_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 
 var (
 	seed     = flag.Uint64("simulation.seed", 1, "the seed of the first world of TestWorlds")
-	worlds   = flag.Int("simulation.worlds", 30, "how many worlds TestWorlds runs")
+	worlds   = flag.Int("simulation.worlds", 20, "how many worlds TestWorlds runs")
 	runFor   = flag.Duration("simulation.for", 0, "how long TestWorlds runs worlds, instead of a number of them")
 	steps    = flag.Bool("simulation.clocks", false, "let wall clocks jump")
 	allLines = flag.Bool("simulation.all", false, "print all of the timeline of a failure")
@@ -40,6 +42,55 @@ func fail(t *testing.T, world uint64, result *simulation.Result) {
 	}
 	require.NoError(t, simulation.Timeline(os.Stdout, result.Processes, events))
 	t.Fatalf("seed %d: %s", world, result.Violation)
+}
+
+// failing is the first world in which a planted fault is found.
+func failing(t *testing.T) (opts simulation.Options, result *simulation.Result) {
+	t.Helper()
+	for opts = (simulation.Options{Seed: 1, Deaf: true}); opts.Seed < 20; opts.Seed++ {
+		if result = run(t, opts); result.Violation != nil {
+			return opts, result
+		}
+	}
+	require.Fail(t, "the fault was not found")
+	return opts, nil
+}
+
+func TestAFailingSeedIsReplayed(t *testing.T) {
+	opts, first := failing(t)
+	want := simulation.Hash(first.Events)
+	for range 20 {
+		again := run(t, opts)
+		assert.Equal(t, first.Violation, again.Violation)
+		assert.Equal(t, want, simulation.Hash(again.Events))
+	}
+	t.Logf("seed %d: %d events", opts.Seed, len(first.Events))
+}
+
+func TestAWholeWorldIsReplayed(t *testing.T) {
+	first := run(t, simulation.Options{Seed: 2})
+	for range 2 {
+		again := run(t, simulation.Options{Seed: 2})
+		assert.Equal(t, simulation.Hash(first.Events), simulation.Hash(again.Events))
+	}
+}
+
+func TestATimelineHasALineForEachEventAndAColumnForEachProcess(t *testing.T) {
+	_, result := failing(t)
+	var out strings.Builder
+	require.NoError(t, simulation.Timeline(&out, result.Processes, result.Events))
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	require.Len(t, lines, 1+len(result.Events))
+	for i, e := range result.Events {
+		column := strings.Index(lines[0], "store")
+		if e.Process != simulation.Store {
+			column = strings.Index(lines[0], fmt.Sprint("process ", e.Process))
+		}
+		require.Equal(t, e.String(), lines[i+1][column:])
+	}
+	relevant := simulation.Concerning(result.Events, result.Violation.Jobs...)
+	assert.NotEmpty(t, relevant)
+	assert.Less(t, len(relevant), len(result.Events))
 }
 
 func TestWorlds(t *testing.T) {

@@ -20,6 +20,7 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		notified:   random.IntN(3) > 0,
 		retryPause: pick(100*time.Millisecond, time.Second, 10*time.Second),
 		clockSteps: opts.ClockSteps,
+		deaf:       opts.Deaf,
 	}
 	for i := range 1 + random.IntN(3) {
 		s.queues = append(s.queues, fmt.Sprint("q", i))

@@ -15,8 +15,8 @@ type Options struct {
 	Seed uint64
 	// ClockSteps lets wall clocks jump, of one process or of all.
 	ClockSteps bool
-	// NoFaults leaves all faults out.
-	NoFaults bool
+	// Deaf makes a mistake that must be found: contexts of runs do not end.
+	Deaf bool
 }
 
 // Result is what came of a world.
@@ -61,17 +61,18 @@ func (c Counts) String() string {
 // World is a number of processes over one store, in virtual time. It runs in one
 // goroutine, and all chance comes from one source.
 type World struct {
-	settings  settings
-	random    *rand.Rand
-	now       time.Duration
-	agenda    agenda
-	driver    *memory.Driver
-	network   network
-	processes []*process
-	checker   *Checker
-	events    []Event
-	counts    Counts
-	changed   bool // by a call of the store, since the last notifications
+	settings    settings
+	random      *rand.Rand
+	now         time.Duration
+	agenda      agenda
+	driver      *memory.Driver
+	network     network
+	processes   []*process
+	checker     *Checker
+	events      []Event
+	counts      Counts
+	changed     bool // by a call of the store, since the last notifications
+	faultsEnded bool
 	// quietFrom is when the last fault is over; it is known when faults have ended.
 	quietFrom time.Duration
 	owed      owed
@@ -86,6 +87,7 @@ type settings struct {
 	notified   bool
 	retryPause time.Duration
 	clockSteps bool
+	deaf       bool
 }
 
 // newWorld makes a world whose processes have not started.
