@@ -140,7 +140,9 @@ func (p *process) post(c *call) {
 		w.counts.Calls++
 	}
 	c.fate = w.network.fate(w, c)
-	w.log(Event{Process: p.index, Kind: sent, Note: c.describe()})
+	if !w.silent {
+		w.log(Event{Process: p.index, Kind: sent, Note: c.describe()})
+	}
 	if !c.fate.ignoresLimit {
 		p.after(c.limit, callEnds{c, context.DeadlineExceeded})
 	}

@@ -1,0 +1,407 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/internal/core"
+)
+
+// Small is a small world, which Explore takes through every order of events.
+type Small struct {
+	Processes int
+	Tasks     []*Task
+	// Faults is how many there may be.
+	Faults int
+	// Lease is how long leases last.
+	Lease time.Duration
+	// MaxStates ends the exploration early; 0 for never.
+	MaxStates int
+}
+
+// Explored is what came of it.
+type Explored struct {
+	// States are those in which more than one thing could happen, Steps are all things
+	// that were made happen, and Ends the ways in which the world ended.
+	States, Steps, Ends int
+	// Complete is true where nothing was left out.
+	Complete  bool
+	Violation *Violation
+	Events    []Event
+}
+
+// Explore takes a small world through every order of events. In each state it tries all
+// that may happen next: each message that is under way may arrive, each run may return,
+// and, while there may be more faults, each process may be killed, suspended or cut off,
+// and each message may be lost, be late or become an error. When nothing is under way the
+// time of the next timer comes. A state in which the world was before is not gone on
+// from. It stops at the first promise that is broken.
+func Explore(small Small) (*Explored, error) {
+	x := &explorer{small: small, seen: map[digest]struct{}{}, stack: []*choice{nil}}
+	for len(x.stack) > 0 {
+		if small.MaxStates > 0 && len(x.seen) >= small.MaxStates {
+			return &x.Explored, nil
+		}
+		last := len(x.stack) - 1
+		from := x.stack[last]
+		x.stack[last] = nil
+		x.stack = x.stack[:last]
+		if err := x.follow(from); err != nil || x.Violation != nil {
+			return &x.Explored, err
+		}
+	}
+	x.Complete = true
+	return &x.Explored, nil
+}
+
+// choice is one of the things that could happen, after those before.
+type choice struct {
+	before *choice
+	action
+}
+
+// path lists the choices that lead to one.
+func (c *choice) path() (actions []action) {
+	for ; c != nil; c = c.before {
+		actions = append(actions, c.action)
+	}
+	slices.Reverse(actions)
+	return actions
+}
+
+type explorer struct {
+	Explored
+	small Small
+	seen  map[digest]struct{}
+	stack []*choice
+}
+
+// follow replays what led to a state, and goes on from there to the end, or to a state
+// that is known. What else could have happened on the way is put on the stack.
+func (x *explorer) follow(from *choice) error {
+	w, err := x.replay(from, false)
+	if err != nil {
+		return err
+	}
+	for {
+		x.advance(w)
+		if w.checker.violation != nil {
+			return x.report(w.checker.violation, from)
+		}
+		if len(w.checker.Open()) == 0 && !w.busy() {
+			x.Ends++
+			if v := w.checker.End(w.now); v != nil {
+				return x.report(v, from)
+			}
+			return nil
+		}
+		actions := w.actions()
+		if len(actions) > 1 {
+			d := w.digest()
+			if _, known := x.seen[d]; known {
+				return nil
+			}
+			x.seen[d] = struct{}{}
+			x.States++
+		}
+		for i := len(actions) - 1; i > 0; i-- {
+			x.stack = append(x.stack, &choice{from, actions[i]})
+		}
+		from = &choice{from, actions[0]}
+		x.Steps++
+		w.do(actions[0])
+	}
+}
+
+// replay makes a world in which some choices were made.
+func (x *explorer) replay(to *choice, recording bool) (*smallWorld, error) {
+	w, err := x.newWorld(recording)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range to.path() {
+		x.advance(w)
+		w.do(a)
+	}
+	return w, nil
+}
+
+// advance does what happens at once, and lets time go on if nothing is under way.
+func (x *explorer) advance(w *smallWorld) {
+	for {
+		w.notify()
+		w.forgetStale()
+		s := w.atOnce()
+		if s == nil {
+			break
+		}
+		w.take(s).dispatch(s)
+	}
+	first := w.agenda.all[0]
+	for _, s := range w.agenda.all {
+		if s.at < first.at {
+			first = s
+		}
+	}
+	w.now = max(w.now, first.at)
+	if w.now > w.lastFault+x.patience() {
+		w.violate(Late, "", "jobs %v have not ended %s after the last fault", w.checker.Open(), w.now-w.lastFault)
+	}
+}
+
+// patience is how long a world may go on after the last fault.
+func (x *explorer) patience() time.Duration { return 20 * x.small.Lease }
+
+// report replays what led to a violation, with the history.
+func (x *explorer) report(v *Violation, from *choice) error {
+	w, err := x.replay(from, true)
+	if err != nil {
+		return err
+	}
+	x.advance(w)
+	x.Violation, x.Events = v, w.events
+	return nil
+}
+
+// smallWorld is a world that is explored.
+type smallWorld struct {
+	*World
+	*smallNetwork
+}
+
+// smallNetwork is that of a small world: without a fault messages take no time.
+type smallNetwork struct {
+	faults    int
+	lastFault time.Duration
+}
+
+func (n *smallNetwork) fate(w *World, c *call) fate {
+	return fate{requestLost: w.now < c.p.link.noRequests}
+}
+
+func (n *smallNetwork) losesAnswer(w *World, c *call) bool {
+	return c.fate.answerLost || w.now < c.p.link.noAnswers
+}
+
+// notification lets one stand for several.
+func (n *smallNetwork) notification(w *World, p *process) (delay time.Duration, lost bool) {
+	underWay := slices.ContainsFunc(w.agenda.all, func(s *scheduled) bool {
+		_, is := s.what.(notification)
+		return is && s.to == p && s.life == p.life
+	})
+	return 0, underWay || w.now < p.link.noAnswers
+}
+
+func (x *explorer) newWorld(recording bool) (*smallWorld, error) {
+	n := &smallNetwork{faults: x.small.Faults}
+	w, err := newWorld(settings{
+		processes: x.small.Processes,
+		queues:    []string{"q"},
+		workers:   1,
+		core: core.Config{
+			LeaseTime: x.small.Lease, Poll: 2 * x.small.Lease, Gathers: true,
+			LookForRetries: 2 * x.small.Lease, Random: func() float64 { return 0.5 },
+		},
+		notified:   true,
+		retryPause: x.small.Lease / 4,
+	}, nil, n)
+	if err != nil {
+		return nil, err
+	}
+	w.silent = !recording
+	for _, t := range x.small.Tasks {
+		if !w.put(t) {
+			return nil, fmt.Errorf("task %q was refused", t.ID)
+		}
+	}
+	for _, p := range w.processes {
+		p.start()
+	}
+	return &smallWorld{w, n}, nil
+}
+
+// deed is what is done to something that is to come, or to a process.
+type deed int
+
+const (
+	goOn deed = iota
+	failBefore
+	failAfter
+	comeLate
+	loseAnswer
+	answerLate
+	killIt
+	suspendIt
+	cutItOff
+)
+
+// action is something that may happen next: a deed, and the number of that to which it is
+// done, which is the same whenever the world is replayed.
+type action struct {
+	deed deed
+	to   uint64
+}
+
+// actions are all that may happen next.
+func (w *smallWorld) actions() (actions []action) {
+	all := w.sorted()
+	for _, s := range all {
+		r, returns := s.what.(runReturns)
+		if s.at <= w.now || returns && s.at-r.run.task.Lasts == w.now && !s.to.suspended {
+			actions = append(actions, action{goOn, s.seq})
+		}
+	}
+	if w.faults == 0 {
+		return actions
+	}
+	for _, s := range all {
+		if _, ok := s.what.(effect); ok && s.at <= w.now {
+			for deed := failBefore; deed <= answerLate; deed++ {
+				actions = append(actions, action{deed, s.seq})
+			}
+		}
+	}
+	for _, p := range w.processes {
+		if p.alive && !p.suspended {
+			for deed := killIt; deed <= cutItOff; deed++ {
+				actions = append(actions, action{deed, uint64(p.index)})
+			}
+		}
+	}
+	return actions
+}
+
+// do makes something happen.
+func (w *smallWorld) do(a action) {
+	switch {
+	case a.deed == goOn:
+		s := w.find(a.to)
+		w.take(s).dispatch(s)
+	case a.deed < killIt:
+		w.failCall(a.deed, w.find(a.to))
+	default:
+		w.failProcess(a.deed, w.processes[a.to])
+	}
+}
+
+func (w *smallWorld) find(seq uint64) *scheduled {
+	i := slices.IndexFunc(w.agenda.all, func(s *scheduled) bool { return s.seq == seq })
+	return w.agenda.all[i]
+}
+
+// fault counts a fault, and until when it lasts.
+func (w *smallWorld) fault(over time.Duration) {
+	w.faults--
+	w.lastFault = max(w.lastFault, w.now+over)
+}
+
+// failCall makes a call go wrong that is about to take effect.
+func (w *smallWorld) failCall(how deed, s *scheduled) {
+	late := w.settings.core.LeaseTime * 5 / 4
+	c := s.what.(effect).call
+	w.take(s)
+	switch how {
+	case failBefore:
+		w.fault(0)
+		c.p.after(0, callEnds{c, errStoreFails})
+	case failAfter:
+		w.fault(0)
+		c.fate.after = errStoreFails
+		w.dispatch(s)
+	case comeLate:
+		w.fault(late)
+		w.after(late, s.what)
+	case loseAnswer:
+		w.fault(c.limit)
+		c.fate.answerLost = true
+		w.dispatch(s)
+	case answerLate:
+		w.fault(late)
+		c.fate.ignoresLimit, c.fate.answer = true, late
+		w.dispatch(s)
+	}
+}
+
+// failProcess makes a fault of a process.
+func (w *smallWorld) failProcess(how deed, p *process) {
+	long := w.settings.core.LeaseTime * 3 / 2
+	switch how {
+	case killIt:
+		w.fault(0)
+		p.kill()
+		w.after(0, starts{p})
+	case suspendIt:
+		w.fault(long)
+		p.suspend()
+		w.after(long, resumes{p, p.life})
+	case cutItOff:
+		w.fault(long)
+		p.link.noRequests, p.link.noAnswers = w.now+long, w.now+long
+		w.log(Event{Process: p.index, Kind: cutOff, Until: w.now + long})
+	}
+}
+
+// sorted are the things to come in the order in which they were planned.
+func (w *smallWorld) sorted() []*scheduled {
+	all := slices.Clone(w.agenda.all)
+	slices.SortFunc(all, func(a, b *scheduled) int { return cmp.Compare(a.seq, b.seq) })
+	return all
+}
+
+// atOnce returns something that happens before anything else does: within a process, or
+// between it and the store where it makes no difference to others when. The answers to
+// claims are no such: others may claim before they arrive.
+func (w *smallWorld) atOnce() *scheduled {
+	for _, s := range w.agenda.all {
+		if s.at > w.now || s.to != nil && s.to.suspended {
+			continue
+		}
+		switch h := s.what.(type) {
+		case workerComes, yielded, runBegins, starts, notification:
+			return s
+		case effect:
+			if h.call.isAside() {
+				return s
+			}
+		case callEnds:
+			if h.call.path != claimPath {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// isAside reports whether a call neither gives nor takes a lease.
+func (c *call) isAside() bool {
+	return c.path == forgetPath || c.path == cancelPath || c.path == findPath
+}
+
+// take removes something from the agenda.
+func (w *World) take(s *scheduled) *World {
+	i := slices.Index(w.agenda.all, s)
+	w.agenda.all = slices.Delete(w.agenda.all, i, i+1)
+	return w
+}
+
+// forgetStale drops what would do nothing if it happened.
+func (w *smallWorld) forgetStale() {
+	w.agenda.all = slices.DeleteFunc(w.agenda.all, func(s *scheduled) bool {
+		if s.to != nil && s.to.life != s.life {
+			return true
+		}
+		switch h := s.what.(type) {
+		case callEnds:
+			return h.call.answered || h.err != nil && s.at > w.now && h.call.fate.ignoresLimit
+		case tick:
+			return h.wake != h.p.wakes
+		case runReturns:
+			return h.run.returned
+		case resumes:
+			return h.p.life != h.life
+		}
+		return false
+	})
+}
