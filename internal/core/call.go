@@ -108,8 +108,16 @@ func (c *Core) answer(answered Call, err error) *call {
 	case made.single:
 		c.calls.late[made.kind]--
 	}
-	c.heardOfStore(err)
+	if err == nil || !made.isRefusedAgain() {
+		c.heardOfStore(err)
+	}
 	return made
+}
+
+// isRefusedAgain reports whether a call writes nothing but an end that was refused before.
+// When that fails it says nothing of the store.
+func (call *call) isRefusedAgain() bool {
+	return call.kind == writeCall && len(call.runs) == 1 && call.runs[0].uncertain
 }
 
 // heardOfStore notes whether the store works. When it is back, leases are renewed at

@@ -1,0 +1,36 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy/internal/core"
+)
+
+func TestAnEndThatTheStoreRefusesDoesNotKeepOthersFromBeingRecovered(t *testing.T) {
+	s := newStory(t)
+	r := s.run()
+	s.tell(core.Finished{Run: r, End: core.End{Record: r.Record}})
+	recovered := 0
+	for range 600 { // a minute
+		for commands := s.wait(100 * time.Millisecond); len(commands) > 0; commands = commands[1:] {
+			switch do := commands[0].(type) {
+			case core.Complete:
+				commands = append(commands, s.tell(core.Written{Call: do.Call, Err: errors.New("it is refused")})...)
+			case core.Renew:
+				commands = append(commands, s.tell(core.Renewed{Call: do.Call})...)
+			case core.LookForCancels:
+				commands = append(commands, s.tell(core.CancelsFound{Call: do.Call})...)
+			case core.Forget:
+				commands = append(commands, s.tell(core.Forgotten{Call: do.Call})...)
+			case core.Recover:
+				recovered++
+				commands = append(commands, s.tell(core.Recovered{Call: do.Call})...)
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, recovered, 8, "in a minute, with a heartbeat of five seconds")
+}
