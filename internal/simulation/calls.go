@@ -74,10 +74,12 @@ func (p *process) send(command core.Command) {
 		p.checkDemand(do)
 	case core.Renew:
 		c.path, c.limit = renewPath, do.Call.Limit
+		p.checkRenewed(do)
 	case core.LookForCancels:
 		c.path, c.limit = cancelPath, do.Call.Limit
 	case core.Recover:
 		c.path, c.limit = recoverPath, do.Call.Limit
+		p.checkRecovery(do)
 	case core.Forget:
 		c.path, c.limit = forgetPath, do.Call.Limit
 	case core.TakeUpRetries:
@@ -110,6 +112,48 @@ func (p *process) checkDemand(do core.Claim) {
 	if most := p.w.settings.core.MaxRunning; most > 0 && do.Limit+p.running() > most {
 		p.w.violate(CoreRule, "", "process %d claims %d jobs, runs %d, and may run %d", p.index, do.Limit, p.running(), most)
 	}
+}
+
+// checkRenewed has all leases renewed that are not over, also of runs whose end waits.
+func (p *process) checkRenewed(do core.Renew) {
+	for _, r := range p.runs {
+		if !r.isLost() && !slices.Contains(do.Leases, r.Lease) {
+			p.w.violate(CoreRule, r.task.ID, "process %d does not renew a lease that it has", p.index)
+		}
+	}
+}
+
+// checkRecovery has no lease recovered whose run has not returned, and none while the
+// store fails, or before those who hold leases could renew them.
+func (p *process) checkRecovery(do core.Recover) {
+	for _, r := range p.runs {
+		if !r.returned && !slices.Contains(do.Keep, r.Lease) {
+			p.w.violate(CoreRule, r.task.ID, "process %d would recover a lease whose run has not returned", p.index)
+		}
+	}
+	if heartbeat := p.w.settings.core.LeaseTime / 4; p.failing || p.w.now < p.backAt+heartbeat && p.backAt > 0 {
+		p.w.violate(CoreRule, "", "process %d recovers leases before others can have renewed them; the store is back since %s", p.index, clock(p.backAt))
+	}
+}
+
+// isRefusedAgain reports whether a call writes nothing but an end that was refused before.
+func (p *process) isRefusedAgain(c *call) bool {
+	var runs []*core.Run
+	switch do := c.command.(type) {
+	case core.Complete:
+		runs = do.Runs
+	case core.Release:
+		runs = do.Runs
+	}
+	return len(runs) == 1 && slices.Contains(p.refused, runs[0])
+}
+
+// heardOfStore notes whether the store works, as the core goes by it.
+func (p *process) heardOfStore(err error) {
+	if p.failing && err == nil {
+		p.backAt = p.w.now
+	}
+	p.failing = err != nil
 }
 
 // running counts the runs that have not returned.
@@ -225,8 +269,12 @@ func (e callEnds) happen(w *World) {
 	if e.err != nil {
 		answer = c.failure(e.err)
 	}
+	saysNothing := c.path == checkPath || e.err != nil && p.isRefusedAgain(c)
 	p.prepare(c, answer)
 	p.step(answer)
+	if !saysNothing {
+		p.heardOfStore(e.err)
+	}
 }
 
 // prepare does what a shell does before it passes an answer on.

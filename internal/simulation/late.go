@@ -88,7 +88,7 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 	case amboy.StatePending:
 		return w.hasIdleWorker(t.Queue)
 	case amboy.StateRunning:
-		return !w.isRun(driver.LeaseOf(r))
+		return !t.Refused && !w.isRun(driver.LeaseOf(r))
 	case amboy.StateRetrying, amboy.StateExpired:
 		return true
 	case amboy.StateParked:

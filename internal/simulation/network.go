@@ -2,7 +2,10 @@ package simulation
 
 import (
 	"errors"
+	"slices"
 	"time"
+
+	"github.com/mongodb/amboy/internal/core"
 )
 
 // network decides what becomes of messages between processes and their store.
@@ -64,10 +67,26 @@ func (n *randomNetwork) fate(w *World, c *call) fate {
 		f.before = errUnreachable
 	case w.now < link.noRequests:
 		f.requestLost = true
+	case w.refuses(c):
+		f.before = errStoreFails
 	case w.now < n.flaky && w.oneIn(n.oneIn):
 		n.spoil(w, c, &f)
 	}
 	return f
+}
+
+// refusedFor is how long after the last fault the store refuses the ends of some tasks.
+const refusedFor = 10 * time.Minute
+
+// refuses reports whether the store refuses a call for one of the ends that it would write.
+func (w *World) refuses(c *call) bool {
+	do, ok := c.command.(core.Complete)
+	if !ok || w.quietFrom > 0 && w.now > w.quietFrom+refusedFor {
+		return false
+	}
+	return slices.ContainsFunc(do.Runs, func(r *core.Run) bool {
+		return w.checker.tasks[r.Record.JobID()].Refused
+	})
 }
 
 // spoil makes a call go wrong, in one of many ways.

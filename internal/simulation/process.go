@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,6 +29,10 @@ type process struct {
 	retries   []*retry
 	wakes     uint64 // counts the Wakes, of which the last is good
 	open      []*call
+
+	refused []*core.Run   // whose end the store did not take at first
+	failing bool          // the last call of the core has failed
+	backAt  time.Duration // when the first one after that did not
 
 	claimed, done int // records that it was given, and runs that are over
 	link          link
@@ -62,7 +67,7 @@ func (p *process) start() {
 	p.started = w.now
 	p.owner = fmt.Sprintf("p%d.%d", p.index, p.life)
 	p.workers, p.runs, p.retries, p.open, p.wakes = nil, nil, nil, nil, 0
-	p.claimed, p.done = 0, 0
+	p.claimed, p.done, p.failing, p.backAt, p.refused = 0, 0, false, 0, nil
 	p.link = link{}
 	w.log(Event{Process: p.index, Kind: started, Note: p.owner})
 	p.core = core.New(w.settings.core, p.instant())
@@ -150,7 +155,9 @@ func (p *process) carryOut(command core.Command) {
 		p.over(do.Run, do.Err)
 	case core.Report:
 		w.log(Event{Process: p.index, Kind: reported, Note: do.What + ": " + do.Err.Error()})
-	case core.Refused, core.Drained:
+	case core.Refused:
+		p.refused = append(p.refused, do.Run)
+	case core.Drained:
 	default:
 		p.send(command)
 	}
@@ -318,6 +325,7 @@ func (e runReturns) happen(*World) {
 // over is the end of a run.
 func (p *process) over(of *core.Run, err error) {
 	p.done++
+	p.refused = slices.DeleteFunc(p.refused, func(other *core.Run) bool { return other == of })
 	r := p.runOf(of)
 	if r == nil {
 		return // it never began
@@ -326,6 +334,9 @@ func (p *process) over(of *core.Run, err error) {
 		p.w.violate(CoreRule, r.task.ID, "a run was done with twice")
 	}
 	r.over = true
+	if err != nil && !errors.Is(err, amboy.ErrLeaseLost) && !errors.Is(err, errFinal) {
+		p.w.violate(CoreRule, r.task.ID, "process %d gave the end of a run up: %v", p.index, err)
+	}
 	p.runs = slices.DeleteFunc(p.runs, func(other *run) bool { return other == r })
 	record := r.End().Record
 	if record == nil {

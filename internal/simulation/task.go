@@ -32,6 +32,9 @@ type Task struct {
 	Lasts time.Duration
 	// IgnoresContext is true for a handler that goes on when its context ends.
 	IgnoresContext bool
+	// Refused is true of one whose end the store does not take, until some minutes after
+	// the last fault.
+	Refused bool
 }
 
 // epoch is the time of the store's clock at the beginning of a world.

@@ -93,6 +93,7 @@ func (l *workload) task(w *World, queue string) *Task {
 		Attempts:       1,
 		Lasts:          w.upTo(100 * time.Millisecond),
 		IgnoresContext: w.oneIn(10),
+		Refused:        w.oneIn(300),
 	}
 	switch w.random.IntN(8) {
 	case 0, 1, 2:
@@ -195,6 +196,7 @@ func (t *Task) describe() string {
 	add(t.Attempts > 1, "%d attempts", t.Attempts)
 	add(t.Failures > 0, "%d fail", t.Failures)
 	add(t.Backoff > 0, "backoff %s", t.Backoff)
+	add(t.Refused, "its end is refused")
 	add(t.IgnoresContext, "ignores its context")
 	return note
 }
