@@ -159,7 +159,7 @@ func (c *Core) take(call *call, records []*driver.Record) (started int) {
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		case c.isExpired(record):
 			c.do(Expire{r})
-		case l == nil || l.stopped || len(l.waiting) == 0:
+		case l == nil || l.stopped || len(l.waiting) == 0 || !c.hasRoom():
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		default:
 			c.start(l, r)

@@ -115,3 +115,21 @@ func TestTheRunOfACheckThatDoesNotReturnEnds(t *testing.T) {
 	assert.Equal(t, core.Done{Run: r, Err: amboy.ErrLeaseLost}, done)
 	assert.Empty(t, all[core.Done](s.tell(core.Checked{Run: check.Run, Written: true})))
 }
+
+func TestTheRunsOfALateClaimAndOfTheNextAreNoMoreThanMayRun(t *testing.T) {
+	s := newStory(t)
+	s.core = core.New(core.Config{
+		LeaseTime: 20 * time.Second, MaxRunning: 1, Poll: time.Hour, LookForRetries: time.Hour,
+		Random: func() float64 { return 0.5 },
+	}, core.Time{Wall: begin})
+	s.tell(core.Opened{Line: s.line})
+	s.tell(core.Resumed{Line: s.line})
+	first := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}})
+	second := only[core.Claim](t, s.wait(late))
+	record := func(name string) []*driver.Record { return []*driver.Record{{Name: name, Group: "q"}} }
+	only[core.Start](t, s.tell(core.Claimed{Call: second.Call, Records: record("a")}))
+	commands := s.tell(core.Claimed{Call: first.Call, Records: record("b")})
+	assert.Empty(t, all[core.Start](commands))
+	assert.Len(t, only[core.Release](t, commands).Runs, 1)
+}
