@@ -305,7 +305,7 @@ func (w *smallWorld) failCall(how deed, s *scheduled) {
 	switch how {
 	case failBefore:
 		w.fault(0)
-		c.p.after(0, callEnds{c, errStoreFails})
+		w.agenda.add(&scheduled{at: w.now, to: c.p, life: c.life, what: callEnds{c, errStoreFails}})
 	case failAfter:
 		w.fault(0)
 		c.fate.after = errStoreFails

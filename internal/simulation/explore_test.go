@@ -13,32 +13,63 @@ import (
 )
 
 var (
-	full      = flag.Bool("simulation.full", false, "explore small worlds with up to two faults")
-	maxStates = flag.Int("simulation.states", 0, "explore no more states than that")
-	faults    = flag.Int("simulation.faults", 0, "explore with so many faults")
+	full      = flag.Bool("simulation.full", false, "explore the small worlds that take minutes, too")
+	maxStates = flag.Int("simulation.states", 0, "explore no more states of a small world than that; 0 for all")
 )
+
+// A run of a job takes longer than a heartbeat.
+const (
+	smallLease = 4 * time.Second
+	smallRun   = 3 * time.Second / 2
+)
+
+// The jobs of the small worlds: they share a scope, and one is retried once.
+func plainJob() *simulation.Task {
+	return &simulation.Task{ID: "b", Queue: "q", Scopes: []string{"s"}, Attempts: 1, Lasts: smallRun}
+}
+
+func retriedJob() *simulation.Task {
+	return &simulation.Task{ID: "a", Queue: "q", Scopes: []string{"s"}, Attempts: 2, Failures: 1, Lasts: smallRun}
+}
+
+func TestSmallWorlds(t *testing.T) {
+	plain, retried := plainJob(), retriedJob()
+	for _, test := range []struct {
+		name      string
+		processes int
+		tasks     []*simulation.Task
+		faults    int
+		slow      bool
+	}{
+		{"a job, a process and a fault", 1, []*simulation.Task{plain}, 1, false},
+		{"a job and two processes", 2, []*simulation.Task{plain}, 0, false},
+		{"a retried job, a process and two faults", 1, []*simulation.Task{retried}, 2, true},
+		{"a job, two processes and a fault", 2, []*simulation.Task{plain}, 1, true},
+		{"two jobs, one of them retried, and two processes", 2, []*simulation.Task{retried, plain}, 0, true},
+		{"two jobs, one of them retried, two processes and a fault", 2, []*simulation.Task{retried, plain}, 1, true},
+		{"two jobs, one of them retried, two processes and two faults", 2, []*simulation.Task{retried, plain}, 2, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.slow && !*full {
+				return
+			}
+			explore(t, simulation.Small{
+				Processes: test.processes, Tasks: test.tasks, Lease: smallLease, Faults: test.faults, MaxStates: *maxStates,
+			})
+		})
+	}
+}
 
 func explore(t *testing.T, small simulation.Small) {
 	t.Helper()
 	began := time.Now()
 	explored, err := simulation.Explore(small)
 	require.NoError(t, err)
-	t.Logf("%d states, %d steps, %d ends in %s; complete: %t", explored.States, explored.Steps, explored.Ends, time.Since(began), explored.Complete)
+	t.Logf("%d states, %d steps, %d ends in %s; to the end: %t",
+		explored.States, explored.Steps, explored.Ends, time.Since(began), explored.Complete)
 	if explored.Violation != nil {
 		require.NoError(t, simulation.Timeline(os.Stdout, small.Processes, explored.Events))
 		t.Fatal(explored.Violation)
 	}
 	assert.True(t, explored.Complete || small.MaxStates > 0)
-}
-
-// twoJobs are two jobs that share a scope. The first is retried once.
-func twoJobs() []*simulation.Task {
-	return []*simulation.Task{
-		{ID: "a", Queue: "q", Scopes: []string{"s"}, Attempts: 2, Failures: 1, Lasts: 3 * time.Second / 2},
-		{ID: "b", Queue: "q", Scopes: []string{"s"}, Attempts: 1, Lasts: 3 * time.Second / 2},
-	}
-}
-
-func TestSmallWorlds(t *testing.T) {
-	explore(t, simulation.Small{Processes: 2, Tasks: twoJobs(), Lease: 4 * time.Second, Faults: *faults, MaxStates: *maxStates})
 }
