@@ -116,7 +116,7 @@ func (f *faultPlan) cutOff(w *World, victim *process) {
 			continue
 		}
 		until := w.now + w.between(time.Second, 8*w.settings.core.LeaseTime)
-		if w.oneIn(50) {
+		if w.oneIn(50) && !w.settings.refusals {
 			until = w.now + w.between(time.Minute, 3*time.Hour)
 		}
 		note := "from requests"

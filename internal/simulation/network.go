@@ -76,7 +76,7 @@ func (n *randomNetwork) fate(w *World, c *call) fate {
 }
 
 // refusedFor is how long after the last fault the store refuses the ends of some tasks.
-const refusedFor = 10 * time.Minute
+const refusedFor = 5 * time.Minute
 
 // refuses reports whether the store refuses a call for one of the ends that it would write.
 func (w *World) refuses(c *call) bool {
@@ -107,7 +107,7 @@ func (n *randomNetwork) spoil(w *World, c *call, f *fate) {
 	case 6: // slow
 		f.request, f.answer = w.upTo(c.limit), w.upTo(c.limit)
 	case 7: // late
-		f.request, f.answer = w.upTo(c.limit/2), w.between(c.limit/2, time.Hour)
+		f.request, f.answer = w.upTo(c.limit/2), w.between(c.limit/2, w.longest())
 		f.ignoresLimit = true
 		if w.oneIn(2) {
 			f.request, f.answer = f.answer, f.request
@@ -120,6 +120,14 @@ func (n *randomNetwork) spoil(w *World, c *call, f *fate) {
 			n.hang(c, f)
 		}
 	}
+}
+
+// longest is how late an answer may be.
+func (w *World) longest() time.Duration {
+	if w.settings.refusals {
+		return time.Minute
+	}
+	return time.Hour
 }
 
 // hang makes a call never return.

@@ -21,6 +21,7 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		retryPause: pick(100*time.Millisecond, time.Second, 10*time.Second),
 		clockSteps: opts.ClockSteps,
 		deaf:       opts.Deaf,
+		refusals:   random.IntN(4) == 0,
 	}
 	for i := range 1 + random.IntN(3) {
 		s.queues = append(s.queues, fmt.Sprint("q", i))
@@ -93,7 +94,7 @@ func (l *workload) task(w *World, queue string) *Task {
 		Attempts:       1,
 		Lasts:          w.upTo(100 * time.Millisecond),
 		IgnoresContext: w.oneIn(10),
-		Refused:        w.oneIn(300),
+		Refused:        w.settings.refusals && w.oneIn(60),
 	}
 	switch w.random.IntN(8) {
 	case 0, 1, 2:

@@ -89,6 +89,9 @@ type settings struct {
 	retryPause time.Duration
 	clockSteps bool
 	deaf       bool
+	// refusals is true where the store refuses the ends of some tasks for long. As they
+	// are offered all the time, no fault lasts for hours in such a world.
+	refusals bool
 }
 
 // newWorld makes a world whose processes have not started.
