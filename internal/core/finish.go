@@ -41,6 +41,7 @@ type ends struct {
 	pause time.Duration
 	// probes is the number of ends that failed alone since.
 	probes int
+	turns  int // of offering one of them, or another
 	batch  int // the most ends in a call: fewer after one failed, until the culprit is alone
 }
 
@@ -134,8 +135,11 @@ const maxProbes = 4
 // takeProbe takes one end out, to find out with it whether the store is back.
 func (c *Core) takeProbe() []*Run {
 	at := 0
+	c.ends.turns++
+	// Each second time it is another than those few: the store may refuse all of them.
+	again := c.ends.probes >= maxProbes && c.ends.turns%2 == 0
 	for i, r := range c.ends.waiting {
-		if !r.alone && r.probed == (c.ends.probes >= maxProbes) {
+		if !r.alone && r.probed == again {
 			at = i
 			break
 		}
@@ -269,7 +273,7 @@ func (c *Core) refused(runs []*Run, err error, final bool) {
 	case runs[0].alone && !c.ends.doubt:
 		runs[0].postpone(c.now.Mono) // others go on
 	default:
-		if !runs[0].probed {
+		if !runs[0].probed && c.ends.probes < maxProbes {
 			runs[0].probed = true
 			c.ends.probes++
 		}

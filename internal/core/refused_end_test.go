@@ -34,3 +34,31 @@ func TestAnEndThatTheStoreRefusesDoesNotKeepOthersFromBeingRecovered(t *testing.
 	}
 	assert.GreaterOrEqual(t, recovered, 8, "in a minute, with a heartbeat of five seconds")
 }
+
+func TestSeveralEndsThatTheStoreRefusesKeepNoOtherFromBeingWritten(t *testing.T) {
+	s := newStory(t)
+	var runs []*core.Run
+	for range 6 {
+		runs = append(runs, s.run())
+	}
+	good := runs[5]
+	for _, r := range runs {
+		s.tell(core.Finished{Run: r, End: core.End{Record: r.Record}})
+	}
+	written := false
+	for range 50 { // five seconds
+		for commands := s.wait(100 * time.Millisecond); len(commands) > 0; commands = commands[1:] {
+			switch do := commands[0].(type) {
+			case core.Complete:
+				answer := core.Written{Call: do.Call, Errs: []error{nil}}
+				if len(do.Runs) > 1 || do.Runs[0] != good {
+					answer.Err = errors.New("it is refused")
+				}
+				commands = append(commands, s.tell(answer)...)
+			case core.Done:
+				written = written || do.Run == good
+			}
+		}
+	}
+	assert.True(t, written)
+}
