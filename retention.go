@@ -72,6 +72,8 @@ func (r *Retention) Validate() error {
 
 // For is the retention of a job in a queue whose retention this is. What the job says
 // that is out of range does not count, nor does a panic, which is logged.
+//
+//nolint:contextcheck // The log message has no context of its own.
 func (r Retention) For(j Job) Retention {
 	own, ok := j.(RetainedJob)
 	if !ok {

@@ -14,6 +14,8 @@ import (
 )
 
 // call makes a call of the store and tells the core what came of it.
+//
+//nolint:contextcheck // It ends with the engine, whoever made it necessary.
 func (e *engine) call(command core.Command) {
 	if e.inline {
 		e.happen(e.answer(command))

@@ -193,14 +193,21 @@ func (e *engine) cancel(run *core.Run, cause error) {
 // expire ends a run whose job may not begin any more. It hands back one whose queue has
 // closed meanwhile.
 func (e *engine) expire(run *core.Run) {
-	if q := e.queue(run.Lease.Queue); q != nil {
-		q.revive(e.open, run)
+	q := e.queue(run.Lease.Queue)
+	if q == nil {
+		e.handBack(run, handBackNow)
 		return
 	}
-	e.handBack(run, handBackNow)
+	if j := q.revive(e.open, run); j != nil {
+		// The clock was set back, so that it may begin after all: when a worker claims it.
+		e.take(j)
+		e.handBack(run, handBackNow)
+	}
 }
 
 // drained says that a queue had nothing to claim.
+//
+//nolint:contextcheck // It ends with the engine, whoever claimed.
 func (e *engine) drained(l *core.Line) {
 	if q := e.queue(l.Queue); q != nil && q.line == l {
 		e.goOn(func() {

@@ -46,9 +46,6 @@ func (e *engine) forget(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return nil // the rest waits until the next time
-		}
 		more = forgotten == forgetAtOnce
 	}
 	e.forgetting.done(now)

@@ -299,8 +299,8 @@ func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 		if !r.job.RetryInfo().ShouldRetry() {
 			return errNoRetryNeeded
 		}
-		if err = h.lock(r); err != nil {
-			return err
+		if held := h.lock(r); held != nil {
+			return held
 		}
 		now := h.now()
 		r.job.UpdateRetryInfo(amboy.JobRetryOptions{Start: &r.start, End: &now})

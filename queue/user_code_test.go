@@ -132,7 +132,7 @@ func newFragile(panics string) *fragile {
 	j := &fragile{Panics: panics}
 	j.SetID("fragile")
 	j.JobType = amboy.JobType{Name: "fragile", Version: 1}
-	j.Base.SetScopes([]string{"scope"})
+	j.SetScopes([]string{"scope"})
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: new(3)})
 	return j
 }

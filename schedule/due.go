@@ -70,7 +70,8 @@ func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time
 	if err != nil {
 		return err
 	}
-	if err = q.look(ctx, e, p); err != nil {
+	err = q.look(ctx, e, p)
+	if err != nil {
 		return err
 	}
 	// What was done after now, but for what was put, was done before somebody turned

@@ -140,6 +140,7 @@ func TestASchedulerStoppedSilentlyWhenItsQueueWasPruned(t *testing.T) {
 func TestSchedulesOfAllTenantsStoppedWhenTheirQueuesWerePruned(t *testing.T) {
 	onPruningGroups(t, func(t *testing.T, reopen func() amboy.QueueGroup) {
 		tenants := []string{"a", "b"}
+		//nolint:unparam // That is what lists of tenants are like.
 		list := func(context.Context) ([]string, error) { return tenants, nil }
 		begin := func(group amboy.QueueGroup) *schedule.Tenants {
 			s, err := schedule.NewTenants(group, list, schedule.Options{})

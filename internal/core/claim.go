@@ -179,7 +179,10 @@ func (c *Core) isExpired(r *driver.Record) bool {
 // asksFor tells whether a claim may give something of a line. One for what has expired
 // asks for all.
 func (call *call) asksFor(l *Line) bool {
-	return call.asks == nil || l.asked < len(call.asks) && call.asks[l.asked].line == l
+	if len(call.asks) == 0 {
+		return true
+	}
+	return l.asked < len(call.asks) && call.asks[l.asked].line == l
 }
 
 // got counts a run of a line.

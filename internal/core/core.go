@@ -164,6 +164,9 @@ func (c *Core) Busy(queue string) bool {
 	return false
 }
 
+// Holds tells whether there are leases.
+func (c *Core) Holds() bool { return len(c.held) > 0 }
+
 // Quiet tells whether no claim is under way, of which the answer may hold leases, and no
 // end waits to be written. A claim that is late does not count.
 func (c *Core) Quiet() bool { return !c.calls.isOpen(claimCall) && c.ending == 0 }

@@ -30,7 +30,6 @@ type Run struct {
 	finishing bool
 	done      bool
 	uncertain bool  // a call failed that may have written its end
-	abandoned bool  // nobody waits for its end
 	failure   error // of the last call that was to write it
 	alone     bool  // its end is written by a call of its own
 	probed    bool  // it failed alone, while the store was in doubt

@@ -18,10 +18,20 @@ func everyType(t *testing.T) bson.D {
 	require.NoError(t, err)
 	values := bson.A{
 		nil, true, false, int32(-1), int32(math.MaxInt32), int64(math.MinInt64), 1.5, math.Inf(-1), "", "text\x00with a zero",
-		primitive.NewDateTimeFromTime(time.Unix(-1, 5e6)), primitive.Timestamp{T: math.MaxUint32, I: 7}, primitive.NewObjectID(),
-		primitive.Binary{Data: []byte{1, 0, 2}}, primitive.Binary{Subtype: 2, Data: []byte{1}}, primitive.Binary{Subtype: 4, Data: make([]byte, 16)},
-		primitive.Regex{Pattern: "^a", Options: "i"}, primitive.MinKey{}, primitive.MaxKey{}, primitive.Undefined{}, decimal,
-		bson.D{}, bson.A{}, bson.D{{Key: "", Value: bson.A{bson.D{{Key: "deep", Value: int32(1)}}, nil}}},
+		primitive.NewDateTimeFromTime(time.Unix(-1, 5e6)),
+		primitive.Timestamp{T: math.MaxUint32, I: 7},
+		primitive.NewObjectID(),
+		primitive.Binary{Data: []byte{1, 0, 2}},
+		primitive.Binary{Subtype: 2, Data: []byte{1}},
+		primitive.Binary{Subtype: 4, Data: make([]byte, 16)},
+		primitive.Regex{Pattern: "^a", Options: "i"},
+		primitive.MinKey{},
+		primitive.MaxKey{},
+		primitive.Undefined{},
+		decimal,
+		bson.D{},
+		bson.A{},
+		bson.D{{Key: "", Value: bson.A{bson.D{{Key: "deep", Value: int32(1)}}, nil}}},
 	}
 	doc := bson.D{{Key: "all of them", Value: values}}
 	for i, v := range values {

@@ -258,15 +258,15 @@ func (w *smallWorld) actions() (actions []action) {
 	}
 	for _, s := range all {
 		if _, ok := s.what.(effect); ok && s.at <= w.now {
-			for deed := failBefore; deed <= answerLate; deed++ {
-				actions = append(actions, action{deed, s.seq})
+			for fault := failBefore; fault <= answerLate; fault++ {
+				actions = append(actions, action{fault, s.seq})
 			}
 		}
 	}
 	for _, p := range w.processes {
 		if p.alive && !p.suspended {
-			for deed := killIt; deed <= cutItOff; deed++ {
-				actions = append(actions, action{deed, uint64(p.index)})
+			for fault := killIt; fault <= cutItOff; fault++ {
+				actions = append(actions, action{fault, uint64(p.index)})
 			}
 		}
 	}

@@ -104,7 +104,7 @@ func clock(at time.Duration) string { return fmt.Sprintf("%.6f", at.Seconds()) }
 func Hash(events []Event) string {
 	h := sha256.New()
 	for _, e := range events {
-		fmt.Fprintf(h, "%d %d %s\n", e.At, e.Process, e)
+		_, _ = fmt.Fprintf(h, "%d %d %s\n", e.At, e.Process, e)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

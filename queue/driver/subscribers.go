@@ -52,6 +52,8 @@ func (s *Subscribers) publish() {
 
 // Notify calls the functions, which must not block. It holds no lock, so that they
 // may subscribe and cancel.
+//
+//nolint:contextcheck // A subscriber is called by whoever changes the store.
 func (s *Subscribers) Notify(mayClaim bool) {
 	list := s.list.Load()
 	if list == nil {
