@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -43,11 +44,10 @@ type engine struct {
 	// lookForRetries is how often to look for retries that somebody left.
 	lookForRetries time.Duration
 	// open ends with the engine, and then what is done in the background does.
-	open      context.Context
-	end       context.CancelFunc
-	closeOnce sync.Once
+	open context.Context
+	end  context.CancelFunc
 	// background are the goroutines of the engine, but for those of its timer.
-	background sync.WaitGroup
+	background tasks
 	timer      engineTimer
 
 	coreMu sync.Mutex
@@ -241,7 +241,7 @@ func (e *engine) add(q *driverQueue) {
 
 // remove ends that for a queue that was closed.
 func (e *engine) remove(q *driverQueue) {
-	e.happen(core.Left{Line: q.line})
+	e.note(core.Left{Line: q.line})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.queues[q.name] == q {
@@ -282,26 +282,44 @@ func (e *engine) heartbeatPeriod() time.Duration { return e.leaseTime / 4 }
 const driverTimeout = 10 * time.Second
 
 // close ends the engine after its queues, and closes the driver where it is the
-// engine's own.
-func (e *engine) close(ctx context.Context) {
-	e.closeOnce.Do(func() {
-		e.leaveStore()
-		e.happen(core.Closing{})
-		e.waitForEnds(ctx)
-		e.stopWriting()
-		e.timer.stop()
-		e.announcer.timer.stop()
-		e.background.Wait()
-		e.announcer.close(ctx)
-		if !e.ownsDriver {
-			return
-		}
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
-		defer cancel()
-		if err := e.driver.Close(closing); err != nil {
-			logging.Error(ctx, e.failure("could not close the driver", err))
-		}
-	})
+// engine's own. It is called once. When ctx ends it gives up the ends that are not
+// written, and when late does, whatever has not ended.
+func (e *engine) close(ctx, late context.Context) (left leftover) {
+	e.end()
+	left.add("subscription of the driver", inTime(late, func() error {
+		e.unsubscribe()
+		return nil
+	}))
+	e.note(core.Closing{})
+	e.waitForEnds(ctx)
+	e.stopWriting()
+	e.timer.stop()
+	e.announcer.timer.stop()
+	if !e.timer.calls.wait(late) || !e.announcer.timer.calls.wait(late) || !e.background.wait(late) {
+		left.add("calls of the driver", amboy.ErrLeftBehind)
+	}
+	left.add("last call of the driver", inTime(late, func() error {
+		e.announcer.close(late)
+		return nil
+	}))
+	if e.ownsDriver {
+		left.add("driver", e.closeDriver(late))
+	}
+	return left
+}
+
+// closeDriver closes the driver. It returns an error if that does not return in time.
+func (e *engine) closeDriver(late context.Context) error {
+	later, stop := afterEnd(late, driverCloseGrace)
+	defer stop()
+	closing, cancel := context.WithTimeout(later, driverTimeout)
+	defer cancel()
+	err := inTime(later, func() error { return e.driver.Close(closing) })
+	if err == nil || errors.Is(err, amboy.ErrLeftBehind) {
+		return err
+	}
+	logging.Error(late, e.failure("could not close the driver", err))
+	return nil
 }
 
 // waitForEnds waits until all ends are written, or given up by those who wait for them.
@@ -317,7 +335,7 @@ func (e *engine) waitForEnds(ctx context.Context) {
 	select {
 	case <-written:
 	case <-ctx.Done():
-		e.happen(core.Abandoned{})
+		e.note(core.Abandoned{})
 	}
 }
 
@@ -387,7 +405,7 @@ type engineTimer struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
-	calls   sync.WaitGroup
+	calls   tasks
 }
 
 func (t *engineTimer) set(after time.Duration) {
@@ -397,9 +415,9 @@ func (t *engineTimer) set(after time.Duration) {
 		return
 	}
 	t.cancel()
-	t.calls.Add(1)
+	t.calls.begin()
 	t.timer = time.AfterFunc(after, func() {
-		defer t.calls.Done()
+		defer t.calls.end()
 		t.fire()
 	})
 }
@@ -407,16 +425,15 @@ func (t *engineTimer) set(after time.Duration) {
 // cancel takes the call that is due back, unless it has begun.
 func (t *engineTimer) cancel() {
 	if t.timer != nil && t.timer.Stop() {
-		t.calls.Done()
+		t.calls.end()
 	}
 	t.timer = nil
 }
 
-// stop ends the timer and waits for a call that has begun. fire must not call it.
+// stop ends the timer, whose calls has then those that have begun.
 func (t *engineTimer) stop() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.stopped = true
 	t.cancel()
-	t.mu.Unlock()
-	t.calls.Wait()
 }

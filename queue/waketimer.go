@@ -14,7 +14,7 @@ type wakeTimer struct {
 	timer   *time.Timer
 	at      time.Time // zero while no call is due
 	stopped bool
-	calls   sync.WaitGroup
+	calls   tasks
 }
 
 // set makes sure that fire is called at that time or before.
@@ -26,9 +26,9 @@ func (t *wakeTimer) set(at time.Time) {
 	}
 	t.cancel()
 	t.at = at
-	t.calls.Add(1)
+	t.calls.begin()
 	t.timer = time.AfterFunc(time.Until(at), func() {
-		defer t.calls.Done()
+		defer t.calls.end()
 		t.mu.Lock()
 		if t.at.Equal(at) {
 			t.at = time.Time{}
@@ -41,7 +41,7 @@ func (t *wakeTimer) set(at time.Time) {
 // cancel takes the call that is due back, unless it has begun.
 func (t *wakeTimer) cancel() {
 	if t.timer != nil && t.timer.Stop() {
-		t.calls.Done()
+		t.calls.end()
 	}
 	t.timer, t.at = nil, time.Time{}
 }
@@ -53,12 +53,10 @@ func (t *wakeTimer) clear() {
 	t.cancel()
 }
 
-// stop ends the timer and waits for a call that has begun. fire must not call
-// it.
+// stop ends the timer, whose calls has then at most one that has begun.
 func (t *wakeTimer) stop() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.stopped = true
 	t.cancel()
-	t.mu.Unlock()
-	t.calls.Wait()
 }
