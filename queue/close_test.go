@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mongodb/grip"
+	"github.com/mongodb/grip/level"
+	"github.com/mongodb/grip/send"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -188,6 +191,36 @@ func TestInlineCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 		synctest.Wait()
 		assert.Less(t, closeWithin(t, time.Second, q.Close), closeLimit)
 		assert.Equal(t, []string{"a"}, leftBehind(t, q))
+		release()
+	})
+}
+
+// TestCloseLogsOnceWhatItLeftBehind names ten jobs, and counts all.
+func TestCloseLogsOnceWhatItLeftBehind(t *testing.T) {
+	before := grip.GetSender()
+	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Error})
+	require.NoError(t, err)
+	require.NoError(t, grip.SetSender(log))
+	t.Cleanup(func() { assert.NoError(t, grip.SetSender(before)) })
+	synctest.Test(t, func(t *testing.T) {
+		q := queue.NewLocalLimitedSize(20, 100)
+		require.NoError(t, q.Start(t.Context()))
+		never, release := deaf(t)
+		for i := range 12 {
+			put(t, q, never(fmt.Sprintf("job %02d", i)))
+		}
+		synctest.Wait()
+		closeWithin(t, time.Second, q.Close)
+		require.Equal(t, 1, log.Len())
+		text := log.GetMessage().Rendered
+		assert.Contains(t, text, q.ID())
+		assert.Contains(t, text, "count='12'")
+		for _, id := range leftBehind(t, q)[:10] {
+			assert.Contains(t, text, id)
+		}
+		assert.NotContains(t, text, "job 10")
+		q.Close(t.Context())
+		assert.Zero(t, log.Len())
 		release()
 	})
 }

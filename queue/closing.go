@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -87,8 +88,8 @@ func receives(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// inTime calls f, which may be code of others, and returns its error, or that of its
-// panic. If ctx ends first it leaves f to itself, and returns amboy.ErrLeftBehind.
+// inTime calls f, which may never return, and returns its error, or that of its panic. If
+// ctx ends first it leaves f to itself, and returns amboy.ErrLeftBehind.
 func inTime(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- errorOfPanic(f) }()
@@ -157,8 +158,13 @@ func leftIn(q amboy.Queue) error {
 	return nil
 }
 
+var (
+	_ amboy.CloseReporter = (*local)(nil)
+	_ amboy.CloseReporter = (*driverQueue)(nil)
+)
+
 // LeftBehind implements amboy.CloseReporter.
-func (l *lifecycle) LeftBehind() []string { return l.left().jobs }
+func (l *lifecycle) LeftBehind() []string { return slices.Clone(l.left().jobs) }
 
 func (l *lifecycle) left() leftover {
 	l.mu.Lock()

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// tasks counts goroutines, or calls, for those who wait until none is left. Other than
-// with a sync.WaitGroup they can give up waiting, and tasks may begin meanwhile. The zero
-// value has none.
+// tasks counts goroutines, or calls, so that a caller can wait until none is left. Unlike
+// waiting for a sync.WaitGroup, that can be given up, and tasks may begin meanwhile. The
+// zero value has none.
 type tasks struct {
 	mu      sync.Mutex
 	running int
