@@ -17,6 +17,11 @@ var ErrQueueClosed = errors.New("queue is closed")
 // ErrGroupClosed is wrapped by the errors of calls on a queue group that was closed.
 var ErrGroupClosed = errors.New("queue group is closed")
 
+// ErrLeftBehind is wrapped by the error of QueueGroup.Close if its context ended and not
+// all had ended within a second: jobs, callbacks or calls of a driver that ignore their
+// contexts. The error names queues and jobs.
+var ErrLeftBehind = errors.New("left behind at Close")
+
 // ErrQueueNotStarted is returned by calls on a queue that must be started
 // first.
 var ErrQueueNotStarted = errors.New("queue is not started")

@@ -211,7 +211,9 @@ type Queue interface {
 
 	// Close stops the queue: it takes no new jobs, waits for the running ones
 	// until ctx ends, then cancels those that remain, and returns when all of
-	// the queue's goroutines are gone.
+	// the queue's goroutines are gone. The queues of this module return within a
+	// second of the end of ctx: jobs, callbacks and calls of a driver that ignore
+	// their contexts are left behind, and the queue is a CloseReporter.
 	Close(ctx context.Context)
 }
 
@@ -254,8 +256,9 @@ type RetryHandler interface {
 	Started() bool
 	// Put hands a job over. It never waits for room or for a worker.
 	Put(ctx context.Context, j Job) error
-	// Close ends the handler and waits for its goroutines. A job that was not
-	// handled yet stays in the queue as retrying.
+	// Close ends the handler and waits for its goroutines, and no longer than a
+	// second after ctx has ended. A job that was not handled yet stays in the queue
+	// as retrying.
 	Close(ctx context.Context)
 }
 
@@ -269,7 +272,9 @@ type Runner interface {
 	// Start starts the workers. It fails without a queue. A second Start has no effect.
 	Start(ctx context.Context) error
 	// Close takes no more jobs, waits for the running ones until ctx ends,
-	// then cancels their contexts, and returns when every worker is gone.
+	// then cancels their contexts, and returns when every worker is gone. It
+	// should return within a second of the end of ctx even so: a queue does not
+	// wait longer for it.
 	Close(ctx context.Context)
 }
 
@@ -368,6 +373,7 @@ type QueueGroup interface {
 	// Prune closes the queues that have no work and were not used for the
 	// group's time to live.
 	Prune(ctx context.Context) error
-	// Close closes every queue, as Queue.Close does.
+	// Close closes every queue, as Queue.Close does. Its error wraps ErrLeftBehind
+	// if ctx ended and something was left behind, and names that.
 	Close(ctx context.Context) error
 }

@@ -218,6 +218,7 @@ func TestAbortAllCancelsBeforeItWaits(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Equal(t, []string{"4"}, r.RunningJobs(), "a job that started since is not aborted")
+		require.NoError(t, r.AbortAll(t.Context()), "Close would leave it behind")
 	})
 }
 

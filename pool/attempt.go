@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// completeTimeout is how long a queue may take, after a hard stop, to complete
-// a job or to take it back.
+// completeTimeout is how long a queue may take to complete a job or to take it back
+// after a hard stop that did not come from Close, or when Close has returned.
 const completeTimeout = 10 * time.Second
 
 // errNotReturned is the error of a job that calls runtime.Goexit.
@@ -38,6 +38,8 @@ type attempt struct {
 
 // run runs a job, and ends the attempt in its queue.
 func (w *worker) run(job amboy.Job) {
+	w.job.Store(new(job.ID()))
+	defer w.job.Store(nil)
 	a := w.begin(job)
 	defer w.end(&a)
 	// A job that was taken at the moment of a hard stop is handed back unrun.
@@ -175,14 +177,17 @@ func (w *workers) snooze(job amboy.Job, until time.Time) error {
 }
 
 // completingContext is for telling the queue how a job ended, which a hard stop
-// must not prevent. After one, each call has its own time limit. Before, all
-// share a context, which Close ends when the stop has come and a call that was
-// under way has had its time.
+// must not prevent. All calls share a context, which Close ends when it gives up. After a
+// hard stop each has its own time limit too, and when Close has given up that is all.
 func (w *workers) completingContext() (context.Context, context.CancelFunc) {
 	if w.hard.Err() == nil {
 		return w.completing, func() {}
 	}
-	return context.WithTimeout(context.WithoutCancel(w.hard), completeTimeout)
+	ctx := w.completing
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return context.WithTimeout(ctx, completeTimeout)
 }
 
 // report logs the end of an attempt, and what went wrong with it in the queue.

@@ -199,8 +199,8 @@ func TestCompletionUnderWayOutlastsHardStop(t *testing.T) {
 		takes     time.Duration
 		completes int
 	}{
-		"as long as it takes less than ten seconds": {takes: 9 * time.Second, completes: 1},
-		"but no longer": {takes: 11 * time.Second, completes: 0},
+		"as long as it takes less than 600 ms": {takes: 599 * time.Millisecond, completes: 1},
+		"but no longer":                        {takes: 601 * time.Millisecond, completes: 0},
 	} {
 		for stopName, stop := range stops {
 			t.Run(name+"/"+stopName, func(t *testing.T) {
@@ -233,13 +233,20 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// TestCompletionAfterHardStopIsBounded has a job that takes some time to clean up, and a
+// queue that does not complete it.
 func TestCompletionAfterHardStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue()
-		q.onComplete = func(ctx context.Context, _ amboy.Job) error { return waitFor(ctx, time.Hour) }
+		var bound time.Duration
+		q.onComplete = func(ctx context.Context, _ amboy.Job) error {
+			begin := time.Now()
+			defer func() { bound = time.Since(begin) }()
+			return waitFor(ctx, time.Hour)
+		}
 		q.put(1, func(ctx context.Context, j *funcJob) {
 			<-ctx.Done()
-			time.Sleep(time.Minute) // to clean up
+			time.Sleep(500 * time.Millisecond)
 			j.MarkComplete()
 		})
 		r := pool.NewLocalWorkers(1, q)
@@ -248,7 +255,29 @@ func TestCompletionAfterHardStopIsBounded(t *testing.T) {
 
 		begin := time.Now()
 		r.Close(canceledContext())
-		assert.Equal(t, time.Minute+10*time.Second, time.Since(begin))
+		assert.Equal(t, 600*time.Millisecond, time.Since(begin))
+		assert.Equal(t, 100*time.Millisecond, bound)
+	})
+}
+
+// TestCompletionAfterCloseIsBounded has a job that returns when Close has left it behind.
+func TestCompletionAfterCloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue()
+		end := make(chan struct{})
+		bound := make(chan time.Duration)
+		q.onComplete = func(ctx context.Context, _ amboy.Job) error {
+			begin := time.Now()
+			defer func() { bound <- time.Since(begin) }()
+			return waitFor(ctx, time.Hour)
+		}
+		q.put(1, ignoring(end))
+		r := pool.NewLocalWorkers(1, q)
+		require.NoError(t, r.Start(t.Context()))
+		synctest.Wait()
+		r.Close(canceledContext())
+		close(end)
+		assert.Equal(t, 10*time.Second, <-bound)
 	})
 }
 

@@ -11,16 +11,23 @@ import (
 // it. It is for tests, and for programs that run what is there and end. It is safe
 // for concurrent use; several jobs run at once where several goroutines ask.
 type Inline struct {
-	pool  *workers
-	leave func() // counts the runner itself out of the pool
+	pool *workers
+	// itself counts as a worker until it is closed, so that the pool is not gone before.
+	itself *worker
+	leave  func() // counts it out
 }
 
-var _ amboy.Runner = (*Inline)(nil)
+var (
+	_ amboy.Runner        = (*Inline)(nil)
+	_ amboy.CloseReporter = (*Inline)(nil)
+	_ amboy.CloseReporter = (*workers)(nil)
+)
 
 // NewInline returns a runner whose queue is set with SetQueue.
 func NewInline() *Inline {
-	p := newWorkers(0, nil, takeNext)
-	return &Inline{pool: p, leave: sync.OnceFunc(p.leave)}
+	i := &Inline{pool: newWorkers(0, nil, takeNext)}
+	i.leave = sync.OnceFunc(func() { i.pool.leave(i.itself) })
+	return i
 }
 
 // Started is true between Start and Close. It does not block.
@@ -40,7 +47,7 @@ func (i *Inline) Start(ctx context.Context) error {
 	if first, err := i.pool.prepare(ctx); !first {
 		return err
 	}
-	i.pool.alive = 1 // the runner itself, so that it is gone when it is closed
+	i.itself = i.pool.enter()
 	return nil
 }
 
@@ -49,32 +56,34 @@ func (i *Inline) Start(ctx context.Context) error {
 // false where there was no job, because ctx ended for instance, where the runner is not
 // started, and where its context has ended. ctx is for the taking of the job alone.
 func (i *Inline) RunNext(ctx context.Context) bool {
-	if !i.enter() {
+	w := i.enter()
+	if w == nil {
 		return false
 	}
-	defer i.pool.leave()
-	w := &worker{workers: i.pool, written: nothing}
+	defer i.pool.leave(w)
 	defer func() { w.written() }() // also where the job ends this goroutine
 	return w.runNext(ctx)
 }
 
-// enter counts a job in that Close waits for.
-func (i *Inline) enter() bool {
+// enter counts a caller in that Close waits for; nil if no job may run.
+func (i *Inline) enter() *worker {
 	i.pool.mu.Lock()
 	defer i.pool.mu.Unlock()
 	if !i.pool.started || i.pool.closed || i.pool.soft.Err() != nil {
-		return false
+		return nil
 	}
-	i.pool.alive++
-	return true
+	return i.pool.enter()
 }
 
 // Close takes no more jobs and blocks until those that run have ended. They may go
-// on until ctx ends; then there is a hard stop, as of the other runners. It may be
-// called again.
+// on until ctx ends; then there is a hard stop, as of the other runners, and Close
+// returns within a second. It may be called again.
 func (i *Inline) Close(ctx context.Context) {
 	if i.pool.close() {
 		i.leave()
 	}
 	i.pool.Close(ctx)
 }
+
+// LeftBehind implements amboy.CloseReporter.
+func (i *Inline) LeftBehind() []string { return i.pool.LeftBehind() }

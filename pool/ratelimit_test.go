@@ -66,7 +66,7 @@ func TestTokenBucketBoundsTheBurst(t *testing.T) {
 func TestRateIsThatOfAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue()
-		q.put(1000, func(context.Context, *funcJob) { time.Sleep(2 * time.Second) })
+		q.put(1000, func(ctx context.Context, _ *funcJob) { _ = waitFor(ctx, 2*time.Second) })
 		r, err := pool.NewRateLimitedWorkers(16, 5, time.Second, 1, q)
 		require.NoError(t, err)
 		start(t, r)

@@ -23,6 +23,8 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -54,7 +56,8 @@ type workers struct {
 	// The lock of lifecycle guards these.
 	size   int
 	retire []context.CancelFunc // ends the workers, one each
-	alive  int                  // workers that have not ended yet
+	alive  map[*worker]struct{} // workers that have not ended yet
+	left   []string             // the IDs of the jobs that the last Close left behind
 
 	// Start sets the rest.
 	gone      chan struct{} // closed when the last worker has ended
@@ -69,7 +72,8 @@ type workers struct {
 	hard context.Context // while it lasts, jobs may run
 	kill context.CancelCauseFunc
 	// completing outlasts the hard stop, so that the end of a job is not
-	// forgotten because the stop came while it was being written.
+	// forgotten because the stop came while it was being written. Close ends it
+	// when it gives up.
 	completing context.Context
 	abandon    context.CancelFunc
 }
@@ -82,7 +86,7 @@ func NewLocalWorkers(n int, q amboy.Queue) amboy.Runner {
 }
 
 func newWorkers(n int, q amboy.Queue, next nextFunc) *workers {
-	return &workers{lifecycle: lifecycle{queue: q}, next: next, size: n}
+	return &workers{lifecycle: lifecycle{queue: q}, next: next, size: n, alive: map[*worker]struct{}{}}
 }
 
 // Start starts the workers, and does not wait for them. They end when ctx does,
@@ -120,11 +124,20 @@ func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 	return true, nil
 }
 
+const (
+	// completeTime is how long jobs may take, after a hard stop by Close, to return and
+	// to be completed or handed back.
+	completeTime = 600 * time.Millisecond
+	// abandonTime is how long Close then waits for calls of the queue that it has ended.
+	abandonTime = 100 * time.Millisecond
+)
+
 // Close takes no more jobs and blocks until every worker is gone. Running jobs
-// may go on until ctx ends; then there is a hard stop, and Close waits for them
-// to return and to be handed back or completed, which the queue is given ten
-// seconds for. A runner that has not started is closed at once. Close is safe
-// for concurrent use, and may be called again.
+// may go on until ctx ends; then there is a hard stop, and Close waits for them to
+// return and to be handed back or completed. What has not done so after 600
+// milliseconds it leaves behind, and returns within a second of the end of ctx: see
+// LeftBehind. Such a worker ends when its job returns, which it then hands back, if
+// the queue still takes it. Close is safe for concurrent use, and may be called again.
 func (w *workers) Close(ctx context.Context) {
 	if !w.close() {
 		return
@@ -136,12 +149,39 @@ func (w *workers) Close(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	w.kill(ErrClosed)
+	w.waitUntilGone(completeTime)
+	w.abandon()
+	w.waitUntilGone(abandonTime)
+	w.noteLeftBehind()
+}
+
+// waitUntilGone waits for the workers, but no longer than a time.
+func (w *workers) waitUntilGone(longest time.Duration) {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
 	select {
 	case <-w.gone:
-	case <-time.After(completeTimeout):
+	case <-timer.C:
 	}
-	w.abandon()
-	<-w.gone
+}
+
+// LeftBehind implements amboy.CloseReporter.
+func (w *workers) LeftBehind() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.left)
+}
+
+func (w *workers) noteLeftBehind() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = nil
+	for one := range w.alive {
+		if job := one.job.Load(); job != nil {
+			w.left = append(w.left, *job)
+		}
+	}
+	slices.Sort(w.left)
 }
 
 // Workers is the number of workers that the pool was asked for. It does not
@@ -167,7 +207,7 @@ func (w *workers) SetWorkers(n int) error {
 	}
 	w.size = n
 	// Without a worker, the pool has not started or its context has ended.
-	if w.alive > 0 {
+	if len(w.alive) > 0 {
 		w.resize()
 	}
 	return nil
@@ -186,8 +226,7 @@ func (w *workers) resize() {
 	for len(w.retire) < w.size {
 		ctx, retire := context.WithCancel(w.soft)
 		w.retire = append(w.retire, retire)
-		w.alive++
-		go (&worker{workers: w, written: nothing}).work(ctx)
+		go w.enter().work(ctx)
 	}
 	for _, retire := range w.retire[w.size:] {
 		retire()
@@ -198,6 +237,9 @@ func (w *workers) resize() {
 // worker is one of the workers.
 type worker struct {
 	*workers
+	// job is the ID of the job that it has: from when it took it until the queue was
+	// told how it ended.
+	job atomic.Pointer[string]
 	// written waits until the end of its last job is written.
 	written func()
 }
@@ -210,7 +252,7 @@ func (w *worker) work(ctx context.Context) {
 	defer func() {
 		if returned {
 			w.written()
-			w.leave()
+			w.leave(w)
 			return
 		}
 		// A job has ended this goroutine with runtime.Goexit.
@@ -228,12 +270,19 @@ func (w *worker) work(ctx context.Context) {
 	returned = true
 }
 
+// enter counts a worker in. The caller holds the lock.
+func (w *workers) enter() *worker {
+	one := &worker{workers: w, written: nothing}
+	w.alive[one] = struct{}{}
+	return one
+}
+
 // leave counts a worker out.
-func (w *workers) leave() {
+func (w *workers) leave(one *worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.alive--
-	if w.alive == 0 {
+	delete(w.alive, one)
+	if len(w.alive) == 0 {
 		close(w.gone)
 	}
 }

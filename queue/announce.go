@@ -264,7 +264,7 @@ func (a *announcer) obey(ctx context.Context) error {
 // close tells what is new for the last time, and that this process is gone. The timer
 // was stopped.
 func (a *announcer) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
 	if !a.take(ctx) {
 		return

@@ -171,5 +171,6 @@ func (d *dispatcher) Close(ctx context.Context) error {
 		d.Release(ctx, j)
 	}
 	d.timer.stop()
+	d.timer.calls.wait(context.Background())
 	return nil
 }

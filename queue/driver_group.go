@@ -214,7 +214,7 @@ type groupTimes struct{ ttl, prune, create time.Duration }
 
 // newDriverGroup makes a group whose queues are made by what merge returns. closeShared
 // closes what they share, after them.
-func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(context.Context)) *driverGroup {
+func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(late context.Context) leftover) *driverGroup {
 	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, times.prune, merge)}
 	g.closeShared = closeShared
 	if times.create > 0 {

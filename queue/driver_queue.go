@@ -147,7 +147,6 @@ type driverQueue struct {
 	maxRunning int
 	startAgain bool
 
-	closeOnce sync.Once
 	// puts is held for reading by each call that inserts jobs, so that CloseIfIdle can
 	// keep them out.
 	puts sync.RWMutex
@@ -272,20 +271,22 @@ func (q *driverQueue) startOnce(ctx context.Context) error {
 	return nil
 }
 
-func (q *driverQueue) stopClaiming() { q.engine.happen(core.Stopped{Line: q.line}) }
+func (q *driverQueue) stopClaiming() { q.engine.note(core.Stopped{Line: q.line}) }
 
 func (q *driverQueue) closeAll(ctx context.Context) {
-	settling, cancel := withGrace(ctx)
+	late, cancel := afterEnd(ctx, closeGrace)
 	defer cancel()
-	q.close(ctx, q.stopClaiming)
-	q.engine.settle(settling, func() bool { return q.engine.core.QuietFor(q.line) })
-	q.RetryHandler().Close(ctx)
-	q.closeOnce.Do(func() {
-		q.engine.remove(q)
-	})
+	left := q.close(ctx, late, q.stopClaiming)
+	q.engine.settle(late, func() bool { return q.engine.core.QuietFor(q.line) })
+	left.add("retry handler", inTime(late, func() error {
+		q.RetryHandler().Close(ctx)
+		return nil
+	}))
+	q.engine.remove(q)
 	if q.ownsEngine {
-		q.engine.closeWithin(settling)
+		left.parts = append(left.parts, q.engine.close(late).parts...)
 	}
+	q.noteLeft(ctx, left)
 	q.closeEvents(q.engine.now())
 }
 

@@ -16,7 +16,7 @@ type ending struct {
 	stop func() bool // stops waiting for the context; nil if there is none
 	over bool        // no other context counts any more
 	// running are the goroutines that close the owner.
-	running sync.WaitGroup
+	running tasks
 }
 
 // with calls end on a goroutine of its own when ctx ends, with ctx. It replaces the
@@ -28,9 +28,9 @@ func (e *ending) with(ctx context.Context, what string, end func(context.Context
 		return
 	}
 	e.forget()
-	e.running.Add(1)
+	e.running.begin()
 	e.stop = context.AfterFunc(ctx, func() {
-		defer e.running.Done()
+		defer e.running.end()
 		err := errorOfPanic(func() error { end(ctx); return nil })
 		if err != nil {
 			logging.Error(context.WithoutCancel(ctx), message.Fields{
@@ -45,7 +45,7 @@ func (e *ending) with(ctx context.Context, what string, end func(context.Context
 // forget stops waiting for a context. The caller holds the lock.
 func (e *ending) forget() {
 	if e.stop != nil && e.stop() {
-		e.running.Done()
+		e.running.end()
 	}
 	e.stop = nil
 }
@@ -60,4 +60,4 @@ func (e *ending) cancel() {
 }
 
 // wait waits for the calls of end. It comes after cancel.
-func (e *ending) wait() { e.running.Wait() }
+func (e *ending) wait() { e.running.wait(context.Background()) }

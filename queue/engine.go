@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -43,11 +44,10 @@ type engine struct {
 	// lookForRetries is how often to look for retries that somebody left.
 	lookForRetries time.Duration
 	// open ends with the engine, and then what is done in the background does.
-	open      context.Context
-	end       context.CancelFunc
-	closeOnce sync.Once
+	open context.Context
+	end  context.CancelFunc
 	// background are the goroutines of the engine, but for those of its timer.
-	background sync.WaitGroup
+	background tasks
 	timer      engineTimer
 
 	coreMu sync.Mutex
@@ -255,7 +255,7 @@ func (e *engine) add(q *driverQueue) {
 
 // remove ends that for a queue that was closed.
 func (e *engine) remove(q *driverQueue) {
-	e.happen(core.Left{Line: q.line})
+	e.note(core.Left{Line: q.line})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.queues[q.name] == q {
@@ -296,58 +296,48 @@ func (e *engine) heartbeatPeriod() time.Duration { return e.leaseTime / 4 }
 const driverTimeout = 10 * time.Second
 
 // close ends the engine after its queues, and closes the driver where it is the
-// engine's own.
-func (e *engine) close(ctx context.Context) {
-	settling, cancel := withGrace(ctx)
-	defer cancel()
-	e.closeWithin(settling)
-}
-
-// closeWithin is close with a context that has grace.
-func (e *engine) closeWithin(ctx context.Context) {
-	e.closeOnce.Do(func() {
+// engine's own. It is called once. Until late ends it waits for what gives leases, and for
+// ends that are not written; then it gives up whatever has not ended.
+func (e *engine) close(late context.Context) (left leftover) {
+	left.add("subscription of the driver", inTime(late, func() error {
 		e.unsubscribe()
-		e.happen(core.Closing{})
-		if !e.settle(ctx, e.core.Quiet) {
-			e.happen(core.Abandoned{})
-		}
-		e.end()
-		e.stopWriting()
-		e.timer.stop()
-		e.announcer.timer.stop()
-		e.background.Wait()
-		e.announcer.close(ctx)
-		if !e.ownsDriver {
-			return
-		}
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverTimeout)
-		defer cancel()
-		if err := e.driver.Close(closing); err != nil {
-			logging.Error(ctx, e.failure("could not close the driver", err))
-		}
-	})
+		return nil
+	}))
+	e.note(core.Closing{})
+	if !e.settle(late, e.core.Quiet) {
+		e.note(core.Abandoned{})
+	}
+	e.end()
+	e.stopWriting()
+	e.timer.stop()
+	e.announcer.timer.stop()
+	last, cancel := afterEnd(late, lastGrace)
+	defer cancel()
+	if !e.timer.calls.wait(last) || !e.announcer.timer.calls.wait(last) || !e.background.wait(last) {
+		left.add("calls of the driver", amboy.ErrLeftBehind)
+	}
+	left.add("last call of the driver", inTime(last, func() error {
+		e.announcer.close(last)
+		return nil
+	}))
+	if e.ownsDriver {
+		left.add("driver", e.closeDriver(last))
+	}
+	return left
 }
 
-// closeGrace is how long Close goes on to hand back what was claimed, and to write ends,
-// after its context has ended.
-const closeGrace = 500 * time.Millisecond
-
-// withGrace returns a context that ends so much later than another.
-func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
-	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(closeGrace)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel()
-		case <-later.Done():
-		}
-	})
-	return later, func() {
-		stop()
-		cancel()
+// closeDriver closes the driver. It returns an error if that does not return in time.
+func (e *engine) closeDriver(last context.Context) error {
+	later, stop := afterEnd(last, lastGrace)
+	defer stop()
+	closing, cancel := context.WithTimeout(later, driverTimeout)
+	defer cancel()
+	err := inTime(later, func() error { return e.driver.Close(closing) })
+	if err == nil || errors.Is(err, amboy.ErrLeftBehind) {
+		return err
 	}
+	logging.Error(last, e.failure("could not close the driver", err))
+	return nil
 }
 
 // settle waits until all leases are given up that the engine has, or is about to have, and
@@ -438,7 +428,7 @@ type engineTimer struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
-	calls   sync.WaitGroup
+	calls   tasks
 }
 
 func (t *engineTimer) set(after time.Duration) {
@@ -448,9 +438,9 @@ func (t *engineTimer) set(after time.Duration) {
 		return
 	}
 	t.cancel()
-	t.calls.Add(1)
+	t.calls.begin()
 	t.timer = time.AfterFunc(after, func() {
-		defer t.calls.Done()
+		defer t.calls.end()
 		t.fire()
 	})
 }
@@ -458,16 +448,15 @@ func (t *engineTimer) set(after time.Duration) {
 // cancel takes the call that is due back, unless it has begun.
 func (t *engineTimer) cancel() {
 	if t.timer != nil && t.timer.Stop() {
-		t.calls.Done()
+		t.calls.end()
 	}
 	t.timer = nil
 }
 
-// stop ends the timer and waits for a call that has begun. fire must not call it.
+// stop ends the timer, whose calls has then those that have begun.
 func (t *engineTimer) stop() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.stopped = true
 	t.cancel()
-	t.mu.Unlock()
-	t.calls.Wait()
 }

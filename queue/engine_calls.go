@@ -52,8 +52,13 @@ func (e *engine) answer(command core.Command) core.Event {
 	}
 }
 
-// bounded makes a call that ends with its limit. A panic is an error of the call.
+// bounded makes a call that ends with its limit. A panic is an error of the call. After
+// ctx has ended it makes none: drivers may not look at it first, and what an engine that is
+// closed has left must not be renewed.
 func (e *engine) bounded(ctx context.Context, call core.Call, do func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, call.Limit)
 	defer cancel()
 	return errorOfPanic(func() error { return do(ctx) })

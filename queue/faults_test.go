@@ -56,7 +56,7 @@ func TestJobThatLostItsLeaseEndsNobodyElsesRun(t *testing.T) {
 // TestCloseDoesNotWaitForAStoreThatHangs has a store that does not answer a call
 // that no caller waits for, until its context ends.
 func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
-	const grace = 10 * time.Second
+	const grace = time.Second
 	for _, call := range []string{"TakeDuty", "RecoverStale", "Forget", "Find", "Extend", "CancelRequests", "Claim", "Release"} {
 		t.Run(call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -33,10 +33,11 @@ type queueGroup struct {
 
 	background     context.Context // ends before the queues are closed
 	stopBackground context.CancelFunc
-	routines       sync.WaitGroup // the pruning, the creations and others
+	routines       tasks // the pruning, the creations and others
 
-	// closeShared closes what the queues share, after them; nil if that is nothing.
-	closeShared func(context.Context)
+	// closeShared closes what the queues share, after them, as engine.close does; nil if
+	// that is nothing.
+	closeShared func(late context.Context) leftover
 
 	// opened is told of each queue that is in the group from then on; nil for nobody.
 	opened  func(q amboy.Queue)
@@ -49,7 +50,8 @@ type queueGroup struct {
 	creations map[string]*queueCreation
 	closed    bool
 
-	gone chan struct{} // closed when the first Close is through
+	closing  closing
+	closeErr error // of the closing; set before that is through
 }
 
 // queueBuilder makes a queue that need not be started.
@@ -80,7 +82,6 @@ func newQueueGroup(ctx context.Context, kind string, ttl, pruneEvery time.Durati
 		stopBackground: stopBackground,
 		announcer:      newGroupAnnouncer(),
 		creations:      map[string]*queueCreation{},
-		gone:           make(chan struct{}),
 	}
 	if ttl > 0 {
 		g.routines.Go(func() { g.pruneRegularly(background, pruneEvery) })
@@ -179,6 +180,10 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 		err = g.cache.Set(name, q, g.ttl)
 	}
 	g.mu.Unlock()
+	if err != nil && q != nil {
+		// The group was closed meanwhile, and did not wait for the constructor.
+		err = errors.Join(err, errorOfPanic(func() error { q.Close(g.ctx); return nil }))
+	}
 	if err != nil {
 		creation.err = err
 		return
@@ -282,7 +287,8 @@ func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
 // Close closes all queues at once, each as Queue.Close does, and then what they share.
 // A queue that is just made is waited for and closed too; when ctx ends, so does the
 // context of its constructor. A second call waits for the first, and so does one after
-// the group's context has ended.
+// the group's context has ended. Each returns within a second of the end of its ctx; what
+// was left behind then is in the error of the first, which wraps amboy.ErrLeftBehind.
 func (g *queueGroup) Close(ctx context.Context) error {
 	err := g.closeAll(ctx)
 	g.ending.cancel()
@@ -295,22 +301,38 @@ func (g *queueGroup) closeAll(ctx context.Context) error {
 	first := !g.closed
 	g.closed = true
 	g.mu.Unlock()
+	ended := g.closing.run(ctx, func(ctx context.Context) { g.closeErr = g.closeParts(ctx) })
+	switch {
+	case !first:
+		return nil
+	case !ended:
+		return fmt.Errorf("closing a %s group: %w", g.kind, amboy.ErrLeftBehind)
+	default:
+		return g.closeErr
+	}
+}
 
+// closeParts closes the queues and what they share. The queues run under the group's
+// context, so it ends after them, or with ctx.
+func (g *queueGroup) closeParts(ctx context.Context) error {
+	late, cancel := afterEnd(ctx, closeGrace)
+	defer cancel()
 	// It ends the runs of jobs too, which are to see the cause of every hard stop.
 	stop := func() { g.cancel(pool.ErrClosed) }
-	defer context.AfterFunc(ctx, stop)()
-	if !first {
-		<-g.gone
-		return nil
-	}
-	defer close(g.gone)
-	g.stopBackground()
 	defer stop()
-	// The queues run under the group's context, so it ends after them.
-	g.routines.Wait()
-	err := g.cache.(*groupCache).closeAll(ctx)
+	defer context.AfterFunc(ctx, stop)()
+	g.stopBackground()
+	g.routines.wait(ctx) // whatever makes a queue later than that closes it
+	err := g.cache.(*groupCache).closeAll(ctx, late)
+	var left leftover
+	if !g.routines.wait(late) {
+		left.add("opening or pruning of queues", amboy.ErrLeftBehind)
+	}
 	if g.closeShared != nil {
-		g.closeShared(ctx)
+		left.parts = append(left.parts, g.closeShared(late).parts...)
+	}
+	if leftErr := left.err(); leftErr != nil {
+		err = errors.Join(err, fmt.Errorf("closing a %s group: %w", g.kind, leftErr))
 	}
 	return err
 }

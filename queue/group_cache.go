@@ -50,9 +50,10 @@ type GroupCache interface {
 	Prune(ctx context.Context) error
 	// Close closes all queues at once, each as Queue.Close does, calls the
 	// cleanup hook for each, and returns the hook's errors, with that of ctx if
-	// it had ended before. A queue that
-	// another call is just removing is left to that call. Later calls return
-	// an error that wraps ErrGroupClosed; closing again does nothing.
+	// it had ended before. It returns within a second of the end of ctx; then its
+	// error wraps amboy.ErrLeftBehind if jobs, queues or hooks have not ended. A
+	// queue that another call is just removing is left to that call. Later calls
+	// return an error that wraps ErrGroupClosed; closing again does nothing.
 	Close(ctx context.Context) error
 	// Names are the names of the queues, sorted.
 	Names() []string
@@ -336,11 +337,14 @@ func (c *groupCache) Close(ctx context.Context) error {
 	if ended != nil {
 		ended = fmt.Errorf("closing the queues of a group: %w", ended)
 	}
-	return errors.Join(ended, c.closeAll(ctx))
+	late, cancel := afterEnd(ctx, closeGrace)
+	defer cancel()
+	return errors.Join(ended, c.closeAll(ctx, late))
 }
 
-// closeAll is Close, but an ended context is no error.
-func (c *groupCache) closeAll(ctx context.Context) error {
+// closeAll is Close, but an ended context is no error. When late ends, what has not
+// returned is left behind.
+func (c *groupCache) closeAll(ctx, late context.Context) error {
 	c.mu.Lock()
 	queues := c.queues
 	c.queues, c.closed = nil, true
@@ -350,7 +354,8 @@ func (c *groupCache) closeAll(ctx context.Context) error {
 	failed := make(chan error, len(queues))
 	for _, cached := range queues {
 		closing.Go(func() {
-			if err := c.shut(ctx, cached); err != nil {
+			err := inTime(late, func() error { return errors.Join(c.shut(ctx, cached), leftIn(cached.Queue)) })
+			if err != nil {
 				failed <- fmt.Errorf("closing queue %q of a group: %w", cached.name, err)
 			}
 		})

@@ -39,10 +39,13 @@ type lifecycle struct {
 	runner   amboy.Runner
 	stopOnce sync.Once
 	// tasks are the goroutines that the queue started and must wait for.
-	tasks sync.WaitGroup
+	tasks tasks
 
-	// shut closes the queue and all that it owns. Each call blocks until that is done.
-	shut func(context.Context)
+	// shut closes the queue and all that it owns.
+	shut    func(context.Context)
+	closing closing
+	// leftover is what had not ended when that was over.
+	leftover leftover
 	// made is the context of the constructor, which ends a queue that is not started.
 	made   context.Context
 	ending ending
@@ -136,14 +139,16 @@ func (l *lifecycle) endWith(ctx context.Context) {
 	}
 	l.ending.with(ctx, l.id, func(ctx context.Context) {
 		if l.phase.CompareAndSwap(now, int32(stopped)) {
-			l.shut(ctx)
+			l.closing.run(ctx, l.shut)
 		}
 	})
 }
 
-// Close stops the queue, and returns when all that it owns has ended.
+// Close stops the queue, and returns when all that it owns has ended. A second after ctx
+// has ended it returns in any case; what is left then is logged, and the jobs among it are
+// those of LeftBehind.
 func (l *lifecycle) Close(ctx context.Context) {
-	l.shut(ctx)
+	l.closing.run(ctx, l.shut)
 	l.ending.wait()
 }
 
@@ -160,15 +165,27 @@ func (l *lifecycle) stop(wakeAll func()) {
 // called.
 func (l *lifecycle) onStop(f func()) (cancel func() bool) { return context.AfterFunc(l.open, f) }
 
-// close stops the queue, then its runner, and waits for its goroutines.
-func (l *lifecycle) close(ctx context.Context, stop func()) {
-	l.stop(stop)
+// close stops the queue, then its runner, and waits for its goroutines. When late ends,
+// it goes on without.
+func (l *lifecycle) close(ctx, late context.Context, stop func()) (left leftover) {
+	left.add("stopping", inTime(late, func() error {
+		l.stop(stop)
+		return nil
+	}))
 	l.ending.cancel()
-	l.mu.Lock() // after which no task begins
-	runner := l.runner
-	l.mu.Unlock()
-	runner.Close(ctx)
-	l.tasks.Wait()
+	runner := l.Runner() // after which no task begins
+	err := inTime(late, func() error {
+		runner.Close(ctx)
+		return nil
+	})
+	left.add("runner", err)
+	if reporter, ok := runner.(amboy.CloseReporter); ok && err == nil {
+		left.jobs = reporter.LeftBehind()
+	}
+	if !l.tasks.wait(late) {
+		left.add("streams of jobs", amboy.ErrLeftBehind)
+	}
+	return left
 }
 
 // accepts tells why no job can be put now.
@@ -216,7 +233,7 @@ func stream[T any](ctx context.Context, l *lifecycle, length int, items iter.Seq
 	l.mu.Lock()
 	stopped := l.isStopped()
 	if !stopped {
-		l.tasks.Add(1) // with the lock, so that close waits for it
+		l.tasks.begin() // with the lock, so that close waits for it
 	}
 	l.mu.Unlock()
 	if stopped {
@@ -224,7 +241,7 @@ func stream[T any](ctx context.Context, l *lifecycle, length int, items iter.Seq
 	}
 	out := make(chan T)
 	go func() {
-		defer l.tasks.Done()
+		defer l.tasks.end()
 		defer close(out)
 		for item := range items {
 			select {

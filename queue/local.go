@@ -119,7 +119,13 @@ func (q *local) endForwardEdges() (missing []string) {
 }
 
 func (q *local) closeAll(ctx context.Context) {
-	q.close(ctx, q.wakeAll)
+	late, cancel := afterEnd(ctx, closeGrace)
+	defer cancel()
+	left := q.close(ctx, late, q.wakeAll)
+	if !q.timer.calls.wait(late) || !q.locks.calls.wait(late) {
+		left.add("what time brings", amboy.ErrLeftBehind)
+	}
+	q.noteLeft(ctx, left)
 	q.closeEvents(time.Now())
 }
 

@@ -91,16 +91,37 @@ func (o mongoDBEngineOptions) open(ctx context.Context) (*engine, error) {
 	return newEngine(opts, 0), nil
 }
 
-// close closes all engines, after their queues. Nobody opens one any more.
-func (s *mongoDBEngines) close(ctx context.Context) {
+// close closes all engines, after their queues, as engine.close does. Nobody opens one
+// any more.
+func (s *mongoDBEngines) close(late context.Context) (left leftover) {
 	s.mu.Lock()
 	all := slices.Clone(s.all)
 	s.mu.Unlock()
+	closed := make([]leftover, len(all))
 	var closing sync.WaitGroup
-	for _, found := range all {
-		if e, err := found.open(); err == nil {
-			closing.Go(func() { e.close(ctx) })
-		}
+	for i, found := range all {
+		closing.Go(func() { closed[i] = found.close(late) })
 	}
 	closing.Wait()
+	for _, of := range closed {
+		left.parts = append(left.parts, of.parts...)
+	}
+	return left
+}
+
+// close closes an engine that could be opened.
+func (e *mongoDBEngine) close(late context.Context) (left leftover) {
+	var opened *engine
+	err := inTime(late, func() error {
+		opened, _ = e.open() // whoever opened it was told of the error
+		return nil
+	})
+	if err != nil {
+		left.add("connection", err)
+		return left
+	}
+	if opened == nil {
+		return left
+	}
+	return opened.close(late)
 }

@@ -43,7 +43,7 @@ type BasicRetryHandler struct {
 	now     func() time.Time
 	wake    chan struct{} // holds a token for each worker that is to look for work
 	closing chan struct{}
-	workers sync.WaitGroup
+	workers tasks
 
 	mu      sync.Mutex
 	queue   amboy.RetryableQueue
@@ -168,8 +168,12 @@ func (h *BasicRetryHandler) add(r *jobRetry) (added bool, err error) {
 	return h.backlog.add(r), nil
 }
 
+// retryCloseGrace is how long Close waits for workers whose work it has canceled.
+const retryCloseGrace = 100 * time.Millisecond
+
 // Close ends the handler: it waits for the jobs that the workers are at until
-// ctx ends, then cancels those, and returns when every worker is gone. Jobs
+// ctx ends, then cancels those, and returns when every worker is gone, or 100
+// milliseconds later: a queue that ignores its context then keeps the worker. Jobs
 // that wait, for a worker or for another try, stay in the queue as retrying. A
 // handler that is closed can't be started again; closing it again only waits.
 func (h *BasicRetryHandler) Close(ctx context.Context) {
@@ -179,7 +183,9 @@ func (h *BasicRetryHandler) Close(ctx context.Context) {
 	}
 	defer h.cancel()
 	defer context.AfterFunc(ctx, h.cancel)()
-	h.workers.Wait()
+	late, cancel := afterEnd(ctx, retryCloseGrace)
+	defer cancel()
+	h.workers.wait(late)
 }
 
 // stop makes the workers end after the jobs that they are at, and drops what

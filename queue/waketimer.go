@@ -17,7 +17,7 @@ type wakeTimer struct {
 	armed   int       // counts the timers, so that one that was replaced is known
 	at      time.Time // zero while no call is due
 	stopped bool
-	calls   sync.WaitGroup
+	calls   tasks
 }
 
 // longestSleep is the longest time without a look at the clock, which may have been
@@ -41,9 +41,9 @@ func (t *wakeTimer) set(at time.Time) {
 func (t *wakeTimer) arm() {
 	t.armed++
 	armed := t.armed
-	t.calls.Add(1)
+	t.calls.begin()
 	t.timer = time.AfterFunc(min(t.at.Sub(t.time()), longestSleep), func() {
-		defer t.calls.Done()
+		defer t.calls.end()
 		if t.isTime(armed) {
 			t.fire()
 		}
@@ -77,17 +77,15 @@ func (t *wakeTimer) time() time.Time {
 // cancel takes the call that is due back, unless it has begun.
 func (t *wakeTimer) cancel() {
 	if t.timer != nil && t.timer.Stop() {
-		t.calls.Done()
+		t.calls.end()
 	}
 	t.timer, t.at = nil, time.Time{}
 }
 
-// stop ends the timer and waits for a call that has begun. fire must not call
-// it.
+// stop ends the timer, whose calls has then at most one that has begun.
 func (t *wakeTimer) stop() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.stopped = true
 	t.cancel()
-	t.mu.Unlock()
-	t.calls.Wait()
 }

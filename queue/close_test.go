@@ -1,0 +1,526 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongodb/grip"
+	"github.com/mongodb/grip/level"
+	"github.com/mongodb/grip/send"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// closeLimit is how long Close may take from the end of its context on.
+const closeLimit = time.Second
+
+// closeWithin closes something with some patience, and returns how long that took
+// beyond it.
+func closeWithin(t *testing.T, patience time.Duration, shut func(context.Context)) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	shut(ctx)
+	return time.Since(begin) - patience
+}
+
+// leftBehind is what a queue says that it left.
+func leftBehind(t *testing.T, q amboy.Queue) []string {
+	t.Helper()
+	require.Implements(t, (*amboy.CloseReporter)(nil), q)
+	return q.(amboy.CloseReporter).LeftBehind()
+}
+
+// deaf makes jobs that ignore their context, and end when release is called.
+func deaf(t *testing.T) (never func(id string) *funcJob, release func()) {
+	t.Helper()
+	end := make(chan struct{})
+	return func(id string) *funcJob {
+		return newJob(t, id, func(context.Context, *funcJob) { <-end })
+	}, sync.OnceFunc(func() { close(end) })
+}
+
+// driverQueueOn makes a started queue on a store.
+func driverQueueOn(t *testing.T, store driver.Driver, amend func(*queue.DriverQueueOptions)) amboy.RetryableQueue {
+	t.Helper()
+	opts := queue.DriverQueueOptions{Driver: store, Format: amboy.JSON, NumWorkers: 3, LockTimeout: time.Minute}
+	if amend != nil {
+		amend(&opts)
+	}
+	q, err := queue.NewDriverQueue(opts)
+	require.NoError(t, err)
+	require.NoError(t, q.Start(context.Background()))
+	return q
+}
+
+// queuesToClose make started queues of all kinds that have workers.
+var queuesToClose = map[string]func(t *testing.T) amboy.Queue{
+	"by reference": func(t *testing.T) amboy.Queue {
+		q := queue.NewLocalLimitedSize(3, 100)
+		require.NoError(t, q.Start(context.Background()))
+		return q
+	},
+	"memory driver": func(t *testing.T) amboy.Queue { return driverQueueOn(t, newStore(t), nil) },
+	"durable driver": func(t *testing.T) amboy.Queue {
+		store := newSpy(newStore(t))
+		store.durable = true
+		return driverQueueOn(t, store, nil)
+	},
+	"abortable": func(t *testing.T) amboy.Queue {
+		return driverQueueOn(t, newStore(t), func(o *queue.DriverQueueOptions) {
+			o.NewRunner = func(q amboy.Queue) (amboy.Runner, error) { return pool.NewAbortablePool(3, q), nil }
+		})
+	},
+}
+
+func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
+	for name, open := range queuesToClose {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := open(t)
+				never, release := deaf(t)
+				s := &starts{t: t}
+				put(t, q, never("b"), never("a"), s.lasting("heeds its context", time.Hour))
+				synctest.Wait()
+				require.Empty(t, leftBehind(t, q), "it is not closed")
+
+				assert.Less(t, closeWithin(t, 2*time.Second, q.Close), closeLimit)
+				assert.Equal(t, []string{"a", "b"}, leftBehind(t, q))
+				assert.Equal(t, amboy.QueueStats{Pending: 1, Running: 2, Total: 3}, q.Stats(t.Context()))
+
+				release()
+				pass(time.Second)
+				assert.Equal(t, amboy.QueueStats{Pending: 3, Total: 3}, q.Stats(t.Context()), "they hand themselves back")
+			})
+		})
+	}
+}
+
+// TestCloseWaitedForAJobWhoseQueueIsClosedTwice has a second call that is less patient.
+func TestCloseWaitedForAJobWhoseQueueIsClosedTwice(t *testing.T) {
+	for name, open := range queuesToClose {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := open(t)
+				never, release := deaf(t)
+				put(t, q, never("a"))
+				synctest.Wait()
+				var closes sync.WaitGroup
+				begin := time.Now()
+				for _, patience := range []time.Duration{time.Hour, time.Minute} {
+					closes.Go(func() { closeWithin(t, patience, q.Close) })
+				}
+				closes.Wait()
+				assert.Less(t, time.Since(begin), time.Minute+closeLimit, "the least patient one decides")
+				release()
+			})
+		})
+	}
+}
+
+func TestContextOfStartEndedAndCloseWaitedForAJobThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestEngine(t, newStore(t), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, q.Start(ctx))
+		never, release := deaf(t)
+		put(t, q, never("a"))
+		synctest.Wait()
+		cancel()
+		assert.Less(t, closeWithin(t, 0, q.Close), closeLimit)
+		assert.Equal(t, []string{"a"}, leftBehind(t, q))
+		release()
+	})
+}
+
+// TestLeaseOfAJobThatCloseLeftBehind runs on until it is over, and then another process
+// has the job.
+func TestLeaseOfAJobThatCloseLeftBehind(t *testing.T) {
+	for name, durable := range map[string]bool{"memory driver": false, "durable driver": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newSpy(newStore(t))
+				store.durable = durable
+				q := driverQueueOn(t, store, nil)
+				end := make(chan struct{})
+				var runs journal
+				never := func(id string) *funcJob {
+					return newJob(t, id, func(context.Context, *funcJob) {
+						runs.add(id)
+						<-end
+					})
+				}
+				put(t, q, never("first"), never("second"))
+				pass(time.Minute) // the leases are renewed
+				closeWithin(t, time.Second, q.Close)
+				store.reset()
+				pass(50 * time.Second)
+				assert.Zero(t, store.count("Extend", "Release"), "nothing is renewed, nor handed back")
+
+				other := driverQueueOn(t, store.Driver, nil)
+				assert.Len(t, runs.all(), 2, "the leases last")
+				pass(time.Minute)
+				assert.Len(t, runs.all(), 4, "and then they are over")
+				close(end)
+				other.Close(context.Background())
+				assert.Equal(t, amboy.QueueStats{Completed: 2, Total: 2}, other.Stats(t.Context()))
+			})
+		})
+	}
+}
+
+func TestInlineCloseWaitedForAJobThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := queue.NewInline(queue.InlineOptions{Format: amboy.JSON})
+		require.NoError(t, err)
+		never, release := deaf(t)
+		put(t, q, never("a"))
+		go q.RunNext(t.Context())
+		synctest.Wait()
+		assert.Less(t, closeWithin(t, time.Second, q.Close), closeLimit)
+		assert.Equal(t, []string{"a"}, leftBehind(t, q))
+		release()
+	})
+}
+
+// TestCloseLogsOnceWhatItLeftBehind names ten jobs, and counts all.
+func TestCloseLogsOnceWhatItLeftBehind(t *testing.T) {
+	before := grip.GetSender()
+	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Error})
+	require.NoError(t, err)
+	require.NoError(t, grip.SetSender(log))
+	t.Cleanup(func() { assert.NoError(t, grip.SetSender(before)) })
+	synctest.Test(t, func(t *testing.T) {
+		q := queue.NewLocalLimitedSize(20, 100)
+		require.NoError(t, q.Start(t.Context()))
+		never, release := deaf(t)
+		for i := range 12 {
+			put(t, q, never(fmt.Sprintf("job %02d", i)))
+		}
+		synctest.Wait()
+		closeWithin(t, time.Second, q.Close)
+		require.Equal(t, 1, log.Len())
+		text := log.GetMessage().Rendered
+		assert.Contains(t, text, q.ID())
+		assert.Contains(t, text, "count='12'")
+		for _, id := range leftBehind(t, q)[:10] {
+			assert.Contains(t, text, id)
+		}
+		assert.NotContains(t, text, "job 10")
+		q.Close(t.Context())
+		assert.Zero(t, log.Len())
+		release()
+	})
+}
+
+// groupsToClose make groups, some with an engine that their queues share.
+var groupsToClose = map[string]func(t *testing.T) amboy.QueueGroup{
+	"local": func(t *testing.T) amboy.QueueGroup {
+		group, err := queue.NewLocalQueueGroup(context.Background(), queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
+			Constructor: func(context.Context) (amboy.Queue, error) { return queue.NewLocalLimitedSize(20, 100), nil },
+		}})
+		require.NoError(t, err)
+		return group
+	},
+	"driver": func(t *testing.T) amboy.QueueGroup {
+		store := newSpy(newStore(t))
+		store.durable = true
+		group, err := queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{
+			DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, Format: amboy.JSON, NumWorkers: 20},
+		})
+		require.NoError(t, err)
+		return group
+	},
+}
+
+func TestGroupCloseWaitedForJobsThatNeverReturn(t *testing.T) {
+	for name, open := range groupsToClose {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				group := open(t)
+				never, release := deaf(t)
+				for _, name := range []string{"one", "many", "none"} {
+					_, err := group.Get(t.Context(), name)
+					require.NoError(t, err)
+				}
+				one, _ := group.Get(t.Context(), "one")
+				put(t, one, never("alone"))
+				many, _ := group.Get(t.Context(), "many")
+				for i := range 12 {
+					put(t, many, never(fmt.Sprintf("job %02d", i)))
+				}
+				synctest.Wait()
+
+				var err error
+				took := closeWithin(t, 2*time.Second, func(ctx context.Context) { err = group.Close(ctx) })
+				assert.Less(t, took, closeLimit)
+				require.ErrorIs(t, err, amboy.ErrLeftBehind)
+				assert.ErrorContains(t, err, `closing queue "one" of a group: left behind at Close: 1 job ("alone")`)
+				assert.ErrorContains(t, err, `closing queue "many" of a group: left behind at Close: 12 jobs ("job 00", "job 01",`)
+				assert.ErrorContains(t, err, `"job 09" and others)`)
+				assert.NotContains(t, err.Error(), `"none"`)
+				assert.Len(t, leftBehind(t, many), 12)
+				require.NoError(t, group.Close(t.Context()), "it is closed again")
+				release()
+			})
+		})
+	}
+}
+
+// stubborn is a queue whose Close does not return before release is closed.
+type stubborn struct {
+	groupedQueue
+	release chan struct{}
+}
+
+func (q *stubborn) Close(context.Context) { <-q.release }
+
+func TestGroupCloseWaitedForAQueueOfAnotherPackage(t *testing.T) {
+	for name, open := range groupsToClose {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				group := open(t)
+				q := &stubborn{release: make(chan struct{})}
+				require.NoError(t, group.Put(t.Context(), "q", q))
+				var err error
+				took := closeWithin(t, time.Second, func(ctx context.Context) { err = group.Close(ctx) })
+				assert.Less(t, took, closeLimit)
+				require.ErrorIs(t, err, amboy.ErrLeftBehind)
+				close(q.release)
+			})
+		})
+	}
+}
+
+func TestGroupCloseWaitedForAConstructorThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		made := &groupedQueue{}
+		group, err := queue.NewLocalQueueGroup(context.Background(), queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
+			Constructor: func(context.Context) (amboy.Queue, error) {
+				<-end
+				return made, nil
+			},
+		}})
+		require.NoError(t, err)
+		got := make(chan error)
+		go func() {
+			_, err := group.Get(t.Context(), "late")
+			got <- err
+		}()
+		synctest.Wait()
+		took := closeWithin(t, time.Second, func(ctx context.Context) { err = group.Close(ctx) })
+		assert.Less(t, took, closeLimit)
+		require.ErrorIs(t, err, amboy.ErrLeftBehind)
+		close(end)
+		require.ErrorIs(t, <-got, queue.ErrGroupClosed)
+		assert.Equal(t, made.started(), made.closed(), "what comes too late is closed")
+	})
+}
+
+func TestCacheCloseWaitedForAHookThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		cache := queue.NewCacheWithCleanupHook(0, func(context.Context, string) error {
+			<-end
+			return nil
+		})
+		require.NoError(t, cache.Set("q", &groupedQueue{}, 0))
+		var err error
+		took := closeWithin(t, time.Second, func(ctx context.Context) { err = cache.Close(ctx) })
+		assert.Less(t, took, closeLimit)
+		require.ErrorIs(t, err, amboy.ErrLeftBehind)
+		close(end)
+	})
+}
+
+// stuck makes calls of a driver wait, whatever their context says, until release is
+// called.
+func stuck(store *spy, calls ...string) (release func()) {
+	end := make(chan struct{})
+	store.do(func(_ context.Context, call string) error {
+		if slices.Contains(calls, call) {
+			<-end
+			return errCut
+		}
+		return nil
+	})
+	return sync.OnceFunc(func() { close(end) })
+}
+
+// stuckClose is a driver whose Close does not return before release is closed.
+type stuckClose struct {
+	*spy
+	release chan struct{}
+}
+
+func (d *stuckClose) Close(context.Context) error {
+	<-d.release
+	return nil
+}
+
+// stuckNotes is a spy on which calls about notes get stuck too.
+type stuckNotes struct{ *spy }
+
+func (d stuckNotes) Keep(ctx context.Context, notes ...driver.Note) error {
+	if err := d.note(ctx, "Keep"); err != nil {
+		return err
+	}
+	return d.spy.Keep(ctx, notes...)
+}
+
+func (d stuckNotes) Drop(ctx context.Context, kind string, keys ...string) error {
+	if err := d.note(ctx, "Drop"); err != nil {
+		return err
+	}
+	return d.spy.Drop(ctx, kind, keys...)
+}
+
+// TestCloseWaitedForADriverCallThatIgnoresItsContext has a store that does not answer
+// any more, one call after the other, while three jobs run.
+func TestCloseWaitedForADriverCallThatIgnoresItsContext(t *testing.T) {
+	calls := []string{"Claim", "Extend", "Complete", "Release", "RecoverStale", "Forget", "CancelRequests", "Find", "Get", "Stats", "Keep", "Drop"}
+	for _, durable := range []bool{false, true} {
+		for _, call := range append(calls, "all") {
+			t.Run(fmt.Sprintf("%s, durable is %t", call, durable), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := newSpy(newStore(t))
+					store.durable, store.deaf = durable, true
+					q := driverQueueOn(t, stuckNotes{store}, nil)
+					end := make(chan struct{})
+					s := &starts{t: t}
+					put(t, q, s.lasting("heeds its context", time.Hour), newJob(t, "ends", func(context.Context, *funcJob) { <-end }))
+					synctest.Wait()
+					hanging := []string{call}
+					if call == "all" {
+						hanging = calls
+					}
+					release := stuck(store, hanging...)
+					close(end)
+					pass(2 * time.Minute)
+
+					begin := time.Now()
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					defer cancel()
+					closed := make(chan struct{})
+					go func() {
+						defer close(closed)
+						q.Close(ctx)
+					}()
+					select {
+					case <-closed:
+					case <-time.After(time.Hour):
+						t.Error("Close waits for the driver")
+					}
+					assert.Less(t, time.Since(begin), time.Second+closeLimit)
+					store.heal()
+					release()
+					<-closed
+				})
+			})
+		}
+	}
+}
+
+func TestCloseWaitedForADriverThatDoesNotClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &stuckClose{spy: newSpy(newStore(t)), release: make(chan struct{})}
+		q := driverQueueOn(t, store, func(o *queue.DriverQueueOptions) { o.CloseDriver = true })
+		assert.Less(t, closeWithin(t, time.Second, q.Close), closeLimit)
+
+		group, err := queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{
+			DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, Format: amboy.JSON, NumWorkers: 2},
+		})
+		require.NoError(t, err)
+		took := closeWithin(t, time.Second, func(ctx context.Context) { err = group.Close(ctx) })
+		assert.Less(t, took, closeLimit)
+		require.ErrorIs(t, err, amboy.ErrLeftBehind)
+		close(store.release)
+	})
+}
+
+// stuckRunner and stuckHandler are those of another package, whose Close does not return.
+type stuckRunner struct {
+	amboy.Runner
+	release chan struct{}
+}
+
+func (r stuckRunner) Close(ctx context.Context) {
+	<-r.release
+	r.Runner.Close(ctx)
+}
+
+type stuckHandler struct {
+	amboy.RetryHandler
+	release chan struct{}
+}
+
+func (h stuckHandler) Close(ctx context.Context) {
+	<-h.release
+	h.RetryHandler.Close(ctx)
+}
+
+func TestCloseWaitedForARunnerOrRetryHandlerThatDoesNotClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestEngine(t, newStore(t), 1)
+		release := make(chan struct{})
+		require.NoError(t, q.SetRunner(stuckRunner{q.Runner(), release}))
+		require.NoError(t, q.Start(context.Background()))
+		assert.Less(t, closeWithin(t, time.Second, q.Close), closeLimit)
+
+		q = newTestEngine(t, newStore(t), 1)
+		require.NoError(t, q.SetRetryHandler(stuckHandler{q.RetryHandler(), release}))
+		require.NoError(t, q.Start(context.Background()))
+		assert.Less(t, closeWithin(t, time.Second, q.Close), closeLimit)
+		close(release)
+	})
+}
+
+// TestRetryHandlerCloseWaitedForAQueueThatIgnoresItsContext has a try that never ends.
+func TestRetryHandlerCloseWaitedForAQueueThatIgnoresItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		q := driverQueueOn(t, store, nil)
+		release := stuck(store, "Retry")
+		j := newJob(t, "fails", func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("once more")) })
+		put(t, q, retryable(j, 3))
+		pass(time.Minute)
+		require.Positive(t, store.count("Retry"))
+		assert.Less(t, closeWithin(t, time.Second, q.RetryHandler().Close), closeLimit)
+		assert.Less(t, closeWithin(t, 0, q.Close), closeLimit)
+		release()
+	})
+}
+
+// TestCloseWaitedForACallbackThatNeverReturns has a middleware that keeps its job.
+func TestCloseWaitedForACallbackThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		q := driverQueueOn(t, newStore(t), func(o *queue.DriverQueueOptions) {
+			o.Middleware = []amboy.Middleware{{Run: func(next amboy.RunFunc) amboy.RunFunc {
+				return func(ctx context.Context, j amboy.Job) error {
+					err := next(ctx, j)
+					<-end
+					return err
+				}
+			}}}
+		})
+		put(t, q, noop(t, "a"))
+		synctest.Wait()
+		assert.Less(t, closeWithin(t, time.Second, q.Close), closeLimit)
+		assert.Equal(t, []string{"a"}, leftBehind(t, q))
+		close(end)
+	})
+}

@@ -1,0 +1,191 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+// Close returns within a second of the end of its context, whatever jobs, callbacks and
+// drivers do. The times count from then, or from the call of Close if that is later. A
+// pool takes 700 ms of them at most.
+const (
+	// closeGrace is how long the parts of a queue or a group may take to end, and the ends
+	// of jobs to be written.
+	closeGrace = 800 * time.Millisecond
+	// lastGrace is how much longer calls of the driver may take to end that are given up
+	// then, and after them the closing of the driver.
+	lastGrace = 50 * time.Millisecond
+	// closeLimit is when Close returns although a part does not give up by itself.
+	closeLimit = 950 * time.Millisecond
+)
+
+// closing closes something once, for all calls of Close: with a context that ends when
+// that of any of them does.
+type closing struct {
+	once  sync.Once
+	hurry context.CancelFunc
+	done  chan struct{}
+}
+
+// run calls end on a goroutine of its own, once. It returns true when that has returned,
+// and false if it has not in time after the end of ctx.
+func (c *closing) run(ctx context.Context, end func(context.Context)) (ended bool) {
+	c.once.Do(func() {
+		shared, hurry := context.WithCancel(context.WithoutCancel(ctx))
+		c.hurry, c.done = hurry, make(chan struct{})
+		if ctx.Err() != nil {
+			hurry()
+		}
+		go func() {
+			defer close(c.done)
+			defer hurry()
+			reportPanic(ctx, errorOfPanic(func() error {
+				end(shared)
+				return nil
+			}))
+		}()
+	})
+	defer context.AfterFunc(ctx, c.hurry)()
+	late, cancel := afterEnd(ctx, closeLimit)
+	defer cancel()
+	return receives(late, c.done)
+}
+
+func reportPanic(ctx context.Context, err error) {
+	if err != nil {
+		logging.Error(ctx, message.Fields{"message": "Close panicked", "error": err.Error()})
+	}
+}
+
+// afterEnd returns a context that ends some time after ctx has.
+func afterEnd(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(d, cancel)
+		context.AfterFunc(late, func() { timer.Stop() })
+	})
+	return late, func() {
+		stop()
+		cancel()
+	}
+}
+
+// receives waits until a channel is closed; false if ctx ends first.
+func receives(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// inTime calls f, which may never return, and returns its error, or that of its panic. If
+// ctx ends first it leaves f to itself, and returns amboy.ErrLeftBehind.
+func inTime(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- errorOfPanic(f) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return amboy.ErrLeftBehind
+	}
+}
+
+// leftover is what had not ended when Close returned.
+type leftover struct {
+	jobs  []string // their IDs, sorted
+	parts []string // what else there was, in words
+}
+
+// leftJobs is the number of jobs that are named in the log and in errors.
+const leftJobs = 10
+
+func (l leftover) err() error {
+	var all []string
+	if n := len(l.jobs); n > 0 {
+		all = append(all, describeJobs(l.jobs))
+	}
+	all = append(all, l.parts...)
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", amboy.ErrLeftBehind, strings.Join(all, "; "))
+}
+
+func describeJobs(ids []string) string {
+	noun, rest := "jobs", ""
+	if len(ids) == 1 {
+		noun = "job"
+	}
+	named := ids[:min(len(ids), leftJobs)]
+	if len(named) < len(ids) {
+		rest = " and others"
+	}
+	quoted := make([]string, len(named))
+	for i, id := range named {
+		quoted[i] = fmt.Sprintf("%q", id)
+	}
+	return fmt.Sprintf("%d %s (%s%s)", len(ids), noun, strings.Join(quoted, ", "), rest)
+}
+
+// add notes the end of a part that may not have come.
+func (l *leftover) add(what string, err error) {
+	if errors.Is(err, amboy.ErrLeftBehind) {
+		l.parts = append(l.parts, what)
+	} else if err != nil {
+		l.parts = append(l.parts, fmt.Sprintf("%s: %s", what, err))
+	}
+}
+
+// leftIn is what a queue has left behind that was closed.
+func leftIn(q amboy.Queue) error {
+	if ours, ok := q.(interface{ left() leftover }); ok {
+		return ours.left().err()
+	}
+	if reporter, ok := q.(amboy.CloseReporter); ok {
+		return leftover{jobs: reporter.LeftBehind()}.err()
+	}
+	return nil
+}
+
+var (
+	_ amboy.CloseReporter = (*local)(nil)
+	_ amboy.CloseReporter = (*driverQueue)(nil)
+)
+
+// LeftBehind implements amboy.CloseReporter.
+func (l *lifecycle) LeftBehind() []string { return slices.Clone(l.left().jobs) }
+
+func (l *lifecycle) left() leftover {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leftover
+}
+
+// noteLeft remembers what was left behind, and logs it.
+func (l *lifecycle) noteLeft(ctx context.Context, left leftover) {
+	l.mu.Lock()
+	l.leftover = left
+	l.mu.Unlock()
+	if err := left.err(); err != nil {
+		logging.Error(ctx, message.Fields{
+			"message": "closed a queue although not all of it has ended",
+			"queue":   l.id,
+			"jobs":    left.jobs[:min(len(left.jobs), leftJobs)],
+			"count":   len(left.jobs),
+			"error":   err.Error(),
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package queue
+
+import (
+	"context"
+	"sync"
+)
+
+// tasks counts goroutines, or calls, so that a caller can wait until none is left. Unlike
+// waiting for a sync.WaitGroup, that can be given up, and tasks may begin meanwhile. The
+// zero value has none.
+type tasks struct {
+	mu      sync.Mutex
+	running int
+	idle    chan struct{} // closed when none is left; nil if nobody waits for that
+}
+
+// Go runs a task on a goroutine.
+func (t *tasks) Go(task func()) {
+	t.begin()
+	go func() {
+		defer t.end()
+		task()
+	}()
+}
+
+func (t *tasks) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running++
+}
+
+func (t *tasks) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running--
+	if t.running == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+// wait waits until no task is left; false if ctx ends first.
+func (t *tasks) wait(ctx context.Context) bool {
+	t.mu.Lock()
+	if t.running == 0 {
+		t.mu.Unlock()
+		return true
+	}
+	if t.idle == nil {
+		t.idle = make(chan struct{})
+	}
+	idle := t.idle
+	t.mu.Unlock()
+	select {
+	case <-idle:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
