@@ -148,6 +148,7 @@ func (l *lifecycle) endWith(ctx context.Context) {
 // has ended it returns in any case; what is left then is logged, and the jobs among it are
 // those of LeftBehind.
 func (l *lifecycle) Close(ctx context.Context) {
+	l.refuse() // before a job can start that becomes ready now
 	l.closing.run(ctx, l.shut)
 	l.ending.wait()
 }
@@ -155,10 +156,15 @@ func (l *lifecycle) Close(ctx context.Context) {
 // stop ends the taking and handing out of jobs, once.
 func (l *lifecycle) stop(wakeAll func()) {
 	l.stopOnce.Do(func() {
-		l.phase.Store(int32(stopped))
-		l.end(amboy.ErrQueueClosed)
+		l.refuse()
 		wakeAll()
 	})
+}
+
+// refuse is the part of stop that can't block.
+func (l *lifecycle) refuse() {
+	l.phase.Store(int32(stopped))
+	l.end(amboy.ErrQueueClosed)
 }
 
 // onStop calls f when the queue stops, until the function that it returns is
