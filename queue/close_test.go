@@ -267,9 +267,9 @@ func TestGroupCloseWaitedForJobsThatNeverReturn(t *testing.T) {
 				took := closeWithin(t, 2*time.Second, func(ctx context.Context) { err = group.Close(ctx) })
 				assert.Less(t, took, closeLimit)
 				require.ErrorIs(t, err, amboy.ErrLeftBehind)
-				assert.ErrorContains(t, err, `closing queue "one" of a group: left behind at Close: 1 job ("alone")`)
-				assert.ErrorContains(t, err, `closing queue "many" of a group: left behind at Close: 12 jobs ("job 00", "job 01",`)
-				assert.ErrorContains(t, err, `"job 09" and others)`)
+				require.ErrorContains(t, err, `closing queue "one" of a group: left behind at Close: 1 job ("alone")`)
+				require.ErrorContains(t, err, `closing queue "many" of a group: left behind at Close: 12 jobs ("job 00", "job 01",`)
+				require.ErrorContains(t, err, `"job 09" and others)`)
 				assert.NotContains(t, err.Error(), `"none"`)
 				assert.Len(t, leftBehind(t, many), 12)
 				require.NoError(t, group.Close(t.Context()), "it is closed again")
@@ -317,8 +317,8 @@ func TestGroupCloseWaitedForAConstructorThatNeverReturns(t *testing.T) {
 		require.NoError(t, err)
 		got := make(chan error)
 		go func() {
-			_, err := group.Get(t.Context(), "late")
-			got <- err
+			_, failure := group.Get(t.Context(), "late")
+			got <- failure
 		}()
 		synctest.Wait()
 		took := closeWithin(t, time.Second, func(ctx context.Context) { err = group.Close(ctx) })

@@ -171,6 +171,8 @@ func (d *dispatcher) Close(ctx context.Context) error {
 		d.Release(ctx, j)
 	}
 	d.timer.stop()
-	d.timer.calls.wait(context.Background())
+	if !d.timer.calls.wait(ctx) {
+		return fmt.Errorf("waiting for the renewal of locks to end: %w", context.Cause(ctx))
+	}
 	return nil
 }

@@ -60,4 +60,6 @@ func (e *ending) cancel() {
 }
 
 // wait waits for the calls of end. It comes after cancel.
+//
+//nolint:contextcheck // They end within a second of the end of their own context.
 func (e *ending) wait() { e.running.wait(context.Background()) }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,9 +10,9 @@ import (
 )
 
 // steppedClock is a wall clock that somebody sets.
-type steppedClock struct{ by time.Duration }
+type steppedClock struct{ by atomic.Int64 }
 
-func (c *steppedClock) now() time.Time { return time.Now().Round(0).Add(c.by) }
+func (c *steppedClock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.by.Load())) }
 
 func TestATimeThatComesByAStepOfTheClockIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +25,7 @@ func TestATimeThatComesByAStepOfTheClockIsWaitedFor(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Empty(t, fired)
-		clock.by = 9 * time.Hour
+		clock.by.Store(int64(9 * time.Hour))
 		stepped := time.Now()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -42,7 +43,7 @@ func TestATimerThatWasSetBeforeAStepBackKeepsEarlierTimesOut(t *testing.T) {
 		timer.fire = func() { fired++ }
 		defer timer.stop()
 		timer.set(clock.now().Add(time.Minute))
-		clock.by = -8 * time.Hour
+		clock.by.Store(-int64(8 * time.Hour))
 		timer.set(clock.now().Add(time.Second))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
