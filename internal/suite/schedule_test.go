@@ -54,7 +54,7 @@ func TestEachTickOfAScheduleRunsOnce(t *testing.T) {
 		f.putDue(b, a)
 		f.drain(q)
 		first, second := schedule.TickID("soon", a.List()[0].Last.Add(-short)), schedule.TickID("soon", a.List()[0].Last)
-		assert.Equal(f, []string{first, second}, ran.all())
+		assert.ElementsMatch(f, []string{first, second}, ran.all(), "each by whichever process")
 		assert.Equal(f, amboy.StateSucceeded, f.state(q, second))
 		assert.Zero(f, a.List()[0].Next)
 	})
