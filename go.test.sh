@@ -37,23 +37,15 @@ export CGO_ENABLED=1
 # goroutines that are left; goleak finds those goroutines themselves.
 export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 
-# The race detector changes the counts of allocations and bytes that the tests of the
-# benchmarks assert, so they go without it. They use what the others leave of the
-# processors while those are compiled.
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
-go -C benchmarks test -timeout 20m -short "$@" ./... >"$output" 2>&1 &
-benchmarks=$!
-
 # SQLite is C, translated to Go by a machine. Checking each of its memory accesses for
 # races takes four times as long as all else that the tests of that store do.
 # go vet is a step of .ci/run.
 #
 # The tests make much garbage and keep little. Collecting it less often saves a quarter of
 # the processor time of those of MongoDB; the limit is for tests that keep more.
-status=0
 GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
-	go test -timeout 20m -race -vet=off -gcflags='modernc.org/...=-race=false' "$@" ./... || status=$?
-wait "$benchmarks" || status=$?
-cat "$output"
-exit "$status"
+	go test -timeout 20m -race -vet=off -gcflags='modernc.org/...=-race=false' "$@" ./...
+
+# The race detector changes the counts of allocations and bytes that these
+# tests assert, so they go without it.
+go -C benchmarks test -timeout 20m -short "$@" ./...

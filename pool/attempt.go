@@ -38,8 +38,8 @@ type attempt struct {
 
 // run runs a job, and ends the attempt in its queue.
 func (w *worker) run(job amboy.Job) {
-	w.job.Store(new(job.ID()))
-	defer w.job.Store(nil)
+	w.take(job)
+	defer w.take(nil)
 	a := w.begin(job)
 	defer w.end(&a)
 	// A job that was taken at the moment of a hard stop is handed back unrun.

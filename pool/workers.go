@@ -24,7 +24,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -177,8 +177,8 @@ func (w *workers) noteLeftBehind() {
 	defer w.mu.Unlock()
 	w.left = nil
 	for one := range w.alive {
-		if job := one.job.Load(); job != nil {
-			w.left = append(w.left, *job)
+		if job := one.has(); job != nil {
+			w.left = append(w.left, job.ID())
 		}
 	}
 	slices.Sort(w.left)
@@ -237,11 +237,25 @@ func (w *workers) resize() {
 // worker is one of the workers.
 type worker struct {
 	*workers
-	// job is the ID of the job that it has: from when it took it until the queue was
-	// told how it ended.
-	job atomic.Pointer[string]
+	// job is the one that it has: from when it took it until the queue was told how it
+	// ended. hasMu guards it.
+	hasMu sync.Mutex
+	job   amboy.Job
 	// written waits until the end of its last job is written.
 	written func()
+}
+
+// has returns the job of a worker; nil if it has none.
+func (w *worker) has() amboy.Job {
+	w.hasMu.Lock()
+	defer w.hasMu.Unlock()
+	return w.job
+}
+
+func (w *worker) take(job amboy.Job) {
+	w.hasMu.Lock()
+	defer w.hasMu.Unlock()
+	w.job = job
 }
 
 func nothing() {}

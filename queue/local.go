@@ -61,10 +61,10 @@ type local struct {
 // localJob is what the queue keeps of a job beside its place in the schedule.
 type localJob struct {
 	job    amboy.Job
-	tags   []string                 // as it was put
-	preset bool                     // it was put as completed or as in progress
+	tags   *[]string                // as it was put; nil for none
 	number uint64                   // in the order in which the jobs were put, or retried
 	run    atomic.Pointer[localRun] // the last; nil where nobody told of it
+	preset bool                     // it was put as completed or as in progress
 	// ending is true from when a call has begun to end the attempt, so that no other
 	// ends it too.
 	ending atomic.Bool
@@ -217,7 +217,7 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:         localJob{job: j, tags: amboy.TagsOf(j)},
+		Job:         localJob{job: j, tags: tagsOf(j)},
 		ID:          j.ID(),
 		Priority:    amboy.PriorityOf(j),
 		WaitUntil:   times.WaitUntil,
@@ -281,8 +281,21 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 	}
 }
 
+// tagsOf are the tags of a job; nil for none, as most have.
+func tagsOf(j amboy.Job) *[]string {
+	tags := amboy.TagsOf(j)
+	if len(tags) == 0 {
+		return nil
+	}
+	kept := tags // which alone is allocated
+	return &kept
+}
+
 // dropUnfinished takes an entry out whose job panicked while it was added.
 func (q *local) dropUnfinished(e *localEntry, err error) {
+	if err == nil {
+		return
+	}
 	var panicked *amboy.PanicError
 	if !errors.As(err, &panicked) {
 		return
@@ -321,7 +334,9 @@ func (q *local) add(e *localEntry) error {
 		markNew(e.Job.job, now) // before a worker can take it
 	}
 	q.arrive(e)
-	q.tags.add(e.ID, e.Job.tags)
+	if e.Job.tags != nil {
+		q.tags.add(e.ID, *e.Job.tags)
+	}
 	q.tell(amboy.EventPut, e.Job.job, now)
 	q.setTimer()
 	return nil
