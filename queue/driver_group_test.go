@@ -594,7 +594,9 @@ func TestDriverGroupEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		require.NoError(t, group.Close(t.Context()))
-		assert.Len(t, r.all(), 1)
+		// While the end of the context is passed on, the worker that is free again may begin
+		// another.
+		assert.NotEmpty(t, r.all())
 		for _, name := range ids("tenant", 3) {
 			stats, statsErr := store.Stats(t.Context(), name)
 			require.NoError(t, statsErr)
