@@ -30,56 +30,70 @@ func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 	}
 }
 
-// revive makes a job of a claimed record. It returns nil where the job is not to
-// run.
-func (q *driverQueue) revive(ctx context.Context, run *core.Run) (j amboy.Job) {
-	// What was claimed must be dealt with, whatever becomes of the worker.
+// revive decodes the job of a claimed record and starts its run. It returns nil if the
+// job is not to run.
+func (q *driverQueue) revive(ctx context.Context, run *core.Run) (begun amboy.Job) {
+	q.decodeAnd(ctx, run, func(ctx context.Context, j amboy.Job) {
+		if q.mayBegin(ctx, j, run) && q.engine.start(run, j) {
+			now := q.engine.now()
+			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
+			q.tell(amboy.EventStarted, j, now)
+			begun = j
+		}
+	})
+	return begun
+}
+
+// expire ends a claimed job whose time to start has passed.
+func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
+	q.decodeAnd(ctx, run, func(ctx context.Context, j amboy.Job) {
+		markExpired(j)
+		q.endUnrun(ctx, j, run)
+	})
+}
+
+// decodeAnd calls do with the job of a claimed record, or parks a record that can't be
+// decoded. What was claimed is dealt with even if ctx has ended. If the job's own code
+// panics, its run is dropped.
+func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job)) {
 	ctx = context.WithoutCancel(ctx)
 	err := errorOfPanic(func() error {
-		j = q.reviveOrEnd(ctx, run)
+		j, err := q.resolveToRun(run.Record)
+		if err != nil {
+			q.park(ctx, run, err)
+			return nil
+		}
+		do(ctx, j)
 		return nil
 	})
 	if err != nil {
 		logging.Error(ctx, q.failure("could not begin to run a job", run.Record.JobID(), err))
 		q.engine.drop(run)
 	}
-	return j
 }
 
-// reviveOrEnd makes a job of a claimed record, or else parks one that can't be
-// read, and ends or hands back one that expired, or whose dependency says so.
-func (q *driverQueue) reviveOrEnd(ctx context.Context, run *core.Run) amboy.Job {
-	r := run.Record
-	j, err := q.resolveToRun(r)
-	if err != nil {
-		logging.Error(ctx, q.failure("parked a job that can't be read", r.JobID(), err))
-		q.tellParked(r, err)
-		q.engine.handBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: err.Error()}})
-		return nil
-	}
-	if q.isExpired(r) {
-		markExpired(j)
-		q.endUnrun(ctx, j, run)
-		return nil
-	}
+// park sets a record aside that can't be decoded.
+func (q *driverQueue) park(ctx context.Context, run *core.Run, reason error) {
+	logging.Error(ctx, q.failure("parked a job that can't be read", run.Record.JobID(), reason))
+	q.tellParked(run.Record, reason)
+	q.engine.handBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: reason.Error()}})
+}
+
+// mayBegin reports whether the dependency of a claimed job lets it run. If not, it ends
+// the run, or hands it back to be asked again later.
+func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) bool {
 	var failed []string
-	if r.Dependency != nil {
-		failed = r.Dependency.Failed
+	if run.Record.Dependency != nil {
+		failed = run.Record.Dependency.Failed
 	}
 	switch state, reason := consult(j.Dependency(), failed); state {
 	case dependency.Ready:
-		if q.engine.start(run, j) {
-			now := q.engine.now()
-			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
-			q.tell(amboy.EventStarted, j, now)
-			return j
-		}
+		return true
 	case dependency.Blocked:
-		// The longer a job has waited, the longer it waits until it is asked
-		// again.
-		pause := nextRecheck(q.engine.now().Sub(r.TimeInfo.Created))
+		// The longer a job has waited, the longer it waits until it is asked again.
+		now := q.engine.now()
 		q.engine.handBack(run, core.End{HandBack: &driver.HandBack{
-			NotBefore: q.engine.now().Add(pause),
+			NotBefore: now.Add(nextRecheck(now.Sub(run.Record.TimeInfo.Created))),
 			Reason:    "its dependency says that it must wait",
 		}})
 	case dependency.Unresolved:
@@ -89,13 +103,7 @@ func (q *driverQueue) reviveOrEnd(ctx context.Context, run *core.Run) amboy.Job 
 	case dependency.Passed:
 		q.endUnrun(ctx, j, run)
 	}
-	return nil
-}
-
-// isExpired tells whether a claimed record must not be run any more.
-func (q *driverQueue) isExpired(r *driver.Record) bool {
-	deadline := r.TimeInfo.DispatchBy
-	return !deadline.IsZero() && deadline.Before(q.engine.now())
+	return false
 }
 
 // resolveToRun decodes a job. Which lease it runs under is known by what it points

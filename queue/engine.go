@@ -41,14 +41,14 @@ type engine struct {
 	// notified is true where the driver tells of changes.
 	notified    bool
 	unsubscribe func()
-	// lookForRetries is how often to look for retries that somebody left.
-	lookForRetries time.Duration
+	// retryScan is how often to look for retries that somebody left.
+	retryScan time.Duration
 	// open ends with the engine, and then what is done in the background does.
 	open context.Context
 	end  context.CancelFunc
 	// background are the goroutines of the engine, but for those of its timer.
 	background tasks
-	timer      engineTimer
+	timer      wakeTimer
 
 	coreMu sync.Mutex
 	core   *core.Core
@@ -71,17 +71,20 @@ type engine struct {
 	queues map[string]*driverQueue
 	// begun are the queues in which it was not yet looked for retries.
 	begun []string
-	// lookedAt is when it was looked in all of them.
-	lookedAt time.Time
+	// scannedAt is when it was looked in all of them.
+	scannedAt time.Time
 	// wantedWorkers are the numbers of workers that people want queues to have.
 	wantedWorkers map[string]int
 	// workersSet counts how often somebody set one here.
 	workersSet int
 }
 
-// safetyPoll is how often an engine looks for jobs although its driver tells of
-// changes: what it tells may be lost.
-const safetyPoll = 30 * time.Second
+// minSafetyPoll and maxSafetyPoll bound the time between the claims of an engine whose
+// driver sends notifications, which may be lost: 30 s ± 50%.
+const (
+	minSafetyPoll = 15 * time.Second
+	maxSafetyPoll = 45 * time.Second
+)
 
 // unlimited is longer than any queue lives.
 const unlimited = 100 * 365 * 24 * time.Hour
@@ -92,33 +95,34 @@ const unlimited = 100 * 365 * 24 * time.Hour
 func newEngine(opts DriverQueueOptions, workers int) *engine {
 	features := opts.Driver.Features()
 	e := &engine{
-		id:             newOwnerID("driver"),
-		driver:         opts.Driver,
-		ownsDriver:     opts.CloseDriver,
-		now:            time.Now,
-		leaseTime:      opts.LockTimeout,
-		inline:         !features.Durable,
-		lookForRetries: opts.Retryable.StaleRetryingMonitorInterval,
-		notified:       features.Notifications,
-		runs:           map[amboy.Job]*core.Run{},
-		queues:         map[string]*driverQueue{},
-		wantedWorkers:  map[string]int{},
+		id:            newOwnerID("driver"),
+		driver:        opts.Driver,
+		ownsDriver:    opts.CloseDriver,
+		now:           time.Now,
+		leaseTime:     opts.LockTimeout,
+		inline:        !features.Durable,
+		retryScan:     opts.Retryable.StaleRetryingMonitorInterval,
+		notified:      features.Notifications,
+		runs:          map[amboy.Job]*core.Run{},
+		queues:        map[string]*driverQueue{},
+		wantedWorkers: map[string]int{},
 	}
 	config := core.Config{
-		LeaseTime:      e.leaseTime,
-		MaxRunning:     workers,
-		Poll:           safetyPoll,
-		PollCancels:    !e.notified,
-		Gathers:        features.Durable,
-		LookForRetries: e.lookForRetries,
-		Random:         rand.Float64,
+		LeaseTime:   e.leaseTime,
+		MaxRunning:  workers,
+		PollMin:     minSafetyPoll,
+		PollMax:     maxSafetyPoll,
+		PollCancels: !e.notified,
+		BatchEnds:   features.Durable,
+		RetryScan:   e.retryScan,
+		Random:      rand.Float64,
 	}
 	if !e.notified {
-		config.Poll = opts.PollInterval
+		config.PollMin, config.PollMax = opts.PollInterval/2, opts.PollInterval
 	}
 	if opts.now != nil {
 		e.now, e.manual = opts.now, true
-		config.LeaseTime, config.LookForRetries, config.Poll = unlimited, unlimited, 0
+		config.LeaseTime, config.RetryScan, config.PollMin, config.PollMax = unlimited, unlimited, 0, 0
 	}
 	e.started = e.now()
 	e.read = core.Time{Wall: e.started.Round(0)}
@@ -179,7 +183,7 @@ func (e *engine) step(event core.Event) (rest []core.Command) {
 			do.Worker.Shell.(*waiter).serve(nil)
 		case core.Wake:
 			if !e.manual {
-				e.timer.set(do.At - e.now().Sub(e.started))
+				e.timer.set(e.started.Add(do.At))
 			}
 		case core.Done:
 			e.ended(do.Run)
@@ -397,19 +401,12 @@ func (e *engine) storeChanged(mayClaim bool) { e.note(core.StoreChanged{MayClaim
 // in the background.
 func (e *engine) note(event core.Event) {
 	if commands := e.decide(event); len(commands) > 0 {
-		e.goOn(func() { e.carryOut(commands) })
+		e.goOn(func(context.Context) { e.carryOut(commands) })
 	}
 }
 
-// goOn does something in the background.
-func (e *engine) goOn(task func()) {
-	e.background.Go(func() {
-		e.report("a task in the background panicked", errorOfPanic(func() error {
-			task()
-			return nil
-		}))
-	})
-}
+// goOn runs a task in the background.
+func (e *engine) goOn(task func(context.Context)) { e.background.Go(e.inBackground(task)) }
 
 // changed says that a change by this process may let somebody claim. Where the driver
 // tells of changes it has done so already, and only of those that may: after most that
@@ -418,45 +415,4 @@ func (e *engine) changed() {
 	if !e.notified {
 		e.happen(core.Changed{})
 	}
-}
-
-// engineTimer calls fire after a time, which each set replaces. It is safe for concurrent
-// use.
-type engineTimer struct {
-	fire func()
-
-	mu      sync.Mutex
-	timer   *time.Timer
-	stopped bool
-	calls   tasks
-}
-
-func (t *engineTimer) set(after time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stopped {
-		return
-	}
-	t.cancel()
-	t.calls.begin()
-	t.timer = time.AfterFunc(after, func() {
-		defer t.calls.end()
-		t.fire()
-	})
-}
-
-// cancel takes the call that is due back, unless it has begun.
-func (t *engineTimer) cancel() {
-	if t.timer != nil && t.timer.Stop() {
-		t.calls.end()
-	}
-	t.timer = nil
-}
-
-// stop ends the timer, whose calls has then those that have begun.
-func (t *engineTimer) stop() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.stopped = true
-	t.cancel()
 }

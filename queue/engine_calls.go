@@ -21,7 +21,7 @@ func (e *engine) call(command core.Command) {
 		e.happen(e.answer(command))
 		return
 	}
-	e.goOn(func() { e.happen(e.answer(command)) })
+	e.goOn(func(context.Context) { e.happen(e.answer(command)) })
 }
 
 // answer makes a call of the store, bounded by its limit.
@@ -31,16 +31,16 @@ func (e *engine) answer(command core.Command) core.Event {
 		return e.claim(do)
 	case core.Renew:
 		return e.renew(do)
-	case core.LookForCancels:
-		return e.lookForCancels(do)
+	case core.CheckCancels:
+		return e.checkCancels(do)
 	case core.Recover:
 		return e.recover(do)
 	case core.Forget:
 		err := e.bounded(e.open, do.Call, e.forgetIfDue)
 		return core.Forgotten{Call: do.Call, Err: err}
-	case core.TakeUpRetries:
-		err := e.bounded(e.open, do.Call, e.takeUpRetries)
-		return core.RetriesTakenUp{Call: do.Call, Err: err}
+	case core.ScanRetries:
+		err := e.bounded(e.open, do.Call, e.scanRetries)
+		return core.RetriesScanned{Call: do.Call, Err: err}
 	case core.Complete:
 		return e.complete(do)
 	case core.Release:
@@ -91,7 +91,7 @@ func (e *engine) renew(do core.Renew) core.Renewed {
 	return answer
 }
 
-func (e *engine) lookForCancels(do core.LookForCancels) core.CancelsFound {
+func (e *engine) checkCancels(do core.CheckCancels) core.CancelsFound {
 	answer := core.CancelsFound{Call: do.Call}
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
 		answer.Leases, err = e.driver.CancelRequests(ctx, e.id)
@@ -118,7 +118,7 @@ func (e *engine) complete(do core.Complete) core.Written {
 	for i, run := range do.Runs {
 		batch[i] = driver.Completion{Lease: run.Lease, Record: run.End().Record}
 	}
-	return e.write(do.Call, func(ctx context.Context) ([]error, error) { return e.driver.Complete(ctx, batch) })
+	return e.write(do.Call, len(batch), func(ctx context.Context) ([]error, error) { return e.driver.Complete(ctx, batch) })
 }
 
 // release hands runs back.
@@ -128,13 +128,16 @@ func (e *engine) release(do core.Release) core.Written {
 		batch[i] = *run.End().HandBack
 		batch[i].Lease = run.Lease
 	}
-	return e.write(do.Call, func(ctx context.Context) ([]error, error) { return e.driver.Release(ctx, batch) })
+	return e.write(do.Call, len(batch), func(ctx context.Context) ([]error, error) { return e.driver.Release(ctx, batch) })
 }
 
-func (e *engine) write(call core.Call, do func(context.Context) ([]error, error)) core.Written {
+func (e *engine) write(call core.Call, runs int, do func(context.Context) ([]error, error)) core.Written {
 	answer := core.Written{Call: call}
 	answer.Err = e.bounded(e.forWriting(), call, func(ctx context.Context) (err error) {
 		answer.Errs, err = do(ctx)
+		if err == nil && len(answer.Errs) != runs {
+			return fmt.Errorf("the driver returned %d results for %d jobs", len(answer.Errs), runs)
+		}
 		return err
 	})
 	var panicked *amboy.PanicError

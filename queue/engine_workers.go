@@ -38,14 +38,10 @@ func (e *engine) next(ctx context.Context, l *core.Line) *core.Run {
 	e.carryOut(commands)
 	select {
 	case <-w.told:
-	default:
-		select {
-		case <-w.told:
-		case <-ctx.Done():
-			return e.leave(w)
-		}
+		return e.served(w)
+	case <-ctx.Done():
+		return e.leave(w)
 	}
-	return e.served(w)
 }
 
 // tryNext is next that does not wait.
@@ -190,17 +186,12 @@ func (e *engine) cancel(run *core.Run, cause error) {
 	})
 }
 
-// expire ends a run whose job may not begin any more. It hands back one whose queue has
-// closed meanwhile.
+// expire ends a run whose job must not begin any more. If its queue has closed meanwhile,
+// the run is handed back.
 func (e *engine) expire(run *core.Run) {
-	q := e.queue(run.Lease.Queue)
-	if q == nil {
-		e.handBack(run, handBackNow)
-		return
-	}
-	if j := q.revive(e.open, run); j != nil {
-		// The clock was set back, so that it may begin after all: when a worker claims it.
-		e.take(j)
+	if q := e.queue(run.Lease.Queue); q != nil {
+		q.expire(e.open, run)
+	} else {
 		e.handBack(run, handBackNow)
 	}
 }
@@ -210,8 +201,8 @@ func (e *engine) expire(run *core.Run) {
 //nolint:contextcheck // It ends with the engine, whoever claimed.
 func (e *engine) drained(l *core.Line) {
 	if q := e.queue(l.Queue); q != nil && q.line == l {
-		e.goOn(func() {
-			ctx, cancel := context.WithTimeout(e.open, driverTimeout)
+		e.goOn(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 			defer cancel()
 			q.checkIdle(ctx)
 		})

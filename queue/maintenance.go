@@ -52,10 +52,10 @@ func (e *engine) forget(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// takeUpRetries gives the retry handlers the jobs that await their retry: their
+// scanRetries gives the retry handlers the jobs that await their retry: their
 // own, which they know, and those of handlers that are gone.
-func (e *engine) takeUpRetries(ctx context.Context) error {
-	names := e.toLookAt(e.now())
+func (e *engine) scanRetries(ctx context.Context) error {
+	names := e.queuesToScan(e.now())
 	if len(names) == 0 {
 		return nil
 	}
@@ -81,15 +81,15 @@ func (e *engine) takeUpRetries(ctx context.Context) error {
 // manyQueues is the number of queues from which on a query does not name them.
 const manyQueues = 500
 
-// toLookAt are the queues in which to look for retries: those that have begun since
+// queuesToScan are the queues in which to look for retries: those that have begun since
 // the last time or, where it is time for that, all of them.
-func (e *engine) toLookAt(now time.Time) []string {
+func (e *engine) queuesToScan(now time.Time) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	names := e.begun
 	e.begun = nil
-	if now.Sub(e.lookedAt) >= e.lookForRetries {
-		e.lookedAt = now
+	if now.Sub(e.scannedAt) >= e.retryScan {
+		e.scannedAt = now
 		names = slices.Collect(maps.Keys(e.queues))
 	}
 	return names

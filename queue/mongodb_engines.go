@@ -21,9 +21,9 @@ type mongoDBEngines struct {
 
 // mongoDBEngineOptions are what the queues on one engine have in common.
 type mongoDBEngineOptions struct {
-	store          mongodb.Options
-	lockTimeout    time.Duration
-	lookForRetries time.Duration
+	store       mongodb.Options
+	lockTimeout time.Duration
+	retryScan   time.Duration
 }
 
 // mongoDBEngine is an engine that is opened by whoever needs it first.
@@ -86,7 +86,7 @@ func (o mongoDBEngineOptions) open(ctx context.Context) (*engine, error) {
 		CloseDriver:  true,
 		LockTimeout:  o.lockTimeout,
 		PollInterval: o.store.PollInterval,
-		Retryable:    RetryableQueueOptions{StaleRetryingMonitorInterval: o.lookForRetries},
+		Retryable:    RetryableQueueOptions{StaleRetryingMonitorInterval: o.retryScan},
 	}
 	return newEngine(opts, 0), nil
 }

@@ -241,13 +241,13 @@ func (g *mongoDBGroup) build(ctx context.Context, merged MongoDBQueueOptions, op
 // engineFor returns the engine for a queue with options that are valid.
 func (g *mongoDBGroup) engineFor(ctx context.Context, o MongoDBQueueOptions) (*engine, error) {
 	opts := mongoDBEngineOptions{
-		store:          o.DB.storeOptions(),
-		lockTimeout:    o.DB.LockTimeout,
-		lookForRetries: defaultMonitorInterval,
+		store:       o.DB.storeOptions(),
+		lockTimeout: o.DB.LockTimeout,
+		retryScan:   defaultMonitorInterval,
 	}
 	opts.store.LockTimeout = max(g.longestLock, opts.lockTimeout)
 	if o.Retryable != nil {
-		replace(&opts.lookForRetries, o.Retryable.StaleRetryingMonitorInterval)
+		replace(&opts.retryScan, o.Retryable.StaleRetryingMonitorInterval)
 	}
 	return g.engines.get(ctx, opts)
 }

@@ -258,3 +258,46 @@ func TestRecoveryEndsWithARemovalThatNeverReturns(t *testing.T) {
 		q.Close(t.Context())
 	})
 }
+
+func TestAQueuePollsLessOftenThanItsPollInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		store.deaf = true
+		q := startEngine(t, store, 1)
+		defer q.Close(context.Background())
+		pass(time.Second)
+		store.reset()
+		pass(time.Hour)
+		assert.GreaterOrEqual(t, store.count("Claim"), 3600, "each poll comes after at most a second")
+		assert.LessOrEqual(t, store.count("Claim"), 7200, "and after at least half of one")
+	})
+}
+
+// stingy is a driver that returns a result less than it was given items.
+type stingy struct{ *spy }
+
+func (d *stingy) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	errs, err := d.spy.Complete(ctx, completions)
+	if len(errs) > 1 {
+		errs = errs[1:]
+	}
+	return errs, err
+}
+
+func TestADriverWithTooFewResultsLeavesARunBehind(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, &stingy{store}, 4)
+		defer q.Close(context.Background())
+		release := make(chan struct{})
+		for _, id := range ids("job", 4) {
+			put(t, q, newJob(t, id, func(context.Context, *funcJob) { <-release }))
+		}
+		synctest.Wait()
+		close(release)
+		pass(time.Minute)
+		assert.Equal(t, 4, q.Stats(t.Context()).Completed)
+		put(t, q, noop(t, "later"))
+		pass(time.Second)
+		assert.Equal(t, 5, q.Stats(t.Context()).Completed, "its worker is free again")
+	})
+}

@@ -86,7 +86,7 @@ func (c *Core) call(kind callKind, limit time.Duration) *call {
 	c.calls.open = append(c.calls.open, made)
 	// Where ends are written alone there may be many such calls, unless the store is in
 	// doubt.
-	made.single = kind != writeCall || c.config.Gathers || c.ends.doubt
+	made.single = kind != writeCall || c.config.BatchEnds || c.ends.doubt
 	if made.single {
 		c.calls.current[kind] = made.ID
 		c.timers.set(callTimer, made.sent+limit+callGrace)

@@ -36,9 +36,9 @@ func (c *Core) dueAt(at time.Time) {
 	}
 }
 
-// timeCame looks for jobs that are due. Where all workers are busy it claims those that
+// claimDue looks for jobs that are due. Where all workers are busy it claims those that
 // have expired, for which no worker is needed.
-func (c *Core) timeCame() {
+func (c *Core) claimDue() {
 	c.due = time.Time{}
 	c.changed()
 	if c.calls.busy(claimCall) || c.yielding || c.closing {
@@ -135,7 +135,7 @@ func (c *Core) claimed(e Claimed) {
 	c.gathered = c.waiting
 	started := c.take(call, e.Records)
 	if len(e.Records) > 0 && c.cancels != call.cancels {
-		c.lookForCancelsSoon() // it may have been one of these
+		c.checkCancelsSoon() // it may have been one of these
 	}
 	c.exhaust(call, e.Err == nil && call.limit > 0 && started >= call.limit)
 	c.dueAt(e.Next)
@@ -208,9 +208,9 @@ func (c *Core) exhaust(call *call, mayBeMore bool) {
 	}
 }
 
-// setPoll sets the time of the next look without a reason.
+// setPoll sets the time of the next claim without a reason.
 func (c *Core) setPoll() {
-	if c.config.Poll > 0 {
-		c.timers.set(pollTimer, c.now.Mono+c.config.Poll/2+time.Duration(c.config.Random()*float64(c.config.Poll)))
+	if low, high := c.config.PollMin, c.config.PollMax; high > 0 {
+		c.timers.set(pollTimer, c.now.Mono+low+time.Duration(c.config.Random()*float64(high-low)))
 	}
 }

@@ -33,9 +33,9 @@ type (
 		Call   Call
 		Leases []driver.Lease
 	}
-	// LookForCancels asks the store which runs are to be canceled. The answer is
+	// CheckCancels asks the store which runs are to be canceled. The answer is
 	// CancelsFound.
-	LookForCancels struct{ Call Call }
+	CheckCancels struct{ Call Call }
 	// Recover asks the store to hand back leases that ran out, but for those of runs
 	// that have not returned here. The answer is Recovered.
 	Recover struct {
@@ -44,9 +44,9 @@ type (
 	}
 	// Forget asks to remove finished jobs, where that is due. The answer is Forgotten.
 	Forget struct{ Call Call }
-	// TakeUpRetries asks to look for jobs that await a retry. The answer is
-	// RetriesTakenUp.
-	TakeUpRetries struct{ Call Call }
+	// ScanRetries asks to look for jobs that await a retry. The answer is
+	// RetriesScanned.
+	ScanRetries struct{ Call Call }
 
 	// Start gives a run to a worker.
 	Start struct {
@@ -98,22 +98,22 @@ type (
 	}
 )
 
-func (Yield) isCommand()          {}
-func (Wake) isCommand()           {}
-func (Claim) isCommand()          {}
-func (Renew) isCommand()          {}
-func (LookForCancels) isCommand() {}
-func (Recover) isCommand()        {}
-func (Forget) isCommand()         {}
-func (TakeUpRetries) isCommand()  {}
-func (Start) isCommand()          {}
-func (Dismiss) isCommand()        {}
-func (Expire) isCommand()         {}
-func (Cancel) isCommand()         {}
-func (Drained) isCommand()        {}
-func (Complete) isCommand()       {}
-func (Release) isCommand()        {}
-func (Refused) isCommand()        {}
-func (Check) isCommand()          {}
-func (Done) isCommand()           {}
-func (Report) isCommand()         {}
+func (Yield) isCommand()        {}
+func (Wake) isCommand()         {}
+func (Claim) isCommand()        {}
+func (Renew) isCommand()        {}
+func (CheckCancels) isCommand() {}
+func (Recover) isCommand()      {}
+func (Forget) isCommand()       {}
+func (ScanRetries) isCommand()  {}
+func (Start) isCommand()        {}
+func (Dismiss) isCommand()      {}
+func (Expire) isCommand()       {}
+func (Cancel) isCommand()       {}
+func (Drained) isCommand()      {}
+func (Complete) isCommand()     {}
+func (Release) isCommand()      {}
+func (Refused) isCommand()      {}
+func (Check) isCommand()        {}
+func (Done) isCommand()         {}
+func (Report) isCommand()       {}

@@ -22,17 +22,17 @@ type Config struct {
 	LeaseTime time.Duration
 	// MaxRunning is the number of runs at once, over all queues; 0 for no limit.
 	MaxRunning int
-	// Poll is how often a free worker looks for jobs without a reason. The waits vary
-	// between half of it and one and a half.
-	Poll time.Duration
+	// PollMin and PollMax bound the time from one claim to the next that free workers make
+	// without a reason. Zero means never.
+	PollMin, PollMax time.Duration
 	// PollCancels says that the store does not tell of runs that are to be canceled, so
 	// that it is asked with each heartbeat.
 	PollCancels bool
-	// Gathers says that the store takes its time, so that the ends of several runs are
+	// BatchEnds says that the store takes its time, so that the ends of several runs are
 	// written in one call.
-	Gathers bool
-	// LookForRetries is how often to look for jobs whose retry somebody left.
-	LookForRetries time.Duration
+	BatchEnds bool
+	// RetryScan is how often to look for jobs whose retry somebody left.
+	RetryScan time.Duration
 	// Random returns a number between 0 and 1. It is where all variation comes from.
 	Random func() float64
 }
@@ -66,10 +66,10 @@ type Core struct {
 	calls  calls
 	timers timers
 	begun  bool // the first queue was resumed
-	// retriesLeft is true from when a queue may have retries that a look under way misses.
-	retriesLeft bool
-	failing     bool // the last call of the store has failed
-	closing     bool
+	// rescanRetries is true from when a queue may have retries that a look under way misses.
+	rescanRetries bool
+	failing       bool // the last call of the store has failed
+	closing       bool
 	// ending counts the runs whose end is not done with.
 	ending int
 }
@@ -133,14 +133,12 @@ func (c *Core) handle(event Event) {
 		c.recovered(e)
 	case Forgotten:
 		c.forgotten(e)
-	case RetriesLeft:
-		c.timers.set(retriesTimer, c.now.Mono)
-		c.fire()
-	case RetriesTakenUp:
-		c.retriesTakenUp(e)
+	case RetriesScanned:
+		c.retriesScanned(e)
 	case Watched:
 		e.Line.watching += e.By
-	case Tick: // timePassed has done it all
+	case Tick: // timePassed did what is due; the shell has no other Tick to come
+		c.timers.wake = never
 	case Stopped:
 		c.stop(e.Line)
 	case Left:

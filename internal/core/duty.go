@@ -12,7 +12,7 @@ func (c *Core) recover() {
 	if c.failing {
 		// It has to be found out when it is back.
 		if !c.calls.busy(cancelCall) {
-			c.do(LookForCancels{c.call(cancelCall, callLimit).Call})
+			c.do(CheckCancels{c.call(cancelCall, callLimit).Call})
 		}
 		return
 	}
@@ -42,26 +42,26 @@ func (c *Core) forgotten(e Forgotten) {
 	}
 }
 
-// takeUpRetries looks for jobs whose retry was left by a process that died.
-func (c *Core) takeUpRetries() {
-	c.timers.set(retriesTimer, c.now.Mono+c.config.LookForRetries)
+// scanRetries looks for jobs whose retry was left by a process that died.
+func (c *Core) scanRetries() {
+	c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)
 	if c.closing {
 		return
 	}
-	c.retriesLeft = c.calls.busy(retriesCall)
-	if !c.retriesLeft {
-		c.do(TakeUpRetries{c.call(retriesCall, dutyLimit).Call})
+	c.rescanRetries = c.calls.busy(retriesCall)
+	if !c.rescanRetries {
+		c.do(ScanRetries{c.call(retriesCall, dutyLimit).Call})
 	}
 }
 
-func (c *Core) retriesTakenUp(e RetriesTakenUp) {
+func (c *Core) retriesScanned(e RetriesScanned) {
 	if c.answer(e.Call, e.Err) == nil {
 		return
 	}
 	if e.Err != nil {
 		c.do(Report{"could not look for jobs to retry", e.Err})
 	}
-	if c.retriesLeft {
-		c.takeUpRetries()
+	if c.rescanRetries {
+		c.scanRetries()
 	}
 }

@@ -39,8 +39,6 @@ type (
 	StoreChanged struct{ MayClaim bool }
 	// DueAt says that there will be something to do at a time of the wall clock.
 	DueAt struct{ Time time.Time }
-	// RetriesLeft says that a queue may have jobs that await their retry.
-	RetriesLeft struct{}
 	// Tick says that it is time: the one for which Wake asked, or any other.
 	Tick struct{}
 
@@ -58,7 +56,7 @@ type (
 		Lost []driver.Lease
 		Err  error
 	}
-	// CancelsFound answers LookForCancels.
+	// CancelsFound answers CheckCancels.
 	CancelsFound struct {
 		Call   Call
 		Leases []driver.Lease
@@ -75,8 +73,8 @@ type (
 		Call Call
 		Err  error
 	}
-	// RetriesTakenUp answers TakeUpRetries.
-	RetriesTakenUp struct {
+	// RetriesScanned answers ScanRetries.
+	RetriesScanned struct {
 		Call Call
 		Err  error
 	}
@@ -122,14 +120,13 @@ func (Yielded) isEvent()        {}
 func (Changed) isEvent()        {}
 func (StoreChanged) isEvent()   {}
 func (DueAt) isEvent()          {}
-func (RetriesLeft) isEvent()    {}
 func (Tick) isEvent()           {}
 func (Claimed) isEvent()        {}
 func (Renewed) isEvent()        {}
 func (CancelsFound) isEvent()   {}
 func (Recovered) isEvent()      {}
 func (Forgotten) isEvent()      {}
-func (RetriesTakenUp) isEvent() {}
+func (RetriesScanned) isEvent() {}
 func (Finished) isEvent()       {}
 func (Lost) isEvent()           {}
 func (GivenUp) isEvent()        {}

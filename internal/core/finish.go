@@ -59,7 +59,7 @@ func (c *Core) finish(r *Run, end End) {
 		return
 	}
 	switch {
-	case !c.config.Gathers && !c.ends.doubt:
+	case !c.config.BatchEnds && !c.ends.doubt:
 		c.write([]*Run{r})
 	case c.closing:
 		c.ends.waiting = append(c.ends.waiting, r)

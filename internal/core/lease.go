@@ -79,7 +79,7 @@ func (c *Core) renewedLeases(e Renewed) {
 		r.fence = max(r.fence, c.fence(call.sent))
 	}
 	if c.config.PollCancels {
-		c.lookForCancels()
+		c.checkCancels()
 	}
 }
 
@@ -133,20 +133,20 @@ func (c *Core) find(lease driver.Lease) *Run {
 func (c *Core) storeChanged(mayClaim bool) {
 	c.cancels++
 	if len(c.held) > 0 {
-		c.lookForCancelsSoon()
+		c.checkCancelsSoon()
 	}
 	if mayClaim {
 		c.changed()
 	}
 }
 
-func (c *Core) lookForCancelsSoon() { c.timers.set(cancelTimer, c.now.Mono+cancelLatency) }
+func (c *Core) checkCancelsSoon() { c.timers.set(cancelTimer, c.now.Mono+cancelLatency) }
 
-func (c *Core) lookForCancels() {
+func (c *Core) checkCancels() {
 	if len(c.held) == 0 || c.calls.busy(cancelCall) {
 		return
 	}
-	c.do(LookForCancels{c.call(cancelCall, callLimit).Call})
+	c.do(CheckCancels{c.call(cancelCall, callLimit).Call})
 }
 
 func (c *Core) cancelsFound(e CancelsFound) {

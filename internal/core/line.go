@@ -112,10 +112,10 @@ func (c *Core) leave(w *Worker) {
 func (c *Core) next(l *Line) *Worker {
 	last := len(l.waiting) - 1
 	w := l.waiting[last]
-	c.count(l, -1)
-	l.waiting[last] = nil
-	l.waiting = l.waiting[:last]
-	c.count(l, 1)
+	c.change(l, func() {
+		l.waiting[last] = nil
+		l.waiting = l.waiting[:last]
+	})
 	c.waiting--
 	return w
 }

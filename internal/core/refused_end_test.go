@@ -22,7 +22,7 @@ func TestAnEndThatTheStoreRefusesDoesNotKeepOthersFromBeingRecovered(t *testing.
 				commands = append(commands, s.tell(core.Written{Call: do.Call, Err: errors.New("it is refused")})...)
 			case core.Renew:
 				commands = append(commands, s.tell(core.Renewed{Call: do.Call})...)
-			case core.LookForCancels:
+			case core.CheckCancels:
 				commands = append(commands, s.tell(core.CancelsFound{Call: do.Call})...)
 			case core.Forget:
 				commands = append(commands, s.tell(core.Forgotten{Call: do.Call})...)

@@ -47,9 +47,6 @@ type End struct {
 // Cause is why the context of the run has ended, or is to end; nil where it is not.
 func (r *Run) Cause() error { return r.cause }
 
-// Finishing tells whether the run has returned.
-func (r *Run) Finishing() bool { return r.finishing }
-
 // End is how it ends, from Finished on.
 func (r *Run) End() End { return r.end }
 

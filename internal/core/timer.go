@@ -88,7 +88,7 @@ func (c *Core) timePassed(now Time) {
 	}
 	c.fire()
 	if !c.due.IsZero() && !c.due.After(now.Wall) {
-		c.timeCame()
+		c.claimDue()
 	}
 }
 
@@ -113,13 +113,12 @@ func (c *Core) fired(which timer) {
 		c.flush()
 	case pollTimer:
 		c.changed()
-		c.setPoll()
 	case cancelTimer:
-		c.lookForCancels()
+		c.checkCancels()
 	case recoverTimer:
 		c.recover()
 	case retriesTimer:
-		c.takeUpRetries()
+		c.scanRetries()
 	case callTimer:
 		c.giveUpCalls()
 	}

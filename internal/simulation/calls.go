@@ -75,14 +75,14 @@ func (p *process) send(command core.Command) {
 	case core.Renew:
 		c.path, c.limit = renewPath, do.Call.Limit
 		p.checkRenewed(do)
-	case core.LookForCancels:
+	case core.CheckCancels:
 		c.path, c.limit = cancelPath, do.Call.Limit
 	case core.Recover:
 		c.path, c.limit = recoverPath, do.Call.Limit
 		p.checkRecovery(do)
 	case core.Forget:
 		c.path, c.limit = forgetPath, do.Call.Limit
-	case core.TakeUpRetries:
+	case core.ScanRetries:
 		c.path, c.limit = findPath, do.Call.Limit
 	case core.Complete:
 		c.path, c.limit = completePath, do.Call.Limit
@@ -288,7 +288,7 @@ func (p *process) prepare(c *call, answer core.Event) {
 				r.lost = r.lost || !r.returned && r.Lease == lease
 			}
 		}
-	case core.RetriesTakenUp:
+	case core.RetriesScanned:
 		if a.Err == nil {
 			for _, r := range c.found {
 				p.retry(r)
@@ -307,14 +307,14 @@ func (c *call) failure(err error) core.Event {
 		return core.Claimed{Call: do.Call, Err: err}
 	case core.Renew:
 		return core.Renewed{Call: do.Call, Err: err}
-	case core.LookForCancels:
+	case core.CheckCancels:
 		return core.CancelsFound{Call: do.Call, Err: err}
 	case core.Recover:
 		return core.Recovered{Call: do.Call, Err: err}
 	case core.Forget:
 		return core.Forgotten{Call: do.Call, Err: err}
-	case core.TakeUpRetries:
-		return core.RetriesTakenUp{Call: do.Call, Err: err}
+	case core.ScanRetries:
+		return core.RetriesScanned{Call: do.Call, Err: err}
 	case core.Complete:
 		return core.Written{Call: do.Call, Err: err, Final: errors.Is(err, errFinal)}
 	case core.Release:
@@ -347,7 +347,7 @@ func (c *call) takeEffect(w *World) {
 			}
 		}
 		c.result = core.Renewed{Call: do.Call, Lost: lost, Err: err}
-	case core.LookForCancels:
+	case core.CheckCancels:
 		leases, err := w.driver.CancelRequests(ctx, c.owner)
 		c.result = core.CancelsFound{Call: do.Call, Leases: leases, Err: err}
 	case core.Recover:
@@ -359,10 +359,10 @@ func (c *call) takeEffect(w *World) {
 	case core.Forget:
 		_, err := w.driver.Forget(ctx, c.now, forgetAtOnce)
 		c.result = core.Forgotten{Call: do.Call, Err: err}
-	case core.TakeUpRetries:
+	case core.ScanRetries:
 		var err error
 		c.found, err = w.retrying()
-		c.result = core.RetriesTakenUp{Call: do.Call, Err: err}
+		c.result = core.RetriesScanned{Call: do.Call, Err: err}
 	case core.Complete:
 		batch := make([]driver.Completion, len(do.Runs))
 		for i, r := range do.Runs {

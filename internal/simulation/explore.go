@@ -201,8 +201,8 @@ func (x *explorer) newWorld(recording bool) (*smallWorld, error) {
 		queues:    []string{"q"},
 		workers:   1,
 		core: core.Config{
-			LeaseTime: x.small.Lease, Poll: 2 * x.small.Lease, Gathers: true,
-			LookForRetries: 2 * x.small.Lease, Random: func() float64 { return 0.5 },
+			LeaseTime: x.small.Lease, PollMin: x.small.Lease, PollMax: 3 * x.small.Lease, BatchEnds: true,
+			RetryScan: 2 * x.small.Lease, Random: func() float64 { return 0.5 },
 		},
 		notified:   true,
 		retryPause: x.small.Lease / 4,

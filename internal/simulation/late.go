@@ -51,9 +51,9 @@ func (w *World) busy() bool {
 // bound is how long something may take after the last fault.
 func (w *World) bound(state amboy.JobState) time.Duration {
 	c := w.settings.core
-	bound := c.LeaseTime + c.LeaseTime/4 + c.Poll*3/2
+	bound := c.LeaseTime + c.LeaseTime/4 + c.PollMax
 	if state == amboy.StateRetrying {
-		bound += c.LookForRetries + w.settings.retryPause + retryLimit
+		bound += c.RetryScan + w.settings.retryPause + retryLimit
 	}
 	return bound + probePeriod
 }

@@ -92,7 +92,7 @@ func (w *World) refuses(c *call) bool {
 // spoil makes a call go wrong, in one of many ways.
 func (n *randomNetwork) spoil(w *World, c *call, f *fate) {
 	ways := 9
-	if !w.settings.core.Gathers {
+	if !w.settings.core.BatchEnds {
 		ways = 7 // such a store answers in time: whoever wants a call makes it
 	}
 	switch w.random.IntN(ways) {

@@ -27,15 +27,17 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		s.queues = append(s.queues, fmt.Sprint("q", i))
 	}
 	s.core = core.Config{
-		LeaseTime:      pick(4*time.Second, 10*time.Second, time.Minute),
-		Poll:           30 * time.Second,
-		PollCancels:    !s.notified,
-		Gathers:        random.IntN(10) > 0,
-		LookForRetries: pick(time.Second, 10*time.Second, time.Minute),
-		Random:         random.Float64,
+		LeaseTime:   pick(4*time.Second, 10*time.Second, time.Minute),
+		PollMin:     15 * time.Second,
+		PollMax:     45 * time.Second,
+		PollCancels: !s.notified,
+		BatchEnds:   random.IntN(10) > 0,
+		RetryScan:   pick(time.Second, 10*time.Second, time.Minute),
+		Random:      random.Float64,
 	}
 	if !s.notified {
-		s.core.Poll = pick(200*time.Millisecond, time.Second)
+		s.core.PollMax = pick(200*time.Millisecond, time.Second)
+		s.core.PollMin = s.core.PollMax / 2
 	}
 	if random.IntN(3) == 0 {
 		s.core.MaxRunning = 1 + random.IntN(s.workers*len(s.queues))
