@@ -31,6 +31,9 @@ type JobProgress struct {
 	Log []LogLine `bson:"log,omitempty" json:"log,omitempty" yaml:"log,omitempty"`
 	// DroppedLines counts the lines that the bounds left out.
 	DroppedLines int `bson:"dropped_lines,omitempty" json:"dropped_lines,omitempty" yaml:"dropped_lines,omitempty"`
+	// Stuck is set if the run goes on although it should have ended. It stays when the run
+	// returns after all.
+	Stuck *StuckRun `bson:"stuck,omitempty" json:"stuck,omitempty" yaml:"stuck,omitempty"`
 }
 
 // LogLine is something that a job logged.
@@ -78,6 +81,10 @@ func cutLine(text string) string {
 // Clone returns a copy that shares nothing with the progress.
 func (p JobProgress) Clone() JobProgress {
 	p.Log = slices.Clone(p.Log)
+	if p.Stuck != nil {
+		stuck := *p.Stuck
+		p.Stuck = &stuck
+	}
 	return p
 }
 

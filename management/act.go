@@ -132,12 +132,12 @@ func (w *actWalk) look(ctx context.Context) (next string, err error) {
 // once.
 func (w *actWalk) consider(ctx context.Context, r *driver.Record) error {
 	now := w.store.Now()
-	v, _ := w.req.on(r, now)
+	v, _ := w.verdict(w.req.Action, r, now)
 	switch {
 	case v != allowed:
 		w.acted.Skipped++
-	case w.req.Kind == Complete:
-		return w.complete(ctx, r)
+	case w.req.Kind == Complete || w.req.Kind == Abandon:
+		return w.endOne(ctx, r)
 	default:
 		w.add(r, w.req.stored(driver.StateOf(r, now), now))
 	}
@@ -174,8 +174,8 @@ func takenByPut(r *driver.Record) (takes []string) {
 	return takes
 }
 
-// complete marks a job complete, where it is still to be.
-func (w *actWalk) complete(ctx context.Context, r *driver.Record) error {
+// endOne marks a job complete, where it is still to be.
+func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 	if w.req.DryRun {
 		w.acted.Done++
 		return nil
@@ -196,7 +196,7 @@ func (w *actWalk) complete(ctx context.Context, r *driver.Record) error {
 		if err != nil {
 			return fmt.Errorf("job %q of queue %q: %w", r.JobID(), r.Group, err)
 		}
-		if v, _ := w.req.on(r, w.store.Now()); v != allowed {
+		if v, _ := w.verdict(w.req.Action, r, w.store.Now()); v != allowed {
 			w.acted.Skipped++
 			return nil
 		}

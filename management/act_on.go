@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -33,7 +34,7 @@ func (i *inspector) actOn(ctx context.Context, queue, id string, action Action) 
 		if err != nil {
 			return Acted{}, err
 		}
-		v, text := action.on(r, i.store.Now())
+		v, text := i.verdict(action, r, i.store.Now())
 		switch v {
 		case needless:
 			return Acted{Skipped: 1}, nil
@@ -46,6 +47,15 @@ func (i *inspector) actOn(ctx context.Context, queue, id string, action Action) 
 		}
 	}
 	return Acted{}, fmt.Errorf("it changed %d times meanwhile: %w", tries, amboy.ErrLeaseLost)
+}
+
+// verdict says what the state of a job, and how the store holds it, say to an action. text
+// says why it is refused.
+func (i *inspector) verdict(action Action, r *driver.Record, now time.Time) (v verdict, text string) {
+	if action.Kind == Abandon && i.store.ByReference() {
+		return refused, "is not possible for jobs that are held by reference: there is only one of each"
+	}
+	return action.on(r, now)
 }
 
 func (i *inspector) refuse(r *driver.Record, action Action, text string) error {
@@ -66,8 +76,8 @@ func (i *inspector) get(ctx context.Context, queue, id string) (*driver.Record, 
 // attempt does something to a job whose state allows it. again is true where the job
 // changed meanwhile.
 func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action) (acted Acted, again bool, err error) {
-	if action.Kind == Complete {
-		err = i.store.MarkComplete(ctx, []*driver.Record{r})[0]
+	if end := i.ender(action.Kind); end != nil {
+		err = end(ctx, []*driver.Record{r})[0]
 		if errors.Is(err, amboy.ErrLeaseLost) {
 			return Acted{}, true, nil
 		}
@@ -94,6 +104,18 @@ func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action
 		return Acted{}, false, i.refuse(r, action, "is not possible while another job has a scope, or the unique key, that it takes when it is put")
 	default:
 		return Acted{}, true, nil
+	}
+}
+
+// ender is what does an action for which a store needs the whole record; nil for others.
+func (i *inspector) ender(kind ActionKind) func(context.Context, []*driver.Record) []error {
+	switch kind {
+	case Complete:
+		return i.store.MarkComplete
+	case Abandon:
+		return i.store.Abandon
+	default:
+		return nil
 	}
 }
 

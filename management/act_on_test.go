@@ -112,6 +112,14 @@ var actionTests = []struct {
 		map[string]amboy.JobState{"scheduled": amboy.StateSucceeded, "parked": amboy.StateSucceeded, "retrying": amboy.StateFailed},
 	},
 	{
+		management.Action{Kind: management.Abandon},
+		map[outcome][]string{
+			done:     {"running 1", "running 2"},
+			needless: {"scheduled", "pending", "blocked"},
+		},
+		nil, // It may run again by now.
+	},
+	{
 		management.Action{Kind: management.Delete},
 		map[outcome][]string{done: {"done", "failed", "canceled"}},
 		nil,
@@ -125,17 +133,18 @@ func TestActOn(t *testing.T) {
 			inspectEach(t, []view{ofQueue}, func(f *inspected) {
 				f.stand()
 				before := f.states()
-				f.rehearse(test.action, test.want)
+				wanted := f.wanted(test.action, test.want)
+				f.rehearse(test.action, wanted)
 				require.Equal(f, before, f.states(), "a dry run changes nothing")
 
 				for _, id := range f.standing() {
-					want := outcomeOf(test.want, id)
+					want := outcomeOf(wanted, id)
 					assert.Equal(f, want, f.try(id, test.action, before[id]), "%s %s", test.action.Kind, id)
 					if state := test.states[id]; want == done && state != "" {
 						assert.Equal(f, state, f.job(id).State, id)
 					}
 				}
-				for _, id := range test.want[done] {
+				for _, id := range wanted[done] {
 					f.again(id, test.action)
 				}
 			})
@@ -146,6 +155,14 @@ func TestActOn(t *testing.T) {
 // standing are the standings of the kind.
 func (f *inspected) standing() []string {
 	return slices.DeleteFunc(slices.Clone(standings), func(id string) bool { return id == "retrying" && !f.stored })
+}
+
+// wanted is what becomes of an action on jobs of the kind.
+func (f *inspected) wanted(action management.Action, want map[outcome][]string) map[outcome][]string {
+	if action.Kind == management.Abandon && !f.stored {
+		return nil // There is only one of each job.
+	}
+	return want
 }
 
 func outcomeOf(want map[outcome][]string, id string) outcome {
@@ -201,6 +218,9 @@ func (f *inspected) again(id string, action management.Action) {
 	if !slices.Contains(f.standing(), id) {
 		return
 	}
+	if action.Kind == management.Abandon {
+		return // It may run again.
+	}
 	if action.Kind == management.Delete {
 		_, err := f.ActOn(f.ctx, f.name, id, action)
 		assert.True(f, amboy.IsJobNotFoundError(err), "%v", err)
@@ -217,7 +237,7 @@ func TestActionsOfAJob(t *testing.T) {
 		for _, id := range f.standing() {
 			want := []management.ActionKind{}
 			for _, test := range actionTests {
-				if outcomeOf(test.want, id) == done {
+				if outcomeOf(f.wanted(test.action, test.want), id) == done {
 					want = append(want, test.action.Kind)
 				}
 			}

@@ -58,13 +58,18 @@ const (
 	Prioritize ActionKind = "prioritize"
 	// Complete marks a job complete that has not ended (see Manager).
 	Complete ActionKind = "complete"
+	// Abandon takes the lease of a running job away, for one that is stuck: the job runs
+	// again, or ends if it was to be canceled, and its scopes are free until then. The
+	// context of its run ends; what that run still does goes on beside the next one.
+	// It is refused for jobs that are held by reference.
+	Abandon ActionKind = "abandon"
 	// Delete removes a job that has ended.
 	Delete ActionKind = "delete"
 )
 
 // ActionKinds lists the kinds.
 func ActionKinds() []ActionKind {
-	return []ActionKind{Retry, Cancel, Park, Release, Reschedule, Prioritize, Complete, Delete}
+	return []ActionKind{Retry, Cancel, Park, Release, Reschedule, Prioritize, Complete, Abandon, Delete}
 }
 
 // Action is something to do to jobs.

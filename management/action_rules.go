@@ -70,6 +70,11 @@ var rules = map[ActionKind]rule{
 		needless: endedStates,
 		text:     "is for jobs that have not ended",
 	},
+	Abandon: {
+		allowed:  []amboy.JobState{amboy.StateRunning},
+		needless: notStartedStates,
+		text:     "is for jobs that are running",
+	},
 	Delete: {
 		allowed: endedStates,
 		text:    "is for jobs that have ended; one that has not is canceled first",
@@ -129,7 +134,7 @@ func (a Action) wouldChangeNothing(r *driver.Record, state amboy.JobState) bool 
 func sameTime(a, b time.Time) bool { return a.Sub(b).Abs() < time.Millisecond }
 
 // stored returns what is to be done to a job in a state, in the terms of a store.
-// Complete is none of them.
+// Complete and Abandon are none of them.
 func (a Action) stored(state amboy.JobState, now time.Time) driver.Action {
 	switch a.Kind {
 	case Retry:

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -128,6 +129,9 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 	}
 	if r.Progress != nil && !r.Progress.Time.IsZero() { // or else it has logged, and no more
 		s.Progress = new(r.Progress.Fraction)
+	}
+	if stuck := (amboy.JobInfo{State: s.State, Time: r.TimeInfo, Progress: r.Progress}).Stuck(); stuck != nil {
+		s.StuckSince = stuck.Since
 	}
 	return s
 }

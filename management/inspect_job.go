@@ -74,6 +74,7 @@ func (i *inspector) described(r *driver.Record) Job {
 	}
 	if r.Progress != nil {
 		job.ProgressMessage = r.Progress.Message
+		job.Stuck = r.Progress.Stuck
 		job.Log = append(job.Log, r.Progress.Log...)
 		job.DroppedLines = r.Progress.DroppedLines
 	}
@@ -100,7 +101,7 @@ func (i *inspector) allows(ctx context.Context, r *driver.Record) ([]ActionKind,
 	for _, kind := range ActionKinds() {
 		// With what a job has not, so that it would change something.
 		action := Action{Kind: kind, Priority: new(r.Priority + 1), At: r.TimeInfo.WaitUntil.AddDate(0, 0, 1)}
-		v, _ := action.on(r, now)
+		v, _ := i.verdict(action, r, now)
 		if v == allowed && kind == Retry && state == amboy.StateBlocked {
 			// Only one that was handed back until a time can be run now.
 			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.stored(state, now), true)

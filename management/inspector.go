@@ -246,6 +246,9 @@ type JobSummary struct {
 	Progress *float64 `json:"progress,omitempty"`
 	// CancelRequested is true for a running job that is to be canceled.
 	CancelRequested bool `json:"cancel_requested,omitempty"`
+	// StuckSince is set for a running job whose run goes on although it should have ended
+	// then.
+	StuckSince time.Time `json:"stuck_since,omitzero"`
 }
 
 // Job is all about a job.
@@ -263,6 +266,8 @@ type Job struct {
 	Attempts []Attempt `json:"attempts"`
 	// ProgressMessage is what it last said of its progress.
 	ProgressMessage string `json:"progress_message,omitempty"`
+	// Stuck is how its run, or its last one, went on although it should have ended.
+	Stuck *amboy.StuckRun `json:"stuck,omitempty"`
 	// Log is what it logged. DroppedLines counts the lines that were too many to keep.
 	Log          []amboy.LogLine `json:"log"`
 	DroppedLines int             `json:"dropped_lines,omitempty"`

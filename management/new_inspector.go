@@ -20,6 +20,7 @@ type store interface {
 	LeaseTime() time.Duration
 	Now() time.Time
 	MarkComplete(ctx context.Context, records []*driver.Record) []error
+	Abandon(ctx context.Context, records []*driver.Record) []error
 	Queue(name string) (amboy.Queue, bool)
 	QueueInfos(ctx context.Context) ([]driver.QueueInfo, error)
 	Refresh(ctx context.Context) error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"runtime/pprof"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -38,10 +39,12 @@ type attempt struct {
 
 // run runs a job, and ends the attempt in its queue.
 func (w *worker) run(job amboy.Job) {
-	w.take(job)
-	defer w.take(nil)
+	defer w.drop()
 	a := w.begin(job)
 	defer w.end(&a)
+	pprof.SetGoroutineLabels(a.ctx)
+	defer pprof.SetGoroutineLabels(w.place)
+	w.take(&a)
 	// A job that was taken at the moment of a hard stop is handed back unrun.
 	if w.hard.Err() == nil {
 		// What it returns is what the job reported, or is to be snoozed until.
@@ -51,12 +54,12 @@ func (w *worker) run(job amboy.Job) {
 }
 
 // begin derives the context of a job. A plain pool on a queue that can't lose
-// jobs has one for all of them.
-func (w *workers) begin(job amboy.Job) attempt {
-	a := attempt{job: job, leased: w.hard, unlease: func() {}, debug: logging.DebugEnabled(w.hard)}
+// jobs has one for all jobs of a type.
+func (w *worker) begin(job amboy.Job) attempt {
+	a := attempt{job: job, leased: w.labels.of(w.hard, typeName(job)), unlease: nothing, debug: logging.DebugEnabled(w.hard)}
 	w.debug(&a, "job started")
 	if w.contexter != nil {
-		a.leased, a.unlease = w.contexter.JobContext(w.hard, job)
+		a.leased, a.unlease = w.contexter.JobContext(a.leased, job)
 	}
 	a.ctx = a.leased
 	if w.running != nil {
@@ -68,6 +71,7 @@ func (w *workers) begin(job amboy.Job) attempt {
 
 // end ends an attempt whose Run has returned or never will.
 func (w *worker) end(a *attempt) {
+	w.returned()
 	a.interrupted = w.hard.Err() != nil
 	a.lost = a.leased.Err() != nil && errors.Is(context.Cause(a.leased), amboy.ErrLeaseLost)
 	a.unlease()

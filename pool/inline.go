@@ -47,7 +47,7 @@ func (i *Inline) Start(ctx context.Context) error {
 	if first, err := i.pool.prepare(ctx); !first {
 		return err
 	}
-	i.itself = i.pool.enter()
+	i.itself = i.pool.enter(i.pool.soft) //nolint:contextcheck // i.pool.soft derives from ctx
 	return nil
 }
 
@@ -56,7 +56,7 @@ func (i *Inline) Start(ctx context.Context) error {
 // false where there was no job, because ctx ended for instance, where the runner is not
 // started, and where its context has ended. ctx is for the taking of the job alone.
 func (i *Inline) RunNext(ctx context.Context) bool {
-	w := i.enter()
+	w := i.enter(ctx)
 	if w == nil {
 		return false
 	}
@@ -66,13 +66,13 @@ func (i *Inline) RunNext(ctx context.Context) bool {
 }
 
 // enter counts a caller in that Close waits for; nil if no job may run.
-func (i *Inline) enter() *worker {
+func (i *Inline) enter(ctx context.Context) *worker {
 	i.pool.mu.Lock()
 	defer i.pool.mu.Unlock()
 	if !i.pool.started || i.pool.closed || i.pool.soft.Err() != nil {
 		return nil
 	}
-	return i.pool.enter()
+	return i.pool.enter(ctx)
 }
 
 // Close takes no more jobs and blocks until those that run have ended. They may go

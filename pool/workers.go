@@ -23,8 +23,10 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -57,10 +59,16 @@ type workers struct {
 	size   int
 	retire []context.CancelFunc // ends the workers, one each
 	alive  map[*worker]struct{} // workers that have not ended yet
-	left   []string             // the IDs of the jobs that the last Close left behind
+	// goroutines counts the workers, and what the watchdog runs.
+	goroutines int
+	watchdog   watchdog
+	left       []string // the IDs of the jobs that the last Close left behind
+
+	watched atomic.Bool // whether the timer of the watchdog is set
 
 	// Start sets the rest.
 	gone      chan struct{} // closed when the last worker has ended
+	replaces  bool          // whether a worker whose job is stuck is replaced
 	releaser  amboy.JobReleaser
 	contexter amboy.JobContexter
 	completer amboy.JobCompleter
@@ -102,6 +110,7 @@ func (w *workers) Start(ctx context.Context) error {
 	if first, err := w.prepare(ctx); !first {
 		return err
 	}
+	w.replaces = true
 	w.resize() //nolint:contextcheck // w.soft derives from ctx
 	return nil
 }
@@ -117,7 +126,8 @@ func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 	w.completer, _ = w.queue.(amboy.JobCompleter)
 	w.snoozer, _ = w.queue.(amboy.JobSnoozer)
 	w.runJob = amboy.RunFuncOf(w.queue)
-	w.hard, w.kill = context.WithCancelCause(amboy.ContextWithQueue(ctx, w.queue))
+	labeled := pprof.WithLabels(ctx, pprof.Labels(queueLabel, w.queue.ID()))
+	w.hard, w.kill = context.WithCancelCause(amboy.ContextWithQueue(labeled, w.queue))
 	w.soft, w.stop = context.WithCancel(w.hard)
 	w.completing, w.abandon = context.WithCancel(context.WithoutCancel(ctx))
 	w.gone = make(chan struct{})
@@ -142,6 +152,7 @@ func (w *workers) Close(ctx context.Context) {
 	if !w.close() {
 		return
 	}
+	w.stopWatching()
 	w.stop()
 	select {
 	case <-w.gone:
@@ -177,8 +188,8 @@ func (w *workers) noteLeftBehind() {
 	defer w.mu.Unlock()
 	w.left = nil
 	for one := range w.alive {
-		if job := one.has(); job != nil {
-			w.left = append(w.left, job.ID())
+		if run, ok := one.current(); ok {
+			w.left = append(w.left, run.job.ID())
 		}
 	}
 	slices.Sort(w.left)
@@ -226,7 +237,7 @@ func (w *workers) resize() {
 	for len(w.retire) < w.size {
 		ctx, retire := context.WithCancel(w.soft)
 		w.retire = append(w.retire, retire)
-		go w.enter().work(ctx)
+		go w.enter(ctx).work()
 	}
 	for _, retire := range w.retire[w.size:] {
 		retire()
@@ -237,31 +248,72 @@ func (w *workers) resize() {
 // worker is one of the workers.
 type worker struct {
 	*workers
-	// job is the one that it has: from when it took it until the queue was told how it
-	// ended. hasMu guards it.
-	hasMu sync.Mutex
-	job   amboy.Job
+	// place lasts until the worker is to end.
+	place context.Context
 	// written waits until the end of its last job is written.
 	written func()
+	labels  labels
+
+	hasMu sync.Mutex
+	// has is the run that it has: from when it took the job until the queue was told how
+	// that ended. hasMu guards it.
+	has currentRun
+
+	observed observed
+	replaced atomic.Bool // another worker has its place
 }
 
-// has returns the job of a worker; nil if it has none.
-func (w *worker) has() amboy.Job {
-	w.hasMu.Lock()
-	defer w.hasMu.Unlock()
-	return w.job
+// currentRun is a run as others see it.
+type currentRun struct {
+	number  uint64
+	job     amboy.Job       // nil if there is none
+	ctx     context.Context // of the job; nil when its Run has returned
+	maxTime time.Duration
+	// goroutine is how its stack begins.
+	goroutine []byte
 }
 
-func (w *worker) take(job amboy.Job) {
+// current returns the run of a worker, if it has one.
+func (w *worker) current() (run currentRun, ok bool) {
 	w.hasMu.Lock()
 	defer w.hasMu.Unlock()
-	w.job = job
+	return w.has, w.has.job != nil
+}
+
+// take makes known which run a worker has.
+func (w *worker) take(a *attempt) {
+	maxTime := a.job.TimeInfo().MaxTime
+	w.hasMu.Lock()
+	w.has.number++
+	w.has.job, w.has.ctx, w.has.maxTime = a.job, a.ctx, maxTime
+	w.hasMu.Unlock()
+	if !w.watched.Load() {
+		w.watch()
+	}
+}
+
+// returned notes that Run has returned: what follows takes the time that the queue takes.
+func (w *worker) returned() {
+	w.hasMu.Lock()
+	defer w.hasMu.Unlock()
+	w.has.ctx = nil
+}
+
+// drop is for a run that is over.
+func (w *worker) drop() {
+	w.hasMu.Lock()
+	defer w.hasMu.Unlock()
+	w.has.job, w.has.ctx = nil, nil
 }
 
 func nothing() {}
 
-// work takes and runs jobs until ctx ends.
-func (w *worker) work(ctx context.Context) {
+// work takes and runs jobs until the worker is to end.
+func (w *worker) work() {
+	ctx := w.place
+	w.hasMu.Lock()
+	w.has.goroutine = goroutineHeader()
+	w.hasMu.Unlock()
 	returned := false
 	defer func() {
 		if returned {
@@ -270,10 +322,10 @@ func (w *worker) work(ctx context.Context) {
 			return
 		}
 		// A job has ended this goroutine with runtime.Goexit.
-		go w.work(ctx)
+		go w.work()
 	}()
 	wait := minIdleWait
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !w.replaced.Load() {
 		if w.runNext(ctx) {
 			wait = minIdleWait
 			continue
@@ -285,9 +337,10 @@ func (w *worker) work(ctx context.Context) {
 }
 
 // enter counts a worker in. The caller holds the lock.
-func (w *workers) enter() *worker {
-	one := &worker{workers: w, written: nothing}
+func (w *workers) enter(place context.Context) *worker {
+	one := &worker{workers: w, place: place, written: nothing}
 	w.alive[one] = struct{}{}
+	w.goroutines++
 	return one
 }
 
@@ -296,7 +349,16 @@ func (w *workers) leave(one *worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.alive, one)
-	if len(w.alive) == 0 {
+	if one.replaced.Load() {
+		w.watchdog.replaced--
+	}
+	w.exit()
+}
+
+// exit counts a goroutine out. The caller holds the lock.
+func (w *workers) exit() {
+	w.goroutines--
+	if w.goroutines == 0 {
 		close(w.gone)
 	}
 }

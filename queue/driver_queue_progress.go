@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -33,4 +34,36 @@ func (q *driverQueue) storeProgress(ctx context.Context, j amboy.Job, lease driv
 		return fmt.Errorf("storing its progress: %w", err)
 	}
 	return nil
+}
+
+var _ amboy.StuckReporter = (*driverQueue)(nil)
+
+// ReportStuck stores that the run of a job that Next returned is stuck. Another job may
+// take its place among those that run at once.
+func (q *driverQueue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.StuckRun) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("reporting a stuck job of queue %q: the job must not be nil", q.id)
+	}
+	run := q.engine.of(j)
+	if run == nil {
+		return fmt.Errorf("reporting stuck job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
+	}
+	q.engine.happen(core.Stuck{Run: run})
+	if err := q.driver.SetProgress(ctx, run.Lease, showStuck(j, stuck)); err != nil {
+		return fmt.Errorf("reporting stuck job %q: %w", j.ID(), err)
+	}
+	return nil
+}
+
+// showStuck makes the progress of a job show that its run is stuck, and returns it.
+func showStuck(j amboy.Job, stuck amboy.StuckRun) amboy.JobProgress {
+	var progress amboy.JobProgress
+	if said := amboy.ProgressOf(j); said != nil {
+		progress = *said
+	}
+	progress = progress.WithStuck(stuck)
+	if p, ok := j.(amboy.ProgressJob); ok {
+		p.SetProgress(progress)
+	}
+	return progress
 }

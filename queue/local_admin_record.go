@@ -75,7 +75,7 @@ func (q *local) record(v localView) *driver.Record {
 	r.UniqueKey, r.UniqueUntil = v.uniqueKey, v.uniqueUntil
 	r.Metadata = amboy.MetadataOf(v.job)
 	r.Progress = amboy.ProgressOf(v.job)
-	if r.Progress != nil && r.Progress.Time.IsZero() {
+	if r.Progress != nil && r.Progress.Time.IsZero() && r.Progress.Stuck == nil {
 		r.Progress = nil // it was taken back, by a restart
 	}
 	r.CancelRequested = v.cancelRequested

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -9,7 +10,26 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-var _ amboy.JobContexter = (*local)(nil)
+var (
+	_ amboy.JobContexter  = (*local)(nil)
+	_ amboy.StuckReporter = (*local)(nil)
+)
+
+// ReportStuck makes the job itself show that its run is stuck.
+func (q *local) ReportStuck(_ context.Context, j amboy.Job, stuck amboy.StuckRun) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("reporting a stuck job of queue %q: the job must not be nil", q.id)
+	}
+	q.mu.Lock()
+	e, ok := q.schedule.Get(j.ID())
+	running := ok && e.Place() == schedule.Running
+	q.mu.Unlock()
+	if !running {
+		return fmt.Errorf("reporting stuck job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
+	}
+	showStuck(j, stuck)
+	return nil
+}
 
 // JobContext derives a context that ends when somebody cancels the job, or completes
 // it while it runs.

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -299,5 +301,98 @@ func TestADriverWithTooFewResultsLeavesARunBehind(t *testing.T) {
 		put(t, q, noop(t, "later"))
 		pass(time.Second)
 		assert.Equal(t, 5, q.Stats(t.Context()).Completed, "its worker is free again")
+	})
+}
+
+// TestAStuckJobKeepsItsScopeAndFreesItsWorker has one of a group whose queues share their
+// workers.
+func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 1)
+		defer q.Close(context.Background())
+		release := make(chan struct{})
+		stuck := newJob(t, "stuck", func(context.Context, *funcJob) { <-release })
+		stuck.UpdateTimeInfo(amboy.JobTimeInfo{MaxTime: time.Second})
+		stuck.SetScopes([]string{"scope"})
+		var other time.Time
+		same := newJob(t, "same scope", func(context.Context, *funcJob) { other = time.Now() })
+		same.SetScopes([]string{"scope"})
+		put(t, q, stuck)
+		synctest.Wait()
+		put(t, q, same)
+		began, next := time.Now(), time.Time{}
+		put(t, q, newJob(t, "next", func(context.Context, *funcJob) { next = time.Now() }))
+		pass(10 * time.Minute)
+		require.False(t, next.IsZero(), "it never began")
+		assert.LessOrEqual(t, next.Sub(began), time.Second+pool.StuckGrace+time.Second)
+		assert.Zero(t, other, "the scope is held while the job runs")
+		info := infoOf(t, q, "stuck")
+		require.NotNil(t, info.Stuck())
+		assert.Contains(t, info.Stuck().Stack, "queue_test", "the stack of the job")
+		close(release)
+		pass(time.Second)
+		assert.NotZero(t, other)
+		assert.Equal(t, 3, q.Stats(t.Context()).Completed)
+		assert.Nil(t, infoOf(t, q, "stuck").Stuck(), "it has ended")
+	})
+}
+
+// TestStuckJobsOfAGroupKeepAllOthersFromStarting has as many as may run at once.
+func TestStuckJobsOfAGroupKeepAllOthersFromStarting(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) {
+			o.Workers = 2
+			o.DefaultQueue.NumWorkers = 2
+		})
+		release := make(chan struct{})
+		defer close(release)
+		stuck, quiet := open(t, group, "stuck"), open(t, group, "quiet")
+		for _, id := range ids("stuck", 2) {
+			j := newJob(t, id, func(context.Context, *funcJob) { <-release })
+			j.UpdateTimeInfo(amboy.JobTimeInfo{MaxTime: time.Second})
+			put(t, stuck, j)
+		}
+		synctest.Wait()
+		began, next := time.Now(), time.Time{}
+		put(t, quiet, newJob(t, "next", func(context.Context, *funcJob) { next = time.Now() }))
+		pass(time.Minute)
+		require.False(t, next.IsZero(), "it never began")
+		assert.LessOrEqual(t, next.Sub(began), time.Second+pool.StuckGrace+time.Second)
+	})
+}
+
+func TestAnAbandonedRunEndsTheJobThatRunsAgain(t *testing.T) {
+	onDurable(t, func(t *testing.T, store *spy) {
+		q := startEngine(t, store, 2)
+		defer q.Close(context.Background())
+		release := make(chan struct{})
+		var causes []error
+		runs := 0
+		j := newJob(t, "stuck", func(ctx context.Context, j *funcJob) {
+			runs++
+			if runs == 1 {
+				<-release
+				causes = append(causes, context.Cause(ctx))
+				j.AddError(errCut)
+			}
+		})
+		j.SetScopes([]string{"scope"})
+		put(t, q, j)
+		synctest.Wait()
+		same := noop(t, "same scope")
+		same.SetScopes([]string{"scope"})
+		put(t, q, same)
+		admin, _ := queue.StoreOf(q)
+		record, err := admin.Admin().Get(t.Context(), admin.Queues()[0], "stuck")
+		require.NoError(t, err)
+		require.NoError(t, admin.Abandon(t.Context(), []*driver.Record{record})[0])
+		require.ErrorIs(t, admin.Abandon(t.Context(), []*driver.Record{record})[0], amboy.ErrLeaseLost, "its lease is another's")
+		pass(time.Second)
+		assert.Equal(t, 2, runs)
+		assert.Equal(t, 2, q.Stats(t.Context()).Completed, "also the job that waited for the scope")
+		close(release)
+		pass(time.Second)
+		assert.Equal(t, []error{amboy.ErrLeaseLost}, causes)
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "stuck").State, "the end of the abandoned run is refused")
 	})
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ type Store struct {
 	now       func() time.Time
 	// complete is MarkComplete.
 	complete func(ctx context.Context, records []*driver.Record) []error
+	// abandon is Abandon; nil where jobs are held by reference.
+	abandon func(ctx context.Context, records []*driver.Record) []error
 	// open is Queue; nil where no queue is in this process.
 	open func(name string) (amboy.Queue, bool)
 	// opened names the queues that are open in this process; nil where admin knows of
@@ -131,6 +134,32 @@ func (s *Store) MarkComplete(ctx context.Context, records []*driver.Record) []er
 	}
 	return errs
 }
+
+// Abandon takes the leases of running jobs away, so that they run again; one that was to
+// be canceled ends as canceled. Their scopes are free until then. The context of such a run
+// ends as that of MarkComplete does, and what the run writes is refused: it may still be
+// under way when the next one begins. It gives an error for each record: one that wraps
+// amboy.ErrLeaseLost if it does not run as it did when it was read, ErrByReference if jobs
+// are held by reference, and that of the store.
+func (s *Store) Abandon(ctx context.Context, records []*driver.Record) []error {
+	errs := make([]error, len(records))
+	for i := range errs {
+		errs[i] = ErrByReference
+	}
+	if s.abandon != nil {
+		errs = s.abandon(ctx, records)
+	}
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("abandoning the run of job %q: %w", records[i].JobID(), err)
+		}
+	}
+	return errs
+}
+
+// ErrByReference is wrapped by the error of what can't be done to jobs that a queue holds
+// by reference: there is only one of each.
+var ErrByReference = errors.New("the queue holds its jobs by reference")
 
 // Refresh makes known what this process knows and has not told yet: what it has done,
 // and that it is there. It need not be called, but by those who want to see now what

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -33,6 +34,7 @@ func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Stor
 		leaseTime: leaseTime,
 		now:       s.now,
 		complete:  s.markComplete,
+		abandon:   s.abandon,
 	}
 }
 
@@ -148,9 +150,31 @@ func (s driverStore) completeAll(ctx context.Context, completions []driver.Compl
 		return err
 	})
 	if err != nil {
-		errs = make([]error, len(completions))
-		for i := range errs {
-			errs[i] = err
+		return slices.Repeat([]error{err}, len(completions))
+	}
+	return errs
+}
+
+// abandon is Store.Abandon.
+func (s driverStore) abandon(ctx context.Context, records []*driver.Record) (errs []error) {
+	handBacks := make([]driver.HandBack, len(records))
+	for i, r := range records {
+		handBacks[i].Lease = driver.LeaseOf(r)
+	}
+	err := errorOfPanic(func() (err error) {
+		errs, err = s.driver.Release(ctx, handBacks)
+		return err
+	})
+	if err != nil {
+		return slices.Repeat([]error{err}, len(records))
+	}
+	for i, r := range records {
+		if q := s.queue(r.Group); q != nil && errs[i] == nil {
+			q.engine.happen(core.Lost{Lease: handBacks[i].Lease})
+			if r.CancelRequested {
+				q.ended(ctx, r.JobID())
+			}
+			q.engine.happen(core.Changed{})
 		}
 	}
 	return errs

@@ -51,12 +51,14 @@ type Core struct {
 	waitingChecked int       // those of them where there was nothing more to claim
 
 	// Claims; see claim.go.
-	epoch    int // grows when there may be something new to claim
-	out      int // runs that have not returned
-	yields   int // since the claim before, for the next
-	yielding bool
-	gathered int // workers that waited when the claim before ended
-	due      time.Time
+	epoch int // grows when there may be something new to claim
+	out   int // runs that have not returned, without stuckRuns
+	// stuckRuns counts the runs that are stuck and do not count against the limit of runs.
+	stuckRuns int
+	yields    int // since the claim before, for the next
+	yielding  bool
+	gathered  int // workers that waited when the claim before ended
+	due       time.Time
 
 	// Leases; see lease.go.
 	held    []*Run
@@ -121,6 +123,8 @@ func (c *Core) handle(event Event) {
 		c.cancelsFound(e)
 	case Lost:
 		c.lose(e.Lease)
+	case Stuck:
+		c.stuck(e.Run)
 	case Finished:
 		c.finish(e.Run, e.End)
 	case GivenUp:

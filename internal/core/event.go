@@ -79,6 +79,8 @@ type (
 		Err  error
 	}
 
+	// Stuck reports that a run goes on although it should have returned.
+	Stuck struct{ Run *Run }
 	// Finished says that a run has returned, or is not to begin, and how it ends.
 	Finished struct {
 		Run *Run
@@ -127,6 +129,7 @@ func (CancelsFound) isEvent()   {}
 func (Recovered) isEvent()      {}
 func (Forgotten) isEvent()      {}
 func (RetriesScanned) isEvent() {}
+func (Stuck) isEvent()          {}
 func (Finished) isEvent()       {}
 func (Lost) isEvent()           {}
 func (GivenUp) isEvent()        {}

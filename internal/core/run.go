@@ -20,11 +20,12 @@ type Run struct {
 	// Then is the shell's own, for what is to follow on Done.
 	Then func(error)
 
-	line  *Line // which counts it among its runs, until it returns
-	place int   // in the list of leases that are held, counted from 1; 0 where it is not
-	fence time.Duration
-	cause error
-	lost  bool // the store says that another has the lease
+	line    *Line // which counts it among its runs, until it returns
+	place   int   // in the list of leases that are held, counted from 1; 0 where it is not
+	fence   time.Duration
+	cause   error
+	lost    bool // the store says that another has the lease
+	isStuck bool
 
 	end       End
 	finishing bool
@@ -59,10 +60,30 @@ func (c *Core) start(l *Line, r *Run) {
 	c.do(Start{Worker: c.next(l), Run: r})
 }
 
+// stuck lets another run begin in the place of one that does not return, unless as many
+// are stuck already as may run at once.
+func (c *Core) stuck(r *Run) {
+	if r.line == nil || r.finishing || c.config.MaxRunning > 0 && c.stuckRuns >= c.config.MaxRunning {
+		return
+	}
+	r.isStuck = true
+	c.stuckRuns++
+	c.countOut(r)
+}
+
 // returned counts a run out that has ended, or will not begin.
 func (c *Core) returned(r *Run) {
+	if r.isStuck {
+		r.isStuck = false
+		c.stuckRuns--
+	}
+	c.countOut(r)
+}
+
+// countOut makes room for another run.
+func (c *Core) countOut(r *Run) {
 	if r.line == nil {
-		return // it was never given to a worker
+		return // it was never given to a worker, or is stuck
 	}
 	r.line.out--
 	c.out--

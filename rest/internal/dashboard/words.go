@@ -336,5 +336,6 @@ var actionWords = map[management.ActionKind]words{
 	management.Reschedule: {"Reschedule", "rescheduled"},
 	management.Prioritize: {"Change priority", "given that priority"},
 	management.Complete:   {"Mark complete", "marked complete"},
+	management.Abandon:    {"Abandon the run", "taken from their workers"},
 	management.Delete:     {"Delete", "deleted"},
 }

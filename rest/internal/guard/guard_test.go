@@ -149,7 +149,7 @@ func TestActionsThatDoNotExist(t *testing.T) {
 }
 
 func TestActions(t *testing.T) {
-	assert.Equal(t, []guard.Action{"read", "create", "control", "retry", "cancel", "park", "release", "reschedule", "prioritize", "complete", "delete"}, guard.Actions())
+	assert.Equal(t, []guard.Action{"read", "create", "control", "retry", "cancel", "park", "release", "reschedule", "prioritize", "complete", "abandon", "delete"}, guard.Actions())
 }
 
 // TestManyQueuesAreNotAskedAbout checks that what names too many queues is refused before

@@ -34,6 +34,9 @@ func detail(j management.JobSummary) string {
 	if j.CancelRequested {
 		said = append(said, "to be canceled")
 	}
+	if !j.StuckSince.IsZero() {
+		said = append(said, "stuck since "+moment(j.StuckSince))
+	}
 	if j.Progress != nil && j.State == amboy.StateRunning {
 		said = append(said, percent(*j.Progress))
 	}

@@ -34,6 +34,7 @@ func actions() []actionText {
 		{management.Reschedule, "Give jobs that have not started another time at which they may start", "rescheduled"},
 		{management.Prioritize, "Give jobs that have not ended another priority", "prioritized"},
 		{management.Complete, "Mark jobs complete that have not ended", "completed"},
+		{management.Abandon, "Take running jobs from workers that are stuck, so that they run again", "abandoned"},
 		{management.Delete, "Remove jobs that have ended", "deleted"},
 	}
 }

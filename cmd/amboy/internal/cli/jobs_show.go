@@ -39,6 +39,7 @@ func (p *program) showJob() *cobra.Command {
 func jobPage(out *page, j management.Job) {
 	jobHead(out, j)
 	jobErrors(out, j)
+	jobStuck(out, j.Stuck)
 	jobAttempts(out, j.Attempts)
 	jobLinks(out, j)
 	jobTimeline(out, j.Timeline)
@@ -95,6 +96,17 @@ func jobHead(out *page, j management.Job) {
 func title(out *page, text string) {
 	out.line("")
 	out.line(text)
+}
+
+func jobStuck(out *page, stuck *amboy.StuckRun) {
+	if stuck == nil {
+		return
+	}
+	title(out, "stuck run")
+	out.line(fmt.Sprintf("  since %s: %s", moment(stuck.Since), oneLine(stuck.Cause)))
+	for line := range strings.Lines(stuck.Stack) {
+		out.line("    " + strings.TrimRight(line, "\n"))
+	}
 }
 
 func jobErrors(out *page, j management.Job) {

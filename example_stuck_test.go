@@ -1,0 +1,54 @@
+package amboy_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+)
+
+// deafJob is a job that ignores its context.
+type deafJob struct {
+	job.Base
+	returns chan struct{}
+}
+
+func (j *deafJob) Run(context.Context) {
+	defer j.MarkComplete()
+	<-j.returns
+}
+
+func ExampleJobInfo_Stuck() {
+	ctx := context.Background()
+	q := queue.NewLocalLimitedSize(1, 100)
+	if err := q.Start(ctx); err != nil {
+		panic(err)
+	}
+	defer q.Close(ctx)
+
+	j := &deafJob{returns: make(chan struct{})}
+	j.SetID("deaf")
+	j.UpdateTimeInfo(amboy.JobTimeInfo{MaxTime: 10 * time.Millisecond})
+	next := &deafJob{returns: j.returns}
+	next.SetID("next")
+	if err := q.PutMany(ctx, []amboy.Job{j, next}); err != nil {
+		panic(err)
+	}
+	// The next job starts when the worker of the first is replaced.
+	for next.TimeInfo().Start.IsZero() {
+		time.Sleep(10 * time.Millisecond)
+	}
+
+	for info := range q.JobInfo(ctx) {
+		if stuck := info.Stuck(); stuck != nil {
+			fmt.Println(info.ID, "is stuck:", stuck.Cause)
+		}
+	}
+	close(j.returns)
+	amboy.Wait(ctx, q)
+	// Output:
+	// deaf is stuck: job ran longer than its maximum time of 10ms
+}
