@@ -67,9 +67,9 @@ type JobInterchange struct {
 	// CancelRequested is true for a running job that is to be canceled.
 	CancelRequested bool `bson:"cancel_requested,omitempty" json:"cancel_requested,omitempty" yaml:"cancel_requested,omitempty"`
 
-	// LeaseUntil is when the lease ends of a job that is put as running. It is not
+	// LeaseTime is how long the lease lasts of a job that is put as running. It is not
 	// part of the encoded form.
-	LeaseUntil time.Time `bson:"-" json:"-" yaml:"-"`
+	LeaseTime time.Duration `bson:"-" json:"-" yaml:"-"`
 }
 
 // DependencyInterchange is the stored form of a dependency manager.

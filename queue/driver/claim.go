@@ -12,12 +12,12 @@ type ClaimRequest struct {
 	// Limit is the number of records in all, at most. Records that have expired
 	// are given beyond it, so that they can be ended without a free worker.
 	Limit int
-	// Now is the time of the claim, which decides what is due and what has
-	// expired. A record may still start at its dispatch-by time, and expires
-	// after it.
+	// Now is the time of the claim by the caller's wall clock, which decides what
+	// is due and what has expired, and nothing about leases. A record may still
+	// start at its dispatch-by time, and expires after it.
 	Now time.Time
-	// LeaseTime is how long the leases last, counted from Now, unless Extend
-	// renews them.
+	// LeaseTime is how long the leases last from when the store gives them, unless
+	// Extend renews them.
 	LeaseTime time.Duration
 }
 

@@ -51,6 +51,7 @@ type Duty struct {
 	Name string
 	// Owner takes it on.
 	Owner string
-	// Until is when the duty is free again, for others than its owner.
-	Until time.Time
+	// For is how long the duty is the owner's, unless renewed. It is the same for all
+	// processes. Zero gives it up.
+	For time.Duration
 }

@@ -1,6 +1,18 @@
 // Package driver is the contract between a driver-backed queue and the storage
 // under it.
 //
+// # Clocks
+//
+// The wall clock of a process may be wrong, and may be set at any time. So no call
+// says when a lease began or ends, only how long it lasts: the driver measures that.
+// A lease ends by the clock of the store, if that has one which all processes go by,
+// or else after the driver has itself seen it unrenewed for its whole length, by a
+// monotonic clock. What users set by the wall clock (wait-until and dispatch-by
+// times, retention) is compared with the wall clock of the caller, which calls pass
+// as now. A wait that was counted from a moment, as a backoff is, comes with that
+// moment, so that a wait that a clock made too long which was ahead is recognised:
+// see RecoverStale.
+//
 // A driver stores the records of any number of queues, and moves them through the
 // states of a job. Each write of a running job names the lease under which it is
 // made, and is refused where the lease is not the record's any more. A driver
@@ -85,22 +97,24 @@ type Driver interface {
 	// A record whose InsertedState is not amboy.StatePending is stored in that
 	// state, with its status: it waits for no edges and needs no room. One that
 	// runs holds all of its scopes, under the lease that it shows, which lasts
-	// until LeaseUntil; one that awaits its retry holds its enqueue scopes; one
-	// that has ended holds none.
+	// for LeaseTime; one that awaits its retry holds its enqueue scopes; one that
+	// has ended holds none.
 	Insert(ctx context.Context, records []*Record) ([]error, error)
 
 	// Claim takes leases on records that may run: due, not held by anybody,
 	// with all dependencies ended and all scopes free, which it takes. It sets
-	// owner, start and lease time, and adds one to the count. A record that
+	// owner, start and modification time, and adds one to the count. A lease
+	// lasts for req.LeaseTime, whatever req.Now is. A record that
 	// waits for a scope keeps no other waiting. It takes one record of each
 	// queue in turn, in the order of the request, until the limits are reached;
 	// and none of a queue that is paused, or of which as many run as may.
 	Claim(ctx context.Context, req ClaimRequest) (Claimed, error)
 
-	// Extend renews leases, so that they last for a time after now. It touches
-	// nothing but the times of the lease. It returns the leases that are lost,
-	// among them those of records that do not run.
-	Extend(ctx context.Context, leases []Lease, now time.Time, leaseTime time.Duration) (lost []Lease, err error)
+	// Extend renews leases, so that they last for leaseTime from when the store
+	// does so. It touches nothing but the times of the lease. It returns the
+	// leases that are lost, among them those of records that do not run. A lease
+	// that has ended is renewed all the same, unless it was recovered.
+	Extend(ctx context.Context, leases []Lease, leaseTime time.Duration) (lost []Lease, err error)
 
 	// Complete ends attempts. A record that does not run is ended too, under the
 	// lease that it shows (see LeaseOf): it never will run. One for which Cancel
@@ -123,8 +137,9 @@ type Driver interface {
 	// atomic step. The scopes, the dependents and the unique key of the one pass
 	// to the other, but for scopes that are no enqueue scopes of next, which are
 	// free. next comes after the records that are there, does not wait for the
-	// edges again, and has no Failed ones. The error wraps ErrLeaseLost where
-	// the record does not await a retry any more, is a duplicate job where the
+	// edges again, and has no Failed ones. Its wait-until time, if it has one, was
+	// counted from its Created time (see RecoverStale). The error wraps ErrLeaseLost
+	// where the record does not await a retry any more, is a duplicate job where the
 	// name of next is taken, and a duplicate scope where one that is new is held.
 	Retry(ctx context.Context, ended, next *Record) error
 
@@ -154,10 +169,24 @@ type Driver interface {
 	// records there are.
 	Unfinished(ctx context.Context) ([]string, error)
 
-	// RecoverStale hands back, as Release does, every lease that ran out before
-	// a time, but for those to keep: their runs have not returned. It returns how
-	// many, with those of records that ended because Cancel was asked for them.
-	RecoverStale(ctx context.Context, now time.Time, keep ...Lease) (int, error)
+	// RecoverStale hands back, as Release does, every lease that has ended, but
+	// for those to keep: their runs have not returned. It returns how many, with
+	// those of records that ended because Cancel was asked for them. A driver whose
+	// store has no clock of its own hands a lease back when an earlier RecoverStale
+	// has seen it, at least the length of the lease ago, and it was not renewed
+	// since. All the time before the first call, when the process did not run, does
+	// not count, unless the driver can prove that the holder is dead. A lease does
+	// not last longer because a clock was set back, neither that of the store nor of
+	// a process.
+	//
+	// It also shortens waits that a clock made too long which was ahead: that of a
+	// record that was handed back until a time, if HandBack.Since has not come, and
+	// that of a record put by Retry, if its Created time has not come, by the clock
+	// of the store, or else the driver's. Such a wait begins now, and is as long as
+	// it was meant to be; the times of a record put by Retry are moved together. A
+	// wait-until time that came with Insert or Reschedule never moves. A driver may
+	// leave differences of up to five seconds as they are.
+	RecoverStale(ctx context.Context, keep ...Lease) (int, error)
 
 	// Forget removes records that ended for good and whose Record.ForgetAt has
 	// come, and those that the driver has no room for; the first to be removed
@@ -165,8 +194,11 @@ type Driver interface {
 	// how many. A record without a time stays.
 	Forget(ctx context.Context, now time.Time, limit int) (int, error)
 
-	// TakeDuty gives a duty to an owner, or renews it. It returns false where
-	// another owner has it at that time.
+	// TakeDuty gives a duty to an owner, or renews it, for duty.For from now. It
+	// returns false while another owner has it. A duty that would last for longer
+	// than duty.For from now was taken by a clock that was ahead, and is free. A
+	// duty saves work and is no lease: where the clocks of processes differ, each of
+	// them may have it.
 	TakeDuty(ctx context.Context, duty Duty, now time.Time) (bool, error)
 
 	// Mark raises a mark of a queue to a time, and returns what it was before:

@@ -63,9 +63,9 @@ func CopyContent(to, from *Record) {
 // CheckSave returns an error that wraps ErrLeaseLost if saved is a stale copy of a
 // record that is stored: the stored owner or count has moved on since it was read.
 // relocked is true if the copy itself was locked or unlocked since, which counts
-// modifications that are not stored. Then Save stores its owner, count and
-// modification time; the lease of a record that runs lasts as long after that time
-// as it did before.
+// modifications that are not stored. Then Save stores its owner, count and, of a
+// record that does not run, modification time. The lease of a record that runs is
+// renewed, for as long as before.
 func CheckSave(stored, saved *amboy.JobStatusInfo) (relocked bool, err error) {
 	sameOwner := stored.Owner == saved.Owner
 	switch {
@@ -138,6 +138,10 @@ type HandBack struct {
 	Lease Lease
 	// NotBefore is when the record may be claimed again; zero for at once.
 	NotBefore time.Time
+	// Since is when the wait until NotBefore began, by the same clock, so that one
+	// which was ahead makes the wait no longer (see Driver.RecoverStale). Zero means
+	// that NotBefore stays, whatever becomes of clocks.
+	Since time.Time
 	// Park sets the record aside: it is not claimed, and does not expire.
 	// Complete, under the lease that it shows, ends it, and the action Unpark
 	// lets it go on.

@@ -104,7 +104,7 @@ func cancelRunning(f *fixture) {
 	assert.True(f, got.CancelRequested)
 	assert.Equal(f, driver.LeaseOf(r), driver.LeaseOf(got))
 	assert.Equal(f, []string{"s"}, got.Scopes)
-	assert.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1)))
+	assert.False(f, f.tryExtend(driver.LeaseOf(r)))
 	f.end(r, amboy.StateCanceled)
 	f.hasState("job", amboy.StateCanceled)
 }
@@ -169,8 +169,8 @@ func cancelInsteadOfRelease(f *fixture) {
 
 func cancelInsteadOfRecovery(f *fixture) {
 	f.endsMarked(func(*driver.Record) {
-		require.Equal(f, 1, f.recover(f.after(1)))
-		assert.Zero(f, f.recover(f.after(1)))
+		require.Equal(f, 1, f.recoverEnded())
+		assert.Zero(f, f.recoverEnded())
 	})
 }
 
@@ -179,7 +179,7 @@ func cancelRecoversDependent(f *fixture) {
 	f.claimOne("job")
 	require.Equal(f, []string{"dependent"}, jobIDs(f.claimAt(1.1, 0).Records), "it has expired")
 	f.cancel("job")
-	require.Equal(f, 2, f.recover(f.after(3)))
+	require.Equal(f, 2, f.recoverEnded())
 	f.hasState("job", amboy.StateCanceled)
 	f.hasState("dependent", amboy.StatePending)
 	assert.Equal(f, []string{"job"}, f.claimOne("dependent").Dependency.Failed)
@@ -275,7 +275,7 @@ func cancelMarkGoes(f *fixture) {
 	assert.True(f, f.after(1).Equal(f.get("ended").ForgetAt))
 	f.release(driver.HandBack{Lease: driver.LeaseOf(running[1])})
 	assert.Equal(f, []driver.Lease{driver.LeaseOf(running[2])}, f.toCancel(owner))
-	require.Equal(f, 1, f.recover(f.after(1)))
+	require.Equal(f, 1, f.recoverEnded())
 	assert.Empty(f, f.toCancel(owner))
 	f.restart("back", "recovered")
 	require.Len(f, f.claim(10), 2)

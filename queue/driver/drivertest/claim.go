@@ -87,7 +87,7 @@ func claimCopies(f *fixture) {
 		r.Priority, r.Scopes, r.TimeInfo = 9, nil, amboy.JobTimeInfo{}
 	}
 	unchanged()
-	assert.False(f, f.tryExtend(lease, time.Now()))
+	assert.False(f, f.tryExtend(lease))
 }
 
 func claimWaitUntil(f *fixture) {

@@ -67,6 +67,9 @@ func (f *fixture) calls() []call {
 	f.Helper()
 	f.endedAt("forget", amboy.StateSucceeded, f.after(1))
 	retry, endRetry := f.retrying(spec{id: "retry"}), f.retrying(spec{id: "end retry"})
+	f.insert(spec{id: "recover"})
+	f.claimOne("recover")
+	f.endLeases()
 	f.insert(spec{id: "complete"}, spec{id: "extend"}, spec{id: "release"})
 	running := f.claim(3)
 	require.Len(f, running, 3)
@@ -84,7 +87,7 @@ func (f *fixture) calls() []call {
 			return some(len(claimed.Records), err)
 		}},
 		{"Extend", true, func(ctx context.Context) error {
-			lost, err := d.Extend(ctx, []driver.Lease{driver.LeaseOf(running[1])}, f.after(1), leaseTime)
+			lost, err := d.Extend(ctx, []driver.Lease{driver.LeaseOf(running[1])}, leaseTime)
 			return some(1-len(lost), err)
 		}},
 		{"Complete", true, func(ctx context.Context) error {
@@ -114,7 +117,7 @@ func (f *fixture) calls() []call {
 		}},
 		{"Forget", true, func(ctx context.Context) error { return some(d.Forget(ctx, f.after(1), 1)) }},
 		{"TakeDuty", true, func(ctx context.Context) error {
-			taken, err := d.TakeDuty(ctx, driver.Duty{Name: "duty", Owner: owner, Until: f.after(1)}, f.start)
+			taken, err := d.TakeDuty(ctx, driver.Duty{Name: "duty", Owner: owner, For: time.Hour}, f.start)
 			if err == nil && !taken {
 				err = errNothing
 			}
@@ -130,7 +133,7 @@ func (f *fixture) calls() []call {
 			return err
 		}},
 		{"Drop", true, func(ctx context.Context) error { return d.Drop(ctx, noteKind, "drop") }},
-		{"RecoverStale", true, func(ctx context.Context) error { return some(d.RecoverStale(ctx, f.after(9))) }},
+		{"RecoverStale", true, func(ctx context.Context) error { return some(d.RecoverStale(ctx)) }},
 		{"Notes", false, func(ctx context.Context) error {
 			_, err := d.Notes(ctx, driver.NoteRequest{Kind: noteKind, Limit: 10})
 			return err

@@ -71,7 +71,7 @@ func controlPausedGoesOn(f *fixture) {
 	running := f.claim(3)
 	f.pause(true)
 	f.insert(spec{id: "new"})
-	assert.False(f, f.tryExtend(driver.LeaseOf(running[0]), f.after(1)))
+	assert.False(f, f.tryExtend(driver.LeaseOf(running[0])))
 	f.end(running[1], amboy.StateSucceeded)
 	f.release(driver.HandBack{Lease: driver.LeaseOf(running[2])})
 	f.retry(r)
@@ -133,7 +133,7 @@ func controlMaxRunningFrees(f *fixture) {
 		func(r *driver.Record) {
 			f.release(driver.HandBack{Lease: driver.LeaseOf(r), NotBefore: f.after(9)})
 		},
-		func(*driver.Record) { require.Equal(f, 1, f.recover(f.after(1))) },
+		func(*driver.Record) { require.Equal(f, 1, f.recoverEnded()) },
 		func(r *driver.Record) { f.end(r, amboy.StateFailed) },
 	}
 	for i, step := range steps {
@@ -172,7 +172,7 @@ func controlMaxRunningLowered(f *fixture) {
 	f.maxRunning(2)
 	f.end(running[0], amboy.StateSucceeded)
 	assert.Empty(f, f.claim(10))
-	assert.False(f, f.tryExtend(driver.LeaseOf(running[1]), f.after(1)))
+	assert.False(f, f.tryExtend(driver.LeaseOf(running[1])))
 	f.end(running[1], amboy.StateSucceeded)
 	assert.Len(f, f.claim(10), 1)
 }

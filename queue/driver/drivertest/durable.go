@@ -78,11 +78,11 @@ func durableHolds(f *fixture) {
 	f.drain(true)
 	for _, killed := range []bool{false, true} {
 		f.reopen(killed)
-		assert.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1)))
-		assert.Zero(f, f.recover(f.after(1.4)))
+		assert.False(f, f.tryExtend(driver.LeaseOf(r)))
+		assert.Zero(f, f.recover())
 		assert.Empty(f, f.claim(10))
 		assert.Equal(f, []driver.Lease{driver.LeaseOf(r)}, f.toCancel(owner))
-		assert.False(f, f.takeDuty("duty", "b", 1, 9))
+		assert.False(f, f.takeDuty("duty", "b", 1, 5))
 		assert.Equal(f, f.after(3).UTC(), f.mark("mark", time.Time{}))
 		require.ErrorIs(f, f.tryInsert(spec{id: "late"})[0], amboy.ErrQueueDraining)
 	}
@@ -101,7 +101,7 @@ func durableCancel(f *fixture) {
 	f.claimOne("job")
 	f.cancel("job")
 	f.reopen(true)
-	require.Equal(f, 1, f.recover(f.after(1)))
+	require.Equal(f, 1, f.recoverEnded())
 	got := f.get("job")
 	assert.Equal(f, amboy.StateCanceled, stateOf(got))
 	assert.Equal(f, "it is not wanted", got.Status.Reason)
@@ -148,7 +148,7 @@ func durableKilledAmidCalls(f *fixture) {
 		for _, id := range got.finished {
 			f.hasState(id, amboy.StateSucceeded)
 		}
-		f.recover(f.after(1)) // What ran when it was killed has the scopes.
+		f.recoverEnded() // What ran when it was killed has the scopes.
 	}
 	f.unchecked = true // There are many jobs.
 	for stats := f.stats(); stats.Completed < stats.Total; stats = f.stats() {

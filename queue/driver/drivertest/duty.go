@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"time"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -11,41 +13,49 @@ var dutyRules = []rule{
 	{"a duty has one owner until its time", dutyOneOwner},
 	{"its owner renews it", dutyRenewed},
 	{"who is refused changes nothing", dutyRefused},
+	{"a clock that was ahead makes a duty no longer", dutyAhead},
 	{"duties are told apart by their names", dutyNames},
 }
 
-// takeDuty takes a duty at a time, until another.
-func (f *fixture) takeDuty(name, by string, at, until float64) bool {
+// takeDuty takes a duty at a time, for so many hours.
+func (f *fixture) takeDuty(name, by string, at, hours float64) bool {
 	f.Helper()
-	taken, err := f.driver.TakeDuty(f.ctx, driver.Duty{Name: name, Owner: by, Until: f.after(until)}, f.after(at))
+	duty := driver.Duty{Name: name, Owner: by, For: time.Duration(hours * float64(time.Hour))}
+	taken, err := f.driver.TakeDuty(f.ctx, duty, f.after(at))
 	require.NoError(f, err)
 	return taken
 }
 
 func dutyOneOwner(f *fixture) {
 	assert.True(f, f.takeDuty("duty", "a", 0, 2))
-	assert.False(f, f.takeDuty("duty", "b", 1, 3))
-	assert.True(f, f.takeDuty("duty", "b", 2, 4), "it is free again at that time")
-	assert.False(f, f.takeDuty("duty", "a", 3, 5))
+	assert.False(f, f.takeDuty("duty", "b", 1, 2))
+	assert.True(f, f.takeDuty("duty", "b", 2, 2), "it is free again at that time")
+	assert.False(f, f.takeDuty("duty", "a", 3, 2))
 }
 
 func dutyRenewed(f *fixture) {
 	assert.True(f, f.takeDuty("duty", "a", 0, 2))
-	assert.True(f, f.takeDuty("duty", "a", 1, 3))
-	assert.False(f, f.takeDuty("duty", "b", 2, 4))
-	assert.True(f, f.takeDuty("duty", "a", 2, 2), "it is given up")
-	assert.True(f, f.takeDuty("duty", "b", 2, 4))
+	assert.True(f, f.takeDuty("duty", "a", 1, 2))
+	assert.False(f, f.takeDuty("duty", "b", 2, 2))
+	assert.True(f, f.takeDuty("duty", "a", 2, 0), "it is given up")
+	assert.True(f, f.takeDuty("duty", "b", 2, 2))
 }
 
 func dutyRefused(f *fixture) {
 	assert.True(f, f.takeDuty("duty", "a", 0, 2))
 	assert.False(f, f.takeDuty("duty", "b", 1, 9))
-	assert.True(f, f.takeDuty("duty", "c", 2, 3))
+	assert.True(f, f.takeDuty("duty", "c", 2, 1))
+}
+
+func dutyAhead(f *fixture) {
+	assert.True(f, f.takeDuty("duty", "a", 8, 2))
+	assert.True(f, f.takeDuty("duty", "b", 0, 2), "the clock was set back")
+	assert.False(f, f.takeDuty("duty", "a", 1, 2))
 }
 
 func dutyNames(f *fixture) {
 	assert.True(f, f.takeDuty("one", "a", 0, 2))
-	assert.True(f, f.takeDuty("two", "b", 1, 3))
-	assert.True(f, f.takeDuty("One", "c", 1, 3))
-	assert.False(f, f.takeDuty("one", "b", 1, 3))
+	assert.True(f, f.takeDuty("two", "b", 1, 2))
+	assert.True(f, f.takeDuty("One", "c", 1, 2))
+	assert.False(f, f.takeDuty("one", "b", 1, 2))
 }

@@ -25,39 +25,41 @@ func extendTouchesTime(f *fixture) {
 	f.insert(spec{id: "job", scopes: []string{"s"}})
 	f.claimOne("job")
 	want := f.get("job")
-	want.Status.ModificationTime = f.after(1)
-	assert.False(f, f.tryExtend(driver.LeaseOf(want), f.after(1)))
-	f.same(want, f.get("job"))
+	assert.False(f, f.tryExtend(driver.LeaseOf(want)))
+	got := f.get("job")
+	want.Status.ModificationTime = got.Status.ModificationTime
+	f.same(want, got)
 }
 
-// lasts requires that a lease lasts so many hours, and ends it.
-func (f *fixture) lasts(hours float64) {
+// lasts requires that a lease lasts for a time, and ends it.
+func (f *fixture) lasts(leaseTime time.Duration) {
 	f.Helper()
-	end := f.after(hours)
-	require.Zero(f, f.recover(end))
-	require.Equal(f, 1, f.recover(end.Add(time.Millisecond)))
+	f.elapse(leaseTime - time.Minute)
+	require.Zero(f, f.recover())
+	f.elapse(2 * time.Minute)
+	require.Equal(f, 1, f.recover())
 }
 
 func claimLeaseTime(f *fixture) {
 	f.insert(spec{id: "job"})
-	for _, hours := range []float64{0.25, 3} {
+	for _, leaseTime := range []time.Duration{15 * time.Minute, 3 * time.Hour} {
 		req := f.request(owner, f.start, 1)
-		req.LeaseTime = time.Duration(hours * float64(time.Hour))
+		req.LeaseTime = leaseTime
 		claimed, err := f.driver.Claim(f.ctx, req)
 		require.NoError(f, err)
 		require.Len(f, claimed.Records, 1)
-		f.lasts(hours)
+		f.lasts(leaseTime)
 	}
 }
 
 func extendLeaseTime(f *fixture) {
 	f.insert(spec{id: "job"})
-	for _, hours := range []float64{3, 0.25} {
+	for _, leaseTime := range []time.Duration{3 * time.Hour, 15 * time.Minute} {
 		lease := driver.LeaseOf(f.tryClaim(owner, f.start, 1).Records[0])
-		lost, err := f.driver.Extend(f.ctx, []driver.Lease{lease}, f.after(0.125), time.Duration(hours*float64(time.Hour)))
+		lost, err := f.driver.Extend(f.ctx, []driver.Lease{lease}, leaseTime)
 		require.NoError(f, err)
 		require.Empty(f, lost)
-		f.lasts(hours + 0.125)
+		f.lasts(leaseTime)
 	}
 }
 
@@ -69,13 +71,18 @@ func extendReturnsLost(f *fixture) {
 	thief := driver.LeaseOf(running[2])
 	thief.Owner = "thief"
 
-	lost, err := f.driver.Extend(f.ctx, []driver.Lease{ended, good, unknown, thief}, f.after(1), leaseTime)
+	lost, err := f.driver.Extend(f.ctx, []driver.Lease{ended, good, unknown, thief}, leaseTime)
 	require.NoError(f, err)
 	assert.ElementsMatch(f, []driver.Lease{ended, unknown, thief}, lost)
-	assert.True(f, f.after(1).Equal(f.get("a").Status.ModificationTime), "the others are renewed")
-	assert.False(f, f.after(1).Equal(f.get("c").Status.ModificationTime), "a thief renews nothing")
+	f.elapse(leaseTime / 2)
+	lost, err = f.driver.Extend(f.ctx, []driver.Lease{good, thief}, leaseTime)
+	require.NoError(f, err)
+	assert.Equal(f, []driver.Lease{thief}, lost)
+	f.elapse(leaseTime/2 + time.Second)
+	assert.Equal(f, 1, f.recover(), "a thief renews nothing")
+	f.hasState("a", amboy.StateRunning)
 
-	lost, err = f.driver.Extend(f.ctx, nil, f.after(1), leaseTime)
+	lost, err = f.driver.Extend(f.ctx, nil, leaseTime)
 	require.NoError(f, err)
 	assert.Empty(f, lost)
 }
@@ -88,19 +95,19 @@ func (f *fixture) refusesLease(r *driver.Record) {
 	f.lost(f.tryComplete(lease, ended(r, amboy.StateSucceeded)))
 	f.lost(f.tryRelease(driver.HandBack{Lease: lease}))
 	f.lost(f.tryRelease(driver.HandBack{Lease: lease, Park: true}))
-	require.True(f, f.tryExtend(lease, f.after(5)), "the lease must be lost")
+	require.True(f, f.tryExtend(lease), "the lease must be lost")
 	unchanged()
 }
 
 func staleAfterRecovery(f *fixture) {
 	f.insert(spec{id: "job", scopes: []string{"s"}})
 	stale := f.claimOne("job")
-	require.Equal(f, 1, f.recover(f.after(1)))
+	require.Equal(f, 1, f.recoverEnded())
 	f.refusesLease(stale)
 
 	again := f.claimOne("job") // by the same owner
 	f.refusesLease(stale)
-	require.Equal(f, 1, f.recover(f.after(1)))
+	require.Equal(f, 1, f.recoverEnded())
 	other := f.tryClaim("other", time.Now(), 1).Records
 	require.Len(f, other, 1)
 	f.refusesLease(stale)
@@ -133,7 +140,7 @@ func noLeaseOfPending(f *fixture) {
 	f.insert(spec{id: "job"})
 	unchanged := f.unchanged()
 	shown := driver.LeaseOf(f.get("job"))
-	assert.True(f, f.tryExtend(shown, f.after(1)))
+	assert.True(f, f.tryExtend(shown))
 	f.lost(f.tryRelease(driver.HandBack{Lease: shown}))
 	unchanged()
 }

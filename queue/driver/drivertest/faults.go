@@ -88,11 +88,11 @@ func faultLeases(f *fixture) {
 	f.broken(func() {
 		ctx, cancel := f.impatient()
 		defer cancel()
-		lost, err := f.driver.Extend(ctx, []driver.Lease{driver.LeaseOf(r)}, f.after(1), leaseTime)
+		lost, err := f.driver.Extend(ctx, []driver.Lease{driver.LeaseOf(r)}, leaseTime)
 		require.Error(f, err)
 		require.Empty(f, lost)
 	})
-	assert.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1)))
+	assert.False(f, f.tryExtend(driver.LeaseOf(r)))
 	f.end(r, amboy.StateSucceeded)
 }
 

@@ -173,9 +173,9 @@ func (f *fixture) release(h driver.HandBack) {
 	require.NoError(f, f.tryRelease(h), "releasing record %q", h.Lease.Name)
 }
 
-func (f *fixture) tryExtend(l driver.Lease, at time.Time) (lost bool) {
+func (f *fixture) tryExtend(l driver.Lease) (lost bool) {
 	f.Helper()
-	leases, err := f.driver.Extend(f.ctx, []driver.Lease{l}, at, leaseTime)
+	leases, err := f.driver.Extend(f.ctx, []driver.Lease{l}, leaseTime)
 	require.NoError(f, err)
 	f.consistent()
 	if len(leases) == 0 {
@@ -198,12 +198,48 @@ func (f *fixture) retry(r *driver.Record) {
 	require.NoError(f, f.tryRetry(r, nextAttempt(r)), "retrying record %q", r.Name)
 }
 
-func (f *fixture) recover(at time.Time) int {
+func (f *fixture) recover() int {
 	f.Helper()
-	n, err := f.driver.RecoverStale(f.ctx, at)
+	n, err := f.driver.RecoverStale(f.ctx)
 	require.NoError(f, err)
 	f.consistent()
 	return n
+}
+
+// elapse lets time pass for leases. A driver that must have seen a lease for its whole
+// length sees it before, so none may have ended by then.
+func (f *fixture) elapse(by time.Duration) {
+	f.Helper()
+	for _, d := range f.drivers() {
+		n, err := d.RecoverStale(f.ctx)
+		require.NoError(f, err)
+		require.Zero(f, n, "the leases that have ended before")
+	}
+	f.elapseUnseen(by)
+}
+
+// elapseUnseen is elapse for leases that the drivers have seen before.
+func (f *fixture) elapseUnseen(by time.Duration) { f.harness.Elapse(f.T, f.drivers()[0], by) }
+
+// drivers are those that take the calls.
+func (f *fixture) drivers() []driver.Driver {
+	if t, ok := f.driver.(*turns); ok {
+		return t.drivers
+	}
+	return []driver.Driver{f.driver}
+}
+
+// endLeases lets all leases end that last for leaseTime.
+func (f *fixture) endLeases() {
+	f.Helper()
+	f.elapse(leaseTime + time.Second)
+}
+
+// recoverEnded recovers the leases that last for leaseTime, when they have ended.
+func (f *fixture) recoverEnded() int {
+	f.Helper()
+	f.endLeases()
+	return f.recover()
 }
 
 func (f *fixture) get(id string) *driver.Record {

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +17,11 @@ type Harness struct {
 	// Open returns a driver on an empty store, each time another. It must not be
 	// nil.
 	Open func(t *testing.T) driver.Driver
+	// Elapse lets time pass by the clock by which leases of the store of d are
+	// measured, for all drivers on that store, without waiting for it. Wall clocks stay
+	// as they are. Where the clock is that of a server, Elapse changes what is stored,
+	// so that leases end earlier. It must not be nil.
+	Elapse func(t *testing.T, d driver.Driver, by time.Duration)
 	// Reopen returns another driver on the store of d, where that is durable. d
 	// was closed before, or else is not used any more, but for being closed at
 	// the end: then it stands for that of a process that was killed, which may
@@ -83,6 +89,7 @@ func (h Harness) missing(features driver.Features, needs []need) string {
 func (h Harness) features(t *testing.T) driver.Features {
 	t.Helper()
 	require.NotNil(t, h.Open, "a harness must have Open")
+	require.NotNil(t, h.Elapse, "a harness must have Elapse")
 	d := h.Open(t)
 	require.NotNil(t, d, "Open must return a driver")
 	features := d.Features()

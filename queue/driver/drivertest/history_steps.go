@@ -233,24 +233,29 @@ func (h *history) extendOne() {
 		return
 	}
 	h.Logf("extend %+v", j.lease)
-	require.False(h, h.tryExtend(j.lease, h.clock))
-	j.leaseEnd = h.clock.Add(leaseTime)
+	require.False(h, h.tryExtend(j.lease))
 }
 
+// recoverSome lets some leases end. All were renewed or seen when it begins, and so they
+// are when it is over.
 func (h *history) recoverSome() {
-	at := h.clock.Add(-time.Duration(h.random.IntN(3)) * time.Hour).Add(leaseTime - time.Minute)
-	h.Logf("recover at %s", clockTime(at))
+	h.Logf("recover")
+	h.elapse(leaseTime * 2 / 3)
 	want := 0
 	for _, queue := range historyQueues {
-		m := h.models[queue]
-		for _, j := range m.in(running) {
-			if j.leaseEnd.Before(at) {
-				h.stale = append(h.stale, j.record)
+		for _, j := range h.models[queue].in(running) {
+			if h.random.IntN(2) == 0 {
+				h.Logf("extend %+v", j.lease)
+				require.False(h, h.tryExtend(j.lease))
+				continue
 			}
+			h.stale = append(h.stale, j.record)
+			h.models[queue].release(j, time.Time{}, false)
+			want++
 		}
-		want += m.recover(at)
 	}
-	require.Equal(h, want, h.recover(at), "the leases that are stale")
+	h.elapseUnseen(leaseTime * 2 / 3)
+	require.Equal(h, want, h.recover(), "the leases that are stale")
 }
 
 // saveOne saves the content of a job, from which no state follows.
@@ -301,7 +306,7 @@ func (h *history) writeStale() {
 	case 2:
 		h.lost(h.driver.SetProgress(h.ctx, lease, h.progress(1, "stale")))
 	default:
-		require.True(h, h.tryExtend(lease, h.clock))
+		require.True(h, h.tryExtend(lease))
 	}
 }
 

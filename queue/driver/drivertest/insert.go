@@ -97,7 +97,7 @@ func insertLongestID(in *fixture) {
 
 	attempt := f.claimOne(job)
 	f.setProgress(attempt, f.progress(0.5, "half"))
-	assert.False(f, f.tryExtend(driver.LeaseOf(attempt), time.Now()))
+	assert.False(f, f.tryExtend(driver.LeaseOf(attempt)))
 	f.retry(f.end(attempt, amboy.StateRetrying))
 	second := f.claimOne(job)
 	assert.Equal(f, 1, second.RetryInfo.CurrentAttempt)
@@ -246,7 +246,7 @@ func insertRunning(f *fixture) {
 		r := f.record(s)
 		r.Status.InProgress, r.Status.Owner, r.Status.ModificationCount = true, "another owner", 3
 		r.Status.ModificationTime, r.TimeInfo.Start = f.after(0), f.after(0)
-		r.LeaseUntil = f.after(2)
+		r.LeaseTime = 2 * time.Hour
 		return r
 	}
 	r := running(spec{
@@ -267,9 +267,10 @@ func insertRunning(f *fixture) {
 	require.Equal(f, []string{"same key"}, jobIDs(claimed))
 	f.end(claimed[0], amboy.StateSucceeded)
 
-	assert.Zero(f, f.recover(f.after(2)))
-	assert.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1.5)))
-	assert.Equal(f, 1, f.recover(f.after(9)))
+	f.elapse(2*time.Hour - time.Minute)
+	assert.Zero(f, f.recover())
+	assert.False(f, f.tryExtend(driver.LeaseOf(r)))
+	assert.Equal(f, 1, f.recoverEnded())
 	f.hasState("job", amboy.StatePending)
 	f.refusesLease(r)
 

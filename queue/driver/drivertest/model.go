@@ -35,7 +35,6 @@ type modelJob struct {
 	stage     stage
 	record    *driver.Record // as it was put, or last claimed or written
 	lease     driver.Lease
-	leaseEnd  time.Time
 	notBefore time.Time
 	open      []string // the edges that have not ended
 	failed    []string // the edges that did not succeed
@@ -214,7 +213,7 @@ func (m *model) expire(now time.Time, by string) []*modelJob {
 		if j.isPast(now) {
 			expired = append(expired, j)
 			j.expired = true
-			m.start(j, now, by)
+			m.start(j, by)
 		}
 	}
 	return expired
@@ -243,15 +242,15 @@ func (m *model) claim(now time.Time, by string) *modelJob {
 	}
 	j := runnable[0]
 	m.hold(j.id, j.scopes)
-	m.start(j, now, by)
+	m.start(j, by)
 	return j
 }
 
-func (m *model) start(j *modelJob, now time.Time, by string) {
+func (m *model) start(j *modelJob, by string) {
 	if j.uniqueUntil == amboy.UniqueUntilStarted {
 		m.freeKey(j)
 	}
-	j.stage, j.leaseEnd = running, now.Add(leaseTime)
+	j.stage = running
 	j.lease.Owner = by
 	j.lease.Count++
 }
@@ -328,18 +327,6 @@ func (m *model) release(j *modelJob, notBefore time.Time, park bool) {
 	}
 	j.lease.Owner = ""
 	m.keep(j.id, j.enqueueScopes)
-}
-
-// recover hands the leases back that ran out before a time.
-func (m *model) recover(at time.Time) int {
-	n := 0
-	for _, j := range m.in(running) {
-		if j.leaseEnd.Before(at) {
-			m.release(j, time.Time{}, false)
-			n++
-		}
-	}
-	return n
 }
 
 // retry replaces an attempt by the next one.

@@ -62,7 +62,7 @@ func notifierTells(f *fixture) {
 	r = f.claimOne("job")
 	told(func() { f.release(driver.HandBack{Lease: driver.LeaseOf(r)}) })
 	r = f.claimOne("job")
-	told(func() { require.Equal(f, 1, f.recover(f.after(1))) })
+	told(func() { require.Equal(f, 1, f.recoverEnded()) })
 	r = f.claimOne("job")
 	told(func() { f.end(r, amboy.StateRetrying) })
 	told(func() { f.retry(f.get("job")) })

@@ -244,7 +244,7 @@ func queuesBatches(f *fixture) {
 		in.insert(spec{id: "end"}, spec{id: "back"})
 	}
 	ofA, ofB := a.claim(2), b.claim(2)
-	lost, err := f.driver.Extend(f.ctx, []driver.Lease{driver.LeaseOf(ofA[0]), driver.LeaseOf(ofB[0])}, f.after(1), leaseTime)
+	lost, err := f.driver.Extend(f.ctx, []driver.Lease{driver.LeaseOf(ofA[0]), driver.LeaseOf(ofB[0])}, leaseTime)
 	require.NoError(f, err)
 	assert.Empty(f, lost)
 	errs, err := f.driver.Complete(f.ctx, []driver.Completion{

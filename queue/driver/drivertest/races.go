@@ -231,6 +231,7 @@ func raceCompleteOrRecover(f *fixture) {
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id, scopes: []string{"s"}})
 		r := f.claimOne(id)
+		f.endLeases()
 		var again []*driver.Record
 		errs := f.together(
 			func() error {
@@ -238,7 +239,7 @@ func raceCompleteOrRecover(f *fixture) {
 				return every(f.driver.Complete(f.ctx, []driver.Completion{c}))
 			},
 			func() error {
-				_, err := f.driver.RecoverStale(f.ctx, f.after(1))
+				_, err := f.driver.RecoverStale(f.ctx)
 				if err == nil {
 					again, err = f.claimAs(owner, 1)
 				}
@@ -279,12 +280,13 @@ func raceRelease(f *fixture) {
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id, scopes: []string{"s"}})
 		r := f.claimOne(id)
+		f.endLeases()
 		release := func() error {
 			back := driver.HandBack{Lease: driver.LeaseOf(r), Park: true}
 			return every(f.driver.Release(f.ctx, []driver.HandBack{back}))
 		}
 		recoverOne := func() error {
-			n, err := f.driver.RecoverStale(f.ctx, f.after(1))
+			n, err := f.driver.RecoverStale(f.ctx)
 			if err == nil && n == 0 {
 				err = driver.ErrLeaseLost
 			}

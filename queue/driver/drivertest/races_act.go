@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,7 +63,7 @@ func raceMaxRunning(f *fixture) {
 		})...)
 		require.NoError(f, errors.Join(errs...))
 		require.EqualValues(f, most, claimed.Load())
-		require.Equal(f, most, f.recover(f.after(1)))
+		require.Equal(f, most, f.recoverEnded())
 	}
 }
 
@@ -121,8 +122,9 @@ func raceHandBackOrCancel(f *fixture) {
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id, uniqueKey: "key"})
 		r := f.claimOne(id)
+		f.endLeases()
 		handBack := func() error {
-			_, err := f.driver.RecoverStale(f.ctx, f.after(1))
+			_, err := f.driver.RecoverStale(f.ctx)
 			return err
 		}
 		if round%2 == 0 {
@@ -167,15 +169,16 @@ func raceExtendOrRecover(f *fixture) {
 		id := fmt.Sprint(round)
 		f.insert(spec{id: id})
 		r := f.claimOne(id)
+		f.endLeases()
 		var lost []driver.Lease
 		recovered := 0
 		errs := f.together(
 			func() (err error) {
-				lost, err = f.driver.Extend(f.ctx, []driver.Lease{driver.LeaseOf(r)}, f.after(2), leaseTime)
+				lost, err = f.driver.Extend(f.ctx, []driver.Lease{driver.LeaseOf(r)}, leaseTime)
 				return err
 			},
 			func() (err error) {
-				recovered, err = f.driver.RecoverStale(f.ctx, f.after(1))
+				recovered, err = f.driver.RecoverStale(f.ctx)
 				return err
 			},
 		)
@@ -250,7 +253,7 @@ func raceDuty(f *fixture) {
 	for round := range rounds {
 		var racing []func() error
 		for i := range 4 {
-			duty := driver.Duty{Name: fmt.Sprint(round), Owner: fmt.Sprint(i), Until: f.after(1)}
+			duty := driver.Duty{Name: fmt.Sprint(round), Owner: fmt.Sprint(i), For: time.Hour}
 			racing = append(racing, func() error {
 				taken, err := f.driver.TakeDuty(f.ctx, duty, f.start)
 				if err == nil && !taken {

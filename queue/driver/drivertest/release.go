@@ -20,7 +20,7 @@ var releaseRules = []rule{
 }
 
 var recoverRules = []rule{
-	{"leases that ran out before a time are handed back", recoverHandsBack},
+	{"leases that have ended are handed back", recoverHandsBack},
 	{"only records that run are handed back", recoverRunning},
 	{"a lease to keep is not handed back", recoverButKeep},
 }
@@ -29,7 +29,8 @@ func recoverButKeep(f *fixture) {
 	f.insert(spec{id: "kept"}, spec{id: "left"})
 	f.claimOne("kept")
 	f.claimOne("left")
-	n, err := f.driver.RecoverStale(f.ctx, f.after(9), driver.LeaseOf(f.get("kept")))
+	f.endLeases()
+	n, err := f.driver.RecoverStale(f.ctx, driver.LeaseOf(f.get("kept")))
 	require.NoError(f, err)
 	assert.Equal(f, 1, n)
 	f.hasState("kept", amboy.StateRunning)
@@ -104,7 +105,7 @@ func releasePark(f *fixture) {
 	claimed := f.claimAt(9, 10)
 	assert.Empty(f, claimed.Records, "it is not claimed, and does not expire")
 	assert.Zero(f, claimed.Next)
-	assert.Zero(f, f.recover(f.after(9)))
+	assert.Zero(f, f.recoverEnded())
 	f.hasState("dependent", amboy.StateBlocked)
 	f.refusedForScope(spec{id: "other", scopes: []string{"s"}, enqueueScopes: []string{"s"}})
 }
@@ -133,12 +134,12 @@ func recoverHandsBack(f *fixture) {
 	)
 	f.claimOne("stale")
 	extended := f.claimOne("extended")
-	assert.False(f, f.tryExtend(driver.LeaseOf(extended), f.after(2)))
-	require.Equal(f, []string{"late"}, jobIDs(f.claimAt(3, 10).Records))
-
-	assert.Zero(f, f.recover(f.after(0.25)))
-	assert.Equal(f, 1, f.recover(f.after(2.5)), "a lease that runs out at that time is not stale")
-	assert.Zero(f, f.recover(f.after(2.5)))
+	f.elapse(leaseTime / 2)
+	assert.False(f, f.tryExtend(driver.LeaseOf(extended)))
+	f.claimOne("late")
+	f.elapse(leaseTime/2 + time.Second)
+	assert.Equal(f, 1, f.recover())
+	assert.Zero(f, f.recover())
 
 	got := f.get("stale")
 	assert.Equal(f, amboy.StatePending, stateOf(got))
@@ -157,6 +158,6 @@ func recoverRunning(f *fixture) {
 	f.end(running[1], amboy.StateRetrying)
 	f.release(driver.HandBack{Lease: driver.LeaseOf(running[2]), Park: true})
 	unchanged := f.unchanged()
-	assert.Zero(f, f.recover(f.after(9)))
+	assert.Zero(f, f.recoverEnded())
 	unchanged()
 }

@@ -46,6 +46,7 @@ var others = []group{
 	{name: "EndRetry", rules: endRetryRules},
 	{name: "Extend", rules: extendRules},
 	{name: "RecoverStale", rules: recoverRules},
+	{name: "Clocks", rules: clockRules},
 	{name: "Save", rules: saveRules},
 	{name: "SetProgress", rules: progressRules},
 	{name: "UniqueKeys", rules: uniqueRules},

@@ -132,21 +132,29 @@ func saveRelocked(f *fixture) {
 
 	r := f.claimOne("job")
 	lost := driver.LeaseOf(r)
-	r.Status.ModificationCount++
-	r.Status.ModificationTime = f.after(1)
-	require.NoError(f, f.driver.Save(f.ctx, r))
-	f.consistent()
-	f.hasState("job", amboy.StateRunning)
-	assert.True(f, f.tryExtend(lost, f.after(1)), "the lock has taken the place of the lease")
+	for _, hours := range []float64{8, -8} {
+		r.Status.ModificationCount++
+		r.Status.ModificationTime = f.after(hours) // by a clock that is wrong
+		f.elapse(leaseTime / 2)
+		require.NoError(f, f.driver.Save(f.ctx, r))
+		f.consistent()
+		f.hasState("job", amboy.StateRunning)
+		f.elapse(leaseTime - time.Minute)
+		assert.Zero(f, f.recover(), "the lease is as long as before")
+		assert.False(f, f.tryExtend(driver.LeaseOf(r)))
+	}
+	assert.True(f, f.tryExtend(lost), "the lock has taken the place of the lease")
 	f.end(r, amboy.StateSucceeded)
 }
 
 func saveAfterExtend(f *fixture) {
 	f.insert(spec{id: "job"})
 	r := f.claimOne("job")
-	require.False(f, f.tryExtend(driver.LeaseOf(r), f.after(1)))
+	require.False(f, f.tryExtend(driver.LeaseOf(r)))
+	extended := f.get("job").Status.ModificationTime
+	r.Status.ModificationTime = f.after(-1)
 	require.NoError(f, f.driver.Save(f.ctx, r))
-	assert.True(f, f.get("job").Status.ModificationTime.Equal(f.after(1)), "the copy's older time is not stored")
+	assert.True(f, f.get("job").Status.ModificationTime.Equal(extended), "the copy's older time is not stored")
 }
 
 func saveUnknown(f *fixture) {

@@ -68,7 +68,7 @@ func shareRecovered(f *fixture) {
 	other := f.share()
 	f.insert(spec{id: "job"})
 	r := f.claimOne("job")
-	require.Equal(f, 1, other.recover(f.after(1)))
+	require.Equal(f, 1, other.recoverEnded())
 	f.refusesLease(r)
 	again := other.tryClaim("other", time.Now(), 1).Records
 	require.Len(f, again, 1)
@@ -104,16 +104,16 @@ func shareCancel(f *fixture) {
 	f.insert(spec{id: "left"})
 	f.claimOne("left")
 	other.cancel("left")
-	assert.Equal(f, 1, other.recover(f.after(1)), "its owner has died")
+	assert.Equal(f, 1, other.recoverEnded(), "its owner has died")
 	f.hasState("left", amboy.StateCanceled)
 }
 
 func shareDuty(f *fixture) {
 	other := f.share()
 	assert.True(f, f.takeDuty("duty", "a", 0, 2))
-	assert.False(f, other.takeDuty("duty", "b", 1, 3))
-	assert.True(f, other.takeDuty("duty", "b", 2, 4))
-	assert.False(f, f.takeDuty("duty", "a", 3, 5))
+	assert.False(f, other.takeDuty("duty", "b", 1, 2))
+	assert.True(f, other.takeDuty("duty", "b", 2, 2))
+	assert.False(f, f.takeDuty("duty", "a", 3, 2))
 }
 
 func shareNotifies(f *fixture) {
@@ -144,8 +144,8 @@ func (t *turns) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Clai
 	return t.next().Claim(ctx, req)
 }
 
-func (t *turns) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
-	return t.next().Extend(ctx, leases, now, leaseTime)
+func (t *turns) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) ([]driver.Lease, error) {
+	return t.next().Extend(ctx, leases, leaseTime)
 }
 
 func (t *turns) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
@@ -206,8 +206,8 @@ func (t *turns) Control(ctx context.Context, queue string, change driver.Control
 	return t.next().Control(ctx, queue, change)
 }
 
-func (t *turns) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
-	return t.next().RecoverStale(ctx, now, keep...)
+func (t *turns) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
+	return t.next().RecoverStale(ctx, keep...)
 }
 
 func (t *turns) Forget(ctx context.Context, now time.Time, limit int) (int, error) {

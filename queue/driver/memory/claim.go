@@ -99,7 +99,7 @@ func (d *Driver) claim(e *entry, req driver.ClaimRequest, scopes []string) *driv
 		dependency.Failed = failed
 		r.Dependency = &dependency
 	}
-	e.Job.leaseEnds = req.Now.Add(req.LeaseTime)
+	e.Job.lease(d.opts.Elapsed(), req.LeaseTime)
 	d.leases.add(e)
 	given := *r
 	return &given

@@ -91,6 +91,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 			return amboy.NewDuplicateJobErrorf("record %q is there already", next.Name)
 		}
 		replacement := newEntry(next)
+		replacement.Since = next.TimeInfo.Created
 		if err := q.schedule.Replace(e, replacement, d.opts.Now()); err != nil {
 			return err
 		}
@@ -130,7 +131,7 @@ func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
 		}
 		driver.CopyContent(&e.Job.record, r)
 		if relocked {
-			e.Job.leaseEnds = e.Job.leaseEnds.Add(r.Status.ModificationTime.Sub(e.Job.record.Status.ModificationTime))
+			e.Job.lease(d.opts.Elapsed(), e.Job.leaseTime)
 			driver.CopyLock(&e.Job.record, r)
 		}
 		return nil

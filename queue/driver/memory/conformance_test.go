@@ -1,7 +1,9 @@
 package memory_test
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,9 +13,17 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, drivertest.Harness{Open: func(t *testing.T) driver.Driver {
-		d, err := memory.New(memory.Options{KeepFinished: 10_000})
-		require.NoError(t, err)
-		return d
-	}})
+	start := time.Now()
+	var skipped atomic.Int64 // by Elapse, of whichever driver
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(t *testing.T) driver.Driver {
+			d, err := memory.New(memory.Options{
+				KeepFinished: 10_000,
+				Elapsed:      func() time.Duration { return time.Since(start) + time.Duration(skipped.Load()) },
+			})
+			require.NoError(t, err)
+			return d
+		},
+		Elapse: func(_ *testing.T, _ driver.Driver, by time.Duration) { skipped.Add(int64(by)) },
+	})
 }

@@ -64,10 +64,17 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 		return false, err
 	}
 	defer d.unlock()
+	until := now.Add(duty.For)
 	held := d.duties[duty.Name]
-	if held.Owner != duty.Owner && held.Until.After(now) {
+	if held.owner != duty.Owner && held.until.After(now) && !held.until.After(until) {
 		return false, nil
 	}
-	d.duties[duty.Name] = duty
+	d.duties[duty.Name] = heldDuty{owner: duty.Owner, until: until}
 	return true, nil
+}
+
+// heldDuty is a duty that an owner has until a time.
+type heldDuty struct {
+	owner string
+	until time.Time
 }

@@ -165,7 +165,8 @@ func (d *Driver) addPreset(q *queue, e *entry) error {
 	d.store(q, e)
 	switch place {
 	case schedule.Running:
-		r.Scopes, e.Job.leaseEnds = e.Scopes, r.LeaseUntil
+		r.Scopes = e.Scopes
+		e.Job.lease(d.opts.Elapsed(), r.LeaseTime)
 		d.leases.add(e)
 	case schedule.Finished:
 		r.Scopes = nil

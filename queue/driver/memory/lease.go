@@ -47,30 +47,27 @@ func (d *Driver) shown(l driver.Lease) (*entry, error) {
 }
 
 // Extend implements driver.Driver.
-func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	if err := d.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer d.unlock()
+	now, elapsed := d.opts.Now(), d.opts.Elapsed()
 	for _, l := range leases {
 		e, err := d.leased(l)
 		if err != nil {
 			lost = append(lost, l)
 			continue
 		}
-		e.Job.extend(now, now.Add(leaseTime))
+		e.Job.record.Status.ModificationTime = now
+		e.Job.lease(elapsed, leaseTime)
 	}
 	return lost, nil
 }
 
-// extend renews a lease. A call that was overtaken by a later one does not shorten it:
-// its holder goes by the later one.
-func (i *item) extend(now, until time.Time) {
-	if overtaken := now.Before(i.record.Status.ModificationTime); overtaken && until.Before(i.leaseEnds) {
-		return
-	}
-	i.record.Status.ModificationTime = now
-	i.leaseEnds = until
+// lease makes the lease of a record last for a time from now.
+func (i *item) lease(now, leaseTime time.Duration) {
+	i.leaseEnds, i.leaseTime = now+leaseTime, leaseTime
 }
 
 // SetProgress implements driver.Driver.
@@ -133,26 +130,47 @@ func (d *Driver) handBack(e *entry, h driver.HandBack) {
 		e.Job.queue.schedule.Park(e)
 		return
 	}
-	e.Job.queue.schedule.Release(e, h.NotBefore, d.opts.Now())
+	e.Job.queue.schedule.ReleaseSince(e, h.Since, h.NotBefore, d.opts.Now())
 }
 
-// RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
+// RecoverStale implements driver.Driver. It measures leases by the monotonic clock of
+// the process, which all callers share.
+func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	if err := d.lock(ctx); err != nil {
 		return 0, err
 	}
 	var stale []*entry
+	now := d.opts.Elapsed()
 	for _, e := range d.leases {
-		if e.Job.leaseEnds.Before(now) && !slices.Contains(keep, driver.LeaseOf(&e.Job.record)) {
+		if e.Job.leaseEnds < now && !slices.Contains(keep, driver.LeaseOf(&e.Job.record)) {
 			stale = append(stale, e)
 		}
 	}
 	for _, e := range stale {
 		d.handBack(e, driver.HandBack{})
 	}
+	moved := d.shortenWaits()
 	d.unlock()
-	if len(stale) > 0 {
+	if len(stale) > 0 || moved {
 		d.subscribers.Notify(true)
 	}
 	return len(stale), nil
+}
+
+// shortenWaits makes waits begin now that began later than that, because the clock was
+// set back. It reports whether there were any.
+func (d *Driver) shortenWaits() (moved bool) {
+	now := d.opts.Now()
+	for _, q := range d.queues {
+		for _, m := range q.schedule.ShortenWaits(now) {
+			moved = true
+			if m.Entry.Place() == schedule.Scheduled {
+				// It was put by Retry, which counts all its times from the same moment.
+				times := &m.Entry.Job.record.TimeInfo
+				times.Created = times.Created.Add(-m.By)
+				times.WaitUntil, times.DispatchBy = m.Entry.WaitUntil, m.Entry.DispatchBy
+			}
+		}
+	}
+	return moved
 }

@@ -25,6 +25,10 @@ type Options struct {
 	// Now is the clock, for tests that move it. It must be safe for concurrent use.
 	// Default: time.Now.
 	Now func() time.Time
+	// Elapsed is the clock by which leases are measured, counted from any moment,
+	// for tests that move it. It must never jump, and be safe for concurrent use.
+	// Default: the monotonic clock of the process.
+	Elapsed func() time.Duration
 }
 
 // Driver keeps records in memory, for any number of queues in this process. It
@@ -39,7 +43,7 @@ type Driver struct {
 	inserted    uint64               // the last number of a record
 	leases      leases
 	forgettable forgetHeap
-	duties      map[string]driver.Duty
+	duties      map[string]heldDuty
 	marks       map[markKey]time.Time
 	woken       []*wait.Waiter // to be woken when the lock is released
 
@@ -54,8 +58,9 @@ type item struct {
 	queue  *queue
 	number uint64 // in the order of all records
 
-	reason    string    // why it was handed back or parked, while it waits for that
-	leaseEnds time.Time // while it runs
+	reason string // why it was handed back or parked, while it waits for that
+	// While it runs: when the lease ends, by Options.Elapsed, and how long it lasts.
+	leaseEnds, leaseTime time.Duration
 
 	leaseIndex  int // in Driver.leases
 	forgetIndex int // in Driver.forgettable
@@ -76,7 +81,11 @@ func New(opts Options) (*Driver, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	d := &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]driver.Duty{}, marks: map[markKey]time.Time{}}
+	if opts.Elapsed == nil {
+		start := time.Now()
+		opts.Elapsed = func() time.Duration { return time.Since(start) }
+	}
+	d := &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]heldDuty{}, marks: map[markKey]time.Time{}}
 	d.notes.Now = opts.Now
 	return d, nil
 }

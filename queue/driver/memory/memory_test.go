@@ -241,7 +241,7 @@ func TestManyAtOnce(t *testing.T) {
 			other, held := holders.LoadOrStore(scope, r.Name)
 			assert.False(t, held, "scope %q of record %q is held by %v", scope, r.Name, other)
 		}
-		lost, extendErr := d.Extend(t.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Now(), time.Minute)
+		lost, extendErr := d.Extend(t.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Minute)
 		assert.Empty(t, lost)
 		for _, scope := range r.Scopes {
 			holders.Delete(scope)
@@ -276,27 +276,4 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-func TestARenewalThatWasOvertakenDoesNotShortenTheLease(t *testing.T) {
-	d := newDriver(t, memory.Options{KeepFinished: 1})
-	start := time.Now()
-	_, err := d.Insert(t.Context(), []*driver.Record{record("job")})
-	require.NoError(t, err)
-	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
-		Owner: "owner", Queues: []driver.Demand{{Queue: queueName, Limit: 1}}, Limit: 1, Now: start, LeaseTime: time.Minute,
-	})
-	require.NoError(t, err)
-	leases := []driver.Lease{driver.LeaseOf(claimed.Records[0])}
-	for _, sent := range []time.Duration{30 * time.Second, 15 * time.Second} {
-		lost, extendErr := d.Extend(t.Context(), leases, start.Add(sent), time.Minute)
-		require.NoError(t, extendErr)
-		require.Empty(t, lost)
-	}
-	recovered, err := d.RecoverStale(t.Context(), start.Add(80*time.Second))
-	require.NoError(t, err)
-	assert.Zero(t, recovered)
-	recovered, err = d.RecoverStale(t.Context(), start.Add(91*time.Second))
-	require.NoError(t, err)
-	assert.Equal(t, 1, recovered)
 }

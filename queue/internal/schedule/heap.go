@@ -66,6 +66,17 @@ func (h *heap[J]) peek() (*slot[J], bool) {
 	return nil, false
 }
 
+// all are the valid slots, in no order.
+func (h *heap[J]) all() []slot[J] {
+	valid := make([]slot[J], 0, h.live)
+	for i := range h.slots {
+		if h.valid(&h.slots[i]) {
+			valid = append(valid, h.slots[i])
+		}
+	}
+	return valid
+}
+
 // pop removes the entry of the first valid slot and returns it; nil where there
 // is none.
 func (h *heap[J]) pop() *Entry[J] {

@@ -10,6 +10,7 @@ func (s *Schedule[J]) Reschedule(e *Entry[J], until, now time.Time) {
 		return
 	}
 	e.WaitUntil = until
+	e.Since = time.Time{}
 	if e.place == Waiting {
 		return
 	}

@@ -57,6 +57,9 @@ type Entry[J any] struct {
 	// WaitUntil is when the job is due, and DispatchBy when it expires; zero
 	// for now and never.
 	WaitUntil, DispatchBy time.Time
+	// Since is when a wait for a time began whose length is what matters; zero where
+	// the time is. See ShortenWaits.
+	Since time.Time
 	// Scopes are what the job must hold to run, EnqueueScopes the part of them
 	// that Add takes.
 	Scopes, EnqueueScopes []string
@@ -172,6 +175,8 @@ type Schedule[J any] struct {
 	keys     map[string]*Entry[J] // who has a unique key
 	missing  map[string][]*links[J]
 	finished finishedList[J]
+	// latestSince is not before Since of any entry.
+	latestSince time.Time
 }
 
 // Add adds an entry. It returns an error that is a duplicate job where the ID or
@@ -365,6 +370,7 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	next.seq = s.lastSeq
 	next.dispatch = next.dispatchScopes()
 	next.inherit(e)
+	s.setSince(next, next.Since)
 	s.passKey(e, next)
 	s.byID[e.ID] = next
 	next.place = Waiting
@@ -382,9 +388,16 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 // that is zero. It counts as Postponed until then. An entry that is not Running
 // is left alone.
 func (s *Schedule[J]) Release(e *Entry[J], until, now time.Time) {
+	s.ReleaseSince(e, time.Time{}, until, now)
+}
+
+// ReleaseSince is Release for a wait that began at a time; zero where until is meant
+// as it is.
+func (s *Schedule[J]) ReleaseSince(e *Entry[J], since, until, now time.Time) {
 	if e.place != Running {
 		return
 	}
+	s.setSince(e, since)
 	s.leave(e)
 	s.free(e, e.dispatch)
 	s.watchDeadline(e)
@@ -422,6 +435,7 @@ func (s *Schedule[J]) Unpark(e *Entry[J], now time.Time) {
 // wait makes an entry wait for its time, or else admits it.
 func (s *Schedule[J]) wait(e *Entry[J], now time.Time) {
 	if e.WaitUntil.After(now) {
+		s.setSince(e, e.Since)
 		s.setPlace(e, Scheduled)
 		s.timers.push(e.slot(timeKey(e.WaitUntil)))
 		return

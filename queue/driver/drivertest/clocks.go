@@ -1,0 +1,149 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// clockRules are about processes whose wall clock is wrong, or is set. All that they
+// say of it is in the arguments of calls.
+var clockRules = []rule{
+	{"a process whose clock is ahead takes no live lease", aheadTakesNone},
+	{"a lease that a process took whose clock was ahead ends in time", aheadEndsInTime},
+	{"a lease that a process took whose clock is behind lasts as long as any", behindLasts},
+	{"a lease ends that was renewed before a clock was set back", endsAfterStepBack},
+	{"a backoff that a clock made too long is shortened, and its times move together", aheadBackoff},
+	{"a wait after a hand-back that a clock made too long is shortened", aheadHandBack},
+	{"a wait that is no longer than it should be stays", rightWaitsStay},
+	{"a time that a user set stays, however late", userTimesStay},
+}
+
+// wrongClocks are by how many hours a clock is ahead.
+var wrongClocks = []float64{1.0 / 60, 8, 1000}
+
+func aheadTakesNone(f *fixture) {
+	f.fill(f.queue, 0, 6)
+	running := f.claim(6)
+	require.Len(f, running, 6)
+	unchanged := f.unchanged()
+	for _, hours := range wrongClocks {
+		assert.Empty(f, f.tryClaim("ahead", f.after(hours), 10).Records)
+		assert.Zero(f, f.recover())
+	}
+	unchanged()
+	for _, r := range running {
+		f.end(r, amboy.StateSucceeded)
+	}
+}
+
+func aheadEndsInTime(f *fixture) {
+	f.insert(spec{id: "job"})
+	for _, hours := range wrongClocks {
+		require.Len(f, f.tryClaim("ahead", f.after(hours), 1).Records, 1)
+		assert.Equal(f, 1, f.recoverEnded())
+	}
+}
+
+func behindLasts(f *fixture) {
+	f.insert(spec{id: "job"})
+	for _, hours := range wrongClocks {
+		records := f.tryClaim("behind", f.after(-hours), 1).Records
+		require.Len(f, records, 1)
+		f.elapse(leaseTime - time.Minute)
+		assert.Zero(f, f.recover())
+		assert.False(f, f.tryExtend(driver.LeaseOf(records[0])))
+		assert.Equal(f, 1, f.recoverEnded())
+	}
+}
+
+func endsAfterStepBack(f *fixture) {
+	f.insert(spec{id: "job"})
+	r := f.tryClaim(owner, f.after(8), 1).Records[0]
+	f.elapse(leaseTime / 2)
+	assert.False(f, f.tryExtend(driver.LeaseOf(r)))
+	assert.Equal(f, 1, f.recoverEnded())
+	assert.Equal(f, []string{"job"}, jobIDs(f.tryClaim("other", time.Now(), 1).Records))
+}
+
+// retryAhead replaces a record that awaits its retry as a process does whose clock is
+// ahead by so many hours. The next attempt waits for a quarter of an hour, and expires
+// half an hour later.
+func (f *fixture) retryAhead(r *driver.Record, hours float64) {
+	f.Helper()
+	next := nextAttempt(r)
+	next.TimeInfo.Created = f.after(hours)
+	next.TimeInfo.WaitUntil, next.TimeInfo.DispatchBy = f.after(hours+0.25), f.after(hours+0.75)
+	require.NoError(f, f.tryRetry(r, next))
+}
+
+func aheadBackoff(f *fixture) {
+	f.retryAhead(f.retrying(spec{id: "job"}), 8)
+	assert.Empty(f, f.claimAt(1, 10).Records)
+	assert.Zero(f, f.recover())
+	got := f.get("job")
+	assert.Equal(f, amboy.StateScheduled, stateOf(got))
+	now := time.Now()
+	assert.WithinDuration(f, now, got.TimeInfo.Created, time.Minute)
+	assert.WithinDuration(f, now.Add(15*time.Minute), got.TimeInfo.WaitUntil, time.Minute)
+	assert.Equal(f, 30*time.Minute, got.TimeInfo.DispatchBy.Sub(got.TimeInfo.WaitUntil).Round(time.Second))
+	assert.WithinDuration(f, got.TimeInfo.WaitUntil, f.claimAt(0, 0).Next, time.Second)
+	assert.Empty(f, f.claimAt(0.2, 10).Records)
+	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(0.3, 10).Records))
+
+	// Parked and released, one is shortened all the same.
+	f.retryAhead(f.retrying(spec{id: "parked"}), 8)
+	f.act(driver.Action{Kind: driver.Park}, "parked")
+	assert.Zero(f, f.recover())
+	f.act(driver.Action{Kind: driver.Unpark}, "parked")
+	assert.Zero(f, f.recover())
+	assert.Equal(f, []string{"parked"}, jobIDs(f.claimAt(0.3, 10).Records))
+}
+
+func aheadHandBack(f *fixture) {
+	f.insert(spec{id: "job", waitUntil: f.after(-2), dispatchBy: f.after(9)})
+	created := f.get("job").TimeInfo
+	r := f.claimOne("job")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r), Since: f.after(8), NotBefore: f.after(8.25), Reason: "the disk is full"})
+	assert.Empty(f, f.claimAt(1, 10).Records)
+	assert.Zero(f, f.recover())
+	got := f.get("job")
+	assert.Equal(f, amboy.StateBlocked, stateOf(got))
+	assert.Equal(f, "the disk is full", got.Status.Reason)
+	assert.True(f, created.WaitUntil.Equal(got.TimeInfo.WaitUntil))
+	assert.True(f, created.DispatchBy.Equal(got.TimeInfo.DispatchBy))
+	assert.Empty(f, f.claimAt(0.2, 10).Records)
+	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(0.3, 10).Records))
+}
+
+func rightWaitsStay(f *fixture) {
+	f.retryAhead(f.retrying(spec{id: "retried"}), -0.1)
+	f.insert(spec{id: "snoozed"})
+	r := f.claimOne("snoozed")
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r), Since: f.after(-0.1), NotBefore: f.after(0.15)})
+	unchanged := f.unchanged()
+	assert.Zero(f, f.recover())
+	unchanged()
+	assert.Empty(f, f.claimAt(0.14, 10).Records)
+	assert.Len(f, f.claimAt(0.16, 10).Records, 2)
+}
+
+func userTimesStay(f *fixture) {
+	r := f.retrying(spec{id: "rescheduled"})
+	f.insert(
+		spec{id: "job", created: f.after(8), waitUntil: f.after(9)},
+		spec{id: "handed back", priority: 1},
+	)
+	f.release(driver.HandBack{Lease: driver.LeaseOf(f.claimOne("handed back")), NotBefore: f.after(9)})
+	f.retryAhead(r, 8)
+	f.act(driver.Action{Kind: driver.Reschedule, At: f.after(9)}, "rescheduled")
+	f.hasState("rescheduled", amboy.StateScheduled)
+	unchanged := f.unchanged()
+	assert.Zero(f, f.recover())
+	unchanged()
+	assert.Empty(f, f.claimAt(8.6, 10).Records)
+}
