@@ -327,6 +327,7 @@ func (doc *document) cancel(a driver.Action, now time.Time) {
 // reschedule gives a document that waits another time at which it is due.
 func (doc *document) reschedule(at, now time.Time) {
 	doc.TimeInfo.WaitUntil = at
+	doc.Line.Since = time.Time{}
 	doc.Status.Reason = ""
 	doc.enter(doc.Line.Edges, now)
 }

@@ -57,6 +57,9 @@ type change struct {
 	// timely is true of a change that is made only where the lease has not been
 	// extended since the document was read.
 	timely bool
+	// leaseTime is how long the lease lasts that the change gives, if it gives one, from
+	// when the server makes it, and by the server's clock.
+	leaseTime time.Duration
 
 	// after is the document as the change left it; nil where it was not made.
 	// Where there was nothing to change it is what was read.
@@ -335,6 +338,9 @@ func (w *writing) model(c *change) (mongo.WriteModel, error) {
 	if next.Job.IsZero() {
 		c.next.body = c.before.body
 	}
+	if next.runs() {
+		update.leaseTime = c.leaseTime
+	}
 	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(update.document()), nil
 }
 
@@ -428,14 +434,39 @@ func (w *writing) failed(ctx context.Context, err error) error {
 type update struct {
 	set, unset bson.D
 	size       int // of the document, as far as it is known
+	// leaseTime is that of a lease that begins; 0 if none does.
+	leaseTime time.Duration
 }
 
-func (u *update) document() bson.D {
+// document is what is sent: a pipeline where a lease begins, as only that can refer to
+// the clock of the server.
+func (u *update) document() any {
+	if u.leaseTime > 0 {
+		return u.pipeline()
+	}
 	doc := bson.D{{Key: "$set", Value: u.set}}
 	if len(u.unset) > 0 {
 		doc = append(doc, bson.E{Key: "$unset", Value: u.unset})
 	}
 	return doc
+}
+
+func (u *update) pipeline() mongo.Pipeline {
+	set := make(bson.D, 0, len(u.set))
+	for _, e := range u.set {
+		if e.Key != leaseBegan && e.Key != leaseEnds {
+			set = append(set, bson.E{Key: e.Key, Value: field("$literal", e.Value)})
+		}
+	}
+	stages := mongo.Pipeline{field("$set", set)}
+	if len(u.unset) > 0 {
+		paths := make(bson.A, len(u.unset))
+		for i, e := range u.unset {
+			paths[i] = e.Key
+		}
+		stages = append(stages, field("$unset", paths))
+	}
+	return append(stages, leaseFor(u.leaseTime))
 }
 
 // nested are the fields of which only those within are written that changed, so

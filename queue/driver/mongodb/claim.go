@@ -50,7 +50,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 	records := make([]*driver.Record, len(c.given))
 	for i, g := range c.given {
-		records[i] = d.give(ctx, g)
+		records[i] = d.give(ctx, g, req.LeaseTime)
 	}
 	return driver.Claimed{Records: records, Next: c.next}, nil
 }
@@ -78,8 +78,8 @@ type given struct {
 }
 
 // give returns the record that was claimed.
-func (d *Driver) give(ctx context.Context, g *given) *driver.Record {
-	d.leases.add(g.doc)
+func (d *Driver) give(ctx context.Context, g *given, leaseTime time.Duration) *driver.Record {
+	d.leases.add(g.doc, leaseTime)
 	d.herald.claimed(g.doc)
 	r := g.doc.Record
 	r.Job = g.body
@@ -213,6 +213,7 @@ func (c *claim) expirations(v *view) []*change {
 				doc.start(c.req, true)
 				return nil
 			},
+			leaseTime: c.req.LeaseTime,
 		})
 	}
 	return changes
@@ -388,6 +389,8 @@ func (c *claim) start(doc *document) *change {
 		name:   doc.Name,
 		before: doc,
 		quiet:  true,
+
+		leaseTime: c.req.LeaseTime,
 		step: func(doc *document) error {
 			if !doc.waits() || doc.Line.In != inReady {
 				return errMoved

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
@@ -68,6 +69,7 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 			s := newStore(t)
 			return open(t, s, s.client)
 		},
+		Elapse:    func(t *testing.T, d driver.Driver, by time.Duration) { storeOf(d).elapse(t, by) },
 		Reopen:    again,
 		Share:     again,
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return storeOf(d).cut() },
@@ -87,6 +89,20 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 			}
 		},
 	})
+}
+
+// elapse makes leases end earlier: the clock is that of the server, which goes on as it
+// does.
+func (s *breakable) elapse(t *testing.T, by time.Duration) {
+	t.Helper()
+	earlier := func(path string) bson.D {
+		return bson.D{{Key: "$subtract", Value: bson.A{"$" + path, by.Milliseconds()}}}
+	}
+	_, err := s.jobs(true).UpdateMany(t.Context(), bson.D{{Key: "status.in_prog", Value: true}}, mongo.Pipeline{{{Key: "$set", Value: bson.D{
+		{Key: "status.mod_ts", Value: earlier("status.mod_ts")},
+		{Key: "lease_until", Value: earlier("lease_until")},
+	}}}})
+	require.NoError(t, err)
 }
 
 // breakable is a store that can be cut off.

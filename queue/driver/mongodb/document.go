@@ -30,8 +30,9 @@ type document struct {
 	JobID string `bson:"job_id,omitempty"`
 	// UniqueLock is the unique key, while the job has it.
 	UniqueLock string `bson:"unique_lock,omitempty"`
-	// LeaseUntil is when the lease ends, where it is later than the
-	// modification time. Else the lock is one of the former library.
+	// LeaseUntil is when the lease ends, if it is later than the modification time.
+	// Else the lock is one of the legacy library. The server sets both, by its clock;
+	// of one that was claimed here they are not known, and somewhere near.
 	LeaseUntil time.Time `bson:"lease_until,omitempty"`
 	// Rev is another one after each change that this library makes, but for
 	// Extend and SetProgress.

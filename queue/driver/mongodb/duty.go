@@ -23,9 +23,10 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 	}
 	defer leave()
 	ctx = plain(ctx)
-	isFree := either(field("owner", duty.Owner), field("until", field("$lte", now)))
+	until := ceilMillisecond(now.Add(duty.For))
+	isFree := either(field("owner", duty.Owner), field("until", field("$lte", now)), field("until", field("$gt", until)))
 	filter := all(field("_id", dutyKey(duty.Name)), isFree)
-	set := field("$set", bson.D{{Key: "owner", Value: duty.Owner}, {Key: "until", Value: ceilMillisecond(duty.Until)}})
+	set := field("$set", bson.D{{Key: "owner", Value: duty.Owner}, {Key: "until", Value: until}})
 	for failures := 0; ; {
 		_, err = d.control.UpdateOne(ctx, filter, set, options.Update().SetUpsert(true))
 		switch {

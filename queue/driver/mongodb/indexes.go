@@ -55,6 +55,7 @@ func (o Options) indexes() []index {
 	all := []index{
 		{name: "next_job", keys: append(ascending("status.completed", "status.in_prog", "line.in"), inRank...)},
 		{name: "due", keys: ascending("line.due"), partial: exists("line.due"), everywhere: true},
+		{name: "since", keys: ascending("line.since"), partial: exists("line.since"), everywhere: true},
 		{name: "expires", keys: ascending("line.expires"), partial: exists("line.expires"), everywhere: true},
 		{name: "scope_line", keys: append(ascending("line.scope"), inRank...), partial: exists("line.scope")},
 		{name: "wanted_scopes", keys: ascending("line.wants", "line.in"), partial: exists("line.wants")},

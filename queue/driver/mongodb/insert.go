@@ -49,6 +49,9 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	b := &batch{Driver: d, now: time.Now(), held: map[key]bool{}, tx: transactionOf(ctx)}
 	errs := b.add(records)
 	ctx = plain(ctx)
+	if err = b.lease(ctx); err != nil {
+		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
+	}
 	pass, err := b.passGates(ctx)
 	defer pass()
 	if err == nil {
@@ -100,7 +103,6 @@ func (b *batch) newDocument(r *driver.Record) *document {
 	case amboy.StatePending, amboy.StateRetrying:
 	case amboy.StateRunning:
 		doc.Scopes = append(doc.Scopes, doc.wants()...)
-		doc.LeaseUntil = stored(r.LeaseUntil)
 	default:
 		doc.Scopes = nil
 		if !doc.keepsKey() {
@@ -111,6 +113,24 @@ func (b *batch) newDocument(r *driver.Record) *document {
 		doc.UniqueLock = ""
 	}
 	return doc
+}
+
+// lease makes the leases last of those that run already, by the server's clock.
+func (b *batch) lease(ctx context.Context) error {
+	var now time.Time
+	for _, n := range b.docs {
+		if !n.runs() {
+			continue
+		}
+		if now.IsZero() {
+			var err error
+			if now, err = b.serverTime(ctx); err != nil {
+				return err
+			}
+		}
+		n.LeaseUntil = stored(now.Add(n.LeaseTime))
+	}
+	return nil
 }
 
 // sortByEdges puts documents in an order in which each comes after those on which

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -13,10 +12,6 @@ import (
 
 	"github.com/mongodb/amboy/queue/driver"
 )
-
-// recoverAtOnce is the number of leases, at most, that are recovered with one
-// command.
-const recoverAtOnce = 1000
 
 // holds tells whether a document that has not ended shows a lease, or the absence
 // of one.
@@ -35,25 +30,25 @@ func errorsOf(changes []*change, leaseOf func(i int) driver.Lease) []error {
 }
 
 // Extend implements driver.Driver.
-func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	ctx = plain(ctx)
-	lost, err = d.extend(ctx, leases, stored(now), stored(now.Add(leaseTime)))
+	lost, err = d.extend(ctx, leases, leaseTime)
 	if err != nil {
 		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
 	}
 	return lost, nil
 }
 
-func (d *Driver) extend(ctx context.Context, leases []driver.Lease, now, until time.Time) (lost []driver.Lease, err error) {
+func (d *Driver) extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	models := d.extensions(leases, now, until)
+	models := d.extensions(leases, leaseTime)
 	var result *mongo.BulkWriteResult
 	for failures := 0; ; {
 		result, err = d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
@@ -71,13 +66,13 @@ func (d *Driver) extend(ctx context.Context, leases []driver.Lease, now, until t
 			return nil, unknown(err)
 		}
 	}
-	d.leases.extend(leases, until)
+	d.leases.extend(leases, leaseTime)
 	return lost, nil
 }
 
 // extensions are the statements that extend leases, one for those that have a
 // queue, an owner and a count in common.
-func (d *Driver) extensions(leases []driver.Lease, now, until time.Time) []mongo.WriteModel {
+func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) []mongo.WriteModel {
 	type common struct {
 		queue, owner string
 		count        int
@@ -87,7 +82,7 @@ func (d *Driver) extensions(leases []driver.Lease, now, until time.Time) []mongo
 		c := common{l.Queue, l.Owner, l.Count}
 		names[c] = append(names[c], d.idsOf(l.Queue, l.Name)...)
 	}
-	update := bson.D{{Key: "$set", Value: bson.D{{Key: "status.mod_ts", Value: now}, {Key: "lease_until", Value: until}}}}
+	update := mongo.Pipeline{leaseFor(leaseTime)}
 	models := make([]mongo.WriteModel, 0, len(names))
 	for c, ids := range names {
 		filter := d.inQueue(c.queue,
@@ -151,82 +146,4 @@ func (d *Driver) release(ctx context.Context, handBacks []driver.HandBack) ([]er
 		return nil, fmt.Errorf("releasing %d records: %w", len(handBacks), err)
 	}
 	return errorsOf(changes, func(i int) driver.Lease { return handBacks[i].Lease }), nil
-}
-
-// RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
-	leave, err := d.enter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
-	ctx = plain(ctx)
-	recovered := 0
-	for {
-		n, found, err := d.recoverSome(ctx, now, keep)
-		recovered += n
-		if err != nil {
-			return recovered, fmt.Errorf("recovering stale leases, after %d: %w", recovered, err)
-		}
-		if n == 0 || found < recoverAtOnce {
-			return recovered, nil
-		}
-	}
-}
-
-// recoverSome recovers leases that ran out before a time. It returns how many, of
-// how many that it looked at.
-func (d *Driver) recoverSome(ctx context.Context, now time.Time, keep []driver.Lease) (recovered, found int, err error) {
-	var changes []*change
-	err = d.each(ctx, d.stale(now), withoutBodies().SetLimit(recoverAtOnce), func(doc *document) error {
-		found++
-		if doc.leaseEnds(d.opts.LockTimeout).Before(now) && !slices.Contains(keep, doc.lease()) {
-			changes = append(changes, d.recovery(doc, now))
-		}
-		return nil
-	})
-	if err != nil || len(changes) == 0 {
-		return 0, found, err
-	}
-	err = d.apply(ctx, changes)
-	for _, c := range changes {
-		if c.landed() {
-			recovered++
-			if c.after.isFormer() {
-				d.sweeper.lookForFormers()
-			}
-		}
-	}
-	return recovered, found, err
-}
-
-// stale is a filter for the documents whose leases may have run out before a time.
-func (d *Driver) stale(now time.Time) bson.D {
-	return bson.D{
-		{Key: "status.in_prog", Value: true},
-		{Key: "status.completed", Value: false},
-		{Key: "$or", Value: bson.A{
-			bson.D{{Key: "lease_until", Value: bson.D{{Key: "$lt", Value: now}}}},
-			bson.D{
-				{Key: "lease_until", Value: nil},
-				{Key: "status.mod_ts", Value: bson.D{{Key: "$lt", Value: now.Add(-d.opts.LockTimeout)}}},
-			},
-		}},
-	}
-}
-
-func (d *Driver) recovery(doc *document, now time.Time) *change {
-	return &change{
-		queue:  doc.Group,
-		name:   doc.Name,
-		before: doc,
-		timely: true,
-		step: func(doc *document) error {
-			if !doc.runs() || !doc.leaseEnds(d.opts.LockTimeout).Before(now) {
-				return errMoved
-			}
-			doc.handBack(driver.HandBack{}, time.Now())
-			return nil
-		},
-	}
 }

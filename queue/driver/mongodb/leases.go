@@ -14,6 +14,8 @@ type leases struct {
 	mu    sync.Mutex
 	byKey map[key]*leased
 	prune int // the number at which it is looked for those that ran out
+	// longest is how long the longest of all lasted.
+	longest time.Duration
 }
 
 type leased struct {
@@ -24,17 +26,18 @@ type leased struct {
 // pruneFrom is the number of leases below which none is looked for that ran out.
 const pruneFrom = 1024
 
-func (l *leases) add(doc *document) {
+func (l *leases) add(doc *document, leaseTime time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byKey == nil {
 		l.byKey, l.prune = map[key]*leased{}, pruneFrom
 	}
-	l.byKey[key{doc.Group, doc.Name}] = &leased{doc: doc, ends: doc.LeaseUntil}
+	now := time.Now() // Its monotonic reading is what counts.
+	l.byKey[key{doc.Group, doc.Name}] = &leased{doc: doc, ends: now.Add(leaseTime)}
+	l.longest = max(l.longest, leaseTime)
 	if len(l.byKey) < l.prune {
 		return
 	}
-	now := time.Now()
 	for k, lease := range l.byKey {
 		if lease.ends.Before(now) {
 			delete(l.byKey, k)
@@ -57,10 +60,19 @@ func (l *leases) take(lease driver.Lease) *document {
 	return known.doc
 }
 
-// extend takes note of leases that last longer now.
-func (l *leases) extend(extended []driver.Lease, until time.Time) {
+// longestTime is how long the longest of the leases lasted that this driver gave.
+func (l *leases) longestTime() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.longest
+}
+
+// extend takes note of leases that last longer now.
+func (l *leases) extend(extended []driver.Lease, leaseTime time.Duration) {
+	until := time.Now().Add(leaseTime)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.longest = max(l.longest, leaseTime)
 	for _, lease := range extended {
 		if known := l.byKey[key{lease.Queue, lease.Name}]; known != nil && known.doc.lease() == lease {
 			known.ends = until

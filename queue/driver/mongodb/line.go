@@ -30,6 +30,9 @@ type line struct {
 	Order int64 `bson:"order"`
 	// Due is when one that is scheduled or postponed may go on.
 	Due time.Time `bson:"due,omitempty"`
+	// Since is when the wait until Due began of one that was handed back or put by a
+	// retry; zero if Due is meant as it is.
+	Since time.Time `bson:"since,omitempty"`
 	// Scope is the one that was found held.
 	Scope string `bson:"scope,omitempty"`
 	// Wants are the scopes that it needs beside those that it holds.
@@ -59,6 +62,7 @@ var schedulePlaces = map[place]schedule.Place{
 // waits for what is in its way: its edges, then its time. Else it is ready,
 // where a claim finds the scopes that are held.
 func (doc *document) enter(edges []string, now time.Time) {
+	since := doc.Line.Since
 	doc.Line = doc.newLine()
 	doc.Line.Edges = edges
 	doc.Status.Reason = ""
@@ -67,7 +71,7 @@ func (doc *document) enter(edges []string, now time.Time) {
 	case len(edges) > 0:
 		doc.Line.In = inEdges
 	case due.After(now):
-		doc.Line.In, doc.Line.Due = inScheduled, due
+		doc.Line.In, doc.Line.Due, doc.Line.Since = inScheduled, due, since
 	default:
 		doc.Line.In = inReady
 	}
@@ -95,15 +99,17 @@ func (doc *document) block(scope string) {
 // admit makes a document ready that waits for its time, or for a scope.
 func (doc *document) admit() {
 	doc.Status.Reason = ""
-	doc.Line.In, doc.Line.Scope, doc.Line.Due = inReady, "", time.Time{}
+	doc.Line.In, doc.Line.Scope = inReady, ""
+	doc.Line.Due, doc.Line.Since = time.Time{}, time.Time{}
 }
 
 // park sets a document aside, for a reason. It keeps its open edges, and does not
 // expire.
 func (doc *document) park(reason string) {
-	edges := doc.Line.Edges
+	edges, since := doc.Line.Edges, doc.Line.Since
 	doc.Line = doc.newLine()
 	doc.Line.In, doc.Line.Edges, doc.Line.Expires = inParked, edges, time.Time{}
+	doc.Line.Since = since
 	doc.Status.Reason = reason
 }
 

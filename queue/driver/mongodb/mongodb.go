@@ -20,6 +20,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/sightings"
 )
 
 // Driver keeps the records of queues in a collection. It is safe for concurrent
@@ -40,6 +41,8 @@ type Driver struct {
 	gate   *gate
 
 	leases     leases
+	elapsed    func() time.Duration // by a monotonic clock
+	seen       sightings.Log[lease]
 	doubts     doubts
 	contention contention
 	hints      hints
@@ -84,6 +87,8 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.control = db.Collection(opts.collection()+controlSuffix, primary)
 	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
 	d.gate = newGate(d.control, opts.PollInterval)
+	opened := time.Now()
+	d.elapsed = func() time.Duration { return time.Since(opened) }
 	d.revs.driver = 1 + rand.Int64N(1<<29-1)
 	err = d.start(ctx)
 	if err != nil {
@@ -131,7 +136,7 @@ func (d *Driver) sniff(ctx context.Context) error {
 		SetName string `bson:"setName"`
 		Msg     string `bson:"msg"`
 	}
-	err := d.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	err := d.hello(ctx, &hello)
 	if err != nil {
 		return fmt.Errorf("asking the server what it is: %w", err)
 	}

@@ -97,6 +97,7 @@ func (d *Driver) successor(old *document, next *driver.Record, taken map[string]
 	}
 	now := time.Now()
 	doc.Order = d.orders.next(now, 1)
+	doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)
 	doc.enter(nil, now)
 	return doc
 }
@@ -495,6 +496,7 @@ func (d *Driver) takePlace(ctx context.Context, made *change, next *document) er
 		doc.Dependents = true // perhaps: the attempt before may have been marked since it was read
 		doc.Scopes = without(doc.EnqueueScopes, nil)
 		doc.Handover = nil
+		doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)
 		doc.enter(nil, time.Now())
 		return nil
 	}

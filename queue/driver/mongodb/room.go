@@ -71,11 +71,15 @@ func (c *claim) countRoom(ctx context.Context, v *view, queue string) (int, erro
 
 // lockRoom waits until it has the lock of a queue.
 func (d *Driver) lockRoom(ctx context.Context, queue, holder string) error {
+	end := serverTimeAfter(roomLockTime)
+	// One that lasts longer is from before the server's clock was set back.
+	isOver := field("$expr", either(
+		field("$lt", bson.A{"$until", serverNow}),
+		field("$gt", bson.A{"$until", end}),
+	))
+	take := mongo.Pipeline{field("$set", bson.D{{Key: "holder", Value: field("$literal", holder)}, {Key: "until", Value: end}})}
 	for round := 1; ; round++ {
-		now := time.Now()
-		filter := bson.D{{Key: "_id", Value: roomKey(queue)}, {Key: "until", Value: field("$lt", now)}}
-		set := bson.D{{Key: "holder", Value: holder}, {Key: "until", Value: now.Add(roomLockTime)}}
-		_, err := d.control.UpdateOne(ctx, filter, field("$set", set), options.Update().SetUpsert(true))
+		_, err := d.control.UpdateOne(ctx, append(field("_id", roomKey(queue)), isOver...), take, options.Update().SetUpsert(true))
 		if err == nil {
 			return nil
 		}

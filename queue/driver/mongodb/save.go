@@ -86,11 +86,10 @@ func (d *Driver) saveLock(ctx context.Context, r *driver.Record, u *update) (fou
 			locked.set = append(slices.Clone(u.set),
 				bson.E{Key: "status.owner", Value: r.Status.Owner},
 				bson.E{Key: "status.mod_count", Value: r.Status.ModificationCount},
-				bson.E{Key: "status.mod_ts", Value: r.Status.ModificationTime},
+				bson.E{Key: leaseBegan, Value: r.Status.ModificationTime},
 			)
 			if stored.runs() {
-				lasts := stored.leaseEnds(d.opts.LockTimeout).Sub(stored.Status.ModificationTime)
-				locked.set = append(locked.set, bson.E{Key: "lease_until", Value: r.Status.ModificationTime.Add(lasts)})
+				locked.leaseTime = stored.leaseEnds(d.opts.LockTimeout).Sub(stored.Status.ModificationTime)
 			}
 		}
 		matched, err := d.updateOne(ctx, append(bson.D{{Key: "_id", Value: stored.id}}, stored.guard...), &locked)

@@ -137,13 +137,14 @@ func (doc *document) handBack(h driver.HandBack, now time.Time) {
 	doc.Line = doc.newLine()
 	doc.Line.Edges = edges
 	until := ceilMillisecond(h.NotBefore)
+	doc.Line.Since = time.Time{}
 	switch {
 	case h.Park:
 		doc.park(h.Reason)
 	case len(edges) > 0: // it expired before they ended
 		doc.Line.In = inEdges
 	case until.After(now):
-		doc.Line.In, doc.Line.Due = inPostponed, until
+		doc.Line.In, doc.Line.Due, doc.Line.Since = inPostponed, until, ceilMillisecond(h.Since)
 		doc.Status.Reason = h.Reason
 	default:
 		doc.Line.In = inReady

@@ -253,6 +253,11 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 	if err := c.insertAt(next, waiting); err != nil {
 		return err
 	}
+	if next.job.waitUntil.Valid {
+		if _, err := c.exec(setSince, next.created, next.seq); err != nil {
+			return err
+		}
+	}
 	if len(next.edges) > 0 {
 		if _, err := c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
 			return err

@@ -21,6 +21,7 @@ func TestConformance(t *testing.T) {
 	s := newStores(t)
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.newPath(t)) },
+		Elapse:    s.elapse,
 		Reopen:    s.reopen,
 		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.paths[d]) },
 		Break:     func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
@@ -75,11 +76,20 @@ func (s *stores) open(t *testing.T, path string) driver.Driver {
 	return d
 }
 
+// elapse lets time pass for all drivers on the file of one.
+func (s *stores) elapse(_ *testing.T, d driver.Driver, by time.Duration) {
+	for other, path := range s.paths {
+		if path == s.paths[d] {
+			sqlite.Elapse(other.(*sqlite.Driver), by)
+		}
+	}
+}
+
 // reopen waits until the calls that were left behind are done, as those of a
 // process that was killed are.
 func (s *stores) reopen(t *testing.T, d driver.Driver) driver.Driver {
 	t.Helper()
-	if _, err := d.Extend(t.Context(), nil, time.Now(), time.Minute); err != nil {
+	if _, err := d.Extend(t.Context(), nil, time.Minute); err != nil {
 		require.ErrorIs(t, err, driver.ErrClosed)
 	}
 	return s.open(t, s.paths[d])

@@ -24,7 +24,7 @@ func AddMigrations(steps ...string) (restore func()) {
 // Queries are all statements that a driver runs and that read or change a table,
 // but for those that open a file and those of Selections.
 func Queries() []string {
-	queries := slices.Concat(statementTexts[:], []string{readLatest, readAttempts, readQueue, readCancelled})
+	queries := slices.Concat(statementTexts[:], []string{readLatest, readAttempts, readQueue, readCancelled, readLeases, readLateWait})
 	return slices.DeleteFunc(queries, func(q string) bool {
 		verb, _, _ := strings.Cut(q, " ")
 		return !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, verb)
@@ -71,6 +71,19 @@ func IndexedStates() (states []amboy.JobState) {
 		}
 	}
 	return states
+}
+
+// Elapse lets time pass by the clock by which a driver measures leases.
+func Elapse(d *Driver, by time.Duration) {
+	was := d.elapsed
+	d.elapsed = func() time.Duration { return was() + by }
+}
+
+// SetBoot makes the machine seem to be in a boot with that ID, until restore is called.
+func SetBoot(id string) (restore func()) {
+	was := bootID
+	bootID = func() string { return id }
+	return func() { bootID = was }
 }
 
 // Exec runs a statement on the connection that writes.

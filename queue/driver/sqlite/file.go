@@ -97,7 +97,11 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	return migrate(ctx, conn)
+	err = migrate(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return noteBoot(ctx, conn)
 }
 
 // useLog makes the file have a write-ahead log, so that nobody waits for readers.

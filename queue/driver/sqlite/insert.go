@@ -40,7 +40,12 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 	switch state := driver.InsertedState(r); state {
 	case amboy.StatePending:
 	case amboy.StateRunning:
-		n.preset, n.leaseUntil = running, instantOf(r.LeaseUntil)
+		n.preset = running
+		if !n.modTime.Valid {
+			n.modTime = instantOf(time.Now())
+		}
+		// It is their difference that counts.
+		n.leaseUntil = instantOf(timeOf(n.modTime).Add(r.LeaseTime))
 	default:
 		n.preset = finalPlace(state)
 	}

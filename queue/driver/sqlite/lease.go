@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,10 +73,11 @@ func (c *changes) leased(l driver.Lease) (j *job, refusal, err error) {
 }
 
 // Extend implements driver.Driver.
-func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	var gone []driver.Lease
 	err = d.writer.write(ctx, &change{size: len(leases), run: func(c *changes) error {
 		gone = nil
+		now := time.Now()
 		for _, l := range leases {
 			queue, failure := c.queue(l.Queue)
 			if failure != nil {
@@ -135,6 +137,9 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	case j.open: // it expired before its edges ended
 		return c.move(j, waiting, instant{}, "")
 	case until.Valid && until.Int64 > time.Now().UnixNano():
+		if _, err := c.exec(setSince, instantOf(h.Since), j.seq); err != nil {
+			return err
+		}
 		return c.move(j, postponed, until, "")
 	default:
 		return c.admit(j)
@@ -155,39 +160,108 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 	return true, c.endCanceled(j, r, time.Now())
 }
 
-// RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
+// lease is one as it was taken or renewed, in terms of the file. How long it lasts is
+// the difference of its times; a file has no clock by which it could end.
+type lease struct {
+	seq, count     int64
+	until, modTime instant
+}
+
+const (
+	// clockSlack is by how much a wait may seem to begin later than now.
+	clockSlack = 5 * time.Second
+	// shortenedAtOnce is the number of waits, at most, that one change makes shorter.
+	shortenedAtOnce = 1000
+)
+
+// RecoverStale implements driver.Driver. A lease is over when this driver has seen it
+// unrenewed for its whole length, or when the machine was booted since it was taken. A
+// call that finds nothing keeps nobody from writing.
+func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	var recovered int
-	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
-		recovered = 0
-		var stale []int64
-		err := c.query(staleLeases, func(r *row) error {
-			stale = append(stale, r.integer())
+	over, err := d.leasesOver(ctx)
+	if err == nil && len(over) > 0 {
+		recovered, err = d.recover(ctx, over, keep)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("recovering stale leases: %w", err)
+	}
+	if err = d.shortenWaits(ctx); err != nil {
+		return recovered, fmt.Errorf("shortening waits that were set by a clock that was ahead: %w", err)
+	}
+	return recovered, nil
+}
+
+// leasesOver looks at all leases, and returns those that are over, in the order of the
+// records.
+func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
+	lengths := map[lease]time.Duration{}
+	began := d.elapsed()
+	err = d.reads.query(ctx, readLeases, func(r *row) error {
+		l := lease{r.integer(), r.integer(), r.time(), r.time()}
+		if !l.until.Valid { // see noteBoot
+			over = append(over, l)
 			return nil
-		}, instantOf(now))
-		if err != nil {
-			return err
 		}
-		for _, seq := range stale {
-			// One before it may have ended, on which it depends.
-			j, err := c.job(findSeq, seq)
-			if err == nil && j.isOneOf(keep) {
+		lengths[l] = time.Duration(l.until.Int64 - l.modTime.Int64)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	over = append(over, d.seen.See(began, d.elapsed(), lengths)...)
+	slices.SortFunc(over, func(a, b lease) int { return cmp.Compare(a.seq, b.seq) })
+	return over, nil
+}
+
+// recover hands leases back that were not renewed since they were seen.
+func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease) (recovered int, err error) {
+	var n int
+	err = d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+		n = 0
+		for _, l := range over {
+			j, failure := c.job(findLease, l.seq, l.count, l.until, l.modTime)
+			if failure != nil {
+				return failure
+			}
+			if j == nil || j.isOneOf(keep) {
 				continue
 			}
-			if err == nil {
-				err = c.handBack(j, driver.HandBack{})
+			failure = c.handBack(j, driver.HandBack{})
+			if failure != nil {
+				return failure
 			}
-			if err != nil {
-				return err
-			}
-			recovered++
+			n++
 		}
 		return nil
 	}})
 	if err != nil {
-		return 0, fmt.Errorf("recovering stale leases: %w", err)
+		return 0, err
 	}
-	return recovered, nil
+	return n, nil
+}
+
+// shortenWaits makes waits begin now that are to begin later.
+func (d *Driver) shortenWaits(ctx context.Context) error {
+	for {
+		now := time.Now()
+		limit := instantOf(now.Add(clockSlack))
+		late := false
+		err := d.reads.query(ctx, readLateWait, func(*row) error {
+			late = true
+			return nil
+		}, limit)
+		if err != nil || !late {
+			return err
+		}
+		err = d.writer.write(ctx, &change{notifies: true, size: shortenedAtOnce, run: func(c *changes) error {
+			_, failure := c.exec(shortenWaits, instantOf(now), limit, shortenedAtOnce)
+			return failure
+		}})
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // isOneOf tells whether a job that runs has one of the leases.

@@ -114,6 +114,8 @@ const (
 	readQueues     = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
 	readUnfinished = `SELECT name FROM queues
 		WHERE waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying > 0 ORDER BY name`
+	readLeases    = `SELECT seq, lease_count, lease_until, mod_time FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
+	readLateWait  = `SELECT 1 FROM jobs WHERE due IS NOT NULL AND since > ? LIMIT 1`
 	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count FROM jobs
 		WHERE owner = ? AND cancel = 1`
 )

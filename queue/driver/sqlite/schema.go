@@ -13,7 +13,7 @@ const applicationID = 0x416d626f // "Ambo"
 // migrations are the steps from an empty file to the current schema. A file's
 // version is the number of those that it has seen, and firstVersion-1 more. A step
 // never changes once it was released.
-var migrations = []string{schemaV2}
+var migrations = []string{schemaV2, schemaV3}
 
 // firstVersion is the first that was in a file of a released version of this
 // library. A file of one before can't be brought up to date.
@@ -161,6 +161,16 @@ CREATE TABLE notes (
 	PRIMARY KEY (kind, key)
 ) WITHOUT ROWID;
 CREATE INDEX notes_until ON notes (until);
+`
+
+// Since when a record waits that was put by a retry or handed back, so that a clock that
+// was ahead makes its wait no longer; and the boot of the machine in which the file was
+// opened last.
+const schemaV3 = `
+ALTER TABLE jobs ADD COLUMN since INTEGER;
+CREATE INDEX jobs_since ON jobs (since) WHERE due IS NOT NULL AND since IS NOT NULL;
+
+CREATE TABLE boot (id TEXT NOT NULL);
 `
 
 // ErrNewerSchema is wrapped by the error for a file that a newer version of this

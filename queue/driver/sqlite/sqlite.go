@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/sightings"
 )
 
 // The values that an Options field of zero stands for.
@@ -83,6 +85,11 @@ type Driver struct {
 	// some were inserted.
 	mayHaveMore atomic.Bool
 
+	// elapsed is the clock by which leases are measured, and seen are those that this
+	// driver has seen.
+	elapsed func() time.Duration
+	seen    sightings.Log[lease]
+
 	watch       *watch
 	subscribers driver.Subscribers
 
@@ -113,6 +120,8 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 		closed: make(chan struct{}),
 		done:   make(chan struct{}),
 	}
+	opened := time.Now()
+	d.elapsed = func() time.Duration { return time.Since(opened) }
 	d.reads = newReader(f.reads, d.isClosed)
 	d.looks = newLooker(f.looks, d.closed)
 	d.writer, err = newWriter(ctx, f.path, f.writes, func() { d.subscribers.Notify(true) })

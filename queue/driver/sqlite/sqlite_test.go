@@ -314,7 +314,7 @@ func TestCloseDoesNotWaitForALockedFile(t *testing.T) {
 		_, err := d.Insert(context.Background(), []*driver.Record{r})
 		waiting <- err
 	}()
-	_, err := d.Extend(later(t), nil, time.Now(), time.Minute)
+	_, err := d.Extend(later(t), nil, time.Minute)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, d.Close(t.Context()))
 	require.ErrorIs(t, <-waiting, driver.ErrClosed)
@@ -349,7 +349,7 @@ func TestAChangeThatFailsLeavesTheOthers(t *testing.T) {
 // change that gives up while the file is locked.
 func pass(t *testing.T, d *sqlite.Driver) {
 	t.Helper()
-	_, err := d.Extend(later(t), nil, time.Now(), time.Minute)
+	_, err := d.Extend(later(t), nil, time.Minute)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

@@ -45,7 +45,9 @@ const (
 	saveRecord
 	saveLock
 	setCount
-	staleLeases
+	findLease
+	setSince
+	shortenWaits
 	setProgress
 	markCancel
 	readMark
@@ -174,8 +176,16 @@ var statementTexts = [statements]string{
 	saveRecord: `UPDATE jobs SET type = ?, version = ?, format = ?, error_count = ?, last_error = ?, extra = ?, body = ? WHERE seq = ?`,
 	saveLock:   `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = lease_until + ? - mod_time WHERE seq = ?`,
 	setCount:   `UPDATE jobs SET lease_count = ? WHERE seq = ?`,
-	staleLeases: `SELECT seq FROM jobs WHERE place = 6 AND place NOT IN (4, 8) AND lease_until < ?
-		ORDER BY seq`,
+	findLease: `SELECT ` + jobColumns + ` FROM jobs
+		WHERE seq = ? AND place = 6 AND lease_count = ? AND lease_until IS ? AND mod_time IS ?`,
+	setSince: `UPDATE jobs SET since = ? WHERE seq = ?`,
+	// All times of a record that was put by a retry are counted from the same moment.
+	shortenWaits: `UPDATE jobs SET since = ?1, due = due - (since - ?1),
+			created = CASE place WHEN 1 THEN created - (since - ?1) ELSE created END,
+			wait_until = CASE place WHEN 1 THEN wait_until - (since - ?1) ELSE wait_until END,
+			dispatch_by = CASE place WHEN 1 THEN dispatch_by - (since - ?1) ELSE dispatch_by END,
+			expires = CASE place WHEN 1 THEN expires - (since - ?1) ELSE expires END
+		WHERE seq IN (SELECT seq FROM jobs WHERE due IS NOT NULL AND since > ?2 LIMIT ?3 + 0)`,
 	setProgress: `UPDATE jobs SET progress = ? WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6`,
 	readMark:    `SELECT reason, forget_at FROM jobs WHERE seq = ?`,
 	markCancel:  `UPDATE jobs SET cancel = 1, reason = ?, forget_at = ? WHERE seq = ?`,
@@ -217,7 +227,7 @@ var statementTexts = [statements]string{
 	firstWaiter: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND waiting_for = ? ORDER BY priority DESC, seq LIMIT 1`,
 
 	setPriority:  `UPDATE jobs SET priority = ? WHERE seq = ?`,
-	setWaitUntil: `UPDATE jobs SET wait_until = ? WHERE seq = ?`,
+	setWaitUntil: `UPDATE jobs SET wait_until = ?, since = NULL WHERE seq = ?`,
 	setReason:    `UPDATE jobs SET reason = ? WHERE seq = ?`,
 	restartJob: `UPDATE jobs SET seq = ?, place = 0, owner = '', started = NULL, ended = NULL, dispatch_by = NULL, forget_at = NULL,
 			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = ?,
@@ -233,7 +243,7 @@ var statementTexts = [statements]string{
 	forgetTimeless: `DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place >= 8 AND forget_at IS NULL
 		ORDER BY ended LIMIT ? + 0) RETURNING place, ` + listedColumns,
 	takeDuty: `INSERT INTO duties (name, owner, until) VALUES (?1, ?2, ?3)
-		ON CONFLICT (name) DO UPDATE SET owner = ?2, until = ?3 WHERE owner = ?2 OR until <= ?4`,
+		ON CONFLICT (name) DO UPDATE SET owner = ?2, until = ?3 WHERE owner = ?2 OR until <= ?4 OR until > ?3`,
 	markOf: readMarkOf,
 	raiseMark: `INSERT INTO marks (queue, name, at) VALUES (?1, ?2, ?3)
 		ON CONFLICT (queue, name) DO UPDATE SET at = ?3 WHERE at < ?3`,

@@ -1,0 +1,240 @@
+package mongodb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Leases begin and end by the clock of the server: updates refer to it as $$NOW, and a
+// recovery asks for it first. So no clock of a process, however wrong, makes a lease
+// shorter or longer. Where the clock of the server itself is set back, or another server
+// becomes primary whose clock is behind, leases seem to last too long that were renewed
+// before. Such a lease is over when this driver has seen it unrenewed for its whole
+// length.
+
+const (
+	// recoverAtOnce is the number of leases, at most, that are recovered with one
+	// command, that are seen because they seem to last too long, and of waits that are
+	// shortened.
+	recoverAtOnce = 1000
+	// maxExcess is by how much a lease may seem to last too long.
+	maxExcess = 30 * time.Second
+	// clockSlack is by how much a wait may seem to begin later than now.
+	clockSlack = 5 * time.Second
+)
+
+// lease is one as it was taken or renewed.
+type lease struct {
+	id           string
+	count        int
+	began, until int64 // in milliseconds
+}
+
+func (doc *document) seenLease() lease {
+	return lease{doc.id, doc.Status.ModificationCount, doc.Status.ModificationTime.UnixMilli(), doc.LeaseUntil.UnixMilli()}
+}
+
+// RecoverStale implements driver.Driver.
+func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	recovered := 0
+	for {
+		n, more, err := d.recoverSome(ctx, keep)
+		recovered += n
+		if err != nil {
+			return recovered, fmt.Errorf("recovering stale leases, after %d: %w", recovered, err)
+		}
+		if !more {
+			return recovered, nil
+		}
+	}
+}
+
+// wrongTimes are what a recovery finds.
+type wrongTimes struct {
+	stale   []*document // whose leases have ended, or nearly so
+	tooLong []*document // whose leases seem to last too long
+	waiting []*document // whose waits seem to begin later than now
+}
+
+// recoverSome recovers leases that have ended, and shortens waits. It reports whether
+// there may be more of either.
+func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
+	began := d.elapsed()
+	now, err := d.serverTime(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	found, err := d.findWrongTimes(ctx, now)
+	if err != nil {
+		return 0, false, err
+	}
+	var changes []*change
+	for _, doc := range found.stale {
+		if doc.leaseEnds(d.opts.LockTimeout).Before(now) && !slices.Contains(keep, doc.lease()) {
+			changes = append(changes, d.recovery(doc, now))
+		}
+	}
+	for _, doc := range d.seenToEnd(began, found.tooLong) {
+		if !slices.Contains(keep, doc.lease()) {
+			changes = append(changes, d.recovery(doc, now))
+		}
+	}
+	for _, doc := range found.waiting {
+		changes = append(changes, shortening(doc, now))
+	}
+	if len(changes) == 0 {
+		return 0, false, nil
+	}
+	err = d.apply(ctx, changes)
+	landed := 0
+	for _, c := range changes {
+		if !c.landed() {
+			continue
+		}
+		landed++
+		if c.before.runs() {
+			recovered++
+			if c.after.isFormer() {
+				d.sweeper.lookForFormers()
+			}
+		}
+	}
+	full := max(len(found.stale), len(found.tooLong), len(found.waiting)) == recoverAtOnce
+	return recovered, full && landed > 0, err
+}
+
+// findWrongTimes reads, with one command, what may have to be changed at a time.
+func (d *Driver) findWrongTimes(ctx context.Context, now time.Time) (*wrongTimes, error) {
+	found := &wrongTimes{}
+	some, bodiless := bson.D{{Key: "$limit", Value: recoverAtOnce}}, bson.D{{Key: "$project", Value: withoutJob}}
+	pipeline := bson.A{
+		match(d.stale(now)), some, bodiless, project("stale", "$$ROOT"),
+		d.union(match(d.tooLong(now)), some, bodiless, project("too_long", "$$ROOT")),
+		d.union(match(waitsFromLater(now)), some, bodiless, project("waiting", "$$ROOT")),
+	}
+	return found, d.pipe(ctx, pipeline, found.add)
+}
+
+func (w *wrongTimes) add(raw bson.Raw) {
+	elements, err := raw.Elements()
+	if err != nil || len(elements) == 0 {
+		return
+	}
+	doc := decode(elements[0].Value().Document())
+	switch elements[0].Key() {
+	case "stale":
+		w.stale = append(w.stale, doc)
+	case "too_long":
+		w.tooLong = append(w.tooLong, doc)
+	case "waiting":
+		w.waiting = append(w.waiting, doc)
+	}
+}
+
+// stale is a filter for the documents whose leases may have run out before a time. The
+// locks of the legacy library are compared with it too: they were set by the wall clock
+// of a process.
+func (d *Driver) stale(now time.Time) bson.D {
+	return bson.D{
+		{Key: "status.in_prog", Value: true},
+		{Key: "status.completed", Value: false},
+		{Key: "$or", Value: bson.A{
+			bson.D{{Key: "lease_until", Value: bson.D{{Key: "$lt", Value: now}}}},
+			bson.D{
+				{Key: "lease_until", Value: nil},
+				{Key: "status.mod_ts", Value: bson.D{{Key: "$lt", Value: now.Add(-d.opts.LockTimeout)}}},
+			},
+		}},
+	}
+}
+
+// tooLong is a filter for the documents whose leases last longer than any that this
+// driver gave. Other processes may give longer ones.
+func (d *Driver) tooLong(now time.Time) bson.D {
+	return bson.D{
+		{Key: "status.in_prog", Value: true},
+		{Key: "status.completed", Value: false},
+		{Key: "lease_until", Value: field("$gt", now.Add(d.leases.longestTime()+maxExcess))},
+	}
+}
+
+// seenToEnd takes note of leases, and returns those that were seen unrenewed for their
+// whole length. began is when the look began.
+func (d *Driver) seenToEnd(began time.Duration, docs []*document) (over []*document) {
+	lengths := make(map[lease]time.Duration, len(docs))
+	byLease := make(map[lease]*document, len(docs))
+	for _, doc := range docs {
+		l := doc.seenLease()
+		lengths[l] = doc.leaseEnds(d.opts.LockTimeout).Sub(doc.Status.ModificationTime)
+		byLease[l] = doc
+	}
+	for _, l := range d.seen.See(began, d.elapsed(), lengths) {
+		over = append(over, byLease[l])
+	}
+	return over
+}
+
+// recovery hands the lease of a document back, unless it was renewed since that was read.
+func (d *Driver) recovery(doc *document, now time.Time) *change {
+	seen := doc.seenLease()
+	return &change{
+		queue:  doc.Group,
+		name:   doc.Name,
+		before: doc,
+		timely: true,
+		step: func(doc *document) error {
+			if !doc.runs() || doc.seenLease() != seen {
+				return errMoved
+			}
+			doc.handBack(driver.HandBack{}, now)
+			return nil
+		},
+	}
+}
+
+// waitsFromLater is a filter for the documents whose waits begin after a time, and which
+// are not parked.
+func waitsFromLater(now time.Time) bson.D {
+	return bson.D{
+		{Key: "line.since", Value: bson.D{{Key: "$exists", Value: true}, {Key: "$gt", Value: now.Add(clockSlack)}}},
+		{Key: "line.due", Value: exist(true)},
+	}
+}
+
+// shortening makes the wait of a document begin now.
+func shortening(doc *document, now time.Time) *change {
+	return &change{
+		queue:  doc.Group,
+		name:   doc.Name,
+		before: doc,
+		step: func(doc *document) error {
+			by := doc.Line.Since.Sub(now)
+			if by <= clockSlack || doc.Line.Due.IsZero() {
+				return errMoved
+			}
+			doc.Line.Since, doc.Line.Due = now, doc.Line.Due.Add(-by)
+			if doc.Line.In != inScheduled {
+				return nil
+			}
+			// It was put by a retry, which counts all its times from the same moment.
+			for _, at := range []*time.Time{&doc.TimeInfo.Created, &doc.TimeInfo.WaitUntil, &doc.TimeInfo.DispatchBy, &doc.Line.Expires} {
+				if !at.IsZero() {
+					*at = at.Add(-by)
+				}
+			}
+			return nil
+		},
+	}
+}
