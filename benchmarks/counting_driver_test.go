@@ -25,9 +25,9 @@ func (d *countingDriver) Claim(ctx context.Context, req driver.ClaimRequest) (dr
 	return d.Driver.Claim(ctx, req)
 }
 
-func (d *countingDriver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
+func (d *countingDriver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) ([]driver.Lease, error) {
 	d.calls.Add(1)
-	return d.Driver.Extend(ctx, leases, now, leaseTime)
+	return d.Driver.Extend(ctx, leases, leaseTime)
 }
 
 func (d *countingDriver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
@@ -110,9 +110,9 @@ func (d *countingDriver) Control(ctx context.Context, queue string, change drive
 	return d.Driver.Control(ctx, queue, change)
 }
 
-func (d *countingDriver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
+func (d *countingDriver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	d.calls.Add(1)
-	return d.Driver.RecoverStale(ctx, now, keep...)
+	return d.Driver.RecoverStale(ctx, keep...)
 }
 
 func (d *countingDriver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {

@@ -117,11 +117,11 @@ func (d *spy) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claime
 	return claimed, err
 }
 
-func (d *spy) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
+func (d *spy) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) ([]driver.Lease, error) {
 	if err := d.note(ctx, "Extend"); err != nil {
 		return nil, err
 	}
-	return d.Driver.Extend(ctx, leases, now, leaseTime)
+	return d.Driver.Extend(ctx, leases, leaseTime)
 }
 
 func (d *spy) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
@@ -201,11 +201,11 @@ func (d *spy) Unfinished(ctx context.Context) ([]string, error) {
 	return d.Driver.Unfinished(ctx)
 }
 
-func (d *spy) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
+func (d *spy) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	if err := d.note(ctx, "RecoverStale"); err != nil {
 		return 0, err
 	}
-	return d.Driver.RecoverStale(ctx, now, keep...)
+	return d.Driver.RecoverStale(ctx, keep...)
 }
 
 func (d *spy) Forget(ctx context.Context, now time.Time, limit int) (int, error) {

@@ -125,7 +125,7 @@ func (q *driverQueue) newRecord(j amboy.Job, now time.Time) (*driver.Record, err
 	r.Status = presetStatus(&r.Status)
 	switch {
 	case r.Status.InProgress:
-		r.LeaseUntil = r.Status.ModificationTime.Add(q.engine.leaseTime)
+		r.LeaseTime = q.engine.leaseTime
 	case !r.RetryInfo.ShouldRetry():
 		r.ForgetAt = q.forgetAt(j, r, r.TimeInfo.End)
 	}

@@ -93,6 +93,7 @@ func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) 
 		// The longer a job has waited, the longer it waits until it is asked again.
 		now := q.engine.now()
 		q.engine.handBack(run, core.End{HandBack: &driver.HandBack{
+			Since:     now,
 			NotBefore: now.Add(nextRecheck(now.Sub(run.Record.TimeInfo.Created))),
 			Reason:    "its dependency says that it must wait",
 		}})
@@ -345,8 +346,9 @@ func notTooSoon(until, now time.Time) time.Time {
 
 // Snooze hands a job back that wants to run again later.
 func (q *driverQueue) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
-	until = notTooSoon(until, q.engine.now())
-	err := q.takeBack(ctx, j, driver.HandBack{NotBefore: until, Reason: snoozeReason}, amboy.EventSnoozed)
+	now := q.engine.now()
+	back := driver.HandBack{NotBefore: notTooSoon(until, now), Since: now, Reason: snoozeReason}
+	err := q.takeBack(ctx, j, back, amboy.EventSnoozed)
 	if err != nil {
 		return fmt.Errorf("snoozing a job of queue %q: %w", q.id, err)
 	}

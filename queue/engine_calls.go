@@ -85,7 +85,7 @@ func (e *engine) claim(do core.Claim) core.Claimed {
 func (e *engine) renew(do core.Renew) core.Renewed {
 	answer := core.Renewed{Call: do.Call}
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
-		answer.Lost, err = e.driver.Extend(ctx, do.Leases, e.now(), e.leaseTime)
+		answer.Lost, err = e.driver.Extend(ctx, do.Leases, e.leaseTime)
 		return err
 	})
 	return answer
@@ -103,7 +103,7 @@ func (e *engine) checkCancels(do core.CheckCancels) core.CancelsFound {
 func (e *engine) recover(do core.Recover) core.Recovered {
 	answer := core.Recovered{Call: do.Call}
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
-		answer.Jobs, err = e.driver.RecoverStale(ctx, e.now(), do.Keep...)
+		answer.Jobs, err = e.driver.RecoverStale(ctx, do.Keep...)
 		return err
 	})
 	if answer.Jobs > 0 {

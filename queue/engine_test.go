@@ -258,12 +258,12 @@ func (d *countingDriver) Release(ctx context.Context, handBacks []driver.HandBac
 func (d *countingDriver) Features() driver.Features            { return driver.Features{} }
 func (d *countingDriver) Subscribe(func(bool)) (cancel func()) { return func() {} }
 
-func (d *countingDriver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
+func (d *countingDriver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) ([]driver.Lease, error) {
 	d.extends.Add(1)
 	if d.loseLeases.Load() {
 		return nil, errors.New("the store can't be reached")
 	}
-	return d.Driver.Extend(ctx, leases, now, leaseTime)
+	return d.Driver.Extend(ctx, leases, leaseTime)
 }
 
 func (d *countingDriver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
@@ -323,7 +323,7 @@ func TestHeartbeatRenewsAllLeasesInOneCallAndReadsNoJob(t *testing.T) {
 			})))
 		}
 		time.Sleep(9*time.Minute + time.Second)
-		recovered, err := store.RecoverStale(t.Context(), time.Now())
+		recovered, err := store.RecoverStale(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, recovered)
 		assert.Equal(t, int64(36), counted.extends.Load(), "one call each quarter of the lock timeout")

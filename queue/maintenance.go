@@ -32,7 +32,7 @@ func (e *engine) forgetIfDue(ctx context.Context) error {
 // forget removes jobs whose time is over, unless another process is at it; then it is
 // tried again with the next heartbeat.
 func (e *engine) forget(ctx context.Context, now time.Time) error {
-	duty := driver.Duty{Name: forgettingDuty, Owner: e.id, Until: now.Add(e.heartbeatPeriod())}
+	duty := driver.Duty{Name: forgettingDuty, Owner: e.id, For: e.heartbeatPeriod()}
 	taken, err := e.driver.TakeDuty(ctx, duty, now)
 	if err != nil {
 		return fmt.Errorf("finding out who does so: %w", err)

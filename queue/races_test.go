@@ -151,15 +151,15 @@ type losing struct {
 	lost  string
 }
 
-func (d *losing) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
+func (d *losing) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) ([]driver.Lease, error) {
 	if d.fails.Load() {
 		return nil, errors.New("the store can't be reached")
 	}
 	i := slices.IndexFunc(leases, func(l driver.Lease) bool { return l.Name == d.lost })
 	if i < 0 {
-		return d.Driver.Extend(ctx, leases, now, leaseTime)
+		return d.Driver.Extend(ctx, leases, leaseTime)
 	}
-	lost, err := d.Driver.Extend(ctx, slices.Delete(slices.Clone(leases), i, i+1), now, leaseTime)
+	lost, err := d.Driver.Extend(ctx, slices.Delete(slices.Clone(leases), i, i+1), leaseTime)
 	return append(lost, leases[i]), err
 }
 

@@ -39,8 +39,9 @@ func (r *recorder) Claim(ctx context.Context, req driver.ClaimRequest) (driver.C
 }
 
 // Extend implements driver.Driver.
-func (r *recorder) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) ([]driver.Lease, error) {
-	lost, err := r.Driver.Extend(ctx, leases, now, leaseTime)
+func (r *recorder) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) ([]driver.Lease, error) {
+	now := time.Now()
+	lost, err := r.Driver.Extend(ctx, leases, leaseTime)
 	if err != nil {
 		return lost, err
 	}

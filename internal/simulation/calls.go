@@ -336,14 +336,14 @@ func (c *call) takeEffect(w *World) {
 			Owner: c.owner, Queues: do.Demands, Limit: do.Limit, Now: c.now, LeaseTime: lease,
 		})
 		for _, r := range claimed.Records {
-			w.logRecord(c, Leased, r, c.now.Add(lease))
+			w.logRecord(c, Leased, r, timeAt(w.now).Add(lease))
 		}
 		c.result = core.Claimed{Call: do.Call, Records: claimed.Records, Next: claimed.Next, Err: err}
 	case core.Renew:
-		lost, err := w.driver.Extend(ctx, do.Leases, c.now, lease)
+		lost, err := w.driver.Extend(ctx, do.Leases, lease)
 		for _, l := range do.Leases {
 			if !slices.Contains(lost, l) {
-				w.logLease(c, Renewed, l, "", c.now.Add(lease))
+				w.logLease(c, Renewed, l, "", timeAt(w.now).Add(lease))
 			}
 		}
 		c.result = core.Renewed{Call: do.Call, Lost: lost, Err: err}
@@ -351,7 +351,7 @@ func (c *call) takeEffect(w *World) {
 		leases, err := w.driver.CancelRequests(ctx, c.owner)
 		c.result = core.CancelsFound{Call: do.Call, Leases: leases, Err: err}
 	case core.Recover:
-		jobs, err := w.driver.RecoverStale(ctx, c.now, do.Keep...)
+		jobs, err := w.driver.RecoverStale(ctx, do.Keep...)
 		if jobs > 0 {
 			w.log(Event{Process: c.p.index, Kind: reported, Note: fmt.Sprintf("recovered %d jobs", jobs)})
 		}

@@ -101,6 +101,7 @@ func newWorld(s settings, random *rand.Rand, n network) (*World, error) {
 	w.driver, err = memory.New(memory.Options{
 		KeepFinished: 1 << 30,
 		Now:          func() time.Time { return timeAt(w.now) },
+		Elapsed:      func() time.Duration { return w.now },
 	})
 	if err != nil {
 		return nil, err

@@ -243,7 +243,7 @@ func (s *side) end(r *driver.Record) error {
 
 func (s *side) recover() int {
 	s.Helper()
-	n, err := s.RecoverStale(s.Context(), time.Now())
+	n, err := s.RecoverStale(s.Context())
 	require.NoError(s, err)
 	return n
 }
@@ -292,7 +292,7 @@ func TestLockIsRespectedByFormerProcess(t *testing.T) {
 		require.NotNil(s, r)
 		assert.False(s, s.former.claim("job"))
 		pass(mongodb.DefaultLockTimeout - time.Minute)
-		lost, err := s.Extend(s.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Now(), time.Minute)
+		lost, err := s.Extend(s.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Minute)
 		require.NoError(s, err)
 		assert.Empty(s, lost)
 		pass(mongodb.DefaultLockTimeout - time.Minute)
@@ -300,7 +300,7 @@ func TestLockIsRespectedByFormerProcess(t *testing.T) {
 
 		pass(2 * time.Minute)
 		require.True(s, s.former.claim("job"), "the lock is over")
-		lost, err = s.Extend(s.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Now(), time.Minute)
+		lost, err = s.Extend(s.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Minute)
 		require.NoError(s, err)
 		assert.Len(s, lost, 1)
 		require.ErrorIs(s, s.end(r), driver.ErrLeaseLost)

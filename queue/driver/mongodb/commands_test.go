@@ -162,14 +162,14 @@ func TestCommandsOfAHeartbeat(t *testing.T) {
 		leases[i] = driver.LeaseOf(r)
 	}
 	count := sent.during(func() {
-		lost, err := d.Extend(t.Context(), leases, time.Now(), time.Minute)
+		lost, err := d.Extend(t.Context(), leases, time.Minute)
 		require.NoError(t, err)
 		require.Empty(t, lost)
-		n, err := d.RecoverStale(t.Context(), time.Now())
+		n, err := d.RecoverStale(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n)
 	})
-	assert.LessOrEqual(t, total(count), 2, "%v", count)
+	assert.LessOrEqual(t, total(count), 3, "one to extend, and two to recover: %v", count)
 }
 
 // TestCommandsOfADrain has one process that claims as many as it has workers.

@@ -69,7 +69,7 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 			s := newStore(t)
 			return open(t, s, s.client)
 		},
-		Elapse:    func(t *testing.T, d driver.Driver, by time.Duration) { storeOf(d).elapse(t, by) },
+		Elapse:    func(t *testing.T, d driver.Driver, by time.Duration) { endLeases(t, storeOf(d).jobs(true), by) },
 		Reopen:    again,
 		Share:     again,
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return storeOf(d).cut() },
@@ -91,14 +91,13 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 	})
 }
 
-// elapse makes leases end earlier: the clock is that of the server, which goes on as it
-// does.
-func (s *breakable) elapse(t *testing.T, by time.Duration) {
+// endLeases makes leases end earlier, as the clock of the server can't be moved.
+func endLeases(t testing.TB, jobs *mongo.Collection, by time.Duration) {
 	t.Helper()
 	earlier := func(path string) bson.D {
 		return bson.D{{Key: "$subtract", Value: bson.A{"$" + path, by.Milliseconds()}}}
 	}
-	_, err := s.jobs(true).UpdateMany(t.Context(), bson.D{{Key: "status.in_prog", Value: true}}, mongo.Pipeline{{{Key: "$set", Value: bson.D{
+	_, err := jobs.UpdateMany(t.Context(), bson.D{{Key: "status.in_prog", Value: true}}, mongo.Pipeline{{{Key: "$set", Value: bson.D{
 		{Key: "status.mod_ts", Value: earlier("status.mod_ts")},
 		{Key: "lease_until", Value: earlier("lease_until")},
 	}}}})

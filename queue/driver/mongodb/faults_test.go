@@ -95,7 +95,8 @@ func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) 
 	for i := 0; r.left(drivers[0]) > 0; i++ {
 		require.Less(t, i, 2000, "the jobs do not end: %v", r.ended)
 		r.run(drivers[i%processes], "owner")
-		_, err := drivers[0].RecoverStale(t.Context(), time.Now().Add(time.Hour))
+		endLeases(t, d.Connect().Database(d.Database()).Collection("work.group"), time.Hour)
+		_, err := drivers[0].RecoverStale(t.Context())
 		require.NoError(t, err)
 	}
 	for id, n := range r.ended {

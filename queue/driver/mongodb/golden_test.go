@@ -312,13 +312,14 @@ func (g *golden) retry(r *driver.Record) {
 // claimStale claims the job of a process that has died, once its lock is over.
 func (g *golden) claimStale() {
 	g.Helper()
-	recovered := func(after time.Duration) int {
-		n, err := g.driver.RecoverStale(g.Context(), g.start.Add(after))
+	recoveredAfter := func(age time.Duration) int {
+		endLeases(g, g.store.jobs(g.grouped), age)
+		n, err := g.driver.RecoverStale(g.Context())
 		require.NoError(g, err)
 		return n
 	}
-	require.Equal(g, 0, recovered(mongodb.DefaultLockTimeout-time.Minute))
-	require.Equal(g, 1, recovered(mongodb.DefaultLockTimeout+time.Minute))
+	require.Equal(g, 0, recoveredAfter(mongodb.DefaultLockTimeout-time.Minute))
+	require.Equal(g, 1, recoveredAfter(2*time.Minute))
 	var r *driver.Record
 	require.Eventually(g, func() bool {
 		r = g.claim(time.Now())["running"]

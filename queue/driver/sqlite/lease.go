@@ -177,19 +177,44 @@ const (
 // RecoverStale implements driver.Driver. A lease is over when this driver has seen it
 // unrenewed for its whole length, or when the machine was booted since it was taken. A
 // call that finds nothing keeps nobody from writing.
-func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
-	var recovered int
+func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (recovered int, err error) {
 	over, err := d.leasesOver(ctx)
-	if err == nil && len(over) > 0 {
-		recovered, err = d.recover(ctx, over, keep)
-	}
 	if err != nil {
-		return 0, fmt.Errorf("recovering stale leases: %w", err)
+		return 0, fmt.Errorf("looking for stale leases: %w", err)
 	}
-	if err = d.shortenWaits(ctx); err != nil {
-		return recovered, fmt.Errorf("shortening waits that were set by a clock that was ahead: %w", err)
+	for {
+		late, err := d.waitsLate(ctx)
+		if err != nil || len(over) == 0 && !late {
+			return recovered, d.partly(recovered, err)
+		}
+		n, err := d.recover(ctx, over, keep)
+		recovered += n
+		if err != nil {
+			return recovered, d.partly(recovered, err)
+		}
+		over = nil
 	}
-	return recovered, nil
+}
+
+// partly is the error of a recovery, some of which may be done.
+func (d *Driver) partly(recovered int, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case recovered > 0:
+		return fmt.Errorf("recovering stale leases, after %d: %w: %w", recovered, driver.ErrOutcomeUnknown, err)
+	default:
+		return fmt.Errorf("recovering stale leases: %w", err)
+	}
+}
+
+// waitsLate reports whether there are waits that begin later than now.
+func (d *Driver) waitsLate(ctx context.Context) (late bool, err error) {
+	err = d.reads.query(ctx, readLateWait, func(*row) error {
+		late = true
+		return nil
+	}, instantOf(time.Now().Add(clockSlack)))
+	return late, err
 }
 
 // leasesOver looks at all leases, and returns those that are over, in the order of the
@@ -214,10 +239,11 @@ func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
 	return over, nil
 }
 
-// recover hands leases back that were not renewed since they were seen.
+// recover hands leases back that were not renewed since they were seen, and makes waits
+// begin now that begin later.
 func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease) (recovered int, err error) {
 	var n int
-	err = d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+	err = d.writer.write(ctx, &change{notifies: true, size: len(over), run: func(c *changes) error {
 		n = 0
 		for _, l := range over {
 			j, failure := c.job(findLease, l.seq, l.count, l.until, l.modTime)
@@ -233,35 +259,14 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 			}
 			n++
 		}
-		return nil
+		now := time.Now()
+		_, failure := c.exec(shortenWaits, instantOf(now), instantOf(now.Add(clockSlack)), shortenedAtOnce)
+		return failure
 	}})
 	if err != nil {
 		return 0, err
 	}
 	return n, nil
-}
-
-// shortenWaits makes waits begin now that are to begin later.
-func (d *Driver) shortenWaits(ctx context.Context) error {
-	for {
-		now := time.Now()
-		limit := instantOf(now.Add(clockSlack))
-		late := false
-		err := d.reads.query(ctx, readLateWait, func(*row) error {
-			late = true
-			return nil
-		}, limit)
-		if err != nil || !late {
-			return err
-		}
-		err = d.writer.write(ctx, &change{notifies: true, size: shortenedAtOnce, run: func(c *changes) error {
-			_, failure := c.exec(shortenWaits, instantOf(now), limit, shortenedAtOnce)
-			return failure
-		}})
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // isOneOf tells whether a job that runs has one of the leases.

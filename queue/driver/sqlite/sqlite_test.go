@@ -234,7 +234,10 @@ func TestRecordThatCannotBeReadIsHandedBackThoughItWasToBeCanceled(t *testing.T)
 	require.Equal(t, 2, acted.Done)
 	execute(t, path, "UPDATE jobs SET extra = x'00' WHERE job_id = 'bad'")
 
-	recovered, err := d.RecoverStale(t.Context(), time.Now().Add(24*time.Hour))
+	_, err = d.RecoverStale(t.Context()) // which sees them
+	require.NoError(t, err)
+	sqlite.Elapse(d, 24*time.Hour)
+	recovered, err := d.RecoverStale(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 2, recovered)
 	assert.Equal(t, []string{"good"}, list(t, d, amboy.StateCanceled))
