@@ -126,7 +126,8 @@ func (c *Core) heardOfStore(err error) {
 	back := c.failing && err == nil
 	c.failing = err != nil
 	if back {
-		c.timers.putOff(recoverTimer, c.now.Mono+c.heartbeat())
+		c.recoverFrom = c.now.Mono + c.heartbeat()
+		c.timers.putOff(recoverTimer, c.recoverFrom)
 		c.timers.set(beatTimer, c.now.Mono)
 		c.fire()
 	}

@@ -68,6 +68,8 @@ type Core struct {
 	calls  calls
 	timers timers
 	begun  bool // the first queue was resumed
+	// recoverFrom is when holders have had time to renew, after the store came back.
+	recoverFrom time.Duration
 	// rescanRetries is true from when a queue may have retries that a look under way misses.
 	rescanRetries bool
 	failing       bool // the last call of the store has failed

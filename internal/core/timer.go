@@ -85,6 +85,10 @@ func (c *Core) timePassed(now Time) {
 		// Whoever goes by the wall clock may think that leases are over, or jobs due.
 		c.timers.set(beatTimer, now.Mono)
 		c.timers.set(pollTimer, now.Mono)
+		if c.begun {
+			// Waits that were set before may have become too long.
+			c.timers.set(recoverTimer, max(now.Mono, c.recoverFrom))
+		}
 	}
 	c.fire()
 	if !c.due.IsZero() && !c.due.After(now.Wall) {

@@ -19,6 +19,9 @@ type debt struct {
 	lease   int
 }
 
+// maxLateWait is by how much a wait may be too long after a clock was set back.
+const maxLateWait = time.Minute
+
 // probePeriod is how often it is looked what is late when faults are over.
 const probePeriod = time.Second
 
@@ -52,8 +55,11 @@ func (w *World) busy() bool {
 func (w *World) bound(state amboy.JobState) time.Duration {
 	c := w.settings.core
 	bound := c.LeaseTime + c.LeaseTime/4 + c.PollMax
-	if state == amboy.StateRetrying {
+	switch state {
+	case amboy.StateRetrying:
 		bound += c.RetryScan + w.settings.retryPause + retryLimit
+	case amboy.StateScheduled: // after a backoff, which is no longer than a lease
+		bound = c.LeaseTime + maxLateWait
 	}
 	return bound + probePeriod
 }
@@ -91,6 +97,8 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 		return !t.Refused && !w.isRun(driver.LeaseOf(r))
 	case amboy.StateRetrying, amboy.StateExpired:
 		return true
+	case amboy.StateScheduled:
+		return r.RetryInfo.CurrentAttempt > 0
 	case amboy.StateParked:
 		w.violate(Lost, t.ID, "it is parked")
 		return false

@@ -78,6 +78,7 @@ var others = []group{
 	{name: "Durable", rules: durableRules, needs: []need{durability, hookReopen}},
 	{name: "Shared", rules: shareRules, needs: []need{hookShare}},
 	{name: "SharedNotifications", rules: shareNotificationRules, needs: []need{hookShare, notifications}},
+	{name: "SharedClocks", rules: takingTurns(clockRules), needs: []need{hookShare}},
 	{name: "SharedRaces", rules: takingTurns(raceRules), needs: []need{hookShare}},
 	{name: "Faults", rules: faultRules, needs: []need{hookBreak}},
 	{name: "FaultNotifications", rules: faultNotificationRules, needs: []need{hookBreak, notifications}},
