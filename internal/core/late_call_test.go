@@ -21,6 +21,8 @@ type story struct {
 	core *core.Core
 	now  time.Duration
 	line *core.Line
+	// started are the commands with which the queue has started.
+	started []core.Command
 }
 
 // newStory begins with a queue that has started and has no workers.
@@ -32,7 +34,7 @@ func newStory(t *testing.T) *story {
 	}
 	s := &story{t: t, core: core.New(config, core.Time{Wall: begin}), line: &core.Line{Queue: "q"}}
 	s.tell(core.Opened{Line: s.line})
-	s.tell(core.Resumed{Line: s.line})
+	s.started = s.tell(core.Resumed{Line: s.line})
 	return s
 }
 
