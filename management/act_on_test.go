@@ -41,7 +41,7 @@ func (f *inspected) stand() {
 		j := newTask("retrying", "beta")
 		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
 		f.put(j)
-		f.askForRetry(f.claim("retrying", time.Now()))
+		f.askForRetry(f.claim("retrying"))
 	}
 	scheduled, blocked := newTask("scheduled", "beta"), newTask("blocked", "alpha")
 	scheduled.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: inAnHour()})

@@ -172,7 +172,7 @@ func TestProcessOfAnotherVersion(t *testing.T) {
 		f.hold("one", "alpha")
 		f.hold("two", "alpha")
 		f.put(newTask("there", "beta"))
-		f.claim("there", time.Now())
+		f.claim("there")
 		got, err := f.Processes(f.ctx)
 		require.NoError(f, err)
 		n := 0

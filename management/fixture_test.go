@@ -311,11 +311,11 @@ func (f *fixture) store() *queue.Store {
 }
 
 // claim lets another process run a job, while all workers here are busy.
-func (f *fixture) claim(id string, at time.Time) *driver.Record {
+func (f *fixture) claim(id string) *driver.Record {
 	f.Helper()
 	store := f.store()
 	claimed, err := store.Driver().Claim(f.ctx, driver.ClaimRequest{
-		Owner: "another process", Queues: []driver.Demand{{Queue: store.Queues()[0], Limit: 1}}, Limit: 1, Now: at, LeaseTime: 24 * time.Hour, // so that nobody recovers it meanwhile
+		Owner: "another process", Queues: []driver.Demand{{Queue: store.Queues()[0], Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: 24 * time.Hour, // so that nobody recovers it meanwhile
 	})
 	require.NoError(f, err)
 	require.Len(f, claimed.Records, 1)
@@ -363,18 +363,34 @@ func (f *fixture) populate() {
 // populateElsewhere has jobs that other processes took.
 func (f *fixture) populateElsewhere() {
 	f.Helper()
-	now, before := time.Now(), time.Now().Add(-time.Hour)
+	before := time.Now().Add(-time.Hour)
 	for _, one := range []struct {
-		id      string
-		at      time.Time
-		retries bool
-	}{{"stale", before, false}, {"retrying", now, true}, {"stale retrying", before, true}} {
+		id             string
+		stale, retries bool
+	}{{"stale", true, false}, {"retrying", false, true}, {"stale retrying", true, true}} {
 		j := newTask(one.id, "beta")
 		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(one.retries)})
-		f.put(j)
-		r := f.claim(one.id, one.at)
+		var r *driver.Record
+		if one.stale {
+			j.SetStatus(amboy.JobStatusInfo{InProgress: true, Owner: "another process", ModificationTime: before, ModificationCount: 1})
+			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: before})
+			f.put(j)
+			r = f.record(one.id)
+		} else {
+			f.put(j)
+			r = f.claim(one.id)
+		}
 		if one.retries {
 			f.askForRetry(r)
 		}
 	}
+}
+
+// record is what is stored of a job.
+func (f *fixture) record(id string) *driver.Record {
+	f.Helper()
+	store := f.store()
+	r, err := store.Driver().Get(f.ctx, store.Queues()[0], id)
+	require.NoError(f, err)
+	return r
 }

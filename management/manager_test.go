@@ -329,7 +329,7 @@ func TestCompleteRetrying(t *testing.T) {
 		j.SetScopes([]string{"ledger"})
 		j.SetEnqueueAllScopes(true)
 		f.put(j)
-		f.askForRetry(f.claim("retrying", time.Now()))
+		f.askForRetry(f.claim("retrying"))
 		strict, lenient := newTask("strict", "alpha"), newTask("lenient", "alpha")
 		anyEnd := dependency.MakeAlways()
 		anyEnd.FailurePolicy = dependency.RunOnFailure
