@@ -1,11 +1,17 @@
 package core
 
+import "time"
+
+// recoverPeriod is the longest time between two recoveries. A lease that a driver must
+// see for its whole length lasts up to twice as long as that longer, which is a minute.
+const recoverPeriod = 30 * time.Second
+
 // recover hands back what processes held that died, so that it runs again less than a
 // heartbeat after its leases ran out. Each process on the store does so: to agree on one
 // would cost more than the look, which finds nothing most of the time. While the store
 // fails, or has just come back, it waits: those who live must renew their leases first.
 func (c *Core) recover() {
-	c.timers.set(recoverTimer, c.now.Mono+c.heartbeat())
+	c.timers.set(recoverTimer, c.now.Mono+min(c.heartbeat(), recoverPeriod))
 	if c.closing || c.calls.busy(recoverCall) {
 		return
 	}
