@@ -26,13 +26,13 @@ func startIdle(t *testing.T, store driver.Driver) amboy.RetryableQueue {
 }
 
 // loseLeases takes all leases away, as when another process recovers them.
-func loseLeases(t *testing.T, store driver.Driver) {
+func loseLeases(ctx context.Context, t *testing.T, store driver.Driver) {
 	t.Helper()
-	running, err := store.Find(t.Context(), driver.Query{States: []amboy.JobState{amboy.StateRunning}}, driver.PageRequest{Limit: 100})
+	running, err := store.Find(ctx, driver.Query{States: []amboy.JobState{amboy.StateRunning}}, driver.PageRequest{Limit: 100})
 	require.NoError(t, err)
 	require.NotEmpty(t, running.Records)
 	for _, r := range running.Records {
-		errs, err := store.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(r)}})
+		errs, err := store.Release(ctx, []driver.HandBack{{Lease: driver.LeaseOf(r)}})
 		require.NoError(t, err)
 		require.NoError(t, errs[0])
 	}
@@ -52,7 +52,7 @@ func TestJobThatLostItsLeaseEndsNobodyElsesRun(t *testing.T) {
 		stopping, stop := context.WithCancel(t.Context())
 		_, unlease := q.(amboy.JobContexter).JobContext(stopping, mine)
 		stop()
-		loseLeases(t, store)
+		loseLeases(t.Context(), t, store)
 		theirs := other.Next(within(t))
 		require.NotNil(t, theirs)
 		pass(time.Minute) // a heartbeat finds that the lease is lost

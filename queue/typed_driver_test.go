@@ -34,7 +34,7 @@ func TestWritesOfARunAreRefusedWhenItsLeaseWasLost(t *testing.T) {
 			if len(notes) > 1 {
 				return
 			}
-			loseLeases(t, store)
+			loseLeases(ctx, t, store)
 
 			j.Note = "stale"
 			require.ErrorIs(t, q.Save(ctx, j), amboy.ErrLeaseLost)

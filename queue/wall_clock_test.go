@@ -93,7 +93,7 @@ func TestAProcessThatWasAheadTookAllLiveLeases(t *testing.T) {
 // waitsAMinute requires that a job runs for the second time soon after it was to wait for a
 // minute, if the clock of its process was ahead for hours in the first run, and was set
 // back then.
-func waitsAMinute(t *testing.T, prepare func(*scripted), first func(*scripted)) {
+func waitsAMinute(t *testing.T, prepare, first func(*scripted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := aheadBy(newStore(t), 8*time.Hour)
@@ -101,7 +101,8 @@ func waitsAMinute(t *testing.T, prepare func(*scripted), first func(*scripted)) 
 		defer q.Close(context.Background())
 		began := make(chan time.Time, 2)
 		j := script(t, "job", func(_ context.Context, j *scripted) {
-			if began <- time.Now(); len(began) == 1 {
+			began <- time.Now()
+			if len(began) == 1 {
 				first(j)
 			}
 		})

@@ -10,7 +10,7 @@
 // monotonic clock. What users set by the wall clock (wait-until and dispatch-by
 // times, retention) is compared with the wall clock of the caller, which calls pass
 // as now. A wait that was counted from a moment, as a backoff is, comes with that
-// moment, so that a wait that a clock made too long which was ahead is recognised:
+// moment, so that a wait that a clock made too long which was ahead is recognized:
 // see RecoverStale.
 //
 // A driver stores the records of any number of queues, and moves them through the

@@ -29,21 +29,21 @@ func noteBoot(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	err = inTransaction(ctx, conn, func() error {
-		last, err := lastBoot(ctx, conn) // Another process may have been first.
-		if err != nil || last == current {
-			return err
+		last, failure := lastBoot(ctx, conn) // Another process may have been first.
+		if failure != nil || last == current {
+			return failure
 		}
 		if last != "" && current != "" {
-			_, err = conn.ExecContext(ctx, "UPDATE jobs SET lease_until = NULL WHERE place = 6 AND place NOT IN (4, 8)")
-			if err != nil {
-				return err
+			_, failure = conn.ExecContext(ctx, "UPDATE jobs SET lease_until = NULL WHERE place = 6 AND place NOT IN (4, 8)")
+			if failure != nil {
+				return failure
 			}
 		}
-		_, err = conn.ExecContext(ctx, "DELETE FROM boot")
-		if err == nil {
-			_, err = conn.ExecContext(ctx, "INSERT INTO boot (id) VALUES (?)", current)
+		_, failure = conn.ExecContext(ctx, "DELETE FROM boot")
+		if failure == nil {
+			_, failure = conn.ExecContext(ctx, "INSERT INTO boot (id) VALUES (?)", current)
 		}
-		return err
+		return failure
 	})
 	if err != nil {
 		return fmt.Errorf("noting in which boot of the machine the file is open: %w", err)
