@@ -98,7 +98,8 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 	case amboy.StateRetrying, amboy.StateExpired:
 		return true
 	case amboy.StateScheduled:
-		return r.RetryInfo.CurrentAttempt > 0
+		// It may be ready all the same, by the clock of a process that was ahead.
+		return r.RetryInfo.CurrentAttempt > 0 && w.hasIdleWorker(t.Queue)
 	case amboy.StateParked:
 		w.violate(Lost, t.ID, "it is parked")
 		return false
