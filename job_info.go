@@ -68,6 +68,9 @@ type JobStatusInfo struct {
 	Hold Hold `bson:"hold,omitempty" json:"hold,omitempty" yaml:"hold,omitempty"`
 	// Reason explains Outcome or Hold to a person.
 	Reason string `bson:"reason,omitempty" json:"reason,omitempty" yaml:"reason,omitempty"`
+	// Interruptions are the runs of this attempt whose leases ran out; nil if there were
+	// none.
+	Interruptions *Interruptions `bson:"interruptions,omitempty" json:"interruptions,omitempty" yaml:"interruptions,omitempty"`
 }
 
 // JobTimeInfo holds the times of a job. A zero time is unset.
@@ -171,6 +174,9 @@ type JobRetryInfo struct {
 	Start time.Time `bson:"start,omitempty" json:"start,omitempty" yaml:"start,omitempty"`
 	// End is when it was done with it.
 	End time.Time `bson:"end,omitempty" json:"end,omitempty" yaml:"end,omitempty"`
+	// MaxInterruptions is how often an attempt may be interrupted before the job is parked
+	// (see Interruption); 0 means as often as the queue allows.
+	MaxInterruptions int `bson:"max_interruptions,omitempty" json:"max_interruptions,omitempty" yaml:"max_interruptions,omitempty"`
 }
 
 // GetMaxAttempts is MaxAttempts, or DefaultMaxAttempts where that is 0.
@@ -202,6 +208,8 @@ func (i *JobRetryInfo) Options() JobRetryOptions {
 		WaitUntil:      &i.WaitUntil,
 		Start:          &i.Start,
 		End:            &i.End,
+
+		MaxInterruptions: &i.MaxInterruptions,
 	}
 }
 
@@ -216,4 +224,6 @@ type JobRetryOptions struct {
 	WaitUntil      *time.Duration `bson:"-" json:"-" yaml:"-"`
 	Start          *time.Time     `bson:"-" json:"-" yaml:"-"`
 	End            *time.Time     `bson:"-" json:"-" yaml:"-"`
+
+	MaxInterruptions *int `bson:"-" json:"-" yaml:"-"`
 }

@@ -178,6 +178,8 @@ func ValidateJob(j Job) error {
 	}
 	if retry := j.RetryInfo(); retry.MaxAttempts < 0 {
 		return refuse("max attempts", retry.MaxAttempts, "must not be negative")
+	} else if retry.MaxInterruptions < 0 {
+		return refuse("max interruptions", retry.MaxInterruptions, "must not be negative")
 	}
 	return nil
 }

@@ -236,6 +236,7 @@ func (b *Base) UpdateRetryInfo(opts amboy.JobRetryOptions) {
 	set(&b.retry.WaitUntil, opts.WaitUntil)
 	set(&b.retry.Start, opts.Start)
 	set(&b.retry.End, opts.End)
+	set(&b.retry.MaxInterruptions, opts.MaxInterruptions)
 }
 
 func set[T any](field, value *T) {

@@ -209,6 +209,9 @@ type Defaults[A any] struct {
 	// MaxAttempts is how often a job is tried, in all. 0 stands for 1, and, where
 	// there is a RetryPolicy, for amboy.DefaultMaxAttempts.
 	MaxAttempts int
+	// MaxInterruptions is how often an attempt may be interrupted, because its process
+	// dies for instance, before the job is parked. 0 means as often as the queue allows.
+	MaxInterruptions int
 	// RetryPolicy says how long the next attempt waits. nil stands for that of the
 	// queue.
 	RetryPolicy amboy.RetryPolicy
@@ -235,6 +238,7 @@ func (d *Defaults[A]) settings() settings {
 	var s settings
 	s.setPriority(d.Priority)
 	s.setMaxAttempts(d.MaxAttempts)
+	s.setMaxInterruptions(d.MaxInterruptions)
 	s.setTimeout(d.Timeout)
 	s.setTags(d.Tags)
 	s.setUnique(d.Unique)

@@ -289,3 +289,14 @@ func ExampleRetryPolicy() {
 	// Output:
 	// 1m0s
 }
+
+func ExampleMaxInterruptions() {
+	j, err := shrinkImage.New(image{Path: "huge.png"}, job.MaxInterruptions(2))
+	must(err)
+	fmt.Println(j.RetryInfo().MaxInterruptions)
+	_, err = shrinkImage.New(image{}, job.MaxInterruptions(-1))
+	fmt.Println(err != nil)
+	// Output:
+	// 2
+	// true
+}

@@ -15,21 +15,22 @@ type Option func(*settings)
 
 // settings are what the defaults and the options make of a job.
 type settings struct {
-	id            string
-	waitUntil     time.Time
-	delay         time.Duration
-	dispatchBy    time.Time
-	priority      int
-	retries       bool // also where maxAttempts is 0
-	maxAttempts   int
-	timeout       time.Duration
-	after         []string
-	tags          []string
-	scopes        []string // nil for those of the defaults
-	enqueueScopes bool
-	unique        Uniqueness
-	override      *override
-	err           error // the first
+	id               string
+	waitUntil        time.Time
+	delay            time.Duration
+	dispatchBy       time.Time
+	priority         int
+	retries          bool // also where maxAttempts is 0
+	maxAttempts      int
+	maxInterruptions int
+	timeout          time.Duration
+	after            []string
+	tags             []string
+	scopes           []string // nil for those of the defaults
+	enqueueScopes    bool
+	unique           Uniqueness
+	override         *override
+	err              error // the first
 }
 
 // with applies options to a copy.
@@ -101,6 +102,20 @@ func (s *settings) setMaxAttempts(n int) {
 		s.invalid("max attempts", n, "must not be negative")
 	}
 	s.maxAttempts = n
+}
+
+// MaxInterruptions is how often an attempt may be interrupted, because its process dies
+// for instance, before the job is parked. 0 means as often as the queue allows. It must not
+// be negative.
+func MaxInterruptions(n int) Option {
+	return func(s *settings) { s.setMaxInterruptions(n) }
+}
+
+func (s *settings) setMaxInterruptions(n int) {
+	if n < 0 {
+		s.invalid("max interruptions", n, "must not be negative")
+	}
+	s.maxInterruptions = n
 }
 
 // Timeout is how long an attempt may run; 0 means no limit. It must not be negative.
@@ -189,6 +204,7 @@ func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 	}
 	j.retry.Retryable = s.maxAttempts > 1 || (s.maxAttempts == 0 && s.retries)
 	j.retry.MaxAttempts = s.maxAttempts
+	j.retry.MaxInterruptions = s.maxInterruptions
 	if s.scopes != nil {
 		j.RequiredScopes = s.scopes
 	}

@@ -65,6 +65,7 @@ func (i *inspector) described(r *driver.Record) Job {
 		Errors:        slices.Concat([]amboy.AttemptError{}, r.Status.Attempts),
 		DroppedErrors: r.Status.DroppedErrors,
 		Log:           []amboy.LogLine{},
+		Interruptions: r.Status.Interruptions,
 		Metadata:      r.Metadata,
 	}
 	job.Args, job.ArgsHidden = argsOf(r, i.store.ByReference())

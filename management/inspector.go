@@ -266,6 +266,8 @@ type Job struct {
 	Attempts []Attempt `json:"attempts"`
 	// ProgressMessage is what it last said of its progress.
 	ProgressMessage string `json:"progress_message,omitempty"`
+	// Interruptions are the runs of the attempt whose leases ran out.
+	Interruptions *amboy.Interruptions `json:"interruptions,omitempty"`
 	// Stuck is how its run, or its last one, went on although it should have ended.
 	Stuck *amboy.StuckRun `json:"stuck,omitempty"`
 	// Log is what it logged. DroppedLines counts the lines that were too many to keep.

@@ -173,7 +173,7 @@ func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue
 	q := &driverQueue{
 		lifecycle:  newLifecycle(id),
 		name:       opts.Name,
-		line:       &core.Line{Queue: opts.Name},
+		line:       &core.Line{Queue: opts.Name, MaxInterruptions: opts.Retryable.MaxInterruptions},
 		engine:     e,
 		driver:     e.driver,
 		format:     opts.Format,
@@ -307,6 +307,12 @@ type RetryableQueueOptions struct {
 	// StaleRetryingMonitorInterval is how often the queue looks for jobs that
 	// a retry handler, or a worker, left behind. Default: one minute.
 	StaleRetryingMonitorInterval time.Duration
+	// MaxInterruptions is how often an attempt of a job may be interrupted, unless the job
+	// itself says: its lease ran out while it ran, because its process died for instance.
+	// After that the job is parked. From the third interruption on it runs alone in its
+	// process, so that it takes no other job with it. Default:
+	// amboy.DefaultMaxInterruptions.
+	MaxInterruptions int
 }
 
 const defaultMonitorInterval = time.Minute
@@ -321,8 +327,14 @@ func (o *RetryableQueueOptions) Validate() error {
 	if o.StaleRetryingMonitorInterval < 0 {
 		errs = append(errs, fmt.Errorf("invalid retryable queue options: StaleRetryingMonitorInterval must not be negative (is %s)", o.StaleRetryingMonitorInterval))
 	}
+	if o.MaxInterruptions < 0 {
+		errs = append(errs, fmt.Errorf("invalid retryable queue options: MaxInterruptions must not be negative (is %d)", o.MaxInterruptions))
+	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
+	}
+	if o.MaxInterruptions == 0 {
+		o.MaxInterruptions = amboy.DefaultMaxInterruptions
 	}
 	if o.StaleRetryingMonitorInterval == 0 {
 		o.StaleRetryingMonitorInterval = defaultMonitorInterval

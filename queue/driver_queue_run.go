@@ -60,7 +60,7 @@ func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(cont
 	err := errorOfPanic(func() error {
 		j, err := q.resolveToRun(run.Record)
 		if err != nil {
-			q.park(ctx, run, err)
+			q.park(ctx, run, "parked a job that can't be read", err)
 			return nil
 		}
 		do(ctx, j)
@@ -72,9 +72,9 @@ func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(cont
 	}
 }
 
-// park sets a record aside that can't be decoded.
-func (q *driverQueue) park(ctx context.Context, run *core.Run, reason error) {
-	logging.Error(ctx, q.failure("parked a job that can't be read", run.Record.JobID(), reason))
+// park sets a record aside that is not to run again by itself.
+func (q *driverQueue) park(ctx context.Context, run *core.Run, what string, reason error) {
+	logging.Error(ctx, q.failure(what, run.Record.JobID(), reason))
 	q.tellParked(run.Record, reason)
 	q.engine.handBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: reason.Error()}})
 }

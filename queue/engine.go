@@ -213,6 +213,8 @@ func (e *engine) carryOut(commands []core.Command) {
 			e.yield()
 		case core.Expire:
 			e.expire(do.Run)
+		case core.Park:
+			e.park(do.Run)
 		case core.Cancel:
 			e.cancel(do.Run, do.Cause)
 		case core.Drained:

@@ -196,6 +196,19 @@ func (e *engine) expire(run *core.Run) {
 	}
 }
 
+// park sets a job aside that was interrupted too often.
+func (e *engine) park(run *core.Run) {
+	q := e.queue(run.Lease.Queue)
+	if q == nil {
+		e.handBack(run, handBackNow)
+		return
+	}
+	q.park(e.open, run, "parked a job that was interrupted too often", &amboy.InterruptedError{
+		Interruptions: run.Record.Status.Interruptions,
+		Limit:         q.line.InterruptionLimit(run.Record),
+	})
+}
+
 // drained says that a queue had nothing to claim.
 //
 //nolint:contextcheck // It ends with the engine, whoever claimed.

@@ -50,7 +50,9 @@ func (c *Core) claimDue() {
 }
 
 // hasRoom tells whether one more run may begin.
-func (c *Core) hasRoom() bool { return c.config.MaxRunning == 0 || c.out < c.config.MaxRunning }
+func (c *Core) hasRoom() bool {
+	return c.alone == nil && (c.config.MaxRunning == 0 || c.out < c.config.MaxRunning)
+}
 
 // claimIfUseful claims for all workers that wait, if there may be something for one of
 // them. While a claim is under way nobody else claims.
@@ -134,6 +136,7 @@ func (c *Core) claimed(e Claimed) {
 	}
 	c.gathered = c.waiting
 	started := c.take(call, e.Records)
+	c.startAlone()
 	if len(e.Records) > 0 && c.cancels != call.cancels {
 		c.checkCancelsSoon() // it may have been one of these
 	}
@@ -161,6 +164,10 @@ func (c *Core) take(call *call, records []*driver.Record) (started int) {
 			c.do(Expire{r})
 		case l == nil || l.stopped || len(l.waiting) == 0 || !c.hasRoom():
 			c.finish(r, End{HandBack: &driver.HandBack{}})
+		case r.isInterruptedTooOften(l):
+			c.do(Park{r})
+		case r.isSuspect():
+			c.awaitAlone(l, r)
 		default:
 			c.start(l, r)
 			call.got(l)

@@ -57,6 +57,8 @@ type (
 	Dismiss struct{ Worker *Worker }
 	// Expire asks to end a run that may not begin any more, by Finished.
 	Expire struct{ Run *Run }
+	// Park asks to set aside a job that was interrupted too often, by Finished.
+	Park struct{ Run *Run }
 	// Cancel ends the context of a run.
 	Cancel struct {
 		Run   *Run
@@ -109,6 +111,7 @@ func (ScanRetries) isCommand()  {}
 func (Start) isCommand()        {}
 func (Dismiss) isCommand()      {}
 func (Expire) isCommand()       {}
+func (Park) isCommand()         {}
 func (Cancel) isCommand()       {}
 func (Drained) isCommand()      {}
 func (Complete) isCommand()     {}

@@ -57,7 +57,8 @@ type Core struct {
 	stuckRuns int
 	yields    int // since the claim before, for the next
 	yielding  bool
-	gathered  int // workers that waited when the claim before ended
+	gathered  int  // workers that waited when the claim before ended
+	alone     *Run // that runs alone, or waits until it can; see suspect.go
 	due       time.Time
 
 	// Leases; see lease.go.

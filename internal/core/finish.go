@@ -320,12 +320,14 @@ func (c *Core) done(r *Run, err error) {
 	c.ending--
 	c.letGo(r)
 	c.returned(r)
+	c.startAlone()
 	c.do(Done{Run: r, Err: err})
 }
 
 // close has all ends written at once, and nothing claimed any more.
 func (c *Core) close() {
 	c.closing = true
+	c.startNotAlone() // which hands it back
 	c.flush()
 }
 

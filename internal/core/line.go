@@ -9,6 +9,9 @@ import (
 type Line struct {
 	// Queue is its name.
 	Queue string
+	// MaxInterruptions is how often a job of it may be interrupted, unless the job says; 0
+	// for no limit.
+	MaxInterruptions int
 
 	place    *list.Element
 	waiting  []*Worker // the last to come is the first to be served: its memory is warm
@@ -78,6 +81,9 @@ func (c *Core) stop(l *Line) {
 	}
 	c.waiting -= len(l.waiting)
 	l.waiting = nil
+	if c.alone != nil && c.alone.suspectOf == l {
+		c.startNotAlone() // which hands it back
+	}
 }
 
 func (c *Core) remove(l *Line) {

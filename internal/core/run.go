@@ -20,12 +20,13 @@ type Run struct {
 	// Then is the shell's own, for what is to follow on Done.
 	Then func(error)
 
-	line    *Line // which counts it among its runs, until it returns
-	place   int   // in the list of leases that are held, counted from 1; 0 where it is not
-	fence   time.Duration
-	cause   error
-	lost    bool // the store says that another has the lease
-	isStuck bool
+	line      *Line // which counts it among its runs, until it returns
+	place     int   // in the list of leases that are held, counted from 1; 0 where it is not
+	fence     time.Duration
+	cause     error
+	lost      bool // the store says that another has the lease
+	isStuck   bool
+	suspectOf *Line // that of a suspect which waits until it is alone
 
 	end       End
 	finishing bool
@@ -63,6 +64,7 @@ func (c *Core) start(l *Line, r *Run) {
 // stuck lets another run begin in the place of one that does not return, unless as many
 // are stuck already as may run at once.
 func (c *Core) stuck(r *Run) {
+	c.endAlone(r)
 	if r.line == nil || r.finishing || c.config.MaxRunning > 0 && c.stuckRuns >= c.config.MaxRunning {
 		return
 	}
@@ -78,6 +80,7 @@ func (c *Core) returned(r *Run) {
 		c.stuckRuns--
 	}
 	c.countOut(r)
+	c.endAlone(r)
 }
 
 // countOut makes room for another run.

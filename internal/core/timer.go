@@ -17,6 +17,7 @@ const (
 	recoverTimer              // looks for what other processes left
 	retriesTimer              // looks for retries that others left
 	callTimer                 // gives calls up
+	aloneTimer                // starts a run although it is not alone
 	allTimers
 )
 
@@ -51,6 +52,9 @@ func (t *timers) set(which timer, at time.Duration) {
 		t.next = min(t.next, at)
 	}
 }
+
+// clear takes back what was set.
+func (t *timers) clear(which timer) { t.at[which] = never }
 
 // putOff makes something be done not before a time, if it is to be done at all.
 func (t *timers) putOff(which timer, to time.Duration) {
@@ -123,6 +127,8 @@ func (c *Core) fired(which timer) {
 		c.recover()
 	case retriesTimer:
 		c.scanRetries()
+	case aloneTimer:
+		c.startNotAlone()
 	case callTimer:
 		c.giveUpCalls()
 	}

@@ -149,6 +149,8 @@ func (p *process) carryOut(command core.Command) {
 		do.Worker.Shell.(*worker).waiting = false
 	case core.Expire:
 		p.newRun(do.Run, nil).expire()
+	case core.Park:
+		p.step(core.Finished{Run: do.Run, End: core.End{HandBack: &driver.HandBack{Park: true, Reason: "interrupted too often"}}})
 	case core.Cancel:
 		p.cancel(do.Run, do.Cause)
 	case core.Done:

@@ -34,6 +34,14 @@ func StateOf(r *Record, now time.Time) amboy.JobState {
 	return amboy.StateOf(amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}, now)
 }
 
+// Interrupt notes that the lease of a running record has ended, which RecoverStale hands
+// back.
+func Interrupt(r *Record, now time.Time) {
+	r.Status.Interruptions = r.Status.Interruptions.With(amboy.Interruption{
+		Owner: r.Status.Owner, Start: r.TimeInfo.Start, At: now,
+	})
+}
+
 // InsertedState is the state in which Insert stores a record. It is
 // amboy.StatePending, unless the status of the record says that it runs, or that its
 // attempt has ended.

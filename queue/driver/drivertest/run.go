@@ -62,6 +62,7 @@ var others = []group{
 	{name: "Reschedule", rules: rescheduleRules},
 	{name: "Prioritize", rules: prioritizeRules},
 	{name: "Park", rules: parkRules},
+	{name: "Interruptions", rules: interruptionRules},
 	{name: "Restart", rules: restartRules},
 	{name: "Delete", rules: deleteRules},
 	{name: "Forget", rules: forgetRules},

@@ -67,6 +67,7 @@ func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 		s.Park(e)
 	case driver.Unpark:
 		e.Job.reason = ""
+		e.Job.record.Status.Interruptions = e.Job.record.Status.Interruptions.Forgiven()
 		s.Unpark(e, now)
 	case driver.Restart:
 		d.restart(e, now)

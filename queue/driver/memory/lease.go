@@ -147,6 +147,7 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 		}
 	}
 	for _, e := range stale {
+		driver.Interrupt(&e.Job.record, d.opts.Now())
 		d.handBack(e, driver.HandBack{})
 	}
 	moved := d.shortenWaits()

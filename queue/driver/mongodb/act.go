@@ -242,6 +242,7 @@ func (a *acting) do(doc *document) {
 		doc.park(a.Reason)
 	case driver.Unpark:
 		doc.Status.Reason = ""
+		doc.Status.Interruptions = doc.Status.Interruptions.Forgiven()
 		doc.enter(doc.Line.Edges, a.now)
 	case driver.Restart:
 		doc.restart(a.orders.next(time.Now(), 1), a.now)

@@ -198,6 +198,7 @@ func (d *Driver) recovery(doc *document, now time.Time) *change {
 			if !doc.runs() || doc.seenLease() != seen {
 				return errMoved
 			}
+			driver.Interrupt(&doc.Record, now)
 			doc.handBack(driver.HandBack{}, now)
 			return nil
 		},

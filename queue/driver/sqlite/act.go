@@ -265,6 +265,10 @@ func (c *changes) park(j *job, reason string) error {
 }
 
 func (c *changes) unpark(j *job, now time.Time) error {
+	err := c.changeInterruptions(j, func(r *driver.Record) { r.Status.Interruptions = r.Status.Interruptions.Forgiven() })
+	if err != nil {
+		return err
+	}
 	if j.open {
 		return c.move(j, waiting, instant{}, "")
 	}
@@ -278,7 +282,8 @@ func (c *changes) restart(f *described, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.Status.Errors, r.Status.Outcome, r.Result, r.RetryInfo.NeedsRetry = nil, "", nil, false
+	r.Status.Errors, r.Status.Outcome, r.Status.Interruptions = nil, "", nil
+	r.Result, r.RetryInfo.NeedsRetry = nil, false
 	if f.dependency == otherDependency && r.Dependency != nil {
 		r.Dependency.Failed = nil
 	}

@@ -116,6 +116,7 @@ type extra struct {
 	Attempts         []amboy.AttemptError            `bson:"attempts,omitempty"`
 	Dropped          int                             `bson:"dropped,omitempty"`
 	Outcome          amboy.Outcome                   `bson:"outcome,omitempty"`
+	Interruptions    *amboy.Interruptions            `bson:"interruptions,omitempty"`
 	Retry            *amboy.JobRetryInfo             `bson:"retry,omitempty"`
 	Dependency       *registry.DependencyInterchange `bson:"dependency,omitempty"`
 	Result           *registry.Body                  `bson:"result,omitempty"`
@@ -197,11 +198,12 @@ func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
 		Attempts:         r.Status.Attempts,
 		Dropped:          r.Status.DroppedErrors,
 		Outcome:          r.Status.Outcome,
+		Interruptions:    r.Status.Interruptions,
 		Result:           r.Result,
 		EnqueueAllScopes: r.EnqueueAllScopes,
 		Metadata:         r.Metadata,
 	}
-	used = len(x.Errors) > 0 || len(x.Attempts) > 0 || x.Dropped > 0 || x.Outcome != "" || x.Result != nil ||
+	used = len(x.Errors) > 0 || len(x.Attempts) > 0 || x.Dropped > 0 || x.Outcome != "" || x.Interruptions != nil || x.Result != nil ||
 		x.EnqueueAllScopes || len(x.Metadata) > 0
 	if r.RetryInfo != (amboy.JobRetryInfo{}) {
 		x.Retry, used = &r.RetryInfo, true
@@ -350,7 +352,7 @@ func (s *stored) startedLate() bool {
 // addExtra adds what few records have.
 func (s *stored) addExtra(r *driver.Record, x *extra) {
 	r.Status.Errors, r.Status.Attempts, r.Status.DroppedErrors = x.Errors, x.Attempts, x.Dropped
-	r.Status.Outcome = x.Outcome
+	r.Status.Outcome, r.Status.Interruptions = x.Outcome, x.Interruptions
 	r.Result, r.EnqueueAllScopes, r.Metadata = x.Result, x.EnqueueAllScopes, x.Metadata
 	if x.Retry != nil {
 		r.RetryInfo = *x.Retry

@@ -36,6 +36,7 @@ const (
 	moveJob
 	takeLease
 	dropLease
+	setExtra
 	endPlain
 	endAny
 	dropKey
@@ -160,6 +161,7 @@ var statementTexts = [statements]string{
 	moveJob: `UPDATE jobs SET place = ?, due = ?, waiting_for = ?, overdue = 0, expires = CASE WHEN ? < 5 THEN dispatch_by END
 		WHERE seq = ?`,
 	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
+	setExtra:  `UPDATE jobs SET extra = ? WHERE seq = ?`,
 	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ? WHERE seq = ?`,
 	// The end of a job that holds nothing, that nobody waits for and that nobody
 	// wanted to be canceled, in one statement.

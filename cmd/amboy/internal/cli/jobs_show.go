@@ -39,6 +39,7 @@ func (p *program) showJob() *cobra.Command {
 func jobPage(out *page, j management.Job) {
 	jobHead(out, j)
 	jobErrors(out, j)
+	jobInterruptions(out, j.Interruptions)
 	jobStuck(out, j.Stuck)
 	jobAttempts(out, j.Attempts)
 	jobLinks(out, j)
@@ -96,6 +97,16 @@ func jobHead(out *page, j management.Job) {
 func title(out *page, text string) {
 	out.line("")
 	out.line(text)
+}
+
+func jobInterruptions(out *page, interruptions *amboy.Interruptions) {
+	if interruptions == nil {
+		return
+	}
+	title(out, fmt.Sprintf("interruptions (%d)", interruptions.Count))
+	for _, one := range interruptions.Latest {
+		out.line(fmt.Sprintf("  %s: began %s, taken from it %s", one.Owner, moment(one.Start), moment(one.At)))
+	}
 }
 
 func jobStuck(out *page, stuck *amboy.StuckRun) {

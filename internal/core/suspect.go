@@ -1,0 +1,65 @@
+package core
+
+import "github.com/mongodb/amboy/queue/driver"
+
+// suspectAfter is the number of interruptions from which on a job may be what ends its
+// processes. Such a job runs alone, so that no other job is interrupted with it.
+const suspectAfter = 3
+
+// isSuspect reports whether a run must not run beside others.
+func (r *Run) isSuspect() bool { return r.Record.Status.Interruptions.Total() >= suspectAfter }
+
+// isInterruptedTooOften reports whether the job of a run is to be parked.
+func (r *Run) isInterruptedTooOften(l *Line) bool {
+	limit := l.InterruptionLimit(r.Record)
+	return limit > 0 && r.Record.Status.Interruptions.Total() >= limit
+}
+
+// InterruptionLimit is how often a job of the line may be interrupted; 0 for no limit.
+func (l *Line) InterruptionLimit(r *driver.Record) int {
+	if own := r.RetryInfo.MaxInterruptions; own > 0 {
+		return own
+	}
+	return l.MaxInterruptions
+}
+
+// awaitAlone lets a suspect wait until the process holds no other lease: that of a run
+// that has ended, or was never begun, would be lost with it too. Until the suspect has
+// returned nothing is claimed. It waits no longer than a lease lasts: jobs that run for
+// hours must not stop a process.
+func (c *Core) awaitAlone(l *Line, r *Run) {
+	c.alone, r.suspectOf = r, l
+	c.timers.set(aloneTimer, c.now.Mono+c.config.LeaseTime)
+}
+
+// startAlone starts the suspect that waits, if its lease is the only one.
+func (c *Core) startAlone() {
+	if len(c.held) == 1 {
+		c.startNotAlone()
+	}
+}
+
+// startNotAlone starts the suspect that waits, if there is one, or hands it back if it
+// can't start any more.
+func (c *Core) startNotAlone() {
+	r := c.alone
+	if r == nil || r.suspectOf == nil {
+		return
+	}
+	l := r.suspectOf
+	r.suspectOf = nil
+	if l.stopped || c.closing || len(l.waiting) == 0 || r.isLost() {
+		c.finish(r, End{HandBack: &driver.HandBack{}})
+		return
+	}
+	c.start(l, r)
+}
+
+// endAlone lets others run again when the suspect has returned, or does not.
+func (c *Core) endAlone(r *Run) {
+	if c.alone == r {
+		c.alone = nil
+		c.timers.clear(aloneTimer)
+		c.changed()
+	}
+}
