@@ -15,6 +15,7 @@ import (
 	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/suspension"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -29,6 +30,8 @@ type engine struct {
 	ownsDriver bool
 	now        func() time.Time
 	started    time.Time
+	// asleepBefore is for how long the machine had been suspended then.
+	asleepBefore time.Duration
 	leaseTime  time.Duration
 	// inline is true where a call of the store takes no time, so that whoever wants it
 	// makes it, and each end is written alone.
@@ -54,6 +57,8 @@ type engine struct {
 	core   *core.Core
 	// read is when the wall clock was read.
 	read core.Time
+	// asleep is for how long the machine was suspended since the engine was started.
+	asleep time.Duration
 	// commands are those of the last step; their memory is used again.
 	commands []core.Command
 	// runs are those of the jobs that workers have.
@@ -124,7 +129,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		e.now, e.manual = opts.now, true
 		config.LeaseTime, config.RetryScan, config.PollMin, config.PollMax = unlimited, unlimited, 0, 0
 	}
-	e.started = e.now()
+	e.started, e.asleepBefore = e.now(), suspension.Total()
 	e.read = core.Time{Wall: e.started.Round(0)}
 	e.core = core.New(config, e.instant())
 	e.timer.fire = func() { e.happen(core.Tick{}) }
@@ -145,14 +150,24 @@ const wallEvery = 50 * time.Millisecond
 // instant is the time for the core. The caller holds the lock.
 func (e *engine) instant() core.Time {
 	if !e.manual {
-		mono := time.Since(e.started)
+		mono := time.Since(e.started) + e.asleep
 		if since := mono - e.read.Mono; since < wallEvery {
 			return core.Time{Mono: mono, Wall: e.read.Wall.Add(since)}
 		}
 	}
 	now := e.now()
 	e.read = core.Time{Mono: now.Sub(e.started), Wall: now.Round(0)}
+	if !e.manual {
+		e.read.Mono += e.suspended()
+	}
 	return e.read
+}
+
+// suspended reads for how long the machine was suspended. The caller holds the lock.
+func (e *engine) suspended() time.Duration {
+	// What the clocks' resolution makes of it must not let time run backwards.
+	e.asleep = max(e.asleep, suspension.Total()-e.asleepBefore)
+	return e.asleep
 }
 
 // happen tells the core what has happened, and does what follows.
@@ -183,7 +198,7 @@ func (e *engine) step(event core.Event) (rest []core.Command) {
 			do.Worker.Shell.(*waiter).serve(nil)
 		case core.Wake:
 			if !e.manual {
-				e.timer.set(e.started.Add(do.At))
+				e.timer.set(e.started.Add(do.At - e.asleep))
 			}
 		case core.Done:
 			e.ended(do.Run)

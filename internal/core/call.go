@@ -42,6 +42,8 @@ type call struct {
 	Call
 	kind callKind
 	sent time.Duration
+	// unnoticed is the time that may have passed since then without being counted.
+	unnoticed time.Duration
 	// single keeps others of its kind from being made.
 	single bool
 	// givenUp is true of one that is late: its ends are offered again by others.

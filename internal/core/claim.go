@@ -152,7 +152,7 @@ func (c *Core) claimed(e Claimed) {
 
 // take holds the leases of records that were claimed, and gives the runs to workers.
 func (c *Core) take(call *call, records []*driver.Record) (started int) {
-	fence := c.fence(call.sent)
+	fence := c.fence(call)
 	for _, record := range records {
 		r := &Run{Record: record, Lease: driver.LeaseOf(record), fence: fence}
 		c.hold(r)

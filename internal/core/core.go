@@ -203,10 +203,9 @@ const (
 	marginPart = 10
 )
 
-// fence is when a lease counts as over that was taken, or renewed, by a call that was
-// sent at a time.
-func (c *Core) fence(sent time.Duration) time.Duration {
-	return sent + c.config.LeaseTime - min(c.config.LeaseTime/marginPart, maxMargin)
+// fence is when a lease counts as over that was taken, or renewed, by a call.
+func (c *Core) fence(call *call) time.Duration {
+	return call.sent - call.unnoticed + c.config.LeaseTime - min(c.config.LeaseTime/marginPart, maxMargin)
 }
 
 func leasesOf(runs []*Run) []driver.Lease {

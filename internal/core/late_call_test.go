@@ -20,6 +20,7 @@ type story struct {
 	t    *testing.T
 	core *core.Core
 	now  time.Duration
+	skew time.Duration // of the wall clock
 	line *core.Line
 	// started are the commands with which the queue has started.
 	started []core.Command
@@ -39,7 +40,7 @@ func newStory(t *testing.T) *story {
 }
 
 func (s *story) tell(event core.Event) []core.Command {
-	return s.core.Step(core.Time{Mono: s.now, Wall: begin.Add(s.now)}, event, nil)
+	return s.core.Step(core.Time{Mono: s.now, Wall: begin.Add(s.now + s.skew)}, event, nil)
 }
 
 // wait lets time pass.

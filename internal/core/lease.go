@@ -53,7 +53,7 @@ func (c *Core) beat() {
 	if len(runs) == 0 {
 		return
 	}
-	call := c.call(renewCall, min(c.heartbeat(), callLimit))
+	call := c.call(renewCall, c.renewLimit())
 	call.runs = runs
 	c.do(Renew{Call: call.Call, Leases: leasesOf(runs)})
 }
@@ -76,7 +76,7 @@ func (c *Core) renewedLeases(e Renewed) {
 		return
 	}
 	for _, r := range call.runs {
-		r.fence = max(r.fence, c.fence(call.sent))
+		r.fence = max(r.fence, c.fence(call))
 	}
 	if c.config.PollCancels {
 		c.checkCancels()
@@ -98,6 +98,21 @@ func (c *Core) checkFences() {
 	}
 	c.timers.set(fenceTimer, next)
 }
+
+// doubtFences brings the fences forward by a time that may have passed unnoticed. What is
+// renewed at once goes on, and the other runs end.
+func (c *Core) doubtFences(unnoticed time.Duration) {
+	for _, r := range c.held {
+		r.fence = min(r.fence, max(r.fence-max(0, unnoticed), c.now.Mono+c.renewLimit()))
+		c.timers.set(fenceTimer, r.fence)
+	}
+	for _, call := range c.calls.open {
+		call.unnoticed += max(0, unnoticed)
+	}
+}
+
+// renewLimit bounds a call that renews leases.
+func (c *Core) renewLimit() time.Duration { return min(c.heartbeat(), callLimit) }
 
 // lose ends a run whose lease is another's.
 func (c *Core) lose(lease driver.Lease) {

@@ -27,6 +27,11 @@ const never = time.Duration(math.MaxInt64)
 // was set before the wall clock jumped, or the machine was suspended.
 const maxWake = 30 * time.Second
 
+// maxHolderWake is that time while leases are held: a timer does not count the time for
+// which the machine was suspended, and the runs whose leases have ended meanwhile must end
+// soon after it goes on.
+const maxHolderWake = time.Second
+
 // maxDrift is how far the clocks may move apart between two events before the wall clock
 // counts as having jumped.
 const maxDrift = time.Second
@@ -86,13 +91,15 @@ func (c *Core) timePassed(now Time) {
 		c.timers.wake = never
 	}
 	if drift.Abs() > maxDrift {
-		// Whoever goes by the wall clock may think that leases are over, or jobs due.
+		// The process may have been stopped in a way that its clocks do not count, as a
+		// virtual machine is by its host.
 		c.timers.set(beatTimer, now.Mono)
 		c.timers.set(pollTimer, now.Mono)
 		if c.begun {
 			// Waits that were set before may have become too long.
 			c.timers.set(recoverTimer, max(now.Mono, c.recoverFrom))
 		}
+		c.doubtFences(drift)
 	}
 	c.fire()
 	if !c.due.IsZero() && !c.due.After(now.Wall) {
@@ -143,7 +150,11 @@ func (c *Core) setWake() {
 	if next == never {
 		return
 	}
-	next = min(next, c.now.Mono+maxWake)
+	longest := maxWake
+	if len(c.held) > 0 {
+		longest = maxHolderWake
+	}
+	next = min(next, c.now.Mono+longest)
 	if next < c.timers.wake {
 		c.timers.wake = next
 		c.do(Wake{At: next})

@@ -1,0 +1,94 @@
+package core_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+)
+
+// canceled reports whether there is a command that ends the context of a run, because its
+// lease is over.
+func canceled(commands []core.Command) bool {
+	return slices.ContainsFunc(commands, func(command core.Command) bool {
+		cancel, ok := command.(core.Cancel)
+		return ok && errors.Is(cancel.Cause, amboy.ErrLeaseLost)
+	})
+}
+
+// TestAHostThatStopsAVirtualMachineGoesUnnoticed has one whose wall clock is set when it
+// goes on. It can't tell this from a clock that was wrong before.
+func TestAHostThatStopsAVirtualMachineGoesUnnoticed(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		goesOn  bool
+		jump    time.Duration
+		passing time.Duration
+	}{
+		"its leases can be renewed":              {jump: time.Minute, goesOn: true, passing: 10 * time.Second},
+		"the store does not answer":              {jump: time.Minute, err: errors.New("cut off"), passing: 6 * time.Second},
+		"it was stopped for less than its lease": {jump: 5 * time.Second, err: errors.New("cut off"), goesOn: true, passing: 6 * time.Second},
+		"a clock that is set back":               {jump: -time.Hour, err: errors.New("cut off"), goesOn: true, passing: 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			s.run()
+			s.wait(time.Second)
+			s.skew += test.jump
+			commands := s.tell(core.Tick{})
+			assert.False(t, canceled(commands), "it may not have been stopped")
+			renew := only[core.Renew](t, commands)
+			lost := false
+			for begun := s.now; s.now < begun+test.passing; {
+				commands = s.tell(core.Renewed{Call: renew.Call, Err: test.err})
+				lost = lost || canceled(commands)
+				commands = s.wait(100 * time.Millisecond)
+				lost = lost || canceled(commands)
+				for _, command := range commands {
+					if next, ok := command.(core.Renew); ok {
+						renew = next
+					}
+				}
+			}
+			assert.Equal(t, test.goesOn, !lost)
+		})
+	}
+}
+
+// TestARenewalThatWasUnderWayHidesAStop has a call that was sent before the machine was
+// stopped, and is answered after that.
+func TestARenewalThatWasUnderWayHidesAStop(t *testing.T) {
+	s := newStory(t)
+	s.run()
+	renew := only[core.Renew](t, s.wait(5*time.Second))
+	s.skew += time.Minute
+	s.tell(core.Tick{})
+	s.tell(core.Renewed{Call: renew.Call})
+	lost := false
+	for range 60 {
+		lost = lost || canceled(s.wait(100*time.Millisecond))
+	}
+	assert.True(t, lost, "its lease counts from when the call was sent, which is a minute ago")
+}
+
+// TestASuspendedMachineEndsRunsWhenATimerFires has one that would sleep on when it goes on.
+func TestASuspendedMachineEndsRunsWhenATimerFires(t *testing.T) {
+	s := newStory(t)
+	s.run()
+	var longest time.Duration
+	for range 100 {
+		for _, command := range s.wait(time.Second) {
+			if wake, ok := command.(core.Wake); ok {
+				longest = max(longest, wake.At-s.now)
+			}
+		}
+	}
+	require.NotZero(t, longest)
+	assert.LessOrEqual(t, longest, time.Second)
+}
