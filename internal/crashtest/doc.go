@@ -10,6 +10,7 @@
 //	go test ./internal/crashtest -run 'TestLocked' -v -timeout 10m -crashtest.locked=30s
 //	go test ./internal/crashtest -run 'TestReadOnly|TestDiskFull' -v
 //	go test ./internal/crashtest -run 'TestSchedule$' -v -timeout 10m -crashtest.day=2m
+//	go test ./internal/crashtest -run 'TestSuspension$' -v -timeout 10m -crashtest.pauses=20
 //
 // A run prints its seed. The same -crashtest.seed gives the same jobs, the same
 // kills and the same stops; what the machine makes of them differs.

@@ -33,6 +33,8 @@ type process struct {
 	// output is what else it said, and exit its end; set before exited is closed.
 	output strings.Builder
 	exit   error
+	// said has the latest lines of the output, for a test that follows them.
+	said chan string
 }
 
 // quickExit keeps the race detector from waiting for a second at the end of a
@@ -49,6 +51,7 @@ func startProcess(t *testing.T, name, test, variable string, attributes *syscall
 		ready:    make(chan struct{}),
 		produced: make(chan struct{}),
 		exited:   make(chan struct{}),
+		said:     make(chan string, 100),
 	}
 	p.cmd.Env = append(os.Environ(), variable, quickExit)
 	p.cmd.SysProcAttr = attributes
@@ -87,6 +90,10 @@ func (p *process) listen(output io.Reader) {
 			close(p.produced)
 		default:
 			p.output.WriteString(lines.Text() + "\n")
+			select {
+			case p.said <- lines.Text():
+			default: // No test follows them.
+			}
 		}
 	}
 	p.exit = p.cmd.Wait()

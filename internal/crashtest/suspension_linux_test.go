@@ -1,0 +1,167 @@
+package crashtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/registry"
+)
+
+var pauses = flag.Int("crashtest.pauses", 1, "how often TestSuspension stops a process for less than its lease, and how often for longer")
+
+// suspensionLease is the lock time-out of TestSuspension.
+const suspensionLease = 2 * time.Second
+
+// TestSuspension stops a process that runs a job, with SIGSTOP. A stop that is shorter
+// than the lease loses nothing. After a longer one the context of the run ends first, and
+// then the job runs again.
+func TestSuspension(t *testing.T) {
+	t.Parallel()
+	s := newFile(t)
+	encoded, err := json.Marshal(s)
+	require.NoError(t, err)
+	p, err := startProcess(t, "sleeper", "TestSleeper", sleeperVariable+"="+string(encoded), nil)
+	require.NoError(t, err)
+	defer p.kill()
+	p.await(t, "its start", p.ready)
+
+	q := newQueue(t, s.open(t), suspensionLease)
+	defer closeQueue(t, q)
+	require.NoError(t, q.Put(t.Context(), newSleeper()))
+	p.hear(t, saysBegan)
+	for range *pauses {
+		p.stopFor(t, suspensionLease/2)
+		for range 3 {
+			p.hear(t, saysAlive)
+		}
+	}
+	var late []time.Duration
+	for range *pauses {
+		resumed := p.stopFor(t, 2*suspensionLease)
+		lost := p.hear(t, saysLost)
+		again := p.hear(t, saysBegan)
+		late = append(late, lost.Sub(resumed))
+		assert.LessOrEqual(t, lost.Sub(resumed), 100*time.Millisecond+*slack)
+		assert.False(t, again.Before(lost), "two runs of the job were live at once")
+	}
+	t.Logf("the context ended after %v", late)
+	require.NoError(t, p.stdin.Close())
+	<-p.exited
+	require.NoError(t, p.exit, "%s", &p.output)
+}
+
+// What a sleeper says, with the time.
+const (
+	saysBegan = "sleeper: began"
+	saysAlive = "sleeper: alive"
+	saysLost  = "sleeper: lost its lease"
+)
+
+// stopFor stops the process for a time, and returns when it went on.
+func (p *process) stopFor(t *testing.T, d time.Duration) (resumed time.Time) {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	<-time.After(d)
+	p.forget()
+	resumed = time.Now()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	return resumed
+}
+
+// forget leaves out what the process has said until now.
+func (p *process) forget() {
+	for {
+		select {
+		case <-p.said:
+		default:
+			return
+		}
+	}
+}
+
+// hear waits for what the process says next, which must be that, and returns its time.
+func (p *process) hear(t *testing.T, what string) time.Time {
+	t.Helper()
+	for {
+		select {
+		case line := <-p.said:
+			text, at, ok := strings.Cut(line, " at ")
+			if !ok || text == saysAlive && what != saysAlive {
+				continue
+			}
+			require.Equal(t, what, text)
+			nanoseconds, err := strconv.ParseInt(at, 10, 64)
+			require.NoError(t, err)
+			return time.Unix(0, nanoseconds)
+		case <-p.exited:
+			require.Failf(t, "the process ended by itself", "%v\n%s", p.exit, &p.output)
+		}
+	}
+}
+
+// sleeperVariable tells a process to run sleepers.
+const sleeperVariable = "CRASHTEST_SLEEPER"
+
+// TestSleeper is what the process runs that is stopped.
+func TestSleeper(t *testing.T) {
+	encoded := os.Getenv(sleeperVariable)
+	if encoded == "" {
+		t.Skip("it is run by TestSuspension")
+	}
+	var s store
+	require.NoError(t, json.Unmarshal([]byte(encoded), &s))
+	q := newQueue(t, s.open(t), suspensionLease)
+	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+	fmt.Println(saysReady)
+	_, err := io.Copy(io.Discard, os.Stdin)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	q.Close(ctx)
+}
+
+// sleeper runs until its context ends, and says how it is.
+type sleeper struct {
+	job.Base `bson:"job_base"`
+}
+
+func init() { registry.AddJobType("sleeper", func() amboy.Job { return newSleeper() }) }
+
+func newSleeper() *sleeper {
+	j := &sleeper{Base: job.Base{JobType: amboy.JobType{Name: "sleeper"}}}
+	j.SetID("sleeper")
+	return j
+}
+
+func (j *sleeper) Run(ctx context.Context) {
+	say := func(what string) { fmt.Printf("%s at %d\n", what, time.Now().UnixNano()) }
+	say(saysBegan)
+	alive := time.NewTicker(suspensionLease / 2)
+	defer alive.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), amboy.ErrLeaseLost) {
+				say(saysLost)
+			}
+			return
+		case <-alive.C:
+			say(saysAlive)
+		}
+	}
+}
