@@ -629,14 +629,15 @@ func (q *local) Complete(_ context.Context, j amboy.Job) error {
 	if reason, canceled := q.cancelReason(e); canceled {
 		markCanceledFor(e.Job.job, reason)
 	}
+	if !e.Job.ending.CompareAndSwap(false, true) {
+		return fmt.Errorf("completing job %q: its attempt has ended already: %w", j.ID(), amboy.ErrLeaseLost)
+	}
 	run := e.Job.run.Load() // before another attempt can begin
 	if run.isOver() {
 		e.Job.run.CompareAndSwap(run, nil) // it need not be kept with the job
 		run = nil
 	}
-	if !q.finish(e) {
-		return fmt.Errorf("completing job %q: its attempt has ended already: %w", j.ID(), amboy.ErrLeaseLost)
-	}
+	q.endOnce(e)
 	if run != nil {
 		run.cancel(amboy.ErrLeaseLost)
 	}
@@ -667,6 +668,12 @@ func (q *local) finish(e *localEntry) bool {
 	if !e.Job.ending.CompareAndSwap(false, true) {
 		return false
 	}
+	q.endOnce(e)
+	return true
+}
+
+// endOnce is finish for the only call that ends the attempt.
+func (q *local) endOnce(e *localEntry) {
 	err := errorOfPanic(func() error {
 		q.endAttempt(e)
 		return nil
@@ -674,10 +681,8 @@ func (q *local) finish(e *localEntry) bool {
 	if err != nil {
 		q.endPanicked(e, err)
 	}
-	return true
 }
 
-// endAttempt is finish for the only call that ends the attempt.
 func (q *local) endAttempt(e *localEntry) {
 	j := e.Job.job
 	if j.RetryInfo().ShouldRetry() && q.retry(e) {

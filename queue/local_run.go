@@ -35,8 +35,12 @@ func (q *local) ReportStuck(_ context.Context, j amboy.Job, stuck amboy.StuckRun
 // it while it runs.
 func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
 	run := &localRun{parent: ctx}
-	if !q.begin(j.ID(), run) {
-		q.beginLocked(j.ID(), run)
+	e, begun := q.begin(j.ID(), run)
+	if !begun {
+		e = q.beginLocked(j.ID(), run)
+	}
+	if e != nil && e.Job.ending.Load() {
+		run.cancel(amboy.ErrLeaseLost) // the call that ends the attempt may not have seen it
 	}
 	return run, run.end
 }
@@ -44,14 +48,14 @@ func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, c
 // begin makes a run that of a job, without the lock. It returns false where that takes
 // a closer look. Who cancels the job says so before looking for the run, and either
 // finds it or is seen here.
-func (q *local) begin(id string, run *localRun) bool {
-	e := q.taken.get(id)
-	return e != nil && e.Job.run.CompareAndSwap(nil, run) && q.canceling.Load() == 0
+func (q *local) begin(id string, run *localRun) (e *localEntry, begun bool) {
+	e = q.taken.get(id)
+	return e, e != nil && e.Job.run.CompareAndSwap(nil, run) && q.canceling.Load() == 0
 }
 
 // beginLocked makes a run that of a job, or ends its context where the job is canceled
-// or does not run.
-func (q *local) beginLocked(id string, run *localRun) {
+// or does not run. It returns the entry if it runs.
+func (q *local) beginLocked(id string, run *localRun) *localEntry {
 	q.mu.Lock()
 	e, ok := q.schedule.Get(id)
 	running := ok && e.Place() == schedule.Running
@@ -63,9 +67,11 @@ func (q *local) beginLocked(id string, run *localRun) {
 	switch {
 	case !running:
 		run.cancel(amboy.ErrLeaseLost)
+		return nil
 	case canceled:
 		run.cancel(amboy.ErrAborted)
 	}
+	return e
 }
 
 // localRun is the context of one run of a job. Most jobs never ask when theirs ends.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -226,4 +227,40 @@ func TestCompletingAJobByHandWhileItsRetryPolicyWasAskedRetriedItTwice(t *testin
 		assert.Equal(t, 1, infoOf(t, q, "twice").Retry.CurrentAttempt)
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "twice").State)
 	})
+}
+
+// meeting is a job that calls a function while its end is being worked out.
+type meeting struct {
+	*funcJob
+	ending func()
+}
+
+func (j *meeting) RetryInfo() amboy.JobRetryInfo {
+	if ending := j.ending; ending != nil {
+		j.ending = nil
+		ending()
+	}
+	return j.funcJob.RetryInfo()
+}
+
+// TestAJobThatIsCompletedWhileItsRunBeginsKeepsItsContext has a worker that took the job
+// before, and asks for its context after another call has begun to end it.
+func TestAJobThatIsCompletedWhileItsRunBeginsKeepsItsContext(t *testing.T) {
+	q := queue.NewLocalLimitedSize(1, 10)
+	require.NoError(t, q.SetRunner(pool.NewNoop()))
+	require.NoError(t, q.Start(t.Context()))
+	defer q.Close(t.Context())
+	j := &meeting{funcJob: noop(t, "job")}
+	put(t, q, j)
+	taken := q.Next(t.Context())
+	require.NotNil(t, taken)
+	var run context.Context
+	j.ending = func() {
+		var cancel context.CancelFunc
+		run, cancel = q.(amboy.JobContexter).JobContext(t.Context(), taken)
+		t.Cleanup(cancel)
+	}
+	require.NoError(t, q.Complete(t.Context(), j))
+	require.NotNil(t, run)
+	assert.ErrorIs(t, context.Cause(run), amboy.ErrLeaseLost)
 }

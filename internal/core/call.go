@@ -76,6 +76,11 @@ func (s *calls) find(id uint64) *call {
 // isOpen tells whether a call of a kind is under way, and not late.
 func (s *calls) isOpen(kind callKind) bool { return s.current[kind] != 0 }
 
+// awaits reports whether an answer to a call of a kind is to come, maybe late.
+func (s *calls) awaits(kind callKind) bool {
+	return slices.ContainsFunc(s.open, func(made *call) bool { return made.kind == kind })
+}
+
 // busy tells whether no call of a kind is to be made now.
 func (s *calls) busy(kind callKind) bool {
 	return s.current[kind] != 0 || s.late[kind] >= maxLate

@@ -156,9 +156,10 @@ func (c *Core) take(call *call, records []*driver.Record) (started int) {
 	for _, record := range records {
 		r := &Run{Record: record, Lease: driver.LeaseOf(record), fence: fence}
 		c.hold(r)
+		r.lost = slices.Contains(c.lostEarly, r.Lease)
 		switch l := c.lines[record.Group]; {
-		case c.now.Mono >= fence:
-			// Another process may have it by now.
+		case c.now.Mono >= fence || r.lost:
+			// Another process may have it by now, or it has ended.
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		case c.isExpired(record):
 			c.do(Expire{r})
@@ -173,6 +174,9 @@ func (c *Core) take(call *call, records []*driver.Record) (started int) {
 			call.got(l)
 			started++
 		}
+	}
+	if !c.calls.awaits(claimCall) {
+		c.lostEarly = nil
 	}
 	return started
 }

@@ -62,8 +62,10 @@ type Core struct {
 	due       time.Time
 
 	// Leases; see lease.go.
-	held    []*Run
-	cancels int // changes that may ask for canceling
+	held []*Run
+	// lostEarly are leases that were lost while a claim was under way, and were not held.
+	lostEarly []driver.Lease
+	cancels   int // changes that may ask for canceling
 
 	ends   ends
 	calls  calls

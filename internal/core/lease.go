@@ -119,6 +119,8 @@ func (c *Core) lose(lease driver.Lease) {
 	if r := c.find(lease); r != nil {
 		r.lost = true
 		c.cancel(r, amboy.ErrLeaseLost)
+	} else if c.calls.awaits(claimCall) {
+		c.lostEarly = append(c.lostEarly, lease) // by the claim that is under way, it may be
 	}
 }
 
