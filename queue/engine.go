@@ -32,7 +32,7 @@ type engine struct {
 	started    time.Time
 	// asleepBefore is for how long the machine had been suspended then.
 	asleepBefore time.Duration
-	leaseTime  time.Duration
+	leaseTime    time.Duration
 	// inline is true where a call of the store takes no time, so that whoever wants it
 	// makes it, and each end is written alone.
 	inline bool

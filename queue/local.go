@@ -27,6 +27,7 @@ type local struct {
 	marks   marks
 	opts    LocalOptions
 	invalid error // why the queue can't be used, where its options are not valid
+	now     func() time.Time
 
 	mu       sync.Mutex
 	schedule schedule.Schedule[localJob]
@@ -73,13 +74,13 @@ type localJob struct {
 type localEntry = schedule.Entry[localJob]
 
 func newLocal(opts LocalOptions, invalid error) *local {
-	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid}
+	q := &local{lifecycle: newLifecycle(newOwnerID("local")), opts: opts, invalid: invalid, now: time.Now}
 	q.shut = q.closeAll
 	q.announcer.init()
 	q.schedule.KeepFinished = opts.KeepFinished
 	q.schedule.ForwardEdges = opts.ForwardEdges
 	q.schedule.Forget = q.forgot
-	q.timer.fire = q.advance
+	q.timer.fire, q.timer.early = q.advance, q.shortenWaits
 	q.locks.fire = q.recoverForeign
 	q.runner = pool.NewLocalWorkers(opts.NumWorkers, q)
 	q.middleware.insert = q.insert
@@ -126,7 +127,7 @@ func (q *local) closeAll(ctx context.Context) {
 		left.add("what time brings", amboy.ErrLeftBehind)
 	}
 	q.noteLeft(ctx, left)
-	q.closeEvents(time.Now())
+	q.closeEvents(q.now())
 }
 
 // wakeAll wakes everybody who waits on the queue, to see that it stopped.
@@ -230,7 +231,7 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 		e.EnqueueScopes = j.EnqueueScopes()
 	}
 	status := j.Status()
-	e.Job.preset = status.Completed || (status.InProgress && time.Now().Before(lockEnds(&status)))
+	e.Job.preset = status.Completed || (status.InProgress && q.now().Before(lockEnds(&status)))
 	if m := j.Dependency(); m != nil && !e.Job.preset {
 		e.Edges = m.Edges()
 	}
@@ -322,7 +323,7 @@ func (q *local) hasRoom(inTurn bool) bool {
 
 // add adds an entry to the schedule.
 func (q *local) add(e *localEntry) error {
-	now := time.Now()
+	now := q.now()
 	if e.Job.preset {
 		if err := q.addPreset(e, now); err != nil {
 			return err
@@ -408,11 +409,51 @@ func (q *local) setTimer() {
 // expired.
 func (q *local) advance() {
 	q.mu.Lock()
-	expired := q.schedule.Advance(time.Now())
+	expired := q.schedule.Advance(q.now())
 	q.unlock()
 	for _, e := range expired {
 		q.expire(e)
 	}
+}
+
+// shortenWaits makes backoffs and snoozes begin now that were set before the clock was
+// set back, so that they do not last longer.
+func (q *local) shortenWaits() {
+	q.mu.Lock()
+	shortened := q.schedule.ShortenWaits(q.now())
+	if len(shortened) == 0 {
+		q.mu.Unlock()
+		return
+	}
+	q.unlock()
+	for _, s := range shortened {
+		if s.Entry.Place() == schedule.Postponed {
+			continue // the job knows nothing of that wait
+		}
+		err := errorOfPanic(func() error {
+			j := s.Entry.Job.job
+			times := j.TimeInfo()
+			times.WaitUntil = earlier(times.WaitUntil, s.By)
+			times.DispatchBy = earlier(times.DispatchBy, s.By)
+			j.SetTimeInfo(times)
+			return nil
+		})
+		if err != nil {
+			logging.Error(q.open, message.Fields{
+				"message": "could not change the times of a job after the clock was set back",
+				"queue":   q.id,
+				"job_id":  s.Entry.ID,
+				"error":   err.Error(),
+			})
+		}
+	}
+}
+
+func earlier(t time.Time, by time.Duration) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(-by)
 }
 
 // expire ends a job that did not start in time.
@@ -431,7 +472,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 		err := errorOfPanic(func() error {
 			runs = q.mayRun(e, failed)
 			if runs {
-				now := time.Now()
+				now := q.now()
 				markRunning(e.Job.job, q.id, now)
 				q.tell(amboy.EventStarted, e.Job.job, now)
 			}
@@ -450,7 +491,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 // endPanicked ends an entry that was taken, and whose job has panicked outside of its
 // run.
 func (q *local) endPanicked(e *localEntry, panicked error) {
-	j, now := e.Job.job, time.Now()
+	j, now := e.Job.job, q.now()
 	err := errorOfPanic(func() error {
 		j.AddError(panicked)
 		doNotRetry(j)
@@ -504,7 +545,7 @@ func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 // mayRun asks the dependency of a job that was taken. Where the job is not to
 // run it is ended, or waits.
 func (q *local) mayRun(e *localEntry, failed []string) bool {
-	if deadline := e.DispatchBy; !deadline.IsZero() && deadline.Before(time.Now()) {
+	if deadline := e.DispatchBy; !deadline.IsZero() && deadline.Before(q.now()) {
 		q.expire(e)
 		return false
 	}
@@ -531,10 +572,10 @@ func (q *local) mayRun(e *localEntry, failed []string) bool {
 }
 
 func (q *local) postpone(e *localEntry) {
-	now := time.Now()
+	now := q.now()
 	q.mu.Lock()
 	e.Backoff = nextRecheck(e.Backoff)
-	q.schedule.Release(e, now.Add(e.Backoff), now)
+	q.schedule.ReleaseSince(e, now, now.Add(e.Backoff), now)
 	q.wentOn(e, now)
 }
 
@@ -572,7 +613,7 @@ func (q *local) Release(ctx context.Context, j amboy.Job) error {
 
 // Snooze takes a job back that wants to run again later.
 func (q *local) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
-	until = notTooSoon(until, time.Now())
+	until = notTooSoon(until, q.now())
 	if err := q.release(ctx, j, until, amboy.EventSnoozed); err != nil {
 		return fmt.Errorf("snoozing a job of queue %q: %w", q.id, err)
 	}
@@ -592,12 +633,12 @@ func (q *local) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
 		return q.Complete(ctx, j)
 	}
-	now := time.Now()
+	now := q.now()
 	q.tell(kind, j, now)
 	forgetRun(j)
 	q.mu.Lock()
 	e.Backoff = 0
-	q.schedule.Release(e, until, now)
+	q.schedule.ReleaseSince(e, now, until, now)
 	q.wentOn(e, now)
 	return nil
 }
@@ -688,7 +729,7 @@ func (q *local) endAttempt(e *localEntry) {
 	if j.RetryInfo().ShouldRetry() && q.retry(e) {
 		return
 	}
-	now := time.Now()
+	now := q.now()
 	succeeded := markComplete(j, now)
 	q.countEnd(succeeded, j, now)
 	q.mu.Lock()

@@ -84,7 +84,7 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 
 // on acts on an entry. Like all below it is called with the lock of the queue.
 func (act *localAct) on(e *localEntry) {
-	now := time.Now()
+	now := act.queue.now()
 	switch {
 	case !act.queue.schedule.Allows(e, act.Action.Kind, now),
 		act.Action.Kind == driver.Restart && !e.Job.run.Load().isOver():

@@ -35,7 +35,7 @@ func (a localAdmin) newWalk(q driver.Query, after driver.Cursor, newest bool, li
 		return nil, err
 	}
 	nothing := len(q.Queues) > 0 && !slices.Contains(q.Queues, a.id)
-	return &localWalk{Query: q, Walk: w, nothing: nothing, now: time.Now()}, nil
+	return &localWalk{Query: q, Walk: w, nothing: nothing, now: a.now()}, nil
 }
 
 // find finds the jobs whose IDs are known. It is called with the lock.

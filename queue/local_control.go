@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -60,7 +59,7 @@ func (q *local) setControl(change driver.ControlChange) driver.Control {
 		w.Wake()
 	}
 	for _, kind := range eventsOf(change) {
-		q.tellOfQueue(kind, time.Now())
+		q.tellOfQueue(kind, q.now())
 	}
 	return control
 }

@@ -17,7 +17,7 @@ var _ amboy.JobFinder = (*local)(nil)
 // FindJobs finds jobs as they were when the first is asked for.
 func (q *local) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
 	return func(yield func(amboy.JobInfo, error) bool) {
-		now := time.Now()
+		now := q.now()
 		for _, s := range q.look(query) {
 			if err := ctx.Err(); err != nil {
 				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.id, err))

@@ -41,7 +41,7 @@ func (q *local) addPreset(e *localEntry, now time.Time) error {
 // recoverForeign lets the jobs run that were put as in progress, and whose locks are
 // stale by now. It is called without the lock.
 func (q *local) recoverForeign() {
-	now := time.Now()
+	now := q.now()
 	q.mu.Lock()
 	var stale, ended []*localEntry
 	for e := range q.foreign {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -62,7 +61,7 @@ func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 	jobs := q.look(amboy.JobQuery{})
 	return stream(ctx, &q.lifecycle, len(jobs), func(yield func(amboy.JobInfo) bool) {
 		for _, s := range jobs {
-			if !yield(s.info(time.Now())) {
+			if !yield(s.info(q.now())) {
 				return
 			}
 		}

@@ -20,7 +20,7 @@ func (q *local) retry(e *localEntry) bool {
 		markCanceledFor(j, reason)
 		return false
 	}
-	now := time.Now()
+	now := q.now()
 	next, err := nextTimes(j, q.opts.RetryPolicy, now)
 	if err == nil && j.RetryInfo().GetRemainingAttempts() == 0 {
 		err = errAttemptLimit
@@ -37,6 +37,7 @@ func (q *local) retry(e *localEntry) bool {
 
 	q.mu.Lock()
 	e.Job.ending.Store(false)
+	e.Since = now
 	q.schedule.Repeat(e, next.WaitUntil, next.DispatchBy, now)
 	q.arrivals.Remove(e.Job.number)
 	q.arrive(e)

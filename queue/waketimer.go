@@ -9,6 +9,9 @@ import (
 // it waits. It is safe for concurrent use.
 type wakeTimer struct {
 	fire func()
+	// early is called each time that the clock was read and it was too early to fire.
+	// Default: nothing.
+	early func()
 	// now is the clock. Default: time.Now.
 	now func() time.Time
 
@@ -44,27 +47,32 @@ func (t *wakeTimer) arm() {
 	t.calls.begin()
 	t.timer = time.AfterFunc(min(t.at.Sub(t.time()), longestSleep), func() {
 		defer t.calls.end()
-		if t.isTime(armed) {
+		switch isTime, isEarly := t.isTime(armed); {
+		case isTime:
 			t.fire()
+		case isEarly && t.early != nil:
+			t.early()
 		}
 	})
 }
 
-// isTime tells whether fire is to be called by a timer, and else arms another.
-func (t *wakeTimer) isTime(armed int) bool {
+// isTime reports whether fire is to be called by a timer, or it is too early for that;
+// then it arms another. Neither is true of a timer that was replaced.
+func (t *wakeTimer) isTime(armed int) (isTime, isEarly bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if armed != t.armed || t.at.IsZero() {
-		return false // it was moved, or taken back, at the last moment
+		return false, false // it was moved, or taken back, at the last moment
 	}
 	if t.at.After(t.time()) {
-		if !t.stopped {
-			t.arm()
+		if t.stopped {
+			return false, false
 		}
-		return false
+		t.arm()
+		return false, true
 	}
 	t.timer, t.at = nil, time.Time{}
-	return true
+	return true, false
 }
 
 func (t *wakeTimer) time() time.Time {

@@ -1,0 +1,56 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+)
+
+// again is a job that fails once.
+type again struct {
+	job.Base
+	runs int
+}
+
+func (j *again) Run(context.Context) {
+	defer j.MarkComplete()
+	if j.runs++; j.runs == 1 {
+		j.AddRetryableError(errors.New("once more"))
+	}
+}
+
+// TestABackoffLastsForHoursAfterTheClockWasSetBack has one of half a minute in a queue by
+// reference, and a job that a user wants to run at a time of the wall clock.
+func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		q := newLocal(LocalOptions{NumWorkers: 1}, nil)
+		q.now, q.timer.now = clock.now, clock.now
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		j := &again{}
+		j.SetID("again")
+		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), WaitUntil: new(30 * time.Second)})
+		tonight := &again{runs: 1}
+		tonight.SetID("tonight")
+		at := clock.now().Add(time.Hour)
+		tonight.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: at})
+		require.NoError(t, q.PutMany(t.Context(), []amboy.Job{j, tonight}))
+		synctest.Wait()
+		clock.by.Store(-int64(8 * time.Hour))
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 2, j.runs)
+		assert.False(t, j.TimeInfo().WaitUntil.After(clock.now()), "it shows when it was due")
+		assert.Equal(t, at, tonight.TimeInfo().WaitUntil, "what a user set stays")
+		assert.Equal(t, 1, tonight.runs)
+	})
+}
