@@ -19,6 +19,12 @@ type ClaimRequest struct {
 	// LeaseTime is how long the leases last from when the store gives them, unless
 	// Extend renews them.
 	LeaseTime time.Duration
+	// Except are the kinds of records that the owner can't run: most often none. Such
+	// records are left to other owners: they are not given, unless they have expired,
+	// they take no part of a limit, and they keep their place among the others. Those
+	// that have expired are given, as they can be ended by any owner. What a claim
+	// costs does not grow with the number of records that it leaves.
+	Except []Kind
 }
 
 // Demand asks for records of one queue.

@@ -107,7 +107,8 @@ type Driver interface {
 	// lasts for req.LeaseTime, whatever req.Now is. A record that
 	// waits for a scope keeps no other waiting. It takes one record of each
 	// queue in turn, in the order of the request, until the limits are reached;
-	// and none of a queue that is paused, or of which as many run as may.
+	// and none of a queue that is paused, or of which as many run as may, and
+	// none of a kind that the request leaves out.
 	Claim(ctx context.Context, req ClaimRequest) (Claimed, error)
 
 	// Extend renews leases, so that they last for leaseTime from when the store

@@ -176,6 +176,10 @@ func (h *history) randomSpec(m *model, isNew bool) spec {
 		tags:      h.subset(historyTags, 0.3),
 	}
 	s.enqueueScopes = h.subset(s.scopes, 0.3)
+	if h.random.IntN(3) == 0 {
+		// Drivers differ in whether a record that is left keeps its turn for a scope.
+		s.version, s.enqueueScopes = newVersion.Version, s.scopes
+	}
 	s.uniqueKey, _ = pick(h.random, historyKeys)
 	if s.uniqueKey != "" {
 		s.uniqueUntil, _ = pick(h.random, historyUntil)

@@ -59,7 +59,10 @@ func (h *history) claimSome() {
 	for _, i := range h.random.Perm(len(historyQueues))[:1+h.random.IntN(len(historyQueues))] {
 		req.Queues = append(req.Queues, driver.Demand{Queue: historyQueues[i], Limit: h.random.IntN(5)})
 	}
-	h.Logf("claim %d of %+v for %s", req.Limit, req.Queues, req.Owner)
+	if h.random.IntN(3) == 0 {
+		req.Except = []driver.Kind{newVersion, otherKind}
+	}
+	h.Logf("claim %d of %+v for %s, but for %v", req.Limit, req.Queues, req.Owner, req.Except)
 	got, err := h.driver.Claim(h.ctx, req)
 	require.NoError(h, err)
 	expired, claimed := h.claimInModel(req)
@@ -98,7 +101,7 @@ func (h *history) claimInModel(req driver.ClaimRequest) (expired, claimed map[st
 			if taken == req.Limit || len(claimed[demand.Queue]) == demand.Limit {
 				continue
 			}
-			j := h.models[demand.Queue].claim(req.Now, req.Owner)
+			j := h.models[demand.Queue].claim(req)
 			if j != nil {
 				claimed[demand.Queue] = append(claimed[demand.Queue], j)
 				taken++
@@ -197,7 +200,9 @@ func (h *history) retryOne() {
 	}
 	s := j.spec
 	s.waitUntil, s.dispatchBy = h.soon(0.3), time.Time{}
-	s.enqueueScopes = h.subset(s.scopes, 0.5)
+	if s.version != newVersion.Version {
+		s.enqueueScopes = h.subset(s.scopes, 0.5)
+	}
 	next := nextAttempt(j.record)
 	next.Priority, next.TimeInfo.WaitUntil, next.EnqueueScopes = s.priority, s.waitUntil, s.enqueueScopes
 	var reasons []func(error) bool
@@ -268,12 +273,20 @@ func (h *history) saveOne() {
 	h.Logf("save %q of %q", j.record.Name, h.queue)
 	content := j.spec
 	content.note, content.priority, content.enqueueScopes, content.uniqueKey = "saved", j.priority+1, nil, ""
+	if j.stage == pending && len(j.scopes) == len(j.enqueueScopes) && h.random.IntN(2) == 0 {
+		content.version = newVersion.Version + 1 - max(1, j.version)
+	}
 	r := h.record(content)
 	r.Name, r.RetryInfo = j.record.Name, j.record.RetryInfo
 	stored, err := h.driver.Get(h.ctx, r.Group, r.JobID())
 	require.NoError(h, err)
 	driver.CopyLock(r, stored)
 	require.NoError(h, h.driver.Save(h.ctx, r))
+	if content.version != j.version {
+		upgraded := *j.record
+		upgraded.Version = content.version
+		j.record, j.version = &upgraded, content.version
+	}
 }
 
 func (h *history) progressOne() {

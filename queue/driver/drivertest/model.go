@@ -231,18 +231,21 @@ func (m *model) room() int {
 	}
 }
 
-// claim claims the first of the jobs that may run; nil where there is none.
-func (m *model) claim(now time.Time, by string) *modelJob {
+// claim claims the first of the jobs that may run, and whose kind the request does not
+// leave out; nil if there is none.
+func (m *model) claim(req driver.ClaimRequest) *modelJob {
 	if m.room() == 0 {
 		return nil
 	}
-	runnable := m.runnable(now)
+	runnable := slices.DeleteFunc(m.runnable(req.Now), func(j *modelJob) bool {
+		return j.version == newVersion.Version && slices.Contains(req.Except, newVersion)
+	})
 	if len(runnable) == 0 {
 		return nil
 	}
 	j := runnable[0]
 	m.hold(j.id, j.scopes)
-	m.start(j, by)
+	m.start(j, req.Owner)
 	return j
 }
 

@@ -66,6 +66,8 @@ type spec struct {
 	edges         []string
 	retryable     bool
 	typeName      string // jobTypeName where it is empty
+	version       int    // that of the type where it is 0
+	manager       string // the type of its dependency manager; the plain one where it is empty
 	tags          []string
 	uniqueKey     string
 	uniqueUntil   amboy.UniqueUntil
@@ -87,6 +89,8 @@ func (s spec) String() string {
 	list("enqueueScopes", len(s.enqueueScopes) > 0, s.enqueueScopes)
 	list("edges", len(s.edges) > 0, s.edges)
 	list("retryable", s.retryable, s.retryable)
+	list("version", s.version != 0, s.version)
+	list("manager", s.manager != "", s.manager)
 	list("tags", len(s.tags) > 0, s.tags)
 	list("uniqueKey", s.uniqueKey != "", s.uniqueKey+" until "+string(s.uniqueUntil))
 	return text.String()
@@ -116,6 +120,12 @@ func (f *fixture) record(s spec) *driver.Record {
 	require.NoError(f, err)
 	r.Group = f.queue
 	r.Name = driver.RecordName(f.queue, s.id, r.RetryInfo)
+	r.Version = cmp.Or(s.version, r.Version)
+	if s.manager != "" {
+		dependency := *r.Dependency
+		dependency.Type = s.manager
+		r.Dependency = &dependency
+	}
 	return r
 }
 

@@ -29,6 +29,7 @@ type group struct {
 var basics = []group{
 	{name: "Insert", rules: insertRules},
 	{name: "Claim", rules: claimRules},
+	{name: "Except", rules: exceptRules},
 	{name: "Scopes", rules: scopeRules},
 	{name: "Edges", rules: edgeRules},
 	{name: "Complete", rules: completeRules},

@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/registry"
+)
+
+// Kind is what a process must know to run a record: the type of the job and that of
+// its dependency manager, each with the version under which it was stored. Kinds can be
+// compared with ==.
+type Kind struct {
+	// Type and Version are those of the job.
+	Type    string
+	Version int
+	// Manager and ManagerVersion are those of the dependency manager. Manager is
+	// empty for a job without one, and for the manager that every process knows, that
+	// of package dependency whose name is "always".
+	Manager        string
+	ManagerVersion int
+}
+
+// always is the manager that every process knows.
+var always = registry.PlainDependency(amboy.BSON)
+
+// KindOf returns the kind of a record.
+func KindOf(r *Record) Kind {
+	k := Kind{Type: r.Type, Version: r.Version}
+	if d := r.Dependency; d != nil && (d.Type != always.Type || d.Version != always.Version) {
+		k.Manager, k.ManagerVersion = d.Type, d.Version
+	}
+	return k
+}
+
+// Key returns a text that no other kind has, for a store that finds records by their
+// kind. It must stay as it is, as it is stored.
+func (k Kind) Key() string {
+	key := strconv.Quote(k.Type) + "/" + strconv.Itoa(k.Version)
+	if k.Manager != "" {
+		key += "+" + strconv.Quote(k.Manager) + "/" + strconv.Itoa(k.ManagerVersion)
+	}
+	return key
+}
+
+// String describes the kind to an operator.
+func (k Kind) String() string {
+	text := fmt.Sprintf("job type %q version %d", k.Type, k.Version)
+	if k.Manager != "" {
+		text += fmt.Sprintf(" with dependency type %q version %d", k.Manager, k.ManagerVersion)
+	}
+	return text
+}
