@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // turn is what a Claim may still take of a queue.
@@ -14,13 +15,16 @@ type turn struct {
 }
 
 // next takes the record that should run first, with its scopes; nil where none
-// may run.
-func (t *turn) next() *entry {
+// may run. except is nil where no kind is to be left out.
+func (t *turn) next(except *schedule.Except) *entry {
 	if t.left <= 0 || !t.queue.mayRun() {
 		return nil
 	}
 	t.left--
-	return t.queue.schedule.Next()
+	if except == nil {
+		return t.queue.schedule.Next()
+	}
+	return t.queue.schedule.NextBut(except)
 }
 
 // mayRun tells whether one more record may run.
@@ -28,7 +32,8 @@ func (q *queue) mayRun() bool {
 	return !q.control.Paused && (q.control.MaxRunning == 0 || q.schedule.Running() < q.control.MaxRunning)
 }
 
-// Claim implements driver.Driver.
+// Claim implements driver.Driver. If it meets more than 1,000 records that are to be
+// left and were not met before, the rest is for a claim that Next asks for at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	if err := d.lock(ctx); err != nil {
 		return driver.Claimed{}, err
@@ -46,16 +51,23 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 		}
 		turns = append(turns, turn{queue: q, left: demand.Limit})
 	}
-	claimed.Records = append(claimed.Records, d.claimInTurn(req, turns)...)
+	var except *schedule.Except
+	if len(req.Except) > 0 {
+		except = schedule.NewExcept(req.Except)
+	}
+	claimed.Records = append(claimed.Records, d.claimInTurn(req, turns, except)...)
 	for _, t := range turns {
 		claimed.Next = earlier(claimed.Next, t.queue)
 		d.wakeOne(t.queue)
+	}
+	if except != nil && except.More {
+		claimed.Next = req.Now
 	}
 	return claimed, nil
 }
 
 // claimInTurn claims one record of each queue, then again of those that had one.
-func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn) []*driver.Record {
+func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *schedule.Except) []*driver.Record {
 	var records []*driver.Record
 	round := append([]turn(nil), turns...)
 	for len(round) > 0 {
@@ -64,7 +76,7 @@ func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn) []*driver.Re
 			if len(records) >= req.Limit {
 				return records
 			}
-			if e := t.next(); e != nil {
+			if e := t.next(except); e != nil {
 				records = append(records, d.claim(e, req, e.Scopes))
 				again = append(again, t)
 			}

@@ -20,6 +20,7 @@ func (d *Driver) complete(c driver.Completion) error {
 	if err != nil {
 		return err
 	}
+	e.Job.queue.schedule.BeforeChange(e)
 	e.Job.replace(c.Record)
 	if !e.Job.record.RetryInfo.ShouldRetry() {
 		d.finish(e)
@@ -129,6 +130,7 @@ func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
 		if err != nil {
 			return fmt.Errorf("saving record %q: %w", r.Name, err)
 		}
+		e.Job.queue.schedule.BeforeChange(e)
 		driver.CopyContent(&e.Job.record, r)
 		if relocked {
 			e.Job.lease(d.opts.Elapsed(), e.Job.leaseTime)

@@ -25,10 +25,13 @@ func (d *Driver) queue(name string) *queue {
 		q = &queue{name: name, byName: map[string]*entry{}}
 		q.schedule.KeepFinished = d.opts.KeepFinished
 		q.schedule.Forget = d.forget
+		q.schedule.KindOf = kindOf
 		d.queues[name] = q
 	}
 	return q
 }
+
+func kindOf(e *entry) driver.Kind { return driver.KindOf(&e.Job.record) }
 
 // byName returns the entry of the record with that name; nil where there is none.
 func (d *Driver) byName(queue, name string) *entry {

@@ -65,7 +65,7 @@ func (s *Schedule[J]) admit(e *Entry[J]) {
 		l.promised = e
 	}
 	s.setPlace(e, Ready)
-	s.ready.push(e.slot(priorityKey(e.Priority)))
+	s.pushReady(e)
 	s.promote(freed)
 }
 
@@ -96,7 +96,7 @@ func (s *Schedule[J]) block(e *Entry[J], name string) {
 // waits then. It returns the others.
 func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
 	e.stamp++
-	s.ready.left()
+	s.leftReady(e)
 	for _, name := range e.dispatch {
 		s.waits[name].promised = nil
 		if name != because {

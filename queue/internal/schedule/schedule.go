@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
@@ -77,6 +78,7 @@ type Entry[J any] struct {
 	deadlineStamp uint32
 	hasDeadline   bool
 	succeeded     bool
+	apart         bool // it is Ready, in a lane
 	place         Place
 	waitingFor    uint32 // the one of dispatch, while ScopeBlocked
 	links         *links[J]
@@ -162,12 +164,16 @@ type Schedule[J any] struct {
 	ForwardEdges bool
 	// Forget, where set, is told of every entry that is forgotten.
 	Forget func(*Entry[J])
+	// KindOf returns the kind of an entry, for NextBut. BeforeChange
+	// comes before each change of it.
+	KindOf func(*Entry[J]) driver.Kind
 
 	byID     map[string]*Entry[J]
 	counts   [places]int
 	ended    int
 	lastSeq  uint64
 	ready    heap[J]
+	lanes    map[driver.Kind]*heap[J] // beside ready; see NextBut
 	timers   heap[J]
 	expiring heap[J]
 	holders  scope.Holders
@@ -272,6 +278,9 @@ func (s *Schedule[J]) Idle() bool {
 // Next takes the entry that should run first, with its scopes; nil where none
 // may run.
 func (s *Schedule[J]) Next() *Entry[J] {
+	if len(s.lanes) > 0 {
+		return s.next(nil)
+	}
 	e := s.ready.pop()
 	if e == nil {
 		return nil
@@ -451,7 +460,7 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 	case Scheduled, Postponed:
 		s.timers.left()
 	case Ready:
-		s.ready.left()
+		s.leftReady(e)
 		s.withdraw(e)
 	case ScopeBlocked:
 		s.waits[e.dispatch[e.waitingFor]].waiting.left()
