@@ -300,7 +300,7 @@ func (c *changes) restart(f *described, now time.Time) error {
 		return err
 	}
 	j := &f.job
-	if _, err = c.exec(restartJob, last+1, blob(encoded), j.uniqueKey != "", j.seq); err != nil {
+	if _, err = c.exec(restartJob, last+1, blob(encoded), j.uniqueKey != "", managerOf(r), j.seq); err != nil {
 		return err
 	}
 	err = c.moveLists(&f.stored, last+1)

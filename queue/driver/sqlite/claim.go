@@ -113,6 +113,10 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 		w.ready += c.count(w.key).places[ready]
 		w.running += c.count(w.key).places[running]
 	}
+	err = c.findEligible(work, req)
+	if err != nil {
+		return nil, next, err
+	}
 	inTurn(work, req.Limit)
 	readies := make([][]claimed, len(work))
 	for i, w := range work {
@@ -230,6 +234,8 @@ type work struct {
 	paused                     bool
 	ready, overdue             int
 	running, maxRunning, share int
+	// eligible are the first of the ready records, where some kinds are left out.
+	eligible []candidate
 }
 
 // workColumns are the columns of work.
@@ -371,7 +377,13 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 		return nil, nil
 	}
 	now := instantOf(req.Now)
-	found, err := c.records(claimReady, req.Owner, now, instantOf(req.Now.Add(req.LeaseTime)), now, w.key, now, w.share)
+	lease := []any{req.Owner, now, instantOf(req.Now.Add(req.LeaseTime)), now}
+	var found []*stored
+	if len(req.Except) > 0 {
+		found, err = c.records(claimThese, append(lease, w.chosen())...)
+	} else {
+		found, err = c.records(claimReady, append(lease, w.key, now, w.share)...)
+	}
 	if err != nil {
 		return nil, err
 	}

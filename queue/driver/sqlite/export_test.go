@@ -17,7 +17,9 @@ var SchemaVersion = currentVersion()
 // have, until restore is called.
 func AddMigrations(steps ...string) (restore func()) {
 	was := migrations
-	migrations = slices.Concat(migrations, steps)
+	for _, text := range steps {
+		migrations = append(slices.Clip(migrations), migration{text: text})
+	}
 	return func() { migrations = was }
 }
 
@@ -128,4 +130,12 @@ func EndPagesAfter(d time.Duration) (restore func()) {
 	was := findTime
 	findTime = d
 	return func() { findTime = was }
+}
+
+// OnlyFirstMigrations makes files have no more than the first steps, as those of older
+// versions, until restore is called.
+func OnlyFirstMigrations(n int) (restore func()) {
+	was := migrations
+	migrations = migrations[:n]
+	return func() { migrations = was }
 }

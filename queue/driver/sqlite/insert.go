@@ -18,6 +18,7 @@ const insertAtOnce = 1000
 type newRecord struct {
 	stored
 	queueName string
+	manager   string
 	index     int // in the Insert
 	due       instant
 	targets   []target // of its edges
@@ -33,7 +34,7 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}, queueName: r.Group}
+	n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}, queueName: r.Group, manager: managerOf(r)}
 	if r.Dependency != nil {
 		n.edges = r.Dependency.Edges
 	}
@@ -356,7 +357,7 @@ func (c *changes) insertAt(n *newRecord, p place) error {
 		n.queue, n.place, n.priority, n.name, n.id, n.job.owner, n.job.count, n.modTime, n.due, expires, n.forgetAt,
 		n.created, n.started, n.ended, n.job.waitUntil, n.job.dispatchBy, n.maxTime, n.errorCount, n.jobType, n.version, n.format,
 		n.dependency, n.attempt, n.open, n.dependents, n.uniqueHeld, nullable(n.uniqueKey), nullable(n.uniqueUntil), n.scopes,
-		n.enqueueScopes, n.edges, n.failed, n.tags, n.content.reason, n.lastError, blob(n.progress), blob(n.extra), n.body)
+		n.enqueueScopes, n.edges, n.failed, n.tags, n.content.reason, n.lastError, blob(n.progress), blob(n.extra), n.body, n.manager)
 	if err != nil {
 		return fmt.Errorf("adding record %q: %w", n.name, err)
 	}

@@ -85,6 +85,9 @@ func (c *changes) look(req driver.ClaimRequest) (found bool, next time.Time, err
 	if err != nil {
 		return false, next, err
 	}
+	if err = c.findEligible(work, req); err != nil {
+		return false, next, err
+	}
 	for _, w := range work {
 		if w.overdue > 0 || (req.Limit > 0 && w.most() > 0) {
 			return true, next, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
@@ -157,6 +158,54 @@ func TestOpenMigratesAFileAndKeepsItsRecords(t *testing.T) {
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM jobs WHERE color = 'blue'").Scan(&blue))
 	assert.Equal(t, sqlite.SchemaVersion+2, version)
 	assert.Equal(t, len(before), blue, "each step is taken once, on what was there")
+}
+
+// TestOpenMigratesTheManagersOfRecords opens a file of the version that did not know of
+// them.
+func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
+	path := newPath(t)
+	unknown := newRecord(t, "unknown manager")
+	manager := *unknown.Dependency
+	manager.Type, manager.Version = "unknown", 3
+	unknown.Dependency = &manager
+	unreadable := newRecord(t, "unreadable")
+	unreadable.Dependency = &manager
+	restore := sqlite.OnlyFirstMigrations(1)
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	restore()
+	require.NoError(t, err)
+	require.NoError(t, d.Close(t.Context()))
+	// As the version before wrote them.
+	writeOld := func(r *driver.Record, extra any) {
+		t.Helper()
+		_, err := openRaw(t, path).ExecContext(t.Context(), `INSERT INTO jobs (queue, place, priority, name, job_id, type, version, format, dependency, extra, body)
+			VALUES (1, 4, 0, ?, ?, ?, ?, 1, 9, ?, ?)`, r.Name, r.JobID(), r.Type, r.Version, extra, r.Raw())
+		require.NoError(t, err)
+	}
+	execute(t, path, fmt.Sprintf("INSERT INTO queues (id, name, ready) VALUES (1, '%s', 2)", queueName))
+	encoded, err := bson.Marshal(bson.M{"dependency": unknown.Dependency})
+	require.NoError(t, err)
+	writeOld(unknown, encoded)
+	writeOld(unreadable, []byte("no document"))
+
+	migrated := open(t, sqlite.Options{Path: path})
+	insert(t, migrated, newRecord(t, "plain"))
+	req := request(10)
+	req.Except = []driver.Kind{driver.KindOf(unknown)}
+	for _, want := range [][]string{{"unreadable", "plain"}, nil} {
+		claimed, err := migrated.Claim(t.Context(), req)
+		require.NoError(t, err)
+		var ids []string
+		for _, r := range claimed.Records {
+			ids = append(ids, r.JobID())
+		}
+		assert.Equal(t, want, ids)
+	}
+	req.Except = nil
+	claimed, err := migrated.Claim(t.Context(), req)
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+	assert.Equal(t, driver.Kind{Type: unknown.Type, Version: unknown.Version, Manager: "unknown", ManagerVersion: 3}, driver.KindOf(claimed.Records[0]))
 }
 
 func TestOpenRefusesAFileFromBeforeTheFirstRelease(t *testing.T) {

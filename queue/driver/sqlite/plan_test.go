@@ -114,3 +114,23 @@ func explain(t *testing.T, db *sql.DB, query string) (steps []string) {
 	require.NoError(t, rows.Err())
 	return steps
 }
+
+// A claim that leaves out kinds skips from one kind to the next, and reads no record of
+// those that it leaves out.
+func TestClaimsSkipKinds(t *testing.T) {
+	path := newPath(t)
+	open(t, sqlite.Options{Path: path})
+	db := openRaw(t, path)
+	var plans []string
+	for _, query := range sqlite.Queries() {
+		for _, step := range explain(t, db, query) {
+			if strings.Contains(step, "jobs_kind") {
+				plans = append(plans, step)
+			}
+		}
+	}
+	assert.Equal(t, []string{
+		"SEARCH jobs USING COVERING INDEX jobs_kind (queue=? AND (type,version,manager)>(?,?,?))",
+		"SEARCH jobs USING INDEX jobs_kind (queue=? AND type=? AND version=? AND manager=?)",
+	}, plans)
+}

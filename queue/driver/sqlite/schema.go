@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // applicationID marks the files of this driver.
@@ -13,7 +15,13 @@ const applicationID = 0x416d626f // "Ambo"
 // migrations are the steps from an empty file to the current schema. A file's
 // version is the number of those that it has seen, and firstVersion-1 more. A step
 // never changes once it was released.
-var migrations = []string{schemaV2, schemaV3}
+var migrations = []migration{{text: schemaV2}, {text: schemaV3}, {text: schemaV4, fill: fillManagers}}
+
+// migration is the statements of a step, and what they can't do.
+type migration struct {
+	text string
+	fill func(ctx context.Context, conn *sql.Conn) error
+}
 
 // firstVersion is the first that was in a file of a released version of this
 // library. A file of one before can't be brought up to date.
@@ -173,6 +181,41 @@ CREATE INDEX jobs_since ON jobs (since) WHERE due IS NOT NULL AND since IS NOT N
 CREATE TABLE boot (id TEXT NOT NULL);
 `
 
+// The column manager is the dependency manager of the record's kind (see managerOf).
+const schemaV4 = `
+ALTER TABLE jobs ADD COLUMN manager TEXT NOT NULL DEFAULT '';
+CREATE INDEX jobs_kind ON jobs (queue, type, version, manager, priority DESC, seq) WHERE place = 4;
+`
+
+// fillManagers sets the column manager of the records that have not ended. One that
+// can't be read keeps none: it is parked by the process that claims it.
+func fillManagers(ctx context.Context, conn *sql.Conn) error {
+	rows, err := conn.QueryContext(ctx, "SELECT seq, extra FROM jobs WHERE dependency = ? AND place < ?", otherDependency, succeeded)
+	if err != nil {
+		return err
+	}
+	managers := map[int64]string{}
+	for rows.Next() && err == nil {
+		var seq int64
+		var data []byte
+		var x extra
+		if err = rows.Scan(&seq, &data); err == nil && decodeInto(data, &x) == nil {
+			if manager := managerOf(&driver.Record{Dependency: x.Dependency}); manager != "" {
+				managers[seq] = manager
+			}
+		}
+	}
+	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		return fmt.Errorf("reading the dependencies of records: %w", err)
+	}
+	for seq, manager := range managers {
+		if _, err = conn.ExecContext(ctx, "UPDATE jobs SET manager = ? WHERE seq = ?", manager, seq); err != nil {
+			return fmt.Errorf("setting the manager of a record: %w", err)
+		}
+	}
+	return nil
+}
+
 // ErrNewerSchema is wrapped by the error for a file that a newer version of this
 // library wrote.
 var ErrNewerSchema = errors.New("the file was written by a newer version of this library")
@@ -219,7 +262,11 @@ func step(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	version = max(version, firstVersion-1) // an empty file has 0
-	_, err = conn.ExecContext(ctx, migrations[version-firstVersion+1])
+	next := migrations[version-firstVersion+1]
+	_, err = conn.ExecContext(ctx, next.text)
+	if err == nil && next.fill != nil {
+		err = next.fill(ctx, conn)
+	}
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,9 @@ const (
 
 	nextTimes
 	claimReady
+	claimThese
+	nextKind
+	readyOfKind
 	findExpired
 	markOverdue
 	findOverdue
@@ -112,6 +115,10 @@ const plainValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(96),
 const insertPlainColumns = `INSERT INTO jobs (queue, place, priority, name, job_id, created, wait_until, dispatch_by, due, expires,
 		max_time, type, version, format, dependency, room, body) VALUES `
 
+// leaseContent sets what a claim of a ready record sets.
+const leaseContent = `place = 6, owner = ?, lease_count = lease_count + 1, mod_time = ?, lease_until = ?, started = ?,
+			expires = NULL, room = NULL`
+
 // endContent sets what an ended attempt replaces.
 const endContent = `owner = ?, lease_count = ?, mod_time = ?, created = ?, started = ?, ended = ?, wait_until = ?, dispatch_by = ?,
 		max_time = ?, error_count = ?, last_error = ?, reason = ?, forget_at = ?, type = ?, version = ?, format = ?, dependency = ?,
@@ -148,8 +155,8 @@ var statementTexts = [statements]string{
 	insertJob: `INSERT INTO jobs (queue, place, priority, name, job_id, owner, lease_count, mod_time, due, expires, forget_at,
 			created, started, ended, wait_until, dispatch_by, max_time, error_count, type, version, format, dependency, attempt,
 			open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, edges, failed, tags,
-			reason, last_error, progress, extra, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			reason, last_error, progress, extra, body, manager)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		RETURNING seq`,
 	insertTags:  `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
 	moveTags:    `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
@@ -196,11 +203,19 @@ var statementTexts = [statements]string{
 		(SELECT due FROM jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
 		(SELECT expires FROM jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1)`,
 	// Those that have expired, and are not marked yet, are passed over.
-	claimReady: `UPDATE jobs SET place = 6, owner = ?, lease_count = lease_count + 1, mod_time = ?, lease_until = ?, started = ?,
-			expires = NULL, room = NULL
+	claimReady: `UPDATE jobs SET ` + leaseContent + `
 		WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= ?)
 			ORDER BY priority DESC, seq LIMIT ? + 0)
 		RETURNING ` + recordColumns,
+	claimThese: `UPDATE jobs SET ` + leaseContent + `
+		WHERE seq IN (SELECT value FROM json_each(?))
+		RETURNING ` + recordColumns,
+	nextKind: `SELECT type, version, manager FROM jobs
+		WHERE queue = ? AND place = 4 AND (type, version, manager) > (?, ?, ?)
+		ORDER BY type, version, manager LIMIT 1`,
+	readyOfKind: `SELECT seq, priority FROM jobs
+		WHERE queue = ? AND place = 4 AND type = ? AND version = ? AND manager = ? AND (dispatch_by IS NULL OR dispatch_by >= ?)
+		ORDER BY priority DESC, seq LIMIT ? + 0`,
 	findExpired: `SELECT seq, queue FROM jobs WHERE expires < ? ORDER BY expires LIMIT ? + 0`,
 	markOverdue: `UPDATE jobs SET overdue = 1, expires = NULL WHERE seq = ?`,
 	findOverdue: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND overdue = 1 ORDER BY seq LIMIT ? + 0`,
@@ -233,7 +248,7 @@ var statementTexts = [statements]string{
 	setReason:    `UPDATE jobs SET reason = ? WHERE seq = ?`,
 	restartJob: `UPDATE jobs SET seq = ?, place = 0, owner = '', started = NULL, ended = NULL, dispatch_by = NULL, forget_at = NULL,
 			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = ?,
-			unique_held = ? WHERE seq = ?`,
+			unique_held = ?, manager = ? WHERE seq = ?`,
 	lastSeq:   `SELECT max(seq) FROM jobs`,
 	deleteJob: `DELETE FROM jobs WHERE seq = ?`,
 
