@@ -120,18 +120,56 @@ func (x *index) plan(limits requirements, order []sortField) (p plan, worth int)
 	if low != nil || high != nil {
 		worth += worthRange
 	}
+	gaps := []gap{{low, high}}
+	if low == nil && high == nil {
+		gaps = x.gaps(limits, fixed)
+		worth += min(worthRange, len(gaps)-1)
+	}
 	for _, prefix := range prefixes {
-		r := withPrefix(prefix)
-		if low != nil {
-			r.from = low.after(prefix)
+		for _, g := range gaps {
+			r := withPrefix(prefix)
+			if g.low != nil {
+				r.from = g.low.after(prefix)
+			}
+			if g.high != nil {
+				r.to = g.high.after(prefix)
+			}
+			walk.ranges = append(walk.ranges, r)
 		}
-		if high != nil {
-			r.to = high.after(prefix)
-		}
-		walk.ranges = append(walk.ranges, r)
 	}
 	p.walks = []indexWalk{walk}
 	return p, worth
+}
+
+// gap is a range of one field; an end that is nil stands for none.
+type gap struct{ low, high *end }
+
+// gaps are the ranges between the values that a query excludes of the field after those
+// that are fixed, in the order of the index. There is at least one.
+func (x *index) gaps(limits requirements, fixed int) []gap {
+	if fixed == len(x.fields) || x.fields[fixed].multikey {
+		return []gap{{}}
+	}
+	f := x.fields[fixed]
+	var low *end
+	var gaps []gap
+	for _, v := range f.sorted(limits.of(f.name).excluded) {
+		gaps = append(gaps, gap{low, &end{v, firstRecord}})
+		low = &end{v, lastRecord}
+	}
+	return append(gaps, gap{low: low})
+}
+
+// sorted returns values in the order of the field, each once.
+func (f indexField) sorted(values []any) []any {
+	values = slices.Clone(values)
+	slices.SortFunc(values, func(a, b any) int {
+		if f.descending {
+			a, b = b, a
+		}
+		return compare(a, b)
+	})
+	return slices.CompactFunc(values, equal)
 }
 
 // prefixes are the keys' beginnings that a query requires, and how many fields
@@ -143,14 +181,7 @@ func (x *index) prefixes(limits requirements) (prefixes [][]any, fixed int) {
 		if values == nil || !x.limitable(i) || len(prefixes) > 1 && len(prefixes)*len(values) > maxProduct {
 			return prefixes, i
 		}
-		values = slices.Clone(values)
-		slices.SortFunc(values, func(a, b any) int {
-			if f.descending {
-				a, b = b, a
-			}
-			return compare(a, b)
-		})
-		values = slices.CompactFunc(values, equal)
+		values = f.sorted(values)
 		var longer [][]any
 		for _, prefix := range prefixes {
 			for _, v := range values {
@@ -262,6 +293,8 @@ type requirement struct {
 	values      []any // one of them; nil when there are none
 	comparisons []comparison
 	exists      bool
+	// excluded are values that it must not have.
+	excluded []any
 }
 
 type comparison struct {
@@ -314,6 +347,8 @@ func (r *requirement) read(v any) {
 			r.oneOf(bson.A{op.Value})
 		case "$in":
 			r.oneOf(op.Value.(bson.A))
+		case "$nin":
+			r.noneOf(op.Value.(bson.A))
 		case "$exists":
 			r.exists = r.exists || truthy(op.Value)
 		case "$gt", "$gte", "$lt", "$lte":
@@ -342,6 +377,18 @@ func (r *requirement) oneOf(list bson.A) {
 	r.exists = r.exists || exists
 	if r.values == nil || len(values) < len(r.values) {
 		r.values = values
+	}
+}
+
+// noneOf excludes values, but for those that do not tell the keys of the documents that
+// match them.
+func (r *requirement) noneOf(list bson.A) {
+	for _, v := range list {
+		switch rank(v) {
+		case rankArray, rankRegex, rankUndefined, rankNull:
+		default:
+			r.excluded = append(r.excluded, v)
+		}
 	}
 }
 

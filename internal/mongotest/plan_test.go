@@ -64,6 +64,8 @@ func TestIndexesLimitQueries(t *testing.T) {
 		{filter: `{"g": 3, "n": {"$gt": 7}}`, want: []any{39, 38}, keys: 2},
 		{filter: `{"g": 3, "n": {"$lte": 1}}`, want: []any{31, 30}, keys: 2},
 		{filter: `{"$and": [{"g": 3}, {"n": {"$in": [2, 1]}}]}`, want: []any{32, 31}, keys: 2},
+		{filter: `{"g": 3, "n": {"$nin": [9, 8, 4, 4, "x"]}}`, limit: 1, want: []any{37}, keys: 2},
+		{filter: `{"g": 3, "n": {"$nin": [9, 8, 7, 5, 4, 3, 2, 1]}}`, want: []any{36, 30}, keys: 2},
 		{filter: `{"g": 3, "n": "3"}`, want: []any{}, keys: 0},
 		{filter: `{"g": {"$in": []}}`, want: []any{}, keys: 0},
 		{filter: `{"g": 3}`, sort: `{"n": 1}`, limit: 2, want: []any{30, 31}, keys: 2},
@@ -405,6 +407,8 @@ func (g *generator) condition() any {
 		return bson.D{{Key: operator, Value: g.value()}}
 	case 3:
 		return bson.D{{Key: "$gte", Value: g.scalar()}, {Key: "$lt", Value: g.scalar()}}
+	case 4:
+		return bson.D{{Key: "$nin", Value: bson.A{g.value(), g.scalar()}}}
 	default:
 		return g.value()
 	}

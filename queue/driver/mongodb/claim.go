@@ -36,7 +36,10 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 		return driver.Claimed{}, err
 	}
 	defer leave()
-	c := &claim{Driver: d, req: req, room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{}}
+	c := &claim{
+		Driver: d, req: req, except: newKindSet(req.Except),
+		room: map[string]int{}, left: map[string]int{}, taken: map[key]bool{},
+	}
 	for _, demand := range req.Queues {
 		c.left[demand.Queue] = demand.Limit
 		if d.claimed.add(demand.Queue) {
@@ -61,7 +64,9 @@ type claim struct {
 	req   driver.ClaimRequest
 	given []*given
 	ready int // how many of them have not expired
-	next  time.Time
+	// except are the kinds that the owner does not know.
+	except kindSet
+	next   time.Time
 
 	left  map[string]int // how many more may be given, by queue
 	room  map[string]int // how many more may run of the queues that have a limit
@@ -81,6 +86,7 @@ type given struct {
 func (d *Driver) give(ctx context.Context, g *given, leaseTime time.Duration) *driver.Record {
 	d.leases.add(g.doc, leaseTime)
 	d.herald.claimed(g.doc)
+	d.kinds.add(g.doc.kind())
 	r := g.doc.Record
 	r.Job = g.body
 	if g.lost != nil {
@@ -114,7 +120,7 @@ func (c *claim) run(ctx context.Context) error {
 // round claims what it can. It tells whether there may be more.
 func (c *claim) round(ctx context.Context) (again bool, err error) {
 	factor := c.contention.factor()
-	l := &look{Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}}
+	l := &look{Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, except: c.except}
 	l.req.Limit -= c.ready
 	for _, demand := range c.req.Queues {
 		l.queues = append(l.queues, demand.Queue)
@@ -125,7 +131,7 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	}
 	defer func() {
 		c.next = v.next(c.given)
-		if len(v.expired) == timedAtOnce || len(v.due) == timedAtOnce {
+		if len(v.expired) == timedAtOnce || len(v.due) == timedAtOnce || v.moreKinds {
 			c.next = c.req.Now
 		}
 	}()
@@ -143,8 +149,12 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	if resumed {
 		return true, nil // its candidates have not been seen
 	}
+	marked, err := c.markKinds(ctx, v)
+	if err != nil {
+		return false, err
+	}
 	skipped, err := c.takeReady(ctx, v, factor)
-	return skipped > 0 && c.ready < c.req.Limit, err
+	return skipped+marked > 0 && c.ready < c.req.Limit, err
 }
 
 // takeReady claims candidates. It tells how many of them could not be claimed.
@@ -392,7 +402,7 @@ func (c *claim) start(doc *document) *change {
 
 		leaseTime: c.req.LeaseTime,
 		step: func(doc *document) error {
-			if !doc.waits() || doc.Line.In != inReady {
+			if !doc.waits() || doc.Line.In != inReady || c.except.leaves(doc) {
 				return errMoved
 			}
 			doc.start(c.req, false)

@@ -54,6 +54,11 @@ var inRank = bson.D{{Key: "line.priority", Value: -1}, {Key: "line.order", Value
 func (o Options) indexes() []index {
 	all := []index{
 		{name: "next_job", keys: append(ascending("status.completed", "status.in_prog", "line.in"), inRank...)},
+		{
+			name:    "next_job_of_kind",
+			keys:    append(ascending("status.completed", "status.in_prog", "line.in", "line.kind"), inRank...),
+			partial: field("line.in", inReady),
+		},
 		{name: "due", keys: ascending("line.due"), partial: exists("line.due"), everywhere: true},
 		{name: "since", keys: ascending("line.since"), partial: exists("line.since"), everywhere: true},
 		{name: "expires", keys: ascending("line.expires"), partial: exists("line.expires"), everywhere: true},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
@@ -42,6 +43,9 @@ type line struct {
 	Edges []string `bson:"edges,omitempty"`
 	// Expires is its dispatch-by time, unless it is parked.
 	Expires time.Time `bson:"expires,omitempty"`
+	// Kind is the key of the document's kind, by which claims leave out those that
+	// their owner does not know.
+	Kind string `bson:"kind,omitempty"`
 }
 
 // IsZero is true for one that is not in the line.
@@ -84,8 +88,12 @@ func (doc *document) newLine() line {
 		Order:    doc.Order,
 		Wants:    doc.wants(),
 		Expires:  doc.TimeInfo.DispatchBy,
+		Kind:     doc.kind(),
 	}
 }
+
+// kind is the key of the document's kind.
+func (doc *document) kind() string { return driver.KindOf(&doc.Record).Key() }
 
 // wants are the scopes that the document needs beside those that it holds, each
 // once.

@@ -33,6 +33,11 @@ type view struct {
 	nextDue  time.Time
 	expiries []expiry // the next ones
 	busy     []string
+	kinds    []string    // of ready documents, which the look did not know
+	// unmarked are ready documents that are to be left, and have another kind in the line.
+	unmarked []*document
+	// moreKinds is true if there may be more of those kinds.
+	moreKinds bool
 }
 
 // look is what a claim asks for.
@@ -45,6 +50,7 @@ type look struct {
 	asked  []string // the queues whose candidates are wanted
 	// windows are how many candidates it asks for, by queue.
 	windows map[string]int
+	except  kindSet
 }
 
 // see asks for what a claim needs to know: with one command; and another one
@@ -54,11 +60,10 @@ func (l *look) see(ctx context.Context) (*view, error) {
 	branches := l.times()
 	few := len(l.req.Queues) <= fewQueues
 	if few {
-		branches = append(branches, l.candidates(l.req.Queues, l.req.Limit)...)
-	} else {
-		branches = append(branches, l.busy()...)
+		return v, l.findReady(ctx, branches, l.req.Queues, l.req.Limit, v)
 	}
-	if err := l.run(ctx, branches, v); err != nil || few || len(v.busy) == 0 {
+	branches = append(branches, l.busy()...)
+	if err := l.run(ctx, branches, v); err != nil || len(v.busy) == 0 {
 		return v, err
 	}
 	var demands []driver.Demand
@@ -69,7 +74,27 @@ func (l *look) see(ctx context.Context) (*view, error) {
 	}
 	// Where there are many of them each need not give all that is wanted.
 	each := max(1, min(l.req.Limit, 4*l.req.Limit/len(demands)))
-	return v, l.run(ctx, l.candidates(demands, each), v)
+	return v, l.findReady(ctx, nil, demands, each, v)
+}
+
+// findReady asks for the candidates of some queues, and for what other branches find.
+func (l *look) findReady(ctx context.Context, others []branch, demands []driver.Demand, most int, v *view) error {
+	for range kindRounds {
+		l.asked = nil
+		err := l.run(ctx, append(others, l.candidates(demands, most)...), v)
+		if err != nil {
+			return err
+		}
+		if len(v.kinds) == 0 {
+			l.sort(v)
+			return nil
+		}
+		// There are candidates of kinds that it did not ask for.
+		l.kinds.add(v.kinds...)
+		v.kinds, v.unmarked, v.ready, others = nil, nil, map[string][]*document{}, nil
+	}
+	v.moreKinds = true
+	return nil
 }
 
 // branch is a pipeline whose results are added to those of others. It begins with
@@ -177,15 +202,11 @@ func (l *look) candidates(demands []driver.Demand, most int) []branch {
 			continue
 		}
 		l.windows[demand.Queue] = max(n*l.factor, l.opts.ClaimWindow)
-		stages := bson.A{
-			match(l.inQueue(demand.Queue, ready...)),
-			bson.D{{Key: "$sort", Value: inRank}},
-			bson.D{{Key: "$limit", Value: l.windows[demand.Queue]}},
+		if len(l.except) > 0 {
+			branches = append(branches, l.candidatesOfKinds(demand.Queue)...)
+			continue
 		}
-		if l.factor > 1 {
-			stages = append(stages, bson.D{{Key: "$project", Value: withoutJob}})
-		}
-		branches = append(branches, branch{l.jobs.Name(), append(stages, project("ready", "$$ROOT")), true})
+		branches = append(branches, branch{l.jobs.Name(), l.first(demand.Queue, ready), true})
 	}
 	if len(keys) == 0 {
 		return nil
@@ -194,6 +215,19 @@ func (l *look) candidates(demands []driver.Demand, most int) []branch {
 		match(field("_id", field("$in", keys))),
 		project("control", "$$ROOT"),
 	}})
+}
+
+// first are the stages that find the first of the documents of a queue.
+func (l *look) first(queue string, which bson.D) bson.A {
+	stages := bson.A{
+		match(l.inQueue(queue, which...)),
+		bson.D{{Key: "$sort", Value: inRank}},
+		bson.D{{Key: "$limit", Value: l.windows[queue]}},
+	}
+	if l.factor > 1 {
+		stages = append(stages, bson.D{{Key: "$project", Value: withoutJob}})
+	}
+	return append(stages, project("ready", "$$ROOT"))
 }
 
 // ready are the conditions for those that a claim may take.
@@ -206,7 +240,7 @@ var ready = bson.D{
 // busy is the branch that tells which of many queues have some that are ready.
 func (l *look) busy() []branch {
 	return []branch{{collection: l.jobs.Name(), stages: bson.A{
-		match(l.inQueues(ready...)),
+		match(l.inQueues(append(slices.Clip(ready), l.except.others(nil)...)...)),
 		bson.D{{Key: "$group", Value: field("_id", "$group")}},
 		project("busy", "$_id"),
 	}}}
@@ -223,6 +257,10 @@ func (v *view) add(raw bson.Raw, l *look) {
 	case "ready":
 		doc := decode(value.Document())
 		l.orders.saw(doc.Order)
+		if l.except.leaves(doc) {
+			v.unmarked = append(v.unmarked, doc)
+			return
+		}
 		v.ready[doc.Group] = append(v.ready[doc.Group], doc)
 		v.full[doc.Group] = len(v.ready[doc.Group]) >= l.windows[doc.Group]
 	case "expired":
@@ -241,6 +279,9 @@ func (v *view) add(raw bson.Raw, l *look) {
 		if bson.Unmarshal(value.Document(), &next) == nil {
 			v.expiries = append(v.expiries, next)
 		}
+	case "kind":
+		kind, _ := value.Document().Lookup("kind").StringValueOK()
+		v.kinds = append(v.kinds, kind)
 	case "busy":
 		queue, _ := value.StringValueOK()
 		v.busy = append(v.busy, queue)

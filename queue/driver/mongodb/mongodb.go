@@ -47,6 +47,7 @@ type Driver struct {
 	contention contention
 	hints      hints
 	limits     limits
+	kinds      kinds
 	claimed    queueNames
 	sweeper    sweeper
 	herald     herald

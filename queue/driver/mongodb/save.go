@@ -50,10 +50,17 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 		}
 		u.set = append(u.set, bson.E{Key: path, Value: value})
 	}
-	matched, err := d.updateOne(ctx, append(d.named(r.Group, r.Name),
+	unlocked := append(d.named(r.Group, r.Name),
 		bson.E{Key: "status.owner", Value: r.Status.Owner},
 		bson.E{Key: "status.mod_count", Value: r.Status.ModificationCount},
-	), u)
+	)
+	matched := false
+	if !r.Status.InProgress && !r.Status.Completed {
+		matched, err = d.updateOne(ctx, append(slices.Clip(unlocked), exists("line.in")...), u.withKind(r))
+	}
+	if err == nil && !matched {
+		matched, err = d.updateOne(ctx, unlocked, u)
+	}
 	if err == nil && !matched {
 		matched, err = d.saveLock(ctx, r, u)
 	}
@@ -66,6 +73,13 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 		return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
 	}
 	return nil
+}
+
+// withKind is the update of a document that is in the line.
+func (u *update) withKind(r *driver.Record) *update {
+	inLine := *u
+	inLine.set = append(slices.Clip(u.set), bson.E{Key: "line.kind", Value: driver.KindOf(r).Key()})
+	return &inLine
 }
 
 // saveLock saves a record that does not show the owner and count that are stored, or
@@ -82,8 +96,11 @@ func (d *Driver) saveLock(ctx context.Context, r *driver.Record, u *update) (fou
 			return false, err
 		}
 		locked := *u
+		if !stored.Line.IsZero() {
+			locked = *u.withKind(r)
+		}
 		if relocked {
-			locked.set = append(slices.Clone(u.set),
+			locked.set = append(slices.Clip(locked.set),
 				bson.E{Key: "status.owner", Value: r.Status.Owner},
 				bson.E{Key: "status.mod_count", Value: r.Status.ModificationCount},
 				bson.E{Key: leaseBegan, Value: r.Status.ModificationTime},
