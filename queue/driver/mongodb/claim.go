@@ -114,6 +114,8 @@ func (c *claim) run(ctx context.Context) error {
 			return err
 		}
 	}
+	// Others had candidates first, in each round. There may be more.
+	c.next = c.req.Now
 	return nil
 }
 
@@ -198,7 +200,10 @@ func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
 			lost++
 		case !ch.after.runs():
 			lost++
+		default:
+			continue
 		}
+		c.left[ch.queue]++
 	}
 	c.contention.saw(moved, len(chosen))
 	return lost

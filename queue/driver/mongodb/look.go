@@ -33,7 +33,7 @@ type view struct {
 	nextDue  time.Time
 	expiries []expiry // the next ones
 	busy     []string
-	kinds    []string    // of ready documents, which the look did not know
+	kinds    []string // of ready documents, which the look did not know
 	// unmarked are ready documents that are to be left, and have another kind in the line.
 	unmarked []*document
 	// moreKinds is true if there may be more of those kinds.
