@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/registrations"
 )
 
 // ErrUnknownType is wrapped by the errors that say that no factory is
@@ -45,6 +48,7 @@ func (r *factories[T]) add(name string, factory func() T) {
 	_, replaced := r.byName[name]
 	r.byName[name] = factory
 	r.mu.Unlock()
+	registrations.Changed()
 
 	if replaced {
 		logging.Warning(context.Background(), message.Fields{
@@ -62,6 +66,13 @@ func (r *factories[T]) get(name string) (func() T, error) {
 		return nil, fmt.Errorf("finding %s %q: %w", r.kind, name, ErrUnknownType)
 	}
 	return factory, nil
+}
+
+// names lists the names, sorted.
+func (r *factories[T]) names() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Sorted(maps.Keys(r.byName))
 }
 
 var (
@@ -86,6 +97,10 @@ func RegisterManager(name string, factory ManagerFactory) { managers.add(name, f
 // GetManagerFactory returns the factory of a type of manager, or an error that
 // wraps ErrUnknownType.
 func GetManagerFactory(name string) (ManagerFactory, error) { return managers.get(name) }
+
+// ManagerNames lists the names of the registered types of managers, sorted. It is safe
+// for concurrent use.
+func ManagerNames() []string { return managers.names() }
 
 // RegisterCheck makes a check known under a name, for NewCheckManager. A name
 // that is known already is replaced, with a warning in the log; an empty name

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // Inspector is all that a person can see and do of jobs: those of one queue, of the
@@ -134,6 +135,34 @@ type Queue struct {
 	// there is none. Queues tells it of the hundred queues that have the most pending
 	// jobs.
 	OldestPending time.Time `json:"oldest_pending,omitzero"`
+	// Unknown are the kinds of jobs that wait here, and that no live process can run.
+	// Queues tells them of the hundred queues that have the most pending jobs.
+	Unknown []UnknownJobs `json:"unknown,omitempty"`
+}
+
+// JobKind is what a process must know to run a job.
+type JobKind struct {
+	// Type and Version are those of the job, when it was stored.
+	Type    string `json:"type"`
+	Version int    `json:"version"`
+	// Dependency is the type of its dependency manager, with its version; empty for one
+	// that every process knows.
+	Dependency        string `json:"dependency,omitempty"`
+	DependencyVersion int    `json:"dependency_version,omitempty"`
+}
+
+// String describes the kind.
+func (k JobKind) String() string {
+	return driver.Kind{Type: k.Type, Version: k.Version, Manager: k.Dependency, ManagerVersion: k.DependencyVersion}.String()
+}
+
+// UnknownJobs are jobs that wait and that no live process can run: their type, or that of
+// their dependency manager, is registered in none, or in another version. They run as soon
+// as a process comes that knows it.
+type UnknownJobs struct {
+	JobKind
+	// Jobs is their number, up to MaxLimit.
+	Jobs Count `json:"jobs"`
 }
 
 // Counts counts the jobs of a queue.
@@ -428,6 +457,8 @@ type Process struct {
 	// Alive is false where it has not said so for longer than it should have.
 	Alive  bool           `json:"alive"`
 	Queues []ProcessQueue `json:"queues"`
+	// Unknown are the kinds of jobs that it has met and can't run, and leaves to others.
+	Unknown []JobKind `json:"unknown,omitempty"`
 	// Running are the jobs that it runs, at most DefaultLimit of them, and RunningCount
 	// their number.
 	Running      []JobSummary `json:"running"`

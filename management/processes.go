@@ -72,6 +72,9 @@ func (i *inspector) present(ctx context.Context) (map[string]*Process, error) {
 				p.Queues = append(p.Queues, ProcessQueue(q))
 			}
 		}
+		for _, kind := range said.Unknown {
+			p.Unknown = append(p.Unknown, kindOf(kind))
+		}
 		found[p.ID] = p
 	}
 	return found, nil

@@ -45,7 +45,10 @@ func (i *inspector) queues(ctx context.Context) ([]Queue, error) {
 	for n, info := range infos {
 		queues[n] = queueOf(info, workers[info.Name])
 	}
-	return queues, i.setOldest(ctx, queues)
+	if err := i.setOldest(ctx, queues); err != nil {
+		return nil, err
+	}
+	return queues, i.setUnknown(ctx, queues)
 }
 
 // infos describes the queues that are meant, by name.
@@ -100,7 +103,12 @@ func (i *inspector) queue(ctx context.Context, name string) (Queue, error) {
 	}
 	q := queueOf(info, workers)
 	q.OldestPending, err = i.oldest(ctx, q)
-	return q, err
+	if err != nil {
+		return Queue{}, err
+	}
+	one := []Queue{q}
+	err = i.setUnknown(ctx, one)
+	return one[0], err
 }
 
 func queueOf(info driver.QueueInfo, workers int) Queue {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
+	"reflect"
 	"time"
 )
 
@@ -54,7 +54,7 @@ func (i *inspector) watch(ctx context.Context, every time.Duration, yield func([
 			return err
 		}
 		// After a change there may be more that nobody tells of: jobs start.
-		busy = !slices.Equal(queues, last)
+		busy = !reflect.DeepEqual(queues, last)
 		if busy && !yield(queues, nil) {
 			return nil
 		}

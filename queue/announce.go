@@ -14,6 +14,7 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/presence"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
 )
 
 const (
@@ -234,7 +235,19 @@ func (e *engine) presence(started, now time.Time) presence.Process {
 	for i, q := range open {
 		queues[i] = presence.Queue{Name: q.name, Workers: q.numWorkers(), Started: q.isStarted()}
 	}
-	return processOf(e.id, started, now, queues)
+	p := processOf(e.id, started, now, queues)
+	known := registry.KnownTypes()
+	p.Types, p.Managers, p.Unknown = typesOf(known.Jobs), typesOf(known.Managers), e.unknownKinds()
+	return p
+}
+
+// typesOf never returns nil: the process says what it knows.
+func typesOf(known []registry.KnownType) []presence.Type {
+	types := make([]presence.Type, len(known))
+	for i, k := range known {
+		types[i] = presence.Type(k)
+	}
+	return types
 }
 
 // processOf describes this process under an ID that owns jobs.

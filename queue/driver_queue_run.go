@@ -33,37 +33,42 @@ func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 // revive decodes the job of a claimed record and starts its run. It returns nil if the
 // job is not to run.
 func (q *driverQueue) revive(ctx context.Context, run *core.Run) (begun amboy.Job) {
-	q.decodeAnd(ctx, run, func(ctx context.Context, j amboy.Job) {
+	begin := func(ctx context.Context, j amboy.Job) {
 		if q.mayBegin(ctx, j, run) && q.engine.start(run, j) {
 			now := q.engine.now()
 			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
 			q.tell(amboy.EventStarted, j, now)
 			begun = j
 		}
-	})
+	}
+	q.decodeAnd(ctx, run, begin, func(ctx context.Context, err error) { q.leave(ctx, run, err) })
 	return begun
 }
 
 // expire ends a claimed job whose time to start has passed.
 func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
-	q.decodeAnd(ctx, run, func(ctx context.Context, j amboy.Job) {
+	end := func(ctx context.Context, j amboy.Job) {
 		markExpired(j)
 		q.endUnrun(ctx, j, run)
-	})
+	}
+	q.decodeAnd(ctx, run, end, func(ctx context.Context, _ error) { q.endUnread(ctx, run) })
 }
 
-// decodeAnd calls do with the job of a claimed record, or parks a record that can't be
-// decoded. What was claimed is dealt with even if ctx has ended. If the job's own code
-// panics, its run is dropped.
-func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job)) {
+// decodeAnd calls do with the job of a claimed record, or unknown if this process does not
+// know its type. It parks a record that can't be decoded. What was claimed is dealt with
+// even if ctx has ended. If the job's own code panics, its run is dropped.
+func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job), unknown func(context.Context, error)) {
 	ctx = context.WithoutCancel(ctx)
 	err := errorOfPanic(func() error {
 		j, err := q.resolveToRun(run.Record)
-		if err != nil {
+		switch {
+		case err == nil:
+			do(ctx, j)
+		case isUnknown(run.Record, err):
+			unknown(ctx, err)
+		default:
 			q.park(ctx, run, "parked a job that can't be read", err)
-			return nil
 		}
-		do(ctx, j)
 		return nil
 	})
 	if err != nil {

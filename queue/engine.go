@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -15,6 +16,7 @@ import (
 	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/registrations"
 	"github.com/mongodb/amboy/internal/suspension"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -44,6 +46,9 @@ type engine struct {
 	// notified is true where the driver tells of changes.
 	notified    bool
 	unsubscribe func()
+	// hasUnknown is true from when this process may have met a kind of jobs that it does not
+	// know.
+	hasUnknown atomic.Bool
 	// retryScan is how often to look for retries that somebody left.
 	retryScan time.Duration
 	// open ends with the engine, and then what is done in the background does.
@@ -140,7 +145,11 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		e.announcer.timer.stop()
 	}
 	e.activity = e.announcer.activity
-	e.unsubscribe = e.driver.Subscribe(e.storeChanged)
+	unsubscribe, ignoreRegistrations := e.driver.Subscribe(e.storeChanged), registrations.Subscribe(e.registered)
+	e.unsubscribe = func() {
+		ignoreRegistrations()
+		unsubscribe()
+	}
 	return e
 }
 

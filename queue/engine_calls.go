@@ -69,6 +69,7 @@ func (e *engine) claim(do core.Claim) core.Claimed {
 	claim := func(ctx context.Context) error {
 		claimed, err := e.driver.Claim(ctx, driver.ClaimRequest{
 			Owner: e.id, Queues: do.Demands, Limit: do.Limit, Now: e.now(), LeaseTime: e.leaseTime,
+			Except: do.Except,
 		})
 		answer.Records, answer.Next = claimed.Records, claimed.Next
 		return err

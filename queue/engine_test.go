@@ -211,11 +211,11 @@ func TestDependentsWaitForTheLastAttempt(t *testing.T) {
 	})
 }
 
-func TestUnknownTypeIsParkedOnce(t *testing.T) {
+func TestAnUndecodableJobIsParkedOnce(t *testing.T) {
 	store := newStore(t)
 	r, err := registry.MakeJobInterchange(script(t, "one", nil), amboy.JSON)
 	require.NoError(t, err)
-	r.Type = "from the future"
+	require.NoError(t, r.Job.UnmarshalJSON([]byte(`{"script": 7}`)))
 	_, err = store.Insert(t.Context(), []*driver.Record{r})
 	require.NoError(t, err)
 	counted := &countingDriver{Driver: store}
@@ -232,7 +232,7 @@ func TestUnknownTypeIsParkedOnce(t *testing.T) {
 		}
 	}
 	assert.Equal(t, amboy.StateParked, parked.State)
-	assert.Contains(t, parked.Status.Reason, "from the future")
+	assert.Contains(t, parked.Status.Reason, "can't be read")
 	assert.Equal(t, int64(1), counted.released.Load(), "it is set aside once")
 	_, there := q.Get(t.Context(), "one")
 	assert.False(t, there, "a job that can't be read can't be given")

@@ -20,8 +20,10 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/registry"
 )
@@ -876,17 +878,57 @@ func Example_periodicInGroup() {
 	// Output: [acme]
 }
 
-// A stored job that can't be read is parked.
+// A stored job whose type this process does not know is left to others, and runs here as
+// soon as the type is registered.
+func Example_unknownType() {
+	ctx := context.Background()
+	store, err := memory.New(memory.Options{KeepFinished: 1000})
+	must(err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, NumWorkers: 1, CloseDriver: true})
+	must(err)
+	must(q.Start(ctx))
+	defer q.Close(ctx)
+
+	newer, err := registry.MakeJobInterchange(newStep("newer"), amboy.BSON) // as a newer process puts it
+	must(err)
+	newer.Type = "newer-step"
+	_, err = store.Insert(ctx, []*driver.Record{newer})
+	must(err)
+	next := newStep("next")
+	must(q.Put(ctx, next))
+	amboy.WaitJob(ctx, next, q)
+	for info := range q.JobInfo(ctx) {
+		fmt.Println(info.ID, info.State)
+	}
+
+	registry.AddJobType("newer-step", func() amboy.Job { return newStep("") })
+	fmt.Println(amboy.Wait(ctx, q))
+	// Output:
+	// running next
+	// newer pending
+	// next succeeded
+	// running newer
+	// true
+}
+
+// A stored job that can't be decoded is parked. It is released when it can be.
 func Example_parked() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(1, 1000)
 	must(err)
 	must(q.Start(ctx))
 	defer q.Close(ctx)
+	var repaired atomic.Bool
+	must(registry.AddJobUpgrade("step", 0, func(map[string]any) error {
+		if !repaired.Load() {
+			return errors.New("there is no width")
+		}
+		return nil
+	}))
 
-	newer, next := newStep("newer"), newStep("next")
-	newer.SetType(amboy.JobType{Name: "step", Version: 2}) // version 1 is registered
-	must(q.PutMany(ctx, []amboy.Job{newer, next}))
+	older, next := newStep("older"), newStep("next")
+	older.SetType(amboy.JobType{Name: "step", Version: 0}) // version 1 is registered
+	must(q.PutMany(ctx, []amboy.Job{older, next}))
 	amboy.WaitJob(ctx, next, q)
 	for info := range q.JobInfo(ctx) {
 		if info.State == amboy.StateParked {
@@ -894,12 +936,16 @@ func Example_parked() {
 		}
 	}
 
-	// A job with its ID, of a version that is known, ends it unrun.
-	must(q.Complete(ctx, newStep("newer")))
+	repaired.Store(true)
+	inspector, err := management.NewInspector(q)
+	must(err)
+	_, err = inspector.ActOn(ctx, "", "older", management.Action{Kind: management.Release})
+	must(err)
 	fmt.Println(amboy.Wait(ctx, q))
 	// Output:
 	// running next
-	// job "newer" of type "step" was stored under version 2, and this process has version 1 and no upgrade between them
+	// stored form of job "older" of type "step" can't be read: upgrading it from version 0: there is no width
+	// running older
 	// true
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -71,8 +72,14 @@ func (e *engine) scanRetries(ctx context.Context) error {
 		if q == nil {
 			continue
 		}
-		if j := q.resolve(ctx, record); j != nil {
+		j, err := record.Resolve(q.format)
+		switch {
+		case err == nil:
 			q.handOver(ctx, j)
+		case isUnknown(record, err):
+			e.meetUnknown(record) // a process that knows it looks for retries too
+		default:
+			logging.Warning(ctx, q.failure("a job that awaits its retry can't be read", record.JobID(), err))
 		}
 	}
 	return nil

@@ -227,6 +227,11 @@ func (q *driverQueue) markedComplete(ctx context.Context, before, ended *driver.
 	if before.Status.InProgress {
 		q.engine.happen(core.Lost{Lease: driver.LeaseOf(before)})
 	}
+	q.recordEnded(ctx, ended, now)
+}
+
+// recordEnded lets others know that a record has ended of which there is no job here.
+func (q *driverQueue) recordEnded(ctx context.Context, ended *driver.Record, now time.Time) {
 	q.count(ended)
 	q.ended(ctx, ended.JobID())
 	if q.events.Subscribed() {

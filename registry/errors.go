@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
 )
 
 // ErrUnknownType is wrapped by the errors that say that nothing is registered
@@ -35,13 +36,16 @@ func (e *UnknownTypeError) Error() string {
 // Unwrap returns ErrUnknownType.
 func (e *UnknownTypeError) Unwrap() error { return ErrUnknownType }
 
-// VersionError says that a job was stored under a version of its type that this
-// process can't read: a newer one, or an older one without an upgrade.
+// VersionError says that a job, or its dependency manager, was stored under a version of
+// its type that this process can't read: a newer one, or an older one without an upgrade.
 type VersionError struct {
 	// JobID is the job's ID.
 	JobID string
-	// Type is the name of the type.
+	// Type is the name of the job's type.
 	Type string
+	// Manager is the name of the type of the dependency manager, if the version is that
+	// of the manager.
+	Manager string
 	// Stored is the version under which the job was stored.
 	Stored int
 	// Current is the version of the registered type.
@@ -50,8 +54,25 @@ type VersionError struct {
 
 // Error names the job, its type and both versions.
 func (e *VersionError) Error() string {
+	if e.Manager != "" {
+		return fmt.Sprintf("the dependency of type %q of job %q was stored under version %d, and this process has version %d",
+			e.Manager, e.JobID, e.Stored, e.Current)
+	}
 	return fmt.Sprintf("job %q of type %q was stored under version %d, and this process has version %d and no upgrade between them",
 		e.JobID, e.Type, e.Stored, e.Current)
+}
+
+// IsUnknown reports whether an error of Resolve says that this process does not know the
+// type of the job or of its dependency manager, or the version of either. Another process
+// may know it, and so may this one after another registration. It is false if the type is
+// known and what is stored can't be decoded, whatever the reason.
+func IsUnknown(err error) bool {
+	var malformed *MalformedError
+	if errors.As(err, &malformed) {
+		return false
+	}
+	var unread *VersionError
+	return errors.Is(err, ErrUnknownType) || errors.Is(err, dependency.ErrUnknownType) || errors.As(err, &unread)
 }
 
 // MalformedError says that the stored form of a job can't be read.

@@ -229,7 +229,8 @@ func (i *JobInterchange) JobID() string {
 // format must be a valid one, and of BSON it decides how a stored string is decoded
 // into a type of a string kind that has BSON methods. It returns an *UnknownTypeError, a *VersionError
 // or a *MalformedError, and wraps dependency.ErrUnknownType where the type of
-// the dependency manager is not registered. A panic of the type's factory or
+// the dependency manager is not registered; IsUnknown tells these from errors that mean
+// that no process can decode it. A panic of the type's factory or
 // methods is a *MalformedError that wraps an *amboy.PanicError.
 func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if !f.IsValid() {
@@ -379,7 +380,7 @@ func (i *JobInterchange) restoreDependency(j amboy.Job, f amboy.Format) error {
 	m := factory()
 	current := m.Type()
 	if dep.Version != current.Version {
-		return i.malformed(fmt.Errorf("its dependency of type %q was stored under version %d, and this process has version %d", dep.Type, dep.Version, current.Version))
+		return &VersionError{JobID: i.JobID(), Type: i.Type, Manager: dep.Type, Stored: dep.Version, Current: current.Version}
 	}
 	err = dep.Dependency.decode(m, codecsFor(f))
 	if err != nil {

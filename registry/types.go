@@ -15,6 +15,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/registrations"
 )
 
 // JobFactory makes an empty job of one type, to decode a stored one into. The
@@ -60,6 +61,7 @@ func AddJobType(name string, factory JobFactory) {
 		types.byName[name] = t
 	}
 	types.Unlock()
+	registrations.Changed()
 
 	switch {
 	case t.fixed:
@@ -86,15 +88,24 @@ func RegisterJobType(name string, factory JobFactory) error {
 	case factory == nil:
 		return fmt.Errorf("registering job type %q: its factory must not be nil", name)
 	}
+	if !addFixed(name, factory) {
+		return fmt.Errorf("registering job type %q: %w", name, ErrTypeTaken)
+	}
+	registrations.Changed()
+	return nil
+}
+
+// addFixed returns false for a name that is taken.
+func addFixed(name string, factory JobFactory) bool {
 	types.Lock()
 	defer types.Unlock()
 	t := types.byName[name]
 	if t.factory != nil {
-		return fmt.Errorf("registering job type %q: %w", name, ErrTypeTaken)
+		return false
 	}
 	t.factory, t.fixed = factory, true
 	types.byName[name] = t
-	return nil
+	return true
 }
 
 // AddJobUpgrade registers how the body of a job stored under version from is
@@ -111,11 +122,20 @@ func AddJobUpgrade(name string, from int, upgrade JobUpgrade) error {
 	case upgrade == nil:
 		return fmt.Errorf("adding an upgrade of job type %q from version %d: function must not be nil", name, from)
 	}
+	if !addUpgrade(name, from, upgrade) {
+		return fmt.Errorf("adding an upgrade of job type %q: version %d has one already", name, from)
+	}
+	registrations.Changed()
+	return nil
+}
+
+// addUpgrade returns false for a version that has an upgrade.
+func addUpgrade(name string, from int, upgrade JobUpgrade) bool {
 	types.Lock()
 	defer types.Unlock()
 	t := types.byName[name]
 	if _, ok := t.upgrades[from]; ok {
-		return fmt.Errorf("adding an upgrade of job type %q: version %d has one already", name, from)
+		return false
 	}
 	t.upgrades = maps.Clone(t.upgrades)
 	if t.upgrades == nil {
@@ -123,7 +143,7 @@ func AddJobUpgrade(name string, from int, upgrade JobUpgrade) error {
 	}
 	t.upgrades[from] = upgrade
 	types.byName[name] = t
-	return nil
+	return true
 }
 
 func getJobType(name string) (jobType, error) {

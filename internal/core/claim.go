@@ -124,7 +124,7 @@ func (c *Core) demands(asks []ask) []driver.Demand {
 func (c *Core) sendClaim(asks []ask, demands []driver.Demand, limit int) {
 	call := c.call(claimCall, callLimit)
 	call.asks, call.limit, call.epoch, call.cancels = asks, limit, c.epoch, c.cancels
-	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit})
+	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit, Except: c.unknown})
 	c.flush() // beside the claim, so that the store can do both at once
 }
 
@@ -135,12 +135,12 @@ func (c *Core) claimed(e Claimed) {
 		return
 	}
 	c.gathered = c.waiting
-	started := c.take(call, e.Records)
+	started, left := c.take(call, e.Records)
 	c.startAlone()
 	if len(e.Records) > 0 && c.cancels != call.cancels {
 		c.checkCancelsSoon() // it may have been one of these
 	}
-	c.exhaust(call, e.Err == nil && call.limit > 0 && started >= call.limit)
+	c.exhaust(call, e.Err == nil && call.limit > 0 && started+left >= call.limit)
 	c.dueAt(e.Next)
 	if e.Err != nil {
 		c.do(Report{"could not claim jobs", e.Err})
@@ -150,8 +150,10 @@ func (c *Core) claimed(e Claimed) {
 	c.claimIfUseful()
 }
 
-// take holds the leases of records that were claimed, and gives the runs to workers.
-func (c *Core) take(call *call, records []*driver.Record) (started int) {
+// take holds the leases of records that were claimed, and gives the runs to workers. left
+// counts those that are left to others, because a run that was claimed before has shown
+// meanwhile that this process does not know their kind.
+func (c *Core) take(call *call, records []*driver.Record) (started, left int) {
 	fence := c.fence(call)
 	for _, record := range records {
 		r := &Run{Record: record, Lease: driver.LeaseOf(record), fence: fence}
@@ -163,6 +165,9 @@ func (c *Core) take(call *call, records []*driver.Record) (started int) {
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		case c.isExpired(record):
 			c.do(Expire{r})
+		case c.isUnknown(record):
+			c.finish(r, End{HandBack: &driver.HandBack{}})
+			left++
 		case l == nil || l.stopped || len(l.waiting) == 0 || !c.hasRoom():
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		case r.isInterruptedTooOften(l):
@@ -178,8 +183,30 @@ func (c *Core) take(call *call, records []*driver.Record) (started int) {
 	if !c.calls.awaits(claimCall) {
 		c.lostEarly = nil
 	}
-	return started
+	return started, left
 }
+
+func (c *Core) isUnknown(r *driver.Record) bool {
+	return len(c.unknown) > 0 && slices.Contains(c.unknown, driver.KindOf(r))
+}
+
+// learnUnknown has claims leave a kind to others.
+func (c *Core) learnUnknown(kind driver.Kind) {
+	if !slices.Contains(c.unknown, kind) {
+		c.unknown = append(slices.Clip(c.unknown), kind)
+	}
+}
+
+// forgetUnknown has claims try all kinds again.
+func (c *Core) forgetUnknown() {
+	if len(c.unknown) > 0 {
+		c.unknown = nil
+		c.changed()
+	}
+}
+
+// Unknown are the kinds that claims leave to others. It must not be changed.
+func (c *Core) Unknown() []driver.Kind { return c.unknown }
 
 // isExpired tells whether a record must not be run any more.
 func (c *Core) isExpired(r *driver.Record) bool {

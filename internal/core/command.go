@@ -27,6 +27,8 @@ type (
 		Call    Call
 		Demands []driver.Demand
 		Limit   int
+		// Except are the kinds that this process does not know. It must not be changed.
+		Except []driver.Kind
 	}
 	// Renew asks the store to extend leases. The answer is Renewed.
 	Renew struct {

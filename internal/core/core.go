@@ -60,6 +60,9 @@ type Core struct {
 	gathered  int  // workers that waited when the claim before ended
 	alone     *Run // that runs alone, or waits until it can; see suspect.go
 	due       time.Time
+	// unknown are the kinds that this process does not know, in the order in which it met
+	// them. It is replaced, and never changed.
+	unknown []driver.Kind
 
 	// Leases; see lease.go.
 	held []*Run
@@ -144,6 +147,10 @@ func (c *Core) handle(event Event) {
 		c.forgotten(e)
 	case RetriesScanned:
 		c.retriesScanned(e)
+	case Unknown:
+		c.learnUnknown(e.Kind)
+	case Registered:
+		c.forgetUnknown()
 	case Watched:
 		e.Line.watching += e.By
 	case Tick: // timePassed did what is due; the shell has no other Tick to come

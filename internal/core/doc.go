@@ -23,6 +23,8 @@
 //
 // What holds at all times:
 //
+//   - A kind of jobs that this process does not know is met once. From then on claims
+//     leave it to others, until something is registered here.
 //   - No record is claimed without a worker that waits for it, but for those that have
 //     expired, which need none.
 //   - A run that was claimed ends in exactly one [Done], whatever the store answers.

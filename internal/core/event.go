@@ -39,6 +39,11 @@ type (
 	StoreChanged struct{ MayClaim bool }
 	// DueAt says that there will be something to do at a time of the wall clock.
 	DueAt struct{ Time time.Time }
+	// Unknown says that this process does not know a kind of jobs, of which it has no
+	// lease.
+	Unknown struct{ Kind driver.Kind }
+	// Registered says that this process may know kinds that it did not know.
+	Registered struct{}
 	// Tick says that it is time: the one for which Wake asked, or any other.
 	Tick struct{}
 
@@ -122,6 +127,8 @@ func (Yielded) isEvent()        {}
 func (Changed) isEvent()        {}
 func (StoreChanged) isEvent()   {}
 func (DueAt) isEvent()          {}
+func (Unknown) isEvent()        {}
+func (Registered) isEvent()     {}
 func (Tick) isEvent()           {}
 func (Claimed) isEvent()        {}
 func (Renewed) isEvent()        {}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 const (
@@ -53,6 +54,9 @@ func (c *Core) finish(r *Run, end End) {
 		return
 	}
 	r.finishing, r.end = true, end
+	if end.Unknown {
+		c.learnUnknown(driver.KindOf(r.Record))
+	}
 	c.ending++
 	if r.lost && end.Record == nil || end == (End{}) {
 		c.done(r, nil)

@@ -44,6 +44,9 @@ type Run struct {
 type End struct {
 	Record   *driver.Record
 	HandBack *driver.HandBack
+	// Unknown says that this process does not know the record's kind, so that claims are
+	// to leave it to others from now on.
+	Unknown bool
 }
 
 // Cause is why the context of the run has ended, or is to end; nil where it is not.

@@ -5,6 +5,7 @@ package presence
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -44,6 +45,32 @@ type Process struct {
 	Started time.Time `json:"started"`
 	Seen    time.Time `json:"seen"`
 	Queues  []Queue   `json:"queues"`
+	// Types and Managers are the types of jobs and dependency managers that it can read.
+	// Processes with older versions of this library leave them out.
+	Types    []Type `json:"types,omitempty"`
+	Managers []Type `json:"managers,omitempty"`
+	// Unknown are the kinds of jobs that it has met and can't run.
+	Unknown []driver.Kind `json:"unknown,omitempty"`
+}
+
+// Type is a type that a process can read, from one version to another.
+type Type struct {
+	Name string `json:"name"`
+	From int    `json:"from,omitempty"`
+	To   int    `json:"to,omitempty"`
+}
+
+// Knows reports whether the process can run jobs of a kind. Of one that does not say what
+// it knows that is assumed.
+func (p Process) Knows(k driver.Kind) bool {
+	if p.Types == nil {
+		return true
+	}
+	return knows(p.Types, k.Type, k.Version) && (k.Manager == "" || knows(p.Managers, k.Manager, k.ManagerVersion))
+}
+
+func knows(types []Type, name string, version int) bool {
+	return slices.ContainsFunc(types, func(t Type) bool { return t.Name == name && t.From <= version && version <= t.To })
 }
 
 // Queue is a queue in a process.

@@ -13,13 +13,13 @@ import (
 // compared with ==.
 type Kind struct {
 	// Type and Version are those of the job.
-	Type    string
-	Version int
+	Type    string `json:"type"`
+	Version int    `json:"version"`
 	// Manager and ManagerVersion are those of the dependency manager. Manager is
 	// empty for a job without one, and for the manager that every process knows, that
 	// of package dependency whose name is "always".
-	Manager        string
-	ManagerVersion int
+	Manager        string `json:"manager,omitempty"`
+	ManagerVersion int    `json:"manager_version,omitempty"`
 }
 
 // always is the manager that every process knows.

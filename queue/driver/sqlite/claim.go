@@ -380,7 +380,7 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	lease := []any{req.Owner, now, instantOf(req.Now.Add(req.LeaseTime)), now}
 	var found []*stored
 	if len(req.Except) > 0 {
-		found, err = c.records(claimThese, append(lease, w.chosen())...)
+		found, err = c.records(claimThese, append(lease, w.chosen(), now)...)
 	} else {
 		found, err = c.records(claimReady, append(lease, w.key, now, w.share)...)
 	}

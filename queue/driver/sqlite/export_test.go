@@ -29,7 +29,7 @@ func Queries() []string {
 	queries := slices.Concat(statementTexts[:], []string{readLatest, readAttempts, readQueue, readCancelled, readLeases, readLateWait})
 	return slices.DeleteFunc(queries, func(q string) bool {
 		verb, _, _ := strings.Cut(q, " ")
-		return !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, verb)
+		return !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}, verb)
 	})
 }
 

@@ -3,22 +3,15 @@ package sqlite
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// kind is that of a record as its columns have it.
-type kind struct {
-	jobType string
-	version int
-	manager string
-}
-
-func kindOf(k driver.Kind) kind {
-	return kind{k.Type, k.Version, managerText(k)}
+// kindOf is a kind as the column of that name has it.
+func kindOf(k driver.Kind) string {
+	return k.Type + "\x1f" + strconv.Itoa(k.Version) + "\x1f" + managerText(k)
 }
 
 // managerText is the dependency manager of a kind; empty for the one that every process
@@ -58,14 +51,14 @@ func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
 	if len(req.Except) == 0 {
 		return nil
 	}
-	left := make(map[kind]bool, len(req.Except))
+	left := make(map[string]bool, len(req.Except))
 	for _, k := range req.Except {
 		left[kindOf(k)] = true
 	}
 	found := 0
 	for _, w := range all {
 		if most := min(w.most(), req.Limit); most > 0 && found < req.Limit {
-			if err := c.findEligibleOf(w, left, instantOf(req.Now), most); err != nil {
+			if err := c.findEligibleOf(w, left, most); err != nil {
 				return err
 			}
 		}
@@ -76,22 +69,22 @@ func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
 }
 
 // findEligibleOf merges the first records of each kind of a queue.
-func (c *changes) findEligibleOf(w *work, left map[kind]bool, now instant, most int) error {
-	for k := (kind{version: math.MinInt}); ; {
-		more, err := c.one(nextKind, func(r *row) { k = kind{r.text(), r.int(), r.text()} }, w.key, k.jobType, k.version, k.manager)
-		if err != nil {
-			return err
+func (c *changes) findEligibleOf(w *work, left map[string]bool, most int) error {
+	var kinds []string
+	err := c.query(kindsOf, func(r *row) error {
+		if kind := r.text(); !left[kind] {
+			kinds = append(kinds, kind)
 		}
-		if !more {
-			break
-		}
-		if left[k] {
-			continue
-		}
+		return nil
+	}, w.key)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
 		err = c.query(readyOfKind, func(r *row) error {
 			w.eligible = append(w.eligible, candidate{r.integer(), r.int()})
 			return nil
-		}, w.key, k.jobType, k.version, k.manager, now, most)
+		}, w.key, kind, most)
 		if err != nil {
 			return err
 		}

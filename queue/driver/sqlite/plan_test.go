@@ -130,7 +130,8 @@ func TestClaimsSkipKinds(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		"SEARCH jobs USING COVERING INDEX jobs_kind (queue=? AND (type,version,manager)>(?,?,?))",
-		"SEARCH jobs USING INDEX jobs_kind (queue=? AND type=? AND version=? AND manager=?)",
+		"SEARCH jobs USING INDEX jobs_kind (queue=?)",
+		"SEARCH jobs USING INDEX jobs_kind (queue=? AND kind>?)",
+		"SEARCH jobs USING INDEX jobs_kind (queue=? AND kind=?)",
 	}, plans)
 }

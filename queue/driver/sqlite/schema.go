@@ -181,10 +181,13 @@ CREATE INDEX jobs_since ON jobs (since) WHERE due IS NOT NULL AND since IS NOT N
 CREATE TABLE boot (id TEXT NOT NULL);
 `
 
-// The column manager is the dependency manager of the record's kind (see managerOf).
+// The column manager is the dependency manager of the record's kind (see managerOf), and
+// kind is that of kindOf. It is one column because SQLite can skip from one value to the
+// next of a column, and not of several.
 const schemaV4 = `
 ALTER TABLE jobs ADD COLUMN manager TEXT NOT NULL DEFAULT '';
-CREATE INDEX jobs_kind ON jobs (queue, type, version, manager, priority DESC, seq) WHERE place = 4;
+ALTER TABLE jobs ADD COLUMN kind TEXT GENERATED ALWAYS AS (type || char(31) || version || char(31) || manager) VIRTUAL;
+CREATE INDEX jobs_kind ON jobs (queue, kind, priority DESC, seq) WHERE place = 4;
 `
 
 // fillManagers sets the column manager of the records that have not ended. One that

@@ -56,7 +56,7 @@ const (
 	nextTimes
 	claimReady
 	claimThese
-	nextKind
+	kindsOf
 	readyOfKind
 	findExpired
 	markOverdue
@@ -208,14 +208,16 @@ var statementTexts = [statements]string{
 			ORDER BY priority DESC, seq LIMIT ? + 0)
 		RETURNING ` + recordColumns,
 	claimThese: `UPDATE jobs SET ` + leaseContent + `
-		WHERE seq IN (SELECT value FROM json_each(?))
+		WHERE seq IN (SELECT value FROM json_each(?)) AND (dispatch_by IS NULL OR dispatch_by >= ?)
 		RETURNING ` + recordColumns,
-	nextKind: `SELECT type, version, manager FROM jobs
-		WHERE queue = ? AND place = 4 AND (type, version, manager) > (?, ?, ?)
-		ORDER BY type, version, manager LIMIT 1`,
-	readyOfKind: `SELECT seq, priority FROM jobs
-		WHERE queue = ? AND place = 4 AND type = ? AND version = ? AND manager = ? AND (dispatch_by IS NULL OR dispatch_by >= ?)
-		ORDER BY priority DESC, seq LIMIT ? + 0`,
+	// Each step looks the next kind up, and reads none of the records between.
+	kindsOf: `WITH RECURSIVE kinds (kind) AS (
+			SELECT (SELECT kind FROM jobs WHERE queue = ?1 AND place = 4 ORDER BY kind LIMIT 1)
+			UNION ALL
+			SELECT (SELECT kind FROM jobs WHERE queue = ?1 AND place = 4 AND kind > kinds.kind ORDER BY kind LIMIT 1)
+			FROM kinds WHERE kinds.kind IS NOT NULL)
+		SELECT kind FROM kinds WHERE kind IS NOT NULL`,
+	readyOfKind: `SELECT seq, priority FROM jobs WHERE queue = ? AND place = 4 AND kind = ? ORDER BY priority DESC, seq LIMIT ? + 0`,
 	findExpired: `SELECT seq, queue FROM jobs WHERE expires < ? ORDER BY expires LIMIT ? + 0`,
 	markOverdue: `UPDATE jobs SET overdue = 1, expires = NULL WHERE seq = ?`,
 	findOverdue: `SELECT ` + recordColumns + ` FROM jobs WHERE queue = ? AND overdue = 1 ORDER BY seq LIMIT ? + 0`,

@@ -95,6 +95,8 @@ type overviewData struct {
 	Queues []queueRow
 	All    int
 	Fails  []management.ActivityRow
+	// Unknown are the queues with jobs that no process knows.
+	Unknown []management.Queue
 }
 
 const (
@@ -170,6 +172,9 @@ func (o *overviewData) add(queue management.Queue) {
 	o.Sum.Retrying += queue.Counts.Retrying
 	o.Sum.Completed += queue.Counts.Completed
 	o.Sum.Total += queue.Counts.Total
+	if len(queue.Unknown) > 0 {
+		o.Unknown = append(o.Unknown, queue)
+	}
 	oldest := queue.OldestPending
 	if !oldest.IsZero() && (o.Oldest.OldestPending.IsZero() || oldest.Before(o.Oldest.OldestPending)) {
 		o.Oldest = queue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"reflect"
 	"slices"
 	"time"
 
@@ -62,7 +63,7 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 				return
 			}
 			queues = only(g, queues, func(q management.Queue) string { return q.Name })
-			if last != nil && g.opts.Tenant != "" && slices.Equal(queues, last) {
+			if last != nil && g.opts.Tenant != "" && reflect.DeepEqual(queues, last) {
 				continue
 			}
 			last = queues

@@ -46,6 +46,16 @@ func queueTable(out *page, queues []management.Queue) {
 		out.row(named(q.Name), strconv.Itoa(c.Pending), strconv.Itoa(c.Blocked), strconv.Itoa(c.Running),
 			strconv.Itoa(c.Retrying), strconv.Itoa(c.Completed), age(q.OldestPending), controlText(q.Control))
 	}
+	for _, q := range queues {
+		unknownJobs(out, q)
+	}
+}
+
+// unknownJobs writes which jobs of a queue wait for a process that knows them.
+func unknownJobs(out *page, q management.Queue) {
+	for _, unknown := range q.Unknown {
+		out.line(fmt.Sprintf("no process knows %s: %s jobs of queue %s wait", unknown, countText(unknown.Jobs), named(q.Name)))
+	}
 }
 
 // controlText tells what is set for a queue.
@@ -90,6 +100,7 @@ func (p *program) showQueue() *cobra.Command {
 				out.row("completed", strconv.Itoa(q.Counts.Completed))
 				out.row("total", strconv.Itoa(q.Counts.Total))
 				out.row("oldest pending", moment(q.OldestPending))
+				unknownJobs(out, q)
 			})
 		}),
 	}

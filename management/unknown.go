@@ -1,0 +1,100 @@
+package management
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/presence"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func kindOf(k driver.Kind) JobKind {
+	return JobKind{Type: k.Type, Version: k.Version, Dependency: k.Manager, DependencyVersion: k.ManagerVersion}
+}
+
+// setUnknown sets the jobs that no live process can run, of the queues that have the most
+// jobs that wait.
+func (i *inspector) setUnknown(ctx context.Context, queues []Queue) error {
+	kinds, err := i.unknownKinds(ctx)
+	if err != nil || len(kinds) == 0 {
+		return err
+	}
+	byDepth := make([]*Queue, len(queues))
+	for n := range queues {
+		byDepth[n] = &queues[n]
+	}
+	slices.SortStableFunc(byDepth, func(a, b *Queue) int { return cmp.Compare(b.Counts.Pending, a.Counts.Pending) })
+	for _, q := range byDepth[:min(maxOldest, len(byDepth))] {
+		if q.Counts.Pending+q.Counts.Retrying == 0 {
+			continue
+		}
+		for _, kind := range kinds {
+			jobs, err := i.countUnknown(ctx, q.Name, kind)
+			if err != nil {
+				return fmt.Errorf("counting the jobs of queue %q that no process knows: %w", q.Name, err)
+			}
+			if jobs.Count > 0 {
+				q.Unknown = append(q.Unknown, UnknownJobs{JobKind: kindOf(kind), Jobs: jobs})
+			}
+		}
+	}
+	return nil
+}
+
+// unknownKinds are the kinds that live processes have met and that none of them knows.
+func (i *inspector) unknownKinds(ctx context.Context) ([]driver.Kind, error) {
+	var alive []presence.Process
+	met := map[driver.Kind]bool{}
+	for note, err := range i.notes(ctx, presence.ProcessKind, "") {
+		if err != nil {
+			return nil, err
+		}
+		var said presence.Process
+		if err := presence.Decode(note, &said); err != nil {
+			leaveOut(ctx, note, err)
+			continue
+		}
+		if !said.Alive(i.store.Now()) {
+			continue
+		}
+		alive = append(alive, said)
+		for _, kind := range said.Unknown {
+			met[kind] = true
+		}
+	}
+	var kinds []driver.Kind
+	for kind := range met {
+		if !slices.ContainsFunc(alive, func(p presence.Process) bool { return p.Knows(kind) }) {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b driver.Kind) int { return cmp.Compare(a.Key(), b.Key()) })
+	return kinds, nil
+}
+
+// countUnknown counts the jobs of a kind that wait in a queue.
+func (i *inspector) countUnknown(ctx context.Context, queue string, kind driver.Kind) (Count, error) {
+	query := driver.Query{
+		Queues: []string{queue},
+		Types:  []string{kind.Type},
+		States: []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateRetrying},
+		Latest: true,
+	}
+	n, seen := 0, 0
+	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: MaxLimit}) {
+		if err != nil {
+			return Count{}, err
+		}
+		seen++
+		if driver.KindOf(r) == kind {
+			n++
+		}
+		if n == MaxLimit || seen == maxRunningSeen {
+			return Count{Count: n, More: true}, nil
+		}
+	}
+	return Count{Count: n}, nil
+}

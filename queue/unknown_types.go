@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/registry"
+)
+
+// isUnknown reports whether an error of decoding a record means that this process does
+// not know its kind. A driver gives a record that it can't read without a type: no process
+// can run that one.
+func isUnknown(r *driver.Record, err error) bool { return r.Type != "" && registry.IsUnknown(err) }
+
+// leave hands a record back unrun whose kind this process does not know. From then on its
+// claims leave that kind to others.
+func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
+	kind := driver.KindOf(run.Record)
+	if !q.engine.leaveToOthers(run, kind) {
+		return
+	}
+	fields := q.failure("this process does not know a type of jobs; it leaves them to others", run.Record.JobID(), reason)
+	fields["kind"] = kind.String()
+	logging.Warning(ctx, fields)
+	// It may have been registered since it was not found.
+	err := errorOfPanic(func() error {
+		_, err := run.Record.Resolve(q.format)
+		return err
+	})
+	if !isUnknown(run.Record, err) {
+		q.engine.registered()
+	}
+}
+
+// endUnread ends a record whose time to start has passed, and whose kind this process
+// does not know: it never runs, so that it does not have to be decoded.
+func (q *driverQueue) endUnread(ctx context.Context, run *core.Run) {
+	now := q.engine.now()
+	r := *run.Record
+	r.Status.Errors, r.Status.Attempts = slices.Clip(r.Status.Errors), slices.Clip(r.Status.Attempts) // others have them
+	deadline := r.TimeInfo.DispatchBy.Format(time.RFC3339Nano)
+	r.Status.AddError(fmt.Errorf("job %q was not started by its dispatch-by time, %s", r.JobID(), deadline), r.RetryInfo.CurrentAttempt, now)
+	r.Status.Completed, r.Status.InProgress = true, false
+	r.Status.Outcome = amboy.OutcomeExpired
+	r.TimeInfo.End = now
+	r.RetryInfo.NeedsRetry = false
+	r.ForgetAt = q.forgetAt(nil, &r, now)
+	q.engine.finish(run, core.End{Record: &r}, func(err error) {
+		if err != nil {
+			logging.Error(ctx, q.failure("could not end a job that is not to run", r.JobID(), err))
+			q.engine.changed()
+			return
+		}
+		q.recordEnded(ctx, &r, now)
+	})
+}
+
+// leaveToOthers hands a run back, and has claims leave its kind to others. It reports whether
+// they did not yet.
+func (e *engine) leaveToOthers(run *core.Run, kind driver.Kind) (first bool) {
+	e.hasUnknown.Store(true)
+	e.coreMu.Lock()
+	first = !slices.Contains(e.core.Unknown(), kind)
+	commands := e.step(core.Finished{Run: run, End: core.End{HandBack: &driver.HandBack{}, Unknown: true}})
+	e.coreMu.Unlock()
+	e.carryOut(commands)
+	if first {
+		e.announcer.queuesChanged()
+	}
+	return first
+}
+
+// unknownKinds are the kinds that claims leave to others.
+func (e *engine) unknownKinds() []driver.Kind {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return e.core.Unknown()
+}
+
+// registered has claims try all kinds again, after something was registered. It does not
+// block, as it is called on the goroutine that registers.
+func (e *engine) registered() {
+	if !e.hasUnknown.Swap(false) {
+		return
+	}
+	e.note(core.Registered{})
+	e.announcer.queuesChanged()
+}
+
+// meetUnknown notes that this process does not know the kind of a record that was not
+// claimed.
+func (e *engine) meetUnknown(r *driver.Record) {
+	kind := driver.KindOf(r)
+	if slices.Contains(e.unknownKinds(), kind) {
+		return
+	}
+	e.hasUnknown.Store(true)
+	e.happen(core.Unknown{Kind: kind})
+	e.announcer.queuesChanged()
+	logging.Warning(e.open, message.Fields{
+		"message": "this process does not know a type of jobs; it leaves them to others",
+		"owner":   e.id,
+		"queue":   r.Group,
+		"job_id":  r.JobID(),
+		"kind":    kind.String(),
+	})
+}

@@ -1,0 +1,528 @@
+package queue_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
+)
+
+var longDeploys = flag.Bool("queue.deploys", false, "run the tests of rolling deploys with as many jobs as their bars have")
+
+// newcomer is a job of a type that old processes do not know.
+type newcomer struct {
+	job.Base `bson:"job_base" json:"job_base"`
+}
+
+const newcomerType = "newcomer"
+
+func init() {
+	registry.AddJobType(newcomerType, func() amboy.Job { return makeNewcomer() })
+}
+
+func makeNewcomer() *newcomer {
+	return &newcomer{Base: job.Base{JobType: amboy.JobType{Name: newcomerType, Version: 1}}}
+}
+
+func newNewcomer(id string) *newcomer {
+	j := makeNewcomer()
+	j.SetID(id)
+	return j
+}
+
+// newcomersRun are told of the runs of newcomers, by the test's name.
+var newcomersRun sync.Map
+
+func (j *newcomer) Run(context.Context) {
+	defer j.MarkComplete()
+	test, _, _ := strings.Cut(j.ID(), " ")
+	if told, ok := newcomersRun.Load(test); ok {
+		told.(func(*newcomer))(j)
+	}
+}
+
+// onNewcomers calls told for each newcomer that runs, whose ID begins with the test's name.
+func onNewcomers(t *testing.T, told func(*newcomer)) {
+	t.Helper()
+	newcomersRun.Store(t.Name(), told)
+	t.Cleanup(func() { newcomersRun.Delete(t.Name()) })
+}
+
+// hidden is what the names of types begin with that an old process does not know.
+const hidden = "hidden "
+
+// outdated is the store as an old process has it, which does not know newcomers. All
+// processes of a test have one registry.
+type outdated struct {
+	driver.Driver
+	claims, released atomic.Int64
+}
+
+func (d *outdated) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	d.claims.Add(1)
+	req.Except = slices.Clone(req.Except)
+	for i := range req.Except {
+		req.Except[i].Type = strings.TrimPrefix(req.Except[i].Type, hidden)
+	}
+	claimed, err := d.Driver.Claim(ctx, req)
+	for _, r := range claimed.Records {
+		if r.Type == newcomerType {
+			r.Type = hidden + r.Type
+		}
+	}
+	return claimed, err
+}
+
+func (d *outdated) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	for i := range completions {
+		r := *completions[i].Record
+		r.Type = strings.TrimPrefix(r.Type, hidden)
+		completions[i].Record = &r
+	}
+	return d.Driver.Complete(ctx, completions)
+}
+
+func (d *outdated) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	d.released.Add(int64(len(handBacks)))
+	return d.Driver.Release(ctx, handBacks)
+}
+
+// eachStore runs a test with drivers that processes open on one store.
+func eachStore(t *testing.T, test func(t *testing.T, process func() driver.Driver)) {
+	t.Helper()
+	closing := func(t *testing.T, d driver.Driver) driver.Driver {
+		t.Helper()
+		t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
+		return d
+	}
+	t.Run("memory", func(t *testing.T) {
+		d, err := memory.New(memory.Options{KeepFinished: 200_000})
+		require.NoError(t, err)
+		closing(t, d)
+		test(t, func() driver.Driver { return d })
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		path := t.TempDir() + "/jobs.db"
+		test(t, func() driver.Driver {
+			d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+			require.NoError(t, err)
+			return closing(t, d)
+		})
+	})
+	t.Run("mongodb", func(t *testing.T) {
+		server := mongotest.Open(t)
+		test(t, func() driver.Driver {
+			d, err := mongodb.Open(t.Context(), mongodb.Options{Client: server.Client(), DB: server.Database(), Collection: "queue", Grouped: true})
+			require.NoError(t, err)
+			return closing(t, d)
+		})
+	})
+}
+
+// startProcess starts the queue "q" in a process.
+func startProcess(t *testing.T, d driver.Driver, workers int) amboy.RetryableQueue {
+	t.Helper()
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, Name: "q", NumWorkers: workers, LockTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { q.Close(ended()) })
+	require.NoError(t, q.Start(t.Context()))
+	return q
+}
+
+func percentile(all []time.Duration, p float64) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return all[min(len(all)-1, int(p*float64(len(all))))]
+}
+
+// Two old processes parked the jobs of a new type, so that the new process never ran them.
+func TestJobsOfANewTypeStartOnANewProcess(t *testing.T) {
+	jobs := 100
+	if *longDeploys {
+		jobs = 5_000
+	}
+	eachStore(t, func(t *testing.T, process func() driver.Driver) {
+		old := []*outdated{{Driver: process()}, {Driver: process()}}
+		for _, d := range old {
+			startProcess(t, d, 4)
+		}
+		q := startProcess(t, process(), 4)
+		var mu sync.Mutex
+		put := map[string]time.Time{}
+		var waits []time.Duration
+		ran := make(chan struct{}, jobs)
+		onNewcomers(t, func(j *newcomer) {
+			mu.Lock()
+			defer mu.Unlock()
+			waits = append(waits, time.Since(put[j.ID()]))
+			ran <- struct{}{}
+		})
+		for i := range jobs {
+			id := fmt.Sprint(t.Name(), " ", i)
+			mu.Lock()
+			put[id] = time.Now()
+			mu.Unlock()
+			require.NoError(t, q.Put(t.Context(), newNewcomer(id)))
+			require.NoError(t, q.Put(t.Context(), noop(t, fmt.Sprint("old", i))))
+			if i%10 == 9 { // so that they do not wait for each other
+				for range 10 {
+					receive(t, ran)
+				}
+			}
+		}
+		require.True(t, amboy.Wait(within(t), q))
+		p99 := percentile(waits, 0.99)
+		t.Logf("%d jobs of a new type waited for %s at p50 and %s at p99; old processes handed back %d and %d",
+			jobs, percentile(waits, 0.5), p99, old[0].released.Load(), old[1].released.Load())
+		assert.Less(t, p99, time.Second)
+		for info := range q.JobInfo(t.Context()) {
+			assert.Equal(t, amboy.StateSucceeded, info.State, info.ID)
+		}
+		for _, d := range old {
+			// Each of its workers may meet one, in each of two claims that were under way.
+			assert.LessOrEqual(t, d.released.Load(), int64(8))
+		}
+	})
+}
+
+func receive[T any](t *testing.T, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-within(t).Done():
+		t.Fatal("nothing came in 30 seconds")
+	}
+	return got
+}
+
+// The claims of an old process walked over a backlog of a new type.
+func TestABacklogOfANewTypeDoesNotSlowAnOldProcess(t *testing.T) {
+	backlog, jobs := 2_000, 300
+	if *longDeploys {
+		backlog, jobs = 100_000, 3_000
+	}
+	eachStore(t, func(t *testing.T, process func() driver.Driver) {
+		d := &outdated{Driver: process()}
+		insert := func(records []*driver.Record) {
+			t.Helper()
+			for some := range slices.Chunk(records, 1000) {
+				errs, err := d.Insert(t.Context(), some)
+				require.NoError(t, err)
+				for _, err := range errs {
+					require.NoError(t, err)
+				}
+			}
+		}
+		rate := func(name string) float64 {
+			t.Helper()
+			var records []*driver.Record
+			for i := range jobs {
+				r, err := registry.MakeJobInterchange(noop(t, fmt.Sprint(name, i)), amboy.BSON)
+				require.NoError(t, err)
+				r.Group, r.Name = "q", "q."+r.Name
+				records = append(records, r)
+			}
+			insert(records)
+			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, Name: "q", NumWorkers: 8, LockTimeout: time.Minute})
+			require.NoError(t, err)
+			defer q.Close(ended())
+			begin := time.Now()
+			require.NoError(t, q.Start(t.Context()))
+			for i := jobs - 2*8; i < jobs; i++ { // others that ran with the last
+				require.True(t, amboy.WaitJob(long(t), noop(t, fmt.Sprint(name, i)), q))
+			}
+			return float64(jobs) / time.Since(begin).Seconds()
+		}
+		alone := []float64{rate("alone a"), rate("alone b"), rate("alone c")}
+		var records []*driver.Record
+		for i := range backlog {
+			r, err := registry.MakeJobInterchange(newNewcomer(fmt.Sprint("newcomer", i)), amboy.BSON)
+			require.NoError(t, err)
+			r.Group, r.Name = "q", "q."+r.Name
+			records = append(records, r)
+		}
+		insert(records)
+		behind := []float64{rate("behind a"), rate("behind b"), rate("behind c")}
+		kept := slices.Max(behind) / slices.Max(alone)
+		t.Logf("%.0f jobs/s alone, %.0f behind %d jobs of a new type: %.0f%%", alone, behind, backlog, 100*kept)
+		if *longDeploys {
+			assert.Greater(t, kept, 0.8)
+		}
+		left, err := d.Count(t.Context(), driver.Query{Queues: []string{"q"}, Types: []string{newcomerType}, States: []amboy.JobState{amboy.StatePending}}, backlog+1)
+		require.NoError(t, err)
+		assert.Equal(t, backlog, left)
+		assert.LessOrEqual(t, d.released.Load(), int64(3*8))
+	})
+}
+
+// becomes waits until a job is in a state, and returns its record.
+func becomes(t *testing.T, d driver.Driver, id string, state amboy.JobState) *driver.Record {
+	t.Helper()
+	for ctx := within(t); ; {
+		r, err := d.Get(ctx, "q", id)
+		require.NoError(t, err)
+		if driver.StateOf(r, time.Now()) == state {
+			return r
+		}
+		require.NoError(t, ctx.Err(), "the job is %s", driver.StateOf(r, time.Now()))
+		runtime.Gosched()
+	}
+}
+
+// long is within for what may take minutes.
+func long(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A process that hands back what it can't run claimed it again at once, for ever.
+func TestAnUnknownTypeDoesNotKeepAProcessBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		d := &outdated{Driver: store}
+		startProcess(t, d, 4)
+		for i := range 50 {
+			r, err := registry.MakeJobInterchange(newNewcomer(fmt.Sprint(i)), amboy.BSON)
+			require.NoError(t, err)
+			r.Group, r.Name = "q", "q."+r.Name
+			_, err = store.Insert(t.Context(), []*driver.Record{r})
+			require.NoError(t, err)
+		}
+		pass(time.Second)
+		claims := d.claims.Load()
+		t.Logf("%d claims and %d hand-backs in the first second", claims, d.released.Load())
+		assert.LessOrEqual(t, d.released.Load(), int64(8))
+		assert.LessOrEqual(t, claims, int64(120), "one for each change, and a few")
+		pass(time.Hour)
+		assert.LessOrEqual(t, d.released.Load(), int64(8))
+		assert.LessOrEqual(t, d.claims.Load()-claims, int64(4*60*2), "the polls of an hour")
+		stats, err := store.Stats(t.Context(), "q")
+		require.NoError(t, err)
+		assert.Equal(t, 50, stats.Pending)
+	})
+}
+
+// A queue of a group with nothing but unknown jobs was opened and closed again and again.
+func TestAQueueOfUnknownJobsIsOpenedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		d := &outdated{Driver: store}
+		opened := 0
+		g := newDriverGroup(t, d, func(o *queue.DriverGroupOptions) {
+			o.DefaultQueue.Format = amboy.BSON
+			o.TTL, o.PruneFrequency, o.BackgroundCreateFrequency = time.Minute, time.Minute, time.Second
+			o.DefaultQueue.NewRunner = func(q amboy.Queue) (amboy.Runner, error) {
+				opened++
+				return pool.NewLocalWorkers(2, q), nil
+			}
+		})
+		for i := range 10 {
+			r, err := registry.MakeJobInterchange(newNewcomer(fmt.Sprint(i)), amboy.BSON)
+			require.NoError(t, err)
+			r.Group, r.Name = "tenant", "tenant."+r.Name
+			_, err = store.Insert(t.Context(), []*driver.Record{r})
+			require.NoError(t, err)
+		}
+		pass(time.Minute)
+		claims := d.claims.Load()
+		pass(time.Hour)
+		assert.Equal(t, 1, opened)
+		assert.Equal(t, 1, g.Len())
+		assert.LessOrEqual(t, d.released.Load(), int64(8))
+		assert.LessOrEqual(t, d.claims.Load()-claims, int64(4*60*2), "the polls of an hour")
+	})
+}
+
+// latecomer is a job of a type that is registered while a test runs.
+type latecomer struct{ newcomer }
+
+func (j *latecomer) Run(context.Context) { j.MarkComplete() }
+
+var latecomers atomic.Int64
+
+// lateRecord is a record of a job whose type is not registered yet.
+func lateRecord(t *testing.T, id string) (r *driver.Record, register func()) {
+	t.Helper()
+	r, err := registry.MakeJobInterchange(newNewcomer(id), amboy.BSON)
+	require.NoError(t, err)
+	r.Type = fmt.Sprint("latecomer", latecomers.Add(1))
+	r.Group, r.Name = "q", "q."+r.Name
+	return r, func() {
+		registry.AddJobType(r.Type, func() amboy.Job {
+			return &latecomer{newcomer{Base: job.Base{JobType: amboy.JobType{Name: r.Type, Version: 1}}}}
+		})
+	}
+}
+
+func insertRecord(t *testing.T, d driver.Driver, records ...*driver.Record) {
+	t.Helper()
+	errs, err := d.Insert(t.Context(), records)
+	require.NoError(t, err)
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+func TestATypeThatIsRegisteredLaterIsRunAtOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, process func() driver.Driver) {
+		d := process()
+		q := startProcess(t, d, 2)
+		first, register := lateRecord(t, "first")
+		second, registerSecond := lateRecord(t, "second")
+		manager := *second.Dependency
+		manager.Type = fmt.Sprint("late manager ", t.Name())
+		second.Dependency = &manager
+		insertRecord(t, d, first, second)
+		put(t, q, noop(t, "next"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "next"), q), "the queue goes on")
+		becomes(t, d, "first", amboy.StatePending)
+		register()
+		becomes(t, d, "first", amboy.StateSucceeded)
+		registerSecond()
+		put(t, q, noop(t, "another"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "another"), q))
+		becomes(t, d, "second", amboy.StatePending)
+		registry.AddDependencyType(manager.Type, func() dependency.Manager {
+			return &lateManager{Manager: dependency.NewAlways(), info: dependency.TypeInfo{Name: manager.Type}}
+		})
+		becomes(t, d, "second", amboy.StateSucceeded)
+	})
+}
+
+// lateManager is a dependency manager of another name.
+type lateManager struct {
+	dependency.Manager `bson:"-" json:"-"`
+	info               dependency.TypeInfo
+}
+
+func (m *lateManager) Type() dependency.TypeInfo { return m.info }
+
+func TestAJobThatIsLeftShowsNoTrace(t *testing.T) {
+	eachStore(t, func(t *testing.T, process func() driver.Driver) {
+		d := process()
+		q := startProcess(t, d, 2)
+		events, cancel, err := amboy.Subscribe(q, 100)
+		require.NoError(t, err)
+		defer cancel()
+		r, _ := lateRecord(t, "late")
+		r.RetryInfo = amboy.JobRetryInfo{Retryable: true, BaseJobID: "late", MaxAttempts: 3}
+		r.Name = driver.RecordName("q", "late", r.RetryInfo)
+		r.Scopes, r.RequiredScopes = nil, []string{"s"}
+		insertRecord(t, d, r)
+		put(t, q, noop(t, "next"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "next"), q))
+		got := becomes(t, d, "late", amboy.StatePending)
+		assert.Equal(t, r.RetryInfo, got.RetryInfo)
+		assert.Empty(t, got.Status.Owner)
+		assert.Empty(t, got.Status.Reason)
+		assert.Empty(t, got.Status.Errors)
+		assert.Empty(t, got.Status.Attempts)
+		assert.Empty(t, got.Scopes)
+		assert.True(t, got.TimeInfo.Start.IsZero())
+		attempts, err := d.Attempts(t.Context(), "q", "late")
+		require.NoError(t, err)
+		assert.Len(t, attempts, 1)
+		put(t, q, noop(t, "last"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "last"), q))
+		for {
+			e := receive(t, events)
+			assert.NotEqual(t, "late", e.JobID, "event %s", e.Kind)
+			if e.JobID == "last" && e.Kind.IsEnd() {
+				break
+			}
+		}
+	})
+}
+
+// A job that nobody could read stayed beyond its dispatch-by time.
+func TestAnUnknownJobExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, process func() driver.Driver) {
+		d := process()
+		q := startProcess(t, d, 2)
+		r, _ := lateRecord(t, "late")
+		r.TimeInfo.DispatchBy = time.Now().Add(100 * time.Millisecond)
+		dependent := noop(t, "dependent")
+		insertRecord(t, d, r)
+		require.NoError(t, dependent.Dependency().AddEdge("late"))
+		dependent.Dependency().(interface {
+			SetOnFailure(p dependency.FailurePolicy)
+		}).SetOnFailure(dependency.RunOnFailure)
+		put(t, q, dependent)
+		require.True(t, amboy.WaitJob(within(t), dependent, q))
+		got := becomes(t, d, "late", amboy.StateExpired)
+		assert.Contains(t, got.Status.Errors[0], "was not started by its dispatch-by time")
+		assert.Equal(t, r.Type, got.Type)
+		assert.NotEmpty(t, got.Raw())
+	})
+}
+
+// What can't be decoded is parked once, with the reason, by whichever process.
+func TestUndecodableIsNotUnknown(t *testing.T) {
+	eachStore(t, func(t *testing.T, process func() driver.Driver) {
+		d := &outdated{Driver: process()}
+		q := startProcess(t, d, 2)
+		r, err := registry.MakeJobInterchange(noop(t, "broken"), amboy.BSON)
+		require.NoError(t, err)
+		r.Group, r.Name = "q", "q.broken"
+		require.NoError(t, r.Job.UnmarshalJSON([]byte(`{"job_base": 7}`)))
+		insertRecord(t, d, r)
+		put(t, q, noop(t, "next"))
+		require.True(t, amboy.WaitJob(within(t), noop(t, "next"), q))
+		got := becomes(t, d, "broken", amboy.StateParked)
+		assert.Contains(t, got.Status.Reason, "can't be read")
+		assert.Equal(t, int64(1), d.released.Load())
+	})
+}
+
+// An old process tried to retry a job of a new type that its handler had left, and logged
+// that it can't be read, with each scan.
+func TestARetryOfAnUnknownJobIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		r, register := lateRecord(t, "late")
+		r.RetryInfo = amboy.JobRetryInfo{Retryable: true, NeedsRetry: true, BaseJobID: "late", MaxAttempts: 3}
+		r.Name = driver.RecordName("q", "late", r.RetryInfo)
+		r.Status.Completed = true
+		insertRecord(t, store, r)
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+			Driver: store, Name: "q", NumWorkers: 1, LockTimeout: time.Minute,
+			Retryable: queue.RetryableQueueOptions{StaleRetryingMonitorInterval: time.Minute},
+		})
+		require.NoError(t, err)
+		defer q.Close(ended())
+		require.NoError(t, q.Start(t.Context()))
+		pass(10 * time.Minute)
+		got, err := store.Get(t.Context(), "q", "late")
+		require.NoError(t, err)
+		assert.Equal(t, amboy.StateRetrying, driver.StateOf(got, time.Now()))
+		register()
+		pass(2 * time.Minute)
+		got, err = store.Get(t.Context(), "q", "late")
+		require.NoError(t, err)
+		assert.Equal(t, 1, got.RetryInfo.CurrentAttempt)
+		assert.Equal(t, amboy.StateSucceeded, driver.StateOf(got, time.Now()))
+	})
+}
