@@ -130,7 +130,7 @@ func TestLeaseEndsWhereTheDriverPanics(t *testing.T) {
 		"Release": {add: func(t *testing.T, store driver.Driver, _ amboy.Queue) {
 			t.Helper()
 			unreadable := recordOf(t, "", noop(t, "one"))
-			unreadable.Type = "from the future"
+			require.NoError(t, unreadable.Job.UnmarshalJSON([]byte(`{"job_base": 7}`)))
 			_, err := store.Insert(t.Context(), []*driver.Record{unreadable})
 			require.NoError(t, err)
 		}},

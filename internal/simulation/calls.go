@@ -333,7 +333,7 @@ func (c *call) takeEffect(w *World) {
 	switch do := c.command.(type) {
 	case core.Claim:
 		claimed, err := w.driver.Claim(ctx, driver.ClaimRequest{
-			Owner: c.owner, Queues: do.Demands, Limit: do.Limit, Now: c.now, LeaseTime: lease,
+			Owner: c.owner, Queues: do.Demands, Limit: do.Limit, Now: c.now, LeaseTime: lease, Except: do.Except,
 		})
 		for _, r := range claimed.Records {
 			w.logRecord(c, Leased, r, timeAt(w.now).Add(lease))

@@ -92,7 +92,7 @@ func (w *World) probe(t *Task) {
 func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 	switch state {
 	case amboy.StatePending:
-		return w.hasIdleWorker(t.Queue)
+		return w.hasIdleWorker(t)
 	case amboy.StateRunning:
 		return !t.Refused && !w.isRun(driver.LeaseOf(r))
 	case amboy.StateRetrying, amboy.StateExpired:
@@ -108,14 +108,17 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 	}
 }
 
-// hasIdleWorker reports whether a worker waits for a job of a queue that may run one.
-func (w *World) hasIdleWorker(queue string) bool {
+// hasIdleWorker reports whether a worker waits that may run a task.
+func (w *World) hasIdleWorker(t *Task) bool {
 	for _, p := range w.processes {
+		if !p.knows(t) {
+			continue
+		}
 		if most := w.settings.core.MaxRunning; most > 0 && p.running() >= most {
 			continue
 		}
 		for _, wk := range p.workers {
-			if wk.waiting && wk.Line.Queue == queue {
+			if wk.waiting && wk.Line.Queue == t.Queue {
 				return true
 			}
 		}

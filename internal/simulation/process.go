@@ -35,6 +35,7 @@ type process struct {
 	backAt  time.Duration // when the first one after that did not
 
 	claimed, done int // records that it was given, and runs that are over
+	met           int // records of the new type that it was given and does not know
 	link          link
 }
 
@@ -67,6 +68,7 @@ func (p *process) start() {
 	p.started = w.now
 	p.owner = fmt.Sprintf("p%d.%d", p.index, p.life)
 	p.workers, p.runs, p.retries, p.open, p.wakes = nil, nil, nil, nil, 0
+	p.met = 0
 	p.claimed, p.done, p.failing, p.backAt, p.refused = 0, 0, false, 0, nil
 	p.link = link{}
 	w.log(Event{Process: p.index, Kind: started, Note: p.owner})
@@ -246,6 +248,26 @@ func (r *run) handBack() {
 	r.p.step(core.Finished{Run: r.Run, End: core.End{HandBack: &driver.HandBack{}}})
 }
 
+// newType is the type of tasks that old processes do not know.
+const newType = "new"
+
+// knows reports whether the process can run a task: its program is the new version if it
+// was started again, or is the last, so that there is one at all times.
+func (p *process) knows(t *Task) bool {
+	return t.Type != newType || p.life > 1 || p.index == len(p.w.processes)-1
+}
+
+// leave hands back a run of a task that the process does not know. Beside those of one
+// claim it may meet those of claims that were late.
+func (r *run) leave() {
+	r.p.met++
+	if most := 6 * len(r.p.workers); r.p.met > most {
+		r.p.w.violate(CoreRule, r.task.ID, "process %d has met %d tasks of a type that it does not know", r.p.index, r.p.met)
+	}
+	r.returned = true
+	r.p.step(core.Finished{Run: r.Run, End: core.End{HandBack: &driver.HandBack{}, Unknown: true}})
+}
+
 // runBegins is a worker that has got a run.
 type runBegins struct{ run *run }
 
@@ -254,6 +276,9 @@ func (b runBegins) happen(w *World) {
 	switch {
 	case r.isExpired():
 		r.end(amboy.StateExpired)
+		r.comesAgain()
+	case !r.p.knows(r.task):
+		r.leave()
 		r.comesAgain()
 	case r.Record.Dependency != nil && len(r.Record.Dependency.Failed) > 0:
 		r.end(amboy.StateFailed)

@@ -22,6 +22,7 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		clockSteps: opts.ClockSteps,
 		deaf:       opts.Deaf,
 		refusals:   random.IntN(4) == 0,
+		rollout:    opts.Seed%3 == 1,
 	}
 	for i := range 1 + random.IntN(3) {
 		s.queues = append(s.queues, fmt.Sprint("q", i))
@@ -97,6 +98,9 @@ func (l *workload) task(w *World, queue string) *Task {
 		Lasts:          w.upTo(100 * time.Millisecond),
 		IgnoresContext: w.oneIn(10),
 		Refused:        w.settings.refusals && w.oneIn(60),
+	}
+	if w.settings.rollout && l.made%5 == 0 {
+		t.Type = newType
 	}
 	switch w.random.IntN(8) {
 	case 0, 1, 2:
@@ -200,6 +204,7 @@ func (t *Task) describe() string {
 	add(t.Failures > 0, "%d fail", t.Failures)
 	add(t.Backoff > 0, "backoff %s", t.Backoff)
 	add(t.Refused, "its end is refused")
+	add(t.Type != "", "of type %q", t.Type)
 	add(t.IgnoresContext, "ignores its context")
 	return note
 }

@@ -92,6 +92,9 @@ type settings struct {
 	// refusals is true where the store refuses the ends of some tasks for long. As they
 	// are offered all the time, no fault lasts for hours in such a world.
 	refusals bool
+	// rollout is true if some tasks are of a new type, which processes know that were
+	// started again, and the last one.
+	rollout bool
 }
 
 // newWorld makes a world whose processes have not started.

@@ -198,6 +198,7 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	}
 	own := make([]management.Process, 0, len(processes))
 	for _, process := range processes {
+		process.Unknown = nil // it may be of other tenants
 		process.Queues = only(g, process.Queues, func(q management.ProcessQueue) string { return q.Name })
 		process.Running, process.RunningCount = runBy(process.ID, running)
 		if len(process.Queues) > 0 || len(process.Running) > 0 {
