@@ -398,7 +398,7 @@ func TestResolveErrors(t *testing.T) {
 			registry.JobInterchange{Type: "sample", Version: 1, Job: valid, Dependency: dep("no-such-type", 0, valid)},
 			func(t *testing.T, err error) { t.Helper(); require.ErrorIs(t, err, dependency.ErrUnknownType) },
 		},
-		"newer dependency":         {registry.JobInterchange{Type: "sample", Version: 1, Job: valid, Dependency: dep("always", 1, valid)}, isVersion(1, 0)},
+		"newer dependency":         {registry.JobInterchange{Type: "sample", Version: 1, Job: valid, Dependency: dep("always", 1, valid)}, isManagerVersion},
 		"dependency of two types":  {registry.JobInterchange{Type: "sample", Version: 1, Job: valid, Dependency: dep("always", 0, body(`{"type": {"name": "check"}}`))}, isA[*registry.MalformedError]},
 		"dependency without body":  {registry.JobInterchange{Type: "sample", Version: 1, Job: valid, Dependency: dep("always", 0, registry.Body{})}, isA[*registry.MalformedError]},
 		"dependency factory's nil": {registry.JobInterchange{Type: "sample", Version: 1, Job: valid, Dependency: dep("nil-made", 0, valid)}, isMalformedPanic},
@@ -414,6 +414,14 @@ func TestResolveErrors(t *testing.T) {
 	}
 	_, err := (&registry.JobInterchange{Name: "x", Type: "sample"}).Resolve(-1)
 	require.ErrorContains(t, err, "not a format")
+}
+
+func isManagerVersion(t *testing.T, err error) {
+	t.Helper()
+	var version *registry.VersionError
+	require.ErrorAs(t, err, &version)
+	assert.Equal(t, registry.VersionError{Type: "sample", Manager: "always", Stored: 1, Current: 0}, *version)
+	assert.ErrorContains(t, err, `the dependency of type "always" of job "" was stored under version 1, and this process has version 0`)
 }
 
 func TestDecodeJobInterchangeErrors(t *testing.T) {

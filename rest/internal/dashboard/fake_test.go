@@ -72,6 +72,9 @@ func (f *fake) Queues(context.Context) ([]management.Queue, error) {
 		{
 			Name: "mail", OldestPending: f.ago(3 * time.Second),
 			Counts: management.Counts{Pending: 18, Running: 6, Completed: 120_412, Total: 120_436},
+			Unknown: []management.UnknownJobs{{
+				JobKind: management.JobKind{Type: f.or("digest"), Version: 2}, Jobs: management.Count{Count: 12},
+			}},
 		},
 		{
 			Name: "reports", Control: management.Control{Paused: true}, OldestPending: f.ago(52 * time.Minute),

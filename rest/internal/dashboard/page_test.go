@@ -170,6 +170,7 @@ func TestOverviewSaysWhatMatters(t *testing.T) {
 	assert.Contains(t, text, "Failing 4.2% 313 failed for good in 1 hour")
 	assert.Contains(t, text, "Oldest pending 52 min in reports")
 	assert.Contains(t, page.one(t, "tr", "id", "queue-reports").words(), "paused")
+	assert.Contains(t, page.one(t, "p", "class", "notice warn").words(), `No process knows job type "digest" version 2: 12 jobs of mail wait for one that does.`)
 	assert.Len(t, page.all("svg", "role", "img"), 2)
 	assert.Len(t, page.all("desc"), 2)
 	link := page.all("a", "href", "./jobs?queue=billing&state=failed&type=send-invoice")

@@ -31,6 +31,8 @@ type fake struct {
 	acts    []management.ActRequest
 	control management.ControlChange
 	created management.NewJob
+	// unknown are the jobs of queue mail that no process knows.
+	unknown []management.UnknownJobs
 	// err is what all calls return, where there is one.
 	err error
 }
@@ -89,6 +91,7 @@ func (f *fake) Queues(context.Context) ([]management.Queue, error) {
 			Control:       management.Control{MaxRunning: 10},
 			Counts:        management.Counts{Pending: 1, Running: 1, Completed: 1, Total: 3},
 			OldestPending: ago(5 * time.Second),
+			Unknown:       f.unknown,
 		},
 	}, f.err
 }
