@@ -31,13 +31,7 @@ func TestATypeThatNoLiveProcessKnowsIsShown(t *testing.T) {
 		require.NoError(t, old.Start(ctx))
 		const newType = "management: a type of the future"
 		for _, id := range []string{"one", "two"} {
-			r, err := registry.MakeJobInterchange(newTask(id, "alpha"), amboy.BSON)
-			require.NoError(t, err)
-			r.Type, r.Version = newType, 4
-			r.Group, r.Name = "q", "q."+id
-			errs, err := store.Insert(ctx, []*driver.Record{r})
-			require.NoError(t, err)
-			require.NoError(t, errs[0])
+			putUnknown(t, store, id, newType)
 		}
 		wait := func(d time.Duration) {
 			time.Sleep(d)
@@ -47,13 +41,7 @@ func TestATypeThatNoLiveProcessKnowsIsShown(t *testing.T) {
 		require.NoError(t, err)
 		unknown := func() []management.UnknownJobs {
 			t.Helper()
-			queues, err := inspector.Queues(ctx)
-			require.NoError(t, err)
-			require.Len(t, queues, 1)
-			one, err := inspector.Queue(ctx, "q")
-			require.NoError(t, err)
-			assert.Equal(t, queues[0].Unknown, one.Unknown)
-			return one.Unknown
+			return unknownIn(t, inspector)
 		}
 		wait(2 * time.Second)
 		kind := management.JobKind{Type: newType, Version: 4}
@@ -93,4 +81,28 @@ func TestATypeThatNoLiveProcessKnowsIsShown(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 2, q.Counts.Completed)
 	})
+}
+
+// putUnknown puts a job of version 4 of a type in queue q, as a newer process does.
+func putUnknown(t *testing.T, store driver.Driver, id, jobType string) {
+	t.Helper()
+	r, err := registry.MakeJobInterchange(newTask(id, "alpha"), amboy.BSON)
+	require.NoError(t, err)
+	r.Type, r.Version = jobType, 4
+	r.Group, r.Name = "q", "q."+id
+	errs, err := store.Insert(t.Context(), []*driver.Record{r})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+}
+
+// unknownIn are the jobs of queue q that no process knows, as both calls tell it.
+func unknownIn(t *testing.T, inspector management.Inspector) []management.UnknownJobs {
+	t.Helper()
+	queues, err := inspector.Queues(t.Context())
+	require.NoError(t, err)
+	require.Len(t, queues, 1)
+	one, err := inspector.Queue(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Equal(t, queues[0].Unknown, one.Unknown)
+	return one.Unknown
 }

@@ -22,7 +22,7 @@ func TestAClaimGoesOnWhenOthersHadCandidatesFirst(t *testing.T) {
 	opts := *s.options
 	opts.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName == "update" && claiming.Swap(false) {
-			assert.Equal(t, []string{"queue.1", "queue.2"}, names(claim(t, other, request("other", 2, "queue"))))
+			assert.Equal(t, []string{"queue.1", "queue.2"}, names(claim(t, other, request("other", 2, "queue")))) //nolint:contextcheck // It has that of the test.
 		}
 	}})
 	client, err := mongo.Connect(t.Context(), &opts)

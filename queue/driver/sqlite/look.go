@@ -85,7 +85,8 @@ func (c *changes) look(req driver.ClaimRequest) (found bool, next time.Time, err
 	if err != nil {
 		return false, next, err
 	}
-	if err = c.findEligible(work, req); err != nil {
+	err = c.findEligible(work, req)
+	if err != nil {
 		return false, next, err
 	}
 	for _, w := range work {

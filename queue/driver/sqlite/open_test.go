@@ -178,7 +178,7 @@ func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
 	// As the version before wrote them.
 	writeOld := func(r *driver.Record, extra any) {
 		t.Helper()
-		_, err := openRaw(t, path).ExecContext(t.Context(), `INSERT INTO jobs (queue, place, priority, name, job_id, type, version, format, dependency, extra, body)
+		_, err = openRaw(t, path).ExecContext(t.Context(), `INSERT INTO jobs (queue, place, priority, name, job_id, type, version, format, dependency, extra, body)
 			VALUES (1, 4, 0, ?, ?, ?, ?, 1, 9, ?, ?)`, r.Name, r.JobID(), r.Type, r.Version, extra, r.Raw())
 		require.NoError(t, err)
 	}
@@ -192,8 +192,9 @@ func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
 	insert(t, migrated, newRecord(t, "plain"))
 	req := request(10)
 	req.Except = []driver.Kind{driver.KindOf(unknown)}
+	var claimed driver.Claimed
 	for _, want := range [][]string{{"unreadable", "plain"}, nil} {
-		claimed, err := migrated.Claim(t.Context(), req)
+		claimed, err = migrated.Claim(t.Context(), req)
 		require.NoError(t, err)
 		var ids []string
 		for _, r := range claimed.Records {
@@ -202,7 +203,7 @@ func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
 		assert.Equal(t, want, ids)
 	}
 	req.Except = nil
-	claimed, err := migrated.Claim(t.Context(), req)
+	claimed, err = migrated.Claim(t.Context(), req)
 	require.NoError(t, err)
 	require.Len(t, claimed.Records, 1)
 	assert.Equal(t, driver.Kind{Type: unknown.Type, Version: unknown.Version, Manager: "unknown", ManagerVersion: 3}, driver.KindOf(claimed.Records[0]))
