@@ -99,7 +99,7 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 		return true
 	case amboy.StateScheduled:
 		// It may be ready all the same, by the clock of a process that was ahead.
-		return r.RetryInfo.CurrentAttempt > 0 && w.hasIdleWorker(t.Queue)
+		return r.RetryInfo.CurrentAttempt > 0 && w.hasIdleWorker(t)
 	case amboy.StateParked:
 		w.violate(Lost, t.ID, "it is parked")
 		return false
