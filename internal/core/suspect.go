@@ -32,6 +32,9 @@ func (c *Core) awaitAlone(l *Line, r *Run) {
 	c.timers.set(aloneTimer, c.now.Mono+c.config.LeaseTime)
 }
 
+// Alone reports whether nothing is claimed, because a run is alone or waits until it can be.
+func (c *Core) Alone() bool { return c.alone != nil }
+
 // startAlone starts the suspect that waits, if its lease is the only one.
 func (c *Core) startAlone() {
 	if len(c.held) == 1 {

@@ -111,7 +111,7 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 // hasIdleWorker reports whether a worker waits that may run a task.
 func (w *World) hasIdleWorker(t *Task) bool {
 	for _, p := range w.processes {
-		if !p.knows(t) {
+		if !p.knows(t) || p.core.Alone() {
 			continue
 		}
 		if most := w.settings.core.MaxRunning; most > 0 && p.running() >= most {

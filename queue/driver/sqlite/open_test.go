@@ -170,7 +170,7 @@ func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
 	unknown.Dependency = &manager
 	unreadable := newRecord(t, "unreadable")
 	unreadable.Dependency = &manager
-	restore := sqlite.OnlyFirstMigrations(1)
+	restore := sqlite.OnlyFirstMigrations(2)
 	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 	restore()
 	require.NoError(t, err)
