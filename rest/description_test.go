@@ -89,7 +89,7 @@ func TestNothingIsAsDescribed(t *testing.T) {
 	for path, methods := range d.Paths {
 		if _, is := methods["get"]; is {
 			target := strings.NewReplacer("{queue}", "one", "{id}", "two").Replace(path)
-			status, err := d.send(t, rest.Handler(&empty{}), generatedRequest{path: path, method: http.MethodGet, target: target})
+			status, err := d.send(t, rest.Handler(&empty{}, everybody()), generatedRequest{path: path, method: http.MethodGet, target: target})
 			require.NoError(t, err, path)
 			assert.Equal(t, http.StatusOK, status)
 		}
@@ -140,7 +140,7 @@ func newDescription(t *testing.T) *description {
 	served := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v2/openapi.json", http.NoBody)
 	request.RemoteAddr = "127.0.0.1:1"
-	rest.Handler(&tenants{}).ServeHTTP(served, request)
+	rest.Handler(&tenants{}, everybody()).ServeHTTP(served, request)
 	require.Equal(t, http.StatusOK, served.Code)
 	d := &description{compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
 	require.NoError(t, json.Unmarshal(served.Body.Bytes(), d))

@@ -47,9 +47,8 @@ type options struct {
 // several times, also later for a request that watches. It must be safe for concurrent
 // use. A request that is about some queues needs all of them.
 //
-// Without this option, requests may only read, and only where they come from a loopback
-// address and name one as their host, and no proxy has passed them on. A proxy on this
-// machine that does not say in a header that it is one can't be told from a user of it.
+// Without this option, requests may do nothing, from wherever they come: the address of a
+// request does not tell who makes it. A program without users of its own can have a Login.
 func Authorize(may func(r *http.Request, access Access) error) Option {
 	if may == nil {
 		panic("rest.Authorize: the function must not be nil")
@@ -88,10 +87,14 @@ func Actor(name func(r *http.Request) string) Option {
 // take it away with http.StripPrefix. It must begin with a slash, and not end with one,
 // or else Prefix panics.
 func Prefix(prefix string) Option {
-	if !strings.HasPrefix(prefix, "/") || path.Clean(prefix) != prefix || prefix == "/" {
-		panic(fmt.Sprintf("rest.Prefix: the path must begin with a slash, be clean, and not end with a slash (is %q)", prefix))
-	}
+	checkPrefix("rest.Prefix", prefix)
 	return func(o *options) { o.prefix = prefix }
+}
+
+func checkPrefix(caller, prefix string) {
+	if !strings.HasPrefix(prefix, "/") || path.Clean(prefix) != prefix || prefix == "/" {
+		panic(fmt.Sprintf("%s: the path must begin with a slash, be clean, and not end with a slash (is %q)", caller, prefix))
+	}
 }
 
 // Title is the title of the pages. Default: "Amboy".
@@ -105,9 +108,8 @@ var errNoInspector = &web.Failure{Status: http.StatusServiceUnavailable, Text: "
 // /v2/openapi.json describes, and as pages for people below /. It works below any prefix
 // that http.StripPrefix takes away, or that the option Prefix names.
 //
-// Without the option Authorize it may only be read, and only from this machine. What
-// browsers send for a page of another site changes nothing. Where i is nil, all is
-// answered with status 503.
+// Without the option Authorize it answers with status 403. What browsers send for a page
+// of another site changes nothing. If i is nil, the handler answers with status 503.
 //
 // An option that is not possible panics, as http.ServeMux does for a pattern. The handler
 // is safe for concurrent use. It has no goroutines but those of its requests; requests

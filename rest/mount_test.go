@@ -36,7 +36,7 @@ func TestHandlerWithoutAnInspector(t *testing.T) {
 }
 
 func TestPrefix(t *testing.T) {
-	handler := rest.Handler(&tenants{}, rest.Prefix("/some/where"))
+	handler := rest.Handler(&tenants{}, rest.Prefix("/some/where"), everybody())
 	for target, status := range map[string]int{
 		"/some/where/v2/queues":          http.StatusOK,
 		"/some/where/":                   http.StatusOK,
@@ -68,7 +68,7 @@ func TestPrefix(t *testing.T) {
 // TestPrefixThatIsEscaped uses one that has an escaped form, also where the rest has more
 // to escape.
 func TestPrefixThatIsEscaped(t *testing.T) {
-	handler := rest.Handler(&tenants{}, rest.Prefix("/some where/ü"))
+	handler := rest.Handler(&tenants{}, rest.Prefix("/some where/ü"), everybody())
 	for _, target := range []string{"/v2/queues", "/", "/v2/queues/a%2Fb", "/queues/a%2Fb/jobs/%2Fc"} {
 		got := sample{target: "/some%20where/%C3%BC" + target}.ask(t, handler, http.MethodGet, "", nil)
 		assert.Equal(t, http.StatusOK, got.status, "%s: %s", target, got.body)
@@ -95,7 +95,7 @@ func TestHeadOfEvents(t *testing.T) {
 
 // TestPagesHaveRelativeLinks checks that all links of all pages stay below the prefix.
 func TestPagesHaveRelativeLinks(t *testing.T) {
-	handler := rest.Handler(&tenants{})
+	handler := rest.Handler(&tenants{}, everybody())
 	forEachSample(t, func(t *testing.T, method string, s sample) {
 		if method != http.MethodGet || strings.HasPrefix(s.target, "/v2/") || strings.HasPrefix(s.target, "/assets/") {
 			return
@@ -122,7 +122,7 @@ func (f *failing) Schedules(context.Context) ([]management.Schedule, error) {
 
 func TestInternalErrorsAreNotTold(t *testing.T) {
 	for _, panics := range []bool{true, false} {
-		handler := rest.Handler(&failing{panics: panics})
+		handler := rest.Handler(&failing{panics: panics}, everybody())
 		got := sample{target: "/v2/schedules"}.ask(t, handler, http.MethodGet, "", nil)
 		assert.Equal(t, http.StatusInternalServerError, got.status)
 		assert.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"the service could not do it; its log says why"}`, got.body)
@@ -152,8 +152,8 @@ func TestWhatTheAuditListSaysIsNotTold(t *testing.T) {
 }
 
 func TestMaskedArgsAreOnNoWayOut(t *testing.T) {
-	handler := rest.Handler(&tenants{}, rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }))
-	open := rest.Handler(&tenants{})
+	handler := rest.Handler(&tenants{}, everybody(), rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }))
+	open := rest.Handler(&tenants{}, everybody())
 	forEachSample(t, func(t *testing.T, method string, s sample) {
 		if method == http.MethodGet {
 			assert.NotContains(t, s.ask(t, handler, method, mine, nil).body, "secret")

@@ -56,7 +56,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	workers := flags.Int("workers", 4, "how many jobs of a tenant run at once")
 	store := flags.String("store", "sqlite", "where the jobs are: memory, sqlite, or the URI of a MongoDB, mongodb://...")
 	db := flags.String("db", "", "the file of -store sqlite, or the database of a MongoDB (default "+file+", or hostservice)")
-	address := flags.String("http", "localhost:0", "where the dashboard is served, to this machine alone; port 0 stands for a free one, and nothing for no dashboard")
+	var shown dashboard
+	flags.StringVar(&shown.address, "http", "localhost:0", "where the dashboard is served; port 0 stands for a free one, and nothing for no dashboard")
+	flags.StringVar(&shown.tokenFile, "token-file", "", "a file to write a bearer token for the API to, which only you can read")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -72,13 +74,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = runService(ctx, group, tenants, *address, *once, out)
+	err = runService(ctx, group, tenants, shown, *once, out)
 	return errors.Join(err, group.Close(ctx)) // what still runs is handed back
 }
 
 // runService runs the jobs, and shows them, until ctx ends, or with once until they have.
-func runService(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, address string, once bool, out io.Writer) error {
-	endDashboard, err := serveDashboard(ctx, group, address, out)
+func runService(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, shown dashboard, once bool, out io.Writer) error {
+	endDashboard, err := shown.serve(ctx, group, out)
 	if err != nil {
 		return err
 	}

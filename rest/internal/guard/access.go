@@ -5,11 +5,7 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/mongodb/amboy/management"
 )
@@ -73,50 +69,8 @@ func (e *DeniedError) Unwrap() error { return e.Reason }
 // Authorize decides whether a request may do something: the error says why not.
 type Authorize func(r *http.Request, access Access) error
 
-var (
-	errReadOnly = errors.New("without a function that authorizes requests, they may only read")
-	errRemote   = errors.New("the request must come from this machine")
-)
+// errNoRule is why nothing may be done where a program does not say who may do what.
+var errNoRule = errors.New("the program that mounts the handler has no function that authorizes requests")
 
-// ReadFromLoopback is what holds where a program does not say who may do what: a
-// request may read, if it comes from this machine.
-func ReadFromLoopback(r *http.Request, access Access) error {
-	if access.Action != Read {
-		return errReadOnly
-	}
-	return FromLoopback(r, access)
-}
-
-// FromLoopback lets requests do all that come from this machine.
-func FromLoopback(r *http.Request, _ Access) error {
-	if !isLoopback(r.RemoteAddr) || !isLoopback(r.Host) || isForwarded(r) {
-		return errRemote
-	}
-	return nil
-}
-
-// isLoopback is true for an address of this machine, with or without a port. The name
-// that a browser sent is one as well: a page of another site that resolves its own name
-// to this machine sends that name.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
-}
-
-// isForwarded is true where a proxy on this machine passes on what comes from another,
-// and says so.
-func isForwarded(r *http.Request) bool {
-	for header := range r.Header {
-		if strings.HasPrefix(header, "X-Forwarded-") || slices.Contains([]string{"Forwarded", "X-Real-Ip", "Via"}, header) {
-			return true
-		}
-	}
-	return false
-}
+// denyAll lets a request do nothing.
+func denyAll(*http.Request, Access) error { return errNoRule }

@@ -25,7 +25,7 @@ type MaskArgs func(job management.JobRef, jobType string, args json.RawMessage) 
 type Options struct {
 	// Inspector is what is guarded.
 	Inspector management.Inspector
-	// Authorize decides what a request may do. Default: ReadFromLoopback.
+	// Authorize decides what a request may do. Default: nothing.
 	Authorize Authorize
 	// Tenant is the one queue that is shown; empty for all.
 	Tenant string
@@ -44,7 +44,7 @@ type Guard struct {
 // New returns a guard.
 func New(opts Options) *Guard {
 	if opts.Authorize == nil {
-		opts.Authorize = ReadFromLoopback
+		opts.Authorize = denyAll
 	}
 	if opts.Actor == nil {
 		opts.Actor = func(*http.Request) string { return "" }

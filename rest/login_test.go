@@ -1,0 +1,158 @@
+package rest_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/rest"
+)
+
+// serveWithLogin serves a handler below /jobs that lets in who has logged in, and returns
+// the URL of the server.
+func serveWithLogin(t *testing.T, login *rest.Login) string {
+	mux := http.NewServeMux()
+	mux.Handle("/jobs/login", login)
+	mux.Handle("/jobs/", rest.Handler(&tenants{}, rest.Prefix("/jobs"), rest.Authorize(login.Authorize)))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// fetch sends a request, and returns the answer with its body.
+func fetch(t *testing.T, client *http.Client, method, target string, header ...string) (*http.Response, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(within(t), method, target, http.NoBody)
+	require.NoError(t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response, string(body)
+}
+
+// newBrowser is a client that keeps cookies.
+func newBrowser(t *testing.T) *http.Client {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	return &http.Client{Jar: jar}
+}
+
+func TestLoginByATicketSetsACookieThatScriptsAndOtherSitesDoNotGet(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	server := serveWithLogin(t, login)
+	browser := newBrowser(t)
+	response, _ := fetch(t, browser, http.MethodGet, server+"/jobs/")
+	require.Equal(t, http.StatusForbidden, response.StatusCode)
+
+	once := *browser
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, _ = fetch(t, &once, http.MethodGet, server+"/jobs/login?ticket="+login.Ticket())
+	require.Equal(t, http.StatusSeeOther, response.StatusCode)
+	assert.Equal(t, "./", response.Header.Get("Location"))
+	assert.Equal(t, "no-store", response.Header.Get("Cache-Control"))
+	assert.Equal(t, "no-referrer", response.Header.Get("Referrer-Policy"))
+	require.Len(t, response.Cookies(), 1)
+	cookie := response.Cookies()[0]
+	assert.True(t, cookie.HttpOnly)
+	assert.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
+	assert.Equal(t, "/jobs/", cookie.Path)
+	assert.Empty(t, cookie.Domain)
+
+	response, _ = fetch(t, browser, http.MethodGet, server+"/jobs/")
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	response, _ = fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/", "Cookie", cookie.Name+"="+cookie.Value)
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	response, _ = fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/", "Cookie", cookie.Name+"=wrong")
+	assert.Equal(t, http.StatusForbidden, response.StatusCode)
+}
+
+// A ticket is in the history of a browser, and maybe in a log.
+func TestAttackATicketIsUsedAgain(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	server := serveWithLogin(t, login)
+	target := server + "/jobs/login?ticket=" + login.Ticket()
+	response, _ := fetch(t, newBrowser(t), http.MethodHead, target)
+	assert.Equal(t, http.StatusMethodNotAllowed, response.StatusCode, "a preview of a link does not use it up")
+	response, _ = fetch(t, newBrowser(t), http.MethodGet, target)
+	assert.Equal(t, http.StatusOK, response.StatusCode, "it is followed to the overview")
+
+	thief := newBrowser(t)
+	for _, again := range []string{target, server + "/jobs/login", server + "/jobs/login?ticket=", server + "/jobs/login?ticket=" + strings.Repeat("A", 26)} {
+		response, body := fetch(t, thief, http.MethodGet, again)
+		assert.Equal(t, http.StatusForbidden, response.StatusCode)
+		assert.NotContains(t, body, login.Token())
+		assert.Empty(t, response.Cookies())
+	}
+	response, _ = fetch(t, thief, http.MethodGet, server+"/jobs/v2/queues")
+	assert.Equal(t, http.StatusForbidden, response.StatusCode)
+}
+
+func TestAttackALoginOfAnotherProcessIsUsed(t *testing.T) {
+	mine, other := rest.NewLogin("/jobs"), rest.NewLogin("/jobs")
+	server := serveWithLogin(t, mine)
+	for _, header := range []string{"", "Bearer ", "Bearer " + other.Token(), "Basic " + mine.Token(), "Bearer " + mine.Ticket()} {
+		response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", header)
+		assert.Equal(t, http.StatusForbidden, response.StatusCode, header)
+	}
+	response, _ := fetch(t, http.DefaultClient, http.MethodGet, server+"/jobs/v2/queues", "Authorization", "Bearer "+mine.Token())
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+}
+
+// Two programs of this kind on one machine must not log each other out: cookies are of a
+// host, whatever the port.
+func TestCookiesOfTwoLoginsHaveDifferentNames(t *testing.T) {
+	names := map[string]bool{}
+	for range 2 {
+		login := rest.NewLogin("/jobs")
+		recorder := httptest.NewRecorder()
+		login.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/jobs/login?ticket="+login.Ticket(), http.NoBody))
+		answer := recorder.Result()
+		require.NoError(t, answer.Body.Close())
+		names[answer.Cookies()[0].Name] = true
+	}
+	assert.Len(t, names, 2)
+}
+
+// A client that logs in again and again must not fill the memory. The oldest are
+// forgotten.
+func TestAttackLoginsWithoutEndAreBounded(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	first := login.Token()
+	ticket := login.Ticket()
+	for range rest.MaxLogins + 1 {
+		login.Token()
+		login.Ticket()
+	}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/jobs/login?ticket="+url.QueryEscape(ticket), http.NoBody)
+	recorder := httptest.NewRecorder()
+	login.ServeHTTP(recorder, request)
+	assert.Equal(t, http.StatusForbidden, recorder.Code)
+	request.Header.Set("Authorization", "Bearer "+first)
+	require.Error(t, login.Authorize(request, rest.Access{}))
+	request.Header.Set("Authorization", "Bearer "+login.Token())
+	require.NoError(t, login.Authorize(request, rest.Access{}))
+}
+
+func TestALoginOverTLSHasACookieForTLS(t *testing.T) {
+	login := rest.NewLogin("/jobs")
+	server := httptest.NewTLSServer(login)
+	defer server.Close()
+	client := *server.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, _ := fetch(t, &client, http.MethodGet, fmt.Sprintf("%s/jobs/login?ticket=%s", server.URL, login.Ticket()))
+	require.Len(t, response.Cookies(), 1)
+	assert.True(t, response.Cookies()[0].Secure)
+}
