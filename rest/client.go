@@ -104,11 +104,30 @@ func (s remote) send(ctx context.Context, method, path, accept string, body any)
 
 // newResponseError reads what an answer says was wrong.
 func (s remote) newResponseError(response *http.Response) error {
+	if response.StatusCode >= 300 && response.StatusCode < 400 {
+		return &ResponseError{
+			Method:     response.Request.Method,
+			URL:        response.Request.URL.Redacted(),
+			StatusCode: response.StatusCode,
+			Message:    redirectText(response),
+		}
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
 	if err != nil {
 		body = []byte("the answer can't be read: " + err.Error())
 	}
 	return s.newFailure(response, body)
+}
+
+// redirectText says where a redirect leads, without what may be a secret.
+func redirectText(response *http.Response) string {
+	const text = "it was not done, because redirects are not followed"
+	to, err := response.Location()
+	if err != nil {
+		return text
+	}
+	to.User, to.RawQuery, to.Fragment = nil, "", ""
+	return fmt.Sprintf("%s: this is a redirect to %s", text, to)
 }
 
 // newFailure is the error that a body tells of.
@@ -154,13 +173,16 @@ func causeOf(f *web.Failure, status int) error {
 	}
 }
 
-// newRemote has an HTTP client without a time limit, where there is none: a call ends
-// with its context.
+// newRemote has an HTTP client without a time limit if client is nil: a call ends with its
+// context. It follows no redirect: that would make a GET of a POST, and would take what
+// authenticates the client to another port.
 func newRemote(client *http.Client, base string) remote {
-	if client == nil {
-		client = &http.Client{}
+	own := http.Client{}
+	if client != nil {
+		own = *client
 	}
-	return remote{http: client, base: base, failed: failureError}
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return remote{http: &own, base: base, failed: failureError}
 }
 
 // notEmpty returns an error for a parameter that would not be seen in a path.

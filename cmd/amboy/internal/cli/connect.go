@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -67,7 +69,21 @@ func (p *program) connectTo(service Service) (management.Inspector, error) {
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
+	p.warnOfPlainText(service)
 	return inspector, nil
+}
+
+// warnOfPlainText warns if what authenticates the user can be read on the way.
+func (p *program) warnOfPlainText(service Service) {
+	to, err := url.Parse(service.URL)
+	if err != nil || to.Scheme != "http" || service.Token == "" && to.User == nil {
+		return
+	}
+	host := to.Hostname()
+	if address, errAddress := netip.ParseAddr(host); strings.EqualFold(host, "localhost") || errAddress == nil && address.Unmap().IsLoopback() {
+		return
+	}
+	p.note("warning: the credentials are sent to %s without encryption: use https", host)
 }
 
 func (p *program) token() (string, error) {

@@ -234,3 +234,26 @@ func TestListsAreCutToTheWidth(t *testing.T) {
 		assert.NotContains(t, shown.out, "…", "one job is shown in full")
 	})
 }
+
+// A token that is sent without TLS can be read on the way. On this machine there is none.
+func TestAttackTheTokenIsReadOnTheWay(t *testing.T) {
+	const warning = "amboy: warning: the credentials are sent to jobs.example without encryption: use https\n"
+	for _, c := range []struct{ url, token, want string }{
+		{"http://jobs.example/amboy", "secret", warning},
+		{"http://user:secret@jobs.example", "", warning},
+		{"HTTP://JOBS.EXAMPLE", "secret", strings.ReplaceAll(warning, "jobs.example", "JOBS.EXAMPLE")},
+		{"http://localhost.jobs.example", "secret", strings.ReplaceAll(warning, "jobs.example", "localhost.jobs.example")},
+		{"https://jobs.example", "secret", ""},
+		{"http://jobs.example", "", ""},
+		{"http://localhost:8080", "secret", ""},
+		{"http://127.0.0.1:8080", "secret", ""},
+		{"http://[::1]:8080", "secret", ""},
+	} {
+		env := func(env *cli.Env) {
+			env.Getenv = func(name string) string { return map[string]string{"AMBOY_TOKEN": c.token}[name] }
+		}
+		got := runIn(t.Context(), newFake(), env, "queues", "list", "--url", c.url)
+		assert.Equal(t, c.want, got.errOut, c.url)
+		assert.Zero(t, got.code)
+	}
+}
