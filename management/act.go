@@ -11,11 +11,7 @@ import (
 )
 
 func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
-	var errLimit error
-	if req.Limit < 1 || req.Limit > MaxActLimit {
-		errLimit = invalid("limit", fmt.Sprint(req.Limit), fmt.Sprintf("must be from 1 to %d", MaxActLimit))
-	}
-	if err := i.valid(req.Validate(), req.Filter.Validate(), errLimit); err != nil {
+	if err := i.valid(req.Validate()); err != nil {
 		return Acted{}, fmt.Errorf("acting on jobs: %w", err)
 	}
 	walk, err := i.newActWalk(req)

@@ -115,12 +115,31 @@ func (a Action) Validate() error {
 type ActRequest struct {
 	Action
 	Filter JobFilter `json:"filter"`
+	// All must be true if the filter selects all jobs (see JobFilter.SelectsAll), and
+	// false otherwise: a filter that somebody forgot to fill in selects all as well.
+	All bool `json:"all,omitempty"`
 	// Cursor is where the last call ended.
 	Cursor string `json:"cursor,omitempty"`
 	// Limit is the number of jobs that are looked at, from 1 to MaxActLimit.
 	Limit int `json:"limit"`
 	// DryRun changes nothing, and tells what would be done.
 	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined. It does
+// not look at Cursor.
+func (r ActRequest) Validate() error {
+	errs := []error{r.Action.Validate(), r.Filter.Validate()}
+	switch all := r.Filter.SelectsAll(); {
+	case all && !r.All:
+		errs = append(errs, invalid("all", "false", "must be true where the filter selects all jobs"))
+	case r.All && !all:
+		errs = append(errs, invalid("all", "true", "must be left out where the filter does not select all jobs"))
+	}
+	if r.Limit < 1 || r.Limit > MaxActLimit {
+		errs = append(errs, invalid("limit", fmt.Sprint(r.Limit), fmt.Sprintf("must be from 1 to %d", MaxActLimit)))
+	}
+	return errors.Join(errs...)
 }
 
 // Acted tells what was done.

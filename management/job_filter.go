@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -19,7 +20,7 @@ func (f JobFilter) Validate() error {
 		validateValues("types", f.Types, false),
 		validateValues("tags", f.Tags, false),
 		validateValues("ids", f.IDs, false),
-		validateText("id_pattern", f.IDPattern),
+		f.validateIDPattern(),
 		validateText("error", f.Error),
 		validateText("scope", f.Scope),
 		f.Created.validate("created"),
@@ -27,6 +28,12 @@ func (f JobFilter) Validate() error {
 		f.Ended.validate("ended"),
 	}
 	return errors.Join(errs...)
+}
+
+// SelectsAll reports whether the filter selects all jobs, as an empty one does.
+func (f JobFilter) SelectsAll() bool {
+	return len(f.Queues)+len(f.States)+len(f.Types)+len(f.Tags)+len(f.IDs) == 0 && strings.Trim(f.IDPattern, "*") == "" &&
+		f.Error == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
 }
 
 func (f JobFilter) validateStates() error {
@@ -39,6 +46,25 @@ func (f JobFilter) validateStates() error {
 		return tooMany("states", len(f.States))
 	}
 	return nil
+}
+
+// MaxPatternStars is the largest number of stars in the ID pattern of a JobFilter; those
+// that follow each other count once. Each multiplies what a comparison may cost.
+const MaxPatternStars = 10
+
+func (f JobFilter) validateIDPattern() error {
+	if n := strings.Count(oneStar(f.IDPattern), "*"); n > MaxPatternStars {
+		return invalid("id_pattern", f.IDPattern, fmt.Sprintf("must have at most %d stars, and has %d", MaxPatternStars, n))
+	}
+	return validateText("id_pattern", f.IDPattern)
+}
+
+// oneStar has one star for those of a pattern that follow each other, which mean the same.
+func oneStar(pattern string) string {
+	for strings.Contains(pattern, "**") {
+		pattern = strings.ReplaceAll(pattern, "**", "*")
+	}
+	return pattern
 }
 
 // validateValues returns an error for a list of values; mayBeEmpty is true where one
@@ -100,7 +126,7 @@ func (f JobFilter) query(queues []string) driver.Query {
 		Queues:  queues,
 		States:  f.States,
 		Types:   f.Types,
-		ID:      f.IDPattern,
+		ID:      oneStar(f.IDPattern),
 		JobIDs:  f.IDs,
 		Tags:    f.Tags,
 		Scope:   f.Scope,

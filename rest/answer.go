@@ -8,12 +8,13 @@ import (
 
 // newHandler serves routes as all services do.
 func newHandler(routes map[string]http.HandlerFunc) http.Handler {
-	return web.NewHandler(routes, refuse)
+	return web.NewOpenHandler(routes, refuse)
 }
 
 // refuse answers a request that can't be met.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := web.FailureOf(r.Context(), err)
 	web.LogFailure(r, f, err)
+	f.SetHeader(w.Header())
 	web.WriteJSON(w, r, f.Status, f)
 }

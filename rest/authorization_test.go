@@ -39,7 +39,7 @@ var samples = map[string][]sample{
 	"PATCH /v2/queues/{queue}":               {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
 	"GET /v2/jobs":                           {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
 	"GET /v2/jobs/count":                     {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
-	"POST /v2/jobs/actions":                  append(bulk(`{}`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
+	"POST /v2/jobs/actions":                  append(bulk(`{},"all":true`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
 	"POST /v2/queues/{queue}/jobs":           {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
 	"GET /v2/queues/{queue}/jobs/{id}":       {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one"}},
 	"DELETE /v2/queues/{queue}/jobs/{id}":    {{action: "delete", target: "/v2/queues/QUEUE/jobs/one"}},
@@ -314,6 +314,7 @@ func checkHeaders(t *testing.T, got result, s sample) {
 	assert.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"))
 	assert.Equal(t, "DENY", got.header.Get("X-Frame-Options"))
 	assert.Equal(t, "same-origin", got.header.Get("Cross-Origin-Resource-Policy"))
+	assert.Equal(t, "same-origin", got.header.Get("Cross-Origin-Opener-Policy"))
 	assert.Contains(t, []string{"no-referrer", "same-origin"}, got.header.Get("Referrer-Policy"))
 	if s.action != "" {
 		assert.Equal(t, "no-store", got.header.Get("Cache-Control"))
@@ -346,8 +347,9 @@ func TestAttackWithoutAuthorizeALoopbackAddressGrantsNothing(t *testing.T) {
 	})
 }
 
-// TestCrossSite checks that a page of another site changes nothing.
-func TestCrossSite(t *testing.T) {
+// A page of another site changes nothing, and reads nothing: neither by what it loads, nor
+// by how long that takes.
+func TestAttackAPageOfAnotherSite(t *testing.T) {
 	everything := rest.Authorize(func(*http.Request, rest.Access) error { return nil })
 	pages := []struct {
 		name    string
@@ -359,6 +361,9 @@ func TestCrossSite(t *testing.T) {
 		{"another site, in an old browser", map[string]string{"Origin": "https://evil.example"}, false},
 		{"a sandbox", map[string]string{"Origin": "null"}, false},
 		{"another port", map[string]string{"Origin": "http://localhost:9090"}, false},
+		{"another site, which reads", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, false},
+		{"another site, in a frame", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, false},
+		{"another port of this machine, which reads", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, false},
 		{"its own page", map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8080"}, true},
 		{"its own page, in an old browser", map[string]string{"Origin": "http://localhost:8080"}, true},
 		{"the user", map[string]string{"Sec-Fetch-Site": "none"}, true},
@@ -374,7 +379,7 @@ func TestCrossSite(t *testing.T) {
 					r.Header.Set(name, value)
 				}
 			})
-			if page.allowed || method == http.MethodGet {
+			if page.allowed {
 				assert.Less(t, got.status, 400, "%s: %s", page.name, got.body)
 			} else {
 				assert.Equal(t, http.StatusForbidden, got.status, page.name)
@@ -383,5 +388,34 @@ func TestCrossSite(t *testing.T) {
 			assert.Empty(t, got.header.Get("Access-Control-Allow-Origin"))
 			checkHeaders(t, got, s)
 		}
+		// A link of another site may lead here.
+		got := s.ask(t, handler, method, mine, func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+			r.Header.Set("Sec-Fetch-Dest", "document")
+		})
+		assert.Equal(t, method == http.MethodGet, got.status < 400, got.body)
 	})
+}
+
+// A client that is told when to come again does not ask at once.
+func TestTooManyWhoWatchAreToldWhenToComeAgain(t *testing.T) {
+	url := serve(t, rest.Handler(&tenants{}, everybody()))
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	for _, target := range []string{"/v2/events", "/live"} {
+		for n := range 101 { // which is one more than a client may have
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+target, http.NoBody)
+			require.NoError(t, err)
+			response, err := http.DefaultClient.Do(request)
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, response.Body.Close()) }()
+			if n < 100 {
+				require.Equal(t, http.StatusOK, response.StatusCode)
+				continue
+			}
+			assert.Equal(t, http.StatusTooManyRequests, response.StatusCode)
+			assert.Equal(t, "30", response.Header.Get("Retry-After"))
+		}
+	}
 }

@@ -221,7 +221,7 @@ func TestClientErrors(t *testing.T) {
 		{"distance", one(client.Graph(ctx, "orders", "failed", 0)), invalid("distance")},
 		{"empty ID", one(client.Job(ctx, "orders", "")), invalid("id")},
 		{"action", one(client.ActOn(ctx, "orders", "failed", management.Action{Kind: "explode"})), invalid("action")},
-		{"many", one(client.Act(ctx, management.ActRequest{Action: management.Action{Kind: management.Retry}})), invalid("limit")},
+		{"many", one(client.Act(ctx, management.ActRequest{Action: management.Action{Kind: management.Retry}, All: true})), invalid("limit")},
 		{"state", one(client.ActOn(ctx, "orders", "succeeded", management.Action{Kind: management.Park})), func(err error) bool {
 			var state *management.StateError
 			return errors.As(err, &state) && state.State == amboy.StateSucceeded && state.Action == management.Park && state.Rule != "" && state.Job.ID == "succeeded"

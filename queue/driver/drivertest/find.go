@@ -18,6 +18,7 @@ var findRules = []rule{
 	{"records come in the order in which they were added", findOrder},
 	{"each field selects, and fields together what meets all of them", findFields},
 	{"a pattern's characters stand for themselves, but for * and ?", findPatterns},
+	{"a pattern with many stars takes no longer than one with few", findManyStars},
 	{"a part of an error is found as it is written", findErrors},
 	{"a time range has its beginning in it, and not its end", findTimes},
 	{"of the latest attempts those that were replaced are left out", findLatest},
@@ -232,6 +233,24 @@ func findPatterns(f *fixture) {
 			}
 		}
 		require.ElementsMatch(f, want, jobIDs(f.find(driver.Query{ID: pattern})), "the pattern %q", pattern)
+	}
+}
+
+// findManyStars has a comparison that goes back for each star take for ever.
+func findManyStars(f *fixture) {
+	long := strings.Repeat("a", 1000)
+	f.insert(spec{id: long}, spec{id: long[1:] + "b"}, spec{id: "other"})
+	for pattern, want := range map[string][]string{
+		strings.Repeat("*a", 10) + "*b": {long[1:] + "b"},
+		strings.Repeat("a*", 10) + "c":  nil,
+		strings.Repeat("*a?", 10) + "*": {long, long[1:] + "b"},
+		"*o*t*h*e*r*":                   {"other"},
+		"o*t*e*h*r":                     nil,
+	} {
+		require.ElementsMatch(f, want, jobIDs(f.find(driver.Query{ID: pattern})), "the pattern %q", pattern)
+		n, err := f.driver.Count(f.ctx, driver.Query{ID: pattern}, 10)
+		require.NoError(f, err)
+		require.Len(f, want, n, "the pattern %q", pattern)
 	}
 }
 

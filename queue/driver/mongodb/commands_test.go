@@ -230,3 +230,32 @@ func TestCommandsOfOneScope(t *testing.T) {
 	}
 	assert.LessOrEqual(t, sum, 8*jobs, "the last: %v", all[len(all)-1])
 }
+
+// A server compares by going back, for each star from each place where the one before it
+// fits: it takes for ever with ten of them, and locks nobody else out with three.
+func TestAttackAPatternWithManyStarsKeepsAServerBusy(t *testing.T) {
+	s := newStore(t)
+	var mu sync.Mutex
+	var sent string
+	opts := *s.options
+	opts.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent += e.Command.String() + "\n"
+	}})
+	client, err := mongo.Connect(t.Context(), &opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	d := s.open(func(o *mongodb.Options) { o.Client = client })
+	insert(t, d, newRecord(t, "q", "begin-aaaa-end"), newRecord(t, "q", "begin-aaba-end"))
+	for _, queues := range [][]string{nil, {"q"}} {
+		found, err := d.Find(t.Context(), driver.Query{Queues: queues, ID: "begin*a*b*a*e*d"}, driver.PageRequest{Limit: 10})
+		require.NoError(t, err)
+		require.Len(t, found.Records, 1)
+		assert.Equal(t, "begin-aaba-end", found.Records[0].JobID())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Contains(t, sent, "begin.*d")
+	assert.NotContains(t, sent, "begin.*a")
+}

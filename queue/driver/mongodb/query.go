@@ -277,6 +277,7 @@ func (s *selection) addPattern(grouped bool) {
 	if len(s.ids) > 0 {
 		return // the pattern is one of them, or they are few
 	}
+	pattern = coarse(pattern)
 	like := primitive.Regex{Pattern: anchored(pattern), Options: "s"}
 	nameLike := like
 	switch {
@@ -291,6 +292,19 @@ func (s *selection) addPattern(grouped bool) {
 // anchored is the regular expression for all of a text that a pattern describes,
 // in which * stands for any characters, ? for one, and all others for themselves.
 func anchored(pattern string) string { return "^" + matching(pattern) + `\z` }
+
+// maxStars is the number of stars of a pattern that a server compares. It goes back from
+// the end of a text for each, so that many would take it for ever.
+const maxStars = 3
+
+// coarse is a pattern for what a pattern with many stars describes, and more: its
+// beginning and its end.
+func coarse(pattern string) string {
+	if strings.Count(pattern, "*") <= maxStars {
+		return pattern
+	}
+	return pattern[:strings.IndexByte(pattern, '*')] + pattern[strings.LastIndexByte(pattern, '*'):]
+}
 
 // matching is the regular expression for a part of a text that a pattern
 // describes.

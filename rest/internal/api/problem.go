@@ -43,6 +43,7 @@ type FieldError struct {
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := failureOf(r.Context(), err)
 	web.LogFailure(r, f, err)
+	f.SetHeader(w.Header())
 	w.Header().Set("Content-Type", ProblemType)
 	web.WriteJSON(w, r, f.Status, problemOf(f, err))
 }

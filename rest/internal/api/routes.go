@@ -209,7 +209,7 @@ func actOnJobs(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if body.Filter == nil {
-		return answer{}, invalid("filter", "", "is required; {} selects all jobs")
+		return answer{}, invalid("filter", "", "is required")
 	}
 	req := body.ActRequest
 	req.Filter = *body.Filter

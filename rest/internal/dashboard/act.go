@@ -322,7 +322,7 @@ func (r *massRun) ended() bool { return r.at.part >= len(r.filters) }
 func (r *massRun) until(request *http.Request, end time.Time, most int) error {
 	for looked := 0; !r.ended() && looked < most; {
 		acted, err := r.inspector.Act(request.Context(), management.ActRequest{
-			Action: r.action, Filter: r.filters[r.at.part], Cursor: r.at.cursor, Limit: r.step, DryRun: r.dry,
+			Action: r.action, Filter: r.filters[r.at.part], All: r.filters[r.at.part].SelectsAll(), Cursor: r.at.cursor, Limit: r.step, DryRun: r.dry,
 		})
 		if err != nil {
 			return err

@@ -54,6 +54,7 @@ var (
 		http.StatusRequestTimeout:        "That took too long",
 		http.StatusRequestEntityTooLarge: "That is too much",
 		http.StatusUnsupportedMediaType:  "That is no form",
+		http.StatusTooManyRequests:       "That is too often",
 		http.StatusServiceUnavailable:    "Not now",
 	}
 	statusHints = map[int]string{
@@ -94,6 +95,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	failure := web.FailureOf(r.Context(), err)
 	web.LogFailure(r, failure, err)
+	failure.SetHeader(w.Header())
 	p := problemOf(failure)
 	var part *partError
 	if errors.As(err, &part) {

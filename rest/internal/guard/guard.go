@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -163,6 +164,23 @@ func only[T any](g *guarded, things []T, queueOf func(T) string) []T {
 // as has ctx carry who makes the request.
 func (g *guarded) as(ctx context.Context) context.Context {
 	return management.WithActor(ctx, g.opts.Actor(g.request))
+}
+
+// client tells clients apart: by who makes the request where the program says, and else by
+// its address. Of IPv6 a client has a whole network.
+func (g *guarded) client() string {
+	if actor := g.opts.Actor(g.request); actor != "" {
+		return "actor " + actor
+	}
+	at, err := netip.ParseAddrPort(g.request.RemoteAddr)
+	if err != nil {
+		return g.request.RemoteAddr
+	}
+	address := at.Addr().Unmap().WithZone("")
+	if network, err := address.Prefix(64); err == nil && address.Is6() {
+		return network.String()
+	}
+	return address.String()
 }
 
 // The reasons for which arguments are hidden.

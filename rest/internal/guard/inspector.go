@@ -54,7 +54,7 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 			return
 		}
 		var last []management.Queue
-		for queues, err := range g.watches.watch(ctx, g.request, every) {
+		for queues, err := range g.watches.watch(ctx, g.request, g.client(), every) {
 			if err == nil {
 				err = g.allow(ctx, Read)
 			}
@@ -157,13 +157,14 @@ func (g *guarded) ActOn(ctx context.Context, queue, id string, action management
 }
 
 func (g *guarded) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
-	if err := errors.Join(req.Validate(), req.Filter.Validate()); err != nil {
+	if err := req.Validate(); err != nil {
 		return management.Acted{}, err
 	}
 	if err := g.allow(ctx, Action(req.Kind), req.Filter.Queues...); err != nil {
 		return management.Acted{}, err
 	}
 	req.Filter.Queues = g.within(req.Filter.Queues)
+	req.All = req.Filter.SelectsAll() // which that of a tenant does not
 	return g.inner.Act(g.as(ctx), req)
 }
 

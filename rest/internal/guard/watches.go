@@ -17,6 +17,12 @@ import (
 // MaxWatchers is how many requests may watch at once.
 const MaxWatchers = 1000
 
+// MaxWatchersOfClient is how many of them may be of one client.
+const MaxWatchersOfClient = 100
+
+// ErrTooManyOfClient says that MaxWatchersOfClient requests of a client watch.
+var ErrTooManyOfClient = errors.New("too many requests of this client watch the queues already")
+
 // ErrTooManyWatchers says that MaxWatchers requests watch.
 var ErrTooManyWatchers = errors.New("too many requests watch the queues already")
 
@@ -27,25 +33,28 @@ type watches struct {
 
 	mu       sync.Mutex
 	watchers int
+	// byClient counts the watchers of each client that has some.
+	byClient map[string]int
 	byRate   map[time.Duration]*watch
 	// stopping are closed when a server shuts down, which does not end requests.
 	stopping map[*http.Server]chan struct{}
 }
 
-// watch yields as a Watch does, until ctx ends or the server of the request shuts down.
-func (w *watches) watch(ctx context.Context, r *http.Request, every time.Duration) iter.Seq2[[]management.Queue, error] {
+// watch yields as a Watch does, until ctx ends or the server of the request, which a client
+// has made, shuts down.
+func (w *watches) watch(ctx context.Context, r *http.Request, client string, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := checkRate(every); err != nil {
 			yield(nil, err)
 			return
 		}
 		every = rateFor(every)
-		shared, err := w.join(every) //nolint:contextcheck // It may go on after this request.
+		shared, err := w.join(client, every) //nolint:contextcheck // It may go on after this request.
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		defer w.leave(every, shared)
+		defer w.leave(client, every, shared)
 		stopping := w.stoppingOf(r)
 		for seen := 0; ; {
 			now := shared.latest()
@@ -96,13 +105,20 @@ func rateFor(every time.Duration) time.Duration {
 }
 
 // join returns the watch with a rate, which it starts where there is none.
-func (w *watches) join(every time.Duration) (*watch, error) {
+func (w *watches) join(client string, every time.Duration) (*watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watchers >= MaxWatchers {
 		return nil, ErrTooManyWatchers
 	}
+	if w.byClient[client] >= MaxWatchersOfClient {
+		return nil, ErrTooManyOfClient
+	}
 	w.watchers++
+	if w.byClient == nil {
+		w.byClient = map[string]int{}
+	}
+	w.byClient[client]++
 	shared, there := w.byRate[every]
 	if !there || shared.latest().ended {
 		shared = startWatch(w.inspector, every)
@@ -116,9 +132,13 @@ func (w *watches) join(every time.Duration) (*watch, error) {
 }
 
 // leave stops a watch, and waits until it has stopped, when nobody is left.
-func (w *watches) leave(every time.Duration, shared *watch) {
+func (w *watches) leave(client string, every time.Duration, shared *watch) {
 	w.mu.Lock()
 	w.watchers--
+	w.byClient[client]--
+	if w.byClient[client] == 0 {
+		delete(w.byClient, client)
+	}
 	shared.watchers--
 	last := shared.watchers == 0
 	if last && w.byRate[every] == shared {

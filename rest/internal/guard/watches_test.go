@@ -3,8 +3,10 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -48,12 +50,20 @@ func (i *ticking) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 // follow reads what a watch yields, until its context ends. It returns how often it
 // yielded, and the error at its end.
 func follow(ctx context.Context, g *guard.Guard, every time.Duration) (times *atomic.Int32, ended <-chan error) {
+	return followFrom(ctx, g, every, "192.0.2.1:1")
+}
+
+// followFrom is follow from an address, which a user may come after.
+func followFrom(ctx context.Context, g *guard.Guard, every time.Duration, from string) (times *atomic.Int32, ended <-chan error) {
 	times = &atomic.Int32{}
 	end := make(chan error, 1)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/", http.NoBody)
 	if err != nil {
 		panic(err)
 	}
+	address, user, _ := strings.Cut(from, " ")
+	r.RemoteAddr = address
+	r.Header.Set("User", user)
 	go func() {
 		var last error
 		for _, err := range g.Inspector(r).Watch(ctx, every) {
@@ -173,7 +183,7 @@ func TestWatchesAreFew(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var ends []<-chan error
 		for n := range 500 {
-			_, end := follow(ctx, g, management.MinWatch+time.Duration(n)*7*time.Second)
+			_, end := followFrom(ctx, g, management.MinWatch+time.Duration(n)*7*time.Second, fmt.Sprintf("192.0.2.%d:1", n%10))
 			ends = append(ends, end)
 		}
 		slow, end := follow(ctx, g, 1001*time.Millisecond)
@@ -189,17 +199,69 @@ func TestWatchesAreFew(t *testing.T) {
 	})
 }
 
+// fill has clients watch until a guard lets no more, and returns how many do.
+func fill(ctx context.Context, g *guard.Guard, from string, most int) (watching int, ends []<-chan error, last error) {
+	for range most {
+		times, end := followFrom(ctx, g, time.Hour, from)
+		synctest.Wait()
+		if times.Load() == 0 {
+			return watching, ends, <-end
+		}
+		watching++
+		ends = append(ends, end)
+	}
+	return watching, ends, nil
+}
+
+// One client that watches a thousand times must leave room for others.
+func TestAttackOneClientTakesAllPlacesOfThoseWhoWatch(t *testing.T) {
+	named := func(r *http.Request) string { return r.Header.Get("User") }
+	for name, test := range map[string]struct {
+		actor           func(*http.Request) string
+		attacker, other []string // where requests come from: an address and a user
+	}{
+		"an address":                    {nil, []string{"192.0.2.1:1", "192.0.2.1:2"}, []string{"192.0.2.2:1"}},
+		"addresses of one IPv6 network": {nil, []string{"[2001:db8::1]:1", "[2001:db8::ffff:2]:1"}, []string{"[2001:db8:0:1::1]:1"}},
+		"a user with many addresses":    {named, []string{"192.0.2.1:1 eve", "192.0.2.2:1 eve"}, []string{"192.0.2.1:1 ada"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Actor: test.actor})
+				ctx, cancel := context.WithCancel(t.Context())
+				watching, ends, err := fill(ctx, g, test.attacker[0], guard.MaxWatchers)
+				assert.Equal(t, guard.MaxWatchersOfClient, watching)
+				require.ErrorIs(t, err, guard.ErrTooManyOfClient)
+				_, _, err = fill(ctx, g, test.attacker[1], 1)
+				require.ErrorIs(t, err, guard.ErrTooManyOfClient)
+				watching, more, err := fill(ctx, g, test.other[0], 1)
+				require.NoError(t, err)
+				assert.Equal(t, 1, watching)
+				cancel()
+				for _, end := range append(ends, more...) {
+					require.NoError(t, <-end)
+				}
+				ctx, cancel = context.WithCancel(t.Context())
+				watching, ends, err = fill(ctx, g, test.attacker[0], 1)
+				require.NoError(t, err, "the places are free again")
+				assert.Equal(t, 1, watching)
+				cancel()
+				require.NoError(t, <-ends[0])
+			})
+		})
+	}
+}
+
 func TestWatchersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything})
 		ctx, cancel := context.WithCancel(t.Context())
 		var ends []<-chan error
-		for range guard.MaxWatchers {
-			_, end := follow(ctx, g, time.Hour)
+		for n := range guard.MaxWatchers {
+			_, end := followFrom(ctx, g, time.Hour, fmt.Sprintf("192.0.2.%d:1", n%20))
 			ends = append(ends, end)
 		}
 		synctest.Wait()
-		_, end := follow(ctx, g, time.Hour)
+		_, end := followFrom(ctx, g, time.Hour, "192.0.2.99:1")
 		require.ErrorIs(t, <-end, guard.ErrTooManyWatchers)
 		cancel()
 		for _, end := range ends {

@@ -91,6 +91,9 @@ func problems(route api.Route) []int {
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
 		http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable,
 	}
+	if route.Name == "watchQueues" {
+		statuses = append(statuses, http.StatusTooManyRequests)
+	}
 	if route.Body != nil {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}

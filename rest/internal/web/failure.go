@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mongodb/grip/message"
 
@@ -30,7 +32,19 @@ type Failure struct {
 	Field string `json:"field,omitempty"`
 	Value string `json:"value,omitempty"`
 	Rule  string `json:"rule,omitempty"`
+	// RetryAfter is when a client may try it again; 0 where nobody knows.
+	RetryAfter time.Duration `json:"-"`
 }
+
+// SetHeader sets what the header of the answer says.
+func (f *Failure) SetHeader(h http.Header) {
+	if f.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
+	}
+}
+
+// watchRetry is when a request that watches may be made again, where there were too many.
+const watchRetry = 30 * time.Second
 
 // Kind is a kind of failure; empty where the status says it all.
 type Kind string
@@ -154,7 +168,9 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	case errors.Is(err, amboy.ErrQueueNotStarted):
 		return answer(http.StatusServiceUnavailable, KindNotStarted)
 	case errors.Is(err, guard.ErrTooManyWatchers):
-		return answer(http.StatusServiceUnavailable, "")
+		return &Failure{Status: http.StatusServiceUnavailable, Text: err.Error(), RetryAfter: watchRetry}
+	case errors.Is(err, guard.ErrTooManyOfClient):
+		return &Failure{Status: http.StatusTooManyRequests, Text: err.Error(), RetryAfter: watchRetry}
 	case ctx.Err() != nil:
 		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it was done"}
 	default:

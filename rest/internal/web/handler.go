@@ -13,15 +13,24 @@ type Refuse func(w http.ResponseWriter, r *http.Request, err error)
 // NewHandler adds to routes what all handlers have in common. They work below any
 // prefix that http.StripPrefix takes away.
 func NewHandler(routes map[string]http.HandlerFunc, refuse Refuse) http.Handler {
+	return newHandler(routes, refuse, isCrossSite)
+}
+
+// NewOpenHandler is NewHandler for routes that pages of other sites may read, where CORS
+// lets them.
+func NewOpenHandler(routes map[string]http.HandlerFunc, refuse Refuse) http.Handler {
+	return newHandler(routes, refuse, func(r *http.Request) bool { return sameOrigin.Check(r) != nil })
+}
+
+func newHandler(routes map[string]http.HandlerFunc, refuse Refuse, isCrossSite func(*http.Request) bool) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handle := range routes {
 		mux.HandleFunc(pattern, handle)
 	}
-	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer answerPanic(w, r, refuse)
 		Secure(w.Header())
-		if sameOrigin.Check(r) != nil {
+		if isCrossSite(r) {
 			refuse(w, r, &Failure{Status: http.StatusForbidden, Text: "a page of another site must not do this"})
 			return
 		}
@@ -41,10 +50,27 @@ func NewHandler(routes map[string]http.HandlerFunc, refuse Refuse) http.Handler 
 	})
 }
 
+var sameOrigin = http.NewCrossOriginProtection()
+
+// isCrossSite is true for what a browser sends for a page of another site, or of another
+// port, also where it only reads: what a page loads, and how long that takes, can tell it
+// something. A link there may lead here.
+func isCrossSite(r *http.Request) bool {
+	header := r.Header
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if isRead && header.Get("Sec-Fetch-Mode") == "navigate" && header.Get("Sec-Fetch-Dest") == "document" {
+		return false
+	}
+	asked := *r
+	asked.Method = http.MethodPost // what reads would not be checked
+	return sameOrigin.Check(&asked) != nil
+}
+
 // Secure sets what keeps browsers from making more of an answer than data.
 func Secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,7 +104,7 @@ func (a *acting) run(ctx context.Context, args []string) error {
 		return usage("after the queue %q, name the jobs by their IDs", args[0])
 	case len(args) == 0 && a.all && a.selected.given():
 		return usage("--all is for all jobs: leave it out, or the flags that select some")
-	case len(args) == 0 && !a.all && reflect.DeepEqual(filter, management.JobFilter{}):
+	case len(args) == 0 && !a.all && filter.SelectsAll():
 		return usage("name jobs by their queue and IDs, or select them by flags; --all is for all jobs")
 	case len(args) == 0 && !a.yes && !a.dryRun && !a.Interactive:
 		return &exitError{code: exitUnconfirmed, err: fmt.Errorf("nobody can be asked here: add --yes, or --dry-run")}
@@ -197,7 +196,7 @@ func (a *acting) sweep(ctx context.Context, filter management.JobFilter, dryRun 
 	cursor := ""
 	for {
 		acted, err := a.inspector.Act(ctx, management.ActRequest{
-			Action: a.action, Filter: filter, Cursor: cursor, DryRun: dryRun,
+			Action: a.action, Filter: filter, All: a.all, Cursor: cursor, DryRun: dryRun,
 			Limit: min(most-sum.Done-sum.Skipped, actPage),
 		})
 		switch {
