@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/guard"
 )
@@ -191,7 +192,9 @@ func unlessDenied(err error) error {
 func queueNames(queues []management.Queue) []string {
 	var names []string
 	for _, queue := range queues[:min(len(queues), maxNamed)] {
-		names = append(names, encodeQueue(queue.Name))
+		if printable.Is(queue.Name) { // a browser would show others as they are
+			names = append(names, encodeQueue(queue.Name))
+		}
 	}
 	return names
 }
@@ -203,7 +206,7 @@ var longest = management.ActivityRequest{Last: management.MaxActivity}
 func typeNames(activity management.Activity) []string {
 	var types []string
 	for _, row := range activity.Rows {
-		if row.Type != "" && !slices.Contains(types, row.Type) && len(types) < maxNamed {
+		if row.Type != "" && printable.Is(row.Type) && !slices.Contains(types, row.Type) && len(types) < maxNamed {
 			types = append(types, row.Type)
 		}
 	}

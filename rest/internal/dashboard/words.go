@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -31,6 +32,9 @@ var functions = template.FuncMap{
 	"shorten": shorten,
 	"pretty":  pretty,
 	"name":    shownName,
+	"text":    text,
+	"lines":   lines,
+	"plain":   func(v any) string { return printable.Text(fmt.Sprint(v)) },
 	"encode":  encodeQueue,
 	"label":   actionLabel,
 	"pick":    pick,
@@ -44,6 +48,20 @@ var functions = template.FuncMap{
 	"distances":   distances,
 	"nodewidth":   func() int { return nodeWidth },
 	"nodeheight":  func() int { return nodeHeight },
+}
+
+// text is what came from outside, within a line: all of it is seen, and it does not change
+// the direction of what is around it.
+func text(v any) template.HTML { return isolated(printable.Text(fmt.Sprint(v))) }
+
+// lines is a text of several lines.
+func lines(text string) template.HTML { return isolated(printable.Lines(text)) }
+
+func isolated(clean string) template.HTML {
+	if clean == "" {
+		return ""
+	}
+	return template.HTML("<bdi>" + template.HTMLEscapeString(clean) + "</bdi>")
 }
 
 // number has commas between the thousands.
@@ -218,9 +236,9 @@ const maxShownJSON = 64 << 10
 func pretty(raw json.RawMessage) string {
 	text := indented(raw)
 	if len(text) > maxShownJSON {
-		return strings.ToValidUTF8(text[:maxShownJSON], "") + fmt.Sprintf("\n… (%s bytes in all)", number(len(raw)))
+		return printable.JSON(strings.ToValidUTF8(text[:maxShownJSON], "")) + fmt.Sprintf("\n… (%s bytes in all)", number(len(raw)))
 	}
-	return text
+	return printable.JSON(text)
 }
 
 // indented does as json.Indent, up to about as much as is shown: that would make

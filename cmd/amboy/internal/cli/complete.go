@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy/internal/printable"
 )
 
 // completionTime is how long a shell waits for names.
@@ -43,7 +45,7 @@ func (p *program) completeQueues(cmd *cobra.Command, _ []string, _ string) ([]st
 	}
 	var names []string
 	for _, q := range queues {
-		if q.Name != "" && clean(q.Name) == q.Name { // a shell would show others as they are
+		if q.Name != "" && printable.Text(q.Name) == q.Name { // a shell would show others as they are
 			names = append(names, q.Name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -102,7 +103,7 @@ func (p *program) token() (string, error) {
 		token = p.Getenv("AMBOY_TOKEN")
 	}
 	token = strings.TrimSpace(token)
-	if clean(token) != token || strings.Contains(token, " ") {
+	if printable.Text(token) != token || strings.Contains(token, " ") {
 		return "", usage("the token has characters that no token has") // the error does not tell the token
 	}
 	return token, nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 )
@@ -87,5 +88,5 @@ func (p *program) report(err error) {
 // note writes a line to the standard error. That it can't be written is told by the exit
 // code, if at all: there is no other place to say so.
 func (p *program) note(format string, args ...any) {
-	_, _ = fmt.Fprintln(p.Stderr, "amboy: "+clean(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(p.Stderr, "amboy: "+printable.Text(fmt.Sprintf(format, args...)))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongodb/amboy/internal/printable"
 	"github.com/mongodb/amboy/management"
 )
 
@@ -216,7 +217,7 @@ func (a *acting) sweep(ctx context.Context, filter management.JobFilter, dryRun 
 
 // confirm asks whether to go on.
 func (a *acting) confirm(ctx context.Context, preview management.Acted) error {
-	question := fmt.Sprintf("%s (skipped: %d). Go on? [y/N] ", clean(a.would(preview)), preview.Skipped)
+	question := fmt.Sprintf("%s (skipped: %d). Go on? [y/N] ", printable.Text(a.would(preview)), preview.Skipped)
 	if _, err := io.WriteString(a.Stderr, question); err != nil {
 		return fmt.Errorf("asking for confirmation: %w", err)
 	}

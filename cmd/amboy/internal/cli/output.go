@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/mongodb/amboy/internal/printable"
 )
 
 // choice is the value of a flag that is one of a few.
@@ -80,7 +82,7 @@ func encode(document any, indent string) (string, error) {
 	if err := encoder.Encode(document); err != nil {
 		return "", fmt.Errorf("encoding the output: %w", err)
 	}
-	return cleanJSON(b.Bytes()), nil
+	return printable.JSON(b.String()), nil
 }
 
 // page is text for people. All that is written to it is made safe to be shown, and cut
@@ -96,7 +98,7 @@ type page struct {
 // line writes a line.
 func (p *page) line(text string) {
 	p.endTable()
-	p.text.WriteString(strings.TrimRight(cut(clean(text), p.width), " ") + "\n")
+	p.text.WriteString(strings.TrimRight(cut(printable.Text(text), p.width), " ") + "\n")
 }
 
 // lines writes a text of several lines, none of them cut.
@@ -104,7 +106,7 @@ func (p *page) lines(indent, text string) {
 	p.endTable()
 	for line := range strings.Lines(text) {
 		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
-		p.text.WriteString(strings.TrimRight(indent+clean(line), " ") + "\n")
+		p.text.WriteString(strings.TrimRight(indent+printable.Text(line), " ") + "\n")
 	}
 }
 
@@ -115,7 +117,7 @@ func (p *page) row(cells ...string) {
 		p.rows = tabwriter.NewWriter(&p.grid, 0, 0, 2, ' ', 0)
 	}
 	for i, cell := range cells {
-		cells[i] = clean(cell)
+		cells[i] = printable.Text(cell)
 	}
 	fmt.Fprintln(p.rows, strings.Join(cells, "\t")) //nolint:errcheck // A buffer takes all.
 }

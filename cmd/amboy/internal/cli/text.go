@@ -2,56 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 )
-
-// clean makes a text safe to be shown on a terminal: what is not printable, such as the
-// control characters that move its cursor or reorder what it shows, is written as in a
-// Go string.
-func clean(text string) string {
-	if strings.IndexFunc(text, unprintable) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for text != "" {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case unprintable(r):
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		default:
-			b.WriteRune(r)
-		}
-		text = text[size:]
-	}
-	return b.String()
-}
-
-// unprintable is also true for what may stand for a byte that is not UTF-8.
-func unprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
-
-// cleanJSON does the same for JSON, and leaves it the same document.
-func cleanJSON(document []byte) string {
-	var b strings.Builder
-	for _, r := range string(document) {
-		switch {
-		case r == '\n' || unicode.IsPrint(r): // all others below a space are escaped already
-			b.WriteRune(r)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
 
 // oneLine joins the lines of a text.
 func oneLine(text string) string {

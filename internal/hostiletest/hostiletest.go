@@ -1,0 +1,142 @@
+// Package hostiletest has an Inspector whose texts do harm if they are shown as they are.
+// It is for the tests of what shows them.
+package hostiletest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"reflect"
+	"time"
+
+	"github.com/mongodb/amboy/management"
+)
+
+// Inspector tells what another does, with a text in place of all texts. Whatever acts on
+// one job fails, and a watch ends, with an error that has the text.
+type Inspector struct {
+	management.Inspector
+	// Text replaces all texts.
+	Text string
+	// Known is the name of a queue of the other Inspector, which is asked for in place of all.
+	Known string
+}
+
+// put puts the text into a value.
+func put[T any](i *Inspector, value T, err error) (T, error) {
+	i.replace(reflect.ValueOf(&value).Elem())
+	return value, err
+}
+
+func (i *Inspector) replace(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(i.Text)
+	case reflect.Pointer:
+		if !v.IsNil() {
+			i.replace(v.Elem())
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for n := range v.NumField() {
+			if v.Type().Field(n).Name != "Next" { // or there would be no end of pages
+				i.replace(v.Field(n))
+			}
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.SetBytes([]byte(`{"a":"\u001b[31m` + "\u009b\u202e\U000E0001" + `"}`))
+			return
+		}
+		for n := range v.Len() {
+			i.replace(v.Index(n))
+		}
+	case reflect.Map:
+		if v.Len() > 0 {
+			v.Set(reflect.ValueOf(map[string]string{i.Text: i.Text}))
+		}
+	}
+}
+
+// Queues is that of the other, with the text.
+func (i *Inspector) Queues(ctx context.Context) ([]management.Queue, error) {
+	queues, err := i.Inspector.Queues(ctx)
+	return put(i, queues, err)
+}
+
+// Queue is that of the other, with the text.
+func (i *Inspector) Queue(ctx context.Context, _ string) (management.Queue, error) {
+	queue, err := i.Inspector.Queue(ctx, i.Known)
+	return put(i, queue, err)
+}
+
+// Watch yields the queues once, and then an error.
+func (i *Inspector) Watch(ctx context.Context, _ time.Duration) iter.Seq2[[]management.Queue, error] {
+	return func(yield func([]management.Queue, error) bool) {
+		if queues, err := i.Queues(ctx); yield(queues, err) {
+			yield(nil, errors.New(i.Text))
+		}
+	}
+}
+
+// FindJobs is that of the other, with the text.
+func (i *Inspector) FindJobs(ctx context.Context, f management.JobFilter, p management.PageRequest) (management.JobPage, error) {
+	page, err := i.Inspector.FindJobs(ctx, f, p)
+	return put(i, page, err)
+}
+
+// Job is that of the other, with the text.
+func (i *Inspector) Job(ctx context.Context, _, id string) (management.Job, error) {
+	job, err := i.Inspector.Job(ctx, i.Known, id)
+	return put(i, job, err)
+}
+
+// Graph is that of the other, with the text.
+func (i *Inspector) Graph(ctx context.Context, queue, id string, distance int) (management.Graph, error) {
+	graph, err := i.Inspector.Graph(ctx, queue, id, distance)
+	return put(i, graph, err)
+}
+
+// CreateJob is that of the other, with the text.
+func (i *Inspector) CreateJob(ctx context.Context, job management.NewJob) (management.Created, error) {
+	created, err := i.Inspector.CreateJob(ctx, job)
+	return put(i, created, err)
+}
+
+// ActOn fails with the text.
+func (i *Inspector) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
+	return management.Acted{}, errors.New(i.Text)
+}
+
+// Scopes is that of the other, with the text.
+func (i *Inspector) Scopes(ctx context.Context, f management.ScopeFilter, p management.PageRequest) (management.ScopePage, error) {
+	page, err := i.Inspector.Scopes(ctx, f, p)
+	return put(i, page, err)
+}
+
+// Processes is that of the other, with the text.
+func (i *Inspector) Processes(ctx context.Context) ([]management.Process, error) {
+	processes, err := i.Inspector.Processes(ctx)
+	return put(i, processes, err)
+}
+
+// Activity is that of the other, with the text.
+func (i *Inspector) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
+	activity, err := i.Inspector.Activity(ctx, req)
+	return put(i, activity, err)
+}
+
+// Schedules is that of the other, with the text.
+func (i *Inspector) Schedules(ctx context.Context) ([]management.Schedule, error) {
+	schedules, err := i.Inspector.Schedules(ctx)
+	return put(i, schedules, err)
+}
+
+// Audit is that of the other, with the text.
+func (i *Inspector) Audit(ctx context.Context, p management.PageRequest) (management.AuditPage, error) {
+	page, err := i.Inspector.Audit(ctx, p)
+	return put(i, page, err)
+}
