@@ -14,7 +14,7 @@ func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
 	if err := i.valid(req.Validate()); err != nil {
 		return Acted{}, fmt.Errorf("acting on jobs: %w", err)
 	}
-	walk, err := i.newActWalk(req)
+	walk, err := i.newActWalk(ctx, req)
 	if err != nil {
 		return Acted{}, fmt.Errorf("action %q on jobs: %w", req.Kind, err)
 	}
@@ -66,7 +66,7 @@ type target struct {
 	takes []string
 }
 
-func (i *inspector) newActWalk(req ActRequest) (*actWalk, error) {
+func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, error) {
 	queues, err := i.narrow(req.Filter.Queues)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (i *inspector) newActWalk(req ActRequest) (*actWalk, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := decodeCursor(list, req.Cursor)
+	after, err := i.decodeCursor(ctx, list, req.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (w *actWalk) run(ctx context.Context) (Acted, error) {
 	if err != nil {
 		return w.acted, err
 	}
-	w.acted.Next, err = encodeCursor(w.list, next)
+	w.acted.Next, err = w.encodeCursor(ctx, w.list, next)
 	if err != nil {
 		return w.acted, err
 	}

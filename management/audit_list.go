@@ -124,7 +124,7 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	if err != nil {
 		return AuditPage{}, err
 	}
-	before, err := decodeCursor(list, page.Cursor)
+	before, err := i.decodeCursor(ctx, list, page.Cursor)
 	if err != nil {
 		return AuditPage{}, err
 	}
@@ -136,7 +136,7 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 		}
 		for _, note := range notes {
 			if len(found.Entries) == limit {
-				found.Next, err = encodeCursor(list, before)
+				found.Next, err = i.encodeCursor(ctx, list, before)
 				return found, err
 			}
 			before = note.Key

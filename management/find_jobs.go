@@ -31,7 +31,7 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 	if err != nil {
 		return JobPage{}, err
 	}
-	after, err := decodeCursor(list, page.Cursor)
+	after, err := i.decodeCursor(ctx, list, page.Cursor)
 	if err != nil {
 		return JobPage{}, err
 	}
@@ -41,7 +41,7 @@ func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageReq
 	if err != nil {
 		return JobPage{}, cursorError(page.Cursor, err)
 	}
-	next, err := encodeCursor(list, string(found.Next))
+	next, err := i.encodeCursor(ctx, list, string(found.Next))
 	return JobPage{Jobs: i.summaries(found.Records), Next: next}, err
 }
 

@@ -32,6 +32,7 @@ type inspector struct {
 	store store
 	// unready is why there is no store.
 	unready error
+	seal    cursorSeal
 }
 
 var (

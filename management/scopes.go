@@ -36,7 +36,7 @@ func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageReq
 	if err != nil {
 		return ScopePage{}, err
 	}
-	after, err := decodeCursor(list, page.Cursor)
+	after, err := i.decodeCursor(ctx, list, page.Cursor)
 	if err != nil {
 		return ScopePage{}, err
 	}
@@ -46,7 +46,7 @@ func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageReq
 	if err != nil {
 		return ScopePage{}, cursorError(page.Cursor, err)
 	}
-	next, err := encodeCursor(list, string(holders.Next))
+	next, err := i.encodeCursor(ctx, list, string(holders.Next))
 	if err != nil {
 		return ScopePage{}, err
 	}

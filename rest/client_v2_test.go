@@ -48,10 +48,14 @@ func TestClientTellsTheSame(t *testing.T) {
 		},
 		"schedules": func(i management.Inspector) (any, error) { return i.Schedules(t.Context()) },
 		"audit": func(i management.Inspector) (any, error) {
-			return i.Audit(t.Context(), management.PageRequest{Limit: 3})
+			page, err := i.Audit(t.Context(), management.PageRequest{Limit: 3})
+			page.Next = withoutRandom(page.Next)
+			return page, err
 		},
 		"jobs": func(i management.Inspector) (any, error) {
-			return i.FindJobs(t.Context(), filter, management.PageRequest{Limit: 3, Newest: true})
+			page, err := i.FindJobs(t.Context(), filter, management.PageRequest{Limit: 3, Newest: true})
+			page.Next = withoutRandom(page.Next)
+			return page, err
 		},
 		"activity": func(i management.Inspector) (any, error) {
 			activity, err := i.Activity(t.Context(), management.ActivityRequest{Queues: queues[:2], Types: []string{"resize"}, Last: 3 * time.Hour})
@@ -87,6 +91,14 @@ func TestClientTellsTheSame(t *testing.T) {
 	processes, err := client.Processes(t.Context())
 	require.NoError(t, err)
 	assert.NotEmpty(t, processes)
+}
+
+// withoutRandom stands for a cursor, which is another each time.
+func withoutRandom(cursor string) string {
+	if cursor == "" {
+		return ""
+	}
+	return "more"
 }
 
 // numbersFrom shows attempts from 0 as management does.
