@@ -5,10 +5,15 @@ import (
 	"time"
 )
 
-// MaxAudit is the number of entries that the audit list has, or some more; the oldest
-// are dropped. An entry is kept for AuditTime.
+// The bounds of the audit list.
 const (
-	MaxAudit  = 10_000
+	// MaxAudit is the number of entries that it has, or some more. The oldest are dropped.
+	MaxAudit = 10_000
+	// MaxAuditOfQueue is how many of them are about one queue, or some more, so that a
+	// tenant can't push out those about others. It does not hold for those that name no
+	// queue.
+	MaxAuditOfQueue = 1_000
+	// AuditTime is how long an entry is kept.
 	AuditTime = 90 * 24 * time.Hour
 )
 
@@ -17,19 +22,24 @@ type AuditEntry struct {
 	Time time.Time `json:"time"`
 	// Actor is who did it; empty where nobody said.
 	Actor string `json:"actor,omitempty"`
-	// What was done: an ActionKind, "create" or "control".
+	// What was done: an ActionKind, "create", "control", or WhatRefused.
 	What string `json:"what"`
 	// Queue and JobID name the job or the queue, where it was one. Of an action by a
 	// filter, Queue is that which the filter names, where it names just one.
 	Queue string `json:"queue,omitempty"`
 	JobID string `json:"job_id,omitempty"`
 	// Detail says with what: the action, the filter or the change, as JSON, or its
-	// beginning where that is long. The arguments of a job are not in it.
+	// beginning where that is long. The arguments of a job are not in it. Of calls that were
+	// refused it has one.
 	Detail string `json:"detail,omitempty"`
 	// Done and Skipped count the jobs.
 	Done    int `json:"done,omitempty"`
 	Skipped int `json:"skipped,omitempty"`
-	// Error is why it failed; empty where it did not.
+	// Refused counts the calls about the queue by the actor, in the hour from Time on, that
+	// were refused and changed nothing: they have no entries of their own. Of the calls in
+	// another process, up to half may not be counted yet.
+	Refused int `json:"refused,omitempty"`
+	// Error is why it failed; empty where it did not. What a store says is not in it.
 	Error string `json:"error,omitempty"`
 }
 

@@ -3,11 +3,14 @@ package management
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -18,6 +21,9 @@ import (
 
 const (
 	auditKind = "audit"
+	// auditQueueKind is the kind of notes that have, for each queue, the keys of the entries
+	// about it.
+	auditQueueKind = "audit-queue"
 	// auditTimeLayout makes keys whose order is that of the times.
 	auditTimeLayout = "2006-01-02T15:04:05.000000000Z"
 	// trimEvery is how often, on average, a write looks for entries that are too many.
@@ -42,42 +48,77 @@ func detailOf(what any) string {
 }
 
 // record writes an entry about what was done, or has failed with an error, which it
-// returns. Where it can't be written the error wraps ErrNotRecorded.
+// returns. One that was refused is counted. Where it can't be written the error wraps
+// ErrNotRecorded.
 func (i *inspector) record(ctx context.Context, entry AuditEntry, failure error) error {
 	entry.Time = i.store.Now().UTC()
 	entry.Actor = cut(ActorOf(ctx), maxActorBytes)
+	key := auditKey(entry.Time)
 	if failure != nil {
-		entry.Error = cut(failure.Error(), maxDetailBytes)
+		text, wasRefused := publicText(failure)
+		if wasRefused && entry.Done == 0 {
+			if errors.Is(failure, ErrUnknownQueue) {
+				entry.Queue = "" // which anybody can make up
+			}
+			counted, write := i.refusals.add(refusedBy{entry.Queue, entry.Actor}, entry.Time)
+			if !write {
+				return failure
+			}
+			key = counted.key
+			entry = AuditEntry{
+				Time: counted.since, Actor: entry.Actor, What: WhatRefused, Queue: entry.Queue, Refused: counted.count,
+				Detail: detailOf(refusedCall{entry.What, entry.JobID, text}),
+			}
+		} else {
+			entry.Error = cut(text, maxDetailBytes)
+		}
 	}
 	writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	err := i.keepEntry(writing, entry)
+	err := i.keepEntry(writing, key, entry)
 	if err != nil {
 		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 	}
 	return failure
 }
 
-func (i *inspector) keepEntry(ctx context.Context, entry AuditEntry) error {
+// auditKey is the key of a new entry, after those of earlier times.
+func auditKey(now time.Time) string {
+	return now.UTC().Format(auditTimeLayout) + " " + rand.Text()
+}
+
+// auditQueuePrefix is what the keys of the notes about a queue begin with. The name itself
+// may be too long for one.
+func auditQueuePrefix(queue string) string {
+	sum := sha256.Sum256([]byte(queue))
+	return hex.EncodeToString(sum[:16]) + " "
+}
+
+func (i *inspector) keepEntry(ctx context.Context, key string, entry AuditEntry) error {
 	value, err := json.Marshal(entry)
 	if err != nil {
 		return err
 	}
-	err = i.store.Admin().Keep(ctx, driver.Note{
-		Kind:  auditKind,
-		Key:   entry.Time.Format(auditTimeLayout) + " " + rand.Text(),
-		Value: value,
-		Until: entry.Time.Add(AuditTime),
-	})
+	until := entry.Time.Add(AuditTime)
+	notes := []driver.Note{{Kind: auditKind, Key: key, Value: value, Until: until}}
+	if entry.Queue != "" {
+		notes = append(notes, driver.Note{Kind: auditQueueKind, Key: auditQueuePrefix(entry.Queue) + key, Value: []byte("{}"), Until: until})
+	}
+	err = i.store.Admin().Keep(ctx, notes...)
 	if err == nil && mathrand.N(trimEvery) == 0 {
-		i.trimOrLog(ctx)
+		i.trimOrLog(ctx, entry.Queue)
 	}
 	return err
 }
 
-// trimOrLog trims the list. Where that fails a later write tries it again.
-func (i *inspector) trimOrLog(ctx context.Context) {
-	if err := i.trimAudit(ctx); err != nil {
+// trimOrLog trims the list, also of what it has about a queue. Where that fails a later
+// write tries it again.
+func (i *inspector) trimOrLog(ctx context.Context, queue string) {
+	err := i.trimAudit(ctx)
+	if queue != "" {
+		err = errors.Join(err, i.trimAuditOf(ctx, queue))
+	}
+	if err != nil {
 		logging.Warning(ctx, message.Fields{"message": "could not drop old entries of the audit list", "error": err.Error()})
 	}
 }
@@ -95,14 +136,52 @@ func (i *inspector) trimAudit(ctx context.Context) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		keys := make([]string, len(old))
-		for n, note := range old {
-			keys[n] = note.Key
+		var keys, ofQueues []string
+		for _, note := range old {
+			keys = append(keys, note.Key)
+			var entry AuditEntry
+			if json.Unmarshal(note.Value, &entry) == nil && entry.Queue != "" {
+				ofQueues = append(ofQueues, auditQueuePrefix(entry.Queue)+note.Key)
+			}
 		}
-		if err := admin.Drop(ctx, auditKind, keys...); err != nil {
+		if err := i.dropEntries(ctx, keys, ofQueues); err != nil {
 			return err
 		}
 	}
+}
+
+// trimAuditOf drops the oldest entries about a queue beyond MaxAuditOfQueue.
+func (i *inspector) trimAuditOf(ctx context.Context, queue string) error {
+	prefix := auditQueuePrefix(queue)
+	request := driver.NoteRequest{Kind: auditQueueKind, From: prefix, To: prefix + "\x7f", Limit: MaxAuditOfQueue, Last: true}
+	latest, err := i.store.Admin().Notes(ctx, request)
+	if err != nil || len(latest) < MaxAuditOfQueue {
+		return err
+	}
+	request.To, request.Limit, request.Last = latest[len(latest)-1].Key, trimPage, false
+	for {
+		old, err := i.store.Admin().Notes(ctx, request)
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		var keys, ofQueue []string
+		for _, note := range old {
+			keys = append(keys, strings.TrimPrefix(note.Key, prefix))
+			ofQueue = append(ofQueue, note.Key)
+		}
+		if err := i.dropEntries(ctx, keys, ofQueue); err != nil {
+			return err
+		}
+	}
+}
+
+// dropEntries drops entries, and then the notes that have their keys. If it fails in between,
+// trimAuditOf finds those again.
+func (i *inspector) dropEntries(ctx context.Context, keys, ofQueues []string) error {
+	if err := i.store.Admin().Drop(ctx, auditKind, keys...); err != nil {
+		return err
+	}
+	return i.store.Admin().Drop(ctx, auditQueueKind, ofQueues...)
 }
 
 func (i *inspector) Audit(ctx context.Context, page PageRequest) (AuditPage, error) {
@@ -160,6 +239,9 @@ func (i *inspector) entryOf(ctx context.Context, note driver.Note) *AuditEntry {
 	}
 	if meant := i.store.Queues(); len(meant) > 0 && !slices.Contains(meant, entry.Queue) {
 		return nil
+	}
+	if n := i.refusals.latest(entry, note); n > entry.Refused {
+		entry.Refused = n
 	}
 	return &entry
 }

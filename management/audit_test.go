@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestAudit(t *testing.T) {
 
 		want := []management.AuditEntry{
 			{What: "cancel", Done: acted.Done, Skipped: acted.Skipped},
-			{What: "delete", JobID: "made"},
+			{What: "refused", Refused: 1},
 			{What: "park", JobID: "made", Skipped: 1},
 			{What: "park", JobID: "made", Done: 1},
 			{What: "create", JobID: "made", Done: 1},
@@ -69,7 +70,7 @@ func TestAudit(t *testing.T) {
 			assert.WithinRange(f, entry.Time, start.Add(-time.Second), time.Now().Add(time.Second))
 			assert.NotContains(f, entry.Detail, "hunter2")
 			assert.NotEmpty(f, entry.Detail)
-			assert.Equal(f, entry.What == "delete", entry.Error != "", entry.Error)
+			assert.Empty(f, entry.Error)
 			got[n].Time, got[n].Actor, got[n].Queue, got[n].Detail, got[n].Error = time.Time{}, "", "", "", ""
 		}
 		assert.Equal(f, want, got)
@@ -125,4 +126,173 @@ func TestWhatIsNotRecordedIsAnError(t *testing.T) {
 	job, err := i.Job(t.Context(), "", "a")
 	require.NoError(t, err)
 	assert.Equal(t, amboy.StateCanceled, job.State)
+}
+
+// auditOf are all entries of the audit list, the latest first.
+func auditOf(t *testing.T, i management.Inspector) []management.AuditEntry {
+	t.Helper()
+	var all []management.AuditEntry
+	page := management.PageRequest{Limit: management.MaxLimit}
+	for {
+		found, err := i.Audit(t.Context(), page)
+		require.NoError(t, err)
+		all = append(all, found.Entries...)
+		if found.Next == "" {
+			return all
+		}
+		page.Cursor = found.Next
+	}
+}
+
+// entriesOf are those of a queue.
+func entriesOf(entries []management.AuditEntry, queue string) []management.AuditEntry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e management.AuditEntry) bool { return e.Queue != queue })
+}
+
+// noteCount is how many notes about what was done a store has.
+func noteCount(t *testing.T, store driver.Driver) int {
+	t.Helper()
+	n := 0
+	for _, kind := range []string{"audit", "audit-queue"} {
+		notes, err := store.Notes(t.Context(), driver.NoteRequest{Kind: kind, Limit: 10 * management.MaxAudit})
+		require.NoError(t, err)
+		n += len(notes)
+	}
+	return n
+}
+
+// A tenant who is refused again and again must not push what others did out of the list,
+// nor fill the store.
+func TestAttackATenantFillsTheAuditListWithRefusals(t *testing.T) {
+	store := newMemory(t)
+	i := newTwoTenants(t, store, 1)
+	_, err := i.ActOn(t.Context(), "mine", "a", management.Action{Kind: management.Park})
+	require.NoError(t, err)
+	before := noteCount(t, store)
+	eve := management.WithActor(t.Context(), "eve")
+	const attempts = 10_400
+	for n := range attempts {
+		switch n % 3 {
+		case 0:
+			_, err = i.ActOn(eve, "theirs", "other0", management.Action{Kind: management.Delete})
+		case 1:
+			_, err = i.ActOn(eve, "theirs", fmt.Sprint("nothing", n), management.Action{Kind: management.Delete})
+		default:
+			_, err = i.CreateJob(eve, management.NewJob{Queue: "theirs", ID: "other0", Type: "alpha"})
+		}
+		require.Error(t, err)
+	}
+	assert.Less(t, noteCount(t, store)-before, 40)
+	all := auditOf(t, i)
+	require.Len(t, entriesOf(all, "mine"), 1)
+	theirs := entriesOf(all, "theirs")
+	require.Len(t, theirs, 1, "they are counted, not recorded")
+	assert.Equal(t, "refused", theirs[0].What)
+	assert.Equal(t, "eve", theirs[0].Actor)
+	assert.Equal(t, attempts, theirs[0].Refused)
+	assert.Zero(t, theirs[0].Done)
+
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Name: "theirs", NumWorkers: 1})
+	require.NoError(t, err)
+	defer q.Close(ended())
+	elsewhere, err := management.NewInspector(q)
+	require.NoError(t, err)
+	told := auditOf(t, elsewhere)
+	require.Len(t, told, 1)
+	assert.Greater(t, told[0].Refused, attempts/2, "another process knows about how many there are")
+}
+
+// So must not one who makes up the names of queues, or who has many names.
+func TestAttackRefusalsInQueuesThatAreNotThere(t *testing.T) {
+	store := newMemory(t)
+	i := newTwoTenants(t, store, 1)
+	for n := range 3000 {
+		_, err := i.ActOn(t.Context(), fmt.Sprint("nowhere", n), "x", management.Action{Kind: management.Delete})
+		require.ErrorIs(t, err, management.ErrUnknownQueue)
+	}
+	assert.Less(t, noteCount(t, store), 10)
+	all := auditOf(t, i)
+	require.Len(t, all, 1)
+	assert.Equal(t, 3000, all[0].Refused)
+
+	for n := range 3000 {
+		_, err := i.ActOn(management.WithActor(t.Context(), fmt.Sprint("eve", n)), "theirs", "x", management.Action{Kind: management.Delete})
+		require.Error(t, err)
+	}
+	assert.Less(t, len(entriesOf(auditOf(t, i), "theirs")), management.MaxAuditOfQueue+300)
+}
+
+func TestAttackATenantFillsTheAuditListWithWhatItMayDo(t *testing.T) {
+	store := newMemory(t)
+	i := newTwoTenants(t, store, 1)
+	_, err := i.ActOn(t.Context(), "mine", "a", management.Action{Kind: management.Park})
+	require.NoError(t, err)
+	for n := range 3 * management.MaxAuditOfQueue {
+		_, err = i.SetControl(t.Context(), "theirs", management.ControlChange{Paused: new(n%2 == 0)})
+		require.NoError(t, err)
+	}
+	all := auditOf(t, i)
+	assert.Len(t, entriesOf(all, "mine"), 1)
+	// It is looked for entries that are too many with one write of 64, by chance.
+	assert.Less(t, len(entriesOf(all, "theirs")), 2*management.MaxAuditOfQueue)
+	assert.Less(t, noteCount(t, store), 4*management.MaxAuditOfQueue+10)
+	assert.Equal(t, "control", all[0].What, "the oldest are dropped")
+}
+
+// away is a store that says more of itself than a tenant should read.
+type away struct {
+	driver.Driver
+	err error
+}
+
+const secretError = "dial tcp: lookup db-7.internal.example: user amboy, password hunter2"
+
+func (s *away) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	if s.err != nil {
+		return driver.Acted{}, s.err
+	}
+	return s.Driver.Act(ctx, req)
+}
+
+func (s *away) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.Driver.Insert(ctx, records)
+}
+
+func (s *away) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	if s.err != nil && change != (driver.ControlChange{}) {
+		return driver.Control{}, s.err
+	}
+	return s.Driver.Control(ctx, queue, change)
+}
+
+func TestAttackTheAuditListTellsWhatTheStoreSaysOfItself(t *testing.T) {
+	for name, failure := range map[string]error{
+		"of the store":                   errors.New(secretError),
+		"of the store, with a known one": errors.Join(amboy.NewDuplicateJobError("the ID is taken"), errors.New(secretError)),
+		"around a known one":             fmt.Errorf("%s: %w", secretError, amboy.ErrQueueClosed),
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &away{Driver: newMemory(t)}
+			i := newTwoTenants(t, store, 1)
+			store.err = failure
+			_, err := i.SetControl(t.Context(), "mine", management.ControlChange{Paused: new(true)})
+			require.ErrorContains(t, err, "hunter2", "the caller in Go is told all")
+			_, err = i.ActOn(t.Context(), "mine", "a", management.Action{Kind: management.Park})
+			require.Error(t, err)
+			_, err = i.Act(t.Context(), management.ActRequest{Action: management.Action{Kind: management.Park}, Filter: ofMine, Limit: 10})
+			require.Error(t, err)
+			_, err = i.CreateJob(t.Context(), management.NewJob{Queue: "mine", ID: "new", Type: "alpha"})
+			require.Error(t, err)
+			entries := auditOf(t, i)
+			require.NotEmpty(t, entries)
+			for _, e := range entries {
+				for _, secret := range []string{"hunter2", "db-7", "dial"} {
+					assert.NotContains(t, fmt.Sprintf("%+v", e), secret)
+				}
+			}
+		})
+	}
 }

@@ -33,6 +33,8 @@ type inspector struct {
 	// unready is why there is no store.
 	unready error
 	seal    cursorSeal
+	// refusals are the calls that were refused.
+	refusals refusals
 }
 
 var (

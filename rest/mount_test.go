@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest"
 )
@@ -139,6 +140,32 @@ type unrecorded struct{ tenants }
 func (*unrecorded) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
 	state := &management.StateError{Action: management.Park, Rule: "is for jobs that have not started"}
 	return management.Acted{}, errors.Join(state, fmt.Errorf("%w: dial mongodb://secret", management.ErrNotRecorded))
+}
+
+// mixed is an Inspector whose errors say what is known, and what a store says of itself.
+type mixed struct {
+	tenants
+	known error
+}
+
+func (m *mixed) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
+	return management.Acted{}, fmt.Errorf("acting: %w", errors.Join(m.known, errors.New("dial mongodb://secret")))
+}
+
+func TestAttackAnAnswerTellsWhatTheStoreSaysOfItself(t *testing.T) {
+	for _, known := range []error{
+		amboy.NewDuplicateJobError("the ID is taken"), amboy.NewDuplicateJobScopeError("it is held"), amboy.NewJobNotFoundError("no job"),
+		amboy.ErrQueueDraining, amboy.ErrQueueClosed, amboy.ErrQueueNotStarted, management.ErrUnknownQueue, management.ErrUnsupported,
+		&management.StateError{Action: management.Park, Rule: "is for others"}, &amboy.DependencyCycleError{Path: []string{"a", "a"}},
+		&amboy.InvalidJobError{Field: "id"}, &management.InvalidArgumentError{Field: "id"},
+	} {
+		handler := rest.Handler(&mixed{known: known}, everybody())
+		for target, body := range map[string]string{"/v2/queues/mine/jobs/one/actions": `{"action":"park"}`, "/queues/mine/jobs/one/actions": "action=park"} {
+			got := sample{target: target, body: body}.ask(t, handler, http.MethodPost, "", nil)
+			assert.NotEqual(t, http.StatusInternalServerError, got.status, known)
+			assert.NotContains(t, got.body, "secret", known)
+		}
+	}
 }
 
 func TestWhatTheAuditListSaysIsNotTold(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/publictext"
 )
 
 // progress is how far a schedule has come.
@@ -94,7 +95,7 @@ func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time
 		err = broken
 	}
 	if err == nil && p.last.After(s.target.now().Add(lateness)) {
-		err = fmt.Errorf("its last tick, %s, is in the future: no job is put until then. A clock is, or was, wrong", p.last.Format(time.RFC3339Nano))
+		err = publictext.Errorf("its last tick, %s, is in the future: no job is put until then. A clock is, or was, wrong", p.last.Format(time.RFC3339Nano))
 	}
 	return err
 }
@@ -182,7 +183,7 @@ func (s *Scheduler) putAll(ctx context.Context, q openQueue, e *entry, ticks []t
 func (q openQueue) putTick(ctx context.Context, e *entry, tick time.Time) error {
 	j, err := e.newJob(tick)
 	if err != nil {
-		return fmt.Errorf("making it: %w", err)
+		return &jobError{err}
 	}
 	if amboy.IsNilJob(j) {
 		return &InvalidError{Schedule: e.name, Field: "job", Value: j, Rule: "must not be nil"}
@@ -196,6 +197,12 @@ func (q openQueue) putTick(ctx context.Context, e *entry, tick time.Time) error 
 	}
 	return amboy.EnqueueUniqueJob(ctx, q.Queue, j)
 }
+
+// jobError is what a JobFunc says.
+type jobError struct{ err error }
+
+func (e *jobError) Error() string { return "making it: " + e.err.Error() }
+func (e *jobError) Unwrap() error { return e.err }
 
 // ticks are those after done, until now, whose jobs are to be put.
 func (e *entry) ticks(done, now time.Time, most int) ([]time.Time, error) {

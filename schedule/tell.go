@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/publictext"
 )
 
 // tell lets the queue know of the schedules, for people to see. Where that fails it is
@@ -98,9 +99,18 @@ func (s *Scheduler) infoOf(e *entry) amboy.ScheduleInfo {
 	defer s.mu.Unlock()
 	info := amboy.ScheduleInfo{Name: e.name, Spec: spec, CatchUp: string(e.catchUp), Last: e.last, Next: e.next}
 	if e.err != nil {
-		info.Error = e.err.Error()
+		info.Error = toldOf(e.err)
 	}
 	return info
+}
+
+// toldOf is what a queue is told of an error, which all can read who see its schedules: not
+// what a store says, which may name hosts and users. The log has that.
+func toldOf(err error) string {
+	if text, ok := publictext.Of(err, publictext.As[*jobError], publictext.As[*InvalidError]); ok {
+		return text
+	}
+	return "the job could not be put; the log of its process says why"
 }
 
 // specOf is what a schedule says of itself, or else its type.

@@ -126,6 +126,39 @@ func TestAQueueIsToldWhyAScheduleFails(t *testing.T) {
 	})
 }
 
+// failingQueue can't take jobs.
+type failingQueue struct {
+	*tellerQueue
+	err error
+}
+
+func (q *failingQueue) Put(context.Context, amboy.Job) error       { return q.err }
+func (q *failingQueue) PutMany(context.Context, []amboy.Job) error { return q.err }
+
+// All tenants of a store can read why a schedule fails.
+func TestAttackAScheduleTellsWhatTheStoreSaysOfItself(t *testing.T) {
+	const secret = "dial tcp: lookup db-7.internal.example: user amboy, password hunter2"
+	for want, err := range map[string]error{
+		"the job could not be put; the log of its process says why": errors.New(secret),
+		"queue is draining": fmt.Errorf("%s: %w", secret, amboy.ErrQueueDraining),
+	} {
+		onRealQueue(t, func(t *testing.T, local amboy.Queue, _ *schedule.Scheduler) {
+			q := &failingQueue{newTellerQueue(local), err}
+			s, err := schedule.New(q, schedule.Options{})
+			require.NoError(t, err)
+			defer s.Close()
+			minutely, err := schedule.Every(time.Minute, time.Now())
+			require.NoError(t, err)
+			require.NoError(t, s.Add("minutely", minutely, tick(), schedule.CatchUpNone))
+			require.NoError(t, s.Start(t.Context()))
+			time.Sleep(time.Minute + 100*time.Millisecond)
+			synctest.Wait()
+			assert.Equal(t, want, q.of("minutely").Error)
+			assert.ErrorContains(t, s.List()[0].Err, "hunter2", "the program is told all")
+		})
+	}
+}
+
 func TestAScheduleGoesOnWhereTellingFails(t *testing.T) {
 	onTeller(t, func(t *testing.T, q *tellerQueue, s *schedule.Scheduler) {
 		q.setFail(errors.New("the store is full"))

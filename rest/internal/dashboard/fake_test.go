@@ -415,7 +415,7 @@ func (f *fake) Audit(context.Context, management.PageRequest) (management.AuditP
 		Entries: []management.AuditEntry{
 			{Time: f.ago(2 * time.Minute), Actor: f.or("ana@example.com"), What: "retry", Detail: f.or(`{"filter":{"queues":["billing"],"states":["failed"],"types":["send-invoice"]},"limit":500}`), Done: 312, Skipped: 4},
 			{Time: f.ago(6 * time.Minute), Actor: "ana@example.com", What: "control", Queue: "reports", Detail: `{"paused":true}`},
-			{Time: f.ago(40 * time.Minute), What: "delete", Queue: "billing", JobID: "invoice-2026-11-4001", Error: f.or("job is running: delete is for jobs that have ended")},
+			{Time: f.ago(40 * time.Minute), What: management.WhatRefused, Queue: "billing", Refused: 1012, Detail: f.or(`{"what":"delete","job_id":"invoice-2026-11-4001","error":"job is running: delete is for jobs that have ended"}`)},
 		},
 		Next: "c2",
 	}, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/publictext"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
@@ -101,11 +102,25 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text, "\ufffd")
 }
 
-// textOf is what a client is told of an error, which is without what a store says when
-// the audit list can't be written.
+// textOf is what a client is told of an error that is known. One that has several others
+// may have what a store says.
 func textOf(err error) string {
-	text, _, _ := strings.Cut(err.Error(), "\n"+management.ErrNotRecorded.Error())
+	text := err.Error()
+	if hasSeveral(err) {
+		text, _ = publictext.Of(err, publictext.As[*management.StateError], publictext.Is(management.ErrUnknownQueue, management.ErrUnsupported))
+	}
 	return strings.ToValidUTF8(text, "\ufffd")
+}
+
+// hasSeveral reports whether an error wraps more than one.
+func hasSeveral(err error) bool {
+	for err != nil {
+		if _, several := err.(interface{ Unwrap() []error }); several { //nolint:errorlint // It unwraps the error itself.
+			return true
+		}
+		err = errors.Unwrap(err)
+	}
+	return false
 }
 
 // FailureOf says how an error of a request is answered.
@@ -160,7 +175,7 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	case errors.As(err, &cycle):
 		return answer(http.StatusBadRequest, KindCycle)
 	case errors.As(err, &encoding):
-		return answer(http.StatusBadRequest, "")
+		return &Failure{Status: http.StatusBadRequest, Text: encoding.Error()}
 	case errors.Is(err, amboy.ErrQueueDraining):
 		return answer(http.StatusServiceUnavailable, KindQueueDraining)
 	case errors.Is(err, amboy.ErrQueueClosed), errors.Is(err, driver.ErrClosed):

@@ -38,7 +38,10 @@ func (p *program) audit() *cobra.Command {
 }
 
 func auditDetail(e management.AuditEntry) string {
-	if e.Error == "" {
+	switch {
+	case e.Refused > 0:
+		return fmt.Sprintf("%d times; one of them: %s", e.Refused, e.Detail)
+	case e.Error == "":
 		return e.Detail
 	}
 	return "failed: " + oneLine(e.Error) + "; " + e.Detail

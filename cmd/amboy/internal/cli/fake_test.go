@@ -300,6 +300,7 @@ func (f *fake) Audit(context.Context, management.PageRequest) (management.AuditP
 	return management.AuditPage{Entries: []management.AuditEntry{
 		{Time: ago(time.Minute), Actor: "ada", What: "retry", Queue: "mail", JobID: "welcome-ada", Detail: `{"action":"retry"}`, Done: 1},
 		{Time: ago(time.Hour), What: "control", Queue: "mail", Detail: `{"paused":true}`, Error: "no connection"},
+		{Time: ago(2 * time.Hour), Actor: "eve", What: management.WhatRefused, Queue: "mail", Detail: `{"what":"delete","job_id":"digest","error":"…"}`, Refused: 10_400},
 	}}, f.err
 }
 
