@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/registry"
 	"github.com/mongodb/amboy/rest"
 )
 
@@ -30,11 +31,21 @@ func (sendActor) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// registered are the names of the registered types.
+func registered() (types []string) {
+	for name := range registry.JobTypeNames() {
+		types = append(types, name)
+	}
+	return types
+}
+
 // remote is an inspector that asks another over HTTP.
 func remote(t *testing.T, i management.Inspector) management.Inspector {
 	handler := rest.Handler(i,
 		rest.Prefix("/some/where"),
 		rest.Authorize(func(*http.Request, rest.Access) error { return nil }),
+		rest.CreateTypes(registered()...),
+		rest.CreateTypes("of nobody"),
 		rest.Actor(func(r *http.Request) string { return r.Header.Get(actorHeader) }),
 	)
 	server := httptest.NewServer(handler)

@@ -247,7 +247,7 @@ func TestAuthorization(t *testing.T) {
 	for _, role := range newRoles() {
 		for _, tenant := range []string{"", mine} {
 			inspector := &tenants{}
-			opts := []rest.Option{role.option, rest.Actor(func(*http.Request) string { return "somebody" })}
+			opts := []rest.Option{role.option, rest.CreateTypes("resize"), rest.Actor(func(*http.Request) string { return "somebody" })}
 			if tenant != "" {
 				opts = append(opts, rest.Tenant(tenant))
 			}
@@ -370,7 +370,7 @@ func TestAttackAPageOfAnotherSite(t *testing.T) {
 		{"no browser", nil, true},
 	}
 	inspector := &tenants{}
-	handler := rest.Handler(inspector, everything)
+	handler := rest.Handler(inspector, everything, rest.CreateTypes("resize"))
 	forEachSample(t, func(t *testing.T, method string, s sample) {
 		for _, page := range pages {
 			inspector.did = nil

@@ -18,7 +18,7 @@ import (
 // changes nothing.
 func TestBadInput(t *testing.T) {
 	inspector := newWorld(t)
-	handler := rest.Handler(inspector, everybody())
+	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
 	long, ones := strings.Repeat("a", 5000), strings.Repeat("1", 5000)
 	tests := []struct {
 		method, target, body string
@@ -178,7 +178,7 @@ func everythingIn(t *testing.T, inspector management.Inspector) string {
 // TestProblems compares problems to literal ones.
 func TestProblems(t *testing.T) {
 	inspector := newWorld(t)
-	handler := rest.Handler(inspector, everybody())
+	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
 	for target, want := range map[string]string{
 		"/v2/jobs?limit=0": `{"type":"urn:amboy:problem:invalid-argument","title":"Invalid argument","status":400,
 			"detail":"limit must be a whole number from 1 to 1000 (is \"0\")",

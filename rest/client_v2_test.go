@@ -26,7 +26,7 @@ func everybody() rest.Option {
 
 // newInspectorClient is a client of a handler that is mounted below a prefix.
 func newInspectorClient(t testing.TB, inspector management.Inspector, opts ...rest.Option) *rest.Client {
-	client, err := rest.NewClient(serve(t, rest.Handler(inspector, append([]rest.Option{everybody()}, opts...)...)), nil)
+	client, err := rest.NewClient(serve(t, rest.Handler(inspector, append([]rest.Option{everybody(), rest.CreateTypes("resize", "no such")}, opts...)...)), nil)
 	require.NoError(t, err)
 	return client
 }

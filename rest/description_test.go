@@ -34,7 +34,7 @@ var fuzzRequests = flag.Int("fuzz.requests", 300, "how many requests the client 
 // as the description says.
 func TestRequestsOfTheDescription(t *testing.T) {
 	inspector := newWorld(t)
-	handler := rest.Handler(inspector, rest.Authorize(func(*http.Request, rest.Access) error { return nil }))
+	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
 	d := newDescription(t)
 	generated := d.requests()
 	statuses := map[int]int{}

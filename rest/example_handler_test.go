@@ -13,6 +13,13 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
+// userOf stands for what says in a program who makes a request, after a check of the password
+// or the session.
+func userOf(r *http.Request) string {
+	user, _, _ := r.BasicAuth()
+	return user
+}
+
 // Mount the API and the pages below a prefix, and call the API.
 func ExampleHandler() {
 	ctx := context.Background()
@@ -27,16 +34,15 @@ func ExampleHandler() {
 	mux.Handle("/amboy/", rest.Handler(inspector,
 		rest.Prefix("/amboy"),
 		rest.Authorize(func(r *http.Request, access rest.Access) error {
-			user, _, _ := r.BasicAuth()
-			if user != "operator" && access.Action != rest.ActionRead {
-				return errors.New("only operators may change something")
+			switch user := userOf(r); {
+			case user == "operator", user == "reader" && access.Action == rest.ActionRead:
+				return nil
+			default:
+				return fmt.Errorf("user %q may not do this", user)
 			}
-			return nil
 		}),
-		rest.Actor(func(r *http.Request) string {
-			user, _, _ := r.BasicAuth()
-			return user
-		}),
+		rest.Actor(userOf),
+		rest.CreateTypes("resize"),
 		rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage {
 			return nil // nobody needs them
 		}),

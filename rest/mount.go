@@ -23,13 +23,14 @@ type Action = guard.Action
 const (
 	// ActionRead sees anything.
 	ActionRead = guard.Read
-	// ActionCreate puts a job.
+	// ActionCreate puts a job, of a type that CreateTypes names.
 	ActionCreate = guard.Create
 	// ActionControl changes what is set for a queue.
 	ActionControl = guard.Control
 )
 
-// Access is what a request wants to do: an Action, and the queue that it is about.
+// Access is what a request wants to do: an Action, the queue that it is about, and the ID
+// and the type of the job where it is about one.
 type Access = guard.Access
 
 // Option configures a Handler.
@@ -54,6 +55,13 @@ func Authorize(may func(r *http.Request, access Access) error) Option {
 		panic("rest.Authorize: the function must not be nil")
 	}
 	return func(o *options) { o.guard.Authorize = may }
+}
+
+// CreateTypes names types of jobs that may be put; several such options are added up. Without
+// it no job can be put, whoever may do what: a type may run any program. List the types whose
+// arguments do no harm, whoever chooses them.
+func CreateTypes(types ...string) Option {
+	return func(o *options) { o.guard.CreateTypes = append(o.guard.CreateTypes, types...) }
 }
 
 // Tenant has the handler show one queue only, which is that of a tenant. All others are

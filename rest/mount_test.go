@@ -191,7 +191,7 @@ func TestMaskedArgsAreOnNoWayOut(t *testing.T) {
 
 // TestOverHTTP sends requests through a server, whose path handling has a say as well.
 func TestOverHTTP(t *testing.T) {
-	url := serve(t, rest.Handler(&tenants{}, everybody()))
+	url := serve(t, rest.Handler(&tenants{}, everybody(), rest.CreateTypes("resize")))
 	request, err := http.NewRequestWithContext(within(t), http.MethodPost, url+"/v2/queues/__mine/jobs", strings.NewReader(`{"id":"a/b","type":"resize"}`))
 	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(request)

@@ -88,7 +88,7 @@ func TestAttackAnotherUserOfTheMachineUsesTheDashboard(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status(t, operator, http.MethodGet, login, ""))
 	assert.Equal(t, http.StatusOK, status(t, operator, http.MethodGet, dashboard+"v2/queues", ""))
 	assert.Equal(t, http.StatusForbidden, status(t, attacker, http.MethodGet, login, ""), "a ticket is for once")
-	assert.Equal(t, http.StatusBadRequest, status(t, operator, http.MethodPost, dashboard+"v2/queues/_/jobs", create), "no such type is registered")
+	assert.Equal(t, http.StatusForbidden, status(t, operator, http.MethodPost, dashboard+"v2/queues/_/jobs", create), "no type may be created")
 
 	info, err := os.Stat(token)
 	require.NoError(t, err)

@@ -41,10 +41,18 @@ type Access struct {
 	Queue string
 	// AllQueues is true where it is about all queues. Queue is empty then.
 	AllQueues bool
+	// ID is that of the job, if it is about one; for Create it is empty if the service is to
+	// make one up. A list may show jobs whatever may be done to each.
+	ID string
+	// Type is that of the job for Create, and empty for all else. It may be any text.
+	Type string
 }
 
 // String says it to a person.
 func (a Access) String() string {
+	if a.Type != "" {
+		return fmt.Sprintf("%s of a job of type %q on queue %q", a.Action, a.Type, a.Queue)
+	}
 	if a.AllQueues {
 		return fmt.Sprintf("%s on all queues", a.Action)
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	Tenant string
 	// MaskArgs decides what is shown of arguments and results. Default: all.
 	MaskArgs MaskArgs
+	// CreateTypes are the types of jobs that may be put. Default: none.
+	CreateTypes []string
 	// Actor names who makes a request, for the audit list. Default: nobody.
 	Actor func(r *http.Request) string
 }
@@ -103,6 +105,32 @@ func (g *guarded) allow(ctx context.Context, action Action, queues ...string) er
 		if err := g.ask(ctx, Access{Action: action, Queue: queue}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// allowJob asks the program about an action on one job.
+func (g *guarded) allowJob(ctx context.Context, access Access) error {
+	if err := g.own(access.Queue); err != nil {
+		return err
+	}
+	return g.ask(ctx, access)
+}
+
+// errType is why a job may not be put.
+var errType = errors.New("the type is not among those that may be created: see the option CreateTypes")
+
+// allowCreate asks the program about putting a job, and checks its type.
+func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error {
+	access := Access{Action: Create, Queue: job.Queue, ID: job.ID, Type: job.Type}
+	if err := g.allowJob(ctx, access); err != nil {
+		return err
+	}
+	if job.Type == "" {
+		return &management.InvalidArgumentError{Field: "type", Rule: "must not be empty"}
+	}
+	if !slices.Contains(g.opts.CreateTypes, job.Type) {
+		return &DeniedError{Access: access, Reason: errType}
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestAuthorizeThatPanics(t *testing.T) {
 	_, err := g.Inspector(request(t)).Job(t.Context(), "q", "one")
 	var denied *guard.DeniedError
 	require.ErrorAs(t, err, &denied)
-	assert.Equal(t, guard.Access{Action: guard.Read, Queue: "q"}, denied.Access)
+	assert.Equal(t, guard.Access{Action: guard.Read, Queue: "q", ID: "one"}, denied.Access)
 	assert.NotContains(t, denied.Text(), "panicked")
 }
 

@@ -99,7 +99,7 @@ func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, mo
 }
 
 func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, error) {
-	if err := g.allow(ctx, Read, queue); err != nil {
+	if err := g.allowJob(ctx, Access{Action: Read, Queue: queue, ID: id}); err != nil {
 		return management.Job{}, err
 	}
 	job, err := g.inner.Job(ctx, queue, id)
@@ -120,7 +120,7 @@ func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, er
 }
 
 func (g *guarded) Graph(ctx context.Context, queue, id string, distance int) (management.Graph, error) {
-	if err := g.allow(ctx, Read, queue); err != nil {
+	if err := g.allowJob(ctx, Access{Action: Read, Queue: queue, ID: id}); err != nil {
 		return management.Graph{}, err
 	}
 	graph, err := g.inner.Graph(ctx, queue, id, distance)
@@ -139,7 +139,7 @@ func (g *guarded) Graph(ctx context.Context, queue, id string, distance int) (ma
 }
 
 func (g *guarded) CreateJob(ctx context.Context, job management.NewJob) (management.Created, error) {
-	if err := g.allow(ctx, Create, job.Queue); err != nil {
+	if err := g.allowCreate(ctx, job); err != nil {
 		return management.Created{}, err
 	}
 	return g.inner.CreateJob(g.as(ctx), job)
@@ -150,7 +150,7 @@ func (g *guarded) ActOn(ctx context.Context, queue, id string, action management
 	if err := action.Validate(); err != nil {
 		return management.Acted{}, err
 	}
-	if err := g.allow(ctx, Action(action.Kind), queue); err != nil {
+	if err := g.allowJob(ctx, Access{Action: Action(action.Kind), Queue: queue, ID: id}); err != nil {
 		return management.Acted{}, err
 	}
 	return g.inner.ActOn(g.as(ctx), queue, id, action)

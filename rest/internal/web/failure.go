@@ -144,7 +144,7 @@ func FailureOf(ctx context.Context, err error) *Failure {
 		return f
 	case errors.As(err, &denied):
 		// What the program said is for its log: it may tell too much.
-		return &Failure{Status: http.StatusForbidden, Kind: KindDenied, Text: denied.Text()}
+		return &Failure{Status: http.StatusForbidden, Kind: KindDenied, Text: cut(denied.Text(), maxTextBytes)}
 	case errors.As(err, &state):
 		return answer(http.StatusConflict, KindState)
 	case errors.Is(err, management.ErrUnknownQueue):

@@ -51,7 +51,7 @@ func newShell(t *testing.T) shell {
 	inspector, err := management.NewInspector(mail)
 	require.NoError(t, err)
 
-	handler := rest.Handler(inspector, rest.Authorize(func(r *http.Request, _ rest.Access) error {
+	handler := rest.Handler(inspector, rest.CreateTypes("cli-letter", "no-such-type"), rest.Authorize(func(r *http.Request, _ rest.Access) error {
 		if r.Header.Get("Authorization") != "Bearer sesame" {
 			return errors.New("wrong token")
 		}
