@@ -49,6 +49,19 @@ type AuditPage struct {
 	Next    string       `json:"next,omitempty"`
 }
 
+// Recorder writes to the audit list what was done by other means. The Inspectors of this
+// package are Recorders.
+type Recorder interface {
+	// Record writes an entry, whose Time, Actor and Error it sets: Actor is that of ctx (see
+	// WithActor), and Error is what may be told of failure, which is nil if it was done.
+	// Where failure says that it was refused, as an *InvalidArgumentError does, the call is
+	// counted instead (see AuditEntry.Refused). Long texts are cut. It returns failure,
+	// joined with an error that wraps ErrNotRecorded if the entry could not be written.
+	Record(ctx context.Context, entry AuditEntry, failure error) error
+}
+
+var _ Recorder = (*inspector)(nil)
+
 type actorKey struct{}
 
 // WithActor returns a context that carries who does something, for the audit list.

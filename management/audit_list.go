@@ -47,6 +47,14 @@ func detailOf(what any) string {
 	return cut(string(form), maxDetailBytes)
 }
 
+func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error) error {
+	if err := i.valid(validQueue(entry.Queue), validateText("what", entry.What), validateText("job_id", entry.JobID)); err != nil {
+		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+	}
+	entry.Detail, entry.Refused = cut(entry.Detail, maxDetailBytes), 0
+	return i.record(ctx, entry, failure)
+}
+
 // record writes an entry about what was done, or has failed with an error, which it
 // returns. One that was refused is counted. Where it can't be written the error wraps
 // ErrNotRecorded.

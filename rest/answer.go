@@ -6,11 +6,6 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// newHandler serves routes as all services do.
-func newHandler(routes map[string]http.HandlerFunc) http.Handler {
-	return web.NewOpenHandler(routes, refuse)
-}
-
 // refuse answers a request that can't be met.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := web.FailureOf(r.Context(), err)

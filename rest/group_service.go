@@ -26,9 +26,9 @@ func NewManagementGroupService(group amboy.QueueGroup) *ManagementGroupService {
 // the first, by name, of the queues where the job runs; aborting one aborts it in all
 // of them. Aborting a job that does not run is answered with 404. It opens no queue,
 // but for those of a group that is no queue.OpenQueues.
-func (s *ManagementGroupService) Handler() http.Handler {
+func (s *ManagementGroupService) Handler(opts ...Option) http.Handler {
 	running := &runningJobs{pools: s.pools, notRunning: http.StatusNotFound}
-	return running.handler()
+	return running.handler(opts)
 }
 
 var errNoGroup = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no queue group"}

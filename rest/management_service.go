@@ -33,7 +33,10 @@ type completed struct {
 //	POST /v1/jobs/mark_complete/status/{filter}                       CompleteJobs
 //	POST /v1/jobs/mark_complete/status/{filter}/type/{type}           CompleteJobsByType
 //	POST /v1/jobs/mark_complete/status/{filter}/pattern/{pattern}     CompleteJobsByPattern
-func (s *ManagementService) Handler() http.Handler {
+//
+// Without options it asks nobody who may do that. With options it keeps the rules of the
+// function Handler: see Authorize, Actor, Audit and Hosts.
+func (s *ManagementService) Handler(opts ...Option) http.Handler {
 	routes := map[string]http.HandlerFunc{
 		"GET /v1/status/{filter}":                                       s.countJobs,
 		"GET /v1/id/status/{filter}/type/{type}":                        s.listJobs,
@@ -47,7 +50,7 @@ func (s *ManagementService) Handler() http.Handler {
 			routes[pattern] = func(w http.ResponseWriter, r *http.Request) { refuse(w, r, errNoManager) }
 		}
 	}
-	return newHandler(routes)
+	return newServiceHandler(routes, nil, opts)
 }
 
 var errNoManager = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no manager"}

@@ -3,9 +3,11 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/mongodb/amboy/management"
@@ -40,6 +42,8 @@ type options struct {
 	guard  guard.Options
 	prefix string
 	title  string
+	hosts  []string // that requests may name; nil for all
+	audit  management.Recorder
 }
 
 // Authorize has the handler ask a function whether a request may do something. The
@@ -81,6 +85,32 @@ func MaskArgs(mask func(job management.JobRef, jobType string, args json.RawMess
 		panic("rest.MaskArgs: the function must not be nil")
 	}
 	return func(o *options) { o.guard.MaskArgs = mask }
+}
+
+// Hosts names the hosts that requests may be for, each a name or an address without a port.
+// A request for another is refused with status 421: a site can give its own name the address
+// of this server, and its pages are of the same origin then. It panics for no names, and for
+// an empty one. Without it all hosts are served.
+func Hosts(names ...string) Option {
+	hosts := make([]string, len(names))
+	for i, name := range names {
+		hosts[i] = hostOf(name)
+	}
+	if len(hosts) == 0 || slices.Contains(hosts, "") {
+		panic("rest.Hosts: there must be names, none of them empty")
+	}
+	return func(o *options) { o.hosts = hosts }
+}
+
+// Audit has a service write what it does to the audit list of an inspector, and count there
+// what it refuses for the state of a job. It is for the services; Handler writes to that of
+// its own inspector. It panics for an inspector that is no management.Recorder.
+func Audit(i management.Inspector) Option {
+	recorder, ok := i.(management.Recorder)
+	if !ok {
+		panic(fmt.Sprintf("rest.Audit: the inspector must be a management.Recorder (is a %T)", i))
+	}
+	return func(o *options) { o.audit = recorder }
 }
 
 // Actor has a function name who makes a request, for the audit list. Default: nobody.
@@ -128,11 +158,42 @@ func Handler(i management.Inspector, opts ...Option) http.Handler {
 		option(&o)
 	}
 	o.guard.Inspector = i
-	handler := serving(o)
-	if o.prefix == "" {
-		return handler
+	if o.audit != nil {
+		panic("rest: the option Audit is for services")
 	}
-	return below(o.prefix, handler)
+	return o.mounted(serving(o), api.Refuse)
+}
+
+// mounted has a handler answer below the prefix, to requests for the right host.
+func (o options) mounted(handler http.Handler, refuse web.Refuse) http.Handler {
+	if o.prefix != "" {
+		handler = below(o.prefix, handler, refuse)
+	}
+	if o.hosts != nil {
+		handler = onHosts(o.hosts, handler, refuse)
+	}
+	return handler
+}
+
+// onHosts serves a handler to requests that name one of some hosts.
+func onHosts(hosts []string, handler http.Handler, refuse web.Refuse) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(hosts, hostOf(r.Host)) {
+			web.Secure(w.Header())
+			refuse(w, r, &web.Failure{Status: http.StatusMisdirectedRequest, Text: "this is not a host that is served here"})
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// hostOf is a host without its port, in lower case.
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
 // serving serves all routes, or says that it can't.
@@ -177,9 +238,9 @@ func pagesOf(o options) *dashboard.Dashboard {
 
 // below serves a handler below a prefix. The prefix itself leads there, because links of
 // pages are relative to a slash at its end.
-func below(prefix string, handler http.Handler) http.Handler {
+func below(prefix string, handler http.Handler, refuse web.Refuse) http.Handler {
 	escaped := (&url.URL{Path: prefix}).EscapedPath()
-	nothing := web.NewHandler(nil, api.Refuse)
+	nothing := web.NewHandler(nil, refuse)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == prefix && (r.Method == http.MethodGet || r.Method == http.MethodHead):

@@ -26,7 +26,10 @@ func NewAbortablePoolManagementService(pool amboy.AbortableRunner) *AbortablePoo
 //	DELETE /v1/jobs/abort    aborts all of them
 //	GET    /v1/job/{name}    a job that runs; 404 where it does not
 //	DELETE /v1/job/{name}    aborts it; 400 where it does not run
-func (s *AbortablePoolManagementService) Handler() http.Handler {
+//
+// Without options it asks nobody who may do that. With options it keeps the rules of the
+// function Handler: see Authorize, Actor, Audit and Hosts.
+func (s *AbortablePoolManagementService) Handler(opts ...Option) http.Handler {
 	running := &runningJobs{
 		pools: func(context.Context) (map[string]amboy.AbortableRunner, error) {
 			if s.pool == nil {
@@ -36,7 +39,7 @@ func (s *AbortablePoolManagementService) Handler() http.Handler {
 		},
 		notRunning: http.StatusBadRequest,
 	}
-	return running.handler()
+	return running.handler(opts)
 }
 
 var errNoPool = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no pool"}

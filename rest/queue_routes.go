@@ -55,11 +55,12 @@ type jobStatus struct {
 //	GET  /v1/job/wait/{name}     the same when it has ended; 408 at ?timeout=10s
 //	POST /v1/jobs/mark_complete/id/{name}   as in a ManagementService
 //
-// Whoever reaches it can run a job of any registered type, with arguments of their
-// choice: package job registers one that runs commands. While there is no queue, it
-// answers with status 503.
-func (s *QueueService) Handler() http.Handler {
-	return newHandler(map[string]http.HandlerFunc{
+// Without options it asks nobody: whoever reaches it can run a job of any registered type,
+// with arguments of their choice. With options it keeps the rules of the function Handler:
+// see Authorize, CreateTypes, Actor, Audit and Hosts. While there is no queue, it answers
+// with status 503.
+func (s *QueueService) Handler(opts ...Option) http.Handler {
+	return newServiceHandler(map[string]http.HandlerFunc{
 		"GET /{$}":                  s.getStatus,
 		"GET /v1/status":            s.getStatus,
 		"GET /v1/status/wait":       s.waitForAll,
@@ -75,7 +76,19 @@ func (s *QueueService) Handler() http.Handler {
 			}
 			NewManagementService(management.NewQueueManager(q)).completeJob(w, r)
 		},
-	})
+	}, s.queueName, opts)
+}
+
+// queueName is the name of the queue, as an Inspector has it; empty while there is none.
+func (s *QueueService) queueName() string {
+	q := s.Queue()
+	if q == nil {
+		return ""
+	}
+	if store, ok := queue.StoreOf(q); ok && len(store.Queues()) == 1 {
+		return store.Queues()[0]
+	}
+	return q.ID()
 }
 
 var errNoQueue = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no queue"}
@@ -161,6 +174,9 @@ func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string
 	err = web.ReadJSON(w, r, &form)
 	if err != nil {
 		return "", err
+	}
+	if err = allowCreate(r, &form); err != nil {
+		return form.Name, err
 	}
 	j, err := newJob(&form)
 	if err != nil {

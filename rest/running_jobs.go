@@ -35,13 +35,13 @@ const (
 	statusNotRunning = "not running"
 )
 
-func (j *runningJobs) handler() http.Handler {
-	return newHandler(map[string]http.HandlerFunc{
+func (j *runningJobs) handler(opts []Option) http.Handler {
+	return newServiceHandler(map[string]http.HandlerFunc{
 		"GET /v1/jobs/list":     j.list,
 		"DELETE /v1/jobs/abort": j.abortAll,
 		"GET /v1/job/{name}":    j.get,
 		"DELETE /v1/job/{name}": j.abort,
-	})
+	}, nil, opts)
 }
 
 func (j *runningJobs) list(w http.ResponseWriter, r *http.Request) {

@@ -67,6 +67,21 @@ func (g *Guard) Check(r *http.Request, action Action) error {
 	return (&guarded{Guard: g, request: r}).allow(r.Context(), action)
 }
 
+// Allow returns a *DeniedError for a request that may not do something.
+func (g *Guard) Allow(r *http.Request, access Access) error {
+	return (&guarded{Guard: g, request: r}).ask(r.Context(), access)
+}
+
+// AllowCreate returns a *DeniedError for a request that may not put a job.
+func (g *Guard) AllowCreate(r *http.Request, job management.NewJob) error {
+	return (&guarded{Guard: g, request: r}).allowCreate(r.Context(), job)
+}
+
+// As returns the context of a request with who makes it, for the audit list.
+func (g *Guard) As(r *http.Request) context.Context {
+	return (&guarded{Guard: g, request: r}).as(r.Context())
+}
+
 // May tells whether a request may do something in a queue, in all of them where queue is
 // empty. It is for showing what can be done: the Inspector asks again.
 func (g *Guard) May(r *http.Request, action Action, queue string) bool {

@@ -1,0 +1,156 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/publictext"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/registry"
+	"github.com/mongodb/amboy/rest/internal/guard"
+	"github.com/mongodb/amboy/rest/internal/web"
+)
+
+// newServiceHandler serves the routes of a service: as before if there are no options, and
+// else with the rules that they say. queueName is that of its queue; nil where it may have
+// several.
+func newServiceHandler(routes map[string]http.HandlerFunc, queueName func() string, opts []Option) http.Handler {
+	if len(opts) == 0 {
+		return web.NewOpenHandler(routes, refuse)
+	}
+	var o options
+	for _, option := range opts {
+		option(&o)
+	}
+	o.checkForService()
+	rules := &serviceRules{guard: guard.New(o.guard), audit: o.audit, queueName: queueName}
+	guarded := map[string]http.HandlerFunc{}
+	for pattern, serve := range routes {
+		guarded[pattern] = rules.guarded(actionOf(pattern), serve)
+	}
+	return o.mounted(web.NewHandler(guarded, refuse), refuse)
+}
+
+// checkForService panics for options that no service can keep.
+func (o options) checkForService() {
+	for name, given := range map[string]bool{"Tenant": o.guard.Tenant != "", "MaskArgs": o.guard.MaskArgs != nil, "Title": o.title != ""} {
+		if given {
+			panic("rest: the option " + name + " is not for a service")
+		}
+	}
+}
+
+// actionOf is what a route of a service does.
+func actionOf(pattern string) Action {
+	switch {
+	case strings.HasPrefix(pattern, "GET "):
+		return ActionRead
+	case strings.HasSuffix(pattern, "/job/create"):
+		return ActionCreate
+	case strings.Contains(pattern, "/mark_complete/"):
+		return Action(management.Complete)
+	default: // DELETE aborts
+		return Action(management.Cancel)
+	}
+}
+
+// serviceRules are what a program says about who may use a service.
+type serviceRules struct {
+	guard     *guard.Guard
+	audit     management.Recorder // nil for none
+	queueName func() string       // nil where there may be several
+}
+
+// serviceCall is a request to a service with rules.
+type serviceCall struct {
+	*serviceRules
+	entry management.AuditEntry
+}
+
+type serviceCallKey struct{}
+
+// guarded asks the program before a route does something, and tells the audit list after.
+func (s *serviceRules) guarded(action Action, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		call := &serviceCall{serviceRules: s, entry: management.AuditEntry{What: string(action), JobID: r.PathValue("name"), Detail: r.Method + " " + r.URL.Path}}
+		access := Access{Action: action, ID: call.entry.JobID, AllQueues: s.queueName == nil}
+		if s.queueName != nil {
+			access.Queue = s.queueName()
+			call.entry.Queue = access.Queue
+		}
+		if action != ActionCreate { // for which the job is read first
+			if err := s.guard.Allow(r, access); err != nil {
+				refuse(w, r, err)
+				return
+			}
+		}
+		answer := &statusWriter{ResponseWriter: w, status: http.StatusInternalServerError} // if it panics
+		if s.audit != nil && action != ActionRead {
+			defer func() { call.record(r, answer.status) }()
+		}
+		serve(answer, r.WithContext(context.WithValue(s.guard.As(r), serviceCallKey{}, call)))
+	}
+}
+
+// allowCreate asks the program whether a job may be put, if there are rules.
+func allowCreate(r *http.Request, form *registry.JobInterchange) error {
+	call, ok := r.Context().Value(serviceCallKey{}).(*serviceCall)
+	if !ok {
+		return nil
+	}
+	call.entry.JobID = form.Name
+	return call.guard.AllowCreate(r, management.NewJob{Queue: call.queueName(), ID: form.Name, Type: form.Type})
+}
+
+// record tells the audit list how a call ended, of which the answer says nothing but the
+// status.
+func (c *serviceCall) record(r *http.Request, status int) {
+	var failure error
+	switch {
+	case status == http.StatusForbidden: // as for Handler, whose refusals are none of the inspector
+		return
+	case status >= http.StatusInternalServerError || status == http.StatusRequestTimeout:
+		failure = errors.New("the service failed")
+	case status >= http.StatusBadRequest:
+		failure = publictext.Errorf("answered with status %d", status)
+	case c.entry.JobID != "":
+		c.entry.Done = 1
+	}
+	ctx := c.guard.As(r)
+	if err := c.audit.Record(ctx, c.entry, failure); errors.Is(err, management.ErrNotRecorded) {
+		logging.Error(ctx, message.Fields{
+			"message": "could not write to the audit list what a service did",
+			"what":    c.entry.What,
+			"queue":   c.entry.Queue,
+			"job_id":  c.entry.JobID,
+			"error":   err.Error(),
+		})
+	}
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status  int
+	written bool
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status, w.written = status, true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(body []byte) (int, error) {
+	if !w.written {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(body)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
