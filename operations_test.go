@@ -220,7 +220,7 @@ func TestIntervalOperationErrors(t *testing.T) {
 		{
 			name: "duplicate jobs, reported and continued",
 			conf: amboy.QueueOperationConfig{EnableDuplicateJobReporting: true, ContinueOnError: true, LogErrors: true}, err: duplicates,
-			wantRuns: runs, wantLevel: level.Error, wantError: "job is taken\njob is taken",
+			wantRuns: runs, wantLevel: level.Error, wantError: `job is taken\njob is taken`,
 		},
 		{name: "duplicate scope", err: errScope, wantRuns: 1, wantLevel: level.Warning, wantError: "scope is held"},
 		{name: "duplicate job and plain", err: duplicateAndPlain, wantRuns: 1, wantLevel: level.Warning, wantError: "disk is full"},

@@ -32,6 +32,10 @@ var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month 
 // year between has no leap day.
 const searchYears = 50
 
+// MaxExpressionBytes is the length of the longest cron expression, and of the longest name
+// of a time zone.
+const MaxExpressionBytes = 1024
+
 // Cron returns a schedule of the times that match a cron expression on the clocks
 // of a time zone, which is named as in the IANA database; "" means UTC.
 //
@@ -52,10 +56,15 @@ const searchYears = 50
 // for an expression that has ticks in every hour of the day, like "*/10 * * * *": it
 // goes on by what the clocks show, without a leap and without a pause.
 //
-// Cron returns an *InvalidError for an expression that can't be read, or that no day
-// matches, and for a zone that is not known here. "Local" is refused, since it is
+// Cron returns an *InvalidError for an expression that can't be read, that is longer than
+// MaxExpressionBytes, or that no day matches, and for a zone that is not known here. "Local" is refused, since it is
 // another zone on another machine.
 func Cron(expression, zone string) (Schedule, error) {
+	for _, text := range []struct{ field, value string }{{"cron expression", expression}, {"time zone", zone}} {
+		if len(text.value) > MaxExpressionBytes {
+			return nil, &InvalidError{Field: text.field, Value: text.value, Rule: fmt.Sprintf("must be at most %d bytes long", MaxExpressionBytes)}
+		}
+	}
 	location, err := loadZone(zone)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,9 @@
 package schedule
 
-import "fmt"
+import (
+	"fmt"
+	"unicode/utf8"
+)
 
 // InvalidError says what is wrong with a schedule.
 type InvalidError struct {
@@ -33,10 +36,16 @@ func (e *InvalidError) Error() string {
 // Unwrap returns Err.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// printable quotes what is text.
+// shownRunes is how much of a text an error shows.
+const shownRunes = 200
+
+// printable quotes what is text, and cuts it.
 func printable(v any) string {
 	switch v := v.(type) {
 	case string:
+		if utf8.RuneCountInString(v) > shownRunes {
+			return fmt.Sprintf("%.*q…", shownRunes, v)
+		}
 		return fmt.Sprintf("%q", v)
 	case CatchUp:
 		return fmt.Sprintf("%q", string(v))

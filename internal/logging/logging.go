@@ -7,10 +7,15 @@ package logging
 
 import (
 	"context"
+	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/mongodb/grip"
 	"github.com/mongodb/grip/level"
 	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/printable"
 )
 
 // quietKey is the key of a mark in contexts.
@@ -28,14 +33,14 @@ func isQuiet(ctx context.Context) bool { return ctx.Value(quietKey{}) != nil }
 // Error logs something that failed.
 func Error(ctx context.Context, fields message.Fields) {
 	if !isQuiet(ctx) {
-		grip.Error(context.WithoutCancel(ctx), fields)
+		grip.Error(context.WithoutCancel(ctx), safe(fields))
 	}
 }
 
 // Warning logs something that is odd, and that the library coped with.
 func Warning(ctx context.Context, fields message.Fields) {
 	if !isQuiet(ctx) {
-		grip.Warning(context.WithoutCancel(ctx), fields)
+		grip.Warning(context.WithoutCancel(ctx), safe(fields))
 	}
 }
 
@@ -55,6 +60,40 @@ func DebugEnabled(ctx context.Context) bool {
 // written.
 func Debug(ctx context.Context, build func() message.Fields) {
 	if DebugEnabled(ctx) {
-		grip.Debug(context.WithoutCancel(ctx), build())
+		grip.Debug(context.WithoutCancel(ctx), safe(build()))
+	}
+}
+
+// safe has all texts of a message in one line each, but for stacks, whose lines are
+// indented: what a job says of itself must not look like a line of the log.
+func safe(fields message.Fields) message.Fields {
+	clean := make(message.Fields, len(fields))
+	for name, value := range fields {
+		clean[name] = safeValue(name, value)
+	}
+	return clean
+}
+
+func safeValue(name string, value any) any {
+	switch v := value.(type) {
+	case string:
+		if name == "stack" {
+			return strings.ReplaceAll(printable.Lines(v), "\n", "\n    ")
+		}
+		return printable.Text(v)
+	case []string:
+		clean := make([]string, len(v))
+		for i, text := range v {
+			clean[i] = printable.Text(text)
+		}
+		return clean
+	case error, fmt.Stringer:
+		return printable.Text(fmt.Sprint(v))
+	}
+	switch reflect.ValueOf(value).Kind() {
+	case reflect.Invalid, reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
+		return value
+	default: // the value of a panic, for instance
+		return printable.Text(fmt.Sprint(value))
 	}
 }
