@@ -49,7 +49,7 @@ const (
 	secretTime = 10 * 365 * 24 * time.Hour
 	// cursorBlock is what the length of a cursor is a multiple of, so that it does not tell
 	// the length of a number in it.
-	cursorBlock = 128
+	cursorBlock = 64
 )
 
 // cursorSeal encrypts and authenticates cursors. Its key is a note in the store, so that a
