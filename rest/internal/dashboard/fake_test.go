@@ -244,6 +244,8 @@ func (f *fake) Job(_ context.Context, queue, id string) (management.Job, error) 
 	switch id {
 	case "running":
 		job.State, job.Progress, job.ProgressMessage = amboy.StateRunning, &half, f.or("62 of 100 pages")
+		job.StuckSince = f.ago(time.Minute)
+		job.Stuck = &amboy.StuckRun{Since: job.StuckSince, Cause: f.or("context deadline exceeded"), Stack: f.or(stack)}
 		job.Ended, job.Error = time.Time{}, ""
 		job.Actions = []management.ActionKind{management.Cancel, management.Prioritize, management.Complete}
 		job.CancelRequested = true
