@@ -25,6 +25,7 @@ type store interface {
 	QueueInfos(ctx context.Context) ([]driver.QueueInfo, error)
 	Refresh(ctx context.Context) error
 	SetWorkers(ctx context.Context, queue string, n int) error
+	SinceTurn(ctx context.Context) (time.Duration, error)
 }
 
 // inspector is the Inspector of this package.

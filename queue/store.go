@@ -31,6 +31,8 @@ type Store struct {
 	// opened names the queues that are open in this process; nil where admin knows of
 	// all of them.
 	opened func() []string
+	// sinceTurn is SinceTurn; nil where nothing decides by itself.
+	sinceTurn func(ctx context.Context) (time.Duration, error)
 	// refresh is Refresh; nil where this process has nothing to tell.
 	refresh func(ctx context.Context) error
 	// setWorkers lets the queue of that name have a number of workers, where it is

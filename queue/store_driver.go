@@ -50,6 +50,7 @@ func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
 		format:    q.format,
 	}.withQueues(q.engine.leaseTime, q.name)
 	s.open = func(string) (amboy.Queue, bool) { return shown, true }
+	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, []*engine{q.engine}) }
 	s.refresh = q.engine.announcer.refresh
 	s.setWorkers = q.engine.setWorkers
 	return s
@@ -98,6 +99,7 @@ func storeOfEngines(retention Retention, format amboy.Format, engines func() []*
 		}
 		return names
 	}
+	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, engines()) }
 	s.refresh = func(ctx context.Context) error {
 		return withEach(engines(), func(e *engine) error { return e.announcer.refresh(ctx) })
 	}

@@ -1,0 +1,65 @@
+package management
+
+import (
+	"context"
+
+	"time"
+
+	"github.com/mongodb/amboy/internal/publictext"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// HealthCheck is one of the things that must work for a process to be ready for jobs.
+type HealthCheck struct {
+	// Name is "store", "schema" or "dispatch".
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Error is why it does not work; empty if it does. What a store says is not in it.
+	Error string `json:"error,omitempty"`
+	// Err is the whole error.
+	Err error `json:"-"`
+}
+
+// HealthChecker reports whether a process is ready for jobs. The Inspectors of this package
+// are HealthCheckers.
+type HealthChecker interface {
+	// CheckHealth tries whether the store can be reached (store), whether jobs can be read
+	// from it (schema), and whether the process has decided in the last minute what to do
+	// with them (dispatch), which it does every 30 seconds although nothing happens. It
+	// reads a note and a job, blocks as long as that takes, and stops when ctx ends.
+	CheckHealth(ctx context.Context) []HealthCheck
+}
+
+var _ HealthChecker = (*inspector)(nil)
+
+// maxTurn is how long ago a process may have decided something.
+const maxTurn = time.Minute
+
+func (i *inspector) CheckHealth(ctx context.Context) []HealthCheck {
+	if err := i.valid(); err != nil {
+		return []HealthCheck{newHealthCheck("store", err)}
+	}
+	_, errNotes := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: secretKind, Limit: 1})
+	_, errJobs := i.store.Admin().Find(ctx, driver.Query{Queues: i.store.Queues(), Latest: true}, driver.PageRequest{Limit: 1, Newest: true})
+	return []HealthCheck{
+		newHealthCheck("store", errNotes),
+		newHealthCheck("schema", errJobs),
+		newHealthCheck("dispatch", i.checkTurn(ctx)),
+	}
+}
+
+func (i *inspector) checkTurn(ctx context.Context) error {
+	since, err := i.store.SinceTurn(ctx)
+	if err == nil && since > maxTurn {
+		err = publictext.Errorf("the last decision was %s ago", since.Round(time.Second))
+	}
+	return err
+}
+
+func newHealthCheck(name string, err error) HealthCheck {
+	check := HealthCheck{Name: name, OK: err == nil, Err: err}
+	if err != nil {
+		check.Error, _ = publicText(err)
+	}
+	return check
+}

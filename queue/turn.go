@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// turnRetry is how often the lock of a core is tried that something else has.
+const turnRetry = 5 * time.Millisecond
+
+// SinceTurn returns how long ago this process last decided what to do with the jobs of the
+// store, which it does at least every 30 seconds; of several engines the one that has stood
+// still for the longest counts. It is 0 if nothing in this process decides by itself, as for a
+// queue that holds jobs by reference. It returns an error if ctx ends before it is known,
+// because the process is stuck in a decision.
+func (s *Store) SinceTurn(ctx context.Context) (time.Duration, error) {
+	if s.sinceTurn == nil {
+		return 0, nil
+	}
+	return s.sinceTurn(ctx)
+}
+
+// longestTurn is SinceTurn for some engines.
+func longestTurn(ctx context.Context, engines []*engine) (time.Duration, error) {
+	longest := time.Duration(0)
+	for _, e := range engines {
+		since, err := e.sinceTurn(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("waiting for a decision of process %q: %w", e.id, err)
+		}
+		longest = max(longest, since)
+	}
+	return longest, nil
+}
+
+func (e *engine) sinceTurn(ctx context.Context) (time.Duration, error) {
+	if e.manual {
+		return 0, nil
+	}
+	for !e.coreMu.TryLock() {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(turnRetry):
+		}
+	}
+	defer e.coreMu.Unlock()
+	return time.Since(e.started) - e.read.Mono, nil
+}

@@ -1,0 +1,201 @@
+package rest_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/rest"
+)
+
+// brittle is a store that may fail, or hang.
+type brittle struct {
+	driver.Driver
+	notes, find atomic.Pointer[error]
+	hangs       atomic.Bool
+}
+
+const brittleSecret = "dial tcp db-7.internal.example: password hunter2"
+
+func (b *brittle) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	if b.hangs.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if err := b.notes.Load(); err != nil && req.Kind == "secret" {
+		return nil, *err
+	}
+	return b.Driver.Notes(ctx, req)
+}
+
+func (b *brittle) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
+	if err := b.find.Load(); err != nil {
+		return driver.Page{}, *err
+	}
+	return b.Driver.Find(ctx, q, page)
+}
+
+// probe asks a handler, and returns the status and the body of its answer.
+func probe(t *testing.T, handler http.Handler, method, target string) (int, string) {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody))
+	return recorder.Code, recorder.Body.String()
+}
+
+// withHealth runs a test with the health of a started queue, in a bubble.
+func withHealth(t *testing.T, test func(t *testing.T, store *brittle, health http.Handler)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		inMemory, err := memory.New(memory.Options{KeepFinished: 10})
+		require.NoError(t, err)
+		store := &brittle{Driver: inMemory}
+		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Name: "q", CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, err)
+		require.NoError(t, q.Start(t.Context()))
+		defer closeNow(q)
+		inspector, err := management.NewInspector(q)
+		require.NoError(t, err)
+		test(t, store, http.StripPrefix("/health", rest.Health(inspector)))
+	})
+}
+
+func TestAnIdleProcessIsLiveAndReady(t *testing.T) {
+	withHealth(t, func(t *testing.T, _ *brittle, health http.Handler) {
+		for range 20 {
+			status, body := probe(t, health, http.MethodGet, "/health/live")
+			assert.Equal(t, http.StatusOK, status)
+			assert.JSONEq(t, `{"status":"ok"}`, body)
+			status, body = probe(t, health, http.MethodGet, "/health/ready")
+			assert.Equal(t, http.StatusOK, status)
+			assert.JSONEq(t, `{"status":"ok","checks":[{"name":"store","ok":true},{"name":"schema","ok":true},{"name":"dispatch","ok":true}]}`, body)
+			time.Sleep(7 * time.Minute) // nothing happens meanwhile
+		}
+		status, _ := probe(t, health, http.MethodHead, "/health/ready")
+		assert.Equal(t, http.StatusOK, status)
+		status, _ = probe(t, health, http.MethodPost, "/health/ready")
+		assert.Equal(t, http.StatusMethodNotAllowed, status)
+		status, _ = probe(t, health, http.MethodGet, "/health/")
+		assert.Equal(t, http.StatusNotFound, status)
+	})
+}
+
+func TestAProcessWhoseStoreFailsIsLiveAndNotReady(t *testing.T) {
+	failure := errors.New(brittleSecret)
+	withHealth(t, func(t *testing.T, store *brittle, health http.Handler) {
+		for name, place := range map[string]*atomic.Pointer[error]{"store": &store.notes, "schema": &store.find} {
+			place.Store(&failure)
+			time.Sleep(2 * time.Second)
+			status, body := probe(t, health, http.MethodGet, "/health/ready")
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+			assert.Contains(t, body, `"status":"unavailable"`)
+			assert.Contains(t, body, `{"name":"`+name+`","ok":false,`)
+			assert.NotContains(t, body, "hunter2")
+			assert.NotContains(t, body, "db-7")
+			status, _ = probe(t, health, http.MethodGet, "/health/live")
+			assert.Equal(t, http.StatusOK, status)
+			place.Store(nil)
+			time.Sleep(2 * time.Second)
+			status, body = probe(t, health, http.MethodGet, "/health/ready")
+			assert.Equal(t, http.StatusOK, status, body)
+		}
+	})
+}
+
+func TestAProcessWhoseStoreHangsIsNotReady(t *testing.T) {
+	withHealth(t, func(t *testing.T, store *brittle, health http.Handler) {
+		store.hangs.Store(true)
+		begin := time.Now()
+		status, body := probe(t, health, http.MethodGet, "/health/ready")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Contains(t, body, "the request ended before it was done")
+		assert.Equal(t, 5*time.Second, time.Since(begin))
+	})
+}
+
+// What nobody has to log in for must not let one load the store.
+func TestAttackProbesWithoutEndCostOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := &counting{release: make(chan struct{})}
+		health := rest.Health(i)
+		var probes sync.WaitGroup
+		for range 500 {
+			probes.Go(func() {
+				status, _ := probe(t, health, http.MethodGet, "/ready")
+				assert.Equal(t, http.StatusOK, status)
+			})
+		}
+		synctest.Wait()
+		close(i.release)
+		probes.Wait()
+		for range 500 {
+			probe(t, health, http.MethodGet, "/ready")
+		}
+		assert.EqualValues(t, 1, i.asked.Load())
+		time.Sleep(time.Second)
+		probe(t, health, http.MethodGet, "/ready")
+		assert.EqualValues(t, 2, i.asked.Load())
+	})
+}
+
+// counting is an Inspector of another kind.
+type counting struct {
+	tenants
+	asked   atomic.Int32
+	release chan struct{}
+}
+
+func (i *counting) Queues(context.Context) ([]management.Queue, error) {
+	i.asked.Add(1)
+	<-i.release
+	return nil, nil
+}
+
+func TestHealthOfAnInspectorThatPanics(t *testing.T) {
+	status, body := probe(t, rest.Health(&panicking{}), http.MethodGet, "/ready")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.JSONEq(t, `{"status":"unavailable","checks":[{"name":"store","ok":false,"error":"the check panicked"}]}`, body)
+	assert.Panics(t, func() { rest.Health(nil) })
+}
+
+type panicking struct{ tenants }
+
+func (*panicking) Queues(context.Context) ([]management.Queue, error) { panic("no") }
+
+func TestAProcessThatDecidesNothingAnyMoreIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := memory.New(memory.Options{KeepFinished: 10})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, store.Close(context.Background())) }()
+		group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
+			DefaultQueue: queue.DriverQueueOptions{Driver: store, NumWorkers: 1},
+		})
+		require.NoError(t, err)
+		_, err = group.Get(t.Context(), "q")
+		require.NoError(t, err)
+		inspector, err := management.NewGroupInspector(group)
+		require.NoError(t, err)
+		health := rest.Health(inspector)
+		time.Sleep(5 * time.Minute)
+		status, body := probe(t, health, http.MethodGet, "/ready")
+		require.Equal(t, http.StatusOK, status, body)
+		require.NoError(t, group.Close(t.Context()))
+		time.Sleep(5 * time.Minute)
+		status, body = probe(t, health, http.MethodGet, "/ready")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Regexp(t, `\{"name":"dispatch","ok":false,"error":"the last decision was [45]m[0-9]+s ago"\}`, body)
+	})
+}
