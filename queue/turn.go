@@ -45,6 +45,10 @@ func (e *engine) sinceTurn(ctx context.Context) (time.Duration, error) {
 		case <-time.After(turnRetry):
 		}
 	}
-	defer e.coreMu.Unlock()
-	return time.Since(e.started) - e.read.Mono, nil
+	last := e.read.Mono
+	e.coreMu.Unlock()
+	if last == 0 && len(e.queueNames()) == 0 {
+		return 0, nil // it begins with the first queue
+	}
+	return time.Since(e.started) - last, nil
 }
