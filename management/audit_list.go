@@ -48,8 +48,11 @@ func detailOf(what any) string {
 }
 
 func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error) error {
-	if err := i.valid(validQueue(entry.Queue), validateText("what", entry.What), validateText("job_id", entry.JobID)); err != nil {
+	if err := i.valid(); err != nil {
 		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+	}
+	for _, text := range []*string{&entry.What, &entry.Queue, &entry.JobID} {
+		*text = cut(*text, MaxFilterBytes)
 	}
 	entry.Detail, entry.Refused = cut(entry.Detail, maxDetailBytes), 0
 	return i.record(ctx, entry, failure)

@@ -145,8 +145,8 @@ func auditOf(t *testing.T, i management.Inspector) []management.AuditEntry {
 }
 
 // entriesOf are those of a queue.
-func entriesOf(entries []management.AuditEntry, queue string) []management.AuditEntry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e management.AuditEntry) bool { return e.Queue != queue })
+func entriesOf(entries []management.AuditEntry, name string) []management.AuditEntry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e management.AuditEntry) bool { return e.Queue != name })
 }
 
 // noteCount is how many notes about what was done a store has.
@@ -261,11 +261,11 @@ func (s *away) Insert(ctx context.Context, records []*driver.Record) ([]error, e
 	return s.Driver.Insert(ctx, records)
 }
 
-func (s *away) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+func (s *away) Control(ctx context.Context, name string, change driver.ControlChange) (driver.Control, error) {
 	if s.err != nil && change != (driver.ControlChange{}) {
 		return driver.Control{}, s.err
 	}
-	return s.Driver.Control(ctx, queue, change)
+	return s.Driver.Control(ctx, name, change)
 }
 
 func TestAttackTheAuditListTellsWhatTheStoreSaysOfItself(t *testing.T) {

@@ -60,8 +60,8 @@ func TestAttackACursorIsReadByATenant(t *testing.T) {
 		require.NoError(t, err)
 		for name, cursor := range map[string]string{"jobs": jobs.Next, "audit": audit.Next, "act": acted.Next} {
 			require.NotEmpty(t, cursor, name)
-			plain, err := base64.RawURLEncoding.DecodeString(cursor)
-			require.NoError(t, err)
+			plain, errDecode := base64.RawURLEncoding.DecodeString(cursor)
+			require.NoError(t, errDecode)
 			for _, secret := range []string{`"a":`, "1234", "1235", audit.Entries[0].Time.UTC().Format("2006-01-02")} {
 				assert.NotContains(t, string(plain), secret, name)
 			}
@@ -92,7 +92,7 @@ func TestAttackACursorIsForged(t *testing.T) {
 	ofOther, err := elsewhere.FindJobs(t.Context(), ofMine, management.PageRequest{Limit: 1})
 	require.NoError(t, err)
 	for _, cursor := range append(forged, ofOther.Next) {
-		_, err := i.FindJobs(t.Context(), ofMine, management.PageRequest{Cursor: cursor})
+		_, err = i.FindJobs(t.Context(), ofMine, management.PageRequest{Cursor: cursor})
 		var argument *management.InvalidArgumentError
 		require.ErrorAs(t, err, &argument)
 		assert.Equal(t, "cursor", argument.Field)

@@ -2,7 +2,6 @@ package management
 
 import (
 	"context"
-
 	"time"
 
 	"github.com/mongodb/amboy/internal/publictext"

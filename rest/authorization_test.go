@@ -409,7 +409,7 @@ func TestTooManyWhoWatchAreToldWhenToComeAgain(t *testing.T) {
 			require.NoError(t, err)
 			response, err := http.DefaultClient.Do(request)
 			require.NoError(t, err)
-			defer func() { assert.NoError(t, response.Body.Close()) }()
+			t.Cleanup(func() { assert.NoError(t, response.Body.Close()) })
 			if n < 100 {
 				require.Equal(t, http.StatusOK, response.StatusCode)
 				continue

@@ -17,8 +17,8 @@ import (
 )
 
 // stored is what a store has of a job: its type, its arguments and its place in the queue.
-func stored(t *testing.T, inspector management.Inspector, queue, id string) string {
-	job, err := inspector.Job(t.Context(), queue, id)
+func stored(t *testing.T, inspector management.Inspector, name, id string) string {
+	job, err := inspector.Job(t.Context(), name, id)
 	require.NoError(t, err)
 	encoded, err := json.Marshal([]any{job.Type, job.Args, job.Priority, job.Due, job.State, job.Tags, job.Metadata})
 	require.NoError(t, err)
@@ -102,9 +102,15 @@ func TestAttackATextOfAJobBecomesMarkupOrAFormula(t *testing.T) {
 			handler http.Handler
 			target  string
 		}{
-			{v2, "/v2/queues/" + url.PathEscape(name) + "/jobs/" + id}, {v2, "/v2/jobs"}, {v2, "/v2/jobs?id=" + id},
-			{v1, "/v1/job/" + id}, {v1, "/v1/job/status/" + id}, {manage, "/v1/id/status/all/type/resize"},
-			{v2, "/queues/" + url.PathEscape(name) + "/jobs/" + id}, {v2, "/jobs"}, {v2, "/jobs?id=" + id},
+			{v2, "/v2/queues/" + url.PathEscape(name) + "/jobs/" + id},
+			{v2, "/v2/jobs"},
+			{v2, "/v2/jobs?id=" + id},
+			{v1, "/v1/job/" + id},
+			{v1, "/v1/job/status/" + id},
+			{manage, "/v1/id/status/all/type/resize"},
+			{v2, "/queues/" + url.PathEscape(name) + "/jobs/" + id},
+			{v2, "/jobs"},
+			{v2, "/jobs?id=" + id},
 		} {
 			for _, accept := range []string{"", "text/html", "text/csv", "application/vnd.ms-excel", "*/*"} {
 				got := sample{target: r.target}.ask(t, r.handler, http.MethodGet, "", withHeader("Accept", accept))

@@ -175,7 +175,8 @@ func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string
 	if err != nil {
 		return "", err
 	}
-	if err = allowCreate(r, &form); err != nil {
+	err = allowCreate(r, &form)
+	if err != nil {
 		return form.Name, err
 	}
 	j, err := newJob(&form)

@@ -90,10 +90,11 @@ func (s *serviceRules) guarded(action Action, serve http.HandlerFunc) http.Handl
 			}
 		}
 		answer := &statusWriter{ResponseWriter: w, status: http.StatusInternalServerError} // if it panics
+		ctx := management.WithActor(r.Context(), s.guard.Actor(r))
 		if s.audit != nil && action != ActionRead {
-			defer func() { call.record(r, answer.status) }()
+			defer func() { call.record(ctx, answer.status) }()
 		}
-		serve(answer, r.WithContext(context.WithValue(s.guard.As(r), serviceCallKey{}, call)))
+		serve(answer, r.WithContext(context.WithValue(ctx, serviceCallKey{}, call)))
 	}
 }
 
@@ -109,7 +110,7 @@ func allowCreate(r *http.Request, form *registry.JobInterchange) error {
 
 // record tells the audit list how a call ended, of which the answer says nothing but the
 // status.
-func (c *serviceCall) record(r *http.Request, status int) {
+func (c *serviceCall) record(ctx context.Context, status int) {
 	var failure error
 	switch {
 	case status == http.StatusForbidden: // as for Handler, whose refusals are none of the inspector
@@ -121,7 +122,6 @@ func (c *serviceCall) record(r *http.Request, status int) {
 	case c.entry.JobID != "":
 		c.entry.Done = 1
 	}
-	ctx := c.guard.As(r)
 	if err := c.audit.Record(ctx, c.entry, failure); errors.Is(err, management.ErrNotRecorded) {
 		logging.Error(ctx, message.Fields{
 			"message": "could not write to the audit list what a service did",

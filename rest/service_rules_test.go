@@ -110,9 +110,9 @@ func ask(t *testing.T, handler http.Handler, method, target, body string, header
 	return answer.StatusCode, string(content)
 }
 
-// resizeForm is the body of a request to put a job.
-func resizeForm(t *testing.T, id string) string {
-	form, err := registry.MakeJobInterchange(newResize(id, ""), amboy.JSON)
+// newForm is the body of a request to put the job "new".
+func newForm(t *testing.T) string {
+	form, err := registry.MakeJobInterchange(newResize("new", ""), amboy.JSON)
 	require.NoError(t, err)
 	encoded, err := json.Marshal(form)
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestAttackTheServicesAreUsedWithoutTheRight(t *testing.T) {
 	for _, service := range serviceSamples(s) {
 		for _, r := range service.requests {
 			asked = nil
-			status, body := ask(t, service.handler, r.method, r.target, resizeForm(t, "new"))
+			status, body := ask(t, service.handler, r.method, r.target, newForm(t))
 			assert.Equal(t, http.StatusForbidden, status, "%s %s: %s", r.method, r.target, body)
 			assert.NotContains(t, body, errNo.Error())
 			require.Len(t, asked, 1, "%s %s", r.method, r.target)
@@ -163,13 +163,13 @@ func queueName(t *testing.T, i management.Inspector) string {
 func TestAttackAServicePutsAJobOfAnyType(t *testing.T) {
 	for _, types := range [][]rest.Option{nil, {rest.CreateTypes("mail")}} {
 		s := newServices(t, func(management.Inspector) []rest.Option { return append(types, everybody()) })
-		status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", resizeForm(t, "new"))
+		status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", newForm(t))
 		assert.Equal(t, http.StatusForbidden, status, body)
 	}
 	s := newServices(t, func(management.Inspector) []rest.Option {
 		return []rest.Option{rest.CreateTypes("resize"), everybody()}
 	})
-	status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", resizeForm(t, "new"))
+	status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", newForm(t))
 	assert.Equal(t, http.StatusOK, status, body)
 }
 
@@ -207,12 +207,13 @@ func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 		status, answer := ask(t, handler, method, target, body)
 		require.Equal(t, want, status, answer)
 	}
-	do(s.queue, http.MethodPost, "/v1/job/create", resizeForm(t, "new"), http.StatusOK)
-	do(s.queue, http.MethodPost, "/v1/job/create", resizeForm(t, "new"), http.StatusBadRequest)
+	do(s.queue, http.MethodPost, "/v1/job/create", newForm(t), http.StatusOK)
+	do(s.queue, http.MethodPost, "/v1/job/create", newForm(t), http.StatusBadRequest)
 	do(s.pool, http.MethodDelete, "/v1/job/held", "", http.StatusOK)
 	do(s.management, http.MethodPost, "/v1/jobs/mark_complete/status/pending", "", http.StatusOK)
 	do(s.management, http.MethodPost, "/v1/jobs/mark_complete/id/nothing", "", http.StatusNotFound)
 	do(s.queue, http.MethodGet, "/v1/status", "", http.StatusOK)
+	do(s.management, http.MethodPost, "/v1/jobs/mark_complete/id/"+strings.Repeat("x", 5000), "", http.StatusBadRequest)
 	page, err := s.inspector.Audit(t.Context(), management.PageRequest{})
 	require.NoError(t, err)
 	var got []string
@@ -225,14 +226,14 @@ func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 	assert.Contains(t, got, "create new 1")
 	assert.Contains(t, got, "cancel held 1")
 	assert.Contains(t, got, "complete  0")
-	assert.Equal(t, 2, refused)
+	assert.Equal(t, 3, refused)
 	assert.Contains(t, page.Entries[len(page.Entries)-1].Detail, "/v1/job/create")
 }
 
 // Hosts that mount the services as before have them as they were.
 func TestServicesWithoutOptionsAskNobody(t *testing.T) {
 	s := newServices(t, nil)
-	status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", resizeForm(t, "new"))
+	status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", newForm(t))
 	assert.Equal(t, http.StatusOK, status, body)
 	status, _ = ask(t, s.management, http.MethodGet, "/v1/status/all", "", "Sec-Fetch-Site", "cross-site")
 	assert.Equal(t, http.StatusOK, status)

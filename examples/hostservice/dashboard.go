@@ -39,7 +39,8 @@ func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Wri
 	// anybody in.
 	login := rest.NewLogin("/jobs")
 	if d.tokenFile != "" {
-		if err = writeToken(d.tokenFile, login.Token()); err != nil {
+		err = writeToken(d.tokenFile, login.Token())
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -77,10 +77,8 @@ func (g *Guard) AllowCreate(r *http.Request, job management.NewJob) error {
 	return (&guarded{Guard: g, request: r}).allowCreate(r.Context(), job)
 }
 
-// As returns the context of a request with who makes it, for the audit list.
-func (g *Guard) As(r *http.Request) context.Context {
-	return (&guarded{Guard: g, request: r}).as(r.Context())
-}
+// Actor names who makes a request, for the audit list.
+func (g *Guard) Actor(r *http.Request) string { return g.opts.Actor(r) }
 
 // May tells whether a request may do something in a queue, in all of them where queue is
 // empty. It is for showing what can be done: the Inspector asks again.
