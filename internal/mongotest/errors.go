@@ -33,6 +33,7 @@ const (
 	codeUnknownExpression       = 168
 	codeParallelArrays          = 171
 	codeIndexOption             = 197
+	codeQueryFeatureNotAllowed  = 224
 	codeTransactionTooOld       = 225
 	codeNoSuchTransaction       = 251
 	codeTransactionDone         = 256
@@ -80,6 +81,7 @@ var codeNames = map[int32]string{
 	codeParallelArrays:          "CannotIndexParallelArrays",
 	189:                         "PrimarySteppedDown",
 	codeIndexOption:             "InvalidIndexSpecificationOption",
+	codeQueryFeatureNotAllowed:  "QueryFeatureNotAllowed",
 	codeTransactionTooOld:       "TransactionTooOld",
 	246:                         "SnapshotUnavailable",
 	codeNoSuchTransaction:       "NoSuchTransaction",

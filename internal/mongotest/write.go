@@ -3,6 +3,7 @@ package mongotest
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
@@ -194,6 +195,11 @@ func (s *Server) runUpdate(req *request, c *collection, st *updateStatement) (do
 
 // update runs one update in a transaction.
 func (c *collection) update(tx *transaction, st *updateStatement, up *update) (done outcome, err error) {
+	if st.Upsert {
+		if err = refuseExpr(st.Filter); err != nil {
+			return done, err
+		}
+	}
 	sel := selection{filter: st.Filter, hint: st.Hint, limit: 1}
 	if st.Multi {
 		sel.limit = 0
@@ -244,6 +250,29 @@ func (c *collection) modify(tx *transaction, m match, up *update) (changed bool,
 		kind = "replace"
 	}
 	return true, after, c.write(tx, m.record, after, kind)
+}
+
+// refuseExpr refuses the filter of an upsert that has an expression. See
+// https://www.mongodb.com/docs/manual/reference/method/db.collection.update/.
+func refuseExpr(raw bson.Raw) error {
+	filter, err := decodeDocument(raw)
+	if err != nil {
+		return err
+	}
+	if hasExpr(filter) {
+		return errorf(codeQueryFeatureNotAllowed, "$expr is not allowed in the query predicate for an upsert")
+	}
+	return nil
+}
+
+func hasExpr(filter bson.D) bool {
+	return slices.ContainsFunc(filter, func(e bson.E) bool {
+		clauses, _ := e.Value.(bson.A) // of $and, $or and $nor
+		return e.Key == "$expr" || slices.ContainsFunc(clauses, func(clause any) bool {
+			d, ok := clause.(bson.D)
+			return ok && strings.HasPrefix(e.Key, "$") && hasExpr(d)
+		})
+	})
 }
 
 // upsert inserts what an update makes of the fields that its filter requires.
@@ -381,6 +410,11 @@ type findAndModifyArgs struct {
 }
 
 func (c *collection) findAndModify(tx *transaction, args *findAndModifyArgs, project projection) (bson.D, error) {
+	if args.Upsert {
+		if err := refuseExpr(args.Query); err != nil {
+			return nil, err
+		}
+	}
 	found, err := c.find(tx, selection{filter: args.Query, sort: args.Sort, hint: args.Hint, limit: 1})
 	if err != nil {
 		return nil, err

@@ -109,6 +109,26 @@ func TestUpsert(t *testing.T) {
 	assert.IsType(t, primitive.ObjectID{}, result.UpsertedID)
 }
 
+// The filter of an upsert has no expressions.
+// https://www.mongodb.com/docs/manual/reference/method/db.collection.update/
+func TestUpsertRefusesExpressions(t *testing.T) {
+	const notAllowed = 224
+	c := jobs(t)
+	insert(t, c, `{"_id": 1, "a": 1}`)
+	for _, filter := range []string{
+		`{"_id": 1, "$expr": {"$eq": ["$a", 1]}}`,
+		`{"_id": 2, "$or": [{"b": 1}, {"$and": [{"$expr": {"$eq": ["$a", 1]}}]}]}`,
+	} {
+		set := parse(t, `{"$set": {"b": 1}}`)
+		_, err := c.UpdateOne(t.Context(), parse(t, filter), set, options.Update().SetUpsert(true))
+		assert.Equal(t, notAllowed, code(err), filter)
+		err = c.FindOneAndUpdate(t.Context(), parse(t, filter), set, options.FindOneAndUpdate().SetUpsert(true)).Err()
+		assert.Equal(t, notAllowed, code(err), filter)
+		_, err = c.UpdateOne(t.Context(), parse(t, filter), set)
+		assert.NoError(t, err, filter)
+	}
+}
+
 // An update may be a pipeline.
 // https://www.mongodb.com/docs/manual/tutorial/update-documents-with-aggregation-pipeline/
 func TestPipelineUpdate(t *testing.T) {

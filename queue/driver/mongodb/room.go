@@ -72,18 +72,28 @@ func (c *claim) countRoom(ctx context.Context, v *view, queue string) (int, erro
 // lockRoom waits until it has the lock of a queue.
 func (d *Driver) lockRoom(ctx context.Context, queue, holder string) error {
 	end := serverTimeAfter(roomLockTime)
-	// One that lasts longer is from before the server's clock was set back.
-	isOver := field("$expr", either(
+	// One that lasts longer is from before the server's clock was set back. This can't be
+	// part of the filter: that of an upsert must have no expression.
+	isOver := either(
 		field("$lt", bson.A{"$until", serverNow}),
 		field("$gt", bson.A{"$until", end}),
-	))
-	take := mongo.Pipeline{field("$set", bson.D{{Key: "holder", Value: field("$literal", holder)}, {Key: "until", Value: end}})}
+	)
+	ifOver := func(then, otherwise any) bson.D { return field("$cond", bson.A{isOver, then, otherwise}) }
+	take := mongo.Pipeline{field("$set", bson.D{
+		{Key: "holder", Value: ifOver(field("$literal", holder), "$holder")},
+		{Key: "until", Value: ifOver(end, "$until")},
+	})}
+	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)
 	for round := 1; ; round++ {
-		_, err := d.control.UpdateOne(ctx, append(field("_id", roomKey(queue)), isOver...), take, options.Update().SetUpsert(true))
-		if err == nil {
+		var lock struct {
+			Holder string `bson:"holder"`
+		}
+		err := d.control.FindOneAndUpdate(ctx, field("_id", roomKey(queue)), take, opts).Decode(&lock)
+		if err == nil && lock.Holder == holder {
 			return nil
 		}
-		if !mongo.IsDuplicateKeyError(err) {
+		// A duplicate key says that another process has just made the lock.
+		if err != nil && !mongo.IsDuplicateKeyError(err) {
 			return fmt.Errorf("locking queue %q: %w", queue, err)
 		}
 		if err = pause(ctx, min(round, 5)); err != nil {
