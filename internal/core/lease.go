@@ -78,6 +78,9 @@ func (c *Core) renewedLeases(e Renewed) {
 	for _, r := range call.runs {
 		r.fence = max(r.fence, c.fence(call))
 	}
+	if call.unnoticed > 0 {
+		c.timers.set(beatTimer, c.now.Mono) // it may have been sent long ago, and proves little
+	}
 	if c.config.PollCancels {
 		c.checkCancels()
 	}

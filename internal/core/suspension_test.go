@@ -92,3 +92,20 @@ func TestASuspendedMachineEndsRunsWhenATimerFires(t *testing.T) {
 	require.NotZero(t, longest)
 	assert.LessOrEqual(t, longest, time.Second)
 }
+
+// TestARenewalUnderWayWhenTheClockIsSetEndsRuns has a store that answers all calls.
+func TestARenewalUnderWayWhenTheClockIsSetEndsRuns(t *testing.T) {
+	s := newStory(t)
+	s.run()
+	renew := only[core.Renew](t, s.wait(5*time.Second))
+	s.skew += time.Hour
+	s.tell(core.Tick{})
+	commands := s.tell(core.Renewed{Call: renew.Call})
+	for range 200 {
+		for _, renew := range all[core.Renew](commands) {
+			commands = append(commands, s.tell(core.Renewed{Call: renew.Call})...)
+		}
+		require.False(t, canceled(commands), "at %s", s.now)
+		commands = s.wait(100 * time.Millisecond)
+	}
+}
