@@ -331,7 +331,7 @@ func (c *Core) done(r *Run, err error) {
 // close has all ends written at once, and nothing claimed any more.
 func (c *Core) close() {
 	c.closing = true
-	c.startNotAlone() // which hands it back
+	c.endHopelessSuspect()
 	c.flush()
 }
 

@@ -100,6 +100,7 @@ func (c *Core) checkFences() {
 		}
 	}
 	c.timers.set(fenceTimer, next)
+	c.endHopelessSuspect()
 }
 
 // doubtFences brings the fences forward by a time that may have passed unnoticed. What is
@@ -122,6 +123,7 @@ func (c *Core) lose(lease driver.Lease) {
 	if r := c.find(lease); r != nil {
 		r.lost = true
 		c.cancel(r, amboy.ErrLeaseLost)
+		c.endHopelessSuspect()
 	} else if c.calls.awaits(claimCall) {
 		c.lostEarly = append(c.lostEarly, lease) // by the claim that is under way, it may be
 	}

@@ -81,9 +81,7 @@ func (c *Core) stop(l *Line) {
 	}
 	c.waiting -= len(l.waiting)
 	l.waiting = nil
-	if c.alone != nil && c.alone.suspectOf == l {
-		c.startNotAlone() // which hands it back
-	}
+	c.endHopelessSuspect()
 }
 
 func (c *Core) remove(l *Line) {
@@ -112,6 +110,7 @@ func (c *Core) leave(w *Worker) {
 		c.change(l, func() { l.waiting = slices.Delete(l.waiting, i, i+1) })
 		c.waiting--
 	}
+	c.endHopelessSuspect()
 }
 
 // next takes the worker out of a line that is to be served.

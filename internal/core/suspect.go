@@ -42,20 +42,27 @@ func (c *Core) startAlone() {
 	}
 }
 
-// startNotAlone starts the suspect that waits, if there is one, or hands it back if it
-// can't start any more.
+// startNotAlone starts the suspect that waits, if there is one and it can start.
 func (c *Core) startNotAlone() {
+	c.endHopelessSuspect()
+	if r := c.alone; r != nil && r.suspectOf != nil {
+		l := r.suspectOf
+		r.suspectOf = nil
+		c.start(l, r)
+	}
+}
+
+// endHopelessSuspect hands the suspect that waits back, if there is one, when it can't
+// start any more: until it has gone nothing is claimed.
+func (c *Core) endHopelessSuspect() {
 	r := c.alone
 	if r == nil || r.suspectOf == nil {
 		return
 	}
-	l := r.suspectOf
-	r.suspectOf = nil
-	if l.stopped || c.closing || len(l.waiting) == 0 || r.isLost() {
+	if l := r.suspectOf; l.stopped || c.closing || len(l.waiting) == 0 || r.isLost() {
+		r.suspectOf = nil
 		c.finish(r, End{HandBack: &driver.HandBack{}})
-		return
 	}
-	c.start(l, r)
 }
 
 // endAlone lets others run again when the suspect has returned, or does not.
