@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/mongodb/grip/message"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
 )
@@ -47,9 +49,8 @@ type observed struct {
 
 // stuckRun is a run that is to be reported.
 type stuckRun struct {
-	job       amboy.Job
-	goroutine []byte
-	info      amboy.StuckRun
+	currentRun
+	info amboy.StuckRun
 }
 
 // watch sets the timer of the watchdog, unless it is set.
@@ -103,10 +104,7 @@ func (w *workers) checkRuns() {
 		w.replace(one)
 		if !one.observed.reported {
 			one.observed.reported = true
-			found = append(found, stuckRun{job: run.job, goroutine: run.goroutine, info: amboy.StuckRun{
-				Since: one.observed.overdue,
-				Cause: run.cause(),
-			}})
+			found = append(found, stuckRun{run, amboy.StuckRun{Since: one.observed.overdue, Cause: run.cause()}})
 		}
 	}
 	if running {
@@ -114,7 +112,7 @@ func (w *workers) checkRuns() {
 	}
 	if len(found) > 0 {
 		w.goroutines++
-		go w.reportStuck(found)
+		go w.reportAll(found)
 	}
 }
 
@@ -152,24 +150,37 @@ func (w *workers) replace(one *worker) {
 	go w.enter(one.place).work()
 }
 
-// reportStuck logs the runs that have become stuck, and tells the queue.
-func (w *workers) reportStuck(runs []stuckRun) {
+// reportAll reports the runs that have become stuck. None waits for another: the queue may
+// ask the job, which may never answer.
+func (w *workers) reportAll(runs []stuckRun) {
+	stacks := stacksOfAll()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.exit()
+	for _, run := range runs {
+		run.info.Stack = string(stackOf(stacks, run.goroutine))
+		w.goroutines++
+		go w.reportStuck(run)
+	}
+}
+
+// reportStuck logs that a run is stuck, and tells the queue.
+func (w *workers) reportStuck(run stuckRun) {
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.exit()
 	}()
-	stacks := stacksOfAll()
-	for _, run := range runs {
-		run.info.Stack = string(stackOf(stacks, run.goroutine))
-		fields := w.fields("job is stuck: it goes on although it should have ended", run.job)
-		fields["since"], fields["cause"], fields["stack"] = run.info.Since, run.info.Cause, run.info.Stack
-		logging.Error(w.hard, fields)
-		if err := w.tellStuck(run); err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
-			fields := w.fields("could not tell the queue of a stuck job", run.job)
-			fields["error"] = err.Error()
-			logging.Error(w.hard, fields)
-		}
+	fields := func(text string) message.Fields {
+		return message.Fields{"message": text, "job_id": run.id, "job_type": run.jobType, "queue": w.queue.ID()}
+	}
+	stuck := fields("job is stuck: it goes on although it should have ended")
+	stuck["since"], stuck["cause"], stuck["stack"] = run.info.Since, run.info.Cause, run.info.Stack
+	logging.Error(w.hard, stuck)
+	if err := w.tellStuck(run); err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
+		failed := fields("could not tell the queue of a stuck job")
+		failed["error"] = err.Error()
+		logging.Error(w.hard, failed)
 	}
 }
 

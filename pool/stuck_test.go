@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,12 +30,13 @@ func newStuckQueue() *stuckQueue {
 }
 
 func (q *stuckQueue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.StuckRun) error {
+	id := j.ID()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if _, hasLimit := ctx.Deadline(); !hasLimit {
-		return fmt.Errorf("the call for job %q has no time limit", j.ID())
+		return fmt.Errorf("the call for job %q has no time limit", id)
 	}
-	q.stuck[j.ID()] = stuck
+	q.stuck[id] = stuck
 	return q.err
 }
 
@@ -131,6 +133,82 @@ func TestStuckJobsStartWorkersWithoutEnd(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, q.ended, 20)
 		closeWithin(t, r, time.Minute)
+	})
+}
+
+// touchyJob answers no question while it is stuck, as one that holds its own lock, or
+// panics.
+type touchyJob struct {
+	funcJob
+	stuck  atomic.Bool
+	answer func()
+}
+
+func newTouchyJob(id string, end <-chan struct{}, answer func()) *touchyJob {
+	j := &touchyJob{answer: answer}
+	j.run = func(ctx context.Context, _ *funcJob) {
+		<-ctx.Done()
+		j.stuck.Store(true)
+		defer j.stuck.Store(false)
+		<-end
+	}
+	j.SetID(id)
+	return j
+}
+
+func (j *touchyJob) ID() string {
+	if j.stuck.Load() {
+		j.answer()
+	}
+	return j.funcJob.ID()
+}
+
+func (j *touchyJob) Type() amboy.JobType {
+	if j.stuck.Load() {
+		j.answer()
+	}
+	return j.funcJob.Type()
+}
+
+func TestAStuckJobThatPanicsEndsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newStuckQueue()
+		end := make(chan struct{})
+		q.jobs <- newTouchyJob("stuck", end, func() { panic("ask me later") })
+		r := pool.NewLocalWorkers(1, q)
+		require.NoError(t, r.Start(t.Context()))
+		synctest.Wait()
+		q.lose("stuck")
+		time.Sleep(pool.StuckGrace + time.Second)
+		q.jobs <- newJob("next", doNothing)
+		synctest.Wait()
+		assert.Len(t, q.ended, 1)
+		closeWithin(t, r, 0)
+		assert.Equal(t, []string{"stuck"}, leftBehind(t, r))
+		close(end)
+	})
+}
+
+func TestAStuckJobThatHoldsItsOwnLockHidesOthersAndBlocksClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newStuckQueue()
+		end := make(chan struct{})
+		for i := range 4 {
+			q.jobs <- newTouchyJob(fmt.Sprint("locked", i), end, func() { <-end })
+			q.jobs <- stuckJob(fmt.Sprint("stuck", i), 0, end)
+		}
+		r := pool.NewLocalWorkers(8, q)
+		require.NoError(t, r.Start(t.Context()))
+		synctest.Wait()
+		for i := range 4 {
+			q.lose(fmt.Sprint("locked", i))
+			q.lose(fmt.Sprint("stuck", i))
+		}
+		time.Sleep(pool.StuckGrace + time.Second)
+		assert.Len(t, q.reported(), 4)
+		assert.LessOrEqual(t, closeWithin(t, r, 0), time.Second)
+		assert.Len(t, leftBehind(t, r), 8)
+		close(end)
 	})
 }
 

@@ -189,7 +189,7 @@ func (w *workers) noteLeftBehind() {
 	w.left = nil
 	for one := range w.alive {
 		if run, ok := one.current(); ok {
-			w.left = append(w.left, run.job.ID())
+			w.left = append(w.left, run.id)
 		}
 	}
 	slices.Sort(w.left)
@@ -265,10 +265,13 @@ type worker struct {
 
 // currentRun is a run as others see it.
 type currentRun struct {
-	number  uint64
-	job     amboy.Job       // nil if there is none
-	ctx     context.Context // of the job; nil when its Run has returned
-	maxTime time.Duration
+	number uint64
+	job    amboy.Job // nil if there is none
+	// id and jobType are those of the job, which is not asked while it runs: it may hold
+	// a lock of its own.
+	id, jobType string
+	ctx         context.Context // of the job; nil when its Run has returned
+	maxTime     time.Duration
 	// goroutine is how its stack begins.
 	goroutine []byte
 }
@@ -282,10 +285,11 @@ func (w *worker) current() (run currentRun, ok bool) {
 
 // take makes known which run a worker has.
 func (w *worker) take(a *attempt) {
-	maxTime := a.job.TimeInfo().MaxTime
+	id, maxTime := a.job.ID(), a.job.TimeInfo().MaxTime
 	w.hasMu.Lock()
 	w.has.number++
 	w.has.job, w.has.ctx, w.has.maxTime = a.job, a.ctx, maxTime
+	w.has.id, w.has.jobType = id, w.labels.jobType
 	w.hasMu.Unlock()
 	if !w.watched.Load() {
 		w.watch()
