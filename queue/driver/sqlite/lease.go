@@ -170,8 +170,9 @@ type lease struct {
 const (
 	// clockSlack is by how much a wait may seem to begin later than now.
 	clockSlack = 5 * time.Second
-	// shortenedAtOnce is the number of waits, at most, that one change makes shorter.
-	shortenedAtOnce = 1000
+	// recoveredAtOnce is the number of leases, at most, that one change hands back, and
+	// of waits that it makes shorter.
+	recoveredAtOnce = 1000
 )
 
 // RecoverStale implements driver.Driver. A lease is over when this driver has seen it
@@ -187,12 +188,13 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (recove
 		if err != nil || len(over) == 0 && !late {
 			return recovered, d.partly(recovered, err)
 		}
-		n, err := d.recover(ctx, over, keep)
+		next := over[:min(len(over), recoveredAtOnce)]
+		over = over[len(next):]
+		n, err := d.recover(ctx, next, keep)
 		recovered += n
 		if err != nil {
 			return recovered, d.partly(recovered, err)
 		}
-		over = nil
 	}
 }
 
@@ -260,7 +262,7 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 			n++
 		}
 		now := time.Now()
-		_, failure := c.exec(shortenWaits, instantOf(now), instantOf(now.Add(clockSlack)), shortenedAtOnce)
+		_, failure := c.exec(shortenWaits, instantOf(now), instantOf(now.Add(clockSlack)), recoveredAtOnce)
 		return failure
 	}})
 	if err != nil {

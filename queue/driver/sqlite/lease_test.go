@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,4 +107,22 @@ func TestARecoveryThatFindsNothingDoesNotWaitForWriters(t *testing.T) {
 	unlock := lock(t, path)
 	defer unlock()
 	assert.Zero(t, recoverStale(t, d))
+}
+
+// TestARecoveryOfManyLeasesIsOneTransaction counts the transactions by the notifications.
+func TestARecoveryOfManyLeasesIsOneTransaction(t *testing.T) {
+	const leases = 2500
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	records := make([]*driver.Record, leases)
+	for i := range records {
+		records[i] = newRecord(t, fmt.Sprint("job", i))
+	}
+	insert(t, d, records...)
+	require.Len(t, claim(t, d, leases), leases)
+	assert.Zero(t, recoverStale(t, d))
+	sqlite.Elapse(d, time.Hour)
+	var transactions atomic.Int64
+	defer d.Subscribe(func(bool) { transactions.Add(1) })()
+	assert.Equal(t, leases, recoverStale(t, d))
+	assert.GreaterOrEqual(t, transactions.Load(), int64(3))
 }
