@@ -20,12 +20,13 @@ func (q *local) ReportStuck(_ context.Context, j amboy.Job, stuck amboy.StuckRun
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("reporting a stuck job of queue %q: the job must not be nil", q.id)
 	}
+	id := j.ID() // The job may hold a lock of its own, and never answer.
 	q.mu.Lock()
-	e, ok := q.schedule.Get(j.ID())
+	e, ok := q.schedule.Get(id)
 	running := ok && e.Place() == schedule.Running
 	q.mu.Unlock()
 	if !running {
-		return fmt.Errorf("reporting stuck job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
+		return fmt.Errorf("reporting stuck job %q: it does not run in queue %q: %w", id, q.id, amboy.ErrLeaseLost)
 	}
 	showStuck(j, stuck)
 	return nil
