@@ -427,15 +427,15 @@ func (q *local) shortenWaits() {
 	}
 	q.unlock()
 	for _, s := range shortened {
-		if s.Entry.Place() == schedule.Postponed {
+		if !s.Scheduled {
 			continue // the job knows nothing of that wait
 		}
 		err := errorOfPanic(func() error {
-			j := s.Entry.Job.job
-			times := j.TimeInfo()
-			times.WaitUntil = earlier(times.WaitUntil, s.By)
-			times.DispatchBy = earlier(times.DispatchBy, s.By)
-			j.SetTimeInfo(times)
+			times := s.Entry.Job.job.TimeInfo()
+			s.Entry.Job.job.UpdateTimeInfo(amboy.JobTimeInfo{ // It may run by now, so that its other times change.
+				WaitUntil:  earlier(times.WaitUntil, s.By),
+				DispatchBy: earlier(times.DispatchBy, s.By),
+			})
 			return nil
 		})
 		if err != nil {

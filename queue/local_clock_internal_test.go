@@ -54,3 +54,39 @@ func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 		assert.Equal(t, 1, tonight.runs)
 	})
 }
+
+// startsMeanwhile is a job that begins to run when its times are asked for.
+type startsMeanwhile struct {
+	again
+	start func()
+}
+
+func (j *startsMeanwhile) TimeInfo() amboy.JobTimeInfo {
+	times := j.again.TimeInfo()
+	if j.start != nil {
+		j.start()
+	}
+	return times
+}
+
+func TestAShortenedBackoffTakesBackThatTheJobHasStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &steppedClock{}
+		q := newLocal(LocalOptions{NumWorkers: 1}, nil)
+		q.now, q.timer.now = clock.now, clock.now
+		require.NoError(t, q.Start(t.Context()))
+		defer q.Close(context.Background())
+		j := &startsMeanwhile{}
+		j.SetID("again")
+		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), WaitUntil: new(30 * time.Second)})
+		require.NoError(t, q.Put(t.Context(), j))
+		synctest.Wait()
+		clock.by.Store(-int64(8 * time.Hour))
+		started := clock.now()
+		j.start = func() { j.UpdateTimeInfo(amboy.JobTimeInfo{Start: started}) }
+		q.shortenWaits()
+		assert.Equal(t, started, j.again.TimeInfo().Start)
+		assert.Equal(t, started.Add(30*time.Second), j.again.TimeInfo().WaitUntil)
+		j.start = nil
+	})
+}

@@ -165,7 +165,7 @@ func (d *Driver) shortenWaits() (moved bool) {
 	for _, q := range d.queues {
 		for _, m := range q.schedule.ShortenWaits(now) {
 			moved = true
-			if m.Entry.Place() == schedule.Scheduled {
+			if m.Scheduled {
 				// It was put by Retry, which counts all its times from the same moment.
 				times := &m.Entry.Job.record.TimeInfo
 				times.Created = times.Created.Add(-m.By)

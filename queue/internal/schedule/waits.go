@@ -11,6 +11,8 @@ type Shortened[J any] struct {
 	Entry *Entry[J]
 	// By is how much earlier it is due.
 	By time.Duration
+	// Scheduled is true if its own times have changed, and false if it is Postponed.
+	Scheduled bool
 }
 
 // ShortenWaits makes the waits begin now that are to begin later, as the clock was set
@@ -30,7 +32,7 @@ func (s *Schedule[J]) ShortenWaits(now time.Time) []Shortened[J] {
 		switch {
 		case e.Since.After(limit):
 			by := e.Since.Sub(now)
-			shortened = append(shortened, Shortened[J]{e, by})
+			shortened = append(shortened, Shortened[J]{e, by, e.place == Scheduled})
 			s.begin(e, slot.key, by, now)
 		case e.Since.After(s.latestSince):
 			s.latestSince = e.Since
