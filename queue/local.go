@@ -703,14 +703,12 @@ func (q *local) unended(id string) (*localEntry, error) {
 	return e, nil
 }
 
-// finish ends an attempt of a job, and the job, unless another attempt follows. It
-// returns false if another call ends the attempt.
-func (q *local) finish(e *localEntry) bool {
-	if !e.Job.ending.CompareAndSwap(false, true) {
-		return false
+// finish ends an attempt of a job, and the job, unless another attempt follows. It does
+// nothing if another call ends the attempt.
+func (q *local) finish(e *localEntry) {
+	if e.Job.ending.CompareAndSwap(false, true) {
+		q.endOnce(e)
 	}
-	q.endOnce(e)
-	return true
 }
 
 // endOnce is finish for the only call that ends the attempt.

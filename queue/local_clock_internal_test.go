@@ -22,7 +22,8 @@ type again struct {
 
 func (j *again) Run(context.Context) {
 	defer j.MarkComplete()
-	if j.runs++; j.runs == 1 {
+	j.runs++
+	if j.runs == 1 {
 		j.AddRetryableError(errors.New("once more"))
 	}
 }
