@@ -196,8 +196,8 @@ func (s *Server) runUpdate(req *request, c *collection, st *updateStatement) (do
 // update runs one update in a transaction.
 func (c *collection) update(tx *transaction, st *updateStatement, up *update) (done outcome, err error) {
 	if st.Upsert {
-		if err := refuseExpr(st.Filter); err != nil {
-			return done, err
+		if refusal := refuseExpr(st.Filter); refusal != nil {
+			return done, refusal
 		}
 	}
 	sel := selection{filter: st.Filter, hint: st.Hint, limit: 1}
