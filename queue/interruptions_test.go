@@ -22,7 +22,7 @@ type fleet struct {
 	store   driver.Driver
 	workers int
 	current *spy
-	kills   int
+	kills   atomic.Int64
 	queues  []amboy.Queue
 }
 
@@ -36,7 +36,7 @@ func (f *fleet) start() amboy.RetryableQueue {
 
 // kill cuts the current process off for ever, which is as good as dead to the store.
 func (f *fleet) kill() {
-	f.kills++
+	f.kills.Add(1)
 	f.current.fail()
 }
 
@@ -54,7 +54,7 @@ func TestAJobThatKillsItsProcessKillsTheFleetForEver(t *testing.T) {
 		killed := make(chan struct{}, 100)
 		f.start()
 		jobs := []amboy.Job{newJob(t, "killer", func(ctx context.Context, _ *funcJob) {
-			if f.kills >= 3 {
+			if f.kills.Load() >= 3 {
 				most.Store(max(most.Load(), running.Load()))
 			}
 			killed <- struct{}{}
@@ -84,7 +84,7 @@ func TestAJobThatKillsItsProcessKillsTheFleetForEver(t *testing.T) {
 				over = true
 			}
 		}
-		assert.Equal(t, amboy.DefaultMaxInterruptions, f.kills)
+		assert.EqualValues(t, amboy.DefaultMaxInterruptions, f.kills.Load())
 		assert.Zero(t, most.Load(), "it runs alone from its fourth run on")
 		stats := q.Stats(t.Context())
 		assert.Equal(t, amboy.QueueStats{Completed: 999, Pending: 1, Total: 1000}, stats)
@@ -104,8 +104,9 @@ func TestAnOperatorReleasesAJobThatWasInterruptedTooOften(t *testing.T) {
 		q := f.start()
 		began := make(chan struct{}, 100)
 		j := newJob(t, "job", func(ctx context.Context, _ *funcJob) {
+			interrupted := f.kills.Load() < 2
 			began <- struct{}{}
-			if f.kills < 2 {
+			if interrupted {
 				<-ctx.Done()
 			}
 		})
@@ -133,19 +134,20 @@ func TestAnOperatorReleasesAJobThatWasInterruptedTooOften(t *testing.T) {
 func TestStopsOfAProcessAreNoInterruptions(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
 		began := make(chan struct{}, 100)
-		stops := 0
+		var stops atomic.Int64
 		j := newJob(t, "job", func(ctx context.Context, _ *funcJob) {
+			interrupted := stops.Load() < 2*amboy.DefaultMaxInterruptions
 			began <- struct{}{}
-			if stops < 2*amboy.DefaultMaxInterruptions {
+			if interrupted {
 				<-ctx.Done()
 			}
 		})
 		for q := startEngine(t, store, 1); ; q = startEngine(t, store, 1) {
-			if stops == 0 {
+			if stops.Load() == 0 {
 				put(t, q, j)
 			}
 			<-began
-			if stops == 2*amboy.DefaultMaxInterruptions {
+			if stops.Load() == 2*amboy.DefaultMaxInterruptions {
 				pass(time.Second)
 				assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "job").State)
 				assert.Nil(t, infoOf(t, q, "job").Status.Interruptions)
@@ -153,7 +155,7 @@ func TestStopsOfAProcessAreNoInterruptions(t *testing.T) {
 				return
 			}
 			q.Close(ended())
-			stops++
+			stops.Add(1)
 		}
 	})
 }
@@ -166,8 +168,9 @@ func TestASuspectStopsAProcessWhoseJobsRunForHours(t *testing.T) {
 		defer f.close()
 		began := make(chan struct{}, 100)
 		suspect := newJob(t, "suspect", func(ctx context.Context, _ *funcJob) {
+			interrupted := f.kills.Load() < 3
 			began <- struct{}{}
-			if f.kills < 3 {
+			if interrupted {
 				<-ctx.Done()
 			}
 		})
