@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -138,4 +139,15 @@ func OnlyFirstMigrations(n int) (restore func()) {
 	was := migrations
 	migrations = migrations[:n]
 	return func() { migrations = was }
+}
+
+// CountTransactions counts the transactions of a driver that may let others claim, from
+// now on. Nothing may be written when it is called.
+func CountTransactions(d *Driver) *atomic.Int64 {
+	counted, notify := new(atomic.Int64), d.writer.notify
+	d.writer.notify = func() {
+		counted.Add(1)
+		notify()
+	}
+	return counted
 }

@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,7 +108,6 @@ func TestARecoveryThatFindsNothingDoesNotWaitForWriters(t *testing.T) {
 	assert.Zero(t, recoverStale(t, d))
 }
 
-// TestARecoveryOfManyLeasesIsOneTransaction counts the transactions by the notifications.
 func TestARecoveryOfManyLeasesIsOneTransaction(t *testing.T) {
 	const leases = 2500
 	d := open(t, sqlite.Options{Path: newPath(t)})
@@ -121,8 +119,7 @@ func TestARecoveryOfManyLeasesIsOneTransaction(t *testing.T) {
 	require.Len(t, claim(t, d, leases), leases)
 	assert.Zero(t, recoverStale(t, d))
 	sqlite.Elapse(d, time.Hour)
-	var transactions atomic.Int64
-	defer d.Subscribe(func(bool) { transactions.Add(1) })()
+	transactions := sqlite.CountTransactions(d)
 	assert.Equal(t, leases, recoverStale(t, d))
-	assert.GreaterOrEqual(t, transactions.Load(), int64(3))
+	assert.GreaterOrEqual(t, transactions.Load(), int64(2), "that of the last may be counted later")
 }
