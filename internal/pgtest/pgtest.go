@@ -1,0 +1,252 @@
+// Package pgtest runs tests against a PostgreSQL server.
+//
+// The server is the one that the environment variable AMBOY_TEST_POSTGRES_URL names, or else
+// a private one, which the first test of a process starts in a temporary folder and Main
+// stops. If neither is to be had the tests are skipped, and say so.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// EnvURL is the environment variable that names a server.
+const EnvURL = "AMBOY_TEST_POSTGRES_URL"
+
+// EnvRequired is the environment variable that makes tests fail that would be skipped.
+const EnvRequired = "AMBOY_TEST_POSTGRES_REQUIRED"
+
+// startTime bounds how long a server may take to start.
+const startTime = time.Minute
+
+var (
+	once   sync.Once
+	shared *Server
+	errOf  error
+	last   atomic.Int64
+)
+
+// errNone is the error if there is no server to be had.
+var errNone = errors.New("PostgreSQL is not installed (Debian: apt-get install postgresql), and " + EnvURL + " is not set")
+
+// URL returns the connection string of the server that the tests of a process share. It skips
+// the test if there is none.
+func URL(t testing.TB) string {
+	t.Helper()
+	if named := os.Getenv(EnvURL); named != "" {
+		return named
+	}
+	once.Do(func() { shared, errOf = Start(Options{}) })
+	if errors.Is(errOf, errNone) && os.Getenv(EnvRequired) == "" {
+		t.Skip(errOf)
+	}
+	if errOf != nil {
+		t.Fatal(errOf)
+	}
+	return shared.URL()
+}
+
+// Main runs the tests of a package, and stops the server that they have started. It is for
+// goleak.VerifyTestMain.
+type Main struct {
+	// M is that of TestMain.
+	M interface{ Run() int }
+}
+
+// Run runs the tests.
+func (m Main) Run() int {
+	code := m.M.Run()
+	if shared == nil {
+		return code
+	}
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping PostgreSQL:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Schema returns the name of a schema that no other test uses. It is dropped at the end.
+func Schema(t testing.TB) string {
+	t.Helper()
+	server := URL(t)
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), last.Add(1))
+	t.Cleanup(func() {
+		if os.Getenv(EnvURL) == "" {
+			return // The server is gone soon.
+		}
+		if err := drop(server, name); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+func drop(server, schema string) (err error) {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
+	return err
+}
+
+// Options describe a private server.
+type Options struct {
+	// Durable makes the server wait for the disk, as it does by default. Tests that do not
+	// kill it do without.
+	Durable bool
+	// Settings are further ones, as name=value.
+	Settings []string
+}
+
+// Server is a private server, on a socket in its own folder.
+type Server struct {
+	folder string
+	opts   Options
+
+	mu      sync.Mutex
+	process *exec.Cmd
+	ended   chan struct{}
+}
+
+// Start makes a database in a temporary folder, and starts a server on it.
+func Start(opts Options) (s *Server, err error) {
+	initdb, err := find("initdb")
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "amboy-pg-")
+	if err != nil {
+		return nil, err
+	}
+	s = &Server{folder: folder, opts: opts}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(folder))
+		}
+	}()
+	if err = giveAway(folder); err != nil {
+		return nil, err
+	}
+	made := exec.Command(initdb, "-D", s.data(), "-U", "amboy", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	made.Dir = folder
+	if err = asOrdinaryUser(made); err != nil {
+		return nil, err
+	}
+	if out, failure := made.CombinedOutput(); failure != nil {
+		return nil, fmt.Errorf("initdb: %w: %s", failure, out)
+	}
+	return s, s.Run()
+}
+
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+
+// URL is the connection string of the server.
+func (s *Server) URL() string {
+	return "postgres:///postgres?user=amboy&host=" + url.QueryEscape(s.folder)
+}
+
+// Run starts the server again after Kill.
+func (s *Server) Run() error {
+	program, err := find("postgres")
+	if err != nil {
+		return err
+	}
+	args := []string{"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
+		"-c", "log_min_messages=fatal"}
+	if !s.opts.Durable {
+		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
+	}
+	for _, setting := range s.opts.Settings {
+		args = append(args, "-c", setting)
+	}
+	process := exec.Command(program, args...)
+	process.Dir = s.folder
+	if err = asOrdinaryUser(process); err != nil {
+		return err
+	}
+	if err = process.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = process.Wait() // Its end is all that matters; it is killed.
+	}()
+	s.mu.Lock()
+	s.process, s.ended = process, ended
+	s.mu.Unlock()
+	return s.await(ended)
+}
+
+// await waits until the server takes connections.
+func (s *Server) await(ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.URL())
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-ended:
+			return fmt.Errorf("the server ended as it started: %w", err)
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Kill kills all processes of the server, as when its machine loses power, but for what the
+// system has yet to write to the disk.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	process, ended := s.process, s.ended
+	s.mu.Unlock()
+	err := killGroup(process)
+	<-ended
+	return err
+}
+
+// Stop ends the server and removes its folder.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	process, ended := s.process, s.ended
+	s.mu.Unlock()
+	err := interrupt(process)
+	<-ended
+	return errors.Join(err, os.RemoveAll(s.folder))
+}
+
+// find finds a program of the server. Debian has those in folders of their own, one for each
+// version.
+func find(program string) (string, error) {
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 {
+		return "", errNone
+	}
+	sort.Strings(found)
+	return found[len(found)-1], nil
+}

@@ -1,0 +1,370 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// actAtOnce is the number of records, at most, on which one transaction acts.
+const actAtOnce = 200
+
+// Act implements driver.Driver. It acts on 200 records at a time, and looks at 5,000.
+// It may end before Limit where it finds none for 40 ms. An error after some of them
+// comes with what was done.
+func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
+		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
+	}
+	acted := driver.Acted{Next: req.After}
+	if err := req.Action.Validate(); err != nil {
+		return driver.Acted{}, err
+	}
+	if err := checkLimit(req.Limit); err != nil {
+		return fail(acted, err)
+	}
+	at, err := newSpan(req.After, false)
+	if err != nil {
+		return fail(acted, err)
+	}
+	a := &acting{Action: req.Action, dryRun: req.DryRun}
+	s, err := newSelection(req.Query, time.Now())
+	if err != nil {
+		return fail(acted, err)
+	}
+	for left, found := req.Limit, time.Now(); left > 0; {
+		some, err := d.actOnSome(ctx, a, s, at, min(left, actAtOnce))
+		if err != nil {
+			return fail(acted, err)
+		}
+		acted.Done, acted.Skipped, acted.Next = acted.Done+some.Done, acted.Skipped+some.Skipped, some.Next
+		selected := some.Done + some.Skipped
+		if some.Next == "" || (selected == 0 && time.Since(found) > findTime) {
+			break
+		}
+		if selected > 0 {
+			found = time.Now()
+		}
+		left -= selected
+	}
+	return acted, nil
+}
+
+// actOnSome acts on the next records that are selected. Those of a queue that follow each
+// other are changed in one transaction.
+func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *span, limit int) (driver.Acted, error) {
+	end := *at
+	var found []*stored
+	var next driver.Cursor
+	err := d.reading(ctx, func(ctx context.Context, on querier) (err error) {
+		if !end.end.Valid { // records that are restarted come again, after the others
+			end.end.Valid = true
+			err = on.query(ctx, d.texts[lastSeq], func(r *row) error {
+				end.end.Int64 = r.integer()
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		found, next, err = s.page(ctx, d, on, &end, limit)
+		return err
+	})
+	if err != nil {
+		return driver.Acted{}, err
+	}
+	acted := driver.Acted{Next: next}
+	for len(found) > 0 {
+		n := 1
+		for n < len(found) && found[n].queue == found[0].queue {
+			n++
+		}
+		done, err := d.actOn(ctx, a, found[:n])
+		acted.Done += done
+		if err != nil {
+			return acted, err
+		}
+		acted.Skipped += n - done
+		found = found[n:]
+	}
+	*at = end
+	return acted, nil
+}
+
+// actOn acts on records of one queue.
+func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (done int, err error) {
+	err = d.transact(ctx, func(c *changes) error {
+		done = 0
+		if err := c.lock(found[0].queue); err != nil {
+			return err
+		}
+		a.now = c.now
+		for _, s := range found {
+			// What was done before, or by others, may have changed it.
+			current, err := c.records(readBySeq, s.seq)
+			if err != nil {
+				return err
+			}
+			if len(current) == 0 {
+				continue
+			}
+			isDone, err := c.act(a, current[0])
+			if err != nil {
+				return err
+			}
+			if isDone {
+				done++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if !a.dryRun && done > 0 {
+		d.changed(true)
+	}
+	return done, nil
+}
+
+// acting is an action that is under way.
+type acting struct {
+	driver.Action
+	dryRun bool
+	now    int64
+}
+
+// act does an action to a record, and tells whether its state allows that.
+func (c *changes) act(a *acting, f *stored) (done bool, err error) {
+	allowed, err := c.allows(a, f)
+	if err != nil || !allowed || a.dryRun {
+		return allowed, err
+	}
+	switch a.Kind {
+	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
+		f.job.count++
+		_, err = c.exec(setCount, f.job.count, f.seq)
+		if err != nil {
+			return false, err
+		}
+	}
+	switch a.Kind {
+	case driver.Cancel:
+		err = c.cancel(a, f)
+	case driver.RunNow:
+		at := f.job.waitUntil
+		if at.Int64 > a.now {
+			at = instant{Int64: a.now, Valid: true}
+		}
+		err = c.reschedule(&f.job, at, a.now)
+	case driver.Reschedule:
+		err = c.reschedule(&f.job, instantOf(a.At), a.now)
+	case driver.Prioritize:
+		err = c.prioritize(&f.job, a.Priority)
+	case driver.Park:
+		err = c.park(&f.job, a.Reason)
+	case driver.Unpark:
+		err = c.unpark(&f.job, a.now)
+	case driver.Restart:
+		err = c.restart(f, a.now)
+	case driver.Delete:
+		err = c.delete(f)
+	}
+	if err != nil {
+		return false, fmt.Errorf("record %q: %w", f.name, err)
+	}
+	return true, nil
+}
+
+// allows tells whether a record's state allows an action.
+func (c *changes) allows(a *acting, f *stored) (bool, error) {
+	switch p := f.place; a.Kind {
+	case driver.Cancel, driver.Prioritize:
+		return !p.final(), nil
+	case driver.RunNow:
+		return p == scheduled || p == postponed || (p == waiting && f.job.waitUntil.Int64 > a.now), nil
+	case driver.Reschedule, driver.Park:
+		return p < parked, nil
+	case driver.Unpark:
+		return p == parked, nil
+	case driver.Restart:
+		return c.mayRestart(f)
+	case driver.Delete:
+		return p.final(), nil
+	default:
+		return false, nil
+	}
+}
+
+func (c *changes) mayRestart(f *stored) (bool, error) {
+	if !f.place.final() || f.place == succeeded {
+		return false, nil
+	}
+	latest, err := c.latest(f.queue, f.id)
+	if err != nil || latest == nil || latest.seq != f.seq {
+		return false, err
+	}
+	refusal, err := c.checkKey(&f.job)
+	if err == nil && refusal == nil {
+		refusal, err = c.checkFree(&f.job, f.enqueueScopes)
+	}
+	return refusal == nil, err
+}
+
+// cancel ends a record, or asks whoever runs it to do so.
+func (c *changes) cancel(a *acting, f *stored) error {
+	if f.place == running {
+		_, err := c.exec(markCancel, nullable(a.Reason), instantOf(a.ForgetAt), f.seq)
+		return err
+	}
+	r, err := f.decode()
+	if err != nil {
+		return err
+	}
+	r.Status.Reason, r.ForgetAt = a.Reason, a.ForgetAt
+	return c.endCanceled(&f.job, r, a.now)
+}
+
+// endCanceled ends a record for which Cancel was asked, and which has the reason
+// and the time.
+func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
+	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
+	r.Status.Outcome = amboy.OutcomeCanceled
+	r.Status.ModificationCount++
+	r.RetryInfo.NeedsRetry = false
+	r.TimeInfo.End = time.Unix(0, now).UTC()
+	e, err := newEnding(r.Name, r)
+	if err != nil {
+		return err
+	}
+	return c.end(j, e)
+}
+
+// reschedule gives a record that has not started another time.
+func (c *changes) reschedule(j *job, at instant, now int64) error {
+	if _, err := c.exec(setWaitUntil, at, j.seq); err != nil {
+		return err
+	}
+	j.waitUntil = at
+	if j.place == waiting {
+		return nil
+	}
+	if err := c.setAside(j); err != nil {
+		return err
+	}
+	return c.wait(j, now)
+}
+
+// setAside takes a record out of its place, so that it can go to another.
+func (c *changes) setAside(j *job) error {
+	wasReady := j.place == ready
+	if err := c.move(j, waiting, instant{}, ""); err != nil {
+		return err
+	}
+	if wasReady {
+		return c.withdraw(j)
+	}
+	return nil
+}
+
+func (c *changes) prioritize(j *job, priority int) error {
+	competes := (j.place == ready && len(j.scopes) > 0) || j.place == scopeBlocked
+	if competes {
+		if err := c.setAside(j); err != nil {
+			return err
+		}
+	}
+	j.priority = priority
+	line, err := c.lineOf(j)
+	if err != nil {
+		return err
+	}
+	if _, err = c.exec(setPriority, priority, line, j.seq); err != nil {
+		return err
+	}
+	j.line = line
+	if err = c.admitToLine(j); err != nil {
+		return err
+	}
+	if competes {
+		return c.admit(j)
+	}
+	return nil
+}
+
+func (c *changes) park(j *job, reason string) error {
+	if err := c.setAside(j); err != nil {
+		return err
+	}
+	if _, err := c.exec(setReason, nullable(reason), j.seq); err != nil {
+		return err
+	}
+	return c.move(j, parked, instant{}, "")
+}
+
+func (c *changes) unpark(j *job, now int64) error {
+	if j.open {
+		return c.move(j, waiting, instant{}, "")
+	}
+	return c.wait(j, now)
+}
+
+// restart makes a record that ended as it was when it was inserted, but for its
+// attempt errors and its count.
+func (c *changes) restart(f *stored, now int64) error {
+	r, err := f.decode()
+	if err != nil {
+		return err
+	}
+	r.Status.Errors, r.Status.Outcome, r.Result, r.RetryInfo.NeedsRetry = nil, "", nil, false
+	if f.dependency == otherDependency && r.Dependency != nil {
+		r.Dependency.Failed = nil
+	}
+	x, used := newExtra(r, f.dependency)
+	var encoded []byte
+	if used {
+		encoded, err = bson.Marshal(x)
+		if err != nil {
+			return err
+		}
+	}
+	j := &f.job
+	line, err := c.lineOf(j)
+	if err != nil {
+		return err
+	}
+	former := j.seq
+	_, err = c.one(restartJob, func(r *row) { j.seq = r.integer() }, line, blob(encoded), j.uniqueKey != "", former)
+	if err != nil {
+		return err
+	}
+	if len(f.edges) > 0 {
+		if _, err = c.exec(moveEdges, j.seq, former); err != nil {
+			return err
+		}
+	}
+	j.line, j.place, j.dispatchBy = line, waiting, instant{}
+	err = c.take(j, j.enqueueScopes)
+	if err != nil {
+		return err
+	}
+	return c.wait(j, now)
+}
+
+func (c *changes) delete(s *stored) error {
+	if _, err := c.exec(deleteJob, s.seq); err != nil {
+		return err
+	}
+	if len(s.edges) > 0 {
+		if _, err := c.exec(dropEdges, []int64{s.seq}); err != nil {
+			return err
+		}
+	}
+	_, err := c.exec(addGone, 1, s.queue)
+	return err
+}

@@ -1,0 +1,62 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// batch is a few statements that are sent together, and are one transaction.
+type batch struct {
+	d    *Driver
+	sent pgx.Batch
+}
+
+func (b *batch) exec(s statement, args ...any) {
+	b.sent.Queue(b.d.texts[s], args...)
+}
+
+func (b *batch) query(s statement, each func(*row) error, args ...any) {
+	b.sent.Queue(b.d.texts[s], args...).Query(func(rows pgx.Rows) error { return readRows(rows, each) })
+}
+
+// pipeline sends a few statements in one round trip, as one transaction.
+func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone bool, err error) {
+	b := &batch{d: d}
+	fill(b)
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Release()
+	if err = ctx.Err(); err != nil {
+		return false, err
+	}
+	err = conn.SendBatch(ctx, &b.sent).Close()
+	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err), err
+}
+
+// changeOnce makes a change with one statement.
+func (d *Driver) changeOnce(ctx context.Context, s statement, args ...any) (rows int64, err error) {
+	err = d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
+		rows, err = d.reader().exec(ctx, d.texts[s], args...)
+		return mayHaveRun(err), err
+	})
+	return rows, err
+}
+
+// queryOnce makes a change with one statement that returns rows.
+func (d *Driver) queryOnce(ctx context.Context, s statement, each func(*row) error, args ...any) error {
+	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
+		err = d.reader().query(ctx, d.texts[s], each, args...)
+		return mayHaveRun(err), err
+	})
+}
+
+// mayHaveRun is true for the error of a statement that may have been carried out.
+func mayHaveRun(err error) bool {
+	var unreachable *pgconn.ConnectError
+	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err) && !errors.As(err, &unreachable)
+}

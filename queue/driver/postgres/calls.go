@@ -1,0 +1,51 @@
+package postgres
+
+import "sync"
+
+// calls counts those that are under way, so that closing can wait for them.
+type calls struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	idle   chan struct{} // closed when closed is true and n is 0
+}
+
+func newCalls() *calls { return &calls{idle: make(chan struct{})} }
+
+// enter begins a call, unless closed.
+func (c *calls) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.n++
+	return true
+}
+
+func (c *calls) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n--
+	if c.closed && c.n == 0 {
+		close(c.idle)
+	}
+}
+
+// close lets no call begin any more. It returns a channel that is closed when none is under
+// way. It must be called once.
+func (c *calls) close() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.n == 0 {
+		close(c.idle)
+	}
+	return c.idle
+}
+
+func (c *calls) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}

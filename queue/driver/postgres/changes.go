@@ -1,0 +1,338 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// querier runs statements: on a connection, or in a transaction.
+type querier interface {
+	exec(ctx context.Context, text string, args ...any) (int64, error)
+	query(ctx context.Context, text string, each func(*row) error, args ...any) error
+}
+
+// pgxQuerier is a pgx.Tx, a connection or a pool.
+type pgxQuerier struct {
+	on interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	}
+}
+
+func (q pgxQuerier) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	tag, err := q.on.Exec(ctx, text, args...)
+	return tag.RowsAffected(), err
+}
+
+func (q pgxQuerier) query(ctx context.Context, text string, each func(*row) error, args ...any) error {
+	rows, err := q.on.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	return readRows(rows, each)
+}
+
+func readRows(rows pgx.Rows, each func(*row) error) error {
+	defer rows.Close()
+	var r row
+	for rows.Next() {
+		err := r.scan(rows)
+		if err == nil {
+			err = r.read(each)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// sqlQuerier is a transaction of database/sql, on a handle of pgx's package stdlib.
+type sqlQuerier struct{ tx *sql.Tx }
+
+func (q sqlQuerier) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	result, err := q.tx.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (q sqlQuerier) query(ctx context.Context, text string, each func(*row) error, args ...any) (err error) {
+	rows, err := q.tx.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	r := row{values: make([]any, len(columns))}
+	targets := make([]any, len(columns))
+	for i := range targets {
+		targets[i] = &r.values[i]
+	}
+	for rows.Next() {
+		err = rows.Scan(targets...)
+		if err == nil {
+			r.at, r.err = 0, nil
+			err = r.read(each)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// changes is a transaction in which the records of one queue are changed one by one. It
+// holds the lock of that queue, so that it is the only such one; claims, inserts and ends of
+// records that hold nothing and that no other waits for go on beside it.
+type changes struct {
+	ctx context.Context
+	on  querier
+	d   *Driver
+	// now is the time when the lock was taken.
+	now int64
+}
+
+func (c *changes) exec(s statement, args ...any) (int64, error) {
+	return c.on.exec(c.ctx, c.d.texts[s], args...)
+}
+
+func (c *changes) query(s statement, each func(*row) error, args ...any) error {
+	return c.on.query(c.ctx, c.d.texts[s], each, args...)
+}
+
+func (c *changes) queryText(text string, each func(*row) error, args ...any) error {
+	return c.on.query(c.ctx, text, each, args...)
+}
+
+// one runs a statement that returns one row at most, and reports whether it did.
+func (c *changes) one(s statement, scan func(*row), args ...any) (found bool, err error) {
+	err = c.query(s, func(r *row) error {
+		found = true
+		scan(r)
+		return nil
+	}, args...)
+	return found, err
+}
+
+// job finds a row; nil if there is none.
+func (c *changes) job(s statement, args ...any) (*job, error) {
+	jobs, err := c.jobs(s, args...)
+	if len(jobs) == 0 || err != nil {
+		return nil, err
+	}
+	return jobs[0], nil
+}
+
+// named finds a record by its name, and locks it; nil if there is none.
+func (c *changes) named(queue queueKey, name string) (*job, error) {
+	return c.job(findByName, queue.id, name, idOfName(queue.name, name))
+}
+
+// latest finds the latest attempt of a job, and locks it; nil if there is none.
+func (c *changes) latest(queue int32, id string) (*job, error) {
+	return c.job(findLatest, queue, id)
+}
+
+func (c *changes) jobs(s statement, args ...any) (jobs []*job, err error) {
+	err = c.query(s, func(r *row) error {
+		j := &job{}
+		j.read(r)
+		jobs = append(jobs, j)
+		return nil
+	}, args...)
+	if err == nil {
+		err = c.d.resolve(c.ctx, c.on, jobs)
+	}
+	return jobs, err
+}
+
+func (c *changes) records(s statement, args ...any) ([]*stored, error) {
+	return c.d.records(c.ctx, c.on, c.d.texts[s], args...)
+}
+
+// records runs a statement that returns records.
+func (d *Driver) records(ctx context.Context, on querier, text string, args ...any) (records []*stored, err error) {
+	err = on.query(ctx, text, func(r *row) error {
+		s := &stored{}
+		s.read(r)
+		records = append(records, s)
+		return nil
+	}, args...)
+	if err == nil {
+		err = d.resolve(ctx, on, jobsOf(records))
+	}
+	return records, err
+}
+
+func jobsOf(records []*stored) []*job {
+	jobs := make([]*job, len(records))
+	for i, s := range records {
+		jobs[i] = &s.job
+	}
+	return jobs
+}
+
+// lock takes the lock of a queue until the transaction ends.
+func (c *changes) lock(queue int32) error {
+	_, err := c.one(lockQueue, func(*row) {}, c.d.lockKey(lockOfQueue, queue))
+	c.now = time.Now().UnixNano()
+	return err
+}
+
+// retries is how often a transaction is tried that the server undid because of another
+// one.
+const retries = 10
+
+// transact runs a change in a transaction of its own. If the server undoes it because of
+// another transaction it is run again. The error wraps driver.ErrOutcomeUnknown if the
+// change may have been made all the same.
+func (d *Driver) transact(ctx context.Context, run func(*changes) error) error {
+	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
+		return d.transactOnce(ctx, run)
+	})
+}
+
+// retrying makes a change that reports whether it may have been made in spite of an error.
+func (d *Driver) retrying(ctx context.Context, change func(context.Context) (mayBeDone bool, err error)) error {
+	done, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for try := 1; ; try++ {
+		mayBeDone, err := change(ctx)
+		if err == nil {
+			return nil
+		}
+		if isConflict(err) && try < retries {
+			if err = pause(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond)))); err != nil {
+				return err
+			}
+			continue
+		}
+		return d.failed(ctx, err, mayBeDone)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *Driver) transactOnce(ctx context.Context, run func(*changes) error) (mayBeDone bool, err error) {
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{})
+	if err != nil {
+		return false, err
+	}
+	err = d.attempt(&changes{ctx: ctx, on: pgxQuerier{tx}, d: d}, run)
+	if err == nil {
+		// The connection is in order. What the context says now decides what becomes of
+		// the change, and not after it was sent.
+		err = ctx.Err()
+	}
+	if err != nil {
+		// The error of Rollback is that of a connection that is closed; the server undoes
+		// the transaction then.
+		_ = tx.Rollback(context.WithoutCancel(ctx))
+		return false, err
+	}
+	err = tx.Commit(ctx)
+	return err != nil && !isRefused(err), err
+}
+
+// attempt runs a change. Its panic is an error: the transaction has to be undone.
+func (d *Driver) attempt(c *changes, run func(*changes) error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return run(c)
+}
+
+// failed returns the error of a call.
+func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
+	switch {
+	case ctx.Err() != nil && mayBeDone:
+		return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, errors.Join(ctx.Err(), err))
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	case d.isClosed():
+		return driver.ErrClosed
+	case mayBeDone:
+		return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err)
+	default:
+		return explain(err)
+	}
+}
+
+// isRefused is true for an error of the server, which has undone the transaction then.
+func isRefused(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) || errors.Is(err, pgx.ErrTxCommitRollback)
+}
+
+// The codes of errors of the server, from its manual's appendix A.
+const (
+	codeUniqueViolation      = "23505"
+	codeSerializationFailure = "40001"
+	codeDeadlock             = "40P01"
+	codeLockNotAvailable     = "55P03"
+	codeReadOnly             = "25006"
+	codeNoPrivilege          = "42501"
+	codeUndefinedTable       = "42P01"
+	codeDiskFull             = "53100"
+)
+
+func codeOf(err error) string {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
+}
+
+// isConflict is true for the error of a transaction that the server undid because of
+// another one.
+func isConflict(err error) bool {
+	code := codeOf(err)
+	return code == codeSerializationFailure || code == codeDeadlock
+}
+
+// explain adds to an error what an operator can do about it.
+func explain(err error) error {
+	switch codeOf(err) {
+	case codeReadOnly:
+		return fmt.Errorf("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write): %w", err)
+	case codeNoPrivilege:
+		return fmt.Errorf("the role lacks a privilege; grant it USAGE and CREATE on the schema, and all on its tables and sequences, or connect as their owner: %w", err)
+	case codeUndefinedTable:
+		return fmt.Errorf("a table of the schema is missing; run its migrations: %w", err)
+	case codeDiskFull:
+		return fmt.Errorf("the disk of the server is full: %w", err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,562 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+const (
+	// timedAtOnce is the number of records, at most, that one claim makes ready because they
+	// are due, and that it takes of a queue because they have expired.
+	timedAtOnce = 1000
+	// claimTries is how often a claim looks again when other claims took what it found.
+	claimTries = 4
+)
+
+// Claim implements driver.Driver. A record that can't be read is given without a job, so that
+// it can be parked. If more than 1,000 records have become due, or have expired, at a time,
+// the rest is left for a claim that Next asks for at once.
+func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
+	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), until: instantOf(req.Now.Add(req.LeaseTime)).Int64}
+	err := cl.run(ctx)
+	if err != nil {
+		if len(cl.given) == 0 {
+			return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
+		}
+		// The leases that were taken are good. The next claim has the error, if it lasts.
+		cl.next = req.Now
+	}
+	records := make([]*driver.Record, len(cl.given))
+	for i, s := range cl.given {
+		records[i] = d.decode(ctx, s)
+	}
+	return driver.Claimed{Records: records, Next: cl.next}, nil
+}
+
+// decode decodes a record, and logs if it can't be read.
+func (d *Driver) decode(ctx context.Context, s *stored) *driver.Record {
+	r, err := s.decode()
+	if err != nil {
+		logging.Error(ctx, message.Fields{
+			"message": "a stored job can't be read",
+			"schema":  d.opts.Schema,
+			"queue":   s.queueName,
+			"job_id":  s.id,
+			"error":   err.Error(),
+		})
+	}
+	return r
+}
+
+// claim is one that is under way.
+type claim struct {
+	driver.ClaimRequest
+	d          *Driver
+	now, until int64
+	queues     []queueKey // of the request, in its order; those that there are
+	demands    []driver.Demand
+	given      []*stored
+	next       time.Time
+}
+
+func (cl *claim) run(ctx context.Context) error {
+	for _, demand := range cl.Queues {
+		key, found, err := cl.d.findQueue(ctx, cl.d.reader(), demand.Queue)
+		if err != nil {
+			return cl.d.failed(ctx, err, false)
+		}
+		if found {
+			cl.queues, cl.demands = append(cl.queues, key), append(cl.demands, demand)
+		}
+	}
+	if done, err := cl.takeAlone(ctx); done || err != nil {
+		return err
+	}
+	more, err := cl.passTime(ctx)
+	if err != nil {
+		return err
+	}
+	if err = cl.takeReady(ctx); err != nil {
+		return err
+	}
+	if more {
+		cl.next = cl.Now
+		return nil
+	}
+	due, expires, err := cl.nextTimes(ctx)
+	cl.next = earliest(due, expires)
+	return err
+}
+
+// takeAlone claims in one statement, without a look before, from a queue that has one line
+// as far as is known. It reports whether the claim is complete.
+func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
+	if len(cl.queues) != 1 || len(cl.Queues) != 1 || cl.Limit <= 0 || cl.demands[0].Limit <= 0 {
+		return false, nil
+	}
+	alone, known := cl.d.alone.Load(cl.queues[0].id)
+	if !known {
+		return false, nil
+	}
+	limit := min(cl.Limit, cl.demands[0].Limit)
+	taken, err := cl.take(ctx, []portion{{line: alone.(int32), queue: cl.queues[0].id, n: limit}}, true)
+	if err != nil || len(taken) == 0 {
+		return false, err
+	}
+	cl.given = taken
+	var due, expires instant
+	due, expires, err = cl.nextTimes(ctx)
+	cl.next = earliest(due, expires)
+	return true, err
+}
+
+// portion is what is to be taken from a line.
+type portion struct {
+	line, queue int32
+	n           int
+	limited     bool
+}
+
+// take takes leases on the first ready jobs of lines that no other claim is taking.
+func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (taken []*stored, err error) {
+	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
+		taken, err = cl.takeOn(ctx, cl.d.reader(), portions, alone)
+		return mayHaveRun(err), err
+	})
+	return taken, err
+}
+
+func (cl *claim) takeOn(ctx context.Context, on querier, portions []portion, alone bool) (taken []*stored, err error) {
+	lines, wanted := make([]int32, len(portions)), make([]int32, len(portions))
+	byLine := map[int32]portion{}
+	for i, p := range portions {
+		lines[i], wanted[i] = p.line, int32(min(p.n, 1<<20)) //nolint:gosec // It is below.
+		byLine[p.line] = p
+	}
+	var limited any
+	if portions[0].limited {
+		limited = true
+	}
+	lowest := map[int32]int64{}
+	err = on.query(ctx, cl.d.texts[take], func(r *row) error {
+		above := r.integer()
+		s := &stored{}
+		s.read(r)
+		if first, seen := lowest[s.line]; !seen || above < first {
+			lowest[s.line] = above
+		}
+		taken = append(taken, s)
+		return nil
+	}, lines, wanted, cl.now, cl.Owner, cl.until, limited, alone)
+	if err != nil {
+		return nil, err
+	}
+	if err = cl.d.resolve(ctx, on, jobsOf(taken)); err != nil {
+		return nil, err
+	}
+	for id, above := range lowest {
+		cl.d.floors.passed(line{id, byLine[id].queue}, above)
+	}
+	slices.SortFunc(taken, func(s, t *stored) int { return s.compare(&t.job) })
+	return taken, nil
+}
+
+// nextTimes are when the first of the records is due, and when the first expires.
+func (cl *claim) nextTimes(ctx context.Context) (due, expires instant, err error) {
+	err = cl.d.read(ctx, nextTimes, func(r *row) error {
+		due, expires = r.time(), r.time()
+		return nil
+	})
+	return due, expires, err
+}
+
+func isDue(due instant, now int64) bool { return due.Valid && due.Int64 <= now }
+
+// hasExpired is false at the deadline, at which a job may still start.
+func hasExpired(expires instant, now int64) bool { return expires.Valid && expires.Int64 < now }
+
+// earliest is when a claim may find more; zero if there is no such time.
+func earliest(due, expires instant) time.Time {
+	if expires.Valid {
+		expires.Int64++ // see hasExpired
+		if !due.Valid || expires.Int64 < due.Int64 {
+			due = expires
+		}
+	}
+	return timeOf(due)
+}
+
+// passTime makes records ready that are due, of whichever queue, and claims those of the
+// request that have expired. It reports whether there may be more of them.
+func (cl *claim) passTime(ctx context.Context) (more bool, err error) {
+	due, expires, err := cl.nextTimes(ctx)
+	if err != nil {
+		return false, err
+	}
+	if isDue(due, cl.now) {
+		more, err = cl.d.admitDue(ctx, cl.now)
+		if err != nil {
+			return false, err
+		}
+	}
+	if !hasExpired(expires, cl.now) {
+		return more, nil
+	}
+	for _, queue := range cl.queues {
+		moreExpired, err := cl.takeExpired(ctx, queue)
+		if err != nil {
+			return false, err
+		}
+		more = more || moreExpired
+	}
+	return more, nil
+}
+
+// admitDue makes the records ready, or else wait for a scope, whose time has come.
+func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error) {
+	var promoted int
+	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		return d.pipeline(ctx, func(b *batch) {
+			b.exec(lockInserts, []int64{d.lockKey(lockOfPromotions, 0)})
+			b.query(promoteDue, func(r *row) error {
+				promoted = r.int()
+				return nil
+			}, now, timedAtOnce)
+		})
+	})
+	if err != nil || promoted == 0 {
+		return false, err
+	}
+	// Those that are left take scopes when they start.
+	var queues []int32
+	err = d.read(ctx, scopedDue, func(r *row) error {
+		queues = append(queues, r.key())
+		return nil
+	}, now, timedAtOnce)
+	for _, queue := range queues {
+		if err == nil {
+			err = d.transact(ctx, func(c *changes) error { return c.admitScoped(queue, now) })
+		}
+	}
+	return promoted >= timedAtOnce, err
+}
+
+func (c *changes) admitScoped(queue int32, now int64) error {
+	if err := c.lock(queue); err != nil {
+		return err
+	}
+	due, err := c.jobs(findDue, now, queue, timedAtOnce)
+	for _, j := range due {
+		if err != nil {
+			return err
+		}
+		// One before it may have taken a scope from it.
+		var current *job
+		current, err = c.job(findSeq, j.seq)
+		if err == nil && current != nil && (current.place == scheduled || current.place == postponed) {
+			err = c.admit(current)
+		}
+	}
+	return err
+}
+
+// takeExpired claims, without their scopes, the records of a queue that have expired.
+func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, err error) {
+	var expired []*stored
+	err = cl.d.transact(ctx, func(c *changes) error {
+		if err := c.lock(queue.id); err != nil {
+			return err
+		}
+		var err error
+		expired, err = c.records(findExpired, cl.now, queue.id, timedAtOnce)
+		for _, s := range expired {
+			if err == nil {
+				err = c.takeExpired(cl, s)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	cl.given = append(cl.given, expired...)
+	return len(expired) == timedAtOnce, nil
+}
+
+func (c *changes) takeExpired(cl *claim, s *stored) error {
+	// One before it may have left a scope to it.
+	current, err := c.job(findSeq, s.seq)
+	if err != nil {
+		return err
+	}
+	wasReady := current.place == ready
+	err = c.move(current, running, instant{}, "")
+	if err != nil {
+		return err
+	}
+	s.job = *current
+	s.job.owner, s.job.count = cl.Owner, s.job.count+1
+	s.modTime = instantOf(cl.Now)
+	s.started = s.modTime
+	err = c.takeLease(&s.job, s.modTime, instant{Int64: cl.until, Valid: true}, s.started)
+	if err == nil && wasReady {
+		err = c.withdraw(&s.job)
+	}
+	if err != nil {
+		return err
+	}
+	return c.started(&s.job)
+}
+
+// takeLease writes the lease that a job shows, and logs it.
+func (c *changes) takeLease(j *job, modTime, until, started instant) error {
+	_, err := c.exec(takeLease, j.owner, j.count, modTime, until, started, j.seq)
+	if err == nil {
+		_, err = c.exec(logLease, until.Int64, []int64{j.seq})
+	}
+	return err
+}
+
+// source is a line that has ready jobs, of a queue of the request.
+type source struct {
+	portion
+	priority int
+	scoped   bool
+	seqs     []int64 // of the first that are ready
+}
+
+// work is what a queue has for a claim.
+type work struct {
+	queue      queueKey
+	most       int
+	maxRunning int
+	share      int
+	lines      []*source
+	ready      int
+	given      []*stored
+}
+
+// takeReady claims records that are ready, one of each queue in turn.
+func (cl *claim) takeReady(ctx context.Context) error {
+	left := cl.Limit
+	taken := make([][]*stored, len(cl.queues))
+	for try := 0; try < claimTries && left > 0; try++ {
+		all, err := cl.findWork(ctx, taken, left)
+		if err != nil {
+			return err
+		}
+		inTurn(all, left)
+		planned := 0
+		var plain []portion
+		for _, w := range all {
+			planned += w.share
+			if !w.isChanged() {
+				plain = append(plain, w.portions(false)...)
+			}
+		}
+		if planned == 0 {
+			break
+		}
+		got, err := cl.takePlanned(ctx, all, plain)
+		if err != nil && len(got) == 0 {
+			return err
+		}
+		for _, s := range got {
+			at := slices.IndexFunc(cl.queues, func(q queueKey) bool { return q.id == s.queue })
+			taken[at] = append(taken[at], s)
+		}
+		left -= len(got)
+		if err != nil || len(got) >= planned {
+			break
+		}
+	}
+	for _, list := range taken {
+		slices.SortStableFunc(list, func(s, t *stored) int { return s.compare(&t.job) })
+	}
+	cl.given = append(cl.given, interleave(taken)...)
+	return nil
+}
+
+// takePlanned takes what was planned: of most queues in one statement, and of each queue
+// whose jobs are changed one by one in a transaction of its own.
+func (cl *claim) takePlanned(ctx context.Context, all []*work, plain []portion) (got []*stored, err error) {
+	if len(plain) > 0 {
+		got, err = cl.take(ctx, plain, false)
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range all {
+		if w.share == 0 || !w.isChanged() {
+			continue
+		}
+		some, err := cl.takeChanged(ctx, w)
+		if err != nil {
+			return got, err
+		}
+		got = append(got, some...)
+	}
+	return got, nil
+}
+
+// isChanged is true if the claim needs the lock of the queue: some of the jobs take scopes
+// now, or the number of running jobs is limited.
+func (w *work) isChanged() bool {
+	return w.maxRunning > 0 || slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
+}
+
+func (w *work) portions(limited bool) (all []portion) {
+	for _, s := range w.lines {
+		if s.n > 0 {
+			s.limited = limited
+			all = append(all, s.portion)
+		}
+	}
+	return all
+}
+
+// takeChanged takes jobs of a queue under its lock.
+func (cl *claim) takeChanged(ctx context.Context, w *work) (got []*stored, err error) {
+	err = cl.d.transact(ctx, func(c *changes) error {
+		got = nil
+		if err := c.lock(w.queue.id); err != nil {
+			return err
+		}
+		share := w.share
+		if w.maxRunning > 0 {
+			_, err := c.one(countLimited, func(r *row) { share = min(share, w.maxRunning-r.int()) }, w.queue.id)
+			if err != nil {
+				return err
+			}
+		}
+		w.divide(share)
+		portions := w.portions(w.maxRunning > 0)
+		if len(portions) == 0 {
+			return nil
+		}
+		var err error
+		got, err = cl.takeOn(ctx, c.on, portions, false)
+		for _, s := range got {
+			if err == nil {
+				err = c.fulfill(&s.job)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+// findWork finds out which lines have ready jobs.
+func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all []*work, err error) {
+	byQueue := map[int32]*work{}
+	var queues, wanted []int32
+	for i, queue := range cl.queues {
+		most := min(cl.demands[i].Limit-len(taken[i]), left)
+		if most <= 0 {
+			continue
+		}
+		w := &work{queue: queue, most: most}
+		byQueue[queue.id] = w
+		all = append(all, w)
+		queues, wanted = append(queues, queue.id), append(wanted, int32(min(most, 1<<20))) //nolint:gosec // It is below.
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	err = cl.d.read(ctx, probe, func(r *row) error {
+		s := &source{}
+		s.line, s.queue = r.key(), r.key()
+		s.priority, s.scoped = r.int(), r.bool()
+		w := byQueue[s.queue]
+		w.maxRunning = r.int()
+		s.seqs = r.numbers()
+		w.lines = append(w.lines, s)
+		w.ready += len(s.seqs)
+		return nil
+	}, queues, wanted, cl.now)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range all {
+		w.most = min(w.most, w.ready)
+		if w.maxRunning > 0 && w.most > 0 {
+			err = cl.d.read(ctx, countLimited, func(r *row) error {
+				w.most = max(0, min(w.most, w.maxRunning-r.int()))
+				return nil
+			}, w.queue.id)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(w.lines) == 1 && !w.lines[0].scoped {
+			cl.d.alone.Store(w.queue.id, w.lines[0].line)
+		} else {
+			cl.d.alone.Delete(w.queue.id)
+		}
+	}
+	return slices.DeleteFunc(all, func(w *work) bool { return w.most <= 0 }), nil
+}
+
+// inTurn shares a number of records out between queues: one to each, then another to each
+// that has more.
+func inTurn(all []*work, limit int) {
+	for gave := true; gave && limit > 0; {
+		gave = false
+		for _, w := range all {
+			if limit > 0 && w.share < w.most {
+				w.share++
+				limit--
+				gave = true
+			}
+		}
+	}
+	for _, w := range all {
+		w.divide(w.share)
+	}
+}
+
+// divide divides the first so many jobs of a queue into portions of its lines.
+func (w *work) divide(share int) {
+	type place struct {
+		*source
+		seq int64
+	}
+	var first []place
+	for _, s := range w.lines {
+		s.n = 0
+		for _, seq := range s.seqs {
+			first = append(first, place{s, seq})
+		}
+	}
+	slices.SortFunc(first, func(a, b place) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.seq, b.seq))
+	})
+	for _, p := range first[:max(0, min(share, len(first)))] {
+		p.n++
+	}
+}
+
+// interleave gives one record of each list in turn.
+func interleave(lists [][]*stored) (all []*stored) {
+	for i, added := 0, true; added; i++ {
+		added = false
+		for _, list := range lists {
+			if i < len(list) {
+				all = append(all, list[i])
+				added = true
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,465 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// endedAtOnce is the number of records, at most, that one statement ends or extends.
+const endedAtOnce = 1000
+
+// ending is a record whose attempt ended.
+type ending struct {
+	lease   driver.Lease
+	record  *driver.Record
+	name    string
+	content *content
+	refusal error // why it can't be written
+	to      place // final, or retrying
+	// replaced is true if there is a next attempt.
+	replaced bool
+}
+
+// newEnding encodes the record of an attempt that ended.
+func newEnding(name string, r *driver.Record) (*ending, error) {
+	c, err := newContent(r)
+	if err != nil {
+		return nil, err
+	}
+	c.owner, c.typeName = storable(c.owner), storable(c.typeName)
+	return &ending{record: r, name: name, content: c, to: finalPlace(driver.StateOf(r, time.Now()))}, nil
+}
+
+// newFinalEnding is newEnding for an attempt that is not to be retried, or has been.
+func newFinalEnding(r *driver.Record) (*ending, error) {
+	e, err := newEnding(r.Name, r)
+	if err == nil && e.to == retrying {
+		final := *r
+		final.RetryInfo.NeedsRetry = false
+		e.to = finalPlace(driver.StateOf(&final, time.Now()))
+	}
+	return e, err
+}
+
+// Complete implements driver.Driver. The attempts that hold nothing, and that no other job
+// waits for, end in one statement for up to 1,000 of them, the others one by one.
+func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	errs := make([]error, len(completions))
+	isDone := make([]bool, len(completions))
+	endings := make([]*ending, len(completions))
+	for i, completion := range completions {
+		e, err := newEnding(completion.Lease.Name, completion.Record)
+		if err != nil {
+			errs[i], isDone[i] = err, true
+			continue
+		}
+		e.lease = completion.Lease
+		endings[i] = e
+	}
+	fail := func(err error) ([]error, error) {
+		err = fmt.Errorf("completing %d records: %w", len(completions), err)
+		if !slices.Contains(isDone, true) {
+			return nil, err
+		}
+		for i := range errs {
+			if !isDone[i] {
+				errs[i] = err
+			}
+		}
+		return errs, nil
+	}
+	for start := 0; start < len(endings); start += endedAtOnce {
+		end := min(start+endedAtOnce, len(endings))
+		if err := d.completePlain(ctx, endings[start:end], isDone[start:end]); err != nil {
+			return fail(err)
+		}
+	}
+	left := byQueue(len(endings), func(i int) (string, bool) {
+		if isDone[i] {
+			return "", false
+		}
+		return endings[i].lease.Queue, true
+	})
+	for _, group := range left {
+		err := d.eachOf(ctx, group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+			return c.complete(queue, endings[i])
+		})
+		if err != nil {
+			return fail(err)
+		}
+	}
+	if len(completions) > 0 {
+		d.changed(len(left) > 0)
+	}
+	return errs, nil
+}
+
+// group is some items of a call that are about one queue.
+type group struct {
+	queue string
+	items []int
+}
+
+// byQueue groups items by their queues, in the order in which these first come.
+func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*group) {
+	for i := range n {
+		queue, wanted := queueOf(i)
+		if !wanted {
+			continue
+		}
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.queue == queue })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, &group{queue: queue})
+		}
+		groups[at].items = append(groups[at].items, i)
+	}
+	return groups
+}
+
+// changedAtOnce is the number of records, at most, that are changed one by one in one
+// transaction, so that others of the queue do not wait long.
+const changedAtOnce = 100
+
+// eachOf changes items of one queue one by one. It sets the error of each that it has
+// changed, or refused. If there is no such queue its key is 0, and the queue has no records.
+func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []error, isDone []bool,
+	change func(c *changes, queue queueKey, i int) (refusal, err error),
+) error {
+	key, _, err := d.findQueue(ctx, d.reader(), queue)
+	if err != nil {
+		return d.failed(ctx, err, false)
+	}
+	key.name = queue
+	for some := range slices.Chunk(items, changedAtOnce) {
+		refusals := make([]error, len(some))
+		err = d.transact(ctx, func(c *changes) error {
+			if err := c.lock(key.id); err != nil {
+				return err
+			}
+			for n, i := range some {
+				var err error
+				if refusals[n], err = change(c, key, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for n, i := range some {
+			errs[i], isDone[i] = refusals[n], true
+		}
+	}
+	return nil
+}
+
+// one changes one item.
+func (d *Driver) one(ctx context.Context, queue string, change func(c *changes, queue queueKey) (refusal, err error)) error {
+	errs := make([]error, 1)
+	err := d.eachOf(ctx, queue, []int{0}, errs, make([]bool, 1), func(c *changes, queue queueKey, _ int) (refusal, err error) {
+		return change(c, queue)
+	})
+	if err == nil {
+		err = errs[0]
+	}
+	if err == nil {
+		d.changed(true)
+	}
+	return err
+}
+
+// leaseColumns name records and the leases that they must show.
+type leaseColumns struct {
+	queue       []int32
+	id          []string
+	name, owner []string
+	count       []int64
+	index       []int
+}
+
+// add adds a lease, unless its queue is not known to have any records.
+func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index int) (added bool, err error) {
+	key, found, err := d.findQueue(ctx, d.reader(), l.Queue)
+	if err != nil || !found || !isStorable(l.Name) || !isStorable(l.Owner) {
+		return false, err
+	}
+	id, _ := idOfAttempt(l.Queue, l.Name)
+	c.queue, c.id, c.name = append(c.queue, key.id), append(c.id, id), append(c.name, l.Name)
+	c.owner, c.count, c.index = append(c.owner, l.Owner), append(c.count, int64(l.Count)), append(c.index, index)
+	return true, nil
+}
+
+// completePlain ends the attempts that can be ended in one statement, and says which were.
+func (d *Driver) completePlain(ctx context.Context, endings []*ending, isDone []bool) error {
+	var leases leaseColumns
+	c := &columns{}
+	var names, reasons, lastErrors []pgtype.Text
+	var places []int16
+	for i, e := range endings {
+		if isDone[i] {
+			continue
+		}
+		added, err := leases.add(ctx, d, e.lease, i)
+		if err != nil {
+			return d.failed(ctx, err, false)
+		}
+		if !added {
+			continue
+		}
+		_, isAttempt := idOfAttempt(e.lease.Queue, e.lease.Name)
+		names = append(names, pgtype.Text{String: e.lease.Name, Valid: isAttempt})
+		reasons, lastErrors = append(reasons, e.content.reason), append(lastErrors, e.content.lastError)
+		places = append(places, int16(e.to))
+		n := &newRecord{stored: stored{content: *e.content}}
+		n.job.owner, n.job.count = e.content.owner, e.content.count
+		n.job.waitUntil, n.job.dispatchBy = e.content.waitUntil, e.content.dispatchBy
+		c.add(n, 0, false)
+	}
+	if len(leases.index) == 0 {
+		return nil
+	}
+	return d.queryOnce(ctx, endPlain, func(r *row) error {
+		isDone[leases.index[r.integer()-1]] = true
+		return nil
+	}, leases.queue, leases.id, names, leases.owner, leases.count, places, c.owner, c.count, c.modTime, c.created, c.started, c.ended,
+		c.waitUntil, c.dispatchBy, c.maxTime, c.errorCount, lastErrors, reasons, c.forgetAt, c.jobType, c.version, c.format, c.dependency,
+		c.progress, c.extra, c.body)
+}
+
+func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
+	j, refusal, err := c.shown(queue, e.lease)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if j.cancel {
+		e, err = c.endingCanceled(j, e)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, c.end(j, e)
+}
+
+// endingCanceled returns the ending of an attempt that was to be canceled.
+func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
+	var reason string
+	var forgetAt instant
+	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.seq)
+	if err != nil {
+		return nil, err
+	}
+	r := *e.record
+	driver.EndCanceled(&r, reason, timeOf(forgetAt))
+	return newEnding(e.name, &r)
+}
+
+// end ends an attempt, wherever its record stands.
+func (c *changes) end(j *job, e *ending) error {
+	if err := c.replace(j, e); err != nil {
+		return err
+	}
+	if j.open { // it never waited for them to end
+		if _, err := c.exec(leaveEdges, j.seq); err != nil {
+			return err
+		}
+	}
+	if e.to == retrying {
+		return c.free(j, j.dispatchScopes())
+	}
+	if err := c.free(j, j.allScopes()); err != nil {
+		return err
+	}
+	return c.tellDependents(j)
+}
+
+// replace stores the record of an attempt that ended, and takes the row out of its place.
+func (c *changes) replace(j *job, e *ending) error {
+	keepsKey := !e.replaced && j.keepsKey(e.to)
+	n := e.content
+	_, err := c.exec(endAny, j.seq, n.owner, n.count, n.modTime, n.created, n.started, n.ended, n.waitUntil, n.dispatchBy, n.maxTime,
+		n.errorCount, n.lastError, n.reason, n.forgetAt, n.typeName, n.version, n.format, n.dependency, blob(n.extra), n.body,
+		blob(n.progress), e.replaced, keepsKey)
+	if err != nil {
+		return err
+	}
+	wasReady := j.place == ready
+	if err = c.move(j, e.to, instant{}, ""); err != nil {
+		return err
+	}
+	if e.to.final() && n.forgetAt.Valid {
+		if _, err = c.exec(logEnding, j.seq); err != nil {
+			return err
+		}
+	}
+	if wasReady {
+		return c.withdraw(j)
+	}
+	return nil
+}
+
+// awaitingRetry returns the row of a record that awaits its retry.
+func (c *changes) awaitingRetry(queue queueKey, name string) (j *job, refusal, err error) {
+	j, err = c.named(queue, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if j == nil || j.place != retrying {
+		return nil, fmt.Errorf("record %q does not await a retry: %w", name, driver.ErrLeaseLost), nil
+	}
+	return j, nil, nil
+}
+
+// EndRetry implements driver.Driver.
+func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
+	e, err := newFinalEnding(ended)
+	if err == nil {
+		err = d.one(ctx, ended.Group, func(c *changes, queue queueKey) (refusal, err error) {
+			j, refusal, err := c.awaitingRetry(queue, e.name)
+			if refusal != nil || err != nil {
+				return refusal, err
+			}
+			return nil, c.end(j, e)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
+	}
+	return nil
+}
+
+// Retry implements driver.Driver.
+func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
+	fail := func(err error) error {
+		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, err)
+	}
+	e, err := newFinalEnding(ended)
+	if err != nil {
+		return fail(err)
+	}
+	e.replaced = true
+	n, err := encodeNew(next)
+	if err != nil {
+		return fail(err)
+	}
+	err = d.one(ctx, ended.Group, func(c *changes, queue queueKey) (refusal, err error) { return c.retry(queue, e, n) })
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, err error) {
+	j, refusal, err := c.awaitingRetry(queue, e.name)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	taken, err := c.named(queue, next.name)
+	if err != nil {
+		return nil, err
+	}
+	if taken != nil {
+		return duplicate(&next.job), nil
+	}
+	refusal, err = c.checkFree(j, next.enqueueScopes)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	return nil, c.replaceByNext(j, e, next)
+}
+
+// replaceByNext puts the next attempt in the place of one that awaits it. What the one
+// holds, what it depends on and the jobs that depend on it pass to the other. That its edges
+// failed is not held against the next.
+func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
+	if err := c.take(j, next.enqueueScopes); err != nil {
+		return err
+	}
+	if err := c.replace(j, e); err != nil {
+		return err
+	}
+	next.queue, next.id, next.dependents = j.queue, j.id, j.dependents
+	next.uniqueKey, next.uniqueUntil, next.uniqueHeld = j.uniqueKey, j.uniqueUntil, j.uniqueHeld
+	line, err := c.lineOf(&next.job)
+	if err != nil {
+		return err
+	}
+	next.line = line
+	if err = c.insertAt(next, waiting); err != nil {
+		return err
+	}
+	if len(next.edges) > 0 {
+		if _, err = c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
+			return err
+		}
+	}
+	if err = c.free(j, without(j.enqueueScopes, next.enqueueScopes)); err != nil {
+		return err
+	}
+	return c.wait(&next.job, c.now)
+}
+
+// Save implements driver.Driver.
+func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
+	err := checkStorable(r)
+	if err == nil {
+		err = d.one(ctx, r.Group, func(c *changes, queue queueKey) (refusal, err error) { return c.save(queue, r) })
+	}
+	if err != nil {
+		return fmt.Errorf("saving record %q: %w", r.Name, err)
+	}
+	return nil
+}
+
+func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
+	found, err := c.records(readByName, queue.id, r.Name, idOfName(queue.name, r.Name))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return notFound(r.Name), nil
+	}
+	kept, err := found[0].decode()
+	if err != nil {
+		return err, nil //nolint:nilerr // It is the error of this record alone.
+	}
+	relocked, refusal := driver.CheckSave(&kept.Status, &r.Status)
+	if refusal != nil {
+		return refusal, nil
+	}
+	driver.CopyContent(kept, r)
+	if relocked {
+		driver.CopyLock(kept, r)
+	}
+	n, err := newContent(kept)
+	if err != nil {
+		return err, nil //nolint:nilerr // The same.
+	}
+	j := &found[0].job
+	j.jobType = n.typeName
+	line, err := c.lineOf(j)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.exec(saveRecord, n.typeName, line, n.version, n.format, n.errorCount, n.lastError, blob(n.extra), n.body, j.seq)
+	if err == nil && j.line != line {
+		j.line = line
+		err = c.admitToLine(j)
+	}
+	if err != nil || !relocked {
+		return nil, err
+	}
+	var until instant
+	_, err = c.one(saveLock, func(r *row) { until = r.time() }, n.owner, n.count, n.modTime, j.seq)
+	if err == nil && until.Valid {
+		_, err = c.exec(logLease, until.Int64, []int64{j.seq})
+	}
+	return nil, err
+}

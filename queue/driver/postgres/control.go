@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// control is what is set for a queue.
+func (c *changes) control(queue int32) (control driver.Control, err error) {
+	_, err = c.one(readControl, func(r *row) { control = r.control() }, queue)
+	return control, err
+}
+
+func (r *row) control() driver.Control {
+	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int()}
+}
+
+// Control implements driver.Driver. It returns an error for a MaxRunning that is negative.
+func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
+	if change.MaxRunning != nil && *change.MaxRunning < 0 {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
+	}
+	control, err := d.control(ctx, queue, change)
+	if err != nil {
+		return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
+	}
+	if change != (driver.ControlChange{}) {
+		d.changed(true)
+	}
+	return control, nil
+}
+
+func (d *Driver) control(ctx context.Context, queue string, wanted driver.ControlChange) (control driver.Control, err error) {
+	done, err := d.begin(ctx)
+	if err != nil {
+		return control, err
+	}
+	defer done()
+	key, found, err := d.findQueue(ctx, d.reader(), queue)
+	if err == nil && !found && wanted != (driver.ControlChange{}) {
+		key, err = d.ensureQueue(ctx, queue)
+	}
+	if err != nil {
+		return control, d.failed(ctx, err, false)
+	}
+	if wanted == (driver.ControlChange{}) {
+		err = d.read(ctx, readControl, func(r *row) error {
+			control = r.control()
+			return nil
+		}, key.id)
+		return control, err
+	}
+	err = d.transact(ctx, func(c *changes) error {
+		err := c.lock(key.id)
+		if err == nil {
+			control, err = c.control(key.id)
+		}
+		if err != nil {
+			return err
+		}
+		wasLimited := control.MaxRunning > 0
+		control = wanted.Apply(control)
+		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, key.id)
+		if err == nil && !wasLimited && control.MaxRunning > 0 {
+			_, err = c.exec(setLimited, key.id)
+		}
+		return err
+	})
+	if err != nil {
+		return driver.Control{}, err
+	}
+	return control, nil
+}
+
+// TakeDuty implements driver.Driver.
+func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
+	n, err := d.changeOnce(ctx, takeDuty, duty.Name, duty.Owner, instantOf(duty.Until), instantOf(now))
+	if err != nil {
+		return false, fmt.Errorf("taking duty %q: %w", duty.Name, err)
+	}
+	return n > 0, nil
+}
+
+// Mark implements driver.Driver.
+func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error) {
+	read := func(r *row) error {
+		last = timeOf(r.time())
+		return nil
+	}
+	if at.IsZero() {
+		err = d.read(ctx, readMarkOf, read, queue, name)
+	} else {
+		// Of several that raise it at a time each sees what the one before it made of it.
+		err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
+			last = time.Time{}
+			return d.pipeline(ctx, func(b *batch) {
+				b.exec(addMark, queue, name)
+				b.query(raiseMark, read, queue, name, instantOf(at.Truncate(time.Millisecond)))
+			})
+		})
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("marking %q in queue %q: %w", name, queue, err)
+	}
+	return last, nil
+}

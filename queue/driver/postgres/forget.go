@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// endingsAtOnce is the number of rows of the log of endings, at most, whose records are
+// forgotten in one transaction, and forgetAtOnce that of the records beyond which it takes no
+// other row.
+const (
+	endingsAtOnce = 200
+	forgetAtOnce  = 1000
+)
+
+// Forget implements driver.Driver. It removes about 1,000 records in a transaction; if that
+// fails after some were removed, it returns their number with the error.
+func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
+	done, err := d.begin(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("forgetting finished records: %w", err)
+	}
+	defer done()
+	forgotten := 0
+	for more := true; more && forgotten < limit; {
+		n := 0
+		err = d.transact(ctx, func(c *changes) (err error) {
+			n, more, err = c.forget(instantOf(now).Int64, limit-forgotten)
+			return err
+		})
+		if err != nil {
+			return forgotten, fmt.Errorf("forgetting finished records: %w", err)
+		}
+		forgotten += n
+	}
+	return forgotten, nil
+}
+
+// forget forgets records of the first rows of the log of endings. more is false if no row is
+// left whose time has come. A row has the jobs that may go within a second; those that may
+// not go yet get another row.
+func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err error) {
+	for range endingsAtOnce {
+		var at, id int64
+		var seqs []int64
+		found, err := c.one(endingDue, func(r *row) { at, id, seqs = r.integer(), r.integer(), r.numbers() }, now)
+		if err != nil || !found {
+			return forgotten, false, err
+		}
+		n, err := c.forgetJobs(seqs, now, limit-forgotten)
+		if err != nil {
+			return forgotten, false, err
+		}
+		forgotten += n
+		if _, err = c.exec(dropEnding, at, id); err != nil {
+			return forgotten, false, err
+		}
+		if n < len(seqs) {
+			if _, err = c.exec(relogEnding, seqs); err != nil {
+				return forgotten, false, err
+			}
+		}
+		if forgotten >= min(limit, forgetAtOnce) {
+			break
+		}
+	}
+	return forgotten, true, nil
+}
+
+// forgetJobs removes those of some jobs whose time has come.
+func (c *changes) forgetJobs(seqs []int64, now int64, limit int) (n int, err error) {
+	gone := map[int32]int{}
+	var withEdges []int64
+	err = c.query(forgetJobs, func(r *row) error {
+		queue, seq := r.key(), r.integer()
+		gone[queue]++
+		n++
+		if r.bool() {
+			withEdges = append(withEdges, seq)
+		}
+		return nil
+	}, seqs, now, limit)
+	if err == nil && len(withEdges) > 0 {
+		_, err = c.exec(dropEdges, withEdges)
+	}
+	for queue, count := range gone {
+		if err == nil {
+			_, err = c.exec(addGone, count, queue)
+		}
+	}
+	return n, err
+}

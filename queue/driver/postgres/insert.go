@@ -1,0 +1,509 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
+)
+
+// insertAtOnce is the number of records, at most, that are inserted in one transaction, so
+// that none is long.
+const insertAtOnce = 1000
+
+// newRecord is a record that is to be inserted.
+type newRecord struct {
+	stored
+	index      int // in the Insert
+	targets    []target
+	preset     place   // where it stands from the beginning; not set if it is to run
+	leaseUntil instant // of one that runs
+	refusal    error
+}
+
+// encodeNew encodes a record that is to be inserted.
+func encodeNew(r *driver.Record) (*newRecord, error) {
+	if err := checkStorable(r); err != nil {
+		return nil, err
+	}
+	c, err := newContent(r)
+	if err != nil {
+		return nil, err
+	}
+	n := &newRecord{stored: stored{job: newJob(r), content: *c, tags: r.Tags}}
+	if r.Dependency != nil {
+		n.edges = r.Dependency.Edges
+	}
+	switch state := driver.InsertedState(r); state {
+	case amboy.StatePending:
+	case amboy.StateRunning:
+		n.preset, n.leaseUntil = running, instantOf(r.LeaseUntil)
+	default:
+		n.preset = finalPlace(state)
+	}
+	return n, nil
+}
+
+// checkStorable refuses a record with a name that PostgreSQL can't store.
+func checkStorable(r *driver.Record) error {
+	const rule = "must be valid UTF-8 without zero bytes, as PostgreSQL stores no other text"
+	invalid := func(field, value string) error {
+		if isStorable(value) {
+			return nil
+		}
+		return &amboy.InvalidJobError{JobID: r.JobID(), Field: field, Value: value, Rule: rule}
+	}
+	err := errors.Join(invalid("ID", r.Name), invalid("type", r.Type), invalid("unique key", r.UniqueKey), invalid("queue", r.Group),
+		invalid("owner", r.Status.Owner))
+	for field, values := range map[string][]string{"scope": r.RequiredScopes, "enqueue scope": r.EnqueueScopes, "tag": r.Tags} {
+		for _, value := range values {
+			err = errors.Join(err, invalid(field, value))
+		}
+	}
+	if r.Dependency != nil {
+		for _, edge := range r.Dependency.Edges {
+			err = errors.Join(err, invalid("dependency edge", edge))
+		}
+	}
+	return err
+}
+
+// entry is one for the sorting of records that depend on each other.
+type entry = schedule.Entry[*newRecord]
+
+// newRecords encodes records, and brings them into an order in which each comes after
+// those that it depends on. Those that can't be encoded, and those in a cycle, are left out,
+// and have an error.
+func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
+	errs = make([]error, len(records))
+	all := make([]*newRecord, 0, len(records))
+	hasEdges := false
+	for i, r := range records {
+		n, err := encodeNew(r)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		n.index = i
+		hasEdges = hasEdges || len(n.waitsFor()) > 0
+		all = append(all, n)
+	}
+	if hasEdges {
+		all = sortByEdges(all, errs)
+	}
+	return all, errs
+}
+
+// sortByEdges does so, queue by queue.
+func sortByEdges(all []*newRecord, errs []error) (sorted []*newRecord) {
+	byQueue := map[string][]*entry{}
+	var queues []string
+	for _, n := range all {
+		if byQueue[n.queueName] == nil {
+			queues = append(queues, n.queueName)
+		}
+		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.id, Edges: n.waitsFor()})
+	}
+	for _, queue := range queues {
+		entries, cycles := schedule.Sort(byQueue[queue])
+		for e, cycle := range cycles {
+			errs[e.Job.index] = cycle
+		}
+		for _, e := range entries {
+			sorted = append(sorted, e.Job)
+		}
+	}
+	return sorted
+}
+
+// Insert implements driver.Driver. If ctx carries a transaction (see WithTx) it writes in
+// that. Else it writes in transactions of up to 1,000 records; if one of them fails, the
+// records that it was to write, and those after them, have its error.
+func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	done, err := d.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
+	}
+	defer done()
+	sorted, errs := newRecords(records)
+	theirs, err := d.callersTransaction(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
+	}
+	all := runsOf(sorted)
+	for i, some := range all {
+		if err = d.insertRun(ctx, theirs, some); err == nil {
+			for _, n := range some {
+				errs[n.index] = n.refusal
+			}
+			continue
+		}
+		err = fmt.Errorf("inserting %d records: %w", len(some), err)
+		if i == 0 || theirs != nil {
+			return nil, err
+		}
+		for _, n := range slices.Concat(all[i:]...) {
+			errs[n.index] = err
+		}
+		break
+	}
+	if theirs == nil && len(sorted) > 0 {
+		d.changed(true)
+	}
+	return errs, nil
+}
+
+// isPlain is true for a record that is inserted with others in one statement: it takes no
+// scopes, depends on no job, and is to run.
+func (n *newRecord) isPlain() bool {
+	return n.preset == 0 && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0
+}
+
+// runsOf divides records into runs that are inserted at once: plain ones, or others of one
+// queue.
+func runsOf(all []*newRecord) (runs [][]*newRecord) {
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && n < insertAtOnce && all[n].isPlain() == all[0].isPlain() &&
+			(all[n].isPlain() || all[n].queueName == all[0].queueName) {
+			n++
+		}
+		runs = append(runs, all[:n])
+		all = all[n:]
+	}
+	return runs
+}
+
+// insertRun inserts a run, in the transaction of the caller if that is not nil.
+func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecord) error {
+	if err := d.place(ctx, some); err != nil {
+		return d.failed(ctx, err, false)
+	}
+	switch {
+	case some[0].isPlain() && theirs != nil:
+		return d.insertPlainIn(ctx, theirs, some)
+	case some[0].isPlain():
+		return d.retrying(ctx, func(ctx context.Context) (bool, error) { return d.insertPlain(ctx, some) })
+	case theirs != nil:
+		c := &changes{ctx: ctx, on: theirs, d: d}
+		if err := c.insertAll(some); err != nil {
+			return err
+		}
+		return d.signals.sendIn(ctx, theirs)
+	default:
+		return d.transact(ctx, func(c *changes) error { return c.insertAll(some) })
+	}
+}
+
+// place finds the queues and the lines of records.
+func (d *Driver) place(ctx context.Context, some []*newRecord) error {
+	for _, n := range some {
+		queue, err := d.ensureQueue(ctx, n.queueName)
+		if err != nil {
+			return err
+		}
+		n.queue, n.refusal = queue.id, nil
+		n.line, err = d.ensureLine(ctx, n.lineKey())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertLocks are the keys of the locks for an insert of records, in one order for all.
+func (d *Driver) insertLocks(some []*newRecord) (keys []int64) {
+	for _, n := range some {
+		key := d.lockKey(lockOfInserts, n.queue)
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// insertPlain inserts plain records, in one round trip.
+func (d *Driver) insertPlain(ctx context.Context, some []*newRecord) (mayBeDone bool, err error) {
+	columns := columnsOf(some)
+	var inserted []bool
+	mayBeDone, err = d.pipeline(ctx, func(b *batch) {
+		b.exec(lockInserts, d.insertLocks(some))
+		inserted = make([]bool, len(some))
+		b.query(insertJobs, func(r *row) error {
+			inserted[r.integer()-1] = true
+			return nil
+		}, columns.args()...)
+	})
+	if err != nil {
+		return mayBeDone, err
+	}
+	return false, d.explainRefused(ctx, d.reader(), some, inserted)
+}
+
+func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newRecord) error {
+	if _, err := theirs.exec(ctx, d.texts[lockInserts], d.insertLocks(some)); err != nil {
+		return err
+	}
+	inserted := make([]bool, len(some))
+	err := theirs.query(ctx, d.texts[insertJobs], func(r *row) error {
+		inserted[r.integer()-1] = true
+		return nil
+	}, columnsOf(some).args()...)
+	if err == nil {
+		err = d.explainRefused(ctx, theirs, some, inserted)
+	}
+	if err == nil {
+		err = d.signals.sendIn(ctx, theirs)
+	}
+	return err
+}
+
+// explainRefused finds out why records were not inserted.
+func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newRecord, inserted []bool) error {
+	for i, n := range some {
+		if inserted[i] {
+			continue
+		}
+		c := &changes{ctx: ctx, on: on, d: d}
+		refusal, err := c.refusal(n)
+		if err != nil {
+			return err
+		}
+		n.refusal = refusal
+		if refusal == nil { // What was in its way is gone by now.
+			n.refusal = duplicate(&n.job)
+		}
+	}
+	return nil
+}
+
+// refusal says why a record can't be added; nil if nothing is in its way now.
+func (c *changes) refusal(n *newRecord) (refusal, err error) {
+	control, err := c.control(n.queue)
+	if err != nil {
+		return nil, err
+	}
+	if control.Draining {
+		return fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining), nil
+	}
+	return c.admissible(n)
+}
+
+// newColumnsOf are the values of the statements that insert, column by column.
+type columns struct {
+	queue, line                                                          []int32
+	priority, maxTime, count, errorCount, version                        []int64
+	created, waitUntil, dispatchBy, modTime, started, ended, forgetAt    []instant
+	attempt                                                              []instant
+	format, dependency, wanted                                           []int16
+	open, dependents, uniqueHeld                                         []bool
+	owner, id, jobType                                                   []string
+	name, uniqueKey, uniqueUntil, scopes, enqueueScopes, edges, failed   []pgtype.Text
+	reason, lastError, tags                                              []pgtype.Text
+	progress, extra, body                                                [][]byte
+}
+
+func columnsOf(some []*newRecord) *columns {
+	c := &columns{}
+	for _, n := range some {
+		c.add(n, -1, n.uniqueKey != "")
+	}
+	return c
+}
+
+// add adds a record. wanted is its place; negative if that follows from its time.
+func (c *columns) add(n *newRecord, wanted int16, uniqueHeld bool) {
+	c.queue, c.line = append(c.queue, n.queue), append(c.line, max(n.line, -n.line))
+	c.priority, c.maxTime = append(c.priority, int64(n.priority)), append(c.maxTime, n.maxTime)
+	c.count, c.errorCount = append(c.count, int64(n.job.count)), append(c.errorCount, int64(n.errorCount))
+	c.version = append(c.version, int64(n.version))
+	c.created, c.waitUntil = append(c.created, n.created), append(c.waitUntil, n.job.waitUntil)
+	c.dispatchBy, c.modTime = append(c.dispatchBy, n.job.dispatchBy), append(c.modTime, n.modTime)
+	c.started, c.ended = append(c.started, n.started), append(c.ended, n.ended)
+	c.forgetAt, c.attempt = append(c.forgetAt, n.forgetAt), append(c.attempt, n.attempt)
+	c.format = append(c.format, int16(n.format))             //nolint:gosec // One of a few.
+	c.dependency = append(c.dependency, int16(n.dependency)) //nolint:gosec // The same.
+	c.wanted = append(c.wanted, wanted)
+	c.open, c.dependents = append(c.open, n.open), append(c.dependents, n.dependents)
+	c.uniqueHeld = append(c.uniqueHeld, uniqueHeld)
+	c.owner, c.id, c.jobType = append(c.owner, n.job.owner), append(c.id, n.id), append(c.jobType, n.typeName)
+	_, isAttempt := idOfAttempt(n.queueName, n.name)
+	c.name = append(c.name, pgtype.Text{String: n.name, Valid: n.attempt.Valid || isAttempt})
+	c.uniqueKey, c.uniqueUntil = append(c.uniqueKey, nullable(n.uniqueKey)), append(c.uniqueUntil, nullable(n.uniqueUntil))
+	c.scopes, c.enqueueScopes = append(c.scopes, n.scopes.column()), append(c.enqueueScopes, n.enqueueScopes.column())
+	c.edges, c.failed = append(c.edges, n.edges.column()), append(c.failed, n.failed.column())
+	c.tags = append(c.tags, n.tags.column())
+	c.reason, c.lastError = append(c.reason, n.content.reason), append(c.lastError, n.lastError)
+	c.progress, c.extra, c.body = append(c.progress, blob(n.progress)), append(c.extra, blob(n.extra)), append(c.body, n.body)
+}
+
+// args are those of newJobs.
+func (c *columns) args() []any {
+	return []any{
+		c.queue, c.priority, c.created, c.waitUntil, c.dispatchBy, c.maxTime, c.modTime, c.started, c.ended, c.forgetAt, c.count, c.errorCount,
+		c.version, c.attempt, c.format, c.dependency, c.open, c.dependents, c.uniqueHeld, c.owner, c.name, c.uniqueKey, c.uniqueUntil, c.scopes,
+		c.enqueueScopes, c.edges, c.failed, c.reason, c.lastError, c.progress, c.extra, c.id, c.jobType, c.body, c.tags, c.line, c.wanted,
+		time.Now().UnixNano(),
+	}
+}
+
+// insertAll adds records of one queue that are not plain, but for those that it refuses.
+func (c *changes) insertAll(all []*newRecord) error {
+	if err := c.lock(all[0].queue); err != nil {
+		return err
+	}
+	control, err := c.control(all[0].queue)
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		n.open, n.failed, n.refusal = false, nil, nil // a former try may have set them
+		if control.Draining {
+			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
+			continue
+		}
+		n.refusal, err = c.insert(n)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstPlace is where a job goes that waits for nothing but its time.
+func firstPlace(j *job, now int64) place {
+	if j.waitUntil.Valid && j.waitUntil.Int64 > now {
+		return scheduled
+	}
+	return ready
+}
+
+// waitsFor are the edges of a record that is to run.
+func (n *newRecord) waitsFor() names {
+	if n.preset != 0 {
+		return nil
+	}
+	return n.edges
+}
+
+// insertPreset adds a record that runs, or has ended an attempt. If it is refused nothing is
+// changed.
+func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
+	refusal, err = c.checkTaken(n)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	n.uniqueHeld = n.uniqueKey != "" && n.keepsKey(n.preset) &&
+		(n.preset.final() || amboy.UniqueUntil(n.uniqueUntil) != amboy.UniqueUntilStarted)
+	if n.uniqueHeld {
+		refusal, err = c.checkKey(&n.job)
+		if refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	var scopes []string
+	switch n.preset {
+	case running:
+		scopes = n.allScopes()
+	case retrying:
+		scopes = n.enqueueScopes
+	}
+	refusal, err = c.checkFree(&n.job, scopes)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	err = c.take(&n.job, scopes)
+	if err == nil {
+		err = c.insertAt(n, n.preset)
+	}
+	if err == nil && len(n.edges) > 0 {
+		_, err = c.exec(insertEnded, n.queue, n.seq, n.edges)
+	}
+	if err == nil && n.preset == running {
+		err = c.takeLease(&n.job, n.modTime, n.leaseUntil, n.started)
+	}
+	if err == nil && n.preset.final() {
+		_, err = c.exec(logEnding, n.seq)
+	}
+	return nil, err
+}
+
+// insert adds a record. If it is refused nothing is changed.
+func (c *changes) insert(n *newRecord) (refusal, err error) {
+	if n.preset != 0 {
+		return c.insertPreset(n)
+	}
+	refusal, err = c.admissible(n)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	n.uniqueHeld = n.uniqueKey != ""
+	err = c.take(&n.job, n.enqueueScopes)
+	if err != nil {
+		return nil, err
+	}
+	if !n.open {
+		n.failed = n.failedTargets()
+	}
+	err = c.insertAt(n, waiting)
+	if err != nil {
+		return nil, err
+	}
+	err = c.link(n)
+	if err != nil || n.open {
+		return nil, err
+	}
+	return nil, c.wait(&n.job, c.now)
+}
+
+// insertAt adds the row.
+func (c *changes) insertAt(n *newRecord, p place) error {
+	columns := &columns{}
+	columns.add(n, int16(p), n.uniqueHeld)
+	_, err := c.one(insertJobsIn, func(r *row) { n.seq, n.place, n.line = r.integer(), place(r.integer()), r.key() }, columns.args()...)
+	if err != nil {
+		return fmt.Errorf("adding record %q: %w", n.name, err)
+	}
+	return nil
+}
+
+func duplicate(j *job) error {
+	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.id, j.name)
+}
+
+// checkTaken refuses a record whose name, or ID, is taken.
+func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
+	taken, err := c.named(queueKey{n.queue, n.queueName}, n.name)
+	if err == nil && taken == nil {
+		taken, err = c.latest(n.queue, n.id)
+	}
+	if err != nil || taken == nil {
+		return nil, err
+	}
+	return duplicate(&n.job), nil
+}
+
+// admissible says why a record can't be added.
+func (c *changes) admissible(n *newRecord) (refusal, err error) {
+	refusal, err = c.checkTaken(n)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	refusal, err = c.findTargets(n)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	refusal, err = c.checkKey(&n.job)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	return c.checkFree(&n.job, n.enqueueScopes)
+}

@@ -1,0 +1,302 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// shown returns the row of a record that has not ended and shows that lease, or the absence
+// of one.
+func (c *changes) shown(queue queueKey, l driver.Lease) (j *job, refusal, err error) {
+	j, err = c.named(queue, l.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if j == nil || j.place >= retrying || j.owner != l.Owner || j.count != l.Count {
+		return nil, leaseLost(l), nil
+	}
+	return j, nil, nil
+}
+
+func leaseLost(l driver.Lease) error {
+	return fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost)
+}
+
+func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
+
+// leased returns the row of a running record whose lease is the given one.
+func (c *changes) leased(queue queueKey, l driver.Lease) (j *job, refusal, err error) {
+	j, refusal, err = c.shown(queue, l)
+	if j != nil && j.place != running {
+		return nil, fmt.Errorf("record %q does not run: %w", l.Name, driver.ErrLeaseLost), nil
+	}
+	return j, refusal, err
+}
+
+// Extend implements driver.Driver. It extends up to 1,000 leases in one statement.
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
+	fail := func(err error) ([]driver.Lease, error) {
+		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
+	}
+	if len(leases) == 0 {
+		done, err := d.begin(ctx)
+		if err != nil {
+			return fail(err)
+		}
+		done()
+	}
+	isKept := make([]bool, len(leases))
+	// Most are found by the ID that the name says. A name that only looks like that of an
+	// attempt is not.
+	for _, by := range []statement{extendLeases, extendByName} {
+		for start := 0; start < len(leases); start += endedAtOnce {
+			var c leaseColumns
+			for i := start; i < min(start+endedAtOnce, len(leases)); i++ {
+				if isKept[i] {
+					continue
+				}
+				if _, err = c.add(ctx, d, leases[i], i); err != nil {
+					return fail(d.failed(ctx, err, false))
+				}
+			}
+			if len(c.index) == 0 {
+				continue
+			}
+			err = d.queryOnce(ctx, by, func(r *row) error {
+				isKept[c.index[r.integer()-1]] = true
+				return nil
+			}, c.queue, c.id, c.name, c.owner, c.count, instantOf(now), instantOf(now.Add(leaseTime)).Int64)
+			if err != nil {
+				return fail(err)
+			}
+		}
+	}
+	for i, l := range leases {
+		if !isKept[i] {
+			lost = append(lost, l)
+		}
+	}
+	return lost, nil
+}
+
+// Release implements driver.Driver.
+func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
+	errs, isDone := make([]error, len(handBacks)), make([]bool, len(handBacks))
+	groups := byQueue(len(handBacks), func(i int) (string, bool) { return handBacks[i].Lease.Queue, true })
+	for n, g := range groups {
+		err := d.eachOf(ctx, g.queue, g.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
+			return c.release(queue, handBacks[i])
+		})
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("releasing %d records: %w", len(handBacks), err)
+		if n == 0 && !slices.Contains(isDone, true) {
+			return nil, err
+		}
+		for i := range errs {
+			if !isDone[i] {
+				errs[i] = err
+			}
+		}
+		break
+	}
+	if len(handBacks) > 0 {
+		d.changed(true)
+	}
+	return errs, nil
+}
+
+func (c *changes) release(queue queueKey, h driver.HandBack) (refusal, err error) {
+	j, refusal, err := c.leased(queue, h.Lease)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	return nil, c.handBack(j, h)
+}
+
+// handBack makes a running record wait, or run again. One that is to be canceled ends.
+func (c *changes) handBack(j *job, h driver.HandBack) error {
+	if j.cancel {
+		if done, err := c.endMarked(j); done || err != nil {
+			return err
+		}
+	}
+	if _, err := c.exec(dropLease, nullable(h.Reason), j.seq); err != nil {
+		return err
+	}
+	if err := c.free(j, j.dispatchScopes()); err != nil {
+		return err
+	}
+	until := instantOf(h.NotBefore)
+	switch {
+	case h.Park:
+		return c.move(j, parked, instant{}, "")
+	case j.open: // it expired before its edges ended
+		return c.move(j, waiting, instant{}, "")
+	case until.Valid && until.Int64 > c.now:
+		return c.move(j, postponed, until, "")
+	default:
+		return c.admit(j)
+	}
+}
+
+// endMarked ends a record that is to be canceled. One that can't be read does not end: it
+// is handed back, as the process that claims it finds that it can't be run.
+func (c *changes) endMarked(j *job) (done bool, err error) {
+	found, err := c.records(readBySeq, j.seq)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	r, err := found[0].decode()
+	if err != nil {
+		return false, nil //nolint:nilerr // See above.
+	}
+	return true, c.endCanceled(j, r, c.now)
+}
+
+// leasesAtOnce is the number of rows of the log of leases that are recovered at once.
+const leasesAtOnce = 500
+
+// RecoverStale implements driver.Driver.
+func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
+	recovered := 0
+	for more := true; more; {
+		n, left, err := d.recoverSome(ctx, instantOf(now).Int64, keep)
+		recovered += n
+		if err != nil {
+			return recovered, fmt.Errorf("recovering stale leases: %w", err)
+		}
+		more = left
+	}
+	if recovered > 0 {
+		d.changed(true)
+	}
+	return recovered, nil
+}
+
+// staleJob is one whose lease has ended.
+type staleJob struct {
+	seq   int64
+	queue int32
+}
+
+// recoverSome goes through the first rows of the log of leases.
+func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease) (recovered int, more bool, err error) {
+	var until, id int64
+	rows := 0
+	err = d.read(ctx, staleLeases, func(r *row) error {
+		until, id = r.integer(), r.integer()
+		rows++
+		return nil
+	}, now, leasesAtOnce)
+	if err != nil || rows == 0 {
+		return 0, false, err
+	}
+	var stale []staleJob
+	err = d.read(ctx, staleJobs, func(r *row) error {
+		stale = append(stale, staleJob{r.integer(), r.key()})
+		return nil
+	}, now, until, id)
+	if err != nil {
+		return 0, false, err
+	}
+	var kept []int64
+	for len(stale) > 0 {
+		n := 1
+		for n < len(stale) && n < changedAtOnce && stale[n].queue == stale[0].queue {
+			n++
+		}
+		some, keptSome, err := d.recoverIn(ctx, now, stale[:n], keep)
+		if err != nil {
+			return recovered, false, err
+		}
+		recovered += some
+		kept = append(kept, keptSome...)
+		stale = stale[n:]
+	}
+	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		return d.pipeline(ctx, func(b *batch) {
+			b.exec(dropStaleLeases, until, id)
+			if len(kept) > 0 { // They are looked at again by the next call.
+				b.exec(logLease, now, kept)
+			}
+		})
+	})
+	return recovered, rows == leasesAtOnce, err
+}
+
+// recoverIn hands back jobs of one queue whose leases have ended, but for those to keep.
+func (d *Driver) recoverIn(ctx context.Context, now int64, stale []staleJob, keep []driver.Lease) (recovered int, kept []int64, err error) {
+	err = d.transact(ctx, func(c *changes) error {
+		recovered, kept = 0, nil
+		if err := c.lock(stale[0].queue); err != nil {
+			return err
+		}
+		for _, s := range stale {
+			// Its lease may have been extended, or one before it may have ended on which it
+			// depends.
+			j, err := c.job(findStale, s.seq, now)
+			if err != nil {
+				return err
+			}
+			if j == nil {
+				continue
+			}
+			if j.isOneOf(keep) {
+				kept = append(kept, j.seq)
+				continue
+			}
+			if err = c.handBack(j, driver.HandBack{}); err != nil {
+				return err
+			}
+			recovered++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	return recovered, kept, nil
+}
+
+// isOneOf reports whether a job that runs has one of the leases.
+func (j *job) isOneOf(leases []driver.Lease) bool {
+	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
+		return l.Queue == j.queueName && l.Name == j.name && l.Owner == j.owner && l.Count == j.count
+	})
+}
+
+// SetProgress implements driver.Driver.
+func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress driver.Progress) error {
+	fail := func(err error) error { return fmt.Errorf("setting the progress of record %q: %w", lease.Name, err) }
+	encoded, err := bson.Marshal(progress)
+	if err != nil {
+		return fail(fmt.Errorf("encoding it: %w", err))
+	}
+	if err = ctx.Err(); err != nil {
+		return fail(err)
+	}
+	queue, found, err := d.findQueue(ctx, d.reader(), lease.Queue)
+	if err != nil {
+		return fail(d.failed(ctx, err, false))
+	}
+	var n int64
+	if found {
+		n, err = d.changeOnce(ctx, setProgress, encoded, queue.id, lease.Name, idOfName(queue.name, lease.Name), lease.Owner, lease.Count)
+		if err != nil {
+			return fail(err)
+		}
+	}
+	if n == 0 {
+		return fmt.Errorf("setting the progress: %w", leaseLost(lease))
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// oldestServer is the oldest version of the server, as server_version_num: the first with
+// autovacuum_vacuum_insert_scale_factor, which the tables set.
+const oldestServer = 130000
+
+// ErrNewerSchema is wrapped by the error for a schema that a newer version of this
+// library wrote.
+var ErrNewerSchema = errors.New("the schema was written by a newer version of this library")
+
+// NewerSchemaError says which versions a schema, and this library, have. It wraps
+// ErrNewerSchema.
+type NewerSchemaError struct {
+	// Found is the version of the schema.
+	Found int
+	// Known is the newest version that this library knows.
+	Known int
+}
+
+// Error names both versions.
+func (e *NewerSchemaError) Error() string {
+	return fmt.Sprintf("%v: it has version %d, and this one knows versions up to %d; update the program", ErrNewerSchema, e.Found, e.Known)
+}
+
+// Unwrap returns ErrNewerSchema.
+func (e *NewerSchemaError) Unwrap() error { return ErrNewerSchema }
+
+// Migration is a step that brings a schema from the version before to Version.
+type Migration struct {
+	// Version is that of the schema afterwards.
+	Version int
+	// Says is what the step does.
+	Says string
+	// SQL is a script that can be run by hand, in one transaction.
+	SQL string
+}
+
+// Migrate brings a schema to the version of this library, as Open does, and returns the
+// steps that it took. With dryRun it changes nothing, and returns the steps that are left to
+// take. Each step is one transaction; of several processes one takes each step. Processes
+// with the version before may go on meanwhile. It needs no superuser and no extension: the
+// role must be able to create the schema, or own it.
+func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := newDriver(opts)
+	if err = d.connect(ctx); err != nil {
+		return nil, fmt.Errorf("migrating schema %q: %w", opts.Schema, err)
+	}
+	defer d.free()
+	var steps []Migration
+	err = d.checkServer(ctx)
+	if err == nil {
+		steps, err = d.migrate(ctx, dryRun)
+	}
+	if err != nil {
+		return steps, fmt.Errorf("migrating schema %q: %w", opts.Schema, explain(err))
+	}
+	return steps, nil
+}
+
+// checkServer returns an error for a server that can't be used.
+func (d *Driver) checkServer(ctx context.Context) error {
+	var version string
+	var number int
+	var isStandby, isReadOnly bool
+	err := d.pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
+		pg_is_in_recovery(), current_setting('transaction_read_only')::boolean`).Scan(&version, &number, &isStandby, &isReadOnly)
+	switch {
+	case err != nil:
+		return fmt.Errorf("connecting: %w", err)
+	case number < oldestServer:
+		return fmt.Errorf("the server has version %s; PostgreSQL 13 or newer is needed", version)
+	case isStandby:
+		return errors.New("the server is a standby, which takes no writes; connect to the primary (target_session_attrs=read-write)")
+	case isReadOnly:
+		return errors.New("the server takes no writes: default_transaction_read_only is on; turn it off for this role, or connect to another server")
+	}
+	return nil
+}
+
+// version is that of the schema; 0 if it has no tables. schemaExists is false if there is no
+// schema.
+func (d *Driver) version(ctx context.Context, on pgxQuerier) (version int, schemaExists bool, err error) {
+	err = on.query(ctx, `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1),
+			EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = $1 AND relname = 'migrations')`,
+		func(r *row) error {
+			schemaExists = r.bool()
+			if !r.bool() {
+				version = -1
+			}
+			return nil
+		}, d.opts.Schema)
+	if err != nil {
+		return 0, false, fmt.Errorf("reading the version of the schema: %w", err)
+	}
+	if version < 0 {
+		return 0, schemaExists, nil
+	}
+	err = on.query(ctx, d.inSchema(`SELECT coalesce(max(version), 0)::bigint FROM {s}.migrations`), func(r *row) error {
+		version = r.int()
+		return nil
+	})
+	if err != nil {
+		return 0, true, fmt.Errorf("reading the version of the schema: %w", err)
+	}
+	return version, true, nil
+}
+
+func (d *Driver) inSchema(text string) string {
+	return strings.ReplaceAll(text, "{s}", pgx.Identifier{d.opts.Schema}.Sanitize())
+}
+
+// migrate takes the steps that are left, or lists them.
+func (d *Driver) migrate(ctx context.Context, dryRun bool) (steps []Migration, err error) {
+	version, exists, err := d.version(ctx, pgxQuerier{d.pool})
+	if err != nil {
+		return nil, err
+	}
+	if version > currentVersion() {
+		return nil, &NewerSchemaError{Found: version, Known: currentVersion()}
+	}
+	for version < currentVersion() {
+		if dryRun {
+			steps = append(steps, d.step(version, exists))
+			version, exists = version+1, true
+			continue
+		}
+		var taken *Migration
+		taken, err = d.takeStep(ctx)
+		if err != nil {
+			return steps, err
+		}
+		if taken != nil {
+			steps = append(steps, *taken)
+		}
+		version, _, err = d.version(ctx, pgxQuerier{d.pool})
+		if err != nil {
+			return steps, err
+		}
+	}
+	return steps, nil
+}
+
+// step is the one from a version to the next.
+func (d *Driver) step(version int, schemaExists bool) Migration {
+	var script strings.Builder
+	if !schemaExists {
+		script.WriteString("CREATE SCHEMA {s};\n")
+	}
+	if version == 0 {
+		script.WriteString("CREATE TABLE {s}.migrations (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());\n")
+	}
+	m := migrations[version]
+	script.WriteString(m.sql)
+	fmt.Fprintf(&script, "INSERT INTO {s}.migrations (version) VALUES (%d);\n", version+1)
+	return Migration{Version: version + 1, Says: m.says, SQL: d.inSchema(script.String())}
+}
+
+// takeStep takes the next step, if any is left, under a lock.
+func (d *Driver) takeStep(ctx context.Context) (taken *Migration, err error) {
+	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, d.lockKey(lockOfSchema, 0)); err != nil {
+			return err
+		}
+		version, exists, err := d.version(ctx, pgxQuerier{tx})
+		if err != nil || version >= currentVersion() {
+			return err
+		}
+		step := d.step(version, exists)
+		if _, err = tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("version %d (%s): %w", step.Version, step.Says, err)
+		}
+		taken = &step
+		return nil
+	})
+	return taken, err
+}
+
+// checkVersion returns an error unless the schema has the current version, and the role may
+// use its tables.
+func (d *Driver) checkVersion(ctx context.Context) error {
+	version, _, err := d.version(ctx, pgxQuerier{d.pool})
+	switch {
+	case err != nil:
+		return err
+	case version > currentVersion():
+		return &NewerSchemaError{Found: version, Known: currentVersion()}
+	case version < currentVersion():
+		return fmt.Errorf("the schema has version %d, and this library needs version %d; run its migrations (Migrate, or amboy migrate)", version, currentVersion())
+	}
+	var missing []string
+	err = d.reader().query(ctx, `SELECT c.relname::text || ' (' || p.privilege || ')' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (privilege)
+		WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, p.privilege) ORDER BY 1`,
+		func(r *row) error {
+			missing = append(missing, r.text())
+			return nil
+		}, d.opts.Schema)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the role lacks privileges on tables of the schema: %s; grant it SELECT, INSERT, UPDATE and DELETE on all of them, and USAGE on the sequences",
+			strings.Join(missing, ", "))
+	}
+	return err
+}

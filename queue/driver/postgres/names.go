@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strings"
+)
+
+// queueKey is a queue with its key in the store.
+type queueKey struct {
+	id   int32
+	name string
+}
+
+// lineKey says which jobs a line has.
+type lineKey struct {
+	queue    int32
+	priority int
+	jobType  string
+	scoped   bool
+}
+
+// idOfName is the ID of the job of a record that can't be retried.
+func idOfName(queue, name string) string {
+	if queue == "" {
+		return name
+	}
+	return strings.TrimPrefix(name, queue+".")
+}
+
+// idOfAttempt is the ID of the job that a record's name says, if it is one of an attempt;
+// else that of a record that can't be retried.
+func idOfAttempt(queue, name string) (id string, isAttempt bool) {
+	id = idOfName(queue, name)
+	rest, found := strings.CutPrefix(id, "attempt-")
+	if !found {
+		return id, false
+	}
+	number, of, found := strings.Cut(rest, ".")
+	if !found || number == "" || strings.Trim(number, "0123456789") != "" {
+		return id, false
+	}
+	return of, true
+}
+
+// The kinds of advisory locks, all of which end with their transaction.
+const (
+	// lockOfQueue is held while records of a queue are changed one by one.
+	lockOfQueue = "queue"
+	// lockOfInserts is shared by those who insert into a queue, and is taken alone to
+	// raise the floor of a line, which must not pass what is being inserted.
+	lockOfInserts = "inserts"
+	// lockOfPromotions is the same for the promotion of records that are due.
+	lockOfPromotions = "promotions"
+	// lockOfSchema is held while a schema is migrated.
+	lockOfSchema = "schema"
+)
+
+// insertLocks is the number of locks that the queues share for inserts, so that an insert
+// into many queues does not fill the server's table of locks.
+const insertLocks = 32
+
+// lockKey is the key of a lock. Schemas of one database have keys of their own.
+func (d *Driver) lockKey(kind string, queue int32) int64 {
+	if kind == lockOfInserts {
+		queue %= insertLocks
+	}
+	return d.lockBase[kind] | int64(uint32(queue)) //nolint:gosec // The lower half of the key.
+}
+
+func lockBase(schema, kind string) int64 {
+	hash := fnv.New32a()
+	fmt.Fprintf(hash, "amboy %s %q", kind, schema)
+	return int64(hash.Sum32()) << 32
+}
+
+// findQueue returns the key of a queue; found is false if there is none.
+func (d *Driver) findQueue(ctx context.Context, on querier, name string) (key queueKey, found bool, err error) {
+	if id, ok := d.queueIDs.Load(name); ok {
+		return queueKey{id.(int32), name}, true, nil
+	}
+	if !isStorable(name) {
+		return queueKey{}, false, nil
+	}
+	err = on.query(ctx, d.texts[findQueue], func(r *row) error {
+		key, found = queueKey{r.key(), name}, true
+		return nil
+	}, name)
+	if err == nil && found {
+		d.queueIDs.Store(name, key.id)
+		d.queueNames.Store(key.id, name)
+	}
+	return key, found, err
+}
+
+// ensureQueue returns the key of a queue, which it adds if it is not there. It runs in no
+// transaction, so that no other waits for that one to add the same.
+func (d *Driver) ensureQueue(ctx context.Context, name string) (queueKey, error) {
+	for {
+		key, found, err := d.findQueue(ctx, d.reader(), name)
+		if found || err != nil {
+			return key, err
+		}
+		if !isStorable(name) {
+			return queueKey{}, fmt.Errorf("invalid queue name %q: it must be valid UTF-8 without zero bytes", name)
+		}
+		if _, err = d.reader().exec(ctx, d.texts[insertQueue], name); err != nil {
+			return queueKey{}, fmt.Errorf("adding queue %q: %w", name, err)
+		}
+	}
+}
+
+// ensureLine returns the key of a line, as ensureQueue does.
+func (d *Driver) ensureLine(ctx context.Context, key lineKey) (id int32, err error) {
+	if known, ok := d.lineIDs.Load(key); ok {
+		return known.(int32), nil
+	}
+	for {
+		found := false
+		args := []any{key.queue, key.priority, key.jobType, key.scoped}
+		err = d.reader().query(ctx, d.texts[findLine], func(r *row) error {
+			id, found = r.key(), true
+			return nil
+		}, args...)
+		if err != nil {
+			return 0, err
+		}
+		if found {
+			d.lineIDs.Store(key, id)
+			return id, nil
+		}
+		if _, err = d.reader().exec(ctx, d.texts[insertLine], args...); err != nil {
+			return 0, fmt.Errorf("adding a line: %w", err)
+		}
+	}
+}
+
+// lineOf returns the line of a job.
+func (c *changes) lineOf(j *job) (int32, error) {
+	return c.d.ensureLine(c.ctx, j.lineKey())
+}
+
+func (j *job) lineKey() lineKey {
+	return lineKey{queue: j.queue, priority: j.priority, jobType: j.jobType, scoped: len(j.scopes) > 0}
+}
+
+// resolve says of jobs which queue they are of.
+func (d *Driver) resolve(ctx context.Context, on querier, jobs []*job) error {
+	var unknown []int32
+	for _, j := range jobs {
+		if name, ok := d.queueNames.Load(j.queue); ok {
+			j.in(name.(string))
+		} else {
+			unknown = append(unknown, j.queue)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	err := on.query(ctx, d.texts[readQueueNames], func(r *row) error {
+		id, name := r.key(), r.text()
+		d.queueIDs.Store(name, id)
+		d.queueNames.Store(id, name)
+		return nil
+	}, unknown)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		name, ok := d.queueNames.Load(j.queue)
+		if !ok {
+			return fmt.Errorf("the queue of record %d is missing in the store", j.seq)
+		}
+		j.in(name.(string))
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/notes"
+)
+
+// endedNotesAtOnce is the number of notes, at most, whose time has come and which are
+// removed with one that is kept.
+const endedNotesAtOnce = 100
+
+// Keep implements driver.Driver.
+func (d *Driver) Keep(ctx context.Context, kept ...driver.Note) error {
+	for _, note := range kept {
+		if err := note.Validate(); err != nil {
+			return err
+		}
+	}
+	err := d.retrying(ctx, func(ctx context.Context) (bool, error) {
+		return d.pipeline(ctx, func(b *batch) {
+			for _, note := range kept {
+				b.exec(keepNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note))
+			}
+			b.exec(dropEndedNotes, time.Now().UnixNano(), endedNotesAtOnce)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("keeping %d notes: %w", len(kept), err)
+	}
+	return nil
+}
+
+func untilOf(note driver.Note) instant { return instantOf(note.Until.Truncate(time.Millisecond)) }
+
+// KeepNew implements driver.Driver.
+func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (kept driver.Note, isNew bool, err error) {
+	err = note.Validate()
+	if err != nil {
+		return driver.Note{}, false, err
+	}
+	note.Until = note.Until.UTC().Truncate(time.Millisecond)
+	err = d.transact(ctx, func(c *changes) error {
+		kept, isNew = note, false
+		n, err := c.exec(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), instantOf(now))
+		if n > 0 || err != nil {
+			isNew = n > 0
+			return err
+		}
+		_, err = c.one(findNote, func(r *row) { kept.Value, kept.Until = r.bytes(), timeOf(r.time()) }, []byte(note.Kind), []byte(note.Key))
+		return err
+	})
+	if err != nil {
+		return driver.Note{}, false, fmt.Errorf("keeping note %q of kind %q: %w", note.Key, note.Kind, err)
+	}
+	return kept, isNew, nil
+}
+
+// readNotes finds notes by their kind and the bounds of their keys.
+const readNotes = `SELECT key, value, until FROM {s}.notes WHERE kind = $1 AND key >= $2 AND ($3 = ''::bytea OR key < $3) ORDER BY key`
+
+// Notes implements driver.Driver.
+func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) (found []driver.Note, err error) {
+	err = notes.CheckRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	text := readNotes + " LIMIT $4"
+	if req.Last {
+		text = readNotes + " DESC LIMIT $4"
+	}
+	err = d.readText(ctx, d.inSchema(text), func(r *row) error {
+		found = append(found, driver.Note{Kind: req.Kind, Key: string(r.bytes()), Value: r.bytes(), Until: timeOf(r.time())})
+		return nil
+	}, []byte(req.Kind), []byte(req.From), []byte(req.To), req.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading notes of kind %q: %w", req.Kind, err)
+	}
+	return found, nil
+}
+
+// Drop implements driver.Driver.
+func (d *Driver) Drop(ctx context.Context, kind string, keys ...string) error {
+	list := make([][]byte, len(keys))
+	for i, key := range keys {
+		list[i] = []byte(key)
+	}
+	_, err := d.changeOnce(ctx, dropNotes, []byte(kind), list)
+	if err != nil {
+		return fmt.Errorf("dropping %d notes of kind %q: %w", len(keys), kind, err)
+	}
+	return nil
+}

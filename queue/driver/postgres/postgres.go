@@ -1,0 +1,255 @@
+// Package postgres is a driver that keeps records in a PostgreSQL database.
+//
+// A schema holds any number of queues, and any number of processes may open it. See
+// docs/postgresql.md for how the tables are laid out, and for how to run it.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// DefaultSchema is the schema of a Driver whose Options name none.
+const DefaultSchema = "amboy"
+
+// maxSchema is the longest name of a schema: PostgreSQL cuts longer ones.
+const maxSchema = 50
+
+// Options describe the database of a Driver. One of URL and Pool is required.
+type Options struct {
+	// URL is a connection string, as postgres://user@host/database, with the settings of
+	// pgxpool (for instance pool_max_conns). The driver opens a pool, and closes it when it is
+	// closed. What the URL says of passwords is in no error.
+	URL string
+	// Pool is an open pool, which stays the caller's and must be open for as long as the
+	// driver. Beside it the driver opens two connections of its own with the same settings:
+	// one that listens for notifications, and one that sends them and raises floors.
+	Pool *pgxpool.Pool
+	// Schema is the name of the PostgreSQL schema that holds the tables. It may have
+	// letters, digits and underscores, and up to 50 of them. Empty means DefaultSchema.
+	Schema string
+	// PollOnly is for poolers in transaction mode, such as PgBouncer: the driver does not
+	// listen, and keeps no prepared statements. What other processes change is then noticed
+	// when a queue polls. If Pool is given, its connections must keep no prepared statements
+	// either (pgx.QueryExecModeCacheDescribe or Exec).
+	PollOnly bool
+	// SkipMigrations makes Open leave the schema as it is, and return an error if it is
+	// not of the current version. See Migrate.
+	SkipMigrations bool
+}
+
+// withDefaults checks the options and fills in the defaults.
+func (o Options) withDefaults() (Options, error) {
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	switch {
+	case o.URL == "" && o.Pool == nil:
+		return o, errors.New("invalid postgres driver options: URL or Pool must be set")
+	case o.URL != "" && o.Pool != nil:
+		return o, errors.New("invalid postgres driver options: only one of URL and Pool may be set")
+	case len(o.Schema) > maxSchema || strings.Trim(o.Schema, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "":
+		return o, fmt.Errorf("invalid postgres driver options: Schema must have up to %d letters, digits and underscores (is %q)", maxSchema, o.Schema)
+	case strings.HasPrefix(o.Schema, "pg_"):
+		return o, fmt.Errorf("invalid postgres driver options: Schema must not begin with pg_, which PostgreSQL reserves (is %q)", o.Schema)
+	}
+	return o, nil
+}
+
+// Driver keeps the records of queues in a database. It is safe for concurrent use.
+//
+// Each call is one transaction, or a few for many records, and ends with its context: then
+// the connection is closed, and its error wraps driver.ErrOutcomeUnknown if the change may
+// have been made all the same.
+type Driver struct {
+	opts     Options
+	pool     *pgxpool.Pool
+	texts    [statements]string
+	lockBase map[string]int64
+
+	queueIDs, queueNames, lineIDs sync.Map
+	// alone has the line of each queue in which no other was seen.
+	alone sync.Map
+
+	floors      *floors
+	signals     *signals
+	subscribers driver.Subscribers
+
+	calls *calls
+	once  sync.Once
+	done  chan struct{} // closed when everything is freed
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// Open connects to the database and brings the schema to the version of this library,
+// unless Options.SkipMigrations is set. It returns an error for invalid options, an
+// *NewerSchemaError for a schema that a newer version of this library wrote, and errors
+// that say what to do for a server that is too old, takes no writes, or lacks a privilege.
+// Nothing is written then. ctx bounds Open alone.
+func Open(ctx context.Context, opts Options) (*Driver, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := newDriver(opts)
+	err = d.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening schema %q: %w", opts.Schema, err)
+	}
+	err = d.prepare(ctx)
+	if err != nil {
+		d.free()
+		return nil, fmt.Errorf("opening schema %q: %w", opts.Schema, err)
+	}
+	return d, nil
+}
+
+// newDriver makes a driver that is not connected.
+func newDriver(opts Options) *Driver {
+	d := &Driver{opts: opts, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
+	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfSchema} {
+		d.lockBase[kind] = lockBase(opts.Schema, kind)
+	}
+	named := strings.NewReplacer("{s}", pgx.Identifier{opts.Schema}.Sanitize())
+	for i, text := range statementTexts {
+		d.texts[i] = named.Replace(text)
+	}
+	return d
+}
+
+// connect opens the pool, or takes the caller's.
+func (d *Driver) connect(ctx context.Context) error {
+	if d.opts.Pool != nil {
+		d.pool = d.opts.Pool
+		return nil
+	}
+	config, err := pgxpool.ParseConfig(d.opts.URL)
+	if err != nil {
+		return fmt.Errorf("invalid URL: it must be a connection string such as postgres://user@host:5432/database: %w", err)
+	}
+	if d.opts.PollOnly {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	d.pool, err = pgxpool.NewWithConfig(ctx, config)
+	return err
+}
+
+// prepare checks the server and the schema, and starts what runs beside the calls.
+func (d *Driver) prepare(ctx context.Context) error {
+	err := d.checkServer(ctx)
+	if err == nil && !d.opts.SkipMigrations {
+		_, err = d.migrate(ctx, false)
+	}
+	if err == nil {
+		err = d.checkVersion(ctx)
+	}
+	if err != nil {
+		return explain(err)
+	}
+	d.floors = newFloors(d)
+	d.signals, err = startSignals(ctx, d)
+	return err
+}
+
+// Features implements driver.Driver. It has all, but for Notifications with
+// Options.PollOnly.
+func (d *Driver) Features() driver.Features {
+	return driver.Features{Notifications: !d.opts.PollOnly, Transactions: true, Durable: true}
+}
+
+// Subscribe implements driver.Driver. With Options.PollOnly notify is called after changes
+// that this driver made, and no others.
+func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+	return d.subscribers.Subscribe(notify)
+}
+
+// changed tells the subscribers of all processes of a change.
+func (d *Driver) changed(mayClaim bool) {
+	d.subscribers.Notify(mayClaim)
+	d.signals.send(mayClaim)
+}
+
+// reader runs statements that are transactions of their own.
+func (d *Driver) reader() querier { return pgxQuerier{d.pool} }
+
+func (d *Driver) isClosed() bool { return d.calls.isClosed() }
+
+// begin begins a call. done ends it.
+func (d *Driver) begin(ctx context.Context) (done func(), err error) {
+	if err = ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !d.calls.enter() {
+		return nil, driver.ErrClosed
+	}
+	return d.calls.leave, nil
+}
+
+// read runs a statement that changes nothing.
+func (d *Driver) read(ctx context.Context, s statement, each func(*row) error, args ...any) error {
+	return d.readText(ctx, d.texts[s], each, args...)
+}
+
+func (d *Driver) readText(ctx context.Context, text string, each func(*row) error, args ...any) error {
+	return d.reading(ctx, func(ctx context.Context, on querier) error { return on.query(ctx, text, each, args...) })
+}
+
+// reading runs statements that change nothing.
+func (d *Driver) reading(ctx context.Context, read func(ctx context.Context, on querier) error) error {
+	done, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err = read(ctx, d.reader()); err != nil {
+		return d.failed(ctx, err, false)
+	}
+	return nil
+}
+
+// Close waits for the calls that are under way, and closes the connections that the driver
+// opened. All other calls get driver.ErrClosed. If ctx ends first Close returns its error,
+// and closing goes on; Close can be called again to wait.
+func (d *Driver) Close(ctx context.Context) error {
+	d.once.Do(func() {
+		idle := d.calls.close()
+		go func() {
+			<-idle
+			d.free()
+			close(d.done)
+		}()
+	})
+	select {
+	case <-d.done:
+		return nil
+	default:
+	}
+	select {
+	case <-d.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing schema %q: %w", d.opts.Schema, ctx.Err())
+	}
+}
+
+// free ends the goroutines and closes the connections.
+func (d *Driver) free() {
+	if d.signals != nil {
+		d.signals.close()
+	}
+	if d.floors != nil {
+		d.floors.close()
+	}
+	if d.opts.Pool == nil && d.pool != nil {
+		d.pool.Close()
+	}
+}

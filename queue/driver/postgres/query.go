@@ -1,0 +1,263 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// readAtOnce is the number of rows, at most, that one statement reads to find records.
+const readAtOnce = 5000
+
+// condition is a part of a WHERE clause, with its arguments: each question mark is one.
+type condition struct {
+	terms []string
+	args  []any
+}
+
+func (c *condition) add(term string, args ...any) {
+	c.terms = append(c.terms, term)
+	c.args = append(c.args, args...)
+}
+
+func (c *condition) String() string {
+	if len(c.terms) == 0 {
+		return "true"
+	}
+	return strings.Join(c.terms, " AND ")
+}
+
+// numbered replaces the question marks of a statement by numbers.
+func numbered(text string) string {
+	var b strings.Builder
+	n := 0
+	for part := range strings.SplitSeq(text, "?") {
+		if n > 0 {
+			b.WriteString("$" + strconv.Itoa(n))
+		}
+		b.WriteString(part)
+		n++
+	}
+	return b.String()
+}
+
+// stale is true of a record that has expired, if it can.
+const stale = "place < 5 AND dispatch_by IS NOT NULL AND dispatch_by < ?"
+
+// stateTerms select the records that are in a state, as StateOf derives it. Each question
+// mark is the time.
+var stateTerms = map[amboy.JobState]string{
+	amboy.StateScheduled: "(place IN (1, 4) AND wait_until > ? AND NOT (" + stale + "))",
+	amboy.StatePending:   "(place IN (1, 4) AND (wait_until IS NULL OR wait_until <= ?) AND (dispatch_by IS NULL OR dispatch_by >= ?))",
+	amboy.StateBlocked:   "(place IN (0, 2, 3) AND (dispatch_by IS NULL OR dispatch_by >= ?))",
+	amboy.StateParked:    "place = 5",
+	amboy.StateRunning:   "place = 6",
+	amboy.StateRetrying:  "place = 7",
+	amboy.StateSucceeded: "place = 8",
+	amboy.StateFailed:    "place = 9",
+	amboy.StateCanceled:  "place = 10",
+	amboy.StateExpired:   "(place = 11 OR (" + stale + "))",
+}
+
+// outOfLine are the states whose records are all out of their lines, so that an index has
+// them without the others.
+var outOfLine = []amboy.JobState{amboy.StateBlocked, amboy.StateParked, amboy.StateRetrying, amboy.StateFailed, amboy.StateCanceled}
+
+// selection is a Query in SQL.
+type selection struct {
+	// condition holds for the records that are selected.
+	condition
+	// few selects the numbers of records among which those that are selected are; nil if
+	// they are to be found among all, or among those of base.
+	few *condition
+	// maybeFew is the same, if it finds no more than readAtOnce.
+	maybeFew *condition
+	// base is the term of the index along which records are found.
+	base string
+}
+
+// inQueues selects by the names of queues.
+const inQueues = "queue = ANY(ARRAY(SELECT id FROM {s}.queues WHERE name = ANY(?::text[])))"
+
+// inAnyQueue is for indexes that begin with the queue.
+const inAnyQueue = "queue = ANY(ARRAY(SELECT id FROM {s}.queues))"
+
+func newSelection(q driver.Query, now time.Time) (*selection, error) {
+	if q.DependsOn != "" && len(q.Queues) == 0 {
+		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
+	}
+	s := &selection{base: "true"}
+	s.addList(inQueues, q.Queues)
+	s.addList("type = ANY(?::text[])", q.Types)
+	s.addStates(q.States, instantOf(now).Int64)
+	if q.Scope != "" {
+		s.add("(coalesce(scopes, '[]')::jsonb || coalesce(enqueue_scopes, '[]')::jsonb) @> to_jsonb(?::text)", storable(q.Scope))
+	}
+	for _, tag := range q.Tags {
+		s.add("tags @> to_jsonb(?::text)", storable(tag))
+	}
+	if q.Error != "" {
+		s.add("strpos(last_error, ?) > 0", storable(q.Error))
+	}
+	s.addRange("created", q.Created)
+	s.addRange("wait_until", q.Due)
+	s.addRange("ended", q.Ended)
+	if q.Latest {
+		s.add("NOT replaced")
+	}
+	s.addWays(q)
+	return s, nil
+}
+
+// addWays adds what names records by an index, and chooses the one to use.
+func (s *selection) addWays(q driver.Query) {
+	queues := condition{}
+	queues.add(inAnyQueue)
+	if len(q.Queues) > 0 {
+		queues = condition{}
+		queues.add(inQueues, q.Queues)
+	}
+	numbers := func(from, term string, args ...any) *condition {
+		c := &condition{}
+		c.add("SELECT seq FROM {s}."+from+" WHERE "+queues.String()+" AND "+term, slices.Concat(queues.args, args)...)
+		return c
+	}
+	const anyAttempt = " AND (NOT replaced OR attempt IS NOT NULL)"
+	if len(q.Tags) > 0 {
+		s.maybeFew = numbers("jobs", "tags IS NOT NULL AND tags @> ?::jsonb", names(storables(q.Tags)))
+	}
+	if q.Holding {
+		s.add("((place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL))")
+		s.add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
+		s.few = numbers("jobs", "NOT replaced AND (queue, job_id) IN (SELECT queue, job_id FROM {s}.scope_holders)")
+	}
+	if q.DependsOn != "" {
+		s.few = &condition{}
+		s.few.add("SELECT from_seq AS seq FROM {s}.edges WHERE "+queues.String()+" AND to_job = ?", append(slices.Clone(queues.args), storable(q.DependsOn))...)
+		s.add("seq IN ("+s.few.String()+")", s.few.args...)
+	}
+	if q.ID != "" {
+		pattern := likePattern(q.ID)
+		s.add("job_id LIKE ?", pattern)
+		switch wildcard := strings.IndexAny(q.ID, "*?"); {
+		case wildcard < 0:
+			s.few = numbers("jobs", "job_id = ?"+anyAttempt, storable(q.ID))
+		case wildcard > 0:
+			prefix := storable(q.ID[:wildcard])
+			s.maybeFew = numbers("jobs", "job_id >= ? AND job_id < ?"+anyAttempt, prefix, prefix+"\U0010FFFF")
+		}
+	}
+	if len(q.JobIDs) > 0 {
+		s.add("job_id = ANY(?::text[])", storables(q.JobIDs))
+		s.few = numbers("jobs", "job_id = ANY(?::text[])"+anyAttempt, storables(q.JobIDs))
+	}
+}
+
+func storables(texts []string) []string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = storable(text)
+	}
+	return all
+}
+
+func (s *selection) addList(term string, values []string) {
+	if len(values) > 0 {
+		s.add(term, storables(values))
+	}
+}
+
+func (s *selection) addStates(states []amboy.JobState, now int64) {
+	if len(states) == 0 {
+		return
+	}
+	terms := []string{"false"}
+	allOut := true
+	for _, state := range states {
+		term := stateTerms[state]
+		if term == "" {
+			continue // nothing is ever in it
+		}
+		terms = append(terms, term)
+		for range strings.Count(term, "?") {
+			s.args = append(s.args, now)
+		}
+		allOut = allOut && slices.Contains(outOfLine, state)
+	}
+	s.terms = append(s.terms, "("+strings.Join(terms, " OR ")+")")
+	switch {
+	case allOut:
+		s.base = "line < 0"
+	case len(states) == 1 && states[0] == amboy.StateRunning:
+		s.few = &condition{}
+		s.few.add("SELECT unnest(seqs) AS seq FROM {s}.leases")
+	}
+}
+
+func (s *selection) addRange(column string, r driver.TimeRange) {
+	if !r.From.IsZero() {
+		s.add(column+" >= ?", instantOf(r.From))
+	}
+	if !r.To.IsZero() {
+		s.add(column+" < ?", instantOf(r.To))
+	}
+}
+
+// likePattern is the pattern of LIKE for one of a Query.
+func likePattern(pattern string) string {
+	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_").Replace(storable(pattern))
+}
+
+// bound finds the last record that a page reads, so that each statement is short.
+func (s *selection) bound(ctx context.Context, d *Driver, on querier, at *span) error {
+	at.until = instant{}
+	if s.few == nil && s.maybeFew != nil {
+		n := 0
+		text := fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d) AS found", s.maybeFew, readAtOnce+1)
+		err := on.query(ctx, d.inSchema(numbered(text)), func(r *row) error {
+			n = r.int()
+			return nil
+		}, s.maybeFew.args...)
+		if err != nil {
+			return err
+		}
+		if n <= readAtOnce {
+			s.few = s.maybeFew
+		}
+		s.maybeFew = nil
+	}
+	if s.few != nil {
+		return nil
+	}
+	bounds := at.bounds("seq")
+	text := fmt.Sprintf("SELECT seq FROM {s}.jobs WHERE %s AND %s ORDER BY %s LIMIT 1 OFFSET %d", s.base, &bounds, at.order("seq"), readAtOnce-1)
+	return on.query(ctx, d.inSchema(numbered(text)), func(r *row) error {
+		at.until = r.time()
+		return nil
+	}, bounds.args...)
+}
+
+// statement selects rows of a span, in its order. A few of them are found first, whatever
+// the server expects of their number.
+func (s *selection) statement(columns string, at *span, limit int) (text string, args []any) {
+	var where condition
+	with := ""
+	if s.few != nil {
+		with = "WITH few AS MATERIALIZED (" + s.few.String() + ") "
+		args = append(args, s.few.args...)
+		where.add("seq IN (SELECT seq FROM few)")
+	} else {
+		where.add(s.base)
+	}
+	bounds := at.bounds("seq")
+	where.add(bounds.String(), bounds.args...)
+	where.add(s.String(), s.args...)
+	text = fmt.Sprintf("%sSELECT %s FROM {s}.jobs WHERE %s ORDER BY %s LIMIT %d", with, columns, &where, at.order("seq"), limit)
+	return numbered(text), append(args, where.args...)
+}

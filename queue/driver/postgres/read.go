@@ -1,0 +1,231 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Get implements driver.Driver.
+func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	found, err := d.readRecords(ctx, readLatest, storable(queue), storable(id))
+	if err == nil && (len(found) == 0 || !isStorable(id)) {
+		err = notFound(id)
+	}
+	var r *driver.Record
+	if err == nil {
+		r, err = found[0].decode()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting job %q: %w", id, err)
+	}
+	return r, nil
+}
+
+func (d *Driver) readRecords(ctx context.Context, s statement, args ...any) (found []*stored, err error) {
+	err = d.reading(ctx, func(ctx context.Context, on querier) (err error) {
+		found, err = d.records(ctx, on, d.texts[s], args...)
+		return err
+	})
+	return found, err
+}
+
+// Attempts implements driver.Driver.
+func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
+	found, err := d.readRecords(ctx, readAttempts, storable(queue), storable(id))
+	if err != nil {
+		return nil, fmt.Errorf("getting the attempts of job %q: %w", id, err)
+	}
+	var attempts []*driver.Record
+	for _, s := range found {
+		r, err := s.decode()
+		if err != nil {
+			return nil, fmt.Errorf("getting attempt %d of job %q: %w", s.attempt.Int64, id, err)
+		}
+		if r.RetryInfo.Retryable {
+			attempts = append(attempts, r)
+		}
+	}
+	return attempts, nil
+}
+
+// findTime is the time after which a page ends, though it is not full.
+const findTime = 40 * time.Millisecond
+
+// Find implements driver.Driver. A statement reads 5,000 records, at most, and a page that is
+// not full after 40 ms ends, though it may have no record at all; the next one goes on from
+// there. Indexes find the records with an ID, or with a beginning of one or a tag that few
+// have, those that depend on a job, those that hold scopes, those that run, and those that
+// wait, failed or were canceled. By other fields a page looks for them among these, or
+// among all. A record that can't be read is found without a job.
+func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
+	found, next, err := d.find(ctx, q, page)
+	if err != nil {
+		return driver.Page{}, fmt.Errorf("finding records: %w", err)
+	}
+	records := make([]*driver.Record, len(found))
+	for i, s := range found {
+		records[i] = d.decode(ctx, s)
+	}
+	return driver.Page{Records: records, Next: next}, nil
+}
+
+func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageRequest) (found []*stored, next driver.Cursor, err error) {
+	err = checkLimit(page.Limit)
+	if err != nil {
+		return nil, "", err
+	}
+	at, err := newSpan(page.After, page.Newest)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := newSelection(q, time.Now())
+	if err != nil {
+		return nil, "", err
+	}
+	err = d.reading(ctx, func(ctx context.Context, on querier) error {
+		for begun := time.Now(); ; {
+			some, cursor, err := s.page(ctx, d, on, at, page.Limit-len(found))
+			if err != nil {
+				return err
+			}
+			found, next = append(found, some...), cursor
+			if next == "" || len(found) == page.Limit || time.Since(begun) > findTime {
+				return nil
+			}
+		}
+	})
+	return found, next, err
+}
+
+// Count implements driver.Driver.
+func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, error) {
+	n, err := d.count(ctx, q, limit)
+	if err != nil {
+		return 0, fmt.Errorf("counting records: %w", err)
+	}
+	return n, nil
+}
+
+func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, err error) {
+	err = checkLimit(limit)
+	if err != nil {
+		return 0, err
+	}
+	at, err := newSpan("", false)
+	if err != nil {
+		return 0, err
+	}
+	s, err := newSelection(q, time.Now())
+	if err != nil {
+		return 0, err
+	}
+	err = d.reading(ctx, func(ctx context.Context, on querier) error {
+		for more := true; more && n < limit; {
+			some, left, err := s.count(ctx, d, on, at, limit-n)
+			if err != nil {
+				return err
+			}
+			n, more = n+some, left
+		}
+		return nil
+	})
+	return n, err
+}
+
+// CancelRequests implements driver.Driver.
+func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lease, error) {
+	var jobs []*job
+	err := d.reading(ctx, func(ctx context.Context, on querier) error {
+		err := on.query(ctx, d.texts[readCanceled], func(r *row) error {
+			j := &job{queue: r.key(), name: r.text(), id: r.text(), owner: r.text(), count: r.int()}
+			jobs = append(jobs, j)
+			return nil
+		}, storable(owner))
+		if err != nil {
+			return err
+		}
+		return d.resolve(ctx, on, jobs)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading which records of owner %q are to be canceled: %w", owner, err)
+	}
+	var leases []driver.Lease
+	for _, j := range jobs {
+		leases = append(leases, driver.Lease{Queue: j.queueName, Name: j.name, Owner: j.owner, Count: j.count})
+	}
+	return leases, nil
+}
+
+// addTo counts records in a place.
+func (p place) addTo(stats *amboy.QueueStats, n int) {
+	switch p {
+	case waiting, postponed, scopeBlocked:
+		stats.Blocked += n
+		stats.Pending += n
+	case scheduled, ready, parked:
+		stats.Pending += n
+	case running:
+		stats.Running += n
+	case retrying:
+		stats.Retrying += n
+		stats.Completed += n
+	default:
+		stats.Completed += n
+	}
+	stats.Total += n
+}
+
+// Stats implements driver.Driver. It reads an index entry of each record of the queue.
+func (d *Driver) Stats(ctx context.Context, queue string) (stats amboy.QueueStats, err error) {
+	err = d.read(ctx, readStats, func(r *row) error {
+		stats = addStats(stats, r.int(), place(r.integer()), r.int())
+		return nil
+	}, storable(queue))
+	if err != nil {
+		return amboy.QueueStats{}, fmt.Errorf("counting the records of queue %q: %w", queue, err)
+	}
+	return stats, nil
+}
+
+// addStats adds the records in a place. gone is the number of those that are no more, which
+// comes with each place.
+func addStats(stats amboy.QueueStats, gone int, p place, n int) amboy.QueueStats {
+	if stats.Total == 0 {
+		stats.Total, stats.Completed = gone, gone
+	}
+	p.addTo(&stats, n)
+	return stats
+}
+
+// Queues implements driver.Driver. It counts as Stats does.
+func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error) {
+	err = d.read(ctx, readQueues, func(r *row) error {
+		info := driver.QueueInfo{Name: r.text(), Control: r.control()}
+		if len(all) == 0 || all[len(all)-1].Name != info.Name {
+			all = append(all, info)
+		}
+		last := &all[len(all)-1]
+		last.Stats = addStats(last.Stats, r.int(), place(r.integer()), r.int())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describing the queues: %w", err)
+	}
+	return all, nil
+}
+
+// Unfinished implements driver.Driver. It looks once for each line of each queue.
+func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
+	err = d.read(ctx, readUnfinished, func(r *row) error {
+		names = append(names, r.text())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for queues with unfinished records: %w", err)
+	}
+	return names, nil
+}

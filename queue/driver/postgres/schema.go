@@ -1,0 +1,181 @@
+package postgres
+
+// migration is a step of the schema. A step never changes once it was released, and each
+// can be taken while processes with the version before go on: it adds, and does not take
+// away what they use.
+type migration struct {
+	// says is what the step does, for operators.
+	says string
+	sql  string
+}
+
+// migrations are the steps from an empty schema to the current one. The version of a
+// schema is the number of steps that were taken.
+var migrations = []migration{{"the tables of version 1", schemaV1}}
+
+// currentVersion is the newest version that this library knows.
+func currentVersion() int { return len(migrations) }
+
+// The schema is written with {s} for the quoted name of the PostgreSQL schema.
+//
+// Times are nanoseconds since 1970, lists are JSON. See docs/postgresql.md for why the
+// tables are as they are. In short:
+//
+// A row of jobs is written three times: when it is put, claimed and ended. No index
+// holds a column that a claim or a plain end changes, so that these are HOT updates: they
+// write no index entry, and the next write of the page reclaims their room. The fill
+// factor leaves room for them.
+//
+// A line is what a claim walks along: the jobs of a queue with one priority and one type,
+// in the order in which they arrived. A job is in its line while it is ready, runs, or
+// has ended after that; one that waits for something is out of it, which its line shows as a
+// negative number. A claim starts at the floor of the line, lines.low: no job before it is
+// ready.
+//
+// leases and endings are logs with a row for each claim or end of many jobs: what may be
+// recovered, or forgotten, from a time on. So no index needs those times.
+const schemaV1 = `
+CREATE TABLE {s}.queues (
+	id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	name        text COLLATE "C" NOT NULL UNIQUE,
+	paused      boolean NOT NULL DEFAULT false,
+	draining    boolean NOT NULL DEFAULT false,
+	max_running bigint NOT NULL DEFAULT 0,
+	gone        bigint NOT NULL DEFAULT 0 -- records that were forgotten or deleted
+);
+
+CREATE TABLE {s}.lines (
+	id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	queue    integer NOT NULL,
+	priority bigint NOT NULL,
+	type     text COLLATE "C" NOT NULL,
+	scoped   boolean NOT NULL, -- its jobs take scopes when they start
+	low      bigint NOT NULL DEFAULT 0,
+	UNIQUE (queue, priority, type, scoped)
+) WITH (fillfactor = 20);
+
+CREATE SEQUENCE {s}.arrivals;
+
+CREATE TABLE {s}.jobs (
+	seq            bigint NOT NULL,
+	priority       bigint NOT NULL,
+	created        bigint,
+	wait_until     bigint,
+	dispatch_by    bigint,
+	due            bigint,
+	expires        bigint,
+	max_time       bigint NOT NULL DEFAULT 0,
+	mod_time       bigint,
+	lease_until    bigint,
+	started        bigint,
+	ended          bigint,
+	forget_at      bigint, -- while cancel is set, that of the action
+	lease_count    bigint NOT NULL DEFAULT 0,
+	error_count    bigint NOT NULL DEFAULT 0,
+	version        bigint NOT NULL,
+	attempt        bigint, -- NULL for a job that can't be retried
+	queue          integer NOT NULL,
+	line           integer NOT NULL,
+	place          smallint NOT NULL,
+	format         smallint NOT NULL,
+	dependency     smallint NOT NULL, -- of which kind it is
+	replaced       boolean NOT NULL DEFAULT false,
+	limited        boolean, -- true while it runs in a queue with a limit of running jobs
+	cancel         boolean NOT NULL DEFAULT false,
+	open_edges     boolean NOT NULL DEFAULT false,
+	dependents     boolean NOT NULL DEFAULT false,
+	unique_held    boolean NOT NULL DEFAULT false,
+	owner          text COLLATE "C" NOT NULL DEFAULT '',
+	name           text COLLATE "C", -- NULL if it follows from job_id, as that of a job that can't be retried
+	unique_key     text COLLATE "C",
+	unique_until   text,
+	scopes         text,
+	enqueue_scopes text,
+	waiting_for    text COLLATE "C",
+	edges          text,
+	failed         text,
+	tags           jsonb,
+	reason         text,
+	last_error     text,
+	progress       bytea,
+	extra          bytea,
+	job_id         text COLLATE "C" NOT NULL,
+	type           text COLLATE "C" NOT NULL,
+	body           bytea
+) WITH (fillfactor = 50, toast_tuple_target = 1024,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05);
+ALTER TABLE {s}.jobs ALTER body SET STORAGE EXTERNAL;
+
+CREATE UNIQUE INDEX jobs_seq ON {s}.jobs (seq);
+CREATE INDEX jobs_line ON {s}.jobs (line, seq);
+CREATE UNIQUE INDEX jobs_id ON {s}.jobs (queue, job_id) WHERE NOT replaced;
+CREATE UNIQUE INDEX jobs_name ON {s}.jobs (queue, name) WHERE name IS NOT NULL;
+CREATE INDEX jobs_attempts ON {s}.jobs (queue, job_id, attempt) WHERE attempt IS NOT NULL;
+CREATE INDEX jobs_waiting ON {s}.jobs (seq) WHERE line < 0;
+CREATE INDEX jobs_due ON {s}.jobs (due) WHERE due IS NOT NULL;
+CREATE INDEX jobs_expires ON {s}.jobs (expires, queue) WHERE expires IS NOT NULL;
+CREATE INDEX jobs_cancel ON {s}.jobs (owner) WHERE cancel;
+CREATE INDEX jobs_limited ON {s}.jobs (queue) WHERE limited;
+CREATE INDEX jobs_scope ON {s}.jobs (queue, waiting_for, priority DESC, seq) WHERE waiting_for IS NOT NULL;
+CREATE UNIQUE INDEX jobs_unique ON {s}.jobs (queue, unique_key) WHERE unique_held;
+CREATE INDEX jobs_tags ON {s}.jobs USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
+
+CREATE TABLE {s}.leases (
+	until bigint NOT NULL,
+	id    bigint GENERATED ALWAYS AS IDENTITY,
+	seqs  bigint[] NOT NULL,
+	PRIMARY KEY (until, id)
+);
+
+CREATE TABLE {s}.endings (
+	forget_at bigint NOT NULL, -- the first of those of its jobs
+	id        bigint GENERATED ALWAYS AS IDENTITY,
+	seqs      bigint[] NOT NULL,
+	PRIMARY KEY (forget_at, id)
+);
+
+CREATE TABLE {s}.edges (
+	queue    integer NOT NULL,
+	state    smallint NOT NULL, -- 0 while it is open, 1 where it failed, else 2
+	from_seq bigint NOT NULL,
+	to_job   text COLLATE "C" NOT NULL
+);
+CREATE INDEX edges_to ON {s}.edges (queue, to_job);
+CREATE INDEX edges_from ON {s}.edges (from_seq, state);
+
+CREATE TABLE {s}.scope_holders (
+	queue  integer NOT NULL,
+	scope  text COLLATE "C" NOT NULL,
+	job_id text COLLATE "C" NOT NULL,
+	PRIMARY KEY (queue, scope)
+);
+
+CREATE TABLE {s}.scope_promises (
+	queue integer NOT NULL,
+	scope text COLLATE "C" NOT NULL,
+	seq   bigint NOT NULL,
+	PRIMARY KEY (queue, scope)
+);
+
+CREATE TABLE {s}.duties (
+	name  text COLLATE "C" PRIMARY KEY,
+	owner text NOT NULL,
+	until bigint NOT NULL
+) WITH (fillfactor = 20);
+
+CREATE TABLE {s}.marks (
+	queue text COLLATE "C" NOT NULL, -- its name: a mark makes no queue
+	name  text COLLATE "C" NOT NULL,
+	at    bigint, -- NULL while it is being set for the first time
+	PRIMARY KEY (queue, name)
+) WITH (fillfactor = 50);
+
+CREATE TABLE {s}.notes (
+	kind  bytea NOT NULL, -- as the key, a text that is compared byte by byte
+	key   bytea NOT NULL,
+	until bigint NOT NULL,
+	value bytea,
+	PRIMARY KEY (kind, key)
+);
+CREATE INDEX notes_until ON {s}.notes (until);
+`

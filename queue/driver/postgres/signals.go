@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy/internal/logging"
+)
+
+const (
+	// signalPause is the least time between two notifications that a driver sends. What
+	// changes meanwhile is one notification.
+	signalPause = 2 * time.Millisecond
+	// flushTime is how long Close tries to send the last notification.
+	flushTime = time.Second
+	// firstReconnect and lastReconnect bound the time between two attempts to listen again.
+	firstReconnect = 100 * time.Millisecond
+	lastReconnect  = 5 * time.Second
+)
+
+// signals sends and receives notifications. A change is told after it was committed, in a
+// transaction of its own that writes nothing else: a transaction that notifies holds a lock
+// of the whole server while it commits. Changes in a transaction of a caller are the
+// exception, because only that transaction knows when it commits.
+type signals struct {
+	d       *Driver
+	self    string
+	channel string
+
+	mu       sync.Mutex
+	pending  bool
+	mayClaim bool
+
+	wake chan struct{}
+	stop context.CancelFunc
+	all  sync.WaitGroup
+}
+
+func newSignals(d *Driver) *signals {
+	return &signals{d: d, self: rand.Text(), channel: "amboy." + d.opts.Schema, wake: make(chan struct{}, 1)}
+}
+
+// startSignals listens, unless the driver only polls.
+func startSignals(ctx context.Context, d *Driver) (*signals, error) {
+	s := newSignals(d)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	if d.opts.PollOnly {
+		return s, nil
+	}
+	conn, err := s.listen(ctx)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("listening for notifications (set Options.PollOnly behind a pooler in transaction mode): %w", err)
+	}
+	s.all.Go(func() { s.receive(running, conn) })
+	s.all.Go(func() { s.sendAll(running) })
+	return s, nil
+}
+
+// listen opens the connection that listens.
+func (s *signals) listen(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, s.d.pool.Config().ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.channel}.Sanitize())
+	if err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx)) // It is of no use; its error is that of the LISTEN.
+		return nil, err
+	}
+	return conn, nil
+}
+
+// receive passes on what other processes send. When the connection breaks it opens another
+// one, and tells the subscribers, as notifications may have been lost.
+func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
+	for ctx.Err() == nil {
+		n, err := conn.WaitForNotification(ctx)
+		if err == nil {
+			from, what, _ := strings.Cut(n.Payload, "/")
+			if from != s.self {
+				s.d.subscribers.Notify(what != "ended")
+			}
+			continue
+		}
+		_ = conn.Close(context.WithoutCancel(ctx)) // It is broken, or not needed any more.
+		conn = s.listenAgain(ctx, err)
+		if conn == nil {
+			return
+		}
+		s.d.subscribers.Notify(true)
+	}
+	_ = conn.Close(context.WithoutCancel(ctx))
+}
+
+// listenAgain returns nil when ctx has ended.
+func (s *signals) listenAgain(ctx context.Context, because error) *pgx.Conn {
+	if ctx.Err() == nil {
+		logging.Warning(ctx, message.Fields{
+			"message": "lost the connection that listens for notifications; connecting again",
+			"schema":  s.d.opts.Schema,
+			"error":   because.Error(),
+		})
+	}
+	for wait := firstReconnect; ; wait = min(2*wait, lastReconnect) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		conn, err := s.listen(ctx)
+		if err == nil {
+			return conn
+		}
+		if pause(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+// send tells other processes of a change, soon.
+func (s *signals) send(mayClaim bool) {
+	if s.d.opts.PollOnly {
+		return
+	}
+	s.mu.Lock()
+	s.pending, s.mayClaim = true, s.mayClaim || mayClaim
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *signals) take() (pending, mayClaim bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pending, mayClaim = s.pending, s.mayClaim
+	s.pending, s.mayClaim = false, false
+	return pending, mayClaim
+}
+
+func (s *signals) sendAll(ctx context.Context) {
+	for {
+		select {
+		case <-s.wake:
+			s.sendOne(ctx)
+			if pause(ctx, signalPause) == nil {
+				continue
+			}
+		case <-ctx.Done():
+		}
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		s.sendOne(last)
+		cancel()
+		return
+	}
+}
+
+// sendOne sends what is pending as one notification. If that fails others learn of the
+// change when they poll.
+func (s *signals) sendOne(ctx context.Context) {
+	pending, mayClaim := s.take()
+	if !pending {
+		return
+	}
+	what := "ended"
+	if mayClaim {
+		what = "claim"
+	}
+	_, err := s.d.reader().exec(ctx, s.d.texts[notify], s.channel, s.self+"/"+what)
+	if err != nil && ctx.Err() == nil {
+		logging.Warning(ctx, message.Fields{
+			"message": "could not notify other processes of a change; they notice it when they poll",
+			"schema":  s.d.opts.Schema,
+			"error":   err.Error(),
+		})
+	}
+}
+
+// sendIn notifies when the transaction of a caller is committed.
+func (s *signals) sendIn(ctx context.Context, on querier) error {
+	if s.d.opts.PollOnly {
+		return nil
+	}
+	_, err := on.exec(ctx, s.d.texts[notifyIn], s.channel, "/claim")
+	return err
+}
+
+func (s *signals) close() {
+	s.stop()
+	s.all.Wait()
+}

@@ -1,0 +1,375 @@
+package postgres
+
+// statement is one of the texts of a driver.
+type statement int
+
+const (
+	lockQueue statement = iota
+	lockInserts
+
+	findQueue
+	insertQueue
+	readQueueNames
+	readControl
+	setControl
+	addGone
+
+	findLine
+	insertLine
+
+	insertJobs
+	insertJobsIn
+	findByName
+	findLatest
+	findSeq
+	moveJob
+	lowerFloor
+	takeLease
+	setLimited
+	logLease
+	dropLease
+	endPlain
+	endAny
+	logEnding
+	dropKey
+	holderOfKey
+	extendLeases
+	extendByName
+	readByName
+	readBySeq
+	saveRecord
+	saveLock
+	setCount
+	staleLeases
+	staleJobs
+	findStale
+	dropStaleLeases
+	setProgress
+	markCancel
+	readMark
+
+	nextTimes
+	probe
+	take
+	findExpired
+	promoteDue
+	findDue
+	scopedDue
+	countLimited
+
+	raiseFloor
+
+	findTarget
+	insertEdge
+	insertEnded
+	markDependents
+	endEdges
+	openEdge
+	closeEdges
+	leaveEdges
+	moveEdges
+	dropEdges
+
+	holderOf
+	hold
+	freeScope
+	promiseOf
+	promise
+	dropPromise
+	firstWaiter
+
+	setPriority
+	setWaitUntil
+	setReason
+	restartJob
+	lastSeq
+	deleteJob
+
+	endingDue
+	forgetJobs
+	dropEnding
+	relogEnding
+
+	takeDuty
+	addMark
+	raiseMark
+	readMarkOf
+
+	keepNote
+	findNote
+	keepNewNote
+	dropNotes
+	dropEndedNotes
+
+	readLatest
+	readAttempts
+	readStats
+	readQueues
+	readUnfinished
+	readCanceled
+
+	notify
+	notifyIn
+
+	statements
+)
+
+// endColumns sets what an ended attempt replaces, but for its body.
+const endColumns = `owner = $2, lease_count = $3, mod_time = $4, created = $5, started = $6, ended = $7, wait_until = $8,
+		dispatch_by = $9, max_time = $10, error_count = $11, last_error = $12, reason = $13, forget_at = $14, type = $15, version = $16,
+		format = $17, dependency = $18, extra = $19, body = $20, lease_until = NULL, cancel = false, limited = NULL`
+
+// newColumns are the columns of a record that is put, beside seq, place, line and due.
+const newColumns = `queue, priority, created, wait_until, dispatch_by, max_time, mod_time, started, ended, forget_at, lease_count, error_count,
+	version, attempt, format, dependency, open_edges, dependents, unique_held, owner, name, unique_key, unique_until, scopes,
+	enqueue_scopes, edges, failed, reason, last_error, progress, extra, job_id, type, body, tags`
+
+// newJobs has a row for each record that is put. If no place is wanted (-1) the record waits
+// for its time, or is ready.
+const newJobs = `SELECT nextval('{s}.arrivals') AS seq, n.*,
+		CASE WHEN wanted >= 0 THEN wanted WHEN wait_until > $38 THEN 1 ELSE 4 END AS place
+	FROM unnest($1::integer[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+		$10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::smallint[], $16::smallint[], $17::boolean[],
+		$18::boolean[], $19::boolean[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[], $25::text[], $26::text[],
+		$27::text[], $28::text[], $29::text[], $30::bytea[], $31::bytea[], $32::text[], $33::text[], $34::bytea[], $35::text[],
+		$36::integer[], $37::smallint[])
+		WITH ORDINALITY AS n (` + newColumns + `, home, wanted, ord)`
+
+const insertNew = `WITH n AS MATERIALIZED (` + newJobs + `), i AS (
+	INSERT INTO {s}.jobs (seq, place, line, due, expires, ` + newColumns + `)
+	SELECT n.seq, n.place, CASE WHEN n.place IN (4, 6, 8) THEN home ELSE -home END, CASE n.place WHEN 1 THEN n.wait_until END,
+		CASE WHEN n.place < 5 THEN n.dispatch_by END, n.queue, n.priority, n.created, n.wait_until, n.dispatch_by, n.max_time, n.mod_time,
+		n.started, n.ended, n.forget_at, n.lease_count, n.error_count, n.version, n.attempt, n.format, n.dependency, n.open_edges,
+		n.dependents, n.unique_held, n.owner, n.name, n.unique_key, n.unique_until, n.scopes, n.enqueue_scopes, n.edges, n.failed,
+		n.reason, n.last_error, n.progress, n.extra, n.job_id, n.type, n.body, n.tags::jsonb
+	FROM n`
+
+// extendBy extends the leases of records that are found by an index.
+func extendBy(index string) string {
+	return `WITH e AS (
+		SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+			WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, ord)
+	), u AS (
+		UPDATE {s}.jobs j SET mod_time = $6, lease_until = $7 FROM e
+		WHERE j.queue = e.queue AND ` + index + ` AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
+		RETURNING e.ord, j.seq
+	), l AS (
+		INSERT INTO {s}.leases (until, seqs) SELECT $7, array_agg(seq) FROM u HAVING count(*) > 0
+	) SELECT ord FROM u`
+}
+
+var statementTexts = [statements]string{
+	lockQueue:   `SELECT pg_advisory_xact_lock($1)::text`,
+	lockInserts: `SELECT count(pg_advisory_xact_lock_shared(key)) FROM unnest($1::bigint[]) AS key`,
+
+	findQueue:      `SELECT id FROM {s}.queues WHERE name = $1`,
+	insertQueue:    `INSERT INTO {s}.queues (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
+	readQueueNames: `SELECT id, name FROM {s}.queues WHERE id = ANY($1::integer[])`,
+	readControl:    `SELECT paused, draining, max_running FROM {s}.queues WHERE id = $1`,
+	setControl:     `UPDATE {s}.queues SET paused = $1, draining = $2, max_running = $3 WHERE id = $4`,
+	addGone:        `UPDATE {s}.queues SET gone = gone + $1 WHERE id = $2`,
+
+	findLine:   `SELECT id FROM {s}.lines WHERE queue = $1 AND priority = $2 AND type = $3 AND scoped = $4`,
+	insertLine: `INSERT INTO {s}.lines (queue, priority, type, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+
+	// Those that are refused are not among the result.
+	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq)
+		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`,
+	// It is known that they are not refused.
+	insertJobsIn: insertNew + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
+	findByName: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1
+		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
+	findLatest: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced FOR UPDATE`,
+	findSeq:    `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
+	moveJob: `UPDATE {s}.jobs SET place = $1::smallint, due = $2, waiting_for = $3,
+			expires = CASE WHEN $1::smallint < 5 THEN dispatch_by END, line = CASE WHEN $1::smallint IN (4, 6, 8) THEN abs(line) ELSE -abs(line) END,
+			limited = CASE WHEN $1::smallint = 6 THEN limited END
+		WHERE seq = $4`,
+	lowerFloor: `UPDATE {s}.lines SET low = $1 WHERE id = $2 AND low > $1`,
+	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_until = $4, started = $5 WHERE seq = $6`,
+	setLimited: `UPDATE {s}.jobs SET limited = true WHERE queue = $1 AND place = 6 AND limited IS NULL
+		AND seq IN (SELECT unnest(seqs) FROM {s}.leases)`,
+	logLease:  `INSERT INTO {s}.leases (until, seqs) VALUES ($1, $2::bigint[])`,
+	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1 WHERE seq = $2`,
+	// The ends of jobs that hold nothing, that no other waits for and for which no Cancel
+	// was asked, in one statement. A body that stays the same is not written again.
+	endPlain: `WITH e AS (
+		SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::text[], $8::bigint[],
+			$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
+			$18::text[], $19::bigint[], $20::text[], $21::bigint[], $22::smallint[], $23::smallint[], $24::bytea[], $25::bytea[], $26::bytea[])
+			WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, place, new_owner, new_count, mod_time, created, started, ended,
+			wait_until, dispatch_by, max_time, error_count, last_error, reason, forget_at, type, version, format, dependency, progress,
+			extra, body, ord)
+	), u AS (
+		UPDATE {s}.jobs j SET place = e.place, line = CASE WHEN e.place = 8 THEN j.line ELSE -j.line END,
+			owner = e.new_owner, lease_count = e.new_count, mod_time = e.mod_time, created = e.created, started = e.started, ended = e.ended,
+			wait_until = e.wait_until, dispatch_by = e.dispatch_by, max_time = e.max_time, error_count = e.error_count,
+			last_error = e.last_error, reason = e.reason, forget_at = e.forget_at, type = e.type, version = e.version, format = e.format,
+			dependency = e.dependency, extra = e.extra, progress = coalesce(e.progress, j.progress), lease_until = NULL, limited = NULL,
+			unique_held = j.unique_held AND (e.place = 7 OR j.unique_until = 'forgotten' OR (j.unique_until = 'failed' AND e.place = 8)),
+			body = CASE WHEN e.body IS NOT DISTINCT FROM j.body THEN j.body ELSE e.body END
+		FROM e
+		WHERE j.queue = e.queue AND j.job_id = e.job_id AND NOT j.replaced AND j.name IS NOT DISTINCT FROM e.name
+			AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
+			AND j.scopes IS NULL AND j.enqueue_scopes IS NULL AND NOT j.open_edges AND NOT j.dependents AND NOT j.cancel
+		RETURNING e.ord, j.seq, j.place, j.forget_at
+	), l AS (
+		INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM u
+		WHERE place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000
+	) SELECT ord FROM u`,
+	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
+		endColumns + ` WHERE seq = $1`,
+	logEnding:   `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
+	dropKey:     `UPDATE {s}.jobs SET unique_held = false WHERE seq = $1`,
+	holderOfKey: `SELECT job_id FROM {s}.jobs WHERE queue = $1 AND unique_key = $2 AND unique_held`,
+	extendLeases: extendBy(`j.job_id = e.job_id AND NOT j.replaced AND (j.name IS NULL OR j.name = e.name)`),
+	extendByName: extendBy(`j.name = e.name`),
+	readByName: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE queue = $1
+		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
+	readBySeq: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
+	saveRecord: `UPDATE {s}.jobs SET type = $1, line = CASE WHEN line < 0 THEN -$2::integer ELSE $2::integer END, version = $3, format = $4,
+		error_count = $5, last_error = $6, extra = $7, body = $8 WHERE seq = $9`,
+	saveLock: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_until = lease_until + $3 - mod_time WHERE seq = $4
+		RETURNING lease_until`,
+	setCount: `UPDATE {s}.jobs SET lease_count = $1 WHERE seq = $2`,
+	// Leases are recovered in the order in which they end.
+	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < $1 ORDER BY until, id LIMIT $2`,
+	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < $1
+		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($2, $3)) ORDER BY queue, seq`,
+	findStale:       `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < $2 FOR UPDATE`,
+	dropStaleLeases: `DELETE FROM {s}.leases WHERE (until, id) <= ($1, $2)`,
+	setProgress: `UPDATE {s}.jobs SET progress = $1 WHERE queue = $2 AND owner = $5 AND lease_count = $6 AND place = 6
+		AND ((name IS NOT NULL AND name = $3) OR (NOT replaced AND job_id = $4 AND name IS NULL))`,
+	markCancel: `UPDATE {s}.jobs SET cancel = true, reason = $1, forget_at = $2 WHERE seq = $3`,
+	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
+
+	nextTimes: `SELECT
+		(SELECT due FROM {s}.jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
+		(SELECT expires FROM {s}.jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1)`,
+	// The lines of the queues that have jobs which may run, as many as are wanted, at most.
+	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, r.seqs::text
+		FROM unnest($1::integer[], $2::integer[]) AS w (queue, wanted)
+		JOIN {s}.queues q ON q.id = w.queue AND NOT q.paused
+		JOIN {s}.lines l ON l.queue = w.queue
+		CROSS JOIN LATERAL (SELECT json_agg(seq) AS seqs FROM (
+			SELECT seq FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
+			ORDER BY seq LIMIT w.wanted) s) r
+		WHERE r.seqs IS NOT NULL`,
+	// Those that have expired are passed over. If $7 is true no probe was made: nothing is taken
+	// unless the line is alone in its queue and no time has come.
+	take: `WITH p AS (
+		SELECT j.seq, j.at FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
+		JOIN {s}.lines l ON l.id = w.line
+		JOIN {s}.queues q ON q.id = l.queue
+		CROSS JOIN LATERAL (SELECT seq, seq - l.low AS at FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
+			AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
+		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0
+			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
+			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE due <= $3)
+			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires < $3))
+	), u AS (
+		UPDATE {s}.jobs j SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, lease_until = $5, started = $3,
+			expires = NULL, limited = $6::boolean,
+			unique_held = unique_held AND unique_until <> 'started'
+		FROM p WHERE j.seq = p.seq RETURNING j.*, p.at
+	), l AS (
+		INSERT INTO {s}.leases (until, seqs) SELECT $5, array_agg(seq) FROM u HAVING count(*) > 0
+	) SELECT at, ` + recordColumns + ` FROM u AS jobs`,
+	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
+	// Those that take no scopes when they start are due without more.
+	promoteDue: `WITH d AS (
+		SELECT seq FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
+	), u AS (
+		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND scopes IS NULL RETURNING j.line, j.seq
+	), f AS (
+		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
+	) SELECT count(*) FROM d`,
+	scopedDue:    `SELECT DISTINCT queue FROM (SELECT queue, scopes FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2) d WHERE scopes IS NOT NULL ORDER BY queue`,
+	findDue:      `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
+	countLimited: `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
+
+	raiseFloor: `UPDATE {s}.lines l SET low = f.low FROM (SELECT coalesce(
+			(SELECT seq FROM {s}.jobs WHERE line = $1 AND seq >= (SELECT low FROM {s}.lines WHERE id = $1) AND place = 4 ORDER BY seq LIMIT 1),
+			(SELECT last_value + 1 FROM {s}.arrivals)) AS low) f
+		WHERE l.id = $1 AND l.low < f.low`,
+
+	findTarget:     `SELECT seq, place, dependents FROM {s}.jobs WHERE queue = $1 AND job_id = $2 AND NOT replaced FOR UPDATE`,
+	insertEdge:     `INSERT INTO {s}.edges (queue, to_job, from_seq, state) VALUES ($1, $2, $3, $4)`,
+	insertEnded:    `INSERT INTO {s}.edges (queue, to_job, from_seq, state) SELECT $1, value, $2, 2 FROM json_array_elements_text($3::json) AS value`,
+	markDependents: `UPDATE {s}.jobs SET dependents = true WHERE seq = $1`,
+	endEdges:       `UPDATE {s}.edges SET state = $1 WHERE queue = $2 AND to_job = $3 AND state = 0 RETURNING from_seq`,
+	openEdge:       `SELECT 1::bigint FROM {s}.edges WHERE from_seq = $1 AND state = 0 LIMIT 1`,
+	closeEdges: `UPDATE {s}.jobs SET open_edges = false,
+			failed = (SELECT json_agg(to_job)::text FROM {s}.edges WHERE from_seq = $1 AND state = 1)
+		WHERE seq = $1 AND open_edges`,
+	leaveEdges: `UPDATE {s}.edges SET state = 2 WHERE from_seq = $1 AND state = 0`,
+	moveEdges:  `UPDATE {s}.edges SET from_seq = $1 WHERE from_seq = $2`,
+	dropEdges:  `DELETE FROM {s}.edges WHERE from_seq = ANY($1::bigint[])`,
+
+	holderOf: `SELECT job_id FROM {s}.scope_holders WHERE queue = $1 AND scope = $2`,
+	hold: `INSERT INTO {s}.scope_holders (queue, scope, job_id) VALUES ($1, $2, $3)
+		ON CONFLICT (queue, scope) DO UPDATE SET job_id = excluded.job_id`,
+	freeScope: `DELETE FROM {s}.scope_holders WHERE queue = $1 AND scope = $2 AND job_id = $3`,
+	promiseOf: `SELECT seq FROM {s}.scope_promises WHERE queue = $1 AND scope = $2`,
+	promise: `INSERT INTO {s}.scope_promises (queue, scope, seq) VALUES ($1, $2, $3)
+		ON CONFLICT (queue, scope) DO UPDATE SET seq = excluded.seq`,
+	dropPromise: `DELETE FROM {s}.scope_promises WHERE queue = $1 AND scope = $2`,
+	firstWaiter: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND waiting_for = $2 ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE`,
+
+	setPriority:  `UPDATE {s}.jobs SET priority = $1, line = CASE WHEN line < 0 THEN -$2::integer ELSE $2::integer END WHERE seq = $3`,
+	setWaitUntil: `UPDATE {s}.jobs SET wait_until = $1 WHERE seq = $2`,
+	setReason:    `UPDATE {s}.jobs SET reason = $1 WHERE seq = $2`,
+	restartJob: `UPDATE {s}.jobs SET seq = nextval('{s}.arrivals'), place = 0, line = -$1::integer, owner = '', started = NULL, ended = NULL,
+			dispatch_by = NULL, forget_at = NULL, error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = $2,
+			unique_held = $3 WHERE seq = $4 RETURNING seq`,
+	lastSeq:   `SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {s}.arrivals`,
+	deleteJob: `DELETE FROM {s}.jobs WHERE seq = $1`,
+
+	endingDue: `SELECT forget_at, id, array_to_json(seqs)::text FROM {s}.endings WHERE forget_at <= $1 ORDER BY forget_at, id LIMIT 1
+		FOR UPDATE SKIP LOCKED`,
+	forgetJobs: `DELETE FROM {s}.jobs WHERE seq IN (
+			SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at <= $2 ORDER BY forget_at, seq LIMIT $3 FOR UPDATE)
+		RETURNING queue, seq, edges IS NOT NULL`,
+	dropEnding: `DELETE FROM {s}.endings WHERE forget_at = $1 AND id = $2`,
+	relogEnding: `INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM {s}.jobs
+		WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000`,
+
+	takeDuty: `INSERT INTO {s}.duties AS d (name, owner, until) VALUES ($1, $2, $3)
+		ON CONFLICT (name) DO UPDATE SET owner = $2, until = $3 WHERE d.owner = $2 OR d.until <= $4`,
+	addMark: `INSERT INTO {s}.marks (queue, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+	raiseMark: `WITH former AS (SELECT queue, name, at FROM {s}.marks WHERE queue = $1 AND name = $2 FOR UPDATE)
+		UPDATE {s}.marks m SET at = greatest(m.at, $3) FROM former WHERE m.queue = former.queue AND m.name = former.name RETURNING former.at`,
+	readMarkOf: `SELECT at FROM {s}.marks WHERE queue = $1 AND name = $2`,
+
+	keepNote: `INSERT INTO {s}.notes (kind, key, value, until) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, until = excluded.until`,
+	findNote: `SELECT value, until FROM {s}.notes WHERE kind = $1 AND key = $2`,
+	keepNewNote: `INSERT INTO {s}.notes AS n (kind, key, value, until) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, until = excluded.until WHERE n.until <= $5`,
+	dropNotes: `DELETE FROM {s}.notes WHERE kind = $1 AND key = ANY($2::bytea[])`,
+	dropEndedNotes: `DELETE FROM {s}.notes WHERE (kind, key) IN (
+		SELECT kind, key FROM {s}.notes WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+
+	readLatest: `SELECT ` + recordColumns + ` FROM {s}.jobs
+		WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) AND job_id = $2 AND (NOT replaced OR attempt IS NOT NULL)
+		ORDER BY attempt DESC NULLS FIRST LIMIT 1`,
+	readAttempts: `SELECT ` + recordColumns + ` FROM {s}.jobs
+		WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) AND job_id = $2 AND attempt IS NOT NULL ORDER BY attempt`,
+	readStats: `SELECT q.gone, j.place::bigint, count(j.place) FROM {s}.queues q LEFT JOIN {s}.jobs j ON j.queue = q.id
+		WHERE q.name = $1 GROUP BY q.gone, j.place`,
+	readQueues: `SELECT q.name, q.paused, q.draining, q.max_running, q.gone, j.place::bigint, count(j.place)
+		FROM {s}.queues q LEFT JOIN {s}.jobs j ON j.queue = q.id
+		GROUP BY q.id, j.place ORDER BY q.name`,
+	readUnfinished: `SELECT name FROM {s}.queues q WHERE
+		EXISTS (SELECT 1 FROM {s}.lines l WHERE l.queue = q.id
+			AND EXISTS (SELECT 1 FROM {s}.jobs j WHERE j.line = l.id AND j.seq >= l.low AND j.place IN (4, 6) LIMIT 1))
+		OR EXISTS (SELECT 1 FROM {s}.lines l WHERE l.queue = q.id
+			AND EXISTS (SELECT 1 FROM {s}.jobs j WHERE j.line = -l.id AND j.place < 8 LIMIT 1))
+		OR q.id IN (SELECT j.queue FROM {s}.jobs j WHERE j.place = 6 AND j.seq IN (SELECT unnest(seqs) FROM {s}.leases))
+		ORDER BY name`,
+	readCanceled: `SELECT queue, name, job_id, owner, lease_count FROM {s}.jobs WHERE owner = $1 AND cancel`,
+
+	// Losing it when the server dies loses nothing else, so that it does not wait for the disk.
+	notify:   `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text`,
+	notifyIn: `SELECT pg_notify($1, $2)::text`,
+}
