@@ -43,6 +43,30 @@ func (q pgxQuerier) query(ctx context.Context, text string, each func(*row) erro
 	return readRows(rows, each)
 }
 
+// poolQuerier runs statements on the connections of a pool, each a transaction of its own.
+// It tries again if the connection turns out to be broken before anything was sent.
+type poolQuerier struct{ pool pgxQuerier }
+
+func (q poolQuerier) exec(ctx context.Context, text string, args ...any) (n int64, err error) {
+	for range retries {
+		n, err = q.pool.exec(ctx, text, args...)
+		if !isUnsent(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return n, err
+}
+
+func (q poolQuerier) query(ctx context.Context, text string, each func(*row) error, args ...any) (err error) {
+	for range retries {
+		err = q.pool.query(ctx, text, each, args...)
+		if !isUnsent(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
 func readRows(rows pgx.Rows, each func(*row) error) error {
 	defer rows.Close()
 	var r row
@@ -197,7 +221,7 @@ func (c *changes) lock(queue int32) error {
 
 // retries is how often a transaction is tried that the server undid because of another
 // one.
-const retries = 10
+const retries = 20
 
 // transact runs a change in a transaction of its own. If the server undoes it because of
 // another transaction it is run again. The error wraps driver.ErrOutcomeUnknown if the
@@ -220,7 +244,7 @@ func (d *Driver) retrying(ctx context.Context, change func(context.Context) (may
 		if err == nil {
 			return nil
 		}
-		if isConflict(err) && try < retries {
+		if (isConflict(err) || isUnsent(err) && ctx.Err() == nil) && try < retries {
 			if err = pause(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond)))); err != nil {
 				return err
 			}
@@ -319,6 +343,13 @@ func codeOf(err error) string {
 func isConflict(err error) bool {
 	code := codeOf(err)
 	return code == codeSerializationFailure || code == codeDeadlock
+}
+
+// isUnsent is true for the error of a connection that was broken before anything was sent, as
+// all those in the pool are after the server was restarted.
+func isUnsent(err error) bool {
+	var unreachable *pgconn.ConnectError
+	return pgconn.SafeToRetry(err) && !errors.As(err, &unreachable)
 }
 
 // explain adds to an error what an operator can do about it.

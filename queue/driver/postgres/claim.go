@@ -91,8 +91,12 @@ func (cl *claim) run(ctx context.Context) error {
 		cl.next = cl.Now
 		return nil
 	}
-	due, expires, err := cl.nextTimes(ctx)
-	cl.next = earliest(due, expires)
+	return cl.setNext(ctx)
+}
+
+func (cl *claim) setNext(ctx context.Context) error {
+	t, err := cl.times(ctx)
+	cl.next = t.next()
 	return err
 }
 
@@ -112,10 +116,7 @@ func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	cl.given = taken
-	var due, expires instant
-	due, expires, err = cl.nextTimes(ctx)
-	cl.next = earliest(due, expires)
-	return true, err
+	return true, cl.setNext(ctx)
 }
 
 // portion is what is to be taken from a line.
@@ -169,24 +170,26 @@ func (cl *claim) takeOn(ctx context.Context, on querier, portions []portion, alo
 	return taken, nil
 }
 
-// nextTimes are when the first of the records is due, and when the first expires.
-func (cl *claim) nextTimes(ctx context.Context) (due, expires instant, err error) {
-	err = cl.d.read(ctx, nextTimes, func(r *row) error {
-		due, expires = r.time(), r.time()
-		return nil
-	})
-	return due, expires, err
+// times say whether a record is due, or has expired, and when the next is and does.
+type times struct {
+	isDue, hasExpired bool
+	due, expires      instant
 }
 
-func isDue(due instant, now int64) bool { return due.Valid && due.Int64 <= now }
+func (cl *claim) times(ctx context.Context) (t times, err error) {
+	err = cl.d.read(ctx, nextTimes, func(r *row) error {
+		t = times{r.bool(), r.bool(), r.time(), r.time()}
+		return nil
+	}, cl.now)
+	return t, err
+}
 
-// hasExpired is false at the deadline, at which a job may still start.
-func hasExpired(expires instant, now int64) bool { return expires.Valid && expires.Int64 < now }
-
-// earliest is when a claim may find more; zero if there is no such time.
-func earliest(due, expires instant) time.Time {
+// next is when a claim may find more; zero if there is no such time. At its dispatch-by
+// time a record may still start.
+func (t times) next() time.Time {
+	due, expires := t.due, t.expires
 	if expires.Valid {
-		expires.Int64++ // see hasExpired
+		expires.Int64++
 		if !due.Valid || expires.Int64 < due.Int64 {
 			due = expires
 		}
@@ -197,17 +200,17 @@ func earliest(due, expires instant) time.Time {
 // passTime makes records ready that are due, of whichever queue, and claims those of the
 // request that have expired. It reports whether there may be more of them.
 func (cl *claim) passTime(ctx context.Context) (more bool, err error) {
-	due, expires, err := cl.nextTimes(ctx)
+	t, err := cl.times(ctx)
 	if err != nil {
 		return false, err
 	}
-	if isDue(due, cl.now) {
+	if t.isDue {
 		more, err = cl.d.admitDue(ctx, cl.now)
 		if err != nil {
 			return false, err
 		}
 	}
-	if !hasExpired(expires, cl.now) {
+	if !t.hasExpired {
 		return more, nil
 	}
 	for _, queue := range cl.queues {

@@ -103,7 +103,7 @@ func (c *changes) tellDependents(j *job) error {
 	if err != nil {
 		return err
 	}
-		for _, seq := range dependents {
+	for _, seq := range dependents {
 		err = c.endEdge(seq)
 		if err != nil {
 			return err

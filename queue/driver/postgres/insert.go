@@ -299,16 +299,16 @@ func (c *changes) refusal(n *newRecord) (refusal, err error) {
 
 // newColumnsOf are the values of the statements that insert, column by column.
 type columns struct {
-	queue, line                                                          []int32
-	priority, maxTime, count, errorCount, version                        []int64
-	created, waitUntil, dispatchBy, modTime, started, ended, forgetAt    []instant
-	attempt                                                              []instant
-	format, dependency, wanted                                           []int16
-	open, dependents, uniqueHeld                                         []bool
-	owner, id, jobType                                                   []string
-	name, uniqueKey, uniqueUntil, scopes, enqueueScopes, edges, failed   []pgtype.Text
-	reason, lastError, tags                                              []pgtype.Text
-	progress, extra, body                                                [][]byte
+	queue, line                                                        []int32
+	priority, maxTime, count, errorCount, version                      []int64
+	created, waitUntil, dispatchBy, modTime, started, ended, forgetAt  []instant
+	attempt                                                            []instant
+	format, dependency, wanted                                         []int16
+	open, dependents, uniqueHeld                                       []bool
+	owner, id, jobType                                                 []string
+	name, uniqueKey, uniqueUntil, scopes, enqueueScopes, edges, failed []pgtype.Text
+	reason, lastError, tags                                            []pgtype.Text
+	progress, extra, body                                              [][]byte
 }
 
 func columnsOf(some []*newRecord) *columns {

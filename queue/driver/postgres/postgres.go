@@ -179,7 +179,7 @@ func (d *Driver) changed(mayClaim bool) {
 }
 
 // reader runs statements that are transactions of their own.
-func (d *Driver) reader() querier { return pgxQuerier{d.pool} }
+func (d *Driver) reader() querier { return poolQuerier{pgxQuerier{d.pool}} }
 
 func (d *Driver) isClosed() bool { return d.calls.isClosed() }
 

@@ -35,8 +35,8 @@ type job struct {
 	waitUntil     instant
 	dispatchBy    instant
 	attempt       instant // not valid for a job that can't be retried
-	cancel        bool // it runs, and is to be canceled
-	open          bool // some of its edges have not ended
+	cancel        bool    // it runs, and is to be canceled
+	open          bool    // some of its edges have not ended
 	dependents    bool
 	uniqueHeld    bool
 	uniqueKey     string

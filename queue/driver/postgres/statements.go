@@ -186,7 +186,9 @@ var statementTexts = [statements]string{
 			limited = CASE WHEN $1::smallint = 6 THEN limited END
 		WHERE seq = $4`,
 	lowerFloor: `UPDATE {s}.lines SET low = $1 WHERE id = $2 AND low > $1`,
-	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_until = $4, started = $5 WHERE seq = $6`,
+	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_until = $4, started = $5,
+			limited = nullif((SELECT max_running > 0 FROM {s}.queues q WHERE q.id = jobs.queue), false)
+		WHERE seq = $6`,
 	setLimited: `UPDATE {s}.jobs SET limited = true WHERE queue = $1 AND place = 6 AND limited IS NULL
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases)`,
 	logLease:  `INSERT INTO {s}.leases (until, seqs) VALUES ($1, $2::bigint[])`,
@@ -219,9 +221,9 @@ var statementTexts = [statements]string{
 	) SELECT ord FROM u`,
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
 		endColumns + ` WHERE seq = $1`,
-	logEnding:   `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
-	dropKey:     `UPDATE {s}.jobs SET unique_held = false WHERE seq = $1`,
-	holderOfKey: `SELECT job_id FROM {s}.jobs WHERE queue = $1 AND unique_key = $2 AND unique_held`,
+	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
+	dropKey:      `UPDATE {s}.jobs SET unique_held = false WHERE seq = $1`,
+	holderOfKey:  `SELECT job_id FROM {s}.jobs WHERE queue = $1 AND unique_key = $2 AND unique_held`,
 	extendLeases: extendBy(`j.job_id = e.job_id AND NOT j.replaced AND (j.name IS NULL OR j.name = e.name)`),
 	extendByName: extendBy(`j.name = e.name`),
 	readByName: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE queue = $1
@@ -244,8 +246,10 @@ var statementTexts = [statements]string{
 	readMark:   `SELECT reason, forget_at FROM {s}.jobs WHERE seq = $1`,
 
 	nextTimes: `SELECT
-		(SELECT due FROM {s}.jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
-		(SELECT expires FROM {s}.jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1)`,
+		(SELECT due FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT 1) IS NOT NULL,
+		(SELECT expires FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT 1) IS NOT NULL,
+		(SELECT due FROM {s}.jobs WHERE due > $1 ORDER BY due LIMIT 1),
+		(SELECT expires FROM {s}.jobs WHERE expires >= $1 ORDER BY expires LIMIT 1)`,
 	// The lines of the queues that have jobs which may run, as many as are wanted, at most.
 	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, r.seqs::text
 		FROM unnest($1::integer[], $2::integer[]) AS w (queue, wanted)
