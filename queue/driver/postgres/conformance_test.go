@@ -3,7 +3,9 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -21,7 +23,7 @@ import (
 func TestConformance(t *testing.T) {
 	s := newStores(t)
 	drivertest.Run(t, drivertest.Harness{
-		Open:      func(t *testing.T) driver.Driver { return s.open(t, pgtest.Schema(t)) },
+		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.schema(t)) },
 		Reopen:    func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
 		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return s.of(d).wire.cut() },
@@ -41,22 +43,34 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// stores are the schemas of the suite.
+// stores are the schemas of the suite. There are hundreds of stores, and making tables and
+// connections takes most of their time, so those of a test are used again by another one.
 type stores struct {
+	t   *testing.T
 	url string
 
-	mu  sync.Mutex
-	all map[driver.Driver]*store
+	mu      sync.Mutex
+	all     map[driver.Driver]*store
+	schemas []string // empty ones that no test uses
+	free    []*store // pools that no test uses
 }
 
+// store is a schema and the pool of a driver on it.
 type store struct {
 	schema string
+	pool   *pgxpool.Pool
 	wire   *wire
 }
 
 func newStores(t *testing.T) *stores {
 	t.Helper()
-	return &stores{url: pgtest.URL(t), all: map[driver.Driver]*store{}}
+	s := &stores{t: t, url: pgtest.URL(t), all: map[driver.Driver]*store{}}
+	t.Cleanup(func() {
+		for _, unused := range s.free {
+			unused.pool.Close()
+		}
+	})
+	return s
 }
 
 func (s *stores) of(d driver.Driver) *store {
@@ -65,22 +79,68 @@ func (s *stores) of(d driver.Driver) *store {
 	return s.all[d]
 }
 
+// pop takes the last of a list, if there is any.
+func pop[T any](mu *sync.Mutex, list *[]T) (last T, ok bool) {
+	mu.Lock()
+	defer mu.Unlock()
+	n := len(*list)
+	if n == 0 {
+		return last, false
+	}
+	last, *list = (*list)[n-1], (*list)[:n-1]
+	return last, true
+}
+
+// schema returns one without records.
+func (s *stores) schema(t *testing.T) string {
+	t.Helper()
+	name, ok := pop(&s.mu, &s.schemas)
+	if !ok {
+		name = pgtest.Schema(s.t)
+	}
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), s.url)
+		require.NoError(t, err)
+		defer conn.Close(context.Background())
+		var empty strings.Builder
+		for _, table := range []string{"queues", "lines", "jobs", "leases", "endings", "edges", "scope_holders", "scope_promises", "duties", "marks", "notes"} {
+			fmt.Fprintf(&empty, "DELETE FROM %s.%s;", name, table)
+		}
+		_, err = conn.Exec(context.Background(), empty.String())
+		require.NoError(t, err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.schemas = append(s.schemas, name)
+	})
+	return name
+}
+
 // open opens a driver whose connections can be cut.
 func (s *stores) open(t *testing.T, schema string) driver.Driver {
 	t.Helper()
-	w := &wire{open: map[*cuttable]bool{}}
-	config, err := pgxpool.ParseConfig(s.url)
-	require.NoError(t, err)
-	config.ConnConfig.DialFunc = w.dial
-	config.MaxConns = 8
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	d, err := postgres.Open(t.Context(), postgres.Options{Pool: pool, Schema: schema})
+	used, ok := pop(&s.mu, &s.free)
+	if !ok {
+		used = &store{wire: &wire{open: map[*cuttable]bool{}}}
+		config, err := pgxpool.ParseConfig(s.url)
+		require.NoError(t, err)
+		config.ConnConfig.DialFunc = used.wire.dial
+		config.MaxConns = 8
+		used.pool, err = pgxpool.NewWithConfig(context.Background(), config)
+		require.NoError(t, err)
+	}
+	used.schema = schema
+	d, err := postgres.Open(t.Context(), postgres.Options{Pool: used.pool, Schema: schema})
 	require.NoError(t, err)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all[d] = &store{schema, w}
+	s.all[d] = used
+	s.mu.Unlock()
+	t.Cleanup(func() {
+		require.NoError(t, d.Close(context.Background()))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.all, d)
+		s.free = append(s.free, used)
+	})
 	return d
 }
 
