@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/registry"
 )
@@ -34,6 +36,7 @@ var kinds = []kind{
 	{name: "serializable", stored: true, open: openSerializable},
 	{name: "sqlite", stored: true, open: openSQLite},
 	{name: "sqlite in a group", variant: true, stored: true, wider: true, group: "tenant.one", open: openInSQLiteGroup},
+	{name: "postgres", stored: true, open: openPostgres},
 	{name: "memory in a group", stored: true, wider: true, group: "tenant.one", open: openInMemoryGroup},
 }
 
@@ -92,6 +95,17 @@ func openSQLite(t *testing.T) amboy.Queue {
 
 func newSQLite(t *testing.T) driver.Driver {
 	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "jobs.db")})
+	require.NoError(t, err)
+	return withoutRetries{store}
+}
+
+func openPostgres(t *testing.T) amboy.Queue {
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newPostgres(t), CloseDriver: true, NumWorkers: workers})
+	return started(t, q, err)
+}
+
+func newPostgres(t *testing.T) driver.Driver {
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
 	require.NoError(t, err)
 	return withoutRetries{store}
 }

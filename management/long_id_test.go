@@ -33,8 +33,9 @@ func TestLongIDsAreListedOnPages(t *testing.T) {
 				}},
 			})
 		},
-		"memory": ofDriver(newMemory),
-		"sqlite": ofDriver(newSQLite),
+		"memory":   ofDriver(newMemory),
+		"sqlite":   ofDriver(newSQLite),
+		"postgres": ofDriver(newPostgres),
 		"mongodb": ofDriver(func(t *testing.T) driver.Driver {
 			store, _ := newMongoDB(t, true)
 			return store

@@ -18,9 +18,11 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -47,10 +49,18 @@ func newDatabase(d *mongotest.Deployment) storage {
 	}}
 }
 
+func newSchema(t *testing.T) storage {
+	server, schema := pgtest.URL(t), pgtest.Schema(t)
+	return storage{[]string{"-store", server, "-db", schema}, func(ctx context.Context) (driver.Driver, error) {
+		return postgres.Open(ctx, postgres.Options{URL: server, Schema: schema})
+	}}
+}
+
 // onEachStore runs a test on each kind of store that outlives a process.
 func onEachStore(t *testing.T, test func(t *testing.T, db storage)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, newFile(t.TempDir(), "folder", "jobs.db")) })
+	t.Run("postgres", func(t *testing.T) { test(t, newSchema(t)) })
 	t.Run("mongodb", func(t *testing.T) { test(t, newDatabase(mongotest.Open(t, mongotest.ReplicaSet()))) })
 }
 

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/pgtest"
 )
 
 // serveVariable tells a process of these tests to be the service.
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	if err := grip.SetLevel(quiet); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main{M: m})
 }
 
 // runIn runs the service in a bubble, where no wait takes real time, with its jobs
@@ -214,8 +215,8 @@ func TestFlagErrors(t *testing.T) {
 	}{
 		"flag after the directory": {[]string{dir, "-once"}, flagError{"the directory", "one argument, after the flags", "[" + dir + " -once]"}},
 		"no workers":               {[]string{"-workers", "0", dir}, flagError{"-workers", "at least 1", "0"}},
-		"unknown store":            {[]string{"-store", "paper", dir}, flagError{"-store", "memory, sqlite or mongodb://...", "paper"}},
-		"unknown database":         {[]string{"-store", "mongo://me:secret@here", dir}, flagError{"-store", "memory, sqlite or mongodb://...", "mongo"}},
+		"unknown store":            {[]string{"-store", "paper", dir}, flagError{"-store", "memory, sqlite, mongodb://... or postgres://...", "paper"}},
+		"unknown database":         {[]string{"-store", "mongo://me:secret@here", dir}, flagError{"-store", "memory, sqlite, mongodb://... or postgres://...", "mongo"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var refusal *flagError

@@ -28,6 +28,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -54,8 +55,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("hostservice [flags] [directory]", flag.ContinueOnError)
 	once := flags.Bool("once", false, "exit when all jobs have ended")
 	workers := flags.Int("workers", 4, "how many jobs of a tenant run at once")
-	store := flags.String("store", "sqlite", "where the jobs are: memory, sqlite, or the URI of a MongoDB, mongodb://...")
-	db := flags.String("db", "", "the file of -store sqlite, or the database of a MongoDB (default "+file+", or hostservice)")
+	store := flags.String("store", "sqlite", "where the jobs are: memory, sqlite, or the URI of a MongoDB or a PostgreSQL, mongodb://... or postgres://...")
+	db := flags.String("db", "", "the file of -store sqlite, the database of a MongoDB, or the schema of a PostgreSQL (default "+file+", or hostservice)")
 	var shown dashboard
 	flags.StringVar(&shown.address, "http", "localhost:0", "where the dashboard is served; port 0 stands for a free one, and nothing for no dashboard")
 	flags.StringVar(&shown.tokenFile, "token-file", "", "a file to write a bearer token for the API to, which only you can read")
@@ -113,8 +114,10 @@ func openGroup(ctx context.Context, store, file, database string, workers int) (
 		}
 	case isMongoDB:
 		opts.Driver, err = mongodb.Open(ctx, mongodb.Options{URI: store, DB: database, Collection: "jobs", Grouped: true})
+	case scheme == "postgres" || scheme == "postgresql":
+		opts.Driver, err = postgres.Open(ctx, postgres.Options{URL: store, Schema: database})
 	default:
-		err = &flagError{"-store", "memory, sqlite or mongodb://...", scheme}
+		err = &flagError{"-store", "memory, sqlite, mongodb://... or postgres://...", scheme}
 	}
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"github.com/mongodb/grip/level"
 	"github.com/mongodb/grip/send"
 	"go.uber.org/goleak"
+
+	"github.com/mongodb/amboy/internal/pgtest"
 )
 
 func TestMain(m *testing.M) {
@@ -14,5 +16,5 @@ func TestMain(m *testing.M) {
 	if err := grip.GetSender().SetLevel(quiet); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main{M: m})
 }

@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -19,6 +21,8 @@ type store struct {
 	Location string
 	// Database is one of the server; empty for a file.
 	Database string `json:",omitempty"`
+	// Schema is one of a PostgreSQL server; empty for others.
+	Schema string `json:",omitempty"`
 	// KeepFinished is the number of finished jobs that a file has room for.
 	KeepFinished int `json:",omitempty"`
 }
@@ -33,6 +37,7 @@ var stores = []struct {
 	make  func(t *testing.T) store
 }{
 	{name: "sqlite", make: newFile},
+	{name: "postgres", make: newSchema},
 	{name: "mongodb", make: func(t *testing.T) store { return newDatabase(mongotest.Open(t, mongotest.ReplicaSet())) }},
 	{name: "mongodb standalone", extra: true, make: func(t *testing.T) store {
 		return newDatabase(mongotest.Open(t, mongotest.Standalone()))
@@ -46,6 +51,11 @@ func fileIn(dir string) store {
 	return store{Location: filepath.Join(dir, "jobs.db"), KeepFinished: 1_000_000}
 }
 
+// newSchema names an empty schema of a PostgreSQL server.
+func newSchema(t *testing.T) store {
+	return store{Location: pgtest.URL(t), Schema: pgtest.Schema(t)}
+}
+
 // newDatabase names an empty database of a deployment.
 func newDatabase(d *mongotest.Deployment) store {
 	return store{Location: d.URI(), Database: d.Database()}
@@ -54,6 +64,11 @@ func newDatabase(d *mongotest.Deployment) store {
 // open opens the store, as one more process would.
 func (s store) open(t *testing.T) driver.Driver {
 	t.Helper()
+	if s.Schema != "" {
+		d, err := postgres.Open(t.Context(), postgres.Options{URL: s.Location, Schema: s.Schema})
+		require.NoError(t, err)
+		return d
+	}
 	if s.Database == "" {
 		d, err := sqlite.Open(t.Context(), sqlite.Options{Path: s.Location, KeepFinished: s.KeepFinished})
 		require.NoError(t, err)

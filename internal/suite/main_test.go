@@ -8,6 +8,7 @@ import (
 	"github.com/mongodb/grip/send"
 	"go.uber.org/goleak"
 
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/job"
 )
 
@@ -17,5 +18,5 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	job.RegisterDefaultJobs()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(pgtest.Main{M: m})
 }

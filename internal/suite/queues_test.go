@@ -12,10 +12,12 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/amboytest"
 	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/postgres"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -27,6 +29,7 @@ var queues = []kind{
 	{name: "memory", faked: true, stored: true, newStore: memoryStore},
 	{name: "amboytest", faked: true, stored: true, newStore: inlineStore},
 	{name: "sqlite", stored: true, shared: true, newStore: sqliteStore},
+	{name: "postgres", stored: true, shared: true, newStore: postgresStore},
 	{name: "mongodb", stored: true, shared: true, newStore: mongodbStore(mongotest.ReplicaSet())},
 	{name: "mongodb standalone", variant: true, stored: true, shared: true, newStore: mongodbStore(mongotest.Standalone())},
 }
@@ -84,6 +87,17 @@ func sqliteStore(t *testing.T) func(options) (amboy.Queue, error) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	return func(o options) (amboy.Queue, error) {
 		store, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+		if err != nil {
+			return nil, err
+		}
+		return openQueue(store, o)
+	}
+}
+
+func postgresStore(t *testing.T) func(options) (amboy.Queue, error) {
+	server, schema := pgtest.URL(t), pgtest.Schema(t)
+	return func(o options) (amboy.Queue, error) {
+		store, err := postgres.Open(t.Context(), postgres.Options{URL: server, Schema: schema})
 		if err != nil {
 			return nil, err
 		}

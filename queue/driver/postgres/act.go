@@ -98,11 +98,8 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *spa
 
 // actOn acts on records of one queue.
 func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (done int, err error) {
-	err = d.transact(ctx, func(c *changes) error {
+	err = d.transact(ctx, found[0].queue, func(c *changes) error {
 		done = 0
-		if err := c.lock(found[0].queue); err != nil {
-			return err
-		}
 		a.now = c.now
 		for _, s := range found {
 			// What was done before, or by others, may have changed it.

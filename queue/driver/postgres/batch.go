@@ -18,6 +18,16 @@ func (b *batch) exec(s statement, args ...any) {
 	b.sent.Queue(b.d.texts[s], args...)
 }
 
+// plan makes the statements after it use the indexes, in their order. The server would do
+// else where it has no statistics, or where one line has most of the jobs and there are
+// many lines: its statistics are those of the average line.
+func (b *batch) plan() { b.sent.Queue(planSettings) }
+
+// planSettings hold until the end of the transaction.
+const planSettings = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+	set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+	set_config('jit', 'off', true)`
+
 func (b *batch) query(s statement, each func(*row) error, args ...any) {
 	b.sent.Queue(b.d.texts[s], args...).Query(func(rows pgx.Rows) error { return readRows(rows, each) })
 }
@@ -50,9 +60,16 @@ func (d *Driver) changeOnce(ctx context.Context, s statement, args ...any) (rows
 // queryOnce makes a change with one statement that returns rows.
 func (d *Driver) queryOnce(ctx context.Context, s statement, each func(*row) error, args ...any) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		err = d.reader().query(ctx, d.texts[s], each, args...)
-		return mayHaveRun(err), err
+		return d.pipeline(ctx, func(b *batch) {
+			b.plan()
+			b.query(s, each, args...)
+		})
 	})
+}
+
+// readPlanned is read for a statement that must use the indexes.
+func (d *Driver) readPlanned(ctx context.Context, s statement, each func(*row) error, args ...any) error {
+	return d.queryOnce(ctx, s, each, args...)
 }
 
 // mayHaveRun is true for the error of a statement that may have been carried out.

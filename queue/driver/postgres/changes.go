@@ -212,7 +212,7 @@ func jobsOf(records []*stored) []*job {
 	return jobs
 }
 
-// lock takes the lock of a queue until the transaction ends.
+// lock takes the lock of a queue until the transaction of the caller ends.
 func (c *changes) lock(queue int32) error {
 	_, err := c.one(lockQueue, func(*row) {}, c.d.lockKey(lockOfQueue, queue))
 	c.now = time.Now().UnixNano()
@@ -226,10 +226,24 @@ const retries = 20
 // transact runs a change in a transaction of its own. If the server undoes it because of
 // another transaction it is run again. The error wraps driver.ErrOutcomeUnknown if the
 // change may have been made all the same.
-func (d *Driver) transact(ctx context.Context, run func(*changes) error) error {
+//
+// It holds the lock of a queue, or none if that is noQueue.
+func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) error) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		return d.transactOnce(ctx, run)
+		return d.transactOnce(ctx, queue, run)
 	})
+}
+
+// noQueue is the key of none.
+const noQueue int32 = -1
+
+// beginQuery begins a transaction in one round trip.
+func (d *Driver) beginQuery(queue int32) string {
+	text := "BEGIN; " + planSettings
+	if queue != noQueue {
+		text += fmt.Sprintf("; SELECT pg_advisory_xact_lock(%d)", d.lockKey(lockOfQueue, queue))
+	}
+	return text
 }
 
 // retrying makes a change that reports whether it may have been made in spite of an error.
@@ -265,12 +279,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (d *Driver) transactOnce(ctx context.Context, run func(*changes) error) (mayBeDone bool, err error) {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{})
+func (d *Driver) transactOnce(ctx context.Context, queue int32, run func(*changes) error) (mayBeDone bool, err error) {
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginQuery(queue)})
 	if err != nil {
 		return false, err
 	}
-	err = d.attempt(&changes{ctx: ctx, on: pgxQuerier{tx}, d: d}, run)
+	err = d.attempt(&changes{ctx: ctx, on: pgxQuerier{tx}, d: d, now: time.Now().UnixNano()}, run)
 	if err == nil {
 		// The connection is in order. What the context says now decides what becomes of
 		// the change, and not after it was sent.

@@ -94,6 +94,12 @@ func (cl *claim) run(ctx context.Context) error {
 	return cl.setNext(ctx)
 }
 
+// readNext sets when a claim may find more, if this one was complete.
+func (cl *claim) readNext(r *row) error {
+	cl.next = times{r.bool(), r.bool(), r.time(), r.time()}.next()
+	return nil
+}
+
 func (cl *claim) setNext(ctx context.Context) error {
 	t, err := cl.times(ctx)
 	cl.next = t.next()
@@ -116,7 +122,7 @@ func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	cl.given = taken
-	return true, cl.setNext(ctx)
+	return true, nil
 }
 
 // portion is what is to be taken from a line.
@@ -129,45 +135,69 @@ type portion struct {
 // take takes leases on the first ready jobs of lines that no other claim is taking.
 func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (taken []*stored, err error) {
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		taken, err = cl.takeOn(ctx, cl.d.reader(), portions, alone)
-		return mayHaveRun(err), err
+		taken = nil
+		read, finish := cl.takes(&taken, portions)
+		mayBeDone, err = cl.d.pipeline(ctx, func(b *batch) {
+			b.plan()
+			b.query(take, read, cl.takeArgs(portions, alone)...)
+			if alone {
+				b.query(nextTimes, cl.readNext, cl.now)
+			}
+		})
+		if err != nil {
+			return mayBeDone, err
+		}
+		// The leases are taken. The names of queues that are not known yet are all that may fail.
+		return true, finish(ctx, cl.d.reader())
 	})
 	return taken, err
 }
 
-func (cl *claim) takeOn(ctx context.Context, on querier, portions []portion, alone bool) (taken []*stored, err error) {
+// takeArgs are the arguments of the statement take.
+func (cl *claim) takeArgs(portions []portion, alone bool) []any {
 	lines, wanted := make([]int32, len(portions)), make([]int32, len(portions))
-	byLine := map[int32]portion{}
 	for i, p := range portions {
 		lines[i], wanted[i] = p.line, int32(min(p.n, 1<<20)) //nolint:gosec // It is below.
-		byLine[p.line] = p
 	}
 	var limited any
 	if portions[0].limited {
 		limited = true
 	}
-	lowest := map[int32]int64{}
-	err = on.query(ctx, cl.d.texts[take], func(r *row) error {
+	return []any{lines, wanted, cl.now, cl.Owner, cl.until, limited, alone}
+}
+
+// takes returns a function that reads what the statement take returns, and one to call
+// afterwards.
+func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) error, finish func(context.Context, querier) error) {
+	lowest := map[int32]int64{} // how far the first job of each line is above its floor
+	read = func(r *row) error {
 		above := r.integer()
 		s := &stored{}
 		s.read(r)
 		if first, seen := lowest[s.line]; !seen || above < first {
 			lowest[s.line] = above
 		}
-		taken = append(taken, s)
+		*taken = append(*taken, s)
 		return nil
-	}, lines, wanted, cl.now, cl.Owner, cl.until, limited, alone)
-	if err != nil {
-		return nil, err
 	}
-	if err = cl.d.resolve(ctx, on, jobsOf(taken)); err != nil {
-		return nil, err
+	finish = func(ctx context.Context, on querier) error {
+		for _, p := range portions {
+			cl.d.floors.passed(line{p.line, p.queue}, lowest[p.line])
+		}
+		slices.SortFunc(*taken, func(s, t *stored) int { return s.compare(&t.job) })
+		return cl.d.resolve(ctx, on, jobsOf(*taken))
 	}
-	for id, above := range lowest {
-		cl.d.floors.passed(line{id, byLine[id].queue}, above)
+	return read, finish
+}
+
+// takeIn takes leases in a transaction.
+func (cl *claim) takeIn(c *changes, portions []portion) (taken []*stored, err error) {
+	read, finish := cl.takes(&taken, portions)
+	err = c.query(take, read, cl.takeArgs(portions, false)...)
+	if err == nil {
+		err = finish(c.ctx, c.on)
 	}
-	slices.SortFunc(taken, func(s, t *stored) int { return s.compare(&t.job) })
-	return taken, nil
+	return taken, err
 }
 
 // times say whether a record is due, or has expired, and when the next is and does.
@@ -177,7 +207,7 @@ type times struct {
 }
 
 func (cl *claim) times(ctx context.Context) (t times, err error) {
-	err = cl.d.read(ctx, nextTimes, func(r *row) error {
+	err = cl.d.readPlanned(ctx, nextTimes, func(r *row) error {
 		t = times{r.bool(), r.bool(), r.time(), r.time()}
 		return nil
 	}, cl.now)
@@ -228,6 +258,7 @@ func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error)
 	var promoted int
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
+			b.plan()
 			b.exec(lockInserts, []int64{d.lockKey(lockOfPromotions, 0)})
 			b.query(promoteDue, func(r *row) error {
 				promoted = r.int()
@@ -240,22 +271,19 @@ func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error)
 	}
 	// Those that are left take scopes when they start.
 	var queues []int32
-	err = d.read(ctx, scopedDue, func(r *row) error {
+	err = d.readPlanned(ctx, scopedDue, func(r *row) error {
 		queues = append(queues, r.key())
 		return nil
 	}, now, timedAtOnce)
 	for _, queue := range queues {
 		if err == nil {
-			err = d.transact(ctx, func(c *changes) error { return c.admitScoped(queue, now) })
+			err = d.transact(ctx, queue, func(c *changes) error { return c.admitScoped(queue, now) })
 		}
 	}
 	return promoted >= timedAtOnce, err
 }
 
 func (c *changes) admitScoped(queue int32, now int64) error {
-	if err := c.lock(queue); err != nil {
-		return err
-	}
 	due, err := c.jobs(findDue, now, queue, timedAtOnce)
 	for _, j := range due {
 		if err != nil {
@@ -274,11 +302,7 @@ func (c *changes) admitScoped(queue int32, now int64) error {
 // takeExpired claims, without their scopes, the records of a queue that have expired.
 func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, err error) {
 	var expired []*stored
-	err = cl.d.transact(ctx, func(c *changes) error {
-		if err := c.lock(queue.id); err != nil {
-			return err
-		}
-		var err error
+	err = cl.d.transact(ctx, queue.id, func(c *changes) (err error) {
 		expired, err = c.records(findExpired, cl.now, queue.id, timedAtOnce)
 		for _, s := range expired {
 			if err == nil {
@@ -428,11 +452,8 @@ func (w *work) portions(limited bool) (all []portion) {
 
 // takeChanged takes jobs of a queue under its lock.
 func (cl *claim) takeChanged(ctx context.Context, w *work) (got []*stored, err error) {
-	err = cl.d.transact(ctx, func(c *changes) error {
+	err = cl.d.transact(ctx, w.queue.id, func(c *changes) error {
 		got = nil
-		if err := c.lock(w.queue.id); err != nil {
-			return err
-		}
 		share := w.share
 		if w.maxRunning > 0 {
 			_, err := c.one(countLimited, func(r *row) { share = min(share, w.maxRunning-r.int()) }, w.queue.id)
@@ -446,7 +467,7 @@ func (cl *claim) takeChanged(ctx context.Context, w *work) (got []*stored, err e
 			return nil
 		}
 		var err error
-		got, err = cl.takeOn(ctx, c.on, portions, false)
+		got, err = cl.takeIn(c, portions)
 		for _, s := range got {
 			if err == nil {
 				err = c.fulfill(&s.job)
@@ -477,7 +498,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 	if len(all) == 0 {
 		return nil, nil
 	}
-	err = cl.d.read(ctx, probe, func(r *row) error {
+	err = cl.d.readPlanned(ctx, probe, func(r *row) error {
 		s := &source{}
 		s.line, s.queue = r.key(), r.key()
 		s.priority, s.scoped = r.int(), r.bool()
@@ -494,7 +515,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 	for _, w := range all {
 		w.most = min(w.most, w.ready)
 		if w.maxRunning > 0 && w.most > 0 {
-			err = cl.d.read(ctx, countLimited, func(r *row) error {
+			err = cl.d.readPlanned(ctx, countLimited, func(r *row) error {
 				w.most = max(0, min(w.most, w.maxRunning-r.int()))
 				return nil
 			}, w.queue.id)

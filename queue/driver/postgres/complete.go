@@ -139,10 +139,7 @@ func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []e
 	key.name = queue
 	for some := range slices.Chunk(items, changedAtOnce) {
 		refusals := make([]error, len(some))
-		err = d.transact(ctx, func(c *changes) error {
-			if err := c.lock(key.id); err != nil {
-				return err
-			}
+		err = d.transact(ctx, key.id, func(c *changes) error {
 			for n, i := range some {
 				var err error
 				if refusals[n], err = change(c, key, i); err != nil {

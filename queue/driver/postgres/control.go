@@ -53,11 +53,8 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		}, key.id)
 		return control, err
 	}
-	err = d.transact(ctx, func(c *changes) error {
-		err := c.lock(key.id)
-		if err == nil {
-			control, err = c.control(key.id)
-		}
+	err = d.transact(ctx, key.id, func(c *changes) (err error) {
+		control, err = c.control(key.id)
 		if err != nil {
 			return err
 		}

@@ -5,19 +5,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// A floor is raised when a claim had to pass so many jobs that are not ready: at once, but
-// not more often than each interval. Each raise leaves a dead row while a snapshot is held.
 const (
-	manyPassed   = 1024
-	somePassed   = 256
-	manyInterval = 50 * time.Millisecond
-	someInterval = time.Second
+	// manyPassed is the number of places that a claim passes in vain before the floor of its
+	// line is raised. Each raise leaves a dead row while a snapshot is held.
+	manyPassed = 256
+	// raiseInterval is the least time between two raises of a line.
+	raiseInterval = 5 * time.Millisecond
 	// raiseTime is how long a raise waits for inserts that are under way. Others wait behind it.
 	raiseTime = "20ms"
 )
@@ -46,16 +44,12 @@ func newFloors(d *Driver) *floors {
 
 // passed takes note that a claim of a line began so far above its floor.
 func (f *floors) passed(l line, by int64) {
-	if by < somePassed {
+	if by < manyPassed {
 		return
-	}
-	interval := someInterval
-	if by >= manyPassed {
-		interval = manyInterval
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ctx.Err() != nil || time.Since(f.raised[l.id]) < interval {
+	if f.ctx.Err() != nil || time.Since(f.raised[l.id]) < raiseInterval {
 		return
 	}
 	f.raised[l.id] = time.Now()
@@ -101,18 +95,14 @@ func (f *floors) next() (l line, more bool) {
 // Claims that are under way are no matter: their jobs look ready until they are committed.
 func (f *floors) raise(l line) error {
 	d := f.d
-	return pgx.BeginFunc(f.ctx, d.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(f.ctx, `SELECT set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true)`, raiseTime)
+	_, err := d.pipeline(f.ctx, func(b *batch) {
+		b.exec(setRaiseTime, raiseTime)
 		for _, key := range []int64{d.lockKey(lockOfQueue, l.queue), d.lockKey(lockOfInserts, l.queue), d.lockKey(lockOfPromotions, 0)} {
-			if err == nil {
-				_, err = tx.Exec(f.ctx, `SELECT pg_advisory_xact_lock($1)`, key)
-			}
+			b.exec(lockQueue, key)
 		}
-		if err == nil {
-			_, err = tx.Exec(f.ctx, d.texts[raiseFloor], l.id)
-		}
-		return err
+		b.exec(raiseFloor, l.id)
 	})
+	return err
 }
 
 func (f *floors) close() {

@@ -25,7 +25,7 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	forgotten := 0
 	for more := true; more && forgotten < limit; {
 		n := 0
-		err = d.transact(ctx, func(c *changes) (err error) {
+		err = d.transact(ctx, noQueue, func(c *changes) (err error) {
 			n, more, err = c.forget(instantOf(now).Int64, limit-forgotten)
 			return err
 		})

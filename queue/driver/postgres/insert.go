@@ -193,12 +193,16 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		return d.retrying(ctx, func(ctx context.Context) (bool, error) { return d.insertPlain(ctx, some) })
 	case theirs != nil:
 		c := &changes{ctx: ctx, on: theirs, d: d}
-		if err := c.insertAll(some); err != nil {
+		err := c.lock(some[0].queue)
+		if err == nil {
+			err = c.insertAll(some)
+		}
+		if err != nil {
 			return err
 		}
 		return d.signals.sendIn(ctx, theirs)
 	default:
-		return d.transact(ctx, func(c *changes) error { return c.insertAll(some) })
+		return d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
 	}
 }
 
@@ -357,9 +361,6 @@ func (c *columns) args() []any {
 
 // insertAll adds records of one queue that are not plain, but for those that it refuses.
 func (c *changes) insertAll(all []*newRecord) error {
-	if err := c.lock(all[0].queue); err != nil {
-		return err
-	}
 	control, err := c.control(all[0].queue)
 	if err != nil {
 		return err

@@ -192,7 +192,7 @@ type staleJob struct {
 func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease) (recovered int, more bool, err error) {
 	var until, id int64
 	rows := 0
-	err = d.read(ctx, staleLeases, func(r *row) error {
+	err = d.readPlanned(ctx, staleLeases, func(r *row) error {
 		until, id = r.integer(), r.integer()
 		rows++
 		return nil
@@ -201,7 +201,7 @@ func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease
 		return 0, false, err
 	}
 	var stale []staleJob
-	err = d.read(ctx, staleJobs, func(r *row) error {
+	err = d.readPlanned(ctx, staleJobs, func(r *row) error {
 		stale = append(stale, staleJob{r.integer(), r.key()})
 		return nil
 	}, now, until, id)
@@ -235,11 +235,8 @@ func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease
 
 // recoverIn hands back jobs of one queue whose leases have ended, but for those to keep.
 func (d *Driver) recoverIn(ctx context.Context, now int64, stale []staleJob, keep []driver.Lease) (recovered int, kept []int64, err error) {
-	err = d.transact(ctx, func(c *changes) error {
+	err = d.transact(ctx, stale[0].queue, func(c *changes) error {
 		recovered, kept = 0, nil
-		if err := c.lock(stale[0].queue); err != nil {
-			return err
-		}
 		for _, s := range stale {
 			// Its lease may have been extended, or one before it may have ended on which it
 			// depends.

@@ -43,7 +43,7 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 		return driver.Note{}, false, err
 	}
 	note.Until = note.Until.UTC().Truncate(time.Millisecond)
-	err = d.transact(ctx, func(c *changes) error {
+	err = d.transact(ctx, noQueue, func(c *changes) error {
 		kept, isNew = note, false
 		n, err := c.exec(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), instantOf(now))
 		if n > 0 || err != nil {

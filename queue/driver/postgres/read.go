@@ -220,7 +220,7 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 
 // Unfinished implements driver.Driver. It looks once for each line of each queue.
 func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
-	err = d.read(ctx, readUnfinished, func(r *row) error {
+	err = d.readPlanned(ctx, readUnfinished, func(r *row) error {
 		names = append(names, r.text())
 		return nil
 	})

@@ -57,6 +57,7 @@ const (
 	scopedDue
 	countLimited
 
+	setRaiseTime
 	raiseFloor
 
 	findTarget
@@ -259,7 +260,8 @@ var statementTexts = [statements]string{
 			SELECT seq FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
 			ORDER BY seq LIMIT w.wanted) s) r
 		WHERE r.seqs IS NOT NULL`,
-	// Those that have expired are passed over. If $7 is true no probe was made: nothing is taken
+	// The rows are found by an array, which makes the server use the index, whatever it expects
+	// of their number. Those that have expired are passed over. If $7 is true no probe was made: nothing is taken
 	// unless the line is alone in its queue and no time has come.
 	take: `WITH p AS (
 		SELECT j.seq, j.at FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
@@ -269,16 +271,15 @@ var statementTexts = [statements]string{
 			AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
 		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
-			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE due <= $3)
-			AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE expires < $3))
+			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
+			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL)
 	), u AS (
-		UPDATE {s}.jobs j SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, lease_until = $5, started = $3,
-			expires = NULL, limited = $6::boolean,
-			unique_held = unique_held AND unique_until <> 'started'
-		FROM p WHERE j.seq = p.seq RETURNING j.*, p.at
+		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, lease_until = $5, started = $3,
+			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until <> 'started'
+		WHERE seq = ANY(ARRAY(SELECT seq FROM p)) RETURNING *
 	), l AS (
 		INSERT INTO {s}.leases (until, seqs) SELECT $5, array_agg(seq) FROM u HAVING count(*) > 0
-	) SELECT at, ` + recordColumns + ` FROM u AS jobs`,
+	) SELECT (SELECT at FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Those that take no scopes when they start are due without more.
 	promoteDue: `WITH d AS (
@@ -292,6 +293,7 @@ var statementTexts = [statements]string{
 	findDue:      `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE due <= $1 AND queue = $2 AND scopes IS NOT NULL ORDER BY due LIMIT $3 FOR UPDATE`,
 	countLimited: `SELECT count(*) FROM {s}.jobs WHERE queue = $1 AND limited`,
 
+	setRaiseTime: `SELECT set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'off', true)`,
 	raiseFloor: `UPDATE {s}.lines l SET low = f.low FROM (SELECT coalesce(
 			(SELECT seq FROM {s}.jobs WHERE line = $1 AND seq >= (SELECT low FROM {s}.lines WHERE id = $1) AND place = 4 ORDER BY seq LIMIT 1),
 			(SELECT last_value + 1 FROM {s}.arrivals)) AS low) f
