@@ -29,8 +29,24 @@ need_cc() {
 	apt-get install -y -qq gcc libc6-dev
 }
 
+# need_postgres makes sure of the PostgreSQL server that some tests start. Without it these
+# are skipped, and say so.
+need_postgres() {
+	if [ -n "${AMBOY_TEST_POSTGRES_URL:-}" ] || command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
+		return
+	fi
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "go.test.sh: PostgreSQL is not installed: its tests are skipped"
+		return
+	fi
+	echo "installing PostgreSQL, which some tests start"
+	apt-get update -qq
+	apt-get install -y -qq postgresql
+}
+
 need_go
 need_cc
+need_postgres
 export CGO_ENABLED=1
 
 # The race detector would have each package sleep for a second at its end, for races of

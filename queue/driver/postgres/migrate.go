@@ -11,7 +11,7 @@ import (
 
 // oldestServer is the oldest version of the server, as server_version_num: the first with
 // autovacuum_vacuum_insert_scale_factor, which the tables set.
-const oldestServer = 130000
+var oldestServer = 130000
 
 // ErrNewerSchema is wrapped by the error for a schema that a newer version of this
 // library wrote.
@@ -81,7 +81,7 @@ func (d *Driver) checkServer(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("connecting: %w", err)
 	case number < oldestServer:
-		return fmt.Errorf("the server has version %s; PostgreSQL 13 or newer is needed", version)
+		return fmt.Errorf("the server has version %s; PostgreSQL %d or newer is needed", version, oldestServer/10000)
 	case isStandby:
 		return errors.New("the server is a standby, which takes no writes; connect to the primary (target_session_attrs=read-write)")
 	case isReadOnly:

@@ -1,0 +1,291 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx" of database/sql
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+func newRecord(id string) *driver.Record {
+	return &driver.Record{Name: id, Type: "test", Version: 1}
+}
+
+func open(t *testing.T, opts postgres.Options) *postgres.Driver {
+	t.Helper()
+	d, err := postgres.Open(t.Context(), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
+	return d
+}
+
+// connect opens a connection beside the driver's.
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close(context.Background())) })
+	return conn
+}
+
+func execute(t *testing.T, conn *pgx.Conn, text string) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), text)
+	require.NoError(t, err, text)
+}
+
+func insert(ctx context.Context, t *testing.T, d *postgres.Driver, records ...*driver.Record) {
+	t.Helper()
+	errs, err := d.Insert(ctx, records)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(errs...))
+}
+
+func claim(t *testing.T, d *postgres.Driver, limit int) []*driver.Record {
+	t.Helper()
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Limit: limit}}, Limit: limit, Now: time.Now(), LeaseTime: time.Minute,
+	})
+	require.NoError(t, err)
+	return claimed.Records
+}
+
+func idsOf(records []*driver.Record) (ids []string) {
+	for _, r := range records {
+		ids = append(ids, r.JobID())
+	}
+	return ids
+}
+
+func TestInvalidOptionsAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts postgres.Options
+		says string
+	}{
+		"nothing":          {postgres.Options{}, "URL or Pool must be set"},
+		"a bad URL":        {postgres.Options{URL: "postgres://me:secret@host:port/db"}, "invalid URL: it must be a connection string such as postgres://"},
+		"a bad schema":     {postgres.Options{URL: "postgres:///x", Schema: `a"b`}, `Schema must have up to 50 letters, digits and underscores (is "a\"b")`},
+		"a reserved one":   {postgres.Options{URL: "postgres:///x", Schema: "pg_jobs"}, "must not begin with pg_"},
+		"no such server":   {postgres.Options{URL: "postgres:///x?host=" + t.TempDir()}, "connecting: "},
+		"no such database": {postgres.Options{URL: pgtest.URL(t) + "&database=missing"}, "connecting: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := postgres.Open(t.Context(), test.opts)
+			require.ErrorContains(t, err, test.says)
+			assert.NotContains(t, err.Error(), "secret")
+			_, err = postgres.Migrate(t.Context(), test.opts, true)
+			require.ErrorContains(t, err, test.says)
+		})
+	}
+}
+
+func TestMigrationsAreTakenOnce(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	planned, err := postgres.Migrate(t.Context(), opts, true)
+	require.NoError(t, err)
+	require.NotEmpty(t, planned)
+	assert.Contains(t, planned[0].SQL, "CREATE SCHEMA")
+
+	late := opts
+	late.SkipMigrations = true
+	_, err = postgres.Open(t.Context(), late)
+	require.ErrorContains(t, err, "the schema has version 0, and this library needs version 1; run its migrations", "the dry run has changed nothing")
+
+	taken := make(chan []postgres.Migration)
+	for range 4 {
+		go func() {
+			steps, err := postgres.Migrate(t.Context(), opts, false)
+			assert.NoError(t, err)
+			taken <- steps
+		}()
+	}
+	var all []postgres.Migration
+	for range 4 {
+		all = append(all, <-taken...)
+	}
+	assert.Equal(t, planned, all, "of several processes one takes each step")
+	open(t, late)
+}
+
+// What Migrate prints can be run by hand, by a role that the service does not have.
+func TestMigrationsCanBeRunByHand(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t), SkipMigrations: true}
+	steps, err := postgres.Migrate(t.Context(), opts, true)
+	require.NoError(t, err)
+	conn := connect(t, opts.URL)
+	for _, step := range steps {
+		execute(t, conn, step.SQL)
+	}
+	d := open(t, opts)
+	insert(t.Context(), t, d, newRecord("job"))
+	assert.Equal(t, []string{"job"}, idsOf(claim(t, d, 1)))
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	open(t, opts)
+	execute(t, connect(t, opts.URL), "INSERT INTO "+opts.Schema+".migrations (version) VALUES (99)")
+	_, err := postgres.Open(t.Context(), opts)
+	var newer *postgres.NewerSchemaError
+	require.ErrorAs(t, err, &newer)
+	require.ErrorIs(t, err, postgres.ErrNewerSchema)
+	assert.Equal(t, 99, newer.Found)
+	_, err = postgres.Migrate(t.Context(), opts, false)
+	require.ErrorIs(t, err, postgres.ErrNewerSchema)
+}
+
+func TestMissingPrivilegesAreNamed(t *testing.T) {
+	server, schema := pgtest.URL(t), pgtest.Schema(t)
+	conn := connect(t, server)
+	role := schema + "_role"
+	execute(t, conn, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() {
+		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		assert.NoError(t, err)
+	})
+	theirs := connect(t, server).Config().Copy()
+	theirs.User = role
+	url := "postgres:///" + theirs.Database + "?host=" + theirs.Host + "&user=" + role
+	_, err := postgres.Open(t.Context(), postgres.Options{URL: url, Schema: schema})
+	require.ErrorContains(t, err, "the role lacks a privilege; grant it USAGE and CREATE on the schema")
+
+	_, err = postgres.Migrate(t.Context(), postgres.Options{URL: server, Schema: schema}, false)
+	require.NoError(t, err)
+	execute(t, conn, "GRANT USAGE ON SCHEMA "+schema+" TO "+role+"; GRANT SELECT ON ALL TABLES IN SCHEMA "+schema+" TO "+role)
+	_, err = postgres.Open(t.Context(), postgres.Options{URL: url, Schema: schema})
+	require.ErrorContains(t, err, "the role lacks privileges on tables of the schema: duties (DELETE), duties (INSERT), duties (UPDATE)")
+
+	execute(t, conn, "GRANT ALL ON ALL TABLES IN SCHEMA "+schema+" TO "+role+"; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA "+schema+" TO "+role)
+	d := open(t, postgres.Options{URL: url, Schema: schema})
+	insert(t.Context(), t, d, newRecord("job"))
+	assert.Len(t, claim(t, d, 1), 1)
+}
+
+func TestServerThatTakesNoWritesIsRefused(t *testing.T) {
+	_, err := postgres.Open(t.Context(), postgres.Options{
+		URL: pgtest.URL(t) + "&default_transaction_read_only=on", Schema: pgtest.Schema(t),
+	})
+	require.ErrorContains(t, err, "the server takes no writes: default_transaction_read_only is on")
+}
+
+func TestServerThatIsTooOldIsRefused(t *testing.T) {
+	postgres.NeedServer(t, 990000)
+	schema := pgtest.Schema(t)
+	_, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.URL(t), Schema: schema})
+	require.ErrorContains(t, err, "PostgreSQL 99 or newer is needed")
+	var n int
+	require.NoError(t, connect(t, pgtest.URL(t)).QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname = $1", schema).Scan(&n))
+	assert.Zero(t, n, "nothing is written")
+}
+
+func TestRecordThatPostgreSQLCannotStoreIsRefused(t *testing.T) {
+	d := open(t, postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	scoped := newRecord("scoped")
+	scoped.RequiredScopes = []string{"\xff"}
+	errs, err := d.Insert(t.Context(), []*driver.Record{newRecord("zero\x00"), scoped, newRecord("job")})
+	require.NoError(t, err)
+	var invalid *amboy.InvalidJobError
+	require.ErrorAs(t, errs[0], &invalid)
+	assert.Equal(t, "ID", invalid.Field)
+	require.ErrorAs(t, errs[1], &invalid)
+	assert.Equal(t, "scope", invalid.Field)
+	require.NoError(t, errs[2])
+	_, err = d.Get(t.Context(), "", "zero\x00")
+	require.True(t, amboy.IsJobNotFoundError(err))
+
+	// What a job says of itself is stored all the same.
+	r := claim(t, d, 1)[0]
+	r.Status.Completed, r.Status.Reason = true, "because \x00 \xff"
+	r.Status.Errors, r.Status.ErrorCount = []string{"binary \x00"}, 1
+	errs, err = d.Complete(t.Context(), []driver.Completion{{Lease: driver.LeaseOf(r), Record: r}})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+}
+
+func TestInsertInATransactionOfDatabaseSQL(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d := open(t, opts)
+	db, err := sql.Open("pgx", opts.URL)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	for _, end := range []struct {
+		name string
+		end  func(*sql.Tx) error
+		want []string
+	}{{"rollback", (*sql.Tx).Rollback, nil}, {"commit", (*sql.Tx).Commit, []string{"job", "scoped"}}} {
+		t.Run(end.name, func(t *testing.T) {
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			scoped := newRecord("scoped")
+			scoped.RequiredScopes = []string{"s"}
+			insert(postgres.WithSQLTx(t.Context(), tx), t, d, newRecord("job"), scoped)
+			errs, err := d.Insert(postgres.WithSQLTx(t.Context(), tx), []*driver.Record{newRecord("job")})
+			require.NoError(t, err)
+			assert.True(t, amboy.IsDuplicateJobError(errs[0]))
+			assert.Empty(t, claim(t, d, 10))
+			require.NoError(t, end.end(tx))
+			assert.Equal(t, end.want, idsOf(claim(t, d, 10)))
+		})
+	}
+}
+
+func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d := open(t, opts)
+	other := opts.Schema + "_other"
+	execute(t, connect(t, opts.URL), "CREATE DATABASE "+other)
+	conn := connect(t, opts.URL+"&database="+other)
+	_, err := postgres.Migrate(t.Context(), postgres.Options{URL: opts.URL + "&database=" + other, Schema: opts.Schema}, false)
+	require.NoError(t, err)
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = d.Insert(postgres.WithTx(t.Context(), tx), []*driver.Record{newRecord("job")})
+	require.ErrorContains(t, err, "the transaction is on another database")
+	require.NoError(t, tx.Rollback(t.Context()))
+	assert.Empty(t, claim(t, d, 10))
+	var n int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM "+opts.Schema+".jobs").Scan(&n))
+	assert.Zero(t, n)
+}
+
+// A transaction that stays open keeps no other insert, claim or end waiting.
+func TestOpenTransactionOfACallerKeepsNoOneWaiting(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d := open(t, opts)
+	tx, err := connect(t, opts.URL).Begin(t.Context())
+	require.NoError(t, err)
+	insert(postgres.WithTx(t.Context(), tx), t, d, newRecord("in it"))
+	insert(t.Context(), t, d, newRecord("beside it"))
+	r := claim(t, d, 10)
+	require.Equal(t, []string{"beside it"}, idsOf(r))
+	errs, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(r[0])}})
+	require.NoError(t, errors.Join(append(errs, err)...))
+	require.NoError(t, tx.Commit(t.Context()))
+	assert.Equal(t, []string{"in it", "beside it"}, idsOf(claim(t, d, 10)))
+}
+
+func TestPollOnlyKeepsNoPreparedStatementsAndDoesNotListen(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t), PollOnly: true}
+	d := open(t, opts)
+	assert.False(t, d.Features().Notifications)
+	told := make(chan bool, 10)
+	t.Cleanup(d.Subscribe(func(mayClaim bool) { told <- mayClaim }))
+	insert(t.Context(), t, d, newRecord("job"))
+	assert.True(t, <-told, "it tells of its own changes")
+	require.Len(t, claim(t, d, 1), 1)
+	var listening int
+	err := connect(t, opts.URL).QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'||$1||'%'", opts.Schema).Scan(&listening)
+	require.NoError(t, err)
+	assert.Zero(t, listening)
+}
