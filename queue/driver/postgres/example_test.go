@@ -1,0 +1,73 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/pgtest"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+)
+
+// mail is what the jobs of the examples are made from.
+type mail struct{ To string }
+
+var sendMail = job.Define("example.postgres.mail", 1, func(_ context.Context, m mail) error {
+	fmt.Println("sending to", m.To)
+	return nil
+})
+
+// Put a job in the same transaction as a change of one's own, and run it after the commit.
+func ExampleOpen() {
+	if err := putAndRun(context.Background(), os.Getenv("DATABASE_URL"), "amboy"); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func putAndRun(ctx context.Context, url, schema string) (err error) {
+	store, err := postgres.Open(ctx, postgres.Options{URL: url, Schema: schema})
+	if err != nil {
+		return err
+	}
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 1})
+	if err != nil {
+		return err
+	}
+	defer q.Close(ctx)
+
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "CREATE TEMPORARY TABLE orders AS SELECT 1 AS id")
+		if err != nil {
+			return err
+		}
+		_, err = sendMail.Put(postgres.WithTx(ctx, tx), q, mail{To: "ada@example.com"})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err = q.Start(ctx); err != nil {
+		return err
+	}
+	amboy.Wait(ctx, q)
+	fmt.Println(q.Stats(ctx).Completed, "completed")
+	return nil
+}
+
+// The example needs a server, so a test runs it.
+func TestExample(t *testing.T) {
+	require.NoError(t, putAndRun(t.Context(), pgtest.URL(t), pgtest.Schema(t)))
+}
