@@ -345,6 +345,7 @@ func (c *changes) restart(f *stored, now int64) error {
 			return err
 		}
 	}
+	c.count(j.queue, j.place, waiting, 1)
 	j.line, j.place, j.dispatchBy = line, waiting, instant{}
 	err = c.take(j, j.enqueueScopes)
 	if err != nil {
@@ -362,6 +363,6 @@ func (c *changes) delete(s *stored) error {
 			return err
 		}
 	}
-	_, err := c.exec(addGone, 1, s.queue)
-	return err
+	c.count(s.queue, s.place, gone, 1)
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -130,6 +131,47 @@ type changes struct {
 	d   *Driver
 	// now is the time when the lock was taken.
 	now int64
+	// moved are the records that changed places, which are not tallied yet.
+	moved map[tally]int
+}
+
+// tally counts records of a queue that came from one place to another.
+type tally struct {
+	queue    int32
+	was, now place
+}
+
+// none is the place of records before they are put.
+const none place = -1
+
+// count takes note of records that came from one place to another.
+func (c *changes) count(queue int32, was, now place, n int) {
+	if was == now {
+		return
+	}
+	if c.moved == nil {
+		c.moved = map[tally]int{}
+	}
+	c.moved[tally{queue, was, now}] += n
+}
+
+// flush writes the tallies.
+func (c *changes) flush() error {
+	if len(c.moved) == 0 {
+		return nil
+	}
+	var queues []int32
+	var was, now []pgtype.Int2
+	var n []int64
+	for t, count := range c.moved {
+		queues, n = append(queues, t.queue), append(n, int64(count))
+		was = append(was, pgtype.Int2{Int16: int16(t.was), Valid: t.was != none})
+		now = append(now, pgtype.Int2{Int16: int16(t.now), Valid: true})
+	}
+	c.moved = nil
+	_, err := c.exec(addTallies, queues, was, now, n)
+	c.d.floors.tallied(len(queues))
+	return err
 }
 
 func (c *changes) exec(s statement, args ...any) (int64, error) {
@@ -307,7 +349,11 @@ func (d *Driver) attempt(c *changes, run func(*changes) error) (err error) {
 			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	return run(c)
+	err = run(c)
+	if err == nil {
+		err = c.flush()
+	}
+	return err
 }
 
 // failed returns the error of a call.
@@ -324,6 +370,15 @@ func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 	default:
 		return explain(err)
 	}
+}
+
+// partly is the error of a call that has changed some records, in transactions before the one
+// that failed.
+func partly(doing string, done int, err error) error {
+	if done == 0 || errors.Is(err, driver.ErrOutcomeUnknown) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return fmt.Errorf("%s, after %d: %w: %w", doing, done, driver.ErrOutcomeUnknown, err)
 }
 
 // isRefused is true for an error of the server, which has undone the transaction then.

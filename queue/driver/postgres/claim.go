@@ -181,6 +181,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 		return nil
 	}
 	finish = func(ctx context.Context, on querier) error {
+		cl.d.floors.tallied(1)
 		for _, p := range portions {
 			cl.d.floors.passed(line{p.line, p.queue}, lowest[p.line])
 		}

@@ -223,6 +223,7 @@ func (d *Driver) completePlain(ctx context.Context, endings []*ending, isDone []
 	if len(leases.index) == 0 {
 		return nil
 	}
+	d.floors.tallied(1)
 	return d.queryOnce(ctx, endPlain, func(r *row) error {
 		isDone[leases.index[r.integer()-1]] = true
 		return nil

@@ -103,7 +103,7 @@ func (s *stores) schema(t *testing.T) string {
 		require.NoError(t, err)
 		defer conn.Close(context.Background())
 		var empty strings.Builder
-		for _, table := range []string{"queues", "lines", "jobs", "leases", "endings", "edges", "scope_holders", "scope_promises", "duties", "marks", "notes"} {
+		for _, table := range []string{"queues", "lines", "jobs", "tallies", "leases", "endings", "edges", "scope_holders", "scope_promises", "duties", "marks", "notes"} {
 			fmt.Fprintf(&empty, "DELETE FROM %s.%s;", name, table)
 		}
 		_, err = conn.Exec(context.Background(), empty.String())

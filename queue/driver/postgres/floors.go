@@ -23,7 +23,7 @@ const (
 // line is one whose floor may be raised.
 type line struct{ id, queue int32 }
 
-// floors raises the floors of lines, one at a time.
+// floors raises the floors of lines, and adds up tallies, one at a time.
 type floors struct {
 	d    *Driver
 	ctx  context.Context // ends when the driver is closed
@@ -33,7 +33,10 @@ type floors struct {
 	raised map[int32]time.Time // when each was raised last
 	asked  map[line]bool
 	busy   bool
-	all    sync.WaitGroup
+	// tallies is the number of rows that this driver has added to that table since it
+	// added them up.
+	tallies int
+	all     sync.WaitGroup
 }
 
 func newFloors(d *Driver) *floors {
@@ -54,24 +57,67 @@ func (f *floors) passed(l line, by int64) {
 	}
 	f.raised[l.id] = time.Now()
 	f.asked[l] = true
+	f.begin()
+}
+
+// begin makes run run.
+func (f *floors) begin() {
 	if !f.busy {
 		f.busy = true
 		f.all.Go(f.run)
 	}
 }
 
+// manyTallies is the number of rows after which they are added up, and talliesAtOnce that of
+// one statement.
+const (
+	manyTallies   = 2000
+	talliesAtOnce = 5000
+)
+
+// tallied takes note of rows that were added to the table of tallies.
+func (f *floors) tallied(rows int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tallies += rows
+	if f.tallies >= manyTallies && f.ctx.Err() == nil {
+		f.begin()
+	}
+}
+
+// fold adds tallies up.
+func (f *floors) fold() error {
+	for {
+		var n int
+		_, err := f.d.pipeline(f.ctx, func(b *batch) {
+			b.query(foldTallies, func(r *row) error {
+				n = r.int()
+				return nil
+			}, talliesAtOnce)
+		})
+		if err != nil || n < talliesAtOnce {
+			return err
+		}
+	}
+}
+
 // run raises what was asked for, and ends.
 func (f *floors) run() {
 	for {
-		l, more := f.next()
-		if !more {
+		l, fold, more := f.next()
+		var err error
+		switch {
+		case !more:
 			return
+		case fold:
+			err = f.fold()
+		default:
+			err = f.raise(l)
 		}
-		err := f.raise(l)
 		// If inserts or changes were under way for too long, another claim asks again.
 		if err != nil && codeOf(err) != codeLockNotAvailable && f.ctx.Err() == nil {
 			logging.Warning(f.ctx, message.Fields{
-				"message": "could not raise the floor of a line; its claims take longer meanwhile",
+				"message": "could not raise the floor of a line, or add up tallies; claims or counts take longer meanwhile",
 				"schema":  f.d.opts.Schema,
 				"error":   err.Error(),
 			})
@@ -79,15 +125,19 @@ func (f *floors) run() {
 	}
 }
 
-func (f *floors) next() (l line, more bool) {
+func (f *floors) next() (l line, fold, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.tallies >= manyTallies {
+		f.tallies = 0
+		return line{}, true, true
+	}
 	for l = range f.asked {
 		delete(f.asked, l)
-		return l, true
+		return l, false, true
 	}
 	f.busy = false
-	return line{}, false
+	return line{}, false, false
 }
 
 // raise raises a floor to the first job of the line that is ready. Nobody who could make an

@@ -30,7 +30,7 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 			return err
 		})
 		if err != nil {
-			return forgotten, fmt.Errorf("forgetting finished records: %w", err)
+			return forgotten, partly("forgetting finished records", forgotten, err)
 		}
 		forgotten += n
 	}
@@ -70,11 +70,10 @@ func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err er
 
 // forgetJobs removes those of some jobs whose time has come.
 func (c *changes) forgetJobs(seqs []int64, now int64, limit int) (n int, err error) {
-	gone := map[int32]int{}
 	var withEdges []int64
 	err = c.query(forgetJobs, func(r *row) error {
 		queue, seq := r.key(), r.integer()
-		gone[queue]++
+		c.count(queue, place(r.integer()), gone, 1)
 		n++
 		if r.bool() {
 			withEdges = append(withEdges, seq)
@@ -83,11 +82,6 @@ func (c *changes) forgetJobs(seqs []int64, now int64, limit int) (n int, err err
 	}, seqs, now, limit)
 	if err == nil && len(withEdges) > 0 {
 		_, err = c.exec(dropEdges, withEdges)
-	}
-	for queue, count := range gone {
-		if err == nil {
-			_, err = c.exec(addGone, count, queue)
-		}
 	}
 	return n, err
 }

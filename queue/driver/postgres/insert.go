@@ -197,6 +197,9 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		if err == nil {
 			err = c.insertAll(some)
 		}
+		if err == nil {
+			err = c.flush()
+		}
 		if err != nil {
 			return err
 		}
@@ -249,6 +252,7 @@ func (d *Driver) insertPlain(ctx context.Context, some []*newRecord) (mayBeDone 
 	if err != nil {
 		return mayBeDone, err
 	}
+	d.floors.tallied(1)
 	return false, d.explainRefused(ctx, d.reader(), some, inserted)
 }
 
@@ -473,6 +477,7 @@ func (c *changes) insertAt(n *newRecord, p place) error {
 	if err != nil {
 		return fmt.Errorf("adding record %q: %w", n.name, err)
 	}
+	c.count(n.queue, none, n.place, 1)
 	return nil
 }
 

@@ -168,11 +168,12 @@ const leasesAtOnce = 500
 // RecoverStale implements driver.Driver.
 func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
 	recovered := 0
+	d.floors.tallied(manyTallies) // what other processes have left
 	for more := true; more; {
 		n, left, err := d.recoverSome(ctx, instantOf(now).Int64, keep)
 		recovered += n
 		if err != nil {
-			return recovered, fmt.Errorf("recovering stale leases: %w", err)
+			return recovered, partly("recovering stale leases", recovered, err)
 		}
 		more = left
 	}

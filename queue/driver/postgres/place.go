@@ -23,6 +23,8 @@ const (
 	canceled     place = 10
 	expired      place = 11
 
+	gone place = 12 // forgotten or deleted
+
 	places = 12
 )
 

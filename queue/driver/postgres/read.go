@@ -179,10 +179,10 @@ func (p place) addTo(stats *amboy.QueueStats, n int) {
 	stats.Total += n
 }
 
-// Stats implements driver.Driver. It reads an index entry of each record of the queue.
+// Stats implements driver.Driver. Its cost does not depend on the number of records.
 func (d *Driver) Stats(ctx context.Context, queue string) (stats amboy.QueueStats, err error) {
 	err = d.read(ctx, readStats, func(r *row) error {
-		stats = addStats(stats, r.int(), place(r.integer()), r.int())
+		place(r.integer()).addTo(&stats, r.int())
 		return nil
 	}, storable(queue))
 	if err != nil {
@@ -191,25 +191,14 @@ func (d *Driver) Stats(ctx context.Context, queue string) (stats amboy.QueueStat
 	return stats, nil
 }
 
-// addStats adds the records in a place. gone is the number of those that are no more, which
-// comes with each place.
-func addStats(stats amboy.QueueStats, gone int, p place, n int) amboy.QueueStats {
-	if stats.Total == 0 {
-		stats.Total, stats.Completed = gone, gone
-	}
-	p.addTo(&stats, n)
-	return stats
-}
-
-// Queues implements driver.Driver. It counts as Stats does.
+// Queues implements driver.Driver. Its cost does not depend on the number of records.
 func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error) {
 	err = d.read(ctx, readQueues, func(r *row) error {
 		info := driver.QueueInfo{Name: r.text(), Control: r.control()}
 		if len(all) == 0 || all[len(all)-1].Name != info.Name {
 			all = append(all, info)
 		}
-		last := &all[len(all)-1]
-		last.Stats = addStats(last.Stats, r.int(), place(r.integer()), r.int())
+		place(r.integer()).addTo(&all[len(all)-1].Stats, r.int())
 		return nil
 	})
 	if err != nil {
@@ -218,9 +207,9 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 	return all, nil
 }
 
-// Unfinished implements driver.Driver. It looks once for each line of each queue.
+// Unfinished implements driver.Driver. Its cost does not depend on the number of records.
 func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
-	err = d.readPlanned(ctx, readUnfinished, func(r *row) error {
+	err = d.read(ctx, readUnfinished, func(r *row) error {
 		names = append(names, r.text())
 		return nil
 	})

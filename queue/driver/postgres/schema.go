@@ -32,6 +32,10 @@ func currentVersion() int { return len(migrations) }
 // negative number. A claim starts at the floor of the line, lines.low: no job before it is
 // ready.
 //
+// tallies counts the records of each place: a row says how many records came from one place to
+// another. Each change adds a few, which are added up from time to time. So no row is
+// written by all.
+//
 // leases and endings are logs with a row for each claim or end of many jobs: what may be
 // recovered, or forgotten, from a time on. So no index needs those times.
 const schemaV1 = `
@@ -40,8 +44,7 @@ CREATE TABLE {s}.queues (
 	name        text COLLATE "C" NOT NULL UNIQUE,
 	paused      boolean NOT NULL DEFAULT false,
 	draining    boolean NOT NULL DEFAULT false,
-	max_running bigint NOT NULL DEFAULT 0,
-	gone        bigint NOT NULL DEFAULT 0 -- records that were forgotten or deleted
+	max_running bigint NOT NULL DEFAULT 0
 );
 
 CREATE TABLE {s}.lines (
@@ -133,6 +136,14 @@ CREATE TABLE {s}.endings (
 	seqs      bigint[] NOT NULL,
 	PRIMARY KEY (forget_at, id)
 );
+
+CREATE TABLE {s}.tallies (
+	queue integer NOT NULL,
+	was   smallint, -- the place that records left; NULL if they were put
+	now   smallint, -- the place that they came to; 12 if they are gone
+	n     bigint NOT NULL
+);
+CREATE INDEX tallies_queue ON {s}.tallies (queue);
 
 CREATE TABLE {s}.edges (
 	queue    integer NOT NULL,

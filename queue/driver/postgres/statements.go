@@ -12,7 +12,8 @@ const (
 	readQueueNames
 	readControl
 	setControl
-	addGone
+	addTallies
+	foldTallies
 
 	findLine
 	insertLine
@@ -145,6 +146,9 @@ const insertNew = `WITH n AS MATERIALIZED (` + newJobs + `), i AS (
 		n.reason, n.last_error, n.progress, n.extra, n.job_id, n.type, n.body, n.tags::jsonb
 	FROM n`
 
+// tallied has the numbers of records that came to a place, and left it.
+const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
+
 // extendBy extends the leases of records that are found by an index.
 func extendBy(index string) string {
 	return `WITH e AS (
@@ -168,13 +172,22 @@ var statementTexts = [statements]string{
 	readQueueNames: `SELECT id, name FROM {s}.queues WHERE id = ANY($1::integer[])`,
 	readControl:    `SELECT paused, draining, max_running FROM {s}.queues WHERE id = $1`,
 	setControl:     `UPDATE {s}.queues SET paused = $1, draining = $2, max_running = $3 WHERE id = $4`,
-	addGone:        `UPDATE {s}.queues SET gone = gone + $1 WHERE id = $2`,
+	addTallies:     `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
+	// Rows that another process is adding up are left to it.
+	foldTallies: `WITH d AS (
+		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(SELECT ctid FROM {s}.tallies LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING queue, was, now, n
+	), f AS (
+		INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, sum(n) FROM (
+			SELECT queue, now AS place, n FROM d UNION ALL SELECT queue, was, -n FROM d WHERE was IS NOT NULL) moved
+		GROUP BY queue, place HAVING sum(n) <> 0
+	) SELECT count(*) FROM d`,
 
 	findLine:   `SELECT id FROM {s}.lines WHERE queue = $1 AND priority = $2 AND type = $3 AND scoped = $4`,
 	insertLine: `INSERT INTO {s}.lines (queue, priority, type, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
 	// Those that are refused are not among the result.
-	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq)
+	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
+	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place)
 		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`,
 	// It is known that they are not refused.
 	insertJobsIn: insertNew + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
@@ -215,7 +228,9 @@ var statementTexts = [statements]string{
 		WHERE j.queue = e.queue AND j.job_id = e.job_id AND NOT j.replaced AND j.name IS NOT DISTINCT FROM e.name
 			AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
 			AND j.scopes IS NULL AND j.enqueue_scopes IS NULL AND NOT j.open_edges AND NOT j.dependents AND NOT j.cancel
-		RETURNING e.ord, j.seq, j.place, j.forget_at
+		RETURNING e.ord, j.seq, j.queue, j.place, j.forget_at
+	), t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 6, place, count(*) FROM u GROUP BY queue, place
 	), l AS (
 		INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM u
 		WHERE place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000
@@ -277,15 +292,20 @@ var statementTexts = [statements]string{
 		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, lease_until = $5, started = $3,
 			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until <> 'started'
 		WHERE seq = ANY(ARRAY(SELECT seq FROM p)) RETURNING *
+	), t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
 	), l AS (
 		INSERT INTO {s}.leases (until, seqs) SELECT $5, array_agg(seq) FROM u HAVING count(*) > 0
 	) SELECT (SELECT at FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Those that take no scopes when they start are due without more.
 	promoteDue: `WITH d AS (
-		SELECT seq FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
+		SELECT seq, place FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
 	), u AS (
-		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND scopes IS NULL RETURNING j.line, j.seq
+		UPDATE {s}.jobs j SET place = 4, due = NULL, line = abs(line) FROM d WHERE j.seq = d.seq AND scopes IS NULL
+		RETURNING j.line, j.seq, j.queue, d.place AS was
+	), t AS (
+		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, was, 4, count(*) FROM u GROUP BY queue, was
 	), f AS (
 		UPDATE {s}.lines l SET low = m.low FROM (SELECT line, min(seq) AS low FROM u GROUP BY line) m WHERE l.id = m.line AND l.low > m.low
 	) SELECT count(*) FROM d`,
@@ -335,7 +355,7 @@ var statementTexts = [statements]string{
 		FOR UPDATE SKIP LOCKED`,
 	forgetJobs: `DELETE FROM {s}.jobs WHERE seq IN (
 			SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at <= $2 ORDER BY forget_at, seq LIMIT $3 FOR UPDATE)
-		RETURNING queue, seq, edges IS NOT NULL`,
+		RETURNING queue, seq, place, edges IS NOT NULL`,
 	dropEnding: `DELETE FROM {s}.endings WHERE forget_at = $1 AND id = $2`,
 	relogEnding: `INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM {s}.jobs
 		WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000`,
@@ -361,18 +381,11 @@ var statementTexts = [statements]string{
 		ORDER BY attempt DESC NULLS FIRST LIMIT 1`,
 	readAttempts: `SELECT ` + recordColumns + ` FROM {s}.jobs
 		WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) AND job_id = $2 AND attempt IS NOT NULL ORDER BY attempt`,
-	readStats: `SELECT q.gone, j.place::bigint, count(j.place) FROM {s}.queues q LEFT JOIN {s}.jobs j ON j.queue = q.id
-		WHERE q.name = $1 GROUP BY q.gone, j.place`,
-	readQueues: `SELECT q.name, q.paused, q.draining, q.max_running, q.gone, j.place::bigint, count(j.place)
-		FROM {s}.queues q LEFT JOIN {s}.jobs j ON j.queue = q.id
-		GROUP BY q.id, j.place ORDER BY q.name`,
-	readUnfinished: `SELECT name FROM {s}.queues q WHERE
-		EXISTS (SELECT 1 FROM {s}.lines l WHERE l.queue = q.id
-			AND EXISTS (SELECT 1 FROM {s}.jobs j WHERE j.line = l.id AND j.seq >= l.low AND j.place IN (4, 6) LIMIT 1))
-		OR EXISTS (SELECT 1 FROM {s}.lines l WHERE l.queue = q.id
-			AND EXISTS (SELECT 1 FROM {s}.jobs j WHERE j.line = -l.id AND j.place < 8 LIMIT 1))
-		OR q.id IN (SELECT j.queue FROM {s}.jobs j WHERE j.place = 6 AND j.seq IN (SELECT unnest(seqs) FROM {s}.leases))
-		ORDER BY name`,
+	readStats: `SELECT place::bigint, sum(n)::bigint FROM ` + tallied + ` WHERE queue = (SELECT id FROM {s}.queues WHERE name = $1) GROUP BY place`,
+	readQueues: `SELECT q.name, q.paused, q.draining, q.max_running, t.place::bigint, sum(t.n)::bigint
+		FROM {s}.queues q LEFT JOIN ` + tallied + ` ON t.queue = q.id GROUP BY q.id, t.place ORDER BY q.name`,
+	readUnfinished: `SELECT name FROM {s}.queues WHERE id IN
+		(SELECT queue FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) ORDER BY name`,
 	readCanceled: `SELECT queue, name, job_id, owner, lease_count FROM {s}.jobs WHERE owner = $1 AND cancel`,
 
 	// Losing it when the server dies loses nothing else, so that it does not wait for the disk.
