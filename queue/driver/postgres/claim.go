@@ -25,7 +25,7 @@ const (
 // it can be parked. If more than 1,000 records have become due, or have expired, at a time,
 // the rest is left for a claim that Next asks for at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), until: instantOf(req.Now.Add(req.LeaseTime)).Int64}
+	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), except: []string{}}
 	err := cl.run(ctx)
 	if err != nil {
 		if len(cl.given) == 0 {
@@ -59,12 +59,13 @@ func (d *Driver) decode(ctx context.Context, s *stored) *driver.Record {
 // claim is one that is under way.
 type claim struct {
 	driver.ClaimRequest
-	d          *Driver
-	now, until int64
-	queues     []queueKey // of the request, in its order; those that there are
-	demands    []driver.Demand
-	given      []*stored
-	next       time.Time
+	d       *Driver
+	now     int64
+	except  []string
+	queues  []queueKey // of the request, in its order; those that there are
+	demands []driver.Demand
+	given   []*stored
+	next    time.Time
 }
 
 func (cl *claim) run(ctx context.Context) error {
@@ -109,7 +110,7 @@ func (cl *claim) setNext(ctx context.Context) error {
 // takeAlone claims in one statement, without a look before, from a queue that has one line
 // as far as is known. It reports whether the claim is complete.
 func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
-	if len(cl.queues) != 1 || len(cl.Queues) != 1 || cl.Limit <= 0 || cl.demands[0].Limit <= 0 {
+	if len(cl.queues) != 1 || len(cl.Queues) != 1 || cl.Limit <= 0 || cl.demands[0].Limit <= 0 || len(cl.except) > 0 {
 		return false, nil
 	}
 	alone, known := cl.d.alone.Load(cl.queues[0].id)
@@ -163,7 +164,7 @@ func (cl *claim) takeArgs(portions []portion, alone bool) []any {
 	if portions[0].limited {
 		limited = true
 	}
-	return []any{lines, wanted, cl.now, cl.Owner, cl.until, limited, alone}
+	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone}
 }
 
 // takes returns a function that reads what the statement take returns, and one to call
@@ -334,7 +335,7 @@ func (c *changes) takeExpired(cl *claim, s *stored) error {
 	s.job.owner, s.job.count = cl.Owner, s.job.count+1
 	s.modTime = instantOf(cl.Now)
 	s.started = s.modTime
-	err = c.takeLease(&s.job, s.modTime, instant{Int64: cl.until, Valid: true}, s.started)
+	err = c.takeLease(&s.job, s.modTime, cl.LeaseTime, s.started)
 	if err == nil && wasReady {
 		err = c.withdraw(&s.job)
 	}
@@ -345,10 +346,10 @@ func (c *changes) takeExpired(cl *claim, s *stored) error {
 }
 
 // takeLease writes the lease that a job shows, and logs it.
-func (c *changes) takeLease(j *job, modTime, until, started instant) error {
-	_, err := c.exec(takeLease, j.owner, j.count, modTime, until, started, j.seq)
+func (c *changes) takeLease(j *job, modTime instant, leaseTime time.Duration, started instant) error {
+	_, err := c.exec(takeLease, j.owner, j.count, modTime, int64(leaseTime), started, j.seq)
 	if err == nil {
-		_, err = c.exec(logLease, until.Int64, []int64{j.seq})
+		_, err = c.exec(logLease, []int64{j.seq})
 	}
 	return err
 }
@@ -509,7 +510,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 		w.lines = append(w.lines, s)
 		w.ready += len(s.seqs)
 		return nil
-	}, queues, wanted, cl.now)
+	}, queues, wanted, cl.now, cl.except)
 	if err != nil {
 		return nil, err
 	}
@@ -524,7 +525,7 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 				return nil, err
 			}
 		}
-		if len(w.lines) == 1 && !w.lines[0].scoped {
+		if len(w.lines) == 1 && !w.lines[0].scoped && len(cl.except) == 0 {
 			cl.d.alone.Store(w.queue.id, w.lines[0].line)
 		} else {
 			cl.d.alone.Delete(w.queue.id)

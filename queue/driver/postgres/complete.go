@@ -393,6 +393,11 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 	if err = c.insertAt(next, waiting); err != nil {
 		return err
 	}
+	if next.job.waitUntil.Valid {
+		if _, err = c.exec(setSince, next.created, next.seq); err != nil {
+			return err
+		}
+	}
 	if len(next.edges) > 0 {
 		if _, err = c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
 			return err
@@ -441,7 +446,7 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 		return err, nil //nolint:nilerr // The same.
 	}
 	j := &found[0].job
-	j.jobType = n.typeName
+	j.jobType, j.kind = n.typeName, kindOf(kept)
 	line, err := c.lineOf(j)
 	if err != nil {
 		return nil, err
@@ -454,10 +459,9 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 	if err != nil || !relocked {
 		return nil, err
 	}
-	var until instant
-	_, err = c.one(saveLock, func(r *row) { until = r.time() }, n.owner, n.count, n.modTime, j.seq)
-	if err == nil && until.Valid {
-		_, err = c.exec(logLease, until.Int64, []int64{j.seq})
+	_, err = c.exec(saveLock, n.owner, n.count, n.modTime, j.seq)
+	if err == nil {
+		_, err = c.exec(logLease, []int64{j.seq})
 	}
 	return nil, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,6 +25,7 @@ func TestConformance(t *testing.T) {
 	s := newStores(t)
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.schema(t)) },
+		Elapse:    s.elapse,
 		Reopen:    func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
 		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return s.of(d).wire.cut() },
@@ -142,6 +144,18 @@ func (s *stores) open(t *testing.T, schema string) driver.Driver {
 		s.free = append(s.free, used)
 	})
 	return d
+}
+
+// elapse makes the leases of a store end earlier, as its clock is that of the server.
+func (s *stores) elapse(t *testing.T, d driver.Driver, by time.Duration) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	for _, change := range []string{"jobs SET lease_until = lease_until - $1", "leases SET until = until - $1, taken = taken - $1"} {
+		_, err = conn.Exec(t.Context(), "UPDATE "+s.of(d).schema+"."+change, int64(by))
+		require.NoError(t, err)
+	}
 }
 
 // wire is what the connections of a driver go through.

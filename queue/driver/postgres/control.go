@@ -74,7 +74,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 
 // TakeDuty implements driver.Driver.
 func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
-	n, err := d.changeOnce(ctx, takeDuty, duty.Name, duty.Owner, instantOf(duty.Until), instantOf(now))
+	n, err := d.changeOnce(ctx, takeDuty, duty.Name, duty.Owner, instantOf(now.Add(duty.For)), instantOf(now))
 	if err != nil {
 		return false, fmt.Errorf("taking duty %q: %w", duty.Name, err)
 	}

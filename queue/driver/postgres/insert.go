@@ -21,11 +21,11 @@ const insertAtOnce = 1000
 // newRecord is a record that is to be inserted.
 type newRecord struct {
 	stored
-	index      int // in the Insert
-	targets    []target
-	preset     place   // where it stands from the beginning; not set if it is to run
-	leaseUntil instant // of one that runs
-	refusal    error
+	index     int // in the Insert
+	targets   []target
+	preset    place         // where it stands from the beginning; not set if it is to run
+	leaseTime time.Duration // of one that runs
+	refusal   error
 }
 
 // encodeNew encodes a record that is to be inserted.
@@ -44,7 +44,7 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 	switch state := driver.InsertedState(r); state {
 	case amboy.StatePending:
 	case amboy.StateRunning:
-		n.preset, n.leaseUntil = running, instantOf(r.LeaseUntil)
+		n.preset, n.leaseTime = running, r.LeaseTime
 	default:
 		n.preset = finalPlace(state)
 	}
@@ -433,7 +433,7 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 		_, err = c.exec(insertEnded, n.queue, n.seq, n.edges)
 	}
 	if err == nil && n.preset == running {
-		err = c.takeLease(&n.job, n.modTime, n.leaseUntil, n.started)
+		err = c.takeLease(&n.job, n.modTime, n.leaseTime, n.started)
 	}
 	if err == nil && n.preset.final() {
 		_, err = c.exec(logEnding, n.seq)

@@ -41,7 +41,7 @@ func (c *changes) leased(queue queueKey, l driver.Lease) (j *job, refusal, err e
 }
 
 // Extend implements driver.Driver. It extends up to 1,000 leases in one statement.
-func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Time, leaseTime time.Duration) (lost []driver.Lease, err error) {
+func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	fail := func(err error) ([]driver.Lease, error) {
 		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
 	}
@@ -72,7 +72,7 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, now time.Tim
 			err = d.queryOnce(ctx, by, func(r *row) error {
 				isKept[c.index[r.integer()-1]] = true
 				return nil
-			}, c.queue, c.id, c.name, c.owner, c.count, instantOf(now), instantOf(now.Add(leaseTime)).Int64)
+			}, c.queue, c.id, c.name, c.owner, c.count, time.Now().UnixNano(), int64(leaseTime))
 			if err != nil {
 				return fail(err)
 			}
@@ -142,6 +142,9 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	case j.open: // it expired before its edges ended
 		return c.move(j, waiting, instant{}, "")
 	case until.Valid && until.Int64 > c.now:
+		if _, err := c.exec(setSince, instantOf(h.Since), j.seq); err != nil {
+			return err
+		}
 		return c.move(j, postponed, until, "")
 	default:
 		return c.admit(j)
@@ -165,22 +168,54 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 // leasesAtOnce is the number of rows of the log of leases that are recovered at once.
 const leasesAtOnce = 500
 
-// RecoverStale implements driver.Driver.
-func (d *Driver) RecoverStale(ctx context.Context, now time.Time, keep ...driver.Lease) (int, error) {
+const (
+	// clockSlack is by how much a wait or a lease may seem to begin later than now.
+	clockSlack = 5 * time.Second
+	// shortenedAtOnce is the number of waits, at most, that one statement makes shorter.
+	shortenedAtOnce = 1000
+)
+
+// RecoverStale implements driver.Driver. Leases end by the clock of the server. If that was
+// set back, those that were taken before begin now.
+func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	recovered := 0
 	d.floors.tallied(manyTallies) // what other processes have left
+	shortened, err := d.shorten(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("shortening waits and leases: %w", err)
+	}
 	for more := true; more; {
-		n, left, err := d.recoverSome(ctx, instantOf(now).Int64, keep)
+		n, left, err := d.recoverSome(ctx, keep)
 		recovered += n
 		if err != nil {
 			return recovered, partly("recovering stale leases", recovered, err)
 		}
 		more = left
 	}
-	if recovered > 0 {
+	if recovered > 0 || shortened {
 		d.changed(true)
 	}
 	return recovered, nil
+}
+
+// shorten makes waits and leases begin now that begin later, because a clock was ahead.
+func (d *Driver) shorten(ctx context.Context) (some bool, err error) {
+	for n := shortenedAtOnce; n == shortenedAtOnce; some = some || n > 0 {
+		err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
+			return d.pipeline(ctx, func(b *batch) {
+				b.plan()
+				b.exec(shortenLeases, int64(clockSlack))
+				b.query(shortenWaits, func(r *row) error {
+					n = r.int()
+					return nil
+				}, int64(clockSlack), shortenedAtOnce)
+			})
+		})
+		if err != nil {
+			return some, err
+		}
+	}
+	return some, nil
 }
 
 // staleJob is one whose lease has ended.
@@ -190,14 +225,14 @@ type staleJob struct {
 }
 
 // recoverSome goes through the first rows of the log of leases.
-func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease) (recovered int, more bool, err error) {
+func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
 	var until, id int64
 	rows := 0
 	err = d.readPlanned(ctx, staleLeases, func(r *row) error {
 		until, id = r.integer(), r.integer()
 		rows++
 		return nil
-	}, now, leasesAtOnce)
+	}, leasesAtOnce)
 	if err != nil || rows == 0 {
 		return 0, false, err
 	}
@@ -205,7 +240,7 @@ func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease
 	err = d.readPlanned(ctx, staleJobs, func(r *row) error {
 		stale = append(stale, staleJob{r.integer(), r.key()})
 		return nil
-	}, now, until, id)
+	}, until, id)
 	if err != nil {
 		return 0, false, err
 	}
@@ -215,7 +250,7 @@ func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease
 		for n < len(stale) && n < changedAtOnce && stale[n].queue == stale[0].queue {
 			n++
 		}
-		some, keptSome, err := d.recoverIn(ctx, now, stale[:n], keep)
+		some, keptSome, err := d.recoverIn(ctx, stale[:n], keep)
 		if err != nil {
 			return recovered, false, err
 		}
@@ -225,23 +260,23 @@ func (d *Driver) recoverSome(ctx context.Context, now int64, keep []driver.Lease
 	}
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
-			b.exec(dropStaleLeases, until, id)
 			if len(kept) > 0 { // They are looked at again by the next call.
-				b.exec(logLease, now, kept)
+				b.exec(keepLeases, until, id, kept)
 			}
+			b.exec(dropStaleLeases, until, id)
 		})
 	})
 	return recovered, rows == leasesAtOnce, err
 }
 
 // recoverIn hands back jobs of one queue whose leases have ended, but for those to keep.
-func (d *Driver) recoverIn(ctx context.Context, now int64, stale []staleJob, keep []driver.Lease) (recovered int, kept []int64, err error) {
+func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.Lease) (recovered int, kept []int64, err error) {
 	err = d.transact(ctx, stale[0].queue, func(c *changes) error {
 		recovered, kept = 0, nil
 		for _, s := range stale {
 			// Its lease may have been extended, or one before it may have ended on which it
 			// depends.
-			j, err := c.job(findStale, s.seq, now)
+			j, err := c.job(findStale, s.seq)
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ type queueKey struct {
 type lineKey struct {
 	queue    int32
 	priority int
-	jobType  string
+	kind     string
 	scoped   bool
 }
 
@@ -118,7 +118,7 @@ func (d *Driver) ensureLine(ctx context.Context, key lineKey) (id int32, err err
 	}
 	for {
 		found := false
-		args := []any{key.queue, key.priority, key.jobType, key.scoped}
+		args := []any{key.queue, key.priority, key.kind, key.scoped}
 		err = d.reader().query(ctx, d.texts[findLine], func(r *row) error {
 			id, found = r.key(), true
 			return nil
@@ -136,13 +136,18 @@ func (d *Driver) ensureLine(ctx context.Context, key lineKey) (id int32, err err
 	}
 }
 
-// lineOf returns the line of a job.
-func (c *changes) lineOf(j *job) (int32, error) {
+// lineOf returns the line of a job. If its kind is not known it is that of its line.
+func (c *changes) lineOf(j *job) (id int32, err error) {
+	if j.kind == "" {
+		if _, err = c.one(kindOfLine, func(r *row) { j.kind = r.text() }, max(j.line, -j.line)); err != nil {
+			return 0, err
+		}
+	}
 	return c.d.ensureLine(c.ctx, j.lineKey())
 }
 
 func (j *job) lineKey() lineKey {
-	return lineKey{queue: j.queue, priority: j.priority, jobType: j.jobType, scoped: len(j.scopes) > 0}
+	return lineKey{queue: j.queue, priority: j.priority, kind: j.kind, scoped: len(j.scopes) > 0}
 }
 
 // resolve says of jobs which queue they are of.

@@ -28,6 +28,7 @@ type job struct {
 	line          int32 // negative while the job is out of it
 	place         place
 	jobType       string
+	kind          string // see kindOf; empty if it is not known
 	priority      int
 	name, id      string
 	owner         string
@@ -59,6 +60,15 @@ func (j *job) read(r *row) {
 	j.cancel, j.open, j.dependents = r.bool(), r.bool(), r.bool()
 	j.uniqueHeld, j.uniqueKey, j.uniqueUntil = r.bool(), r.text(), r.text()
 	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
+}
+
+// kindOf says what a process must know to run a record.
+func kindOf(r *driver.Record) string {
+	kind := fmt.Sprintf("%s\x1f%d", r.Type, r.Version)
+	if d := r.Dependency; d != nil && dependencyKind(d) == otherDependency {
+		kind += fmt.Sprintf("\x1f%s\x1f%d", d.Type, d.Version)
+	}
+	return storable(kind)
 }
 
 // in says which queue the job is of, by which its name follows from its ID.
@@ -241,6 +251,7 @@ func newJob(r *driver.Record) job {
 		enqueueScopes: r.EnqueueScopes,
 		queueName:     r.Group,
 		jobType:       r.Type,
+		kind:          kindOf(r),
 	}
 	if r.RetryInfo.Retryable || r.Name != driver.RecordName(r.Group, j.id, amboy.JobRetryInfo{}) {
 		j.attempt = instant{Int64: int64(r.RetryInfo.CurrentAttempt), Valid: true}

@@ -26,7 +26,7 @@ func currentVersion() int { return len(migrations) }
 // write no index entry, and the next write of the page reclaims their room. The fill
 // factor leaves room for them.
 //
-// A line is what a claim walks along: the jobs of a queue with one priority and one type,
+// A line is what a claim walks along: the jobs of a queue with one priority and one kind,
 // in the order in which they arrived. A job is in its line while it is ready, runs, or
 // has ended after that; one that waits for something is out of it, which its line shows as a
 // negative number. A claim starts at the floor of the line, lines.low: no job before it is
@@ -51,10 +51,10 @@ CREATE TABLE {s}.lines (
 	id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	queue    integer NOT NULL,
 	priority bigint NOT NULL,
-	type     text COLLATE "C" NOT NULL,
+	kind     text COLLATE "C" NOT NULL, -- the types and versions of the job and of its dependency manager
 	scoped   boolean NOT NULL, -- its jobs take scopes when they start
 	low      bigint NOT NULL DEFAULT 0,
-	UNIQUE (queue, priority, type, scoped)
+	UNIQUE (queue, priority, kind, scoped)
 ) WITH (fillfactor = 20);
 
 CREATE SEQUENCE {s}.arrivals;
@@ -66,10 +66,12 @@ CREATE TABLE {s}.jobs (
 	wait_until     bigint,
 	dispatch_by    bigint,
 	due            bigint,
+	since          bigint, -- when a wait began that was counted from then
 	expires        bigint,
 	max_time       bigint NOT NULL DEFAULT 0,
 	mod_time       bigint,
-	lease_until    bigint,
+	lease_until    bigint, -- by the clock of the server
+	lease_time     bigint,
 	started        bigint,
 	ended          bigint,
 	forget_at      bigint, -- while cancel is set, that of the action
@@ -116,6 +118,7 @@ CREATE UNIQUE INDEX jobs_name ON {s}.jobs (queue, name) WHERE name IS NOT NULL;
 CREATE INDEX jobs_attempts ON {s}.jobs (queue, job_id, attempt) WHERE attempt IS NOT NULL;
 CREATE INDEX jobs_waiting ON {s}.jobs (seq) WHERE line < 0;
 CREATE INDEX jobs_due ON {s}.jobs (due) WHERE due IS NOT NULL;
+CREATE INDEX jobs_since ON {s}.jobs (since) WHERE due IS NOT NULL AND since IS NOT NULL;
 CREATE INDEX jobs_expires ON {s}.jobs (expires, queue) WHERE expires IS NOT NULL;
 CREATE INDEX jobs_cancel ON {s}.jobs (owner) WHERE cancel;
 CREATE INDEX jobs_limited ON {s}.jobs (queue) WHERE limited;
@@ -124,11 +127,13 @@ CREATE UNIQUE INDEX jobs_unique ON {s}.jobs (queue, unique_key) WHERE unique_hel
 CREATE INDEX jobs_tags ON {s}.jobs USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
 
 CREATE TABLE {s}.leases (
-	until bigint NOT NULL,
+	until bigint NOT NULL, -- by the clock of the server, as taken
 	id    bigint GENERATED ALWAYS AS IDENTITY,
+	taken bigint NOT NULL,
 	seqs  bigint[] NOT NULL,
 	PRIMARY KEY (until, id)
 );
+CREATE INDEX leases_taken ON {s}.leases (taken);
 
 CREATE TABLE {s}.endings (
 	forget_at bigint NOT NULL, -- the first of those of its jobs

@@ -17,6 +17,7 @@ const (
 
 	findLine
 	insertLine
+	kindOfLine
 
 	insertJobs
 	insertJobsIn
@@ -44,6 +45,10 @@ const (
 	staleLeases
 	staleJobs
 	findStale
+	keepLeases
+	shortenLeases
+	shortenWaits
+	setSince
 	dropStaleLeases
 	setProgress
 	markCancel
@@ -116,6 +121,9 @@ const (
 	statements
 )
 
+// serverNow is the time of the server in nanoseconds since 1970, by which leases end.
+const serverNow = `(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`
+
 // endColumns sets what an ended attempt replaces, but for its body.
 const endColumns = `owner = $2, lease_count = $3, mod_time = $4, created = $5, started = $6, ended = $7, wait_until = $8,
 		dispatch_by = $9, max_time = $10, error_count = $11, last_error = $12, reason = $13, forget_at = $14, type = $15, version = $16,
@@ -151,15 +159,15 @@ const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELEC
 
 // extendBy extends the leases of records that are found by an index.
 func extendBy(index string) string {
-	return `WITH e AS (
+	return `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), e AS (
 		SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[])
 			WITH ORDINALITY AS e (queue, job_id, name, owner, lease_count, ord)
 	), u AS (
-		UPDATE {s}.jobs j SET mod_time = $6, lease_until = $7 FROM e
+		UPDATE {s}.jobs j SET mod_time = $6, lease_time = $7, lease_until = (SELECT at FROM clock) + $7 FROM e
 		WHERE j.queue = e.queue AND ` + index + ` AND j.owner = e.owner AND j.lease_count = e.lease_count AND j.place = 6
 		RETURNING e.ord, j.seq
 	), l AS (
-		INSERT INTO {s}.leases (until, seqs) SELECT $7, array_agg(seq) FROM u HAVING count(*) > 0
+		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $7, at, array_agg(seq) FROM u, clock GROUP BY at
 	) SELECT ord FROM u`
 }
 
@@ -182,8 +190,9 @@ var statementTexts = [statements]string{
 		GROUP BY queue, place HAVING sum(n) <> 0
 	) SELECT count(*) FROM d`,
 
-	findLine:   `SELECT id FROM {s}.lines WHERE queue = $1 AND priority = $2 AND type = $3 AND scoped = $4`,
-	insertLine: `INSERT INTO {s}.lines (queue, priority, type, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+	findLine:   `SELECT id FROM {s}.lines WHERE queue = $1 AND priority = $2 AND kind = $3 AND scoped = $4`,
+	kindOfLine: `SELECT kind FROM {s}.lines WHERE id = $1`,
+	insertLine: `INSERT INTO {s}.lines (queue, priority, kind, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
 	// Those that are refused are not among the result.
 	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
@@ -200,12 +209,14 @@ var statementTexts = [statements]string{
 			limited = CASE WHEN $1::smallint = 6 THEN limited END
 		WHERE seq = $4`,
 	lowerFloor: `UPDATE {s}.lines SET low = $1 WHERE id = $2 AND low > $1`,
-	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_until = $4, started = $5,
+	takeLease: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_time = $4, started = $5,
+			lease_until = ` + serverNow + ` + $4::bigint,
 			limited = nullif((SELECT max_running > 0 FROM {s}.queues q WHERE q.id = jobs.queue), false)
 		WHERE seq = $6`,
 	setLimited: `UPDATE {s}.jobs SET limited = true WHERE queue = $1 AND place = 6 AND limited IS NULL
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases)`,
-	logLease:  `INSERT INTO {s}.leases (until, seqs) VALUES ($1, $2::bigint[])`,
+	logLease: `INSERT INTO {s}.leases (until, taken, seqs) SELECT lease_until, lease_until - lease_time, ARRAY[seq] FROM {s}.jobs
+		WHERE seq = ANY($1::bigint[]) AND place = 6`,
 	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1 WHERE seq = $2`,
 	// The ends of jobs that hold nothing, that no other waits for and for which no Cancel
 	// was asked, in one statement. A body that stays the same is not written again.
@@ -247,14 +258,36 @@ var statementTexts = [statements]string{
 	readBySeq: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE seq = $1 FOR UPDATE`,
 	saveRecord: `UPDATE {s}.jobs SET type = $1, line = CASE WHEN line < 0 THEN -$2::integer ELSE $2::integer END, version = $3, format = $4,
 		error_count = $5, last_error = $6, extra = $7, body = $8 WHERE seq = $9`,
-	saveLock: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = $3, lease_until = lease_until + $3 - mod_time WHERE seq = $4
-		RETURNING lease_until`,
+	saveLock: `UPDATE {s}.jobs SET owner = $1, lease_count = $2, mod_time = CASE WHEN place = 6 THEN mod_time ELSE $3 END,
+			lease_until = ` + serverNow + ` + lease_time
+		WHERE seq = $4`,
 	setCount: `UPDATE {s}.jobs SET lease_count = $1 WHERE seq = $2`,
 	// Leases are recovered in the order in which they end.
-	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < $1 ORDER BY until, id LIMIT $2`,
-	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < $1
-		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($2, $3)) ORDER BY queue, seq`,
-	findStale:       `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < $2 FOR UPDATE`,
+	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < ` + serverNow + ` ORDER BY until, id LIMIT $1`,
+	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
+		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
+	findStale:  `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE`,
+	keepLeases: `INSERT INTO {s}.leases (until, taken, seqs) SELECT until, taken, $3::bigint[] FROM {s}.leases WHERE (until, id) = ($1, $2)`,
+	// The clock of the server was set back since these leases were taken.
+	shortenLeases: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), f AS (
+		DELETE FROM {s}.leases WHERE taken > (SELECT at FROM clock) + $1 RETURNING seqs
+	), u AS (
+		UPDATE {s}.jobs SET lease_until = (SELECT at FROM clock) + lease_time
+		WHERE seq = ANY(ARRAY(SELECT unnest(seqs) FROM f)) AND place = 6 AND lease_until - lease_time > (SELECT at FROM clock) + $1
+		RETURNING seq, lease_until
+	) INSERT INTO {s}.leases (until, taken, seqs) SELECT lease_until, (SELECT at FROM clock), array_agg(seq) FROM u GROUP BY lease_until`,
+	// All times of a record that was put by a retry are counted from the same moment.
+	shortenWaits: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), u AS (
+		UPDATE {s}.jobs SET since = at, due = due - (since - at),
+			created = CASE place WHEN 1 THEN created - (since - at) ELSE created END,
+			wait_until = CASE place WHEN 1 THEN wait_until - (since - at) ELSE wait_until END,
+			dispatch_by = CASE place WHEN 1 THEN dispatch_by - (since - at) ELSE dispatch_by END,
+			expires = CASE place WHEN 1 THEN expires - (since - at) ELSE expires END
+		FROM clock WHERE seq = ANY(ARRAY(SELECT seq FROM {s}.jobs WHERE due IS NOT NULL AND since > (SELECT at FROM clock) + $1
+			ORDER BY since LIMIT $2 FOR UPDATE SKIP LOCKED))
+		RETURNING seq
+	) SELECT count(*) FROM u`,
+	setSince:        `UPDATE {s}.jobs SET since = $1 WHERE seq = $2`,
 	dropStaleLeases: `DELETE FROM {s}.leases WHERE (until, id) <= ($1, $2)`,
 	setProgress: `UPDATE {s}.jobs SET progress = $1 WHERE queue = $2 AND owner = $5 AND lease_count = $6 AND place = 6
 		AND ((name IS NOT NULL AND name = $3) OR (NOT replaced AND job_id = $4 AND name IS NULL))`,
@@ -270,7 +303,7 @@ var statementTexts = [statements]string{
 	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, r.seqs::text
 		FROM unnest($1::integer[], $2::integer[]) AS w (queue, wanted)
 		JOIN {s}.queues q ON q.id = w.queue AND NOT q.paused
-		JOIN {s}.lines l ON l.queue = w.queue
+		JOIN {s}.lines l ON l.queue = w.queue AND l.kind <> ALL($4::text[])
 		CROSS JOIN LATERAL (SELECT json_agg(seq) AS seqs FROM (
 			SELECT seq FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
 			ORDER BY seq LIMIT w.wanted) s) r
@@ -278,25 +311,26 @@ var statementTexts = [statements]string{
 	// The rows are found by an array, which makes the server use the index, whatever it expects
 	// of their number. Those that have expired are passed over. If $7 is true no probe was made: nothing is taken
 	// unless the line is alone in its queue and no time has come.
-	take: `WITH p AS (
-		SELECT j.seq, j.at FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
+	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), p AS (
+		SELECT j.seq, j.above FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
 		JOIN {s}.queues q ON q.id = l.queue
-		CROSS JOIN LATERAL (SELECT seq, seq - l.low AS at FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
+		CROSS JOIN LATERAL (SELECT seq, seq - l.low AS above FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4
 			AND (dispatch_by IS NULL OR dispatch_by >= $3) ORDER BY seq LIMIT w.wanted FOR UPDATE SKIP LOCKED) j
 		WHERE NOT $7::boolean OR (NOT q.paused AND q.max_running = 0
 			AND NOT EXISTS (SELECT 1 FROM {s}.lines o WHERE o.queue = l.queue AND o.id <> l.id)
 			AND (SELECT due FROM {s}.jobs WHERE due <= $3 ORDER BY due LIMIT 1) IS NULL
 			AND (SELECT expires FROM {s}.jobs WHERE expires < $3 ORDER BY expires LIMIT 1) IS NULL)
 	), u AS (
-		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, lease_until = $5, started = $3,
+		UPDATE {s}.jobs SET place = 6, owner = $4, lease_count = lease_count + 1, mod_time = $3, started = $3,
+			lease_time = $5, lease_until = (SELECT at FROM clock) + $5::bigint,
 			expires = NULL, limited = $6::boolean, unique_held = unique_held AND unique_until <> 'started'
 		WHERE seq = ANY(ARRAY(SELECT seq FROM p)) RETURNING *
 	), t AS (
 		INSERT INTO {s}.tallies (queue, was, now, n) SELECT queue, 4, 6, count(*) FROM u GROUP BY queue
 	), l AS (
-		INSERT INTO {s}.leases (until, seqs) SELECT $5, array_agg(seq) FROM u HAVING count(*) > 0
-	) SELECT (SELECT at FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
+		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
+	) SELECT (SELECT above FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
 	// Those that take no scopes when they start are due without more.
 	promoteDue: `WITH d AS (
@@ -343,7 +377,7 @@ var statementTexts = [statements]string{
 	firstWaiter: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1 AND waiting_for = $2 ORDER BY priority DESC, seq LIMIT 1 FOR UPDATE`,
 
 	setPriority:  `UPDATE {s}.jobs SET priority = $1, line = CASE WHEN line < 0 THEN -$2::integer ELSE $2::integer END WHERE seq = $3`,
-	setWaitUntil: `UPDATE {s}.jobs SET wait_until = $1 WHERE seq = $2`,
+	setWaitUntil: `UPDATE {s}.jobs SET wait_until = $1, since = NULL WHERE seq = $2`,
 	setReason:    `UPDATE {s}.jobs SET reason = $1 WHERE seq = $2`,
 	restartJob: `UPDATE {s}.jobs SET seq = nextval('{s}.arrivals'), place = 0, line = -$1::integer, owner = '', started = NULL, ended = NULL,
 			dispatch_by = NULL, forget_at = NULL, error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = $2,
@@ -361,7 +395,7 @@ var statementTexts = [statements]string{
 		WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000`,
 
 	takeDuty: `INSERT INTO {s}.duties AS d (name, owner, until) VALUES ($1, $2, $3)
-		ON CONFLICT (name) DO UPDATE SET owner = $2, until = $3 WHERE d.owner = $2 OR d.until <= $4`,
+		ON CONFLICT (name) DO UPDATE SET owner = $2, until = $3 WHERE d.owner = $2 OR d.until <= $4 OR d.until > $3`,
 	addMark: `INSERT INTO {s}.marks (queue, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
 	raiseMark: `WITH former AS (SELECT queue, name, at FROM {s}.marks WHERE queue = $1 AND name = $2 FOR UPDATE)
 		UPDATE {s}.marks m SET at = greatest(m.at, $3) FROM former WHERE m.queue = former.queue AND m.name = former.name RETURNING former.at`,
