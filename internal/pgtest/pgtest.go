@@ -140,18 +140,21 @@ func Start(opts Options) (s *Server, err error) {
 			err = errors.Join(err, os.RemoveAll(folder))
 		}
 	}()
-	if err = giveAway(folder); err != nil {
+	err = giveAway(folder)
+	if err != nil {
 		return nil, err
 	}
 	made := exec.Command(initdb, "-D", s.data(), "-U", "amboy", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	made.Dir = folder
-	if err = asOrdinaryUser(made); err != nil {
+	err = asOrdinaryUser(made)
+	if err != nil {
 		return nil, err
 	}
 	if out, failure := made.CombinedOutput(); failure != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", failure, out)
 	}
-	return s, s.Run()
+	err = s.Run()
+	return s, err
 }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
@@ -167,8 +170,10 @@ func (s *Server) Run() error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
-		"-c", "log_min_messages=fatal"}
+	args := []string{
+		"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
+		"-c", "log_min_messages=fatal",
+	}
 	if !s.opts.Durable {
 		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")
 	}
@@ -177,10 +182,12 @@ func (s *Server) Run() error {
 	}
 	process := exec.Command(program, args...)
 	process.Dir = s.folder
-	if err = asOrdinaryUser(process); err != nil {
+	err = asOrdinaryUser(process)
+	if err != nil {
 		return err
 	}
-	if err = process.Start(); err != nil {
+	err = process.Start()
+	if err != nil {
 		return err
 	}
 	ended := make(chan struct{})

@@ -97,20 +97,13 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *spa
 }
 
 // actOn acts on records of one queue.
-func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (done int, err error) {
-	err = d.transact(ctx, found[0].queue, func(c *changes) error {
+func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, error) {
+	done := 0
+	err := d.transact(ctx, found[0].queue, func(c *changes) error {
 		done = 0
 		a.now = c.now
 		for _, s := range found {
-			// What was done before, or by others, may have changed it.
-			current, err := c.records(readBySeq, s.seq)
-			if err != nil {
-				return err
-			}
-			if len(current) == 0 {
-				continue
-			}
-			isDone, err := c.act(a, current[0])
+			isDone, err := c.actOnCurrent(a, s.seq)
 			if err != nil {
 				return err
 			}
@@ -127,6 +120,16 @@ func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (done in
 		d.changed(true)
 	}
 	return done, nil
+}
+
+// actOnCurrent acts on a record as it is now: what was done before, or by others, may have
+// changed it.
+func (c *changes) actOnCurrent(a *acting, seq int64) (done bool, err error) {
+	current, err := c.records(readBySeq, seq)
+	if err != nil || len(current) == 0 {
+		return false, err
+	}
+	return c.act(a, current[0])
 }
 
 // acting is an action that is under way.
@@ -285,7 +288,8 @@ func (c *changes) prioritize(j *job, priority int) error {
 		return err
 	}
 	j.line = line
-	if err = c.admitToLine(j); err != nil {
+	err = c.admitToLine(j)
+	if err != nil {
 		return err
 	}
 	if competes {
@@ -345,7 +349,7 @@ func (c *changes) restart(f *stored, now int64) error {
 			return err
 		}
 	}
-	c.count(j.queue, j.place, waiting, 1)
+	c.count(j.queue, j.place, waiting)
 	j.line, j.place, j.dispatchBy = line, waiting, instant{}
 	err = c.take(j, j.enqueueScopes)
 	if err != nil {
@@ -363,6 +367,6 @@ func (c *changes) delete(s *stored) error {
 			return err
 		}
 	}
-	c.count(s.queue, s.place, gone, 1)
+	c.count(s.queue, s.place, gone)
 	return nil
 }

@@ -41,7 +41,8 @@ func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone boo
 		return false, err
 	}
 	defer conn.Release()
-	if err = ctx.Err(); err != nil {
+	err = ctx.Err()
+	if err != nil {
 		return false, err
 	}
 	err = conn.SendBatch(ctx, &b.sent).Close()

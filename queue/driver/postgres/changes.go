@@ -144,15 +144,15 @@ type tally struct {
 // none is the place of records before they are put.
 const none place = -1
 
-// count takes note of records that came from one place to another.
-func (c *changes) count(queue int32, was, now place, n int) {
+// count takes note of a record that came from one place to another.
+func (c *changes) count(queue int32, was, now place) {
 	if was == now {
 		return
 	}
 	if c.moved == nil {
 		c.moved = map[tally]int{}
 	}
-	c.moved[tally{queue, was, now}] += n
+	c.moved[tally{queue, was, now}]++
 }
 
 // flush writes the tallies.
@@ -180,10 +180,6 @@ func (c *changes) exec(s statement, args ...any) (int64, error) {
 
 func (c *changes) query(s statement, each func(*row) error, args ...any) error {
 	return c.on.query(c.ctx, c.d.texts[s], each, args...)
-}
-
-func (c *changes) queryText(text string, each func(*row) error, args ...any) error {
-	return c.on.query(c.ctx, text, each, args...)
 }
 
 // one runs a statement that returns one row at most, and reports whether it did.
@@ -301,7 +297,8 @@ func (d *Driver) retrying(ctx context.Context, change func(context.Context) (may
 			return nil
 		}
 		if (isConflict(err) || isUnsent(err) && ctx.Err() == nil) && try < retries {
-			if err = pause(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond)))); err != nil {
+			err = pause(ctx, time.Duration(rand.Int64N(int64(try)*int64(2*time.Millisecond))))
+			if err != nil {
 				return err
 			}
 			continue

@@ -85,7 +85,8 @@ func (cl *claim) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = cl.takeReady(ctx); err != nil {
+	err = cl.takeReady(ctx)
+	if err != nil {
 		return err
 	}
 	if more {
@@ -190,16 +191,6 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 		return cl.d.resolve(ctx, on, jobsOf(*taken))
 	}
 	return read, finish
-}
-
-// takeIn takes leases in a transaction.
-func (cl *claim) takeIn(c *changes, portions []portion) (taken []*stored, err error) {
-	read, finish := cl.takes(&taken, portions)
-	err = c.query(take, read, cl.takeArgs(portions, false)...)
-	if err == nil {
-		err = finish(c.ctx, c.on)
-	}
-	return taken, err
 }
 
 // times say whether a record is due, or has expired, and when the next is and does.
@@ -370,7 +361,6 @@ type work struct {
 	share      int
 	lines      []*source
 	ready      int
-	given      []*stored
 }
 
 // takeReady claims records that are ready, one of each queue in turn.
@@ -453,34 +443,43 @@ func (w *work) portions(limited bool) (all []portion) {
 }
 
 // takeChanged takes jobs of a queue under its lock.
-func (cl *claim) takeChanged(ctx context.Context, w *work) (got []*stored, err error) {
-	err = cl.d.transact(ctx, w.queue.id, func(c *changes) error {
-		got = nil
-		share := w.share
-		if w.maxRunning > 0 {
-			_, err := c.one(countLimited, func(r *row) { share = min(share, w.maxRunning-r.int()) }, w.queue.id)
-			if err != nil {
-				return err
-			}
-		}
-		w.divide(share)
-		portions := w.portions(w.maxRunning > 0)
-		if len(portions) == 0 {
-			return nil
-		}
-		var err error
-		got, err = cl.takeIn(c, portions)
-		for _, s := range got {
-			if err == nil {
-				err = c.fulfill(&s.job)
-			}
-		}
+func (cl *claim) takeChanged(ctx context.Context, w *work) ([]*stored, error) {
+	var got []*stored
+	err := cl.d.transact(ctx, w.queue.id, func(c *changes) (err error) {
+		got, err = cl.takeIn(c, w)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return got, nil
+}
+
+// takeIn takes jobs of a queue whose lock is held.
+func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
+	share := w.share
+	if w.maxRunning > 0 {
+		_, err = c.one(countLimited, func(r *row) { share = min(share, w.maxRunning-r.int()) }, w.queue.id)
+		if err != nil {
+			return nil, err
+		}
+	}
+	w.divide(share)
+	portions := w.portions(w.maxRunning > 0)
+	if len(portions) == 0 {
+		return nil, nil
+	}
+	read, finish := cl.takes(&taken, portions)
+	err = c.query(take, read, cl.takeArgs(portions, false)...)
+	if err == nil {
+		err = finish(c.ctx, c.on)
+	}
+	for _, s := range taken {
+		if err == nil {
+			err = c.fulfill(&s.job)
+		}
+	}
+	return taken, err
 }
 
 // findWork finds out which lines have ready jobs.

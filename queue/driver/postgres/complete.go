@@ -20,7 +20,6 @@ type ending struct {
 	record  *driver.Record
 	name    string
 	content *content
-	refusal error // why it can't be written
 	to      place // final, or retrying
 	// replaced is true if there is a next attempt.
 	replaced bool
@@ -141,9 +140,9 @@ func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []e
 		refusals := make([]error, len(some))
 		err = d.transact(ctx, key.id, func(c *changes) error {
 			for n, i := range some {
-				var err error
-				if refusals[n], err = change(c, key, i); err != nil {
-					return err
+				var failure error
+				if refusals[n], failure = change(c, key, i); failure != nil {
+					return failure
 				}
 			}
 			return nil
@@ -289,7 +288,8 @@ func (c *changes) replace(j *job, e *ending) error {
 		return err
 	}
 	wasReady := j.place == ready
-	if err = c.move(j, e.to, instant{}, ""); err != nil {
+	err = c.move(j, e.to, instant{}, "")
+	if err != nil {
 		return err
 	}
 	if e.to.final() && n.forgetAt.Valid {
@@ -390,7 +390,8 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 		return err
 	}
 	next.line = line
-	if err = c.insertAt(next, waiting); err != nil {
+	err = c.insertAt(next, waiting)
+	if err != nil {
 		return err
 	}
 	if next.job.waitUntil.Valid {
@@ -403,7 +404,8 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 			return err
 		}
 	}
-	if err = c.free(j, without(j.enqueueScopes, next.enqueueScopes)); err != nil {
+	err = c.free(j, without(j.enqueueScopes, next.enqueueScopes))
+	if err != nil {
 		return err
 	}
 	return c.wait(&next.job, c.now)

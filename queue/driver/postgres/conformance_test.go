@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 		Begin: func(ctx context.Context, t *testing.T, _ driver.Driver) drivertest.Transaction {
 			conn, err := pgx.Connect(ctx, s.url)
 			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, conn.Close(context.Background())) })
+			t.Cleanup(func() { assert.NoError(t, conn.Close(context.WithoutCancel(ctx))) })
 			tx, err := conn.Begin(ctx)
 			require.NoError(t, err)
 			return drivertest.Transaction{
@@ -103,7 +103,7 @@ func (s *stores) schema(t *testing.T) string {
 	t.Cleanup(func() {
 		conn, err := pgx.Connect(context.Background(), s.url)
 		require.NoError(t, err)
-		defer conn.Close(context.Background())
+		defer func() { assert.NoError(t, conn.Close(context.Background())) }()
 		var empty strings.Builder
 		for _, table := range []string{"queues", "lines", "jobs", "tallies", "leases", "endings", "edges", "scope_holders", "scope_promises", "duties", "marks", "notes"} {
 			fmt.Fprintf(&empty, "DELETE FROM %s.%s;", name, table)
@@ -151,7 +151,7 @@ func (s *stores) elapse(t *testing.T, d driver.Driver, by time.Duration) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.url)
 	require.NoError(t, err)
-	defer conn.Close(context.Background())
+	defer func() { assert.NoError(t, conn.Close(context.Background())) }()
 	for _, change := range []string{"jobs SET lease_until = lease_until - $1", "leases SET until = until - $1, taken = taken - $1"} {
 		_, err = conn.Exec(t.Context(), "UPDATE "+s.of(d).schema+"."+change, int64(by))
 		require.NoError(t, err)

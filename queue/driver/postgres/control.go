@@ -85,7 +85,7 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (last time.Time, err error) {
 	read := func(r *row) error {
 		last = timeOf(r.time())
-		return nil
+		return r.err
 	}
 	if at.IsZero() {
 		err = d.read(ctx, readMarkOf, read, queue, name)

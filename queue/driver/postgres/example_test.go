@@ -49,17 +49,17 @@ func putAndRun(ctx context.Context, url, schema string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "CREATE TEMPORARY TABLE orders AS SELECT 1 AS id")
-		if err != nil {
-			return err
+		_, failure := tx.Exec(ctx, "CREATE TEMPORARY TABLE orders AS SELECT 1 AS id")
+		if failure == nil {
+			_, failure = sendMail.Put(postgres.WithTx(ctx, tx), q, mail{To: "ada@example.com"})
 		}
-		_, err = sendMail.Put(postgres.WithTx(ctx, tx), q, mail{To: "ada@example.com"})
-		return err
+		return failure
 	})
 	if err != nil {
 		return err
 	}
-	if err = q.Start(ctx); err != nil {
+	err = q.Start(ctx)
+	if err != nil {
 		return err
 	}
 	amboy.Wait(ctx, q)

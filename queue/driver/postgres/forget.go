@@ -45,6 +45,13 @@ func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err er
 		var at, id int64
 		var seqs []int64
 		found, err := c.one(endingDue, func(r *row) { at, id, seqs = r.integer(), r.integer(), r.numbers() }, now)
+		if err == nil && !found {
+			// Another call may have had the row that this one waited for.
+			more, err = c.one(anyEndingDue, func(*row) {}, now)
+			if more && err == nil {
+				continue
+			}
+		}
 		if err != nil || !found {
 			return forgotten, false, err
 		}
@@ -73,7 +80,7 @@ func (c *changes) forgetJobs(seqs []int64, now int64, limit int) (n int, err err
 	var withEdges []int64
 	err = c.query(forgetJobs, func(r *row) error {
 		queue, seq := r.key(), r.integer()
-		c.count(queue, place(r.integer()), gone, 1)
+		c.count(queue, place(r.integer()), gone)
 		n++
 		if r.bool() {
 			withEdges = append(withEdges, seq)

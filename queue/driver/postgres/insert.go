@@ -477,7 +477,7 @@ func (c *changes) insertAt(n *newRecord, p place) error {
 	if err != nil {
 		return fmt.Errorf("adding record %q: %w", n.name, err)
 	}
-	c.count(n.queue, none, n.place, 1)
+	c.count(n.queue, none, n.place)
 	return nil
 }
 

@@ -46,9 +46,9 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 		return nil, fmt.Errorf("extending %d leases: %w", len(leases), err)
 	}
 	if len(leases) == 0 {
-		done, err := d.begin(ctx)
-		if err != nil {
-			return fail(err)
+		done, failure := d.begin(ctx)
+		if failure != nil {
+			return fail(failure)
 		}
 		done()
 	}
@@ -250,9 +250,9 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 		for n < len(stale) && n < changedAtOnce && stale[n].queue == stale[0].queue {
 			n++
 		}
-		some, keptSome, err := d.recoverIn(ctx, stale[:n], keep)
-		if err != nil {
-			return recovered, false, err
+		some, keptSome, failure := d.recoverIn(ctx, stale[:n], keep)
+		if failure != nil {
+			return recovered, false, failure
 		}
 		recovered += some
 		kept = append(kept, keptSome...)
@@ -276,9 +276,9 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 		for _, s := range stale {
 			// Its lease may have been extended, or one before it may have ended on which it
 			// depends.
-			j, err := c.job(findStale, s.seq)
-			if err != nil {
-				return err
+			j, failure := c.job(findStale, s.seq)
+			if failure != nil {
+				return failure
 			}
 			if j == nil {
 				continue
@@ -287,8 +287,9 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 				kept = append(kept, j.seq)
 				continue
 			}
-			if err = c.handBack(j, driver.HandBack{}); err != nil {
-				return err
+			failure = c.handBack(j, driver.HandBack{})
+			if failure != nil {
+				return failure
 			}
 			recovered++
 		}

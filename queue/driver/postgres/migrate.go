@@ -171,16 +171,18 @@ func (d *Driver) step(version int, schemaExists bool) Migration {
 // takeStep takes the next step, if any is left, under a lock.
 func (d *Driver) takeStep(ctx context.Context) (taken *Migration, err error) {
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, d.lockKey(lockOfSchema, 0)); err != nil {
-			return err
+		_, failure := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, d.lockKey(lockOfSchema, 0))
+		if failure != nil {
+			return failure
 		}
-		version, exists, err := d.version(ctx, pgxQuerier{tx})
-		if err != nil || version >= currentVersion() {
-			return err
+		version, exists, failure := d.version(ctx, pgxQuerier{tx})
+		if failure != nil || version >= currentVersion() {
+			return failure
 		}
 		step := d.step(version, exists)
-		if _, err = tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return fmt.Errorf("version %d (%s): %w", step.Version, step.Says, err)
+		_, failure = tx.Exec(ctx, step.SQL, pgx.QueryExecModeSimpleProtocol)
+		if failure != nil {
+			return fmt.Errorf("version %d (%s): %w", step.Version, step.Says, failure)
 		}
 		taken = &step
 		return nil

@@ -2,8 +2,9 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"strings"
 )
 
@@ -70,9 +71,8 @@ func (d *Driver) lockKey(kind string, queue int32) int64 {
 }
 
 func lockBase(schema, kind string) int64 {
-	hash := fnv.New32a()
-	fmt.Fprintf(hash, "amboy %s %q", kind, schema)
-	return int64(hash.Sum32()) << 32
+	sum := sha256.Sum256(fmt.Appendf(nil, "amboy %s %q", kind, schema))
+	return int64(binary.BigEndian.Uint32(sum[:])) << 32
 }
 
 // findQueue returns the key of a queue; found is false if there is none.

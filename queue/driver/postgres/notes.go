@@ -45,13 +45,13 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	note.Until = note.Until.UTC().Truncate(time.Millisecond)
 	err = d.transact(ctx, noQueue, func(c *changes) error {
 		kept, isNew = note, false
-		n, err := c.exec(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), instantOf(now))
-		if n > 0 || err != nil {
+		n, failure := c.exec(keepNewNote, []byte(note.Kind), []byte(note.Key), note.Value, untilOf(note), instantOf(now))
+		if n > 0 || failure != nil {
 			isNew = n > 0
-			return err
+			return failure
 		}
-		_, err = c.one(findNote, func(r *row) { kept.Value, kept.Until = r.bytes(), timeOf(r.time()) }, []byte(note.Kind), []byte(note.Key))
-		return err
+		_, failure = c.one(findNote, func(r *row) { kept.Value, kept.Until = r.bytes(), timeOf(r.time()) }, []byte(note.Kind), []byte(note.Key))
+		return failure
 	})
 	if err != nil {
 		return driver.Note{}, false, fmt.Errorf("keeping note %q of kind %q: %w", note.Key, note.Kind, err)

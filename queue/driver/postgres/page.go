@@ -80,7 +80,8 @@ func (s *span) order(column string) string {
 // page reads the next records that are selected, up to limit. It returns where the next page
 // begins; empty if there is none.
 func (s *selection) page(ctx context.Context, d *Driver, on querier, at *span, limit int) (found []*stored, next driver.Cursor, err error) {
-	if err = s.bound(ctx, d, on, at); err != nil {
+	err = s.bound(ctx, d, on, at)
+	if err != nil {
 		return nil, "", err
 	}
 	text, args := s.statement(d.inSchema(recordColumns), at, limit+1)
@@ -101,7 +102,8 @@ func (s *selection) page(ctx context.Context, d *Driver, on querier, at *span, l
 
 // count counts the next records that are selected, up to limit. more is false at the end.
 func (s *selection) count(ctx context.Context, d *Driver, on querier, at *span, limit int) (n int, more bool, err error) {
-	if err = s.bound(ctx, d, on, at); err != nil {
+	err = s.bound(ctx, d, on, at)
+	if err != nil {
 		return 0, false, err
 	}
 	text, args := s.statement("seq", at, limit)

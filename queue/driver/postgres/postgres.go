@@ -120,7 +120,7 @@ func newDriver(opts Options) *Driver {
 		d.lockBase[kind] = lockBase(opts.Schema, kind)
 	}
 	named := strings.NewReplacer("{s}", pgx.Identifier{opts.Schema}.Sanitize())
-	for i, text := range statementTexts {
+	for i, text := range &statementTexts {
 		d.texts[i] = named.Replace(text)
 	}
 	return d
@@ -185,7 +185,8 @@ func (d *Driver) isClosed() bool { return d.calls.isClosed() }
 
 // begin begins a call. done ends it.
 func (d *Driver) begin(ctx context.Context) (done func(), err error) {
-	if err = ctx.Err(); err != nil {
+	err = ctx.Err()
+	if err != nil {
 		return nil, err
 	}
 	if !d.calls.enter() {

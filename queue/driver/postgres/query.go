@@ -123,19 +123,19 @@ func (s *selection) addWays(q driver.Query) {
 		queues = condition{}
 		queues.add(inQueues, q.Queues)
 	}
-	numbers := func(from, term string, args ...any) *condition {
+	numbers := func(term string, args ...any) *condition {
 		c := &condition{}
-		c.add("SELECT seq FROM {s}."+from+" WHERE "+queues.String()+" AND "+term, slices.Concat(queues.args, args)...)
+		c.add("SELECT seq FROM {s}.jobs WHERE "+queues.String()+" AND "+term, slices.Concat(queues.args, args)...)
 		return c
 	}
 	const anyAttempt = " AND (NOT replaced OR attempt IS NOT NULL)"
 	if len(q.Tags) > 0 {
-		s.maybeFew = numbers("jobs", "tags IS NOT NULL AND tags @> ?::jsonb", names(storables(q.Tags)))
+		s.maybeFew = numbers("tags IS NOT NULL AND tags @> ?::jsonb", names(storables(q.Tags)))
 	}
 	if q.Holding {
 		s.add("((place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL))")
 		s.add("(enqueue_scopes IS NOT NULL OR dispatch_by IS NULL OR dispatch_by >= started)")
-		s.few = numbers("jobs", "NOT replaced AND (queue, job_id) IN (SELECT queue, job_id FROM {s}.scope_holders)")
+		s.few = numbers("NOT replaced AND (queue, job_id) IN (SELECT queue, job_id FROM {s}.scope_holders)")
 	}
 	if q.DependsOn != "" {
 		s.few = &condition{}
@@ -147,15 +147,15 @@ func (s *selection) addWays(q driver.Query) {
 		s.add("job_id LIKE ?", pattern)
 		switch wildcard := strings.IndexAny(q.ID, "*?"); {
 		case wildcard < 0:
-			s.few = numbers("jobs", "job_id = ?"+anyAttempt, storable(q.ID))
+			s.few = numbers("job_id = ?"+anyAttempt, storable(q.ID))
 		case wildcard > 0:
 			prefix := storable(q.ID[:wildcard])
-			s.maybeFew = numbers("jobs", "job_id >= ? AND job_id < ?"+anyAttempt, prefix, prefix+"\U0010FFFF")
+			s.maybeFew = numbers("job_id >= ? AND job_id < ?"+anyAttempt, prefix, prefix+"\U0010FFFF")
 		}
 	}
 	if len(q.JobIDs) > 0 {
 		s.add("job_id = ANY(?::text[])", storables(q.JobIDs))
-		s.few = numbers("jobs", "job_id = ANY(?::text[])"+anyAttempt, storables(q.JobIDs))
+		s.few = numbers("job_id = ANY(?::text[])"+anyAttempt, storables(q.JobIDs))
 	}
 }
 

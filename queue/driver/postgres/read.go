@@ -88,9 +88,9 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	}
 	err = d.reading(ctx, func(ctx context.Context, on querier) error {
 		for begun := time.Now(); ; {
-			some, cursor, err := s.page(ctx, d, on, at, page.Limit-len(found))
-			if err != nil {
-				return err
+			some, cursor, failure := s.page(ctx, d, on, at, page.Limit-len(found))
+			if failure != nil {
+				return failure
 			}
 			found, next = append(found, some...), cursor
 			if next == "" || len(found) == page.Limit || time.Since(begun) > findTime {
@@ -125,9 +125,9 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 	}
 	err = d.reading(ctx, func(ctx context.Context, on querier) error {
 		for more := true; more && n < limit; {
-			some, left, err := s.count(ctx, d, on, at, limit-n)
-			if err != nil {
-				return err
+			some, left, failure := s.count(ctx, d, on, at, limit-n)
+			if failure != nil {
+				return failure
 			}
 			n, more = n+some, left
 		}

@@ -317,7 +317,7 @@ func decodeInto(data []byte, v any) error {
 func (s *stored) record() *driver.Record {
 	r := &driver.Record{
 		Name:    s.name,
-		Type:    s.job.jobType,
+		Type:    s.jobType,
 		Group:   s.queueName,
 		Version: s.version,
 		Status: amboy.JobStatusInfo{

@@ -213,7 +213,7 @@ func (c *changes) move(j *job, p place, due instant, scope string) error {
 	if n != 1 {
 		return fmt.Errorf("record %q is gone", j.name)
 	}
-	c.count(j.queue, j.place, p, 1)
+	c.count(j.queue, j.place, p)
 	j.place = p
 	return c.admitToLine(j)
 }

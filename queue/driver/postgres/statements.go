@@ -93,6 +93,7 @@ const (
 	deleteJob
 
 	endingDue
+	anyEndingDue
 	forgetJobs
 	dropEnding
 	relogEnding
@@ -386,7 +387,8 @@ var statementTexts = [statements]string{
 	deleteJob: `DELETE FROM {s}.jobs WHERE seq = $1`,
 
 	endingDue: `SELECT forget_at, id, array_to_json(seqs)::text FROM {s}.endings WHERE forget_at <= $1 ORDER BY forget_at, id LIMIT 1
-		FOR UPDATE SKIP LOCKED`,
+		FOR UPDATE`,
+	anyEndingDue: `SELECT 1::bigint FROM {s}.endings WHERE forget_at <= $1 LIMIT 1`,
 	forgetJobs: `DELETE FROM {s}.jobs WHERE seq IN (
 			SELECT seq FROM {s}.jobs WHERE seq = ANY($1::bigint[]) AND place >= 8 AND forget_at <= $2 ORDER BY forget_at, seq LIMIT $3 FOR UPDATE)
 		RETURNING queue, seq, place, edges IS NOT NULL`,
