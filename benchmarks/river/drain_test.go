@@ -103,7 +103,7 @@ type ours struct {
 }
 
 var (
-	noop    = job.Define("noop", 1, func(_ context.Context, a args) error { current.Load().ended.Add(1); return nil })
+	noop    = job.Define("noop", 1, func(context.Context, args) error { current.Load().ended.Add(1); return nil })
 	current atomic.Pointer[ours]
 )
 
