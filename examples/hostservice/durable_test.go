@@ -286,7 +286,8 @@ func testInterruptedJobIsHandedBack(t *testing.T, db storage) {
 		service.until(t, file, func() bool { return state() == amboy.StateRunning })
 		require.NoError(t, service.Process.Signal(os.Interrupt))
 		require.Error(t, service.wait())
-		assert.Contains(t, service.printed.String(), "hostservice: stopped without a summary of tenant")
+		// It may still be putting the jobs of the others.
+		assert.Regexp(t, "hostservice: (stopped without a summary|putting the jobs) of tenant", service.printed.String())
 		assert.Equal(t, amboy.StatePending, state())
 
 		other := t.TempDir()
