@@ -309,6 +309,10 @@ func (c *changes) park(j *job, reason string) error {
 }
 
 func (c *changes) unpark(j *job, now int64) error {
+	err := c.changeInterruptions(j, func(r *driver.Record) { r.Status.Interruptions = r.Status.Interruptions.Forgiven() })
+	if err != nil {
+		return err
+	}
 	if j.open {
 		return c.move(j, waiting, instant{}, "")
 	}
@@ -322,7 +326,8 @@ func (c *changes) restart(f *stored, now int64) error {
 	if err != nil {
 		return err
 	}
-	r.Status.Errors, r.Status.Outcome, r.Result, r.RetryInfo.NeedsRetry = nil, "", nil, false
+	r.Status.Errors, r.Status.Outcome, r.Status.Interruptions = nil, "", nil
+	r.Result, r.RetryInfo.NeedsRetry = nil, false
 	if f.dependency == otherDependency && r.Dependency != nil {
 		r.Dependency.Failed = nil
 	}

@@ -25,7 +25,10 @@ const (
 // it can be parked. If more than 1,000 records have become due, or have expired, at a time,
 // the rest is left for a claim that Next asks for at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), except: []string{}}
+	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), except: make([]string, len(req.Except))}
+	for i, kind := range req.Except {
+		cl.except[i] = storable(kind.Key())
+	}
 	err := cl.run(ctx)
 	if err != nil {
 		if len(cl.given) == 0 {

@@ -287,7 +287,7 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 				kept = append(kept, j.seq)
 				continue
 			}
-			failure = c.handBack(j, driver.HandBack{})
+			failure = c.interrupt(j)
 			if failure != nil {
 				return failure
 			}
@@ -299,6 +299,43 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 		return 0, nil, err
 	}
 	return recovered, kept, nil
+}
+
+// interrupt hands the lease of a job back that is over.
+func (c *changes) interrupt(j *job) error {
+	err := c.changeInterruptions(j, func(r *driver.Record) { driver.Interrupt(r, time.Unix(0, c.now)) })
+	if err != nil {
+		return err
+	}
+	return c.handBack(j, driver.HandBack{})
+}
+
+// changeInterruptions stores what a change makes of the interruptions of a record. One that
+// can't be read is left as it is: the process that claims it finds that it can't be run.
+func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error {
+	found, err := c.records(readBySeq, j.seq)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	r, err := found[0].decode()
+	if err != nil {
+		return nil //nolint:nilerr // See above.
+	}
+	before := r.Status.Interruptions
+	change(r)
+	if r.Status.Interruptions == before {
+		return nil
+	}
+	x, used := newExtra(r, found[0].dependency)
+	var encoded []byte
+	if used {
+		encoded, err = bson.Marshal(x)
+		if err != nil {
+			return fmt.Errorf("encoding the interruptions of record %q: %w", j.name, err)
+		}
+	}
+	_, err = c.exec(setExtra, blob(encoded), j.seq)
+	return err
 }
 
 // isOneOf reports whether a job that runs has one of the leases.

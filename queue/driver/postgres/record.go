@@ -28,7 +28,7 @@ type job struct {
 	line          int32 // negative while the job is out of it
 	place         place
 	jobType       string
-	kind          string // see kindOf; empty if it is not known
+	kind          string // that of kindOf; empty if it is not known
 	priority      int
 	name, id      string
 	owner         string
@@ -62,14 +62,8 @@ func (j *job) read(r *row) {
 	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
 }
 
-// kindOf says what a process must know to run a record.
-func kindOf(r *driver.Record) string {
-	kind := fmt.Sprintf("%s\x1f%d", r.Type, r.Version)
-	if d := r.Dependency; d != nil && dependencyKind(d) == otherDependency {
-		kind += fmt.Sprintf("\x1f%s\x1f%d", d.Type, d.Version)
-	}
-	return storable(kind)
-}
+// kindOf is the kind of a record, as it is stored.
+func kindOf(r *driver.Record) string { return storable(driver.KindOf(r).Key()) }
 
 // in says which queue the job is of, by which its name follows from its ID.
 func (j *job) in(queueName string) {
@@ -138,6 +132,7 @@ type extra struct {
 	Errors           []string                        `bson:"errors,omitempty"`
 	Attempts         []amboy.AttemptError            `bson:"attempts,omitempty"`
 	Dropped          int                             `bson:"dropped,omitempty"`
+	Interruptions    *amboy.Interruptions            `bson:"interruptions,omitempty"`
 	Outcome          amboy.Outcome                   `bson:"outcome,omitempty"`
 	Retry            *amboy.JobRetryInfo             `bson:"retry,omitempty"`
 	Dependency       *registry.DependencyInterchange `bson:"dependency,omitempty"`
@@ -215,12 +210,13 @@ func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
 		Errors:           r.Status.Errors,
 		Attempts:         r.Status.Attempts,
 		Dropped:          r.Status.DroppedErrors,
+		Interruptions:    r.Status.Interruptions,
 		Outcome:          r.Status.Outcome,
 		Result:           r.Result,
 		EnqueueAllScopes: r.EnqueueAllScopes,
 		Metadata:         r.Metadata,
 	}
-	used = len(x.Errors) > 0 || len(x.Attempts) > 0 || x.Dropped > 0 || x.Outcome != "" || x.Result != nil ||
+	used = len(x.Errors) > 0 || len(x.Attempts) > 0 || x.Dropped > 0 || x.Outcome != "" || x.Interruptions != nil || x.Result != nil ||
 		x.EnqueueAllScopes || len(x.Metadata) > 0
 	if r.RetryInfo != (amboy.JobRetryInfo{}) {
 		x.Retry, used = &r.RetryInfo, true
@@ -370,7 +366,7 @@ func (s *stored) startedLate() bool {
 // addExtra adds what few records have.
 func (s *stored) addExtra(r *driver.Record, x *extra) {
 	r.Status.Errors, r.Status.Attempts, r.Status.DroppedErrors = x.Errors, x.Attempts, x.Dropped
-	r.Status.Outcome = x.Outcome
+	r.Status.Outcome, r.Status.Interruptions = x.Outcome, x.Interruptions
 	r.Result, r.EnqueueAllScopes, r.Metadata = x.Result, x.EnqueueAllScopes, x.Metadata
 	if x.Retry != nil {
 		r.RetryInfo = *x.Retry

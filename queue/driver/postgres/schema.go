@@ -51,7 +51,7 @@ CREATE TABLE {s}.lines (
 	id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	queue    integer NOT NULL,
 	priority bigint NOT NULL,
-	kind     text COLLATE "C" NOT NULL, -- the types and versions of the job and of its dependency manager
+	kind     text COLLATE "C" NOT NULL, -- see driver.Kind
 	scoped   boolean NOT NULL, -- its jobs take scopes when they start
 	low      bigint NOT NULL DEFAULT 0,
 	UNIQUE (queue, priority, kind, scoped)

@@ -88,6 +88,7 @@ const (
 	setPriority
 	setWaitUntil
 	setReason
+	setExtra
 	restartJob
 	lastSeq
 	deleteJob
@@ -379,6 +380,7 @@ var statementTexts = [statements]string{
 
 	setPriority:  `UPDATE {s}.jobs SET priority = $1, line = CASE WHEN line < 0 THEN -$2::integer ELSE $2::integer END WHERE seq = $3`,
 	setWaitUntil: `UPDATE {s}.jobs SET wait_until = $1, since = NULL WHERE seq = $2`,
+	setExtra:     `UPDATE {s}.jobs SET extra = $1 WHERE seq = $2`,
 	setReason:    `UPDATE {s}.jobs SET reason = $1 WHERE seq = $2`,
 	restartJob: `UPDATE {s}.jobs SET seq = nextval('{s}.arrivals'), place = 0, line = -$1::integer, owner = '', started = NULL, ended = NULL,
 			dispatch_by = NULL, forget_at = NULL, error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = $2,
