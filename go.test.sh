@@ -40,8 +40,9 @@ need_postgres() {
 		return
 	fi
 	echo "installing PostgreSQL, which some tests start"
-	apt-get update -qq
-	apt-get install -y -qq postgresql
+	if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }; then
+		echo "go.test.sh: PostgreSQL could not be installed: its tests are skipped"
+	fi
 }
 
 need_go
