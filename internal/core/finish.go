@@ -70,7 +70,7 @@ func (c *Core) finish(r *Run, end End) {
 		c.flush()
 	default:
 		c.ends.waiting = append(c.ends.waiting, r)
-		if len(c.ends.waiting) == 1 {
+		if !c.calls.busy(writeCall) {
 			c.timers.set(writeTimer, c.now.Mono+gatherTime)
 		}
 	}

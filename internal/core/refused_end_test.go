@@ -62,3 +62,33 @@ func TestSeveralEndsThatTheStoreRefusesKeepNoOtherFromBeingWritten(t *testing.T)
 	}
 	assert.True(t, written)
 }
+
+func TestAnEndThatTheStoreRefusesDoesNotDelayTheNext(t *testing.T) {
+	s := newStory(t)
+	bad, other := s.run(), s.run()
+	s.end(bad)
+	refuse := func(commands []core.Command) {
+		for _, do := range all[core.Complete](commands) {
+			answer := core.Written{Call: do.Call, Errs: []error{nil}}
+			if do.Runs[0] == bad {
+				answer.Err = errors.New("it is refused")
+			}
+			s.tell(answer)
+		}
+	}
+	s.tell(core.Finished{Run: other, End: core.End{Record: other.Record}})
+	for range 300 { // half a minute, in which the pauses between its tries get long
+		refuse(s.wait(100 * time.Millisecond))
+	}
+	good := s.run()
+	s.tell(core.Finished{Run: good, End: core.End{Record: good.Record}})
+	written := false
+	for range 10 { // a second
+		commands := s.wait(100 * time.Millisecond)
+		refuse(commands)
+		for _, do := range all[core.Complete](commands) {
+			written = written || do.Runs[0] == good
+		}
+	}
+	assert.True(t, written)
+}
