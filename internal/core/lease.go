@@ -104,8 +104,12 @@ func (c *Core) checkFences() {
 }
 
 // doubtFences brings the fences forward by a time that may have passed unnoticed. What is
-// renewed at once goes on, and the other runs end.
+// renewed at once goes on, and the other runs end. A suspect that waits is handed back: it
+// must not begin while its lease is in doubt.
 func (c *Core) doubtFences(unnoticed time.Duration) {
+	if unnoticed > 0 {
+		c.handBackSuspect()
+	}
 	for _, r := range c.held {
 		r.fence = min(r.fence, max(r.fence-max(0, unnoticed), c.now.Mono+c.renewLimit()))
 		c.timers.set(fenceTimer, r.fence)

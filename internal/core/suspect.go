@@ -65,6 +65,14 @@ func (c *Core) endHopelessSuspect() {
 	}
 }
 
+// handBackSuspect hands the suspect back that waits, if there is one.
+func (c *Core) handBackSuspect() {
+	if r := c.alone; r != nil && r.suspectOf != nil {
+		r.suspectOf = nil
+		c.finish(r, End{HandBack: &driver.HandBack{}})
+	}
+}
+
 // endAlone lets others run again when the suspect has returned, or does not.
 func (c *Core) endAlone(r *Run) {
 	if c.alone == r {

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,4 +35,27 @@ func TestASuspectThatCannotStartKeepsOtherQueuesWaiting(t *testing.T) {
 			assert.Len(t, all[core.Claim](s.tell(event(worker))), 1)
 		})
 	}
+}
+
+// A process that was suspended, which its monotonic clock had not counted, began a job that
+// another ran: the lease was in doubt, and not yet renewed.
+func TestASuspectThatWaitsDoesNotBeginUnderALeaseInDoubt(t *testing.T) {
+	s := newStory(t)
+	beside := s.run()
+	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	suspect := &driver.Record{Name: "suspect", Group: "q"}
+	for range 3 {
+		driver.Interrupt(suspect, begin)
+	}
+	assert.Empty(t, all[core.Start](s.tell(core.Claimed{Call: claim.Call, Records: []*driver.Record{suspect}})))
+
+	s.skew += time.Hour
+	commands := append(s.wait(time.Second), s.wait(time.Millisecond)...)
+	end := s.tell(core.Finished{Run: beside, End: core.End{Record: beside.Record}})
+	commands = append(append(commands, end...), s.wait(time.Millisecond)...)
+	for _, do := range all[core.Complete](commands) {
+		commands = append(commands, s.tell(core.Written{Call: do.Call, Errs: []error{amboy.ErrLeaseLost}})...)
+	}
+	assert.Empty(t, all[core.Start](commands))
+	assert.Equal(t, "suspect", only[core.Release](t, commands).Runs[0].Record.Name)
 }
