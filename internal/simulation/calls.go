@@ -39,6 +39,9 @@ func (p path) counts() bool {
 	}
 }
 
+// renewLimit bounds the calls that renew leases.
+const renewLimit = 5 * time.Second
+
 // checkLimit bounds the calls that have no limit of their own.
 const checkLimit = 10 * time.Second
 
@@ -63,6 +66,9 @@ type call struct {
 	err      error
 	found    []*driver.Record
 	answered bool
+	mayHang  bool // it was counted among those that never return
+	hangs    bool // it will never return
+	again    bool // it writes nothing but an end that was refused when it was sent
 }
 
 // send makes a call for the core.
@@ -71,15 +77,12 @@ func (p *process) send(command core.Command) {
 	switch do := command.(type) {
 	case core.Claim:
 		c.path, c.limit = claimPath, do.Call.Limit
-		p.checkDemand(do)
 	case core.Renew:
 		c.path, c.limit = renewPath, do.Call.Limit
-		p.checkRenewed(do)
 	case core.CheckCancels:
 		c.path, c.limit = cancelPath, do.Call.Limit
 	case core.Recover:
 		c.path, c.limit = recoverPath, do.Call.Limit
-		p.checkRecovery(do)
 	case core.Forget:
 		c.path, c.limit = forgetPath, do.Call.Limit
 	case core.ScanRetries:
@@ -116,8 +119,9 @@ func (p *process) checkDemand(do core.Claim) {
 
 // checkRenewed has all leases renewed that are not over, also of runs whose end waits.
 func (p *process) checkRenewed(do core.Renew) {
+	p.renewed = p.w.now
 	for _, r := range p.runs {
-		if !r.isLost() && !slices.Contains(do.Leases, r.Lease) {
+		if !r.forgotten && !r.isLost() && !slices.Contains(do.Leases, r.Lease) {
 			p.w.violate(CoreRule, r.task.ID, "process %d does not renew a lease that it has", p.index)
 		}
 	}
@@ -138,6 +142,9 @@ func (p *process) checkRecovery(do core.Recover) {
 
 // isRefusedAgain reports whether a call writes nothing but an end that was refused before.
 func (p *process) isRefusedAgain(c *call) bool {
+	if c.again {
+		return true // its run may be done with since
+	}
 	var runs []*core.Run
 	switch do := c.command.(type) {
 	case core.Complete:
@@ -148,12 +155,26 @@ func (p *process) isRefusedAgain(c *call) bool {
 	return len(runs) == 1 && slices.Contains(p.refused, runs[0])
 }
 
-// heardOfStore notes whether the store works, as the core goes by it.
-func (p *process) heardOfStore(err error) {
+// heardOfStore notes whether the store works, as the core goes by it. held are the runs
+// that the process had before.
+func (p *process) heardOfStore(err error, held []*run) {
 	if p.failing && err == nil {
 		p.backAt = p.w.now
+		p.checkRenewsNow(held)
 	}
 	p.failing = err != nil
+}
+
+// checkRenewsNow has leases renewed as soon as the store is back.
+func (p *process) checkRenewsNow(held []*run) {
+	if slices.ContainsFunc(p.open, func(c *call) bool { return c.path == renewPath }) {
+		return
+	}
+	for _, r := range held {
+		if !r.over && !r.isLost() && p.w.now > p.renewed {
+			p.w.violate(CoreRule, r.task.ID, "the store is back, and process %d does not renew its leases", p.index)
+		}
+	}
 }
 
 // running counts the runs that have not returned.
@@ -169,7 +190,12 @@ func (p *process) running() (n int) {
 // checkEnds has nothing written of a run whose lease is known to be another's.
 func (p *process) checkEnds(runs []*core.Run) {
 	for _, of := range runs {
-		if r := p.runOf(of); r != nil && r.lost && r.End().Record == nil {
+		r := p.runOf(of)
+		if r == nil {
+			continue
+		}
+		r.offered = true
+		if r.lost && r.End().Record == nil {
 			p.w.violate(CoreRule, r.task.ID, "process %d hands a lease back that it knows to have lost", p.index)
 		}
 	}
@@ -179,6 +205,7 @@ func (p *process) checkEnds(runs []*core.Run) {
 func (p *process) post(c *call) {
 	w := p.w
 	c.life, c.owner, c.now, c.sent = p.life, p.owner, p.wall(), w.now
+	c.again = p.isRefusedAgain(c)
 	p.open = append(p.open, c)
 	if c.path.counts() {
 		w.counts.Calls++
@@ -235,10 +262,16 @@ type effect struct{ call *call }
 func (e effect) happen(w *World) {
 	c := e.call
 	c.takeEffect(w)
-	if c.p.life != c.life || w.network.losesAnswer(w, c) {
+	if c.p.life != c.life {
 		return
 	}
-	c.p.after(c.fate.answer, callEnds{c, c.fate.after})
+	if !w.network.losesAnswer(w, c) {
+		c.p.after(c.fate.answer, callEnds{c, c.fate.after})
+	} else if c.fate.ignoresLimit {
+		if c.hangs = c.p.mayHang(c); !c.hangs {
+			c.p.after(c.fate.answer, callEnds{c, errUnreachable})
+		}
+	}
 }
 
 // callEnds is the answer to a call, or an error that takes its place.
@@ -270,10 +303,12 @@ func (e callEnds) happen(w *World) {
 		answer = c.failure(e.err)
 	}
 	saysNothing := c.path == checkPath || e.err != nil && p.isRefusedAgain(c)
+	p.lostClaims = p.lostClaims || e.err != nil && c.path == claimPath
 	p.prepare(c, answer)
+	held := slices.Clone(p.runs)
 	p.step(answer)
 	if !saysNothing {
-		p.heardOfStore(e.err)
+		p.heardOfStore(e.err, held)
 	}
 }
 
@@ -282,6 +317,10 @@ func (p *process) prepare(c *call, answer core.Event) {
 	switch a := answer.(type) {
 	case core.Claimed:
 		p.claimed += len(a.Records)
+		for _, r := range a.Records {
+			p.claimedAt[driver.LeaseOf(r)] = p.w.now
+		}
+		p.expectSuspects(a.Records)
 	case core.Renewed:
 		for _, lease := range a.Lost {
 			for _, r := range p.runs {
@@ -354,6 +393,7 @@ func (c *call) takeEffect(w *World) {
 		jobs, err := w.driver.RecoverStale(ctx, do.Keep...)
 		if jobs > 0 {
 			w.log(Event{Process: c.p.index, Kind: reported, Note: fmt.Sprintf("recovered %d jobs", jobs)})
+			w.noteCanceled(c.p.index)
 		}
 		c.result = core.Recovered{Call: do.Call, Jobs: jobs, Err: err}
 	case core.Forget:
@@ -370,7 +410,7 @@ func (c *call) takeEffect(w *World) {
 		}
 		errs, err := w.driver.Complete(ctx, batch)
 		for i := range errs {
-			w.logWrite(c, Ended, batch[i].Lease, driver.StateOf(batch[i].Record, time.Time{}), errs[i])
+			w.logWrite(c, Ended, batch[i].Lease, w.stateWritten(do.Runs[i]), errs[i])
 		}
 		c.result = core.Written{Call: do.Call, Errs: errs, Err: err}
 	case core.Release:
@@ -382,7 +422,11 @@ func (c *call) takeEffect(w *World) {
 		errs, err := w.driver.Release(ctx, batch)
 		for i := range errs {
 			w.logWrite(c, Unleased, batch[i].Lease, "", errs[i])
+			if batch[i].Park && errs[i] == nil {
+				w.parked(batch[i].Lease)
+			}
 		}
+		w.noteCanceled(c.p.index)
 		c.result = core.Written{Call: do.Call, Errs: errs, Err: err}
 	case core.Check:
 		c.result = core.Checked{Run: do.Run, Written: w.isWritten(do.Run)}

@@ -55,7 +55,9 @@ type Checker struct {
 	order       []string // the jobs, as they were put
 	live        []*liveRun
 	suspended   map[int]bool
-	violation   *Violation
+	// excused is until when a process does not have to know that its leases are over.
+	excused   map[int]time.Duration
+	violation *Violation
 }
 
 // jobHistory is what is known about a job.
@@ -67,6 +69,8 @@ type jobHistory struct {
 	lease    int            // the count of the last lease of it
 	until    time.Duration  // when that ends
 	runs     int            // of that one
+	asked    bool           // an operator has canceled the job
+	byHand   bool           // an operator has ended it
 }
 
 // liveRun is a run whose context has not ended.
@@ -87,6 +91,7 @@ func NewChecker(clocksAgree bool) *Checker {
 		tasks:       map[string]*Task{},
 		jobs:        map[string]*jobHistory{},
 		suspended:   map[int]bool{},
+		excused:     map[int]time.Duration{},
 	}
 }
 
@@ -111,9 +116,11 @@ func (c *Checker) Observe(e Event) {
 		c.suspended[e.Process] = true
 	case Resumed:
 		delete(c.suspended, e.Process)
+		c.excused[e.Process] = e.Until
 		c.checkResumed(e)
-	case Stopped:
+	case Stopped, Closed:
 		delete(c.suspended, e.Process)
+		delete(c.excused, e.Process)
 		c.live = slices.DeleteFunc(c.live, func(r *liveRun) bool { return r.Process == e.Process })
 	}
 	if j := c.jobs[e.Job]; j != nil {
@@ -150,17 +157,18 @@ func (c *Checker) observe(e Event, t *Task, j *jobHistory) {
 		if !j.ended || j.state != amboy.StateRetrying || j.attempt != e.Attempt {
 			c.violated(e.At, Attempts, []string{e.Job}, "attempt %d was replaced that is not to be retried", e.Attempt)
 		}
-		*j = jobHistory{accepted: true, attempt: e.Attempt + 1}
+		*j = jobHistory{accepted: true, attempt: e.Attempt + 1, asked: j.asked}
+	case CancelAsked:
+		j.asked = true
+	case EndedByHand:
+		j.ended, j.state, j.byHand = true, amboy.StateSucceeded, true
 	}
 }
 
 // checkLeases looks for runs that are live when their lease is over.
 func (c *Checker) checkLeases(now time.Duration) {
-	if !c.clocksAgree {
-		return
-	}
 	for _, r := range c.live {
-		if now > r.until && !c.suspended[r.Process] {
+		if now > r.until && !c.isExcused(r.Process, now) {
 			c.violated(now, LeaseOver, []string{r.Job}, "%s; its lease ended at %s", r, clock(r.until))
 		}
 	}
@@ -172,6 +180,8 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 	switch {
 	case !j.accepted:
 		c.violated(e.At, RanRefused, jobs, "%s", r)
+	case j.byHand && e.Lease == j.lease:
+		// Its process does not know yet.
 	case e.Attempt < j.attempt || j.ended && e.Attempt == j.attempt:
 		c.violated(e.At, RunsAgain, jobs, "%s", r)
 	case e.Attempt > j.attempt:
@@ -198,7 +208,7 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 // checkHolders looks for others that hold what a run holds.
 func (c *Checker) checkHolders(r *liveRun) {
 	for _, other := range c.live {
-		if other == r || c.suspended[other.Process] {
+		if other == r || c.isExcused(other.Process, r.At) {
 			continue
 		}
 		if other.Job == r.Job {
@@ -215,11 +225,16 @@ func (c *Checker) checkHolders(r *liveRun) {
 	}
 }
 
+// isExcused reports whether a process can't know of the leases that it has lost.
+func (c *Checker) isExcused(process int, now time.Duration) bool {
+	return c.suspended[process] || now <= c.excused[process]
+}
+
 // checkResumed looks for runs that go on in a process although another holds the same.
 func (c *Checker) checkResumed(e Event) {
 	c.checkLeases(e.At)
 	for _, r := range c.live {
-		if r.Process == e.Process {
+		if r.Process == e.Process && !c.isExcused(e.Process, e.At) {
 			c.checkHolders(r)
 		}
 	}
@@ -227,14 +242,16 @@ func (c *Checker) checkResumed(e Event) {
 
 func (c *Checker) ended(e Event, t *Task, j *jobHistory) {
 	jobs := []string{e.Job}
-	endsRetry := j.ended && j.state == amboy.StateRetrying && e.State == amboy.StateFailed
+	endsRetry := j.ended && j.state == amboy.StateRetrying && (e.State == amboy.StateFailed || e.State == amboy.StateCanceled)
 	if e.Attempt != j.attempt || j.ended && !endsRetry {
 		c.violated(e.At, RunsAgain, jobs, "attempt %d ended as %s; attempt %d is stored, and is %s", e.Attempt, e.State, j.attempt, j.state)
 		return
 	}
 	j.ended, j.state = true, e.State
-	unrun := e.State == amboy.StateExpired || e.State == amboy.StateFailed && c.hasFailedEdge(t)
+	unrun := e.State == amboy.StateExpired || e.State == amboy.StateCanceled || e.State == amboy.StateFailed && c.hasFailedEdge(t)
 	switch {
+	case e.State == amboy.StateCanceled && !j.asked:
+		c.violated(e.At, WrongEnd, jobs, "it is canceled, and no operator wanted that")
 	case e.State == amboy.StateFailed && e.Attempt+1 < t.Attempts && !unrun:
 		c.violated(e.At, FailedSoon, jobs, "attempt %d of %d", e.Attempt+1, t.Attempts)
 	case j.runs == 0 && !unrun:
@@ -288,7 +305,7 @@ func (c *Checker) checkEnd(at time.Duration, t *Task, j *jobHistory) {
 	}
 	want, attempt := amboy.StateSucceeded, t.Failures
 	switch {
-	case j.state == amboy.StateExpired:
+	case j.state == amboy.StateExpired, j.state == amboy.StateCanceled, j.byHand:
 		return // judged when it did
 	case c.hasFailedEdge(t):
 		want, attempt = amboy.StateFailed, 0
@@ -310,3 +327,6 @@ func (c *Checker) parse(l driver.Lease) (id string, attempt int) {
 	}
 	return id, 0
 }
+
+// Violation is the first promise that was not kept so far; nil if all were.
+func (c *Checker) Violation() *Violation { return c.violation }

@@ -17,6 +17,8 @@ type Small struct {
 	Faults int
 	// Lease is how long leases last.
 	Lease time.Duration
+	// Short lets each run return as soon as it has begun, too.
+	Short bool
 	// MaxStates ends the exploration early; 0 for never.
 	MaxStates int
 }
@@ -39,7 +41,7 @@ type Explored struct {
 // time of the next timer comes. A state in which the world was before is not gone on
 // from. It stops at the first promise that is broken.
 func Explore(small Small) (*Explored, error) {
-	x := &explorer{small: small, seen: map[digest]struct{}{}, stack: []*choice{nil}}
+	x := &explorer{small: small, seen: map[digest]struct{}{}, stack: []*choice{nil}, digester: newDigester()}
 	for len(x.stack) > 0 {
 		if small.MaxStates > 0 && len(x.seen) >= small.MaxStates {
 			return &x.Explored, nil
@@ -56,10 +58,11 @@ func Explore(small Small) (*Explored, error) {
 	return &x.Explored, nil
 }
 
-// choice is one of the things that could happen, after those before.
+// choice is one of the things that could happen in a state, after those before.
 type choice struct {
 	before *choice
 	action
+	in digest
 }
 
 // path lists the choices that lead to one.
@@ -71,11 +74,23 @@ func (c *choice) path() (actions []action) {
 	return actions
 }
 
+// goesThrough reports whether a state is among those on the way.
+func (c *choice) goesThrough(state digest) bool {
+	for ; c != nil; c = c.before {
+		if c.in == state {
+			return true
+		}
+	}
+	return false
+}
+
 type explorer struct {
 	Explored
 	small Small
 	seen  map[digest]struct{}
 	stack []*choice
+
+	digester *digester
 }
 
 // follow replays what led to a state, and goes on from there to the end, or to a state
@@ -97,19 +112,24 @@ func (x *explorer) follow(from *choice) error {
 			}
 			return nil
 		}
-		actions := w.actions()
+		actions := w.actions(x.small.Short)
+		var in digest
 		if len(actions) > 1 {
-			d := w.digest()
-			if _, known := x.seen[d]; known {
+			in = w.digest(x.digester)
+			if _, known := x.seen[in]; known {
+				if from.goesThrough(in) {
+					w.violate(Late, "", "the same happens again and again, and jobs %v do not end", w.checker.Open())
+					return x.report(w.checker.violation, from)
+				}
 				return nil
 			}
-			x.seen[d] = struct{}{}
+			x.seen[in] = struct{}{}
 			x.States++
 		}
 		for i := len(actions) - 1; i > 0; i-- {
-			x.stack = append(x.stack, &choice{from, actions[i]})
+			x.stack = append(x.stack, &choice{from, actions[i], in})
 		}
-		from = &choice{from, actions[0]}
+		from = &choice{from, actions[0], in}
 		x.Steps++
 		w.do(actions[0])
 	}
@@ -169,6 +189,7 @@ func (x *explorer) report(v *Violation, from *choice) error {
 type smallWorld struct {
 	*World
 	*smallNetwork
+	places []int // of the processes, in their order
 }
 
 // smallNetwork is that of a small world: without a fault messages take no time.
@@ -219,7 +240,11 @@ func (x *explorer) newWorld(recording bool) (*smallWorld, error) {
 	for _, p := range w.processes {
 		p.start()
 	}
-	return &smallWorld{w, n}, nil
+	small := &smallWorld{World: w, smallNetwork: n}
+	for i := range w.processes {
+		small.places = append(small.places, i)
+	}
+	return small, nil
 }
 
 // deed is what is done to something that is to come, or to a process.
@@ -245,29 +270,46 @@ type action struct {
 }
 
 // actions are all that may happen next.
-func (w *smallWorld) actions() (actions []action) {
-	all := w.sorted()
-	for _, s := range all {
+func (w *smallWorld) actions(short bool) (actions []action) {
+	enabled := w.enabled(short)
+	if few := w.independent(enabled); few != nil {
+		return few
+	}
+	for _, s := range enabled {
+		actions = append(actions, action{goOn, s.seq})
+	}
+	for _, p := range w.processes {
+		actions = append(actions, w.faultsOf(p, enabled)...)
+	}
+	return actions
+}
+
+// enabled is what may happen next without a fault.
+func (w *smallWorld) enabled(short bool) (enabled []*scheduled) {
+	for _, s := range w.sorted() {
 		r, returns := s.what.(runReturns)
-		if s.at <= w.now || returns && s.at-r.run.task.Lasts == w.now && !s.to.suspended {
-			actions = append(actions, action{goOn, s.seq})
+		if s.at <= w.now || short && returns && s.at-r.run.task.Lasts == w.now && !s.to.suspended {
+			enabled = append(enabled, s)
 		}
 	}
+	return enabled
+}
+
+// faultsOf are the faults of a process and of its calls, if there may be more.
+func (w *smallWorld) faultsOf(p *process, enabled []*scheduled) (actions []action) {
 	if w.faults == 0 {
-		return actions
+		return nil
 	}
-	for _, s := range all {
-		if _, ok := s.what.(effect); ok && s.at <= w.now {
+	for _, s := range enabled {
+		if e, ok := s.what.(effect); ok && e.call.p == p {
 			for fault := failBefore; fault <= answerLate; fault++ {
 				actions = append(actions, action{fault, s.seq})
 			}
 		}
 	}
-	for _, p := range w.processes {
-		if p.alive && !p.suspended {
-			for fault := killIt; fault <= cutItOff; fault++ {
-				actions = append(actions, action{fault, uint64(p.index)})
-			}
+	if p.alive && !p.suspended {
+		for fault := killIt; fault <= cutItOff; fault++ {
+			actions = append(actions, action{fault, uint64(p.index)})
 		}
 	}
 	return actions
@@ -335,7 +377,7 @@ func (w *smallWorld) failProcess(how deed, p *process) {
 	case suspendIt:
 		w.fault(long)
 		p.suspend()
-		w.after(long, resumes{p, p.life})
+		w.after(long, resumes{p: p, life: p.life})
 	case cutItOff:
 		w.fault(long)
 		p.link.noRequests, p.link.noAnswers = w.now+long, w.now+long
@@ -353,25 +395,32 @@ func (w *smallWorld) sorted() []*scheduled {
 // atOnce returns something that happens before anything else does: within a process, or
 // between it and the store where it makes no difference to others when. The answers to
 // claims are no such: others may claim before they arrive.
-func (w *smallWorld) atOnce() *scheduled {
+func (w *smallWorld) atOnce() (first *scheduled) {
 	for _, s := range w.agenda.all {
-		if s.at > w.now || s.to != nil && s.to.suspended {
+		if _, resumes := s.what.(resumes); s.at > w.now || resumes || !s.isAtOnce() && !s.isDeferred() {
 			continue
 		}
-		switch h := s.what.(type) {
-		case workerComes, yielded, runBegins, starts, notification:
-			return s
-		case effect:
-			if h.call.isAside() {
-				return s
-			}
-		case callEnds:
-			if h.call.path != claimPath {
-				return s
-			}
+		if first == nil || compare(s, first, w.places) < 0 {
+			first = s
 		}
 	}
-	return nil
+	return first
+}
+
+// isDeferred reports whether something happens to a process that is suspended.
+func (s *scheduled) isDeferred() bool { return s.to != nil && s.to.suspended }
+
+func (s *scheduled) isAtOnce() bool {
+	switch h := s.what.(type) {
+	case workerComes, yielded, runBegins, starts, notification:
+		return true
+	case effect:
+		return h.call.isAside()
+	case callEnds:
+		return h.call.path != claimPath
+	default:
+		return false
+	}
 }
 
 // isAside reports whether a call neither gives nor takes a lease.

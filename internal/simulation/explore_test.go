@@ -39,22 +39,23 @@ func TestSmallWorlds(t *testing.T) {
 		processes int
 		tasks     []*simulation.Task
 		faults    int
+		short     bool // runs may also return at once
 		slow      bool
 	}{
-		{"a job, a process and a fault", 1, []*simulation.Task{plain}, 1, false},
-		{"a job and two processes", 2, []*simulation.Task{plain}, 0, false},
-		{"a retried job, a process and two faults", 1, []*simulation.Task{retried}, 2, true},
-		{"a job, two processes and a fault", 2, []*simulation.Task{plain}, 1, true},
-		{"two jobs, one of them retried, and two processes", 2, []*simulation.Task{retried, plain}, 0, true},
-		{"two jobs, one of them retried, two processes and a fault", 2, []*simulation.Task{retried, plain}, 1, true},
-		{"two jobs, one of them retried, two processes and two faults", 2, []*simulation.Task{retried, plain}, 2, true},
+		{"a job, a process and a fault", 1, []*simulation.Task{plain}, 1, true, false},
+		{"a job, two processes and a fault", 2, []*simulation.Task{plain}, 1, true, false},
+		{"two jobs, one of them retried, and two processes", 2, []*simulation.Task{retried, plain}, 0, true, false},
+		{"a retried job, a process and two faults", 1, []*simulation.Task{retried}, 2, true, true},
+		{"a job, two processes and two faults", 2, []*simulation.Task{plain}, 2, true, true},
+		{"two jobs, one of them retried, two processes and a fault", 2, []*simulation.Task{retried, plain}, 1, true, true},
+		{"two jobs, one of them retried, two processes and two faults", 2, []*simulation.Task{retried, plain}, 2, false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.slow && !*full {
 				return
 			}
 			explore(t, simulation.Small{
-				Processes: test.processes, Tasks: test.tasks, Lease: smallLease, Faults: test.faults, MaxStates: *maxStates,
+				Processes: test.processes, Tasks: test.tasks, Lease: smallLease, Faults: test.faults, Short: test.short, MaxStates: *maxStates,
 			})
 		})
 	}

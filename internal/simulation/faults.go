@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,6 +15,7 @@ const (
 	partitionFault
 	flakyFault
 	notesFault
+	deployFault
 	clockFault
 )
 
@@ -29,7 +31,7 @@ func newFaultPlan(w *World, opts Options) *faultPlan {
 	kinds := []faultKind{
 		killFault, killFault, killFault, killFault, killFault, killFault,
 		suspendFault, suspendFault, partitionFault, partitionFault,
-		flakyFault, flakyFault, notesFault,
+		flakyFault, flakyFault, notesFault, deployFault,
 	}
 	if opts.ClockSteps {
 		kinds = append(kinds, clockFault, clockFault, clockFault)
@@ -72,8 +74,22 @@ func (f *faultPlan) strike(w *World, kind faultKind) {
 		count(&w.counts.Kills, hits)
 	case suspendFault:
 		p.suspend()
-		w.after(w.between(lease/8, 8*lease), resumes{p, p.life})
+		lasts := w.between(lease/8, 8*lease)
+		r := resumes{p: p, life: p.life}
+		if w.oneIn(3) && lasts > 2*time.Second { // shorter times are not noticed
+			r.uncounted = lasts
+		}
+		w.after(lasts, r)
 		count(&w.counts.Suspensions, hits)
+	case deployFault:
+		switch {
+		case p.closing:
+		case !p.isNew && w.oneIn(3):
+			p.registers()
+		default:
+			p.close(w.upTo(lease))
+			count(&w.counts.Deploys, hits)
+		}
 	case partitionFault:
 		f.cutOff(w, p)
 		count(&w.counts.Partitions, hits)
@@ -109,12 +125,32 @@ func (w *World) victim() *process {
 	return alive[w.random.IntN(len(alive))]
 }
 
-// cutOff cuts a process, or all, off from the store, in one direction or in both.
+// cutOff cuts a process, or several, off from the store. Of some the answers are slow
+// before that.
 func (f *faultPlan) cutOff(w *World, victim *process) {
 	for _, p := range w.processes {
 		if p != victim && !w.oneIn(5) {
 			continue
 		}
+		if w.oneIn(2) {
+			cuts{p, p.life}.happen(w)
+			continue
+		}
+		heartbeat := w.settings.core.LeaseTime / 4
+		p.link.slow, p.link.slowest = w.now+w.between(heartbeat, 4*heartbeat), heartbeat
+		w.log(Event{Process: p.index, Kind: answersSlow, Until: p.link.slow})
+		w.after(p.link.slow-w.now, cuts{p, p.life})
+	}
+}
+
+// cuts cuts a process off from the store, in one direction or in both.
+type cuts struct {
+	p    *process
+	life int
+}
+
+func (c cuts) happen(w *World) {
+	if p := c.p; p.life == c.life && !w.faultsEnded {
 		until := w.now + w.between(time.Second, 8*w.settings.core.LeaseTime)
 		if w.oneIn(50) && !w.settings.refusals {
 			until = w.now + w.between(time.Minute, 3*time.Hour)
@@ -164,13 +200,14 @@ func (s starts) happen(*World) { s.p.start() }
 
 // resumes lets a process go on, unless it was killed since.
 type resumes struct {
-	p    *process
-	life int
+	p         *process
+	life      int
+	uncounted time.Duration
 }
 
 func (r resumes) happen(*World) {
 	if r.p.life == r.life && r.p.suspended {
-		r.p.resume()
+		r.p.resume(r.uncounted)
 	}
 }
 
@@ -188,17 +225,29 @@ func (w *World) endFaults() {
 			until = max(until, s.at)
 		}
 	}
-	w.after(until-w.now+time.Second, faultsOver{})
+	w.after(until-w.now+callsEnd, faultsOver{})
 }
 
 // faultsOver is the end of the last fault. The clocks are right from then on.
 type faultsOver struct{}
 
-func (faultsOver) happen(w *World) {
+func (f faultsOver) happen(w *World) {
+	// Calls may have become late since, and processes may have to be waited for.
+	if w.network.(*randomNetwork).late >= w.now || slices.ContainsFunc(w.processes, func(p *process) bool {
+		return !p.alive || p.suspended || p.closing
+	}) {
+		w.after(time.Second, f)
+		return
+	}
 	for _, p := range w.processes {
 		p.step0 = 0
 	}
 	w.quietFrom = w.now
+	w.calmFrom = w.now + w.settings.core.PollMax + soon
 	w.log(Event{Process: Store, Kind: finalEffort})
 	w.after(0, probe{})
+	w.after(w.calmFrom-w.now, newWorkload(w, 20+w.random.IntN(40)))
 }
+
+// callsEnd is how long it takes until the core has given up all calls that never return.
+const callsEnd = 15 * time.Second

@@ -37,14 +37,27 @@ const (
 	Stopped   Kind = "killed"
 	Suspended Kind = "suspended"
 	Resumed   Kind = "resumed"
+	// Closed says that a process has closed its queues, and ended.
+	Closed Kind = "closed"
+	// CancelAsked says that an operator has canceled a job. If it runs it may go on
+	// until its process knows.
+	CancelAsked Kind = "canceled by an operator"
+	// EndedByHand says that an operator has stored that a job succeeded, whether it runs
+	// or not.
+	EndedByHand Kind = "ended by an operator"
 )
 
 // The events that only explain.
 const (
 	started     Kind = "started"
+	closing     Kind = "closing"
+	registered  Kind = "knows the new type"
+	parked      Kind = "parked"
+	unparked    Kind = "unparked"
 	sent        Kind = "sent"
 	answered    Kind = "answered"
 	cutOff      Kind = "cut off"
+	answersSlow Kind = "answers are slow"
 	healed      Kind = "healed"
 	clockStep   Kind = "clock step"
 	storeFails  Kind = "store fails"

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -17,6 +18,7 @@ type debt struct {
 	state   amboy.JobState
 	attempt int
 	lease   int
+	asked   bool // for its cancellation
 }
 
 // maxLateWait is by how much a wait may be too long after a clock was set back.
@@ -36,7 +38,7 @@ func (probe) happen(w *World) {
 	for _, id := range open {
 		w.probe(w.checker.tasks[id])
 	}
-	if len(open) > 0 || w.busy() {
+	if len(open) > 0 || w.busy() || w.isPutting() {
 		w.after(probePeriod, probe{})
 	}
 }
@@ -44,18 +46,41 @@ func (probe) happen(w *World) {
 // busy reports whether a process has something to write.
 func (w *World) busy() bool {
 	for _, p := range w.processes {
-		if p.holds() || len(p.retries) > 0 || len(p.runs) > 0 {
+		if p.holds() || len(p.runs) > 0 || slices.ContainsFunc(p.retries, func(r *retry) bool { return !r.call.hangs }) {
 			return true
 		}
 	}
 	return false
 }
 
+// soon is how long something may take that has no reason to wait, and atOnce how long it
+// may take until the end of a run that has returned is written.
+const (
+	soon   = 3 * time.Second
+	atOnce = time.Second
+)
+
 // bound is how long something may take after the last fault.
-func (w *World) bound(state amboy.JobState) time.Duration {
+func (w *World) bound(d debt) time.Duration {
 	c := w.settings.core
+	if w.calmFrom > 0 && d.since > w.calmFrom {
+		switch {
+		case d.state == amboy.StateRetrying:
+			return w.settings.retryPause + soon
+		case d.state == amboy.StateScheduled:
+			return c.LeaseTime + soon // no backoff is longer than a lease
+		case d.state == amboy.StateRunning && !d.asked:
+			return atOnce
+		case d.state == amboy.StateRunning && !w.settings.notified:
+			return c.LeaseTime/4 + soon
+		case !w.settings.notified:
+			return c.PollMax + soon
+		default:
+			return soon
+		}
+	}
 	bound := c.LeaseTime + c.LeaseTime/4 + c.PollMax
-	switch state {
+	switch d.state {
 	case amboy.StateRetrying:
 		bound += c.RetryScan + w.settings.retryPause + retryLimit
 	case amboy.StateScheduled: // after a backoff, which is no longer than a lease
@@ -72,18 +97,20 @@ func (w *World) probe(t *Task) {
 	}
 	found := debt{
 		since: w.now, state: driver.StateOf(r, timeAt(w.now)),
-		attempt: r.RetryInfo.CurrentAttempt, lease: r.Status.ModificationCount,
+		attempt: r.RetryInfo.CurrentAttempt, lease: r.Status.ModificationCount, asked: r.CancelRequested,
 	}
 	if !w.isOwed(t, r, found.state) {
 		delete(w.owed, t.ID)
 		return
 	}
 	before, ok := w.owed[t.ID]
-	if !ok || before.state != found.state || before.attempt != found.attempt || before.lease != found.lease {
+	found.since = before.since
+	if !ok || found != before {
+		found.since = w.now
 		w.owed[t.ID] = found
 		return
 	}
-	if late := w.now - before.since; late > w.bound(found.state) {
+	if late := w.now - before.since; late > w.bound(before) {
 		w.violate(Late, t.ID, "it is %s for %s, attempt %d, lease %d", found.state, late, found.attempt, found.lease)
 	}
 }
@@ -94,15 +121,18 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 	case amboy.StatePending:
 		return w.hasIdleWorker(t)
 	case amboy.StateRunning:
-		return !t.Refused && !w.isRun(driver.LeaseOf(r))
+		run := w.runWith(driver.LeaseOf(r))
+		if run == nil && w.awaitsAlone(driver.LeaseOf(r)) {
+			return false
+		}
+		return !t.Refused && (run == nil || r.CancelRequested && run.Cause() == nil)
 	case amboy.StateRetrying, amboy.StateExpired:
 		return true
 	case amboy.StateScheduled:
 		// It may be ready all the same, by the clock of a process that was ahead.
 		return r.RetryInfo.CurrentAttempt > 0 && w.hasIdleWorker(t)
 	case amboy.StateParked:
-		w.violate(Lost, t.ID, "it is parked")
-		return false
+		return false // an operator is to unpark it
 	default:
 		return false
 	}
@@ -126,14 +156,14 @@ func (w *World) hasIdleWorker(t *Task) bool {
 	return false
 }
 
-// isRun reports whether there is a run with a lease that has not returned.
-func (w *World) isRun(l driver.Lease) bool {
+// runWith returns the run with a lease that has not returned; nil if there is none.
+func (w *World) runWith(l driver.Lease) *run {
 	for _, p := range w.processes {
 		for _, r := range p.runs {
 			if r.Lease == l && !r.returned {
-				return true
+				return r
 			}
 		}
 	}
-	return false
+	return nil
 }

@@ -36,6 +36,8 @@ type link struct {
 	noRequests, noAnswers, noNotes time.Duration
 	// refuses is until when calls that don't come through fail at once.
 	refuses time.Duration
+	// slow is until when answers take up to slowest.
+	slow, slowest time.Duration
 	// hangs counts, by path, the calls that will never return.
 	hangs map[path]int
 }
@@ -62,6 +64,9 @@ const maxHangs = 3
 func (n *randomNetwork) fate(w *World, c *call) fate {
 	f := fate{request: w.latency(), answer: w.latency()}
 	link := &c.p.link
+	if w.now < link.slow {
+		f.answer = w.upTo(min(link.slowest, c.limit*9/10))
+	}
 	switch {
 	case w.now < link.noRequests && w.now < link.refuses:
 		f.before = errUnreachable
@@ -116,8 +121,8 @@ func (n *randomNetwork) spoil(w *World, c *call, f *fate) {
 	case 8:
 		if c.path == completePath && w.oneIn(2) {
 			f.before = errFinal
-		} else if c.p.link.hangs[c.path] < maxHangs {
-			n.hang(c, f)
+		} else if c.p.mayHang(c) {
+			f.answerLost, f.ignoresLimit = true, true
 		}
 	}
 }
@@ -130,13 +135,21 @@ func (w *World) longest() time.Duration {
 	return time.Hour
 }
 
-// hang makes a call never return.
-func (n *randomNetwork) hang(c *call, f *fate) {
-	if c.p.link.hangs == nil {
-		c.p.link.hangs = map[path]int{}
+// mayHang reports whether one more call of a path may never return, and counts it if so.
+// A call that can't be counted any more returns with an error instead.
+func (p *process) mayHang(c *call) bool {
+	if c.mayHang {
+		return true
 	}
-	c.p.link.hangs[c.path]++
-	f.answerLost, f.ignoresLimit = true, true
+	if p.link.hangs == nil {
+		p.link.hangs = map[path]int{}
+	}
+	if p.link.hangs[c.path] == maxHangs {
+		return false
+	}
+	p.link.hangs[c.path]++
+	c.mayHang = true
+	return true
 }
 
 // latency is that of a message without a fault.

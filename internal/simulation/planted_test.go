@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,27 +23,82 @@ var (
 	plantedFor = flag.Duration("simulation.plantedfor", time.Minute, "how long each planted fault is searched for")
 )
 
-// TestPlantedFaults makes a mistake in the core, one for each patch in testdata/planted,
-// and has the worlds of TestWorlds find it. It changes no file of the module: the patched
-// one is an overlay of the build.
-func TestPlantedFaults(t *testing.T) {
-	if !*planted {
-		return
-	}
-	patches, err := filepath.Glob("testdata/planted/*.patch")
+// root is that of the module.
+const root = "../.."
+
+// text returns the file of a fault, with the fault.
+func (f plantedFault) text(t *testing.T) string {
+	t.Helper()
+	original, err := os.ReadFile(filepath.Join(root, f.file))
 	require.NoError(t, err)
-	require.NotEmpty(t, patches)
-	for _, patch := range patches {
-		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
-			findPlanted(t, buildPatched(t, patch))
+	var flat strings.Builder
+	for line := range strings.Lines(string(original)) {
+		flat.WriteString(strings.TrimLeft(line, "\t"))
+	}
+	require.Equal(t, 1, strings.Count(flat.String(), f.right), "occurrences in %s of %q", f.file, f.right)
+	return strings.Replace(flat.String(), f.right, f.wrong, 1)
+}
+
+func TestPlantedFaultsApply(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range plantedFaults {
+		t.Run(f.name, func(t *testing.T) {
+			assert.NotEqual(t, f.right, f.wrong)
+			assert.False(t, names[f.name], "there are two of that name")
+			names[f.name] = true
+			_, err := parser.ParseFile(token.NewFileSet(), f.file, f.text(t), parser.SkipObjectResolution)
+			assert.NoError(t, err)
+		})
+	}
+	assert.GreaterOrEqual(t, len(plantedFaults), 40)
+}
+
+// TestPlantedFaultsAreFound makes the mistakes, one at a time, and has the
+// worlds of TestWorlds find them. It changes no file of the module: the file with the
+// mistake is an overlay of the build.
+func TestPlantedFaultsAreFound(t *testing.T) {
+	if !*planted {
+		t.Skip("it takes minutes: see -simulation.planted")
+	}
+	for _, f := range plantedFaults {
+		t.Run(f.name, func(t *testing.T) {
+			began := time.Now()
+			found := search(t, build(t, f))
+			switch {
+			case found != "":
+				assert.Empty(t, f.unseen, "it was found")
+				t.Logf("found in %s: %s", time.Since(began).Round(10*time.Millisecond), found)
+			case f.unseen == "":
+				assert.Fail(t, "it was not found", "in %s", time.Since(began))
+			default:
+				t.Logf("not found: %s", f.unseen)
+			}
 		})
 	}
 }
 
-// findPlanted runs a test binary until its worlds have found something.
-func findPlanted(t *testing.T, binary string) {
+// build builds the tests of this package with a fault.
+func build(t *testing.T, f plantedFault) (binary string) {
 	t.Helper()
-	began := time.Now()
+	dir := t.TempDir()
+	faulty := filepath.Join(dir, filepath.Base(f.file))
+	require.NoError(t, os.WriteFile(faulty, []byte(f.text(t)), 0o600))
+	original, err := filepath.Abs(filepath.Join(root, f.file))
+	require.NoError(t, err)
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: faulty}})
+	require.NoError(t, err)
+	overlayFile := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
+	binary = filepath.Join(dir, "simulation.test")
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return binary
+}
+
+// search runs worlds until one breaks a promise, or the core panics, and returns what it
+// said; empty if none did in time.
+func search(t *testing.T, binary string) (found string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), *plantedFor+time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary, "-test.run=^TestWorlds$", "-simulation.for="+plantedFor.String()).CombinedOutput()
@@ -49,48 +106,12 @@ func findPlanted(t *testing.T, binary string) {
 	if err != nil && !errors.As(err, &exit) {
 		require.NoError(t, err)
 	}
-	found := ""
 	for line := range strings.Lines(string(out)) {
 		if _, story, ok := strings.Cut(line, ": seed "); ok {
-			found = strings.TrimSpace(story)
+			found = "seed " + strings.TrimSpace(story)
+		} else if strings.HasPrefix(line, "panic: ") {
+			return strings.TrimSpace(line)
 		}
 	}
-	assert.NotEmpty(t, found, "it was not found in %s", time.Since(began))
-	t.Logf("found in %s: seed %s", time.Since(began).Round(10*time.Millisecond), found)
-}
-
-// buildPatched builds the tests of this package with a patched file.
-func buildPatched(t *testing.T, patch string) (binary string) {
-	t.Helper()
-	dir := t.TempDir()
-	text, err := os.ReadFile(patch)
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(text), "+++ b/")
-	require.True(t, ok, "a patch names its file")
-	file, _, _ := strings.Cut(rest, "\n")
-	root, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	original, err := os.ReadFile(filepath.Join(root, file))
-	require.NoError(t, err)
-	copied := filepath.Join(dir, file)
-	require.NoError(t, os.MkdirAll(filepath.Dir(copied), 0o700))
-	require.NoError(t, os.WriteFile(copied, original, 0o600))
-	absolute, err := filepath.Abs(patch)
-	require.NoError(t, err)
-	command(t, dir, "git", "apply", absolute)
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, file): copied}})
-	require.NoError(t, err)
-	overlayFile := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
-	binary = filepath.Join(dir, "simulation.test")
-	command(t, root, "go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", binary, "./internal/simulation")
-	return binary
-}
-
-func command(t *testing.T, dir, name string, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	return found
 }

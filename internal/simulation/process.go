@@ -21,7 +21,7 @@ type process struct {
 	suspended bool
 	deferred  []*scheduled  // what has arrived while it was suspended
 	step0     time.Duration // by how much its wall clock is off
-	started   time.Duration
+	started   time.Duration // when its monotonic clock stood at zero
 	owner     string
 	core      *core.Core
 	workers   []*worker
@@ -33,10 +33,22 @@ type process struct {
 	refused []*core.Run   // whose end the store did not take at first
 	failing bool          // the last call of the core has failed
 	backAt  time.Duration // when the first one after that did not
+	renewed time.Duration // when it last began to renew its leases
 
 	claimed, done int // records that it was given, and runs that are over
-	met           int // records of the new type that it was given and does not know
+	claimedAt     map[driver.Lease]time.Duration
+	lostClaims    bool // there was a claim whose answer has not come in time
 	link          link
+
+	isNew    bool           // it runs the new version of the program
+	unknown  []driver.Kind  // that it has met, and does not know
+	suspects []driver.Lease // of the jobs that run alone, or wait until they can
+
+	lines       []*core.Line
+	closing     bool // no job begins any more
+	toldClosing bool
+	abandoned   bool // the core has given up what was not written
+	spoiled     bool // the store refused the end of a run for good
 }
 
 // worker takes runs of a queue.
@@ -55,9 +67,15 @@ type run struct {
 	attempt  int
 	began    bool
 	returned bool
-	over     bool
-	canceled bool // the context has ended
-	lost     bool // the core was told that the lease is another's
+	// claimedAt is when its process was given it.
+	claimedAt time.Duration
+	over      bool
+	canceled  bool // the context has ended
+	stopped   bool // because the process closes
+	offered   bool // its end was, to the store
+	// forgotten is true from when the core has no use for it any more.
+	forgotten bool
+	lost      bool // the core was told that the lease is another's
 }
 
 // start begins a life.
@@ -68,13 +86,16 @@ func (p *process) start() {
 	p.started = w.now
 	p.owner = fmt.Sprintf("p%d.%d", p.index, p.life)
 	p.workers, p.runs, p.retries, p.open, p.wakes = nil, nil, nil, nil, 0
-	p.met = 0
-	p.claimed, p.done, p.failing, p.backAt, p.refused = 0, 0, false, 0, nil
+	p.claimed, p.done, p.lostClaims, p.failing, p.backAt, p.refused = 0, 0, false, false, 0, nil
+	p.unknown = nil
+	p.suspects, p.claimedAt = nil, map[driver.Lease]time.Duration{}
+	p.lines, p.closing, p.toldClosing, p.abandoned, p.spoiled = nil, false, false, false, false
 	p.link = link{}
 	w.log(Event{Process: p.index, Kind: started, Note: p.owner})
 	p.core = core.New(w.settings.core, p.instant())
 	for _, name := range w.settings.queues {
-		line := &core.Line{Queue: name}
+		line := &core.Line{Queue: name, MaxInterruptions: w.settings.maxInterruptions}
+		p.lines = append(p.lines, line)
 		p.step(core.Opened{Line: line})
 		p.step(core.Resumed{Line: line})
 		for range w.settings.workers {
@@ -87,10 +108,13 @@ func (p *process) start() {
 }
 
 // kill ends a life. Calls that were sent take effect all the same.
-func (p *process) kill() {
-	p.w.log(Event{Process: p.index, Kind: Stopped})
+func (p *process) kill() { p.stop(Stopped) }
+
+func (p *process) stop(how Kind) {
+	p.w.log(Event{Process: p.index, Kind: how})
 	p.life++
 	p.alive, p.suspended, p.deferred = false, false, nil
+	p.closing = false
 	p.core, p.workers, p.runs, p.retries, p.open = nil, nil, nil, nil, nil
 }
 
@@ -99,13 +123,21 @@ func (p *process) suspend() {
 	p.w.log(Event{Process: p.index, Kind: Suspended})
 }
 
-// resume lets a process go on. The first that happens is that its core is told the time.
-func (p *process) resume() {
+// resume lets a process go on that was suspended for a time, which its monotonic clock may
+// not have counted. The first that happens is that its core is told the time.
+func (p *process) resume(uncounted time.Duration) {
 	p.suspended = false
+	p.started += uncounted
 	arrived := p.deferred
 	p.deferred = nil
 	p.step(core.Tick{})
-	p.w.log(Event{Process: p.index, Kind: Resumed})
+	resumed := Event{Process: p.index, Kind: Resumed}
+	if uncounted > 0 {
+		// It renews its leases at once, and ends what it can't renew.
+		resumed.Until = p.w.now + min(p.w.settings.core.LeaseTime/4, renewLimit) + p.w.longestTick()
+		resumed.Note = "by a clock that has not counted it"
+	}
+	p.w.log(resumed)
 	for _, s := range arrived {
 		p.w.dispatch(s)
 	}
@@ -124,18 +156,32 @@ func (p *process) instant() core.Time {
 // holds reports whether the process has a lease.
 func (p *process) holds() bool { return p.alive && p.core.Holds() }
 
-// step tells the core of an event, and carries out what it decides.
+// step tells the core of an event, and carries out what it decides: first what changes
+// nothing but the process, as what follows may be another step.
 func (p *process) step(event core.Event) {
+	var rest []core.Command
+	started := 0
 	for _, command := range p.core.Step(p.instant(), event, nil) {
+		if _, ok := command.(core.Start); ok {
+			started++
+		}
+		if !p.note(command) {
+			rest = append(rest, command)
+		}
+	}
+	for _, r := range p.runs[max(0, len(p.runs)-started):] {
+		p.checkAlone(r)
+	}
+	for _, command := range rest {
 		p.carryOut(command)
 	}
 }
 
-func (p *process) carryOut(command core.Command) {
+// note carries out commands to workers and to the timer, and checks those to the store. It
+// returns false for what is to be carried out.
+func (p *process) note(command core.Command) bool {
 	w := p.w
 	switch do := command.(type) {
-	case core.Yield:
-		p.after(w.upTo(20*time.Microsecond), yielded{p})
 	case core.Wake:
 		p.wakes++
 		p.after(max(0, p.started+do.At-w.now)+w.upTo(time.Millisecond), tick{p, p.wakes})
@@ -149,10 +195,36 @@ func (p *process) carryOut(command core.Command) {
 		p.after(w.upTo(200*time.Microsecond), runBegins{r})
 	case core.Dismiss:
 		do.Worker.Shell.(*worker).waiting = false
+	case core.Claim:
+		p.checkDemand(do)
+		p.checkUnknown(do)
+		return false
+	case core.Done:
+		if r := p.runOf(do.Run); r != nil {
+			r.forgotten = true
+		}
+		return false
+	case core.Renew:
+		p.checkRenewed(do)
+		return false
+	case core.Recover:
+		p.checkRecovery(do)
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+func (p *process) carryOut(command core.Command) {
+	w := p.w
+	switch do := command.(type) {
+	case core.Yield:
+		p.after(w.upTo(20*time.Microsecond), yielded{p})
 	case core.Expire:
 		p.newRun(do.Run, nil).expire()
 	case core.Park:
-		p.step(core.Finished{Run: do.Run, End: core.End{HandBack: &driver.HandBack{Park: true, Reason: "interrupted too often"}}})
+		p.park(do.Run)
 	case core.Cancel:
 		p.cancel(do.Run, do.Cause)
 	case core.Done:
@@ -205,6 +277,8 @@ func (p *process) newRun(from *core.Run, wk *worker) *run {
 		worker:  wk,
 		task:    p.w.checker.tasks[from.Record.JobID()],
 		attempt: from.Record.RetryInfo.CurrentAttempt,
+
+		claimedAt: p.claimedAt[from.Lease],
 	}
 	p.runs = append(p.runs, r)
 	return r
@@ -238,34 +312,15 @@ func (r *run) expire() {
 }
 
 func (r *run) end(state amboy.JobState) {
-	r.returned = true
-	record := ended(r.Record, state, r.p.wall())
-	r.p.step(core.Finished{Run: r.Run, End: core.End{Record: record}})
+	r.endWith(core.End{Record: ended(r.Record, state, r.p.wall())})
 }
 
-func (r *run) handBack() {
+func (r *run) handBack() { r.endWith(core.End{HandBack: &driver.HandBack{}}) }
+
+func (r *run) endWith(end core.End) {
 	r.returned = true
-	r.p.step(core.Finished{Run: r.Run, End: core.End{HandBack: &driver.HandBack{}}})
-}
-
-// newType is the type of tasks that old processes do not know.
-const newType = "new"
-
-// knows reports whether the process can run a task: its program is the new version if it
-// was started again, or is the last, so that there is one at all times.
-func (p *process) knows(t *Task) bool {
-	return t.Type != newType || p.life > 1 || p.index == len(p.w.processes)-1
-}
-
-// leave hands back a run of a task that the process does not know. Beside those of one
-// claim it may meet those of claims that were late.
-func (r *run) leave() {
-	r.p.met++
-	if most := 6 * len(r.p.workers); r.p.met > most {
-		r.p.w.violate(CoreRule, r.task.ID, "process %d has met %d tasks of a type that it does not know", r.p.index, r.p.met)
-	}
-	r.returned = true
-	r.p.step(core.Finished{Run: r.Run, End: core.End{HandBack: &driver.HandBack{}, Unknown: true}})
+	r.p.cleared(r.Lease)
+	r.p.step(core.Finished{Run: r.Run, End: end})
 }
 
 // runBegins is a worker that has got a run.
@@ -283,7 +338,7 @@ func (b runBegins) happen(w *World) {
 	case r.Record.Dependency != nil && len(r.Record.Dependency.Failed) > 0:
 		r.end(amboy.StateFailed)
 		r.comesAgain()
-	case r.isLost():
+	case r.isLost() || r.p.closing:
 		r.handBack()
 		r.comesAgain()
 	default:
@@ -327,7 +382,7 @@ func (e runReturns) happen(*World) {
 		return
 	}
 	switch {
-	case r.isLost():
+	case r.isLost() || r.stopped && r.Cause() == nil:
 		r.log(Returned, "to be handed back")
 		r.handBack()
 		r.comesAgain()
@@ -352,6 +407,8 @@ func (e runReturns) happen(*World) {
 // over is the end of a run.
 func (p *process) over(of *core.Run, err error) {
 	p.done++
+	p.cleared(of.Lease)
+	delete(p.claimedAt, of.Lease)
 	p.refused = slices.DeleteFunc(p.refused, func(other *core.Run) bool { return other == of })
 	r := p.runOf(of)
 	if r == nil {
@@ -361,8 +418,12 @@ func (p *process) over(of *core.Run, err error) {
 		p.w.violate(CoreRule, r.task.ID, "a run was done with twice")
 	}
 	r.over = true
-	if err != nil && !errors.Is(err, amboy.ErrLeaseLost) && !errors.Is(err, errFinal) {
+	p.spoiled = p.spoiled || err != nil
+	if err != nil && !errors.Is(err, amboy.ErrLeaseLost) && !errors.Is(err, errFinal) && !p.abandoned {
 		p.w.violate(CoreRule, r.task.ID, "process %d gave the end of a run up: %v", p.index, err)
+	}
+	if err == nil && !r.offered && !r.lost {
+		p.w.violate(CoreRule, r.task.ID, "process %d was done with a run whose end it had not written", p.index)
 	}
 	p.runs = slices.DeleteFunc(p.runs, func(other *run) bool { return other == r })
 	record := r.End().Record

@@ -18,6 +18,7 @@ const retryLimit = 5 * time.Second
 type retry struct {
 	p      *process
 	record *driver.Record
+	call   *call
 }
 
 // retry takes a job up whose attempt is to be retried, unless it has done so already.
@@ -38,7 +39,8 @@ func (r *retry) happen(*World) {
 	if r.record.RetryInfo.GetRemainingAttempts() == 0 {
 		path = endRetryPath
 	}
-	r.p.post(&call{p: r.p, path: path, retry: r, limit: retryLimit})
+	r.call = &call{p: r.p, path: path, retry: r, limit: retryLimit}
+	r.p.post(r.call)
 }
 
 func (r *retry) takeEffect(w *World, c *call) {

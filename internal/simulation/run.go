@@ -16,10 +16,11 @@ func Run(opts Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.setVersions()
 	for _, p := range w.processes {
 		w.after(w.upTo(time.Second), starts{p})
 	}
-	w.after(time.Second, newWorkload(w))
+	w.after(time.Second, newWorkload(w, 40+random.IntN(100)))
 	w.after(2*time.Second, newFaultPlan(w, opts))
 	for !w.isOver() {
 		w.step()

@@ -106,6 +106,9 @@ func TestWorlds(t *testing.T) {
 		}
 	}
 	t.Logf("%d worlds, %s of virtual time in %s: %s", world-*seed, lasted, time.Since(began), total)
+	if *worlds < 20 && *runFor == 0 {
+		return // few worlds do not have all faults
+	}
 	assert.NotZero(t, total.Kills)
 	assert.NotZero(t, total.Suspensions)
 	assert.NotZero(t, total.Partitions)

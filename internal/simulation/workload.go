@@ -23,6 +23,8 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		deaf:       opts.Deaf,
 		refusals:   random.IntN(4) == 0,
 		rollout:    opts.Seed%3 == 1,
+
+		maxInterruptions: random.IntN(3) * 5,
 	}
 	for i := range 1 + random.IntN(3) {
 		s.queues = append(s.queues, fmt.Sprint("q", i))
@@ -50,26 +52,25 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 type workload struct {
 	left    int
 	pause   time.Duration // the longest between two
-	made    int
 	flooded string
 	// edges are the tasks that others may depend on.
 	edges map[string][]string
 }
 
-func newWorkload(w *World) *workload {
-	l := &workload{
-		left:    40 + w.random.IntN(100),
+// newWorkload makes a workload of so many tasks.
+func newWorkload(w *World, tasks int) *workload {
+	return &workload{
+		left:    tasks,
 		pause:   w.settings.core.LeaseTime / 3,
 		flooded: w.settings.queues[0],
 		edges:   map[string][]string{},
 	}
-	return l
 }
 
 // happen puts some tasks.
 func (l *workload) happen(w *World) {
 	together := 1 + w.random.IntN(3)
-	if w.oneIn(15) {
+	if w.oneIn(15) || w.calmFrom > 0 && w.oneIn(5) {
 		together = 20 // a flood
 	}
 	flood := together == 20
@@ -81,17 +82,21 @@ func (l *workload) happen(w *World) {
 		}
 		l.put(w, l.task(w, queue))
 	}
-	if l.left > 0 {
-		w.after(w.upTo(l.pause), l)
+	if l.left == 0 {
+		return
 	}
+	pause := l.pause
+	if w.oneIn(3) {
+		pause = callTime // while a claim is under way
+	}
+	w.after(w.upTo(pause), l)
 }
 
 // task makes a task of a queue.
 func (l *workload) task(w *World, queue string) *Task {
 	lease := w.settings.core.LeaseTime
-	l.made++
 	t := &Task{
-		ID:             fmt.Sprintf("j%d", l.made),
+		ID:             fmt.Sprintf("j%d", len(w.checker.order)+1),
 		Queue:          queue,
 		Priority:       w.random.IntN(3),
 		Attempts:       1,
@@ -99,7 +104,7 @@ func (l *workload) task(w *World, queue string) *Task {
 		IgnoresContext: w.oneIn(10),
 		Refused:        w.settings.refusals && w.oneIn(60),
 	}
-	if w.settings.rollout && l.made%5 == 0 {
+	if w.settings.rollout && w.oneIn(5) {
 		t.Type = newType
 	}
 	switch w.random.IntN(8) {
@@ -118,7 +123,7 @@ func (l *workload) task(w *World, queue string) *Task {
 	if w.oneIn(6) {
 		t.NotBefore = w.now + w.upTo(2*lease)
 	}
-	if w.oneIn(12) {
+	if w.oneIn(12) || w.calmFrom > 0 && w.oneIn(6) {
 		t.DispatchBy = max(w.now, t.NotBefore) + w.upTo(2*lease)
 	}
 	if w.oneIn(3) {
@@ -154,8 +159,24 @@ func (l *workload) takeScopes(w *World, t *Task) {
 func (l *workload) put(w *World, t *Task) {
 	if w.put(t) {
 		l.edges[t.Queue] = append(l.edges[t.Queue], t.ID)
+		if w.oneIn(25) {
+			w.after(w.sometime(), cancels{t})
+		} else if len(t.Scopes) == 0 && w.oneIn(25) {
+			w.after(w.sometime(), endsByHand{t})
+		}
 	}
 }
+
+// sometime is when an operator acts on a job that was put: often as soon as it is claimed.
+func (w *World) sometime() time.Duration {
+	if w.oneIn(2) {
+		return w.upTo(callTime)
+	}
+	return w.upTo(2 * w.settings.core.LeaseTime)
+}
+
+// callTime is how long a call and its answer take most often.
+const callTime = 5 * time.Millisecond
 
 func (w *World) put(t *Task) (accepted bool) {
 	w.checker.Expect(t)

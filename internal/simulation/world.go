@@ -36,6 +36,10 @@ type Counts struct {
 	// Calls are those of these paths, and FailedCalls those of them that failed.
 	Calls, FailedCalls                               int
 	Kills, Suspensions, Partitions, ClockSteps, Lost int
+	// Deploys are processes that were closed while they held a lease, and Canceled jobs
+	// that an operator has canceled or ended. Parked are those that were interrupted too
+	// often.
+	Deploys, Canceled, Parked int
 }
 
 // Add adds the counts of another world.
@@ -51,11 +55,14 @@ func (c *Counts) Add(o Counts) {
 	c.Partitions += o.Partitions
 	c.ClockSteps += o.ClockSteps
 	c.Lost += o.Lost
+	c.Deploys += o.Deploys
+	c.Canceled += o.Canceled
+	c.Parked += o.Parked
 }
 
 func (c Counts) String() string {
-	return fmt.Sprintf("%d jobs (%d more refused), %d runs (%d fenced), %d calls; faults that hit: %d kills, %d suspensions, %d partitions, %d failed calls, %d clock steps, %d lost notifications",
-		c.Jobs, c.Refused, c.Runs, c.Fenced, c.Calls, c.Kills, c.Suspensions, c.Partitions, c.FailedCalls, c.ClockSteps, c.Lost)
+	return fmt.Sprintf("%d jobs (%d more refused, %d canceled, %d parked), %d runs (%d fenced), %d calls; faults that hit: %d kills, %d soft stops, %d suspensions, %d partitions, %d failed calls, %d clock steps, %d lost notifications",
+		c.Jobs, c.Refused, c.Canceled, c.Parked, c.Runs, c.Fenced, c.Calls, c.Kills, c.Deploys, c.Suspensions, c.Partitions, c.FailedCalls, c.ClockSteps, c.Lost)
 }
 
 // World is a number of processes over one store, in virtual time. It runs in one
@@ -76,7 +83,11 @@ type World struct {
 	faultsEnded bool
 	// quietFrom is when the last fault is over; it is known when faults have ended.
 	quietFrom time.Duration
-	owed      owed
+	// calmFrom is when what was lost or hung because of faults keeps nothing waiting any
+	// more: what happens from then on happens soon.
+	calmFrom time.Duration
+	owed     owed
+	asked    []*Task // that an operator has canceled
 }
 
 // settings are those of the processes of a world.
@@ -92,9 +103,11 @@ type settings struct {
 	// refusals is true where the store refuses the ends of some tasks for long. As they
 	// are offered all the time, no fault lasts for hours in such a world.
 	refusals bool
-	// rollout is true if some tasks are of a new type, which processes know that were
-	// started again, and the last one.
+	// rollout is true if some tasks are of a new type, which the processes come to know one
+	// by one.
 	rollout bool
+	// maxInterruptions is how often a job may be interrupted; 0 for no limit.
+	maxInterruptions int
 }
 
 // newWorld makes a world whose processes have not started.
@@ -165,6 +178,9 @@ func (w *World) upTo(longest time.Duration) time.Duration {
 	}
 	return time.Duration(w.random.Int64N(int64(longest) + 1))
 }
+
+// longestTick is how late a timer may be.
+func (w *World) longestTick() time.Duration { return time.Millisecond }
 
 // between is a random time between two, of each order of magnitude as often.
 func (w *World) between(shortest, longest time.Duration) time.Duration {

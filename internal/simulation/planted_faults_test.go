@@ -1,0 +1,388 @@
+package simulation_test
+
+// plantedFault is a mistake that the worlds must find: in a file of the module wrong takes
+// the place of right, which occurs there exactly once. Neither has the indentation of its
+// lines.
+type plantedFault struct {
+	name, file, right, wrong string
+	// unseen is why the worlds can't find it; empty if they must.
+	unseen string
+}
+
+// plantedFaults are the mistakes, by the promise that each breaks.
+var plantedFaults = []plantedFault{
+	// A holder fences itself.
+	{
+		name: "a run is never fenced", file: "internal/core/lease.go",
+		right: "c.cancel(r, amboy.ErrLeaseLost)\ndefault:",
+		wrong: "default:",
+	},
+	{
+		name: "a run is fenced after its lease is over", file: "internal/core/core.go",
+		right: "call.unnoticed + c.config.LeaseTime - min(",
+		wrong: "call.unnoticed + c.config.LeaseTime + min(",
+	},
+	{
+		name: "a new lease sets no fence", file: "internal/core/lease.go",
+		right: "c.timers.set(fenceTimer, r.fence)\n}\n\n// letGo",
+		wrong: "}\n\n// letGo",
+	},
+	{
+		name: "only the first lease is fenced", file: "internal/core/lease.go",
+		right: "c.timers.set(fenceTimer, next)",
+		wrong: "_ = next",
+	},
+	{
+		name: "a renewal counts from its answer", file: "internal/core/lease.go",
+		right: "r.fence = max(r.fence, c.fence(call))",
+		wrong: "r.fence = max(r.fence, c.fence(call)+c.now.Mono-call.sent)",
+	},
+	{
+		name: "leases are renewed as seldom as they end", file: "internal/core/core.go",
+		right: "return c.config.LeaseTime / 4",
+		wrong: "return c.config.LeaseTime",
+	},
+	{
+		name: "a lease that the store calls lost goes on", file: "internal/core/lease.go",
+		right: "for _, lease := range e.Lost {\nc.lose(lease)\n}",
+		wrong: "",
+	},
+	{
+		name: "a lost lease is handed back", file: "internal/core/finish.go",
+		right: "if r.lost && end.Record == nil || end == (End{}) {",
+		wrong: "if end == (End{}) {",
+	},
+	{
+		name: "a fenced run is not handed back", file: "internal/core/finish.go",
+		right: "if r.lost && end.Record == nil ||",
+		wrong: "if r.isLost() && end.Record == nil ||",
+	},
+
+	// A process never takes over what it runs itself, also after it was suspended.
+	{
+		name: "recovery takes the process's own runs", file: "internal/core/duty.go",
+		right: "Keep: leasesOf(c.held)",
+		wrong: "Keep: nil",
+	},
+	{
+		name: "events are handled before the time is known", file: "internal/core/core.go",
+		right: "c.timePassed(now)\nc.handle(event)",
+		wrong: "c.handle(event)\nc.timePassed(now)",
+	},
+
+	{
+		name: "time that passed unnoticed ends no lease", file: "internal/core/timer.go",
+		right: "c.doubtFences(drift)",
+		wrong: "",
+	},
+	{
+		name: "time that passed unnoticed does not count for calls under way", file: "internal/core/lease.go",
+		right: "call.unnoticed += max(0, unnoticed)",
+		wrong: "_ = call",
+	},
+
+	// A job that ends its processes is set aside, and takes no other job with it.
+	{
+		name: "a job that is interrupted again and again is not parked", file: "internal/core/claim.go",
+		right: "case r.isInterruptedTooOften(l):",
+		wrong: "case c.closing && r.isInterruptedTooOften(l):",
+	},
+	{
+		name: "a suspect begins beside others", file: "internal/core/suspect.go",
+		right: "if len(c.held) == 1 {",
+		wrong: "if len(c.held) > 0 {",
+	},
+	{
+		name: "others begin beside a suspect", file: "internal/core/claim.go",
+		right: "return c.alone == nil && (",
+		wrong: "return c != nil && (",
+	},
+	{
+		name: "a suspect that has returned keeps others from running", file: "internal/core/suspect.go",
+		right: "c.alone = nil",
+		wrong: "",
+	},
+	{
+		name: "a suspect waits for as long as it is not alone", file: "internal/core/suspect.go",
+		right: "c.timers.set(aloneTimer, c.now.Mono+c.config.LeaseTime)",
+		wrong: "",
+	},
+
+	{
+		name: "a suspect begins under a lease in doubt", file: "internal/core/lease.go",
+		right: "c.handBackSuspect()",
+		wrong: "",
+	},
+
+	// A process leaves the jobs that it does not know to others, and takes all that it knows.
+	{
+		name: "a kind that the process does not know is claimed again", file: "internal/core/finish.go",
+		right: "if end.Unknown {",
+		wrong: "if end.Unknown && c.closing {",
+	},
+	{
+		name: "a kind that is known now is left to others", file: "internal/core/claim.go",
+		right: "c.unknown = nil\nc.changed()",
+		wrong: "c.changed()",
+	},
+	{
+		name: "a kind that is known now is not claimed at once", file: "internal/core/claim.go",
+		right: "c.unknown = nil\nc.changed()",
+		wrong: "c.unknown = nil",
+	},
+
+	// What is due is not late.
+	{
+		name: "a later time takes the place of an earlier one", file: "internal/core/claim.go",
+		right: "if !at.IsZero() && (c.due.IsZero() || at.Before(c.due)) {",
+		wrong: "if !at.IsZero() {",
+	},
+	{
+		name: "an earlier time is ignored while another is set", file: "internal/core/claim.go",
+		right: "if !at.IsZero() && (c.due.IsZero() || at.Before(c.due)) {",
+		wrong: "if !at.IsZero() && c.due.IsZero() {",
+	},
+	{
+		name: "jobs whose time has come wait for the next poll", file: "internal/core/timer.go",
+		right: "c.claimDue()",
+		wrong: "",
+	},
+	{
+		name: "the shell is not woken for what is due", file: "internal/core/timer.go",
+		right: "next = min(next, c.now.Mono+max(0, c.due.Sub(c.now.Wall)))",
+		wrong: "next = min(next, c.now.Mono+maxWake)",
+	},
+
+	// Wall clocks jump.
+	{
+		name: "a lease ends by the clock of its claimant", file: "queue/driver/memory/claim.go",
+		right: "e.Job.lease(d.opts.Elapsed(), req.LeaseTime)",
+		wrong: "e.Job.lease(d.opts.Elapsed()+req.Now.Sub(d.opts.Now()), req.LeaseTime)",
+	},
+	{
+		name: "waits are not shortened when a clock was set back", file: "queue/driver/memory/lease.go",
+		right: "moved := d.shortenWaits()",
+		wrong: "moved := false",
+	},
+	{
+		name: "a clock that jumps is not noticed", file: "internal/core/timer.go",
+		right: "if drift.Abs() > maxDrift {",
+		wrong: "if drift.Abs() > 1000*time.Hour {",
+	},
+
+	// An attempt that may be retried is retried.
+	{
+		name: "retries that were left are not taken up", file: "internal/core/duty.go",
+		right: "if c.closing {\nreturn\n}\nc.rescanRetries",
+		wrong: "if c.closing || c.begun {\nreturn\n}\nc.rescanRetries",
+	},
+	{
+		name: "retries that were left are taken up once", file: "internal/core/duty.go",
+		right: "c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)",
+		wrong: "",
+	},
+
+	// An end that is refused keeps no other from being written.
+	{
+		name: "an end that waits delays the next", file: "internal/core/finish.go",
+		right: "if !c.calls.busy(writeCall) {",
+		wrong: "if len(c.ends.waiting) == 1 {",
+	},
+	{
+		name: "the same end is offered again and again", file: "internal/core/finish.go",
+		right: "at = i\nbreak",
+		wrong: "_ = i\nbreak",
+	},
+	{
+		name: "pauses between tries grow without end", file: "internal/core/finish.go",
+		right: "c.ends.pause = min(2*c.ends.pause, lastPause)",
+		wrong: "c.ends.pause *= 2",
+	},
+	{
+		name: "a refused end is not offered again by itself", file: "internal/core/finish.go",
+		right: "c.timers.set(writeTimer, c.ends.probe)",
+		wrong: "",
+	},
+	{
+		name: "a refused end goes back among the others", file: "internal/core/finish.go",
+		right: "r.alone = r.alone || r.probed",
+		wrong: "r.alone = false",
+	},
+	{
+		name: "a refused batch is not divided", file: "internal/core/finish.go",
+		right: "c.ends.batch = (len(runs) + 1) / 2",
+		wrong: "c.ends.batch = maxBatch",
+	},
+	{
+		name: "an end is given up at the first error", file: "internal/core/finish.go",
+		right: "r.failure = err",
+		wrong: "r.failure = err\nc.done(r, err)",
+	},
+	{
+		name: "leases are not renewed while their end waits", file: "internal/core/lease.go",
+		right: "if !r.isLost() {\nruns",
+		wrong: "if !r.isLost() && !r.finishing {\nruns",
+	},
+	{
+		name: "a refused end counts as an outage", file: "internal/core/call.go",
+		right: "if err == nil || !made.isRefusedAgain() {",
+		wrong: "if err == nil || made != nil {",
+	},
+
+	// A claim that comes late is handed back.
+	{
+		name: "a claim that comes late is run", file: "internal/core/claim.go",
+		right: "case c.now.Mono >= fence || r.lost:",
+		wrong: "case r.lost:",
+	},
+	{
+		name: "a claimed lease counts from the answer", file: "internal/core/claim.go",
+		right: "fence := c.fence(call)",
+		wrong: "fence := c.fence(call) + c.now.Mono - call.sent",
+	},
+	{
+		name: "a claim that comes late exceeds the limit of runs", file: "internal/core/claim.go",
+		right: "len(l.waiting) == 0 || !c.hasRoom():",
+		wrong: "len(l.waiting) == 0:",
+	},
+
+	// A call that does not return keeps nothing from going on.
+	{
+		name: "calls are never given up", file: "internal/core/call.go",
+		right: "made.sent + made.Limit + callGrace; at",
+		wrong: "made.sent + made.Limit + 1000*time.Hour; at",
+	},
+	{
+		name: "the ends in a call that hangs are forgotten", file: "internal/core/call.go",
+		right: "c.refused(made.runs, errNoAnswer, false)",
+		wrong: "",
+	},
+	{
+		name: "a check that hangs is waited for", file: "internal/core/call.go",
+		right: "c.giveUpChecks()",
+		wrong: "",
+	},
+	{
+		name: "one call that hangs keeps all of its kind from being made", file: "internal/core/call.go",
+		right: "maxLate = 4",
+		wrong: "maxLate = 1",
+	},
+	{
+		name: "a late call counts for ever", file: "internal/core/call.go",
+		right: "c.calls.late[made.kind]--",
+		wrong: "",
+	},
+
+	// After an outage holders come first.
+	{
+		name: "recovery does not wait for holders", file: "internal/core/call.go",
+		right: "c.timers.putOff(recoverTimer, c.recoverFrom)",
+		wrong: "",
+	},
+	{
+		name: "leases are not renewed when the store is back", file: "internal/core/call.go",
+		right: "c.timers.set(beatTimer, c.now.Mono)\nc.fire()",
+		wrong: "c.fire()",
+	},
+	{
+		name: "recovery goes on while the store fails", file: "internal/core/duty.go",
+		right: "if c.failing {",
+		wrong: "if c.failing && c.closing {",
+	},
+	{
+		name: "recovery happens once", file: "internal/core/duty.go",
+		right: "c.timers.set(recoverTimer, c.now.Mono+min(c.heartbeat(), recoverPeriod))",
+		wrong: "",
+	},
+
+	// Workers get the jobs that are there.
+	{
+		name: "nothing is claimed without a reason", file: "internal/core/claim.go",
+		right: "high > 0 {",
+		wrong: "high > 0 && c.closing {",
+	},
+	{
+		name: "a worker that comes starts no claim", file: "internal/core/line.go",
+		right: "c.waiting++\nc.claimIfUseful()",
+		wrong: "c.waiting++",
+	},
+	{
+		name: "a change of the store starts no claim", file: "internal/core/claim.go",
+		right: "c.waitingChecked = 0\nc.claimIfUseful()",
+		wrong: "c.waitingChecked = 0",
+	},
+	{
+		name: "a queue that was empty counts as empty for ever", file: "internal/core/claim.go",
+		right: "c.epoch++",
+		wrong: "",
+	},
+	{
+		name: "others are let run for ever", file: "internal/core/claim.go",
+		right: "c.yielding = false",
+		wrong: "",
+	},
+	{
+		name: "more is claimed than workers wait for", file: "internal/core/claim.go",
+		right: "limit += len(l.waiting)",
+		wrong: "limit += len(l.waiting) + 1",
+	},
+	{
+		name: "the limit of runs is ignored", file: "internal/core/claim.go",
+		right: "limit = min(limit, c.config.MaxRunning-c.out)",
+		wrong: "limit = min(limit, c.config.MaxRunning)",
+	},
+	{
+		name: "a run that returned still counts", file: "internal/core/run.go",
+		right: "c.out--",
+		wrong: "",
+	},
+	{
+		name: "a run is done with twice", file: "internal/core/finish.go",
+		right: "if r.done {\nreturn\n}\nr.done = true",
+		wrong: "r.done = true",
+	},
+
+	// A job that an operator cancels is canceled.
+	{
+		name: "requests to cancel are not obeyed", file: "internal/core/lease.go",
+		right: "c.cancel(r, amboy.ErrAborted)",
+		wrong: "_ = r",
+	},
+	{
+		name: "a change of the store does not let runs be canceled", file: "internal/core/lease.go",
+		right: "c.checkCancelsSoon()",
+		wrong: "",
+	},
+	{
+		name: "requests to cancel are not polled", file: "internal/core/lease.go",
+		right: "if c.config.PollCancels {",
+		wrong: "if c.config.PollCancels && c.closing {",
+	},
+	{
+		name: "a job that was canceled while it was claimed goes on", file: "internal/core/claim.go",
+		right: "c.checkCancelsSoon() // it may have been one of these",
+		wrong: "c.cancels = call.cancels",
+	},
+
+	// A process that is closed leaves nothing.
+	{
+		name: "a claim under way is not waited for", file: "internal/core/core.go",
+		right: "!c.calls.isOpen(claimCall) && c.ending == 0",
+		wrong: "c.ending == 0",
+	},
+	{
+		name: "ends that wait are not waited for", file: "internal/core/core.go",
+		right: "!c.calls.isOpen(claimCall) && c.ending == 0",
+		wrong: "!c.calls.isOpen(claimCall)",
+	},
+	{
+		name: "workers that wait are not sent away", file: "internal/core/line.go",
+		right: "for _, w := range l.waiting {\nc.do(Dismiss{w})\n}",
+		wrong: "",
+	},
+	{
+		name: "ends are kept that were given up", file: "internal/core/core.go",
+		right: "c.abandon()",
+		wrong: "",
+	},
+}

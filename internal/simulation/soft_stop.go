@@ -1,0 +1,109 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/internal/core"
+)
+
+// closeGrace is how long a process that is closed waits for runs to return whose
+// contexts it has ended, and for their ends to be written.
+const closeGrace = 800 * time.Millisecond
+
+// closePeriod is how often a process that is closed checks whether it is through.
+const closePeriod = 20 * time.Millisecond
+
+// closes goes on with the closing of a process.
+type closes struct {
+	p     *process
+	until time.Duration
+}
+
+// close closes the queues of a process, as a service does that another version is to
+// replace. Jobs may run until patience is over; then their contexts end, and what has
+// returned in time is handed back.
+func (p *process) close(patience time.Duration) {
+	w := p.w
+	p.closing = true
+	w.log(Event{Process: p.index, Kind: closing, Until: w.now + patience})
+	for _, l := range p.lines {
+		p.step(core.Stopped{Line: l})
+	}
+	p.after(patience, stopsHard{p})
+	p.after(closePeriod, closes{p, w.now + patience + closeGrace})
+}
+
+// stopsHard ends the contexts of the runs of a process that is closed.
+type stopsHard struct{ p *process }
+
+func (s stopsHard) happen(*World) {
+	for _, r := range slices.Clone(s.p.runs) {
+		if !r.began || r.returned || r.canceled {
+			continue
+		}
+		r.canceled, r.stopped = true, true
+		r.log(ContextEnded, "the process closes")
+		if !r.task.IgnoresContext {
+			s.p.after(s.p.w.upTo(latency), runReturns{r})
+		}
+	}
+}
+
+func (c closes) happen(w *World) {
+	p := c.p
+	late := w.now >= c.until
+	if !p.toldClosing && (p.running() == 0 || late) {
+		p.toldClosing = true
+		p.step(core.Closing{})
+	}
+	switch {
+	case p.toldClosing && p.core.Quiet():
+	case late:
+		p.abandoned = true
+		p.step(core.Abandoned{})
+		for _, r := range p.runs {
+			if r.returned {
+				w.violate(CoreRule, r.task.ID, "process %d has closed, and waits for the end of a run", p.index)
+			}
+		}
+	default:
+		p.after(closePeriod, c)
+		return
+	}
+	p.checkClosed()
+	p.stop(Closed)
+	p.replaces()
+	w.after(w.upTo(time.Second), starts{p})
+}
+
+// checkClosed has no worker wait any more, and no lease left in the store that a process
+// had, unless it gave up what it had to write, or can't know of it.
+func (p *process) checkClosed() {
+	for _, wk := range p.workers {
+		if wk.waiting {
+			p.w.violate(CoreRule, "", "process %d has closed, and a worker of queue %s waits for a job", p.index, wk.Line.Queue)
+		}
+	}
+	if p.abandoned || p.spoiled || p.running() > 0 || p.hasLostClaims() {
+		return
+	}
+	for _, id := range p.w.checker.Open() {
+		r, err := p.w.driver.Get(context.Background(), p.w.checker.tasks[id].Queue, id)
+		if err != nil {
+			p.w.violate(Lost, id, "%v", err)
+			return
+		}
+		if r.Status.InProgress && !r.Status.Completed && r.Status.Owner == p.owner {
+			p.w.violate(CoreRule, id, "process %d has closed, and holds its lease", p.index)
+		}
+	}
+}
+
+// hasLostClaims reports whether there was a claim whose answer has not come in time.
+func (p *process) hasLostClaims() bool {
+	return p.lostClaims || slices.ContainsFunc(p.open, func(c *call) bool {
+		return c.path == claimPath && p.w.now >= c.sent+c.limit
+	})
+}

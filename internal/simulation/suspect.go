@@ -1,0 +1,88 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// suspectAfter is the number of interruptions from which on a job runs alone.
+const suspectAfter = 3
+
+func isSuspect(r *driver.Record) bool { return r.Status.Interruptions.Total() >= suspectAfter }
+
+// expectSuspects notes which of the records that a process was given must run alone.
+func (p *process) expectSuspects(records []*driver.Record) {
+	for _, r := range records {
+		if isSuspect(r) {
+			p.suspects = append(p.suspects, driver.LeaseOf(r))
+		}
+	}
+}
+
+// cleared says that a suspect has returned, or does not run.
+func (p *process) cleared(l driver.Lease) {
+	p.suspects = slices.DeleteFunc(p.suspects, func(other driver.Lease) bool { return other == l })
+}
+
+// awaitsAlone reports whether a lease is that of a suspect which waits until it is alone,
+// no longer than a lease lasts.
+func (w *World) awaitsAlone(l driver.Lease) bool {
+	return slices.ContainsFunc(w.processes, func(p *process) bool {
+		return slices.Contains(p.suspects, l) && w.now < p.claimedAt[l]+w.settings.core.LeaseTime
+	})
+}
+
+// checkAlone has a suspect begin when the process has no other lease, unless it has waited
+// for the length of one, and no job begin beside it.
+func (p *process) checkAlone(r *run) {
+	if limit := p.w.settings.maxInterruptions; limit > 0 && r.Record.Status.Interruptions.Total() >= limit {
+		p.w.violate(CoreRule, r.task.ID, "it begins after %d interruptions; the limit is %d", r.Record.Status.Interruptions.Total(), limit)
+	}
+	for _, other := range p.runs {
+		if other == r || other.forgotten {
+			continue
+		}
+		switch {
+		case isSuspect(r.Record) && p.w.now < r.claimedAt+p.w.settings.core.LeaseTime:
+			p.w.violate(CoreRule, r.task.ID, "it was interrupted %d times, and begins in process %d beside %s", r.Record.Status.Interruptions.Total(), p.index, other.task.ID)
+		case !isSuspect(r.Record) && isSuspect(other.Record) && !other.returned:
+			p.w.violate(CoreRule, r.task.ID, "it begins in process %d beside %s, which was interrupted %d times", p.index, other.task.ID, other.Record.Status.Interruptions.Total())
+		}
+	}
+}
+
+// park sets a job aside that was interrupted too often.
+func (p *process) park(of *core.Run) {
+	interruptions := of.Record.Status.Interruptions.Total()
+	if limit := p.w.settings.maxInterruptions; limit == 0 || interruptions < limit {
+		p.w.violate(CoreRule, of.Record.JobID(), "it is parked after %d interruptions; the limit is %d", interruptions, limit)
+	}
+	p.newRun(of, nil).endWith(core.End{HandBack: &driver.HandBack{Park: true, Reason: "it was interrupted too often"}})
+}
+
+// parked says that the store has set a job aside.
+func (w *World) parked(l driver.Lease) {
+	id, _ := w.checker.parse(l)
+	w.counts.Parked++
+	w.log(Event{Process: Store, Kind: parked, Job: id})
+	w.after(w.upTo(2*w.settings.core.LeaseTime), unparks{w.checker.tasks[id]})
+}
+
+// unparks is an operator who lets a job go on that was parked.
+type unparks struct{ task *Task }
+
+func (u unparks) happen(w *World) {
+	t := u.task
+	_, err := w.driver.Act(context.Background(), driver.ActRequest{
+		Query:  driver.Query{Queues: []string{t.Queue}, JobIDs: []string{t.ID}, Latest: true},
+		Action: driver.Action{Kind: driver.Unpark},
+		Limit:  1,
+	})
+	if err != nil {
+		w.violate(Lost, t.ID, "an operator can't unpark it: %v", err)
+	}
+	w.log(Event{Process: Store, Kind: unparked, Job: t.ID})
+}
