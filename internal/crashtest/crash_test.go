@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/simulation"
 )
 
 var (
 	seed  = flag.Uint64("crashtest.seed", 1, "what the plans of jobs, kills and stops are made of")
 	kills = flag.Int("crashtest.kills", 2, "how many processes TestCrash kills")
 	lease = flag.Duration("crashtest.lease", time.Second, "the lock time-out of the queues of TestCrash")
+	fails = flag.Int("crashtest.fails", 20, "one in how many calls of the store fails in TestCrash; 0 for none")
 	slack = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
 )
 
@@ -31,8 +34,11 @@ func testCrash(t *testing.T, newStore func(*testing.T) store) {
 		Store: newStore(t),
 		Plan:  planOptions{Seed: *seed, Kills: *kills, Scopes: 8, LongWork: *lease * 5 / 4},
 		Lease: *lease,
+
+		FailOneIn: *fails,
 	})
 	requireKept(t, h)
+	requireJudged(t, h)
 	describe(t, h)
 	for _, r := range recoveries(h) {
 		if !r.waits {
@@ -118,6 +124,17 @@ func requireKept(t *testing.T, h *history) {
 		fmt.Fprintln(&text, v)
 	}
 	require.Failf(t, "promises were not kept", "%d times:\n%s", len(violations), &text)
+}
+
+// requireJudged fails if the checker of the simulation finds a promise that was not kept.
+func requireJudged(t *testing.T, h *history) {
+	t.Helper()
+	broken, events := judge(h)
+	if broken == nil {
+		return
+	}
+	require.NoError(t, simulation.Timeline(os.Stdout, processes+1, simulation.Concerning(events, broken.Jobs...)))
+	require.Fail(t, "a promise was not kept", "%s", broken)
 }
 
 // describe logs what happened.

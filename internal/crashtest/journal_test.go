@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy"
 )
 
 // eventKind is what happened.
@@ -27,10 +29,14 @@ const (
 	// began and ended are the limits of a run.
 	began eventKind = "began"
 	ended eventKind = "ended"
+	// completing: the store is asked to end an attempt.
+	completing eventKind = "completing"
 	// completed: the store acknowledged the end of an attempt.
 	completed eventKind = "completed"
 	// renewed: the store acknowledged that a lease was renewed at At.
 	renewed eventKind = "renewed"
+	// callFailed: a call of the store failed, because the test wants that.
+	callFailed eventKind = "a call failed"
 )
 
 // outcome is how a run ended.
@@ -52,8 +58,10 @@ type event struct {
 	Claimed time.Time `json:",omitzero"`  // began: when the lease was taken
 	Outcome outcome   `json:",omitempty"` // ended
 	Retry   bool      `json:",omitempty"` // completed: another attempt is to follow
-	Allowed bool      `json:",omitempty"` // refused: for a reason that is none of the store's
-	Reason  string    `json:",omitempty"`
+	// State, when it is completing, is the one in which the attempt ends.
+	State   amboy.JobState `json:",omitempty"`
+	Allowed bool           `json:",omitempty"` // refused: for a reason that is none of the store's
+	Reason  string         `json:",omitempty"`
 	// Process is whose journal it is in.
 	Process string `json:"-"`
 }

@@ -61,6 +61,16 @@ func (r *recorder) Extend(ctx context.Context, leases []driver.Lease, leaseTime 
 
 // Complete implements driver.Driver.
 func (r *recorder) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	for _, c := range completions {
+		r.journal.write(event{
+			Kind:    completing,
+			At:      time.Now(),
+			Job:     c.Record.JobID(),
+			Attempt: c.Record.RetryInfo.CurrentAttempt,
+			Lease:   c.Lease.Count,
+			State:   driver.StateOf(c.Record, time.Time{}),
+		})
+	}
 	errs, err := r.Driver.Complete(ctx, completions)
 	if err != nil {
 		return errs, err

@@ -26,6 +26,8 @@ type setup struct {
 	Plan  planOptions
 	Lease time.Duration
 	Fault fault
+	// FailOneIn is one in how many calls of the store fails; 0 for none.
+	FailOneIn int
 }
 
 // workerConfig is what one process is told.
@@ -83,7 +85,11 @@ func TestWorker(t *testing.T) {
 	if config.Fault != "" {
 		d = &faultyDriver{Driver: d, fault: config.Fault}
 	}
-	q := newQueue(t, newRecorder(d, journal), config.Lease)
+	d = newRecorder(d, journal)
+	if config.FailOneIn > 0 {
+		d = newFailing(d, journal, config.FailOneIn, config.Name)
+	}
+	q := newQueue(t, d, config.Lease)
 	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
 	fmt.Println(saysReady)
 
