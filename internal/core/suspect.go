@@ -60,8 +60,7 @@ func (c *Core) endHopelessSuspect() {
 		return
 	}
 	if l := r.suspectOf; l.stopped || c.closing || len(l.waiting) == 0 || r.isLost() {
-		r.suspectOf = nil
-		c.finish(r, End{HandBack: &driver.HandBack{}})
+		c.handBackSuspect()
 	}
 }
 
