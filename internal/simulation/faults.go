@@ -77,7 +77,7 @@ func (f *faultPlan) strike(w *World, kind faultKind) {
 		lasts := w.between(lease/8, 8*lease)
 		r := resumes{p: p, life: p.life}
 		if w.oneIn(3) && lasts > 2*time.Second { // shorter times are not noticed
-			r.uncounted = lasts
+			r.uncounted, p.uncounted = lasts, true
 		}
 		w.after(lasts, r)
 		count(&w.counts.Suspensions, hits)
@@ -184,7 +184,7 @@ func (f *faultPlan) stepClocks(w *World) {
 	all := w.oneIn(4)
 	victim := w.random.IntN(len(w.processes))
 	for i, p := range w.processes {
-		if all || i == victim {
+		if (all || i == victim) && !p.uncounted {
 			p.step0 += by
 			hits = hits || p.holds()
 			w.log(Event{Process: p.index, Kind: clockStep, Note: by.String()})

@@ -19,6 +19,9 @@ type process struct {
 	life      int
 	alive     bool
 	suspended bool
+	// uncounted is true while it is suspended and its monotonic clock stands still. Its wall
+	// clock must not be set then: nothing would show how long it was suspended.
+	uncounted bool
 	deferred  []*scheduled  // what has arrived while it was suspended
 	step0     time.Duration // by how much its wall clock is off
 	started   time.Duration // when its monotonic clock stood at zero
@@ -82,7 +85,7 @@ type run struct {
 func (p *process) start() {
 	w := p.w
 	p.life++
-	p.alive, p.suspended, p.deferred = true, false, nil
+	p.alive, p.suspended, p.uncounted, p.deferred = true, false, false, nil
 	p.started = w.now
 	p.owner = fmt.Sprintf("p%d.%d", p.index, p.life)
 	p.workers, p.runs, p.retries, p.open, p.wakes = nil, nil, nil, nil, 0
@@ -126,7 +129,7 @@ func (p *process) suspend() {
 // resume lets a process go on that was suspended for a time, which its monotonic clock may
 // not have counted. The first that happens is that its core is told the time.
 func (p *process) resume(uncounted time.Duration) {
-	p.suspended = false
+	p.suspended, p.uncounted = false, false
 	p.started += uncounted
 	arrived := p.deferred
 	p.deferred = nil
