@@ -25,6 +25,7 @@
 // # Long runs
 //
 //	go test ./internal/simulation -run 'TestWorlds$' -simulation.for=20m -v -timeout 30m
-//	go test ./internal/simulation -run 'TestSmallWorlds' -simulation.full -v -timeout 15m
-//	go test ./internal/simulation -run 'TestPlantedFaults' -simulation.planted -v -timeout 60m
+//	go test ./internal/simulation -run 'TestSmallWorlds' -simulation.full -v -timeout 60m
+//	go test ./internal/simulation -run 'TestPlantedFaultsAreFound' -simulation.planted -v -timeout 60m
+//	go test ./internal/simulation/shells -shells.kills=200 -shells.fails=200 -v
 package simulation

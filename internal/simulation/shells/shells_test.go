@@ -1,4 +1,4 @@
-package simulation_test
+package shells_test
 
 import (
 	"context"
@@ -26,17 +26,21 @@ import (
 )
 
 var (
-	shellKills = flag.Int("simulation.kills", 10, "how many processes TestShells kills")
-	shellFails = flag.Int("simulation.fails", 10, "how many calls fail at least in TestShells")
+	seed  = flag.Uint64("shells.seed", 1, "what jobs, kills and failures are made of")
+	kills = flag.Int("shells.kills", 10, "how many processes are killed")
+	fails = flag.Int("shells.fails", 10, "how many calls fail at least")
 )
 
-// The processes of TestShells.
+// The processes of the test.
 const (
-	shellProcesses = 3
-	shellWorkers   = 3
-	shellLease     = 4 * time.Second
-	shellRetryScan = 5 * time.Second
+	processes = 3
+	workers   = 3
+	lease     = 4 * time.Second
+	retryScan = 5 * time.Second
 )
+
+// lastLines is how much of a timeline is printed.
+const lastLines = 150
 
 // shells are queues as services have them, on a store that they share. Each stands for a
 // process: when that is killed, none of its calls reaches the store any more, and its jobs
@@ -86,36 +90,36 @@ func TestShells(t *testing.T) {
 
 func (s *shells) run() {
 	s.tell = s.newProducer()
-	processes := make([]*shell, shellProcesses)
-	for i := range processes {
-		processes[i] = s.start(i)
+	live := make([]*shell, processes)
+	for i := range live {
+		live[i] = s.start(i)
 	}
 	var closing sync.WaitGroup
-	for s.kept() && (s.kills < *shellKills || s.failures() < *shellFails) {
+	for s.kept() && (s.kills < *kills || s.failures() < *fails) {
 		s.tell.put(1 + s.upTo(3))
 		time.Sleep(time.Duration(s.upTo(2000)) * time.Millisecond)
-		if i := s.upTo(shellProcesses); s.kills < *shellKills && s.holds(processes[i]) {
+		if i := s.upTo(processes); s.kills < *kills && s.holds(live[i]) {
 			s.kills++
-			dead := processes[i]
+			dead := live[i]
 			dead.kill()
 			closing.Go(func() { dead.close(canceled()) })
 			time.Sleep(time.Duration(s.upTo(500)) * time.Millisecond)
-			processes[i] = s.start(i)
+			live[i] = s.start(i)
 		}
 	}
 	s.setCalm()
-	patience := shellLease + shellLease/4 + shellRetryScan + time.Minute
+	patience := lease + lease/4 + retryScan + time.Minute
 	for waited := time.Duration(0); s.kept() && s.open() > 0 && waited < patience; waited += time.Second {
 		time.Sleep(time.Second)
 	}
-	for _, p := range processes {
+	for _, p := range live {
 		p.close(context.Background())
 	}
 	s.tell.close()
 	closing.Wait()
 	if v := s.checker.End(time.Since(s.began)); v != nil {
 		events := simulation.Concerning(s.events, v.Jobs...)
-		require.NoError(s.t, simulation.Timeline(os.Stdout, shellProcesses, events[max(0, len(events)-lastLines):]))
+		require.NoError(s.t, simulation.Timeline(os.Stdout, processes, events[max(0, len(events)-lastLines):]))
 		s.t.Errorf("seed %d: %s", *seed, v)
 	}
 }
@@ -167,8 +171,11 @@ func (s *shells) log(e simulation.Event) {
 
 func (s *shells) newQueue(d driver.Driver, workers int) amboy.RetryableQueue {
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
-		Driver: d, CloseDriver: true, NumWorkers: workers, LockTimeout: shellLease,
-		Retryable: queue.RetryableQueueOptions{StaleRetryingMonitorInterval: shellRetryScan},
+		Driver: d, CloseDriver: true, NumWorkers: workers, LockTimeout: lease,
+		Retryable: queue.RetryableQueueOptions{
+			StaleRetryingMonitorInterval: retryScan,
+			MaxInterruptions:             1_000_000, // no operator releases what is parked
+		},
 	})
 	require.NoError(s.t, err)
 	require.NoError(s.t, q.Start(context.Background()))
@@ -207,7 +214,7 @@ func (s *shells) newShell(index int) *shell {
 
 func (s *shells) start(index int) *shell {
 	p := s.newShell(index)
-	p.queue = s.newQueue(p, shellWorkers)
+	p.queue = s.newQueue(p, workers)
 	return p
 }
 
@@ -278,7 +285,7 @@ func call[T any](ctx context.Context, p *shell, do func(context.Context) (T, err
 		<-ctx.Done()
 		return nothing, ctx.Err()
 	case late:
-		time.Sleep(time.Duration(p.s.upTo(int(shellLease))))
+		time.Sleep(time.Duration(p.s.upTo(int(lease))))
 	}
 	answer, err := inTurn(ctx, p, do, logEffect)
 	if err == nil && fault == after {
@@ -313,7 +320,7 @@ func (p *shell) log(k simulation.Kind, l driver.Lease, change func(*simulation.E
 }
 
 func (p *shell) untilLeaseEnds(e *simulation.Event) {
-	e.Until = time.Since(p.s.began) + shellLease
+	e.Until = time.Since(p.s.began) + lease
 }
 
 // Claim implements driver.Driver.
@@ -322,14 +329,14 @@ func (p *shell) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Clai
 		return p.Driver.Claim(ctx, req)
 	}, func(claimed driver.Claimed) {
 		for _, r := range claimed.Records {
-			lease := driver.LeaseOf(r)
+			l := driver.LeaseOf(r)
 			p.mu.Lock()
-			p.runs[lease] = claimedRun{r.JobID(), r.RetryInfo.CurrentAttempt}
+			p.runs[l] = claimedRun{r.JobID(), r.RetryInfo.CurrentAttempt}
 			p.mu.Unlock()
 			p.s.mu.Lock()
-			p.s.owners[lease.Owner] = p
+			p.s.owners[l.Owner] = p
 			p.s.mu.Unlock()
-			p.log(simulation.Leased, lease, p.untilLeaseEnds)
+			p.log(simulation.Leased, l, p.untilLeaseEnds)
 		}
 	})
 }
@@ -459,10 +466,10 @@ func (p *producer) task() *simulation.Task {
 	p.made++
 	t := &simulation.Task{
 		ID: fmt.Sprintf("j%d", p.made), Attempts: 1, Priority: s.upTo(3),
-		Lasts: time.Duration(s.upTo(int(shellLease / 4))),
+		Lasts: time.Duration(s.upTo(int(lease / 4))),
 	}
 	if s.upTo(8) == 0 {
-		t.Lasts = time.Duration(s.upTo(int(2 * shellLease)))
+		t.Lasts = time.Duration(s.upTo(int(2 * lease)))
 	}
 	if s.upTo(3) == 0 {
 		t.Attempts = 2 + s.upTo(2)
