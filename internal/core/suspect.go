@@ -1,10 +1,17 @@
 package core
 
-import "github.com/mongodb/amboy/queue/driver"
+import (
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
 
 // suspectAfter is the number of interruptions from which on a job may be what ends its
 // processes. Such a job runs alone, so that no other job is interrupted with it.
 const suspectAfter = 3
+
+// alonePatience is how long a suspect waits until it is alone, if a lease lasts no shorter.
+const alonePatience = time.Minute
 
 // isSuspect reports whether a run must not run beside others.
 func (r *Run) isSuspect() bool { return r.Record.Status.Interruptions.Total() >= suspectAfter }
@@ -25,11 +32,11 @@ func (l *Line) InterruptionLimit(r *driver.Record) int {
 
 // awaitAlone lets a suspect wait until the process holds no other lease: that of a run
 // that has ended, or was never begun, would be lost with it too. Until the suspect has
-// returned nothing is claimed. It waits no longer than a lease lasts: jobs that run for
-// hours must not stop a process.
+// returned nothing is claimed. It waits no longer than a minute, or than a lease lasts: jobs
+// that run for hours must not stop a process.
 func (c *Core) awaitAlone(l *Line, r *Run) {
 	c.alone, r.suspectOf = r, l
-	c.timers.set(aloneTimer, c.now.Mono+c.config.LeaseTime)
+	c.timers.set(aloneTimer, c.now.Mono+min(c.config.LeaseTime, alonePatience))
 }
 
 // Alone reports whether nothing is claimed, because a run is alone or waits until it can be.

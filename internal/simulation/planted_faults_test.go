@@ -104,7 +104,7 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a suspect waits for as long as it is not alone", file: "internal/core/suspect.go",
-		right: "c.timers.set(aloneTimer, c.now.Mono+c.config.LeaseTime)",
+		right: "c.timers.set(aloneTimer, c.now.Mono+min(c.config.LeaseTime, alonePatience))",
 		wrong: "",
 	},
 
