@@ -54,6 +54,13 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		return control, err
 	}
 	err = d.transact(ctx, key.id, func(c *changes) (err error) {
+		if wanted.Draining != nil && *wanted.Draining {
+			// Inserts that have begun must have ended, and others must see the change.
+			_, err = c.one(lockQueue, func(*row) {}, d.lockKey(lockOfInserts, key.id))
+			if err != nil {
+				return err
+			}
+		}
 		control, err = c.control(key.id)
 		if err != nil {
 			return err
@@ -66,26 +73,10 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 		}
 		return err
 	})
-	if err == nil && wanted.Draining != nil && *wanted.Draining {
-		err = d.awaitInserts(ctx, key.id)
-	}
 	if err != nil {
 		return driver.Control{}, err
 	}
 	return control, nil
-}
-
-// awaitInserts waits for the inserts into a queue that began before it was drained. Those
-// that begin meanwhile wait too, and are then refused.
-func (d *Driver) awaitInserts(ctx context.Context, queue int32) error {
-	err := d.transact(ctx, noQueue, func(c *changes) error {
-		_, err := c.one(lockQueue, func(*row) {}, d.lockKey(lockOfInserts, queue))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("the queue is drained, but inserts that began before have not ended: %w", err)
-	}
-	return nil
 }
 
 // TakeDuty implements driver.Driver.
