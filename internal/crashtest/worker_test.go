@@ -56,7 +56,10 @@ func newQueue(t *testing.T, d driver.Driver, lease time.Duration) amboy.Retryabl
 		CloseDriver: true,
 		NumWorkers:  workers,
 		LockTimeout: lease,
-		Retryable:   queue.RetryableQueueOptions{StaleRetryingMonitorInterval: maintenance},
+		Retryable: queue.RetryableQueueOptions{
+			StaleRetryingMonitorInterval: maintenance,
+			MaxInterruptions:             1_000_000, // no operator releases what is parked
+		},
 	})
 	require.NoError(t, err)
 	return q
