@@ -39,7 +39,9 @@ type Explored struct {
 // and, while there may be more faults, each process may be killed, suspended or cut off,
 // and each message may be lost, be late or become an error. When nothing is under way the
 // time of the next timer comes. A state in which the world was before is not gone on
-// from. It stops at the first promise that is broken.
+// from (see digest), and of things that are independent one order is tried (see
+// independent). It stops at the first promise that is broken. It is one, too, that jobs end:
+// a state that leads back to itself without a fault is a violation.
 func Explore(small Small) (*Explored, error) {
 	x := &explorer{small: small, seen: map[digest]struct{}{}, stack: []*choice{nil}, digester: newDigester()}
 	for len(x.stack) > 0 {

@@ -17,7 +17,9 @@ import (
 //   - if it is all that a process has to do: a timer, the end of a run whose time has
 //     come, and the answer to a claim.
 //
-// All faults of that process, and of its calls, are tried before and after it.
+// All faults of that process, and of its calls, are tried before and after it. One order is
+// not tried that may exist: that a process is notified of a change at the very instant at
+// which its timer is due, and before that.
 func (w *smallWorld) independent(enabled []*scheduled) []action {
 	for _, p := range w.processes {
 		if s := w.independentOf(p, enabled); s != nil {
