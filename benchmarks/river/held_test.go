@@ -36,7 +36,7 @@ func TestHeldSnapshot(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			conn, err := pgx.Connect(ctx, server(t))
 			check(t, err)
-			defer func() { check(t, conn.Close(context.Background())) }()
+			defer func() { check(t, conn.Close(context.WithoutCancel(ctx))) }()
 			var installed bool
 			check(t, conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements')").Scan(&installed))
 			if !installed {
@@ -45,7 +45,7 @@ func TestHeldSnapshot(t *testing.T) {
 			it := s.open(ctx, t, 16)
 			holder, err := pgx.Connect(ctx, server(t))
 			check(t, err)
-			defer func() { check(t, holder.Close(context.Background())) }()
+			defer func() { check(t, holder.Close(context.WithoutCancel(ctx))) }()
 			_, err = holder.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class")
 			check(t, err)
 			pattern, schema, done := "WITH locked_jobs%", "", func() int64 { return 0 }
