@@ -112,31 +112,46 @@ func (d *outdated) Release(ctx context.Context, handBacks []driver.HandBack) ([]
 // eachStore runs a test with drivers that processes open on one store.
 func eachStore(t *testing.T, test func(t *testing.T, process func() driver.Driver)) {
 	t.Helper()
+	eachKindOfStore(t, func(t *testing.T, newStore func() (process func() driver.Driver)) {
+		t.Helper()
+		test(t, newStore())
+	})
+}
+
+// eachKindOfStore runs a test with several stores of a kind.
+func eachKindOfStore(t *testing.T, test func(t *testing.T, newStore func() (process func() driver.Driver))) {
+	t.Helper()
 	closing := func(t *testing.T, d driver.Driver) driver.Driver {
 		t.Helper()
 		t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
 		return d
 	}
 	t.Run("memory", func(t *testing.T) {
-		d, err := memory.New(memory.Options{KeepFinished: 200_000})
-		require.NoError(t, err)
-		closing(t, d)
-		test(t, func() driver.Driver { return d })
+		test(t, func() func() driver.Driver {
+			d, err := memory.New(memory.Options{KeepFinished: 200_000})
+			require.NoError(t, err)
+			closing(t, d)
+			return func() driver.Driver { return d }
+		})
 	})
 	t.Run("sqlite", func(t *testing.T) {
-		path := t.TempDir() + "/jobs.db"
-		test(t, func() driver.Driver {
-			d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
-			require.NoError(t, err)
-			return closing(t, d)
+		test(t, func() func() driver.Driver {
+			path := t.TempDir() + "/jobs.db"
+			return func() driver.Driver {
+				d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+				require.NoError(t, err)
+				return closing(t, d)
+			}
 		})
 	})
 	t.Run("mongodb", func(t *testing.T) {
-		server := mongotest.Open(t)
-		test(t, func() driver.Driver {
-			d, err := mongodb.Open(t.Context(), mongodb.Options{Client: server.Client(), DB: server.Database(), Collection: "queue", Grouped: true})
-			require.NoError(t, err)
-			return closing(t, d)
+		test(t, func() func() driver.Driver {
+			server := mongotest.Open(t)
+			return func() driver.Driver {
+				d, err := mongodb.Open(t.Context(), mongodb.Options{Client: server.Client(), DB: server.Database(), Collection: "queue", Grouped: true})
+				require.NoError(t, err)
+				return closing(t, d)
+			}
 		})
 	})
 }
@@ -218,62 +233,74 @@ func receive[T any](t *testing.T, from <-chan T) (got T) {
 
 // The claims of an old process walked over a backlog of a new type.
 func TestABacklogOfANewTypeDoesNotSlowAnOldProcess(t *testing.T) {
-	backlog, jobs := 2_000, 300
+	backlog, jobs, rounds := 2_000, 300, 1
 	if *longDeploys {
-		backlog, jobs = 100_000, 3_000
+		backlog, jobs, rounds = 100_000, 3_000, 7
 	}
-	eachStore(t, func(t *testing.T, process func() driver.Driver) {
-		d := &outdated{Driver: process()}
-		insert := func(records []*driver.Record) {
-			t.Helper()
-			for some := range slices.Chunk(records, 1000) {
-				errs, err := d.Insert(t.Context(), some)
-				require.NoError(t, err)
-				for _, err := range errs {
-					require.NoError(t, err)
-				}
-			}
+	eachKindOfStore(t, func(t *testing.T, newStore func() func() driver.Driver) {
+		jobs := jobs
+		if *longDeploys && strings.HasSuffix(t.Name(), "/memory") {
+			jobs *= 10
 		}
-		rate := func(name string) float64 {
-			t.Helper()
-			var records []*driver.Record
-			for i := range jobs {
-				r, err := registry.MakeJobInterchange(noop(t, fmt.Sprint(name, i)), amboy.BSON)
-				require.NoError(t, err)
-				r.Group, r.Name = "q", "q."+r.Name
-				records = append(records, r)
-			}
-			insert(records)
-			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, Name: "q", NumWorkers: 8, LockTimeout: time.Minute})
-			require.NoError(t, err)
-			defer q.Close(ended())
-			begin := time.Now()
-			require.NoError(t, q.Start(t.Context()))
-			for i := jobs - 2*8; i < jobs; i++ { // others that ran with the last
-				require.True(t, amboy.WaitJob(long(t), noop(t, fmt.Sprint(name, i)), q))
-			}
-			return float64(jobs) / time.Since(begin).Seconds()
-		}
-		alone := []float64{rate("alone a"), rate("alone b"), rate("alone c")}
+		empty, full := &outdated{Driver: newStore()()}, &outdated{Driver: newStore()()}
 		var records []*driver.Record
 		for i := range backlog {
-			r, err := registry.MakeJobInterchange(newNewcomer(fmt.Sprint("newcomer", i)), amboy.BSON)
-			require.NoError(t, err)
-			r.Group, r.Name = "q", "q."+r.Name
-			records = append(records, r)
+			records = append(records, inQueue(t, newNewcomer(fmt.Sprint("newcomer", i))))
 		}
-		insert(records)
-		behind := []float64{rate("behind a"), rate("behind b"), rate("behind c")}
-		kept := slices.Max(behind) / slices.Max(alone)
-		t.Logf("%.0f jobs/s alone, %.0f behind %d jobs of a new type: %.0f%%", alone, behind, backlog, 100*kept)
+		insertAll(t, full, records)
+		// Rounds on both stores take turns, so that what else the machine does meets both.
+		var alone, behind, kept []float64
+		for round := range rounds {
+			alone = append(alone, drainRate(t, empty, fmt.Sprint("round", round), jobs))
+			behind = append(behind, drainRate(t, full, fmt.Sprint("round", round), jobs))
+			kept = append(kept, behind[round]/alone[round])
+		}
+		slices.Sort(kept)
+		median := kept[len(kept)/2]
+		t.Logf("%.0f jobs/s alone, %.0f behind %d jobs of a new type: %.0f%%", alone, behind, backlog, 100*median)
 		if *longDeploys {
-			assert.Greater(t, kept, 0.8)
+			assert.Greater(t, median, 0.8)
 		}
-		left, err := d.Count(t.Context(), driver.Query{Queues: []string{"q"}, Types: []string{newcomerType}, States: []amboy.JobState{amboy.StatePending}}, backlog+1)
+		left, err := full.Count(t.Context(), driver.Query{Queues: []string{"q"}, Types: []string{newcomerType}, States: []amboy.JobState{amboy.StatePending}}, backlog+1)
 		require.NoError(t, err)
 		assert.Equal(t, backlog, left)
-		assert.LessOrEqual(t, d.released.Load(), int64(3*8))
+		assert.LessOrEqual(t, full.released.Load(), int64(rounds*8))
 	})
+}
+
+// inQueue is the record of a job as another process puts it in the queue "q".
+func inQueue(t *testing.T, j amboy.Job) *driver.Record {
+	t.Helper()
+	r, err := registry.MakeJobInterchange(j, amboy.BSON)
+	require.NoError(t, err)
+	r.Group, r.Name = "q", "q."+r.Name
+	return r
+}
+
+func insertAll(t *testing.T, d driver.Driver, records []*driver.Record) {
+	t.Helper()
+	for some := range slices.Chunk(records, 1000) {
+		insertRecord(t, d, some...)
+	}
+}
+
+// drainRate puts jobs, and returns how many of them a new process runs in a second.
+func drainRate(t *testing.T, d driver.Driver, name string, jobs int) float64 {
+	t.Helper()
+	records := make([]*driver.Record, jobs)
+	for i := range records {
+		records[i] = inQueue(t, noop(t, fmt.Sprint(name, ".", i)))
+	}
+	insertAll(t, d, records)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, Name: "q", NumWorkers: 8, LockTimeout: time.Minute})
+	require.NoError(t, err)
+	defer q.Close(ended())
+	begin := time.Now()
+	require.NoError(t, q.Start(t.Context()))
+	for i := jobs - 2*8; i < jobs; i++ { // others that ran with the last
+		require.True(t, amboy.WaitJob(long(t), noop(t, fmt.Sprint(name, ".", i)), q))
+	}
+	return float64(jobs) / time.Since(begin).Seconds()
 }
 
 // becomes waits until a job is in a state, and returns its record.
