@@ -307,11 +307,27 @@ func (c *checker) checkAttempts() {
 	}
 }
 
+// suspectAfter is the number of interruptions from which on a job runs alone.
+const suspectAfter = 3
+
+// hasSuspect reports whether a process had a job between two times that must run alone.
+func (c *checker) hasSuspect(from, to time.Time) bool {
+	for _, runs := range c.runs {
+		if slices.ContainsFunc(runs, func(r *run) bool {
+			return r.Lease > suspectAfter && r.Claimed.Before(to) && r.until.After(from)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
 // recovery is how a run that was killed was made up for.
 type recovery struct {
 	job   string
 	takes time.Duration // from the kill to the next run
-	// waits is true for a job that may have had to wait for another, for a scope.
+	// waits is true for a job that may have had to wait for another: for a scope, or
+	// because a process had a job that was interrupted often, beside which it runs no other.
 	waits bool
 }
 
@@ -332,7 +348,9 @@ func recoveries(h *history) []recovery {
 			if next < 0 || runs[i+1+next].At.Before(killed) {
 				continue
 			}
-			all = append(all, recovery{id, runs[i+1+next].At.Sub(killed), len(h.plan.tasks[id].Scopes) > 0})
+			again := runs[i+1+next]
+			waits := len(h.plan.tasks[id].Scopes) > 0 || c.hasSuspect(killed, again.At)
+			all = append(all, recovery{id, again.At.Sub(killed), waits})
 		}
 	}
 	slices.SortFunc(all, func(a, b recovery) int { return cmp.Compare(a.takes, b.takes) })

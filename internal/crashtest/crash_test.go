@@ -152,7 +152,7 @@ func describe(t *testing.T, h *history) {
 			free = append(free, r.takes)
 		}
 	}
-	t.Logf("from a kill to the next run: %s; without jobs that take scopes: %s", distribution(all), distribution(free))
+	t.Logf("from a kill to the next run: %s; without jobs that wait for others: %s", distribution(all), distribution(free))
 }
 
 // distribution describes durations that are sorted.

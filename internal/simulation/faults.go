@@ -85,7 +85,7 @@ func (f *faultPlan) strike(w *World, kind faultKind) {
 		switch {
 		case p.closing:
 		case !p.isNew && w.oneIn(3):
-			p.registers()
+			p.register()
 		default:
 			p.close(w.upTo(lease))
 			count(&w.counts.Deploys, hits)
@@ -246,6 +246,11 @@ func (f faultsOver) happen(w *World) {
 	w.calmFrom = w.now + w.settings.core.PollMax + soon
 	w.log(Event{Process: Store, Kind: finalEffort})
 	w.after(0, probe{})
+	for _, p := range w.processes {
+		if !p.isNew {
+			w.after(w.calmFrom-w.now+w.upTo(w.settings.core.LeaseTime), registers{p, p.life})
+		}
+	}
 	w.after(w.calmFrom-w.now, newWorkload(w, 20+w.random.IntN(40)))
 }
 

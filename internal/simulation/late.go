@@ -57,7 +57,7 @@ func (w *World) busy() bool {
 // may take until the end of a run that has returned is written.
 const (
 	soon   = 3 * time.Second
-	atOnce = time.Second
+	atOnce = time.Second + 4*longestLatency // of two calls
 )
 
 // bound is how long something may take after the last fault.

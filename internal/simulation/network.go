@@ -152,10 +152,13 @@ func (p *process) mayHang(c *call) bool {
 	return true
 }
 
+// longestLatency is that of a message without a fault.
+const longestLatency = 200 * time.Millisecond
+
 // latency is that of a message without a fault.
 func (w *World) latency() time.Duration {
-	if w.oneIn(20) {
-		return w.upTo(200 * time.Millisecond)
+	if w.oneIn(w.settings.fast) {
+		return w.upTo(longestLatency)
 	}
 	return w.upTo(2 * time.Millisecond)
 }

@@ -27,8 +27,20 @@ func (p *process) replaces() {
 	p.isNew = !p.w.settings.rollout || p.index == len(p.w.processes)-1 || !p.w.oneIn(4)
 }
 
-// registers has a process of the old version know the new type without another start.
-func (p *process) registers() {
+// registers lets a process register the new type.
+type registers struct {
+	p    *process
+	life int
+}
+
+func (r registers) happen(*World) {
+	if r.p.life == r.life && !r.p.isNew {
+		r.p.register()
+	}
+}
+
+// register has a process of the old version know the new type without another start.
+func (p *process) register() {
 	p.w.log(Event{Process: p.index, Kind: registered})
 	p.step(core.Tick{}) // what is due comes first, and must not be judged by what follows
 	p.isNew, p.unknown = true, nil

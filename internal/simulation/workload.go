@@ -24,6 +24,7 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		refusals:   random.IntN(4) == 0,
 		rollout:    opts.Seed%3 == 1,
 
+		fast:             pickInt(random, 20, 20, 3),
 		maxInterruptions: random.IntN(3) * 5,
 	}
 	for i := range 1 + random.IntN(3) {
@@ -47,6 +48,8 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 	}
 	return s
 }
+
+func pickInt(random *rand.Rand, from ...int) int { return from[random.IntN(len(from))] }
 
 // workload puts tasks, a few at a time.
 type workload struct {
@@ -102,7 +105,7 @@ func (l *workload) task(w *World, queue string) *Task {
 		Attempts:       1,
 		Lasts:          w.upTo(100 * time.Millisecond),
 		IgnoresContext: w.oneIn(10),
-		Refused:        w.settings.refusals && w.oneIn(60),
+		Refused:        w.settings.refusals && w.oneIn(20),
 	}
 	if w.settings.rollout && w.oneIn(5) {
 		t.Type = newType

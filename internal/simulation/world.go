@@ -106,6 +106,8 @@ type settings struct {
 	// rollout is true if some tasks are of a new type, which the processes come to know one
 	// by one.
 	rollout bool
+	// fast is one in how many messages takes longer than the others.
+	fast int
 	// maxInterruptions is how often a job may be interrupted; 0 for no limit.
 	maxInterruptions int
 }
