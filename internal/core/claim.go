@@ -208,10 +208,12 @@ func (c *Core) forgetUnknown() {
 // Unknown are the kinds that claims leave to others. It must not be changed.
 func (c *Core) Unknown() []driver.Kind { return c.unknown }
 
-// isExpired tells whether a record must not be run any more.
+// isExpired reports whether a record must not be run any more. One that had expired when it
+// was claimed, which is its start, was given without its scopes, and its edges were not
+// waited for: it must not be run even if the clock was set back since.
 func (c *Core) isExpired(r *driver.Record) bool {
 	deadline := r.TimeInfo.DispatchBy
-	return !deadline.IsZero() && deadline.Before(c.now.Wall)
+	return !deadline.IsZero() && (deadline.Before(c.now.Wall) || deadline.Before(r.TimeInfo.Start))
 }
 
 // asksFor tells whether a claim may give something of a line. One for what has expired

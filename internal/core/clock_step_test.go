@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 func TestAClockThatWasSetBackHasTheStoreLookForWaitsThatAreTooLong(t *testing.T) {
@@ -18,4 +19,16 @@ func TestAClockThatWasSetBackHasTheStoreLookForWaitsThatAreTooLong(t *testing.T)
 	s.now += time.Second
 	commands := s.core.Step(core.Time{Mono: s.now, Wall: begin.Add(s.now - 8*time.Hour)}, core.Tick{}, nil)
 	assert.Len(t, all[core.Recover](commands), 1)
+}
+
+// A job that has expired is given without its scopes, and its edges are not waited for.
+func TestAJobThatHadExpiredWhenItWasClaimedDoesNotBeginAfterTheClockWasSetBack(t *testing.T) {
+	s := newStory(t)
+	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
+	record := &driver.Record{Name: "a", Group: "q"}
+	record.TimeInfo.DispatchBy, record.TimeInfo.Start = begin.Add(-time.Second), begin
+	s.skew -= time.Hour
+	commands := s.tell(core.Claimed{Call: claim.Call, Records: []*driver.Record{record}})
+	assert.Empty(t, all[core.Start](commands))
+	assert.Len(t, all[core.Expire](commands), 1)
 }
