@@ -184,6 +184,11 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	if err != nil {
 		return 0, fmt.Errorf("shortening waits and leases: %w", err)
 	}
+	defer func() { // Also what was done before an error is news to others.
+		if recovered > 0 || shortened {
+			d.changed(true)
+		}
+	}()
 	for more := true; more; {
 		n, left, err := d.recoverSome(ctx, keep)
 		recovered += n
@@ -191,9 +196,6 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 			return recovered, partly("recovering stale leases", recovered, err)
 		}
 		more = left
-	}
-	if recovered > 0 || shortened {
-		d.changed(true)
 	}
 	return recovered, nil
 }
