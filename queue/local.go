@@ -218,14 +218,13 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	}
 	times := j.TimeInfo()
 	e := &localEntry{
-		Job:         localJob{job: j, tags: tagsOf(j)},
-		ID:          j.ID(),
-		Priority:    amboy.PriorityOf(j),
-		WaitUntil:   times.WaitUntil,
-		DispatchBy:  times.DispatchBy,
-		Scopes:      j.Scopes(),
-		UniqueKey:   key,
-		UniqueUntil: until,
+		Job:        localJob{job: j, tags: tagsOf(j)},
+		ID:         j.ID(),
+		Priority:   amboy.PriorityOf(j),
+		WaitUntil:  times.WaitUntil,
+		DispatchBy: times.DispatchBy,
+		Scopes:     j.Scopes(),
+		Unique:     schedule.NewUnique(key, until),
 	}
 	if len(e.Scopes) > 0 {
 		e.EnqueueScopes = j.EnqueueScopes()

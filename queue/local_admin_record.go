@@ -17,8 +17,7 @@ type localView struct {
 	waitUntil, dispatchBy time.Time
 	held, scopes          []string
 	failed                []string // edges
-	uniqueKey             string
-	uniqueUntil           amboy.UniqueUntil
+	unique                *schedule.Unique
 	cancelRequested       bool
 	// settled is true for a job that has ended, and whose run is over.
 	settled bool
@@ -35,8 +34,7 @@ func (q *local) view(e *localEntry) localView {
 		held:            q.schedule.Held(e),
 		scopes:          e.Scopes,
 		failed:          e.Failed(),
-		uniqueKey:       e.UniqueKey,
-		uniqueUntil:     e.UniqueUntil,
+		unique:          e.Unique,
 		cancelRequested: cancelRequested,
 		settled:         e.Place() == schedule.Finished && e.Job.run.Load().isOver(),
 	}
@@ -72,7 +70,7 @@ func (q *local) record(v localView) *driver.Record {
 	r.Priority, r.Tags = v.priority, v.tags
 	r.Scopes, r.RequiredScopes = v.held, v.scopes
 	r.EnqueueScopes, r.EnqueueAllScopes = v.job.EnqueueScopes(), v.job.EnqueueAllScopes()
-	r.UniqueKey, r.UniqueUntil = v.uniqueKey, v.uniqueUntil
+	r.UniqueKey, r.UniqueUntil = v.unique.Split()
 	r.Metadata = amboy.MetadataOf(v.job)
 	r.Progress = amboy.ProgressOf(v.job)
 	if r.Progress != nil && r.Progress.Time.IsZero() && r.Progress.Stuck == nil {

@@ -100,7 +100,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 		e.Job.record.Scopes = nil
 		d.forgetLater(e)
 		r := &replacement.Job.record
-		r.UniqueKey, r.UniqueUntil = replacement.UniqueKey, replacement.UniqueUntil
+		r.UniqueKey, r.UniqueUntil = replacement.Unique.Split()
 		d.store(q, replacement)
 		return nil
 	})

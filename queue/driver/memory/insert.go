@@ -20,8 +20,7 @@ func newEntry(r *driver.Record) *entry {
 		DispatchBy:    r.TimeInfo.DispatchBy,
 		Scopes:        r.RequiredScopes,
 		EnqueueScopes: r.EnqueueScopes,
-		UniqueKey:     r.UniqueKey,
-		UniqueUntil:   r.UniqueUntil,
+		Unique:        schedule.NewUnique(r.UniqueKey, r.UniqueUntil),
 	}
 	if r.Dependency != nil && isPending(r) {
 		e.Edges = r.Dependency.Edges

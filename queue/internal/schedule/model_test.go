@@ -153,23 +153,24 @@ func (m *model) heldByOther(e *entry, scopes []string) bool {
 	return false
 }
 
-// keyOfOther tells whether a job other than that of an entry has its unique key.
+// keyOfOther reports whether a job other than that of an entry has its unique key.
 func (m *model) keyOfOther(e *entry) bool {
-	holder, held := m.keys[e.UniqueKey]
+	key, _ := e.Unique.Split()
+	holder, held := m.keys[key]
 	return held && holder != e.ID
 }
 
 func (m *model) takeKey(j *modelJob) {
-	if j.UniqueKey != "" {
-		m.keys[j.UniqueKey] = j.ID
+	if j.Unique != nil {
+		m.keys[j.Unique.Key] = j.ID
 	}
 }
 
 // freeKey takes the unique key away from a job that has it until now at the
 // latest.
 func (m *model) freeKey(j *modelJob, until ...amboy.UniqueUntil) {
-	if slices.Contains(until, j.UniqueUntil) && m.keys[j.UniqueKey] == j.ID {
-		delete(m.keys, j.UniqueKey)
+	if u := j.Unique; u != nil && slices.Contains(until, u.Until) && m.keys[u.Key] == j.ID {
+		delete(m.keys, u.Key)
 	}
 }
 
@@ -295,7 +296,7 @@ func (m *model) replace(j *modelJob, e *entry, now time.Time) {
 	m.added++
 	next := newModelJob(e, m.added)
 	next.open = j.open
-	next.UniqueKey, next.UniqueUntil = j.UniqueKey, j.UniqueUntil
+	next.Unique = j.Unique
 	m.free(j, e.EnqueueScopes)
 	m.hold(e, e.EnqueueScopes)
 	m.jobs[slices.Index(m.jobs, j)] = next
@@ -538,8 +539,7 @@ func (h *history) newEntry(id string, edges []string) *entry {
 		Scopes:        scopes,
 		EnqueueScopes: h.some(scopes),
 		Edges:         edges,
-		UniqueKey:     keys[h.choose(len(keys))],
-		UniqueUntil:   untils[h.choose(len(untils))],
+		Unique:        schedule.NewUnique(keys[h.choose(len(keys))], untils[h.choose(len(untils))]),
 	}
 }
 
@@ -664,8 +664,9 @@ func (h *history) drain() bool {
 }
 
 func describe(e *entry) string {
+	key, until := e.Unique.Split()
 	return fmt.Sprintf("%s priority=%d wait=%d by=%d scopes=%v enqueue=%v edges=%v key=%q until=%q", e.ID, e.Priority,
-		unix(e.WaitUntil), unix(e.DispatchBy), e.Scopes, e.EnqueueScopes, e.Edges, e.UniqueKey, e.UniqueUntil)
+		unix(e.WaitUntil), unix(e.DispatchBy), e.Scopes, e.EnqueueScopes, e.Edges, key, until)
 }
 
 func unix(t time.Time) int64 {
@@ -1060,7 +1061,7 @@ func (h *history) compareFinished() {
 func (h *history) compareKeys() {
 	for _, key := range keys {
 		holder, held := h.model.keys[key]
-		err := h.schedule.Duplicate(&entry{ID: "probe", UniqueKey: key})
+		err := h.schedule.Duplicate(&entry{ID: "probe", Unique: schedule.NewUnique(key, "")})
 		switch {
 		case held != (err != nil):
 			h.failf("that key %q is held is not %t: %w", key, held, err)

@@ -51,11 +51,11 @@ func (e *Entry[J]) scopesAt(place Place) []string {
 // hasKeyAt reports whether an entry has its unique key in a place.
 func (e *Entry[J]) hasKeyAt(place Place, succeeded bool) bool {
 	switch {
-	case e.UniqueKey == "":
+	case e.Unique == nil:
 		return false
 	case place == Finished:
-		return e.UniqueUntil == amboy.UniqueUntilForgotten || (e.UniqueUntil == amboy.UniqueUntilFailed && succeeded)
+		return e.Unique.outlivesEnd(succeeded)
 	default:
-		return e.UniqueUntil != amboy.UniqueUntilStarted
+		return e.Unique.Until != amboy.UniqueUntilStarted
 	}
 }

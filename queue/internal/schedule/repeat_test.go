@@ -13,7 +13,7 @@ import (
 func TestRepeat(t *testing.T) {
 	f := newFixture(t)
 	f.add(
-		&entry{ID: "again", Scopes: []string{"at put", "at start"}, EnqueueScopes: []string{"at put"}, UniqueKey: "key"},
+		&entry{ID: "again", Scopes: []string{"at put", "at start"}, EnqueueScopes: []string{"at put"}, Unique: schedule.NewUnique("key", "")},
 		&entry{ID: "other", Scopes: []string{"at start"}},
 		&entry{ID: "last"},
 		dependent("dependent", "again"),
@@ -29,7 +29,7 @@ func TestRepeat(t *testing.T) {
 	assert.Equal(t, schedule.Scheduled, e.Place())
 	assert.Equal(t, schedule.Waiting, f.get("dependent").Place())
 	require.Error(t, f.Add(&entry{ID: "thief", Scopes: []string{"at put"}, EnqueueScopes: []string{"at put"}}, f.now))
-	require.Error(t, f.Add(&entry{ID: "twin", UniqueKey: "key"}, f.now))
+	require.Error(t, f.Add(&entry{ID: "twin", Unique: schedule.NewUnique("key", "")}, f.now))
 	f.advance(after(10))
 	f.next("again")
 	f.finish("again", true)

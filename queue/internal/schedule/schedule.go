@@ -66,10 +66,8 @@ type Entry[J any] struct {
 	Scopes, EnqueueScopes []string
 	// Edges are the IDs of the jobs that must end first.
 	Edges []string
-	// UniqueKey is what no other entry may have, for as long as UniqueUntil
-	// says; empty for none. Replace sets both.
-	UniqueKey   string
-	UniqueUntil amboy.UniqueUntil
+	// Unique is the key that no other entry may have; nil for none. Replace sets it.
+	Unique *Unique
 	// Backoff is how long the entry was last postponed.
 	Backoff time.Duration
 

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // keyed is an entry with the unique key "key".
 func keyed(id string, until amboy.UniqueUntil) *entry {
-	return &entry{ID: id, UniqueKey: "key", UniqueUntil: until}
+	return &entry{ID: id, Unique: schedule.NewUnique("key", until)}
 }
 
 // hasKey requires that an entry has the unique key "key"; nobody where the ID is
@@ -52,7 +53,7 @@ func TestUniqueKeyIsHeldUntil(t *testing.T) {
 			f.hasKey(test.running)
 			f.retry("job")
 			f.hasKey(test.running)
-			f.replace(&entry{ID: "job", UniqueKey: "not asked again"})
+			f.replace(&entry{ID: "job", Unique: schedule.NewUnique("not asked again", "")})
 			f.hasKey(test.running)
 			f.next("job")
 			f.finish("job", test.succeeded)
