@@ -35,7 +35,7 @@ func (c *Core) recovered(e Recovered) {
 		c.do(Report{"could not recover stale jobs", e.Err})
 	}
 	if e.Jobs > 0 {
-		c.changed()
+		c.claimDue() // they may have expired, and all workers be busy
 	}
 	if !c.closing && !c.calls.busy(forgetCall) {
 		c.do(Forget{c.call(forgetCall, dutyLimit).Call})

@@ -217,7 +217,7 @@ func (w *World) endFaults() {
 	n := w.network.(*randomNetwork)
 	until := max(w.now, n.flaky, n.late)
 	for _, p := range w.processes {
-		until = max(until, p.link.noRequests, p.link.noAnswers, p.link.noNotes)
+		until = max(until, p.link.noRequests, p.link.noAnswers, p.link.noNotes, p.link.slow)
 	}
 	for _, s := range w.agenda.all {
 		switch s.what.(type) {

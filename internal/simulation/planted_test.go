@@ -66,7 +66,6 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			found := search(t, build(t, f))
 			switch {
 			case found != "":
-				assert.Empty(t, f.unseen, "it was found")
 				t.Logf("found in %s: %s", time.Since(began).Round(10*time.Millisecond), found)
 			case f.unseen == "":
 				assert.Fail(t, "it was not found", "in %s", time.Since(began))

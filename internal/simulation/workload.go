@@ -105,7 +105,7 @@ func (l *workload) task(w *World, queue string) *Task {
 		Attempts:       1,
 		Lasts:          w.upTo(100 * time.Millisecond),
 		IgnoresContext: w.oneIn(10),
-		Refused:        w.settings.refusals && w.oneIn(20),
+		Refused:        w.settings.refusals && w.oneIn(60),
 	}
 	if w.settings.rollout && w.oneIn(5) {
 		t.Type = newType

@@ -1,0 +1,21 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy/internal/core"
+)
+
+// A job that expires needs no worker. One that expired while a process held it which died
+// was not ended until a worker was free.
+func TestARecoveredJobThatHasExpiredWaitsForNoWorker(t *testing.T) {
+	s := newStory(t)
+	recover := only[core.Recover](t, s.started)
+	s.run()
+	s.wait(time.Second)
+	commands := s.tell(core.Recovered{Call: recover.Call, Jobs: 1})
+	assert.Zero(t, only[core.Claim](t, commands).Limit)
+}
