@@ -141,6 +141,8 @@ func TestLocalRunOfACompletedJob(t *testing.T) {
 		pass(2 * time.Hour)
 		assert.False(t, get().Job.IsZero())
 		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Restart}))
+		synctest.Wait()
+		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Cancel}), "it runs again")
 	})
 }
 
