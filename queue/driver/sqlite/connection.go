@@ -1,15 +1,15 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
 	sqldriver "database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"time"
 
 	"modernc.org/sqlite"
+	zombiezen "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // connection runs statements, one at a time, in a transaction of its owner.
@@ -23,29 +23,32 @@ type connection interface {
 }
 
 // ownConnection is a connection of this driver alone. It goes past database/sql,
-// which takes as long for a statement as SQLite. Contexts don't stop a statement:
+// which takes as long for a statement as SQLite. No context stops a statement:
 // it takes microseconds, and must not be stopped half-way.
 type ownConnection struct {
-	conn     sqldriver.Conn
-	prepared [statements]sqldriver.Stmt
-	named    []sqldriver.NamedValue
+	conn     *zombiezen.Conn
+	prepared [statements]*zombiezen.Stmt
 	row      row
 }
 
-func openConnection(name string) (*ownConnection, error) {
-	db, err := sql.Open("sqlite", name)
+// openConnection opens a connection to a file that exists, and runs pragmas on it. A
+// statement waits for other processes for up to busy.
+func openConnection(path string, busy time.Duration, pragmas ...string) (*ownConnection, error) {
+	conn, err := zombiezen.OpenConn(path, zombiezen.OpenReadWrite)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := db.Driver().Open(name)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+	conn.SetBusyTimeout(busy)
+	for _, pragma := range pragmas {
+		if err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("setting the pragma %s: %w", pragma, err), conn.Close())
+		}
 	}
-	return &ownConnection{conn: conn}, db.Close()
+	return &ownConnection{conn: conn}, nil
 }
 
 // statement prepares a statement when it is first used.
-func (c *ownConnection) statement(s statement) (sqldriver.Stmt, error) {
+func (c *ownConnection) statement(s statement) (*zombiezen.Stmt, error) {
 	if c.prepared[s] == nil {
 		prepared, err := c.prepare(statementTexts[s])
 		if err != nil {
@@ -56,46 +59,66 @@ func (c *ownConnection) statement(s statement) (sqldriver.Stmt, error) {
 	return c.prepared[s], nil
 }
 
-func (c *ownConnection) prepare(text string) (sqldriver.Stmt, error) {
-	prepared, err := c.conn.Prepare(text)
+func (c *ownConnection) prepare(text string) (*zombiezen.Stmt, error) {
+	prepared, trailing, err := c.conn.PrepareTransient(text)
 	if err != nil {
 		return nil, fmt.Errorf("preparing %q: %w", text, err)
+	}
+	if trailing > 0 {
+		return nil, errors.Join(fmt.Errorf("preparing %q: %d bytes follow the first statement", text, trailing), prepared.Finalize())
 	}
 	return prepared, nil
 }
 
-// values are the arguments of a statement, until the next call.
-func (c *ownConnection) values(args []any) ([]sqldriver.NamedValue, error) {
-	c.named = c.named[:0]
-	for i, arg := range args {
-		value, err := valueOf(arg)
-		if err != nil {
-			return nil, err
-		}
-		c.named = append(c.named, sqldriver.NamedValue{Ordinal: i + 1, Value: value})
+// bind sets the arguments of a statement. An error of SQLite is returned by its first step.
+func bind(prepared *zombiezen.Stmt, args []any) error {
+	if n := prepared.BindParamCount(); n != len(args) {
+		return fmt.Errorf("the statement takes %d arguments, not %d", n, len(args))
 	}
-	return c.named, nil
+	for i, arg := range args {
+		if err := bindOne(prepared, i+1, arg); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// valueOf is what database/sql makes of an argument.
-func valueOf(arg any) (sqldriver.Value, error) {
+func bindOne(prepared *zombiezen.Stmt, param int, arg any) error {
 	switch v := arg.(type) {
-	case nil, int64, string, []byte:
-		return v, nil
+	case nil:
+		prepared.BindNull(param)
+	case int64:
+		prepared.BindInt64(param, v)
 	case int:
-		return int64(v), nil
+		prepared.BindInt64(param, int64(v))
 	case place:
-		return int64(v), nil
+		prepared.BindInt64(param, int64(v))
 	case bool:
-		if v {
-			return int64(1), nil
+		prepared.BindBool(param, v)
+	case string:
+		prepared.BindText(param, v)
+	case []byte:
+		if v == nil {
+			prepared.BindNull(param)
+		} else {
+			prepared.BindBytes(param, v)
 		}
-		return int64(0), nil
+	case instant:
+		if v.Valid {
+			prepared.BindInt64(param, v.Int64)
+		} else {
+			prepared.BindNull(param)
+		}
 	case sqldriver.Valuer:
-		return v.Value()
+		value, err := v.Value()
+		if err != nil {
+			return err
+		}
+		return bindOne(prepared, param, value)
 	default:
-		return nil, fmt.Errorf("an argument is a %T", arg)
+		return fmt.Errorf("an argument is a %T", arg)
 	}
+	return nil
 }
 
 func (c *ownConnection) exec(s statement, args ...any) (int64, error) {
@@ -103,19 +126,11 @@ func (c *ownConnection) exec(s statement, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.run(prepared, args)
-}
-
-func (c *ownConnection) run(prepared sqldriver.Stmt, args []any) (int64, error) {
-	values, err := c.values(args)
+	err = c.rows(prepared, nil, args)
 	if err != nil {
 		return 0, err
 	}
-	result, err := prepared.(sqldriver.StmtExecContext).ExecContext(context.Background(), values)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	return int64(c.conn.Changes()), nil
 }
 
 func (c *ownConnection) query(s statement, each func(*row) error, args ...any) error {
@@ -131,41 +146,42 @@ func (c *ownConnection) queryText(text string, each func(*row) error, args ...an
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.rows(prepared, each, args), prepared.Close())
+	return errors.Join(c.rows(prepared, each, args), prepared.Finalize())
 }
 
-func (c *ownConnection) rows(prepared sqldriver.Stmt, each func(*row) error, args []any) (err error) {
-	values, err := c.values(args)
+// rows runs a statement to its end, and calls each for every row, unless it is nil.
+func (c *ownConnection) rows(prepared *zombiezen.Stmt, each func(*row) error, args []any) error {
+	err := bind(prepared, args)
 	if err != nil {
 		return err
 	}
-	rows, err := prepared.(sqldriver.StmtQueryContext).QueryContext(context.Background(), values)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	r := &c.row
-	r.resize(len(rows.Columns()))
+	c.row.columns = currentRow{prepared}
 	for {
-		err = rows.Next(r.values)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+		more, err := prepared.Step()
 		if err != nil {
-			return err
+			return err // and the statement is reset
 		}
-		err = r.read(each)
+		if !more {
+			return prepared.Reset()
+		}
+		if each == nil {
+			continue
+		}
+		err = c.row.read(each)
 		if err != nil {
-			return err
+			return errors.Join(err, prepared.Reset())
 		}
 	}
 }
+
+// inTransaction reports whether a transaction has begun and not ended.
+func (c *ownConnection) inTransaction() bool { return !c.conn.AutocommitEnabled() }
 
 func (c *ownConnection) close() error {
 	var errs []error
 	for _, s := range &c.prepared {
 		if s != nil {
-			errs = append(errs, s.Close())
+			errs = append(errs, s.Finalize())
 		}
 	}
 	return errors.Join(append(errs, c.conn.Close())...)
@@ -173,17 +189,53 @@ func (c *ownConnection) close() error {
 
 // row reads the columns of one row of a result, from left to right.
 type row struct {
-	values []sqldriver.Value
-	at     int
-	err    error
+	columns columns
+	at      int
+	err     error
 }
 
-func (r *row) resize(columns int) {
-	if cap(r.values) < columns {
-		r.values = make([]sqldriver.Value, columns)
-	}
-	r.values = r.values[:columns]
+// columns are the values of a row.
+type columns interface {
+	kind(column int) zombiezen.ColumnType
+	integer(column int) int64
+	text(column int) string
+	bytes(column int) []byte
 }
+
+// currentRow is the row that a statement has reached.
+type currentRow struct{ *zombiezen.Stmt }
+
+func (r currentRow) kind(column int) zombiezen.ColumnType { return r.ColumnType(column) }
+func (r currentRow) integer(column int) int64             { return r.ColumnInt64(column) }
+func (r currentRow) text(column int) string               { return r.ColumnText(column) }
+
+func (r currentRow) bytes(column int) []byte {
+	b := make([]byte, r.ColumnLen(column))
+	r.ColumnBytes(column, b)
+	return b
+}
+
+// scannedRow is a row that database/sql has read.
+type scannedRow []any
+
+func (r scannedRow) kind(column int) zombiezen.ColumnType {
+	switch r[column].(type) {
+	case nil:
+		return zombiezen.TypeNull
+	case int64:
+		return zombiezen.TypeInteger
+	case string:
+		return zombiezen.TypeText
+	case []byte:
+		return zombiezen.TypeBlob
+	default:
+		return zombiezen.TypeFloat
+	}
+}
+
+func (r scannedRow) integer(column int) int64 { return r[column].(int64) }
+func (r scannedRow) text(column int) string   { return r[column].(string) }
+func (r scannedRow) bytes(column int) []byte  { return r[column].([]byte) }
 
 // read calls each for the row.
 func (r *row) read(each func(*row) error) error {
@@ -195,25 +247,22 @@ func (r *row) read(each func(*row) error) error {
 	return err
 }
 
-func (r *row) next() sqldriver.Value {
+// next goes on to a column, and reports whether it is of the wanted type. If it is of
+// another than that or NULL, the row has an error.
+func (r *row) next(want zombiezen.ColumnType) (column int, ok bool) {
+	column = r.at
 	r.at++
-	return r.values[r.at-1]
-}
-
-func (r *row) wrong(value any, want string) {
-	if r.err == nil {
-		r.err = fmt.Errorf("column %d of a row is a %T, and should be %s", r.at, value, want)
+	kind := r.columns.kind(column)
+	if kind != want && kind != zombiezen.TypeNull && r.err == nil {
+		r.err = fmt.Errorf("column %d of a row is %s, and should be %s", r.at, kind, want)
 	}
+	return column, kind == want
 }
 
-// integer reads a number, 0 where it is NULL.
+// integer reads a number, 0 if it is NULL.
 func (r *row) integer() int64 {
-	switch v := r.next().(type) {
-	case nil:
-	case int64:
-		return v
-	default:
-		r.wrong(v, "a number")
+	if column, ok := r.next(zombiezen.TypeInteger); ok {
+		return r.columns.integer(column)
 	}
 	return 0
 }
@@ -223,33 +272,24 @@ func (r *row) bool() bool { return r.integer() != 0 }
 
 // time reads a time.
 func (r *row) time() instant {
-	if r.values[r.at] == nil {
-		r.at++
-		return instant{}
+	if column, ok := r.next(zombiezen.TypeInteger); ok {
+		return instant{Int64: r.columns.integer(column), Valid: true}
 	}
-	return instant{Int64: r.integer(), Valid: true}
+	return instant{}
 }
 
-// text reads a string, empty where it is NULL.
+// text reads a string, empty if it is NULL.
 func (r *row) text() string {
-	switch v := r.next().(type) {
-	case nil:
-	case string:
-		return v
-	default:
-		r.wrong(v, "a text")
+	if column, ok := r.next(zombiezen.TypeText); ok {
+		return r.columns.text(column)
 	}
 	return ""
 }
 
-// bytes reads a BLOB, nil where it is NULL.
+// bytes reads a BLOB, nil if it is NULL.
 func (r *row) bytes() []byte {
-	switch v := r.next().(type) {
-	case nil:
-	case []byte:
-		return v
-	default:
-		r.wrong(v, "a blob")
+	if column, ok := r.next(zombiezen.TypeBlob); ok {
+		return r.columns.bytes(column)
 	}
 	return nil
 }
@@ -269,22 +309,22 @@ func (r *row) names() names {
 
 // The result codes of SQLite that are met; the last one is an extended one.
 const (
-	codeError  = 1
 	codeBusy   = 5
 	codeUnique = 2067
 )
 
-// resultCode is the result code that an error carries, without its extension; 0
-// where it carries none.
+// resultCode is the result code that an error carries, without its extension; 1, which is
+// that of errors of no particular kind, if it carries none.
 func resultCode(err error) int { return extendedCode(err) & 0xff }
 
+// extendedCode reads the errors of both packages that speak to SQLite.
 func extendedCode(err error) int {
 	var failure *sqlite.Error
-	if !errors.As(err, &failure) {
-		return 0
+	if errors.As(err, &failure) {
+		return failure.Code()
 	}
-	return failure.Code()
+	return int(zombiezen.ErrCode(err))
 }
 
-// isTaken tells whether a row could not be added because one like it is there.
+// isTaken reports whether a row could not be added because one like it exists.
 func isTaken(err error) bool { return extendedCode(err) == codeUnique }

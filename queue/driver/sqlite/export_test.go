@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	zombiezen "zombiezen.com/go/sqlite"
+
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -93,6 +95,19 @@ func SetBoot(id string) (restore func()) {
 func Exec(d *Driver, text string) error {
 	return d.writer.write(context.Background(), &change{run: func(c *changes) error {
 		return c.queryText(text, func(*row) error { return nil })
+	}})
+}
+
+// DefineFunction makes a function without arguments callable on the connection that writes.
+func DefineFunction(d *Driver, name string, f func()) error {
+	return d.writer.write(context.Background(), &change{run: func(c *changes) error {
+		return c.connection.(*ownConnection).conn.CreateFunction(name, &zombiezen.FunctionImpl{
+			AllowIndirect: true,
+			Scalar: func(zombiezen.Context, []zombiezen.Value) (zombiezen.Value, error) {
+				f()
+				return zombiezen.IntegerValue(0), nil
+			},
+		})
 	}})
 }
 

@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"context"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	sqlite3 "modernc.org/sqlite"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
@@ -50,24 +48,19 @@ func TestAFullFile(t *testing.T) {
 // until resume is.
 var blocked, resume = make(chan struct{}), make(chan struct{})
 
-func init() {
-	sqlite3.MustRegisterScalarFunction("test_block", 0, func(*sqlite3.FunctionContext, []sqldriver.Value) (sqldriver.Value, error) {
+// blockOn makes a statement of a driver on the records block while it is under way.
+func blockOn(t *testing.T, d *sqlite.Driver, statement string) {
+	t.Helper()
+	require.NoError(t, sqlite.DefineFunction(d, "test_block", func() {
 		blocked <- struct{}{}
 		<-resume
-		return int64(0), nil
-	})
-}
-
-// blockOn makes a statement on the records block while it is under way.
-func blockOn(t *testing.T, path, statement string) {
-	t.Helper()
-	execute(t, path, "CREATE TRIGGER block BEFORE "+statement+" BEGIN SELECT test_block(); END")
+	}))
+	require.NoError(t, sqlite.Exec(d, "CREATE TRIGGER block BEFORE "+statement+" BEGIN SELECT test_block(); END"))
 }
 
 func TestTheOutcomeOfAChangeIsUnknownToWhoLeaves(t *testing.T) {
-	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path})
-	blockOn(t, path, "INSERT ON jobs")
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	blockOn(t, d, "INSERT ON jobs")
 	t.Cleanup(sqlite.DoNotWait())
 	ctx, cancel := context.WithCancel(t.Context())
 	left, records := make(chan error), []*driver.Record{newRecord(t, "job")}
@@ -86,9 +79,8 @@ func TestTheOutcomeOfAChangeIsUnknownToWhoLeaves(t *testing.T) {
 }
 
 func TestAChangeThatIsBeingMadeIsAwaited(t *testing.T) {
-	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path})
-	blockOn(t, path, "INSERT ON jobs")
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	blockOn(t, d, "INSERT ON jobs")
 	ctx, cancel := context.WithCancel(t.Context())
 	done, records := make(chan error), []*driver.Record{newRecord(t, "job")}
 	go func() {
@@ -103,10 +95,9 @@ func TestAChangeThatIsBeingMadeIsAwaited(t *testing.T) {
 }
 
 func TestAClaimForWhoLeftIsHandedBack(t *testing.T) {
-	path := newPath(t)
-	d := open(t, sqlite.Options{Path: path})
+	d := open(t, sqlite.Options{Path: newPath(t)})
 	insert(t, d, newRecord(t, "job"))
-	blockOn(t, path, "UPDATE ON jobs WHEN old.place = 4 AND new.place = 6")
+	blockOn(t, d, "UPDATE ON jobs WHEN old.place = 4 AND new.place = 6")
 	t.Cleanup(sqlite.DoNotWait())
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error)

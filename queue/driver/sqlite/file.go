@@ -59,11 +59,11 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.writes, err = openConnection(dataSource(path, opts, busyTime, "cache_size(-65536)", "wal_autocheckpoint(1000)"))
+	f.writes, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, "cache_size(-65536)", "wal_autocheckpoint(1000)")...)
 	if err != nil {
 		return err
 	}
-	f.looks, err = openConnection(dataSource(path, opts, busyTime, "query_only(ON)"))
+	f.looks, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
 	if err != nil {
 		return err
 	}
@@ -129,21 +129,21 @@ func useLog(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// dataSource names the file to the database driver. The time for which a
+// pragmas are those of each connection, and more.
+func pragmas(opts Options, more ...string) []string {
+	return append([]string{"foreign_keys(OFF)", "temp_store(MEMORY)", "synchronous(" + opts.Synchronous + ")"}, more...)
+}
+
+// dataSource names the file to database/sql. The time in milliseconds for which a
 // statement waits for other processes comes first, so that it holds for the other
 // pragmas.
 func dataSource(path string, opts Options, busyTime int, more ...string) string {
-	pragmas := url.Values{"_pragma": append([]string{
-		fmt.Sprintf("busy_timeout(%d)", busyTime),
-		"foreign_keys(OFF)",
-		"temp_store(MEMORY)",
-		"synchronous(" + opts.Synchronous + ")",
-	}, more...)}
+	all := append([]string{fmt.Sprintf("busy_timeout(%d)", busyTime)}, pragmas(opts, more...)...)
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // before the drive of Windows
 	}
-	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: pragmas.Encode()}
+	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"_pragma": all}.Encode()}
 	return name.String()
 }
 

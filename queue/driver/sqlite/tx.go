@@ -105,11 +105,11 @@ func (r *row) readAll(rows *sql.Rows, each func(*row) error) (err error) {
 	if err != nil {
 		return err
 	}
-	r.resize(len(columns))
-	dest := make([]any, len(columns))
+	values, dest := make(scannedRow, len(columns)), make([]any, len(columns))
 	for i := range dest {
-		dest[i] = (*any)(&r.values[i])
+		dest[i] = &values[i]
 	}
+	r.columns = values
 	for rows.Next() {
 		err = rows.Scan(dest...)
 		if err == nil {

@@ -258,44 +258,37 @@ var errNotWanted = errors.New("nobody waits for the change any more")
 // begin begins a transaction with the right to write. While others have it, it
 // waits for as long as that is wanted.
 func (w *writer) begin(wanted func() bool) error {
-	for {
-		_, err := w.conn.exec(begin)
-		switch resultCode(err) {
-		case codeBusy:
-			w.lookForOthersNow()
-			switch {
-			case w.isClosed():
-				return driver.ErrClosed
-			case !wanted():
-				return errNotWanted
-			}
-		case codeError: // the last one could not be undone
-			if rollbackErr := w.rollback(); rollbackErr != nil {
-				return w.failed("beginning to write", errors.Join(err, rollbackErr))
-			}
-			if _, err = w.conn.exec(begin); err != nil {
-				return w.failed("beginning to write", err)
-			}
-			return nil
-		default:
-			if err != nil {
-				return w.failed("beginning to write", err)
-			}
-			return nil
+	err := w.rollback() // the last one, if it could not be undone
+	for err == nil {
+		_, err = w.conn.exec(begin)
+		if resultCode(err) != codeBusy {
+			break
 		}
+		w.lookForOthersNow()
+		switch {
+		case w.isClosed():
+			return driver.ErrClosed
+		case !wanted():
+			return errNotWanted
+		}
+		err = nil
 	}
+	if err != nil {
+		return w.failed("beginning to write", err)
+	}
+	return nil
 }
 
 func (w *writer) failed(doing string, err error) error {
 	return fmt.Errorf("%s to %q: %w", doing, w.path, err)
 }
 
-// rollback undoes a transaction, where SQLite has not done so yet.
+// rollback undoes a transaction, unless SQLite has done so already.
 func (w *writer) rollback() error {
-	_, err := w.conn.exec(rollback)
-	if resultCode(err) == codeError { // there is none
+	if !w.conn.inTransaction() {
 		return nil
 	}
+	_, err := w.conn.exec(rollback)
 	return err
 }
 
