@@ -11,6 +11,7 @@ const (
 	commit
 	rollback
 	dataVersion
+	emptyLog
 	savepoint
 	rollbackToSavepoint
 	releaseSavepoint
@@ -143,6 +144,7 @@ var statementTexts = [statements]string{
 	commit:       `COMMIT`,
 	rollback:     `ROLLBACK`,
 	dataVersion:  `PRAGMA data_version`,
+	emptyLog:     `PRAGMA wal_checkpoint(TRUNCATE)`,
 
 	savepoint:           `SAVEPOINT change`,
 	rollbackToSavepoint: `ROLLBACK TO change`,
