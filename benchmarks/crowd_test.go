@@ -2,9 +2,11 @@ package benchmarks
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 	memorydriver "github.com/mongodb/amboy/queue/driver/memory"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
+	"github.com/mongodb/amboy/registry"
 )
 
 // crowdStores are where the jobs of a crowd wait.
@@ -234,5 +237,65 @@ func pause(tb testing.TB, q amboy.Queue, paused bool) {
 		require.NoError(tb, control.Pause(tb.Context()))
 	} else {
 		require.NoError(tb, control.Resume(tb.Context()))
+	}
+}
+
+// blockedTime is how long BenchmarkCrowdOfBlockedManagers measures.
+var blockedTime = flag.Duration("blocked", 10*time.Second, "how long BenchmarkCrowdOfBlockedManagers measures")
+
+// gate is a dependency manager that is Blocked until gateOpen is set.
+type gate struct{ dependency.JobEdges }
+
+var gateOpen atomic.Bool
+
+const gateType = "benchmarks-gate"
+
+func (*gate) Type() dependency.TypeInfo { return dependency.TypeInfo{Name: gateType} }
+
+func (*gate) State() dependency.State {
+	if gateOpen.Load() {
+		return dependency.Ready
+	}
+	return dependency.Blocked
+}
+
+func init() {
+	registry.AddDependencyType(gateType, func() dependency.Manager { return &gate{} })
+}
+
+// BenchmarkCrowdOfBlockedManagers measures the latency of plain jobs, and the processor
+// time, while the dependency managers of 20,000 other jobs answer Blocked; and how long it
+// takes until the last of them has run after all have turned Ready.
+func BenchmarkCrowdOfBlockedManagers(b *testing.B) {
+	const jobs = 20_000
+	for _, store := range crowdStores {
+		b.Run(store.name, func(b *testing.B) {
+			var busy, noticed samples
+			var used float64
+			for b.Loop() {
+				gateOpen.Store(false)
+				c := newCrowd(b, store.start(b))
+				c.wait(b, jobs, func(t *storedTask) { t.SetDependency(&gate{}) })
+				for c.Stats(b.Context()).Blocked < jobs*9/10 {
+					<-time.After(20 * time.Millisecond)
+				}
+				<-time.After(*blockedTime / 2)
+				before := processorTime(b)
+				<-time.After(*blockedTime)
+				used = max(used, (processorTime(b)-before).Seconds()/blockedTime.Seconds())
+				busy = append(busy, c.during(b, func() { <-time.After(*blockedTime) })...)
+				gateOpen.Store(true)
+				begin := time.Now()
+				for c.Stats(b.Context()).Pending > 0 && time.Since(begin) < 2*time.Minute {
+					<-time.After(20 * time.Millisecond)
+				}
+				noticed = append(noticed, time.Since(begin))
+				c.close()
+			}
+			b.ReportMetric(0, "ns/op")
+			busy.report(b, "")
+			b.ReportMetric(100*used, "cpu-%")
+			b.ReportMetric(noticed.quantile(1).Seconds(), "noticed-s")
+		})
 	}
 }
