@@ -23,6 +23,8 @@ type storedTask struct {
 	// Made is when it was made, which is just before its Put, in nanoseconds
 	// since 1970.
 	Made int64 `bson:"made" json:"made" yaml:"made"`
+	// Fails makes each attempt fail.
+	Fails bool `bson:"fails,omitempty" json:"fails,omitempty" yaml:"fails,omitempty"`
 }
 
 const storedTaskType = "benchmarks-stored-task"
@@ -58,6 +60,9 @@ func newStoredTasks(count int) []amboy.Job {
 func (t *storedTask) Run(context.Context) {
 	defer t.MarkComplete()
 	(*runStored.Load())(t)
+	if t.Fails {
+		t.AddRetryableError(errFirstAttempt)
+	}
 }
 
 // sinceMade is how long ago the task was made, by the clock that processes share.

@@ -95,11 +95,10 @@ func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) 
 	case dependency.Ready:
 		return true
 	case dependency.Blocked:
-		// The longer a job has waited, the longer it waits until it is asked again.
 		now := q.engine.now()
 		q.engine.handBack(run, core.End{HandBack: &driver.HandBack{
 			Since:     now,
-			NotBefore: now.Add(nextRecheck(now.Sub(run.Record.TimeInfo.Created))),
+			NotBefore: q.engine.rechecks.next(now, run.Record.TimeInfo.Created),
 			Reason:    "its dependency says that it must wait",
 		}})
 	case dependency.Unresolved:

@@ -43,6 +43,7 @@ type engine struct {
 	forgetting forgetting
 	announcer  *announcer
 	activity   *activity.Recorder
+	rechecks   rechecks
 	// notified is true where the driver tells of changes.
 	notified    bool
 	unsubscribe func()

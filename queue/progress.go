@@ -172,17 +172,6 @@ func forgetRun(j amboy.Job) {
 	forgetSnooze(j)
 }
 
-// The waits before a dependency that said Blocked is asked again: the first is
-// firstRecheck, and each is twice the one before, up to lastRecheck.
-const (
-	firstRecheck = 50 * time.Millisecond
-	lastRecheck  = 5 * time.Second
-)
-
-func nextRecheck(last time.Duration) time.Duration {
-	return min(lastRecheck, max(firstRecheck, 2*last))
-}
-
 // isReady is true where a job's dependency need not be asked: it can only say
 // Ready.
 func isReady(m dependency.Manager, failed []string) bool {

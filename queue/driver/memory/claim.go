@@ -35,11 +35,21 @@ func (q *queue) mayRun() bool {
 // Claim implements driver.Driver. If it meets more than 1,000 records that are to be
 // left and were not met before, the rest is for a claim that Next asks for at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
-	if err := d.lock(ctx); err != nil {
-		return driver.Claimed{}, err
+	for {
+		if err := d.lock(ctx); err != nil {
+			return driver.Claimed{}, err
+		}
+		claimed, unsettled := d.claimNow(req)
+		d.unlock()
+		if !unsettled || len(claimed.Records) > 0 {
+			return claimed, nil
+		}
 	}
-	defer d.unlock()
-	var claimed driver.Claimed
+}
+
+// claimNow claims what is ready. It reports whether more may become ready by going on, as
+// many wait for a scope that was freed.
+func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unsettled bool) {
 	turns := make([]turn, 0, len(req.Queues))
 	for _, demand := range req.Queues {
 		q := d.queues[demand.Queue]
@@ -50,6 +60,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 			claimed.Records = append(claimed.Records, d.claim(e, req, e.EnqueueScopes))
 		}
 		turns = append(turns, turn{queue: q, left: demand.Limit})
+		unsettled = unsettled || demand.Limit > 0 && q.mayRun() && q.schedule.Unsettled()
 	}
 	var except *schedule.Except
 	if len(req.Except) > 0 {
@@ -63,7 +74,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	if except != nil && except.More {
 		claimed.Next = req.Now
 	}
-	return claimed, nil
+	return claimed, unsettled && req.Limit > 0
 }
 
 // claimInTurn claims one record of each queue, then again of those that had one.

@@ -174,6 +174,10 @@ func (c *changes) mayRestart(f *described) (bool, error) {
 	if err != nil || latest == nil || latest.seq != f.seq {
 		return false, err
 	}
+	telling, err := c.isTelling(f.queue, f.id)
+	if err != nil || telling {
+		return false, err
+	}
 	refusal, err := c.checkKey(&f.job)
 	if err == nil && refusal == nil {
 		refusal, err = c.checkFree(&f.job, f.enqueueScopes)
@@ -228,7 +232,7 @@ func (c *changes) reschedule(j *job, at instant, now time.Time) error {
 // setAside takes a record out of its place, so that it can go to another.
 func (c *changes) setAside(j *job) error {
 	wasReady := j.place == ready
-	if err := c.move(j, waiting, instant{}, ""); err != nil {
+	if err := c.move(j, waiting, instant{}); err != nil {
 		return err
 	}
 	if wasReady {
@@ -261,7 +265,7 @@ func (c *changes) park(j *job, reason string) error {
 	if _, err := c.exec(setReason, nullable(reason), j.seq); err != nil {
 		return err
 	}
-	return c.move(j, parked, instant{}, "")
+	return c.move(j, parked, instant{})
 }
 
 func (c *changes) unpark(j *job, now time.Time) error {
@@ -270,7 +274,7 @@ func (c *changes) unpark(j *job, now time.Time) error {
 		return err
 	}
 	if j.open {
-		return c.move(j, waiting, instant{}, "")
+		return c.move(j, waiting, instant{})
 	}
 	return c.wait(j, now.UnixNano())
 }

@@ -15,6 +15,12 @@ type changes struct {
 	found map[string]int64
 	// counts are the changes that are not written yet.
 	counts map[int64]*counts
+	// freed are scopes of a queue that are to be promised, and promoting is true while
+	// they are.
+	freed     []string
+	promoting bool
+	// examined counts the groups that were examined, and told the edges that were ended.
+	examined, told int
 }
 
 func newChanges(on connection, keys map[string]int64) *changes {

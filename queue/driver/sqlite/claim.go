@@ -129,24 +129,35 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 	if more {
 		return given, req.Now, nil
 	}
-	due, expires, err := c.nextTimes()
+	due, expires, left, err := c.nextTimes()
+	if left {
+		return given, req.Now, err
+	}
 	return given, earliest(due, expires), err
 }
 
-// passTime makes records ready that are due, and marks those that have expired.
+// passTime makes records ready that are due, marks those that have expired, and goes on with
+// what was left.
 // It tells whether there may be more of them.
 func (c *changes) passTime(now int64) (more bool, err error) {
-	due, expires, err := c.nextTimes()
+	due, expires, left, err := c.nextTimes()
 	if err != nil {
 		return false, err
 	}
-	if isDue(due, now) {
-		more, err = c.admitDue(now)
+	if left {
+		more, err = c.goOn()
 		if err != nil {
 			return false, err
 		}
+	}
+	if isDue(due, now) {
+		moreDue, err := c.admitDue(now)
+		if err != nil {
+			return false, err
+		}
+		more = more || moreDue
 		// A record that was moved has lost the mark that it has expired.
-		_, expires, err = c.nextTimes()
+		_, expires, _, err = c.nextTimes()
 		if err != nil {
 			return false, err
 		}
@@ -164,10 +175,10 @@ func isDue(due instant, now int64) bool { return due.Valid && due.Int64 <= now }
 func hasExpired(expires instant, now int64) bool { return expires.Valid && expires.Int64 < now }
 
 // nextTimes are when the first of the records is due, and when the first
-// expires, that wait for that.
-func (c *changes) nextTimes() (due, expires instant, err error) {
-	_, err = c.one(nextTimes, func(r *row) { due, expires = r.time(), r.time() })
-	return due, expires, err
+// expires, that wait for that. left reports whether a transaction has left something.
+func (c *changes) nextTimes() (due, expires instant, left bool, err error) {
+	_, err = c.one(nextTimes, func(r *row) { due, expires, left = r.time(), r.time(), r.bool() })
+	return due, expires, left, err
 }
 
 // earliest is when a claim may find more; zero where there is no such time.
@@ -353,7 +364,7 @@ func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
 		return err
 	}
 	wasReady := current.place == ready
-	err = c.move(current, running, instant{}, "")
+	err = c.move(current, running, instant{})
 	if err != nil {
 		return err
 	}

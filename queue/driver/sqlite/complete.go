@@ -152,7 +152,7 @@ func (c *changes) replace(j *job, e *ending) error {
 		return err
 	}
 	wasReady := j.place == ready
-	if err := c.move(j, e.to, instant{}, ""); err != nil {
+	if err := c.move(j, e.to, instant{}); err != nil {
 		return err
 	}
 	if e.to.final() {

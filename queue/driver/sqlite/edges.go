@@ -99,20 +99,34 @@ func (c *changes) tellDependents(j *job) error {
 	if j.place == succeeded {
 		state = endedState
 	}
+	return c.endEdges(j.queue, j.id, state)
+}
+
+// endEdges ends the edges to a job, as many as the transaction may. The others are left
+// for later.
+func (c *changes) endEdges(queue int64, job string, state int) error {
+	most := tellAtOnce - c.told
+	if most <= 0 {
+		return c.leaveEdges(queue, job, state)
+	}
 	var dependents []int64
 	err := c.query(endEdges, func(r *row) error {
 		dependents = append(dependents, r.integer())
 		return nil
-	}, state, j.queue, j.id)
+	}, state, queue, job, most)
 	if err != nil {
 		return err
 	}
+	c.told += len(dependents)
 	now := time.Now().UnixNano()
 	for _, seq := range dependents {
 		err = c.endEdge(seq, now)
 		if err != nil {
 			return err
 		}
+	}
+	if len(dependents) == most {
+		return c.leaveEdges(queue, job, state)
 	}
 	return nil
 }

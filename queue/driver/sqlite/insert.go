@@ -163,7 +163,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 	if err != nil {
 		return err
 	}
-	attempts, err := c.one(anyAttempts, func(*row) {}, queue)
+	notPlain, err := c.one(anyAttempts, func(*row) {}, queue)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 		case control.Draining:
 			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
 			continue
-		case !attempts && n.isPlain():
+		case !notPlain && n.isPlain():
 			plain = append(plain, n)
 			if len(plain) == plainRows {
 				err = c.insertPlain(plain, now)
@@ -185,7 +185,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 			err = c.insertPlain(plain, now) // it may depend on them
 			plain = plain[:0]
 			if err == nil {
-				attempts = attempts || n.attempt.Valid
+				notPlain = notPlain || n.attempt.Valid
 				n.refusal, err = c.insert(n, now)
 			}
 		}
@@ -381,7 +381,11 @@ func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	if err == nil && taken == nil {
 		taken, err = c.latest(n.queue, n.id)
 	}
-	if err != nil || taken == nil {
+	telling := false
+	if err == nil && taken == nil {
+		telling, err = c.isTelling(n.queue, n.id)
+	}
+	if err != nil || (taken == nil && !telling) {
 		return nil, err
 	}
 	return duplicate(&n.job), nil

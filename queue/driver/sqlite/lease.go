@@ -133,14 +133,14 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	until := instantOf(h.NotBefore)
 	switch {
 	case h.Park:
-		return c.move(j, parked, instant{}, "")
+		return c.move(j, parked, instant{})
 	case j.open: // it expired before its edges ended
-		return c.move(j, waiting, instant{}, "")
+		return c.move(j, waiting, instant{})
 	case until.Valid && until.Int64 > time.Now().UnixNano():
 		if _, err := c.exec(setSince, instantOf(h.Since), j.seq); err != nil {
 			return err
 		}
-		return c.move(j, postponed, until, "")
+		return c.move(j, postponed, until)
 	default:
 		return c.admit(j)
 	}

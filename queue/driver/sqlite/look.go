@@ -74,11 +74,11 @@ func (c *changes) look(req driver.ClaimRequest) (found bool, next time.Time, err
 		_, endErr := c.exec(rollback)
 		err = errors.Join(err, endErr)
 	}()
-	due, expires, err := c.nextTimes()
+	due, expires, left, err := c.nextTimes()
 	if err != nil {
 		return false, next, err
 	}
-	if now := req.Now.UnixNano(); isDue(due, now) || hasExpired(expires, now) {
+	if now := req.Now.UnixNano(); left || isDue(due, now) || hasExpired(expires, now) {
 		return true, next, nil
 	}
 	work, err := c.work(req)

@@ -99,8 +99,9 @@ func (r reading) queryText(text string, each func(*row) error, args ...any) erro
 	return r.query(r.ctx, text, each, args...)
 }
 
-// readColumns are those of a record, and the name of its queue.
-const readColumns = `(SELECT name FROM queues WHERE id = jobs.queue), ` + recordColumns
+// readColumns are those of a record, the name of its queue, and the scope for which it waits.
+const readColumns = `(SELECT name FROM queues WHERE id = jobs.queue),
+	(SELECT scope FROM scope_groups WHERE queue = jobs.queue AND scopes = jobs.waiting_for), ` + recordColumns
 
 // readLatest and readAttempts find records of a job in a queue that is named.
 const (
@@ -127,7 +128,7 @@ type described struct {
 }
 
 func (d *described) read(r *row) {
-	d.queueName = r.text()
+	d.queueName, d.blockedBy = r.text(), r.text()
 	d.stored.read(r)
 }
 

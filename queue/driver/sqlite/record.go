@@ -38,7 +38,7 @@ type job struct {
 	uniqueUntil   string
 	scopes        names
 	enqueueScopes names
-	waitingFor    string
+	waitingFor    string // its group, while it waits for a scope
 }
 
 // jobColumns are the columns of a job, in the order in which read has them.
@@ -245,7 +245,8 @@ type stored struct {
 	content
 	edges     names
 	failed    names
-	openEdges int // how many of them have not ended
+	openEdges int    // how many of them have not ended
+	blockedBy string // the scope for which it waits, if that was read
 	tags      names
 	reason    string
 }
@@ -328,7 +329,7 @@ func (s *stored) record(queue string) *driver.Record {
 	if s.format != emptyBody {
 		r.Job = registry.NewBody(s.body, s.format == jsonBody)
 	}
-	schedule.Describe(&r.Status, schedulePlaces[s.place], schedule.Block{Scope: s.waitingFor, Open: s.openEdges, Edges: len(s.edges)})
+	schedule.Describe(&r.Status, schedulePlaces[s.place], schedule.Block{Scope: s.blockedBy, Open: s.openEdges, Edges: len(s.edges)})
 	if s.reason != "" && (s.place == postponed || s.place == parked || s.place >= retrying || s.cancel) {
 		r.Status.Reason = s.reason
 	}

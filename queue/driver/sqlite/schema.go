@@ -15,7 +15,12 @@ const applicationID = 0x416d626f // "Ambo"
 // migrations are the steps from an empty file to the current schema. A file's
 // version is the number of those that it has seen, and firstVersion-1 more. A step
 // never changes once it was released.
-var migrations = []migration{{text: schemaV2}, {text: schemaV3}, {text: schemaV4, fill: fillManagers}}
+var migrations = []migration{
+	{text: schemaV2},
+	{text: schemaV3},
+	{text: schemaV4, fill: fillManagers},
+	{text: schemaV5, fill: fillGroups},
+}
 
 // migration is the statements of a step, and what they can't do.
 type migration struct {
@@ -189,6 +194,58 @@ ALTER TABLE jobs ADD COLUMN manager TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN kind TEXT GENERATED ALWAYS AS (type || char(31) || version || char(31) || manager) VIRTUAL;
 CREATE INDEX jobs_kind ON jobs (queue, kind, priority DESC, seq) WHERE place = 4;
 `
+
+// Records that need the same scopes wait together (see groups.go), and the column
+// waiting_for is their scope_groups.scopes since. The rows of leftovers are what a
+// transaction left for the next ones (see leftovers.go).
+const schemaV5 = `
+CREATE TABLE scope_groups (
+	queue    INTEGER NOT NULL,
+	scopes   TEXT NOT NULL,
+	scope    TEXT NOT NULL,    -- in whose line the group is
+	priority INTEGER NOT NULL, -- as seq, of the first record of the group
+	seq      INTEGER NOT NULL,
+	PRIMARY KEY (queue, scopes)
+) WITHOUT ROWID;
+CREATE INDEX scope_lines ON scope_groups (queue, scope, priority DESC, seq);
+
+CREATE TABLE leftovers (
+	queue INTEGER NOT NULL,
+	kind  INTEGER NOT NULL, -- 0 for a scope that is to be promised, else the state of the edges to a job that are to be ended
+	name  TEXT NOT NULL,
+	PRIMARY KEY (queue, kind, name)
+) WITHOUT ROWID;
+CREATE INDEX edges_open ON edges (queue, to_job) WHERE state = 0;
+`
+
+// fillGroups forms the groups of the records that wait for a scope.
+func fillGroups(ctx context.Context, conn *sql.Conn) error {
+	rows, err := conn.QueryContext(ctx, "SELECT "+jobColumns+" FROM jobs WHERE waiting_for IS NOT NULL")
+	if err != nil {
+		return err
+	}
+	var all []*job
+	err = (&row{}).readAll(rows, func(r *row) error {
+		j := &job{}
+		j.read(r)
+		all = append(all, j)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the records that wait for a scope: %w", err)
+	}
+	for _, j := range all {
+		group := j.group()
+		if _, err = conn.ExecContext(ctx, "UPDATE jobs SET waiting_for = ? WHERE seq = ?", group, j.seq); err != nil {
+			return fmt.Errorf("setting the group of a record: %w", err)
+		}
+		// What the first of them waits for is in the way of all.
+		if _, err = conn.ExecContext(ctx, statementTexts[joinGroup], j.queue, group, j.waitingFor, j.priority, j.seq); err != nil {
+			return fmt.Errorf("adding a group: %w", err)
+		}
+	}
+	return nil
+}
 
 // fillManagers sets the column manager of the records that have not ended. One that
 // can't be read keeps none: it is parked by the process that claims it.

@@ -111,13 +111,13 @@ func (c *changes) revokePromise(queue int64, because string) (freed []string, er
 			freed = append(freed, name)
 		}
 	}
-	return freed, c.move(worse, scopeBlocked, instant{}, because)
+	return freed, c.block(worse, because)
 }
 
 // wait makes a record wait for its time, or else admits it.
 func (c *changes) wait(j *job, now int64) error {
 	if firstPlace(j, now) == scheduled {
-		return c.move(j, scheduled, j.waitUntil, "")
+		return c.move(j, scheduled, j.waitUntil)
 	}
 	return c.admit(j)
 }
@@ -125,16 +125,31 @@ func (c *changes) wait(j *job, now int64) error {
 // admit makes a record ready, or else makes it wait for the scope that is in its
 // way.
 func (c *changes) admit(j *job) error {
-	scopes := j.dispatchScopes()
-	for _, name := range scopes {
-		blocked, err := c.isObstacle(name, j)
-		if err != nil {
-			return err
-		}
-		if blocked {
-			return c.move(j, scopeBlocked, instant{}, name)
+	scope, blocked, err := c.obstacle(j)
+	switch {
+	case err != nil:
+		return err
+	case blocked:
+		return c.block(j, scope)
+	default:
+		return c.makeReady(j)
+	}
+}
+
+// obstacle returns a scope that a record must wait for.
+func (c *changes) obstacle(j *job) (scope string, blocked bool, err error) {
+	for _, scope = range j.dispatchScopes() {
+		blocked, err = c.isObstacle(scope, j)
+		if blocked || err != nil {
+			return scope, blocked, err
 		}
 	}
+	return "", false, nil
+}
+
+// makeReady promises a record its scopes, in whose way nothing is.
+func (c *changes) makeReady(j *job) error {
+	scopes := j.dispatchScopes()
 	var freed []string
 	for _, name := range scopes {
 		others, err := c.revokePromise(j.queue, name)
@@ -146,7 +161,7 @@ func (c *changes) admit(j *job) error {
 			return err
 		}
 	}
-	if err := c.move(j, ready, instant{}, ""); err != nil {
+	if err := c.move(j, ready, instant{}); err != nil {
 		return err
 	}
 	return c.promote(j.queue, freed)
@@ -159,54 +174,96 @@ func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	if err != nil || (held && holder != j.id) {
 		return true, err
 	}
-	first, err := c.promised(j.queue, name)
-	if err == nil && first == nil {
-		first, err = c.job(firstWaiter, j.queue, name)
+	promised, err := c.promised(j.queue, name)
+	if err != nil || promised != nil {
+		return promised != nil && promised.compare(j) < 0, err
 	}
-	return first != nil && first.compare(j) < 0, err
+	_, first, found, err := c.firstOfLine(j.queue, name)
+	return found && first.before(rank{j.priority, j.seq}), err
 }
 
-// promote lets the first of those go on who wait for each of the scopes that is
-// free.
+// promote gives the scopes that are free to the first of those that wait for them and
+// need nothing else. If that means to examine many groups, the rest is left for later.
 func (c *changes) promote(queue int64, scopes []string) error {
-	for _, name := range scopes {
-		for {
-			j, err := c.nextFor(queue, name)
-			if err != nil {
-				return err
-			}
-			if j == nil {
-				break
-			}
-			// It may find another scope in its way; then the next one has its
-			// turn.
-			err = c.admit(j)
-			if err != nil {
-				return err
-			}
+	c.freed = append(c.freed, scopes...)
+	if c.promoting {
+		return nil
+	}
+	c.promoting = true
+	defer func() { c.promoting, c.freed = false, nil }()
+	for left := settleAtOnce; len(c.freed) > 0; {
+		last := len(c.freed) - 1
+		scope := c.freed[last]
+		group, first, waits, err := c.nextFor(queue, scope)
+		switch {
+		case err != nil:
+			return err
+		case !waits:
+			c.freed = c.freed[:last]
+			continue
+		case left == 0:
+			err = c.leaveScopes(queue, c.freed)
+			c.freed = nil
+			return err
+		}
+		left--
+		c.examined++
+		if err = c.promoteFirst(queue, group, first); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// nextFor returns the record whose turn it is to have a scope; nil where nobody
-// waits for it, or somebody else has it.
-func (c *changes) nextFor(queue int64, name string) (*job, error) {
+// promoteFirst makes the first record of a group ready, or else moves the group to the
+// line of the scope that is in its way.
+func (c *changes) promoteFirst(queue int64, group string, first rank) error {
+	j, err := c.job(findSeq, first.seq)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return fmt.Errorf("the first record that waits for the scopes %s is gone", group)
+	}
+	scope, blocked, err := c.obstacle(j)
+	switch {
+	case err != nil:
+		return err
+	case blocked:
+		_, err = c.exec(moveGroup, scope, queue, group)
+		return err
+	default:
+		return c.makeReady(j)
+	}
+}
+
+// nextFor returns the first group that waits for a scope, and the rank of its first
+// record; false if none waits for it, or another job has it.
+func (c *changes) nextFor(queue int64, name string) (group string, first rank, waits bool, err error) {
 	_, held, err := c.holder(queue, name)
 	if err != nil || held {
-		return nil, err
+		return "", rank{}, false, err
 	}
 	promised, err := c.one(promiseOf, func(*row) {}, queue, name)
 	if err != nil || promised {
-		return nil, err
+		return "", rank{}, false, err
 	}
-	return c.job(firstWaiter, queue, name)
+	return c.firstOfLine(queue, name)
 }
 
-// move puts a record in another place: due says until when, and scope for what
-// it waits, where it does.
-func (c *changes) move(j *job, p place, due instant, scope string) error {
-	n, err := c.exec(moveJob, p, due, nullable(scope), p, j.seq)
+// move puts a record in another place, where it waits for no scope: due says until when.
+func (c *changes) move(j *job, p place, due instant) error {
+	wasBlocked := j.place == scopeBlocked
+	if err := c.moveTo(j, p, due, nil); err != nil || !wasBlocked {
+		return err
+	}
+	return c.leaveGroup(j)
+}
+
+// moveTo puts a record in another place. group is that in which it waits for a scope, if
+// it does.
+func (c *changes) moveTo(j *job, p place, due instant, group any) error {
+	n, err := c.exec(moveJob, p, due, group, p, j.seq)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ const (
 	commit
 	rollback
 	dataVersion
+	emptyLog
 	savepoint
 	rollbackToSavepoint
 	releaseSavepoint
@@ -81,7 +82,17 @@ const (
 	promiseOf
 	promise
 	dropPromise
-	firstWaiter
+	firstOfLine
+	firstOfGroup
+	joinGroup
+	setGroup
+	leaveGroup
+	moveGroup
+
+	leave
+	anyLeft
+	takeLeft
+	isTelling
 
 	setPriority
 	setWaitUntil
@@ -133,6 +144,7 @@ var statementTexts = [statements]string{
 	commit:       `COMMIT`,
 	rollback:     `ROLLBACK`,
 	dataVersion:  `PRAGMA data_version`,
+	emptyLog:     `PRAGMA wal_checkpoint(TRUNCATE)`,
 
 	savepoint:           `SAVEPOINT change`,
 	rollbackToSavepoint: `ROLLBACK TO change`,
@@ -158,13 +170,14 @@ var statementTexts = [statements]string{
 			reason, last_error, progress, extra, body, manager)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		RETURNING seq`,
-	insertTags:  `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
-	moveTags:    `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
-	dropTags:    `DELETE FROM tags WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
-	anyAttempts: `SELECT 1 FROM jobs WHERE queue = ? AND attempt IS NOT NULL LIMIT 1`,
-	findByName:  `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
-	findLatest:  `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ` + latestSeq,
-	findSeq:     `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ?`,
+	insertTags: `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
+	moveTags:   `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
+	dropTags:   `DELETE FROM tags WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
+	anyAttempts: `SELECT 1 WHERE EXISTS (SELECT 1 FROM jobs WHERE queue = ?1 AND attempt IS NOT NULL)
+		OR EXISTS (SELECT 1 FROM leftovers WHERE queue = ?1 AND kind IN (1, 2))`,
+	findByName: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND name = ?`,
+	findLatest: `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ` + latestSeq,
+	findSeq:    `SELECT ` + jobColumns + ` FROM jobs WHERE seq = ?`,
 	moveJob: `UPDATE jobs SET place = ?, due = ?, waiting_for = ?, overdue = 0, expires = CASE WHEN ? < 5 THEN dispatch_by END
 		WHERE seq = ?`,
 	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
@@ -201,7 +214,8 @@ var statementTexts = [statements]string{
 
 	nextTimes: `SELECT
 		(SELECT due FROM jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
-		(SELECT expires FROM jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1)`,
+		(SELECT expires FROM jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1),
+		EXISTS (SELECT 1 FROM leftovers)`,
 	// Those that have expired, and are not marked yet, are passed over.
 	claimReady: `UPDATE jobs SET ` + leaseContent + `
 		WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= ?)
@@ -228,8 +242,9 @@ var statementTexts = [statements]string{
 	insertEdge:     `INSERT INTO edges (queue, to_job, from_seq, state) VALUES (?, ?, ?, ?)`,
 	insertEnded:    `INSERT INTO edges (queue, to_job, from_seq, state) SELECT ?, value, ?, 2 FROM json_each(?)`,
 	markDependents: `UPDATE jobs SET dependents = 1 WHERE seq = ?`,
-	endEdges:       `UPDATE edges SET state = ? WHERE queue = ? AND to_job = ? AND state = 0 RETURNING from_seq`,
-	openEdge:       `SELECT 1 FROM edges WHERE from_seq = ? AND state = 0 LIMIT 1`,
+	endEdges: `UPDATE edges SET state = ? WHERE rowid IN
+		(SELECT rowid FROM edges INDEXED BY edges_open WHERE queue = ? AND to_job = ? AND state = 0 LIMIT ? + 0) RETURNING from_seq`,
+	openEdge: `SELECT 1 FROM edges WHERE from_seq = ? AND state = 0 LIMIT 1`,
 	closeEdges: `UPDATE jobs SET open_edges = 0,
 			failed = (SELECT nullif(json_group_array(to_job), '[]') FROM edges WHERE from_seq = ? AND state = 1)
 		WHERE seq = ? AND open_edges = 1`,
@@ -243,7 +258,20 @@ var statementTexts = [statements]string{
 	promiseOf:   `SELECT seq FROM scope_promises WHERE queue = ? AND scope = ?`,
 	promise:     `INSERT OR REPLACE INTO scope_promises (queue, scope, seq) VALUES (?, ?, ?)`,
 	dropPromise: `DELETE FROM scope_promises WHERE queue = ? AND scope = ?`,
-	firstWaiter: `SELECT ` + jobColumns + ` FROM jobs WHERE queue = ? AND waiting_for = ? ORDER BY priority DESC, seq LIMIT 1`,
+	firstOfLine: `SELECT scopes, priority, seq FROM scope_groups INDEXED BY scope_lines WHERE queue = ? AND scope = ?
+		ORDER BY priority DESC, seq LIMIT 1`,
+	firstOfGroup: `SELECT priority, seq FROM jobs WHERE queue = ? AND waiting_for = ? ORDER BY priority DESC, seq LIMIT 1`,
+	joinGroup: `INSERT INTO scope_groups (queue, scopes, scope, priority, seq) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (queue, scopes) DO UPDATE SET scope = excluded.scope, priority = excluded.priority, seq = excluded.seq
+		WHERE excluded.priority > priority OR (excluded.priority = priority AND excluded.seq < seq)`,
+	setGroup:   `INSERT INTO scope_groups (queue, scopes, scope, priority, seq) VALUES (?, ?, ?, ?, ?)`,
+	leaveGroup: `DELETE FROM scope_groups WHERE queue = ? AND scopes = ? AND seq = ? RETURNING scope`,
+	moveGroup:  `UPDATE scope_groups SET scope = ? WHERE queue = ? AND scopes = ?`,
+
+	leave:     `INSERT OR IGNORE INTO leftovers (queue, kind, name) VALUES (?, ?, ?)`,
+	anyLeft:   `SELECT 1 FROM leftovers LIMIT 1`,
+	takeLeft:  `DELETE FROM leftovers WHERE (queue, kind, name) IN (SELECT queue, kind, name FROM leftovers LIMIT 1) RETURNING queue, kind, name`,
+	isTelling: `SELECT 1 FROM leftovers WHERE queue = ? AND kind IN (1, 2) AND name = ?`,
 
 	setPriority:  `UPDATE jobs SET priority = ? WHERE seq = ?`,
 	setWaitUntil: `UPDATE jobs SET wait_until = ?, since = NULL WHERE seq = ?`,

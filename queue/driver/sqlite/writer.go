@@ -52,6 +52,11 @@ type writer struct {
 	others chan struct{} // another writer may have written
 	done   chan struct{} // closed when run has ended
 
+	// trimAt is the size from which on the log is emptied, and trimPause after how many
+	// transactions that is tried in any case if it is large.
+	trimAt    int64
+	trimPause int
+
 	version  int64 // the data version that was seen last
 	closeErr error // set before done is closed
 }
@@ -91,6 +96,7 @@ func newWriter(ctx context.Context, path string, conn *ownConnection, notify fun
 		conn:   conn,
 		notify: notify,
 		keys:   map[string]int64{},
+		trimAt: largeLog,
 		wake:   make(chan struct{}, 1),
 		others: make(chan struct{}, 1),
 		done:   make(chan struct{}),
@@ -250,6 +256,7 @@ func (w *writer) serve() {
 	if undo := w.deliver(batch, err); len(undo) > 0 {
 		w.undo(undo)
 	}
+	w.trimLog()
 }
 
 // errNotWanted says that nobody waits for a change any more.

@@ -11,25 +11,6 @@ import (
 // turn. A promise goes to the entry that runs before the others, and is
 // withdrawn when a better one comes.
 
-// waitList is the line for one scope.
-type waitList[J any] struct {
-	promised *Entry[J]
-	waiting  heap[J]
-}
-
-// first returns the entry that the scope is for: the one that it is promised to
-// or, while several scopes are being promised, the one that waited for it; nil
-// where there is none.
-func (l *waitList[J]) first() *Entry[J] {
-	if l.promised != nil {
-		return l.promised
-	}
-	if slot, ok := l.waiting.peek(); ok {
-		return slot.entry
-	}
-	return nil
-}
-
 // dispatchScopes are the scopes that are taken when the entry starts, each once.
 func (e *Entry[J]) dispatchScopes() []string {
 	if len(e.Scopes) == 1 && len(e.EnqueueScopes) == 0 {
@@ -56,6 +37,11 @@ func (s *Schedule[J]) admit(e *Entry[J]) {
 		s.block(e, name)
 		return
 	}
+	s.makeReady(e)
+}
+
+// makeReady promises an entry its scopes, in whose way nothing is.
+func (s *Schedule[J]) makeReady(e *Entry[J]) {
 	var freed []string
 	for _, name := range e.dispatch {
 		l := s.line(name)
@@ -76,7 +62,7 @@ func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
 		if holder, held := s.holders.Holder(name); held && holder != e.ID {
 			return name, true
 		}
-		if l := s.waits[name]; l != nil {
+		if l := s.lines[name]; l != nil {
 			if first := l.first(); first != nil && first.before(e) {
 				return name, true
 			}
@@ -88,8 +74,7 @@ func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
 // block makes an entry wait for a scope.
 func (s *Schedule[J]) block(e *Entry[J], name string) {
 	s.setPlace(e, ScopeBlocked)
-	e.waitingFor = uint32(slices.Index(e.dispatch, name)) //nolint:gosec // It is one of them.
-	s.line(name).waiting.push(e.slot(priorityKey(e.Priority)))
+	s.join(e, name)
 }
 
 // revoke takes a Ready entry's promises back, because of one scope, for which it
@@ -98,7 +83,7 @@ func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
 	e.stamp++
 	s.leftReady(e)
 	for _, name := range e.dispatch {
-		s.waits[name].promised = nil
+		s.lines[name].promised = nil
 		if name != because {
 			freed = append(freed, name)
 		}
@@ -110,7 +95,7 @@ func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
 // withdraw takes back the promises of an entry that leaves Ready.
 func (s *Schedule[J]) withdraw(e *Entry[J]) {
 	for _, name := range e.dispatch {
-		s.waits[name].promised = nil
+		s.lines[name].promised = nil
 	}
 	s.promote(e.dispatch)
 }
@@ -125,11 +110,9 @@ func (s *Schedule[J]) fulfill(e *Entry[J]) {
 		panic(fmt.Sprintf("schedule: a promised scope of job %q is held: %v", e.ID, err))
 	}
 	for _, name := range e.dispatch {
-		if l := s.waits[name]; l.waiting.live == 0 {
-			delete(s.waits, name)
-		} else {
-			l.promised = nil
-		}
+		l := s.lines[name]
+		l.promised = nil
+		s.dropLine(name, l)
 	}
 }
 
@@ -144,7 +127,7 @@ func (s *Schedule[J]) take(e *Entry[J], scopes []string) error {
 	}
 	var freed []string
 	for _, name := range scopes {
-		if l := s.waits[name]; l != nil && l.promised != nil {
+		if l := s.lines[name]; l != nil && l.promised != nil {
 			freed = append(freed, s.revoke(l.promised, name)...)
 		}
 	}
@@ -162,44 +145,4 @@ func (s *Schedule[J]) free(e *Entry[J], scopes []string) {
 		}
 	}
 	s.promote(scopes)
-}
-
-// promote lets the first of those go on who wait for each of the scopes that is
-// free.
-func (s *Schedule[J]) promote(scopes []string) {
-	for _, name := range scopes {
-		s.promoteOne(name)
-	}
-}
-
-func (s *Schedule[J]) promoteOne(name string) {
-	for {
-		l := s.waits[name]
-		if l == nil || l.promised != nil {
-			return
-		}
-		if _, held := s.holders.Holder(name); held {
-			return
-		}
-		e := l.waiting.pop()
-		if e == nil {
-			delete(s.waits, name)
-			return
-		}
-		e.stamp++
-		// It may find another scope in its way; then the next one has its turn.
-		s.admit(e)
-	}
-}
-
-func (s *Schedule[J]) line(name string) *waitList[J] {
-	l := s.waits[name]
-	if l == nil {
-		if s.waits == nil {
-			s.waits = map[string]*waitList[J]{}
-		}
-		l = &waitList[J]{}
-		s.waits[name] = l
-	}
-	return l
 }

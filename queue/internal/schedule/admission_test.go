@@ -268,3 +268,64 @@ func TestHeldScopeCostsNothing(t *testing.T) {
 	}
 	assert.Less(t, time.Since(begin), 5*time.Second)
 }
+
+// manyWaiters is the number of entries that wait in the tests of what a release costs.
+const manyWaiters = 10_000
+
+// examined is the number of groups that are examined while f runs.
+func (f *fixture) examined(run func()) int {
+	before := schedule.Examined(&f.Schedule)
+	run()
+	return schedule.Examined(&f.Schedule) - before
+}
+
+func TestReleaseExaminesNoMoreBecauseManyWaitForASecondScope(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("first", 1, "first"), scoped("second", 1, "second"))
+	f.next("first")
+	f.next("second")
+	for i := range manyWaiters {
+		f.add(scoped(fmt.Sprint(i), 0, "first", "second"))
+	}
+	f.add(scoped("other", -1, "first"))
+
+	assert.LessOrEqual(t, f.examined(func() { f.finish("first", true) }), 2)
+	f.next("other")
+	assert.Equal(t, schedule.Block{Scope: "second"}, f.get("0").Block())
+	assert.LessOrEqual(t, f.examined(func() { f.finish("second", true) }), 2)
+	f.noNext()
+	assert.LessOrEqual(t, f.examined(func() { f.finish("other", true) }), 2)
+	for i := range 3 {
+		f.next(fmt.Sprint(i))
+		f.noNext()
+		assert.LessOrEqual(t, f.examined(func() { f.finish(fmt.Sprint(i), true) }), 2)
+	}
+}
+
+func TestReleaseExaminesFewOfManyThatWaitForDifferentSecondScopes(t *testing.T) {
+	f := newFixture(t)
+	f.add(scoped("first", 1, "first"))
+	f.next("first")
+	for i := range manyWaiters {
+		second := fmt.Sprint("second of ", i)
+		f.add(enqueued("holder "+second, second), scoped(fmt.Sprint(i), 0, "first", second))
+	}
+	f.add(scoped("last", -1, "first"), scoped("beside", -2, "beside"), scoped("after", -3, "beside"))
+	ready := f.Ready()
+
+	assert.LessOrEqual(t, f.examined(func() { f.finish("first", true) }), 16)
+	assert.True(t, f.Unsettled())
+	assert.LessOrEqual(t, f.examined(func() { f.finish("beside", true) }), 16)
+	assert.Equal(t, schedule.Ready, f.get("after").Place(), "it does not wait for the others to be examined")
+	steps := 0
+	for f.Unsettled() {
+		at, ok := f.NextTime()
+		require.True(t, ok)
+		require.False(t, at.After(f.now))
+		require.LessOrEqual(t, f.examined(func() { assert.Empty(t, f.Advance(f.now)) }), 16)
+		steps++
+	}
+	assert.Less(t, steps, manyWaiters/16+2)
+	assert.Equal(t, schedule.Ready, f.get("last").Place())
+	assert.Equal(t, ready+1, f.Ready())
+}

@@ -592,6 +592,9 @@ func runHistory(c choices) (fault error) {
 	h.model.forwardEdges = h.choose(2) == 0
 	h.schedule.KeepFinished = h.model.keepFinished
 	h.schedule.ForwardEdges = h.model.forwardEdges
+	if h.choose(2) == 0 {
+		schedule.SetSettleAtOnce(&h.schedule, 1)
+	}
 	h.schedule.Forget = func(e *entry) {
 		if e.Place() != schedule.Finished {
 			h.failf("%s was forgotten, and is in place %d", e.ID, e.Place())
@@ -599,6 +602,9 @@ func runHistory(c choices) (fault error) {
 	}
 	for h.more() && h.fault == nil {
 		h.step()
+		if h.schedule.Unsettled() && h.choose(2) == 0 {
+			continue // the next call comes before the Schedule has gone on
+		}
 		h.compare()
 	}
 	for h.fault == nil && h.drain() {
@@ -639,6 +645,16 @@ func (h *history) step() {
 		h.remove()
 	case 18:
 		h.repeat()
+	}
+}
+
+// settle lets the Schedule go on until nothing is left.
+func (h *history) settle() {
+	for h.schedule.Unsettled() {
+		if at, ok := h.schedule.NextTime(); !ok || at.After(h.now) {
+			h.failf("Advance should be called at once, and NextTime is %s (%t)", at, ok)
+		}
+		h.schedule.Settle()
 	}
 }
 
@@ -763,6 +779,7 @@ func leadsBack(set []*entry, from, to *entry, passed []*entry) bool {
 }
 
 func (h *history) next() {
+	h.settle()
 	e, want := h.schedule.Next(), h.model.next()
 	switch {
 	case e == nil && want == nil:
@@ -954,6 +971,7 @@ func list[T, P any](items []T, property func(T) P) []P {
 
 // compare looks for differences.
 func (h *history) compare() {
+	h.settle()
 	h.comparePlaces()
 	h.compareCounts()
 	h.compareTimes()

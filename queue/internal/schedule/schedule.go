@@ -78,8 +78,8 @@ type Entry[J any] struct {
 	succeeded     bool
 	apart         bool // it is Ready, in a lane
 	place         Place
-	waitingFor    uint32 // the one of dispatch, while ScopeBlocked
 	links         *links[J]
+	group         *group[J] // while ScopeBlocked
 	dispatch      []string  // the part of Scopes that is not in EnqueueScopes
 	older, newer  *Entry[J] // in the finishedList
 }
@@ -111,7 +111,7 @@ type Block struct {
 func (e *Entry[J]) Block() Block {
 	switch e.place {
 	case ScopeBlocked:
-		return Block{Scope: e.dispatch[e.waitingFor]}
+		return Block{Scope: e.group.scope}
 	case Waiting:
 		return Block{Open: e.links.open, Edges: len(e.Edges)}
 	default:
@@ -175,10 +175,16 @@ type Schedule[J any] struct {
 	timers   heap[J]
 	expiring heap[J]
 	holders  scope.Holders
-	waits    map[string]*waitList[J]
+	lines    map[string]*line[J] // of the scopes that are promised or waited for
+	groups   map[groupKey]*group[J]
 	keys     map[string]*Entry[J] // who has a unique key
 	missing  map[string][]*links[J]
 	finished finishedList[J]
+	// unsettled are the free scopes that may have to be promised still.
+	unsettled    []string
+	settling     bool
+	settleAtOnce int // by tests, else 0
+	examined     int // how many groups were, for tests
 	// latestSince is not before Since of any entry.
 	latestSince time.Time
 }
@@ -315,16 +321,25 @@ func (s *Schedule[J]) Advance(now time.Time) (expired []*Entry[J]) {
 	for {
 		slot, ok := s.timers.peek()
 		if !ok || slot.key > key {
-			return expired
+			break
 		}
 		e := s.timers.pop()
 		e.stamp++
 		s.admit(e)
 	}
+	s.Settle()
+	return expired
 }
+
+// Unsettled reports whether a scope was freed for which so many entries wait that Settle,
+// or Advance, must go on to look for one that can run.
+func (s *Schedule[J]) Unsettled() bool { return len(s.unsettled) > 0 }
 
 // NextTime is when Advance should be called; false where there is no such time.
 func (s *Schedule[J]) NextTime() (time.Time, bool) {
+	if s.Unsettled() {
+		return time.Unix(0, 0), true
+	}
 	timer, due := s.timers.peek()
 	deadline, expires := s.expiring.peek()
 	switch {
@@ -461,7 +476,7 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 		s.leftReady(e)
 		s.withdraw(e)
 	case ScopeBlocked:
-		s.waits[e.dispatch[e.waitingFor]].waiting.left()
+		s.leaveGroup(e)
 	case Waiting, Parked, Running, Retrying, Finished:
 	}
 	if e.place < Running {

@@ -1,0 +1,70 @@
+package sqlite
+
+import "slices"
+
+// Records that need the same scopes wait together, in a group: what is in the way of the
+// first of them is in the way of all. So a group is in one line, that of the scope which
+// is in its way, and whatever the number of its records it is moved to another as a whole.
+//
+// For a group in the line of a scope one of these is true: the scope is held by another
+// job; it is promised to a record that runs before the group's first; it is among the
+// leftovers, or is about to be promised by the transaction.
+
+// group names the group in which a job waits for scopes.
+func (j *job) group() names {
+	return slices.Sorted(slices.Values(j.dispatchScopes()))
+}
+
+// rank is what decides which of two records runs first.
+type rank struct {
+	priority int
+	seq      int64
+}
+
+func (r rank) before(other rank) bool {
+	if r.priority != other.priority {
+		return r.priority > other.priority
+	}
+	return r.seq < other.seq
+}
+
+// block makes a record wait for a scope, in its group.
+func (c *changes) block(j *job, scope string) error {
+	key, err := j.group().Value()
+	if err != nil {
+		return err
+	}
+	j.waitingFor = key.(string)
+	if err = c.moveTo(j, scopeBlocked, instant{}, key); err != nil {
+		return err
+	}
+	// What is in the way of a record may be no obstacle to one that runs before it, so the
+	// group is in the line of what is in the way of its first.
+	_, err = c.exec(joinGroup, j.queue, key, scope, j.priority, j.seq)
+	return err
+}
+
+// leaveGroup takes a record out of its group that does not wait in it any more.
+func (c *changes) leaveGroup(j *job) error {
+	group := j.waitingFor
+	j.waitingFor = ""
+	var scope string
+	wasFirst, err := c.one(leaveGroup, func(r *row) { scope = r.text() }, j.queue, group, j.seq)
+	if err != nil || !wasFirst {
+		return err
+	}
+	var next rank
+	found, err := c.one(firstOfGroup, func(r *row) { next = rank{r.int(), r.integer()} }, j.queue, group)
+	if err != nil || !found {
+		return err
+	}
+	_, err = c.exec(setGroup, j.queue, group, scope, next.priority, next.seq)
+	return err
+}
+
+// firstOfLine returns the first group that waits for a scope, and the rank of its first
+// record; false if there is none.
+func (c *changes) firstOfLine(queue int64, scope string) (group string, first rank, found bool, err error) {
+	found, err = c.one(firstOfLine, func(r *row) { group, first = r.text(), rank{r.int(), r.integer()} }, queue, scope)
+	return group, first, found, err
+}
