@@ -6,6 +6,8 @@ import (
 	"iter"
 	"reflect"
 	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // watchQuiet is how often queues are looked at where nobody told of a change: not all
@@ -31,7 +33,7 @@ func (i *inspector) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]
 // watch yields the queues as they are now, and after changes.
 func (i *inspector) watch(ctx context.Context, every time.Duration, yield func([]Queue, error) bool) error {
 	changed := make(chan struct{}, 1)
-	cancel := i.store.Admin().Subscribe(func(bool) {
+	cancel := i.store.Admin().Subscribe(func(driver.Change) {
 		select {
 		case changed <- struct{}{}:
 		default:

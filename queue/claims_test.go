@@ -91,7 +91,7 @@ func (d *spy) Features() driver.Features {
 	return features
 }
 
-func (d *spy) Subscribe(notify func(bool)) (cancel func()) {
+func (d *spy) Subscribe(notify func(driver.Change)) (cancel func()) {
 	if d.deaf {
 		return func() {}
 	}
@@ -247,6 +247,29 @@ func (s *starts) putAll(q amboy.Queue, prefix string, n int, d time.Duration) {
 		jobs = append(jobs, s.lasting(id, d))
 	}
 	require.NoError(s.t, q.PutMany(s.t.Context(), jobs))
+}
+
+// A job of one tenant had all open queues asked for, so that it took longer the more of them
+// were open.
+func TestClaimsDoNotGrowWithTheOpenQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy(newStore(t))
+		group := newDriverGroup(t, store, nil)
+		for _, name := range ids("idle", 100) {
+			open(t, group, name)
+		}
+		busy := open(t, group, "busy")
+		synctest.Wait()
+		asked := 0
+		claimed := func(req driver.ClaimRequest, _ driver.Claimed) { asked += len(req.Queues) }
+		store.claimed.Store(&claimed)
+		for _, id := range ids("job", 10) {
+			put(t, busy, noop(t, id))
+			synctest.Wait()
+		}
+		assert.Positive(t, asked)
+		assert.LessOrEqual(t, asked, 3*10, "queues asked for")
+	})
 }
 
 // TestQuietQueueGetsTheNextFreeWorker floods one queue with long jobs.

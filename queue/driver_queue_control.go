@@ -46,7 +46,7 @@ func (q *driverQueue) control(ctx context.Context, doing string, change driver.C
 	if err != nil {
 		return control, fmt.Errorf("%s queue %q: %w", doing, q.id, err)
 	}
-	q.engine.happen(core.Changed{})
+	q.engine.happen(core.Changed{Line: q.line})
 	return control, nil
 }
 

@@ -65,7 +65,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 			q.engine.happen(core.DueAt{Time: deadline.Add(1)}) // even where no worker will look
 		}
 	}
-	q.engine.changed()
+	q.engine.changed(q)
 	return amboy.CollateWriteErrors(errs)
 }
 

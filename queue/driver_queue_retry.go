@@ -36,7 +36,7 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	}
 	q.countAs(activity.Retried, ended, now)
 	markNew(toPut, next.TimeInfo.Created)
-	q.engine.happen(core.Changed{})
+	q.engine.happen(core.Changed{Line: q.line})
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	q.ended(ctx, j.ID())
 	q.tell(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
 	q.checkIdleAfterEnd(ctx)
-	q.engine.happen(core.Changed{})
+	q.engine.happen(core.Changed{Line: q.line})
 	return nil
 }
 

@@ -293,7 +293,7 @@ func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r *driver.Recor
 		q.ended(ctx, j.ID())
 		q.tellEnd(j)
 	}
-	q.engine.changed()
+	q.engine.changed(q)
 }
 
 // forgetAt is when a record that ends may be forgotten.

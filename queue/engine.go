@@ -422,7 +422,7 @@ func (e *engine) failure(what string, err error) message.Fields {
 }
 
 // storeChanged is called after each change of the store, by whomever.
-func (e *engine) storeChanged(mayClaim bool) { e.note(core.StoreChanged{MayClaim: mayClaim}) }
+func (e *engine) storeChanged(change driver.Change) { e.note(core.StoreChanged{Change: change}) }
 
 // note is happen for a caller that may hold a lock, or be the store: what follows is done
 // in the background.
@@ -435,11 +435,11 @@ func (e *engine) note(event core.Event) {
 // goOn runs a task in the background.
 func (e *engine) goOn(task func(context.Context)) { e.background.Go(e.inBackground(task)) }
 
-// changed says that a change by this process may let somebody claim. Where the driver
+// changed says that a change of a queue by this process may let somebody claim. Where the driver
 // tells of changes it has done so already, and only of those that may: after most that
 // end a job there is nothing new to claim.
-func (e *engine) changed() {
+func (e *engine) changed(q *driverQueue) {
 	if !e.notified {
-		e.happen(core.Changed{})
+		e.happen(core.Changed{Line: q.line})
 	}
 }

@@ -255,8 +255,8 @@ func (d *countingDriver) Release(ctx context.Context, handBacks []driver.HandBac
 	return d.Driver.Release(ctx, handBacks)
 }
 
-func (d *countingDriver) Features() driver.Features            { return driver.Features{} }
-func (d *countingDriver) Subscribe(func(bool)) (cancel func()) { return func() {} }
+func (d *countingDriver) Features() driver.Features                     { return driver.Features{} }
+func (d *countingDriver) Subscribe(func(driver.Change)) (cancel func()) { return func() {} }
 
 func (d *countingDriver) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) ([]driver.Lease, error) {
 	d.extends.Add(1)

@@ -48,7 +48,7 @@ func (e *engine) next(ctx context.Context, l *core.Line) *core.Run {
 func (e *engine) tryNext(l *core.Line) *core.Run {
 	e.coreMu.Lock()
 	w := e.waiter(l)
-	commands := append(e.step(core.Changed{}), e.step(core.Waiting{Worker: &w.Worker})...)
+	commands := append(e.step(core.Changed{Line: l}), e.step(core.Waiting{Worker: &w.Worker})...)
 	e.coreMu.Unlock()
 	e.carryOut(commands)
 	return e.leave(w)

@@ -276,7 +276,7 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 		if err != nil {
 			return fmt.Errorf("putting job %q: %w", e.ID, err)
 		}
-		q.changes.Notify(true)
+		q.changes.Notify(driver.Anywhere)
 		return nil
 	}
 }
@@ -481,7 +481,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 		case err != nil:
 			q.endPanicked(e, err)
 		case runs:
-			q.changes.Notify(false)
+			q.changes.Notify(driver.Change{})
 			return e.Job.job
 		}
 	}
@@ -599,7 +599,7 @@ func (q *local) unlock() {
 	q.mu.Unlock()
 	worker.Wake()
 	putter.Wake()
-	q.changes.Notify(true)
+	q.changes.Notify(driver.Anywhere)
 }
 
 // Release takes a job back whose run was interrupted.

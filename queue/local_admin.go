@@ -128,6 +128,6 @@ func (a localAdmin) Drop(ctx context.Context, kind string, keys ...string) error
 }
 
 // Subscribe implements driver.Admin.
-func (a localAdmin) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+func (a localAdmin) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return a.changes.Subscribe(notify)
 }

@@ -76,7 +76,7 @@ func TestNotesOfALocalQueue(t *testing.T) {
 func TestSubscriberOfALocalQueue(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		var told atomic.Int32
-		cancel := a.admin.Subscribe(func(bool) {
+		cancel := a.admin.Subscribe(func(driver.Change) {
 			told.Add(1)
 			a.queue.Stats(context.Background()) // It holds no lock.
 		})

@@ -313,7 +313,7 @@ func (a groupAdmin) Drop(ctx context.Context, kind string, keys ...string) error
 
 // Subscribe implements driver.Admin. It also tells of the changes in queues that are
 // opened later, and when a queue is opened.
-func (a groupAdmin) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+func (a groupAdmin) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return a.group.changes.Subscribe(notify)
 }
 
@@ -327,5 +327,5 @@ func (g *queueGroup) watch(q amboy.Queue) {
 	if stops, ok := q.(interface{ onStop(f func()) func() bool }); ok {
 		stops.onStop(cancel)
 	}
-	g.changes.Notify(true)
+	g.changes.Notify(driver.Anywhere)
 }

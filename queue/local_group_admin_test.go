@@ -151,7 +151,7 @@ func TestSubscriberOfALocalGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, admin := newAdministeredGroup(t, "a")
 		var told atomic.Int32
-		cancel := admin.Subscribe(func(bool) { told.Add(1) })
+		cancel := admin.Subscribe(func(driver.Change) { told.Add(1) })
 		changes := func(what string, change func()) {
 			t.Helper()
 			told.Store(0)

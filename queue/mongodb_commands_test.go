@@ -205,6 +205,34 @@ func TestMongoDBCommandsOfOneJob(t *testing.T) {
 	})
 }
 
+// TestMongoDBCommandsOfOneJobBesideIdleTenants has a job of one tenant, while the queues of
+// many others are open.
+func TestMongoDBCommandsOfOneJobBesideIdleTenants(t *testing.T) {
+	tenants := fullOr(10_000, 200)
+	synctest.Test(t, func(t *testing.T) {
+		const jobs, most = 10, 4
+		d := mongotest.Open(t, mongotest.InMemory())
+		group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) { o.BackgroundCreateFrequency = 24 * time.Hour })
+		for _, name := range ids("tenant", tenants) {
+			open(t, group, name)
+		}
+		q, err := group.Get(t.Context(), "busy", &queue.MongoDBQueueOptions{NumWorkers: new(8)})
+		require.NoError(t, err)
+		pass(time.Minute + time.Second)
+		sent := 0
+		for i := range jobs {
+			d.Commands().Reset()
+			run, done := countdown(1)
+			put(t, q, runsOf(t, 1, fmt.Sprint("job", i, "."), run)...)
+			<-done
+			pass(time.Second)
+			sent += d.Commands().Total() - d.Commands().On("tenants.group.notes")
+		}
+		t.Logf("%.1f commands a job; of the last: %s", float64(sent)/jobs, d.Commands())
+		assert.LessOrEqual(t, sent, jobs*most+2, "with two safety polls in that time")
+	})
+}
+
 // TestMongoDBJobOfAnotherProcess puts jobs that an idle process runs, also after ten
 // minutes without one.
 func TestMongoDBJobOfAnotherProcess(t *testing.T) {

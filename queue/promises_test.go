@@ -227,7 +227,7 @@ func TestLeasesAreRecoveredBeforeTheirHoldersCanRenewThem(t *testing.T) {
 // silent is a driver that promises notifications, all of which are lost.
 type silent struct{ *spy }
 
-func (silent) Subscribe(func(bool)) (cancel func()) { return func() {} }
+func (silent) Subscribe(func(driver.Change)) (cancel func()) { return func() {} }
 
 func TestAJobWhoseNotificationIsLostIsForgotten(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {

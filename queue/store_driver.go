@@ -176,7 +176,7 @@ func (s driverStore) abandon(ctx context.Context, records []*driver.Record) (err
 			if r.CancelRequested {
 				q.ended(ctx, r.JobID())
 			}
-			q.engine.happen(core.Changed{})
+			q.engine.happen(core.Changed{Line: q.line})
 		}
 	}
 	return errs
@@ -246,5 +246,5 @@ func (q *driverQueue) recordEnded(ctx context.Context, ended *driver.Record, now
 			Attempt: ended.RetryInfo.CurrentAttempt,
 		})
 	}
-	q.engine.happen(core.Changed{})
+	q.engine.happen(core.Changed{Line: q.line})
 }

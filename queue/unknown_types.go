@@ -56,7 +56,7 @@ func (q *driverQueue) endUnread(ctx context.Context, run *core.Run) {
 	q.engine.finish(run, core.End{Record: &r}, func(err error) {
 		if err != nil {
 			logging.Error(ctx, q.failure("could not end a job that is not to run", r.JobID(), err))
-			q.engine.changed()
+			q.engine.changed(q)
 			return
 		}
 		q.recordEnded(ctx, &r, now)

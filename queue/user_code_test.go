@@ -230,7 +230,7 @@ func TestAPanicOfASubscriberEndedTheProcess(t *testing.T) {
 			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1})
 			require.NoError(t, err)
 			defer q.Close(context.Background())
-			defer d.Subscribe(func(bool) { panic("the subscriber is broken") })()
+			defer d.Subscribe(func(driver.Change) { panic("the subscriber is broken") })()
 			require.NoError(t, q.Start(t.Context()))
 			put(t, q, noop(t, "one"))
 			drain(t, q)

@@ -77,7 +77,7 @@ func inspect(t *testing.T, db storage, dir string, look func(inspection)) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, stored.Close(t.Context())) }()
 	file := inspection{queues: map[string]amboy.Queue{}, changed: make(chan struct{}, 1)}
-	defer stored.Subscribe(func(bool) {
+	defer stored.Subscribe(func(driver.Change) {
 		select {
 		case file.changed <- struct{}{}:
 		default:

@@ -52,7 +52,6 @@ type call struct {
 	runs    []*Run // whose leases are renewed, or whose ends are written
 	asks    []ask  // of a claim
 	limit   int    // of a claim
-	epoch   int    // in which a claim was made
 	cancels int    // that had been asked for then
 }
 

@@ -22,11 +22,40 @@ type ask struct {
 	got  int
 }
 
-// changed says that there may be something new to claim.
+const (
+	// fewLines is the number of lines that one claim asks for in any case.
+	fewLines = 16
+	// maxAsked is the number of lines that one claim asks for at most.
+	maxAsked = 10_000
+)
+
+// changed says that any queue may have something new to claim.
 func (c *Core) changed() {
-	c.epoch++
-	c.waitingChecked = 0
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		c.mayHave(e.Value.(*Line))
+	}
 	c.claimIfUseful()
+}
+
+// changedIn says that a queue may have something new to claim.
+func (c *Core) changedIn(l *Line) {
+	c.mayHave(l)
+	c.claimIfUseful()
+}
+
+// poll looks again, as there may be something of which the store has not told.
+func (c *Core) poll() {
+	if c.expiredLeft {
+		c.expiredLeft = false
+		c.claimDue()
+		return
+	}
+	c.changed()
+}
+
+func (c *Core) mayHave(l *Line) {
+	l.mayHave, l.changed = true, true
+	c.candidates.arrange(l)
 }
 
 // dueAt makes sure that somebody looks at a time.
@@ -36,17 +65,17 @@ func (c *Core) dueAt(at time.Time) {
 	}
 }
 
-// claimDue looks for jobs that are due. Where all workers are busy it claims those that
-// have expired, for which no worker is needed.
+// claimDue looks for jobs that are due, and for those that have expired: these are claimed
+// even if all workers are busy, as they need none.
 func (c *Core) claimDue() {
 	c.due = time.Time{}
+	for e := c.order.Front(); e != nil; e = e.Next() {
+		if l := e.Value.(*Line); !l.mayHaveExpired {
+			l.mayHaveExpired = true
+			c.expiring = append(c.expiring, l)
+		}
+	}
 	c.changed()
-	if c.calls.busy(claimCall) || c.yielding || c.closing {
-		return
-	}
-	if demands := c.demands(nil); len(demands) > 0 {
-		c.sendClaim(nil, demands, 0)
-	}
 }
 
 // hasRoom tells whether one more run may begin.
@@ -54,23 +83,30 @@ func (c *Core) hasRoom() bool {
 	return c.alone == nil && (c.config.MaxRunning == 0 || c.out < c.config.MaxRunning)
 }
 
-// claimIfUseful claims for all workers that wait, if there may be something for one of
-// them. While a claim is under way nobody else claims.
+// claimIfUseful claims for the workers that wait, if there may be something for one of
+// them, and what may have expired. While a claim is under way nobody else claims.
 func (c *Core) claimIfUseful() {
-	if c.yielding || c.closing || c.waitingLines == c.waitingChecked || !c.hasRoom() || c.calls.busy(claimCall) {
+	if c.yielding || c.closing || c.calls.busy(claimCall) {
 		return
 	}
-	if c.yields < maxYields && c.waiting < c.gathered {
-		// Where jobs are short all workers of the claim before are about to come again,
-		// and one claim for all costs little more than one for each.
-		c.yielding = true
-		c.yields++
-		c.do(Yield{})
-		return
+	var asks []ask
+	var limit int
+	if c.hasRoom() && len(c.candidates.lines) > 0 {
+		if c.yields < maxYields && c.candidates.workers < c.gathered {
+			// Where jobs are short all workers of the claim before are about to come again,
+			// and one claim for all costs little more than one for each.
+			c.yielding = true
+			c.yields++
+			c.do(Yield{})
+			return
+		}
+		c.yields = 0
+		asks, limit = c.asks()
 	}
-	c.yields = 0
-	asks, limit := c.asks()
-	c.sendClaim(asks, c.demands(asks), limit)
+	asks = c.askForExpired(asks)
+	if len(asks) > 0 {
+		c.sendClaim(asks, limit)
+	}
 }
 
 func (c *Core) yielded() {
@@ -78,52 +114,48 @@ func (c *Core) yielded() {
 	c.claimIfUseful()
 }
 
-// asks lists the lines in the order in which they should be served: who has fewest runs
-// comes first, and then whoever was served least lately. A queue whose workers are all
-// busy is asked for nothing but what has expired.
+// asks lists the candidates in their order: as many as there is room for runs, so that each
+// can have one.
 func (c *Core) asks() (asks []ask, limit int) {
-	asks = make([]ask, 0, c.order.Len())
-	uneven := false
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		l := e.Value.(*Line)
-		if !l.isActive() {
-			continue
-		}
-		asks = append(asks, ask{line: l, want: len(l.waiting)})
+	most, room := maxAsked, 0
+	if c.config.MaxRunning > 0 {
+		room = c.config.MaxRunning - c.out
+		most = min(most, max(room, fewLines))
+	}
+	lines := c.candidates.first(most)
+	asks = make([]ask, len(lines))
+	for i, l := range lines {
+		l.asked = i
+		asks[i] = ask{line: l, want: len(l.waiting)}
 		limit += len(l.waiting)
-		uneven = uneven || l.out > 0
-	}
-	if uneven && len(asks) > 1 {
-		slices.SortStableFunc(asks, func(a, b ask) int { return a.line.out - b.line.out })
-	}
-	for i, a := range asks {
-		a.line.asked = i
 	}
 	if c.config.MaxRunning > 0 {
-		limit = min(limit, c.config.MaxRunning-c.out)
+		limit = min(limit, room)
 	}
 	return asks, limit
 }
 
-// demands are those of a claim; without asks, those of one for jobs that have expired.
-func (c *Core) demands(asks []ask) []driver.Demand {
-	if asks == nil {
-		for e := c.order.Front(); e != nil; e = e.Next() {
-			if l := e.Value.(*Line); l.isActive() {
-				asks = append(asks, ask{line: l})
-			}
+// askForExpired adds the lines that are asked for nothing but what has expired.
+func (c *Core) askForExpired(asks []ask) []ask {
+	for _, l := range c.expiring {
+		l.mayHaveExpired = false
+		if isAsked := l.asked < len(asks) && asks[l.asked].line == l; l.isActive() && !isAsked {
+			l.asked = len(asks)
+			asks = append(asks, ask{line: l})
 		}
 	}
-	demands := make([]driver.Demand, len(asks))
-	for i, a := range asks {
-		demands[i] = driver.Demand{Queue: a.line.Queue, Limit: a.want}
-	}
-	return demands
+	c.expiring = nil
+	return asks
 }
 
-func (c *Core) sendClaim(asks []ask, demands []driver.Demand, limit int) {
+func (c *Core) sendClaim(asks []ask, limit int) {
+	demands := make([]driver.Demand, len(asks))
+	for i, a := range asks {
+		a.line.changed = false
+		demands[i] = driver.Demand{Queue: a.line.Queue, Limit: a.want}
+	}
 	call := c.call(claimCall, callLimit)
-	call.asks, call.limit, call.epoch, call.cancels = asks, limit, c.epoch, c.cancels
+	call.asks, call.limit, call.cancels = asks, limit, c.cancels
 	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit, Except: c.unknown})
 	c.flush() // beside the claim, so that the store can do both at once
 }
@@ -134,7 +166,10 @@ func (c *Core) claimed(e Claimed) {
 	if call == nil {
 		return
 	}
-	c.gathered = c.waiting
+	c.gathered = 0
+	for _, a := range call.asks {
+		c.gathered += len(a.line.waiting)
+	}
 	started, left := c.take(call, e.Records)
 	c.startAlone()
 	if len(e.Records) > 0 && c.cancels != call.cancels {
@@ -145,6 +180,7 @@ func (c *Core) claimed(e Claimed) {
 	if e.Err != nil {
 		c.do(Report{"could not claim jobs", e.Err})
 		c.timers.set(pollTimer, c.now.Mono+claimRetry)
+		c.expiredLeft = c.expiredLeft || slices.ContainsFunc(call.asks, func(a ask) bool { return a.want == 0 })
 	}
 	c.setPoll()
 	c.claimIfUseful()
@@ -216,12 +252,8 @@ func (c *Core) isExpired(r *driver.Record) bool {
 	return !deadline.IsZero() && (deadline.Before(c.now.Wall) || deadline.Before(r.TimeInfo.Start))
 }
 
-// asksFor tells whether a claim may give something of a line. One for what has expired
-// asks for all.
+// asksFor reports whether a claim may give something of a line.
 func (call *call) asksFor(l *Line) bool {
-	if len(call.asks) == 0 {
-		return true
-	}
 	return l.asked < len(call.asks) && call.asks[l.asked].line == l
 }
 
@@ -233,14 +265,15 @@ func (call *call) got(l *Line) {
 }
 
 // exhaust notes for which lines there is nothing more, unless there may be, and tells
-// those who watch a queue that it had nothing.
+// those who watch a queue that it had nothing. A late answer says nothing of what is now.
 func (c *Core) exhaust(call *call, mayBeMore bool) {
 	for _, a := range call.asks {
 		if a.want == 0 {
 			continue
 		}
-		if a.got < a.want && !mayBeMore {
-			c.change(a.line, func() { a.line.checked = call.epoch })
+		if a.got < a.want && !mayBeMore && !a.line.changed && !call.givenUp {
+			a.line.mayHave = false
+			c.candidates.arrange(a.line)
 		}
 		if a.got == 0 && a.line.out == 0 && a.line.watching > 0 {
 			c.do(Drained{a.line})

@@ -44,20 +44,22 @@ type Core struct {
 	commands []Command
 
 	// Queues and their workers; see line.go.
-	lines          map[string]*Line
-	order          list.List // of *Line: first the one that was served least lately
-	waiting        int       // workers, in all lines
-	waitingLines   int       // active lines with a waiting worker
-	waitingChecked int       // those of them where there was nothing more to claim
+	lines map[string]*Line
+	order list.List // of *Line: first the one that was served least lately
+	// firstServed and lastServed are the numbers of the first and the last in that order.
+	firstServed, lastServed int
 
 	// Claims; see claim.go.
-	epoch int // grows when there may be something new to claim
-	out   int // runs that have not returned, without stuckRuns
+	candidates candidates
+	expiring   []*Line // of which mayHaveExpired is true
+	// expiredLeft is true if a claim failed that asked for what has expired.
+	expiredLeft bool
+	out         int // runs that have not returned, without stuckRuns
 	// stuckRuns counts the runs that are stuck and do not count against the limit of runs.
 	stuckRuns int
 	yields    int // since the claim before, for the next
 	yielding  bool
-	gathered  int  // workers that waited when the claim before ended
+	gathered  int  // workers that waited for the claim before when it ended
 	alone     *Run // that runs alone, or waits until it can; see suspect.go
 	due       time.Time
 	// unknown are the kinds that this process does not know, in the order in which it met
@@ -86,7 +88,7 @@ type Core struct {
 
 // New returns the core of an engine that has no queue yet.
 func New(config Config, now Time) *Core {
-	c := &Core{config: config, now: now, epoch: 1, lines: map[string]*Line{}}
+	c := &Core{config: config, now: now, lines: map[string]*Line{}}
 	c.timers.init()
 	c.ends.init()
 	return c
@@ -116,7 +118,11 @@ func (c *Core) handle(event Event) {
 	case Gone:
 		c.leave(e.Worker)
 	case Changed:
-		c.changed()
+		if e.Line != nil {
+			c.changedIn(e.Line)
+		} else {
+			c.changed()
+		}
 	case DueAt:
 		c.dueAt(e.Time)
 	case Yielded:
@@ -126,7 +132,7 @@ func (c *Core) handle(event Event) {
 	case Renewed:
 		c.renewedLeases(e)
 	case StoreChanged:
-		c.storeChanged(e.MayClaim)
+		c.storeChanged(e.Change)
 	case CancelsFound:
 		c.cancelsFound(e)
 	case Lost:

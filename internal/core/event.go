@@ -32,11 +32,12 @@ type (
 	// Yielded answers Yield.
 	Yielded struct{}
 
-	// Changed says that there may be something new to claim.
-	Changed struct{}
-	// StoreChanged says that somebody has changed the store, maybe so that there is
-	// something new to claim. A running job may have to be canceled.
-	StoreChanged struct{ MayClaim bool }
+	// Changed says that there may be something new to claim: of a queue, or of any if
+	// Line is nil.
+	Changed struct{ Line *Line }
+	// StoreChanged says that the store was changed, by this process or another. A running
+	// job may have to be canceled.
+	StoreChanged struct{ driver.Change }
 	// DueAt says that there will be something to do at a time of the wall clock.
 	DueAt struct{ Time time.Time }
 	// Unknown says that this process does not know a kind of jobs, of which it has no

@@ -156,13 +156,17 @@ func (c *Core) find(lease driver.Lease) *Run {
 }
 
 // storeChanged looks soon which runs are to be canceled, and for jobs.
-func (c *Core) storeChanged(mayClaim bool) {
+func (c *Core) storeChanged(change driver.Change) {
 	c.cancels++
 	if len(c.held) > 0 {
 		c.checkCancelsSoon()
 	}
-	if mayClaim {
+	switch {
+	case !change.MayClaim:
+	case !change.InOneQueue:
 		c.changed()
+	case c.lines[change.Queue] != nil:
+		c.changedIn(c.lines[change.Queue])
 	}
 }
 

@@ -16,11 +16,18 @@ type Line struct {
 	place    *list.Element
 	waiting  []*Worker // the last to come is the first to be served: its memory is warm
 	out      int       // runs that have not returned
+	served   int       // orders the lines as Core.order does
 	watching int
 	asked    int // its place in the last claim
-	checked  int // the epoch in which there was nothing more
-	resumed  bool
-	stopped  bool
+	// mayHave is false if the last claim found that the queue has nothing more, and
+	// changed is true if that may have changed since the last claim was sent.
+	mayHave, changed bool
+	// mayHaveExpired is true if a job of it may have expired since the last claim was sent.
+	mayHaveExpired bool
+	candidate      int // its place among the candidates, counted from 1; 0 if it is none
+	counted        int // its workers that are counted among theirs
+	resumed        bool
+	stopped        bool
 }
 
 // Worker is one that takes jobs of a queue.
@@ -35,52 +42,37 @@ func (l *Line) Watching() int { return l.watching }
 
 func (l *Line) isActive() bool { return l.resumed && !l.stopped }
 
-// change changes what makes a line count among those that wait.
-func (c *Core) change(l *Line, do func()) {
-	c.count(l, -1)
-	do()
-	c.count(l, 1)
-}
-
-func (c *Core) count(l *Line, by int) {
-	if !l.isActive() || len(l.waiting) == 0 {
-		return
-	}
-	c.waitingLines += by
-	if l.checked == c.epoch {
-		c.waitingChecked += by
-	}
-}
-
 func (c *Core) open(l *Line) {
 	if before := c.lines[l.Queue]; before != nil {
 		// It is about to be closed, and must not claim for this one's workers.
 		c.stop(before)
 		c.order.Remove(before.place)
 	}
+	c.firstServed--
+	l.served = c.firstServed
 	l.place = c.order.PushFront(l)
 	c.lines[l.Queue] = l
 }
 
 func (c *Core) resume(l *Line) {
-	c.change(l, func() { l.resumed = true })
+	l.resumed = true
 	if !c.begun {
 		c.begun = true
 		c.timers.set(recoverTimer, c.now.Mono)
 	}
 	c.timers.set(retriesTimer, c.now.Mono)
 	c.fire()
-	c.changed()
+	c.changedIn(l)
 }
 
 // stop sends the workers away that wait, and those that will.
 func (c *Core) stop(l *Line) {
-	c.change(l, func() { l.stopped = true })
+	l.stopped = true
 	for _, w := range l.waiting {
 		c.do(Dismiss{w})
 	}
-	c.waiting -= len(l.waiting)
 	l.waiting = nil
+	c.candidates.arrange(l)
 	c.endHopelessSuspect()
 }
 
@@ -98,8 +90,8 @@ func (c *Core) wait(w *Worker) {
 		c.do(Dismiss{w})
 		return
 	}
-	c.change(l, func() { l.waiting = append(l.waiting, w) })
-	c.waiting++
+	l.waiting = append(l.waiting, w)
+	c.candidates.arrange(l)
 	c.claimIfUseful()
 }
 
@@ -107,8 +99,8 @@ func (c *Core) wait(w *Worker) {
 func (c *Core) leave(w *Worker) {
 	l := w.Line
 	if i := slices.Index(l.waiting, w); i >= 0 {
-		c.change(l, func() { l.waiting = slices.Delete(l.waiting, i, i+1) })
-		c.waiting--
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+		c.candidates.arrange(l)
 	}
 	c.endHopelessSuspect()
 }
@@ -117,10 +109,8 @@ func (c *Core) leave(w *Worker) {
 func (c *Core) next(l *Line) *Worker {
 	last := len(l.waiting) - 1
 	w := l.waiting[last]
-	c.change(l, func() {
-		l.waiting[last] = nil
-		l.waiting = l.waiting[:last]
-	})
-	c.waiting--
+	l.waiting[last] = nil
+	l.waiting = l.waiting[:last]
+	c.candidates.arrange(l)
 	return w
 }

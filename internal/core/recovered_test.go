@@ -13,9 +13,9 @@ import (
 // was not ended until a worker was free.
 func TestARecoveredJobThatHasExpiredWaitsForNoWorker(t *testing.T) {
 	s := newStory(t)
-	recover := only[core.Recover](t, s.started)
+	recovery := only[core.Recover](t, s.started)
 	s.run()
 	s.wait(time.Second)
-	commands := s.tell(core.Recovered{Call: recover.Call, Jobs: 1})
+	commands := s.tell(core.Recovered{Call: recovery.Call, Jobs: 1})
 	assert.Zero(t, only[core.Claim](t, commands).Limit)
 }

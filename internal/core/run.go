@@ -60,6 +60,8 @@ func (c *Core) start(l *Line, r *Run) {
 	r.line = l
 	l.out++
 	c.out++
+	c.lastServed++
+	l.served = c.lastServed
 	c.order.MoveToBack(l.place)
 	c.do(Start{Worker: c.next(l), Run: r})
 }
@@ -92,6 +94,7 @@ func (c *Core) countOut(r *Run) {
 		return // it was never given to a worker, or is stuck
 	}
 	r.line.out--
+	c.candidates.arrange(r.line)
 	c.out--
 	r.line = nil
 	if c.config.MaxRunning > 0 {

@@ -127,7 +127,7 @@ func (c *Core) fired(which timer) {
 	case writeTimer:
 		c.flush()
 	case pollTimer:
-		c.changed()
+		c.poll()
 	case cancelTimer:
 		c.checkCancels()
 	case recoverTimer:

@@ -24,7 +24,7 @@ import (
 //   - Times count from now, and one that has long passed is as good as any other.
 //   - The count of a lease is compared with the one that is stored, and its owner is a
 //     process or one that is dead: which of its lives it was does not matter.
-//   - Numbers that only tell calls, epochs and timers apart are replaced by what they
+//   - Numbers that only tell calls and timers apart are replaced by what they
 //     tell apart.
 //   - The processes may have changed places.
 type digest [16]byte
@@ -66,9 +66,9 @@ type digester struct {
 	sorted  []*scheduled
 
 	// The process that is written, and its time and counters.
-	in             *process
-	mono           time.Duration
-	epoch, cancels int64
+	in      *process
+	mono    time.Duration
+	cancels int64
 }
 
 // callOf is the call of a core.
@@ -240,7 +240,7 @@ func (d *digester) process(p *process) {
 		d.int(p.link.hangs[path])
 	}
 	of := reflect.ValueOf(p.core)
-	d.epoch, d.cancels = of.Elem().FieldByName("epoch").Int(), of.Elem().FieldByName("cancels").Int()
+	d.cancels = of.Elem().FieldByName("cancels").Int()
 	d.add(of)
 	for _, wk := range p.workers {
 		d.add(reflect.ValueOf(&wk.Worker))
@@ -570,15 +570,16 @@ func writeList(d *digester, v reflect.Value) {
 // fieldWriters are those of the fields of the core that are not written as they are. Nil
 // is for what decides nothing, or follows from others.
 var fieldWriters = map[string]writer{
-	"Core.config": nil, "Core.now": nil, "Core.commands": nil, "Core.epoch": nil, "Core.cancels": nil,
-	"Core.lines": nil, // they are those of order
+	"Core.config": nil, "Core.now": nil, "Core.commands": nil, "Core.cancels": nil,
+	"Core.lines":       nil,                                             // they are those of order
+	"Core.firstServed": nil, "Core.lastServed": nil, "Line.served": nil, // see order
+	"Core.candidates": nil, "Line.candidate": nil, "Line.counted": nil, // they follow from the lines
 	"Line.place": nil, "Worker.Shell": nil,
 	"Run.Job": nil, "Run.CancelContext": nil, "Run.Then": nil, "Run.failure": nil, "Run.place": nil,
 	"Run.fence": writeTimer, "Run.due": writeTimer,
 	"Run.cause": func(d *digester, v reflect.Value) {
 		d.bools(v.IsNil(), !v.IsNil() && v.Elem().Pointer() == reflect.ValueOf(amboy.ErrLeaseLost).Pointer())
 	},
-	"Line.checked": writeEpoch, "call.epoch": writeEpoch,
 	"call.cancels": func(d *digester, v reflect.Value) { d.bools(v.Int() == d.cancels) },
 	"call.sent":    writeMono,
 	"calls.last":   nil,
@@ -600,7 +601,6 @@ var fieldWriters = map[string]writer{
 
 func writeMono(d *digester, v reflect.Value)   { d.from(d.mono, time.Duration(v.Int())) }
 func writeTimer(d *digester, v reflect.Value)  { d.from(d.mono, max(time.Duration(v.Int()), d.mono)) }
-func writeEpoch(d *digester, v reflect.Value)  { d.bools(v.Int() == d.epoch) }
 func writeCallID(d *digester, v reflect.Value) { d.callID(callOf{d.in.index, d.in.life, v.Uint()}) }
 
 func structWriter(t reflect.Type) writer {

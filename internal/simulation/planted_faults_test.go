@@ -210,8 +210,8 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a refused batch is not divided", file: "internal/core/finish.go",
-		right: "c.ends.batch = (len(runs) + 1) / 2",
-		wrong: "c.ends.batch = maxBatch",
+		right:  "c.ends.batch = (len(runs) + 1) / 2",
+		wrong:  "c.ends.batch = maxBatch",
 		unseen: "ends are offered one by one until the store takes one, and what failed alone stays alone",
 	},
 	{
@@ -304,17 +304,22 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a worker that comes starts no claim", file: "internal/core/line.go",
-		right: "c.waiting++\nc.claimIfUseful()",
-		wrong: "c.waiting++",
+		right: "l.waiting = append(l.waiting, w)\nc.candidates.arrange(l)\nc.claimIfUseful()",
+		wrong: "l.waiting = append(l.waiting, w)\nc.candidates.arrange(l)",
 	},
 	{
 		name: "a change of the store starts no claim", file: "internal/core/claim.go",
-		right: "c.waitingChecked = 0\nc.claimIfUseful()",
-		wrong: "c.waitingChecked = 0",
+		right: "c.mayHave(e.Value.(*Line))\n}\nc.claimIfUseful()",
+		wrong: "c.mayHave(e.Value.(*Line))\n}",
 	},
 	{
 		name: "a queue that was empty counts as empty for ever", file: "internal/core/claim.go",
-		right: "c.epoch++",
+		right: "l.mayHave, l.changed = true, true",
+		wrong: "l.mayHave, l.changed = l.mayHave || !l.changed, true",
+	},
+	{
+		name: "what is new while a claim is under way is missed", file: "internal/core/claim.go",
+		right: "!a.line.changed && ",
 		wrong: "",
 	},
 	{
@@ -329,7 +334,7 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "the limit of runs is ignored", file: "internal/core/claim.go",
-		right: "limit = min(limit, c.config.MaxRunning-c.out)",
+		right: "limit = min(limit, room)",
 		wrong: "limit = min(limit, c.config.MaxRunning)",
 	},
 	{
@@ -361,8 +366,8 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a job that was canceled while it was claimed goes on", file: "internal/core/claim.go",
-		right: "c.checkCancelsSoon() // it may have been one of these",
-		wrong: "c.cancels = call.cancels",
+		right:  "c.checkCancelsSoon() // it may have been one of these",
+		wrong:  "c.cancels = call.cancels",
 		unseen: "any other change of the store has the process ask, and it seldom takes seconds until there is one",
 	},
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
@@ -124,7 +125,7 @@ func newWorld(s settings, random *rand.Rand, n network) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.driver.Subscribe(func(bool) { w.changed = true })
+	w.driver.Subscribe(func(driver.Change) { w.changed = true })
 	w.checker = NewChecker(!s.clockSteps)
 	for i := range s.processes {
 		w.processes = append(w.processes, &process{w: w, index: i})
@@ -217,7 +218,9 @@ func (w *World) notify() {
 // notification tells a process that the store has changed.
 type notification struct{ p *process }
 
-func (n notification) happen(*World) { n.p.step(core.StoreChanged{MayClaim: true}) }
+func (n notification) happen(*World) {
+	n.p.step(core.StoreChanged{Change: driver.Change{MayClaim: true}})
+}
 
 func (w *World) result() *Result {
 	return &Result{

@@ -66,10 +66,10 @@ type Admin interface {
 
 	// Subscribe arranges for notify to be called after each change that may let
 	// somebody claim, that ends a job, or that a person made, by whomever, until
-	// cancel is called. mayClaim is false where the driver knows that there is
-	// nothing new to claim. One call may stand for several changes, and there may be
+	// cancel is called. One call may stand for several changes, and there may be
 	// calls without one. notify must not block. cancel may be called again, and
 	// does nothing then. A driver without Notifications may tell of its own
-	// changes alone, or of none.
-	Subscribe(notify func(mayClaim bool)) (cancel func())
+	// changes alone, or of none. A driver that names the queue of a change keeps what
+	// the change costs from growing with the number of queues that are open.
+	Subscribe(notify func(Change)) (cancel func())
 }

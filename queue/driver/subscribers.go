@@ -12,23 +12,66 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
+// Change is what Subscribe tells of. The zero value is a change after which there is nothing
+// new to claim.
+type Change struct {
+	// MayClaim is false if the driver knows that there is nothing new to claim.
+	MayClaim bool
+	// InOneQueue is true if all that is new is in Queue. Otherwise it may be in any queue.
+	InOneQueue bool
+	Queue      string
+}
+
+// Anywhere is a change after which there may be something new to claim of any queue.
+var Anywhere = Change{MayClaim: true}
+
+// In is a change after which there may be something new to claim of one queue.
+func In(queue string) Change { return Change{MayClaim: true, InOneQueue: true, Queue: queue} }
+
+// With is one change that stands for two.
+func (c Change) With(other Change) Change {
+	switch {
+	case !other.MayClaim || c == other:
+		return c
+	case !c.MayClaim:
+		return other
+	default:
+		return Anywhere
+	}
+}
+
+// InQueuesOf is In for a change of several items of which each has a queue, and Anywhere if
+// they have different ones.
+func InQueuesOf[T any](items []T, queueOf func(T) string) Change {
+	if len(items) == 0 {
+		return Change{}
+	}
+	queue := queueOf(items[0])
+	for _, item := range items[1:] {
+		if queueOf(item) != queue {
+			return Anywhere
+		}
+	}
+	return In(queue)
+}
+
 // Subscribers are the functions that a driver calls after a change: what it needs
 // for Driver.Subscribe. The zero value has none. It is safe for concurrent use.
 type Subscribers struct {
 	mu   sync.Mutex
-	all  map[int]func(mayClaim bool)
+	all  map[int]func(Change)
 	last int
 	// list is what Notify reads, without a lock.
-	list atomic.Pointer[[]func(mayClaim bool)]
+	list atomic.Pointer[[]func(Change)]
 }
 
 // Subscribe adds a function, until cancel is called. It does not block. A call of
 // Notify that is under way may call the function after cancel.
-func (s *Subscribers) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+func (s *Subscribers) Subscribe(notify func(Change)) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
-		s.all = map[int]func(mayClaim bool){}
+		s.all = map[int]func(Change){}
 	}
 	s.last++
 	key := s.last
@@ -43,7 +86,7 @@ func (s *Subscribers) Subscribe(notify func(mayClaim bool)) (cancel func()) {
 }
 
 func (s *Subscribers) publish() {
-	list := make([]func(mayClaim bool), 0, len(s.all))
+	list := make([]func(Change), 0, len(s.all))
 	for _, notify := range s.all {
 		list = append(list, notify)
 	}
@@ -54,19 +97,19 @@ func (s *Subscribers) publish() {
 // may subscribe and cancel.
 //
 //nolint:contextcheck // A subscriber is called by whoever changes the store.
-func (s *Subscribers) Notify(mayClaim bool) {
+func (s *Subscribers) Notify(change Change) {
 	list := s.list.Load()
 	if list == nil {
 		return
 	}
 	for _, notify := range *list {
-		call(notify, mayClaim)
+		call(notify, change)
 	}
 }
 
 // call calls a subscriber. Its panic is logged, as the change was made, and its caller may
 // be a goroutine that serves all.
-func call(notify func(mayClaim bool), mayClaim bool) {
+func call(notify func(Change), change Change) {
 	defer func() {
 		if value := recover(); value != nil {
 			logging.Error(context.Background(), message.Fields{
@@ -76,5 +119,5 @@ func call(notify func(mayClaim bool), mayClaim bool) {
 			})
 		}
 	}()
-	notify(mayClaim)
+	notify(change)
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
@@ -21,7 +22,7 @@ var notificationRules = []rule{
 }
 
 func subscribeCancels(f *fixture) {
-	cancel := f.driver.Subscribe(func(bool) {})
+	cancel := f.driver.Subscribe(func(driver.Change) {})
 	f.insert(spec{id: "a"})
 	cancel()
 	cancel()
@@ -33,7 +34,10 @@ func subscribeCancels(f *fixture) {
 func (f *fixture) subscribe() (told func(change func())) {
 	f.Helper()
 	signal := make(chan struct{}, 1)
-	cancel := f.driver.Subscribe(func(bool) {
+	cancel := f.driver.Subscribe(func(c driver.Change) {
+		if c.InOneQueue {
+			assert.Equal(f, f.queue, c.Queue, "nothing has changed in another queue")
+		}
 		select {
 		case signal <- struct{}{}:
 		default: // It is told already.
@@ -95,7 +99,7 @@ func notifierTellsOfPersons(f *fixture) {
 
 func notifierCancels(f *fixture) {
 	var calls atomic.Int64
-	cancel := f.driver.Subscribe(func(bool) { calls.Add(1) })
+	cancel := f.driver.Subscribe(func(driver.Change) { calls.Add(1) })
 	told := f.subscribe()
 	told(func() { f.insert(spec{id: "a"}) })
 	cancel()

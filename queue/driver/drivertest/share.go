@@ -222,7 +222,9 @@ func (t *turns) Mark(ctx context.Context, queue, name string, at time.Time) (tim
 	return t.next().Mark(ctx, queue, name, at)
 }
 
-func (t *turns) Subscribe(notify func(bool)) (cancel func()) { return t.next().Subscribe(notify) }
+func (t *turns) Subscribe(notify func(driver.Change)) (cancel func()) {
+	return t.next().Subscribe(notify)
+}
 
 // Close is left to whoever opened the drivers.
 func (t *turns) Close(context.Context) error { return nil }

@@ -36,7 +36,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 		return acted.Done+acted.Skipped < req.Limit
 	})
 	if acted.Done > 0 && !req.DryRun {
-		d.subscribers.Notify(true)
+		d.subscribers.Notify(driver.Anywhere)
 	}
 	acted.Next = d.cursor(w)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestActThatIsInterrupted(t *testing.T) {
 		insert(t, d, record(fmt.Sprint(i)))
 	}
 	notified := false
-	defer d.Subscribe(func(bool) { notified = true })()
+	defer d.Subscribe(func(driver.Change) { notified = true })()
 	req := driver.ActRequest{Action: driver.Action{Kind: driver.Cancel, Reason: "too late"}, Limit: records}
 	acted, err := d.Act(&endingContext{t.Context(), 2}, req)
 	require.ErrorIs(t, err, context.Canceled)

@@ -12,7 +12,7 @@ import (
 // Complete implements driver.Driver. A record that never ran can be completed
 // too, under the lease that it shows: then it never will.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
-	return each(ctx, d, completions, d.complete)
+	return each(ctx, d, completions, func(c driver.Completion) string { return c.Lease.Queue }, d.complete)
 }
 
 func (d *Driver) complete(c driver.Completion) error {
@@ -82,7 +82,7 @@ func (d *Driver) awaitingRetry(r *driver.Record) (*entry, error) {
 // Retry implements driver.Driver. The next attempt needs no room: it takes the
 // place of the one before.
 func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
-	return d.one(ctx, func() error {
+	return d.one(ctx, ended.Group, func() error {
 		e, err := d.awaitingRetry(ended)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 
 // EndRetry implements driver.Driver.
 func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
-	return d.one(ctx, func() error {
+	return d.one(ctx, ended.Group, func() error {
 		e, err := d.awaitingRetry(ended)
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 
 // Save implements driver.Driver.
 func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
-	return d.one(ctx, func() error {
+	return d.one(ctx, r.Group, func() error {
 		e := d.byName(r.Group, r.Name)
 		if e == nil {
 			return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)

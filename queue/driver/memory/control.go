@@ -46,7 +46,7 @@ func (d *Driver) Control(ctx context.Context, queue string, change driver.Contro
 		return driver.Control{}, fmt.Errorf("invalid control of queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
 	}
 	var control driver.Control
-	err := d.one(ctx, func() error {
+	err := d.one(ctx, queue, func() error {
 		q := d.queue(queue)
 		q.control = change.Apply(q.control)
 		control = q.control

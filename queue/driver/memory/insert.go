@@ -55,7 +55,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	for _, e := range sorted {
 		errs[index[e]] = d.insert(ctx, e)
 	}
-	d.subscribers.Notify(true)
+	d.subscribers.Notify(driver.InQueuesOf(records, func(r *driver.Record) string { return r.Group }))
 	return errs, nil
 }
 
@@ -101,7 +101,7 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 		w := q.inserts.Join()
 		d.unlock()
 		// There is room when what was inserted before is claimed.
-		d.subscribers.Notify(true)
+		d.subscribers.Notify(driver.In(q.name))
 		if err := d.await(ctx, q, w); err != nil {
 			return fmt.Errorf("waiting for room: %w", err)
 		}

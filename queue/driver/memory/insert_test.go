@@ -191,7 +191,7 @@ func TestBatchLargerThanTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDriver(t, memory.Options{Capacity: 2, KeepFinished: 10})
 		news := make(chan struct{}, 1)
-		cancel := d.Subscribe(func(bool) {
+		cancel := d.Subscribe(func(driver.Change) {
 			select {
 			case news <- struct{}{}:
 			default:

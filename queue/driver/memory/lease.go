@@ -101,7 +101,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lea
 
 // Release implements driver.Driver.
 func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
-	return each(ctx, d, handBacks, d.release)
+	return each(ctx, d, handBacks, func(h driver.HandBack) string { return h.Lease.Queue }, d.release)
 }
 
 func (d *Driver) release(h driver.HandBack) error {
@@ -153,7 +153,7 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	moved := d.shortenWaits()
 	d.unlock()
 	if len(stale) > 0 || moved {
-		d.subscribers.Notify(true)
+		d.subscribers.Notify(driver.Anywhere)
 	}
 	return len(stale), nil
 }

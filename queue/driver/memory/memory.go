@@ -127,7 +127,7 @@ func (d *Driver) unlock() {
 
 // each makes a change for each of several items under the lock, and tells the
 // subscribers.
-func each[T any](ctx context.Context, d *Driver, items []T, change func(T) error) ([]error, error) {
+func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) string, change func(T) error) ([]error, error) {
 	if err := d.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -136,25 +136,25 @@ func each[T any](ctx context.Context, d *Driver, items []T, change func(T) error
 		errs[i] = change(item)
 	}
 	d.unlock()
-	d.subscribers.Notify(true)
+	d.subscribers.Notify(driver.InQueuesOf(items, queueOf))
 	return errs, nil
 }
 
-// one makes a change under the lock, and tells the subscribers.
-func (d *Driver) one(ctx context.Context, change func() error) error {
+// one makes a change of a queue under the lock, and tells the subscribers.
+func (d *Driver) one(ctx context.Context, queue string, change func() error) error {
 	if err := d.lock(ctx); err != nil {
 		return err
 	}
 	err := change()
 	d.unlock()
 	if err == nil {
-		d.subscribers.Notify(true)
+		d.subscribers.Notify(driver.In(queue))
 	}
 	return err
 }
 
 // Subscribe implements driver.Driver.
-func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 

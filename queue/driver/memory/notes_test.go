@@ -39,7 +39,7 @@ func TestNotesNotifyNobody(t *testing.T) {
 	d, err := memory.New(memory.Options{KeepFinished: 1})
 	require.NoError(t, err)
 	told := 0
-	defer d.Subscribe(func(bool) { told++ })()
+	defer d.Subscribe(func(driver.Change) { told++ })()
 	note := driver.Note{Kind: "kind", Key: "key", Until: time.Now().Add(time.Hour)}
 	require.NoError(t, d.Keep(t.Context(), note))
 	_, _, err = d.KeepNew(t.Context(), note, time.Now())

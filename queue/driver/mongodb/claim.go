@@ -365,7 +365,7 @@ func (c *claim) arrangeAfter(ctx context.Context, v *view, chosen, rivals []*cha
 			}
 		}
 	}
-	c.arrangeNow(ctx, scopes, false, false)
+	c.arrangeNow(ctx, scopes, false, driver.Change{})
 }
 
 // shuffle mixes those of the lowest priority that is needed to have as many

@@ -84,7 +84,7 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 	if err != nil {
 		return stored, err
 	}
-	d.subscribers.Notify(true)
+	d.subscribers.Notify(driver.Anywhere)
 	if change.Draining == nil {
 		return stored, nil
 	}

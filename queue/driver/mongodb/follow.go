@@ -2,10 +2,13 @@ package mongodb
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // follow does what follows from changes that were made: it settles the edges that
@@ -14,13 +17,15 @@ import (
 func (d *Driver) follow(ctx context.Context, changes []*change) {
 	scopes := scopeSet{}
 	var ended []*document
-	heard, mayClaim := false, false
+	heard, news := false, driver.Change{}
 	for _, c := range changes {
 		if !c.landed() {
 			continue
 		}
 		heard = heard || !c.quiet
-		mayClaim = mayClaim || d.mayLetClaim(c)
+		if d.mayLetClaim(c) {
+			news = news.With(driver.In(c.queue))
+		}
 		scopes.touch(c.before, c.after)
 		if c.after.Settle {
 			ended = append(ended, c.after)
@@ -29,18 +34,21 @@ func (d *Driver) follow(ctx context.Context, changes []*change) {
 	if err := d.settle(ctx, ended); err != nil {
 		d.leaveToSweep(ctx, "telling the jobs that depend on others that these ended", err)
 	}
-	d.arrangeNow(ctx, scopes, heard, mayClaim)
+	d.arrangeNow(ctx, scopes, heard, news)
 }
 
 // arrangeNow arranges who waits for scopes, and tells the subscribers where they
 // are to hear of a change, or where somebody is ready now.
-func (d *Driver) arrangeNow(ctx context.Context, scopes scopeSet, heard, mayClaim bool) {
+func (d *Driver) arrangeNow(ctx context.Context, scopes scopeSet, heard bool, news driver.Change) {
 	readied, err := d.arrange(ctx, scopes)
 	if err != nil {
 		d.leaveToSweep(ctx, "looking who waits for scopes", err)
 	}
 	if heard || readied {
-		d.subscribers.Notify(mayClaim || readied)
+		if readied {
+			news = news.With(driver.InQueuesOf(slices.Collect(maps.Keys(scopes)), func(queue string) string { return queue }))
+		}
+		d.subscribers.Notify(news)
 	}
 }
 

@@ -595,12 +595,12 @@ func (b *batch) findStored(ctx context.Context, docs []*newDocument) error {
 func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
 	scopes := scopeSet{}
 	open := map[string]map[string]bool{}
-	stored := false
+	news := driver.Change{}
 	for _, n := range docs {
 		if !n.stored {
 			continue
 		}
-		stored = true
+		news = news.With(driver.In(n.Group))
 		scopes.touch(nil, n.document)
 		for _, edge := range n.Line.Edges {
 			if open[n.Group] == nil {
@@ -614,7 +614,7 @@ func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
 			b.leaveToSweep(ctx, "looking whether the jobs on which new ones depend have ended meanwhile", err)
 		}
 	}
-	b.arrangeNow(ctx, scopes, stored, stored)
+	b.arrangeNow(ctx, scopes, news.MayClaim, news)
 }
 
 // endThoseThatEnded tells those that depend on jobs which of these have ended,

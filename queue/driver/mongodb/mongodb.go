@@ -152,7 +152,7 @@ func (d *Driver) Features() driver.Features {
 }
 
 // Subscribe implements driver.Driver.
-func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 

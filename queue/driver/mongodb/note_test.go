@@ -75,7 +75,7 @@ func commandsOfNotes(t *testing.T, s *store) {
 	require.NoError(t, err)
 	assert.Empty(t, names, "who keeps none has no collection")
 	synctest.Wait() // the sweeper looks, and tells
-	d.Subscribe(func(bool) { t.Error("notes wake nobody") })
+	d.Subscribe(func(driver.Change) { t.Error("notes wake nobody") })
 	notes := make([]driver.Note, 100)
 	for i := range notes {
 		notes[i] = newNote("kind", fmt.Sprint(i))

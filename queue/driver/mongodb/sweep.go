@@ -141,7 +141,7 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 		}
 	}
 	// There may be some of which one that died has told nobody.
-	d.arrangeNow(ctx, found.scopes, true, true)
+	d.arrangeNow(ctx, found.scopes, true, driver.Anywhere)
 	return nil
 }
 

@@ -31,7 +31,7 @@ func (s *store) document(id string) (doc bson.M) {
 func claimSoon(t *testing.T, d driver.Driver) []string {
 	t.Helper()
 	told := make(chan struct{}, 1)
-	defer d.Subscribe(func(bool) {
+	defer d.Subscribe(func(driver.Change) {
 		select {
 		case told <- struct{}{}:
 		default:

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // awaitEvents is how long the server waits for events before it says that there
@@ -40,7 +41,7 @@ type stream struct {
 	event func(ctx context.Context, e event) (mayClaim bool, err error)
 	anew  func(ctx context.Context) error
 	// notify is called after some events.
-	notify func(mayClaim bool)
+	notify func(driver.Change)
 	// poll is called in turn with tries to open it again.
 	poll  func(ctx context.Context) error
 	every time.Duration
@@ -135,7 +136,7 @@ func (s *stream) follow(ctx context.Context, opened *mongo.ChangeStream) {
 		if opened.RemainingBatchLength() > 0 {
 			continue
 		}
-		s.notify(mayClaim)
+		s.notify(driver.Change{MayClaim: mayClaim})
 		mayClaim = false
 		// Who is told of each change on its own has as much to do as with all of
 		// them.
@@ -209,7 +210,7 @@ func (d *Driver) poll(ctx context.Context) {
 func (d *Driver) jobsStream() *stream {
 	anew := func(context.Context) error {
 		d.sweeper.hurry()
-		d.subscribers.Notify(true)
+		d.subscribers.Notify(driver.Anywhere)
 		return nil
 	}
 	return &stream{
@@ -274,7 +275,7 @@ func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err erro
 
 func (d *Driver) controlStream() *stream {
 	refresh := func(ctx context.Context) error {
-		d.subscribers.Notify(true)
+		d.subscribers.Notify(driver.Anywhere)
 		return d.gate.refresh(ctx)
 	}
 	return &stream{

@@ -117,7 +117,7 @@ func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, er
 		return 0, err
 	}
 	if !a.dryRun && done > 0 {
-		d.changed(true)
+		d.changed(driver.Anywhere)
 	}
 	return done, nil
 }

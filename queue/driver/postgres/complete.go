@@ -94,7 +94,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 	}
 	if len(completions) > 0 {
-		d.changed(len(left) > 0)
+		d.changed(driver.InQueuesOf(left, (*group).name))
 	}
 	return errs, nil
 }
@@ -104,6 +104,8 @@ type group struct {
 	queue string
 	items []int
 }
+
+func (g *group) name() string { return g.queue }
 
 // byQueue groups items by their queues, in the order in which these first come.
 func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*group) {
@@ -167,7 +169,7 @@ func (d *Driver) one(ctx context.Context, queue string, change func(c *changes, 
 		err = errs[0]
 	}
 	if err == nil {
-		d.changed(true)
+		d.changed(driver.In(queue))
 	}
 	return err
 }

@@ -28,7 +28,7 @@ func (d *Driver) Control(ctx context.Context, queue string, change driver.Contro
 		return driver.Control{}, fmt.Errorf("controlling queue %q: %w", queue, err)
 	}
 	if change != (driver.ControlChange{}) {
-		d.changed(true)
+		d.changed(driver.In(queue))
 	}
 	return control, nil
 }

@@ -155,7 +155,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		break
 	}
 	if theirs == nil && len(sorted) > 0 {
-		d.changed(true)
+		d.changed(driver.InQueuesOf(sorted, func(n *newRecord) string { return n.queueName }))
 	}
 	return errs, nil
 }

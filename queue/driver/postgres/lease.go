@@ -109,7 +109,7 @@ func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]er
 		break
 	}
 	if len(handBacks) > 0 {
-		d.changed(true)
+		d.changed(driver.InQueuesOf(groups, (*group).name))
 	}
 	return errs, nil
 }
@@ -186,7 +186,7 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	}
 	defer func() { // Also what was done before an error is news to others.
 		if recovered > 0 || shortened {
-			d.changed(true)
+			d.changed(driver.Anywhere)
 		}
 	}()
 	for more := true; more; {

@@ -168,14 +168,14 @@ func (d *Driver) Features() driver.Features {
 
 // Subscribe implements driver.Driver. With Options.PollOnly notify is called after changes
 // that this driver made, and no others.
-func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 
 // changed tells the subscribers of all processes of a change.
-func (d *Driver) changed(mayClaim bool) {
-	d.subscribers.Notify(mayClaim)
-	d.signals.send(mayClaim)
+func (d *Driver) changed(news driver.Change) {
+	d.subscribers.Notify(news)
+	d.signals.send(news.MayClaim)
 }
 
 // reader runs statements that are transactions of their own.

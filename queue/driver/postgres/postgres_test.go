@@ -280,7 +280,7 @@ func TestPollOnlyKeepsNoPreparedStatementsAndDoesNotListen(t *testing.T) {
 	d := open(t, opts)
 	assert.False(t, d.Features().Notifications)
 	told := make(chan bool, 10)
-	t.Cleanup(d.Subscribe(func(mayClaim bool) { told <- mayClaim }))
+	t.Cleanup(d.Subscribe(func(c driver.Change) { told <- c.MayClaim }))
 	insert(t.Context(), t, d, newRecord("job"))
 	assert.True(t, <-told, "it tells of its own changes")
 	require.Len(t, claim(t, d, 1), 1)

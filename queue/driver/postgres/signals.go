@@ -12,6 +12,7 @@ import (
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 const (
@@ -87,7 +88,7 @@ func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
 		if err == nil {
 			from, what, _ := strings.Cut(n.Payload, "/")
 			if from != s.self {
-				s.d.subscribers.Notify(what != "ended")
+				s.d.subscribers.Notify(driver.Change{MayClaim: what != "ended"})
 			}
 			continue
 		}
@@ -96,7 +97,7 @@ func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
 		if conn == nil {
 			return
 		}
-		s.d.subscribers.Notify(true)
+		s.d.subscribers.Notify(driver.Anywhere)
 	}
 	_ = conn.Close(context.WithoutCancel(ctx))
 }

@@ -58,7 +58,11 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *span, limit int) (driver.Acted, error) {
 	var acted driver.Acted
 	end := *at
-	err := d.writer.write(ctx, &change{notifies: !a.dryRun, size: limit, run: func(c *changes) (err error) {
+	news := driver.Anywhere
+	if a.dryRun {
+		news = driver.Change{}
+	}
+	err := d.writer.write(ctx, &change{news: news, size: limit, run: func(c *changes) (err error) {
 		acted, end = driver.Acted{}, *at
 		if !end.end.Valid { // records that are restarted come again, after the others
 			end.end.Valid = true

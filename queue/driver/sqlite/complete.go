@@ -59,7 +59,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		e.lease = completion.Lease
 		endings[i] = e
 	}
-	errs, err := each(ctx, d, endings, (*changes).complete)
+	errs, err := each(ctx, d, endings, func(e *ending) string { return e.lease.Queue }, (*changes).complete)
 	if err != nil {
 		return nil, fmt.Errorf("completing %d records: %w", len(completions), err)
 	}
@@ -185,7 +185,7 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 	if err != nil {
 		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
 	}
-	err = only(ctx, d, e, func(c *changes, e *ending) (refusal, err error) {
+	err = only(ctx, d, e, ended.Group, func(c *changes, e *ending) (refusal, err error) {
 		j, refusal, err := c.awaitingRetry(ended.Group, e.name)
 		if refusal != nil || err != nil {
 			return refusal, err
@@ -212,7 +212,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	if err != nil {
 		return fail(err)
 	}
-	err = only(ctx, d, e, func(c *changes, e *ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
+	err = only(ctx, d, e, ended.Group, func(c *changes, e *ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
 	if err != nil {
 		return fail(err)
 	}
@@ -271,7 +271,7 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 
 // Save implements driver.Driver.
 func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
-	err := only(ctx, d, r, (*changes).save)
+	err := only(ctx, d, r, r.Group, (*changes).save)
 	if err != nil {
 		return fmt.Errorf("saving record %q: %w", r.Name, err)
 	}

@@ -40,7 +40,7 @@ func (d *Driver) Control(ctx context.Context, queue string, change driver.Contro
 
 func (d *Driver) control(ctx context.Context, queue string, wanted driver.ControlChange) (driver.Control, error) {
 	var control driver.Control
-	err := d.writer.write(ctx, &change{notifies: true, run: func(c *changes) error {
+	err := d.writer.write(ctx, &change{news: driver.In(queue), run: func(c *changes) error {
 		key, err := c.ensureQueue(queue)
 		if err != nil {
 			return err

@@ -160,9 +160,9 @@ func OnlyFirstMigrations(n int) (restore func()) {
 // now on. Nothing may be written when it is called.
 func CountTransactions(d *Driver) *atomic.Int64 {
 	counted, notify := new(atomic.Int64), d.writer.notify
-	d.writer.notify = func() {
+	d.writer.notify = func(change driver.Change) {
 		counted.Add(1)
-		notify()
+		notify(change)
 	}
 	return counted
 }

@@ -132,7 +132,8 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 }
 
 func (d *Driver) insertSome(ctx context.Context, some []*newRecord) error {
-	return d.writer.write(ctx, &change{notifies: true, size: len(some), run: func(c *changes) error {
+	news := driver.InQueuesOf(some, func(n *newRecord) string { return n.queueName })
+	return d.writer.write(ctx, &change{news: news, size: len(some), run: func(c *changes) error {
 		d.mayHaveMore.Store(true)
 		return c.insertAll(some)
 	}})

@@ -15,9 +15,9 @@ import (
 
 // each makes a change of each of several items, in one transaction. A refusal is
 // the error of one of them, and says that nothing was changed for it.
-func each[T any](ctx context.Context, d *Driver, items []T, apply func(*changes, T) (refusal, err error)) ([]error, error) {
+func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) string, apply func(*changes, T) (refusal, err error)) ([]error, error) {
 	var errs []error
-	err := d.writer.write(ctx, &change{notifies: true, size: len(items), run: func(c *changes) error {
+	err := d.writer.write(ctx, &change{news: driver.InQueuesOf(items, queueOf), size: len(items), run: func(c *changes) error {
 		errs = make([]error, len(items))
 		for i, item := range items {
 			var err error
@@ -34,9 +34,9 @@ func each[T any](ctx context.Context, d *Driver, items []T, apply func(*changes,
 	return errs, nil
 }
 
-// only is each for one item.
-func only[T any](ctx context.Context, d *Driver, item T, apply func(*changes, T) (refusal, err error)) error {
-	errs, err := each(ctx, d, []T{item}, apply)
+// only is each for one item of a queue.
+func only[T any](ctx context.Context, d *Driver, item T, queue string, apply func(*changes, T) (refusal, err error)) error {
+	errs, err := each(ctx, d, []T{item}, func(T) string { return queue }, apply)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 
 // Release implements driver.Driver.
 func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
-	errs, err := each(ctx, d, handBacks, (*changes).release)
+	errs, err := each(ctx, d, handBacks, func(h driver.HandBack) string { return h.Lease.Queue }, (*changes).release)
 	if err != nil {
 		return nil, fmt.Errorf("releasing %d records: %w", len(handBacks), err)
 	}
@@ -245,7 +245,7 @@ func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
 // begin now that begin later.
 func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease) (recovered int, err error) {
 	var n int
-	err = d.writer.write(ctx, &change{notifies: true, size: len(over), run: func(c *changes) error {
+	err = d.writer.write(ctx, &change{news: driver.Anywhere, size: len(over), run: func(c *changes) error {
 		n = 0
 		for _, l := range over {
 			j, failure := c.job(findLease, l.seq, l.count, l.until, l.modTime)

@@ -43,7 +43,7 @@ func TestNotesThatExpiredAreRemovedInParts(t *testing.T) {
 func TestNotesNotifyNobody(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	told := make(chan struct{}, 100)
-	defer d.Subscribe(func(bool) { told <- struct{}{} })()
+	defer d.Subscribe(func(driver.Change) { told <- struct{}{} })()
 	note := driver.Note{Kind: "kind", Key: "key", Until: time.Now().Add(time.Hour)}
 	require.NoError(t, d.Keep(t.Context(), note))
 	_, _, err := d.KeepNew(t.Context(), note, time.Now())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
@@ -73,7 +74,7 @@ func TestSubscribersHearOfOtherProcesses(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	heard := make(chan struct{}, 1)
-	t.Cleanup(d.Subscribe(func(bool) {
+	t.Cleanup(d.Subscribe(func(driver.Change) {
 		select {
 		case heard <- struct{}{}:
 		default:
@@ -89,7 +90,7 @@ func TestSubscribersHearOfOtherDrivers(t *testing.T) {
 	path := newPath(t)
 	d, other := open(t, sqlite.Options{Path: path}), open(t, sqlite.Options{Path: path})
 	heard := make(chan struct{})
-	t.Cleanup(d.Subscribe(func(bool) { close(heard) }))
+	t.Cleanup(d.Subscribe(func(driver.Change) { close(heard) }))
 	insert(t, other, newRecord(t, "job"))
 	<-heard
 }

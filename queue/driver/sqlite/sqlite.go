@@ -124,7 +124,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.elapsed = func() time.Duration { return time.Since(opened) }
 	d.reads = newReader(f.reads, d.isClosed)
 	d.looks = newLooker(f.looks, d.closed)
-	d.writer, err = newWriter(ctx, f.path, f.writes, func() { d.subscribers.Notify(true) })
+	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, err), f.close())
 	}
@@ -143,7 +143,7 @@ func (d *Driver) Features() driver.Features {
 // as a change then. On Linux and Windows the latter are seen when they are made. On other
 // systems, and where the directory can't be watched, it is looked for them every
 // 50 milliseconds.
-func (d *Driver) Subscribe(notify func(mayClaim bool)) (cancel func()) {
+func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 

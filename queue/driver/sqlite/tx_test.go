@@ -46,7 +46,7 @@ func TestInsertInATransaction(t *testing.T) {
 	d := open(t, sqlite.Options{Path: path})
 	execute(t, path, "CREATE TABLE orders (number INTEGER)")
 	heard := make(chan struct{}, 1)
-	t.Cleanup(d.Subscribe(func(bool) {
+	t.Cleanup(d.Subscribe(func(driver.Change) {
 		select {
 		case heard <- struct{}{}:
 		default:

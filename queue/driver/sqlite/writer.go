@@ -39,7 +39,7 @@ type writer struct {
 	ctx    context.Context // never ends
 	path   string
 	conn   *ownConnection
-	notify func()
+	notify func(driver.Change)
 	keys   map[string]int64 // of the queues that are in the file
 
 	mu      sync.Mutex
@@ -69,8 +69,9 @@ type change struct {
 	// undo makes up for the change, where the caller left before he was told;
 	// nil where there is no need to.
 	undo func(*changes) error
-	// notifies is true where the change may let others claim, or ended a job.
-	notifies bool
+	// news is what subscribers are told of the change: nothing, if nobody may claim because
+	// of it.
+	news driver.Change
 	// size is the number of records that it changes, about.
 	size int
 
@@ -89,7 +90,7 @@ const (
 )
 
 // newWriter starts the writer on a connection, which it closes at its end.
-func newWriter(ctx context.Context, path string, conn *ownConnection, notify func()) (*writer, error) {
+func newWriter(ctx context.Context, path string, conn *ownConnection, notify func(driver.Change)) (*writer, error) {
 	w := &writer{
 		ctx:    context.WithoutCancel(ctx),
 		path:   path,
@@ -410,7 +411,7 @@ func (c *changes) makeAlone(change *change) (failure, fatal error) {
 // deliver tells the callers what became of their changes: err, or their own. It
 // returns what makes up for the changes of those who left.
 func (w *writer) deliver(batch []*change, err error) (undo []*change) {
-	notifies := false
+	var news []driver.Change
 	w.mu.Lock()
 	w.expected = len(batch) + len(w.pending)
 	for _, c := range batch {
@@ -421,14 +422,16 @@ func (w *writer) deliver(batch []*change, err error) (undo []*change) {
 			undo = append(undo, &change{run: c.undo})
 		}
 		c.state = delivered
-		notifies = notifies || c.notifies && c.err == nil
+		if c.news.MayClaim && c.err == nil && !slices.Contains(news, c.news) {
+			news = append(news, c.news)
+		}
 	}
 	w.mu.Unlock()
 	for _, c := range batch {
 		close(c.done)
 	}
-	if notifies {
-		w.notify()
+	for _, change := range news {
+		w.notify(change)
 	}
 	return undo
 }
@@ -447,7 +450,7 @@ func (w *writer) undo(batch []*change) {
 		})
 		return
 	}
-	w.notify()
+	w.notify(driver.Anywhere)
 }
 
 func (w *writer) readVersion() error {
@@ -482,6 +485,6 @@ func (w *writer) lookForOthers() {
 		return
 	}
 	if w.version != last {
-		w.notify()
+		w.notify(driver.Anywhere)
 	}
 }
