@@ -21,10 +21,7 @@ var (
 	kills = flag.Int("crashtest.kills", 2, "how many processes TestCrash kills")
 	lease = flag.Duration("crashtest.lease", time.Second, "the lock time-out of the queues of TestCrash")
 	fails = flag.Int("crashtest.fails", 20, "one in how many calls of the store fails in TestCrash; 0 for none")
-	// A known defect: with calls that fail, a job on PostgreSQL sometimes runs again seconds
-	// later than promised. See docs/postgresql.md.
-	postgresFails = flag.Int("crashtest.postgresfails", 0, "crashtest.fails for PostgreSQL")
-	slack         = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
+	slack = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
 )
 
 func TestCrash(t *testing.T) {
@@ -33,16 +30,12 @@ func TestCrash(t *testing.T) {
 
 func testCrash(t *testing.T, newStore func(*testing.T) store) {
 	t.Logf("-crashtest.seed=%d -crashtest.kills=%d -crashtest.lease=%s", *seed, *kills, *lease)
-	s, failOneIn := newStore(t), *fails
-	if s.Schema != "" {
-		failOneIn = *postgresFails
-	}
 	h := crash(t, setup{
-		Store: s,
+		Store: newStore(t),
 		Plan:  planOptions{Seed: *seed, Kills: *kills, Scopes: 8, LongWork: *lease * 5 / 4},
 		Lease: *lease,
 
-		FailOneIn: failOneIn,
+		FailOneIn: *fails,
 	})
 	requireKept(t, h)
 	requireJudged(t, h)

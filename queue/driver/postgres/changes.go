@@ -268,7 +268,16 @@ const retries = 20
 // It holds the lock of a queue, or none if that is noQueue.
 func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) error) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
-		return d.transactOnce(ctx, queue, run)
+		for {
+			mayBeDone, err = d.transactOnce(ctx, queue, run)
+			var missing *missingLineError
+			if !errors.As(err, &missing) {
+				return mayBeDone, err
+			}
+			if _, err = d.ensureLine(ctx, missing.line); err != nil {
+				return false, err
+			}
+		}
 	})
 }
 

@@ -112,38 +112,57 @@ func (d *Driver) ensureQueue(ctx context.Context, name string) (queueKey, error)
 }
 
 // ensureLine returns the key of a line, as ensureQueue does.
-func (d *Driver) ensureLine(ctx context.Context, key lineKey) (id int32, err error) {
-	if known, ok := d.lineIDs.Load(key); ok {
-		return known.(int32), nil
-	}
+func (d *Driver) ensureLine(ctx context.Context, key lineKey) (int32, error) {
 	for {
-		found := false
-		args := []any{key.queue, key.priority, key.kind, key.scoped}
-		err = d.reader().query(ctx, d.texts[findLine], func(r *row) error {
-			id, found = r.key(), true
-			return nil
-		}, args...)
-		if err != nil {
-			return 0, err
+		id, found, err := d.findLine(ctx, d.reader(), key)
+		if found || err != nil {
+			return id, err
 		}
-		if found {
-			d.lineIDs.Store(key, id)
-			return id, nil
-		}
-		if _, err = d.reader().exec(ctx, d.texts[insertLine], args...); err != nil {
+		if _, err = d.reader().exec(ctx, d.texts[insertLine], key.args()...); err != nil {
 			return 0, fmt.Errorf("adding a line: %w", err)
 		}
 	}
 }
 
-// lineOf returns the line of a job. If its kind is not known it is that of its line.
+// findLine returns the key of a line; found is false if there is none.
+func (d *Driver) findLine(ctx context.Context, on querier, key lineKey) (id int32, found bool, err error) {
+	if known, ok := d.lineIDs.Load(key); ok {
+		return known.(int32), true, nil
+	}
+	err = on.query(ctx, d.texts[findLine], func(r *row) error {
+		id, found = r.key(), true
+		return nil
+	}, key.args()...)
+	if err == nil && found {
+		d.lineIDs.Store(key, id)
+	}
+	return id, found, err
+}
+
+// args are the arguments of the statements findLine and insertLine.
+func (k lineKey) args() []any { return []any{k.queue, k.priority, k.kind, k.scoped} }
+
+// missingLineError undoes a change for which a line has to be added first. Lines are added in
+// no transaction, and on a connection that waits for no lock: all connections of the pool may
+// be waiting for the one that this change holds.
+type missingLineError struct{ line lineKey }
+
+// Error names the line.
+func (e *missingLineError) Error() string { return fmt.Sprintf("the line %+v does not exist", e.line) }
+
+// lineOf returns the line of a job. If its kind is not known it is that of its line. The error
+// is a *missingLineError if there is no such line.
 func (c *changes) lineOf(j *job) (id int32, err error) {
 	if j.kind == "" {
 		if _, err = c.one(kindOfLine, func(r *row) { j.kind = r.text() }, max(j.line, -j.line)); err != nil {
 			return 0, err
 		}
 	}
-	return c.d.ensureLine(c.ctx, j.lineKey())
+	id, found, err := c.d.findLine(c.ctx, c.on, j.lineKey())
+	if err == nil && !found {
+		err = &missingLineError{j.lineKey()}
+	}
+	return id, err
 }
 
 func (j *job) lineKey() lineKey {

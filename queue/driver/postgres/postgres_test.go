@@ -289,3 +289,20 @@ func TestPollOnlyKeepsNoPreparedStatementsAndDoesNotListen(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, listening)
 }
+
+// The pool of a process that had just started ran out when each of its connections waited for
+// the lock of a queue: the holder of the lock wanted one more, to find out in which line a job
+// belongs. The queue stood still in all processes until the call of the holder timed out.
+func TestTheHolderOfTheLockOfAQueueWaitsForNoSecondConnection(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	insert(t.Context(), t, open(t, opts), newRecord("job"))
+	opts.URL += "&pool_max_conns=1"
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for line, priority := range map[string]int{"known to others": 0, "new": 7} {
+		d := open(t, opts)
+		acted, err := d.Act(ctx, driver.ActRequest{Action: driver.Action{Kind: driver.Prioritize, Priority: priority}, Limit: 1})
+		require.NoError(t, err, "a line that is %s", line)
+		assert.Equal(t, 1, acted.Done)
+	}
+}
