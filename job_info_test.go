@@ -172,8 +172,8 @@ func fullRetryInfo() amboy.JobRetryInfo {
 	}
 }
 
-// TestStoredForm holds what a queue stores of a job against what it stored
-// before this library existed: key for key, and nothing new while it is unused.
+// TestStoredForm checks that what a queue stores of a job has the same keys as the legacy
+// library's documents, and no new ones while they are unused.
 func TestStoredForm(t *testing.T) {
 	for _, test := range []struct {
 		name       string

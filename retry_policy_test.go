@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-// policyJob has a policy of its own, or none.
+// policyJob has a policy of its own, or nil.
 type policyJob struct {
 	*testJob
 	policy amboy.RetryPolicy
@@ -31,7 +31,7 @@ func TestRetryDelay(t *testing.T) {
 		ofQueue amboy.RetryPolicy
 		want    time.Duration
 	}{
-		"nobody":                 {withWait(0), nil, 0},
+		"no policy":              {withWait(0), nil, 0},
 		"queue":                  {withWait(0), ofQueue, time.Hour},
 		"setting":                {withWait(time.Minute), ofQueue, time.Minute},
 		"job":                    {policyJob{withWait(time.Minute), ofJob}, ofQueue, 2 * time.Second},

@@ -128,7 +128,7 @@ func TestRunAttemptMaxTime(t *testing.T) {
 
 	for _, test := range []struct {
 		name string
-		// cancelAfter ends the context that RunAttempt is given; 0 never.
+		// cancelAfter ends the context that RunAttempt is given; 0 means never.
 		cancelAfter time.Duration
 		run         func(ctx context.Context, j *testJob)
 		want        string
@@ -245,7 +245,7 @@ func TestValidateJob(t *testing.T) {
 		name   string
 		job    amboy.Job
 		change func(j *testJob)
-		// field is what is refused, empty where the job is fine.
+		// field is the refused field, empty if the job is valid.
 		field string
 	}{
 		{name: "nil", job: nil, field: "job"},
