@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// task is a job that does what it is told.
+// task is a job that runs a test's function.
 type task struct {
 	job.Base
 	run func(context.Context, *task)
@@ -268,8 +268,7 @@ func TestBaseDependency(t *testing.T) {
 
 const lockTimeout = 10 * time.Minute
 
-// lockStates are locks that "other" may have, with whether a lock of that age
-// keeps everybody else out.
+// lockStates are locks held by "other", and whether a lock of that age keeps every other owner out.
 var lockStates = map[string]struct {
 	status amboy.JobStatusInfo
 	retry  amboy.JobRetryInfo
@@ -362,8 +361,8 @@ func TestBaseConcurrently(t *testing.T) {
 	assert.Equal(t, 2*workers*rounds, status.ModificationCount)
 }
 
-// useEverything calls what may be called at any time, from any goroutine. The
-// lock is never in progress, so that it can always be had.
+// useEverything calls all methods that may be called at any time, from any goroutine. The lock is
+// never in progress, so it can always be taken.
 func useEverything(j *task, owner string) {
 	if err := j.Lock(owner, lockTimeout); err == nil {
 		j.Unlock(owner, lockTimeout)

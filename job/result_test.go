@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// ended makes a job of its stored form that has ended with a result.
+// ended returns the stored form of a job that has ended with a result.
 func ended(t *testing.T, j amboy.Job, f amboy.Format) *registry.JobInterchange {
 	t.Helper()
 	require.NoError(t, amboy.RunJob(t.Context(), j))
@@ -42,7 +42,7 @@ func TestResultsOfAnyTypeAreStored(t *testing.T) {
 	check(t, true)
 }
 
-// check sends a result through the stored form of its job, twice.
+// check encodes and decodes a job with a result, twice.
 func check[R any](t *testing.T, want R) {
 	t.Helper()
 	d := job.DefineResult(newName(), 1, func(context.Context, int) (R, error) { return want, nil })

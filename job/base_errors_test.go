@@ -88,7 +88,7 @@ func TestMetadata(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "1"}, b.Metadata())
 }
 
-// countingError counts how often somebody looks what it is.
+// countingError counts how often its type is checked.
 type countingError struct{ looks *int }
 
 func (countingError) Error() string { return "no" }
@@ -98,7 +98,7 @@ func (e countingError) As(any) bool {
 	return false
 }
 
-func TestEachErrorIsLookedAtOnce(t *testing.T) {
+func TestEachErrorIsClassifiedOnce(t *testing.T) {
 	var j job.Base
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
 	looks := 0
@@ -108,7 +108,7 @@ func TestEachErrorIsLookedAtOnce(t *testing.T) {
 	assert.LessOrEqual(t, looks, 10*1000)
 }
 
-func TestRunJobSaysThatAJobIsNotDone(t *testing.T) {
+func TestRunJobReturnsASnoozeError(t *testing.T) {
 	j := newMember(t, "snoozes", func(_ context.Context, m *member) { m.Snooze(time.Now().Add(time.Hour)) })
 	var snooze *amboy.SnoozeError
 	require.ErrorAs(t, amboy.RunJob(t.Context(), j), &snooze)
