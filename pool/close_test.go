@@ -12,10 +12,10 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// closeLimit is how long Close may take from the end of its context on.
+// closeLimit is how long Close may take after the end of its context.
 const closeLimit = time.Second
 
-// closeWithin closes a runner with some patience, and returns how long that took beyond it.
+// closeWithin closes a runner with a deadline of patience, and returns how much longer Close took.
 func closeWithin(t *testing.T, r amboy.Runner, patience time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -25,14 +25,14 @@ func closeWithin(t *testing.T, r amboy.Runner, patience time.Duration) time.Dura
 	return time.Since(begin) - patience
 }
 
-// leftBehind is what a runner says that it left.
+// leftBehind returns the jobs that a runner reports as left behind.
 func leftBehind(t *testing.T, r amboy.Runner) []string {
 	t.Helper()
 	require.Implements(t, (*amboy.CloseReporter)(nil), r)
 	return r.(amboy.CloseReporter).LeftBehind()
 }
 
-// TestCloseWaitedForAJobThatNeverReturns has three jobs, of which one ends in time.
+// TestCloseWaitedForAJobThatNeverReturns runs three jobs, of which one ends in time.
 func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 	forEachPool(t, func(t *testing.T, makePool func(int, amboy.Queue) amboy.Runner) {
 		q := releasingQueue{newFakeQueue()}
@@ -58,8 +58,8 @@ func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 	})
 }
 
-// TestCloseWaitedForAQueueThatTakesNoEnd has ends that are not written until their
-// context ends, and others that never are.
+// TestCloseWaitedForAQueueThatTakesNoEnd has some calls of Complete that block until their context
+// ends, and some that block for ever.
 func TestCloseWaitedForAQueueThatTakesNoEnd(t *testing.T) {
 	for name, heeds := range map[string]bool{"and heeds its context": true, "and ignores its context": false} {
 		t.Run(name, func(t *testing.T) {

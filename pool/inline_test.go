@@ -19,7 +19,7 @@ func newInline(t *testing.T, q amboy.Queue) *pool.Inline {
 	return r
 }
 
-func TestInlineRunsWhatItIsAskedFor(t *testing.T) {
+func TestInlineRunsOneJobPerCall(t *testing.T) {
 	q := newFakeQueue()
 	q.put(2, doNothing)
 	r := newInline(t, q)
@@ -74,7 +74,7 @@ func TestInlineCloses(t *testing.T) {
 	})
 }
 
-func TestInlineHandsBackWhatAHardStopInterrupts(t *testing.T) {
+func TestInlineHandsBackAnInterruptedJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := releasingQueue{newFakeQueue()}
 		q.put(1, untilCanceled)
