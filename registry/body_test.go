@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// A store may keep the parts of an interchange form apart.
+// A store may keep the body and the other parts of an interchange form separately.
 func TestPartsOfAnInterchangeForm(t *testing.T) {
 	for _, f := range []amboy.Format{amboy.BSON, amboy.JSON, amboy.BSON2} {
 		t.Run(f.String(), func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestPartsOfAnInterchangeForm(t *testing.T) {
 	}
 }
 
-func TestPartsThatAreNone(t *testing.T) {
+func TestInvalidParts(t *testing.T) {
 	assert.Nil(t, registry.PlainDependency(-1))
 	assert.Nil(t, registry.PlainDependency(3))
 	assert.True(t, registry.NewBody(nil, false).IsZero())
