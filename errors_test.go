@@ -18,8 +18,8 @@ import (
 
 var errPlain = errors.New("disk is full")
 
-// TestErrorKinds checks every predicate against every kind of error, bare and in every kind of
-// wrapping.
+// TestErrorKinds checks every predicate against every kind of error, bare and in every
+// kind of wrapping.
 func TestErrorKinds(t *testing.T) {
 	kinds := []struct {
 		name                 string

@@ -34,7 +34,8 @@ func (j *testJob) Run(ctx context.Context) {
 	}
 }
 
-// fakeQueue is a queue whose contents a test sets. Methods that it does not implement panic.
+// fakeQueue is a queue whose contents a test sets. Methods that it does not implement
+// panic.
 type fakeQueue struct {
 	amboy.Queue
 	id      string
@@ -112,8 +113,8 @@ type logEntry struct {
 	fields message.Fields
 }
 
-// captureLogs captures log messages until the test ends. The function that it returns returns
-// what was logged since its last call.
+// captureLogs captures log messages until the test ends. The function that it returns
+// returns what was logged since its last call.
 func captureLogs(t *testing.T) func() []logEntry {
 	t.Helper()
 	previous := grip.GetSender()

@@ -75,9 +75,9 @@ func IntervalQueueOperation(ctx context.Context, q Queue, interval time.Duration
 // each interval it runs the operations in order, each with the same conf, and skips an
 // operation whose Check returns false. If the group can't return a queue, that is an error
 // of the operation. An error does not prevent the other operations of that interval;
-// without conf.ContinueOnError all of them stop afterwards. If the interval is a microsecond
-// or less, the group or an operation is nil, or there are no operations, it starts nothing
-// and logs an error.
+// without conf.ContinueOnError all of them stop afterwards. If the interval is a
+// microsecond or less, the group or an operation is nil, or there are no operations, it
+// starts nothing and logs an error.
 func IntervalGroupQueueOperation(ctx context.Context, group QueueGroup, interval time.Duration, startAt time.Time, conf QueueOperationConfig, ops ...GroupQueueOperation) {
 	err := errors.Join(
 		validateInterval(interval),

@@ -79,8 +79,8 @@ func ResolveErrors(ctx context.Context, q Queue) error {
 	return errors.Join(errs...)
 }
 
-// WithRetryableQueue calls use with the queue if it is a RetryableQueue, and reports whether
-// it is.
+// WithRetryableQueue calls use with the queue if it is a RetryableQueue, and reports
+// whether it is.
 func WithRetryableQueue(q Queue, use func(RetryableQueue)) bool {
 	retryable, ok := q.(RetryableQueue)
 	if ok {

@@ -22,9 +22,9 @@ const (
 
 // Retention is how long a job that ended stays in the store, counted from its end. A field
 // of 0 means the default, KeepForever means no limit. A store may also limit the number of
-// jobs that have ended. A new setting applies to jobs that end from then on. An attempt that
-// was retried stays for the shortest of the times, so that it is removed before the job's
-// last attempt, whose status describes all of them.
+// jobs that have ended. A new setting applies to jobs that end from then on. An attempt
+// that was retried stays for the shortest of the times, so that it is removed before the
+// job's last attempt, whose status describes all of them.
 type Retention struct {
 	// Succeeded applies to jobs without an error. Default: DefaultKeepSucceeded.
 	Succeeded time.Duration

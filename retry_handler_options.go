@@ -19,9 +19,9 @@ const (
 // RetryHandlerOptions configure a retry handler. They control how it tries to replace a job
 // by its next attempt. The number of attempts is the job's own MaxAttempts.
 //
-// The handler tries in rounds. While the store refuses, it never ends a job that has attempts
-// left: the job stays retrying, and after each round the wait between two tries doubles, up
-// to five seconds, or RetryBackoff if that is longer.
+// The handler tries in rounds. While the store refuses, it never ends a job that has
+// attempts left: the job stays retrying, and after each round the wait between two tries
+// doubles, up to five seconds, or RetryBackoff if that is longer.
 type RetryHandlerOptions struct {
 	// MaxRetryAttempts is how often the handler tries to replace a job in a round.
 	// Default: 10.

@@ -10,8 +10,8 @@ type RetryPolicy interface {
 	Delay(attempt int) time.Duration
 }
 
-// RetryPolicyJob is implemented by jobs with a policy of their own. The policy is not stored:
-// it belongs to the job's type.
+// RetryPolicyJob is implemented by jobs with a policy of their own. The policy is not
+// stored: it belongs to the job's type.
 type RetryPolicyJob interface {
 	// RetryPolicy is called when an attempt failed and another follows. nil means that
 	// the job has no policy of its own.
@@ -28,8 +28,8 @@ func ValidateRetryPolicy(p RetryPolicy) error {
 }
 
 // RetryDelay is how long the next attempt of a failed job waits. It uses the job's own
-// policy; otherwise the WaitUntil of its retry info; otherwise its queue's policy, which may
-// be nil. It is never negative.
+// policy; otherwise the WaitUntil of its retry info; otherwise its queue's policy, which
+// may be nil. It is never negative.
 func RetryDelay(j Job, ofQueue RetryPolicy) time.Duration {
 	retry := j.RetryInfo()
 	policy := ofQueue

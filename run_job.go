@@ -41,14 +41,14 @@ func (e *MaxTimeError) Error() string {
 // Is reports whether target is context.DeadlineExceeded.
 func (e *MaxTimeError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// RunJob runs a job without a queue, as a pool would: it applies the job's maximum time, sets
-// its time stamps, and records a panic as an error. It ignores dependencies, scopes and
-// retries. The job has no queue, even if ctx is the context of a job that has one.
+// RunJob runs a job without a queue, as a pool would: it applies the job's maximum time,
+// sets its time stamps, and records a panic as an error. It ignores dependencies, scopes
+// and retries. The job has no queue, even if ctx is the context of a job that has one.
 //
-// RunJob blocks until the job returns, and returns the job's error. If the job asked to run
-// again later, RunJob leaves it incomplete and returns a *SnoozeError. If the job is nil or
-// its times are invalid, RunJob runs nothing and returns an *InvalidJobError. It is safe for
-// concurrent use with different jobs.
+// RunJob blocks until the job returns, and returns the job's error. If the job asked to
+// run again later, RunJob leaves it incomplete and returns a *SnoozeError. If the job is
+// nil or its times are invalid, RunJob runs nothing and returns an *InvalidJobError. It is
+// safe for concurrent use with different jobs.
 func RunJob(ctx context.Context, j Job) error {
 	if IsNilJob(j) {
 		return errNilJob
@@ -78,14 +78,14 @@ func setStatus(j Job, running, complete bool) {
 	j.SetStatus(status)
 }
 
-// RunAttempt calls a job's Run. It is for runners, and the innermost RunFunc. It blocks until
-// Run returns.
+// RunAttempt calls a job's Run. It is for runners, and the innermost RunFunc. It blocks
+// until Run returns.
 //
-// The context that it passes to Run ends at the job's maximum time, with a *MaxTimeError as
-// its cause. If the maximum time is used up and the job reports no error, the *MaxTimeError
-// becomes the job's error, even if the job marked itself complete: jobs often do that with a
-// deferred call. A panic is added to the job's errors as a *PanicError. A retryable job is
-// retried after either.
+// The context that it passes to Run ends at the job's maximum time, with a *MaxTimeError
+// as its cause. If the maximum time is used up and the job reports no error, the
+// *MaxTimeError becomes the job's error, even if the job marked itself complete: jobs
+// often do that with a deferred call. A panic is added to the job's errors as a
+// *PanicError. A retryable job is retried after either.
 //
 // RunAttempt returns an error that wraps the job's. If the job has none and asked to run
 // again later, it returns a *SnoozeError.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ScheduleTeller is implemented by queues that can show operators which schedules put jobs in
-// them. A schedule works without it.
+// ScheduleTeller is implemented by queues that can show operators which schedules put jobs
+// in them. A schedule works without it.
 type ScheduleTeller interface {
 	// TellSchedules records that this process runs schedules, and their progress. It
 	// replaces earlier records of the same schedules, including those of other processes.

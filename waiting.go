@@ -20,9 +20,10 @@ type CompletionWaiter interface {
 	WaitJobComplete(ctx context.Context, id string) bool
 }
 
-// Wait blocks until every job of the queue has ended and none awaits a retry, and then returns
-// true. It returns false if ctx ends first, and on a CompletionWaiter also if the queue is
-// closed. It polls any other queue every 100 milliseconds. It is safe for concurrent use.
+// Wait blocks until every job of the queue has ended and none awaits a retry, and then
+// returns true. It returns false if ctx ends first, and on a CompletionWaiter also if the
+// queue is closed. It polls any other queue every 100 milliseconds. It is safe for
+// concurrent use.
 func Wait(ctx context.Context, q Queue) bool {
 	return WaitInterval(ctx, q, defaultWaitInterval)
 }
@@ -36,16 +37,18 @@ func WaitInterval(ctx context.Context, q Queue, interval time.Duration) bool {
 	return poll(ctx, interval, func() bool { return q.Stats(ctx).IsIdle() })
 }
 
-// WaitIntervalNum blocks until at least num jobs of the queue are completed, as counted by its
-// Stats, and then returns true. It returns false if ctx ends first. It polls every queue; an
-// interval of zero or less means the default of Wait. It is safe for concurrent use.
+// WaitIntervalNum blocks until at least num jobs of the queue are completed, as counted by
+// its Stats, and then returns true. It returns false if ctx ends first. It polls every
+// queue; an interval of zero or less means the default of Wait. It is safe for concurrent
+// use.
 func WaitIntervalNum(ctx context.Context, q Queue, interval time.Duration, num int) bool {
 	return poll(ctx, interval, func() bool { return q.Stats(ctx).Completed >= num })
 }
 
-// WaitJob blocks until the last attempt of a job has ended, and then returns true. It returns
-// false if ctx ends first, or if the job is nil or not in the queue. It polls a queue that is
-// not a CompletionWaiter every 100 milliseconds. It is safe for concurrent use.
+// WaitJob blocks until the last attempt of a job has ended, and then returns true. It
+// returns false if ctx ends first, or if the job is nil or not in the queue. It polls a
+// queue that is not a CompletionWaiter every 100 milliseconds. It is safe for concurrent
+// use.
 func WaitJob(ctx context.Context, j Job, q Queue) bool {
 	return WaitJobInterval(ctx, j, q, defaultWaitInterval)
 }
@@ -69,15 +72,16 @@ func WaitJobInterval(ctx context.Context, j Job, q Queue, interval time.Duration
 	return decided && found
 }
 
-// hasEnded reports whether no attempt of a job runs or will follow. A job that marked itself as
-// complete is in progress until its queue completes it, and may still ask for a retry.
+// hasEnded reports whether no attempt of a job runs or will follow. A job that marked
+// itself as complete is in progress until its queue completes it, and may still ask for a
+// retry.
 func hasEnded(j Job) bool {
 	status := j.Status()
 	return status.Completed && !status.InProgress && !j.RetryInfo().ShouldRetry()
 }
 
-// poll calls done at intervals until it returns true, and then returns true. It returns false
-// if ctx ends first.
+// poll calls done at intervals until it returns true, and then returns true. It returns
+// false if ctx ends first.
 func poll(ctx context.Context, interval time.Duration, done func() bool) bool {
 	if interval <= 0 {
 		interval = defaultWaitInterval

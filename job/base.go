@@ -88,13 +88,15 @@ func (b *Base) MarkComplete() {
 	b.status.Completed = true
 }
 
-// AddError records an error of this attempt; it ignores nil. An *amboy.CancelError makes the
-// job end as canceled. An *amboy.SnoozeError is not recorded; it has the effect of Snooze.
+// AddError records an error of this attempt; it ignores nil. An *amboy.CancelError makes
+// the job end as canceled. An *amboy.SnoozeError is not recorded; it has the effect of
+// Snooze.
 func (b *Base) AddError(err error) { b.report(err, false) }
 
 // AddRetryableError records an error of this attempt and asks for another attempt, which
-// queues ignore if the job is not retryable. It ignores nil. If amboy.IsNonRetryable is true
-// for any error of the attempt, no other attempt follows. Otherwise it works like AddError.
+// queues ignore if the job is not retryable. It ignores nil. If amboy.IsNonRetryable is
+// true for any error of the attempt, no other attempt follows. Otherwise it works like
+// AddError.
 func (b *Base) AddRetryableError(err error) { b.report(err, true) }
 
 // HasErrors reports whether this attempt has errors.

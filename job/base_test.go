@@ -268,7 +268,8 @@ func TestBaseDependency(t *testing.T) {
 
 const lockTimeout = 10 * time.Minute
 
-// lockStates are locks held by "other", and whether a lock of that age keeps every other owner out.
+// lockStates are locks held by "other", and whether a lock of that age keeps every other
+// owner out.
 var lockStates = map[string]struct {
 	status amboy.JobStatusInfo
 	retry  amboy.JobRetryInfo
@@ -361,8 +362,8 @@ func TestBaseConcurrently(t *testing.T) {
 	assert.Equal(t, 2*workers*rounds, status.ModificationCount)
 }
 
-// useEverything calls all methods that may be called at any time, from any goroutine. The lock is
-// never in progress, so it can always be taken.
+// useEverything calls all methods that may be called at any time, from any goroutine. The
+// lock is never in progress, so it can always be taken.
 func useEverything(j *task, owner string) {
 	if err := j.Lock(owner, lockTimeout); err == nil {
 		j.Unlock(owner, lockTimeout)

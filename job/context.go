@@ -33,9 +33,9 @@ func (c *runContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// NewContext returns a context for the run of a job, for FromContext and the other functions
-// of this package that take a context. Typed jobs already have it. A hand-written job begins
-// its Run with
+// NewContext returns a context for the run of a job, for FromContext and the other
+// functions of this package that take a context. Typed jobs already have it. A
+// hand-written job begins its Run with
 //
 //	ctx = job.NewContext(ctx, j)
 func NewContext(ctx context.Context, j amboy.Job) context.Context {
@@ -64,8 +64,8 @@ func IDFrom(ctx context.Context) string {
 	return ""
 }
 
-// AttemptFrom returns the number of the attempt, from 0, of the job that runs under ctx, or 0
-// if there is none.
+// AttemptFrom returns the number of the attempt, from 0, of the job that runs under ctx,
+// or 0 if there is none.
 func AttemptFrom(ctx context.Context) int {
 	if j, ok := FromContext(ctx); ok {
 		return j.RetryInfo().CurrentAttempt
@@ -78,10 +78,10 @@ func AttemptFrom(ctx context.Context) int {
 // crash, a hard stop or Snooze. The running function keeps the arguments that it was called
 // with.
 //
-// It returns an error that wraps ErrNoJob if there is no job, an *amboy.InvalidJobError if A
-// is not the type of the job's arguments, the cause if ctx has ended, and the error of the
-// queue's Save. After an error the arguments are unchanged. It blocks as Save does. It is not
-// safe for concurrent use.
+// It returns an error that wraps ErrNoJob if there is no job, an *amboy.InvalidJobError if
+// A is not the type of the job's arguments, the cause if ctx has ended, and the error of
+// the queue's Save. After an error the arguments are unchanged. It blocks as Save does. It
+// is not safe for concurrent use.
 func Checkpoint[A any](ctx context.Context, args A) error {
 	j, ok := FromContext(ctx)
 	if !ok {

@@ -34,15 +34,15 @@ type Definition[A any] struct {
 	resultType reflect.Type
 }
 
-// Define defines a type of jobs and registers it under its name for the life of the process. A
-// job fails if run returns an error or panics. It is retried if its maximum number of attempts,
-// set by Defaults or MaxAttempts, is more than 1 (see also amboy.NonRetryable, Cancel and
-// Snooze). At most one Defaults may be given.
+// Define defines a type of jobs and registers it under its name for the life of the
+// process. A job fails if run returns an error or panics. It is retried if its maximum
+// number of attempts, set by Defaults or MaxAttempts, is more than 1 (see also
+// amboy.NonRetryable, Cancel and Snooze). At most one Defaults may be given.
 //
 // Define never panics, so it is safe at package level. If the definition is invalid, it
 // registers nothing, and Err and every use of the definition return an
-// *InvalidDefinitionError. If the name is taken by another definition or a registered type, the
-// error is a *DuplicateDefinitionError.
+// *InvalidDefinitionError. If the name is taken by another definition or a registered
+// type, the error is a *DuplicateDefinitionError.
 func Define[A any](name string, version int, run func(ctx context.Context, args A) error, defaults ...Defaults[A]) *Definition[A] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}}
 	d.run = func(ctx context.Context, j *typed[A]) error { return run(ctx, j.Arguments) }
@@ -114,10 +114,10 @@ func (d *Definition[A]) empty() *typed[A] {
 	return j
 }
 
-// New makes a job. Unless the options set an ID, its ID is the definition's name and a random
-// part. Delays in the options count from now. New returns the definition's error if it can't be
-// used, and an *amboy.InvalidJobError for invalid options. Only the job may change the arguments
-// from then on.
+// New makes a job. Unless the options set an ID, its ID is the definition's name and a
+// random part. Delays in the options count from now. New returns the definition's error if
+// it can't be used, and an *amboy.InvalidJobError for invalid options. Only the job may
+// change the arguments from then on.
 func (d *Definition[A]) New(args A, opts ...Option) (amboy.Job, error) {
 	return d.newAt(nil, args, opts)
 }
@@ -157,9 +157,10 @@ func (d *Definition[A]) apply(s *settings, j *typed[A], q amboy.Queue) (err erro
 	return s.unique.apply(&j.typedBase, q, j)
 }
 
-// Put makes a job, puts it in a queue and returns its ID. Delays count from amboy.Now of the
-// queue. Put returns the errors of New and of the queue's Put. If a job of another type has the
-// ID that the options set, the error is an *IDTakenError. Put blocks as the queue's Put does.
+// Put makes a job, puts it in a queue and returns its ID. Delays count from amboy.Now of
+// the queue. Put returns the errors of New and of the queue's Put. If a job of another
+// type has the ID that the options set, the error is an *IDTakenError. Put blocks as the
+// queue's Put does.
 func (d *Definition[A]) Put(ctx context.Context, q amboy.Queue, args A, opts ...Option) (id string, err error) {
 	j, err := d.newAt(q, args, opts)
 	if err != nil {
@@ -171,8 +172,8 @@ func (d *Definition[A]) Put(ctx context.Context, q amboy.Queue, args A, opts ...
 	return j.ID(), nil
 }
 
-// Args returns the arguments of a job. They are not a copy: they must not be changed, and must
-// not be read while the job runs in a queue that holds the job itself. Args returns a
+// Args returns the arguments of a job. They are not a copy: they must not be changed, and
+// must not be read while the job runs in a queue that holds the job itself. Args returns a
 // *WrongTypeError for a job of another definition.
 func (d *Definition[A]) Args(j amboy.Job) (A, error) {
 	own, err := d.own(j)
@@ -198,7 +199,8 @@ func (d *Definition[A]) own(j amboy.Job) (*typed[A], error) {
 	return own, nil
 }
 
-// Defaults are the properties of a definition's jobs, unless the options of a job change them.
+// Defaults are the properties of a definition's jobs, unless the options of a job change
+// them.
 type Defaults[A any] struct {
 	// Priority is the priority of the jobs; larger runs first.
 	Priority int
@@ -222,8 +224,8 @@ type Defaults[A any] struct {
 	Tags []string
 	// Unique defines which jobs must not exist twice at a time. The zero value allows any.
 	Unique Uniqueness
-	// Retention is how long jobs that ended are kept, in queues that store them. Fields of 0
-	// mean the queue's setting.
+	// Retention is how long jobs that ended are kept, in queues that store them. Fields of
+	// 0 mean the queue's setting.
 	Retention amboy.Retention
 }
 

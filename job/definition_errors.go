@@ -25,8 +25,8 @@ func (e *InvalidDefinitionError) Error() string {
 	return fmt.Sprintf("invalid definition of job type %q: %s %s (is %v)", e.Name, e.Field, e.Rule, e.Value)
 }
 
-// DuplicateDefinitionError means that a definition can't be used because another definition or
-// another registered type has its name.
+// DuplicateDefinitionError means that a definition can't be used because another
+// definition or another registered type has its name.
 type DuplicateDefinitionError struct{ Name string }
 
 // Error includes the name.
@@ -50,8 +50,8 @@ func (e *WrongTypeError) Error() string {
 	return fmt.Sprintf("job %q has type %q, not %q", e.JobID, e.Have, e.Want)
 }
 
-// IDTakenError means that a job was not put because a job of another type has its ID. It is a
-// duplicate job error.
+// IDTakenError means that a job was not put because a job of another type has its ID. It
+// is a duplicate job error.
 type IDTakenError struct {
 	// ID is the ID of both jobs.
 	ID string
@@ -69,8 +69,8 @@ func (e *IDTakenError) Error() string {
 // Unwrap returns the queue's error.
 func (e *IDTakenError) Unwrap() error { return e.Err }
 
-// idTaken returns an *IDTakenError if err, an error of Put, means that a job of another type has
-// the job's ID. It returns any other error unchanged.
+// idTaken returns an *IDTakenError if err, an error of Put, means that a job of another
+// type has the job's ID. It returns any other error unchanged.
 func idTaken(ctx context.Context, q amboy.Queue, j amboy.Job, err error) error {
 	if !amboy.IsDuplicateJobError(err) || amboy.IsDuplicateJobScopeError(err) {
 		return err

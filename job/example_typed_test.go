@@ -26,7 +26,8 @@ var greetUser = job.Define("greet-user", 1, func(_ context.Context, name string)
 	return err
 })
 
-// started returns a started queue that stores its jobs in memory, as other queues do in a database.
+// started returns a started queue that stores its jobs in memory, as other queues do in a
+// database.
 func started(ctx context.Context) amboy.Queue {
 	store, err := memory.New(memory.Options{KeepFinished: 100})
 	must(err)

@@ -20,8 +20,8 @@ import (
 // errNotReturned is the error of a sub-job that calls runtime.Goexit.
 var errNotReturned = errors.New("the job's goroutine ended before Run returned")
 
-// errSubJobSnoozed is the error of a sub-job that asked to run again later: its group can't wait
-// for that.
+// errSubJobSnoozed is the error of a sub-job that asked to run again later: its group
+// can't wait for that.
 var errSubJobSnoozed = errors.New("it asked to be snoozed, which jobs of a group can't be")
 
 var groupType = amboy.JobType{Name: "group", Version: 1}
@@ -29,12 +29,13 @@ var groupType = amboy.JobType{Name: "group", Version: 1}
 // alwaysType is the only type of dependency manager that a group may have.
 var alwaysType = dependency.NewAlways().Type().Name
 
-// Group is a job that runs other jobs, its sub-jobs, in parallel. Make it with NewGroup: a zero
-// Group has no ID, so queues refuse it. It must not be changed once it is in a queue.
+// Group is a job that runs other jobs, its sub-jobs, in parallel. Make it with NewGroup: a
+// zero Group has no ID, so queues refuse it. It must not be changed once it is in a queue.
 type Group struct {
 	*Base `bson:"metadata" json:"metadata" yaml:"metadata"`
 
-	// Jobs maps IDs to the sub-jobs, encoded in BSON. After a run it contains their results.
+	// Jobs maps IDs to the sub-jobs, encoded in BSON. After a run it contains their
+	// results.
 	Jobs map[string]*registry.JobInterchange `bson:"jobs" json:"jobs" yaml:"jobs"`
 }
 
@@ -61,9 +62,9 @@ func (g *Group) ID() string {
 	return g.Base.ID()
 }
 
-// SetDependency replaces the group's dependency manager, which must be of type "always": a group
-// supports edges and no other condition. Any other manager and nil are ignored, with a warning in
-// the log. It must be called before Put.
+// SetDependency replaces the group's dependency manager, which must be of type "always": a
+// group supports edges and no other condition. Any other manager and nil are ignored, with
+// a warning in the log. It must be called before Put.
 func (g *Group) SetDependency(m dependency.Manager) {
 	base, given := g.base(), "nil"
 	if m != nil {
@@ -80,11 +81,11 @@ func (g *Group) SetDependency(m dependency.Manager) {
 	base.SetDependency(m)
 }
 
-// Add adds a copy of a job as a sub-job. It returns an *amboy.InvalidJobError for a job that no
-// queue accepts, a *registry.UnknownTypeError if the job's type is not registered, an error for
-// which amboy.IsDuplicateJobError is true if a sub-job has the same ID, and an error for a job
-// that can't be encoded. It is not safe for concurrent use, and must be called before the group is
-// put.
+// Add adds a copy of a job as a sub-job. It returns an *amboy.InvalidJobError for a job
+// that no queue accepts, a *registry.UnknownTypeError if the job's type is not registered,
+// an error for which amboy.IsDuplicateJobError is true if a sub-job has the same ID, and
+// an error for a job that can't be encoded. It is not safe for concurrent use, and must be
+// called before the group is put.
 func (g *Group) Add(j amboy.Job) error {
 	if err := amboy.ValidateJob(j); err != nil {
 		return fmt.Errorf("adding a job to group %q: %w", g.ID(), err)
@@ -104,16 +105,17 @@ func (g *Group) Add(j amboy.Job) error {
 	return nil
 }
 
-// Run runs all sub-jobs at once and waits for them. It stores the state of each in Jobs, and adds
-// its error, with the sub-job's ID, to the group's errors. As in amboy.RunJob, the sub-jobs'
-// dependencies, scopes and retry settings are ignored, and they can't be snoozed.
+// Run runs all sub-jobs at once and waits for them. It stores the state of each in Jobs,
+// and adds its error, with the sub-job's ID, to the group's errors. As in amboy.RunJob,
+// the sub-jobs' dependencies, scopes and retry settings are ignored, and they can't be
+// snoozed.
 //
-// A retryable group asks for another attempt if a sub-job failed, unless amboy.IsNonRetryable is
-// true for the errors of all failed sub-jobs. The next attempt starts the sub-jobs that have not
-// succeeded from the beginning.
+// A retryable group asks for another attempt if a sub-job failed, unless
+// amboy.IsNonRetryable is true for the errors of all failed sub-jobs. The next attempt
+// starts the sub-jobs that have not succeeded from the beginning.
 //
-// If ctx ends first, the contexts of running sub-jobs end, and sub-jobs that have not started do
-// not run. The group is then complete only if every sub-job succeeded.
+// If ctx ends first, the contexts of running sub-jobs end, and sub-jobs that have not
+// started do not run. The group is then complete only if every sub-job succeeded.
 func (g *Group) Run(ctx context.Context) {
 	base := g.base()
 	ids := slices.Sorted(maps.Keys(g.Jobs))
@@ -131,7 +133,8 @@ func (g *Group) Run(ctx context.Context) {
 		g.Jobs[id] = after[n]
 		switch err := errs[n]; {
 		case amboy.IsNonRetryable(err):
-			// Only this sub-job must not be retried, so the group's error does not wrap err.
+			// Only this sub-job must not be retried, so the group's error does not wrap
+			// err.
 			base.AddError(fmt.Errorf("job %q of group %q: %s", id, g.ID(), err.Error()))
 		case err != nil:
 			base.AddRetryableError(fmt.Errorf("job %q of group %q: %w", id, g.ID(), err))
@@ -142,8 +145,8 @@ func (g *Group) Run(ctx context.Context) {
 	}
 }
 
-// runSubJob runs a stored job. It returns the job's new stored form and the job's error. If the
-// job was not run or was interrupted, the stored form is unchanged.
+// runSubJob runs a stored job. It returns the job's new stored form and the job's error.
+// If the job was not run or was interrupted, the stored form is unchanged.
 func runSubJob(ctx context.Context, stored *registry.JobInterchange) (*registry.JobInterchange, error) {
 	if stored == nil {
 		return nil, errors.New("the stored form is missing")

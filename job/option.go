@@ -9,8 +9,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Option changes one property of a job from its definition's Defaults. If two options change the
-// same property, the later one wins.
+// Option changes one property of a job from its definition's Defaults. If two options
+// change the same property, the later one wins.
 type Option func(*settings)
 
 // settings combine the defaults and the options for a job.
@@ -104,8 +104,9 @@ func (s *settings) setMaxAttempts(n int) {
 	s.maxAttempts = n
 }
 
-// MaxInterruptions sets how often an attempt may be interrupted, for instance because its process
-// dies, before the job is parked. 0 means the queue's limit. It must not be negative.
+// MaxInterruptions sets how often an attempt may be interrupted, for instance because its
+// process dies, before the job is parked. 0 means the queue's limit. It must not be
+// negative.
 func MaxInterruptions(n int) Option {
 	return func(s *settings) { s.setMaxInterruptions(n) }
 }
@@ -129,8 +130,8 @@ func (s *settings) setTimeout(d time.Duration) {
 	s.timeout = d
 }
 
-// After makes the job wait until other jobs of the same queue have ended. If any of them does not
-// succeed, the job fails without running.
+// After makes the job wait until other jobs of the same queue have ended. If any of them
+// does not succeed, the job fails without running.
 func After(ids ...string) Option {
 	return func(s *settings) {
 		s.after = nil
@@ -164,8 +165,8 @@ func Scopes(scopes ...string) Option {
 	}
 }
 
-// RetryPolicy sets how long the next attempt of the job waits. The policy is stored with the job,
-// so it must be one of package retry.
+// RetryPolicy sets how long the next attempt of the job waits. The policy is stored with
+// the job, so it must be one of package retry.
 func RetryPolicy(p amboy.RetryPolicy) Option {
 	return func(s *settings) {
 		stored, err := storeRetryPolicy(p)

@@ -6,8 +6,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// override holds the options of a single job for which queues have no field of their own. It is
-// stored with the job's arguments.
+// override holds the options of a single job for which queues have no field of their own.
+// It is stored with the job's arguments.
 type override struct {
 	RetryPolicy *storedRetryPolicy `bson:"retry_policy,omitempty" json:"retry_policy,omitempty" yaml:"retry_policy,omitempty"`
 	Retention   *amboy.Retention   `bson:"retention,omitempty" json:"retention,omitempty" yaml:"retention,omitempty"`

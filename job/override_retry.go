@@ -7,7 +7,8 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-// storedRetryPolicy is the stored form of a policy of package retry. Exactly one field is set.
+// storedRetryPolicy is the stored form of a policy of package retry. Exactly one field is
+// set.
 type storedRetryPolicy struct {
 	Fixed       *retry.Fixed       `bson:"fixed,omitempty" json:"fixed,omitempty" yaml:"fixed,omitempty"`
 	Exponential *retry.Exponential `bson:"exponential,omitempty" json:"exponential,omitempty" yaml:"exponential,omitempty"`

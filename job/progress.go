@@ -14,14 +14,14 @@ import (
 // logInterval is the minimum time between two writes of lines that a job logs.
 const logInterval = time.Second
 
-// SetProgress reports the progress of the job that runs under ctx: the part of the work that is
-// done, from 0 to 1, and a text for operators, which is truncated to amboy.MaxLogLineBytes. The
-// progress is kept with the job, together with its log, and shown by JobInfo while the job runs
-// and later.
+// SetProgress reports the progress of the job that runs under ctx: the part of the work
+// that is done, from 0 to 1, and a text for operators, which is truncated to
+// amboy.MaxLogLineBytes. The progress is kept with the job, together with its log, and
+// shown by JobInfo while the job runs and later.
 //
-// It returns an error that wraps ErrNoJob if there is no job, an *amboy.InvalidJobError for a
-// fraction out of range and for a job that does not embed Base, and the queue's error. It blocks
-// for the call to the queue's store, and is safe for concurrent use.
+// It returns an error that wraps ErrNoJob if there is no job, an *amboy.InvalidJobError
+// for a fraction out of range and for a job that does not embed Base, and the queue's
+// error. It blocks for the call to the queue's store, and is safe for concurrent use.
 func SetProgress(ctx context.Context, fraction float64, text string) error {
 	run := runOf(ctx)
 	if run == nil {
@@ -41,14 +41,14 @@ func SetProgress(ctx context.Context, fraction float64, text string) error {
 	return run.store(ctx, progress)
 }
 
-// Log adds a line, formatted as by fmt.Sprintf, to the log of the job that runs under ctx, within
-// the bounds of amboy.JobProgress. JobInfo shows it. In a queue that stores jobs the lines of one
-// second are written together: by the next call of SetProgress, by a call of Log after that
-// second, or at the end of the run.
+// Log adds a line, formatted as by fmt.Sprintf, to the log of the job that runs under ctx,
+// within the bounds of amboy.JobProgress. JobInfo shows it. In a queue that stores jobs
+// the lines of one second are written together: by the next call of SetProgress, by a call
+// of Log after that second, or at the end of the run.
 //
-// Log does not fail. If there is no job or the store returns an error, it logs a warning to the
-// log of the process; after an error of the store the line stays with the job, to be written
-// later. It blocks for the call to the store, and is safe for concurrent use.
+// Log does not fail. If there is no job or the store returns an error, it logs a warning
+// to the log of the process; after an error of the store the line stays with the job, to
+// be written later. It blocks for the call to the store, and is safe for concurrent use.
 func Log(ctx context.Context, format string, args ...any) {
 	line := amboy.LogLine{Time: amboy.Now(amboy.QueueFromContext(ctx)), Text: fmt.Sprintf(format, args...)}
 	if err := log(ctx, line); err != nil {

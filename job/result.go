@@ -9,12 +9,12 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// ResultDefinition is a Definition whose function returns a result of type R, which is stored with
-// the job. Make it with DefineResult.
+// ResultDefinition is a Definition whose function returns a result of type R, which is
+// stored with the job. Make it with DefineResult.
 type ResultDefinition[A, R any] struct{ *Definition[A] }
 
-// DefineResult is like Define, for a function that returns a result. If the function also returns
-// an error, the result is dropped.
+// DefineResult is like Define, for a function that returns a result. If the function also
+// returns an error, the result is dropped.
 func DefineResult[A, R any](name string, version int, run func(ctx context.Context, args A) (R, error), defaults ...Defaults[A]) *ResultDefinition[A, R] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}}
 	d.run = func(ctx context.Context, j *typed[A]) error {
@@ -32,9 +32,9 @@ func DefineResult[A, R any](name string, version int, run func(ctx context.Conte
 
 // Result returns the result of a job of a queue. It does not wait for the job's end (see
 // amboy.WaitJob). If the queue does not hold the job, it returns an error for which
-// amboy.IsJobNotFoundError is true. It returns a *WrongTypeError for a job of another definition,
-// a *NoResultError for a job that has not succeeded, and a *ResultTypeError if the stored result
-// can't be decoded as an R. It blocks as the queue's Get does.
+// amboy.IsJobNotFoundError is true. It returns a *WrongTypeError for a job of another
+// definition, a *NoResultError for a job that has not succeeded, and a *ResultTypeError if
+// the stored result can't be decoded as an R. It blocks as the queue's Get does.
 func (d *ResultDefinition[A, R]) Result(ctx context.Context, q amboy.Queue, id string) (r R, err error) {
 	j, ok := q.Get(ctx, id)
 	if !ok {
@@ -121,8 +121,8 @@ func (e *NoResultError) Error() string {
 // Unwrap returns the job's error.
 func (e *NoResultError) Unwrap() error { return e.Err }
 
-// ResultTypeError means that the stored result of a job can't be decoded as its definition's
-// result type.
+// ResultTypeError means that the stored result of a job can't be decoded as its
+// definition's result type.
 type ResultTypeError struct {
 	// JobID is the ID of the job, Type the name of its type.
 	JobID, Type string

@@ -13,26 +13,26 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// MaxShellOutput is the maximum size, in bytes, of the output that a ShellJob keeps. It keeps the
-// end of longer output.
+// MaxShellOutput is the maximum size, in bytes, of the output that a ShellJob keeps. It
+// keeps the end of longer output.
 const MaxShellOutput = 64 << 10
 
 const (
 	// maxShellWord bounds the part of a command that is included in its job's ID.
 	maxShellWord = 64
-	// shellWaitDelay is how long output is read after the command has ended, if a process that
-	// it left behind holds the output open.
+	// shellWaitDelay is how long output is read after the command has ended, if a process
+	// that it left behind holds the output open.
 	shellWaitDelay = time.Second
 )
 
 var shellType = amboy.JobType{Name: "shell", Version: 1}
 
-// ShellJob runs a program. Despite its name it uses no shell. The exported fields must not be
-// written once the job is in a queue. RegisterDefaultJobs registers its type.
+// ShellJob runs a program. Despite its name it uses no shell. The exported fields must not
+// be written once the job is in a queue. RegisterDefaultJobs registers its type.
 type ShellJob struct {
-	// Command is the program and its arguments, separated by single spaces. Quotes and other
-	// characters have no special meaning. A program without a slash is searched for in the PATH
-	// of this process.
+	// Command is the program and its arguments, separated by single spaces. Quotes and
+	// other characters have no special meaning. A program without a slash is searched for
+	// in the PATH of this process.
 	Command string `bson:"command" json:"command" yaml:"command"`
 	// Output is what the command wrote to standard output and standard error, without leading
 	// and trailing space. It is truncated to the last MaxShellOutput bytes, after a line with
@@ -46,9 +46,10 @@ type ShellJob struct {
 	Base `bson:"job_base" json:"job_base" yaml:"job_base"`
 }
 
-// NewShellJob makes a job that runs a command. Its ID contains a number from GetNumber and the
-// command's first word. If creates is not empty, it is the name of a file that the command
-// creates, and the command is not run if the file exists (see dependency.NewCreatesFile).
+// NewShellJob makes a job that runs a command. Its ID contains a number from GetNumber and
+// the command's first word. If creates is not empty, it is the name of a file that the
+// command creates, and the command is not run if the file exists (see
+// dependency.NewCreatesFile).
 func NewShellJob(cmd, creates string) *ShellJob {
 	j := NewShellJobInstance()
 	j.Command = cmd
@@ -74,12 +75,12 @@ func firstWord(cmd string) string {
 	return strings.ToValidUTF8(word[:min(len(word), maxShellWord)], "")
 }
 
-// Run runs the command and waits for it. The job fails if the command can't be started or exits
-// with a status other than 0. A retryable job then asks for another attempt, unless the command
-// is empty.
+// Run runs the command and waits for it. The job fails if the command can't be started or
+// exits with a status other than 0. A retryable job then asks for another attempt, unless
+// the command is empty.
 //
-// If ctx ends first, the command is killed, on Unix with all processes of its process group. The
-// job is then not complete, and has the context's cause as its error.
+// If ctx ends first, the command is killed, on Unix with all processes of its process
+// group. The job is then not complete, and has the context's cause as its error.
 func (j *ShellJob) Run(ctx context.Context) {
 	if strings.TrimSpace(j.Command) == "" {
 		j.AddError(fmt.Errorf("running shell job %q: Command must not be empty", j.ID()))

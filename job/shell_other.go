@@ -4,6 +4,6 @@ package job
 
 import "os/exec"
 
-// killGroupOnCancel does nothing, because this system has no process groups: only the program
-// itself is killed when the command's context ends.
+// killGroupOnCancel does nothing, because this system has no process groups: only the
+// program itself is killed when the command's context ends.
 func killGroupOnCancel(*exec.Cmd) {}

@@ -28,8 +28,8 @@ func makePipe(t *testing.T) string {
 	return name
 }
 
-// startGrandchild runs a job whose command starts a long-lived process that holds the pipe open. It
-// returns once that process runs.
+// startGrandchild runs a job whose command starts a long-lived process that holds the pipe
+// open. It returns once that process runs.
 func startGrandchild(t *testing.T, ctx context.Context, j *job.ShellJob, pipe string) (alive *bufio.Reader, ended <-chan struct{}) { //nolint:revive // t comes first in helpers
 	t.Helper()
 	j.Command = script(t, "(echo up; exec sleep 600) >"+pipe+" & wait")

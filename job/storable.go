@@ -17,8 +17,8 @@ var marshalers = []reflect.Type{
 	reflect.TypeFor[bson.ValueMarshaler](),
 }
 
-// unstorable returns a type within t that no format can encode or decode; nil if there is none.
-// It can't check values behind an interface without methods.
+// unstorable returns a type within t that no format can encode or decode; nil if there is
+// none. It can't check values behind an interface without methods.
 func unstorable(t reflect.Type) reflect.Type {
 	return findUnstorable(t, map[reflect.Type]bool{})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// typed is a job of a definition. Its exported fields are stored, in addition to what queues store
-// of every job.
+// typed is a job of a definition. Its exported fields are stored, in addition to what
+// queues store of every job.
 type typed[A any] struct {
 	typedBase `bson:"-" json:"-" yaml:"-"`
 	Arguments A         `bson:"args" json:"args" yaml:"args"`

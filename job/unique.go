@@ -12,14 +12,14 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Uniqueness defines which jobs of a definition must not exist twice at a time: jobs that are
-// equal in all properties that are set here. A queue refuses the second one with a duplicate job
-// error.
+// Uniqueness defines which jobs of a definition must not exist twice at a time: jobs that
+// are equal in all properties that are set here. A queue refuses the second one with a
+// duplicate job error.
 type Uniqueness struct {
 	// Args compares the arguments, encoded as JSON.
 	Args bool
-	// Period compares the periods of that length in which the jobs may first run. Periods are
-	// counted from the zero time, in UTC. It must not be negative.
+	// Period compares the periods of that length in which the jobs may first run. Periods
+	// are counted from the zero time, in UTC. It must not be negative.
 	Period time.Duration
 	// Key compares the key. It must be at most amboy.MaxIDLength bytes long.
 	Key string

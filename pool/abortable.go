@@ -14,9 +14,9 @@ import (
 // abortablePool is a pool that keeps track of its running jobs.
 type abortablePool struct{ *workers }
 
-// NewAbortablePool returns a pool of n workers that can abort single running jobs. The queue
-// may be nil, and is then set with SetQueue. If n is less than 1, Start returns an error. The
-// pool is an amboy.ResizableRunner and safe for concurrent use.
+// NewAbortablePool returns a pool of n workers that can abort single running jobs. The
+// queue may be nil, and is then set with SetQueue. If n is less than 1, Start returns an
+// error. The pool is an amboy.ResizableRunner and safe for concurrent use.
 func NewAbortablePool(n int, q amboy.Queue) amboy.AbortableRunner {
 	return newAbortablePool(n, q, takeNext)
 }
@@ -27,24 +27,24 @@ func newAbortablePool(n int, q amboy.Queue, next nextFunc) *abortablePool {
 	return &abortablePool{w}
 }
 
-// IsRunning reports whether the pool is running the job with that ID. A job counts as running
-// from when a worker takes it until its end is reported to the queue. IsRunning does not block
-// and is safe for concurrent use.
+// IsRunning reports whether the pool is running the job with that ID. A job counts as
+// running from when a worker takes it until its end is reported to the queue. IsRunning
+// does not block and is safe for concurrent use.
 func (p *abortablePool) IsRunning(id string) bool { return p.running.get(id) != nil }
 
-// RunningJobs lists the IDs of the jobs that the pool is running, sorted. It does not block and
-// is safe for concurrent use.
+// RunningJobs lists the IDs of the jobs that the pool is running, sorted. It does not
+// block and is safe for concurrent use.
 func (p *abortablePool) RunningJobs() []string { return p.running.ids() }
 
-// Abort cancels the context of a running job, with amboy.ErrAborted as its cause, and blocks
-// until the job has ended in its queue: as canceled, with at least one error, and without a
-// retry. If ctx ends first, Abort returns an error that wraps that of ctx; the job is canceled
-// nevertheless.
+// Abort cancels the context of a running job, with amboy.ErrAborted as its cause, and
+// blocks until the job has ended in its queue: as canceled, with at least one error, and
+// without a retry. If ctx ends first, Abort returns an error that wraps that of ctx; the
+// job is canceled nevertheless.
 //
 // If the pool is not running the job, Abort returns an error for which
-// amboy.IsJobNotFoundError is true. If the job's Run had already returned, Abort waits for the
-// job's end and returns such an error too. It returns the queue's error if the job could not be
-// completed. It is safe for concurrent use.
+// amboy.IsJobNotFoundError is true. If the job's Run had already returned, Abort waits for
+// the job's end and returns such an error too. It returns the queue's error if the job
+// could not be completed. It is safe for concurrent use.
 func (p *abortablePool) Abort(ctx context.Context, id string) error {
 	job := p.running.get(id)
 	if job == nil {
@@ -60,10 +60,10 @@ func (p *abortablePool) Abort(ctx context.Context, id string) error {
 	return nil
 }
 
-// AbortAll cancels the contexts of all jobs that are running at the time of the call, as Abort
-// does, and then blocks until all of them have ended or ctx has. A job whose Run had already
-// returned is not affected. The error joins the errors of completing the jobs. AbortAll is safe
-// for concurrent use.
+// AbortAll cancels the contexts of all jobs that are running at the time of the call, as
+// Abort does, and then blocks until all of them have ended or ctx has. A job whose Run had
+// already returned is not affected. The error joins the errors of completing the jobs.
+// AbortAll is safe for concurrent use.
 func (p *abortablePool) AbortAll(ctx context.Context) error {
 	jobs := p.running.all()
 	for _, job := range jobs {

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// completeTimeout bounds the call that completes a job or hands it back, after a hard stop that
-// did not come from Close, or after Close has returned.
+// completeTimeout bounds the call that completes a job or hands it back, after a hard stop
+// that did not come from Close, or after Close has returned.
 const completeTimeout = 10 * time.Second
 
 // errNotReturned is the error of a job that calls runtime.Goexit.
@@ -47,14 +47,15 @@ func (w *worker) run(job amboy.Job) {
 	w.setActive(&a)
 	// A job that was taken at the moment of a hard stop is handed back without running it.
 	if w.hard.Err() == nil {
-		// The job records its errors and a request to be snoozed, so the result is not needed.
+		// The job records its errors and a request to be snoozed, so the result is not
+		// needed.
 		_ = w.runJob(a.ctx, job)
 	}
 	a.returned = true
 }
 
-// begin derives the context of a job's run. A plain pool on a queue that is not a JobContexter
-// uses one context for all jobs of a type.
+// begin derives the context of a job's run. A plain pool on a queue that is not a
+// JobContexter uses one context for all jobs of a type.
 func (w *worker) begin(job amboy.Job) attempt {
 	a := attempt{job: job, leased: w.labels.of(w.hard, typeName(job)), unlease: nothing, debug: logging.DebugEnabled(w.hard)}
 	w.debug(&a, "job started")
@@ -85,8 +86,8 @@ func (w *worker) end(a *attempt) {
 	w.report(a, err)
 }
 
-// settle reports the outcome of the attempt to the queue. It returns a panic of the queue, which
-// may come from the job's own encoding, as an error.
+// settle reports the outcome of the attempt to the queue. It returns a panic of the queue,
+// which may come from the job's own encoding, as an error.
 func (w *worker) settle(a *attempt) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -118,16 +119,16 @@ func (w *worker) settle(a *attempt) (err error) {
 	return w.complete(a.job, a.aborted)
 }
 
-// isComplete reports whether a job marked itself as complete and has no error. It decides only for
-// an interrupted job whose queue can't take it back. A queue that can takes the job back in any
-// case: most jobs begin with "defer MarkComplete", so the mark means little, and an extra run is
-// better than a missing one.
+// isComplete reports whether a job marked itself as complete and has no error. It decides
+// only for an interrupted job whose queue can't take it back. A queue that can takes the
+// job back in any case: most jobs begin with "defer MarkComplete", so the mark means
+// little, and an extra run is better than a missing one.
 func isComplete(job amboy.Job) bool {
 	return job.Status().Completed && job.Error() == nil
 }
 
-// markCanceled makes an aborted job end as canceled and without a retry, even if it had finished
-// its work by the time its context ended.
+// markCanceled makes an aborted job end as canceled and without a retry, even if it had
+// finished its work by the time its context ended.
 func markCanceled(job amboy.Job) {
 	status := job.Status()
 	status.Outcome = amboy.OutcomeCanceled
@@ -146,8 +147,8 @@ func (w *worker) complete(job amboy.Job, aborted bool) error {
 		logging.Error(w.hard, fields)
 	}
 	if w.completer != nil && !aborted && w.hard.Err() == nil {
-		// Wait until the previous end is written. This bounds the number of unwritten ends to
-		// one per worker.
+		// Wait until the previous end is written. This bounds the number of unwritten ends
+		// to one per worker.
 		last := w.written
 		w.written = w.completer.CompleteLater(w.completing, job)
 		last()
@@ -179,9 +180,10 @@ func (w *workers) snooze(job amboy.Job, until time.Time) error {
 	return nil
 }
 
-// completingContext returns the context for reporting the end of a job to the queue, which a hard
-// stop must not prevent. All calls share a context that Close ends when it gives up. After a hard
-// stop each call also has its own time limit, and after Close has given up only that limit.
+// completingContext returns the context for reporting the end of a job to the queue, which
+// a hard stop must not prevent. All calls share a context that Close ends when it gives
+// up. After a hard stop each call also has its own time limit, and after Close has given
+// up only that limit.
 func (w *workers) completingContext() (context.Context, context.CancelFunc) {
 	if w.hard.Err() == nil {
 		return w.completing, func() {}

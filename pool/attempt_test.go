@@ -233,8 +233,8 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// TestCompletionAfterHardStopIsBounded uses a job that takes some time to clean up, and a queue that
-// does not complete it.
+// TestCompletionAfterHardStopIsBounded uses a job that takes some time to clean up, and a
+// queue that does not complete it.
 func TestCompletionAfterHardStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue()
@@ -330,7 +330,8 @@ func TestWorkerOutlivesPanicOfComplete(t *testing.T) {
 	})
 }
 
-// logged returns the messages of at least the level threshold that are logged while run runs.
+// logged returns the messages of at least the level threshold that are logged while run
+// runs.
 func logged(t *testing.T, threshold level.Priority, run func()) []*send.InternalMessage {
 	t.Helper()
 	before := grip.GetSender()

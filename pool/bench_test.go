@@ -11,7 +11,8 @@ import (
 	"github.com/mongodb/amboy/pool"
 )
 
-// BenchmarkPool measures the overhead of a pool per job: 8 workers run jobs that do nothing.
+// BenchmarkPool measures the overhead of a pool per job: 8 workers run jobs that do
+// nothing.
 func BenchmarkPool(b *testing.B) {
 	for name, makePool := range map[string]func(int, amboy.Queue) amboy.Runner{
 		"local":     pool.NewLocalWorkers,

@@ -15,7 +15,8 @@ import (
 // closeLimit is how long Close may take after the end of its context.
 const closeLimit = time.Second
 
-// closeWithin closes a runner with a deadline of patience, and returns how much longer Close took.
+// closeWithin closes a runner with a deadline of patience, and returns how much longer
+// Close took.
 func closeWithin(t *testing.T, r amboy.Runner, patience time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -58,8 +59,8 @@ func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 	})
 }
 
-// TestCloseWaitedForAQueueThatTakesNoEnd has some calls of Complete that block until their context
-// ends, and some that block for ever.
+// TestCloseWaitedForAQueueThatTakesNoEnd has some calls of Complete that block until their
+// context ends, and some that block for ever.
 func TestCloseWaitedForAQueueThatTakesNoEnd(t *testing.T) {
 	for name, heeds := range map[string]bool{"and heeds its context": true, "and ignores its context": false} {
 		t.Run(name, func(t *testing.T) {

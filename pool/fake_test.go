@@ -45,7 +45,8 @@ func newFakeQueue() *fakeQueue {
 
 func (q *fakeQueue) ID() string { return "fake" }
 
-// Next returns a job if one is available, even if ctx has ended: queues are allowed to do that.
+// Next returns a job if one is available, even if ctx has ended: queues are allowed to do
+// that.
 func (q *fakeQueue) Next(ctx context.Context) amboy.Job {
 	select {
 	case j := <-q.jobs:

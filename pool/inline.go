@@ -7,12 +7,13 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Inline is a runner without workers: a job runs on the goroutine of the caller of RunNext. It is
-// for tests, and for programs that run the jobs of a queue and exit. It is safe for concurrent
-// use; concurrent callers run jobs concurrently.
+// Inline is a runner without workers: a job runs on the goroutine of the caller of
+// RunNext. It is for tests, and for programs that run the jobs of a queue and exit. It is
+// safe for concurrent use; concurrent callers run jobs concurrently.
 type Inline struct {
 	pool *workers
-	// itself counts as a worker until the runner is closed, so that the pool does not end before.
+	// itself counts as a worker until the runner is closed, so that the pool does not end
+	// before.
 	itself *worker
 	leave  func() // removes itself from the count
 }
@@ -33,13 +34,13 @@ func NewInline() *Inline {
 // Started is true between Start and Close. It does not block.
 func (i *Inline) Started() bool { return i.pool.Started() }
 
-// SetQueue sets the queue whose jobs are run. It fails with amboy.ErrAlreadyStarted after Start,
-// with ErrClosed after Close, and for a nil queue. It does not block.
+// SetQueue sets the queue whose jobs are run. It fails with amboy.ErrAlreadyStarted after
+// Start, with ErrClosed after Close, and for a nil queue. It does not block.
 func (i *Inline) SetQueue(q amboy.Queue) error { return i.pool.SetQueue(q) }
 
-// Start allows jobs to be run. The contexts of jobs derive from ctx, and the end of ctx is a hard
-// stop. Start fails without a queue, and with ErrClosed after Close. A second Start has no effect.
-// It does not block, and starts no goroutine.
+// Start allows jobs to be run. The contexts of jobs derive from ctx, and the end of ctx is
+// a hard stop. Start fails without a queue, and with ErrClosed after Close. A second Start
+// has no effect. It does not block, and starts no goroutine.
 func (i *Inline) Start(ctx context.Context) error {
 	i.pool.mu.Lock()
 	defer i.pool.mu.Unlock()
@@ -50,10 +51,10 @@ func (i *Inline) Start(ctx context.Context) error {
 	return nil
 }
 
-// RunNext takes a job from the queue, runs it and ends its attempt in the queue. It blocks as the
-// queue's Next does, and then until the job's Run has returned. It returns false if the queue
-// returned no job, for instance because ctx ended, if the runner is not started, or if the context
-// of Start has ended. ctx bounds only the taking of the job.
+// RunNext takes a job from the queue, runs it and ends its attempt in the queue. It blocks
+// as the queue's Next does, and then until the job's Run has returned. It returns false if
+// the queue returned no job, for instance because ctx ended, if the runner is not started,
+// or if the context of Start has ended. ctx bounds only the taking of the job.
 func (i *Inline) RunNext(ctx context.Context) bool {
 	w := i.enter(ctx)
 	if w == nil {
@@ -74,9 +75,9 @@ func (i *Inline) enter(ctx context.Context) *worker {
 	return i.pool.enter(ctx)
 }
 
-// Close takes no more jobs and blocks until the running ones have ended. They may go on until ctx
-// ends; then there is a hard stop, as in the other runners, and Close returns within a second. It
-// may be called more than once.
+// Close takes no more jobs and blocks until the running ones have ended. They may go on
+// until ctx ends; then there is a hard stop, as in the other runners, and Close returns
+// within a second. It may be called more than once.
 func (i *Inline) Close(ctx context.Context) {
 	if i.pool.close() {
 		i.leave()

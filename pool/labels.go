@@ -13,9 +13,9 @@ const (
 	typeLabel  = "job_type"
 )
 
-// labels makes the contexts with the profiler labels for the runs of a worker. It caches the last
-// one, because consecutive jobs of a worker often have the same type. The zero value is ready to
-// use.
+// labels makes the contexts with the profiler labels for the runs of a worker. It caches
+// the last one, because consecutive jobs of a worker often have the same type. The zero
+// value is ready to use.
 type labels struct {
 	jobType string
 	ctx     context.Context
@@ -29,8 +29,8 @@ func (l *labels) of(parent context.Context, jobType string) context.Context {
 	return l.ctx
 }
 
-// typeName returns the name of a job's type. It returns "" if the job panics, because the panic
-// would otherwise keep its attempt from ending.
+// typeName returns the name of a job's type. It returns "" if the job panics, because the
+// panic would otherwise keep its attempt from ending.
 func typeName(job amboy.Job) (name string) {
 	defer func() {
 		if recover() != nil {

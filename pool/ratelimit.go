@@ -14,14 +14,14 @@ import (
 // minPeriod is the shortest period of a rate. Timers are too coarse for shorter ones.
 const minPeriod = time.Millisecond
 
-// NewRateLimitedWorkers returns an abortable pool of size workers that together start at most jobs
-// jobs per period on average. The limit is a token bucket: it fills evenly and holds burst tokens,
-// each for the start of one job. After idle time burst+1 jobs may start at once, because a worker
-// that waits for a job has already taken a token.
+// NewRateLimitedWorkers returns an abortable pool of size workers that together start at
+// most jobs jobs per period on average. The limit is a token bucket: it fills evenly and
+// holds burst tokens, each for the start of one job. After idle time burst+1 jobs may
+// start at once, because a worker that waits for a job has already taken a token.
 //
-// It returns an error that names each value out of range: size, jobs and burst must be at least 1,
-// and period at least a millisecond. The queue may be nil, and is then set with SetQueue. The pool
-// is an amboy.ResizableRunner and safe for concurrent use.
+// It returns an error that names each value out of range: size, jobs and burst must be at
+// least 1, and period at least a millisecond. The queue may be nil, and is then set with
+// SetQueue. The pool is an amboy.ResizableRunner and safe for concurrent use.
 func NewRateLimitedWorkers(size, jobs int, period time.Duration, burst int, q amboy.Queue) (amboy.AbortableRunner, error) {
 	err := errors.Join(
 		validateSize(size),
@@ -40,8 +40,9 @@ func NewRateLimitedWorkers(size, jobs int, period time.Duration, burst int, q am
 	})), nil
 }
 
-// oneAtATime lets only one worker at a time wait for its turn and then for a job. Otherwise each
-// idle worker would hold a token, and all of them would start a job at once when jobs arrive.
+// oneAtATime lets only one worker at a time wait for its turn and then for a job.
+// Otherwise each idle worker would hold a token, and all of them would start a job at once
+// when jobs arrive.
 func oneAtATime(next nextFunc) nextFunc {
 	gate := make(chan struct{}, 1)
 	return func(ctx context.Context, q amboy.Queue) amboy.Job {

@@ -14,26 +14,27 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// StuckGrace is how long a job may go on after its context has ended or its maximum time is used up.
-// After that it counts as stuck: its worker is replaced, so that other jobs can run, and the run is
-// reported to the queue if that is an [amboy.StuckReporter]. At most as many workers are replaced as
-// the pool has, so the pool never runs more than twice as many jobs; beyond that a stuck job keeps
-// its worker.
+// StuckGrace is how long a job may go on after its context has ended or its maximum time
+// is used up. After that it counts as stuck: its worker is replaced, so that other jobs
+// can run, and the run is reported to the queue if that is an [amboy.StuckReporter]. At
+// most as many workers are replaced as the pool has, so the pool never runs more than
+// twice as many jobs; beyond that a stuck job keeps its worker.
 const StuckGrace = 5 * time.Second
 
 const (
-	// watchPeriod is the time between two checks of the runs. Runs are polled, because no event
-	// marks a job that does not return, and a timer for each run would cost more than most runs.
+	// watchPeriod is the time between two checks of the runs. Runs are polled, because no
+	// event marks a job that does not return, and a timer for each run would cost more than
+	// most runs.
 	watchPeriod = 500 * time.Millisecond
 	// reportTimeout bounds the call that reports a stuck job to the queue.
 	reportTimeout = 10 * time.Second
-	// maxStacks is the maximum size, in bytes, of the dump of all goroutines in which the stack of
-	// a stuck job is searched.
+	// maxStacks is the maximum size, in bytes, of the dump of all goroutines in which the
+	// stack of a stuck job is searched.
 	maxStacks = 16 << 20
 )
 
-// watchdog detects stuck runs. Its timer is set only while jobs run. The lock of lifecycle guards
-// it.
+// watchdog detects stuck runs. Its timer is set only while jobs run. The lock of lifecycle
+// guards it.
 type watchdog struct {
 	timer    *time.Timer // nil if not set
 	replaced int         // workers that were replaced and have not returned
@@ -82,7 +83,8 @@ func (w *workers) stopWatching() {
 	w.watchdog.timer = nil
 }
 
-// checkRuns replaces the workers whose jobs are stuck. It sets the timer again if any job runs.
+// checkRuns replaces the workers whose jobs are stuck. It sets the timer again if any job
+// runs.
 func (w *workers) checkRuns() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,8 +140,8 @@ func (r currentRun) cause() string {
 	return (&amboy.MaxTimeError{MaxTime: r.maxTime}).Error()
 }
 
-// replace starts another worker in the place of one, unless the number of replaced workers has
-// reached the size of the pool. The caller holds the lock.
+// replace starts another worker in the place of one, unless the number of replaced workers
+// has reached the size of the pool. The caller holds the lock.
 func (w *workers) replace(one *worker) {
 	if one.replaced.Load() || w.watchdog.replaced >= w.size || w.soft.Err() != nil {
 		return
@@ -149,8 +151,8 @@ func (w *workers) replace(one *worker) {
 	go w.enter(one.place).work()
 }
 
-// reportAll reports stuck runs, each on its own goroutine: the queue may call the job's methods,
-// which may never return.
+// reportAll reports stuck runs, each on its own goroutine: the queue may call the job's
+// methods, which may never return.
 func (w *workers) reportAll(runs []stuckRun) {
 	stacks := stacksOfAll()
 	w.mu.Lock()
@@ -183,8 +185,8 @@ func (w *workers) reportStuck(run stuckRun) {
 	}
 }
 
-// callReporter reports a stuck run to a queue that is an amboy.StuckReporter. It returns a panic of
-// the queue as an error.
+// callReporter reports a stuck run to a queue that is an amboy.StuckReporter. It returns a
+// panic of the queue as an error.
 func (w *workers) callReporter(run stuckRun) (err error) {
 	reporter, ok := w.queue.(amboy.StuckReporter)
 	if !ok {
@@ -200,8 +202,8 @@ func (w *workers) callReporter(run stuckRun) (err error) {
 	return reporter.ReportStuck(ctx, run.job, run.info)
 }
 
-// goroutineHeader returns the start of the calling goroutine's stack in a dump of all goroutines,
-// for instance "goroutine 7 ".
+// goroutineHeader returns the start of the calling goroutine's stack in a dump of all
+// goroutines, for instance "goroutine 7 ".
 func goroutineHeader() []byte {
 	buf := make([]byte, 64)
 	buf = buf[:runtime.Stack(buf, false)]

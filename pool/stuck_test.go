@@ -136,8 +136,8 @@ func TestStuckJobsStartWorkersWithoutEnd(t *testing.T) {
 	})
 }
 
-// touchyJob is a job whose methods block or panic while it is stuck, like a job that holds its own
-// lock.
+// touchyJob is a job whose methods block or panic while it is stuck, like a job that holds
+// its own lock.
 type touchyJob struct {
 	funcJob
 	stuck  atomic.Bool

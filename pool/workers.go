@@ -1,7 +1,8 @@
 // Package pool provides runners: pools of workers that take jobs from a queue and run them.
 //
-// [NewLocalWorkers] returns a plain pool. [NewAbortablePool] can also cancel single jobs, and the
-// rate limited pools bound how often a job starts. All of them behave alike in these respects:
+// [NewLocalWorkers] returns a plain pool. [NewAbortablePool] can also cancel single jobs,
+// and the rate limited pools bound how often a job starts. All of them behave alike in
+// these respects:
 //
 //   - A worker without a job is woken by its queue and does not poll.
 //   - A job that panics or calls runtime.Goexit ends with an error, and the pool keeps its number of
@@ -11,8 +12,8 @@
 //     there is a hard stop: the contexts of the jobs end, and an interrupted job is handed back to
 //     the queue if that is an [amboy.JobReleaser]. In other queues it ends with an error.
 //
-// A job must not call Close or AbortAll of the pool that runs it, nor Abort with its own ID: these
-// calls wait for the job.
+// A job must not call Close or AbortAll of the pool that runs it, nor Abort with its own
+// ID: these calls wait for the job.
 package pool
 
 import (
@@ -31,15 +32,15 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// If a queue returns no job although no context ended, a worker waits before it calls Next again.
-// The wait doubles from the shortest to the longest.
+// If a queue returns no job although no context ended, a worker waits before it calls Next
+// again. The wait doubles from the shortest to the longest.
 const (
 	minIdleWait = 10 * time.Millisecond
 	maxIdleWait = time.Second
 )
 
-// nextFunc takes a job from a queue. It blocks until a job is available, and returns nil when ctx
-// ends.
+// nextFunc takes a job from a queue. It blocks until a job is available, and returns nil
+// when ctx ends.
 type nextFunc func(ctx context.Context, q amboy.Queue) amboy.Job
 
 // takeNext takes a job as soon as one is available.
@@ -75,15 +76,15 @@ type workers struct {
 	stop context.CancelFunc
 	hard context.Context // jobs may run until it ends
 	kill context.CancelCauseFunc
-	// completing outlives the hard stop, so that a stop does not interrupt the write of a job's
-	// end. Close ends it when it gives up.
+	// completing outlives the hard stop, so that a stop does not interrupt the write of a
+	// job's end. Close ends it when it gives up.
 	completing context.Context
 	abandon    context.CancelFunc
 }
 
-// NewLocalWorkers returns a pool of n workers. The queue may be nil, and is then set with SetQueue.
-// If n is less than 1, Start returns an error. The pool is an amboy.ResizableRunner and safe for
-// concurrent use.
+// NewLocalWorkers returns a pool of n workers. The queue may be nil, and is then set with
+// SetQueue. If n is less than 1, Start returns an error. The pool is an
+// amboy.ResizableRunner and safe for concurrent use.
 func NewLocalWorkers(n int, q amboy.Queue) amboy.Runner {
 	return newWorkers(n, q, takeNext)
 }
@@ -92,10 +93,10 @@ func newWorkers(n int, q amboy.Queue, next nextFunc) *workers {
 	return &workers{lifecycle: lifecycle{queue: q}, next: next, size: n, alive: map[*worker]struct{}{}}
 }
 
-// Start starts the workers and does not wait for them. They end when ctx ends, which is a hard stop;
-// call Close in any case, to wait for them. Start fails if the queue is not set, if the number of
-// workers is less than 1, and with ErrClosed after Close. A second Start has no effect. It is safe
-// for concurrent use.
+// Start starts the workers and does not wait for them. They end when ctx ends, which is a
+// hard stop; call Close in any case, to wait for them. Start fails if the queue is not
+// set, if the number of workers is less than 1, and with ErrClosed after Close. A second
+// Start has no effect. It is safe for concurrent use.
 func (w *workers) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,8 +111,8 @@ func (w *workers) Start(ctx context.Context) error {
 	return nil
 }
 
-// prepare marks the runner as started and sets what the workers need. It returns false without an
-// error if the runner was started before. The caller holds the lock.
+// prepare marks the runner as started and sets what the workers need. It returns false
+// without an error if the runner was started before. The caller holds the lock.
 func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 	if first, err := w.start(); !first {
 		return false, err
@@ -130,19 +131,20 @@ func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 }
 
 const (
-	// completeTime is how long jobs may take, after a hard stop by Close, to return and to be
-	// completed or handed back.
+	// completeTime is how long jobs may take, after a hard stop by Close, to return and to
+	// be completed or handed back.
 	completeTime = 600 * time.Millisecond
-	// abandonTime is how long Close then waits for calls of the queue whose context it ended.
+	// abandonTime is how long Close then waits for calls of the queue whose context it
+	// ended.
 	abandonTime = 100 * time.Millisecond
 )
 
-// Close takes no more jobs and blocks until every worker has ended. Running jobs may go on until ctx
-// ends. Then there is a hard stop: Close waits up to 600 milliseconds for the jobs to return and to be
-// handed back or completed, leaves the rest behind, and returns within a second of the end of ctx
-// (see LeftBehind). A worker that was left behind ends when its job returns; it then hands the job
-// back, if the queue still accepts it. Close is safe for concurrent use, and may be called more than
-// once.
+// Close takes no more jobs and blocks until every worker has ended. Running jobs may go on
+// until ctx ends. Then there is a hard stop: Close waits up to 600 milliseconds for the
+// jobs to return and to be handed back or completed, leaves the rest behind, and returns
+// within a second of the end of ctx (see LeftBehind). A worker that was left behind ends
+// when its job returns; it then hands the job back, if the queue still accepts it. Close
+// is safe for concurrent use, and may be called more than once.
 func (w *workers) Close(ctx context.Context) {
 	if !w.close() {
 		return
@@ -191,17 +193,18 @@ func (w *workers) noteLeftBehind() {
 	slices.Sort(w.left)
 }
 
-// Workers is the number of workers that was last requested. It does not block, and is safe for
-// concurrent use.
+// Workers is the number of workers that was last requested. It does not block, and is safe
+// for concurrent use.
 func (w *workers) Workers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.size
 }
 
-// SetWorkers changes the number of workers, before Start or while they run. Surplus workers end after
-// the job that they are running; SetWorkers does not wait for that. If n is less than 1, or with
-// ErrClosed after Close, it fails and changes nothing. It is safe for concurrent use.
+// SetWorkers changes the number of workers, before Start or while they run. Surplus
+// workers end after the job that they are running; SetWorkers does not wait for that. If n
+// is less than 1, or with ErrClosed after Close, it fails and changes nothing. It is safe
+// for concurrent use.
 func (w *workers) SetWorkers(n int) error {
 	if err := validateSize(n); err != nil {
 		return fmt.Errorf("resizing runner: %w", err)
@@ -242,15 +245,16 @@ func (w *workers) resize() {
 // worker takes and runs jobs, one at a time.
 type worker struct {
 	*workers
-	// place is the context of the worker. The worker ends after its current job when place ends.
+	// place is the context of the worker. The worker ends after its current job when place
+	// ends.
 	place context.Context
 	// written waits until the end of its previous job is written.
 	written func()
 	labels  labels
 
 	activeMu sync.Mutex
-	// active is the current run, from when the worker takes a job until the job's end is reported
-	// to the queue. activeMu guards it.
+	// active is the current run, from when the worker takes a job until the job's end is
+	// reported to the queue. activeMu guards it.
 	active currentRun
 
 	observed observed
@@ -261,8 +265,8 @@ type worker struct {
 type currentRun struct {
 	number uint64
 	job    amboy.Job // nil if there is none
-	// id and jobType belong to the job. They are copied because the job's methods must not be
-	// called while it runs: the job may hold a lock of its own.
+	// id and jobType belong to the job. They are copied because the job's methods must not
+	// be called while it runs: the job may hold a lock of its own.
 	id, jobType string
 	ctx         context.Context // the job's context; nil after its Run has returned
 	maxTime     time.Duration
@@ -290,8 +294,8 @@ func (w *worker) setActive(a *attempt) {
 	}
 }
 
-// runReturned records that Run has returned, so that the time that the queue takes afterwards does not
-// count as stuck.
+// runReturned records that Run has returned, so that the time that the queue takes
+// afterwards does not count as stuck.
 func (w *worker) runReturned() {
 	w.activeMu.Lock()
 	defer w.activeMu.Unlock()
@@ -362,7 +366,8 @@ func (w *workers) exit() {
 	}
 }
 
-// runNext runs the queue's next job. It returns false if the queue returned none or panicked.
+// runNext runs the queue's next job. It returns false if the queue returned none or
+// panicked.
 func (w *worker) runNext(ctx context.Context) (ran bool) {
 	defer func() {
 		if value := recover(); value != nil {

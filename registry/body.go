@@ -18,17 +18,18 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Body is the encoded content of a job or a dependency manager, in BSON or in JSON. In a document
-// of its own format it is encoded as a document, in a document of the other format as a string
-// (base64 for BSON), so it can be stored in either. The zero Body is empty. A Body is immutable.
+// Body is the encoded content of a job or a dependency manager, in BSON or in JSON. In a
+// document of its own format it is encoded as a document, in a document of the other
+// format as a string (base64 for BSON), so it can be stored in either. The zero Body is
+// empty. A Body is immutable.
 type Body struct {
 	isJSON bool
 	raw    []byte
 }
 
-// NewBody makes a body of the values that Raw and IsJSON of another body returned, for a store that
-// keeps them separately. The bytes are not checked before they are decoded, and must not be
-// changed.
+// NewBody makes a body of the values that Raw and IsJSON of another body returned, for a
+// store that keeps them separately. The bytes are not checked before they are decoded, and
+// must not be changed.
 func NewBody(raw []byte, isJSON bool) Body { return Body{isJSON: isJSON, raw: raw} }
 
 // Raw returns the encoded content; nil for an empty body. It must not be changed.
@@ -50,15 +51,16 @@ func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err e
 	return encodeBSON(v, f == amboy.BSON, codecs)
 }
 
-// buffers and valueWriters are pooled, because making them takes as long as encoding a small job.
-// After a panic they are not reused. Version 2 of the Mongo driver has no such pool, but its types
-// are not the types of the contract.
+// buffers and valueWriters are pooled, because making them takes as long as encoding a
+// small job. After a panic they are not reused. Version 2 of the Mongo driver has no such
+// pool, but its types are not the types of the contract.
 var (
 	buffers      = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 	valueWriters = bsonrw.NewBSONValueWriterPool() //nolint:staticcheck // See above.
 )
 
-// encodeBSON encodes nil slices and maps as empty ones if nilAsEmpty is true, otherwise as null.
+// encodeBSON encodes nil slices and maps as empty ones if nilAsEmpty is true, otherwise as
+// null.
 //
 //nolint:staticcheck // valueWriters is deprecated for version 2 of the Mongo driver.
 func encodeBSON(v any, nilAsEmpty bool, codecs *bsoncodec.Registry) (Body, error) {
@@ -100,8 +102,8 @@ func isObject(raw []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{"))
 }
 
-// isDocument reports whether the bytes have the outer form of a BSON document: nothing is missing
-// and nothing follows. The content is checked when it is decoded.
+// isDocument reports whether the bytes have the outer form of a BSON document: nothing is
+// missing and nothing follows. The content is checked when it is decoded.
 func isDocument(raw []byte) bool {
 	length, _, ok := bsoncore.ReadLength(raw)
 	return ok && int(length) == len(raw) && bytes.HasSuffix(raw, []byte{0})

@@ -8,12 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// maxDepth is how deeply values may be nested in a value that is encoded as BSON. encoding/json
-// checks the same limit for JSON.
+// maxDepth is how deeply values may be nested in a value that is encoded as BSON.
+// encoding/json checks the same limit for JSON.
 const maxDepth = 10_000
 
-// checkDepth returns an error for a value that refers to itself or is nested too deeply. Without
-// this check the encoder of the Mongo driver would overflow the stack and end the process.
+// checkDepth returns an error for a value that refers to itself or is nested too deeply.
+// Without this check the encoder of the Mongo driver would overflow the stack and end the
+// process.
 func checkDepth(v any) error {
 	if v == nil || !isRecursive(reflect.TypeOf(v)) {
 		return nil
@@ -59,8 +60,8 @@ func descend(v reflect.Value, depth int) error {
 // recursiveTypes caches the results of isRecursive by type.
 var recursiveTypes sync.Map
 
-// isRecursive reports whether values of a type can be nested to any depth, because the type contains
-// itself or an interface.
+// isRecursive reports whether values of a type can be nested to any depth, because the
+// type contains itself or an interface.
 func isRecursive(t reflect.Type) bool {
 	if known, ok := recursiveTypes.Load(t); ok {
 		return known.(bool)
@@ -70,8 +71,8 @@ func isRecursive(t reflect.Type) bool {
 	return is
 }
 
-// containsCycle reports whether a type contains an interface or a type that contains itself. seen
-// maps each visited type to whether it is on the current path.
+// containsCycle reports whether a type contains an interface or a type that contains
+// itself. seen maps each visited type to whether it is on the current path.
 func containsCycle(t reflect.Type, seen map[reflect.Type]bool) bool {
 	onPath, ok := seen[t]
 	if ok || encodesItself(t) {

@@ -11,7 +11,8 @@ import (
 // ErrUnknownType is wrapped by the errors of types under whose names nothing is registered.
 var ErrUnknownType = errors.New("type is not registered")
 
-// ErrTypeTaken is wrapped by the error of RegisterJobType for a name that is already registered.
+// ErrTypeTaken is wrapped by the error of RegisterJobType for a name that is already
+// registered.
 var ErrTypeTaken = errors.New("type is already registered")
 
 // UnknownTypeError means that no factory is registered under a job type's name. It wraps
@@ -34,15 +35,15 @@ func (e *UnknownTypeError) Error() string {
 // Unwrap returns ErrUnknownType.
 func (e *UnknownTypeError) Unwrap() error { return ErrUnknownType }
 
-// VersionError means that a job or its dependency manager was stored under a version of its type that
-// this process can't read: a newer one, or an older one without an upgrade.
+// VersionError means that a job or its dependency manager was stored under a version of
+// its type that this process can't read: a newer one, or an older one without an upgrade.
 type VersionError struct {
 	// JobID is the job's ID.
 	JobID string
 	// Type is the name of the job's type.
 	Type string
-	// Manager is the name of the dependency manager's type if the version is that of the manager,
-	// and empty otherwise.
+	// Manager is the name of the dependency manager's type if the version is that of the
+	// manager, and empty otherwise.
 	Manager string
 	// Stored is the version under which the job was stored.
 	Stored int
@@ -60,10 +61,10 @@ func (e *VersionError) Error() string {
 		e.JobID, e.Type, e.Stored, e.Current)
 }
 
-// IsUnknown reports whether an error of Resolve means that this process does not know the type, or the
-// version of the type, of the job or of its dependency manager. Another process may know it, and so may
-// this process after another registration. IsUnknown is false if the type is known but the stored form
-// can't be decoded, whatever the reason.
+// IsUnknown reports whether an error of Resolve means that this process does not know the
+// type, or the version of the type, of the job or of its dependency manager. Another
+// process may know it, and so may this process after another registration. IsUnknown is
+// false if the type is known but the stored form can't be decoded, whatever the reason.
 func IsUnknown(err error) bool {
 	var malformed *MalformedError
 	if errors.As(err, &malformed) {
@@ -107,7 +108,8 @@ type EncodeError struct {
 	Err error
 }
 
-// Error names the job, its type, the format and the field with its Go type, and includes the cause.
+// Error names the job, its type, the format and the field with its Go type, and includes
+// the cause.
 func (e *EncodeError) Error() string {
 	return fmt.Sprintf("encoding job %q of type %q as %s: %s (of Go type %T) can't be encoded: %v", e.JobID, e.Type, e.Format, e.Field, e.Value, e.Err)
 }

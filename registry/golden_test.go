@@ -15,7 +15,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// goldenFiles are documents as the legacy library stored them, with the format of their queue.
+// goldenFiles are documents as the legacy library stored them, with the format of their
+// queue.
 var goldenFiles = map[string]amboy.Format{
 	"own.jsonl":       amboy.BSON,
 	"own-bson2.jsonl": amboy.BSON2,

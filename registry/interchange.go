@@ -15,8 +15,8 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// JobInterchange is the stored form of a job: the properties that queues use of every job, and the job
-// itself, encoded with its own tags.
+// JobInterchange is the stored form of a job: the properties that queues use of every job,
+// and the job itself, encoded with its own tags.
 type JobInterchange struct {
 	// Name is the ID under which the job is stored.
 	Name string `bson:"_id" json:"name" yaml:"name"`
@@ -45,8 +45,8 @@ type JobInterchange struct {
 
 	// Priority is the job's priority; omitted if it is 0.
 	Priority int `bson:"priority,omitempty" json:"priority,omitempty" yaml:"priority,omitempty"`
-	// RequiredScopes are all the scopes that the job needs to run. It is omitted if the job needs
-	// none, and missing in documents of older versions.
+	// RequiredScopes are all the scopes that the job needs to run. It is omitted if the job
+	// needs none, and missing in documents of older versions.
 	RequiredScopes []string `bson:"required_scopes,omitempty" json:"required_scopes,omitempty" yaml:"required_scopes,omitempty"`
 
 	// The fields below are omitted while they are unused.
@@ -67,7 +67,8 @@ type JobInterchange struct {
 	// CancelRequested is true for a running job that an operator has canceled.
 	CancelRequested bool `bson:"cancel_requested,omitempty" json:"cancel_requested,omitempty" yaml:"cancel_requested,omitempty"`
 
-	// LeaseTime is the length of the lease of a job that is put as running. It is not encoded.
+	// LeaseTime is the length of the lease of a job that is put as running. It is not
+	// encoded.
 	LeaseTime time.Duration `bson:"-" json:"-" yaml:"-"`
 }
 
@@ -86,9 +87,9 @@ type DependencyInterchange struct {
 }
 
 // MakeJobInterchange encodes a job. It returns an *amboy.InvalidJobError for a nil job, an
-// *UnknownTypeError if the job's type is not registered, an *EncodeError for a job that can't be
-// encoded, and an error for an invalid format. A panic of the job's own methods is returned as an error
-// too. The job must not be running.
+// *UnknownTypeError if the job's type is not registered, an *EncodeError for a job that
+// can't be encoded, and an error for an invalid format. A panic of the job's own methods
+// is returned as an error too. The job must not be running.
 func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err error) {
 	if amboy.IsNilJob(j) {
 		return nil, &amboy.InvalidJobError{Field: "job", Rule: "must not be nil"}
@@ -144,7 +145,8 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	}, nil
 }
 
-// newEncodeError names what can't be encoded. Of a typed job only the arguments are encoded.
+// newEncodeError names what can't be encoded. Of a typed job only the arguments are
+// encoded.
 func newEncodeError(j amboy.Job, f amboy.Format, err error) error {
 	failure := &EncodeError{JobID: j.ID(), Type: j.Type().Name, Format: f, Field: "job", Value: j, Err: err}
 	if typed, ok := j.(amboy.ArgsJob); ok {
@@ -176,14 +178,14 @@ func makeDependencyInterchange(m dependency.Manager, f amboy.Format) (*Dependenc
 	}, nil
 }
 
-// isPlain reports whether a is the default dependency, of a job that depends on nothing. Most jobs have
-// it.
+// isPlain reports whether a is the default dependency, of a job that depends on nothing.
+// Most jobs have it.
 func isPlain(a *dependency.Always) bool {
 	return len(a.TaskEdges) == 0 && a.FailurePolicy == dependency.FailOnFailure
 }
 
-// plainAlways holds the stored form of a plain Always in each format, so that it is encoded, and in
-// memory decoded, once instead of for every job. It must not be changed.
+// plainAlways holds the stored form of a plain Always in each format, so that it is
+// encoded, and in memory decoded, once instead of for every job. It must not be changed.
 var plainAlways = func() (forms [amboy.BSON2 + 1]*DependencyInterchange) {
 	for f := range forms {
 		a := dependency.MakeAlways()
@@ -196,9 +198,9 @@ var plainAlways = func() (forms [amboy.BSON2 + 1]*DependencyInterchange) {
 	return forms
 }()
 
-// PlainDependency returns the stored form of the dependency of a job that depends on nothing. A store
-// does not have to keep it with each job. The result is shared and must not be changed.
-// PlainDependency returns nil for an invalid format.
+// PlainDependency returns the stored form of the dependency of a job that depends on
+// nothing. A store does not have to keep it with each job. The result is shared and must
+// not be changed. PlainDependency returns nil for an invalid format.
 func PlainDependency(f amboy.Format) *DependencyInterchange {
 	if !f.IsValid() {
 		return nil
@@ -209,8 +211,8 @@ func PlainDependency(f amboy.Format) *DependencyInterchange {
 // Raw returns the encoded job. It must not be changed.
 func (i *JobInterchange) Raw() []byte { return i.Job.raw }
 
-// JobID returns the ID of the job: the name without the prefixes that a store adds (the group, and the
-// attempt of a retryable job).
+// JobID returns the ID of the job: the name without the prefixes that a store adds (the
+// group, and the attempt of a retryable job).
 func (i *JobInterchange) JobID() string {
 	if i.RetryInfo.Retryable && i.RetryInfo.BaseJobID != "" {
 		return i.RetryInfo.BaseJobID
@@ -221,14 +223,16 @@ func (i *JobInterchange) JobID() string {
 	return i.Name
 }
 
-// Resolve decodes the job. If it was stored under an older version of its type, it goes through the
-// upgrades of the type. The body itself shows whether it is BSON or JSON. The format must be valid; it
-// decides how a BSON string is decoded into a string type that has BSON methods.
+// Resolve decodes the job. If it was stored under an older version of its type, it goes
+// through the upgrades of the type. The body itself shows whether it is BSON or JSON. The
+// format must be valid; it decides how a BSON string is decoded into a string type that
+// has BSON methods.
 //
-// Resolve returns an *UnknownTypeError, a *VersionError or a *MalformedError. If the type of the
-// dependency manager is not registered, the error wraps dependency.ErrUnknownType. IsUnknown
-// distinguishes these from errors that mean that no process can decode the job. A panic of the type's
-// factory or methods is a *MalformedError that wraps an *amboy.PanicError.
+// Resolve returns an *UnknownTypeError, a *VersionError or a *MalformedError. If the type
+// of the dependency manager is not registered, the error wraps dependency.ErrUnknownType.
+// IsUnknown distinguishes these from errors that mean that no process can decode the job.
+// A panic of the type's factory or methods is a *MalformedError that wraps an
+// *amboy.PanicError.
 func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if !f.IsValid() {
 		return nil, fmt.Errorf("decoding job %q: %d is not a format", i.JobID(), f)
@@ -316,8 +320,9 @@ func applyUpgrade(upgrade JobUpgrade, doc map[string]any) (err error) {
 	return upgrade(doc)
 }
 
-// restore sets the properties that are stored outside the body. They include the ID and the type if the
-// job has setters for them: its own tags may not store them, and the type may have been upgraded.
+// restore sets the properties that are stored outside the body. They include the ID and
+// the type if the job has setters for them: its own tags may not store them, and the type
+// may have been upgraded.
 func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 	if named, ok := j.(interface{ SetID(string) }); ok {
 		named.SetID(i.JobID())
@@ -398,7 +403,8 @@ func (i *JobInterchange) Encode(f amboy.Format) ([]byte, error) {
 	return body.raw, nil
 }
 
-// DecodeJobInterchange decodes what Encode returned. It returns a *MalformedError for other bytes.
+// DecodeJobInterchange decodes what Encode returned. It returns a *MalformedError for
+// other bytes.
 func DecodeJobInterchange(data []byte, f amboy.Format) (*JobInterchange, error) {
 	if !f.IsValid() {
 		return nil, fmt.Errorf("decoding an interchange form: %d is not a format", f)

@@ -56,8 +56,8 @@ func FuzzDecodeJobInterchangeJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { decodeAndResolve(t, data, amboy.JSON) })
 }
 
-// decodeAndResolve checks that any bytes give a job or an error that names what is wrong, and that a
-// decoded job can be encoded again.
+// decodeAndResolve checks that any bytes give a job or an error that names what is wrong,
+// and that a decoded job can be encoded again.
 func decodeAndResolve(t *testing.T, data []byte, f amboy.Format) {
 	t.Helper()
 	read, err := registry.DecodeJobInterchange(data, f)

@@ -272,8 +272,8 @@ func TestDependencyRoundTrip(t *testing.T) {
 	}
 }
 
-// TestEnqueueScopesOfFactoryGiveWay checks that stored enqueue scopes override those that the factory
-// sets.
+// TestEnqueueScopesOfFactoryGiveWay checks that stored enqueue scopes override those that
+// the factory sets.
 func TestEnqueueScopesOfFactoryGiveWay(t *testing.T) {
 	registry.AddJobType("greedy", func() amboy.Job {
 		j := &namedBase{Base: job.Base{JobType: amboy.JobType{Name: "greedy"}}}

@@ -27,9 +27,9 @@ var known = struct {
 	found   *Known
 }{}
 
-// KnownTypes lists the types of jobs and of dependency managers whose stored form this process can
-// decode. It omits a type whose factory panics or returns nil. The result is shared and must not be
-// changed. It is safe for concurrent use.
+// KnownTypes lists the types of jobs and of dependency managers whose stored form this
+// process can decode. It omits a type whose factory panics or returns nil. The result is
+// shared and must not be changed. It is safe for concurrent use.
 func KnownTypes() *Known {
 	version := registrations.Version()
 	known.Lock()
@@ -83,7 +83,8 @@ func versionOfJob(j amboy.Job) (version int, ok bool) {
 	return j.Type().Version, true
 }
 
-// versionOf returns the result of ask, which calls the code of a type, or false if that panics.
+// versionOf returns the result of ask, which calls the code of a type, or false if that
+// panics.
 func versionOf(ask func() (int, bool)) (version int, ok bool) {
 	defer func() {
 		if recover() != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// resultField is the field of the document in which a result is stored. A result may be a value that is
-// not a document itself.
+// resultField is the field of the document in which a result is stored. A result may be a
+// value that is not a document itself.
 const resultField = "value"
 
 // encodeResult encodes a job's result; nil if it has none.

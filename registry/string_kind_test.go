@@ -20,8 +20,9 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// The types below are all string kinds. Types with "ID" in their name hold the 12 raw bytes of an
-// ObjectID. None of their UnmarshalBSONValue methods checks the type of the stored value.
+// The types below are all string kinds. Types with "ID" in their name hold the 12 raw
+// bytes of an ObjectID. None of their UnmarshalBSONValue methods checks the type of the
+// stored value.
 type (
 	plainID   string // no methods
 	valueID   string // marshals with a value receiver
@@ -153,8 +154,8 @@ func makeStringKinds[T ~string](t *testing.T, value T) *stringKinds[T] {
 	return j
 }
 
-// asLegacy returns the stored form of a job as the legacy library wrote it in the format BSON: string
-// kinds are plain strings.
+// asLegacy returns the stored form of a job as the legacy library wrote it in the format
+// BSON: string kinds are plain strings.
 func asLegacy[T ~string](t *testing.T, j *stringKinds[T]) *registry.JobInterchange {
 	t.Helper()
 	stored, err := registry.MakeJobInterchange(j, amboy.BSON)
@@ -230,8 +231,8 @@ func TestStringKindRoundTrip(t *testing.T) {
 	t.Run("another string", func(t *testing.T) { testStringKind(t, reversed("text"), bson.TypeString, bson.TypeString) })
 }
 
-// testStringKind stores a value in all formats. In BSON it must be a plain string, and in BSON2 it must
-// have the given types.
+// testStringKind stores a value in all formats. In BSON it must be a plain string, and in
+// BSON2 it must have the given types.
 func testStringKind[T ~string](t *testing.T, value T, bson2, bson2InMap bsontype.Type) {
 	t.Helper()
 	j := makeStringKinds(t, value)
@@ -291,8 +292,8 @@ func TestUpgradeSetsAStringKind(t *testing.T) {
 	}
 }
 
-// The legacy library has no typed jobs and no results, so their types' methods are called in every
-// format.
+// The legacy library has no typed jobs and no results, so their types' methods are called
+// in every format.
 func TestTypedJobKeepsMethodsOfAStringKind(t *testing.T) {
 	type args struct {
 		ID     valueID  `bson:"id" json:"id"`

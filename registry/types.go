@@ -1,5 +1,5 @@
-// Package registry maps the names of job types to factories, and defines JobInterchange, the single
-// serialized form of a job.
+// Package registry maps the names of job types to factories, and defines JobInterchange,
+// the single serialized form of a job.
 package registry
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/mongodb/amboy/internal/registrations"
 )
 
-// JobFactory makes an empty job of one type, into which a stored job is decoded. The Type of the empty
-// job is the type's current version.
+// JobFactory makes an empty job of one type, into which a stored job is decoded. The Type
+// of the empty job is the type's current version.
 type JobFactory func() amboy.Job
 
-// JobUpgrade changes the stored body of a job, in place, from one version of its type to the next. The
-// body is the job as it was encoded with its own tags. Values have the Go types to which the body's
-// format decodes (numbers in JSON are json.Number).
+// JobUpgrade changes the stored body of a job, in place, from one version of its type to
+// the next. The body is the job as it was encoded with its own tags. Values have the Go
+// types to which the body's format decodes (numbers in JSON are json.Number).
 type JobUpgrade func(body map[string]any) error
 
 // jobType is a registered type.
@@ -39,10 +39,11 @@ var types = struct {
 	byName map[string]jobType
 }{byName: map[string]jobType{}}
 
-// AddJobType registers the factory of a job type, usually from an init function. If the name is already
-// registered, it replaces the factory, keeps the upgrades and logs a warning. It refuses an empty name, a
-// nil factory and the name of a type registered by RegisterJobType, and logs an error, since init
-// functions can't return one. It is safe for concurrent use.
+// AddJobType registers the factory of a job type, usually from an init function. If the
+// name is already registered, it replaces the factory, keeps the upgrades and logs a
+// warning. It refuses an empty name, a nil factory and the name of a type registered by
+// RegisterJobType, and logs an error, since init functions can't return one. It is safe
+// for concurrent use.
 func AddJobType(name string, factory JobFactory) {
 	if name == "" || factory == nil {
 		logging.Error(context.Background(), message.Fields{
@@ -75,9 +76,10 @@ func AddJobType(name string, factory JobFactory) {
 	}
 }
 
-// RegisterJobType registers the factory of a job type permanently: neither RegisterJobType nor AddJobType
-// replaces it. It returns an error for an empty name and a nil factory, and an error that wraps
-// ErrTypeTaken for a name that is already registered. It is safe for concurrent use.
+// RegisterJobType registers the factory of a job type permanently: neither RegisterJobType
+// nor AddJobType replaces it. It returns an error for an empty name and a nil factory, and
+// an error that wraps ErrTypeTaken for a name that is already registered. It is safe for
+// concurrent use.
 func RegisterJobType(name string, factory JobFactory) error {
 	switch {
 	case name == "":
@@ -105,10 +107,10 @@ func addFixed(name string, factory JobFactory) bool {
 	return true
 }
 
-// AddJobUpgrade registers an upgrade of the body of a job from version from to version from+1. A job that
-// is several versions old goes through several upgrades. AddJobUpgrade returns an error for an empty
-// name, a negative version, a nil function, and a version that already has an upgrade. It is safe for
-// concurrent use.
+// AddJobUpgrade registers an upgrade of the body of a job from version from to version
+// from+1. A job that is several versions old goes through several upgrades. AddJobUpgrade
+// returns an error for an empty name, a negative version, a nil function, and a version
+// that already has an upgrade. It is safe for concurrent use.
 func AddJobUpgrade(name string, from int, upgrade JobUpgrade) error {
 	switch {
 	case name == "":
@@ -152,15 +154,15 @@ func getJobType(name string) (jobType, error) {
 	return t, nil
 }
 
-// GetJobFactory returns the factory of a job type, or an *UnknownTypeError if it is not registered. It is
-// safe for concurrent use.
+// GetJobFactory returns the factory of a job type, or an *UnknownTypeError if it is not
+// registered. It is safe for concurrent use.
 func GetJobFactory(name string) (JobFactory, error) {
 	t, err := getJobType(name)
 	return t.factory, err
 }
 
-// JobTypeNames returns a closed channel that holds the sorted names of all registered job types. It is
-// safe for concurrent use.
+// JobTypeNames returns a closed channel that holds the sorted names of all registered job
+// types. It is safe for concurrent use.
 func JobTypeNames() <-chan string {
 	types.RLock()
 	names := slices.Sorted(maps.Keys(types.byName))

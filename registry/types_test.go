@@ -153,8 +153,8 @@ func TestAddJobUpgradeErrors(t *testing.T) {
 	}
 }
 
-// The three versions of a type: a size in kilobytes became a size in bytes, which then moved into a
-// document.
+// The three versions of a type: a size in kilobytes became a size in bytes, which then
+// moved into a document.
 type (
 	upload0 struct {
 		Kilobytes int64 `bson:"kilobytes" json:"kilobytes"`
