@@ -40,7 +40,7 @@ func TestWhenTheClocksAreSet(t *testing.T) {
 	}
 }
 
-// Some days are rare; an expression for them is not taken for an impossible one.
+// Some days are rare. An expression for them must not be refused as impossible.
 func TestRareDays(t *testing.T) {
 	for expression, want := range map[string][]string{
 		"0 0 29 2 *":       {"2096-02-29", "2104-02-29"},

@@ -12,8 +12,8 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// An expression may come from a user. None may take much memory, or long, whether it is
-// accepted or not, and its error must not be as long as it is.
+// An expression may come from a user. It must not take much memory or time, whether it is
+// accepted or not, and the text of its error must be bounded.
 func TestAttackACronExpressionTakesMemory(t *testing.T) {
 	const many = 1_000_000
 	for name, expression := range map[string]string{
