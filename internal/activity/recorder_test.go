@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// sumOf adds the rows of buckets of a kind.
+// sumOf adds up the rows of all minutes or all hours.
 func sumOf(buckets []activity.Bucket, hour bool) (sum activity.Row) {
 	for _, b := range buckets {
 		if b.Hour != hour {
@@ -88,7 +88,7 @@ func TestARecorderAndTheClock(t *testing.T) {
 	assert.Equal(t, noon.Add(-time.Hour), changed[0].Start, "the clock was turned back")
 }
 
-func TestARecorderFoldsWhatIsTooMuch(t *testing.T) {
+func TestARecorderCombinesExcessRows(t *testing.T) {
 	r := activity.NewRecorder()
 	const types = 2000
 	for i := range types {
@@ -166,7 +166,7 @@ func TestABucketThatIsTooLargeForANote(t *testing.T) {
 	assert.Len(t, b.Rows, 400, "it is as it was")
 }
 
-func TestDecodeOfWhatIsNoBucket(t *testing.T) {
+func TestDecodeRefusesOtherBytes(t *testing.T) {
 	r := activity.NewRecorder()
 	r.Ended(noon, "q", "a", activity.Succeeded, time.Second, time.Second)
 	changed, _ := r.Changed(noon, 0)
@@ -220,7 +220,7 @@ func TestPercentiles(t *testing.T) {
 	assert.EqualValues(t, 10_002, h.Count())
 }
 
-// TestARecorderDoesNotAllocate and the benchmark are the bars of what each job costs.
+// TestARecorderDoesNotAllocate and the benchmark below bound the cost for each job.
 func TestARecorderDoesNotAllocate(t *testing.T) {
 	r := activity.NewRecorder()
 	i := 0
@@ -258,7 +258,7 @@ func BenchmarkEndedByManyWorkers(b *testing.B) {
 	})
 }
 
-// BenchmarkChanged is what happens with the lock, every ten seconds.
+// BenchmarkChanged measures the time that Changed holds the lock, every ten seconds.
 func BenchmarkChanged(b *testing.B) {
 	r := activity.NewRecorder()
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// numbers are the attempt numbers in the JSON of a value.
+// numbers returns the attempt numbers in the JSON of a value.
 func numbers(t *testing.T, value any) (found []float64) {
 	t.Helper()
 	text, err := json.Marshal(value)
