@@ -115,5 +115,5 @@ func (b *boundedErrors) all() []error {
 	if b.more == 0 {
 		return b.first
 	}
-	return append(b.first, fmt.Errorf("%d more errors, of which the worst: %w", b.more, b.worst))
+	return append(b.first, fmt.Errorf("%d more errors, the worst of which is: %w", b.more, b.worst))
 }

@@ -81,7 +81,7 @@ func TestErrorKinds(t *testing.T) {
 	}
 }
 
-func TestMarkedErrorsKeepWhatTheyMark(t *testing.T) {
+func TestMarkedErrorsWrapTheirCause(t *testing.T) {
 	for name, err := range map[string]error{
 		"duplicate job":              amboy.MakeDuplicateJobError(errPlain),
 		"duplicate job, formatted":   amboy.NewDuplicateJobErrorf("putting: %w", errPlain),

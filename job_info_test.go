@@ -196,7 +196,7 @@ func TestStoredForm(t *testing.T) {
 			json: `{"owner":"q","completed":true,"in_progress":true,"mod_time":"2030-01-02T03:04:05.006Z","mod_count":2,"err_count":1,"errors":["no"]}`,
 		},
 		{
-			name: "what is new in the status",
+			name: "new fields of the status",
 			value: amboy.JobStatusInfo{
 				ModificationTime: someTime,
 				Attempts:         []amboy.AttemptError{{Attempt: 1, At: someTime, Error: "no"}, {At: someTime, Error: "no", Stack: "main.go:1"}},

@@ -14,7 +14,7 @@ import (
 
 // The effect of middleware on jobs in queues is tested in internal/suite.
 
-func TestChainsOfNothing(t *testing.T) {
+func TestChainsWithoutMiddlewareAreNil(t *testing.T) {
 	run, err := amboy.ChainRun(amboy.Middleware{}, amboy.Middleware{Put: func(next amboy.PutFunc) amboy.PutFunc { return next }})
 	require.NoError(t, err)
 	assert.Nil(t, run)

@@ -96,7 +96,7 @@ func TestIntervalOperationSchedule(t *testing.T) {
 			want:  []time.Duration{0, time.Minute, 2 * time.Minute, 3 * time.Minute},
 		},
 		{
-			name: "skips what passed", interval: time.Minute, until: 6*time.Minute - 1,
+			name: "skips passed times", interval: time.Minute, until: 6*time.Minute - 1,
 			takes: []time.Duration{90 * time.Second, 150 * time.Second, 0},
 			want:  []time.Duration{0, 2 * time.Minute, 5 * time.Minute},
 		},
@@ -157,7 +157,7 @@ func TestIntervalOperationDoesNotRunUnderAnEndedContext(t *testing.T) {
 	}
 }
 
-func TestIntervalOperationGoesByItsClock(t *testing.T) {
+func TestIntervalOperationUsesItsClock(t *testing.T) {
 	for name, start := range starters {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,7 @@ func start(t *testing.T) (*amboytest.Queue, *sent) {
 	return q, s
 }
 
-func TestNothingHappensByItself(t *testing.T) {
+func TestNoJobRunsByItself(t *testing.T) {
 	q, s := start(t)
 	before := runtime.NumGoroutine()
 	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
@@ -68,7 +68,7 @@ func TestNothingHappensByItself(t *testing.T) {
 	assert.Equal(t, before, runtime.NumGoroutine())
 }
 
-func TestTimePassesWhenTheTestSaysSo(t *testing.T) {
+func TestTimePassesOnlyByAdvance(t *testing.T) {
 	q, s := start(t)
 	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"}, job.In(time.Hour))
 	require.NoError(t, err)
@@ -172,7 +172,7 @@ func TestASchedule(t *testing.T) {
 	assert.Equal(t, noon.Add(3*time.Hour), q.Now())
 }
 
-func TestASystemClockAtFirst(t *testing.T) {
+func TestTimeStartsAtTheSystemTime(t *testing.T) {
 	before := time.Now()
 	q := amboytest.New(t)
 	assert.False(t, q.Now().Before(before.Round(0)))
@@ -224,17 +224,17 @@ func TestAssertions(t *testing.T) {
 		assertion func(testing.TB)
 		says      []string // nothing if it passes
 	}{
-		"put":                    {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, ann) }, nil},
-		"put with others":        {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, bob) }, []string{`"bob"`, `"ann"`, `"to-ann" (scheduled)`}},
-		"none put":               {func(t testing.TB) { amboytest.RequirePut(t, q, never, 7) }, []string{"7", "no such job was put"}},
-		"no put":                 {func(t testing.TB) { amboytest.RequireNoPut(t, q, never) }, nil},
-		"no put, but one exists": {func(t testing.TB) { amboytest.RequireNoPut(t, q, sendMail) }, []string{"amboytest-send", "to-ann"}},
-		"count":                  {func(t testing.TB) { amboytest.RequireCount(t, q, 1, amboy.JobQuery{Tag: "welcome"}) }, nil},
-		"wrong count":            {func(t testing.TB) { amboytest.RequireCount(t, q, 2, amboy.JobQuery{}) }, []string{"1 jobs", "want 2", "to-ann", "welcome"}},
-		"state":                  {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateScheduled) }, nil},
-		"wrong state":            {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateFailed) }, []string{"to-ann", "scheduled", "failed"}},
-		"state of no job":        {func(t testing.TB) { amboytest.RequireState(t, q, "other", amboy.StateFailed) }, []string{`"other"`}},
-		"not found in these":     {func(t testing.TB) { amboytest.RequireNoPut(t, struct{ amboy.Queue }{q}, sendMail) }, []string{"struct"}},
+		"put":                      {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, ann) }, nil},
+		"put with other arguments": {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, bob) }, []string{`"bob"`, `"ann"`, `"to-ann" (scheduled)`}},
+		"none put":                 {func(t testing.TB) { amboytest.RequirePut(t, q, never, 7) }, []string{"7", "no such job was put"}},
+		"no put":                   {func(t testing.TB) { amboytest.RequireNoPut(t, q, never) }, nil},
+		"no put, but one exists":   {func(t testing.TB) { amboytest.RequireNoPut(t, q, sendMail) }, []string{"amboytest-send", "to-ann"}},
+		"count":                    {func(t testing.TB) { amboytest.RequireCount(t, q, 1, amboy.JobQuery{Tag: "welcome"}) }, nil},
+		"wrong count":              {func(t testing.TB) { amboytest.RequireCount(t, q, 2, amboy.JobQuery{}) }, []string{"1 jobs", "want 2", "to-ann", "welcome"}},
+		"state":                    {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateScheduled) }, nil},
+		"wrong state":              {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateFailed) }, []string{"to-ann", "scheduled", "failed"}},
+		"state of no job":          {func(t testing.TB) { amboytest.RequireState(t, q, "other", amboy.StateFailed) }, []string{`"other"`}},
+		"not found in these":       {func(t testing.TB) { amboytest.RequireNoPut(t, struct{ amboy.Queue }{q}, sendMail) }, []string{"struct"}},
 		"invalid options": {func(t testing.TB) {
 			amboytest.NewWithOptions(t, queue.InlineOptions{Retention: queue.Retention{Failed: -7}})
 		}, []string{"Failed"}},

@@ -69,9 +69,9 @@ func TestBadJobsAreRefused(t *testing.T) {
 	}{
 		{"nil", nil, "job", []string{"Add", "OnSuccess", "OnEnd"}},
 		{"an empty scope", scoped, "scope", []string{"Add", "OnSuccess", "OnEnd"}},
-		{"an ID that is there", newJob(t, "there"), "ID", []string{"Add", "OnSuccess", "OnEnd"}},
+		{"an ID that is taken", newJob(t, "there"), "ID", []string{"Add", "OnSuccess", "OnEnd"}},
 		{"no SetTags", untaggable{newJob(t, "untaggable")}, "tags", []string{"Add", "OnSuccess", "OnEnd"}},
-		{"a dependency that can't be told", stubbornJob, "dependency", []string{"OnEnd"}},
+		{"a dependency without a failure policy", stubbornJob, "dependency", []string{"OnEnd"}},
 	} {
 		for _, way := range test.ways {
 			t.Run(way+"/"+test.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-func TestErrorHasItsCauses(t *testing.T) {
+func TestErrorWrapsItsCauses(t *testing.T) {
 	var b job.Base
 	first, second := errors.New("first"), errors.New("second")
 	b.AddError(fmt.Errorf("wrapped: %w", first))
@@ -33,7 +33,7 @@ func TestErrorHasItsCauses(t *testing.T) {
 	assert.NotErrorIs(t, b.Error(), first)
 }
 
-func TestErrorsThatKeepFromARetry(t *testing.T) {
+func TestErrorsThatPreventARetry(t *testing.T) {
 	no, yes := amboy.NonRetryable(errors.New("no")), errors.New("yes")
 	for name, test := range map[string]struct {
 		report  func(*job.Base)
@@ -70,7 +70,7 @@ func TestSnooze(t *testing.T) {
 
 	b.AddRetryableError(fmt.Errorf("later: %w", &amboy.SnoozeError{Until: until}))
 	assert.Equal(t, until, b.SnoozedUntil())
-	require.NoError(t, b.Error(), "it is no failure")
+	require.NoError(t, b.Error(), "snoozing is not a failure")
 	b.AddError(&amboy.SnoozeError{})
 	assert.WithinDuration(t, time.Now(), b.SnoozedUntil(), time.Minute, "a time that is unset is now")
 }

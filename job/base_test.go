@@ -276,14 +276,14 @@ var lockStates = map[string]struct {
 	age    time.Duration
 	held   bool
 }{
-	"in progress":             {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout - 1, true},
-	"in progress, stale":      {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout, false},
-	"in progress by nobody":   {amboy.JobStatusInfo{InProgress: true}, amboy.JobRetryInfo{}, 0, false},
-	"awaiting a retry":        {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout - 1, true},
-	"awaiting a retry, stale": {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout, false},
-	"complete":                {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true}, 0, false},
-	"only owned":              {amboy.JobStatusInfo{Owner: "other"}, amboy.JobRetryInfo{}, 0, false},
-	"free":                    {amboy.JobStatusInfo{}, amboy.JobRetryInfo{}, 0, false},
+	"in progress":                  {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout - 1, true},
+	"in progress, stale":           {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout, false},
+	"in progress without an owner": {amboy.JobStatusInfo{InProgress: true}, amboy.JobRetryInfo{}, 0, false},
+	"awaiting a retry":             {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout - 1, true},
+	"awaiting a retry, stale":      {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout, false},
+	"complete":                     {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true}, 0, false},
+	"only owned":                   {amboy.JobStatusInfo{Owner: "other"}, amboy.JobRetryInfo{}, 0, false},
+	"free":                         {amboy.JobStatusInfo{}, amboy.JobRetryInfo{}, 0, false},
 }
 
 func TestLock(t *testing.T) {
@@ -327,7 +327,7 @@ func TestUnlock(t *testing.T) {
 
 				if test.held {
 					b.Unlock("me", lockTimeout)
-					assert.Equal(t, before, b.Status(), "another's live lock stays")
+					assert.Equal(t, before, b.Status(), "the live lock of another owner stays")
 				}
 				b.Unlock("other", lockTimeout)
 				status := b.Status()

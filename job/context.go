@@ -12,7 +12,7 @@ import (
 
 // ErrNoJob is wrapped by the errors of functions that need the context of a job's run and
 // are called with another.
-var ErrNoJob = errors.New("the context is not that of a job")
+var ErrNoJob = errors.New("the context does not belong to a running job")
 
 // runContext is the context of a job's run.
 type runContext struct {

@@ -267,7 +267,7 @@ func TestGroupIsInterrupted(t *testing.T) {
 	require.EqualError(t, stored(t, g, failing.ID()).Error(), "shutting down")
 }
 
-func TestGroupIsDoneThoughContextEnded(t *testing.T) {
+func TestGroupIsCompleteEvenIfItsContextEnded(t *testing.T) {
 	m := newMember(t, "member", nil)
 	g := newGroup(t, m)
 	require.NoError(t, amboy.RunJob(t.Context(), g))
@@ -280,7 +280,7 @@ func TestGroupIsDoneThoughContextEnded(t *testing.T) {
 	assert.True(t, again.Status().Completed)
 }
 
-func TestGroupRetriesWhatDidNotSucceed(t *testing.T) {
+func TestGroupRetriesOnlySubJobsThatFailed(t *testing.T) {
 	good := newMember(t, "good", nil)
 	flaky := newMember(t, "flaky", func(_ context.Context, m *member) {
 		if m.Runs == 1 {
@@ -357,7 +357,7 @@ func TestASnoozedSubJobHasNotSucceeded(t *testing.T) {
 	assert.Equal(t, 2, runs)
 }
 
-func TestASubJobThatIsNotRetriedDoesNotKeepOthersFromIt(t *testing.T) {
+func TestANonRetryableSubJobDoesNotPreventRetriesOfOthers(t *testing.T) {
 	for name, reason := range map[string]error{
 		"canceled":      job.Cancel(errors.New("not wanted")),
 		"not retryable": amboy.NonRetryable(errors.New("not wanted")),

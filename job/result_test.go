@@ -73,7 +73,7 @@ func TestACopyOfAnEndedJobKeepsItsResult(t *testing.T) {
 	assert.Equal(t, 7, r)
 }
 
-func TestAStoredResultOfAnotherType(t *testing.T) {
+func TestResultTypeError(t *testing.T) {
 	d := job.DefineResult(newName(), 1, func(context.Context, int) (int, error) { return 7, nil })
 	for _, f := range formats {
 		for name, body := range map[string]registry.Body{
@@ -109,7 +109,7 @@ func TestAJobThatSucceededUnrunHasNoResult(t *testing.T) {
 	assert.Equal(t, job.NoResultError{JobID: "j", State: amboy.StateSucceeded}, *none)
 }
 
-func TestARunForgetsTheResultBefore(t *testing.T) {
+func TestARunDropsThePreviousResult(t *testing.T) {
 	runs := 0
 	d := job.DefineResult(newName(), 1, func(context.Context, int) (int, error) {
 		runs++

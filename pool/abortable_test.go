@@ -132,7 +132,7 @@ func TestAbortWaitsNoLongerThanItsContext(t *testing.T) {
 		assert.True(t, r.IsRunning("stubborn"))
 
 		close(release)
-		assert.Equal(t, amboy.StateCanceled, (<-q.ended).state, "it is aborted all the same")
+		assert.Equal(t, amboy.StateCanceled, (<-q.ended).state, "it is aborted nevertheless")
 	})
 }
 

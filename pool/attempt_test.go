@@ -33,7 +33,7 @@ func TestPanicIsAnErrorOfTheJob(t *testing.T) {
 		require.Len(t, attempts, 1)
 		assert.Contains(t, attempts[0].Stack, "TestPanicIsAnErrorOfTheJob")
 
-		assert.Equal(t, amboy.StateSucceeded, (<-q.ended).state, "the worker lives on")
+		assert.Equal(t, amboy.StateSucceeded, (<-q.ended).state, "the worker is still alive")
 	})
 }
 
@@ -97,7 +97,7 @@ func TestHardStop(t *testing.T) {
 		state   amboy.JobState // in a queue that can't take jobs back
 		message string         // of the error in such a queue
 	}{
-		"a job that says nothing may have been interrupted": {
+		"a job without an error may have been interrupted": {
 			run:     untilCanceled,
 			state:   amboy.StateFailed,
 			message: "job was interrupted: ",
@@ -119,7 +119,7 @@ func TestHardStop(t *testing.T) {
 			state:   amboy.StateFailed,
 			message: "panic: interrupted",
 		},
-		"a job that says that it is complete may have said so from the start": {
+		"a job that marked itself complete may have done so at the start": {
 			run: func(ctx context.Context, j *funcJob) {
 				<-ctx.Done()
 				j.MarkComplete()

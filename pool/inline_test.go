@@ -33,7 +33,7 @@ func TestInlineRunsOneJobPerCall(t *testing.T) {
 	assert.Equal(t, "0", (<-q.ended).job.ID())
 	assert.True(t, r.RunNext(t.Context()))
 	assert.Equal(t, "1", (<-q.ended).job.ID())
-	assert.False(t, r.RunNext(canceledContext()), "there is none")
+	assert.False(t, r.RunNext(canceledContext()), "no job is left")
 }
 
 func TestInlineSurvivesAPanic(t *testing.T) {
@@ -66,7 +66,7 @@ func TestInlineCloses(t *testing.T) {
 			require.Fail(t, "Close waits for the job that runs")
 		default:
 		}
-		assert.False(t, r.RunNext(t.Context()), "it is being closed")
+		assert.False(t, r.RunNext(t.Context()), "the runner is closing")
 		close(end)
 		<-closed
 		r.Close(context.Background())

@@ -98,7 +98,7 @@ func TestACanceledJobThatIgnoresItHoldsItsWorker(t *testing.T) {
 		r := pool.NewLocalWorkers(1, q)
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(time.Hour)
-		assert.Empty(t, q.reported(), "a job may take as long as it likes")
+		assert.Empty(t, q.reported(), "a job without a time limit is not stuck")
 		q.leasingQueue.mu.Lock()
 		cancel := q.leases["stuck"]
 		q.leasingQueue.mu.Unlock()
@@ -121,7 +121,7 @@ func TestStuckJobsStartWorkersWithoutEnd(t *testing.T) {
 		r := pool.NewLocalWorkers(2, q)
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(time.Hour)
-		assert.Equal(t, int64(4), q.started.Load(), "two workers, and one in the place of each")
+		assert.Equal(t, int64(4), q.started.Load(), "two workers and one replacement for each")
 		assert.Len(t, q.reported(), 4)
 		close(end)
 		synctest.Wait()

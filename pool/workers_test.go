@@ -207,7 +207,7 @@ func TestCloseFromManyGoroutines(t *testing.T) {
 			})
 		}
 		closers.Wait()
-		assert.Equal(t, time.Minute, time.Since(begin), "the least patient one decides")
+		assert.Equal(t, time.Minute, time.Since(begin), "the earliest deadline decides")
 	})
 }
 

@@ -222,7 +222,7 @@ func (b *Body) UnmarshalBSONValue(t bsontype.Type, data []byte) error {
 	case bson.TypeString:
 		text, _, ok := bsoncore.ReadString(data)
 		if !ok {
-			return errors.New("reading a body: the string is cut short")
+			return errors.New("reading a body: the string is truncated")
 		}
 		raw := []byte(text)
 		if !json.Valid(raw) || !isObject(raw) {

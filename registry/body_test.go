@@ -12,7 +12,7 @@ import (
 )
 
 // A store may keep the body and the other parts of an interchange form separately.
-func TestPartsOfAnInterchangeForm(t *testing.T) {
+func TestAStoreMayKeepTheBodySeparately(t *testing.T) {
 	for _, f := range []amboy.Format{amboy.BSON, amboy.JSON, amboy.BSON2} {
 		t.Run(f.String(), func(t *testing.T) {
 			j := job.NewShellJob("true", "")

@@ -226,7 +226,7 @@ func TestUpgradesChain(t *testing.T) {
 			assert.Equal(t, amboy.JobType{Name: name, Version: 2}, upgraded.Type())
 			assert.Equal(t, int64(1<<62+1<<10), upgraded.Size.Bytes)
 			assert.Equal(t, int64(1<<62+1), upgraded.Serial, "a field that no upgrade touched")
-			assert.Equal(t, 0, stored.Version, "what is stored stays as it is")
+			assert.Equal(t, 0, stored.Version, "the stored form is unchanged")
 
 			again, err := registry.MakeJobInterchange(j, f)
 			require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-func TestExamplesOfDelays(t *testing.T) {
+func TestDelays(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy amboy.RetryPolicy
 		want   []time.Duration // of attempts 0, 1, …

@@ -31,7 +31,7 @@ func TestAScheduleStoodStillAfterTheClockWasTurnedBack(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, q.taken())
 	q.at(t, "12:59:59", s)
 	q.at(t, "13:00:00", s)
-	assert.Empty(t, q.taken(), "what was put is not put again")
+	assert.Empty(t, q.taken(), "no job is put twice")
 }
 
 func TestAScheduleWaitedForItsNextTryAfterTheClockWasTurnedBack(t *testing.T) {

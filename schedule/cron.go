@@ -131,7 +131,7 @@ func checkSteps(fields []string) error {
 		days, _, hasStep := strings.Cut(item, "/")
 		first, last, isRange := strings.Cut(days, "-")
 		if hasStep && isRange && weekday(first) > weekday(last) {
-			return fmt.Errorf("a range over the end of the week must not have a step: %q", item)
+			return fmt.Errorf("a range across the end of the week must not have a step: %q", item)
 		}
 	}
 	return nil

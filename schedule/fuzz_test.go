@@ -41,7 +41,7 @@ func FuzzCron(f *testing.F) {
 	})
 }
 
-func TestRefusals(t *testing.T) {
+func TestInvalidSchedulesAreRefused(t *testing.T) {
 	cron := func(expression, zone string) func() (schedule.Schedule, error) {
 		return func() (schedule.Schedule, error) { return schedule.Cron(expression, zone) }
 	}

@@ -50,7 +50,7 @@ func TestAttackACronExpressionTakesMemory(t *testing.T) {
 	assert.Less(t, len(err.Error()), 1000)
 }
 
-func TestALongExpressionThatIsReasonable(t *testing.T) {
+func TestALongReasonableExpressionIsAccepted(t *testing.T) {
 	var minutes []string
 	for m := range 60 {
 		minutes = append(minutes, []string{"0", "1", "2", "3", "4", "5"}[m/10]+string(rune('0'+m%10)))

@@ -86,7 +86,7 @@ func onTeller(t *testing.T, test func(t *testing.T, q *tellerQueue, s *schedule.
 	})
 }
 
-func TestAQueueIsToldOfSchedules(t *testing.T) {
+func TestSchedulesAreReportedToTheQueue(t *testing.T) {
 	onTeller(t, func(t *testing.T, q *tellerQueue, s *schedule.Scheduler) {
 		begin := time.Now()
 		rare, err := schedule.Every(1000*time.Hour, begin)
@@ -110,12 +110,12 @@ func TestAQueueIsToldOfSchedules(t *testing.T) {
 		assert.Equal(t, []string{"forget [ten]"}, q.taken())
 		time.Sleep(24 * time.Hour)
 		told := q.taken()
-		assert.Len(t, told, 24, "every hour, so that it is not forgotten")
+		assert.Len(t, told, 24, "reported every hour, so that the queue keeps it")
 		assert.Equal(t, []string{"tell [rare]"}, slices.Compact(told))
 	})
 }
 
-func TestAQueueIsToldWhyAScheduleFails(t *testing.T) {
+func TestTheErrorOfAScheduleIsReportedToTheQueue(t *testing.T) {
 	onTeller(t, func(t *testing.T, q *tellerQueue, s *schedule.Scheduler) {
 		minutely, err := schedule.Every(time.Minute, time.Now())
 		require.NoError(t, err)

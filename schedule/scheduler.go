@@ -122,7 +122,7 @@ func New(q amboy.Queue, opts Options) (*Scheduler, error) {
 // empty, and for invalid options.
 func NewInGroup(group amboy.QueueGroup, name string, opts Options) (*Scheduler, error) {
 	if group == nil || name == "" {
-		return nil, errors.New("making a scheduler for a queue of a group: neither the group nor the name may be empty")
+		return nil, errors.New("making a scheduler for a queue of a group: the group must not be nil and the name must not be empty")
 	}
 	return newScheduler(groupedQueue{group, name}, opts)
 }

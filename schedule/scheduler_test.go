@@ -154,7 +154,7 @@ func TestATickWhoseJobWasForgottenIsNotPutAgain(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, spy.taken())
 }
 
-func TestTicksThatWereMissed(t *testing.T) {
+func TestMissedTicks(t *testing.T) {
 	for name, test := range map[string]struct {
 		catchUp schedule.CatchUp
 		back    string
@@ -255,7 +255,7 @@ func TestAPutThatFailsIsTriedAgain(t *testing.T) {
 
 		q.now = q.now.Add(wait*time.Second - 1)
 		again, err := s.PutDue(t.Context())
-		require.NoError(t, err, "it is too early")
+		require.NoError(t, err, "too early for a retry")
 		require.Equal(t, next, again)
 		q.now = next
 	}
@@ -278,7 +278,7 @@ func TestATickThatCouldNotBePutIsMissed(t *testing.T) {
 	assert.Empty(t, q.taken())
 }
 
-func TestAMarkThatFails(t *testing.T) {
+func TestTicksCountFromAddEvenIfMarkFails(t *testing.T) {
 	q := newSpyQueue(t)
 	s := process(t, q, every(t, time.Hour), schedule.CatchUpAll)
 	q.markErr = errors.New("the store is away")
@@ -324,7 +324,7 @@ type scheduleFunc func(time.Time) time.Time
 
 func (f scheduleFunc) Next(after time.Time) time.Time { return f(after) }
 
-func TestScheduleOfAUser(t *testing.T) {
+func TestCustomSchedule(t *testing.T) {
 	q := newSpyQueue(t)
 	for name, next := range map[string]scheduleFunc{
 		"not after":    func(after time.Time) time.Time { return after },
@@ -422,12 +422,12 @@ func TestListAndRemove(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, q.taken())
 }
 
-func TestAContextThatEnds(t *testing.T) {
+func TestPutDueStopsWhenItsContextEnds(t *testing.T) {
 	q := newSpyQueue(t)
 	s := process(t, q, every(t, time.Hour), schedule.CatchUpAll)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.PutDue(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	assert.NoError(t, s.List()[0].Err, "it says nothing about the schedule")
+	assert.NoError(t, s.List()[0].Err, "the error is not about the schedule")
 }

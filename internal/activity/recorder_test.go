@@ -53,10 +53,10 @@ func TestARecorderCountsByTheMinuteAndByTheHour(t *testing.T) {
 
 	assert.True(t, r.Ended(noon.Add(62*time.Second), "q", "a", activity.Succeeded, 0, 0), "the first since")
 	changed, _ = r.Changed(noon.Add(63*time.Second), version)
-	require.Len(t, changed, 2, "the first minute is as it was")
+	require.Len(t, changed, 2, "the first minute is unchanged")
 	assert.Equal(t, 2, sumOf(changed, true).Succeeded)
 	assert.Equal(t, 1, sumOf(changed, false).Succeeded)
-	assert.Equal(t, 1, first.Rows[0].Succeeded, "it is a copy")
+	assert.Equal(t, 1, first.Rows[0].Succeeded, "a copy")
 }
 
 func TestARecorderForgets(t *testing.T) {
@@ -66,7 +66,7 @@ func TestARecorderForgets(t *testing.T) {
 	_, version := r.Changed(noon.Add(time.Minute), 0)
 	r.Forget(version)
 	changed, _ := r.Changed(noon.Add(time.Minute), 0)
-	require.Len(t, changed, 2, "the minute that is over was forgotten")
+	require.Len(t, changed, 2, "the past minute was removed")
 	assert.Equal(t, 2, sumOf(changed, true).Succeeded)
 
 	changed, _ = r.Changed(noon.Add(3*time.Hour), 0)
@@ -163,7 +163,7 @@ func TestABucketThatIsTooLargeForANote(t *testing.T) {
 	read, err := activity.Decode(encoded)
 	require.NoError(t, err)
 	assert.Equal(t, 400, sumOf([]activity.Bucket{read}, false).Succeeded)
-	assert.Len(t, b.Rows, 400, "it is as it was")
+	assert.Len(t, b.Rows, 400, "unchanged")
 }
 
 func TestDecodeRefusesOtherBytes(t *testing.T) {
