@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on what a job keeps of its errors.
+// Bounds on the errors that a job keeps.
 const (
-	// MaxAttemptErrors is the number of attempt errors that a job keeps: the
-	// first half of them, and the latest.
+	// MaxAttemptErrors is the number of attempt errors that a job keeps: the first
+	// half of that number, and the latest.
 	MaxAttemptErrors = 20
-	// MaxAttemptErrorSize is the longest message, in bytes, of an attempt
-	// error.
+	// MaxAttemptErrorSize is the maximum size, in bytes, of an attempt error's
+	// message.
 	MaxAttemptErrorSize = 4 << 10
-	// MaxAttemptStackSize is the longest stack, in bytes, of an attempt error.
+	// MaxAttemptStackSize is the maximum size, in bytes, of an attempt error's stack.
 	MaxAttemptStackSize = 16 << 10
 )
 
@@ -26,19 +26,20 @@ type AttemptError struct {
 	Attempt int `bson:"attempt" json:"attempt" yaml:"attempt"`
 	// At is when the error was reported.
 	At time.Time `bson:"at" json:"at" yaml:"at"`
-	// Error is its message, at most MaxAttemptErrorSize bytes of it.
+	// Error is the message, truncated to MaxAttemptErrorSize bytes.
 	Error string `bson:"error" json:"error" yaml:"error"`
-	// Stack is where the job panicked, where it did, at most
-	// MaxAttemptStackSize bytes of it.
+	// Stack is the stack of a panic, truncated to MaxAttemptStackSize bytes. It is
+	// empty if the job did not panic.
 	Stack string `bson:"stack,omitempty" json:"stack,omitempty" yaml:"stack,omitempty"`
-	// Bookkeeping is true for an error that the queue met when the attempt had ended:
-	// that it can have no next attempt, for instance. It is not among the job's Errors.
+	// Bookkeeping is true for an error that the queue met after the attempt had
+	// ended, for instance that the job can't have another attempt. It is not one of
+	// the job's Errors.
 	Bookkeeping bool `bson:"bookkeeping,omitempty" json:"bookkeeping,omitempty" yaml:"bookkeeping,omitempty"`
 }
 
-// AddError records an error: its message in Errors, and an attempt error with
-// time, attempt number and, for a *PanicError, the stack. nil does nothing. It
-// is for implementations of Job and is not safe for concurrent use.
+// AddError records an error: its message in Errors, and an attempt error with the
+// time, the attempt number and, for a *PanicError, the stack. It ignores nil. It is for
+// implementations of Job and is not safe for concurrent use.
 func (s *JobStatusInfo) AddError(err error, attempt int, at time.Time) {
 	if err == nil {
 		return
@@ -48,8 +49,8 @@ func (s *JobStatusInfo) AddError(err error, attempt int, at time.Time) {
 	s.addAttemptError(newAttemptError(err, attempt, at))
 }
 
-// AddBookkeepingError records an error that is the queue's and not the job's, as an
-// attempt error alone. nil does nothing. It is for implementations of Queue and is not
+// AddBookkeepingError records an error of the queue, as opposed to the job, as an
+// attempt error only. It ignores nil. It is for implementations of Queue and is not
 // safe for concurrent use.
 func (s *JobStatusInfo) AddBookkeepingError(err error, attempt int, at time.Time) {
 	if err == nil {
@@ -71,8 +72,8 @@ func newAttemptError(err error, attempt int, at time.Time) AttemptError {
 
 func (s *JobStatusInfo) addAttemptError(entry AttemptError) {
 	if len(s.Attempts) >= MaxAttemptErrors {
-		// The first errors tell how the trouble began and the last how it
-		// stands, so what is left out is in the middle.
+		// The first errors show how the trouble began and the last ones how it
+		// stands, so the middle is dropped.
 		middle := MaxAttemptErrors / 2
 		kept := append([]AttemptError(nil), s.Attempts[:middle]...)
 		s.Attempts = append(kept, s.Attempts[middle+1:]...)
@@ -81,7 +82,8 @@ func (s *JobStatusInfo) addAttemptError(entry AttemptError) {
 	s.Attempts = append(s.Attempts, entry)
 }
 
-// truncate cuts a text to a number of bytes, at the end of a character.
+// truncate cuts text to at most size bytes, without splitting a character, and appends
+// its full size.
 func truncate(text string, size int) string {
 	if len(text) <= size {
 		return text

@@ -103,7 +103,7 @@ func TestAddErrorCutsLongMessages(t *testing.T) {
 				return
 			}
 			assert.LessOrEqual(t, len(kept), size)
-			assert.Greater(t, len(kept), size-utf8.UTFMax, "no more is cut than need be")
+			assert.Greater(t, len(kept), size-utf8.UTFMax, "only the excess is cut")
 			assert.True(t, utf8.ValidString(kept))
 			text, mark, found := strings.Cut(kept, "… ")
 			require.True(t, found)

@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// The bounds of what an attempt leaves in a store.
+// The bounds on what an attempt stores.
 const (
-	// MaxErrorBytes is the number of bytes of all errors of an attempt.
+	// MaxErrorBytes is the maximum size, in bytes, of all errors of an attempt.
 	MaxErrorBytes = 64 << 10
-	// MaxProgressBytes is the number of bytes of the log of an attempt with its last
-	// message. What is logged with AddLine stays far below.
+	// MaxProgressBytes is the maximum size, in bytes, of an attempt's log and latest
+	// message. Lines added with AddLine stay far below it.
 	MaxProgressBytes = 1 << 20
-	// MaxResultBytes is the size of the largest encoded result. A larger one fails the
-	// attempt for good.
+	// MaxResultBytes is the maximum size, in bytes, of an encoded result. A larger
+	// result fails the attempt, without a retry.
 	MaxResultBytes = 1 << 20
 )
 
-// Bound cuts the errors to MaxErrorBytes, and the attempt errors to their bounds, and
-// reports whether it had to. The last error stays, then as many of the first as there is
-// room for; a note among them says how many are missing. It changes no slice that is
-// shared with a copy.
+// Bound truncates the errors to MaxErrorBytes and the attempt errors to their bounds, and
+// reports whether it changed anything. It keeps the last error and as many of the first
+// errors as fit, and adds a note with the number of errors left out. It modifies no slice
+// that is shared with a copy.
 func (s *JobStatusInfo) Bound() (cut bool) {
-	if len(s.Attempts) > MaxAttemptErrors || slices.ContainsFunc(s.Attempts, isTooLong) {
+	if len(s.Attempts) > MaxAttemptErrors || slices.ContainsFunc(s.Attempts, isAttemptErrorTooLong) {
 		bounded := boundAttempts(s.Attempts)
 		s.DroppedErrors += len(s.Attempts) - len(bounded)
 		s.Attempts, cut = bounded, true
@@ -33,7 +33,7 @@ func (s *JobStatusInfo) Bound() (cut bool) {
 	return cut
 }
 
-// boundErrorTexts cuts errors of which there are too many bytes.
+// boundErrorTexts truncates errs to MaxErrorBytes.
 func boundErrorTexts(errs []string) []string {
 	const (
 		noteBytes = 100
@@ -61,7 +61,7 @@ func sizeOf(texts []string) (size int) {
 	return size
 }
 
-// boundAttempts cuts attempt errors that AddError did not make.
+// boundAttempts applies the bounds to attempt errors that were not added with AddError.
 func boundAttempts(all []AttemptError) []AttemptError {
 	if excess := len(all) - MaxAttemptErrors; excess > 0 {
 		middle := MaxAttemptErrors / 2
@@ -75,13 +75,13 @@ func boundAttempts(all []AttemptError) []AttemptError {
 	return bounded
 }
 
-func isTooLong(e AttemptError) bool {
+func isAttemptErrorTooLong(e AttemptError) bool {
 	return len(e.Error) > MaxAttemptErrorSize || len(e.Stack) > MaxAttemptStackSize
 }
 
-// Bound cuts the message, and the oldest lines of the log, to MaxProgressBytes, and
-// reports whether it had to. A note in the first line says how many lines are missing.
-// It changes no slice that is shared with a copy.
+// Bound truncates the message and drops the oldest lines of the log, to fit
+// MaxProgressBytes, and reports whether it changed anything. A note in the first line
+// gives the number of dropped lines. It modifies no slice that is shared with a copy.
 func (p *JobProgress) Bound() (cut bool) {
 	const noteBytes = 100
 	size := len(p.Message)

@@ -2,16 +2,15 @@ package amboy
 
 import "time"
 
-// Clock is implemented by queues that do not go by the time of the system: those
-// of package amboytest, whose time a test moves.
+// Clock is implemented by queues that do not use the system's time, such as the queues of
+// package amboytest, whose time a test controls.
 type Clock interface {
-	// Now is the time by which the queue goes.
+	// Now returns the queue's current time.
 	Now() time.Time
 }
 
-// Now is the time by which a queue goes, which is that of the system unless the
-// queue is a Clock. It is what a delay must be counted from, and is safe for
-// concurrent use.
+// Now returns a queue's current time: the queue's own if it is a Clock, the system's
+// otherwise. Delays of its jobs must be measured from it. It is safe for concurrent use.
 func Now(q Queue) time.Time {
 	if c, ok := q.(Clock); ok {
 		return c.Now()

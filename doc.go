@@ -5,12 +5,12 @@
 // same job runs on a queue in memory, on an embedded database file or on a
 // database shared by many processes; only the queue's constructor changes.
 //
-// This package holds the contract (interfaces and value types) and what works
-// on every queue: errors, stats, waiting, enqueueing and periodic operations.
-// It stores nothing and starts no worker. The queues are in package queue, the
-// pools in package pool, the type to embed in package job.
+// This package holds the contract (interfaces and value types) and the functions
+// that work on every queue: errors, stats, waiting, enqueueing and periodic
+// operations. It stores nothing and starts no worker. Package queue provides the
+// queues, package pool the runners, and package job the type to embed.
 //
 // Delivery is at least once: a job that Put accepted runs to an end, and a job
-// that ended is not run again. A job that may be interrupted by a crash must
-// therefore tolerate being run a second time.
+// that ended is not run again. If a process crashes while it runs a job, the job
+// runs a second time, so Run must tolerate that.
 package amboy

@@ -6,18 +6,17 @@ import (
 	"fmt"
 )
 
-// EnqueueUniqueJob puts a job, and counts it as success where its ID is taken
-// already, or its unique key (see UniqueJob). Where one of its enqueue scopes is held that is an error, for which
-// IsDuplicateJobScopeError is true. It blocks as Put does and is safe for
-// concurrent use.
+// EnqueueUniqueJob puts a job. It returns nil if the job's ID or unique key (see
+// UniqueJob) is already taken. If another job holds one of its enqueue scopes, it returns
+// an error for which IsDuplicateJobScopeError is true. It blocks as Put does and is safe
+// for concurrent use.
 func EnqueueUniqueJob(ctx context.Context, q Queue, j Job) error {
 	return withoutDuplicateJobs(putJob(ctx, q, j))
 }
 
-// EnqueueManyUniqueJobs puts jobs, trying all of them, and counts it as success
-// where the ID or the unique key of one is taken already. All other errors stay,
-// among them those of jobs whose enqueue scopes are held. It blocks as PutMany does
-// and is safe for concurrent use.
+// EnqueueManyUniqueJobs puts jobs. It tries all of them, and ignores jobs whose ID or
+// unique key is already taken. It returns all other errors, including those of jobs whose
+// enqueue scopes are held. It blocks as PutMany does and is safe for concurrent use.
 func EnqueueManyUniqueJobs(ctx context.Context, q Queue, jobs []Job) error {
 	if err := withoutDuplicateJobs(q.PutMany(ctx, jobs)); err != nil {
 		return fmt.Errorf("putting unique jobs in queue %q: %w", q.ID(), err)
@@ -25,13 +24,12 @@ func EnqueueManyUniqueJobs(ctx context.Context, q Queue, jobs []Job) error {
 	return nil
 }
 
-// PopulateQueue puts every job that the channel gives. It blocks until the
-// channel is closed or ctx ends; after ctx has ended nothing reads the channel
-// any more, so whoever sends to it must watch ctx too. A job that can't be put
-// does not keep the later ones out. The error is that of CollateWriteErrors
-// about all the jobs that were not put; it keeps the errors of the first 100 of
-// them, and of the others their number and the worst. Where ctx ended first it
-// also wraps the cause of that.
+// PopulateQueue puts every job that it receives from the channel. It blocks until the
+// channel is closed or ctx ends. After ctx has ended nothing reads the channel, so a
+// sender must stop when ctx ends too. If a job can't be put, PopulateQueue goes on with
+// the next. It returns the result of CollateWriteErrors for all jobs that were not put: it
+// keeps the first 100 errors, and the number and the worst of the others. If ctx ended
+// first, the error also wraps the cause.
 func PopulateQueue(ctx context.Context, q Queue, jobs <-chan Job) error {
 	if jobs == nil {
 		return fmt.Errorf("populating queue %q: the channel of jobs must not be nil", q.ID())
@@ -47,11 +45,11 @@ func PopulateQueue(ctx context.Context, q Queue, jobs <-chan Job) error {
 			errs.add(putJob(ctx, q, j))
 		}
 	}
-	stopped := fmt.Errorf("populating queue %q: stopped before the end of the jobs: %w", q.ID(), context.Cause(ctx))
+	stopped := fmt.Errorf("populating queue %q: stopped before the channel was closed: %w", q.ID(), context.Cause(ctx))
 	return CollateWriteErrors(append(errs.all(), stopped))
 }
 
-// putJob puts a job and says in the error which job and queue it was.
+// putJob puts a job. Its error names the job and the queue.
 func putJob(ctx context.Context, q Queue, j Job) error {
 	if IsNilJob(j) {
 		return fmt.Errorf("putting a job in queue %q: %w", q.ID(), errNilJob)
@@ -62,10 +60,9 @@ func putJob(ctx context.Context, q Queue, j Job) error {
 	return nil
 }
 
-// withoutDuplicateJobs leaves out of an error what says only that the ID or the
-// unique key of a job is taken, and returns nil where nothing else is in it. Where err is about
-// several jobs each of their errors is looked at, so that a duplicate job never
-// hides what became of another.
+// withoutDuplicateJobs removes from err the errors that only say that the ID or the unique
+// key of a job is taken, and returns nil if nothing is left. If err is about several jobs,
+// it checks the error of each, so that a duplicate job never hides another job's error.
 func withoutDuplicateJobs(err error) error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch e := e.(type) { //nolint:errorlint // The loop unwraps.
@@ -90,15 +87,15 @@ func withoutDuplicateJobs(err error) error {
 // maxBoundedErrors is the number of errors that boundedErrors keeps.
 const maxBoundedErrors = 100
 
-// boundedErrors gathers errors about jobs. It keeps the first ones, and of the
-// others their number and the worst.
+// boundedErrors collects errors about jobs. It keeps the first ones, and the number and
+// the worst of the others.
 type boundedErrors struct {
 	first []error
 	more  int
 	worst error
 }
 
-// add gathers an error; nil does nothing.
+// add collects an error; it ignores nil.
 func (b *boundedErrors) add(err error) {
 	switch {
 	case err == nil:
@@ -112,11 +109,11 @@ func (b *boundedErrors) add(err error) {
 	}
 }
 
-// all returns what was kept, of which CollateWriteErrors makes an error of the
-// same kind as of all that was gathered.
+// all returns the collected errors. CollateWriteErrors of them has the same kind as
+// CollateWriteErrors of all errors that were added.
 func (b *boundedErrors) all() []error {
 	if b.more == 0 {
 		return b.first
 	}
-	return append(b.first, fmt.Errorf("%d more errors, of which the worst: %w", b.more, b.worst))
+	return append(b.first, fmt.Errorf("%d more errors, the worst of which is: %w", b.more, b.worst))
 }

@@ -66,7 +66,7 @@ func TestEnqueueManyUniqueJobs(t *testing.T) {
 		name string
 		errs map[string]error
 		put  []string
-		// kept are the errors that stay, gone those that do not.
+		// kept are the errors that stay, gone the errors that are removed.
 		kept, gone []error
 		scope      bool
 	}{
@@ -127,7 +127,7 @@ func TestEnqueueManyUniqueJobs(t *testing.T) {
 	})
 }
 
-// jobsOf gives jobs in a closed channel.
+// jobsOf returns a closed channel that holds jobs.
 func jobsOf(jobs ...amboy.Job) <-chan amboy.Job {
 	out := make(chan amboy.Job, len(jobs))
 	for _, j := range jobs {

@@ -7,45 +7,43 @@ import (
 	"strings"
 )
 
-// ErrQueueDraining is wrapped by the error of a Put in a queue that runs what it
-// has, and takes nothing new.
+// ErrQueueDraining is wrapped by the error of Put on a draining queue, which runs the
+// jobs that it holds and accepts no new ones.
 var ErrQueueDraining = errors.New("queue is draining")
 
-// ErrQueueClosed is returned by calls on a queue that was closed.
+// ErrQueueClosed is returned by calls on a closed queue.
 var ErrQueueClosed = errors.New("queue is closed")
 
-// ErrGroupClosed is wrapped by the errors of calls on a queue group that was closed.
+// ErrGroupClosed is wrapped by the errors of calls on a closed queue group.
 var ErrGroupClosed = errors.New("queue group is closed")
 
-// ErrLeftBehind is wrapped by the error of QueueGroup.Close if its context ended and not
-// all had ended within a second: jobs, callbacks or calls of a driver that ignore their
-// contexts. The error names queues and jobs.
+// ErrLeftBehind is wrapped by the error of QueueGroup.Close if jobs, callbacks or
+// driver calls that ignore their contexts still ran a second after its context ended.
+// The error names the queues and jobs.
 var ErrLeftBehind = errors.New("left behind at Close")
 
-// ErrQueueNotStarted is returned by calls on a queue that must be started
-// first.
+// ErrQueueNotStarted is returned by calls that need a started queue.
 var ErrQueueNotStarted = errors.New("queue is not started")
 
 // ErrAlreadyStarted is returned by calls that must come before Start.
 var ErrAlreadyStarted = errors.New("already started")
 
-// ErrLeaseLost is the cause of the end of a job's context when the job's lease
-// was lost, and is returned by writes of a worker whose lease was lost.
+// ErrLeaseLost is the cause with which a job's context ends when the job's lease was
+// lost. Writes by a worker whose lease was lost return it too.
 var ErrLeaseLost = errors.New("the job's lease was lost")
 
-// ErrAborted is the cause of the end of a job's context when the job was
-// aborted.
+// ErrAborted is the cause with which a job's context ends when the job was aborted.
 var ErrAborted = errors.New("the job was aborted")
 
-// InvalidJobError says why no queue accepts a job. Use errors.As to find it.
+// InvalidJobError is why no queue accepts a job. Use errors.As to find it.
 type InvalidJobError struct {
-	// JobID is the ID of the job, where it has one.
+	// JobID is the ID of the job; empty if the job has none.
 	JobID string
-	// Field is what is wrong with it.
+	// Field is the invalid field.
 	Field string
-	// Value is the value of that.
+	// Value is the field's value.
 	Value any
-	// Rule says what is allowed.
+	// Rule is what the field must satisfy.
 	Rule string
 }
 
@@ -57,7 +55,7 @@ func (e *InvalidJobError) Error() string {
 	return fmt.Sprintf("invalid job %q: %s %s (is %#v)", e.JobID, e.Field, e.Rule, printable(e.Value))
 }
 
-// printable gives values that have a readable form in it.
+// printable returns the text of a fmt.Stringer, and any other value unchanged.
 func printable(v any) any {
 	if s, ok := v.(fmt.Stringer); ok {
 		return s.String()
@@ -76,16 +74,16 @@ type duplicateJobScopeError struct{ error }
 
 func (e *duplicateJobScopeError) Unwrap() error { return e.error }
 
-// NewDuplicateJobError makes an error for which IsDuplicateJobError is true.
+// NewDuplicateJobError returns an error for which IsDuplicateJobError is true.
 func NewDuplicateJobError(msg string) error { return &duplicateJobError{errors.New(msg)} }
 
-// NewDuplicateJobErrorf is NewDuplicateJobError with a format as in fmt.Errorf.
+// NewDuplicateJobErrorf is like NewDuplicateJobError, with a format as in fmt.Errorf.
 func NewDuplicateJobErrorf(msg string, args ...any) error {
 	return &duplicateJobError{fmt.Errorf(msg, args...)}
 }
 
-// MakeDuplicateJobError marks err, so that IsDuplicateJobError is true for it.
-// It returns nil for nil.
+// MakeDuplicateJobError wraps err so that IsDuplicateJobError is true for it. It
+// returns nil if err is nil.
 func MakeDuplicateJobError(err error) error {
 	if err == nil {
 		return nil
@@ -93,20 +91,20 @@ func MakeDuplicateJobError(err error) error {
 	return &duplicateJobError{err}
 }
 
-// NewDuplicateJobScopeError makes an error for which IsDuplicateJobScopeError
-// is true.
+// NewDuplicateJobScopeError returns an error for which IsDuplicateJobScopeError is
+// true.
 func NewDuplicateJobScopeError(msg string) error {
 	return &duplicateJobScopeError{errors.New(msg)}
 }
 
-// NewDuplicateJobScopeErrorf is NewDuplicateJobScopeError with a format as in
+// NewDuplicateJobScopeErrorf is like NewDuplicateJobScopeError, with a format as in
 // fmt.Errorf.
 func NewDuplicateJobScopeErrorf(msg string, args ...any) error {
 	return &duplicateJobScopeError{fmt.Errorf(msg, args...)}
 }
 
-// MakeDuplicateJobScopeError marks err, so that IsDuplicateJobScopeError is
-// true for it. It returns nil for nil.
+// MakeDuplicateJobScopeError wraps err so that IsDuplicateJobScopeError is true for
+// it. It returns nil if err is nil.
 func MakeDuplicateJobScopeError(err error) error {
 	if err == nil {
 		return nil
@@ -114,23 +112,22 @@ func MakeDuplicateJobScopeError(err error) error {
 	return &duplicateJobScopeError{err}
 }
 
-// IsDuplicateJobError is true for an error, however wrapped, that says that a
-// job was not added because its ID or its unique key is taken, or an enqueue scope
-// of it is held. It is true for nothing else.
+// IsDuplicateJobError reports whether err, however wrapped, means that a job was not
+// added because its ID or its unique key is taken, or because another job holds one of
+// its enqueue scopes. It is true for nothing else.
 func IsDuplicateJobError(err error) bool {
 	return isMarked[*duplicateJobError](err) || IsDuplicateJobScopeError(err)
 }
 
-// IsDuplicateJobScopeError is true for an error, however wrapped, that says
-// that a job was not added because an enqueue scope of it is held. It is true
-// for nothing else.
+// IsDuplicateJobScopeError reports whether err, however wrapped, means that a job was
+// not added because another job holds one of its enqueue scopes. It is true for
+// nothing else.
 func IsDuplicateJobScopeError(err error) bool {
 	return isMarked[*duplicateJobScopeError](err)
 }
 
-// isMarked is errors.As for a mark, but for what CollateWriteErrors made: there
-// the cause decides, because an error about several jobs is a duplicate only
-// where each of them is.
+// isMarked is like errors.As for a marker type, except for errors of
+// CollateWriteErrors: those are about several jobs, so their cause alone decides.
 func isMarked[Mark error](err error) bool {
 	switch e := err.(type) { //nolint:errorlint // It unwraps the error itself.
 	case *writeErrors:
@@ -146,27 +143,27 @@ func isMarked[Mark error](err error) bool {
 	}
 }
 
-// JobNotFoundError says that a queue does not hold a job.
+// JobNotFoundError means that a queue does not hold a job.
 type JobNotFoundError struct{ err error }
 
-// Error describes what was not found.
+// Error returns the message of the wrapped error.
 func (e *JobNotFoundError) Error() string { return e.err.Error() }
 
-// Unwrap returns the error that was marked.
+// Unwrap returns the wrapped error.
 func (e *JobNotFoundError) Unwrap() error { return e.err }
 
-// NewJobNotFoundError makes an error for which IsJobNotFoundError is true.
+// NewJobNotFoundError returns an error for which IsJobNotFoundError is true.
 func NewJobNotFoundError(msg string) *JobNotFoundError {
 	return &JobNotFoundError{errors.New(msg)}
 }
 
-// NewJobNotFoundErrorf is NewJobNotFoundError with a format as in fmt.Errorf.
+// NewJobNotFoundErrorf is like NewJobNotFoundError, with a format as in fmt.Errorf.
 func NewJobNotFoundErrorf(msg string, args ...any) *JobNotFoundError {
 	return &JobNotFoundError{fmt.Errorf(msg, args...)}
 }
 
-// MakeJobNotFoundError marks err, so that IsJobNotFoundError is true for it. It
-// returns a nil pointer for nil, so check err before the result becomes an error.
+// MakeJobNotFoundError wraps err so that IsJobNotFoundError is true for it. It returns
+// a nil pointer if err is nil, so check err before converting the result to an error.
 func MakeJobNotFoundError(err error) *JobNotFoundError {
 	if err == nil {
 		return nil
@@ -174,14 +171,14 @@ func MakeJobNotFoundError(err error) *JobNotFoundError {
 	return &JobNotFoundError{err}
 }
 
-// IsJobNotFoundError is true for an error, however wrapped, that says that a
-// queue does not hold a job.
+// IsJobNotFoundError reports whether err, however wrapped, means that a queue does not
+// hold a job.
 func IsJobNotFoundError(err error) bool {
 	var notFound *JobNotFoundError
 	return errors.As(err, &notFound)
 }
 
-// writeErrors are the errors of several jobs.
+// writeErrors combines the errors of several jobs.
 type writeErrors struct {
 	cause error
 	all   []error
@@ -189,17 +186,17 @@ type writeErrors struct {
 
 func (e *writeErrors) Error() string { return e.cause.Error() }
 
-// Cause is what errors.Cause of github.com/pkg/errors finds.
+// Cause is read by errors.Cause of github.com/pkg/errors.
 func (e *writeErrors) Cause() error { return e.cause }
 
-// Unwrap lets errors.Is and errors.As see the error of every job.
+// Unwrap lets errors.Is and errors.As find the error of every job.
 func (e *writeErrors) Unwrap() []error { return e.all }
 
-// CollateWriteErrors makes one error of the errors that adding several jobs
-// gave. Its message is that of all of them. Its kind is plain where one of them
-// is neither a duplicate job nor a duplicate scope; else duplicate scope where
-// one of them is; else duplicate job. It returns nil where errs has no error,
-// and the error itself where there is one.
+// CollateWriteErrors combines the errors of adding several jobs. The message contains
+// all of their messages. The kind is plain if any error is neither a duplicate job nor
+// a duplicate scope; otherwise duplicate scope if any error is one; otherwise duplicate
+// job. CollateWriteErrors returns nil if errs contains no error, and a single error
+// unchanged.
 func CollateWriteErrors(errs []error) error {
 	var all []error
 	worst := severityDuplicateJob
@@ -226,8 +223,8 @@ func CollateWriteErrors(errs []error) error {
 	return &writeErrors{cause: cause, all: all}
 }
 
-// severity orders the kinds of errors that adding a job can give: of several
-// the worst is the kind of them all.
+// severity orders the kinds of errors that adding a job can return. The kind of a
+// combined error is the most severe one.
 type severity int
 
 const (
@@ -247,28 +244,28 @@ func severityOf(err error) severity {
 	}
 }
 
-// DependencyCycleError says that jobs depend on each other in a circle. None of
-// them is added.
+// DependencyCycleError means that jobs depend on each other in a cycle. None of them
+// is added.
 type DependencyCycleError struct {
-	// Path has the IDs of the jobs along the edges; the last is the first.
+	// Path lists the IDs of the jobs along the edges. The last ID equals the first.
 	Path []string
 }
 
-// The bounds of the message of a DependencyCycleError: each job of a cycle has one.
+// The bounds on the message of a DependencyCycleError: each job of a cycle gets one.
 const (
-	maxNamedOfCycle = 5
-	maxNameInCycle  = 100
+	maxJobsInMessage = 5
+	maxIDInMessage   = 100
 )
 
-// Error gives the path. Of a long one it names the first jobs and gives the count, and
-// it cuts long IDs.
+// Error returns the path. It names the first jobs of a long path and the total count,
+// and truncates long IDs.
 func (e *DependencyCycleError) Error() string {
-	named := make([]string, 0, maxNamedOfCycle+2)
+	named := make([]string, 0, maxJobsInMessage+2)
 	for i, id := range e.Path {
 		isLast := i == len(e.Path)-1
-		if i < maxNamedOfCycle || isLast {
-			named = append(named, truncate(id, maxNameInCycle))
-		} else if i == maxNamedOfCycle {
+		if i < maxJobsInMessage || isLast {
+			named = append(named, truncate(id, maxIDInMessage))
+		} else if i == maxJobsInMessage {
 			named = append(named, "…")
 		}
 	}

@@ -18,8 +18,8 @@ import (
 
 var errPlain = errors.New("disk is full")
 
-// TestErrorKinds holds every predicate against every kind of error, bare and
-// in every kind of wrapping.
+// TestErrorKinds checks every predicate against every kind of error, bare and in every
+// kind of wrapping.
 func TestErrorKinds(t *testing.T) {
 	kinds := []struct {
 		name                 string
@@ -81,7 +81,7 @@ func TestErrorKinds(t *testing.T) {
 	}
 }
 
-func TestMarkedErrorsKeepWhatTheyMark(t *testing.T) {
+func TestMarkedErrorsWrapTheirCause(t *testing.T) {
 	for name, err := range map[string]error{
 		"duplicate job":              amboy.MakeDuplicateJobError(errPlain),
 		"duplicate job, formatted":   amboy.NewDuplicateJobErrorf("putting: %w", errPlain),

@@ -37,7 +37,7 @@ func ExampleJobInfo_Stuck() {
 	if err := q.PutMany(ctx, []amboy.Job{j, next}); err != nil {
 		panic(err)
 	}
-	// The next job starts when the worker of the first is replaced.
+	// The next job starts once the stuck worker has been replaced.
 	for next.TimeInfo().Start.IsZero() {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -72,7 +72,7 @@ func ExampleCollateWriteErrors() {
 
 func ExampleEnqueueManyUniqueJobs() {
 	ctx := context.Background()
-	// A queue that holds resize.cat.png already.
+	// q already holds resize.cat.png.
 	q := &fakeQueue{putErrs: map[string]error{"resize.cat.png": amboy.NewDuplicateJobError("the ID is taken")}}
 
 	jobs := []amboy.Job{newResize("cat.png"), newResize("dog.png")}
@@ -125,7 +125,7 @@ func ExampleIntervalQueueOperation() {
 	defer cancel()
 	q := &fakeQueue{}
 
-	// A service leaves Clock out, and so goes by real time.
+	// A service leaves Clock unset and uses real time.
 	start := time.Date(2030, 1, 2, 3, 0, 0, 0, time.UTC)
 	clock := clockwork.NewFakeClockAt(start)
 	conf := amboy.QueueOperationConfig{ContinueOnError: true, LogErrors: true, Clock: clock}
@@ -133,7 +133,7 @@ func ExampleIntervalQueueOperation() {
 		return newResize(clock.Now().Format("15:04"))
 	}))
 
-	// Each time that the operation waits for its next run, a minute passes.
+	// Each time the operation waits for its next run, a minute passes.
 	for range 2 {
 		if err := clock.BlockUntilContext(ctx, 1); err != nil {
 			fmt.Println(err)

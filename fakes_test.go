@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// testJob is a job whose test says what it does.
+// testJob is a job that runs a test's function.
 type testJob struct {
 	job.Base
 	run func(ctx context.Context, j *testJob)
@@ -34,8 +34,8 @@ func (j *testJob) Run(ctx context.Context) {
 	}
 }
 
-// fakeQueue is a queue whose test says what it holds. Methods that are not
-// here panic.
+// fakeQueue is a queue whose contents a test sets. Methods that it does not implement
+// panic.
 type fakeQueue struct {
 	amboy.Queue
 	id      string
@@ -51,7 +51,7 @@ type fakeQueue struct {
 
 func (q *fakeQueue) ID() string { return q.id }
 
-// Put refuses jobs as every queue does, then those of putErrs.
+// Put refuses invalid jobs as every queue does, and the jobs in putErrs.
 func (q *fakeQueue) Put(ctx context.Context, j amboy.Job) error {
 	if err := amboy.ValidateJob(j); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (q *fakeQueue) PutMany(ctx context.Context, jobs []amboy.Job) error {
 	return amboy.CollateWriteErrors(errs)
 }
 
-// ids are those of the jobs that were put, in their order.
+// ids returns the IDs of the jobs that were put, in order.
 func (q *fakeQueue) ids() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,7 +91,7 @@ func (q *fakeQueue) JobInfo(ctx context.Context) <-chan amboy.JobInfo { return s
 
 func (q *fakeQueue) Results(ctx context.Context) <-chan amboy.Job { return stream(ctx, q.results) }
 
-// stream gives the items until ctx ends.
+// stream sends the items until ctx ends.
 func stream[T any](ctx context.Context, items []T) <-chan T {
 	out := make(chan T)
 	go func() {
@@ -107,14 +107,14 @@ func stream[T any](ctx context.Context, items []T) <-chan T {
 	return out
 }
 
-// logEntry is a message that was logged.
+// logEntry is a logged message.
 type logEntry struct {
 	level  level.Priority
 	fields message.Fields
 }
 
-// captureLogs catches what is logged until the test ends. The function that it
-// returns gives what was logged since its last call.
+// captureLogs captures log messages until the test ends. The function that it returns
+// returns what was logged since its last call.
 func captureLogs(t *testing.T) func() []logEntry {
 	t.Helper()
 	previous := grip.GetSender()

@@ -5,28 +5,26 @@ import (
 	"iter"
 )
 
-// JobQuery selects jobs by what they are now. A field that is empty selects all;
-// fields that are not select what meets all of them.
+// JobQuery selects jobs by their current properties. Empty fields match everything;
+// non-empty fields are ANDed.
 type JobQuery struct {
-	// States are those that the job may be in.
+	// States lists the states to match.
 	States []JobState
-	// Types are the names of those that it may have.
+	// Types lists the names of the job types to match.
 	Types []string
-	// Tag is one that it has (see TaggedJob).
+	// Tag is a tag that the job must have (see TaggedJob).
 	Tag string
 }
 
-// JobFinder is implemented by queues in which jobs can be found by more than their
-// ID. Of a retryable job the latest attempt is meant. The methods are safe for
-// concurrent use.
+// JobFinder is implemented by queues that can find jobs by more than their ID. For a
+// retryable job they use its latest attempt. The methods are safe for concurrent use.
 type JobFinder interface {
-	// FindJobs yields a description of each job that a query selects, in the order
-	// in which they were put; a retry counts as put anew. It reads the store as it
-	// goes, so that jobs may change meanwhile; one that is there from the first to
-	// the last, and is always selected, is yielded once at least. An error is the
-	// last that it yields.
+	// FindJobs yields a description of each matching job, in the order in which the
+	// jobs were put; a retry counts as a new put. It reads the store while it yields,
+	// so jobs may change meanwhile. A job that exists and matches from start to end is
+	// yielded at least once. After an error FindJobs yields nothing more.
 	FindJobs(ctx context.Context, q JobQuery) iter.Seq2[JobInfo, error]
-	// CountJobs counts the jobs that a query selects. It blocks as long as the
-	// store takes, and returns its errors.
+	// CountJobs counts the matching jobs. It blocks for the calls to the store, and
+	// returns its errors.
 	CountJobs(ctx context.Context, q JobQuery) (int, error)
 }

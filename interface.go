@@ -8,14 +8,14 @@ import (
 )
 
 // LockTimeout is the default age at which the lock (lease) of a running job
-// counts as stale, so that another worker may take the job over.
+// counts as stale. Another worker may then take the job over.
 const LockTimeout = 10 * time.Minute
 
 // MaxIDLength is the longest job ID, in bytes, that queues accept.
 const MaxIDLength = 1024
 
-// Job is one unit of work. Types normally embed job.Base, which implements all
-// of it but Run. A queue calls a job's methods from several goroutines while
+// Job is one unit of work. Types normally embed job.Base, which implements every
+// method except Run. A queue calls a job's methods from several goroutines while
 // the job runs, so an implementation must be safe for concurrent use; Base is.
 type Job interface {
 	// ID names the job. It is unique in its queue, not empty, and at most
@@ -25,92 +25,92 @@ type Job interface {
 	// Type names the job's registered type and its version.
 	Type() JobType
 
-	// Run does the work. It reports failure with AddError or
-	// AddRetryableError, and should return soon after ctx ends: at the job's
-	// MaxTime, when it is aborted, when its lease is lost, and when its pool
-	// is closed and out of patience. A panic is recorded as an error of this
-	// attempt.
+	// Run does the work. It reports a failure with AddError or
+	// AddRetryableError. It should return soon after ctx ends, which happens
+	// when the job's MaxTime is used up, the job is aborted, its lease is lost,
+	// or the deadline of the pool's Close passes. A panic is recorded as an
+	// error of this attempt.
 	//
 	// By convention Run begins with "defer j.MarkComplete()". A job that
-	// returns without it is complete all the same.
+	// returns without calling it is complete all the same.
 	Run(ctx context.Context)
 
-	// AddError records an error of this attempt; nil does nothing. A job with
+	// AddError records an error of this attempt; it ignores nil. A job with
 	// errors ends as failed.
 	AddError(err error)
 
-	// AddRetryableError is AddError for a retryable job that should be tried
-	// again; nil does nothing. Where the job is not retryable it is AddError.
+	// AddRetryableError is like AddError, and also asks for another attempt if
+	// the job is retryable. It ignores nil.
 	AddRetryableError(err error)
 
 	// Error joins the messages of this attempt's errors with newlines. It is
-	// nil where there are none.
+	// nil if there are none.
 	Error() error
 
-	// Lock takes the job's lock for owner. It fails while another owner holds
-	// a lock that is younger than timeout and the job is in progress, or
-	// complete and awaiting its retry. Otherwise it sets owner and time and
-	// counts the modification.
+	// Lock takes the job's lock for owner. It fails if another owner holds a
+	// lock younger than timeout and the job is in progress, or is complete and
+	// awaiting its retry. Otherwise it sets the owner and the modification time
+	// and increments the modification count.
 	Lock(owner string, timeout time.Duration) error
 
-	// Unlock gives the lock up. It does nothing while somebody else holds it.
+	// Unlock releases the lock. It does nothing while another owner holds a lock
+	// younger than timeout.
 	Unlock(owner string, timeout time.Duration)
 
 	// Status reports what a queue stores about the job's progress.
 	Status() JobStatusInfo
-	// SetStatus replaces it.
+	// SetStatus replaces the status.
 	SetStatus(JobStatusInfo)
 
 	// TimeInfo reports the job's times.
 	TimeInfo() JobTimeInfo
 	// UpdateTimeInfo changes the fields that are set in the argument.
 	UpdateTimeInfo(JobTimeInfo)
-	// SetTimeInfo replaces all of them.
+	// SetTimeInfo replaces all times.
 	SetTimeInfo(JobTimeInfo)
 
 	// RetryInfo reports how the job is retried.
 	RetryInfo() JobRetryInfo
 	// UpdateRetryInfo changes the fields that are not nil in the argument.
 	UpdateRetryInfo(JobRetryOptions)
-	// IsLastAttempt is true where no attempt will follow this one: the job is
+	// IsLastAttempt reports whether no attempt will follow this one: the job is
 	// not retryable, has no attempts left, or does not ask for a retry.
 	IsLastAttempt() bool
 
-	// Dependency tells whether the job may run. It is never nil.
+	// Dependency decides whether the job may run. It is never nil.
 	Dependency() dependency.Manager
-	// SetDependency replaces it. It must be called before Put.
+	// SetDependency replaces the dependency. It must be called before Put.
 	SetDependency(dependency.Manager)
 
 	// Scopes names the locks that the job must hold while it runs. Of the jobs
-	// of a queue that share a scope only one runs at a time.
+	// in a queue that share a scope, only one runs at a time.
 	Scopes() []string
 	// SetScopes replaces the scopes. It must be called before Put.
 	SetScopes([]string)
 
-	// EnqueueScopes is the part of Scopes that is taken by Put and held until
-	// the job's last attempt ends; nil where there is none.
+	// EnqueueScopes is the subset of Scopes that Put takes and that the job holds
+	// until its last attempt ends. It is nil if the subset is empty.
 	EnqueueScopes() []string
-	// SetEnqueueScopes chooses that part; names that are not among Scopes are
-	// left out.
+	// SetEnqueueScopes chooses that subset. It ignores names that are not in
+	// Scopes.
 	SetEnqueueScopes(...string)
-	// EnqueueAllScopes is true where all scopes are taken by Put.
+	// EnqueueAllScopes reports whether Put takes all scopes.
 	EnqueueAllScopes() bool
-	// SetEnqueueAllScopes chooses that.
+	// SetEnqueueAllScopes sets whether Put takes all scopes.
 	SetEnqueueAllScopes(bool)
 }
 
-// Prioritized is implemented by jobs that have a priority. job.Base implements
-// it.
+// Prioritized is implemented by jobs with a priority. job.Base implements it.
 type Prioritized interface {
-	// Priority is the job's priority. Of two jobs that may run, the one with
-	// the larger priority is run first; the default is 0, and jobs of equal
-	// priority run in the order in which they were put.
+	// Priority is the job's priority; the default is 0. Jobs with a larger
+	// priority run first. Jobs of equal priority run in the order in which they
+	// were put.
 	Priority() int
-	// SetPriority changes it. It must be called before Put.
+	// SetPriority changes the priority. It must be called before Put.
 	SetPriority(int)
 }
 
-// PriorityOf returns the priority of a job, 0 for a type that has none.
+// PriorityOf returns the priority of a job, or 0 if its type has none.
 func PriorityOf(j Job) int {
 	if p, ok := j.(Prioritized); ok {
 		return p.Priority()
@@ -118,9 +118,9 @@ func PriorityOf(j Job) int {
 	return 0
 }
 
-// JobType names the type of a job and its version. The version is part of what
-// is stored: a job stored under an older version runs only where an upgrade is
-// registered for it.
+// JobType names the type of a job and its version. The version is stored with
+// the job. A job stored under an older version runs only in processes that have
+// registered an upgrade for it.
 type JobType struct {
 	Name    string `json:"name" bson:"name" yaml:"name"`
 	Version int    `json:"version" bson:"version" yaml:"version"`
@@ -135,51 +135,55 @@ type QueueInfo struct {
 }
 
 // Queue holds jobs and hands them to a runner. Implementations are safe for
-// concurrent use. Unless it says otherwise a method blocks only as long as the
-// storage of the queue takes, and stops when its context ends.
+// concurrent use. Unless stated otherwise, a method blocks only for the calls to
+// the queue's storage, and returns when its context ends.
 type Queue interface {
 	// ID identifies this instance of the queue, in errors and in the log.
 	ID() string
 
-	// Put adds a job. It sets the job's creation time where that is unset, and
-	// takes the job's enqueue scopes. A job whose status says that it is completed
-	// is stored as ended and never runs; it waits for no dependency and takes no
-	// scope. One whose status says that it is in progress is stored with its owner
-	// and modification time, counts as running, and takes all of its scopes; it
-	// runs once its lock is older than the lock timeout. It returns an *InvalidJobError for a job
-	// that no queue accepts, an error for which IsDuplicateJobError is true
-	// where the ID or the unique key is taken, and one for which
-	// IsDuplicateJobScopeError is true where an enqueue scope is held. On a full
-	// queue Put waits until there is room or ctx ends; if the queue was not
-	// started, nothing makes room, and it returns an error that wraps
-	// ErrQueueNotStarted. A Put that fails leaves nothing behind.
+	// Put adds a job. It sets the job's creation time if that is unset, and takes
+	// the job's enqueue scopes.
+	//
+	// If the job's status says that it is completed, it is stored as ended and
+	// never runs; it waits for no dependency and takes no scope. If its status
+	// says that it is in progress, it is stored with its owner and modification
+	// time, counts as running, and takes all of its scopes; it runs once its lock
+	// is older than the lock timeout.
+	//
+	// Put returns an *InvalidJobError for a job that no queue accepts. For its
+	// error, IsDuplicateJobError is true if the ID or the unique key is taken,
+	// and IsDuplicateJobScopeError if another job holds one of the enqueue
+	// scopes. If the queue is full, Put waits until there is room or ctx ends; if
+	// the queue was not started, nothing makes room, and Put returns an error
+	// that wraps ErrQueueNotStarted. A Put that fails leaves nothing behind.
 	Put(ctx context.Context, j Job) error
 
-	// PutMany adds jobs, trying all of them. Its error wraps that of every job
-	// that was not added (see CollateWriteErrors). Jobs that depend on each
-	// other may stand in any order.
+	// PutMany adds jobs. It tries all of them. Its error wraps the error of every
+	// job that was not added (see CollateWriteErrors). Jobs that depend on each
+	// other may be given in any order.
 	PutMany(ctx context.Context, jobs []Job) error
 
-	// Get returns the job with that ID, of a retryable job its latest attempt.
+	// Get returns the job with that ID, or its latest attempt if it is retryable.
 	Get(ctx context.Context, id string) (Job, bool)
 
-	// Next returns a job to run and marks it as running. It blocks until there
-	// is one, and returns nil when ctx ends or the queue is closed. Runners
-	// call it.
+	// Next returns a job to run and marks it as running. It blocks until a job
+	// may run, and returns nil when ctx ends or the queue is closed. Runners call
+	// it.
 	Next(ctx context.Context) Job
 
-	// Complete ends the current attempt of a job that Next returned. A job
-	// that should be retried is handed to the retry handler, where the queue
-	// has one. Runners call it.
+	// Complete ends the current attempt of a job that Next returned. If the job
+	// should be retried and the queue has a retry handler, Complete hands the job
+	// to that handler. Runners call it.
 	Complete(ctx context.Context, j Job) error
 
-	// Save replaces what the queue stores about a job that it holds. It returns an
-	// error that wraps ErrLeaseLost, and changes nothing, if j is stale: the owner
-	// or the modification count that the queue has is not that of j, because the
-	// job was claimed, handed back or ended since j was read. Renewing a lease
-	// changes neither, so a running job may save itself for as long as it has its
-	// lease. A copy is not stale because Lock or Unlock was called on it; then Save
-	// stores its owner, count and time too, unless another owner runs the job.
+	// Save replaces the stored content of a job that the queue holds. If j is
+	// stale, Save changes nothing and returns an error that wraps ErrLeaseLost. A
+	// copy is stale if its owner or modification count differs from the queue's,
+	// because the job was claimed, handed back or ended since j was read.
+	// Renewing a lease changes neither, so a running job can save itself for as
+	// long as it holds its lease. Calling Lock or Unlock on a copy does not make
+	// it stale; Save then also stores its owner, count and time, unless another
+	// owner runs the job.
 	Save(ctx context.Context, j Job) error
 
 	// Info describes the queue.
@@ -198,41 +202,40 @@ type Queue interface {
 
 	// Runner returns the runner that runs this queue's jobs.
 	Runner() Runner
-	// SetRunner replaces it. It fails once the queue has started.
+	// SetRunner replaces the runner. It fails once the queue has started.
 	SetRunner(Runner) error
 
-	// Start starts the queue and its runner. When ctx ends, all that the queue
-	// owns ends, as at Close with an ended context: running jobs are canceled
-	// and handed back, goroutines end and connections are closed, and the queue
-	// behaves as a closed one. Close then waits for that. A queue that is never
-	// started ends with the context of its constructor, if that takes one; once
-	// the queue is started, only the context of Start counts.
+	// Start starts the queue and its runner. The end of ctx acts like Close with
+	// an ended context: running jobs are canceled and handed back, goroutines end,
+	// connections are closed, and the queue is closed. A later Close waits for
+	// that to finish. A queue that is never started ends with the context of its
+	// constructor, if that takes one; once the queue is started, only the context
+	// of Start counts.
 	Start(ctx context.Context) error
 
-	// Close stops the queue: it takes no new jobs, waits for the running ones
-	// until ctx ends, then cancels those that remain, and returns when all of
-	// the queue's goroutines are gone. The queues of this module return within a
-	// second of the end of ctx: jobs, callbacks and calls of a driver that ignore
-	// their contexts are left behind, and the queue is a CloseReporter.
+	// Close stops the queue. It takes no new jobs, waits for the running ones
+	// until ctx ends, cancels the jobs that still run, and returns when all of
+	// the queue's goroutines have ended. The queues of this module return within
+	// a second of the end of ctx. They leave behind the jobs, callbacks and driver
+	// calls that ignore their contexts, and report such jobs as a CloseReporter.
 	Close(ctx context.Context)
 }
 
-// RetryableQueue is a queue that runs a failed job again.
+// RetryableQueue is a queue that retries failed jobs.
 type RetryableQueue interface {
 	Queue
 
 	// RetryHandler returns the handler that replaces jobs by their next
 	// attempt.
 	RetryHandler() RetryHandler
-	// SetRetryHandler replaces it. It fails once the queue has started.
+	// SetRetryHandler replaces the handler. It fails once the queue has started.
 	SetRetryHandler(RetryHandler) error
 
-	// GetAttempt returns one attempt (from 0) of a retryable job. It returns
-	// an error for which IsJobNotFoundError is true where there is none.
+	// GetAttempt returns one attempt (from 0) of a retryable job. If it does not
+	// exist, it returns an error for which IsJobNotFoundError is true.
 	GetAttempt(ctx context.Context, id string, attempt int) (Job, error)
-	// GetAllAttempts returns the attempts of a retryable job, oldest first. It
-	// returns an error for which IsJobNotFoundError is true where there are
-	// none.
+	// GetAllAttempts returns the attempts of a retryable job, oldest first. If
+	// there are none, it returns an error for which IsJobNotFoundError is true.
 	GetAllAttempts(ctx context.Context, id string) ([]Job, error)
 
 	// CompleteRetryingAndPut ends the retry of toComplete and adds toPut, its
@@ -240,7 +243,7 @@ type RetryableQueue interface {
 	// that toComplete holds pass to toPut without a gap.
 	CompleteRetryingAndPut(ctx context.Context, toComplete, toPut Job) error
 	// CompleteRetrying ends the retry of a job without another attempt, and
-	// frees its scopes.
+	// releases its scopes.
 	CompleteRetrying(ctx context.Context, j Job) error
 }
 
@@ -254,11 +257,11 @@ type RetryHandler interface {
 	Start(ctx context.Context) error
 	// Started is true between Start and Close.
 	Started() bool
-	// Put hands a job over. It never waits for room or for a worker.
+	// Put hands a job to the handler. It never waits for room or for a worker.
 	Put(ctx context.Context, j Job) error
-	// Close ends the handler and waits for its goroutines, and no longer than a
-	// second after ctx has ended. A job that was not handled yet stays in the queue
-	// as retrying.
+	// Close stops the handler and waits for its goroutines until a second after
+	// ctx has ended. A job that was not handled yet stays in the queue as
+	// retrying.
 	Close(ctx context.Context)
 }
 
@@ -271,109 +274,109 @@ type Runner interface {
 	SetQueue(Queue) error
 	// Start starts the workers. It fails without a queue. A second Start has no effect.
 	Start(ctx context.Context) error
-	// Close takes no more jobs, waits for the running ones until ctx ends,
-	// then cancels their contexts, and returns when every worker is gone. It
-	// should return within a second of the end of ctx even so: a queue does not
-	// wait longer for it.
+	// Close takes no more jobs, waits for the running ones until ctx ends, then
+	// cancels their contexts, and returns when every worker has ended. Even if a
+	// job ignores its context, Close should return within a second of the end of
+	// ctx, because a queue waits no longer for it.
 	Close(ctx context.Context)
 }
 
-// AbortableRunner is a runner whose running jobs can be canceled one by one.
+// AbortableRunner is a runner that can cancel single running jobs.
 type AbortableRunner interface {
 	Runner
 
-	// IsRunning tells whether the job with that ID is running here.
+	// IsRunning reports whether the job with that ID is running in this runner.
 	IsRunning(id string) bool
-	// RunningJobs lists the IDs of the jobs that are running here, sorted.
+	// RunningJobs lists the IDs of the jobs that this runner is running, sorted.
 	RunningJobs() []string
-	// Abort cancels the context of a running job and waits until it ended, or
-	// ctx does. An aborted job ends as canceled and is not retried. Abort
-	// returns an error for which IsJobNotFoundError is true where the job does
-	// not run here.
+	// Abort cancels the context of a running job and waits until the job or ctx
+	// has ended. An aborted job ends as canceled and is not retried. If this
+	// runner is not running the job, Abort returns an error for which
+	// IsJobNotFoundError is true.
 	Abort(ctx context.Context, id string) error
-	// AbortAll does so with every job that is running at the time of the call.
+	// AbortAll aborts every job that is running at the time of the call.
 	AbortAll(ctx context.Context) error
 }
 
-// ResizableRunner is a runner whose number of workers can change while it
-// runs.
+// ResizableRunner is a runner whose number of workers can change while it runs.
 type ResizableRunner interface {
 	Runner
 
-	// Workers is the number of workers that the runner was asked for.
+	// Workers is the number of workers that was last requested.
 	Workers() int
-	// SetWorkers changes it, to at least 1. Workers that are too many end
-	// after the job that they are running. It does not wait for that.
+	// SetWorkers changes the number of workers, to at least 1. Surplus workers
+	// end after the job that they are running. SetWorkers does not wait for that.
 	SetWorkers(n int) error
 }
 
-// JobReleaser is implemented by queues that take back a job whose run was
+// JobReleaser is implemented by queues that can take back a job whose run was
 // interrupted, so that it runs again. Runners use it at a hard stop.
 type JobReleaser interface {
-	// Release hands back a job that Next returned. What the interrupted run
-	// recorded in the job's status is forgotten, and the run is not counted as
-	// an attempt. The job's own fields are as they were before the run where
-	// the queue stores jobs, and as the run left them where it holds the job
-	// itself.
+	// Release hands back a job that Next returned. It discards what the
+	// interrupted run recorded in the job's status, and does not count the run as
+	// an attempt. If the queue stores jobs, the job's own fields are restored to
+	// what they were before the run. If the queue holds the job itself, the fields
+	// stay as the run left them.
 	Release(ctx context.Context, j Job) error
 }
 
-// JobSnoozer is implemented by queues that take back a job that wants to run again
-// later. Runners use it for a SnoozableJob.
+// JobSnoozer is implemented by queues that can take back a job that asked to run
+// again later. Runners use it for a SnoozableJob.
 type JobSnoozer interface {
-	// Snooze hands back a job that Next returned, to run again at a time, but not
-	// before MinSnooze is over. It is Release but for that, and forgets that the
-	// job wanted it.
+	// Snooze hands back a job that Next returned, to run again at until, but not
+	// before MinSnooze has passed. Otherwise it works like Release. It clears the
+	// job's own request to be snoozed.
 	Snooze(ctx context.Context, j Job, until time.Time) error
 }
 
-// JobContexter is implemented by queues that can lose a job while it runs, for
-// instance because its lease went stale and another process took it over, or that
-// are told to cancel it.
+// JobContexter is implemented by queues that can cancel a job while it runs: because
+// its lease went stale and another process took it over, or because an operator
+// canceled it.
 type JobContexter interface {
-	// JobContext derives the context for a run of a job that Next returned. It
-	// ends, with ErrLeaseLost as its cause, when the job is lost, and with
-	// ErrAborted when somebody cancels the job. The caller must call the cancel
+	// JobContext derives the context for a run of a job that Next returned. The
+	// context ends with cause ErrLeaseLost when the lease is lost, and with cause
+	// ErrAborted when the job is canceled. The caller must call the cancel
 	// function when the run ends.
 	JobContext(ctx context.Context, j Job) (context.Context, context.CancelFunc)
 }
 
-// JobCompleter is implemented by queues whose store is so slow that it pays to
-// write the ends of several jobs at once. A runner that does not need to know
-// whether the end of a job was written uses it, and takes the next job meanwhile.
+// JobCompleter is implemented by queues that batch the writes that end jobs. A runner
+// that does not need to know whether the write succeeded uses it, and takes its next
+// job meanwhile.
 type JobCompleter interface {
-	// CompleteLater is Complete, but returns before the end of the job is
-	// written. From then on the job is the queue's, and must not be changed. wait
-	// blocks until it is written, or given up after ctx has ended; the runner's
-	// Close must not return before. The queue logs an error.
+	// CompleteLater is like Complete, but returns before the end of the job is
+	// written. From then on the queue owns the job, and the caller must not change
+	// it. wait blocks until the end is written, or until the queue gives up after
+	// ctx has ended; the runner's Close must not return before that. The queue logs
+	// an error.
 	CompleteLater(ctx context.Context, j Job) (wait func())
 }
 
-// QueueOptions describe a queue of a group.
+// QueueOptions configure a queue of a group.
 type QueueOptions interface {
 	// Validate checks the options and sets defaults.
 	Validate() error
-	// BuildQueue makes the queue. It does not start it.
+	// BuildQueue makes the queue but does not start it.
 	BuildQueue(ctx context.Context) (Queue, error)
 }
 
-// QueueGroup is a set of queues by name, made when they are first used.
-// Implementations are safe for concurrent use.
+// QueueGroup is a set of named queues that are made on first use. Implementations
+// are safe for concurrent use.
 type QueueGroup interface {
-	// Get returns the queue with that name, making and starting it where there
-	// is none. The queue outlives ctx: it ends with the group, or by pruning.
-	// The group ends with Close, or with the context of its constructor.
+	// Get returns the queue with that name. If it does not exist, Get makes and
+	// starts it. The queue outlives ctx: it ends with the group, or by pruning. The
+	// group ends with Close, or with the context of its constructor.
 	Get(ctx context.Context, id string, opts ...QueueOptions) (Queue, error)
-	// Put adds a queue under a name. It fails where the name is taken.
+	// Put adds a queue under a name. It fails if the name is taken.
 	Put(ctx context.Context, id string, q Queue) error
-	// Len is the number of queues that this process holds.
+	// Len is the number of queues that this process has open.
 	Len() int
-	// Queues names the queues.
+	// Queues lists the names of the queues.
 	Queues(ctx context.Context) []string
-	// Prune closes the queues that have no work and were not used for the
+	// Prune closes the queues that have no work and were not used within the
 	// group's time to live.
 	Prune(ctx context.Context) error
-	// Close closes every queue, as Queue.Close does. Its error wraps ErrLeftBehind
-	// if ctx ended and something was left behind, and names that.
+	// Close closes every queue, as Queue.Close does. If ctx ended and something was
+	// left behind, its error names that and wraps ErrLeftBehind.
 	Close(ctx context.Context) error
 }

@@ -8,14 +8,14 @@ import (
 
 const (
 	// DefaultMaxInterruptions is how often a job may be interrupted before it is parked,
-	// unless its queue or the job itself says otherwise.
+	// unless its queue or the job itself sets another limit.
 	DefaultMaxInterruptions = 10
-	// MaxListedInterruptions is the number of interruptions that a job lists: the latest.
+	// MaxListedInterruptions is how many of its latest interruptions a job lists.
 	MaxListedInterruptions = 20
 )
 
-// Interruption is a run whose lease ran out while it was under way: its process died, or
-// was cut off from the store.
+// Interruption is a run whose lease expired before the run ended: its process died or
+// lost its connection to the store.
 type Interruption struct {
 	// Owner held the lease.
 	Owner string `bson:"owner" json:"owner" yaml:"owner"`
@@ -25,18 +25,18 @@ type Interruption struct {
 	At time.Time `bson:"at" json:"at" yaml:"at"`
 }
 
-// Interruptions are those of an attempt of a job. A job that is handed back, as at the
-// stop of its process, is not interrupted. A value never changes once it is in a status;
-// its methods return others. nil has none.
+// Interruptions are the interruptions of one attempt of a job. Handing a job back, as when
+// its process stops, is not an interruption. A value is immutable once it is in a status;
+// its methods return new values. A nil *Interruptions is empty.
 type Interruptions struct {
-	// Count is how many there were since the attempt began, or an operator released the
-	// job.
+	// Count is the number of interruptions since the attempt began, or since an
+	// operator released the job.
 	Count int `bson:"count" json:"count" yaml:"count"`
-	// Latest lists them, the oldest first, at most MaxListedInterruptions of them.
+	// Latest lists the latest ones, oldest first, at most MaxListedInterruptions.
 	Latest []Interruption `bson:"latest" json:"latest" yaml:"latest"`
 }
 
-// Total is Count, and 0 for nil.
+// Total returns Count, or 0 for nil.
 func (i *Interruptions) Total() int {
 	if i == nil {
 		return 0
@@ -44,7 +44,7 @@ func (i *Interruptions) Total() int {
 	return i.Count
 }
 
-// With returns the interruptions and another one.
+// With returns a copy with one more interruption.
 func (i *Interruptions) With(another Interruption) *Interruptions {
 	next := &Interruptions{Count: i.Total() + 1}
 	if i != nil {
@@ -54,7 +54,8 @@ func (i *Interruptions) With(another Interruption) *Interruptions {
 	return next
 }
 
-// Forgiven returns the list with a count of 0, for a job that an operator releases.
+// Forgiven returns a copy with the same list and a count of 0, for a job that an operator
+// releases.
 func (i *Interruptions) Forgiven() *Interruptions {
 	if i == nil {
 		return nil
@@ -62,18 +63,18 @@ func (i *Interruptions) Forgiven() *Interruptions {
 	return &Interruptions{Latest: i.Latest}
 }
 
-// InterruptedError is why a job is parked that was interrupted too often: it may be what
-// ends its processes.
+// InterruptedError is why a job is parked that was interrupted too often. The job itself
+// may be what kills its processes.
 type InterruptedError struct {
-	// Interruptions are those of the job.
+	// Interruptions are the interruptions of the job.
 	Interruptions *Interruptions
-	// Limit is how many were allowed.
+	// Limit is how many interruptions were allowed.
 	Limit int
 }
 
-// Error gives the numbers and the latest interruption.
+// Error includes the numbers and the latest interruption.
 func (e *InterruptedError) Error() string {
-	text := fmt.Sprintf("it was interrupted %d times, and may be %d times", e.Interruptions.Total(), e.Limit)
+	text := fmt.Sprintf("interrupted %d times (limit %d)", e.Interruptions.Total(), e.Limit)
 	if e.Interruptions.Total() == 0 || len(e.Interruptions.Latest) == 0 {
 		return text
 	}

@@ -11,19 +11,19 @@ type JobInfo struct {
 	Status JobStatusInfo
 	Time   JobTimeInfo
 	Retry  JobRetryInfo
-	// State is derived from the rest by StateOf, at the time of the call that
-	// gave the JobInfo.
+	// State is derived from the other fields by StateOf, at the time of the call
+	// that returned the JobInfo.
 	State JobState
 	// Priority is the job's priority, 0 by default.
 	Priority int
-	// Progress is what the latest run of the attempt said of it; nil where it
-	// said nothing.
+	// Progress is the latest progress that the attempt reported; nil if it
+	// reported none.
 	Progress *JobProgress
-	// Tags are those by which people find the job.
+	// Tags are the tags by which the job can be found.
 	Tags []string
 }
 
-// NewJobInfo describes a job as it is now.
+// NewJobInfo describes a job as it is at the time of the call.
 func NewJobInfo(j Job) JobInfo {
 	info := JobInfo{
 		ID:       j.ID(),
@@ -40,7 +40,7 @@ func NewJobInfo(j Job) JobInfo {
 }
 
 // JobStatusInfo is what a queue stores about a job's progress. The fields below
-// Errors are absent from what is stored while they are unused.
+// Errors are omitted from the stored form while they are unused.
 type JobStatusInfo struct {
 	// Owner is the queue that holds, or last held, the job's lease.
 	Owner string `bson:"owner" json:"owner" yaml:"owner"`
@@ -60,16 +60,16 @@ type JobStatusInfo struct {
 	// Attempts are the errors of this and of the earlier attempts, oldest
 	// first. They are bounded by MaxAttemptErrors.
 	Attempts []AttemptError `bson:"attempt_errors,omitempty" json:"attempt_errors,omitempty" yaml:"attempt_errors,omitempty"`
-	// DroppedErrors counts the attempt errors that the bound left out.
+	// DroppedErrors counts the attempt errors that were dropped to keep that bound.
 	DroppedErrors int `bson:"dropped_errors,omitempty" json:"dropped_errors,omitempty" yaml:"dropped_errors,omitempty"`
-	// Outcome tells how the job ended, where Completed and ErrorCount do not.
+	// Outcome is how the job ended, if Completed and ErrorCount do not show it.
 	Outcome Outcome `bson:"outcome,omitempty" json:"outcome,omitempty" yaml:"outcome,omitempty"`
-	// Hold tells that an unfinished job is kept from running.
+	// Hold is why an unfinished job is kept from running.
 	Hold Hold `bson:"hold,omitempty" json:"hold,omitempty" yaml:"hold,omitempty"`
-	// Reason explains Outcome or Hold to a person.
+	// Reason explains Outcome or Hold to an operator.
 	Reason string `bson:"reason,omitempty" json:"reason,omitempty" yaml:"reason,omitempty"`
-	// Interruptions are the runs of this attempt whose leases ran out; nil if there were
-	// none.
+	// Interruptions are the runs of this attempt whose leases ran out; nil if there
+	// were none.
 	Interruptions *Interruptions `bson:"interruptions,omitempty" json:"interruptions,omitempty" yaml:"interruptions,omitempty"`
 }
 
@@ -86,13 +86,13 @@ type JobTimeInfo struct {
 	// DispatchBy is the latest time at which the job may start. A job that has
 	// not started by then expires.
 	DispatchBy time.Time `bson:"dispatch_by,omitempty" json:"dispatch_by,omitempty" yaml:"dispatch_by,omitempty"`
-	// MaxTime is the longest that the job may run, after which its context
+	// MaxTime is the longest time that the job may run, after which its context
 	// ends. Zero means no limit.
 	MaxTime time.Duration `bson:"max_time,omitempty" json:"max_time,omitempty" yaml:"max_time,omitempty"`
 }
 
-// Duration is the time between Start and End, zero where either is unset or
-// they are out of order.
+// Duration is the time between Start and End. It is zero if either is unset or End
+// is before Start.
 func (i JobTimeInfo) Duration() time.Duration {
 	if i.Start.IsZero() || i.End.Before(i.Start) {
 		return 0
@@ -100,8 +100,8 @@ func (i JobTimeInfo) Duration() time.Duration {
 	return i.End.Sub(i.Start)
 }
 
-// Waited is the time from when the attempt could start, because it was put and due,
-// until Start; zero where that is unset.
+// Waited is the time from when the attempt could start until Start. An attempt can
+// start once it was put and is due. Waited is zero if Start is unset.
 func (i JobTimeInfo) Waited() time.Duration {
 	if i.Start.IsZero() {
 		return 0
@@ -109,7 +109,7 @@ func (i JobTimeInfo) Waited() time.Duration {
 	return max(0, i.Start.Sub(i.couldStart()))
 }
 
-// couldStart is when the attempt was put and due.
+// couldStart is when the attempt had been put and was due.
 func (i JobTimeInfo) couldStart() time.Time {
 	if i.WaitUntil.After(i.Created) {
 		return i.WaitUntil
@@ -117,8 +117,8 @@ func (i JobTimeInfo) couldStart() time.Time {
 	return i.Created
 }
 
-// Age is how long an attempt waits, at a point in time, that could start; zero where
-// it is not due, or was not put.
+// Age is how long, at now, an attempt has been able to start. It is zero if the
+// attempt was not put or is not due.
 func (i JobTimeInfo) Age(now time.Time) time.Duration {
 	if i.Created.IsZero() {
 		return 0
@@ -126,18 +126,18 @@ func (i JobTimeInfo) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(i.couldStart()))
 }
 
-// IsStale is true when the dispatch-by time has passed.
+// IsStale reports whether the dispatch-by time has passed.
 func (i JobTimeInfo) IsStale() bool { return i.isStaleAt(time.Now()) }
 
 func (i JobTimeInfo) isStaleAt(now time.Time) bool {
 	return !i.DispatchBy.IsZero() && i.DispatchBy.Before(now)
 }
 
-// IsDispatchable is true when the wait-until time has come.
+// IsDispatchable reports whether the wait-until time has come.
 func (i JobTimeInfo) IsDispatchable() bool { return !i.WaitUntil.After(time.Now()) }
 
-// Validate returns an *InvalidJobError where wait-until lies after dispatch-by
-// or the maximum time is negative.
+// Validate returns an *InvalidJobError if wait-until is after dispatch-by or the
+// maximum time is negative.
 func (i JobTimeInfo) Validate() error {
 	if !i.DispatchBy.IsZero() && i.WaitUntil.After(i.DispatchBy) {
 		return &InvalidJobError{Field: "wait-until", Value: i.WaitUntil, Rule: "must not be after dispatch-by (" + i.DispatchBy.Format(time.RFC3339Nano) + ")"}
@@ -148,11 +148,11 @@ func (i JobTimeInfo) Validate() error {
 	return nil
 }
 
-// DefaultMaxAttempts is the number of attempts of a retryable job that does
-// not set one.
+// DefaultMaxAttempts is the number of attempts of a retryable job that sets no
+// number of its own.
 const DefaultMaxAttempts = 10
 
-// JobRetryInfo tells how a job is retried.
+// JobRetryInfo describes how a job is retried.
 type JobRetryInfo struct {
 	// Retryable allows the job to be retried.
 	Retryable bool `bson:"retryable" json:"retryable,omitempty" yaml:"retryable,omitempty"`
@@ -162,24 +162,23 @@ type JobRetryInfo struct {
 	BaseJobID string `bson:"base_job_id,omitempty" json:"base_job_id,omitempty" yaml:"base_job_id,omitempty"`
 	// CurrentAttempt numbers the attempt, from 0.
 	CurrentAttempt int `bson:"current_attempt" json:"current_attempt,omitempty" yaml:"current_attempt,omitempty"`
-	// MaxAttempts is the number of attempts in all; 0 means
-	// DefaultMaxAttempts.
+	// MaxAttempts is the total number of attempts; 0 means DefaultMaxAttempts.
 	MaxAttempts int `bson:"max_attempts,omitempty" json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`
 	// DispatchBy sets the next attempt's dispatch-by time, relative to the
 	// time at which it is put; 0 means none.
 	DispatchBy time.Duration `bson:"dispatch_by,omitempty" json:"dispatch_by,omitempty" yaml:"dispatch_by,omitempty"`
-	// WaitUntil sets how long the next attempt waits before it may start.
+	// WaitUntil is how long the next attempt waits before it may start.
 	WaitUntil time.Duration `bson:"wait_until,omitempty" json:"wait_until,omitempty" yaml:"wait_until,omitempty"`
-	// Start is when the retry handler took the job up.
+	// Start is when the retry handler began to handle the job.
 	Start time.Time `bson:"start,omitempty" json:"start,omitempty" yaml:"start,omitempty"`
-	// End is when it was done with it.
+	// End is when the retry handler finished.
 	End time.Time `bson:"end,omitempty" json:"end,omitempty" yaml:"end,omitempty"`
-	// MaxInterruptions is how often an attempt may be interrupted before the job is parked
-	// (see Interruption); 0 means as often as the queue allows.
+	// MaxInterruptions is how often an attempt may be interrupted before the job is
+	// parked (see Interruption); 0 means the queue's limit.
 	MaxInterruptions int `bson:"max_interruptions,omitempty" json:"max_interruptions,omitempty" yaml:"max_interruptions,omitempty"`
 }
 
-// GetMaxAttempts is MaxAttempts, or DefaultMaxAttempts where that is 0.
+// GetMaxAttempts is MaxAttempts, or DefaultMaxAttempts if MaxAttempts is 0.
 func (i JobRetryInfo) GetMaxAttempts() int {
 	if i.MaxAttempts <= 0 {
 		return DefaultMaxAttempts
@@ -193,11 +192,10 @@ func (i JobRetryInfo) GetRemainingAttempts() int {
 	return max(0, i.GetMaxAttempts()-i.CurrentAttempt-1)
 }
 
-// ShouldRetry is true where the job is retryable and asks for a retry.
+// ShouldRetry reports whether the job is retryable and asks for a retry.
 func (i JobRetryInfo) ShouldRetry() bool { return i.Retryable && i.NeedsRetry }
 
-// Options returns the options that set every field but BaseJobID as it is
-// here.
+// Options returns options that set every field but BaseJobID to its value in i.
 func (i *JobRetryInfo) Options() JobRetryOptions {
 	return JobRetryOptions{
 		Retryable:      &i.Retryable,
@@ -213,8 +211,7 @@ func (i *JobRetryInfo) Options() JobRetryOptions {
 	}
 }
 
-// JobRetryOptions are changes to a JobRetryInfo. Fields that are nil stay as
-// they are.
+// JobRetryOptions are changes to a JobRetryInfo. Nil fields change nothing.
 type JobRetryOptions struct {
 	Retryable      *bool          `bson:"-" json:"-" yaml:"-"`
 	NeedsRetry     *bool          `bson:"-" json:"-" yaml:"-"`

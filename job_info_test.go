@@ -172,8 +172,8 @@ func fullRetryInfo() amboy.JobRetryInfo {
 	}
 }
 
-// TestStoredForm holds what a queue stores of a job against what it stored
-// before this library existed: key for key, and nothing new while it is unused.
+// TestStoredForm checks that what a queue stores of a job has the same keys as the legacy
+// library's documents, and no new ones while they are unused.
 func TestStoredForm(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -196,7 +196,7 @@ func TestStoredForm(t *testing.T) {
 			json: `{"owner":"q","completed":true,"in_progress":true,"mod_time":"2030-01-02T03:04:05.006Z","mod_count":2,"err_count":1,"errors":["no"]}`,
 		},
 		{
-			name: "what is new in the status",
+			name: "new fields of the status",
 			value: amboy.JobStatusInfo{
 				ModificationTime: someTime,
 				Attempts:         []amboy.AttemptError{{Attempt: 1, At: someTime, Error: "no"}, {At: someTime, Error: "no", Stack: "main.go:1"}},

@@ -7,61 +7,60 @@ import (
 	"slices"
 )
 
-// RunFunc runs an attempt of a job, and returns its error. That of a job that
-// reported errors wraps what its Error method returns; that of one that is to run
-// again later is a *SnoozeError.
+// RunFunc runs an attempt of a job and returns its error. If the job reported errors, the
+// error wraps the result of its Error method. If the job asked to run again later, the
+// error is a *SnoozeError.
 type RunFunc func(ctx context.Context, j Job) error
 
-// PutFunc puts jobs, one for Put and several for PutMany. Its error is that of
-// PutMany: it wraps that of every job that was not added.
+// PutFunc puts jobs: one for Put, several for PutMany. Like PutMany, it returns an error
+// that wraps the error of every job that was not added.
 type PutFunc func(ctx context.Context, jobs []Job) error
 
-// Middleware wraps the running of a queue's jobs, the putting, or both. Either
-// field may be nil. A queue calls the fields, in any goroutine, when it is made
-// and at each Use, to wrap what comes after; what they return is called for each
-// job, and must be safe for concurrent use.
+// Middleware wraps how a queue runs jobs, how it puts them, or both. Either field may be
+// nil. A queue calls the fields when it is made and at each Use, in any goroutine. The
+// functions that they return are called for each job and must be safe for concurrent use.
 //
-// What Run returns is called by runners around each attempt, with the context that
-// the job is to have. It may pass another one on. An error that it returns on its
-// own account, without wrapping that of next, is added to the job's, as by
-// AddRetryableError, and so is a panic. An error that it marks with NonRetryable,
-// and a *CancelError, keep the job from being retried; a *SnoozeError makes it run
-// again later. It can't take back an error of the job's. Where it does not call
-// next the job does not run, and ends as what is returned says.
+// Runners call the function that Run returns around each attempt, with the job's context.
+// It may pass another context on. If it returns an error that does not wrap the error of
+// next, or panics, that is added to the job's errors as by AddRetryableError. An error
+// marked by NonRetryable and a *CancelError prevent a retry; a *SnoozeError makes the job
+// run again later. The function can't remove an error that the job reported. If it does
+// not call next, the job does not run and ends according to the returned error.
 //
-// What Put returns is called once for each Put and PutMany, also for jobs that the
-// queue is about to refuse, but for nil ones. It may change the jobs, and put others,
-// fewer or more. The next attempts of jobs are not put again.
+// The function that Put returns is called once for each Put and PutMany, with all jobs
+// except nil ones, even jobs that the queue will refuse. It may change the jobs, and put
+// different, fewer or more jobs. It is not called for the next attempt of a job.
 type Middleware struct {
 	Run func(next RunFunc) RunFunc
 	Put func(next PutFunc) PutFunc
 }
 
-// MiddlewareQueue is implemented by queues that have middleware.
+// MiddlewareQueue is implemented by queues that support middleware.
 type MiddlewareQueue interface {
-	// Use adds middleware inside of what the queue has. The first is the
-	// outermost. It returns an error that wraps ErrAlreadyStarted once the queue
-	// has started, and one for middleware that returns a nil function or panics;
-	// then nothing is added.
+	// Use adds middleware inside the middleware that the queue already has. The first
+	// argument is the outermost. It adds nothing and returns an error if the queue has
+	// started, which wraps ErrAlreadyStarted, and if middleware returns a nil function
+	// or panics.
 	Use(mw ...Middleware) error
-	// RunFunc is what runners call in the place of RunAttempt; nil where there is
-	// no middleware for that. It does not change once the queue has started.
+	// RunFunc is what runners call instead of RunAttempt. It is nil if no middleware
+	// wraps runs. It does not change after the queue has started.
 	RunFunc() RunFunc
 }
 
-// Use adds middleware to a queue that has not started, inside of what it has. The
-// first is the outermost. It returns an error where the queue can't have
-// middleware, and that of MiddlewareQueue.Use. It is safe for concurrent use.
+// Use adds middleware to a queue that has not started, inside the middleware that it
+// already has. The first argument is the outermost. It returns an error if the queue is
+// not a MiddlewareQueue, and otherwise the error of its Use method. It is safe for
+// concurrent use.
 func Use(q Queue, mw ...Middleware) error {
 	user, ok := q.(MiddlewareQueue)
 	if !ok {
-		return fmt.Errorf("adding middleware to queue %q: a %T can't have any", q.ID(), q)
+		return fmt.Errorf("adding middleware to queue %q: %T does not support middleware", q.ID(), q)
 	}
 	return user.Use(mw...)
 }
 
-// RunFuncOf is how runners run the jobs of a queue: RunAttempt inside of its
-// middleware, where it has some.
+// RunFuncOf returns the function with which runners run the jobs of a queue: RunAttempt,
+// wrapped in the queue's middleware if it has any.
 func RunFuncOf(q Queue) RunFunc {
 	if m, ok := q.(MiddlewareQueue); ok {
 		if run := m.RunFunc(); run != nil {
@@ -71,9 +70,9 @@ func RunFuncOf(q Queue) RunFunc {
 	return RunAttempt
 }
 
-// ChainRun returns a RunFunc that runs jobs inside of middleware, of which the first
-// is the outermost; nil where none of it has a Run. It is for implementations of
-// MiddlewareQueue. It returns an error for middleware that returns nil or panics.
+// ChainRun wraps RunAttempt in middleware, of which the first is the outermost. It returns
+// nil if no middleware has a Run, and an error if one returns nil or panics. It is for
+// implementations of MiddlewareQueue.
 func ChainRun(mw ...Middleware) (RunFunc, error) {
 	run, wrapped := RunFunc(RunAttempt), false
 	for i, m := range slices.Backward(mw) {
@@ -105,9 +104,9 @@ func ChainRun(mw ...Middleware) (RunFunc, error) {
 	}, nil
 }
 
-// settleRun tells a job what its middleware made of its attempt.
+// settleRun records on the job the error that its middleware returned.
 func settleRun(j Job, err error) {
-	var ofJob *attemptError
+	var jobErr *attemptError
 	var snooze *SnoozeError
 	switch {
 	case errors.As(err, &snooze):
@@ -116,17 +115,16 @@ func settleRun(j Job, err error) {
 			return
 		}
 		j.AddRetryableError(fmt.Errorf("a job of Go type %T can't be snoozed: %w", j, err))
-	case !errors.As(err, &ofJob):
+	case !errors.As(err, &jobErr):
 		j.AddRetryableError(err)
 	case IsNonRetryable(err) && j.RetryInfo().NeedsRetry:
 		j.UpdateRetryInfo(JobRetryOptions{NeedsRetry: new(false)})
 	}
 }
 
-// ChainPut returns a PutFunc that calls next inside of middleware, of which the
-// first is the outermost; nil where none of it has a Put. A panic of middleware is
-// an error of what it returns. It is for implementations of MiddlewareQueue. It
-// returns an error for middleware that returns nil or panics.
+// ChainPut wraps next in middleware, of which the first is the outermost. It returns nil if
+// no middleware has a Put, and an error if one returns nil or panics. The returned function
+// turns a panic of middleware into an error. It is for implementations of MiddlewareQueue.
 func ChainPut(next PutFunc, mw ...Middleware) (PutFunc, error) {
 	put, wrapped := next, false
 	for i, m := range slices.Backward(mw) {
@@ -162,17 +160,17 @@ func ChainPut(next PutFunc, mw ...Middleware) (PutFunc, error) {
 	}, nil
 }
 
-// queueKey is the key of the queue in contexts.
+// queueKey is the context key of the queue.
 type queueKey struct{}
 
-// ContextWithQueue returns a context that carries the queue whose jobs run under
-// it. It is for runners, which call it once.
+// ContextWithQueue returns a context that carries the queue whose jobs run under it. It is
+// for runners, which call it once.
 func ContextWithQueue(ctx context.Context, q Queue) context.Context {
 	return context.WithValue(ctx, queueKey{}, q)
 }
 
-// QueueFromContext returns the queue of the job that runs under a context, for a
-// job that puts others; nil under any other context, such as that of RunJob.
+// QueueFromContext returns the queue of the job that runs under ctx, for a job that puts
+// other jobs. It returns nil for any other context, including that of RunJob.
 func QueueFromContext(ctx context.Context) Queue {
 	q, _ := ctx.Value(queueKey{}).(Queue)
 	return q

@@ -12,9 +12,9 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// What middleware makes of jobs in queues is tested in internal/suite.
+// The effect of middleware on jobs in queues is tested in internal/suite.
 
-func TestChainsOfNothing(t *testing.T) {
+func TestChainsWithoutMiddlewareAreNil(t *testing.T) {
 	run, err := amboy.ChainRun(amboy.Middleware{}, amboy.Middleware{Put: func(next amboy.PutFunc) amboy.PutFunc { return next }})
 	require.NoError(t, err)
 	assert.Nil(t, run)
@@ -50,7 +50,7 @@ func TestChainsRefuseBadMiddleware(t *testing.T) {
 	}
 }
 
-// plainQueue has none of what a queue need not have.
+// plainQueue implements no optional interface.
 type plainQueue struct{ amboy.Queue }
 
 func (plainQueue) ID() string { return "plain" }

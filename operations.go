@@ -16,46 +16,46 @@ import (
 // return soon after its context ends.
 type QueueOperation func(context.Context, Queue) error
 
-// QueueOperationConfig tells how a periodic operation runs.
+// QueueOperationConfig configures how a periodic operation runs.
 type QueueOperationConfig struct {
-	// ContinueOnError goes on after an error. Without it the first error stops
-	// the operation for good.
+	// ContinueOnError goes on after an error. Otherwise the first error stops the
+	// operation for good.
 	ContinueOnError bool `bson:"continue_on_error" json:"continue_on_error" yaml:"continue_on_error"`
-	// LogErrors logs every error, as an error. Without it only an error that
-	// stops the operation is logged, as a warning.
+	// LogErrors logs every error at error level. Otherwise only an error that stops the
+	// operation is logged, as a warning.
 	LogErrors bool `bson:"log_errors" json:"log_errors" yaml:"log_errors"`
-	// DebugLogging logs every run, and every run that was skipped, at debug.
+	// DebugLogging logs every run and every skipped run at debug level.
 	DebugLogging bool `bson:"debug_logging" json:"debug_logging" yaml:"debug_logging"`
-	// RespectThreshold skips a run where more than Threshold jobs of the queue
-	// are pending.
+	// RespectThreshold skips a run if more than Threshold jobs of the queue are
+	// pending.
 	RespectThreshold bool `bson:"respect_threshold" json:"respect_threshold" yaml:"respect_threshold"`
-	// EnableDuplicateJobReporting makes an error of jobs whose ID is taken
-	// already. Without it they are neither logged nor counted as errors. A
-	// held enqueue scope is an error in any case.
+	// EnableDuplicateJobReporting treats a job whose ID is taken as an error. Otherwise
+	// such a job is neither logged nor counted as an error. A held enqueue scope is
+	// always an error.
 	EnableDuplicateJobReporting bool `bson:"enable_duplicate_reporting" json:"enable_duplicate_reporting" yaml:"enable_duplicate_reporting"`
 	// Threshold is the number of pending jobs for RespectThreshold.
 	Threshold int `bson:"threshold" json:"threshold" yaml:"threshold"`
-	// Clock is the clock that the operation goes by. nil means real time.
+	// Clock is the clock that the operation uses. nil means real time.
 	Clock clockwork.Clock `bson:"-" json:"-" yaml:"-"`
 }
 
 // GroupQueueOperation is an operation on a queue of a group.
 type GroupQueueOperation struct {
-	// Operation is run with the queue.
+	// Operation is called with the queue.
 	Operation QueueOperation
-	// Queue names the queue. The group makes it where there is none.
+	// Queue is the name of the queue. The group makes it if it does not exist.
 	Queue string
-	// Check tells, before each run, whether to run at all. nil means always.
+	// Check reports, before each run, whether to run at all. nil means always.
 	Check func(context.Context) bool
 }
 
-// IntervalQueueOperation runs an operation on a queue at startAt and then at every
-// interval from it on, until ctx ends. If startAt has passed, the first run is at the
-// next of those times, so that a process that restarts keeps to them. Intervals that pass while the operation runs are skipped. A
-// panic of the operation is an error of that run; conf tells what becomes of
-// errors. IntervalQueueOperation returns at once. It starts nothing, and logs
-// an error, where the interval is a microsecond or less or where the queue or
-// the operation is nil.
+// IntervalQueueOperation runs an operation on a queue at startAt and then at every interval
+// after it, until ctx ends. If startAt has passed, the first run is at the next of those
+// times, so a restarted process keeps the same times. Intervals that pass while the
+// operation runs are skipped. A panic of the operation is an error of that run; conf
+// configures how errors are handled. IntervalQueueOperation returns at once. If the
+// interval is a microsecond or less, or the queue or the operation is nil, it starts
+// nothing and logs an error.
 func IntervalQueueOperation(ctx context.Context, q Queue, interval time.Duration, startAt time.Time, conf QueueOperationConfig, op QueueOperation) {
 	err := errors.Join(
 		validateInterval(interval),
@@ -71,14 +71,13 @@ func IntervalQueueOperation(ctx context.Context, q Queue, interval time.Duration
 	})
 }
 
-// IntervalGroupQueueOperation is IntervalQueueOperation for queues of a group.
-// At each interval it runs the operations one after the other, in their order,
-// each under the same conf, without those whose Check is false. The group's
-// failure to give a queue is an error of the operation. An error keeps none of
-// the others of that interval from running; without conf.ContinueOnError all of
-// them stop after it. It starts nothing, and logs an error, where the interval
-// is a microsecond or less, or where the group or an operation is nil, or where
-// there are no operations.
+// IntervalGroupQueueOperation is like IntervalQueueOperation, for queues of a group. At
+// each interval it runs the operations in order, each with the same conf, and skips an
+// operation whose Check returns false. If the group can't return a queue, that is an error
+// of the operation. An error does not prevent the other operations of that interval;
+// without conf.ContinueOnError all of them stop afterwards. If the interval is a
+// microsecond or less, the group or an operation is nil, or there are no operations, it
+// starts nothing and logs an error.
 func IntervalGroupQueueOperation(ctx context.Context, group QueueGroup, interval time.Duration, startAt time.Time, conf QueueOperationConfig, ops ...GroupQueueOperation) {
 	err := errors.Join(
 		validateInterval(interval),
@@ -111,7 +110,7 @@ func validateInterval(interval time.Duration) error {
 
 func validateGroupOperations(ops []GroupQueueOperation) error {
 	if len(ops) == 0 {
-		return errors.New("there must be at least one operation")
+		return errors.New("at least one operation is required")
 	}
 	var errs []error
 	for _, op := range ops {
@@ -141,9 +140,9 @@ func (c QueueOperationConfig) clock() clockwork.Clock {
 	return c.Clock
 }
 
-// firstRun is startAt or, if that has passed, the next time that is whole intervals
-// after it. It is made from the present, so that it keeps the monotonic reading: a
-// change of the system's time moves no run.
+// firstRun returns startAt or, if that has passed, the next time that is a whole number of
+// intervals after it. It is computed from the present time, so it keeps the monotonic
+// reading: changing the system's time moves no run.
 func (c QueueOperationConfig) firstRun(startAt time.Time, interval time.Duration) time.Time {
 	now := c.clock().Now()
 	if !startAt.Before(now) {
@@ -160,14 +159,14 @@ func (c QueueOperationConfig) firstRun(startAt time.Time, interval time.Duration
 	return now.Add(interval - passed)
 }
 
-// sinceMultiple is the time since the last multiple of an interval since the zero
-// time.
+// sinceMultiple is the time from the last multiple of interval (counted from the zero time)
+// to t.
 func sinceMultiple(t time.Time, interval time.Duration) time.Duration {
 	return t.Sub(t.Truncate(interval))
 }
 
-// every calls run at the time of the first run and at each interval from it,
-// until run returns false or ctx ends.
+// every calls run at the time first and at each interval after it, until run returns false
+// or ctx ends.
 func (c QueueOperationConfig) every(ctx context.Context, interval time.Duration, first time.Time, run func() bool) {
 	next := first
 	for c.waitUntil(ctx, next) && run() {
@@ -176,8 +175,7 @@ func (c QueueOperationConfig) every(ctx context.Context, interval time.Duration,
 	}
 }
 
-// waitUntil blocks until a point in time and then returns true. It returns
-// false where ctx has ended.
+// waitUntil blocks until at, and then returns true. It returns false if ctx has ended.
 func (c QueueOperationConfig) waitUntil(ctx context.Context, at time.Time) bool {
 	timer := c.clock().NewTimer(c.clock().Until(at))
 	defer timer.Stop()
@@ -188,8 +186,8 @@ func (c QueueOperationConfig) waitUntil(ctx context.Context, at time.Time) bool 
 	return ctx.Err() == nil
 }
 
-// run runs a step of a periodic operation, deals with its error, and tells
-// whether the operation goes on.
+// run runs a step of a periodic operation, handles its error, and reports whether the
+// operation goes on.
 func (c QueueOperationConfig) run(ctx context.Context, queue string, step func() error) bool {
 	err := recoverPanic(step)
 	if !c.EnableDuplicateJobReporting {
@@ -266,9 +264,9 @@ func (c QueueOperationConfig) logError(ctx context.Context, queue string, err er
 	}
 }
 
-// GroupQueueOperationFactory makes one operation of several. It runs all of
-// them, in their order, whether or not an earlier one failed, and gives their
-// errors in one. A nil operation and a panic are errors too.
+// GroupQueueOperationFactory combines several operations into one. It runs all of them in
+// order, even if one fails, and combines their errors. A nil operation and a panic are
+// errors too.
 func GroupQueueOperationFactory(first QueueOperation, rest ...QueueOperation) QueueOperation {
 	ops := append([]QueueOperation{first}, rest...)
 	return func(ctx context.Context, q Queue) error {
@@ -280,14 +278,14 @@ func GroupQueueOperationFactory(first QueueOperation, rest ...QueueOperation) Qu
 			}
 			errs = append(errs, recoverPanic(func() error { return op(ctx, q) }))
 		}
-		// Unlike that of errors.Join, this error is a duplicate job only where
-		// no operation failed in another way.
+		// Unlike the result of errors.Join, this error is a duplicate job only if no
+		// operation failed in another way.
 		return CollateWriteErrors(errs)
 	}
 }
 
-// ScheduleJobFactory makes an operation that puts the job that makeJob returns.
-// A nil function and a nil job are errors of the operation.
+// ScheduleJobFactory returns an operation that puts the job that makeJob returns. A nil
+// function and a nil job are errors of the operation.
 func ScheduleJobFactory(makeJob func() Job) QueueOperation {
 	return func(ctx context.Context, q Queue) error {
 		if makeJob == nil {
@@ -297,9 +295,8 @@ func ScheduleJobFactory(makeJob func() Job) QueueOperation {
 	}
 }
 
-// ScheduleManyJobsFactory makes an operation that puts the jobs that makeJobs
-// returns, trying all of them. A nil function and a nil job are errors of the
-// operation.
+// ScheduleManyJobsFactory returns an operation that puts the jobs that makeJobs returns. It
+// tries all of them. A nil function and a nil job are errors of the operation.
 func ScheduleManyJobsFactory(makeJobs func() []Job) QueueOperation {
 	return func(ctx context.Context, q Queue) error {
 		if makeJobs == nil {
@@ -312,11 +309,11 @@ func ScheduleManyJobsFactory(makeJobs func() []Job) QueueOperation {
 	}
 }
 
-// ScheduleJobsFromGeneratorFactory makes an operation that puts the jobs of the
-// channel that generate returns, as PopulateQueue does: until the channel is
-// closed or the operation's context ends. A generator must stop with that
-// context too, since nothing reads its channel any more. A nil function, a nil
-// channel and a nil job are errors of the operation.
+// ScheduleJobsFromGeneratorFactory returns an operation that puts the jobs of the channel
+// that generate returns. Like PopulateQueue it runs until the channel is closed or the
+// operation's context ends. The generator must stop with that context too, since nothing
+// reads its channel afterwards. A nil function, a nil channel and a nil job are errors of
+// the operation.
 func ScheduleJobsFromGeneratorFactory(generate func() <-chan Job) QueueOperation {
 	return func(ctx context.Context, q Queue) error {
 		if generate == nil {

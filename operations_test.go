@@ -19,7 +19,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// fakeGroup makes its queues when they are first used.
+// fakeGroup makes its queues on first use.
 type fakeGroup struct {
 	amboy.QueueGroup
 	queues map[string]*fakeQueue
@@ -38,8 +38,7 @@ func (g *fakeGroup) Get(_ context.Context, id string, _ ...amboy.QueueOptions) (
 	return q, nil
 }
 
-// starters start an operation as one on a queue, and as one on a queue of a
-// group.
+// starters start an operation on a queue, and on a queue of a group.
 var starters = map[string]func(ctx context.Context, q *fakeQueue, interval time.Duration, startAt time.Time, conf amboy.QueueOperationConfig, op amboy.QueueOperation){
 	"queue": func(ctx context.Context, q *fakeQueue, interval time.Duration, startAt time.Time, conf amboy.QueueOperationConfig, op amboy.QueueOperation) {
 		amboy.IntervalQueueOperation(ctx, q, interval, startAt, conf, op)
@@ -77,7 +76,7 @@ func TestIntervalOperationSchedule(t *testing.T) {
 			want: []time.Duration{0, time.Minute},
 		},
 		{
-			// The runs of an hourly operation are those of the hours in UTC.
+			// An hourly operation runs at full hours in UTC.
 			name: "start time further past than a duration", start: time.Date(1, 1, 1, 0, 10, 0, 0, time.UTC), interval: time.Hour, until: 2 * time.Hour,
 			want: []time.Duration{10 * time.Minute, 70 * time.Minute},
 		},
@@ -97,7 +96,7 @@ func TestIntervalOperationSchedule(t *testing.T) {
 			want:  []time.Duration{0, time.Minute, 2 * time.Minute, 3 * time.Minute},
 		},
 		{
-			name: "skips what passed", interval: time.Minute, until: 6*time.Minute - 1,
+			name: "skips passed times", interval: time.Minute, until: 6*time.Minute - 1,
 			takes: []time.Duration{90 * time.Second, 150 * time.Second, 0},
 			want:  []time.Duration{0, 2 * time.Minute, 5 * time.Minute},
 		},
@@ -133,7 +132,7 @@ func TestIntervalOperationSchedule(t *testing.T) {
 					})
 					assert.Equal(t, begin, time.Now(), "the call returns at once")
 					<-ctx.Done()
-					// The test fails where the operation's goroutine stays.
+					// The test fails if the operation's goroutine stays.
 					synctest.Wait()
 					assert.Equal(t, test.want, ran)
 				})
@@ -158,7 +157,7 @@ func TestIntervalOperationDoesNotRunUnderAnEndedContext(t *testing.T) {
 	}
 }
 
-func TestIntervalOperationGoesByItsClock(t *testing.T) {
+func TestIntervalOperationUsesItsClock(t *testing.T) {
 	for name, start := range starters {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,7 +177,7 @@ func TestIntervalOperationGoesByItsClock(t *testing.T) {
 				synctest.Wait()
 				assert.Equal(t, []time.Duration{
 					time.Hour, time.Hour + time.Minute,
-					// The clock leapt over ten runs, of which one was made up for.
+					// The clock jumped over ten runs, of which one was made up for.
 					time.Hour + 11*time.Minute, time.Hour + 12*time.Minute,
 				}, ran)
 			})
@@ -195,7 +194,7 @@ func TestIntervalOperationErrors(t *testing.T) {
 		name string
 		conf amboy.QueueOperationConfig
 		err  error
-		// wantRuns is 1 where the error stops the operation, else runs.
+		// wantRuns is 1 if the error stops the operation; otherwise it equals runs.
 		wantRuns  int
 		wantLevel level.Priority
 		wantError string
@@ -422,8 +421,8 @@ func TestIntervalOperationRefusesBadInput(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logged := captureLogs(t)
-				// The context does not end, so that the test fails where a
-				// goroutine was started.
+				// The context does not end, so the test fails if a goroutine was
+				// started.
 				test.start(context.WithoutCancel(t.Context()))
 				entries := logged()
 				require.Len(t, entries, 1)
@@ -545,7 +544,7 @@ func TestGroupQueueOperationFactory(t *testing.T) {
 		rest  []amboy.QueueOperation
 		ran   []string
 		want  []string
-		// duplicate is true where the error is a duplicate job.
+		// duplicate is true if the error is a duplicate job.
 		duplicate bool
 	}{
 		{name: "one", first: record("a", nil), ran: []string{"a"}},

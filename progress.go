@@ -8,47 +8,47 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of what a job logs. The oldest lines are dropped, so that the rest
-// is within both.
+// The bounds on what a job logs. If either is exceeded, the oldest lines are dropped.
 const (
-	// MaxLogLines is the number of lines.
+	// MaxLogLines is the maximum number of lines.
 	MaxLogLines = 100
-	// MaxLogBytes is the number of bytes of all their texts.
+	// MaxLogBytes is the maximum size, in bytes, of the text of all lines.
 	MaxLogBytes = 16 << 10
-	// MaxLogLineBytes is the number of bytes of one text. A longer one is cut.
+	// MaxLogLineBytes is the maximum size, in bytes, of one line. A longer line is
+	// truncated.
 	MaxLogLineBytes = 2 << 10
 )
 
 // JobProgress is how far a running job has come.
 type JobProgress struct {
-	// Fraction is the part that is done, from 0 to 1.
+	// Fraction is the part of the work that is done, from 0 to 1.
 	Fraction float64 `bson:"fraction" json:"fraction" yaml:"fraction"`
-	// Message says it to a person.
+	// Message describes the progress to an operator.
 	Message string `bson:"message,omitempty" json:"message,omitempty" yaml:"message,omitempty"`
-	// Time is when it was reported.
+	// Time is when the progress was reported.
 	Time time.Time `bson:"time" json:"time" yaml:"time"`
-	// Log has what the job logged, oldest first.
+	// Log is what the job logged, oldest line first.
 	Log []LogLine `bson:"log,omitempty" json:"log,omitempty" yaml:"log,omitempty"`
-	// DroppedLines counts the lines that the bounds left out.
+	// DroppedLines counts the lines that were dropped to keep the bounds.
 	DroppedLines int `bson:"dropped_lines,omitempty" json:"dropped_lines,omitempty" yaml:"dropped_lines,omitempty"`
-	// Stuck is set if the run goes on although it should have ended. It stays when the run
-	// returns after all.
+	// Stuck is set if the run goes on although it should have ended. It stays set even
+	// if the run returns later.
 	Stuck *StuckRun `bson:"stuck,omitempty" json:"stuck,omitempty" yaml:"stuck,omitempty"`
 }
 
-// LogLine is something that a job logged.
+// LogLine is a line that a job logged.
 type LogLine struct {
 	Time time.Time `bson:"time" json:"time" yaml:"time"`
 	Text string    `bson:"text" json:"text" yaml:"text"`
 }
 
-// Report sets the fraction and the message, of which it keeps MaxLogLineBytes.
+// Report sets the fraction and the message, which it truncates to MaxLogLineBytes.
 func (p *JobProgress) Report(fraction float64, message string, at time.Time) {
 	p.Fraction, p.Message, p.Time = fraction, cutLine(message), at
 }
 
-// AddLine adds a line to the log, within its bounds. Bytes that are not UTF-8 are
-// replaced by question marks.
+// AddLine adds a line to the log and keeps the log within its bounds. It replaces invalid
+// UTF-8 with question marks.
 func (p *JobProgress) AddLine(line LogLine) {
 	line.Text = cutLine(line.Text)
 	p.Log = append(p.Log, line)
@@ -65,7 +65,7 @@ func (p *JobProgress) AddLine(line LogLine) {
 	p.DroppedLines += drop
 }
 
-// cutLine bounds the text of a line.
+// cutLine truncates text to MaxLogLineBytes and replaces invalid UTF-8.
 func cutLine(text string) string {
 	const mark = "…"
 	if len(text) <= MaxLogLineBytes {
@@ -73,12 +73,12 @@ func cutLine(text string) string {
 	}
 	end := MaxLogLineBytes - len(mark)
 	for n := 1; n < utf8.UTFMax && !utf8.RuneStart(text[end]); n++ {
-		end-- // so as not to cut a character
+		end-- // do not split a character
 	}
 	return strings.ToValidUTF8(text[:end], "?") + mark
 }
 
-// Clone returns a copy that shares nothing with the progress.
+// Clone returns a deep copy.
 func (p JobProgress) Clone() JobProgress {
 	p.Log = slices.Clone(p.Log)
 	if p.Stuck != nil {
@@ -88,17 +88,17 @@ func (p JobProgress) Clone() JobProgress {
 	return p
 }
 
-// ProgressJob is implemented by jobs that can say how far they have come, for all
-// to see. job.Base implements it.
+// ProgressJob is implemented by jobs that can report their progress. job.Base implements
+// it.
 type ProgressJob interface {
-	// Progress is what this attempt has last said; nil where it said nothing.
+	// Progress is the latest progress of this attempt; nil if it reported none.
 	Progress() *JobProgress
-	// SetProgress replaces it.
+	// SetProgress replaces the progress.
 	SetProgress(JobProgress)
 }
 
-// ProgressOf returns how far a job has come; nil where it said nothing, and for a
-// type that can't say.
+// ProgressOf returns the progress of a job; nil if it reported none or is not a
+// ProgressJob.
 func ProgressOf(j Job) *JobProgress {
 	if p, ok := j.(ProgressJob); ok {
 		return p.Progress()
@@ -106,11 +106,11 @@ func ProgressOf(j Job) *JobProgress {
 	return nil
 }
 
-// ProgressSetter is implemented by queues that hold jobs in a stored form, which
-// does not change by itself when a running job says how far it has come.
+// ProgressSetter is implemented by queues that hold jobs in a stored form, which does not
+// change by itself when a running job reports progress.
 type ProgressSetter interface {
-	// SetProgress stores the progress of a job that runs here, for Get and
-	// JobInfo to show. The error wraps ErrLeaseLost where the job does not run
-	// here, or not any more.
+	// SetProgress stores the progress of a job that this queue runs, so that Get and
+	// JobInfo show it. The error wraps ErrLeaseLost if this queue does not run the job,
+	// or no longer does.
 	SetProgress(ctx context.Context, j Job, progress JobProgress) error
 }

@@ -55,7 +55,7 @@ func TestLogLineIsCut(t *testing.T) {
 	assert.Equal(t, []string{strings.Repeat("x", amboy.MaxLogLineBytes), "a?b"}, texts(p)[1:])
 }
 
-func TestALongLogLineShowsWhereItIsNotUTF8(t *testing.T) {
+func TestALongLogLineReplacesInvalidUTF8(t *testing.T) {
 	var p amboy.JobProgress
 	p.AddLine(amboy.LogLine{Text: "a\xffb" + strings.Repeat("x", amboy.MaxLogLineBytes)})
 	p.AddLine(amboy.LogLine{Text: strings.Repeat("\xbf", 2*amboy.MaxLogLineBytes)})

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// QueueMarker is implemented by queues that keep marks: times with names, of what
-// has been done. A schedule, for instance, marks the last tick whose job it put, so
-// that no process puts one for that tick again.
+// QueueMarker is implemented by queues that keep marks: named times that record what has
+// been done. For instance, a schedule marks the last tick whose job it put, so that no
+// process puts a job for that tick again.
 type QueueMarker interface {
-	// Mark raises a mark to a time, and returns what it was before: the zero time
-	// where there was none. It never lowers one: an earlier time changes nothing,
-	// and the zero time only reads. Marks are kept to the millisecond, for as long
-	// as the queue keeps anything: in its store, where it has one, and for all
-	// processes that share that. Nothing removes one. Mark blocks as long as the
-	// store takes, returns its errors and those of a queue that was closed, and is
-	// safe for concurrent use.
+	// Mark raises a mark to a time and returns its previous value, or the zero time if
+	// it did not exist. It never lowers a mark: an earlier time changes nothing, and the
+	// zero time only reads. Marks have millisecond resolution. If the queue has a store,
+	// they are kept there, for all processes that share it; otherwise they live as long
+	// as the queue. Marks are never removed. Mark blocks for the call to the store,
+	// returns its errors and an error if the queue is closed, and is safe for concurrent
+	// use.
 	Mark(ctx context.Context, name string, at time.Time) (last time.Time, err error)
 }

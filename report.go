@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// QueueReport lists the IDs of the jobs of a queue by their progress. Each job
-// is in one list, by its latest attempt.
+// QueueReport lists the IDs of the jobs of a queue by their progress. Each job is in one
+// list, according to its latest attempt.
 type QueueReport struct {
 	// Completed are the jobs that have ended and will not be retried.
 	Completed []string `json:"completed"`
@@ -19,14 +19,14 @@ type QueueReport struct {
 	Retrying []string `json:"retrying"`
 }
 
-// Report lists the jobs of a queue by their progress, each list at most limit
-// long. A limit of zero or less means that there is none. It blocks while the
-// queue gives its JobInfo; where ctx ends before that, the report holds what
-// was read by then. It is safe for concurrent use.
+// Report lists the jobs of a queue by their progress. Each list has at most limit entries;
+// a limit of zero or less means no limit. Report blocks while it reads the queue's JobInfo.
+// If ctx ends before that, the report contains what was read so far. It is safe for
+// concurrent use.
 func Report(ctx context.Context, q Queue, limit int) QueueReport {
 	report := QueueReport{Completed: []string{}, InProgress: []string{}, Pending: []string{}, Retrying: []string{}}
 	var ids []string
-	latest := map[string]JobInfo{} // of a job that was retried
+	latest := map[string]JobInfo{} // by job ID
 	for info := range q.JobInfo(ctx) {
 		known, ok := latest[info.ID]
 		if !ok {
@@ -59,12 +59,11 @@ func (r *QueueReport) listFor(info JobInfo) *[]string {
 	}
 }
 
-// ResolveErrors joins the errors of the finished jobs that the queue's Results
-// give, each with the ID of its job. It returns nil where there are none. It
-// blocks while the queue gives its results; where ctx ends before that, the
-// error says so too. It is safe for concurrent use.
+// ResolveErrors joins the errors of the finished jobs in the queue's Results, each with the
+// ID of its job. It returns nil if there are none. It blocks while it reads the results. If
+// ctx ends before that, the error includes the cause. It is safe for concurrent use.
 func ResolveErrors(ctx context.Context, q Queue) error {
-	// The stream must not outlive this call, even where a job's Error panics.
+	// The stream must not outlive this call, even if a job's Error panics.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -80,8 +79,8 @@ func ResolveErrors(ctx context.Context, q Queue) error {
 	return errors.Join(errs...)
 }
 
-// WithRetryableQueue calls the function with the queue where that is a
-// RetryableQueue, and then returns true. It returns false where it is not.
+// WithRetryableQueue calls use with the queue if it is a RetryableQueue, and reports
+// whether it is.
 func WithRetryableQueue(q Queue, use func(RetryableQueue)) bool {
 	retryable, ok := q.(RetryableQueue)
 	if ok {

@@ -11,43 +11,41 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// KeepForever is the time in a Retention of jobs that stay as long as the store has
-// room for them.
+// KeepForever, in a Retention, keeps jobs for as long as the store has room for them.
 const KeepForever time.Duration = -1
 
-// The retention of jobs where a Retention leaves it at 0.
+// The defaults for fields of a Retention that are 0.
 const (
 	DefaultKeepSucceeded = 24 * time.Hour
 	DefaultKeepOthers    = 7 * 24 * time.Hour
 )
 
-// Retention tells how long a job that ended stays in the store, counted from its
-// end. A field of 0 stands for the default, KeepForever for no limit. A store may
-// have a limit of its own to the number of jobs that ended. What is set counts for
-// jobs that end from then on. An attempt that was retried stays for the shortest of
-// the times, so that it goes before the job's last one, whose status tells about all.
+// Retention is how long a job that ended stays in the store, counted from its end. A field
+// of 0 means the default, KeepForever means no limit. A store may also limit the number of
+// jobs that have ended. A new setting applies to jobs that end from then on. An attempt
+// that was retried stays for the shortest of the times, so that it is removed before the
+// job's last attempt, whose status describes all of them.
 type Retention struct {
-	// Succeeded is for jobs without an error. Default: DefaultKeepSucceeded.
+	// Succeeded applies to jobs without an error. Default: DefaultKeepSucceeded.
 	Succeeded time.Duration
-	// Failed is for jobs that failed.
-	// Default: DefaultKeepOthers.
+	// Failed applies to jobs that failed. Default: DefaultKeepOthers.
 	Failed time.Duration
-	// Canceled is for jobs that were canceled. Default: DefaultKeepOthers.
+	// Canceled applies to jobs that were canceled. Default: DefaultKeepOthers.
 	Canceled time.Duration
-	// Expired is for jobs that were not started in time. Default:
+	// Expired applies to jobs that were not started in time. Default:
 	// DefaultKeepOthers.
 	Expired time.Duration
 }
 
-// RetainedJob is implemented by jobs that say themselves how long they are kept.
+// RetainedJob is implemented by jobs that set their own retention.
 type RetainedJob interface {
-	// Retention is asked for when an attempt ended. A field of 0 stands for what
-	// the queue's says.
+	// Retention is called when an attempt has ended. A field of 0 means the queue's
+	// setting.
 	Retention() Retention
 }
 
-// Validate sets the defaults. It returns an error that names every field that is
-// out of range.
+// Validate sets the defaults. It returns an error that names every field that is out of
+// range.
 func (r *Retention) Validate() error {
 	var errs []error
 	for _, field := range []struct {
@@ -70,8 +68,9 @@ func (r *Retention) Validate() error {
 	return errors.Join(errs...)
 }
 
-// For is the retention of a job in a queue whose retention this is. What the job says
-// that is out of range does not count, nor does a panic, which is logged.
+// For returns the retention of a job in a queue whose retention is r. It ignores fields of
+// the job's own retention that are out of range. If the job's Retention method panics, it
+// logs the panic and returns r.
 //
 //nolint:contextcheck // The log message has no context of its own.
 func (r Retention) For(j Job) Retention {
@@ -85,9 +84,9 @@ func (r Retention) For(j Job) Retention {
 		return nil
 	})
 	if err != nil {
-		// The job has ended, whatever it says of what is to become of it.
+		// The job has ended, whatever its Retention method does.
 		logging.Error(context.Background(), message.Fields{
-			"message": "a job could not say how long it is to be kept; it is kept as the queue says",
+			"message": "a job's Retention method panicked; using the queue's retention",
 			"job_id":  j.ID(),
 			"error":   err.Error(),
 		})
@@ -106,7 +105,7 @@ func (r Retention) For(j Job) Retention {
 	return r
 }
 
-// Until is when a job may be forgotten that ended in a state; zero for never.
+// Until is when a job that ended in state may be removed; zero means never.
 func (r Retention) Until(state JobState, ended time.Time) time.Time {
 	keep := r.Failed
 	switch state {
@@ -120,7 +119,7 @@ func (r Retention) Until(state JobState, ended time.Time) time.Time {
 	return keepFrom(ended, keep)
 }
 
-// UntilReplaced is when an attempt that was retried may be forgotten; zero for never.
+// UntilReplaced is when an attempt that was retried may be removed; zero means never.
 func (r Retention) UntilReplaced(ended time.Time) time.Time {
 	shortest := KeepForever
 	for _, keep := range []time.Duration{r.Succeeded, r.Failed, r.Canceled, r.Expired} {

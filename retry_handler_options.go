@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Defaults of RetryHandlerOptions.
+// The defaults of RetryHandlerOptions.
 const (
 	defaultRetryMaxAttempts = 10
 	defaultRetryMaxTime     = time.Minute
@@ -16,33 +16,33 @@ const (
 	unlimitedRetryCapacity  = -1
 )
 
-// RetryHandlerOptions configure a retry handler. They say how it tries to replace a
-// job by its next attempt; how often a job is attempted is the job's own MaxAttempts.
+// RetryHandlerOptions configure a retry handler. They control how it tries to replace a job
+// by its next attempt. The number of attempts is the job's own MaxAttempts.
 //
 // The handler tries in rounds. While the store refuses, it never ends a job that has
-// attempts left: the job stays retrying, and after each round the wait between two
-// tries is twice as long, up to five seconds, or RetryBackoff if that is longer.
+// attempts left: the job stays retrying, and after each round the wait between two tries
+// doubles, up to five seconds, or RetryBackoff if that is longer.
 type RetryHandlerOptions struct {
-	// MaxRetryAttempts is how often the handler tries to replace one job in a round.
+	// MaxRetryAttempts is how often the handler tries to replace a job in a round.
 	// Default: 10.
 	MaxRetryAttempts int
-	// MaxRetryTime is how long a round lasts at most. Default: one minute.
+	// MaxRetryTime is the maximum length of a round. Default: one minute.
 	MaxRetryTime time.Duration
 	// RetryBackoff is the wait between two tries of the first round. Default: one
 	// second.
 	RetryBackoff time.Duration
-	// NumWorkers is the number of jobs that are replaced at once. Default: 1.
+	// NumWorkers is the number of jobs that are replaced concurrently. Default: 1.
 	NumWorkers int
-	// MaxCapacity is the number of waiting jobs that the handler holds in
-	// memory. -1 means that there is no limit. Default: 4096.
+	// MaxCapacity is the maximum number of waiting jobs that the handler holds in
+	// memory; -1 means no limit. Default: 4096.
 	MaxCapacity int
-	// RetryPolicy says how long the next attempt waits of a job that does not say
-	// it itself (see RetryDelay). Default: nil, for not at all.
+	// RetryPolicy decides how long the next attempt waits, if the job does not decide
+	// it itself (see RetryDelay). Default: nil, which means no wait.
 	RetryPolicy RetryPolicy
 }
 
-// Validate sets the defaults of the fields that are zero. It returns an error
-// that names every field that is negative or not valid, and then changes nothing.
+// Validate sets the defaults of fields that are zero. If any field is invalid, it changes
+// nothing and returns an error that names every invalid field.
 func (o *RetryHandlerOptions) Validate() error {
 	var errs []error
 	refuse := func(negative bool, field string, value any) {
@@ -81,7 +81,7 @@ func (o *RetryHandlerOptions) Validate() error {
 	return nil
 }
 
-// IsUnlimitedMaxCapacity is true where MaxCapacity is -1.
+// IsUnlimitedMaxCapacity reports whether MaxCapacity is -1.
 func (o *RetryHandlerOptions) IsUnlimitedMaxCapacity() bool {
 	return o.MaxCapacity == unlimitedRetryCapacity
 }

@@ -2,24 +2,24 @@ package amboy
 
 import "time"
 
-// RetryPolicy says how long a job that failed waits for its next attempt. Package
-// retry has some. Implementations are safe for concurrent use.
+// RetryPolicy decides how long a failed job waits for its next attempt. Package retry
+// provides implementations. Implementations are safe for concurrent use.
 type RetryPolicy interface {
-	// Delay is the wait after an attempt, numbered from 0, and before the next.
-	// A negative one counts as none.
+	// Delay is the wait between an attempt, numbered from 0, and the next. A negative
+	// delay counts as none.
 	Delay(attempt int) time.Duration
 }
 
-// RetryPolicyJob is implemented by jobs that bring a policy of their own. It is not
-// stored: the job's type must know it.
+// RetryPolicyJob is implemented by jobs with a policy of their own. The policy is not
+// stored: it belongs to the job's type.
 type RetryPolicyJob interface {
-	// RetryPolicy is asked for when an attempt failed and another follows. nil
-	// stands for none.
+	// RetryPolicy is called when an attempt failed and another follows. nil means that
+	// the job has no policy of its own.
 	RetryPolicy() RetryPolicy
 }
 
-// ValidateRetryPolicy returns the error of a policy's Validate method, where it has
-// one, as those of package retry do. A nil policy is valid.
+// ValidateRetryPolicy calls the policy's Validate method, if it has one, and returns its
+// error. The policies of package retry have one. A nil policy is valid.
 func ValidateRetryPolicy(p RetryPolicy) error {
 	if v, ok := p.(interface{ Validate() error }); ok {
 		return v.Validate()
@@ -27,9 +27,9 @@ func ValidateRetryPolicy(p RetryPolicy) error {
 	return nil
 }
 
-// RetryDelay is how long the next attempt of a job waits that failed: what the job's
-// own policy says; else the WaitUntil of its retry info; else what the policy of its
-// queue says, which may be nil. It is never negative.
+// RetryDelay is how long the next attempt of a failed job waits. It uses the job's own
+// policy; otherwise the WaitUntil of its retry info; otherwise its queue's policy, which
+// may be nil. It is never negative.
 func RetryDelay(j Job, ofQueue RetryPolicy) time.Duration {
 	retry := j.RetryInfo()
 	policy := ofQueue

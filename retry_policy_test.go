@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-// policyJob has a policy of its own, or none.
+// policyJob has a policy of its own, or nil.
 type policyJob struct {
 	*testJob
 	policy amboy.RetryPolicy
@@ -31,13 +31,13 @@ func TestRetryDelay(t *testing.T) {
 		ofQueue amboy.RetryPolicy
 		want    time.Duration
 	}{
-		"nobody":                 {withWait(0), nil, 0},
-		"queue":                  {withWait(0), ofQueue, time.Hour},
-		"setting":                {withWait(time.Minute), ofQueue, time.Minute},
-		"job":                    {policyJob{withWait(time.Minute), ofJob}, ofQueue, 2 * time.Second},
-		"a job without one":      {policyJob{withWait(time.Minute), nil}, ofQueue, time.Minute},
-		"one that is negative":   {withWait(0), negativePolicy{}, 0},
-		"a job whose is at once": {policyJob{withWait(time.Minute), retry.Fixed{}}, ofQueue, 0},
+		"no policy":                        {withWait(0), nil, 0},
+		"queue":                            {withWait(0), ofQueue, time.Hour},
+		"setting":                          {withWait(time.Minute), ofQueue, time.Minute},
+		"job":                              {policyJob{withWait(time.Minute), ofJob}, ofQueue, 2 * time.Second},
+		"a job without one":                {policyJob{withWait(time.Minute), nil}, ofQueue, time.Minute},
+		"negative":                         {withWait(0), negativePolicy{}, 0},
+		"a job with a policy without wait": {policyJob{withWait(time.Minute), retry.Fixed{}}, ofQueue, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, test.want, amboy.RetryDelay(test.job, test.ofQueue))
@@ -56,5 +56,5 @@ func TestOptionsRefuseABadRetryPolicy(t *testing.T) {
 	require.ErrorAs(t, err, &invalid)
 	require.ErrorContains(t, err, "RetryPolicy: invalid retry policy: Fixed.Wait must not be negative (is -1s)")
 	require.NoError(t, amboy.ValidateRetryPolicy(nil))
-	require.NoError(t, amboy.ValidateRetryPolicy(negativePolicy{}), "one that can't be asked is taken as it is")
+	require.NoError(t, amboy.ValidateRetryPolicy(negativePolicy{}), "a policy without Validate is accepted")
 }

@@ -11,43 +11,44 @@ import (
 	"unicode/utf8"
 )
 
-// PanicError is the error of a job's attempt, or of a periodic operation's run,
-// that panicked. errors.Is and errors.As see the value where that is an error.
+// PanicError is the error of a job's attempt, or of a periodic operation's run, that
+// panicked. If the value is an error, errors.Is and errors.As find it.
 type PanicError struct {
-	// Value was given to panic.
+	// Value is the argument of panic.
 	Value any
-	// Stack is that of the goroutine that panicked.
+	// Stack is the stack of the goroutine that panicked.
 	Stack []byte
 }
 
-// Error gives the value that was given to panic.
+// Error includes the argument of panic.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap returns the value where it is an error.
+// Unwrap returns the value if it is an error, and nil otherwise.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// MaxTimeError is the cause of the end of a job's context when its maximum
-// time is used up. It is a context.DeadlineExceeded.
+// MaxTimeError is the cause with which a job's context ends when its maximum time is used
+// up. errors.Is(err, context.DeadlineExceeded) is true for it.
 type MaxTimeError struct{ MaxTime time.Duration }
 
-// Error names the maximum time.
+// Error includes the maximum time.
 func (e *MaxTimeError) Error() string {
 	return fmt.Sprintf("job ran longer than its maximum time of %s", e.MaxTime)
 }
 
-// Is is true for context.DeadlineExceeded.
+// Is reports whether target is context.DeadlineExceeded.
 func (e *MaxTimeError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// RunJob runs a job without a queue, as a pool would: with the job's maximum
-// time, its time stamps, and a panic recorded as an error. It blocks until the
-// job returns, and returns the job's error; for one that wants to run again later,
-// and is not complete, a *SnoozeError; and for a nil job and for times that are not
-// valid an *InvalidJobError without running anything. Dependencies, scopes and
-// retries are left aside, and the job has no queue, also where ctx is that of a job
-// that has one. It is safe to call from several goroutines with different jobs.
+// RunJob runs a job without a queue, as a pool would: it applies the job's maximum time,
+// sets its time stamps, and records a panic as an error. It ignores dependencies, scopes
+// and retries. The job has no queue, even if ctx is the context of a job that has one.
+//
+// RunJob blocks until the job returns, and returns the job's error. If the job asked to
+// run again later, RunJob leaves it incomplete and returns a *SnoozeError. If the job is
+// nil or its times are invalid, RunJob runs nothing and returns an *InvalidJobError. It is
+// safe for concurrent use with different jobs.
 func RunJob(ctx context.Context, j Job) error {
 	if IsNilJob(j) {
 		return errNilJob
@@ -58,12 +59,12 @@ func RunJob(ctx context.Context, j Job) error {
 	}
 	times.Start, times.End = time.Now(), time.Time{}
 	j.SetTimeInfo(times)
-	setProgress(j, true, false)
+	setStatus(j, true, false)
 
 	runInTime(ContextWithQueue(ctx, nil), j)
 
 	snoozed := snoozeOf(j)
-	setProgress(j, false, snoozed == nil)
+	setStatus(j, false, snoozed == nil)
 	j.UpdateTimeInfo(JobTimeInfo{End: time.Now()})
 	if snoozed != nil {
 		return snoozed
@@ -71,20 +72,23 @@ func RunJob(ctx context.Context, j Job) error {
 	return j.Error()
 }
 
-func setProgress(j Job, running, complete bool) {
+func setStatus(j Job, running, complete bool) {
 	status := j.Status()
 	status.InProgress, status.Completed = running, complete
 	j.SetStatus(status)
 }
 
-// RunAttempt calls a job's Run, for runners. The context that it gives to Run
-// ends at the job's maximum time, with a *MaxTimeError as its cause. A panic is
-// added to the job's errors as a *PanicError. A job that used up its time, and
-// reports no error, gets the *MaxTimeError as its error, even if it marked itself
-// complete: jobs do that from the start. After either, a retryable job is
-// retried. RunAttempt blocks until Run returns. It is the innermost RunFunc: it
-// returns an error that wraps the job's, and a *SnoozeError for a job without one
-// that is to run again later.
+// RunAttempt calls a job's Run. It is for runners, and the innermost RunFunc. It blocks
+// until Run returns.
+//
+// The context that it passes to Run ends at the job's maximum time, with a *MaxTimeError
+// as its cause. If the maximum time is used up and the job reports no error, the
+// *MaxTimeError becomes the job's error, even if the job marked itself complete: jobs
+// often do that with a deferred call. A panic is added to the job's errors as a
+// *PanicError. A retryable job is retried after either.
+//
+// RunAttempt returns an error that wraps the job's. If the job has none and asked to run
+// again later, it returns a *SnoozeError.
 func RunAttempt(ctx context.Context, j Job) error {
 	runInTime(ctx, j)
 	if err := j.Error(); err != nil {
@@ -93,7 +97,7 @@ func RunAttempt(ctx context.Context, j Job) error {
 	return snoozeOf(j)
 }
 
-// runInTime calls Run with the job's maximum time.
+// runInTime calls Run with a context that ends at the job's maximum time.
 func runInTime(ctx context.Context, j Job) {
 	maxTime := j.TimeInfo().MaxTime
 	if maxTime <= 0 {
@@ -120,7 +124,7 @@ func runRecovering(ctx context.Context, j Job) {
 	}
 }
 
-// recoverPanic calls a function and makes a *PanicError of its panic.
+// recoverPanic calls a function and returns its panic as a *PanicError.
 func recoverPanic(call func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -130,7 +134,7 @@ func recoverPanic(call func() error) (err error) {
 	return call()
 }
 
-// IsNilJob is true for nil and for a nil pointer.
+// IsNilJob reports whether j is nil or a nil pointer.
 func IsNilJob(j Job) bool {
 	if j == nil {
 		return true
@@ -141,10 +145,10 @@ func IsNilJob(j Job) bool {
 
 var errNilJob = &InvalidJobError{Field: "job", Rule: "must not be nil"}
 
-// ValidateJob returns an *InvalidJobError for a job that no queue accepts: one
-// that is nil, or whose ID is empty or longer than MaxIDLength, whose type's
-// version is negative, whose times are not valid, which has an empty scope
-// name, a tag that is not UTF-8, or a negative attempt limit.
+// ValidateJob returns an *InvalidJobError for a job that no queue accepts: the job is nil,
+// its ID is empty or longer than MaxIDLength, its type's version is negative, its times are
+// invalid, a scope name is empty, a tag is not UTF-8, or the limit on attempts or
+// interruptions is negative.
 func ValidateJob(j Job) error {
 	if IsNilJob(j) {
 		return errNilJob
@@ -184,7 +188,7 @@ func ValidateJob(j Job) error {
 	return nil
 }
 
-// withJobID names the job in an *InvalidJobError.
+// withJobID sets the job ID of an *InvalidJobError.
 func withJobID(err error, id string) error {
 	var invalid *InvalidJobError
 	if errors.As(err, &invalid) {

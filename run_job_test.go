@@ -128,7 +128,7 @@ func TestRunAttemptMaxTime(t *testing.T) {
 
 	for _, test := range []struct {
 		name string
-		// cancelAfter ends the context that RunAttempt is given; 0 never.
+		// cancelAfter ends the context that RunAttempt is given; 0 means never.
 		cancelAfter time.Duration
 		run         func(ctx context.Context, j *testJob)
 		want        string
@@ -140,7 +140,7 @@ func TestRunAttemptMaxTime(t *testing.T) {
 			want: "job ran longer than its maximum time of 1m0s", wantCause: context.DeadlineExceeded, wantTook: maxTime,
 		},
 		{
-			name: "used up by a job that said from the start that it is complete",
+			name: "used up by a job that marked itself complete at the start",
 			run: func(ctx context.Context, j *testJob) {
 				defer j.MarkComplete()
 				<-ctx.Done()
@@ -148,7 +148,7 @@ func TestRunAttemptMaxTime(t *testing.T) {
 			want: "job ran longer than its maximum time of 1m0s", wantCause: context.DeadlineExceeded, wantTook: maxTime,
 		},
 		{
-			name: "used up by a job that says that it failed",
+			name: "used up by a job that reports an error",
 			run: func(ctx context.Context, j *testJob) {
 				<-ctx.Done()
 				j.AddError(errPlain)
@@ -234,7 +234,7 @@ func TestIsNilJob(t *testing.T) {
 	assert.True(t, amboy.IsNilJob(nil))
 	assert.True(t, amboy.IsNilJob(nilJob))
 	assert.False(t, amboy.IsNilJob(newJob("a")))
-	assert.False(t, amboy.IsNilJob(struct{ amboy.Job }{}), "a job that is no pointer")
+	assert.False(t, amboy.IsNilJob(struct{ amboy.Job }{}), "a job that is not a pointer")
 }
 
 func TestValidateJob(t *testing.T) {
@@ -245,12 +245,12 @@ func TestValidateJob(t *testing.T) {
 		name   string
 		job    amboy.Job
 		change func(j *testJob)
-		// field is what is refused, empty where the job is fine.
+		// field is the refused field, empty if the job is valid.
 		field string
 	}{
 		{name: "nil", job: nil, field: "job"},
 		{name: "nil pointer", job: nilJob, field: "job"},
-		{name: "all that is allowed", change: func(j *testJob) {
+		{name: "everything allowed", change: func(j *testJob) {
 			j.SetScopes([]string{"s"})
 			j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: someTime, DispatchBy: someTime, MaxTime: time.Second})
 			j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: ptr(true), MaxAttempts: ptr(1)})

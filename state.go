@@ -2,36 +2,36 @@ package amboy
 
 import "time"
 
-// JobState is where a job stands in its life.
+// JobState is a stage in the life of a job.
 type JobState string
 
 // The states of a job.
 const (
-	// StateScheduled waits for its wait-until time.
+	// StateScheduled: the job waits for its wait-until time.
 	StateScheduled JobState = "scheduled"
-	// StatePending may run and waits for a worker.
+	// StatePending: the job may run and waits for a worker.
 	StatePending JobState = "pending"
-	// StateBlocked waits for a scope that another job holds, or for a
-	// dependency that is not done.
+	// StateBlocked: the job waits for a scope that another job holds, or for an
+	// unfinished dependency.
 	StateBlocked JobState = "blocked"
-	// StateParked is set aside until it is released: its type is unknown here,
-	// or a person parked it.
+	// StateParked: the job is set aside until an operator releases it. It can't be
+	// decoded, was interrupted too often, or was parked by an operator.
 	StateParked JobState = "parked"
-	// StateRunning is run by a worker.
+	// StateRunning: a worker runs the job.
 	StateRunning JobState = "running"
-	// StateRetrying failed, and waits to be replaced by its next attempt.
+	// StateRetrying: the attempt failed and waits to be replaced by the next one.
 	StateRetrying JobState = "retrying"
-	// StateSucceeded ended without an error.
+	// StateSucceeded: the job ended without an error.
 	StateSucceeded JobState = "succeeded"
-	// StateFailed ended with an error.
+	// StateFailed: the job ended with an error.
 	StateFailed JobState = "failed"
-	// StateCanceled was aborted.
+	// StateCanceled: the job was aborted.
 	StateCanceled JobState = "canceled"
-	// StateExpired did not start by its dispatch-by time.
+	// StateExpired: the job did not start by its dispatch-by time.
 	StateExpired JobState = "expired"
 )
 
-// JobStates lists the states, in the order of a job's life.
+// JobStates lists the states in the order of a job's life.
 func JobStates() []JobState {
 	return []JobState{
 		StateScheduled, StatePending, StateBlocked, StateParked, StateRunning,
@@ -39,7 +39,7 @@ func JobStates() []JobState {
 	}
 }
 
-// IsFinal is true for the states that a job never leaves.
+// IsFinal reports whether s is a state that a job never leaves.
 func (s JobState) IsFinal() bool {
 	switch s {
 	case StateSucceeded, StateFailed, StateCanceled, StateExpired:
@@ -49,33 +49,31 @@ func (s JobState) IsFinal() bool {
 	}
 }
 
-// Outcome tells how a job ended where the two booleans and the errors of its
-// status do not tell.
+// Outcome is how a job ended, if the two booleans and the errors of its status do
+// not show it.
 type Outcome string
 
-// The outcomes.
+// The possible outcomes.
 const (
-	// OutcomeCanceled means that the job was aborted.
+	// OutcomeCanceled: the job was aborted.
 	OutcomeCanceled Outcome = "canceled"
-	// OutcomeExpired means that the job was not started by its dispatch-by
-	// time.
+	// OutcomeExpired: the job was not started by its dispatch-by time.
 	OutcomeExpired Outcome = "expired"
 )
 
-// Hold tells why an unfinished job is kept from running.
+// Hold is why an unfinished job is kept from running.
 type Hold string
 
-// The holds.
+// The possible holds.
 const (
-	// HoldBlocked waits for a scope or a dependency.
+	// HoldBlocked: the job waits for a scope or a dependency.
 	HoldBlocked Hold = "blocked"
-	// HoldParked waits for a person, or for a process that knows the type.
+	// HoldParked: the job waits until an operator releases it (see StateParked).
 	HoldParked Hold = "parked"
 )
 
-// StateOf derives the state of a job from its info, as it is at a point in
-// time. The State field of the info is not read. Every part of the library
-// that needs a state calls this function.
+// StateOf derives the state of a job from its info at the time now. It does not read
+// the State field. Every part of the library that needs a state calls this function.
 func StateOf(info JobInfo, now time.Time) JobState {
 	status := info.Status
 	switch {

@@ -88,7 +88,7 @@ func TestStateOf(t *testing.T) {
 		{name: "retrying", status: amboy.JobStatusInfo{Completed: true}, retry: retry, want: amboy.StateRetrying},
 		{name: "retrying over failed", status: amboy.JobStatusInfo{Completed: true, ErrorCount: 1}, retry: retry, want: amboy.StateRetrying},
 		{
-			name: "asks for a retry that is not allowed", status: amboy.JobStatusInfo{Completed: true},
+			name: "asks for a retry but is not retryable", status: amboy.JobStatusInfo{Completed: true},
 			retry: amboy.JobRetryInfo{NeedsRetry: true}, want: amboy.StateSucceeded,
 		},
 	} {

@@ -1,33 +1,32 @@
 package amboy
 
-// UniqueJob is implemented by jobs of which there must not be two at a time,
-// whatever their IDs. Put refuses a job with a duplicate job error while another
-// of the queue has the same key.
+// UniqueJob is implemented by jobs with a unique key. While a job in the queue holds a key,
+// Put refuses another job with the same key, whatever its ID, with a duplicate job error.
 type UniqueJob interface {
-	// UniqueKey is what no other job may have, and how long this one has it. A
-	// job whose key is empty has none. It is asked for at Put.
+	// UniqueKey returns the key and how long the job holds it. An empty key means that
+	// the job has none. It is called by Put.
 	UniqueKey() (key string, until UniqueUntil)
 }
 
-// UniqueUntil says how long a job has its unique key.
+// UniqueUntil is how long a job holds its unique key.
 type UniqueUntil string
 
-// How long a job has its unique key.
+// The values of UniqueUntil.
 const (
-	// UniqueUntilEnded is until the job's last attempt ended. It is what the
-	// empty value means.
+	// UniqueUntilEnded: until the job's last attempt has ended. The empty value means
+	// the same.
 	UniqueUntilEnded UniqueUntil = "ended"
-	// UniqueUntilStarted is until the job is first claimed by a worker, so that
-	// one may wait while another runs.
+	// UniqueUntilStarted: until a worker first claims the job, so that one job may wait
+	// while another runs.
 	UniqueUntilStarted UniqueUntil = "started"
-	// UniqueUntilFailed is until the job ended without success. One that
-	// succeeded has the key until the queue forgets it.
+	// UniqueUntilFailed: until the job ends without success. A job that succeeded holds
+	// the key until the queue removes the job.
 	UniqueUntilFailed UniqueUntil = "failed"
-	// UniqueUntilForgotten is until the queue forgets the job, however it ended.
+	// UniqueUntilForgotten: until the queue removes the job, however it ended.
 	UniqueUntilForgotten UniqueUntil = "forgotten"
 )
 
-// IsValid is true for the values above, and the empty one.
+// IsValid reports whether u is one of the values above or empty.
 func (u UniqueUntil) IsValid() bool {
 	switch u {
 	case "", UniqueUntilEnded, UniqueUntilStarted, UniqueUntilFailed, UniqueUntilForgotten:
@@ -37,8 +36,8 @@ func (u UniqueUntil) IsValid() bool {
 	}
 }
 
-// UniqueKeyOf returns the unique key of a job, and how long the job has it;
-// empty for a job that has none.
+// UniqueKeyOf returns the unique key of a job and how long the job holds it; both are empty
+// if the job has none.
 func UniqueKeyOf(j Job) (key string, until UniqueUntil) {
 	u, ok := j.(UniqueJob)
 	if !ok {
@@ -54,13 +53,13 @@ func UniqueKeyOf(j Job) (key string, until UniqueUntil) {
 	return key, until
 }
 
-// TaggedJob is implemented by jobs that have tags, by which people find them.
+// TaggedJob is implemented by jobs that have tags, by which operators find them.
 type TaggedJob interface {
-	// Tags are asked for at Put.
+	// Tags returns the tags. It is called by Put.
 	Tags() []string
 }
 
-// TagsOf returns the tags of a job, none for a type that has none.
+// TagsOf returns the tags of a job, or nil if its type has none.
 func TagsOf(j Job) []string {
 	if t, ok := j.(TaggedJob); ok {
 		return t.Tags()

@@ -29,7 +29,7 @@ func TestUniqueKeyOf(t *testing.T) {
 		"another type":   {job: job.NewShellJob("true", "")},
 		"no key":         {job: &keyed{until: amboy.UniqueUntilFailed}},
 		"the default":    {job: &keyed{key: "k"}, key: "k", until: amboy.UniqueUntilEnded},
-		"as it says":     {job: &keyed{key: "k", until: amboy.UniqueUntilStarted}, key: "k", until: amboy.UniqueUntilStarted},
+		"own duration":   {job: &keyed{key: "k", until: amboy.UniqueUntilStarted}, key: "k", until: amboy.UniqueUntilStarted},
 		"not a good one": {job: &keyed{key: "k", until: "tomorrow"}, key: "k", until: "tomorrow"},
 	} {
 		t.Run(name, func(t *testing.T) {

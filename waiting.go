@@ -5,34 +5,31 @@ import (
 	"time"
 )
 
-// defaultWaitInterval is the time between two looks at a queue that can't tell
-// by itself when jobs end.
+// defaultWaitInterval is the polling interval for queues that are not CompletionWaiters.
 const defaultWaitInterval = 100 * time.Millisecond
 
-// CompletionWaiter is implemented by queues that wake those who wait for jobs
-// to end. On such a queue Wait, WaitJob and their forms with an interval never
-// look at the queue at intervals.
+// CompletionWaiter is implemented by queues that wake waiters when jobs end. Wait, WaitJob
+// and their variants with an interval do not poll such a queue.
 type CompletionWaiter interface {
-	// WaitComplete blocks until nothing in the queue is pending, running or
-	// retrying, and then returns true. It returns false when ctx ends first, or
-	// the queue is closed.
+	// WaitComplete blocks until nothing in the queue is pending, running or retrying, and
+	// then returns true. It returns false if ctx ends first or the queue is closed.
 	WaitComplete(ctx context.Context) bool
-	// WaitJobComplete blocks until the last attempt of the job with that ID
-	// has ended, and then returns true. It returns false when ctx ends first, or
-	// the queue is closed, and where the job is not there.
+	// WaitJobComplete blocks until the last attempt of the job with that ID has ended, and
+	// then returns true. It returns false if ctx ends first, the queue is closed, or the
+	// job does not exist.
 	WaitJobComplete(ctx context.Context, id string) bool
 }
 
-// Wait blocks until every job of the queue has ended and none is to be
-// retried, and then returns true. It returns false when ctx ends first, and on a
-// CompletionWaiter also when the queue is closed. It is safe for concurrent use.
-// A queue that is no CompletionWaiter is looked at every 100 milliseconds.
+// Wait blocks until every job of the queue has ended and none awaits a retry, and then
+// returns true. It returns false if ctx ends first, and on a CompletionWaiter also if the
+// queue is closed. It polls any other queue every 100 milliseconds. It is safe for
+// concurrent use.
 func Wait(ctx context.Context, q Queue) bool {
 	return WaitInterval(ctx, q, defaultWaitInterval)
 }
 
-// WaitInterval is Wait with the time between two looks at a queue that is no
-// CompletionWaiter. An interval of zero or less means the default of Wait.
+// WaitInterval is like Wait, with the polling interval for queues that are not
+// CompletionWaiters. An interval of zero or less means the default of Wait.
 func WaitInterval(ctx context.Context, q Queue, interval time.Duration) bool {
 	if waiter, ok := q.(CompletionWaiter); ok {
 		return waiter.WaitComplete(ctx)
@@ -40,25 +37,24 @@ func WaitInterval(ctx context.Context, q Queue, interval time.Duration) bool {
 	return poll(ctx, interval, func() bool { return q.Stats(ctx).IsIdle() })
 }
 
-// WaitIntervalNum blocks until at least num jobs of the queue are completed, as
-// its Stats count them, and then returns true. It returns false when ctx ends
-// first. It looks at every queue at intervals; an interval of zero or less
-// means the default of Wait. It is safe for concurrent use.
+// WaitIntervalNum blocks until at least num jobs of the queue are completed, as counted by
+// its Stats, and then returns true. It returns false if ctx ends first. It polls every
+// queue; an interval of zero or less means the default of Wait. It is safe for concurrent
+// use.
 func WaitIntervalNum(ctx context.Context, q Queue, interval time.Duration, num int) bool {
 	return poll(ctx, interval, func() bool { return q.Stats(ctx).Completed >= num })
 }
 
-// WaitJob blocks until the last attempt of a job has ended, and then returns
-// true. It returns false when ctx ends first, and where the job is nil or not
-// in the queue. It is safe for concurrent use. A queue that is no
-// CompletionWaiter is looked at every 100 milliseconds.
+// WaitJob blocks until the last attempt of a job has ended, and then returns true. It
+// returns false if ctx ends first, or if the job is nil or not in the queue. It polls a
+// queue that is not a CompletionWaiter every 100 milliseconds. It is safe for concurrent
+// use.
 func WaitJob(ctx context.Context, j Job, q Queue) bool {
 	return WaitJobInterval(ctx, j, q, defaultWaitInterval)
 }
 
-// WaitJobInterval is WaitJob with the time between two looks at a queue that is
-// no CompletionWaiter. An interval of zero or less means the default of
-// WaitJob.
+// WaitJobInterval is like WaitJob, with the polling interval for queues that are not
+// CompletionWaiters. An interval of zero or less means the default of WaitJob.
 func WaitJobInterval(ctx context.Context, j Job, q Queue, interval time.Duration) bool {
 	if IsNilJob(j) {
 		return false
@@ -76,16 +72,16 @@ func WaitJobInterval(ctx context.Context, j Job, q Queue, interval time.Duration
 	return decided && found
 }
 
-// hasEnded is true when no attempt of a job runs or will follow. A job that
-// marked itself as complete is in progress until its queue completes it, and
-// may still ask for a retry.
+// hasEnded reports whether no attempt of a job runs or will follow. A job that marked
+// itself as complete is in progress until its queue completes it, and may still ask for a
+// retry.
 func hasEnded(j Job) bool {
 	status := j.Status()
 	return status.Completed && !status.InProgress && !j.RetryInfo().ShouldRetry()
 }
 
-// poll calls done at intervals until it is true, and then returns true. It
-// returns false when ctx ends first.
+// poll calls done at intervals until it returns true, and then returns true. It returns
+// false if ctx ends first.
 func poll(ctx context.Context, interval time.Duration, done func() bool) bool {
 	if interval <= 0 {
 		interval = defaultWaitInterval
@@ -93,8 +89,8 @@ func poll(ctx context.Context, interval time.Duration, done func() bool) bool {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
 	for {
-		// A stored queue can't be asked once ctx has ended, so that what done
-		// says then counts for nothing.
+		// A stored queue can't be queried after ctx has ended, so the result of done does
+		// not count then.
 		if done() && ctx.Err() == nil {
 			return true
 		}

@@ -13,7 +13,7 @@ import (
 
 const defaultInterval = 100 * time.Millisecond
 
-// waits are the functions that wait for a queue and look at it at intervals.
+// waits are the functions that wait for a queue by polling it.
 var waits = []struct {
 	name     string
 	wait     func(ctx context.Context, q amboy.Queue) bool
@@ -37,21 +37,21 @@ var waits = []struct {
 	}, defaultInterval},
 }
 
-func TestWaitLooksAtIntervals(t *testing.T) {
+func TestWaitPollsAtIntervals(t *testing.T) {
 	for _, test := range waits {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				var looks []time.Duration
+				var polls []time.Duration
 				q := &fakeQueue{stats: func(context.Context) amboy.QueueStats {
-					looks = append(looks, time.Since(start)/test.interval)
-					if len(looks) < 4 {
+					polls = append(polls, time.Since(start)/test.interval)
+					if len(polls) < 4 {
 						return amboy.QueueStats{Total: 2, Completed: 1, Running: 1}
 					}
 					return amboy.QueueStats{Total: 2, Completed: 2}
 				}}
 				assert.True(t, test.wait(t.Context(), q))
-				assert.Equal(t, []time.Duration{0, 1, 2, 3}, looks)
+				assert.Equal(t, []time.Duration{0, 1, 2, 3}, polls)
 				assert.Equal(t, 3*test.interval, time.Since(start))
 			})
 		})
@@ -65,7 +65,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 				start := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
 				defer cancel()
-				// A stored queue can't count any more once ctx has ended.
+				// A stored queue can't be queried after ctx has ended.
 				q := &fakeQueue{stats: func(ctx context.Context) amboy.QueueStats {
 					if ctx.Err() != nil {
 						return amboy.QueueStats{Completed: 2, Total: 2}
@@ -111,10 +111,10 @@ func TestWaitJob(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		job  amboy.Job
-		// change makes the job that the queue holds; nil where it holds none.
+		// change modifies the job that the queue holds; nil if it holds none.
 		change func(j *testJob)
 		want   bool
-		// wantWait is true where the function waits until its context ends.
+		// wantWait is true if the function waits until its context ends.
 		wantWait bool
 	}{
 		{name: "nil"},
@@ -162,7 +162,7 @@ func TestWaitJob(t *testing.T) {
 	}
 }
 
-func TestWaitJobLooksAtIntervals(t *testing.T) {
+func TestWaitJobPollsAtIntervals(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		wait     func(ctx context.Context, j amboy.Job, q amboy.Queue) bool
@@ -181,16 +181,16 @@ func TestWaitJobLooksAtIntervals(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					start := time.Now()
 					j := newJob("a")
-					looks := 0
+					polls := 0
 					q := &fakeQueue{get: func(context.Context, string) (amboy.Job, bool) {
-						looks++
-						if looks == 3 && end == "ends" {
+						polls++
+						if polls == 3 && end == "ends" {
 							j.MarkComplete()
 						}
-						return j, looks < 3 || end == "ends"
+						return j, polls < 3 || end == "ends"
 					}}
 					assert.Equal(t, end == "ends", test.wait(t.Context(), j, q))
-					assert.Equal(t, 3, looks)
+					assert.Equal(t, 3, polls)
 					assert.Equal(t, 2*test.interval, time.Since(start))
 				})
 			})
@@ -198,7 +198,7 @@ func TestWaitJobLooksAtIntervals(t *testing.T) {
 	}
 }
 
-// waiterQueue wakes those who wait. It can't be looked at.
+// waiterQueue is a CompletionWaiter. Polling it panics.
 type waiterQueue struct {
 	amboy.Queue
 	done map[string]chan struct{}

@@ -26,10 +26,10 @@ type mail struct {
 	Subject string `json:"subject" bson:"subject"`
 }
 
-// sent are the mails of a test, which finds them in the context of the job.
+// sent holds the mails of a test. Jobs find it in their context.
 type sent struct {
 	mails []string
-	fail  int // so many times first
+	fail  int // number of times to fail first
 }
 
 type sentKey struct{}
@@ -47,7 +47,7 @@ var sendMail = job.Define("amboytest-send", 1, func(ctx context.Context, m mail)
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// start makes a queue at noon whose jobs send to s.
+// start returns a queue whose time is noon and whose jobs send to s.
 func start(t *testing.T) (*amboytest.Queue, *sent) {
 	t.Helper()
 	s := &sent{}
@@ -56,7 +56,7 @@ func start(t *testing.T) (*amboytest.Queue, *sent) {
 	return q, s
 }
 
-func TestNothingHappensByItself(t *testing.T) {
+func TestNoJobRunsByItself(t *testing.T) {
 	q, s := start(t)
 	before := runtime.NumGoroutine()
 	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
@@ -68,7 +68,7 @@ func TestNothingHappensByItself(t *testing.T) {
 	assert.Equal(t, before, runtime.NumGoroutine())
 }
 
-func TestTimePassesWhenTheTestSaysSo(t *testing.T) {
+func TestTimePassesOnlyByAdvance(t *testing.T) {
 	q, s := start(t)
 	_, err := sendMail.Put(t.Context(), q, mail{To: "ann"}, job.In(time.Hour))
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestWaitingRunsJobs(t *testing.T) {
 	assert.False(t, q.WaitJobComplete(t.Context(), "unknown"))
 }
 
-func TestWaitingForWhatCanNotEndReturns(t *testing.T) {
+func TestWaitingForAJobThatCanNotEndReturns(t *testing.T) {
 	q, s := start(t)
 	require.NoError(t, q.Pause(t.Context()))
 	id, err := sendMail.Put(t.Context(), q, mail{To: "ann"})
@@ -172,7 +172,7 @@ func TestASchedule(t *testing.T) {
 	assert.Equal(t, noon.Add(3*time.Hour), q.Now())
 }
 
-func TestASystemClockAtFirst(t *testing.T) {
+func TestTimeStartsAtTheSystemTime(t *testing.T) {
 	before := time.Now()
 	q := amboytest.New(t)
 	assert.False(t, q.Now().Before(before.Round(0)))
@@ -181,7 +181,7 @@ func TestASystemClockAtFirst(t *testing.T) {
 	assert.Equal(t, first, second, "it stands still")
 }
 
-// failing is a test that fails, as others see it.
+// failing is a testing.TB that records its failure.
 type failing struct {
 	*testing.T
 	said string
@@ -194,7 +194,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
-// failure is what an assertion says when it fails the test; empty where it does not.
+// failure returns the message with which an assertion fails the test; empty if it passes.
 func failure(t *testing.T, assertion func(testing.TB)) (said string) {
 	t.Helper()
 	f := &failing{T: t}
@@ -222,19 +222,19 @@ func TestAssertions(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		assertion func(testing.TB)
-		says      []string // nothing where it holds
+		says      []string // nothing if it passes
 	}{
-		"put":                {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, ann) }, nil},
-		"put with others":    {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, bob) }, []string{`"bob"`, `"ann"`, `"to-ann" (scheduled)`}},
-		"none put":           {func(t testing.TB) { amboytest.RequirePut(t, q, never, 7) }, []string{"7", "none was put at all"}},
-		"no put":             {func(t testing.TB) { amboytest.RequireNoPut(t, q, never) }, nil},
-		"no put but one":     {func(t testing.TB) { amboytest.RequireNoPut(t, q, sendMail) }, []string{"amboytest-send", "to-ann"}},
-		"count":              {func(t testing.TB) { amboytest.RequireCount(t, q, 1, amboy.JobQuery{Tag: "welcome"}) }, nil},
-		"wrong count":        {func(t testing.TB) { amboytest.RequireCount(t, q, 2, amboy.JobQuery{}) }, []string{"1 jobs", "should be 2", "to-ann", "welcome"}},
-		"state":              {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateScheduled) }, nil},
-		"wrong state":        {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateFailed) }, []string{"to-ann", "scheduled", "failed"}},
-		"state of no job":    {func(t testing.TB) { amboytest.RequireState(t, q, "other", amboy.StateFailed) }, []string{`"other"`}},
-		"not found in these": {func(t testing.TB) { amboytest.RequireNoPut(t, struct{ amboy.Queue }{q}, sendMail) }, []string{"struct"}},
+		"put":                      {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, ann) }, nil},
+		"put with other arguments": {func(t testing.TB) { amboytest.RequirePut(t, q, sendMail, bob) }, []string{`"bob"`, `"ann"`, `"to-ann" (scheduled)`}},
+		"none put":                 {func(t testing.TB) { amboytest.RequirePut(t, q, never, 7) }, []string{"7", "no such job was put"}},
+		"no put":                   {func(t testing.TB) { amboytest.RequireNoPut(t, q, never) }, nil},
+		"no put, but one exists":   {func(t testing.TB) { amboytest.RequireNoPut(t, q, sendMail) }, []string{"amboytest-send", "to-ann"}},
+		"count":                    {func(t testing.TB) { amboytest.RequireCount(t, q, 1, amboy.JobQuery{Tag: "welcome"}) }, nil},
+		"wrong count":              {func(t testing.TB) { amboytest.RequireCount(t, q, 2, amboy.JobQuery{}) }, []string{"1 jobs", "want 2", "to-ann", "welcome"}},
+		"state":                    {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateScheduled) }, nil},
+		"wrong state":              {func(t testing.TB) { amboytest.RequireState(t, q, "to-ann", amboy.StateFailed) }, []string{"to-ann", "scheduled", "failed"}},
+		"state of no job":          {func(t testing.TB) { amboytest.RequireState(t, q, "other", amboy.StateFailed) }, []string{`"other"`}},
+		"not found in these":       {func(t testing.TB) { amboytest.RequireNoPut(t, struct{ amboy.Queue }{q}, sendMail) }, []string{"struct"}},
 		"invalid options": {func(t testing.TB) {
 			amboytest.NewWithOptions(t, queue.InlineOptions{Retention: queue.Retention{Failed: -7}})
 		}, []string{"Failed"}},
@@ -299,7 +299,7 @@ func TestAJobThatCallsGoexit(t *testing.T) {
 	amboytest.RequireState(t, q, "x", amboy.StateFailed)
 }
 
-// What a job loses where it is stored it must lose in a test, too.
+// A job loses the same data in a test as in a store.
 func TestJobsWereStoredInAnotherFormatThanByRealQueues(t *testing.T) {
 	type moment struct {
 		At     time.Time

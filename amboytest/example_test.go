@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-// The code that is tested: who signs up gets a mail, and a reminder a day later.
+// The code under test: a new user gets a mail at once, and a reminder a day later.
 type letter struct{ To, Text string }
 
 var (
@@ -51,7 +51,7 @@ func Example() {
 	// Output: scheduled 24h0m0s
 }
 
-// Run the jobs, and let time pass.
+// Run the jobs, and advance the time.
 func ExampleQueue() {
 	t := newT()
 	q := amboytest.New(t)
@@ -68,7 +68,7 @@ func ExampleQueue() {
 	// 1 ran
 }
 
-// A job that fails is retried at its time, which need not be waited for.
+// A job that fails is retried at its time, without waiting for it.
 func ExampleQueue_RunFor() {
 	t := newT()
 	q := amboytest.NewWithOptions(t, queue.InlineOptions{Time: time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC)})
@@ -88,7 +88,7 @@ func ExampleQueue_RunFor() {
 	// true 09:02:00
 }
 
-// exampleT stands for the *testing.T that an example does not have.
+// exampleT replaces the *testing.T that an example does not have.
 type exampleT struct{ testing.TB }
 
 func newT() testing.TB                        { return exampleT{} }

@@ -12,17 +12,17 @@ import (
 
 // Put is a job that was put.
 type Put[A any] struct {
-	// Args are its arguments.
+	// Args are the job's arguments.
 	Args A
-	// Info describes its latest attempt.
+	// Info describes the job's latest attempt.
 	Info amboy.JobInfo
-	// Job is that attempt.
+	// Job is the latest attempt.
 	Job amboy.Job
 }
 
-// Puts returns the jobs of a definition that are in a queue, whatever became of
-// them, in the order in which they were put; a retry counts as put anew. The test
-// fails where they can't be read, or the queue is no amboy.JobFinder.
+// Puts returns the jobs of a definition that are in a queue, whatever their state, in the
+// order in which they were put; a retry counts as a new put. The test fails if they can't
+// be read, or if the queue is not an amboy.JobFinder.
 func Puts[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) []Put[A] {
 	t.Helper()
 	var puts []Put[A]
@@ -40,8 +40,8 @@ func Puts[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) []Put[A] {
 	return puts
 }
 
-// RequirePut fails the test unless a job of a definition was put with arguments
-// that are equal, as reflect.DeepEqual has it. It returns the first such job.
+// RequirePut fails the test unless a job of a definition was put with equal arguments, as
+// compared by reflect.DeepEqual. It returns the first such job.
 func RequirePut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A], args A) Put[A] {
 	t.Helper()
 	puts := Puts(t, q, d)
@@ -54,7 +54,7 @@ func RequirePut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A], args A
 	return Put[A]{}
 }
 
-// RequireNoPut fails the test where a job of a definition was put.
+// RequireNoPut fails the test if a job of a definition was put.
 func RequireNoPut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) {
 	t.Helper()
 	if puts := Puts(t, q, d); len(puts) > 0 {
@@ -62,20 +62,20 @@ func RequireNoPut[A any](t testing.TB, q amboy.Queue, d *job.Definition[A]) {
 	}
 }
 
-// list says which jobs were put.
+// list describes the jobs that were put.
 func list[A any](puts []Put[A]) string {
 	if len(puts) == 0 {
-		return "none was put at all"
+		return "no such job was put"
 	}
 	var b strings.Builder
-	b.WriteString("there are:")
+	b.WriteString("jobs put:")
 	for _, put := range puts {
 		fmt.Fprintf(&b, "\n\t%q (%s): %#v", put.Info.ID, put.Info.State, put.Args)
 	}
 	return b.String()
 }
 
-// RequireCount fails the test unless a query selects as many jobs of a queue.
+// RequireCount fails the test unless exactly want jobs of a queue match a query.
 func RequireCount(t testing.TB, q amboy.Queue, want int, query amboy.JobQuery) {
 	t.Helper()
 	found := find(t, q, query)
@@ -86,10 +86,10 @@ func RequireCount(t testing.TB, q amboy.Queue, want int, query amboy.JobQuery) {
 	for _, info := range found {
 		fmt.Fprintf(&b, "\n\t%q of type %q (%s), tags %q", info.ID, info.Type.Name, info.State, info.Tags)
 	}
-	t.Fatalf("amboytest: %d jobs are selected, and should be %d:%s", len(found), want, b.String())
+	t.Fatalf("amboytest: the query matches %d jobs, want %d:%s", len(found), want, b.String())
 }
 
-// RequireState fails the test unless the latest attempt of a job is in a state.
+// RequireState fails the test unless the latest attempt of a job has a state.
 func RequireState(t testing.TB, q amboy.Queue, id string, want amboy.JobState) {
 	t.Helper()
 	for _, info := range find(t, q, amboy.JobQuery{}) {
@@ -97,19 +97,19 @@ func RequireState(t testing.TB, q amboy.Queue, id string, want amboy.JobState) {
 			continue
 		}
 		if info.State != want {
-			t.Fatalf("amboytest: job %q is %s, and should be %s (reason: %q, errors: %q)",
+			t.Fatalf("amboytest: job %q is %s, want %s (reason: %q, errors: %q)",
 				id, info.State, want, info.Status.Reason, info.Status.Errors)
 		}
 		return
 	}
-	t.Fatalf("amboytest: there is no job %q", id)
+	t.Fatalf("amboytest: job %q does not exist", id)
 }
 
 func find(t testing.TB, q amboy.Queue, query amboy.JobQuery) []amboy.JobInfo {
 	t.Helper()
 	finder, ok := q.(amboy.JobFinder)
 	if !ok {
-		t.Fatalf("amboytest: jobs can't be found in a queue of type %T", q)
+		t.Fatalf("amboytest: queue of type %T is not an amboy.JobFinder", q)
 	}
 	var found []amboy.JobInfo
 	for info, err := range finder.FindJobs(t.Context(), query) {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Scheduler is what RunSchedule needs of a *schedule.Scheduler of the queue, which
+// Scheduler is implemented by *schedule.Scheduler. It must be a scheduler of the queue and
 // must not be started.
 type Scheduler interface {
-	// PutDue puts the jobs that are due, and tells when the next will be.
+	// PutDue puts the jobs that are due, and returns when the next ones will be.
 	PutDue(ctx context.Context) (next time.Time, err error)
 }
 
-// RunSchedule is RunUntil, and puts the jobs of a schedule at their times. It ends
-// with the first error of the schedule.
+// RunSchedule is like RunUntil, and also puts the jobs of a schedule at their times. It
+// stops at the first error of the schedule.
 func (q *Queue) RunSchedule(ctx context.Context, s Scheduler, t time.Time) (ran int, err error) {
 	for {
 		next, err := s.PutDue(ctx)

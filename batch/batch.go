@@ -13,29 +13,28 @@ import (
 )
 
 const (
-	// MaxJobs is the number of jobs that a batch may have.
+	// MaxJobs is the maximum number of jobs in a batch.
 	MaxJobs = 10_000
-	// MaxAfter is the number of jobs that may come after one.
+	// MaxAfter is the maximum number of jobs that run after a batch.
 	MaxAfter = 100
-	// MaxIDLength is the longest ID of a batch, in bytes.
+	// MaxIDLength is the maximum length of a batch's ID, in bytes.
 	MaxIDLength = amboy.MaxIDLength - len(prefix)
 
-	// prefix is before the ID of a batch in the tag of its jobs, and in the ID of
-	// its end.
+	// prefix precedes the ID of a batch in the tag of its jobs and in the ID of its marker.
 	prefix = "batch:"
-	// afterPrefix is that in the tag of the jobs that run after it.
+	// afterPrefix precedes the ID of a batch in the tag of the jobs that run after it.
 	afterPrefix = "after-batch:"
 )
 
-// InvalidError says why a batch can't be made or changed. Use errors.As to find it.
+// InvalidError is why a batch can't be made or changed. Use errors.As to find it.
 type InvalidError struct {
 	// BatchID is the ID of the batch.
 	BatchID string
-	// Field is what is wrong with it.
+	// Field is the invalid field.
 	Field string
-	// Value is the value of that.
+	// Value is the field's value.
 	Value any
-	// Rule says what is allowed.
+	// Rule is what the field must satisfy.
 	Rule string
 }
 
@@ -44,19 +43,18 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("invalid batch %q: %s %s (is %#v)", e.BatchID, e.Field, e.Rule, e.Value)
 }
 
-// Batch is a set of jobs that is to be put in a queue. It is not safe for concurrent
-// use.
+// Batch is a set of jobs to put in a queue. It is not safe for concurrent use.
 type Batch struct {
 	id      string
 	jobs    []amboy.Job
 	success []amboy.Job
 	end     []amboy.Job
-	ids     map[string]struct{} // of all of them
-	marker  *batchend.End       // nil until Put
+	ids     map[string]struct{} // the IDs of all jobs above
+	marker  *batchend.End       // ends after all jobs; nil until Put
 }
 
-// New returns an empty batch. No other of the queue may have its ID. Where that is
-// empty the batch gets one that no other has.
+// New returns an empty batch. Its ID must be unique in its queue. If id is empty, the
+// batch gets a random ID.
 func New(id string) (*Batch, error) {
 	if id == "" {
 		id = rand.Text()
@@ -67,38 +65,39 @@ func New(id string) (*Batch, error) {
 	return &Batch{id: id, ids: map[string]struct{}{}}, nil
 }
 
-// ID is the ID of the batch.
+// ID returns the ID of the batch.
 func (b *Batch) ID() string { return b.id }
 
-// Add adds jobs, which get the tag of the batch. It returns an *amboy.InvalidJobError
-// for a job that no queue accepts, that can't be tagged, or whose ID is that of
-// another job of the batch; and an *InvalidError where there are more than MaxJobs,
-// and after Put. Then it adds none.
+// Add adds jobs and tags them with the batch. It returns an *amboy.InvalidJobError for a
+// job that no queue accepts, that can't be tagged, or whose ID belongs to another job of
+// the batch. It returns an *InvalidError if the batch would have more than MaxJobs jobs,
+// and after Put. If it returns an error, it adds no job.
 func (b *Batch) Add(jobs ...amboy.Job) error {
 	if n := len(b.jobs) + len(jobs); n > MaxJobs {
 		return &InvalidError{BatchID: b.id, Field: "number of jobs", Value: n, Rule: fmt.Sprintf("must be at most %d", MaxJobs)}
 	}
-	if err := b.take(prefix+b.id, jobs...); err != nil {
+	if err := b.addTagged(prefix+b.id, jobs...); err != nil {
 		return err
 	}
 	b.jobs = append(b.jobs, jobs...)
 	return nil
 }
 
-// OnSuccess makes a job run when all jobs of the batch have succeeded. Where one has
-// not, it ends as failed, without being run, when they have ended. It returns an
-// error as Add does. A job may be added that depends on others, too.
+// OnSuccess adds a job that runs after all jobs of the batch have succeeded. If a job of
+// the batch does not succeed, the added job ends as failed, without running, after all
+// jobs of the batch have ended. It may have other dependencies too. OnSuccess returns
+// errors as Add does.
 func (b *Batch) OnSuccess(j amboy.Job) error {
-	if err := b.takeAfter(j); err != nil {
+	if err := b.addAfter(j); err != nil {
 		return err
 	}
 	b.success = append(b.success, j)
 	return nil
 }
 
-// OnEnd makes a job run when all jobs of the batch have ended, however they did. It
-// returns an error as Add does, and for a job whose dependency does not let it run
-// where others have failed (see dependency.FailureChooser).
+// OnEnd adds a job that runs after all jobs of the batch have ended, whatever their
+// outcome. It returns errors as Add does, and an error for a job whose dependency does not
+// support running it after a failure (see dependency.FailureChooser).
 func (b *Batch) OnEnd(j amboy.Job) error {
 	if err := amboy.ValidateJob(j); err != nil {
 		return err
@@ -107,7 +106,7 @@ func (b *Batch) OnEnd(j amboy.Job) error {
 	if !ok {
 		return &amboy.InvalidJobError{JobID: j.ID(), Field: "dependency", Value: j.Dependency().Type().Name, Rule: "must be a dependency.FailureChooser"}
 	}
-	if err := b.takeAfter(j); err != nil {
+	if err := b.addAfter(j); err != nil {
 		return err
 	}
 	chooser.SetOnFailure(dependency.RunOnFailure)
@@ -115,16 +114,16 @@ func (b *Batch) OnEnd(j amboy.Job) error {
 	return nil
 }
 
-// takeAfter is take for a job that is to come after the batch.
-func (b *Batch) takeAfter(j amboy.Job) error {
+// addAfter is like addTagged, for a job that runs after the batch.
+func (b *Batch) addAfter(j amboy.Job) error {
 	if n := len(b.success) + len(b.end) + 1; n > MaxAfter {
 		return &InvalidError{BatchID: b.id, Field: "number of jobs after it", Value: n, Rule: fmt.Sprintf("must be at most %d", MaxAfter)}
 	}
-	return b.take(afterPrefix+b.id, j)
+	return b.addTagged(afterPrefix+b.id, j)
 }
 
-// take checks jobs that are to be added, and then tags them.
-func (b *Batch) take(tag string, jobs ...amboy.Job) error {
+// addTagged checks jobs and tags them. If any check fails, it changes nothing.
+func (b *Batch) addTagged(tag string, jobs ...amboy.Job) error {
 	if b.marker != nil {
 		return &InvalidError{BatchID: b.id, Field: "jobs", Value: len(jobs), Rule: "must be added before it is put"}
 	}
@@ -144,7 +143,7 @@ func (b *Batch) take(tag string, jobs ...amboy.Job) error {
 	return nil
 }
 
-// taggable is a job that can be given tags, as those that embed job.Base can.
+// taggable is a job to which tags can be added, such as a job that embeds job.Base.
 type taggable interface {
 	amboy.TaggedJob
 	SetTags([]string)
@@ -156,7 +155,7 @@ func (b *Batch) check(j amboy.Job, others map[string]struct{}) error {
 	}
 	_, taken := b.ids[j.ID()]
 	if _, also := others[j.ID()]; taken || also {
-		return &amboy.InvalidJobError{JobID: j.ID(), Field: "ID", Value: j.ID(), Rule: fmt.Sprintf("must not be that of another job of batch %q", b.id)}
+		return &amboy.InvalidJobError{JobID: j.ID(), Field: "ID", Value: j.ID(), Rule: fmt.Sprintf("must not belong to another job of batch %q", b.id)}
 	}
 	if _, ok := j.(taggable); !ok {
 		return &amboy.InvalidJobError{JobID: j.ID(), Field: "tags", Value: amboy.TagsOf(j), Rule: "must be settable with SetTags, so that the job can be in a batch"}
@@ -164,16 +163,17 @@ func (b *Batch) check(j amboy.Job, others map[string]struct{}) error {
 	return nil
 }
 
-// Put puts the jobs in a queue, their end and the jobs that come after it, with one
-// PutMany, and blocks as that does. It returns the error of each job that was not put,
-// but for jobs that depend on those; where the ID of the batch is taken by another, one
-// for which amboy.IsDuplicateJobError is true, before it has put anything; and one that
-// wraps errors.ErrUnsupported for a queue that is no amboy.JobFinder.
+// Put puts the jobs, the batch's marker and the jobs that run after the batch in a queue.
+// It makes one call of PutMany and blocks as that does. It returns the error of each job
+// that was not put, except jobs that were refused because they depend on such a job. If
+// another batch has the ID, it puts nothing and returns an error for which
+// amboy.IsDuplicateJobError is true. If the queue is not an amboy.JobFinder, the error
+// wraps errors.ErrUnsupported.
 //
-// The jobs that were put run, whatever the error is about. Put may be called again
-// after one, also by a process that made the batch anew: what is there already is
-// left as it is. A queue that bounds the number of jobs that wait, or that it
-// remembers, must have room for the whole batch.
+// After an error the jobs that were put still run. Put may be called again, even by
+// another process that made the same batch; it leaves existing jobs unchanged. A queue
+// with a bound on the number of jobs that wait, or that it remembers, must have room for
+// the whole batch.
 func (b *Batch) Put(ctx context.Context, q amboy.Queue) (*Handle, error) {
 	h, err := b.put(ctx, q)
 	if err != nil {
@@ -191,13 +191,13 @@ func (b *Batch) put(ctx context.Context, q amboy.Queue) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	hasEnd, err := b.isIn(ctx, q)
+	hasMarker, err := b.markerExists(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	jobs := slices.Concat(b.success, b.end)
-	if !hasEnd {
-		// Where the end is there, they were all put, and may be forgotten.
+	if !hasMarker {
+		// If the marker exists, all jobs were put, and some may have been removed since.
 		jobs = slices.Concat(b.jobs, []amboy.Job{b.marker}, jobs)
 	}
 	err = b.putOnce(ctx, q, finder, jobs)
@@ -207,7 +207,8 @@ func (b *Batch) put(ctx context.Context, q amboy.Queue) (*Handle, error) {
 	return newHandle(q, finder, b.id, b.marker), nil
 }
 
-// link makes the end, and lets the jobs that come after it depend on the others.
+// link makes the marker and adds the dependencies of the marker and of the jobs that run
+// after the batch.
 func (b *Batch) link() error {
 	if b.marker != nil {
 		return nil
@@ -236,12 +237,12 @@ func addEdge(j amboy.Job, to string) error {
 	return nil
 }
 
-// isIn tells whether the queue has the end of the batch. It returns an error where
-// that is the end of another batch with that ID.
-func (b *Batch) isIn(ctx context.Context, q amboy.Queue) (bool, error) {
-	there, ok := q.Get(ctx, b.marker.ID())
-	if ok && !sameEdges(there, b.marker) {
-		return true, amboy.NewDuplicateJobErrorf("the queue has another batch with that ID")
+// markerExists reports whether the queue holds the batch's marker. It returns an error if
+// the queue holds the marker of another batch with the same ID.
+func (b *Batch) markerExists(ctx context.Context, q amboy.Queue) (bool, error) {
+	existing, ok := q.Get(ctx, b.marker.ID())
+	if ok && !sameEdges(existing, b.marker) {
+		return true, amboy.NewDuplicateJobErrorf("the queue holds another batch with that ID")
 	}
 	return ok, nil
 }
@@ -253,8 +254,8 @@ func sameEdges(a, b amboy.Job) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a.Dependency().Edges())), slices.Sorted(slices.Values(b.Dependency().Edges())))
 }
 
-// putOnce puts jobs, and counts it as success where they are all there, with their
-// tags, and so is the end.
+// putOnce puts jobs. It returns nil if all of them, with their tags, and the marker exist
+// afterwards.
 func (b *Batch) putOnce(ctx context.Context, q amboy.Queue, finder amboy.JobFinder, jobs []amboy.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -275,19 +276,19 @@ func (b *Batch) putOnce(ctx context.Context, q amboy.Queue, finder amboy.JobFind
 			delete(missing, info.ID)
 		}
 	}
-	hasEnd, err := b.isIn(ctx, q)
+	hasMarker, err := b.markerExists(ctx, q)
 	if err != nil {
 		return err
 	}
 	delete(missing, b.marker.ID())
-	if len(missing) > 0 || !hasEnd {
+	if len(missing) > 0 || !hasMarker {
 		return withoutConsequences(putErr)
 	}
 	return nil
 }
 
-// withoutConsequences leaves out, from the errors of several jobs, those of jobs that
-// depend on others that were refused.
+// withoutConsequences removes, from the errors of several jobs, the errors of jobs that
+// were refused because they depend on a job that was refused.
 func withoutConsequences(err error) error {
 	var several interface{ Unwrap() []error }
 	if !errors.As(err, &several) {
@@ -303,11 +304,11 @@ func withoutConsequences(err error) error {
 	return amboy.CollateWriteErrors(causes)
 }
 
-// finderOf returns what finds the jobs of a queue.
+// finderOf returns the queue as an amboy.JobFinder.
 func finderOf(q amboy.Queue) (amboy.JobFinder, error) {
 	finder, ok := q.(amboy.JobFinder)
 	if !ok {
-		return nil, fmt.Errorf("queue %q of type %T is no amboy.JobFinder: %w", q.ID(), q, errors.ErrUnsupported)
+		return nil, fmt.Errorf("queue %q of type %T is not an amboy.JobFinder: %w", q.ID(), q, errors.ErrUnsupported)
 	}
 	return finder, nil
 }

@@ -33,10 +33,10 @@ func newBatch(t testing.TB, id string) *batch.Batch {
 	return b
 }
 
-// untaggable is a job that has tags of its own.
+// untaggable is a job without SetTags.
 type untaggable struct{ amboy.Job }
 
-// stubborn is a dependency that runs its job only where all others succeeded.
+// stubborn is a dependency that always requires all other jobs to succeed.
 type stubborn struct{ dependency.Manager }
 
 func TestABatchHasAnID(t *testing.T) {
@@ -69,9 +69,9 @@ func TestBadJobsAreRefused(t *testing.T) {
 	}{
 		{"nil", nil, "job", []string{"Add", "OnSuccess", "OnEnd"}},
 		{"an empty scope", scoped, "scope", []string{"Add", "OnSuccess", "OnEnd"}},
-		{"an ID that is there", newJob(t, "there"), "ID", []string{"Add", "OnSuccess", "OnEnd"}},
+		{"an ID that is taken", newJob(t, "there"), "ID", []string{"Add", "OnSuccess", "OnEnd"}},
 		{"no SetTags", untaggable{newJob(t, "untaggable")}, "tags", []string{"Add", "OnSuccess", "OnEnd"}},
-		{"a dependency that can't be told", stubbornJob, "dependency", []string{"OnEnd"}},
+		{"a dependency without a failure policy", stubbornJob, "dependency", []string{"OnEnd"}},
 	} {
 		for _, way := range test.ways {
 			t.Run(way+"/"+test.name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestABatchNeedsAJobFinder(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-func TestABatchIsNotTakenForAnother(t *testing.T) {
+func TestABatchIsDistinguishedFromAnotherWithItsID(t *testing.T) {
 	q := amboytest.New(t)
 	b := newBatch(t, "import")
 	_, err := load.Put(t.Context(), q, "x", job.ID("batch:import"))

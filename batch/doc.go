@@ -1,8 +1,8 @@
-// Package batch puts jobs together, so that one can see how far all of them have
-// come, wait for them, and have other jobs run after them.
+// Package batch groups jobs, to observe their progress, to wait for all of them, and to
+// run other jobs after them.
 //
-// A batch is made of what queues have: each of its jobs has a tag, a job that does
-// nothing depends on all of them and so is their end, and the jobs that are to run
-// after them depend on them too. Nothing else is stored. It works on every queue that
-// is an amboy.JobFinder, which all of this module are.
+// A batch is built from features of queues. Each of its jobs has a tag. Its marker, a job
+// that does nothing, depends on all of them and so ends after them. The jobs that run
+// after the batch depend on its jobs or its marker. Nothing else is stored. Batches work
+// on every queue that is an amboy.JobFinder, as all queues of this module are.
 package batch

@@ -24,7 +24,7 @@ func must(err error) {
 	}
 }
 
-// newAlbum is a batch of jobs that resize pictures.
+// newAlbum returns a batch of jobs that resize pictures.
 func newAlbum(id string, pictures ...string) *batch.Batch {
 	album, err := batch.New(id)
 	must(err)
@@ -36,7 +36,7 @@ func newAlbum(id string, pictures ...string) *batch.Batch {
 	return album
 }
 
-// Resize the pictures of an album, and publish it when all of them are there.
+// Resize the pictures of an album, and publish it after all of them are done.
 func Example() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(4, 100)

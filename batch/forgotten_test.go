@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// loads counts how often jobs ran, by their argument.
+// loads counts the runs of jobs by their argument.
 type loadsKey struct{}
 
 var countLoad = job.Define("batch-count", 1, func(ctx context.Context, what string) error {
@@ -27,7 +27,7 @@ var countLoad = job.Define("batch-count", 1, func(ctx context.Context, what stri
 	return nil
 })
 
-// startCounting makes a queue whose jobs count how often they ran.
+// startCounting starts a queue whose jobs count their runs.
 func startCounting(t *testing.T, mw ...amboy.Middleware) (*amboytest.Queue, map[string]int) {
 	t.Helper()
 	loads := map[string]int{}
@@ -61,7 +61,7 @@ func TestABatchThatWasPutAgainRanJobsAgainThatWereForgotten(t *testing.T) {
 	assert.Equal(t, map[string]int{"short": 1, "long": 1}, loads)
 }
 
-// Workers may run jobs, and a store forget them, as soon as they are put.
+// Workers may run jobs, and a store may remove them, as soon as they are put.
 func TestABatchWhoseJobsWereForgottenAtOnceHadNoEnd(t *testing.T) {
 	var q *amboytest.Queue
 	q, loads := startCounting(t, amboy.Middleware{Put: func(next amboy.PutFunc) amboy.PutFunc {
@@ -93,8 +93,8 @@ func TestWaitingForABatchWhoseEndIsForgottenSaidThatTheQueueIsClosed(t *testing.
 	assert.True(t, progress.Done())
 }
 
-// Jobs that failed are kept for longer than the end of their batch.
-func TestABatchCountedTheJobsOfAFormerOneOfItsID(t *testing.T) {
+// Failed jobs are kept for longer than the marker of their batch.
+func TestABatchCountedTheJobsOfAnEarlierBatchWithItsID(t *testing.T) {
 	q, _ := startCounting(t)
 	put := func(jobs ...amboy.Job) *batch.Handle {
 		b := newBatch(t, "nightly")

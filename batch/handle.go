@@ -15,8 +15,8 @@ type Handle struct {
 	queue  amboy.Queue
 	finder amboy.JobFinder
 	marker amboy.Job
-	// members are the IDs of its jobs. Others may have its tag: those of a batch that
-	// had its ID before, which the queue kept longer than the end of that.
+	// members are the IDs of its jobs. Other jobs may have its tag: jobs of an earlier
+	// batch with the same ID, which the queue kept for longer than that batch's marker.
 	members map[string]struct{}
 }
 
@@ -28,10 +28,10 @@ func newHandle(q amboy.Queue, finder amboy.JobFinder, id string, marker amboy.Jo
 	return h
 }
 
-// Open returns the batch with that ID, which this or another process put. It returns
-// an error for which amboy.IsJobNotFoundError is true where the queue has none, or
-// has forgotten it, as it does with jobs that have ended; and one that wraps
-// errors.ErrUnsupported for a queue that is no amboy.JobFinder.
+// Open returns the batch with that ID, which any process may have put. If the queue does
+// not hold the batch, or has removed it after its end, the error is one for which
+// amboy.IsJobNotFoundError is true. If the queue is not an amboy.JobFinder, the error
+// wraps errors.ErrUnsupported.
 func Open(ctx context.Context, q amboy.Queue, id string) (*Handle, error) {
 	finder, err := finderOf(q)
 	if err != nil {
@@ -39,16 +39,16 @@ func Open(ctx context.Context, q amboy.Queue, id string) (*Handle, error) {
 	}
 	marker, ok := q.Get(ctx, prefix+id)
 	if !ok || marker.Type() != batchend.Type {
-		return nil, amboy.NewJobNotFoundErrorf("opening batch %q: queue %q does not have it", id, q.ID())
+		return nil, amboy.NewJobNotFoundErrorf("opening batch %q: queue %q does not hold it", id, q.ID())
 	}
 	return newHandle(q, finder, id, marker), nil
 }
 
-// ID is the ID of the batch.
+// ID returns the ID of the batch.
 func (h *Handle) ID() string { return h.id }
 
-// Jobs yields a description of each job of the batch, of a retryable job that of its
-// latest attempt, as amboy.JobFinder does. An error is the last that it yields.
+// Jobs yields a description of each job of the batch, as amboy.JobFinder does; for a
+// retryable job, of its latest attempt. After an error it yields nothing more.
 func (h *Handle) Jobs(ctx context.Context) iter.Seq2[amboy.JobInfo, error] {
 	return func(yield func(amboy.JobInfo, error) bool) {
 		for info, err := range h.finder.FindJobs(ctx, amboy.JobQuery{Tag: prefix + h.id}) {
@@ -60,18 +60,17 @@ func (h *Handle) Jobs(ctx context.Context) iter.Seq2[amboy.JobInfo, error] {
 	}
 }
 
-// Progress is how far the jobs of a batch have come.
+// Progress is the progress of the jobs of a batch.
 type Progress struct {
 	// Total is the number of jobs.
 	Total int
-	// States counts them by their state. States in which there is none are absent.
+	// States counts the jobs by state. It omits states without jobs.
 	States map[amboy.JobState]int
-	// Forgotten is the number of those that have ended, and that the queue has
-	// forgotten since.
+	// Forgotten is the number of jobs that ended and that the queue has removed since.
 	Forgotten int
 }
 
-// Ended is the number of jobs that have ended for good.
+// Ended returns the number of jobs that have ended for good.
 func (p Progress) Ended() int {
 	ended := p.Forgotten
 	for state, n := range p.States {
@@ -82,10 +81,10 @@ func (p Progress) Ended() int {
 	return ended
 }
 
-// Done is true where all jobs have ended for good.
+// Done reports whether all jobs have ended for good.
 func (p Progress) Done() bool { return p.Ended() == p.Total }
 
-// Fraction is the part of the jobs that has ended for good, from 0 to 1.
+// Fraction returns the part of the jobs that have ended for good, from 0 to 1.
 func (p Progress) Fraction() float64 {
 	if p.Total == 0 {
 		return 1
@@ -93,8 +92,8 @@ func (p Progress) Fraction() float64 {
 	return float64(p.Ended()) / float64(p.Total)
 }
 
-// Progress tells how far the jobs have come. It reads the description of each of
-// them, and returns the errors of the store.
+// Progress returns the progress of the jobs. It reads the description of each job, and
+// returns the errors of the store.
 func (h *Handle) Progress(ctx context.Context) (Progress, error) {
 	p := Progress{Total: len(h.members), States: map[amboy.JobState]int{}}
 	found := map[string]amboy.JobState{}
@@ -111,9 +110,9 @@ func (h *Handle) Progress(ctx context.Context) (Progress, error) {
 	return p, nil
 }
 
-// Wait blocks until all jobs of the batch have ended, and returns their progress
-// then. The jobs that come after the batch may not have run yet. Wait returns an
-// error where ctx ends first, or the queue is closed, and as Progress does.
+// Wait blocks until all jobs of the batch have ended, and returns their progress. The jobs
+// that run after the batch may not have run yet. Wait returns an error if ctx ends first
+// or the queue is closed, and errors of Progress.
 func (h *Handle) Wait(ctx context.Context) (Progress, error) {
 	if amboy.WaitJob(ctx, h.marker, h.queue) {
 		return h.Progress(ctx)
@@ -122,7 +121,7 @@ func (h *Handle) Wait(ctx context.Context) (Progress, error) {
 		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, context.Cause(ctx))
 	}
 	p, err := h.Progress(ctx)
-	if err != nil || !p.Done() { // else its end has been forgotten
+	if err != nil || !p.Done() { // otherwise the marker was removed after the end
 		return Progress{}, fmt.Errorf("waiting for batch %q: %w", h.id, amboy.ErrQueueClosed)
 	}
 	return p, nil

@@ -31,7 +31,7 @@ func TestABatchIsPutInATransaction(t *testing.T) {
 		jobs int
 	}{
 		{"rolled back", (*sql.Tx).Rollback, 0},
-		{"committed", (*sql.Tx).Commit, 4}, // two, their end, and the one after it
+		{"committed", (*sql.Tx).Commit, 4}, // two jobs, the marker, and the job after them
 	} {
 		b := newBatch(t, "import")
 		require.NoError(t, b.Add(newJob(t, "a"), newJob(t, "b")))

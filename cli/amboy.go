@@ -25,7 +25,7 @@ func Amboy(opts *ServiceOptions) cli.Command {
 	}
 }
 
-// command returns a subcommand that refuses arguments which are no flags.
+// command returns a subcommand that refuses arguments other than flags.
 func command(name, usage string, flags []cli.Flag, run func(*cli.Context) error) cli.Command {
 	return cli.Command{
 		Name:      name,

@@ -28,10 +28,10 @@ const (
 	poolPrefix       = "/amboy/remote/pool"
 )
 
-// began tells that a job which holds has begun.
+// began receives a value when a holding job has begun.
 var began = make(chan struct{})
 
-// task is a job that runs until its context ends, if it holds.
+// task is a job that, if it holds, runs until its context ends.
 type task struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Hold     bool `bson:"hold" json:"hold"`
@@ -58,8 +58,8 @@ func (j *task) Run(ctx context.Context) {
 	}
 }
 
-// service is the server of a service whose queue has the jobs "a/1" and "a/2" of type
-// import and "b 1" of type export, which are pending, and room to run others.
+// service is the server of a service. Its queue contains the pending jobs "a/1" and "a/2"
+// of type import and "b 1" of type export, and can run other jobs.
 type service struct {
 	queue amboy.Queue
 	opts  *cli.ServiceOptions
@@ -96,7 +96,7 @@ func newService(t *testing.T) *service {
 	}}
 }
 
-// run runs an App with the command, and returns what it writes.
+// run runs an App with the command, and returns its output.
 func run(command urfave.Command, args ...string) (output string, err error) {
 	var out bytes.Buffer
 	app := urfave.NewApp()
@@ -107,7 +107,7 @@ func run(command urfave.Command, args ...string) (output string, err error) {
 	return out.String(), err
 }
 
-// does runs a command which must succeed.
+// does runs a command that must succeed.
 func (s *service) does(t *testing.T, line string) string {
 	t.Helper()
 	output, err := run(cli.Amboy(s.opts), strings.Split(line, "|")...)

@@ -27,7 +27,7 @@ func filterUsage() string {
 
 // managementCommand returns the commands that call a rest.ManagementService.
 func managementCommand(opts *ServiceOptions) cli.Command {
-	// Commands that only read select all jobs by default; the others must be told.
+	// Commands that only read select all jobs by default; the others require a filter.
 	readFilter := cli.StringFlag{Name: filterFlag, Value: string(management.All), Usage: filterUsage()}
 	filter := cli.StringFlag{Name: filterFlag, Usage: filterUsage()}
 	jobType := cli.StringFlag{Name: typeFlag, Usage: "`TYPE` of the jobs"}

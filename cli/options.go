@@ -12,9 +12,9 @@ import (
 	"github.com/urfave/cli"
 )
 
-// ServiceOptions say where the services of package rest are mounted. The commands read
-// them when they run, so that a Before function may still set them. On the command
-// line, --url overrides BaseURL and --prefix overrides the prefix.
+// ServiceOptions define where the services of package rest are mounted. The commands read
+// them when they run, so a Before function can still set them. On the command line, --url
+// overrides BaseURL and --prefix overrides the prefix.
 type ServiceOptions struct {
 	// BaseURL is the URL of the server, as in http://localhost:2285.
 	BaseURL string

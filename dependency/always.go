@@ -13,14 +13,14 @@ func MakeAlways() Always {
 	return Always{T: TypeInfo{Name: alwaysName}, JobEdges: NewJobEdges()}
 }
 
-// NewAlways returns a manager that is always ready.
+// NewAlways returns an Always without edges.
 func NewAlways() Manager {
 	a := MakeAlways()
 	return &a
 }
 
-// Type names the type "always".
+// Type returns the type "always".
 func (a *Always) Type() TypeInfo { return a.T }
 
-// State is Ready.
+// State returns Ready.
 func (a *Always) State() State { return Ready }

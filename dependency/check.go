@@ -4,13 +4,13 @@ import "fmt"
 
 const checkName = "check"
 
-// CheckFunc decides about a job. It is given the job's edges.
+// CheckFunc returns the state of a job. Its argument is the job's edges.
 type CheckFunc func([]string) State
 
 // CheckFactory makes a CheckFunc.
 type CheckFactory func() CheckFunc
 
-// check decides by a registered function.
+// check calls a registered function.
 type check struct {
 	CheckName string   `bson:"check_name" json:"check_name" yaml:"check_name"`
 	T         TypeInfo `bson:"type" json:"type" yaml:"type"`
@@ -20,9 +20,9 @@ type check struct {
 	reason string
 }
 
-// NewCheckManager returns a manager that decides by the function registered
-// under a name with RegisterCheck. The function is looked up when it is first
-// needed; where there is none then, the state is Unresolved.
+// NewCheckManager returns a manager whose state is the result of the function registered
+// under name with RegisterCheck. The function is looked up when it is first needed. If it
+// is not registered by then, the state is Unresolved.
 func NewCheckManager(name string) Manager {
 	return &check{
 		CheckName: name,
@@ -41,7 +41,7 @@ func (c *check) State() State {
 			return Unresolved
 		}
 		if c.decide = factory(); c.decide == nil {
-			c.reason = fmt.Sprintf("the factory of check %q made no function", c.CheckName)
+			c.reason = fmt.Sprintf("the factory of check %q returned nil", c.CheckName)
 			return Unresolved
 		}
 	}
@@ -50,7 +50,7 @@ func (c *check) State() State {
 		c.reason = fmt.Sprintf("check %q returned the invalid state %d", c.CheckName, state)
 		return Unresolved
 	}
-	c.reason = fmt.Sprintf("check %q says %s", c.CheckName, state)
+	c.reason = fmt.Sprintf("check %q returned %s", c.CheckName, state)
 	return state
 }
 

@@ -20,7 +20,7 @@ func TestCheckManager(t *testing.T) {
 		"blocked":         {func([]string) dependency.State { return dependency.Blocked }, dependency.Blocked, "blocked"},
 		"unresolved":      {func([]string) dependency.State { return dependency.Unresolved }, dependency.Unresolved, "unresolved"},
 		"invalid":         {func([]string) dependency.State { return 7 }, dependency.Unresolved, "invalid state 7"},
-		"without a check": {nil, dependency.Unresolved, "made no function"},
+		"without a check": {nil, dependency.Unresolved, "returned nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkName := uniqueName(t)
@@ -54,7 +54,7 @@ func TestCheckManagerIsGivenTheEdges(t *testing.T) {
 	assert.Equal(t, 1, made, "the function is made once")
 }
 
-func TestCheckManagerLooksTheCheckUpWhenItIsNeeded(t *testing.T) {
+func TestCheckManagerLooksTheCheckUpOnFirstUse(t *testing.T) {
 	checkName := uniqueName(t)
 	manager := dependency.NewCheckManager(checkName)
 	assert.Equal(t, dependency.Unresolved, manager.State())

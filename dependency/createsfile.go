@@ -9,7 +9,7 @@ import (
 
 const createsFileName = "create-file"
 
-// createsFile passes a job over when the file that it makes exists.
+// createsFile skips a job if the file that the job creates already exists.
 type createsFile struct {
 	FileName string   `bson:"file_name" json:"file_name" yaml:"file_name"`
 	T        TypeInfo `bson:"type" json:"type" yaml:"type"`
@@ -18,9 +18,9 @@ type createsFile struct {
 	reason string
 }
 
-// NewCreatesFile returns the manager of a job that makes a file: Passed where
-// the file exists, Ready where it does not or where its name is empty, and
-// Unresolved where that can't be found out.
+// NewCreatesFile returns the manager of a job that creates a file. Its state is Passed if
+// the file exists, Ready if the file does not exist or its name is empty, and Unresolved
+// if that can't be determined.
 func NewCreatesFile(name string) Manager {
 	return &createsFile{
 		FileName: name,
@@ -42,7 +42,7 @@ func (c *createsFile) State() State {
 	case errors.Is(err, fs.ErrNotExist):
 		return Ready
 	default:
-		c.reason = fmt.Sprintf("can't tell whether the file exists: %v", err)
+		c.reason = fmt.Sprintf("can't determine whether the file exists: %v", err)
 		return Unresolved
 	}
 }

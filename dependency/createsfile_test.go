@@ -40,7 +40,7 @@ func TestCreatesFile(t *testing.T) {
 	}
 }
 
-func TestCreatesFileLooksEachTime(t *testing.T) {
+func TestCreatesFileChecksEachTime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	manager := dependency.NewCreatesFile(file)
 	assert.Equal(t, dependency.Ready, manager.State())

@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// JobEdges holds the IDs of the jobs that must end first. Managers embed it for
-// AddEdge, Edges and the failure policy. It is not safe for concurrent use.
+// JobEdges holds the IDs of the jobs that must end first. Managers embed it for AddEdge,
+// Edges and the failure policy. It is not safe for concurrent use.
 type JobEdges struct {
 	// TaskEdges are the IDs.
 	TaskEdges []string `bson:"edges" json:"edges" yaml:"edges"`
-	// FailurePolicy is what happens when one of them fails; it is stored only
-	// when it is not the default.
+	// FailurePolicy is what happens if one of them does not succeed. It is stored only if
+	// it is not the default.
 	FailurePolicy FailurePolicy `bson:"on_failure,omitempty" json:"on_failure,omitempty" yaml:"on_failure,omitempty"`
 
-	// seen has the edges of a large set, which would be slow to search.
+	// seen contains the edges of a large set, in which a linear search would be slow.
 	seen map[string]struct{}
 }
 
-// largeSet is the number of edges from which on a map finds duplicates.
+// largeSet is the number of edges from which a map is used to find duplicates.
 const largeSet = 32
 
 // NewJobEdges returns a set without edges.
 func NewJobEdges() JobEdges { return JobEdges{TaskEdges: []string{}} }
 
-// AddEdge adds the ID of a job that must end first. It returns an error for an
-// ID that is empty or there already.
+// AddEdge adds the ID of a job that must end first. It returns an error if the ID is empty
+// or was already added.
 func (e *JobEdges) AddEdge(id string) error {
 	if id == "" {
 		return fmt.Errorf("dependency edge must not be empty")
 	}
 	if e.has(id) {
-		return fmt.Errorf("dependency edge %q is there already", id)
+		return fmt.Errorf("dependency edge %q already exists", id)
 	}
 	e.TaskEdges = append(e.TaskEdges, id)
 	if e.seen != nil {
@@ -57,8 +57,8 @@ func (e *JobEdges) has(id string) bool {
 // Edges returns a copy of the IDs.
 func (e *JobEdges) Edges() []string { return slices.Clone(e.TaskEdges) }
 
-// OnFailure is what happens when one of the edges did not succeed.
+// OnFailure returns what happens if one of the edges does not succeed.
 func (e *JobEdges) OnFailure() FailurePolicy { return e.FailurePolicy }
 
-// SetOnFailure chooses what happens when one of the edges did not succeed.
+// SetOnFailure sets what happens if one of the edges does not succeed.
 func (e *JobEdges) SetOnFailure(p FailurePolicy) { e.FailurePolicy = p }

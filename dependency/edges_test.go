@@ -19,7 +19,7 @@ func TestAddEdge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, edges.AddEdge("b"))
 			require.NoError(t, edges.AddEdge("a"))
-			require.ErrorContains(t, edges.AddEdge("b"), `"b" is there already`)
+			require.ErrorContains(t, edges.AddEdge("b"), `"b" already exists`)
 			require.ErrorContains(t, edges.AddEdge(""), "must not be empty")
 			assert.Equal(t, []string{"b", "a"}, edges.Edges())
 		})
@@ -78,6 +78,6 @@ func TestAddEdgeToManyIsCheap(t *testing.T) {
 	for range 20_000 {
 		add()
 	}
-	// A map of all edges, made again, would take many more.
+	// Building a map of all edges again would allocate far more.
 	assert.Less(t, testing.AllocsPerRun(100, add), 5.0)
 }

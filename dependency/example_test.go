@@ -9,7 +9,7 @@ import (
 )
 
 func ExampleNewAlways() {
-	// The report is made when both imports have ended.
+	// The report job runs after both imports have ended.
 	report := dependency.NewAlways()
 	for _, id := range []string{"import.users", "import.orders", "import.users"} {
 		if err := report.AddEdge(id); err != nil {
@@ -18,7 +18,7 @@ func ExampleNewAlways() {
 	}
 	fmt.Println(report.Edges(), report.State())
 	// Output:
-	// dependency edge "import.users" is there already
+	// dependency edge "import.users" already exists
 	// [import.users import.orders] ready
 }
 

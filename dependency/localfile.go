@@ -10,9 +10,9 @@ import (
 
 const localFileName = "local-file"
 
-// LocalFile is the manager of a job that makes files (targets) out of others
-// (dependencies), by the rule of make: see section "How make Processes a
-// Makefile" of the GNU make manual.
+// LocalFile is the manager of a job that makes files (targets) from other files
+// (dependencies), by the rule of make: see section "How make Processes a Makefile" of the
+// GNU make manual.
 type LocalFile struct {
 	// Targets are the files that the job makes.
 	Targets []string `bson:"targets" json:"targets" yaml:"targets"`
@@ -29,7 +29,7 @@ func MakeLocalFile() *LocalFile {
 	return &LocalFile{T: TypeInfo{Name: localFileName}, JobEdges: NewJobEdges()}
 }
 
-// NewLocalFile returns a LocalFile for one target and the files it is made of.
+// NewLocalFile returns a LocalFile for one target and the files from which it is made.
 func NewLocalFile(target string, dependencies ...string) *LocalFile {
 	l := MakeLocalFile()
 	l.Targets = []string{target}
@@ -37,12 +37,12 @@ func NewLocalFile(target string, dependencies ...string) *LocalFile {
 	return l
 }
 
-// Type names the type "local-file".
+// Type returns the type "local-file".
 func (l *LocalFile) Type() TypeInfo { return l.T }
 
-// State is Ready where a target is missing, or older than a dependency, or
-// where there are no targets; Passed where all targets are up to date; and
-// Unresolved where a dependency is missing or a file can't be looked at.
+// State returns Ready if there are no targets, or a target is missing or older than a
+// dependency. It returns Passed if all targets are up to date, and Unresolved if a
+// dependency is missing or a file can't be read.
 func (l *LocalFile) State() State {
 	var newest time.Time
 	for _, name := range l.Dependencies {
@@ -77,5 +77,5 @@ func (l *LocalFile) unresolved(role string, err error) State {
 	return Unresolved
 }
 
-// Explain says which file made the state Unresolved.
+// Explain returns which file made the state Unresolved, and why.
 func (l *LocalFile) Explain() string { return l.reason }

@@ -12,9 +12,9 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// TestLocalFile goes through the rule of make.
+// TestLocalFile covers the cases of make's rule.
 func TestLocalFile(t *testing.T) {
-	// ages are the files that exist, with their ages in hours.
+	// ages maps the files that exist to their ages in hours.
 	type ages map[string]int
 
 	for _, test := range []struct {
@@ -23,7 +23,7 @@ func TestLocalFile(t *testing.T) {
 		targets      []string
 		dependencies []string
 		want         dependency.State
-		// reason is what the explanation of Unresolved names.
+		// reason must appear in the explanation of Unresolved.
 		reason string
 	}{
 		{name: "nothing", want: dependency.Ready},

@@ -31,7 +31,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// managers makes one manager of each type.
+// managers returns a new manager of each type.
 func managers() map[string]dependency.Manager {
 	return map[string]dependency.Manager{
 		"always":      dependency.NewAlways(),
@@ -61,8 +61,8 @@ func TestManagers(t *testing.T) {
 	}
 }
 
-// TestStoredForm holds the stored form of each manager against that of the
-// documents that exist, the order of the keys included.
+// TestStoredForm checks that the stored form of each manager equals that of existing
+// documents, including the order of the keys.
 func TestStoredForm(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -101,8 +101,8 @@ func TestStoredForm(t *testing.T) {
 	}
 }
 
-// TestStoredFormIsReadBack reads managers back as the registry does: into what
-// the factory of their type makes.
+// TestStoredFormIsReadBack decodes managers as the registry does: into a manager from the
+// factory of their type.
 func TestStoredFormIsReadBack(t *testing.T) {
 	formats := map[string]struct {
 		marshal   func(any) ([]byte, error)
@@ -154,8 +154,7 @@ func TestFailurePolicyStoredForm(t *testing.T) {
 	}
 }
 
-// TestExistingDocumentIsReadBack reads a dependency that the former library
-// stored.
+// TestExistingDocumentIsReadBack decodes a dependency that the legacy library stored.
 func TestExistingDocumentIsReadBack(t *testing.T) {
 	const existing = `{"file_name":"/nonexistent","type":{"name":"create-file","version":0},"jobedges":{"edges":["plain"]}}`
 	want := dependency.NewCreatesFile("/nonexistent")

@@ -4,9 +4,9 @@ import "sync"
 
 const mockName = "mock"
 
-// MockDependency is a manager for tests, whose state is what the test sets. Its methods
-// are safe for concurrent use. The exported fields must not be written while they are
-// in use; SetResponse replaces Response at any time. Make it with NewMock.
+// MockDependency is a manager for tests, whose state the test sets. Make it with NewMock.
+// Its methods are safe for concurrent use. The exported fields must not be written while
+// it is in use; call SetResponse to change Response.
 type MockDependency struct {
 	// Response is what State returns.
 	Response State `bson:"response" json:"response" yaml:"response"`
@@ -22,10 +22,10 @@ func NewMock() *MockDependency {
 	return &MockDependency{T: TypeInfo{Name: mockName}, JobEdges: NewJobEdges()}
 }
 
-// Type is T.
+// Type returns T.
 func (m *MockDependency) Type() TypeInfo { return m.T }
 
-// State is the response.
+// State returns Response.
 func (m *MockDependency) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,14 +53,14 @@ func (m *MockDependency) Edges() []string {
 	return m.JobEdges.Edges()
 }
 
-// OnFailure is what happens when one of the edges did not succeed.
+// OnFailure returns what happens if one of the edges does not succeed.
 func (m *MockDependency) OnFailure() FailurePolicy {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.JobEdges.OnFailure()
 }
 
-// SetOnFailure chooses what happens when one of the edges did not succeed.
+// SetOnFailure sets what happens if one of the edges does not succeed.
 func (m *MockDependency) SetOnFailure(p FailurePolicy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-func TestMockDependencyAnswersAsItIsSet(t *testing.T) {
+func TestMockDependencyReturnsItsResponse(t *testing.T) {
 	m := dependency.NewMock()
 	assert.Equal(t, dependency.TypeInfo{Name: "mock"}, m.Type())
 	assert.Equal(t, dependency.Ready, m.State())

@@ -14,15 +14,14 @@ import (
 	"github.com/mongodb/amboy/internal/registrations"
 )
 
-// ErrUnknownType is wrapped by the errors that say that no factory is
-// registered under a name.
+// ErrUnknownType is wrapped by the errors for names under which no factory is registered.
 var ErrUnknownType = errors.New("dependency type is not registered")
 
-// ManagerFactory makes an empty manager of one type, to decode a stored one
-// into.
+// ManagerFactory makes an empty manager of one type, into which a stored manager is
+// decoded.
 type ManagerFactory func() Manager
 
-// factories are functions by name. It is safe for concurrent use.
+// factories maps names to factories. It is safe for concurrent use.
 type factories[T any] struct {
 	kind   string
 	mu     sync.RWMutex
@@ -33,13 +32,12 @@ func newFactories[T any](kind string) *factories[T] {
 	return &factories[T]{kind: kind, byName: map[string]func() T{}}
 }
 
-// add registers a factory. It refuses bad input with an error in the log, and
-// replaces what was there with a warning, because types are registered from
-// init functions, which can't handle an error.
+// add registers a factory. It logs an error for bad input, and a warning if it replaces a
+// factory, because types are registered from init functions, which can't return an error.
 func (r *factories[T]) add(name string, factory func() T) {
 	if name == "" || factory == nil {
 		logging.Error(context.Background(), message.Fields{
-			"message": "refused to register a " + r.kind + " that has no name or no factory",
+			"message": "refused to register a " + r.kind + " without a name or a factory",
 			"name":    name,
 		})
 		return
@@ -68,7 +66,7 @@ func (r *factories[T]) get(name string) (func() T, error) {
 	return factory, nil
 }
 
-// names lists the names, sorted.
+// names returns the sorted names.
 func (r *factories[T]) names() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -88,26 +86,24 @@ func init() {
 	RegisterManager(mockName, func() Manager { return NewMock() })
 }
 
-// RegisterManager makes a type of manager known under a name, so that stored
-// managers of it can be read. A name that is known already is replaced, with a
-// warning in the log; an empty name and a nil factory are refused, with an error
-// in the log. It is safe for concurrent use.
+// RegisterManager registers the factory of a type of manager, so that stored managers of
+// the type can be decoded. If the name is already registered, it replaces the factory and
+// logs a warning. It refuses an empty name and a nil factory, and logs an error. It is
+// safe for concurrent use.
 func RegisterManager(name string, factory ManagerFactory) { managers.add(name, factory) }
 
-// GetManagerFactory returns the factory of a type of manager, or an error that
-// wraps ErrUnknownType.
+// GetManagerFactory returns the factory of a type of manager, or an error that wraps
+// ErrUnknownType.
 func GetManagerFactory(name string) (ManagerFactory, error) { return managers.get(name) }
 
-// ManagerNames lists the names of the registered types of managers, sorted. It is safe
+// ManagerNames returns the sorted names of the registered types of managers. It is safe
 // for concurrent use.
 func ManagerNames() []string { return managers.names() }
 
-// RegisterCheck makes a check known under a name, for NewCheckManager. A name
-// that is known already is replaced, with a warning in the log; an empty name
-// and a nil factory are refused, with an error in the log. It is safe for
-// concurrent use.
+// RegisterCheck registers a check for NewCheckManager. If the name is already registered,
+// it replaces the check and logs a warning. It refuses an empty name and a nil factory,
+// and logs an error. It is safe for concurrent use.
 func RegisterCheck(name string, factory CheckFactory) { checks.add(name, factory) }
 
-// GetCheckFactory returns the factory of a check, or an error that wraps
-// ErrUnknownType.
+// GetCheckFactory returns the factory of a check, or an error that wraps ErrUnknownType.
 func GetCheckFactory(name string) (CheckFactory, error) { return checks.get(name) }

@@ -16,8 +16,8 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// registries are the two registries behind one set of functions. The numbers
-// tell the factories apart.
+// registries are the package's two registries behind one set of functions. Factories are
+// identified by numbers.
 var registries = map[string]struct {
 	register    func(name string, number int)
 	registerNil func(name string)
@@ -132,20 +132,20 @@ func TestRegistryIsSafeForConcurrentUse(t *testing.T) {
 
 var lastName atomic.Int64
 
-// uniqueName is a name that was never registered, also where a test runs again.
+// uniqueName returns a name that was never registered, even if a test runs twice.
 func uniqueName(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("%s %d", t.Name(), lastName.Add(1))
 }
 
-// logEntry is a message that was logged.
+// logEntry is a logged message.
 type logEntry struct {
 	level  level.Priority
 	fields message.Fields
 }
 
-// captureLogs catches what is logged until the test ends. The function that it
-// returns gives what was logged since its last call.
+// captureLogs captures log messages until the test ends. The function that it returns
+// returns what was logged since its last call.
 func captureLogs(t *testing.T) func() []logEntry {
 	t.Helper()
 	previous := grip.GetSender()

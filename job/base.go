@@ -1,5 +1,6 @@
-// Package job has what jobs are made of: Base, which implements all of
-// amboy.Job but Run, and ready-made jobs that run a command or a group of jobs.
+// Package job provides the building blocks of jobs: Base, which implements every
+// method of amboy.Job except Run, typed definitions, and ready-made jobs that run a
+// command or a group of jobs.
 package job
 
 import (
@@ -13,22 +14,21 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// Base implements all of amboy.Job but Run, and amboy.Prioritized. Job types
-// embed it, under a tag of their choice or none:
+// Base implements every method of amboy.Job except Run, and amboy.Prioritized. Job types
+// embed it, with or without tags:
 //
 //	type resize struct {
 //		job.Base `bson:"job_base" json:"job_base"`
 //		Path     string `bson:"path" json:"path"`
 //	}
 //
-// The zero value is ready to use; set an ID before the job is put, and JobType
-// where the job is stored. It is safe for concurrent use, but for the exported
-// fields, which must not be written once the job is in a queue. It must not be
-// copied after first use.
+// The zero value is ready to use. Before the job is put, set its ID and, if the queue
+// stores jobs, JobType. The methods are safe for concurrent use. The exported fields must
+// not be written once the job is in a queue. A Base must not be copied after first use.
 type Base struct {
 	// Name is the job's ID.
 	Name string `bson:"name" json:"name" yaml:"name"`
-	// JobType is the registered type of the job and its current version.
+	// JobType is the job's registered type and its current version.
 	JobType amboy.JobType `bson:"job_type" json:"job_type" yaml:"job_type"`
 	// RequiredScopes are the job's scopes.
 	RequiredScopes []string `bson:"required_scopes" json:"required_scopes" yaml:"required_scopes"`
@@ -42,8 +42,8 @@ type Base struct {
 	enqueueScopes    []string
 	always           dependency.Always
 	dependency       dependency.Manager
-	// rare is nil for most jobs. It is set under the lock, and can be read without.
-	rare atomic.Pointer[rare]
+	// extras is nil for most jobs. It is set under the lock, and can be read without it.
+	extras atomic.Pointer[extras]
 }
 
 var (
@@ -52,20 +52,21 @@ var (
 	_ amboy.MetadataJob  = (*Base)(nil)
 )
 
-// ID is the job's ID.
+// ID returns the job's ID.
 func (b *Base) ID() string { return b.Name }
 
 // SetID sets the job's ID. It must be called before Put.
 func (b *Base) SetID(id string) { b.Name = id }
 
-// Type is the job's type and version.
+// Type returns the job's type and version.
 func (b *Base) Type() amboy.JobType { return b.JobType }
 
-// SetType sets the job's type and version. The registry calls it when it reads
-// a job that was stored under an older version.
+// SetType sets the job's type and version. The registry calls it when it reads a job that
+// was stored under an older version.
 func (b *Base) SetType(t amboy.JobType) { b.JobType = t }
 
-// Priority is the job's priority; larger runs sooner, the default is 0.
+// Priority returns the job's priority. Jobs with a larger priority run first; the default
+// is 0.
 func (b *Base) Priority() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,43 +80,42 @@ func (b *Base) SetPriority(p int) {
 	b.priority = p
 }
 
-// MarkComplete states that the job did what it had to do. By convention Run
-// begins with "defer j.MarkComplete()". A job that returns without it is
-// complete all the same.
+// MarkComplete records that the job has done its work. By convention Run begins with
+// "defer j.MarkComplete()". A job that returns without calling it is complete all the same.
 func (b *Base) MarkComplete() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.status.Completed = true
 }
 
-// AddError records an error of this attempt; nil does nothing. An *amboy.CancelError
-// makes the job end as canceled. An *amboy.SnoozeError is not recorded, and is
+// AddError records an error of this attempt; it ignores nil. An *amboy.CancelError makes
+// the job end as canceled. An *amboy.SnoozeError is not recorded; it has the effect of
 // Snooze.
 func (b *Base) AddError(err error) { b.report(err, false) }
 
-// AddRetryableError records an error of this attempt and asks for another attempt,
-// which queues ignore if the job is not retryable; nil does nothing. An attempt with an error
-// for which amboy.IsNonRetryable is true is not followed by another. Other errors
-// are treated as by AddError.
+// AddRetryableError records an error of this attempt and asks for another attempt, which
+// queues ignore if the job is not retryable. It ignores nil. If amboy.IsNonRetryable is
+// true for any error of the attempt, no other attempt follows. Otherwise it works like
+// AddError.
 func (b *Base) AddRetryableError(err error) { b.report(err, true) }
 
-// HasErrors is true where this attempt has errors.
+// HasErrors reports whether this attempt has errors.
 func (b *Base) HasErrors() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.status.Errors) > 0
 }
 
-// Error joins the messages of this attempt's errors with newlines. It is nil
-// where there are none. Where they were added to this very job, and not read from
-// a store, errors.Is and errors.As see them.
+// Error joins the messages of this attempt's errors with newlines. It is nil if there are
+// none. errors.Is and errors.As find errors that were added to this value, but not errors
+// that were read from a store.
 func (b *Base) Error() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.status.Errors) == 0 {
 		return nil
 	}
-	return newAttemptError(b.status.Errors, b.rare.Load())
+	return newAttemptError(b.status.Errors, b.extras.Load())
 }
 
 // Lock takes the job's lock for owner, as amboy.Job describes.
@@ -132,7 +132,7 @@ func (b *Base) Lock(owner string, timeout time.Duration) error {
 	return nil
 }
 
-// Unlock gives the job's lock up. It does nothing while somebody else holds it.
+// Unlock releases the job's lock. It does nothing while another owner holds it.
 func (b *Base) Unlock(owner string, timeout time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,8 +145,7 @@ func (b *Base) Unlock(owner string, timeout time.Duration) {
 	b.status.ModificationCount++
 }
 
-// lockedByOther is true while an owner other than the given one holds a lock
-// that is not stale.
+// lockedByOther reports whether another owner holds a lock that is not stale.
 func (b *Base) lockedByOther(owner string, timeout time.Duration) bool {
 	active := b.status.InProgress || (b.status.Completed && b.retry.ShouldRetry())
 	fresh := time.Since(b.status.ModificationTime) < timeout
@@ -163,14 +162,14 @@ func (b *Base) Status() amboy.JobStatusInfo {
 	return status
 }
 
-// SetStatus replaces what Status reports.
+// SetStatus replaces the status.
 func (b *Base) SetStatus(status amboy.JobStatusInfo) {
 	status.Errors = slices.Clone(status.Errors)
 	status.Attempts = slices.Clone(status.Attempts)
 	status.ErrorCount = len(status.Errors)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.rare.Load(); r != nil && !slices.Equal(status.Errors, b.status.Errors) {
+	if r := b.extras.Load(); r != nil && !slices.Equal(status.Errors, b.status.Errors) {
 		r.causes, r.final = nil, false
 	}
 	b.status = status
@@ -245,15 +244,15 @@ func set[T any](field, value *T) {
 	}
 }
 
-// IsLastAttempt is true where no attempt will follow this one.
+// IsLastAttempt reports whether no attempt will follow this one.
 func (b *Base) IsLastAttempt() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.retry.ShouldRetry() || b.retry.GetRemainingAttempts() == 0
 }
 
-// Dependency is the manager that was set, and until then one that is always
-// ready, to which edges can be added.
+// Dependency returns the manager that was set. By default it is one that is always ready,
+// to which edges can be added.
 func (b *Base) Dependency() dependency.Manager {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -266,15 +265,15 @@ func (b *Base) Dependency() dependency.Manager {
 	return &b.always
 }
 
-// SetDependency replaces the manager; nil brings the one back that is always
-// ready. It must be called before Put.
+// SetDependency replaces the manager; nil restores the default. It must be called before
+// Put.
 func (b *Base) SetDependency(m dependency.Manager) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dependency = m
 }
 
-// Scopes are the locks that the job must hold while it runs.
+// Scopes returns the names of the locks that the job must hold while it runs.
 func (b *Base) Scopes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,16 +283,14 @@ func (b *Base) Scopes() []string {
 	return slices.Clone(b.RequiredScopes)
 }
 
-// SetScopes replaces the scopes, leaving out repeated ones. It must be called
-// before Put.
+// SetScopes replaces the scopes and removes duplicates. It must be called before Put.
 func (b *Base) SetScopes(scopes []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.RequiredScopes = unique(scopes)
 }
 
-// EnqueueScopes is the part of the scopes that is taken by Put; nil where there
-// is none.
+// EnqueueScopes returns the subset of the scopes that Put takes; nil if it is empty.
 func (b *Base) EnqueueScopes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -312,31 +309,28 @@ func (b *Base) EnqueueScopes() []string {
 	return scopes
 }
 
-// SetEnqueueScopes chooses the scopes that are taken by Put. It must be called
-// before Put.
+// SetEnqueueScopes sets the scopes that Put takes. It must be called before Put.
 func (b *Base) SetEnqueueScopes(scopes ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.enqueueScopes = unique(scopes)
 }
 
-// EnqueueAllScopes is true where all scopes are taken by Put.
+// EnqueueAllScopes reports whether Put takes all scopes.
 func (b *Base) EnqueueAllScopes() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.enqueueAllScopes
 }
 
-// SetEnqueueAllScopes chooses whether all scopes are taken by Put. It must be
-// called before Put.
+// SetEnqueueAllScopes sets whether Put takes all scopes. It must be called before Put.
 func (b *Base) SetEnqueueAllScopes(all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.enqueueAllScopes = all
 }
 
-// unique returns the names without repetitions, in their order, nil where there
-// are none.
+// unique returns the names in order and without duplicates, or nil if there are none.
 func unique(names []string) []string {
 	var kept []string
 	for _, name := range names {

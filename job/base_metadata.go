@@ -2,10 +2,10 @@ package job
 
 import "maps"
 
-// Metadata returns a copy of the data that others than the job keep with it; nil
-// where there is none.
+// Metadata returns a copy of the data that other code keeps with the job; nil if there is
+// none.
 func (b *Base) Metadata() map[string]string {
-	r := b.rare.Load()
+	r := b.extras.Load()
 	if r == nil {
 		return nil
 	}
@@ -14,12 +14,12 @@ func (b *Base) Metadata() map[string]string {
 	return maps.Clone(r.metadata)
 }
 
-// SetMetadata sets the value of a key, and removes the key where that is empty. It
-// must be called before Put, or by middleware of it.
+// SetMetadata sets the value of a key. An empty value removes the key. It must be called
+// before Put, or by middleware during Put.
 func (b *Base) SetMetadata(key, value string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.needRare()
+	r := b.ensureExtras()
 	if value == "" {
 		delete(r.metadata, key)
 		return

@@ -8,10 +8,9 @@ import (
 
 var _ amboy.TaggedJob = (*Base)(nil)
 
-// Tags returns a copy of the names by which people find the job; nil where there are
-// none.
+// Tags returns a copy of the tags, by which operators find the job; nil if there are none.
 func (b *Base) Tags() []string {
-	r := b.rare.Load()
+	r := b.extras.Load()
 	if r == nil {
 		return nil
 	}
@@ -20,12 +19,11 @@ func (b *Base) Tags() []string {
 	return slices.Clone(r.tags)
 }
 
-// SetTags replaces the tags, leaving out repeated ones. It must be called before
-// Put.
+// SetTags replaces the tags and removes duplicates. It must be called before Put.
 func (b *Base) SetTags(tags []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(tags) > 0 || b.rare.Load() != nil {
-		b.needRare().tags = unique(tags)
+	if len(tags) > 0 || b.extras.Load() != nil {
+		b.ensureExtras().tags = unique(tags)
 	}
 }

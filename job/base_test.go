@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// task is a job that does what it is told.
+// task is a job that runs a test's function.
 type task struct {
 	job.Base
 	run func(context.Context, *task)
@@ -268,22 +268,22 @@ func TestBaseDependency(t *testing.T) {
 
 const lockTimeout = 10 * time.Minute
 
-// lockStates are locks that "other" may have, with whether a lock of that age
-// keeps everybody else out.
+// lockStates are locks held by "other", and whether a lock of that age keeps every other
+// owner out.
 var lockStates = map[string]struct {
 	status amboy.JobStatusInfo
 	retry  amboy.JobRetryInfo
 	age    time.Duration
 	held   bool
 }{
-	"in progress":             {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout - 1, true},
-	"in progress, stale":      {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout, false},
-	"in progress by nobody":   {amboy.JobStatusInfo{InProgress: true}, amboy.JobRetryInfo{}, 0, false},
-	"awaiting a retry":        {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout - 1, true},
-	"awaiting a retry, stale": {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout, false},
-	"complete":                {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true}, 0, false},
-	"only owned":              {amboy.JobStatusInfo{Owner: "other"}, amboy.JobRetryInfo{}, 0, false},
-	"free":                    {amboy.JobStatusInfo{}, amboy.JobRetryInfo{}, 0, false},
+	"in progress":                  {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout - 1, true},
+	"in progress, stale":           {amboy.JobStatusInfo{Owner: "other", InProgress: true}, amboy.JobRetryInfo{}, lockTimeout, false},
+	"in progress without an owner": {amboy.JobStatusInfo{InProgress: true}, amboy.JobRetryInfo{}, 0, false},
+	"awaiting a retry":             {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout - 1, true},
+	"awaiting a retry, stale":      {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}, lockTimeout, false},
+	"complete":                     {amboy.JobStatusInfo{Owner: "other", Completed: true}, amboy.JobRetryInfo{Retryable: true}, 0, false},
+	"only owned":                   {amboy.JobStatusInfo{Owner: "other"}, amboy.JobRetryInfo{}, 0, false},
+	"free":                         {amboy.JobStatusInfo{}, amboy.JobRetryInfo{}, 0, false},
 }
 
 func TestLock(t *testing.T) {
@@ -327,7 +327,7 @@ func TestUnlock(t *testing.T) {
 
 				if test.held {
 					b.Unlock("me", lockTimeout)
-					assert.Equal(t, before, b.Status(), "another's live lock stays")
+					assert.Equal(t, before, b.Status(), "the live lock of another owner stays")
 				}
 				b.Unlock("other", lockTimeout)
 				status := b.Status()
@@ -362,8 +362,8 @@ func TestBaseConcurrently(t *testing.T) {
 	assert.Equal(t, 2*workers*rounds, status.ModificationCount)
 }
 
-// useEverything calls what may be called at any time, from any goroutine. The
-// lock is never in progress, so that it can always be had.
+// useEverything calls all methods that may be called at any time, from any goroutine. The
+// lock is never in progress, so it can always be taken.
 func useEverything(j *task, owner string) {
 	if err := j.Lock(owner, lockTimeout); err == nil {
 		j.Unlock(owner, lockTimeout)

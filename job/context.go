@@ -10,9 +10,9 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// ErrNoJob is wrapped by the errors of functions whose context is not that of a
-// job's run.
-var ErrNoJob = errors.New("the context is not that of a job")
+// ErrNoJob is wrapped by the errors of functions that need the context of a job's run and
+// are called with another.
+var ErrNoJob = errors.New("the context does not belong to a running job")
 
 // runContext is the context of a job's run.
 type runContext struct {
@@ -25,7 +25,7 @@ type runContext struct {
 
 type runContextKey struct{}
 
-// Value finds the runContext itself.
+// Value returns the runContext itself for its own key.
 func (c *runContext) Value(key any) any {
 	if key == (runContextKey{}) {
 		return c
@@ -34,8 +34,8 @@ func (c *runContext) Value(key any) any {
 }
 
 // NewContext returns a context for the run of a job, for FromContext and the other
-// functions of this package that take one. Typed jobs have it already; a job that is
-// written by hand begins its Run with
+// functions of this package that take a context. Typed jobs already have it. A
+// hand-written job begins its Run with
 //
 //	ctx = job.NewContext(ctx, j)
 func NewContext(ctx context.Context, j amboy.Job) context.Context {
@@ -47,7 +47,7 @@ func runOf(ctx context.Context) *runContext {
 	return run
 }
 
-// FromContext returns the job that runs under a context; false where there is none.
+// FromContext returns the job that runs under ctx, and false if there is none.
 func FromContext(ctx context.Context) (amboy.Job, bool) {
 	run := runOf(ctx)
 	if run == nil {
@@ -56,7 +56,7 @@ func FromContext(ctx context.Context) (amboy.Job, bool) {
 	return run.job, true
 }
 
-// IDFrom is the ID of the job that runs under a context; empty where there is none.
+// IDFrom returns the ID of the job that runs under ctx, or "" if there is none.
 func IDFrom(ctx context.Context) string {
 	if j, ok := FromContext(ctx); ok {
 		return j.ID()
@@ -64,8 +64,8 @@ func IDFrom(ctx context.Context) string {
 	return ""
 }
 
-// AttemptFrom is the number of the attempt, from 0, of the job that runs under a
-// context; 0 where there is none.
+// AttemptFrom returns the number of the attempt, from 0, of the job that runs under ctx,
+// or 0 if there is none.
 func AttemptFrom(ctx context.Context) int {
 	if j, ok := FromContext(ctx); ok {
 		return j.RetryInfo().CurrentAttempt
@@ -73,16 +73,15 @@ func AttemptFrom(ctx context.Context) int {
 	return 0
 }
 
-// Checkpoint replaces the arguments of the typed job that runs under a context, and
-// stores them, so that every later run of the job begins with them: its next attempt,
-// and the one after a crash, a hard stop or Snooze. The running function keeps the
-// arguments that it was called with.
+// Checkpoint replaces the arguments of the typed job that runs under ctx, and stores them.
+// Every later run of the job begins with them: the next attempt, and the next run after a
+// crash, a hard stop or Snooze. The running function keeps the arguments that it was called
+// with.
 //
-// It returns an error that wraps ErrNoJob where there is no job, an
-// *amboy.InvalidJobError where A is not the type of the job's arguments, the cause of
-// the end of the context where that has ended, and the error of the queue's Save; the
-// arguments stay as they were then. It blocks as Save does. It is not safe for
-// concurrent use.
+// It returns an error that wraps ErrNoJob if there is no job, an *amboy.InvalidJobError if
+// A is not the type of the job's arguments, the cause if ctx has ended, and the error of
+// the queue's Save. After an error the arguments are unchanged. It blocks as Save does. It
+// is not safe for concurrent use.
 func Checkpoint[A any](ctx context.Context, args A) error {
 	j, ok := FromContext(ctx)
 	if !ok {
@@ -90,7 +89,7 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 	}
 	own, ok := j.(*typed[A])
 	if !ok {
-		return &amboy.InvalidJobError{JobID: j.ID(), Field: "type of the checkpoint", Value: fmt.Sprintf("%T", args), Rule: "must be that of the arguments of the job's definition"}
+		return &amboy.InvalidJobError{JobID: j.ID(), Field: "type of the checkpoint", Value: fmt.Sprintf("%T", args), Rule: "must be the type of the arguments of the job's definition"}
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("saving a checkpoint of job %q: %w", j.ID(), context.Cause(ctx))

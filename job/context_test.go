@@ -18,12 +18,12 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// written is a job that is written by hand.
+// written is a hand-written job.
 type written struct{ job.Base }
 
 func (j *written) Run(context.Context) {}
 
-// bare is a job without a Base of its own.
+// bare is a job that does not embed Base.
 type bare struct{ amboy.Job }
 
 func TestContextOfAJob(t *testing.T) {
@@ -90,7 +90,7 @@ func TestCheckpointIsRefused(t *testing.T) {
 	err = amboy.RunJob(t.Context(), j)
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(t, err, &invalid)
-	assert.Equal(t, amboy.InvalidJobError{JobID: "x", Field: "type of the checkpoint", Value: "int", Rule: "must be that of the arguments of the job's definition"}, *invalid)
+	assert.Equal(t, amboy.InvalidJobError{JobID: "x", Field: "type of the checkpoint", Value: "int", Rule: "must be the type of the arguments of the job's definition"}, *invalid)
 }
 
 // storing is a queue that stores progress.
@@ -177,7 +177,7 @@ func TestSnoozeAndCancel(t *testing.T) {
 	assert.Error(t, job.Cancel(nil))
 }
 
-func TestAWrittenJobSnoozesByAnError(t *testing.T) {
+func TestAHandWrittenJobSnoozesByAnError(t *testing.T) {
 	j := &written{}
 	j.AddError(fmt.Errorf("not yet: %w", job.Snooze(time.Hour)))
 	require.NoError(t, j.Error())

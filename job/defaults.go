@@ -12,7 +12,7 @@ var registerDefaultJobs = sync.OnceFunc(func() {
 	registry.AddJobType(groupType.Name, func() amboy.Job { return NewGroup("") })
 })
 
-// RegisterDefaultJobs registers the types of this package's jobs, "shell" and
-// "group". Nothing else does: a queue that stores jobs refuses them before. Calls after
-// the first do nothing. It is safe for concurrent use.
+// RegisterDefaultJobs registers the job types of this package, "shell" and "group". Without
+// it, queues that store jobs refuse them. Only the first call has an effect. It is safe for
+// concurrent use.
 func RegisterDefaultJobs() { registerDefaultJobs() }

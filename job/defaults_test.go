@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// captureLog gives what is logged until the test ends.
+// captureLog captures log messages until the test ends.
 func captureLog(t *testing.T) *send.InternalSender {
 	t.Helper()
 	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Debug})

@@ -12,38 +12,37 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// Definition is a type of jobs that is made of a name, a version and a function of
-// arguments of type A. Make it with Define, usually in the declaration of a variable
-// of a package:
+// Definition is a type of jobs that consists of a name, a version and a function with
+// arguments of type A. Make it with Define, usually in a package-level variable:
 //
 //	var greet = job.Define("greet", 1, func(ctx context.Context, name string) error {
 //		fmt.Println("hello,", name)
 //		return nil
 //	})
 //
-// The arguments are all that is stored of a job, in a field "args", with their own
-// tags. A Definition is safe for concurrent use.
+// Of a job only its arguments are stored, in the field "args", with their own tags. A
+// Definition is safe for concurrent use.
 type Definition[A any] struct {
 	jobType  amboy.JobType
 	run      func(ctx context.Context, j *typed[A]) error
 	defaults Defaults[A]
-	settings settings // what the defaults make of each job
-	err      error    // why it can't be used
+	settings settings // the defaults that do not depend on the arguments
+	err      error    // why the definition can't be used
 
-	// Of a definition whose jobs leave none these are nil.
-	newResult  func() any // makes what a stored result is decoded into
+	// These are nil if the jobs have no results.
+	newResult  func() any // makes a value to decode a stored result into
 	resultType reflect.Type
 }
 
-// Define defines a type of jobs, and registers it for the life of the process under
-// its name. A job fails where run returns an error or panics. It is tried again where
-// its maximum of attempts, of Defaults or MaxAttempts, is more than 1 (see also
+// Define defines a type of jobs and registers it under its name for the life of the
+// process. A job fails if run returns an error or panics. It is retried if its maximum
+// number of attempts, set by Defaults or MaxAttempts, is more than 1 (see also
 // amboy.NonRetryable, Cancel and Snooze). At most one Defaults may be given.
 //
-// Define can't fail where it stands at package level. A definition that is not valid
-// says so at each use, with an *InvalidDefinitionError, and one whose name is taken,
-// by another definition or a registered type, with a *DuplicateDefinitionError. Err
-// returns that error, too. It registers nothing then.
+// Define never panics, so it is safe at package level. If the definition is invalid, it
+// registers nothing, and Err and every use of the definition return an
+// *InvalidDefinitionError. If the name is taken by another definition or a registered
+// type, the error is a *DuplicateDefinitionError.
 func Define[A any](name string, version int, run func(ctx context.Context, args A) error, defaults ...Defaults[A]) *Definition[A] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}}
 	d.run = func(ctx context.Context, j *typed[A]) error { return run(ctx, j.Arguments) }
@@ -51,7 +50,7 @@ func Define[A any](name string, version int, run func(ctx context.Context, args 
 	return d
 }
 
-// register makes the definition known, unless it is not valid.
+// register validates and registers the definition.
 func (d *Definition[A]) register(noFunction bool, defaults []Defaults[A]) {
 	d.err = d.validate(noFunction, defaults)
 	if d.err != nil {
@@ -64,7 +63,7 @@ func (d *Definition[A]) register(noFunction bool, defaults []Defaults[A]) {
 	d.err = err
 }
 
-// maxNameLength leaves room for what a generated ID has after the name.
+// maxNameLength leaves room for the rest of a generated ID after the name.
 const maxNameLength = amboy.MaxIDLength - 1 - idLength
 
 func (d *Definition[A]) validate(noFunction bool, defaults []Defaults[A]) error {
@@ -84,11 +83,11 @@ func (d *Definition[A]) validate(noFunction bool, defaults []Defaults[A]) error 
 		return refuse("number of defaults", len(defaults), "must be at most 1")
 	}
 	if t := unstorable(reflect.TypeFor[A]()); t != nil {
-		return refuse("type of the arguments", reflect.TypeFor[A]().String(), fmt.Sprintf("must be one that can be stored, without %s", t))
+		return refuse("type of the arguments", reflect.TypeFor[A]().String(), fmt.Sprintf("must be storable (contains %s)", t))
 	}
 	if d.resultType != nil {
 		if t := unstorable(d.resultType); t != nil {
-			return refuse("type of the result", d.resultType.String(), fmt.Sprintf("must be one that can be stored, without %s", t))
+			return refuse("type of the result", d.resultType.String(), fmt.Sprintf("must be storable (contains %s)", t))
 		}
 	}
 	if len(defaults) == 1 {
@@ -102,29 +101,28 @@ func (d *Definition[A]) validate(noFunction bool, defaults []Defaults[A]) error 
 	return nil
 }
 
-// Err says why the definition can't be used; nil for one that can.
+// Err returns why the definition can't be used, or nil.
 func (d *Definition[A]) Err() error { return d.err }
 
-// Type is the name and the version of the definition.
+// Type returns the name and the version of the definition.
 func (d *Definition[A]) Type() amboy.JobType { return d.jobType }
 
-// empty makes a job to decode a stored one into.
+// empty makes a job into which a stored job can be decoded.
 func (d *Definition[A]) empty() *typed[A] {
 	j := &typed[A]{definition: d}
 	j.JobType = d.jobType
 	return j
 }
 
-// New makes a job, with an ID that is the definition's name and a random part unless
-// the options give one. Delays among the options are counted from now. New returns
-// the error of a definition that can't be used, and an *amboy.InvalidJobError for
-// options that are not valid. The arguments must not be changed from then on, by
-// anyone but the job.
+// New makes a job. Unless the options set an ID, its ID is the definition's name and a
+// random part. Delays in the options count from now. New returns the definition's error if
+// it can't be used, and an *amboy.InvalidJobError for invalid options. Only the job may
+// change the arguments from then on.
 func (d *Definition[A]) New(args A, opts ...Option) (amboy.Job, error) {
 	return d.newAt(nil, args, opts)
 }
 
-// newAt counts delays by the clock of a queue, which may be nil.
+// newAt makes a job whose delays count by the clock of a queue, which may be nil.
 func (d *Definition[A]) newAt(q amboy.Queue, args A, opts []Option) (amboy.Job, error) {
 	if d.err != nil {
 		return nil, d.err
@@ -141,8 +139,8 @@ func (d *Definition[A]) newAt(q amboy.Queue, args A, opts []Option) (amboy.Job, 
 	return j, nil
 }
 
-// apply makes a new job what the settings say, and the methods of its arguments, whose
-// panics are errors.
+// apply applies the settings to a new job. A panic of a method of the job's arguments is
+// returned as an error.
 func (d *Definition[A]) apply(s *settings, j *typed[A], q amboy.Queue) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -159,10 +157,10 @@ func (d *Definition[A]) apply(s *settings, j *typed[A], q amboy.Queue) (err erro
 	return s.unique.apply(&j.typedBase, q, j)
 }
 
-// Put makes a job and puts it in a queue, and returns the job's ID. Delays are
-// counted by amboy.Now of the queue. Its errors are those of New and of the queue's
-// Put. Where a job of another type has the ID that the options give, the error is an
-// *IDTakenError, too. Put blocks as the queue's Put does.
+// Put makes a job, puts it in a queue and returns its ID. Delays count from amboy.Now of
+// the queue. Put returns the errors of New and of the queue's Put. If a job of another
+// type has the ID that the options set, the error is an *IDTakenError. Put blocks as the
+// queue's Put does.
 func (d *Definition[A]) Put(ctx context.Context, q amboy.Queue, args A, opts ...Option) (id string, err error) {
 	j, err := d.newAt(q, args, opts)
 	if err != nil {
@@ -174,9 +172,9 @@ func (d *Definition[A]) Put(ctx context.Context, q amboy.Queue, args A, opts ...
 	return j.ID(), nil
 }
 
-// Args returns the arguments of a job. They are not a copy, must not be changed, and
-// must not be read while the job runs in a queue that holds the job itself. Args
-// returns a *WrongTypeError for a job of another definition.
+// Args returns the arguments of a job. They are not a copy: they must not be changed, and
+// must not be read while the job runs in a queue that holds the job itself. Args returns a
+// *WrongTypeError for a job of another definition.
 func (d *Definition[A]) Args(j amboy.Job) (A, error) {
 	own, err := d.own(j)
 	if err != nil {
@@ -186,7 +184,7 @@ func (d *Definition[A]) Args(j amboy.Job) (A, error) {
 	return own.Arguments, nil
 }
 
-// own returns a job as that of the definition which it is.
+// own returns j as a job of this definition, or an error if it is not one.
 func (d *Definition[A]) own(j amboy.Job) (*typed[A], error) {
 	if d.err != nil {
 		return nil, d.err
@@ -201,39 +199,37 @@ func (d *Definition[A]) own(j amboy.Job) (*typed[A], error) {
 	return own, nil
 }
 
-// Defaults are what the jobs of a definition have, unless the options of one say
-// otherwise.
+// Defaults are the properties of a definition's jobs, unless the options of a job change
+// them.
 type Defaults[A any] struct {
-	// Priority is that of the jobs; larger runs sooner.
+	// Priority is the priority of the jobs; larger runs first.
 	Priority int
-	// MaxAttempts is how often a job is tried, in all. 0 stands for 1, and, where
-	// there is a RetryPolicy, for amboy.DefaultMaxAttempts.
+	// MaxAttempts is the total number of attempts of a job. 0 means 1 or, if there is a
+	// RetryPolicy, amboy.DefaultMaxAttempts.
 	MaxAttempts int
-	// MaxInterruptions is how often an attempt may be interrupted, because its process
-	// dies for instance, before the job is parked. 0 means as often as the queue allows.
+	// MaxInterruptions is how often an attempt may be interrupted, for instance because its
+	// process dies, before the job is parked. 0 means the queue's limit.
 	MaxInterruptions int
-	// RetryPolicy says how long the next attempt waits. nil stands for that of the
-	// queue.
+	// RetryPolicy decides how long the next attempt waits. nil means the queue's policy.
 	RetryPolicy amboy.RetryPolicy
-	// Timeout is how long an attempt may run (see amboy.JobTimeInfo.MaxTime).
-	// 0 means no limit.
+	// Timeout is how long an attempt may run (see amboy.JobTimeInfo.MaxTime). 0 means no
+	// limit.
 	Timeout time.Duration
 	// Scopes names the locks that a job holds while it runs. nil means none.
 	Scopes func(A) []string
-	// EnqueueScopes takes the scopes by Put, until the job's last attempt has
-	// ended.
+	// EnqueueScopes makes Put take the scopes, and the job hold them until its last attempt
+	// has ended.
 	EnqueueScopes bool
-	// Tags are those by which people find the jobs.
+	// Tags are the tags by which operators find the jobs.
 	Tags []string
-	// Unique says of which jobs there must not be two at a time. The zero value
-	// means of none.
+	// Unique defines which jobs must not exist twice at a time. The zero value allows any.
 	Unique Uniqueness
-	// Retention is how long jobs are kept that ended, in queues that store them.
-	// Fields of 0 stand for what the queue's says.
+	// Retention is how long jobs that ended are kept, in queues that store them. Fields of
+	// 0 mean the queue's setting.
 	Retention amboy.Retention
 }
 
-// settings are what the defaults that do not depend on the arguments make of a job.
+// settings returns the defaults that do not depend on the arguments.
 func (d *Defaults[A]) settings() settings {
 	var s settings
 	s.setPriority(d.Priority)

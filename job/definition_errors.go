@@ -8,15 +8,15 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// InvalidDefinitionError says why a definition can't be used.
+// InvalidDefinitionError is why a definition can't be used.
 type InvalidDefinitionError struct {
-	// Name is that of the definition.
+	// Name is the name of the definition.
 	Name string
-	// Field is what is wrong with it.
+	// Field is the invalid field.
 	Field string
-	// Value is the value of that.
+	// Value is the field's value.
 	Value any
-	// Rule says what is allowed.
+	// Rule is what the field must satisfy.
 	Rule string
 }
 
@@ -25,44 +25,43 @@ func (e *InvalidDefinitionError) Error() string {
 	return fmt.Sprintf("invalid definition of job type %q: %s %s (is %v)", e.Name, e.Field, e.Rule, e.Value)
 }
 
-// DuplicateDefinitionError says that a definition can't be used because its name is
-// that of another definition, or of another registered type.
+// DuplicateDefinitionError means that a definition can't be used because another
+// definition or another registered type has its name.
 type DuplicateDefinitionError struct{ Name string }
 
-// Error gives the name.
+// Error includes the name.
 func (e *DuplicateDefinitionError) Error() string {
-	return fmt.Sprintf("job type %q is defined twice: each name must be that of one definition, or of one registered type", e.Name)
+	return fmt.Sprintf("job type %q is defined twice: a name must belong to only one definition or registered type", e.Name)
 }
 
-// WrongTypeError says that a job is not one of a definition.
+// WrongTypeError means that a job does not belong to a definition.
 type WrongTypeError struct {
 	// JobID is the ID of the job.
 	JobID string
-	// Want is the name of the definition's type, Have that of the job's.
+	// Want is the name of the definition's type, Have the name of the job's type.
 	Want, Have string
 }
 
 // Error names the job and both types.
 func (e *WrongTypeError) Error() string {
 	if e.Want == e.Have {
-		return fmt.Sprintf("job %q is of type %q, but not of this definition of it", e.JobID, e.Have)
+		return fmt.Sprintf("job %q belongs to another definition of type %q", e.JobID, e.Have)
 	}
-	return fmt.Sprintf("job %q is of type %q, and not of type %q", e.JobID, e.Have, e.Want)
+	return fmt.Sprintf("job %q has type %q, not %q", e.JobID, e.Have, e.Want)
 }
 
-// IDTakenError says that a job was not put because a job of another type has its ID.
-// It is a duplicate job error.
+// IDTakenError means that a job was not put because a job of another type has its ID. It
+// is a duplicate job error.
 type IDTakenError struct {
-	// ID is that of both jobs.
+	// ID is the ID of both jobs.
 	ID string
-	// Type is the type of the job that was not put, Holder that of the one that is
-	// there.
+	// Type is the type of the job that was not put, Holder the type of the existing job.
 	Type, Holder string
 	// Err is the queue's error.
 	Err error
 }
 
-// Error gives the ID and the types.
+// Error includes the ID and both types.
 func (e *IDTakenError) Error() string {
 	return fmt.Sprintf("putting a job of type %q: a job of type %q has its ID %q: %v", e.Type, e.Holder, e.ID, e.Err)
 }
@@ -70,8 +69,8 @@ func (e *IDTakenError) Error() string {
 // Unwrap returns the queue's error.
 func (e *IDTakenError) Unwrap() error { return e.Err }
 
-// idTaken says of an error of Put where it is about the ID, which a job of another
-// type has.
+// idTaken returns an *IDTakenError if err, an error of Put, means that a job of another
+// type has the job's ID. It returns any other error unchanged.
 func idTaken(ctx context.Context, q amboy.Queue, j amboy.Job, err error) error {
 	if !amboy.IsDuplicateJobError(err) || amboy.IsDuplicateJobScopeError(err) {
 		return err
@@ -83,7 +82,7 @@ func idTaken(ctx context.Context, q amboy.Queue, j amboy.Job, err error) error {
 	return &IDTakenError{ID: j.ID(), Type: j.Type().Name, Holder: holder.Type().Name, Err: err}
 }
 
-// withJobID names the job in an *amboy.InvalidJobError.
+// withJobID sets the job ID of an *amboy.InvalidJobError that has none.
 func withJobID(err error, id string) error {
 	var invalid *amboy.InvalidJobError
 	if errors.As(err, &invalid) && invalid.JobID == "" {

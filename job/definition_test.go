@@ -24,7 +24,7 @@ import (
 
 var lastName atomic.Int64
 
-// newName is a name that no other definition has, also when a test is run twice.
+// newName returns a name that no other definition has, even if a test runs twice.
 func newName() string { return fmt.Sprint("test-", lastName.Add(1)) }
 
 func succeed[A any](context.Context, A) error { return nil }
@@ -83,7 +83,7 @@ func TestDefinitionIsRefused(t *testing.T) {
 		"hidden fields":    {err: job.Define(newName(), 0, succeed[hidden]).Err()},
 		"left-out fields":  {err: job.Define(newName(), 0, succeed[tagged]).Err()},
 		"recursive":        {err: job.Define(newName(), 0, succeed[tree]).Err()},
-		"function":         {job.Define(newName(), 0, succeed[func()]).Err(), "type of the arguments", "must be one that can be stored, without func()"},
+		"function":         {job.Define(newName(), 0, succeed[func()]).Err(), "type of the arguments", "must be storable (contains func())"},
 		"time":             {err: job.Define(newName(), 0, succeed[*time.Time]).Err()},
 		"no name":          {job.Define("", 1, succeed[string]).Err(), "name", "must not be empty"},
 		"long name":        {job.Define(strings.Repeat("n", 998), 1, succeed[string]).Err(), "name", "must be at most 997 bytes long"},
@@ -91,12 +91,12 @@ func TestDefinitionIsRefused(t *testing.T) {
 		"no function":      {job.Define[string](newName(), 1, nil).Err(), "function", "must not be nil"},
 		"no function left": {job.DefineResult[string, int](newName(), 1, nil).Err(), "function", "must not be nil"},
 		"two defaults":     {job.Define(newName(), 1, succeed[string], job.Defaults[string]{}, job.Defaults[string]{}).Err(), "number of defaults", "must be at most 1"},
-		"channel":          {job.Define(newName(), 1, succeed[chan int]).Err(), "type of the arguments", "must be one that can be stored, without chan int"},
-		"interface":        {job.Define(newName(), 1, succeed[*error]).Err(), "type of the arguments", "must be one that can be stored, without error"},
-		"deep":             {job.Define(newName(), 1, succeed[inner]).Err(), "type of the arguments", "must be one that can be stored, without complex128"},
+		"channel":          {job.Define(newName(), 1, succeed[chan int]).Err(), "type of the arguments", "must be storable (contains chan int)"},
+		"interface":        {job.Define(newName(), 1, succeed[*error]).Err(), "type of the arguments", "must be storable (contains error)"},
+		"deep":             {job.Define(newName(), 1, succeed[inner]).Err(), "type of the arguments", "must be storable (contains complex128)"},
 		"result": {
 			job.DefineResult(newName(), 1, func(context.Context, int) (func(), error) { return nil, nil }).Err(),
-			"type of the result", "must be one that can be stored, without func()",
+			"type of the result", "must be storable (contains func())",
 		},
 		"max attempts": {job.Define(newName(), 1, succeed[string], job.Defaults[string]{MaxAttempts: -1}).Err(), "default max attempts", "must not be negative"},
 		"timeout":      {job.Define(newName(), 1, succeed[string], job.Defaults[string]{Timeout: -1}).Err(), "default timeout", "must not be negative"},
@@ -278,8 +278,8 @@ func TestPeriodsOfUniqueJobs(t *testing.T) {
 	assert.Equal(t, key(time.Time{}), key(time.Unix(0, 0)), "both run at once")
 }
 
-// TestWhatIsStoredIsTheArguments keeps the stored form as it is.
-func TestWhatIsStoredIsTheArguments(t *testing.T) {
+// TestOnlyTheArgumentsAreStored pins the stored form.
+func TestOnlyTheArgumentsAreStored(t *testing.T) {
 	d := job.Define(newName(), 1, succeed[thumbnail])
 	j, err := d.New(thumbnail{"cat.png", 64}, job.ID("x"), job.Tags("t"), job.Scopes("s"))
 	require.NoError(t, err)
@@ -396,7 +396,7 @@ func TestArgsThatCannotBeEncoded(t *testing.T) {
 	assert.ErrorAs(t, err, &cause)
 }
 
-func TestPutSaysWhyAJobWasNotPut(t *testing.T) {
+func TestPutErrors(t *testing.T) {
 	d := job.Define(newName(), 1, succeed[string])
 	q := queue.NewLocalLimitedSize(1, 10)
 	require.NoError(t, q.Start(t.Context()))

@@ -9,7 +9,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// greeting is a job type: its own fields, what makes it a job, and Run.
+// greeting is a job type: its own fields, the embedded Base, and Run.
 type greeting struct {
 	Who string `bson:"who" json:"who"`
 

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-// image is the arguments of a service's jobs.
+// image holds the arguments of a service's jobs.
 type image struct {
 	Bucket string `bson:"bucket" json:"bucket"`
 	Path   string `bson:"path" json:"path"`
@@ -26,7 +26,8 @@ var greetUser = job.Define("greet-user", 1, func(_ context.Context, name string)
 	return err
 })
 
-// started starts a queue that stores its jobs in memory, as others do in a database.
+// started returns a started queue that stores its jobs in memory, as other queues do in a
+// database.
 func started(ctx context.Context) amboy.Queue {
 	store, err := memory.New(memory.Options{KeepFinished: 100})
 	must(err)
@@ -168,7 +169,7 @@ func ExampleSetProgress() {
 	_, err := importRows.Put(ctx, q, 2, job.ID("import"))
 	must(err)
 	amboy.Wait(ctx, q)
-	for info := range q.JobInfo(ctx) { // shows it while the job runs, too
+	for info := range q.JobInfo(ctx) { // also shows it while the job runs
 		fmt.Println(info.Progress.Fraction, info.Progress.Message)
 		for _, line := range info.Progress.Log {
 			fmt.Println(line.Text)
@@ -180,7 +181,7 @@ func ExampleSetProgress() {
 	// import: row 1, attempt 0
 }
 
-// cursor is the arguments of a job that remembers how far it came.
+// cursor holds the arguments of a job that remembers how far it got.
 type cursor struct {
 	Names []string `bson:"names" json:"names"`
 	Next  int      `bson:"next" json:"next"`
@@ -259,7 +260,7 @@ func ExampleCancel() {
 	// canceled 0 [the job canceled itself: card "1234" has expired]
 }
 
-// sweep is a job that is written by hand.
+// sweep is a hand-written job.
 type sweep struct {
 	job.Base `bson:"job_base" json:"job_base"`
 }

@@ -15,8 +15,8 @@ import (
 
 var fuzzed = job.DefineResult("fuzzed", 1, func(_ context.Context, n thumbnail) (thumbnail, error) { return n, nil })
 
-// FuzzStoredTypedJob reads typed jobs from bytes that anybody may have written. What
-// can be read can be stored, and read again, as the same.
+// FuzzStoredTypedJob decodes typed jobs from arbitrary bytes. A job that can be decoded
+// can be encoded, and decoded again to the same job.
 func FuzzStoredTypedJob(f *testing.F) {
 	for _, body := range []string{
 		`{"args":{"path":"cat.png","width":64}}`, `{"args":null}`, `{}`, `{"args":7}`, `{"args":{},"args":[]}`,

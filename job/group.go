@@ -20,34 +20,33 @@ import (
 // errNotReturned is the error of a sub-job that calls runtime.Goexit.
 var errNotReturned = errors.New("the job's goroutine ended before Run returned")
 
-// errSubJobSnoozed is the error of a sub-job that wants to run again later: its group
+// errSubJobSnoozed is the error of a sub-job that asked to run again later: its group
 // can't wait for that.
-var errSubJobSnoozed = errors.New("it asked to run again later, which a job of a group can't")
+var errSubJobSnoozed = errors.New("it asked to be snoozed, which jobs of a group can't be")
 
 var groupType = amboy.JobType{Name: "group", Version: 1}
 
-// alwaysType is the type of dependency manager that a group may have.
+// alwaysType is the only type of dependency manager that a group may have.
 var alwaysType = dependency.NewAlways().Type().Name
 
-// Group is a job that runs other jobs, its sub-jobs, in parallel. Make it with
-// NewGroup: a zero Group has no ID, so that queues refuse it. It must not be
-// changed once it is in a queue.
+// Group is a job that runs other jobs, its sub-jobs, in parallel. Make it with NewGroup: a
+// zero Group has no ID, so queues refuse it. It must not be changed once it is in a queue.
 type Group struct {
 	*Base `bson:"metadata" json:"metadata" yaml:"metadata"`
 
-	// Jobs holds the sub-jobs by their IDs, in BSON. After a run it holds what
-	// became of them.
+	// Jobs maps IDs to the sub-jobs, encoded in BSON. After a run it contains their
+	// results.
 	Jobs map[string]*registry.JobInterchange `bson:"jobs" json:"jobs" yaml:"jobs"`
 }
 
-// NewGroup makes a group without sub-jobs, whose ID is name.
+// NewGroup makes a group without sub-jobs and with the ID name.
 func NewGroup(name string) *Group {
 	g := &Group{Jobs: map[string]*registry.JobInterchange{}}
 	g.base().SetID(name)
 	return g
 }
 
-// base is Base, which it makes where there is none.
+// base returns Base and creates it if necessary.
 func (g *Group) base() *Base {
 	if g.Base == nil {
 		g.Base = &Base{JobType: groupType}
@@ -55,7 +54,7 @@ func (g *Group) base() *Base {
 	return g.Base
 }
 
-// ID is the group's ID. That of a zero Group is empty, which no queue accepts.
+// ID returns the group's ID. A zero Group has an empty ID, which no queue accepts.
 func (g *Group) ID() string {
 	if g.Base == nil {
 		return ""
@@ -63,9 +62,9 @@ func (g *Group) ID() string {
 	return g.Base.ID()
 }
 
-// SetDependency replaces the group's dependency manager, which must be of type
-// "always": a group has edges, and no other condition. Another manager and nil are
-// ignored, with a warning in the log. It must be called before Put.
+// SetDependency replaces the group's dependency manager, which must be of type "always": a
+// group supports edges and no other condition. Any other manager and nil are ignored, with
+// a warning in the log. It must be called before Put.
 func (g *Group) SetDependency(m dependency.Manager) {
 	base, given := g.base(), "nil"
 	if m != nil {
@@ -82,12 +81,11 @@ func (g *Group) SetDependency(m dependency.Manager) {
 	base.SetDependency(m)
 }
 
-// Add adds a sub-job. Later changes of the job do not reach the group. Add
-// returns an *amboy.InvalidJobError for a job that no queue accepts, a
-// *registry.UnknownTypeError where the job's type is not registered, an error
-// for which amboy.IsDuplicateJobError is true where a sub-job has the same ID,
-// and an error for a job that can't be encoded. It is not safe for concurrent
-// use, and must be called before the group is put.
+// Add adds a copy of a job as a sub-job. It returns an *amboy.InvalidJobError for a job
+// that no queue accepts, a *registry.UnknownTypeError if the job's type is not registered,
+// an error for which amboy.IsDuplicateJobError is true if a sub-job has the same ID, and
+// an error for a job that can't be encoded. It is not safe for concurrent use, and must be
+// called before the group is put.
 func (g *Group) Add(j amboy.Job) error {
 	if err := amboy.ValidateJob(j); err != nil {
 		return fmt.Errorf("adding a job to group %q: %w", g.ID(), err)
@@ -107,17 +105,17 @@ func (g *Group) Add(j amboy.Job) error {
 	return nil
 }
 
-// Run runs the sub-jobs, all at once, and waits for them. What became of each
-// is stored in Jobs, and its error is one of the group's errors, with the
-// sub-job's ID. A sub-job's own dependency, scopes and retry settings are left
-// aside, as in amboy.RunJob, and it can't be snoozed; but a group that is retryable
-// asks for another attempt where a sub-job failed, unless amboy.IsNonRetryable is true
-// for the errors of all that did. That attempt runs, from new, the sub-jobs that have
-// not succeeded.
+// Run runs all sub-jobs at once and waits for them. It stores the state of each in Jobs,
+// and adds its error, with the sub-job's ID, to the group's errors. As in amboy.RunJob,
+// the sub-jobs' dependencies, scopes and retry settings are ignored, and they can't be
+// snoozed.
 //
-// When ctx ends first, the sub-jobs are told by their contexts, and those that
-// have not started are not run. The group then is complete only where every
-// sub-job succeeded all the same.
+// A retryable group asks for another attempt if a sub-job failed, unless
+// amboy.IsNonRetryable is true for the errors of all failed sub-jobs. The next attempt
+// starts the sub-jobs that have not succeeded from the beginning.
+//
+// If ctx ends first, the contexts of running sub-jobs end, and sub-jobs that have not
+// started do not run. The group is then complete only if every sub-job succeeded.
 func (g *Group) Run(ctx context.Context) {
 	base := g.base()
 	ids := slices.Sorted(maps.Keys(g.Jobs))
@@ -135,7 +133,8 @@ func (g *Group) Run(ctx context.Context) {
 		g.Jobs[id] = after[n]
 		switch err := errs[n]; {
 		case amboy.IsNonRetryable(err):
-			// That is about this sub-job, and not about the others.
+			// Only this sub-job must not be retried, so the group's error does not wrap
+			// err.
 			base.AddError(fmt.Errorf("job %q of group %q: %s", id, g.ID(), err.Error()))
 		case err != nil:
 			base.AddRetryableError(fmt.Errorf("job %q of group %q: %w", id, g.ID(), err))
@@ -146,12 +145,11 @@ func (g *Group) Run(ctx context.Context) {
 	}
 }
 
-// runSubJob runs a stored job. It returns the job's stored form after that,
-// which is the one before where the job was not run or was interrupted, and the
-// job's error.
+// runSubJob runs a stored job. It returns the job's new stored form and the job's error.
+// If the job was not run or was interrupted, the stored form is unchanged.
 func runSubJob(ctx context.Context, stored *registry.JobInterchange) (*registry.JobInterchange, error) {
 	if stored == nil {
-		return nil, errors.New("it has no stored form")
+		return nil, errors.New("the stored form is missing")
 	}
 	if hasSucceeded(stored) {
 		return stored, nil

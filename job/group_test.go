@@ -18,13 +18,13 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// member is a sub-job. It counts its runs in what is stored of it.
+// member is a sub-job. It counts its runs in a stored field.
 type member struct {
 	Runs     int `bson:"runs" json:"runs"`
 	job.Base `bson:"job_base" json:"job_base"`
 }
 
-// behaviors are what members do, by their IDs.
+// behaviors maps the IDs of members to what they do.
 var behaviors sync.Map
 
 func (m *member) Run(ctx context.Context) {
@@ -66,7 +66,7 @@ func newGroup(t *testing.T, members ...*member) *job.Group {
 	return g
 }
 
-// stored is a sub-job as the group has it.
+// stored decodes a sub-job from the group.
 func stored(t *testing.T, g *job.Group, id string) *member {
 	t.Helper()
 	form, ok := g.Jobs[id]
@@ -121,7 +121,7 @@ func TestGroupRunsInParallel(t *testing.T) {
 	assert.True(t, g.Status().Completed)
 }
 
-// unencodable can't be stored.
+// unencodable is a job that can't be encoded.
 type unencodable struct {
 	Channel  chan int
 	job.Base `bson:"job_base"`
@@ -267,7 +267,7 @@ func TestGroupIsInterrupted(t *testing.T) {
 	require.EqualError(t, stored(t, g, failing.ID()).Error(), "shutting down")
 }
 
-func TestGroupIsDoneThoughContextEnded(t *testing.T) {
+func TestGroupIsCompleteEvenIfItsContextEnded(t *testing.T) {
 	m := newMember(t, "member", nil)
 	g := newGroup(t, m)
 	require.NoError(t, amboy.RunJob(t.Context(), g))
@@ -280,7 +280,7 @@ func TestGroupIsDoneThoughContextEnded(t *testing.T) {
 	assert.True(t, again.Status().Completed)
 }
 
-func TestGroupRetriesWhatDidNotSucceed(t *testing.T) {
+func TestGroupRetriesOnlySubJobsThatFailed(t *testing.T) {
 	good := newMember(t, "good", nil)
 	flaky := newMember(t, "flaky", func(_ context.Context, m *member) {
 		if m.Runs == 1 {
@@ -306,7 +306,7 @@ func TestGroupWithUnreadableJobs(t *testing.T) {
 	g.Jobs["nothing"] = nil
 	g.Jobs["unknown"] = &registry.JobInterchange{Name: "unknown", Type: "no-such-type"}
 	err := amboy.RunJob(t.Context(), g)
-	require.ErrorContains(t, err, `job "nothing" of group "group": it has no stored form`)
+	require.ErrorContains(t, err, `job "nothing" of group "group": the stored form is missing`)
 	require.ErrorContains(t, err, `"no-such-type"`)
 	assert.Equal(t, 1, stored(t, g, m.ID()).Runs)
 	assert.Len(t, g.Jobs, 3)
@@ -350,14 +350,14 @@ func TestASnoozedSubJobHasNotSucceeded(t *testing.T) {
 		}
 	})
 	g := newGroup(t, polls)
-	require.ErrorContains(t, amboy.RunJob(t.Context(), g), "it asked to run again later, which a job of a group can't")
+	require.ErrorContains(t, amboy.RunJob(t.Context(), g), "it asked to be snoozed, which jobs of a group can't be")
 	assert.Zero(t, g.SnoozedUntil())
 	g.SetStatus(amboy.JobStatusInfo{})
 	require.NoError(t, amboy.RunJob(t.Context(), g))
 	assert.Equal(t, 2, runs)
 }
 
-func TestASubJobThatIsNotRetriedDoesNotKeepOthersFromIt(t *testing.T) {
+func TestANonRetryableSubJobDoesNotPreventRetriesOfOthers(t *testing.T) {
 	for name, reason := range map[string]error{
 		"canceled":      job.Cancel(errors.New("not wanted")),
 		"not retryable": amboy.NonRetryable(errors.New("not wanted")),

@@ -9,31 +9,31 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Option says how one job of a Definition differs from the definition's Defaults. Of
-// two that say the same the later one counts.
+// Option changes one property of a job from its definition's Defaults. If two options
+// change the same property, the later one wins.
 type Option func(*settings)
 
-// settings are what the defaults and the options make of a job.
+// settings combine the defaults and the options for a job.
 type settings struct {
 	id               string
 	waitUntil        time.Time
 	delay            time.Duration
 	dispatchBy       time.Time
 	priority         int
-	retries          bool // also where maxAttempts is 0
+	retries          bool // the job is retried even if maxAttempts is 0
 	maxAttempts      int
 	maxInterruptions int
 	timeout          time.Duration
 	after            []string
 	tags             []string
-	scopes           []string // nil for those of the defaults
+	scopes           []string // nil means the scopes of the defaults
 	enqueueScopes    bool
 	unique           Uniqueness
 	override         *override
-	err              error // the first
+	err              error // the first error
 }
 
-// with applies options to a copy.
+// with returns a copy with the options applied.
 func (s settings) with(opts []Option) *settings {
 	for _, opt := range opts {
 		if opt != nil {
@@ -49,12 +49,12 @@ func (s *settings) refuse(err error) {
 	}
 }
 
-// invalid refuses a value.
+// invalid records an error for an invalid value.
 func (s *settings) invalid(field string, value any, rule string) {
 	s.refuse(&amboy.InvalidJobError{Field: field, Value: value, Rule: rule})
 }
 
-// ID gives the job that ID, which must be unique in its queue.
+// ID sets the job's ID, which must be unique in its queue.
 func ID(id string) Option {
 	return func(s *settings) {
 		if id == "" {
@@ -64,7 +64,7 @@ func ID(id string) Option {
 	}
 }
 
-// At makes the job run at that time or later; zero for at once.
+// At makes the job run at t or later; the zero time means at once.
 func At(t time.Time) Option {
 	return func(s *settings) { s.waitUntil, s.delay = t, 0 }
 }
@@ -79,20 +79,20 @@ func In(delay time.Duration) Option {
 	}
 }
 
-// DispatchBy makes the job expire where it has not started by that time.
+// DispatchBy makes the job expire if it has not started by t.
 func DispatchBy(t time.Time) Option {
 	return func(s *settings) { s.dispatchBy = t }
 }
 
-// Priority gives the job that priority; larger runs sooner.
+// Priority sets the job's priority; larger runs first.
 func Priority(p int) Option {
 	return func(s *settings) { s.setPriority(p) }
 }
 
 func (s *settings) setPriority(p int) { s.priority = p }
 
-// MaxAttempts is how often the job is tried, in all. 0 stands for 1, and, where
-// there is a retry policy, for amboy.DefaultMaxAttempts. It must not be negative.
+// MaxAttempts sets the total number of attempts. 0 means 1 or, if there is a retry policy,
+// amboy.DefaultMaxAttempts. It must not be negative.
 func MaxAttempts(n int) Option {
 	return func(s *settings) { s.setMaxAttempts(n) }
 }
@@ -104,9 +104,9 @@ func (s *settings) setMaxAttempts(n int) {
 	s.maxAttempts = n
 }
 
-// MaxInterruptions is how often an attempt may be interrupted, because its process dies
-// for instance, before the job is parked. 0 means as often as the queue allows. It must not
-// be negative.
+// MaxInterruptions sets how often an attempt may be interrupted, for instance because its
+// process dies, before the job is parked. 0 means the queue's limit. It must not be
+// negative.
 func MaxInterruptions(n int) Option {
 	return func(s *settings) { s.setMaxInterruptions(n) }
 }
@@ -118,7 +118,7 @@ func (s *settings) setMaxInterruptions(n int) {
 	s.maxInterruptions = n
 }
 
-// Timeout is how long an attempt may run; 0 means no limit. It must not be negative.
+// Timeout sets how long an attempt may run; 0 means no limit. It must not be negative.
 func Timeout(d time.Duration) Option {
 	return func(s *settings) { s.setTimeout(d) }
 }
@@ -130,8 +130,8 @@ func (s *settings) setTimeout(d time.Duration) {
 	s.timeout = d
 }
 
-// After makes the job wait until jobs of the same queue have ended. It fails, without
-// being run, where one of them does not succeed.
+// After makes the job wait until other jobs of the same queue have ended. If any of them
+// does not succeed, the job fails without running.
 func After(ids ...string) Option {
 	return func(s *settings) {
 		s.after = nil
@@ -146,7 +146,7 @@ func After(ids ...string) Option {
 	}
 }
 
-// Tags are those by which people find the job. No tag may be empty.
+// Tags sets the tags by which operators find the job. No tag may be empty.
 func Tags(tags ...string) Option {
 	return func(s *settings) { s.setTags(tags) }
 }
@@ -158,15 +158,15 @@ func (s *settings) setTags(tags []string) {
 	s.tags = unique(tags)
 }
 
-// Scopes names the locks that the job holds while it runs. No name may be empty.
+// Scopes sets the locks that the job holds while it runs. No name may be empty.
 func Scopes(scopes ...string) Option {
 	return func(s *settings) {
 		s.scopes = append([]string{}, unique(scopes)...) // not nil
 	}
 }
 
-// RetryPolicy says how long the next attempt of the job waits. It is stored with the
-// job, and must be one of package retry.
+// RetryPolicy sets how long the next attempt of the job waits. The policy is stored with
+// the job, so it must be one of package retry.
 func RetryPolicy(p amboy.RetryPolicy) Option {
 	return func(s *settings) {
 		stored, err := storeRetryPolicy(p)
@@ -176,8 +176,8 @@ func RetryPolicy(p amboy.RetryPolicy) Option {
 	}
 }
 
-// Retention is how long the job is kept when it has ended. Fields of 0 stand for what
-// the queue's says, and not for what the definition's says.
+// Retention sets how long the job is kept after it has ended. Fields of 0 mean the queue's
+// setting, not the definition's.
 func Retention(r amboy.Retention) Option {
 	return func(s *settings) {
 		s.refuse(validRetention(r))
@@ -188,7 +188,7 @@ func Retention(r amboy.Retention) Option {
 // idLength is the length of the random part of a generated ID.
 const idLength = 26
 
-// apply makes a new job what the settings say, but for its unique key.
+// apply applies the settings, except the unique key, to a new job.
 func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 	if s.err != nil {
 		return s.err
@@ -212,7 +212,7 @@ func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 	j.SetTags(s.tags)
 	for _, id := range s.after {
 		if err := j.Dependency().AddEdge(id); err != nil {
-			return fmt.Errorf("making it run after job %q: %w", id, err)
+			return fmt.Errorf("adding a dependency on job %q: %w", id, err)
 		}
 	}
 	return nil

@@ -6,15 +6,14 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// override is what the options of one job say that is stored with it and not known
-// of any job.
+// override holds the options of a single job for which queues have no field of their own.
+// It is stored with the job's arguments.
 type override struct {
 	RetryPolicy *storedRetryPolicy `bson:"retry_policy,omitempty" json:"retry_policy,omitempty" yaml:"retry_policy,omitempty"`
 	Retention   *amboy.Retention   `bson:"retention,omitempty" json:"retention,omitempty" yaml:"retention,omitempty"`
 }
 
-// overrides is the part of settings that is stored, of which no other job has a
-// share.
+// overrides returns the override of the settings, which it creates if necessary.
 func (s *settings) overrides() *override {
 	if s.override == nil {
 		s.override = &override{}
@@ -36,7 +35,7 @@ func validRetryPolicy(p amboy.RetryPolicy) error {
 	return nil
 }
 
-// retryPolicy is the policy that an override has; nil where it has none.
+// retryPolicy returns the policy of an override; nil if it has none.
 func (o *override) retryPolicy() amboy.RetryPolicy {
 	if o == nil || o.RetryPolicy == nil {
 		return nil

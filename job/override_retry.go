@@ -7,8 +7,8 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-// storedRetryPolicy is a policy of package retry as it is stored with a job: one of
-// the fields is set.
+// storedRetryPolicy is the stored form of a policy of package retry. Exactly one field is
+// set.
 type storedRetryPolicy struct {
 	Fixed       *retry.Fixed       `bson:"fixed,omitempty" json:"fixed,omitempty" yaml:"fixed,omitempty"`
 	Exponential *retry.Exponential `bson:"exponential,omitempty" json:"exponential,omitempty" yaml:"exponential,omitempty"`
@@ -16,7 +16,7 @@ type storedRetryPolicy struct {
 	Sidekiq     *retry.Sidekiq     `bson:"sidekiq,omitempty" json:"sidekiq,omitempty" yaml:"sidekiq,omitempty"`
 }
 
-// storeRetryPolicy makes a policy one that can be stored.
+// storeRetryPolicy converts a policy to its stored form.
 func storeRetryPolicy(p amboy.RetryPolicy) (*storedRetryPolicy, error) {
 	if err := validRetryPolicy(p); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func storeRetryPolicy(p amboy.RetryPolicy) (*storedRetryPolicy, error) {
 	}
 }
 
-// policy is what is stored; nil where that is nothing.
+// policy converts the stored form back to a policy; nil if no field is set.
 func (s *storedRetryPolicy) policy() amboy.RetryPolicy {
 	switch {
 	case s.Fixed != nil:

@@ -11,19 +11,17 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// logInterval is the time that passes, at least, between two writes of lines that a
-// job logs.
+// logInterval is the minimum time between two writes of lines that a job logs.
 const logInterval = time.Second
 
-// SetProgress says how far the job has come that runs under a context: the part that
-// is done, from 0 to 1, and a text for a person, which is cut at
-// amboy.MaxLogLineBytes. It is kept with the job, with what the job logged, and shown
-// by JobInfo while the job runs and later.
+// SetProgress reports the progress of the job that runs under ctx: the part of the work
+// that is done, from 0 to 1, and a text for operators, which is truncated to
+// amboy.MaxLogLineBytes. The progress is kept with the job, together with its log, and
+// shown by JobInfo while the job runs and later.
 //
-// It returns an error that wraps ErrNoJob where there is no job, an
-// *amboy.InvalidJobError for a fraction that is out of range and for a job whose type
-// can't say its progress, and the queue's error. It blocks as long as the queue's
-// store takes, and is safe for concurrent use.
+// It returns an error that wraps ErrNoJob if there is no job, an *amboy.InvalidJobError
+// for a fraction out of range and for a job that does not embed Base, and the queue's
+// error. It blocks for the call to the queue's store, and is safe for concurrent use.
 func SetProgress(ctx context.Context, fraction float64, text string) error {
 	run := runOf(ctx)
 	if run == nil {
@@ -43,19 +41,19 @@ func SetProgress(ctx context.Context, fraction float64, text string) error {
 	return run.store(ctx, progress)
 }
 
-// Log keeps a line with the job that runs under a context, as fmt.Sprintf makes it,
-// within the bounds of amboy.JobProgress. JobInfo shows it. In a queue that stores
-// jobs the lines of one second are written together: with the next call of
-// SetProgress, or of Log when the second is over, or else with the end of the run.
+// Log adds a line, formatted as by fmt.Sprintf, to the log of the job that runs under ctx,
+// within the bounds of amboy.JobProgress. JobInfo shows it. In a queue that stores jobs
+// the lines of one second are written together: by the next call of SetProgress, by a call
+// of Log after that second, or at the end of the run.
 //
-// Log does not fail. A line without a job, and the error of a store, go to the log of
-// the process; in the latter case the line stays with the job, to be written later.
-// It blocks as long as the store takes, and is safe for concurrent use.
+// Log does not fail. If there is no job or the store returns an error, it logs a warning
+// to the log of the process; after an error of the store the line stays with the job, to
+// be written later. It blocks for the call to the store, and is safe for concurrent use.
 func Log(ctx context.Context, format string, args ...any) {
 	line := amboy.LogLine{Time: amboy.Now(amboy.QueueFromContext(ctx)), Text: fmt.Sprintf(format, args...)}
 	if err := log(ctx, line); err != nil {
 		logging.Warning(ctx, message.Fields{
-			"message": "could not store a line that a job logged",
+			"message": "storing a line of a job's log failed",
 			"line":    line.Text,
 			"job_id":  IDFrom(ctx),
 			"error":   err.Error(),
@@ -84,18 +82,18 @@ func log(ctx context.Context, line amboy.LogLine) error {
 	return run.store(ctx, progress)
 }
 
-// update changes what the job says of its progress, and returns a copy.
+// update applies a change to the job's progress and returns a copy.
 func (c *runContext) update(change func(*amboy.JobProgress)) (amboy.JobProgress, error) {
 	j, ok := c.job.(interface {
 		updateProgress(func(*amboy.JobProgress)) amboy.JobProgress
 	})
 	if !ok {
-		return amboy.JobProgress{}, &amboy.InvalidJobError{JobID: c.job.ID(), Field: "Go type", Value: fmt.Sprintf("%T", c.job), Rule: "must embed job.Base, to have a progress"}
+		return amboy.JobProgress{}, &amboy.InvalidJobError{JobID: c.job.ID(), Field: "Go type", Value: fmt.Sprintf("%T", c.job), Rule: "must embed job.Base to report progress"}
 	}
 	return j.updateProgress(change), nil
 }
 
-// store hands the progress to a queue that keeps it elsewhere than in the job.
+// store passes the progress to a queue that keeps it separately from the job.
 func (c *runContext) store(ctx context.Context, progress amboy.JobProgress) error {
 	q, ok := amboy.QueueFromContext(ctx).(amboy.ProgressSetter)
 	if !ok {

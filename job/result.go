@@ -9,12 +9,12 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// ResultDefinition is a Definition whose function leaves a result of type R, which
-// is stored with the job. It is made by DefineResult.
+// ResultDefinition is a Definition whose function returns a result of type R, which is
+// stored with the job. Make it with DefineResult.
 type ResultDefinition[A, R any] struct{ *Definition[A] }
 
-// DefineResult is Define for a function that leaves a result. That of a run that
-// returns an error is dropped.
+// DefineResult is like Define, for a function that returns a result. If the function also
+// returns an error, the result is dropped.
 func DefineResult[A, R any](name string, version int, run func(ctx context.Context, args A) (R, error), defaults ...Defaults[A]) *ResultDefinition[A, R] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}}
 	d.run = func(ctx context.Context, j *typed[A]) error {
@@ -30,20 +30,20 @@ func DefineResult[A, R any](name string, version int, run func(ctx context.Conte
 	return &ResultDefinition[A, R]{d}
 }
 
-// Result returns what a job of a queue has left. It does not wait for the job's end
-// (see amboy.WaitJob). It returns an error for which amboy.IsJobNotFoundError is true
-// where the queue does not have the job, a *WrongTypeError for a job of another
-// definition, a *NoResultError for one that has not succeeded, and a
-// *ResultTypeError where what is stored is no R. It blocks as the queue's Get does.
+// Result returns the result of a job of a queue. It does not wait for the job's end (see
+// amboy.WaitJob). If the queue does not hold the job, it returns an error for which
+// amboy.IsJobNotFoundError is true. It returns a *WrongTypeError for a job of another
+// definition, a *NoResultError for a job that has not succeeded, and a *ResultTypeError if
+// the stored result can't be decoded as an R. It blocks as the queue's Get does.
 func (d *ResultDefinition[A, R]) Result(ctx context.Context, q amboy.Queue, id string) (r R, err error) {
 	j, ok := q.Get(ctx, id)
 	if !ok {
-		return r, amboy.NewJobNotFoundErrorf("getting the result of job %q: queue %q does not have it, or it can't be read", id, q.ID())
+		return r, amboy.NewJobNotFoundErrorf("getting the result of job %q: queue %q does not hold it, or it can't be decoded", id, q.ID())
 	}
 	return d.ResultOf(j)
 }
 
-// ResultOf is Result for a job that came from a queue.
+// ResultOf is like Result, for a job that was read from a queue.
 func (d *ResultDefinition[A, R]) ResultOf(j amboy.Job) (r R, err error) {
 	own, err := d.own(j)
 	if err != nil {
@@ -70,12 +70,12 @@ func (d *ResultDefinition[A, R]) ResultOf(j amboy.Job) (r R, err error) {
 	return r, nil
 }
 
-// Result is what the last run left, as a pointer; nil where that is nothing.
+// Result returns a pointer to the result of the last run; nil if there is none.
 func (j *typed[A]) Result() any {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.result == nil && j.decodeResult != nil && j.definition.newResult != nil {
-		// The copy of a job that has ended is stored again.
+		// This is a copy of a job that has ended, which is being stored again.
 		into := j.definition.newResult()
 		if j.decodeResult(into) == nil {
 			j.result = into
@@ -84,32 +84,32 @@ func (j *typed[A]) Result() any {
 	return j.result
 }
 
-// RestoreResult keeps the function for whoever asks for the result.
+// RestoreResult keeps decode, which is called when the result is first needed.
 func (j *typedBase) RestoreResult(decode func(into any) error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.result, j.decodeResult = nil, decode
 }
 
-// setResult sets what a run has left; nil for nothing.
+// setResult sets the result of a run; nil means none.
 func (j *typedBase) setResult(left any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.result, j.decodeResult = left, nil
 }
 
-// NoResultError says that a job has no result: it has not ended yet, has not
-// succeeded, or succeeded without having been run.
+// NoResultError means that a job has no result: it has not ended yet, has not succeeded, or
+// succeeded without having been run.
 type NoResultError struct {
 	// JobID is the ID of the job.
 	JobID string
-	// State is that of the job. One that is not final may still bring a result.
+	// State is the job's state. If it is not final, the job may still produce a result.
 	State amboy.JobState
-	// Err is the job's error, where it has one.
+	// Err is the job's error; nil if it has none.
 	Err error
 }
 
-// Error names the job and its state, and gives its error.
+// Error names the job and its state, and includes its error.
 func (e *NoResultError) Error() string {
 	text := fmt.Sprintf("job %q has no result: it is %s", e.JobID, e.State)
 	if e.Err != nil {
@@ -121,21 +121,21 @@ func (e *NoResultError) Error() string {
 // Unwrap returns the job's error.
 func (e *NoResultError) Unwrap() error { return e.Err }
 
-// ResultTypeError says that the stored result of a job is not what its definition
-// leaves.
+// ResultTypeError means that the stored result of a job can't be decoded as its
+// definition's result type.
 type ResultTypeError struct {
 	// JobID is the ID of the job, Type the name of its type.
 	JobID, Type string
 	// Want is the Go type of the definition's results.
 	Want string
-	// Err says what is stored instead.
+	// Err is the error of decoding.
 	Err error
 }
 
 // Error names the job and the type.
 func (e *ResultTypeError) Error() string {
-	return fmt.Sprintf("the stored result of job %q of type %q is no %s: %v", e.JobID, e.Type, e.Want, e.Err)
+	return fmt.Sprintf("the stored result of job %q of type %q is not a valid %s: %v", e.JobID, e.Type, e.Want, e.Err)
 }
 
-// Unwrap returns the error that says what is stored instead.
+// Unwrap returns the error of decoding.
 func (e *ResultTypeError) Unwrap() error { return e.Err }

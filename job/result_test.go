@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// ended makes a job of its stored form that has ended with a result.
+// ended returns the stored form of a job that has ended with a result.
 func ended(t *testing.T, j amboy.Job, f amboy.Format) *registry.JobInterchange {
 	t.Helper()
 	require.NoError(t, amboy.RunJob(t.Context(), j))
@@ -42,7 +42,7 @@ func TestResultsOfAnyTypeAreStored(t *testing.T) {
 	check(t, true)
 }
 
-// check sends a result through the stored form of its job, twice.
+// check encodes and decodes a job with a result, twice.
 func check[R any](t *testing.T, want R) {
 	t.Helper()
 	d := job.DefineResult(newName(), 1, func(context.Context, int) (R, error) { return want, nil })
@@ -73,7 +73,7 @@ func TestACopyOfAnEndedJobKeepsItsResult(t *testing.T) {
 	assert.Equal(t, 7, r)
 }
 
-func TestAStoredResultOfAnotherType(t *testing.T) {
+func TestResultTypeError(t *testing.T) {
 	d := job.DefineResult(newName(), 1, func(context.Context, int) (int, error) { return 7, nil })
 	for _, f := range formats {
 		for name, body := range map[string]registry.Body{
@@ -109,7 +109,7 @@ func TestAJobThatSucceededUnrunHasNoResult(t *testing.T) {
 	assert.Equal(t, job.NoResultError{JobID: "j", State: amboy.StateSucceeded}, *none)
 }
 
-func TestARunForgetsTheResultBefore(t *testing.T) {
+func TestARunDropsThePreviousResult(t *testing.T) {
 	runs := 0
 	d := job.DefineResult(newName(), 1, func(context.Context, int) (int, error) {
 		runs++

@@ -13,47 +13,43 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// MaxShellOutput is the number of bytes, from the end, that a ShellJob keeps of
-// its command's output.
+// MaxShellOutput is the maximum size, in bytes, of the output that a ShellJob keeps. It
+// keeps the end of longer output.
 const MaxShellOutput = 64 << 10
 
 const (
-	// maxShellWord bounds the part of a command that its job's ID repeats.
+	// maxShellWord bounds the part of a command that is included in its job's ID.
 	maxShellWord = 64
-	// shellWaitDelay is how long a command's output is read on when the command
-	// itself has ended and a process that it left behind holds the output open.
+	// shellWaitDelay is how long output is read after the command has ended, if a process
+	// that it left behind holds the output open.
 	shellWaitDelay = time.Second
 )
 
 var shellType = amboy.JobType{Name: "shell", Version: 1}
 
-// ShellJob runs a program. In spite of its name it uses no shell. The exported fields
-// must not be written once the job is in a queue. RegisterDefaultJobs registers its
-// type.
+// ShellJob runs a program. Despite its name it uses no shell. The exported fields must not
+// be written once the job is in a queue. RegisterDefaultJobs registers its type.
 type ShellJob struct {
-	// Command is the program and its arguments, with a single space between them.
-	// Quotes and other characters have no special meaning. A program without a slash
-	// is searched for in the PATH of this process.
+	// Command is the program and its arguments, separated by single spaces. Quotes and
+	// other characters have no special meaning. A program without a slash is searched for
+	// in the PATH of this process.
 	Command string `bson:"command" json:"command" yaml:"command"`
-	// Output is what the command wrote to its standard output and standard
-	// error, without space around it. Of more than MaxShellOutput bytes it
-	// holds the last, after a line that tells how many were left out. Bytes
-	// that are not UTF-8 are replaced by question marks.
+	// Output is what the command wrote to standard output and standard error, without leading
+	// and trailing space. It is truncated to the last MaxShellOutput bytes, after a line with
+	// the number of bytes left out. Invalid UTF-8 is replaced by question marks.
 	Output string `bson:"output" json:"output" yaml:"output"`
-	// WorkingDir is the directory in which the command runs; by default that
-	// of this process.
+	// WorkingDir is the directory in which the command runs. Default: that of this process.
 	WorkingDir string `bson:"working_dir" json:"working_dir" yaml:"working_dir"`
-	// Env is the environment of the command, which has nothing of that of this
-	// process.
+	// Env is the whole environment of the command; it inherits nothing from this process.
 	Env map[string]string `bson:"env" json:"env" yaml:"env"`
 
 	Base `bson:"job_base" json:"job_base" yaml:"job_base"`
 }
 
-// NewShellJob makes a job that runs a command. Its ID has a number, that of
-// GetNumber, and the command's first word. Where creates is not empty, it is
-// the name of a file that the command makes, and the command is not run when
-// the file is there (see dependency.NewCreatesFile).
+// NewShellJob makes a job that runs a command. Its ID contains a number from GetNumber and
+// the command's first word. If creates is not empty, it is the name of a file that the
+// command creates, and the command is not run if the file exists (see
+// dependency.NewCreatesFile).
 func NewShellJob(cmd, creates string) *ShellJob {
 	j := NewShellJobInstance()
 	j.Command = cmd
@@ -64,13 +60,12 @@ func NewShellJob(cmd, creates string) *ShellJob {
 	return j
 }
 
-// NewShellJobInstance makes a job without a command and without an ID, to
-// decode a stored one into.
+// NewShellJobInstance makes a job without a command and an ID, to decode a stored job into.
 func NewShellJobInstance() *ShellJob {
 	return &ShellJob{Env: map[string]string{}, Base: Base{JobType: shellType}}
 }
 
-// firstWord is the first word of a command, at most maxShellWord bytes of it.
+// firstWord returns the first word of a command, truncated to maxShellWord bytes.
 func firstWord(cmd string) string {
 	words := strings.Fields(cmd)
 	if len(words) == 0 {
@@ -80,13 +75,12 @@ func firstWord(cmd string) string {
 	return strings.ToValidUTF8(word[:min(len(word), maxShellWord)], "")
 }
 
-// Run runs the command and waits for it. The job fails with the command's exit
-// status, and where it can't be started; where it is retryable it then asks for
-// another attempt, but not for an empty command.
+// Run runs the command and waits for it. The job fails if the command can't be started or
+// exits with a status other than 0. A retryable job then asks for another attempt, unless
+// the command is empty.
 //
-// When ctx ends first, the command is killed, on Unix with all processes of its
-// process group; the job then is not complete, and has the context's cause as
-// its error.
+// If ctx ends first, the command is killed, on Unix with all processes of its process
+// group. The job is then not complete, and has the context's cause as its error.
 func (j *ShellJob) Run(ctx context.Context) {
 	if strings.TrimSpace(j.Command) == "" {
 		j.AddError(fmt.Errorf("running shell job %q: Command must not be empty", j.ID()))
@@ -109,9 +103,9 @@ func (j *ShellJob) Run(ctx context.Context) {
 
 func (j *ShellJob) runCommand(ctx context.Context, output *tail) error {
 	if j.WorkingDir != "" {
-		// What exec reports of a missing directory names the program instead.
+		// If the directory is missing, the error of exec names the program instead.
 		if _, err := os.Stat(j.WorkingDir); err != nil {
-			return fmt.Errorf("looking for the working directory: %w", err)
+			return fmt.Errorf("checking the working directory: %w", err)
 		}
 	}
 	args := strings.Split(j.Command, " ")
@@ -139,14 +133,13 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.total += len(p)
 	t.kept = append(t.kept, p...)
 	if len(t.kept) > 2*t.limit {
-		// Twice the limit is held so that a byte is moved only once for each
-		// one that is kept.
+		// Keeping up to twice the limit moves each byte at most once.
 		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.limit:]...)
 	}
 	return len(p), nil
 }
 
-// String is the end, as text.
+// String returns the kept end as text.
 func (t *tail) String() string {
 	end := t.kept[max(0, len(t.kept)-t.limit):]
 	text := strings.TrimSpace(strings.ToValidUTF8(string(end), "?"))

@@ -4,6 +4,6 @@ package job
 
 import "os/exec"
 
-// killGroupOnCancel leaves the command as it is, which has the program alone
-// killed when the command's context ends: this system has no process groups.
+// killGroupOnCancel does nothing, because this system has no process groups: only the
+// program itself is killed when the command's context ends.
 func killGroupOnCancel(*exec.Cmd) {}

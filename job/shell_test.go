@@ -46,7 +46,7 @@ func TestShellJobThatCreatesFile(t *testing.T) {
 	assert.Equal(t, dependency.Passed, j.Dependency().State())
 }
 
-// script writes a script for the shell and returns the command that runs it.
+// script writes a shell script and returns the command that runs it.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "script")

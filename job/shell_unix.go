@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// killGroupOnCancel puts the command into a process group of its own, which is
-// killed when the command's context ends, so that nothing that it started
-// outlives the job.
+// killGroupOnCancel puts the command into a process group of its own. The whole group is
+// killed when the command's context ends, so no process that the command started outlives
+// the job.
 func killGroupOnCancel(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {

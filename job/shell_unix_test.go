@@ -20,7 +20,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// makePipe makes a named pipe, whose opening waits for the other end.
+// makePipe makes a named pipe. Opening it blocks until the other end is opened.
 func makePipe(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "pipe")
@@ -28,8 +28,8 @@ func makePipe(t *testing.T) string {
 	return name
 }
 
-// startGrandchild runs a job whose command starts a process that lives for long
-// and holds the pipe open. It returns when that process is there.
+// startGrandchild runs a job whose command starts a long-lived process that holds the pipe
+// open. It returns once that process runs.
 func startGrandchild(t *testing.T, ctx context.Context, j *job.ShellJob, pipe string) (alive *bufio.Reader, ended <-chan struct{}) { //nolint:revive // t comes first in helpers
 	t.Helper()
 	j.Command = script(t, "(echo up; exec sleep 600) >"+pipe+" & wait")

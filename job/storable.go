@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// marshalers are what a type implements that encodes itself.
+// marshalers are the interfaces of types that encode themselves.
 var marshalers = []reflect.Type{
 	reflect.TypeFor[json.Marshaler](),
 	reflect.TypeFor[encoding.TextMarshaler](),
@@ -17,8 +17,8 @@ var marshalers = []reflect.Type{
 	reflect.TypeFor[bson.ValueMarshaler](),
 }
 
-// unstorable finds, in a type, one that no format can encode, or decode; nil where
-// there is none. What is behind an interface without methods shows only in values.
+// unstorable returns a type within t that no format can encode or decode; nil if there is
+// none. It can't check values behind an interface without methods.
 func unstorable(t reflect.Type) reflect.Type {
 	return findUnstorable(t, map[reflect.Type]bool{})
 }
@@ -33,7 +33,7 @@ func findUnstorable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 		return t
 	case reflect.Interface:
 		if t.NumMethod() > 0 {
-			return t // who reads it does not know what to make
+			return t // a decoder does not know which type to create
 		}
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		return findUnstorable(t.Elem(), seen)

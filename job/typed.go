@@ -6,8 +6,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// typed is a job of a definition. Its exported fields are what is stored of it,
-// beside what queues store of any job.
+// typed is a job of a definition. Its exported fields are stored, in addition to what
+// queues store of every job.
 type typed[A any] struct {
 	typedBase `bson:"-" json:"-" yaml:"-"`
 	Arguments A         `bson:"args" json:"args" yaml:"args"`
@@ -16,15 +16,15 @@ type typed[A any] struct {
 	definition *Definition[A]
 }
 
-// typedBase is what the jobs of all definitions have alike.
+// typedBase is the part of typed that does not depend on the arguments' type.
 type typedBase struct {
 	Base
 	uniqueKey   string
 	uniqueUntil amboy.UniqueUntil
 
-	// The lock of Base guards these.
-	result       any                  // a pointer to it; nil where there is none yet
-	decodeResult func(into any) error // nil where none was stored
+	// The lock of Base guards these fields.
+	result       any                  // a pointer to it; nil if there is none yet
+	decodeResult func(into any) error // nil if none was stored
 }
 
 var (
@@ -36,20 +36,20 @@ var (
 	_ amboy.RetainedJob    = (*typed[any])(nil)
 )
 
-// Run calls the function of the definition.
+// Run calls the definition's function.
 func (j *typed[A]) Run(ctx context.Context) {
 	j.setResult(nil)
 	if err := j.definition.run(NewContext(ctx, j), j); err != nil {
-		j.AddRetryableError(inTimeOf(ctx, err))
+		j.AddRetryableError(onQueueClock(ctx, err))
 		return
 	}
 	j.MarkComplete()
 }
 
-// Args are the arguments.
+// Args returns the arguments.
 func (j *typed[A]) Args() any { return j.Arguments }
 
-// RetryPolicy is that of the job, or else of its definition.
+// RetryPolicy returns the job's own policy, or otherwise that of its definition.
 func (j *typed[A]) RetryPolicy() amboy.RetryPolicy {
 	if own := j.Override.retryPolicy(); own != nil {
 		return own
@@ -57,7 +57,7 @@ func (j *typed[A]) RetryPolicy() amboy.RetryPolicy {
 	return j.definition.defaults.RetryPolicy
 }
 
-// Retention is that of the job, or else of its definition.
+// Retention returns the job's own retention, or otherwise that of its definition.
 func (j *typed[A]) Retention() amboy.Retention {
 	if j.Override != nil && j.Override.Retention != nil {
 		return *j.Override.Retention
@@ -65,12 +65,12 @@ func (j *typed[A]) Retention() amboy.Retention {
 	return j.definition.defaults.Retention
 }
 
-// UniqueKey is what no other job may have, and how long this one has it.
+// UniqueKey returns the unique key and how long the job holds it.
 func (j *typedBase) UniqueKey() (key string, until amboy.UniqueUntil) {
 	return j.uniqueKey, j.uniqueUntil
 }
 
-// SetUniqueKey sets it. The registry calls it.
+// SetUniqueKey sets the unique key. The registry calls it.
 func (j *typedBase) SetUniqueKey(key string, until amboy.UniqueUntil) {
 	j.uniqueKey, j.uniqueUntil = key, until
 }

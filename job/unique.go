@@ -12,25 +12,23 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Uniqueness says of which jobs of a definition there must not be two at a time: of
-// those that are alike in all that is set here. A queue refuses the second one with a
+// Uniqueness defines which jobs of a definition must not exist twice at a time: jobs that
+// are equal in all properties that are set here. A queue refuses the second one with a
 // duplicate job error.
 type Uniqueness struct {
-	// Args means jobs with the same arguments, as JSON has them.
+	// Args compares the arguments, encoded as JSON.
 	Args bool
-	// Period means jobs that may run in the same period of that length. Periods are
-	// counted from the zero time, in UTC. It must not be negative.
+	// Period compares the periods of that length in which the jobs may first run. Periods
+	// are counted from the zero time, in UTC. It must not be negative.
 	Period time.Duration
-	// Key means jobs with the same key. It must be at most amboy.MaxIDLength bytes
-	// long.
+	// Key compares the key. It must be at most amboy.MaxIDLength bytes long.
 	Key string
-	// Until is how long a job keeps others out. The default is UniqueUntilEnded,
-	// and, where there is a Period, UniqueUntilForgotten.
+	// Until is how long a job keeps others out. Default: UniqueUntilForgotten if there is a
+	// Period, otherwise UniqueUntilEnded.
 	Until amboy.UniqueUntil
 }
 
-// Unique says of which jobs there must not be two at a time. The zero Uniqueness
-// means of none.
+// Unique sets which jobs must not exist twice at a time. The zero Uniqueness allows any.
 func Unique(u Uniqueness) Option {
 	return func(s *settings) { s.setUnique(u) }
 }
@@ -74,7 +72,7 @@ func (u *Uniqueness) apply(j *typedBase, q amboy.Queue, made amboy.ArgsJob) erro
 	if u.Args {
 		encoded, err := json.Marshal(made.Args())
 		if err != nil {
-			return &amboy.InvalidJobError{Field: "args", Value: fmt.Sprintf("%T", made.Args()), Rule: "must have a form in JSON, to be compared by: " + err.Error()}
+			return &amboy.InvalidJobError{Field: "args", Value: fmt.Sprintf("%T", made.Args()), Rule: "must be encodable as JSON, by which they are compared: " + err.Error()}
 		}
 		sum := sha256.Sum256(encoded)
 		parts = append(parts, "args="+base64.RawURLEncoding.EncodeToString(sum[:]))

@@ -15,9 +15,9 @@ import (
 	"github.com/mongodb/amboy/logger"
 )
 
-// TestQueueBackedSenderAsGripsOwn has the library log, at every level, through
-// a sender whose queue it logs about, and replaces that sender while messages
-// wait: grip then closes it under a lock that logging needs.
+// TestQueueBackedSenderAsGripsOwn makes the library log, at every level, through a sender
+// whose queue it logs about. It then replaces that sender while messages wait: grip closes
+// it under a lock that logging needs.
 func TestQueueBackedSenderAsGripsOwn(t *testing.T) {
 	before := grip.GetSender()
 	levels := before.Level()

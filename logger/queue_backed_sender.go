@@ -13,15 +13,15 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// NewQueueBackedSender is MakeQueueSender with a local queue of its own, which
-// has a number of workers and holds at most capacity waiting messages. Messages
-// are sent in the order in which they came only where there is one worker. It
-// returns an error for a nil sender and for numbers less than 1.
+// NewQueueBackedSender is like MakeQueueSender, with a local queue of its own, which has
+// the given number of workers and holds at most capacity waiting messages. Messages are
+// sent in order only if there is one worker. It returns an error for a nil sender and for
+// numbers less than 1.
 //
-// Close waits until all messages are sent, closes the queue, and closes the
-// given sender. It returns an error that counts the messages that were not
-// sent: those that were left when ctx ended, and those that came while it was
-// closing. When ctx ends the queue stops; call Close all the same.
+// Close waits until all messages are sent, closes the queue, and closes the given sender.
+// It returns an error with the number of messages that were not sent: because ctx ended,
+// or because they arrived while the sender was closing. When ctx ends, the queue stops;
+// call Close in any case.
 func NewQueueBackedSender(ctx context.Context, sender send.Sender, workers, capacity int) (send.Sender, error) {
 	if err := validate(sender, workers, capacity); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func validate(sender send.Sender, workers, capacity int) error {
 	return errors.Join(errs...)
 }
 
-// queueBackedSender owns its queue and its sender.
+// queueBackedSender owns its queue and the given sender.
 type queueBackedSender struct {
 	queueSender
 
@@ -60,7 +60,7 @@ func (s *queueBackedSender) Close() error { return s.close() }
 
 func (s *queueBackedSender) drainAndClose() error {
 	var unsent error
-	// What is left where this returns false is counted below.
+	// If Wait returns false, the remaining messages are counted below.
 	amboy.Wait(s.ctx, s.queue)
 	s.queue.Close(s.ctx)
 	if pending := s.queue.Stats(context.WithoutCancel(s.ctx)).Pending; pending > 0 {

@@ -1,12 +1,12 @@
-// Package logger sends log messages through a queue, so that whoever logs does
-// not wait for a slow logging service.
+// Package logger sends log messages through a queue, so that code that logs does not wait
+// for a slow logging service.
 //
-// What this library logs about the queue of a NewQueueBackedSender is left out,
-// so that such a sender can be grip's own (see grip.SetSender). That of a
-// MakeQueueSender can't: at level debug each start and end of a job of its queue
-// is a message, whose sending is a job in turn, so that the queue is never done.
-// Nor may the jobs of a queue log through that queue: a worker that logs waits
-// for room in it, and while all of them wait there will be none.
+// A sender made by NewQueueBackedSender can be grip's own sender (see grip.SetSender),
+// because this library logs nothing about its queue. A sender made by MakeQueueSender
+// can't: at level debug each start and end of a job of its queue is a message, and sending
+// it is another job, so the queue would never be idle. For the same reason the jobs of a
+// queue must not log through that queue: a worker that logs waits for room in it, and if
+// all workers wait, no room becomes free.
 package logger
 
 import (
@@ -19,18 +19,17 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// MakeQueueSender returns a sender that puts a job on a queue for each message
-// (see NewSendMessageJob), which sends the message with the given sender. Name,
-// level, formatter and error handler are those of the given sender. Neither
-// argument may be nil. It is safe for concurrent use where the given sender is.
+// MakeQueueSender returns a sender that puts a job on a queue for each message (see
+// NewSendMessageJob). The job sends the message with the given sender, whose name, level,
+// formatter and error handler the returned sender shares. Neither argument may be nil. The
+// returned sender is safe for concurrent use if the given sender is.
 //
-// Send leaves messages out that the level excludes. It blocks while the queue
-// is full, until the ctx given here ends. That of the call only lends its values
-// to the message: what is logged at shutdown is sent although the logging
-// context has ended. A message that can't be put goes to the sender's error
-// handler. Flush waits for all jobs of the queue, whoever put them, and
-// then flushes the given sender. Close closes neither the queue nor the given
-// sender.
+// Send ignores messages below the level. It blocks while the queue is full, until the ctx
+// given here ends. The context of the call only provides values for the message: a message
+// logged at shutdown is sent even though the logging context has ended. A message that
+// can't be put goes to the sender's error handler. Flush waits for all jobs of the queue,
+// including other jobs, and then flushes the given sender. Close closes neither the queue
+// nor the given sender.
 func MakeQueueSender(ctx context.Context, q amboy.Queue, sender send.Sender) send.Sender {
 	return &queueSender{Sender: sender, ctx: ctx, queue: q}
 }

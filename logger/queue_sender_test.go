@@ -41,7 +41,7 @@ func TestQueueSender(t *testing.T) {
 	assert.Empty(t, r.handled())
 }
 
-func TestQueueSenderIsAsTheGivenSender(t *testing.T) {
+func TestQueueSenderSharesNameAndLevelOfTheGivenSender(t *testing.T) {
 	r := newRecorder(t)
 	s := logger.MakeQueueSender(t.Context(), queue.NewLocalLimitedSize(1, 1), r)
 	assert.Equal(t, "recorder", s.Name())
@@ -71,7 +71,7 @@ func TestQueueSenderRespectsLevel(t *testing.T) {
 	}
 }
 
-func TestQueueSenderReportsWhatItCouldNotPut(t *testing.T) {
+func TestQueueSenderReportsMessagesThatItCouldNotPut(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, test := range map[string]struct {

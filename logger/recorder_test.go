@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder is a sender that keeps what it was asked to do, in order.
+// recorder is a sender that records its calls, in order.
 type recorder struct {
 	*send.Base
 
-	// gate is received from before each message is sent, where it is not nil.
+	// If gate is not nil, it is received from before each message is sent.
 	gate               chan struct{}
 	flushErr, closeErr error
 

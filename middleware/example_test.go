@@ -20,7 +20,7 @@ var deliver = job.Define("middleware-example.deliver", 1, func(_ context.Context
 	return nil
 })
 
-// withoutTimes makes the output of an example the same each time.
+// withoutTimes makes the output of an example deterministic.
 func withoutTimes(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey || a.Key == "duration" {
 		return slog.Attr{}

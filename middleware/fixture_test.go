@@ -23,7 +23,7 @@ func (j *funcJob) Run(ctx context.Context) {
 	}
 }
 
-// newJob makes a job that may be attempted twice.
+// newJob makes a job with up to two attempts.
 func newJob(id string, run func(context.Context, *funcJob)) *funcJob {
 	j := &funcJob{run: run}
 	j.SetID(id)
@@ -32,8 +32,8 @@ func newJob(id string, run func(context.Context, *funcJob)) *funcJob {
 	return j
 }
 
-// runAll runs jobs in a queue with middleware, one at a time, and returns when all
-// have ended.
+// runAll runs jobs in a queue with middleware, one at a time, and returns after all have
+// ended.
 func runAll(t *testing.T, mw []amboy.Middleware, jobs ...amboy.Job) {
 	t.Helper()
 	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Middleware: mw})

@@ -8,17 +8,16 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Log returns middleware that writes to a logger, or to slog.Default where that is
-// nil:
+// Log returns middleware that writes to a logger, or to slog.Default if logger is nil:
 //
 //   - "job ended" for each attempt, with job_id, job_type, attempt, outcome and
-//     duration, and with error where there is one: at level Error where the job
-//     failed, Warn where it is tried again, and else Info;
-//   - "jobs put" for each Put and PutMany, with the number of jobs, and job_id where
-//     it is one, at level Debug; at Warn, with error, where some were not added.
+//     duration, and with error if there is one. The level is Error if the job failed,
+//     Warn if it is retried or was interrupted, and Info otherwise.
+//   - "jobs put" for each Put and PutMany, with the number of jobs, and with job_id if
+//     it is one job. The level is Debug, or Warn, with error, if any job was not added.
 //
-// The context is that of the attempt or of the Put, so that a handler finds the
-// trace in it.
+// Records are logged with the context of the attempt or of the Put, so that a handler can
+// read the trace from it.
 func Log(logger *slog.Logger) amboy.Middleware {
 	l := jobLogger{logger}
 	return amboy.Middleware{Run: l.run, Put: l.put}

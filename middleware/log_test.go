@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// logTo returns a logger, and what reads the records that it has written.
+// logTo returns a logger, and a function that returns the records written to it.
 func logTo(level slog.Level) (*slog.Logger, func(*testing.T) []map[string]any) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))

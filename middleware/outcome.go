@@ -7,28 +7,28 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Outcome is how an attempt of a job ended, as middleware sees it. The queue may see
-// it otherwise: a job of which it lost the lease, for instance, is run elsewhere.
+// Outcome is how an attempt of a job ended, as middleware sees it. The queue may decide
+// differently: for instance, if it lost the job's lease, the job runs elsewhere.
 type Outcome string
 
 // The outcomes.
 const (
 	// Succeeded: the attempt had no error.
 	Succeeded Outcome = "succeeded"
-	// Failed: it had one, and no other attempt follows.
+	// Failed: the attempt had an error, and no other attempt follows.
 	Failed Outcome = "failed"
-	// Retrying: it had one, and another attempt follows.
+	// Retrying: the attempt had an error, and another attempt follows.
 	Retrying Outcome = "retrying"
-	// Canceled: the job canceled itself, or somebody aborted it.
+	// Canceled: the job canceled itself or was aborted.
 	Canceled Outcome = "canceled"
-	// Snoozed: the job wants to run again later.
+	// Snoozed: the job asked to run again later.
 	Snoozed Outcome = "snoozed"
-	// Interrupted: the context of the attempt ended before it did, because the
-	// job's lease was lost, or its runner stopped. The job runs again.
+	// Interrupted: the context of the attempt ended first, because the job's lease was
+	// lost or its runner stopped. The job runs again.
 	Interrupted Outcome = "interrupted"
 )
 
-// OutcomeOf tells how an attempt ended that ran under ctx, and whose RunFunc returned
+// OutcomeOf returns how an attempt ended that ran under ctx and whose RunFunc returned
 // err.
 func OutcomeOf(ctx context.Context, j amboy.Job, err error) Outcome {
 	var snoozed *amboy.SnoozeError
@@ -51,7 +51,7 @@ func OutcomeOf(ctx context.Context, j amboy.Job, err error) Outcome {
 
 func mayRetry(j amboy.Job, err error) bool {
 	retry := j.RetryInfo()
-	// An error that is not the job's is added to it, and asks for a retry, when all
+	// An error of middleware is added to the job, and asks for a retry, only after all
 	// middleware has returned.
 	asks := retry.NeedsRetry || j.Error() == nil
 	return retry.Retryable && asks && retry.GetRemainingAttempts() > 0 && !amboy.IsNonRetryable(err)

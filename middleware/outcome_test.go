@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// outcomes is middleware that notes how attempts end.
+// outcomes returns middleware that records how attempts end.
 func outcomes(seen *[]middleware.Outcome) amboy.Middleware {
 	return amboy.Middleware{Run: func(next amboy.RunFunc) amboy.RunFunc {
 		return func(ctx context.Context, j amboy.Job) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/middleware"
 )
 
-// The queue adds an error of middleware's own to the job after all of it has returned.
+// The queue adds an error of middleware to the job after all middleware has returned.
 func TestAnErrorOfMiddlewareSeemedToBeTheLast(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"error": func() error { return errors.New("too many") },

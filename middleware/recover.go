@@ -8,12 +8,11 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Recover returns middleware that tells onPanic of each panic in a job, and in
-// middleware that comes after it, which it makes an error of the attempt. A queue
-// survives panics without it: it is for those who want to know of them, to report
-// them somewhere. Of a job that does not embed job.Base only panics of middleware are
-// seen. onPanic is called on the goroutine of the job, and before its attempt has
-// ended in the queue.
+// Recover returns middleware that calls onPanic for each panic of a job, and of middleware
+// inside it, and makes the panic an error of the attempt. A queue survives panics without
+// it: use it to report panics elsewhere. For a job that does not embed job.Base, onPanic
+// is called only for panics of middleware. onPanic runs on the goroutine of the job,
+// before the attempt has ended in the queue.
 func Recover(onPanic func(ctx context.Context, j amboy.Job, panicked *amboy.PanicError)) amboy.Middleware {
 	return amboy.Middleware{Run: func(next amboy.RunFunc) amboy.RunFunc {
 		return func(ctx context.Context, j amboy.Job) error {
@@ -27,7 +26,7 @@ func Recover(onPanic func(ctx context.Context, j amboy.Job, panicked *amboy.Pani
 	}}
 }
 
-// recovered calls next, and makes an error of its panic.
+// recovered calls next and returns its panic as an error.
 func recovered(ctx context.Context, j amboy.Job, next amboy.RunFunc) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -11,13 +11,12 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// abortablePool is a pool that knows its running jobs.
+// abortablePool is a pool that keeps track of its running jobs.
 type abortablePool struct{ *workers }
 
-// NewAbortablePool returns a pool of n workers whose running jobs can be
-// aborted one by one. The queue may be nil, and is then set with SetQueue.
-// Where n is less than 1, Start returns an error. The pool is an
-// amboy.ResizableRunner and safe for concurrent use.
+// NewAbortablePool returns a pool of n workers that can abort single running jobs. The
+// queue may be nil, and is then set with SetQueue. If n is less than 1, Start returns an
+// error. The pool is an amboy.ResizableRunner and safe for concurrent use.
 func NewAbortablePool(n int, q amboy.Queue) amboy.AbortableRunner {
 	return newAbortablePool(n, q, takeNext)
 }
@@ -28,22 +27,24 @@ func newAbortablePool(n int, q amboy.Queue, next nextFunc) *abortablePool {
 	return &abortablePool{w}
 }
 
-// IsRunning tells whether the job with that ID is running here: from when a
-// worker took it until the queue was told how it ended. It does not block, and
-// is safe for concurrent use.
+// IsRunning reports whether the pool is running the job with that ID. A job counts as
+// running from when a worker takes it until its end is reported to the queue. IsRunning
+// does not block and is safe for concurrent use.
 func (p *abortablePool) IsRunning(id string) bool { return p.running.get(id) != nil }
 
-// RunningJobs lists the IDs of the jobs that are running here, sorted. It does
-// not block, and is safe for concurrent use.
+// RunningJobs lists the IDs of the jobs that the pool is running, sorted. It does not
+// block and is safe for concurrent use.
 func (p *abortablePool) RunningJobs() []string { return p.running.ids() }
 
-// Abort cancels the context of a running job, with amboy.ErrAborted as its
-// cause, and blocks until the job ended in its queue: as canceled, with at
-// least one error, and without a retry. Where ctx ends first, Abort returns an
-// error that wraps that of ctx; the job is canceled all the same. It returns an
-// error for which amboy.IsJobNotFoundError is true where the job does not run
-// here, and, after it has ended, where its Run had returned already; and the
-// queue's error where it could not be completed. It is safe for concurrent use.
+// Abort cancels the context of a running job, with amboy.ErrAborted as its cause, and
+// blocks until the job has ended in its queue: as canceled, with at least one error, and
+// without a retry. If ctx ends first, Abort returns an error that wraps that of ctx; the
+// job is canceled nevertheless.
+//
+// If the pool is not running the job, Abort returns an error for which
+// amboy.IsJobNotFoundError is true. If the job's Run had already returned, Abort waits for
+// the job's end and returns such an error too. It returns the queue's error if the job
+// could not be completed. It is safe for concurrent use.
 func (p *abortablePool) Abort(ctx context.Context, id string) error {
 	job := p.running.get(id)
 	if job == nil {
@@ -54,15 +55,15 @@ func (p *abortablePool) Abort(ctx context.Context, id string) error {
 		return err
 	}
 	if !aborted {
-		return amboy.NewJobNotFoundErrorf("aborting job %q: it ended by itself", id)
+		return amboy.NewJobNotFoundErrorf("aborting job %q: it had already returned", id)
 	}
 	return nil
 }
 
-// AbortAll cancels the contexts of all jobs that are running at the time of the
-// call, as Abort does, and then blocks until all of them ended or ctx did. A job
-// whose Run had returned already ends as it would have. The error joins those
-// of the jobs, where there are any. It is safe for concurrent use.
+// AbortAll cancels the contexts of all jobs that are running at the time of the call, as
+// Abort does, and then blocks until all of them have ended or ctx has. A job whose Run had
+// already returned is not affected. The error joins the errors of completing the jobs.
+// AbortAll is safe for concurrent use.
 func (p *abortablePool) AbortAll(ctx context.Context) error {
 	jobs := p.running.all()
 	for _, job := range jobs {
@@ -75,7 +76,7 @@ func (p *abortablePool) AbortAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// runningJobs are the jobs that a pool runs at the moment.
+// runningJobs are the jobs that a pool is running.
 type runningJobs struct {
 	mu   sync.Mutex
 	byID map[string]*runningJob
@@ -86,16 +87,16 @@ type runningJob struct {
 	id     string
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	ended  chan struct{} // closed when the queue was told how the job ended
-	err    error         // why it could not be told; set before ended is closed
+	ended  chan struct{} // closed after the job's end was reported to the queue
+	err    error         // why reporting failed; set before ended is closed
 
-	// The lock of runningJobs guards these, so that a job is either aborted
-	// or returned first.
+	// The lock of runningJobs guards these fields, so that abort and finish agree on which
+	// came first.
 	returned bool
 	aborted  bool
 }
 
-// add adds a job whose context derives from ctx.
+// add adds a job. Its context derives from ctx.
 func (r *runningJobs) add(ctx context.Context, id string) *runningJob {
 	job := &runningJob{id: id, ended: make(chan struct{})}
 	job.ctx, job.cancel = context.WithCancelCause(ctx)
@@ -105,7 +106,7 @@ func (r *runningJobs) add(ctx context.Context, id string) *runningJob {
 	return job
 }
 
-// get returns nil for a job that is not there.
+// get returns nil if the job is not running.
 func (r *runningJobs) get(id string) *runningJob {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,8 +125,8 @@ func (r *runningJobs) ids() []string {
 	return slices.Sorted(maps.Keys(r.byID))
 }
 
-// abort cancels the job's context. It returns false where Run has returned
-// before the job was aborted.
+// abort cancels the job's context. It returns false if Run had returned before the job was
+// aborted.
 func (r *runningJobs) abort(job *runningJob) bool {
 	r.mu.Lock()
 	if !job.returned {
@@ -139,8 +140,7 @@ func (r *runningJobs) abort(job *runningJob) bool {
 	return aborted
 }
 
-// finish says that Run has returned, and returns whether the job was aborted
-// before.
+// finish records that Run has returned, and reports whether the job was aborted before.
 func (r *runningJobs) finish(job *runningJob) (aborted bool) {
 	r.mu.Lock()
 	job.returned = true
@@ -150,10 +150,10 @@ func (r *runningJobs) finish(job *runningJob) (aborted bool) {
 	return aborted
 }
 
-// remove takes a job out. err is why the queue could not be told how it ended.
+// remove removes a job. err is why its end could not be reported to the queue.
 func (r *runningJobs) remove(job *runningJob, err error) {
 	r.mu.Lock()
-	// A job that was lost may have been taken again, and be there anew.
+	// A job whose lease was lost may have been claimed and added again.
 	if r.byID[job.id] == job {
 		delete(r.byID, job.id)
 	}
@@ -162,7 +162,7 @@ func (r *runningJobs) remove(job *runningJob, err error) {
 	close(job.ended)
 }
 
-// wait waits until the job has ended, or ctx does.
+// wait waits until the job or ctx has ended.
 func (j *runningJob) wait(ctx context.Context) error {
 	select {
 	case <-j.ended:

@@ -71,7 +71,7 @@ func TestAbortedJobEndsAsCanceled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// What is canceled is not handed back either.
+				// A canceled job is not handed back either.
 				q := releasingQueue{newFakeQueue()}
 				retryable := true
 				j := newJob("aborted", test.run)
@@ -132,7 +132,7 @@ func TestAbortWaitsNoLongerThanItsContext(t *testing.T) {
 		assert.True(t, r.IsRunning("stubborn"))
 
 		close(release)
-		assert.Equal(t, amboy.StateCanceled, (<-q.ended).state, "it is aborted all the same")
+		assert.Equal(t, amboy.StateCanceled, (<-q.ended).state, "it is aborted nevertheless")
 	})
 }
 
@@ -149,7 +149,7 @@ func TestAbortByManyAtOnce(t *testing.T) {
 		var aborts sync.WaitGroup
 		for range 3 {
 			aborts.Go(func() { assert.NoError(t, r.Abort(t.Context(), "aborted")) })
-			// From the second on, the job has returned and is being completed.
+			// In all but the first call, the job has returned and is being completed.
 			synctest.Wait()
 		}
 		close(completing)
@@ -203,7 +203,7 @@ func TestAbortAllCancelsBeforeItWaits(t *testing.T) {
 		q := newFakeQueue()
 		q.put(5, func(ctx context.Context, _ *funcJob) {
 			<-ctx.Done()
-			time.Sleep(time.Minute) // to clean up
+			time.Sleep(time.Minute) // simulates cleaning up
 		})
 		r := pool.NewAbortablePool(4, q)
 		start(t, r)
@@ -261,7 +261,7 @@ func TestJobThatWasLostAndTakenAgain(t *testing.T) {
 	})
 }
 
-// TestStress looks for races and for calls that never return.
+// TestStress detects data races and calls that never return.
 func TestStress(t *testing.T) {
 	const jobs = 600
 	q := releasingQueue{newFakeQueue()}

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// completeTimeout is how long a queue may take to complete a job or to take it back
-// after a hard stop that did not come from Close, or when Close has returned.
+// completeTimeout bounds the call that completes a job or hands it back, after a hard stop
+// that did not come from Close, or after Close has returned.
 const completeTimeout = 10 * time.Second
 
 // errNotReturned is the error of a job that calls runtime.Goexit.
@@ -25,10 +25,10 @@ var errNotReturned = errors.New("the job's goroutine ended before Run returned")
 type attempt struct {
 	job     amboy.Job
 	ctx     context.Context    // what Run is given
-	leased  context.Context    // ends when the job is lost
-	unlease context.CancelFunc // frees leased
-	running *runningJob        // nil where jobs can't be aborted
-	debug   bool               // whether its start and end are logged
+	leased  context.Context    // ends when the job's lease is lost
+	unlease context.CancelFunc // releases leased
+	running *runningJob        // nil if the pool can't abort jobs
+	debug   bool               // log the start and end
 
 	// How Run ended.
 	returned    bool // false after runtime.Goexit
@@ -39,22 +39,23 @@ type attempt struct {
 
 // run runs a job, and ends the attempt in its queue.
 func (w *worker) run(job amboy.Job) {
-	defer w.drop()
+	defer w.clearActive()
 	a := w.begin(job)
 	defer w.end(&a)
 	pprof.SetGoroutineLabels(a.ctx)
 	defer pprof.SetGoroutineLabels(w.place)
-	w.take(&a)
-	// A job that was taken at the moment of a hard stop is handed back unrun.
+	w.setActive(&a)
+	// A job that was taken at the moment of a hard stop is handed back without running it.
 	if w.hard.Err() == nil {
-		// What it returns is what the job reported, or is to be snoozed until.
+		// The job records its errors and a request to be snoozed, so the result is not
+		// needed.
 		_ = w.runJob(a.ctx, job)
 	}
 	a.returned = true
 }
 
-// begin derives the context of a job. A plain pool on a queue that can't lose
-// jobs has one for all jobs of a type.
+// begin derives the context of a job's run. A plain pool on a queue that is not a
+// JobContexter uses one context for all jobs of a type.
 func (w *worker) begin(job amboy.Job) attempt {
 	a := attempt{job: job, leased: w.labels.of(w.hard, typeName(job)), unlease: nothing, debug: logging.DebugEnabled(w.hard)}
 	w.debug(&a, "job started")
@@ -69,9 +70,9 @@ func (w *worker) begin(job amboy.Job) attempt {
 	return a
 }
 
-// end ends an attempt whose Run has returned or never will.
+// end ends an attempt whose Run has returned, or whose goroutine has ended.
 func (w *worker) end(a *attempt) {
-	w.returned()
+	w.runReturned()
 	a.interrupted = w.hard.Err() != nil
 	a.lost = a.leased.Err() != nil && errors.Is(context.Cause(a.leased), amboy.ErrLeaseLost)
 	a.unlease()
@@ -85,8 +86,8 @@ func (w *worker) end(a *attempt) {
 	w.report(a, err)
 }
 
-// settle tells the queue what became of the job. A panic of the queue, which
-// may come from the job's own encoding, is returned as an error.
+// settle reports the outcome of the attempt to the queue. It returns a panic of the queue,
+// which may come from the job's own encoding, as an error.
 func (w *worker) settle(a *attempt) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -106,7 +107,7 @@ func (w *worker) settle(a *attempt) (err error) {
 		if w.snoozer != nil {
 			return w.snooze(a.job, snoozed)
 		}
-		a.job.AddRetryableError(fmt.Errorf("the job can't be snoozed: a %T does not allow that", w.queue))
+		a.job.AddRetryableError(fmt.Errorf("the job can't be snoozed: %T does not support it", w.queue))
 	case a.interrupted:
 		if w.releaser != nil {
 			return w.release(a.job)
@@ -118,17 +119,16 @@ func (w *worker) settle(a *attempt) (err error) {
 	return w.complete(a.job, a.aborted)
 }
 
-// isComplete is true for a job that states that it did what it had to do. That is
-// all that is known of a job that was interrupted in a queue that can't take it
-// back. One that can does so whatever the job says: most jobs begin with "defer
-// MarkComplete", so that the statement means little, and a run too many is
-// better than one too few.
+// isComplete reports whether a job marked itself as complete and has no error. It decides
+// only for an interrupted job whose queue can't take it back. A queue that can takes the
+// job back in any case: most jobs begin with "defer MarkComplete", so the mark means
+// little, and an extra run is better than a missing one.
 func isComplete(job amboy.Job) bool {
 	return job.Status().Completed && job.Error() == nil
 }
 
-// markCanceled makes an aborted job end as canceled and without a retry, even
-// if it was done by the time that it noticed.
+// markCanceled makes an aborted job end as canceled and without a retry, even if it had
+// finished its work by the time its context ended.
 func markCanceled(job amboy.Job) {
 	status := job.Status()
 	status.Outcome = amboy.OutcomeCanceled
@@ -147,8 +147,8 @@ func (w *worker) complete(job amboy.Job, aborted bool) error {
 		logging.Error(w.hard, fields)
 	}
 	if w.completer != nil && !aborted && w.hard.Err() == nil {
-		// The end before is written by now, or else the worker must not go on:
-		// this is what bounds the ends that are not written.
+		// Wait until the previous end is written. This bounds the number of unwritten ends
+		// to one per worker.
 		last := w.written
 		w.written = w.completer.CompleteLater(w.completing, job)
 		last()
@@ -180,9 +180,10 @@ func (w *workers) snooze(job amboy.Job, until time.Time) error {
 	return nil
 }
 
-// completingContext is for telling the queue how a job ended, which a hard stop
-// must not prevent. All calls share a context, which Close ends when it gives up. After a
-// hard stop each has its own time limit too, and when Close has given up that is all.
+// completingContext returns the context for reporting the end of a job to the queue, which
+// a hard stop must not prevent. All calls share a context that Close ends when it gives
+// up. After a hard stop each call also has its own time limit, and after Close has given
+// up only that limit.
 func (w *workers) completingContext() (context.Context, context.CancelFunc) {
 	if w.hard.Err() == nil {
 		return w.completing, func() {}
@@ -194,7 +195,7 @@ func (w *workers) completingContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, completeTimeout)
 }
 
-// report logs the end of an attempt, and what went wrong with it in the queue.
+// report logs the end of an attempt, or the error of reporting it to the queue.
 func (w *workers) report(a *attempt, err error) {
 	if err == nil {
 		w.debug(a, "job ended")

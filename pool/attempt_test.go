@@ -33,7 +33,7 @@ func TestPanicIsAnErrorOfTheJob(t *testing.T) {
 		require.Len(t, attempts, 1)
 		assert.Contains(t, attempts[0].Stack, "TestPanicIsAnErrorOfTheJob")
 
-		assert.Equal(t, amboy.StateSucceeded, (<-q.ended).state, "the worker lives on")
+		assert.Equal(t, amboy.StateSucceeded, (<-q.ended).state, "the worker is still alive")
 	})
 }
 
@@ -69,7 +69,7 @@ func TestMaxTimeIsNoInterruption(t *testing.T) {
 	})
 }
 
-// stops are the two ways to a hard stop. Each returns when the pool is gone.
+// stops are the two ways to stop a pool hard. Each returns when the pool has ended.
 var stops = map[string]func(r amboy.Runner, cancelStart context.CancelFunc){
 	"Close out of patience": func(r amboy.Runner, _ context.CancelFunc) {
 		r.Close(canceledContext())
@@ -80,7 +80,7 @@ var stops = map[string]func(r amboy.Runner, cancelStart context.CancelFunc){
 	},
 }
 
-// hardStop runs one job in a pool, and stops that hard while it runs.
+// hardStop runs one job in a pool, and stops the pool hard while the job runs.
 func hardStop(t *testing.T, q amboy.Queue, stop func(amboy.Runner, context.CancelFunc), makePool func(int, amboy.Queue) amboy.Runner) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,10 +94,10 @@ func hardStop(t *testing.T, q amboy.Queue, stop func(amboy.Runner, context.Cance
 func TestHardStop(t *testing.T) {
 	for name, test := range map[string]struct {
 		run     func(context.Context, *funcJob)
-		state   amboy.JobState // in a queue that doesn't take jobs back
-		message string         // of the error there
+		state   amboy.JobState // in a queue that can't take jobs back
+		message string         // of the error in such a queue
 	}{
-		"a job that says nothing may have been interrupted": {
+		"a job without an error may have been interrupted": {
 			run:     untilCanceled,
 			state:   amboy.StateFailed,
 			message: "job was interrupted: ",
@@ -119,7 +119,7 @@ func TestHardStop(t *testing.T) {
 			state:   amboy.StateFailed,
 			message: "panic: interrupted",
 		},
-		"a job that says that it is complete may have said so from the start": {
+		"a job that marked itself complete may have done so at the start": {
 			run: func(ctx context.Context, j *funcJob) {
 				<-ctx.Done()
 				j.MarkComplete()
@@ -175,7 +175,7 @@ func TestInterruptedJobIsRetriedByAQueueThatDoesNotTakeItBack(t *testing.T) {
 	})
 }
 
-// lateQueue returns a job although its context has ended.
+// lateQueue returns a job even though its context has ended.
 type lateQueue struct{ releasingQueue }
 
 func (q lateQueue) Next(ctx context.Context) amboy.Job {
@@ -223,7 +223,7 @@ func TestCompletionUnderWayOutlastsHardStop(t *testing.T) {
 	}
 }
 
-// waitFor waits for a time. It returns an error where ctx ends before.
+// waitFor waits for d. It returns an error if ctx ends first.
 func waitFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -233,7 +233,7 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// TestCompletionAfterHardStopIsBounded has a job that takes some time to clean up, and a
+// TestCompletionAfterHardStopIsBounded uses a job that takes some time to clean up, and a
 // queue that does not complete it.
 func TestCompletionAfterHardStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestCompletionAfterHardStopIsBounded(t *testing.T) {
 	})
 }
 
-// TestCompletionAfterCloseIsBounded has a job that returns when Close has left it behind.
+// TestCompletionAfterCloseIsBounded uses a job that returns after Close has left it behind.
 func TestCompletionAfterCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue()
@@ -330,7 +330,8 @@ func TestWorkerOutlivesPanicOfComplete(t *testing.T) {
 	})
 }
 
-// logged returns what is logged, from a level on, while a function runs.
+// logged returns the messages of at least the level threshold that are logged while run
+// runs.
 func logged(t *testing.T, threshold level.Priority, run func()) []*send.InternalMessage {
 	t.Helper()
 	before := grip.GetSender()
@@ -356,7 +357,7 @@ func TestLog(t *testing.T) {
 	for name, test := range map[string]struct {
 		run        func(context.Context, *funcJob)
 		onComplete func(context.Context, amboy.Job) error
-		threshold  level.Priority // info where unset
+		threshold  level.Priority // default: info
 		priorities []level.Priority
 		contains   string
 	}{
@@ -409,7 +410,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// keptQueue does not take its jobs back.
+// keptQueue fails to take its jobs back.
 type keptQueue struct{ *fakeQueue }
 
 func (keptQueue) Release(context.Context, amboy.Job) error { return errors.New("disk full") }

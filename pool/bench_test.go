@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/pool"
 )
 
-// BenchmarkPool measures what a pool costs per job: 8 workers run jobs that do
+// BenchmarkPool measures the overhead of a pool per job: 8 workers run jobs that do
 // nothing.
 func BenchmarkPool(b *testing.B) {
 	for name, makePool := range map[string]func(int, amboy.Queue) amboy.Runner{
@@ -23,7 +23,7 @@ func BenchmarkPool(b *testing.B) {
 			r := makePool(8, q)
 			require.NoError(b, r.Start(b.Context()))
 			defer r.Close(context.Background())
-			// Jobs go round, so that making them is not measured.
+			// Jobs are reused, so that creating them is not measured.
 			const jobs = 64
 			for i := range jobs {
 				q.ended <- ending{job: newJob(strconv.Itoa(i), doNothing)}

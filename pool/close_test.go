@@ -12,10 +12,11 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// closeLimit is how long Close may take from the end of its context on.
+// closeLimit is how long Close may take after the end of its context.
 const closeLimit = time.Second
 
-// closeWithin closes a runner with some patience, and returns how long that took beyond it.
+// closeWithin closes a runner with a deadline of patience, and returns how much longer
+// Close took.
 func closeWithin(t *testing.T, r amboy.Runner, patience time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -25,14 +26,14 @@ func closeWithin(t *testing.T, r amboy.Runner, patience time.Duration) time.Dura
 	return time.Since(begin) - patience
 }
 
-// leftBehind is what a runner says that it left.
+// leftBehind returns the jobs that a runner reports as left behind.
 func leftBehind(t *testing.T, r amboy.Runner) []string {
 	t.Helper()
 	require.Implements(t, (*amboy.CloseReporter)(nil), r)
 	return r.(amboy.CloseReporter).LeftBehind()
 }
 
-// TestCloseWaitedForAJobThatNeverReturns has three jobs, of which one ends in time.
+// TestCloseWaitedForAJobThatNeverReturns runs three jobs, of which one ends in time.
 func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 	forEachPool(t, func(t *testing.T, makePool func(int, amboy.Queue) amboy.Runner) {
 		q := releasingQueue{newFakeQueue()}
@@ -42,25 +43,25 @@ func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 		r := makePool(3, q)
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(time.Minute)
-		require.Empty(t, leftBehind(t, r), "it is not closed")
+		require.Empty(t, leftBehind(t, r), "not closed yet")
 
 		took := closeWithin(t, r, 2*time.Second)
 		assert.Less(t, took, closeLimit)
 		assert.Equal(t, []string{"0", "1"}, leftBehind(t, r))
-		assert.Len(t, q.ended, 1, "of the others nothing is told")
-		assert.Less(t, closeWithin(t, r, 0), closeLimit, "it is closed again")
+		assert.Len(t, q.ended, 1, "the queue got no end of the other jobs")
+		assert.Less(t, closeWithin(t, r, 0), closeLimit, "closed again")
 
 		close(end)
 		synctest.Wait()
-		assert.Len(t, q.ended, 3, "what returns later is handed back by itself")
+		assert.Len(t, q.ended, 3, "a job that returns later is handed back then")
 		assert.Zero(t, closeWithin(t, r, 0))
 		assert.Empty(t, leftBehind(t, r), "of the last Close")
 	})
 }
 
-// TestCloseWaitedForAQueueThatTakesNoEnd has ends that are not written until their
-// context ends, and others that never are.
-func TestCloseWaitedForAQueueThatTakesNoEnd(t *testing.T) {
+// TestCloseWaitedForAQueueThatCompletesNoJob has some calls of Complete that block until their
+// context ends, and some that block for ever.
+func TestCloseWaitedForAQueueThatCompletesNoJob(t *testing.T) {
 	for name, heeds := range map[string]bool{"and heeds its context": true, "and ignores its context": false} {
 		t.Run(name, func(t *testing.T) {
 			forEachPool(t, func(t *testing.T, makePool func(int, amboy.Queue) amboy.Runner) {

@@ -20,7 +20,7 @@ func ExampleNewLocalWorkers() {
 	q.jobs <- newJob("greet", func(context.Context, *funcJob) { fmt.Println("hello") })
 	fmt.Println((<-q.ended).state)
 
-	// Jobs that are running have a minute to end before they are canceled.
+	// Running jobs have a minute to end before they are canceled.
 	patience, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	workers.Close(patience)
@@ -80,7 +80,7 @@ func ExampleNewAbortablePool() {
 func ExampleNewRateLimitedWorkers() {
 	ctx := context.Background()
 	q := newFakeQueue()
-	// Ten jobs a second, and at most two at once after idle time (and one).
+	// Ten jobs a second. After idle time three may start at once: burst+1.
 	workers, err := pool.NewRateLimitedWorkers(4, 10, time.Second, 2, q)
 	if err != nil {
 		fmt.Println(err)

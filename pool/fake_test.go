@@ -15,16 +15,16 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// fakeQueue is a queue in a channel. It has what pools call and no more.
+// fakeQueue is a queue in a channel. It implements only the methods that pools call.
 type fakeQueue struct {
 	amboy.Queue
 
 	jobs    chan amboy.Job
-	started atomic.Int64 // jobs that were taken since startsIn was called
-	// ended has the jobs that were completed or released, in that order.
+	started atomic.Int64 // jobs taken since startsIn was called
+	// ended lists the jobs that were completed or released, in that order.
 	ended chan ending
-	// onComplete is called before a job counts as completed, which an error
-	// prevents. It must be set before the pool starts.
+	// onComplete is called before a job counts as completed; if it fails, the job is not
+	// completed. It must be set before the pool starts.
 	onComplete func(ctx context.Context, j amboy.Job) error
 }
 
@@ -45,8 +45,8 @@ func newFakeQueue() *fakeQueue {
 
 func (q *fakeQueue) ID() string { return "fake" }
 
-// Next returns a job if there is one, even when ctx has ended: nothing keeps a
-// queue from that.
+// Next returns a job if one is available, even if ctx has ended: queues are allowed to do
+// that.
 func (q *fakeQueue) Next(ctx context.Context) amboy.Job {
 	select {
 	case j := <-q.jobs:
@@ -78,7 +78,7 @@ func (q *fakeQueue) Complete(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// mark marks a job as running, or else as complete.
+// mark marks a job as running or as complete.
 func mark(j amboy.Job, running bool) {
 	status := j.Status()
 	status.InProgress, status.Completed = running, !running
@@ -96,7 +96,7 @@ func (q releasingQueue) Release(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// leasingQueue can lose its jobs.
+// leasingQueue can lose the leases of its jobs.
 type leasingQueue struct {
 	releasingQueue
 	mu     sync.Mutex
@@ -150,28 +150,25 @@ func newJob(id string, run func(ctx context.Context, j *funcJob)) *funcJob {
 
 func (j *funcJob) Run(ctx context.Context) { j.run(ctx, j) }
 
-// doNothing is the run of a job that is done at once.
+// doNothing is the Run of a job that ends at once.
 func doNothing(context.Context, *funcJob) {}
 
-// untilCanceled is the run of a job that waits to be interrupted and leaves it
-// at that.
+// untilCanceled is the Run of a job that returns when its context ends, without an error.
 func untilCanceled(ctx context.Context, _ *funcJob) { <-ctx.Done() }
 
-// ignoring is the run of a job that ends when it is told to, and knows no
-// context.
+// ignoring returns the Run of a job that ignores its context and ends when end is closed.
 func ignoring(end <-chan struct{}) func(context.Context, *funcJob) {
 	return func(context.Context, *funcJob) { <-end }
 }
 
-// put adds jobs with numbers as IDs, from 0 on.
+// put adds jobs whose IDs are the numbers from 0.
 func (q *fakeQueue) put(n int, run func(context.Context, *funcJob)) {
 	for i := range n {
 		q.jobs <- newJob(fmt.Sprint(i), run)
 	}
 }
 
-// startsIn lets jobs start for some time, and returns how many have since it was
-// last called.
+// startsIn lets jobs start for some time, and returns how many started since its last call.
 func (q *fakeQueue) startsIn(d time.Duration) int {
 	time.Sleep(d)
 	synctest.Wait()

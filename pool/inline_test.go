@@ -19,7 +19,7 @@ func newInline(t *testing.T, q amboy.Queue) *pool.Inline {
 	return r
 }
 
-func TestInlineRunsWhatItIsAskedFor(t *testing.T) {
+func TestInlineRunsOneJobPerCall(t *testing.T) {
 	q := newFakeQueue()
 	q.put(2, doNothing)
 	r := newInline(t, q)
@@ -33,7 +33,7 @@ func TestInlineRunsWhatItIsAskedFor(t *testing.T) {
 	assert.Equal(t, "0", (<-q.ended).job.ID())
 	assert.True(t, r.RunNext(t.Context()))
 	assert.Equal(t, "1", (<-q.ended).job.ID())
-	assert.False(t, r.RunNext(canceledContext()), "there is none")
+	assert.False(t, r.RunNext(canceledContext()), "no job is left")
 }
 
 func TestInlineSurvivesAPanic(t *testing.T) {
@@ -66,7 +66,7 @@ func TestInlineCloses(t *testing.T) {
 			require.Fail(t, "Close waits for the job that runs")
 		default:
 		}
-		assert.False(t, r.RunNext(t.Context()), "it is being closed")
+		assert.False(t, r.RunNext(t.Context()), "the runner is closing")
 		close(end)
 		<-closed
 		r.Close(context.Background())
@@ -74,7 +74,7 @@ func TestInlineCloses(t *testing.T) {
 	})
 }
 
-func TestInlineHandsBackWhatAHardStopInterrupts(t *testing.T) {
+func TestInlineHandsBackAnInterruptedJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := releasingQueue{newFakeQueue()}
 		q.put(1, untilCanceled)

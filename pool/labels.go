@@ -7,20 +7,21 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// The labels of runs in profiles.
+// The profiler labels of runs.
 const (
 	queueLabel = "queue"
 	typeLabel  = "job_type"
 )
 
-// labels makes the contexts with the profiler labels of the runs of a worker. It keeps the
-// last one: most jobs of a worker are of one type. The zero value is ready.
+// labels makes the contexts with the profiler labels for the runs of a worker. It caches
+// the last one, because consecutive jobs of a worker often have the same type. The zero
+// value is ready to use.
 type labels struct {
 	jobType string
 	ctx     context.Context
 }
 
-// of returns a context that derives from parent, which must always be the same.
+// of returns a context that derives from parent, which must be the same in all calls.
 func (l *labels) of(parent context.Context, jobType string) context.Context {
 	if l.ctx == nil || l.jobType != jobType {
 		l.jobType, l.ctx = jobType, pprof.WithLabels(parent, pprof.Labels(typeLabel, jobType))
@@ -28,8 +29,8 @@ func (l *labels) of(parent context.Context, jobType string) context.Context {
 	return l.ctx
 }
 
-// typeName is the name of a job's type; empty if the job panics, for which its run would
-// not end otherwise.
+// typeName returns the name of a job's type. It returns "" if the job panics, because the
+// panic would otherwise keep its attempt from ending.
 func typeName(job amboy.Job) (name string) {
 	defer func() {
 		if recover() != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// ErrClosed is returned by calls on a runner that was closed, and is the cause
-// of the end of a job's context when the runner ran out of patience. A runner
-// can't be started again.
+// ErrClosed is returned by calls on a closed runner, which can't be started again. It is
+// also the cause with which a job's context ends when the deadline of Close expires.
 var ErrClosed = errors.New("runner is closed")
 
-// lifecycle is what every runner goes through: it gets a queue, is started
+// lifecycle holds the state that all runners share: a runner gets a queue, is started
 // once, and is closed.
 type lifecycle struct {
 	mu      sync.Mutex
@@ -22,17 +21,17 @@ type lifecycle struct {
 	closed  bool
 }
 
-// Started is true between Start and Close. It does not block, and is safe for
-// concurrent use.
+// Started reports whether the runner is between Start and Close. It does not block, and is
+// safe for concurrent use.
 func (l *lifecycle) Started() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.started && !l.closed
 }
 
-// SetQueue sets the queue whose jobs are run. It fails with ErrAlreadyStarted
-// once the runner has started, with ErrClosed once it was closed, and for nil.
-// It does not block, and is safe for concurrent use.
+// SetQueue sets the queue whose jobs are run. It fails with amboy.ErrAlreadyStarted after
+// Start, with ErrClosed after Close, and for a nil queue. It does not block, and is safe
+// for concurrent use.
 func (l *lifecycle) SetQueue(q amboy.Queue) error {
 	if q == nil {
 		return errors.New("setting queue of runner: queue must not be nil")
@@ -49,8 +48,9 @@ func (l *lifecycle) SetQueue(q amboy.Queue) error {
 	return nil
 }
 
-// start marks the runner as started, or says why it can't be. It is false for a
-// runner that has started before, too. The caller holds the lock.
+// start marks the runner as started and returns true, or returns why it can't be started.
+// It returns false without an error if the runner was started before. The caller holds the
+// lock.
 func (l *lifecycle) start() (first bool, err error) {
 	switch {
 	case l.closed:
@@ -64,7 +64,7 @@ func (l *lifecycle) start() (first bool, err error) {
 	return true, nil
 }
 
-// close marks the runner as closed, and tells whether it was ever started.
+// close marks the runner as closed, and reports whether it was ever started.
 func (l *lifecycle) close() (started bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,7 +30,7 @@ func pools(t *testing.T) map[string]func(size int, q amboy.Queue) amboy.Runner {
 	}
 }
 
-// forEachRunner runs a test with every runner, NewNoop included.
+// forEachRunner runs a test with every runner, including NewNoop.
 func forEachRunner(t *testing.T, test func(t *testing.T, makeRunner func(amboy.Queue) amboy.Runner)) {
 	for name, makePool := range pools(t) {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestSecondStartOfARunnerHasNoEffect(t *testing.T) {
 
 		second, cancel := context.WithCancel(t.Context())
 		require.NoError(t, r.Start(second))
-		cancel() // which would be a hard stop
+		cancel() // this would be a hard stop if the second Start had an effect
 		require.NoError(t, r.Start(second))
 		if resizable, ok := r.(amboy.ResizableRunner); ok {
 			assert.Equal(t, 2, resizable.Workers())

@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// As services do: grip writes debug messages by default.
+	// grip logs debug messages by default; services turn them off.
 	if err := grip.GetSender().SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info}); err != nil {
 		os.Exit(1)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/pool"
 )
 
-// startMovingAverage starts a pool that aims at 10 jobs a second.
+// startMovingAverage starts a pool with a target of 10 jobs a second.
 func startMovingAverage(t *testing.T, size int, q amboy.Queue) amboy.AbortableRunner {
 	t.Helper()
 	r, err := pool.NewMovingAverageRateLimitedWorkers(size, 10, time.Second, q)
@@ -75,7 +75,7 @@ func TestMovingAverageNeverExceedsTheTargetOverItsLife(t *testing.T) {
 		q := newFakeQueue()
 		startMovingAverage(t, 8, q)
 		begin, starts := time.Now(), 0
-		// Work comes in bursts, after idle times that grow.
+		// Jobs arrive in bursts, after growing idle times.
 		for idle := time.Millisecond; idle < time.Minute; idle = idle * 3 / 2 {
 			q.put(15, doNothing)
 			for range 15 {
@@ -99,7 +99,7 @@ func TestMovingAverageMakesUpForSlowJobs(t *testing.T) {
 			}
 		})
 		startMovingAverage(t, 1, q)
-		// With fixed intervals it would be 480: 150ms and 100ms in turns.
+		// Fixed intervals would give 480: intervals of 150ms and 100ms alternate.
 		assert.InDelta(t, 575, q.startsIn(time.Minute), 15)
 	})
 }

@@ -9,8 +9,9 @@ import (
 // noop is a runner without workers.
 type noop struct{ lifecycle }
 
-// NewNoop returns a runner that runs nothing, for a process that puts jobs into
-// a queue which others run. It needs a queue, like any runner. It is safe for concurrent use.
+// NewNoop returns a runner that runs nothing, for a process that puts jobs into a queue
+// that other processes run. Like any runner it needs a queue. It is safe for concurrent
+// use.
 func NewNoop() amboy.Runner { return &noop{} }
 
 // Start fails without a queue, and with ErrClosed after Close. A second Start has no

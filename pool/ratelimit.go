@@ -11,20 +11,17 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// minPeriod is the shortest period of a rate: below it, timers are too coarse
-// to keep it.
+// minPeriod is the shortest period of a rate. Timers are too coarse for shorter ones.
 const minPeriod = time.Millisecond
 
-// NewRateLimitedWorkers returns an abortable pool of size workers that start at
-// most jobs jobs per period, on average over all of them. The limit is a token
-// bucket: it fills evenly, and holds burst tokens, each for the start of one
-// job. After idle time burst+1 jobs may thus start at once, since a worker that
-// waits for a job has taken a token before.
+// NewRateLimitedWorkers returns an abortable pool of size workers that together start at
+// most jobs jobs per period on average. The limit is a token bucket: it fills evenly and
+// holds burst tokens, each for the start of one job. After idle time burst+1 jobs may
+// start at once, because a worker that waits for a job has already taken a token.
 //
-// It returns an error that names each value that is out of range: size, jobs
-// and burst must be at least 1, and period at least a millisecond. The queue
-// may be nil, and is then set with SetQueue. The pool is an
-// amboy.ResizableRunner and safe for concurrent use.
+// It returns an error that names each value out of range: size, jobs and burst must be at
+// least 1, and period at least a millisecond. The queue may be nil, and is then set with
+// SetQueue. The pool is an amboy.ResizableRunner and safe for concurrent use.
 func NewRateLimitedWorkers(size, jobs int, period time.Duration, burst int, q amboy.Queue) (amboy.AbortableRunner, error) {
 	err := errors.Join(
 		validateSize(size),
@@ -37,15 +34,15 @@ func NewRateLimitedWorkers(size, jobs int, period time.Duration, burst int, q am
 	bucket := rate.NewLimiter(rate.Limit(float64(jobs)/period.Seconds()), burst)
 	return newAbortablePool(size, q, oneAtATime(func(ctx context.Context, q amboy.Queue) amboy.Job {
 		if bucket.Wait(ctx) != nil {
-			return nil // ctx has ended, or will before there is a token
+			return nil // ctx has ended, or will end before a token is available
 		}
 		return q.Next(ctx)
 	})), nil
 }
 
-// oneAtATime lets one worker at a time wait for its turn and then for a job.
-// Else each idle worker would hold a token, and all of them would start a job
-// at once when there is work again.
+// oneAtATime lets only one worker at a time wait for its turn and then for a job.
+// Otherwise each idle worker would hold a token, and all of them would start a job at once
+// when jobs arrive.
 func oneAtATime(next nextFunc) nextFunc {
 	gate := make(chan struct{}, 1)
 	return func(ctx context.Context, q amboy.Queue) amboy.Job {

@@ -63,7 +63,7 @@ func TestTokenBucketBoundsTheBurst(t *testing.T) {
 	})
 }
 
-func TestRateIsThatOfAllWorkers(t *testing.T) {
+func TestRateIsSharedByAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue()
 		q.put(1000, func(ctx context.Context, _ *funcJob) { _ = waitFor(ctx, 2*time.Second) })

@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/pool"
 )
 
-// snoozingQueue takes jobs back that want to run again later.
+// snoozingQueue takes back jobs that asked to run again later.
 type snoozingQueue struct {
 	releasingQueue
 	snoozed chan time.Time
@@ -58,14 +58,14 @@ func TestAJobIsSnoozedAtAHardStopToo(t *testing.T) {
 	})
 }
 
-func TestASnoozeThatTheQueueDoesNotAllowIsAnError(t *testing.T) {
+func TestASnoozeThatTheQueueDoesNotSupportIsAnError(t *testing.T) {
 	forEachPool(t, func(t *testing.T, makePool func(int, amboy.Queue) amboy.Runner) {
 		q := newFakeQueue()
 		q.put(1, func(_ context.Context, j *funcJob) { j.Snooze(time.Now().Add(time.Hour)) })
 		start(t, makePool(1, q))
 		end := <-q.ended
 		assert.Equal(t, amboy.StateFailed, end.state)
-		require.EqualError(t, end.job.Error(), "the job can't be snoozed: a *pool_test.fakeQueue does not allow that")
+		require.EqualError(t, end.job.Error(), "the job can't be snoozed: *pool_test.fakeQueue does not support it")
 	})
 }
 

@@ -14,46 +14,47 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// StuckGrace is how long a job may go on after its context has ended, or its maximum time
-// is used up. After that it counts as stuck: its worker is replaced, so that other jobs can
-// run, and a queue that is an [amboy.StuckReporter] is told. At most as many workers are
-// replaced as the pool has, so that it never runs more than twice as many jobs; beyond that
-// a stuck job keeps its worker.
+// StuckGrace is how long a job may go on after its context has ended or its maximum time
+// is used up. After that it counts as stuck: its worker is replaced, so that other jobs
+// can run, and the run is reported to the queue if that is an [amboy.StuckReporter]. At
+// most as many workers are replaced as the pool has, so the pool never runs more than
+// twice as many jobs; beyond that a stuck job keeps its worker.
 const StuckGrace = 5 * time.Second
 
 const (
-	// watchPeriod is the time between two checks of the runs. There is no event for a job
-	// that does not return, and a timer for each run would cost more than most runs do.
+	// watchPeriod is the time between two checks of the runs. Runs are polled, because no
+	// event marks a job that does not return, and a timer for each run would cost more than
+	// most runs.
 	watchPeriod = 500 * time.Millisecond
-	// reportTimeout bounds the call that tells the queue of a stuck job.
+	// reportTimeout bounds the call that reports a stuck job to the queue.
 	reportTimeout = 10 * time.Second
-	// maxStacks is the size in bytes of the stacks of all goroutines that are searched for
-	// that of a stuck job.
+	// maxStacks is the maximum size, in bytes, of the dump of all goroutines in which the
+	// stack of a stuck job is searched.
 	maxStacks = 16 << 20
 )
 
-// watchdog finds the runs that are stuck. Its timer is set only while jobs run. The lock
-// of lifecycle guards it.
+// watchdog detects stuck runs. Its timer is set only while jobs run. The lock of lifecycle
+// guards it.
 type watchdog struct {
-	timer    *time.Timer // nil while it is not set
+	timer    *time.Timer // nil if not set
 	replaced int         // workers that were replaced and have not returned
 }
 
-// observed is what the watchdog knows of a worker. The lock of lifecycle guards it.
+// observed is the watchdog's view of a worker. The lock of lifecycle guards it.
 type observed struct {
 	run      uint64    // the number of the run
-	since    time.Time // when it was first seen
-	overdue  time.Time // when it was first seen to be overdue; zero if it is not
+	since    time.Time // when the watchdog first saw the run
+	overdue  time.Time // when the watchdog first found it overdue; zero if it is not
 	reported bool
 }
 
-// stuckRun is a run that is to be reported.
+// stuckRun is a run to report.
 type stuckRun struct {
 	currentRun
 	info amboy.StuckRun
 }
 
-// watch sets the timer of the watchdog, unless it is set.
+// watch sets the timer of the watchdog if it is not set.
 func (w *workers) watch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +73,7 @@ func (w *workers) setWatchdog() {
 	w.watched.Store(true)
 }
 
-// stopWatching stops the timer for good: Close deals with what does not return.
+// stopWatching stops the timer for good: Close handles jobs that do not return.
 func (w *workers) stopWatching() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +83,7 @@ func (w *workers) stopWatching() {
 	w.watchdog.timer = nil
 }
 
-// checkRuns replaces the workers whose jobs are stuck, and goes on watching if any job
+// checkRuns replaces the workers whose jobs are stuck. It sets the timer again if any job
 // runs.
 func (w *workers) checkRuns() {
 	w.mu.Lock()
@@ -116,7 +117,7 @@ func (w *workers) checkRuns() {
 	}
 }
 
-// isStuck reports whether a run is overdue for longer than the grace.
+// isStuck reports whether a run has been overdue for StuckGrace.
 func (w *worker) isStuck(run currentRun, now time.Time) bool {
 	o := &w.observed
 	if o.run != run.number {
@@ -131,7 +132,7 @@ func (w *worker) isStuck(run currentRun, now time.Time) bool {
 	return now.Sub(o.overdue) >= StuckGrace
 }
 
-// cause is why the run should have returned.
+// cause returns why the run should have returned.
 func (r currentRun) cause() string {
 	if err := context.Cause(r.ctx); err != nil {
 		return err.Error()
@@ -139,8 +140,8 @@ func (r currentRun) cause() string {
 	return (&amboy.MaxTimeError{MaxTime: r.maxTime}).Error()
 }
 
-// replace starts another worker in the place of one, if fewer were replaced than the pool
-// has. The caller holds the lock.
+// replace starts another worker in the place of one, unless the number of replaced workers
+// has reached the size of the pool. The caller holds the lock.
 func (w *workers) replace(one *worker) {
 	if one.replaced.Load() || w.watchdog.replaced >= w.size || w.soft.Err() != nil {
 		return
@@ -150,8 +151,8 @@ func (w *workers) replace(one *worker) {
 	go w.enter(one.place).work()
 }
 
-// reportAll reports the runs that have become stuck. None waits for another: the queue may
-// ask the job, which may never answer.
+// reportAll reports stuck runs, each on its own goroutine: the queue may call the job's
+// methods, which may never return.
 func (w *workers) reportAll(runs []stuckRun) {
 	stacks := stacksOfAll()
 	w.mu.Lock()
@@ -164,7 +165,7 @@ func (w *workers) reportAll(runs []stuckRun) {
 	}
 }
 
-// reportStuck logs that a run is stuck, and tells the queue.
+// reportStuck logs that a run is stuck and reports it to the queue.
 func (w *workers) reportStuck(run stuckRun) {
 	defer func() {
 		w.mu.Lock()
@@ -174,17 +175,19 @@ func (w *workers) reportStuck(run stuckRun) {
 	fields := func(text string) message.Fields {
 		return message.Fields{"message": text, "job_id": run.id, "job_type": run.jobType, "queue": w.queue.ID()}
 	}
-	stuck := fields("job is stuck: it goes on although it should have ended")
+	stuck := fields("job is stuck: it still runs although it should have ended")
 	stuck["since"], stuck["cause"], stuck["stack"] = run.info.Since, run.info.Cause, run.info.Stack
 	logging.Error(w.hard, stuck)
-	if err := w.tellStuck(run); err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
-		failed := fields("could not tell the queue of a stuck job")
+	if err := w.callReporter(run); err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
+		failed := fields("reporting a stuck job to its queue failed")
 		failed["error"] = err.Error()
 		logging.Error(w.hard, failed)
 	}
 }
 
-func (w *workers) tellStuck(run stuckRun) (err error) {
+// callReporter reports a stuck run to a queue that is an amboy.StuckReporter. It returns a
+// panic of the queue as an error.
+func (w *workers) callReporter(run stuckRun) (err error) {
 	reporter, ok := w.queue.(amboy.StuckReporter)
 	if !ok {
 		return nil
@@ -199,8 +202,8 @@ func (w *workers) tellStuck(run stuckRun) (err error) {
 	return reporter.ReportStuck(ctx, run.job, run.info)
 }
 
-// goroutineHeader is how the stack of the calling goroutine begins in a dump of all:
-// "goroutine 7 ".
+// goroutineHeader returns the start of the calling goroutine's stack in a dump of all
+// goroutines, for instance "goroutine 7 ".
 func goroutineHeader() []byte {
 	buf := make([]byte, 64)
 	buf = buf[:runtime.Stack(buf, false)]
@@ -210,7 +213,7 @@ func goroutineHeader() []byte {
 	return nil
 }
 
-// stacksOfAll are the stacks of all goroutines, up to maxStacks bytes.
+// stacksOfAll returns the stacks of all goroutines, up to maxStacks bytes.
 func stacksOfAll() []byte {
 	for size := 1 << 18; ; size *= 4 {
 		buf := make([]byte, size)
@@ -221,7 +224,7 @@ func stacksOfAll() []byte {
 	}
 }
 
-// stackOf finds that of a goroutine.
+// stackOf returns the stack that begins with header; nil if there is none.
 func stackOf(stacks, header []byte) []byte {
 	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
 		if len(header) > 0 && bytes.HasPrefix(stack, header) {

@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/pool"
 )
 
-// stuckQueue is told of stuck jobs.
+// stuckQueue records reports of stuck jobs.
 type stuckQueue struct {
 	*leasingQueue
 	mu    sync.Mutex
@@ -50,7 +50,7 @@ func (q *stuckQueue) reported() map[string]amboy.StuckRun {
 	return stuck
 }
 
-// ignoresItsContext is what the stack of a stuck job must show.
+// ignoresItsContext must appear in the stack of a stuck job.
 func ignoresItsContext(end <-chan struct{}) { <-end }
 
 func stuckJob(id string, maxTime time.Duration, end <-chan struct{}) amboy.Job {
@@ -98,7 +98,7 @@ func TestACanceledJobThatIgnoresItHoldsItsWorker(t *testing.T) {
 		r := pool.NewLocalWorkers(1, q)
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(time.Hour)
-		assert.Empty(t, q.reported(), "a job may take as long as it likes")
+		assert.Empty(t, q.reported(), "a job without a time limit is not stuck")
 		q.leasingQueue.mu.Lock()
 		cancel := q.leases["stuck"]
 		q.leasingQueue.mu.Unlock()
@@ -110,7 +110,7 @@ func TestACanceledJobThatIgnoresItHoldsItsWorker(t *testing.T) {
 	})
 }
 
-// TestStuckJobsStartWorkersWithoutEnd has more of them than may be replaced.
+// TestStuckJobsStartWorkersWithoutEnd runs more stuck jobs than workers may be replaced.
 func TestStuckJobsStartWorkersWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newStuckQueue()
@@ -121,7 +121,7 @@ func TestStuckJobsStartWorkersWithoutEnd(t *testing.T) {
 		r := pool.NewLocalWorkers(2, q)
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(time.Hour)
-		assert.Equal(t, int64(4), q.started.Load(), "two workers, and one in the place of each")
+		assert.Equal(t, int64(4), q.started.Load(), "two workers and one replacement for each")
 		assert.Len(t, q.reported(), 4)
 		close(end)
 		synctest.Wait()
@@ -136,8 +136,8 @@ func TestStuckJobsStartWorkersWithoutEnd(t *testing.T) {
 	})
 }
 
-// touchyJob answers no question while it is stuck, as one that holds its own lock, or
-// panics.
+// touchyJob is a job whose methods block or panic while it is stuck, like a job that holds
+// its own lock.
 type touchyJob struct {
 	funcJob
 	stuck  atomic.Bool

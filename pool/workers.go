@@ -1,22 +1,19 @@
-// Package pool has the runners: pools of workers that take jobs from a queue
-// and run them.
+// Package pool provides runners: pools of workers that take jobs from a queue and run them.
 //
-// [NewLocalWorkers] is the plain pool. [NewAbortablePool] adds the canceling of
-// single jobs, and the rate limited pools bound how often a job starts. All of
-// them are one pool with small variations, and have in common that
+// [NewLocalWorkers] returns a plain pool. [NewAbortablePool] can also cancel single jobs,
+// and the rate limited pools bound how often a job starts. All of them behave alike in
+// these respects:
 //
-//   - a worker that has nothing to do is woken by its queue and does not poll;
-//   - a job that panics, or calls runtime.Goexit, ends with an error, and the
-//     pool keeps its number of workers;
-//   - that number can change while they run: all pools are
-//     [amboy.ResizableRunner];
-//   - Close, the soft stop, lets running jobs end. When its context ends, or
-//     the one that Start was given, there is a hard stop: the contexts of the
-//     jobs end, and a job that was interrupted is handed back to a queue that
-//     is an [amboy.JobReleaser]. In other queues it ends with an error.
+//   - A worker without a job is woken by its queue and does not poll.
+//   - A job that panics or calls runtime.Goexit ends with an error, and the pool keeps its number of
+//     workers.
+//   - The number of workers can change while they run: every pool is an [amboy.ResizableRunner].
+//   - Close, the soft stop, lets running jobs end. When its context or the context of Start ends,
+//     there is a hard stop: the contexts of the jobs end, and an interrupted job is handed back to
+//     the queue if that is an [amboy.JobReleaser]. In other queues it ends with an error.
 //
-// A job must not call Close or AbortAll of the pool that runs it, nor Abort
-// with its own ID: they wait for the job.
+// A job must not call Close or AbortAll of the pool that runs it, nor Abort with its own
+// ID: these calls wait for the job.
 package pool
 
 import (
@@ -35,60 +32,59 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// A queue that returns no job although nothing ended is asked again after a
-// wait, which doubles from the shortest to the longest.
+// If a queue returns no job although no context ended, a worker waits before it calls Next
+// again. The wait doubles from the shortest to the longest.
 const (
 	minIdleWait = 10 * time.Millisecond
 	maxIdleWait = time.Second
 )
 
-// nextFunc takes a job from a queue. It blocks until there is one, and returns
-// nil when ctx ends.
+// nextFunc takes a job from a queue. It blocks until a job is available, and returns nil
+// when ctx ends.
 type nextFunc func(ctx context.Context, q amboy.Queue) amboy.Job
 
-// takeNext takes a job as soon as there is one.
+// takeNext takes a job as soon as one is available.
 func takeNext(ctx context.Context, q amboy.Queue) amboy.Job { return q.Next(ctx) }
 
-// workers is the pool behind all constructors but NewNoop.
+// workers is the pool behind every constructor except NewNoop.
 type workers struct {
 	lifecycle
 	next    nextFunc
-	running *runningJobs // nil where jobs can't be aborted
+	running *runningJobs // nil if the pool can't abort jobs
 
-	// The lock of lifecycle guards these.
+	// The lock of lifecycle guards these fields.
 	size   int
-	retire []context.CancelFunc // ends the workers, one each
-	alive  map[*worker]struct{} // workers that have not ended yet
-	// goroutines counts the workers, and what the watchdog runs.
+	retire []context.CancelFunc // end the workers, one function for each
+	alive  map[*worker]struct{} // workers that have not ended
+	// goroutines counts the workers and the goroutines and timers of the watchdog.
 	goroutines int
 	watchdog   watchdog
 	left       []string // the IDs of the jobs that the last Close left behind
 
-	watched atomic.Bool // whether the timer of the watchdog is set
+	watched atomic.Bool // the timer of the watchdog is set
 
 	// Start sets the rest.
-	gone      chan struct{} // closed when the last worker has ended
-	replaces  bool          // whether a worker whose job is stuck is replaced
+	gone      chan struct{} // closed when goroutines drops to 0
+	replaces  bool          // replace workers whose jobs are stuck
 	releaser  amboy.JobReleaser
 	contexter amboy.JobContexter
 	completer amboy.JobCompleter
 	snoozer   amboy.JobSnoozer
 	runJob    amboy.RunFunc
 
-	soft context.Context // while it lasts, workers take jobs
+	soft context.Context // workers take jobs until it ends
 	stop context.CancelFunc
-	hard context.Context // while it lasts, jobs may run
+	hard context.Context // jobs may run until it ends
 	kill context.CancelCauseFunc
-	// completing outlasts the hard stop, so that the end of a job is not
-	// forgotten because the stop came while it was being written. Close ends it
-	// when it gives up.
+	// completing outlives the hard stop, so that a stop does not interrupt the write of a
+	// job's end. Close ends it when it gives up.
 	completing context.Context
 	abandon    context.CancelFunc
 }
 
-// NewLocalWorkers returns a pool of n workers. The queue may be nil, and is
-// then set with SetQueue. Where n is less than 1, Start returns an error. The
-// pool is an amboy.ResizableRunner and safe for concurrent use.
+// NewLocalWorkers returns a pool of n workers. The queue may be nil, and is then set with
+// SetQueue. If n is less than 1, Start returns an error. The pool is an
+// amboy.ResizableRunner and safe for concurrent use.
 func NewLocalWorkers(n int, q amboy.Queue) amboy.Runner {
 	return newWorkers(n, q, takeNext)
 }
@@ -97,10 +93,10 @@ func newWorkers(n int, q amboy.Queue, next nextFunc) *workers {
 	return &workers{lifecycle: lifecycle{queue: q}, next: next, size: n, alive: map[*worker]struct{}{}}
 }
 
-// Start starts the workers, and does not wait for them. They end when ctx does,
-// which is a hard stop; call Close all the same, to wait for them. Start fails
-// where there is no queue, where the number of workers is less than 1, and with
-// ErrClosed after Close. A second Start has no effect. It is safe for concurrent use.
+// Start starts the workers and does not wait for them. They end when ctx ends, which is a
+// hard stop; call Close in any case, to wait for them. Start fails if the queue is not
+// set, if the number of workers is less than 1, and with ErrClosed after Close. A second
+// Start has no effect. It is safe for concurrent use.
 func (w *workers) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,8 +111,8 @@ func (w *workers) Start(ctx context.Context) error {
 	return nil
 }
 
-// prepare does what comes before the first worker. It is false for a runner that has
-// started before, too. The caller holds the lock.
+// prepare marks the runner as started and sets what the workers need. It returns false
+// without an error if the runner was started before. The caller holds the lock.
 func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 	if first, err := w.start(); !first {
 		return false, err
@@ -135,19 +131,20 @@ func (w *workers) prepare(ctx context.Context) (first bool, err error) {
 }
 
 const (
-	// completeTime is how long jobs may take, after a hard stop by Close, to return and
-	// to be completed or handed back.
+	// completeTime is how long jobs may take, after a hard stop by Close, to return and to
+	// be completed or handed back.
 	completeTime = 600 * time.Millisecond
-	// abandonTime is how long Close then waits for calls of the queue that it has ended.
+	// abandonTime is how long Close then waits for calls of the queue whose context it
+	// ended.
 	abandonTime = 100 * time.Millisecond
 )
 
-// Close takes no more jobs and blocks until every worker is gone. Running jobs
-// may go on until ctx ends; then there is a hard stop, and Close waits for them to
-// return and to be handed back or completed. What has not done so after 600
-// milliseconds it leaves behind, and returns within a second of the end of ctx: see
-// LeftBehind. Such a worker ends when its job returns, which it then hands back, if
-// the queue still takes it. Close is safe for concurrent use, and may be called again.
+// Close takes no more jobs and blocks until every worker has ended. Running jobs may go on
+// until ctx ends. Then there is a hard stop: Close waits up to 600 milliseconds for the
+// jobs to return and to be handed back or completed, leaves the rest behind, and returns
+// within a second of the end of ctx (see LeftBehind). A worker that was left behind ends
+// when its job returns; it then hands the job back, if the queue still accepts it. Close
+// is safe for concurrent use, and may be called more than once.
 func (w *workers) Close(ctx context.Context) {
 	if !w.close() {
 		return
@@ -166,7 +163,7 @@ func (w *workers) Close(ctx context.Context) {
 	w.noteLeftBehind()
 }
 
-// waitUntilGone waits for the workers, but no longer than a time.
+// waitUntilGone waits until the workers have ended, but no longer than longest.
 func (w *workers) waitUntilGone(longest time.Duration) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
@@ -183,6 +180,7 @@ func (w *workers) LeftBehind() []string {
 	return slices.Clone(w.left)
 }
 
+// noteLeftBehind records the jobs that workers still hold.
 func (w *workers) noteLeftBehind() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,18 +193,18 @@ func (w *workers) noteLeftBehind() {
 	slices.Sort(w.left)
 }
 
-// Workers is the number of workers that the pool was asked for. It does not
-// block, and is safe for concurrent use.
+// Workers is the number of workers that was last requested. It does not block, and is safe
+// for concurrent use.
 func (w *workers) Workers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.size
 }
 
-// SetWorkers changes the number of workers, before Start or while they run.
-// Workers that are too many end after the job that they are running; it does
-// not wait for that. It fails where n is less than 1, and with ErrClosed after
-// Close; then nothing changes. It is safe for concurrent use.
+// SetWorkers changes the number of workers, before Start or while they run. Surplus
+// workers end after the job that they are running; SetWorkers does not wait for that. If n
+// is less than 1, or with ErrClosed after Close, it fails and changes nothing. It is safe
+// for concurrent use.
 func (w *workers) SetWorkers(n int) error {
 	if err := validateSize(n); err != nil {
 		return fmt.Errorf("resizing runner: %w", err)
@@ -217,7 +215,7 @@ func (w *workers) SetWorkers(n int) error {
 		return fmt.Errorf("resizing runner: %w", ErrClosed)
 	}
 	w.size = n
-	// Without a worker, the pool has not started or its context has ended.
+	// If no worker is alive, the pool has not started or its context has ended.
 	if len(w.alive) > 0 {
 		w.resize()
 	}
@@ -231,8 +229,7 @@ func validateSize(n int) error {
 	return nil
 }
 
-// resize starts or retires workers until there are as many as asked for. The
-// caller holds the lock.
+// resize starts or retires workers until their number is size. The caller holds the lock.
 func (w *workers) resize() {
 	for len(w.retire) < w.size {
 		ctx, retire := context.WithCancel(w.soft)
@@ -245,79 +242,81 @@ func (w *workers) resize() {
 	w.retire = w.retire[:w.size]
 }
 
-// worker is one of the workers.
+// worker takes and runs jobs, one at a time.
 type worker struct {
 	*workers
-	// place lasts until the worker is to end.
+	// place is the context of the worker. The worker ends after its current job when place
+	// ends.
 	place context.Context
-	// written waits until the end of its last job is written.
+	// written waits until the end of its previous job is written.
 	written func()
 	labels  labels
 
-	hasMu sync.Mutex
-	// has is the run that it has: from when it took the job until the queue was told how
-	// that ended. hasMu guards it.
-	has currentRun
+	activeMu sync.Mutex
+	// active is the current run, from when the worker takes a job until the job's end is
+	// reported to the queue. activeMu guards it.
+	active currentRun
 
 	observed observed
-	replaced atomic.Bool // another worker has its place
+	replaced atomic.Bool // another worker has taken its place
 }
 
-// currentRun is a run as others see it.
+// currentRun describes a run to other goroutines.
 type currentRun struct {
 	number uint64
 	job    amboy.Job // nil if there is none
-	// id and jobType are those of the job, which is not asked while it runs: it may hold
-	// a lock of its own.
+	// id and jobType belong to the job. They are copied because the job's methods must not
+	// be called while it runs: the job may hold a lock of its own.
 	id, jobType string
-	ctx         context.Context // of the job; nil when its Run has returned
+	ctx         context.Context // the job's context; nil after its Run has returned
 	maxTime     time.Duration
-	// goroutine is how its stack begins.
+	// goroutine is the start of the worker's stack in a dump of all goroutines.
 	goroutine []byte
 }
 
-// current returns the run of a worker, if it has one.
+// current returns the run of a worker, and whether it has one.
 func (w *worker) current() (run currentRun, ok bool) {
-	w.hasMu.Lock()
-	defer w.hasMu.Unlock()
-	return w.has, w.has.job != nil
+	w.activeMu.Lock()
+	defer w.activeMu.Unlock()
+	return w.active, w.active.job != nil
 }
 
-// take makes known which run a worker has.
-func (w *worker) take(a *attempt) {
+// setActive records the run that the worker begins.
+func (w *worker) setActive(a *attempt) {
 	id, maxTime := a.job.ID(), a.job.TimeInfo().MaxTime
-	w.hasMu.Lock()
-	w.has.number++
-	w.has.job, w.has.ctx, w.has.maxTime = a.job, a.ctx, maxTime
-	w.has.id, w.has.jobType = id, w.labels.jobType
-	w.hasMu.Unlock()
+	w.activeMu.Lock()
+	w.active.number++
+	w.active.job, w.active.ctx, w.active.maxTime = a.job, a.ctx, maxTime
+	w.active.id, w.active.jobType = id, w.labels.jobType
+	w.activeMu.Unlock()
 	if !w.watched.Load() {
 		w.watch()
 	}
 }
 
-// returned notes that Run has returned: what follows takes the time that the queue takes.
-func (w *worker) returned() {
-	w.hasMu.Lock()
-	defer w.hasMu.Unlock()
-	w.has.ctx = nil
+// runReturned records that Run has returned, so that the time that the queue takes
+// afterwards does not count as stuck.
+func (w *worker) runReturned() {
+	w.activeMu.Lock()
+	defer w.activeMu.Unlock()
+	w.active.ctx = nil
 }
 
-// drop is for a run that is over.
-func (w *worker) drop() {
-	w.hasMu.Lock()
-	defer w.hasMu.Unlock()
-	w.has.job, w.has.ctx = nil, nil
+// clearActive records that the run is over.
+func (w *worker) clearActive() {
+	w.activeMu.Lock()
+	defer w.activeMu.Unlock()
+	w.active.job, w.active.ctx = nil, nil
 }
 
 func nothing() {}
 
-// work takes and runs jobs until the worker is to end.
+// work takes and runs jobs until place ends or the worker is replaced.
 func (w *worker) work() {
 	ctx := w.place
-	w.hasMu.Lock()
-	w.has.goroutine = goroutineHeader()
-	w.hasMu.Unlock()
+	w.activeMu.Lock()
+	w.active.goroutine = goroutineHeader()
+	w.activeMu.Unlock()
 	returned := false
 	defer func() {
 		if returned {
@@ -325,7 +324,7 @@ func (w *worker) work() {
 			w.leave(w)
 			return
 		}
-		// A job has ended this goroutine with runtime.Goexit.
+		// The job ended this goroutine with runtime.Goexit.
 		go w.work()
 	}()
 	wait := minIdleWait
@@ -340,7 +339,7 @@ func (w *worker) work() {
 	returned = true
 }
 
-// enter counts a worker in. The caller holds the lock.
+// enter registers a new worker. The caller holds the lock.
 func (w *workers) enter(place context.Context) *worker {
 	one := &worker{workers: w, place: place, written: nothing}
 	w.alive[one] = struct{}{}
@@ -348,7 +347,7 @@ func (w *workers) enter(place context.Context) *worker {
 	return one
 }
 
-// leave counts a worker out.
+// leave unregisters a worker.
 func (w *workers) leave(one *worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,7 +358,7 @@ func (w *workers) leave(one *worker) {
 	w.exit()
 }
 
-// exit counts a goroutine out. The caller holds the lock.
+// exit decrements the number of goroutines. The caller holds the lock.
 func (w *workers) exit() {
 	w.goroutines--
 	if w.goroutines == 0 {
@@ -367,8 +366,8 @@ func (w *workers) exit() {
 	}
 }
 
-// runNext runs the queue's next job. It returns false where there was none,
-// and where the queue panicked.
+// runNext runs the queue's next job. It returns false if the queue returned none or
+// panicked.
 func (w *worker) runNext(ctx context.Context) (ran bool) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -388,7 +387,7 @@ func (w *worker) runNext(ctx context.Context) (ran bool) {
 	return true
 }
 
-// sleep waits for a time, or until ctx ends.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -25,7 +25,7 @@ func forEachPool(t *testing.T, test func(t *testing.T, makePool func(size int, q
 	}
 }
 
-// resizable is what all pools are.
+// resizable returns a pool as the amboy.ResizableRunner that every pool is.
 func resizable(t *testing.T, r amboy.Runner) amboy.ResizableRunner {
 	t.Helper()
 	resizer, ok := r.(amboy.ResizableRunner)
@@ -95,7 +95,7 @@ func TestMoreWorkersStartAtOnce(t *testing.T) {
 	})
 }
 
-func TestFewerWorkersEndAfterTheirJob(t *testing.T) {
+func TestSurplusWorkersEndAfterTheirJob(t *testing.T) {
 	forEachPool(t, func(t *testing.T, makePool func(int, amboy.Queue) amboy.Runner) {
 		q := newFakeQueue()
 		var running, most atomic.Int64
@@ -123,7 +123,7 @@ func TestFewerWorkersEndAfterTheirJob(t *testing.T) {
 	})
 }
 
-func TestFewerWorkersEndWhileIdle(t *testing.T) {
+func TestSurplusIdleWorkersEnd(t *testing.T) {
 	forEachPool(t, func(t *testing.T, makePool func(int, amboy.Queue) amboy.Runner) {
 		q := newFakeQueue()
 		r := resizable(t, makePool(6, q))
@@ -207,11 +207,11 @@ func TestCloseFromManyGoroutines(t *testing.T) {
 			})
 		}
 		closers.Wait()
-		assert.Equal(t, time.Minute, time.Since(begin), "the least patient one decides")
+		assert.Equal(t, time.Minute, time.Since(begin), "the earliest deadline decides")
 	})
 }
 
-// emptyQueue never has a job, and never waits for one.
+// emptyQueue never has a job, and its Next never blocks.
 type emptyQueue struct {
 	*fakeQueue
 	calls atomic.Int64
@@ -222,7 +222,7 @@ func (q *emptyQueue) Next(context.Context) amboy.Job {
 	return nil
 }
 
-func TestQueueWithoutJobsIsNotAskedAllTheTime(t *testing.T) {
+func TestAnEmptyQueueIsPolledWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &emptyQueue{fakeQueue: newFakeQueue()}
 		r := pool.NewLocalWorkers(1, q)
@@ -238,7 +238,7 @@ func TestQueueWithoutJobsIsNotAskedAllTheTime(t *testing.T) {
 	})
 }
 
-// panickingQueue panics when it is first asked for a job.
+// panickingQueue panics in its first Next.
 type panickingQueue struct {
 	*fakeQueue
 	asked atomic.Bool

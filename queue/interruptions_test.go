@@ -90,7 +90,7 @@ func TestAJobThatKillsItsProcessKillsTheFleetForEver(t *testing.T) {
 		assert.Equal(t, amboy.QueueStats{Completed: 999, Pending: 1, Total: 1000}, stats)
 		killer := infoOf(t, q, "killer")
 		assert.Equal(t, amboy.StateParked, killer.State)
-		assert.Contains(t, killer.Status.Reason, "it was interrupted 10 times, and may be 10 times: the lease of")
+		assert.Contains(t, killer.Status.Reason, "interrupted 10 times (limit 10): the lease of")
 		assert.Len(t, killer.Status.Interruptions.Latest, 10)
 	})
 }

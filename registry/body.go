@@ -18,28 +18,27 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Body is the encoded content of a job or a dependency manager, in BSON or in
-// JSON. Inside a document of its own format it is a document; inside one of the
-// other format it is a string (BSON in base64), so that it survives either.
-// The zero Body is empty. A Body must not be changed once it is made.
+// Body is the encoded content of a job or a dependency manager, in BSON or in JSON. In a
+// document of its own format it is encoded as a document, in a document of the other
+// format as a string (base64 for BSON), so it can be stored in either. The zero Body is
+// empty. A Body is immutable.
 type Body struct {
 	isJSON bool
 	raw    []byte
 }
 
-// NewBody makes a body of what Raw and IsJSON of another gave, for a store that
-// keeps them apart. The bytes are not checked before they are decoded, and must
-// not be changed.
+// NewBody makes a body of the values that Raw and IsJSON of another body returned, for a
+// store that keeps them separately. The bytes are not checked before they are decoded, and
+// must not be changed.
 func NewBody(raw []byte, isJSON bool) Body { return Body{isJSON: isJSON, raw: raw} }
 
-// Raw returns the encoded content; nothing for an empty body. It must not be
-// changed.
+// Raw returns the encoded content; nil for an empty body. It must not be changed.
 func (b Body) Raw() []byte { return b.raw }
 
-// IsJSON is true where the content is JSON, and false where it is BSON.
+// IsJSON reports whether the content is JSON as opposed to BSON.
 func (b Body) IsJSON() bool { return b.isJSON }
 
-// encode encodes v with its own tags. In BSON it uses codecs.
+// encode encodes v with its own tags. It uses codecs for BSON.
 func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err error) {
 	defer recoverTo(&err)
 	if f == amboy.JSON {
@@ -52,15 +51,16 @@ func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err e
 	return encodeBSON(v, f == amboy.BSON, codecs)
 }
 
-// buffers and valueWriters are used again, because making them takes as long as
-// encoding a small job. After a panic they are not. Version 2 of the Mongo driver
-// has no such pool, but the types of that version are not those of the contract.
+// buffers and valueWriters are pooled, because making them takes as long as encoding a
+// small job. After a panic they are not reused. Version 2 of the Mongo driver has no such
+// pool, but its types are not the types of the contract.
 var (
 	buffers      = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 	valueWriters = bsonrw.NewBSONValueWriterPool() //nolint:staticcheck // See above.
 )
 
-// encodeBSON encodes nil slices and maps as empty ones or as null.
+// encodeBSON encodes nil slices and maps as empty ones if nilAsEmpty is true, otherwise as
+// null.
 //
 //nolint:staticcheck // valueWriters is deprecated for version 2 of the Mongo driver.
 func encodeBSON(v any, nilAsEmpty bool, codecs *bsoncodec.Registry) (Body, error) {
@@ -92,25 +92,24 @@ func encodeJSON(v any) (Body, error) {
 		return Body{}, err
 	}
 	if !isObject(raw) {
-		return Body{}, errors.New("it must encode as a JSON object, because a string stands for BSON")
+		return Body{}, errors.New("must encode as a JSON object, because a string would be read as BSON")
 	}
 	return Body{isJSON: true, raw: raw}, nil
 }
 
-// isObject is true where a valid JSON value is an object.
+// isObject reports whether a valid JSON value is an object.
 func isObject(raw []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{"))
 }
 
-// isDocument is true where the bytes have the outer form of a BSON document:
-// nothing is cut off and nothing follows. What is inside is checked when it is
-// decoded.
+// isDocument reports whether the bytes have the outer form of a BSON document: nothing is
+// missing and nothing follows. The content is checked when it is decoded.
 func isDocument(raw []byte) bool {
 	length, _, ok := bsoncore.ReadLength(raw)
 	return ok && int(length) == len(raw) && bytes.HasSuffix(raw, []byte{0})
 }
 
-// decode decodes the body into v. From BSON it uses codecs.
+// decode decodes the body into v. It uses codecs for BSON.
 func (b Body) decode(v any, codecs *bsoncodec.Registry) (err error) {
 	defer recoverTo(&err)
 	switch {
@@ -149,7 +148,7 @@ func (b Body) decodeMap() (doc map[string]any, err error) {
 	return doc, err
 }
 
-// recoverTo makes an error of a panic of a job type's own methods.
+// recoverTo stores a panic of a job type's own methods in err.
 func recoverTo(err *error) {
 	if value := recover(); value != nil {
 		*err = newPanicError(value)
@@ -160,7 +159,7 @@ func newPanicError(value any) error {
 	return &amboy.PanicError{Value: value, Stack: debug.Stack()}
 }
 
-// IsZero is true for an empty body. It lets encoders leave it out.
+// IsZero reports whether the body is empty. Encoders use it to omit the body.
 func (b Body) IsZero() bool { return len(b.raw) == 0 }
 
 // MarshalJSON implements json.Marshaler.
@@ -223,7 +222,7 @@ func (b *Body) UnmarshalBSONValue(t bsontype.Type, data []byte) error {
 	case bson.TypeString:
 		text, _, ok := bsoncore.ReadString(data)
 		if !ok {
-			return errors.New("reading a body: the string is cut short")
+			return errors.New("reading a body: the string is truncated")
 		}
 		raw := []byte(text)
 		if !json.Valid(raw) || !isObject(raw) {
@@ -231,7 +230,7 @@ func (b *Body) UnmarshalBSONValue(t bsontype.Type, data []byte) error {
 		}
 		*b = Body{isJSON: true, raw: raw}
 	default:
-		return fmt.Errorf("reading a body: want a document or a string, and it is a %s", t)
+		return fmt.Errorf("reading a body: want a document or a string, got a %s", t)
 	}
 	return nil
 }

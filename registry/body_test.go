@@ -11,8 +11,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// A store may keep the parts of an interchange form apart.
-func TestPartsOfAnInterchangeForm(t *testing.T) {
+// A store may keep the body and the other parts of an interchange form separately.
+func TestAStoreMayKeepTheBodySeparately(t *testing.T) {
 	for _, f := range []amboy.Format{amboy.BSON, amboy.JSON, amboy.BSON2} {
 		t.Run(f.String(), func(t *testing.T) {
 			j := job.NewShellJob("true", "")
@@ -34,7 +34,7 @@ func TestPartsOfAnInterchangeForm(t *testing.T) {
 	}
 }
 
-func TestPartsThatAreNone(t *testing.T) {
+func TestInvalidParts(t *testing.T) {
 	assert.Nil(t, registry.PlainDependency(-1))
 	assert.Nil(t, registry.PlainDependency(3))
 	assert.True(t, registry.NewBody(nil, false).IsZero())

@@ -8,12 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// maxDepth is how deep values may be nested in one that is encoded as BSON. That of
-// JSON is the same, and checked by encoding/json.
+// maxDepth is how deeply values may be nested in a value that is encoded as BSON.
+// encoding/json checks the same limit for JSON.
 const maxDepth = 10_000
 
-// checkDepth returns an error for a value that refers to itself, or is nested too
-// deep. The encoder of the Mongo driver would not, but end the process.
+// checkDepth returns an error for a value that refers to itself or is nested too deeply.
+// Without this check the encoder of the Mongo driver would overflow the stack and end the
+// process.
 func checkDepth(v any) error {
 	if v == nil || !isRecursive(reflect.TypeOf(v)) {
 		return nil
@@ -23,7 +24,7 @@ func checkDepth(v any) error {
 
 func descend(v reflect.Value, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("it refers to itself, or is nested deeper than %d levels", maxDepth)
+		return fmt.Errorf("it refers to itself or is nested deeper than %d levels", maxDepth)
 	}
 	if !v.IsValid() || !isRecursive(v.Type()) {
 		return nil
@@ -56,22 +57,23 @@ func descend(v reflect.Value, depth int) error {
 	return nil
 }
 
-// recursive has the types that isRecursive was asked about, with the answers.
-var recursive sync.Map
+// recursiveTypes caches the results of isRecursive by type.
+var recursiveTypes sync.Map
 
-// isRecursive is true for a type whose values may be nested to any depth: one that
-// leads back to itself, or to an interface.
+// isRecursive reports whether values of a type can be nested to any depth, because the
+// type contains itself or an interface.
 func isRecursive(t reflect.Type) bool {
-	if known, ok := recursive.Load(t); ok {
+	if known, ok := recursiveTypes.Load(t); ok {
 		return known.(bool)
 	}
-	is := leadsBack(t, map[reflect.Type]bool{})
-	recursive.Store(t, is)
+	is := containsCycle(t, map[reflect.Type]bool{})
+	recursiveTypes.Store(t, is)
 	return is
 }
 
-// leadsBack tells whether a type leads to an interface or, having been seen, to itself.
-func leadsBack(t reflect.Type, seen map[reflect.Type]bool) bool {
+// containsCycle reports whether a type contains an interface or a type that contains
+// itself. seen maps each visited type to whether it is on the current path.
+func containsCycle(t reflect.Type, seen map[reflect.Type]bool) bool {
 	onPath, ok := seen[t]
 	if ok || encodesItself(t) {
 		return onPath
@@ -82,18 +84,18 @@ func leadsBack(t reflect.Type, seen map[reflect.Type]bool) bool {
 	case reflect.Interface:
 		back = true
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		back = leadsBack(t.Elem(), seen)
+		back = containsCycle(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
 			field := t.Field(i)
-			back = back || (isEncoded(field) && leadsBack(field.Type, seen))
+			back = back || (isEncoded(field) && containsCycle(field.Type, seen))
 		}
 	}
 	seen[t] = false
 	return back
 }
 
-// isEncoded is false for a field that BSON leaves out.
+// isEncoded reports whether BSON encodes a field.
 func isEncoded(field reflect.StructField) bool {
 	return (field.IsExported() || field.Anonymous) && field.Tag.Get("bson") != "-"
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// resize is a job type: its own fields, what makes it a job, and Run.
+// resize is a job type: its own fields, the embedded Base, and Run.
 type resize struct {
 	Path  string `bson:"path" json:"path"`
 	Width int    `bson:"width" json:"width"`
@@ -28,8 +28,7 @@ func (r *resize) Run(context.Context) {
 	fmt.Printf("resizing %s to %d pixels\n", r.Path, r.Width)
 }
 
-// newResize makes a job for a caller, and makeResize an empty one for the
-// registry.
+// newResize makes a job for a caller; makeResize makes an empty job for the registry.
 func newResize(path string, width int) *resize {
 	r := makeResize()
 	r.Path, r.Width = path, width
@@ -45,7 +44,7 @@ func init() {
 	registry.AddJobType("resize", func() amboy.Job { return makeResize() })
 }
 
-// Define a job type, register it, store a job and bring it back to life.
+// Define a job type, register it, encode a job and decode it again.
 func ExampleAddJobType() {
 	stored, err := registry.MakeJobInterchange(newResize("cat.png", 64), amboy.JSON)
 	if err != nil {
@@ -65,7 +64,7 @@ func ExampleAddJobType() {
 	// resizing cat.png to 64 pixels
 }
 
-// Read jobs that were stored before the width was part of the type.
+// Decode jobs that were stored before the width was part of the type.
 func ExampleAddJobUpgrade() {
 	err := registry.AddJobUpgrade("resize", 0, func(body map[string]any) error {
 		body["width"] = 128

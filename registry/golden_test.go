@@ -15,15 +15,15 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// goldenFiles are documents as the former library stored them, with the format
-// of their queue.
+// goldenFiles are documents as the legacy library stored them, with the format of their
+// queue.
 var goldenFiles = map[string]amboy.Format{
 	"own.jsonl":       amboy.BSON,
 	"own-bson2.jsonl": amboy.BSON2,
 	"group.jsonl":     amboy.BSON,
 }
 
-// goldenIDs are the job IDs by the ID of the document, without the group.
+// goldenIDs maps the IDs of documents to the job IDs, without the group.
 var goldenIDs = map[string]string{
 	"attempt-0.fails-twice":   "fails-twice",
 	"attempt-0.retries-later": "retries-later",
@@ -40,7 +40,7 @@ var goldenIDs = map[string]string{
 	"shell-job-3-echo":        "shell-job-3-echo",
 }
 
-// goldenLines are the documents of a file, as extended JSON.
+// goldenLines returns the documents of a file as extended JSON.
 func goldenLines(tb testing.TB, name string) []string {
 	tb.Helper()
 	file, err := os.Open(filepath.Join("testdata", "golden", name))
@@ -92,7 +92,7 @@ func testGoldenID(t *testing.T, doc *registry.JobInterchange) {
 	assert.Equal(t, want, doc.JobID())
 }
 
-// testGoldenJob brings the job to life and stores it again, as a queue does.
+// testGoldenJob decodes the job and encodes it again, as a queue does.
 func testGoldenJob(t *testing.T, want bson.Raw, doc *registry.JobInterchange, f, stored amboy.Format) {
 	t.Helper()
 	j, err := doc.Resolve(f)
@@ -107,7 +107,7 @@ func testGoldenJob(t *testing.T, want bson.Raw, doc *registry.JobInterchange, f,
 	again, err := registry.MakeJobInterchange(j, stored)
 	require.NoError(t, err)
 	assert.Equal(t, j.Scopes(), again.RequiredScopes)
-	// What a store sets, and the one new field that a job with scopes has.
+	// These fields are set by a store, except RequiredScopes, which is new.
 	again.Name, again.Group, again.Scopes, again.RequiredScopes = doc.Name, doc.Group, doc.Scopes, nil
 	data, err := again.Encode(stored)
 	require.NoError(t, err)

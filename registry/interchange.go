@@ -15,16 +15,16 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// JobInterchange is the stored form of a job: what queues need to know about
-// any job, and the job itself, encoded with its own tags.
+// JobInterchange is the stored form of a job: the properties that queues use of every job,
+// and the job itself, encoded with its own tags.
 type JobInterchange struct {
 	// Name is the ID under which the job is stored.
 	Name string `bson:"_id" json:"name" yaml:"name"`
 	// Type is the name of the job's registered type.
 	Type string `json:"type" bson:"type" yaml:"type"`
-	// Group is the queue that the job belongs to, where several share a store.
+	// Group is the queue that the job belongs to, if several queues share a store.
 	Group string `bson:"group,omitempty" json:"group,omitempty" yaml:"group,omitempty"`
-	// Version is that of the type, when the job was stored.
+	// Version is the version of the type under which the job was stored.
 	Version int `json:"version" bson:"version" yaml:"version"`
 	// Status is the job's progress.
 	Status amboy.JobStatusInfo `bson:"status" json:"status" yaml:"status"`
@@ -32,9 +32,9 @@ type JobInterchange struct {
 	Scopes []string `bson:"scopes,omitempty" json:"scopes,omitempty" yaml:"scopes,omitempty"`
 	// EnqueueScopes are the scopes that Put takes.
 	EnqueueScopes []string `bson:"enqueue_scopes,omitempty" json:"enqueue_scopes,omitempty" yaml:"enqueue_scopes,omitempty"`
-	// EnqueueAllScopes is true where Put takes all scopes.
+	// EnqueueAllScopes is true if Put takes all scopes.
 	EnqueueAllScopes bool `bson:"enqueue_all_scopes,omitempty" json:"enqueue_all_scopes,omitempty" yaml:"enqueue_all_scopes,omitempty"`
-	// RetryInfo tells how the job is retried.
+	// RetryInfo describes how the job is retried.
 	RetryInfo amboy.JobRetryInfo `bson:"retry_info" json:"retry_info,omitempty" yaml:"retry_info,omitempty"`
 	// TimeInfo holds the job's times.
 	TimeInfo amboy.JobTimeInfo `bson:"time_info" json:"time_info,omitempty" yaml:"time_info,omitempty"`
@@ -43,32 +43,32 @@ type JobInterchange struct {
 	// Dependency is the job's dependency manager.
 	Dependency *DependencyInterchange `json:"dependency,omitempty" bson:"dependency,omitempty" yaml:"dependency,omitempty"`
 
-	// Priority is the job's priority; absent where it is 0.
+	// Priority is the job's priority; omitted if it is 0.
 	Priority int `bson:"priority,omitempty" json:"priority,omitempty" yaml:"priority,omitempty"`
-	// RequiredScopes are all the scopes that the job needs to run; absent where
-	// it needs none, and from what older versions stored.
+	// RequiredScopes are all the scopes that the job needs to run. It is omitted if the job
+	// needs none, and missing in documents of older versions.
 	RequiredScopes []string `bson:"required_scopes,omitempty" json:"required_scopes,omitempty" yaml:"required_scopes,omitempty"`
 
-	// The fields below are absent while they are unused.
+	// The fields below are omitted while they are unused.
 
-	// Tags are those by which people find the job.
+	// Tags are the tags by which operators find the job.
 	Tags []string `bson:"tags,omitempty" json:"tags,omitempty" yaml:"tags,omitempty"`
-	// UniqueKey is what no other job of the queue may have, until UniqueUntil.
+	// UniqueKey is held by at most one job of the queue, which holds it until UniqueUntil.
 	UniqueKey   string            `bson:"unique_key,omitempty" json:"unique_key,omitempty" yaml:"unique_key,omitempty"`
 	UniqueUntil amboy.UniqueUntil `bson:"unique_until,omitempty" json:"unique_until,omitempty" yaml:"unique_until,omitempty"`
-	// Progress is what the running job last said.
+	// Progress is the latest progress of the running job.
 	Progress *amboy.JobProgress `bson:"progress,omitempty" json:"progress,omitempty" yaml:"progress,omitempty"`
-	// Result is what a job that ended has left.
+	// Result is the result of a job that ended.
 	Result *Body `bson:"result,omitempty" json:"result,omitempty" yaml:"result,omitempty"`
-	// Metadata is what others than the job keep with it.
+	// Metadata is the data that other code keeps with the job.
 	Metadata map[string]string `bson:"metadata,omitempty" json:"metadata,omitempty" yaml:"metadata,omitempty"`
 	// ForgetAt is when a job that ended may be removed.
 	ForgetAt time.Time `bson:"forget_at,omitempty" json:"forget_at,omitzero" yaml:"forget_at,omitempty"`
-	// CancelRequested is true for a running job that is to be canceled.
+	// CancelRequested is true for a running job that an operator has canceled.
 	CancelRequested bool `bson:"cancel_requested,omitempty" json:"cancel_requested,omitempty" yaml:"cancel_requested,omitempty"`
 
-	// LeaseTime is how long the lease lasts of a job that is put as running. It is not
-	// part of the encoded form.
+	// LeaseTime is the length of the lease of a job that is put as running. It is not
+	// encoded.
 	LeaseTime time.Duration `bson:"-" json:"-" yaml:"-"`
 }
 
@@ -76,20 +76,20 @@ type JobInterchange struct {
 type DependencyInterchange struct {
 	// Type is the name of the manager's registered type.
 	Type string `json:"type" bson:"type" yaml:"type"`
-	// Version is that of the type, when the manager was stored.
+	// Version is the version of the type under which the manager was stored.
 	Version int `json:"version" bson:"version" yaml:"version"`
 	// Edges are the IDs of the jobs that must end first.
 	Edges []string `bson:"edges" json:"edges" yaml:"edges"`
 	// Dependency is the manager itself.
 	Dependency Body `bson:"dependency" json:"dependency" yaml:"dependency"`
-	// Failed are the edges that ended without success; absent where none did.
+	// Failed are the edges that ended without success; omitted if there are none.
 	Failed []string `bson:"failed,omitempty" json:"failed,omitempty" yaml:"failed,omitempty"`
 }
 
-// MakeJobInterchange encodes a job. It returns an *amboy.InvalidJobError for a
-// nil job, an *UnknownTypeError where the job's type is not registered, an
-// *EncodeError for a job that can't be encoded, and an error for an invalid format;
-// a panic of the job's own methods is an error too. The job must not be running.
+// MakeJobInterchange encodes a job. It returns an *amboy.InvalidJobError for a nil job, an
+// *UnknownTypeError if the job's type is not registered, an *EncodeError for a job that
+// can't be encoded, and an error for an invalid format. A panic of the job's own methods
+// is returned as an error too. The job must not be running.
 func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err error) {
 	if amboy.IsNilJob(j) {
 		return nil, &amboy.InvalidJobError{Field: "job", Rule: "must not be nil"}
@@ -145,8 +145,8 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	}, nil
 }
 
-// newEncodeError names what can't be encoded: all that is encoded of a typed job
-// are its arguments.
+// newEncodeError names what can't be encoded. Of a typed job only the arguments are
+// encoded.
 func newEncodeError(j amboy.Job, f amboy.Format, err error) error {
 	failure := &EncodeError{JobID: j.ID(), Type: j.Type().Name, Format: f, Field: "job", Value: j, Err: err}
 	if typed, ok := j.(amboy.ArgsJob); ok {
@@ -178,15 +178,14 @@ func makeDependencyInterchange(m dependency.Manager, f amboy.Format) (*Dependenc
 	}, nil
 }
 
-// isPlain is true for the dependency of a job that depends on nothing, which is
-// that of most jobs.
+// isPlain reports whether a is the default dependency, of a job that depends on nothing.
+// Most jobs have it.
 func isPlain(a *dependency.Always) bool {
 	return len(a.TaskEdges) == 0 && a.FailurePolicy == dependency.FailOnFailure
 }
 
-// plainAlways has the stored form of a plain Always in each format, so that it
-// is encoded, and in memory decoded, once and not for every job. It must not be
-// changed.
+// plainAlways holds the stored form of a plain Always in each format, so that it is
+// encoded, and in memory decoded, once instead of for every job. It must not be changed.
 var plainAlways = func() (forms [amboy.BSON2 + 1]*DependencyInterchange) {
 	for f := range forms {
 		a := dependency.MakeAlways()
@@ -199,9 +198,9 @@ var plainAlways = func() (forms [amboy.BSON2 + 1]*DependencyInterchange) {
 	return forms
 }()
 
-// PlainDependency returns the stored form of the dependency of a job that depends
-// on nothing, for a store that need not keep it with each job. It is shared, and
-// must not be changed. It returns nil for an invalid format.
+// PlainDependency returns the stored form of the dependency of a job that depends on
+// nothing. A store does not have to keep it with each job. The result is shared and must
+// not be changed. PlainDependency returns nil for an invalid format.
 func PlainDependency(f amboy.Format) *DependencyInterchange {
 	if !f.IsValid() {
 		return nil
@@ -212,8 +211,8 @@ func PlainDependency(f amboy.Format) *DependencyInterchange {
 // Raw returns the encoded job. It must not be changed.
 func (i *JobInterchange) Raw() []byte { return i.Job.raw }
 
-// JobID is the ID of the job: the name without what a store puts before it (the
-// group, and of a retryable job the attempt).
+// JobID returns the ID of the job: the name without the prefixes that a store adds (the
+// group, and the attempt of a retryable job).
 func (i *JobInterchange) JobID() string {
 	if i.RetryInfo.Retryable && i.RetryInfo.BaseJobID != "" {
 		return i.RetryInfo.BaseJobID
@@ -224,14 +223,16 @@ func (i *JobInterchange) JobID() string {
 	return i.Name
 }
 
-// Resolve decodes the job, through the upgrades of its type where it was stored
-// under an older version. The bytes tell whether they are BSON or JSON; the
-// format must be a valid one, and of BSON it decides how a stored string is decoded
-// into a type of a string kind that has BSON methods. It returns an *UnknownTypeError, a *VersionError
-// or a *MalformedError, and wraps dependency.ErrUnknownType where the type of
-// the dependency manager is not registered; IsUnknown tells these from errors that mean
-// that no process can decode it. A panic of the type's factory or
-// methods is a *MalformedError that wraps an *amboy.PanicError.
+// Resolve decodes the job. If it was stored under an older version of its type, it goes
+// through the upgrades of the type. The body itself shows whether it is BSON or JSON. The
+// format must be valid; it decides how a BSON string is decoded into a string type that
+// has BSON methods.
+//
+// Resolve returns an *UnknownTypeError, a *VersionError or a *MalformedError. If the type
+// of the dependency manager is not registered, the error wraps dependency.ErrUnknownType.
+// IsUnknown distinguishes these from errors that mean that no process can decode the job.
+// A panic of the type's factory or methods is a *MalformedError that wraps an
+// *amboy.PanicError.
 func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if !f.IsValid() {
 		return nil, fmt.Errorf("decoding job %q: %d is not a format", i.JobID(), f)
@@ -240,15 +241,15 @@ func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 	if err != nil {
 		return nil, &UnknownTypeError{JobID: i.JobID(), Type: i.Type}
 	}
-	return i.make(registered, f)
+	return i.build(registered, f)
 }
 
 func (i *JobInterchange) malformed(err error) error {
 	return &MalformedError{JobID: i.JobID(), Type: i.Type, Err: err}
 }
 
-// make makes the job of its type and its stored form.
-func (i *JobInterchange) make(t jobType, f amboy.Format) (j amboy.Job, err error) {
+// build makes a job of type t from the stored form.
+func (i *JobInterchange) build(t jobType, f amboy.Format) (j amboy.Job, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			j, err = nil, i.malformed(newPanicError(value))
@@ -276,7 +277,7 @@ func (i *JobInterchange) make(t jobType, f amboy.Format) (j amboy.Job, err error
 	return j, nil
 }
 
-// upgraded returns the body as the current version of the type has it.
+// upgraded returns the body in the current version of the type.
 func (i *JobInterchange) upgraded(t jobType, current int, codecs *bsoncodec.Registry) (Body, error) {
 	if i.Version == current {
 		return i.Job, nil
@@ -319,9 +320,9 @@ func applyUpgrade(upgrade JobUpgrade, doc map[string]any) (err error) {
 	return upgrade(doc)
 }
 
-// restore sets what is stored beside the body. ID and type are set too, where
-// the job allows: its own tags need not store them, and the type may have been
-// upgraded.
+// restore sets the properties that are stored outside the body. They include the ID and
+// the type if the job has setters for them: its own tags may not store them, and the type
+// may have been upgraded.
 func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 	if named, ok := j.(interface{ SetID(string) }); ok {
 		named.SetID(i.JobID())
@@ -358,7 +359,7 @@ func (i *JobInterchange) restore(j amboy.Job, current amboy.JobType) {
 	retry := i.RetryInfo
 	j.UpdateRetryInfo(retry.Options())
 	if p, ok := j.(amboy.ProgressJob); ok && i.Progress != nil {
-		p.SetProgress(*i.Progress) // of the attempt that the retry info names
+		p.SetProgress(*i.Progress) // after UpdateRetryInfo: the progress belongs to the current attempt
 	}
 	if left, ok := j.(amboy.ResultJob); ok && i.Result != nil {
 		left.RestoreResult(i.Result.decodeResult)
@@ -371,7 +372,7 @@ func (i *JobInterchange) restoreDependency(j amboy.Job, f amboy.Format) error {
 		return nil
 	}
 	if a, ok := j.Dependency().(*dependency.Always); ok && isPlain(a) && slices.Contains(plainAlways[:], dep) {
-		return nil // it is what the job has
+		return nil // the job already has it
 	}
 	factory, err := dependency.GetManagerFactory(dep.Type)
 	if err != nil {
@@ -387,13 +388,13 @@ func (i *JobInterchange) restoreDependency(j amboy.Job, f amboy.Format) error {
 		return i.malformed(fmt.Errorf("decoding its dependency: %w", err))
 	}
 	if m.Type() != current {
-		return i.malformed(fmt.Errorf("its dependency of type %q says that it is %+v", dep.Type, m.Type()))
+		return i.malformed(fmt.Errorf("its dependency of type %q reports type %+v", dep.Type, m.Type()))
 	}
 	j.SetDependency(m)
 	return nil
 }
 
-// Encode returns the whole interchange form in a format, for a file or a wire.
+// Encode encodes the whole interchange form, to write it to a file or send it.
 func (i *JobInterchange) Encode(f amboy.Format) ([]byte, error) {
 	body, err := encode(i, f, methodStrings)
 	if err != nil {
@@ -402,8 +403,8 @@ func (i *JobInterchange) Encode(f amboy.Format) ([]byte, error) {
 	return body.raw, nil
 }
 
-// DecodeJobInterchange reads what Encode wrote. It returns a *MalformedError for
-// bytes that are something else.
+// DecodeJobInterchange decodes what Encode returned. It returns a *MalformedError for
+// other bytes.
 func DecodeJobInterchange(data []byte, f amboy.Format) (*JobInterchange, error) {
 	if !f.IsValid() {
 		return nil, fmt.Errorf("decoding an interchange form: %d is not a format", f)

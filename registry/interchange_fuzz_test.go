@@ -25,7 +25,7 @@ func FuzzDecodeJobInterchangeBSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decodeAndResolve(t, data, amboy.BSON)
-		// Bytes with the length of a document get further.
+		// A correct document length lets more inputs pass the first check.
 		if len(data) >= 5 {
 			doc := bytes.Clone(data)
 			binary.LittleEndian.PutUint32(doc, uint32(len(doc)))
@@ -56,8 +56,8 @@ func FuzzDecodeJobInterchangeJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { decodeAndResolve(t, data, amboy.JSON) })
 }
 
-// decodeAndResolve checks that any bytes end in a job or in an error that says
-// what is wrong, and that what could be read can be written again.
+// decodeAndResolve checks that any bytes give a job or an error that names what is wrong,
+// and that a decoded job can be encoded again.
 func decodeAndResolve(t *testing.T, data []byte, f amboy.Format) {
 	t.Helper()
 	read, err := registry.DecodeJobInterchange(data, f)

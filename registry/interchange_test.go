@@ -17,8 +17,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// through encodes a job, sends its interchange form over a wire, and resolves
-// it.
+// through encodes a job, encodes and decodes its interchange form, and resolves it.
 func through(t *testing.T, j amboy.Job, f amboy.Format) amboy.Job {
 	t.Helper()
 	made, err := registry.MakeJobInterchange(j, f)
@@ -82,7 +81,7 @@ func TestNilSlicesAndMaps(t *testing.T) {
 	}
 }
 
-// TestBodyInOtherFormat stores a BSON job in a JSON document and the reverse.
+// TestBodyInOtherFormat stores a BSON job in a JSON document, and the reverse.
 func TestBodyInOtherFormat(t *testing.T) {
 	for _, inner := range formats {
 		for _, outer := range formats {
@@ -120,7 +119,7 @@ func TestJobID(t *testing.T) {
 	}
 }
 
-// The ways in which a job type can embed Base.
+// These types embed Base in every supported way.
 type (
 	namedBase struct {
 		Own      string `bson:"own" json:"own"`
@@ -201,7 +200,7 @@ func TestBaseUnderAnyTag(t *testing.T) {
 	}
 }
 
-// setEverything sets all that a queue knows about a job.
+// setEverything sets every property that queues use of a job.
 func setEverything(t *testing.T, j amboy.Job) {
 	t.Helper()
 	j.(interface{ SetID(string) }).SetID("group.one/job 1")
@@ -273,8 +272,8 @@ func TestDependencyRoundTrip(t *testing.T) {
 	}
 }
 
-// TestEnqueueScopesOfFactoryGiveWay checks that what is stored wins over what the
-// factory sets.
+// TestEnqueueScopesOfFactoryGiveWay checks that stored enqueue scopes override those that
+// the factory sets.
 func TestEnqueueScopesOfFactoryGiveWay(t *testing.T) {
 	registry.AddJobType("greedy", func() amboy.Job {
 		j := &namedBase{Base: job.Base{JobType: amboy.JobType{Name: "greedy"}}}
@@ -289,7 +288,7 @@ func TestEnqueueScopesOfFactoryGiveWay(t *testing.T) {
 	}
 }
 
-// TestTypeOfFactoryWithoutOne has a type that only its constructor names.
+// TestTypeOfFactoryWithoutOne uses a type whose factory sets no type name.
 func TestTypeOfFactoryWithoutOne(t *testing.T) {
 	registry.AddJobType("unnamed", func() amboy.Job { return &hiddenBase{} })
 	j := &hiddenBase{Base: job.Base{Name: "a", JobType: amboy.JobType{Name: "unnamed"}}}
@@ -298,7 +297,7 @@ func TestTypeOfFactoryWithoutOne(t *testing.T) {
 	}
 }
 
-// unusual has methods that go wrong.
+// unusual has methods that fail.
 type unusual struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	encode   func() ([]byte, error)
@@ -421,7 +420,7 @@ func isManagerVersion(t *testing.T, err error) {
 	var version *registry.VersionError
 	require.ErrorAs(t, err, &version)
 	assert.Equal(t, registry.VersionError{Type: "sample", Manager: "always", Stored: 1, Current: 0}, *version)
-	assert.ErrorContains(t, err, `the dependency of type "always" of job "" was stored under version 1, and this process has version 0`)
+	assert.ErrorContains(t, err, `the dependency of type "always" of job "" was stored under version 1, but this process has version 0`)
 }
 
 func TestDecodeJobInterchangeErrors(t *testing.T) {
@@ -477,7 +476,7 @@ func TestMalformedErrorNamesJob(t *testing.T) {
 	assert.ErrorContains(t, err, `job "x" of type "sample"`)
 }
 
-// isA checks that an error is, or wraps, one of type E.
+// isA checks that an error is, or wraps, an error of type E.
 func isA[E error](t *testing.T, err error) {
 	t.Helper()
 	var target E
@@ -516,7 +515,7 @@ func isMalformedPanic(t *testing.T, err error) {
 	isA[*amboy.PanicError](t, err)
 }
 
-// linked is a job that may refer to itself.
+// linked is a job that can refer to itself.
 type linked struct {
 	sample
 	Next *linked `bson:"next" json:"next"`

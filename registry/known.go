@@ -8,15 +8,15 @@ import (
 	"github.com/mongodb/amboy/internal/registrations"
 )
 
-// KnownType is a type whose stored form this process can read.
+// KnownType is a type whose stored form this process can decode.
 type KnownType struct {
 	// Name is the name under which it is registered.
 	Name string
-	// From and To are the first and the last version that can be read.
+	// From and To are the first and the last version that can be decoded.
 	From, To int
 }
 
-// Known are the types whose stored form a process can read, sorted by name.
+// Known lists the types whose stored form a process can decode, sorted by name.
 type Known struct {
 	Jobs, Managers []KnownType
 }
@@ -28,8 +28,8 @@ var known = struct {
 }{}
 
 // KnownTypes lists the types of jobs and of dependency managers whose stored form this
-// process can read. A type is left out if its factory panics, or returns nil. The result
-// is shared, and must not be changed. It is safe for concurrent use.
+// process can decode. It omits a type whose factory panics or returns nil. The result is
+// shared and must not be changed. It is safe for concurrent use.
 func KnownTypes() *Known {
 	version := registrations.Version()
 	known.Lock()
@@ -45,7 +45,7 @@ func findKnown() *Known {
 	for name := range JobTypeNames() {
 		t, err := getJobType(name)
 		if err != nil {
-			continue // it can't be taken back
+			continue // can't happen: types are never removed
 		}
 		if to, ok := versionOf(func() (int, bool) {
 			j := t.factory()
@@ -83,7 +83,8 @@ func versionOfJob(j amboy.Job) (version int, ok bool) {
 	return j.Type().Version, true
 }
 
-// versionOf asks code of a type for its version.
+// versionOf returns the result of ask, which calls the code of a type, or false if that
+// panics.
 func versionOf(ask func() (int, bool)) (version int, ok bool) {
 	defer func() {
 		if recover() != nil {

@@ -16,7 +16,7 @@ import (
 
 var lastType atomic.Int64
 
-// newType is a name that is not registered, also when a test is run twice.
+// newType returns a name that is not registered, even if a test runs twice.
 func newType() string { return fmt.Sprint("registered-", lastType.Add(1)) }
 
 func TestARegisteredTypeIsNotReplaced(t *testing.T) {

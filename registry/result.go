@@ -10,11 +10,11 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// resultField is the field of the document in which a result is stored, which may
-// be a value that is no document.
+// resultField is the field of the document in which a result is stored. A result may be a
+// value that is not a document itself.
 const resultField = "value"
 
-// encodeResult encodes what a job has left; nil where that is nothing.
+// encodeResult encodes a job's result; nil if it has none.
 func encodeResult(j amboy.Job, f amboy.Format) (*Body, error) {
 	left, ok := j.(amboy.ResultJob)
 	if !ok {
@@ -31,7 +31,7 @@ func encodeResult(j amboy.Job, f amboy.Format) (*Body, error) {
 	return &body, nil
 }
 
-// decodeResult decodes what a job has left into what a pointer refers to.
+// decodeResult decodes a job's result into the value that a pointer refers to.
 func (b *Body) decodeResult(into any) (err error) {
 	defer recoverTo(&err)
 	if b.isJSON {

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// leaving is a job that leaves a result.
+// leaving is a job with a result.
 type leaving struct {
 	sample
 	result any

@@ -44,7 +44,7 @@ func (s *sample) Run(context.Context) {
 	}
 }
 
-// at is a time that every format keeps: whole milliseconds, in UTC.
+// at returns a time that every format preserves: whole milliseconds, in UTC.
 func at(minute int) time.Time { return time.Date(2026, 3, 1, 12, minute, 0, 7e6, time.UTC) }
 
 var formats = []amboy.Format{amboy.BSON, amboy.BSON2, amboy.JSON}

@@ -11,22 +11,23 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// A type of a string kind may have BSON methods of the Mongo driver, such as one that
-// stores a hexadecimal ID as an ObjectID. In the format BSON the legacy library stored
-// the value of such a type as a plain string, and did not call the methods. BSON does
-// the same here, so that either library reads what the other wrote. BSON2 calls them.
+// A string kind is a type whose underlying type is string. It may have BSON methods of the
+// Mongo driver, such as methods that store a hexadecimal ID as an ObjectID. In the format
+// BSON the legacy library stored the value of such a type as a plain string and did not
+// call the methods. BSON does the same here, so that each library can read what the other
+// wrote. BSON2 calls the methods.
 //
-// Documents of one format are also read by queues of the other. What is not a string
-// was written by the methods. A string in a document that is read as BSON is plain; in
-// one that is read as BSON2 it is plain if the methods would have written something
-// else.
+// Queues of one format also read documents of the other. A value that is not a string was
+// written by the methods. A string in a document that is read as BSON is plain. A string
+// in a document that is read as BSON2 is plain if the methods would have written something
+// other than a string.
 var (
 	plainStrings  = newPlainStrings()
 	methodStrings = newMethodStrings()
 )
 
-// codecsOf returns the codecs for a job in a format. Typed jobs do not exist in the
-// legacy library, so that methods count in them.
+// codecsOf returns the codecs for a job in a format. The legacy library has no typed jobs,
+// so their types' methods are always called.
 func codecsOf(j amboy.Job, f amboy.Format) *bsoncodec.Registry {
 	if _, typed := j.(amboy.ArgsJob); typed {
 		return methodStrings
@@ -41,8 +42,9 @@ func codecsFor(f amboy.Format) *bsoncodec.Registry {
 	return plainStrings
 }
 
-// hooks are the interfaces under which the registry of the Mongo driver has codecs for
-// types with methods. Those of package bson have the same methods, but are other types.
+// hooks are the interfaces under which the registry of the Mongo driver holds codecs for
+// types with methods. The interfaces of package bson have the same methods but are other
+// types.
 //
 //nolint:staticcheck // They are deprecated in favor of those of package bson.
 var hooks = struct{ marshaler, valueMarshaler, unmarshaler, valueUnmarshaler reflect.Type }{
@@ -63,17 +65,17 @@ func newPlainStrings() *bsoncodec.Registry {
 
 func newMethodStrings() *bsoncodec.Registry {
 	r := bson.NewRegistry()
-	r.RegisterInterfaceDecoder(hooks.unmarshaler, stringDecoder(setPlainString)) // its method wants a document
+	r.RegisterInterfaceDecoder(hooks.unmarshaler, stringDecoder(setPlainString)) // UnmarshalBSON expects a document
 	r.RegisterInterfaceDecoder(hooks.valueUnmarshaler, stringDecoder(unmarshalString))
 	return r
 }
 
-// encodePlainString encodes a value of a string kind, or a pointer to one, as a
-// string. It leaves other values to their methods.
+// encodePlainString encodes a value of a string kind, or a pointer to one, as a string. It
+// encodes other values with their methods.
 func encodePlainString(ec bsoncodec.EncodeContext, w bsonrw.ValueWriter, v reflect.Value) error {
 	text := v
 	for text.Kind() == reflect.Pointer || text.Kind() == reflect.Interface {
-		text = text.Elem() // which is invalid if it is nil
+		text = text.Elem() // invalid if it is nil
 	}
 	switch {
 	case text.Kind() == reflect.String:
@@ -88,12 +90,12 @@ func encodePlainString(ec bsoncodec.EncodeContext, w bsonrw.ValueWriter, v refle
 	return encoder.EncodeValue(ec, w, v)
 }
 
-// methods encodes and decodes as the Mongo driver does by default, which calls the
-// BSON methods of a type.
+// methods encodes and decodes as the Mongo driver does by default: it calls the BSON
+// methods of a type.
 var methods = bson.NewRegistry()
 
-// stringDecoder decodes a BSON string into a value of a string kind, or a pointer to
-// one, with set. It leaves everything else to the methods.
+// stringDecoder decodes a BSON string into a value of a string kind, or a pointer to one,
+// with set. It decodes everything else with the methods.
 func stringDecoder(set func(into reflect.Value, text string) error) bsoncodec.ValueDecoderFunc {
 	return func(dc bsoncodec.DecodeContext, r bsonrw.ValueReader, v reflect.Value) error {
 		t := v.Type()
@@ -126,8 +128,8 @@ func setPlainString(into reflect.Value, text string) error {
 	return nil
 }
 
-// unmarshalString calls UnmarshalBSONValue. If the type does not marshal as a string,
-// what is stored is plain: that method could not have made sense of it.
+// unmarshalString calls UnmarshalBSONValue. If the type does not marshal as a string, the
+// stored string is plain, and the method does not apply to it.
 func unmarshalString(into reflect.Value, text string) error {
 	err := into.Addr().Interface().(bson.ValueUnmarshaler).
 		UnmarshalBSONValue(bson.TypeString, bsoncore.AppendString(nil, text))
@@ -139,5 +141,5 @@ func unmarshalString(into reflect.Value, text string) error {
 		return err
 	}
 	into.SetString(text)
-	return nil //nolint:nilerr // the text has been read: neither method is for it
+	return nil //nolint:nilerr // the text is plain, so the methods do not apply
 }

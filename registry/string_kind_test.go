@@ -20,9 +20,9 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// The types below are all of a string kind. Those with "ID" in their name hold the
-// 12 raw bytes of an ObjectID. None of their UnmarshalBSONValue methods looks at the
-// type of what is stored.
+// The types below are all string kinds. Types with "ID" in their name hold the 12 raw
+// bytes of an ObjectID. None of their UnmarshalBSONValue methods checks the type of the
+// stored value.
 type (
 	plainID   string // no methods
 	valueID   string // marshals with a value receiver
@@ -111,7 +111,7 @@ func reverse(s string) string {
 	return out.String()
 }
 
-// stringKinds has a string kind in every place in which a job may have one.
+// stringKinds has a string kind in every place in which a job can have one.
 type stringKinds[T ~string] struct {
 	Field   T            `bson:"field" json:"field"`
 	Pointer *T           `bson:"pointer" json:"pointer"`
@@ -128,19 +128,19 @@ type stringKinds[T ~string] struct {
 
 func (*stringKinds[T]) Run(context.Context) {}
 
-// fill sets all places but Nil.
+// fill sets all places except Nil.
 func (j *stringKinds[T]) fill(value T) {
 	j.Field, j.Pointer, j.Slice, j.Array = value, &value, []T{value, value}, [1]T{value}
 	j.Map, j.Inner.Field = map[string]T{"key": value}, value
 }
 
-// places are where fill set the value, in the form of bson.Raw.Lookup.
+// places are the places that fill sets, as paths for bson.Raw.Lookup.
 var places = [][]string{{"field"}, {"pointer"}, {"slice", "0"}, {"slice", "1"}, {"array", "0"}, {"map", "key"}, {"inner", "field"}}
 
-// rawID is not UTF-8, as most ObjectIDs are not.
+// rawID is not valid UTF-8, like most ObjectIDs.
 const rawID = "\x5f\x8a\xff\x01\x00\xfe\x22\x5c\x80\x90\xa0\xb0"
 
-// makeStringKinds returns a job with a value in every place, of a type of its own.
+// makeStringKinds returns a job of a new type with a value in every place.
 func makeStringKinds[T ~string](t *testing.T, value T) *stringKinds[T] {
 	t.Helper()
 	name := newType()
@@ -154,8 +154,8 @@ func makeStringKinds[T ~string](t *testing.T, value T) *stringKinds[T] {
 	return j
 }
 
-// asLegacy is the stored form of a job as the legacy library wrote it in its format
-// BSON: a string kind is a plain string.
+// asLegacy returns the stored form of a job as the legacy library wrote it in the format
+// BSON: string kinds are plain strings.
 func asLegacy[T ~string](t *testing.T, j *stringKinds[T]) *registry.JobInterchange {
 	t.Helper()
 	stored, err := registry.MakeJobInterchange(j, amboy.BSON)
@@ -195,7 +195,7 @@ func TestLegacyStringIsDecodedAsItIs(t *testing.T) {
 	t.Run("pointer receiver", func(t *testing.T) { testLegacyString(t, pointerID(rawID), formats...) })
 	t.Run("document", func(t *testing.T) { testLegacyString(t, documentT("text"), formats...) })
 	t.Run("only marshals", func(t *testing.T) { testLegacyString(t, writeOnly("text"), formats...) })
-	// Both formats store these as a string: the queue's format decides what it means.
+	// Both formats store these as a string. The format of the queue decides how it is read.
 	t.Run("only unmarshals", func(t *testing.T) { testLegacyString(t, readOnly("Text"), amboy.BSON, amboy.JSON) })
 	t.Run("another string", func(t *testing.T) { testLegacyString(t, reversed("text"), amboy.BSON, amboy.JSON) })
 }
@@ -231,8 +231,8 @@ func TestStringKindRoundTrip(t *testing.T) {
 	t.Run("another string", func(t *testing.T) { testStringKind(t, reversed("text"), bson.TypeString, bson.TypeString) })
 }
 
-// testStringKind stores a value in all formats. In BSON it is a plain string, and in
-// BSON2 it has the given types.
+// testStringKind stores a value in all formats. In BSON it must be a plain string, and in
+// BSON2 it must have the given types.
 func testStringKind[T ~string](t *testing.T, value T, bson2, bson2InMap bsontype.Type) {
 	t.Helper()
 	j := makeStringKinds(t, value)
@@ -292,8 +292,8 @@ func TestUpgradeSetsAStringKind(t *testing.T) {
 	}
 }
 
-// The legacy library has no typed jobs and no results: their types' methods count in
-// every format.
+// The legacy library has no typed jobs and no results, so their types' methods are called
+// in every format.
 func TestTypedJobKeepsMethodsOfAStringKind(t *testing.T) {
 	type args struct {
 		ID     valueID  `bson:"id" json:"id"`

@@ -1,5 +1,5 @@
-// Package registry brings stored jobs back to life. It knows the types of jobs
-// by name, and has the one serialized form of a job, JobInterchange.
+// Package registry maps the names of job types to factories, and defines JobInterchange,
+// the single serialized form of a job.
 package registry
 
 import (
@@ -18,17 +18,16 @@ import (
 	"github.com/mongodb/amboy/internal/registrations"
 )
 
-// JobFactory makes an empty job of one type, to decode a stored one into. The
-// Type of what it makes is the type's current version.
+// JobFactory makes an empty job of one type, into which a stored job is decoded. The Type
+// of the empty job is the type's current version.
 type JobFactory func() amboy.Job
 
-// JobUpgrade changes the stored body of a job from one version of its type to
-// the next. The body is the job as it was encoded with its own tags; values
-// have the Go types that the body's format decodes to (numbers are json.Number
-// in JSON). It changes the map in place.
+// JobUpgrade changes the stored body of a job, in place, from one version of its type to
+// the next. The body is the job as it was encoded with its own tags. Values have the Go
+// types to which the body's format decodes (numbers in JSON are json.Number).
 type JobUpgrade func(body map[string]any) error
 
-// jobType is what is registered under a name.
+// jobType is a registered type.
 type jobType struct {
 	factory  JobFactory
 	upgrades map[int]JobUpgrade
@@ -40,15 +39,15 @@ var types = struct {
 	byName map[string]jobType
 }{byName: map[string]jobType{}}
 
-// AddJobType registers the factory of a job type, usually from an init
-// function. A name that is registered already is replaced, with a warning in
-// the log; its upgrades stay. An empty name, a nil factory and the name of a type
-// that RegisterJobType registered are refused with an error in the log, since init
-// functions have nowhere to return one. It is safe for concurrent use.
+// AddJobType registers the factory of a job type, usually from an init function. If the
+// name is already registered, it replaces the factory, keeps the upgrades and logs a
+// warning. It refuses an empty name, a nil factory and the name of a type registered by
+// RegisterJobType, and logs an error, since init functions can't return one. It is safe
+// for concurrent use.
 func AddJobType(name string, factory JobFactory) {
 	if name == "" || factory == nil {
 		logging.Error(context.Background(), message.Fields{
-			"message": "refused to register a job type that has no name or no factory",
+			"message": "refused to register a job type without a name or a factory",
 			"type":    name,
 		})
 		return
@@ -66,7 +65,7 @@ func AddJobType(name string, factory JobFactory) {
 	switch {
 	case t.fixed:
 		logging.Error(context.Background(), message.Fields{
-			"message": "refused to replace a job type that must not be replaced",
+			"message": "refused to replace a job type registered by RegisterJobType",
 			"type":    name,
 		})
 	case replaces:
@@ -77,10 +76,10 @@ func AddJobType(name string, factory JobFactory) {
 	}
 }
 
-// RegisterJobType registers the factory of a job type for good: neither it nor
-// AddJobType replaces it. It returns an error for an empty name and a nil factory,
-// and one that wraps ErrTypeTaken for a name that is registered already. It is safe
-// for concurrent use.
+// RegisterJobType registers the factory of a job type permanently: neither RegisterJobType
+// nor AddJobType replaces it. It returns an error for an empty name and a nil factory, and
+// an error that wraps ErrTypeTaken for a name that is already registered. It is safe for
+// concurrent use.
 func RegisterJobType(name string, factory JobFactory) error {
 	switch {
 	case name == "":
@@ -95,7 +94,7 @@ func RegisterJobType(name string, factory JobFactory) error {
 	return nil
 }
 
-// addFixed returns false for a name that is taken.
+// addFixed returns false if the name is taken.
 func addFixed(name string, factory JobFactory) bool {
 	types.Lock()
 	defer types.Unlock()
@@ -108,11 +107,10 @@ func addFixed(name string, factory JobFactory) bool {
 	return true
 }
 
-// AddJobUpgrade registers how the body of a job stored under version from is
-// made one of version from+1. A job that is several versions old goes through
-// the upgrades one after the other. It returns an error for an empty name, a
-// negative version, a nil function, and for a version that has an upgrade
-// already. It is safe for concurrent use.
+// AddJobUpgrade registers an upgrade of the body of a job from version from to version
+// from+1. A job that is several versions old goes through several upgrades. AddJobUpgrade
+// returns an error for an empty name, a negative version, a nil function, and a version
+// that already has an upgrade. It is safe for concurrent use.
 func AddJobUpgrade(name string, from int, upgrade JobUpgrade) error {
 	switch {
 	case name == "":
@@ -123,13 +121,13 @@ func AddJobUpgrade(name string, from int, upgrade JobUpgrade) error {
 		return fmt.Errorf("adding an upgrade of job type %q from version %d: function must not be nil", name, from)
 	}
 	if !addUpgrade(name, from, upgrade) {
-		return fmt.Errorf("adding an upgrade of job type %q: version %d has one already", name, from)
+		return fmt.Errorf("adding an upgrade of job type %q: version %d already has one", name, from)
 	}
 	registrations.Changed()
 	return nil
 }
 
-// addUpgrade returns false for a version that has an upgrade.
+// addUpgrade returns false if the version already has an upgrade.
 func addUpgrade(name string, from int, upgrade JobUpgrade) bool {
 	types.Lock()
 	defer types.Unlock()
@@ -156,15 +154,15 @@ func getJobType(name string) (jobType, error) {
 	return t, nil
 }
 
-// GetJobFactory returns the factory of a job type. It returns an
-// *UnknownTypeError where there is none. It is safe for concurrent use.
+// GetJobFactory returns the factory of a job type, or an *UnknownTypeError if it is not
+// registered. It is safe for concurrent use.
 func GetJobFactory(name string) (JobFactory, error) {
 	t, err := getJobType(name)
 	return t.factory, err
 }
 
-// JobTypeNames gives the names of the registered job types, sorted, on a closed
-// channel that holds them all. It is safe for concurrent use.
+// JobTypeNames returns a closed channel that holds the sorted names of all registered job
+// types. It is safe for concurrent use.
 func JobTypeNames() <-chan string {
 	types.RLock()
 	names := slices.Sorted(maps.Keys(types.byName))

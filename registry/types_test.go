@@ -21,7 +21,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// captureLog gives what is logged until the test ends.
+// captureLog captures log messages until the test ends.
 func captureLog(t *testing.T) *send.InternalSender {
 	t.Helper()
 	sender, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Debug})
@@ -145,7 +145,7 @@ func TestAddJobUpgradeErrors(t *testing.T) {
 		"no name":          {"", 0, upgrade, "type name must not be empty"},
 		"negative version": {upgradedOnce, -1, upgrade, "version must not be negative (is -1)"},
 		"no function":      {upgradedOnce, 5, nil, "function must not be nil"},
-		"twice":            {upgradedOnce, 4, upgrade, "version 4 has one already"},
+		"twice":            {upgradedOnce, 4, upgrade, "version 4 already has one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorContains(t, registry.AddJobUpgrade(test.typeName, test.from, test.upgrade), test.want)
@@ -153,8 +153,8 @@ func TestAddJobUpgradeErrors(t *testing.T) {
 	}
 }
 
-// The three versions of a type: a size in kilobytes became one in bytes, and
-// then moved into a document.
+// The three versions of a type: a size in kilobytes became a size in bytes, which then
+// moved into a document.
 type (
 	upload0 struct {
 		Kilobytes int64 `bson:"kilobytes" json:"kilobytes"`
@@ -174,7 +174,7 @@ type (
 func (*upload0) Run(context.Context) {}
 func (*upload2) Run(context.Context) {}
 
-// integer reads a number of an upgraded body, which has come from BSON or JSON.
+// integer reads a number of an upgraded body that was decoded from BSON or JSON.
 func integer(v any) (int64, error) {
 	switch v := v.(type) {
 	case int64:
@@ -226,7 +226,7 @@ func TestUpgradesChain(t *testing.T) {
 			assert.Equal(t, amboy.JobType{Name: name, Version: 2}, upgraded.Type())
 			assert.Equal(t, int64(1<<62+1<<10), upgraded.Size.Bytes)
 			assert.Equal(t, int64(1<<62+1), upgraded.Serial, "a field that no upgrade touched")
-			assert.Equal(t, 0, stored.Version, "what is stored stays as it is")
+			assert.Equal(t, 0, stored.Version, "the stored form is unchanged")
 
 			again, err := registry.MakeJobInterchange(j, f)
 			require.NoError(t, err)

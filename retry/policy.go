@@ -1,6 +1,6 @@
-// Package retry has policies that say how long a job that failed waits for its next
-// attempt. They are plain values, can be stored as JSON and BSON, and are set for a
-// job's definition, for one job, or for a queue; see amboy.RetryDelay.
+// Package retry provides policies that decide how long a failed job waits for its next
+// attempt. They are plain values that can be stored as JSON and BSON. A policy can be set
+// for a job's definition, for one job, or for a queue; see amboy.RetryDelay.
 package retry
 
 import (
@@ -20,16 +20,16 @@ var (
 	_ amboy.RetryPolicy = Sidekiq{}
 )
 
-// longest is the longest delay there is, about 292 years.
+// longest is the maximum delay, about 292 years.
 const longest time.Duration = math.MaxInt64
 
-// InvalidPolicyError says what is wrong with a policy. Use errors.As to find it.
+// InvalidPolicyError is returned for an invalid policy. Use errors.As to find it.
 type InvalidPolicyError struct {
-	// Field is the field that is wrong, with the name of the policy.
+	// Field is the invalid field, including the name of the policy.
 	Field string
-	// Value is the value of that.
+	// Value is the field's value.
 	Value any
-	// Rule says what is allowed.
+	// Rule is what the field must satisfy.
 	Rule string
 }
 
@@ -46,32 +46,31 @@ func notNegative(field string, d time.Duration) error {
 	return nil
 }
 
-// Fixed waits for the same time after each attempt.
+// Fixed waits for the same time after every attempt.
 type Fixed struct {
-	// Wait is that time. 0 is for an attempt at once.
+	// Wait is the time to wait. 0 means that the next attempt starts at once.
 	Wait time.Duration `bson:"wait" json:"wait" yaml:"wait"`
 }
 
 // Validate returns an *InvalidPolicyError for a negative Wait.
 func (p Fixed) Validate() error { return notNegative("Fixed.Wait", p.Wait) }
 
-// Delay is Wait.
+// Delay returns Wait.
 func (p Fixed) Delay(int) time.Duration { return max(0, p.Wait) }
 
-// Exponential waits longer by a factor after each attempt: Base·Factor^n, where n is
-// the number of the attempt, from 0, but never longer than Max. The zero value waits
-// for 1, 2, 4, … seconds.
+// Exponential multiplies the wait by a factor after every attempt: Base·Factor^n, where n
+// is the number of the attempt, from 0, but at most Max. The zero value waits for 1, 2, 4,
+// … seconds.
 type Exponential struct {
 	// Base is the wait after the first attempt. Default: one second.
 	Base time.Duration `bson:"base" json:"base" yaml:"base"`
 	// Factor is at least 1. Default: 2.
 	Factor float64 `bson:"factor" json:"factor" yaml:"factor"`
-	// Max is the longest wait. Default: 0, for no limit.
+	// Max is the longest wait. Default: 0, which means no limit.
 	Max time.Duration `bson:"max" json:"max" yaml:"max"`
-	// Jitter, from 0 to 1, is the part of a wait that is left to chance, so that
-	// jobs that failed together do not come back together: a wait of d takes
-	// something between (1-Jitter)·d and d. 1 is what is known as full jitter.
-	// Default: 0, for none.
+	// Jitter, from 0 to 1, is the random part of a wait: a wait of d becomes a random time
+	// between (1-Jitter)·d and d. It prevents jobs that failed together from being retried
+	// together. 1 is known as full jitter. Default: 0, which means no jitter.
 	Jitter float64 `bson:"jitter" json:"jitter" yaml:"jitter"`
 }
 
@@ -80,8 +79,7 @@ const (
 	defaultFactor = 2
 )
 
-// Validate returns an error that wraps an *InvalidPolicyError for each field that is
-// out of range.
+// Validate returns an error that wraps an *InvalidPolicyError for each field out of range.
 func (p Exponential) Validate() error {
 	errs := []error{notNegative("Exponential.Base", p.Base), notNegative("Exponential.Max", p.Max)}
 	if p.Factor != 0 && (math.IsNaN(p.Factor) || p.Factor < 1) {
@@ -93,7 +91,7 @@ func (p Exponential) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Delay is the wait after an attempt, numbered from 0.
+// Delay returns the wait after an attempt, numbered from 0.
 func (p Exponential) Delay(attempt int) time.Duration {
 	base, factor := p.Base, p.Factor
 	if base == 0 {
@@ -106,27 +104,26 @@ func (p Exponential) Delay(attempt int) time.Duration {
 	return d - time.Duration(p.Jitter*rand.Float64()*float64(d))
 }
 
-// Polynomial waits for Unit·(n+1)⁴, where n is the number of the attempt, from 0,
-// give or take a tenth that is left to chance. The zero value waits for about 1, 16,
-// 81, 256, … seconds, which is the default policy of River
+// Polynomial waits for Unit·(n+1)⁴, where n is the number of the attempt, from 0, plus or
+// minus a random part of up to a tenth. The zero value waits for about 1, 16, 81, 256, …
+// seconds, like the default policy of River
 // (https://github.com/riverqueue/river/blob/master/retry_policy.go).
 type Polynomial struct {
 	// Unit is the wait after the first attempt. Default: one second.
 	Unit time.Duration `bson:"unit" json:"unit" yaml:"unit"`
-	// Max is the longest wait. Default: 0, for no limit.
+	// Max is the longest wait. Default: 0, which means no limit.
 	Max time.Duration `bson:"max" json:"max" yaml:"max"`
 }
 
-// polynomialJitter is the part by which a wait is longer, or shorter, at most.
+// polynomialJitter is the largest part by which a wait is longer or shorter.
 const polynomialJitter = 0.1
 
-// Validate returns an error that wraps an *InvalidPolicyError for each field that is
-// negative.
+// Validate returns an error that wraps an *InvalidPolicyError for each negative field.
 func (p Polynomial) Validate() error {
 	return errors.Join(notNegative("Polynomial.Unit", p.Unit), notNegative("Polynomial.Max", p.Max))
 }
 
-// Delay is the wait after an attempt, numbered from 0.
+// Delay returns the wait after an attempt, numbered from 0.
 func (p Polynomial) Delay(attempt int) time.Duration {
 	unit := p.Unit
 	if unit == 0 {
@@ -136,31 +133,32 @@ func (p Polynomial) Delay(attempt int) time.Duration {
 	return within(float64(unit)*fourth(nth(attempt)+1)*jitter, p.Max)
 }
 
-// Sidekiq waits for n⁴ + 15 seconds, where n is the number of the attempt, from 0, and
-// for up to 10·(n+1) more that are left to chance. It is the default of Sidekiq
+// Sidekiq waits for n⁴ + 15 seconds, where n is the number of the attempt, from 0, plus a
+// random time of up to 10·(n+1) seconds, like the default policy of Sidekiq
 // (https://github.com/sidekiq/sidekiq/blob/main/lib/sidekiq/job_retry.rb).
 type Sidekiq struct {
-	// Max is the longest wait. Default: 0, for no limit.
+	// Max is the longest wait. Default: 0, which means no limit.
 	Max time.Duration `bson:"max" json:"max" yaml:"max"`
 }
 
 // Validate returns an *InvalidPolicyError for a negative Max.
 func (p Sidekiq) Validate() error { return notNegative("Sidekiq.Max", p.Max) }
 
-// Delay is the wait after an attempt, numbered from 0.
+// Delay returns the wait after an attempt, numbered from 0.
 func (p Sidekiq) Delay(attempt int) time.Duration {
 	n := nth(attempt)
 	jitter := 10 * rand.Float64() * (n + 1)
 	return within((fourth(n)+15+jitter)*float64(time.Second), p.Max)
 }
 
-// nth is the number of an attempt, of which none is the highest.
+// nth returns the number of an attempt as a float. There is no highest number.
 func nth(attempt int) float64 { return float64(max(0, attempt)) }
 
-// fourth is the fourth power.
+// fourth returns n to the power of four.
 func fourth(n float64) float64 { return math.Pow(n, 4) }
 
-// within makes a duration of nanoseconds, no longer than most, where that is not 0.
+// within converts nanoseconds to a duration of at most most; if most is not positive, of
+// at most longest.
 func within(nanoseconds float64, most time.Duration) time.Duration {
 	if most <= 0 {
 		most = longest

@@ -15,11 +15,11 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-func TestExamplesOfDelays(t *testing.T) {
+func TestDelays(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy amboy.RetryPolicy
-		want   []time.Duration // of the attempts from 0
-		spread float64         // the part that is left to chance
+		want   []time.Duration // of attempts 0, 1, …
+		spread float64         // the random part
 	}{
 		"fixed":            {retry.Fixed{Wait: 3 * time.Second}, []time.Duration{3 * time.Second, 3 * time.Second}, 0},
 		"at once":          {retry.Fixed{}, []time.Duration{0, 0}, 0},
@@ -39,13 +39,13 @@ func TestExamplesOfDelays(t *testing.T) {
 	}
 }
 
-// randomDuration spreads over all orders of magnitude.
+// randomDuration returns durations of all orders of magnitude.
 func randomDuration(random *rand.Rand) time.Duration {
 	return time.Duration(random.Int64() >> random.IntN(62))
 }
 
-// TestDelaysStayInTheirBounds makes policies at random, and checks what their
-// documentation says of each wait.
+// TestDelaysStayInTheirBounds checks the documented bounds of each wait for random
+// policies.
 func TestDelaysStayInTheirBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, uint64(time.Now().UnixNano())))
 	limit := func(d float64, most time.Duration) float64 {
@@ -106,7 +106,7 @@ func TestValidate(t *testing.T) {
 	type validator interface{ Validate() error }
 	for name, test := range map[string]struct {
 		policy validator
-		field  string // that is wrong; empty where none is
+		field  string // the invalid field; empty if the policy is valid
 	}{
 		"fixed":                {retry.Fixed{Wait: time.Second}, ""},
 		"negative wait":        {retry.Fixed{Wait: -1}, "Fixed.Wait"},

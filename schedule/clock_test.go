@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// A machine may begin with a clock that is years ahead, until somebody sets it.
+// A machine may start with a clock that is years ahead until it is corrected.
 func TestAScheduleStoodStillAfterTheClockWasTurnedBack(t *testing.T) {
 	q := newSpyQueue(t)
 	daily, err := schedule.Cron("0 13 * * *", "UTC")
@@ -31,7 +31,7 @@ func TestAScheduleStoodStillAfterTheClockWasTurnedBack(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, q.taken())
 	q.at(t, "12:59:59", s)
 	q.at(t, "13:00:00", s)
-	assert.Empty(t, q.taken(), "what was put is not put again")
+	assert.Empty(t, q.taken(), "no job is put twice")
 }
 
 func TestAScheduleWaitedForItsNextTryAfterTheClockWasTurnedBack(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAScheduleWaitedForItsNextTryAfterTheClockWasTurnedBack(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, q.taken())
 }
 
-// clockQueue is a queue whose clock differs from that of the system.
+// clockQueue is a queue whose clock differs from the clock of the system.
 type clockQueue struct {
 	amboy.Queue
 	amboy.QueueMarker
@@ -79,9 +79,9 @@ func TestASchedulerSleptForeverWhenItsOnlyTickSeemedToHavePassed(t *testing.T) {
 	})
 }
 
-// A process whose clock is ahead keeps all others from what it has done already. That
-// must not go unnoticed.
-func TestNobodyWasToldOfATickInTheFuture(t *testing.T) {
+// A process whose clock is ahead marks ticks in the future, for which other processes then
+// put no job. That must not go unnoticed.
+func TestATickInTheFutureWasNotReported(t *testing.T) {
 	q := newSpyQueue(t)
 	ahead := process(t, q, every(t, time.Hour), schedule.CatchUpNone)
 	q.at(t, "12:00:00", ahead)
@@ -97,8 +97,8 @@ func TestNobodyWasToldOfATickInTheFuture(t *testing.T) {
 	assert.Error(t, s.List()[0].Err)
 }
 
-// A tick whose job was put must not be put again by a process that begins when the
-// queue has forgotten the job.
+// The job of a tick must not be put again by a process that starts after the queue has
+// removed the job.
 func TestATickWasNotMarkedAgainAfterTheMarkFailed(t *testing.T) {
 	spy := newSpyQueue(t)
 	q := forgetful{spy}
@@ -117,7 +117,7 @@ func TestATickWasNotMarkedAgainAfterTheMarkFailed(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, spy.taken())
 }
 
-// brokenMark is a queue whose marks can be read, but not raised.
+// brokenMark is a queue whose marks can be read but not raised.
 type brokenMark struct {
 	forgetful
 	err error

@@ -11,54 +11,52 @@ import (
 	"github.com/netresearch/go-cron"
 )
 
-// cronSchedule is a schedule by what the clocks of a time zone show.
+// cronSchedule is a schedule by the wall clock of a time zone.
 type cronSchedule struct {
 	expression string
 	zone       *time.Location
 	// spec finds the times that match the expression on a clock that is never put
-	// forward or back. What the zone does to them is done here.
+	// forward or back. Next applies the changes of the zone.
 	spec *cron.SpecSchedule
-	// hourly is true for an expression that has ticks in every hour of the day.
+	// hourly is true if the expression has ticks in every hour of the day.
 	hourly bool
 }
 
-// parser reads expressions of five fields. As by POSIX, a day matches by either of
-// its two fields where neither is "*".
+// parser parses expressions of five fields. As in POSIX, if neither of the two day
+// fields is "*", a day matches if either of them does.
 var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
 	cron.Descriptor | cron.Extended | cron.DowOrDom).WithMaxSearchYears(searchYears)
 
-// searchYears bounds the search for a tick. No two of an expression are further
-// apart: a fifth Friday in February comes every 28 years, and after 40 where a
-// year between has no leap day.
+// searchYears bounds the search for a tick. The longest gap between ticks is 40 years:
+// a fifth Friday in February comes every 28 years, and after 40 if a year in between is
+// not a leap year.
 const searchYears = 50
 
-// MaxExpressionBytes is the length of the longest cron expression, and of the longest name
-// of a time zone.
+// MaxExpressionBytes is the maximum length, in bytes, of a cron expression and of the
+// name of a time zone.
 const MaxExpressionBytes = 1024
 
-// Cron returns a schedule of the times that match a cron expression on the clocks
-// of a time zone, which is named as in the IANA database; "" means UTC.
+// Cron returns a schedule of the times that match a cron expression on the wall clock of
+// a time zone. The zone is a name of the IANA database; "" means UTC.
 //
-// The fields are minute, hour, day of the month, month, and day of the week, where
-// 0 and 7 are Sunday. Each is "*", or a list of numbers, of ranges (1-5, and 22-2
-// over the end) and of steps (*/15, 10-40/10), separated by commas. A step is shorter
-// than its range; days of the week over the end of the week have none. Months and days
-// of the week have names of three letters, too (jan, MON). Where neither day field
-// is "*", a day matches by either of them. "L" is the last day of the month, "L-2"
-// the second before it, "15W" the weekday closest to the 15th, "LW" the last
-// weekday; "FRI#2" is the second Friday of the month, and "FRI#L" the last one.
-// @hourly, @daily (or @midnight), @weekly, @monthly and @yearly (or @annually) stand
-// for whole expressions.
+// The fields are minute, hour, day of the month, month, and day of the week, in which 0
+// and 7 are Sunday. Each is "*", or a list, separated by commas, of numbers, ranges (1-5,
+// or 22-2 across the end) and steps (*/15, 10-40/10). A step must be shorter than its
+// range; a range of days across the end of the week can't have one. Months and days of
+// the week also have three-letter names (jan, MON). If neither day field is "*", a day
+// matches if either of them does. "L" is the last day of the month, "L-2" the second day
+// before it, "15W" the weekday closest to the 15th, "LW" the last weekday; "FRI#2" is the
+// second Friday of the month, and "FRI#L" the last one. @hourly, @daily (or @midnight),
+// @weekly, @monthly and @yearly (or @annually) replace a whole expression.
 //
-// When the clocks are put forward, what they skip is made up for: a time that they
-// do not show is a tick at the moment at which they are put forward. When they are
-// put back, a time that they show twice is a tick the first time only. Neither holds
-// for an expression that has ticks in every hour of the day, like "*/10 * * * *": it
-// goes on by what the clocks show, without a leap and without a pause.
+// If the clocks are put forward and skip a matching time, the tick is at the moment of
+// the change. If they are put back and show a matching time twice, the tick is only the
+// first of them. Neither rule applies to an expression with ticks in every hour of the
+// day, such as "*/10 * * * *": it follows the clocks, without extra or missing ticks.
 //
-// Cron returns an *InvalidError for an expression that can't be read, that is longer than
-// MaxExpressionBytes, or that no day matches, and for a zone that is not known here. "Local" is refused, since it is
-// another zone on another machine.
+// Cron returns an *InvalidError if the expression can't be parsed, is longer than
+// MaxExpressionBytes or matches no day, and if the zone is unknown on this machine.
+// "Local" is refused, since it is a different zone on each machine.
 func Cron(expression, zone string) (Schedule, error) {
 	for _, text := range []struct{ field, value string }{{"cron expression", expression}, {"time zone", zone}} {
 		if len(text.value) > MaxExpressionBytes {
@@ -100,7 +98,7 @@ func loadZone(name string) (*time.Location, error) {
 	return location, nil
 }
 
-// parse reads an expression for a clock that is never put forward or back.
+// parse parses an expression for a clock that is never put forward or back.
 func parse(expression string) (*cron.SpecSchedule, error) {
 	if strings.Contains(expression, "=") {
 		return nil, errors.New("the time zone must not be part of the expression")
@@ -126,27 +124,27 @@ func parse(expression string) (*cron.SpecSchedule, error) {
 	return spec, nil
 }
 
-// checkSteps refuses steps in a range of days that goes over the end of the week,
-// where the parser takes the week for one of eight days, with Sunday as 0 and 7.
+// checkSteps refuses steps in a range of days across the end of the week. The parser
+// would count eight days, with Sunday as both 0 and 7.
 func checkSteps(fields []string) error {
 	for item := range strings.SplitSeq(strings.ToLower(fields[len(fields)-1]), ",") {
 		days, _, hasStep := strings.Cut(item, "/")
 		first, last, isRange := strings.Cut(days, "-")
 		if hasStep && isRange && weekday(first) > weekday(last) {
-			return fmt.Errorf("a range over the end of the week must not have a step: %q", item)
+			return fmt.Errorf("a range across the end of the week must not have a step: %q", item)
 		}
 	}
 	return nil
 }
 
-// weekday is the number of a day of the week, by its number or name.
+// weekday returns the number of a day of the week from its number or name.
 func weekday(text string) int {
 	if i := slices.Index([]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}, text); i >= 0 {
 		return i
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0 // The parser has refused it.
+		return 0 // can't happen: the parser has refused it
 	}
 	return n
 }
@@ -155,33 +153,33 @@ func weekday(text string) int {
 func (c *cronSchedule) Next(after time.Time) time.Time {
 	after = after.In(c.zone)
 	if c.hourly {
-		return c.nextShown(after)
+		return c.nextHourly(after)
 	}
-	for shown := c.spec.Next(shownAt(after)); !shown.IsZero(); shown = c.spec.Next(shown) {
-		tick := firstShown(shown, c.zone)
-		if tick.After(after) { // it is not where the clocks show a time again
+	for wall := c.spec.Next(wallTime(after)); !wall.IsZero(); wall = c.spec.Next(wall) {
+		tick := firstMoment(wall, c.zone)
+		if tick.After(after) { // false if the clocks show this time again
 			return tick
 		}
 	}
 	return time.Time{}
 }
 
-// nextShown returns the next tick of those that the clocks show, each time that they
-// show one.
-func (c *cronSchedule) nextShown(after time.Time) time.Time {
-	for shown := shownAt(after); ; {
-		next := c.spec.Next(shown)
+// nextHourly returns the next moment at which the clocks show a matching time. A time that
+// they show twice counts twice.
+func (c *cronSchedule) nextHourly(after time.Time) time.Time {
+	for wall := wallTime(after); ; {
+		next := c.spec.Next(wall)
 		if next.IsZero() {
 			return next
 		}
 		_, end := after.ZoneBounds()
-		tick := shownWith(next, after)
+		tick := momentAt(next, after)
 		if end.IsZero() || tick.Before(end) {
 			return tick
 		}
-		after, shown = end, shownAt(end).Add(-1)
+		after, wall = end, wallTime(end).Add(-1)
 	}
 }
 
-// String gives the expression and the zone.
+// String returns the expression and the zone.
 func (c *cronSchedule) String() string { return fmt.Sprintf("cron %s, %s", c.expression, c.zone) }

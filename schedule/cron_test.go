@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-func TestWhenTheClocksAreSet(t *testing.T) {
+func TestCronAcrossClockChanges(t *testing.T) {
 	forward := time.Date(2030, 3, 31, 0, 30, 0, 0, time.UTC) // 1:30, half an hour before
 	back := time.Date(2030, 10, 26, 23, 30, 0, 0, time.UTC)  // 1:30, an hour and a half before
 	for _, test := range []struct {
@@ -40,7 +40,7 @@ func TestWhenTheClocksAreSet(t *testing.T) {
 	}
 }
 
-// Some days are rare; an expression for them is not taken for an impossible one.
+// Some days are rare. An expression for them must not be refused as impossible.
 func TestRareDays(t *testing.T) {
 	for expression, want := range map[string][]string{
 		"0 0 29 2 *":       {"2096-02-29", "2104-02-29"},

@@ -13,12 +13,12 @@ import (
 	"github.com/mongodb/amboy/internal/publictext"
 )
 
-// progress is how far a schedule has come.
+// progress is the progress of a schedule; the fields have the meaning of those of entry.
 type progress struct {
 	done, last, next time.Time
 }
 
-// putDue puts the jobs of the ticks of a schedule that are due.
+// putDue puts the jobs of the due ticks of a schedule.
 func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 	s.mu.Lock()
 	p := progress{e.done, e.last, e.next}
@@ -28,11 +28,11 @@ func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 		err = fmt.Errorf("schedule %q of queue %q: %w", e.name, s.target.name(), err)
 	}
 	if ctx.Err() != nil {
-		return err // It says nothing about the schedule.
+		return err // the error says nothing about the schedule
 	}
 	if err != nil {
 		logging.Error(ctx, message.Fields{
-			"message":  "could not put the job of a schedule",
+			"message":  "putting the job of a schedule failed",
 			"queue":    s.target.name(),
 			"schedule": e.name,
 			"error":    err.Error(),
@@ -44,11 +44,10 @@ func (s *Scheduler) putDue(ctx context.Context, e *entry, now time.Time) error {
 	return err
 }
 
-// settle records what became of a schedule. The caller holds the lock of its
-// scheduler.
+// settle records the result of putDue. The caller holds the lock of the scheduler.
 func (e *entry) settle(p progress, err error, now time.Time) {
 	e.done, e.last, e.next, e.err = p.done, p.last, p.next, err
-	e.retryAt, e.toldAt = time.Time{}, time.Time{}
+	e.retryAt, e.reportedAt = time.Time{}, time.Time{}
 	if err == nil {
 		e.failures = 0
 		return
@@ -59,24 +58,24 @@ func (e *entry) settle(p progress, err error, now time.Time) {
 
 const longestBackoff = time.Minute
 
-// backoff is how long a schedule waits after so many failures and one more: from a
-// second to a minute.
+// backoff returns how long a schedule waits after one more failure than the given number:
+// from a second to a minute.
 func backoff(failures int) time.Duration {
 	return min(longestBackoff, time.Second<<min(failures, 6))
 }
 
-// advance puts jobs, and takes down how far it came.
+// advance puts the jobs of due ticks, and updates p.
 func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time.Time) error {
 	q, err := s.target.open(ctx)
 	if err != nil {
 		return err
 	}
-	err = q.look(ctx, e, p)
+	err = q.readProgress(ctx, e, p)
 	if err != nil {
 		return err
 	}
-	// What was done after now, but for what was put, was done before somebody turned
-	// the clock back.
+	// If done is after now, the clock was turned back since then. Only the last tick that
+	// was put still counts.
 	p.done = later(p.last, earlier(p.done, now))
 	ticks, err := e.ticks(p.done, now, s.opts.MaxCatchUp)
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *Scheduler) advance(ctx context.Context, e *entry, p *progress, now time
 		err = broken
 	}
 	if err == nil && p.last.After(s.target.now().Add(lateness)) {
-		err = publictext.Errorf("its last tick, %s, is in the future: no job is put until then. A clock is, or was, wrong", p.last.Format(time.RFC3339Nano))
+		err = publictext.Errorf("its last tick, %s, is in the future: no job is put until then. The clock of a process is or was wrong", p.last.Format(time.RFC3339Nano))
 	}
 	return err
 }
@@ -114,54 +113,55 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// look asks the queue how far the schedule has come, here or in other processes.
-func (q openQueue) look(ctx context.Context, e *entry, p *progress) error {
+// readProgress updates p with the progress that the queue has marked, for any process.
+func (q openQueue) readProgress(ctx context.Context, e *entry, p *progress) error {
 	last, err := q.marker.Mark(ctx, lastMark(e.name), time.Time{})
 	if err != nil {
-		return fmt.Errorf("reading which tick was the last: %w", err)
+		return fmt.Errorf("reading the mark of the last tick: %w", err)
 	}
-	if p.last.After(last) { // The mark failed.
+	if p.last.After(last) { // an earlier call of Mark failed
 		last = p.last
 		_, err = q.marker.Mark(ctx, lastMark(e.name), last)
 		if err != nil {
-			return fmt.Errorf("marking which tick was the last: %w", err)
+			return fmt.Errorf("marking the last tick: %w", err)
 		}
 	}
 	p.last = last
 	if last.IsZero() && p.done.IsZero() {
-		p.done, err = q.start(ctx, e)
+		p.done, err = q.startTime(ctx, e)
 		return err
 	}
 	p.done = later(p.done, last)
 	return nil
 }
 
-// start is when the ticks of a schedule begin to count, of which none was put yet.
-func (q openQueue) start(ctx context.Context, e *entry) (time.Time, error) {
+// startTime returns the time from which ticks count, for a schedule of which no tick was
+// put yet.
+func (q openQueue) startTime(ctx context.Context, e *entry) (time.Time, error) {
 	start, err := q.marker.Mark(ctx, startMark(e.name), time.Time{})
 	if err == nil && start.IsZero() {
 		start, err = q.marker.Mark(ctx, startMark(e.name), e.added)
 	}
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("reading when it began: %w", err)
-	case start.IsZero() || start.After(e.added): // this process was the first
+		return time.Time{}, fmt.Errorf("reading the mark of its start: %w", err)
+	case start.IsZero() || start.After(e.added): // this process was the first to add it
 		return e.added, nil
 	default:
 		return start, nil
 	}
 }
 
-// putAll puts the jobs of ticks, marks each that is there, and returns the last. A
-// schedule that is removed meanwhile is let be.
+// putAll puts and marks the jobs of ticks, and returns the last tick that was put. It stops
+// if the schedule is removed meanwhile.
 func (s *Scheduler) putAll(ctx context.Context, q openQueue, e *entry, ticks []time.Time) (last time.Time, err error) {
-	var marked time.Time // by another process, which may be ahead
+	var marked time.Time // the latest mark, which another process may have set
 	for _, tick := range ticks {
 		if !tick.After(marked) {
 			last = tick
 			continue
 		}
-		if !s.has(e) {
+		if !s.isAdded(e) {
 			return last, nil
 		}
 		err = q.putTick(ctx, e, tick)
@@ -171,15 +171,15 @@ func (s *Scheduler) putAll(ctx context.Context, q openQueue, e *entry, ticks []t
 		last = tick
 		marked, err = q.marker.Mark(ctx, lastMark(e.name), tick)
 		if err != nil {
-			// The job is there, and look marks it. Where this process ends before, and
-			// the queue forgets the job, it is put again.
+			// The job was put, and readProgress marks it later. If this process ends before
+			// that and the queue removes the job, the job is put again.
 			return last, fmt.Errorf("marking tick %s: %w", tick.Format(time.RFC3339Nano), err)
 		}
 	}
 	return last, nil
 }
 
-// putTick puts the job of a tick, unless another process has.
+// putTick puts the job of a tick, unless another process has done so.
 func (q openQueue) putTick(ctx context.Context, e *entry, tick time.Time) error {
 	j, err := e.newJob(tick)
 	if err != nil {
@@ -193,18 +193,18 @@ func (q openQueue) putTick(ctx context.Context, e *entry, tick time.Time) error 
 		named.SetID(id)
 	}
 	if j.ID() != id {
-		return &InvalidError{Schedule: e.name, Field: "ID of the job", Value: j.ID(), Rule: fmt.Sprintf("must be %q, or the job must have SetID(string)", id)}
+		return &InvalidError{Schedule: e.name, Field: "ID of the job", Value: j.ID(), Rule: fmt.Sprintf("must be %q, or the job must have a method SetID(string)", id)}
 	}
 	return amboy.EnqueueUniqueJob(ctx, q.Queue, j)
 }
 
-// jobError is what a JobFunc says.
+// jobError is an error of a JobFunc.
 type jobError struct{ err error }
 
 func (e *jobError) Error() string { return "making it: " + e.err.Error() }
 func (e *jobError) Unwrap() error { return e.err }
 
-// ticks are those after done, until now, whose jobs are to be put.
+// ticks returns the ticks after done, up to now, whose jobs are to be put.
 func (e *entry) ticks(done, now time.Time, most int) ([]time.Time, error) {
 	if e.catchUp == CatchUpAll {
 		return newestTicks(e.schedule, done, now, most)
@@ -216,12 +216,13 @@ func (e *entry) ticks(done, now time.Time, most int) ([]time.Time, error) {
 	return newestTicks(e.schedule, done, now, 1)
 }
 
-// newestTicks are the latest ticks after a time and until another, in their order;
-// at most so many. It looks backwards, so that it need not count the ticks of years.
+// newestTicks returns the latest ticks after one time and up to another, in order, and at
+// most as many as most. It searches backwards, so that it does not enumerate the ticks of
+// years.
 func newestTicks(s Schedule, after, until time.Time, most int) ([]time.Time, error) {
 	for window := lateness; ; window *= 2 {
 		from := until.Add(-window)
-		isWhole := window <= 0 || !from.After(after) // too large for a time.Duration, or for the question
+		isWhole := window <= 0 || !from.After(after) // the window overflows, or covers the whole range
 		if isWhole {
 			from = after
 		}
@@ -242,7 +243,7 @@ func ticksBetween(s Schedule, after, until time.Time) (ticks []time.Time, err er
 	}
 }
 
-// nextTick calls Next, and returns an error for a time that can't be a tick.
+// nextTick calls Next, and returns an error if the result can't be a tick.
 func nextTick(s Schedule, after time.Time) (tick time.Time, err error) {
 	err = recovering(func() error {
 		tick = s.Next(after)
@@ -259,7 +260,7 @@ func nextTick(s Schedule, after time.Time) (tick time.Time, err error) {
 	return tick, nil
 }
 
-// recovering calls a function and makes an *amboy.PanicError of its panic.
+// recovering calls a function and returns its panic as an *amboy.PanicError.
 func recovering(call func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -14,43 +14,43 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// The tests in this file compare schedules with a naive enumeration, which looks at
-// every minute of ten years, and shares nothing with the package.
+// The tests in this file compare schedules with a naive enumeration, which checks every
+// minute of ten years and shares no code with the package.
 
 var (
 	expressionsPerZone = flag.Int("schedule.expressions", 10, "how many random cron expressions are tried in each zone")
 	ticksInARow        = flag.Int("schedule.ticks", 10_000, "how many ticks of each are followed, from one at random")
 )
 
-// clock is what the clocks of a zone show in some years. They are put forward and
-// back between quarters of an hour.
+// clock holds the wall times of a zone over some years. Its changes are at full quarters
+// of an hour.
 type clock struct {
 	zone  *time.Location
 	start time.Time
-	// quarters are what they show at the beginning of each quarter.
-	quarters []shown
-	// jumps are the quarters at whose beginning they are put forward or back.
+	// quarters are the wall times at the start of each quarter.
+	quarters []wallMinute
+	// jumps are the quarters at whose start the clocks change.
 	jumps []int
 }
 
 const quarter = 15 // minutes
 
-// shown is a minute that clocks show.
-type shown struct {
+// wallMinute is a minute of wall time.
+type wallMinute struct {
 	year                     int16
 	month, day, hour, minute int8
-	// number counts the minutes, as if no clock were ever put forward or back.
+	// number counts the minutes as if the clocks never changed.
 	number int64
 }
 
-func showing(t time.Time) shown {
+func wallMinuteOf(t time.Time) wallMinute {
 	year, month, day := t.Date()
 	hour, minute, _ := t.Clock()
 	_, offset := t.Zone()
-	return shown{int16(year), int8(month), int8(day), int8(hour), int8(minute), (t.Unix() + int64(offset)) / 60}
+	return wallMinute{int16(year), int8(month), int8(day), int8(hour), int8(minute), (t.Unix() + int64(offset)) / 60}
 }
 
-func numbered(number int64) shown { return showing(time.Unix(number*60, 0).UTC()) }
+func numbered(number int64) wallMinute { return wallMinuteOf(time.Unix(number*60, 0).UTC()) }
 
 func newClock(t *testing.T, zone string, from, years int) *clock {
 	t.Helper()
@@ -59,7 +59,7 @@ func newClock(t *testing.T, zone string, from, years int) *clock {
 	c := &clock{zone: location, start: time.Date(from, 1, 1, 0, 0, 0, 0, time.UTC)}
 	end := c.start.AddDate(years, 0, 0)
 	for at := c.start; at.Before(end); at = at.Add(quarter * time.Minute) {
-		now := showing(at.In(location))
+		now := wallMinuteOf(at.In(location))
 		require.Zero(t, now.minute%quarter)
 		if n := len(c.quarters); n > 0 && now.number != c.quarters[n-1].number+quarter {
 			c.jumps = append(c.jumps, n)
@@ -69,15 +69,15 @@ func newClock(t *testing.T, zone string, from, years int) *clock {
 	return c
 }
 
-// at is when a minute of a quarter begins.
+// at returns the moment at which a minute of a quarter starts.
 func (c *clock) at(i, minute int) time.Time {
 	return c.start.Add(time.Duration(i*quarter+minute) * time.Minute)
 }
 
-// field is one of an expression: what it is written as, and what it matches.
+// field is a field of an expression: its text, and what it matches.
 type field struct {
 	text    string
-	matches func(shown) bool
+	matches func(wallMinute) bool
 }
 
 // expression is a cron expression.
@@ -89,9 +89,9 @@ func (e expression) String() string {
 	return strings.Join([]string{e.minute.text, e.hour.text, e.day.text, e.month.text, e.weekday.text}, " ")
 }
 
-func (e expression) matches(s shown) bool { return e.minute.matches(s) && e.matchesHour(s) }
+func (e expression) matches(s wallMinute) bool { return e.minute.matches(s) && e.matchesHour(s) }
 
-func (e expression) matchesHour(s shown) bool {
+func (e expression) matchesHour(s wallMinute) bool {
 	if !e.hour.matches(s) || !e.month.matches(s) {
 		return false
 	}
@@ -101,23 +101,23 @@ func (e expression) matchesHour(s shown) bool {
 	return e.day.matches(s) || e.weekday.matches(s)
 }
 
-// isHourly is true where some minute of every hour of a day matches.
+// isHourly reports whether every hour of a day has a matching minute.
 func (e expression) isHourly() bool {
 	for hour := range int8(24) {
-		if !e.hour.matches(shown{hour: hour}) {
+		if !e.hour.matches(wallMinute{hour: hour}) {
 			return false
 		}
 	}
 	return true
 }
 
-// ticks enumerates the minutes of the clock that are ticks.
+// ticks enumerates the ticks of an expression on the clock.
 func (c *clock) ticks(e expression) (ticks []time.Time) {
 	isHourly := e.isHourly()
-	latest := c.quarters[0].number - 1 // of those that were shown
+	latest := c.quarters[0].number - 1 // the latest minute shown so far
 	for i, now := range c.quarters {
 		if !isHourly && now.number > latest+1 && e.matchAny(latest+1, now.number) {
-			ticks = append(ticks, c.at(i, 0)) // for what was left out
+			ticks = append(ticks, c.at(i, 0)) // replaces the skipped minutes
 		}
 		for minute := range quarter {
 			shows := now
@@ -136,7 +136,7 @@ func (c *clock) ticks(e expression) (ticks []time.Time) {
 	return ticks
 }
 
-// matchAny tells whether a minute from the first number on, before the end, matches.
+// matchAny reports whether a minute in the half-open range [from, end) matches.
 func (e expression) matchAny(first, end int64) bool {
 	for number := first; number < end; number++ {
 		if e.matches(numbered(number)) {
@@ -147,9 +147,9 @@ func (e expression) matchAny(first, end int64) bool {
 }
 
 // numbers makes a field of random numbers, ranges and steps.
-func numbers(r *rand.Rand, low, high int, names []string, of func(shown) int) field {
+func numbers(r *rand.Rand, low, high int, names []string, of func(wallMinute) int) field {
 	if r.IntN(3) == 0 {
-		return field{"*", func(shown) bool { return true }}
+		return field{"*", func(wallMinute) bool { return true }}
 	}
 	var set [64]bool
 	name := func(n int) string {
@@ -167,24 +167,24 @@ func numbers(r *rand.Rand, low, high int, names []string, of func(shown) int) fi
 		case 1:
 			items, step = append(items, name(from)+"-"+name(to)), 1
 		case 2:
-			if high == 6 { // A week must not be left.
+			if high == 6 { // a step must not cross the end of the week
 				from, to = min(from, to), max(from, to)
 			}
 			size := (to-from+high-low+1)%(high-low+1) + 1
-			step = 1 + r.IntN(max(1, size-1)) // It must be shorter than the range.
+			step = 1 + r.IntN(max(1, size-1)) // a step must be shorter than the range
 			items = append(items, fmt.Sprintf("%d-%d/%d", from, to, step))
 		case 3:
 			from, to, step = low, high, 2+r.IntN(min(10, high-low-1))
 			items = append(items, fmt.Sprintf("*/%d", step))
 		}
-		if to < from { // over the end
+		if to < from { // across the end
 			to += high - low + 1
 		}
 		for n := from; n <= to; n += step {
 			set[low+(n-low)%(high-low+1)] = true
 		}
 	}
-	return field{strings.Join(items, ","), func(s shown) bool { return set[of(s)] }}
+	return field{strings.Join(items, ","), func(s wallMinute) bool { return set[of(s)] }}
 }
 
 var (
@@ -192,26 +192,26 @@ var (
 	weekdayNames = strings.Fields("SUN mon tue Wed thu fri sat")
 )
 
-func (s shown) weekday() int {
+func (s wallMinute) weekday() int {
 	return int(time.Date(int(s.year), time.Month(s.month), int(s.day), 0, 0, 0, 0, time.UTC).Weekday())
 }
 
-// lastDay is the number of days of the month.
-func (s shown) lastDay() int {
+// lastDay returns the number of days of the month.
+func (s wallMinute) lastDay() int {
 	return time.Date(int(s.year), time.Month(s.month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
 
-// onDay is another day of the same month.
-func (s shown) onDay(day int) shown {
+// onDay returns another day of the same month.
+func (s wallMinute) onDay(day int) wallMinute {
 	s.day = int8(day)
 	return s
 }
 
-func (s shown) isWorkday() bool { return s.weekday() != 0 && s.weekday() != 6 }
+func (s wallMinute) isWorkday() bool { return s.weekday() != 0 && s.weekday() != 6 }
 
-// closestWorkday is the day of the month, from Monday to Friday, that is closest to
-// one of its days.
-func (s shown) closestWorkday(day int) int {
+// closestWorkday returns the day of the month, from Monday to Friday, that is closest to a
+// day of it.
+func (s wallMinute) closestWorkday(day int) int {
 	for distance := 0; ; distance++ {
 		for _, d := range []int{day - distance, day + distance} {
 			if d >= 1 && d <= s.lastDay() && s.onDay(d).isWorkday() {
@@ -221,17 +221,17 @@ func (s shown) closestWorkday(day int) int {
 	}
 }
 
-// specialDay makes a field of days that differ from month to month.
+// specialDay makes a random field of days that differ from month to month.
 func specialDay(r *rand.Rand) field {
 	n := 1 + r.IntN(28)
 	switch r.IntN(4) {
 	case 0:
-		return field{"L", func(s shown) bool { return int(s.day) == s.lastDay() }}
+		return field{"L", func(s wallMinute) bool { return int(s.day) == s.lastDay() }}
 	case 1:
 		n = min(n, 20)
-		return field{fmt.Sprintf("L-%d", n), func(s shown) bool { return int(s.day) == s.lastDay()-n }}
+		return field{fmt.Sprintf("L-%d", n), func(s wallMinute) bool { return int(s.day) == s.lastDay()-n }}
 	case 2:
-		return field{"LW", func(s shown) bool {
+		return field{"LW", func(s wallMinute) bool {
 			last := s.lastDay()
 			for !s.onDay(last).isWorkday() {
 				last--
@@ -239,30 +239,30 @@ func specialDay(r *rand.Rand) field {
 			return int(s.day) == last
 		}}
 	default:
-		return field{fmt.Sprintf("%dW", n), func(s shown) bool { return int(s.day) == s.closestWorkday(n) }}
+		return field{fmt.Sprintf("%dW", n), func(s wallMinute) bool { return int(s.day) == s.closestWorkday(n) }}
 	}
 }
 
-// specialWeekday makes a field of weekdays that are counted within the month.
+// specialWeekday makes a random field of weekdays counted within the month.
 func specialWeekday(r *rand.Rand) field {
 	weekday, n := r.IntN(7), 1+r.IntN(5)
 	if r.IntN(3) == 0 {
-		return field{weekdayNames[weekday] + "#L", func(s shown) bool {
+		return field{weekdayNames[weekday] + "#L", func(s wallMinute) bool {
 			return s.weekday() == weekday && int(s.day)+7 > s.lastDay()
 		}}
 	}
-	return field{fmt.Sprintf("%s#%d", weekdayNames[weekday], n), func(s shown) bool {
+	return field{fmt.Sprintf("%s#%d", weekdayNames[weekday], n), func(s wallMinute) bool {
 		return s.weekday() == weekday && (int(s.day)-1)/7+1 == n
 	}}
 }
 
 func randomExpression(r *rand.Rand) expression {
 	e := expression{
-		minute:  numbers(r, 0, 59, nil, func(s shown) int { return int(s.minute) }),
-		hour:    numbers(r, 0, 23, nil, func(s shown) int { return int(s.hour) }),
-		day:     numbers(r, 1, 31, nil, func(s shown) int { return int(s.day) }),
-		month:   numbers(r, 1, 12, monthNames, func(s shown) int { return int(s.month) }),
-		weekday: numbers(r, 0, 6, weekdayNames, shown.weekday),
+		minute:  numbers(r, 0, 59, nil, func(s wallMinute) int { return int(s.minute) }),
+		hour:    numbers(r, 0, 23, nil, func(s wallMinute) int { return int(s.hour) }),
+		day:     numbers(r, 1, 31, nil, func(s wallMinute) int { return int(s.day) }),
+		month:   numbers(r, 1, 12, monthNames, func(s wallMinute) int { return int(s.month) }),
+		weekday: numbers(r, 0, 6, weekdayNames, wallMinute.weekday),
 	}
 	if r.IntN(4) == 0 {
 		e.day = specialDay(r)
@@ -270,15 +270,15 @@ func randomExpression(r *rand.Rand) expression {
 	if r.IntN(4) == 0 {
 		e.weekday = specialWeekday(r)
 	}
-	if r.IntN(2) == 0 { // where the clocks are put forward and back, mostly
+	if r.IntN(2) == 0 { // the hours in which clocks usually change
 		hour := r.IntN(4)
-		e.hour = field{fmt.Sprint(hour), func(s shown) bool { return int(s.hour) == hour }}
+		e.hour = field{fmt.Sprint(hour), func(s wallMinute) bool { return int(s.hour) == hour }}
 	}
 	return e
 }
 
-// zones have their clocks put forward and back: at two by an hour, at two by half an
-// hour, and at midnight; the last went over the date line, and had no 30 December.
+// zones have clocks that change by an hour at two o'clock, by half an hour at two, and at
+// midnight. The last zone crossed the date line and had no 30 December.
 var zones = []struct {
 	name string
 	from int
@@ -306,7 +306,7 @@ func TestCronTicksAreThoseOfANaiveEnumeration(t *testing.T) {
 				e := randomExpression(r)
 				want := c.ticks(e)
 				if len(want) == 0 {
-					continue // It may be one that no day matches.
+					continue // it may match no day
 				}
 				s, err := schedule.Cron(e.String(), zone.name)
 				require.NoError(t, err, "%q, seed %d", e, seed)
@@ -319,7 +319,7 @@ func TestCronTicksAreThoseOfANaiveEnumeration(t *testing.T) {
 	}
 }
 
-// requireInARow follows a schedule from tick to tick, and returns how many it saw.
+// requireInARow follows a schedule from tick to tick, and returns the number of ticks.
 func requireInARow(t *testing.T, r *rand.Rand, want []time.Time, s schedule.Schedule, what string) int {
 	t.Helper()
 	if len(want) > *ticksInARow {
@@ -334,8 +334,8 @@ func requireInARow(t *testing.T, r *rand.Rand, want []time.Time, s schedule.Sche
 	return len(want)
 }
 
-// requireFromAnywhere asks for the next tick at random times, most of them close to
-// where the clocks are put forward or back.
+// requireFromAnywhere calls Next for random times, most of them close to changes of the
+// clocks.
 func requireFromAnywhere(t *testing.T, r *rand.Rand, c *clock, want []time.Time, s schedule.Schedule, what string) {
 	t.Helper()
 	for range 300 {
@@ -357,7 +357,7 @@ func requireFromAnywhere(t *testing.T, r *rand.Rand, c *clock, want []time.Time,
 	}
 }
 
-// requireTick is require.Equal for times of which there are many.
+// requireTick is a faster require.Equal for times.
 func requireTick(t *testing.T, want, got, after time.Time, what string) {
 	t.Helper()
 	if !got.Equal(want) {

@@ -5,18 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// InvalidError says what is wrong with a schedule.
+// InvalidError is returned for an invalid schedule.
 type InvalidError struct {
-	// Schedule is the name under which it was to be added; empty for one that
-	// has none yet.
+	// Schedule is the name under which it was to be added; empty if it has no name yet.
 	Schedule string
-	// Field is what is wrong: "cron expression", "time zone", "interval", "name", …
+	// Field is the invalid field: "cron expression", "time zone", "interval", "name", …
 	Field string
-	// Value is the value of that.
+	// Value is the field's value.
 	Value any
-	// Rule says what is allowed.
+	// Rule is what the field must satisfy.
 	Rule string
-	// Err is why the value is refused, where something else said so; else nil.
+	// Err is the cause, if there is one, or nil.
 	Err error
 }
 
@@ -36,10 +35,10 @@ func (e *InvalidError) Error() string {
 // Unwrap returns Err.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// shownRunes is how much of a text an error shows.
+// shownRunes is the maximum number of runes of a text in an error.
 const shownRunes = 200
 
-// printable quotes what is text, and cuts it.
+// printable quotes and truncates texts.
 func printable(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -54,10 +53,10 @@ func printable(v any) string {
 	}
 }
 
-// DuplicateNameError says that a scheduler has a schedule of that name.
+// DuplicateNameError means that the scheduler already has a schedule of that name.
 type DuplicateNameError struct{ Name string }
 
 // Error names the schedule.
 func (e *DuplicateNameError) Error() string {
-	return fmt.Sprintf("there is a schedule %q already", e.Name)
+	return fmt.Sprintf("schedule %q already exists", e.Name)
 }

@@ -17,7 +17,7 @@ func must(err error) {
 	}
 }
 
-// period is what a report is about.
+// period is the period of a report.
 type period struct{ Day string }
 
 var reported = make(chan struct{})

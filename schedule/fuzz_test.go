@@ -9,8 +9,8 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// FuzzCron reads any text as an expression. One that is accepted must have ticks that
-// go on, whatever the clocks do.
+// FuzzCron parses any text as an expression. Accepted expressions must have increasing
+// ticks, whatever the changes of the clocks.
 func FuzzCron(f *testing.F) {
 	for _, expression := range []string{
 		"", "* * * * *", "*/5 0-6,22-2 1,15 jan-mar MON-FRI", "0 0 29 2 *", "0 0 L * FRI#5", "0 0 L-30 * *", "0 0 1W,LW 2 7",
@@ -34,14 +34,14 @@ func FuzzCron(f *testing.F) {
 			next := s.Next(at)
 			require.True(t, next.After(at), "%q in %q after %s: %s", expression, zone, at, next)
 			require.Zero(t, next.Nanosecond())
-			// The first tick after any time before it is the same.
+			// Just before a tick, Next must return that tick.
 			require.True(t, s.Next(next.Add(-1)).Equal(next), "%q in %q before %s", expression, zone, next)
 			at = next
 		}
 	})
 }
 
-func TestRefusals(t *testing.T) {
+func TestInvalidSchedulesAreRefused(t *testing.T) {
 	cron := func(expression, zone string) func() (schedule.Schedule, error) {
 		return func() (schedule.Schedule, error) { return schedule.Cron(expression, zone) }
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// An expression may come from a user. None may take much memory, or long, whether it is
-// accepted or not, and its error must not be as long as it is.
+// An expression may come from a user. It must not take much memory or time, whether it is
+// accepted or not, and the text of its error must be bounded.
 func TestAttackACronExpressionTakesMemory(t *testing.T) {
 	const many = 1_000_000
 	for name, expression := range map[string]string{
@@ -50,7 +50,7 @@ func TestAttackACronExpressionTakesMemory(t *testing.T) {
 	assert.Less(t, len(err.Error()), 1000)
 }
 
-func TestALongExpressionThatIsReasonable(t *testing.T) {
+func TestALongReasonableExpressionIsAccepted(t *testing.T) {
 	var minutes []string
 	for m := range 60 {
 		minutes = append(minutes, []string{"0", "1", "2", "3", "4", "5"}[m/10]+string(rune('0'+m%10)))

@@ -10,14 +10,14 @@ const minInterval = time.Second
 
 // interval is a schedule by elapsed time.
 type interval struct {
-	every, anchor int64 // in milliseconds, and in those since 1970
+	every, anchor int64 // in milliseconds; anchor counts from 1970
 }
 
-// Every returns a schedule of ticks at an interval of elapsed time, whatever the
-// clocks on the walls do. anchor is one of the ticks: it lets all processes agree on
-// the others, which lie before and after it. The zero time stands for the beginning
-// of 1970, in UTC. Every returns an *InvalidError for an interval of less than a
-// second, or with a fraction of a millisecond.
+// Every returns a schedule of ticks at an interval of elapsed time, independent of changes
+// of the clocks. anchor is one of the ticks, by which all processes agree on the others,
+// before and after it. The zero time means the beginning of 1970 in UTC. Every returns an
+// *InvalidError for an interval that is less than a second or not a whole number of
+// milliseconds.
 func Every(d time.Duration, anchor time.Time) (Schedule, error) {
 	if d < minInterval || d%time.Millisecond != 0 {
 		return nil, &InvalidError{Field: "interval", Value: d, Rule: fmt.Sprintf("must be at least %s, in whole milliseconds", minInterval)}
@@ -38,7 +38,7 @@ func (i *interval) Next(after time.Time) time.Time {
 	return time.UnixMilli(i.anchor + elapsed - since + i.every).UTC()
 }
 
-// String says what the schedule is.
+// String describes the schedule.
 func (i *interval) String() string {
 	return fmt.Sprintf("every %s", time.Duration(i.every)*time.Millisecond)
 }

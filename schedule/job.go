@@ -12,7 +12,7 @@ type Definition[A any] interface {
 	New(args A, opts ...job.Option) (amboy.Job, error)
 }
 
-// JobOf returns what makes the jobs of a definition: args gives the arguments for a
+// JobOf returns a JobFunc that makes jobs of a definition. args returns the arguments for a
 // tick.
 func JobOf[A any](d Definition[A], args func(tick time.Time) A, opts ...job.Option) JobFunc {
 	return func(tick time.Time) (amboy.Job, error) { return d.New(args(tick), opts...) }

@@ -20,8 +20,8 @@ type runner struct {
 	done    chan struct{} // closed when the goroutine has ended
 }
 
-// start runs a function until ctx ends or close is called. It returns false if there was
-// one already.
+// start runs a function on a goroutine until ctx ends or close is called. It returns false
+// if it was called before.
 func (r *runner) start(ctx context.Context, run func(context.Context)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,13 +32,13 @@ func (r *runner) start(ctx context.Context, run func(context.Context)) bool {
 	r.started, r.done = true, make(chan struct{})
 	go func() {
 		defer close(r.done)
-		defer r.stop() // it may have ended by itself
+		defer r.stop() // run may have returned by itself
 		run(ctx)
 	}()
 	return true
 }
 
-// close ends what start began, and waits for it.
+// close stops the goroutine that start began, and waits for it.
 func (r *runner) close() {
 	r.mu.Lock()
 	stop, done := r.stop, r.done
@@ -50,12 +50,11 @@ func (r *runner) close() {
 	<-done
 }
 
-// Start puts the jobs of ticks as they come, until ctx ends or Close is called, and
-// before that those of ticks that were missed. It returns at once, and returns an
-// error that wraps amboy.ErrAlreadyStarted when it is called again. A schedule whose
-// job can't be put is tried again, after waits that grow from a second to a minute;
-// each failure is logged, and seen in List. A queue, or a group, that was closed ends
-// it, which is logged.
+// Start puts the jobs of ticks that were missed, and then the jobs of ticks as they come,
+// until ctx ends or Close is called. It returns at once. If it is called again, it returns
+// an error that wraps amboy.ErrAlreadyStarted. If the job of a schedule can't be put, it
+// tries again, after waits that grow from a second to a minute; it logs each failure, and
+// List shows it. If the queue or the group was closed, it logs that and stops.
 func (s *Scheduler) Start(ctx context.Context) error {
 	if !s.runner.start(ctx, s.run) {
 		return fmt.Errorf("starting the scheduler of queue %q: %w", s.target.name(), amboy.ErrAlreadyStarted)
@@ -63,8 +62,9 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what Start began, and waits for the job that is just being put. Close it
-// before its queue. Closing it again, or one that was not started, does nothing.
+// Close stops what Start began, and waits until a job that is being put has been put. Call
+// it before closing the queue. It does nothing if the scheduler was not started or is
+// already closed.
 func (s *Scheduler) Close() { s.runner.close() }
 
 func (s *Scheduler) run(ctx context.Context) {
@@ -72,7 +72,7 @@ func (s *Scheduler) run(ctx context.Context) {
 		next, err := s.PutDue(ctx) // It logs its errors.
 		if s.target.isGone(err) && ctx.Err() == nil {
 			logging.Error(ctx, message.Fields{
-				"message": "ended a scheduler that was not closed before its queue; a queue of a group that prunes needs one of NewInGroup",
+				"message": "scheduler stopped because its queue was closed; use NewInGroup for a queue that its group may prune",
 				"queue":   s.target.name(),
 			})
 			return
@@ -81,11 +81,11 @@ func (s *Scheduler) run(ctx context.Context) {
 	}
 }
 
-// maxSleep bounds how long a scheduler sleeps. The system may be suspended
-// meanwhile, or its clock be set, of which nobody tells.
+// maxSleep bounds how long a scheduler sleeps, because a suspension of the system or a
+// change of its clock does not wake it.
 const maxSleep = time.Minute
 
-// sleep returns at a time or before, when a schedule was added or removed, or when ctx ends.
+// sleep blocks until a time, until a schedule is added or removed, or until ctx ends.
 func sleep(ctx context.Context, until time.Time, now func() time.Time, changed <-chan struct{}) {
 	wait := maxSleep
 	if !until.IsZero() {

@@ -17,7 +17,7 @@ import (
 
 var ran = make(chan time.Duration, 100)
 
-// began is when the test began whose jobs tell when they run.
+// began is the start of the test. Jobs report when they run relative to it.
 var began time.Time
 
 var tell = job.Define("schedule-test-tell", 1, func(context.Context, time.Time) error {
@@ -94,7 +94,7 @@ func TestASchedulerEndsWithItsContextOrItsQueue(t *testing.T) {
 	}
 }
 
-func TestWhoeverNeverStartedMayClose(t *testing.T) {
+func TestCloseWithoutStart(t *testing.T) {
 	onRealQueue(t, func(_ *testing.T, _ amboy.Queue, s *schedule.Scheduler) { s.Close() })
 }
 

@@ -12,46 +12,45 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// JobFunc makes the job of a tick, which comes in the zone of the schedule. It is
-// called in each process that keeps the schedule, and again for a tick whose job
-// could not be put. What it sets as the job's ID is replaced by the TickID.
+// JobFunc makes the job of a tick. The tick is in the zone of the schedule. JobFunc is
+// called in each process that runs the schedule, and again if the job could not be put.
+// The job's ID is replaced by the TickID.
 type JobFunc func(tick time.Time) (amboy.Job, error)
 
-// CatchUp says what becomes of the ticks of a schedule that were missed. A tick is
-// missed where no process put its job within a minute: because none ran, or because
-// the queue took no jobs.
+// CatchUp is what happens to missed ticks of a schedule. A tick is missed if no process put
+// its job within a minute, because none was running, or because the queue took no jobs.
 type CatchUp string
 
-// What becomes of ticks that were missed.
+// The values of CatchUp.
 const (
-	// CatchUpNone lets them go.
+	// CatchUpNone drops missed ticks.
 	CatchUpNone CatchUp = "none"
-	// CatchUpLatest puts the job of the latest of them, unless a later tick is due
-	// that was not missed.
+	// CatchUpLatest puts the job of the latest missed tick, unless a later tick is due that
+	// was not missed.
 	CatchUpLatest CatchUp = "latest"
-	// CatchUpAll puts the jobs of all of them, the earliest first; of more than
-	// Options.MaxCatchUp those of the latest.
+	// CatchUpAll puts the jobs of all missed ticks, the earliest first. If there are more
+	// than Options.MaxCatchUp, it puts the jobs of the latest.
 	CatchUpAll CatchUp = "all"
 )
 
-// IsValid is true for the values above.
+// IsValid reports whether c is one of the values above.
 func (c CatchUp) IsValid() bool {
 	return c == CatchUpNone || c == CatchUpLatest || c == CatchUpAll
 }
 
-// lateness is how late the job of a tick may be put without the tick being missed.
+// lateness is how late the job of a tick may be put before the tick counts as missed.
 const lateness = time.Minute
 
 // Options configure a Scheduler.
 type Options struct {
-	// MaxCatchUp is the number of ticks of a schedule whose jobs are put at once,
-	// at most. Default: 1000.
+	// MaxCatchUp is the maximum number of ticks of a schedule whose jobs are put at once.
+	// Default: 1000.
 	MaxCatchUp int
 }
 
 const defaultMaxCatchUp = 1000
 
-// Validate sets the defaults. It returns an error for a MaxCatchUp that is negative.
+// Validate sets the defaults. It returns an error for a negative MaxCatchUp.
 func (o *Options) Validate() error {
 	if o.MaxCatchUp < 0 {
 		return fmt.Errorf("invalid scheduler options: MaxCatchUp must not be negative (is %d)", o.MaxCatchUp)
@@ -68,15 +67,15 @@ type Scheduler struct {
 	target target
 	opts   Options
 
-	changed chan struct{} // has a value where a schedule was added, or removed
+	changed chan struct{} // has a value if a schedule was added or removed
 	runner  runner
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	// removed names schedules of which the queue may have been told.
+	// removed names removed schedules that the queue may still list.
 	removed []string
-	// tellingFails is true where the queue could not be told the last time.
-	tellingFails bool
+	// reportFailing is true if the last report to the queue failed.
+	reportFailing bool
 }
 
 // entry is a schedule of a scheduler.
@@ -87,26 +86,26 @@ type entry struct {
 	catchUp  CatchUp
 	added    time.Time
 
-	// The rest is guarded by Scheduler.mu.
+	// Scheduler.mu guards the fields below.
 
-	// done is the time up to which nothing is to be done any more; zero until the
-	// queue has told which tick was the last.
+	// done is the time up to which all ticks have been handled. It is zero until the
+	// queue's marks have been read.
 	done     time.Time
 	next     time.Time
 	last     time.Time
-	failures int // since it last worked
+	failures int // since the last success
 	retryAt  time.Time
 	err      error
-	// toldAt is when the queue was told of it as it is; zero where it was not.
-	toldAt time.Time
+	// reportedAt is when the current state was reported to the queue; zero if it was not.
+	reportedAt time.Time
 }
 
-// New makes a scheduler without schedules, which does nothing until it is started.
-// It returns an error for a queue that is nil or no amboy.QueueMarker, which the
-// queues of package queue are, and for options that are not valid.
+// New makes a scheduler without schedules, which does nothing until it is started. It
+// returns an error if the queue is nil or not an amboy.QueueMarker, as the queues of
+// package queue are, and for invalid options.
 //
-// The scheduler ends with the queue. That of a group whose queues have a time to live
-// is pruned when it has no work: use NewInGroup there.
+// The scheduler ends with the queue. If the queue belongs to a group that prunes idle
+// queues, use NewInGroup instead.
 func New(q amboy.Queue, opts Options) (*Scheduler, error) {
 	if q == nil {
 		return nil, errors.New("making a scheduler: the queue must not be nil")
@@ -118,12 +117,12 @@ func New(q amboy.Queue, opts Options) (*Scheduler, error) {
 	return newScheduler(oneQueue{open}, opts)
 }
 
-// NewInGroup is New for a queue of a group, which may be pruned: the scheduler opens it
-// when a tick is due. It returns an error for a group that is nil, an empty name, and
-// options that are not valid.
+// NewInGroup is like New, for a queue of a group, which may be pruned: the scheduler opens
+// the queue when a tick is due. It returns an error if the group is nil or the name is
+// empty, and for invalid options.
 func NewInGroup(group amboy.QueueGroup, name string, opts Options) (*Scheduler, error) {
 	if group == nil || name == "" {
-		return nil, errors.New("making a scheduler for a queue of a group: neither the group nor the name may be empty")
+		return nil, errors.New("making a scheduler for a queue of a group: the group must not be nil and the name must not be empty")
 	}
 	return newScheduler(groupedQueue{group, name}, opts)
 }
@@ -140,16 +139,16 @@ func newScheduler(t target, opts Options) (*Scheduler, error) {
 	}, nil
 }
 
-// Add adds a schedule, also while the scheduler runs. The name must be the same in
-// all processes that keep the schedule, and stay the same: by it they know what has
-// been done. The first ticks are those after Add in the process that was the first to
-// have such a schedule for the queue; from then on none is forgotten, though all
-// processes end, but as catchUp says.
+// Add adds a schedule. It may be called while the scheduler runs. The name identifies the
+// progress of the schedule: it must be the same in all processes that run the schedule,
+// and must not change. Ticks count from the first Add of that name for the queue in any
+// process. From then on no tick is lost, even if no process runs for a while, except as
+// catchUp says.
 //
-// Add returns an *InvalidError for a name that is empty, longer than 128 bytes or
-// has other characters than letters, digits and "-_.:/", for a schedule or function
-// that is nil, and for a catchUp that is none of the values above; and a
-// *DuplicateNameError for a name that the scheduler has. It does not block.
+// Add returns an *InvalidError if the name is empty, longer than 128 bytes or contains
+// characters other than letters, digits and "-_.:/", if the schedule or the function is
+// nil, and if catchUp is invalid. It returns a *DuplicateNameError if the scheduler
+// already has a schedule of that name. It does not block.
 func (s *Scheduler) Add(name string, schedule Schedule, newJob JobFunc, catchUp CatchUp) error {
 	e, err := newEntry(name, schedule, newJob, catchUp, s.target.now())
 	if err != nil {
@@ -165,7 +164,7 @@ func (s *Scheduler) Add(name string, schedule Schedule, newJob JobFunc, catchUp 
 	return nil
 }
 
-// newEntry makes the entry of a schedule that is added now.
+// newEntry makes the entry of a schedule that is added at now.
 func newEntry(name string, schedule Schedule, newJob JobFunc, catchUp CatchUp, now time.Time) (*entry, error) {
 	refuse := func(field string, value any, rule string) error {
 		return &InvalidError{Schedule: name, Field: field, Value: value, Rule: rule}
@@ -188,7 +187,7 @@ func newEntry(name string, schedule Schedule, newJob JobFunc, catchUp CatchUp, n
 	return &entry{name: name, schedule: schedule, newJob: newJob, catchUp: catchUp, added: now, next: next}, nil
 }
 
-// wake lets a scheduler look at its schedules.
+// wake makes a scheduler check its schedules.
 func wake(changed chan struct{}) {
 	select {
 	case changed <- struct{}{}:
@@ -196,15 +195,16 @@ func wake(changed chan struct{}) {
 	}
 }
 
-// has tells whether a schedule was not removed.
-func (s *Scheduler) has(e *entry) bool {
+// isAdded reports whether a schedule has not been removed.
+func (s *Scheduler) isAdded(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[e.name] == e
 }
 
-// Remove removes a schedule here, and tells whether there was one. A job that is
-// just being put is put. Its ticks count as missed where it is added again.
+// Remove removes a schedule from this scheduler, and reports whether it existed. A job
+// that is being put is still put. If the schedule is added again, its ticks in between
+// count as missed.
 func (s *Scheduler) Remove(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,18 +222,17 @@ type Info struct {
 	Name     string
 	Schedule Schedule
 	CatchUp  CatchUp
-	// Next is the next tick whose job is to be put: one that has passed, where it
-	// could not be put yet. The zero time where there is none any more.
+	// Next is the next tick whose job is to be put. It has passed if the job could not be
+	// put yet. It is the zero time if no tick follows.
 	Next time.Time
-	// Last is the last tick whose job was put, by whatever process, as far as it
-	// is known here. The zero time where none is.
+	// Last is the last tick whose job is known to have been put, by any process. It is the
+	// zero time if none is known.
 	Last time.Time
-	// Err is why the job of the tick Next could not be put; nil where it was not
-	// tried yet.
+	// Err is why the job of the tick Next could not be put; nil if that was not tried yet.
 	Err error
 }
 
-// List describes the schedules, by name.
+// List describes the schedules, sorted by name.
 func (s *Scheduler) List() []Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +251,7 @@ func (s *Scheduler) List() []Info {
 	return infos
 }
 
-// maxNameLength is the longest name of a schedule, in bytes.
+// maxNameLength is the maximum length of a schedule's name, in bytes.
 const maxNameLength = 128
 
 var nameRule = fmt.Sprintf(`must be 1 to %d letters, digits and characters of "-_.:/"`, maxNameLength)
@@ -272,26 +271,26 @@ func isName(name string) bool {
 	return true
 }
 
-// TickID is the ID of the job of a tick: the name of the schedule, and the time of
-// the tick in UTC, for instance "report@2030-01-31T08:00:00Z".
+// TickID returns the ID of the job of a tick: the name of the schedule and the time of the
+// tick in UTC, for instance "report@2030-01-31T08:00:00Z".
 func TickID(name string, tick time.Time) string {
 	return name + "@" + tick.UTC().Format(time.RFC3339Nano)
 }
 
-// lastMark names the mark that tells the last tick of a schedule whose job was put,
-// and startMark the one that tells from when on its ticks count.
+// lastMark names the mark of a schedule's last tick whose job was put, and startMark the
+// mark of the time from which its ticks count.
 func lastMark(name string) string  { return "schedule " + name }
 func startMark(name string) string { return "schedule " + name + " start" }
 
-// PutDue puts the jobs of all ticks that are due, and returns when it must be called
-// again: the zero time where no schedule has a tick any more. It goes by the time of
-// the queue (see amboy.Now). The errors of several schedules are joined; each keeps
-// only its own schedule from going on, until it is tried again.
+// PutDue puts the jobs of all ticks that are due. It returns when it must be called again,
+// or the zero time if no schedule has another tick. It uses the time of the queue (see
+// amboy.Now). It joins the errors of the schedules. A schedule with an error is tried
+// again later; the others are not affected.
 //
-// A queue that is an amboy.ScheduleTeller learns how the schedules stand.
+// If the queue is an amboy.ScheduleTeller, PutDue reports the state of the schedules to it.
 //
-// A scheduler that was started calls it when it is time. It is for tests, whose clock
-// is not that of the system, and for programs that have a loop of their own.
+// A started scheduler calls PutDue by itself. It is exported for tests with a clock of
+// their own, and for programs with a loop of their own.
 func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
 	now := wholeMilliseconds(s.target.now())
 	var errs []error
@@ -304,11 +303,11 @@ func (s *Scheduler) PutDue(ctx context.Context) (next time.Time, err error) {
 	if ctx.Err() != nil {
 		errs = append(errs, fmt.Errorf("putting the jobs of schedules: %w", context.Cause(ctx)))
 	}
-	s.tell(ctx, now)
+	s.report(ctx, now)
 	return s.wakeAt(), errors.Join(errs...)
 }
 
-// due are the schedules for which something may have to be done, by name.
+// due returns the schedules that may have something to do, sorted by name.
 func (s *Scheduler) due(now time.Time) (due []*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,21 +320,21 @@ func (s *Scheduler) due(now time.Time) (due []*entry) {
 	return due
 }
 
-// isDue tells whether something may have to be done for a schedule. The caller holds
-// the lock of its scheduler.
+// isDue reports whether a schedule may have something to do. The caller holds the lock of
+// its scheduler.
 func (e *entry) isDue(now time.Time) bool {
 	at := e.wakeAt()
 	switch {
 	case e.done.IsZero() && e.retryAt.IsZero():
 		return true
 	case e.done.After(later(now, e.last)), e.retryAt.After(now.Add(longestBackoff)):
-		return true // The clock was turned back.
+		return true // the clock was turned back
 	default:
 		return !at.IsZero() && !at.After(now)
 	}
 }
 
-// wakeAt is when something has to be done for any schedule.
+// wakeAt returns the earliest time at which any schedule has something to do.
 func (s *Scheduler) wakeAt() (first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,8 +347,8 @@ func (s *Scheduler) wakeAt() (first time.Time) {
 	return first
 }
 
-// wakeAt is when something has to be done for a schedule. The caller holds the lock
-// of its scheduler.
+// wakeAt returns when a schedule next has something to do. The caller holds the lock of its
+// scheduler.
 func (e *entry) wakeAt() time.Time {
 	if !e.retryAt.IsZero() {
 		return e.retryAt

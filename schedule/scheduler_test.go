@@ -20,8 +20,8 @@ import (
 
 var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// spyQueue is a queue with a clock that the test moves. It tells what was put, and
-// fails on request.
+// spyQueue is a queue with a clock that the test moves. It records what was put, and fails
+// on request.
 type spyQueue struct {
 	amboy.Queue
 	mu      sync.Mutex
@@ -60,8 +60,7 @@ func (q *spyQueue) Put(ctx context.Context, j amboy.Job) error {
 	return err
 }
 
-// taken returns the hours and minutes of the ticks that were put since it was called
-// last.
+// taken returns the hours and minutes of the ticks that were put since its last call.
 func (q *spyQueue) taken() (ticks []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,7 +75,7 @@ func (q *spyQueue) taken() (ticks []string) {
 // newNumber makes a job that does nothing.
 func newNumber(time.Time) (amboy.Job, error) { return job.NewShellJob("true", ""), nil }
 
-// process is a scheduler with one schedule, as a process has it.
+// process returns a scheduler with one schedule. It simulates a process.
 func process(t *testing.T, q amboy.Queue, s schedule.Schedule, catchUp schedule.CatchUp) *schedule.Scheduler {
 	t.Helper()
 	scheduler, err := schedule.New(q, schedule.Options{MaxCatchUp: 5})
@@ -92,7 +91,7 @@ func every(t *testing.T, d time.Duration) schedule.Schedule {
 	return s
 }
 
-// at moves the clock to a time of the day and puts what is due.
+// at moves the clock to a time of the day and calls PutDue.
 func (q *spyQueue) at(t *testing.T, clock string, s *schedule.Scheduler) (next time.Time) {
 	t.Helper()
 	at, err := time.Parse("15:04:05.999", clock)
@@ -134,7 +133,7 @@ func TestEachTickIsPutOnceBySeveralProcesses(t *testing.T) {
 	assert.Equal(t, a.List(), b.List())
 }
 
-// forgetful is a queue that forgets what it was given.
+// forgetful is a queue that drops the jobs that are put.
 type forgetful struct{ *spyQueue }
 
 func (q forgetful) Put(_ context.Context, j amboy.Job) error {
@@ -155,7 +154,7 @@ func TestATickWhoseJobWasForgottenIsNotPutAgain(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, spy.taken())
 }
 
-func TestTicksThatWereMissed(t *testing.T) {
+func TestMissedTicks(t *testing.T) {
 	for name, test := range map[string]struct {
 		catchUp schedule.CatchUp
 		back    string
@@ -165,7 +164,7 @@ func TestTicksThatWereMissed(t *testing.T) {
 		"none, but one is not late":           {schedule.CatchUpNone, "16:00:59", []string{"16:00"}},
 		"latest":                              {schedule.CatchUpLatest, "16:30:00", []string{"16:00"}},
 		"latest, which is not late":           {schedule.CatchUpLatest, "16:00:59", []string{"16:00"}},
-		"latest, where none was missed":       {schedule.CatchUpLatest, "13:30:00", nil},
+		"latest, none missed":                 {schedule.CatchUpLatest, "13:30:00", nil},
 		"all":                                 {schedule.CatchUpAll, "16:30:00", []string{"14:00", "15:00", "16:00"}},
 		"of more than MaxCatchUp, the latest": {schedule.CatchUpAll, "23:00:00", []string{"19:00", "20:00", "21:00", "22:00", "23:00"}},
 	} {
@@ -188,13 +187,13 @@ func TestTicksThatWereMissed(t *testing.T) {
 func TestTicksCountFromTheFirstProcessOn(t *testing.T) {
 	q := newSpyQueue(t)
 	first := process(t, q, every(t, time.Hour), schedule.CatchUpAll)
-	q.at(t, "12:30:00", first) // and it ends
+	q.at(t, "12:30:00", first) // the process then ends
 	q.now = noon.Add(3*time.Hour + time.Minute)
 	q.at(t, "15:01:00", process(t, q, every(t, time.Hour), schedule.CatchUpAll))
 	assert.Equal(t, []string{"13:00", "14:00", "15:00"}, q.taken())
 }
 
-func TestAProcessThatBeginsJustAfterATickTakesItFromNone(t *testing.T) {
+func TestAProcessThatStartsJustAfterATickDoesNotMarkIt(t *testing.T) {
 	q := newSpyQueue(t)
 	q.now = noon.Add(-time.Millisecond)
 	a := process(t, q, every(t, time.Hour), schedule.CatchUpNone)
@@ -256,7 +255,7 @@ func TestAPutThatFailsIsTriedAgain(t *testing.T) {
 
 		q.now = q.now.Add(wait*time.Second - 1)
 		again, err := s.PutDue(t.Context())
-		require.NoError(t, err, "it is too early")
+		require.NoError(t, err, "too early for a retry")
 		require.Equal(t, next, again)
 		q.now = next
 	}
@@ -279,7 +278,7 @@ func TestATickThatCouldNotBePutIsMissed(t *testing.T) {
 	assert.Empty(t, q.taken())
 }
 
-func TestAMarkThatFails(t *testing.T) {
+func TestTicksCountFromAddEvenIfMarkFails(t *testing.T) {
 	q := newSpyQueue(t)
 	s := process(t, q, every(t, time.Hour), schedule.CatchUpAll)
 	q.markErr = errors.New("the store is away")
@@ -320,12 +319,12 @@ func TestJobsThatAreRefused(t *testing.T) {
 // unnamed is a job without SetID.
 type unnamed struct{ amboy.Job }
 
-// scheduleFunc is a schedule that is a function.
+// scheduleFunc is a function that implements Schedule.
 type scheduleFunc func(time.Time) time.Time
 
 func (f scheduleFunc) Next(after time.Time) time.Time { return f(after) }
 
-func TestScheduleOfAUser(t *testing.T) {
+func TestCustomSchedule(t *testing.T) {
 	q := newSpyQueue(t)
 	for name, next := range map[string]scheduleFunc{
 		"not after":    func(after time.Time) time.Time { return after },
@@ -389,7 +388,7 @@ func TestAddRefuses(t *testing.T) {
 	var duplicate *schedule.DuplicateNameError
 	require.ErrorAs(t, err, &duplicate)
 	assert.Equal(t, "a.b-c/D:1_", duplicate.Name)
-	assert.EqualError(t, err, `there is a schedule "a.b-c/D:1_" already`)
+	assert.EqualError(t, err, `schedule "a.b-c/D:1_" already exists`)
 }
 
 func TestNewRefuses(t *testing.T) {
@@ -423,12 +422,12 @@ func TestListAndRemove(t *testing.T) {
 	assert.Equal(t, []string{"13:00"}, q.taken())
 }
 
-func TestAContextThatEnds(t *testing.T) {
+func TestPutDueStopsWhenItsContextEnds(t *testing.T) {
 	q := newSpyQueue(t)
 	s := process(t, q, every(t, time.Hour), schedule.CatchUpAll)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.PutDue(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	assert.NoError(t, s.List()[0].Err, "it says nothing about the schedule")
+	assert.NoError(t, s.List()[0].Err, "the error is not about the schedule")
 }

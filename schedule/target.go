@@ -9,25 +9,25 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// target is the queue that a scheduler puts jobs in.
+// target is the queue in which a scheduler puts jobs.
 type target interface {
-	// name is the queue's in messages.
+	// name is the name of the queue in messages.
 	name() string
-	// open returns the queue for what is to be done now.
+	// open returns the queue, and opens it if necessary.
 	open(ctx context.Context) (openQueue, error)
 	now() time.Time
-	// isGone reports whether an error says that the queue never comes back.
+	// isGone reports whether an error means that the queue is closed for good.
 	isGone(err error) bool
-	// tellAgain is how often the queue is told of a schedule that stays as it is, so
-	// that it is not forgotten.
-	tellAgain() time.Duration
+	// reportInterval is how often an unchanged schedule is reported to the queue, so that
+	// the queue does not drop it.
+	reportInterval() time.Duration
 }
 
-// openQueue is a queue with what a scheduler needs of it.
+// openQueue is a queue and the optional interfaces that a scheduler uses.
 type openQueue struct {
 	amboy.Queue
 	marker amboy.QueueMarker
-	teller amboy.ScheduleTeller // nil if the queue is none
+	teller amboy.ScheduleTeller // nil if the queue does not implement it
 }
 
 func newOpenQueue(q amboy.Queue) (openQueue, error) {
@@ -39,17 +39,17 @@ func newOpenQueue(q amboy.Queue) (openQueue, error) {
 	return openQueue{q, marker, teller}, nil
 }
 
-// oneQueue is a queue that stays open.
+// oneQueue is a target that stays open.
 type oneQueue struct{ openQueue }
 
 func (t oneQueue) name() string                            { return t.ID() }
 func (t oneQueue) open(context.Context) (openQueue, error) { return t.openQueue, nil }
 func (t oneQueue) now() time.Time                          { return amboy.Now(t.Queue) }
 func (t oneQueue) isGone(err error) bool                   { return errors.Is(err, amboy.ErrQueueClosed) }
-func (t oneQueue) tellAgain() time.Duration                { return time.Hour }
+func (t oneQueue) reportInterval() time.Duration           { return time.Hour }
 
-// groupedQueue is a queue of a group, which is opened when there is something to do,
-// and may be pruned in between.
+// groupedQueue is a queue of a group. It is opened when there is something to do, and may
+// be pruned in between.
 type groupedQueue struct {
 	group amboy.QueueGroup
 	id    string
@@ -65,6 +65,6 @@ func (t groupedQueue) open(ctx context.Context) (openQueue, error) {
 	return newOpenQueue(q)
 }
 
-func (t groupedQueue) now() time.Time           { return time.Now() }
-func (t groupedQueue) isGone(err error) bool    { return errors.Is(err, amboy.ErrGroupClosed) }
-func (t groupedQueue) tellAgain() time.Duration { return 12 * time.Hour } // as it opens the queue
+func (t groupedQueue) now() time.Time                { return time.Now() }
+func (t groupedQueue) isGone(err error) bool         { return errors.Is(err, amboy.ErrGroupClosed) }
+func (t groupedQueue) reportInterval() time.Duration { return 12 * time.Hour } // rare, because it opens the queue

@@ -15,14 +15,14 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// TenantJobFunc is a JobFunc that is told for which queue of a group the job is.
+// TenantJobFunc is like JobFunc, and also gets the name of the queue.
 type TenantJobFunc func(tenant string, tick time.Time) (amboy.Job, error)
 
-// TenantsFunc names the queues of a group for which schedules are kept.
+// TenantsFunc returns the names of the queues of a group for which schedules run.
 type TenantsFunc func(ctx context.Context) ([]string, error)
 
-// Tenants puts jobs in many queues of a group at the ticks of schedules: each schedule is
-// kept for each queue. It is safe for concurrent use.
+// Tenants puts jobs in many queues of a group at the ticks of schedules: each schedule
+// runs for each queue. It is safe for concurrent use.
 type Tenants struct {
 	group amboy.QueueGroup
 	names TenantsFunc
@@ -34,10 +34,10 @@ type Tenants struct {
 	mu         sync.Mutex
 	schedules  map[string]*tenantSchedule
 	schedulers map[string]*Scheduler // by tenant
-	listAt     time.Time             // when the tenants are to be listed
+	listAt     time.Time             // when to list the tenants again
 }
 
-// tenantSchedule is what Add was called with.
+// tenantSchedule holds the arguments of Add.
 type tenantSchedule struct {
 	name     string
 	schedule Schedule
@@ -45,17 +45,16 @@ type tenantSchedule struct {
 	catchUp  CatchUp
 }
 
-// NewTenants makes a scheduler for queues of a group, without schedules, which does
-// nothing until it is started. names is called when it starts, and then every minute: a
-// queue that it does not name any more gets no more jobs; while it fails, the queues stay
-// the same. It must name all tenants, also those without work, which QueueGroup.Queues
-// does not. The queues are opened when a tick is due, and may be pruned in between.
+// NewTenants makes a scheduler for queues of a group, without schedules. It does nothing
+// until it is started. names is called at the start and then every minute. A queue that it
+// no longer returns gets no more jobs; if it fails, the queues stay the same. It must
+// return all tenants, including those without work, which QueueGroup.Queues omits. The
+// queues are opened when a tick is due, and may be pruned in between.
 //
-// It returns an error for a group or function that is nil, and for options that are not
-// valid.
+// NewTenants returns an error if the group or the function is nil, and for invalid options.
 func NewTenants(group amboy.QueueGroup, names TenantsFunc, opts Options) (*Tenants, error) {
 	if group == nil || names == nil {
-		return nil, errors.New("making a scheduler for the queues of a group: neither the group nor the function may be nil")
+		return nil, errors.New("making a scheduler for the queues of a group: the group and the function must not be nil")
 	}
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a scheduler for the queues of a group: %w", err)
@@ -70,8 +69,8 @@ func NewTenants(group amboy.QueueGroup, names TenantsFunc, opts Options) (*Tenan
 	}, nil
 }
 
-// Add is Scheduler.Add for all queues. The first ticks for a queue are those after the
-// first process found it named.
+// Add is like Scheduler.Add, for all queues. Ticks for a queue count from when the first
+// process found it among the names.
 func (t *Tenants) Add(name string, schedule Schedule, newJob TenantJobFunc, catchUp CatchUp) error {
 	if newJob == nil {
 		return &InvalidError{Schedule: name, Field: "function that makes the jobs", Rule: "must not be nil"}
@@ -102,7 +101,7 @@ func (s *tenantSchedule) jobFunc(tenant string) JobFunc {
 	return func(tick time.Time) (amboy.Job, error) { return s.newJob(tenant, tick) }
 }
 
-// Remove removes a schedule here, for all queues, as Scheduler.Remove does for one.
+// Remove is like Scheduler.Remove, for all queues.
 func (t *Tenants) Remove(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +116,7 @@ func (t *Tenants) Remove(name string) bool {
 	return true
 }
 
-// List describes the schedules of each queue, by name.
+// List describes the schedules of each queue, sorted by name.
 func (t *Tenants) List() map[string][]Info {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +127,7 @@ func (t *Tenants) List() map[string][]Info {
 	return infos
 }
 
-// Start is Scheduler.Start for all queues. It ends when the group was closed.
+// Start is like Scheduler.Start, for all queues. It stops when the group is closed.
 func (t *Tenants) Start(ctx context.Context) error {
 	if !t.runner.start(ctx, t.run) {
 		return fmt.Errorf("starting the scheduler of a group: %w", amboy.ErrAlreadyStarted)
@@ -136,28 +135,29 @@ func (t *Tenants) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what Start began, and waits for the jobs that are just being put. Close it
-// before its group. Closing it again, or one that was not started, does nothing.
+// Close stops what Start began, and waits until jobs that are being put have been put.
+// Call it before closing the group. It does nothing if the scheduler was not started or is
+// already closed.
 func (t *Tenants) Close() { t.runner.close() }
 
 func (t *Tenants) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next, err := t.PutDue(ctx) // It logs its errors.
 		if errors.Is(err, amboy.ErrGroupClosed) && ctx.Err() == nil {
-			logging.Error(ctx, message.Fields{"message": "ended a scheduler that was not closed before its group"})
+			logging.Error(ctx, message.Fields{"message": "scheduler stopped because its group was closed"})
 			return
 		}
 		sleep(ctx, next, time.Now, t.changed)
 	}
 }
 
-// tenantsAtOnce is the number of queues in which jobs are put at once.
+// tenantsAtOnce is the number of queues in which jobs are put concurrently.
 const tenantsAtOnce = 8
 
-// PutDue is Scheduler.PutDue for all queues.
+// PutDue is like Scheduler.PutDue, for all queues.
 func (t *Tenants) PutDue(ctx context.Context) (next time.Time, err error) {
 	errs := []error{t.list(ctx)}
-	var mu sync.Mutex // guards what the goroutines below report
+	var mu sync.Mutex // guards next and errs
 	schedulers, next := t.all()
 	waiting := make(chan *Scheduler)
 	var workers sync.WaitGroup
@@ -180,7 +180,7 @@ func (t *Tenants) PutDue(ctx context.Context) (next time.Time, err error) {
 	return next, errors.Join(errs...)
 }
 
-// firstOf is the earlier of two times, of which zero is none.
+// firstOf returns the earlier of two times. The zero time means no time.
 func firstOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -188,7 +188,7 @@ func firstOf(a, b time.Time) time.Time {
 	return a
 }
 
-// all are the schedulers, by tenant, and when the tenants are to be listed again.
+// all returns the schedulers, sorted by tenant, and when to list the tenants again.
 func (t *Tenants) all() ([]*Scheduler, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,7 +203,7 @@ func (t *Tenants) all() ([]*Scheduler, time.Time) {
 // listEvery is how often the tenants are listed.
 const listEvery = time.Minute
 
-// list asks for the tenants if it is time, and takes over what changed.
+// list calls the TenantsFunc if it is time, and applies the changes.
 func (t *Tenants) list(ctx context.Context) error {
 	now := time.Now()
 	t.mu.Lock()
@@ -226,14 +226,14 @@ func (t *Tenants) list(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("listing the queues for which schedules are kept: %w", err)
+	err = fmt.Errorf("listing the queues for which schedules run: %w", err)
 	if ctx.Err() == nil {
-		logging.Error(ctx, message.Fields{"message": "schedules are kept for the same queues as before", "error": err.Error()})
+		logging.Error(ctx, message.Fields{"message": "listing the queues for schedules failed; keeping the previous ones", "error": err.Error()})
 	}
 	return err
 }
 
-// setTenants adds the tenants that are new, and removes those that are not named.
+// setTenants adds new tenants, and removes tenants that are not in names.
 func (t *Tenants) setTenants(names []string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

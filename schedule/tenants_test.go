@@ -41,7 +41,7 @@ var visitTenant = job.Define("schedule-test-visit", 1, func(_ context.Context, t
 
 func newVisit(tenant string, _ time.Time) (amboy.Job, error) { return visitTenant.New(tenant) }
 
-// visited returns the visits since it was called last, in order.
+// visited returns the visits since its last call, in order.
 func visited() []visit {
 	visits.Lock()
 	defer visits.Unlock()
@@ -63,7 +63,7 @@ func beginVisits() {
 }
 
 // newPruningGroup makes a group whose queues are pruned after a minute without work. It
-// stands for a process.
+// simulates a process.
 func newPruningGroup(t *testing.T, store driver.Driver) amboy.QueueGroup {
 	t.Helper()
 	group, err := queue.NewDriverGroup(context.Background(), queue.DriverGroupOptions{
@@ -87,7 +87,7 @@ func newLocalPruningGroup(t *testing.T) amboy.QueueGroup {
 }
 
 // onPruningGroups runs a test in a bubble of synctest. reopen makes a group as another
-// process would; it may be called again once the group before was closed.
+// process would; it may be called again after the previous group was closed.
 func onPruningGroups(t *testing.T, test func(t *testing.T, reopen func() amboy.QueueGroup)) {
 	for name, newGroup := range map[string]func(t *testing.T) func() amboy.QueueGroup{
 		"driver": func(t *testing.T) func() amboy.QueueGroup {
@@ -140,7 +140,7 @@ func TestASchedulerStoppedSilentlyWhenItsQueueWasPruned(t *testing.T) {
 func TestSchedulesOfAllTenantsStoppedWhenTheirQueuesWerePruned(t *testing.T) {
 	onPruningGroups(t, func(t *testing.T, reopen func() amboy.QueueGroup) {
 		tenants := []string{"a", "b"}
-		//nolint:unparam // That is what lists of tenants are like.
+		//nolint:unparam // this is the signature of a TenantsFunc
 		list := func(context.Context) ([]string, error) { return tenants, nil }
 		begin := func(group amboy.QueueGroup) *schedule.Tenants {
 			s, err := schedule.NewTenants(group, list, schedule.Options{})
@@ -230,7 +230,7 @@ func TestASchedulerEndsWithItsGroup(t *testing.T) {
 		require.NoError(t, one.Start(t.Context()))
 		require.NoError(t, all.Start(t.Context()))
 		closeGroup(t, group)
-		time.Sleep(2 * time.Hour) // A goroutine that is left would keep the bubble from ending.
+		time.Sleep(2 * time.Hour) // a leaked goroutine would keep the bubble from ending
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// The kinds of the notes.
+// The kinds of notes.
 const (
 	MinuteKind = "activity minute"
 	HourKind   = "activity hour"
@@ -21,29 +21,29 @@ const (
 	keepHoursFor   = 49 * time.Hour
 )
 
-// MaxRows is the number of rows of a bucket, at most. What there would be beyond is
-// counted in one row, whose queue and type are empty.
+// MaxRows is the maximum number of rows of a bucket. Anything beyond is counted in one
+// row, whose queue and type are empty.
 const MaxRows = 500
 
-// Bucket is what a process did in a minute, or in an hour.
+// Bucket is the activity of a process in a minute or an hour.
 type Bucket struct {
-	// Start is when that began.
+	// Start is the start of the minute or hour.
 	Start time.Time
 	Hour  bool
 	Rows  []Row
 }
 
-// Row is what the jobs of a type did in a queue.
+// Row is the activity of the jobs of one type in one queue.
 type Row struct {
 	Queue, Type string
-	// Succeeded and Failed count those that ended for good, and Retried the attempts
+	// Succeeded and Failed count the jobs that ended for good, and Retried the attempts
 	// that were followed by another.
 	Succeeded, Failed, Retried int
-	// Wait and Run are those of the attempts that were run.
+	// Wait and Run are the wait and run times of attempts that ran.
 	Wait, Run Histogram
 }
 
-// Add counts what another row has.
+// Add adds the counts of another row.
 func (r *Row) Add(other Row) {
 	r.Succeeded += other.Succeeded
 	r.Failed += other.Failed
@@ -58,10 +58,10 @@ func (r *Row) clone() Row {
 	return c
 }
 
-// KeyOf is where the keys of the notes of a time begin.
+// KeyOf returns the prefix of the keys of all notes about a start.
 func KeyOf(start time.Time) string { return start.UTC().Format("2006-01-02T15:04Z") }
 
-// Until is how long the bucket is kept.
+// Until returns until when the bucket is kept.
 func (b Bucket) Until() time.Time {
 	if b.Hour {
 		return b.Start.Add(keepHoursFor)
@@ -69,7 +69,7 @@ func (b Bucket) Until() time.Time {
 	return b.Start.Add(keepMinutesFor)
 }
 
-// Kind is that of its note.
+// Kind returns the kind of the bucket's note.
 func (b Bucket) Kind() string {
 	if b.Hour {
 		return HourKind
@@ -77,7 +77,7 @@ func (b Bucket) Kind() string {
 	return MinuteKind
 }
 
-// Note returns the note in which a process tells of it.
+// Note returns the note with which a process publishes the bucket.
 func (b Bucket) Note(process string) (driver.Note, error) {
 	value, err := b.Encode()
 	if err != nil {
@@ -89,8 +89,7 @@ func (b Bucket) Note(process string) (driver.Note, error) {
 // format is the first byte of the stored form.
 const format = 1
 
-// Encode returns the stored form. Where that would be too large for a note, rows are
-// counted together.
+// Encode returns the stored form. If it would be too large for a note, rows are combined.
 func (b Bucket) Encode() ([]byte, error) {
 	encoded := b.encode()
 	for len(encoded) > driver.MaxNoteBytes {
@@ -103,7 +102,7 @@ func (b Bucket) Encode() ([]byte, error) {
 	return encoded, nil
 }
 
-// folded returns half of the rows, and one for the others.
+// folded returns the first half of the rows, and one row with the sum of the others.
 func folded(rows []Row) []Row {
 	kept := slices.Clone(rows[:len(rows)/2])
 	var rest Row
@@ -131,7 +130,7 @@ func (b Bucket) encode() []byte {
 	return encoded
 }
 
-// Decode reads a bucket. It returns an error for what Encode did not make.
+// Decode decodes a bucket. It returns an error for bytes that Encode did not return.
 func Decode(encoded []byte) (Bucket, error) {
 	r := &reader{rest: encoded}
 	if version := r.octet(); version != format {
@@ -156,7 +155,7 @@ func Decode(encoded []byte) (Bucket, error) {
 	return b, nil
 }
 
-// compare orders buckets by their time.
+// compare orders buckets by their start.
 func compare(a, b Bucket) int {
 	if c := a.Start.Compare(b.Start); c != 0 || a.Hour == b.Hour {
 		return c

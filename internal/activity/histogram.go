@@ -7,33 +7,33 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Longest is the longest time that is told apart: what takes longer counts as this.
+// Longest is the longest time that is distinguished: longer times count as this.
 const Longest = 24 * time.Hour
 
-// significantDigits is that of the times, of which the first in a histogram is the
-// microsecond. A percentile is within four percent then.
+// significantDigits is the precision of the times, whose unit is the microsecond.
+// Percentiles are accurate to four percent.
 const significantDigits = 1
 
-// Histogram counts times. The zero value is empty, and ready. A copy shares what it
-// counts. It is not safe for concurrent use.
+// Histogram counts times. The zero value is an empty histogram. A copy shares its counts.
+// It is not safe for concurrent use.
 type Histogram struct {
-	counts  *hdrhistogram.PackedHistogram // nil while it is empty
+	counts  *hdrhistogram.PackedHistogram // nil if empty
 	longest int64
 }
 
-// Record counts a time. A negative one counts as 0.
+// Record counts a time. A negative time counts as 0.
 func (h *Histogram) Record(d time.Duration) {
 	us := microseconds(d)
 	h.longest = max(h.longest, us)
 	h.add(us, 1) //nolint:errcheck // One more of a time in range is never too many.
 }
 
-// microseconds are those that stand for a time.
+// microseconds returns a time in microseconds, limited to the range from 0 to Longest.
 func microseconds(d time.Duration) int64 {
 	return min(max(d, 0), Longest).Microseconds()
 }
 
-// add counts a time several times.
+// add counts a time the given number of times.
 func (h *Histogram) add(us, times int64) error {
 	if h.counts == nil {
 		h.counts = hdrhistogram.NewPacked(1, Longest.Microseconds(), significantDigits)
@@ -41,7 +41,7 @@ func (h *Histogram) add(us, times int64) error {
 	return h.counts.RecordValues(us, times)
 }
 
-// Merge counts what another histogram has.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(other Histogram) {
 	if other.counts == nil {
 		return
@@ -54,7 +54,7 @@ func (h *Histogram) Merge(other Histogram) {
 	h.longest = max(h.longest, other.longest)
 }
 
-// Count is the number of times.
+// Count returns the number of times that were counted.
 func (h *Histogram) Count() int64 {
 	if h.counts == nil {
 		return 0
@@ -62,17 +62,17 @@ func (h *Histogram) Count() int64 {
 	return h.counts.TotalCount()
 }
 
-// Max is the longest of the times; 0 where there are none.
+// Max returns the longest of the times; 0 if there are none.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.longest) * time.Microsecond }
 
-// Percentile is the time that so many of a hundred do not exceed, to within four
-// percent; 0 where there are none.
+// Percentile returns the time that the given percentage of the times do not exceed, to
+// within four percent; 0 if there are none.
 func (h *Histogram) Percentile(percent float64) time.Duration {
 	if h.Count() == 0 {
 		return 0
 	}
 	upper := h.counts.ValueAtPercentile(percent)
-	lower := upper // of the times that are not told apart
+	lower := upper // the smallest time in the same bucket
 	for value := range h.counts.ForEachBucket {
 		if value > upper {
 			break
@@ -82,14 +82,14 @@ func (h *Histogram) Percentile(percent float64) time.Duration {
 	return time.Duration(min((lower+upper)/2, h.longest)) * time.Microsecond
 }
 
-// clone returns a copy that shares nothing.
+// clone returns a deep copy.
 func (h *Histogram) clone() Histogram {
 	var c Histogram
 	c.Merge(*h)
 	return c
 }
 
-// live counts times fast, and needs much room for it.
+// live is a histogram that is fast but uses much memory.
 type live struct {
 	counts  *hdrhistogram.Histogram
 	longest int64
@@ -105,7 +105,7 @@ func (l *live) record(d time.Duration) {
 	l.counts.RecordValue(us) //nolint:errcheck // One more of a time in range is never too many.
 }
 
-// addTo counts the times elsewhere.
+// addTo adds the counts to a Histogram.
 func (l *live) addTo(h *Histogram) {
 	if l.counts.TotalCount() == 0 {
 		return
@@ -124,7 +124,7 @@ func (l *live) reset() {
 	l.longest = 0
 }
 
-// appendTo appends the stored form.
+// appendTo appends the stored form to b.
 func (h *Histogram) appendTo(b []byte) []byte {
 	b = appendInt(b, h.longest)
 	if h.counts == nil {
@@ -139,7 +139,7 @@ func (h *Histogram) appendTo(b []byte) []byte {
 	return b
 }
 
-// readHistogram reads the stored form.
+// readHistogram reads a stored histogram.
 func readHistogram(r *reader) (h Histogram) {
 	h.longest = r.number()
 	value := int64(0)
@@ -150,7 +150,7 @@ func readHistogram(r *reader) (h Histogram) {
 			return h
 		}
 		if value < 0 || value > Longest.Microseconds() || count < 1 {
-			r.fail("a time, or how often there is one, is out of range")
+			r.fail("a time or its count is out of range")
 			return h
 		}
 		if err := h.add(value, count); err != nil {

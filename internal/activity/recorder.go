@@ -1,6 +1,5 @@
-// Package activity counts what jobs do, by the minute and by the hour: how many
-// succeeded and failed, how long they waited and ran. Processes tell each other of it
-// in notes.
+// Package activity counts what jobs do, by minute and by hour: how many succeed and fail,
+// how long they wait and run. Processes share these counts in notes.
 package activity
 
 import (
@@ -16,26 +15,26 @@ type Outcome int
 
 // The outcomes.
 const (
-	// Succeeded ended for good, and well.
+	// Succeeded: the job ended for good, without an error.
 	Succeeded Outcome = iota
-	// Failed ended for good: with an error, canceled or expired.
+	// Failed: the job ended for good, with an error, canceled or expired.
 	Failed
-	// Retried was followed by another attempt.
+	// Retried: another attempt follows.
 	Retried
 )
 
-// NotRun is the wait and the run time of an attempt that was not run.
+// NotRun is the wait time and the run time of an attempt that did not run.
 const NotRun time.Duration = -1
 
-// Recorder counts the attempts of a process. Those of the minute are counted in rows
-// that are fast, and need room; Changed, and the next minute, add them to what is kept.
-// It is safe for concurrent use.
+// Recorder counts the attempts of a process. It counts the current minute in live rows,
+// which are fast but use much memory. Changed and the start of the next minute add them to
+// the buckets. It is safe for concurrent use.
 type Recorder struct {
 	mu sync.Mutex
-	// minute is that of the rows in live, counted from 1970.
+	// minute is the minute of the rows in live, counted from 1970.
 	minute int64
 	live   map[rowKey]*liveRow
-	// dirty is true where live has something.
+	// dirty is true if live contains counts.
 	dirty   bool
 	buckets map[bucketKey]*bucket
 	version uint64
@@ -43,11 +42,11 @@ type Recorder struct {
 
 type rowKey struct{ queue, jobType string }
 
-// liveRow is a row that is being counted.
+// liveRow is a row of the current minute.
 type liveRow struct {
 	counts    [3]int // by Outcome
 	wait, run live
-	// unused counts how often there was nothing in it.
+	// unused is how many times in a row fold found it empty.
 	unused int
 }
 
@@ -56,19 +55,19 @@ type bucketKey struct {
 	hour  bool
 }
 
-// bucket is what is kept of a minute, or of an hour.
+// bucket holds the counts of a minute or an hour.
 type bucket struct {
 	rows    map[rowKey]*Row
-	version uint64 // of its last change
+	version uint64 // version of the recorder at the last change
 }
 
-// NewRecorder returns one that has counted nothing.
+// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
 	return &Recorder{live: map[rowKey]*liveRow{}, buckets: map[bucketKey]*bucket{}}
 }
 
-// Ended counts an attempt, with how long it waited since it could start, and ran, or
-// NotRun. It tells whether it is the first since Changed was called.
+// Ended counts an attempt: how long it waited since it could start, and how long it ran,
+// or NotRun. It reports whether the attempt is the first since the last call of Changed.
 func (r *Recorder) Ended(at time.Time, queue, jobType string, o Outcome, wait, run time.Duration) (first bool) {
 	minute := at.Unix() / 60
 	r.mu.Lock()
@@ -92,12 +91,11 @@ func (r *Recorder) Ended(at time.Time, queue, jobType string, o Outcome, wait, r
 	return first
 }
 
-// outOfOrder is the number of minutes by which an attempt may be reported too late,
-// and counts as one of the current minute. One that is earlier yet means that somebody
-// turned the clock back.
+// outOfOrder is the number of minutes by which an attempt may be reported late; it counts
+// as one of the current minute. An earlier time means that the clock was turned back.
 const outOfOrder = 2
 
-// move makes another minute the current one.
+// move changes the current minute.
 func (r *Recorder) move(minute int64) {
 	if minute < r.minute && r.minute-minute <= outOfOrder {
 		return
@@ -119,10 +117,10 @@ func (r *Recorder) newLiveRow(key rowKey) *liveRow {
 	return row
 }
 
-// maxUnused is how often a row must have been unused to be given up.
+// maxUnused is how often a row may be found empty before it is removed.
 const maxUnused = 30
 
-// fold adds what was counted to its minute and its hour.
+// fold adds the live rows to the buckets of their minute and hour.
 func (r *Recorder) fold() {
 	if !r.dirty {
 		return
@@ -145,7 +143,7 @@ func (r *Recorder) fold() {
 	}
 }
 
-// bucket returns a bucket that is about to change.
+// bucket returns a bucket for a change, and creates it if necessary.
 func (r *Recorder) bucket(key bucketKey) *bucket {
 	b := r.buckets[key]
 	if b == nil {
@@ -183,7 +181,7 @@ func (l *liveRow) reset() {
 	l.unused = 0
 }
 
-// prune gives up what has been kept for long enough.
+// prune removes buckets that have been kept long enough.
 func (r *Recorder) prune(minute int64) {
 	now := time.Unix(minute*60, 0)
 	for key := range r.buckets {
@@ -199,7 +197,7 @@ func (k bucketKey) bucket() Bucket {
 }
 
 // Changed returns copies of the buckets that changed after a version, the oldest first,
-// and the version that they have then. The first version is 0.
+// and the current version. The first version is 0.
 func (r *Recorder) Changed(now time.Time, after uint64) (changed []Bucket, version uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,8 +223,7 @@ func (b *bucket) copied(key bucketKey) Bucket {
 	return c
 }
 
-// Forget gives up the buckets of times that are over, and that did not change after a
-// version.
+// Forget removes the buckets of past minutes and hours that did not change after a version.
 func (r *Recorder) Forget(version uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// sumOf adds the rows of buckets of a kind.
+// sumOf adds up the rows of all minutes or all hours.
 func sumOf(buckets []activity.Bucket, hour bool) (sum activity.Row) {
 	for _, b := range buckets {
 		if b.Hour != hour {
@@ -53,10 +53,10 @@ func TestARecorderCountsByTheMinuteAndByTheHour(t *testing.T) {
 
 	assert.True(t, r.Ended(noon.Add(62*time.Second), "q", "a", activity.Succeeded, 0, 0), "the first since")
 	changed, _ = r.Changed(noon.Add(63*time.Second), version)
-	require.Len(t, changed, 2, "the first minute is as it was")
+	require.Len(t, changed, 2, "the first minute is unchanged")
 	assert.Equal(t, 2, sumOf(changed, true).Succeeded)
 	assert.Equal(t, 1, sumOf(changed, false).Succeeded)
-	assert.Equal(t, 1, first.Rows[0].Succeeded, "it is a copy")
+	assert.Equal(t, 1, first.Rows[0].Succeeded, "a copy")
 }
 
 func TestARecorderForgets(t *testing.T) {
@@ -66,7 +66,7 @@ func TestARecorderForgets(t *testing.T) {
 	_, version := r.Changed(noon.Add(time.Minute), 0)
 	r.Forget(version)
 	changed, _ := r.Changed(noon.Add(time.Minute), 0)
-	require.Len(t, changed, 2, "the minute that is over was forgotten")
+	require.Len(t, changed, 2, "the past minute was removed")
 	assert.Equal(t, 2, sumOf(changed, true).Succeeded)
 
 	changed, _ = r.Changed(noon.Add(3*time.Hour), 0)
@@ -88,7 +88,7 @@ func TestARecorderAndTheClock(t *testing.T) {
 	assert.Equal(t, noon.Add(-time.Hour), changed[0].Start, "the clock was turned back")
 }
 
-func TestARecorderFoldsWhatIsTooMuch(t *testing.T) {
+func TestARecorderCombinesExcessRows(t *testing.T) {
 	r := activity.NewRecorder()
 	const types = 2000
 	for i := range types {
@@ -163,10 +163,10 @@ func TestABucketThatIsTooLargeForANote(t *testing.T) {
 	read, err := activity.Decode(encoded)
 	require.NoError(t, err)
 	assert.Equal(t, 400, sumOf([]activity.Bucket{read}, false).Succeeded)
-	assert.Len(t, b.Rows, 400, "it is as it was")
+	assert.Len(t, b.Rows, 400, "unchanged")
 }
 
-func TestDecodeOfWhatIsNoBucket(t *testing.T) {
+func TestDecodeRefusesOtherBytes(t *testing.T) {
 	r := activity.NewRecorder()
 	r.Ended(noon, "q", "a", activity.Succeeded, time.Second, time.Second)
 	changed, _ := r.Changed(noon, 0)
@@ -220,7 +220,7 @@ func TestPercentiles(t *testing.T) {
 	assert.EqualValues(t, 10_002, h.Count())
 }
 
-// TestARecorderDoesNotAllocate and the benchmark are the bars of what each job costs.
+// TestARecorderDoesNotAllocate and the benchmark below bound the cost for each job.
 func TestARecorderDoesNotAllocate(t *testing.T) {
 	r := activity.NewRecorder()
 	i := 0
@@ -258,7 +258,7 @@ func BenchmarkEndedByManyWorkers(b *testing.B) {
 	})
 }
 
-// BenchmarkChanged is what happens with the lock, every ten seconds.
+// BenchmarkChanged measures the time that Changed holds the lock, every ten seconds.
 func BenchmarkChanged(b *testing.B) {
 	r := activity.NewRecorder()
 	for b.Loop() {

@@ -12,7 +12,7 @@ func appendText(b []byte, text string) []byte {
 	return append(appendInt(b, int64(len(text))), text...)
 }
 
-// reader reads numbers and texts. After the first error it returns zero values.
+// reader decodes numbers and texts. After the first error it returns zero values.
 type reader struct {
 	rest []byte
 	err  error
@@ -27,7 +27,7 @@ func (r *reader) fail(what string) {
 
 func (r *reader) octet() byte {
 	if len(r.rest) == 0 {
-		r.fail("it ends too early")
+		r.fail("unexpected end")
 		return 0
 	}
 	first := r.rest[0]
@@ -38,18 +38,18 @@ func (r *reader) octet() byte {
 func (r *reader) number() int64 {
 	n, size := binary.Uvarint(r.rest)
 	if size <= 0 || n > math.MaxInt64 {
-		r.fail("a number is cut off, or too large")
+		r.fail("a number is truncated or too large")
 		return 0
 	}
 	r.rest = r.rest[size:]
 	return int64(n)
 }
 
-// length is a number of things, each of which takes a byte at least.
+// length reads a number of items, each of which takes at least one byte.
 func (r *reader) length() int {
 	n := r.number()
 	if n > int64(len(r.rest)) {
-		r.fail("it ends too early")
+		r.fail("unexpected end")
 		return 0
 	}
 	return int(n)

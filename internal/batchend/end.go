@@ -1,5 +1,5 @@
-// Package batchend has the job that stands for the end of a batch. Package batch
-// puts it, and package queue knows it, so that whoever runs jobs can run it.
+// Package batchend provides the job that marks the end of a batch. Package batch puts it,
+// and package queue imports it, so that every process that runs jobs can run it.
 package batchend
 
 import (
@@ -19,14 +19,14 @@ func init() {
 	registry.AddJobType(Type.Name, func() amboy.Job { return &End{Base: job.Base{JobType: Type}} })
 }
 
-// End depends on the jobs of a batch and does nothing, so that it has ended when
-// all of them have, however they did.
+// End depends on the jobs of a batch and does nothing. It ends after all of them, whatever
+// their outcome.
 type End struct {
 	job.Base `bson:"job_base" json:"job_base" yaml:"job_base"`
 }
 
-// New returns the end of a batch, without edges. It goes before all other jobs, as
-// somebody may wait for it.
+// New returns the end of a batch, without edges. It has the highest priority, because a
+// caller may wait for it.
 func New(id string) *End {
 	e := &End{Base: job.Base{Name: id, JobType: Type}}
 	e.SetPriority(math.MaxInt32)

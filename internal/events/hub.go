@@ -1,4 +1,4 @@
-// Package events sends what happens in a queue to those who want to know.
+// Package events sends the events of a queue to subscribers.
 package events
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Hub sends events to subscribers. It has no goroutine, and never waits for one. The
-// zero value has no subscribers. It is safe for concurrent use.
+// Hub sends events to subscribers. It has no goroutine, and never waits for a subscriber.
+// The zero value has no subscribers. It is safe for concurrent use.
 type Hub struct {
 	subscribed atomic.Bool
 
@@ -18,19 +18,20 @@ type Hub struct {
 	subscribers map[*subscriber]struct{}
 }
 
-// subscriber is somebody who wants to know.
+// subscriber is one subscription.
 type subscriber struct {
-	// events has room for one more than was asked for, which the last event takes.
+	// events has room for one event more than requested, which is reserved for the last
+	// one.
 	events chan amboy.Event
 	missed int
 }
 
-// Subscribed tells whether there is anybody to send events to, so that none need be
-// made. It costs as much as to read a variable.
+// Subscribed reports whether there is a subscriber; otherwise events do not have to be
+// created. It costs one atomic load.
 func (h *Hub) Subscribed() bool { return h.subscribed.Load() }
 
-// Subscribe returns a channel of the events from now on, with a buffer of that size.
-// It is closed by cancel and by Close, and is closed already after Close.
+// Subscribe returns a channel of the events from now on, with a buffer of the given size.
+// It is closed by cancel and by Close. After Close it returns a closed channel.
 func (h *Hub) Subscribe(buffer int) (events <-chan amboy.Event, cancel func()) {
 	s := &subscriber{events: make(chan amboy.Event, buffer+1)}
 	h.mu.Lock()
@@ -50,7 +51,7 @@ func (h *Hub) Subscribe(buffer int) (events <-chan amboy.Event, cancel func()) {
 func (h *Hub) remove(s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, there := h.subscribers[s]; !there {
+	if _, ok := h.subscribers[s]; !ok {
 		return
 	}
 	delete(h.subscribers, s)
@@ -71,14 +72,13 @@ func (h *Hub) Send(event amboy.Event) {
 	}
 }
 
-// send sends an event for which there is room: whoever reads only makes more.
+// send sends an event for which there is room. Readers can only make more room.
 func (s *subscriber) send(event amboy.Event) {
 	event.Missed, s.missed = s.missed, 0
 	s.events <- event
 }
 
-// Close sends the last event, and closes all channels. After the first time it does
-// nothing.
+// Close sends the last event and closes all channels. Only the first call has an effect.
 func (h *Hub) Close(last amboy.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

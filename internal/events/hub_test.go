@@ -50,7 +50,7 @@ func TestSubscribed(t *testing.T) {
 	require.False(t, hub.Subscribed())
 }
 
-func TestASlowSubscriberIsToldWhatItMissed(t *testing.T) {
+func TestASlowSubscriberLearnsHowManyEventsItMissed(t *testing.T) {
 	var hub events.Hub
 	slow, _ := hub.Subscribe(2)
 	for i := range 5 {
@@ -107,7 +107,7 @@ func TestConcurrentUse(t *testing.T) {
 	assert.LessOrEqual(t, len(ids(slow)), 2)
 }
 
-// BenchmarkNoSubscriber measures what an event costs that nobody wants to know of.
+// BenchmarkNoSubscriber measures the cost of an event without a subscriber.
 func BenchmarkNoSubscriber(b *testing.B) {
 	var hub events.Hub
 	for b.Loop() {

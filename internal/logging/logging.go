@@ -1,8 +1,8 @@
-// Package logging writes the library's log messages. It is the one place that
-// calls the logging library.
+// Package logging writes the library's log messages. It is the only package that calls the
+// logging library.
 //
-// A message is written with the values of the caller's context and without its
-// end: most of what is said at shutdown is said after the context has ended.
+// A message is written with the values of the caller's context, but not its cancellation:
+// most messages about a shutdown are written after the context has ended.
 package logging
 
 import (
@@ -18,45 +18,44 @@ import (
 	"github.com/mongodb/amboy/internal/printable"
 )
 
-// quietKey is the key of a mark in contexts.
+// quietKey is the context key that Quiet sets.
 type quietKey struct{}
 
-// Quiet marks a context, so that nothing is logged under it. It is for the queue
-// that carries log messages: a message about one of its jobs would be its next
-// job, and grip may hold its lock while it waits for that queue.
+// Quiet returns a context under which nothing is logged. It is for the queue that
+// transports log messages: a message about one of its jobs would become its next job, and
+// grip may hold its lock while it waits for that queue.
 func Quiet(ctx context.Context) context.Context {
 	return context.WithValue(ctx, quietKey{}, true)
 }
 
 func isQuiet(ctx context.Context) bool { return ctx.Value(quietKey{}) != nil }
 
-// Error logs something that failed.
+// Error logs a failure.
 func Error(ctx context.Context, fields message.Fields) {
 	if !isQuiet(ctx) {
 		grip.Error(context.WithoutCancel(ctx), safe(fields))
 	}
 }
 
-// Warning logs something that is odd, and that the library coped with.
+// Warning logs a problem from which the library recovered.
 func Warning(ctx context.Context, fields message.Fields) {
 	if !isQuiet(ctx) {
 		grip.Warning(context.WithoutCancel(ctx), safe(fields))
 	}
 }
 
-// DebugEnabled tells whether debug messages are written: where the threshold of
-// grip's sender is debug. That of a program that has not set one is trace, under
-// which grip would write two lines for each job; these are for those who ask for
-// them.
+// DebugEnabled reports whether debug messages are written, which is the case if the
+// threshold of grip's sender is debug. They are not written for the threshold trace: it is
+// grip's default, so a program that sets none would write two lines for each job.
 func DebugEnabled(ctx context.Context) bool {
 	if isQuiet(ctx) {
-		return false // before grip's lock is needed
+		return false // without taking grip's lock
 	}
 	threshold := grip.GetSender().Level().Threshold
 	return threshold <= level.Debug && threshold != level.Trace
 }
 
-// Debug logs what build returns, which is called only where debug messages are
+// Debug logs the fields that build returns. It calls build only if debug messages are
 // written.
 func Debug(ctx context.Context, build func() message.Fields) {
 	if DebugEnabled(ctx) {
@@ -64,8 +63,8 @@ func Debug(ctx context.Context, build func() message.Fields) {
 	}
 }
 
-// safe has all texts of a message in one line each, but for stacks, whose lines are
-// indented: what a job says of itself must not look like a line of the log.
+// safe puts every text of a message on one line, except stacks, whose lines it indents: a
+// text of a job must not look like a line of the log.
 func safe(fields message.Fields) message.Fields {
 	clean := make(message.Fields, len(fields))
 	for name, value := range fields {

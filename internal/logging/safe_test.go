@@ -15,8 +15,8 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// The ID of a job, or its error, must not look like a line of the log by itself, nor color
-// the terminal on which somebody reads it.
+// The ID of a job, or its error, must not look like a line of the log, and must not color
+// the terminal of an operator.
 func TestAttackAJobForgesALineOfTheLog(t *testing.T) {
 	const forged = "a\n[grip] 2026/11/23 [p=emergency]: root logged in\r\x1b[2J\u202e"
 	s := send.MakeInternalLogger()

@@ -1,6 +1,6 @@
-// Package numbering converts the numbers of attempts in the values of package
-// management. In Go they count from 0, as amboy.JobRetryInfo does; in the JSON of the
-// interface over HTTP and of the command-line tool they count from 1, as on pages.
+// Package numbering converts the numbers of attempts in the values of package management.
+// In Go they start at 0, as in amboy.JobRetryInfo. In the JSON of the HTTP API and of the
+// command-line tool they start at 1, as on the pages of the dashboard.
 package numbering
 
 import (
@@ -9,19 +9,19 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// ShowJob returns a job for JSON.
+// ShowJob converts a job for JSON.
 func ShowJob(j management.Job) management.Job { return shiftJob(j, 1) }
 
 // ReadJob is the inverse of ShowJob.
 func ReadJob(j management.Job) management.Job { return shiftJob(j, -1) }
 
-// ShowJobs returns the jobs of a list for JSON.
+// ShowJobs converts a list of jobs for JSON.
 func ShowJobs(jobs []management.JobSummary) []management.JobSummary { return shiftJobs(jobs, 1) }
 
 // ReadJobs is the inverse of ShowJobs.
 func ReadJobs(jobs []management.JobSummary) []management.JobSummary { return shiftJobs(jobs, -1) }
 
-// ShowProcesses returns processes, with the jobs that they run, for JSON.
+// ShowProcesses converts processes, including the jobs that they run, for JSON.
 func ShowProcesses(processes []management.Process) []management.Process {
 	return shiftProcesses(processes, 1)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// numbers are the attempt numbers in the JSON of a value.
+// numbers returns the attempt numbers in the JSON of a value.
 func numbers(t *testing.T, value any) (found []float64) {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -54,6 +54,6 @@ func TestAttemptsCountFromOneInJSON(t *testing.T) {
 
 	assert.Equal(t, job, numbering.ReadJob(numbering.ShowJob(job)))
 	assert.Equal(t, processes, numbering.ReadProcesses(numbering.ShowProcesses(processes)))
-	assert.Equal(t, []float64{1, 1, 1}, numbers(t, job), "the value that was given must not change")
-	assert.Equal(t, []float64{1}, numbers(t, processes), "the value that was given must not change")
+	assert.Equal(t, []float64{1, 1, 1}, numbers(t, job), "the argument must not change")
+	assert.Equal(t, []float64{1}, numbers(t, processes), "the argument must not change")
 }

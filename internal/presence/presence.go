@@ -1,5 +1,5 @@
-// Package presence has what processes tell each other of themselves, in notes: which
-// of them are there, how many workers they are to have, and which schedules they keep.
+// Package presence defines the notes that processes share: which processes are running,
+// how many workers they should have, and which schedules they run.
 package presence
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// The kinds of the notes.
+// The kinds of notes.
 const (
 	ProcessKind  = "process"
 	WorkersKind  = "workers"
@@ -19,49 +19,48 @@ const (
 )
 
 const (
-	// Period is how often a process says that it is there.
+	// Period is how often a process renews its note.
 	Period = time.Minute
-	// aliveFor is how long it is believed.
+	// aliveFor is how long a process counts as alive after it renewed its note.
 	aliveFor = 150 * time.Second
-	// keepProcess is how long a process is remembered that did not say its end.
+	// keepProcess is how long the note of a process that did not deregister is kept.
 	keepProcess = time.Hour
-	// keepWorkers is as good as for ever.
+	// keepWorkers is practically for ever.
 	keepWorkers = 10 * 365 * 24 * time.Hour
-	// keepSchedule is how long a schedule is remembered that nobody keeps any more.
+	// keepSchedule is how long the note of a schedule is kept after it was last renewed.
 	keepSchedule = 24 * time.Hour
 )
 
-// MaxWorkers is the largest number of workers that a process can be told to have for a
-// queue.
+// MaxWorkers is the largest number of workers that can be set for a queue.
 const MaxWorkers = 10_000
 
-// Process is a process that has queues.
+// Process is a process that has queues open.
 type Process struct {
-	// ID owns the jobs that it runs.
+	// ID is the owner of the jobs that the process runs.
 	ID   string `json:"id"`
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
-	// Started is since when it is there, and Seen when it said this.
+	// Started is when the process started, and Seen when it wrote this note.
 	Started time.Time `json:"started"`
 	Seen    time.Time `json:"seen"`
 	Queues  []Queue   `json:"queues"`
-	// Types and Managers are the types of jobs and dependency managers that it can read.
-	// Processes with older versions of this library leave them out.
+	// Types and Managers are the types of jobs and dependency managers that it can decode.
+	// Processes with older versions of this library omit them.
 	Types    []Type `json:"types,omitempty"`
 	Managers []Type `json:"managers,omitempty"`
-	// Unknown are the kinds of jobs that it has met and can't run.
+	// Unknown are the kinds of jobs that it has encountered and can't run.
 	Unknown []driver.Kind `json:"unknown,omitempty"`
 }
 
-// Type is a type that a process can read, from one version to another.
+// Type is a type that a process can decode, in the versions From to To.
 type Type struct {
 	Name string `json:"name"`
 	From int    `json:"from,omitempty"`
 	To   int    `json:"to,omitempty"`
 }
 
-// Knows reports whether the process can run jobs of a kind. Of one that does not say what
-// it knows that is assumed.
+// Knows reports whether the process can run jobs of a kind. If its note does not list
+// types, it is assumed to.
 func (p Process) Knows(k driver.Kind) bool {
 	if p.Types == nil {
 		return true
@@ -76,16 +75,16 @@ func knows(types []Type, name string, version int) bool {
 // Queue is a queue in a process.
 type Queue struct {
 	Name string `json:"name"`
-	// Workers is 0 where the runner does not tell.
+	// Workers is 0 if the runner does not report a number.
 	Workers int  `json:"workers"`
 	Started bool `json:"started"`
 }
 
-// Alive tells whether the process was seen not long ago.
+// Alive reports whether the process renewed its note recently.
 func (p Process) Alive(now time.Time) bool { return now.Sub(p.Seen) <= aliveFor }
 
-// Note returns the note in which the process says that it is there. Of queues that are
-// too many for one, the first are in it.
+// Note returns the note of the process. If its queues do not fit in a note, it contains
+// the first of them.
 func (p Process) Note() (driver.Note, error) {
 	for {
 		note, err := noteOf(ProcessKind, p.ID, p, p.Seen.Add(keepProcess))
@@ -96,25 +95,25 @@ func (p Process) Note() (driver.Note, error) {
 	}
 }
 
-// Workers is the number of workers that each process is to have for a queue; 0 for
-// that with which it was configured.
+// Workers is the number of workers that each process should have for a queue; 0 means the
+// configured number.
 type Workers struct {
 	Workers int `json:"workers"`
 }
 
-// workersKey is where the keys of such notes begin. A key must not be empty, as the
+// workersKey is the prefix of the keys of such notes. A key must not be empty, but the
 // name of a queue may be.
 const workersKey = "queue "
 
-// WorkersKey is the key of the note about a queue.
+// WorkersKey returns the key of the note about a queue.
 func WorkersKey(queue string) string { return workersKey + queue }
 
-// WorkersNote returns the note that tells processes how many workers a queue is to have.
+// WorkersNote returns the note with the number of workers of a queue.
 func WorkersNote(queue string, n int, now time.Time) (driver.Note, error) {
 	return noteOf(WorkersKind, WorkersKey(queue), Workers{n}, now.Add(keepWorkers))
 }
 
-// WorkersOf reads a WorkersNote.
+// WorkersOf decodes a WorkersNote.
 func WorkersOf(note driver.Note) (queue string, n int, err error) {
 	var w Workers
 	if err := Decode(note, &w); err != nil {
@@ -126,7 +125,7 @@ func WorkersOf(note driver.Note) (queue string, n int, err error) {
 	return note.Key[len(workersKey):], w.Workers, nil
 }
 
-// Schedule is a schedule that a process keeps.
+// Schedule is a schedule that a process runs.
 type Schedule struct {
 	Queue   string `json:"queue"`
 	Name    string `json:"name"`
@@ -137,30 +136,30 @@ type Schedule struct {
 	Next time.Time `json:"next,omitzero"`
 	// Error is why the job of the tick Next could not be put.
 	Error string `json:"error,omitempty"`
-	// Seen is when a process said this.
+	// Seen is when a process wrote this note.
 	Seen time.Time `json:"seen"`
 }
 
-// ScheduleKey is the key of the note about a schedule.
+// ScheduleKey returns the key of the note about a schedule.
 func ScheduleKey(queue, name string) string {
 	key, err := json.Marshal([]string{queue, name})
 	if err != nil {
-		return queue + " " + name // which can't be: texts can be written
+		return queue + " " + name // can't happen: strings can always be encoded
 	}
 	return string(key)
 }
 
-// maxText is the length of a text in a note, in bytes.
+// maxText is the maximum length of a text in a note, in bytes.
 const maxText = 1024
 
-// Note returns the note in which a process tells of the schedule.
+// Note returns the note of the schedule.
 func (s Schedule) Note() (driver.Note, error) {
 	s.Spec, s.Error = shortened(s.Spec), shortened(s.Error)
 	return noteOf(ScheduleKind, ScheduleKey(s.Queue, s.Name), s, s.Seen.Add(keepSchedule))
 }
 
-// shortened cuts a text that is too long. What is left of a character at its end is
-// replaced when it is written.
+// shortened truncates a text to maxText bytes. If it splits a character, encoding replaces
+// the rest of it.
 func shortened(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -176,7 +175,7 @@ func noteOf(kind, key string, value any, until time.Time) (driver.Note, error) {
 	return driver.Note{Kind: kind, Key: key, Value: encoded, Until: until}, nil
 }
 
-// Decode reads the value of a note.
+// Decode decodes the value of a note.
 func Decode(note driver.Note, value any) error {
 	if err := json.Unmarshal(note.Value, value); err != nil {
 		return fmt.Errorf("reading note %q of kind %q: %w", note.Key, note.Kind, err)

@@ -41,7 +41,7 @@ func TestTheNoteOfAProcessWithTooManyQueues(t *testing.T) {
 	var read presence.Process
 	require.NoError(t, presence.Decode(note, &read))
 	assert.Greater(t, len(read.Queues), 1000)
-	assert.Len(t, p.Queues, 100_000, "it is as it was")
+	assert.Len(t, p.Queues, 100_000, "unchanged")
 }
 
 func TestNotesOfWorkers(t *testing.T) {

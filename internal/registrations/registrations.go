@@ -1,5 +1,5 @@
-// Package registrations tells those who remember what this process does not know when
-// it learns of a type of job or of dependency manager.
+// Package registrations notifies subscribers when a type of job or of dependency manager is
+// registered in this process. Queues cache which types are unknown.
 package registrations
 
 import "sync"
@@ -11,15 +11,15 @@ var (
 	version     uint64
 )
 
-// Subscribe calls a function after each registration, on the goroutine that registers,
-// until cancel is called. It must not block. A call that is under way may end after
+// Subscribe calls changed after each registration, on the goroutine that registers, until
+// cancel is called. changed must not block. A call that has started may return after
 // cancel.
-func Subscribe(learned func()) (cancel func()) {
+func Subscribe(changed func()) (cancel func()) {
 	mu.Lock()
 	defer mu.Unlock()
 	last++
 	key := last
-	subscribers[key] = learned
+	subscribers[key] = changed
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -27,21 +27,21 @@ func Subscribe(learned func()) (cancel func()) {
 	}
 }
 
-// Changed says that something was registered. The caller holds no lock.
+// Changed notifies the subscribers of a registration. The caller must hold no lock.
 func Changed() {
 	mu.Lock()
 	version++
 	all := make([]func(), 0, len(subscribers))
-	for _, learned := range subscribers {
-		all = append(all, learned)
+	for _, changed := range subscribers {
+		all = append(all, changed)
 	}
 	mu.Unlock()
-	for _, learned := range all {
-		learned()
+	for _, changed := range all {
+		changed()
 	}
 }
 
-// Version is another number after each registration.
+// Version returns a number that changes with each registration.
 func Version() uint64 {
 	mu.Lock()
 	defer mu.Unlock()

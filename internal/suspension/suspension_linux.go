@@ -8,9 +8,8 @@ import (
 
 func total() time.Duration {
 	var monotonic, boot unix.Timespec
-	// The clocks can't be read at the same moment. Read in this order they show, if
-	// anything, too long a suspension, so that a lease counts as over too early and not
-	// too late.
+	// The clocks can't be read at the same moment. In this order the result is, if
+	// anything, too long, so that a lease counts as expired too early and never too late.
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
 		return 0
 	}

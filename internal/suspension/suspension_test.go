@@ -9,8 +9,8 @@ import (
 	"github.com/mongodb/amboy/internal/suspension"
 )
 
-// TestNothingIsSuspendedWhileATestRuns can't suspend the machine; it checks that the time
-// that a test takes does not count.
+// TestNothingIsSuspendedWhileATestRuns checks that running time does not count as
+// suspended time. A test can't suspend the machine.
 func TestNothingIsSuspendedWhileATestRuns(t *testing.T) {
 	before := suspension.Total()
 	for range 1000 {

@@ -1,6 +1,6 @@
-// Package otelamboy makes spans and metrics of OpenTelemetry of what happens in a
-// queue. The names follow the semantic conventions for messaging, and begin with
-// "amboy." where those have none.
+// Package otelamboy creates OpenTelemetry spans and metrics for a queue. The names follow
+// the semantic conventions for messaging, and begin with "amboy." if the conventions define
+// none.
 package otelamboy
 
 import (
@@ -27,19 +27,19 @@ const System = "amboy"
 
 // Options configure an Instrumentation.
 type Options struct {
-	// Queue is the name of the queue, the same in all processes and all runs of a
-	// program: the attribute messaging.destination.name. It is required.
+	// Queue is the name of the queue, which must be the same in all processes and all runs
+	// of a program. It is the attribute messaging.destination.name. It is required.
 	Queue string
-	// TracerProvider makes the spans. Default: the global one.
+	// TracerProvider creates the spans. Default: the global one.
 	TracerProvider trace.TracerProvider
-	// MeterProvider makes the metrics. Default: the global one.
+	// MeterProvider creates the metrics. Default: the global one.
 	MeterProvider metric.MeterProvider
-	// Propagator writes the trace context into the metadata of jobs, and reads it
+	// Propagator writes the trace context into the metadata of jobs, and reads it from
 	// there. Default: the global one, which does nothing unless it was set.
 	Propagator propagation.TextMapPropagator
 }
 
-// Validate sets the defaults. It returns an error where Queue is empty.
+// Validate sets the defaults. It returns an error if Queue is empty.
 func (o *Options) Validate() error {
 	if o.Queue == "" {
 		return errors.New("invalid otelamboy options: Queue must not be empty")
@@ -56,28 +56,28 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Instrumentation makes the spans and metrics of one queue, in this process. It is
-// safe for concurrent use.
+// Instrumentation creates the spans and metrics of one queue in this process. It is safe
+// for concurrent use.
 //
-// Each Put is a span "put <queue>", whose context the jobs carry along in their
-// metadata, and each attempt of a job a span "run <queue>" that is a child of it,
-// also in another process. The metrics are
+// Each Put is a span "put <queue>", whose context the jobs carry in their metadata. Each
+// attempt of a job is a span "run <queue>", a child of the span of its Put, even in another
+// process. The metrics are
 //
-//   - messaging.client.sent.messages: the jobs that were put, or refused, by type;
-//   - messaging.client.operation.duration: how long it took to put them;
+//   - messaging.client.sent.messages: the jobs that were put or refused, by type;
+//   - messaging.client.operation.duration: how long Put and PutMany took;
 //   - messaging.client.consumed.messages: the attempts that ended, by job type and
 //     outcome (see middleware.Outcome);
-//   - messaging.process.duration: how long they ran;
-//   - amboy.job.wait.duration: how long they waited before, from when they were put
-//     and due;
+//   - messaging.process.duration: how long attempts ran;
+//   - amboy.job.wait.duration: how long attempts waited to run after they were put and
+//     due;
 //   - amboy.worker.busy: the workers that run a job.
 //
-// Observe adds those of the queue as a whole.
+// Observe adds metrics of the queue as a whole.
 type Instrumentation struct {
 	opts   Options
 	tracer trace.Tracer
 	meter  metric.Meter
-	common []attribute.KeyValue // of all spans and metrics
+	common []attribute.KeyValue // attributes of all spans and metrics
 
 	sent     metric.Int64Counter
 	putting  metric.Float64Histogram
@@ -88,13 +88,13 @@ type Instrumentation struct {
 	running  atomic.Int64
 }
 
-// durationBounds are the bounds of the histograms, in seconds. The conventions
-// propose those up to 10; jobs may take longer.
+// durationBounds are the bounds of the histograms, in seconds. The conventions propose the
+// bounds up to 10; jobs may take longer.
 var durationBounds = metric.WithExplicitBucketBoundaries(
 	0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 300, 1800, 3600)
 
-// New makes the instrumentation of a queue. It returns an error for options that are
-// not valid, and those of the meter.
+// New makes the instrumentation of a queue. It returns an error for invalid options, and
+// the errors of the meter.
 func New(opts Options) (*Instrumentation, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func New(opts Options) (*Instrumentation, error) {
 	i.ran, errs[2] = i.meter.Float64Histogram("messaging.process.duration", durationBounds,
 		metric.WithUnit("s"), metric.WithDescription("How long attempts of jobs ran."))
 	i.waited, errs[3] = i.meter.Float64Histogram("amboy.job.wait.duration", durationBounds,
-		metric.WithUnit("s"), metric.WithDescription("How long attempts of jobs waited that could start."))
+		metric.WithUnit("s"), metric.WithDescription("How long attempts of jobs that could start waited."))
 	i.busy, errs[4] = i.meter.Int64UpDownCounter("amboy.worker.busy",
 		metric.WithUnit("{worker}"), metric.WithDescription("Workers that run a job."))
 	i.putting, errs[5] = i.meter.Float64Histogram("messaging.client.operation.duration", durationBounds,
@@ -127,18 +127,18 @@ func New(opts Options) (*Instrumentation, error) {
 	return i, nil
 }
 
-// Middleware is what the queue is to have. It should be the outermost, so that it sees
-// what other middleware makes of an attempt.
+// Middleware returns the middleware to add to the queue. It should be the outermost, so
+// that it sees the effect of other middleware on an attempt.
 func (i *Instrumentation) Middleware() amboy.Middleware {
 	return amboy.Middleware{Run: i.run, Put: i.put}
 }
 
-// attributes are the common ones and others.
+// attributes returns the common attributes and others.
 func (i *Instrumentation) attributes(others ...attribute.KeyValue) []attribute.KeyValue {
 	return append(i.common[:len(i.common):len(i.common)], others...)
 }
 
-// The attributes that the conventions have no name for.
+// The attributes for which the conventions define no name.
 const (
 	jobTypeKey    = attribute.Key("amboy.job.type")
 	jobAttemptKey = attribute.Key("amboy.job.attempt")
@@ -152,8 +152,7 @@ const (
 	runOperation = "run"
 )
 
-// measure measures an attempt that begins now, until the function that it returns is
-// called.
+// measure measures an attempt from now until the returned function is called.
 func (i *Instrumentation) measure(ctx context.Context, j amboy.Job) (end func(outcome string, err error)) {
 	begin := time.Now()
 	jobType := jobTypeKey.String(j.Type().Name)

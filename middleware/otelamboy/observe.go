@@ -19,26 +19,26 @@ type observed struct {
 	saturation metric.Float64ObservableGauge
 }
 
-// Observe adds metrics of the queue as a whole, which are asked for at each collection:
+// Observe adds metrics of the queue as a whole, which are read at each collection:
 //
 //   - amboy.queue.jobs: the jobs by amboy.job.state, which is pending, blocked (a part
 //     of pending), running or retrying;
-//   - amboy.queue.oldest_pending.age: how long the oldest job waits that may run;
+//   - amboy.queue.oldest_pending.age: how long the oldest job that may run has waited;
 //   - amboy.worker.limit: the workers of the queue's runner;
-//   - amboy.worker.saturation: the part of them that run a job, from 0 to 1.
+//   - amboy.worker.saturation: the part of the workers that run a job, from 0 to 1.
 //
-// The latter two are there where the runner can tell its size, as those of package
-// pool can. The oldest job is found by amboy.JobFinder: a store has an index for that,
-// and a queue by reference looks through its jobs. stop ends the observation, and must
-// be called before the queue is closed; it may be called again. Observe returns the
-// meter's errors.
+// The last two exist if the runner is an amboy.ResizableRunner, as the runners of package
+// pool are. The oldest job is found with amboy.JobFinder: a store has an index for that,
+// and a queue by reference scans its jobs. stop ends the observation and must be called
+// before the queue is closed; it may be called more than once. Observe returns the meter's
+// errors.
 func (i *Instrumentation) Observe(q amboy.Queue) (stop func() error, err error) {
 	var o observed
 	var errs [4]error
 	o.jobs, errs[0] = i.meter.Int64ObservableGauge("amboy.queue.jobs",
 		metric.WithUnit("{job}"), metric.WithDescription("Jobs in the queue that have not ended, by state."))
 	o.oldest, errs[1] = i.meter.Float64ObservableGauge("amboy.queue.oldest_pending.age",
-		metric.WithUnit("s"), metric.WithDescription("How long the oldest job waits that may run."))
+		metric.WithUnit("s"), metric.WithDescription("How long the oldest job that may run has waited."))
 	o.workers, errs[2] = i.meter.Int64ObservableGauge("amboy.worker.limit",
 		metric.WithUnit("{worker}"), metric.WithDescription("Workers of the queue in this process."))
 	o.saturation, errs[3] = i.meter.Float64ObservableGauge("amboy.worker.saturation",
@@ -81,7 +81,7 @@ func (i *Instrumentation) observeWorkers(q amboy.Queue, o observed, to metric.Ob
 	workers := runner.Workers()
 	common := metric.WithAttributes(i.common...)
 	to.ObserveInt64(o.workers, int64(workers), common)
-	// A pool that was made smaller may run more jobs than it has workers.
+	// A pool that was shrunk may still run more jobs than it has workers.
 	to.ObserveFloat64(o.saturation, min(1, float64(i.running.Load())/float64(workers)), common)
 }
 
@@ -93,11 +93,11 @@ func (i *Instrumentation) observeOldest(ctx context.Context, q amboy.Queue, o ob
 	now, oldest := amboy.Now(q), time.Duration(0)
 	for info, err := range finder.FindJobs(ctx, amboy.JobQuery{States: []amboy.JobState{amboy.StatePending}}) {
 		if err != nil {
-			return fmt.Errorf("looking for the oldest job of queue %q: %w", i.opts.Queue, err)
+			return fmt.Errorf("finding the oldest job of queue %q: %w", i.opts.Queue, err)
 		}
 		oldest = max(oldest, info.Time.Age(now))
 		if !info.Time.WaitUntil.After(info.Time.Created) {
-			break // It waited for no time of its own, and all others were put later.
+			break // it was due when it was put, and all other jobs were put later
 		}
 	}
 	to.ObserveFloat64(o.oldest, oldest.Seconds(), metric.WithAttributes(i.common...))

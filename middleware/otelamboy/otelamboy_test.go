@@ -28,9 +28,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// gate holds jobs up.
+// gate blocks jobs.
 type gate struct {
-	reached chan struct{} // has a token for each job that has come to it
+	reached chan struct{} // has a token for each job that has reached it
 	open    chan struct{}
 }
 
@@ -53,7 +53,7 @@ var work = job.Define("otelamboy-test.work", 1, func(ctx context.Context, what s
 	return nil
 })
 
-// telemetry is where an instrumentation writes to.
+// telemetry holds the output of an instrumentation.
 type telemetry struct {
 	*testing.T
 	spans   *tracetest.SpanRecorder
@@ -75,7 +75,7 @@ func newTelemetry(t *testing.T) *telemetry {
 	return &telemetry{T: t, spans: spans, tracer: tracer, metrics: reader, Instrumentation: i}
 }
 
-// queues are those on which spans must travel.
+// queues are the queues on which traces must propagate.
 func (tel *telemetry) queues() map[string]amboy.Queue {
 	local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Middleware: []amboy.Middleware{tel.Middleware()}})
 	require.NoError(tel, err)
@@ -149,7 +149,7 @@ func TestEachAttemptBelongsToTheTraceOfItsPut(t *testing.T) {
 			require.True(t, amboy.Wait(t.Context(), q))
 			spans := tel.spans.Ended()[before:]
 			require.Len(t, spans, 3)
-			// The job may run before Put has returned, and ended its span.
+			// The job may run before Put has returned and ended its span.
 			slices.SortStableFunc(spans, func(a, b sdktrace.ReadOnlySpan) int {
 				return a.StartTime().Compare(b.StartTime())
 			})
@@ -189,8 +189,7 @@ func TestAPutOfSeveralIsOneSpan(t *testing.T) {
 	assert.Equal(t, 3, runs)
 }
 
-// collect returns the data points by metric, with their attributes but for those
-// that all have.
+// collect returns the data points by metric, with the attributes in which they differ.
 func (tel *telemetry) collect() map[string]map[string]float64 {
 	tel.Helper()
 	var data metricdata.ResourceMetrics
@@ -229,7 +228,7 @@ func pointsOf(t require.TestingT, m metricdata.Metrics) map[string]float64 {
 	return points
 }
 
-// key has what tells the points of a metric apart.
+// key returns the attributes in which the points of a metric differ.
 func key(set attribute.Set) (text string) {
 	for _, name := range []attribute.Key{"amboy.job.type", "amboy.job.state", "amboy.job.outcome", "error.type"} {
 		if v, ok := set.Value(name); ok {
@@ -298,7 +297,7 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	}
 }
 
-// A job that was put early, to run late, was taken for the one that waits for longest.
+// A job that was put early, to run late, was mistaken for the job that has waited longest.
 func TestTheOldestJobWasTheFirstThatWasPut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel := newTelemetry(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/middleware"
 )
 
-// run makes a span and measurements of each attempt.
+// run creates a span and measurements of each attempt.
 func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
 	return func(ctx context.Context, j amboy.Job) (err error) {
 		ctx = i.opts.Propagator.Extract(ctx, propagation.MapCarrier(amboy.MetadataOf(j)))
@@ -31,7 +31,7 @@ func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
 				jobAttemptKey.Int(j.RetryInfo().CurrentAttempt),
 			)...))
 		end := i.measure(ctx, j)
-		outcome := middleware.Failed // where next panics
+		outcome := middleware.Failed // if next panics
 		defer func() {
 			failure := failureOf(outcome, err)
 			end(string(outcome), failure)
@@ -44,8 +44,8 @@ func (i *Instrumentation) run(next amboy.RunFunc) amboy.RunFunc {
 	}
 }
 
-// linksTo links a span with that of the Put of its job: by the conventions the span is
-// to have a link to it, and may be its child as well.
+// linksTo links a span to the span of its job's Put: the conventions require a link, and
+// allow the span to be its child as well.
 func linksTo(ctx context.Context) []trace.Link {
 	if !trace.SpanContextFromContext(ctx).IsRemote() {
 		return nil
@@ -53,7 +53,7 @@ func linksTo(ctx context.Context) []trace.Link {
 	return []trace.Link{trace.LinkFromContext(ctx)}
 }
 
-// failureOf is the error of an attempt that went wrong.
+// failureOf returns the error of an attempt that did not succeed.
 func failureOf(outcome middleware.Outcome, err error) error {
 	if outcome == middleware.Snoozed || outcome == middleware.Succeeded {
 		return nil
@@ -70,7 +70,7 @@ func endSpan(span trace.Span, err error) {
 	span.End()
 }
 
-// put makes a span and a count of each Put.
+// put creates a span and a count of each Put.
 func (i *Instrumentation) put(next amboy.PutFunc) amboy.PutFunc {
 	return func(ctx context.Context, jobs []amboy.Job) error {
 		attrs := i.attributes(semconv.MessagingOperationTypeSend, semconv.MessagingOperationName(putOperation))
@@ -94,9 +94,9 @@ func (i *Instrumentation) put(next amboy.PutFunc) amboy.PutFunc {
 	}
 }
 
-// countPut counts jobs that were put, by type, and measures how long that took. Of
-// several, of which some were refused, all count as refused: which ones is not known
-// here.
+// countPut counts jobs that were put, by type, and measures how long that took. If some
+// jobs of a PutMany were refused, all of them count as refused, because it is not known
+// here which ones were.
 func (i *Instrumentation) countPut(ctx context.Context, jobs []amboy.Job, took time.Duration, err error) {
 	byType := map[string]int64{}
 	for _, j := range jobs {
@@ -113,7 +113,7 @@ func (i *Instrumentation) countPut(ctx context.Context, jobs []amboy.Job, took t
 	}
 }
 
-// putErrorType tells jobs that were there already from real trouble.
+// putErrorType distinguishes jobs that already exist from other errors.
 func putErrorType(err error) attribute.KeyValue {
 	switch {
 	case amboy.IsDuplicateJobScopeError(err):

@@ -9,29 +9,29 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// rare is what few jobs have. The lock of Base guards the fields.
-type rare struct {
-	// causes are the errors, of those of this attempt, that were added to this very
-	// job.
+// extras holds the state that only few jobs need. The lock of Base guards the fields.
+type extras struct {
+	// causes are the errors of this attempt that were added to this value, as opposed to
+	// errors that were read from a store.
 	causes   []error
-	final    bool // one of the causes is not to be followed by another attempt
+	final    bool // a cause rules out another attempt
 	snoozed  time.Time
 	metadata map[string]string
 	tags     []string
-	progress *attemptProgress // nil where the job said nothing
+	progress *attemptProgress // nil if the job reported none
 }
 
-// needRare is rare for whoever has something to set. The caller holds the lock.
-func (b *Base) needRare() *rare {
-	r := b.rare.Load()
+// ensureExtras returns the extras and creates them if necessary. The caller holds the lock.
+func (b *Base) ensureExtras() *extras {
+	r := b.extras.Load()
 	if r == nil {
-		r = &rare{}
-		b.rare.Store(r)
+		r = &extras{}
+		b.extras.Store(r)
 	}
 	return r
 }
 
-// report takes an error of the attempt, which asks for a retry or not.
+// report records an error of the attempt, and asks for a retry if retry is true.
 func (b *Base) report(err error, retry bool) {
 	if err == nil {
 		return
@@ -44,7 +44,7 @@ func (b *Base) report(err error, retry bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.status.AddError(err, b.retry.CurrentAttempt, time.Now())
-	r := b.needRare()
+	r := b.ensureExtras()
 	r.causes = append(r.causes, err)
 	var canceled *amboy.CancelError
 	if errors.As(err, &canceled) {
@@ -54,35 +54,35 @@ func (b *Base) report(err error, retry bool) {
 	b.retry.NeedsRetry = (b.retry.NeedsRetry || retry) && !r.final
 }
 
-// Snooze asks for the job to run again at a time, once this run has ended without an
-// error. It is not an attempt. The zero time takes that back.
+// Snooze asks for the job to run again at until, once this run has ended without an error.
+// Such a run is not an attempt. The zero time cancels the request.
 func (b *Base) Snooze(until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if until.IsZero() && b.rare.Load() == nil {
+	if until.IsZero() && b.extras.Load() == nil {
 		return
 	}
-	b.needRare().snoozed = until
+	b.ensureExtras().snoozed = until
 }
 
-// SnoozedUntil is the time that was asked for with Snooze, zero for none.
+// SnoozedUntil returns the time requested by Snooze, or zero if none was requested.
 func (b *Base) SnoozedUntil() time.Time {
-	r := b.rare.Load()
+	r := b.extras.Load()
 	if r == nil {
-		return time.Time{} // without the lock, as this is asked for after each run
+		return time.Time{} // without the lock, because this is called after each run
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return r.snoozed
 }
 
-// attemptError is what Error returns.
+// attemptError is the error that Error returns.
 type attemptError struct {
 	message string
 	causes  []error
 }
 
-func newAttemptError(messages []string, r *rare) *attemptError {
+func newAttemptError(messages []string, r *extras) *attemptError {
 	e := &attemptError{message: strings.Join(messages, "\n")}
 	if r != nil {
 		e.causes = slices.Clone(r.causes)

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-func TestErrorHasItsCauses(t *testing.T) {
+func TestErrorWrapsItsCauses(t *testing.T) {
 	var b job.Base
 	first, second := errors.New("first"), errors.New("second")
 	b.AddError(fmt.Errorf("wrapped: %w", first))
@@ -33,7 +33,7 @@ func TestErrorHasItsCauses(t *testing.T) {
 	assert.NotErrorIs(t, b.Error(), first)
 }
 
-func TestErrorsThatKeepFromARetry(t *testing.T) {
+func TestErrorsThatPreventARetry(t *testing.T) {
 	no, yes := amboy.NonRetryable(errors.New("no")), errors.New("yes")
 	for name, test := range map[string]struct {
 		report  func(*job.Base)
@@ -70,7 +70,7 @@ func TestSnooze(t *testing.T) {
 
 	b.AddRetryableError(fmt.Errorf("later: %w", &amboy.SnoozeError{Until: until}))
 	assert.Equal(t, until, b.SnoozedUntil())
-	require.NoError(t, b.Error(), "it is no failure")
+	require.NoError(t, b.Error(), "snoozing is not a failure")
 	b.AddError(&amboy.SnoozeError{})
 	assert.WithinDuration(t, time.Now(), b.SnoozedUntil(), time.Minute, "a time that is unset is now")
 }
@@ -88,7 +88,7 @@ func TestMetadata(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "1"}, b.Metadata())
 }
 
-// countingError counts how often somebody looks what it is.
+// countingError counts how often its type is checked.
 type countingError struct{ looks *int }
 
 func (countingError) Error() string { return "no" }
@@ -98,7 +98,7 @@ func (e countingError) As(any) bool {
 	return false
 }
 
-func TestEachErrorIsLookedAtOnce(t *testing.T) {
+func TestEachErrorIsClassifiedOnce(t *testing.T) {
 	var j job.Base
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
 	looks := 0
@@ -108,7 +108,7 @@ func TestEachErrorIsLookedAtOnce(t *testing.T) {
 	assert.LessOrEqual(t, looks, 10*1000)
 }
 
-func TestRunJobSaysThatAJobIsNotDone(t *testing.T) {
+func TestRunJobReturnsASnoozeError(t *testing.T) {
 	j := newMember(t, "snoozes", func(_ context.Context, m *member) { m.Snooze(time.Now().Add(time.Hour)) })
 	var snooze *amboy.SnoozeError
 	require.ErrorAs(t, amboy.RunJob(t.Context(), j), &snooze)

@@ -9,17 +9,17 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// DecodeArgs reads the arguments from JSON that a person wrote, in which there must be no
-// field that they don't have.
+// DecodeArgs decodes the arguments from JSON that an operator wrote. It refuses unknown
+// fields.
 func (j *typed[A]) DecodeArgs(args []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(args))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(&j.Arguments)
 }
 
-// FillIn gives a job whose arguments were decoded, and which is to be put in a queue, an
-// ID, its times, and all else that New gives a job without options. Package management
-// calls both, for jobs that people put.
+// FillIn completes a job whose arguments were decoded and which is about to be put in a
+// queue. It sets the ID, the times, and everything else that New sets for a job without
+// options. Package management calls both methods for jobs that operators put.
 func (j *typed[A]) FillIn(q amboy.Queue, id string, due, deadline time.Time) error {
 	s := j.definition.settings
 	s.id, s.waitUntil, s.dispatchBy = id, due, deadline

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// times is a schedule of ticks that are listed.
+// times is a schedule of listed ticks.
 type times []time.Time
 
-// At returns a schedule of one-off ticks, in any order. Fractions of a millisecond
-// are cut off. It returns an *InvalidError where there are none, and for the zero
+// At returns a schedule of one-off ticks, which may be given in any order. Fractions of a
+// millisecond are cut off. It returns an *InvalidError without ticks, and for the zero
 // time.
 func At(ticks ...time.Time) (Schedule, error) {
 	if len(ticks) == 0 {
@@ -46,5 +46,5 @@ func (t times) String() string {
 	return "at " + strings.Join(texts, ", ")
 }
 
-// wholeMilliseconds is what a store keeps of a time.
+// wholeMilliseconds returns t as a store keeps it.
 func wholeMilliseconds(t time.Time) time.Time { return t.Round(0).Truncate(time.Millisecond) }

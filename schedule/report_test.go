@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// tellerQueue keeps what it is told of schedules.
+// tellerQueue records what schedules report to it.
 type tellerQueue struct {
 	amboy.Queue
 	amboy.QueueMarker
@@ -57,7 +57,7 @@ func (q *tellerQueue) setFail(err error) {
 	q.fail = err
 }
 
-// taken returns the calls since it was last called.
+// taken returns the calls since its last call.
 func (q *tellerQueue) taken() []string {
 	synctest.Wait()
 	q.mu.Lock()
@@ -73,7 +73,7 @@ func (q *tellerQueue) of(name string) amboy.ScheduleInfo {
 	return q.last[name]
 }
 
-// onTeller runs a test with a scheduler that was started.
+// onTeller runs a test with a started scheduler.
 func onTeller(t *testing.T, test func(t *testing.T, q *tellerQueue, s *schedule.Scheduler)) {
 	t.Helper()
 	onRealQueue(t, func(t *testing.T, local amboy.Queue, _ *schedule.Scheduler) {
@@ -86,7 +86,7 @@ func onTeller(t *testing.T, test func(t *testing.T, q *tellerQueue, s *schedule.
 	})
 }
 
-func TestAQueueIsToldOfSchedules(t *testing.T) {
+func TestSchedulesAreReportedToTheQueue(t *testing.T) {
 	onTeller(t, func(t *testing.T, q *tellerQueue, s *schedule.Scheduler) {
 		begin := time.Now()
 		rare, err := schedule.Every(1000*time.Hour, begin)
@@ -95,7 +95,7 @@ func TestAQueueIsToldOfSchedules(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Add("rare", rare, tick(), schedule.CatchUpNone))
 		require.NoError(t, s.Add("ten", ten, tick(), schedule.CatchUpAll))
-		// The scheduler may tell of the first before the second is there.
+		// The scheduler may report the first schedule before the second is added.
 		assert.Contains(t, [][]string{{"tell [rare ten]"}, {"tell [rare]", "tell [ten]"}}, q.taken())
 		assert.Equal(t, amboy.ScheduleInfo{
 			Name: "ten", Spec: fmt.Sprint(ten), CatchUp: "all", Next: begin.Add(10 * time.Minute).UTC(),
@@ -110,12 +110,12 @@ func TestAQueueIsToldOfSchedules(t *testing.T) {
 		assert.Equal(t, []string{"forget [ten]"}, q.taken())
 		time.Sleep(24 * time.Hour)
 		told := q.taken()
-		assert.Len(t, told, 24, "every hour, so that it is not forgotten")
+		assert.Len(t, told, 24, "reported every hour, so that the queue keeps it")
 		assert.Equal(t, []string{"tell [rare]"}, slices.Compact(told))
 	})
 }
 
-func TestAQueueIsToldWhyAScheduleFails(t *testing.T) {
+func TestTheErrorOfAScheduleIsReportedToTheQueue(t *testing.T) {
 	onTeller(t, func(t *testing.T, q *tellerQueue, s *schedule.Scheduler) {
 		minutely, err := schedule.Every(time.Minute, time.Now())
 		require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestAQueueIsToldWhyAScheduleFails(t *testing.T) {
 	})
 }
 
-// failingQueue can't take jobs.
+// failingQueue refuses all jobs.
 type failingQueue struct {
 	*tellerQueue
 	err error
@@ -135,11 +135,11 @@ type failingQueue struct {
 func (q *failingQueue) Put(context.Context, amboy.Job) error       { return q.err }
 func (q *failingQueue) PutMany(context.Context, []amboy.Job) error { return q.err }
 
-// All tenants of a store can read why a schedule fails.
-func TestAttackAScheduleTellsWhatTheStoreSaysOfItself(t *testing.T) {
+// All tenants of a store can read the error of a schedule.
+func TestAttackAScheduleShowsErrorsOfTheStore(t *testing.T) {
 	const secret = "dial tcp: lookup db-7.internal.example: user amboy, password hunter2"
 	for want, err := range map[string]error{
-		"the job could not be put; the log of its process says why": errors.New(secret),
+		"the job could not be put; see the log of its process": errors.New(secret),
 		"queue is draining": fmt.Errorf("%s: %w", secret, amboy.ErrQueueDraining),
 	} {
 		onRealQueue(t, func(t *testing.T, local amboy.Queue, _ *schedule.Scheduler) {
@@ -159,7 +159,7 @@ func TestAttackAScheduleTellsWhatTheStoreSaysOfItself(t *testing.T) {
 	}
 }
 
-func TestAScheduleGoesOnWhereTellingFails(t *testing.T) {
+func TestAScheduleGoesOnIfReportingFails(t *testing.T) {
 	onTeller(t, func(t *testing.T, q *tellerQueue, s *schedule.Scheduler) {
 		q.setFail(errors.New("the store is full"))
 		minutely, err := schedule.Every(time.Minute, time.Now())

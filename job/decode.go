@@ -8,11 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// errNoArgs keeps the body of another type from being read as a job without
-// arguments.
+// errNoArgs prevents the body of another type from being read as a job without arguments.
 var errNoArgs = errors.New(`the field "args" is missing`)
 
-// UnmarshalJSON decodes a stored job. A body without arguments is refused.
+// UnmarshalJSON decodes a stored job. It refuses a body without arguments.
 func (j *typed[A]) UnmarshalJSON(data []byte) error {
 	var body struct {
 		Args     json.RawMessage `json:"args"`
@@ -28,12 +27,12 @@ func (j *typed[A]) UnmarshalJSON(data []byte) error {
 	return wrapArgs(json.Unmarshal(body.Args, &j.Arguments))
 }
 
-// UnmarshalBSON decodes a stored job. A body without arguments is refused.
+// UnmarshalBSON decodes a stored job. It refuses a body without arguments.
 func (j *typed[A]) UnmarshalBSON(data []byte) error {
 	body := bson.Raw(data)
 	args, err := body.LookupErr("args")
 	if err != nil {
-		return fmt.Errorf(`looking for the field "args": %w`, err)
+		return fmt.Errorf(`reading the field "args": %w`, err)
 	}
 	if stored := body.Lookup("override"); !stored.IsZero() {
 		err = stored.Unmarshal(&j.Override)

@@ -15,14 +15,14 @@ import (
 	"github.com/mongodb/amboy/internal/publictext"
 )
 
-// tell lets the queue know of the schedules, for people to see. Where that fails it is
-// tried again the next time; the schedules work all the same.
-func (s *Scheduler) tell(ctx context.Context, now time.Time) {
+// report reports new states of schedules to the queue, for operators. If that fails, it is
+// tried again at the next call; the schedules are not affected.
+func (s *Scheduler) report(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	untold, removed := s.untold(now)
-	if len(untold) == 0 && len(removed) == 0 {
+	unreported, removed := s.unreported(now)
+	if len(unreported) == 0 && len(removed) == 0 {
 		return
 	}
 	err := recovering(func() error {
@@ -33,54 +33,55 @@ func (s *Scheduler) tell(ctx context.Context, now time.Time) {
 		if len(removed) > 0 {
 			err = q.teller.ForgetSchedules(ctx, removed...)
 		}
-		if infos := s.infosOf(untold); len(infos) > 0 {
+		if infos := s.infosOf(unreported); len(infos) > 0 {
 			err = errors.Join(err, q.teller.TellSchedules(ctx, infos...))
 		}
 		return err
 	})
-	first := s.told(untold, removed, err)
+	first := s.recordReport(unreported, removed, err)
 	if first && ctx.Err() == nil && !s.target.isGone(err) {
 		logging.Warning(ctx, message.Fields{
-			"message": "could not make known how schedules stand; trying again",
+			"message": "reporting the state of schedules to the queue failed; trying again",
 			"queue":   s.target.name(),
 			"error":   err.Error(),
 		})
 	}
 }
 
-// untold are the schedules of which is to be told, by name, and the names of those that
-// were removed.
-func (s *Scheduler) untold(now time.Time) (untold []*entry, removed []string) {
+// unreported returns the schedules whose state is to be reported, sorted by name, and the
+// names of schedules that were removed. It marks them as reported.
+func (s *Scheduler) unreported(now time.Time) (unreported []*entry, removed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.toldAt.IsZero() || now.Sub(e.toldAt).Abs() >= s.target.tellAgain() {
-			untold = append(untold, e)
-			e.toldAt = now
+		if e.reportedAt.IsZero() || now.Sub(e.reportedAt).Abs() >= s.target.reportInterval() {
+			unreported = append(unreported, e)
+			e.reportedAt = now
 		}
 	}
-	slices.SortFunc(untold, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(unreported, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 	for _, name := range s.removed {
 		if s.entries[name] == nil {
 			removed = append(removed, name)
 		}
 	}
 	s.removed = nil
-	return untold, removed
+	return unreported, removed
 }
 
-// told takes down whether it was. It returns true for the first failure in a row.
-func (s *Scheduler) told(untold []*entry, removed []string, err error) (firstFailure bool) {
+// recordReport records whether a report succeeded; after a failure the schedules count as
+// unreported again. It returns true for the first failure in a row.
+func (s *Scheduler) recordReport(unreported []*entry, removed []string, err error) (firstFailure bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		for _, e := range untold {
-			e.toldAt = time.Time{}
+		for _, e := range unreported {
+			e.reportedAt = time.Time{}
 		}
 		s.removed = append(s.removed, removed...)
 	}
-	firstFailure = err != nil && !s.tellingFails
-	s.tellingFails = err != nil
+	firstFailure = err != nil && !s.reportFailing
+	s.reportFailing = err != nil
 	return firstFailure
 }
 
@@ -99,21 +100,22 @@ func (s *Scheduler) infoOf(e *entry) amboy.ScheduleInfo {
 	defer s.mu.Unlock()
 	info := amboy.ScheduleInfo{Name: e.name, Spec: spec, CatchUp: string(e.catchUp), Last: e.last, Next: e.next}
 	if e.err != nil {
-		info.Error = toldOf(e.err)
+		info.Error = publicText(e.err)
 	}
 	return info
 }
 
-// toldOf is what a queue is told of an error, which all can read who see its schedules: not
-// what a store says, which may name hosts and users. The log has that.
-func toldOf(err error) string {
+// publicText returns the text of an error for the queue, where every user who can list
+// schedules can read it. It omits errors of the store, which may name hosts and users; the
+// log has them.
+func publicText(err error) string {
 	if text, ok := publictext.Of(err, publictext.As[*jobError], publictext.As[*InvalidError]); ok {
 		return text
 	}
-	return "the job could not be put; the log of its process says why"
+	return "the job could not be put; see the log of its process"
 }
 
-// specOf is what a schedule says of itself, or else its type.
+// specOf returns the description of a schedule, or its type if it has none.
 func specOf(schedule Schedule) string {
 	if s, ok := schedule.(fmt.Stringer); ok {
 		return s.String()
