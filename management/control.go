@@ -22,14 +22,14 @@ func (c ControlChange) Validate() error {
 
 func (i *inspector) SetControl(ctx context.Context, queue string, change ControlChange) (Control, error) {
 	if err := i.valid(validQueue(queue), change.Validate()); err != nil {
-		return Control{}, fmt.Errorf("steering a queue: %w", err)
+		return Control{}, fmt.Errorf("changing the controls of a queue: %w", err)
 	}
 	if err := i.known(ctx, queue); err != nil {
-		return Control{}, fmt.Errorf("steering queue %q: %w", queue, err)
+		return Control{}, fmt.Errorf("changing the controls of queue %q: %w", queue, err)
 	}
 	control, err := i.setControl(ctx, queue, change)
 	if err != nil {
-		err = fmt.Errorf("steering queue %q: %w", queue, err)
+		err = fmt.Errorf("changing the controls of queue %q: %w", queue, err)
 	}
 	if change == (ControlChange{}) {
 		return control, err

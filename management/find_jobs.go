@@ -64,7 +64,7 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	return count, nil
 }
 
-// count counts what a query selects, up to a number.
+// count counts the jobs that a query selects, up to most.
 func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Count, error) {
 	n, err := i.store.Admin().Count(ctx, query, most+1)
 	if err != nil {
@@ -73,8 +73,8 @@ func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Co
 	return Count{Count: min(n, most), More: n > most}, nil
 }
 
-// records yields, page by page, what a query selects. An error is the last that it
-// yields.
+// records yields, page by page, the jobs that a query selects. After an error it yields
+// nothing more.
 func (i *inspector) records(ctx context.Context, query driver.Query, page driver.PageRequest) iter.Seq2[*driver.Record, error] {
 	return func(yield func(*driver.Record, error) bool) {
 		for {
@@ -104,7 +104,7 @@ func (i *inspector) summaries(records []*driver.Record) []JobSummary {
 	return summaries
 }
 
-// summary is what a list shows of a record.
+// summary returns the summary of a record for a list.
 func (i *inspector) summary(r *driver.Record) JobSummary {
 	s := JobSummary{
 		JobRef:          refOf(r),
@@ -127,7 +127,7 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 	if r.RetryInfo.Retryable {
 		s.MaxAttempts = r.RetryInfo.GetMaxAttempts()
 	}
-	if r.Progress != nil && !r.Progress.Time.IsZero() { // or else it has logged, and no more
+	if r.Progress != nil && !r.Progress.Time.IsZero() { // otherwise the job has only written to its log
 		s.Progress = new(r.Progress.Fraction)
 	}
 	if stuck := (amboy.JobInfo{State: s.State, Time: r.TimeInfo, Progress: r.Progress}).Stuck(); stuck != nil {
@@ -138,7 +138,7 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 
 func refOf(r *driver.Record) JobRef { return JobRef{Queue: r.Group, ID: r.JobID()} }
 
-// cut shortens a text to a number of bytes.
+// cut shortens a text to at most size bytes, plus an ellipsis.
 func cut(text string, size int) string {
 	if len(text) <= size {
 		return text
