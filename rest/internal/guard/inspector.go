@@ -45,8 +45,8 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 	return g.inner.SetControl(g.as(ctx), queue, change)
 }
 
-// Watch asks the program again before each yield: what a request may do can end before
-// it does. That something has changed for others is not told to a tenant.
+// Watch authorizes the request again before each yield, because access may be revoked while
+// it watches. It does not yield to a tenant if only other queues have changed.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := g.allow(ctx, Read); err != nil {
@@ -74,8 +74,8 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 	}
 }
 
-// FindJobs asks the program about a filter that is valid only, as all that has a list of
-// queues does: it may be asked about each of them.
+// FindJobs validates the filter first, as all methods with a list of queues do: Authorize is
+// called for each of them.
 func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
 	if err := filter.Validate(); err != nil {
 		return management.JobPage{}, err
@@ -146,7 +146,7 @@ func (g *guarded) CreateJob(ctx context.Context, job management.NewJob) (managem
 }
 
 func (g *guarded) ActOn(ctx context.Context, queue, id string, action management.Action) (management.Acted, error) {
-	// The program is asked about actions that exist only.
+	// Authorize is called only for actions that exist.
 	if err := action.Validate(); err != nil {
 		return management.Acted{}, err
 	}
@@ -164,7 +164,7 @@ func (g *guarded) Act(ctx context.Context, req management.ActRequest) (managemen
 		return management.Acted{}, err
 	}
 	req.Filter.Queues = g.within(req.Filter.Queues)
-	req.All = req.Filter.SelectsAll() // which that of a tenant does not
+	req.All = req.Filter.SelectsAll() // false with the queue of a tenant
 	return g.inner.Act(g.as(ctx), req)
 }
 
@@ -189,7 +189,7 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	if err != nil || g.opts.Tenant == "" {
 		return processes, err
 	}
-	// What a process says that it runs is cut off, maybe before the tenant's jobs.
+	// The list of running jobs of a process is cut, maybe before the tenant's jobs.
 	running, err := g.inner.FindJobs(ctx, management.JobFilter{
 		Queues: []string{g.opts.Tenant},
 		States: []amboy.JobState{amboy.StateRunning},
@@ -199,7 +199,7 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	}
 	own := make([]management.Process, 0, len(processes))
 	for _, process := range processes {
-		process.Unknown = nil // it may be of other tenants
+		process.Unknown = nil // may contain types of other tenants
 		process.Queues = only(g, process.Queues, func(q management.ProcessQueue) string { return q.Name })
 		process.Running, process.RunningCount = runBy(process.ID, running)
 		if len(process.Queues) > 0 || len(process.Running) > 0 {
@@ -209,7 +209,7 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	return own, nil
 }
 
-// runBy returns the jobs of a page that a process runs: some of them, and their number.
+// runBy returns the jobs of a page that a process runs, up to DefaultLimit, and their number.
 func runBy(process string, running management.JobPage) ([]management.JobSummary, management.Count) {
 	jobs := []management.JobSummary{}
 	count := management.Count{More: running.Next != ""}
@@ -246,7 +246,8 @@ func (g *guarded) Schedules(ctx context.Context) ([]management.Schedule, error) 
 	return only(g, schedules, func(s management.Schedule) string { return s.Queue }), err
 }
 
-// maxAuditPages is how many pages of the whole list are looked at for one of a tenant.
+// maxAuditPages is the maximum number of pages of the whole list that are read for one page
+// of a tenant.
 const maxAuditPages = 20
 
 func (g *guarded) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
