@@ -11,7 +11,7 @@ import (
 )
 
 func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
-	if err := i.valid(req.Validate()); err != nil {
+	if err := i.check(req.Validate()); err != nil {
 		return Acted{}, fmt.Errorf("acting on jobs: %w", err)
 	}
 	walk, err := i.newActWalk(ctx, req)
@@ -67,11 +67,11 @@ type target struct {
 }
 
 func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, error) {
-	queues, err := i.narrow(req.Filter.Queues)
+	queues, err := i.resolveQueues(req.Filter.Queues)
 	if err != nil {
 		return nil, err
 	}
-	list, err := listOf("act", req.Filter, req.Kind)
+	list, err := listDigest("act", req.Filter, req.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (w *actWalk) addOrSkip(ctx context.Context, r *driver.Record) error {
 	case w.req.Kind == Complete || w.req.Kind == Abandon:
 		return w.endOne(ctx, r)
 	default:
-		w.add(r, w.req.stored(driver.StateOf(r, now), now))
+		w.add(r, w.req.driverAction(driver.StateOf(r, now), now))
 	}
 	return nil
 }

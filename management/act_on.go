@@ -11,10 +11,10 @@ import (
 )
 
 func (i *inspector) ActOn(ctx context.Context, queue, id string, action Action) (Acted, error) {
-	if err := i.valid(validQueue(queue), validJobID(id), action.Validate()); err != nil {
+	if err := i.check(validQueue(queue), validJobID(id), action.Validate()); err != nil {
 		return Acted{}, fmt.Errorf("acting on a job: %w", err)
 	}
-	if _, err := i.narrow([]string{queue}); err != nil {
+	if _, err := i.resolveQueues([]string{queue}); err != nil {
 		return Acted{}, fmt.Errorf("action %q on job %q: %w", action.Kind, id, err)
 	}
 	acted, err := i.actOn(ctx, queue, id, action)
@@ -55,7 +55,7 @@ func (i *inspector) verdict(action Action, r *driver.Record, now time.Time) (v v
 	if action.Kind == Abandon && i.store.ByReference() {
 		return refused, "is not possible for jobs that are held by reference, of which only one copy exists"
 	}
-	return action.on(r, now)
+	return action.verdictFor(r, now)
 }
 
 func (i *inspector) refuse(r *driver.Record, action Action, text string) error {
@@ -66,7 +66,7 @@ func (i *inspector) refuse(r *driver.Record, action Action, text string) error {
 func (i *inspector) get(ctx context.Context, queue, id string) (*driver.Record, error) {
 	r, err := i.store.Admin().Get(ctx, queue, id)
 	if amboy.IsJobNotFoundError(err) {
-		if errQueue := i.known(ctx, queue); errQueue != nil {
+		if errQueue := i.checkQueueExists(ctx, queue); errQueue != nil {
 			return nil, errQueue
 		}
 	}
@@ -85,7 +85,7 @@ func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action
 	}
 	now := i.store.Now()
 	state := driver.StateOf(r, now)
-	stored := action.stored(state, now)
+	stored := action.driverAction(state, now)
 	done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, stored, false)
 	if err != nil || done > 0 {
 		return Acted{Done: done}, false, err

@@ -85,9 +85,9 @@ var rules = map[ActionKind]rule{
 // started, and that no process has marked expired yet.
 const overdueText = "is possible after a process that runs the queue has marked the job expired: its deadline has passed"
 
-// on returns whether a job's state, at a given time, allows the action. text explains why
+// verdictFor returns whether a job's state, at a given time, allows the action. text explains why
 // it is refused.
-func (a Action) on(r *driver.Record, now time.Time) (v verdict, text string) {
+func (a Action) verdictFor(r *driver.Record, now time.Time) (v verdict, text string) {
 	state := driver.StateOf(r, now)
 	rule := rules[a.Kind]
 	switch {
@@ -133,9 +133,9 @@ func (a Action) wouldChangeNothing(r *driver.Record, state amboy.JobState) bool 
 // sameTime compares times to the millisecond, the precision of the stores.
 func sameTime(a, b time.Time) bool { return a.Sub(b).Abs() < time.Millisecond }
 
-// stored translates the action into the driver action for a job in a given state.
+// driverAction translates the action into the driver action for a job in a given state.
 // Complete and Abandon have no driver action.
-func (a Action) stored(state amboy.JobState, now time.Time) driver.Action {
+func (a Action) driverAction(state amboy.JobState, now time.Time) driver.Action {
 	switch a.Kind {
 	case Retry:
 		if state.IsFinal() {

@@ -30,7 +30,7 @@ func (r ActivityRequest) Validate() error {
 }
 
 func (i *inspector) Activity(ctx context.Context, req ActivityRequest) (Activity, error) {
-	if err := i.valid(req.Validate()); err != nil {
+	if err := i.check(req.Validate()); err != nil {
 		return Activity{}, fmt.Errorf("reading the activity: %w", err)
 	}
 	found, err := i.activity(ctx, req)
@@ -41,7 +41,7 @@ func (i *inspector) Activity(ctx context.Context, req ActivityRequest) (Activity
 }
 
 func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity, error) {
-	queues, err := i.narrow(req.Queues)
+	queues, err := i.resolveQueues(req.Queues)
 	if err != nil {
 		return Activity{}, err
 	}

@@ -47,7 +47,7 @@ func detailOf(what any) string {
 }
 
 func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error) error {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 	}
 	for _, text := range []*string{&entry.What, &entry.Queue, &entry.JobID} {
@@ -84,7 +84,7 @@ func (i *inspector) record(ctx context.Context, entry AuditEntry, failure error)
 	}
 	writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	err := i.keepEntry(writing, key, entry)
+	err := i.writeEntry(writing, key, entry)
 	if err != nil {
 		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 	}
@@ -103,7 +103,7 @@ func auditQueuePrefix(queue string) string {
 	return hex.EncodeToString(sum[:16]) + " "
 }
 
-func (i *inspector) keepEntry(ctx context.Context, key string, entry AuditEntry) error {
+func (i *inspector) writeEntry(ctx context.Context, key string, entry AuditEntry) error {
 	value, err := json.Marshal(entry)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (i *inspector) dropEntries(ctx context.Context, keys, ofQueues []string) er
 
 func (i *inspector) Audit(ctx context.Context, page PageRequest) (AuditPage, error) {
 	limit, errLimit := page.limit()
-	if err := i.valid(errLimit); err != nil {
+	if err := i.check(errLimit); err != nil {
 		return AuditPage{}, fmt.Errorf("reading the audit list: %w", err)
 	}
 	found, err := i.audit(ctx, page, limit)
@@ -208,7 +208,7 @@ func (i *inspector) Audit(ctx context.Context, page PageRequest) (AuditPage, err
 // audit reads the list from the latest entry on. It skips entries about queues outside this
 // inspector.
 func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (AuditPage, error) {
-	list, err := listOf("audit")
+	list, err := listDigest("audit")
 	if err != nil {
 		return AuditPage{}, err
 	}
@@ -228,7 +228,7 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 				return found, err
 			}
 			before = note.Key
-			if entry := i.entryOf(ctx, note); entry != nil {
+			if entry := i.decodeEntry(ctx, note); entry != nil {
 				found.Entries = append(found.Entries, *entry)
 			}
 		}
@@ -238,9 +238,9 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	}
 }
 
-// entryOf decodes an entry. It returns nil if the entry is about a queue outside this
+// decodeEntry decodes an entry. It returns nil if the entry is about a queue outside this
 // inspector, or can't be decoded.
-func (i *inspector) entryOf(ctx context.Context, note driver.Note) *AuditEntry {
+func (i *inspector) decodeEntry(ctx context.Context, note driver.Note) *AuditEntry {
 	var entry AuditEntry
 	if err := json.Unmarshal(note.Value, &entry); err != nil {
 		logUnreadableNote(ctx, note, err)

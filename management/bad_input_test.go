@@ -144,7 +144,7 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 			{"workers", control(management.ControlChange{Workers: new(-1)})},
 			{"workers", control(management.ControlChange{Workers: new(management.MaxWorkers + 1)})},
 			{"type", create(management.NewJob{})},
-			{"type", create(management.NewJob{Type: "of nobody"})},
+			{"type", create(management.NewJob{Type: "unknown"})},
 			{"id", create(management.NewJob{Type: "alpha", ID: strings.Repeat("a", amboy.MaxIDLength+1)})},
 			{"args", create(management.NewJob{Type: "alpha", Args: json.RawMessage(`{"key":`)})},
 			{"args", create(management.NewJob{Type: "alpha", Args: json.RawMessage(`{"no such":1}`)})},

@@ -68,7 +68,7 @@ func (n NewJob) validateKey() error {
 }
 
 func (i *inspector) CreateJob(ctx context.Context, job NewJob) (Created, error) {
-	if err := i.valid(job.Validate()); err != nil {
+	if err := i.check(job.Validate()); err != nil {
 		return Created{}, fmt.Errorf("creating a job: %w", err)
 	}
 	q, err := i.open(ctx, job.Queue)
@@ -111,7 +111,7 @@ func (i *inspector) open(ctx context.Context, name string) (amboy.Queue, error) 
 	if q, ok := i.store.Queue(name); ok {
 		return q, nil
 	}
-	if err := i.known(ctx, name); err != nil {
+	if err := i.checkQueueExists(ctx, name); err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("queue is not open in this process: %w", ErrUnsupported)

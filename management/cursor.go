@@ -31,8 +31,8 @@ type cursor struct {
 	After string `json:"a"`
 }
 
-// listOf returns a digest of a list: its kind, filter and order.
-func listOf(kind string, parts ...any) (string, error) {
+// listDigest returns a digest of a list: its kind, filter and order.
+func listDigest(kind string, parts ...any) (string, error) {
 	sum, err := digest(append([]any{kind}, parts...)...)
 	if err != nil {
 		return "", err
@@ -59,8 +59,8 @@ type cursorSeal struct {
 	aead cipher.AEAD // nil until it is needed
 }
 
-// of returns the cipher for the cursors of a store.
-func (s *cursorSeal) of(ctx context.Context, store store) (cipher.AEAD, error) {
+// cipherOf returns the cipher for the cursors of a store.
+func (s *cursorSeal) cipherOf(ctx context.Context, store store) (cipher.AEAD, error) {
 	s.mu.Lock()
 	aead := s.aead
 	s.mu.Unlock()
@@ -96,7 +96,7 @@ func (i *inspector) encodeCursor(ctx context.Context, list, after string) (strin
 	if err != nil {
 		return "", fmt.Errorf("encoding a cursor: %w", err)
 	}
-	aead, err := i.seal.of(ctx, i.store)
+	aead, err := i.seal.cipherOf(ctx, i.store)
 	if err != nil {
 		return "", err
 	}
@@ -117,7 +117,7 @@ func (i *inspector) decodeCursor(ctx context.Context, list, text string) (after 
 	if err != nil {
 		return "", badCursor(text)
 	}
-	aead, err := i.seal.of(ctx, i.store)
+	aead, err := i.seal.cipherOf(ctx, i.store)
 	if err != nil {
 		return "", err
 	}

@@ -12,7 +12,7 @@ import (
 
 func (i *inspector) FindJobs(ctx context.Context, filter JobFilter, page PageRequest) (JobPage, error) {
 	limit, errLimit := page.limit()
-	if err := i.valid(filter.Validate(), errLimit); err != nil {
+	if err := i.check(filter.Validate(), errLimit); err != nil {
 		return JobPage{}, fmt.Errorf("finding jobs: %w", err)
 	}
 	found, err := i.findJobs(ctx, filter, page, limit)
@@ -23,11 +23,11 @@ func (i *inspector) FindJobs(ctx context.Context, filter JobFilter, page PageReq
 }
 
 func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageRequest, limit int) (JobPage, error) {
-	queues, err := i.narrow(filter.Queues)
+	queues, err := i.resolveQueues(filter.Queues)
 	if err != nil {
 		return JobPage{}, err
 	}
-	list, err := listOf("jobs", filter, page.Newest)
+	list, err := listDigest("jobs", filter, page.Newest)
 	if err != nil {
 		return JobPage{}, err
 	}
@@ -50,10 +50,10 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	if most < 1 || most > MaxCount {
 		errMost = invalid("most", fmt.Sprint(most), fmt.Sprintf("must be from 1 to %d", MaxCount))
 	}
-	if err := i.valid(filter.Validate(), errMost); err != nil {
+	if err := i.check(filter.Validate(), errMost); err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
-	queues, err := i.narrow(filter.Queues)
+	queues, err := i.resolveQueues(filter.Queues)
 	if err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}

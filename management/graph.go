@@ -14,10 +14,10 @@ func (i *inspector) Graph(ctx context.Context, queue, id string, distance int) (
 	if distance < 1 || distance > MaxGraphDistance {
 		errDistance = invalid("distance", fmt.Sprint(distance), fmt.Sprintf("must be from 1 to %d", MaxGraphDistance))
 	}
-	if err := i.valid(validQueue(queue), validJobID(id), errDistance); err != nil {
+	if err := i.check(validQueue(queue), validJobID(id), errDistance); err != nil {
 		return Graph{}, fmt.Errorf("following dependencies: %w", err)
 	}
-	if _, err := i.narrow([]string{queue}); err != nil {
+	if _, err := i.resolveQueues([]string{queue}); err != nil {
 		return Graph{}, fmt.Errorf("following the dependencies of job %q: %w", id, err)
 	}
 	root, err := i.get(ctx, queue, id)

@@ -36,7 +36,7 @@ var _ HealthChecker = (*inspector)(nil)
 const maxTurn = time.Minute
 
 func (i *inspector) CheckHealth(ctx context.Context) []HealthCheck {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return []HealthCheck{newHealthCheck("store", err)}
 	}
 	_, errNotes := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: secretKind, Limit: 1})

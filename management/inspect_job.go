@@ -10,10 +10,10 @@ import (
 )
 
 func (i *inspector) Job(ctx context.Context, queue, id string) (Job, error) {
-	if err := i.valid(validQueue(queue), validJobID(id)); err != nil {
+	if err := i.check(validQueue(queue), validJobID(id)); err != nil {
 		return Job{}, fmt.Errorf("reading a job: %w", err)
 	}
-	if _, err := i.narrow([]string{queue}); err != nil {
+	if _, err := i.resolveQueues([]string{queue}); err != nil {
 		return Job{}, fmt.Errorf("reading job %q: %w", id, err)
 	}
 	job, err := i.job(ctx, queue, id)
@@ -105,7 +105,7 @@ func (i *inspector) allows(ctx context.Context, r *driver.Record) ([]ActionKind,
 		v, _ := i.verdict(action, r, now)
 		if v == allowed && kind == Retry && state == amboy.StateBlocked {
 			// Of the blocked jobs, only one that was handed back until a time can run now.
-			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.stored(state, now), true)
+			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.driverAction(state, now), true)
 			if err != nil {
 				return nil, err
 			}

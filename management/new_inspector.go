@@ -93,14 +93,14 @@ func NewDBInspector(ctx context.Context, opts DBQueueManagerOptions) (Inspector,
 	return m, nil
 }
 
-// valid joins the errors of the arguments of a call, and the reason why there is no store.
-func (i *inspector) valid(errs ...error) error {
+// check joins the errors of the arguments of a call, and the reason why there is no store.
+func (i *inspector) check(errs ...error) error {
 	return errors.Join(append([]error{i.unready}, errs...)...)
 }
 
-// narrow returns the queues of a request that names some queues, or none. An empty result
+// resolveQueues returns the queues of a request that names some queues, or none. An empty result
 // stands for all queues of the store. It returns an error for a queue outside this inspector.
-func (i *inspector) narrow(named []string) ([]string, error) {
+func (i *inspector) resolveQueues(named []string) ([]string, error) {
 	allowed := i.store.Queues()
 	if len(named) == 0 {
 		return allowed, nil
@@ -130,9 +130,9 @@ func validJobID(id string) error {
 	}
 }
 
-// known returns an error that wraps ErrUnknownQueue for a queue outside this inspector, and
+// checkQueueExists returns an error that wraps ErrUnknownQueue for a queue outside this inspector, and
 // for one that the store has never contained and that is not open in this process.
-func (i *inspector) known(ctx context.Context, name string) error {
+func (i *inspector) checkQueueExists(ctx context.Context, name string) error {
 	if allowed := i.store.Queues(); len(allowed) > 0 {
 		if slices.Contains(allowed, name) {
 			return nil

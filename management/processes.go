@@ -16,7 +16,7 @@ import (
 const maxScanned = 10_000
 
 func (i *inspector) Processes(ctx context.Context) ([]Process, error) {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 	processes, err := i.processes(ctx)

@@ -23,7 +23,7 @@ const (
 )
 
 func (i *inspector) Queues(ctx context.Context) ([]Queue, error) {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("listing queues: %w", err)
 	}
 	queues, err := i.queues(ctx)
@@ -80,7 +80,7 @@ func (i *inspector) info(ctx context.Context, name string) (driver.QueueInfo, er
 }
 
 func (i *inspector) Queue(ctx context.Context, name string) (Queue, error) {
-	if err := i.valid(validQueue(name)); err != nil {
+	if err := i.check(validQueue(name)); err != nil {
 		return Queue{}, fmt.Errorf("describing a queue: %w", err)
 	}
 	q, err := i.queue(ctx, name)
@@ -91,7 +91,7 @@ func (i *inspector) Queue(ctx context.Context, name string) (Queue, error) {
 }
 
 func (i *inspector) queue(ctx context.Context, name string) (Queue, error) {
-	if err := i.known(ctx, name); err != nil {
+	if err := i.checkQueueExists(ctx, name); err != nil {
 		return Queue{}, err
 	}
 	info, err := i.info(ctx, name)

@@ -10,7 +10,7 @@ import (
 )
 
 func (i *inspector) Schedules(ctx context.Context) ([]Schedule, error) {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("listing schedules: %w", err)
 	}
 	allowed := i.store.Queues()

@@ -16,7 +16,7 @@ func (f ScopeFilter) Validate() error {
 
 func (i *inspector) Scopes(ctx context.Context, filter ScopeFilter, page PageRequest) (ScopePage, error) {
 	limit, errLimit := page.limit()
-	if err := i.valid(filter.Validate(), errLimit); err != nil {
+	if err := i.check(filter.Validate(), errLimit); err != nil {
 		return ScopePage{}, fmt.Errorf("listing scopes: %w", err)
 	}
 	found, err := i.scopes(ctx, filter, page, limit)
@@ -28,11 +28,11 @@ func (i *inspector) Scopes(ctx context.Context, filter ScopeFilter, page PageReq
 
 // scopes returns a page of scopes. It pages over the jobs that hold them.
 func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageRequest, limit int) (ScopePage, error) {
-	queues, err := i.narrow(filter.Queues)
+	queues, err := i.resolveQueues(filter.Queues)
 	if err != nil {
 		return ScopePage{}, err
 	}
-	list, err := listOf("scopes", filter, page.Newest)
+	list, err := listDigest("scopes", filter, page.Newest)
 	if err != nil {
 		return ScopePage{}, err
 	}

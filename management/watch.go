@@ -18,7 +18,7 @@ func (i *inspector) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]
 		if every < MinWatch || every > MaxWatch {
 			errEvery = invalid("every", every.String(), fmt.Sprintf("must be from %s to %s", MinWatch, MaxWatch))
 		}
-		if err := i.valid(errEvery); err != nil {
+		if err := i.check(errEvery); err != nil {
 			yield(nil, fmt.Errorf("watching queues: %w", err))
 			return
 		}

@@ -247,7 +247,7 @@ func TestAuthorization(t *testing.T) {
 	for _, role := range newRoles() {
 		for _, tenant := range []string{"", mine} {
 			inspector := &tenants{}
-			opts := []rest.Option{role.option, rest.CreateTypes("resize"), rest.Actor(func(*http.Request) string { return "somebody" })}
+			opts := []rest.Option{role.option, rest.CreateTypes("resize"), rest.Actor(func(*http.Request) string { return "operator" })}
 			if tenant != "" {
 				opts = append(opts, rest.Tenant(tenant))
 			}
@@ -294,7 +294,7 @@ func checkDone(t *testing.T, done []string, s sample, queue string, all bool) {
 	want := []string{}
 	for _, q := range both {
 		if s.action != rest.ActionRead && (all || q == queue) {
-			want = append(want, fmt.Sprintf("%s %s by \"somebody\"", s.action, q))
+			want = append(want, fmt.Sprintf("%s %s by \"operator\"", s.action, q))
 		}
 	}
 	assert.ElementsMatch(t, want, done)
@@ -361,9 +361,9 @@ func TestAttackAPageOfAnotherSite(t *testing.T) {
 		{"another site, in an old browser", map[string]string{"Origin": "https://evil.example"}, false},
 		{"a sandbox", map[string]string{"Origin": "null"}, false},
 		{"another port", map[string]string{"Origin": "http://localhost:9090"}, false},
-		{"another site, which reads", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, false},
+		{"another site that reads", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, false},
 		{"another site, in a frame", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, false},
-		{"another port of this machine, which reads", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, false},
+		{"another port of this machine that reads", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, false},
 		{"its own page", map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8080"}, true},
 		{"its own page, in an old browser", map[string]string{"Origin": "http://localhost:8080"}, true},
 		{"the user", map[string]string{"Sec-Fetch-Site": "none"}, true},

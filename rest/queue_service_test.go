@@ -47,7 +47,7 @@ func TestQueueService(t *testing.T) {
 	refused := func(id, text, field string) string {
 		return `{"registered": false, "queue_depth": 1, "id": "` + id + `", "error": "` + text + `", "status": ` + status + `, "field": "` + field + `"}`
 	}
-	notThere := `{"job_exists": false, "completed": false, "id": "nobody", "jobs_pending": 1, "error": "job \"nobody\" does not exist", "job": null}`
+	unknown := `{"job_exists": false, "completed": false, "id": "nobody", "jobs_pending": 1, "error": "job \"nobody\" does not exist", "job": null}`
 	for _, e := range []exchange{
 		{name: "root", target: "/", status: 200, answer: status},
 		{name: "status", target: "/v1/status", status: 200, answer: status},
@@ -56,10 +56,10 @@ func TestQueueService(t *testing.T) {
 		{name: "job", target: "/v1/job/done", status: 200},
 		{name: "unknown job", target: "/v1/job/nobody", status: 404, answer: `{"error": "job \"nobody\" does not exist", "field": "name"}`},
 		{name: "status of a job", target: "/v1/job/status/done", status: 200},
-		{name: "status of an unknown job", target: "/v1/job/status/nobody", status: 400, answer: notThere},
+		{name: "status of an unknown job", target: "/v1/job/status/nobody", status: 400, answer: unknown},
 		{name: "waiting for a job", target: "/v1/job/wait/done?timeout=10s", status: 200},
 		{name: "waiting for a job that waits", target: "/v1/job/wait/tonight%2F%C3%BC?timeout=0", status: 408},
-		{name: "waiting for an unknown job", target: "/v1/job/wait/nobody?timeout=10s", status: 400, answer: notThere},
+		{name: "waiting for an unknown job", target: "/v1/job/wait/nobody?timeout=10s", status: 400, answer: unknown},
 		{name: "create", method: "POST", target: create, body: form("new", ""), contentType: "application/json", status: 200, answer: created("new")},
 		{name: "create, charset", method: "POST", target: create, body: form("a/b ü", ""), contentType: "application/json; charset=utf-8", status: 200, answer: created("a/b ü")},
 		{name: "create, no type", method: "POST", target: create, body: form("new", ""), status: 200, answer: created("new")},

@@ -45,7 +45,7 @@ var actionFields = []string{"action", "at", "priority", "reason"}
 
 // actOnOne performs an action on a job. A deletion must be confirmed.
 func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.PostForm, append(slices.Clone(actionFields), "confirmed")...)
+	err := refuseUnknown(r.PostForm, append(slices.Clone(actionFields), "confirmed")...)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {
 	if action.Kind == management.Delete {
 		back = "jobs"
 	}
-	redirect(w, r, noticed(back, string(action.Kind), acted.Done, acted.Skipped))
+	redirect(w, r, withNotice(back, string(action.Kind), acted.Done, acted.Skipped))
 	return nil
 }
 
@@ -183,7 +183,7 @@ func pickFilters(picks []management.JobRef) []management.JobFilter {
 // actOnMany previews an action on many jobs, and performs it after it was confirmed.
 func (d *Dashboard) actOnMany(w http.ResponseWriter, r *http.Request) error {
 	form := r.PostForm
-	err := known(form, append(slices.Concat(filterFields, actionFields),
+	err := refuseUnknown(form, append(slices.Concat(filterFields, actionFields),
 		"which", "pick", "step", "part", "cursor", "done", "skipped")...)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []man
 		return &partError{run.done, err}
 	}
 	if run.ended() {
-		redirect(w, r, noticed("jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
+		redirect(w, r, withNotice("jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
 		return nil
 	}
 	data.Done, data.Skipped, data.More, data.Going = run.done, run.skipped, true, true

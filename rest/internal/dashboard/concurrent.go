@@ -17,7 +17,7 @@ func runConcurrently(reads ...func() error) error {
 	var reading sync.WaitGroup
 	for i, read := range reads {
 		reading.Go(func() {
-			defer func() { panics[i] = caught(recover()) }()
+			defer func() { panics[i] = withStack(recover()) }()
 			errs[i] = read()
 		})
 	}
@@ -30,9 +30,9 @@ func runConcurrently(reads ...func() error) error {
 	return cmp.Or(errs...)
 }
 
-// caught returns the value of a panic with its stack, which would be lost in another
+// withStack returns the value of a panic with its stack, which would be lost in another
 // goroutine; nil if there was no panic.
-func caught(value any) any {
+func withStack(value any) any {
 	if value == nil || value == http.ErrAbortHandler { //nolint:errorlint // It is compared as net/http does.
 		return value
 	}

@@ -34,7 +34,7 @@ const defaultDistance = 2
 
 func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, append(slices.Clone(noticeFields), "distance")...)
+	err := refuseUnknown(query, append(slices.Clone(noticeFields), "distance")...)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// mostCounted is the largest number that the page of jobs counts to.
-	mostCounted = 1000
+	// maxCounted is the largest number that the page of jobs counts to.
+	maxCounted = 1000
 	// countTime is the timeout of the count. A fast page matters more than the number.
 	countTime = 100 * time.Millisecond
 	// maxNamed is the maximum number of queues and types that a field suggests.
@@ -54,7 +54,7 @@ type stateChoice struct {
 
 func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, append(slices.Concat(filterFields, noticeFields), "order", "limit", "cursor")...)
+	err := refuseUnknown(query, append(slices.Concat(filterFields, noticeFields), "order", "limit", "cursor")...)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func needsMore(chosen []field) bool {
 func countJobs(ctx context.Context, inspector management.Inspector, filter management.JobFilter) (*management.Count, error) {
 	limited, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	count, err := inspector.CountJobs(limited, filter, mostCounted)
+	count, err := inspector.CountJobs(limited, filter, maxCounted)
 	if err == nil {
 		return &count, nil
 	}

@@ -15,7 +15,7 @@ type workersData struct {
 }
 
 func (d *Dashboard) workers(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query())
+	err := refuseUnknown(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (d *Dashboard) workers(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query())
+	err := refuseUnknown(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ type scopesData struct {
 
 func (d *Dashboard) scopes(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, "queue", "name", "cursor")
+	err := refuseUnknown(query, "queue", "name", "cursor")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ type auditData struct {
 
 func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, "cursor")
+	err := refuseUnknown(query, "cursor")
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ const (
 // live sends an event after queues have changed. The event contains no data: the page is
 // loaded again, so that all access checks apply.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query())
+	err := refuseUnknown(r.URL.Query())
 	if err != nil {
 		return err
 	}

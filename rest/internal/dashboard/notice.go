@@ -12,8 +12,8 @@ import (
 // report what was done. They contain no free text, so that a link can't inject a message.
 var noticeFields = []string{"did", "done", "skipped"}
 
-// noticed adds the result of a form to an address.
-func noticed(address, did string, done, skipped int) string {
+// withNotice adds the result of a form to an address.
+func withNotice(address, did string, done, skipped int) string {
 	query := url.Values{"did": {did}, "done": {strconv.Itoa(done)}, "skipped": {strconv.Itoa(skipped)}}
 	return address + "?" + query.Encode()
 }

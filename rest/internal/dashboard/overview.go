@@ -110,7 +110,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusFound)
 		return nil
 	}
-	err := known(r.URL.Query(), "last")
+	err := refuseUnknown(r.URL.Query(), "last")
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (d *Dashboard) form(do answer) http.Handler {
 		if err != nil || kind != "application/x-www-form-urlencoded" {
 			return &web.Failure{Status: http.StatusUnsupportedMediaType, Text: "The body must be application/x-www-form-urlencoded."}
 		}
-		err = known(r.URL.Query())
+		err = refuseUnknown(r.URL.Query())
 		if err != nil {
 			return err
 		}
@@ -80,8 +80,8 @@ func unreadable(err error) error {
 	return &web.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("The form can't be read: %v.", err)}
 }
 
-// known returns an error for a field that is not among the names.
-func known(fields url.Values, names ...string) error {
+// refuseUnknown returns an error for a field that is not among the names.
+func refuseUnknown(fields url.Values, names ...string) error {
 	for field := range fields {
 		if !slices.Contains(names, field) {
 			return &management.InvalidArgumentError{Field: field, Value: shorten(fields.Get(field), 100), Rule: "is unknown"}

@@ -61,7 +61,7 @@ func compareOldest(a, b time.Time) int {
 
 func (d *Dashboard) queues(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, "name", "sort", "page", "last")
+	err := refuseUnknown(query, "name", "sort", "page", "last")
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ type queueData struct {
 }
 
 func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query(), append(slices.Clone(noticeFields), "last")...)
+	err := refuseUnknown(r.URL.Query(), append(slices.Clone(noticeFields), "last")...)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
 
 // control changes the controls of a queue.
 func (d *Dashboard) control(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.PostForm, "paused", "draining", "max_running", "workers")
+	err := refuseUnknown(r.PostForm, "paused", "draining", "max_running", "workers")
 	if err != nil {
 		return err
 	}

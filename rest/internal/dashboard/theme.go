@@ -22,7 +22,7 @@ func themeOf(r *http.Request) string {
 // theme stores a choice of theme in a cookie. The cookie has no path attribute, so that the
 // browser, which knows the prefix, uses the directory of the request.
 func (d *Dashboard) theme(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.PostForm, "theme", "back")
+	err := refuseUnknown(r.PostForm, "theme", "back")
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ type guarded struct {
 func (g *guarded) allow(ctx context.Context, action Action, queues ...string) error {
 	if g.opts.Tenant != "" {
 		for _, queue := range queues {
-			if err := g.own(queue); err != nil {
+			if err := g.checkOwn(queue); err != nil {
 				return err
 			}
 		}
@@ -124,7 +124,7 @@ func (g *guarded) allow(ctx context.Context, action Action, queues ...string) er
 
 // allowJob authorizes an action on one job.
 func (g *guarded) allowJob(ctx context.Context, access Access) error {
-	if err := g.own(access.Queue); err != nil {
+	if err := g.checkOwn(access.Queue); err != nil {
 		return err
 	}
 	return g.ask(ctx, access)
@@ -169,40 +169,40 @@ func (g *guarded) ask(ctx context.Context, access Access) (err error) {
 	return nil
 }
 
-// own returns an error for a queue of another tenant, the same as for an unknown queue.
-func (g *guarded) own(queue string) error {
-	if g.mine(queue) {
+// checkOwn returns an error for a queue of another tenant, the same as for an unknown queue.
+func (g *guarded) checkOwn(queue string) error {
+	if g.isOwn(queue) {
 		return nil
 	}
 	return fmt.Errorf("queue %q: %w", queue, management.ErrUnknownQueue)
 }
 
-func (g *guarded) mine(queue string) bool { return g.opts.Tenant == "" || queue == g.opts.Tenant }
+func (g *guarded) isOwn(queue string) bool { return g.opts.Tenant == "" || queue == g.opts.Tenant }
 
-// within returns the queues of a request, or the tenant's queue if there is a tenant.
-func (g *guarded) within(queues []string) []string {
+// visibleQueues returns the queues of a request, or the tenant's queue if there is a tenant.
+func (g *guarded) visibleQueues(queues []string) []string {
 	if g.opts.Tenant != "" {
 		return []string{g.opts.Tenant}
 	}
 	return queues
 }
 
-// only returns the items that belong to the tenant; all if there is no tenant.
-func only[T any](g *guarded, things []T, queueOf func(T) string) []T {
+// onlyOwn returns the items that belong to the tenant; all if there is no tenant.
+func onlyOwn[T any](g *guarded, things []T, queueOf func(T) string) []T {
 	if g.opts.Tenant == "" {
 		return things
 	}
 	own := make([]T, 0, len(things))
 	for _, thing := range things {
-		if g.mine(queueOf(thing)) {
+		if g.isOwn(queueOf(thing)) {
 			own = append(own, thing)
 		}
 	}
 	return own
 }
 
-// as returns a context that carries the actor of the request.
-func (g *guarded) as(ctx context.Context) context.Context {
+// withActor returns a context that carries the actor of the request.
+func (g *guarded) withActor(ctx context.Context) context.Context {
 	return management.WithActor(ctx, g.opts.Actor(g.request))
 }
 

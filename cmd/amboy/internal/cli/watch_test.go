@@ -36,7 +36,7 @@ func TestWatchQueues(t *testing.T) {
 			"QUEUE  PENDING  BLOCKED  RUNNING  RETRYING  COMPLETED  OLDEST  SET",
 			"mail   1        0        1        0         1          10s     max-running 10",
 			"", "",
-		}, "\n")}, got, "interrupted, which is no failure")
+		}, "\n")}, got, "an interrupt is not a failure")
 	})
 }
 
@@ -67,7 +67,7 @@ func TestAWatchHasNoTimeLimit(t *testing.T) {
 		runIn(t.Context(), nil, func(env *cli.Env) {
 			env.Connect = func(s cli.Service) (management.Inspector, error) {
 				service = s
-				return nil, errors.New("not there")
+				return nil, errors.New("unreachable")
 			}
 		}, append(strings.Fields(args), "--timeout", "7s")...)
 		assert.Equal(t, cli.Service{URL: "http://jobs.example", Timeout: 7 * time.Second, Watch: watches}, service)
@@ -128,7 +128,7 @@ func TestWatchJob(t *testing.T) {
 			errOut: "amboy: watching job \"digest\" of queue \"mail\": context canceled\n",
 			code:   130,
 		},
-		"is not there": {
+		"does not exist": {
 			errOut: "amboy: watching job \"digest\" of queue \"mail\": no such job\n",
 			code:   3,
 		},
