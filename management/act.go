@@ -11,7 +11,7 @@ import (
 )
 
 func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
-	if err := i.valid(req.Validate()); err != nil {
+	if err := i.check(req.Validate()); err != nil {
 		return Acted{}, fmt.Errorf("acting on jobs: %w", err)
 	}
 	walk, err := i.newActWalk(ctx, req)
@@ -22,8 +22,8 @@ func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
 	if err != nil {
 		err = fmt.Errorf("action %q on jobs, after %d of them: %w", req.Kind, acted.Done, err)
 	}
-	var notOurs *InvalidArgumentError
-	if req.DryRun || errors.As(err, &notOurs) {
+	var invalidArgument *InvalidArgumentError
+	if req.DryRun || errors.As(err, &invalidArgument) {
 		return acted, err
 	}
 	entry := AuditEntry{What: string(req.Kind), Detail: detailOf(req), Done: acted.Done, Skipped: acted.Skipped}
@@ -33,22 +33,22 @@ func (i *inspector) Act(ctx context.Context, req ActRequest) (Acted, error) {
 	return acted, i.record(ctx, entry, err)
 }
 
-// actWalk does something to the jobs that a filter selects. It goes from the newest to
-// the oldest: a job that is run again comes after all others, where no later page has
-// it. Those that it looked at in one call are acted on in their order all the same.
+// actWalk acts on the jobs that a filter selects. It scans from the newest job to the
+// oldest: a job that runs again moves to the end of the order, which no later page
+// reads. The jobs of one call are still acted on from the oldest to the newest.
 type actWalk struct {
 	*inspector
 	req   ActRequest
 	query driver.Query
 	list  string
 	after string
-	// batches are the jobs of which the state allows it, the newest first.
+	// batches are the jobs whose state allows the action, the newest first.
 	batches map[batchKey]*batch
 	order   []batchKey
 	acted   Acted
 }
 
-// batchKey is what jobs that are acted on together have in common.
+// batchKey identifies the jobs that one driver action can change together.
 type batchKey struct {
 	queue string
 	kind  driver.ActionKind
@@ -59,19 +59,19 @@ type batch struct {
 	records []target
 }
 
-// target is what is kept of a record.
+// target is a job of a batch.
 type target struct {
 	id string
-	// takes is what a job takes when it is run again, that no other may have.
-	takes []string
+	// exclusive names the scopes and the unique key that the job takes when it runs again.
+	exclusive []string
 }
 
 func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, error) {
-	queues, err := i.narrow(req.Filter.Queues)
+	queues, err := i.resolveQueues(req.Filter.Queues)
 	if err != nil {
 		return nil, err
 	}
-	list, err := listOf("act", req.Filter, req.Kind)
+	list, err := listDigest("act", req.Filter, req.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (i *inspector) newActWalk(ctx context.Context, req ActRequest) (*actWalk, e
 }
 
 func (w *actWalk) run(ctx context.Context) (Acted, error) {
-	next, err := w.look(ctx)
+	next, err := w.scan(ctx)
 	if err != nil {
 		return w.acted, err
 	}
@@ -102,8 +102,8 @@ func (w *actWalk) run(ctx context.Context) (Acted, error) {
 	return w.acted, nil
 }
 
-// look looks at as many jobs as it may, and returns where it ended.
-func (w *actWalk) look(ctx context.Context) (next string, err error) {
+// scan reads up to the requested number of jobs, and returns the place where it stopped.
+func (w *actWalk) scan(ctx context.Context) (next string, err error) {
 	page := driver.PageRequest{After: driver.Cursor(w.after), Newest: true}
 	for left := w.req.Limit; ; {
 		page.Limit = min(left, pageSize)
@@ -112,7 +112,7 @@ func (w *actWalk) look(ctx context.Context) (next string, err error) {
 			return "", cursorError(w.req.Cursor, err)
 		}
 		for _, r := range found.Records {
-			if err := w.consider(ctx, r); err != nil {
+			if err := w.addOrSkip(ctx, r); err != nil {
 				return "", err
 			}
 		}
@@ -124,9 +124,9 @@ func (w *actWalk) look(ctx context.Context) (next string, err error) {
 	}
 }
 
-// consider puts a job in its batch, or skips it. What needs all of the job is done at
-// once.
-func (w *actWalk) consider(ctx context.Context, r *driver.Record) error {
+// addOrSkip adds a job to its batch, or skips it. An action that needs the whole record is
+// done at once.
+func (w *actWalk) addOrSkip(ctx context.Context, r *driver.Record) error {
 	now := w.store.Now()
 	v, _ := w.verdict(w.req.Action, r, now)
 	switch {
@@ -135,7 +135,7 @@ func (w *actWalk) consider(ctx context.Context, r *driver.Record) error {
 	case w.req.Kind == Complete || w.req.Kind == Abandon:
 		return w.endOne(ctx, r)
 	default:
-		w.add(r, w.req.stored(driver.StateOf(r, now), now))
+		w.add(r, w.req.driverAction(driver.StateOf(r, now), now))
 	}
 	return nil
 }
@@ -150,33 +150,34 @@ func (w *actWalk) add(r *driver.Record, action driver.Action) {
 	}
 	t := target{id: r.JobID()}
 	if action.Kind == driver.Restart {
-		t.takes = takenByPut(r)
+		t.exclusive = exclusiveOnPut(r)
 	}
 	b.records = append(b.records, t)
 }
 
-// takenByPut is what a job takes when it is put, or run again.
-func takenByPut(r *driver.Record) (takes []string) {
+// exclusiveOnPut names the scopes and the unique key that a job takes when it is put or run
+// again.
+func exclusiveOnPut(r *driver.Record) (names []string) {
 	scopes := r.EnqueueScopes
 	if r.EnqueueAllScopes {
 		scopes = r.RequiredScopes
 	}
 	for _, scope := range scopes {
-		takes = append(takes, "scope "+scope)
+		names = append(names, "scope "+scope)
 	}
 	if r.UniqueKey != "" {
-		takes = append(takes, "key "+r.UniqueKey)
+		names = append(names, "key "+r.UniqueKey)
 	}
-	return takes
+	return names
 }
 
-// endOne marks a job complete, where it is still to be.
+// endOne completes or abandons a job, unless its state no longer allows it.
 func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 	if w.req.DryRun {
 		w.acted.Done++
 		return nil
 	}
-	for range tries {
+	for range maxTries {
 		acted, again, err := w.attempt(ctx, r, w.req.Action)
 		if err == nil && !again {
 			w.acted.Done += acted.Done
@@ -197,15 +198,15 @@ func (w *actWalk) endOne(ctx context.Context, r *driver.Record) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("job %q of queue %q changed %d times meanwhile: %w", r.JobID(), r.Group, tries, amboy.ErrLeaseLost)
+	return fmt.Errorf("job %q of queue %q changed %d times while it was updated: %w", r.JobID(), r.Group, maxTries, amboy.ErrLeaseLost)
 }
 
-// act does what is to be done to a batch, the oldest first.
+// act acts on a batch, the oldest job first.
 func (w *actWalk) act(ctx context.Context, key batchKey) error {
 	b := w.batches[key]
 	slices.Reverse(b.records)
 	if w.req.DryRun && key.kind == driver.Restart {
-		return w.rehearse(ctx, key.queue, b)
+		return w.dryRunRestart(ctx, key.queue, b)
 	}
 	for some := range slices.Chunk(b.records, pageSize) {
 		done, err := w.actOnSome(ctx, key.queue, idsOf(some), w.states(key.kind), b.action, w.req.DryRun)
@@ -213,18 +214,18 @@ func (w *actWalk) act(ctx context.Context, key batchKey) error {
 		if err != nil {
 			return fmt.Errorf("queue %q: %w", key.queue, err)
 		}
-		w.acted.Skipped += len(some) - done // they are in another state meanwhile
+		w.acted.Skipped += len(some) - done // their state has changed meanwhile
 	}
 	return nil
 }
 
-// rehearse tells which jobs of a batch would run again. Of those that take the same
-// when they do, only the first would.
-func (w *actWalk) rehearse(ctx context.Context, queue string, b *batch) error {
+// dryRunRestart counts the jobs of a batch that would run again. If several jobs take the
+// same scope or unique key, only the first of them would.
+func (w *actWalk) dryRunRestart(ctx context.Context, queue string, b *batch) error {
 	taken := map[string]bool{}
 	var free []target
 	for _, t := range b.records {
-		if len(t.takes) == 0 {
+		if len(t.exclusive) == 0 {
 			free = append(free, t)
 			continue
 		}
@@ -232,13 +233,13 @@ func (w *actWalk) rehearse(ctx context.Context, queue string, b *batch) error {
 		if err != nil {
 			return fmt.Errorf("job %q of queue %q: %w", t.id, queue, err)
 		}
-		if done == 0 || slices.ContainsFunc(t.takes, func(what string) bool { return taken[what] }) {
+		if done == 0 || slices.ContainsFunc(t.exclusive, func(name string) bool { return taken[name] }) {
 			w.acted.Skipped++
 			continue
 		}
 		w.acted.Done++
-		for _, what := range t.takes {
-			taken[what] = true
+		for _, name := range t.exclusive {
+			taken[name] = true
 		}
 	}
 	for some := range slices.Chunk(free, pageSize) {
@@ -252,7 +253,7 @@ func (w *actWalk) rehearse(ctx context.Context, queue string, b *batch) error {
 	return nil
 }
 
-// states are those that allow what is done.
+// states returns the states in which the driver action is allowed.
 func (w *actWalk) states(kind driver.ActionKind) []amboy.JobState {
 	switch kind {
 	case driver.Restart:

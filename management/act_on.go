@@ -11,10 +11,10 @@ import (
 )
 
 func (i *inspector) ActOn(ctx context.Context, queue, id string, action Action) (Acted, error) {
-	if err := i.valid(validQueue(queue), validJobID(id), action.Validate()); err != nil {
+	if err := i.check(validQueue(queue), validJobID(id), action.Validate()); err != nil {
 		return Acted{}, fmt.Errorf("acting on a job: %w", err)
 	}
-	if _, err := i.narrow([]string{queue}); err != nil {
+	if _, err := i.resolveQueues([]string{queue}); err != nil {
 		return Acted{}, fmt.Errorf("action %q on job %q: %w", action.Kind, id, err)
 	}
 	acted, err := i.actOn(ctx, queue, id, action)
@@ -26,17 +26,17 @@ func (i *inspector) ActOn(ctx context.Context, queue, id string, action Action) 
 	}, err)
 }
 
-// actOn does something to a job as it is now. It looks again where the job changed
+// actOn acts on a job in its current state. It reads the job again if it changed
 // meanwhile.
 func (i *inspector) actOn(ctx context.Context, queue, id string, action Action) (Acted, error) {
-	for range tries {
+	for range maxTries {
 		r, err := i.get(ctx, queue, id)
 		if err != nil {
 			return Acted{}, err
 		}
 		v, text := i.verdict(action, r, i.store.Now())
 		switch v {
-		case needless:
+		case unchanged:
 			return Acted{Skipped: 1}, nil
 		case refused:
 			return Acted{}, i.refuse(r, action, text)
@@ -46,35 +46,35 @@ func (i *inspector) actOn(ctx context.Context, queue, id string, action Action) 
 			return acted, err
 		}
 	}
-	return Acted{}, fmt.Errorf("it changed %d times meanwhile: %w", tries, amboy.ErrLeaseLost)
+	return Acted{}, fmt.Errorf("job changed %d times while it was updated: %w", maxTries, amboy.ErrLeaseLost)
 }
 
-// verdict says what the state of a job, and how the store holds it, say to an action. text
-// says why it is refused.
+// verdict returns whether the state of a job, and the kind of store, allow an action. text
+// explains why it is refused.
 func (i *inspector) verdict(action Action, r *driver.Record, now time.Time) (v verdict, text string) {
 	if action.Kind == Abandon && i.store.ByReference() {
-		return refused, "is not possible for jobs that are held by reference: there is only one of each"
+		return refused, "is not possible for jobs that are held by reference, of which only one copy exists"
 	}
-	return action.on(r, now)
+	return action.verdictFor(r, now)
 }
 
 func (i *inspector) refuse(r *driver.Record, action Action, text string) error {
 	return &StateError{Job: refOf(r), State: driver.StateOf(r, i.store.Now()), Action: action.Kind, Rule: text}
 }
 
-// get returns a job. The error says where its queue is not there.
+// get returns a job. If its queue does not exist, the error wraps ErrUnknownQueue.
 func (i *inspector) get(ctx context.Context, queue, id string) (*driver.Record, error) {
 	r, err := i.store.Admin().Get(ctx, queue, id)
 	if amboy.IsJobNotFoundError(err) {
-		if errQueue := i.known(ctx, queue); errQueue != nil {
+		if errQueue := i.checkQueueExists(ctx, queue); errQueue != nil {
 			return nil, errQueue
 		}
 	}
 	return r, err
 }
 
-// attempt does something to a job whose state allows it. again is true where the job
-// changed meanwhile.
+// attempt acts on a job whose state allows it. again is true if the job changed
+// meanwhile.
 func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action) (acted Acted, again bool, err error) {
 	if end := i.ender(action.Kind); end != nil {
 		err = end(ctx, []*driver.Record{r})[0]
@@ -85,7 +85,7 @@ func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action
 	}
 	now := i.store.Now()
 	state := driver.StateOf(r, now)
-	stored := action.stored(state, now)
+	stored := action.driverAction(state, now)
 	done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, stored, false)
 	if err != nil || done > 0 {
 		return Acted{Done: done}, false, err
@@ -99,15 +99,15 @@ func (i *inspector) attempt(ctx context.Context, r *driver.Record, action Action
 	}
 	switch stored.Kind {
 	case driver.RunNow:
-		return Acted{Skipped: 1}, false, nil // it waits for something else than a time
+		return Acted{Skipped: 1}, false, nil // it does not wait for a time
 	case driver.Restart:
-		return Acted{}, false, i.refuse(r, action, "is not possible while another job has a scope, or the unique key, that it takes when it is put")
+		return Acted{}, false, i.refuse(r, action, "is not possible while another job holds a scope, or the unique key, that this one takes when it is put")
 	default:
 		return Acted{}, true, nil
 	}
 }
 
-// ender is what does an action for which a store needs the whole record; nil for others.
+// ender returns the function for an action that needs the whole record; nil for others.
 func (i *inspector) ender(kind ActionKind) func(context.Context, []*driver.Record) []error {
 	switch kind {
 	case Complete:
@@ -126,8 +126,8 @@ func doneUnless(err error) Acted {
 	return Acted{Done: 1}
 }
 
-// actOnSome does something, in the terms of a store, to those of some jobs of a queue
-// that are in some states, and returns to how many it was done.
+// actOnSome applies a driver action to those of the named jobs that are in one of the
+// given states, and returns the number of jobs that it changed.
 func (i *inspector) actOnSome(ctx context.Context, queue string, ids []string, states []amboy.JobState, action driver.Action, dryRun bool) (done int, err error) {
 	request := driver.ActRequest{
 		Query:  driver.Query{Queues: []string{queue}, JobIDs: ids, States: states, Latest: true},

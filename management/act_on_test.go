@@ -14,24 +14,24 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// outcome is what becomes of an action on a job.
+// outcome is the result of an action on a job.
 type outcome string
 
 const (
-	done     outcome = "done"
-	needless outcome = "needless"
-	refused  outcome = "refused"
+	done      outcome = "done"
+	unchanged outcome = "unchanged"
+	refused   outcome = "refused"
 )
 
-// standings are the jobs of stand. Those that run come last: what is done to them may
-// let others run.
-var standings = []string{
+// exampleIDs are the IDs of the jobs that putOneInEachState puts. The running jobs come
+// last, because an action on them may let other jobs run.
+var exampleIDs = []string{
 	"done", "failed", "canceled", "scheduled", "pending", "blocked", "parked", "retrying", "running 1", "running 2",
 }
 
-// stand puts a job in each state that a job of the kind can be in, while all workers are
-// busy.
-func (f *inspected) stand() {
+// putOneInEachState puts a job in each state that the kind of queue supports, while all
+// workers are busy.
+func (f *inspected) putOneInEachState() {
 	f.Helper()
 	f.put(newTask("done", "alpha"), f.fail("failed", "beta"))
 	f.wait("done", "failed")
@@ -51,7 +51,7 @@ func (f *inspected) stand() {
 	f.act("canceled", management.Action{Kind: management.Cancel, Reason: "a mistake"})
 }
 
-// act does something to a job that must be possible.
+// act performs an action on a job, which must change it.
 func (f *inspected) act(id string, action management.Action) {
 	f.Helper()
 	acted, err := f.ActOn(f.ctx, f.name, id, action)
@@ -59,24 +59,24 @@ func (f *inspected) act(id string, action management.Action) {
 	require.Equal(f, management.Acted{Done: 1}, acted)
 }
 
-// actionTests say what becomes of each action on the jobs of stand. Those that are not
-// named are refused.
+// actionTests list the outcome of each action on the example jobs. Jobs that are not listed
+// are refused.
 var actionTests = []struct {
 	action management.Action
 	want   map[outcome][]string
-	// states are those of the jobs to which it was done.
+	// states are the states that the action leaves jobs in.
 	states map[string]amboy.JobState
 }{
 	{
 		management.Action{Kind: management.Retry},
-		map[outcome][]string{done: {"failed", "canceled", "scheduled"}, needless: {"pending", "blocked", "retrying", "running 1", "running 2"}},
+		map[outcome][]string{done: {"failed", "canceled", "scheduled"}, unchanged: {"pending", "blocked", "retrying", "running 1", "running 2"}},
 		map[string]amboy.JobState{"failed": amboy.StatePending, "canceled": amboy.StatePending, "scheduled": amboy.StatePending},
 	},
 	{
 		management.Action{Kind: management.Cancel, Reason: "enough"},
 		map[outcome][]string{
-			done:     {"scheduled", "pending", "blocked", "parked", "retrying", "running 1", "running 2"},
-			needless: {"canceled"},
+			done:      {"scheduled", "pending", "blocked", "parked", "retrying", "running 1", "running 2"},
+			unchanged: {"canceled"},
 		},
 		map[string]amboy.JobState{
 			"scheduled": amboy.StateCanceled, "pending": amboy.StateCanceled, "blocked": amboy.StateCanceled,
@@ -85,12 +85,12 @@ var actionTests = []struct {
 	},
 	{
 		management.Action{Kind: management.Park, Reason: "later"},
-		map[outcome][]string{done: {"scheduled", "pending", "blocked"}, needless: {"parked"}},
+		map[outcome][]string{done: {"scheduled", "pending", "blocked"}, unchanged: {"parked"}},
 		map[string]amboy.JobState{"scheduled": amboy.StateParked, "pending": amboy.StateParked, "blocked": amboy.StateParked},
 	},
 	{
 		management.Action{Kind: management.Release},
-		map[outcome][]string{done: {"parked"}, needless: {"scheduled", "pending", "blocked", "retrying", "running 1", "running 2"}},
+		map[outcome][]string{done: {"parked"}, unchanged: {"scheduled", "pending", "blocked", "retrying", "running 1", "running 2"}},
 		map[string]amboy.JobState{"parked": amboy.StatePending},
 	},
 	{
@@ -106,16 +106,16 @@ var actionTests = []struct {
 	{
 		management.Action{Kind: management.Complete},
 		map[outcome][]string{
-			done:     {"scheduled", "pending", "blocked", "parked", "retrying", "running 1", "running 2"},
-			needless: {"done", "failed", "canceled"},
+			done:      {"scheduled", "pending", "blocked", "parked", "retrying", "running 1", "running 2"},
+			unchanged: {"done", "failed", "canceled"},
 		},
 		map[string]amboy.JobState{"scheduled": amboy.StateSucceeded, "parked": amboy.StateSucceeded, "retrying": amboy.StateFailed},
 	},
 	{
 		management.Action{Kind: management.Abandon},
 		map[outcome][]string{
-			done:     {"running 1", "running 2"},
-			needless: {"scheduled", "pending", "blocked"},
+			done:      {"running 1", "running 2"},
+			unchanged: {"scheduled", "pending", "blocked"},
 		},
 		nil, // It may run again by now.
 	},
@@ -131,13 +131,13 @@ func TestActOn(t *testing.T) {
 	for _, test := range actionTests {
 		t.Run(string(test.action.Kind), func(t *testing.T) {
 			inspectEach(t, []view{ofQueue}, func(f *inspected) {
-				f.stand()
+				f.putOneInEachState()
 				before := f.states()
 				wanted := f.wanted(test.action, test.want)
-				f.rehearse(test.action, wanted)
-				require.Equal(f, before, f.states(), "a dry run changes nothing")
+				f.checkDryRun(test.action, wanted)
+				require.Equal(f, before, f.states(), "a dry run must not change anything")
 
-				for _, id := range f.standing() {
+				for _, id := range f.examples() {
 					want := outcomeOf(wanted, id)
 					assert.Equal(f, want, f.try(id, test.action, before[id]), "%s %s", test.action.Kind, id)
 					if state := test.states[id]; want == done && state != "" {
@@ -145,22 +145,22 @@ func TestActOn(t *testing.T) {
 					}
 				}
 				for _, id := range wanted[done] {
-					f.again(id, test.action)
+					f.repeat(id, test.action)
 				}
 			})
 		})
 	}
 }
 
-// standing are the standings of the kind.
-func (f *inspected) standing() []string {
-	return slices.DeleteFunc(slices.Clone(standings), func(id string) bool { return id == "retrying" && !f.stored })
+// examples returns the IDs of the example jobs that the kind of queue supports.
+func (f *inspected) examples() []string {
+	return slices.DeleteFunc(slices.Clone(exampleIDs), func(id string) bool { return id == "retrying" && !f.stored })
 }
 
-// wanted is what becomes of an action on jobs of the kind.
+// wanted returns the expected outcomes for the kind of queue.
 func (f *inspected) wanted(action management.Action, want map[outcome][]string) map[outcome][]string {
 	if action.Kind == management.Abandon && !f.stored {
-		return nil // There is only one of each job.
+		return nil // A job by reference has no lease to take away.
 	}
 	return want
 }
@@ -174,23 +174,23 @@ func outcomeOf(want map[outcome][]string, id string) outcome {
 	return refused
 }
 
-// rehearse checks what a dry run says that an action would do.
-func (f *inspected) rehearse(action management.Action, want map[outcome][]string) {
+// checkDryRun compares the counts of a dry run with the expected outcomes.
+func (f *inspected) checkDryRun(action management.Action, want map[outcome][]string) {
 	f.Helper()
 	count := 0
-	for _, id := range f.standing() {
+	for _, id := range f.examples() {
 		if outcomeOf(want, id) == done {
 			count++
 		}
 	}
 	acted, err := f.Act(f.ctx, management.ActRequest{
-		Action: action, Filter: management.JobFilter{IDs: standings}, Limit: 100, DryRun: true,
+		Action: action, Filter: management.JobFilter{IDs: exampleIDs}, Limit: 100, DryRun: true,
 	})
 	require.NoError(f, err)
-	assert.Equal(f, management.Acted{Done: count, Skipped: len(f.standing()) - count}, acted)
+	assert.Equal(f, management.Acted{Done: count, Skipped: len(f.examples()) - count}, acted)
 }
 
-// try does something to a job, and tells what became of it.
+// try performs an action on a job, and returns the outcome.
 func (f *inspected) try(id string, action management.Action, state amboy.JobState) outcome {
 	f.Helper()
 	acted, err := f.ActOn(f.ctx, f.name, id, action)
@@ -205,21 +205,21 @@ func (f *inspected) try(id string, action management.Action, state amboy.JobStat
 	case err != nil:
 		return outcome(err.Error())
 	case acted == management.Acted{Skipped: 1}:
-		return needless
+		return unchanged
 	default:
 		assert.Equal(f, management.Acted{Done: 1}, acted)
 		return done
 	}
 }
 
-// again does something again that was done to a job: nothing changes.
-func (f *inspected) again(id string, action management.Action) {
+// repeat performs an action again on a job that it has changed, and expects no change.
+func (f *inspected) repeat(id string, action management.Action) {
 	f.Helper()
-	if !slices.Contains(f.standing(), id) {
+	if !slices.Contains(f.examples(), id) {
 		return
 	}
 	if action.Kind == management.Abandon {
-		return // It may run again.
+		return // The job may be running again.
 	}
 	if action.Kind == management.Delete {
 		_, err := f.ActOn(f.ctx, f.name, id, action)
@@ -231,10 +231,10 @@ func (f *inspected) again(id string, action management.Action) {
 	assert.Equal(f, management.Acted{Skipped: 1}, acted, "%s %s", action.Kind, id)
 }
 
-func TestActionsOfAJob(t *testing.T) {
+func TestJobListsTheActionsItsStateAllows(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
-		f.stand()
-		for _, id := range f.standing() {
+		f.putOneInEachState()
+		for _, id := range f.examples() {
 			want := []management.ActionKind{}
 			for _, test := range actionTests {
 				if outcomeOf(f.wanted(test.action, test.want), id) == done {
@@ -246,19 +246,19 @@ func TestActionsOfAJob(t *testing.T) {
 	})
 }
 
-func TestAnActionIsSeenByAll(t *testing.T) {
-	inspectEach(t, []view{ofMore, ofManager, ofDatabase}, func(f *inspected) {
-		f.stand()
+func TestActionIsVisibleInEveryView(t *testing.T) {
+	inspectEach(t, []view{ofGroup, ofManager, ofDatabase}, func(f *inspected) {
+		f.putOneInEachState()
 		f.act("pending", management.Action{Kind: management.Cancel, Reason: "enough"})
 		job := f.job("pending")
 		assert.Equal(f, amboy.StateCanceled, job.State)
 		assert.Equal(f, "enough", job.Reason)
 		assert.Equal(f, amboy.StateCanceled, f.state("pending"))
-		assert.Subset(f, slices.Collect(maps.Keys(f.states())), f.standing())
+		assert.Subset(f, slices.Collect(maps.Keys(f.states())), f.examples())
 	})
 }
 
-func TestARunningJobIsCanceled(t *testing.T) {
+func TestCancelEndsARunningJob(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		f.hold("long", "alpha")
 		f.act("long", management.Action{Kind: management.Cancel, Reason: "enough"})
@@ -271,7 +271,7 @@ func TestARunningJobIsCanceled(t *testing.T) {
 	})
 }
 
-func TestAFailedJobRunsAgain(t *testing.T) {
+func TestRetryRunsAFailedJobAgain(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		f.put(f.fail("bad", "alpha"))
 		f.wait("bad")
@@ -282,7 +282,7 @@ func TestAFailedJobRunsAgain(t *testing.T) {
 		job := f.job("bad")
 		assert.Equal(f, amboy.StateSucceeded, job.State)
 		assert.Empty(f, job.Error)
-		require.Len(f, job.Errors, 1, "what went wrong is not forgotten")
+		require.Len(f, job.Errors, 1, "the earlier error is kept")
 		assert.Equal(f, assert.AnError.Error(), job.Errors[0].Error)
 	})
 }

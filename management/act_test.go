@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// actAll does something to what a filter selects, call by call.
+// actAll calls Act until no jobs are left, and sums up the results.
 func (f *inspected) actAll(req management.ActRequest) (all management.Acted, calls int) {
 	f.Helper()
 	for {
@@ -26,31 +26,31 @@ func (f *inspected) actAll(req management.ActRequest) (all management.Acted, cal
 			return all, calls
 		}
 		require.LessOrEqual(f, acted.Done+acted.Skipped, req.Limit)
-		require.Less(f, calls, 1000, "it must end")
+		require.Less(f, calls, 1000, "Act must reach the end")
 		req.Cursor = acted.Next
 	}
 }
 
-func TestActDoesWhatADryRunSays(t *testing.T) {
+func TestActMatchesItsDryRun(t *testing.T) {
 	for _, test := range actionTests {
 		t.Run(string(test.action.Kind), func(t *testing.T) {
-			inspectEach(t, []view{ofMore}, func(f *inspected) {
-				f.stand()
+			inspectEach(t, []view{ofGroup}, func(f *inspected) {
+				f.putOneInEachState()
 				req := management.ActRequest{
-					Action: test.action, Filter: management.JobFilter{Queues: []string{f.name}, IDs: standings}, Limit: 4, DryRun: true,
+					Action: test.action, Filter: management.JobFilter{Queues: []string{f.name}, IDs: exampleIDs}, Limit: 4, DryRun: true,
 				}
-				said, calls := f.actAll(req)
+				predicted, calls := f.actAll(req)
 				assert.Greater(f, calls, 1)
 				req.DryRun = false
 				did, _ := f.actAll(req)
-				assert.Equal(f, said, did)
-				assert.Equal(f, len(f.standing()), did.Done+did.Skipped)
+				assert.Equal(f, predicted, did)
+				assert.Equal(f, len(f.examples()), did.Done+did.Skipped)
 			})
 		})
 	}
 }
 
-func TestJobsThatFailAgainAreRetriedOnce(t *testing.T) {
+func TestActRetriesAJobOnceEvenIfItFailsAgain(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		const n = 25
 		var ran atomic.Int64
@@ -77,7 +77,7 @@ func TestJobsThatFailAgainAreRetriedOnce(t *testing.T) {
 			acted, err := f.Act(f.ctx, req)
 			require.NoError(f, err)
 			assert.LessOrEqual(f, acted.Done, 4)
-			f.wait(ids...) // so that they have failed again
+			f.wait(ids...) // until they have failed again
 			if acted.Next == "" {
 				break
 			}
@@ -87,7 +87,7 @@ func TestJobsThatFailAgainAreRetriedOnce(t *testing.T) {
 	})
 }
 
-func TestJobsAreRetriedInTheirOrder(t *testing.T) {
+func TestRetryKeepsTheOrderOfJobs(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		var ids []string
 		for k := range 5 {
@@ -112,8 +112,8 @@ func TestJobsAreRetriedInTheirOrder(t *testing.T) {
 	})
 }
 
-// Of two jobs that take the same scope when they are put, only one can run again.
-func TestRetriesThatExcludeEachOther(t *testing.T) {
+// If two jobs take the same scope when they are put, only one of them can run again.
+func TestRetryOfJobsThatTakeTheSameScope(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		_, err := f.SetControl(f.ctx, f.name, management.ControlChange{Paused: new(true)})
 		require.NoError(f, err)
@@ -130,11 +130,11 @@ func TestRetriesThatExcludeEachOther(t *testing.T) {
 			Action: management.Action{Kind: management.Retry}, Limit: 10, DryRun: true,
 			Filter: management.JobFilter{Queues: []string{f.name}, States: []amboy.JobState{amboy.StateCanceled}},
 		}
-		said, _ := f.actAll(req)
+		predicted, _ := f.actAll(req)
 		req.DryRun = false
 		did, _ := f.actAll(req)
 		assert.Equal(f, management.Acted{Done: 2, Skipped: 1}, did)
-		assert.Equal(f, said, did)
+		assert.Equal(f, predicted, did)
 
 		var notAllowed *management.StateError
 		_, err = f.ActOn(f.ctx, f.name, "second", management.Action{Kind: management.Retry})

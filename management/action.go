@@ -10,23 +10,23 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// ErrUnsupported is wrapped by the error for what can't be done here, for instance
-// because it needs a queue in this process.
+// ErrUnsupported is wrapped by the error of a call that is not supported here, for
+// instance because it needs a queue in this process.
 var ErrUnsupported = errors.New("not supported here")
 
-// ErrUnknownQueue is wrapped by the error for a queue that is not there.
-var ErrUnknownQueue = errors.New("there is no such queue")
+// ErrUnknownQueue is wrapped by the error of a call that names a queue that does not exist.
+var ErrUnknownQueue = errors.New("no such queue")
 
-// ErrNotRecorded is wrapped by the error of a call that did what it should, and could
-// not write that to the audit list; also beside the error of one that failed.
-var ErrNotRecorded = errors.New("what was done could not be written to the audit list")
+// ErrNotRecorded is wrapped by the error of a call that did its work but could not write
+// an entry to the audit list. It may be joined with the error of a call that failed.
+var ErrNotRecorded = errors.New("the action was not written to the audit list")
 
-// StateError says that the state of a job forbids an action. Use errors.As to find it.
+// StateError reports that the state of a job forbids an action. Use errors.As to find it.
 type StateError struct {
 	Job    JobRef
 	State  amboy.JobState
 	Action ActionKind
-	// Rule says which states allow it, or what to do instead.
+	// Rule states which jobs allow the action, or what to do instead.
 	Rule string
 }
 
@@ -35,59 +35,61 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("job %q of queue %q is %s: %s %s", e.Job.ID, e.Job.Queue, e.State, e.Action, e.Rule)
 }
 
-// ActionKind is something that a person does to jobs.
+// ActionKind names an action that an operator takes on jobs.
 type ActionKind string
 
 // The kinds of actions.
 const (
-	// Retry runs a job now: one that is scheduled, or waits after a failure, becomes
-	// due, and one that failed, was canceled or expired runs again, as the same attempt.
-	// A job that is pending, blocked or running is left as it is.
+	// Retry runs a job now. A scheduled job, including one that waits for its next
+	// attempt, becomes due. A job that failed, was canceled or expired runs again as the
+	// same attempt. A job that is pending, running, retrying, or blocked by a scope or a
+	// dependency is left as it is.
 	Retry ActionKind = "retry"
-	// Cancel ends a job that has not ended. One that runs is asked to end, and does so
-	// when its process has heard of that and the job returns.
+	// Cancel ends a job that has not ended. A running job is asked to end: it ends when
+	// its process has learned of the request and the job returns.
 	Cancel ActionKind = "cancel"
-	// Park sets a job aside that has not started.
+	// Park sets aside a job that has not started.
 	Park ActionKind = "park"
-	// Release lets a parked job go on.
+	// Release makes a parked job eligible to run again.
 	Release ActionKind = "release"
-	// Reschedule gives a job that has not started, and is not parked, another time at
-	// which it may start.
+	// Reschedule changes the time at which a job may start. The job must not have
+	// started, and must not be parked.
 	Reschedule ActionKind = "reschedule"
-	// Prioritize gives a job that has not ended another priority.
+	// Prioritize changes the priority of a job that has not ended.
 	Prioritize ActionKind = "prioritize"
 	// Complete marks a job complete that has not ended (see Manager).
 	Complete ActionKind = "complete"
-	// Abandon takes the lease of a running job away, for one that is stuck: the job runs
-	// again, or ends if it was to be canceled, and its scopes are free until then. The
-	// context of its run ends; what that run still does goes on beside the next one.
-	// It is refused for jobs that are held by reference.
+	// Abandon takes away the lease of a running job that is stuck. The job runs again, or
+	// ends if it was to be canceled; its scopes are free until then. The context of its
+	// run ends. If that run does not return, it continues beside the next one. Abandon is
+	// refused for jobs that are held by reference.
 	Abandon ActionKind = "abandon"
 	// Delete removes a job that has ended.
 	Delete ActionKind = "delete"
 )
 
-// ActionKinds lists the kinds.
+// ActionKinds lists all kinds of actions.
 func ActionKinds() []ActionKind {
 	return []ActionKind{Retry, Cancel, Park, Release, Reschedule, Prioritize, Complete, Abandon, Delete}
 }
 
-// Action is something to do to jobs.
+// Action is an action on jobs.
 type Action struct {
 	Kind ActionKind `json:"action"`
-	// At is the time for Reschedule, which requires it; others leave it out.
+	// At is the new time. Reschedule requires it; other kinds refuse it.
 	At time.Time `json:"at,omitzero"`
-	// Priority is for Prioritize, which requires it; others leave it out.
+	// Priority is the new priority. Prioritize requires it; other kinds refuse it.
 	Priority *int `json:"priority,omitempty"`
-	// Reason is for Cancel and Park, of at most MaxReasonBytes. The job shows it.
+	// Reason is shown with the job. It is for Cancel and Park only, and has at most
+	// MaxReasonBytes.
 	Reason string `json:"reason,omitempty"`
 }
 
-// MaxReasonBytes is the length of the longest reason.
+// MaxReasonBytes is the maximum length of a reason.
 const MaxReasonBytes = 1024
 
-// Validate returns an *InvalidArgumentError for a kind that does not exist, and for a
-// field that is missing, or is not for that kind.
+// Validate returns an *InvalidArgumentError for an unknown kind, and for a field that is
+// missing or does not belong to the kind.
 func (a Action) Validate() error {
 	switch {
 	case !slices.Contains(ActionKinds(), a.Kind):
@@ -111,30 +113,30 @@ func (a Action) Validate() error {
 	}
 }
 
-// ActRequest asks for an action on the jobs that a filter selects, or on a part of them.
+// ActRequest requests an action on the jobs that a filter selects, or on a page of them.
 type ActRequest struct {
 	Action
 	Filter JobFilter `json:"filter"`
 	// All must be true if the filter selects all jobs (see JobFilter.SelectsAll), and
-	// false otherwise: a filter that somebody forgot to fill in selects all as well.
+	// false otherwise. It guards against a filter that was left empty by mistake.
 	All bool `json:"all,omitempty"`
-	// Cursor is where the last call ended.
+	// Cursor is Acted.Next of the previous call; empty for the first call.
 	Cursor string `json:"cursor,omitempty"`
-	// Limit is the number of jobs that are looked at, from 1 to MaxActLimit.
+	// Limit is the number of jobs to read, from 1 to MaxActLimit.
 	Limit int `json:"limit"`
-	// DryRun changes nothing, and tells what would be done.
+	// DryRun changes nothing, and reports what would be done.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // Validate returns an *InvalidArgumentError for each field that is not valid, joined. It does
-// not look at Cursor.
+// not check Cursor.
 func (r ActRequest) Validate() error {
 	errs := []error{r.Action.Validate(), r.Filter.Validate()}
 	switch all := r.Filter.SelectsAll(); {
 	case all && !r.All:
-		errs = append(errs, invalid("all", "false", "must be true where the filter selects all jobs"))
+		errs = append(errs, invalid("all", "false", "must be true if the filter selects all jobs"))
 	case r.All && !all:
-		errs = append(errs, invalid("all", "true", "must be left out where the filter does not select all jobs"))
+		errs = append(errs, invalid("all", "true", "must be left out if the filter does not select all jobs"))
 	}
 	if r.Limit < 1 || r.Limit > MaxActLimit {
 		errs = append(errs, invalid("limit", fmt.Sprint(r.Limit), fmt.Sprintf("must be from 1 to %d", MaxActLimit)))
@@ -142,12 +144,12 @@ func (r ActRequest) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Acted tells what was done.
+// Acted reports the result of an action.
 type Acted struct {
-	// Done counts the jobs to which it was done, and Skipped those whose state does not
-	// allow it, or that are as it would leave them.
+	// Done counts the jobs that the action changed. Skipped counts the jobs whose state
+	// does not allow it, and the jobs that the action would leave unchanged.
 	Done    int `json:"done"`
 	Skipped int `json:"skipped"`
-	// Next is where a next call should begin; empty where there are no more jobs.
+	// Next is the cursor of the next call; empty if no jobs are left.
 	Next string `json:"next,omitempty"`
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// verdict is what the state of a job says to an action.
+// verdict is the answer to whether an action is allowed for a job.
 type verdict int
 
 const (
 	refused verdict = iota
-	// needless: the job is as the action would leave it.
-	needless
+	// unchanged: the job already is as the action would leave it.
+	unchanged
 	allowed
 )
 
-// rule says in which states an action is allowed, and in which there is nothing to do.
-// It is refused in the others.
+// rule lists the states in which an action is allowed, and those in which it changes
+// nothing. It is refused in all other states.
 type rule struct {
-	allowed, needless []amboy.JobState
-	// text says it to a person, after the name of the action.
+	allowed, unchanged []amboy.JobState
+	// text explains the rule to an operator. It follows the name of the action.
 	text string
 }
 
@@ -35,27 +35,27 @@ var (
 	unsuccessfulStates = []amboy.JobState{amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired}
 )
 
-// rules has the rule of each action.
+// rules contains the rule of each action.
 var rules = map[ActionKind]rule{
 	Retry: {
-		allowed:  slices.Concat(unsuccessfulStates, []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked}),
-		needless: []amboy.JobState{amboy.StatePending, amboy.StateRunning, amboy.StateRetrying},
-		text:     "is for jobs that are scheduled, have failed, were canceled or have expired; a parked one is released",
+		allowed:   slices.Concat(unsuccessfulStates, []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked}),
+		unchanged: []amboy.JobState{amboy.StatePending, amboy.StateRunning, amboy.StateRetrying},
+		text:      "is for jobs that are scheduled, have failed, were canceled or have expired; a parked one is released",
 	},
 	Cancel: {
-		allowed:  unfinishedStates,
-		needless: []amboy.JobState{amboy.StateCanceled},
-		text:     "is for jobs that have not ended",
+		allowed:   unfinishedStates,
+		unchanged: []amboy.JobState{amboy.StateCanceled},
+		text:      "is for jobs that have not ended",
 	},
 	Park: {
-		allowed:  notStartedStates,
-		needless: []amboy.JobState{amboy.StateParked},
-		text:     "is for jobs that have not started",
+		allowed:   notStartedStates,
+		unchanged: []amboy.JobState{amboy.StateParked},
+		text:      "is for jobs that have not started",
 	},
 	Release: {
-		allowed:  []amboy.JobState{amboy.StateParked},
-		needless: slices.Concat(notStartedStates, []amboy.JobState{amboy.StateRunning, amboy.StateRetrying}),
-		text:     "is for jobs that are parked",
+		allowed:   []amboy.JobState{amboy.StateParked},
+		unchanged: slices.Concat(notStartedStates, []amboy.JobState{amboy.StateRunning, amboy.StateRetrying}),
+		text:      "is for jobs that are parked",
 	},
 	Reschedule: {
 		allowed: notStartedStates,
@@ -66,14 +66,14 @@ var rules = map[ActionKind]rule{
 		text:    "is for jobs that have not ended",
 	},
 	Complete: {
-		allowed:  unfinishedStates,
-		needless: endedStates,
-		text:     "is for jobs that have not ended",
+		allowed:   unfinishedStates,
+		unchanged: endedStates,
+		text:      "is for jobs that have not ended",
 	},
 	Abandon: {
-		allowed:  []amboy.JobState{amboy.StateRunning},
-		needless: notStartedStates,
-		text:     "is for jobs that are running",
+		allowed:   []amboy.JobState{amboy.StateRunning},
+		unchanged: notStartedStates,
+		text:      "is for jobs that are running",
 	},
 	Delete: {
 		allowed: endedStates,
@@ -81,20 +81,20 @@ var rules = map[ActionKind]rule{
 	},
 }
 
-// overdueText says why nothing is done about a job that did not start in time, and that
-// nobody has ended yet.
-const overdueText = "is possible when a process that has the queue has ended the job, which did not start in time"
+// overdueText explains why an action is refused for a job whose deadline passed before it
+// started, and that no process has marked expired yet.
+const overdueText = "is possible after a process that runs the queue has marked the job expired: its deadline has passed"
 
-// on says what a job's state, at a time, says to the action. text says why it is
-// refused.
-func (a Action) on(r *driver.Record, now time.Time) (v verdict, text string) {
+// verdictFor returns whether a job's state, at a given time, allows the action. text explains why
+// it is refused.
+func (a Action) verdictFor(r *driver.Record, now time.Time) (v verdict, text string) {
 	state := driver.StateOf(r, now)
 	rule := rules[a.Kind]
 	switch {
 	case state == amboy.StateExpired && !r.Status.Completed:
 		return a.onOverdue()
-	case slices.Contains(rule.needless, state) || a.wouldChangeNothing(r, state):
-		return needless, ""
+	case slices.Contains(rule.unchanged, state) || a.wouldChangeNothing(r, state):
+		return unchanged, ""
 	case slices.Contains(rule.allowed, state):
 		return allowed, ""
 	default:
@@ -102,8 +102,8 @@ func (a Action) on(r *driver.Record, now time.Time) (v verdict, text string) {
 	}
 }
 
-// onOverdue is for a job that did not start in time, which shows as expired though
-// nobody has ended it yet.
+// onOverdue is the verdict for a job whose deadline passed before it started. The job shows
+// as expired although no process has marked it so yet.
 func (a Action) onOverdue() (v verdict, text string) {
 	switch a.Kind {
 	case Complete:
@@ -115,7 +115,7 @@ func (a Action) onOverdue() (v verdict, text string) {
 	}
 }
 
-// wouldChangeNothing tells whether a job has what the action would give it.
+// wouldChangeNothing reports whether a job already has the values that the action sets.
 func (a Action) wouldChangeNothing(r *driver.Record, state amboy.JobState) bool {
 	switch a.Kind {
 	case Cancel:
@@ -123,19 +123,19 @@ func (a Action) wouldChangeNothing(r *driver.Record, state amboy.JobState) bool 
 	case Prioritize:
 		return r.Priority == *a.Priority && slices.Contains(unfinishedStates, state)
 	case Reschedule:
-		// A job that is blocked may have been handed back until another time.
+		// A blocked job may have been handed back with a later start time.
 		return (state == amboy.StateScheduled || state == amboy.StatePending) && sameTime(r.TimeInfo.WaitUntil, a.At)
 	default:
 		return false
 	}
 }
 
-// sameTime compares times as stores keep them, to the millisecond.
+// sameTime compares times to the millisecond, the precision of the stores.
 func sameTime(a, b time.Time) bool { return a.Sub(b).Abs() < time.Millisecond }
 
-// stored returns what is to be done to a job in a state, in the terms of a store.
-// Complete and Abandon are none of them.
-func (a Action) stored(state amboy.JobState, now time.Time) driver.Action {
+// driverAction translates the action into the driver action for a job in a given state.
+// Complete and Abandon have no driver action.
+func (a Action) driverAction(state amboy.JobState, now time.Time) driver.Action {
 	switch a.Kind {
 	case Retry:
 		if state.IsFinal() {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// defaultActivity is how far Activity looks back where nothing is said.
+	// defaultActivity is the default of ActivityRequest.Last.
 	defaultActivity = time.Hour
-	// maxInDetail is up to how far it tells by the minute.
+	// maxInDetail is the longest time that is reported by the minute.
 	maxInDetail = 2 * time.Hour
-	// maxActivityRows is the number of its rows: those of which most attempts ended.
+	// maxActivityRows is the maximum number of rows. The rows with the most attempts are kept.
 	maxActivityRows = 1000
 )
 
@@ -30,7 +30,7 @@ func (r ActivityRequest) Validate() error {
 }
 
 func (i *inspector) Activity(ctx context.Context, req ActivityRequest) (Activity, error) {
-	if err := i.valid(req.Validate()); err != nil {
+	if err := i.check(req.Validate()); err != nil {
 		return Activity{}, fmt.Errorf("reading the activity: %w", err)
 	}
 	found, err := i.activity(ctx, req)
@@ -41,7 +41,7 @@ func (i *inspector) Activity(ctx context.Context, req ActivityRequest) (Activity
 }
 
 func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity, error) {
-	queues, err := i.narrow(req.Queues)
+	queues, err := i.resolveQueues(req.Queues)
 	if err != nil {
 		return Activity{}, err
 	}
@@ -55,7 +55,7 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 		}
 		bucket, err := activity.Decode(note.Value)
 		if err != nil {
-			leaveOut(ctx, note, err)
+			logUnreadableNote(ctx, note, err)
 			continue
 		}
 		for _, row := range bucket.Rows {
@@ -67,17 +67,17 @@ func (i *inspector) activity(ctx context.Context, req ActivityRequest) (Activity
 	return s.result(), nil
 }
 
-// isNamed tells whether a name is in a list; an empty one has all.
+// isNamed reports whether a list contains a name. An empty list contains all names.
 func isNamed(names []string, name string) bool {
 	return len(names) == 0 || slices.Contains(names, name)
 }
 
-// activitySum adds up what happened in a time.
+// activitySum adds up the activity of a span of time.
 type activitySum struct {
 	kind     string
 	from, to time.Time
 	step     time.Duration
-	// seconds is how much of the time has passed.
+	// seconds is how much of the span has passed.
 	seconds float64
 	points  []ActivityPoint
 	rows    map[activityKey]*activity.Row
@@ -86,7 +86,7 @@ type activitySum struct {
 
 type activityKey struct{ queue, jobType string }
 
-// newActivitySum makes one of the time up to now, in whole steps.
+// newActivitySum returns the sum of the time up to now, in whole steps.
 func newActivitySum(last time.Duration, now time.Time) *activitySum {
 	s := &activitySum{kind: activity.MinuteKind, step: time.Minute, rows: map[activityKey]*activity.Row{}}
 	if last > maxInDetail {
@@ -95,7 +95,7 @@ func newActivitySum(last time.Duration, now time.Time) *activitySum {
 	steps := int((last + s.step - 1) / s.step)
 	s.to = now.UTC().Truncate(s.step).Add(s.step)
 	s.from = s.to.Add(-time.Duration(steps) * s.step)
-	s.seconds = max(now.Sub(s.from).Seconds(), 1) // none may have passed of a minute
+	s.seconds = max(now.Sub(s.from).Seconds(), 1) // the step may just have begun
 	for n := range steps {
 		s.points = append(s.points, ActivityPoint{Time: s.from.Add(time.Duration(n) * s.step)})
 	}
@@ -105,7 +105,7 @@ func newActivitySum(last time.Duration, now time.Time) *activitySum {
 func (s *activitySum) add(start time.Time, row activity.Row) {
 	n := int(start.Sub(s.from) / s.step)
 	if start.Before(s.from) || n >= len(s.points) {
-		return // of a process whose clock is wrong
+		return // the clock of its process is wrong
 	}
 	point := &s.points[n]
 	point.Succeeded += row.Succeeded
@@ -134,7 +134,7 @@ func (s *activitySum) result() Activity {
 	return a
 }
 
-// attempts counts those that ended.
+// attempts counts the attempts that ended.
 func (r ActivityRow) attempts() int { return r.Succeeded + r.Failed + r.Retried }
 
 func (s *activitySum) row(row *activity.Row) ActivityRow {

@@ -17,13 +17,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// What the queues count themselves.
+// TestActivityOfAQueue reads the activity that the queues themselves record.
 func TestActivityOfAQueue(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		f.put(newTask("a", "alpha"), newTask("b", "alpha"), f.fail("c", "beta"))
 		f.wait("a", "b", "c")
 		var got management.Activity
-		for got.Sum.Succeeded+got.Sum.Failed < 3 { // a waiter may wake before the end is counted
+		for got.Sum.Succeeded+got.Sum.Failed < 3 { // a waiter may wake up before the end of the job is counted
 			require.NoError(f, f.ctx.Err())
 			var err error
 			got, err = f.Activity(f.ctx, management.ActivityRequest{Queues: []string{f.name}})
@@ -39,8 +39,8 @@ func TestActivityOfAQueue(t *testing.T) {
 	})
 }
 
-// noting keeps notes in a store, and returns an inspector of it.
-func noting(t *testing.T, notes ...driver.Note) management.Inspector {
+// newInspectorOfNotes returns an inspector of a store that contains notes.
+func newInspectorOfNotes(t *testing.T, notes ...driver.Note) management.Inspector {
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newMemory(t), CloseDriver: true, NumWorkers: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { q.Close(ended()) })
@@ -64,7 +64,7 @@ func rowOf(name, jobType string, succeeded, failed int, run ...time.Duration) ac
 	return r
 }
 
-// What several processes have told.
+// TestActivityOfProcesses adds up the notes of several processes.
 func TestActivityOfProcesses(t *testing.T) {
 	now := time.Now().UTC()
 	minute, hour := now.Truncate(time.Minute), now.Truncate(time.Hour)
@@ -77,7 +77,7 @@ func TestActivityOfProcesses(t *testing.T) {
 		},
 		"two": {
 			bucketOf(minute, false, rowOf("", "alpha", 5, 1, 3*time.Second)),
-			bucketOf(minute.Add(-time.Hour), false, rowOf("", "alpha", 1000, 0)), // too long ago
+			bucketOf(minute.Add(-time.Hour), false, rowOf("", "alpha", 1000, 0)), // before the requested period
 		},
 	} {
 		for _, b := range buckets {
@@ -87,7 +87,7 @@ func TestActivityOfProcesses(t *testing.T) {
 			notes = append(notes, note)
 		}
 	}
-	i := noting(t, notes...)
+	i := newInspectorOfNotes(t, notes...)
 	got, err := i.Activity(t.Context(), management.ActivityRequest{Last: 10 * time.Minute})
 	require.NoError(t, err)
 	require.Len(t, got.Points, 10)
@@ -130,7 +130,7 @@ func TestSchedules(t *testing.T) {
 		require.NoError(t, err)
 		notes = append(notes, note)
 	}
-	got, err := noting(t, notes...).Schedules(t.Context())
+	got, err := newInspectorOfNotes(t, notes...).Schedules(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []management.Schedule{
 		{Name: "hourly", Seen: now},
@@ -144,13 +144,13 @@ func TestProcesses(t *testing.T) {
 	for _, p := range []presence.Process{
 		{ID: "here", Host: "a", PID: 7, Started: now.Add(-time.Hour), Seen: now, Queues: []presence.Queue{{Name: "", Workers: 3}, {Name: "another"}}},
 		{ID: "gone", Host: "b", PID: 8, Started: now.Add(-2 * time.Hour), Seen: now.Add(-3 * time.Minute), Queues: []presence.Queue{{Name: ""}}},
-		{ID: "of others", Started: now, Seen: now, Queues: []presence.Queue{{Name: "another"}}},
+		{ID: "of another queue", Started: now, Seen: now, Queues: []presence.Queue{{Name: "another"}}},
 	} {
 		note, err := p.Note()
 		require.NoError(t, err)
 		notes = append(notes, note)
 	}
-	got, err := noting(t, notes...).Processes(t.Context())
+	got, err := newInspectorOfNotes(t, notes...).Processes(t.Context())
 	require.NoError(t, err)
 	got = slices.DeleteFunc(got, func(p management.Process) bool { return p.PID == os.Getpid() })
 	require.Len(t, got, 2)
@@ -162,12 +162,12 @@ func TestProcesses(t *testing.T) {
 	}, got[1])
 }
 
-// A process that says nothing of itself, as an older version does, shows by the jobs
+// A process of an older version does not report itself. It is listed because of the jobs
 // that it runs.
-func TestProcessOfAnotherVersion(t *testing.T) {
+func TestProcessThatDoesNotReportItselfIsListed(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		if !f.stored {
-			f.Skip("it is of this process alone")
+			f.Skip("no other process uses this queue")
 		}
 		f.hold("one", "alpha")
 		f.hold("two", "alpha")
@@ -188,8 +188,8 @@ func TestProcessOfAnotherVersion(t *testing.T) {
 	})
 }
 
-// A job that holds several scopes is never cut in two by the end of a page.
-func TestPagesOfScopes(t *testing.T) {
+// All scopes of a job are on the same page.
+func TestPagesOfScopesDoNotSplitAJob(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		want := map[string]string{}
 		for id, scopes := range map[string][]string{"one": {"a"}, "two": {"b", "c"}, "three": {"d", "e", "f", "g"}} {

@@ -5,41 +5,40 @@ import (
 	"time"
 )
 
-// The bounds of the audit list.
+// The limits of the audit list.
 const (
-	// MaxAudit is the number of entries that it has, or some more. The oldest are dropped.
+	// MaxAudit is the approximate number of entries kept. The oldest are dropped.
 	MaxAudit = 10_000
-	// MaxAuditOfQueue is how many of them are about one queue, or some more, so that a
-	// tenant can't push out those about others. It does not hold for those that name no
-	// queue.
+	// MaxAuditOfQueue is the approximate number of entries kept for one queue, so that a
+	// tenant can't push out the entries of others. It does not apply to entries that
+	// name no queue.
 	MaxAuditOfQueue = 1_000
 	// AuditTime is how long an entry is kept.
 	AuditTime = 90 * 24 * time.Hour
 )
 
-// AuditEntry tells of something that was done.
+// AuditEntry describes one action.
 type AuditEntry struct {
 	Time time.Time `json:"time"`
-	// Actor is who did it; empty where nobody said.
+	// Actor is who acted; empty if unknown.
 	Actor string `json:"actor,omitempty"`
-	// What was done: an ActionKind, "create", "control", or WhatRefused.
+	// What is the action: an ActionKind, "create", "control", or WhatRefused.
 	What string `json:"what"`
-	// Queue and JobID name the job or the queue, where it was one. Of an action by a
-	// filter, Queue is that which the filter names, where it names just one.
+	// Queue and JobID name the queue and the job, if the action had one. For an action
+	// by a filter, Queue is the only queue that the filter names.
 	Queue string `json:"queue,omitempty"`
 	JobID string `json:"job_id,omitempty"`
-	// Detail says with what: the action, the filter or the change, as JSON, or its
-	// beginning where that is long. The arguments of a job are not in it. Of calls that were
-	// refused it has one.
+	// Detail is the action, the filter or the change, as JSON. Long details are cut. It
+	// does not contain the arguments of a job. For refused calls it describes one of them.
 	Detail string `json:"detail,omitempty"`
-	// Done and Skipped count the jobs.
+	// Done and Skipped count jobs.
 	Done    int `json:"done,omitempty"`
 	Skipped int `json:"skipped,omitempty"`
-	// Refused counts the calls about the queue by the actor, in the hour from Time on, that
-	// were refused and changed nothing: they have no entries of their own. Of the calls in
-	// another process, up to half may not be counted yet.
+	// Refused counts the refused calls of the actor on the queue within an hour from Time.
+	// They changed nothing, and have no entries of their own. The count may lag: up to half
+	// of the calls made in another process may be missing.
 	Refused int `json:"refused,omitempty"`
-	// Error is why it failed; empty where it did not. What a store says is not in it.
+	// Error is why the action failed; empty if it did not. It omits what a store reports.
 	Error string `json:"error,omitempty"`
 }
 
@@ -49,14 +48,14 @@ type AuditPage struct {
 	Next    string       `json:"next,omitempty"`
 }
 
-// Recorder writes to the audit list what was done by other means. The Inspectors of this
-// package are Recorders.
+// Recorder writes actions that were taken by other means to the audit list. The Inspectors
+// of this package are Recorders.
 type Recorder interface {
-	// Record writes an entry, whose Time, Actor and Error it sets: Actor is that of ctx (see
-	// WithActor), and Error is what may be told of failure, which is nil if it was done.
-	// Where failure says that it was refused, as an *InvalidArgumentError does, the call is
-	// counted instead (see AuditEntry.Refused). Long texts are cut. It returns failure,
-	// joined with an error that wraps ErrNotRecorded if the entry could not be written.
+	// Record writes an entry, and sets its Time, Actor and Error: Actor is that of ctx (see
+	// WithActor), and Error is the public part of failure, which is nil if the action
+	// succeeded. If failure is a refusal, such as an *InvalidArgumentError, the call is only
+	// counted (see AuditEntry.Refused). Long texts are cut. Record returns failure, joined
+	// with an error that wraps ErrNotRecorded if the entry could not be written.
 	Record(ctx context.Context, entry AuditEntry, failure error) error
 }
 
@@ -64,12 +63,12 @@ var _ Recorder = (*inspector)(nil)
 
 type actorKey struct{}
 
-// WithActor returns a context that carries who does something, for the audit list.
+// WithActor returns a context that carries the name of the actor for the audit list.
 func WithActor(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-// ActorOf returns who does something; empty where ctx does not carry it.
+// ActorOf returns the actor of ctx; empty if it carries none.
 func ActorOf(ctx context.Context) string {
 	actor, _ := ctx.Value(actorKey{}).(string)
 	return actor

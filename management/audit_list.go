@@ -21,24 +21,23 @@ import (
 
 const (
 	auditKind = "audit"
-	// auditQueueKind is the kind of notes that have, for each queue, the keys of the entries
-	// about it.
+	// auditQueueKind is the kind of the notes that index the entries by queue.
 	auditQueueKind = "audit-queue"
-	// auditTimeLayout makes keys whose order is that of the times.
+	// auditTimeLayout formats times as keys that sort in the order of the times.
 	auditTimeLayout = "2006-01-02T15:04:05.000000000Z"
-	// trimEvery is how often, on average, a write looks for entries that are too many.
+	// trimEvery is the average number of writes between two trims of the list.
 	trimEvery = 64
 	// trimPage is the number of entries that are dropped at a time.
 	trimPage = 500
-	// recordTimeout bounds the write of an entry, which is made even where the context
-	// of the call has ended, since the action was done.
+	// recordTimeout bounds the write of an entry. The entry is written even if the context
+	// of the call has ended, because the action was done.
 	recordTimeout = 10 * time.Second
-	// maxDetailBytes and maxActorBytes bound what an entry has of these.
+	// maxDetailBytes and maxActorBytes bound the fields of an entry.
 	maxDetailBytes = 4096
 	maxActorBytes  = 512
 )
 
-// detailOf tells with what something was done.
+// detailOf returns the parameters of an action as JSON, cut to maxDetailBytes.
 func detailOf(what any) string {
 	form, err := json.Marshal(what)
 	if err != nil {
@@ -48,7 +47,7 @@ func detailOf(what any) string {
 }
 
 func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error) error {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 	}
 	for _, text := range []*string{&entry.What, &entry.Queue, &entry.JobID} {
@@ -58,9 +57,8 @@ func (i *inspector) Record(ctx context.Context, entry AuditEntry, failure error)
 	return i.record(ctx, entry, failure)
 }
 
-// record writes an entry about what was done, or has failed with an error, which it
-// returns. One that was refused is counted. Where it can't be written the error wraps
-// ErrNotRecorded.
+// record writes an entry about an action, and returns its failure, nil if it succeeded. A
+// refused call is counted instead. If the write fails, the error wraps ErrNotRecorded.
 func (i *inspector) record(ctx context.Context, entry AuditEntry, failure error) error {
 	entry.Time = i.store.Now().UTC()
 	entry.Actor = cut(ActorOf(ctx), maxActorBytes)
@@ -69,7 +67,7 @@ func (i *inspector) record(ctx context.Context, entry AuditEntry, failure error)
 		text, wasRefused := publicText(failure)
 		if wasRefused && entry.Done == 0 {
 			if errors.Is(failure, ErrUnknownQueue) {
-				entry.Queue = "" // which anybody can make up
+				entry.Queue = "" // a caller can make up any name
 			}
 			counted, write := i.refusals.add(refusedBy{entry.Queue, entry.Actor}, entry.Time)
 			if !write {
@@ -86,26 +84,26 @@ func (i *inspector) record(ctx context.Context, entry AuditEntry, failure error)
 	}
 	writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	err := i.keepEntry(writing, key, entry)
+	err := i.writeEntry(writing, key, entry)
 	if err != nil {
 		return errors.Join(failure, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 	}
 	return failure
 }
 
-// auditKey is the key of a new entry, after those of earlier times.
+// auditKey returns the key of a new entry. It sorts after the keys of earlier times.
 func auditKey(now time.Time) string {
 	return now.UTC().Format(auditTimeLayout) + " " + rand.Text()
 }
 
-// auditQueuePrefix is what the keys of the notes about a queue begin with. The name itself
-// may be too long for one.
+// auditQueuePrefix is the prefix of the keys that index a queue's entries. It contains a
+// hash, because the name of a queue may be too long for a key.
 func auditQueuePrefix(queue string) string {
 	sum := sha256.Sum256([]byte(queue))
 	return hex.EncodeToString(sum[:16]) + " "
 }
 
-func (i *inspector) keepEntry(ctx context.Context, key string, entry AuditEntry) error {
+func (i *inspector) writeEntry(ctx context.Context, key string, entry AuditEntry) error {
 	value, err := json.Marshal(entry)
 	if err != nil {
 		return err
@@ -122,8 +120,8 @@ func (i *inspector) keepEntry(ctx context.Context, key string, entry AuditEntry)
 	return err
 }
 
-// trimOrLog trims the list, also of what it has about a queue. Where that fails a later
-// write tries it again.
+// trimOrLog trims the list and the entries of a queue. If that fails, a later write tries
+// again.
 func (i *inspector) trimOrLog(ctx context.Context, queue string) {
 	err := i.trimAudit(ctx)
 	if queue != "" {
@@ -186,8 +184,8 @@ func (i *inspector) trimAuditOf(ctx context.Context, queue string) error {
 	}
 }
 
-// dropEntries drops entries, and then the notes that have their keys. If it fails in between,
-// trimAuditOf finds those again.
+// dropEntries drops entries, and then the notes that index them. If it fails in between,
+// trimAuditOf finds those notes again.
 func (i *inspector) dropEntries(ctx context.Context, keys, ofQueues []string) error {
 	if err := i.store.Admin().Drop(ctx, auditKind, keys...); err != nil {
 		return err
@@ -197,7 +195,7 @@ func (i *inspector) dropEntries(ctx context.Context, keys, ofQueues []string) er
 
 func (i *inspector) Audit(ctx context.Context, page PageRequest) (AuditPage, error) {
 	limit, errLimit := page.limit()
-	if err := i.valid(errLimit); err != nil {
+	if err := i.check(errLimit); err != nil {
 		return AuditPage{}, fmt.Errorf("reading the audit list: %w", err)
 	}
 	found, err := i.audit(ctx, page, limit)
@@ -207,10 +205,10 @@ func (i *inspector) Audit(ctx context.Context, page PageRequest) (AuditPage, err
 	return found, nil
 }
 
-// audit reads the list, from the latest entry on, and leaves those out that are of
-// other queues than are meant.
+// audit reads the list from the latest entry on. It skips entries about queues outside this
+// inspector.
 func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (AuditPage, error) {
-	list, err := listOf("audit")
+	list, err := listDigest("audit")
 	if err != nil {
 		return AuditPage{}, err
 	}
@@ -230,7 +228,7 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 				return found, err
 			}
 			before = note.Key
-			if entry := i.entryOf(ctx, note); entry != nil {
+			if entry := i.decodeEntry(ctx, note); entry != nil {
 				found.Entries = append(found.Entries, *entry)
 			}
 		}
@@ -240,15 +238,15 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	}
 }
 
-// entryOf reads an entry; nil for one of a queue that is not meant, and for one that
-// can't be read.
-func (i *inspector) entryOf(ctx context.Context, note driver.Note) *AuditEntry {
+// decodeEntry decodes an entry. It returns nil if the entry is about a queue outside this
+// inspector, or can't be decoded.
+func (i *inspector) decodeEntry(ctx context.Context, note driver.Note) *AuditEntry {
 	var entry AuditEntry
 	if err := json.Unmarshal(note.Value, &entry); err != nil {
-		leaveOut(ctx, note, err)
+		logUnreadableNote(ctx, note, err)
 		return nil
 	}
-	if meant := i.store.Queues(); len(meant) > 0 && !slices.Contains(meant, entry.Queue) {
+	if allowed := i.store.Queues(); len(allowed) > 0 && !slices.Contains(allowed, entry.Queue) {
 		return nil
 	}
 	if n := i.refusals.latest(entry, note); n > entry.Refused {

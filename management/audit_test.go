@@ -19,7 +19,7 @@ import (
 )
 
 func TestAudit(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		f.ctx = management.WithActor(f.ctx, "ann")
 		start := time.Now()
 		_, err := f.SetControl(f.ctx, f.name, management.ControlChange{Paused: new(true)})
@@ -102,18 +102,18 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 	page, err := i.Audit(t.Context(), management.PageRequest{Limit: 1})
 	require.NoError(t, err)
-	assert.Equal(t, "control", page.Entries[0].What, "the oldest are dropped")
+	assert.Equal(t, "control", page.Entries[0].What, "the oldest entries are dropped")
 }
 
-// forgetful can't keep notes.
-type forgetful struct{ driver.Driver }
+// readOnlyNotes fails to write notes.
+type readOnlyNotes struct{ driver.Driver }
 
-var errForgetful = errors.New("there is no room")
+var errNoSpace = errors.New("no space")
 
-func (forgetful) Keep(context.Context, ...driver.Note) error { return errForgetful }
+func (readOnlyNotes) Keep(context.Context, ...driver.Note) error { return errNoSpace }
 
-func TestWhatIsNotRecordedIsAnError(t *testing.T) {
-	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: forgetful{newMemory(t)}, CloseDriver: true, NumWorkers: 1})
+func TestActionThatIsNotRecordedReturnsErrNotRecorded(t *testing.T) {
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: readOnlyNotes{newMemory(t)}, CloseDriver: true, NumWorkers: 1})
 	require.NoError(t, err)
 	defer q.Close(ended())
 	require.NoError(t, q.Put(t.Context(), tonight("a", "alpha")))
@@ -121,14 +121,14 @@ func TestWhatIsNotRecordedIsAnError(t *testing.T) {
 	require.NoError(t, err)
 	acted, err := i.ActOn(t.Context(), "", "a", management.Action{Kind: management.Cancel})
 	require.ErrorIs(t, err, management.ErrNotRecorded)
-	require.ErrorIs(t, err, errForgetful)
+	require.ErrorIs(t, err, errNoSpace)
 	assert.Equal(t, management.Acted{Done: 1}, acted)
 	job, err := i.Job(t.Context(), "", "a")
 	require.NoError(t, err)
 	assert.Equal(t, amboy.StateCanceled, job.State)
 }
 
-// auditOf are all entries of the audit list, the latest first.
+// auditOf returns all entries of the audit list, the latest first.
 func auditOf(t *testing.T, i management.Inspector) []management.AuditEntry {
 	t.Helper()
 	var all []management.AuditEntry
@@ -144,12 +144,12 @@ func auditOf(t *testing.T, i management.Inspector) []management.AuditEntry {
 	}
 }
 
-// entriesOf are those of a queue.
+// entriesOf returns the entries about a queue.
 func entriesOf(entries []management.AuditEntry, name string) []management.AuditEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e management.AuditEntry) bool { return e.Queue != name })
 }
 
-// noteCount is how many notes about what was done a store has.
+// noteCount counts the notes of the audit list in a store.
 func noteCount(t *testing.T, store driver.Driver) int {
 	t.Helper()
 	n := 0
@@ -161,8 +161,8 @@ func noteCount(t *testing.T, store driver.Driver) int {
 	return n
 }
 
-// A tenant who is refused again and again must not push what others did out of the list,
-// nor fill the store.
+// A tenant whose calls are refused again and again must not push other entries out of the
+// list, nor fill the store.
 func TestAttackATenantFillsTheAuditListWithRefusals(t *testing.T) {
 	store := newMemory(t)
 	i := newTwoTenants(t, store, 1)
@@ -186,7 +186,7 @@ func TestAttackATenantFillsTheAuditListWithRefusals(t *testing.T) {
 	all := auditOf(t, i)
 	require.Len(t, entriesOf(all, "mine"), 1)
 	theirs := entriesOf(all, "theirs")
-	require.Len(t, theirs, 1, "they are counted, not recorded")
+	require.Len(t, theirs, 1, "refused calls are counted in one entry")
 	assert.Equal(t, "refused", theirs[0].What)
 	assert.Equal(t, "eve", theirs[0].Actor)
 	assert.Equal(t, attempts, theirs[0].Refused)
@@ -197,13 +197,13 @@ func TestAttackATenantFillsTheAuditListWithRefusals(t *testing.T) {
 	defer q.Close(ended())
 	elsewhere, err := management.NewInspector(q)
 	require.NoError(t, err)
-	told := auditOf(t, elsewhere)
-	require.Len(t, told, 1)
-	assert.Greater(t, told[0].Refused, attempts/2, "another process knows about how many there are")
+	entries := auditOf(t, elsewhere)
+	require.Len(t, entries, 1)
+	assert.Greater(t, entries[0].Refused, attempts/2, "another process knows at least half of the count")
 }
 
-// So must not one who makes up the names of queues, or who has many names.
-func TestAttackRefusalsInQueuesThatAreNotThere(t *testing.T) {
+// The same holds for calls with invented queue names, and for a caller with many names.
+func TestAttackRefusalsInQueuesThatDoNotExist(t *testing.T) {
 	store := newMemory(t)
 	i := newTwoTenants(t, store, 1)
 	for n := range 3000 {
@@ -222,7 +222,7 @@ func TestAttackRefusalsInQueuesThatAreNotThere(t *testing.T) {
 	assert.Less(t, len(entriesOf(auditOf(t, i), "theirs")), management.MaxAuditOfQueue+300)
 }
 
-func TestAttackATenantFillsTheAuditListWithWhatItMayDo(t *testing.T) {
+func TestAttackATenantFillsTheAuditListWithAllowedActions(t *testing.T) {
 	store := newMemory(t)
 	i := newTwoTenants(t, store, 1)
 	_, err := i.ActOn(t.Context(), "mine", "a", management.Action{Kind: management.Park})
@@ -233,53 +233,53 @@ func TestAttackATenantFillsTheAuditListWithWhatItMayDo(t *testing.T) {
 	}
 	all := auditOf(t, i)
 	assert.Len(t, entriesOf(all, "mine"), 1)
-	// It is looked for entries that are too many with one write of 64, by chance.
+	// On average one write of 64 trims the list.
 	assert.Less(t, len(entriesOf(all, "theirs")), 2*management.MaxAuditOfQueue)
 	assert.Less(t, noteCount(t, store), 4*management.MaxAuditOfQueue+10)
-	assert.Equal(t, "control", all[0].What, "the oldest are dropped")
+	assert.Equal(t, "control", all[0].What, "the oldest entries are dropped")
 }
 
-// away is a store that says more of itself than a tenant should read.
-type away struct {
+// leakyStore returns errors with details that a tenant must not read.
+type leakyStore struct {
 	driver.Driver
 	err error
 }
 
 const secretError = "dial tcp: lookup db-7.internal.example: user amboy, password hunter2"
 
-func (s *away) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
+func (s *leakyStore) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	if s.err != nil {
 		return driver.Acted{}, s.err
 	}
 	return s.Driver.Act(ctx, req)
 }
 
-func (s *away) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+func (s *leakyStore) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
 	return s.Driver.Insert(ctx, records)
 }
 
-func (s *away) Control(ctx context.Context, name string, change driver.ControlChange) (driver.Control, error) {
+func (s *leakyStore) Control(ctx context.Context, name string, change driver.ControlChange) (driver.Control, error) {
 	if s.err != nil && change != (driver.ControlChange{}) {
 		return driver.Control{}, s.err
 	}
 	return s.Driver.Control(ctx, name, change)
 }
 
-func TestAttackTheAuditListTellsWhatTheStoreSaysOfItself(t *testing.T) {
+func TestAttackTheAuditListLeaksErrorsOfTheStore(t *testing.T) {
 	for name, failure := range map[string]error{
 		"of the store":                   errors.New(secretError),
 		"of the store, with a known one": errors.Join(amboy.NewDuplicateJobError("the ID is taken"), errors.New(secretError)),
 		"around a known one":             fmt.Errorf("%s: %w", secretError, amboy.ErrQueueClosed),
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &away{Driver: newMemory(t)}
+			store := &leakyStore{Driver: newMemory(t)}
 			i := newTwoTenants(t, store, 1)
 			store.err = failure
 			_, err := i.SetControl(t.Context(), "mine", management.ControlChange{Paused: new(true)})
-			require.ErrorContains(t, err, "hunter2", "the caller in Go is told all")
+			require.ErrorContains(t, err, "hunter2", "a Go caller gets the complete error")
 			_, err = i.ActOn(t.Context(), "mine", "a", management.Action{Kind: management.Park})
 			require.Error(t, err)
 			_, err = i.Act(t.Context(), management.ActRequest{Action: management.Action{Kind: management.Park}, Filter: ofMine, Limit: 10})

@@ -23,10 +23,10 @@ func tooMany(n int) []string { return slices.Repeat([]string{"a"}, n) }
 
 var tooLong = strings.Repeat("a", management.MaxFilterBytes+1)
 
-// yearTenThousand has a form in JSON, and none in UTC, in which it is shown.
+// yearTenThousand can be written as JSON in its own zone, but not in UTC, in which it is shown.
 var yearTenThousand = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("west", -2*60*60))
 
-func TestTimesThatNobodyCouldBeShown(t *testing.T) {
+func TestValuesWithoutAJSONFormAreInvalid(t *testing.T) {
 	for field, err := range map[string]error{
 		"at":       management.Action{Kind: management.Reschedule, At: yearTenThousand}.Validate(),
 		"due":      management.NewJob{Type: "alpha", Due: yearTenThousand}.Validate(),
@@ -40,7 +40,7 @@ func TestTimesThatNobodyCouldBeShown(t *testing.T) {
 	require.NoError(t, management.Action{Kind: management.Reschedule, At: yearTenThousand.Add(-24 * time.Hour)}.Validate())
 }
 
-func TestBadFilters(t *testing.T) {
+func TestInvalidFilters(t *testing.T) {
 	now := time.Now()
 	backwards := management.TimeRange{From: now, To: now.Add(-1)}
 	for _, test := range []struct {
@@ -79,9 +79,9 @@ func TestBadFilters(t *testing.T) {
 	require.ErrorContains(t, err, "error")
 }
 
-func TestBadInput(t *testing.T) {
+func TestInvalidInputChangesNothing(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
-		f.stand()
+		f.putOneInEachState()
 		before := f.states()
 		retry := management.Action{Kind: management.Retry}
 		find := func(page management.PageRequest) func() error {
@@ -144,7 +144,7 @@ func TestBadInput(t *testing.T) {
 			{"workers", control(management.ControlChange{Workers: new(-1)})},
 			{"workers", control(management.ControlChange{Workers: new(management.MaxWorkers + 1)})},
 			{"type", create(management.NewJob{})},
-			{"type", create(management.NewJob{Type: "of nobody"})},
+			{"type", create(management.NewJob{Type: "unknown"})},
 			{"id", create(management.NewJob{Type: "alpha", ID: strings.Repeat("a", amboy.MaxIDLength+1)})},
 			{"args", create(management.NewJob{Type: "alpha", Args: json.RawMessage(`{"key":`)})},
 			{"args", create(management.NewJob{Type: "alpha", Args: json.RawMessage(`{"no such":1}`)})},
@@ -186,11 +186,11 @@ func TestBadInput(t *testing.T) {
 				assert.Equal(t, test.field, argument.Field)
 			})
 		}
-		assert.Equal(f, before, f.states(), "nothing has changed")
+		assert.Equal(f, before, f.states(), "nothing must change")
 		assert.Equal(f, management.Control{}, f.described().Control)
 		audit, err := f.Audit(f.ctx, management.PageRequest{})
 		require.NoError(f, err)
-		assert.Len(f, audit.Entries, 2, "of those that were parked and canceled before")
+		assert.Len(f, audit.Entries, 2, "only the setup is recorded: one job parked, one canceled")
 	})
 }
 

@@ -21,15 +21,15 @@ func (c ControlChange) Validate() error {
 }
 
 func (i *inspector) SetControl(ctx context.Context, queue string, change ControlChange) (Control, error) {
-	if err := i.valid(validQueue(queue), change.Validate()); err != nil {
-		return Control{}, fmt.Errorf("steering a queue: %w", err)
+	if err := i.check(validQueue(queue), change.Validate()); err != nil {
+		return Control{}, fmt.Errorf("changing the controls of a queue: %w", err)
 	}
-	if err := i.known(ctx, queue); err != nil {
-		return Control{}, fmt.Errorf("steering queue %q: %w", queue, err)
+	if err := i.checkQueueExists(ctx, queue); err != nil {
+		return Control{}, fmt.Errorf("changing the controls of queue %q: %w", queue, err)
 	}
 	control, err := i.setControl(ctx, queue, change)
 	if err != nil {
-		err = fmt.Errorf("steering queue %q: %w", queue, err)
+		err = fmt.Errorf("changing the controls of queue %q: %w", queue, err)
 	}
 	if change == (ControlChange{}) {
 		return control, err

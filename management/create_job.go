@@ -15,15 +15,15 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// MaxArgsBytes is the size of the largest arguments of a NewJob, and
-// MaxIdempotencyKeyBytes the length of the longest key.
+// MaxArgsBytes is the maximum size of the arguments of a NewJob, and
+// MaxIdempotencyKeyBytes the maximum length of its idempotency key.
 const (
 	MaxArgsBytes           = 1 << 20
 	MaxIdempotencyKeyBytes = 255
 )
 
 // Validate returns an *InvalidArgumentError for each field that is not valid, joined. It
-// does not look at what the type says of Args.
+// does not check Args against the type of the job.
 func (n NewJob) Validate() error {
 	errs := []error{validQueue(n.Queue), n.validateType(), n.validateArgs(), n.validateKey()}
 	if n.ID != "" {
@@ -68,20 +68,20 @@ func (n NewJob) validateKey() error {
 }
 
 func (i *inspector) CreateJob(ctx context.Context, job NewJob) (Created, error) {
-	if err := i.valid(job.Validate()); err != nil {
+	if err := i.check(job.Validate()); err != nil {
 		return Created{}, fmt.Errorf("creating a job: %w", err)
 	}
 	q, err := i.open(ctx, job.Queue)
 	if err != nil {
 		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
 	}
-	// What is wrong with the arguments is said before anything is stored.
+	// Invalid arguments are reported before anything is stored.
 	if _, err = job.build(q, "any"); err != nil {
 		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
 	}
 	created, err := i.createOnce(ctx, q, job)
-	var notValid *InvalidArgumentError
-	if errors.As(err, &notValid) {
+	var invalidArgument *InvalidArgumentError
+	if errors.As(err, &invalidArgument) {
 		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
 	}
 	entry := AuditEntry{What: "create", Queue: job.Queue, JobID: created.ID, Detail: job.detail()}
@@ -97,27 +97,28 @@ func (i *inspector) CreateJob(ctx context.Context, job NewJob) (Created, error) 
 	return created, i.record(ctx, entry, err)
 }
 
-// detail says with what a job is created, without its arguments, which may have secrets.
+// detail describes the request without the job's arguments, which may contain secrets.
 func (n NewJob) detail() string {
 	n.Args = nil
 	return detailOf(n)
 }
 
-// open returns the queue of a name that is open in this process.
+// open returns the queue with a name if it is open in this process.
 func (i *inspector) open(ctx context.Context, name string) (amboy.Queue, error) {
-	if meant := i.store.Queues(); len(meant) > 0 && !slices.Contains(meant, name) {
+	if allowed := i.store.Queues(); len(allowed) > 0 && !slices.Contains(allowed, name) {
 		return nil, unknownQueue(name)
 	}
 	if q, ok := i.store.Queue(name); ok {
 		return q, nil
 	}
-	if err := i.known(ctx, name); err != nil {
+	if err := i.checkQueueExists(ctx, name); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("it is not open in this process: %w", ErrUnsupported)
+	return nil, fmt.Errorf("queue is not open in this process: %w", ErrUnsupported)
 }
 
-// createOnce puts a job, unless its request has an idempotency key and was made before.
+// createOnce puts a job. If the request repeats the idempotency key of an earlier one, it
+// returns the job of that one instead.
 func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (Created, error) {
 	id := job.ID
 	if id == "" {
@@ -126,14 +127,14 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 	if job.IdempotencyKey == "" {
 		return Created{JobRef: JobRef{job.Queue, id}}, put(ctx, q, job, id)
 	}
-	// It must be known before another request with the key can put the job.
-	existed, err := i.isThere(ctx, JobRef{job.Queue, job.ID})
+	// This must be read before another request with the same key can put the job.
+	existed, err := i.exists(ctx, JobRef{job.Queue, job.ID})
 	if err != nil {
-		return Created{}, fmt.Errorf("looking for a job with the same ID: %w", err)
+		return Created{}, fmt.Errorf("checking for a job with the same ID: %w", err)
 	}
 	request, isNew, err := i.claimKey(ctx, job, id)
 	if err != nil {
-		return Created{}, fmt.Errorf("looking for an earlier request with the same idempotency key: %w", err)
+		return Created{}, fmt.Errorf("checking for an earlier request with the same idempotency key: %w", err)
 	}
 	created := Created{JobRef: JobRef{job.Queue, request.ID}, Repeated: true}
 	if request.Done {
@@ -142,15 +143,15 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 	err = put(ctx, q, job, request.ID)
 	switch {
 	case err == nil:
-		created.Repeated = false // the earlier request had not come so far
+		created.Repeated = false // the earlier request had not put the job
 	case amboy.IsDuplicateJobError(err):
-		isOurs, errLook := i.isThere(ctx, created.JobRef)
-		if errLook != nil {
-			return Created{}, errors.Join(err, errLook)
+		isOurs, errGet := i.exists(ctx, created.JobRef)
+		if errGet != nil {
+			return Created{}, errors.Join(err, errGet)
 		}
 		switch {
 		case isOurs && (!isNew || !existed): // another request with the key has put it
-		case isNew: // so that a repetition is refused as well
+		case isNew: // a repetition must be refused too
 			return Created{}, errors.Join(err, i.forgetKey(ctx, job))
 		default:
 			return Created{}, err
@@ -165,8 +166,8 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 	return created, nil
 }
 
-// isThere tells whether there is such a job; there is none without an ID.
-func (i *inspector) isThere(ctx context.Context, job JobRef) (bool, error) {
+// exists reports whether a job exists. Without an ID it reports false.
+func (i *inspector) exists(ctx context.Context, job JobRef) (bool, error) {
 	if job.ID == "" {
 		return false, nil
 	}
@@ -185,7 +186,7 @@ func put(ctx context.Context, q amboy.Queue, job NewJob, id string) error {
 	return q.Put(ctx, j)
 }
 
-// build makes a job of its type.
+// build makes a job from the factory of its type.
 func (n NewJob) build(q amboy.Queue, id string) (j amboy.Job, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -207,8 +208,8 @@ func (n NewJob) build(q amboy.Queue, id string) (j amboy.Job, err error) {
 	return j, n.fill(j, q, id, jobType)
 }
 
-// defined is implemented by the jobs of job.Define, whose arguments are a part of what is
-// stored of them, and which have defaults.
+// defined is implemented by the jobs of job.Define. Their arguments are a part of their
+// stored form, and have defaults.
 type defined interface {
 	DecodeArgs(args []byte) error
 	FillIn(q amboy.Queue, id string, due, deadline time.Time) error
@@ -233,7 +234,8 @@ func (n NewJob) decodeArgs(j amboy.Job) error {
 	return nil
 }
 
-// fill sets what the arguments don't say, or must not.
+// fill sets the ID, type, times and priority, and clears the status, whatever the arguments
+// contain.
 func (n NewJob) fill(j amboy.Job, q amboy.Queue, id string, jobType amboy.JobType) error {
 	if f, ok := j.(defined); ok {
 		if err := f.FillIn(q, id, n.Due, n.Deadline); err != nil {
@@ -242,7 +244,7 @@ func (n NewJob) fill(j amboy.Job, q amboy.Queue, id string, jobType amboy.JobTyp
 	}
 	named, ok := j.(interface{ SetID(string) })
 	if !ok {
-		return invalid("type", n.Type, "must be one whose jobs can be given an ID")
+		return invalid("type", n.Type, "must be a type whose jobs have a SetID method")
 	}
 	named.SetID(id)
 	if typed, hasType := j.(interface{ SetType(amboy.JobType) }); hasType {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestCreateJob(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		created, err := f.CreateJob(f.ctx, management.NewJob{
 			Queue: f.name, ID: "new", Type: "alpha", Args: json.RawMessage(`{"key":"nothing"}`),
 			Priority: 4, Due: inAnHour(), Deadline: inAnHour().Add(time.Hour),
@@ -41,7 +41,7 @@ func TestCreateJob(t *testing.T) {
 	})
 }
 
-func TestCreateJobOnce(t *testing.T) {
+func TestCreateJobWithAnIdempotencyKeyPutsOneJob(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		request := management.NewJob{Queue: f.name, Type: "alpha", Due: inAnHour(), IdempotencyKey: "monday"}
 		first, err := f.CreateJob(f.ctx, request)
@@ -51,7 +51,7 @@ func TestCreateJobOnce(t *testing.T) {
 		require.NoError(f, err)
 		assert.Equal(f, management.Created{JobRef: first.JobRef, Repeated: true}, again)
 
-		// Also where the job is gone.
+		// The same holds if the job no longer exists.
 		f.act(first.ID, management.Action{Kind: management.Cancel})
 		f.act(first.ID, management.Action{Kind: management.Delete})
 		again, err = f.CreateJob(f.ctx, request)
@@ -68,7 +68,7 @@ func TestCreateJobOnce(t *testing.T) {
 		require.NoError(f, err)
 		assert.NotEqual(f, first.ID, second.ID)
 
-		// One that came to nothing is made up for, with the job that it had chosen.
+		// A request that failed can be repeated, and puts the job with the ID it had chosen.
 		late := management.NewJob{Queue: f.name, Type: "alpha", IdempotencyKey: "thursday"}
 		for _, draining := range []bool{true, false} {
 			_, err = f.SetControl(f.ctx, f.name, management.ControlChange{Draining: &draining})
@@ -83,7 +83,7 @@ func TestCreateJobOnce(t *testing.T) {
 			f.wait(created.ID)
 		}
 
-		// A request that was refused is refused again.
+		// A repetition of a refused request is refused too.
 		taken := management.NewJob{Queue: f.name, ID: second.ID, Type: "alpha", IdempotencyKey: "wednesday"}
 		for range 2 {
 			_, err = f.CreateJob(f.ctx, taken)
@@ -92,7 +92,7 @@ func TestCreateJobOnce(t *testing.T) {
 	})
 }
 
-func TestCreateJobWhereNoneIs(t *testing.T) {
+func TestInspectorOfAForeignQueueIsUnsupported(t *testing.T) {
 	q := openSQLite(t)
 	_, err := management.NewInspector(foreign{q})
 	require.ErrorIs(t, err, management.ErrUnsupported)
@@ -104,7 +104,7 @@ func TestCreateJobWhereNoneIs(t *testing.T) {
 	require.ErrorIs(t, err, management.ErrUnsupported)
 }
 
-func TestCreateJobWithoutAQueue(t *testing.T) {
+func TestCreateJobWithoutAnOpenQueueIsUnsupported(t *testing.T) {
 	inspectEach(t, []view{ofDatabase}, func(f *inspected) {
 		f.put(newTask("a", "alpha"))
 		_, err := f.CreateJob(f.ctx, management.NewJob{Queue: f.name, Type: "alpha"})
@@ -117,7 +117,7 @@ func TestCreateJobWithoutAQueue(t *testing.T) {
 	})
 }
 
-func TestInspectorOfNothing(t *testing.T) {
+func TestInspectorOfANilQueue(t *testing.T) {
 	var argument *management.InvalidArgumentError
 	_, err := management.NewInspector(nil)
 	require.ErrorAs(t, err, &argument)

@@ -19,20 +19,20 @@ import (
 // digestLength is how much of a digest is in a cursor, in hexadecimal digits.
 const digestLength = 16
 
-// maxCursorBytes bounds what is decoded.
+// maxCursorBytes bounds the input of the decoder.
 const maxCursorBytes = 16 << 10
 
-// cursor is a place in a list. What a client is given is encrypted: a place tells how many
-// jobs all tenants of a store have put, and when others did something.
+// cursor is a place in a list. Clients receive it encrypted: a place reveals how many jobs
+// all tenants of a store have put, and when other tenants acted.
 type cursor struct {
-	// List is a digest of what list it is a place in.
+	// List is a digest that identifies the list.
 	List string `json:"l"`
 	// After is the place.
 	After string `json:"a"`
 }
 
-// listOf is a digest of what a list is of: what kind, the filter and the order.
-func listOf(kind string, parts ...any) (string, error) {
+// listDigest returns a digest of a list: its kind, filter and order.
+func listDigest(kind string, parts ...any) (string, error) {
 	sum, err := digest(append([]any{kind}, parts...)...)
 	if err != nil {
 		return "", err
@@ -45,22 +45,22 @@ const (
 	cursorKey  = "cursor"
 	// secretBytes is the size of a secret, which is a key of AES-256.
 	secretBytes = 32
-	// secretTime is as good as for ever.
+	// secretTime is long enough to never matter.
 	secretTime = 10 * 365 * 24 * time.Hour
-	// cursorBlock is what the length of a cursor is a multiple of, so that it does not tell
-	// the length of a number in it.
+	// cursorBlock divides the length of every cursor, so that the length does not reveal
+	// how many digits a number in it has.
 	cursorBlock = 64
 )
 
 // cursorSeal encrypts and authenticates cursors. Its key is a note in the store, so that a
-// cursor is good in all processes on the store, and after a restart.
+// cursor is valid in every process on the store, and after a restart.
 type cursorSeal struct {
 	mu   sync.Mutex
 	aead cipher.AEAD // nil until it is needed
 }
 
-// of returns what encrypts the cursors of a store.
-func (s *cursorSeal) of(ctx context.Context, store store) (cipher.AEAD, error) {
+// cipherOf returns the cipher for the cursors of a store.
+func (s *cursorSeal) cipherOf(ctx context.Context, store store) (cipher.AEAD, error) {
 	s.mu.Lock()
 	aead := s.aead
 	s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *cursorSeal) of(ctx context.Context, store store) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// encodeCursor makes a cursor of a place in a list; an empty one of an empty place.
+// encodeCursor returns the cursor of a place in a list. That of an empty place is empty.
 func (i *inspector) encodeCursor(ctx context.Context, list, after string) (string, error) {
 	if after == "" {
 		return "", nil
@@ -96,7 +96,7 @@ func (i *inspector) encodeCursor(ctx context.Context, list, after string) (strin
 	if err != nil {
 		return "", fmt.Errorf("encoding a cursor: %w", err)
 	}
-	aead, err := i.seal.of(ctx, i.store)
+	aead, err := i.seal.cipherOf(ctx, i.store)
 	if err != nil {
 		return "", err
 	}
@@ -104,8 +104,8 @@ func (i *inspector) encodeCursor(ctx context.Context, list, after string) (strin
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, form, nil)), nil
 }
 
-// decodeCursor returns the place in a list. It returns an *InvalidArgumentError for
-// what encodeCursor did not make, and for a place in another list.
+// decodeCursor returns the place of a cursor. It returns an *InvalidArgumentError for a
+// text that encodeCursor did not make, and for a place in another list.
 func (i *inspector) decodeCursor(ctx context.Context, list, text string) (after string, err error) {
 	if text == "" {
 		return "", nil
@@ -117,7 +117,7 @@ func (i *inspector) decodeCursor(ctx context.Context, list, text string) (after 
 	if err != nil {
 		return "", badCursor(text)
 	}
-	aead, err := i.seal.of(ctx, i.store)
+	aead, err := i.seal.cipherOf(ctx, i.store)
 	if err != nil {
 		return "", err
 	}
@@ -130,16 +130,16 @@ func (i *inspector) decodeCursor(ctx context.Context, list, text string) (after 
 		return "", badCursor(text)
 	}
 	if c.List != list {
-		return "", invalid("cursor", text, "must be that of an earlier page of the same list, with the same filter and order")
+		return "", invalid("cursor", text, "must come from an earlier page of the same list, with the same filter and order")
 	}
 	return c.After, nil
 }
 
 func badCursor(text string) error {
-	return invalid("cursor", text, "must be the next of an earlier page")
+	return invalid("cursor", text, "must be the next cursor of an earlier page")
 }
 
-// cursorError names the cursor where the store does not know it.
+// cursorError replaces the store's error for an invalid cursor with one that names the cursor.
 func cursorError(text string, err error) error {
 	if errors.Is(err, driver.ErrBadCursor) {
 		return badCursor(text)

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// newTwoTenants is an inspector of a group over a store, where one tenant has two jobs, and
-// another as many as are given.
+// newTwoTenants returns an inspector of a group in which tenant "mine" has two jobs, and
+// tenant "theirs" has the given number.
 func newTwoTenants(t *testing.T, store driver.Driver, others int) management.Inspector {
 	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
 		DefaultQueue: queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1},
@@ -39,8 +39,8 @@ func newTwoTenants(t *testing.T, store driver.Driver, others int) management.Ins
 
 var ofMine = management.JobFilter{Queues: []string{"mine"}}
 
-// A cursor is a place in the order of all jobs of a store, and a time of the audit list, of
-// which a tenant must not learn how many jobs others put, or when they did something.
+// A cursor contains a place in the order of all jobs of a store, or a time of the audit list.
+// It must not reveal to a tenant how many jobs other tenants put, or when they acted.
 func TestAttackACursorIsReadByATenant(t *testing.T) {
 	first := management.PageRequest{Limit: 1}
 	lengths := map[int]bool{}
@@ -71,9 +71,9 @@ func TestAttackACursorIsReadByATenant(t *testing.T) {
 		}
 		again, err := i.FindJobs(t.Context(), ofMine, first)
 		require.NoError(t, err)
-		assert.NotEqual(t, jobs.Next, again.Next, "two can't be compared")
+		assert.NotEqual(t, jobs.Next, again.Next, "two cursors can't be compared")
 	}
-	assert.Len(t, lengths, 1, "its length does not tell how many jobs there are")
+	assert.Len(t, lengths, 1, "the length does not depend on the number of jobs")
 }
 
 func TestAttackACursorIsForged(t *testing.T) {
@@ -99,8 +99,8 @@ func TestAttackACursorIsForged(t *testing.T) {
 	}
 }
 
-// A page may be asked for on one host, and the next on another, or after a restart.
-func TestACursorIsGoodInAllProcessesOnAStore(t *testing.T) {
+// The next page may be requested from another host, or after a restart.
+func TestCursorIsValidInAllProcessesOnAStore(t *testing.T) {
 	store := newMemory(t)
 	i := newTwoTenants(t, store, 0)
 	page, err := i.FindJobs(t.Context(), ofMine, management.PageRequest{Limit: 1})

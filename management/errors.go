@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// InvalidArgumentError says why a Manager does not accept an argument. Use errors.As
-// to find it.
+// InvalidArgumentError reports why an argument was refused. Use errors.As to find it.
 type InvalidArgumentError struct {
-	// Field is what is wrong.
+	// Field names the argument or field.
 	Field string
-	// Value is the value of that, or its beginning where it is long.
+	// Value is its value, cut if it is long.
 	Value string
-	// Rule says what is allowed.
+	// Rule states what is allowed.
 	Rule string
 }
 
@@ -31,7 +30,7 @@ func invalid(field, value, rule string) error {
 	return &InvalidArgumentError{Field: field, Value: value, Rule: rule}
 }
 
-// validateID returns an error for an ID that no job has.
+// validateID returns an error for an empty ID.
 func validateID(id string) error {
 	if id == "" {
 		return invalid("ID", id, "must not be empty")

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// brokenMail can't be sent until somebody has seen to it.
+// brokenMail fails for every address but one.
 var brokenMail = job.Define("broken mail", 1, func(_ context.Context, to string) error {
 	if to != "ann" {
 		return errors.New("no such address")
@@ -19,7 +19,7 @@ var brokenMail = job.Define("broken mail", 1, func(_ context.Context, to string)
 	return nil
 })
 
-// Find the jobs that have failed, see what a retry would do, and do it.
+// Find the jobs that have failed, check what a retry would do, and retry them.
 func ExampleNewInspector() {
 	ctx := management.WithActor(context.Background(), "bob")
 	q, err := queue.NewLocalLimitedSizeSerializable(1, 100)

@@ -17,14 +17,14 @@ func must(err error) {
 	}
 }
 
-// tonight makes a job that waits for an hour.
+// tonight returns a job that is due in an hour.
 func tonight(id, jobType string) amboy.Job {
 	j := newTask(id, jobType)
 	j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
 	return j
 }
 
-// Count the jobs of a queue, list some, and mark complete what is not to run.
+// Count the jobs of a queue, list some, and mark those complete that should not run.
 func ExampleNewQueueManager() {
 	ctx := context.Background()
 	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
@@ -52,7 +52,7 @@ func ExampleNewQueueManager() {
 	// running='0', completed='3', retrying='0', pending='0', blocked='0', total='3'
 }
 
-// An argument that is not valid is an error that tells what is allowed.
+// An InvalidArgumentError states what is allowed.
 func ExampleInvalidArgumentError() {
 	q := queue.NewLocalLimitedSize(1, 10)
 	_, err := management.NewQueueManager(q).JobStatus(context.Background(), "waiting")

@@ -7,27 +7,27 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// StatusFilter selects jobs by how far they have come.
+// StatusFilter selects jobs by their progress.
 type StatusFilter string
 
-// The filters. Every method of a Manager takes each of them.
+// The status filters. Every method of a Manager that takes a filter accepts all of them.
 const (
-	// Pending selects the jobs that have not started: those that are due, and those
-	// that are scheduled, blocked or parked.
+	// Pending selects the jobs that have not started: due, scheduled, blocked and parked
+	// jobs.
 	Pending StatusFilter = "pending"
-	// InProgress selects the jobs that run.
+	// InProgress selects the running jobs.
 	InProgress StatusFilter = "in-progress"
-	// Stale selects the jobs that run under a lease that was not renewed for the
-	// lock timeout of the queue: their process is gone, or hangs. Jobs by reference
-	// have no lease, and are never stale.
+	// Stale selects the running jobs whose lease was not renewed within the lock timeout
+	// of the queue: their process has stopped or hangs. Jobs by reference have no lease,
+	// and are never stale.
 	Stale StatusFilter = "stale"
-	// Completed selects the jobs that have ended, and those that await their retry.
+	// Completed selects the jobs that have ended, including those that await a retry.
 	Completed StatusFilter = "completed"
-	// Retrying selects the jobs that await their retry: an attempt has failed, and
-	// is not yet replaced by the next one, which is pending.
+	// Retrying selects the jobs that await a retry: an attempt has failed, and was not yet
+	// replaced by the next one, which is pending.
 	Retrying StatusFilter = "retrying"
-	// StaleRetrying selects those among them whose lease is older than the lock
-	// timeout of the queue, so that nobody seems to see to their retry.
+	// StaleRetrying selects the retrying jobs whose lease is older than the lock timeout
+	// of the queue, so that probably no process is retrying them.
 	StaleRetrying StatusFilter = "stale-retrying"
 	// All selects all jobs.
 	All StatusFilter = "all"
@@ -46,11 +46,11 @@ func (f StatusFilter) Validate() error {
 	return invalid("filter", string(f), fmt.Sprintf("must be one of %q", ValidStatusFilters()))
 }
 
-// states are those that a job may be in which the filter selects; none for all.
+// states returns the states of the jobs that the filter may select; nil for all.
 func (f StatusFilter) states() []amboy.JobState {
 	switch f {
 	case Pending:
-		// One that has expired may not have been ended yet.
+		// An expired job may not have been marked complete yet.
 		return []amboy.JobState{amboy.StateScheduled, amboy.StatePending, amboy.StateBlocked, amboy.StateParked, amboy.StateExpired}
 	case InProgress, Stale:
 		return []amboy.JobState{amboy.StateRunning}
@@ -63,7 +63,7 @@ func (f StatusFilter) states() []amboy.JobState {
 	}
 }
 
-// unfinishedStates are states without those in which every job has ended for good.
+// unfinishedStates returns states without those in which every job has ended for good.
 func (f StatusFilter) unfinishedStates() []amboy.JobState {
 	states := f.states()
 	if states == nil {
@@ -74,7 +74,7 @@ func (f StatusFilter) unfinishedStates() []amboy.JobState {
 	})
 }
 
-// selects tells whether the filter selects a job.
+// selects reports whether the filter selects a job.
 func (f StatusFilter) selects(j *seen) bool {
 	switch f {
 	case Pending:

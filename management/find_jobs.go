@@ -12,7 +12,7 @@ import (
 
 func (i *inspector) FindJobs(ctx context.Context, filter JobFilter, page PageRequest) (JobPage, error) {
 	limit, errLimit := page.limit()
-	if err := i.valid(filter.Validate(), errLimit); err != nil {
+	if err := i.check(filter.Validate(), errLimit); err != nil {
 		return JobPage{}, fmt.Errorf("finding jobs: %w", err)
 	}
 	found, err := i.findJobs(ctx, filter, page, limit)
@@ -23,11 +23,11 @@ func (i *inspector) FindJobs(ctx context.Context, filter JobFilter, page PageReq
 }
 
 func (i *inspector) findJobs(ctx context.Context, filter JobFilter, page PageRequest, limit int) (JobPage, error) {
-	queues, err := i.narrow(filter.Queues)
+	queues, err := i.resolveQueues(filter.Queues)
 	if err != nil {
 		return JobPage{}, err
 	}
-	list, err := listOf("jobs", filter, page.Newest)
+	list, err := listDigest("jobs", filter, page.Newest)
 	if err != nil {
 		return JobPage{}, err
 	}
@@ -50,10 +50,10 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	if most < 1 || most > MaxCount {
 		errMost = invalid("most", fmt.Sprint(most), fmt.Sprintf("must be from 1 to %d", MaxCount))
 	}
-	if err := i.valid(filter.Validate(), errMost); err != nil {
+	if err := i.check(filter.Validate(), errMost); err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
-	queues, err := i.narrow(filter.Queues)
+	queues, err := i.resolveQueues(filter.Queues)
 	if err != nil {
 		return Count{}, fmt.Errorf("counting jobs: %w", err)
 	}
@@ -64,7 +64,7 @@ func (i *inspector) CountJobs(ctx context.Context, filter JobFilter, most int) (
 	return count, nil
 }
 
-// count counts what a query selects, up to a number.
+// count counts the jobs that a query selects, up to most.
 func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Count, error) {
 	n, err := i.store.Admin().Count(ctx, query, most+1)
 	if err != nil {
@@ -73,8 +73,8 @@ func (i *inspector) count(ctx context.Context, query driver.Query, most int) (Co
 	return Count{Count: min(n, most), More: n > most}, nil
 }
 
-// records yields, page by page, what a query selects. An error is the last that it
-// yields.
+// records yields, page by page, the jobs that a query selects. After an error it yields
+// nothing more.
 func (i *inspector) records(ctx context.Context, query driver.Query, page driver.PageRequest) iter.Seq2[*driver.Record, error] {
 	return func(yield func(*driver.Record, error) bool) {
 		for {
@@ -104,7 +104,7 @@ func (i *inspector) summaries(records []*driver.Record) []JobSummary {
 	return summaries
 }
 
-// summary is what a list shows of a record.
+// summary returns the summary of a record for a list.
 func (i *inspector) summary(r *driver.Record) JobSummary {
 	s := JobSummary{
 		JobRef:          refOf(r),
@@ -127,7 +127,7 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 	if r.RetryInfo.Retryable {
 		s.MaxAttempts = r.RetryInfo.GetMaxAttempts()
 	}
-	if r.Progress != nil && !r.Progress.Time.IsZero() { // or else it has logged, and no more
+	if r.Progress != nil && !r.Progress.Time.IsZero() { // otherwise the job has only written to its log
 		s.Progress = new(r.Progress.Fraction)
 	}
 	if stuck := (amboy.JobInfo{State: s.State, Time: r.TimeInfo, Progress: r.Progress}).Stuck(); stuck != nil {
@@ -138,7 +138,7 @@ func (i *inspector) summary(r *driver.Record) JobSummary {
 
 func refOf(r *driver.Record) JobRef { return JobRef{Queue: r.Group, ID: r.JobID()} }
 
-// cut shortens a text to a number of bytes.
+// cut shortens a text to at most size bytes, plus an ellipsis.
 func cut(text string, size int) string {
 	if len(text) <= size {
 		return text

@@ -12,8 +12,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// found are the IDs of the jobs that a filter selects, sorted, without those of other
-// queues.
+// found returns the sorted IDs of the jobs of this queue that a filter selects.
 func (f *inspected) found(filter management.JobFilter) []string {
 	f.Helper()
 	filter.Queues = []string{f.name}
@@ -87,7 +86,7 @@ func TestPagesOfJobs(t *testing.T) {
 			assert.Equal(f, want, []string{page.Jobs[0].ID, page.Jobs[1].ID})
 			require.NotEmpty(f, page.Next)
 
-			// A place in one list is none in another.
+			// A cursor of one list is invalid in another.
 			for _, other := range []management.PageRequest{{Cursor: page.Next, Newest: !newest}} {
 				_, err = f.FindJobs(f.ctx, management.JobFilter{}, other)
 				f.refusedFor("cursor", err)

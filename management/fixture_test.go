@@ -27,12 +27,12 @@ import (
 
 var variants = flag.Bool("management.variants", false, "run all tests on the variants of queues too")
 
-// kinds are the queues on which the tests run. Each is started, and has workers as
-// many as there are in the constant of that name.
+// kinds are the queues on which the tests run. Each is started, with the number of workers
+// in the constant workers.
 var kinds = []kind{
 	{name: "local", open: openLocal},
 	{name: "local in a group", wider: true, open: openInLocalGroup},
-	{name: "of another package", open: func(t *testing.T) amboy.Queue { return foreign{openLocal(t)} }},
+	{name: "foreign", open: func(t *testing.T) amboy.Queue { return foreign{openLocal(t)} }},
 	{name: "serializable", stored: true, open: openSerializable},
 	{name: "sqlite", stored: true, open: openSQLite},
 	{name: "sqlite in a group", variant: true, stored: true, wider: true, group: "tenant.one", open: openInSQLiteGroup},
@@ -44,21 +44,21 @@ const workers = 2
 
 type kind struct {
 	name string
-	// stored: it has its jobs in a store, and leases.
+	// stored: the jobs are in a store, and have leases.
 	stored bool
-	// variant: other kinds have what it consists of. By default it runs the tests of onAll
-	// and those of the inspector of a database only.
+	// variant: its parts are tested with other kinds. Unless -management.variants is set,
+	// it runs only the tests that use onAll, and those of the inspector of a database.
 	variant bool
-	// wider: it is in a group, which can be inspected.
+	// wider: the queue is in a group that can be inspected.
 	wider bool
-	// database: it is in one, which can be inspected without a queue.
+	// database: the queue is in a database that can be inspected without a queue.
 	database bool
-	// group is what jobs are said to belong to.
+	// group is the expected group of the jobs.
 	group string
 	open  func(*testing.T) amboy.Queue
 }
 
-// foreign has no more than the contract of queues.
+// foreign hides everything but the amboy.Queue interface.
 type foreign struct{ amboy.Queue }
 
 func started(t *testing.T, q amboy.Queue, err error) amboy.Queue {
@@ -69,7 +69,7 @@ func started(t *testing.T, q amboy.Queue, err error) amboy.Queue {
 	return q
 }
 
-// ended is a context that has ended.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -116,8 +116,8 @@ func newMemory(t *testing.T) driver.Driver {
 	return withoutRetries{store}
 }
 
-// withoutRetries hides the jobs that await a retry from queues, which would take up
-// those that another process seems to have left. A test sees them.
+// withoutRetries hides jobs that await a retry from queues, which would otherwise recover
+// those of other processes. It shows them to the test itself.
 type withoutRetries struct{ driver.Driver }
 
 type testKey struct{}
@@ -157,7 +157,7 @@ func inGroup(t *testing.T, group amboy.QueueGroup, err error) amboy.Queue {
 	require.NoError(t, err)
 	other, err := group.Get(t.Context(), "tenant")
 	require.NoError(t, err)
-	require.NoError(t, other.Put(t.Context(), newTask("one.pending", "alpha"))) // which nobody must see, nor touch
+	require.NoError(t, other.Put(t.Context(), newTask("one.pending", "alpha"))) // must be neither visible nor changed
 	require.True(t, amboy.WaitJob(t.Context(), newTask("one.pending", "alpha"), other))
 	wider.Store(q, func(t *testing.T) management.Inspector {
 		i, err := management.NewGroupInspector(group)
@@ -168,13 +168,13 @@ func inGroup(t *testing.T, group amboy.QueueGroup, err error) amboy.Queue {
 	return q
 }
 
-// task does what is arranged for its ID in a test: without that it does nothing.
+// task runs the function that a test registered for its key. By default it does nothing.
 type task struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Key      string `bson:"key" json:"key"`
 }
 
-// runs are what the tasks do, by their keys.
+// runs maps keys of tasks to functions.
 var runs sync.Map
 
 func newTask(id, jobType string) *task {
@@ -197,7 +197,7 @@ func (j *task) Run(ctx context.Context) {
 	}
 }
 
-// doing makes a task that does something.
+// doing returns a task that calls run.
 func doing(t *testing.T, id, jobType string, run func(context.Context, *task)) *task {
 	j := newTask(id, jobType)
 	j.Key = t.Name() + "/" + id
@@ -206,38 +206,38 @@ func doing(t *testing.T, id, jobType string, run func(context.Context, *task)) *
 	return j
 }
 
-// fixture is a queue, and a manager of it.
+// fixture contains a queue and a manager of it.
 type fixture struct {
 	*testing.T
 	kind
 	ctx     context.Context
 	queue   amboy.Queue
 	manager management.Manager
-	// released ends the tasks that hold on.
+	// released is closed to end the tasks that hold puts.
 	released chan struct{}
 	release  func()
-	// canceled gets the cause of the end of a held task's context.
+	// canceled receives the cause of the end of the context of such a task.
 	canceled chan error
 }
 
 const patience = 30 * time.Second
 
-// onEach runs a test on each kind of queue.
+// onEach runs a test on each kind of queue that runs all tests.
 func onEach(t *testing.T, test func(*fixture)) {
 	t.Helper()
-	onThose(t, byDefault, test)
+	onSelected(t, byDefault, test)
 }
 
 // byDefault reports whether a kind runs all tests.
 func byDefault(k kind) bool { return !k.variant || *variants }
 
-// onAll is onEach, on the variants too.
+// onAll is like onEach, and includes the variants.
 func onAll(t *testing.T, test func(*fixture)) {
 	t.Helper()
-	onThose(t, func(kind) bool { return true }, test)
+	onSelected(t, func(kind) bool { return true }, test)
 }
 
-func onThose(t *testing.T, apply func(kind) bool, test func(*fixture)) {
+func onSelected(t *testing.T, apply func(kind) bool, test func(*fixture)) {
 	t.Helper()
 	for _, k := range kinds {
 		if !apply(k) {
@@ -266,8 +266,7 @@ func (f *fixture) put(jobs ...amboy.Job) {
 	require.NoError(f, f.queue.PutMany(f.ctx, jobs))
 }
 
-// hold puts a task that runs until it is released or canceled, and waits until it
-// runs.
+// hold puts a task that runs until it is released or canceled, and waits until it runs.
 func (f *fixture) hold(id, jobType string, scopes ...string) {
 	f.Helper()
 	began := make(chan struct{})
@@ -279,7 +278,7 @@ func (f *fixture) hold(id, jobType string, scopes ...string) {
 		case <-ctx.Done():
 			f.canceled <- context.Cause(ctx)
 			if errors.Is(context.Cause(ctx), amboy.ErrLeaseLost) {
-				return // it is over, whatever the job says
+				return // the lease is lost: the job's result does not matter
 			}
 		}
 		j.AddRetryableError(assert.AnError)
@@ -294,7 +293,7 @@ func (f *fixture) hold(id, jobType string, scopes ...string) {
 	}
 }
 
-// fail makes a task that fails.
+// fail returns a task that fails.
 func (f *fixture) fail(id, jobType string) *task {
 	return doing(f.T, id, jobType, func(_ context.Context, j *task) { j.AddError(assert.AnError) })
 }
@@ -316,7 +315,7 @@ func (f *fixture) infos() map[string]amboy.JobInfo {
 
 func (f *fixture) state(id string) amboy.JobState { return f.infos()[id].State }
 
-// store is that of a stored queue.
+// store returns the store of a stored queue.
 func (f *fixture) store() *queue.Store {
 	f.Helper()
 	store, ok := queue.StoreOf(f.queue)
@@ -324,12 +323,12 @@ func (f *fixture) store() *queue.Store {
 	return store
 }
 
-// claim lets another process run a job, while all workers here are busy.
+// claim claims a job for another process, while all workers here are busy.
 func (f *fixture) claim(id string) *driver.Record {
 	f.Helper()
 	store := f.store()
 	claimed, err := store.Driver().Claim(f.ctx, driver.ClaimRequest{
-		Owner: "another process", Queues: []driver.Demand{{Queue: store.Queues()[0], Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: 24 * time.Hour, // so that nobody recovers it meanwhile
+		Owner: "another process", Queues: []driver.Demand{{Queue: store.Queues()[0], Limit: 1}}, Limit: 1, Now: time.Now(), LeaseTime: 24 * time.Hour, // so that it is not recovered meanwhile
 	})
 	require.NoError(f, err)
 	require.Len(f, claimed.Records, 1)
@@ -337,7 +336,7 @@ func (f *fixture) claim(id string) *driver.Record {
 	return claimed.Records[0]
 }
 
-// askForRetry ends an attempt of another process.
+// askForRetry completes an attempt of another process that needs a retry.
 func (f *fixture) askForRetry(r *driver.Record) {
 	f.Helper()
 	after := *r
@@ -350,7 +349,7 @@ func (f *fixture) askForRetry(r *driver.Record) {
 	require.NoError(f, errs[0])
 }
 
-// populate puts jobs of both types, which stand wherever jobs of the kind can.
+// populate puts jobs of both types, one in each state that the kind of queue supports.
 func (f *fixture) populate() {
 	f.Helper()
 	f.put(newTask("done", "alpha"), f.fail("failed", "beta"))
@@ -374,7 +373,7 @@ func (f *fixture) populate() {
 	}
 }
 
-// populateElsewhere has jobs that other processes took.
+// populateElsewhere puts jobs that another process has claimed.
 func (f *fixture) populateElsewhere() {
 	f.Helper()
 	before := time.Now().Add(-time.Hour)
@@ -400,7 +399,7 @@ func (f *fixture) populateElsewhere() {
 	}
 }
 
-// record is what is stored of a job.
+// record returns the stored record of a job.
 func (f *fixture) record(id string) *driver.Record {
 	f.Helper()
 	store := f.store()

@@ -12,8 +12,8 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// FuzzPattern compares with an expression that has its anchors inside, as far as what
-// is around the pattern can't change what it means.
+// FuzzPattern compares a pattern with a regular expression that contains anchors, unless the
+// anchors would become part of a quotation.
 func FuzzPattern(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"job.*", "job 1"}, {"a|ab", "ab"}, {"a)|(?:b", "b"}, {`\Qa`, "a"}, {"(?m)^a$", "a\nb"}, {"(?i)A+?", "aaa"}, {"", ""}, {"(a*)*b", "aaaa"}, {"[", "["}, {"\xff", "\xff"},
@@ -26,7 +26,7 @@ func FuzzPattern(f *testing.F) {
 		}
 		q := amboytest.New(t)
 		if err := q.Put(t.Context(), newTask(id, "alpha")); err != nil {
-			return // it can't be stored
+			return // the ID can't be stored
 		}
 		err := management.NewQueueManager(q).CompleteJobsByPattern(t.Context(), management.All, pattern)
 		plain, malformed := regexp.Compile(pattern)
@@ -39,7 +39,7 @@ func FuzzPattern(f *testing.F) {
 		require.NoError(t, err)
 		anchored, tooLarge := regexp.Compile(`\A(?:` + plain.String() + `)\z`)
 		if tooLarge != nil {
-			return // the pattern quotes what follows it
+			return // an unterminated quotation, or too large with the anchors
 		}
 		stored := ""
 		for info := range q.JobInfo(t.Context()) {

@@ -14,10 +14,10 @@ func (i *inspector) Graph(ctx context.Context, queue, id string, distance int) (
 	if distance < 1 || distance > MaxGraphDistance {
 		errDistance = invalid("distance", fmt.Sprint(distance), fmt.Sprintf("must be from 1 to %d", MaxGraphDistance))
 	}
-	if err := i.valid(validQueue(queue), validJobID(id), errDistance); err != nil {
+	if err := i.check(validQueue(queue), validJobID(id), errDistance); err != nil {
 		return Graph{}, fmt.Errorf("following dependencies: %w", err)
 	}
-	if _, err := i.narrow([]string{queue}); err != nil {
+	if _, err := i.resolveQueues([]string{queue}); err != nil {
 		return Graph{}, fmt.Errorf("following the dependencies of job %q: %w", id, err)
 	}
 	root, err := i.get(ctx, queue, id)
@@ -42,12 +42,12 @@ type graphBuilder struct {
 	queue string
 	nodes map[string]*GraphJob
 	order []*GraphJob
-	// edges are those of the jobs that are there, by ID.
+	// edges are the edges of the jobs that exist, by ID.
 	edges     map[string][]string
 	truncated bool
 }
 
-// add adds a job, unless it is there or there is no room, and tells whether it did.
+// add adds a job unless it was added before or the graph is full. It reports whether it did.
 func (g *graphBuilder) add(node GraphJob) bool {
 	if g.nodes[node.ID] != nil {
 		return false
@@ -71,7 +71,7 @@ func (g *graphBuilder) addRecord(r *driver.Record, distance int) bool {
 	return true
 }
 
-// followDown adds the jobs that are waited for.
+// followDown adds the jobs that the root waits for, directly or through others.
 func (g *graphBuilder) followDown(ctx context.Context, distance int) error {
 	front := g.order
 	for d := 1; d <= distance && len(front) > 0; d++ {
@@ -85,7 +85,7 @@ func (g *graphBuilder) followDown(ctx context.Context, distance int) error {
 			added := false
 			if r := found[id]; r != nil {
 				added = g.addRecord(r, -d)
-			} else { // it is gone
+			} else { // the job does not exist
 				added = g.add(GraphJob{JobRef: JobRef{Queue: g.queue, ID: id}, Distance: -d})
 			}
 			if added {
@@ -96,8 +96,8 @@ func (g *graphBuilder) followDown(ctx context.Context, distance int) error {
 	return nil
 }
 
-// wanted names the jobs that some depend on, and that are not there yet, as far as
-// there is room.
+// wanted returns the IDs of the jobs that the front depends on and that are not in the
+// graph yet, as far as there is room.
 func (g *graphBuilder) wanted(front []*GraphJob) []string {
 	var ids []string
 	seen := map[string]bool{}
@@ -117,7 +117,7 @@ func (g *graphBuilder) wanted(front []*GraphJob) []string {
 	return ids
 }
 
-// followUp adds the jobs that wait.
+// followUp adds the jobs that wait for the root, directly or through others.
 func (g *graphBuilder) followUp(ctx context.Context, id string, distance int) error {
 	front := []string{id}
 	for d := 1; d <= distance && len(front) > 0; d++ {
@@ -134,8 +134,8 @@ func (g *graphBuilder) followUp(ctx context.Context, id string, distance int) er
 	return nil
 }
 
-// addDependents adds the jobs that depend on one, as far as there is room, and returns
-// their IDs.
+// addDependents adds the jobs that depend on a job, as far as there is room, and returns
+// the IDs of those it added.
 func (g *graphBuilder) addDependents(ctx context.Context, id string, distance int) (added []string, err error) {
 	query := driver.Query{Queues: []string{g.queue}, DependsOn: id, Latest: true}
 	for r, err := range g.records(ctx, query, driver.PageRequest{Limit: pageSize}) {
@@ -152,7 +152,7 @@ func (g *graphBuilder) addDependents(ctx context.Context, id string, distance in
 	return added, nil
 }
 
-// graph returns the jobs by their distance, and the edges between them.
+// graph returns the jobs ordered by distance, and the edges between them.
 func (g *graphBuilder) graph() Graph {
 	graph := Graph{Jobs: []GraphJob{}, Edges: []GraphEdge{}, Truncated: g.truncated}
 	slices.SortStableFunc(g.order, func(a, b *GraphJob) int { return cmp.Compare(a.Distance, b.Distance) })

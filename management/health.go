@@ -8,34 +8,35 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// HealthCheck is one of the things that must work for a process to be ready for jobs.
+// HealthCheck is the result of one check of whether a process is ready for jobs.
 type HealthCheck struct {
 	// Name is "store", "schema" or "dispatch".
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Error is why it does not work; empty if it does. What a store says is not in it.
+	// Error is why the check failed; empty if it passed. It omits what a store reports.
 	Error string `json:"error,omitempty"`
-	// Err is the whole error.
+	// Err is the complete error.
 	Err error `json:"-"`
 }
 
 // HealthChecker reports whether a process is ready for jobs. The Inspectors of this package
 // are HealthCheckers.
 type HealthChecker interface {
-	// CheckHealth tries whether the store can be reached (store), whether jobs can be read
-	// from it (schema), and whether the process has decided in the last minute what to do
-	// with them (dispatch), which it does every 30 seconds although nothing happens. It
-	// reads a note and a job, blocks as long as that takes, and stops when ctx ends.
+	// CheckHealth checks three things: store, whether the store can be reached; schema,
+	// whether jobs can be read from it; and dispatch, whether the process has made a
+	// dispatch decision within the last minute, which it does every 30 seconds even if
+	// nothing happens. It reads one note and one job, blocks as long as that takes, and
+	// stops when ctx ends.
 	CheckHealth(ctx context.Context) []HealthCheck
 }
 
 var _ HealthChecker = (*inspector)(nil)
 
-// maxTurn is how long ago a process may have decided something.
+// maxTurn is the maximum time since the last dispatch decision.
 const maxTurn = time.Minute
 
 func (i *inspector) CheckHealth(ctx context.Context) []HealthCheck {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return []HealthCheck{newHealthCheck("store", err)}
 	}
 	_, errNotes := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: secretKind, Limit: 1})
@@ -50,7 +51,7 @@ func (i *inspector) CheckHealth(ctx context.Context) []HealthCheck {
 func (i *inspector) checkTurn(ctx context.Context) error {
 	since, err := i.store.SinceTurn(ctx)
 	if err == nil && since > maxTurn {
-		err = publictext.Errorf("the last decision was %s ago", since.Round(time.Second))
+		err = publictext.Errorf("the last dispatch decision was made %s ago", since.Round(time.Second))
 	}
 	return err
 }

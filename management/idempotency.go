@@ -17,19 +17,19 @@ const (
 	idempotencyTime = 24 * time.Hour
 )
 
-// request is what is kept of one that has an idempotency key. It is kept before the job
-// is put, so that a repetition puts the same job where the process died in between.
+// request is what is stored about a request with an idempotency key. It is stored before
+// the job is put, so that a repetition puts the same job if the process dies in between.
 type request struct {
-	// Hash is a digest of what was asked for.
+	// Hash is a digest of the request's contents.
 	Hash string `json:"hash"`
-	// ID is that of the job.
+	// ID is the ID of the job.
 	ID string `json:"id"`
 	// Done is true when the job was put.
 	Done bool `json:"done"`
 }
 
-// claimKey returns the request that has the key of a job: this one, or an earlier one.
-// Where that was for something else it returns an *InvalidArgumentError.
+// claimKey returns the stored request with the idempotency key of a job: this one, or an
+// earlier one. If the earlier one had other contents, it returns an *InvalidArgumentError.
 func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept request, isNew bool, err error) {
 	hash, err := digest(job.Type, job.ID, job.Args, job.Priority, job.Due, job.Deadline)
 	if err != nil {
@@ -47,7 +47,7 @@ func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept r
 		return request{}, false, fmt.Errorf("reading note %q of kind %q: %w", found.Key, found.Kind, err)
 	}
 	if kept.Hash != hash {
-		return request{}, false, invalid("idempotency_key", job.IdempotencyKey, "must not be that of an earlier request for something else")
+		return request{}, false, invalid("idempotency_key", job.IdempotencyKey, "was used by an earlier request with other contents")
 	}
 	return kept, isNew, nil
 }
@@ -61,7 +61,7 @@ func (i *inspector) requestNote(job NewJob, r request) (driver.Note, error) {
 	return driver.Note{Kind: idempotencyKind, Key: key, Value: value, Until: i.store.Now().Add(idempotencyTime)}, err
 }
 
-// keepRequest replaces what is kept.
+// keepRequest replaces the stored request.
 func (i *inspector) keepRequest(ctx context.Context, job NewJob, r request) error {
 	note, err := i.requestNote(job, r)
 	if err != nil {
@@ -70,7 +70,7 @@ func (i *inspector) keepRequest(ctx context.Context, job NewJob, r request) erro
 	return i.store.Admin().Keep(ctx, note)
 }
 
-// forgetKey makes the next request with the key a new one.
+// forgetKey deletes the stored request, so that the next one with the key is a new one.
 func (i *inspector) forgetKey(ctx context.Context, job NewJob) error {
 	key, err := digest(job.Queue, job.IdempotencyKey)
 	if err != nil {
@@ -79,7 +79,7 @@ func (i *inspector) forgetKey(ctx context.Context, job NewJob) error {
 	return i.store.Admin().Drop(ctx, idempotencyKind, key)
 }
 
-// digest is a digest of values, none of which runs into the next.
+// digest returns a digest of values. It encodes them so that none runs into the next.
 func digest(values ...any) (string, error) {
 	form, err := json.Marshal(values)
 	if err != nil {

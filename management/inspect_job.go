@@ -10,15 +10,15 @@ import (
 )
 
 func (i *inspector) Job(ctx context.Context, queue, id string) (Job, error) {
-	if err := i.valid(validQueue(queue), validJobID(id)); err != nil {
-		return Job{}, fmt.Errorf("looking at a job: %w", err)
+	if err := i.check(validQueue(queue), validJobID(id)); err != nil {
+		return Job{}, fmt.Errorf("reading a job: %w", err)
 	}
-	if _, err := i.narrow([]string{queue}); err != nil {
-		return Job{}, fmt.Errorf("looking at job %q: %w", id, err)
+	if _, err := i.resolveQueues([]string{queue}); err != nil {
+		return Job{}, fmt.Errorf("reading job %q: %w", id, err)
 	}
 	job, err := i.job(ctx, queue, id)
 	if err != nil {
-		return Job{}, fmt.Errorf("looking at job %q of queue %q: %w", id, queue, err)
+		return Job{}, fmt.Errorf("reading job %q of queue %q: %w", id, queue, err)
 	}
 	return job, nil
 }
@@ -42,21 +42,21 @@ func (i *inspector) job(ctx context.Context, queue, id string) (Job, error) {
 	}
 	job.Timeline = timeline(r, job.Attempts, now)
 	if job.Scopes, err = i.scopesOf(ctx, r); err != nil {
-		return Job{}, fmt.Errorf("looking for who holds its scopes: %w", err)
+		return Job{}, fmt.Errorf("finding the holders of its scopes: %w", err)
 	}
 	if job.DependsOn, job.MoreDependsOn, err = i.dependsOn(ctx, r); err != nil {
 		return Job{}, fmt.Errorf("reading the jobs that it depends on: %w", err)
 	}
 	if job.Dependents, job.MoreDependents, err = i.dependents(ctx, r); err != nil {
-		return Job{}, fmt.Errorf("looking for jobs that depend on it: %w", err)
+		return Job{}, fmt.Errorf("finding the jobs that depend on it: %w", err)
 	}
 	if job.Actions, err = i.allows(ctx, r); err != nil {
-		return Job{}, fmt.Errorf("trying what can be done to it: %w", err)
+		return Job{}, fmt.Errorf("finding the actions that it allows: %w", err)
 	}
 	return job, nil
 }
 
-// described is what a record says by itself.
+// described returns what the job's latest record contains.
 func (i *inspector) described(r *driver.Record) Job {
 	job := Job{
 		JobSummary:    i.summary(r),
@@ -71,7 +71,7 @@ func (i *inspector) described(r *driver.Record) Job {
 	job.Args, job.ArgsHidden = argsOf(r, i.store.ByReference())
 	var err error
 	if job.Result, err = resultOf(r); err != nil {
-		job.ResultHidden = fmt.Sprintf("the stored result can't be read: %v", err)
+		job.ResultHidden = fmt.Sprintf("the stored result can't be decoded: %v", err)
 	}
 	if r.Progress != nil {
 		job.ProgressMessage = r.Progress.Message
@@ -94,18 +94,18 @@ func attemptOf(r *driver.Record, state amboy.JobState) Attempt {
 	}
 }
 
-// allows lists the actions that the state of a job allows, and that would do something.
+// allows lists the actions that the state of a job allows and that would change something.
 func (i *inspector) allows(ctx context.Context, r *driver.Record) ([]ActionKind, error) {
 	now := i.store.Now()
 	state := driver.StateOf(r, now)
 	kinds := []ActionKind{}
 	for _, kind := range ActionKinds() {
-		// With what a job has not, so that it would change something.
+		// The parameters differ from the job's, so that the action would change something.
 		action := Action{Kind: kind, Priority: new(r.Priority + 1), At: r.TimeInfo.WaitUntil.AddDate(0, 0, 1)}
 		v, _ := i.verdict(action, r, now)
 		if v == allowed && kind == Retry && state == amboy.StateBlocked {
-			// Only one that was handed back until a time can be run now.
-			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.stored(state, now), true)
+			// Of the blocked jobs, only one that was handed back until a time can run now.
+			done, err := i.actOnSome(ctx, r.Group, []string{r.JobID()}, []amboy.JobState{state}, action.driverAction(state, now), true)
 			if err != nil {
 				return nil, err
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// letter are the arguments of a job of job.Define.
+// letter contains the arguments of a job of job.Define.
 type letter struct {
 	To     string    `bson:"to" json:"to"`
 	Copies int       `bson:"copies" json:"copies"`
@@ -57,7 +57,7 @@ func TestJobThatSucceeded(t *testing.T) {
 	})
 }
 
-// withoutTime leaves out a time that one format writes though it is not set.
+// withoutTime removes a time that one format writes even if it is zero.
 func withoutTime(f *inspected, args json.RawMessage) string {
 	f.Helper()
 	var fields map[string]any
@@ -68,7 +68,7 @@ func withoutTime(f *inspected, args json.RawMessage) string {
 	return string(left)
 }
 
-// whats are what the moments of a timeline say that are not to come.
+// whats returns the texts of the past moments of a timeline.
 func whats(timeline []management.Moment) []string {
 	var all []string
 	for _, m := range timeline {
@@ -79,7 +79,7 @@ func whats(timeline []management.Moment) []string {
 	return all
 }
 
-func TestTheErrorShownAfterTheLastAttemptIsTheJobsOwn(t *testing.T) {
+func TestLastErrorIsTheJobsOwnAndNotTheQueues(t *testing.T) {
 	inspectEach(t, allViews, func(f *inspected) {
 		j := doing(f.T, "never", "alpha", func(_ context.Context, j *task) {
 			j.AddRetryableError(errors.New("no route to host"))
@@ -196,7 +196,7 @@ func TestJobThatIsRunning(t *testing.T) {
 	})
 }
 
-func TestJobThatIsToCome(t *testing.T) {
+func TestTimelineOfAScheduledJob(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		j := newTask("later", "alpha")
 		j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: inAnHour(), DispatchBy: inAnHour().Add(time.Hour)})
@@ -206,12 +206,12 @@ func TestJobThatIsToCome(t *testing.T) {
 		assert.Equal(f, "put", timeline[0].What)
 		assert.Equal(f, "due", timeline[1].What)
 		assert.True(f, timeline[1].Future)
-		assert.Equal(f, "expires unless it has started", timeline[2].What)
+		assert.Equal(f, "expires unless started", timeline[2].What)
 		assert.True(f, timeline[2].Future)
 	})
 }
 
-// follows makes a task that depends on others.
+// follows returns a task that depends on others.
 func follows(id string, others ...string) *task {
 	j := newTask(id, "alpha")
 	d := dependency.NewAlways()
@@ -252,7 +252,7 @@ func TestDependencies(t *testing.T) {
 			{From: "left", To: "base"}, {From: "right", To: "base"}, {From: "top", To: "left"}, {From: "top", To: "right"},
 		}, graph.Edges)
 		for _, j := range graph.Jobs {
-			assert.Equal(f, j.ID != "top", j.Holds, "%s: nobody waits for top", j.ID)
+			assert.Equal(f, j.ID != "top", j.Holds, "%s: no job waits for top", j.ID)
 		}
 		graph, err = f.Graph(f.ctx, f.name, "bad", 1)
 		require.NoError(f, err)
@@ -294,19 +294,19 @@ func TestALargeGraphIsTruncated(t *testing.T) {
 	})
 }
 
-// A job that nobody here can read is shown all the same.
-func TestJobThatCantBeRead(t *testing.T) {
+// A job that this process can't decode is shown all the same.
+func TestJobThatCannotBeDecodedIsShown(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		if !f.stored {
-			f.Skip("it holds jobs as they are")
+			f.Skip("jobs by reference are not encoded")
 		}
 		for name, test := range map[string]struct {
 			body         registry.Body
 			args, hidden string
 		}{
 			"unknown type": {registry.NewBody([]byte(`{"a":[1,{"b":null}]}`), true), `{"a":[1,{"b":null}]}`, ""},
-			"not JSON":     {registry.NewBody([]byte(`{"a":`), true), "", "read"},
-			"not BSON":     {registry.NewBody([]byte{5, 0, 0}, false), "", "read"},
+			"not JSON":     {registry.NewBody([]byte(`{"a":`), true), "", "stored form"},
+			"not BSON":     {registry.NewBody([]byte{5, 0, 0}, false), "", "stored form"},
 			"nothing":      {registry.Body{}, "", "no stored form"},
 		} {
 			errs, err := f.store().Driver().Insert(f.ctx, []*driver.Record{{
@@ -314,7 +314,7 @@ func TestJobThatCantBeRead(t *testing.T) {
 				TimeInfo: amboy.JobTimeInfo{Created: time.Now(), WaitUntil: inAnHour()},
 			}})
 			if err != nil || errs[0] != nil {
-				continue // the store does not take it
+				continue // the store refuses it
 			}
 			got := f.job(name)
 			if test.args != "" {

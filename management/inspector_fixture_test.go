@@ -12,14 +12,13 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// wider are functions that make inspectors of more than the queue that is the key: of
-// its group, or of its database.
+// wider maps a queue to a function that makes an inspector of its group or its database.
 var wider sync.Map
 
-// view is an inspector, of a queue or of more.
+// view is one way to inspect a queue.
 type view struct {
 	name string
-	// of reports whether queues of a kind are viewed so.
+	// of reports whether the view exists for a kind of queue.
 	of   func(kind) bool
 	make func(t *testing.T, q amboy.Queue) management.Inspector
 }
@@ -35,33 +34,33 @@ var (
 		require.True(t, ok)
 		return i
 	}}
-	ofMore = view{"wider", func(k kind) bool { return k.wider && byDefault(k) }, func(t *testing.T, q amboy.Queue) management.Inspector {
+	ofGroup = view{"group", func(k kind) bool { return k.wider && byDefault(k) }, func(t *testing.T, q amboy.Queue) management.Inspector {
 		open, ok := wider.Load(q)
 		require.True(t, ok)
 		return open.(func(*testing.T) management.Inspector)(t)
 	}}
 )
 
-// allViews are all ways to look at a queue.
-var allViews = []view{ofQueue, ofManager, ofMore, ofDatabase, ofClient}
+// allViews are all ways to inspect a queue.
+var allViews = []view{ofQueue, ofManager, ofGroup, ofDatabase, ofClient}
 
 // inspected is a fixture with an inspector.
 type inspected struct {
 	*fixture
 	management.Inspector
-	// name is that of the queue, in the inspector.
+	// name is the name of the queue in the inspector.
 	name string
 }
 
-// inspectEach runs a test on each kind of queue that can be inspected, as each of some
-// views has it.
+// inspectEach runs a test with each of the views, on each kind of queue that the view
+// supports.
 func inspectEach(t *testing.T, views []view, test func(*inspected)) {
 	t.Helper()
 	for _, v := range views {
 		t.Run(v.name, func(t *testing.T) {
-			onThose(t, v.of, func(f *fixture) {
+			onSelected(t, v.of, func(f *fixture) {
 				if _, ok := queue.StoreOf(f.queue); !ok {
-					f.Skip("it is of another package")
+					f.Skip("a queue of another package has no inspector")
 				}
 				test(newInspected(f, v))
 			})
@@ -73,13 +72,13 @@ func newInspected(f *fixture, v view) *inspected {
 	store, ok := queue.StoreOf(f.queue)
 	require.True(f, ok)
 	name := store.Queues()[0]
-	if v.name == ofMore.name {
-		name = "tenant.one" // a queue by reference has an ID of its own
+	if v.name == ofGroup.name {
+		name = "tenant.one" // the ID of a queue by reference is another
 	}
 	return &inspected{fixture: f, Inspector: v.make(f.T, f.queue), name: name}
 }
 
-// job returns all about a job.
+// job returns the description of a job.
 func (f *inspected) job(id string) management.Job {
 	f.Helper()
 	job, err := f.Job(f.ctx, f.name, id)
@@ -87,7 +86,7 @@ func (f *inspected) job(id string) management.Job {
 	return job
 }
 
-// states are those of all jobs.
+// states returns the states of all jobs.
 func (f *inspected) states() map[string]amboy.JobState {
 	f.Helper()
 	states := map[string]amboy.JobState{}

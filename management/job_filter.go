@@ -30,7 +30,7 @@ func (f JobFilter) Validate() error {
 	return errors.Join(errs...)
 }
 
-// SelectsAll reports whether the filter selects all jobs, as an empty one does.
+// SelectsAll reports whether the filter selects all jobs, as an empty filter does.
 func (f JobFilter) SelectsAll() bool {
 	return len(f.Queues)+len(f.States)+len(f.Types)+len(f.Tags)+len(f.IDs) == 0 && strings.Trim(f.IDPattern, "*") == "" &&
 		f.Error == "" && f.Scope == "" && f.Created == TimeRange{} && f.Due == TimeRange{} && f.Ended == TimeRange{}
@@ -48,8 +48,8 @@ func (f JobFilter) validateStates() error {
 	return nil
 }
 
-// MaxPatternStars is the largest number of stars in the ID pattern of a JobFilter; those
-// that follow each other count once. Each multiplies what a comparison may cost.
+// MaxPatternStars is the maximum number of stars in the ID pattern of a JobFilter. Adjacent
+// stars count once. Each star multiplies the worst-case cost of a comparison.
 const MaxPatternStars = 10
 
 func (f JobFilter) validateIDPattern() error {
@@ -59,7 +59,7 @@ func (f JobFilter) validateIDPattern() error {
 	return validateText("id_pattern", f.IDPattern)
 }
 
-// oneStar has one star for those of a pattern that follow each other, which mean the same.
+// oneStar replaces adjacent stars of a pattern, which mean the same as one, with one.
 func oneStar(pattern string) string {
 	for strings.Contains(pattern, "**") {
 		pattern = strings.ReplaceAll(pattern, "**", "*")
@@ -67,15 +67,14 @@ func oneStar(pattern string) string {
 	return pattern
 }
 
-// validateValues returns an error for a list of values; mayBeEmpty is true where one
-// of them may be the empty one.
+// validateValues returns an error for a list of values. mayBeEmpty allows the empty value.
 func validateValues(field string, values []string, mayBeEmpty bool) error {
 	if len(values) > MaxFilterValues {
 		return tooMany(field, len(values))
 	}
 	for _, value := range values {
 		if value == "" && !mayBeEmpty {
-			return invalid(field, value, "must have no empty value")
+			return invalid(field, value, "must not contain an empty value")
 		}
 		if err := validateText(field, value); err != nil {
 			return err
@@ -99,8 +98,7 @@ func validateText(field, text string) error {
 	}
 }
 
-// validTime returns an error for a time that has no form in JSON, so that nobody could
-// be shown it.
+// validTime returns an error for a time that has no JSON form and so could not be shown.
 func validTime(field string, t time.Time) error {
 	if year := t.UTC().Year(); year < 0 || year > 9999 {
 		return invalid(field, formatTime(t), "must be in a year from 0 to 9999, in UTC")
@@ -120,7 +118,7 @@ func (r TimeRange) validate(field string) error {
 
 func formatTime(t time.Time) string { return t.Format(time.RFC3339Nano) }
 
-// query is what selects the jobs in a store, of some of its queues.
+// query returns the driver query of the filter, for some queues of a store.
 func (f JobFilter) query(queues []string) driver.Query {
 	return driver.Query{
 		Queues:  queues,

@@ -21,8 +21,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// selected are the jobs of populate that filters select. Those that only stored queues
-// have are in the second list.
+// selected lists the jobs of populate that each filter selects: first those that every kind
+// of queue has, then those that only stored queues have.
 var selected = map[management.StatusFilter][2][]string{
 	management.Pending:       {{"blocked", "pending 1", "pending 2", "scheduled"}, {"parked"}},
 	management.InProgress:    {{"running 1", "running 2"}, {"stale"}},
@@ -36,10 +36,10 @@ var selected = map[management.StatusFilter][2][]string{
 	},
 }
 
-// alphas are the jobs of populate that have that type.
+// alphas are the jobs of populate with type alpha.
 var alphas = []string{"blocked", "done", "parked", "pending 1", "running 1"}
 
-// selects are the jobs of populate that a filter selects.
+// selects returns the jobs of populate that a filter should select.
 func (f *fixture) selects(filter management.StatusFilter) []string {
 	ids := slices.Clone(selected[filter][0])
 	if f.stored {
@@ -49,7 +49,7 @@ func (f *fixture) selects(filter management.StatusFilter) []string {
 	return ids
 }
 
-// lists are the jobs that a manager says a filter selects.
+// lists returns the jobs that the manager returns for a filter.
 func (f *fixture) lists(filter management.StatusFilter, jobTypes ...string) []string {
 	f.Helper()
 	ids := []string{}
@@ -100,7 +100,7 @@ func typesOf(counts []management.JobTypeCount) []string {
 	return types
 }
 
-// TestCompleteJobs completes what each filter selects, and nothing else.
+// TestCompleteJobs completes the jobs that each filter selects, and no others.
 func TestCompleteJobs(t *testing.T) {
 	for _, filter := range management.ValidStatusFilters() {
 		t.Run(string(filter), func(t *testing.T) {
@@ -113,11 +113,11 @@ func TestCompleteJobs(t *testing.T) {
 				for id, info := range f.infos() {
 					if slices.Contains(chosen, id) {
 						assert.True(f, info.State.IsFinal(), "%s is %s", id, info.State)
-					} else if id != "blocked" { // whose scope may be free now
+					} else if id != "blocked" { // its scope may have been released
 						assert.Equal(f, before[id].State, info.State, id)
 					}
 				}
-				require.NoError(f, f.manager.CompleteJobs(f.ctx, filter), "which does nothing")
+				require.NoError(f, f.manager.CompleteJobs(f.ctx, filter), "the second call must change nothing")
 			})
 		})
 	}
@@ -156,7 +156,7 @@ func TestPatterns(t *testing.T) {
 		`(?i)JOB 1`:           {"job 1"},
 		`\Qjob 1`:             {"job 1"},
 		`j.*?`:                {"job 1", "job 2", "job 10"},
-		`.*`:                  {"job 1", "job 2", "job 10"}, // a dot stands for no line break
+		`.*`:                  {"job 1", "job 2", "job 10"}, // a dot does not match a line break
 		`(?s).*`:              {"job 1", "job 2", "job 10", "a\nb"},
 		`(a|a|a|a|a|a|a|a)*b`: {},
 		`\pL+ 2`:              {"job 2"},
@@ -176,7 +176,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestCompleteJob looks at jobs in every view.
+// TestCompleteJob checks the completed jobs through every accessor.
 func TestCompleteJob(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		f.populate()
@@ -195,7 +195,7 @@ func TestCompleteJob(t *testing.T) {
 		} {
 			before, there := f.infos()[id]
 			if !there {
-				continue // its kind has no such job
+				continue // this kind of queue has no such job
 			}
 			stats := f.queue.Stats(f.ctx)
 			waited := make(chan bool, 1)
@@ -209,21 +209,21 @@ func TestCompleteJob(t *testing.T) {
 			if !before.State.IsFinal() && before.State != amboy.StateRetrying {
 				assert.Equal(f, stats.Completed+1, after.Completed)
 			}
-			f.complete(id) // which does nothing
+			f.complete(id) // must change nothing
 			f.isComplete(id, want)
 		}
 	})
 }
 
-// pause keeps workers that become free from taking jobs.
+// pause keeps free workers from claiming jobs.
 func (f *fixture) pause() {
 	f.Helper()
 	q := f.queue
 	if other, ok := q.(foreign); ok {
 		q = other.Queue
 	}
-	if steered, ok := q.(amboy.QueueController); ok {
-		require.NoError(f, steered.Pause(f.ctx))
+	if controller, ok := q.(amboy.QueueController); ok {
+		require.NoError(f, controller.Pause(f.ctx))
 	}
 }
 
@@ -232,7 +232,7 @@ func (f *fixture) complete(id string) {
 	require.NoError(f, f.manager.CompleteJob(f.ctx, id))
 }
 
-// isComplete looks at a job in every view.
+// isComplete checks a job through every accessor.
 func (f *fixture) isComplete(id string, want amboy.JobState) {
 	f.Helper()
 	info := f.infos()[id]
@@ -259,9 +259,8 @@ func (f *fixture) isComplete(id string, want amboy.JobState) {
 	assert.Contains(f, f.lists(management.Completed, "alpha", "beta"), id)
 }
 
-// TestCompleteJobThatRuns: what its run leaves counts for nothing, its scope is free,
-// and it is not retried.
-func TestCompleteJobThatRuns(t *testing.T) {
+// The result of the run is ignored, its scope is released, and it is not retried.
+func TestCompleteRunningJob(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		f.hold("running", "alpha", "ledger")
 		next, dependent := newTask("next", "alpha"), newTask("dependent", "alpha")
@@ -277,7 +276,7 @@ func TestCompleteJobThatRuns(t *testing.T) {
 			case cause := <-f.canceled:
 				require.ErrorIs(f, cause, amboy.ErrLeaseLost)
 			case <-f.ctx.Done():
-				require.Fail(f, "the context of the run goes on")
+				require.Fail(f, "the context of the run did not end")
 			}
 		}
 
@@ -292,13 +291,12 @@ func TestCompleteJobThatRuns(t *testing.T) {
 		assert.Equal(f, 5, stats.Total)
 		if f.stored {
 			assert.Equal(f, amboy.StateSucceeded, info.State)
-			assert.Empty(f, info.Status.Errors, "what the worker wrote is refused")
+			assert.Empty(f, info.Status.Errors, "the worker's write must be refused")
 		}
 	})
 }
 
-// TestCompleteJobLetsDependentsGoOn, as its state makes them.
-func TestCompleteJobLetsDependentsGoOn(t *testing.T) {
+func TestCompleteJobReleasesDependents(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		f.hold("holder 1", "alpha", "ledger")
 		f.hold("holder 2", "alpha")
@@ -308,19 +306,19 @@ func TestCompleteJobLetsDependentsGoOn(t *testing.T) {
 		require.NoError(f, dependent.Dependency().AddEdge("waits"))
 		f.put(waits, dependent)
 		f.complete("waits")
-		f.complete("holder 2") // so that there is a free worker, where its context ends
+		f.complete("holder 2") // frees a worker if its context ends
 		f.release()
 		f.wait("dependent")
 		assert.Equal(f, amboy.StateSucceeded, f.state("dependent"))
 	})
 }
 
-// TestCompleteRetrying ends a job that has errors: those that depend on its success do
+// TestCompleteRetrying completes a job that has errors: jobs that depend on its success do
 // not run.
 func TestCompleteRetrying(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		if !f.stored {
-			f.Skip("it has no jobs that await a retry")
+			f.Skip("no jobs await a retry")
 		}
 		f.hold("running 1", "alpha")
 		f.hold("running 2", "alpha")
@@ -351,11 +349,11 @@ func TestCompleteRetrying(t *testing.T) {
 	})
 }
 
-// TestCompleteJobOfUnknownType is about a job that nobody here can read.
+// TestCompleteJobOfUnknownType completes a job that no process here can decode.
 func TestCompleteJobOfUnknownType(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		if !f.stored {
-			f.Skip("it has jobs by reference")
+			f.Skip("jobs by reference always have a known type")
 		}
 		r, err := f.store().Driver().Get(f.ctx, f.group, "stranger")
 		require.True(f, amboy.IsJobNotFoundError(err), "%v", r)
@@ -373,7 +371,7 @@ func TestCompleteJobOfUnknownType(t *testing.T) {
 	})
 }
 
-// TestCompleteManyWhileTheyRun completes jobs that workers take at the same time.
+// TestCompleteManyWhileTheyRun completes jobs while workers claim them.
 func TestCompleteManyWhileTheyRun(t *testing.T) {
 	const n = 60
 	onEach(t, func(f *fixture) {
@@ -400,8 +398,8 @@ func TestCompleteManyWhileTheyRun(t *testing.T) {
 	})
 }
 
-// TestAJobByReferenceIsNeverStale has one run for longer than a lease would last.
-func TestAJobByReferenceIsNeverStale(t *testing.T) {
+// A run may last longer than a lease would.
+func TestJobByReferenceIsNeverStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := openLocal(t)
 		j := doing(t, "long", "alpha", func(ctx context.Context, _ *task) { <-ctx.Done() })
@@ -418,24 +416,23 @@ func TestAJobByReferenceIsNeverStale(t *testing.T) {
 			require.NoError(t, m.CompleteJobs(t.Context(), filter))
 			ids, err = m.JobIDsByState(t.Context(), "alpha", management.InProgress)
 			require.NoError(t, err)
-			assert.Len(t, ids, 1, "%s completes nothing", filter)
+			assert.Len(t, ids, 1, "%s must complete nothing", filter)
 		}
 	})
 }
 
-// interloper does something before the first Complete.
-type interloper struct {
+// beforeComplete calls a function before each Complete.
+type beforeComplete struct {
 	driver.Driver
 	before func()
 }
 
-func (d interloper) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+func (d beforeComplete) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	d.before()
 	return d.Driver.Complete(ctx, completions)
 }
 
-// TestCompleteJobsThatChange between the reading and the writing: they are completed
-// where they are selected still.
+// Jobs that change between the read and the write are completed if they are still selected.
 func TestCompleteJobsThatChange(t *testing.T) {
 	for filter, want := range map[management.StatusFilter]amboy.JobState{
 		management.All:     amboy.StateSucceeded,
@@ -450,7 +447,7 @@ func TestCompleteJobsThatChange(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, claimed.Records, 1)
 			})
-			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: interloper{store, claim}, CloseDriver: true, NumWorkers: 1})
+			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: beforeComplete{store, claim}, CloseDriver: true, NumWorkers: 1})
 			require.NoError(t, err)
 			defer q.Close(t.Context())
 			require.NoError(t, q.Put(t.Context(), newTask("one", "alpha")))
@@ -522,25 +519,24 @@ func TestInvalidArguments(t *testing.T) {
 			assert.Equal(t, test.value, argument.Value)
 			assert.NotEmpty(t, argument.Rule)
 			require.ErrorContains(t, err, argument.Rule)
-			assert.Equal(t, 1, q.Stats(t.Context()).Pending, "nothing has changed")
+			assert.Equal(t, 1, q.Stats(t.Context()).Pending, "nothing must change")
 
-			require.ErrorAs(t, test.call(t.Context(), management.NewQueueManager(nil)), &argument, "nor is there a panic")
+			require.ErrorAs(t, test.call(t.Context(), management.NewQueueManager(nil)), &argument, "a nil queue must not panic")
 		})
 	}
 }
 
-func TestNoSuchJob(t *testing.T) {
+func TestCompleteJobOfAnUnknownID(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		assert.True(f, amboy.IsJobNotFoundError(f.manager.CompleteJob(f.ctx, "nobody")))
-		assert.True(f, amboy.IsJobNotFoundError(f.manager.CompleteJob(f.ctx, "one.pending")), "it is in another queue")
+		assert.True(f, amboy.IsJobNotFoundError(f.manager.CompleteJob(f.ctx, "one.pending")), "the job is in another queue")
 	})
 }
 
-// TestEndedContext changes nothing.
-func TestEndedContext(t *testing.T) {
+func TestEndedContextChangesNothing(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		if !f.stored {
-			f.Skip("it needs no time")
+			f.Skip("jobs by reference are changed without blocking")
 		}
 		f.hold("running 1", "alpha")
 		f.hold("running 2", "alpha")
@@ -553,7 +549,7 @@ func TestEndedContext(t *testing.T) {
 	})
 }
 
-// TestInlineQueue: the queue for tests is one that is stored.
+// The queue of package amboytest can be managed too.
 func TestInlineQueue(t *testing.T) {
 	q := amboytest.New(t)
 	m := management.NewQueueManager(q)
@@ -565,8 +561,7 @@ func TestInlineQueue(t *testing.T) {
 	assert.Equal(t, 0, q.RunFor(t.Context(), 2*time.Hour))
 }
 
-// TestCompleteJobWakesAtOnce those who wait in the same process.
-func TestCompleteJobWakesAtOnce(t *testing.T) {
+func TestCompleteJobWakesLocalWaiters(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) amboy.Queue{"local": openLocal, "memory": openSerializable} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -587,9 +582,9 @@ func TestCompleteJobWakesAtOnce(t *testing.T) {
 	}
 }
 
-// TestCompletedJobsAreForgotten as the others of their queue.
-func TestCompletedJobsAreForgotten(t *testing.T) {
-	q := amboytest.New(t) // which keeps what succeeded for a day
+// A completed job is removed according to the retention of its queue.
+func TestCompletedJobIsRemoved(t *testing.T) {
+	q := amboytest.New(t) // keeps succeeded jobs for a day
 	require.NoError(t, q.Put(t.Context(), newTask("one", "alpha")))
 	require.NoError(t, management.NewQueueManager(q).CompleteJob(t.Context(), "one"))
 	q.Advance(23 * time.Hour)
@@ -600,8 +595,7 @@ func TestCompletedJobsAreForgotten(t *testing.T) {
 	assert.False(t, there)
 }
 
-// TestCompletedJobsAreTold to those who listen.
-func TestCompletedJobsAreTold(t *testing.T) {
+func TestCompleteJobSendsAnEvent(t *testing.T) {
 	q := amboytest.New(t)
 	events, cancel, err := amboy.Subscribe(q, 10)
 	require.NoError(t, err)

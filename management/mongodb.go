@@ -13,18 +13,18 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// DBQueueManagerOptions tell of what jobs in a MongoDB a manager is. Where neither
-// SingleGroup nor ByGroups is set, it is of the queue that Options name.
+// DBQueueManagerOptions select the jobs in a MongoDB that a manager administers. If
+// neither SingleGroup nor ByGroups is set, it administers the queue that Options name.
 type DBQueueManagerOptions struct {
-	// Options tell where the jobs are, and how they are kept. A manager does not
-	// look at what concerns the running of jobs.
+	// Options select the collection, and set how jobs are stored. Options that concern
+	// running jobs are ignored.
 	Options queue.MongoDBOptions
-	// SingleGroup makes it a manager of one queue of those that share a collection:
-	// that whose name is Options.GroupName, which is required then.
+	// SingleGroup selects one of the queues that share a collection: the one named
+	// Options.GroupName, which is then required.
 	SingleGroup bool
-	// ByGroups makes it a manager of all queues that share a collection. Counts and
-	// IDs tell the queue. CompleteJob completes the job with the ID in each queue
-	// that has one.
+	// ByGroups selects all queues that share a collection. Counts and IDs contain the
+	// name of the queue. CompleteJob completes the job with the ID in each queue that
+	// contains one.
 	ByGroups bool
 }
 
@@ -37,7 +37,7 @@ func (o *DBQueueManagerOptions) Validate() error {
 	}
 	opts := o.storeOptions()
 	if o.ByGroups {
-		opts.GroupName = "any" // which a store of all queues needs none of
+		opts.GroupName = "any" // satisfies the check; a store of all queues needs no name
 	}
 	if err := opts.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("invalid queue manager options: Options: %w", err))
@@ -45,7 +45,7 @@ func (o *DBQueueManagerOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// storeOptions are those of the store.
+// storeOptions returns the options of the store.
 func (o *DBQueueManagerOptions) storeOptions() queue.MongoDBOptions {
 	opts := o.Options
 	opts.UseGroups = cmp.Or(opts.UseGroups, o.SingleGroup, o.ByGroups)
@@ -55,14 +55,14 @@ func (o *DBQueueManagerOptions) storeOptions() queue.MongoDBOptions {
 	return opts
 }
 
-// NewDBQueueManager returns a manager of jobs in a MongoDB, which needs no queue. It
-// works with Options.Client, or else connects to Options.URI.
+// NewDBQueueManager returns a manager of jobs in a MongoDB, without opening a queue. It
+// uses Options.Client, or connects to Options.URI if that is nil.
 //
-// It lives until ctx ends, and has a method Close(context.Context) error for those who
-// want to end it earlier, or to wait for its end. The connection ends with it where it
-// is its own. It blocks while it connects, and finds or builds the indexes, as
-// queue.NewMongoDBQueue does, and returns an error for options that are not valid, and
-// where no server answers.
+// The manager lives until ctx ends. It has a method Close(context.Context) error to end
+// it earlier, or to wait for its end. A connection that it made is closed with it.
+// NewDBQueueManager blocks while it connects, and checks or builds the indexes as
+// queue.NewMongoDBQueue does. It returns an error if the options are invalid or no server
+// answers.
 func NewDBQueueManager(ctx context.Context, opts DBQueueManagerOptions) (Manager, error) {
 	m, err := newDBManager(ctx, opts)
 	if err != nil {
@@ -80,13 +80,13 @@ func newDBManager(ctx context.Context, opts DBQueueManagerOptions) (*dbManager, 
 		return nil, err
 	}
 	m := &dbManager{store: store}
-	m.manager = manager{inspector: &inspector{store: store}, jobs: stored{store}, name: fmt.Sprintf("collection %q", opts.Options.Collection)}
+	m.manager = manager{inspector: &inspector{store: store}, jobs: storeSource{store}, name: fmt.Sprintf("collection %q", opts.Options.Collection)}
 	m.stop = context.AfterFunc(ctx, m.closeAfter)
 	return m, nil
 }
 
-// MakeDBQueueManager is NewDBQueueManager for those who have a connection:
-// Options.Client is required, and stays the caller's.
+// MakeDBQueueManager is like NewDBQueueManager for an existing connection: Options.Client
+// is required, and the caller remains responsible for closing it.
 func MakeDBQueueManager(ctx context.Context, opts DBQueueManagerOptions) (Manager, error) {
 	if opts.Options.Client == nil {
 		return nil, errors.New("invalid queue manager options: Options.Client must be set")
@@ -94,20 +94,20 @@ func MakeDBQueueManager(ctx context.Context, opts DBQueueManagerOptions) (Manage
 	return NewDBQueueManager(ctx, opts)
 }
 
-// dbManager is a manager that has opened its store.
+// dbManager is a manager that has opened its own store.
 type dbManager struct {
 	manager
 	store *queue.Store
 	stop  func() bool
 }
 
-// Close frees what the manager holds. Its calls fail from then on.
+// Close closes the store of the manager. Later calls fail.
 func (m *dbManager) Close(ctx context.Context) error {
 	m.stop()
 	return m.store.Driver().Close(ctx)
 }
 
-// closeTimeout bounds the end that nobody waits for.
+// closeTimeout bounds closing in the background, after the context has ended.
 const closeTimeout = 10 * time.Second
 
 // closeAfter closes the manager when its context has ended.

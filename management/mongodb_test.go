@@ -35,10 +35,11 @@ func init() {
 	)
 }
 
-// databases are the options of managers of the databases of queues.
+// databases maps queues to the options of a manager of their database.
 var databases sync.Map
 
-// ofDatabase is the inspector that needs no queue. It asks variants in another way.
+// ofDatabase is the inspector that needs no queue. It exists for variants too, whose database
+// it queries in another way.
 var ofDatabase = view{"database", func(k kind) bool { return k.database }, func(t *testing.T, q amboy.Queue) management.Inspector {
 	opts, ok := databases.Load(q)
 	require.True(t, ok)
@@ -59,7 +60,7 @@ func newMongoDB(t *testing.T, grouped bool) (driver.Driver, management.DBQueueMa
 	}
 }
 
-// onMongoDB makes a queue, which is not started.
+// onMongoDB returns a queue that is not started.
 func onMongoDB(t *testing.T, opts queue.MongoDBOptions) amboy.Queue {
 	q, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{DB: &opts, NumWorkers: new(1)})
 	require.NoError(t, err)
@@ -67,7 +68,7 @@ func onMongoDB(t *testing.T, opts queue.MongoDBOptions) amboy.Queue {
 	return q
 }
 
-// closing closes a manager at the end of a test, and waits for that.
+// closing closes a manager at the end of a test, and waits until it is closed.
 func closing(t *testing.T, m management.Manager, err error) management.Manager {
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -79,7 +80,7 @@ func closing(t *testing.T, m management.Manager, err error) management.Manager {
 func TestDBQueueManager(t *testing.T) {
 	for name, test := range map[string]struct {
 		amend func(*management.DBQueueManagerOptions)
-		// completed are the queues in which a job that is completed was.
+		// completed are the queues whose job CompleteJob completes.
 		completed []string
 		counts    []management.JobTypeCount
 		ids       []management.GroupedID
@@ -187,8 +188,8 @@ func TestDBQueueManagerOptions(t *testing.T) {
 	require.ErrorContains(t, err, "Options.Client must be set")
 }
 
-// TestDBQueueManagerOfAURI connects, and disconnects when its context ends: the
-// package's main test finds the goroutines of a client that does not.
+// The manager connects, and disconnects when its context ends: TestMain would report the
+// goroutines of a client that stays connected.
 func TestDBQueueManagerOfAURI(t *testing.T) {
 	d := mongotest.Open(t)
 	opts := management.DBQueueManagerOptions{Options: queue.MongoDBOptions{URI: d.URI(), DB: d.Database(), Collection: "jobs"}}
@@ -197,7 +198,7 @@ func TestDBQueueManagerOfAURI(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.CompleteJobs(t.Context(), management.All))
 	cancel()
-	require.NoError(t, m.(interface{ Close(context.Context) error }).Close(t.Context()), "it waits for the end")
+	require.NoError(t, m.(interface{ Close(context.Context) error }).Close(t.Context()), "Close waits for the end")
 	require.ErrorIs(t, m.CompleteJobs(t.Context(), management.All), driver.ErrClosed)
 
 	opts.Options.URI = "mongodb://me:secret@127.0.0.1:1"
@@ -208,7 +209,7 @@ func TestDBQueueManagerOfAURI(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// TestDBQueueManagerTTL: what it completes is removed as what has run.
+// A job that a manager completes is removed after the TTL of its options.
 func TestDBQueueManagerTTL(t *testing.T) {
 	d := mongotest.Open(t)
 	for name, ttl := range map[string]time.Duration{"kept": 0, "hour": time.Hour} {

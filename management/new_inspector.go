@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// store is what an Inspector works with: a *queue.Store.
+// store is what an Inspector needs of a *queue.Store.
 type store interface {
 	Admin() driver.Admin
 	ByReference() bool
@@ -31,10 +31,10 @@ type store interface {
 // inspector is the Inspector of this package.
 type inspector struct {
 	store store
-	// unready is why there is no store.
+	// unready is why store is nil.
 	unready error
 	seal    cursorSeal
-	// refusals are the calls that were refused.
+	// refusals counts the refused calls.
 	refusals refusals
 }
 
@@ -44,9 +44,9 @@ var (
 	_ Inspector = (*dbManager)(nil)
 )
 
-// NewInspector returns an Inspector of one queue, of whatever kind of package queue. It
-// can be used as long as the queue can. It returns an *InvalidArgumentError for a nil
-// queue, and an error that wraps ErrUnsupported for one of another package.
+// NewInspector returns an Inspector of one queue of package queue, of any kind. It can be
+// used as long as the queue can. It returns an *InvalidArgumentError for a nil queue, and
+// an error that wraps ErrUnsupported for a queue of another package.
 func NewInspector(q amboy.Queue) (Inspector, error) {
 	i := inspectorOf(q)
 	if i.unready != nil {
@@ -55,14 +55,14 @@ func NewInspector(q amboy.Queue) (Inspector, error) {
 	return i, nil
 }
 
-// inspectorOf returns one that may have no store.
+// inspectorOf returns an inspector, which is unready if the queue has no store.
 func inspectorOf(q amboy.Queue) *inspector {
 	if q == nil {
 		return &inspector{unready: errNilQueue}
 	}
 	s, ok := queue.StoreOf(q)
 	if !ok {
-		return &inspector{unready: fmt.Errorf("queue %q is a %T, of which this package knows nothing: %w", q.ID(), q, ErrUnsupported)}
+		return &inspector{unready: fmt.Errorf("queue %q is a %T, which is not a queue of package queue: %w", q.ID(), q, ErrUnsupported)}
 	}
 	return &inspector{store: s}
 }
@@ -71,20 +71,20 @@ var errNilQueue = invalid("queue", "nil", "must not be nil")
 
 // NewGroupInspector returns an Inspector of all queues of a group of package queue. It
 // can be used as long as the group can. It returns an *InvalidArgumentError for a nil
-// group, and an error that wraps ErrUnsupported for one of another package.
+// group, and an error that wraps ErrUnsupported for a group of another package.
 func NewGroupInspector(group amboy.QueueGroup) (Inspector, error) {
 	if group == nil {
 		return nil, fmt.Errorf("making an inspector of a group: %w", invalid("group", "nil", "must not be nil"))
 	}
 	s, ok := queue.StoreOfGroup(group)
 	if !ok {
-		return nil, fmt.Errorf("making an inspector of a group: a %T is one of which this package knows nothing: %w", group, ErrUnsupported)
+		return nil, fmt.Errorf("making an inspector of a group: a %T is not a group of package queue: %w", group, ErrUnsupported)
 	}
 	return &inspector{store: s}, nil
 }
 
-// NewDBInspector returns an Inspector of jobs in a MongoDB, which needs no queue. It
-// lives, connects, blocks and fails as NewDBQueueManager does, and has its method Close.
+// NewDBInspector returns an Inspector of jobs in a MongoDB, without opening a queue. It
+// lives, connects, blocks and fails as NewDBQueueManager does, and has a method Close too.
 func NewDBInspector(ctx context.Context, opts DBQueueManagerOptions) (Inspector, error) {
 	m, err := newDBManager(ctx, opts)
 	if err != nil {
@@ -93,20 +93,20 @@ func NewDBInspector(ctx context.Context, opts DBQueueManagerOptions) (Inspector,
 	return m, nil
 }
 
-// valid returns why a call is not possible: the errors of its arguments, joined.
-func (i *inspector) valid(errs ...error) error {
+// check joins the errors of the arguments of a call, and the reason why there is no store.
+func (i *inspector) check(errs ...error) error {
 	return errors.Join(append([]error{i.unready}, errs...)...)
 }
 
-// narrow returns the queues that are meant where some are named; none for all of the
-// store.
-func (i *inspector) narrow(named []string) ([]string, error) {
-	meant := i.store.Queues()
+// resolveQueues returns the queues of a request that names some queues, or none. An empty result
+// stands for all queues of the store. It returns an error for a queue outside this inspector.
+func (i *inspector) resolveQueues(named []string) ([]string, error) {
+	allowed := i.store.Queues()
 	if len(named) == 0 {
-		return meant, nil
+		return allowed, nil
 	}
 	for _, name := range named {
-		if len(meant) > 0 && !slices.Contains(meant, name) {
+		if len(allowed) > 0 && !slices.Contains(allowed, name) {
 			return nil, unknownQueue(name)
 		}
 	}
@@ -115,10 +115,10 @@ func (i *inspector) narrow(named []string) ([]string, error) {
 
 func unknownQueue(name string) error { return fmt.Errorf("queue %q: %w", name, ErrUnknownQueue) }
 
-// validQueue returns an error for a name that no queue has.
+// validQueue returns an error for a name that no queue can have.
 func validQueue(name string) error { return validateText("queue", name) }
 
-// validJobID returns an error for an ID that no job has.
+// validJobID returns an error for an ID that no job can have.
 func validJobID(id string) error {
 	switch {
 	case id == "":
@@ -130,11 +130,11 @@ func validJobID(id string) error {
 	}
 }
 
-// known returns an error that wraps ErrUnknownQueue for a queue that is not meant, or
-// that the store has never seen and this process has not open.
-func (i *inspector) known(ctx context.Context, name string) error {
-	if meant := i.store.Queues(); len(meant) > 0 {
-		if slices.Contains(meant, name) {
+// checkQueueExists returns an error that wraps ErrUnknownQueue for a queue outside this inspector, and
+// for one that the store has never contained and that is not open in this process.
+func (i *inspector) checkQueueExists(ctx context.Context, name string) error {
+	if allowed := i.store.Queues(); len(allowed) > 0 {
+		if slices.Contains(allowed, name) {
 			return nil
 		}
 		return unknownQueue(name)

@@ -10,11 +10,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// leaveOut tells of a note that can't be read, without which people are shown the
-// others: a process of another version may have written it.
-func leaveOut(ctx context.Context, note driver.Note, err error) {
+// logUnreadableNote logs that a note was skipped because it can't be decoded. A process of
+// another version may have written it.
+func logUnreadableNote(ctx context.Context, note driver.Note, err error) {
 	logging.Warning(ctx, message.Fields{
-		"message": "left out a note that can't be read",
+		"message": "skipped a note that can't be decoded",
 		"kind":    note.Kind,
 		"key":     note.Key,
 		"error":   err.Error(),
@@ -24,8 +24,8 @@ func leaveOut(ctx context.Context, note driver.Note, err error) {
 // notesPage is the number of notes that are read at a time.
 const notesPage = 200
 
-// notes yields the notes of a kind whose time has not come, from a key on. An error is
-// the last that it yields.
+// notes yields the notes of a kind that have not expired, starting at a key. After an error
+// it yields nothing more.
 func (i *inspector) notes(ctx context.Context, kind, from string) iter.Seq2[driver.Note, error] {
 	return func(yield func(driver.Note, error) bool) {
 		now := i.store.Now()

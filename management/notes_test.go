@@ -16,13 +16,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Notes that can't be read are left out, and the others shown.
-func TestNotesThatCantBeRead(t *testing.T) {
+// A note that can't be decoded is skipped, and the others are shown.
+func TestNotesThatCannotBeDecodedAreSkipped(t *testing.T) {
 	now := time.Now()
 	bad := func(kind, key string) driver.Note {
 		return driver.Note{Kind: kind, Key: key, Value: []byte("\xff{"), Until: inAnHour()}
 	}
-	i := noting(t,
+	i := newInspectorOfNotes(t,
 		bad(activity.MinuteKind, activity.KeyOf(now)+" another"),
 		bad(presence.ProcessKind, "another"),
 		bad(presence.WorkersKind, presence.WorkersKey("")),
@@ -53,7 +53,7 @@ func TestNotesThatCantBeRead(t *testing.T) {
 	assert.Empty(t, audit.Entries)
 }
 
-// The clock of an inline queue stands where a test sets it.
+// The clock of an inline queue stands still at the time that a test sets.
 func TestActivityOfAMinuteThatJustBegan(t *testing.T) {
 	q, err := queue.NewInline(queue.InlineOptions{Time: time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)})
 	require.NoError(t, err)
@@ -68,28 +68,28 @@ func TestActivityOfAMinuteThatJustBegan(t *testing.T) {
 	assert.InDelta(t, 1, got.Sum.PerSecond, 0)
 }
 
-// meeting holds a request back that has taken its idempotency key, until another with
-// the same key is through.
-type meeting struct {
+// keyRace blocks the first request that claims an idempotency key, until another request
+// with the same key has returned.
+type keyRace struct {
 	driver.Driver
-	once           sync.Once
-	taken, through chan struct{}
+	once             sync.Once
+	claimed, release chan struct{}
 }
 
-func (m *meeting) KeepNew(ctx context.Context, note driver.Note, now time.Time) (driver.Note, bool, error) {
+func (m *keyRace) KeepNew(ctx context.Context, note driver.Note, now time.Time) (driver.Note, bool, error) {
 	kept, isNew, err := m.Driver.KeepNew(ctx, note, now)
 	if isNew {
 		m.once.Do(func() {
-			close(m.taken)
-			<-m.through
+			close(m.claimed)
+			<-m.release
 		})
 	}
 	return kept, isNew, err
 }
 
-func TestCreateJobOnceByTwoAtOnce(t *testing.T) {
+func TestConcurrentRequestsWithOneIdempotencyKeyPutOneJob(t *testing.T) {
 	for _, id := range []string{"", "given"} {
-		m := &meeting{Driver: newMemory(t), taken: make(chan struct{}), through: make(chan struct{})}
+		m := &keyRace{Driver: newMemory(t), claimed: make(chan struct{}), release: make(chan struct{})}
 		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: m, CloseDriver: true, NumWorkers: 1})
 		require.NoError(t, err)
 		t.Cleanup(func() { q.Close(ended()) })
@@ -105,11 +105,11 @@ func TestCreateJobOnceByTwoAtOnce(t *testing.T) {
 			created, errCreate := i.CreateJob(t.Context(), request)
 			first <- result{created, errCreate}
 		}()
-		<-m.taken
+		<-m.claimed
 		second, err := i.CreateJob(t.Context(), request)
 		require.NoError(t, err)
 		assert.False(t, second.Repeated)
-		close(m.through)
+		close(m.release)
 		got := <-first
 		require.NoError(t, got.err)
 		assert.Equal(t, management.Created{JobRef: second.JobRef, Repeated: true}, got.created)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxPatternLength is the length, in bytes, of the longest pattern.
+// MaxPatternLength is the maximum length of a pattern, in bytes.
 const MaxPatternLength = 1024
 
 // pattern matches the IDs of jobs.
@@ -28,9 +28,9 @@ func newPattern(text string) (*pattern, error) {
 	return &pattern{expression}, nil
 }
 
-// matches tells whether all of an ID matches: of the matches that begin first, the
-// expression finds the longest. An anchor that is put around the text would be at
-// the mercy of what the text says.
+// matches reports whether the pattern matches all of an ID. Longest makes the expression
+// prefer the longest of the leftmost matches. Wrapping the text in anchors instead would
+// be unsafe, because the text could contain an alternative that escapes them.
 func (p *pattern) matches(id string) bool {
 	found := p.expression.FindStringIndex(id)
 	return len(found) == 2 && found[0] == 0 && found[1] == len(id)

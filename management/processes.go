@@ -12,11 +12,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// maxRunningSeen is the number of running jobs that are counted by their process.
-const maxRunningSeen = 10_000
+// maxScanned is the maximum number of jobs that are read to be counted.
+const maxScanned = 10_000
 
 func (i *inspector) Processes(ctx context.Context) ([]Process, error) {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 	processes, err := i.processes(ctx)
@@ -30,7 +30,7 @@ func (i *inspector) processes(ctx context.Context) ([]Process, error) {
 	if err := i.store.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	found, err := i.present(ctx)
+	found, err := i.reportedProcesses(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,30 +49,30 @@ func (i *inspector) processes(ctx context.Context) ([]Process, error) {
 	return processes, nil
 }
 
-// present are the processes that have said that they are there, by ID, with those of
-// their queues that are meant.
-func (i *inspector) present(ctx context.Context) (map[string]*Process, error) {
-	meant := i.store.Queues()
+// reportedProcesses returns the processes that have reported themselves, by ID. It leaves
+// out their queues that are outside this inspector.
+func (i *inspector) reportedProcesses(ctx context.Context) (map[string]*Process, error) {
+	allowed := i.store.Queues()
 	found := map[string]*Process{}
 	for note, err := range i.notes(ctx, presence.ProcessKind, "") {
 		if err != nil {
 			return nil, err
 		}
-		var said presence.Process
-		if err := presence.Decode(note, &said); err != nil {
-			leaveOut(ctx, note, err)
+		var report presence.Process
+		if err := presence.Decode(note, &report); err != nil {
+			logUnreadableNote(ctx, note, err)
 			continue
 		}
 		p := &Process{
-			ID: said.ID, Host: said.Host, PID: said.PID, Started: said.Started, Seen: said.Seen,
-			Alive: said.Alive(i.store.Now()), Queues: []ProcessQueue{}, Running: []JobSummary{},
+			ID: report.ID, Host: report.Host, PID: report.PID, Started: report.Started, Seen: report.Seen,
+			Alive: report.Alive(i.store.Now()), Queues: []ProcessQueue{}, Running: []JobSummary{},
 		}
-		for _, q := range said.Queues {
-			if len(meant) == 0 || slices.Contains(meant, q.Name) {
+		for _, q := range report.Queues {
+			if len(allowed) == 0 || slices.Contains(allowed, q.Name) {
 				p.Queues = append(p.Queues, ProcessQueue(q))
 			}
 		}
-		for _, kind := range said.Unknown {
+		for _, kind := range report.Unknown {
 			p.Unknown = append(p.Unknown, kindOf(kind))
 		}
 		found[p.ID] = p
@@ -80,8 +80,8 @@ func (i *inspector) present(ctx context.Context) (map[string]*Process, error) {
 	return found, nil
 }
 
-// addRunning adds the jobs that processes run, also of those that say nothing of
-// themselves.
+// addRunning adds the running jobs to their processes. It adds processes that have not
+// reported themselves.
 func (i *inspector) addRunning(ctx context.Context, found map[string]*Process) error {
 	query := driver.Query{Queues: i.store.Queues(), States: []amboy.JobState{amboy.StateRunning}, Latest: true}
 	seen, more := 0, false
@@ -89,7 +89,7 @@ func (i *inspector) addRunning(ctx context.Context, found map[string]*Process) e
 		if err != nil {
 			return err
 		}
-		if seen == maxRunningSeen {
+		if seen == maxScanned {
 			more = true
 			break
 		}
@@ -115,15 +115,15 @@ func (i *inspector) addRun(p *Process, r *driver.Record) {
 	if !p.Started.IsZero() {
 		return
 	}
-	// It said nothing of itself: what is known of it are its leases.
+	// The process has not reported itself: the leases of its jobs are all that is known.
 	if r.Status.ModificationTime.After(p.Seen) {
 		p.Seen = r.Status.ModificationTime
 	}
 	p.Alive = !isStale(r, i.store.LeaseTime(), i.store.Now()) || p.Alive
 }
 
-// isStale tells whether the lease of a running job has run out; never where there are
-// no leases.
+// isStale reports whether the lease of a running job has expired. It never has if
+// leaseTime is 0, because there are no leases.
 func isStale(r *driver.Record, leaseTime time.Duration, now time.Time) bool {
 	return leaseTime > 0 && now.Sub(r.Status.ModificationTime) > leaseTime
 }

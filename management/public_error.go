@@ -8,19 +8,19 @@ import (
 	"github.com/mongodb/amboy/internal/publictext"
 )
 
-// internalError is all that is told of what a store says, which may name hosts and users.
-const internalError = "the service could not do it; its log says why"
+// internalError replaces the errors of a store, which may name hosts and users.
+const internalError = "internal error; the log of the service has the details"
 
-// publicText is what the audit list tells of an error. wasRefused is true if it says
-// that nothing was done, and why.
+// publicText returns the text of an error for the audit list. wasRefused is true if the
+// error means that nothing was done.
 func publicText(err error) (text string, wasRefused bool) {
 	text, known := publictext.Of(err, publictext.As[*InvalidArgumentError], publictext.As[*StateError], publictext.Is(ErrUnknownQueue, ErrUnsupported))
 	switch {
 	case known:
-		// A queue that is closed may have been so half-way.
+		// A queue may have been closed while the action was performed.
 		return text, !errors.Is(err, amboy.ErrQueueClosed) && !errors.Is(err, amboy.ErrGroupClosed)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "the request ended before it was done", false
+		return "the request ended before it completed", false
 	default:
 		return internalError, false
 	}

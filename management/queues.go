@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// maxOldest is for how many queues Queues tells the oldest pending job.
-	maxOldest = 100
-	// oldestAtOnce is how many queues are asked for it at once.
-	oldestAtOnce = 4
+	// maxDetailed is the number of queues for which Queues finds the oldest pending job
+	// and the unknown kinds.
+	maxDetailed = 100
+	// oldestConcurrency is the number of queries for the oldest job that run at once.
+	oldestConcurrency = 4
 )
 
 func (i *inspector) Queues(ctx context.Context) ([]Queue, error) {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("listing queues: %w", err)
 	}
 	queues, err := i.queues(ctx)
@@ -51,14 +52,14 @@ func (i *inspector) queues(ctx context.Context) ([]Queue, error) {
 	return queues, i.setUnknown(ctx, queues)
 }
 
-// infos describes the queues that are meant, by name.
+// infos describes the queues of this inspector, by name.
 func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
-	meant := i.store.Queues()
-	if len(meant) == 0 {
+	allowed := i.store.Queues()
+	if len(allowed) == 0 {
 		return i.store.QueueInfos(ctx)
 	}
 	var infos []driver.QueueInfo
-	for _, name := range slices.Sorted(slices.Values(meant)) {
+	for _, name := range slices.Sorted(slices.Values(allowed)) {
 		info, err := i.info(ctx, name)
 		if err != nil {
 			return nil, err
@@ -68,7 +69,7 @@ func (i *inspector) infos(ctx context.Context) ([]driver.QueueInfo, error) {
 	return infos, nil
 }
 
-// info describes a queue.
+// info returns the controls and the counts of a queue.
 func (i *inspector) info(ctx context.Context, name string) (driver.QueueInfo, error) {
 	stats, err := i.store.Admin().Stats(ctx, name)
 	if err != nil {
@@ -79,7 +80,7 @@ func (i *inspector) info(ctx context.Context, name string) (driver.QueueInfo, er
 }
 
 func (i *inspector) Queue(ctx context.Context, name string) (Queue, error) {
-	if err := i.valid(validQueue(name)); err != nil {
+	if err := i.check(validQueue(name)); err != nil {
 		return Queue{}, fmt.Errorf("describing a queue: %w", err)
 	}
 	q, err := i.queue(ctx, name)
@@ -90,7 +91,7 @@ func (i *inspector) Queue(ctx context.Context, name string) (Queue, error) {
 }
 
 func (i *inspector) queue(ctx context.Context, name string) (Queue, error) {
-	if err := i.known(ctx, name); err != nil {
+	if err := i.checkQueueExists(ctx, name); err != nil {
 		return Queue{}, err
 	}
 	info, err := i.info(ctx, name)
@@ -129,37 +130,37 @@ func countsOf(s amboy.QueueStats) Counts {
 	}
 }
 
-// setOldest sets since when jobs are pending, of the queues that have the most of them.
+// setOldest sets OldestPending for the queues with the most jobs that can start.
 func (i *inspector) setOldest(ctx context.Context, queues []Queue) error {
 	byDepth := make([]*Queue, len(queues))
 	for n := range queues {
 		byDepth[n] = &queues[n]
 	}
 	slices.SortStableFunc(byDepth, func(a, b *Queue) int { return cmp.Compare(b.Counts.due(), a.Counts.due()) })
-	byDepth = byDepth[:min(maxOldest, len(byDepth))]
-	var asking sync.WaitGroup
+	byDepth = byDepth[:min(maxDetailed, len(byDepth))]
+	var queries sync.WaitGroup
 	errs := make([]error, len(byDepth))
-	free := make(chan struct{}, oldestAtOnce)
+	free := make(chan struct{}, oldestConcurrency)
 	for n, q := range byDepth {
 		free <- struct{}{}
-		asking.Go(func() {
+		queries.Go(func() {
 			defer func() {
-				if value := recover(); value != nil { // a driver is not ours
-					errs[n] = fmt.Errorf("looking for the oldest job of queue %q: %w", q.Name, &amboy.PanicError{Value: value, Stack: debug.Stack()})
+				if value := recover(); value != nil { // a driver may panic
+					errs[n] = fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, &amboy.PanicError{Value: value, Stack: debug.Stack()})
 				}
 				<-free
 			}()
 			q.OldestPending, errs[n] = i.oldest(ctx, *q)
 		})
 	}
-	asking.Wait()
+	queries.Wait()
 	return cmp.Or(errs...)
 }
 
-// due counts the pending jobs that nothing blocks.
+// due counts the pending jobs that are not blocked.
 func (c Counts) due() int { return c.Pending - c.Blocked }
 
-// oldest is since when the first job of a queue waits that could start.
+// oldest returns the time since which the first job of a queue could have started.
 func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
 	if q.Counts.due() < 1 {
 		return time.Time{}, nil
@@ -167,22 +168,22 @@ func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
 	query := driver.Query{Queues: []string{q.Name}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
 	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: 1}) {
 		if err != nil {
-			return time.Time{}, fmt.Errorf("looking for the oldest job of queue %q: %w", q.Name, err)
+			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, err)
 		}
-		return couldStart(r.TimeInfo), nil
+		return eligibleSince(r.TimeInfo), nil
 	}
 	return time.Time{}, nil
 }
 
-// couldStart is when a job was put and due.
-func couldStart(t amboy.JobTimeInfo) time.Time {
+// eligibleSince returns when a job was both put and due.
+func eligibleSince(t amboy.JobTimeInfo) time.Time {
 	if t.WaitUntil.After(t.Created) {
 		return t.WaitUntil
 	}
 	return t.Created
 }
 
-// workers are the numbers that are set, by the names of queues.
+// workers returns the numbers of workers that were set, by the name of the queue.
 func (i *inspector) workers(ctx context.Context) (map[string]int, error) {
 	set := map[string]int{}
 	for note, err := range i.notes(ctx, presence.WorkersKind, "") {
@@ -191,7 +192,7 @@ func (i *inspector) workers(ctx context.Context) (map[string]int, error) {
 		}
 		name, n, err := presence.WorkersOf(note)
 		if err != nil {
-			leaveOut(ctx, note, err)
+			logUnreadableNote(ctx, note, err)
 			continue
 		}
 		set[name] = n
@@ -199,7 +200,7 @@ func (i *inspector) workers(ctx context.Context) (map[string]int, error) {
 	return set, nil
 }
 
-// workersOf is the number that is set for a queue; 0 where none is.
+// workersOf returns the number of workers that was set for a queue; 0 if none was.
 func (i *inspector) workersOf(ctx context.Context, queue string) (int, error) {
 	key := presence.WorkersKey(queue)
 	found, err := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: presence.WorkersKind, From: key, To: key + "\x00", Limit: 1})
@@ -208,7 +209,7 @@ func (i *inspector) workersOf(ctx context.Context, queue string) (int, error) {
 	}
 	_, n, err := presence.WorkersOf(found[0])
 	if err != nil {
-		leaveOut(ctx, found[0], err)
+		logUnreadableNote(ctx, found[0], err)
 	}
 	return n, nil
 }

@@ -28,12 +28,12 @@ func (f *inspected) described() management.Queue {
 }
 
 func TestQueues(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		q, err := f.Queue(f.ctx, f.name)
 		require.NoError(f, err)
 		assert.Equal(f, management.Queue{Name: f.name}, q)
 		before := time.Now().Add(-time.Second)
-		f.stand()
+		f.putOneInEachState()
 		q = f.described()
 		assert.True(f, q.OldestPending.After(before) && q.OldestPending.Before(time.Now()), "%s", q.OldestPending)
 		want := management.Counts{Pending: 4, Blocked: 1, Running: 2, Completed: 3, Total: 9}
@@ -45,7 +45,7 @@ func TestQueues(t *testing.T) {
 }
 
 func TestAQueueWithoutJobsIsListed(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		assert.Equal(f, management.Queue{Name: f.name}, f.described())
 		all, err := f.Queues(f.ctx)
 		require.NoError(f, err)
@@ -54,7 +54,7 @@ func TestAQueueWithoutJobsIsListed(t *testing.T) {
 }
 
 func TestSetControl(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		want := management.Control{}
 		for _, step := range []struct {
 			change management.ControlChange
@@ -76,7 +76,7 @@ func TestSetControl(t *testing.T) {
 	})
 }
 
-func TestWorkersAreSet(t *testing.T) {
+func TestSetControlChangesTheNumberOfWorkers(t *testing.T) {
 	inspectEach(t, []view{ofQueue}, func(f *inspected) {
 		f.hold("one", "alpha")
 		f.hold("two", "alpha")
@@ -88,8 +88,8 @@ func TestWorkersAreSet(t *testing.T) {
 }
 
 func TestUnknownQueue(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
-		const none = "of nobody"
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
+		const none = "unknown"
 		before := f.states()
 		for name, call := range map[string]func() error{
 			"Queue": func() error { _, err := f.Queue(f.ctx, none); return err },
@@ -138,7 +138,7 @@ func TestAnotherQueueIsUnknown(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	inspectEach(t, []view{ofQueue, ofMore}, func(f *inspected) {
+	inspectEach(t, []view{ofQueue, ofGroup}, func(f *inspected) {
 		ctx, cancel := context.WithCancel(f.ctx)
 		defer cancel()
 		seen := 0
@@ -163,8 +163,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Between two looks there is the time that was asked for, and without a change a long
-// one.
+// Two reads are at least the requested interval apart, and further if nothing changes.
 func TestWatchIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: newMemory(t), CloseDriver: true, NumWorkers: 1})
@@ -188,14 +187,14 @@ func TestWatchIsQuiet(t *testing.T) {
 	})
 }
 
-// panicky panics when somebody looks for jobs.
+// panicky panics in Find.
 type panicky struct{ driver.Driver }
 
 func (panicky) Find(context.Context, driver.Query, driver.PageRequest) (driver.Page, error) {
 	panic("no more")
 }
 
-func TestADriverThatPanicsDoesNotEndTheProcess(t *testing.T) {
+func TestPanicOfADriverIsReturnedAsAnError(t *testing.T) {
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: panicky{newMemory(t)}, CloseDriver: true, NumWorkers: 1})
 	require.NoError(t, err)
 	defer q.Close(ended())

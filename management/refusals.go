@@ -7,10 +7,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// WhatRefused is what an AuditEntry says that counts refused calls.
+// WhatRefused is the What of an AuditEntry that counts refused calls.
 const WhatRefused = "refused"
 
-// refusedCall is one of those that an entry counts.
+// refusedCall is one of the calls that an entry counts, as an example.
 type refusedCall struct {
 	What  string `json:"what"`
 	JobID string `json:"job_id,omitempty"`
@@ -18,15 +18,15 @@ type refusedCall struct {
 }
 
 const (
-	// refusalTime is for how long refused calls are counted in one entry.
+	// refusalTime is how long refused calls are counted in the same entry.
 	refusalTime = time.Hour
-	// maxRefusals is the number of entries that are counted in at a time.
+	// maxRefusals is the maximum number of entries that are open at a time.
 	maxRefusals = 1000
 )
 
-// refusals counts the calls that were refused and have changed nothing, in one entry for
-// each queue and each actor. An entry is written when its count doubles, so that many calls
-// write little.
+// refusals counts the refused calls, which changed nothing, in one entry for each queue and
+// actor. An entry is written when its count reaches a power of two, so that many calls cause
+// few writes.
 type refusals struct {
 	mu      sync.Mutex
 	entries map[refusedBy]*refusedCalls
@@ -40,14 +40,14 @@ type refusedCalls struct {
 	count int
 }
 
-// add counts a call, at a time. It returns the entry, and whether it is to be written now.
+// add counts a call. It returns the entry, and reports whether to write it now.
 func (r *refusals) add(by refusedBy, now time.Time) (entry refusedCalls, write bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entries[by]
 	if e == nil || now.Sub(e.since).Abs() >= refusalTime {
 		if len(r.entries) >= maxRefusals {
-			clear(r.entries) // who comes again begins a new entry
+			clear(r.entries) // the next call begins a new entry
 		}
 		if r.entries == nil {
 			r.entries = map[refusedBy]*refusedCalls{}
@@ -59,8 +59,8 @@ func (r *refusals) add(by refusedBy, now time.Time) (entry refusedCalls, write b
 	return *e, e.count&(e.count-1) == 0
 }
 
-// latest is the count of an entry of this process, which may not have been written; 0 for
-// another entry.
+// latest returns the current count of an entry of this process, which may not have been
+// written yet; 0 for another entry.
 func (r *refusals) latest(entry AuditEntry, note driver.Note) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

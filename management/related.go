@@ -8,7 +8,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// scopesOf tells who holds the scopes that a job needs.
+// scopesOf returns the scopes that a job needs, and their holders.
 func (i *inspector) scopesOf(ctx context.Context, r *driver.Record) ([]ScopeUse, error) {
 	uses := []ScopeUse{}
 	for _, name := range neededScopes(r) {
@@ -38,21 +38,21 @@ func neededScopes(r *driver.Record) []string {
 	return scopes
 }
 
-// holder finds the job that holds a scope; nil where none does.
+// holder returns the job that holds a scope; nil if none does.
 func (i *inspector) holder(ctx context.Context, queue, scope string) (*JobRef, error) {
 	query := driver.Query{Queues: []string{queue}, Scope: scope, Holding: true, Latest: true}
 	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: pageSize}) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(r.Scopes, scope) { // it may hold others
+		if slices.Contains(r.Scopes, scope) { // the job may hold only other scopes
 			return new(refOf(r)), nil
 		}
 	}
 	return nil, nil
 }
 
-// edgesOf names the jobs that a job depends on, each once.
+// edgesOf returns the IDs of the jobs that a job depends on, each once.
 func edgesOf(r *driver.Record) []string {
 	if r.Dependency == nil {
 		return nil
@@ -68,7 +68,7 @@ func edgesOf(r *driver.Record) []string {
 	return edges
 }
 
-// failedEdge tells whether a job knows that one it depends on ended without success.
+// failedEdge reports whether a job has recorded that a job it depends on ended without success.
 func failedEdge(r *driver.Record, id string) bool {
 	return r.Dependency != nil && slices.Contains(r.Dependency.Failed, id)
 }
@@ -95,7 +95,7 @@ func (i *inspector) dependsOn(ctx context.Context, r *driver.Record) (list []Dep
 	return list, more, nil
 }
 
-// byIDs returns those of some jobs of a queue that are there.
+// byIDs returns those of the named jobs of a queue that exist, by ID.
 func (i *inspector) byIDs(ctx context.Context, queue string, ids []string) (map[string]*driver.Record, error) {
 	found := map[string]*driver.Record{}
 	for some := range slices.Chunk(ids, pageSize) {
@@ -132,5 +132,5 @@ func (i *inspector) dependents(ctx context.Context, r *driver.Record) (list []De
 	return list, false, nil
 }
 
-// hasEnded tells whether a job in a state, or gone, keeps none waiting.
+// hasEnded reports whether a job with this state, empty if it does not exist, blocks no dependent.
 func hasEnded(state amboy.JobState) bool { return state == "" || state.IsFinal() }

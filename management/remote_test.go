@@ -13,15 +13,15 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// ofClient is the inspector of a queue, as a client has it that asks over HTTP.
+// ofClient is an inspector that calls the inspector of a queue over HTTP.
 var ofClient = view{"client", byDefault, func(t *testing.T, q amboy.Queue) management.Inspector {
 	return remote(t, ofQueue.make(t, q))
 }}
 
-// actorHeader has who makes a request, which no handler should believe but one of a test.
+// actorHeader contains the actor of a request. Only a handler of a test may trust it.
 const actorHeader = "Test-Actor"
 
-// sendActor sends who makes a request.
+// sendActor adds the actor to requests.
 type sendActor struct{}
 
 func (sendActor) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -31,7 +31,7 @@ func (sendActor) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// registered are the names of the registered types.
+// registered returns the names of the registered types.
 func registered() (types []string) {
 	for name := range registry.JobTypeNames() {
 		types = append(types, name)
@@ -39,13 +39,13 @@ func registered() (types []string) {
 	return types
 }
 
-// remote is an inspector that asks another over HTTP.
+// remote returns an inspector that calls another over HTTP.
 func remote(t *testing.T, i management.Inspector) management.Inspector {
 	handler := rest.Handler(i,
 		rest.Prefix("/some/where"),
 		rest.Authorize(func(*http.Request, rest.Access) error { return nil }),
 		rest.CreateTypes(registered()...),
-		rest.CreateTypes("of nobody"),
+		rest.CreateTypes("unknown"),
 		rest.Actor(func(r *http.Request) string { return r.Header.Get(actorHeader) }),
 	)
 	server := httptest.NewServer(handler)

@@ -10,22 +10,22 @@ import (
 )
 
 func (i *inspector) Schedules(ctx context.Context) ([]Schedule, error) {
-	if err := i.valid(); err != nil {
+	if err := i.check(); err != nil {
 		return nil, fmt.Errorf("listing schedules: %w", err)
 	}
-	meant := i.store.Queues()
+	allowed := i.store.Queues()
 	schedules := []Schedule{}
 	for note, err := range i.notes(ctx, presence.ScheduleKind, "") {
 		if err != nil {
 			return nil, fmt.Errorf("listing schedules: %w", err)
 		}
-		var said presence.Schedule
-		if err := presence.Decode(note, &said); err != nil {
-			leaveOut(ctx, note, err)
+		var report presence.Schedule
+		if err := presence.Decode(note, &report); err != nil {
+			logUnreadableNote(ctx, note, err)
 			continue
 		}
-		if len(meant) == 0 || slices.Contains(meant, said.Queue) {
-			schedules = append(schedules, Schedule(said))
+		if len(allowed) == 0 || slices.Contains(allowed, report.Queue) {
+			schedules = append(schedules, Schedule(report))
 		}
 	}
 	slices.SortFunc(schedules, func(a, b Schedule) int {

@@ -16,7 +16,7 @@ func (f ScopeFilter) Validate() error {
 
 func (i *inspector) Scopes(ctx context.Context, filter ScopeFilter, page PageRequest) (ScopePage, error) {
 	limit, errLimit := page.limit()
-	if err := i.valid(filter.Validate(), errLimit); err != nil {
+	if err := i.check(filter.Validate(), errLimit); err != nil {
 		return ScopePage{}, fmt.Errorf("listing scopes: %w", err)
 	}
 	found, err := i.scopes(ctx, filter, page, limit)
@@ -26,13 +26,13 @@ func (i *inspector) Scopes(ctx context.Context, filter ScopeFilter, page PageReq
 	return found, nil
 }
 
-// scopes lists the scopes of the jobs that hold some.
+// scopes returns a page of scopes. It pages over the jobs that hold them.
 func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageRequest, limit int) (ScopePage, error) {
-	queues, err := i.narrow(filter.Queues)
+	queues, err := i.resolveQueues(filter.Queues)
 	if err != nil {
 		return ScopePage{}, err
 	}
-	list, err := listOf("scopes", filter, page.Newest)
+	list, err := listDigest("scopes", filter, page.Newest)
 	if err != nil {
 		return ScopePage{}, err
 	}
@@ -54,7 +54,7 @@ func (i *inspector) scopes(ctx context.Context, filter ScopeFilter, page PageReq
 	return ScopePage{Scopes: scopes, Next: next}, err
 }
 
-// describeScopes describes the scopes that jobs hold, or the one of a name.
+// describeScopes describes the scopes that jobs hold, or only the named one.
 func (i *inspector) describeScopes(ctx context.Context, holders []*driver.Record, name string) ([]Scope, error) {
 	scopes := []Scope{}
 	for _, r := range holders {
@@ -69,8 +69,8 @@ func (i *inspector) describeScopes(ctx context.Context, holders []*driver.Record
 	return scopes, nil
 }
 
-// holders finds a page of jobs which hold, together, as many scopes as the page may
-// have. One job may hold more by itself.
+// holders returns a page of jobs that together hold at most as many scopes as the limit of
+// the page. A single job may hold more.
 func (i *inspector) holders(ctx context.Context, name string, query driver.Query, page driver.PageRequest) (driver.Page, error) {
 	found, err := i.store.Admin().Find(ctx, query, page)
 	if err != nil {
@@ -87,11 +87,11 @@ func (i *inspector) holders(ctx context.Context, name string, query driver.Query
 	if fit == len(found.Records) {
 		return found, nil
 	}
-	page.Limit = fit // so that the cursor is that after these
+	page.Limit = fit // so that the cursor points after these
 	return i.store.Admin().Find(ctx, query, page)
 }
 
-// heldScopes are those that a job holds, or the one of a name.
+// heldScopes returns the scopes that a job holds, or only the named one.
 func heldScopes(r *driver.Record, name string) []string {
 	var held []string
 	for _, scope := range r.Scopes {

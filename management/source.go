@@ -9,19 +9,18 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// source is where a manager finds jobs, and ends them.
+// source is what a manager uses to find jobs and to end them.
 type source interface {
-	// find yields, page by page, the latest attempts of the jobs that are in one of
-	// some states, and of a type; no states, and no type, stand for all. An error is
-	// the last that it yields.
+	// find yields, page by page, the latest attempts of the jobs in the given states and
+	// of the given type. No states, or no type, stand for all. After an error it yields
+	// nothing more.
 	find(ctx context.Context, states []amboy.JobState, jobType string) iter.Seq2[*seen, error]
-	// get returns the latest attempt of a job. Its error is a job not found where
-	// there is none.
+	// get returns the latest attempt of a job, or a job-not-found error.
 	get(ctx context.Context, id GroupedID) (*seen, error)
-	// locate names the job with an ID in each queue that may have it.
+	// locate returns the references under which a job with this ID may exist.
 	locate(ctx context.Context, id string) ([]GroupedID, error)
-	// markComplete ends jobs for good. It gives an error for each, which wraps
-	// amboy.ErrLeaseLost where the job is not as it was seen.
+	// markComplete ends jobs for good. It returns an error for each job, which wraps
+	// amboy.ErrLeaseLost if the job changed since it was read.
 	markComplete(ctx context.Context, jobs []*seen) []error
 }
 
@@ -35,18 +34,18 @@ const (
 	ended
 )
 
-// seen is a job as its source shows it.
+// seen is a job as it was when it was read.
 type seen struct {
 	GroupedID
 	jobType  string
 	progress progress
-	// stale is true where it is, or was last, under a lease that has run out.
+	// stale is true if the job runs, or ran last, under a lease that has expired.
 	stale bool
-	// record is what is stored of it, if anything is.
+	// record is the stored record; nil if the source has none.
 	record *driver.Record
 }
 
-// see looks at a job at a time. leaseTime is 0 where there are no leases.
+// see describes a job at a given time. leaseTime is 0 if there are no leases.
 func see(info amboy.JobInfo, leaseTime time.Duration, now time.Time) *seen {
 	return &seen{
 		GroupedID: GroupedID{ID: info.ID},
@@ -59,7 +58,7 @@ func see(info amboy.JobInfo, leaseTime time.Duration, now time.Time) *seen {
 func progressOf(info amboy.JobInfo) progress {
 	switch status := info.Status; {
 	case status.InProgress:
-		return running // whatever it says of itself
+		return running // whatever its other fields are
 	case !status.Completed:
 		return pending
 	case info.Retry.ShouldRetry():

@@ -11,19 +11,19 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// argsOf returns the arguments of a job as JSON, or why they are hidden. It needs
-// nothing of the job's type: what is stored has the same form wherever it is read, so
-// that what hides secrets finds them.
+// argsOf returns the arguments of a job as JSON, or why they are hidden. It does not need
+// the job's type: a stored document reads the same in every process, so that code that
+// redacts secrets finds them.
 func argsOf(r *driver.Record, byReference bool) (args json.RawMessage, hidden string) {
 	switch {
 	case r.Job.IsZero() && byReference:
-		return nil, "the queue holds the job itself, whose arguments are read only when it has ended"
+		return nil, "the queue holds the job itself, whose arguments can be read only after it has ended"
 	case r.Job.IsZero():
-		return nil, "there is no stored form of the job that could be read"
+		return nil, "the job has no stored form that could be read"
 	}
 	doc, err := jsonOf(r.Job)
 	if err != nil {
-		return nil, fmt.Sprintf("the stored form of the job can't be read: %v", err)
+		return nil, fmt.Sprintf("the stored form of the job can't be decoded: %v", err)
 	}
 	if own := argsField(doc); own != nil {
 		return own, ""
@@ -31,14 +31,14 @@ func argsOf(r *driver.Record, byReference bool) (args json.RawMessage, hidden st
 	return doc, ""
 }
 
-// The fields of what is stored of a job of a definition of package job.
+// The fields of the stored form of a job made by a definition of package job.
 const (
 	fieldArgs     = "args"
 	fieldOverride = "override"
 )
 
-// argsField returns the arguments of a job of a definition, of which little else is
-// stored; nil for another job.
+// argsField returns the arguments of a job made by a definition, whose stored form has no
+// other fields but an override; nil for another job.
 func argsField(doc json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(doc, &fields) != nil {
@@ -52,10 +52,10 @@ func argsField(doc json.RawMessage) json.RawMessage {
 	return fields[fieldArgs]
 }
 
-// resultField is where the document of a result has it.
+// resultField is the field of the stored document that contains the result.
 const resultField = "value"
 
-// resultOf returns what a job left, as JSON; nil where it left nothing.
+// resultOf returns the result of a job as JSON; nil if it has none.
 func resultOf(r *driver.Record) (json.RawMessage, error) {
 	if r.Result == nil {
 		return nil, nil
@@ -69,27 +69,27 @@ func resultOf(r *driver.Record) (json.RawMessage, error) {
 	return fields[resultField], err
 }
 
-// jsonOf returns a stored document as JSON. What JSON has no form for is an object, as
-// MongoDB's relaxed extended JSON has it.
+// jsonOf returns a stored document as JSON. Values without a JSON form become objects, as
+// in MongoDB's relaxed extended JSON.
 func jsonOf(body registry.Body) (doc json.RawMessage, err error) {
 	raw := body.Raw()
 	if body.IsJSON() {
 		if !json.Valid(raw) {
-			return nil, errors.New("it is not valid JSON")
+			return nil, errors.New("not valid JSON")
 		}
 		return raw, nil
 	}
 	defer func() {
 		if value := recover(); value != nil {
-			doc, err = nil, fmt.Errorf("reading it panicked: %v", value)
+			doc, err = nil, fmt.Errorf("decoding panicked: %v", value)
 		}
 	}()
 	if err = bson.Raw(raw).Validate(); err != nil {
-		return nil, fmt.Errorf("it is not valid BSON: %w", err)
+		return nil, fmt.Errorf("not valid BSON: %w", err)
 	}
 	doc, err = bson.MarshalExtJSON(bson.Raw(raw), false, false)
 	if err == nil && !json.Valid(doc) {
-		err = errors.New("it has no form in JSON")
+		err = errors.New("not representable in JSON")
 	}
 	return doc, err
 }

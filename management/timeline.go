@@ -9,7 +9,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// timeline tells the life of a job from its latest record and its attempts.
+// timeline builds the timeline of a job from its latest record and its attempts.
 func timeline(r *driver.Record, attempts []Attempt, now time.Time) []Moment {
 	t := &moments{now: now, state: driver.StateOf(r, now), retries: r.RetryInfo.Retryable, list: []Moment{}}
 	for _, e := range r.Status.Attempts {
@@ -21,7 +21,7 @@ func timeline(r *driver.Record, attempts []Attempt, now time.Time) []Moment {
 		t.addAttempt(a, r)
 	}
 	t.addPresent(r)
-	// Not all times are kept as exactly as others.
+	// Stores keep some times more precisely than others.
 	slices.SortStableFunc(t.list, func(a, b Moment) int {
 		return a.Time.Truncate(time.Millisecond).Compare(b.Time.Truncate(time.Millisecond))
 	})
@@ -36,16 +36,16 @@ type moments struct {
 	list    []Moment
 }
 
-// add adds a moment, unless its time is not set.
+// add adds a moment, unless its time is zero.
 func (t *moments) add(at time.Time, what, detail string) {
 	if !at.IsZero() {
 		t.list = append(t.list, Moment{Time: at, What: what, Detail: detail, Future: at.After(t.now)})
 	}
 }
 
-// named says of which attempt something is, where there may be several. People count
-// them from 1.
-func (t *moments) named(what string, attempt int) string {
+// withAttempt appends the number of the attempt if the job is retryable. Users count
+// attempts from 1.
+func (t *moments) withAttempt(what string, attempt int) string {
 	if !t.retries {
 		return what
 	}
@@ -57,19 +57,19 @@ func (t *moments) addError(e amboy.AttemptError) {
 	if e.Bookkeeping {
 		what = "error of the queue"
 	}
-	t.add(e.At, t.named(what, e.Attempt), e.Error)
+	t.add(e.At, t.withAttempt(what, e.Attempt), e.Error)
 }
 
-// addAttempt adds what is known of an attempt, with its errors among others. r is the
-// record of the latest.
+// addAttempt adds the moments of an attempt, including its errors. r is the record of the
+// latest attempt.
 func (t *moments) addAttempt(a Attempt, r *driver.Record) {
 	if a.Number == 0 {
 		t.add(a.Created, "put", "")
 	} else {
-		t.add(a.Created, t.named("put again", a.Number), "")
+		t.add(a.Created, t.withAttempt("put again", a.Number), "")
 	}
 	if due := r.TimeInfo.WaitUntil; a.Number == r.RetryInfo.CurrentAttempt && due.After(a.Created) {
-		t.add(due, t.named("due", a.Number), "")
+		t.add(due, t.withAttempt("due", a.Number), "")
 	}
 	detail := ""
 	if a.Owner != "" {
@@ -77,20 +77,20 @@ func (t *moments) addAttempt(a Attempt, r *driver.Record) {
 	}
 	started := a.Started
 	if !started.IsZero() && started.Before(a.Created) {
-		started = a.Created // the claim that took it had begun before it was put
+		started = a.Created // the claim began before the job was put
 	}
-	t.add(started, t.named("started", a.Number), detail)
+	t.add(started, t.withAttempt("started", a.Number), detail)
 	for _, e := range r.Status.Attempts {
 		if e.Attempt == a.Number {
 			t.addError(e)
 		}
 	}
 	if a.State.IsFinal() || a.State == amboy.StateRetrying {
-		t.add(a.Ended, t.named(endedAs(a.State), a.Number), driver.LastError(a.Errors))
+		t.add(a.Ended, t.withAttempt(endedAs(a.State), a.Number), driver.LastError(a.Errors))
 	}
 }
 
-// endedAs says how an attempt ended.
+// endedAs describes how an attempt ended.
 func endedAs(state amboy.JobState) string {
 	if state == amboy.StateRetrying {
 		return "failed, to be retried"
@@ -98,21 +98,21 @@ func endedAs(state amboy.JobState) string {
 	return string(state)
 }
 
-// addPresent adds what the job does now, and what is to come.
+// addPresent adds the current state of the job, and expected events.
 func (t *moments) addPresent(r *driver.Record) {
 	times := r.TimeInfo
 	switch {
 	case t.state == amboy.StateBlocked || t.state == amboy.StateParked:
 		t.add(t.now, string(t.state), r.Status.Reason)
 	case t.state == amboy.StateRunning && r.CancelRequested:
-		t.add(t.now, "is asked to end", r.Status.Reason)
+		t.add(t.now, "asked to end", r.Status.Reason)
 	case t.state == amboy.StateRunning && times.MaxTime > 0:
 		t.add(times.Start.Add(times.MaxTime), "must have ended", "")
 	case t.state == amboy.StateRetrying:
-		t.add(t.now, "waits to be retried", "")
+		t.add(t.now, "waiting for a retry", "")
 	}
 	if times.Start.IsZero() && !t.state.IsFinal() {
-		t.add(times.DispatchBy, "expires unless it has started", "")
+		t.add(times.DispatchBy, "expires unless started", "")
 	}
 	if t.state.IsFinal() {
 		t.add(r.ForgetAt, "is forgotten", "")

@@ -15,8 +15,7 @@ func kindOf(k driver.Kind) JobKind {
 	return JobKind{Type: k.Type, Version: k.Version, Dependency: k.Manager, DependencyVersion: k.ManagerVersion}
 }
 
-// setUnknown sets the jobs that no live process can run, of the queues that have the most
-// jobs that wait.
+// setUnknown sets Unknown for the queues with the most pending jobs.
 func (i *inspector) setUnknown(ctx context.Context, queues []Queue) error {
 	kinds, err := i.unknownKinds(ctx)
 	if err != nil || len(kinds) == 0 {
@@ -27,7 +26,7 @@ func (i *inspector) setUnknown(ctx context.Context, queues []Queue) error {
 		byDepth[n] = &queues[n]
 	}
 	slices.SortStableFunc(byDepth, func(a, b *Queue) int { return cmp.Compare(b.Counts.Pending, a.Counts.Pending) })
-	for _, q := range byDepth[:min(maxOldest, len(byDepth))] {
+	for _, q := range byDepth[:min(maxDetailed, len(byDepth))] {
 		if q.Counts.Pending+q.Counts.Retrying == 0 {
 			continue
 		}
@@ -44,7 +43,7 @@ func (i *inspector) setUnknown(ctx context.Context, queues []Queue) error {
 	return nil
 }
 
-// unknownKinds are the kinds that live processes have met and that none of them knows.
+// unknownKinds returns the kinds that live processes have met and that none of them can run.
 func (i *inspector) unknownKinds(ctx context.Context) ([]driver.Kind, error) {
 	var alive []presence.Process
 	met := map[driver.Kind]bool{}
@@ -52,16 +51,16 @@ func (i *inspector) unknownKinds(ctx context.Context) ([]driver.Kind, error) {
 		if err != nil {
 			return nil, err
 		}
-		var said presence.Process
-		if err := presence.Decode(note, &said); err != nil {
-			leaveOut(ctx, note, err)
+		var report presence.Process
+		if err := presence.Decode(note, &report); err != nil {
+			logUnreadableNote(ctx, note, err)
 			continue
 		}
-		if !said.Alive(i.store.Now()) {
+		if !report.Alive(i.store.Now()) {
 			continue
 		}
-		alive = append(alive, said)
-		for _, kind := range said.Unknown {
+		alive = append(alive, report)
+		for _, kind := range report.Unknown {
 			met[kind] = true
 		}
 	}
@@ -75,7 +74,7 @@ func (i *inspector) unknownKinds(ctx context.Context) ([]driver.Kind, error) {
 	return kinds, nil
 }
 
-// countUnknown counts the jobs of a kind that wait in a queue.
+// countUnknown counts the jobs of a kind that wait in a queue, up to MaxLimit.
 func (i *inspector) countUnknown(ctx context.Context, queue string, kind driver.Kind) (Count, error) {
 	query := driver.Query{
 		Queues: []string{queue},
@@ -92,7 +91,7 @@ func (i *inspector) countUnknown(ctx context.Context, queue string, kind driver.
 		if driver.KindOf(r) == kind {
 			n++
 		}
-		if n == MaxLimit || seen == maxRunningSeen {
+		if n == MaxLimit || seen == maxScanned {
 			return Count{Count: n, More: true}, nil
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// Jobs that no process could run waited, and nothing said why.
-func TestATypeThatNoLiveProcessKnowsIsShown(t *testing.T) {
+// An operator must see why jobs wait that no process can run.
+func TestTypeThatNoLiveProcessKnowsIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		store, err := memory.New(memory.Options{KeepFinished: 100})
@@ -52,19 +52,19 @@ func TestATypeThatNoLiveProcessKnowsIsShown(t *testing.T) {
 		require.Len(t, processes, 1)
 		assert.Equal(t, []management.JobKind{kind}, processes[0].Unknown)
 
-		// A process that knows it, and is busy with other jobs, or paused.
+		// Another process knows the type, and is busy with other jobs, or paused.
 		here := presence.Process{ID: "new", Started: time.Now(), Seen: time.Now(), Types: []presence.Type{{Name: newType, From: 3, To: 4}}}
 		note, err := here.Note()
 		require.NoError(t, err)
 		require.NoError(t, store.Keep(ctx, note))
 		assert.Empty(t, unknown(), "a live process knows it")
 		wait(5 * time.Minute)
-		assert.NotEmpty(t, unknown(), "the process that knew it is gone")
+		assert.NotEmpty(t, unknown(), "the process that knew it has stopped")
 		here.Seen, here.Types = time.Now(), nil
 		note, err = here.Note()
 		require.NoError(t, err)
 		require.NoError(t, store.Keep(ctx, note))
-		assert.Empty(t, unknown(), "a process with an older version of the library does not say what it knows")
+		assert.Empty(t, unknown(), "a process with an older version of the library does not report its types")
 		require.NoError(t, store.Drop(ctx, presence.ProcessKind, "new"))
 
 		registry.AddJobType(newType, func() amboy.Job {
@@ -83,7 +83,7 @@ func TestATypeThatNoLiveProcessKnowsIsShown(t *testing.T) {
 	})
 }
 
-// putUnknown puts a job of version 4 of a type in queue q, as a newer process does.
+// putUnknown puts a job with version 4 of a type in queue q, as a newer process would.
 func putUnknown(t *testing.T, store driver.Driver, id, jobType string) {
 	t.Helper()
 	r, err := registry.MakeJobInterchange(newTask(id, "alpha"), amboy.BSON)
@@ -95,7 +95,7 @@ func putUnknown(t *testing.T, store driver.Driver, id, jobType string) {
 	require.NoError(t, errs[0])
 }
 
-// unknownIn are the jobs of queue q that no process knows, as both calls tell it.
+// unknownIn returns the unknown kinds of queue q, after checking that both methods agree.
 func unknownIn(t *testing.T, inspector management.Inspector) []management.UnknownJobs {
 	t.Helper()
 	queues, err := inspector.Queues(t.Context())

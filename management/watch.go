@@ -10,9 +10,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// watchQuiet is how often queues are looked at where nobody told of a change: not all
-// stores tell of all.
-const watchQuiet = 10 * time.Second
+// maxQuiet is the longest time between two reads of the queues. Not all stores notify of
+// all changes.
+const maxQuiet = 10 * time.Second
 
 func (i *inspector) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error] {
 	return func(yield func([]Queue, error) bool) {
@@ -20,7 +20,7 @@ func (i *inspector) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]
 		if every < MinWatch || every > MaxWatch {
 			errEvery = invalid("every", every.String(), fmt.Sprintf("must be from %s to %s", MinWatch, MaxWatch))
 		}
-		if err := i.valid(errEvery); err != nil {
+		if err := i.check(errEvery); err != nil {
 			yield(nil, fmt.Errorf("watching queues: %w", err))
 			return
 		}
@@ -55,7 +55,7 @@ func (i *inspector) watch(ctx context.Context, every time.Duration, yield func([
 		if err != nil {
 			return err
 		}
-		// After a change there may be more that nobody tells of: jobs start.
+		// More changes without a notification may follow, such as starts of jobs.
 		busy = !reflect.DeepEqual(queues, last)
 		if busy && !yield(queues, nil) {
 			return nil
@@ -64,8 +64,8 @@ func (i *inspector) watch(ctx context.Context, every time.Duration, yield func([
 	}
 }
 
-// awaitChange waits for a time, and then for a change, unless the queues are busy. It
-// returns false when ctx ends.
+// awaitChange waits for the minimum interval and then, unless the queues are busy, for a
+// change. It returns false when ctx ends.
 func (i *inspector) awaitChange(ctx context.Context, every time.Duration, busy bool, changed <-chan struct{}) bool {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -74,10 +74,10 @@ func (i *inspector) awaitChange(ctx context.Context, every time.Duration, busy b
 		return false
 	case <-timer.C:
 	}
-	if busy || every >= watchQuiet {
+	if busy || every >= maxQuiet {
 		return true
 	}
-	timer.Reset(watchQuiet - every)
+	timer.Reset(maxQuiet - every)
 	select {
 	case <-ctx.Done():
 		return false

@@ -21,18 +21,18 @@ import (
 	"github.com/mongodb/amboy/rest/internal/dashboard"
 )
 
-// sample is a request to a route.
+// sample is an example of a request to a route.
 type sample struct {
-	action rest.Action // empty where anybody may
+	action rest.Action // empty if no authorization is needed
 	target string      // QUEUE stands for the name of a queue
 	body   string
-	// all is true where it is about all queues.
+	// all is true if the request concerns all queues.
 	all bool
-	// sum is a part of the answer, where that has a sum over queues, for one queue.
+	// sum is a part of the answer for one queue, if the answer contains a sum over queues.
 	sum string
 }
 
-// samples has requests for each route: one at least for each action that it can be.
+// samples contains requests for each route: at least one for each action of the route.
 var samples = map[string][]sample{
 	"GET /v2/queues":                         {{action: rest.ActionRead, target: "/v2/queues", all: true}},
 	"GET /v2/queues/{queue}":                 {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
@@ -113,7 +113,7 @@ func actionForm(kind management.ActionKind) string {
 	return "action=" + string(kind) + more[kind]
 }
 
-// routes are all routes, with the actions that each can be.
+// routes returns all routes, with their possible actions.
 func routes() map[string][]rest.Action {
 	all := map[string][]rest.Action{}
 	for _, route := range api.Routes() {
@@ -122,7 +122,7 @@ func routes() map[string][]rest.Action {
 	for _, route := range dashboard.New(dashboard.Options{}).Routes() {
 		actions := []rest.Action{}
 		for _, action := range route.Actions {
-			// Pages that a form leads to are read; what the form does is checked.
+			// A form may lead to pages that are only read; its action is authorized.
 			if action != "read" || len(route.Actions) == 1 {
 				actions = append(actions, rest.Action(action))
 			}
@@ -132,8 +132,8 @@ func routes() map[string][]rest.Action {
 	return all
 }
 
-// TestEveryRouteHasSamples makes the tables here complete: a route without a sample, and
-// an action of it without one, fails.
+// TestEveryRouteHasSamples checks that the table is complete: every action of every route
+// needs a sample.
 func TestEveryRouteHasSamples(t *testing.T) {
 	all := routes()
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(samples)))
@@ -160,14 +160,14 @@ func forEachSample(t *testing.T, test func(t *testing.T, method string, s sample
 	}
 }
 
-// result is the answer to a sample. That of events ends after the first.
+// result is the answer to a sample. For events it ends after the first one.
 type result struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// ask sends a sample for a queue to a handler, from this machine.
+// ask sends a sample for a queue to a handler, from the loopback address.
 func (s sample) ask(t *testing.T, handler http.Handler, method, queue string, change func(*http.Request)) result {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func (s sample) ask(t *testing.T, handler http.Handler, method, queue string, ch
 	return result{answer.StatusCode, answer.Header, string(body)}
 }
 
-// endless records an answer that has no end, up to its first part.
+// endless records the first part of an answer that does not end.
 type endless struct {
 	*httptest.ResponseRecorder
 	end func()
@@ -206,9 +206,9 @@ func (e *endless) Flush() {
 	}
 }
 
-var errNo = errors.New("the reason, which is nobody's business")
+var errNo = errors.New("the secret reason")
 
-// may allows some actions in the queues of a list, or in all where it has none.
+// may allows some actions in the listed queues, or in all queues if none are listed.
 func may(actions []rest.Action, queues ...string) rest.Option {
 	return rest.Authorize(func(_ *http.Request, access rest.Access) error {
 		if !slices.Contains(actions, access.Action) || len(queues) > 0 && (access.AllQueues || !slices.Contains(queues, access.Queue)) {
@@ -218,11 +218,11 @@ func may(actions []rest.Action, queues ...string) rest.Option {
 	})
 }
 
-// role is what some requests may do.
+// role is a set of rules.
 type role struct {
 	name   string
 	option rest.Option
-	// may tells what it should be able to do.
+	// may reports whether the role should allow an action.
 	may func(action rest.Action, queue string, all bool) bool
 }
 
@@ -232,7 +232,7 @@ func newRoles() []role {
 		actions = append(actions, rest.Action(kind))
 	}
 	roles := []role{
-		{"nobody", may(nil), func(rest.Action, string, bool) bool { return false }},
+		{"no rights", may(nil), func(rest.Action, string, bool) bool { return false }},
 		{"operator", may(actions), func(rest.Action, string, bool) bool { return true }},
 		{"operator of one queue", may(actions, mine), func(_ rest.Action, queue string, all bool) bool { return queue == mine && !all }},
 	}
@@ -242,12 +242,12 @@ func newRoles() []role {
 	return roles
 }
 
-// TestAuthorization is the table of action x role x tenant, over every route.
+// TestAuthorization covers the table of actions, roles and tenants, for every route.
 func TestAuthorization(t *testing.T) {
 	for _, role := range newRoles() {
 		for _, tenant := range []string{"", mine} {
 			inspector := &tenants{}
-			opts := []rest.Option{role.option, rest.CreateTypes("resize"), rest.Actor(func(*http.Request) string { return "somebody" })}
+			opts := []rest.Option{role.option, rest.CreateTypes("resize"), rest.Actor(func(*http.Request) string { return "operator" })}
 			if tenant != "" {
 				opts = append(opts, rest.Tenant(tenant))
 			}
@@ -257,7 +257,7 @@ func TestAuthorization(t *testing.T) {
 					inspector.did = nil
 					got := s.ask(t, handler, method, queue, nil)
 					what := fmt.Sprintf("role %s, tenant %q, queue %s: %s", role.name, tenant, queue, got.body)
-					// For a tenant all queues are the one.
+					// For a tenant, all queues means its own.
 					asked, all := queue, s.all
 					if all && tenant != "" {
 						asked, all = tenant, false
@@ -288,19 +288,19 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// checkDone checks that what a request did is what it should do, where it should.
+// checkDone checks that a request has done what it should, in the queue it should.
 func checkDone(t *testing.T, done []string, s sample, queue string, all bool) {
 	t.Helper()
 	want := []string{}
 	for _, q := range both {
 		if s.action != rest.ActionRead && (all || q == queue) {
-			want = append(want, fmt.Sprintf("%s %s by \"somebody\"", s.action, q))
+			want = append(want, fmt.Sprintf("%s %s by \"operator\"", s.action, q))
 		}
 	}
 	assert.ElementsMatch(t, want, done)
 }
 
-// checkHeaders checks what keeps browsers from making more of an answer than it is.
+// checkHeaders checks the headers that make browsers treat an answer as plain data.
 func checkHeaders(t *testing.T, got result, s sample) {
 	t.Helper()
 	policy := got.header.Get("Content-Security-Policy")
@@ -321,16 +321,16 @@ func checkHeaders(t *testing.T, got result, s sample) {
 	}
 }
 
-// An address grants nothing: every user of the machine has the loopback address, and so
-// has what a proxy on it passes on, which a default nginx does without saying so.
+// An address grants nothing. Every user of the machine can connect from the loopback address,
+// and so does a proxy on the machine, which with nginx's defaults does not identify itself.
 func TestAttackWithoutAuthorizeALoopbackAddressGrantsNothing(t *testing.T) {
 	attackers := map[string]func(*http.Request){
-		"another user of the machine":  func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.1:5000", "localhost:8080" },
-		"another user of it, by IPv6":  func(r *http.Request) { r.RemoteAddr, r.Host = "[::1]:5000", "[::1]:8080" },
-		"a Unix socket":                func(r *http.Request) { r.RemoteAddr, r.Host = "@", "localhost" },
-		"another machine":              func(r *http.Request) { r.RemoteAddr, r.Host = "192.0.2.1:5000", "jobs.example" },
-		"a site with a name for it":    func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.1:5000", "evil.example:8080" },
-		"a proxy that says that it is": func(r *http.Request) { r.Header.Set("X-Forwarded-For", "127.0.0.1") },
+		"another user of the machine":    func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.1:5000", "localhost:8080" },
+		"another user of it, by IPv6":    func(r *http.Request) { r.RemoteAddr, r.Host = "[::1]:5000", "[::1]:8080" },
+		"a Unix socket":                  func(r *http.Request) { r.RemoteAddr, r.Host = "@", "localhost" },
+		"another machine":                func(r *http.Request) { r.RemoteAddr, r.Host = "192.0.2.1:5000", "jobs.example" },
+		"a site with a name for it":      func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.1:5000", "evil.example:8080" },
+		"a proxy that identifies itself": func(r *http.Request) { r.Header.Set("X-Forwarded-For", "127.0.0.1") },
 		"a default nginx": func(r *http.Request) {
 			r.RemoteAddr, r.Host = "127.0.0.1:5000", "127.0.0.1:8080"
 			r.Proto, r.ProtoMajor, r.ProtoMinor, r.Close = "HTTP/1.0", 1, 0, true
@@ -347,8 +347,8 @@ func TestAttackWithoutAuthorizeALoopbackAddressGrantsNothing(t *testing.T) {
 	})
 }
 
-// A page of another site changes nothing, and reads nothing: neither by what it loads, nor
-// by how long that takes.
+// A page of another site can change nothing and read nothing, neither from what it loads nor
+// from how long that takes.
 func TestAttackAPageOfAnotherSite(t *testing.T) {
 	everything := rest.Authorize(func(*http.Request, rest.Access) error { return nil })
 	pages := []struct {
@@ -361,9 +361,9 @@ func TestAttackAPageOfAnotherSite(t *testing.T) {
 		{"another site, in an old browser", map[string]string{"Origin": "https://evil.example"}, false},
 		{"a sandbox", map[string]string{"Origin": "null"}, false},
 		{"another port", map[string]string{"Origin": "http://localhost:9090"}, false},
-		{"another site, which reads", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, false},
+		{"another site that reads", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, false},
 		{"another site, in a frame", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, false},
-		{"another port of this machine, which reads", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, false},
+		{"another port of this machine that reads", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, false},
 		{"its own page", map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8080"}, true},
 		{"its own page, in an old browser", map[string]string{"Origin": "http://localhost:8080"}, true},
 		{"the user", map[string]string{"Sec-Fetch-Site": "none"}, true},
@@ -388,7 +388,7 @@ func TestAttackAPageOfAnotherSite(t *testing.T) {
 			assert.Empty(t, got.header.Get("Access-Control-Allow-Origin"))
 			checkHeaders(t, got, s)
 		}
-		// A link of another site may lead here.
+		// Links from other sites are allowed.
 		got := s.ask(t, handler, method, mine, func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
 			r.Header.Set("Sec-Fetch-Mode", "navigate")
@@ -398,13 +398,13 @@ func TestAttackAPageOfAnotherSite(t *testing.T) {
 	})
 }
 
-// A client that is told when to come again does not ask at once.
-func TestTooManyWhoWatchAreToldWhenToComeAgain(t *testing.T) {
+// An answer to too many watchers contains Retry-After, so that clients do not retry at once.
+func TestTooManyWatchersGetRetryAfter(t *testing.T) {
 	url := serve(t, rest.Handler(&tenants{}, everybody()))
 	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
 	for _, target := range []string{"/v2/events", "/live"} {
-		for n := range 101 { // which is one more than a client may have
+		for n := range 101 { // one more than the limit per client
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+target, http.NoBody)
 			require.NoError(t, err)
 			response, err := http.DefaultClient.Do(request)

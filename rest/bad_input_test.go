@@ -14,16 +14,16 @@ import (
 	"github.com/mongodb/amboy/rest/internal/api"
 )
 
-// TestBadInput sends what is not valid: each is a 4xx problem that names the field, and
-// changes nothing.
-func TestBadInput(t *testing.T) {
+// Each invalid request is answered with a 4xx problem that names the field, and changes
+// nothing.
+func TestInvalidRequestsChangeNothing(t *testing.T) {
 	inspector := newWorld(t)
 	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
 	long, ones := strings.Repeat("a", 5000), strings.Repeat("1", 5000)
 	tests := []struct {
 		method, target, body string
-		status               int    // 400 where there is none
-		field                string // empty where it is about the whole
+		status               int    // 400 if zero
+		field                string // empty if the problem has no field
 		change               func(*http.Request)
 	}{
 		{target: "/v2/queues?color=red", field: "color"},
@@ -164,7 +164,7 @@ func withHeader(name string, values ...string) func(*http.Request) {
 	return func(r *http.Request) { r.Header[name] = values }
 }
 
-// everythingIn is what can be changed, and what was done.
+// everythingIn returns all state that requests can change, and the audit list.
 func everythingIn(t *testing.T, inspector management.Inspector) string {
 	all, err := inspector.Queues(t.Context())
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func everythingIn(t *testing.T, inspector management.Inspector) string {
 	return string(encoded)
 }
 
-// TestProblems compares problems to literal ones.
+// TestProblems compares complete answers with literals.
 func TestProblems(t *testing.T) {
 	inspector := newWorld(t)
 	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
@@ -185,7 +185,7 @@ func TestProblems(t *testing.T) {
 			"errors":[{"field":"limit","value":"0","rule":"must be a whole number from 1 to 1000"}]}`,
 		"/v2/queues/nowhere":             `{"type":"urn:amboy:problem:unknown-queue","title":"Unknown queue","status":404,"detail":"DETAIL"}`,
 		"/v2/queues/orders/jobs/nothing": `{"type":"urn:amboy:problem:job-not-found","title":"Job not found","status":404,"detail":"DETAIL"}`,
-		"/v2/nowhere":                    `{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no such resource"}`,
+		"/v2/nowhere":                    `{"type":"about:blank","title":"Not Found","status":404,"detail":"no such resource"}`,
 	} {
 		got := sample{target: target}.ask(t, handler, http.MethodGet, "", nil)
 		var problem api.Problem

@@ -17,26 +17,26 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// ResponseError is the answer of a service that did not do what it was asked for. It
-// wraps the error that the same call has in the process of the queue, where the
-// answer tells it: an *management.InvalidArgumentError, or one for which
+// ResponseError is the error for an answer of a service that refused a request. If the
+// answer allows it, it wraps the error that the same call returns in the process of the
+// queue: an *management.InvalidArgumentError, or an error for which
 // amboy.IsJobNotFoundError, IsDuplicateJobError or IsDuplicateJobScopeError is true.
 type ResponseError struct {
-	// Method and URL are those of the request, without a password.
+	// Method and URL are those of the request. The URL contains no password.
 	Method, URL string
-	// StatusCode is that of the answer.
+	// StatusCode is the status of the answer.
 	StatusCode int
-	// Message says what was wrong.
+	// Message describes the error.
 	Message string
 	err     error
 }
 
-// Error names the request and the status, and says what was wrong.
+// Error names the request and the status, and describes the error.
 func (e *ResponseError) Error() string {
 	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.URL, e.StatusCode, http.StatusText(e.StatusCode), e.Message)
 }
 
-// Unwrap returns the error that the answer tells of; nil where there is none.
+// Unwrap returns the error in the answer; nil if it contains none.
 func (e *ResponseError) Unwrap() error { return e.err }
 
 // remote is a service that a client calls.
@@ -44,16 +44,16 @@ type remote struct {
 	http   *http.Client
 	base   string      // the URL of its prefix
 	header http.Header // sent with each request
-	// failed completes the error for an answer with some body. It returns false where it
-	// can't.
+	// failed completes the error from the body of an answer. It returns false if it can't
+	// decode the body.
 	failed func(e *ResponseError, body []byte) bool
 }
 
-// maxErrorBytes is how much is read of an answer that tells of an error.
+// maxErrorBytes is the maximum number of bytes that are read of an answer with an error.
 const maxErrorBytes = 64 << 10
 
-// fill is the path of a route with its parameters, which are escaped.
-func fill(route string, parameters ...string) string {
+// routePath returns the path of a route with its parameters, which it escapes.
+func routePath(route string, parameters ...string) string {
 	for _, value := range parameters {
 		before, after, _ := strings.Cut(route, "{}")
 		route = before + names.Escape(value) + after
@@ -61,15 +61,14 @@ func fill(route string, parameters ...string) string {
 	return route
 }
 
-// call sends a request, and decodes the answer into result. An answer with another
-// status than 200 is an error, unless it is one of also, which is decoded too. It
-// returns the status.
+// call sends a request, and decodes the answer into result. An answer whose status is
+// neither 200 nor one of also is an error. It returns the status.
 func (s remote) call(ctx context.Context, method, path string, body, result any, also ...int) (status int, err error) {
 	response, err := s.send(ctx, method, path, "application/json", body)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = response.Body.Close() }() // all that matters is read by then
+	defer func() { _ = response.Body.Close() }() // the answer was read by then
 	if response.StatusCode != http.StatusOK && !slices.Contains(also, response.StatusCode) {
 		return response.StatusCode, s.newResponseError(response)
 	}
@@ -99,10 +98,10 @@ func (s remote) send(ctx context.Context, method, path, accept string, body any)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	return s.http.Do(request) // whose error names method and URL
+	return s.http.Do(request) // its error contains the method and URL
 }
 
-// newResponseError reads what an answer says was wrong.
+// newResponseError returns the error that an answer describes.
 func (s remote) newResponseError(response *http.Response) error {
 	if response.StatusCode >= 300 && response.StatusCode < 400 {
 		return &ResponseError{
@@ -114,23 +113,23 @@ func (s remote) newResponseError(response *http.Response) error {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
 	if err != nil {
-		body = []byte("the answer can't be read: " + err.Error())
+		body = []byte("the response can't be read: " + err.Error())
 	}
 	return s.newFailure(response, body)
 }
 
-// redirectText says where a redirect leads, without what may be a secret.
+// redirectText describes a redirect, without the parts of the URL that may be secret.
 func redirectText(response *http.Response) string {
-	const text = "it was not done, because redirects are not followed"
+	const text = "the request was redirected, and redirects are not followed"
 	to, err := response.Location()
 	if err != nil {
 		return text
 	}
 	to.User, to.RawQuery, to.Fragment = nil, "", ""
-	return fmt.Sprintf("%s: this is a redirect to %s", text, to)
+	return fmt.Sprintf("%s: the location is %s", text, to)
 }
 
-// newFailure is the error that a body tells of.
+// newFailure returns the error that the body of an answer describes.
 func (s remote) newFailure(response *http.Response, body []byte) error {
 	e := &ResponseError{
 		Method:     response.Request.Method,
@@ -143,21 +142,21 @@ func (s remote) newFailure(response *http.Response, body []byte) error {
 	return e
 }
 
-// failureError completes the error for an answer that has a failure.
+// failureError completes the error from a body that contains a Failure.
 func failureError(e *ResponseError, body []byte) bool {
-	var said struct {
+	var decoded struct {
 		web.Failure
 		Kind web.Kind `json:"kind"`
 	}
-	if json.Unmarshal(body, &said) != nil || said.Text == "" {
+	if json.Unmarshal(body, &decoded) != nil || decoded.Text == "" {
 		return false
 	}
-	said.Failure.Kind = said.Kind
-	e.Message, e.err = said.Text, causeOf(&said.Failure, e.StatusCode)
+	decoded.Failure.Kind = decoded.Kind
+	e.Message, e.err = decoded.Text, causeOf(&decoded.Failure, e.StatusCode)
 	return true
 }
 
-// causeOf is the error that the same call has in the process of the queue.
+// causeOf returns the error that the same call returns in the process of the queue.
 func causeOf(f *web.Failure, status int) error {
 	switch {
 	case status == http.StatusNotFound && f.Field == web.NameField:
@@ -173,9 +172,9 @@ func causeOf(f *web.Failure, status int) error {
 	}
 }
 
-// newRemote has an HTTP client without a time limit if client is nil: a call ends with its
-// context. It follows no redirect: that would make a GET of a POST, and would take what
-// authenticates the client to another port.
+// newRemote returns a remote. If client is nil, it uses an HTTP client without a timeout: a
+// call ends with its context. It follows no redirects, because a redirect could turn a POST
+// into a GET, and send credentials to another port.
 func newRemote(client *http.Client, base string) remote {
 	own := http.Client{}
 	if client != nil {
@@ -185,7 +184,7 @@ func newRemote(client *http.Client, base string) remote {
 	return remote{http: &own, base: base, failed: failureError}
 }
 
-// notEmpty returns an error for a parameter that would not be seen in a path.
+// notEmpty returns an error for an empty parameter, which would vanish from a path.
 func notEmpty(field, value string) error {
 	if value == "" {
 		return &management.InvalidArgumentError{Field: field, Rule: "must not be empty"}

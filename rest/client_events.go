@@ -16,8 +16,8 @@ import (
 	"github.com/mongodb/amboy/rest/internal/api"
 )
 
-// Watch yields the queues as they are now, and then after changes, until ctx ends. It
-// ends with an error when the connection does, and does not connect again.
+// Watch yields the queues as they are now, and again after changes, until ctx ends. If the
+// connection ends, it yields an error and stops. It does not reconnect.
 func (c *Client) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		wanted := true
@@ -31,14 +31,14 @@ func (c *Client) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]man
 	}
 }
 
-// watch reads the events of the handler until use returns false. Otherwise it returns
-// an error.
+// watch reads the events of the handler until use returns false. Otherwise it returns an
+// error.
 func (c *Client) watch(ctx context.Context, every time.Duration, use func([]management.Queue) bool) (err error) {
 	response, err := c.remote.send(ctx, http.MethodGet, "/v2/events?every="+url.QueryEscape(every.String()), api.EventStream, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = response.Body.Close() }() // nothing that follows is wanted
+	defer func() { _ = response.Body.Close() }() // the rest is not needed
 	if response.StatusCode != http.StatusOK {
 		return c.remote.newResponseError(response)
 	}
@@ -64,11 +64,11 @@ func (c *Client) watch(ctx context.Context, every time.Duration, use func([]mana
 	}
 }
 
-// maxEventBytes is the length of the longest line of an event.
+// maxEventBytes is the maximum length of a line of an event.
 const maxEventBytes = 64 << 20
 
-// readEvent reads the next event: fields up to an empty line. It returns
-// io.ErrUnexpectedEOF when there are no more, because only ctx should end them.
+// readEvent reads the next event: fields up to an empty line. At the end of the stream it
+// returns io.ErrUnexpectedEOF, because only ctx should end it.
 func readEvent(reading *bufio.Scanner) (name, data string, err error) {
 	var lines []string
 	for reading.Scan() {

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// problemError completes the error for an answer that has a Problem.
+// problemError completes the error from a body that contains a Problem.
 func problemError(e *ResponseError, body []byte) bool {
 	var p api.Problem
 	if json.Unmarshal(body, &p) != nil || p.Title == "" {
@@ -25,8 +25,8 @@ func problemError(e *ResponseError, body []byte) bool {
 	return true
 }
 
-// problemCause is the error that the same call has in the process of the handler; nil
-// where the problem does not tell.
+// problemCause returns the error that the same call returns in the process of the handler;
+// nil if the problem does not identify one.
 func problemCause(p *api.Problem) error {
 	kind, _ := strings.CutPrefix(p.Type, api.TypePrefix)
 	switch web.Kind(kind) {
@@ -58,8 +58,7 @@ func problemCause(p *api.Problem) error {
 	}
 }
 
-// sentinelOf wraps the error that stands for a kind of problem; it is nil where none
-// does.
+// sentinelOf wraps the sentinel error for a kind of problem. It returns nil if there is none.
 func sentinelOf(kind web.Kind, detail string) error {
 	sentinel, known := map[web.Kind]error{
 		web.KindUnknownQueue:  management.ErrUnknownQueue,

@@ -15,9 +15,10 @@ import (
 	"github.com/mongodb/amboy/rest/internal/names"
 )
 
-// Client is a management.Inspector that asks a Handler in another process. Its methods
-// return the errors of HTTP, and a *ResponseError for what the handler refuses, which
-// wraps the error that the same call has there. It is safe for concurrent use.
+// Client is a management.Inspector that calls a Handler in another process. Its methods
+// return HTTP errors as they are, and a *ResponseError for a request that the handler
+// refuses. It wraps the error that the same call returns in that process. Client is safe
+// for concurrent use.
 type Client struct{ remote remote }
 
 var _ management.Inspector = (*Client)(nil)
@@ -25,16 +26,16 @@ var _ management.Inspector = (*Client)(nil)
 // ClientOption configures a Client.
 type ClientOption func(*Client)
 
-// WithToken has the client send a bearer token. For other ways to authenticate, give it
-// an http.Client that does.
+// WithToken sets the bearer token that the client sends. To authenticate in another way,
+// pass an http.Client that does so.
 func WithToken(token string) ClientOption {
 	return func(c *Client) { c.remote.header.Set("Authorization", "Bearer "+token) }
 }
 
-// NewClient returns a client for the handler that is mounted below a URL, as in
-// https://example.com/amboy. It uses the HTTP client, whose time limit must not be
-// shorter than a Watch is; where that is nil it makes one without. It returns a
-// *management.InvalidArgumentError for a URL that can't be one, and connects to nothing.
+// NewClient returns a client for the handler that is mounted below a URL, such as
+// https://example.com/amboy. It uses the given HTTP client, whose timeout must be longer
+// than any Watch; if that is nil, it uses one without a timeout. It returns a
+// *management.InvalidArgumentError for an invalid URL. It does not connect.
 func NewClient(baseURL string, client *http.Client, opts ...ClientOption) (*Client, error) {
 	base, err := url.Parse(baseURL)
 	switch {
@@ -57,7 +58,7 @@ func invalidURL(value, rule string) error {
 	return &management.InvalidArgumentError{Field: "URL", Value: value, Rule: rule}
 }
 
-// query makes the query of a URL. Methods leave out what is zero.
+// query builds the query of a URL. Its methods leave out zero values.
 type query url.Values
 
 func (q query) texts(name string, values []string) {
@@ -118,12 +119,12 @@ func (q query) on(path string) string {
 	return path + "?" + url.Values(q).Encode()
 }
 
-// get asks for a T.
+// get requests a T.
 func get[T any](ctx context.Context, c *Client, path string) (result T, err error) {
 	return send[T](ctx, c, http.MethodGet, path, nil)
 }
 
-// send sends a body, and returns the T that is answered; a zero one with an error.
+// send sends a body, and returns the T in the answer, or the zero T with an error.
 func send[T any](ctx context.Context, c *Client, method, path string, body any) (result T, err error) {
 	_, err = c.remote.call(ctx, method, path, body, &result)
 	if err != nil {
@@ -134,7 +135,7 @@ func send[T any](ctx context.Context, c *Client, method, path string, body any) 
 
 func queuePath(queue string) string { return "/v2/queues/" + names.Encode(queue) }
 
-// jobPath is the path of a job. An empty ID would not be seen in it.
+// jobPath returns the path of a job. An empty ID would vanish from the path.
 func jobPath(queue, id string) (string, error) {
 	if err := notEmpty("id", id); err != nil {
 		return "", err
@@ -142,18 +143,18 @@ func jobPath(queue, id string) (string, error) {
 	return queuePath(queue) + "/jobs/" + names.Escape(id), nil
 }
 
-// Queues describes the queues, by name.
+// Queues describes all queues, ordered by name.
 func (c *Client) Queues(ctx context.Context) ([]management.Queue, error) {
 	list, err := get[api.QueueList](ctx, c, "/v2/queues")
 	return list.Queues, err
 }
 
-// Queue describes one.
+// Queue describes one queue.
 func (c *Client) Queue(ctx context.Context, name string) (management.Queue, error) {
 	return get[management.Queue](ctx, c, queuePath(name))
 }
 
-// SetControl changes what is set for a queue, and returns what is set then.
+// SetControl changes the controls of a queue, and returns the resulting controls.
 func (c *Client) SetControl(ctx context.Context, queue string, change management.ControlChange) (management.Control, error) {
 	return send[management.Control](ctx, c, http.MethodPatch, queuePath(queue), change)
 }
@@ -168,14 +169,14 @@ func (c *Client) FindJobs(ctx context.Context, filter management.JobFilter, page
 	return found, err
 }
 
-// CountJobs counts the jobs that a filter selects, up to a number.
+// CountJobs counts the jobs that a filter selects, up to most.
 func (c *Client) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
 	q := query{"most": {strconv.Itoa(most)}}
 	q.filter(filter)
 	return get[management.Count](ctx, c, q.on("/v2/jobs/count"))
 }
 
-// Job tells all about one job.
+// Job returns everything known about one job.
 func (c *Client) Job(ctx context.Context, queue, id string) (management.Job, error) {
 	path, err := jobPath(queue, id)
 	if err != nil {
@@ -188,7 +189,7 @@ func (c *Client) Job(ctx context.Context, queue, id string) (management.Job, err
 	return numbering.ReadJob(job), nil
 }
 
-// Graph returns a job with those that it waits for, and those that wait for it.
+// Graph returns a job, the jobs that it waits for and the jobs that wait for it.
 func (c *Client) Graph(ctx context.Context, queue, id string, distance int) (management.Graph, error) {
 	path, err := jobPath(queue, id)
 	if err != nil {
@@ -199,7 +200,7 @@ func (c *Client) Graph(ctx context.Context, queue, id string, distance int) (man
 
 // CreateJob puts a job of a type that is registered in the other process.
 func (c *Client) CreateJob(ctx context.Context, job management.NewJob) (management.Created, error) {
-	if len(job.Args) > 0 && !json.Valid(job.Args) { // it could not be sent
+	if len(job.Args) > 0 && !json.Valid(job.Args) { // the request could not be encoded
 		return management.Created{}, &management.InvalidArgumentError{Field: "args", Value: string(job.Args), Rule: "must be valid JSON"}
 	}
 	keyed := c.remote
@@ -218,7 +219,7 @@ func (c *Client) CreateJob(ctx context.Context, job management.NewJob) (manageme
 	return created, nil
 }
 
-// ActOn does something to one job.
+// ActOn performs an action on one job.
 func (c *Client) ActOn(ctx context.Context, queue, id string, action management.Action) (management.Acted, error) {
 	path, err := jobPath(queue, id)
 	if err != nil {
@@ -227,7 +228,7 @@ func (c *Client) ActOn(ctx context.Context, queue, id string, action management.
 	return send[management.Acted](ctx, c, http.MethodPost, path+"/actions", action)
 }
 
-// Act does something to the jobs that a filter selects, or tells what it would do.
+// Act performs an action on the jobs that a filter selects, or reports what it would do.
 func (c *Client) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
 	return send[management.Acted](ctx, c, http.MethodPost, "/v2/jobs/actions", req)
 }
@@ -241,13 +242,13 @@ func (c *Client) Scopes(ctx context.Context, filter management.ScopeFilter, page
 	return get[management.ScopePage](ctx, c, q.on("/v2/scopes"))
 }
 
-// Processes lists the processes that have queues.
+// Processes lists the processes that are alive, or were until recently.
 func (c *Client) Processes(ctx context.Context) ([]management.Process, error) {
 	list, err := get[api.ProcessList](ctx, c, "/v2/processes")
 	return numbering.ReadProcesses(list.Processes), err
 }
 
-// Activity tells what the queues have done lately.
+// Activity reports what the queues have done recently.
 func (c *Client) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
 	q := query{}
 	q.texts("queue", req.Queues)
@@ -258,13 +259,13 @@ func (c *Client) Activity(ctx context.Context, req management.ActivityRequest) (
 	return get[management.Activity](ctx, c, q.on("/v2/activity"))
 }
 
-// Schedules lists the schedules that processes keep.
+// Schedules lists the schedules that processes run.
 func (c *Client) Schedules(ctx context.Context) ([]management.Schedule, error) {
 	list, err := get[api.ScheduleList](ctx, c, "/v2/schedules")
 	return list.Schedules, err
 }
 
-// Audit returns a page of what was done, the latest first.
+// Audit returns a page of the audit list, the latest entry first.
 func (c *Client) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
 	q := query{}
 	q.page(page)

@@ -19,21 +19,21 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// everybody may do everything.
+// everybody allows everything.
 func everybody() rest.Option {
 	return rest.Authorize(func(*http.Request, rest.Access) error { return nil })
 }
 
-// newInspectorClient is a client of a handler that is mounted below a prefix.
+// newInspectorClient returns a client of a handler that is mounted below a prefix.
 func newInspectorClient(t testing.TB, inspector management.Inspector, opts ...rest.Option) *rest.Client {
 	client, err := rest.NewClient(serve(t, rest.Handler(inspector, append([]rest.Option{everybody(), rest.CreateTypes("resize", "no such")}, opts...)...)), nil)
 	require.NoError(t, err)
 	return client
 }
 
-// TestClientTellsTheSame compares what a client tells to what the Inspector in the
-// process does.
-func TestClientTellsTheSame(t *testing.T) {
+// TestClientReturnsWhatTheInspectorReturns compares the results of a client with those of the
+// local Inspector.
+func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 	inspector := newWorld(t)
 	client := newInspectorClient(t, inspector)
 	filter := management.JobFilter{
@@ -60,7 +60,7 @@ func TestClientTellsTheSame(t *testing.T) {
 		"activity": func(i management.Inspector) (any, error) {
 			activity, err := i.Activity(t.Context(), management.ActivityRequest{Queues: queues[:2], Types: []string{"resize"}, Last: 3 * time.Hour})
 			for i := range activity.Rows {
-				activity.Rows[i].PerSecond = 0 // it depends on the time of the question
+				activity.Rows[i].PerSecond = 0 // depends on the time of the request
 			}
 			return activity.Rows, err
 		},
@@ -72,7 +72,7 @@ func TestClientTellsTheSame(t *testing.T) {
 			asks["job "+queue+"/"+id] = func(i management.Inspector) (any, error) {
 				job, err := i.Job(t.Context(), queue, id)
 				require.NotEmpty(t, job.Timeline)
-				job.Timeline = nil // which has the time of the question
+				job.Timeline = nil // contains the time of the request
 				return job, err
 			}
 		}
@@ -93,7 +93,7 @@ func TestClientTellsTheSame(t *testing.T) {
 	assert.NotEmpty(t, processes)
 }
 
-// withoutRandom stands for a cursor, which is another each time.
+// withoutRandom replaces a cursor with a constant, because equal cursors differ.
 func withoutRandom(cursor string) string {
 	if cursor == "" {
 		return ""
@@ -101,7 +101,7 @@ func withoutRandom(cursor string) string {
 	return "more"
 }
 
-// numbersFrom shows attempts from 0 as management does.
+// numbersFrom is an Inspector whose attempts have known numbers.
 type numbersFrom struct {
 	management.Inspector
 	attempt int
@@ -127,7 +127,7 @@ func (n numbersFrom) Processes(context.Context) ([]management.Process, error) {
 	return []management.Process{{Running: []management.JobSummary{n.summary()}}}, nil
 }
 
-func TestTheFirstAttemptWasNumberZeroInV2(t *testing.T) {
+func TestV2CountsAttemptsFromOne(t *testing.T) {
 	url := serve(t, rest.Handler(numbersFrom{}, everybody()))
 	for path, want := range map[string]string{
 		"/v2/queues/q/jobs/j": `"attempt":1,`,
@@ -291,7 +291,7 @@ func TestClientWatches(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, all, len(queues))
 		if all[0].Control.Paused {
-			cancel() // which ends it without an error
+			cancel() // ends the watch without an error
 		}
 		times++
 		if times == 1 {
@@ -309,8 +309,8 @@ func TestClientWatches(t *testing.T) {
 	}
 }
 
-// TestWatchEndsWithTheServer checks that a request that watches does not keep a server
-// from shutting down, and that the client is told.
+// TestWatchEndsWithTheServer checks that a watching request does not delay the shutdown of a
+// server, and that the client gets an error.
 func TestWatchEndsWithTheServer(t *testing.T) {
 	inspector := newWorld(t)
 	server := httptest.NewServer(rest.Handler(inspector, everybody()))

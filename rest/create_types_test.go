@@ -13,9 +13,9 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// The right to put jobs must not be the right to run any program: of the types that a
-// process has registered, one may do that.
-func TestAttackAJobOfATypeIsPutThatRunsCommands(t *testing.T) {
+// The right to put jobs must not be the right to run any program: one of the registered types
+// of this process runs shell commands.
+func TestAttackAJobOfATypeThatRunsCommandsIsPut(t *testing.T) {
 	create := func(jobType string) sample {
 		return sample{target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"` + jobType + `"}`}
 	}
@@ -54,8 +54,8 @@ func TestAttackAJobOfATypeIsPutThatRunsCommands(t *testing.T) {
 	}
 }
 
-// The program decides by the job as well.
-func TestAuthorizeIsToldOfTheJob(t *testing.T) {
+// Authorize can decide by the ID and the type of the job.
+func TestAuthorizeReceivesTheJob(t *testing.T) {
 	var mu sync.Mutex
 	var asked []rest.Access
 	handler := rest.Handler(&tenants{}, rest.CreateTypes("resize", "mail"), rest.Authorize(func(_ *http.Request, access rest.Access) error {
@@ -63,7 +63,7 @@ func TestAuthorizeIsToldOfTheJob(t *testing.T) {
 		defer mu.Unlock()
 		asked = append(asked, access)
 		if access.Type == "mail" || access.ID == "secret" {
-			return errors.New("it is for others")
+			return errors.New("reserved for other users")
 		}
 		return nil
 	}))

@@ -29,9 +29,9 @@ import (
 
 var fuzzRequests = flag.Int("fuzz.requests", 300, "how many requests the client that is made from the description sends")
 
-// TestRequestsOfTheDescription sends requests that are made from the description, some of
-// them broken, to queues with jobs in all states. No answer has a 5xx status, and each is
-// as the description says.
+// TestRequestsOfTheDescription generates requests from the description, some of them invalid,
+// for queues with jobs in all states. No answer has a 5xx status, and each matches the
+// description.
 func TestRequestsOfTheDescription(t *testing.T) {
 	inspector := newWorld(t)
 	handler := rest.Handler(inspector, everybody(), rest.CreateTypes("resize", "no such"))
@@ -49,7 +49,7 @@ func TestRequestsOfTheDescription(t *testing.T) {
 	require.Positive(t, statuses[http.StatusBadRequest])
 }
 
-// empty is an Inspector that has nothing, and says so with zero values.
+// empty is an Inspector that returns zero values.
 type empty struct{ tenants }
 
 func (*empty) Queues(context.Context) ([]management.Queue, error)       { return nil, nil }
@@ -82,9 +82,9 @@ func (*empty) Audit(context.Context, management.PageRequest) (management.AuditPa
 	return management.AuditPage{}, nil
 }
 
-// TestNothingIsAsDescribed checks the answers where there is nothing: lists are empty,
-// and not null.
-func TestNothingIsAsDescribed(t *testing.T) {
+// TestEmptyAnswersMatchTheDescription checks the answers of an empty Inspector: lists are
+// empty arrays, not null.
+func TestEmptyAnswersMatchTheDescription(t *testing.T) {
 	d := newDescription(t)
 	for path, methods := range d.Paths {
 		if _, is := methods["get"]; is {
@@ -96,7 +96,7 @@ func TestNothingIsAsDescribed(t *testing.T) {
 	}
 }
 
-// description is the description of an API.
+// description is the parsed OpenAPI description.
 type description struct {
 	Paths      map[string]map[string]operation
 	Components struct{ Schemas map[string]schema }
@@ -122,7 +122,7 @@ type parameter struct {
 	Schema   schema
 }
 
-// schema is a JSON schema, as far as values are made from it.
+// schema is the part of a JSON schema that is needed to generate values.
 type schema struct {
 	Ref                  string `json:"$ref"`
 	Type                 string
@@ -151,7 +151,7 @@ func newDescription(t *testing.T) *description {
 	return d
 }
 
-// generatedRequest is a request that was made from the description.
+// generatedRequest is a request that was generated from the description.
 type generatedRequest struct {
 	path, method string // as in the description
 	target       string
@@ -163,7 +163,7 @@ func (r generatedRequest) String() string {
 	return fmt.Sprintf("%s %s %v %.500s", r.method, r.target, r.header, r.body)
 }
 
-// requests makes requests: most are as the description wants them, or nearly.
+// requests generates requests. Most of them are valid, or nearly so.
 func (d *description) requests() *rapid.Generator[generatedRequest] {
 	type route struct{ path, method string }
 	var all []route
@@ -220,7 +220,7 @@ func (d *description) body(t *rapid.T, s schema) string {
 	return string(value)
 }
 
-// texts are a value as the values of a parameter.
+// texts returns a value as the values of a parameter.
 func texts(value any) []string {
 	list, is := value.([]any)
 	if !is {
@@ -241,7 +241,7 @@ func texts(value any) []string {
 	return all
 }
 
-// escape makes a text a segment of a path that a client would send.
+// escape encodes a text as a segment of a path, as clients do.
 func escape(text string) string {
 	if text == "." || text == ".." {
 		return strings.ReplaceAll(text, ".", "%2E")
@@ -249,8 +249,7 @@ func escape(text string) string {
 	return url.PathEscape(text)
 }
 
-// known are values that mean something in a world, by the names of parameters and
-// properties.
+// known are values that exist in a test world, by the names of parameters and properties.
 var known = map[string][]string{
 	"queue":  {"orders", "__tenant", "a/b ü", "_", "_x", "nowhere"},
 	"queues": {"orders", "_tenant", "a/b ü", "", "nowhere"},
@@ -265,7 +264,7 @@ var known = map[string][]string{
 	"every":      {"100ms", "1h", "1ns", "2s"},
 }
 
-// broken are values that fit nowhere, or hardly.
+// broken are values that are invalid almost everywhere.
 var broken = []any{
 	nil, true, "", "\x00", "a\nb", "\u2028", strings.Repeat("é", 2000), -1, 0, 1e9, 1e300, 0.5, "99999999999999999999",
 	[]any{},
@@ -275,7 +274,7 @@ var broken = []any{
 	"0000-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z",
 }
 
-// value makes values of a schema, of which some are broken.
+// value generates values of a schema, some of them invalid.
 func (d *description) value(s schema, name string) *rapid.Generator[any] {
 	return rapid.Custom(func(t *rapid.T) any {
 		if oneOf(t, 40) {
@@ -345,8 +344,7 @@ func (d *description) object(t *rapid.T, s schema) map[string]any {
 	return object
 }
 
-// send sends a request, and returns an error for an answer that the description does not
-// have.
+// send sends a request, and returns an error if the description does not allow the answer.
 func (d *description) send(t *testing.T, handler http.Handler, r generatedRequest) (int, error) {
 	got := sample{target: r.target, body: r.body}.ask(t, handler, r.method, "QUEUE", func(request *http.Request) {
 		maps.Copy(request.Header, r.header)

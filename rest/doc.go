@@ -1,14 +1,14 @@
-// Package rest puts queues on HTTP: handlers, which a program mounts in its own server,
-// and clients for them.
+// Package rest serves queues over HTTP. It provides handlers, which a program mounts in
+// its own server, and clients for them.
 //
-// Handler serves all that a management.Inspector can tell and do, as JSON and as pages
-// for people, and asks the program who may do what (see Authorize). Client is the
+// Handler serves everything that a management.Inspector provides, as JSON and as HTML
+// pages, and calls the program to authorize requests (see Authorize). Client is an
 // Inspector of another process.
 //
-// The services are older: each has a Handler of its own, which speaks JSON and asks
-// nobody. Who may use one is for the program to decide.
+// The services are the legacy interface. Each has its own Handler, which speaks JSON.
+// Without options it authorizes every request.
 //
-// Path parameters are percent-encoded once. A request that is not valid is answered with
-// a 4xx status and an object that says what is wrong, and changes nothing. Browsers
-// can't act for a page of another site.
+// Path parameters are percent-encoded once. An invalid request is answered with a 4xx
+// status and an object that describes the error, and changes nothing. Requests that a
+// browser sends on behalf of another site are refused.
 package rest

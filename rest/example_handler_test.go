@@ -13,14 +13,14 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// userOf stands for what says in a program who makes a request, after a check of the password
-// or the session.
+// userOf stands for the program's own authentication of a request, for instance by a password
+// or a session.
 func userOf(r *http.Request) string {
 	user, _, _ := r.BasicAuth()
 	return user
 }
 
-// Mount the API and the pages below a prefix, and call the API.
+// Mount the API and the pages below a prefix, and call the API with a client.
 func ExampleHandler() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(2, 100)
@@ -44,7 +44,7 @@ func ExampleHandler() {
 		rest.Actor(userOf),
 		rest.CreateTypes("resize"),
 		rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage {
-			return nil // nobody needs them
+			return nil // hide all arguments
 		}),
 	))
 	server := httptest.NewServer(mux)

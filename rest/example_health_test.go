@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// Mount what an orchestrator asks a process.
+// Mount the probes of an orchestrator.
 func ExampleHealth() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(2, 100)

@@ -21,7 +21,7 @@ func must(err error) {
 	}
 }
 
-// onlyFor stands for what decides who may do what.
+// onlyFor stands for the program's own access check.
 func onlyFor(user string, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name, _, ok := r.BasicAuth(); !ok || name != user {
@@ -32,7 +32,7 @@ func onlyFor(user string, handler http.Handler) http.Handler {
 	})
 }
 
-// operator is an HTTP client that says who it is.
+// operator is an HTTP client that authenticates as an operator.
 var operator = &http.Client{Transport: asOperator{}}
 
 type asOperator struct{}
@@ -43,7 +43,7 @@ func (asOperator) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Mount services in a server of one's own, and call them.
+// Mount services in a server, and call them.
 func Example() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(2, 100)
@@ -83,7 +83,7 @@ func Example() {
 	// invalid argument: filter must be one of ["pending" "in-progress" "stale" "completed" "retrying" "stale-retrying" "all"] (is "done")
 }
 
-// See and abort what runs in the queues of a group.
+// List and abort the running jobs of the queues of a group.
 func ExampleManagementGroupService() {
 	ctx := context.Background()
 	group, err := queue.NewLocalQueueGroup(ctx, queue.LocalQueueGroupOptions{

@@ -21,13 +21,13 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// resize is a job.
+// resize is a job type.
 type resize struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Path     string `bson:"path" json:"path"`
 }
 
-// runs are what the jobs do, by their paths; nothing without one.
+// runs maps the paths of jobs to functions that they run. A job without a function does nothing.
 var runs sync.Map
 
 func newResize(id, path string) *resize {
@@ -48,8 +48,8 @@ func (j *resize) Run(ctx context.Context) {
 	}
 }
 
-// holding makes a job that runs until its context ends, and a channel that is closed
-// when it runs.
+// holding returns a job that runs until its context ends, and a channel that is closed when
+// it starts.
 func holding(t *testing.T, id string) (j *resize, began <-chan struct{}) {
 	path := t.Name() + "/" + id
 	begin := make(chan struct{})
@@ -62,18 +62,18 @@ func holding(t *testing.T, id string) (j *resize, began <-chan struct{}) {
 	return newResize(id, path), begin
 }
 
-// newYear is the time of the queues of tables.
+// newYear is the time of the queues in tables.
 var newYear = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// newQueue is a queue at a known time, that does nothing by itself.
+// newQueue returns a queue with a fixed clock that runs jobs only when told to.
 func newQueue(t testing.TB) *amboytest.Queue {
 	return amboytest.NewWithOptions(t, queue.InlineOptions{Time: newYear})
 }
 
-// exchange is a request and its answer.
+// exchange is a request and its expected answer.
 type exchange struct {
 	name        string
-	method      string // GET where there is none
+	method      string // GET if empty
 	target      string
 	body        string
 	contentType string
@@ -83,7 +83,7 @@ type exchange struct {
 	allow       string
 }
 
-// check sends a request to a handler, which is mounted under a prefix.
+// check sends the request to a handler that is mounted below a prefix.
 func (e *exchange) check(t *testing.T, handler http.Handler) {
 	t.Helper()
 	const prefix = "/some/where"
@@ -125,7 +125,7 @@ func isSecure(t *testing.T, header http.Header) {
 	}
 }
 
-// types are the registered types, as JSON.
+// types returns the registered types as JSON.
 func types(t *testing.T) string {
 	var names []string
 	for name := range registry.JobTypeNames() {
@@ -136,14 +136,14 @@ func types(t *testing.T) string {
 	return string(encoded)
 }
 
-// within is a context that ends before a test would hang.
+// within returns a context with a timeout, so that a test can't hang.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// serve serves a handler under a prefix, and returns the URL of that.
+// serve serves a handler below a prefix, and returns its URL.
 func serve(t testing.TB, handler http.Handler) string {
 	mounted := http.NewServeMux()
 	mounted.Handle("/some/where/", http.StripPrefix("/some/where", handler))
@@ -152,7 +152,7 @@ func serve(t testing.TB, handler http.Handler) string {
 	return server.URL + "/some/where"
 }
 
-// odd are IDs that are hard to put into a path.
+// odd are IDs that are hard to encode in a path.
 var odd = []string{
 	"a.b", "a/b", "/a", "a/", "//", "a b", "a+b", "ü", "日本", ".", "..", "...", "%2F", "%", "a?b#c", "{}", "{name}", "a\nb", "\x00", "a;b,c", "create", "status", "wait", `"`, "<script>",
 	strings.Repeat("é", amboy.MaxIDLength/2),

@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// FuzzRequests finds no request that is answered with a 5xx status, or not in JSON.
+// FuzzRequests checks that no request is answered with a 5xx status, or not in JSON.
 func FuzzRequests(f *testing.F) {
 	for _, target := range []string{
 		"/", "", "/v1/status", "/v1/status/wait?timeout=0", "/v1/job/a%2Fb", "/v1/job/%FF", "/v1/job/..", "/v1/job/%2e%2E", "//", "/v1/job/wait/x?timeout=-1",
@@ -33,7 +33,7 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, target, contentType, body string) {
 		location, err := url.ParseRequestURI("http://example.com" + target)
 		if err != nil || strings.Contains(location.RawQuery, "timeout=") && !strings.HasSuffix(location.RawQuery, "timeout=0") {
-			return // net/http would answer, or it takes long
+			return // net/http answers itself, or the request waits long
 		}
 		if strings.Contains(target, "/wait") && !strings.HasSuffix(location.RawQuery, "timeout=0") {
 			return
@@ -61,7 +61,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// idlePool runs nothing.
+// idlePool is a pool without running jobs.
 type idlePool struct{ amboy.AbortableRunner }
 
 func (idlePool) IsRunning(string) bool { return false }
@@ -69,7 +69,7 @@ func (idlePool) RunningJobs() []string { return nil }
 
 func (idlePool) AbortAll(context.Context) error { return nil }
 
-// FuzzCreate: a body is refused, and changes nothing, or else the job is there.
+// FuzzCreate checks that a body either is refused and changes nothing, or puts the job.
 func FuzzCreate(f *testing.F) {
 	for _, seed := range []string{
 		form("one", ""), `null`, `{}`, `[]`, `{"name": "x"}`, form("one", `, "required_scopes": ["a"], "enqueue_all_scopes": true`),

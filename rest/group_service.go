@@ -10,22 +10,21 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// ManagementGroupService is an AbortablePoolManagementService for the pools of the
+// ManagementGroupService is like an AbortablePoolManagementService, for the pools of all
 // queues of a group (see Handler). It is safe for concurrent use.
 type ManagementGroupService struct{ group amboy.QueueGroup }
 
-// NewManagementGroupService returns a service for a group. Where that is nil it
-// answers with status 503.
+// NewManagementGroupService returns a service for a group. If the group is nil, the
+// service answers with status 503.
 func NewManagementGroupService(group amboy.QueueGroup) *ManagementGroupService {
 	return &ManagementGroupService{group: group}
 }
 
-// Handler serves the routes of an AbortablePoolManagementService for all queues that
-// this process has open, and whose runner can abort jobs. Jobs of different queues
-// may have the same ID: those that run are told apart by "group", which is that of
-// the first, by name, of the queues where the job runs; aborting one aborts it in all
-// of them. Aborting a job that does not run is answered with 404. It opens no queue,
-// but for those of a group that is no queue.OpenQueues.
+// Handler serves the routes of an AbortablePoolManagementService for all queues that are
+// open in this process and whose runner can abort jobs. Jobs of different queues may have
+// the same ID. The "group" of a running job is the first queue, by name, in which a job
+// with that ID runs. Aborting an ID aborts the job in all queues, and is answered with 404
+// if it runs in none. Handler opens no queues, unless the group is no queue.OpenQueues.
 func (s *ManagementGroupService) Handler(opts ...Option) http.Handler {
 	running := &runningJobs{pools: s.pools, notRunning: http.StatusNotFound}
 	return running.handler(opts)
@@ -33,7 +32,7 @@ func (s *ManagementGroupService) Handler(opts ...Option) http.Handler {
 
 var errNoGroup = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no queue group"}
 
-// pools are those of the open queues that can abort jobs, by the name of the queue.
+// pools returns the pools of the open queues that can abort jobs, by the name of the queue.
 func (s *ManagementGroupService) pools(ctx context.Context) (map[string]amboy.AbortableRunner, error) {
 	if s.group == nil {
 		return nil, errNoGroup

@@ -16,26 +16,27 @@ import (
 )
 
 const (
-	// healthTime is how long a check may take.
-	healthTime = 5 * time.Second
-	// healthShared is how old the result of a check may be, so that many who ask cost the
-	// store no more than one.
+	// healthTimeout is the maximum duration of a check.
+	healthTimeout = 5 * time.Second
+	// healthShared is how long the result of a check is shared, so that many requests
+	// cost the store no more than one.
 	healthShared = time.Second
 )
 
-// Health serves what an orchestrator, a load balancer or a monitor asks a process:
+// Health serves the probes of an orchestrator, a load balancer or a monitor:
 //
-//	GET /live    200 while the process answers
-//	GET /ready   200 if it is ready for jobs, and 503 if it is not
+//	GET /live    200 while the process responds
+//	GET /ready   200 if the process is ready for jobs, and 503 otherwise
 //
-// Both answer with a JSON object whose "status" is "ok" or "unavailable"; that of /ready has
-// the "checks" of management.HealthChecker, or whether Queues works for another Inspector. A
-// check takes five seconds at most, and requests within a second share one.
+// Both answer with a JSON object whose "status" is "ok" or "unavailable". That of /ready
+// contains the "checks" of management.HealthChecker; for any other Inspector it checks
+// whether Queues succeeds. A check takes at most five seconds, and requests within one
+// second share a check.
 //
-// Nobody is asked who may see this, because probes do not log in: it names no queue, no job,
-// no host and no user. Why a check fails is in the log, once until it works again. Health
-// panics for a nil inspector. It is safe for concurrent use, and has no goroutines but those
-// of its requests.
+// Requests are not authorized, because probes do not log in. Answers name no queue, job,
+// host or user. The reason of a failing check is logged once, until the check passes
+// again. Health panics for a nil inspector. It is safe for concurrent use, and its only
+// goroutines belong to its requests.
 func Health(i management.Inspector) http.Handler {
 	if i == nil {
 		panic("rest.Health: the inspector must not be nil")
@@ -65,14 +66,14 @@ type health struct {
 
 	mu     sync.Mutex
 	latest *sharedCheck
-	failed map[string]bool // the checks that failed when they were last made
+	failed map[string]bool // whether each check failed last time
 }
 
-// sharedCheck is a check that several requests may wait for.
+// sharedCheck is a check whose result several requests share.
 type sharedCheck struct {
-	done  chan struct{} // closed when the rest is set
-	at    time.Time
-	tried []management.HealthCheck
+	done   chan struct{} // closed when the other fields are set
+	at     time.Time
+	checks []management.HealthCheck
 }
 
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
@@ -85,25 +86,25 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, r, status, answer)
 }
 
-// check returns the result of a check that is made now, or was a moment ago.
+// check returns the result of a new check, or of one made within the last second.
 func (h *health) check(ctx context.Context) []management.HealthCheck {
-	shared, mine := h.join()
-	if mine {
+	shared, owned := h.join()
+	if owned {
 		h.run(ctx, shared)
-		return shared.tried
+		return shared.checks
 	}
-	patience, cancel := context.WithTimeout(ctx, healthTime)
+	waiting, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	select {
 	case <-shared.done:
-		return shared.tried
-	case <-patience.Done():
-		return []management.HealthCheck{{Name: "store", Error: "the check has not ended in time"}}
+		return shared.checks
+	case <-waiting.Done():
+		return []management.HealthCheck{{Name: "store", Error: "the check did not end in time"}}
 	}
 }
 
-// join returns a check, and whether the caller is to make it.
-func (h *health) join() (shared *sharedCheck, mine bool) {
+// join returns the current check, or a new one that the caller must run.
+func (h *health) join() (shared *sharedCheck, owned bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.latest != nil {
@@ -112,7 +113,7 @@ func (h *health) join() (shared *sharedCheck, mine bool) {
 			if time.Since(h.latest.at) < healthShared {
 				return h.latest, false
 			}
-		default: // it is being made
+		default: // it is running
 			return h.latest, false
 		}
 	}
@@ -120,14 +121,15 @@ func (h *health) join() (shared *sharedCheck, mine bool) {
 	return h.latest, true
 }
 
-// run makes a check, which does not end with the request: others wait for it.
+// run runs a check. The check does not end with the request, because other requests wait
+// for it.
 func (h *health) run(ctx context.Context, shared *sharedCheck) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTime)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
 	defer cancel()
 	defer close(shared.done)
-	shared.tried = h.try(limited)
+	shared.checks = h.try(limited)
 	shared.at = time.Now()
-	h.log(limited, shared.tried)
+	h.log(limited, shared.checks)
 }
 
 func (h *health) try(ctx context.Context) (checks []management.HealthCheck) {
@@ -147,7 +149,7 @@ func (h *health) try(ctx context.Context) (checks []management.HealthCheck) {
 	return []management.HealthCheck{check}
 }
 
-// log tells of checks that fail and did not before.
+// log logs the checks that fail and did not fail before.
 func (h *health) log(ctx context.Context, checks []management.HealthCheck) {
 	failed := map[string]bool{}
 	h.mu.Lock()
@@ -159,7 +161,7 @@ func (h *health) log(ctx context.Context, checks []management.HealthCheck) {
 	h.mu.Unlock()
 	for _, check := range checks {
 		if !check.OK && !before[check.Name] {
-			logging.Error(ctx, message.Fields{"message": "a process is not ready for jobs", "check": check.Name, "error": fmt.Sprint(check.Err)})
+			logging.Error(ctx, message.Fields{"message": "process is not ready for jobs", "check": check.Name, "error": fmt.Sprint(check.Err)})
 		}
 	}
 }

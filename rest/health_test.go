@@ -21,7 +21,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// brittle is a store that may fail, or hang.
+// brittle is a store that can be made to fail or to hang.
 type brittle struct {
 	driver.Driver
 	notes, find atomic.Pointer[error]
@@ -48,7 +48,7 @@ func (b *brittle) Find(ctx context.Context, q driver.Query, page driver.PageRequ
 	return b.Driver.Find(ctx, q, page)
 }
 
-// probe asks a handler, and returns the status and the body of its answer.
+// probe sends a request to a handler, and returns the status and the body of the answer.
 func probe(t *testing.T, handler http.Handler, method, target string) (int, string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
@@ -56,7 +56,7 @@ func probe(t *testing.T, handler http.Handler, method, target string) (int, stri
 	return recorder.Code, recorder.Body.String()
 }
 
-// withHealth runs a test with the health of a started queue, in a bubble.
+// withHealth runs a test with the Health handler of a started queue, in a synctest bubble.
 func withHealth(t *testing.T, test func(t *testing.T, store *brittle, health http.Handler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func withHealth(t *testing.T, test func(t *testing.T, store *brittle, health htt
 	})
 }
 
-func TestAnIdleProcessIsLiveAndReady(t *testing.T) {
+func TestIdleProcessIsLiveAndReady(t *testing.T) {
 	withHealth(t, func(t *testing.T, _ *brittle, health http.Handler) {
 		for range 20 {
 			status, body := probe(t, health, http.MethodGet, "/health/live")
@@ -82,7 +82,7 @@ func TestAnIdleProcessIsLiveAndReady(t *testing.T) {
 			status, body = probe(t, health, http.MethodGet, "/health/ready")
 			assert.Equal(t, http.StatusOK, status)
 			assert.JSONEq(t, `{"status":"ok","checks":[{"name":"store","ok":true},{"name":"schema","ok":true},{"name":"dispatch","ok":true}]}`, body)
-			time.Sleep(7 * time.Minute) // nothing happens meanwhile
+			time.Sleep(7 * time.Minute) // without any jobs
 		}
 		status, _ := probe(t, health, http.MethodHead, "/health/ready")
 		assert.Equal(t, http.StatusOK, status)
@@ -93,7 +93,7 @@ func TestAnIdleProcessIsLiveAndReady(t *testing.T) {
 	})
 }
 
-func TestAProcessWhoseStoreFailsIsLiveAndNotReady(t *testing.T) {
+func TestProcessWithAFailingStoreIsLiveAndNotReady(t *testing.T) {
 	failure := errors.New(brittleSecret)
 	withHealth(t, func(t *testing.T, store *brittle, health http.Handler) {
 		for name, place := range map[string]*atomic.Pointer[error]{"store": &store.notes, "schema": &store.find} {
@@ -115,18 +115,18 @@ func TestAProcessWhoseStoreFailsIsLiveAndNotReady(t *testing.T) {
 	})
 }
 
-func TestAProcessWhoseStoreHangsIsNotReady(t *testing.T) {
+func TestProcessWithAHangingStoreIsNotReady(t *testing.T) {
 	withHealth(t, func(t *testing.T, store *brittle, health http.Handler) {
 		store.hangs.Store(true)
 		begin := time.Now()
 		status, body := probe(t, health, http.MethodGet, "/health/ready")
 		assert.Equal(t, http.StatusServiceUnavailable, status)
-		assert.Contains(t, body, "the request ended before it was done")
+		assert.Contains(t, body, "the request ended before it completed")
 		assert.Equal(t, 5*time.Second, time.Since(begin))
 	})
 }
 
-// What nobody has to log in for must not let one load the store.
+// Probes need no login, so they must not let a client overload the store.
 func TestAttackProbesWithoutEndCostOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &counting{release: make(chan struct{})}
@@ -151,7 +151,7 @@ func TestAttackProbesWithoutEndCostOne(t *testing.T) {
 	})
 }
 
-// counting is an Inspector of another kind.
+// counting is an Inspector that is not a HealthChecker.
 type counting struct {
 	tenants
 	asked   atomic.Int32
@@ -175,7 +175,7 @@ type panicking struct{ tenants }
 
 func (*panicking) Queues(context.Context) ([]management.Queue, error) { panic("no") }
 
-func TestAProcessThatDecidesNothingAnyMoreIsNotReady(t *testing.T) {
+func TestProcessWithoutDispatchDecisionsIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := memory.New(memory.Options{KeepFinished: 10})
 		require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestAProcessThatDecidesNothingAnyMoreIsNotReady(t *testing.T) {
 		health := rest.Health(inspector)
 		time.Sleep(5 * time.Minute)
 		status, body := probe(t, health, http.MethodGet, "/ready")
-		require.Equal(t, http.StatusOK, status, "there is no queue yet: %s", body)
+		require.Equal(t, http.StatusOK, status, "the group has no open queue yet: %s", body)
 		_, err = group.Get(t.Context(), "q")
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
@@ -199,6 +199,6 @@ func TestAProcessThatDecidesNothingAnyMoreIsNotReady(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		status, body = probe(t, health, http.MethodGet, "/ready")
 		assert.Equal(t, http.StatusServiceUnavailable, status)
-		assert.Regexp(t, `\{"name":"dispatch","ok":false,"error":"the last decision was [45]m[0-9]+s ago"\}`, body)
+		assert.Regexp(t, `\{"name":"dispatch","ok":false,"error":"the last dispatch decision was made [45]m[0-9]+s ago"\}`, body)
 	})
 }

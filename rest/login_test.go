@@ -16,8 +16,8 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// serveWithLogin serves a handler below /jobs that lets in who has logged in, and returns
-// the URL of the server.
+// serveWithLogin serves a handler below /jobs that requires a login, and returns the URL of
+// the server.
 func serveWithLogin(t *testing.T, login *rest.Login) string {
 	mux := http.NewServeMux()
 	mux.Handle("/jobs/login", login)
@@ -27,7 +27,7 @@ func serveWithLogin(t *testing.T, login *rest.Login) string {
 	return server.URL
 }
 
-// fetched is an answer without its body.
+// fetched is the status, header and cookies of an answer.
 type fetched struct {
 	StatusCode int
 	Header     http.Header
@@ -50,14 +50,14 @@ func fetch(t *testing.T, client *http.Client, method, target string, header ...s
 	return fetched{response.StatusCode, response.Header, response.Cookies()}, string(body)
 }
 
-// newBrowser is a client that keeps cookies.
+// newBrowser returns a client that keeps cookies.
 func newBrowser(t *testing.T) *http.Client {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	return &http.Client{Jar: jar}
 }
 
-func TestLoginByATicketSetsACookieThatScriptsAndOtherSitesDoNotGet(t *testing.T) {
+func TestTicketSetsACookieThatScriptsAndOtherSitesCannotRead(t *testing.T) {
 	login := rest.NewLogin("/jobs")
 	server := serveWithLogin(t, login)
 	browser := newBrowser(t)
@@ -86,15 +86,15 @@ func TestLoginByATicketSetsACookieThatScriptsAndOtherSitesDoNotGet(t *testing.T)
 	assert.Equal(t, http.StatusForbidden, response.StatusCode)
 }
 
-// A ticket is in the history of a browser, and maybe in a log.
+// A ticket remains in the history of a browser, and maybe in a log.
 func TestAttackATicketIsUsedAgain(t *testing.T) {
 	login := rest.NewLogin("/jobs")
 	server := serveWithLogin(t, login)
 	target := server + "/jobs/login?ticket=" + login.Ticket()
 	response, _ := fetch(t, newBrowser(t), http.MethodHead, target)
-	assert.Equal(t, http.StatusMethodNotAllowed, response.StatusCode, "a preview of a link does not use it up")
+	assert.Equal(t, http.StatusMethodNotAllowed, response.StatusCode, "a preview of the link must not use up the ticket")
 	response, _ = fetch(t, newBrowser(t), http.MethodGet, target)
-	assert.Equal(t, http.StatusOK, response.StatusCode, "it is followed to the overview")
+	assert.Equal(t, http.StatusOK, response.StatusCode, "the redirect leads to the overview")
 
 	thief := newBrowser(t)
 	for _, again := range []string{target, server + "/jobs/login", server + "/jobs/login?ticket=", server + "/jobs/login?ticket=" + strings.Repeat("A", 26)} {
@@ -118,8 +118,7 @@ func TestAttackALoginOfAnotherProcessIsUsed(t *testing.T) {
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 }
 
-// Two programs of this kind on one machine must not log each other out: cookies are of a
-// host, whatever the port.
+// Two such programs on one host must not log each other out: cookies do not distinguish ports.
 func TestCookiesOfTwoLoginsHaveDifferentNames(t *testing.T) {
 	names := map[string]bool{}
 	for range 2 {
@@ -133,8 +132,7 @@ func TestCookiesOfTwoLoginsHaveDifferentNames(t *testing.T) {
 	assert.Len(t, names, 2)
 }
 
-// A client that logs in again and again must not fill the memory. The oldest are
-// forgotten.
+// A client that logs in again and again must not fill the memory. The oldest logins are dropped.
 func TestAttackLoginsWithoutEndAreBounded(t *testing.T) {
 	login := rest.NewLogin("/jobs")
 	first := login.Token()
@@ -153,7 +151,7 @@ func TestAttackLoginsWithoutEndAreBounded(t *testing.T) {
 	require.NoError(t, login.Authorize(request, rest.Access{}))
 }
 
-func TestALoginOverTLSHasACookieForTLS(t *testing.T) {
+func TestLoginOverTLSSetsASecureCookie(t *testing.T) {
 	login := rest.NewLogin("/jobs")
 	server := httptest.NewTLSServer(login)
 	defer server.Close()

@@ -7,25 +7,25 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// ManagementService puts a management.Manager on HTTP (see Handler). It is safe for
+// ManagementService serves a management.Manager over HTTP (see Handler). It is safe for
 // concurrent use.
 type ManagementService struct{ manager management.Manager }
 
-// NewManagementService returns a service for a manager. Where that is nil it answers
-// with status 503.
+// NewManagementService returns a service for a manager. If the manager is nil, the service
+// answers with status 503.
 func NewManagementService(m management.Manager) *ManagementService {
 	return &ManagementService{manager: m}
 }
 
-// completed tells that jobs were marked complete.
+// completed is the answer to a request that marked jobs complete.
 type completed struct {
 	Message string `json:"message"`
 	JobName string `json:"job_name,omitempty"`
 	JobType string `json:"job_type,omitempty"`
 }
 
-// Handler serves these routes, below whatever prefix the program takes away. Each is
-// a method of management.Manager, and takes every filter:
+// Handler serves these routes, relative to the prefix that the program removes. Each is a
+// method of management.Manager, and accepts every filter:
 //
 //	GET  /v1/status/{filter}                                          JobStatus
 //	GET  /v1/id/status/{filter}/type/{type}                           JobIDsByState
@@ -34,7 +34,7 @@ type completed struct {
 //	POST /v1/jobs/mark_complete/status/{filter}/type/{type}           CompleteJobsByType
 //	POST /v1/jobs/mark_complete/status/{filter}/pattern/{pattern}     CompleteJobsByPattern
 //
-// Without options it asks nobody who may do that. With options it keeps the rules of the
+// Without options it authorizes every request. With options it follows the rules of the
 // function Handler: see Authorize, Actor, Audit and Hosts.
 func (s *ManagementService) Handler(opts ...Option) http.Handler {
 	routes := map[string]http.HandlerFunc{
@@ -55,7 +55,7 @@ func (s *ManagementService) Handler(opts ...Option) http.Handler {
 
 var errNoManager = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no manager"}
 
-// filter is the filter that the path of a request names. The manager validates it.
+// filter returns the filter in the path of a request. The manager validates it.
 func filter(r *http.Request) management.StatusFilter {
 	return management.StatusFilter(r.PathValue("filter"))
 }
@@ -109,7 +109,7 @@ func (s *ManagementService) completeJobsByPattern(w http.ResponseWriter, r *http
 	if err == nil {
 		err = s.manager.CompleteJobsByPattern(r.Context(), filter(r), pattern)
 	}
-	answerCompleted(w, r, completed{Message: "marked the jobs complete whose IDs match"}, err)
+	answerCompleted(w, r, completed{Message: "marked the jobs with matching IDs complete"}, err)
 }
 
 func answerCompleted(w http.ResponseWriter, r *http.Request, answer completed, err error) {

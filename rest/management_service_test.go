@@ -29,7 +29,7 @@ func TestManagementService(t *testing.T) {
 		{name: "one that has ended", method: "POST", target: complete + "id/done", status: 200, answer: `{"message": "marked the job complete", "job_name": "done"}`},
 		{name: "all", method: "POST", target: complete + "status/all", status: 200, answer: `{"message": "marked the jobs complete"}`},
 		{name: "type", method: "POST", target: complete + "status/pending/type/resize", status: 200, answer: `{"message": "marked the jobs of the type complete", "job_type": "resize"}`},
-		{name: "pattern", method: "POST", target: complete + "status/pending/pattern/ton.*%2F%5B%C3%BC%5D", status: 200, answer: `{"message": "marked the jobs complete whose IDs match"}`},
+		{name: "pattern", method: "POST", target: complete + "status/pending/pattern/ton.*%2F%5B%C3%BC%5D", status: 200, answer: `{"message": "marked the jobs with matching IDs complete"}`},
 
 		{name: "no such job", method: "POST", target: complete + "id/nobody", status: 404},
 		{name: "count, filter", target: "/v1/status/done", status: 400, answer: badFilter},
@@ -55,12 +55,12 @@ func TestManagementService(t *testing.T) {
 			_, q := newService(t)
 			e.check(t, rest.NewManagementService(management.NewQueueManager(q)).Handler())
 			completes := e.method == "POST" && e.status == 200 && e.name != "one that has ended"
-			assert.Equal(t, completes, q.Stats(t.Context()).IsIdle(), "nothing else changes")
+			assert.Equal(t, completes, q.Stats(t.Context()).IsIdle(), "nothing else must change")
 		})
 	}
 }
 
-// TestManagementServiceFilters takes each filter in each route.
+// TestManagementServiceFilters checks that each route accepts each filter.
 func TestManagementServiceFilters(t *testing.T) {
 	for _, filter := range management.ValidStatusFilters() {
 		for _, e := range []exchange{
@@ -86,13 +86,13 @@ type brokenManager struct {
 
 func (m brokenManager) CompleteJobs(context.Context, management.StatusFilter) error {
 	if m.err == nil {
-		panic("it is broken")
+		panic("broken")
 	}
 	return m.err
 }
 
 func TestManagementServiceFailures(t *testing.T) {
-	internal := `{"error": "the service could not do it; its log says why"}`
+	internal := `{"error": "internal error; the log of the service has the details"}`
 	for _, test := range []struct {
 		name    string
 		manager management.Manager
@@ -103,7 +103,7 @@ func TestManagementServiceFailures(t *testing.T) {
 		{"closed", brokenManager{err: amboy.ErrQueueClosed}, exchange{status: 503}},
 		{"deadline of the store", brokenManager{err: context.DeadlineExceeded}, exchange{status: 500, answer: internal}},
 		{"no manager", nil, exchange{status: 503, answer: `{"error": "the service has no manager"}`}},
-		{"manager of nothing", management.NewQueueManager(nil), exchange{status: 400}},
+		{"manager of a nil queue", management.NewQueueManager(nil), exchange{status: 400}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.method, test.target = "POST", "/v1/jobs/mark_complete/status/all"
@@ -112,7 +112,7 @@ func TestManagementServiceFailures(t *testing.T) {
 	}
 }
 
-// TestManagementClient is as the manager behind the service.
+// TestManagementClient compares a client with the manager behind the service.
 func TestManagementClient(t *testing.T) {
 	q := newQueue(t)
 	for _, id := range odd {
@@ -145,7 +145,7 @@ func TestManagementClient(t *testing.T) {
 	require.NoError(t, client.CompleteJobs(within(t), management.All))
 }
 
-// TestManagementClientErrors are those of the manager.
+// TestManagementClientErrors checks that the client returns the errors of the manager.
 func TestManagementClientErrors(t *testing.T) {
 	q := newQueue(t)
 	manager := management.NewQueueManager(q)
@@ -179,6 +179,6 @@ func TestManagementClientErrors(t *testing.T) {
 	wrong := rest.NewManagementClientFromExisting(nil, serve(t, rest.NewQueueService().Handler())+"/nowhere")
 	err = wrong.CompleteJob(within(t), "one")
 	require.ErrorAs(t, err, &response)
-	assert.False(t, amboy.IsJobNotFoundError(err), "the job may be there: the service is not")
+	assert.False(t, amboy.IsJobNotFoundError(err), "the service does not exist, so the job may")
 	require.Error(t, rest.NewManagementClient("::").CompleteJob(within(t), "one"))
 }

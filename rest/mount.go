@@ -17,22 +17,22 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// Action is something that a request does: ActionRead, ActionCreate, ActionControl, or
-// the name of a management.ActionKind.
+// Action is what a request does: ActionRead, ActionCreate, ActionControl, or the name of
+// a management.ActionKind.
 type Action = guard.Action
 
 // The actions, besides those of management.ActionKinds.
 const (
-	// ActionRead sees anything.
+	// ActionRead reads anything.
 	ActionRead = guard.Read
-	// ActionCreate puts a job, of a type that CreateTypes names.
+	// ActionCreate puts a job of one of the types that CreateTypes allows.
 	ActionCreate = guard.Create
-	// ActionControl changes what is set for a queue.
+	// ActionControl changes the controls of a queue.
 	ActionControl = guard.Control
 )
 
-// Access is what a request wants to do: an Action, the queue that it is about, and the ID
-// and the type of the job where it is about one.
+// Access describes what a request is about to do: the Action, the queue, and the ID and
+// type of the job if the action concerns one.
 type Access = guard.Access
 
 // Option configures a Handler.
@@ -42,18 +42,19 @@ type options struct {
 	guard  guard.Options
 	prefix string
 	title  string
-	hosts  []string // that requests may name; nil for all
+	hosts  []string // allowed hosts; nil for all
 	audit  management.Recorder
 }
 
-// Authorize has the handler ask a function whether a request may do something. The
-// request is refused with status 403 where that returns an error, which is not shown to
-// the client. It is asked before each thing that the request does, and may be asked
-// several times, also later for a request that watches. It must be safe for concurrent
-// use. A request that is about some queues needs all of them.
+// Authorize sets the function that decides whether a request may do something. If the
+// function returns an error, the request is refused with status 403; the error is not
+// shown to the client. The function is called before each thing that the request does.
+// It may be called several times, and repeatedly for a request that watches. It must be
+// safe for concurrent use. A request that concerns several queues needs access to all of
+// them.
 //
-// Without this option, requests may do nothing, from wherever they come: the address of a
-// request does not tell who makes it. A program without users of its own can have a Login.
+// Without this option every request is refused, whatever its address: an address does not
+// identify the client. A program without its own users can use a Login.
 func Authorize(may func(r *http.Request, access Access) error) Option {
 	if may == nil {
 		panic("rest.Authorize: the function must not be nil")
@@ -61,15 +62,15 @@ func Authorize(may func(r *http.Request, access Access) error) Option {
 	return func(o *options) { o.guard.Authorize = may }
 }
 
-// CreateTypes names types of jobs that may be put; several such options are added up. Without
-// it no job can be put, whoever may do what: a type may run any program. List the types whose
-// arguments do no harm, whoever chooses them.
+// CreateTypes allows jobs of these types to be put. Several such options are combined.
+// Without it no job can be put, whatever Authorize returns: a job type may run any
+// program. Allow only types that are harmless with arbitrary arguments.
 func CreateTypes(types ...string) Option {
 	return func(o *options) { o.guard.CreateTypes = append(o.guard.CreateTypes, types...) }
 }
 
-// Tenant has the handler show one queue only, which is that of a tenant. All others are
-// not there, for whoever asks. It panics for an empty name.
+// Tenant restricts the handler to one queue, that of a tenant. All other queues appear not
+// to exist. Tenant panics if the name is empty.
 func Tenant(queue string) Option {
 	if queue == "" {
 		panic("rest.Tenant: the name of the queue must not be empty")
@@ -77,9 +78,9 @@ func Tenant(queue string) Option {
 	return func(o *options) { o.guard.Tenant = queue }
 }
 
-// MaskArgs has a function say what is shown of the arguments of a job, and of its
-// result: it returns JSON, or nil to hide them. Where it panics, or returns what is not
-// JSON, they are hidden, too. It must be safe for concurrent use.
+// MaskArgs sets the function that redacts the arguments and the result of a job: it
+// returns JSON, or nil to hide them. If it panics, or returns invalid JSON, they are
+// hidden too. It must be safe for concurrent use.
 func MaskArgs(mask func(job management.JobRef, jobType string, args json.RawMessage) json.RawMessage) Option {
 	if mask == nil {
 		panic("rest.MaskArgs: the function must not be nil")
@@ -87,24 +88,25 @@ func MaskArgs(mask func(job management.JobRef, jobType string, args json.RawMess
 	return func(o *options) { o.guard.MaskArgs = mask }
 }
 
-// Hosts names the hosts that requests may be for, each a name or an address without a port.
-// A request for another is refused with status 421: a site can give its own name the address
-// of this server, and its pages are of the same origin then. It panics for no names, and for
-// an empty one. Without it all hosts are served.
+// Hosts sets the hosts that requests may name, each a name or an address without a port. A
+// request for another host is refused with status 421. This stops DNS rebinding, in which
+// another site lets its own name resolve to the address of this server. Hosts panics
+// without names, and for an empty name. By default all hosts are served.
 func Hosts(names ...string) Option {
 	hosts := make([]string, len(names))
 	for i, name := range names {
 		hosts[i] = hostOf(name)
 	}
 	if len(hosts) == 0 || slices.Contains(hosts, "") {
-		panic("rest.Hosts: there must be names, none of them empty")
+		panic("rest.Hosts: at least one name is required, and none must be empty")
 	}
 	return func(o *options) { o.hosts = hosts }
 }
 
-// Audit has a service write what it does to the audit list of an inspector, and count there
-// what it refuses for the state of a job. It is for the services; Handler writes to that of
-// its own inspector. It panics for an inspector that is no management.Recorder.
+// Audit makes a service record its actions in the audit list of an inspector. It also counts
+// there the calls that were refused because of the state of a job. It is only for the
+// services; Handler uses the list of its own inspector. Audit panics if the inspector is
+// not a management.Recorder.
 func Audit(i management.Inspector) Option {
 	recorder, ok := i.(management.Recorder)
 	if !ok {
@@ -113,7 +115,8 @@ func Audit(i management.Inspector) Option {
 	return func(o *options) { o.audit = recorder }
 }
 
-// Actor has a function name who makes a request, for the audit list. Default: nobody.
+// Actor sets the function that names the actor of a request, for the audit list. By default
+// the actor is empty.
 func Actor(name func(r *http.Request) string) Option {
 	if name == nil {
 		panic("rest.Actor: the function must not be nil")
@@ -121,9 +124,9 @@ func Actor(name func(r *http.Request) string) Option {
 	return func(o *options) { o.guard.Actor = name }
 }
 
-// Prefix is the path below which the handler is mounted, where the program does not
-// take it away with http.StripPrefix. It must begin with a slash, and not end with one,
-// or else Prefix panics.
+// Prefix is the path below which the handler is mounted, if the program does not remove
+// it with http.StripPrefix. Prefix panics if the path does not begin with a slash, or
+// ends with one.
 func Prefix(prefix string) Option {
 	checkPrefix("rest.Prefix", prefix)
 	return func(o *options) { o.prefix = prefix }
@@ -135,23 +138,24 @@ func checkPrefix(caller, prefix string) {
 	}
 }
 
-// Title is the title of the pages. Default: "Amboy".
+// Title sets the title of the pages. Default: "Amboy".
 func Title(title string) Option {
 	return func(o *options) { o.title = title }
 }
 
 var errNoInspector = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the service has no queue"}
 
-// Handler serves all that an Inspector can tell and do: as JSON below /v2, which
-// /v2/openapi.json describes, and as pages for people below /. It works below any prefix
-// that http.StripPrefix takes away, or that the option Prefix names.
+// Handler serves everything that an Inspector provides: as JSON below /v2, described by
+// /v2/openapi.json, and as HTML pages below /. It works below any prefix that
+// http.StripPrefix removes, or that the option Prefix names.
 //
-// Without the option Authorize it answers with status 403. What browsers send for a page
-// of another site changes nothing. If i is nil, the handler answers with status 503.
+// Without the option Authorize it answers every request with status 403. A request that a
+// browser sends on behalf of another site changes nothing. If i is nil, the handler
+// answers with status 503.
 //
-// An option that is not possible panics, as http.ServeMux does for a pattern. The handler
-// is safe for concurrent use. It has no goroutines but those of its requests; requests
-// that watch end when the http.Server is shut down.
+// An invalid option panics, as an invalid pattern of http.ServeMux does. The handler is
+// safe for concurrent use. Its only goroutines belong to its requests. Requests that
+// watch end when the http.Server is shut down.
 func Handler(i management.Inspector, opts ...Option) http.Handler {
 	var o options
 	for _, option := range opts {
@@ -164,7 +168,7 @@ func Handler(i management.Inspector, opts ...Option) http.Handler {
 	return o.mounted(serving(o), api.Refuse)
 }
 
-// mounted has a handler answer below the prefix, to requests for the right host.
+// mounted restricts a handler to the prefix and to the allowed hosts.
 func (o options) mounted(handler http.Handler, refuse web.Refuse) http.Handler {
 	if o.prefix != "" {
 		handler = below(o.prefix, handler, refuse)
@@ -175,19 +179,19 @@ func (o options) mounted(handler http.Handler, refuse web.Refuse) http.Handler {
 	return handler
 }
 
-// onHosts serves a handler to requests that name one of some hosts.
+// onHosts restricts a handler to requests that name one of the hosts.
 func onHosts(hosts []string, handler http.Handler, refuse web.Refuse) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(hosts, hostOf(r.Host)) {
 			web.Secure(w.Header())
-			refuse(w, r, &web.Failure{Status: http.StatusMisdirectedRequest, Text: "this is not a host that is served here"})
+			refuse(w, r, &web.Failure{Status: http.StatusMisdirectedRequest, Text: "host is not served here"})
 			return
 		}
 		handler.ServeHTTP(w, r)
 	})
 }
 
-// hostOf is a host without its port, in lower case.
+// hostOf returns the host of an address without its port, in lower case.
 func hostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -196,7 +200,7 @@ func hostOf(address string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// serving serves all routes, or says that it can't.
+// serving returns the handler of all routes. Without an inspector it answers with an error.
 func serving(o options) http.Handler {
 	if o.guard.Inspector == nil {
 		return web.NewHandler(map[string]http.HandlerFunc{
@@ -222,8 +226,8 @@ func serving(o options) http.Handler {
 	})
 }
 
-// pagesOf are the pages, which share what is expensive. What the API tells is not shared:
-// a program may expect to see at once what another has changed.
+// pagesOf returns the pages, which share the results of expensive queries. The API does not
+// share results: a client may expect to read at once what another has changed.
 func pagesOf(o options) *dashboard.Dashboard {
 	o.guard.Inspector = dashboard.Share(o.guard.Inspector)
 	g := guard.New(o.guard)
@@ -236,8 +240,8 @@ func pagesOf(o options) *dashboard.Dashboard {
 	})
 }
 
-// below serves a handler below a prefix. The prefix itself leads there, because links of
-// pages are relative to a slash at its end.
+// below serves a handler below a prefix. It redirects the prefix itself to the prefix with a
+// slash, because the links of the pages are relative to that.
 func below(prefix string, handler http.Handler, refuse web.Refuse) http.Handler {
 	escaped := (&url.URL{Path: prefix}).EscapedPath()
 	nothing := web.NewHandler(nil, refuse)
@@ -250,7 +254,7 @@ func below(prefix string, handler http.Handler, refuse web.Refuse) http.Handler 
 		case isBelow(r.URL.Path, prefix) && (r.URL.RawPath == "" || isBelow(r.URL.RawPath, escaped)):
 			stripped, location := *r, *r.URL
 			location.Path = strings.TrimPrefix(location.Path, prefix)
-			// http.StripPrefix does not know that the prefix may be escaped in it.
+			// http.StripPrefix would not remove an escaped prefix.
 			location.RawPath = strings.TrimPrefix(location.RawPath, escaped)
 			stripped.URL = &location
 			handler.ServeHTTP(w, &stripped)

@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-func TestOptionsThatAreNotPossible(t *testing.T) {
+func TestInvalidOptionsPanic(t *testing.T) {
 	for _, prefix := range []string{"", "/", "amboy", "/amboy/", "/a//b", "/a/../b"} {
 		assert.Panics(t, func() { rest.Prefix(prefix) }, prefix)
 	}
@@ -66,8 +66,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestPrefixThatIsEscaped uses one that has an escaped form, also where the rest has more
-// to escape.
+// TestPrefixThatIsEscaped uses a prefix with characters that need escaping, also in the rest of
+// the path.
 func TestPrefixThatIsEscaped(t *testing.T) {
 	handler := rest.Handler(&tenants{}, rest.Prefix("/some where/ü"), everybody())
 	for _, target := range []string{"/v2/queues", "/", "/v2/queues/a%2Fb", "/queues/a%2Fb/jobs/%2Fc"} {
@@ -78,10 +78,10 @@ func TestPrefixThatIsEscaped(t *testing.T) {
 	assert.Equal(t, "./%C3%BC/", got.header.Get("Location"))
 }
 
-// TestHeadOfEvents checks that HEAD ends where GET does not.
+// TestHeadOfEvents checks that HEAD ends although GET does not.
 func TestHeadOfEvents(t *testing.T) {
 	url := serve(t, rest.Handler(&tenants{}, everybody()))
-	for range 2 { // on the same connection, which the first must have left
+	for range 2 { // the second reuses the connection
 		for _, target := range []string{"/v2/events", "/live"} {
 			request, err := http.NewRequestWithContext(within(t), http.MethodHead, url+target, http.NoBody)
 			require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestPagesHaveRelativeLinks(t *testing.T) {
 	})
 }
 
-// failing is an Inspector that panics, or fails in ways that are nobody's business.
+// failing is an Inspector that panics, or fails with a secret error.
 type failing struct {
 	tenants
 	panics bool
@@ -121,12 +121,12 @@ func (f *failing) Schedules(context.Context) ([]management.Schedule, error) {
 	return nil, errNo
 }
 
-func TestInternalErrorsAreNotTold(t *testing.T) {
+func TestInternalErrorsAreNotDisclosed(t *testing.T) {
 	for _, panics := range []bool{true, false} {
 		handler := rest.Handler(&failing{panics: panics}, everybody())
 		got := sample{target: "/v2/schedules"}.ask(t, handler, http.MethodGet, "", nil)
 		assert.Equal(t, http.StatusInternalServerError, got.status)
-		assert.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"the service could not do it; its log says why"}`, got.body)
+		assert.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"internal error; the log of the service has the details"}`, got.body)
 		got = sample{target: "/schedules"}.ask(t, handler, http.MethodGet, "", nil)
 		assert.Equal(t, http.StatusInternalServerError, got.status)
 		assert.NotContains(t, got.body, "secret")
@@ -142,7 +142,7 @@ func (*unrecorded) ActOn(context.Context, string, string, management.Action) (ma
 	return management.Acted{}, errors.Join(state, fmt.Errorf("%w: dial mongodb://secret", management.ErrNotRecorded))
 }
 
-// mixed is an Inspector whose errors say what is known, and what a store says of itself.
+// mixed is an Inspector whose errors join a known error with one of a store.
 type mixed struct {
 	tenants
 	known error
@@ -152,9 +152,9 @@ func (m *mixed) ActOn(context.Context, string, string, management.Action) (manag
 	return management.Acted{}, fmt.Errorf("acting: %w", errors.Join(m.known, errors.New("dial mongodb://secret")))
 }
 
-func TestAttackAnAnswerTellsWhatTheStoreSaysOfItself(t *testing.T) {
+func TestAttackAnAnswerLeaksErrorsOfTheStore(t *testing.T) {
 	for _, known := range []error{
-		amboy.NewDuplicateJobError("the ID is taken"), amboy.NewDuplicateJobScopeError("it is held"), amboy.NewJobNotFoundError("no job"),
+		amboy.NewDuplicateJobError("the ID is taken"), amboy.NewDuplicateJobScopeError("held"), amboy.NewJobNotFoundError("no job"),
 		amboy.ErrQueueDraining, amboy.ErrQueueClosed, amboy.ErrQueueNotStarted, management.ErrUnknownQueue, management.ErrUnsupported,
 		&management.StateError{Action: management.Park, Rule: "is for others"}, &amboy.DependencyCycleError{Path: []string{"a", "a"}},
 		&amboy.InvalidJobError{Field: "id"}, &management.InvalidArgumentError{Field: "id"},
@@ -168,7 +168,7 @@ func TestAttackAnAnswerTellsWhatTheStoreSaysOfItself(t *testing.T) {
 	}
 }
 
-func TestWhatTheAuditListSaysIsNotTold(t *testing.T) {
+func TestErrorsOfTheAuditListAreNotDisclosed(t *testing.T) {
 	handler := rest.Handler(&unrecorded{}, everybody())
 	for target, body := range map[string]string{"/v2/queues/mine/jobs/one/actions": `{"action":"park"}`, "/queues/mine/jobs/one/actions": "action=park"} {
 		got := sample{target: target, body: body}.ask(t, handler, http.MethodPost, "", nil)
@@ -178,7 +178,7 @@ func TestWhatTheAuditListSaysIsNotTold(t *testing.T) {
 	}
 }
 
-func TestMaskedArgsAreOnNoWayOut(t *testing.T) {
+func TestMaskedArgsAreInNoAnswer(t *testing.T) {
 	handler := rest.Handler(&tenants{}, everybody(), rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }))
 	open := rest.Handler(&tenants{}, everybody())
 	forEachSample(t, func(t *testing.T, method string, s sample) {
@@ -189,7 +189,7 @@ func TestMaskedArgsAreOnNoWayOut(t *testing.T) {
 	assert.Contains(t, sample{target: "/v2/queues/mine/jobs/one"}.ask(t, open, http.MethodGet, "", nil).body, "secret")
 }
 
-// TestOverHTTP sends requests through a server, whose path handling has a say as well.
+// TestOverHTTP sends requests through a real server, which also handles paths.
 func TestOverHTTP(t *testing.T) {
 	url := serve(t, rest.Handler(&tenants{}, everybody(), rest.CreateTypes("resize")))
 	request, err := http.NewRequestWithContext(within(t), http.MethodPost, url+"/v2/queues/__mine/jobs", strings.NewReader(`{"id":"a/b","type":"resize"}`))

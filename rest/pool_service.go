@@ -8,26 +8,25 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// AbortablePoolManagementService lists and aborts, on HTTP, the jobs that run in a
-// pool (see Handler). It is safe for concurrent use.
+// AbortablePoolManagementService lists and aborts, over HTTP, the jobs that run in a pool
+// (see Handler). It is safe for concurrent use.
 type AbortablePoolManagementService struct{ pool amboy.AbortableRunner }
 
-// NewAbortablePoolManagementService returns a service for a pool. Where that is nil
-// it answers with status 503.
+// NewAbortablePoolManagementService returns a service for a pool. If the pool is nil, the
+// service answers with status 503.
 func NewAbortablePoolManagementService(pool amboy.AbortableRunner) *AbortablePoolManagementService {
 	return &AbortablePoolManagementService{pool: pool}
 }
 
-// Handler serves these routes, below whatever prefix the program takes away. Aborting
-// waits until the jobs have ended, and is answered with 408 where the request ends
-// first:
+// Handler serves these routes, relative to the prefix that the program removes. Aborting
+// waits until the jobs have ended, and is answered with 408 if the request ends first:
 //
-//	GET    /v1/jobs/list     the IDs of the jobs that run
+//	GET    /v1/jobs/list     the IDs of the running jobs
 //	DELETE /v1/jobs/abort    aborts all of them
-//	GET    /v1/job/{name}    a job that runs; 404 where it does not
-//	DELETE /v1/job/{name}    aborts it; 400 where it does not run
+//	GET    /v1/job/{name}    a running job; 404 if it does not run
+//	DELETE /v1/job/{name}    aborts it; 400 if it does not run
 //
-// Without options it asks nobody who may do that. With options it keeps the rules of the
+// Without options it authorizes every request. With options it follows the rules of the
 // function Handler: see Authorize, Actor, Audit and Hosts.
 func (s *AbortablePoolManagementService) Handler(opts ...Option) http.Handler {
 	running := &runningJobs{

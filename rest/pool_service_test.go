@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// newAbortable makes a queue that can abort its jobs.
+// newAbortable returns a queue that can abort its jobs.
 func newAbortable() (amboy.Queue, error) {
 	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1})
 	if err == nil {
@@ -25,7 +25,7 @@ func newAbortable() (amboy.Queue, error) {
 	return q, err
 }
 
-// abortable is a queue that runs jobs, and its pool.
+// abortable returns a queue that runs jobs, and its pool.
 func abortable(t *testing.T, ids ...string) (amboy.Queue, amboy.AbortableRunner) {
 	q, err := newAbortable()
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func run(t *testing.T, q amboy.Queue, ids ...string) {
 	}
 }
 
-// poolExchanges are those of a pool with two jobs, a/1 and b.
+// poolExchanges returns the exchanges with a pool that runs two jobs, a/1 and b.
 func poolExchanges(notRunning int, group string) []exchange {
 	unknown := `{"name": "nobody", "status": "not running", "error": "the job is not running"}`
 	return []exchange{
@@ -97,7 +97,7 @@ func TestManagementGroupService(t *testing.T) {
 		require.NoError(t, err)
 		run(t, q, ids...)
 	}
-	plain := queue.NewLocalLimitedSize(1, 1) // which can abort nothing
+	plain := queue.NewLocalLimitedSize(1, 1) // can't abort jobs
 	require.NoError(t, plain.Start(t.Context()))
 	require.NoError(t, group.Put(t.Context(), "plain", plain))
 	for _, e := range poolExchanges(404, `, "group": "one"`) {
@@ -105,7 +105,7 @@ func TestManagementGroupService(t *testing.T) {
 	}
 }
 
-// TestManagementGroupServiceSameID aborts a job in all queues where it runs.
+// TestManagementGroupServiceSameID aborts an ID in all queues that run a job with it.
 func TestManagementGroupServiceSameID(t *testing.T) {
 	group, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{
 		DefaultQueue: queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) { return newAbortable() }},
@@ -116,7 +116,7 @@ func TestManagementGroupServiceSameID(t *testing.T) {
 		require.NoError(t, err)
 		run(t, q, "same")
 	}
-	// A group of another package has only the contract.
+	// A group of another package implements only amboy.QueueGroup.
 	handler := rest.NewManagementGroupService(foreignGroup{group}).Handler()
 	for _, e := range []exchange{
 		{target: "/v1/jobs/list", status: 200, answer: `["same", "same"]`},
@@ -130,7 +130,8 @@ func TestManagementGroupServiceSameID(t *testing.T) {
 
 type foreignGroup struct{ amboy.QueueGroup }
 
-// TestManagementGroupServiceOpensNothing that another process has jobs for.
+// TestManagementGroupServiceOpensNothing checks that a queue is not opened because another
+// process has put jobs in it.
 func TestManagementGroupServiceOpensNothing(t *testing.T) {
 	store, err := memory.New(memory.Options{KeepFinished: 10})
 	require.NoError(t, err)
@@ -140,7 +141,7 @@ func TestManagementGroupServiceOpensNothing(t *testing.T) {
 	defer elsewhere.Close(t.Context())
 	group, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
 		DefaultQueue:              queue.DriverQueueOptions{Driver: store, NumWorkers: 1},
-		BackgroundCreateFrequency: queue.NoBackgroundCreate, // or else it opens what has work
+		BackgroundCreateFrequency: queue.NoBackgroundCreate, // it would open queues that have work
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"tenant"}, group.Queues(t.Context()))
@@ -150,7 +151,7 @@ func TestManagementGroupServiceOpensNothing(t *testing.T) {
 	require.NoError(t, group.Close(within(t)))
 }
 
-func TestServicesOfNothing(t *testing.T) {
+func TestServicesOfNil(t *testing.T) {
 	for _, handler := range []http.Handler{
 		rest.NewAbortablePoolManagementService(nil).Handler(),
 		rest.NewManagementGroupService(nil).Handler(),
@@ -166,7 +167,7 @@ func TestServicesOfNothing(t *testing.T) {
 	}
 }
 
-// slowPool has a job that does not end when it is aborted.
+// slowPool runs a job that does not end when it is aborted.
 type slowPool struct{ amboy.AbortableRunner }
 
 func (slowPool) IsRunning(string) bool { return true }
@@ -178,7 +179,7 @@ func (slowPool) Abort(ctx context.Context, _ string) error {
 
 func (p slowPool) AbortAll(ctx context.Context) error { return p.Abort(ctx, "") }
 
-// TestAbortUntilTheRequestEnds is answered with 408.
+// An abort that does not finish before the request ends is answered with 408.
 func TestAbortUntilTheRequestEnds(t *testing.T) {
 	handler := rest.NewAbortablePoolManagementService(slowPool{}).Handler()
 	for _, target := range []string{"/v1/job/one", "/v1/jobs/abort"} {
@@ -187,7 +188,7 @@ func TestAbortUntilTheRequestEnds(t *testing.T) {
 		recorded := httptest.NewRecorder()
 		handler.ServeHTTP(recorded, httptest.NewRequestWithContext(ctx, http.MethodDelete, target, http.NoBody))
 		assert.Equal(t, http.StatusRequestTimeout, recorded.Code)
-		assert.JSONEq(t, `{"error": "the request ended before it was done"}`, recorded.Body.String())
+		assert.JSONEq(t, `{"error": "the request ended before it completed"}`, recorded.Body.String())
 	}
 }
 

@@ -15,9 +15,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// QueueClient calls a QueueService. It is safe for concurrent use. Its methods return
-// the errors of HTTP and of the service (see ResponseError), and end with their
-// context.
+// QueueClient calls a QueueService. It is safe for concurrent use. Its methods return the
+// errors of HTTP and of the service (see ResponseError), and end with their context.
 type QueueClient struct {
 	client *http.Client
 
@@ -27,15 +26,15 @@ type QueueClient struct {
 	prefix string
 }
 
-// NewQueueClient returns a client for the service whose handler is mounted under a
-// prefix of the server at a host, such as http://localhost, and a port. It returns an
-// error for arguments that SetHost, SetPort or SetPrefix refuses.
+// NewQueueClient returns a client for the service that is mounted below a prefix of the
+// server at a host, such as http://localhost, and a port. It returns an error for arguments
+// that SetHost, SetPort or SetPrefix refuses.
 func NewQueueClient(host string, port int, prefix string) (*QueueClient, error) {
 	return NewQueueClientFromExisting(&http.Client{}, host, port, prefix)
 }
 
-// NewQueueClientFromExisting is NewQueueClient with an HTTP client, which
-// authenticates for instance. A nil client is an error.
+// NewQueueClientFromExisting is like NewQueueClient with a given HTTP client, for instance
+// one that authenticates. It returns an error for a nil client.
 func NewQueueClientFromExisting(client *http.Client, host string, port int, prefix string) (*QueueClient, error) {
 	if client == nil {
 		return nil, errors.New("making a queue client: the HTTP client must not be nil")
@@ -54,8 +53,8 @@ func (c *QueueClient) Host() string {
 	return c.host
 }
 
-// SetHost changes the host. It is of the form http://name or https://name, and may be
-// followed by a path, below which the prefix is. One slash at its end is cut off. For any
+// SetHost changes the host. It must have the form http://name or https://name, optionally
+// followed by a path that precedes the prefix. One slash at the end is removed. For any
 // other host SetHost returns an error and changes nothing.
 func (c *QueueClient) SetHost(host string) error {
 	parsed, err := url.Parse(host)
@@ -80,9 +79,9 @@ func (c *QueueClient) Port() int {
 // defaultPort is the port of a client that was given an invalid one.
 const defaultPort = 3000
 
-// SetPort changes the port. Port 80 is left out of the URLs of requests, also if the
-// host is an https one. If the port is not from 1 to 65535, SetPort returns an error and
-// sets the port to 3000.
+// SetPort changes the port. Port 80 is left out of the URLs of requests, even if the
+// scheme of the host is https. If the port is not from 1 to 65535, SetPort returns an
+// error and sets the port to 3000.
 func (c *QueueClient) SetPort(port int) error {
 	var err error
 	if port < 1 || port > 65535 {
@@ -95,15 +94,15 @@ func (c *QueueClient) SetPort(port int) error {
 	return err
 }
 
-// Prefix returns the prefix, without the slashes around it.
+// Prefix returns the prefix, without slashes at its ends.
 func (c *QueueClient) Prefix() string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.prefix
 }
 
-// SetPrefix changes the prefix. Slashes around it are taken away; it may be empty. It
-// returns an error for one that is no path, and changes nothing then.
+// SetPrefix changes the prefix, which may be empty. Slashes at its ends are removed. If it
+// is not a valid path, SetPrefix returns an error and changes nothing.
 func (c *QueueClient) SetPrefix(prefix string) error {
 	prefix = strings.Trim(prefix, "/")
 	parsed, err := url.Parse("/" + prefix)
@@ -140,13 +139,13 @@ func (c *QueueClient) status(ctx context.Context) (status queueStatus, err error
 	return status, err
 }
 
-// Running tells whether the queue has been started.
+// Running reports whether the queue has been started.
 func (c *QueueClient) Running(ctx context.Context) (bool, error) {
 	status, err := c.status(ctx)
 	return status.QueueRunning, err
 }
 
-// PendingJobs returns the number of jobs that have not started; -1 with an error.
+// PendingJobs returns the number of jobs that have not started. With an error it is -1.
 func (c *QueueClient) PendingJobs(ctx context.Context) (int, error) {
 	status, err := c.status(ctx)
 	if err != nil {
@@ -157,8 +156,8 @@ func (c *QueueClient) PendingJobs(ctx context.Context) (int, error) {
 
 // SubmitJob puts a job into the queue, and returns its ID. The type must be registered
 // here and in the service. It returns an error for which amboy.IsDuplicateJobError is
-// true where the ID or the unique key is taken, and one for which
-// amboy.IsDuplicateJobScopeError is where an enqueue scope is held.
+// true if the ID or the unique key is taken, and one for which
+// amboy.IsDuplicateJobScopeError is true if an enqueue scope is held.
 func (c *QueueClient) SubmitJob(ctx context.Context, j amboy.Job) (string, error) {
 	form, err := registry.MakeJobInterchange(j, amboy.JSON)
 	if err != nil {
@@ -172,13 +171,13 @@ func (c *QueueClient) SubmitJob(ctx context.Context, j amboy.Job) (string, error
 	return answer.ID, nil
 }
 
-// FetchJob returns a copy of a job. Its type must be registered here. A job that the
-// queue of the service holds by reference can be fetched when it has ended.
+// FetchJob returns a copy of a job. Its type must be registered here. If the service's
+// queue holds jobs by reference, a job can be fetched only after it has ended.
 func (c *QueueClient) FetchJob(ctx context.Context, id string) (amboy.Job, error) {
 	var form registry.JobInterchange
 	err := notEmpty("ID", id)
 	if err == nil {
-		_, err = c.call(ctx, http.MethodGet, fill("/v1/job/{}", id), nil, &form)
+		_, err = c.call(ctx, http.MethodGet, routePath("/v1/job/{}", id), nil, &form)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("fetching job %q: %w", id, err)
@@ -186,26 +185,26 @@ func (c *QueueClient) FetchJob(ctx context.Context, id string) (amboy.Job, error
 	return form.Resolve(amboy.JSON)
 }
 
-// JobComplete tells whether a job has ended and will not be retried. It returns an
-// error for which amboy.IsJobNotFoundError is true where there is none.
+// JobComplete reports whether a job has ended and will not be retried. It returns an
+// error for which amboy.IsJobNotFoundError is true if the job does not exist.
 func (c *QueueClient) JobComplete(ctx context.Context, id string) (bool, error) {
 	var status jobStatus
 	err := notEmpty("ID", id)
 	if err == nil {
-		_, err = c.call(ctx, http.MethodGet, fill("/v1/job/status/{}", id), nil, &status, http.StatusBadRequest)
+		_, err = c.call(ctx, http.MethodGet, routePath("/v1/job/status/{}", id), nil, &status, http.StatusBadRequest)
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking for the status of job %q: %w", id, err)
+		return false, fmt.Errorf("reading the status of job %q: %w", id, err)
 	}
 	if !status.Exists {
-		return false, amboy.NewJobNotFoundErrorf("asking for the status of job %q: %s", id, status.Error)
+		return false, amboy.NewJobNotFoundErrorf("reading the status of job %q: %s", id, status.Error)
 	}
 	return status.Completed, nil
 }
 
-// MarkJobComplete marks a job complete, as management.Manager has it.
+// MarkJobComplete marks a job complete, as management.Manager.CompleteJob does.
 func (c *QueueClient) MarkJobComplete(ctx context.Context, id string) error {
-	err := c.remote().complete(ctx, fill("/v1/jobs/mark_complete/id/{}", id), notEmpty("ID", id))
+	err := c.remote().complete(ctx, routePath("/v1/jobs/mark_complete/id/{}", id), notEmpty("ID", id))
 	if err != nil {
 		return fmt.Errorf("marking job %q complete: %w", id, err)
 	}
@@ -213,20 +212,18 @@ func (c *QueueClient) MarkJobComplete(ctx context.Context, id string) error {
 }
 
 // Wait waits until a job has ended and will not be retried, and then returns true. It
-// returns false when ctx ends first, and where the job is not there or the service
-// can't be asked.
+// returns false if ctx ends first, the job does not exist, or the request fails.
 func (c *QueueClient) Wait(ctx context.Context, id string) bool {
-	return id != "" && c.waitFor(ctx, fill("/v1/job/wait/{}", id))
+	return id != "" && c.waitFor(ctx, routePath("/v1/job/wait/{}", id))
 }
 
-// WaitAll waits until all jobs of the queue have ended and none is to be retried, and
-// then returns true. It returns false when ctx ends first, and where the service can't
-// be asked.
+// WaitAll waits until all jobs of the queue have ended and none is to be retried, and then
+// returns true. It returns false if ctx ends first or the request fails.
 func (c *QueueClient) WaitAll(ctx context.Context) bool {
 	return c.waitFor(ctx, "/v1/status/wait")
 }
 
-// waitFor asks a route that waits until it has not to wait any more.
+// waitFor repeats a request that waits, until the service reports the end.
 func (c *QueueClient) waitFor(ctx context.Context, route string) bool {
 	for ctx.Err() == nil {
 		query := url.Values{"timeout": {DefaultWait.String()}}
@@ -239,18 +236,17 @@ func (c *QueueClient) waitFor(ctx context.Context, route string) bool {
 		if status == http.StatusOK {
 			return true
 		}
-		if !pause(ctx, begin.Add(leastWait)) {
+		if !pause(ctx, begin.Add(minPollInterval)) {
 			return false
 		}
 	}
 	return false
 }
 
-// leastWait is the time between two requests of one who waits, however soon the first
-// was answered.
-const leastWait = time.Second
+// minPollInterval is the minimum time between two requests of one wait.
+const minPollInterval = time.Second
 
-// pause waits until a time. It returns false when ctx ends first.
+// pause waits until a time. It returns false if ctx ends first.
 func pause(ctx context.Context, until time.Time) bool {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// newClient is a client for a service.
+// newClient returns a client of a service.
 func newClient(t *testing.T, s *rest.QueueService) *rest.QueueClient {
 	base, err := url.Parse(serve(t, s.Handler()))
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestQueueClient(t *testing.T) {
 	assert.True(t, c.WaitAll(ctx))
 }
 
-// lives submits a job, and sees it end.
+// lives submits a job, and waits until it has ended.
 func lives(t *testing.T, c *rest.QueueClient, id string) {
 	t.Helper()
 	ctx := within(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// queueStatus tells about a queue.
+// queueStatus describes the queue.
 type queueStatus struct {
 	Text              string   `json:"string"`
 	QueueRunning      bool     `json:"queue_running"`
@@ -22,20 +22,20 @@ type queueStatus struct {
 	SupportedJobTypes []string `json:"supported_job_types"`
 }
 
-// created tells what became of a job that was to be put.
+// created is the answer to a request to put a job.
 type created struct {
 	Registered bool        `json:"registered"`
 	QueueDepth int         `json:"queue_depth"`
 	ID         string      `json:"id"`
 	Error      string      `json:"error"`
 	Status     queueStatus `json:"status"`
-	// Field names what is wrong with it.
+	// Field names the invalid field.
 	Field string `json:"field,omitempty"`
-	// Kind is that of a duplicate, because any other invalid job has the same status.
+	// Kind is set for a duplicate, because other invalid jobs have the same status.
 	Kind web.Kind `json:"kind,omitempty"`
 }
 
-// jobStatus tells about a job.
+// jobStatus describes a job.
 type jobStatus struct {
 	Exists      bool                     `json:"job_exists"`
 	Completed   bool                     `json:"completed"`
@@ -45,20 +45,20 @@ type jobStatus struct {
 	Job         *registry.JobInterchange `json:"job"`
 }
 
-// Handler serves these routes, below whatever prefix the program takes away:
+// Handler serves these routes, relative to the prefix that the program removes:
 //
 //	GET  /, /v1/status           the state of the queue
-//	GET  /v1/status/wait         the same when all jobs have ended; 408 at ?timeout=10s
+//	GET  /v1/status/wait         the same after all jobs have ended; 408 at ?timeout=10s
 //	POST /v1/job/create          puts a job, in its interchange form
 //	GET  /v1/job/{name}          a job in its interchange form
-//	GET  /v1/job/status/{name}   how a job stands; 400 where it is unknown
-//	GET  /v1/job/wait/{name}     the same when it has ended; 408 at ?timeout=10s
+//	GET  /v1/job/status/{name}   the status of a job; 400 if the job does not exist
+//	GET  /v1/job/wait/{name}     the same after it has ended; 408 at ?timeout=10s
 //	POST /v1/jobs/mark_complete/id/{name}   as in a ManagementService
 //
-// Without options it asks nobody: whoever reaches it can run a job of any registered type,
-// with arguments of their choice. With options it keeps the rules of the function Handler:
-// see Authorize, CreateTypes, Actor, Audit and Hosts. While there is no queue, it answers
-// with status 503.
+// Without options it authorizes every request: any client can run a job of any registered
+// type, with arguments of its choice. With options it follows the rules of the function
+// Handler: see Authorize, CreateTypes, Actor, Audit and Hosts. While the service has no
+// queue, it answers with status 503.
 func (s *QueueService) Handler(opts ...Option) http.Handler {
 	return newServiceHandler(map[string]http.HandlerFunc{
 		"GET /{$}":                  s.getStatus,
@@ -79,7 +79,7 @@ func (s *QueueService) Handler(opts ...Option) http.Handler {
 	}, s.queueName, opts)
 }
 
-// queueName is the name of the queue, as an Inspector has it; empty while there is none.
+// queueName returns the name of the queue as an Inspector uses it; empty without a queue.
 func (s *QueueService) queueName() string {
 	q := s.Queue()
 	if q == nil {
@@ -100,7 +100,7 @@ func (s *QueueService) ready() (amboy.Queue, error) {
 	return nil, errNoQueue
 }
 
-// status tells about the queue, also where there is none.
+// status describes the queue, even if there is none.
 func (s *QueueService) status(ctx context.Context) queueStatus {
 	status := queueStatus{Text: "degraded", SupportedJobTypes: []string{}}
 	for name := range registry.JobTypeNames() {
@@ -159,12 +159,12 @@ func (s *QueueService) createJob(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, r, code, answer)
 }
 
-// putPatience is how long a request waits for room in a queue.
-const putPatience = 10 * time.Second
+// putTimeout is how long a request waits for space in the queue.
+const putTimeout = 10 * time.Second
 
-var errFull = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the queue did not take the job in time"}
+var errFull = &web.Failure{Status: http.StatusServiceUnavailable, Text: "the queue did not accept the job in time"}
 
-// create puts the job of a request.
+// create puts the job in the body of a request.
 func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string, err error) {
 	q, err := s.ready()
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string
 	if err != nil {
 		return form.Name, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), putPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), putTimeout)
 	defer cancel()
 	err = q.Put(ctx, j)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
@@ -192,8 +192,8 @@ func (s *QueueService) create(w http.ResponseWriter, r *http.Request) (id string
 	return j.ID(), err
 }
 
-// newJob makes a job of a form that somebody sent. It has not run yet, whatever the
-// form says.
+// newJob decodes a job from its interchange form. It resets the fields that describe
+// earlier runs.
 func newJob(form *registry.JobInterchange) (amboy.Job, error) {
 	if form.Name == "" {
 		return nil, web.Invalid("name", form.Name, "must not be empty")
@@ -211,7 +211,7 @@ func newJob(form *registry.JobInterchange) (amboy.Job, error) {
 	return j, nil
 }
 
-// fieldOf names what is wrong with a form that is no job.
+// fieldOf names the field that makes an interchange form invalid.
 func fieldOf(err error) string {
 	var version *registry.VersionError
 	switch {
@@ -244,22 +244,22 @@ func (s *QueueService) form(r *http.Request) (*registry.JobInterchange, error) {
 	}
 	j, ok := q.Get(r.Context(), id)
 	if !ok {
-		return nil, amboy.NewJobNotFoundErrorf("there is no job %q", id)
+		return nil, amboy.NewJobNotFoundErrorf("job %q does not exist", id)
 	}
 	if !isReadable(q, j) {
-		return nil, &web.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("job %q can be read when it has ended, because its queue has no copy of it", id)}
+		return nil, &web.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("job %q can be read only after it has ended, because its queue holds it by reference", id)}
 	}
 	return registry.MakeJobInterchange(j, amboy.JSON)
 }
 
-// isReadable tells whether the content of a job can be read: of one that its queue
-// holds by reference, its run may change it at the same time.
+// isReadable reports whether the content of a job can be read. A job that its queue holds
+// by reference may be changed by its run at the same time.
 func isReadable(q amboy.Queue, j amboy.Job) bool {
 	store, ok := queue.StoreOf(q)
 	return ok && !store.ByReference() || hasEnded(j)
 }
 
-// hasEnded is true when no attempt of a job runs or will follow.
+// hasEnded reports whether no attempt of a job runs or will follow.
 func hasEnded(j amboy.Job) bool {
 	status := j.Status()
 	return status.Completed && !status.InProgress && !j.RetryInfo().ShouldRetry()
@@ -285,7 +285,7 @@ func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// waitFunc waits for something to become of a job. Its error is answered.
+// waitFunc waits for a job. Its error becomes the answer.
 type waitFunc func(ctx context.Context, q amboy.Queue, j amboy.Job) error
 
 // answerJobStatus answers with the status of a job, after waiting.
@@ -302,7 +302,7 @@ func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, w
 	}
 	answer := jobStatus{ID: id}
 	code := http.StatusOK
-	if err := answer.look(r.Context(), q, wait); err != nil {
+	if err := answer.read(r.Context(), q, wait); err != nil {
 		f := web.FailureOf(r.Context(), err)
 		web.LogFailure(r, f, err)
 		code, answer.Error = f.Status, f.Text
@@ -314,11 +314,11 @@ func (s *QueueService) answerJobStatus(w http.ResponseWriter, r *http.Request, w
 	web.WriteJSON(w, r, code, answer)
 }
 
-// look looks at a job, and again after waiting.
-func (s *jobStatus) look(ctx context.Context, q amboy.Queue, wait waitFunc) error {
+// read waits, and sets the status of the job after that.
+func (s *jobStatus) read(ctx context.Context, q amboy.Queue, wait waitFunc) error {
 	j, ok := q.Get(ctx, s.ID)
 	if !ok {
-		return amboy.NewJobNotFoundErrorf("there is no job %q", s.ID)
+		return amboy.NewJobNotFoundErrorf("job %q does not exist", s.ID)
 	}
 	waited := wait(ctx, q, j)
 	if now, ok := q.Get(ctx, s.ID); ok {

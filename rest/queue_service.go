@@ -13,12 +13,11 @@ import (
 
 // QueueServiceOptions configure the queue that a QueueService opens.
 type QueueServiceOptions struct {
-	// ForceTimeout ends the queue after a time, whatever it has left. Default: 0,
-	// for never.
+	// ForceTimeout is the time after which the queue stops, even if jobs are left.
+	// Default: 0, which means never.
 	ForceTimeout time.Duration `bson:"force_timeout,omitempty" json:"force_timeout,omitempty" yaml:"force_timeout,omitempty"`
-	// QueueSize is the number of jobs that may wait, and of those that have ended and
-	// are remembered, in a queue that the service makes. Default:
-	// DefaultQueueSize.
+	// QueueSize is the capacity of a queue that the service makes: the maximum number of
+	// waiting jobs, and of finished jobs that are kept. Default: DefaultQueueSize.
 	QueueSize int `bson:"queue_size" json:"queue_size" yaml:"queue_size"`
 	// NumWorkers is the number of jobs that run at once in a queue that the service
 	// makes. Default: DefaultNumWorkers.
@@ -51,32 +50,31 @@ func (o *QueueServiceOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// QueueService puts jobs into a queue, and tells about them, on HTTP (see Handler).
+// QueueService puts jobs into a queue, and reports about them, over HTTP (see Handler).
 // It is safe for concurrent use.
 type QueueService struct {
 	mu    sync.Mutex
 	queue amboy.Queue
-	// end ends the queue, where the service has started it; nil otherwise.
+	// end stops the queue if the service has started it; nil otherwise.
 	end    context.CancelFunc
 	opened bool
 }
 
-// NewQueueService returns a service without a queue: SetQueue gives it one, or Open
-// makes one.
+// NewQueueService returns a service without a queue. SetQueue sets one, or Open makes one.
 func NewQueueService() *QueueService { return &QueueService{} }
 
-// Queue returns the queue; nil where there is none.
+// Queue returns the queue; nil if the service has none.
 func (s *QueueService) Queue() amboy.Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue
 }
 
-// SetQueue gives the service a queue, in place of any that it has. It returns an
-// error for nil, and once the service was opened.
+// SetQueue sets the queue of the service, and replaces an earlier one. It returns an error
+// for nil, and after the service was opened.
 func (s *QueueService) SetQueue(q amboy.Queue) error {
 	if q == nil {
-		return errors.New("setting the queue of a service: it must not be nil")
+		return errors.New("setting the queue of a service: queue must not be nil")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,10 +90,10 @@ func (s *QueueService) Open(ctx context.Context) error {
 	return s.OpenWithOptions(ctx, QueueServiceOptions{})
 }
 
-// OpenWithOptions starts the queue, unless it is started. Where there is none it
-// makes one in memory, as queue.NewLocalLimitedSizeSerializable does. What it starts
-// runs under ctx; call Close all the same, to wait for it. It returns an error for
-// options that are not valid, for a service that was opened, and that of the start.
+// OpenWithOptions starts the queue, unless it was started. If the service has no queue, it
+// makes one in memory, as queue.NewLocalLimitedSizeSerializable does. A queue that it
+// starts runs until ctx ends; call Close as well, to wait for the end. It returns an error
+// if the options are invalid, the service was opened before, or the queue does not start.
 func (s *QueueService) OpenWithOptions(ctx context.Context, opts QueueServiceOptions) error {
 	if err := opts.validate(); err != nil {
 		return err
@@ -124,8 +122,8 @@ func (s *QueueService) OpenWithOptions(ctx context.Context, opts QueueServiceOpt
 	return nil
 }
 
-// start starts a queue that runs until ctx ends, or a time has passed, or end is
-// called. The error of a start closes the queue.
+// start starts a queue that runs until ctx ends, a time has passed, or end is called. If
+// the start fails, it closes the queue.
 func start(ctx context.Context, q amboy.Queue, most time.Duration) (end context.CancelFunc, err error) {
 	running, end := context.WithCancel(ctx)
 	if most > 0 {
@@ -143,10 +141,10 @@ func start(ctx context.Context, q amboy.Queue, most time.Duration) (end context.
 // closePatience is how long Close waits for running jobs before it cancels them.
 const closePatience = 10 * time.Second
 
-// Close closes the queue, if Open has started it: it takes no more jobs, and those
-// that run have ten seconds to end before they are canceled. It blocks until all of
-// the queue is gone. A queue that the host has started stays as it is. Closing again
-// does nothing.
+// Close closes the queue if Open has started it: the queue accepts no more jobs, and
+// running jobs have ten seconds to end before they are canceled. Close blocks until the
+// queue is closed. It does not close a queue that the program has started. Further calls
+// do nothing.
 func (s *QueueService) Close() {
 	s.mu.Lock()
 	q, end := s.queue, s.end

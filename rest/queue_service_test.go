@@ -15,13 +15,13 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// form is the interchange form of a job that somebody sends.
+// form returns the interchange form of a job that a client sends.
 func form(id, more string) string {
 	return `{"name": "` + id + `", "type": "resize", "version": 1, "job": {"path": "cat.png"}` + more + `}`
 }
 
-// newService has a queue with a job that has ended, "done", one that failed, "failed",
-// and one that waits, "tonight/ü".
+// newService returns a service and its queue, with the jobs "done", which has succeeded,
+// "failed", which has failed, and "tonight/ü", which waits.
 func newService(t *testing.T) (*rest.QueueService, amboy.Queue) {
 	q := newQueue(t)
 	runs.Store("bad", func(_ context.Context, j *resize) { j.AddError(assert.AnError) })
@@ -47,24 +47,24 @@ func TestQueueService(t *testing.T) {
 	refused := func(id, text, field string) string {
 		return `{"registered": false, "queue_depth": 1, "id": "` + id + `", "error": "` + text + `", "status": ` + status + `, "field": "` + field + `"}`
 	}
-	notThere := `{"job_exists": false, "completed": false, "id": "nobody", "jobs_pending": 1, "error": "there is no job \"nobody\"", "job": null}`
+	unknown := `{"job_exists": false, "completed": false, "id": "nobody", "jobs_pending": 1, "error": "job \"nobody\" does not exist", "job": null}`
 	for _, e := range []exchange{
 		{name: "root", target: "/", status: 200, answer: status},
 		{name: "status", target: "/v1/status", status: 200, answer: status},
 		{name: "status, HEAD", method: "HEAD", target: "/v1/status", status: 200, answer: status},
 		{name: "wait for all", target: "/v1/status/wait?timeout=0s", status: 408, answer: status},
 		{name: "job", target: "/v1/job/done", status: 200},
-		{name: "unknown job", target: "/v1/job/nobody", status: 404, answer: `{"error": "there is no job \"nobody\"", "field": "name"}`},
+		{name: "unknown job", target: "/v1/job/nobody", status: 404, answer: `{"error": "job \"nobody\" does not exist", "field": "name"}`},
 		{name: "status of a job", target: "/v1/job/status/done", status: 200},
-		{name: "status of an unknown job", target: "/v1/job/status/nobody", status: 400, answer: notThere},
+		{name: "status of an unknown job", target: "/v1/job/status/nobody", status: 400, answer: unknown},
 		{name: "waiting for a job", target: "/v1/job/wait/done?timeout=10s", status: 200},
 		{name: "waiting for a job that waits", target: "/v1/job/wait/tonight%2F%C3%BC?timeout=0", status: 408},
-		{name: "waiting for an unknown job", target: "/v1/job/wait/nobody?timeout=10s", status: 400, answer: notThere},
+		{name: "waiting for an unknown job", target: "/v1/job/wait/nobody?timeout=10s", status: 400, answer: unknown},
 		{name: "create", method: "POST", target: create, body: form("new", ""), contentType: "application/json", status: 200, answer: created("new")},
 		{name: "create, charset", method: "POST", target: create, body: form("a/b ü", ""), contentType: "application/json; charset=utf-8", status: 200, answer: created("a/b ü")},
 		{name: "create, no type", method: "POST", target: create, body: form("new", ""), status: 200, answer: created("new")},
 		{
-			name: "create, it says that it has run", method: "POST", target: create, status: 200, answer: created("new"),
+			name: "create, with the status of a finished job", method: "POST", target: create, status: 200, answer: created("new"),
 			body: form("new", `, "status": {"completed": true, "owner": "me", "errors": ["no"]}, "group": "other", "retry_info": {"retryable": true, "needs_retry": true, "current_attempt": 7, "base_job_id": "x"}`),
 		},
 		{name: "create, taken", method: "POST", target: create, body: form("done", ""), status: 400},
@@ -80,7 +80,7 @@ func TestQueueService(t *testing.T) {
 		{name: "create, job", method: "POST", target: create, body: `{"name": "x", "type": "resize", "version": 1, "job": {"path": 7}}`, status: 400},
 		{name: "create, times", method: "POST", target: create, body: form("x", `, "time_info": {"max_time": -1}`), status: 400},
 		{name: "create, empty scope", method: "POST", target: create, body: form("x", `, "required_scopes": [""]`), status: 400},
-		{name: "create, depends on nobody", method: "POST", target: create, body: form("x", `, "dependency": {"type": "always", "version": 0, "edges": ["y"], "dependency": {"edges": ["y"]}}`), status: 400},
+		{name: "create, depends on itself", method: "POST", target: create, body: form("x", `, "dependency": {"type": "always", "version": 0, "edges": ["y"], "dependency": {"edges": ["y"]}}`), status: 400},
 		{name: "create, dependency", method: "POST", target: create, body: form("x", `, "dependency": {"type": "never", "dependency": {}}`), status: 400},
 		{name: "create, unknown field", method: "POST", target: create, body: form("x", `, "more": 1`), status: 400},
 		{name: "create, malformed", method: "POST", target: create, body: `{`, status: 400},
@@ -103,14 +103,14 @@ func TestQueueService(t *testing.T) {
 		{name: "ID, long", target: "/v1/job/" + strings.Repeat("x", amboy.MaxIDLength+1), status: 400},
 		{name: "ID, slashes", target: "/v1/job/a/b/c", status: 404},
 		{name: "ID, none", target: "/v1/job/", status: 404},
-		{name: "no such route", target: "/v2", status: 404, answer: `{"error": "there is no such resource"}`},
+		{name: "no such route", target: "/v2", status: 404, answer: `{"error": "no such resource"}`},
 		{name: "slash", target: "/v1/status/", status: 404},
 		{name: "dots", target: "/v1/../v1/status", status: 404},
 		{name: "two slashes", target: "/v1//status", status: 404},
 		{name: "method", method: "DELETE", target: "/v1/status", status: 405, allow: "GET, HEAD", answer: `{"error": "method DELETE is not allowed here"}`},
-		{name: "GET create", target: create, status: 404}, // it is the job of that ID
+		{name: "GET create", target: create, status: 404}, // "create" is taken as a job ID
 		{name: "PUT create", method: "PUT", target: create, status: 405, allow: "GET, HEAD, POST"},
-		{name: "another site", method: "POST", target: create, body: form("x", ""), header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, status: 403, answer: `{"error": "a page of another site must not do this"}`},
+		{name: "another site", method: "POST", target: create, body: form("x", ""), header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, status: 403, answer: `{"error": "cross-site request refused"}`},
 		{name: "same site", method: "POST", target: create, body: form("x", ""), header: http.Header{"Sec-Fetch-Site": {"same-site"}}, status: 403},
 		{name: "another origin", method: "POST", target: create, body: form("x", ""), header: http.Header{"Origin": {"http://evil.example"}}, status: 403},
 		{name: "null origin", method: "POST", target: create, body: form("x", ""), header: http.Header{"Origin": {"null"}}, status: 403},
@@ -134,7 +134,7 @@ func TestQueueService(t *testing.T) {
 	}
 }
 
-// TestQueueServiceJob has the whole of a job.
+// TestQueueServiceJob checks the complete interchange form.
 func TestQueueServiceJob(t *testing.T) {
 	s, _ := newService(t)
 	job := `{
@@ -167,10 +167,10 @@ func TestQueueServiceWithoutAQueue(t *testing.T) {
 		t.Run(e.target, func(t *testing.T) { e.check(t, s.Handler()) })
 	}
 	require.Error(t, s.SetQueue(nil))
-	s.Close() // which does nothing
+	s.Close() // does nothing
 }
 
-// TestQueueServiceByReference does not read jobs that may be running.
+// TestQueueServiceByReference checks that jobs by reference are not read while they may run.
 func TestQueueServiceByReference(t *testing.T) {
 	q := queue.NewLocalLimitedSize(1, 10)
 	require.NoError(t, q.Start(t.Context()))
@@ -209,7 +209,7 @@ func TestQueueServiceOpen(t *testing.T) {
 	closed.check(t, s.Handler())
 }
 
-// TestQueueServiceOpenStarted leaves a queue to whom it belongs.
+// TestQueueServiceOpenStarted checks that Close does not close a queue that the program started.
 func TestQueueServiceOpenStarted(t *testing.T) {
 	q := queue.NewLocalLimitedSize(1, 10)
 	require.NoError(t, q.Start(t.Context()))
@@ -238,7 +238,7 @@ func TestQueueServiceOptions(t *testing.T) {
 	require.NoError(t, s.OpenWithOptions(t.Context(), rest.QueueServiceOptions{ForceTimeout: 1, NumWorkers: 1, QueueSize: 1}))
 	defer s.Close()
 	assert.False(t, amboy.WaitJob(within(t), newResize("nobody", ""), s.Queue()))
-	for s.Queue().Next(within(t)) != nil { // it returns when the queue has ended
-		assert.Fail(t, "there is no job")
+	for s.Queue().Next(within(t)) != nil { // Next returns nil after the queue has ended
+		assert.Fail(t, "the queue must be empty")
 	}
 }

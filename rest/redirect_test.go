@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// strays records the requests that a server gets which should get none.
+// strays is a server that must get no requests. It records those it gets.
 type strays struct {
 	mu  sync.Mutex
 	got []string
@@ -25,12 +25,12 @@ func (s *strays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.got = append(s.got, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
-	_, _ = w.Write([]byte(`{"done":1}`)) //nolint:errcheck // The client has gone if it fails.
+	_, _ = w.Write([]byte(`{"done":1}`)) //nolint:errcheck // It fails if the client has disconnected.
 }
 
-// A redirect makes a GET of a POST, which does nothing and is answered with 200, and it can
-// lead to another port, to which Go's client sends the token as well.
-func TestAttackARedirectMakesAnActionDoNothingAndTakesTheTokenAway(t *testing.T) {
+// Following a redirect would turn a POST into a GET, which does nothing and is answered with
+// 200. A redirect may also lead to another port, to which Go's client would send the token.
+func TestAttackARedirectDropsAnActionAndStealsTheToken(t *testing.T) {
 	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		elsewhere := &strays{}
 		thief := httptest.NewServer(elsewhere)
@@ -65,7 +65,7 @@ func TestAttackARedirectMakesAnActionDoNothingAndTakesTheTokenAway(t *testing.T)
 			var answer *rest.ResponseError
 			require.ErrorAs(t, err, &answer, "%s, %d", name, code)
 			assert.Equal(t, code, answer.StatusCode)
-			assert.Contains(t, err.Error(), "redirect to "+thief.URL+"/stolen", "it says which URL to use")
+			assert.Contains(t, err.Error(), "the location is "+thief.URL+"/stolen", "the error must name the location")
 			assert.NotContains(t, err.Error(), "secret")
 		}
 		server.Close()
@@ -74,8 +74,8 @@ func TestAttackARedirectMakesAnActionDoNothingAndTakesTheTokenAway(t *testing.T)
 	}
 }
 
-// The caller's client stays as it is: it may be used for something else.
-func TestTheClientOfTheCallerStillFollowsRedirects(t *testing.T) {
+// The caller's client is not changed, because the caller may use it for other requests.
+func TestClientOfTheCallerStillFollowsRedirects(t *testing.T) {
 	client := &http.Client{}
 	_, err := rest.NewClient("http://localhost", client)
 	require.NoError(t, err)

@@ -10,30 +10,30 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// The bounds of what a service takes.
+// The limits of requests to a service.
 const (
-	// MaxBodyBytes is the size of the largest body of a request.
+	// MaxBodyBytes is the maximum size of the body of a request.
 	MaxBodyBytes = web.MaxBodyBytes
-	// MaxWait is the longest timeout that a request may ask for.
+	// MaxWait is the longest timeout that a request may set.
 	MaxWait = time.Hour
-	// DefaultWait is the timeout of a request that asks for none.
+	// DefaultWait is the timeout of a request that sets none.
 	DefaultWait = 10 * time.Second
 )
 
-// maxParameterBytes is the length of the longest path parameter that is no ID.
+// maxParameterBytes is the maximum length of a path parameter that is not an ID.
 const maxParameterBytes = 1024
 
-// jobID is the ID of the job that the path of a request names.
+// jobID returns the job ID in the path of a request.
 func jobID(r *http.Request) (string, error) {
 	return text(r, "name", amboy.MaxIDLength)
 }
 
-// parameter is another part of the path.
+// parameter returns another parameter of the path.
 func parameter(r *http.Request, name string) (string, error) {
 	return text(r, name, maxParameterBytes)
 }
 
-// text is a part of the path that has at most so many bytes.
+// text returns a parameter of the path with at most so many bytes.
 func text(r *http.Request, name string, most int) (string, error) {
 	value := r.PathValue(name)
 	if !utf8.ValidString(value) {
@@ -45,7 +45,7 @@ func text(r *http.Request, name string, most int) (string, error) {
 	return value, nil
 }
 
-// timeout is how long a request wants to wait.
+// timeout returns the timeout of a request.
 func timeout(r *http.Request) (time.Duration, error) {
 	given := r.URL.Query().Get("timeout")
 	if given == "" {

@@ -13,15 +13,15 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// runningJobs are the jobs that run in some pools.
+// runningJobs serves the running jobs of some pools.
 type runningJobs struct {
-	// pools gives them, each by the name of its queue.
+	// pools returns the pools by the name of their queue.
 	pools func(context.Context) (map[string]amboy.AbortableRunner, error)
-	// notRunning is the status of the answer to who aborts a job that does not run.
+	// notRunning is the status of the answer to aborting a job that does not run.
 	notRunning int
 }
 
-// runningJob tells about one of them.
+// runningJob describes a running job.
 type runningJob struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
@@ -69,7 +69,7 @@ func (j *runningJobs) abortAll(w http.ResponseWriter, r *http.Request) {
 	web.WriteJSON(w, r, http.StatusOK, struct{}{})
 }
 
-// inAll does something to all pools at once.
+// inAll calls a function for all pools concurrently.
 func inAll(ctx context.Context, pools map[string]amboy.AbortableRunner, do func(context.Context, amboy.AbortableRunner) error) error {
 	var aborting sync.WaitGroup
 	var mu sync.Mutex
@@ -87,7 +87,7 @@ func inAll(ctx context.Context, pools map[string]amboy.AbortableRunner, do func(
 	return errors.Join(errs...)
 }
 
-// find returns the pools that run the job that a request names.
+// find returns the pools that run the job in the path of a request.
 func (j *runningJobs) find(r *http.Request) (id string, in map[string]amboy.AbortableRunner, err error) {
 	id, err = jobID(r)
 	if err != nil {
@@ -112,7 +112,7 @@ func (j *runningJobs) get(w http.ResponseWriter, r *http.Request) {
 
 func (j *runningJobs) abort(w http.ResponseWriter, r *http.Request) {
 	id, in, err := j.find(r)
-	var gone atomic.Int64 // they have ended by themselves
+	var gone atomic.Int64 // the jobs that ended by themselves
 	if err == nil {
 		err = inAll(r.Context(), in, func(ctx context.Context, pool amboy.AbortableRunner) error {
 			failure := pool.Abort(ctx, id)

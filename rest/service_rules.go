@@ -16,8 +16,8 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// newServiceHandler serves the routes of a service: as before if there are no options, and
-// else with the rules that they say. queueName is that of its queue; nil where it may have
+// newServiceHandler serves the routes of a service. Without options it authorizes every
+// request. queueName returns the name of the service's queue; it is nil if there may be
 // several.
 func newServiceHandler(routes map[string]http.HandlerFunc, queueName func() string, opts []Option) http.Handler {
 	if len(opts) == 0 {
@@ -36,7 +36,7 @@ func newServiceHandler(routes map[string]http.HandlerFunc, queueName func() stri
 	return o.mounted(web.NewHandler(guarded, refuse), refuse)
 }
 
-// checkForService panics for options that no service can keep.
+// checkForService panics for options that a service does not support.
 func (o options) checkForService() {
 	for name, given := range map[string]bool{"Tenant": o.guard.Tenant != "", "MaskArgs": o.guard.MaskArgs != nil, "Title": o.title != ""} {
 		if given {
@@ -45,7 +45,7 @@ func (o options) checkForService() {
 	}
 }
 
-// actionOf is what a route of a service does.
+// actionOf returns the action of a route of a service.
 func actionOf(pattern string) Action {
 	switch {
 	case strings.HasPrefix(pattern, "GET "):
@@ -59,11 +59,11 @@ func actionOf(pattern string) Action {
 	}
 }
 
-// serviceRules are what a program says about who may use a service.
+// serviceRules authorizes and records the requests to a service.
 type serviceRules struct {
 	guard     *guard.Guard
 	audit     management.Recorder // nil for none
-	queueName func() string       // nil where there may be several
+	queueName func() string       // nil if there may be several queues
 }
 
 // serviceCall is a request to a service with rules.
@@ -74,7 +74,7 @@ type serviceCall struct {
 
 type serviceCallKey struct{}
 
-// guarded asks the program before a route does something, and tells the audit list after.
+// guarded authorizes a request before a route serves it, and records it afterwards.
 func (s *serviceRules) guarded(action Action, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		call := &serviceCall{serviceRules: s, entry: management.AuditEntry{What: string(action), JobID: r.PathValue("name"), Detail: r.Method + " " + r.URL.Path}}
@@ -83,13 +83,13 @@ func (s *serviceRules) guarded(action Action, serve http.HandlerFunc) http.Handl
 			access.Queue = s.queueName()
 			call.entry.Queue = access.Queue
 		}
-		if action != ActionCreate { // for which the job is read first
+		if action != ActionCreate { // is authorized after its body is read
 			if err := s.guard.Allow(r, access); err != nil {
 				refuse(w, r, err)
 				return
 			}
 		}
-		answer := &statusWriter{ResponseWriter: w, status: http.StatusInternalServerError} // if it panics
+		answer := &statusWriter{ResponseWriter: w, status: http.StatusInternalServerError} // the status if it panics
 		ctx := management.WithActor(r.Context(), s.guard.Actor(r))
 		if s.audit != nil && action != ActionRead {
 			defer func() { call.record(ctx, answer.status) }()
@@ -98,7 +98,7 @@ func (s *serviceRules) guarded(action Action, serve http.HandlerFunc) http.Handl
 	}
 }
 
-// allowCreate asks the program whether a job may be put, if there are rules.
+// allowCreate authorizes putting a job, if the service has rules.
 func allowCreate(r *http.Request, form *registry.JobInterchange) error {
 	call, ok := r.Context().Value(serviceCallKey{}).(*serviceCall)
 	if !ok {
@@ -108,12 +108,12 @@ func allowCreate(r *http.Request, form *registry.JobInterchange) error {
 	return call.guard.AllowCreate(r, management.NewJob{Queue: call.queueName(), ID: form.Name, Type: form.Type})
 }
 
-// record tells the audit list how a call ended, of which the answer says nothing but the
-// status.
+// record writes the outcome of a call to the audit list. It knows only the status of the
+// answer.
 func (c *serviceCall) record(ctx context.Context, status int) {
 	var failure error
 	switch {
-	case status == http.StatusForbidden: // as for Handler, whose refusals are none of the inspector
+	case status == http.StatusForbidden: // denied requests are not recorded, as for Handler
 		return
 	case status >= http.StatusInternalServerError || status == http.StatusRequestTimeout:
 		failure = errors.New("the service failed")
@@ -124,7 +124,7 @@ func (c *serviceCall) record(ctx context.Context, status int) {
 	}
 	if err := c.audit.Record(ctx, c.entry, failure); errors.Is(err, management.ErrNotRecorded) {
 		logging.Error(ctx, message.Fields{
-			"message": "could not write to the audit list what a service did",
+			"message": "could not write the action of a service to the audit list",
 			"what":    c.entry.What,
 			"queue":   c.entry.Queue,
 			"job_id":  c.entry.JobID,
@@ -133,7 +133,7 @@ func (c *serviceCall) record(ctx context.Context, status int) {
 	}
 }
 
-// statusWriter remembers the status of an answer.
+// statusWriter records the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status  int

@@ -20,8 +20,8 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// services are the handlers of the legacy services of a queue that runs a job, and an
-// inspector of it.
+// services are the handlers of the legacy services for a queue that runs a job, and an
+// inspector of the queue.
 type services struct {
 	queue, management, pool, group http.Handler
 	inspector                      management.Inspector
@@ -62,7 +62,7 @@ type serviceSample struct {
 	requests []serviceRequest
 }
 
-// serviceSamples are requests to each route of the services, with the action that each is.
+// serviceSamples returns a request to each route of the services, with its action.
 func serviceSamples(s services) []serviceSample {
 	running := []serviceRequest{
 		{"GET", "/v1/jobs/list", rest.ActionRead},
@@ -110,7 +110,7 @@ func ask(t *testing.T, handler http.Handler, method, target, body string, header
 	return answer.StatusCode, string(content)
 }
 
-// newForm is the body of a request to put the job "new".
+// newForm returns the body of a request to put the job "new".
 func newForm(t *testing.T) string {
 	form, err := registry.MakeJobInterchange(newResize("new", ""), amboy.JSON)
 	require.NoError(t, err)
@@ -119,8 +119,8 @@ func newForm(t *testing.T) string {
 	return string(encoded)
 }
 
-// A service with a rule asks it before each thing that it does.
-func TestAttackTheServicesAreUsedWithoutTheRight(t *testing.T) {
+// A service with Authorize calls it before each action.
+func TestAttackTheServicesAreUsedWithoutAuthorization(t *testing.T) {
 	var asked []rest.Access
 	s := newServices(t, func(i management.Inspector) []rest.Option {
 		return []rest.Option{
@@ -152,7 +152,7 @@ func TestAttackTheServicesAreUsedWithoutTheRight(t *testing.T) {
 	assert.Equal(t, amboy.StateRunning, job.State)
 }
 
-// queueName is the name of the only queue.
+// queueName returns the name of the only queue.
 func queueName(t *testing.T, i management.Inspector) string {
 	queues, err := i.Queues(t.Context())
 	require.NoError(t, err)
@@ -173,8 +173,9 @@ func TestAttackAServicePutsAJobOfAnyType(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, body)
 }
 
-// A site that gives its own name the address of the server is the same origin, and may read.
-func TestAttackASiteGivesItsNameTheAddressOfTheServer(t *testing.T) {
+// In DNS rebinding, a site lets its own name resolve to the address of the server, and so has
+// the same origin.
+func TestAttackDNSRebinding(t *testing.T) {
 	opts := []rest.Option{everybody(), rest.Hosts("jobs.example", "[::1]", "10.0.0.7")}
 	s := newServices(t, func(management.Inspector) []rest.Option { return opts })
 	for name, handler := range map[string]http.Handler{
@@ -197,7 +198,7 @@ func TestAttackASiteGivesItsNameTheAddressOfTheServer(t *testing.T) {
 	assert.Panics(t, func() { rest.Hosts("jobs.example", "") })
 }
 
-// What the services do is in the audit list, by whom.
+// The audit list contains the actions of the services, with their actors.
 func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 	s := newServices(t, func(i management.Inspector) []rest.Option {
 		return []rest.Option{everybody(), rest.CreateTypes("resize"), rest.Audit(i), rest.Actor(func(*http.Request) string { return "eve" })}
@@ -230,8 +231,8 @@ func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 	assert.Contains(t, page.Entries[len(page.Entries)-1].Detail, "/v1/job/create")
 }
 
-// Hosts that mount the services as before have them as they were.
-func TestServicesWithoutOptionsAskNobody(t *testing.T) {
+// Programs that mount the services without options get the legacy behaviour.
+func TestServicesWithoutOptionsAuthorizeEveryRequest(t *testing.T) {
 	s := newServices(t, nil)
 	status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", newForm(t))
 	assert.Equal(t, http.StatusOK, status, body)
@@ -248,7 +249,7 @@ func TestAttackAPageOfAnotherSiteReadsAService(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, status)
 }
 
-func TestOptionsThatAreNotForServices(t *testing.T) {
+func TestServicesPanicForUnsupportedOptions(t *testing.T) {
 	for name, option := range map[string]rest.Option{
 		"Tenant": rest.Tenant("mine"), "Title": rest.Title("Jobs"),
 		"MaskArgs": rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }),
@@ -256,5 +257,5 @@ func TestOptionsThatAreNotForServices(t *testing.T) {
 		assert.PanicsWithValue(t, "rest: the option "+name+" is not for a service", func() { rest.NewQueueService().Handler(option) })
 	}
 	assert.Panics(t, func() { rest.Audit(nil) })
-	assert.Panics(t, func() { rest.Audit(&tenants{}) }, "its audit list can't be written to")
+	assert.Panics(t, func() { rest.Audit(&tenants{}) }, "it is not a Recorder")
 }

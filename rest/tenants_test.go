@@ -18,11 +18,11 @@ const (
 	theirs = "theirs"
 )
 
-// tenants is an Inspector of the queues of two tenants, which has something of each in
-// all that it tells, whatever is asked for. So nothing but the handler keeps them apart.
+// tenants is an Inspector of the queues of two tenants. Every answer contains data of both,
+// whatever the request, so that only the handler separates the tenants.
 type tenants struct {
 	mu sync.Mutex
-	// did is what was done, and who did it.
+	// did lists the actions, with their actors.
 	did []string
 }
 
@@ -40,7 +40,7 @@ func (i *tenants) done() []string {
 
 var both = []string{mine, theirs}
 
-// of makes something for each tenant.
+// of calls a function for each tenant.
 func of[T any](thing func(queue string) T) []T { return []T{thing(mine), thing(theirs)} }
 
 func ref(queue string) management.JobRef {
@@ -73,8 +73,8 @@ func (i *tenants) Watch(ctx context.Context, _ time.Duration) iter.Seq2[[]manage
 	}
 }
 
-// meant are the queues of a filter.
-func meant(queues []string) []string {
+// queuesOf returns the queues of a filter, or all.
+func queuesOf(queues []string) []string {
 	if len(queues) == 0 {
 		return both
 	}
@@ -83,14 +83,14 @@ func meant(queues []string) []string {
 
 func (i *tenants) FindJobs(_ context.Context, filter management.JobFilter, _ management.PageRequest) (management.JobPage, error) {
 	var page management.JobPage
-	for _, queue := range meant(filter.Queues) {
+	for _, queue := range queuesOf(filter.Queues) {
 		page.Jobs = append(page.Jobs, summary(queue))
 	}
 	return page, nil
 }
 
 func (i *tenants) CountJobs(_ context.Context, filter management.JobFilter, _ int) (management.Count, error) {
-	return management.Count{Count: len(meant(filter.Queues))}, nil
+	return management.Count{Count: len(queuesOf(filter.Queues))}, nil
 }
 
 func (i *tenants) Job(_ context.Context, queue, id string) (management.Job, error) {
@@ -132,12 +132,12 @@ func (i *tenants) ActOn(ctx context.Context, queue, _ string, action management.
 }
 
 func (i *tenants) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
-	for _, queue := range meant(req.Filter.Queues) {
+	for _, queue := range queuesOf(req.Filter.Queues) {
 		if !req.DryRun {
 			i.do(ctx, string(req.Kind), queue)
 		}
 	}
-	return management.Acted{Done: len(meant(req.Filter.Queues))}, nil
+	return management.Acted{Done: len(queuesOf(req.Filter.Queues))}, nil
 }
 
 func (i *tenants) Scopes(context.Context, management.ScopeFilter, management.PageRequest) (management.ScopePage, error) {
@@ -158,7 +158,7 @@ func (i *tenants) Processes(context.Context) ([]management.Process, error) {
 
 func (i *tenants) Activity(_ context.Context, req management.ActivityRequest) (management.Activity, error) {
 	activity := management.Activity{From: newYear, To: newYear.Add(time.Minute), Step: 60}
-	activity.Points = []management.ActivityPoint{{Time: newYear, Succeeded: len(meant(req.Queues))}}
+	activity.Points = []management.ActivityPoint{{Time: newYear, Succeeded: len(queuesOf(req.Queues))}}
 	activity.Rows = of(func(queue string) management.ActivityRow {
 		return management.ActivityRow{Queue: queue, Type: "resize", Succeeded: 1, Failed: 1}
 	})

@@ -16,11 +16,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// queues are the names of the queues of a world: plain, and hard to put into a path.
+// queues are the names of the queues of a world: a plain one, and ones hard to encode in a path.
 var queues = []string{"orders", "_tenant", "a/b ü"}
 
-// newWorld is a group of queues in memory, each of which has jobs in all states that it
-// can keep them in.
+// newWorld returns an inspector of a group of queues in memory, each with jobs in all states
+// that it supports.
 func newWorld(t testing.TB) management.Inspector {
 	store, err := memory.New(memory.Options{KeepFinished: 100_000})
 	require.NoError(t, err)

@@ -13,14 +13,14 @@ const timeFormat = "2006-01-02.15-04-05.000"
 
 var regions = []string{"large-east", "large-west", "south"}
 
-// Crons says how often jobs are put.
+// Crons contains the intervals at which jobs are put.
 type Crons struct {
 	Stats     time.Duration
 	Provision time.Duration
 }
 
-// startCrons has jobs put at intervals, until ctx ends. Each starts in the past, at a
-// full interval, so that all processes put the same jobs at the same time.
+// startCrons puts jobs at intervals until ctx ends. Each schedule starts in the past, at a
+// multiple of its interval, so that all processes put the same jobs at the same time.
 func startCrons(ctx context.Context, env *Environment, every Crons) {
 	conf := amboy.QueueOperationConfig{
 		ContinueOnError:             true,
@@ -51,8 +51,8 @@ func putDaily() amboy.QueueOperation {
 	})
 }
 
-// putProvisioning puts a job for the host of a region. If its last one still has the
-// scope, that is not worth a message.
+// putProvisioning puts a job for the host of a region. It ignores the error if the previous
+// job still holds the scope.
 func putProvisioning(region string, interval time.Duration) amboy.QueueOperation {
 	return func(ctx context.Context, q amboy.Queue) error {
 		j := NewProvisionHostJob(region+"-host", time.Now().Truncate(interval).Format(timeFormat))

@@ -23,11 +23,11 @@ import (
 
 // Settings configure the service.
 type Settings struct {
-	// MongoDBURI says where the jobs of the regions are stored. Without it they are in
-	// memory.
+	// MongoDBURI is the URI of the server that stores the jobs of the regions. If it is
+	// empty, they are in memory.
 	MongoDBURI string
 	DB         string
-	// Log is what messages are sent with, by a queue. Default: grip's own sender.
+	// Log receives the log messages, from a queue. Default: grip's own sender.
 	Log send.Sender
 }
 
@@ -36,7 +36,7 @@ const (
 	localWorkers = 4
 )
 
-// Environment holds what the jobs of the service need.
+// Environment contains the dependencies of the service's jobs.
 type Environment struct {
 	Local   amboy.Queue      // jobs of this process
 	Remote  amboy.QueueGroup // a queue for each region
@@ -53,7 +53,7 @@ var (
 	environment   *Environment
 )
 
-// SetEnvironment sets the environment of all jobs, which factories can't give them.
+// SetEnvironment sets the environment of all jobs, because factories can't pass it to them.
 func SetEnvironment(env *Environment) {
 	environmentMu.Lock()
 	defer environmentMu.Unlock()
@@ -86,7 +86,7 @@ func NewEnvironment(ctx context.Context, settings Settings) (*Environment, error
 	return env, nil
 }
 
-// startLogging has messages sent by a queue, so that logging waits for no service.
+// startLogging sends log messages through a queue, so that logging does not block.
 func (e *Environment) startLogging(ctx context.Context, settings Settings) error {
 	base := settings.Log
 	if base == nil {
@@ -104,7 +104,7 @@ func (e *Environment) startLogging(ctx context.Context, settings Settings) error
 	return errors.WithStack(e.Log.SetSender(sender))
 }
 
-// startLocal starts the queue whose jobs run in this process, and can be aborted.
+// startLocal starts the queue whose jobs run in this process and can be aborted.
 func (e *Environment) startLocal(ctx context.Context, _ Settings) error {
 	e.Local = queue.NewLocalLimitedSize(localWorkers, 1024)
 	if err := e.Local.SetRunner(pool.NewAbortablePool(localWorkers, e.Local)); err != nil {
@@ -120,8 +120,8 @@ func (e *Environment) startRemote(ctx context.Context, settings Settings) error 
 	return e.startRemoteInMongoDB(ctx, settings)
 }
 
-// nextJobIndex is the index that operators built for the query that finds jobs. Those of
-// a group begin with the group, which the hint leaves out.
+// nextJobIndex is the index that operators built for the query that finds jobs. For a group
+// its keys begin with the group, which the hint leaves out.
 var nextJobIndex = bson.D{
 	{Key: "status.completed", Value: 1},
 	{Key: "status.in_prog", Value: 1},
@@ -211,8 +211,8 @@ func retryOptions() *queue.RetryableQueueOptions {
 	}
 }
 
-// Close ends what NewEnvironment started. The messages of all others come before the
-// end of the log.
+// Close stops everything that NewEnvironment started. It stops the log last, so that it
+// receives all messages.
 func (e *Environment) Close(ctx context.Context) error {
 	err := e.Remote.Close(ctx)
 	e.Local.Close(ctx)

@@ -26,8 +26,8 @@ func init() {
 	registry.AddJobType(statsJobName, func() amboy.Job { return makeStatsJob() })
 }
 
-// provisionHostJob provisions a host. It is tried again until it succeeds, and no other
-// job may change the host meanwhile.
+// provisionHostJob provisions a host. It is retried until it succeeds, and no other job may
+// change the host meanwhile.
 type provisionHostJob struct {
 	HostID   string `bson:"host_id" json:"host_id" yaml:"host_id"`
 	job.Base `bson:"metadata" json:"metadata" yaml:"metadata"`
@@ -99,7 +99,7 @@ func (j *watchHostJob) Run(ctx context.Context) {
 	j.AddError(errors.Wrapf(ctx.Err(), "watching host %q", j.HostID))
 }
 
-// statsJob logs how a queue is doing.
+// statsJob logs the state of the local queue.
 type statsJob struct {
 	job.Base `bson:"metadata" json:"metadata" yaml:"metadata"`
 }

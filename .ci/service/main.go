@@ -1,6 +1,6 @@
-// Command fleet is a service in the style of those that use the legacy Amboy. It
+// Command fleet is a service in the style of services that use the legacy Amboy. It
 // provisions the hosts of several regions. .ci/run copies it out of the repository, adds
-// one replace line, tidies, builds and tests it.
+// one replace line, and tidies, builds and tests it.
 package main
 
 import (

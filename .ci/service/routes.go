@@ -15,7 +15,7 @@ const (
 	remotePoolPrefix       = "/amboy/remote/pool"
 )
 
-// Routes returns the handler of the service. Only requests with a token may manage jobs.
+// Routes returns the handler of the service. Requests that manage jobs need a token.
 func (e *Environment) Routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// uriVariable names a MongoDB server. Without it, jobs are in memory.
+// uriVariable contains the URI of a MongoDB server. If it is empty, jobs are in memory.
 const uriVariable = "AMBOY_TEST_MONGODB_URI"
 
 // fleet is a running service.

@@ -1,4 +1,4 @@
-// Command amboy sees and steers the jobs of a service that serves rest.Handler. Its
+// Command amboy inspects and controls the jobs of a service that serves rest.Handler. Its
 // manual is docs/command-line.md.
 package main
 
@@ -30,7 +30,7 @@ func run() int {
 	}, os.Args[1:])
 }
 
-// width is that of the terminal to which the output goes; 0 where it goes elsewhere.
+// width returns the width of the terminal of the output; 0 if it is not a terminal.
 func width() int {
 	columns, _, err := cwriter.New(os.Stdout).GetTermSize()
 	if err != nil || columns < 0 {

@@ -16,7 +16,7 @@ func Example() {
 	// all done: true error: <nil>
 }
 
-// TestREADMEShowsThisProgram keeps the README's first job one that runs.
+// TestREADMEShowsThisProgram checks that the first program of the README is this one.
 func TestREADMEShowsThisProgram(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)

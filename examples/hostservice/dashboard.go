@@ -16,17 +16,17 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// closeTime is how long requests may take that are under way at the end.
+// closeTime is how long requests may continue after the end.
 const closeTime = time.Second
 
-// dashboard is where the dashboard is served.
+// dashboard configures the dashboard.
 type dashboard struct {
-	address   string // empty for nowhere
-	tokenFile string // gets a token for programs; empty for none
+	address   string // empty for no dashboard
+	tokenFile string // receives a token for programs; empty for none
 }
 
-// serve serves the dashboard, and the API below it, to the user who has started the
-// service, and prints a link that logs in, once. It ends when end is called.
+// serve serves the dashboard and its API to the user who started the service, and prints a
+// link that can be used once to log in. It serves until end is called.
 func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Writer) (end func() error, err error) {
 	if d.address == "" {
 		return func() error { return nil }, nil
@@ -35,8 +35,7 @@ func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Wri
 	if err != nil {
 		return nil, err
 	}
-	// Other users of the machine can connect as well: the address is no reason to let
-	// anybody in.
+	// Other users of the machine can connect too, so the address must not grant access.
 	login := rest.NewLogin("/jobs")
 	if d.tokenFile != "" {
 		err = writeToken(d.tokenFile, login.Token())
@@ -55,11 +54,11 @@ func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Wri
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	end = func() error {
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
-		stopped := server.Shutdown(patience)
+		stopped := server.Shutdown(stopping)
 		if errors.Is(stopped, context.DeadlineExceeded) {
-			stopped = server.Close() // a browser that watches is no reason to stay
+			stopped = server.Close() // do not wait for watching browsers
 		}
 		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
 			stopped = errors.Join(stopped, ended)
@@ -73,10 +72,10 @@ func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Wri
 	return end, nil
 }
 
-// writeToken writes a token to a file that only this user can read, in place of one that
-// is there.
+// writeToken writes a token to a file that only this user can read. It replaces an existing
+// file.
 func writeToken(file, token string) error {
-	made, err := os.CreateTemp(filepath.Dir(file), ".token-") // which nobody else can read
+	made, err := os.CreateTemp(filepath.Dir(file), ".token-") // created with mode 0600
 	if err != nil {
 		return fmt.Errorf("can't write the token file %s: %w", file, err)
 	}

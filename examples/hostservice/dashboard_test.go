@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served starts the service with a dashboard, and returns the address of its dashboard,
-// and the URL that it printed, which logs in.
+// served starts the service, and returns the address of its dashboard and the printed login
+// URL.
 func served(t *testing.T, args ...string) (dashboard, login string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func served(t *testing.T, args ...string) (dashboard, login string) {
 	case text = <-printed:
 	case err := <-ended:
 		ended <- nil
-		require.Fail(t, "it ended", "%v", err)
+		require.Fail(t, "the service ended", "%v", err)
 	}
 	login = regexp.MustCompile(`http://\S+`).FindString(text)
 	dashboard, _, found := strings.Cut(login, "login?ticket=")
@@ -73,7 +73,7 @@ func newClient(t *testing.T) *http.Client {
 	return &http.Client{Jar: jar, Transport: transport}
 }
 
-// The README's first command must not let another user of the machine see files, let alone
+// The first command of the README must not let another user of the machine read files, or
 // run commands.
 func TestAttackAnotherUserOfTheMachineUsesTheDashboard(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
@@ -87,7 +87,7 @@ func TestAttackAnotherUserOfTheMachineUsesTheDashboard(t *testing.T) {
 
 	assert.Equal(t, http.StatusOK, status(t, operator, http.MethodGet, login, ""))
 	assert.Equal(t, http.StatusOK, status(t, operator, http.MethodGet, dashboard+"v2/queues", ""))
-	assert.Equal(t, http.StatusForbidden, status(t, attacker, http.MethodGet, login, ""), "a ticket is for once")
+	assert.Equal(t, http.StatusForbidden, status(t, attacker, http.MethodGet, login, ""), "a ticket must work only once")
 	assert.Equal(t, http.StatusForbidden, status(t, operator, http.MethodPost, dashboard+"v2/queues/_/jobs", create), "no type may be created")
 
 	info, err := os.Stat(token)
@@ -99,7 +99,7 @@ func TestAttackAnotherUserOfTheMachineUsesTheDashboard(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status(t, attacker, http.MethodGet, dashboard+"v2/queues", "", "Authorization", bearer))
 }
 
-// A browser sends the cookie to all ports of a host, but for other paths.
+// A browser sends the cookie to all ports of a host, but not for other paths.
 func TestAttackAnotherPortAsksForTheCookie(t *testing.T) {
 	dashboard, login := served(t)
 	operator := newClient(t)
@@ -111,7 +111,7 @@ func TestAttackAnotherPortAsksForTheCookie(t *testing.T) {
 	assert.Empty(t, operator.Jar.Cookies(at))
 }
 
-func TestATokenFileThatCannotBeWritten(t *testing.T) {
+func TestTokenFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	err := run(t.Context(), []string{"-store", "memory", "-once", "-token-file", dir, t.TempDir()}, io.Discard)
 	require.ErrorContains(t, err, dir)

@@ -26,7 +26,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// storage is a place for the jobs of a test.
+// storage is a database for the jobs of a test.
 type storage struct {
 	flags []string
 	open  func(ctx context.Context) (driver.Driver, error)
@@ -56,7 +56,7 @@ func newSchema(t *testing.T) storage {
 	}}
 }
 
-// onEachStore runs a test on each kind of store that outlives a process.
+// onEachStore runs a test on each kind of durable store.
 func onEachStore(t *testing.T, test func(t *testing.T, db storage)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, newFile(t.TempDir(), "folder", "jobs.db")) })
@@ -64,13 +64,13 @@ func onEachStore(t *testing.T, test func(t *testing.T, db storage)) {
 	t.Run("mongodb", func(t *testing.T) { test(t, newDatabase(mongotest.Open(t, mongotest.ReplicaSet()))) })
 }
 
-// inspection looks from outside at the jobs that a store has of a directory.
+// inspection reads the jobs of a directory in a store, independently of the service.
 type inspection struct {
 	queues  map[string]amboy.Queue // by tenant
-	changed chan struct{}          // has an element when somebody wrote
+	changed chan struct{}          // receives an element after each change
 }
 
-// inspect calls look with the store, which need not be there yet.
+// inspect calls look with the store, which it creates if necessary.
 func inspect(t *testing.T, db storage, dir string, look func(inspection)) {
 	t.Helper()
 	stored, err := db.open(t.Context())
@@ -97,14 +97,14 @@ func inspect(t *testing.T, db storage, dir string, look func(inspection)) {
 	look(file)
 }
 
-// attempt is what a store has of an attempt.
+// attempt is the stored state of an attempt.
 type attempt struct {
 	state  amboy.JobState
 	claims int
 	end    time.Time
 }
 
-// attempts returns those of all jobs, by tenant, path (of a summary, its ID) and
+// attempts returns the attempts of all jobs, by tenant, path (for a summary, its ID) and
 // number.
 func (i inspection) attempts(t *testing.T) map[string]attempt {
 	t.Helper()
@@ -123,7 +123,7 @@ func (i inspection) attempts(t *testing.T) map[string]attempt {
 	return all
 }
 
-// endedIn returns those that have ended.
+// endedIn returns the attempts that have ended.
 func endedIn(t *testing.T, db storage, dir string) map[string]attempt {
 	t.Helper()
 	ended := map[string]attempt{}
@@ -137,23 +137,23 @@ func endedIn(t *testing.T, db storage, dir string) map[string]attempt {
 	return ended
 }
 
-// assertKept checks that what had ended is as it was.
+// assertKept checks that ended attempts have not changed.
 func assertKept(t *testing.T, before, after map[string]attempt) {
 	t.Helper()
 	for name, a := range before {
-		assert.Equal(t, a, after[name], "what ended, and did not run again: %s", name)
+		assert.Equal(t, a, after[name], "ended attempts must not run again: %s", name)
 	}
 }
 
-// process is the service as a process of its own.
+// process is the service as a separate process.
 type process struct {
 	*exec.Cmd
-	printed bytes.Buffer  // complete when it has ended
-	ended   chan struct{} // closed then
+	printed bytes.Buffer  // complete after the process has ended
+	ended   chan struct{} // closed after the process has ended
 	err     error
 }
 
-// start starts it.
+// start starts the service as a separate process.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.CommandContext(t.Context(), os.Args[0], args...), ended: make(chan struct{})}
@@ -167,14 +167,14 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-// wait waits until it ends, and returns its error.
+// wait waits until the process ends, and returns its error.
 func (p *process) wait() error {
 	<-p.ended
 	return p.err
 }
 
-// until waits for a change of the store after which a condition holds, while the
-// process lives.
+// until waits for changes of the store until a condition holds. It fails the test if the
+// process ends before that.
 func (p *process) until(t *testing.T, file inspection, holds func() bool) {
 	t.Helper()
 	for reached := false; !reached; reached = holds() {
@@ -194,17 +194,16 @@ func serve(t *testing.T, db storage, args ...string) string {
 	return printed.String()
 }
 
-// table is the part of what was printed that does not depend on the order of
-// events.
+// table returns the part of the output that does not depend on the order of events.
 func table(t *testing.T, printed string) string {
 	t.Helper()
 	_, table, found := strings.Cut(printed, "TENANT")
-	require.True(t, found, "there is no table in %q", printed)
+	require.True(t, found, "the output must contain a table: %q", printed)
 	return table
 }
 
-// tree makes a directory with some hundred lines, a file that is not there, and one
-// that takes hours to read.
+// tree creates a directory with some hundred lines, a broken link, and a file that takes
+// hours to read.
 func tree(t *testing.T) (dir, endless string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -214,12 +213,11 @@ func tree(t *testing.T) (dir, endless string) {
 	write(t, "one\n", dir, "beside")
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "tenant0", "gone")))
 	endless = write(t, "", dir, "tenant1", "folder0", "endless")
-	require.NoError(t, os.Truncate(endless, 1<<40)) // takes no room
+	require.NoError(t, os.Truncate(endless, 1<<40)) // sparse
 	return dir, endless
 }
 
-// shorten ends a file early, and leaves its times as they are, so that it stays the
-// same job.
+// shorten truncates a file and keeps its modification time, so that its job stays the same.
 func shorten(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -228,9 +226,9 @@ func shorten(t *testing.T, path string) {
 	require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
-func TestGoesOnAfterAKill(t *testing.T) { onEachStore(t, testGoesOnAfterAKill) }
+func TestContinuesAfterAKill(t *testing.T) { onEachStore(t, testContinuesAfterAKill) }
 
-func testGoesOnAfterAKill(t *testing.T, db storage) {
+func testContinuesAfterAKill(t *testing.T, db storage) {
 	dir, endless := tree(t)
 	args := slices.Concat(db.flags, []string{"-once", dir})
 	longest := "tenant1 " + endless + " 0"
@@ -267,12 +265,12 @@ func testGoesOnAfterAKill(t *testing.T, db storage) {
 	require.NoError(t, service.wait(), &service.printed)
 	after := endedIn(t, db, dir)
 	assertKept(t, ended, after)
-	assert.Greater(t, after[longest].claims, 1, "it ran at the last kill, and again")
+	assert.Greater(t, after[longest].claims, 1, "it ran before the last kill, and again")
 
 	undisturbed, err := runIn(t, nil, "-once", dir)
 	require.NoError(t, err)
 	assert.Equal(t, table(t, undisturbed), table(t, service.printed.String()))
-	assert.Equal(t, table(t, undisturbed), table(t, serve(t, db, "-once", dir)), "all has ended before the start")
+	assert.Equal(t, table(t, undisturbed), table(t, serve(t, db, "-once", dir)), "all jobs had ended before the start")
 	assert.Equal(t, after, endedIn(t, db, dir))
 }
 
@@ -286,14 +284,14 @@ func testInterruptedJobIsHandedBack(t *testing.T, db storage) {
 		service.until(t, file, func() bool { return state() == amboy.StateRunning })
 		require.NoError(t, service.Process.Signal(os.Interrupt))
 		require.Error(t, service.wait())
-		// It may still be putting the jobs of the others.
+		// The service may still be putting the jobs of other tenants.
 		assert.Regexp(t, "hostservice: (stopped without a summary|putting the jobs) of tenant", service.printed.String())
 		assert.Equal(t, amboy.StatePending, state())
 
 		other := t.TempDir()
 		write(t, "one\n", other, "tenant1", "file")
 		assert.Equal(t, []string{"1", "1", "4", "0"}, row(t, serve(t, db, "-once", other), "tenant1"))
-		assert.Equal(t, amboy.StatePending, state(), "who serves another directory does not run it")
+		assert.Equal(t, amboy.StatePending, state(), "a process for another directory must not run it")
 	})
 }
 
@@ -307,15 +305,15 @@ func testTwoProcessesShareTheJobs(t *testing.T, db storage) {
 	require.NoError(t, errors.Join(one.wait(), other.wait()), "%s\n%s", &one.printed, &other.printed)
 	assert.Equal(t, table(t, one.printed.String()), table(t, other.printed.String()))
 	for name, a := range endedIn(t, db, dir) {
-		if a.state == amboy.StateSucceeded { // a retry is a claim too
+		if a.state == amboy.StateSucceeded { // a failed attempt was claimed again
 			assert.Equal(t, 1, a.claims, name)
 		}
 	}
 }
 
-func TestReadsWhatHasChanged(t *testing.T) { onEachStore(t, testReadsWhatHasChanged) }
+func TestReadsChangedFilesAgain(t *testing.T) { onEachStore(t, testReadsChangedFilesAgain) }
 
-func testReadsWhatHasChanged(t *testing.T, db storage) {
+func testReadsChangedFilesAgain(t *testing.T, db storage) {
 	dir, other := t.TempDir(), t.TempDir()
 	path := write(t, "one\n", dir, "a", "file")
 	write(t, "one\ntwo\n", dir, "a", "same")
@@ -328,7 +326,7 @@ func testReadsWhatHasChanged(t *testing.T, db storage) {
 	require.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(1, 0))) // the clock may be coarse
 	assert.Equal(t, []string{"2", "5", "22", "0"}, row(t, serve(t, db, "-once", dir), "a"))
 	after := endedIn(t, db, dir)
-	assert.Len(t, after, len(before)+1, "the summary, and the file under the name that it had")
+	assert.Len(t, after, len(before)+1, "a new summary, and the file under its earlier key")
 }
 
 func TestDefaultStore(t *testing.T) {
@@ -344,7 +342,7 @@ func TestDefaultStore(t *testing.T) {
 	assert.Len(t, ended, 3, "the file and two summaries")
 }
 
-func TestDatabaseThatCantBeOpened(t *testing.T) {
+func TestDatabaseThatCannotBeOpened(t *testing.T) {
 	file := write(t, "not a database, but longer than a header of one would be, by some hundred bytes"+strings.Repeat(".", 4096), t.TempDir(), "file")
 	for name, db := range map[string]string{
 		"folder can't be made": filepath.Join(file, "jobs.db"),
@@ -353,12 +351,12 @@ func TestDatabaseThatCantBeOpened(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := run(t.Context(), []string{"-once", "-db", db, t.TempDir()}, &bytes.Buffer{})
-			assert.ErrorContains(t, err, file[:strings.LastIndex(file, "/")-1], "it names the file")
+			assert.ErrorContains(t, err, file[:strings.LastIndex(file, "/")-1], "the error must name the file")
 		})
 	}
 }
 
-func TestMongoDBThatIsNotThere(t *testing.T) {
+func TestErrorOfAnUnreachableMongoDBHidesThePassword(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	err := run(ctx, []string{"-once", "-store", "mongodb://me:secret@127.0.0.1:1/?connectTimeoutMS=50", t.TempDir()}, &bytes.Buffer{})

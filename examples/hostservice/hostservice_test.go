@@ -25,7 +25,7 @@ import (
 	"github.com/mongodb/amboy/internal/pgtest"
 )
 
-// serveVariable tells a process of these tests to be the service.
+// serveVariable makes a process of these tests run the service.
 const serveVariable = "HOSTSERVICE_TEST_SERVE"
 
 func TestMain(m *testing.M) {
@@ -40,9 +40,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(pgtest.Main{M: m})
 }
 
-// runIn runs the service in a bubble, where no wait takes real time, with its jobs
-// in memory unless the arguments say otherwise. It returns what was printed. Each
-// write is given to seen as well, unless that is nil.
+// runIn runs the service in a synctest bubble. Its jobs are in memory unless the arguments say
+// otherwise. It returns the output. If seen is not nil, it is called for each write.
 func runIn(t *testing.T, seen func(text string, stop context.CancelFunc), args ...string) (string, error) {
 	t.Helper()
 	var printed bytes.Buffer
@@ -64,7 +63,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// write makes a file, and the folders that it is in.
+// write creates a file and its folders.
 func write(t *testing.T, content string, path ...string) string {
 	t.Helper()
 	file := filepath.Join(path...)
@@ -73,17 +72,17 @@ func write(t *testing.T, content string, path ...string) string {
 	return file
 }
 
-// row is the line of the table for a tenant.
+// row returns the line of the table for a tenant.
 func row(t *testing.T, printed, tenant string) []string {
 	t.Helper()
 	_, table, found := strings.Cut(printed, "FAILED\n")
-	require.True(t, found, "there is no table in %q", printed)
+	require.True(t, found, "the output must contain a table: %q", printed)
 	for line := range strings.Lines(table) {
 		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == tenant {
 			return fields[1:]
 		}
 	}
-	require.Fail(t, "the table has no such tenant", "%s in %s", tenant, table)
+	require.Fail(t, "the table must contain the tenant", "%s in %s", tenant, table)
 	return nil
 }
 
@@ -111,12 +110,12 @@ func TestTable(t *testing.T) {
 		"none": {"0", "0", "0", "0"},
 	} {
 		assert.Equal(t, want, row(t, printed, tenant), "tenant %q", tenant)
-		assert.Contains(t, printed, tenant+": ", "there is a line of progress")
+		assert.Contains(t, printed, tenant+": ", "progress must be printed as a line")
 	}
-	assert.NotContains(t, printed, "\x1b", "there are no bars where out is no terminal")
+	assert.NotContains(t, printed, "\x1b", "bars must not be drawn without a terminal")
 }
 
-func TestWhatIsAFile(t *testing.T) {
+func TestSkipsGitAndLinkedFolders(t *testing.T) {
 	dir := t.TempDir()
 	write(t, "git", dir, ".git", "config")
 	write(t, "git", dir, "src", "vendored", ".git", "config")
@@ -153,17 +152,17 @@ func TestRetry(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a"), 0o700))
 	require.NoError(t, os.Symlink(target, filepath.Join(dir, "a", "late")))
 
-	// The first tenant ends while the job of the other awaits its retry.
+	// The first tenant ends while the job of the other awaits a retry.
 	printed, err := runIn(t, func(text string, _ context.CancelFunc) {
 		if strings.HasPrefix(text, ".: ") {
-			require.NoError(t, os.Rename(write(t, "here\n", t.TempDir(), "here"), target)) // all at once
+			require.NoError(t, os.Rename(write(t, "here\n", t.TempDir(), "here"), target)) // atomic
 		}
 	}, "-once", dir)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"1", "1", "5", "0"}, row(t, printed, "a"))
 }
 
-func TestStaysUp(t *testing.T) {
+func TestServesUntilInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	write(t, "fine\n", dir, "a", "fine")
 	printed, err := runIn(t, func(text string, stop context.CancelFunc) {
@@ -185,7 +184,7 @@ func TestStopBeforeTheEnd(t *testing.T) {
 	assert.NotContains(t, printed, "TENANT")
 }
 
-func TestBadArguments(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, "", dir, "file")
 	for name, test := range map[string]struct {
@@ -223,7 +222,7 @@ func TestFlagErrors(t *testing.T) {
 			err := run(t.Context(), append([]string{"-db", db}, test.args...), io.Discard)
 			require.ErrorAs(t, err, &refusal)
 			assert.Equal(t, test.want, *refusal)
-			assert.NoDirExists(t, filepath.Dir(db), "nothing is made")
+			assert.NoDirExists(t, filepath.Dir(db), "nothing must be created")
 		})
 	}
 	assert.Equal(t, "-store must be memory or sqlite (is paper)", (&flagError{"-store", "memory or sqlite", "paper"}).Error())
@@ -256,7 +255,7 @@ func TestReadFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &fileJob{Path: write(t, test.content, t.TempDir(), "file")}
-			j.Lines, j.Bytes = 17, 17 // of an attempt that failed half-way
+			j.Lines, j.Bytes = 17, 17 // left by a failed attempt
 			require.NoError(t, j.read(t.Context()))
 			sum := sha256.Sum256([]byte(test.content))
 			assert.Equal(t, hex.EncodeToString(sum[:]), j.SHA256)
@@ -278,7 +277,7 @@ func TestReadFileStopsWithItsContext(t *testing.T) {
 func TestSmallFilesFirst(t *testing.T) {
 	dir := t.TempDir()
 	for i, size := range []int64{0, 1, 1000, 1 << 29, 1 << 40} {
-		require.NoError(t, os.Truncate(write(t, "", dir, fmt.Sprint(i)), size)) // takes no room
+		require.NoError(t, os.Truncate(write(t, "", dir, fmt.Sprint(i)), size)) // sparse
 	}
 	tenants, err := findTenants(dir)
 	require.NoError(t, err)

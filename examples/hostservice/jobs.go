@@ -27,10 +27,10 @@ func init() {
 	registry.AddJobType(summaryType.Name, func() amboy.Job { return &summaryJob{Base: job.Base{JobType: summaryType}} })
 }
 
-// idOf makes an ID of what a job is about, so that it is put once for all starts.
+// idOf derives an ID from the input of a job, so that repeated starts put the job once.
 func idOf(of ...any) string { return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendln(nil, of...))) }
 
-// tenant is a folder of the directory, or "." for the files beside those.
+// tenant is a folder of the directory, or "." for the files in the directory itself.
 type tenant struct {
 	name, id string
 	queue    amboy.Queue
@@ -40,7 +40,7 @@ type tenant struct {
 	jobs     []amboy.Job // first the summary, then one for each file
 }
 
-// tenantsByName stands for a database: a stored job has its tenant's name only.
+// tenantsByName stands for a database: a stored job contains only the name of its tenant.
 var tenantsByName = map[string]*tenant{}
 
 func newTenant(dir, name string) *tenant {
@@ -50,9 +50,9 @@ func newTenant(dir, name string) *tenant {
 	return tenantsByName[name]
 }
 
-// findTenants makes the tenants of a directory and their jobs, without .git.
+// findTenants returns the tenants of a directory with their jobs. It skips .git.
 func findTenants(dir string) ([]*tenant, error) {
-	dir, err := filepath.Abs(dir) // the next process may be started elsewhere
+	dir, err := filepath.Abs(dir) // the next process may start in another directory
 	entries, readErr := os.ReadDir(dir)
 	if err = errors.Join(err, readErr); err != nil {
 		return nil, fmt.Errorf("can't serve the directory: %w", err)
@@ -69,7 +69,7 @@ func findTenants(dir string) ([]*tenant, error) {
 	return tenants, err
 }
 
-// visit makes the job of a file as it is now. What can't be read is the job's error.
+// visit adds the job of a file as it is now. A file that can't be read becomes a failing job.
 func (t *tenant) visit(path string, entry os.DirEntry, err error) error {
 	info, statErr := os.Stat(path)
 	switch {
@@ -89,7 +89,7 @@ func (t *tenant) visit(path string, entry os.DirEntry, err error) error {
 	return t.summary.Dependency().AddEdge(j.ID())
 }
 
-// fileJob reads a file. It holds the folder's scope: a slow one takes one worker.
+// fileJob reads a file. It holds the scope of its folder, so a slow folder uses one worker.
 type fileJob struct {
 	job.Base
 	Tenant, Path, SHA256, MediaType string
@@ -127,7 +127,7 @@ func (j *fileJob) read(ctx context.Context) error {
 	return nil
 }
 
-// summaryJob adds up the files of a tenant when their jobs have ended.
+// summaryJob sums up the files of a tenant after their jobs have ended.
 type summaryJob struct {
 	job.Base
 	Tenant, Failures            string
@@ -138,7 +138,7 @@ func (j *summaryJob) Run(ctx context.Context) {
 	defer j.MarkComplete()
 	t := tenantsByName[j.Tenant]
 	select {
-	case <-t.opened: // one that was left by a killed process may come before that
+	case <-t.opened: // a job left by a killed process may start before that
 	case <-ctx.Done():
 		return
 	}
@@ -146,7 +146,7 @@ func (j *summaryJob) Run(ctx context.Context) {
 		stored, _ := t.queue.Get(ctx, id)
 		switch file, ok := stored.(*fileJob); {
 		case !ok:
-			j.AddError(fmt.Errorf("the result of job %q is not there", id))
+			j.AddError(fmt.Errorf("the result of job %q is missing", id))
 		case file.HasErrors():
 			j.Failed, j.Failures = j.Failed+1, j.Failures+"failed: "+file.Error().Error()+"\n"
 		default:

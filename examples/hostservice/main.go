@@ -1,5 +1,5 @@
-// Hostservice runs jobs for many tenants: each folder of a directory has a queue,
-// and each file is a job. Killed and started again, it goes on where it was.
+// Hostservice runs jobs for many tenants: each folder of a directory has a queue, and each
+// file is a job. If it is killed and started again, it continues.
 package main
 
 import (
@@ -34,8 +34,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal kills
-	// What fails is in the table. A log on the terminal would tear the bars.
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	// Failures are in the table. A log on the terminal would break the progress bars.
 	grip.Alert(ctx, grip.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Critical}))
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "hostservice:", err)
@@ -43,23 +43,23 @@ func main() {
 	}
 }
 
-// flagError says what is wrong with the flags.
+// flagError describes an invalid flag.
 type flagError struct{ name, rule, value string }
 
 func (e *flagError) Error() string { return e.name + " must be " + e.rule + " (is " + e.value + ")" }
 
-// run serves a directory until ctx ends, or with -once until its jobs have.
+// run serves a directory until ctx ends or, with -once, until its jobs have ended.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	cache, _ := os.UserCacheDir() // where there is none, the current folder is used
+	cache, _ := os.UserCacheDir() // without one the current folder is used
 	file := filepath.Join(cache, "amboy-hostservice", "jobs.db")
 	flags := flag.NewFlagSet("hostservice [flags] [directory]", flag.ContinueOnError)
 	once := flags.Bool("once", false, "exit when all jobs have ended")
-	workers := flags.Int("workers", 4, "how many jobs of a tenant run at once")
-	store := flags.String("store", "sqlite", "where the jobs are: memory, sqlite, or the URI of a MongoDB or a PostgreSQL, mongodb://... or postgres://...")
+	workers := flags.Int("workers", 4, "the number of jobs of a tenant that run at once")
+	store := flags.String("store", "sqlite", "the store of the jobs: memory, sqlite, or the URI of a database, mongodb://... or postgres://...")
 	db := flags.String("db", "", "the file of -store sqlite, the database of a MongoDB, or the schema of a PostgreSQL (default "+file+", or hostservice)")
 	var shown dashboard
-	flags.StringVar(&shown.address, "http", "localhost:0", "where the dashboard is served; port 0 stands for a free one, and nothing for no dashboard")
-	flags.StringVar(&shown.tokenFile, "token-file", "", "a file to write a bearer token for the API to, which only you can read")
+	flags.StringVar(&shown.address, "http", "localhost:0", "the address of the dashboard; port 0 means a free port, and an empty address means no dashboard")
+	flags.StringVar(&shown.tokenFile, "token-file", "", "a file for a bearer token of the API; only your user can read it")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -76,10 +76,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	err = runService(ctx, group, tenants, shown, *once, out)
-	return errors.Join(err, group.Close(ctx)) // what still runs is handed back
+	return errors.Join(err, group.Close(ctx)) // running jobs are handed back
 }
 
-// runService runs the jobs, and shows them, until ctx ends, or with once until they have.
+// runService runs and shows the jobs until ctx ends or, with once, until they have ended.
 func runService(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, shown dashboard, once bool, out io.Writer) error {
 	endDashboard, err := shown.serve(ctx, group, out)
 	if err != nil {
@@ -92,16 +92,16 @@ func runService(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, 
 	return errors.Join(err, endDashboard())
 }
 
-// openGroup opens a store, and makes a group of the queues in it.
+// openGroup opens a store, and returns a group of the queues in it.
 func openGroup(ctx context.Context, store, file, database string, workers int) (_ amboy.QueueGroup, err error) {
 	opts := queue.DriverQueueOptions{
 		CloseDriver: true, NumWorkers: workers,
 		Retention: queue.Retention{Succeeded: queue.KeepForever, Failed: queue.KeepForever},
-		// The jobs of a killed process wait this long, and somebody watches. A process
-		// that stalls for longer loses its own, and their files are read twice.
+		// The jobs of a killed process wait this long, while a user watches. A process
+		// that stalls for longer loses its jobs, and their files are read twice.
 		LockTimeout: 3 * time.Second,
 	}
-	scheme, _, _ := strings.Cut(store, ":") // of the rest of a URI a password may be a part
+	scheme, _, _ := strings.Cut(store, ":") // the rest of a URI may contain a password
 	isMongoDB := scheme == "mongodb" || scheme == "mongodb+srv"
 	switch {
 	case workers < 1:
@@ -122,13 +122,13 @@ func openGroup(ctx context.Context, store, file, database string, workers int) (
 	if err != nil {
 		return nil, err
 	}
-	// The store may have tenants of other directories, which are not served here.
+	// The store may contain tenants of other directories, which this process does not serve.
 	return queue.NewDriverGroup(ctx, queue.DriverGroupOptions{DefaultQueue: opts, BackgroundCreateFrequency: queue.NoBackgroundCreate})
 }
 
-// runJobs puts the jobs that the store does not have, and prints what all found.
+// runJobs puts the jobs that the store does not contain, and prints the results.
 func runJobs(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, out io.Writer) (err error) {
-	bars := mpb.New(mpb.WithOutput(out)) // draws on a terminal only
+	bars := mpb.New(mpb.WithOutput(out)) // draws only on a terminal
 	defer bars.Shutdown()
 	for _, t := range tenants {
 		t.bar = bars.AddBar(int64(len(t.jobs)),
@@ -138,7 +138,7 @@ func runJobs(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, out
 			return err
 		}
 		close(t.opened)
-		t.summary.SetID(idOf(t.summary.Dependency().Edges())) // another set of files is another job
+		t.summary.SetID(idOf(t.summary.Dependency().Edges())) // a changed set of files makes a new job
 		if err = amboy.EnqueueManyUniqueJobs(ctx, t.queue, t.jobs); err != nil {
 			return fmt.Errorf("putting the jobs of tenant %q: %w", t.name, err)
 		}
@@ -154,7 +154,7 @@ func runJobs(ctx context.Context, group amboy.QueueGroup, tenants []*tenant, out
 			return fmt.Errorf("stopped without a summary of tenant %q", t.name)
 		}
 		t.bar.SetCurrent(int64(len(t.jobs)))
-		if !cwriter.New(out).IsTerminal() { // there are no bars
+		if !cwriter.New(out).IsTerminal() { // no bars are drawn
 			_, err = fmt.Fprintf(out, "%s: %d jobs have ended\n", t.name, len(t.jobs))
 		}
 		lines += fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t\n", t.name, sum.Files, sum.Lines, sum.Bytes, sum.Failed)

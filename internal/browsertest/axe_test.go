@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// axePath is where npm ci puts axe-core.
+// axePath is the path at which npm ci installs axe-core.
 const axePath = "node_modules/axe-core/axe.min.js"
 
 func readAxe(t *testing.T) string {
@@ -23,7 +23,7 @@ func readAxe(t *testing.T) string {
 	return string(script)
 }
 
-// violation is something that axe found wrong in a page.
+// violation is a problem that axe found in a page.
 type violation struct {
 	ID    string `json:"id"`
 	Help  string `json:"help"`
@@ -42,10 +42,10 @@ func (v violation) String() string {
 	return text.String()
 }
 
-// wcag are the tags of the rules of WCAG 2.2, A and AA.
+// wcag lists the tags of the rules of WCAG 2.2, levels A and AA.
 const wcag = `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]`
 
-// violations are those of the page that the tab shows.
+// violations returns the problems that axe finds in the current page.
 func (b tab) violations(axe string) []violation {
 	b.t.Helper()
 	b.run(chromedp.Evaluate[chromedp.Void](axe))

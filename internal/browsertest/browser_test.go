@@ -18,16 +18,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireVariable is set where the tests must not be skipped.
+// requireVariable is the environment variable that makes skipped tests fail.
 const requireVariable = "AMBOY_TEST_BROWSER"
 
-// browserNames are those of the programs that the tests can drive.
+// browserNames are the names of the supported programs.
 var browserNames = []string{"chromium", "chromium-browser", "google-chrome"}
 
-// patience is how long something may take that a person waits for.
+// patience is the timeout of everything in a page.
 const patience = 30 * time.Second
 
-// missing skips a test for which something is not installed.
+// missing skips a test because something is not installed.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv(requireVariable) != "" {
@@ -36,7 +36,7 @@ func missing(t *testing.T, what string) {
 	t.Skip(what + " is not installed")
 }
 
-// errNoBrowser is the error of a machine without a browser that the tests can drive.
+// errNoBrowser is returned if no supported browser is installed.
 var errNoBrowser = errors.New("no browser is installed")
 
 func findBrowser() (string, error) {
@@ -49,8 +49,7 @@ func findBrowser() (string, error) {
 	return "", errNoBrowser
 }
 
-// sharedBrowser is the browser of all tests, which start it when the first tab opens.
-// Each tab has a profile of its own.
+// sharedBrowser starts the browser of all tests on first use. Each tab has its own profile.
 var sharedBrowser = sync.OnceValues(func() (context.Context, error) {
 	path, err := findBrowser()
 	if err != nil {
@@ -62,11 +61,11 @@ var sharedBrowser = sync.OnceValues(func() (context.Context, error) {
 	}
 	ctx, end := chromedp.NewContext(context.Background(), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(path),
-		chromedp.NoSandbox, // as root there is none
+		chromedp.NoSandbox, // the sandbox does not work as root
 		chromedp.DisableGPU,
 		chromedp.UserDataDir(profile),
 		chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.Flag("enable-blink-features", "ComputedAccessibilityInfo"), // what a screen reader announces
+		chromedp.Flag("enable-blink-features", "ComputedAccessibilityInfo"), // the names that a screen reader announces
 	))
 	closeBrowser = func() error {
 		err := chromedp.Cancel(ctx)
@@ -76,7 +75,7 @@ var sharedBrowser = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// closeBrowser closes the shared browser; it is nil until that was started.
+// closeBrowser closes the shared browser; nil before it was started.
 var closeBrowser func() error
 
 func TestMain(m *testing.M) {
@@ -90,10 +89,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// screen is what a tab looks like.
+// screen is the size and the color scheme of a tab.
 type screen struct {
 	width, height int64
-	scheme        string // of colors: light or dark
+	scheme        string // light or dark
 }
 
 var (
@@ -112,7 +111,7 @@ type tab struct {
 	ctx context.Context
 }
 
-// newTab opens a tab, which closes with the test.
+// newTab opens a tab, which is closed at the end of the test.
 func newTab(t *testing.T, s screen) tab {
 	t.Helper()
 	browser, err := sharedBrowser()
@@ -125,12 +124,12 @@ func newTab(t *testing.T, s screen) tab {
 		assert.NoError(t, chromedp.Cancel(ctx))
 		end()
 	})
-	require.NoError(t, chromedp.Do(ctx)) // the tab ends with the context of the first call
+	require.NoError(t, chromedp.Do(ctx)) // the tab lives as long as the context of the first call
 	b := tab{t, ctx}
 	b.run(
 		chromedp.EmulateViewport(s.width, s.height),
-		// The browser keeps the names of controls then. Else it works them all out for each
-		// that is asked for.
+		// With this the browser caches the accessible names of controls. Otherwise it computes
+		// all of them for each one that is read.
 		chromedp.Func(func(ctx context.Context, page *chromedp.Target) error {
 			_, err := cdp.Call(ctx, page, accessibility.Enable, cdp.Empty{})
 			return err
@@ -148,7 +147,7 @@ func newTab(t *testing.T, s screen) tab {
 	return b
 }
 
-// run does something that must work, within the patience of a person.
+// run performs actions that must succeed within the timeout.
 func (b tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -156,13 +155,13 @@ func (b tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(ctx, actions...))
 }
 
-// open opens a page, and waits until it is there.
+// open loads a page.
 func (b tab) open(url string) {
 	b.t.Helper()
 	b.run(chromedp.Navigate(url))
 }
 
-// load does something that loads a page, and waits until that page has been loaded.
+// load performs actions that load a page, and waits until it is loaded.
 func (b tab) load(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -171,7 +170,7 @@ func (b tab) load(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, err)
 }
 
-// until waits for an expression in the page to be true.
+// until waits until an expression in the page is true.
 func (b tab) until(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -182,17 +181,17 @@ func (b tab) until(expression string) {
 			return
 		}
 		if ctx.Err() != nil {
-			require.Fail(b.t, "it did not come true: "+expression, evaluate[string](b, "document.body.innerText"))
+			require.Fail(b.t, "condition not met: "+expression, evaluate[string](b, "document.body.innerText"))
 		}
 		require.NoError(b.t, err)
-		b.run(chromedp.Sleep(lookEvery))
+		b.run(chromedp.Sleep(pollInterval))
 	}
 }
 
-// lookEvery is how often a condition in a page is looked at.
-const lookEvery = 20 * time.Millisecond
+// pollInterval is the time between two evaluations of a condition.
+const pollInterval = 20 * time.Millisecond
 
-// evaluate returns the value of an expression in the page, or of what that promises.
+// evaluate returns the value of an expression in the page, and awaits promises.
 func evaluate[T any](b tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

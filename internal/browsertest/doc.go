@@ -1,6 +1,6 @@
-// Package browsertest has tests of the dashboard in a browser: what people do there, with
-// the mouse and with the keyboard alone, and whether everybody can use it.
+// Package browsertest tests the dashboard in a browser: the tasks of an operator, with the
+// mouse and with the keyboard alone, and accessibility.
 //
-// They need Chromium and, from npm, axe-core (run npm ci here). Where one is not
-// installed they are skipped, unless AMBOY_TEST_BROWSER is set.
+// The tests need Chromium and the npm package axe-core (run npm ci here). They are skipped if
+// one of them is not installed, unless AMBOY_TEST_BROWSER is set.
 package browsertest

@@ -22,22 +22,22 @@ func (b tab) isOn(heading string) {
 	b.until(fmt.Sprintf(`document.querySelector("h1")?.innerText.startsWith(%s)`, quoted(heading)))
 }
 
-// isTold waits until the page says what was done.
+// isTold waits until the notice at the top of the page contains a text.
 func (b tab) isTold(text string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`document.getElementById("notice")?.innerText.includes(%s)`, quoted(text)))
 }
 
-// showsNumber waits until the number with a label, at the top of the page, is that.
+// showsNumber waits until the number card with a label shows a number.
 func (b tab) showsNumber(label string, n int) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`[...document.querySelectorAll(".numbers li")].some(i =>
 		i.querySelector(".label").innerText.toLowerCase() === %s.toLowerCase() && i.querySelector("strong").innerText === "%d")`, quoted(label), n))
 }
 
-// Somebody is called because invoices fail. They find out why, have the printer mended,
-// retry all of them, and watch them go.
-func TestRetryOfAllThatFailed(t *testing.T) {
+// An operator is called because invoices fail, finds the cause, has the printer repaired,
+// retries all failed invoices, and watches them succeed.
+func TestRetryAllFailedJobs(t *testing.T) {
 	withEach(t, func(t *testing.T, h hands) {
 		s := newService(t)
 		s.failInvoices("acme", 5)
@@ -54,7 +54,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 		b.shows("printInvoice")
 
 		printers.Load().works.Store(true)
-		h.follow(b, "invoice") // its type
+		h.follow(b, "invoice") // the link of its type
 		b.isOn("Jobs")
 		h.check(b, "failed")
 		h.follow(b, "Show jobs")
@@ -62,24 +62,24 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 		h.choose(b, "Action", "Retry now")
 		h.follow(b, "Preview for all 5")
 		b.shows("Retry now would change 5 jobs")
-		assert.Equal(t, 5, s.queue("acme").Stats(t.Context()).Completed, "a preview changes nothing")
+		assert.Equal(t, 5, s.queue("acme").Stats(t.Context()).Completed, "a preview must not change anything")
 		h.follow(b, "Retry now: 5 jobs")
 		b.isTold("5")
 
 		h.follow(b, "Overview")
 		b.isOn("Overview")
-		b.showsNumber("Running", 2) // as many as there are workers
+		b.showsNumber("Running", 2) // the number of workers
 		b.showsNumber("Pending", 3)
 		for range 5 {
 			printers.Load().paper <- struct{}{}
 		}
-		b.showsNumber("Running", 0) // by itself
+		b.showsNumber("Running", 0) // without a reload
 		b.showsNumber("Pending", 0)
 		require.True(t, amboy.Wait(t.Context(), s.queue("acme")))
 	})
 }
 
-func TestPauseOfATenant(t *testing.T) {
+func TestPauseAndResumeATenant(t *testing.T) {
 	withEach(t, func(t *testing.T, h hands) {
 		s := newBusyService(t)
 		b := newTab(t, desktop)
@@ -99,7 +99,7 @@ func TestPauseOfATenant(t *testing.T) {
 	})
 }
 
-func TestDrainOfAQueue(t *testing.T) {
+func TestDrainAQueue(t *testing.T) {
 	withEach(t, func(t *testing.T, h hands) {
 		s := newBusyService(t)
 		b := newTab(t, desktop)
@@ -118,8 +118,8 @@ func TestDrainOfAQueue(t *testing.T) {
 	})
 }
 
-// An order does not get on. Somebody goes from job to job, to the one that holds the
-// others, and has that run now.
+// An order waits. The operator follows the dependencies to the job that blocks it, and runs
+// that job now.
 func TestGraphLeadsToTheJobThatBlocks(t *testing.T) {
 	withEach(t, func(t *testing.T, h hands) {
 		s := newService(t)
@@ -138,7 +138,7 @@ func TestGraphLeadsToTheJobThatBlocks(t *testing.T) {
 		b.isOn("approval")
 		b.shows("scheduled")
 		h.follow(b, "Retry")
-		b.shows("succeeded") // by itself
+		b.shows("succeeded") // without a reload
 		h.follow(b, "order (step) in acme")
 		b.isOn("order")
 		b.shows("succeeded")

@@ -11,20 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hands are what an operator uses a page with. They find a control by the accessible
-// name that a screen reader announces, or by its beginning.
+// hands is a way to operate a page. Controls are found by the accessible name that a screen
+// reader announces, or by its beginning.
 type hands interface {
-	// follow activates a link or a button that loads a page, and waits for that page.
+	// follow activates a link or a button that loads a page, and waits for the page.
 	follow(b tab, name string)
-	// press activates a control that loads no page, such as the summary of details.
+	// press activates a control that does not load a page, such as a summary.
 	press(b tab, name string)
 	// choose chooses an option of a list.
 	choose(b tab, name, option string)
-	// check checks a box, or unchecks it.
+	// check toggles a checkbox.
 	check(b tab, name string)
 }
 
-// findControl is a function that finds the control with a name, the exact one first.
+// findControl is a JavaScript function that returns the control with a name, preferring an
+// exact match.
 const findControl = `name => {
 	const controls = [...document.querySelectorAll("a[href], button, summary, select, input, [role=button]")]
 		.filter(e => e.checkVisibility());
@@ -36,7 +37,7 @@ const findControl = `name => {
 func quoted(text string) string {
 	encoded, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // a text can be encoded
+		panic(err) // a string can always be encoded
 	}
 	return string(encoded)
 }
@@ -47,7 +48,7 @@ func (b tab) find(name string) {
 	b.until(fmt.Sprintf("(%s)(%s)", findControl, quoted(name)))
 }
 
-// mouse clicks.
+// mouse operates a page with clicks.
 type mouse struct{}
 
 type point struct{ X, Y float64 }
@@ -80,7 +81,7 @@ func (m mouse) check(b tab, name string) {
 	b.run(m.aim(b, name))
 }
 
-// choose has the list closed: what it shows when it is open is not in the page.
+// choose never opens the list, because an open list is not part of the page.
 func (m mouse) choose(b tab, name, option string) {
 	b.t.Helper()
 	b.run(m.aim(b, name))
@@ -88,19 +89,19 @@ func (m mouse) choose(b tab, name, option string) {
 	b.chosen(option)
 }
 
-// chosen waits until the list that has the focus shows an option.
+// chosen waits until the focused list shows an option.
 func (b tab) chosen(option string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`document.activeElement.selectedOptions?.[0]?.text === %s`, quoted(option)))
 }
 
-// keyboard uses keys alone.
+// keyboard operates a page with keys only.
 type keyboard struct{}
 
-// maxTabs is how often somebody presses the key where the way was longer than it looked.
+// maxTabs is the maximum number of additional Tab presses.
 const maxTabs = 50
 
-// tabsTo is a function that tells how many controls there are between the focus and the
+// tabsTo is a JavaScript function that returns the number of controls from the focus to the
 // control with a name.
 const tabsTo = `name => {
 	const stops = [...document.querySelectorAll("a[href], button, summary, select, input, [tabindex='0']")]
@@ -116,13 +117,13 @@ func (keyboard) goTo(b tab, name string) {
 	b.run(chromedp.KeyEvent(strings.Repeat(kb.Tab, tabs)))
 	for range maxTabs {
 		if evaluate[bool](b, fmt.Sprintf(`document.activeElement === (%s)(%s)`, findControl, quoted(name))) {
-			seen := evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"`)
-			require.True(b.t, seen, "an operator who uses the keyboard must see the focus on %q", name)
+			isVisible := evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"`)
+			require.True(b.t, isVisible, "the focus on %q must be visible", name)
 			return
 		}
 		b.run(chromedp.KeyEvent(kb.Tab))
 	}
-	require.Fail(b.t, "the keyboard does not get to "+name, evaluate[string](b, "document.body.innerText"))
+	require.Fail(b.t, "the keyboard can't reach "+name, evaluate[string](b, "document.body.innerText"))
 }
 
 func (k keyboard) follow(b tab, name string) {
@@ -150,7 +151,7 @@ func (k keyboard) choose(b tab, name, option string) {
 	b.chosen(option)
 }
 
-// withEach runs an errand with either.
+// withEach runs a test with the mouse and with the keyboard.
 func withEach(t *testing.T, errand func(t *testing.T, h hands)) {
 	t.Run("mouse", func(t *testing.T) { errand(t, mouse{}) })
 	t.Run("keyboard", func(t *testing.T) { errand(t, keyboard{}) })

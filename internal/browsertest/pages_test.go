@@ -16,12 +16,12 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// pictures is a folder into which the tests put a picture of each page.
-var pictures = flag.String("pictures", "", "take a picture of each page, into this folder")
+// pictures is the folder for screenshots of all pages; empty for none.
+var pictures = flag.String("pictures", "", "write a screenshot of each page to this folder")
 
-var allLooks = flag.Bool("looks", false, "inspect the pages in both color schemes on both widths")
+var allLooks = flag.Bool("looks", false, "check the pages in both color schemes at both widths")
 
-// pages are those of the dashboard, by what a picture is called.
+// pages lists the pages of the dashboard, with names for their screenshots.
 var pages = []struct{ name, path string }{
 	{"overview", ""},
 	{"overview-6h", "?last=6h"},
@@ -40,14 +40,14 @@ var pages = []struct{ name, path string }{
 	{"not-found", "queues/nobody"},
 }
 
-// look is a screen, by what a picture is called.
+// look is a screen with a name for its screenshots.
 type look struct {
 	name string
 	screen
 }
 
-// looks are those in which the pages are inspected: each width and each color scheme
-// once, and all four of them if pictures are taken or -looks is given.
+// looks returns the screens on which the pages are checked. Each width and each color scheme
+// is used once; all four combinations are used if -pictures or -looks is set.
 func looks() []look {
 	some := []look{{"desktop-light", desktop}, {"phone-dark", phone.dark()}}
 	if *pictures == "" && !*allLooks {
@@ -56,7 +56,7 @@ func looks() []look {
 	return append(some, look{"desktop-dark", desktop.dark()}, look{"phone-light", phone})
 }
 
-func TestEverybodyCanUseEachPage(t *testing.T) {
+func TestPagesAreAccessible(t *testing.T) {
 	axe := readAxe(t)
 	s := newBusyService(t)
 	for _, look := range looks() {
@@ -76,7 +76,7 @@ func TestEverybodyCanUseEachPage(t *testing.T) {
 				b.open(s.url + p.path)
 				inspect(p.name)
 			}
-			// Two are answers to a form.
+			// Two more pages answer forms.
 			b.open(s.url + "jobs?state=failed")
 			mouse{}.follow(b, "Preview for all 5")
 			b.shows("would change 5 jobs")
@@ -89,13 +89,13 @@ func TestEverybodyCanUseEachPage(t *testing.T) {
 	}
 }
 
-// openDetails opens what is folded, so that it is looked at too.
+// openDetails opens all details, so that they are checked too.
 func (b tab) openDetails() {
 	b.t.Helper()
 	b.run(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => { d.open = true })`))
 }
 
-// takePicture takes a picture of the whole page, where it was asked for.
+// takePicture writes a screenshot of the whole page if -pictures is set.
 func (b tab) takePicture(name string) {
 	b.t.Helper()
 	if *pictures == "" {
@@ -104,11 +104,11 @@ func (b tab) takePicture(name string) {
 	require.NoError(b.t, os.MkdirAll(*pictures, 0o755))
 	taken, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	require.NoError(b.t, err)
-	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), taken, 0o644)) //nolint:gosec // others may see it
+	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), taken, 0o644)) //nolint:gosec // not secret
 }
 
-// Somebody whose browser runs no scripts sees all, and retries a job.
-func TestWithoutScripts(t *testing.T) {
+// Without scripts an operator can read all pages, and retry a job.
+func TestDashboardWorksWithoutScripts(t *testing.T) {
 	withEach(t, func(t *testing.T, h hands) {
 		s := newService(t)
 		s.failInvoices("acme", 1)
@@ -126,7 +126,7 @@ func TestWithoutScripts(t *testing.T) {
 	})
 }
 
-// refuseScripts has the browser run none of the scripts of a page.
+// refuseScripts disables scripts in the tab.
 func (b tab) refuseScripts() {
 	b.t.Helper()
 	b.run(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {

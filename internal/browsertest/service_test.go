@@ -21,25 +21,25 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// prefix is where the service mounts the dashboard.
+// prefix is the path at which the service mounts the dashboard.
 const prefix = "/ops/jobs"
 
-// service is a service with two tenants and a dashboard.
+// service is a running service with two tenants and a dashboard.
 type service struct {
 	t     *testing.T
 	group amboy.QueueGroup
 	url   string
 }
 
-// address is what the jobs of the tests are about.
+// address contains the arguments of the jobs.
 type address struct {
 	Name string `bson:"name" json:"name"`
 }
 
-// printer is what invoices are printed with. It breaks, and while it works, they wait.
+// printer prints invoices. While it does not work, they fail; otherwise they wait for paper.
 type printer struct {
 	works atomic.Bool
-	paper chan struct{} // each job takes an element
+	paper chan struct{} // each job receives one element
 }
 
 var printers atomic.Pointer[printer]
@@ -55,7 +55,7 @@ func printInvoice(ctx context.Context, to address) error {
 	p := printers.Load()
 	job.Log(ctx, "printing the invoice of %s", to.Name)
 	if !p.works.Load() {
-		panic(errJam) // so that there is a stack
+		panic(errJam) // so that the error has a stack
 	}
 	select {
 	case <-p.paper:
@@ -65,7 +65,7 @@ func printInvoice(ctx context.Context, to address) error {
 	}
 }
 
-// newService starts a service. Everybody may do everything there.
+// newService starts a service that authorizes every request.
 func newService(t *testing.T) *service {
 	t.Helper()
 	printers.Store(&printer{paper: make(chan struct{})})
@@ -92,7 +92,7 @@ func newService(t *testing.T) *service {
 	return &service{t, group, server.URL + prefix + "/"}
 }
 
-// queue is that of a tenant.
+// queue returns the queue of a tenant.
 func (s *service) queue(tenant string) amboy.Queue {
 	s.t.Helper()
 	q, err := s.group.Get(s.t.Context(), tenant)
@@ -100,7 +100,7 @@ func (s *service) queue(tenant string) amboy.Queue {
 	return q
 }
 
-// control is what is set for a tenant.
+// control returns the controls of a tenant's queue.
 func (s *service) control(tenant string) amboy.QueueControl {
 	s.t.Helper()
 	set, err := s.queue(tenant).(amboy.QueueController).Control(s.t.Context())
@@ -108,7 +108,7 @@ func (s *service) control(tenant string) amboy.QueueControl {
 	return set
 }
 
-// failInvoices has invoices of a tenant fail, each with a panic.
+// failInvoices puts invoices of a tenant, each of which panics.
 func (s *service) failInvoices(tenant string, n int) {
 	s.t.Helper()
 	for i := range n {
@@ -118,8 +118,8 @@ func (s *service) failInvoices(tenant string, n int) {
 	require.True(s.t, amboy.Wait(s.t.Context(), s.queue(tenant)))
 }
 
-// putChain puts an order that waits for a parcel, which waits for an approval, which
-// waits for tomorrow.
+// putChain puts an order that waits for a parcel, which waits for an approval, which is due
+// tomorrow.
 func (s *service) putChain(tenant string) {
 	s.t.Helper()
 	for _, link := range []struct {
@@ -135,7 +135,7 @@ func (s *service) putChain(tenant string) {
 	}
 }
 
-// newBusyService is a service in which there is something of everything.
+// newBusyService starts a service with jobs in many states, scopes and a schedule.
 func newBusyService(t *testing.T) *service {
 	t.Helper()
 	s := newService(t)
@@ -150,7 +150,7 @@ func newBusyService(t *testing.T) *service {
 	return s
 }
 
-// keepSchedule has bills printed each night.
+// keepSchedule schedules bills to be printed each night.
 func (s *service) keepSchedule(tenant string) {
 	s.t.Helper()
 	scheduler, err := schedule.New(s.queue(tenant), schedule.Options{})

@@ -1,5 +1,5 @@
-// Package hostiletest has an Inspector whose texts do harm if they are shown as they are.
-// It is for the tests of what shows them.
+// Package hostiletest provides an Inspector with texts that do harm if they are shown
+// unescaped. It is for tests of code that shows them.
 package hostiletest
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// Inspector tells what another does, with a text in place of all texts. Whatever acts on
-// one job fails, and a watch ends, with an error that has the text.
+// Inspector returns the results of another Inspector with every text replaced. ActOn fails,
+// and Watch ends, with an error that contains the text.
 type Inspector struct {
 	management.Inspector
-	// Text replaces all texts.
+	// Text replaces every text.
 	Text string
-	// Known is the name of a queue of the other Inspector, which is asked for in place of all.
+	// Known is the name of a queue of the other Inspector. It replaces the name in requests.
 	Known string
 }
 
-// put puts the text into a value.
+// put replaces the texts in a value.
 func put[T any](i *Inspector, value T, err error) (T, error) {
 	i.replace(reflect.ValueOf(&value).Elem())
 	return value, err
@@ -42,7 +42,7 @@ func (i *Inspector) replace(v reflect.Value) {
 			return
 		}
 		for n := range v.NumField() {
-			if v.Type().Field(n).Name != "Next" { // or there would be no end of pages
+			if v.Type().Field(n).Name != "Next" { // otherwise the pages would never end
 				i.replace(v.Field(n))
 			}
 		}
@@ -61,19 +61,19 @@ func (i *Inspector) replace(v reflect.Value) {
 	}
 }
 
-// Queues is that of the other, with the text.
+// Queues returns the queues with their texts replaced.
 func (i *Inspector) Queues(ctx context.Context) ([]management.Queue, error) {
 	queues, err := i.Inspector.Queues(ctx)
 	return put(i, queues, err)
 }
 
-// Queue is that of the other, with the text.
+// Queue returns the queue Known with its texts replaced.
 func (i *Inspector) Queue(ctx context.Context, _ string) (management.Queue, error) {
 	queue, err := i.Inspector.Queue(ctx, i.Known)
 	return put(i, queue, err)
 }
 
-// Watch yields the queues once, and then an error.
+// Watch yields the queues once, and then an error with the text.
 func (i *Inspector) Watch(ctx context.Context, _ time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if queues, err := i.Queues(ctx); yield(queues, err) {
@@ -82,60 +82,60 @@ func (i *Inspector) Watch(ctx context.Context, _ time.Duration) iter.Seq2[[]mana
 	}
 }
 
-// FindJobs is that of the other, with the text.
+// FindJobs returns the jobs with their texts replaced.
 func (i *Inspector) FindJobs(ctx context.Context, f management.JobFilter, p management.PageRequest) (management.JobPage, error) {
 	page, err := i.Inspector.FindJobs(ctx, f, p)
 	return put(i, page, err)
 }
 
-// Job is that of the other, with the text.
+// Job returns a job of the queue Known with its texts replaced.
 func (i *Inspector) Job(ctx context.Context, _, id string) (management.Job, error) {
 	job, err := i.Inspector.Job(ctx, i.Known, id)
 	return put(i, job, err)
 }
 
-// Graph is that of the other, with the text.
+// Graph returns the graph with its texts replaced.
 func (i *Inspector) Graph(ctx context.Context, queue, id string, distance int) (management.Graph, error) {
 	graph, err := i.Inspector.Graph(ctx, queue, id, distance)
 	return put(i, graph, err)
 }
 
-// CreateJob is that of the other, with the text.
+// CreateJob returns the result with its texts replaced.
 func (i *Inspector) CreateJob(ctx context.Context, job management.NewJob) (management.Created, error) {
 	created, err := i.Inspector.CreateJob(ctx, job)
 	return put(i, created, err)
 }
 
-// ActOn fails with the text.
+// ActOn fails with the text as its error.
 func (i *Inspector) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
 	return management.Acted{}, errors.New(i.Text)
 }
 
-// Scopes is that of the other, with the text.
+// Scopes returns the scopes with their texts replaced.
 func (i *Inspector) Scopes(ctx context.Context, f management.ScopeFilter, p management.PageRequest) (management.ScopePage, error) {
 	page, err := i.Inspector.Scopes(ctx, f, p)
 	return put(i, page, err)
 }
 
-// Processes is that of the other, with the text.
+// Processes returns the processes with their texts replaced.
 func (i *Inspector) Processes(ctx context.Context) ([]management.Process, error) {
 	processes, err := i.Inspector.Processes(ctx)
 	return put(i, processes, err)
 }
 
-// Activity is that of the other, with the text.
+// Activity returns the activity with its texts replaced.
 func (i *Inspector) Activity(ctx context.Context, req management.ActivityRequest) (management.Activity, error) {
 	activity, err := i.Inspector.Activity(ctx, req)
 	return put(i, activity, err)
 }
 
-// Schedules is that of the other, with the text.
+// Schedules returns the schedules with their texts replaced.
 func (i *Inspector) Schedules(ctx context.Context) ([]management.Schedule, error) {
 	schedules, err := i.Inspector.Schedules(ctx)
 	return put(i, schedules, err)
 }
 
-// Audit is that of the other, with the text.
+// Audit returns the audit list with its texts replaced.
 func (i *Inspector) Audit(ctx context.Context, p management.PageRequest) (management.AuditPage, error) {
 	page, err := i.Inspector.Audit(ctx, p)
 	return put(i, page, err)

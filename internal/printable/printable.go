@@ -1,5 +1,5 @@
-// Package printable makes texts that came from outside safe to be shown: on a terminal, on
-// a page, or in a line of a log.
+// Package printable makes untrusted texts safe to be shown on a terminal, on a page, or in a
+// line of a log.
 package printable
 
 import (
@@ -11,21 +11,21 @@ import (
 	"unicode/utf8"
 )
 
-// Text writes what is not printable as in a Go string: control characters, such as line
-// breaks and those that move the cursor of a terminal, characters that reorder what is
-// shown, and bytes that are not UTF-8.
+// Text escapes characters that are not printable as in a Go string: control characters such as
+// line breaks and terminal commands, characters that reorder text, and bytes that are not valid
+// UTF-8.
 func Text(text string) string {
 	return clean(text, func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
 }
 
-// Lines does the same for a text of several lines: line breaks and tabs stay.
+// Lines is like Text for a text of several lines: it keeps line breaks and tabs.
 func Lines(text string) string {
 	return clean(strings.ReplaceAll(text, "\r\n", "\n"), func(r rune) bool {
 		return r == '\n' || r == '\t' || r != utf8.RuneError && unicode.IsPrint(r)
 	})
 }
 
-// Is reports whether Text leaves a text as it is.
+// Is reports whether Text returns a text unchanged.
 func Is(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) < 0
 }
@@ -42,7 +42,7 @@ func clean(text string, stays func(rune) bool) string {
 			fmt.Fprintf(&b, `\x%02x`, text[0])
 		case stays(r):
 			b.WriteRune(r)
-		default: // also for what may stand for a byte that is not UTF-8
+		default: // includes U+FFFD, which replaces invalid bytes
 			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		}
 		text = text[size:]
@@ -50,12 +50,12 @@ func clean(text string, stays func(rune) bool) string {
 	return b.String()
 }
 
-// JSON does the same for JSON, and leaves it the same document. Its line breaks stay.
+// JSON is like Text for a JSON document. It keeps line breaks and the meaning of the document.
 func JSON(document string) string {
 	var b strings.Builder
 	for _, r := range document {
 		switch {
-		case r == '\n' || unicode.IsPrint(r): // all others below a space are escaped already
+		case r == '\n' || unicode.IsPrint(r): // JSON already escapes other control characters
 			b.WriteRune(r)
 		case r > 0xFFFF:
 			high, low := utf16.EncodeRune(r)

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/internal/printable"
 )
 
-func TestWhatIsNotPrintableIsEscaped(t *testing.T) {
+func TestUnprintableCharactersAreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                            "",
 		"plain, ünïcode, 日本, שלום":    "plain, ünïcode, 日本, שלום",

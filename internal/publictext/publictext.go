@@ -1,6 +1,6 @@
-// Package publictext finds what may be told of an error to those who use a service: what the
-// library itself says of a job or a queue, and not what a store or a program says, which
-// may name hosts and users.
+// Package publictext returns the part of an error that clients of a service may see: the text
+// of the library's own errors about a job or a queue. It leaves out the errors of stores and
+// programs, which may name hosts and users.
 package publictext
 
 import (
@@ -10,19 +10,19 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Errorf returns an error whose text may be told.
+// Errorf returns an error whose text is public.
 func Errorf(format string, args ...any) error { return &public{fmt.Sprintf(format, args...)} }
 
 type public struct{ text string }
 
 func (e *public) Error() string { return e.text }
 
-// Known returns the text of an error that it knows, without what is around that. It may be
-// given an error that wraps others.
+// Known returns the text of an error that it recognizes, possibly wrapped, without the text
+// of the wrapping errors.
 type Known func(err error) (text string, ok bool)
 
-// Of returns the text that may be told of an error, and false if nothing may: no error that
-// this package, or more, knows is in it.
+// Of returns the public text of an error. It returns false if neither this package nor more
+// recognizes an error in it.
 func Of(err error, more ...Known) (text string, ok bool) {
 	for _, known := range append(more, ofJob, ofQueue) {
 		if text, ok := known(err); ok {
@@ -32,7 +32,7 @@ func Of(err error, more ...Known) (text string, ok bool) {
 	return "", false
 }
 
-// As is a Known for errors of a type, which say nothing but what may be told.
+// As is a Known for a type of errors whose texts are public.
 func As[E error](err error) (text string, ok bool) {
 	var found E
 	if errors.As(err, &found) {
@@ -41,7 +41,7 @@ func As[E error](err error) (text string, ok bool) {
 	return "", false
 }
 
-// Is is a Known for errors of which there is one.
+// Is returns a Known for sentinel errors.
 func Is(sentinels ...error) Known {
 	return func(err error) (text string, ok bool) {
 		for _, sentinel := range sentinels {
@@ -61,11 +61,11 @@ func ofJob(err error) (text string, ok bool) {
 	}
 	switch {
 	case amboy.IsDuplicateJobScopeError(err):
-		return "a scope that the job takes when it is put is held by another", true
+		return "another job holds a scope that the job takes when it is put", true
 	case amboy.IsDuplicateJobError(err):
-		return "there is a job with that ID, or that unique key, already", true
+		return "a job with this ID or unique key already exists", true
 	case amboy.IsJobNotFoundError(err):
-		return "there is no such job", true
+		return "no such job", true
 	default:
 		return "", false
 	}

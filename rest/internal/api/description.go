@@ -1,14 +1,13 @@
 package api
 
 import (
-	_ "embed" // for the description
+	_ "embed" // for Description
 
 	"github.com/mongodb/amboy/rest/internal/guard"
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// Description is the description of the routes as OpenAPI 3.1, which package openapi
-// makes of them.
+// Description describes the routes as OpenAPI 3.1. Package openapi generates it.
 //
 //go:embed openapi.json
 var Description []byte

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// defaultEvery is the least time between two events where none is given.
+	// defaultEvery is the default of the minimum time between two events.
 	defaultEvery = 2 * time.Second
-	// heartbeat is how often something is sent, so that nobody between closes the
-	// connection, and the end of it is seen.
+	// heartbeat is the interval of comments, which keep proxies from closing the connection
+	// and detect that the client has gone.
 	heartbeat = 15 * time.Second
-	// QueuesEvent is the name of the event that has the queues.
+	// QueuesEvent is the name of the event that contains the queues.
 	QueuesEvent = "queues"
-	// ErrorEvent is the name of the last event, where the events end with an error. It
-	// has a Problem.
+	// ErrorEvent is the name of the last event, if the events end with an error. It
+	// contains a Problem.
 	ErrorEvent = "error"
 	// EventStream is the content type of events.
 	EventStream = "text/event-stream"
 )
 
-// watchQueues sends events until the client goes, or the server shuts down.
+// watchQueues sends events until the client disconnects or the server shuts down.
 func watchQueues(c *call) (answer, error) {
 	in := eventsInput{Every: Duration(defaultEvery)}
 	if err := c.input(&in, nil); err != nil {
@@ -34,10 +34,10 @@ func watchQueues(c *call) (answer, error) {
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	moments := follow(ctx, c.Inspector, time.Duration(in.Every))
-	// The request owns what follows, and so waits until it has ended.
+	// The request owns the goroutine, and waits until it has ended.
 	defer func() {
 		cancel()
-		for range moments { //nolint:revive // Nobody wants the rest.
+		for range moments { //nolint:revive // Discard the rest.
 		}
 	}()
 	first, there := <-moments
@@ -45,9 +45,9 @@ func watchQueues(c *call) (answer, error) {
 		return answer{}, first.err
 	}
 	c.w.Header().Set("Content-Type", EventStream)
-	c.w.Header().Set("X-Accel-Buffering", "no") // for proxies that would keep events back
+	c.w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering events
 	c.w.WriteHeader(http.StatusOK)
-	if there && c.r.Method != http.MethodHead { // what answers that has no end otherwise
+	if there && c.r.Method != http.MethodHead { // an answer to HEAD must end
 		web.LogUnsent(c.r, c.send(first, moments))
 	}
 	return answer{sent: true}, nil
@@ -59,7 +59,7 @@ type moment struct {
 	err    error
 }
 
-// follow returns a channel of what a watch yields, which is closed when ctx has ended.
+// follow returns a channel with what a watch yields. It is closed after ctx has ended.
 func follow(ctx context.Context, inspector management.Inspector, every time.Duration) <-chan moment {
 	moments := make(chan moment)
 	go func() {
@@ -75,8 +75,8 @@ func follow(ctx context.Context, inspector management.Inspector, every time.Dura
 	return moments
 }
 
-// send sends moments, and something in between, until there are no more. It returns the
-// error of the connection.
+// send sends moments, and heartbeats in between, until the channel is closed. It returns
+// the error of the connection.
 func (c *call) send(first moment, moments <-chan moment) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -109,13 +109,13 @@ func (c *call) sendMoment(now moment) error {
 	return c.sendText(fmt.Sprintf("event: %s\ndata: %s\n\n", name, data))
 }
 
-// sendTime is how long sending an event may take. A client that reads no more is gone.
+// sendTime is the maximum duration of sending an event. A slower client is disconnected.
 const sendTime = 30 * time.Second
 
 func (c *call) sendText(text string) error {
 	connection := http.NewResponseController(c.w)
-	// A server may have a time limit for a whole answer, which does not fit here. Where
-	// it can't be set there is none either.
+	// The server may have a write timeout for the whole answer, which must not apply here.
+	// If the deadline can't be set, there is no such timeout either.
 	_ = connection.SetWriteDeadline(time.Now().Add(sendTime))
 	if _, err := c.w.Write([]byte(text)); err != nil {
 		return err

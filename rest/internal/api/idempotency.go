@@ -7,17 +7,16 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// IdempotencyKey is the header of the idempotency key of a request.
+// IdempotencyKey is the header that contains the idempotency key of a request.
 const IdempotencyKey = "Idempotency-Key"
 
-// CheckKey returns an error for an idempotency key that can't be that of a request, and
-// names it as a field.
+// CheckKey returns an error that names field, if key is not a valid idempotency key.
 func CheckKey(field, key string) error {
 	switch {
 	case key == "" || len(key) > management.MaxIdempotencyKeyBytes:
 		return invalid(field, key, fmt.Sprintf("must be from 1 to %d bytes long", management.MaxIdempotencyKeyBytes))
 	case strings.ContainsFunc(key, func(c rune) bool { return c < '!' || c > '~' }):
-		return invalid(field, key, "must be visible characters of ASCII")
+		return invalid(field, key, "must contain only visible ASCII characters")
 	default:
 		return nil
 	}

@@ -23,9 +23,9 @@ type (
 	jobID     string
 )
 
-// readParameters sets the fields of the struct that into points to, from the parts of a
-// request that their tags name: "path", "query" and "header". It refuses parameters of
-// the query that there is no field for, and repeated ones but for slices.
+// readParameters sets the fields of the struct that into points to from the parts of a
+// request that their tags name: "path", "query" and "header". It refuses unknown query
+// parameters, and repeated ones unless the field is a slice.
 func readParameters(r *http.Request, into any) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -52,14 +52,14 @@ func readParameters(r *http.Request, into any) error {
 	return nil
 }
 
-// The places of parameters, which are tags of their fields.
+// The places of parameters, which are the keys of the fields' tags.
 const (
 	inPath   = "path"
 	inQuery  = "query"
 	inHeader = "header"
 )
 
-// field is a parameter that a request can have.
+// field is a parameter of a route.
 type field struct {
 	in, name string
 	tag      reflect.StructTag
@@ -147,7 +147,7 @@ func (f field) setOne(text string) error {
 	return nil
 }
 
-// allows is false for a number that is not within the bounds that tags set.
+// allows reports whether a number is within the bounds in the field's tags.
 func (f field) allows(number int) bool {
 	low, lowErr := strconv.Atoi(f.tag.Get("minimum"))
 	high, highErr := strconv.Atoi(f.tag.Get("maximum"))

@@ -13,33 +13,33 @@ import (
 // ProblemType is the content type of a Problem.
 const ProblemType = "application/problem+json"
 
-// Problem says why a request was not met, as RFC 9457 has it.
+// Problem is the answer to a request that failed, as in RFC 9457.
 type Problem struct {
 	// Type is "about:blank", or TypePrefix and a web.Kind.
-	Type   string `json:"type" description:"about:blank where the status says it all, or else a URN that tells apart what has the same status"`
+	Type   string `json:"type" description:"about:blank if the status is enough, otherwise a URN that distinguishes problems with the same status"`
 	Title  string `json:"title"`
 	Status int    `json:"status" minimum:"400" maximum:"599"`
 	Detail string `json:"detail,omitempty"`
-	// Errors are what is wrong with the request.
+	// Errors describe what is wrong with the request.
 	Errors []FieldError `json:"errors,omitempty"`
-	// Job, State, Action and Rule tell of a state that forbids an action.
+	// Job, State, Action and Rule describe a state that forbids an action.
 	Job    *management.JobRef    `json:"job,omitempty"`
 	State  amboy.JobState        `json:"state,omitempty"`
 	Action management.ActionKind `json:"action,omitempty"`
 	Rule   string                `json:"rule,omitempty"`
 }
 
-// TypePrefix is what the type of a Problem begins with, where it has a kind.
+// TypePrefix is the prefix of the type of a Problem that has a web.Kind.
 const TypePrefix = "urn:amboy:problem:"
 
-// FieldError says what is wrong with a part of a request.
+// FieldError describes what is wrong with a part of a request.
 type FieldError struct {
 	Field string `json:"field"`
-	Value string `json:"value,omitempty" description:"what was given, or the beginning of it"`
+	Value string `json:"value,omitempty" description:"the value that was sent, cut if it is long"`
 	Rule  string `json:"rule,omitempty" description:"what is allowed"`
 }
 
-// Refuse answers a request that can't be met.
+// Refuse answers a request that failed with err.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := failureOf(r.Context(), err)
 	web.LogFailure(r, f, err)
@@ -48,8 +48,8 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	web.WriteJSON(w, r, f.Status, problemOf(f, err))
 }
 
-// failureOf is that of all handlers, but for a queue that drains: that is a state that a
-// person has set for it, and nothing that ends by itself.
+// failureOf is like web.FailureOf, with another status for a draining queue: an operator has
+// set that state, and it does not end by itself.
 func failureOf(ctx context.Context, err error) *web.Failure {
 	f := web.FailureOf(ctx, err)
 	if f.Kind == web.KindQueueDraining {
@@ -80,7 +80,7 @@ func problemOf(f *web.Failure, err error) Problem {
 	return p
 }
 
-// arguments are all that an error says of arguments.
+// arguments returns all errors about arguments that an error wraps.
 func arguments(err error) []*management.InvalidArgumentError {
 	switch e := err.(type) { //nolint:errorlint // It unwraps the error itself.
 	case *management.InvalidArgumentError:
@@ -98,11 +98,11 @@ func arguments(err error) []*management.InvalidArgumentError {
 	}
 }
 
-// titles are the titles of problems, by their kind.
+// titles maps kinds to the titles of problems.
 var titles = map[web.Kind]string{
 	web.KindInvalid:        "Invalid argument",
 	web.KindInvalidJob:     "Invalid job",
-	web.KindCycle:          "Jobs that depend on each other",
+	web.KindCycle:          "Dependency cycle",
 	web.KindUnknownQueue:   "Unknown queue",
 	web.KindJobNotFound:    "Job not found",
 	web.KindState:          "The state of the job forbids it",

@@ -1,4 +1,4 @@
-// Package api serves management on HTTP: the routes below /v2.
+// Package api serves management over HTTP: the routes below /v2.
 package api
 
 import (
@@ -9,20 +9,20 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// Route is something that a client can ask for.
+// Route is a route of the API.
 type Route struct {
 	// Method and Pattern are as http.ServeMux takes them.
 	Method, Pattern string
-	// Actions are those that the request can be. It is one of them at a time.
+	// Actions are the possible actions of a request to the route. Each request is one of them.
 	Actions []guard.Action
-	// Name is its name in the description, and Summary says what it does.
+	// Name is its operation ID in the description, and Summary describes it.
 	Name, Summary string
-	// Input has the parameters, in fields with a tag "path", "query" or "header".
+	// Input contains the parameters, in fields with a tag "path", "query" or "header".
 	Input any
-	// Body is what the body must be; nil where there is none.
+	// Body is a value of the type of the body; nil if the route has no body.
 	Body any
-	// Answers has what is answered by status; nil for what is not an object of this
-	// package or of management.
+	// Answers maps statuses to values of the types of the answers; nil for an answer that is
+	// not an object of this package or of package management.
 	Answers map[int]any
 
 	serve func(*call) (answer, error)
@@ -34,7 +34,7 @@ func (r Route) Mux() string { return r.Method + " " + r.Pattern }
 // API serves the routes. It is safe for concurrent use.
 type API struct{ guard *guard.Guard }
 
-// New returns an API for what a guard lets through.
+// New returns an API for the inspectors of a guard.
 func New(g *guard.Guard) *API { return &API{guard: g} }
 
 // call is a request to a route.
@@ -46,13 +46,13 @@ type call struct {
 	management.Inspector
 }
 
-// answer is what a request is answered with.
+// answer is the answer to a request.
 type answer struct {
 	status int
-	// location is where the thing is that was made; empty where none was.
+	// location is the URL of the job that was created; empty if none was.
 	location string
 	value    any
-	// sent is true where all was sent already.
+	// sent is true if the answer was sent already.
 	sent bool
 }
 
@@ -75,7 +75,7 @@ func (a *API) Handler(route Route) http.HandlerFunc {
 	}
 }
 
-// input reads the parameters of the request, and its body where the route has one.
+// input reads the parameters of the request, and its body if the route has one.
 func (c *call) input(parameters, body any) error {
 	if err := readParameters(c.r, parameters); err != nil {
 		return err

@@ -24,51 +24,51 @@ func Routes() []Route {
 		{Method: http.MethodPatch, Pattern: "/v2/queues/{queue}", Actions: []guard.Action{guard.Control}, Name: "controlQueue", Summary: "Pauses, resumes or drains a queue, or changes its limits", Input: new(queuePath), Body: new(management.ControlChange), Answers: answers(management.Control{}), serve: controlQueue},
 		{Method: http.MethodGet, Pattern: "/v2/jobs", Actions: read, Name: "findJobs", Summary: "Lists a page of the jobs that a filter selects", Input: new(findInput), Answers: answers(management.JobPage{}), serve: findJobs},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/count", Actions: read, Name: "countJobs", Summary: "Counts the jobs that a filter selects", Input: new(countInput), Answers: answers(management.Count{}), serve: countJobs},
-		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Does something to the jobs that a filter selects, or tells what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
+		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Performs an action on the jobs that a filter selects, or reports what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job of a registered type in a queue", Input: new(createInput), Body: new(management.NewJob), Answers: map[int]any{http.StatusCreated: management.Created{}, http.StatusOK: management.Created{}}, serve: createJob},
-		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Tells all about a job", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Describes a job in full", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
 		{Method: http.MethodDelete, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Action(management.Delete)}, Name: "deleteJob", Summary: "Removes a job that has ended", Input: new(jobPath), Answers: answers(management.Acted{}), serve: deleteJob},
-		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs/{id}/actions", Actions: acts, Name: "actOnJob", Summary: "Does something to a job", Input: new(jobPath), Body: new(management.Action), Answers: answers(management.Acted{}), serve: actOnJob},
-		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/graph", Actions: read, Name: "getGraph", Summary: "Shows a job among those that depend on each other", Input: new(graphInput), Answers: answers(management.Graph{}), serve: getGraph},
+		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs/{id}/actions", Actions: acts, Name: "actOnJob", Summary: "Performs an action on a job", Input: new(jobPath), Body: new(management.Action), Answers: answers(management.Acted{}), serve: actOnJob},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/graph", Actions: read, Name: "getGraph", Summary: "Shows a job, the jobs it waits for and the jobs that wait for it", Input: new(graphInput), Answers: answers(management.Graph{}), serve: getGraph},
 		{Method: http.MethodGet, Pattern: "/v2/scopes", Actions: read, Name: "listScopes", Summary: "Lists a page of the scopes that are held", Input: new(scopesInput), Answers: answers(management.ScopePage{}), serve: listScopes},
-		{Method: http.MethodGet, Pattern: "/v2/processes", Actions: read, Name: "listProcesses", Summary: "Lists the processes that have queues", Input: new(none), Answers: answers(ProcessList{}), serve: listProcesses},
-		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Tells what the queues have done lately", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
-		{Method: http.MethodGet, Pattern: "/v2/schedules", Actions: read, Name: "listSchedules", Summary: "Lists the schedules that processes keep", Input: new(none), Answers: answers(ScheduleList{}), serve: listSchedules},
-		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of what was done, the latest first", Input: new(pageInput), Answers: answers(management.AuditPage{}), serve: listAudit},
-		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, now and after changes, as server-sent events whose name is \"queues\" and whose data is a QueueList", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
+		{Method: http.MethodGet, Pattern: "/v2/processes", Actions: read, Name: "listProcesses", Summary: "Lists the processes that run queues", Input: new(none), Answers: answers(ProcessList{}), serve: listProcesses},
+		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Reports what the queues have done recently", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
+		{Method: http.MethodGet, Pattern: "/v2/schedules", Actions: read, Name: "listSchedules", Summary: "Lists the schedules that processes run", Input: new(none), Answers: answers(ScheduleList{}), serve: listSchedules},
+		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of the audit list, the latest entry first", Input: new(pageInput), Answers: answers(management.AuditPage{}), serve: listAudit},
+		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, now and after changes, as server-sent events with the name \"queues\" and a QueueList as data", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
 		{Method: http.MethodGet, Pattern: "/v2/openapi.json", Actions: read, Name: "getDescription", Summary: "Describes this interface", Input: new(none), Answers: map[int]any{http.StatusOK: nil}, serve: describe},
 	}
 }
 
 func answers(value any) map[int]any { return map[int]any{http.StatusOK: value} }
 
-// The lists that are answered.
+// The answers that are lists.
 type (
-	// QueueList has all queues.
+	// QueueList contains all queues.
 	QueueList struct {
 		Queues []management.Queue `json:"queues"`
 	}
-	// ProcessList has all processes.
+	// ProcessList contains all processes.
 	ProcessList struct {
 		Processes []management.Process `json:"processes"`
 	}
-	// ScheduleList has all schedules.
+	// ScheduleList contains all schedules.
 	ScheduleList struct {
 		Schedules []management.Schedule `json:"schedules"`
 	}
 )
 
-// ActOnJobs is a management.ActRequest whose filter can't be forgotten.
+// ActOnJobs is a management.ActRequest whose filter is required.
 type ActOnJobs struct {
 	management.ActRequest
 	Filter *management.JobFilter `json:"filter"`
 }
 
-// none is the input of a route that takes no parameters.
+// none is the input of a route without parameters.
 type none struct{}
 
 type queuePath struct {
-	Queue queueName `path:"queue" description:"The name of the queue: _ for the one without a name, and with one more underscore before one that begins with an underscore"`
+	Queue queueName `path:"queue" description:"The name of the queue: _ for the queue without a name; a name that begins with an underscore gets another one in front"`
 }
 
 type jobPath struct {
@@ -77,9 +77,9 @@ type jobPath struct {
 }
 
 type pageInput struct {
-	Cursor string `query:"cursor" description:"The next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" description:"The number of items at most; 50 where it is not given"`
-	Newest bool   `query:"newest" description:"Whether the latest come first"`
+	Cursor string `query:"cursor" description:"The next of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" description:"The maximum number of items; the default is 50"`
+	Newest bool   `query:"newest" description:"Whether the latest items come first"`
 }
 
 func (p pageInput) page() management.PageRequest {
@@ -92,7 +92,7 @@ type filterInput struct {
 	Type        []string         `query:"type" maxItems:"100" description:"Any of these types"`
 	Tag         []string         `query:"tag" maxItems:"100" description:"All of these tags"`
 	ID          []string         `query:"id" maxItems:"100" description:"Any of these IDs"`
-	IDPattern   string           `query:"id_pattern" description:"A pattern for the ID: * stands for any characters, ? for one"`
+	IDPattern   string           `query:"id_pattern" description:"A pattern for the ID: * matches any characters, ? matches one"`
 	Error       string           `query:"error" description:"A part of the last error"`
 	Scope       string           `query:"scope" description:"A scope that the job needs"`
 	CreatedFrom time.Time        `query:"created_from"`
@@ -120,33 +120,33 @@ type findInput struct {
 
 type countInput struct {
 	filterInput
-	Most int `query:"most" minimum:"1" maximum:"100000" description:"Up to how many are counted; 100000 where it is not given"`
+	Most int `query:"most" minimum:"1" maximum:"100000" description:"The largest number that is counted; the default is 100000"`
 }
 
 type createInput struct {
 	queuePath
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" description:"A request with a key that was done within a day is not done again"`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" description:"A request whose key was used within the last day is not repeated"`
 }
 
 type graphInput struct {
 	jobPath
-	Distance int `query:"distance" minimum:"1" maximum:"5" description:"How far from the job; 2 where it is not given"`
+	Distance int `query:"distance" minimum:"1" maximum:"5" description:"The maximum distance from the job; the default is 2"`
 }
 
 type scopesInput struct {
 	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
-	Name  string   `query:"name" description:"The scope of that name"`
+	Name  string   `query:"name" description:"The name of the scope"`
 	pageInput
 }
 
 type activityInput struct {
 	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
 	Type  []string `query:"type" maxItems:"100" description:"Any of these types"`
-	Last  Duration `query:"last" description:"How far to look back, up to 48h; 1h where it is not given"`
+	Last  Duration `query:"last" description:"The length of the period up to now, at most 48h; the default is 1h"`
 }
 
 type eventsInput struct {
-	Every Duration `query:"every" description:"The least time between two events, from 100ms to 1h; 2s where it is not given"`
+	Every Duration `query:"every" description:"The minimum time between two events, from 100ms to 1h; the default is 2s"`
 }
 
 func listQueues(c *call) (answer, error) {
@@ -157,7 +157,7 @@ func listQueues(c *call) (answer, error) {
 	return ok(QueueList{notNil(queues)}), err
 }
 
-// notNil is an empty array in JSON where there is nothing.
+// notNil returns a list that is an empty array in JSON if it is nil.
 func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -246,8 +246,7 @@ func getJob(c *call) (answer, error) {
 	return ok(complete(job)), err
 }
 
-// complete makes a job what JSON shows: its lists are arrays, and its attempts count
-// from 1.
+// complete prepares a job for JSON: its lists are arrays, and its attempts are counted from 1.
 func complete(job management.Job) management.Job {
 	job = numbering.ShowJob(job)
 	job.Errors, job.Attempts, job.Log = notNil(job.Errors), notNil(job.Attempts), notNil(job.Log)
@@ -275,7 +274,7 @@ func actOnJob(c *call) (answer, error) {
 	return ok(acted), err
 }
 
-// defaultDistance is that of a graph where none is given.
+// defaultDistance is the default distance of a graph.
 const defaultDistance = 2
 
 func getGraph(c *call) (answer, error) {

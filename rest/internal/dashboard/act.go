@@ -11,8 +11,8 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// parseAction reads an action of a form. A field that is for another kind of action
-// does not count: the form on the page of jobs has the fields of all.
+// parseAction reads an action from a form. It ignores the fields of other kinds of actions,
+// because the form on the page of jobs contains the fields of all kinds.
 func parseAction(form url.Values) (management.Action, error) {
 	action := management.Action{Kind: management.ActionKind(form.Get("action"))}
 	var err error
@@ -43,9 +43,9 @@ func parseInt(form url.Values, name string) (int, error) {
 // actionFields are the fields of an action.
 var actionFields = []string{"action", "at", "priority", "reason"}
 
-// actOnOne does something to a job. To delete one must be confirmed.
+// actOnOne performs an action on a job. A deletion must be confirmed.
 func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.PostForm, append(slices.Clone(actionFields), "confirmed")...)
+	err := refuseUnknown(r.PostForm, append(slices.Clone(actionFields), "confirmed")...)
 	if err != nil {
 		return err
 	}
@@ -74,48 +74,48 @@ func (d *Dashboard) actOnOne(w http.ResponseWriter, r *http.Request) error {
 	if action.Kind == management.Delete {
 		back = "jobs"
 	}
-	redirect(w, r, noticed(back, string(action.Kind), acted.Done, acted.Skipped))
+	redirect(w, r, withNotice(back, string(action.Kind), acted.Done, acted.Skipped))
 	return nil
 }
 
 const (
-	// previewTime and actTime are how long a request looks at jobs, or acts on them,
-	// before it shows how far it has come.
+	// previewTime and actTime limit how long a request reads jobs, or acts on them, before
+	// it shows its progress.
 	previewTime = 2 * time.Second
 	actTime     = 3 * time.Second
-	// previewStep and actStep are the number of jobs that are looked at in one call.
+	// previewStep and actStep are the number of jobs that are read in one call.
 	previewStep = 2000
 	actStep     = 500
-	// previewMost is the number of jobs that a preview looks at.
+	// previewMost is the maximum number of jobs that a preview reads.
 	previewMost = 50_000
-	// previewJobs is how many jobs a preview lists.
+	// previewJobs is the number of jobs that a preview lists.
 	previewJobs = 10
 )
 
-// actData is what a preview shows, and what is done where it takes several requests.
+// actData is the data of a preview, and of the progress of an action.
 type actData struct {
 	Action  management.Action
 	Filter  []field
 	Picks   []management.JobRef
-	Fields  []field // to be sent again
+	Fields  []field // to send again
 	Done    int
 	Skipped int
-	// More is true where not all jobs were looked at, because they are many.
+	// More is true if not all jobs were read.
 	More bool
-	// Going is true while it is done, and false in the preview.
+	// Going is true while the action is performed, and false in the preview.
 	Going bool
 	Jobs  []management.JobSummary
 }
 
-// place is how far an action on many jobs has come: in which of the filters, and where
-// in that.
+// place is the progress of an action on many jobs: the current filter, and the cursor in
+// its jobs.
 type place struct {
 	part   int
 	cursor string
 }
 
-// targets are the filters that select the jobs of a form: those picked one by one, or
-// all that its filter selects.
+// targets returns the filters that select the jobs of a form: the jobs that were picked
+// individually, or all that its filter selects.
 func targets(form url.Values) (filters []management.JobFilter, picks []management.JobRef, err error) {
 	switch which := form.Get("which"); which {
 	case "all":
@@ -130,13 +130,13 @@ func targets(form url.Values) (filters []management.JobFilter, picks []managemen
 	}
 }
 
-// pick is a job as the value of a field.
+// pick encodes a job as the value of a form field.
 func pick(ref management.JobRef) string {
 	return url.PathEscape(encodeQueue(ref.Queue)) + "/" + url.PathEscape(ref.ID)
 }
 
 func parsePicks(values []string) ([]management.JobRef, error) {
-	const rule = "must be the queue and the ID of a job, escaped and with a slash between"
+	const rule = "must be the escaped queue and ID of a job, separated by a slash"
 	var picks []management.JobRef
 	if len(values) > management.MaxFilterValues {
 		return nil, invalid("pick", strconv.Itoa(len(values))+" jobs", "must have at most "+strconv.Itoa(management.MaxFilterValues)+" jobs")
@@ -166,7 +166,7 @@ func parsePicks(values []string) ([]management.JobRef, error) {
 	return picks, nil
 }
 
-// pickFilters has a filter for each queue of some jobs.
+// pickFilters returns a filter for each queue of some jobs.
 func pickFilters(picks []management.JobRef) []management.JobFilter {
 	var filters []management.JobFilter
 	for _, ref := range picks {
@@ -180,10 +180,10 @@ func pickFilters(picks []management.JobRef) []management.JobFilter {
 	return filters
 }
 
-// actOnMany shows what an action would do, and does it when that was confirmed.
+// actOnMany previews an action on many jobs, and performs it after it was confirmed.
 func (d *Dashboard) actOnMany(w http.ResponseWriter, r *http.Request) error {
 	form := r.PostForm
-	err := known(form, append(slices.Concat(filterFields, actionFields),
+	err := refuseUnknown(form, append(slices.Concat(filterFields, actionFields),
 		"which", "pick", "step", "part", "cursor", "done", "skipped")...)
 	if err != nil {
 		return err
@@ -210,8 +210,8 @@ func (d *Dashboard) actOnMany(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// resent are the fields of a form that the next one needs too: what to do, and to which
-// jobs.
+// resent returns the fields of a form that the next form needs too: the action, and the
+// selection of jobs.
 func resent(form url.Values) []field {
 	names := append(slices.Clone(actionFields), "which")
 	if form.Get("which") == "picked" {
@@ -249,7 +249,7 @@ func (d *Dashboard) previewMany(w http.ResponseWriter, r *http.Request, filters 
 	return d.show(w, http.StatusOK, "act", d.view(r, "jobs", actionLabel(data.Action.Kind)+": preview", data))
 }
 
-// doMany does as much as it can in a few seconds. A page with a form goes on from there.
+// doMany acts for a few seconds. If jobs are left, the page contains a form that continues.
 func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []management.JobFilter, data actData) error {
 	run := massRun{inspector: d.options.Inspector(r), filters: filters, action: data.Action, step: actStep}
 	err := run.resume(r.PostForm)
@@ -261,7 +261,7 @@ func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []man
 		return &partError{run.done, err}
 	}
 	if run.ended() {
-		redirect(w, r, noticed("jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
+		redirect(w, r, withNotice("jobs", string(data.Action.Kind), run.done, run.skipped)+filterQuery(data))
 		return nil
 	}
 	data.Done, data.Skipped, data.More, data.Going = run.done, run.skipped, true, true
@@ -271,10 +271,10 @@ func (d *Dashboard) doMany(w http.ResponseWriter, r *http.Request, filters []man
 	} {
 		data.Fields = append(data.Fields, field{Name: name, Value: value})
 	}
-	return d.show(w, http.StatusOK, "act", d.view(r, "jobs", actionLabel(data.Action.Kind)+": going on", data))
+	return d.show(w, http.StatusOK, "act", d.view(r, "jobs", actionLabel(data.Action.Kind)+": in progress", data))
 }
 
-// filterQuery leads back to the list that the jobs were selected in.
+// filterQuery returns the part of the query that leads back to the filtered list.
 func filterQuery(data actData) string {
 	query := url.Values{}
 	for _, f := range data.Filter {
@@ -286,18 +286,18 @@ func filterQuery(data actData) string {
 	return "&" + query.Encode()
 }
 
-// massRun is an action on many jobs.
+// massRun performs an action on many jobs.
 type massRun struct {
 	inspector     management.Inspector
 	filters       []management.JobFilter
 	action        management.Action
 	dry           bool
-	step          int // the number of jobs of a call
+	step          int // the number of jobs per call
 	at            place
 	done, skipped int
 }
 
-// resume takes up what a request before had come to.
+// resume restores the progress of an earlier request.
 func (r *massRun) resume(form url.Values) error {
 	for name, n := range map[string]*int{"part": &r.at.part, "done": &r.done, "skipped": &r.skipped} {
 		if form.Get(name) == "" {
@@ -318,9 +318,9 @@ func (r *massRun) resume(form url.Values) error {
 
 func (r *massRun) ended() bool { return r.at.part >= len(r.filters) }
 
-// until goes on until a time, or a number of jobs.
+// until acts until a time, or until it has read a number of jobs.
 func (r *massRun) until(request *http.Request, end time.Time, most int) error {
-	for looked := 0; !r.ended() && looked < most; {
+	for read := 0; !r.ended() && read < most; {
 		acted, err := r.inspector.Act(request.Context(), management.ActRequest{
 			Action: r.action, Filter: r.filters[r.at.part], All: r.filters[r.at.part].SelectsAll(), Cursor: r.at.cursor, Limit: r.step, DryRun: r.dry,
 		})
@@ -329,7 +329,7 @@ func (r *massRun) until(request *http.Request, end time.Time, most int) error {
 		}
 		r.done += acted.Done
 		r.skipped += acted.Skipped
-		looked += acted.Done + acted.Skipped
+		read += acted.Done + acted.Skipped
 		r.at.cursor = acted.Next
 		if acted.Next == "" {
 			r.at.part++

@@ -17,25 +17,25 @@ var assetFiles embed.FS
 //go:embed templates
 var templateFiles embed.FS
 
-// asset is a file that pages load.
+// asset is an embedded file that pages load.
 type asset struct {
 	content []byte
 	kind    string // its media type
 	version string // changes with its content
 }
 
-// assetKinds are the media types of the files that are served; others are not.
+// assetKinds are the media types of the served files, by extension. Other files are not served.
 var assetKinds = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
 }
 
-// assets are those of all dashboards.
+// assets are the files of all dashboards. They are read once.
 var assets = sync.OnceValue(loadAssets)
 
-// loadAssets reads the embedded files, by their paths below assets. That they can't be
-// read would be a mistake in this package, which its tests would show.
+// loadAssets reads the embedded files, by their paths below assets. It panics if that fails,
+// which would be a defect of this package.
 func loadAssets() map[string]asset {
 	loaded := map[string]asset{}
 	err := fs.WalkDir(assetFiles, "assets", func(name string, entry fs.DirEntry, err error) error {
@@ -60,7 +60,7 @@ func loadAssets() map[string]asset {
 	return loaded
 }
 
-// asset serves a file. Its address has its version, so that browsers need to ask once.
+// asset serves a file. Its address contains its version, so browsers cache it for ever.
 func (d *Dashboard) asset(w http.ResponseWriter, r *http.Request) {
 	file, found := assets()[r.PathValue("path")]
 	if !found {
@@ -76,5 +76,5 @@ func (d *Dashboard) asset(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(file.content) // one who has gone needs no answer
+	_, _ = w.Write(file.content) // fails if the client has disconnected
 }

@@ -11,12 +11,11 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// chart is a chart of bars over time, made of series that are put on top of each other.
-// Its measures are in the units of the picture.
+// chart is a stacked bar chart over time. Its measures are in units of the SVG.
 type chart struct {
 	ID    string
 	Title string
-	// Desc says in words what is to be seen.
+	// Desc describes the chart in words.
 	Desc   string
 	Unit   string
 	Series []series
@@ -26,14 +25,13 @@ type chart struct {
 	Left, Right, Top, Bottom int
 	Lines                    []tick
 	Labels                   []tick
-	// Bars and Rows are the bars, and the rows of the table that says the same. They
-	// are most of a page with charts, and have numbers and times only: so they are
-	// written here, which takes a tenth of the time that a template needs.
+	// Bars are the bars, and Rows the rows of the equivalent table. They make up most of
+	// a page with charts, and contain only numbers and times. So they are rendered in Go,
+	// which takes a tenth of the time of a template.
 	Bars, Rows template.HTML
 }
 
-// series is what is counted, with a value for each time. Its class decides on color and
-// pattern.
+// series is one value for each time. Its class selects color and pattern.
 type series struct {
 	Name, Class string
 	Values      []int
@@ -42,15 +40,15 @@ type series struct {
 // hatched is the class of bars with a pattern.
 const hatched = "failed"
 
-// tick is a line or a label at a place.
+// tick is a line or a label at a position.
 type tick struct {
 	At   string
 	Text string
-	// Minor ones are left out where there is little room.
+	// Minor ticks are hidden on small screens.
 	Minor bool
 }
 
-// activityCharts are a chart of what succeeded, and one of what failed.
+// activityCharts returns a chart of the successes, and one of the failures.
 func activityCharts(activity management.Activity) []chart {
 	n := len(activity.Points)
 	times := make([]time.Time, n)
@@ -67,21 +65,21 @@ func activityCharts(activity management.Activity) []chart {
 		unit = "per hour"
 	}
 	throughput := chart{
-		ID: "throughput", Title: "Throughput", Unit: "jobs that succeeded, " + unit, Times: times,
+		ID: "throughput", Title: "Throughput", Unit: "succeeded jobs, " + unit, Times: times,
 		Series: []series{{"Succeeded", "succeeded", succeeded}},
 	}
 	failures := chart{
-		ID: "failures", Title: "Failures", Unit: "attempts that failed, " + unit, Times: times,
+		ID: "failures", Title: "Failures", Unit: "failed attempts, " + unit, Times: times,
 		Series: []series{{"For good", hatched, failed}, {"To be retried", "retried", retried}},
 	}
-	return []chart{throughput.drawn(step), failures.drawn(step)}
+	return []chart{throughput.rendered(step), failures.rendered(step)}
 }
 
-// drawn is the chart with its measures.
-func (c chart) drawn(step time.Duration) chart {
+// rendered returns the chart with its measures, bars, rows and description.
+func (c chart) rendered(step time.Duration) chart {
 	c.Width, c.Height = 520, 190
 	c.Left, c.Right, c.Top, c.Bottom = 48, 512, 12, 160
-	top := niceTop(c.most())
+	top := roundedTop(c.most())
 	y := func(value int) float64 {
 		return float64(c.Bottom) - float64(c.Bottom-c.Top)*float64(value)/float64(top)
 	}
@@ -95,11 +93,11 @@ func (c chart) drawn(step time.Duration) chart {
 	c.Bars = c.bars(y, slot, step)
 	c.Rows = c.rows()
 	c.Labels = timeLabels(c.Times, step, float64(c.Left), slot)
-	c.Desc = c.words(step)
+	c.Desc = c.describe(step)
 	return c
 }
 
-// bars are the bars, on top of each other, where y is the place of a value.
+// bars renders the stacked bars. y returns the position of a value.
 func (c chart) bars(y func(int) float64, slot float64, step time.Duration) template.HTML {
 	var out strings.Builder
 	for i, t := range c.Times {
@@ -122,7 +120,7 @@ func (c chart) bars(y func(int) float64, slot float64, step time.Duration) templ
 	return template.HTML(out.String())
 }
 
-// rows are the rows of the table.
+// rows renders the rows of the table.
 func (c chart) rows() template.HTML {
 	var out strings.Builder
 	for i, t := range c.Times {
@@ -135,7 +133,7 @@ func (c chart) rows() template.HTML {
 	return template.HTML(out.String())
 }
 
-// most is the largest sum at any time.
+// most returns the largest sum of the series.
 func (c chart) most() int {
 	most := 0
 	for i := range c.Times {
@@ -152,8 +150,8 @@ func (c chart) sum(i int) int {
 	return sum
 }
 
-// words say what the chart shows.
-func (c chart) words(step time.Duration) string {
+// describe returns the description of the chart.
+func (c chart) describe(step time.Duration) string {
 	peak, sum := 0, 0
 	for i := range c.Times {
 		sum += c.sum(i)
@@ -165,10 +163,10 @@ func (c chart) words(step time.Duration) string {
 	if sum == 0 {
 		return span + ": none."
 	}
-	return fmt.Sprintf("%s: %s in all; the most at %s, %s.", span, number(sum), chartTime(c.Times[peak], step), number(c.sum(peak)))
+	return fmt.Sprintf("%s: %s in total; peak at %s: %s.", span, number(sum), chartTime(c.Times[peak], step), number(c.sum(peak)))
 }
 
-// timeLabels are about six, each under the middle of its bar.
+// timeLabels returns about six labels, each centered below its bar.
 func timeLabels(times []time.Time, step time.Duration, left, slot float64) []tick {
 	every := (len(times) + 5) / 6
 	var labels []tick
@@ -179,7 +177,7 @@ func timeLabels(times []time.Time, step time.Duration, left, slot float64) []tic
 	return labels
 }
 
-// labelTime is a time under a chart. Where it spans more than a day, it tells the day.
+// labelTime formats a time below a chart, with the day if the chart spans more than a day.
 func labelTime(t time.Time, step time.Duration, n int) string {
 	if step*time.Duration(n) > 24*time.Hour {
 		return t.UTC().Format("Mon 15:04")
@@ -194,8 +192,8 @@ func chartTime(t time.Time, step time.Duration) string {
 	return t.UTC().Format("15:04")
 }
 
-// niceTop is a number that is easy to read off, and not below the largest value.
-func niceTop(most int) int {
+// roundedTop returns a round number that is not below the largest value.
+func roundedTop(most int) int {
 	for unit := 1; ; unit *= 10 {
 		for _, factor := range []int{1, 2, 4, 6, 8} {
 			if factor*unit >= most && (factor*unit > 1 || most <= 1) {
@@ -205,7 +203,7 @@ func niceTop(most int) int {
 	}
 }
 
-// levels are the values at which there are lines: whole numbers only.
+// levels returns the values at which there are lines. They are whole numbers.
 func levels(top int) []int {
 	if top%2 != 0 {
 		return []int{0, top}
@@ -213,10 +211,10 @@ func levels(top int) []int {
 	return []int{0, top / 2, top}
 }
 
-// units is a measure with a tenth.
+// units formats a measure to a tenth.
 func units(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
-// compact is a number with few digits.
+// compact formats a number with few digits.
 func compact(n int) string {
 	for _, unit := range []struct {
 		name string

@@ -1,8 +1,8 @@
-// Package dashboard is a site for people who look after jobs: HTML that is made on the
-// server, and is complete without scripts. A script keeps pages up to date.
+// Package dashboard is a web site for operators. Its HTML is rendered on the server, and is
+// complete without scripts. A script keeps pages up to date.
 //
-// It works under any prefix, because it has relative links only, and without the
-// internet, because all it needs is in it.
+// It works below any prefix, because all its links are relative, and without access to the
+// internet, because it contains all its assets.
 package dashboard
 
 import (
@@ -12,26 +12,27 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// Options are those of New.
+// Options configure New.
 type Options struct {
-	// Inspector returns what a request may see and do. It is required. Those of one
-	// handler should be over one Share, so that many open pages cost little.
+	// Inspector returns the inspector of a request, which enforces what the request may
+	// do. It is required. The inspectors of one handler should wrap one Share, so that
+	// many open pages cost little.
 	Inspector func(r *http.Request) management.Inspector
-	// Allowed says whether a request may do an action (a management.ActionKind, or
-	// "control") in a queue, so that pages show what works only. It protects nothing:
-	// that is up to Inspector. Default: all is shown.
+	// Allowed reports whether a request may perform an action (a management.ActionKind, or
+	// "control") in a queue, so that pages offer only what works. It protects nothing;
+	// Inspector does. Default: everything is offered.
 	Allowed func(r *http.Request, action, queue string) bool
-	// Title is shown on top of each page. Default: "Amboy".
+	// Title is the title of the site. Default: "Amboy".
 	Title string
 }
 
-// Dashboard is the site. It has no goroutines but those of its requests, and is safe for
+// Dashboard is the site. Its only goroutines belong to its requests. It is safe for
 // concurrent use.
 type Dashboard struct {
 	options Options
 }
 
-// New makes the site.
+// New returns a site.
 func New(options Options) *Dashboard {
 	if options.Title == "" {
 		options.Title = "Amboy"
@@ -42,14 +43,14 @@ func New(options Options) *Dashboard {
 	return &Dashboard{options: options}
 }
 
-// Route is one of the routes of the site.
+// Route is a route of the site.
 type Route struct {
 	// Method and Pattern are as http.ServeMux takes them.
 	Method, Pattern string
-	// Actions are those that the route can lead to: "read", "control" or one of
-	// management.ActionKinds; none for what is the same for everybody.
+	// Actions are the actions that the route can lead to: "read", "control" or one of
+	// management.ActionKinds. A route without actions is open to every client.
 	Actions []string
-	// Description says what it is for.
+	// Description describes the route.
 	Description string
 	Handler     http.Handler
 }
@@ -71,14 +72,14 @@ func (d *Dashboard) Routes() []Route {
 		{"GET", "/queues/{queue}", read, "one queue", d.page(d.queue)},
 		{"GET", "/queues/{queue}/jobs/{id}", read, "one job", d.page(d.job)},
 		{"GET", "/workers", read, "processes and what they run", d.page(d.workers)},
-		{"GET", "/schedules", read, "schedules that processes keep", d.page(d.schedules)},
+		{"GET", "/schedules", read, "schedules that processes run", d.page(d.schedules)},
 		{"GET", "/scopes", read, "scopes that are held", d.page(d.scopes)},
-		{"GET", "/audit", read, "list of what was done", d.page(d.audit)},
-		{"GET", "/live", read, "server-sent events that tell of changes", d.page(d.live)},
+		{"GET", "/audit", read, "audit list", d.page(d.audit)},
+		{"GET", "/live", read, "server-sent events after changes", d.page(d.live)},
 		{"GET", "/assets/{path...}", nil, "style and script", http.HandlerFunc(d.asset)},
 		{"POST", "/jobs/actions", acts, "preview, and act on, many jobs", d.form(d.actOnMany)},
 		{"POST", "/queues/{queue}/jobs/{id}/actions", acts, "act on one job", d.form(d.actOnOne)},
 		{"POST", "/queues/{queue}/control", []string{"read", "control"}, "pause, resume, drain, limits", d.form(d.control)},
-		{"POST", "/theme", nil, "light, dark or as the system has it", d.form(d.theme)},
+		{"POST", "/theme", nil, "light, dark or system colors", d.form(d.theme)},
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// fake is an Inspector with made-up data. It notes what was asked of it, and returns err
-// where that is set.
+// fake is an Inspector with invented data. It records the calls, and returns err if that is
+// set.
 type fake struct {
 	now time.Time
 	err error
-	// text is put in every place where text can come from outside.
+	// text replaces every text that may come from users.
 	text string
-	// empty has it know nothing.
+	// empty makes all lists empty.
 	empty bool
-	// many is the number of jobs that a filter selects.
+	// many is the number of jobs that each filter selects.
 	many int
 
 	controls []management.ControlChange
@@ -31,7 +31,7 @@ type fake struct {
 	filters  []management.JobFilter
 	pages    []management.PageRequest
 	asking   sync.Mutex
-	asked    int // for what may be remembered
+	asked    int // the number of calls that Share can answer
 	changes  chan struct{}
 }
 
@@ -48,8 +48,7 @@ func (f *fake) or(text string) string {
 	return text
 }
 
-// ask notes that somebody asked for what may be remembered, perhaps at the same time as
-// others.
+// ask counts a call that Share can answer. It may be called concurrently.
 func (f *fake) ask() {
 	f.asking.Lock()
 	defer f.asking.Unlock()
@@ -180,7 +179,7 @@ func (f *fake) CountJobs(_ context.Context, _ management.JobFilter, most int) (m
 	return management.Count{Count: min(f.many, most), More: f.many > most}, f.err
 }
 
-// stack is what a job that panicked leaves.
+// stack is the stack of a job that panicked.
 const stack = `goroutine 4711 [running]:
 example.com/billing.(*invoice).post(0xc0001a2000, {0x1046b8a20, 0x14000120000})
 	/src/billing/invoice.go:212 +0x1d4
@@ -306,7 +305,7 @@ func (f *fake) ActOn(_ context.Context, queue, id string, action management.Acti
 	return management.Acted{Done: 1}, f.err
 }
 
-// Act looks at many jobs, of which each tenth does not allow it.
+// Act acts on many jobs. The state of every tenth job does not allow it.
 func (f *fake) Act(_ context.Context, req management.ActRequest) (management.Acted, error) {
 	f.acts = append(f.acts, req)
 	if f.err != nil {

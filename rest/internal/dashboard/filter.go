@@ -9,14 +9,14 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// filterFields are the names of what selects jobs, in addresses and forms.
+// filterFields are the names of the fields of a filter, in addresses and forms.
 var filterFields = []string{
 	"queue", "state", "type", "tag", "id", "id_pattern", "error", "scope",
 	"created_from", "created_to", "due_from", "due_to", "ended_from", "ended_to",
 }
 
-// parseFilter reads what selects jobs. A field that is empty, as one of a form that was
-// not filled in, does not count.
+// parseFilter reads a filter. It ignores empty fields, which forms send for inputs that
+// were not filled in.
 func parseFilter(fields url.Values) (management.JobFilter, error) {
 	var f management.JobFilter
 	for _, name := range given(fields, "queue") {
@@ -54,12 +54,12 @@ func parseFilter(fields url.Values) (management.JobFilter, error) {
 	return f, nil
 }
 
-// given are the values of a field that are not empty.
+// given returns the values of a field that are not empty.
 func given(fields url.Values, name string) []string {
 	return slices.DeleteFunc(slices.Clone(fields[name]), func(value string) bool { return value == "" })
 }
 
-// single is the value of a field that may have one.
+// single returns the value of a field that may have only one.
 func single(fields url.Values, name string) (string, error) {
 	values := given(fields, name)
 	switch len(values) {
@@ -72,7 +72,7 @@ func single(fields url.Values, name string) (string, error) {
 	}
 }
 
-// timeLayouts are those of fields for times, which are meant in UTC, and of addresses.
+// timeLayouts are the accepted layouts of times. Times without a zone are in UTC.
 var timeLayouts = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano}
 
 func parseTime(fields url.Values, name string) (time.Time, error) {
@@ -89,7 +89,7 @@ func parseTime(fields url.Values, name string) (time.Time, error) {
 	return time.Time{}, invalid(name, value, "must be a time such as 2006-01-02T15:04, in UTC")
 }
 
-// filterValues undoes parseFilter.
+// filterValues is the inverse of parseFilter.
 func filterValues(f management.JobFilter) url.Values {
 	values := url.Values{}
 	add := func(name string, given ...string) {
@@ -120,7 +120,7 @@ func filterValues(f management.JobFilter) url.Values {
 	return values
 }
 
-// filterLabels are what the fields are called.
+// filterLabels are the labels of the fields.
 var filterLabels = map[string]string{
 	"queue": "Queue", "state": "State", "type": "Type", "tag": "Tag", "id": "ID", "id_pattern": "ID like",
 	"error": "Error contains", "scope": "Scope",
@@ -128,10 +128,10 @@ var filterLabels = map[string]string{
 	"ended_from": "Ended from", "ended_to": "Ended before",
 }
 
-// field is a field with its value.
+// field is a form field with its label and value.
 type field struct{ Name, Label, Value string }
 
-// filterList lists what a filter has, in the order of filterFields.
+// filterList lists the fields of a filter, in the order of filterFields.
 func filterList(f management.JobFilter) []field {
 	values := filterValues(f)
 	var list []field

@@ -19,7 +19,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/dashboard"
 )
 
-// lands follows the redirect of an answer, and returns where it leads.
+// lands returns the address that an answer redirects to.
 func lands(t *testing.T, s *site, from string, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	require.Equal(t, http.StatusSeeOther, w.Code, w.Body.String())
@@ -29,8 +29,8 @@ func lands(t *testing.T, s *site, from string, w *httptest.ResponseRecorder) str
 	return s.goes(t, http.MethodGet, from, location)
 }
 
-// TestErrandRetryAllOfAKind retries the failed jobs of a type, without scripts.
-func TestErrandRetryAllOfAKind(t *testing.T) {
+// TestRetryAllFailedJobsOfAType retries them through the forms, without scripts.
+func TestRetryAllFailedJobsOfAType(t *testing.T) {
 	f := newFake()
 	s := newSite(f, "/ops")
 	list := parse(t, s.get("/jobs?queue=billing&state=failed&type=send-invoice").Body.String())
@@ -62,8 +62,8 @@ func TestErrandRetryAllOfAKind(t *testing.T) {
 		assert.Equal(t, management.Retry, req.Kind)
 		done++
 	}
-	assert.Equal(t, 3, done, "it is done in steps")
-	assert.Contains(t, s.get(landed).Body.String(), "1,084 jobs were set to run again; 120 jobs were left as they are.")
+	assert.Equal(t, 3, done, "the action is done in steps")
+	assert.Contains(t, s.get(landed).Body.String(), "1,084 jobs were scheduled to run again; 120 jobs were left unchanged.")
 }
 
 func TestActOnSelectedJobs(t *testing.T) {
@@ -72,7 +72,7 @@ func TestActOnSelectedJobs(t *testing.T) {
 	form := url.Values{
 		"step": {"do"}, "which": {"picked"}, "action": {"park"}, "reason": {"bad data"}, "at": {""}, "priority": {"0"},
 		"pick": {"billing/a%2Fb", "mail/x", "billing/y", "_/z"},
-		"type": {"ignored"}, // the filter of the list does not count
+		"type": {"ignored"}, // the filter of the list is not used
 	}
 	w := s.post("/jobs/actions", form)
 	assert.Equal(t, "/jobs?did=park&done=4&skipped=0", lands(t, s, "/jobs/actions", w))
@@ -83,7 +83,7 @@ func TestActOnSelectedJobs(t *testing.T) {
 	assert.Equal(t, management.Action{Kind: management.Park, Reason: "bad data"}, f.acts[0].Action)
 }
 
-// TestManyJobsTakeSeveralRequests goes on, with the form of each answer, to the end.
+// TestManyJobsTakeSeveralRequests sends the form of each answer until the action has ended.
 func TestManyJobsTakeSeveralRequests(t *testing.T) {
 	f := newFake()
 	f.many = 25_000
@@ -99,7 +99,7 @@ func TestManyJobsTakeSeveralRequests(t *testing.T) {
 	assert.Equal(t, "/jobs?did=cancel&done=22500&skipped=2500&state=pending", lands(t, s, "/jobs/actions", w))
 }
 
-// slow takes a second to look at the jobs of a call.
+// slow takes a second for each call of Act.
 type slow struct{ *fake }
 
 func (s slow) Act(ctx ctx, req management.ActRequest) (management.Acted, error) {
@@ -114,7 +114,7 @@ func TestPreviewOfManyJobsIsBounded(t *testing.T) {
 		begun := time.Now()
 		w := newSite(slow{f}, "").post("/jobs/actions", url.Values{"step": {"preview"}, "which": {"all"}, "action": {"delete"}})
 		assert.Equal(t, 2*time.Second, time.Since(begun))
-		assert.Contains(t, w.Body.String(), "there are more jobs, which were not looked at")
+		assert.Contains(t, w.Body.String(), "this preview did not read all of them")
 		assert.Contains(t, w.Body.String(), "Delete: all that match")
 	})
 }
@@ -141,7 +141,7 @@ func TestActOnAJob(t *testing.T) {
 	}
 }
 
-func TestDeleteAsksFirst(t *testing.T) {
+func TestDeleteMustBeConfirmed(t *testing.T) {
 	f := newFake()
 	s := newSite(f, "/ops")
 	const address = "/queues/billing/jobs/a/actions"
@@ -156,7 +156,7 @@ func TestDeleteAsksFirst(t *testing.T) {
 	assert.Equal(t, []management.Action{{Kind: management.Delete}}, f.actions)
 }
 
-func TestJobOffersWhatIsAllowed(t *testing.T) {
+func TestPagesOfferOnlyAllowedActions(t *testing.T) {
 	f := newFake()
 	s := siteOf(dashboard.Options{
 		Inspector: func(*http.Request) management.Inspector { return f },
@@ -166,7 +166,7 @@ func TestJobOffersWhatIsAllowed(t *testing.T) {
 	for _, e := range parse(t, s.get("/queues/billing/jobs/failed").Body.String()).all("button", "name", "action") {
 		buttons = append(buttons, e.attrs["value"])
 	}
-	assert.Equal(t, []string{"retry"}, buttons, "and not delete")
+	assert.Equal(t, []string{"retry"}, buttons, "delete is not allowed")
 	assert.Empty(t, parse(t, s.get("/queues/billing").Body.String()).all("button", "id", "pause"))
 	assert.Len(t, parse(t, s.get("/jobs").Body.String()).all("option", "value", "retry"), 1)
 	assert.Empty(t, parse(t, s.get("/jobs").Body.String()).all("option", "value", "delete"))
@@ -192,7 +192,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-func TestBadForms(t *testing.T) {
+func TestInvalidFormsAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	manyPicks := slices.Repeat([]string{"a/b"}, management.MaxFilterValues+1)
 	for _, c := range []struct {
@@ -213,7 +213,7 @@ func TestBadForms(t *testing.T) {
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "cursor": {"bad"}}, 400, "cursor"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "which": {"all"}, "step": {"do"}, "state": {"happy"}}, 400, "state"},
 		{"/jobs/actions", url.Values{"action": {"retry"}, "extra": {"1"}}, 400, "extra"},
-		{"/jobs/actions", url.Values{"action": {"retry"}, "error": {long}}, 413, "A form may have"},
+		{"/jobs/actions", url.Values{"action": {"retry"}, "error": {long}}, 413, "A form must be"},
 		{"/queues/a/jobs/b/actions", url.Values{"action": {"reschedule"}}, 400, "at"},
 		{"/queues/a/jobs/b/actions", url.Values{"action": {"reschedule"}, "at": {"soon"}}, 400, "at"},
 		{"/queues/a/jobs/b/actions", url.Values{"action": {"prioritize"}, "priority": {"high"}}, 400, "priority"},
@@ -236,7 +236,7 @@ func TestBadForms(t *testing.T) {
 		assert.Contains(t, parse(t, w.Body.String()).one(t, "main").words(), c.field)
 		assert.Empty(t, f.controls)
 		for _, act := range f.acts {
-			assert.NotEmpty(t, act.Cursor, "nothing is done but with a cursor, which the fake refuses")
+			assert.NotEmpty(t, act.Cursor, "only the call with a bad cursor reaches the inspector")
 		}
 	}
 	r := httptest.NewRequest(http.MethodPost, "/jobs/actions", strings.NewReader(`{"action":"retry"}`))
@@ -244,19 +244,19 @@ func TestBadForms(t *testing.T) {
 	assert.Equal(t, http.StatusUnsupportedMediaType, newSite(newFake(), "").send(r).Code)
 }
 
-func TestErrorInTheMiddleTellsWhatWasDone(t *testing.T) {
+func TestErrorPageReportsHowManyJobsWereChanged(t *testing.T) {
 	f := newFake()
 	w := newSite(failsLater{f}, "").post("/jobs/actions", url.Values{"step": {"do"}, "which": {"all"}, "action": {"retry"}})
 	assert.Equal(t, http.StatusInternalServerError, w.Code)
-	assert.Contains(t, w.Body.String(), "450 jobs were changed before that.")
+	assert.Contains(t, w.Body.String(), "450 jobs were changed before the error.")
 }
 
-// failsLater acts once.
+// failsLater fails in the second call of Act.
 type failsLater struct{ *fake }
 
 func (f failsLater) Act(ctx ctx, req management.ActRequest) (management.Acted, error) {
 	if req.Cursor != "" {
-		return management.Acted{}, fmt.Errorf("the store is away")
+		return management.Acted{}, fmt.Errorf("the store is unavailable")
 	}
 	return f.fake.Act(ctx, req)
 }
@@ -268,9 +268,9 @@ func TestTheme(t *testing.T) {
 	form := page.one(t, "form", "class", "themes")
 	w := s.post("/theme", page.fields(form, "dark"))
 	assert.Equal(t, "/queues/billing/jobs/a..%2F..%2Fb?distance=3", lands(t, s, "/theme", w))
-	cookies := w.Result().Cookies() //nolint:bodyclose // It has none.
+	cookies := w.Result().Cookies() //nolint:bodyclose // There is no body.
 	require.Len(t, cookies, 1)
-	assert.Empty(t, cookies[0].Path, "the browser takes the directory, with the prefix")
+	assert.Empty(t, cookies[0].Path, "the browser uses the directory, with the prefix")
 	assert.True(t, cookies[0].HttpOnly)
 
 	r := httptest.NewRequest(http.MethodGet, "/ops/", http.NoBody)
@@ -280,7 +280,7 @@ func TestTheme(t *testing.T) {
 	assert.Equal(t, "true", page.one(t, "button", "value", "dark").attrs["aria-pressed"])
 }
 
-func TestFilterComesBackInTheForm(t *testing.T) {
+func TestFormShowsTheFilterOfTheAddress(t *testing.T) {
 	const address = "/jobs?queue=_&queue=b&state=failed&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04:00&ended_to=2026-01-02T03:04:05&order=oldest&limit=100"
 	f := newFake()
 	page := parse(t, newSite(f, "").get(address).Body.String())
@@ -305,7 +305,7 @@ func TestFilterComesBackInTheForm(t *testing.T) {
 	assert.Contains(t, next, "tag=b&tag=c")
 }
 
-// selected is the option of a select that is selected.
+// selected returns the value of the selected option of a select.
 func (e *element) selected(d document) string {
 	for _, option := range d.all("option") {
 		if _, chosen := option.attrs["selected"]; chosen && option.within("select") == e {

@@ -8,8 +8,8 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// drawing is a graph with places: jobs that are waited for are to the left of those
-// that wait, in a column for each distance.
+// drawing is the layout of a graph: a column for each distance, with the jobs that are
+// waited for to the left of those that wait.
 type drawing struct {
 	Width, Height int
 	Nodes         []node
@@ -21,18 +21,18 @@ type drawing struct {
 type node struct {
 	management.GraphJob
 	X, Y int
-	// Waits are the jobs of the drawing that it waits for.
+	// Waits are the jobs of the drawing that this job waits for.
 	Waits []management.JobRef
 }
 
 // arrow leads from a job to one that waits for it.
 type arrow struct {
 	Path string
-	// Holds is true where the first has not ended, and so holds the other.
+	// Holds is true if the first job has not ended, and so blocks the other.
 	Holds bool
 }
 
-// The measures of a drawing.
+// The measures of a drawing, in units of the SVG.
 const (
 	nodeWidth, nodeHeight = 240, 62
 	nodeGapX, nodeGapY    = 72, 20
@@ -75,7 +75,7 @@ func draw(graph management.Graph) drawing {
 	return d
 }
 
-// connect adds the arrow of an edge whose ends are both there.
+// connect adds the arrow of an edge, if both its ends are in the drawing.
 func (d *drawing) connect(edge management.GraphEdge, at map[string]int) {
 	waits, found := at[edge.From]
 	first, found2 := at[edge.To]

@@ -15,15 +15,15 @@ import (
 	"github.com/mongodb/amboy/internal/hostiletest"
 )
 
-// nasty is what would reverse what comes after it, begin another line, or show nothing,
-// and Hebrew, which is written from right to left by right.
+// nasty contains characters that reverse the text after them, begin a line or are
+// invisible, and Hebrew, which is legitimately written from right to left.
 const nasty = "a\u202eb\u2066c\u200f\x1b[31m\u009b\r\n\u2028\x7f\U000E0001 שלום \x01z"
 
-// fieldValues are the values of fields, which are sent again and must be exact. A browser
-// shows each in a box of its own.
+// fieldValues matches the values of fields. They are sent again and so must be exact. A
+// browser shows each in its own box.
 var fieldValues = regexp.MustCompile(`((?:<input|<option|<button)[^>]*? value=")[^"]*"`)
 
-// queueIDs are attributes that browsers do not show.
+// queueIDs matches attributes that browsers do not show.
 var queueIDs = regexp.MustCompile(`<tr id="[^"]*"`)
 
 func TestAttackATextReordersWhatAPageShows(t *testing.T) {
@@ -46,8 +46,8 @@ func TestAttackATextReordersWhatAPageShows(t *testing.T) {
 	}
 }
 
-// checkReadable checks that all that a page shows is printable, and that texts from outside
-// keep their direction to themselves.
+// checkReadable checks that everything a page shows is printable, and that untrusted texts
+// don't change the direction of the text around them.
 func checkReadable(t *testing.T, page string) {
 	t.Helper()
 	page = fieldValues.ReplaceAllString(page, `$1"`)
@@ -67,7 +67,7 @@ func checkReadable(t *testing.T, page string) {
 	}
 }
 
-// around is the part of a page that has a character.
+// around returns the part of a page around a character.
 func around(page string, r rune) string {
 	at := strings.IndexRune(page, r)
 	return page[max(0, at-80):min(len(page), at+20)]

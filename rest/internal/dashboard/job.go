@@ -8,21 +8,21 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// jobData is what the page of a job shows.
+// jobData is the data of the page of a job.
 type jobData struct {
 	management.Job
 	Graph    drawing
 	Distance int
-	// Allowed are the actions that the state of the job, and the rules, allow.
+	// Allowed are the actions that the state of the job and the access checks allow.
 	Allowed []management.ActionKind
 }
 
-// Can says whether the page has a form for an action.
+// Can reports whether the page offers an action.
 func (j jobData) Can(kind string) bool {
 	return slices.Contains(j.Allowed, management.ActionKind(kind))
 }
 
-// Percent is how far the job is.
+// Percent formats the progress of the job; empty if it reported none.
 func (j jobData) Percent() string {
 	if j.Progress == nil {
 		return ""
@@ -34,7 +34,7 @@ const defaultDistance = 2
 
 func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, append(slices.Clone(noticeFields), "distance")...)
+	err := refuseUnknown(query, append(slices.Clone(noticeFields), "distance")...)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d *Dashboard) job(w http.ResponseWriter, r *http.Request) error {
 		data.Graph = draw(graph)
 	}
 	if !job.State.IsFinal() {
-		v.Every = busy
+		v.Every = refreshBusy
 	}
 	data.Allowed = slices.DeleteFunc(slices.Clone(job.Actions), func(kind management.ActionKind) bool {
 		return !v.May(string(kind), ref.Queue)

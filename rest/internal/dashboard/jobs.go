@@ -16,24 +16,23 @@ import (
 )
 
 const (
-	// mostCounted is the number up to which the page of jobs counts.
-	mostCounted = 1000
-	// countTime is how long it may count. A number is worth less than a page that
-	// comes soon.
+	// maxCounted is the largest number that the page of jobs counts to.
+	maxCounted = 1000
+	// countTime is the timeout of the count. A fast page matters more than the number.
 	countTime = 100 * time.Millisecond
-	// maxNamed is the number of queues and types that a field offers.
+	// maxNamed is the maximum number of queues and types that a field suggests.
 	maxNamed = 100
 )
 
-// jobLimits are the numbers of jobs on a page that one can choose. A form with all of
-// one page has no more than the filter of an action takes.
+// jobLimits are the page sizes that a user can choose. None exceeds the number of IDs that
+// the filter of an action accepts.
 var jobLimits = []int{25, 50, 100}
 
-// jobsData is what the page of jobs shows.
+// jobsData is the data of the page of jobs.
 type jobsData struct {
 	Filter  management.JobFilter
 	States  []stateChoice
-	More    bool // whether what the form hides at first is in use
+	More    bool // whether the fields that are hidden at first are in use
 	Chosen  []field
 	Oldest  bool
 	Limit   int
@@ -41,13 +40,13 @@ type jobsData struct {
 	Queues  []string
 	Types   []string
 	Jobs    []management.JobSummary
-	Count   *management.Count // nil where counting would take too long
-	First   string            // addresses, from the top of the site on; empty where there is none
+	Count   *management.Count // nil if counting took too long
+	First   string            // addresses relative to the top of the site; empty if there is no such page
 	Next    string
 	Actions []management.ActionKind
 }
 
-// stateChoice is a state that a form offers.
+// stateChoice is a state in the form.
 type stateChoice struct {
 	State  amboy.JobState
 	Chosen bool
@@ -55,7 +54,7 @@ type stateChoice struct {
 
 func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, append(slices.Concat(filterFields, noticeFields), "order", "limit", "cursor")...)
+	err := refuseUnknown(query, append(slices.Concat(filterFields, noticeFields), "order", "limit", "cursor")...)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	var count *management.Count
 	var queues []management.Queue
 	var activity management.Activity
-	err = together(
+	err = runConcurrently(
 		func() (err error) { found, err = inspector.FindJobs(r.Context(), filter, page); return err },
 		func() (err error) { count, err = countJobs(r.Context(), inspector, filter); return err },
 		func() (err error) { queues, err = inspector.Queues(r.Context()); return unlessDenied(err) },
@@ -104,8 +103,7 @@ func (d *Dashboard) jobs(w http.ResponseWriter, r *http.Request) error {
 	return d.show(w, http.StatusOK, "jobs", v.With(data))
 }
 
-// actQueues are the queues that a filter is about; the one without a name stands for
-// all.
+// actQueues returns the queues of a filter. The empty name stands for all queues.
 func actQueues(f management.JobFilter) []string {
 	if len(f.Queues) == 0 {
 		return []string{""}
@@ -113,7 +111,7 @@ func actQueues(f management.JobFilter) []string {
 	return f.Queues
 }
 
-// parsePage reads which page of jobs is meant.
+// parsePage reads the order, the size and the cursor of a page.
 func parsePage(query url.Values) (management.PageRequest, error) {
 	page := management.PageRequest{Cursor: query.Get("cursor"), Limit: management.DefaultLimit, Newest: true}
 	switch order := query.Get("order"); order {
@@ -133,7 +131,7 @@ func parsePage(query url.Values) (management.PageRequest, error) {
 	return page, nil
 }
 
-// pageAddress is the address of a page of jobs.
+// pageAddress returns the address of a page of jobs.
 func pageAddress(query url.Values, cursor string) string {
 	next := url.Values{}
 	for name := range query {
@@ -156,30 +154,30 @@ func stateChoices(f management.JobFilter) []stateChoice {
 	return choices
 }
 
-// needsMore is true where a filter has what the form hides at first.
+// needsMore reports whether a filter uses fields that the form hides at first.
 func needsMore(chosen []field) bool {
 	return slices.ContainsFunc(chosen, func(f field) bool {
 		return !slices.Contains([]string{"queue", "state", "type", "id_pattern", "error"}, f.Name)
 	})
 }
 
-// countJobs counts the jobs that a filter selects; nil where that takes too long.
+// countJobs counts the jobs that a filter selects. It returns nil if that takes too long.
 func countJobs(ctx context.Context, inspector management.Inspector, filter management.JobFilter) (*management.Count, error) {
 	limited, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	count, err := inspector.CountJobs(limited, filter, mostCounted)
+	count, err := inspector.CountJobs(limited, filter, maxCounted)
 	if err == nil {
 		return &count, nil
 	}
-	isLate := limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) // as of whoever began to count
+	isLate := limited.Err() != nil || errors.Is(err, context.DeadlineExceeded) // possibly the deadline of another waiter
 	if isLate && ctx.Err() == nil {
 		return nil, nil
 	}
 	return nil, err
 }
 
-// unlessDenied leaves out what a field offers of all queues, for a request that may read
-// some of them only.
+// unlessDenied ignores a denial, so that a request that may read only some queues gets no
+// suggestions instead of an error.
 func unlessDenied(err error) error {
 	var denied *guard.DeniedError
 	if errors.As(err, &denied) {
@@ -188,21 +186,21 @@ func unlessDenied(err error) error {
 	return err
 }
 
-// queueNames are the names of queues, as addresses have them, for a field to offer.
+// queueNames returns encoded names of queues as suggestions for a field.
 func queueNames(queues []management.Queue) []string {
 	var names []string
 	for _, queue := range queues[:min(len(queues), maxNamed)] {
-		if printable.Is(queue.Name) { // a browser would show others as they are
+		if printable.Is(queue.Name) { // browsers show suggestions unescaped
 			names = append(names, encodeQueue(queue.Name))
 		}
 	}
 	return names
 }
 
-// longest asks for the activity of all the time that there is.
+// longest requests the activity of the longest period.
 var longest = management.ActivityRequest{Last: management.MaxActivity}
 
-// typeNames are the types that were seen lately, for a field to offer.
+// typeNames returns recently seen types as suggestions for a field.
 func typeNames(activity management.Activity) []string {
 	var types []string
 	for _, row := range activity.Rows {

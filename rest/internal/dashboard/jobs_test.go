@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/dashboard"
 )
 
-// lagging is an Inspector whose answers take time, and can fail.
+// lagging is an Inspector whose answers take time, and may fail.
 type lagging struct {
 	*fake
 	find, count time.Duration
@@ -35,7 +35,7 @@ func (s lagging) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	select {
 	case <-time.After(s.count):
 	case <-ctx.Done():
-		return management.Count{}, errors.New("interrupted") // as some stores say
+		return management.Count{}, errors.New("interrupted") // as some stores report it
 	}
 	if s.countErr != nil {
 		return management.Count{}, s.countErr
@@ -43,7 +43,7 @@ func (s lagging) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	return s.fake.CountJobs(ctx, filter, most)
 }
 
-func TestThePageOfJobsDoesNotWaitLongForTheirNumber(t *testing.T) {
+func TestPageOfJobsDoesNotWaitForASlowCount(t *testing.T) {
 	for name, test := range map[string]struct {
 		address         string
 		count, want     time.Duration
@@ -69,8 +69,9 @@ func TestThePageOfJobsDoesNotWaitLongForTheirNumber(t *testing.T) {
 	}
 }
 
-// Of those who share a count, the second has more time left when the first has none.
-func TestWhoeverSharesALateCountHasNoneEither(t *testing.T) {
+// Two requests share a count that is too slow. The second has time left when the deadline of
+// the first passes.
+func TestWaiterOfASharedSlowCountGetsNoneEither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(dashboard.Share(lagging{fake: newFake(), count: time.Minute}), "")
 		first := make(chan int)
@@ -81,12 +82,12 @@ func TestWhoeverSharesALateCountHasNoneEither(t *testing.T) {
 	})
 }
 
-func TestAFailedCountIsNotALateOne(t *testing.T) {
-	s := newSite(lagging{fake: newFake(), countErr: errors.New("the disk is gone")}, "")
+func TestFailedCountIsAnError(t *testing.T) {
+	s := newSite(lagging{fake: newFake(), countErr: errors.New("disk failure")}, "")
 	assert.Equal(t, http.StatusInternalServerError, s.get("/jobs").Code)
 }
 
-func TestAPanicOfOneOfSeveralReadsIsThatOfThePage(t *testing.T) {
+func TestPanicOfAConcurrentReadIsPassedOn(t *testing.T) {
 	defer func() { assert.Contains(t, recover(), "the store is broken") }()
 	newSite(lagging{fake: newFake(), panics: true}, "").get("/jobs")
 }

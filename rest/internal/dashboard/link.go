@@ -9,18 +9,18 @@ import (
 	"github.com/mongodb/amboy/rest/internal/names"
 )
 
-// Names of queues and IDs of jobs are in paths as package names has them, but for those
-// that browsers take for another directory, however they are escaped: these get an
-// underscore in front.
+// Paths contain the names of queues and the IDs of jobs as package names encodes them. The
+// exceptions are "." and "..", which browsers resolve as directories even if they are
+// escaped: these get an underscore in front.
 
-// isDots is true for such a name, and for what one of them becomes.
+// isDots reports whether a name is "." or "..", with any underscores in front.
 func isDots(name string) bool {
 	rest := strings.TrimLeft(name, "_")
 	return rest == "." || rest == ".."
 }
 
-// encodeQueue makes a name that is not empty, for fields; and for paths, when it is
-// escaped.
+// encodeQueue encodes the name of a queue for form fields, as a name that is not empty. For
+// paths it must also be escaped.
 func encodeQueue(name string) string {
 	if name == "" || strings.HasPrefix(name, "_") || isDots(name) {
 		return "_" + name
@@ -28,7 +28,7 @@ func encodeQueue(name string) string {
 	return name
 }
 
-// decodeQueue undoes encodeQueue.
+// decodeQueue is the inverse of encodeQueue.
 func decodeQueue(encoded string) (string, error) {
 	if encoded == "_." || encoded == "_.." {
 		return encoded[1:], nil
@@ -56,10 +56,10 @@ func jobPath(ref management.JobRef) string {
 	return queuePath(ref.Queue) + "/jobs/" + url.PathEscape(encodeID(ref.ID))
 }
 
-// queueOf is the queue in the path of a request.
+// queueOf returns the queue in the path of a request.
 func queueOf(r *http.Request) (string, error) { return decodeQueue(r.PathValue("queue")) }
 
-// jobOf is the job in the path of a request.
+// jobOf returns the job in the path of a request.
 func jobOf(r *http.Request) (management.JobRef, error) {
 	queue, err := queueOf(r)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// workersData is what the page of processes shows.
+// workersData is the data of the page of processes.
 type workersData struct {
 	Processes []management.Process
 	Alive     int
 }
 
 func (d *Dashboard) workers(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query())
+	err := refuseUnknown(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (d *Dashboard) workers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data := workersData{Processes: slices.Clone(processes)}
-	slices.SortStableFunc(data.Processes, func(a, b management.Process) int { // those alive first
+	slices.SortStableFunc(data.Processes, func(a, b management.Process) int { // live processes first
 		switch {
 		case a.Alive == b.Alive:
 			return 0
@@ -43,7 +43,7 @@ func (d *Dashboard) workers(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query())
+	err := refuseUnknown(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (d *Dashboard) schedules(w http.ResponseWriter, r *http.Request) error {
 	return d.show(w, http.StatusOK, "schedules", d.view(r, "schedules", "Schedules", schedules))
 }
 
-// scopesData is what the page of scopes shows.
+// scopesData is the data of the page of scopes.
 type scopesData struct {
 	Name, Queue string // of the filter
 	Scopes      []management.Scope
@@ -63,7 +63,7 @@ type scopesData struct {
 
 func (d *Dashboard) scopes(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, "queue", "name", "cursor")
+	err := refuseUnknown(query, "queue", "name", "cursor")
 	if err != nil {
 		return err
 	}
@@ -82,11 +82,11 @@ func (d *Dashboard) scopes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.Scopes = page.Scopes
-	data.First, data.Next = around("scopes", query, page.Next)
+	data.First, data.Next = pageLinks("scopes", query, page.Next)
 	return d.show(w, http.StatusOK, "scopes", d.view(r, "scopes", "Scopes", data))
 }
 
-// auditData is what the audit list shows.
+// auditData is the data of the page of the audit list.
 type auditData struct {
 	Entries     []management.AuditEntry
 	First, Next string
@@ -94,7 +94,7 @@ type auditData struct {
 
 func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, "cursor")
+	err := refuseUnknown(query, "cursor")
 	if err != nil {
 		return err
 	}
@@ -103,13 +103,13 @@ func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data := auditData{Entries: page.Entries}
-	data.First, data.Next = around("audit", query, page.Next)
+	data.First, data.Next = pageLinks("audit", query, page.Next)
 	return d.show(w, http.StatusOK, "audit", d.view(r, "audit", "Audit", data))
 }
 
-// around are the addresses of the first page of a list, and of the next one, from the
-// top of the site on; empty where there is none.
-func around(list string, query url.Values, cursor string) (first, next string) {
+// pageLinks returns the addresses of the first and of the next page of a list, relative to
+// the top of the site; empty if there is no such page.
+func pageLinks(list string, query url.Values, cursor string) (first, next string) {
 	others := url.Values{}
 	for name := range query {
 		if value := query.Get(name); value != "" && name != "cursor" {

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// liveEvery is the time between two events of a connection, at least.
+	// liveEvery is the minimum time between two events of a connection.
 	liveEvery = 2 * time.Second
-	// liveBeat is how often something is sent where nothing changes, so that neither
-	// side, nor a proxy, takes the connection for dead.
+	// liveBeat is the interval of comments, which keep the browser and proxies from closing
+	// an idle connection.
 	liveBeat = 20 * time.Second
-	// liveWrite is how long a browser may take to accept what is sent.
+	// liveWrite is the write timeout of an event.
 	liveWrite = 10 * time.Second
 )
 
-// live sends an event when queues have changed. What changed is not in it: the page is
-// made anew, with all that decides what one may see.
+// live sends an event after queues have changed. The event contains no data: the page is
+// loaded again, so that all access checks apply.
 func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query())
+	err := refuseUnknown(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -31,10 +31,10 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 	changes := watch(ctx, d.options.Inspector(r))
 	defer func() {
 		cancel()
-		for range changes { //nolint:revive // It ends when the watch has.
+		for range changes { //nolint:revive // It ends with the watch.
 		}
 	}()
-	// The first says how things are, or that the request may not know that.
+	// The first value reports success, or that the request may not read this.
 	first := <-changes
 	if first != nil {
 		return first
@@ -52,23 +52,23 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 		return connection.Flush()
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // for proxies that would keep it back
+	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
 	if r.Method == http.MethodHead {
-		return nil // it would have no end
+		return nil // an answer to HEAD must end
 	}
 	const event = "event: changed\ndata: {}\n\n"
-	// Something may have changed since the page was made.
+	// Something may have changed since the page was rendered.
 	greeting := "retry: 3000\n\n" + event
 	beat := time.NewTicker(liveBeat)
 	defer beat.Stop()
 	for text := greeting; ; {
 		if send(text) != nil {
-			return nil //nolint:nilerr // The browser has gone, so that nobody is there to be told.
+			return nil //nolint:nilerr // The browser has disconnected.
 		}
 		select {
 		case err, open := <-changes:
 			if err != nil || !open {
-				return nil //nolint:nilerr // The browser comes again, and is told then.
+				return nil //nolint:nilerr // The browser reconnects, and gets the error then.
 			}
 			text = event
 		case <-beat.C:
@@ -79,8 +79,8 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// watch sends nil when there is something new to see, and an error as the last. The
-// channel is closed at the end, which comes when ctx ends.
+// watch sends nil after each change, and an error as the last value. The channel is closed
+// at the end, which comes when ctx ends.
 func watch(ctx context.Context, inspector management.Inspector) <-chan error {
 	changes := make(chan error)
 	go func() {

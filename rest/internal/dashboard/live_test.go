@@ -13,7 +13,7 @@ import (
 
 type ctx = context.Context
 
-func TestLiveTellsOfChanges(t *testing.T) {
+func TestLiveSendsAnEventAfterEachChange(t *testing.T) {
 	f := newFake()
 	server := httptest.NewServer(newSite(f, "/ops").handler)
 	defer server.Close()
@@ -21,7 +21,7 @@ func TestLiveTellsOfChanges(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/ops/live", http.NoBody)
 		require.NoError(t, err)
-		response, err := http.DefaultClient.Do(r) //nolint:bodyclose // The function that is returned does.
+		response, err := http.DefaultClient.Do(r) //nolint:bodyclose // The returned function closes it.
 		require.NoError(t, err)
 		assert.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 		return bufio.NewScanner(response.Body), func() {
@@ -39,7 +39,7 @@ func TestLiveTellsOfChanges(t *testing.T) {
 	event := []string{"event: changed", "data: {}", ""}
 	lines, stop := read()
 	expect(lines, "retry: 3000", "")
-	expect(lines, event...) // something may have changed since the page was made
+	expect(lines, event...) // something may have changed since the page was rendered
 	f.changes <- struct{}{}
 	expect(lines, event...)
 	f.changes <- struct{}{}

@@ -8,24 +8,23 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// noticeFields are what a form adds to the address that it redirects to, so that the
-// page there can tell what was done. They have no text, so that nobody can make a page
-// say something by a link to it.
+// noticeFields are added to the address that a form redirects to, so that the page there can
+// report what was done. They contain no free text, so that a link can't inject a message.
 var noticeFields = []string{"did", "done", "skipped"}
 
-// noticed adds to an address what was done.
-func noticed(address, did string, done, skipped int) string {
+// withNotice adds the result of a form to an address.
+func withNotice(address, did string, done, skipped int) string {
 	query := url.Values{"did": {did}, "done": {strconv.Itoa(done)}, "skipped": {strconv.Itoa(skipped)}}
 	return address + "?" + query.Encode()
 }
 
-// notice is what was done, in words; empty where the address does not tell.
+// notice returns the message for the result of a form; empty if the address contains none.
 func notice(query url.Values) string {
 	did := query.Get("did")
 	if did == "control" {
-		return "What is set for the queue was changed."
+		return "The controls of the queue were changed."
 	}
-	words, found := actionWords[management.ActionKind(did)]
+	texts, found := actionTexts[management.ActionKind(did)]
 	done, err := strconv.Atoi(query.Get("done"))
 	skipped, err2 := strconv.Atoi(query.Get("skipped"))
 	if !found || err != nil || err2 != nil {
@@ -33,17 +32,17 @@ func notice(query url.Values) string {
 	}
 	switch {
 	case done == 0 && skipped == 0:
-		return fmt.Sprintf("%s: there was no job to do it to.", words.label)
+		return fmt.Sprintf("%s: no jobs were selected.", texts.label)
 	case done == 0:
-		return fmt.Sprintf("%s: nothing to do. %s left as they are.", words.label, jobs(skipped))
+		return fmt.Sprintf("%s: %s left unchanged.", texts.label, jobs(skipped))
 	case skipped == 0:
-		return fmt.Sprintf("%s: %s %s.", words.label, jobs(done), words.done)
+		return fmt.Sprintf("%s: %s %s.", texts.label, jobs(done), texts.done)
 	default:
-		return fmt.Sprintf("%s: %s %s; %s left as they are.", words.label, jobs(done), words.done, jobs(skipped))
+		return fmt.Sprintf("%s: %s %s; %s left unchanged.", texts.label, jobs(done), texts.done, jobs(skipped))
 	}
 }
 
-// jobs is a number of jobs and the verb that goes with it.
+// jobs formats a number of jobs with the verb "was" or "were".
 func jobs(n int) string {
 	if n == 1 {
 		return "1 job was"

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// window is a time to look back.
+// window is a period up to now.
 type window struct {
 	Name string // in addresses
 	Text string
@@ -25,7 +25,7 @@ var windows = []window{
 	{"48h", "48 hours", 48 * time.Hour},
 }
 
-// windowOf is the one that a request asks for; an hour where it does not.
+// windowOf returns the window of a request. The default is an hour.
 func windowOf(r *http.Request) (window, error) {
 	name := r.URL.Query().Get("last")
 	if name == "" {
@@ -38,26 +38,26 @@ func windowOf(r *http.Request) (window, error) {
 	return windows[i], nil
 }
 
-// windowChoice is what the template for the choice of a window needs.
+// windowChoice is the data of the template for choosing a window.
 type windowChoice struct {
 	Chosen  window
 	Windows []window
 }
 
-// queueRow is a queue in a list, with what it did lately.
+// queueRow is a queue in a list, with its recent activity.
 type queueRow struct {
 	management.Queue
-	Did did
+	Recent recent
 }
 
-// did is what jobs did lately, over several types or queues.
-type did struct {
+// recent is the recent activity of several types or queues.
+type recent struct {
 	Ended, Failed int
 	PerSecond     float64
 	FailureRate   float64
 }
 
-func (d *did) add(row management.ActivityRow) {
+func (d *recent) add(row management.ActivityRow) {
 	d.Ended += row.Succeeded + row.Failed + row.Retried
 	d.Failed += row.Failed + row.Retried
 	d.PerSecond += row.PerSecond
@@ -67,10 +67,10 @@ func (d *did) add(row management.ActivityRow) {
 }
 
 func queueRows(queues []management.Queue, activity management.Activity) []queueRow {
-	by := map[string]*did{}
+	by := map[string]*recent{}
 	for _, row := range activity.Rows {
 		if by[row.Queue] == nil {
-			by[row.Queue] = &did{}
+			by[row.Queue] = &recent{}
 		}
 		by[row.Queue].add(row)
 	}
@@ -78,24 +78,24 @@ func queueRows(queues []management.Queue, activity management.Activity) []queueR
 	for i, queue := range queues {
 		rows[i] = queueRow{Queue: queue}
 		if d := by[queue.Name]; d != nil {
-			rows[i].Did = *d
+			rows[i].Recent = *d
 		}
 	}
 	return rows
 }
 
-// overviewData is what the overview shows.
+// overviewData is the data of the overview.
 type overviewData struct {
 	windowChoice
 	Sum    management.Counts
-	Oldest management.Queue // with the oldest of all jobs that could start
-	Did    management.ActivityRow
+	Oldest management.Queue // the queue with the oldest job that could start
+	Recent management.ActivityRow
 	Charts []chart
-	// Queues are those with the most jobs to do, and All the number of all.
+	// Queues are the queues with the most unfinished jobs, and All is the number of queues.
 	Queues []queueRow
 	All    int
 	Fails  []management.ActivityRow
-	// Unknown are the queues with jobs that no process knows.
+	// Unknown are the queues with jobs that no process can run.
 	Unknown []management.Queue
 }
 
@@ -110,7 +110,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusFound)
 		return nil
 	}
-	err := known(r.URL.Query(), "last")
+	err := refuseUnknown(r.URL.Query(), "last")
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 	}
 	data := overviewData{
 		windowChoice: windowChoice{chosen, windows},
-		Did:          activity.Sum,
+		Recent:       activity.Sum,
 		Charts:       activityCharts(activity),
 		All:          len(queues),
 		Fails:        failing(activity.Rows),
@@ -133,15 +133,15 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) error {
 		data.add(queue)
 	}
 	data.Queues = queueRows(queues, activity)
-	slices.SortStableFunc(data.Queues, func(a, b queueRow) int { return cmp.Compare(toDo(b.Counts), toDo(a.Counts)) })
+	slices.SortStableFunc(data.Queues, func(a, b queueRow) int { return cmp.Compare(unfinished(b.Counts), unfinished(a.Counts)) })
 	data.Queues = data.Queues[:min(len(data.Queues), overviewQueues)]
 	return d.show(w, http.StatusOK, "overview", d.view(r, "overview", "Overview", data))
 }
 
-// allQueues asks for the queues, and for what they did in a window.
+// allQueues reads the queues, and their activity in a window.
 func (d *Dashboard) allQueues(r *http.Request, chosen window) (queues []management.Queue, activity management.Activity, err error) {
 	inspector := d.options.Inspector(r)
-	err = together(
+	err = runConcurrently(
 		func() (err error) { queues, err = inspector.Queues(r.Context()); return err },
 		func() (err error) {
 			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Last: chosen.Last})
@@ -151,8 +151,8 @@ func (d *Dashboard) allQueues(r *http.Request, chosen window) (queues []manageme
 	return queues, activity, err
 }
 
-// withSlash is where the top of the site is when the address lacks the slash at its
-// end, without which relative links lead astray.
+// withSlash returns the address of the top of the site if the request's address lacks the
+// slash at its end. Relative links would be wrong without it.
 func withSlash(r *http.Request) (location string, wrong bool) {
 	asked, query, _ := strings.Cut(r.RequestURI, "?")
 	if !strings.HasPrefix(asked, "/") || strings.HasSuffix(asked, "/") {
@@ -181,9 +181,11 @@ func (o *overviewData) add(queue management.Queue) {
 	}
 }
 
-func toDo(counts management.Counts) int { return counts.Pending + counts.Running + counts.Retrying }
+func unfinished(counts management.Counts) int {
+	return counts.Pending + counts.Running + counts.Retrying
+}
 
-// failing are the rows with the most attempts that failed.
+// failing returns the rows with the most failed attempts.
 func failing(rows []management.ActivityRow) []management.ActivityRow {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row management.ActivityRow) bool { return row.Failed+row.Retried == 0 })
 	slices.SortStableFunc(rows, func(a, b management.ActivityRow) int {

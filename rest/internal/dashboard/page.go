@@ -17,10 +17,10 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// maxFormBytes is the length of the longest form.
+// maxFormBytes is the maximum size of a form.
 const maxFormBytes = 1 << 20
 
-// policy lets a page load only what is served here, and no inline script or style.
+// policy lets a page load only what this site serves, and no inline script or style.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
@@ -31,14 +31,14 @@ func secure(h http.Header) {
 	h.Set("Referrer-Policy", "same-origin")
 }
 
-// answer is what a page or form does. An error becomes a page that tells of it.
+// answer serves a page or a form. An error becomes a page that describes it.
 type answer func(w http.ResponseWriter, r *http.Request) error
 
 func (d *Dashboard) page(do answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		w.Header().Set("Cache-Control", "no-store")
-		// Or what can't be read of it would be ignored.
+		// Malformed parts of the query would otherwise be ignored.
 		_, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
 			err = invalid("query", r.URL.RawQuery, "must be well-formed")
@@ -51,14 +51,14 @@ func (d *Dashboard) page(do answer) http.Handler {
 	})
 }
 
-// form is page for a request with a form in its body.
+// form is like page for a request with a form in its body.
 func (d *Dashboard) form(do answer) http.Handler {
 	return d.page(func(w http.ResponseWriter, r *http.Request) error {
 		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		if err != nil || kind != "application/x-www-form-urlencoded" {
 			return &web.Failure{Status: http.StatusUnsupportedMediaType, Text: "The body must be application/x-www-form-urlencoded."}
 		}
-		err = known(r.URL.Query())
+		err = refuseUnknown(r.URL.Query())
 		if err != nil {
 			return err
 		}
@@ -71,20 +71,20 @@ func (d *Dashboard) form(do answer) http.Handler {
 	})
 }
 
-// unreadable says why a form can't be read.
+// unreadable returns the failure for a form that can't be read.
 func unreadable(err error) error {
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
-		return &web.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("A form may have %d bytes.", tooLong.Limit)}
+		return &web.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("A form must be at most %d bytes long.", tooLong.Limit)}
 	}
 	return &web.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("The form can't be read: %v.", err)}
 }
 
-// known returns an error for a field that has none of the names.
-func known(fields url.Values, names ...string) error {
+// refuseUnknown returns an error for a field that is not among the names.
+func refuseUnknown(fields url.Values, names ...string) error {
 	for field := range fields {
 		if !slices.Contains(names, field) {
-			return &management.InvalidArgumentError{Field: field, Value: shorten(fields.Get(field), 100), Rule: "is not known here"}
+			return &management.InvalidArgumentError{Field: field, Value: shorten(fields.Get(field), 100), Rule: "is unknown"}
 		}
 	}
 	return nil
@@ -94,23 +94,24 @@ func invalid(field, value, rule string) error {
 	return &management.InvalidArgumentError{Field: field, Value: shorten(value, 100), Rule: rule}
 }
 
-// view is what a template gets. Its methods make links, which are relative to the
-// address of the page.
+// view is the data of a template. Its methods make links, which are relative to the address
+// of the page.
 type view struct {
 	Site  string
 	Title string
-	// Section is the entry of the navigation that is the current one.
+	// Section is the current entry of the navigation.
 	Section string
-	Base    string
-	// Here is the address of the page, from Base on.
+	// Base is the relative path to the top of the site.
+	Base string
+	// Here is the address of the page, relative to Base.
 	Here  string
 	Theme string
-	// Notice tells what the last form did.
+	// Notice reports what the last form did.
 	Notice string
-	// Every is after how many seconds the page is to be made anew, even where
-	// nothing is known to have changed.
+	// Every is the number of seconds after which the page is loaded again even if nothing
+	// is known to have changed.
 	Every int
-	// Still is true for the answer to a form, and to what failed: it can't be made anew.
+	// Still is true if the page can't be loaded again: it answers a form, or an error.
 	Still bool
 	Now   time.Time
 	Data  any
@@ -119,14 +120,14 @@ type view struct {
 	request   *http.Request
 }
 
-// restful is how often a page that nothing changes is made anew, in seconds, so that
-// "a minute ago" stays true, and busy how often one that shows progress.
+// refreshIdle is the number of seconds after which an unchanged page is loaded again, so
+// that relative times stay correct. refreshBusy is that of a page that shows progress.
 const (
-	restful = 30
-	busy    = 3
+	refreshIdle = 30
+	refreshBusy = 3
 )
 
-// base is what leads from an escaped path to the top of the site.
+// base returns the relative path from an escaped path to the top of the site.
 func base(escaped string) string {
 	depth := strings.Count(strings.TrimPrefix(escaped, "/"), "/")
 	if depth == 0 {
@@ -144,7 +145,7 @@ func (d *Dashboard) view(r *http.Request, section, title string, data any) view 
 		Here:      here(r),
 		Theme:     themeOf(r),
 		Notice:    notice(r.URL.Query()),
-		Every:     restful,
+		Every:     refreshIdle,
 		Still:     r.Method == http.MethodPost || section == "",
 		Now:       time.Now(),
 		Data:      data,
@@ -153,8 +154,8 @@ func (d *Dashboard) view(r *http.Request, section, title string, data any) view 
 	}
 }
 
-// here is the address of a request, from the top of the site on. A form's is not an
-// address that one can go back to.
+// here returns the address of a request, relative to the top of the site. It is empty for a
+// form, whose address can't be returned to.
 func here(r *http.Request) string {
 	if r.Method == http.MethodPost {
 		return ""
@@ -170,29 +171,29 @@ func here(r *http.Request) string {
 	return address
 }
 
-// With is the view with other data, for a template within another.
+// With returns the view with other data, for a nested template.
 func (v view) With(data any) view {
 	v.Data = data
 	return v
 }
 
-// Asset is the address of a file.
+// Asset returns the address of a file.
 func (v view) Asset(name string) string {
 	return v.Base + "assets/" + name + "?v=" + assets()[name].version
 }
 
-// May says whether the request may do something in a queue.
+// May reports whether the request may perform an action in a queue.
 func (v view) May(action, queue string) bool {
 	return v.dashboard.options.Allowed(v.request, action, queue)
 }
 
-// QueueURL is the address of a queue.
+// QueueURL returns the address of a queue.
 func (v view) QueueURL(name string) string { return v.Base + queuePath(name) }
 
-// JobURL is the address of a job.
+// JobURL returns the address of a job.
 func (v view) JobURL(ref management.JobRef) string { return v.Base + jobPath(ref) }
 
-// JobsURL is the address of a list of jobs, with pairs of filter names and values.
+// JobsURL returns the address of a list of jobs, filtered by pairs of field names and values.
 func (v view) JobsURL(pairs ...string) string {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -205,11 +206,11 @@ func (v view) JobsURL(pairs ...string) string {
 	return v.Base + "jobs?" + query.Encode()
 }
 
-// templates are those of all dashboards, which are made for the first.
+// templates are the templates of all dashboards. They are parsed once.
 var templates = sync.OnceValue(parseTemplates)
 
-// parseTemplates makes a template for each page, of its file, the layout and the parts
-// that pages share.
+// parseTemplates returns a template for each page, which consists of its file, the layout
+// and the shared parts.
 func parseTemplates() map[string]*template.Template {
 	shared := template.Must(template.New("layout.html").Funcs(functions).
 		ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/chart.html"))
@@ -222,23 +223,22 @@ func parseTemplates() map[string]*template.Template {
 	return pages
 }
 
-// show sends a page. It is made before the first byte is sent, so that an error can
-// still be told.
+// show sends a page. It renders the page before it sends the first byte, so that an error
+// can still be reported.
 func (d *Dashboard) show(w http.ResponseWriter, status int, name string, v view) error {
-	var made bytes.Buffer
-	err := templates()[name].Execute(&made, v)
+	var rendered bytes.Buffer
+	err := templates()[name].Execute(&rendered, v)
 	if err != nil {
-		return fmt.Errorf("making the page %q: %w", name, err)
+		return fmt.Errorf("rendering page %q: %w", name, err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(made.Bytes()) // one who has gone needs no answer
+	_, _ = w.Write(rendered.Bytes()) // fails if the client has disconnected
 	return nil
 }
 
-// redirect sends the browser to an address from the top of the site on, to be read
-// with GET. The path of the request may lack the prefix, so that only the browser can
-// complete the address.
+// redirect sends the browser to an address relative to the top of the site, to be read with
+// GET. The location is relative, because only the browser knows the prefix.
 func redirect(w http.ResponseWriter, r *http.Request, address string) {
 	w.Header().Set("Location", base(r.URL.EscapedPath())+address)
 	w.WriteHeader(http.StatusSeeOther)

@@ -20,10 +20,10 @@ import (
 	"github.com/mongodb/amboy/rest/internal/guard"
 )
 
-// hostile is a text that would do harm on a page that does not escape it.
+// hostile is a text that would do harm if a page did not escape it.
 const hostile = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> javascript:alert(1) \u202e日本 %2F../?&#"
 
-// addresses are those of pages, one for each route with a page at least.
+// addresses are the addresses of pages, at least one for each route that serves a page.
 var addresses = []string{
 	"/", "/?last=15m", "/?last=48h",
 	"/jobs", "/jobs?state=failed&state=running&type=a&tag=b&tag=c&id=d&id_pattern=x*&error=e&scope=s&created_from=2026-01-02T03:04&ended_to=2026-01-02T03:04:05Z&order=oldest&limit=100&cursor=c",
@@ -44,7 +44,7 @@ func TestPages(t *testing.T) {
 			s := newSite(inspector, prefix)
 			for _, address := range addresses {
 				if strings.HasPrefix(address, "/queues/") && !strings.Contains(address, "/jobs/") && name != "full" {
-					continue // there is no such queue
+					continue // the queue does not exist
 				}
 				t.Run(name+" "+prefix+address, func(t *testing.T) {
 					w := s.get(address)
@@ -56,7 +56,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// checkPage checks what holds for all pages.
+// checkPage checks the rules for all pages.
 func checkPage(t *testing.T, s *site, address string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
@@ -67,7 +67,7 @@ func checkPage(t *testing.T, s *site, address string, w *httptest.ResponseRecord
 	page := parse(t, w.Body.String())
 	page.one(t, "main", "id", "main")
 	page.one(t, "h1")
-	assert.Equal(t, "#main", page.all("a")[0].attrs["href"], "the first link skips the navigation")
+	assert.Equal(t, "#main", page.all("a")[0].attrs["href"], "the first link must skip the navigation")
 	checkHarmless(t, page)
 	checkNamed(t, page)
 	for _, e := range page {
@@ -86,8 +86,8 @@ func checkPage(t *testing.T, s *site, address string, w *httptest.ResponseRecord
 	}
 }
 
-// checkHarmless checks that a page has no script but those of the site, and nothing
-// inline, which the policy would forbid.
+// checkHarmless checks that a page contains only the scripts of the site, and nothing inline,
+// which the policy would forbid.
 func checkHarmless(t *testing.T, page document) {
 	t.Helper()
 	for _, e := range page {
@@ -102,14 +102,14 @@ func checkHarmless(t *testing.T, page document) {
 	}
 }
 
-// checkNamed checks that IDs are unique, that references lead to them, and that what one
-// can use has a name.
+// checkNamed checks that IDs are unique, that references to them exist, and that controls
+// have names.
 func checkNamed(t *testing.T, page document) {
 	t.Helper()
 	ids := map[string]bool{}
 	for _, e := range page {
 		if id := e.attrs["id"]; id != "" {
-			assert.False(t, ids[id], "ID %q is there twice", id)
+			assert.False(t, ids[id], "ID %q must be unique", id)
 			ids[id] = true
 		}
 	}
@@ -132,7 +132,7 @@ func checkNamed(t *testing.T, page document) {
 		case "table":
 			group := e.within("div")
 			require.NotNil(t, group)
-			assert.Equal(t, "0", group.attrs["tabindex"], "what scrolls can be reached with keys")
+			assert.Equal(t, "0", group.attrs["tabindex"], "scrollable tables must be reachable by keyboard")
 		}
 	}
 }
@@ -145,20 +145,20 @@ func TestRoutesAreDescribed(t *testing.T) {
 		assert.False(t, seen[route.Mux()])
 		seen[route.Mux()] = true
 		isOpen := strings.HasPrefix(route.Pattern, "/assets/") || route.Pattern == "/theme"
-		assert.Equal(t, isOpen, len(route.Actions) == 0, "%s is the same for everybody, or says what it can do", route.Pattern)
+		assert.Equal(t, isOpen, len(route.Actions) == 0, "%s must be open to every client or list its actions", route.Pattern)
 	}
 }
 
 func TestOverviewBelowAPrefixWithoutItsSlash(t *testing.T) {
 	s := newSite(newFake(), "")
 	r := httptest.NewRequest(http.MethodGet, "/ops/admin?last=1h", http.NoBody)
-	r.URL.Path = "/" // as what takes a prefix away leaves it
+	r.URL.Path = "/" // as after the prefix was removed
 	w := s.send(r)
 	assert.Equal(t, http.StatusFound, w.Code)
 	assert.Equal(t, "./admin/?last=1h", w.Header().Get("Location"))
 }
 
-func TestOverviewSaysWhatMatters(t *testing.T) {
+func TestOverview(t *testing.T) {
 	page := parse(t, newSite(newFake(), "").get("/").Body.String())
 	numbers := page.all("li")
 	text := ""
@@ -170,33 +170,33 @@ func TestOverviewSaysWhatMatters(t *testing.T) {
 	assert.Contains(t, text, "Failing 4.2% 313 failed for good in 1 hour")
 	assert.Contains(t, text, "Oldest pending 52 min in reports")
 	assert.Contains(t, page.one(t, "tr", "id", "queue-reports").words(), "paused")
-	assert.Contains(t, page.one(t, "p", "class", "notice warn").words(), `No process knows job type "digest" version 2: 12 jobs of mail wait for one that does.`)
+	assert.Contains(t, page.one(t, "p", "class", "notice warn").words(), `No process can run job type "digest" version 2: 12 jobs of mail wait for one that does.`)
 	assert.Len(t, page.all("svg", "role", "img"), 2)
 	assert.Len(t, page.all("desc"), 2)
 	link := page.all("a", "href", "./jobs?queue=billing&state=failed&type=send-invoice")
-	require.NotEmpty(t, link, "what fails leads to its jobs")
+	require.NotEmpty(t, link, "a failing type must link to its jobs")
 }
 
-func TestEmptyPagesSayWhatToDo(t *testing.T) {
+func TestEmptyPages(t *testing.T) {
 	f := newFake()
 	f.empty = true
 	s := newSite(f, "")
 	for address, text := range map[string]string{
-		"/":                  "There are no queues yet",
-		"/jobs":              "There are no jobs yet",
+		"/":                  "No queues yet",
+		"/jobs":              "No jobs yet",
 		"/jobs?state=failed": "Clear the filter",
-		"/queues":            "There are no queues yet",
+		"/queues":            "No queues yet",
 		"/workers":           "No process is known",
-		"/schedules":         "No process keeps a schedule",
+		"/schedules":         "No process runs a schedule",
 		"/scopes":            "No scope is held",
 		"/scopes?name=a":     "No such scope is held",
-		"/audit":             "Nothing was done yet",
+		"/audit":             "No actions yet",
 	} {
 		assert.Contains(t, s.get(address).Body.String(), text, address)
 	}
 }
 
-func TestProblems(t *testing.T) {
+func TestErrorPages(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		status int
@@ -204,10 +204,10 @@ func TestProblems(t *testing.T) {
 	}{
 		{&management.InvalidArgumentError{Field: "cursor", Value: hostile, Rule: "must be one"}, http.StatusBadRequest, "cursor must be one"},
 		{&guard.DeniedError{Access: guard.Access{Action: guard.Read, AllQueues: true}, Reason: errors.New("secret")}, http.StatusForbidden, "read on all queues is not allowed"},
-		{amboy.NewJobNotFoundError("no such job"), http.StatusNotFound, "There is no such job"},
-		{management.ErrUnknownQueue, http.StatusNotFound, "There is no such queue"},
+		{amboy.NewJobNotFoundError("no such job"), http.StatusNotFound, "No such job"},
+		{management.ErrUnknownQueue, http.StatusNotFound, "No such queue"},
 		{&management.StateError{Action: management.Delete, Rule: "is for jobs that have ended"}, http.StatusConflict, "is for jobs that have ended"},
-		{errors.New("dial mongodb://secret"), http.StatusInternalServerError, "Something went wrong here"},
+		{errors.New("dial mongodb://secret"), http.StatusInternalServerError, "Something went wrong"},
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			s := newSite(&fake{err: c.err}, "/ops")
@@ -222,7 +222,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-func TestBadAddresses(t *testing.T) {
+func TestInvalidAddressesAreRefused(t *testing.T) {
 	s := newSite(newFake(), "")
 	for address, field := range map[string]string{
 		"/?unknown=1":                         "unknown",
@@ -258,8 +258,8 @@ func TestBadAddresses(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, s.get("/assets/vendor/manifest.json").Code)
 }
 
-// TestNamesInPaths follows the link to each job, as a browser does, which takes "%2E%2E"
-// for the directory above.
+// TestNamesInPaths follows the link to each job as a browser does, which resolves "%2E%2E" as
+// the parent directory.
 func TestNamesInPaths(t *testing.T) {
 	const from = "/queues/billing/jobs/x"
 	asked := &oneJob{fake: newFake()}
@@ -279,7 +279,7 @@ func TestNamesInPaths(t *testing.T) {
 	}
 }
 
-// oneJob has one job, and notes which was asked for.
+// oneJob returns the same job for every ID, and records the requested one.
 type oneJob struct {
 	*fake
 	ref, asked management.JobRef
@@ -292,7 +292,7 @@ func (o *oneJob) Job(ctx context.Context, queue, id string) (management.Job, err
 	return job, err
 }
 
-// shows has a job with some arguments and result.
+// shows returns a job with given arguments and result.
 type shows struct {
 	*fake
 	args   json.RawMessage
@@ -305,8 +305,7 @@ func (s shows) Job(ctx context.Context, queue, id string) (management.Job, error
 	return job, err
 }
 
-// TestArgumentsAreIndented compares what is shown of arguments to what package json makes
-// of them.
+// TestArgumentsAreIndented compares the displayed arguments with the output of json.Indent.
 func TestArgumentsAreIndented(t *testing.T) {
 	for _, args := range []string{
 		`{}`, `[]`, `0`, `"a\"b\\"`, `[{}, [ ], {"a:b,c":"[{\"}]","d":[1,-2.5e3,true,null]}, "\u00fc"]`,
@@ -318,8 +317,8 @@ func TestArgumentsAreIndented(t *testing.T) {
 	}
 }
 
-// TestDeepArgumentsMakeNoLargePage shows a megabyte that is nested so deeply that indenting
-// all of it would take a gigabyte.
+// TestDeepArgumentsMakeNoLargePage shows a megabyte of nested arrays. Indenting all of it
+// would take a gigabyte.
 func TestDeepArgumentsMakeNoLargePage(t *testing.T) {
 	deep := strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
 	args := "[" + strings.Repeat(deep+",", 500) + "0]"
@@ -333,9 +332,9 @@ func TestDeepArgumentsMakeNoLargePage(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(50_000_000))
 }
 
-func TestHiddenResultIsNotNone(t *testing.T) {
+func TestHiddenResultIsShownAsHidden(t *testing.T) {
 	page := parse(t, newSite(shows{newFake(), nil, "masked"}, "").get("/queues/a/jobs/b").Body.String())
 	words := page.one(t, "main").words()
-	assert.Contains(t, words, "Result It is not shown: masked.")
-	assert.NotContains(t, words, "It has left none")
+	assert.Contains(t, words, "Result Not shown: masked.")
+	assert.NotContains(t, words, "Result None.")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-var errNoPage = &web.Failure{Status: http.StatusNotFound, Text: "The address leads nowhere."}
+var errNoPage = &web.Failure{Status: http.StatusNotFound, Text: "No page has this address."}
 
-// partError is the error of an action on many jobs, of which some were done.
+// partError is the error of an action on many jobs that was partly done.
 type partError struct {
 	done int
 	err  error
@@ -20,60 +20,60 @@ type partError struct {
 func (e *partError) Error() string { return fmt.Sprintf("after %d jobs: %v", e.done, e.err) }
 func (e *partError) Unwrap() error { return e.err }
 
-// problem is a failure in words for a person.
+// problem describes a failure to an operator.
 type problem struct {
 	Status int
 	Title  string
 	Text   string
-	// Hint says what to do.
+	// Hint suggests what to do.
 	Hint string
-	// Done counts the jobs that were changed before.
+	// Done is the number of jobs that were changed before the failure.
 	Done int
 }
 
-// kindTitles and kindHints are for the kinds of failures, and those for a status where
-// the kind is not among them.
+// kindTitles and kindHints describe the kinds of failures. statusTitles and statusHints
+// are for failures of other kinds.
 var (
 	kindTitles = map[web.Kind]string{
-		web.KindUnknownQueue: "There is no such queue",
-		web.KindJobNotFound:  "There is no such job",
+		web.KindUnknownQueue: "No such queue",
+		web.KindJobNotFound:  "No such job",
 		web.KindState:        "The job's state does not allow that",
-		web.KindUnsupported:  "That can't be done here",
+		web.KindUnsupported:  "That is not supported here",
 	}
 	kindHints = map[web.Kind]string{
-		web.KindUnknownQueue: "The list of queues has those that are there.",
-		web.KindJobNotFound:  "It may have been deleted, or have ended so long ago that it is not kept any more.",
-		web.KindState:        "Nothing was changed. The job may have gone on since the page was made: look at it again.",
+		web.KindUnknownQueue: "See the list of queues.",
+		web.KindJobNotFound:  "It may have been deleted, or removed some time after it ended.",
+		web.KindState:        "Nothing was changed. The job may have changed since the page was loaded. Reload it and try again.",
 		web.KindUnsupported:  "Nothing was changed.",
 	}
 	statusTitles = map[int]string{
 		http.StatusBadRequest:            "That is not valid",
-		http.StatusForbidden:             "You may not do this",
-		http.StatusNotFound:              "There is no such page",
-		http.StatusMethodNotAllowed:      "That can't be done with this page",
+		http.StatusForbidden:             "Access denied",
+		http.StatusNotFound:              "Page not found",
+		http.StatusMethodNotAllowed:      "The page does not support this",
 		http.StatusRequestTimeout:        "That took too long",
-		http.StatusRequestEntityTooLarge: "That is too much",
-		http.StatusUnsupportedMediaType:  "That is no form",
-		http.StatusTooManyRequests:       "That is too often",
-		http.StatusServiceUnavailable:    "Not now",
+		http.StatusRequestEntityTooLarge: "The request is too large",
+		http.StatusUnsupportedMediaType:  "The request is not a form",
+		http.StatusTooManyRequests:       "Too many requests",
+		http.StatusServiceUnavailable:    "Temporarily unavailable",
 	}
 	statusHints = map[int]string{
 		http.StatusBadRequest:            "Nothing was changed. Go back, and correct it.",
-		http.StatusForbidden:             "Whoever runs this service decides who may do what. Nothing was changed.",
-		http.StatusNotFound:              "The navigation on top leads to all pages.",
-		http.StatusRequestTimeout:        "Try again, or choose less.",
-		http.StatusRequestEntityTooLarge: "Nothing was changed. Choose less.",
+		http.StatusForbidden:             "Nothing was changed. The service decides which users may do this.",
+		http.StatusNotFound:              "Use the navigation at the top.",
+		http.StatusRequestTimeout:        "Try again, or select fewer jobs.",
+		http.StatusRequestEntityTooLarge: "Nothing was changed. Select fewer jobs.",
 		http.StatusUnsupportedMediaType:  "Nothing was changed.",
-		http.StatusServiceUnavailable:    "Try again in a while.",
+		http.StatusServiceUnavailable:    "Try again later.",
 	}
 )
 
 func problemOf(failure *web.Failure) problem {
 	p := problem{
 		Status: failure.Status,
-		Title:  "Something went wrong here",
+		Title:  "Something went wrong",
 		Text:   failure.Text,
-		Hint:   "Try again. The log of the service says more.",
+		Hint:   "Try again. The log of the service has the details.",
 	}
 	for _, title := range []string{statusTitles[failure.Status], kindTitles[failure.Kind]} {
 		if title != "" {
@@ -88,7 +88,7 @@ func problemOf(failure *web.Failure) problem {
 	return p
 }
 
-// fail sends a page that tells of an error. One who has gone gets none.
+// fail sends a page that describes an error, unless the client has disconnected.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		return
@@ -109,7 +109,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 }
 
-// Refuse answers a request that no route takes, or that failed outside of this package.
+// Refuse answers a request that has no route, or that failed outside of this package.
 func (d *Dashboard) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.page(func(http.ResponseWriter, *http.Request) error { return err }).ServeHTTP(w, r)
 }

@@ -15,37 +15,37 @@ import (
 // queuesLimit is the number of queues on a page.
 const queuesLimit = 50
 
-// queuesData is what the list of queues shows.
+// queuesData is the data of the list of queues.
 type queuesData struct {
 	windowChoice
-	Name   string // a part of the names
+	Name   string // filters by a part of the name
 	Sort   string
 	Sorts  []sorting
 	Queues []queueRow
-	All    int // queues there are, and Found those with the name
+	All    int // number of queues, and Found those that match Name
 	Found  int
-	From   int // the number of the first on the page, from 1
-	// Previous and Next are addresses from the top of the site on; empty where there
-	// is none.
+	From   int // the position of the first on the page, from 1
+	// Previous and Next are addresses relative to the top of the site; empty if there is
+	// no such page.
 	Previous, Next string
 }
 
-// sorting is an order of queues.
+// sorting is a choice of the order of queues.
 type sorting struct{ Name, Text string }
 
 var sortings = []sorting{
 	{"name", "Name"}, {"pending", "Most pending"}, {"oldest", "Oldest job"}, {"failures", "Failure rate"},
 }
 
-// byName, and so on, put first what needs a look first.
+// queueOrders maps the names of orders to their compare functions.
 var queueOrders = map[string]func(a, b queueRow) int{
 	"name":     func(a, b queueRow) int { return cmp.Compare(a.Name, b.Name) },
 	"pending":  func(a, b queueRow) int { return cmp.Compare(b.Counts.Pending, a.Counts.Pending) },
 	"oldest":   func(a, b queueRow) int { return compareOldest(a.OldestPending, b.OldestPending) },
-	"failures": func(a, b queueRow) int { return cmp.Compare(b.Did.FailureRate, a.Did.FailureRate) },
+	"failures": func(a, b queueRow) int { return cmp.Compare(b.Recent.FailureRate, a.Recent.FailureRate) },
 }
 
-// compareOldest puts a queue where nothing waits last.
+// compareOldest sorts queues without pending jobs last.
 func compareOldest(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():
@@ -61,7 +61,7 @@ func compareOldest(a, b time.Time) int {
 
 func (d *Dashboard) queues(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	err := known(query, "name", "sort", "page", "last")
+	err := refuseUnknown(query, "name", "sort", "page", "last")
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func queuesAddress(query url.Values, page int) string {
 	return "queues?" + next.Encode()
 }
 
-// queueData is what the page of a queue shows.
+// queueData is the data of the page of a queue.
 type queueData struct {
 	windowChoice
 	management.Queue
@@ -127,7 +127,7 @@ type queueData struct {
 }
 
 func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.URL.Query(), append(slices.Clone(noticeFields), "last")...)
+	err := refuseUnknown(r.URL.Query(), append(slices.Clone(noticeFields), "last")...)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
 	inspector := d.options.Inspector(r)
 	var queue management.Queue
 	var activity management.Activity
-	err = together(
+	err = runConcurrently(
 		func() (err error) { queue, err = inspector.Queue(r.Context(), name); return err },
 		func() (err error) {
 			activity, err = inspector.Activity(r.Context(), management.ActivityRequest{Queues: []string{name}, Last: chosen.Last})
@@ -161,9 +161,9 @@ func (d *Dashboard) queue(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// control changes what is set for a queue.
+// control changes the controls of a queue.
 func (d *Dashboard) control(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.PostForm, "paused", "draining", "max_running", "workers")
+	err := refuseUnknown(r.PostForm, "paused", "draining", "max_running", "workers")
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func parseControl(form url.Values) (management.ControlChange, error) {
 		*set = &n
 	}
 	if change == (management.ControlChange{}) {
-		return change, invalid("paused", "", "or draining, max_running or workers must be given")
+		return change, invalid("paused", "", ", draining, max_running or workers is required")
 	}
 	return change, nil
 }

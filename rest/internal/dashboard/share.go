@@ -13,14 +13,14 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// shareTime is how old what several requests share may be.
+// shareTime is the maximum age of an answer that requests share.
 const shareTime = time.Second
 
-// Share returns an Inspector that asks another. What is expensive, and the same for
-// many open pages, it asks once and remembers for a second: the queues, their activity,
-// and counts of jobs. What is changed through it is seen at once.
+// Share returns an Inspector that wraps another, and shares the answers to expensive
+// queries among open pages for a second: the queues, their activity, and counts of jobs.
+// A change made through it is visible at once.
 //
-// It does not know who asks. So what decides who may see what must be above it.
+// It does not distinguish clients. Access checks must wrap it.
 func Share(inspector management.Inspector) management.Inspector {
 	return &shared{
 		Inspector: inspector,
@@ -31,7 +31,7 @@ func Share(inspector management.Inspector) management.Inspector {
 	}
 }
 
-// shared is an Inspector that remembers.
+// shared is an Inspector that shares answers.
 type shared struct {
 	management.Inspector
 	queues   *cache[[]management.Queue]
@@ -65,8 +65,8 @@ func (s *shared) CountJobs(ctx context.Context, filter management.JobFilter, mos
 	})
 }
 
-// Watch forgets what is remembered before it tells of a change: whoever looks then must
-// see it.
+// Watch clears the caches before it yields a change, so that a page that is loaded because
+// of it shows the change.
 func (s *shared) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		for queues, err := range s.Inspector.Watch(ctx, every) {
@@ -107,32 +107,32 @@ func (s *shared) forget() {
 	s.counts.forget()
 }
 
-// key tells requests apart.
+// key returns a key that identifies a request.
 func key(parts ...any) string {
 	encoded, err := json.Marshal(parts)
-	if err != nil { // these types can be encoded, or not at all
+	if err != nil { // all these types can be encoded
 		panic(fmt.Sprintf("encoding %T: %v", parts, err))
 	}
 	return string(encoded)
 }
 
-var errEnded = errors.New("asking for what several pages share did not end")
+var errEnded = errors.New("the shared query did not return")
 
 const (
-	// maxRemembered is the number of answers of a kind that are remembered.
+	// maxRemembered is the maximum number of answers in a cache.
 	maxRemembered = 256
-	// maxAsking is how long a question that several share may take.
+	// maxAsking is the timeout of a shared query.
 	maxAsking = 30 * time.Second
 )
 
-// cache remembers answers by the questions. It is safe for concurrent use.
+// cache maps queries to answers. It is safe for concurrent use.
 type cache[T any] struct {
 	mutex   sync.Mutex
 	answers map[string]*remembered[T]
 }
 
-// remembered is an answer, or one that somebody asks for. What it has may be read when
-// ready is closed.
+// remembered is an answer, or a pending query. value and err must not be read before ready
+// is closed.
 type remembered[T any] struct {
 	ready chan struct{}
 	value T
@@ -142,8 +142,8 @@ type remembered[T any] struct {
 
 func newCache[T any]() *cache[T] { return &cache[T]{answers: map[string]*remembered[T]{}} }
 
-// get returns an answer that is no older than shareTime, and asks where there is none.
-// Of those who come while one asks, all get the answer to that.
+// get returns an answer that is no older than shareTime, and queries if there is none. All
+// callers that arrive during a query get its answer.
 func (c *cache[T]) get(ctx context.Context, question string, ask func(context.Context) (T, error)) (T, error) {
 	c.mutex.Lock()
 	answer, found := c.answers[question]
@@ -165,9 +165,9 @@ func (c *cache[T]) get(ctx context.Context, question string, ask func(context.Co
 	}
 }
 
-// ask gets an answer. Others wait for it too, so that it goes on where the one who asks
-// first leaves; but not for longer than that one has time. An error is for those who wait
-// now, and not for those who come later.
+// ask runs a query. Other callers wait for it too, so it continues if the first caller
+// disconnects, but not beyond the deadline of that caller. An error is returned to the
+// current waiters only, and not kept.
 func (c *cache[T]) ask(ctx context.Context, question string, answer *remembered[T], ask func(context.Context) (T, error)) {
 	until := time.Now().Add(maxAsking)
 	if deadline, limited := ctx.Deadline(); limited && deadline.Before(until) {
@@ -176,10 +176,10 @@ func (c *cache[T]) ask(ctx context.Context, question string, answer *remembered[
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
 	defer close(answer.ready)
-	answer.err = errEnded // where ask panics
+	answer.err = errEnded // for the case that ask panics
 	answer.value, answer.err = ask(ctx)
 	if late := ctx.Err(); late != nil && answer.err != nil && !errors.Is(answer.err, late) {
-		answer.err = fmt.Errorf("%w: %w", late, answer.err) // so that others know, who have more time
+		answer.err = fmt.Errorf("%w: %w", late, answer.err) // for waiters with a later deadline
 	}
 	if answer.err != nil {
 		c.mutex.Lock()
@@ -190,7 +190,7 @@ func (c *cache[T]) ask(ctx context.Context, question string, answer *remembered[
 	}
 }
 
-// makeRoom forgets what is old, and all where nothing is. The caller holds mutex.
+// makeRoom removes old answers, and all answers if none is old. The caller holds mutex.
 func (c *cache[T]) makeRoom() {
 	if len(c.answers) < maxRemembered {
 		return
@@ -205,7 +205,7 @@ func (c *cache[T]) makeRoom() {
 	}
 }
 
-// forget makes all who come from now on ask again.
+// forget clears the cache, so that all later callers query again.
 func (c *cache[T]) forget() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/dashboard"
 )
 
-func TestShareRemembersForASecond(t *testing.T) {
+func TestShareKeepsAnswersForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		shared := dashboard.Share(f)
@@ -24,7 +24,7 @@ func TestShareRemembersForASecond(t *testing.T) {
 			queues, err := shared.Queues(t.Context())
 			require.NoError(t, err)
 			require.NotEmpty(t, queues)
-			queues[0].Name = "changed by who got it"
+			queues[0].Name = "changed by a caller"
 			_, err = shared.Activity(t.Context(), management.ActivityRequest{Last: time.Hour})
 			require.NoError(t, err)
 			_, err = shared.CountJobs(t.Context(), management.JobFilter{}, 1000)
@@ -38,14 +38,14 @@ func TestShareRemembersForASecond(t *testing.T) {
 		assert.Equal(t, "billing", queues[0].Name)
 		_, err = shared.Activity(t.Context(), management.ActivityRequest{Last: time.Hour, Queues: []string{"mail"}})
 		require.NoError(t, err)
-		assert.Equal(t, 4, f.asked, "another question")
+		assert.Equal(t, 4, f.asked, "another query")
 		time.Sleep(time.Second + 1)
 		ask()
 		assert.Equal(t, 7, f.asked)
 		_, err = shared.SetControl(t.Context(), "billing", management.ControlChange{})
 		require.NoError(t, err)
 		ask()
-		assert.Equal(t, 10, f.asked, "what was changed is seen at once")
+		assert.Equal(t, 10, f.asked, "a change clears the cache")
 		_, err = shared.Act(t.Context(), management.ActRequest{DryRun: true, Limit: 1})
 		require.NoError(t, err)
 		ask()
@@ -53,7 +53,7 @@ func TestShareRemembersForASecond(t *testing.T) {
 	})
 }
 
-// waiting answers when it is told to.
+// waiting answers when the test says so.
 type waiting struct {
 	*fake
 	answer chan error
@@ -69,7 +69,7 @@ func (w waiting) Queues(ctx context.Context) ([]management.Queue, error) {
 	}
 }
 
-func TestShareAsksOnceForAllWhoWait(t *testing.T) {
+func TestShareQueriesOnceForConcurrentCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := waiting{newFake(), make(chan error)}
 		shared := dashboard.Share(w)
@@ -94,6 +94,6 @@ func TestShareAsksOnceForAllWhoWait(t *testing.T) {
 		assert.Equal(t, 1, w.asked)
 		go func() { w.answer <- nil }()
 		_, err := shared.Queues(t.Context())
-		require.NoError(t, err, "an error is not remembered")
+		require.NoError(t, err, "an error must not be kept")
 	})
 }

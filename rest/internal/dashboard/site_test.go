@@ -53,8 +53,8 @@ func (s *site) send(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// goes returns where an address that is on a page leads, without the prefix. It fails
-// the test for one that leads out of the prefix, or to no route.
+// goes returns the address, without the prefix, to which a link on a page leads. It fails
+// the test if the link leaves the prefix, or if no route serves it.
 func (s *site) goes(t *testing.T, method, page, link string) string {
 	t.Helper()
 	from, err := url.Parse("http://host" + s.prefix + page)
@@ -74,15 +74,15 @@ func (s *site) goes(t *testing.T, method, page, link string) string {
 	return path
 }
 
-// element is an element of a page.
+// element is an HTML element of a page.
 type element struct {
 	name   string
 	attrs  map[string]string
 	parent *element
-	text   *strings.Builder // of all in it
+	text   *strings.Builder // of the element and its descendants
 }
 
-// within is the nearest element around e with a name; nil where there is none.
+// within returns the closest ancestor of e with a name; nil if there is none.
 func (e *element) within(name string) *element {
 	for p := e.parent; p != nil; p = p.parent {
 		if p.name == name {
@@ -92,13 +92,13 @@ func (e *element) within(name string) *element {
 	return nil
 }
 
-// document is all elements of a page, in their order.
+// document contains all elements of a page, in their order.
 type document []*element
 
-// parse reads a page, whose elements must be closed in their order.
+// parse parses a page. All its elements must be closed in order.
 func parse(t *testing.T, page string) document {
 	t.Helper()
-	page = strings.ReplaceAll(page, "\x01", "") // which XML does not have
+	page = strings.ReplaceAll(page, "\x01", "") // not allowed in XML
 	decoder := xml.NewDecoder(strings.NewReader(page))
 	decoder.Strict, decoder.AutoClose, decoder.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	var all document
@@ -130,7 +130,7 @@ func parse(t *testing.T, page string) document {
 	}
 }
 
-// all are the elements with a name and, where these are given, attributes with values.
+// all returns the elements with a name and, if given, with pairs of attributes and values.
 func (d document) all(name string, attrs ...string) []*element {
 	var found []*element
 	for _, e := range d {
@@ -145,7 +145,7 @@ func (d document) all(name string, attrs ...string) []*element {
 	return found
 }
 
-// one is the only element like that.
+// one returns the only matching element.
 func (d document) one(t *testing.T, name string, attrs ...string) *element {
 	t.Helper()
 	found := d.all(name, attrs...)
@@ -153,11 +153,11 @@ func (d document) one(t *testing.T, name string, attrs ...string) *element {
 	return found[0]
 }
 
-// words are the text of an element, with single spaces.
+// words returns the text of an element, with single spaces.
 func (e *element) words() string { return strings.Join(strings.Fields(e.text.String()), " ") }
 
-// fields are what a form sends when the button with a value, or the one without, is
-// pressed and nothing was typed.
+// fields returns the values that a form sends if the user presses the button with the given
+// value, or the one without a value, and changes nothing.
 func (d document) fields(form *element, button string) url.Values {
 	values := url.Values{}
 	for _, e := range d {

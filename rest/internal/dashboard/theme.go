@@ -10,7 +10,7 @@ import (
 
 const themeCookie = "amboy-theme"
 
-// themeOf is what the browser chose before: light, dark, or empty for that of its system.
+// themeOf returns the theme that the browser chose: light, dark, or empty for the system's.
 func themeOf(r *http.Request) string {
 	cookie, err := r.Cookie(themeCookie)
 	if err != nil || (cookie.Value != "light" && cookie.Value != "dark") {
@@ -19,10 +19,10 @@ func themeOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// theme stores a choice in a cookie, whose path is that of the site: it is left out, so
-// that the browser, which knows the prefix, takes the directory of the request.
+// theme stores a choice of theme in a cookie. The cookie has no path attribute, so that the
+// browser, which knows the prefix, uses the directory of the request.
 func (d *Dashboard) theme(w http.ResponseWriter, r *http.Request) error {
-	err := known(r.PostForm, "theme", "back")
+	err := refuseUnknown(r.PostForm, "theme", "back")
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (d *Dashboard) theme(w http.ResponseWriter, r *http.Request) error {
 		return invalid("theme", theme, "must be light, dark or system")
 	}
 	back := r.PostForm.Get("back")
-	if !isHere(back) {
+	if !isLocalAddress(back) {
 		return invalid("back", back, "must be a page of this site")
 	}
 	http.SetCookie(w, cookie)
@@ -45,12 +45,12 @@ func (d *Dashboard) theme(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxBackBytes is the length of the longest address to go back to: longer ones are none
-// that a browser has come from.
+// maxBackBytes is the maximum length of the address to return to. Browsers send no longer
+// ones.
 const maxBackBytes = 8 << 10
 
-// isHere is true for an address from the top of the site on.
-func isHere(address string) bool {
+// isLocalAddress reports whether an address relative to the top of the site stays on the site.
+func isLocalAddress(address string) bool {
 	u, err := url.Parse("./" + address)
 	if err != nil || len(address) > maxBackBytes || strings.HasPrefix(address, "/") || strings.Contains(address, "\\") {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestVendoredFiles checks that the files of others are those that the manifest tells
-// of, and that they are served.
+// TestVendoredFiles checks that the vendored files match the manifest, and that they are
+// served.
 func TestVendoredFiles(t *testing.T) {
 	const dir = "assets/vendor"
 	encoded, err := os.ReadFile(filepath.Join(dir, "manifest.json"))

@@ -1,5 +1,5 @@
-// Package guard keeps a program's rules about who may see and do what. All that package
-// rest serves of management goes through it.
+// Package guard enforces a program's rules about which request may read and change what.
+// Every inspector that package rest serves is wrapped by it.
 package guard
 
 import (
@@ -10,20 +10,20 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// Action is something that a request does.
+// Action is what a request does.
 type Action string
 
 // The actions, besides those on jobs, which have the names of management.ActionKind.
 const (
-	// Read sees anything.
+	// Read reads anything.
 	Read Action = "read"
 	// Create puts a job.
 	Create Action = "create"
-	// Control changes what is set for a queue.
+	// Control changes the controls of a queue.
 	Control Action = "control"
 )
 
-// Actions lists the actions.
+// Actions lists all actions.
 func Actions() []Action {
 	actions := []Action{Read, Create, Control}
 	for _, kind := range management.ActionKinds() {
@@ -32,23 +32,23 @@ func Actions() []Action {
 	return actions
 }
 
-// Access is what a request wants to do. A request may want several.
+// Access describes what a request is about to do. One request may need several.
 type Access struct {
-	// Action is what it does: "read", "create", "control", or a management.ActionKind.
+	// Action is the action: "read", "create", "control", or a management.ActionKind.
 	Action Action
-	// Queue is the queue that it is about, which is the tenant where a program has a
-	// queue for each.
+	// Queue is the name of the queue. It identifies the tenant if the program has a queue
+	// for each tenant.
 	Queue string
-	// AllQueues is true where it is about all queues. Queue is empty then.
+	// AllQueues is true if the action concerns all queues; then Queue is empty.
 	AllQueues bool
-	// ID is that of the job, if it is about one; for Create it is empty if the service is to
-	// make one up. A list may show jobs whatever may be done to each.
+	// ID is the ID of the job, if the action concerns one. For Create it is empty if the
+	// service will generate the ID. It is also empty for lists, which may show any job.
 	ID string
-	// Type is that of the job for Create, and empty for all else. It may be any text.
+	// Type is the type of the job for Create, and empty otherwise. It may be any text.
 	Type string
 }
 
-// String says it to a person.
+// String describes the access.
 func (a Access) String() string {
 	if a.Type != "" {
 		return fmt.Sprintf("%s of a job of type %q on queue %q", a.Action, a.Type, a.Queue)
@@ -59,26 +59,26 @@ func (a Access) String() string {
 	return fmt.Sprintf("%s on queue %q", a.Action, a.Queue)
 }
 
-// DeniedError says that a request may not do something. It wraps what the program said.
+// DeniedError reports that a request may not do something. It wraps the program's reason.
 type DeniedError struct {
 	Access Access
 	Reason error
 }
 
-// Error says what was denied, and why.
+// Error names the access and the reason.
 func (e *DeniedError) Error() string { return fmt.Sprintf("%s: %v", e.Text(), e.Reason) }
 
-// Text says what was denied, and not why.
+// Text names the access without the reason.
 func (e *DeniedError) Text() string { return e.Access.String() + " is not allowed" }
 
-// Unwrap returns what the program said.
+// Unwrap returns the program's reason.
 func (e *DeniedError) Unwrap() error { return e.Reason }
 
-// Authorize decides whether a request may do something: the error says why not.
+// Authorize decides whether a request may do something. A non-nil error is the reason why not.
 type Authorize func(r *http.Request, access Access) error
 
-// errNoRule is why nothing may be done where a program does not say who may do what.
+// errNoRule is the reason if the program has not set an Authorize function.
 var errNoRule = errors.New("the program that mounts the handler has no function that authorizes requests")
 
-// denyAll lets a request do nothing.
+// denyAll denies everything.
 func denyAll(*http.Request, Access) error { return errNoRule }

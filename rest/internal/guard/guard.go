@@ -18,27 +18,27 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// MaskArgs returns what may be shown of the arguments, or of the result, of a job: JSON,
-// or nil to hide them.
+// MaskArgs returns what may be shown of the arguments or the result of a job: JSON, or nil
+// to hide them.
 type MaskArgs func(job management.JobRef, jobType string, args json.RawMessage) json.RawMessage
 
 // Options are the rules.
 type Options struct {
-	// Inspector is what is guarded.
+	// Inspector is the inspector to guard.
 	Inspector management.Inspector
 	// Authorize decides what a request may do. Default: nothing.
 	Authorize Authorize
-	// Tenant is the one queue that is shown; empty for all.
+	// Tenant is the only queue that is visible; empty for all.
 	Tenant string
-	// MaskArgs decides what is shown of arguments and results. Default: all.
+	// MaskArgs redacts arguments and results. Default: no redaction.
 	MaskArgs MaskArgs
 	// CreateTypes are the types of jobs that may be put. Default: none.
 	CreateTypes []string
-	// Actor names who makes a request, for the audit list. Default: nobody.
+	// Actor names the actor of a request, for the audit list. Default: no name.
 	Actor func(r *http.Request) string
 }
 
-// Guard keeps rules. It is safe for concurrent use.
+// Guard enforces the rules. It is safe for concurrent use.
 type Guard struct {
 	opts    Options
 	watches watches
@@ -55,33 +55,33 @@ func New(opts Options) *Guard {
 	return &Guard{opts: opts, watches: watches{inspector: opts.Inspector}}
 }
 
-// Inspector returns what a request may see and do. A method returns a *DeniedError for
-// what it may not.
+// Inspector returns an inspector limited to what a request may read and change. Its methods
+// return a *DeniedError for anything else.
 func (g *Guard) Inspector(r *http.Request) management.Inspector {
 	return &guarded{Guard: g, request: r, inner: g.opts.Inspector}
 }
 
-// Check returns a *DeniedError for a request that may not do something to everything
-// that there is for it.
+// Check returns a *DeniedError if a request may not perform an action on all queues that are
+// visible to it.
 func (g *Guard) Check(r *http.Request, action Action) error {
 	return (&guarded{Guard: g, request: r}).allow(r.Context(), action)
 }
 
-// Allow returns a *DeniedError for a request that may not do something.
+// Allow returns a *DeniedError if a request may not do something.
 func (g *Guard) Allow(r *http.Request, access Access) error {
 	return (&guarded{Guard: g, request: r}).ask(r.Context(), access)
 }
 
-// AllowCreate returns a *DeniedError for a request that may not put a job.
+// AllowCreate returns a *DeniedError if a request may not put a job.
 func (g *Guard) AllowCreate(r *http.Request, job management.NewJob) error {
 	return (&guarded{Guard: g, request: r}).allowCreate(r.Context(), job)
 }
 
-// Actor names who makes a request, for the audit list.
+// Actor returns the actor of a request, for the audit list.
 func (g *Guard) Actor(r *http.Request) string { return g.opts.Actor(r) }
 
-// May tells whether a request may do something in a queue, in all of them where queue is
-// empty. It is for showing what can be done: the Inspector asks again.
+// May reports whether a request may perform an action in a queue, or in all queues if queue
+// is empty. It is for showing what is possible: the Inspector checks again.
 func (g *Guard) May(r *http.Request, action Action, queue string) bool {
 	request := &guarded{Guard: g, request: r}
 	if queue == "" {
@@ -90,22 +90,22 @@ func (g *Guard) May(r *http.Request, action Action, queue string) bool {
 	return request.allow(r.Context(), action, queue) == nil
 }
 
-// guarded is the management.Inspector of a request.
+// guarded is the Inspector of a request.
 type guarded struct {
 	*Guard
 	request *http.Request
 	inner   management.Inspector
-	// asking lets the program be asked one thing at a time about the request: to read
-	// one may change it, as r.FormValue does.
+	// asking serializes the calls of Authorize for one request, because reading a request
+	// may change it, as r.FormValue does.
 	asking sync.Mutex
 }
 
-// allow asks the program about an action on some queues; on all that there are for the
-// request where none are named. It must come before all else.
+// allow authorizes an action on some queues, or on all visible queues if none are named. It
+// must be called before anything else is done.
 func (g *guarded) allow(ctx context.Context, action Action, queues ...string) error {
 	if g.opts.Tenant != "" {
 		for _, queue := range queues {
-			if err := g.own(queue); err != nil {
+			if err := g.checkOwn(queue); err != nil {
 				return err
 			}
 		}
@@ -122,18 +122,18 @@ func (g *guarded) allow(ctx context.Context, action Action, queues ...string) er
 	return nil
 }
 
-// allowJob asks the program about an action on one job.
+// allowJob authorizes an action on one job.
 func (g *guarded) allowJob(ctx context.Context, access Access) error {
-	if err := g.own(access.Queue); err != nil {
+	if err := g.checkOwn(access.Queue); err != nil {
 		return err
 	}
 	return g.ask(ctx, access)
 }
 
-// errType is why a job may not be put.
-var errType = errors.New("the type is not among those that may be created: see the option CreateTypes")
+// errType is the reason if CreateTypes does not contain the type of a job.
+var errType = errors.New("the option CreateTypes does not allow the type")
 
-// allowCreate asks the program about putting a job, and checks its type.
+// allowCreate authorizes putting a job, and checks its type.
 func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error {
 	access := Access{Action: Create, Queue: job.Queue, ID: job.ID, Type: job.Type}
 	if err := g.allowJob(ctx, access); err != nil {
@@ -148,14 +148,13 @@ func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error 
 	return nil
 }
 
-// ask asks the program about one thing. It may not be done where the function that
-// decides panics.
+// ask calls the Authorize function of the program. If that panics, access is denied.
 func (g *guarded) ask(ctx context.Context, access Access) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &DeniedError{Access: access, Reason: fmt.Errorf("the function that authorizes requests panicked: %v", value)}
+			err = &DeniedError{Access: access, Reason: fmt.Errorf("the Authorize function panicked: %v", value)}
 			logging.Error(ctx, message.Fields{
-				"message": "the function that authorizes requests failed, and the request is denied",
+				"message": "the Authorize function panicked; the request is denied",
 				"access":  access.String(),
 				"panic":   value,
 				"stack":   string(debug.Stack()),
@@ -170,45 +169,45 @@ func (g *guarded) ask(ctx context.Context, access Access) (err error) {
 	return nil
 }
 
-// own returns an error for a queue of another tenant, as for one that is not there.
-func (g *guarded) own(queue string) error {
-	if g.mine(queue) {
+// checkOwn returns an error for a queue of another tenant, the same as for an unknown queue.
+func (g *guarded) checkOwn(queue string) error {
+	if g.isOwn(queue) {
 		return nil
 	}
 	return fmt.Errorf("queue %q: %w", queue, management.ErrUnknownQueue)
 }
 
-func (g *guarded) mine(queue string) bool { return g.opts.Tenant == "" || queue == g.opts.Tenant }
+func (g *guarded) isOwn(queue string) bool { return g.opts.Tenant == "" || queue == g.opts.Tenant }
 
-// within is a list of queues, which are all where there are none, for a tenant.
-func (g *guarded) within(queues []string) []string {
+// visibleQueues returns the queues of a request, or the tenant's queue if there is a tenant.
+func (g *guarded) visibleQueues(queues []string) []string {
 	if g.opts.Tenant != "" {
 		return []string{g.opts.Tenant}
 	}
 	return queues
 }
 
-// only returns those of some things that are of the tenant.
-func only[T any](g *guarded, things []T, queueOf func(T) string) []T {
+// onlyOwn returns the items that belong to the tenant; all if there is no tenant.
+func onlyOwn[T any](g *guarded, things []T, queueOf func(T) string) []T {
 	if g.opts.Tenant == "" {
 		return things
 	}
 	own := make([]T, 0, len(things))
 	for _, thing := range things {
-		if g.mine(queueOf(thing)) {
+		if g.isOwn(queueOf(thing)) {
 			own = append(own, thing)
 		}
 	}
 	return own
 }
 
-// as has ctx carry who makes the request.
-func (g *guarded) as(ctx context.Context) context.Context {
+// withActor returns a context that carries the actor of the request.
+func (g *guarded) withActor(ctx context.Context) context.Context {
 	return management.WithActor(ctx, g.opts.Actor(g.request))
 }
 
-// client tells clients apart: by who makes the request where the program says, and else by
-// its address. Of IPv6 a client has a whole network.
+// client identifies the client of a request: by its actor if there is one, and otherwise by
+// its address. For IPv6 it is the /64 network.
 func (g *guarded) client() string {
 	if actor := g.opts.Actor(g.request); actor != "" {
 		return "actor " + actor
@@ -224,13 +223,13 @@ func (g *guarded) client() string {
 	return address.String()
 }
 
-// The reasons for which arguments are hidden.
+// The texts shown in place of hidden arguments.
 const (
 	hiddenByMask = "masked"
 	maskFailed   = "masking failed"
 )
 
-// mask hides what must not be shown of a job.
+// mask redacts the arguments and the result of a job.
 func (g *guarded) mask(ctx context.Context, job *management.Job) {
 	if g.opts.MaskArgs == nil {
 		return
@@ -243,11 +242,11 @@ func (g *guarded) mask(ctx context.Context, job *management.Job) {
 	}
 }
 
-// masked is what may be shown of a value; nil, and why, where nothing may.
+// masked returns what may be shown of a value, or nil and the reason why nothing may.
 func (g *guarded) masked(ctx context.Context, job *management.Job, value json.RawMessage) (shown json.RawMessage, hidden string) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			g.logMask(ctx, job, fmt.Errorf("it panicked: %v\n%s", panicked, debug.Stack()))
+			g.logMask(ctx, job, fmt.Errorf("panicked: %v\n%s", panicked, debug.Stack()))
 			shown, hidden = nil, maskFailed
 		}
 	}()
@@ -256,7 +255,7 @@ func (g *guarded) masked(ctx context.Context, job *management.Job, value json.Ra
 		return nil, hiddenByMask
 	}
 	if !json.Valid(shown) {
-		g.logMask(ctx, job, errors.New("it returned what is not JSON"))
+		g.logMask(ctx, job, errors.New("returned invalid JSON"))
 		return nil, maskFailed
 	}
 	return shown, ""
@@ -264,7 +263,7 @@ func (g *guarded) masked(ctx context.Context, job *management.Job, value json.Ra
 
 func (g *guarded) logMask(ctx context.Context, job *management.Job, err error) {
 	logging.Error(ctx, message.Fields{
-		"message": "the function that masks arguments failed, and all of them are hidden",
+		"message": "the MaskArgs function failed; the value is hidden",
 		"queue":   job.Queue,
 		"job_id":  job.ID,
 		"type":    job.Type,
@@ -272,7 +271,7 @@ func (g *guarded) logMask(ctx context.Context, job *management.Job, err error) {
 	})
 }
 
-// isOwnEdge tells whether an edge of a graph leads from and to jobs that are shown.
+// isOwnEdge reports whether both ends of an edge are among the jobs that are shown.
 func isOwnEdge(jobs []management.GraphJob, edge management.GraphEdge) bool {
 	has := func(id string) bool {
 		return slices.ContainsFunc(jobs, func(j management.GraphJob) bool { return j.ID == id })

@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/guard"
 )
 
-// oneJob is an Inspector that has a job.
+// oneJob is an Inspector that contains one job.
 type oneJob struct {
 	management.Inspector
 	job management.Job
@@ -33,7 +33,7 @@ func TestMaskArgs(t *testing.T) {
 	tests := []struct {
 		name         string
 		mask         guard.MaskArgs
-		args, result string // empty where there is none
+		args, result string // empty if hidden
 		hidden       string
 	}{
 		{name: "none", args: `{"password":"secret"}`, result: `"secret"`},
@@ -89,23 +89,23 @@ func TestMaskArgs(t *testing.T) {
 			assert.Equal(t, test.result, string(job.Result))
 			assert.Equal(t, test.hidden, job.ArgsHidden)
 			assert.Equal(t, test.hidden, job.ResultHidden)
-			assert.JSONEq(t, `{"password":"secret"}`, string(stored.Args)) //nolint:testifylint // The one is JSON, too.
+			assert.JSONEq(t, `{"password":"secret"}`, string(stored.Args)) //nolint:testifylint // Both are JSON.
 		})
 	}
 }
 
-func TestMaskArgsIsNotAskedWhereThereAreNone(t *testing.T) {
+func TestMaskArgsIsNotCalledWithoutArgs(t *testing.T) {
 	g := guard.New(guard.Options{
 		Inspector: oneJob{job: management.Job{ArgsHidden: "the job runs"}},
 		Authorize: everything,
-		MaskArgs:  func(management.JobRef, string, json.RawMessage) json.RawMessage { panic("it was asked") },
+		MaskArgs:  func(management.JobRef, string, json.RawMessage) json.RawMessage { panic("MaskArgs must not be called") },
 	})
 	job, err := g.Inspector(request(t)).Job(t.Context(), "q", "one")
 	require.NoError(t, err)
 	assert.Equal(t, "the job runs", job.ArgsHidden)
 }
 
-func TestAuthorizeThatPanics(t *testing.T) {
+func TestPanicOfAuthorizeDeniesAccess(t *testing.T) {
 	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(*http.Request, guard.Access) error { panic("no") }})
 	_, err := g.Inspector(request(t)).Job(t.Context(), "q", "one")
 	var denied *guard.DeniedError
@@ -138,9 +138,9 @@ func TestMay(t *testing.T) {
 	assert.False(t, g.May(request(t), "cancel", "q"))
 }
 
-// TestActionsThatDoNotExist checks that the program is not asked about them.
-func TestActionsThatDoNotExist(t *testing.T) {
-	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(*http.Request, guard.Access) error { panic("it was asked") }})
+// TestAuthorizeIsNotCalledForUnknownActions checks that unknown actions are refused first.
+func TestAuthorizeIsNotCalledForUnknownActions(t *testing.T) {
+	g := guard.New(guard.Options{Inspector: oneJob{}, Authorize: func(*http.Request, guard.Access) error { panic("Authorize must not be called") }})
 	var argument *management.InvalidArgumentError
 	_, err := g.Inspector(request(t)).ActOn(t.Context(), "q", "one", management.Action{Kind: "explode"})
 	require.ErrorAs(t, err, &argument)
@@ -152,9 +152,9 @@ func TestActions(t *testing.T) {
 	assert.Equal(t, []guard.Action{"read", "create", "control", "retry", "cancel", "park", "release", "reschedule", "prioritize", "complete", "abandon", "delete"}, guard.Actions())
 }
 
-// TestManyQueuesAreNotAskedAbout checks that what names too many queues is refused before
-// the program is asked about each of them.
-func TestManyQueuesAreNotAskedAbout(t *testing.T) {
+// TestAuthorizeIsNotCalledForTooManyQueues checks that a request with too many queues is
+// refused before Authorize is called for each of them.
+func TestAuthorizeIsNotCalledForTooManyQueues(t *testing.T) {
 	asked := 0
 	g := guard.New(guard.Options{Authorize: func(*http.Request, guard.Access) error {
 		asked++

@@ -42,11 +42,11 @@ func (g *guarded) SetControl(ctx context.Context, queue string, change managemen
 	if err := g.allow(ctx, Control, queue); err != nil {
 		return management.Control{}, err
 	}
-	return g.inner.SetControl(g.as(ctx), queue, change)
+	return g.inner.SetControl(g.withActor(ctx), queue, change)
 }
 
-// Watch asks the program again before each yield: what a request may do can end before
-// it does. That something has changed for others is not told to a tenant.
+// Watch authorizes the request again before each yield, because access may be revoked while
+// it watches. It does not yield to a tenant if only other queues have changed.
 func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := g.allow(ctx, Read); err != nil {
@@ -62,7 +62,7 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 				yield(nil, err)
 				return
 			}
-			queues = only(g, queues, func(q management.Queue) string { return q.Name })
+			queues = onlyOwn(g, queues, func(q management.Queue) string { return q.Name })
 			if last != nil && g.opts.Tenant != "" && reflect.DeepEqual(queues, last) {
 				continue
 			}
@@ -74,8 +74,8 @@ func (g *guarded) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 	}
 }
 
-// FindJobs asks the program about a filter that is valid only, as all that has a list of
-// queues does: it may be asked about each of them.
+// FindJobs validates the filter first, as all methods with a list of queues do: Authorize is
+// called for each of them.
 func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, page management.PageRequest) (management.JobPage, error) {
 	if err := filter.Validate(); err != nil {
 		return management.JobPage{}, err
@@ -83,7 +83,7 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
 		return management.JobPage{}, err
 	}
-	filter.Queues = g.within(filter.Queues)
+	filter.Queues = g.visibleQueues(filter.Queues)
 	return g.inner.FindJobs(ctx, filter, page)
 }
 
@@ -94,7 +94,7 @@ func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, mo
 	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
 		return management.Count{}, err
 	}
-	filter.Queues = g.within(filter.Queues)
+	filter.Queues = g.visibleQueues(filter.Queues)
 	return g.inner.CountJobs(ctx, filter, most)
 }
 
@@ -108,11 +108,11 @@ func (g *guarded) Job(ctx context.Context, queue, id string) (management.Job, er
 	}
 	g.mask(ctx, &job)
 	queueOf := func(d management.Dependency) string { return d.Queue }
-	job.DependsOn = only(g, job.DependsOn, queueOf)
-	job.Dependents = only(g, job.Dependents, queueOf)
+	job.DependsOn = onlyOwn(g, job.DependsOn, queueOf)
+	job.Dependents = onlyOwn(g, job.Dependents, queueOf)
 	job.Scopes = slices.Clone(job.Scopes)
 	for i, scope := range job.Scopes {
-		if scope.Holder != nil && !g.mine(scope.Holder.Queue) {
+		if scope.Holder != nil && !g.isOwn(scope.Holder.Queue) {
 			job.Scopes[i].Holder = nil
 		}
 	}
@@ -127,7 +127,7 @@ func (g *guarded) Graph(ctx context.Context, queue, id string, distance int) (ma
 	if err != nil || g.opts.Tenant == "" {
 		return graph, err
 	}
-	graph.Jobs = only(g, graph.Jobs, func(j management.GraphJob) string { return j.Queue })
+	graph.Jobs = onlyOwn(g, graph.Jobs, func(j management.GraphJob) string { return j.Queue })
 	edges := graph.Edges
 	graph.Edges = make([]management.GraphEdge, 0, len(edges))
 	for _, edge := range edges {
@@ -142,18 +142,18 @@ func (g *guarded) CreateJob(ctx context.Context, job management.NewJob) (managem
 	if err := g.allowCreate(ctx, job); err != nil {
 		return management.Created{}, err
 	}
-	return g.inner.CreateJob(g.as(ctx), job)
+	return g.inner.CreateJob(g.withActor(ctx), job)
 }
 
 func (g *guarded) ActOn(ctx context.Context, queue, id string, action management.Action) (management.Acted, error) {
-	// The program is asked about actions that exist only.
+	// Authorize is called only for actions that exist.
 	if err := action.Validate(); err != nil {
 		return management.Acted{}, err
 	}
 	if err := g.allowJob(ctx, Access{Action: Action(action.Kind), Queue: queue, ID: id}); err != nil {
 		return management.Acted{}, err
 	}
-	return g.inner.ActOn(g.as(ctx), queue, id, action)
+	return g.inner.ActOn(g.withActor(ctx), queue, id, action)
 }
 
 func (g *guarded) Act(ctx context.Context, req management.ActRequest) (management.Acted, error) {
@@ -163,9 +163,9 @@ func (g *guarded) Act(ctx context.Context, req management.ActRequest) (managemen
 	if err := g.allow(ctx, Action(req.Kind), req.Filter.Queues...); err != nil {
 		return management.Acted{}, err
 	}
-	req.Filter.Queues = g.within(req.Filter.Queues)
-	req.All = req.Filter.SelectsAll() // which that of a tenant does not
-	return g.inner.Act(g.as(ctx), req)
+	req.Filter.Queues = g.visibleQueues(req.Filter.Queues)
+	req.All = req.Filter.SelectsAll() // false with the queue of a tenant
+	return g.inner.Act(g.withActor(ctx), req)
 }
 
 func (g *guarded) Scopes(ctx context.Context, filter management.ScopeFilter, page management.PageRequest) (management.ScopePage, error) {
@@ -175,9 +175,9 @@ func (g *guarded) Scopes(ctx context.Context, filter management.ScopeFilter, pag
 	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
 		return management.ScopePage{}, err
 	}
-	filter.Queues = g.within(filter.Queues)
+	filter.Queues = g.visibleQueues(filter.Queues)
 	scopes, err := g.inner.Scopes(ctx, filter, page)
-	scopes.Scopes = only(g, scopes.Scopes, func(s management.Scope) string { return s.Queue })
+	scopes.Scopes = onlyOwn(g, scopes.Scopes, func(s management.Scope) string { return s.Queue })
 	return scopes, err
 }
 
@@ -189,7 +189,7 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	if err != nil || g.opts.Tenant == "" {
 		return processes, err
 	}
-	// What a process says that it runs is cut off, maybe before the tenant's jobs.
+	// The list of running jobs of a process is cut, maybe before the tenant's jobs.
 	running, err := g.inner.FindJobs(ctx, management.JobFilter{
 		Queues: []string{g.opts.Tenant},
 		States: []amboy.JobState{amboy.StateRunning},
@@ -199,8 +199,8 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	}
 	own := make([]management.Process, 0, len(processes))
 	for _, process := range processes {
-		process.Unknown = nil // it may be of other tenants
-		process.Queues = only(g, process.Queues, func(q management.ProcessQueue) string { return q.Name })
+		process.Unknown = nil // may contain types of other tenants
+		process.Queues = onlyOwn(g, process.Queues, func(q management.ProcessQueue) string { return q.Name })
 		process.Running, process.RunningCount = runBy(process.ID, running)
 		if len(process.Queues) > 0 || len(process.Running) > 0 {
 			own = append(own, process)
@@ -209,7 +209,7 @@ func (g *guarded) Processes(ctx context.Context) ([]management.Process, error) {
 	return own, nil
 }
 
-// runBy returns the jobs of a page that a process runs: some of them, and their number.
+// runBy returns the jobs of a page that a process runs, up to DefaultLimit, and their number.
 func runBy(process string, running management.JobPage) ([]management.JobSummary, management.Count) {
 	jobs := []management.JobSummary{}
 	count := management.Count{More: running.Next != ""}
@@ -232,9 +232,9 @@ func (g *guarded) Activity(ctx context.Context, req management.ActivityRequest) 
 	if err := g.allow(ctx, Read, req.Queues...); err != nil {
 		return management.Activity{}, err
 	}
-	req.Queues = g.within(req.Queues)
+	req.Queues = g.visibleQueues(req.Queues)
 	activity, err := g.inner.Activity(ctx, req)
-	activity.Rows = only(g, activity.Rows, func(row management.ActivityRow) string { return row.Queue })
+	activity.Rows = onlyOwn(g, activity.Rows, func(row management.ActivityRow) string { return row.Queue })
 	return activity, err
 }
 
@@ -243,10 +243,11 @@ func (g *guarded) Schedules(ctx context.Context) ([]management.Schedule, error) 
 		return nil, err
 	}
 	schedules, err := g.inner.Schedules(ctx)
-	return only(g, schedules, func(s management.Schedule) string { return s.Queue }), err
+	return onlyOwn(g, schedules, func(s management.Schedule) string { return s.Queue }), err
 }
 
-// maxAuditPages is how many pages of the whole list are looked at for one of a tenant.
+// maxAuditPages is the maximum number of pages of the whole list that are read for one page
+// of a tenant.
 const maxAuditPages = 20
 
 func (g *guarded) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
@@ -266,7 +267,7 @@ func (g *guarded) Audit(ctx context.Context, page management.PageRequest) (manag
 		if err != nil {
 			return management.AuditPage{}, err
 		}
-		own.Entries = append(own.Entries, only(g, all.Entries, func(e management.AuditEntry) string { return e.Queue })...)
+		own.Entries = append(own.Entries, onlyOwn(g, all.Entries, func(e management.AuditEntry) string { return e.Queue })...)
 		own.Next, page.Cursor = all.Next, all.Next
 		page.Limit = wanted - len(own.Entries)
 		if own.Next == "" || page.Limit <= 0 {

@@ -14,34 +14,34 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// MaxWatchers is how many requests may watch at once.
+// MaxWatchers is the maximum number of requests that watch at once.
 const MaxWatchers = 1000
 
-// MaxWatchersOfClient is how many of them may be of one client.
+// MaxWatchersOfClient is the maximum number of them per client.
 const MaxWatchersOfClient = 100
 
-// ErrTooManyOfClient says that MaxWatchersOfClient requests of a client watch.
-var ErrTooManyOfClient = errors.New("too many requests of this client watch the queues already")
+// ErrTooManyOfClient reports that MaxWatchersOfClient requests of a client already watch.
+var ErrTooManyOfClient = errors.New("too many requests of this client are watching the queues")
 
-// ErrTooManyWatchers says that MaxWatchers requests watch.
-var ErrTooManyWatchers = errors.New("too many requests watch the queues already")
+// ErrTooManyWatchers reports that MaxWatchers requests already watch.
+var ErrTooManyWatchers = errors.New("too many requests are watching the queues")
 
-// watches lets all requests that watch at about the same rate share one Watch, so that
+// watches shares one Watch among all requests that watch at about the same rate, so that
 // many cost as little as a few.
 type watches struct {
 	inspector management.Inspector
 
 	mu       sync.Mutex
 	watchers int
-	// byClient counts the watchers of each client that has some.
+	// byClient counts the watchers of each client.
 	byClient map[string]int
 	byRate   map[time.Duration]*watch
-	// stopping are closed when a server shuts down, which does not end requests.
+	// stopping are closed when a server shuts down, because a shutdown does not end requests.
 	stopping map[*http.Server]chan struct{}
 }
 
-// watch yields as a Watch does, until ctx ends or the server of the request, which a client
-// has made, shuts down.
+// watch yields as Inspector.Watch does, until ctx ends or the server of the request shuts
+// down. client identifies the client that sent the request.
 func (w *watches) watch(ctx context.Context, r *http.Request, client string, every time.Duration) iter.Seq2[[]management.Queue, error] {
 	return func(yield func([]management.Queue, error) bool) {
 		if err := checkRate(every); err != nil {
@@ -49,7 +49,7 @@ func (w *watches) watch(ctx context.Context, r *http.Request, client string, eve
 			return
 		}
 		every = rateFor(every)
-		shared, err := w.join(client, every) //nolint:contextcheck // It may go on after this request.
+		shared, err := w.join(client, every) //nolint:contextcheck // It may outlive this request.
 		if err != nil {
 			yield(nil, err)
 			return
@@ -91,20 +91,20 @@ func checkRate(every time.Duration) error {
 	return nil
 }
 
-// rates are those at which there are watches. They are few: with one for each rate that
-// somebody may ask for, requests could have the store asked without end.
+// rates are the rates at which watches run. They are few: with one watch for each requested
+// rate, clients could make the store answer any number of queries.
 var rates = []time.Duration{
 	management.MinWatch, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
 	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, management.MaxWatch,
 }
 
-// rateFor is the first rate that is not faster than what is asked for.
+// rateFor returns the first rate that is not faster than the requested one.
 func rateFor(every time.Duration) time.Duration {
 	i, _ := slices.BinarySearch(rates, every)
 	return rates[i]
 }
 
-// join returns the watch with a rate, which it starts where there is none.
+// join returns the watch with a rate, and starts it if necessary.
 func (w *watches) join(client string, every time.Duration) (*watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *watches) join(client string, every time.Duration) (*watch, error) {
 	return shared, nil
 }
 
-// leave stops a watch, and waits until it has stopped, when nobody is left.
+// leave stops a watch after its last watcher has left, and waits until it has stopped.
 func (w *watches) leave(client string, every time.Duration, shared *watch) {
 	w.mu.Lock()
 	w.watchers--
@@ -150,7 +150,7 @@ func (w *watches) leave(client string, every time.Duration, shared *watch) {
 	}
 }
 
-// stoppingOf is closed when the server of a request shuts down.
+// stoppingOf returns a channel that is closed when the server of a request shuts down.
 func (w *watches) stoppingOf(r *http.Request) <-chan struct{} {
 	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok {
@@ -172,7 +172,7 @@ func (w *watches) stoppingOf(r *http.Request) <-chan struct{} {
 
 // watch is a Watch that several requests share.
 type watch struct {
-	watchers int // which watches.mu guards
+	watchers int // guarded by watches.mu
 	cancel   context.CancelFunc
 	done     chan struct{}
 
@@ -180,14 +180,14 @@ type watch struct {
 	now moment
 }
 
-// moment is what a watch has at a time.
+// moment is the state of a watch at a point in time.
 type moment struct {
 	queues  []management.Queue
 	version int
-	// ended is true when nothing will follow: err says why, where it was no request.
+	// ended is true if no more changes follow. err is the reason; nil if it was stopped.
 	ended bool
 	err   error
-	// changed is closed when something follows.
+	// changed is closed when the next state is set.
 	changed chan struct{}
 }
 
@@ -210,7 +210,7 @@ func (w *watch) latest() moment {
 	return w.now
 }
 
-// set sets what is latest, and wakes those who wait for it.
+// set changes the latest state, and wakes the waiters.
 func (w *watch) set(change func(now *moment)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +228,7 @@ func (w *watch) run(ctx context.Context, inspector management.Inspector, every t
 func (w *watch) follow(ctx context.Context, inspector management.Inspector, every time.Duration) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("watching the queues: it panicked: %v\n%s", value, debug.Stack())
+			err = fmt.Errorf("watching the queues panicked: %v\n%s", value, debug.Stack())
 		}
 	}()
 	for queues, failed := range inspector.Watch(ctx, every) {

@@ -19,7 +19,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/guard"
 )
 
-// ticking is an Inspector whose Watch yields a queue, over and over, until it fails.
+// ticking is an Inspector whose Watch yields at each interval, until it fails.
 type ticking struct {
 	management.Inspector
 	started, running atomic.Int32
@@ -47,13 +47,13 @@ func (i *ticking) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]ma
 	}
 }
 
-// follow reads what a watch yields, until its context ends. It returns how often it
-// yielded, and the error at its end.
+// follow watches until its context ends. It returns the number of yields, and the error at the
+// end.
 func follow(ctx context.Context, g *guard.Guard, every time.Duration) (times *atomic.Int32, ended <-chan error) {
 	return followFrom(ctx, g, every, "192.0.2.1:1")
 }
 
-// followFrom is follow from an address, which a user may come after.
+// followFrom is like follow for a client address, optionally followed by a space and a user.
 func followFrom(ctx context.Context, g *guard.Guard, every time.Duration, from string) (times *atomic.Int32, ended <-chan error) {
 	times = &atomic.Int32{}
 	end := make(chan error, 1)
@@ -77,7 +77,7 @@ func followFrom(ctx context.Context, g *guard.Guard, every time.Duration, from s
 	return times, end
 }
 
-func TestManyWatchesCostOne(t *testing.T) {
+func TestWatchesAtOneRateShareOneWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &ticking{}
 		g := guard.New(guard.Options{Inspector: inner, Authorize: everything})
@@ -88,7 +88,7 @@ func TestManyWatchesCostOne(t *testing.T) {
 			times, end := follow(ctx, g, time.Second)
 			all, ends = append(all, times), append(ends, end)
 		}
-		time.Sleep(5500 * time.Millisecond) // which synctest lets pass at once
+		time.Sleep(5500 * time.Millisecond) // fake time
 		synctest.Wait()
 		assert.EqualValues(t, 1, inner.started.Load())
 		for _, times := range all {
@@ -96,16 +96,16 @@ func TestManyWatchesCostOne(t *testing.T) {
 		}
 		late, end := follow(ctx, g, time.Second)
 		synctest.Wait()
-		assert.EqualValues(t, 1, late.Load(), "it gets what is there at once")
+		assert.EqualValues(t, 1, late.Load(), "a late watcher gets the current state at once")
 		_, otherEnd := follow(ctx, g, time.Minute)
 		synctest.Wait()
-		assert.EqualValues(t, 2, inner.started.Load(), "another rate is another watch")
+		assert.EqualValues(t, 2, inner.started.Load(), "another rate needs another watch")
 
 		cancel()
 		for _, end := range append(ends, end, otherEnd) {
 			require.NoError(t, <-end)
 		}
-		assert.Zero(t, inner.running.Load(), "the last that leaves waits until it has ended")
+		assert.Zero(t, inner.running.Load(), "the last watcher must wait until the watch has ended")
 	})
 }
 
@@ -116,7 +116,7 @@ func TestWatchThatFails(t *testing.T) {
 		_, end := follow(t.Context(), g, time.Second)
 		_, another := follow(t.Context(), g, time.Second)
 		synctest.Wait()
-		failure := errors.New("the store is gone")
+		failure := errors.New("store failure")
 		inner.fails <- failure
 		require.ErrorIs(t, <-end, failure)
 		require.ErrorIs(t, <-another, failure)
@@ -124,13 +124,13 @@ func TestWatchThatFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		times, end := follow(ctx, g, time.Second)
 		synctest.Wait()
-		assert.EqualValues(t, 1, times.Load(), "the next begins anew")
+		assert.EqualValues(t, 1, times.Load(), "the next watcher starts a new watch")
 		cancel()
 		require.NoError(t, <-end)
 	})
 }
 
-func TestWatchIsDeniedLater(t *testing.T) {
+func TestWatchEndsAfterAccessIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var denied atomic.Bool
 		g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: func(*http.Request, guard.Access) error {
@@ -158,14 +158,14 @@ func TestWatchOfATenant(t *testing.T) {
 	}
 }
 
-// TestWatchOfATenantIsQuiet checks that a tenant can't see when others have changes.
+// TestWatchOfATenantIsQuiet checks that a tenant does not notice changes of other tenants.
 func TestWatchOfATenantIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for tenant, want := range map[string]int32{"mine": 6, "theirs": 1, "nobody's": 1} {
+		for tenant, want := range map[string]int32{"mine": 6, "theirs": 1, "unknown": 1} {
 			g := guard.New(guard.Options{Inspector: &ticking{}, Authorize: everything, Tenant: tenant})
 			ctx, cancel := context.WithCancel(t.Context())
 			times, end := follow(ctx, g, time.Second)
-			time.Sleep(5500 * time.Millisecond) // which synctest lets pass at once
+			time.Sleep(5500 * time.Millisecond) // fake time
 			synctest.Wait()
 			assert.Equal(t, want, times.Load(), tenant)
 			cancel()
@@ -174,8 +174,8 @@ func TestWatchOfATenantIsQuiet(t *testing.T) {
 	})
 }
 
-// TestWatchesAreFew checks that requests can't have the store watched at a thousand
-// rates, and that none yields more often than was asked for.
+// TestWatchesAreFew checks that requests with many different rates cause few watches of the
+// store, and that none yields more often than requested.
 func TestWatchesAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &ticking{}
@@ -188,7 +188,7 @@ func TestWatchesAreFew(t *testing.T) {
 		}
 		slow, end := follow(ctx, g, 1001*time.Millisecond)
 		ends = append(ends, end)
-		time.Sleep(4500 * time.Millisecond) // which synctest lets pass at once
+		time.Sleep(4500 * time.Millisecond) // fake time
 		synctest.Wait()
 		assert.Less(t, inner.started.Load(), int32(20))
 		assert.EqualValues(t, 3, slow.Load(), "every 2s")
@@ -199,7 +199,7 @@ func TestWatchesAreFew(t *testing.T) {
 	})
 }
 
-// fill has clients watch until a guard lets no more, and returns how many do.
+// fill starts watchers until the guard refuses one, and returns how many are watching.
 func fill(ctx context.Context, g *guard.Guard, from string, most int) (watching int, ends []<-chan error, last error) {
 	for range most {
 		times, end := followFrom(ctx, g, time.Hour, from)
@@ -213,12 +213,12 @@ func fill(ctx context.Context, g *guard.Guard, from string, most int) (watching 
 	return watching, ends, nil
 }
 
-// One client that watches a thousand times must leave room for others.
-func TestAttackOneClientTakesAllPlacesOfThoseWhoWatch(t *testing.T) {
+// A client that watches a thousand times must leave room for others.
+func TestAttackOneClientUsesUpAllWatchers(t *testing.T) {
 	named := func(r *http.Request) string { return r.Header.Get("User") }
 	for name, test := range map[string]struct {
 		actor           func(*http.Request) string
-		attacker, other []string // where requests come from: an address and a user
+		attacker, other []string // an address, optionally with a user
 	}{
 		"an address":                    {nil, []string{"192.0.2.1:1", "192.0.2.1:2"}, []string{"192.0.2.2:1"}},
 		"addresses of one IPv6 network": {nil, []string{"[2001:db8::1]:1", "[2001:db8::ffff:2]:1"}, []string{"[2001:db8:0:1::1]:1"}},
@@ -242,7 +242,7 @@ func TestAttackOneClientTakesAllPlacesOfThoseWhoWatch(t *testing.T) {
 				}
 				ctx, cancel = context.WithCancel(t.Context())
 				watching, ends, err = fill(ctx, g, test.attacker[0], 1)
-				require.NoError(t, err, "the places are free again")
+				require.NoError(t, err, "the client can watch again")
 				assert.Equal(t, 1, watching)
 				cancel()
 				require.NoError(t, <-ends[0])

@@ -1,4 +1,4 @@
-// Package names puts the names of queues and the IDs of jobs into the paths of URLs.
+// Package names encodes the names of queues and the IDs of jobs as segments of URL paths.
 package names
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// MaxQueueBytes is the length of the longest name of a queue that a path may have.
+// MaxQueueBytes is the maximum length of the name of a queue in a path.
 const MaxQueueBytes = 1024
 
-// Escape makes a text one segment of a path. One that is made of dots alone would be
-// taken for another directory.
+// Escape encodes a text as one segment of a path. It also escapes "." and "..", which
+// clients and servers would resolve as directories.
 func Escape(text string) string {
 	if text == "." || text == ".." {
 		return strings.ReplaceAll(text, ".", "%2E")
@@ -23,11 +23,11 @@ func Escape(text string) string {
 	return url.PathEscape(text)
 }
 
-// nameless stands for the queue without a name: a path has no empty segment. A name that
-// begins with it has it twice.
+// nameless stands for the queue without a name, because a path can't contain an empty
+// segment. A name that begins with it gets another one in front.
 const nameless = "_"
 
-// Encode makes the name of a queue one segment of a path.
+// Encode encodes the name of a queue as one segment of a path.
 func Encode(queue string) string {
 	if queue == "" || strings.HasPrefix(queue, nameless) {
 		queue = nameless + queue
@@ -35,21 +35,21 @@ func Encode(queue string) string {
 	return Escape(queue)
 }
 
-// Decode returns the name of a queue of a segment, from which the percent-encoding was
-// taken. The error is a *management.InvalidArgumentError for what Encode does not make.
+// Decode returns the name of the queue for a segment whose percent-encoding was removed. It
+// returns a *management.InvalidArgumentError for a segment that Encode does not produce.
 func Decode(segment string) (queue string, err error) {
 	if err := check("queue", segment, MaxQueueBytes); err != nil {
 		return "", err
 	}
 	name, marked := strings.CutPrefix(segment, nameless)
 	if marked && name != "" && !strings.HasPrefix(name, nameless) {
-		return "", &management.InvalidArgumentError{Field: "queue", Value: segment, Rule: "must begin with two underscores, where the name begins with one"}
+		return "", &management.InvalidArgumentError{Field: "queue", Value: segment, Rule: "must begin with two underscores if the name begins with one"}
 	}
 	return name, nil
 }
 
-// ID returns the ID of a job of a segment, from which the percent-encoding was taken.
-// The error is a *management.InvalidArgumentError for what no job has.
+// ID returns the ID of the job for a segment whose percent-encoding was removed. It returns
+// a *management.InvalidArgumentError for a text that can't be an ID.
 func ID(segment string) (id string, err error) {
 	return segment, check("id", segment, amboy.MaxIDLength)
 }

@@ -1,6 +1,6 @@
-// Package openapi describes the routes of package api, as OpenAPI 3.1. What it makes is
-// in a file of that package, which a test keeps up to date, so that no program that uses
-// the library needs what makes it.
+// Package openapi generates the OpenAPI 3.1 description of the routes of package api. The
+// result is a file of that package, which a test keeps up to date, so that programs that
+// import the library do not need the generator.
 package openapi
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/mongodb/amboy/rest/internal/api"
 )
 
-const about = `Sees and steers the jobs of queues. What a request may do is for the program that serves it to decide: what is not allowed is answered with 403.
+const about = `Inspects and controls the jobs of queues. The program that serves it authorizes the requests: a request that is not allowed is answered with 403.
 
-A queue is named by its name in a path, percent-encoded; by _ where it has none, and with one more underscore before a name that begins with one. Parameters and fields that are not described are refused.`
+In a path, a queue is identified by its percent-encoded name; by _ if it has no name, and with another underscore in front of a name that begins with one. Parameters and fields that are not described are refused.`
 
-// Describe returns the description of routes.
+// Describe returns the description of the routes as JSON.
 func Describe(routes []api.Route) ([]byte, error) {
 	reflector := openapi31.NewReflector()
 	reflector.Spec.Info.WithTitle("Amboy").WithVersion("2").WithDescription(about)
-	reflector.Spec.WithServers(*(&openapi31.Server{}).WithURL("..").WithDescription("where the handler is mounted"))
+	reflector.Spec.WithServers(*(&openapi31.Server{}).WithURL("..").WithDescription("the URL at which the handler is mounted"))
 	reflector.DefaultOptions = append(reflector.DefaultOptions,
 		jsonschema.InterceptSchema(values),
 		jsonschema.InterceptProp(require),
@@ -80,12 +80,12 @@ func required(unit *openapi.ContentUnit) {
 	}
 }
 
-// location has the headers of an answer to a request that made something.
+// location describes the header of an answer to a request that created a job.
 type location struct {
-	Location string `header:"Location" description:"where the job is, relative to the request"`
+	Location string `header:"Location" description:"the URL of the job, relative to the request"`
 }
 
-// problems are the statuses of the problems of a route.
+// problems returns the statuses of the problems of a route.
 func problems(route api.Route) []int {
 	statuses := []int{
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
@@ -100,7 +100,7 @@ func problems(route api.Route) []int {
 	return statuses
 }
 
-// values describes types by what values they have.
+// values adds the allowed values of types to their schemas.
 func values(params jsonschema.InterceptSchemaParams) (stop bool, err error) {
 	if !params.Processed {
 		return false, nil
@@ -115,7 +115,7 @@ func values(params jsonschema.InterceptSchemaParams) (stop bool, err error) {
 		params.Schema.Format = nil
 		params.Schema.WithType(jsonschema.String.Type()).WithPattern(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
 	case management.ControlChange, management.NewJob, management.Action, api.ActOnJobs, management.JobFilter, management.TimeRange:
-		// What a client sends must not have unknown fields. What it gets may have more
+		// Requests must not contain unknown fields. Answers may contain more fields
 		// in a later version.
 		closed := false
 		params.Schema.AdditionalProperties = &jsonschema.SchemaOrBool{TypeBoolean: &closed}
@@ -138,8 +138,7 @@ func anys[T any](list []T) []any {
 	return values
 }
 
-// require has all fields be there that are not left out where they are empty, and says
-// what values they have.
+// require marks fields as required that are never left out, and adds their bounds.
 func require(params jsonschema.InterceptPropParams) error {
 	if !params.Processed {
 		return nil
@@ -149,7 +148,7 @@ func require(params jsonschema.InterceptPropParams) error {
 	if isRequired && !slices.Contains(params.ParentSchema.Required, params.Name) {
 		params.ParentSchema.Required = append(params.ParentSchema.Required, params.Name)
 	}
-	// There is no null: lists are empty arrays, and other things are not there.
+	// Null is not used: empty lists are empty arrays, and other empty fields are left out.
 	params.PropertySchema.RemoveType(jsonschema.Null)
 	if oc, is := openapi.OperationCtx(params.Context); is && !oc.IsProcessingResponse() && isJSON {
 		bound(params)
@@ -157,7 +156,7 @@ func require(params jsonschema.InterceptPropParams) error {
 	return nil
 }
 
-// bound says how large a field may be that a client sends, where its type does not.
+// bound adds the bounds of fields of a request that their types don't imply.
 func bound(params jsonschema.InterceptPropParams) {
 	schema := params.PropertySchema
 	switch {

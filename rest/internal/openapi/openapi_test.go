@@ -17,9 +17,9 @@ import (
 	"github.com/mongodb/amboy/rest/internal/openapi"
 )
 
-var update = flag.Bool("update", false, "write the description that is served")
+var update = flag.Bool("update", false, "write the served description")
 
-// TestDescriptionIsUpToDate compares the description that is served to the routes.
+// TestDescriptionIsUpToDate compares the served description with a generated one.
 func TestDescriptionIsUpToDate(t *testing.T) {
 	description, err := openapi.Describe(api.Routes())
 	require.NoError(t, err)
@@ -30,10 +30,10 @@ func TestDescriptionIsUpToDate(t *testing.T) {
 	assert.Equal(t, string(description)+"\n", string(api.Description), "run: go test ./rest/internal/openapi -update")
 }
 
-// TestDescriptionIsValid validates the description against the schema of OpenAPI 3.1,
-// which is that of https://spec.openapis.org/oas/3.1, as the package
-// @hyperjump/json-schema 1.18.0 of npm has it. Schemas in it are compiled as JSON Schema
-// 2020-12, which is what OpenAPI 3.1 takes.
+// TestDescriptionIsValid validates the description against the schema of OpenAPI 3.1, which
+// is that of https://spec.openapis.org/oas/3.1 as contained in version 1.18.0 of the npm
+// package @hyperjump/json-schema. The schemas in the description are compiled as JSON Schema
+// 2020-12, which OpenAPI 3.1 uses.
 func TestDescriptionIsValid(t *testing.T) {
 	meta, err := os.ReadFile("testdata/openapi-3.1.schema.json")
 	require.NoError(t, err)
@@ -61,9 +61,9 @@ func parse(t *testing.T, text []byte) any {
 	return value
 }
 
-// TestBounds compares the bounds that the tags of parameters have to those of package
-// management.
-func TestBounds(t *testing.T) {
+// TestBoundsMatchPackageManagement compares the bounds in the tags of parameters with those
+// of package management.
+func TestBoundsMatchPackageManagement(t *testing.T) {
 	var description struct {
 		Paths map[string]map[string]struct {
 			Parameters []struct {
@@ -89,6 +89,6 @@ func TestBounds(t *testing.T) {
 	assert.Equal(t, map[string]int{
 		"limit": management.MaxLimit, "most": management.MaxCount, "distance": management.MaxGraphDistance, "values": management.MaxFilterValues,
 	}, found)
-	assert.Contains(t, string(api.Description), fmt.Sprintf("%d where it is not given", management.DefaultLimit))
-	assert.Contains(t, string(api.Description), fmt.Sprintf("%d where it is not given", management.MaxCount))
+	assert.Contains(t, string(api.Description), fmt.Sprintf("the default is %d", management.DefaultLimit))
+	assert.Contains(t, string(api.Description), fmt.Sprintf("the default is %d", management.MaxCount))
 }

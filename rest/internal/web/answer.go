@@ -15,13 +15,13 @@ import (
 // JSON is the content type of most answers.
 const JSON = "application/json; charset=utf-8"
 
-// WriteJSON answers with a value, and a line break. It sets the content type, unless
-// that is set.
+// WriteJSON answers with a value as JSON, followed by a newline. It sets the content type
+// unless it is already set.
 func WriteJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
 		LogFailure(r, &Failure{Status: http.StatusInternalServerError}, fmt.Errorf("encoding the answer: %w", err))
-		status, body = http.StatusInternalServerError, []byte(`{"error":"the answer can't be encoded"}`)
+		status, body = http.StatusInternalServerError, []byte(`{"error":"the response can't be encoded"}`)
 	}
 	if w.Header().Get("Content-Type") == "" {
 		w.Header().Set("Content-Type", JSON)
@@ -31,8 +31,8 @@ func WriteJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
 	LogUnsent(r, err)
 }
 
-// WriteArray answers with values, each of which is encoded when it is sent, so that
-// the whole is not in memory twice.
+// WriteArray answers with a JSON array. It encodes each value when it is sent, so that the
+// encoded array is never in memory as a whole.
 func WriteArray[T any](w http.ResponseWriter, r *http.Request, values []T) {
 	w.Header().Set("Content-Type", JSON)
 	out := bufio.NewWriter(w)
@@ -59,11 +59,11 @@ func encodeArray[T any](out *bufio.Writer, values []T) error {
 	return err
 }
 
-// LogUnsent logs that an answer was not sent, most often because the client has gone.
+// LogUnsent logs that an answer could not be sent, usually because the client disconnected.
 func LogUnsent(r *http.Request, err error) {
 	if err != nil {
 		logging.Debug(r.Context(), func() message.Fields {
-			return message.Fields{"message": "could not send an answer", "path": r.URL.Path, "error": err.Error()}
+			return message.Fields{"message": "could not send a response", "path": r.URL.Path, "error": err.Error()}
 		})
 	}
 }

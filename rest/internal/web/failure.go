@@ -1,4 +1,4 @@
-// Package web has what the HTTP handlers of package rest have in common.
+// Package web contains the parts that the HTTP handlers of package rest share.
 package web
 
 import (
@@ -22,32 +22,32 @@ import (
 	"github.com/mongodb/amboy/rest/internal/guard"
 )
 
-// Failure is the answer to a request that can't be met. As an error it says why.
+// Failure is the answer to a request that failed. As an error it returns Text.
 type Failure struct {
-	// Status is that of the answer.
+	// Status is the HTTP status of the answer.
 	Status int `json:"-"`
-	// Kind tells apart what has the same status.
+	// Kind distinguishes failures with the same status.
 	Kind Kind   `json:"-"`
 	Text string `json:"error"`
-	// Field, Value and Rule tell about an argument that is not valid.
+	// Field, Value and Rule describe an invalid argument.
 	Field string `json:"field,omitempty"`
 	Value string `json:"value,omitempty"`
 	Rule  string `json:"rule,omitempty"`
-	// RetryAfter is when a client may try it again; 0 where nobody knows.
+	// RetryAfter is the time after which a client may try again; 0 if unknown.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// SetHeader sets what the header of the answer says.
+// SetHeader sets the header fields of the answer.
 func (f *Failure) SetHeader(h http.Header) {
 	if f.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
 	}
 }
 
-// watchRetry is when a request that watches may be made again, where there were too many.
+// watchRetry is the RetryAfter of a request refused because too many others watch.
 const watchRetry = 30 * time.Second
 
-// Kind is a kind of failure; empty where the status says it all.
+// Kind is a kind of failure; empty if the status is enough.
 type Kind string
 
 // The kinds.
@@ -67,16 +67,16 @@ const (
 	KindNotStarted     Kind = "queue-not-started"
 )
 
-// NameField is the field of a failure that says that there is no such job.
+// NameField is the Field of a failure for a job that does not exist.
 const NameField = "name"
 
 func (f *Failure) Error() string { return f.Text }
 
-// internalError is all that a client is told of what goes wrong here. The log has
-// more: what a store says may name hosts and users.
-const internalError = "the service could not do it; its log says why"
+// internalError is the text that a client receives for an unexpected error. Only the log
+// contains the error itself: the message of a store may name hosts and users.
+const internalError = "internal error; the log of the service has the details"
 
-// Invalid is the failure of an argument that is not valid.
+// Invalid returns the failure for an invalid argument.
 func Invalid(field, value, rule string) *Failure {
 	field, rule = shortened(field), cut(rule, maxTextBytes)
 	return &Failure{
@@ -89,10 +89,10 @@ func Invalid(field, value, rule string) *Failure {
 	}
 }
 
-// maxTextBytes is the length of the longest text that has a part of a request in it.
+// maxTextBytes is the maximum length of a text that quotes a request.
 const maxTextBytes = 500
 
-// shortened bounds what an answer repeats of a request.
+// shortened cuts a value that an answer quotes from a request.
 func shortened(text string) string { return cut(text, 100) }
 
 func cut(text string, most int) string {
@@ -102,8 +102,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text, "\ufffd")
 }
 
-// textOf is what a client is told of an error that is known. One that has several others
-// may have what a store says.
+// textOf returns the text that a client receives for a known error. If the error wraps
+// several, one of them may be an error of a store, and is left out.
 func textOf(err error) string {
 	text := err.Error()
 	if hasSeveral(err) {
@@ -112,7 +112,7 @@ func textOf(err error) string {
 	return strings.ToValidUTF8(text, "\ufffd")
 }
 
-// hasSeveral reports whether an error wraps more than one.
+// hasSeveral reports whether an error wraps several errors.
 func hasSeveral(err error) bool {
 	for err != nil {
 		if _, several := err.(interface{ Unwrap() []error }); several { //nolint:errorlint // It unwraps the error itself.
@@ -123,7 +123,7 @@ func hasSeveral(err error) bool {
 	return false
 }
 
-// FailureOf says how an error of a request is answered.
+// FailureOf returns the answer for the error of a request.
 func FailureOf(ctx context.Context, err error) *Failure {
 	var known *Failure
 	var argument *management.InvalidArgumentError
@@ -143,7 +143,7 @@ func FailureOf(ctx context.Context, err error) *Failure {
 		f.Kind = KindInvalidJob
 		return f
 	case errors.As(err, &denied):
-		// What the program said is for its log: it may tell too much.
+		// The reason is left out, because the program may not want to disclose it.
 		return &Failure{Status: http.StatusForbidden, Kind: KindDenied, Text: cut(denied.Text(), maxTextBytes)}
 	case errors.As(err, &state):
 		return answer(http.StatusConflict, KindState)
@@ -164,7 +164,7 @@ func FailureOf(ctx context.Context, err error) *Failure {
 	}
 }
 
-// failureOfQueue is the rest of FailureOf: what a queue says, and what nobody knows.
+// failureOfQueue continues FailureOf with the errors of queues, and with unknown errors.
 func failureOfQueue(ctx context.Context, err error) *Failure {
 	var cycle *amboy.DependencyCycleError
 	var encoding *registry.EncodeError
@@ -187,19 +187,19 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	case errors.Is(err, guard.ErrTooManyOfClient):
 		return &Failure{Status: http.StatusTooManyRequests, Text: err.Error(), RetryAfter: watchRetry}
 	case ctx.Err() != nil:
-		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it was done"}
+		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it completed"}
 	default:
 		return &Failure{Status: http.StatusInternalServerError, Text: internalError}
 	}
 }
 
-// LogFailure logs what a client is not told.
+// LogFailure logs an error whose text the client did not receive.
 func LogFailure(r *http.Request, f *Failure, err error) {
 	if f.Status < http.StatusInternalServerError && !errors.Is(err, management.ErrNotRecorded) {
 		return
 	}
 	logging.Error(r.Context(), message.Fields{
-		"message": "an HTTP request failed",
+		"message": "HTTP request failed",
 		"method":  r.Method,
 		"path":    r.URL.Path,
 		"status":  f.Status,

@@ -7,17 +7,18 @@ import (
 	"runtime/debug"
 )
 
-// Refuse answers a request that can't be met, for the reason that err gives.
+// Refuse answers a request that failed with err.
 type Refuse func(w http.ResponseWriter, r *http.Request, err error)
 
-// NewHandler adds to routes what all handlers have in common. They work below any
-// prefix that http.StripPrefix takes away.
+// NewHandler serves routes, and adds what all handlers share: security headers, the checks
+// for cross-site requests, and answers to panics and unknown paths. The routes work below
+// any prefix that http.StripPrefix removes.
 func NewHandler(routes map[string]http.HandlerFunc, refuse Refuse) http.Handler {
 	return newHandler(routes, refuse, isCrossSite)
 }
 
-// NewOpenHandler is NewHandler for routes that pages of other sites may read, where CORS
-// lets them.
+// NewOpenHandler is like NewHandler for routes that pages of other sites may read, if CORS
+// allows it.
 func NewOpenHandler(routes map[string]http.HandlerFunc, refuse Refuse) http.Handler {
 	return newHandler(routes, refuse, func(r *http.Request) bool { return sameOrigin.Check(r) != nil })
 }
@@ -31,7 +32,7 @@ func newHandler(routes map[string]http.HandlerFunc, refuse Refuse, isCrossSite f
 		defer answerPanic(w, r, refuse)
 		Secure(w.Header())
 		if isCrossSite(r) {
-			refuse(w, r, &Failure{Status: http.StatusForbidden, Text: "a page of another site must not do this"})
+			refuse(w, r, &Failure{Status: http.StatusForbidden, Text: "cross-site request refused"})
 			return
 		}
 		r = withRoot(r)
@@ -39,9 +40,9 @@ func newHandler(routes map[string]http.HandlerFunc, refuse Refuse, isCrossSite f
 		_, isOurs := handler.(http.HandlerFunc)
 		switch {
 		case path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath(), r.RequestURI == "*", !isOurs:
-			// The mux would answer by itself, with a redirect to a place that is not
-			// below the prefix for instance.
-			refuse(w, r, &Failure{Status: http.StatusNotFound, Text: "there is no such resource"})
+			// The mux would answer by itself, for instance with a redirect that ignores the
+			// prefix.
+			refuse(w, r, &Failure{Status: http.StatusNotFound, Text: "no such resource"})
 		case pattern == "":
 			refuse(w, r, unrouted(w, r, mux))
 		default:
@@ -52,9 +53,9 @@ func newHandler(routes map[string]http.HandlerFunc, refuse Refuse, isCrossSite f
 
 var sameOrigin = http.NewCrossOriginProtection()
 
-// isCrossSite is true for what a browser sends for a page of another site, or of another
-// port, also where it only reads: what a page loads, and how long that takes, can tell it
-// something. A link there may lead here.
+// isCrossSite reports whether a browser sends a request on behalf of a page of another site
+// or port. This includes reads, because a page could learn something from what it loads and
+// from how long that takes. It excludes links that a user follows.
 func isCrossSite(r *http.Request) bool {
 	header := r.Header
 	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -62,11 +63,11 @@ func isCrossSite(r *http.Request) bool {
 		return false
 	}
 	asked := *r
-	asked.Method = http.MethodPost // what reads would not be checked
+	asked.Method = http.MethodPost // the check ignores reads
 	return sameOrigin.Check(&asked) != nil
 }
 
-// Secure sets what keeps browsers from making more of an answer than data.
+// Secure sets the headers that make browsers treat an answer as plain data.
 func Secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -77,7 +78,7 @@ func Secure(h http.Header) {
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// withRoot gives the root its slash, which is taken away with a prefix.
+// withRoot sets the path to a slash if a removed prefix has left it empty.
 func withRoot(r *http.Request) *http.Request {
 	if r.URL.Path != "" {
 		return r
@@ -88,8 +89,8 @@ func withRoot(r *http.Request) *http.Request {
 	return &root
 }
 
-// unrouted says why a mux has no handler for a request: the path is unknown, or the
-// method is not allowed there.
+// unrouted returns the failure for a request without a route: the path is unknown, or the
+// method is not allowed for it.
 func unrouted(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) *Failure {
 	refusal := &probe{header: http.Header{}}
 	mux.ServeHTTP(refusal, r)
@@ -97,10 +98,10 @@ func unrouted(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) *Failu
 		w.Header().Set("Allow", refusal.header.Get("Allow"))
 		return &Failure{Status: refusal.status, Text: "method " + r.Method + " is not allowed here"}
 	}
-	return &Failure{Status: http.StatusNotFound, Text: "there is no such resource"}
+	return &Failure{Status: http.StatusNotFound, Text: "no such resource"}
 }
 
-// probe is a ResponseWriter that sends nothing.
+// probe is a ResponseWriter that records the status and sends nothing.
 type probe struct {
 	header http.Header
 	status int
@@ -110,7 +111,7 @@ func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
-// answerPanic answers for a handler that panicked, for instance in the method of a
+// answerPanic answers the request of a handler that panicked, for instance in a method of a
 // job type.
 func answerPanic(w http.ResponseWriter, r *http.Request, refuse Refuse) {
 	value := recover()

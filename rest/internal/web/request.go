@@ -15,11 +15,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBodyBytes is the size of the largest body of a request.
+// MaxBodyBytes is the maximum size of the body of a request.
 const MaxBodyBytes = 4 << 20
 
-// ReadJSON decodes the body of a request, which must be one JSON object that has no
-// field that value does not have.
+// ReadJSON decodes the body of a request, which must be a single JSON object without
+// unknown fields.
 func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
 	if err := checkContentType(r); err != nil {
 		return err
@@ -29,11 +29,11 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
 		return unreadable(err)
 	}
 	if !utf8.Valid(body) {
-		// Or what it names would be changed while it is decoded.
-		return malformed(errors.New("it must be UTF-8"))
+		// Decoding would replace invalid bytes, and so change names.
+		return malformed(errors.New("not valid UTF-8"))
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
-		return malformed(errors.New("it is none"))
+		return malformed(errors.New("not a JSON object"))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
@@ -41,13 +41,13 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
 		return misfit(body, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return malformed(errors.New("something follows the JSON value"))
+		return malformed(errors.New("extra data after the JSON object"))
 	}
 	return nil
 }
 
-// checkContentType takes a request without one for JSON: there are clients that send
-// none, and no form of a web page is sent so.
+// checkContentType accepts JSON, and a request without a content type: some clients send
+// none, and a form of a web page always sends one.
 func checkContentType(r *http.Request) error {
 	given := r.Header.Get("Content-Type")
 	if given == "" {
@@ -62,7 +62,7 @@ func checkContentType(r *http.Request) error {
 	return nil
 }
 
-// unreadable is the failure of a body that can't be read.
+// unreadable returns the failure for a body that can't be read.
 func unreadable(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -75,20 +75,20 @@ func unreadable(err error) error {
 	return &Failure{Status: http.StatusBadRequest, Text: "the body can't be read: " + err.Error(), Field: bodyField}
 }
 
-// bodyField is the field of a failure of a body as a whole.
+// bodyField is the Field of a failure that concerns the body as a whole.
 const bodyField = "body"
 
-// malformed is the failure of a body that is none.
+// malformed returns the failure for a body that is not a JSON object for the route.
 func malformed(err error) *Failure {
 	return &Failure{
 		Status: http.StatusBadRequest,
-		Text:   cut("the body must be a JSON object as this route takes: "+err.Error(), maxTextBytes),
+		Text:   cut("invalid JSON body: "+err.Error(), maxTextBytes),
 		Field:  bodyField,
 	}
 }
 
-// misfit is the failure of a body that does not fit what a route takes. It names the
-// field, where the error tells.
+// misfit returns the failure for a body with a wrong field or value. It names the field if
+// the error does.
 func misfit(body []byte, err error) error {
 	f := malformed(err)
 	var wrongTime *time.ParseError
@@ -101,21 +101,21 @@ func misfit(body []byte, err error) error {
 	}
 	if quoted, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
 		if name, unquoted := strconv.Unquote(quoted); unquoted == nil {
-			f.Field, f.Rule = shortened(name), "is not known here"
+			f.Field, f.Rule = shortened(name), "is unknown"
 		}
 	}
 	return f
 }
 
-// withoutEmbedded is the path to a field without the embedded structs, which JSON does not
-// show. Their names begin in upper case, as no name in JSON does here.
+// withoutEmbedded removes embedded structs from a path to a field, because they don't appear
+// in JSON. Unlike the JSON names used here, their names begin with an upper-case letter.
 func withoutEmbedded(path string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(path, "."), func(name string) bool {
 		return name != "" && 'A' <= name[0] && name[0] <= 'Z'
 	}), ".")
 }
 
-// fieldWith is the field of a body that has a text.
+// fieldWith returns the path to the field of a body that contains a text.
 func fieldWith(body []byte, text string) string {
 	var fields map[string]any
 	if json.Unmarshal(body, &fields) != nil {

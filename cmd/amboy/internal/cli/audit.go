@@ -13,11 +13,11 @@ import (
 func (p *program) audit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "List what was done, by whom, the latest first",
+		Short: "List the actions of operators, the latest first",
 		Args:  cobra.NoArgs,
 	}
 	paging := addPageFlags(cmd)
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		entries, next, err := collect(paging, false, func(page management.PageRequest) ([]management.AuditEntry, string, error) {
 			found, askErr := inspector.Audit(ctx, page)
 			return found.Entries, found.Next, askErr

@@ -1,4 +1,4 @@
-// Package cli is the command line of cmd/amboy.
+// Package cli implements the command line of cmd/amboy.
 package cli
 
 import (
@@ -11,34 +11,34 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// Env is what the command line has around it.
+// Env is the environment of the command line.
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Getenv looks up a variable of the environment.
+	// Getenv returns an environment variable.
 	Getenv func(name string) string
-	// Interactive is true where a person can be asked, who answers on Stdin.
+	// Interactive is true if a user can answer questions on Stdin.
 	Interactive bool
-	// Width is that of the terminal to which Stdout writes; 0 where it is none, and
-	// lines may be as long as they like.
+	// Width is the width of the terminal of Stdout; 0 if it is not a terminal. Then
+	// lines are not cut.
 	Width int
 	// Connect returns a client of a service.
 	Connect func(Service) (management.Inspector, error)
 }
 
 // Run runs the command line with arguments, and returns the exit code, which
-// docs/command-line.md lists. It blocks until the command is done or ctx ends, which is
-// how a person interrupts it.
+// docs/command-line.md lists. It blocks until the command has ended, or until ctx ends
+// because the user interrupts it.
 func Run(ctx context.Context, env Env, args []string) int {
 	p := &program{Env: env}
-	root := p.root()                          //nolint:contextcheck // Commands get it from cobra.
-	root.SetArgs(append([]string{}, args...)) // cobra takes those of the process for nil
+	root := p.root()                          //nolint:contextcheck // Commands get ctx from cobra.
+	root.SetArgs(append([]string{}, args...)) // cobra would use os.Args for nil
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	err := root.ExecuteContext(ctx)
 	if err != nil && !p.started {
-		err = &exitError{code: exitUsage, err: err} // the arguments did not get past cobra
+		err = &exitError{code: exitUsage, err: err} // cobra refused the arguments
 	}
 	p.report(err)
 	return exitCode(err)
@@ -49,11 +49,11 @@ type program struct {
 	Env
 	connection connectionFlags
 	output     choice
-	// started is true from when a command has been found for the arguments, and runs.
+	// started is true after cobra has accepted the arguments and started a command.
 	started bool
 }
 
-// handler does what a command is for.
+// handler implements a command.
 type handler func(ctx context.Context, args []string) error
 
 func (p *program) run(handle handler) func(*cobra.Command, []string) error {
@@ -66,17 +66,17 @@ func (p *program) run(handle handler) func(*cobra.Command, []string) error {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "amboy",
-		Short: "See and steer the jobs of a service",
-		Long: "Amboy sees and steers the jobs of a service that serves rest.Handler.\n\n" +
-			"Times are as 2026-11-21T15:04:05Z, as 2h for two hours ago, or as +2h for in two\n" +
-			"hours; units are s, m, h and d.",
+		Short: "Inspect and control the jobs of a service",
+		Long: "Amboy inspects and controls the jobs of a service that serves rest.Handler.\n\n" +
+			"A time is 2026-11-21T15:04:05Z, 2h for two hours ago, or +2h for in two hours; units\n" +
+			"are s, m, h and d.",
 		Version:       version(),
 		SilenceErrors: true, // Run reports them
 		SilenceUsage:  true,
 	}
 	p.output = choice{value: "table", allowed: []string{"table", "json"}}
 	flags := root.PersistentFlags()
-	flags.VarP(&p.output, "output", "o", "table for people, or json for programs")
+	flags.VarP(&p.output, "output", "o", "table or json")
 	complete(root, "output", fixed(p.output.allowed...))
 	p.addConnectionFlags(root)
 	root.AddCommand(
@@ -85,25 +85,25 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// group is a command that only has others.
+// group returns a command that only contains subcommands.
 func (p *program) group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: p.run(func(context.Context, []string) error {
-			return usage("%s what? See amboy %s --help", use, use)
+			return usage("a subcommand of %s is missing: see amboy %s --help", use, use)
 		}),
 	}
 	group.AddCommand(commands...)
 	return group
 }
 
-// exactly is for commands that need a number of arguments.
+// exactly requires a number of arguments.
 func exactly(number int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != number {
-			return usage("use it as: %s", cmd.UseLine())
+			return usage("usage: %s", cmd.UseLine())
 		}
 		return nil
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/mongodb/amboy/internal/printable"
 )
 
-// completionTime is how long a shell waits for names.
+// completionTime is the timeout of a completion.
 const completionTime = 2 * time.Second
 
-// complete sets how a shell completes the value of a flag.
+// complete sets the completion of the value of a flag.
 func complete(cmd *cobra.Command, flag string, how cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
-		panic(err) // there is no such flag: every test finds that
+		panic(err) // the flag does not exist, which every test would find
 	}
 }
 
@@ -23,7 +23,7 @@ func fixed(values ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// completeQueue completes a first argument, or the value of a flag, that is a queue.
+// completeQueue completes the name of a queue as the first argument.
 func (p *program) completeQueue(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -31,7 +31,7 @@ func (p *program) completeQueue(cmd *cobra.Command, args []string, _ string) ([]
 	return p.completeQueues(cmd, args, "")
 }
 
-// completeQueues completes arguments that all are queues.
+// completeQueues completes the names of queues as all arguments, or as the value of a flag.
 func (p *program) completeQueues(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	inspector, err := p.connectTo(Service{Timeout: completionTime})
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *program) completeQueues(cmd *cobra.Command, _ []string, _ string) ([]st
 	}
 	var names []string
 	for _, q := range queues {
-		if q.Name != "" && printable.Text(q.Name) == q.Name { // a shell would show others as they are
+		if q.Name != "" && printable.Text(q.Name) == q.Name { // a shell would print other names unescaped
 			names = append(names, q.Name)
 		}
 	}

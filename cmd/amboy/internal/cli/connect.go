@@ -15,20 +15,20 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// Service is what the command line talks to.
+// Service describes the service that the command line calls.
 type Service struct {
-	// URL is that at which rest.Handler is mounted.
+	// URL is the URL at which rest.Handler is mounted.
 	URL string
-	// Token is sent as a bearer token; empty for none.
+	// Token is the bearer token; empty for none.
 	Token string
-	// Timeout is how long a request may take. One that watches may take any time, once
-	// it is being answered.
+	// Timeout is the timeout of a request. For a watch it applies only until the answer
+	// begins.
 	Timeout time.Duration
 	// Watch is true for a client that watches.
 	Watch bool
 }
 
-// defaultTimeout is how long a request may take where --timeout does not say.
+// defaultTimeout is the default of --timeout.
 const defaultTimeout = 30 * time.Second
 
 type connectionFlags struct {
@@ -39,20 +39,20 @@ type connectionFlags struct {
 func (p *program) addConnectionFlags(root *cobra.Command) {
 	p.connection.timeout = defaultTimeout
 	flags := root.PersistentFlags()
-	flags.StringVar(&p.connection.url, "url", "", "where the service serves the API (or AMBOY_URL)")
-	flags.StringVar(&p.connection.token, "token", "", "token to send; others on this machine can see it, so rather set AMBOY_TOKEN")
-	flags.StringVar(&p.connection.tokenFile, "token-file", "", "file that holds the token")
-	flags.Var(length{&p.connection.timeout}, "timeout", "how long a request may take")
+	flags.StringVar(&p.connection.url, "url", "", "the URL of the service's API (or AMBOY_URL)")
+	flags.StringVar(&p.connection.token, "token", "", "the bearer token; other users of this machine can see it, so prefer AMBOY_TOKEN")
+	flags.StringVar(&p.connection.tokenFile, "token-file", "", "a file with the token")
+	flags.Var(durationFlag{&p.connection.timeout}, "timeout", "the timeout of a request")
 	root.MarkFlagsMutuallyExclusive("token", "token-file")
 }
 
-// connect returns a client whose requests end in time.
+// connect returns a client with the timeout of the flags.
 func (p *program) connect() (management.Inspector, error) {
 	return p.connectTo(Service{Timeout: p.connection.timeout})
 }
 
-// connectTo returns a client for a service, but for the URL and the token, which the
-// flags tell.
+// connectTo returns a client for a service, whose URL and token it takes from the flags and
+// the environment.
 func (p *program) connectTo(service Service) (management.Inspector, error) {
 	service.URL = p.connection.url
 	if service.URL == "" {
@@ -74,7 +74,7 @@ func (p *program) connectTo(service Service) (management.Inspector, error) {
 	return inspector, nil
 }
 
-// warnOfPlainText warns if what authenticates the user can be read on the way.
+// warnOfPlainText warns if credentials are sent without encryption.
 func (p *program) warnOfPlainText(service Service) {
 	to, err := url.Parse(service.URL)
 	if err != nil || to.Scheme != "http" || service.Token == "" && to.User == nil {
@@ -104,13 +104,13 @@ func (p *program) token() (string, error) {
 	}
 	token = strings.TrimSpace(token)
 	if printable.Text(token) != token || strings.Contains(token, " ") {
-		return "", usage("the token has characters that no token has") // the error does not tell the token
+		return "", usage("the token contains invalid characters") // the error must not contain the token
 	}
 	return token, nil
 }
 
-// asking makes a handler of one that asks the service.
-func (p *program) asking(handle func(ctx context.Context, inspector management.Inspector, args []string) error) func(*cobra.Command, []string) error {
+// withInspector returns a command function that connects and then calls handle.
+func (p *program) withInspector(handle func(ctx context.Context, inspector management.Inspector, args []string) error) func(*cobra.Command, []string) error {
 	return p.run(func(ctx context.Context, args []string) error {
 		inspector, err := p.connect()
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// Dial returns a client of a service. It connects to nothing yet.
+// Dial returns a client of a service. It does not connect.
 func Dial(service Service) (management.Inspector, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = service.Timeout

@@ -39,7 +39,7 @@ type shell struct {
 	url string
 }
 
-// newShell starts a service with a queue "mail" over a driver.
+// newShell starts a service with a driver-backed queue "mail".
 func newShell(t *testing.T) shell {
 	t.Helper()
 	store, err := memory.New(memory.Options{KeepFinished: 100})
@@ -74,7 +74,7 @@ func (s shell) runIn(ctx context.Context, change func(*cli.Env), args ...string)
 	}, args...)
 }
 
-// run runs a command line that must end with a code, and returns its output.
+// run runs a command line, requires its exit code, and returns its output.
 func (s shell) run(code int, args ...string) string {
 	s.t.Helper()
 	got := s.runIn(s.t.Context(), func(*cli.Env) {}, args...)
@@ -172,7 +172,7 @@ func TestEndToEndRefusals(t *testing.T) {
 	s.run(1, "queues", "list", "--url", strings.TrimSuffix(s.url, "/amboy"))
 }
 
-// interrupting interrupts what writes to it.
+// interrupting calls interrupt when it is written to.
 type interrupting struct {
 	strings.Builder
 	interrupt func()
@@ -189,6 +189,6 @@ func TestEndToEndWatch(t *testing.T) {
 	defer interrupt()
 	out := &interrupting{interrupt: interrupt}
 	got := s.runIn(ctx, func(env *cli.Env) { env.Stdout = io.Writer(out) }, "queues", "watch")
-	assert.Equal(t, result{}, got, "no error, and exit code 0")
+	assert.Equal(t, result{}, got, "no error and exit code 0")
 	assert.Contains(t, out.String(), "mail")
 }

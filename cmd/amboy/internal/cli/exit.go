@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// The exit codes. docs/command-line.md tells of them.
+// The exit codes, which docs/command-line.md describes.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -25,8 +25,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitError ends the command line with a code of its own. Where err is nil, all that
-// there is to say has been said.
+// exitError ends the command line with an exit code. If err is nil, nothing more is printed.
 type exitError struct {
 	code int
 	err  error
@@ -41,12 +40,12 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usage says that the command line was wrong.
+// usage returns an error for a wrong command line.
 func usage(format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
-// exitCode is the exit code for what a command returned.
+// exitCode returns the exit code for the error of a command.
 func exitCode(err error) int {
 	var exit *exitError
 	var answer *rest.ResponseError
@@ -72,7 +71,7 @@ func exitCode(err error) int {
 	}
 }
 
-// report tells a person of an error.
+// report prints an error to the user.
 func (p *program) report(err error) {
 	var exit *exitError
 	if err == nil || (errors.As(err, &exit) && exit.err == nil) {
@@ -80,13 +79,13 @@ func (p *program) report(err error) {
 	}
 	var state *management.StateError
 	if errors.As(err, &state) {
-		err = state // which says all: the job, what was to be done, and why it was not
+		err = state // complete by itself: it names the job, the action and the reason
 	}
 	p.note("%s", oneLine(err.Error()))
 }
 
-// note writes a line to the standard error. That it can't be written is told by the exit
-// code, if at all: there is no other place to say so.
+// note writes a line to standard error. A write error is ignored, because there is no other
+// place to report it.
 func (p *program) note(format string, args ...any) {
 	_, _ = fmt.Fprintln(p.Stderr, "amboy: "+printable.Text(fmt.Sprintf(format, args...)))
 }

@@ -15,25 +15,25 @@ import (
 	"github.com/mongodb/amboy/rest"
 )
 
-// start is the time at which the fake tells of its jobs.
+// start is the current time for the fake's jobs.
 var start = time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return start.Add(-d) }
 
-// fake is a service with a few jobs, whose answers are always the same.
+// fake is a service with a few jobs and constant answers.
 type fake struct {
-	management.Inspector // what it does not have must not be called
+	management.Inspector // nil: other methods must not be called
 	jobs                 []management.Job
-	// pageSize is the largest page that it returns, where it is not 0.
+	// pageSize is the largest page that it returns; 0 for no limit.
 	pageSize int
-	// Of the last calls:
+	// The arguments of the last calls:
 	filter  management.JobFilter
 	acts    []management.ActRequest
 	control management.ControlChange
 	created management.NewJob
-	// unknown are the jobs of queue mail that no process knows.
+	// unknown are the kinds of jobs of queue mail that no process can run.
 	unknown []management.UnknownJobs
-	// err is what all calls return, where there is one.
+	// err is the error of all calls, if it is set.
 	err error
 }
 
@@ -130,7 +130,7 @@ func (f *fake) Watch(ctx context.Context, every time.Duration) iter.Seq2[[]manag
 			if !yield(queues, err) || err != nil {
 				return
 			}
-			time.Sleep(every) // of a fake clock
+			time.Sleep(every) // fake time
 		}
 		<-ctx.Done()
 		yield(nil, ctx.Err())

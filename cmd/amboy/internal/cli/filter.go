@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// filterFlags are the flags that select jobs.
+// filterFlags are the flags of a job filter.
 type filterFlags struct {
 	flags  *pflag.FlagSet
 	filter management.JobFilter
@@ -23,10 +23,10 @@ func (p *program) addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f.flags.StringArrayVar(&f.filter.Queues, "queue", nil, "only jobs of this queue (repeat for more)")
 	f.flags.StringSliceVar(&f.states, "state", nil, "only jobs in this state: "+strings.Join(stateNames(), ", ")+" (repeat for more)")
 	f.flags.StringArrayVar(&f.filter.Types, "type", nil, "only jobs of this type (repeat for more)")
-	f.flags.StringArrayVar(&f.filter.Tags, "tag", nil, "only jobs that have this tag (repeat for all of several)")
+	f.flags.StringArrayVar(&f.filter.Tags, "tag", nil, "only jobs with this tag (repeat to require several)")
 	f.flags.StringArrayVar(&f.filter.IDs, "id", nil, "only the job with this ID (repeat for more)")
-	f.flags.StringVar(&f.filter.IDPattern, "id-pattern", "", "only jobs with such an ID: * stands for any characters, ? for one")
-	f.flags.StringVar(&f.filter.Error, "error", "", "only jobs whose last error has this in it")
+	f.flags.StringVar(&f.filter.IDPattern, "id-pattern", "", "only jobs whose ID matches: * matches any characters, ? matches one")
+	f.flags.StringVar(&f.filter.Error, "error", "", "only jobs whose last error contains this text")
 	f.flags.StringVar(&f.filter.Scope, "scope", "", "only jobs that need this scope")
 	f.addRange("created", "that were put", &f.filter.Created)
 	f.addRange("due", "that may start", &f.filter.Due)
@@ -38,19 +38,19 @@ func (p *program) addFilterFlags(cmd *cobra.Command) *filterFlags {
 }
 
 func (f *filterFlags) addRange(name, what string, r *management.TimeRange) {
-	f.flags.Var(when{&r.From}, name+"-after", "only jobs "+what+" at this time or later")
-	f.flags.Var(when{&r.To}, name+"-before", "only jobs "+what+" before this time")
+	f.flags.Var(timeFlag{&r.From}, name+"-after", "only jobs "+what+" at this time or later")
+	f.flags.Var(timeFlag{&r.To}, name+"-before", "only jobs "+what+" before this time")
 }
 
-// given is true where a filter was asked for.
+// given reports whether any of the flags was set.
 func (f *filterFlags) given() bool {
 	given := false
 	f.flags.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
 	return given
 }
 
-// read returns the filter. It refuses empty values, as those of a variable that a script
-// has forgotten to set: they would select more than was meant.
+// read returns the filter. It refuses empty values, such as that of an unset variable of a
+// script, because they would select more than intended.
 func (f *filterFlags) read() (management.JobFilter, error) {
 	var err error
 	f.flags.VisitAll(func(flag *pflag.Flag) {
@@ -60,7 +60,7 @@ func (f *filterFlags) read() (management.JobFilter, error) {
 	})
 	for _, name := range f.states {
 		if !slices.Contains(stateNames(), name) {
-			err = usage("--state must be one of %s, and is %q", strings.Join(stateNames(), ", "), name)
+			err = usage("--state must be one of %s (is %q)", strings.Join(stateNames(), ", "), name)
 		}
 		f.filter.States = append(f.filter.States, amboy.JobState(name))
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-var update = flag.Bool("update", false, "write what the commands print to the files that tell it")
+var update = flag.Bool("update", false, "update the golden files")
 
-// environment is that of a script: nobody can be asked.
+// environment is that of a script: it is not interactive.
 func environment(inspector management.Inspector, out, errOut *bytes.Buffer) cli.Env {
 	return cli.Env{
 		Stdin:  strings.NewReader(""),
@@ -34,21 +34,21 @@ func environment(inspector management.Inspector, out, errOut *bytes.Buffer) cli.
 	}
 }
 
-// atStart runs a test at the time of the fake.
+// atStart runs a test at the current time of the fake.
 func atStart(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(start)) // of a fake clock
+		time.Sleep(time.Until(start)) // fake time
 		test(t)
 	})
 }
 
-// session runs a command line against a new fake, and returns what a person sees.
+// session runs a command line against a new fake, and returns the output.
 func session(t *testing.T, line string) string {
 	t.Helper()
 	var out bytes.Buffer
 	args := words(t, line)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // ends a watch
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // to end watches
 	defer cancel()
 	code := cli.Run(ctx, environment(newFake(), &out, &out), args[1:])
 	if code != 0 {
@@ -57,7 +57,7 @@ func session(t *testing.T, line string) string {
 	return out.String()
 }
 
-// words splits a line at its spaces, but for those between quotes.
+// words splits a line at spaces outside of quotes.
 func words(t *testing.T, line string) []string {
 	t.Helper()
 	var list []string
@@ -69,7 +69,7 @@ func words(t *testing.T, line string) []string {
 	return list
 }
 
-// quoted is true for spaces that are not between single quotes.
+// quoted returns a function that reports whether a rune is a space outside of single quotes.
 func quoted() func(rune) bool {
 	inside := false
 	return func(r rune) bool {
@@ -80,9 +80,9 @@ func quoted() func(rune) bool {
 	}
 }
 
-// rerun runs the command lines in a text, which begin with a prompt, and returns it with
-// what they print now. That goes to the next command line, the next comment, or the end of
-// the code block.
+// rerun runs the command lines in a text, which begin with a prompt, and returns the text with
+// their current output. The output of a command extends to the next command line, the next
+// comment, or the end of the code block.
 func rerun(t *testing.T, text string) string {
 	t.Helper()
 	var b strings.Builder
@@ -103,7 +103,7 @@ func rerun(t *testing.T, text string) string {
 	return b.String()
 }
 
-// checkGolden compares what commands print with a file that tells it.
+// checkGolden compares the output of commands with a file.
 func checkGolden(t *testing.T, file string) {
 	t.Helper()
 	atStart(t, func(t *testing.T) {

@@ -17,10 +17,10 @@ func (p *program) jobs() *cobra.Command {
 	for _, a := range actions() {
 		commands = append(commands, p.actOnJobs(a))
 	}
-	return p.group("jobs", "See, create and act on jobs", commands...)
+	return p.group("jobs", "Show, create and act on jobs", commands...)
 }
 
-// attempt tells which attempt of how many a job is at.
+// attempt formats the number of the attempt, and the maximum.
 func attempt(j management.JobSummary) string {
 	if j.MaxAttempts == 0 {
 		return fmt.Sprint(j.Attempt + 1)
@@ -28,25 +28,25 @@ func attempt(j management.JobSummary) string {
 	return fmt.Sprintf("%d/%d", j.Attempt+1, j.MaxAttempts)
 }
 
-// detail says in a few words why a job is in its state, and how far it is.
+// detail describes briefly why a job is in its state, and its progress.
 func detail(j management.JobSummary) string {
-	var said []string
+	var parts []string
 	if j.CancelRequested {
-		said = append(said, "to be canceled")
+		parts = append(parts, "to be canceled")
 	}
 	if !j.StuckSince.IsZero() {
-		said = append(said, "stuck since "+moment(j.StuckSince))
+		parts = append(parts, "stuck since "+moment(j.StuckSince))
 	}
 	if j.Progress != nil && j.State == amboy.StateRunning {
-		said = append(said, percent(*j.Progress))
+		parts = append(parts, percent(*j.Progress))
 	}
 	if j.State == amboy.StateScheduled || j.State == amboy.StateRetrying {
-		said = append(said, "due "+age(j.Due))
+		parts = append(parts, "due "+age(j.Due))
 	}
 	for _, text := range []string{j.Reason, j.Error} {
 		if text != "" {
-			said = append(said, oneLine(text))
+			parts = append(parts, oneLine(text))
 		}
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(parts, "; ")
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// actPage is how many jobs one request acts on, so that none takes long.
+// actPage is the number of jobs per request, so that no request takes long.
 const actPage = 1000
 
-// actionText is what is said of a kind of actions.
+// actionText contains the texts for a kind of action.
 type actionText struct {
 	kind  management.ActionKind
 	short string
@@ -27,20 +27,20 @@ type actionText struct {
 
 func actions() []actionText {
 	return []actionText{
-		{management.Retry, "Run jobs now: those that wait, and those that failed, were canceled or expired", "retried"},
-		{management.Cancel, "End jobs that have not ended; one that runs is asked to end", "canceled"},
-		{management.Park, "Set jobs aside that have not started", "parked"},
-		{management.Release, "Let parked jobs go on", "released"},
-		{management.Reschedule, "Give jobs that have not started another time at which they may start", "rescheduled"},
-		{management.Prioritize, "Give jobs that have not ended another priority", "prioritized"},
-		{management.Complete, "Mark jobs complete that have not ended", "completed"},
-		{management.Abandon, "Take running jobs from workers that are stuck, so that they run again", "abandoned"},
+		{management.Retry, "Run scheduled, failed, canceled and expired jobs now", "retried"},
+		{management.Cancel, "Cancel jobs that have not ended; running jobs are asked to end", "canceled"},
+		{management.Park, "Set aside jobs that have not started", "parked"},
+		{management.Release, "Let parked jobs run again", "released"},
+		{management.Reschedule, "Change the start time of jobs that have not started", "rescheduled"},
+		{management.Prioritize, "Change the priority of jobs that have not ended", "prioritized"},
+		{management.Complete, "Mark jobs that have not ended as complete", "completed"},
+		{management.Abandon, "Take running jobs away from stuck workers, so that the jobs run again", "abandoned"},
 		{management.Delete, "Remove jobs that have ended", "deleted"},
 	}
 }
 
-// acting is one command that acts on jobs.
-type acting struct {
+// actCommand is a command that acts on jobs.
+type actCommand struct {
 	*program
 	inspector management.Inspector
 	actionText
@@ -53,43 +53,43 @@ type acting struct {
 }
 
 func (p *program) actOnJobs(text actionText) *cobra.Command {
-	a := &acting{program: p, actionText: text, action: management.Action{Kind: text.kind}}
+	a := &actCommand{program: p, actionText: text, action: management.Action{Kind: text.kind}}
 	cmd := &cobra.Command{
 		Use:   string(text.kind) + " {QUEUE ID... | FILTER}",
 		Short: text.short,
-		Long: text.short + ".\n\nThe jobs are named by their queue and their IDs, or selected by flags. What is\n" +
-			"selected is counted first, and has to be confirmed. Jobs that were selected, and\n" +
-			"whose state does not allow it, are skipped.",
+		Long: text.short + ".\n\nJobs are named by their queue and IDs, or selected by flags. Selected jobs are\n" +
+			"counted first, and must be confirmed. Selected jobs whose state does not allow the\n" +
+			"action are skipped.",
 		ValidArgsFunction: p.completeQueue,
 	}
 	a.selected = p.addFilterFlags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&a.all, "all", false, "all jobs, where no other flag selects some")
-	flags.BoolVar(&a.dryRun, "dry-run", false, "change nothing, and tell what would be done")
+	flags.BoolVar(&a.all, "all", false, "select all jobs, if no other flag selects some")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "change nothing, and show what would be done")
 	flags.BoolVarP(&a.yes, "yes", "y", false, "do not ask for confirmation")
-	flags.IntVar(&a.limit, "limit", 0, "how many of the selected jobs to look at, the oldest first (default all)")
-	flags.BoolVar(&a.strict, "strict", false, "exit with 3 where no job was selected, and with 4 where one was skipped")
+	flags.IntVar(&a.limit, "limit", 0, "the maximum number of selected jobs, the newest first (default all)")
+	flags.BoolVar(&a.strict, "strict", false, "exit with 3 if no job was selected, and with 4 if one was skipped")
 	switch text.kind {
 	case management.Cancel, management.Park:
-		flags.StringVar(&a.action.Reason, "reason", "", "why; the job shows it")
+		flags.StringVar(&a.action.Reason, "reason", "", "the reason, shown with the job")
 	case management.Reschedule:
-		flags.Var(when{&a.action.At}, "at", "when they may start (required)")
+		flags.Var(timeFlag{&a.action.At}, "at", "the new start time (required)")
 	case management.Prioritize:
-		flags.IntVar(&a.priority, "priority", 0, "the priority; the highest run first (required)")
+		flags.IntVar(&a.priority, "priority", 0, "the new priority; the highest runs first (required)")
 	}
 	cmd.RunE = p.run(func(ctx context.Context, args []string) error {
 		if flags.Changed("priority") {
 			a.action.Priority = &a.priority
 		}
 		if flags.Changed("limit") && a.limit < 1 {
-			return usage("--limit must be at least 1, and is %d", a.limit)
+			return usage("--limit must be at least 1 (is %d)", a.limit)
 		}
 		return a.run(ctx, args)
 	})
 	return cmd
 }
 
-func (a *acting) run(ctx context.Context, args []string) error {
+func (a *actCommand) run(ctx context.Context, args []string) error {
 	filter, err := a.selected.read()
 	if err != nil {
 		return err
@@ -100,28 +100,28 @@ func (a *acting) run(ctx context.Context, args []string) error {
 	}
 	switch {
 	case len(args) > 0 && (a.selected.given() || a.all || a.limit > 0):
-		return usage("name jobs by their queue and IDs, or select them by flags, but not both")
+		return usage("use either a queue and IDs, or flags that select jobs, but not both")
 	case len(args) == 1:
-		return usage("after the queue %q, name the jobs by their IDs", args[0])
+		return usage("the IDs of the jobs are missing after the queue %q", args[0])
 	case len(args) == 0 && a.all && a.selected.given():
-		return usage("--all is for all jobs: leave it out, or the flags that select some")
+		return usage("--all selects all jobs and can't be combined with other flags that select jobs")
 	case len(args) == 0 && !a.all && filter.SelectsAll():
-		return usage("name jobs by their queue and IDs, or select them by flags; --all is for all jobs")
+		return usage("use a queue and IDs, or flags that select jobs; --all selects all jobs")
 	case len(args) == 0 && !a.yes && !a.dryRun && !a.Interactive:
-		return &exitError{code: exitUnconfirmed, err: fmt.Errorf("nobody can be asked here: add --yes, or --dry-run")}
+		return &exitError{code: exitUnconfirmed, err: fmt.Errorf("can't ask for confirmation without a terminal: add --yes or --dry-run")}
 	}
 	if a.inspector, err = a.connect(); err != nil {
 		return err
 	}
 	if len(args) > 0 {
-		return a.named(ctx, args[0], args[1:])
+		return a.actOnNamed(ctx, args[0], args[1:])
 	}
-	return a.filtered(ctx, filter)
+	return a.actOnSelected(ctx, filter)
 }
 
-// named acts on jobs by their IDs. Where one has no such job, or its state forbids the
-// action, the others are done nevertheless.
-func (a *acting) named(ctx context.Context, queue string, ids []string) error {
+// actOnNamed acts on jobs by their IDs. If a job does not exist, or its state forbids the
+// action, it continues with the others.
+func (a *actCommand) actOnNamed(ctx context.Context, queue string, ids []string) error {
 	var sum management.Acted
 	var first error
 	for _, id := range ids {
@@ -143,30 +143,30 @@ func (a *acting) named(ctx context.Context, queue string, ids []string) error {
 	if first != nil && sum == (management.Acted{}) {
 		return first
 	}
-	if err := a.tell(sum); err != nil {
+	if err := a.printResult(sum); err != nil {
 		return err
 	}
 	if first != nil {
 		return first
 	}
-	return a.judge(sum)
+	return a.strictResult(sum)
 }
 
-func (a *acting) one(ctx context.Context, queue, id string) (management.Acted, error) {
+func (a *actCommand) one(ctx context.Context, queue, id string) (management.Acted, error) {
 	if !a.dryRun {
 		return a.inspector.ActOn(ctx, queue, id, a.action)
 	}
 	acted, err := a.sweep(ctx, management.JobFilter{Queues: []string{queue}, IDs: []string{id}}, true, math.MaxInt)
 	if err == nil && acted == (management.Acted{}) {
-		// The answer of a dry run does not tell that there is no such job.
+		// A dry run does not report that a job does not exist.
 		_, err = a.inspector.Job(ctx, queue, id)
 	}
 	return acted, err
 }
 
-// filtered acts on the jobs that a filter selects, after it has counted them: on not more
-// than these, as a job that fails again at once would be selected again and again.
-func (a *acting) filtered(ctx context.Context, filter management.JobFilter) error {
+// actOnSelected counts the jobs that a filter selects, and then acts on at most that number.
+// Otherwise jobs that fail again at once would be selected again and again.
+func (a *actCommand) actOnSelected(ctx context.Context, filter management.JobFilter) error {
 	most := math.MaxInt
 	if a.limit > 0 {
 		most = a.limit
@@ -191,8 +191,8 @@ func (a *acting) filtered(ctx context.Context, filter management.JobFilter) erro
 	return a.end(acted)
 }
 
-// sweep acts on the jobs that a filter selects, page by page, up to a number of them.
-func (a *acting) sweep(ctx context.Context, filter management.JobFilter, dryRun bool, most int) (management.Acted, error) {
+// sweep acts on up to most of the jobs that a filter selects, page by page.
+func (a *actCommand) sweep(ctx context.Context, filter management.JobFilter, dryRun bool, most int) (management.Acted, error) {
 	var sum management.Acted
 	cursor := ""
 	for {
@@ -204,7 +204,7 @@ func (a *acting) sweep(ctx context.Context, filter management.JobFilter, dryRun 
 		case err != nil && !dryRun:
 			return sum, fmt.Errorf("%s jobs, after %d of them: %w", a.kind, sum.Done, err)
 		case err != nil:
-			return sum, fmt.Errorf("looking for the jobs to %s: %w", a.kind, err)
+			return sum, fmt.Errorf("counting the jobs to %s: %w", a.kind, err)
 		}
 		sum.Done += acted.Done
 		sum.Skipped += acted.Skipped
@@ -215,39 +215,39 @@ func (a *acting) sweep(ctx context.Context, filter management.JobFilter, dryRun 
 	}
 }
 
-// confirm asks whether to go on.
-func (a *acting) confirm(ctx context.Context, preview management.Acted) error {
-	question := fmt.Sprintf("%s (skipped: %d). Go on? [y/N] ", printable.Text(a.would(preview)), preview.Skipped)
+// confirm asks the user for confirmation.
+func (a *actCommand) confirm(ctx context.Context, preview management.Acted) error {
+	question := fmt.Sprintf("%s (skipped: %d). Continue? [y/N] ", printable.Text(a.would(preview)), preview.Skipped)
 	if _, err := io.WriteString(a.Stderr, question); err != nil {
 		return fmt.Errorf("asking for confirmation: %w", err)
 	}
 	answer := make(chan string, 1)
-	go func() { // ends with the process at the latest: a read of a terminal can't be stopped
+	go func() { // ends with the process at the latest, because a terminal read can't be canceled
 		line, err := bufio.NewReader(a.Stdin).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			line = "" // no answer is a no
+			line = "" // no answer means no
 		}
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case said := <-answer:
-		if said == "y" || said == "yes" {
+	case text := <-answer:
+		if text == "y" || text == "yes" {
 			return nil
 		}
 		return &exitError{code: exitUnconfirmed, err: fmt.Errorf("nothing was done")}
 	}
 }
 
-func (a *acting) end(acted management.Acted) error {
-	if err := a.tell(acted); err != nil {
+func (a *actCommand) end(acted management.Acted) error {
+	if err := a.printResult(acted); err != nil {
 		return err
 	}
-	return a.judge(acted)
+	return a.strictResult(acted)
 }
 
-func (a *acting) tell(acted management.Acted) error {
+func (a *actCommand) printResult(acted management.Acted) error {
 	return a.print(acted, func(out *page) {
 		text := fmt.Sprintf("%s: %d", a.done, acted.Done)
 		if a.dryRun {
@@ -257,12 +257,12 @@ func (a *acting) tell(acted management.Acted) error {
 	})
 }
 
-func (a *acting) would(acted management.Acted) string {
+func (a *actCommand) would(acted management.Acted) string {
 	return fmt.Sprintf("would be %s: %d", a.done, acted.Done)
 }
 
-// judge is the exit code that --strict asks for.
-func (a *acting) judge(acted management.Acted) error {
+// strictResult returns the exit code for --strict.
+func (a *actCommand) strictResult(acted management.Acted) error {
 	switch {
 	case !a.strict:
 		return nil

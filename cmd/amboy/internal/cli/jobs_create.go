@@ -22,15 +22,15 @@ func (p *program) createJob() *cobra.Command {
 		ValidArgsFunction: p.completeQueue,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&args, "args", "", "its arguments, a JSON object")
-	flags.StringVar(&argsFile, "args-file", "", "file that holds its arguments; - for the standard input")
-	flags.StringVar(&job.ID, "id", "", "its ID (default one that is made up)")
-	flags.IntVar(&job.Priority, "priority", 0, "its priority; the highest run first")
-	flags.Var(when{&job.Due}, "due", "when it may start")
-	flags.Var(when{&job.Deadline}, "deadline", "until when it must have started")
-	flags.StringVar(&job.IdempotencyKey, "idempotency-key", "", "key that makes this command do nothing when it is repeated within a day")
+	flags.StringVar(&args, "args", "", "the arguments, a JSON object")
+	flags.StringVar(&argsFile, "args-file", "", "a file with the arguments; - for standard input")
+	flags.StringVar(&job.ID, "id", "", "the ID (default a random one)")
+	flags.IntVar(&job.Priority, "priority", 0, "the priority; the highest runs first")
+	flags.Var(timeFlag{&job.Due}, "due", "the earliest start time")
+	flags.Var(timeFlag{&job.Deadline}, "deadline", "the latest start time")
+	flags.StringVar(&job.IdempotencyKey, "idempotency-key", "", "a key that makes a repetition of this command within a day do nothing")
 	cmd.MarkFlagsMutuallyExclusive("args", "args-file")
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, names []string) error {
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, names []string) error {
 		job.Queue, job.Type = names[0], names[1]
 		var err error
 		if job.Args, err = p.readArgs(args, argsFile); err != nil {
@@ -42,16 +42,16 @@ func (p *program) createJob() *cobra.Command {
 		}
 		return p.print(created, func(out *page) {
 			if created.Repeated {
-				out.line("was created before: " + named(created.Queue) + " " + created.ID)
+				out.line("already created: " + nameOf(created.Queue) + " " + created.ID)
 				return
 			}
-			out.line("created: " + named(created.Queue) + " " + created.ID)
+			out.line("created: " + nameOf(created.Queue) + " " + created.ID)
 		})
 	})
 	return cmd
 }
 
-// readArgs reads the arguments of a job, none where there are no flags for them.
+// readArgs reads the arguments of a job; nil if there are none.
 func (p *program) readArgs(args, file string) (json.RawMessage, error) {
 	content := []byte(args)
 	var err error
@@ -68,7 +68,7 @@ func (p *program) readArgs(args, file string) (json.RawMessage, error) {
 	case len(content) == 0:
 		return nil, nil
 	case !json.Valid(content):
-		return nil, usage("the arguments are not JSON")
+		return nil, usage("the arguments are not valid JSON")
 	default:
 		return content, nil
 	}

@@ -12,21 +12,21 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// defaultDistance is how far a graph goes where --distance does not say.
+// defaultDistance is the default of --distance.
 const defaultDistance = 2
 
 func (p *program) graphJob() *cobra.Command {
 	var distance int
 	cmd := &cobra.Command{
 		Use:   "graph QUEUE ID",
-		Short: "Show which jobs a job waits for, and which wait for it",
-		Long: "Show which jobs a job waits for, and which wait for it, also through others. The\n" +
-			"first have negative distances from it.",
+		Short: "Show the jobs that a job waits for, and the jobs that wait for it",
+		Long: "Show the jobs that a job waits for, which have negative distances, and the jobs that\n" +
+			"wait for it, directly or through others.",
 		Args:              exactly(2),
 		ValidArgsFunction: p.completeQueue,
 	}
-	cmd.Flags().IntVar(&distance, "distance", defaultDistance, fmt.Sprintf("how far to go, to %d", management.MaxGraphDistance))
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+	cmd.Flags().IntVar(&distance, "distance", defaultDistance, fmt.Sprintf("the maximum distance, at most %d", management.MaxGraphDistance))
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 		graph, err := inspector.Graph(ctx, args[0], args[1], distance)
 		if err != nil {
 			return fmt.Errorf("showing the graph of job %q of queue %q: %w", args[1], args[0], err)
@@ -45,7 +45,7 @@ func graphTable(out *page, graph management.Graph) {
 	slices.SortStableFunc(jobs, func(a, b management.GraphJob) int { return a.Distance - b.Distance })
 	out.row("DISTANCE", "QUEUE", "ID", "TYPE", "STATE", "WAITS FOR")
 	for _, j := range jobs {
-		out.row(strconv.Itoa(j.Distance), named(j.Queue), j.ID, j.Type, stateOrGone(j.State), strings.Join(waitsFor[j.ID], ", "))
+		out.row(strconv.Itoa(j.Distance), nameOf(j.Queue), j.ID, j.Type, stateOrGone(j.State), strings.Join(waitsFor[j.ID], ", "))
 	}
 	if graph.Truncated {
 		out.line("and more")

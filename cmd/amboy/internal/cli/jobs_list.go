@@ -19,9 +19,9 @@ func (p *program) listJobs() *cobra.Command {
 	}
 	selected := p.addFilterFlags(cmd)
 	paging := addPageFlags(cmd)
-	cmd.Flags().BoolVar(&newest, "newest", false, "list the newest first")
+	cmd.Flags().BoolVar(&newest, "newest", false, "list the newest jobs first")
 	addStrictFlag(cmd, &strict)
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		filter, err := selected.read()
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (p *program) listJobs() *cobra.Command {
 func jobTable(out *page, jobs []management.JobSummary) {
 	out.row("QUEUE", "ID", "TYPE", "STATE", "ATTEMPT", "AGE", "DETAIL")
 	for _, j := range jobs {
-		out.row(named(j.Queue), j.ID, j.Type, string(j.State), attempt(j), age(j.Created), detail(j))
+		out.row(nameOf(j.Queue), j.ID, j.Type, string(j.State), attempt(j), age(j.Created), detail(j))
 	}
 }
 
@@ -59,7 +59,7 @@ func (p *program) countJobs() *cobra.Command {
 	}
 	selected := p.addFilterFlags(cmd)
 	addStrictFlag(cmd, &strict)
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		filter, err := selected.read()
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func countText(c management.Count) string {
 }
 
 func addStrictFlag(cmd *cobra.Command, strict *bool) {
-	cmd.Flags().BoolVar(strict, "strict", false, "exit with 3 where there is no such job")
+	cmd.Flags().BoolVar(strict, "strict", false, "exit with 3 if no job was selected")
 }
 
 func foundAny(strict bool, number int) error {

@@ -20,16 +20,16 @@ import (
 func (p *program) showJob() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show QUEUE ID",
-		Short:             "Show all about a job",
+		Short:             "Show everything known about a job",
 		Args:              exactly(2),
 		ValidArgsFunction: p.completeQueue,
-		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 			job, err := inspector.Job(ctx, args[0], args[1])
 			if err != nil {
 				return fmt.Errorf("showing job %q of queue %q: %w", args[1], args[0], err)
 			}
 			return p.print(numbering.ShowJob(job), func(out *page) {
-				out.width = 0 // all of it is to be read
+				out.width = 0 // nothing is cut
 				jobPage(out, job)
 			})
 		}),
@@ -51,7 +51,7 @@ func jobPage(out *page, j management.Job) {
 
 func jobHead(out *page, j management.Job) {
 	out.row("job", j.ID)
-	out.row("queue", named(j.Queue))
+	out.row("queue", nameOf(j.Queue))
 	out.row("type", fmt.Sprintf("%s, version %d", j.Type, j.Version))
 	out.row("state", string(j.State))
 	optional := func(name, value string) {
@@ -105,7 +105,7 @@ func jobInterruptions(out *page, interruptions *amboy.Interruptions) {
 	}
 	title(out, fmt.Sprintf("interruptions (%d)", interruptions.Count))
 	for _, one := range interruptions.Latest {
-		out.line(fmt.Sprintf("  %s: began %s, taken from it %s", one.Owner, moment(one.Start), moment(one.At)))
+		out.line(fmt.Sprintf("  %s: started %s, recovered %s", one.Owner, moment(one.Start), moment(one.At)))
 	}
 }
 
@@ -131,7 +131,7 @@ func jobErrors(out *page, j management.Job) {
 	for _, e := range j.Errors {
 		of := ""
 		if e.Bookkeeping {
-			of = ", of the queue"
+			of = ", from the queue"
 		}
 		out.lines("  ", fmt.Sprintf("attempt %d, %s%s: %s", e.Attempt+1, stamp(e.At), of, e.Error))
 		out.lines("      ", e.Stack)
@@ -149,7 +149,7 @@ func jobAttempts(out *page, attempts []management.Attempt) {
 	}
 }
 
-// jobLinks shows what keeps a job waiting, and what it keeps waiting.
+// jobLinks shows the scopes and the dependencies of a job.
 func jobLinks(out *page, j management.Job) {
 	if len(j.Scopes) > 0 {
 		title(out, "scopes")
@@ -170,7 +170,7 @@ func holder(s management.ScopeUse) string {
 	case s.Held:
 		return "this job"
 	case s.Holder != nil:
-		return named(s.Holder.Queue) + " " + s.Holder.ID
+		return nameOf(s.Holder.Queue) + " " + s.Holder.ID
 	default:
 		return "-"
 	}
@@ -183,14 +183,14 @@ func dependencies(out *page, name string, list []management.Dependency) {
 	title(out, name)
 	out.row("  QUEUE", "ID", "TYPE", "STATE")
 	for _, d := range list {
-		out.row("  "+named(d.Queue), d.ID, d.Type, stateOrGone(d.State))
+		out.row("  "+nameOf(d.Queue), d.ID, d.Type, stateOrGone(d.State))
 	}
 }
 
-// stateOrGone is the state of a job that may be there no more.
+// stateOrGone returns a state, or a placeholder for a job that does not exist.
 func stateOrGone(state amboy.JobState) string {
 	if state == "" {
-		return "(not there)"
+		return "(gone)"
 	}
 	return string(state)
 }
@@ -218,7 +218,7 @@ func jobLog(out *page, j management.Job) {
 	}
 }
 
-// document shows JSON.
+// document shows a JSON document.
 func document(out *page, name string, content json.RawMessage) {
 	if len(content) == 0 {
 		return
@@ -226,7 +226,7 @@ func document(out *page, name string, content json.RawMessage) {
 	title(out, name)
 	text, err := encode(content, "  ")
 	if err != nil {
-		text = string(content) // it is no JSON: shown as it is
+		text = string(content) // not JSON
 	}
 	out.lines("  ", text)
 }

@@ -61,14 +61,14 @@ func TestFilterFlags(t *testing.T) {
 	}
 }
 
-func TestTimesThatAreNone(t *testing.T) {
+func TestInvalidTimesAreRefused(t *testing.T) {
 	for _, text := range []string{"", "2", "-2h", "+-2h", "++2h", "2w", "d", "-1d", "1.5d", "99999d", "2026-11-21", "now"} {
 		got := run(t, newFake(), "jobs", "list", "--created-after", text)
 		assert.Equal(t, 2, got.code, text)
 	}
 }
 
-func TestPages(t *testing.T) {
+func TestListsAreLimitedByTheFlags(t *testing.T) {
 	for line, want := range map[string]int{
 		"--all":              4,
 		"--limit 3":          3,
@@ -116,13 +116,13 @@ func TestActionsReachTheService(t *testing.T) {
 	})
 }
 
-func TestActingGoesThroughAllPages(t *testing.T) {
+func TestActionsReadAllPages(t *testing.T) {
 	service := newFake()
 	service.pageSize = 1
 	got := run(t, service, "jobs", "retry", "--queue", "mail", "--yes", "-o", "json")
 	require.Zero(t, got.code, got.errOut)
 	assert.JSONEq(t, `{"done":2,"skipped":1}`, got.out)
-	assert.Len(t, service.acts, 6, "three pages are counted, and then done")
+	assert.Len(t, service.acts, 6, "three pages of the dry run, and three of the action")
 }
 
 // failing is a service with two jobs that fail again as soon as they are retried.
@@ -139,7 +139,7 @@ func (f *failing) Act(_ context.Context, req management.ActRequest) (management.
 	return management.Acted{Done: 1, Next: "c"}, nil
 }
 
-func TestJobsThatFailAgainAreNotRetriedForEver(t *testing.T) {
+func TestJobsThatFailAgainAreRetriedOnlyOnce(t *testing.T) {
 	service := &failing{fake: newFake()}
 	got := run(t, service, "jobs", "retry", "--state", "failed", "--yes")
 	assert.Zero(t, got.code, got.errOut)
@@ -147,7 +147,7 @@ func TestJobsThatFailAgainAreNotRetriedForEver(t *testing.T) {
 }
 
 func TestConfirmation(t *testing.T) {
-	const question = "would be retried: 2 (skipped: 1). Go on? [y/N] "
+	const question = "would be retried: 2 (skipped: 1). Continue? [y/N] "
 	for answer, goesOn := range map[string]bool{
 		"y\n": true, "Yes\n": true, "y": true,
 		"n\n": false, "\n": false, "": false, "yesterday\n": false,
@@ -169,7 +169,7 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-func TestNoConfirmationWhereNothingIsToBeDone(t *testing.T) {
+func TestNoConfirmationIfNothingWouldChange(t *testing.T) {
 	got := runIn(t.Context(), newFake(), func(env *cli.Env) { env.Interactive = true }, "jobs", "release", "--queue", "mail")
 	assert.Equal(t, result{out: "released: 0, skipped: 3\n"}, got)
 }
@@ -177,17 +177,17 @@ func TestNoConfirmationWhereNothingIsToBeDone(t *testing.T) {
 func TestInterruptedConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, interrupt) // of a fake clock
+		time.AfterFunc(time.Second, interrupt) // fake time
 		stdin, answer := io.Pipe()
 		defer func() { assert.NoError(t, answer.Close()) }()
 		service := newFake()
 		got := runIn(ctx, service, func(env *cli.Env) { env.Interactive, env.Stdin = true, stdin }, "jobs", "retry", "--queue", "mail")
 		assert.Equal(t, 130, got.code)
-		assert.Len(t, service.acts, 1, "the dry run")
+		assert.Len(t, service.acts, 1, "only the dry run")
 	})
 }
 
-func TestErrorsThatConcernAllStopAtTheFirst(t *testing.T) {
+func TestErrorsThatAffectAllJobsStopAtTheFirst(t *testing.T) {
 	service := newFake()
 	service.err = refusal(403)
 	got := run(t, service, "jobs", "retry", "mail", "a", "b", "c")
@@ -195,7 +195,7 @@ func TestErrorsThatConcernAllStopAtTheFirst(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(got.errOut, "\n"))
 }
 
-func TestArgsOfANewJob(t *testing.T) {
+func TestCreateReadsTheArguments(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "args.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"n":1}`), 0o600))
 	for _, c := range []struct {
@@ -214,7 +214,7 @@ func TestArgsOfANewJob(t *testing.T) {
 	}
 }
 
-func TestNewJobReachesTheService(t *testing.T) {
+func TestCreateSendsAllFlags(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		service := newFake()
 		got := run(t, service, strings.Fields("jobs create mail send --id a --priority 3 --due +1h --deadline +2h --idempotency-key k")...)

@@ -18,13 +18,13 @@ func (p *program) watchJob() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch QUEUE ID",
 		Short: "Show the state and the progress of a job until it ends",
-		Long: "Show the state and the progress of a job until it ends, and exit with 0 where it\n" +
-			"succeeded, or else with 7. With -o json each change is one line.",
+		Long: "Show the state and the progress of a job until it ends. The exit code is 0 if it\n" +
+			"succeeded, and 7 otherwise. With -o json each change is printed as one line.",
 		Args:              exactly(2),
 		ValidArgsFunction: p.completeQueue,
 	}
-	cmd.Flags().Var(length{&every}, "every", "how long to wait between two looks")
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+	cmd.Flags().Var(durationFlag{&every}, "every", "the time between two reads of the job")
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 		last, err := p.watchUntilEnd(ctx, inspector, management.JobRef{Queue: args[0], ID: args[1]}, every)
 		if err != nil {
 			return fmt.Errorf("watching job %q of queue %q: %w", args[1], args[0], err)
@@ -37,8 +37,7 @@ func (p *program) watchJob() *cobra.Command {
 	return cmd
 }
 
-// watchUntilEnd shows a job whenever it has changed, and returns the state in which it
-// has ended.
+// watchUntilEnd shows a job after each change, and returns its final state.
 func (p *program) watchUntilEnd(ctx context.Context, inspector management.Inspector, ref management.JobRef, every time.Duration) (amboy.JobState, error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

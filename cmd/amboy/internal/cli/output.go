@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/internal/printable"
 )
 
-// choice is the value of a flag that is one of a few.
+// choice is a flag with a few allowed values.
 type choice struct {
 	value   string
 	allowed []string
@@ -20,7 +20,7 @@ type choice struct {
 // String returns the value.
 func (c *choice) String() string { return c.value }
 
-// Type is what the help calls the value.
+// Type returns the name of the value in the help.
 func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
 
 // Set sets the value.
@@ -34,21 +34,20 @@ func (c *choice) Set(value string) error {
 
 func (p *program) asJSON() bool { return p.output.value == "json" }
 
-// print writes the answer of a command: as one JSON document, or for people.
-func (p *program) print(document any, forPeople func(*page)) error {
+// print writes the result of a command: as one JSON document, or as text.
+func (p *program) print(document any, asText func(*page)) error {
 	if p.asJSON() {
 		return p.printJSON(document, "  ")
 	}
-	return p.printPage(forPeople)
+	return p.printPage(asText)
 }
 
-// printNext writes one of the answers of a command that goes on: a line of JSON, or a
-// page for people.
-func (p *program) printNext(document any, forPeople func(*page)) error {
+// printNext writes one of several results of a command: as a line of JSON, or as text.
+func (p *program) printNext(document any, asText func(*page)) error {
 	if p.asJSON() {
 		return p.printJSON(document, "")
 	}
-	return p.printPage(forPeople)
+	return p.printPage(asText)
 }
 
 func (p *program) printJSON(document any, indent string) error {
@@ -59,9 +58,9 @@ func (p *program) printJSON(document any, indent string) error {
 	return p.write(encoded)
 }
 
-func (p *program) printPage(forPeople func(*page)) error {
+func (p *program) printPage(asText func(*page)) error {
 	out := &page{width: p.Width}
-	forPeople(out)
+	asText(out)
 	out.endTable()
 	return p.write(out.text.String())
 }
@@ -73,7 +72,7 @@ func (p *program) write(text string) error {
 	return nil
 }
 
-// encode returns JSON that is safe to be shown, with a line break after it.
+// encode returns JSON that is safe to print, followed by a newline.
 func encode(document any, indent string) (string, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -85,12 +84,12 @@ func encode(document any, indent string) (string, error) {
 	return printable.JSON(b.String()), nil
 }
 
-// page is text for people. All that is written to it is made safe to be shown, and cut
-// to the width.
+// page is the text of a result. Everything written to it is made safe to print, and cut to
+// the width.
 type page struct {
 	width int
 	text  strings.Builder
-	// rows are those of the table that is being written; nil between tables.
+	// rows is the table that is being written; nil between tables.
 	rows *tabwriter.Writer
 	grid bytes.Buffer
 }
@@ -101,7 +100,7 @@ func (p *page) line(text string) {
 	p.text.WriteString(strings.TrimRight(cut(printable.Text(text), p.width), " ") + "\n")
 }
 
-// lines writes a text of several lines, none of them cut.
+// lines writes a text of several lines, without cutting them.
 func (p *page) lines(indent, text string) {
 	p.endTable()
 	for line := range strings.Lines(text) {
@@ -110,7 +109,7 @@ func (p *page) lines(indent, text string) {
 	}
 }
 
-// row writes a row of a table, whose columns are as wide as its cells.
+// row writes a row of a table. Columns are as wide as their widest cell.
 func (p *page) row(cells ...string) {
 	if p.rows == nil {
 		p.grid.Reset()
@@ -119,21 +118,21 @@ func (p *page) row(cells ...string) {
 	for i, cell := range cells {
 		cells[i] = printable.Text(cell)
 	}
-	fmt.Fprintln(p.rows, strings.Join(cells, "\t")) //nolint:errcheck // A buffer takes all.
+	fmt.Fprintln(p.rows, strings.Join(cells, "\t")) //nolint:errcheck // A buffer never fails.
 }
 
 func (p *page) endTable() {
 	if p.rows == nil {
 		return
 	}
-	p.rows.Flush() //nolint:errcheck // A buffer takes all.
+	p.rows.Flush() //nolint:errcheck // A buffer never fails.
 	p.rows = nil
 	for line := range strings.Lines(p.grid.String()) {
 		p.text.WriteString(strings.TrimRight(cut(strings.TrimRight(line, " \n"), p.width), " ") + "\n")
 	}
 }
 
-// orEmpty makes a list an empty one that else would be null in JSON.
+// orEmpty returns a list that is an empty array in JSON if it is nil.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -8,7 +8,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// pageFlags are the flags of commands that list what may be much.
+// pageFlags are the flags of commands with long lists.
 type pageFlags struct {
 	limit  int
 	cursor string
@@ -17,14 +17,14 @@ type pageFlags struct {
 
 func addPageFlags(cmd *cobra.Command) *pageFlags {
 	p := &pageFlags{}
-	cmd.Flags().IntVar(&p.limit, "limit", management.DefaultLimit, "how many to list at most")
-	cmd.Flags().StringVar(&p.cursor, "cursor", "", "where the list before has ended")
-	cmd.Flags().BoolVar(&p.all, "all", false, "list all")
+	cmd.Flags().IntVar(&p.limit, "limit", management.DefaultLimit, "the maximum number of items")
+	cmd.Flags().StringVar(&p.cursor, "cursor", "", "continue after the end of the previous list")
+	cmd.Flags().BoolVar(&p.all, "all", false, "list all items")
 	cmd.MarkFlagsMutuallyExclusive("limit", "all")
 	return p
 }
 
-// collect asks for pages until it has as many items as the flags say. It returns them,
+// collect requests pages until it has as many items as the flags allow. It returns the items,
 // and the cursor for more.
 func collect[T any](flags *pageFlags, newest bool, ask func(management.PageRequest) ([]T, string, error)) (items []T, next string, err error) {
 	most := flags.limit
@@ -32,7 +32,7 @@ func collect[T any](flags *pageFlags, newest bool, ask func(management.PageReque
 		most = math.MaxInt
 	}
 	if most < 1 {
-		return nil, "", usage("--limit must be at least 1, and is %d", most)
+		return nil, "", usage("--limit must be at least 1 (is %d)", most)
 	}
 	items, next = []T{}, flags.cursor
 	for {
@@ -50,9 +50,9 @@ func collect[T any](flags *pageFlags, newest bool, ask func(management.PageReque
 	}
 }
 
-// hintNext tells people how to go on.
+// hintNext prints how to list more items.
 func (p *program) hintNext(next string) {
 	if next != "" && !p.asJSON() {
-		p.note("there are more: add --cursor %s, or --all", next)
+		p.note("more items follow: add --cursor %s or --all", next)
 	}
 }

@@ -15,9 +15,9 @@ import (
 func (p *program) processes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "processes",
-		Short: "List the processes that run jobs, and how many each runs",
+		Short: "List the processes, their queues and the number of their running jobs",
 		Args:  cobra.NoArgs,
-		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 			processes, err := inspector.Processes(ctx)
 			if err != nil {
 				return fmt.Errorf("listing processes: %w", err)
@@ -33,20 +33,20 @@ func (p *program) processes() *cobra.Command {
 	}
 }
 
-// processQueues names queues, each with the number of its workers.
+// processQueues lists queues, each with the number of its workers.
 func processQueues(queues []management.ProcessQueue) string {
-	var said []string
+	var texts []string
 	for _, q := range queues {
-		text := named(q.Name)
+		text := nameOf(q.Name)
 		if q.Workers > 0 {
 			text += "×" + strconv.Itoa(q.Workers)
 		}
 		if !q.Started {
 			text += " (not started)"
 		}
-		said = append(said, text)
+		texts = append(texts, text)
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(texts, ", ")
 }
 
 func yesNo(b bool) string {

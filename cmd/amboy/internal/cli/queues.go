@@ -13,12 +13,12 @@ import (
 
 func (p *program) queues() *cobra.Command {
 	on, off := true, false
-	return p.group("queues", "See, pause, drain and limit queues",
+	return p.group("queues", "Show, pause, drain and limit queues",
 		p.listQueues(),
 		p.showQueue(),
-		p.changeQueue("pause", "Keep the jobs of a queue from being run", management.ControlChange{Paused: &on}),
-		p.changeQueue("drain", "Keep jobs from being put in a queue, and run those that are there", management.ControlChange{Draining: &on}),
-		p.changeQueue("resume", "Take back what pause and drain have set", management.ControlChange{Paused: &off, Draining: &off}),
+		p.changeQueue("pause", "Stop starting the jobs of a queue", management.ControlChange{Paused: &on}),
+		p.changeQueue("drain", "Refuse new jobs in a queue, and run the existing ones", management.ControlChange{Draining: &on}),
+		p.changeQueue("resume", "Undo pause and drain", management.ControlChange{Paused: &off, Draining: &off}),
 		p.setQueue(),
 		p.watchQueues(),
 	)
@@ -29,7 +29,7 @@ func (p *program) listQueues() *cobra.Command {
 		Use:   "list",
 		Short: "List the queues",
 		Args:  cobra.NoArgs,
-		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 			queues, err := inspector.Queues(ctx)
 			if err != nil {
 				return fmt.Errorf("listing queues: %w", err)
@@ -43,7 +43,7 @@ func queueTable(out *page, queues []management.Queue) {
 	out.row("QUEUE", "PENDING", "BLOCKED", "RUNNING", "RETRYING", "COMPLETED", "OLDEST", "SET")
 	for _, q := range queues {
 		c := q.Counts
-		out.row(named(q.Name), strconv.Itoa(c.Pending), strconv.Itoa(c.Blocked), strconv.Itoa(c.Running),
+		out.row(nameOf(q.Name), strconv.Itoa(c.Pending), strconv.Itoa(c.Blocked), strconv.Itoa(c.Running),
 			strconv.Itoa(c.Retrying), strconv.Itoa(c.Completed), age(q.OldestPending), controlText(q.Control))
 	}
 	for _, q := range queues {
@@ -51,14 +51,14 @@ func queueTable(out *page, queues []management.Queue) {
 	}
 }
 
-// unknownJobs writes which jobs of a queue wait for a process that knows them.
+// unknownJobs writes a line for each kind of waiting jobs that no process can run.
 func unknownJobs(out *page, q management.Queue) {
 	for _, unknown := range q.Unknown {
-		out.line(fmt.Sprintf("no process knows %s: %s jobs of queue %s wait", unknown, countText(unknown.Jobs), named(q.Name)))
+		out.line(fmt.Sprintf("no process can run %s: %s jobs of queue %s are waiting", unknown, countText(unknown.Jobs), nameOf(q.Name)))
 	}
 }
 
-// controlText tells what is set for a queue.
+// controlText describes the controls of a queue.
 func controlText(c management.Control) string {
 	var set []string
 	if c.Paused {
@@ -85,13 +85,13 @@ func (p *program) showQueue() *cobra.Command {
 		Short:             "Show a queue",
 		Args:              exactly(1),
 		ValidArgsFunction: p.completeQueue,
-		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 			q, err := inspector.Queue(ctx, args[0])
 			if err != nil {
 				return fmt.Errorf("showing queue %q: %w", args[0], err)
 			}
 			return p.print(q, func(out *page) {
-				out.row("queue", named(q.Name))
+				out.row("queue", nameOf(q.Name))
 				out.row("set", controlText(q.Control))
 				out.row("pending", strconv.Itoa(q.Counts.Pending))
 				out.row("blocked", strconv.Itoa(q.Counts.Blocked))
@@ -106,14 +106,14 @@ func (p *program) showQueue() *cobra.Command {
 	}
 }
 
-// changeQueue is a command that makes one change to a queue.
+// changeQueue returns a command that makes one change to a queue.
 func (p *program) changeQueue(name, short string, change management.ControlChange) *cobra.Command {
 	return &cobra.Command{
 		Use:               name + " QUEUE",
 		Short:             short,
 		Args:              exactly(1),
 		ValidArgsFunction: p.completeQueue,
-		RunE: p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+		RunE: p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 			return p.control(ctx, inspector, args[0], change)
 		}),
 	}
@@ -123,17 +123,17 @@ func (p *program) setQueue() *cobra.Command {
 	var maxRunning, workers int
 	cmd := &cobra.Command{
 		Use:   "set QUEUE",
-		Short: "Set the limit and the number of workers of a queue",
-		Long: "Set the limit and the number of workers of a queue, for all processes. 0 takes the\n" +
-			"limit away, or goes back to the workers that are configured. Other processes learn\n" +
-			"of a number of workers within a minute.",
+		Short: "Set the running limit and the number of workers of a queue",
+		Long: "Set the running limit and the number of workers of a queue, for all processes. 0 removes\n" +
+			"the limit, or restores the configured number of workers. Other processes apply a\n" +
+			"number of workers within a minute.",
 		Args:              exactly(1),
 		ValidArgsFunction: p.completeQueue,
 	}
-	cmd.Flags().IntVar(&maxRunning, "max-running", 0, "how many jobs run at once, over all processes; 0 for no limit")
-	cmd.Flags().IntVar(&workers, "workers", 0, "how many workers each process has; 0 for as many as are configured")
+	cmd.Flags().IntVar(&maxRunning, "max-running", 0, "the maximum number of running jobs, over all processes; 0 for no limit")
+	cmd.Flags().IntVar(&workers, "workers", 0, "the number of workers in each process; 0 for the configured number")
 	cmd.MarkFlagsOneRequired("max-running", "workers")
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, args []string) error {
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, args []string) error {
 		var change management.ControlChange
 		if cmd.Flags().Changed("max-running") {
 			change.MaxRunning = &maxRunning
@@ -151,5 +151,5 @@ func (p *program) control(ctx context.Context, inspector management.Inspector, q
 	if err != nil {
 		return fmt.Errorf("changing queue %q: %w", queue, err)
 	}
-	return p.print(control, func(out *page) { out.line(named(queue) + ": " + controlText(control)) })
+	return p.print(control, func(out *page) { out.line(nameOf(queue) + ": " + controlText(control)) })
 }

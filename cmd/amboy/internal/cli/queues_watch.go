@@ -11,19 +11,19 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// defaultEvery is how often a watch looks where --every does not say.
+// defaultEvery is the default of --every.
 const defaultEvery = 2 * time.Second
 
 func (p *program) watchQueues() *cobra.Command {
 	every := defaultEvery
 	cmd := &cobra.Command{
 		Use:   "watch [QUEUE...]",
-		Short: "Show queues now, and whenever they have changed, until it is interrupted",
-		Long: "Show queues now, and whenever they have changed, until it is interrupted. With\n" +
-			"-o json each time is one line.",
+		Short: "Show the queues now and after each change, until interrupted",
+		Long: "Show the queues now and after each change, until interrupted. With -o json each time\n" +
+			"is printed as one line.",
 		ValidArgsFunction: p.completeQueues,
 	}
-	cmd.Flags().Var(length{&every}, "every", "how long to wait at least between two times")
+	cmd.Flags().Var(durationFlag{&every}, "every", "the minimum time between two updates")
 	cmd.RunE = p.run(func(ctx context.Context, names []string) error {
 		inspector, err := p.connectTo(Service{Timeout: p.connection.timeout, Watch: true})
 		if err != nil {
@@ -32,7 +32,7 @@ func (p *program) watchQueues() *cobra.Command {
 		for queues, err := range inspector.Watch(ctx, every) {
 			switch {
 			case ctx.Err() != nil:
-				return nil // interrupted, which is how a watch ends
+				return nil // interrupted by the user
 			case err != nil:
 				return fmt.Errorf("watching queues: %w", err)
 			}
@@ -42,7 +42,7 @@ func (p *program) watchQueues() *cobra.Command {
 			}
 		}
 		if ctx.Err() == nil {
-			return fmt.Errorf("watching queues: the service has ended the watch")
+			return fmt.Errorf("watching queues: the service ended the watch")
 		}
 		return nil
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// result is what a command line left.
+// result is the output and the exit code of a command line.
 type result struct {
 	out, errOut string
 	code        int
@@ -32,7 +32,7 @@ func run(t *testing.T, inspector management.Inspector, args ...string) result {
 	return runIn(t.Context(), inspector, func(*cli.Env) {}, args...)
 }
 
-// runIn runs a command line in an environment that a function has changed.
+// runIn runs a command line in an environment that a function changes.
 func runIn(ctx context.Context, inspector management.Inspector, change func(*cli.Env), args ...string) result {
 	var out, errOut bytes.Buffer
 	env := environment(inspector, &out, &errOut)
@@ -49,7 +49,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{io.ErrUnexpectedEOF, 1},
 		{refusal(http.StatusInternalServerError), 1},
-		{refusal(http.StatusNotFound), 1}, // there is no API at this URL
+		{refusal(http.StatusNotFound), 1}, // no API at this URL
 		{&management.InvalidArgumentError{Field: "cursor", Rule: "must be one"}, 2},
 		{errors.Join(&management.InvalidArgumentError{Field: "a"}, &management.InvalidArgumentError{Field: "b"}), 2},
 		{amboy.NewJobNotFoundError("no job"), 3},
@@ -91,13 +91,13 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestNoURL(t *testing.T) {
+func TestMissingURLIsAUsageError(t *testing.T) {
 	noURL := func(env *cli.Env) { env.Getenv = func(string) string { return "" } }
 	got := runIn(t.Context(), newFake(), noURL, "queues", "list")
 	assert.Equal(t, result{errOut: "amboy: the URL of the service is missing: set AMBOY_URL, or add --url\n", code: 2}, got)
 }
 
-func TestBadURL(t *testing.T) {
+func TestInvalidURLIsAUsageError(t *testing.T) {
 	for _, url := range []string{"jobs.example", "ftp://jobs.example", "http://", "http://jobs.example?a=b", "http://user:secret@jobs.example/\x7f"} {
 		got := runIn(t.Context(), nil, func(env *cli.Env) { env.Connect = cli.Dial }, "queues", "list", "--url", url)
 		assert.Equal(t, 2, got.code, url)
@@ -106,7 +106,7 @@ func TestBadURL(t *testing.T) {
 	}
 }
 
-func TestServiceThatIsNotThere(t *testing.T) {
+func TestUnreachableServiceIsAFailure(t *testing.T) {
 	got := runIn(t.Context(), nil, func(env *cli.Env) { env.Connect = cli.Dial }, "queues", "list", "--url", "http://127.0.0.1:1")
 	assert.Equal(t, 1, got.code)
 	assert.Contains(t, got.errOut, "connection refused")
@@ -142,7 +142,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-func TestTokenIsNotShown(t *testing.T) {
+func TestTokenIsNotPrinted(t *testing.T) {
 	const secret = "s3cret"
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte(secret+"\n"+secret), 0o600))
@@ -166,7 +166,7 @@ func TestTokenIsNotShown(t *testing.T) {
 	}
 }
 
-func TestBadToken(t *testing.T) {
+func TestInvalidTokenIsAUsageError(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	for _, args := range [][]string{
@@ -211,7 +211,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestOutputThatCanNotBeWritten(t *testing.T) {
+func TestWriteErrorOfTheOutputIsAFailure(t *testing.T) {
 	broken := func(env *cli.Env) { env.Stdout = brokenPipe{} }
 	for _, format := range []string{"table", "json"} {
 		got := runIn(t.Context(), newFake(), broken, "queues", "list", "-o", format)
@@ -231,12 +231,12 @@ func TestListsAreCutToTheWidth(t *testing.T) {
 		}
 		assert.Contains(t, got.out, "…")
 		shown := runIn(t.Context(), newFake(), narrow, "jobs", "show", "mail", "welcome-ada")
-		assert.NotContains(t, shown.out, "…", "one job is shown in full")
+		assert.NotContains(t, shown.out, "…", "a single job must not be cut")
 	})
 }
 
-// A token that is sent without TLS can be read on the way. On this machine there is none.
-func TestAttackTheTokenIsReadOnTheWay(t *testing.T) {
+// A token that is sent without TLS can be intercepted, except on the loopback interface.
+func TestAttackTheTokenIsIntercepted(t *testing.T) {
 	const warning = "amboy: warning: the credentials are sent to jobs.example without encryption: use https\n"
 	for _, c := range []struct{ url, token, want string }{
 		{"http://jobs.example/amboy", "secret", warning},

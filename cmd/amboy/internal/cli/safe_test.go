@@ -15,11 +15,11 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// nasty is what would color a terminal, move its cursor, ring its bell, reorder what it
-// shows, begin a line that looks like another job, or is no UTF-8.
+// nasty contains characters that would color a terminal, move its cursor, ring its bell,
+// reorder its text or begin a line that looks like another job, and invalid UTF-8.
 const nasty = "a\x1b[31m\u009b31m\x07\r\n\tmail  b\u202e\u2028\x7f\xff\U000E0001z"
 
-// hostile is a service all of whose texts are nasty.
+// hostile returns a service in which every text is nasty.
 func hostile() management.Inspector {
 	return &hostiletest.Inspector{Inspector: newFake(), Text: nasty, Known: "mail"}
 }
@@ -84,7 +84,7 @@ func TestUnprintableTextKeepsItsPlace(t *testing.T) {
 	assert.Contains(t, got.out, `a\x1b[31m\u009b31m\a\r\n\tmail  b\u202e\u2028\x7f\xff\U000e0001z`)
 }
 
-// FuzzJSONStaysTheSameDocument shows that what is escaped in JSON means the same.
+// FuzzJSONStaysTheSameDocument checks that escaping does not change the meaning of JSON.
 func FuzzJSONStaysTheSameDocument(f *testing.F) {
 	f.Add(nasty)
 	f.Add("\u2029\ufffe\U0010ffff<>&\"\\")

@@ -20,7 +20,7 @@ func (p *program) scopes() *cobra.Command {
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only this scope")
 	complete(cmd, "queue", p.completeQueues)
 	paging := addPageFlags(cmd)
-	cmd.RunE = p.asking(func(ctx context.Context, inspector management.Inspector, _ []string) error {
+	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		scopes, next, err := collect(paging, false, func(page management.PageRequest) ([]management.Scope, string, error) {
 			found, askErr := inspector.Scopes(ctx, filter, page)
 			return found.Scopes, found.Next, askErr
@@ -31,7 +31,7 @@ func (p *program) scopes() *cobra.Command {
 		err = p.print(management.ScopePage{Scopes: scopes, Next: next}, func(out *page) {
 			out.row("QUEUE", "SCOPE", "WAITING", "HELD FOR", "STATE", "HELD BY")
 			for _, s := range scopes {
-				out.row(named(s.Queue), s.Name, countText(s.Waiting), age(s.Since), string(s.State), named(s.Holder.Queue)+" "+s.Holder.ID)
+				out.row(nameOf(s.Queue), s.Name, countText(s.Waiting), age(s.Since), string(s.State), nameOf(s.Holder.Queue)+" "+s.Holder.ID)
 			}
 		})
 		p.hintNext(next)

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// oneLine joins the lines of a text.
+// oneLine joins the lines of a text with semicolons.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -18,7 +18,7 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// cut shortens a text to a width; 0 stands for any.
+// cut shortens a text to a width; 0 means no limit.
 func cut(text string, width int) string {
 	if width == 0 || utf8.RuneCountInString(text) <= width {
 		return text
@@ -26,7 +26,7 @@ func cut(text string, width int) string {
 	return string([]rune(text)[:width-1]) + "…"
 }
 
-// age tells how long ago a time was, or how long it is until then.
+// age formats the time since t, or until t if it is in the future.
 func age(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -37,7 +37,7 @@ func age(t time.Time) string {
 	return "in " + span(time.Until(t))
 }
 
-// span is a time of some length in its largest unit.
+// span formats a duration in its largest unit.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -52,7 +52,7 @@ func span(d time.Duration) string {
 	}
 }
 
-// moment is a time with its age.
+// moment formats a time with its age.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -65,7 +65,7 @@ func moment(t time.Time) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// seconds is a time with its first three digits.
+// seconds formats a duration with three significant digits.
 func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	unit := time.Duration(1)
@@ -77,8 +77,8 @@ func seconds(s float64) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
-// named is a name that may be empty.
-func named(name string) string {
+// nameOf returns a name, quoted if it is empty.
+func nameOf(name string) string {
 	if name == "" {
 		return `""`
 	}

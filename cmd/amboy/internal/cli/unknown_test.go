@@ -9,14 +9,14 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-func TestQueuesSayWhatNoProcessKnows(t *testing.T) {
+func TestQueuesShowTheKindsThatNoProcessCanRun(t *testing.T) {
 	atStart(t, func(t *testing.T) {
 		service := newFake()
 		service.unknown = []management.UnknownJobs{{
 			JobKind: management.JobKind{Type: "digest", Version: 2, Dependency: "gate", DependencyVersion: 1},
 			Jobs:    management.Count{Count: 12},
 		}}
-		const want = `no process knows job type "digest" version 2 with dependency type "gate" version 1: 12 jobs of queue mail wait`
+		const want = `no process can run job type "digest" version 2 with dependency type "gate" version 1: 12 jobs of queue mail are waiting`
 		for _, command := range [][]string{{"queues", "list"}, {"queues", "show", "mail"}} {
 			got := run(t, service, command...)
 			require.Zero(t, got.code, got.errOut)

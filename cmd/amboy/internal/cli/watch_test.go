@@ -20,7 +20,7 @@ import (
 func interruptible(t *testing.T) context.Context {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
-	time.AfterFunc(time.Minute, interrupt) // of a fake clock
+	time.AfterFunc(time.Minute, interrupt) // fake time
 	return ctx
 }
 
@@ -36,7 +36,7 @@ func TestWatchQueues(t *testing.T) {
 			"QUEUE  PENDING  BLOCKED  RUNNING  RETRYING  COMPLETED  OLDEST  SET",
 			"mail   1        0        1        0         1          10s     max-running 10",
 			"", "",
-		}, "\n")}, got, "interrupted, which is no failure")
+		}, "\n")}, got, "an interrupt is not a failure")
 	})
 }
 
@@ -67,31 +67,31 @@ func TestAWatchHasNoTimeLimit(t *testing.T) {
 		runIn(t.Context(), nil, func(env *cli.Env) {
 			env.Connect = func(s cli.Service) (management.Inspector, error) {
 				service = s
-				return nil, errors.New("not there")
+				return nil, errors.New("unreachable")
 			}
 		}, append(strings.Fields(args), "--timeout", "7s")...)
 		assert.Equal(t, cli.Service{URL: "http://jobs.example", Timeout: 7 * time.Second, Watch: watches}, service)
 	}
 }
 
-// changing is a service with a job that is different at each look.
+// changing is a service with a job that changes between reads.
 type changing struct {
 	*fake
-	looks []management.Job
+	versions []management.Job
 }
 
 func (c *changing) Job(ctx context.Context, _, _ string) (management.Job, error) {
-	if len(c.looks) == 0 {
-		return management.Job{}, amboy.NewJobNotFoundError("it is gone")
+	if len(c.versions) == 0 {
+		return management.Job{}, amboy.NewJobNotFoundError("no such job")
 	}
-	job := c.looks[0]
-	if len(c.looks) > 1 || job.State.IsFinal() {
-		c.looks = c.looks[1:]
+	job := c.versions[0]
+	if len(c.versions) > 1 || job.State.IsFinal() {
+		c.versions = c.versions[1:]
 	}
 	return job, ctx.Err()
 }
 
-func look(state amboy.JobState, progress *float64, message string) management.Job {
+func version(state amboy.JobState, progress *float64, message string) management.Job {
 	return management.Job{
 		JobSummary:      management.JobSummary{JobRef: management.JobRef{Queue: "mail", ID: "digest"}, State: state, Progress: progress},
 		ProgressMessage: message,
@@ -99,43 +99,43 @@ func look(state amboy.JobState, progress *float64, message string) management.Jo
 }
 
 func TestWatchJob(t *testing.T) {
-	half := look(amboy.StateRunning, new(0.5), "5 of 10")
-	failed := look(amboy.StateFailed, nil, "")
+	half := version(amboy.StateRunning, new(0.5), "5 of 10")
+	failed := version(amboy.StateFailed, nil, "")
 	failed.Error = "no disk"
 	for name, c := range map[string]struct {
-		looks  []management.Job
+		versions  []management.Job
 		out    string
 		errOut string
 		code   int
 	}{
 		"succeeds": {
-			looks: []management.Job{look(amboy.StatePending, nil, ""), half, half, look(amboy.StateSucceeded, nil, "")},
+			versions: []management.Job{version(amboy.StatePending, nil, ""), half, half, version(amboy.StateSucceeded, nil, "")},
 			out:   "2026-11-21T15:00:00Z pending\n2026-11-21T15:00:01Z running; 50%; 5 of 10\n2026-11-21T15:00:03Z succeeded\n",
 		},
 		"fails": {
-			looks: []management.Job{half, failed},
+			versions: []management.Job{half, failed},
 			out:   "2026-11-21T15:00:00Z running; 50%; 5 of 10\n2026-11-21T15:00:01Z failed; no disk\n",
 			code:  7,
 		},
 		"is canceled": {
-			looks: []management.Job{look(amboy.StateCanceled, nil, "")},
+			versions: []management.Job{version(amboy.StateCanceled, nil, "")},
 			out:   "2026-11-21T15:00:00Z canceled\n",
 			code:  7,
 		},
 		"is interrupted": {
-			looks:  []management.Job{half},
+			versions:  []management.Job{half},
 			out:    "2026-11-21T15:00:00Z running; 50%; 5 of 10\n",
 			errOut: "amboy: watching job \"digest\" of queue \"mail\": context canceled\n",
 			code:   130,
 		},
-		"is not there": {
-			errOut: "amboy: watching job \"digest\" of queue \"mail\": it is gone\n",
+		"does not exist": {
+			errOut: "amboy: watching job \"digest\" of queue \"mail\": no such job\n",
 			code:   3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			atStart(t, func(t *testing.T) {
-				got := runIn(interruptible(t), &changing{newFake(), c.looks}, func(*cli.Env) {},
+				got := runIn(interruptible(t), &changing{newFake(), c.versions}, func(*cli.Env) {},
 					"jobs", "watch", "mail", "digest", "--every", "1s")
 				assert.Equal(t, result{c.out, c.errOut, c.code}, got)
 			})
@@ -145,7 +145,7 @@ func TestWatchJob(t *testing.T) {
 
 func TestWatchJobAsLines(t *testing.T) {
 	atStart(t, func(t *testing.T) {
-		service := &changing{newFake(), []management.Job{look(amboy.StateRunning, nil, ""), look(amboy.StateSucceeded, nil, "")}}
+		service := &changing{newFake(), []management.Job{version(amboy.StateRunning, nil, ""), version(amboy.StateSucceeded, nil, "")}}
 		got := run(t, service, "jobs", "watch", "mail", "digest", "-o", "json")
 		require.Zero(t, got.code, got.errOut)
 		var states []amboy.JobState

@@ -1,12 +1,12 @@
-// Keeps a page up to date. The server says on a stream of events that something has
-// changed; then the page is fetched anew, and what differs is changed in place, so that
-// focus, places, open details and what somebody types stay.
+// Keeps a page up to date. The server sends an event when something has changed. Then the
+// page is fetched again and changed in place, so that the focus, the scroll position, open
+// details and typed text are kept.
 "use strict";
 
 const body = document.body;
 const status = document.getElementById("live");
 
-// What is told to a screen reader, at most this often.
+// The minimum interval of announcements to a screen reader, in milliseconds.
 const sayEvery = 20_000;
 let saidAt = Date.now();
 let said = document.querySelector("[data-say]")?.textContent.trim();
@@ -26,7 +26,7 @@ function say() {
   }
 }
 
-// A region stands still while something is chosen or typed in it.
+// A region is not updated while the user has selected or typed something in it.
 function isEdited(control) {
   switch (control.type) {
     case "checkbox":
@@ -57,13 +57,13 @@ function morph(fetched) {
         }
         return true;
       },
-      // Who opened details, or closed them, decides on that.
+      // Details stay open or closed as the user left them.
       beforeAttributeUpdated(name, element) {
         return !(name === "open" && element.tagName === "DETAILS");
       },
     },
   });
-  show(held ? "held" : "on", held ? "Partly on hold" : "Live");
+  show(held ? "held" : "on", held ? "Partly paused" : "Live");
   say();
 }
 
@@ -71,7 +71,7 @@ let fetching = false;
 let again = false;
 let fetchedAt = Date.now();
 
-// refresh fetches the page; once more at the end, where there was reason to while it did.
+// refresh fetches the page. A call during a fetch causes one more fetch after it.
 async function refresh() {
   if (document.hidden) {
     return;
@@ -88,7 +88,7 @@ async function refresh() {
     if (response.ok && main) {
       morph(main);
     } else {
-      show("off", `Not live: the server said ${response.status}`);
+      show("off", `Not live: the server answered ${response.status}`);
     }
   } catch {
     show("off", "Not live: no connection");
@@ -101,8 +101,8 @@ async function refresh() {
   }
 }
 
-// Of the tabs of a browser that are open on the site, one listens, and tells the others:
-// browsers open few connections to one server. A tab that is hidden takes no part.
+// Among a browser's tabs on the site, one listens and notifies the others, because browsers
+// limit the connections to a server. Hidden tabs take no part.
 const site = new URL(body.dataset.live, location.href).href;
 const others = new BroadcastChannel(site);
 others.onmessage = refresh;
@@ -133,14 +133,14 @@ function follow() {
   }
   listening = new AbortController();
   const { signal } = listening;
-  if (navigator.locks) { // only where the page was loaded over TLS, or from this machine
-    navigator.locks.request(site, { signal }, () => listen(signal)).catch(() => {}); // it was hidden while it waited
+  if (navigator.locks) { // available only over TLS or on localhost
+    navigator.locks.request(site, { signal }, () => listen(signal)).catch(() => {}); // the tab was hidden while it waited
   } else {
     listen(signal);
   }
 }
 
-// A page that is the answer to a form is not there to be fetched.
+// A page that answers a form can't be fetched again.
 if (document.querySelector("form[data-go]")) {
   document.querySelector("form[data-go]").requestSubmit();
 } else if (!body.hasAttribute("data-still")) {
@@ -151,7 +151,7 @@ if (document.querySelector("form[data-go]")) {
     refresh();
   });
   setInterval(() => {
-    // Ages are out of date after a while also where nothing has changed.
+    // Relative times become outdated even if nothing changes.
     if (Date.now() - fetchedAt >= Number(document.getElementById("main").dataset.every) * 1000) {
       refresh();
     }

@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// together makes reads at the same time, and returns when all have ended. The error is
-// that of the first of those that failed, in the order in which they are given. Where one
-// panics it does so too, so that the server knows.
-func together(reads ...func() error) error {
+// runConcurrently calls functions concurrently, and returns after all have returned. It
+// returns the error of the first function, in the order of the arguments, that failed. If
+// one panics, it panics with that value, so that the server handles it.
+func runConcurrently(reads ...func() error) error {
 	errs := make([]error, len(reads))
 	panics := make([]any, len(reads))
 	var reading sync.WaitGroup
 	for i, read := range reads {
 		reading.Go(func() {
-			defer func() { panics[i] = caught(recover()) }()
+			defer func() { panics[i] = withStack(recover()) }()
 			errs[i] = read()
 		})
 	}
@@ -30,9 +30,9 @@ func together(reads ...func() error) error {
 	return cmp.Or(errs...)
 }
 
-// caught is what a panic is passed on as, with the stack, which is gone elsewhere; nil
-// where there was none.
-func caught(value any) any {
+// withStack returns the value of a panic with its stack, which would be lost in another
+// goroutine; nil if there was no panic.
+func withStack(value any) any {
 	if value == nil || value == http.ErrAbortHandler { //nolint:errorlint // It is compared as net/http does.
 		return value
 	}

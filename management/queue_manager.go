@@ -11,16 +11,16 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// manager is the Manager of this package.
+// manager implements Manager over a source of jobs.
 type manager struct {
 	*inspector
 	jobs source
-	name string // of what it looks after, for errors
+	name string // of the queue or collection, for errors
 }
 
-// NewQueueManager returns a manager of one queue, of whatever kind. It can be used
-// as long as the queue can. Where the queue is nil every call on the manager returns
-// an *InvalidArgumentError. The manager is an Inspector too (see NewInspector), whose
+// NewQueueManager returns a manager of one queue of any kind. It can be used as long as
+// the queue can. If the queue is nil, every call on the manager returns an
+// *InvalidArgumentError. The manager is also an Inspector (see NewInspector), whose
 // calls return an error that wraps ErrUnsupported for a queue of another package.
 func NewQueueManager(q amboy.Queue) Manager {
 	m := &manager{inspector: inspectorOf(q)}
@@ -29,9 +29,9 @@ func NewQueueManager(q amboy.Queue) Manager {
 	}
 	m.name = fmt.Sprintf("queue %q", q.ID())
 	if store, ok := queue.StoreOf(q); ok && !store.ByReference() {
-		m.jobs = stored{store}
+		m.jobs = storeSource{store}
 	} else {
-		m.jobs = held{q}
+		m.jobs = plainQueueSource{q}
 	}
 	return m
 }
@@ -40,7 +40,7 @@ func (m *manager) JobStatus(ctx context.Context, filter StatusFilter) ([]JobType
 	if err := m.validate(filter.Validate()); err != nil {
 		return nil, fmt.Errorf("counting jobs: %w", err)
 	}
-	counts := map[JobTypeCount]int{} // of those whose Count is 0
+	counts := map[JobTypeCount]int{} // the Count of each key is 0
 	for j, err := range m.jobs.find(ctx, filter.states(), "") {
 		if err != nil {
 			return nil, fmt.Errorf("counting the jobs of %s: %w", m.name, err)
@@ -81,7 +81,7 @@ func (m *manager) JobIDsByState(ctx context.Context, jobType string, filter Stat
 	return ids, nil
 }
 
-// validate returns the errors of the arguments of a call.
+// validate joins the errors of the arguments of a call, and adds one if the queue is nil.
 func (m *manager) validate(errs ...error) error {
 	if m.jobs == nil {
 		errs = append(errs, invalid("queue", "nil", "must not be nil"))
@@ -95,7 +95,7 @@ func (m *manager) CompleteJob(ctx context.Context, id string) error {
 	}
 	jobs, err := m.jobs.locate(ctx, id)
 	if err != nil {
-		return fmt.Errorf("looking for job %q in %s: %w", id, m.name, err)
+		return fmt.Errorf("finding job %q in %s: %w", id, m.name, err)
 	}
 	if len(jobs) == 0 {
 		return amboy.NewJobNotFoundErrorf("completing job %q: %s has no such job", id, m.name)
@@ -131,7 +131,7 @@ func (m *manager) CompleteJobsByPattern(ctx context.Context, filter StatusFilter
 	return m.completeAll(ctx, filter, "", func(j *seen) bool { return filter.selects(j) && ids.matches(j.ID) })
 }
 
-// completeAll marks the jobs complete that are selected, page by page.
+// completeAll marks the selected jobs complete, page by page.
 func (m *manager) completeAll(ctx context.Context, filter StatusFilter, jobType string, selected func(*seen) bool) error {
 	page := make([]*seen, 0, pageSize)
 	for j, err := range m.jobs.find(ctx, filter.unfinishedStates(), jobType) {
@@ -152,8 +152,8 @@ func (m *manager) completeAll(ctx context.Context, filter StatusFilter, jobType 
 	return nil
 }
 
-// completePage marks jobs complete. Those that are not as they were any more are
-// looked at again, and those that are gone are left out.
+// completePage marks jobs complete. A job that changed since it was read is read again,
+// and a job that no longer exists is skipped.
 func (m *manager) completePage(ctx context.Context, jobs []*seen, selected func(*seen) bool) error {
 	if len(jobs) == 0 {
 		return nil
@@ -175,13 +175,13 @@ func (m *manager) completePage(ctx context.Context, jobs []*seen, selected func(
 	return first
 }
 
-// tries is how often a job is looked at again that changes all the time.
-const tries = 100
+// maxTries is how often a job is read again if it changed since it was last read.
+const maxTries = 100
 
-// completeOne marks a job complete as it is now, unless it has ended, or is not
-// selected any more.
+// completeOne reads a job and marks it complete, unless it has ended or is no longer
+// selected.
 func (m *manager) completeOne(ctx context.Context, id GroupedID, selected func(*seen) bool) error {
-	for range tries {
+	for range maxTries {
 		j, err := m.jobs.get(ctx, id)
 		if err != nil {
 			return err
@@ -194,5 +194,5 @@ func (m *manager) completeOne(ctx context.Context, id GroupedID, selected func(*
 			return err
 		}
 	}
-	return fmt.Errorf("job %q changed %d times meanwhile: %w", id.ID, tries, amboy.ErrLeaseLost)
+	return fmt.Errorf("job %q changed %d times while it was updated: %w", id.ID, maxTries, amboy.ErrLeaseLost)
 }

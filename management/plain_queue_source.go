@@ -11,11 +11,11 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// held are the jobs of a queue that has no store, or whose store is its own affair:
-// all that is known of it is the contract of queues.
-type held struct{ queue amboy.Queue }
+// plainQueueSource finds the jobs of a queue that has no store, or does not share its
+// store. It uses only the public interfaces of queues.
+type plainQueueSource struct{ queue amboy.Queue }
 
-func (h held) find(ctx context.Context, states []amboy.JobState, jobType string) iter.Seq2[*seen, error] {
+func (h plainQueueSource) find(ctx context.Context, states []amboy.JobState, jobType string) iter.Seq2[*seen, error] {
 	query := amboy.JobQuery{States: states}
 	if jobType != "" {
 		query.Types = []string{jobType}
@@ -33,8 +33,8 @@ func (h held) find(ctx context.Context, states []amboy.JobState, jobType string)
 	}
 }
 
-// infos finds jobs, also in a queue in which they can only be listed.
-func (h held) infos(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
+// infos yields the matching jobs, even of a queue that can only list all its jobs.
+func (h plainQueueSource) infos(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
 	if finder, ok := h.queue.(amboy.JobFinder); ok {
 		return finder.FindJobs(ctx, query)
 	}
@@ -55,12 +55,12 @@ func (h held) infos(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.J
 	}
 }
 
-func (h held) see(info amboy.JobInfo) *seen {
+func (h plainQueueSource) see(info amboy.JobInfo) *seen {
 	return see(info, h.leaseTime(), amboy.Now(h.queue))
 }
 
-// leaseTime is 0 for a queue that can't lose its jobs.
-func (h held) leaseTime() time.Duration {
+// leaseTime returns the length of a lease; 0 if the queue's jobs have no leases.
+func (h plainQueueSource) leaseTime() time.Duration {
 	if store, ok := queue.StoreOf(h.queue); ok {
 		return store.LeaseTime()
 	}
@@ -70,7 +70,7 @@ func (h held) leaseTime() time.Duration {
 	return h.queue.Info().LockTimeout
 }
 
-func (h held) get(ctx context.Context, id GroupedID) (*seen, error) {
+func (h plainQueueSource) get(ctx context.Context, id GroupedID) (*seen, error) {
 	j, ok := h.queue.Get(ctx, id.ID)
 	if !ok {
 		return nil, amboy.NewJobNotFoundErrorf("queue %q has no job %q", h.queue.ID(), id.ID)
@@ -78,11 +78,11 @@ func (h held) get(ctx context.Context, id GroupedID) (*seen, error) {
 	return h.see(amboy.NewJobInfo(j)), nil
 }
 
-func (h held) locate(_ context.Context, id string) ([]GroupedID, error) {
+func (h plainQueueSource) locate(_ context.Context, id string) ([]GroupedID, error) {
 	return []GroupedID{{ID: id}}, nil
 }
 
-func (h held) markComplete(ctx context.Context, jobs []*seen) []error {
+func (h plainQueueSource) markComplete(ctx context.Context, jobs []*seen) []error {
 	errs := make([]error, len(jobs))
 	for i, j := range jobs {
 		errs[i] = h.complete(ctx, j)
@@ -90,7 +90,7 @@ func (h held) markComplete(ctx context.Context, jobs []*seen) []error {
 	return errs
 }
 
-func (h held) complete(ctx context.Context, seen *seen) error {
+func (h plainQueueSource) complete(ctx context.Context, seen *seen) error {
 	j, ok := h.queue.Get(ctx, seen.ID)
 	if !ok {
 		return amboy.NewJobNotFoundErrorf("queue %q has no job %q", h.queue.ID(), seen.ID)
@@ -100,11 +100,11 @@ func (h held) complete(ctx context.Context, seen *seen) error {
 			return retries.CompleteRetrying(ctx, j)
 		}
 	}
-	// It must not ask for a retry any more, also where it runs still and fails.
+	// The job must not ask for a retry, not even if its run continues and fails.
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(false), NeedsRetry: new(false)})
 	err := h.queue.Complete(ctx, j)
 	if errors.Is(err, amboy.ErrLeaseLost) && h.leaseTime() == 0 {
-		return nil // where there are no leases, that can only mean that it has ended
+		return nil // without leases this can only mean that the job has ended
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/management"
 )
 
-// functions are those that templates call.
+// functions are the functions that templates call.
 var functions = template.FuncMap{
 	"number":  number,
 	"percent": percent,
@@ -50,11 +50,11 @@ var functions = template.FuncMap{
 	"nodeheight":  func() int { return nodeHeight },
 }
 
-// text is what came from outside, within a line: all of it is seen, and it does not change
-// the direction of what is around it.
+// text renders an untrusted text within a line. All its characters are visible, and it does
+// not change the text direction around it.
 func text(v any) template.HTML { return isolated(printable.Text(fmt.Sprint(v))) }
 
-// lines is a text of several lines.
+// lines is like text for several lines.
 func lines(text string) template.HTML { return isolated(printable.Lines(text)) }
 
 func isolated(clean string) template.HTML {
@@ -64,7 +64,7 @@ func isolated(clean string) template.HTML {
 	return template.HTML("<bdi>" + template.HTMLEscapeString(clean) + "</bdi>")
 }
 
-// number has commas between the thousands.
+// number formats an integer with thousands separators.
 func number(n int) string {
 	digits := strconv.Itoa(n)
 	start := len(digits) - 3
@@ -78,8 +78,7 @@ func number(n int) string {
 	return digits
 }
 
-// percent is a part of 1 as so many of a hundred. Little is not nothing, and not quite
-// all is not all.
+// percent formats a fraction. Only exactly 0 and 1 are shown as 0% and 100%.
 func percent(part float64) string {
 	switch {
 	case part > 0 && part < 0.001:
@@ -91,7 +90,7 @@ func percent(part float64) string {
 	}
 }
 
-// rate is a number of things in a second, or in a minute where they are few.
+// rate formats a rate per second, or per minute if it is low.
 func rate(perSecond float64) string {
 	switch {
 	case perSecond == 0:
@@ -107,7 +106,7 @@ func rate(perSecond float64) string {
 	}
 }
 
-// seconds is a time that something took.
+// seconds formats a duration in seconds.
 func seconds(s float64) string {
 	switch {
 	case s <= 0:
@@ -123,15 +122,15 @@ func seconds(s float64) string {
 	}
 }
 
-// span is a time in its two largest units.
+// span formats a duration in its two largest units.
 func span(d time.Duration) string { return inUnits(d, math.MaxInt64) }
 
-// roughly is a time as exactly as one wants to know it: the second unit matters where
-// there are few of the first.
+// roughly formats a duration approximately: with the second unit only if there are fewer
+// than three of the first.
 func roughly(d time.Duration) string { return inUnits(d, 3) }
 
-// inUnits is a time in its largest unit, and in the next where there are fewer of the
-// first than few.
+// inUnits formats a duration in its largest unit, and in the next if there are fewer than
+// few of the first.
 func inUnits(d, few time.Duration) string {
 	units := []struct {
 		name string
@@ -153,7 +152,7 @@ func inUnits(d, few time.Duration) string {
 	return "0 s"
 }
 
-// ago says how long before or after now a time is.
+// ago formats the distance of a time from now.
 func ago(now, t time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -168,7 +167,7 @@ func ago(now, t time.Time) string {
 	}
 }
 
-// stamp is a time in full.
+// stamp formats a time in full.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -176,8 +175,8 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05") + " UTC"
 }
 
-// when is an element that says how long ago a time is, and in full when one points at
-// it. It has nothing in it that came from outside.
+// when returns an element that shows the distance of a time from now, with the full time as
+// its title. It contains no untrusted text.
 func when(now, t time.Time) template.HTML {
 	if t.IsZero() {
 		return `<span class="none">–</span>`
@@ -185,7 +184,7 @@ func when(now, t time.Time) template.HTML {
 	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339) + `" title="` + stamp(t) + `">` + ago(now, t) + `</time>`)
 }
 
-// inputTime is a time as a field for it has it.
+// inputTime formats a time as the value of a datetime-local input.
 func inputTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -193,7 +192,7 @@ func inputTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05")
 }
 
-// symbol stands for a state, for those who see no colors.
+// symbol returns a symbol for a state, so that states don't depend on color alone.
 func symbol(state amboy.JobState) string {
 	switch state {
 	case amboy.StateScheduled:
@@ -221,7 +220,7 @@ func symbol(state amboy.JobState) string {
 	}
 }
 
-// shorten cuts a text to so many characters.
+// shorten cuts a text to at most most characters.
 func shorten(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -229,10 +228,10 @@ func shorten(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// maxShownJSON is how much of arguments or a result a page shows, in bytes.
+// maxShownJSON is the maximum number of bytes of arguments or of a result that a page shows.
 const maxShownJSON = 64 << 10
 
-// pretty is JSON with a line for each value.
+// pretty indents JSON for a page, and cuts it to maxShownJSON.
 func pretty(raw json.RawMessage) string {
 	text := indented(raw)
 	if len(text) > maxShownJSON {
@@ -241,8 +240,8 @@ func pretty(raw json.RawMessage) string {
 	return printable.JSON(text)
 }
 
-// indented does as json.Indent, up to about as much as is shown: that would make
-// gigabytes of a megabyte that is nested deeply. What is not JSON is left as it is.
+// indented is like json.Indent, but stops after about maxShownJSON bytes, because deep
+// nesting can turn a megabyte into gigabytes. It returns invalid JSON unchanged.
 func indented(raw json.RawMessage) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, raw) != nil {
@@ -289,7 +288,7 @@ func indented(raw json.RawMessage) string {
 	return out.String()
 }
 
-// shownName is a name to read, also where it is empty.
+// shownName returns the name of a queue, or a placeholder if it is empty.
 func shownName(name string) string {
 	if name == "" {
 		return "(no name)"
@@ -297,11 +296,11 @@ func shownName(name string) string {
 	return name
 }
 
-// actionLabel is what is on the button for an action.
-func actionLabel(kind management.ActionKind) string { return actionWords[kind].label }
+// actionLabel returns the label of the button for an action.
+func actionLabel(kind management.ActionKind) string { return actionTexts[kind].label }
 
-// filterField is a field that may have several values, with an input for each. List is
-// the ID of those that it offers.
+// filterField is a form field that may have several values, with an input for each. List
+// is the ID of the list of suggested values.
 type filterField struct {
 	Name, Label string
 	Values      []string
@@ -321,7 +320,7 @@ func newFilterField(name, label string, values []string, list string) filterFiel
 	return filterField{name, label, shown, list}
 }
 
-// rangeField is a pair of fields for a range of times.
+// rangeField is a pair of form fields for a range of times.
 type rangeField struct {
 	Name, Label string
 	Range       management.TimeRange
@@ -331,7 +330,7 @@ func newRangeField(name, label string, r management.TimeRange) rangeField {
 	return rangeField{name, label, r}
 }
 
-// distances are those of a graph that one can choose.
+// distances returns the distances of a graph that a user can choose.
 func distances() []int {
 	all := make([]int, management.MaxGraphDistance)
 	for i := range all {
@@ -340,19 +339,19 @@ func distances() []int {
 	return all
 }
 
-// words are what an action is called.
-type words struct {
+// actionText contains the texts for an action.
+type actionText struct {
 	label string // on a button
-	done  string // after "were"
+	done  string // what happened to the jobs, after "was" or "were"
 }
 
-var actionWords = map[management.ActionKind]words{
-	management.Retry:      {"Retry now", "set to run again"},
-	management.Cancel:     {"Cancel", "canceled, or asked to end"},
+var actionTexts = map[management.ActionKind]actionText{
+	management.Retry:      {"Retry now", "scheduled to run again"},
+	management.Cancel:     {"Cancel", "canceled or asked to end"},
 	management.Park:       {"Park", "parked"},
 	management.Release:    {"Release", "released"},
 	management.Reschedule: {"Reschedule", "rescheduled"},
-	management.Prioritize: {"Change priority", "given that priority"},
+	management.Prioritize: {"Change priority", "given the new priority"},
 	management.Complete:   {"Mark complete", "marked complete"},
 	management.Abandon:    {"Abandon the run", "taken from their workers"},
 	management.Delete:     {"Delete", "deleted"},

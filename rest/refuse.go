@@ -6,7 +6,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// refuse answers a request that can't be met.
+// refuse answers a request with an error.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	f := web.FailureOf(r.Context(), err)
 	web.LogFailure(r, f, err)

@@ -12,10 +12,10 @@ import (
 // pageSize is the number of jobs that are read, and completed, at a time.
 const pageSize = 100
 
-// stored are the jobs of a store.
-type stored struct{ store *queue.Store }
+// storeSource finds the jobs of a store.
+type storeSource struct{ store *queue.Store }
 
-func (s stored) find(ctx context.Context, states []amboy.JobState, jobType string) iter.Seq2[*seen, error] {
+func (s storeSource) find(ctx context.Context, states []amboy.JobState, jobType string) iter.Seq2[*seen, error] {
 	query := driver.Query{Queues: s.store.Queues(), States: states, Latest: true}
 	if jobType != "" {
 		query.Types = []string{jobType}
@@ -23,8 +23,8 @@ func (s stored) find(ctx context.Context, states []amboy.JobState, jobType strin
 	return s.pages(ctx, query)
 }
 
-// pages yields what a query selects.
-func (s stored) pages(ctx context.Context, query driver.Query) iter.Seq2[*seen, error] {
+// pages yields the jobs that a query selects.
+func (s storeSource) pages(ctx context.Context, query driver.Query) iter.Seq2[*seen, error] {
 	return func(yield func(*seen, error) bool) {
 		request := driver.PageRequest{Limit: pageSize}
 		for {
@@ -46,14 +46,14 @@ func (s stored) pages(ctx context.Context, query driver.Query) iter.Seq2[*seen, 
 	}
 }
 
-func (s stored) see(r *driver.Record) *seen {
+func (s storeSource) see(r *driver.Record) *seen {
 	info := amboy.JobInfo{ID: r.JobID(), Type: amboy.JobType{Name: r.Type}, Status: r.Status, Retry: r.RetryInfo}
 	j := see(info, s.store.LeaseTime(), s.store.Now())
 	j.Group, j.record = r.Group, r
 	return j
 }
 
-func (s stored) get(ctx context.Context, id GroupedID) (*seen, error) {
+func (s storeSource) get(ctx context.Context, id GroupedID) (*seen, error) {
 	r, err := s.store.Driver().Get(ctx, id.Group, id.ID)
 	if err != nil {
 		return nil, err
@@ -61,15 +61,15 @@ func (s stored) get(ctx context.Context, id GroupedID) (*seen, error) {
 	return s.see(r), nil
 }
 
-// locate looks for the job where it may be in any queue of the store.
-func (s stored) locate(ctx context.Context, id string) (jobs []GroupedID, err error) {
+// locate returns the job in each queue of the store that may contain it.
+func (s storeSource) locate(ctx context.Context, id string) (jobs []GroupedID, err error) {
 	for _, name := range s.store.Queues() {
 		jobs = append(jobs, GroupedID{ID: id, Group: name})
 	}
 	if len(jobs) > 0 {
 		return jobs, nil
 	}
-	// In a query some characters stand for others, so that it may find more.
+	// ID is a pattern, so the query may also find other jobs.
 	for j, err := range s.pages(ctx, driver.Query{ID: id, Latest: true}) {
 		if err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (s stored) locate(ctx context.Context, id string) (jobs []GroupedID, err er
 	return jobs, nil
 }
 
-func (s stored) markComplete(ctx context.Context, jobs []*seen) []error {
+func (s storeSource) markComplete(ctx context.Context, jobs []*seen) []error {
 	records := make([]*driver.Record, len(jobs))
 	for i, j := range jobs {
 		records[i] = j.record
