@@ -259,8 +259,8 @@ type RetryHandler interface {
 	Started() bool
 	// Put hands a job to the handler. It never waits for room or for a worker.
 	Put(ctx context.Context, j Job) error
-	// Close stops the handler and waits for its goroutines until a second after
-	// ctx has ended. A job that was not handled yet stays in the queue as
+	// Close stops the handler and waits for its goroutines, at most until a second
+	// after ctx has ended. A job that was not handled yet stays in the queue as
 	// retrying.
 	Close(ctx context.Context)
 }

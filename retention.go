@@ -11,7 +11,8 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// KeepForever, in a Retention, keeps jobs for as long as the store has room for them.
+// KeepForever is the value of a Retention's fields for jobs that are kept as long as the
+// store has room for them.
 const KeepForever time.Duration = -1
 
 // The defaults for fields of a Retention that are 0.

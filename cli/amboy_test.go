@@ -107,8 +107,8 @@ func run(command urfave.Command, args ...string) (output string, err error) {
 	return out.String(), err
 }
 
-// does runs a command that must succeed.
-func (s *service) does(t *testing.T, line string) string {
+// mustRun runs a command that must succeed.
+func (s *service) mustRun(t *testing.T, line string) string {
 	t.Helper()
 	output, err := run(cli.Amboy(s.opts), strings.Split(line, "|")...)
 	require.NoError(t, err, output)
@@ -120,23 +120,23 @@ func (s *service) pending(t *testing.T) int { return s.queue.Stats(t.Context()).
 func TestManagementStatus(t *testing.T) {
 	s := newService(t)
 	want := "TYPE    GROUP  COUNT\nexport  -      1\nimport  -      2\n"
-	assert.Equal(t, want, s.does(t, "management|status"))
-	assert.Equal(t, want, s.does(t, "management|status|--filter|pending"))
-	assert.Equal(t, "TYPE  GROUP  COUNT\n", s.does(t, "management|status|--filter|completed"))
+	assert.Equal(t, want, s.mustRun(t, "management|status"))
+	assert.Equal(t, want, s.mustRun(t, "management|status|--filter|pending"))
+	assert.Equal(t, "TYPE  GROUP  COUNT\n", s.mustRun(t, "management|status|--filter|completed"))
 }
 
 func TestManagementJobs(t *testing.T) {
 	s := newService(t)
 	require.NoError(t, s.queue.Put(t.Context(), newTask("\x1b[2J", "import")))
 	require.True(t, amboy.WaitJob(t.Context(), newTask("\x1b[2J", "import"), s.queue))
-	assert.Equal(t, "ID   GROUP\na/1  -\na/2  -\n", s.does(t, "management|jobs|--type|import|--filter|pending"))
-	assert.Equal(t, "ID         GROUP\n\"\\x1b[2J\"  -\n", s.does(t, "management|jobs|--type|import|--filter|completed"))
+	assert.Equal(t, "ID   GROUP\na/1  -\na/2  -\n", s.mustRun(t, "management|jobs|--type|import|--filter|pending"))
+	assert.Equal(t, "ID         GROUP\n\"\\x1b[2J\"  -\n", s.mustRun(t, "management|jobs|--type|import|--filter|completed"))
 }
 
 func TestManagementCompleteJob(t *testing.T) {
 	s := newService(t)
-	assert.Equal(t, "marked job \"a/1\" complete\n", s.does(t, "management|complete-job|--id|a/1"))
-	assert.Equal(t, "marked job \"b 1\" complete\n", s.does(t, "management|complete-job|--name|b 1"))
+	assert.Equal(t, "marked job \"a/1\" complete\n", s.mustRun(t, "management|complete-job|--id|a/1"))
+	assert.Equal(t, "marked job \"b 1\" complete\n", s.mustRun(t, "management|complete-job|--name|b 1"))
 	assert.Equal(t, 1, s.pending(t))
 
 	_, err := run(cli.Amboy(s.opts), "management", "complete-job", "--id", "nobody")
@@ -146,21 +146,21 @@ func TestManagementCompleteJob(t *testing.T) {
 
 func TestManagementCompleteJobs(t *testing.T) {
 	s := newService(t)
-	assert.Equal(t, "marked jobs complete: in-progress\n", s.does(t, "management|complete-jobs|--filter|in-progress"))
+	assert.Equal(t, "marked jobs complete: in-progress\n", s.mustRun(t, "management|complete-jobs|--filter|in-progress"))
 	assert.Equal(t, 3, s.pending(t))
-	assert.Equal(t, "marked jobs complete: pending\n", s.does(t, "management|complete-jobs|--filter|pending"))
+	assert.Equal(t, "marked jobs complete: pending\n", s.mustRun(t, "management|complete-jobs|--filter|pending"))
 	assert.Equal(t, 0, s.pending(t))
 }
 
 func TestManagementCompleteJobsByType(t *testing.T) {
 	s := newService(t)
-	assert.Equal(t, "marked jobs of type \"import\" complete: pending\n", s.does(t, "management|complete-jobs-by-type|--type|import|--filter|pending"))
+	assert.Equal(t, "marked jobs of type \"import\" complete: pending\n", s.mustRun(t, "management|complete-jobs-by-type|--type|import|--filter|pending"))
 	assert.Equal(t, 1, s.pending(t))
 }
 
 func TestManagementCompleteJobsByPattern(t *testing.T) {
 	s := newService(t)
-	assert.Equal(t, "marked jobs matching \"a.*\" complete: all\n", s.does(t, "management|complete-jobs-by-pattern|--pattern|a.*|--filter|all"))
+	assert.Equal(t, "marked jobs matching \"a.*\" complete: all\n", s.mustRun(t, "management|complete-jobs-by-pattern|--pattern|a.*|--filter|all"))
 	assert.Equal(t, 1, s.pending(t))
 }
 
@@ -174,18 +174,18 @@ func (s *service) hold(t *testing.T, id string) {
 
 func TestAbortablePoolManagement(t *testing.T) {
 	s := newService(t)
-	assert.Equal(t, "ID\n", s.does(t, "abortable_pool_management|list"))
+	assert.Equal(t, "ID\n", s.mustRun(t, "abortable_pool_management|list"))
 	s.hold(t, "h/1")
-	assert.Equal(t, "ID\nh/1\n", s.does(t, "abortable_pool_management|list"))
-	assert.Equal(t, "job \"h/1\" is running\n", s.does(t, "abortable_pool_management|check|--id|h/1"))
-	assert.Equal(t, "aborted job \"h/1\"\n", s.does(t, "abortable_pool_management|abort|--name|h/1"))
-	assert.Equal(t, "job \"h/1\" is not running\n", s.does(t, "abortable_pool_management|check|--id|h/1"))
+	assert.Equal(t, "ID\nh/1\n", s.mustRun(t, "abortable_pool_management|list"))
+	assert.Equal(t, "job \"h/1\" is running\n", s.mustRun(t, "abortable_pool_management|check|--id|h/1"))
+	assert.Equal(t, "aborted job \"h/1\"\n", s.mustRun(t, "abortable_pool_management|abort|--name|h/1"))
+	assert.Equal(t, "job \"h/1\" is not running\n", s.mustRun(t, "abortable_pool_management|check|--id|h/1"))
 	_, err := run(cli.Amboy(s.opts), "abortable_pool_management", "abort", "--id", "h/1")
 	assert.True(t, amboy.IsJobNotFoundError(err), err)
 
 	s.hold(t, "h/2")
-	assert.Equal(t, "aborted all running jobs\n", s.does(t, "abortable_pool_management|abort-all"))
-	assert.Equal(t, "ID\n", s.does(t, "abortable_pool_management|list"))
+	assert.Equal(t, "aborted all running jobs\n", s.mustRun(t, "abortable_pool_management|abort-all"))
+	assert.Equal(t, "ID\n", s.mustRun(t, "abortable_pool_management|list"))
 }
 
 func TestOptionsAreReadWhenACommandRuns(t *testing.T) {

@@ -20,8 +20,9 @@ import (
 //		return nil
 //	})
 //
-// Of a job only its arguments are stored, in the field "args", with their own tags. A
-// Definition is safe for concurrent use.
+// A job is stored as its arguments, in the field "args" with their own tags. The options
+// RetryPolicy and Retention are stored in the field "override". A Definition is safe for
+// concurrent use.
 type Definition[A any] struct {
 	jobType  amboy.JobType
 	run      func(ctx context.Context, j *typed[A]) error

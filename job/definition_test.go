@@ -278,8 +278,8 @@ func TestPeriodsOfUniqueJobs(t *testing.T) {
 	assert.Equal(t, key(time.Time{}), key(time.Unix(0, 0)), "both run at once")
 }
 
-// TestOnlyTheArgumentsAreStored pins the stored form.
-func TestOnlyTheArgumentsAreStored(t *testing.T) {
+// TestStoredFormOfATypedJob pins the stored form.
+func TestStoredFormOfATypedJob(t *testing.T) {
 	d := job.Define(newName(), 1, succeed[thumbnail])
 	j, err := d.New(thumbnail{"cat.png", 64}, job.ID("x"), job.Tags("t"), job.Scopes("s"))
 	require.NoError(t, err)

@@ -145,8 +145,7 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 	}, nil
 }
 
-// newEncodeError names what can't be encoded. Of a typed job only the arguments are
-// encoded.
+// newEncodeError names what can't be encoded. In a typed job that is always the arguments.
 func newEncodeError(j amboy.Job, f amboy.Format, err error) error {
 	failure := &EncodeError{JobID: j.ID(), Type: j.Type().Name, Format: f, Field: "job", Value: j, Err: err}
 	if typed, ok := j.(amboy.ArgsJob); ok {

@@ -17,8 +17,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// through encodes a job, encodes and decodes its interchange form, and resolves it.
-func through(t *testing.T, j amboy.Job, f amboy.Format) amboy.Job {
+// roundTrip encodes a job, encodes and decodes its interchange form, and resolves it.
+func roundTrip(t *testing.T, j amboy.Job, f amboy.Format) amboy.Job {
 	t.Helper()
 	made, err := registry.MakeJobInterchange(j, f)
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestJobRoundTrip(t *testing.T) {
 			j.Tags, j.Labels = []string{"a", "b"}, map[string]string{"kind": "report"}
 			j.Fail, j.Hold = true, true
 
-			got, ok := through(t, j, f).(*sample)
+			got, ok := roundTrip(t, j, f).(*sample)
 			require.True(t, ok)
 			assert.Equal(t, j.ID(), got.ID())
 			assert.Equal(t, j.Type(), got.Type())
@@ -192,7 +192,7 @@ func TestBaseUnderAnyTag(t *testing.T) {
 				*test.own(want) = "mine"
 				setEverything(t, want)
 
-				got := through(t, want, f)
+				got := roundTrip(t, want, f)
 				assert.Equal(t, "mine", *test.own(got))
 				assertSameState(t, want, got)
 			})
@@ -266,7 +266,7 @@ func TestDependencyRoundTrip(t *testing.T) {
 			t.Run(name+" as "+f.String(), func(t *testing.T) {
 				j := newSample("depends")
 				j.SetDependency(dep)
-				assert.Equal(t, dep, through(t, j, f).Dependency())
+				assert.Equal(t, dep, roundTrip(t, j, f).Dependency())
 			})
 		}
 	}
@@ -284,7 +284,7 @@ func TestEnqueueScopesOfFactoryGiveWay(t *testing.T) {
 	j.SetID("modest")
 	j.SetScopes([]string{"a"})
 	for _, f := range formats {
-		assert.Empty(t, through(t, j, f).EnqueueScopes(), f)
+		assert.Empty(t, roundTrip(t, j, f).EnqueueScopes(), f)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestTypeOfFactoryWithoutOne(t *testing.T) {
 	registry.AddJobType("unnamed", func() amboy.Job { return &hiddenBase{} })
 	j := &hiddenBase{Base: job.Base{Name: "a", JobType: amboy.JobType{Name: "unnamed"}}}
 	for _, f := range formats {
-		assert.Equal(t, j.Type(), through(t, j, f).Type())
+		assert.Equal(t, j.Type(), roundTrip(t, j, f).Type())
 	}
 }
 

@@ -67,7 +67,7 @@ func TestProgressIsStoredWithTheJob(t *testing.T) {
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: ptr(true), CurrentAttempt: ptr(3)})
 	j.SetProgress(amboy.JobProgress{Fraction: 0.5, Message: "half", Time: at(1), Log: []amboy.LogLine{{Time: at(0), Text: "a"}}, DroppedLines: 7})
 	for _, f := range []amboy.Format{amboy.BSON, amboy.BSON2, amboy.JSON} {
-		got := through(t, j, f)
+		got := roundTrip(t, j, f)
 		assert.Equal(t, j.Progress(), amboy.ProgressOf(got), "%s", f)
 	}
 }

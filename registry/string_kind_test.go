@@ -238,7 +238,7 @@ func testStringKind[T ~string](t *testing.T, value T, bson2, bson2InMap bsontype
 	j := makeStringKinds(t, value)
 	for _, f := range formats {
 		t.Run(f.String(), func(t *testing.T) {
-			assertStringKinds[T](t, j, through(t, j, f))
+			assertStringKinds[T](t, j, roundTrip(t, j, f))
 			stored, err := registry.MakeJobInterchange(j, f)
 			require.NoError(t, err)
 			if f == amboy.JSON {
@@ -306,7 +306,7 @@ func TestTypedJobKeepsMethodsOfAStringKind(t *testing.T) {
 			j, err := definition.New(want, job.ID("typed"))
 			require.NoError(t, err)
 			require.NoError(t, amboy.RunJob(t.Context(), j))
-			got := through(t, j, f)
+			got := roundTrip(t, j, f)
 			assert.Equal(t, want, got.(amboy.ArgsJob).Args())
 			result, err := definition.ResultOf(got)
 			require.NoError(t, err)

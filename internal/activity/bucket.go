@@ -133,10 +133,10 @@ func (b Bucket) encode() []byte {
 // Decode decodes a bucket. It returns an error for bytes that Encode did not return.
 func Decode(encoded []byte) (Bucket, error) {
 	r := &reader{rest: encoded}
-	if version := r.octet(); version != format {
+	if version := r.nextByte(); version != format {
 		r.fail(fmt.Sprintf("format %d", version))
 	}
-	b := Bucket{Hour: r.octet() == 1, Start: time.Unix(r.number(), 0).UTC()}
+	b := Bucket{Hour: r.nextByte() == 1, Start: time.Unix(r.number(), 0).UTC()}
 	for range r.length() {
 		row := Row{Queue: r.text(), Type: r.text()}
 		row.Succeeded, row.Failed, row.Retried = int(r.number()), int(r.number()), int(r.number())

@@ -25,7 +25,7 @@ func (r *reader) fail(what string) {
 	r.rest = nil
 }
 
-func (r *reader) octet() byte {
+func (r *reader) nextByte() byte {
 	if len(r.rest) == 0 {
 		r.fail("unexpected end")
 		return 0
