@@ -29,9 +29,9 @@ type QueueOperationConfig struct {
 	// RespectThreshold skips a run if more than Threshold jobs of the queue are
 	// pending.
 	RespectThreshold bool `bson:"respect_threshold" json:"respect_threshold" yaml:"respect_threshold"`
-	// EnableDuplicateJobReporting treats a job whose ID is taken as an error. Otherwise
-	// such a job is neither logged nor counted as an error. A held enqueue scope is
-	// always an error.
+	// EnableDuplicateJobReporting makes it an error if the ID or the unique key of a job is
+	// taken. Otherwise such a job is neither logged nor counted as an error. A held
+	// enqueue scope is always an error.
 	EnableDuplicateJobReporting bool `bson:"enable_duplicate_reporting" json:"enable_duplicate_reporting" yaml:"enable_duplicate_reporting"`
 	// Threshold is the number of pending jobs for RespectThreshold.
 	Threshold int `bson:"threshold" json:"threshold" yaml:"threshold"`
