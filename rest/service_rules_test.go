@@ -232,7 +232,7 @@ func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 }
 
 // Programs that mount the services without options get the legacy behaviour.
-func TestServicesWithoutOptionsAuthorizeEveryRequest(t *testing.T) {
+func TestServicesWithoutOptionsAllowEveryRequest(t *testing.T) {
 	s := newServices(t, nil)
 	status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", newForm(t))
 	assert.Equal(t, http.StatusOK, status, body)
