@@ -57,7 +57,7 @@ const (
 	Reschedule ActionKind = "reschedule"
 	// Prioritize changes the priority of a job that has not ended.
 	Prioritize ActionKind = "prioritize"
-	// Complete marks a job complete that has not ended (see Manager).
+	// Complete marks a job that has not ended as complete (see Manager).
 	Complete ActionKind = "complete"
 	// Abandon takes away the lease of a running job that is stuck. The job runs again, or
 	// ends if it was to be canceled; its scopes are free until then. The context of its

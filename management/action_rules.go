@@ -40,44 +40,44 @@ var rules = map[ActionKind]rule{
 	Retry: {
 		allowed:   slices.Concat(unsuccessfulStates, []amboy.JobState{amboy.StateScheduled, amboy.StateBlocked}),
 		unchanged: []amboy.JobState{amboy.StatePending, amboy.StateRunning, amboy.StateRetrying},
-		text:      "is for jobs that are scheduled, have failed, were canceled or have expired; a parked one is released",
+		text:      "requires a scheduled, failed, canceled or expired job; release a parked job instead",
 	},
 	Cancel: {
 		allowed:   unfinishedStates,
 		unchanged: []amboy.JobState{amboy.StateCanceled},
-		text:      "is for jobs that have not ended",
+		text:      "requires a job that has not ended",
 	},
 	Park: {
 		allowed:   notStartedStates,
 		unchanged: []amboy.JobState{amboy.StateParked},
-		text:      "is for jobs that have not started",
+		text:      "requires a job that has not started",
 	},
 	Release: {
 		allowed:   []amboy.JobState{amboy.StateParked},
 		unchanged: slices.Concat(notStartedStates, []amboy.JobState{amboy.StateRunning, amboy.StateRetrying}),
-		text:      "is for jobs that are parked",
+		text:      "requires a parked job",
 	},
 	Reschedule: {
 		allowed: notStartedStates,
-		text:    "is for jobs that have not started; a parked one is released first",
+		text:    "requires a job that has not started; release a parked job first",
 	},
 	Prioritize: {
 		allowed: unfinishedStates,
-		text:    "is for jobs that have not ended",
+		text:    "requires a job that has not ended",
 	},
 	Complete: {
 		allowed:   unfinishedStates,
 		unchanged: endedStates,
-		text:      "is for jobs that have not ended",
+		text:      "requires a job that has not ended",
 	},
 	Abandon: {
 		allowed:   []amboy.JobState{amboy.StateRunning},
 		unchanged: notStartedStates,
-		text:      "is for jobs that are running",
+		text:      "requires a running job",
 	},
 	Delete: {
 		allowed: endedStates,
-		text:    "is for jobs that have ended; one that has not is canceled first",
+		text:    "requires a job that has ended; cancel it first",
 	},
 }
 

@@ -24,8 +24,8 @@ type AuditEntry struct {
 	Actor string `json:"actor,omitempty"`
 	// What is the action: an ActionKind, "create", "control", or WhatRefused.
 	What string `json:"what"`
-	// Queue and JobID name the queue and the job, if the action had one. For an action
-	// by a filter, Queue is the only queue that the filter names.
+	// Queue and JobID name the queue and the job, if the action concerned one. For an
+	// action by a filter, Queue is set if the filter names exactly one queue.
 	Queue string `json:"queue,omitempty"`
 	JobID string `json:"job_id,omitempty"`
 	// Detail is the action, the filter or the change, as JSON. Long details are cut. It

@@ -34,8 +34,8 @@ type Inspector interface {
 	// SetControl changes the controls of a queue, and returns the resulting controls.
 	SetControl(ctx context.Context, queue string, change ControlChange) (Control, error)
 	// Watch yields the queues as they are now, and again after changes, until ctx ends.
-	// Two results are at least a time apart, which must be from MinWatch to MaxWatch.
-	// After an error it yields nothing more.
+	// every is the minimum time between two results, from MinWatch to MaxWatch. After an
+	// error Watch yields nothing more.
 	Watch(ctx context.Context, every time.Duration) iter.Seq2[[]Queue, error]
 
 	// FindJobs returns a page of the jobs that a filter selects. A job that exists and is
@@ -108,7 +108,7 @@ type Control struct {
 	Paused bool `json:"paused"`
 	// Draining keeps jobs from being put.
 	Draining bool `json:"draining"`
-	// MaxRunning is the number of jobs that run at once, over all processes; 0 means no
+	// MaxRunning is the maximum number of running jobs, over all processes; 0 means no
 	// limit.
 	MaxRunning int `json:"max_running"`
 	// Workers is the number of workers that each process has for the queue; 0 means the
@@ -327,7 +327,7 @@ type Job struct {
 	Actions []ActionKind `json:"actions"`
 }
 
-// Attempt is an attempt of a job that ended, or the latest one.
+// Attempt is a stored attempt of a job.
 type Attempt struct {
 	Number  int            `json:"number"`
 	State   amboy.JobState `json:"state"`

@@ -34,14 +34,14 @@ type Manager interface {
 	// with this ID in each queue that contains one. It returns an error for which
 	// amboy.IsJobNotFoundError is true if no such job exists.
 	CompleteJob(ctx context.Context, id string) error
-	// CompleteJobs marks the jobs complete that a filter selects.
+	// CompleteJobs marks all jobs complete that a filter selects.
 	CompleteJobs(ctx context.Context, filter StatusFilter) error
-	// CompleteJobsByType marks the jobs of a type complete that a filter selects.
+	// CompleteJobsByType is like CompleteJobs, limited to jobs of a type.
 	CompleteJobsByType(ctx context.Context, filter StatusFilter, jobType string) error
-	// CompleteJobsByPattern marks the jobs complete that a filter selects and whose
-	// whole ID matches a regular expression in the syntax of package regexp: job-1 does
-	// not match the ID job-10. Matching takes time linear in the length of the ID. The
-	// pattern has at most MaxPatternLength bytes.
+	// CompleteJobsByPattern is like CompleteJobs, limited to jobs whose whole ID matches
+	// a regular expression in the syntax of package regexp: job-1 does not match the ID
+	// job-10. Matching takes time linear in the length of the ID. The pattern has at most
+	// MaxPatternLength bytes.
 	CompleteJobsByPattern(ctx context.Context, filter StatusFilter, pattern string) error
 }
 

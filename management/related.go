@@ -132,5 +132,5 @@ func (i *inspector) dependents(ctx context.Context, r *driver.Record) (list []De
 	return list, false, nil
 }
 
-// hasEnded reports whether a job with this state, empty if it does not exist, blocks no dependent.
+// hasEnded reports whether a job in a state, empty for a missing job, no longer blocks others.
 func hasEnded(state amboy.JobState) bool { return state == "" || state.IsFinal() }

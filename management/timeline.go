@@ -107,7 +107,7 @@ func (t *moments) addPresent(r *driver.Record) {
 	case t.state == amboy.StateRunning && r.CancelRequested:
 		t.add(t.now, "asked to end", r.Status.Reason)
 	case t.state == amboy.StateRunning && times.MaxTime > 0:
-		t.add(times.Start.Add(times.MaxTime), "must have ended", "")
+		t.add(times.Start.Add(times.MaxTime), "time limit", "")
 	case t.state == amboy.StateRetrying:
 		t.add(t.now, "waiting for a retry", "")
 	}
@@ -115,6 +115,6 @@ func (t *moments) addPresent(r *driver.Record) {
 		t.add(times.DispatchBy, "expires unless started", "")
 	}
 	if t.state.IsFinal() {
-		t.add(r.ForgetAt, "is forgotten", "")
+		t.add(r.ForgetAt, "removed", "")
 	}
 }

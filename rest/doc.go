@@ -6,7 +6,7 @@
 // Inspector of another process.
 //
 // The services are the legacy interface. Each has its own Handler, which speaks JSON.
-// Without options it authorizes every request.
+// Without options it allows every request.
 //
 // Path parameters are percent-encoded once. An invalid request is answered with a 4xx
 // status and an object that describes the error, and changes nothing. Requests that a

@@ -24,7 +24,8 @@ func NewManagementGroupService(group amboy.QueueGroup) *ManagementGroupService {
 // open in this process and whose runner can abort jobs. Jobs of different queues may have
 // the same ID. The "group" of a running job is the first queue, by name, in which a job
 // with that ID runs. Aborting an ID aborts the job in all queues, and is answered with 404
-// if it runs in none. Handler opens no queues, unless the group is no queue.OpenQueues.
+// if it runs in none. Handler opens queues only if the group does not implement
+// queue.OpenQueues.
 func (s *ManagementGroupService) Handler(opts ...Option) http.Handler {
 	running := &runningJobs{pools: s.pools, notRunning: http.StatusNotFound}
 	return running.handler(opts)

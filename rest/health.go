@@ -34,7 +34,7 @@ const (
 // second share a check.
 //
 // Requests are not authorized, because probes do not log in. Answers name no queue, job,
-// host or user. The reason of a failing check is logged once, until the check passes
+// host or user. The reason for a failing check is logged once, until the check passes
 // again. Health panics for a nil inspector. It is safe for concurrent use, and its only
 // goroutines belong to its requests.
 func Health(i management.Inspector) http.Handler {

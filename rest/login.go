@@ -27,7 +27,7 @@ const MaxLogins = 100
 //	fmt.Printf("http://%s/jobs/login?ticket=%s\n", listener.Addr(), login.Ticket())
 //
 // A ticket can be used once. It sets a cookie that lasts until the browser or the process
-// ends. Scripts and other sites can't read the cookie. Cookies are not bound to a port: a
+// ends, or MaxLogins newer sessions were made. Scripts and other sites can't read the cookie. Cookies are not bound to a port: a
 // browser also sends the cookie to other ports of the same host, for paths below that of
 // the Login. So if the browser opens a page of another user's program on such a port, that
 // program can read the cookie. Without TLS the cookie is sent unencrypted.
@@ -55,8 +55,8 @@ func (l *Login) Ticket() string {
 	return l.tickets.add()
 }
 
-// Token returns a new bearer token for a program that calls the API. It is valid until the
-// process ends.
+// Token returns a new bearer token for a program that calls the API. It counts as a session,
+// and is valid until the process ends or MaxLogins newer sessions were made.
 func (l *Login) Token() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

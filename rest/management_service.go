@@ -34,7 +34,7 @@ type completed struct {
 //	POST /v1/jobs/mark_complete/status/{filter}/type/{type}           CompleteJobsByType
 //	POST /v1/jobs/mark_complete/status/{filter}/pattern/{pattern}     CompleteJobsByPattern
 //
-// Without options it authorizes every request. With options it follows the rules of the
+// Without options it allows every request. With options it follows the rules of the
 // function Handler: see Authorize, Actor, Audit and Hosts.
 func (s *ManagementService) Handler(opts ...Option) http.Handler {
 	routes := map[string]http.HandlerFunc{

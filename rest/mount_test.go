@@ -138,7 +138,7 @@ func TestInternalErrorsAreNotDisclosed(t *testing.T) {
 type unrecorded struct{ tenants }
 
 func (*unrecorded) ActOn(context.Context, string, string, management.Action) (management.Acted, error) {
-	state := &management.StateError{Action: management.Park, Rule: "is for jobs that have not started"}
+	state := &management.StateError{Action: management.Park, Rule: "requires a job that has not started"}
 	return management.Acted{}, errors.Join(state, fmt.Errorf("%w: dial mongodb://secret", management.ErrNotRecorded))
 }
 
@@ -156,7 +156,7 @@ func TestAttackAnAnswerLeaksErrorsOfTheStore(t *testing.T) {
 	for _, known := range []error{
 		amboy.NewDuplicateJobError("the ID is taken"), amboy.NewDuplicateJobScopeError("held"), amboy.NewJobNotFoundError("no job"),
 		amboy.ErrQueueDraining, amboy.ErrQueueClosed, amboy.ErrQueueNotStarted, management.ErrUnknownQueue, management.ErrUnsupported,
-		&management.StateError{Action: management.Park, Rule: "is for others"}, &amboy.DependencyCycleError{Path: []string{"a", "a"}},
+		&management.StateError{Action: management.Park, Rule: "requires another state"}, &amboy.DependencyCycleError{Path: []string{"a", "a"}},
 		&amboy.InvalidJobError{Field: "id"}, &management.InvalidArgumentError{Field: "id"},
 	} {
 		handler := rest.Handler(&mixed{known: known}, everybody())
@@ -173,7 +173,7 @@ func TestErrorsOfTheAuditListAreNotDisclosed(t *testing.T) {
 	for target, body := range map[string]string{"/v2/queues/mine/jobs/one/actions": `{"action":"park"}`, "/queues/mine/jobs/one/actions": "action=park"} {
 		got := sample{target: target, body: body}.ask(t, handler, http.MethodPost, "", nil)
 		assert.Equal(t, http.StatusConflict, got.status)
-		assert.Contains(t, got.body, "is for jobs that have not started")
+		assert.Contains(t, got.body, "requires a job that has not started")
 		assert.NotContains(t, got.body, "secret")
 	}
 }

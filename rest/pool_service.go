@@ -26,7 +26,7 @@ func NewAbortablePoolManagementService(pool amboy.AbortableRunner) *AbortablePoo
 //	GET    /v1/job/{name}    a running job; 404 if it does not run
 //	DELETE /v1/job/{name}    aborts it; 400 if it does not run
 //
-// Without options it authorizes every request. With options it follows the rules of the
+// Without options it allows every request. With options it follows the rules of the
 // function Handler: see Authorize, Actor, Audit and Hosts.
 func (s *AbortablePoolManagementService) Handler(opts ...Option) http.Handler {
 	running := &runningJobs{

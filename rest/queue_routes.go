@@ -55,7 +55,7 @@ type jobStatus struct {
 //	GET  /v1/job/wait/{name}     the same after it has ended; 408 at ?timeout=10s
 //	POST /v1/jobs/mark_complete/id/{name}   as in a ManagementService
 //
-// Without options it authorizes every request: any client can run a job of any registered
+// Without options it allows every request: any client can run a job of any registered
 // type, with arguments of its choice. With options it follows the rules of the function
 // Handler: see Authorize, CreateTypes, Actor, Audit and Hosts. While the service has no
 // queue, it answers with status 503.

@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/rest/internal/web"
 )
 
-// newServiceHandler serves the routes of a service. Without options it authorizes every
+// newServiceHandler serves the routes of a service. Without options it allows every
 // request. queueName returns the name of the service's queue; it is nil if there may be
 // several.
 func newServiceHandler(routes map[string]http.HandlerFunc, queueName func() string, opts []Option) http.Handler {

@@ -231,8 +231,8 @@ func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 	assert.Contains(t, page.Entries[len(page.Entries)-1].Detail, "/v1/job/create")
 }
 
-// Programs that mount the services without options get the legacy behaviour.
-func TestServicesWithoutOptionsAuthorizeEveryRequest(t *testing.T) {
+// Programs that mount the services without options get the legacy behavior.
+func TestServicesWithoutOptionsAllowEveryRequest(t *testing.T) {
 	s := newServices(t, nil)
 	status, body := ask(t, s.queue, http.MethodPost, "/v1/job/create", newForm(t))
 	assert.Equal(t, http.StatusOK, status, body)

@@ -299,7 +299,7 @@ func (f *fake) ActOn(_ context.Context, queue, id string, action management.Acti
 	f.actions = append(f.actions, action)
 	if id == "running" && action.Kind == management.Delete {
 		return management.Acted{}, &management.StateError{
-			Job: management.JobRef{Queue: queue, ID: id}, State: amboy.StateRunning, Action: action.Kind, Rule: "is for jobs that have ended",
+			Job: management.JobRef{Queue: queue, ID: id}, State: amboy.StateRunning, Action: action.Kind, Rule: "requires a job that has ended",
 		}
 	}
 	return management.Acted{Done: 1}, f.err
@@ -416,7 +416,7 @@ func (f *fake) Audit(context.Context, management.PageRequest) (management.AuditP
 		Entries: []management.AuditEntry{
 			{Time: f.ago(2 * time.Minute), Actor: f.or("ana@example.com"), What: "retry", Detail: f.or(`{"filter":{"queues":["billing"],"states":["failed"],"types":["send-invoice"]},"limit":500}`), Done: 312, Skipped: 4},
 			{Time: f.ago(6 * time.Minute), Actor: "ana@example.com", What: "control", Queue: "reports", Detail: `{"paused":true}`},
-			{Time: f.ago(40 * time.Minute), What: management.WhatRefused, Queue: "billing", Refused: 1012, Detail: f.or(`{"what":"delete","job_id":"invoice-2026-11-4001","error":"job is running: delete is for jobs that have ended"}`)},
+			{Time: f.ago(40 * time.Minute), What: management.WhatRefused, Queue: "billing", Refused: 1012, Detail: f.or(`{"what":"delete","job_id":"invoice-2026-11-4001","error":"job is running: delete requires a job that has ended"}`)},
 		},
 		Next: "c2",
 	}, nil

@@ -218,7 +218,7 @@ func TestInvalidFormsAreRefused(t *testing.T) {
 		{"/queues/a/jobs/b/actions", url.Values{"action": {"reschedule"}, "at": {"soon"}}, 400, "at"},
 		{"/queues/a/jobs/b/actions", url.Values{"action": {"prioritize"}, "priority": {"high"}}, 400, "priority"},
 		{"/queues/a/jobs/b/actions", url.Values{"action": {"retry"}, "x": {"1"}}, 400, "x"},
-		{"/queues/a/jobs/running/actions", url.Values{"action": {"delete"}, "confirmed": {"yes"}}, 409, "is for jobs that have ended"},
+		{"/queues/a/jobs/running/actions", url.Values{"action": {"delete"}, "confirmed": {"yes"}}, 409, "requires a job that has ended"},
 		{"/queues/a/control", url.Values{}, 400, "paused"},
 		{"/queues/a/control", url.Values{"paused": {"maybe"}}, 400, "paused"},
 		{"/queues/a/control", url.Values{"workers": {"many"}}, 400, "workers"},

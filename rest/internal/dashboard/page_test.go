@@ -206,7 +206,7 @@ func TestErrorPages(t *testing.T) {
 		{&guard.DeniedError{Access: guard.Access{Action: guard.Read, AllQueues: true}, Reason: errors.New("secret")}, http.StatusForbidden, "read on all queues is not allowed"},
 		{amboy.NewJobNotFoundError("no such job"), http.StatusNotFound, "No such job"},
 		{management.ErrUnknownQueue, http.StatusNotFound, "No such queue"},
-		{&management.StateError{Action: management.Delete, Rule: "is for jobs that have ended"}, http.StatusConflict, "is for jobs that have ended"},
+		{&management.StateError{Action: management.Delete, Rule: "requires a job that has ended"}, http.StatusConflict, "requires a job that has ended"},
 		{errors.New("dial mongodb://secret"), http.StatusInternalServerError, "Something went wrong"},
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {

@@ -42,7 +42,8 @@ type Access struct {
 	// AllQueues is true if the action concerns all queues; then Queue is empty.
 	AllQueues bool
 	// ID is the ID of the job, if the action concerns one. For Create it is empty if the
-	// service will generate the ID. It is also empty for lists, which may show any job.
+	// service will generate the ID. It is also empty for lists: a list may show a job to
+	// which access by its ID is denied.
 	ID string
 	// Type is the type of the job for Create, and empty otherwise. It may be any text.
 	Type string

@@ -30,7 +30,7 @@ func actions() []actionText {
 		{management.Retry, "Run scheduled, failed, canceled and expired jobs now", "retried"},
 		{management.Cancel, "Cancel jobs that have not ended; running jobs are asked to end", "canceled"},
 		{management.Park, "Set aside jobs that have not started", "parked"},
-		{management.Release, "Let parked jobs run again", "released"},
+		{management.Release, "Let parked jobs run", "released"},
 		{management.Reschedule, "Change the start time of jobs that have not started", "rescheduled"},
 		{management.Prioritize, "Change the priority of jobs that have not ended", "prioritized"},
 		{management.Complete, "Mark jobs that have not ended as complete", "completed"},

@@ -159,7 +159,7 @@ func jobLinks(out *page, j management.Job) {
 		}
 	}
 	dependencies(out, "waits for", j.DependsOn)
-	dependencies(out, "is waited for by", j.Dependents)
+	dependencies(out, "jobs that wait for it", j.Dependents)
 	if j.MoreDependents {
 		out.line("  and more")
 	}

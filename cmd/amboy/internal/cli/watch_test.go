@@ -103,30 +103,30 @@ func TestWatchJob(t *testing.T) {
 	failed := version(amboy.StateFailed, nil, "")
 	failed.Error = "no disk"
 	for name, c := range map[string]struct {
-		versions  []management.Job
-		out    string
-		errOut string
-		code   int
+		versions []management.Job
+		out      string
+		errOut   string
+		code     int
 	}{
 		"succeeds": {
 			versions: []management.Job{version(amboy.StatePending, nil, ""), half, half, version(amboy.StateSucceeded, nil, "")},
-			out:   "2026-11-21T15:00:00Z pending\n2026-11-21T15:00:01Z running; 50%; 5 of 10\n2026-11-21T15:00:03Z succeeded\n",
+			out:      "2026-11-21T15:00:00Z pending\n2026-11-21T15:00:01Z running; 50%; 5 of 10\n2026-11-21T15:00:03Z succeeded\n",
 		},
 		"fails": {
 			versions: []management.Job{half, failed},
-			out:   "2026-11-21T15:00:00Z running; 50%; 5 of 10\n2026-11-21T15:00:01Z failed; no disk\n",
-			code:  7,
+			out:      "2026-11-21T15:00:00Z running; 50%; 5 of 10\n2026-11-21T15:00:01Z failed; no disk\n",
+			code:     7,
 		},
 		"is canceled": {
 			versions: []management.Job{version(amboy.StateCanceled, nil, "")},
-			out:   "2026-11-21T15:00:00Z canceled\n",
-			code:  7,
+			out:      "2026-11-21T15:00:00Z canceled\n",
+			code:     7,
 		},
 		"is interrupted": {
-			versions:  []management.Job{half},
-			out:    "2026-11-21T15:00:00Z running; 50%; 5 of 10\n",
-			errOut: "amboy: watching job \"digest\" of queue \"mail\": context canceled\n",
-			code:   130,
+			versions: []management.Job{half},
+			out:      "2026-11-21T15:00:00Z running; 50%; 5 of 10\n",
+			errOut:   "amboy: watching job \"digest\" of queue \"mail\": context canceled\n",
+			code:     130,
 		},
 		"does not exist": {
 			errOut: "amboy: watching job \"digest\" of queue \"mail\": no such job\n",
