@@ -5,41 +5,40 @@ import (
 	"time"
 )
 
-// ActionKind is something that a person does to jobs.
+// ActionKind is an administrative action on jobs.
 type ActionKind string
 
-// The kinds of actions. Each says which records it can be done to; the others
-// are skipped. Each but Prioritize and Delete adds one to the ModificationCount of
-// a stored record that does not run, so that a process that has read it before can't take
-// it.
+// The kinds of actions. Each comment names the records that the action applies to; other
+// records are skipped. Every action except Prioritize and Delete adds one to the
+// ModificationCount of a stored record that is not running, so that a process that read
+// the record before can no longer claim it.
 const (
-	// Cancel ends a record that has not ended, with the outcome
-	// amboy.OutcomeCanceled, and frees what it holds; its edges are not waited
-	// for any more, and jobs that depend on it find it among their Failed edges.
-	// A record that awaits its retry ends too. One that runs is only marked (see
-	// Driver.CancelRequests), and goes on until whoever runs it ends it. It never
-	// runs again: where its lease is handed back or recovered, or where it would
-	// await a retry, it ends as canceled then. So it does where it fails; where it
-	// succeeds it has succeeded, and shows nothing of the Cancel.
+	// Cancel ends a record that has not ended, with the outcome amboy.OutcomeCanceled,
+	// and frees what it holds. The record stops waiting for its edges, and jobs that
+	// depend on it find it among their Failed edges. A record that awaits its retry ends
+	// too. A running record is only marked (see Driver.CancelRequests) and continues
+	// until its owner ends it. A marked record never runs again: if its lease is handed
+	// back or recovered, if it fails, or if it would await a retry, it ends as canceled.
+	// If it succeeds, it has succeeded and shows no trace of the Cancel.
 	Cancel ActionKind = "cancel"
-	// RunNow makes a record due that waits for its time, or that was handed back
-	// until a time. It goes on to wait for its edges and scopes.
+	// RunNow makes a record due if it waits for its time or was handed back until a time.
+	// The record still waits for its edges and scopes.
 	RunNow ActionKind = "run now"
-	// Reschedule gives a record that has not started, and is not parked, another
-	// wait-until time, At. It goes on to wait for that, its edges and its scopes.
+	// Reschedule gives a record that has not started, and is not parked, the wait-until
+	// time At. The record then waits for that time, its edges and its scopes.
 	Reschedule ActionKind = "reschedule"
 	// Prioritize gives a record that has not ended another priority.
 	Prioritize ActionKind = "prioritize"
-	// Park sets a record aside that has not started, for Reason.
+	// Park sets aside a record that has not started, for Reason.
 	Park ActionKind = "park"
-	// Unpark lets a parked record go on, to wait for its edges, its time and its
+	// Unpark lets a parked record continue: it waits for its edges, its time and its
 	// scopes.
 	Unpark ActionKind = "unpark"
-	// Restart runs a job again that failed, was canceled or expired, as the same
-	// attempt, which arrives anew. Its errors stay among its attempt errors. It
-	// takes its enqueue scopes and its unique key again, and is skipped where
-	// another job has one. Its dispatch-by time is dropped, its edges are not
-	// waited for, and who depended on it is not told.
+	// Restart runs again a job that failed, was canceled or expired. It is the same
+	// attempt, queued as if it were new. Its errors stay among its attempt errors. It
+	// takes its enqueue scopes and its unique key again, and is skipped if another job
+	// has one of them. Its dispatch-by time is dropped, its edges are not waited for, and
+	// jobs that depended on it are not notified.
 	Restart ActionKind = "restart"
 	// Delete removes a record that has ended for good.
 	Delete ActionKind = "delete"
@@ -50,22 +49,22 @@ func ActionKinds() []ActionKind {
 	return []ActionKind{Cancel, RunNow, Reschedule, Prioritize, Park, Unpark, Restart, Delete}
 }
 
-// Action is something to do to the records that a query selects.
+// Action is a change to make to the records that a query selects.
 type Action struct {
 	Kind ActionKind
-	// At is the time for Reschedule; others leave it out.
+	// At is the time for Reschedule. Other actions ignore it.
 	At time.Time
-	// Priority is for Prioritize.
+	// Priority is the new priority for Prioritize.
 	Priority int
-	// Reason is for Cancel and Park. The record's status shows it, and that of one
-	// that ends as canceled for good.
+	// Reason is for Cancel and Park. The record's status shows it, also after the record
+	// ended as canceled.
 	Reason string
-	// ForgetAt is for Cancel: when a record that ends because of it, at once or
-	// later, may be forgotten (see Record.ForgetAt).
+	// ForgetAt is for Cancel: the time from which the canceled record may be forgotten,
+	// whether it ends at once or later (see Record.ForgetAt).
 	ForgetAt time.Time
 }
 
-// Validate returns an error where the kind is none of ActionKinds.
+// Validate returns an error if the kind is not one of ActionKinds.
 func (a Action) Validate() error {
 	for _, kind := range ActionKinds() {
 		if a.Kind == kind {
@@ -75,26 +74,23 @@ func (a Action) Validate() error {
 	return fmt.Errorf("invalid action: Kind must be one of %q (is %q)", ActionKinds(), a.Kind)
 }
 
-// ActRequest asks for an action on the records that a query selects, or on a part
-// of them.
+// ActRequest asks for an action on all or part of the records that a query selects.
 type ActRequest struct {
 	Query  Query
 	Action Action
-	// After is where the last call ended.
+	// After is the Next of the last call. Empty begins with the first record.
 	After Cursor
-	// Limit is the number of records that are looked at, at most. It must be at
-	// least 1.
+	// Limit is the maximum number of records that are examined. It must be at least 1.
 	Limit int
-	// DryRun changes nothing, and tells what would be done.
+	// DryRun changes nothing and reports what would be done.
 	DryRun bool
 }
 
-// Acted tells what Act did.
+// Acted is the result of Act.
 type Acted struct {
-	// Done counts the records to which the action was done, Skipped those that
-	// the query selects whose state does not allow it.
+	// Done counts the records that the action was done to. Skipped counts the selected
+	// records whose state does not allow the action.
 	Done, Skipped int
-	// Next is where a next call should begin; empty where there are no more
-	// records.
+	// Next is where the next call should begin. It is empty if there are no more records.
 	Next Cursor
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Control is what a person has set for a queue. It is kept in the store, and holds
-// for all processes. Paused keeps records from being claimed, but for those that
-// have expired. Draining keeps records from being inserted; retries of those that
-// are there go on. Records that were claimed because they have expired are counted
-// among those that run, and claimed beyond MaxRunning.
+// Control holds an operator's settings of a queue. They are kept in the store and apply
+// to all processes. Paused keeps records from being claimed, except expired ones.
+// Draining keeps records from being inserted, except retries of stored records. Records
+// that were claimed because they expired count as running, but are claimed beyond
+// MaxRunning.
 type Control = amboy.QueueControl
 
 // ControlChange changes a Control. Fields that are nil stay as they are.
@@ -44,14 +44,14 @@ type QueueInfo struct {
 // Progress is how far a running job has come.
 type Progress = amboy.JobProgress
 
-// Duty is work that one of the processes on a store does for all of them, for
-// instance its maintenance.
+// Duty is work that one process does for all processes on a store, for instance
+// maintenance.
 type Duty struct {
-	// Name is that of the duty.
+	// Name identifies the duty.
 	Name string
-	// Owner takes it on.
+	// Owner is the process that takes the duty.
 	Owner string
-	// For is how long the duty is the owner's, unless renewed. It is the same for all
-	// processes. Zero gives it up.
+	// For is how long the owner has the duty unless it is renewed. It is the same for all
+	// processes. Zero gives the duty up.
 	For time.Duration
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// Kind is what a process must know to run a record: the type of the job and that of
-// its dependency manager, each with the version under which it was stored. Kinds can be
+// Kind is what a process must know to run a record: the types of the job and of its
+// dependency manager, each with the version under which it was stored. Kinds can be
 // compared with ==.
 type Kind struct {
-	// Type and Version are those of the job.
+	// Type and Version describe the job.
 	Type    string `json:"type"`
 	Version int    `json:"version"`
-	// Manager and ManagerVersion are those of the dependency manager. Manager is
-	// empty for a job without one, and for the manager that every process knows, that
-	// of package dependency whose name is "always".
+	// Manager and ManagerVersion describe the dependency manager. Manager is empty for a
+	// job without one, and for the manager "always" of package dependency, which every
+	// process knows.
 	Manager        string `json:"manager,omitempty"`
 	ManagerVersion int    `json:"manager_version,omitempty"`
 }
@@ -34,8 +34,8 @@ func KindOf(r *Record) Kind {
 	return k
 }
 
-// Key returns a text that no other kind has, for a store that finds records by their
-// kind. It must stay as it is, as it is stored.
+// Key returns a text that is unique to the kind, for stores that find records by kind.
+// The format must not change, because keys are stored.
 func (k Kind) Key() string {
 	key := strconv.Quote(k.Type) + "/" + strconv.Itoa(k.Version)
 	if k.Manager != "" {

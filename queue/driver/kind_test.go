@@ -10,7 +10,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-func TestKindsHaveKeysOfTheirOwn(t *testing.T) {
+func TestKindKeysAreUnique(t *testing.T) {
 	keys := map[string]driver.Kind{}
 	for _, k := range []driver.Kind{
 		{Type: "a"},
@@ -26,12 +26,12 @@ func TestKindsHaveKeysOfTheirOwn(t *testing.T) {
 		assert.NotContains(t, keys, k.Key())
 		keys[k.Key()] = k
 	}
-	assert.Equal(t, `"a"/1+"d"/2`, driver.Kind{Type: "a", Version: 1, Manager: "d", ManagerVersion: 2}.Key(), "it is stored")
+	assert.Equal(t, `"a"/1+"d"/2`, driver.Kind{Type: "a", Version: 1, Manager: "d", ManagerVersion: 2}.Key(), "the format is stored")
 	assert.Equal(t, `job type "a" version 1 with dependency type "d" version 2`,
 		driver.Kind{Type: "a", Version: 1, Manager: "d", ManagerVersion: 2}.String())
 }
 
-func TestEveryProcessKnowsThePlainManager(t *testing.T) {
+func TestKindOfIgnoresThePlainManager(t *testing.T) {
 	r := &driver.Record{Type: "a", Version: 1}
 	bare := driver.KindOf(r)
 	r.Dependency = registry.PlainDependency(amboy.JSON)

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// The bounds of a note.
+// The limits of a note.
 const (
-	// MaxNoteBytes is the size of the largest value.
+	// MaxNoteBytes is the maximum size of a value.
 	MaxNoteBytes = 1 << 20
-	// MaxNoteName is the length, in bytes, of the longest kind and of the longest key.
+	// MaxNoteName is the maximum length, in bytes, of a kind and of a key.
 	MaxNoteName = 512
 )
 
-// Note is something small that is kept beside the records, for all processes on a
-// store: which of them are alive, what they have done lately, what people did. The
-// driver knows nothing of what it says.
+// Note is a small value that is kept beside the records for all processes on a store, for
+// instance which processes are alive, what they did lately, or what operators did. The
+// driver does not interpret it.
 type Note struct {
-	// Kind is what it is about. The notes of a kind are a list, in the order of
-	// the bytes of their keys.
+	// Kind is the subject of the note. The notes of a kind are a list, sorted by the
+	// bytes of their keys.
 	Kind string
-	// Key is its own among those of its kind.
+	// Key identifies the note within its kind.
 	Key string
-	// Value is what it says. It is the driver's when it is kept, and must not be
-	// changed any more.
+	// Value is the content. The driver owns it once the note is kept; the caller must not
+	// change it afterwards.
 	Value []byte
-	// Until is when it may be removed, which the driver does by itself, some time
-	// later. It is kept to the millisecond.
+	// Until is when the note may be removed. The driver removes it by itself some time
+	// later. Until is kept to the millisecond.
 	Until time.Time
 }
 
-// Validate returns an error that names the field which is missing or too large.
+// Validate returns an error that names the field that is missing or too large.
 func (n Note) Validate() error {
 	switch {
 	case n.Kind == "" || len(n.Kind) > MaxNoteName:
@@ -50,11 +50,11 @@ func (n Note) Validate() error {
 type NoteRequest struct {
 	// Kind is required.
 	Kind string
-	// From and To bound the keys: those from From on, and before To. Where either
-	// is empty there is no such bound.
+	// From and To bound the keys: From is included, To is not. An empty bound does not
+	// apply.
 	From, To string
-	// Limit is the number of notes at most. It must be at least 1.
+	// Limit is the maximum number of notes. It must be at least 1.
 	Limit int
-	// Last gives the last of them, from the last one on.
+	// Last returns the notes in descending order of their keys, beginning with the last.
 	Last bool
 }

@@ -6,47 +6,46 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Query selects records by what they are now. A field that is empty selects all;
-// fields that are not select what meets all of them.
+// Query selects records by their current contents. Empty fields match everything;
+// non-empty fields are ANDed.
 type Query struct {
-	// Queues are those that the record may belong to.
+	// Queues are the queues to search.
 	Queues []string
-	// States are those that it may be in, as StateOf derives them.
+	// States are the accepted states, as StateOf derives them.
 	States []amboy.JobState
-	// Types are those that it may have.
+	// Types are the accepted job types.
 	Types []string
-	// ID is a pattern for the job's ID: * stands for any characters, ? for one,
-	// and all others for themselves.
+	// ID is a pattern for the job's ID: * matches any characters, ? matches one, and all
+	// others match themselves.
 	ID string
-	// JobIDs are those that the job may have.
+	// JobIDs are the accepted job IDs.
 	JobIDs []string
-	// Tags are those that it has, all of them.
+	// Tags must all be tags of the record.
 	Tags []string
-	// Scope is one that it needs, whether it holds it or not.
+	// Scope is a scope that the record needs, held or not.
 	Scope string
-	// Holding selects the records that hold a scope, whichever it is.
+	// Holding selects the records that hold any scope.
 	Holding bool
-	// DependsOn is the ID of a job that it has among its edges, whether that has
-	// ended or not. It needs one of Queues.
+	// DependsOn is the ID of a job among the record's edges, whether that job has ended
+	// or not. It requires exactly one entry in Queues.
 	DependsOn string
-	// Error is a part of the last of its errors. Case matters.
+	// Error is a substring of the record's last error (see LastError). Case matters.
 	Error string
-	// Created, Due and Ended are when it was put, when it may start (which is
-	// its wait-until time), and when it ended.
+	// Created, Due and Ended bound when the record was put, when it may start (its
+	// wait-until time), and when it ended.
 	Created, Due, Ended TimeRange
-	// Latest leaves out the attempts that others have replaced.
+	// Latest excludes attempts that a later attempt replaced.
 	Latest bool
 }
 
-// TimeRange is the times from From on and before To. Where either is zero there
-// is no such bound. A time that is not set lies in no range but the one without
-// bounds.
+// TimeRange contains the times from From, inclusive, to To, exclusive. A zero bound does
+// not apply. A time that is not set lies only in the range without bounds.
 type TimeRange struct{ From, To time.Time }
 
-// IsZero is true for the range without bounds.
+// IsZero reports whether the range has no bounds.
 func (r TimeRange) IsZero() bool { return r.From.IsZero() && r.To.IsZero() }
 
-// Contains tells whether a time lies in the range.
+// Contains reports whether a time lies in the range.
 func (r TimeRange) Contains(t time.Time) bool {
 	if r.IsZero() {
 		return true
@@ -54,17 +53,17 @@ func (r TimeRange) Contains(t time.Time) bool {
 	return !t.IsZero() && !t.Before(r.From) && (r.To.IsZero() || t.Before(r.To))
 }
 
-// Cursor is a place in the order of records: after the last one of a page. It is
-// the driver's own; the empty one stands for the beginning. It stays good while
-// records come and go.
+// Cursor is a position in the order of records: after the last record of a page. Its
+// format is private to the driver. The empty cursor is the beginning. A cursor stays
+// valid while records are added and removed.
 type Cursor string
 
 // PageRequest asks for a part of the records that a query selects, in the order
 // in which they were added.
 type PageRequest struct {
-	// After is where the last page ended.
+	// After is the Next of the last page.
 	After Cursor
-	// Limit is the number of records at most. It must be at least 1.
+	// Limit is the maximum number of records. It must be at least 1.
 	Limit int
 	// Newest reverses the order.
 	Newest bool
@@ -72,11 +71,11 @@ type PageRequest struct {
 
 // Page is a part of the records that a query selects.
 type Page struct {
-	// Records tell what they wait for in their status, so that StateOf gives
-	// their state: a record waits for its edges (blocked), then for its time
-	// (scheduled, or blocked where it was handed back), then for its scopes
-	// (blocked). There may be fewer than Limit, also none, before the end.
+	// Records show in their status what they wait for, so that StateOf returns their
+	// state: a record waits for its edges (blocked), then for its time (scheduled, or
+	// blocked if it was handed back), then for its scopes (blocked). A page may have
+	// fewer records than Limit, or none, before the end.
 	Records []*Record
-	// Next is where the next page begins; empty where there is none.
+	// Next is where the next page begins. It is empty if there is none.
 	Next Cursor
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// ErrTooLarge is wrapped by the error of a record that has ended with a short error,
+// ErrTooLarge is wrapped by the error of a record that was ended with a short error,
 // because its own end was too large for the store.
-var ErrTooLarge = errors.New("it was too large for the store, and has ended as failed with a short error")
+var ErrTooLarge = errors.New("too large for the store; the job was ended as failed with a short error")
 
 func sizeOf(metadata map[string]string) (size int) {
 	for key, value := range metadata {
@@ -19,10 +19,10 @@ func sizeOf(metadata map[string]string) (size int) {
 	return size
 }
 
-// ShortEnd is the end of a record whose own end is too large for a store, for the reason
-// given. It has no body: the one that is stored is to stay.
+// ShortEnd returns a replacement for the end of a record that is too large for a store;
+// tooLarge is the store's error. It has no body: the stored body stays.
 func ShortEnd(ended *Record, tooLarge error) *Record {
-	err := fmt.Errorf("what the job left behind can't be stored: %w", tooLarge)
+	err := fmt.Errorf("the job's outcome can't be stored: %w", tooLarge)
 	short := *ended
 	short.Job, short.Result, short.Progress = registry.Body{}, nil, nil
 	if sizeOf(short.Metadata) > amboy.MaxResultBytes {

@@ -12,23 +12,23 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// Change is what Subscribe tells of. The zero value is a change after which there is nothing
-// new to claim.
+// Change describes a change that Subscribe reports. The zero value is a change after which
+// there is nothing new to claim.
 type Change struct {
 	// MayClaim is false if the driver knows that there is nothing new to claim.
 	MayClaim bool
-	// InOneQueue is true if all that is new is in Queue. Otherwise it may be in any queue.
+	// InOneQueue is true if everything new is in Queue. Otherwise it may be in any queue.
 	InOneQueue bool
 	Queue      string
 }
 
-// Anywhere is a change after which there may be something new to claim of any queue.
+// Anywhere is a change after which there may be something new to claim in any queue.
 var Anywhere = Change{MayClaim: true}
 
-// In is a change after which there may be something new to claim of one queue.
+// In returns a change after which there may be something new to claim in one queue.
 func In(queue string) Change { return Change{MayClaim: true, InOneQueue: true, Queue: queue} }
 
-// With is one change that stands for two.
+// With returns one change that stands for both.
 func (c Change) With(other Change) Change {
 	switch {
 	case !other.MayClaim || c == other:
@@ -40,8 +40,8 @@ func (c Change) With(other Change) Change {
 	}
 }
 
-// InQueuesOf is In for a change of several items of which each has a queue, and Anywhere if
-// they have different ones.
+// InQueuesOf returns the change of several items, each of which belongs to a queue: In if all
+// belong to the same queue, and otherwise Anywhere. Without items it is the zero Change.
 func InQueuesOf[T any](items []T, queueOf func(T) string) Change {
 	if len(items) == 0 {
 		return Change{}
@@ -55,18 +55,18 @@ func InQueuesOf[T any](items []T, queueOf func(T) string) Change {
 	return In(queue)
 }
 
-// Subscribers are the functions that a driver calls after a change: what it needs
-// for Driver.Subscribe. The zero value has none. It is safe for concurrent use.
+// Subscribers is a set of functions that a driver calls after a change. It implements
+// Driver.Subscribe. The zero value is empty. It is safe for concurrent use.
 type Subscribers struct {
 	mu   sync.Mutex
 	all  map[int]func(Change)
 	last int
-	// list is what Notify reads, without a lock.
+	// list is a copy of all that Notify reads without a lock.
 	list atomic.Pointer[[]func(Change)]
 }
 
-// Subscribe adds a function, until cancel is called. It does not block. A call of
-// Notify that is under way may call the function after cancel.
+// Subscribe adds a function until cancel is called. It does not block. A Notify under way
+// may still call the function after cancel.
 func (s *Subscribers) Subscribe(notify func(Change)) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,10 +93,10 @@ func (s *Subscribers) publish() {
 	s.list.Store(&list)
 }
 
-// Notify calls the functions, which must not block. It holds no lock, so that they
-// may subscribe and cancel.
+// Notify calls the functions, which must not block. It holds no lock, so functions may
+// subscribe and cancel.
 //
-//nolint:contextcheck // A subscriber is called by whoever changes the store.
+//nolint:contextcheck // A subscriber has no context: the process that changes the store calls it.
 func (s *Subscribers) Notify(change Change) {
 	list := s.list.Load()
 	if list == nil {
@@ -107,8 +107,8 @@ func (s *Subscribers) Notify(change Change) {
 	}
 }
 
-// call calls a subscriber. Its panic is logged, as the change was made, and its caller may
-// be a goroutine that serves all.
+// call calls a subscriber. A panic is logged and not passed on: the change was made, and
+// the calling goroutine may serve all subscribers.
 func call(notify func(Change), change Change) {
 	defer func() {
 		if value := recover(); value != nil {

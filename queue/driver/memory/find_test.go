@@ -138,7 +138,7 @@ func TestInvalidReads(t *testing.T) {
 	for message, err := range map[string]error{
 		"invalid limit: it must be at least 1 (is 0)":  countErr,
 		"invalid limit: it must be at least 1 (is -1)": find(driver.PageRequest{Limit: -1}),
-		`invalid cursor: After must be the Next of an earlier call (is "nowhere"): the cursor is none that this store gave`: find(driver.PageRequest{Limit: 1, After: "nowhere"}),
+		`invalid cursor: After must be the Next of an earlier call (is "nowhere"): cursor was not issued by this store`: find(driver.PageRequest{Limit: 1, After: "nowhere"}),
 	} {
 		require.EqualError(t, err, message)
 	}
