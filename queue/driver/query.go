@@ -27,7 +27,7 @@ type Query struct {
 	// Holding selects the records that hold any scope.
 	Holding bool
 	// DependsOn is the ID of a job among the record's edges, whether that job has ended
-	// or not. It requires exactly one entry in Queues.
+	// or not. It requires at least one of Queues.
 	DependsOn string
 	// Error is a substring of the record's last error (see LastError). Case matters.
 	Error string

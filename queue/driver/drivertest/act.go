@@ -13,14 +13,14 @@ import (
 
 var actRules = []rule{
 	{"each action is done in the states that allow it", actStates},
-	{"an action that is not valid is refused", actInvalid},
-	{"no more than the limit are looked at, and the cursor goes on", actPages},
-	{"a dry run counts, and changes nothing", actDryRun},
+	{"an invalid action is refused", actInvalid},
+	{"no more records than the limit are examined, and the cursor continues", actPages},
+	{"a dry run counts and changes nothing", actDryRun},
 	{"records are acted on in the order in which they were added", actOrder},
-	{"what the query does not select is left alone", actSelected},
+	{"records that the query does not select are not changed", actSelected},
 }
 
-// allowed are the jobs of everyState that an action can be done to.
+// allowed lists the jobs of everyState that each action can be done to.
 var allowed = map[driver.ActionKind][]string{
 	driver.Cancel: {
 		"retrying", "parked", "postponed", "running", "scope", "edge", "scheduled", "pending", "late", "overdue edge",
@@ -36,7 +36,7 @@ var allowed = map[driver.ActionKind][]string{
 	driver.Delete:  {"succeeded", "failed", "canceled", "expired"},
 }
 
-// afterAct is the state of a job to which an action was done.
+// afterAct returns the state of a job after an action.
 func afterAct(kind driver.ActionKind, id string, before amboy.JobState) amboy.JobState {
 	switch {
 	case kind == driver.Cancel && id != "running":
@@ -55,13 +55,13 @@ func afterAct(kind driver.ActionKind, id string, before amboy.JobState) amboy.Jo
 func actStates(f *fixture) {
 	for _, kind := range driver.ActionKinds() {
 		in := f.in(string(kind))
-		in.unchecked = true // It is checked once.
+		in.unchecked = true // checked once
 		states := everyState(in)
-		action := driver.Action{Kind: kind, At: f.after(3), Priority: 5, Reason: "somebody wants it"}
+		action := driver.Action{Kind: kind, At: f.after(3), Priority: 5, Reason: "operator request"}
 		for _, id := range jobIDs(in.list()) {
 			want := slices.Contains(allowed[kind], id)
 			if kind == driver.Park && id == "parked" {
-				continue // It may be told the new reason.
+				continue // the reason may change
 			}
 			count := in.get(id).Status.ModificationCount
 			require.Equal(f, want, in.tryAct(action, id), "%s a job that is %s", kind, id)
@@ -98,7 +98,7 @@ func actInvalid(f *fixture) {
 	unchanged()
 }
 
-// fifteen puts jobs 1 to 15 in the queue, every third of which has ended.
+// fifteen puts jobs 1 to 15 in the queue; every third has ended.
 func (f *fixture) fifteen() {
 	f.Helper()
 	var specs []spec
@@ -126,14 +126,14 @@ func actPages(f *fixture) {
 	assert.Equal(f, 10, first.Done+rest.Done)
 	assert.Equal(f, 5, first.Skipped+rest.Skipped)
 
-	// An action may take a record out of what the query selects.
+	// After the action the query may no longer select the record.
 	parked := driver.Query{States: []amboy.JobState{amboy.StateParked}}
 	all := f.actInPages(driver.ActRequest{Query: parked, Action: driver.Action{Kind: driver.Unpark}, Limit: 3})
 	assert.Equal(f, driver.Acted{Done: 10}, all)
 }
 
-// actDryRun acts on jobs in all states in one queue, where nothing changes, and
-// then in another for each action.
+// actDryRun acts on jobs in all states, first as a dry run in one queue, and then in
+// another queue for each action.
 func actDryRun(f *fixture) {
 	everyState(f)
 	unchanged := f.unchanged()
@@ -152,9 +152,9 @@ func actDryRun(f *fixture) {
 	unchanged()
 	for kind, want := range would {
 		in := f.in(string(kind))
-		in.unchecked = true // The states are those that were checked above.
+		in.unchecked = true // the states were checked above
 		everyState(in)
-		require.Equal(f, want, in.actInPages(request(in.queue, kind, false)), "what %s would do, and what it does", kind)
+		require.Equal(f, want, in.actInPages(request(in.queue, kind, false)), "the result of %s and of its dry run", kind)
 	}
 }
 
@@ -167,7 +167,7 @@ func actOrder(f *fixture) {
 		f.end(running[i], amboy.StateFailed)
 	}
 	assert.Equal(f, driver.Acted{Done: 3}, f.actOn(driver.Query{}, driver.Action{Kind: driver.Restart}))
-	assert.Equal(f, []string{"a", "b", "c"}, jobIDs(f.claim(3)), "they arrive in that order")
+	assert.Equal(f, []string{"a", "b", "c"}, jobIDs(f.claim(3)), "they are queued in that order")
 }
 
 func actSelected(f *fixture) {
@@ -178,5 +178,5 @@ func actSelected(f *fixture) {
 	assert.Equal(f, driver.Acted{Done: 2}, acted)
 	f.hasState("b", amboy.StatePending)
 	other.hasState("a", amboy.StatePending)
-	assert.Equal(f, driver.Acted{}, f.actOn(driver.Query{Tags: []string{"nobody"}}, driver.Action{Kind: driver.Cancel}))
+	assert.Equal(f, driver.Acted{}, f.actOn(driver.Query{Tags: []string{"unknown"}}, driver.Action{Kind: driver.Cancel}))
 }

@@ -13,24 +13,24 @@ import (
 
 var cancelRules = []rule{
 	{"a canceled record shows how it ended", cancelShows},
-	{"it gives up its scopes", cancelFreesScopes},
-	{"its dependents find it among their failed edges", cancelWakes},
-	{"it is not waited for by its own edges", cancelLeavesEdges},
-	{"a retry that was awaited does not come any more", cancelRetrying},
-	{"a record that runs is marked, and goes on", cancelRunning},
-	{"a record that is marked is not retried", cancelInsteadOfRetry},
-	{"the owner is told which of its records to cancel", cancelRequests},
-	{"a record that is marked and handed back ends as canceled", cancelInsteadOfRelease},
-	{"a record that is marked and recovered ends as canceled", cancelInsteadOfRecovery},
-	{"one that recovery ends is not waited for by others that it recovers", cancelRecoversDependent},
-	{"a record that ends because of a mark may be forgotten when the action says", cancelForgetAt},
-	{"a mark goes when the record ends", cancelMarkGoes},
-	{"a record that is marked and ends without success shows the reason", cancelShowsReason},
+	{"a canceled record gives up its scopes", cancelFreesScopes},
+	{"dependents of a canceled record find it among their failed edges", cancelWakes},
+	{"a canceled record no longer waits for its edges", cancelLeavesEdges},
+	{"a record that awaits its retry is not retried", cancelRetrying},
+	{"a running record is marked and continues", cancelRunning},
+	{"a marked record is not retried", cancelInsteadOfRetry},
+	{"the owner learns which of its records to cancel", cancelRequests},
+	{"a marked record ends as canceled if it is handed back", cancelInsteadOfRelease},
+	{"a marked record ends as canceled if it is recovered", cancelInsteadOfRecovery},
+	{"recovered records do not wait for a record that the same recovery ends", cancelRecoversDependent},
+	{"a record that ends because of a mark may be forgotten at the time of the action", cancelForgetAt},
+	{"a mark is removed when the record ends", cancelMarkGoes},
+	{"a marked record that ends without success shows the reason", cancelShowsReason},
 }
 
 func (f *fixture) cancel(ids ...string) {
 	f.Helper()
-	f.act(driver.Action{Kind: driver.Cancel, Reason: "it is not wanted", ForgetAt: f.after(9)}, ids...)
+	f.act(driver.Action{Kind: driver.Cancel, Reason: "not wanted", ForgetAt: f.after(9)}, ids...)
 }
 
 func cancelShows(f *fixture) {
@@ -40,7 +40,7 @@ func cancelShows(f *fixture) {
 	assert.Equal(f, amboy.StateCanceled, stateOf(got))
 	assert.True(f, got.Status.Completed)
 	assert.Equal(f, amboy.OutcomeCanceled, got.Status.Outcome)
-	assert.Equal(f, "it is not wanted", got.Status.Reason)
+	assert.Equal(f, "not wanted", got.Status.Reason)
 	assert.Empty(f, got.Status.Hold)
 	assert.WithinDuration(f, time.Now(), got.TimeInfo.End, patience)
 	assert.True(f, f.after(9).Equal(got.ForgetAt))
@@ -127,8 +127,7 @@ func cancelInsteadOfRetry(f *fixture) {
 	assert.Equal(f, []string{"job"}, woken[1].Dependency.Failed)
 }
 
-// endsMarked requires that a running record which is marked ends as canceled by
-// what handBack does.
+// endsMarked requires that handBack ends a marked running record as canceled.
 func (f *fixture) endsMarked(handBack func(r *driver.Record)) {
 	f.Helper()
 	put, all := []string{"put"}, []string{"put", "run"}
@@ -140,7 +139,7 @@ func (f *fixture) endsMarked(handBack func(r *driver.Record)) {
 	got := f.get("job")
 	assert.Equal(f, amboy.StateCanceled, stateOf(got), "the status is %+v", got.Status)
 	assert.Equal(f, amboy.OutcomeCanceled, got.Status.Outcome)
-	assert.Equal(f, "it is not wanted", got.Status.Reason)
+	assert.Equal(f, "not wanted", got.Status.Reason)
 	assert.False(f, got.RetryInfo.NeedsRetry)
 	assert.WithinDuration(f, time.Now(), got.TimeInfo.End, patience)
 	assert.True(f, r.TimeInfo.Start.Equal(got.TimeInfo.Start), "the start is %s", got.TimeInfo.Start)
@@ -158,7 +157,7 @@ func cancelInsteadOfRelease(f *fixture) {
 	for queue, how := range map[string]driver.HandBack{
 		"at once": {},
 		"later":   {NotBefore: f.after(1), Reason: "the disk is full"},
-		"parked":  {Park: true, Reason: "nobody knows its type"},
+		"parked":  {Park: true, Reason: "unknown type"},
 	} {
 		f.in(queue).endsMarked(func(r *driver.Record) {
 			how.Lease = driver.LeaseOf(r)
@@ -222,21 +221,21 @@ func cancelShowsReason(f *fixture) {
 			q.cancel("job")
 			q.endAt(r, ending.by, f.after(1))
 			got := q.get("job")
-			assert.Equal(f, ending.want, stateOf(got), "of what ends as %s", ending.by)
+			assert.Equal(f, ending.want, stateOf(got), "ended as %s", ending.by)
 			reason, forgetAt := "", f.after(1)
 			if ending.want == amboy.StateCanceled {
-				reason = "it is not wanted"
+				reason = "not wanted"
 			}
 			if ending.want != ending.by {
 				forgetAt = f.after(9)
 			}
-			assert.Equal(f, reason, got.Status.Reason, "of what ends as %s", ending.by)
-			assert.True(f, forgetAt.Equal(got.ForgetAt), "what ends as %s may be forgotten at %s", ending.by, got.ForgetAt)
+			assert.Equal(f, reason, got.Status.Reason, "ended as %s", ending.by)
+			assert.True(f, forgetAt.Equal(got.ForgetAt), "ended as %s, may be forgotten at %s", ending.by, got.ForgetAt)
 		}
 	}
 }
 
-// toCancel are the leases that an owner is asked to cancel.
+// toCancel returns the leases that an owner is asked to cancel.
 func (f *fixture) toCancel(by string) []driver.Lease {
 	f.Helper()
 	leases, err := f.driver.CancelRequests(f.ctx, by)
@@ -261,7 +260,7 @@ func cancelRequests(f *fixture) {
 		assert.ElementsMatch(f, want, f.toCancel("me"), "they stay")
 		assert.Equal(f, []driver.Lease{driver.LeaseOf(others[0])}, f.toCancel("other"))
 	}
-	assert.Empty(f, f.toCancel("nobody"))
+	assert.Empty(f, f.toCancel("unknown"))
 }
 
 func cancelMarkGoes(f *fixture) {
@@ -269,7 +268,7 @@ func cancelMarkGoes(f *fixture) {
 	running := f.claim(3)
 	f.cancel("ended", "back", "recovered")
 	require.Len(f, f.toCancel(owner), 3)
-	f.endAt(f.get("ended"), amboy.StateSucceeded, f.after(1)) // it had done its work
+	f.endAt(f.get("ended"), amboy.StateSucceeded, f.after(1)) // its work was done
 	f.hasState("ended", amboy.StateSucceeded)
 	assert.Empty(f, f.get("ended").Status.Reason)
 	assert.True(f, f.after(1).Equal(f.get("ended").ForgetAt))
@@ -279,7 +278,7 @@ func cancelMarkGoes(f *fixture) {
 	assert.Empty(f, f.toCancel(owner))
 	f.restart("back", "recovered")
 	require.Len(f, f.claim(10), 2)
-	assert.Empty(f, f.toCancel(owner), "the next claims are others")
+	assert.Empty(f, f.toCancel(owner), "later claims have other leases")
 	for _, id := range []string{"ended", "back", "recovered"} {
 		assert.False(f, f.get(id).CancelRequested, "of %s", id)
 	}

@@ -11,19 +11,19 @@ import (
 )
 
 var claimRules = []rule{
-	{"no more than Limit are given", claimLimit},
-	{"a larger priority is first, then who came first", claimOrder},
+	{"no more records than Limit are returned", claimLimit},
+	{"larger priorities come first, then earlier arrivals", claimOrder},
 	{"a record has one owner", claimOnce},
 	{"a claimed record shows its lease", claimLease},
 	{"the count grows with each claim", claimCount},
 	{"the records are the caller's own", claimCopies},
 	{"nothing is claimed before its time", claimWaitUntil},
 	{"a record may start at its dispatch-by time", claimAtDispatchBy},
-	{"expired records are given beyond Limit", claimExpired},
-	{"a record expires whatever it waits for", claimExpiredWaiting},
-	{"a record that was due, and has expired since, is given as expired", claimExpiredSinceDue},
-	{"Limit 0 gives expired records alone", claimLimitZero},
-	{"Next is the next time at which there may be more", claimNext},
+	{"expired records are returned beyond Limit", claimExpired},
+	{"a record expires whatever it is waiting for", claimExpiredWaiting},
+	{"a due record that has expired since is returned as expired", claimExpiredSinceDue},
+	{"Limit 0 returns only expired records", claimLimitZero},
+	{"Next is the next time at which more may become claimable", claimNext},
 }
 
 func claimLimit(f *fixture) {
@@ -148,7 +148,7 @@ func claimExpiredSinceDue(f *fixture) {
 	)
 	expired := f.claimAt(3, 0).Records
 	require.ElementsMatch(f, []string{"plain", "scope"}, jobIDs(expired))
-	assert.Equal(f, []string{"other"}, jobIDs(f.claimAt(3, 10).Records), "they took no scope")
+	assert.Equal(f, []string{"other"}, jobIDs(f.claimAt(3, 10).Records), "expired records took no scope")
 	for _, r := range expired {
 		f.end(r, amboy.StateExpired)
 	}
@@ -183,5 +183,5 @@ func claimNext(f *fixture) {
 	near(4, at)
 	assert.True(f, at.After(f.after(4)), "a record may start at its dispatch-by time, and expires after it")
 	assert.Len(f, f.claimAt(3.5, 10).Records, 3)
-	assert.Zero(f, next(3.5), "what has started waits for no time")
+	assert.Zero(f, next(3.5), "a started record waits for no time")
 }

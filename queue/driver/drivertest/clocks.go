@@ -10,20 +10,20 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// clockRules are about processes whose wall clock is wrong, or is set. All that they
-// say of it is in the arguments of calls.
+// clockRules are about processes whose wall clock is wrong or is set. A driver learns of
+// that clock only from the arguments of calls.
 var clockRules = []rule{
-	{"a process whose clock is ahead takes no live lease", aheadTakesNone},
-	{"a lease that a process took whose clock was ahead ends in time", aheadEndsInTime},
-	{"a lease that a process took whose clock is behind lasts as long as any", behindLasts},
-	{"a lease ends that was renewed before a clock was set back", endsAfterStepBack},
-	{"a backoff that a clock made too long is shortened, and its times move together", aheadBackoff},
-	{"a wait after a hand-back that a clock made too long is shortened", aheadHandBack},
-	{"a wait that is no longer than it should be stays", rightWaitsStay},
-	{"a time that a user set stays, however late", userTimesStay},
+	{"a process whose clock is ahead does not take live leases", aheadTakesNone},
+	{"a lease taken by a process with a fast clock ends in time", aheadEndsInTime},
+	{"a lease taken by a process with a slow clock lasts as long as any other", behindLasts},
+	{"a lease that was renewed before a clock was set back ends", endsAfterStepBack},
+	{"a backoff made too long by a clock is shortened, and its times move together", aheadBackoff},
+	{"a wait after a hand-back made too long by a clock is shortened", aheadHandBack},
+	{"a wait of the right length is not changed", rightWaitsStay},
+	{"a time set by a user is not changed, however late", userTimesStay},
 }
 
-// wrongClocks are by how many hours a clock is ahead.
+// wrongClocks are the hours by which a clock is ahead.
 var wrongClocks = []float64{1.0 / 60, 8, 1000}
 
 func aheadTakesNone(f *fixture) {
@@ -70,9 +70,9 @@ func endsAfterStepBack(f *fixture) {
 	assert.Equal(f, []string{"job"}, jobIDs(f.tryClaim("other", time.Now(), 1).Records))
 }
 
-// retryAhead replaces a record that awaits its retry as a process does whose clock is
-// ahead by so many hours. The next attempt waits for a quarter of an hour, and expires
-// half an hour later.
+// retryAhead replaces a record that awaits its retry, as a process does whose clock is
+// ahead by some hours. The next attempt waits for a quarter of an hour and expires half
+// an hour later.
 func (f *fixture) retryAhead(r *driver.Record, hours float64) {
 	f.Helper()
 	next := nextAttempt(r)
@@ -95,7 +95,7 @@ func aheadBackoff(f *fixture) {
 	assert.Empty(f, f.claimAt(0.2, 10).Records)
 	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(0.3, 10).Records))
 
-	// Parked and released, one is shortened all the same.
+	// A wait is shortened even if the record was parked and released.
 	f.retryAhead(f.retrying(spec{id: "parked"}), 8)
 	f.act(driver.Action{Kind: driver.Park}, "parked")
 	assert.Zero(f, f.recover())

@@ -10,13 +10,13 @@ import (
 
 var completeRules = []rule{
 	{"the record replaces what is stored", completeReplaces},
-	{"what Insert was given to go by stays", completeKeeps},
+	{"the fields that Insert scheduled by are kept", completeKeeps},
 	{"every ending is kept", completeEndings},
 	{"a record that ended gives up all scopes", completeFreesScopes},
 	{"a record that awaits a retry keeps its enqueue scopes", completeKeepsEnqueueScopes},
-	{"a record that awaits a retry is not claimed, and others wait for it", completeRetrying},
+	{"a record that awaits a retry is not claimed, and its dependents wait", completeRetrying},
 	{"a record ends once", completeOnce},
-	{"a record that does not run ends under the lease that it shows", completeByHand},
+	{"a record that is not running ends under the lease that it shows", completeByHand},
 	{"each of several has its own error", completeSeveral},
 }
 
@@ -83,7 +83,7 @@ func completeEndings(f *fixture) {
 		f.insert(spec{id: id})
 		f.end(f.claimOne(id), state)
 		f.hasState(id, state)
-		assert.Empty(f, f.claimAt(9, 10).Records, "a job that ended is not run again")
+		assert.Empty(f, f.claimAt(9, 10).Records, "an ended job is not run again")
 	}
 }
 
@@ -128,7 +128,7 @@ func completeOnce(f *fixture) {
 	f.lost(f.tryComplete(driver.LeaseOf(r), ended(r, amboy.StateFailed)))
 	f.lost(f.tryComplete(driver.LeaseOf(f.get("job")), ended(r, amboy.StateFailed)))
 	unchanged()
-	unknown := driver.Lease{Queue: f.queue, Name: "nobody", Owner: owner, Count: 1}
+	unknown := driver.Lease{Queue: f.queue, Name: "unknown", Owner: owner, Count: 1}
 	f.lost(f.tryComplete(unknown, ended(r, amboy.StateFailed)))
 }
 
@@ -153,7 +153,7 @@ func completeByHand(f *fixture) {
 	}
 	assert.Empty(f, f.claimAt(9, 10).Records)
 	f.insert(spec{id: "heir", scopes: []string{"s"}, enqueueScopes: []string{"s"}})
-	f.end(f.get("holder"), amboy.StateSucceeded) // what ended before it wakes nobody
+	f.end(f.get("holder"), amboy.StateSucceeded) // a job that ended before it wakes no waiter
 	f.claimOne("heir")
 	assert.Empty(f, f.claim(10))
 }

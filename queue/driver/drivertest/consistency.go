@@ -7,7 +7,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// unchanged returns a function that requires that nothing has changed since.
+// unchanged returns a function that requires that nothing has changed since the call.
 func (f *fixture) unchanged() func() {
 	f.Helper()
 	queues, before, notes := f.queues(), f.find(driver.Query{}), f.kept(noteKind)
@@ -41,9 +41,9 @@ func (f *fixture) consistent() {
 	}
 }
 
-// agree requires of all records that Stats counts them and those that were
-// removed, that what has ended holds no scope, that no two jobs of a queue hold
-// the same scope, and that no two that have not ended have the same unique key.
+// agree requires that Stats counts all records and the removed ones, that ended records
+// hold no scope, that no two jobs of a queue hold the same scope, and that no two
+// unfinished jobs have the same unique key.
 func (f *fixture) agree(all []*driver.Record) {
 	f.Helper()
 	want := map[string]amboy.QueueStats{f.queue: {}}
@@ -60,7 +60,7 @@ func (f *fixture) agree(all []*driver.Record) {
 			f.holdsAlone(holders, r, "unique key "+r.UniqueKey)
 		}
 		if hasExpired(r) {
-			continue // it was claimed to be ended, and takes none
+			continue // claimed to be ended, without scopes
 		}
 		for _, scope := range r.Scopes {
 			f.holdsAlone(holders, r, "scope "+scope)
@@ -69,15 +69,15 @@ func (f *fixture) agree(all []*driver.Record) {
 	for queue, stats := range want {
 		got, err := f.driver.Stats(f.ctx, queue)
 		require.NoError(f, err)
-		require.Equal(f, stats.String(), got.String(), "what Stats counts must be what Find finds, of queue %q", queue)
+		require.Equal(f, stats.String(), got.String(), "Stats must count what Find finds in queue %q", queue)
 	}
 }
 
-// holdsAlone requires that a record is the first of its queue with something.
+// holdsAlone requires that no other record of the queue holds the same thing.
 func (f *fixture) holdsAlone(holders map[[2]string]string, r *driver.Record, thing string) {
 	f.Helper()
 	key := [2]string{r.Group, thing}
-	require.Empty(f, holders[key], "of queue %q record %q has %s, and so has record %q", r.Group, holders[key], thing, r.Name)
+	require.Empty(f, holders[key], "in queue %q, record %q has %s, and so does record %q", r.Group, holders[key], thing, r.Name)
 	holders[key] = r.Name
 }
 
@@ -89,12 +89,12 @@ func countByQueue(records []*driver.Record) map[string]int {
 	return counts
 }
 
-// hasExpired is true for a record that was claimed after its dispatch-by time.
+// hasExpired reports whether a record was claimed after its dispatch-by time.
 func hasExpired(r *driver.Record) bool {
 	return r.Status.InProgress && !r.TimeInfo.DispatchBy.IsZero() && r.TimeInfo.DispatchBy.Before(r.TimeInfo.Start)
 }
 
-// counted are the stats with a record that Find gave.
+// counted returns the stats plus a record that Find returned.
 func counted(stats amboy.QueueStats, r *driver.Record) amboy.QueueStats {
 	stats.Total++
 	switch {

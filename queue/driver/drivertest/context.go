@@ -15,17 +15,17 @@ import (
 )
 
 var contextRules = []rule{
-	{"a call whose context was canceled fails, and changes nothing", contextCanceled},
-	{"a call whose context is past its deadline fails, and changes nothing", contextExpired},
-	{"a call whose context ends midway is done, or fails and changes nothing", contextMidway},
-	{"of several items those without an error are done when the context ends midway", contextMidwayOfSeveral},
+	{"a call with a canceled context fails and changes nothing", contextCanceled},
+	{"a call with an expired context fails and changes nothing", contextExpired},
+	{"a call whose context ends midway either succeeds or fails and changes nothing", contextMidway},
+	{"items without an error are done even if the context ends midway", contextMidwayOfSeveral},
 }
 
 var closeRules = []rule{
-	{"a change of a driver that was closed fails", closeRefusesChanges},
-	{"a read of a driver that was closed works, or fails", closeReads},
-	{"a driver may be closed twice", closeTwice},
-	{"calls may run while the driver is closed", closeWhileCalled},
+	{"changes fail after Close", closeRefusesChanges},
+	{"reads succeed or fail after Close", closeReads},
+	{"Close may be called twice", closeTwice},
+	{"Close may be called while other calls run", closeWhileCalled},
 }
 
 // call is a call on a driver that would succeed.
@@ -49,10 +49,10 @@ func every(errs []error, err error) error {
 	return errors.Join(errs...)
 }
 
-// errNothing is the error of a call that had something to do, and did nothing.
+// errNothing is the error of a call that had something to do but did nothing.
 var errNothing = errors.New("nothing was done")
 
-// some returns errNothing where a call did nothing.
+// some returns errNothing if a call did nothing.
 func some(n int, err error) error {
 	if err == nil && n == 0 {
 		return errNothing
@@ -61,8 +61,8 @@ func some(n int, err error) error {
 }
 
 // calls puts jobs in the states that the calls need, and returns each call of
-// driver.Driver but Features, Subscribe and Close. Each has something to do, and
-// can do it once.
+// driver.Driver except Features, Subscribe and Close. Each call has something to do,
+// once.
 func (f *fixture) calls() []call {
 	f.Helper()
 	f.endedAt("forget", amboy.StateSucceeded, f.after(1))
@@ -174,8 +174,7 @@ func (f *fixture) calls() []call {
 	}
 }
 
-// fail requires that calls fail under a context that has ended, and change
-// nothing.
+// fail requires that calls with an ended context fail and change nothing.
 func (f *fixture) fail(ctx context.Context, calls []call) {
 	f.Helper()
 	unchanged := f.unchanged()
@@ -209,7 +208,7 @@ func contextExpired(f *fixture) {
 	f.succeed(calls)
 }
 
-// countdown is a context that ends when somebody has looked at it so many times.
+// countdown is a context that ends after it was checked a number of times.
 type countdown struct {
 	context.Context
 	left   atomic.Int64
@@ -239,11 +238,11 @@ func (c *countdown) Err() error {
 	return c.Context.Err()
 }
 
-// maxLooks bounds how often a call is tried with a context that ends midway.
+// maxLooks bounds how often a call is repeated with a context that ends midway.
 const maxLooks = 30
 
-// contextMidway ends the context of each call when it looks at it for the first
-// time, then for the second time, and so on, until the call is done.
+// contextMidway ends the context of each call at its first check, then at its second, and
+// so on, until the call succeeds.
 func contextMidway(f *fixture) {
 	for _, c := range f.calls() {
 		unchanged := f.unchanged()
@@ -261,14 +260,14 @@ func contextMidway(f *fixture) {
 		switch {
 		case f.harness.isUnknown(err):
 			err = c.do(f.ctx)
-			require.True(f, err == nil || isRefusal(err), "%s must be done again, or refused because it was done: %v", c.name, err)
+			require.True(f, err == nil || isRefusal(err), "%s must be possible again, or refused because it was done: %v", c.name, err)
 		case err != nil:
 			require.NoError(f, c.do(f.ctx), "%s must not have been done by a call that failed", c.name)
 		}
 	}
 }
 
-// isRefusal is true for the error of a call that comes too late.
+// isRefusal reports whether an error means that the call comes too late.
 func isRefusal(err error) bool {
 	return isLost(err) || isNothing(err) || amboy.IsDuplicateJobError(err) || errors.Is(err, amboy.ErrQueueDraining)
 }
@@ -293,10 +292,10 @@ func contextMidwayOfSeveral(f *fixture) {
 			_, missing := f.driver.Get(f.ctx, f.queue, s.id)
 			if failure != nil {
 				wasRefused := amboy.IsJobNotFoundError(missing) || f.harness.isUnknown(failure)
-				require.True(f, wasRefused, "job %q was refused, and is there", s.id)
+				require.True(f, wasRefused, "job %q was refused but exists", s.id)
 				continue
 			}
-			require.NoError(f, missing, "job %q was accepted, and is not there", s.id)
+			require.NoError(f, missing, "job %q was accepted but does not exist", s.id)
 			done++
 		}
 		f.settles()
@@ -343,7 +342,7 @@ func closeWhileCalled(f *fixture) {
 	racing = append(racing, func() error { return f.driver.Close(f.ctx) })
 	for i, err := range f.together(racing...) {
 		if err == nil || isRefusal(err) {
-			continue // Another call came first.
+			continue // another call came first
 		}
 		assert.ErrorIs(f, err, driver.ErrClosed, "call %d", i)
 	}

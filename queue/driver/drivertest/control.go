@@ -13,16 +13,16 @@ import (
 var controlRules = []rule{
 	{"nothing is set at first", controlEmpty},
 	{"a change leaves the rest as it is", controlChange},
-	{"of a paused queue nothing is claimed but what has expired", controlPaused},
-	{"a paused queue takes records, and what runs goes on", controlPausedGoesOn},
-	{"a queue that is drained takes no records", controlDraining},
-	{"a queue that is drained runs what it has, retries too", controlDrainingGoesOn},
-	{"no more run than may, over all owners", controlMaxRunning},
-	{"whatever stops running makes room for another", controlMaxRunningFrees},
-	{"records that have expired are claimed beyond what may run, and count", controlMaxRunningExpired},
-	{"what runs goes on when fewer may", controlMaxRunningLowered},
-	{"a queue of which no more may run leaves its turns to others", controlMaxRunningTurns},
-	{"a queue is not held by what is set for another", controlOfOneQueue},
+	{"only expired records of a paused queue are claimed", controlPaused},
+	{"a paused queue accepts records, and running records continue", controlPausedGoesOn},
+	{"a draining queue accepts no records", controlDraining},
+	{"a draining queue runs its records and their retries", controlDrainingGoesOn},
+	{"MaxRunning holds over all owners", controlMaxRunning},
+	{"every record that stops running makes room for another", controlMaxRunningFrees},
+	{"expired records are claimed beyond MaxRunning and count as running", controlMaxRunningExpired},
+	{"running records continue if MaxRunning is lowered", controlMaxRunningLowered},
+	{"a queue at its MaxRunning leaves its turns to other queues", controlMaxRunningTurns},
+	{"controls apply to a single queue", controlOfOneQueue},
 }
 
 func (f *fixture) pause(paused bool) { f.control(driver.ControlChange{Paused: &paused}) }
@@ -139,7 +139,7 @@ func controlMaxRunningFrees(f *fixture) {
 	for i, step := range steps {
 		id := fmt.Sprint(i)
 		if i == 5 {
-			id = "4" // it was recovered
+			id = "4" // recovered
 		}
 		r := f.claimOne(id)
 		assert.Empty(f, f.claim(10))
@@ -161,7 +161,7 @@ func controlMaxRunningExpired(f *fixture) {
 	require.ElementsMatch(f, []string{"a", "b"}, jobIDs(expired))
 	f.end(running, amboy.StateSucceeded)
 	f.end(expired[0], amboy.StateExpired)
-	assert.Empty(f, f.claim(10), "one that has expired still runs")
+	assert.Empty(f, f.claim(10), "an expired record still runs")
 	f.end(expired[1], amboy.StateExpired)
 	f.claimOne("next")
 }

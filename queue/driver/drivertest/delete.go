@@ -9,10 +9,10 @@ import (
 )
 
 var deleteRules = []rule{
-	{"the record is gone, and counted", deleteRemoves},
-	{"its ID is free, and nobody can depend on it", deleteFrees},
+	{"the record is removed and counted", deleteRemoves},
+	{"its ID is free, and new jobs can't depend on it", deleteFrees},
 	{"all attempts of a job can be deleted", deleteAttempts},
-	{"what waits is not touched", deleteLeavesDependents},
+	{"dependents are not changed", deleteLeavesDependents},
 }
 
 func (f *fixture) delete(ids ...string) {

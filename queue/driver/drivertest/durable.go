@@ -15,16 +15,16 @@ import (
 )
 
 var durableRules = []rule{
-	{"everything is there when the store is opened again", durableClosed},
-	{"everything is there after the process was killed", durableKilled},
-	{"leases, scopes, edges and keys hold when the store is opened again", durableHolds},
-	{"who was to be canceled when the process was killed does not run again", durableCancel},
-	{"a cursor stays good when the store is opened again", durableCursor},
-	{"what was accepted is there after the process was killed amid calls", durableKilledAmidCalls},
+	{"everything is kept when the store is reopened", durableClosed},
+	{"everything is kept after the process was killed", durableKilled},
+	{"leases, scopes, edges and keys hold when the store is reopened", durableHolds},
+	{"a marked record does not run again after the process was killed", durableCancel},
+	{"a cursor stays valid when the store is reopened", durableCursor},
+	{"accepted records are kept after the process was killed during calls", durableKilledAmidCalls},
 }
 
-// reopen goes on with another driver on the same store, after the one before was
-// closed, or abandoned as by a process that was killed.
+// reopen continues with another driver on the same store, after the previous one was
+// closed, or abandoned as by a killed process.
 func (f *fixture) reopen(killed bool) {
 	f.Helper()
 	if !killed {
@@ -33,7 +33,7 @@ func (f *fixture) reopen(killed bool) {
 	f.use(f.harness.Reopen(f.T, f.driver))
 }
 
-// everything puts something of all there is in a store, in two queues.
+// everything stores data of every kind in two queues.
 func (f *fixture) everything() {
 	f.Helper()
 	everyState(f)
@@ -104,7 +104,7 @@ func durableCancel(f *fixture) {
 	require.Equal(f, 1, f.recoverEnded())
 	got := f.get("job")
 	assert.Equal(f, amboy.StateCanceled, stateOf(got))
-	assert.Equal(f, "it is not wanted", got.Status.Reason)
+	assert.Equal(f, "not wanted", got.Status.Reason)
 	assert.True(f, f.after(9).Equal(got.ForgetAt), "it may be forgotten at %s", got.ForgetAt)
 	assert.Empty(f, f.claim(10))
 }
@@ -116,14 +116,14 @@ func durableCursor(f *fixture) {
 	assert.Equal(f, jobIDs(f.list()), slices.Concat(pages...))
 }
 
-// accepted are the jobs whose Insert was not refused, and those that ended.
+// accepted holds the jobs whose Insert was not refused, and the jobs that ended.
 type accepted struct {
 	mu            sync.Mutex
 	put, finished []string
 }
 
-// durableKilledAmidCalls abandons a driver while others call it, whose contexts
-// end then.
+// durableKilledAmidCalls abandons a driver while other goroutines call it, and then ends
+// their contexts.
 func durableKilledAmidCalls(f *fixture) {
 	rounds := 1
 	if *long {
@@ -148,7 +148,7 @@ func durableKilledAmidCalls(f *fixture) {
 		for _, id := range got.finished {
 			f.hasState(id, amboy.StateSucceeded)
 		}
-		f.recoverEnded() // What ran when it was killed has the scopes.
+		f.recoverEnded() // The records that ran when it was killed hold the scopes.
 	}
 	f.unchecked = true // There are many jobs.
 	for stats := f.stats(); stats.Completed < stats.Total; stats = f.stats() {
@@ -159,8 +159,8 @@ func durableKilledAmidCalls(f *fixture) {
 	}
 }
 
-// settles waits until Stats counts what Find finds. A driver may be about to finish
-// what a process that was killed has left undone, or a call whose context ended.
+// settles waits until Stats counts what Find finds. A driver may still be finishing what
+// a killed process, or a call whose context ended, has left undone.
 func (f *fixture) settles() {
 	f.Helper()
 	for {
@@ -201,7 +201,7 @@ func (f *fixture) call(ctx context.Context, name string, got *accepted) {
 	}
 }
 
-// awaitFinished waits until so many jobs have ended.
+// awaitFinished waits until n jobs have ended.
 func (f *fixture) awaitFinished(got *accepted, n int) {
 	f.Helper()
 	for f.ctx.Err() == nil {
@@ -211,7 +211,7 @@ func (f *fixture) awaitFinished(got *accepted, n int) {
 		if finished >= n {
 			return
 		}
-		f.stats() // It gives the others a turn.
+		f.stats() // lets other goroutines run
 	}
-	require.Fail(f, "the jobs do not end")
+	require.Fail(f, "the jobs did not end")
 }

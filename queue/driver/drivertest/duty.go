@@ -10,14 +10,14 @@ import (
 )
 
 var dutyRules = []rule{
-	{"a duty has one owner until its time", dutyOneOwner},
+	{"a duty has one owner until it ends", dutyOneOwner},
 	{"its owner renews it", dutyRenewed},
-	{"who is refused changes nothing", dutyRefused},
-	{"a clock that was ahead makes a duty no longer", dutyAhead},
-	{"duties are told apart by their names", dutyNames},
+	{"a refused call changes nothing", dutyRefused},
+	{"a fast clock does not make a duty longer", dutyAhead},
+	{"duties are distinguished by name", dutyNames},
 }
 
-// takeDuty takes a duty at a time, for so many hours.
+// takeDuty takes a duty at a time, for some hours.
 func (f *fixture) takeDuty(name, by string, at, hours float64) bool {
 	f.Helper()
 	duty := driver.Duty{Name: name, Owner: by, For: time.Duration(hours * float64(time.Hour))}
@@ -29,7 +29,7 @@ func (f *fixture) takeDuty(name, by string, at, hours float64) bool {
 func dutyOneOwner(f *fixture) {
 	assert.True(f, f.takeDuty("duty", "a", 0, 2))
 	assert.False(f, f.takeDuty("duty", "b", 1, 2))
-	assert.True(f, f.takeDuty("duty", "b", 2, 2), "it is free again at that time")
+	assert.True(f, f.takeDuty("duty", "b", 2, 2), "the duty is free at its end")
 	assert.False(f, f.takeDuty("duty", "a", 3, 2))
 }
 
@@ -37,7 +37,7 @@ func dutyRenewed(f *fixture) {
 	assert.True(f, f.takeDuty("duty", "a", 0, 2))
 	assert.True(f, f.takeDuty("duty", "a", 1, 2))
 	assert.False(f, f.takeDuty("duty", "b", 2, 2))
-	assert.True(f, f.takeDuty("duty", "a", 2, 0), "it is given up")
+	assert.True(f, f.takeDuty("duty", "a", 2, 0), "the duty is given up")
 	assert.True(f, f.takeDuty("duty", "b", 2, 2))
 }
 

@@ -11,13 +11,13 @@ import (
 var edgeRules = []rule{
 	{"a record waits until all of its edges have ended", edgesAll},
 	{"edges that did not succeed are named", edgesFailed},
-	{"an edge may have ended before", edgesEnded},
+	{"an edge may name an ended job", edgesEnded},
 	{"an edge that names no job is refused", edgeUnknown},
-	{"records that depend on each other may stand in any order", edgesAnyOrder},
+	{"records that depend on each other may be inserted in any order", edgesAnyOrder},
 	{"a cycle is refused with its path", edgesCycle},
 	{"a record that depends on itself is refused", edgesSelf},
 	{"a record waits for its time after its edges", edgesThenTime},
-	{"a record that expired and was handed back waits for its edges again", edgesAfterExpiry},
+	{"an expired record that is handed back waits for its edges again", edgesAfterExpiry},
 	{"a record that waits for edges shows that", edgesShown},
 }
 
@@ -47,7 +47,7 @@ func edgesFailed(f *fixture) {
 	assert.ElementsMatch(f, ids, job.Dependency.Edges)
 
 	f.release(driver.HandBack{Lease: driver.LeaseOf(job)})
-	assert.ElementsMatch(f, ids[1:], f.claimOne("job").Dependency.Failed, "they stay named")
+	assert.ElementsMatch(f, ids[1:], f.claimOne("job").Dependency.Failed, "failed edges stay named")
 }
 
 func edgesEnded(f *fixture) {
@@ -61,7 +61,7 @@ func edgesEnded(f *fixture) {
 func edgeUnknown(f *fixture) {
 	errs := f.tryInsert(
 		spec{id: "before"},
-		spec{id: "job", edges: []string{"before", "nobody"}},
+		spec{id: "job", edges: []string{"before", "unknown"}},
 		spec{id: "dependent", edges: []string{"job"}},
 	)
 	require.NoError(f, errs[0])
@@ -143,7 +143,7 @@ func edgesAfterExpiry(f *fixture) {
 	assert.Empty(f, f.claim(10))
 	f.end(a, amboy.StateSucceeded)
 	f.hasState("job", amboy.StatePending)
-	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(2, 0).Records), "it expires again")
+	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(2, 0).Records), "the record expires again")
 }
 
 func edgesShown(f *fixture) {

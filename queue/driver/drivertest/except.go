@@ -12,23 +12,23 @@ import (
 )
 
 var exceptRules = []rule{
-	{"records of a kind that the owner does not know are left", exceptLeaves},
+	{"records of excluded kinds are left", exceptLeaves},
 	{"another version and another dependency manager are other kinds", exceptKinds},
-	{"records that are left keep their place", exceptKeepsPlace},
-	{"a record that is handed back because it is unknown is as it was", exceptHandedBack},
-	{"records that are left take no part of a limit", exceptLimits},
-	{"the others are given by priority, then by arrival", exceptOrder},
-	{"an expired record is given, whatever its kind", exceptExpired},
-	{"records that are left ask for no other claim", exceptNext},
-	{"pause and limits hold for the others", exceptControl},
-	{"a scope that a record holds is held, whatever the kind", exceptScopes},
-	{"a record that is due, or whose edges ended, is left", exceptLater},
+	{"excluded records keep their place", exceptKeepsPlace},
+	{"a record handed back because its kind is unknown is unchanged", exceptHandedBack},
+	{"excluded records do not count towards a limit", exceptLimits},
+	{"other records are returned by priority, then by arrival", exceptOrder},
+	{"an expired record is returned whatever its kind", exceptExpired},
+	{"excluded records request no further claim", exceptNext},
+	{"pause and limits apply to the other records", exceptControl},
+	{"a held scope is held whatever the kind of its holder", exceptScopes},
+	{"an excluded record is left when it becomes due or its edges end", exceptLater},
 	{"a record whose type was replaced by Save is of another kind", exceptSaved},
-	{"a record that changes its place is left, and given to others", exceptMoved},
-	{"a backlog that is left keeps no other record waiting", exceptBacklog},
+	{"an excluded record that changes its place is left, and other owners get it", exceptMoved},
+	{"an excluded backlog does not delay other records", exceptBacklog},
 }
 
-// kinds that the tests leave out.
+// The kinds that the tests exclude.
 var (
 	otherKind   = driver.Kind{Type: otherJobTypeName, Version: 1}
 	newVersion  = driver.Kind{Type: jobTypeName, Version: 2}
@@ -36,7 +36,7 @@ var (
 )
 
 // claimBut claims at a time some hours after the start, as an owner that does not know
-// some kinds, until no other claim is asked for at once.
+// some kinds, until no further claim is requested at once.
 func (f *fixture) claimBut(hours float64, limit int, queues []string, except ...driver.Kind) driver.Claimed {
 	f.Helper()
 	req := f.request("old", f.after(hours), limit)
@@ -56,7 +56,7 @@ func (f *fixture) claimBut(hours float64, limit int, queues []string, except ...
 			return all
 		}
 	}
-	f.Fatal("each of 1,000 claims asked for another at once")
+	f.Fatal("each of 1,000 claims requested another at once")
 	return all
 }
 
@@ -258,7 +258,7 @@ func exceptMoved(f *fixture) {
 	assert.Equal(f, []string{"new", "last"}, jobIDs(f.claim(10)))
 }
 
-// exceptBacklog asks for each record on its own, as busy processes do.
+// exceptBacklog claims records one by one, as busy processes do.
 func exceptBacklog(f *fixture) {
 	f.unchecked = true
 	backlog := 1500
@@ -286,7 +286,7 @@ func exceptBacklog(f *fixture) {
 			slowest = max(slowest, time.Since(began))
 		}
 	}
-	f.Logf("behind %d records that were left a claim took %s at most", backlog, slowest)
+	f.Logf("behind %d excluded records a claim took at most %s", backlog, slowest)
 	assert.Less(f, slowest, time.Second)
 	assert.Equal(f, []string{"new0", "new1"}, jobIDs(f.claim(2)))
 }

@@ -13,12 +13,12 @@ import (
 var extendRules = []rule{
 	{"nothing but the time of the lease changes", extendTouchesTime},
 	{"a lease lasts as long as its claim said", claimLeaseTime},
-	{"a lease that is renewed lasts as long as that said, shorter too", extendLeaseTime},
-	{"the leases that are lost are returned", extendReturnsLost},
-	{"a lease that was recovered is lost, and writes under it are refused", staleAfterRecovery},
-	{"a lease that was handed back is lost, and writes under it are refused", staleAfterRelease},
-	{"the lease of a record that ended is lost, and writes under it are refused", staleAfterEnd},
-	{"a record that does not run has no lease to renew or hand back", noLeaseOfPending},
+	{"a renewed lease lasts as long as its renewal said, even if that is shorter", extendLeaseTime},
+	{"lost leases are returned", extendReturnsLost},
+	{"a recovered lease is lost, and writes under it are refused", staleAfterRecovery},
+	{"a returned lease is lost, and writes under it are refused", staleAfterRelease},
+	{"the lease of an ended record is lost, and writes under it are refused", staleAfterEnd},
+	{"a record that is not running has no lease to renew or hand back", noLeaseOfPending},
 }
 
 func extendTouchesTime(f *fixture) {
@@ -31,7 +31,7 @@ func extendTouchesTime(f *fixture) {
 	f.same(want, got)
 }
 
-// lasts requires that a lease lasts for a time, and ends it.
+// lasts requires that a lease lasts for a time and then ends.
 func (f *fixture) lasts(leaseTime time.Duration) {
 	f.Helper()
 	f.elapse(leaseTime - time.Minute)
@@ -67,7 +67,7 @@ func extendReturnsLost(f *fixture) {
 	f.insert(spec{id: "a"}, spec{id: "b"}, spec{id: "c"})
 	running := f.claim(3)
 	f.end(running[1], amboy.StateSucceeded)
-	good, ended, unknown := driver.LeaseOf(running[0]), driver.LeaseOf(running[1]), driver.Lease{Queue: f.queue, Name: "nobody", Owner: owner, Count: 1}
+	good, ended, unknown := driver.LeaseOf(running[0]), driver.LeaseOf(running[1]), driver.Lease{Queue: f.queue, Name: "unknown", Owner: owner, Count: 1}
 	thief := driver.LeaseOf(running[2])
 	thief.Owner = "thief"
 
@@ -79,7 +79,7 @@ func extendReturnsLost(f *fixture) {
 	require.NoError(f, err)
 	assert.Equal(f, []driver.Lease{thief}, lost)
 	f.elapse(leaseTime/2 + time.Second)
-	assert.Equal(f, 1, f.recover(), "a thief renews nothing")
+	assert.Equal(f, 1, f.recover(), "another owner renews nothing")
 	f.hasState("a", amboy.StateRunning)
 
 	lost, err = f.driver.Extend(f.ctx, nil, leaseTime)

@@ -17,13 +17,13 @@ const outage = 50 * time.Millisecond
 
 var faultRules = []rule{
 	{"changes fail while the store can't be reached, and are done once it is back", faultChanges},
-	{"reads fail or work while the store can't be reached", faultReads},
+	{"reads fail or succeed while the store can't be reached", faultReads},
 	{"no lease is lost because the store can't be reached", faultLeases},
-	{"what was accepted is there when the store comes and goes", faultComesAndGoes},
+	{"accepted records are kept during outages", faultComesAndGoes},
 }
 
 var faultNotificationRules = []rule{
-	{"subscribers are told of changes when the store is back", faultNotifies},
+	{"subscribers are notified of changes when the store is back", faultNotifies},
 }
 
 // broken makes calls while the store can't be reached.
@@ -32,12 +32,12 @@ func (f *fixture) broken(calls func()) {
 	repair := f.harness.Break(f.T, f.driver)
 	require.NotNil(f, repair, "Break must return how to repair the store")
 	func() {
-		defer repair() // also where a call fails the test
+		defer repair() // even if a call fails the test
 		calls()
 	}()
 }
 
-// impatient is a context that ends when the store has been gone for a while.
+// impatient returns a context that ends soon after the store became unreachable.
 func (f *fixture) impatient() (ctx context.Context, cancel context.CancelFunc) {
 	return context.WithTimeout(f.ctx, outage)
 }
@@ -96,8 +96,8 @@ func faultLeases(f *fixture) {
 	f.end(r, amboy.StateSucceeded)
 }
 
-// faultComesAndGoes inserts, claims and ends jobs in spite of outages: what
-// fails is tried again.
+// faultComesAndGoes inserts, claims and ends jobs despite outages, and repeats calls that
+// fail.
 func faultComesAndGoes(f *fixture) {
 	const jobs = 12
 	var put, done []string

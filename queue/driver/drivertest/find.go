@@ -14,32 +14,32 @@ import (
 )
 
 var findRules = []rule{
-	{"every state is told apart", findStates},
+	{"states are distinguished", findStates},
 	{"records come in the order in which they were added", findOrder},
-	{"each field selects, and fields together what meets all of them", findFields},
-	{"a pattern's characters stand for themselves, but for * and ?", findPatterns},
+	{"each field selects, and several fields are ANDed", findFields},
+	{"pattern characters match themselves, except * and ?", findPatterns},
 	{"a pattern with many stars takes no longer than one with few", findManyStars},
-	{"a part of an error is found as it is written", findErrors},
-	{"a time range has its beginning in it, and not its end", findTimes},
-	{"of the latest attempts those that were replaced are left out", findLatest},
-	{"jobs are found by their IDs, which stand for themselves", findJobIDs},
-	{"of several tags a record has all", findTags},
+	{"an error is found by a literal substring", findErrors},
+	{"a time range includes its beginning and excludes its end", findTimes},
+	{"Latest excludes replaced attempts", findLatest},
+	{"jobs are found by their literal IDs", findJobIDs},
+	{"several tags must all match", findTags},
 	{"records that hold scopes are found", findHolding},
-	{"records are found by a job that they depend on, also when either has ended", findDependents},
+	{"records are found by a job that they depend on, even if either has ended", findDependents},
 	{"a query for dependents needs a queue", findDependentsQueue},
-	{"a cursor that is none of the driver's is refused as such", findBadCursor},
-	{"pages are no larger than the limit, and hold each record once", findPages},
-	{"records that stay are on one page while others come and go", findWhileChanging},
-	{"the newest come first where that is asked for", findNewest},
+	{"a cursor that the driver did not issue is refused", findBadCursor},
+	{"pages are no larger than the limit and contain each record once", findPages},
+	{"a record that stays is on one page while others are added and removed", findWhileChanging},
+	{"Newest returns the newest records first", findNewest},
 	{"a limit must be at least 1", findLimit},
 }
 
 var countRules = []rule{
-	{"what Find finds is counted", countFound},
+	{"Count agrees with Find", countFound},
 	{"counting stops at the limit", countLimit},
 }
 
-// everyState puts a job in each state, which is its ID, and one more in some.
+// everyState puts a job in each state, whose name is its ID, and further jobs in some.
 func everyState(f *fixture) map[string]amboy.JobState {
 	f.Helper()
 	states := map[string]amboy.JobState{
@@ -171,9 +171,9 @@ func findFields(f *fixture) {
 	require.Len(f, f.find(driver.Query{Queues: []string{"other", f.queue}}), len(queries)+1)
 	require.Len(f, f.find(driver.Query{Types: []string{otherJobTypeName, jobTypeName}}), len(queries)+1)
 	for name, none := range map[string]driver.Query{
-		"queue": {Queues: []string{"nobody"}},
-		"type":  {Types: []string{"nobody"}},
-		"job":   {JobIDs: []string{"nobody"}},
+		"queue": {Queues: []string{"unknown"}},
+		"type":  {Types: []string{"unknown"}},
+		"job":   {JobIDs: []string{"unknown"}},
 		"tag":   {Tags: []string{"blu"}},
 		"scope": {Scope: "dis"},
 		"state": {States: []amboy.JobState{amboy.StateRunning}},
@@ -182,7 +182,7 @@ func findFields(f *fixture) {
 	}
 }
 
-// addTo adds what a query selects by to another one.
+// addTo adds the conditions of a query to another one.
 func addTo(all *driver.Query, q driver.Query) {
 	all.Queues = append(all.Queues, q.Queues...)
 	all.States = append(all.States, q.States...)
@@ -197,7 +197,7 @@ func addTo(all *driver.Query, q driver.Query) {
 	}
 }
 
-// matches tells whether a text is what a pattern stands for.
+// matches reports whether a text matches a pattern.
 func matches(pattern, text []rune) bool {
 	switch {
 	case len(pattern) == 0:
@@ -218,7 +218,7 @@ func findPatterns(f *fixture) {
 	}
 	patterns := append(slices.Clone(ids),
 		"*", "?", "??", "???", "a*", "*b", "*a*", "a?b", "a[*", "[a-b]*", "[!b]", "[^b]", "a[xX]b", "%", "_", "%b", "a%", "*%*", "*[*",
-		`a\?b`, `\*`, "A*", "é*", "é?", "a**b", "*?*?*", ".*", "a.*", "{a,b}", "*.a", "nobody", "queue.a", "queue*",
+		`a\?b`, `\*`, "A*", "é*", "é?", "a**b", "*?*?*", ".*", "a.*", "{a,b}", "*.a", "unknown", "queue.a", "queue*",
 	)
 	var specs []spec
 	for i, id := range ids {
@@ -236,7 +236,8 @@ func findPatterns(f *fixture) {
 	}
 }
 
-// findManyStars has a comparison that goes back for each star take for ever.
+// findManyStars uses patterns for which matching by backtracking takes practically
+// forever.
 func findManyStars(f *fixture) {
 	long := strings.Repeat("a", 1000)
 	f.insert(spec{id: long}, spec{id: long[1:] + "b"}, spec{id: "other"})
@@ -267,11 +268,11 @@ func findErrors(f *fixture) {
 		}
 		if i == 1 {
 			// What a legacy retry handler has added is not the job's own.
-			e.Status.Errors = append(e.Status.Errors, "attempt 1 to enqueue retrying job: nobody knows")
+			e.Status.Errors = append(e.Status.Errors, "attempt 1 to enqueue retrying job: unknown")
 		}
 		require.NoError(f, f.tryComplete(driver.LeaseOf(r), e))
 	}
-	for _, part := range append(errs[1:], "full", "Disk", "%", "_", "[", "*", "?", `\`, "'", "0% f", "the first", "nobody") {
+	for _, part := range append(errs[1:], "full", "Disk", "%", "_", "[", "*", "?", `\`, "'", "0% f", "the first", "unknown") {
 		var want []string
 		for i, message := range errs {
 			if strings.Contains(message, part) {
@@ -282,7 +283,7 @@ func findErrors(f *fixture) {
 	}
 }
 
-// idsOrNil are the IDs of the jobs of records, nil where there are none.
+// idsOrNil returns the IDs of the jobs of records, or nil if there are none.
 func idsOrNil(records []*driver.Record) []string {
 	if len(records) == 0 {
 		return nil
@@ -329,7 +330,7 @@ func findTimes(f *fixture) {
 			want = []string{"1", "none"}
 		}
 		got := idsOrNil(f.find(query(driver.TimeRange{To: f.after(2)})))
-		require.ElementsMatch(f, want, got, "%s: a time that is not set lies in no range", name)
+		require.ElementsMatch(f, want, got, "%s: an unset time lies in no range", name)
 	}
 }
 
@@ -345,8 +346,7 @@ func findLatest(f *fixture) {
 	assert.Len(f, f.find(driver.Query{Latest: true}), 2)
 }
 
-// pages returns the IDs of each page, without the empty ones. Between two of
-// them it calls between.
+// pages returns the IDs of each non-empty page. It calls between after each page.
 func (f *fixture) pages(q driver.Query, page driver.PageRequest, between func(seen []string)) [][]string {
 	f.Helper()
 	var pages [][]string
@@ -362,7 +362,7 @@ func (f *fixture) pages(q driver.Query, page driver.PageRequest, between func(se
 		if got.Next == "" {
 			return pages
 		}
-		require.NotEqual(f, page.After, got.Next, "the cursor must go on")
+		require.NotEqual(f, page.After, got.Next, "the cursor must advance")
 		page.After = got.Next
 		between(seen)
 	}
@@ -395,7 +395,7 @@ func findWhileChanging(f *fixture) {
 			in.insert(spec{id: fmt.Sprint("new ", added), retryable: true, priority: 9})
 			last := seen[len(seen)-1]
 			if in.get(last).Status.Completed {
-				in.delete(last) // the cursor stands after it
+				in.delete(last) // the cursor is after it
 			}
 			other := []string{"3", "12", "9"}[added-1]
 			if !slices.Contains(seen, other) {
@@ -443,7 +443,7 @@ func (f *fixture) countOf(q driver.Query, limit int) int {
 func countFound(f *fixture) {
 	everyState(f)
 	f.in("other").insert(spec{id: "pending", tags: []string{"x"}})
-	queries := []driver.Query{{}, {Queues: []string{f.queue}}, {ID: "p*"}, {Tags: []string{"x"}}, {Scope: "held"}, {Error: "failed"}, {ID: "nobody"}}
+	queries := []driver.Query{{}, {Queues: []string{f.queue}}, {ID: "p*"}, {Tags: []string{"x"}}, {Scope: "held"}, {Error: "failed"}, {ID: "unknown"}}
 	for _, state := range amboy.JobStates() {
 		queries = append(queries, driver.Query{States: []amboy.JobState{state}})
 	}

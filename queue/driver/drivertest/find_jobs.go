@@ -10,8 +10,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// findsAll requires that a query selects jobs, in this order, and also newest first,
-// one a page, and when they are counted.
+// findsAll requires that a query selects jobs in this order, also newest first, one per
+// page, and when they are counted.
 func (f *fixture) findsAll(want []string, q driver.Query) {
 	f.Helper()
 	require.Equal(f, want, idsOrNil(f.find(q)), "%+v", q)
@@ -38,11 +38,11 @@ func findJobIDs(f *fixture) {
 		for _, id := range ids[1:] {
 			f.findsAll([]string{id}, driver.Query{Queues: queues, JobIDs: []string{id}})
 		}
-		f.findsAll([]string{"a*", "a.b"}, driver.Query{Queues: queues, JobIDs: []string{"a.b", "nobody", "a*", "a.b"}})
+		f.findsAll([]string{"a*", "a.b"}, driver.Query{Queues: queues, JobIDs: []string{"a.b", "unknown", "a*", "a.b"}})
 		f.findsAll([]string{"retried", "retried"}, driver.Query{Queues: queues, JobIDs: []string{"retried"}})
 		f.findsAll([]string{"retried"}, driver.Query{Queues: queues, JobIDs: []string{"retried"}, Latest: true})
 		f.findsAll([]string{"b", "retried"}, driver.Query{Queues: queues, JobIDs: []string{"retried", "b"}, Latest: true})
-		f.findsAll(nil, driver.Query{Queues: queues, JobIDs: []string{"nobody", "A"}})
+		f.findsAll(nil, driver.Query{Queues: queues, JobIDs: []string{"unknown", "A"}})
 		f.findsAll([]string{"ab"}, driver.Query{Queues: queues, JobIDs: []string{"ab", "b"}, ID: "a*"})
 		many := []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "b", "retried"}
 		f.findsAll([]string{"b", "retried"}, driver.Query{Queues: queues, JobIDs: many, Latest: true})
@@ -77,7 +77,7 @@ func findTags(f *fixture) {
 	}
 	f.findsAll([]string{"all"}, driver.Query{Tags: []string{"red", "green", "blue"}})
 	f.findsAll([]string{"red", "both", "all"}, driver.Query{Tags: []string{"red"}, Queues: here})
-	f.findsAll(nil, driver.Query{Tags: []string{"red", "nobody"}})
+	f.findsAll(nil, driver.Query{Tags: []string{"red", "unknown"}})
 	f.findsAll([]string{"all"}, driver.Query{Tags: []string{"blue", "red"}, JobIDs: []string{"all", "red"}})
 
 	acted := f.actOn(driver.Query{Tags: []string{"blue", "red"}, Queues: here}, driver.Action{Kind: driver.Cancel})
@@ -149,7 +149,7 @@ func findDependents(f *fixture) {
 	}
 	found()
 	f.findsAll([]string{"one", "both", "retried", "elsewhere"}, driver.Query{Queues: []string{"other queue", f.queue}, DependsOn: "target"})
-	f.findsAll(nil, on("nobody"))
+	f.findsAll(nil, on("unknown"))
 	f.findsAll(nil, on("indirect"))
 	f.findsAll(nil, on("*"))
 	f.findsAll([]string{"both"}, driver.Query{Queues: here, DependsOn: "target", ID: "b*"})
@@ -185,7 +185,7 @@ func findDependents(f *fixture) {
 	f.hasState("late", amboy.StatePending)
 	require.ElementsMatch(f, []string{"one", "late", "retried"}, jobIDs(f.find(latest)))
 	f.delete("target")
-	require.ElementsMatch(f, []string{"one", "late", "retried"}, jobIDs(f.find(latest)), "it names one that is gone")
+	require.ElementsMatch(f, []string{"one", "late", "retried"}, jobIDs(f.find(latest)), "the edge names a removed job")
 	f.delete("one")
 	require.ElementsMatch(f, []string{"late", "retried"}, jobIDs(f.find(latest)))
 }

@@ -13,35 +13,34 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// patience bounds each test: a driver that does not answer fails it.
+// patience bounds each test, so that a driver that hangs fails it.
 const patience = 2 * time.Minute
 
-// owner claims, where a test does not name another.
+// owner is the default owner of claims.
 const owner = "owner"
 
-// leaseTime is how long leases last, where a test does not say another time.
+// leaseTime is the default length of leases.
 const leaseTime = 30 * time.Minute
 
-// queueName is the queue of a test, unless that is about another one.
+// queueName is the default queue of a test.
 const queueName = "queue"
 
-// fixture is one test on an empty driver. Its calls must succeed, but for those
-// that return an error, and each is followed by a check that the driver's
-// answers agree with each other.
+// fixture is one test on an empty driver. Its calls must succeed, except those that
+// return an error. After each call it checks that the driver's answers agree with each
+// other.
 type fixture struct {
 	*testing.T
 	ctx     context.Context
 	harness Harness
 	driver  driver.Driver
-	// queue is the one that is meant where a call does not name another.
+	// queue is the queue of calls that name no other.
 	queue string
-	// start is when the test began, as every store keeps it. Tests that need
-	// the future claim at a time that lies hours after it.
+	// start is when the test began, with the precision that every store keeps. Tests that
+	// need the future claim at a time some hours after it.
 	start time.Time
 	// removed counts the records of each queue that were deleted or forgotten.
 	removed map[string]int
-	// unchecked leaves out the check after each call, for a test that has its
-	// own.
+	// unchecked disables the check after each call, for tests with their own checks.
 	unchecked bool
 }
 
@@ -61,7 +60,7 @@ func newFixture(t *testing.T, h Harness) *fixture {
 	return f
 }
 
-// use makes the following calls on a driver, which is closed at the end.
+// use directs further calls to a driver and closes it at the end of the test.
 func (f *fixture) use(d driver.Driver) {
 	f.Helper()
 	require.NotNil(f, d, "the harness must return a driver")
@@ -69,14 +68,14 @@ func (f *fixture) use(d driver.Driver) {
 	f.driver = d
 }
 
-// in is the same test on another queue of the store.
+// in returns the same test on another queue of the store.
 func (f *fixture) in(queue string) *fixture {
 	other := *f
 	other.queue = queue
 	return &other
 }
 
-// after is a time some hours after the start of the test.
+// after returns a time some hours after the start of the test.
 func (f *fixture) after(hours float64) time.Time {
 	return f.start.Add(time.Duration(hours * float64(time.Hour)))
 }
@@ -110,7 +109,7 @@ func (f *fixture) tryClaim(by string, at time.Time, limit int) driver.Claimed {
 	return claimed
 }
 
-// request asks for records of the test's queue.
+// request returns a request for records of the test's queue.
 func (f *fixture) request(by string, at time.Time, limit int) driver.ClaimRequest {
 	return driver.ClaimRequest{
 		Owner:     by,
@@ -133,7 +132,7 @@ func (f *fixture) claim(limit int) []*driver.Record {
 	return f.tryClaim(owner, time.Now(), limit).Records
 }
 
-// claimOne claims the record that is the only one that may run, or the first.
+// claimOne claims the first record, which must be the one with the ID.
 func (f *fixture) claimOne(id string) *driver.Record {
 	f.Helper()
 	records := f.claim(1)
@@ -150,8 +149,7 @@ func (f *fixture) tryComplete(l driver.Lease, r *driver.Record) error {
 	return errs[0]
 }
 
-// end ends the attempt of a claimed record in a state, and returns what was
-// written.
+// end ends the attempt of a claimed record in a state, and returns the written record.
 func (f *fixture) end(r *driver.Record, state amboy.JobState) *driver.Record {
 	f.Helper()
 	e := ended(r, state)
@@ -206,14 +204,14 @@ func (f *fixture) recover() int {
 	return n
 }
 
-// elapse lets time pass for leases. A driver that must have seen a lease for its whole
-// length sees it before, so none may have ended by then.
+// elapse lets time pass for leases. A driver that must see a lease for its whole length
+// sees it first, so no lease may have ended before.
 func (f *fixture) elapse(by time.Duration) {
 	f.Helper()
 	for _, d := range f.drivers() {
 		n, err := d.RecoverStale(f.ctx)
 		require.NoError(f, err)
-		require.Zero(f, n, "the leases that have ended before")
+		require.Zero(f, n, "leases that ended before")
 	}
 	f.elapseUnseen(by)
 }
@@ -221,7 +219,7 @@ func (f *fixture) elapse(by time.Duration) {
 // elapseUnseen is elapse for leases that the drivers have seen before.
 func (f *fixture) elapseUnseen(by time.Duration) { f.harness.Elapse(f.T, f.drivers()[0], by) }
 
-// drivers are those that take the calls.
+// drivers returns the drivers that take the calls.
 func (f *fixture) drivers() []driver.Driver {
 	if t, ok := f.driver.(*turns); ok {
 		return t.drivers
@@ -229,13 +227,13 @@ func (f *fixture) drivers() []driver.Driver {
 	return []driver.Driver{f.driver}
 }
 
-// endLeases lets all leases end that last for leaseTime.
+// endLeases lets leases of length leaseTime end.
 func (f *fixture) endLeases() {
 	f.Helper()
 	f.elapse(leaseTime + time.Second)
 }
 
-// recoverEnded recovers the leases that last for leaseTime, when they have ended.
+// recoverEnded lets leases of length leaseTime end and recovers them.
 func (f *fixture) recoverEnded() int {
 	f.Helper()
 	f.endLeases()
@@ -250,7 +248,7 @@ func (f *fixture) get(id string) *driver.Record {
 	return r
 }
 
-// attempts are those of a job.
+// attempts returns the attempts of a job.
 func (f *fixture) attempts(id string) []*driver.Record {
 	f.Helper()
 	attempts, err := f.driver.Attempts(f.ctx, f.queue, id)
@@ -258,7 +256,7 @@ func (f *fixture) attempts(id string) []*driver.Record {
 	return attempts
 }
 
-// find returns the records that a query selects, on all pages.
+// find returns all records that a query selects, page by page.
 func (f *fixture) find(q driver.Query) []*driver.Record {
 	f.Helper()
 	var records []*driver.Record
@@ -288,7 +286,7 @@ func (f *fixture) stats() amboy.QueueStats {
 	return stats
 }
 
-// tryAct acts on the latest attempt of a job, and tells whether it was done.
+// tryAct acts on the latest attempt of a job and reports whether the action was done.
 func (f *fixture) tryAct(a driver.Action, id string) bool {
 	f.Helper()
 	acted := f.actOn(driver.Query{Queues: []string{f.queue}, ID: id, Latest: true}, a)
@@ -309,8 +307,8 @@ func (f *fixture) actOn(q driver.Query, a driver.Action) driver.Acted {
 	return f.actInPages(driver.ActRequest{Query: q, Action: a, Limit: 100})
 }
 
-// actInPages acts on so many records at once, until there are no more. It
-// requires that no step is larger, and that each goes on.
+// actInPages acts on a limited number of records at once until there are no more. It
+// requires that no step exceeds the limit and that each step advances.
 func (f *fixture) actInPages(req driver.ActRequest) driver.Acted {
 	f.Helper()
 	var all driver.Acted
@@ -325,7 +323,7 @@ func (f *fixture) actInPages(req driver.ActRequest) driver.Acted {
 			if acted.Next == "" {
 				return all.Done
 			}
-			require.NotEqual(f, req.After, acted.Next, "the cursor must go on")
+			require.NotEqual(f, req.After, acted.Next, "the cursor must advance")
 			req.After = acted.Next
 		}
 	}
@@ -348,7 +346,7 @@ func (f *fixture) forget(at time.Time, limit int) int {
 	})
 }
 
-// removing makes a call that says how many records it removes.
+// removing makes a call that returns how many records it removes, and checks the number.
 func (f *fixture) removing(call func() int) int {
 	f.Helper()
 	before := countByQueue(f.find(driver.Query{}))
@@ -359,7 +357,7 @@ func (f *fixture) removing(call func() int) int {
 		f.removed[queue] += before[queue] - after[queue]
 		gone += before[queue] - after[queue]
 	}
-	require.Equal(f, gone, n, "the records that were removed")
+	require.Equal(f, gone, n, "the number of removed records")
 	f.consistent()
 	return n
 }
@@ -372,7 +370,7 @@ func (f *fixture) control(change driver.ControlChange) driver.Control {
 	return control
 }
 
-// queues describes the queues of the store, in a form that can be compared.
+// queues describes the queues of the store in a comparable form.
 func (f *fixture) queues() []string {
 	f.Helper()
 	infos, err := f.driver.Queues(f.ctx)
@@ -384,7 +382,7 @@ func (f *fixture) queues() []string {
 	return described
 }
 
-// missing requires that there is no job of an ID.
+// missing requires that no job has an ID.
 func (f *fixture) missing(id string) {
 	f.Helper()
 	_, err := f.driver.Get(f.ctx, f.queue, id)
@@ -398,7 +396,7 @@ func (f *fixture) hasState(id string, state amboy.JobState) {
 	require.Equal(f, state, stateOf(r), "the state of job %q, whose status is %+v", id, r.Status)
 }
 
-// lost requires that an error says that a lease is lost.
+// lost requires that an error wraps ErrLeaseLost.
 func (f *fixture) lost(err error) {
 	f.Helper()
 	require.ErrorIs(f, err, driver.ErrLeaseLost)

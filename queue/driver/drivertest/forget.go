@@ -11,19 +11,19 @@ import (
 )
 
 var forgetRules = []rule{
-	{"a record that ended goes when its time has come", forgetWhenTime},
+	{"an ended record is removed when its time has come", forgetWhenTime},
 	{"a record without a time stays", forgetWithoutTime},
-	{"only records that ended for good go", forgetOnlyEnded},
-	{"no more than the limit go, and those whose time is first go first", forgetLimit},
-	{"attempts that were replaced go too", forgetAttempts},
-	{"an attempt that ended in a retry goes when that has ended", forgetEndedRetry},
-	{"what was forgotten is counted, and its ID is free", forgetFrees},
-	{"a canceled record goes when the action says", forgetCanceled},
-	{"a job that is to run again does not go", forgetRestarted},
-	{"records of all queues go", forgetOfQueues},
+	{"only records that ended for good are removed", forgetOnlyEnded},
+	{"no more records than the limit are removed, earliest time first", forgetLimit},
+	{"replaced attempts are removed too", forgetAttempts},
+	{"an attempt that awaited a retry is removed after the retry has ended", forgetEndedRetry},
+	{"forgotten records are counted, and their IDs are free", forgetFrees},
+	{"a canceled record is removed at the time of the action", forgetCanceled},
+	{"a restarted job is not removed", forgetRestarted},
+	{"records of all queues are removed", forgetOfQueues},
 }
 
-// endAt ends a claimed record, which may be forgotten at a time.
+// endAt ends a claimed record that may be forgotten at a time.
 func (f *fixture) endAt(r *driver.Record, state amboy.JobState, forgetAt time.Time) *driver.Record {
 	f.Helper()
 	e := ended(r, state)
@@ -113,7 +113,7 @@ func forgetFrees(f *fixture) {
 	assert.Equal(f, amboy.QueueStats{Total: 2, Completed: 1, Pending: 1}.String(), f.stats().String())
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(f, f.tryInsert(spec{id: "late", edges: []string{"job"}})[0], &invalid)
-	assert.Equal(f, []string{"job"}, f.claimOne("dependent").Dependency.Failed, "it was found before")
+	assert.Equal(f, []string{"job"}, f.claimOne("dependent").Dependency.Failed, "the edge failed before")
 	assert.Empty(f, f.attempts("job"))
 	f.insert(spec{id: "job"})
 	f.claimOne("job")
@@ -131,7 +131,7 @@ func forgetRestarted(f *fixture) {
 	f.act(driver.Action{Kind: driver.Restart}, "job")
 	assert.Zero(f, f.forget(f.after(9), 10))
 	f.end(f.claimOne("job"), amboy.StateSucceeded)
-	assert.Zero(f, f.forget(f.after(9), 10), "it ended without a time")
+	assert.Zero(f, f.forget(f.after(9), 10), "the job ended without a time")
 }
 
 func forgetOfQueues(f *fixture) {

@@ -10,57 +10,54 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Harness opens the drivers that the suite tests. The suite closes each of them.
-// The rules that need a hook which is nil, or a feature that the driver does not
-// declare, are skipped and listed.
+// Harness opens the drivers that the suite tests. The suite closes each of them. Rules
+// that need a nil hook, or a feature that the driver does not declare, are skipped and
+// listed.
 type Harness struct {
-	// Open returns a driver on an empty store, each time another. It must not be
-	// nil.
+	// Open returns a driver on a new, empty store. It must not be nil.
 	Open func(t *testing.T) driver.Driver
-	// Elapse lets time pass by the clock by which leases of the store of d are
-	// measured, for all drivers on that store, without waiting for it. Wall clocks stay
-	// as they are. Where the clock is that of a server, Elapse changes what is stored,
-	// so that leases end earlier. It must not be nil.
+	// Elapse lets time pass, without waiting, by the clock that measures the leases of
+	// the store of d, for all drivers on that store. Wall clocks do not change. If the
+	// clock is that of a server, Elapse changes the stored leases so that they end
+	// earlier. It must not be nil.
 	Elapse func(t *testing.T, d driver.Driver, by time.Duration)
-	// Reopen returns another driver on the store of d, where that is durable. d
-	// was closed before, or else is not used any more, but for being closed at
-	// the end: then it stands for that of a process that was killed, which may
-	// have left calls behind.
+	// Reopen returns another driver on the store of d, if that is durable. d was closed
+	// before, or else is no longer used and closed at the end; then it stands for the
+	// driver of a killed process, which may have left calls behind.
 	Reopen func(t *testing.T, d driver.Driver) driver.Driver
-	// Share returns another driver on the store of d, as another process would
-	// open it, while d goes on.
+	// Share returns another driver on the store of d, as another process would open it,
+	// while d stays in use.
 	Share func(t *testing.T, d driver.Driver) driver.Driver
-	// Begin begins a transaction of the store of d, where that has them.
+	// Begin begins a transaction of the store of d, if it supports transactions.
 	Begin func(ctx context.Context, t *testing.T, d driver.Driver) Transaction
 	// Break makes the store of d unreachable, until repair is called.
 	Break func(t *testing.T, d driver.Driver) (repair func())
-	// Variant marks a second form of a store whose first form passes the whole suite.
-	// It is checked for the life of a record and for races alone, unless
-	// -drivertest.long is set.
+	// Variant marks a second form of a store whose first form passes the whole suite. The
+	// suite then checks only the life of a record and the races, unless -drivertest.long
+	// is set.
 	Variant bool
-	// IsUnknown tells an error by which the driver says that a call may have
-	// been done all the same, because its context ended while the store was at
-	// it. Where it is nil, a call that fails must have changed nothing.
+	// IsUnknown reports whether an error means that a call may have been done all the
+	// same, because its context ended while the store worked on it. If it is nil, a call
+	// that fails must have changed nothing.
 	IsUnknown func(err error) bool
 }
 
-// isUnknown tells whether a call that failed may have been done.
+// isUnknown reports whether a call that failed may have been done.
 func (h Harness) isUnknown(err error) bool {
 	return err != nil && h.IsUnknown != nil && h.IsUnknown(err)
 }
 
-// Transaction is one of a store. Either Commit or Rollback ends it.
+// Transaction is a transaction of a store. Either Commit or Rollback ends it.
 type Transaction struct {
-	// Context carries the transaction, so that an Insert under it is a part of
-	// it.
+	// Context carries the transaction; an Insert with it is part of the transaction.
 	Context          context.Context
 	Commit, Rollback func() error
 }
 
-// need is a feature of the driver, or a hook of the harness, without which there
-// is no use in checking a rule.
+// need is a feature of the driver, or a hook of the harness, without which a rule can't
+// be checked.
 type need struct {
-	lack  string // what is said where it is not there
+	lack  string // the reason for skipping rules without it
 	isMet func(h Harness, features driver.Features) bool
 }
 
@@ -75,7 +72,7 @@ var (
 	hookBreak  = need{"the harness has no Break", func(h Harness, _ driver.Features) bool { return h.Break != nil }}
 )
 
-// missing says which of several needs is not met; empty where all are.
+// missing returns why a need is not met, or an empty string if all are.
 func (h Harness) missing(features driver.Features, needs []need) string {
 	for _, n := range needs {
 		if !n.isMet(h, features) {
@@ -85,7 +82,7 @@ func (h Harness) missing(features driver.Features, needs []need) string {
 	return ""
 }
 
-// features are those of the drivers that the harness opens.
+// features returns the features of the drivers that the harness opens.
 func (h Harness) features(t *testing.T) driver.Features {
 	t.Helper()
 	require.NotNil(t, h.Open, "a harness must have Open")

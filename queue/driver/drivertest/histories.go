@@ -22,12 +22,12 @@ func historyCount() int {
 // historySteps is the number of calls in a history.
 const historySteps = 60
 
-// alone is the test as it is.
+// alone returns the test itself.
 func (f *fixture) alone() *fixture { return f }
 
-// runHistories does random things to drivers and to the model, and compares
-// what comes of it. The first history that fails is the last. Each is the test
-// that prepare makes of a new one.
+// runHistories makes random calls on drivers and on the model, and compares the results.
+// It stops at the first history that fails. Each history runs on the fixture that prepare
+// returns for a new one.
 func runHistories(t *testing.T, harness Harness, prepare func(f *fixture) *fixture) {
 	for seed := range historyCount() {
 		passed := t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -43,7 +43,7 @@ func runHistories(t *testing.T, harness Harness, prepare func(f *fixture) *fixtu
 	}
 }
 
-// historyQueues are the queues of a history. The first is used most.
+// historyQueues are the queues of a history. The first is used most often.
 var historyQueues = []string{"a", "", "b"}
 
 // history is a sequence of random calls.
@@ -51,12 +51,12 @@ type history struct {
 	*fixture
 	models map[string]*model // by queue
 	random *rand.Rand
-	// clock is when claims are made. It is in the middle of an hour, and other
-	// times are whole hours after the start, so that no two are close.
+	// clock is the time of claims. It is in the middle of an hour, and other times are
+	// whole hours after the start, so that no two times are close.
 	clock   time.Time
 	stale   []*driver.Record // under leases that were lost
 	added   int
-	forgets int // the number of times at which records may be forgotten
+	forgets int // the number of distinct forget times used
 }
 
 func newHistory(f *fixture, seed uint64) *history {
@@ -73,7 +73,7 @@ func newHistory(f *fixture, seed uint64) *history {
 	return h
 }
 
-// step makes one call. The more often an action is listed the likelier it is.
+// step makes one call. An action that is listed more often is more likely.
 func (h *history) step() {
 	actions := []func(){
 		h.insertSome, h.insertSome, h.insertSome, h.insertSome,
@@ -100,7 +100,7 @@ func (h *history) step() {
 	actions[h.random.IntN(len(actions))]()
 }
 
-// pick chooses one of several, and false where there is none.
+// pick chooses one of several. ok is false if there are none.
 func pick[T any](random *rand.Rand, from []T) (chosen T, ok bool) {
 	if len(from) == 0 {
 		return chosen, false
@@ -108,7 +108,7 @@ func pick[T any](random *rand.Rand, from []T) (chosen T, ok bool) {
 	return from[random.IntN(len(from))], true
 }
 
-// someQueue chooses a queue, whose name the fixture has from then on.
+// someQueue chooses a queue and makes it the fixture's.
 func (h *history) someQueue() *model {
 	h.queue = historyQueues[max(0, h.random.IntN(5)-2)]
 	return h.models[h.queue]
@@ -125,7 +125,7 @@ func (h *history) subset(names []string, probability float64) []string {
 	return chosen
 }
 
-// soon is no time, or a whole number of hours after the clock.
+// soon returns the zero time or a whole number of hours after the clock.
 func (h *history) soon(probability float64) time.Time {
 	if h.random.Float64() >= probability {
 		return time.Time{}
@@ -133,7 +133,7 @@ func (h *history) soon(probability float64) time.Time {
 	return h.clock.Add(time.Duration(h.random.IntN(3))*time.Hour + 30*time.Minute)
 }
 
-// clockTime is a time as the log of a history has it.
+// clockTime formats a time for the log of a history.
 func clockTime(t time.Time) string {
 	if t.IsZero() {
 		return "no time"
@@ -141,7 +141,7 @@ func clockTime(t time.Time) string {
 	return t.Format("15:04:05.000")
 }
 
-// forgetAt is no time, or one that no other record has.
+// forgetAt returns the zero time or a time that no other record has.
 func (h *history) forgetAt() time.Time {
 	if h.random.IntN(2) == 0 {
 		return time.Time{}
@@ -159,8 +159,8 @@ var (
 	}
 )
 
-// randomSpec describes a job of a queue, whose edges may name nobody, or the job
-// itself. Unless it is to be a new one, its ID may be taken.
+// randomSpec describes a job of a queue. Its edges may name no job, or the job itself.
+// Unless isNew is set, its ID may be taken.
 func (h *history) randomSpec(m *model, isNew bool) spec {
 	id := fmt.Sprint(1 + h.random.IntN(h.added+1))
 	if isNew || m.headless[id] {
@@ -177,7 +177,7 @@ func (h *history) randomSpec(m *model, isNew bool) spec {
 	}
 	s.enqueueScopes = h.subset(s.scopes, 0.3)
 	if h.random.IntN(3) == 0 {
-		// Drivers differ in whether a record that is left keeps its turn for a scope.
+		// Drivers differ in whether an excluded record keeps its turn for a scope.
 		s.version, s.enqueueScopes = newVersion.Version, s.scopes
 	}
 	s.uniqueKey, _ = pick(h.random, historyKeys)
@@ -195,7 +195,7 @@ func (h *history) randomSpec(m *model, isNew bool) spec {
 		if j, ok := pick(h.random, m.attempts); ok && h.random.IntN(3) > 0 {
 			edge = j.id
 		}
-		// A duplicate in a cycle would leave open in which order the others come.
+		// With a duplicate in a cycle the order of the others would be undefined.
 		isDuplicate := edge == id && m.byID[id] != nil
 		if !slices.Contains(s.edges, edge) && !m.headless[edge] && !isDuplicate {
 			s.edges = append(s.edges, edge)

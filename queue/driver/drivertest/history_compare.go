@@ -21,8 +21,8 @@ func (h *history) compareClaimed(jobs []*modelJob) {
 	}
 }
 
-// compareNext compares the time of a claim of some queues with the next times of
-// theirs, and of all queues.
+// compareNext compares the Next of a claim with the next times of the claimed queues and
+// of all queues.
 func (h *history) compareNext(queues []driver.Demand, got time.Time) {
 	h.Helper()
 	earliest := func(models ...*model) (first time.Time) {
@@ -44,7 +44,7 @@ func (h *history) compareNext(queues []driver.Demand, got time.Time) {
 		all = append(all, h.models[queue])
 	}
 	if earliest(all...).IsZero() {
-		require.Zero(h, got, "there is no time to wait for")
+		require.Zero(h, got, "no time to wait for")
 	}
 	if !got.IsZero() {
 		require.True(h, got.After(h.clock), "next is %s, which is not after %s", got, h.clock)
@@ -70,7 +70,7 @@ func (h *history) compare() {
 	require.NoError(h, err)
 	require.Equal(h, h.unfinished(), unfinished, "the queues with records that have not ended for good")
 	by := fmt.Sprint("owner", h.random.IntN(2))
-	require.ElementsMatch(h, h.canceling(by), h.toCancel(by), "what %q is to cancel", by)
+	require.ElementsMatch(h, h.canceling(by), h.toCancel(by), "the leases that %q must cancel", by)
 	if r, ok := pick(h.random, records); ok && !h.models[r.Group].headless[r.JobID()] && !isReplaced(records, r) {
 		got, err := h.driver.Get(h.ctx, r.Group, r.JobID())
 		require.NoError(h, err)
@@ -78,14 +78,14 @@ func (h *history) compare() {
 	}
 }
 
-// isReplaced is true for an attempt of which there is a later one.
+// isReplaced reports whether a later attempt exists.
 func isReplaced(records []*driver.Record, r *driver.Record) bool {
 	return slices.ContainsFunc(records, func(other *driver.Record) bool {
 		return other.Group == r.Group && other.JobID() == r.JobID() && other.RetryInfo.CurrentAttempt > r.RetryInfo.CurrentAttempt
 	})
 }
 
-// unfinished are the queues with an attempt that has not ended for good, sorted.
+// unfinished returns the sorted queues with an attempt that has not ended for good.
 func (h *history) unfinished() []string {
 	var names []string
 	for queue, m := range h.models {
@@ -97,7 +97,7 @@ func (h *history) unfinished() []string {
 	return names
 }
 
-// canceling are the leases that an owner is to cancel.
+// canceling returns the leases that an owner must cancel.
 func (h *history) canceling(by string) []driver.Lease {
 	var leases []driver.Lease
 	for _, queue := range historyQueues {
@@ -125,7 +125,7 @@ func (h *history) compareQueue(queue string, records []*driver.Record) {
 		h.compareRecord(m, j, found[j.record.Name])
 		want = append(want, j.record.Name)
 	}
-	// Where one that was restarted stands is left to the driver.
+	// The position of a restarted attempt is left to the driver.
 	isRestarted := func(name string) bool {
 		return slices.ContainsFunc(m.attempts, func(j *modelJob) bool { return j.restarted && j.record.Name == name })
 	}

@@ -34,8 +34,8 @@ func (h *history) insertSome() {
 	}
 }
 
-// wasRefused compares an error with the reasons for one, and tells whether there
-// is a reason.
+// wasRefused checks that an error is one of the expected reasons, and reports whether a
+// reason exists.
 func (h *history) wasRefused(err error, reasons []func(error) bool) bool {
 	h.Helper()
 	if len(reasons) == 0 {
@@ -44,7 +44,7 @@ func (h *history) wasRefused(err error, reasons []func(error) bool) bool {
 	}
 	require.Error(h, err)
 	isReason := func(reason func(error) bool) bool { return reason(err) }
-	require.True(h, slices.ContainsFunc(reasons, isReason), "the reason is not that: %v", err)
+	require.True(h, slices.ContainsFunc(reasons, isReason), "unexpected reason: %v", err)
 	return true
 }
 
@@ -62,15 +62,15 @@ func (h *history) claimSome() {
 	if h.random.IntN(3) == 0 {
 		req.Except = []driver.Kind{newVersion, otherKind}
 	}
-	h.Logf("claim %d of %+v for %s, but for %v", req.Limit, req.Queues, req.Owner, req.Except)
+	h.Logf("claim %d of %+v for %s, except %v", req.Limit, req.Queues, req.Owner, req.Except)
 	got, err := h.driver.Claim(h.ctx, req)
 	require.NoError(h, err)
 	expired, claimed := h.claimInModel(req)
 	gotExpired, gotClaimed := map[string][]string{}, map[string][]string{}
 	for _, r := range got.Records {
-		require.NotNil(h, h.models[r.Group], "a record of queue %q was claimed", r.Group)
+		require.NotNil(h, h.models[r.Group], "claimed a record of queue %q, which was not requested", r.Group)
 		j := h.models[r.Group].byID[r.JobID()]
-		require.NotNil(h, j, "record %q of queue %q was claimed, which is not there", r.Name, r.Group)
+		require.NotNil(h, j, "claimed record %q of queue %q, which does not exist", r.Name, r.Group)
 		if j.expired {
 			gotExpired[r.Group] = append(gotExpired[r.Group], j.id)
 		} else {
@@ -84,11 +84,11 @@ func (h *history) claimSome() {
 		require.Equal(h, ids(claimed[queue]), gotClaimed[queue], "the records of queue %q that may run, in their order", queue)
 		h.compareClaimed(slices.Concat(expired[queue], claimed[queue]))
 	}
-	require.Len(h, got.Records, size(gotExpired, req.Queues)+size(gotClaimed, req.Queues), "records are of the queues that were asked for")
+	require.Len(h, got.Records, size(gotExpired, req.Queues)+size(gotClaimed, req.Queues), "all records must be of requested queues")
 	h.compareNext(req.Queues, got.Next)
 }
 
-// claimInModel claims what has expired, and then a job of each queue in turn.
+// claimInModel claims expired jobs, and then a job of each queue in turn.
 func (h *history) claimInModel(req driver.ClaimRequest) (expired, claimed map[string][]*modelJob) {
 	expired, claimed = map[string][]*modelJob{}, map[string][]*modelJob{}
 	for _, demand := range req.Queues {
@@ -112,7 +112,7 @@ func (h *history) claimInModel(req driver.ClaimRequest) (expired, claimed map[st
 	return expired, claimed
 }
 
-// ids are the IDs of jobs, nil for none.
+// ids returns the IDs of jobs, or nil if there are none.
 func ids(jobs []*modelJob) []string {
 	var all []string
 	for _, j := range jobs {
@@ -121,7 +121,7 @@ func ids(jobs []*modelJob) []string {
 	return all
 }
 
-// size counts what the queues of a request have.
+// size counts the jobs of the requested queues.
 func size(byQueue map[string][]string, queues []driver.Demand) int {
 	n := 0
 	for _, demand := range queues {
@@ -130,7 +130,7 @@ func size(byQueue map[string][]string, queues []driver.Demand) int {
 	return n
 }
 
-// endings are those of a job that ran.
+// endings are the states in which a run can end.
 var endings = []amboy.JobState{
 	amboy.StateSucceeded, amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateRetrying,
 }
@@ -168,7 +168,7 @@ func (h *history) complete(m *model, j *modelJob, r *driver.Record, state amboy.
 	h.stale = append(h.stale, r)
 	j.record = h.endAt(r, state, forgetAt)
 	if r.Progress != nil && r.Progress.Message != j.progress {
-		j.progress = "" // Which of the two is shown is left to the driver.
+		j.progress = "" // The driver may show either progress.
 	}
 	m.end(j, state, forgetAt)
 }
@@ -241,8 +241,8 @@ func (h *history) extendOne() {
 	require.False(h, h.tryExtend(j.lease))
 }
 
-// recoverSome lets some leases end. All were renewed or seen when it begins, and so they
-// are when it is over.
+// recoverSome lets some leases end. All leases have been renewed or seen when it begins
+// and when it returns.
 func (h *history) recoverSome() {
 	h.Logf("recover")
 	h.elapse(leaseTime * 2 / 3)
@@ -263,7 +263,7 @@ func (h *history) recoverSome() {
 	require.Equal(h, want, h.recover(), "the leases that are stale")
 }
 
-// saveOne saves the content of a job, from which no state follows.
+// saveOne saves the content of a job, which does not affect its state.
 func (h *history) saveOne() {
 	m := h.someQueue()
 	j, ok := pick(h.random, append(m.in(pending), m.in(running)...))
@@ -308,7 +308,7 @@ func (h *history) writeStale() {
 	lease := driver.LeaseOf(r)
 	j := h.models[lease.Queue].byID[r.JobID()]
 	if j != nil && j.stage != finished && j.lease == lease {
-		return // It was restarted, or removed and put again, and shows that lease.
+		return // restarted, or removed and put again, with the same lease
 	}
 	h.Logf("write under the stale lease %+v", lease)
 	switch h.random.IntN(4) {
@@ -323,8 +323,7 @@ func (h *history) writeStale() {
 	}
 }
 
-// controlOne changes what is set for a queue, half of the time to what is at
-// first.
+// controlOne changes the control of a queue, half of the time back to the default.
 func (h *history) controlOne() {
 	m := h.someQueue()
 	paused, draining, most := false, false, 0
@@ -340,8 +339,7 @@ func (h *history) controlOne() {
 	require.Equal(h, m.control, h.control(change))
 }
 
-// actOnOne acts on the attempts of a job, where the contract says what comes of
-// it.
+// actOnOne acts on the attempts of a job, if the contract defines the result.
 func (h *history) actOnOne() {
 	m := h.someQueue()
 	j, ok := pick(h.random, m.attempts)
@@ -379,8 +377,8 @@ func (h *history) actOnSome() {
 	h.actOnThese(m, q, a, func(j *modelJob) bool { return slices.Contains(j.tags, tag) })
 }
 
-// actOnThese acts on the jobs that a query selects, and that are selected in the
-// model.
+// actOnThese acts on the jobs that a query selects, and on the jobs of the model for
+// which isSelected is true.
 func (h *history) actOnThese(m *model, q driver.Query, a driver.Action, isSelected func(*modelJob) bool) {
 	h.Helper()
 	h.Logf("%s of %q: ID %q, tags %q, at %s, priority %d, to be forgotten at %s", a.Kind, h.queue, q.ID, q.Tags, clockTime(a.At), a.Priority, clockTime(a.ForgetAt))

@@ -12,19 +12,19 @@ import (
 )
 
 var insertRules = []rule{
-	{"what was given is stored", insertStores},
-	{"the record stays the caller's", insertCopies},
+	{"records are stored as given", insertStores},
+	{"the record stays the caller's own", insertCopies},
 	{"records keep their order", insertKeepsOrder},
-	{"no records are no error", insertNothing},
-	{"an ID is taken once", insertDuplicate},
-	{"an ID is taken by all attempts", insertDuplicateOfRetryable},
+	{"inserting no records is no error", insertNothing},
+	{"an ID can be taken once", insertDuplicate},
+	{"an ID is taken by every attempt", insertDuplicateOfRetryable},
 	{"an ID stays taken when the job has ended", insertDuplicateOfEnded},
-	{"of two with one ID in one call the first is added", insertDuplicateInCall},
-	{"a record that is refused keeps no other out", insertRefusesOne},
-	{"a record that is refused leaves nothing behind", insertRefusedLeavesNothing},
-	{"a job with the longest ID, in a queue with a long name, is like any other", insertLongestID},
-	{"a record that has ended is stored as it is", insertEnded},
-	{"a record that runs is stored under its lease", insertRunning},
+	{"the first of two records with one ID in one call is added", insertDuplicateInCall},
+	{"a refused record does not affect the others", insertRefusesOne},
+	{"a refused record leaves nothing behind", insertRefusedLeavesNothing},
+	{"a job with the longest ID, in a queue with a long name, behaves like any other", insertLongestID},
+	{"an ended record is stored as it is", insertEnded},
+	{"a running record is stored under its lease", insertRunning},
 	{"a record that awaits its retry is stored as it is", insertRetrying},
 }
 
@@ -211,7 +211,7 @@ func insertEnded(f *fixture) {
 	states := []amboy.JobState{amboy.StateSucceeded, amboy.StateFailed, amboy.StateCanceled, amboy.StateExpired}
 	for _, state := range states {
 		r := ended(f.record(spec{
-			id: string(state), scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}, edges: []string{"nobody"},
+			id: string(state), scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}, edges: []string{"unknown"},
 			dispatchBy: f.after(1), tags: []string{"x"}, uniqueKey: "key",
 		}), state)
 		r.Status.Owner, r.Status.ModificationCount = owner, 3
@@ -250,7 +250,7 @@ func insertRunning(f *fixture) {
 		return r
 	}
 	r := running(spec{
-		id: "job", scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}, edges: []string{"nobody"},
+		id: "job", scopes: []string{"run", "put"}, enqueueScopes: []string{"put"}, edges: []string{"unknown"},
 		dispatchBy: f.after(1), uniqueKey: "key", uniqueUntil: amboy.UniqueUntilStarted, priority: 1,
 	})
 	require.Equal(f, []error{nil}, f.insertOf(r))

@@ -11,14 +11,14 @@ import (
 )
 
 var interruptionRules = []rule{
-	{"a lease that is recovered interrupts its run, which is counted and listed", interruptCounts},
-	{"no more than the latest interruptions are listed", interruptBounds},
+	{"recovering a lease counts and lists an interruption", interruptCounts},
+	{"only the latest interruptions are listed", interruptBounds},
 	{"a hand-back and a run that ends are no interruptions", interruptNothingElse},
-	{"the next attempt, and a job that is run again, has none", interruptStartsAnew},
+	{"the next attempt and a restarted job have no interruptions", interruptStartsAnew},
 	{"the action Unpark forgives the interruptions, and keeps the list", interruptForgiven},
 }
 
-// interrupted inserts a job and interrupts it as often.
+// interrupted inserts a job and interrupts it the given number of times.
 func (f *fixture) interrupted(s spec, times int) *driver.Record {
 	f.Helper()
 	f.insert(s)

@@ -8,15 +8,15 @@ import (
 )
 
 var markRules = []rule{
-	{"a mark is raised, and tells what it was", markRaised},
+	{"raising a mark returns its previous value", markRaised},
 	{"a mark is never lowered", markNeverLowered},
-	{"a mark is read by the zero time, which makes none", markRead},
-	{"marks are told apart by their names and queues", markNames},
+	{"the zero time reads a mark without creating it", markRead},
+	{"marks are distinguished by name and queue", markNames},
 	{"a mark is kept to the millisecond", markPrecision},
-	{"a mark makes no queue, and outlives its jobs", markOfNoQueue},
+	{"a mark creates no queue and outlives its jobs", markOfNoQueue},
 }
 
-// mark raises a mark of the test's queue, and returns what it was.
+// mark raises a mark of the test's queue and returns its previous value.
 func (f *fixture) mark(name string, at time.Time) time.Time {
 	f.Helper()
 	last, err := f.driver.Mark(f.ctx, f.queue, name, at)
@@ -87,8 +87,8 @@ func shareMark(f *fixture) {
 	assert.Equal(f, f.after(3).UTC(), f.mark("mark", time.Time{}))
 }
 
-// raceMark raises a mark to several times at once. Each time that it had was
-// replaced by one of those that came later.
+// raceMark raises a mark to several times at once. Each value that the mark had must be
+// replaced by a later one.
 func raceMark(f *fixture) {
 	var latest time.Time
 	for round := range rounds {
@@ -107,7 +107,7 @@ func raceMark(f *fixture) {
 		had := append([]time.Time{latest}, times...)
 		replaced := map[time.Time]bool{}
 		for i, last := range lasts {
-			require.Contains(f, had, last, "what the mark was before it was raised to %s", times[i])
+			require.Contains(f, had, last, "the value of the mark before it was raised to %s", times[i])
 			if last.Before(times[i]) {
 				require.False(f, replaced[last], "the mark was %s once", last)
 				replaced[last] = true

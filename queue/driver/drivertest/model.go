@@ -12,17 +12,17 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// model is what a driver does with a queue, in its simplest form: it looks at
-// every job to answer a question.
+// model is the simplest form of a driver's queue: it examines every job to answer a
+// question.
 type model struct {
 	attempts []*modelJob          // in the order in which they were added
 	byID     map[string]*modelJob // the latest attempt of each job
 	holders  map[string]string    // from scope to job ID
 	keys     map[string]string    // from unique key to job ID
 	control  driver.Control
-	arrived  int // how often a job did
-	// headless are the jobs of which the latest attempt was removed, and others
-	// were not. The contract does not say what becomes of their IDs.
+	arrived  int // the number of arrivals
+	// headless holds the jobs whose latest attempt was removed while others were not. The
+	// contract does not define what becomes of their IDs.
 	headless map[string]bool
 }
 
@@ -33,21 +33,20 @@ type modelJob struct {
 	attempt   int
 	restarted bool
 	stage     stage
-	record    *driver.Record // as it was put, or last claimed or written
+	record    *driver.Record // as put, or last claimed or written
 	lease     driver.Lease
 	notBefore time.Time
 	open      []string // the edges that have not ended
 	failed    []string // the edges that did not succeed
 	expired   bool     // claimed to be ended
 	ending    amboy.JobState
-	forgetAt  time.Time // or that of the Cancel, while canceling
+	forgetAt  time.Time // while canceling, the ForgetAt of the Cancel
 	canceling bool
-	reason    string // of the Cancel, where it is the last to end it
-	progress  string // the message; empty where there is none
+	reason    string // of the Cancel, if it ends the attempt
+	progress  string // the message, or empty
 }
 
-// stage is what a job's state says, but for what follows from others and from
-// the time.
+// stage is the part of a job's state that does not follow from other jobs or the time.
 type stage int
 
 const (
@@ -78,7 +77,7 @@ func (m *model) in(s stage) []*modelJob {
 	return found
 }
 
-// heldByOther tells whether a job other than id holds one of the scopes.
+// heldByOther reports whether a job other than id holds one of the scopes.
 func (m *model) heldByOther(id string, scopes []string) bool {
 	return slices.ContainsFunc(scopes, func(scope string) bool {
 		holder, held := m.holders[scope]
@@ -92,14 +91,14 @@ func (m *model) hold(id string, scopes []string) {
 	}
 }
 
-// keep frees the scopes of a job, but for some.
+// keep frees the scopes of a job, except those to keep.
 func (m *model) keep(id string, kept []string) {
 	maps.DeleteFunc(m.holders, func(scope, holder string) bool {
 		return holder == id && !slices.Contains(kept, scope)
 	})
 }
 
-// keyOfOther tells whether a job other than id has a unique key.
+// keyOfOther reports whether a job other than id has a unique key.
 func (m *model) keyOfOther(id, key string) bool {
 	holder, held := m.keys[key]
 	return key != "" && held && holder != id
@@ -122,7 +121,7 @@ func (m *model) held(id string) []string {
 	return scopes
 }
 
-// refusals are the reasons to refuse a job, of which a driver gives one.
+// refusals returns the reasons to refuse a job. A driver returns one of them.
 func (m *model) refusals(s spec) []func(error) bool {
 	var reasons []func(error) bool
 	if m.byID[s.id] != nil || m.keyOfOther(s.id, s.uniqueKey) {
@@ -145,7 +144,7 @@ func (m *model) refusals(s spec) []func(error) bool {
 	return reasons
 }
 
-// add adds a job that there is no reason to refuse.
+// add adds a job that must not be refused.
 func (m *model) add(s spec, r *driver.Record) {
 	j := &modelJob{spec: s}
 	for _, edge := range s.edges {
@@ -175,18 +174,18 @@ func (m *model) arrive(j *modelJob) {
 	j.number = m.arrived
 }
 
-// isDue tells whether a pending job waits for nothing but scopes.
+// isDue reports whether a pending job waits for nothing but scopes.
 func (j *modelJob) isDue(now time.Time) bool {
 	return len(j.open) == 0 && !j.waitUntil.After(now) && !j.notBefore.After(now)
 }
 
-// isPast tells whether a job has not started by its dispatch-by time.
+// isPast reports whether a job has not started by its dispatch-by time.
 func (j *modelJob) isPast(now time.Time) bool {
 	return !j.dispatchBy.IsZero() && j.dispatchBy.Before(now)
 }
 
-// runnable lists the jobs that may run at a time, in their order: one after the
-// other the first of those whose scopes are free.
+// runnable lists the jobs that may run at a time, in their order, considering the scopes
+// that earlier jobs take.
 func (m *model) runnable(now time.Time) []*modelJob {
 	candidates := slices.DeleteFunc(m.in(pending), func(j *modelJob) bool {
 		return j.isPast(now) || !j.isDue(now) || m.heldByOther(j.id, j.scopes)
@@ -219,7 +218,7 @@ func (m *model) expire(now time.Time, by string) []*modelJob {
 	return expired
 }
 
-// room is how many more may run.
+// room returns how many more jobs may run.
 func (m *model) room() int {
 	switch {
 	case m.control.Paused:
@@ -231,8 +230,8 @@ func (m *model) room() int {
 	}
 }
 
-// claim claims the first of the jobs that may run, and whose kind the request does not
-// leave out; nil if there is none.
+// claim claims the first job that may run and whose kind the request does not exclude. It
+// returns nil if there is none.
 func (m *model) claim(req driver.ClaimRequest) *modelJob {
 	if m.room() == 0 {
 		return nil
@@ -258,8 +257,7 @@ func (m *model) start(j *modelJob, by string) {
 	j.lease.Count++
 }
 
-// next is when there may be more to claim, after a claim; zero where there is no
-// such time.
+// next returns when more may become claimable after a claim, or the zero time.
 func (m *model) next(now time.Time) time.Time {
 	var next time.Time
 	consider := func(t time.Time) {
@@ -339,10 +337,10 @@ func (m *model) retry(j *modelJob, next spec, r *driver.Record) {
 	m.store(&modelJob{spec: next, attempt: j.attempt + 1}, r)
 }
 
-// act does an action to an attempt, and tells whether it can be done.
+// act does an action to an attempt and reports whether that is possible.
 func (m *model) act(j *modelJob, a driver.Action) bool {
 	if m.byID[j.id] != j && a.Kind != driver.Delete {
-		return false // It was replaced.
+		return false // it was replaced
 	}
 	switch a.Kind {
 	case driver.Cancel:
@@ -424,11 +422,10 @@ func (m *model) remove(j *modelJob) {
 	m.headless[j.id] = slices.ContainsFunc(m.attempts, func(other *modelJob) bool { return other.id == j.id })
 }
 
-// states are the states that the driver may show for an attempt, at the time of
-// the test, when claims were made at a later one. There is more than one where a
-// driver that remembers what a claim found knows more than one that looks anew:
-// where a time has come for the claims and not yet for the test, and where a
-// scope is free that another record may take first.
+// states returns the states that the driver may show for an attempt at the time of the
+// test, if claims were made at a later time. More than one state is possible if the
+// driver remembers what a claim found: if a time has come for the claims but not for the
+// test, or if a scope is free that another record may take first.
 func (m *model) states(j *modelJob, claimed time.Time) []amboy.JobState {
 	switch j.stage {
 	case finished, retrying:
@@ -456,7 +453,7 @@ func (m *model) states(j *modelJob, claimed time.Time) []amboy.JobState {
 	}
 }
 
-// isContended tells whether another pending job wants a scope of a job.
+// isContended reports whether another pending job wants a scope of a job.
 func (m *model) isContended(j *modelJob) bool {
 	return slices.ContainsFunc(m.in(pending), func(other *modelJob) bool {
 		return other != j && slices.ContainsFunc(other.scopes, func(scope string) bool {

@@ -14,23 +14,24 @@ import (
 )
 
 var noteRules = []rule{
-	{"a note takes the place of the one with its key", noteReplaces},
-	{"notes are told apart by their kinds", noteKinds},
-	{"notes are in the order of the bytes of their keys, within bounds", noteOrder},
+	{"a note replaces the one with its key", noteReplaces},
+	{"notes are distinguished by kind", noteKinds},
+	{"notes are sorted by the bytes of their keys, within bounds", noteOrder},
 	{"any text is a key", noteKeys},
 	{"a note is kept to the millisecond", notePrecision},
 	{"a value may be empty, binary, and as large as is allowed", noteValues},
-	{"a note is new where there is none whose time has not come", noteNew},
-	{"what is dropped is gone, and what is not there need not be", noteDropped},
-	{"a note that is not valid is refused, with those beside it", noteInvalid},
-	{"a request that is not valid is refused", noteInvalidRequest},
-	{"notes are no records, and make no queue", noteBeside},
+	{"a note is new if no current note exists", noteNew},
+	{"dropped notes are gone, and unknown keys are ignored", noteDropped},
+	{"an invalid note is refused together with the others of the call", noteInvalid},
+	{"an invalid request is refused", noteInvalidRequest},
+	{"notes are no records and create no queue", noteBeside},
 }
 
-// noteKind is the kind of notes, where a test does not name another.
+// noteKind is the default kind of notes.
 const noteKind = "kind"
 
-// note is one of which the value names the key, until some hours after the start.
+// note returns a note whose value contains the key, kept until some hours after the
+// start.
 func (f *fixture) note(key string, hours float64) driver.Note {
 	return driver.Note{Kind: noteKind, Key: key, Value: []byte("value of " + key), Until: f.after(hours)}
 }
@@ -60,7 +61,7 @@ func (f *fixture) notes(req driver.NoteRequest) []driver.Note {
 	return notes
 }
 
-// kept are all notes of a kind.
+// kept returns all notes of a kind.
 func (f *fixture) kept(kind string) []driver.Note {
 	f.Helper()
 	return f.notes(driver.NoteRequest{Kind: kind, Limit: 1000})
@@ -81,7 +82,7 @@ func (f *fixture) sameNotes(want, got []driver.Note) {
 	for i, w := range want {
 		g := got[i]
 		require.Equal(f, w.Kind, g.Kind, "the kind of note %q", w.Key)
-		require.True(f, bytes.Equal(w.Value, g.Value), "the value of note %q, of %d bytes, is another one of %d", w.Key, len(w.Value), len(g.Value))
+		require.True(f, bytes.Equal(w.Value, g.Value), "the value of note %q must have %d bytes, and has others (%d)", w.Key, len(w.Value), len(g.Value))
 		require.True(f, w.Until.Equal(g.Until), "note %q is kept until %s (is %s)", w.Key, w.Until, g.Until)
 	}
 }
@@ -210,10 +211,10 @@ func noteNew(f *fixture) {
 func noteDropped(f *fixture) {
 	a, b, c := f.note("a", 1), f.note("b", 1), f.note("c", 1)
 	f.keep(a, b, c)
-	f.drop(noteKind, "a", "c", "nobody", "a")
+	f.drop(noteKind, "a", "c", "unknown", "a")
 	f.sameNotes([]driver.Note{b}, f.kept(noteKind))
 	f.drop(noteKind)
-	f.drop("nobody", "b")
+	f.drop("unknown", "b")
 	f.sameNotes([]driver.Note{b}, f.kept(noteKind))
 	f.keep(a)
 	f.sameNotes([]driver.Note{a, b}, f.kept(noteKind))
@@ -275,7 +276,7 @@ func shareNotes(f *fixture) {
 	f.sameNotes([]driver.Note{b}, f.kept(noteKind))
 }
 
-// raceNotes keeps a note that is new, in several places at once.
+// raceNotes keeps a new note from several goroutines at once.
 func raceNotes(f *fixture) {
 	for round := range rounds {
 		var racing []func() error
@@ -292,17 +293,17 @@ func raceNotes(f *fixture) {
 			require.NoError(f, err)
 		}
 		winner := slices.Index(isNew, true)
-		require.NotEqual(f, -1, winner, "one must be new")
+		require.NotEqual(f, -1, winner, "one note must be new")
 		require.Equal(f, fmt.Sprint(winner), string(kept[winner].Value))
 		for i := range kept {
-			require.Equal(f, i == winner, isNew[i], "one is new")
+			require.Equal(f, i == winner, isNew[i], "only one note is new")
 			f.sameNotes(kept[winner:winner+1], kept[i:i+1])
 		}
 		f.sameNotes(kept[winner:winner+1], f.kept(noteKind))
 	}
 }
 
-// raceKeep keeps several notes at once, some of them again and again.
+// raceKeep keeps several notes at once, some of them repeatedly.
 func raceKeep(f *fixture) {
 	var racing []func() error
 	var want []string

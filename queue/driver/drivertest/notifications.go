@@ -16,9 +16,9 @@ var subscribeRules = []rule{
 }
 
 var notificationRules = []rule{
-	{"subscribers are told of what may be new to claim, and of jobs that ended", notifierTells},
-	{"subscribers are told of what a person does", notifierTellsOfPersons},
-	{"subscribers are not told after they canceled", notifierCancels},
+	{"subscribers are notified of claimable records and ended jobs", notifierTells},
+	{"subscribers are notified of an operator's actions", notifierTellsOfPersons},
+	{"subscribers are not notified after they canceled", notifierCancels},
 }
 
 func subscribeCancels(f *fixture) {
@@ -29,8 +29,7 @@ func subscribeCancels(f *fixture) {
 	f.insert(spec{id: "b"})
 }
 
-// subscribe returns a function that requires that the driver notifies after a
-// change.
+// subscribe returns a function that requires that the driver notifies after a change.
 func (f *fixture) subscribe() (told func(change func())) {
 	f.Helper()
 	signal := make(chan struct{}, 1)
@@ -40,7 +39,7 @@ func (f *fixture) subscribe() (told func(change func())) {
 		}
 		select {
 		case signal <- struct{}{}:
-		default: // It is told already.
+		default: // already notified
 		}
 	})
 	f.Cleanup(cancel)
@@ -54,7 +53,7 @@ func (f *fixture) subscribe() (told func(change func())) {
 		select {
 		case <-signal:
 		case <-f.ctx.Done():
-			require.Fail(f, "the subscriber was not told")
+			require.Fail(f, "the subscriber was not notified")
 		}
 	}
 }
@@ -106,7 +105,7 @@ func notifierCancels(f *fixture) {
 	before := calls.Load()
 	told(func() { f.insert(spec{id: "b"}) })
 	require.Equal(f, before, calls.Load())
-	cancel() // again, which does nothing
+	cancel() // a second cancel does nothing
 	told(func() { f.insert(spec{id: "c"}) })
 	require.Equal(f, before, calls.Load())
 	require.Len(f, f.tryClaim(owner, time.Now(), 10).Records, 3)

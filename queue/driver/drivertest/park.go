@@ -8,17 +8,17 @@ import (
 )
 
 var parkRules = []rule{
-	{"a parked record is not claimed, and does not expire", parkHolds},
-	{"it keeps its enqueue scopes and its unique key", parkKeeps},
-	{"a record goes on in its place", unparkPlace},
-	{"it waits for what it waited for", unparkWaits},
-	{"edges that end meanwhile count", unparkEdges},
-	{"a record that was handed back as parked goes on too", unparkHandedBack},
+	{"a parked record is not claimed and does not expire", parkHolds},
+	{"a parked record keeps its enqueue scopes and its unique key", parkKeeps},
+	{"an unparked record keeps its place", unparkPlace},
+	{"an unparked record waits for what it waited for", unparkWaits},
+	{"edges that end while a record is parked count", unparkEdges},
+	{"a record that was handed back as parked can be unparked", unparkHandedBack},
 }
 
 func (f *fixture) park(ids ...string) {
 	f.Helper()
-	f.act(driver.Action{Kind: driver.Park, Reason: "somebody looks into it"}, ids...)
+	f.act(driver.Action{Kind: driver.Park, Reason: "under investigation"}, ids...)
 }
 
 func (f *fixture) unpark(ids ...string) {
@@ -30,7 +30,7 @@ func parkHolds(f *fixture) {
 	f.insert(spec{id: "job", dispatchBy: f.after(5)}, spec{id: "scheduled", waitUntil: f.after(1), dispatchBy: f.after(5)}, spec{id: "other"})
 	f.park("job", "scheduled")
 	f.hasState("job", amboy.StateParked)
-	assert.Equal(f, "somebody looks into it", f.get("job").Status.Reason)
+	assert.Equal(f, "under investigation", f.get("job").Status.Reason)
 	f.claimOne("other")
 	claimed := f.claimAt(9, 10)
 	assert.Empty(f, claimed.Records)
@@ -80,7 +80,7 @@ func unparkWaits(f *fixture) {
 	assert.Equal(f, []string{"scheduled"}, jobIDs(f.claimAt(1, 10).Records))
 	assert.Empty(f, f.claimAt(2, 10).Records)
 	f.unpark("late")
-	assert.Equal(f, []string{"late"}, jobIDs(f.claimAt(2, 0).Records), "it expires again")
+	assert.Equal(f, []string{"late"}, jobIDs(f.claimAt(2, 0).Records), "an unparked record expires again")
 }
 
 func unparkEdges(f *fixture) {
@@ -99,7 +99,7 @@ func unparkEdges(f *fixture) {
 func unparkHandedBack(f *fixture) {
 	f.insert(spec{id: "job"}, spec{id: "other"})
 	r := f.claimOne("job")
-	f.release(driver.HandBack{Lease: driver.LeaseOf(r), Park: true, Reason: "nobody knows its type"})
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r), Park: true, Reason: "unknown type"})
 	f.unpark("job")
 	f.hasState("job", amboy.StatePending)
 	assert.Empty(f, f.get("job").Status.Reason)

@@ -9,10 +9,10 @@ import (
 )
 
 var prioritizeRules = []rule{
-	{"the larger priority is first from then on", prioritizeOrder},
-	{"it is first among those that wait for a scope", prioritizeScope},
-	{"records that wait for time, edges or a person have it too", prioritizeWaiting},
-	{"it stays when the attempt ends or is handed back", prioritizeStays},
+	{"the larger priority is first afterwards", prioritizeOrder},
+	{"the larger priority is first among the waiters for a scope", prioritizeScope},
+	{"records that wait for time or edges, or are parked, get it too", prioritizeWaiting},
+	{"a priority stays when the attempt ends or is handed back", prioritizeStays},
 }
 
 func (f *fixture) prioritize(id string, priority int) {

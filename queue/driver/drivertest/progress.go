@@ -9,10 +9,10 @@ import (
 )
 
 var progressRules = []rule{
-	{"the last one is shown", progressShown},
-	{"it touches nothing else", progressAlone},
-	{"it stays until the attempt is replaced", progressStays},
-	{"it is refused where the lease is lost", progressLost},
+	{"the last progress is shown", progressShown},
+	{"setting progress changes nothing else", progressAlone},
+	{"progress stays until the attempt is replaced", progressStays},
+	{"progress is refused if the lease is lost", progressLost},
 }
 
 func (f *fixture) progress(fraction float64, message string) driver.Progress {
@@ -25,7 +25,7 @@ func (f *fixture) setProgress(r *driver.Record, p driver.Progress) {
 	f.consistent()
 }
 
-// showsProgress requires that Get and Find show it; nil for none.
+// showsProgress requires that Get and Find show a progress, or none if want is nil.
 func (f *fixture) showsProgress(id string, want *driver.Progress) {
 	f.Helper()
 	found := f.find(driver.Query{Queues: []string{f.queue}, ID: id, Latest: true})
@@ -38,7 +38,7 @@ func (f *fixture) showsProgress(id string, want *driver.Progress) {
 		require.NotNil(f, r.Progress)
 		require.InDelta(f, want.Fraction, r.Progress.Fraction, 1e-9)
 		require.Equal(f, want.Message, r.Progress.Message)
-		require.True(f, want.Time.Equal(r.Progress.Time), "the progress is of %s", r.Progress.Time)
+		require.True(f, want.Time.Equal(r.Progress.Time), "the time of the progress is %s", r.Progress.Time)
 	}
 }
 
@@ -77,7 +77,7 @@ func progressStays(f *fixture) {
 	r = f.claimOne("job")
 	f.showsProgress("job", &p)
 	e := ended(r, amboy.StateRetrying)
-	e.Progress = nil // who ends a job need not know how far it came
+	e.Progress = nil // the completing process does not have to know the progress
 	require.NoError(f, f.tryComplete(driver.LeaseOf(r), e))
 	f.showsProgress("job", &p)
 	f.retry(f.get("job"))
@@ -89,7 +89,7 @@ func progressLost(f *fixture) {
 	set := func(l driver.Lease) error { return f.driver.SetProgress(f.ctx, l, f.progress(1, "done")) }
 	pendingJob := f.get("job")
 	f.lost(set(driver.LeaseOf(pendingJob)))
-	f.lost(set(driver.Lease{Queue: f.queue, Name: "nobody", Owner: owner, Count: 1}))
+	f.lost(set(driver.Lease{Queue: f.queue, Name: "unknown", Owner: owner, Count: 1}))
 	stale := f.claimOne("job")
 	require.Equal(f, 1, f.recoverEnded())
 	f.lost(set(driver.LeaseOf(stale)))

@@ -12,24 +12,24 @@ import (
 )
 
 var severalQueuesRules = []rule{
-	{"queues share no IDs, scopes and unique keys", queuesShareNothing},
-	{"queues whose records have one name are told apart", queuesAlike},
+	{"queues share no IDs, scopes or unique keys", queuesShareNothing},
+	{"queues whose records have the same name are distinguished", queuesAlike},
 	{"an edge names a job of its queue", queuesEdges},
 	{"records of several queues can be inserted at once", queuesInsert},
-	{"a cycle is one of a queue", queuesCycle},
-	{"records are claimed of queues that are asked for", queuesAskedFor},
-	{"records that have expired stay in queues that are not asked for", queuesExpired},
-	{"queues take turns, in the order of the request", queuesTurns},
+	{"a cycle is within one queue", queuesCycle},
+	{"only records of requested queues are claimed", queuesAskedFor},
+	{"expired records stay in queues that are not requested", queuesExpired},
+	{"queues take turns in the order of the request", queuesTurns},
 	{"the limits of a queue and of the request hold", queuesLimits},
-	{"a queue that has no more leaves its turns to others", queuesLeaveTurns},
-	{"nothing is claimed of no queue, and of one that is not there", queuesNone},
-	{"one call hands back and ends records of several queues", queuesBatches},
+	{"an empty queue leaves its turns to others", queuesLeaveTurns},
+	{"nothing is claimed without queues or of an unknown queue", queuesNone},
+	{"one call can hand back or end records of several queues", queuesBatches},
 }
 
 var queuesRules = []rule{
 	{"queues are described by name", queuesDescribed},
-	{"a queue is there as soon as it is controlled", queuesControlled},
-	{"a queue stays when it is empty", queuesStay},
+	{"a queue exists as soon as it is controlled", queuesControlled},
+	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
 	{"a queue is unfinished while one of its records has not ended for good", queuesUnfinished},
 }
@@ -77,7 +77,7 @@ func queuesShareNothing(f *fixture) {
 	assert.Empty(f, f.in("c").attempts("job"))
 }
 
-// alike are queues and IDs that make one record name.
+// alike returns records of different queues with the same name.
 func (f *fixture) alike() []*driver.Record {
 	f.Helper()
 	var records []*driver.Record
@@ -143,7 +143,7 @@ func queuesInsert(f *fixture) {
 		b.record(spec{id: "dependent", edges: []string{"job"}}),
 		b.record(spec{id: "job"}),
 		a.record(spec{id: "job"}),
-		b.record(spec{id: "stray", edges: []string{"nobody"}}),
+		b.record(spec{id: "stray", edges: []string{"unknown"}}),
 	)
 	for i := range 3 {
 		require.NoError(f, errs[i])
@@ -189,7 +189,7 @@ func queuesExpired(f *fixture) {
 	assert.Equal(f, map[string][]string{"b": {"late"}}, both)
 }
 
-// fill puts so many jobs of a priority in a queue. Their IDs are its name and 1,
+// fill puts n jobs of a priority in a queue. Their IDs are the name of the queue and 1,
 // 2, and so on.
 func (f *fixture) fill(queue string, priority, n int) {
 	f.Helper()
@@ -235,7 +235,7 @@ func queuesLeaveTurns(f *fixture) {
 func queuesNone(f *fixture) {
 	f.fill("a", 0, 1)
 	assert.Empty(f, f.claimOf(5))
-	assert.Empty(f, f.claimOf(5, driver.Demand{Queue: "nobody", Limit: 5}))
+	assert.Empty(f, f.claimOf(5, driver.Demand{Queue: "unknown", Limit: 5}))
 }
 
 func queuesBatches(f *fixture) {
@@ -310,7 +310,7 @@ func queuesOfEmptyStore(f *fixture) {
 	assert.Empty(f, infos)
 }
 
-// queuesUnfinished has a queue with records in one state for each state.
+// queuesUnfinished creates a queue for each state, with records in that state.
 func queuesUnfinished(f *fixture) {
 	unfinished := func() []string {
 		f.Helper()

@@ -16,38 +16,38 @@ import (
 )
 
 var raceRules = []rule{
-	{"of concurrent inserts of an ID one wins", raceInsert},
-	{"of concurrent inserts of an enqueue scope one wins", raceInsertScope},
+	{"one of several concurrent inserts of an ID wins", raceInsert},
+	{"one of several concurrent inserts of an enqueue scope wins", raceInsertScope},
 	{"each record is claimed once", raceClaim},
-	{"a record is claimed or ended by hand", raceClaimOrComplete},
-	{"a record is ended or recovered", raceCompleteOrRecover},
+	{"a record is either claimed or ended by hand", raceClaimOrComplete},
+	{"a record is either ended or recovered", raceCompleteOrRecover},
 	{"a record is ended once", raceComplete},
 	{"a lease is handed back or recovered once", raceRelease},
 	{"a record is retried once", raceRetry},
 	{"a scope has one holder", raceScopes},
-	{"a scope passes to the next attempt without a gap", raceHandOver},
-	{"of concurrent inserts of a unique key one wins", raceUniqueKey},
-	{"no more are claimed at once than may run", raceMaxRunning},
-	{"a record is claimed or canceled", raceClaimOrCancel},
-	{"a record ends, whether it is asked to or not", raceCompleteOrCancel},
-	{"a record that is canceled while it runs does not await a retry", raceAwaitRetryOrCancel},
-	{"a record that is canceled while it runs does not run again, handed back or recovered", raceHandBackOrCancel},
-	{"a retry comes, or is canceled", raceRetryOrCancel},
-	{"a lease is renewed or recovered", raceExtendOrRecover},
-	{"a lease is handed back, or the record ends", raceReleaseOrComplete},
-	{"a record is restarted or deleted, once", raceRestartOrDelete},
+	{"the next attempt takes over a scope without a gap", raceHandOver},
+	{"one of several concurrent inserts of a unique key wins", raceUniqueKey},
+	{"concurrent claims keep to MaxRunning", raceMaxRunning},
+	{"a record is either claimed or canceled", raceClaimOrCancel},
+	{"a record ends, canceled or not", raceCompleteOrCancel},
+	{"a record canceled while it runs does not await a retry", raceAwaitRetryOrCancel},
+	{"a record canceled while it runs does not run again after a hand-back or recovery", raceHandBackOrCancel},
+	{"a retry either comes or is canceled", raceRetryOrCancel},
+	{"a lease is either renewed or recovered", raceExtendOrRecover},
+	{"either a lease is handed back or the record ends", raceReleaseOrComplete},
+	{"a record is either restarted or deleted, once", raceRestartOrDelete},
 	{"a record is forgotten once", raceForget},
 	{"a duty has one owner", raceDuty},
 	{"a mark is raised in steps", raceMark},
-	{"of concurrent notes that are to be new one is", raceNotes},
-	{"of notes that are kept at the same time all are kept", raceKeep},
-	{"nothing comes into a queue once it is drained", raceDrain},
-	{"a record whose edge ends while it is inserted goes on", raceInsertOrEnd},
+	{"one of several concurrent new notes is new", raceNotes},
+	{"notes that are kept at the same time are all kept", raceKeep},
+	{"no record is inserted into a queue once it drains", raceDrain},
+	{"a record whose edge ends while it is inserted continues", raceInsertOrEnd},
 	{"a record whose edge is retried while it is inserted waits for the next attempt", raceInsertOrRetry},
 }
 
-// together runs functions at the same time, and returns the error of each. They
-// start in a random order, so that now the one is first, and now the other.
+// together runs functions at the same time and returns the error of each. They start in a
+// random order.
 func (f *fixture) together(functions ...func() error) []error {
 	f.Helper()
 	errs := make([]error, len(functions))
@@ -64,7 +64,7 @@ func (f *fixture) together(functions ...func() error) []error {
 	return errs
 }
 
-// raceBudget is the time after which no more rounds of a race are begun.
+// raceBudget returns the time after which no more rounds of a race begin.
 func raceBudget() time.Duration {
 	if *long {
 		return time.Second
@@ -75,7 +75,7 @@ func raceBudget() time.Duration {
 // maxRounds is the number of rounds of a race on a fast store.
 const maxRounds = 25
 
-// rounds are those of a race, which is run several times.
+// rounds iterates over the rounds of a race.
 func rounds(yield func(round int) bool) {
 	begin, budget := time.Now(), raceBudget()
 	for round := range maxRounds {
@@ -85,13 +85,12 @@ func rounds(yield func(round int) bool) {
 	}
 }
 
-// four are four times the same function.
+// four returns the same function four times.
 func four(function func() error) []func() error {
 	return []func() error{function, function, function, function}
 }
 
-// one requires that one of the errors is nil, and that the others satisfy
-// refused.
+// one requires that one of the errors is nil and that the others satisfy refused.
 func (f *fixture) one(errs []error, refused func(error) bool) {
 	f.Helper()
 	won := 0
@@ -145,7 +144,7 @@ func (f *fixture) claimAs(by string, limit int) ([]*driver.Record, error) {
 	return claimed.Records, err
 }
 
-// tally counts what goroutines did with records.
+// tally counts by record what goroutines did.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -159,7 +158,7 @@ func (t *tally) add(name string) {
 	t.counts[name]++
 }
 
-// len is the number of different records.
+// len returns the number of different records.
 func (t *tally) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -249,7 +248,7 @@ func raceCompleteOrRecover(f *fixture) {
 		require.NoError(f, errs[1])
 		f.consistent()
 		if errs[0] == nil {
-			require.Empty(f, again, "it had ended")
+			require.Empty(f, again, "the record had ended")
 			f.hasState(id, amboy.StateFailed)
 			continue
 		}
@@ -313,7 +312,7 @@ func raceRetry(f *fixture) {
 	}
 }
 
-// holders knows who holds each scope, as the claimers see it.
+// holders records which record holds each scope, as seen by the claimers.
 type holders struct {
 	mu sync.Mutex
 	of map[string]string
@@ -321,8 +320,8 @@ type holders struct {
 
 func newHolders() *holders { return &holders{of: map[string]string{}} }
 
-// take records that a record was claimed. It returns an error where another one
-// has a scope of it.
+// take registers a claimed record. It returns an error if another record holds one of its
+// scopes.
 func (h *holders) take(r *driver.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -335,7 +334,7 @@ func (h *holders) take(r *driver.Record) error {
 	return nil
 }
 
-// leave records that a record is about to be written back.
+// leave deregisters a record before it is written back.
 func (h *holders) leave(r *driver.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -368,8 +367,8 @@ func raceScopes(f *fixture) {
 	assert.Equal(f, jobs, f.stats().Completed)
 }
 
-// work claims records until so many have ended. It hands every record back once
-// before it ends it.
+// work claims records until the given number of jobs has ended. It hands each record back
+// once before it ends it.
 func (f *fixture) work(by string, jobs int, held *holders, done *tally) error {
 	for done.len() < jobs {
 		records, err := f.claimAs(by, 2)
@@ -414,7 +413,7 @@ func raceHandOver(f *fixture) {
 		func() error {
 			for !done.Load() {
 				if err := every(f.driver.Insert(f.ctx, []*driver.Record{rival})); !amboy.IsDuplicateJobScopeError(err) {
-					return fmt.Errorf("a rival got the scope, or an error: %w", err)
+					return fmt.Errorf("another job got the scope, or a call failed: %w", err)
 				}
 			}
 			return nil
@@ -427,8 +426,8 @@ func raceHandOver(f *fixture) {
 	f.hasState("waiting", amboy.StateBlocked)
 }
 
-// runAttempts runs so many attempts of the job that is the only one that may
-// run, and leaves the last one as retrying.
+// runAttempts runs a number of attempts of the only job that may run, and leaves the last
+// attempt as retrying.
 func (f *fixture) runAttempts(attempts int) error {
 	for attempt := range attempts {
 		records, err := f.claimAs(owner, 10)

@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// acting returns a call of Act on the latest attempt of a job, whose error is
-// errNothing where the job was skipped or is not there.
+// acting returns a call of Act on the latest attempt of a job. Its error is errNothing if
+// the job was skipped or does not exist.
 func (f *fixture) acting(kind driver.ActionKind, id string) func() error {
 	return func() error {
 		acted, err := f.driver.Act(f.ctx, driver.ActRequest{
@@ -150,8 +150,8 @@ func raceRetryOrCancel(f *fixture) {
 			f.acting(driver.Cancel, id),
 		)
 		f.consistent()
-		// The retry comes first, and the next attempt is canceled; or the other
-		// way round. A driver may skip the attempt that was replaced meanwhile.
+		// Either the retry comes first and the next attempt is canceled, or the other way
+		// round. A driver may skip the attempt that was replaced meanwhile.
 		if errs[0] != nil {
 			f.lost(errs[0])
 			require.NoError(f, errs[1])
@@ -183,7 +183,7 @@ func raceExtendOrRecover(f *fixture) {
 			},
 		)
 		require.NoError(f, errors.Join(errs...))
-		require.Len(f, lost, recovered, "the lease is lost where it was recovered")
+		require.Len(f, lost, recovered, "the lease is lost if it was recovered")
 		if recovered == 1 {
 			r = f.claimOne(id)
 		}
@@ -283,7 +283,7 @@ func raceDrain(f *fixture) {
 			},
 		)
 		require.NoError(f, errs[1])
-		require.Len(f, in.list(), before, "a record came after the queue was drained")
+		require.Len(f, in.list(), before, "a record was inserted after the queue was drained")
 		if errs[0] != nil {
 			require.ErrorIs(f, errs[0], amboy.ErrQueueDraining)
 			require.Zero(f, before)

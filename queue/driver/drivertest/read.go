@@ -8,13 +8,13 @@ import (
 )
 
 var getRules = []rule{
-	{"a job that is not there is not found", getUnknown},
-	{"the latest attempt is given", getLatest},
+	{"an unknown job is not found", getUnknown},
+	{"the latest attempt is returned", getLatest},
 }
 
 var attemptsRules = []rule{
-	{"they are given oldest first", attemptsOldestFirst},
-	{"there are none of a job that is not there or not retryable", attemptsNone},
+	{"attempts are returned oldest first", attemptsOldestFirst},
+	{"a job that is unknown or not retryable has none", attemptsNone},
 }
 
 var statsRules = []rule{
@@ -24,13 +24,13 @@ var statsRules = []rule{
 
 func getUnknown(f *fixture) {
 	f.insert(spec{id: "job"})
-	_, err := f.driver.Get(f.ctx, f.queue, "nobody")
+	_, err := f.driver.Get(f.ctx, f.queue, "unknown")
 	require.True(f, amboy.IsJobNotFoundError(err), "the error is %v", err)
 }
 
 func getLatest(f *fixture) {
 	r := f.retrying(spec{id: "job"})
-	for attempt := 1; attempt <= 11; attempt++ { // 10 is no less than 9
+	for attempt := 1; attempt <= 11; attempt++ { // attempts are compared as numbers
 		f.retry(r)
 		assert.Equal(f, attempt, f.get("job").RetryInfo.CurrentAttempt)
 		r = f.end(f.claimOne("job"), amboy.StateRetrying)
@@ -55,7 +55,7 @@ func attemptsOldestFirst(f *fixture) {
 
 func attemptsNone(f *fixture) {
 	f.insert(spec{id: "plain"})
-	for _, id := range []string{"plain", "nobody"} {
+	for _, id := range []string{"plain", "unknown"} {
 		assert.Empty(f, f.attempts(id), "of %s", id)
 	}
 }

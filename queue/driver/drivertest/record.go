@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// The types of the suite's jobs, which differ in their names alone.
+// The types of the suite's jobs, which differ only in their names.
 const (
 	jobTypeName      = "drivertest"
 	otherJobTypeName = "drivertest-other"
@@ -24,7 +24,7 @@ const (
 // testJob is a job of the suite. It is never run.
 type testJob struct {
 	job.Base `bson:"job_base" json:"job_base"`
-	// Note tells one content from another.
+	// Note distinguishes contents.
 	Note string `bson:"note" json:"note"`
 
 	tags        []string
@@ -57,7 +57,7 @@ func (j *testJob) UniqueKey() (string, amboy.UniqueUntil) { return j.uniqueKey, 
 type spec struct {
 	id            string
 	note          string
-	created       time.Time // the start of the test where it is zero
+	created       time.Time // zero means the start of the test
 	priority      int
 	waitUntil     time.Time
 	dispatchBy    time.Time
@@ -65,15 +65,15 @@ type spec struct {
 	enqueueScopes []string
 	edges         []string
 	retryable     bool
-	typeName      string // jobTypeName where it is empty
-	version       int    // that of the type where it is 0
-	manager       string // the type of its dependency manager; the plain one where it is empty
+	typeName      string // empty means jobTypeName
+	version       int    // 0 means the version of the type
+	manager       string // the type of its dependency manager; empty means the plain one
 	tags          []string
 	uniqueKey     string
 	uniqueUntil   amboy.UniqueUntil
 }
 
-// String lists what is set, for the log of a history.
+// String lists the fields that are set, for the log of a history.
 func (s spec) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "job %s", s.id)
@@ -96,7 +96,7 @@ func (s spec) String() string {
 	return text.String()
 }
 
-// record is the job as a queue puts it.
+// record returns the job's record as a queue inserts it.
 func (f *fixture) record(s spec) *driver.Record {
 	f.Helper()
 	j := newTestJob(cmp.Or(s.typeName, jobTypeName))
@@ -129,8 +129,8 @@ func (f *fixture) record(s spec) *driver.Record {
 	return r
 }
 
-// ended is a record as a queue writes it when its attempt ended in one of the
-// states that StateOf knows for that, StateRetrying among them.
+// ended returns a record as a queue writes it when its attempt ended in a state, which
+// may be StateRetrying.
 func ended(r *driver.Record, state amboy.JobState) *driver.Record {
 	e := *r
 	e.Status.Completed, e.Status.InProgress = true, false
@@ -148,7 +148,7 @@ func ended(r *driver.Record, state amboy.JobState) *driver.Record {
 	return &e
 }
 
-// endedRetry is a record that awaited its retry, and is done with it.
+// endedRetry returns a record whose awaited retry has ended.
 func endedRetry(r *driver.Record, state amboy.JobState) *driver.Record {
 	e := ended(r, state)
 	if state == amboy.StateSucceeded {
@@ -158,7 +158,7 @@ func endedRetry(r *driver.Record, state amboy.JobState) *driver.Record {
 	return e
 }
 
-// nextAttempt is the record that replaces one that awaits its retry.
+// nextAttempt returns the record that replaces one that awaits its retry.
 func nextAttempt(r *driver.Record) *driver.Record {
 	n := *r
 	n.Status = amboy.JobStatusInfo{}
@@ -175,25 +175,24 @@ func nextAttempt(r *driver.Record) *driver.Record {
 	return &n
 }
 
-// attemptName is the name of the record of an attempt of the job "job", which is
-// retryable.
+// attemptName returns the record name of an attempt of the retryable job "job".
 func attemptName(queue string, attempt int) string {
 	return driver.RecordName(queue, "job", amboy.JobRetryInfo{Retryable: true, CurrentAttempt: attempt})
 }
 
-// stateOf is the state that a record shows.
+// stateOf returns the state that a record shows.
 func stateOf(r *driver.Record) amboy.JobState {
 	return driver.StateOf(r, time.Now())
 }
 
-// body is an encoded document that says something.
+// body returns an encoded document that contains a note.
 func (f *fixture) body(note string) *registry.Body {
 	f.Helper()
 	r := f.record(spec{id: "body", note: note})
 	return &r.Job
 }
 
-// jobIDs are the IDs of the jobs of records, in their order.
+// jobIDs returns the IDs of the jobs of records, in their order.
 func jobIDs(records []*driver.Record) []string {
 	ids := make([]string, len(records))
 	for i, r := range records {
@@ -202,5 +201,5 @@ func jobIDs(records []*driver.Record) []string {
 	return ids
 }
 
-// wholeMillisecond is a time that every store keeps.
+// wholeMillisecond truncates a time to the precision that every store keeps.
 func wholeMillisecond(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -11,18 +11,18 @@ import (
 )
 
 var releaseRules = []rule{
-	{"a record that is handed back may run at once, in its turn", releaseNow},
+	{"a record that is handed back may run again in its turn", releaseNow},
 	{"handing back is not an attempt", releaseIsNoAttempt},
 	{"a record that is handed back gives up the scopes of its run", releaseFreesScopes},
 	{"nothing is claimed before NotBefore", releaseNotBefore},
-	{"a parked record stays, and says why", releasePark},
+	{"a parked record stays and shows the reason", releasePark},
 	{"each of several has its own error", releaseSeveral},
 }
 
 var recoverRules = []rule{
-	{"leases that have ended are handed back", recoverHandsBack},
-	{"only records that run are handed back", recoverRunning},
-	{"a lease to keep is not handed back", recoverButKeep},
+	{"expired leases are handed back", recoverHandsBack},
+	{"only running records are handed back", recoverRunning},
+	{"a lease in keep is not handed back", recoverButKeep},
 }
 
 func recoverButKeep(f *fixture) {
@@ -95,15 +95,15 @@ func releasePark(f *fixture) {
 		spec{id: "dependent", edges: []string{"job"}},
 	)
 	r := f.claimOne("job")
-	f.release(driver.HandBack{Lease: driver.LeaseOf(r), Park: true, Reason: "nobody knows its type"})
+	f.release(driver.HandBack{Lease: driver.LeaseOf(r), Park: true, Reason: "unknown type"})
 	f.hasState("job", amboy.StateParked)
-	assert.Equal(f, "nobody knows its type", f.get("job").Status.Reason)
+	assert.Equal(f, "unknown type", f.get("job").Status.Reason)
 	parked := f.list(amboy.StateParked)
 	require.Equal(f, []string{"job"}, jobIDs(parked))
-	assert.Equal(f, "nobody knows its type", parked[0].Status.Reason)
+	assert.Equal(f, "unknown type", parked[0].Status.Reason)
 
 	claimed := f.claimAt(9, 10)
-	assert.Empty(f, claimed.Records, "it is not claimed, and does not expire")
+	assert.Empty(f, claimed.Records, "a parked record is not claimed and does not expire")
 	assert.Zero(f, claimed.Next)
 	assert.Zero(f, f.recoverEnded())
 	f.hasState("dependent", amboy.StateBlocked)

@@ -10,17 +10,17 @@ import (
 )
 
 var runNowRules = []rule{
-	{"a scheduled record is due", runNowScheduled},
-	{"a record that was handed back is due", runNowPostponed},
-	{"it waits for its scopes", runNowScopes},
-	{"it expires as before", runNowExpires},
+	{"a scheduled record becomes due", runNowScheduled},
+	{"a record that was handed back until a time becomes due", runNowPostponed},
+	{"the record still waits for its scopes", runNowScopes},
+	{"the record expires as before", runNowExpires},
 }
 
 var rescheduleRules = []rule{
-	{"a record waits for the other time", rescheduleLater},
-	{"an earlier time counts, and none", rescheduleEarlier},
-	{"a record that was handed back waits for that time alone", reschedulePostponed},
-	{"it waits for its edges and scopes as before", rescheduleWaits},
+	{"a record waits for the new time", rescheduleLater},
+	{"an earlier time counts, and so does the zero time", rescheduleEarlier},
+	{"a record that was handed back waits only for the new time", reschedulePostponed},
+	{"the record waits for its edges and scopes as before", rescheduleWaits},
 }
 
 func (f *fixture) runNow(ids ...string) {
@@ -36,7 +36,7 @@ func runNowScheduled(f *fixture) {
 	)
 	f.runNow("job")
 	f.hasState("job", amboy.StatePending)
-	assert.False(f, f.get("job").TimeInfo.WaitUntil.After(time.Now()), "it is due, as its time says")
+	assert.False(f, f.get("job").TimeInfo.WaitUntil.After(time.Now()), "the record's time must be past")
 	assert.Equal(f, []string{"job", "pending"}, jobIDs(f.claim(10)))
 }
 
@@ -66,7 +66,7 @@ func runNowExpires(f *fixture) {
 	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(4, 0).Records))
 }
 
-// reschedule gives a job a time that is so many hours after the start.
+// reschedule sets the time of a job to some hours after the start.
 func (f *fixture) reschedule(id string, hours float64) {
 	f.Helper()
 	f.act(driver.Action{Kind: driver.Reschedule, At: f.after(hours)}, id)

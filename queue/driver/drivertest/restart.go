@@ -10,15 +10,15 @@ import (
 
 var restartRules = []rule{
 	{"the same attempt runs again", restartSame},
-	{"it arrives anew", restartArrives},
-	{"its errors stay among its attempt errors", restartErrors},
-	{"its dispatch-by time is dropped", restartDispatchBy},
-	{"its edges are not waited for", restartEdges},
-	{"who depended on it is not told", restartDependents},
-	{"it takes its enqueue scopes again", restartScopes},
-	{"it is skipped where another job holds one", restartScopesHeld},
-	{"it can be retried", restartRetry},
-	{"an attempt that was replaced is not run again", restartReplaced},
+	{"the job is queued as if it were new", restartArrives},
+	{"the job's errors stay among its attempt errors", restartErrors},
+	{"the dispatch-by time is dropped", restartDispatchBy},
+	{"the job does not wait for its edges", restartEdges},
+	{"jobs that depended on it are not notified", restartDependents},
+	{"the job takes its enqueue scopes again", restartScopes},
+	{"the job is skipped if another job holds one of its scopes", restartScopesHeld},
+	{"the job can be retried", restartRetry},
+	{"a replaced attempt is not run again", restartReplaced},
 }
 
 func (f *fixture) restart(ids ...string) {
@@ -83,7 +83,7 @@ func restartDispatchBy(f *fixture) {
 	got := f.get("job")
 	assert.Empty(f, got.Status.Outcome)
 	assert.True(f, got.TimeInfo.DispatchBy.IsZero(), "dispatch-by is %s", got.TimeInfo.DispatchBy)
-	assert.Empty(f, f.claimAt(9, 0).Records, "it does not expire again")
+	assert.Empty(f, f.claimAt(9, 0).Records, "the job does not expire again")
 	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(9, 1).Records))
 }
 
@@ -106,7 +106,7 @@ func restartEdges(f *fixture) {
 	require.Equal(f, []string{"bad"}, told.Dependency.Failed)
 	f.end(told, amboy.StateFailed)
 	f.restart("told")
-	assert.Empty(f, f.claimOne("told").Dependency.Failed, "it is not told again")
+	assert.Empty(f, f.claimOne("told").Dependency.Failed, "the dependent is not notified again")
 }
 
 func restartDependents(f *fixture) {
@@ -114,7 +114,7 @@ func restartDependents(f *fixture) {
 	f.end(f.claimOne("job"), amboy.StateFailed)
 	f.restart("job")
 	f.hasState("before", amboy.StatePending)
-	assert.Equal(f, []string{"job"}, f.claimOne("before").Dependency.Failed, "it was told before")
+	assert.Equal(f, []string{"job"}, f.claimOne("before").Dependency.Failed, "the dependent was notified before")
 	f.insert(spec{id: "after", edges: []string{"job"}})
 	r := f.claimOne("job")
 	assert.Empty(f, f.claim(10))

@@ -9,27 +9,27 @@ import (
 )
 
 var retryRules = []rule{
-	{"the next attempt takes the place of the one before", retryReplaces},
-	{"the next attempt comes after those that wait", retryComesLast},
+	{"the next attempt replaces the one before", retryReplaces},
+	{"the next attempt is ordered after waiting records", retryComesLast},
 	{"the next attempt waits for its time", retryWaitUntil},
-	{"scopes pass to the next attempt", retryPassesScopes},
+	{"the next attempt takes over the scopes", retryPassesScopes},
 	{"scopes that the next attempt does not want are given up", retryGivesUpScopes},
-	{"a new scope that is held refuses the retry, and changes nothing", retryRefusedForScope},
-	{"dependents pass to the next attempt", retryPassesDependents},
-	{"edges that failed are not held against the next attempt", retryForgetsFailedEdges},
+	{"a new scope that is held refuses the retry and changes nothing", retryRefusedForScope},
+	{"the next attempt takes over the dependents", retryPassesDependents},
+	{"the next attempt has no failed edges", retryForgetsFailedEdges},
 	{"a record is retried once", retryOnce},
 	{"only a record that awaits its retry is retried", retryWrongState},
-	{"a name that is taken refuses the retry, and changes nothing", retryRefusedForName},
+	{"a taken name refuses the retry and changes nothing", retryRefusedForName},
 }
 
 var endRetryRules = []rule{
-	{"it frees the scopes and lets dependents run", endRetryEnds},
-	{"a failed end is held against dependents", endRetryFailed},
+	{"ending a retry frees the scopes and lets dependents run", endRetryEnds},
+	{"dependents find a failed retry among their failed edges", endRetryFailed},
 	{"a retry ends once", endRetryOnce},
-	{"only a retry that is awaited ends", endRetryWrongState},
+	{"only an awaited retry ends", endRetryWrongState},
 }
 
-// retrying inserts a job, and ends its first attempt with a wish for another.
+// retrying inserts a job and ends its first attempt so that it awaits a retry.
 func (f *fixture) retrying(s spec) *driver.Record {
 	f.Helper()
 	s.retryable, s.priority = true, 9
@@ -128,7 +128,7 @@ func retryPassesDependents(f *fixture) {
 	f.retry(r)
 	f.insert(spec{id: "after", edges: []string{"job"}})
 	second := f.claimOne("job")
-	assert.Empty(f, f.claim(10), "they wait for the last attempt")
+	assert.Empty(f, f.claim(10), "the dependents wait for the last attempt")
 	f.end(second, amboy.StateRetrying)
 	assert.Empty(f, f.claim(10))
 	f.retry(f.get("job"))

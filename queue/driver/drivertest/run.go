@@ -1,6 +1,6 @@
-// Package drivertest is the suite that every driver passes. It runs the whole
-// life of a job, its races and its faults through the calls of driver.Driver,
-// and compares random histories with a simple model of what a driver does.
+// Package drivertest is the conformance suite for drivers. It runs the whole life of a
+// job, its races and its faults through the calls of driver.Driver, and compares random
+// histories with a simple model of a driver.
 package drivertest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var long = flag.Bool("drivertest.long", false, "run the races and random histories of the suite of drivers at length")
+var long = flag.Bool("drivertest.long", false, "run long races and many random histories in the driver conformance suite")
 
 // rule is one thing that a driver must do.
 type rule struct {
@@ -18,14 +18,14 @@ type rule struct {
 	check func(f *fixture)
 }
 
-// group is rules about one thing.
+// group is a set of rules about one call or topic.
 type group struct {
 	name  string
 	rules []rule
 	needs []need
 }
 
-// basics are what holds for each queue, also for the one without a name.
+// basics are the rules that are also checked on the queue without a name.
 var basics = []group{
 	{name: "Insert", rules: insertRules},
 	{name: "Claim", rules: claimRules},
@@ -39,10 +39,10 @@ var basics = []group{
 	{name: "Attempts", rules: attemptsRules},
 }
 
-// races are the rules about calls at the same time.
+// races are the rules about concurrent calls.
 var races = group{name: "Races", rules: raceRules}
 
-// others are the rules beside them.
+// others are all other rules.
 var others = []group{
 	{name: "EndRetry", rules: endRetryRules},
 	{name: "Extend", rules: extendRules},
@@ -86,13 +86,13 @@ var others = []group{
 	{name: "FaultNotifications", rules: faultNotificationRules, needs: []need{hookBreak, notifications}},
 }
 
-// Run runs the suite as subtests of t, each named by the rule that it checks.
-// Rules for which the driver declares no feature, or the harness has no hook, are
-// skipped, and the last line of the log lists them.
+// Run runs the suite as subtests of t, each named by the rule that it checks. Rules for
+// which the driver declares no feature, or the harness has no hook, are skipped; the last
+// line of the log lists them.
 //
-// Run it with -race. The suite is short by default; -drivertest.long compares 150
-// histories of each kind, gives each race a second, and leaves nothing out.
-// A history is named by its seed, so that -run repeats it.
+// Run it with -race. The suite is short by default. -drivertest.long compares 150
+// histories of each kind, gives each race a second, and skips nothing. A history is named
+// by its seed, so that -run repeats it.
 func Run(t *testing.T, h Harness) {
 	features := h.features(t)
 	var skipped []string
@@ -130,7 +130,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// check checks the rules on a queue, each on a store of its own.
+// check checks the rules on a queue, each on its own store.
 func (g group) check(t *testing.T, h Harness, queue string) {
 	for _, r := range g.rules {
 		t.Run(r.name, func(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 
 var saveRules = []rule{
 	{"the content is replaced", saveContent},
-	{"nothing else is", saveNothingElse},
+	{"nothing else is replaced", saveNothingElse},
 	{"a running record stays under its lease", saveWhileRunning},
 	{"a stale copy is refused", saveStale},
-	{"a copy that was locked since it was read stores its lock", saveRelocked},
-	{"a renewed lease makes no copy stale", saveAfterExtend},
-	{"a record that is not there is not found", saveUnknown},
+	{"a copy that was relocked since it was read stores its lock", saveRelocked},
+	{"renewing a lease does not make a copy stale", saveAfterExtend},
+	{"an unknown record is not found", saveUnknown},
 }
 
 func saveContent(f *fixture) {
@@ -41,7 +41,7 @@ func saveContent(f *fixture) {
 	assert.Equal(f, 2, got.Status.DroppedErrors)
 	assert.Equal(f, r.RetryInfo, got.RetryInfo)
 
-	r.Version++ // the body went through an upgrade when it was read
+	r.Version++ // the body was upgraded when it was read
 	require.NoError(f, f.driver.Save(f.ctx, r))
 	assert.Equal(f, r.Version, f.get("job").Version)
 }
@@ -68,7 +68,7 @@ func saveNothingElse(f *fixture) {
 	r.RetryInfo.NeedsRetry, r.RetryInfo.CurrentAttempt = true, 3
 	r.Tags, r.UniqueKey, r.UniqueUntil, r.Dependency = []string{"y"}, "other", amboy.UniqueUntilFailed, nil
 	r.Metadata = map[string]string{"from": "elsewhere"}
-	want.Metadata = r.Metadata // it is content
+	want.Metadata = r.Metadata // metadata is content
 	progress := f.progress(1, "done")
 	r.Progress, r.Result, r.ForgetAt, r.CancelRequested = &progress, f.body("result"), f.after(1), true
 	require.NoError(f, f.driver.Save(f.ctx, &r))
@@ -88,7 +88,7 @@ func saveWhileRunning(f *fixture) {
 	f.hasState("job", amboy.StateSucceeded)
 }
 
-// under is the record of a job that shows the lease of another copy of it.
+// under returns a copy of a record that shows the lease of another copy.
 func (f *fixture) under(r *driver.Record, s spec) *driver.Record {
 	saved := f.record(s)
 	driver.CopyLock(saved, r)
@@ -106,18 +106,18 @@ func saveStale(f *fixture) {
 		require.ErrorIs(f, err, driver.ErrLeaseLost, why)
 		f.same(want, f.get("job"))
 	}
-	refused(pending, "it was claimed")
+	refused(pending, "claimed since")
 	other := f.under(first, spec{id: "job"})
 	other.Status.Owner = "another owner"
-	refused(other, "another owner runs it")
+	refused(other, "run by another owner")
 	other.Status.ModificationCount++
-	refused(other, "another owner runs it, whatever the count")
+	refused(other, "run by another owner, whatever the count")
 	f.release(driver.HandBack{Lease: driver.LeaseOf(first)})
-	refused(first, "it was handed back")
+	refused(first, "handed back since")
 	second := f.claimOne("job")
-	refused(first, "it was claimed again")
+	refused(first, "claimed again since")
 	f.end(second, amboy.StateSucceeded)
-	refused(first, "it has ended")
+	refused(first, "ended since")
 }
 
 func saveRelocked(f *fixture) {
@@ -143,7 +143,7 @@ func saveRelocked(f *fixture) {
 		assert.Zero(f, f.recover(), "the lease is as long as before")
 		assert.False(f, f.tryExtend(driver.LeaseOf(r)))
 	}
-	assert.True(f, f.tryExtend(lost), "the lock has taken the place of the lease")
+	assert.True(f, f.tryExtend(lost), "the lock replaced the lease")
 	f.end(r, amboy.StateSucceeded)
 }
 
@@ -158,7 +158,7 @@ func saveAfterExtend(f *fixture) {
 }
 
 func saveUnknown(f *fixture) {
-	err := f.driver.Save(f.ctx, f.record(spec{id: "nobody"}))
+	err := f.driver.Save(f.ctx, f.record(spec{id: "unknown"}))
 	require.True(f, amboy.IsJobNotFoundError(err), "the error is %v", err)
 	assert.Empty(f, f.list())
 }

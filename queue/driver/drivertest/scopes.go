@@ -9,13 +9,13 @@ import (
 )
 
 var scopeRules = []rule{
-	{"of the records of a scope one runs at a time", scopeOneRuns},
-	{"one call gives a scope once", scopeOncePerClaim},
+	{"one record of a scope runs at a time", scopeOneRuns},
+	{"one claim gives a scope to one record", scopeOncePerClaim},
 	{"a record waits for all of its scopes", scopeAll},
-	{"a record that waits for a scope keeps nobody else waiting", scopeWaitsAlone},
+	{"a record that waits for a scope does not delay others", scopeWaitsAlone},
 	{"an enqueue scope has one holder", scopeEnqueued},
 	{"an enqueue scope is refused while a record runs under it", scopeEnqueuedWhileRunning},
-	{"an enqueue scope goes before records that wait for it", scopeEnqueuedBeforeWaiting},
+	{"an enqueue scope takes precedence over records that wait for it", scopeEnqueuedBeforeWaiting},
 	{"a record that waits for a scope shows that", scopeShown},
 }
 

@@ -13,20 +13,20 @@ import (
 )
 
 var shareRules = []rule{
-	{"what one process writes the other sees", shareSeen},
+	{"one process reads what another writes", shareSeen},
 	{"a lease that another process recovered is lost", shareRecovered},
-	{"a queue is controlled for all processes", shareControl},
-	{"who runs a record learns that another process wants it canceled", shareCancel},
+	{"controls apply to all processes", shareControl},
+	{"the owner of a record learns of another process's Cancel", shareCancel},
 	{"a duty has one owner in all processes", shareDuty},
-	{"a mark is one for all processes", shareMark},
-	{"notes are those of all processes", shareNotes},
+	{"all processes share a mark", shareMark},
+	{"all processes share notes", shareNotes},
 }
 
 var shareNotificationRules = []rule{
-	{"a process is told of what another changes", shareNotifies},
+	{"a process is notified of changes by another", shareNotifies},
 }
 
-// share returns the same test on another driver of the same store.
+// share returns the same test with another driver on the same store.
 func (f *fixture) share() *fixture {
 	f.Helper()
 	other := *f
@@ -34,17 +34,17 @@ func (f *fixture) share() *fixture {
 	return &other
 }
 
-// takingTurns is the same test, each call of which is made on the next of two
-// drivers of one store.
+// takingTurns returns the same test with two drivers on one store, which take the calls
+// in turn.
 func (f *fixture) takingTurns() *fixture {
 	f.Helper()
 	other := f.share()
 	other.driver = &turns{drivers: []driver.Driver{f.driver, other.driver}}
-	other.harness.Reopen = nil // It knows the drivers that it opened.
+	other.harness.Reopen = nil // it knows only the drivers that it opened
 	return other
 }
 
-// takingTurns are rules about two drivers of one store.
+// takingTurns returns rules that are checked with two drivers on one store.
 func takingTurns(rules []rule) []rule {
 	var taking []rule
 	for _, r := range rules {
@@ -124,7 +124,7 @@ func shareNotifies(f *fixture) {
 	told(func() { other.end(r, amboy.StateSucceeded) })
 }
 
-// turns is several drivers of one store, which take the calls in turn.
+// turns is a driver that passes each call to the next of several drivers on one store.
 type turns struct {
 	drivers []driver.Driver
 	calls   atomic.Uint64
@@ -226,7 +226,7 @@ func (t *turns) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return t.next().Subscribe(notify)
 }
 
-// Close is left to whoever opened the drivers.
+// Close does nothing: the fixture closes the drivers.
 func (t *turns) Close(context.Context) error { return nil }
 
 func (t *turns) Keep(ctx context.Context, notes ...driver.Note) error {

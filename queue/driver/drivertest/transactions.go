@@ -11,22 +11,22 @@ import (
 )
 
 var transactionRules = []rule{
-	{"what was inserted is there when the transaction is committed", transactionCommit},
-	{"nothing is left of a transaction that was rolled back", transactionRollback},
-	{"a record that is refused keeps no other out", transactionRefused},
-	{"records of one transaction know each other", transactionSeesItself},
-	{"a record of a transaction is refused as any other", transactionDraining},
+	{"inserted records exist after the commit", transactionCommit},
+	{"a rollback leaves nothing", transactionRollback},
+	{"a refused record does not affect the others", transactionRefused},
+	{"records of one transaction see each other", transactionSeesItself},
+	{"a record of a transaction is refused like any other", transactionDraining},
 }
 
 var transactionNotificationRules = []rule{
-	{"subscribers are told when the transaction is committed", transactionNotifies},
+	{"subscribers are notified of the commit", transactionNotifies},
 }
 
-// begin begins a transaction, which the test ends.
+// begin begins a transaction, which the test must end.
 func (f *fixture) begin() Transaction {
 	f.Helper()
 	tx := f.harness.Begin(f.ctx, f.T, f.driver)
-	require.NotNil(f, tx.Context, "Begin must give a context")
+	require.NotNil(f, tx.Context, "Begin must return a context")
 	open := true
 	ending := func(end func() error) func() error {
 		return func() error {
@@ -35,7 +35,7 @@ func (f *fixture) begin() Transaction {
 		}
 	}
 	f.Cleanup(func() {
-		if open { // The test has failed.
+		if open { // the test has failed
 			assert.NoError(f, tx.Rollback())
 		}
 	})
@@ -103,7 +103,7 @@ func transactionSeesItself(f *fixture) {
 		spec{id: "a"},
 		spec{id: "scope", scopes: s, enqueueScopes: s},
 		spec{id: "key", uniqueKey: "key"},
-		spec{id: "edge", edges: []string{"nobody"}},
+		spec{id: "edge", edges: []string{"unknown"}},
 	)
 	require.NoError(f, errs[0])
 	require.True(f, amboy.IsDuplicateJobError(errs[1]), "the error is %v", errs[1])

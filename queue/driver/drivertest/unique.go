@@ -9,22 +9,22 @@ import (
 )
 
 var uniqueRules = []rule{
-	{"a unique key is taken once", uniqueOnce},
-	{"of two with one key in one call the first is added", uniqueInCall},
-	{"a record that is refused takes no key", uniqueRefused},
+	{"a unique key can be taken once", uniqueOnce},
+	{"the first of two records with one key in one call is added", uniqueInCall},
+	{"a refused record takes no key", uniqueRefused},
 	{"a key is held for as long as its job says", uniqueUntil},
-	{"a key that is free until the job starts is free for good", uniqueStarted},
+	{"a key until the job starts is never taken again by that job", uniqueStarted},
 	{"a job that never started has no key when it has ended", uniqueNeverStarted},
-	{"a key passes to the next attempt", uniqueRetry},
-	{"a key is that of Insert, whatever is written later", uniqueKept},
-	{"a job that runs again takes its key again", uniqueRestart},
-	{"a job does not run again whose key another job has", uniqueRestartRefused},
+	{"the next attempt takes over the key", uniqueRetry},
+	{"a key is the one of Insert, whatever is written later", uniqueKept},
+	{"a restarted job takes its key again", uniqueRestart},
+	{"a job whose key another job has is not restarted", uniqueRestartRefused},
 	{"a key is free when its job is forgotten or deleted", uniqueRemoved},
-	{"a job does not give up the key that another has since taken", uniqueTakenSince},
+	{"a job does not free a key that another job has taken since", uniqueTakenSince},
 }
 
-// hasKey requires that the unique key "key" is held, or that it is free, when a
-// job does something.
+// hasKey requires that the unique key "key" is held, or that it is free, at some point of
+// a job's life.
 func (f *fixture) hasKey(held bool, when string) {
 	f.Helper()
 	probe := "probe when the job " + when
@@ -70,8 +70,8 @@ func uniqueRefused(f *fixture) {
 
 // uniqueUntil tries each duration with each ending.
 func uniqueUntil(f *fixture) {
-	f.unchecked = true // There are many calls; what they are to show is checked.
-	// held tells in which states a job has its key.
+	f.unchecked = true // many calls; the test checks the keys
+	// held reports for each duration in which states a job has its key.
 	held := map[amboy.UniqueUntil]func(state amboy.JobState) bool{
 		"":                         func(state amboy.JobState) bool { return !state.IsFinal() },
 		amboy.UniqueUntilEnded:     func(state amboy.JobState) bool { return !state.IsFinal() },

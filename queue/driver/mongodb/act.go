@@ -14,16 +14,16 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// actAtOnce is the number of records, at most, on which one bulk write acts.
-const actAtOnce = 200
+// actBatch is the maximum number of records that one bulk write acts on.
+const actBatch = 200
 
 // errSkipped is the error of a change of a document whose state does not allow the
 // action.
-var errSkipped = errors.New("its state does not allow that")
+var errSkipped = errors.New("the job's state does not allow the action")
 
-// Act implements driver.Driver. It acts on 200 records at a time, and only on so many
-// where it takes long to find them (see Find). An error after some of them comes with
-// what was done.
+// Act implements driver.Driver. It acts on 200 records at a time, and on one such batch
+// only if finding them takes long (see Find). If an error occurs after some records were
+// changed, both the result and the error are returned.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -49,18 +49,18 @@ func (d *Driver) act(ctx context.Context, req driver.ActRequest, acted *driver.A
 	if err != nil {
 		return err
 	}
-	err = d.boundBy(ctx, at, req)
+	err = d.boundRestart(ctx, at, req)
 	if err != nil {
 		return err
 	}
-	a := &acting{Driver: d, Action: req.Action}
+	a := &actionRun{Driver: d, Action: req.Action}
 	a.selection, err = d.newSelection(ctx, req.Query, time.Now())
 	if err != nil {
 		return err
 	}
 	for acted.Done+acted.Skipped < req.Limit {
-		limit := min(req.Limit-acted.Done-acted.Skipped, actAtOnce)
-		more, err := a.onSome(ctx, at, limit, req.DryRun, acted)
+		limit := min(req.Limit-acted.Done-acted.Skipped, actBatch)
+		more, err := a.actOnNext(ctx, at, limit, req.DryRun, acted)
 		if err != nil || !more || at.Scans {
 			return err
 		}
@@ -68,22 +68,22 @@ func (d *Driver) act(ctx context.Context, req driver.ActRequest, acted *driver.A
 	return nil
 }
 
-// acting is an action that is under way.
-type acting struct {
+// actionRun is an action in progress.
+type actionRun struct {
 	*Driver
 	driver.Action
 	*selection
-	// replaced are attempts that others have replaced.
+	// replaced holds the attempts that a later attempt replaced.
 	replaced map[*document]bool
 }
 
-// onSome acts on the next documents, and tells whether there are more.
-func (a *acting) onSome(ctx context.Context, at *position, limit int, dryRun bool, acted *driver.Acted) (more bool, err error) {
-	docs, more, err := a.look(ctx, a.selection, at, limit, withoutJob)
+// actOnNext acts on the next documents and reports whether there are more.
+func (a *actionRun) actOnNext(ctx context.Context, at *position, limit int, dryRun bool, acted *driver.Acted) (more bool, err error) {
+	docs, more, err := a.findNext(ctx, a.selection, at, limit, withoutJob)
 	if err != nil {
 		return false, err
 	}
-	err = a.on(ctx, docs, dryRun, acted)
+	err = a.actOn(ctx, docs, dryRun, acted)
 	if err != nil {
 		return false, err
 	}
@@ -94,22 +94,22 @@ func (a *acting) onSome(ctx context.Context, at *position, limit int, dryRun boo
 	return more, err
 }
 
-// boundBy ends the documents that are acted on at the last that is there: those
-// that are restarted come again, after the others.
-func (d *Driver) boundBy(ctx context.Context, at *position, req driver.ActRequest) error {
+// boundRestart ends a restart at the last document that exists when it begins, because
+// restarted documents come again after the others.
+func (d *Driver) boundRestart(ctx context.Context, at *position, req driver.ActRequest) error {
 	if req.Action.Kind != driver.Restart || req.DryRun || at.begun {
 		return nil
 	}
 	opts := options.Find().SetSort(field("order", -1)).SetLimit(1).SetProjection(field("order", 1))
 	return d.each(ctx, field("order", exist(true)), opts, func(doc *document) error {
 		at.End = doc.Order
-		d.orders.saw(doc.Order)
+		d.orders.observe(doc.Order)
 		return nil
 	})
 }
 
-// on acts on documents, and adds up what was done.
-func (a *acting) on(ctx context.Context, docs []*document, dryRun bool, acted *driver.Acted) (err error) {
+// actOn acts on documents and adds the result to acted.
+func (a *actionRun) actOn(ctx context.Context, docs []*document, dryRun bool, acted *driver.Acted) (err error) {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -120,9 +120,9 @@ func (a *acting) on(ctx context.Context, docs []*document, dryRun bool, acted *d
 		}
 	}
 	if dryRun {
-		return a.try(ctx, docs, acted)
+		return a.countAllowed(ctx, docs, acted)
 	}
-	err = a.readFormerScopes(ctx, docs)
+	err = a.readLegacyScopes(ctx, docs)
 	if err != nil {
 		return err
 	}
@@ -152,9 +152,9 @@ func (a *acting) on(ctx context.Context, docs []*document, dryRun bool, acted *d
 	return err
 }
 
-// readFormerScopes reads the bodies of those of the documents that the former
-// library has written, as these name the scopes.
-func (a *acting) readFormerScopes(ctx context.Context, docs []*document) error {
+// readLegacyScopes reads the bodies of documents written by the legacy library, which
+// contain the scopes.
+func (a *actionRun) readLegacyScopes(ctx context.Context, docs []*document) error {
 	var ids bson.A
 	for _, doc := range docs {
 		if doc.Order == 0 {
@@ -175,9 +175,9 @@ func (a *acting) readFormerScopes(ctx context.Context, docs []*document) error {
 	return err
 }
 
-// change is the action on a document. Others may have changed it since it was
-// read.
-func (a *acting) change(read *document) *change {
+// change returns the change that does the action to a document. The document may have
+// been changed since it was read.
+func (a *actionRun) change(read *document) *change {
 	isLatest, scopes, begun := !a.replaced[read], read.scopes, false
 	return &change{
 		queue:  read.Group,
@@ -185,7 +185,7 @@ func (a *acting) change(read *document) *change {
 		before: read,
 		step: func(doc *document) error {
 			doc.scopes = scopes
-			if doc.isFormer() && a.Kind != driver.Cancel {
+			if doc.isLegacy() && a.Kind != driver.Cancel {
 				doc.adopt(a.orders.next(time.Now(), 1), doc.edges(), a.now)
 			}
 			if !a.allows(doc, isLatest) || (begun && !a.selects(doc)) {
@@ -198,8 +198,8 @@ func (a *acting) change(read *document) *change {
 	}
 }
 
-// allows tells whether a document's state allows the action.
-func (a *acting) allows(doc *document, isLatest bool) bool {
+// allows reports whether a document's state allows the action.
+func (a *actionRun) allows(doc *document, isLatest bool) bool {
 	in := doc.Line.In
 	switch a.Kind {
 	case driver.Cancel, driver.Prioritize:
@@ -211,16 +211,16 @@ func (a *acting) allows(doc *document, isLatest bool) bool {
 	case driver.Unpark:
 		return doc.waits() && in == inParked
 	case driver.Restart:
-		return isLatest && doc.mayGo() && !doc.succeeded()
+		return isLatest && doc.mayBeRemoved() && !doc.succeeded()
 	case driver.Delete:
-		return doc.mayGo()
+		return doc.mayBeRemoved()
 	default:
 		return false
 	}
 }
 
 // do does the action to a document whose state allows it.
-func (a *acting) do(doc *document) {
+func (a *actionRun) do(doc *document) {
 	switch a.Kind {
 	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
 		doc.Status.ModificationCount++
@@ -251,16 +251,18 @@ func (a *acting) do(doc *document) {
 	}
 }
 
-// deleted is when a record may be forgotten that is deleted: where the process dies
-// that does it, whoever forgets records ends what was begun.
+// deleted is the ForgetAt of a document that is being deleted. If the process dies before
+// it removes the document, Forget in any process does so.
 var deleted = time.Unix(0, 0).UTC()
 
-// mayGo is true of a document that ended for good, and that nobody deletes. One of
-// which others must still be told stays until they are.
-func (doc *document) mayGo() bool { return doc.final() && !doc.Settle && !doc.ForgetAt.Equal(deleted) }
+// mayBeRemoved reports whether the document ended for good and may be removed: it is not being
+// deleted, and its dependents have been notified.
+func (doc *document) mayBeRemoved() bool {
+	return doc.final() && !doc.Settle && !doc.ForgetAt.Equal(deleted)
+}
 
-// try counts on how many documents the action would be done.
-func (a *acting) try(ctx context.Context, docs []*document, acted *driver.Acted) error {
+// countAllowed counts the documents that the action would be done to.
+func (a *actionRun) countAllowed(ctx context.Context, docs []*document, acted *driver.Acted) error {
 	taken := map[*document]bool{}
 	if a.Kind == driver.Restart {
 		var err error
@@ -278,9 +280,9 @@ func (a *acting) try(ctx context.Context, docs []*document, acted *driver.Acted)
 	return nil
 }
 
-// taken tells of which documents another one has an enqueue scope or the unique
-// key.
-func (a *acting) taken(ctx context.Context, docs []*document) (map[*document]bool, error) {
+// taken returns the documents of which another document holds an enqueue scope or the
+// unique key.
+func (a *actionRun) taken(ctx context.Context, docs []*document) (map[*document]bool, error) {
 	wanted := map[key][]*document{}
 	scopes, keys := map[string]bool{}, map[string]bool{}
 	for _, doc := range docs {
@@ -314,8 +316,7 @@ func (a *acting) taken(ctx context.Context, docs []*document) (map[*document]boo
 	return taken, err
 }
 
-// cancel ends a document that does not run. One that runs is marked, for whoever
-// runs it.
+// cancel ends a document that does not run. A running document is marked for its owner.
 func (doc *document) cancel(a driver.Action, now time.Time) {
 	doc.Status.Reason, doc.ForgetAt = a.Reason, a.ForgetAt
 	if doc.runs() {
@@ -325,7 +326,7 @@ func (doc *document) cancel(a driver.Action, now time.Time) {
 	doc.endCanceled(now)
 }
 
-// reschedule gives a document that waits another time at which it is due.
+// reschedule changes the time at which a waiting document is due.
 func (doc *document) reschedule(at, now time.Time) {
 	doc.TimeInfo.WaitUntil = at
 	doc.Line.Since = time.Time{}
@@ -340,7 +341,7 @@ func (doc *document) prioritize(priority int) {
 	}
 }
 
-// restart makes a document that ended as it was when it was inserted, but for its
+// restart resets an ended document to what it was when it was inserted, except for its
 // attempt errors and its count.
 func (doc *document) restart(order int64, now time.Time) {
 	doc.Status = amboy.JobStatusInfo{
@@ -359,7 +360,7 @@ func (doc *document) restart(order int64, now time.Time) {
 		doc.Dependency = &dependency
 	}
 	doc.JobID = doc.jobID()
-	doc.takeFormerScopes()
+	doc.takeLegacyScopes()
 	doc.Scopes = slices.Clone(doc.EnqueueScopes)
 	doc.UniqueLock = doc.UniqueKey
 	doc.Order = order

@@ -17,80 +17,83 @@ import (
 )
 
 const (
-	// maxRounds is how often a change is tried that others come in the way of.
+	// maxRounds is the maximum number of attempts at a change that conflicts with other
+	// writers.
 	maxRounds = 30
-	// maxFailures is how often a change is sent while the server can't do it.
+	// maxFailures is the maximum number of times that a change is sent if the server
+	// fails.
 	maxFailures = 3
 )
 
-// errContended is the error of a change that others came in the way of too often.
-var errContended = errors.New("others kept changing the record; it is unchanged by this call")
+// errContended is the error of a change that conflicted with other writers too often.
+var errContended = errors.New("other processes kept changing the record; this call did not change it")
 
-// errGone is the error of a change of a document that is not there.
-var errGone = errors.New("there is no such record")
+// errGone is the error of a change of a document that does not exist.
+var errGone = errors.New("no such record")
 
-// errMoved is the error of a change of a document that others have moved on.
-var errMoved = errors.New("the record has moved on")
+// errMoved is the error of a change of a document whose state another writer has changed.
+var errMoved = errors.New("the record's state has changed")
 
-// change is one document on its way from what it was to what a step makes of it.
-// The step runs here, and what it changed is written where the document still is
-// as it was read; else it is read and done again.
+// change is a change of one document, computed by a step. The step runs in this process.
+// What it changed is written only if the document is still as it was read; otherwise the
+// document is read again and the step is repeated.
 type change struct {
 	queue, name string
-	// before is the document as it was last seen. Where it is nil it is read,
-	// without its body.
+	// before is the document as last read. If it is nil, it is read without its body.
 	before *document
-	// step changes the document. It may be called again, with another one. An
-	// error ends the change, and becomes its err.
+	// step changes the document. It may be called again with a newer version. An error
+	// ends the change and becomes its err.
 	step func(doc *document) error
-	// refused, where set, changes a document in another way after a unique index
-	// has refused what step made of it. Else the refusal becomes the change's err.
+	// refused, if set, changes a document in another way after a unique index refused
+	// what step made of it. If it is nil, the refusal becomes the change's err.
 	refused func(doc *document, r *refusal) error
-	// made, where set, tells that a document shows the change, which others have
-	// changed since.
+	// made, if set, reports whether a document shows the change, although it was changed
+	// again since.
 	made func(doc *document) bool
-	// quiet is true of a change that can let nobody claim, and that nobody waits for.
+	// quiet is true for a change that makes nothing claimable and that no caller waits
+	// for.
 	quiet bool
-	// ends is true of one of which only this process's own callers need not be
-	// told, where it can let nobody claim.
+	// ends is true for a change that ends a document. If the document ended for good and
+	// makes nothing claimable, only the callers in this process need no notification of
+	// it.
 	ends bool
-	// timely is true of a change that is made only where the lease has not been
-	// extended since the document was read.
+	// timely is true for a change that is made only if the lease was not extended since
+	// the document was read.
 	timely bool
-	// leaseTime is how long the lease lasts that the change gives, if it gives one, from
-	// when the server makes it, and by the server's clock.
+	// leaseTime is the length of the lease that the change grants, if any, by the
+	// server's clock, from when the server makes the change.
 	leaseTime time.Duration
 
-	// after is the document as the change left it; nil where it was not made.
-	// Where there was nothing to change it is what was read.
+	// after is the document as the change left it, or as read if there was nothing to
+	// change. It is nil if the change was not made.
 	after *document
 	// err is why the change was not made.
 	err error
 
-	refusal *refusal // of the last time it was sent
+	refusal *refusal // by which the last write was rejected
 	next    *document
-	written bool // after is not before
-	stale   bool // before is not what is stored
-	size    int  // of the document that was sent, as far as it is known
+	written bool // the change was stored
+	stale   bool // before is out of date
+	size    int  // of the document that was sent, as far as known
 }
 
-// isUnread is true of a change whose document must be read before it is made, or
-// to find out whether it was.
+// isUnread reports whether the document must be read, either before it is changed or to
+// find out whether the change was stored.
 func (c *change) isUnread() bool { return c.before == nil || c.stale || c.next != nil }
 
-// landed is true of a change that was made, and changed something.
+// landed reports whether the change was stored.
 func (c *change) landed() bool { return c.written }
 
-// apply makes changes, each of them or not at all, then does what follows from
-// them, and tells the subscribers. The error is that of the store, where it is not
-// known of all changes whether they were made; each has its own besides.
+// apply makes changes, each of them completely or not at all, then does what follows from
+// them and notifies the subscribers. It returns an error of the store if the outcome of
+// some change is not known. Each change also has its own error.
 func (d *Driver) apply(ctx context.Context, changes []*change) error {
 	err := d.write(ctx, changes)
 	d.follow(ctx, changes)
 	return err
 }
 
-// write makes changes.
+// write makes changes without doing what follows from them.
 func (d *Driver) write(ctx context.Context, changes []*change) error {
 	w := &writing{Driver: d, left: changes}
 	for round := 0; len(w.left) > 0; round++ {
@@ -102,7 +105,7 @@ func (d *Driver) write(ctx context.Context, changes []*change) error {
 		switch {
 		case err == nil:
 		case slices.ContainsFunc(changes, (*change).landed) && !errors.Is(err, driver.ErrOutcomeUnknown):
-			return unknown(err) // some were made
+			return unknown(err) // some changes were made
 		default:
 			return err
 		}
@@ -113,8 +116,8 @@ func (d *Driver) write(ctx context.Context, changes []*change) error {
 	return d.confirm(ctx, w.found)
 }
 
-// confirm waits until the majority has what was found to be stored after a write
-// that was not acknowledged. A write that changes nothing waits for all before it.
+// confirm waits until the majority of the servers has what was found to be stored after
+// an unacknowledged write. A write that changes nothing waits for all writes before it.
 func (d *Driver) confirm(ctx context.Context, doc *document) error {
 	_, err := d.jobs.UpdateOne(ctx, field("_id", doc.id), field("$setOnInsert", field("rev", doc.Rev)))
 	if err != nil {
@@ -123,13 +126,13 @@ func (d *Driver) confirm(ctx context.Context, doc *document) error {
 	return nil
 }
 
-// writing is a write that is under way.
+// writing is a write in progress.
 type writing struct {
 	*Driver
 	left     []*change
 	failures int
-	unsure   error // of the last time that it was sent, where it may have landed
-	// found is a document that was found to have been written after that.
+	unsure   error // of the last write, if it may have been stored
+	// found is a document that an unacknowledged write turned out to have stored.
 	found *document
 }
 
@@ -142,7 +145,7 @@ func (w *writing) giveUp() {
 	}
 }
 
-// round sends what is left, and finds out what has landed.
+// round sends the remaining changes and finds out which were stored.
 func (w *writing) round(ctx context.Context, round int) error {
 	if round > 0 {
 		if err := pause(ctx, round); err != nil {
@@ -160,7 +163,7 @@ func (w *writing) round(ctx context.Context, round int) error {
 	return w.sent(ctx, result, err)
 }
 
-// ended is the error of a call that ends here.
+// ended returns the error of a call that ends before its writes are confirmed.
 func (w *writing) ended(err error) error {
 	if w.unsure != nil {
 		return unknown(fmt.Errorf("%w, after %w", err, w.unsure))
@@ -168,8 +171,8 @@ func (w *writing) ended(err error) error {
 	return err
 }
 
-// pause lets others come first, for a time that is random and grows: up to 64 ms, and to
-// a second after maxRounds, when another process is likely to have died midway.
+// pause waits before the next attempt for a random, growing time: up to 64 ms, and up to
+// a second after maxRounds, because another process has probably died midway.
 func pause(ctx context.Context, round int) error {
 	if round == 1 {
 		return ctx.Err()
@@ -188,8 +191,7 @@ func pause(ctx context.Context, round int) error {
 	}
 }
 
-// read reads the documents that are not known, and those that may have been
-// written.
+// read reads the documents that are not known and those that may have been written.
 func (w *writing) read(ctx context.Context) error {
 	var unread []*change
 	for _, c := range w.left {
@@ -232,10 +234,10 @@ func (w *writing) read(ctx context.Context) error {
 	return nil
 }
 
-// key names a record.
+// key identifies a record.
 type key struct{ queue, name string }
 
-// find reads the documents of changes, without their bodies.
+// find reads the documents of changes without their bodies.
 func (d *Driver) find(ctx context.Context, changes []*change) (map[key]*document, error) {
 	names := map[string]bson.A{}
 	for _, c := range changes {
@@ -260,7 +262,7 @@ func (d *Driver) find(ctx context.Context, changes []*change) (map[key]*document
 // withoutJob is the projection of a document without its body.
 var withoutJob = bson.D{{Key: "job", Value: 0}}
 
-// withoutBodies are the options of a find that leaves the bodies out.
+// withoutBodies returns the options of a find that excludes the bodies.
 func withoutBodies() *options.FindOptions { return options.Find().SetProjection(withoutJob) }
 
 // each calls visit with the documents that a filter selects.
@@ -279,11 +281,11 @@ func (d *Driver) each(ctx context.Context, filter bson.D, opts *options.FindOpti
 	return cursor.Err()
 }
 
-// closeCursor closes a cursor of which nothing more is wanted. The server ends it
-// itself where it can't be told.
+// closeCursor closes a cursor that is no longer needed. Its error is ignored, because the
+// server removes the cursor itself if the request does not reach it.
 func closeCursor(ctx context.Context, cursor *mongo.Cursor) { _ = cursor.Close(ctx) }
 
-// prepare lets the steps run, and returns what is to be sent.
+// prepare runs the steps and returns the writes to send.
 func (w *writing) prepare() []mongo.WriteModel {
 	models := make([]mongo.WriteModel, 0, len(w.left))
 	left := w.left[:0:0]
@@ -301,7 +303,7 @@ func (w *writing) prepare() []mongo.WriteModel {
 	return models
 }
 
-// model is what is sent of a change; nil where there is nothing to send.
+// model returns the write of a change, or nil if there is nothing to write.
 func (w *writing) model(c *change) (mongo.WriteModel, error) {
 	next := *c.before
 	c.next = nil
@@ -354,8 +356,8 @@ func (c *change) run(next *document) error {
 	return c.refused(next, c.refusal)
 }
 
-// sent finds out what has landed of what was sent. What has not is left for the
-// next round.
+// sent finds out which of the changes that were sent are stored. The others are left for
+// the next round.
 func (w *writing) sent(ctx context.Context, result *mongo.BulkWriteResult, err error) error {
 	refused := 0
 	if err != nil {
@@ -377,14 +379,14 @@ func (w *writing) sent(ctx context.Context, result *mongo.BulkWriteResult, err e
 	for _, c := range w.left {
 		switch {
 		case c.err != nil:
-		case c.next == nil: // refused
+		case c.next == nil: // an index refused it
 			left = append(left, c)
 		case matched == sent:
 			c.land(c.next)
-		case matched == 0: // none has landed
+		case matched == 0: // none was stored
 			c.next, c.stale = nil, true
 			left = append(left, c)
-		default: // they are read again
+		default: // some were stored: read all again
 			left = append(left, c)
 		}
 	}
@@ -392,7 +394,7 @@ func (w *writing) sent(ctx context.Context, result *mongo.BulkWriteResult, err e
 	return nil
 }
 
-// reject takes note of the error of one of the documents that were sent.
+// reject records the server's error for the change.
 func (c *change) reject(e mongo.WriteError) {
 	c.refusal = refusalOf(e)
 	switch {
@@ -410,8 +412,8 @@ func (c *change) land(doc *document) {
 	c.after, c.next, c.written = doc, nil, true
 }
 
-// failed is called where there was no good answer. The documents are read again,
-// as long as it makes sense to try.
+// failed handles a write without a usable answer. The documents are read again unless the
+// write must not be repeated.
 func (w *writing) failed(ctx context.Context, err error) error {
 	err = fmt.Errorf("writing %d records: %w", len(w.left), err)
 	switch {
@@ -430,16 +432,16 @@ func (w *writing) failed(ctx context.Context, err error) error {
 	return failed(ctx, err)
 }
 
-// update is what has changed of a document.
+// update holds the changed fields of a document.
 type update struct {
 	set, unset bson.D
-	size       int // of the document, as far as it is known
-	// leaseTime is that of a lease that begins; 0 if none does.
+	size       int // of the document, as far as known
+	// leaseTime is the length of a lease that begins, or 0.
 	leaseTime time.Duration
 }
 
-// document is what is sent: a pipeline where a lease begins, as only that can refer to
-// the clock of the server.
+// document returns the update to send: a pipeline if a lease begins, because only a
+// pipeline can refer to the server's clock.
 func (u *update) document() any {
 	if u.leaseTime > 0 {
 		return u.pipeline()
@@ -469,12 +471,11 @@ func (u *update) pipeline() mongo.Pipeline {
 	return append(stages, leaseFor(u.leaseTime))
 }
 
-// nested are the fields of which only those within are written that changed, so
-// that a change keeps what others write beside it.
+// nested lists the embedded documents of which only the changed fields are written, so
+// that a change keeps what other writers store beside them.
 var nested = map[string]bool{"status": true, "time_info": true, "retry_info": true, "line": true}
 
-// diff is what is to be written so that a document is as another one; nil where it
-// is.
+// diff returns the update that turns one document into another, or nil if they are equal.
 func diff(before, after *document) (*update, error) {
 	was, err := bodyless(before)
 	if err != nil {
@@ -504,8 +505,8 @@ func bodyless(doc *document) (bson.Raw, error) {
 	return bson.Marshal(&copied)
 }
 
-// compare adds the fields that differ. Those of nested documents have a path, but
-// where these are replaced.
+// compare adds the fields that differ. Fields of nested documents are addressed by path,
+// unless the nested document is replaced as a whole.
 func (u *update) compare(prefix string, before, after bson.Raw, replaced map[string]bool) error {
 	was, err := before.Elements()
 	if err != nil {
@@ -521,14 +522,14 @@ func (u *update) compare(prefix string, before, after bson.Raw, replaced map[str
 	}
 	for _, e := range is {
 		name, value := e.Key(), e.Value()
-		former, there := old[name]
+		previous, there := old[name]
 		delete(old, name)
-		if there && former.Equal(value) {
+		if there && previous.Equal(value) {
 			continue
 		}
-		formerDoc, wasDoc := former.DocumentOK()
+		previousDoc, wasDoc := previous.DocumentOK()
 		if doc, isDoc := value.DocumentOK(); prefix == "" && nested[name] && !replaced[name] && there && wasDoc && isDoc {
-			err = u.compare(name+".", formerDoc, doc, nil)
+			err = u.compare(name+".", previousDoc, doc, nil)
 			if err != nil {
 				return err
 			}

@@ -19,17 +19,17 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// claimRounds is how often one claim looks for candidates, at most: again where
-// documents were made ready because they are due, and where those that it saw
-// could not be taken.
+// claimRounds is the maximum number of times that one claim queries candidates. It
+// repeats the query if documents became ready because they were due, and if candidates
+// could not be claimed.
 const claimRounds = 10
 
-// Claim implements driver.Driver. A record that can't be read is given without a
-// job, so that it can be parked. Where more than 1,000 records have become due, or
-// have expired, at a time, the rest is left for a claim that Next asks for at
-// once. A claim that has begun to take records goes on for up to a second after ctx
-// has ended. What one has taken whose error wraps driver.ErrOutcomeUnknown is handed
-// back by the next one, or by Close.
+// Claim implements driver.Driver. A record that can't be read is returned without a job,
+// so that it can be parked. If more than 1,000 records have become due or have expired,
+// the rest is left for the next claim, which Next requests at once. A claim that has
+// begun to take records continues for up to a second after ctx has ended. If the error
+// wraps driver.ErrOutcomeUnknown, records that were claimed all the same are handed back
+// by the next Claim or by Close.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -43,12 +43,12 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	for _, demand := range req.Queues {
 		c.left[demand.Queue] = demand.Limit
 		if d.claimed.add(demand.Queue) {
-			d.sweeper.lookForFormers() // for what the former library left in it
+			d.sweeper.sweepLegacy() // the legacy library may have left documents in it
 		}
 	}
 	err = c.run(plain(ctx))
 	if err != nil {
-		d.doubts.add(c.given...)
+		d.uncertain.add(c.given...)
 		return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 	}
 	records := make([]*driver.Record, len(c.given))
@@ -58,34 +58,34 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	return driver.Claimed{Records: records, Next: c.next}, nil
 }
 
-// claim is a Claim that is under way.
+// claim is a Claim in progress.
 type claim struct {
 	*Driver
 	req   driver.ClaimRequest
 	given []*given
-	ready int // how many of them have not expired
-	// except are the kinds that the owner does not know.
+	ready int // the number of given that have not expired
+	// except holds the kinds that the owner does not know.
 	except kindSet
 	next   time.Time
 
-	left  map[string]int // how many more may be given, by queue
-	room  map[string]int // how many more may run of the queues that have a limit
-	taken map[key]bool   // the scopes that were taken
+	left  map[string]int // the number of records that may still be returned, by queue
+	room  map[string]int // the number of records that may still start, by queue with a limit
+	taken map[key]bool   // the scopes of the chosen candidates
 }
 
-// given is a document that was claimed.
+// given is a claimed document.
 type given struct {
 	doc  *document // without its body
 	body registry.Body
-	lost error // why it can't be read
-	// inTime is true of one that has not expired.
+	lost error // set if the document can't be read
+	// inTime is true if the document has not expired.
 	inTime bool
 }
 
-// give returns the record that was claimed.
+// give returns the record of a claimed document.
 func (d *Driver) give(ctx context.Context, g *given, leaseTime time.Duration) *driver.Record {
 	d.leases.add(g.doc, leaseTime)
-	d.herald.claimed(g.doc)
+	d.announcer.claimed(g.doc)
 	d.kinds.add(g.doc.kind())
 	r := g.doc.Record
 	r.Job = g.body
@@ -105,7 +105,7 @@ func (c *claim) run(ctx context.Context) error {
 	if len(c.req.Queues) == 0 {
 		return nil
 	}
-	if err := c.resolveDoubts(ctx); err != nil {
+	if err := c.releaseUncertain(ctx); err != nil {
 		return err
 	}
 	for range claimRounds {
@@ -114,30 +114,30 @@ func (c *claim) run(ctx context.Context) error {
 			return err
 		}
 	}
-	// Others had candidates first, in each round. There may be more.
+	// Other processes took candidates first in each round. There may be more.
 	c.next = c.req.Now
 	return nil
 }
 
-// round claims what it can. It tells whether there may be more.
+// round claims what it can and reports whether there may be more.
 func (c *claim) round(ctx context.Context) (again bool, err error) {
 	factor := c.contention.factor()
-	l := &look{Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, except: c.except}
+	l := &claimQuery{Driver: c.Driver, req: c.req, now: stored(c.req.Now), factor: factor, windows: map[string]int{}, except: c.except}
 	l.req.Limit -= c.ready
 	for _, demand := range c.req.Queues {
 		l.queues = append(l.queues, demand.Queue)
 	}
-	v, err := l.see(ctx)
+	v, err := l.execute(ctx)
 	if err != nil {
-		return false, fmt.Errorf("looking for candidates: %w", err)
+		return false, fmt.Errorf("querying candidates: %w", err)
 	}
 	defer func() {
 		c.next = v.next(c.given)
-		if len(v.expired) == timedAtOnce || len(v.due) == timedAtOnce || v.moreKinds {
+		if len(v.expired) == timedBatch || len(v.due) == timedBatch || v.moreKinds {
 			c.next = c.req.Now
 		}
 	}()
-	resumed := c.limits.saw(v.controls, l.asked)
+	resumed := c.limits.observe(v.controls, l.asked)
 	expired := c.expirations(v)
 	err = c.take(ctx, expired, false)
 	if err != nil {
@@ -145,11 +145,11 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	}
 	c.follow(ctx, expired)
 	if len(v.due) > 0 {
-		// They may come before those that are ready.
+		// They may come before the candidates that are ready.
 		return c.req.Limit > c.ready, c.admitDue(ctx, v)
 	}
 	if resumed {
-		return true, nil // its candidates have not been seen
+		return true, nil // its candidates were not queried
 	}
 	marked, err := c.markKinds(ctx, v)
 	if err != nil {
@@ -159,13 +159,13 @@ func (c *claim) round(ctx context.Context) (again bool, err error) {
 	return skipped+marked > 0 && c.ready < c.req.Limit, err
 }
 
-// takeReady claims candidates. It tells how many of them could not be claimed.
+// takeReady claims candidates and returns the number that could not be claimed.
 func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int, err error) {
 	unlock, err := c.findRoom(ctx, v)
 	if err != nil {
 		return 0, err
 	}
-	clear(c.taken) // some of what was chosen before may have been lost
+	clear(c.taken) // some candidates of an earlier round may have been lost
 	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
 	rivals := c.rivals(v)
 	err = c.take(ctx, append(slices.Clip(chosen), rivals...), true)
@@ -176,20 +176,20 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 		err = unlockErr
 	}
 	if err == nil && !exclusive {
-		err = c.keepToRoom(ctx, v)
+		err = c.handBackExcess(ctx, v)
 	}
 	return skipped + lost, err
 }
 
-// countLost counts the candidates that were not claimed, and takes note of those
-// that others had first.
+// countLost counts the chosen candidates that were not claimed, and adjusts the
+// contention to the number that other processes claimed first.
 func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
 	moved := 0
 	for _, ch := range chosen {
 		switch {
 		case ch.err != nil && !errors.Is(ch.err, errMoved) && !errors.Is(ch.err, errGone):
 			logging.Error(ctx, message.Fields{
-				"message":    "a job can't be claimed",
+				"message":    "claiming a job failed",
 				"collection": c.jobs.Name(),
 				"queue":      ch.queue,
 				"record":     ch.name,
@@ -205,11 +205,11 @@ func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
 		}
 		c.left[ch.queue]++
 	}
-	c.contention.saw(moved, len(chosen))
+	c.contention.observe(moved, len(chosen))
 	return lost
 }
 
-// expirations are the changes that claim what has expired.
+// expirations returns the changes that claim expired documents.
 func (c *claim) expirations(v *view) []*change {
 	var changes []*change
 	for _, doc := range v.expired {
@@ -234,9 +234,9 @@ func (c *claim) expirations(v *view) []*change {
 	return changes
 }
 
-// choose chooses one candidate of each queue in turn, and returns the changes that
-// claim them. It leaves those out that want what another one of them takes, and
-// tells how many.
+// choose chooses one candidate of each queue in turn, and returns the changes that claim
+// them. It passes over candidates that want a scope of a chosen one, and returns their
+// number.
 func (c *claim) choose(v *view, mix bool) (changes []*change, skipped int) {
 	wanted := c.req.Limit - c.ready
 	queues := make([]string, 0, len(c.req.Queues))
@@ -269,8 +269,8 @@ func (c *claim) choose(v *view, mix bool) (changes []*change, skipped int) {
 	return changes, skipped
 }
 
-// first takes the first candidate of a queue that may run beside those that were
-// chosen; nil where there is none.
+// first removes and returns the first candidate of a queue that may run beside the chosen
+// ones, or nil if there is none.
 func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 	room, limited := c.room[queue]
 	if c.left[queue] <= 0 || (limited && room <= 0) {
@@ -299,7 +299,7 @@ func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 	return nil, skipped
 }
 
-// conflict returns a scope that a document wants, and one that was chosen takes.
+// conflict returns a scope that a document wants and a chosen candidate takes.
 func (c *claim) conflict(doc *document) (scope string, conflicts bool) {
 	for _, scope := range doc.Line.Wants {
 		if c.taken[key{doc.Group, scope}] {
@@ -309,14 +309,14 @@ func (c *claim) conflict(doc *document) (scope string, conflicts bool) {
 	return "", false
 }
 
-// passed is a candidate that was not chosen, as another one takes a scope of it.
+// passed is a candidate that was not chosen because another one takes the scope.
 type passed struct {
 	doc   *document
 	scope string
 }
 
-// rivals are the changes by which the candidates that were seen wait for the scopes
-// that others of them take, so that the next claim does not meet them.
+// rivals returns the changes that make candidates wait for the scopes that chosen
+// candidates take, so that the next claim does not meet them.
 func (c *claim) rivals(v *view) []*change {
 	for _, docs := range v.ready {
 		for _, doc := range docs {
@@ -344,8 +344,8 @@ func (c *claim) rivals(v *view) []*change {
 	return changes
 }
 
-// arrangeAfter looks at the scopes of which it is not known that those who want
-// them, or those who have them, stand in the right place.
+// arrangeAfter rearranges the scopes whose waiters or holders may not be queued correctly
+// after a claim.
 func (c *claim) arrangeAfter(ctx context.Context, v *view, chosen, rivals []*change) {
 	scopes := scopeSet{}
 	for _, ch := range chosen {
@@ -354,7 +354,7 @@ func (c *claim) arrangeAfter(ctx context.Context, v *view, chosen, rivals []*cha
 		case len(wants) == 0:
 		case ch.after == nil || !ch.after.runs():
 			scopes.add(ch.queue, wants...)
-		case v.full[ch.queue]: // there are candidates that were not seen
+		case v.full[ch.queue]: // there are candidates beyond the window
 			scopes.add(ch.queue, wants...)
 		}
 	}
@@ -368,9 +368,9 @@ func (c *claim) arrangeAfter(ctx context.Context, v *view, chosen, rivals []*cha
 	c.arrangeNow(ctx, scopes, false, driver.Change{})
 }
 
-// shuffle mixes those of the lowest priority that is needed to have as many
-// candidates as are wanted, where there are more, so that processes which claim at
-// once do not all want the same ones.
+// shuffle mixes the candidates of the lowest priority that is needed for the wanted
+// number, if there are more of them than needed, so that processes that claim at the same
+// time do not all want the same ones.
 func shuffle(docs []*document, wanted int) []*document {
 	if wanted <= 0 || len(docs) <= wanted {
 		return docs
@@ -396,8 +396,8 @@ func shuffle(docs []*document, wanted int) []*document {
 	return mixed
 }
 
-// start is the change that claims a candidate. One that finds a scope held waits
-// for that.
+// start returns the change that claims a candidate. If a scope turns out to be held, the
+// candidate waits for it.
 func (c *claim) start(doc *document) *change {
 	return &change{
 		queue:  doc.Group,
@@ -426,8 +426,8 @@ func (c *claim) start(doc *document) *change {
 	}
 }
 
-// take makes the changes that claim documents, in time or because they have
-// expired. Those that were seen without their bodies are read.
+// take makes the changes that claim documents, which are in time or have expired. It then
+// reads the bodies of documents that were queried without them.
 func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error {
 	if len(changes) == 0 || ctx.Err() != nil {
 		return ctx.Err()
@@ -442,7 +442,7 @@ func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error 
 	if err != nil {
 		for _, ch := range changes {
 			if ch.next != nil && ch.next.runs() {
-				c.doubts.add(&given{doc: ch.next})
+				c.uncertain.add(&given{doc: ch.next})
 			}
 		}
 	}
@@ -466,7 +466,7 @@ func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error 
 	return c.readBodies(ctx, unread)
 }
 
-// readBodies reads the bodies of documents that were claimed.
+// readBodies reads the bodies of claimed documents.
 func (c *claim) readBodies(ctx context.Context, unread []*given) error {
 	if len(unread) == 0 {
 		return nil
@@ -485,12 +485,12 @@ func (c *claim) readBodies(ctx context.Context, unread []*given) error {
 		return nil
 	})
 	if err != nil {
-		return unknown(fmt.Errorf("reading the jobs that were claimed: %w", err))
+		return unknown(fmt.Errorf("reading the bodies of claimed jobs: %w", err))
 	}
 	return nil
 }
 
-// admitDue makes documents ready whose time has come.
+// admitDue makes due documents ready.
 func (c *claim) admitDue(ctx context.Context, v *view) error {
 	var changes []*change
 	for _, doc := range v.due {
@@ -508,21 +508,21 @@ func (c *claim) admitDue(ctx context.Context, v *view) error {
 		})
 	}
 	if err := c.apply(ctx, changes); err != nil {
-		return fmt.Errorf("letting %d records go on that are due: %w", len(changes), err)
+		return fmt.Errorf("making %d due records ready: %w", len(changes), err)
 	}
 	return nil
 }
 
-// contention tells how many candidates a claim should choose from.
+// contention controls how many candidates a claim chooses from.
 type contention struct{ doubled atomic.Int32 }
 
-// maxDoubled is how often the window is doubled, at most.
+// maxDoubled is the maximum number of times that the window is doubled.
 const maxDoubled = 3
 
 func (c *contention) factor() int { return 1 << c.doubled.Load() }
 
-// saw takes note of how many of the candidates that were chosen others had first.
-func (c *contention) saw(lost, chosen int) {
+// observe records how many of the chosen candidates other processes claimed first.
+func (c *contention) observe(lost, chosen int) {
 	doubled := c.doubled.Load()
 	switch {
 	case lost > 0 && doubled < maxDoubled:
@@ -533,11 +533,11 @@ func (c *contention) saw(lost, chosen int) {
 	c.doubled.Store(doubled)
 }
 
-// grace is how much longer than its context a claim goes on that has begun to take
-// documents: to give up then would leave leases to nobody.
+// grace is how long a claim that has begun to take documents continues after its context
+// ended. Giving up at once would leave leases without an owner that knows of them.
 const grace = time.Second
 
-// withGrace returns a context that ends that much later.
+// withGrace returns a context that ends grace after ctx.
 func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -550,25 +550,25 @@ func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// doubts are the documents that may have been claimed by calls that failed.
-type doubts struct {
+// uncertainLeases holds the leases that failed calls may have taken.
+type uncertainLeases struct {
 	mu     sync.Mutex
 	leases []driver.Lease
 }
 
-func (s *doubts) add(docs ...*given) {
+func (s *uncertainLeases) add(docs ...*given) {
 	for _, g := range docs {
 		s.put([]driver.Lease{g.doc.lease()})
 	}
 }
 
-func (s *doubts) put(leases []driver.Lease) {
+func (s *uncertainLeases) put(leases []driver.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leases = append(s.leases, leases...)
 }
 
-func (s *doubts) take() []driver.Lease {
+func (s *uncertainLeases) take() []driver.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leases := s.leases
@@ -576,15 +576,15 @@ func (s *doubts) take() []driver.Lease {
 	return leases
 }
 
-// resolveDoubts hands back what calls that failed have claimed all the same.
-func (d *Driver) resolveDoubts(ctx context.Context) error {
-	leases := d.doubts.take()
+// releaseUncertain hands back the leases that failed calls have taken all the same.
+func (d *Driver) releaseUncertain(ctx context.Context) error {
+	leases := d.uncertain.take()
 	if len(leases) == 0 {
 		return nil
 	}
 	errs, err := d.release(ctx, handBacksOf(leases))
 	if err != nil {
-		d.doubts.put(leases)
+		d.uncertain.put(leases)
 		return fmt.Errorf("handing back what an earlier claim may have taken: %w", err)
 	}
 	for _, err := range errs {
@@ -603,8 +603,7 @@ func handBacksOf(leases []driver.Lease) []driver.HandBack {
 	return handBacks
 }
 
-// limits are the queues of which a claim that last looked found that not all may
-// run.
+// limits holds the controls of the queues that the last claim found paused or limited.
 type limits struct {
 	mu       sync.Mutex
 	controls map[string]driver.Control
@@ -622,16 +621,16 @@ func (l *limits) isLimited(queue string) bool {
 	return l.controls[queue].MaxRunning > 0
 }
 
-// any tells whether a queue is limited.
+// any reports whether a queue is paused or limited.
 func (l *limits) any() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.controls) > 0
 }
 
-// saw takes note of the controls of the queues that were asked for. It tells
-// whether one is not paused any more.
-func (l *limits) saw(controls map[string]driver.Control, asked []string) (resumed bool) {
+// observe records the controls of the queues that a claim asked for. It reports whether a
+// queue is no longer paused.
+func (l *limits) observe(controls map[string]driver.Control, asked []string) (resumed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, queue := range asked {
@@ -649,16 +648,16 @@ func (l *limits) saw(controls map[string]driver.Control, asked []string) (resume
 	return resumed
 }
 
-// queueNames are those of the queues that this process has claimed from.
-type queueNames struct{ all sync.Map }
+// queueSet is the set of queues that this process has claimed from.
+type queueSet struct{ all sync.Map }
 
-// add tells whether the name is new.
-func (n *queueNames) add(name string) bool {
+// add reports whether the name is new.
+func (n *queueSet) add(name string) bool {
 	_, there := n.all.LoadOrStore(name, true)
 	return !there
 }
 
-func (n *queueNames) names() bson.A {
+func (n *queueSet) names() bson.A {
 	var names bson.A
 	for name := range n.all.Range {
 		names = append(names, name)

@@ -20,14 +20,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// commands counts those that are sent to a server, by name. The server is asked
-// what it is, and for events, whatever the driver does.
+// commands counts the commands sent to a server, by name. Commands that the driver sends
+// in the background (hello, change streams) are not counted.
 type commands struct {
 	mu    sync.Mutex
 	count map[string]int
 }
 
-// counted opens a driver whose commands are counted.
+// counted opens a driver and counts its commands.
 func counted(t *testing.T, s *store) (*mongodb.Driver, *commands) {
 	t.Helper()
 	c := &commands{count: map[string]int{}}
@@ -44,8 +44,8 @@ func counted(t *testing.T, s *store) (*mongodb.Driver, *commands) {
 	return d, c
 }
 
-// during are the commands that are sent during a call, but for those that ask for
-// events.
+// during returns the commands that are sent during a call, except those of change
+// streams.
 func (c *commands) during(call func()) map[string]int {
 	c.mu.Lock()
 	clear(c.count)
@@ -121,7 +121,7 @@ func TestCommandsOfOneJob(t *testing.T) {
 
 func commandsOfOneJob(t *testing.T) {
 	d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
-	claimAll(t, d, request("owner", 1, "queue")) // the first claim has the sweeper look
+	claimAll(t, d, request("owner", 1, "queue")) // the first claim starts a sweep
 	synctest.Wait()
 	assert.Equal(t, map[string]int{"insert": 1, "aggregate": 1, "update": 2}, sent.during(func() {
 		putAll(t, d, plainRecord("job"))
@@ -142,7 +142,7 @@ func TestCommandsOfIdleQueues(t *testing.T) {
 		claimAll(t, d, request("owner", 1, queues...))
 		assert.LessOrEqual(t, total(sent.during(func() {
 			require.Empty(t, claimAll(t, d, request("owner", 64, queues...)))
-		})), 2, "%d queues", n) // one of them may be the sweeper's
+		})), 2, "%d queues", n) // one may be the sweeper's
 	}
 }
 
@@ -169,10 +169,10 @@ func TestCommandsOfAHeartbeat(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n)
 	})
-	assert.LessOrEqual(t, total(count), 3, "one to extend, and two to recover: %v", count)
+	assert.LessOrEqual(t, total(count), 3, "one to extend and two to recover: %v", count)
 }
 
-// TestCommandsOfADrain has one process that claims as many as it has workers.
+// TestCommandsOfADrain runs one process that claims as many jobs as it has workers.
 func TestCommandsOfADrain(t *testing.T) {
 	t.Parallel()
 	d, sent := counted(t, newStore(t))
@@ -196,7 +196,7 @@ func TestCommandsOfADrain(t *testing.T) {
 	assert.LessOrEqual(t, float64(total(count)), 0.15*jobs, "%v", count)
 }
 
-// TestCommandsOfOneScope has three processes that want jobs of which one may run.
+// TestCommandsOfOneScope runs three processes that claim jobs with a common scope.
 func TestCommandsOfOneScope(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -219,7 +219,7 @@ func TestCommandsOfOneScope(t *testing.T) {
 		d := drivers[i%processes]
 		all = append(all, counts[i%processes].during(func() {
 			running := claimAll(t, d, request(fmt.Sprint(i), 20, "queue"))
-			require.LessOrEqual(t, len(running), 1, "of one scope")
+			require.LessOrEqual(t, len(running), 1, "jobs with the scope run")
 			endAll(t, d, running...)
 			done += len(running)
 		}))
@@ -231,8 +231,8 @@ func TestCommandsOfOneScope(t *testing.T) {
 	assert.LessOrEqual(t, sum, 8*jobs, "the last: %v", all[len(all)-1])
 }
 
-// A server compares by going back, for each star from each place where the one before it
-// fits: it takes for ever with ten of them, and locks nobody else out with three.
+// A server matches by backtracking, for each star from each position where the one before
+// matches: ten stars take practically forever, and three do not lock other clients out.
 func TestAttackAPatternWithManyStarsKeepsAServerBusy(t *testing.T) {
 	s := newStore(t)
 	var mu sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Complete implements driver.Driver. A record that never ran can be completed
-// too, under the lease that it shows: then it never will.
+// Complete implements driver.Driver. A record that never ran can be completed too, under
+// the lease that it shows; it never runs then.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	return errorsOf(changes, func(i int) driver.Lease { return completions[i].Lease }), nil
 }
 
-// endShort ends the records of changes that were too large with the changes that short
-// returns. Their errors then wrap driver.ErrTooLarge.
+// endShort repeats the changes that were too large, with the changes that short returns.
+// Their errors then wrap driver.ErrTooLarge.
 func (d *Driver) endShort(ctx context.Context, changes []*change, short func(i int, tooLarge error) *change) error {
 	var shortened []*change
 	var large []*change
@@ -74,7 +74,7 @@ func (d *Driver) completion(c driver.Completion) *change {
 				return leaseLost(c.Lease)
 			}
 			if doc.JobID == "" {
-				doc.JobID = doc.jobID() // it is one of the former library
+				doc.JobID = doc.jobID() // written by the legacy library
 			}
 			doc.end(c.Record)
 			return nil

@@ -32,7 +32,7 @@ func TestConformanceOfAStandalone(t *testing.T) {
 	}, true)
 }
 
-// conform runs the suite on stores, each of which is another one.
+// conform runs the suite on new stores.
 func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool) {
 	t.Helper()
 	var mu sync.Mutex
@@ -91,7 +91,7 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 	})
 }
 
-// endLeases makes leases end earlier, as the clock of the server can't be moved.
+// endLeases makes leases end earlier, because the clock of the server can't be moved.
 func endLeases(t testing.TB, jobs *mongo.Collection, by time.Duration) {
 	t.Helper()
 	earlier := func(path string) bson.D {
@@ -104,7 +104,7 @@ func endLeases(t testing.TB, jobs *mongo.Collection, by time.Duration) {
 	require.NoError(t, err)
 }
 
-// breakable is a store that can be cut off.
+// breakable is a store whose connections can be cut.
 type breakable struct {
 	*store
 	dialer *dialer
@@ -129,21 +129,21 @@ func newBreakableOf(t *testing.T, opts mongotest.Options) *breakable {
 func newBreakableOn(t *testing.T, opts *options.ClientOptions, to options.ContextDialer) *breakable {
 	t.Helper()
 	d := &dialer{to: to, conns: map[net.Conn]bool{}}
-	// The client library may miss that a server has answered, where it begins to wait at
-	// the same instant (Topology.Subscribe reads what it knows before it listens). It
-	// finds out with the next heartbeat, which must not come after its patience has ended.
+	// The client library may miss the answer of a server if it begins to wait at the same
+	// instant (Topology.Subscribe reads the state before it subscribes to changes). It
+	// notices at the next heartbeat, which must come before its timeout.
 	opts.SetDialer(d).SetServerSelectionTimeout(5 * time.Second).SetHeartbeatInterval(time.Second)
 	return &breakable{store: newStoreOn(t, opts), dialer: d}
 }
 
-// cut cuts all connections, and makes no new ones until repair is called.
+// cut closes all connections and refuses new ones until repair is called.
 func (s *breakable) cut() (repair func()) {
 	s.dialer.broken.Store(true)
 	s.dialer.disconnect()
 	return func() { s.dialer.broken.Store(false) }
 }
 
-// dialer is one that can be broken.
+// dialer is a dialer that can be broken.
 type dialer struct {
 	to     options.ContextDialer
 	broken atomic.Bool

@@ -13,16 +13,17 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// controlDocument is what the control collection has of a queue.
+// controlDocument is the document of a queue in the control collection.
 type controlDocument struct {
 	ID         string `bson:"_id"` // see controlKey
 	Queue      string `bson:"queue"`
 	Paused     bool   `bson:"paused,omitempty"`
 	Draining   bool   `bson:"draining,omitempty"`
 	MaxRunning int    `bson:"max_running,omitempty"`
-	// Drains is how often Draining was set, to whatever.
+	// Drains counts how often Draining was set, to true or false.
 	Drains int `bson:"drains,omitempty"`
-	// Answers are the members of the gate that know it.
+	// Answers lists the members of the drain barrier that know the current value of
+	// Draining.
 	Answers []string `bson:"answers,omitempty"`
 	// Removed counts the records that were forgotten or deleted.
 	Removed int `bson:"removed,omitempty"`
@@ -33,9 +34,9 @@ const controlPrefix = "queue/"
 // controlKey is the _id of the control document of a queue.
 func controlKey(queue string) string { return controlPrefix + queue }
 
-// beginning is a filter for texts that begin with one whose last character is a slash,
-// which the one of 0 follows.
-func beginning(with string) bson.D {
+// withPrefix returns a filter for strings with a prefix that ends in a slash. The
+// character after the slash is 0.
+func withPrefix(with string) bson.D {
 	return bson.D{{Key: "$gte", Value: with}, {Key: "$lt", Value: strings.TrimSuffix(with, "/") + "0"}}
 }
 
@@ -67,8 +68,8 @@ func (d *Driver) Control(ctx context.Context, queue string, change driver.Contro
 	return stored.control(), nil
 }
 
-// readControl reads the control document of a queue; an empty one where there is
-// none.
+// readControl reads the control document of a queue. It returns an empty document if
+// there is none.
 func (d *Driver) readControl(ctx context.Context, queue string) (stored controlDocument, err error) {
 	err = d.control.FindOne(ctx, bson.D{{Key: "_id", Value: controlKey(queue)}}).Decode(&stored)
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -77,8 +78,8 @@ func (d *Driver) readControl(ctx context.Context, queue string) (stored controlD
 	return stored, err
 }
 
-// writeControl changes the control document of a queue. Where that drains it, it
-// waits until all processes know.
+// writeControl changes the control document of a queue. If the change drains the queue,
+// it waits until all processes know.
 func (d *Driver) writeControl(ctx context.Context, queue string, change driver.ControlChange) (stored controlDocument, err error) {
 	stored, err = d.setControl(ctx, queue, change)
 	if err != nil {
@@ -88,15 +89,15 @@ func (d *Driver) writeControl(ctx context.Context, queue string, change driver.C
 	if change.Draining == nil {
 		return stored, nil
 	}
-	d.gate.set(stored)
+	d.barrier.set(stored)
 	if stored.Draining {
-		err = d.gate.awaitInserts(ctx, queue)
+		err = d.barrier.awaitInserts(ctx, queue)
 		if err == nil {
-			err = d.gate.awaitAnswers(ctx, stored)
+			err = d.barrier.awaitAnswers(ctx, stored)
 		}
 	}
 	if err != nil {
-		return stored, unknown(fmt.Errorf("it is drained, and other processes may not know yet: %w", err))
+		return stored, unknown(fmt.Errorf("the queue is draining, but other processes may not know yet: %w", err))
 	}
 	return stored, nil
 }
@@ -111,7 +112,7 @@ func (d *Driver) setControl(ctx context.Context, queue string, change driver.Con
 	}
 	update := bson.D{}
 	if change.Draining != nil {
-		set = append(set, bson.E{Key: "draining", Value: *change.Draining}, bson.E{Key: "answers", Value: []string{d.gate.id}})
+		set = append(set, bson.E{Key: "draining", Value: *change.Draining}, bson.E{Key: "answers", Value: []string{d.barrier.id}})
 		update = field("$inc", field("drains", 1))
 	}
 	update = append(update, bson.E{Key: "$set", Value: set})

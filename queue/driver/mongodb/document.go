@@ -14,50 +14,47 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// document is a stored record, with what else this driver keeps of it. The
-// fields of the record are those that the former library knows; it ignores the
-// others. A copy shares what slices and pointers refer to, so that these are
-// replaced, and never changed.
+// document is a stored record with the additional fields of this driver. The legacy
+// library knows only the fields of the record and ignores the others. A copy shares what
+// slices and pointers refer to, so these are replaced and never changed in place.
 type document struct {
 	driver.Record `bson:",inline"`
 
-	// Line is where it waits to run.
+	// Line is the document's place among those that wait to run.
 	Line line `bson:"line,omitempty"`
-	// Order is when it arrived, in microseconds since 1970 or a little later, so
-	// that each has its own.
+	// Order is the arrival time in microseconds since 1970, or a little later so that it
+	// is unique.
 	Order int64 `bson:"order,omitempty"`
-	// JobID is the job's ID, which the latest attempt has alone.
+	// JobID is the job's ID. Only the latest attempt has it.
 	JobID string `bson:"job_id,omitempty"`
-	// UniqueLock is the unique key, while the job has it.
+	// UniqueLock is the unique key while the job holds it.
 	UniqueLock string `bson:"unique_lock,omitempty"`
 	// LeaseUntil is when the lease ends, if it is later than the modification time.
-	// Else the lock is one of the legacy library. The server sets both, by its clock;
-	// of one that was claimed here they are not known, and somewhere near.
+	// Otherwise the lock was taken by the legacy library. The server sets both by its
+	// clock; in a document that was claimed here they are only approximate.
 	LeaseUntil time.Time `bson:"lease_until,omitempty"`
-	// Rev is another one after each change that this library makes, but for
-	// Extend and SetProgress.
+	// Rev changes with each change that this library makes, except Extend and
+	// SetProgress.
 	Rev int64 `bson:"rev,omitempty"`
-	// Dependents is true where the edges of others name the job.
+	// Dependents is true if edges of other jobs name the job.
 	Dependents bool `bson:"dependents,omitempty"`
-	// Settle is true of one that ended, where those that depend on it may not
-	// have been told.
+	// Settle is true if the document ended and its dependents may not have been notified.
 	Settle bool `bson:"settle,omitempty"`
-	// Handover is what one has that has not taken the place of the attempt before.
+	// Handover is set until the document has taken the place of the attempt before it.
 	Handover *handover `bson:"handover,omitempty"`
 
-	id         string          // the _id, which is the Name unless that is another queue's
-	guard      bson.D          // what a change of it requires to be as it was read
-	leaseGuard bson.D          // what one requires, besides, that must not come after an Extend
-	malformed  error           // why it can't be read
-	replaced   map[string]bool // the fields that are written as a whole, as nothing can be written into them
-	complete   bool            // it was read with its body
+	id         string          // the _id; it is the Name unless another queue has a record of that name
+	guard      bson.D          // the fields, as read, that a change requires to be unchanged
+	leaseGuard bson.D          // what a timely change requires in addition, so that it fails after an Extend
+	malformed  error           // set if the document can't be decoded
+	replaced   map[string]bool // fields that are not documents and are therefore written as a whole
+	complete   bool            // the document was read with its body
 	body       bodyHash
-	scopes     []string // those that the body names, of a document of the former library
+	scopes     []string // the scopes in the body of a legacy document
 }
 
-// bodyHash tells whether a body is the stored one, of a document that was read
-// without it, or whose body was dropped. The zero value tells of no body that it
-// is.
+// bodyHash identifies the stored body of a document that was read without it, or whose
+// body was dropped. The zero value matches no body.
 type bodyHash struct {
 	sum   uint64
 	known bool
@@ -69,8 +66,8 @@ func hashOf(b registry.Body) bodyHash {
 	return bodyHash{sum: maphash.Bytes(bodySeed, b.Raw()), known: !b.IsZero()}
 }
 
-// decode reads a document. Of one that can't be read it has what can be, and no
-// type and body, so that whoever claims it finds that it can't be run.
+// decode reads a document. If it can't be decoded, the result contains the fields that
+// can be, and no type and body, so that the claiming process finds that it can't be run.
 func decode(raw bson.Raw) *document {
 	doc := &document{}
 	if err := bson.Unmarshal(raw, doc); err != nil {
@@ -83,7 +80,7 @@ func decode(raw bson.Raw) *document {
 	_, err := raw.LookupErr("job")
 	doc.complete = err == nil
 	if body, ok := raw.Lookup("job").DocumentOK(); ok && doc.Order == 0 {
-		doc.scopes = formerScopes(body)
+		doc.scopes = legacyScopes(body)
 	}
 	doc.id = doc.Name
 	doc.Name = nameOf(doc.id, doc.Group)
@@ -92,7 +89,7 @@ func decode(raw bson.Raw) *document {
 	return doc
 }
 
-// notDocuments are the fields that should be documents, and are something else.
+// notDocuments returns the fields that should be documents but are not.
 func notDocuments(raw bson.Raw) map[string]bool {
 	others := map[string]bool{}
 	for name := range nested {
@@ -143,8 +140,8 @@ func decodeStatus(value bson.RawValue, doc *document) {
 
 func valueOf(v bson.RawValue) bsoncore.Value { return bsoncore.Value{Type: v.Type, Data: v.Value} }
 
-// guarded are the fields that a change requires to be as they were read. The
-// status is among them because the former library does not know of the others.
+// guarded lists the fields that a change requires to be as they were read. The status is
+// included because the legacy library does not change the others.
 var guarded = []string{"rev", "status.mod_count", "status.completed", "status.in_prog", "status.owner"}
 
 func guardOf(raw bson.Raw, fields ...string) bson.D {
@@ -160,7 +157,7 @@ func guardOf(raw bson.Raw, fields ...string) bson.D {
 	return guard
 }
 
-// reguard makes the guard that of a document that was written as it is.
+// reguard sets the guard to the values that were just written.
 func (doc *document) reguard() {
 	doc.guard = bson.D{
 		{Key: "rev", Value: doc.Rev},
@@ -171,8 +168,8 @@ func (doc *document) reguard() {
 	}
 }
 
-// withoutBody is a copy of a document that was written, which still tells whether
-// a body is the stored one.
+// withoutBody returns a copy of a written document without its body. The copy can still
+// recognize the stored body.
 func (doc *document) withoutBody() *document {
 	kept := *doc
 	if !doc.Job.IsZero() {
@@ -182,11 +179,11 @@ func (doc *document) withoutBody() *document {
 	return &kept
 }
 
-// aliasOf is the _id of a record whose name another queue's record has. As the name
-// begins with the name of the queue, no job has an ID that makes it.
+// aliasOf returns the _id of a record whose name is taken by a record of another queue.
+// Since the name begins with the name of the queue, no job ID leads to the same _id.
 func aliasOf(queue, name string) string { return queue + "\x00" + name }
 
-// nameOf is the name of the record of a queue that has that _id.
+// nameOf returns the name of the record of a queue with the given _id.
 func nameOf(id, queue string) string {
 	if rest, isAlias := strings.CutPrefix(id, queue+"\x00"); isAlias && (queue == "" || strings.HasPrefix(rest, queue+".")) {
 		return rest
@@ -194,10 +191,10 @@ func nameOf(id, queue string) string {
 	return id
 }
 
-// lease is the one that the document shows.
+// lease returns the lease that the document shows.
 func (doc *document) lease() driver.Lease { return driver.LeaseOf(&doc.Record) }
 
-// jobID is the job's ID, also of an attempt that was replaced.
+// jobID returns the job's ID, also for an attempt that was replaced.
 func (doc *document) jobID() string {
 	if doc.JobID != "" {
 		return doc.JobID
@@ -205,19 +202,19 @@ func (doc *document) jobID() string {
 	return doc.Record.JobID()
 }
 
-// runs is true of a document whose attempt runs.
+// runs reports whether the attempt runs.
 func (doc *document) runs() bool { return doc.Status.InProgress && !doc.Status.Completed }
 
-// waits is true of one that has not started.
+// waits reports whether the document has not started.
 func (doc *document) waits() bool { return !doc.Status.InProgress && !doc.Status.Completed }
 
-// retries is true of one that awaits its retry.
+// retries reports whether the document awaits its retry.
 func (doc *document) retries() bool { return doc.Status.Completed && doc.RetryInfo.ShouldRetry() }
 
-// final is true of one that ended for good.
+// final reports whether the document ended for good.
 func (doc *document) final() bool { return doc.Status.Completed && !doc.RetryInfo.ShouldRetry() }
 
-// leaseEnds is when the lease ends of a document that runs.
+// leaseEnds returns when the lease of a running document ends.
 func (doc *document) leaseEnds(lockTimeout time.Duration) time.Time {
 	if doc.LeaseUntil.After(doc.Status.ModificationTime) {
 		return doc.LeaseUntil
@@ -225,7 +222,7 @@ func (doc *document) leaseEnds(lockTimeout time.Duration) time.Time {
 	return doc.Status.ModificationTime.Add(lockTimeout)
 }
 
-// record is the record as its readers see it: its status tells what it waits for.
+// record returns the record for readers: its status shows what it waits for.
 func (doc *document) record() *driver.Record {
 	r := doc.Record
 	if doc.waits() && !doc.Line.IsZero() {
@@ -248,9 +245,9 @@ func (doc *document) record() *driver.Record {
 	return &r
 }
 
-// encode is the whole document, as an insert has it. In a store of many queues
-// the one without a name has its field too, so that filters and indexes are alike
-// for all.
+// encode returns the whole document for an insert. In a store of many queues, the queue
+// without a name stores an empty group field, so that filters and indexes are the same
+// for all queues.
 func (d *Driver) encode(doc *document) (bson.Raw, error) {
 	stored := *doc
 	stored.Name = doc.id

@@ -32,7 +32,7 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 		switch {
 		case err == nil:
 			return true, nil
-		case mongo.IsDuplicateKeyError(err): // It is there, and another one's.
+		case mongo.IsDuplicateKeyError(err): // another owner has it
 			return false, nil
 		}
 		failures++

@@ -8,16 +8,16 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// A document that ends while the edges of others name it is marked by the same
-// write, so that whoever ends it, or the sweep where that one dies, takes the edges
-// from those that wait. An Insert marks the targets of its edges first, then
-// inserts, then looks whether they have ended in between.
+// If a document ends while edges of other documents name it, the same write marks it. The
+// process that ends it, or the sweep if that process dies, then removes these edges from
+// the waiting documents. An Insert marks the targets of its edges, inserts, and then
+// checks whether they have ended in between.
 
-// dependentsAtOnce is the number of documents, at most, that are told at once.
-const dependentsAtOnce = 1000
+// dependentsBatch is the maximum number of dependents that are updated in one write.
+const dependentsBatch = 1000
 
-// settle takes the edges that name documents which ended from those that wait for
-// them, then the marks from these.
+// settle removes the edges to ended documents from the documents that wait for them, then
+// removes the marks of the ended documents.
 func (d *Driver) settle(ctx context.Context, ended []*document) error {
 	queues := map[string][]*document{}
 	for _, doc := range ended {
@@ -25,7 +25,7 @@ func (d *Driver) settle(ctx context.Context, ended []*document) error {
 	}
 	for queue, docs := range queues {
 		if err := d.settleIn(ctx, queue, docs); err != nil {
-			return fmt.Errorf("of queue %q: %w", queue, err)
+			return fmt.Errorf("settling queue %q: %w", queue, err)
 		}
 	}
 	return nil
@@ -43,7 +43,7 @@ func (d *Driver) settleIn(ctx context.Context, queue string, ended []*document) 
 		if err != nil {
 			return err
 		}
-		if n < dependentsAtOnce {
+		if n < dependentsBatch {
 			return d.write(ctx, unmark)
 		}
 	}
@@ -57,7 +57,7 @@ func (d *Driver) unmark(doc *document) *change {
 		quiet:  true,
 		step: func(doc *document) error {
 			if !doc.final() {
-				return errMoved // it was restarted, and those that wait need not wait again
+				return errMoved // it was restarted; its dependents do not wait again
 			}
 			doc.Settle = false
 			return nil
@@ -65,8 +65,8 @@ func (d *Driver) unmark(doc *document) *change {
 	}
 }
 
-// endEdges tells documents that jobs on which they depend have ended. It returns
-// how many there were.
+// endEdges updates documents whose dependencies have ended. It returns the number of
+// documents.
 func (d *Driver) endEdges(ctx context.Context, queue string, succeeded map[string]bool) (int, error) {
 	ids := make([]string, 0, len(succeeded))
 	for id := range succeeded {
@@ -74,7 +74,7 @@ func (d *Driver) endEdges(ctx context.Context, queue string, succeeded map[strin
 	}
 	var changes []*change
 	filter := d.inQueue(queue, bson.E{Key: "line.edges", Value: bson.D{{Key: "$in", Value: ids}}})
-	opts := withoutBodies().SetLimit(dependentsAtOnce)
+	opts := withoutBodies().SetLimit(dependentsBatch)
 	err := d.each(ctx, filter, opts, func(doc *document) error {
 		changes = append(changes, &change{
 			queue:  queue,

@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// The server's error codes that mean something to this driver. See
+// The error codes of the server that this driver handles. See
 // https://www.mongodb.com/docs/manual/reference/error-codes/.
 const (
 	codeBadValue          = 2
@@ -25,24 +25,23 @@ const (
 	codeUpdateTooLarge    = 17419
 )
 
-// transientCodes are those of a server that can't do it now: it goes away, is not
-// the primary any more, or has lost others. A call that failed with one may have
-// been done all the same.
+// transientCodes are the codes of a server that can't serve a call now: it shuts down, is
+// no longer the primary, or has lost other servers. A call that failed with such a code
+// may still have been done.
 var transientCodes = []int{6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
-// maxDocumentSize is the size of a document, at most. It is one of the server's
-// limits.
+// maxDocumentSize is the server's limit for the size of a document.
 const maxDocumentSize = 16 << 20
 
-// labelTransient is that of an error of a transaction that may be tried again,
-// and labelUnknownCommit that of a commit that may have been done.
+// labelTransient marks an error of a transaction that may be repeated, labelUnknownCommit
+// one of a commit that may have been done.
 const (
 	labelTransient     = "TransientTransactionError"
 	labelUnknownCommit = "UnknownTransactionCommitResult"
 )
 
-// isTransient tells an error after which the same call may work, whether it was
-// done or not.
+// isTransient reports whether the same call may succeed after the error, whether the call
+// was done or not.
 func isTransient(err error) bool {
 	if mongo.IsNetworkError(err) {
 		return true
@@ -51,24 +50,23 @@ func isTransient(err error) bool {
 	return errors.As(err, &failure) && slices.ContainsFunc(transientCodes, failure.HasErrorCode)
 }
 
-// isConflict tells the error of a call that another one came in the way of, and
-// that did nothing.
+// isConflict reports whether a call did nothing because it conflicted with another one.
 func isConflict(err error) bool {
 	var failure mongo.ServerError
 	return errors.As(err, &failure) && failure.HasErrorCode(codeWriteConflict)
 }
 
-// hasLabel tells whether an error of the server has a label.
+// hasLabel reports whether an error of the server has a label.
 func hasLabel(err error, label string) bool {
 	var failure mongo.LabeledError
 	return errors.As(err, &failure) && failure.HasErrorLabel(label)
 }
 
-// unknown is the error of a change of which it is not known whether it was made.
+// unknown returns the error of a change that may or may not have been made.
 func unknown(err error) error { return fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err) }
 
-// failed is the error of a change that was sent, and for which there was no good
-// answer. Where the server has refused it, nothing was changed.
+// failed returns the error of a change that was sent without getting a usable answer. If
+// the server refused the change, nothing was changed.
 func failed(ctx context.Context, err error) error {
 	var failure mongo.ServerError
 	var bulk mongo.BulkWriteException
@@ -76,7 +74,7 @@ func failed(ctx context.Context, err error) error {
 	case errors.Is(err, mongo.ErrClientDisconnected):
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
 	case errors.As(err, &bulk) && bulk.WriteConcernError != nil:
-		return unknown(err) // it may be undone when there is another primary
+		return unknown(err) // it may be rolled back after an election
 	case ctx.Err() != nil || isTransient(err) || mongo.IsTimeout(err):
 		return unknown(err)
 	case errors.As(err, &failure):
@@ -86,7 +84,7 @@ func failed(ctx context.Context, err error) error {
 	}
 }
 
-// uniqueIndex is one that may refuse a document.
+// uniqueIndex is a unique index, which may refuse a document.
 type uniqueIndex string
 
 // The unique indexes, by the last field of their keys.
@@ -100,13 +98,13 @@ const (
 // refusal is the error of a unique index.
 type refusal struct {
 	index uniqueIndex
-	value string // what another document has
+	value string // the value that another document has
 }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%s %q is taken", r.index, r.value) }
 
-// refusalOf returns the refusal that an error of a write is; nil where it is
-// another error. Servers say which index it was since version 4.4.
+// refusalOf returns the refusal that a write error stands for, or nil if it is another
+// error. Servers name the index since version 4.4.
 func refusalOf(e mongo.WriteError) *refusal {
 	if e.Code != codeDuplicateKey {
 		return nil
@@ -124,7 +122,7 @@ func refusalOf(e mongo.WriteError) *refusal {
 	return r
 }
 
-// lookup returns the value of a field whose name may have dots.
+// lookup returns the value of a field whose name may contain dots.
 func lookup(doc bson.Raw, field string) bson.RawValue {
 	elements, err := doc.Elements()
 	if err != nil {
@@ -138,7 +136,7 @@ func lookup(doc bson.Raw, field string) bson.RawValue {
 	return bson.RawValue{}
 }
 
-// errorOf is what a refusal of a job's document means to whoever wrote it.
+// errorOf returns the driver error for a refusal of a job's document.
 func (r *refusal) errorOf(doc *document) error {
 	switch r.index {
 	case byScope:
@@ -150,8 +148,7 @@ func (r *refusal) errorOf(doc *document) error {
 	}
 }
 
-// isTooLarge tells the error of a document that would become larger than the server
-// takes.
+// isTooLarge reports whether a document would exceed the server's size limit.
 func isTooLarge(err error) bool {
 	var failure mongo.ServerError
 	return errors.As(err, &failure) && (failure.HasErrorCode(codeDocumentTooLarge) || failure.HasErrorCode(codeUpdateTooLarge))
@@ -160,7 +157,7 @@ func isTooLarge(err error) bool {
 // sizeField is the field of the error of a record that is too large.
 const sizeField = "size"
 
-// tooLarge is the error of a record whose document is larger than one may be.
+// tooLarge returns the error of a record whose document exceeds the size limit.
 func tooLarge(doc *document, size int) error {
 	return &amboy.InvalidJobError{
 		JobID: doc.jobID(),
@@ -170,7 +167,7 @@ func tooLarge(doc *document, size int) error {
 	}
 }
 
-// leaseLost is the error of a write under a lease that is not the record's.
+// leaseLost returns the error of a write under a lease that the record no longer has.
 func leaseLost(l driver.Lease) error {
 	return fmt.Errorf("record %q: %w", l.Name, driver.ErrLeaseLost)
 }

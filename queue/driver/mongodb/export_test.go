@@ -2,10 +2,10 @@ package mongodb
 
 import "time"
 
-// ScanAtOnce has the driver look at so many documents at once where it scans.
-func (d *Driver) ScanAtOnce(n int) { d.scannedAtOnce = n }
+// ScanAtOnce sets the number of documents that one scan examines.
+func (d *Driver) ScanAtOnce(n int) { d.scanBatch = n }
 
-// Elapse lets time pass by the monotonic clock of a driver.
+// Elapse advances the monotonic clock of a driver.
 func Elapse(d *Driver, by time.Duration) {
 	was := d.elapsed
 	d.elapsed = func() time.Duration { return was() + by }

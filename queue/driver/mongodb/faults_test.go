@@ -18,22 +18,22 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// sentCommands are those that the driver sends.
+// sentCommands are the commands that the driver sends.
 var sentCommands = []string{
 	"insert", "update", "delete", "find", "aggregate", "getMore", "findAndModify", "commitTransaction", "abortTransaction", "killCursors",
 }
 
-// faults are the ways in which commands fail on real servers.
+// faults are ways in which commands fail on real servers.
 var faults = map[string]mongotest.Failure{
 	"the connection is cut":             {CloseConnection: true},
 	"the server is not the primary":     {ErrorCode: 10107},
 	"the server shuts down":             {ErrorCode: 91},
-	"another write comes in its way":    {ErrorCode: 112},
+	"another write conflicts":           {ErrorCode: 112},
 	"the majority has not acknowledged": {WriteConcernCode: 91},
 }
 
-// TestFaultsAtRandom runs jobs while a part of the commands fails. Nothing is lost,
-// nothing that ended runs again, and each scope has one holder.
+// TestFaultsAtRandom runs jobs while some commands fail. No job is lost, no ended job
+// runs again, and each scope has one holder.
 func TestFaultsAtRandom(t *testing.T) {
 	for name, fault := range faults {
 		for _, kind := range []mongotest.Option{mongotest.ReplicaSet(), mongotest.Standalone()} {
@@ -46,7 +46,7 @@ func TestFaultsAtRandom(t *testing.T) {
 	}
 }
 
-// TestFaultsOfEachCommand has each kind of command fail a few times.
+// TestFaultsOfEachCommand makes each kind of command fail a few times.
 func TestFaultsOfEachCommand(t *testing.T) {
 	for _, command := range sentCommands {
 		t.Run(command, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestFaultsOfEachCommand(t *testing.T) {
 	}
 }
 
-// inParallel runs a test beside others, but on a real server, which has one fail
-// point for all.
+// inParallel runs a test in parallel, except on a real server, which has one fail point
+// for all connections.
 func inParallel(t *testing.T) {
 	t.Helper()
 	if serverURI == "" {
@@ -93,7 +93,7 @@ func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) 
 	working.Wait()
 	d.Heal()
 	for i := 0; r.left(drivers[0]) > 0; i++ {
-		require.Less(t, i, 2000, "the jobs do not end: %v", r.ended)
+		require.Less(t, i, 2000, "the jobs did not end: %v", r.ended)
 		r.run(drivers[i%processes], "owner")
 		endLeases(t, d.Connect().Database(d.Database()).Collection("work.group"), time.Hour)
 		_, err := drivers[0].RecoverStale(t.Context())
@@ -105,7 +105,7 @@ func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) 
 	assert.Len(t, r.ended, jobs)
 }
 
-// rough runs jobs in spite of faults.
+// rough runs jobs despite faults.
 type rough struct {
 	*testing.T
 	mu      sync.Mutex
@@ -113,8 +113,8 @@ type rough struct {
 	ended   map[string]int
 }
 
-// put puts a job, again and again until it is there. One in three can be retried,
-// one in two needs a scope, and one in four takes one when it is put.
+// put inserts a job, and repeats that until it is stored. One job in three is retryable,
+// one in two needs a scope, and one in four takes its scope when it is put.
 func (r *rough) put(d driver.Driver, id string, number int) {
 	record := newRecord(r, "q", id, func(j *job.ShellJob) {
 		if number%2 == 0 {
@@ -140,16 +140,16 @@ func (r *rough) put(d driver.Driver, id string, number int) {
 		}
 		require.NotErrorIs(r, err, driver.ErrLeaseLost)
 	}
-	r.Errorf("job %q can't be put", id)
+	r.Errorf("job %q could not be put", id)
 }
 
-// run claims jobs and ends them. Those that can be retried are, once.
+// run claims jobs and ends them. Retryable jobs are retried once.
 func (r *rough) run(d driver.Driver, owner string) {
 	claimed, err := d.Claim(r.Context(), driver.ClaimRequest{
 		Owner: owner, Queues: []driver.Demand{{Queue: "q", Limit: 3}}, Limit: 3, Now: time.Now(), LeaseTime: 10 * time.Minute,
 	})
 	if err != nil {
-		return // what it may have claimed the next one hands back
+		return // the next claim hands back what this one may have claimed
 	}
 	for _, record := range claimed.Records {
 		r.hold(record)
@@ -173,7 +173,7 @@ func (r *rough) hold(record *driver.Record) {
 	}
 }
 
-// leave is called before a record is ended.
+// leave releases the scopes of a record. It is called before the record is ended.
 func (r *rough) leave(record *driver.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,7 @@ func (r *rough) end(d driver.Driver, record *driver.Record) {
 		return
 	}
 	if !isSure {
-		return // somebody else may retry it
+		return // another process may retry it
 	}
 	final, next := ended, *record
 	final.RetryInfo.NeedsRetry = false
@@ -214,8 +214,8 @@ func (r *rough) end(d driver.Driver, record *driver.Record) {
 	r.insist(func() error { return d.Retry(r.Context(), &final, &next) })
 }
 
-// insist makes a change until it is made, or was by a call that did not know. It
-// tells whether it is sure.
+// insist repeats a change until it is made, or was made by a call with an unknown
+// outcome. It reports whether the last call was certain.
 func (r *rough) insist(call func() error) bool {
 	unsure := false
 	for range 200 {
@@ -224,17 +224,17 @@ func (r *rough) insist(call func() error) bool {
 		case err == nil:
 			return true
 		case errors.Is(err, driver.ErrLeaseLost) || amboy.IsDuplicateJobError(err):
-			assert.True(r, unsure, "nobody else can have made it: %v", err)
+			assert.True(r, unsure, "no other call can have made it: %v", err)
 			return unsure
 		case errors.Is(err, driver.ErrOutcomeUnknown):
 			unsure = true
 		}
 	}
-	r.Error("the change can't be made")
+	r.Error("the change could not be made")
 	return false
 }
 
-// left is the number of jobs that have not ended.
+// left returns the number of jobs that have not ended.
 func (r *rough) left(d driver.Driver) int {
 	stats, err := d.Stats(r.Context(), "q")
 	require.NoError(r, err)

@@ -13,28 +13,27 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// lookedAt is the number of documents, at least, that one command reads where it
-// must be looked at them to know whether they are selected.
-const lookedAt = 200
+// examineBatch is the minimum number of documents that one command reads if the driver must
+// examine them to decide whether they are selected.
+const examineBatch = 200
 
-// position is a place in the order of documents, which is that of their arrival
-// and then of their _id. Those of the former library, which have no order, come
-// first.
+// position is a position in the order of documents, which is by arrival and then by _id.
+// Legacy documents, which have no order, come first.
 type position struct {
 	Order int64  `bson:"o"`
 	ID    string `bson:"i"`
-	// End is the last order that there was at the beginning, where only the
-	// documents up to it are meant.
+	// End is the highest order that existed at the beginning, if documents that arrive
+	// later are excluded.
 	End int64 `bson:"e,omitempty"`
 	// Scans is true once the server has taken too long to find documents (see
 	// scan).
 	Scans bool `bson:"s,omitempty"`
 
-	begun  bool // it is after a document, and not at the beginning
+	begun  bool // after a document, not at the beginning
 	newest bool
 }
 
-// newPosition is the one after a cursor.
+// newPosition returns the position after a cursor.
 func newPosition(after driver.Cursor, newest bool) (*position, error) {
 	at := &position{newest: newest}
 	if after == "" {
@@ -59,12 +58,12 @@ func (at *position) cursor() (driver.Cursor, error) {
 	return driver.Cursor(base64.RawURLEncoding.EncodeToString(raw)), nil
 }
 
-// pass moves it after a document.
+// pass moves the position after a document.
 func (at *position) pass(order int64, id string) {
 	at.Order, at.ID, at.begun = order, id, true
 }
 
-// ahead is a filter for the documents that come after it.
+// ahead returns a filter for the documents after the position.
 func (at *position) ahead() bson.D {
 	var parts []bson.D
 	if at.End != 0 {
@@ -83,8 +82,8 @@ func (at *position) ahead() bson.D {
 	return all(parts...)
 }
 
-// behind is a filter for the documents that come before it, and the one after which
-// it is.
+// behind returns a filter for the documents up to the position, including the document
+// that it is after.
 func (at *position) behind() bson.D {
 	if at.newest {
 		return at.after("$gte")
@@ -92,8 +91,8 @@ func (at *position) behind() bson.D {
 	return at.before("$lte")
 }
 
-// after is a filter for the documents that arrived later. Of those with its order,
-// operator compares the _ids.
+// after returns a filter for the documents that arrived later. operator compares the _ids
+// of documents with the same order.
 func (at *position) after(operator string) bson.D {
 	id := field("_id", field(operator, at.ID))
 	if at.Order == 0 {
@@ -102,13 +101,14 @@ func (at *position) after(operator string) bson.D {
 	return all(field("order", field("$gte", at.Order)), either(field("order", field("$ne", at.Order)), id))
 }
 
-// before is a filter for the documents that arrived earlier, as after is.
+// before returns a filter for the documents that arrived earlier. operator is as in
+// after.
 func (at *position) before(operator string) bson.D {
 	id := field("_id", field(operator, at.ID))
 	if at.Order == 0 {
 		return append(field("order", nil), id...)
 	}
-	notAfter := field("$not", field("$gt", at.Order)) // or missing, and one range of the index all the same
+	notAfter := field("$not", field("$gt", at.Order)) // also matches a missing order, in one range of the index
 	return all(field("order", notAfter), either(field("order", field("$ne", at.Order)), id))
 }
 
@@ -119,9 +119,9 @@ func (at *position) sort() bson.D {
 	return bson.D{{Key: "order", Value: 1}, {Key: "_id", Value: 1}}
 }
 
-// Find implements driver.Driver. A record that can't be read is found without a
-// job. Where the server takes longer than half a second to find a page, the pages from
-// then on are what it selects among 50,000 records each.
+// Find implements driver.Driver. A record that can't be read is returned without a job.
+// If the server takes longer than half a second to find a page, each further page
+// examines only 50,000 records.
 func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *Driver) findPage(ctx context.Context, q driver.Query, page driver.PageR
 	if err != nil {
 		return found, err
 	}
-	docs, more, err := d.look(ctx, s, at, page.Limit, nil)
+	docs, more, err := d.findNext(ctx, s, at, page.Limit, nil)
 	if err != nil {
 		return found, err
 	}
@@ -162,16 +162,16 @@ func (d *Driver) findPage(ctx context.Context, q driver.Query, page driver.PageR
 	return found, err
 }
 
-// look reads the next documents that are selected, up to limit, and moves the
-// position after the last that it looked at. more is true where there are others
-// after it.
-func (d *Driver) look(ctx context.Context, s *selection, at *position, limit int, projection bson.D) (selected []*document, more bool, err error) {
+// findNext returns up to limit of the next selected documents, and moves the position
+// after the last document that it examined. more reports whether there are documents
+// after the position.
+func (d *Driver) findNext(ctx context.Context, s *selection, at *position, limit int, projection bson.D) (selected []*document, more bool, err error) {
 	if s.none {
 		return nil, false, nil
 	}
 	size := limit
-	if s.decides() {
-		size = max(limit, lookedAt)
+	if s.isApproximate() {
+		size = max(limit, examineBatch)
 	}
 	docs, end, err := d.read(ctx, s, at, size+1, projection)
 	if err != nil {
@@ -210,13 +210,13 @@ func keysOf[V any](m map[string]V) bson.A {
 	return keys
 }
 
-// attemptsOf names the attempts of a job.
+// attemptsOf identifies the attempts of a job.
 type attemptsOf struct {
 	Queue string `bson:"queue"`
 	ID    string `bson:"id"`
 }
 
-// replacedOf tells which of the documents are attempts that others have replaced.
+// replacedOf returns the documents that are attempts replaced by a later attempt.
 func (d *Driver) replacedOf(ctx context.Context, docs []*document) (map[*document]bool, error) {
 	var doubtful []*document
 	for _, doc := range docs {
@@ -235,7 +235,7 @@ func (d *Driver) replacedOf(ctx context.Context, docs []*document) (map[*documen
 	return replaced, nil
 }
 
-// lastAttempts are the numbers of the latest attempts of jobs.
+// lastAttempts returns the numbers of the latest attempts of jobs.
 func (d *Driver) lastAttempts(ctx context.Context, docs []*document) (map[attemptsOf]int, error) {
 	if len(docs) == 0 {
 		return nil, nil
@@ -263,7 +263,7 @@ func (d *Driver) lastAttempts(ctx context.Context, docs []*document) (map[attemp
 		}),
 	}, &found)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the latest attempts of jobs: %w", err)
+		return nil, fmt.Errorf("querying the latest attempts of jobs: %w", err)
 	}
 	last := make(map[attemptsOf]int, len(found))
 	for _, one := range found {
@@ -287,9 +287,9 @@ func (d *Driver) Count(ctx context.Context, q driver.Query, limit int) (int, err
 	return n, nil
 }
 
-// countedAtOnce is the number of documents that one command reads to count those
-// that must be looked at.
-const countedAtOnce = 2000
+// countBatch is the number of documents that one command reads if the driver must
+// examine documents to count them.
+const countBatch = 2000
 
 func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, err error) {
 	err = checkLimit(limit)
@@ -300,14 +300,14 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 	if err != nil || s.none {
 		return 0, err
 	}
-	if !s.decides() {
+	if !s.isApproximate() {
 		found, failure := d.jobs.CountDocuments(ctx, s.with(nil), options.Count().SetLimit(int64(limit)))
 		return int(found), failure
 	}
 	at := &position{}
 	for more := true; more && n < limit; {
 		var found []*document
-		found, more, err = d.look(ctx, s, at, min(limit-n, countedAtOnce), withoutContent)
+		found, more, err = d.findNext(ctx, s, at, min(limit-n, countBatch), withoutContent)
 		if err != nil {
 			return 0, err
 		}
@@ -316,10 +316,10 @@ func (d *Driver) count(ctx context.Context, q driver.Query, limit int) (n int, e
 	return n, nil
 }
 
-// withoutContent is the projection of documents that are only looked at.
+// withoutContent is the projection of documents that are only counted.
 var withoutContent = bson.D{{Key: "job", Value: 0}, {Key: "result", Value: 0}, {Key: "dependency", Value: 0}}
 
-// checkLimit returns an error for a limit that is not valid.
+// checkLimit returns an error if a limit is invalid.
 func checkLimit(limit int) error {
 	if limit < 1 {
 		return fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)
@@ -327,7 +327,7 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// aggregate runs a pipeline, and reads all that comes of it.
+// aggregate runs a pipeline and reads all its results.
 func (d *Driver) aggregate(ctx context.Context, from *mongo.Collection, pipeline bson.A, results any) (err error) {
 	cursor, err := from.Aggregate(ctx, pipeline)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// newRecord is a job of a queue as it is put.
+// newRecord returns the record of a new job of a queue.
 func newRecord(tb testing.TB, queue, id string, change ...func(j *job.ShellJob)) *driver.Record {
 	tb.Helper()
 	j := job.NewShellJob("true", "")
@@ -42,7 +42,7 @@ func insert(tb testing.TB, d driver.Driver, records ...*driver.Record) {
 	}
 }
 
-// claim claims all that may run of a queue.
+// claim claims records, which must succeed.
 func claim(tb testing.TB, d driver.Driver, req driver.ClaimRequest) []*driver.Record {
 	tb.Helper()
 	claimed, err := d.Claim(tb.Context(), req)
@@ -95,7 +95,7 @@ func TestFindRefusesBadCursors(t *testing.T) {
 	}
 }
 
-// TestReadsAreFew counts the commands of calls that read: it must not depend on
+// TestReadsAreFew counts the commands of calls that read. Their number must not depend on
 // the number of records.
 func TestReadsAreFew(t *testing.T) {
 	synctest.Test(t, readsAreFew)
@@ -164,8 +164,8 @@ func readsAreFew(t *testing.T) {
 	}
 }
 
-// TestFewAreExamined counts the documents at which the stand-in looks, of a queue with
-// many. The last to end, and the attempts that were replaced, are found too.
+// TestFewAreExamined counts the documents that the stand-in examines in a queue with
+// many. It also queries the last document to end and replaced attempts.
 func TestFewAreExamined(t *testing.T) {
 	server, err := mongotest.New(mongotest.Options{InMemory: true})
 	require.NoError(t, err)
@@ -204,14 +204,14 @@ func TestFewAreExamined(t *testing.T) {
 			page, err := d.Find(t.Context(), test.query, driver.PageRequest{Limit: 10})
 			require.NoError(t, err)
 			assert.Equal(t, test.want, names(page.Records))
-			if !test.query.Holding { // only real servers see that the index has few
+			if !test.query.Holding { // only real servers choose the index with few documents
 				assert.LessOrEqual(t, server.Examined().Documents-before, int64(5))
 			}
 		})
 	}
 }
 
-// TestJobIDs has jobs of this library and of the former one, and their attempts.
+// TestJobIDs finds jobs of this library and of the legacy library, and their attempts.
 func TestJobIDs(t *testing.T) {
 	for _, change := range []func(*mongodb.Options){own, func(*mongodb.Options) {}} {
 		s := newStore(t)
@@ -248,7 +248,7 @@ func TestJobIDs(t *testing.T) {
 		assert.Empty(t, ids(driver.Query{Queues: one, JobIDs: []string{"a"}, ID: "c"}))
 		assert.Empty(t, ids(driver.Query{Queues: []string{"nobody"}, JobIDs: []string{"a"}}))
 		assert.Empty(t, ids(driver.Query{JobIDs: []string{"\xff"}}))
-		assert.Empty(t, ids(driver.Query{Queues: one, JobIDs: []string{"attempt-0.a"}}), "a record has that name")
+		assert.Empty(t, ids(driver.Query{Queues: one, JobIDs: []string{"attempt-0.a"}}), "a record's name is no job ID")
 		if opts.Grouped {
 			assert.Equal(t, []string{"q/b", "other/a", "other/b", "q/a"}, ids(driver.Query{JobIDs: []string{"a", "b"}}))
 			assert.Equal(t, []string{"q/b", "other/b"}, ids(driver.Query{ID: "b"}))
@@ -262,7 +262,7 @@ func TestJobIDsOfAnEmptyStore(t *testing.T) {
 	assert.Equal(t, driver.Page{}, page)
 }
 
-func TestOwnStoreHasOneQueue(t *testing.T) {
+func TestUngroupedStoreHasOneQueue(t *testing.T) {
 	d := newStore(t).open(own)
 	insert(t, d, newRecord(t, "", "job"))
 	for queue, want := range map[string]int{"": 1, "other": 0} {
@@ -275,8 +275,7 @@ func TestOwnStoreHasOneQueue(t *testing.T) {
 	assert.Equal(t, []string{""}, queues)
 }
 
-// TestIDsThatLookLikeNames has jobs whose IDs look like what others are stored
-// under.
+// TestIDsThatLookLikeNames finds jobs whose IDs look like record names of other jobs.
 func TestIDsThatLookLikeNames(t *testing.T) {
 	d := newStore(t).open()
 	retryable := func(j *job.ShellJob) { j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)}) }

@@ -11,9 +11,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// follow does what follows from changes that were made: it settles the edges that
-// name those that ended, and arranges who waits for the scopes that were taken or
-// freed. What fails here is left to the sweep.
+// follow does what follows from changes that were made: it removes edges to ended
+// documents, and rearranges the waiters of scopes that were taken or freed. Anything that
+// fails here is left to the sweep.
 func (d *Driver) follow(ctx context.Context, changes []*change) {
 	scopes := scopeSet{}
 	var ended []*document
@@ -23,7 +23,7 @@ func (d *Driver) follow(ctx context.Context, changes []*change) {
 			continue
 		}
 		heard = heard || !c.quiet
-		if d.mayLetClaim(c) {
+		if d.mayMakeClaimable(c) {
 			news = news.With(driver.In(c.queue))
 		}
 		scopes.touch(c.before, c.after)
@@ -32,17 +32,17 @@ func (d *Driver) follow(ctx context.Context, changes []*change) {
 		}
 	}
 	if err := d.settle(ctx, ended); err != nil {
-		d.leaveToSweep(ctx, "telling the jobs that depend on others that these ended", err)
+		d.leaveToSweep(ctx, "releasing the dependents of ended jobs", err)
 	}
 	d.arrangeNow(ctx, scopes, heard, news)
 }
 
-// arrangeNow arranges who waits for scopes, and tells the subscribers where they
-// are to hear of a change, or where somebody is ready now.
+// arrangeNow rearranges the waiters of scopes. It notifies the subscribers if they must
+// hear of a change, or if a document became ready.
 func (d *Driver) arrangeNow(ctx context.Context, scopes scopeSet, heard bool, news driver.Change) {
 	readied, err := d.arrange(ctx, scopes)
 	if err != nil {
-		d.leaveToSweep(ctx, "looking who waits for scopes", err)
+		d.leaveToSweep(ctx, "arranging the waiters of scopes", err)
 	}
 	if heard || readied {
 		if readied {
@@ -52,23 +52,23 @@ func (d *Driver) arrangeNow(ctx context.Context, scopes scopeSet, heard bool, ne
 	}
 }
 
-// mayLetClaim tells whether a change may let somebody claim, whatever follows from
-// it. The end of a job may not, unless it makes room.
-func (d *Driver) mayLetClaim(c *change) bool {
+// mayMakeClaimable reports whether a change by itself may make a record claimable. The end of
+// a job does not, unless it makes room in a limited queue.
+func (d *Driver) mayMakeClaimable(c *change) bool {
 	if c.quiet || !c.ends {
 		return !c.quiet
 	}
 	return !c.after.final() || d.limits.isLimited(c.queue)
 }
 
-// leaveToSweep has something looked for again that could not be done.
+// leaveToSweep makes the sweep run soon, because a follow-up of a change failed.
 func (d *Driver) leaveToSweep(ctx context.Context, what string, err error) {
 	d.sweeper.hurry()
 	if ctx.Err() != nil {
-		return // who called has left
+		return // the caller has left
 	}
 	logging.Warning(ctx, message.Fields{
-		"message":    "a change was made, and what follows from it is left for later",
+		"message":    "a change was made, but a follow-up failed and is left to the next sweep",
 		"what":       what,
 		"collection": d.jobs.Name(),
 		"error":      err.Error(),

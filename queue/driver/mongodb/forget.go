@@ -11,12 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// forgetAtOnce is the number of records, at most, that are forgotten at once.
-const forgetAtOnce = 1000
+// forgetBatch is the maximum number of records that are forgotten in one write.
+const forgetBatch = 1000
 
-// Forget implements driver.Driver. It removes them 1,000 at a time; where that
-// fails after some were removed, it returns their number with the error. Processes
-// that die between the removal and counting leave up to as many out of the stats.
+// Forget implements driver.Driver. It removes 1,000 records at a time. If it fails after
+// some were removed, it returns their number with the error. A process that dies between
+// removing records and counting them leaves up to 1,000 out of the stats.
 func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	ctx = plain(ctx)
 	forgotten := 0
 	for forgotten < limit {
-		want := min(limit-forgotten, forgetAtOnce)
+		want := min(limit-forgotten, forgetBatch)
 		due, n, err := d.forget(ctx, now, want)
 		forgotten += n
 		if err != nil {
@@ -39,16 +39,16 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	return forgotten, nil
 }
 
-// forget removes up to limit records. It returns how many were due, and how many
-// of them it removed; others may have removed the rest.
+// forget removes up to limit records. It returns how many were due and how many of them
+// it removed; other processes may have removed the rest.
 func (d *Driver) forget(ctx context.Context, now time.Time, limit int) (due, forgotten int, err error) {
-	// A process with the former library can't make one of these unfinished.
-	mayGo := all(endedFinal, field("forget_at", field("$lte", now)), field("settle", nil))
+	// The legacy library never makes such a record unfinished again.
+	mayBeRemoved := all(endedFinal, field("forget_at", field("$lte", now)), field("settle", nil))
 	opts := options.Find().SetSort(field("forget_at", 1)).SetLimit(int64(limit)).SetProjection(bson.D{
 		{Key: "group", Value: 1}, {Key: "forget_at", Value: 1},
 	})
 	var docs []*document
-	err = d.each(ctx, mayGo, opts, func(doc *document) error {
+	err = d.each(ctx, mayBeRemoved, opts, func(doc *document) error {
 		docs = append(docs, doc)
 		return nil
 	})
@@ -61,19 +61,19 @@ func (d *Driver) forget(ctx context.Context, now time.Time, limit int) (due, for
 	return len(docs), forgotten, err
 }
 
-// remove removes documents that are as they were left.
+// remove removes documents that have not changed since this process wrote them.
 func (d *Driver) remove(ctx context.Context, docs []*document) error {
 	_, err := d.removeAll(ctx, docs, func(doc *document) bson.D {
 		return bson.D{{Key: "_id", Value: doc.id}, {Key: "rev", Value: doc.Rev}}
 	})
 	if err != nil {
-		return fmt.Errorf("removing %d records, which will be forgotten: %w", len(docs), err)
+		return fmt.Errorf("removing %d records, which Forget will remove later: %w", len(docs), err)
 	}
 	return nil
 }
 
-// removeAll removes those of the documents that are as the filter for each says,
-// with one command for each queue, and counts them there.
+// removeAll removes the documents that match the filters from asSeen, with one command
+// for each queue, and counts them in the control documents.
 func (d *Driver) removeAll(ctx context.Context, docs []*document, asSeen func(*document) bson.D) (removed int, err error) {
 	queues := map[string][]mongo.WriteModel{}
 	for _, doc := range docs {
@@ -95,17 +95,17 @@ func (d *Driver) removeAll(ctx context.Context, docs []*document, asSeen func(*d
 	if len(counts) == 0 {
 		return removed, err
 	}
-	// They are gone, so that they are counted even if the caller has left.
+	// They are removed, so they are counted even if the caller has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTimeout)
 	defer cancel()
 	_, failure := d.control.BulkWrite(ctx, counts, options.BulkWrite().SetOrdered(false))
 	if failure != nil {
-		failure = fmt.Errorf("counting %d records that are gone: %w", removed, failure)
+		failure = fmt.Errorf("counting %d removed records: %w", removed, failure)
 	}
 	return removed, errors.Join(err, failure)
 }
 
-// countTimeout bounds how long the number of records that were removed is written.
+// countTimeout bounds the write of the number of removed records.
 const countTimeout = 5 * time.Second
 
 func countRemoved(queue string, n int64) mongo.WriteModel {

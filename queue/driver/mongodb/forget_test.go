@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// finished inserts a job of queue q, which fails.
+// finished inserts a job into queue q and ends it as failed.
 func finished(tb testing.TB, d driver.Driver, id string) {
 	tb.Helper()
 	insert(tb, d, newRecord(tb, "q", id))
@@ -32,7 +32,7 @@ func finished(tb testing.TB, d driver.Driver, id string) {
 	require.NoError(tb, errs[0])
 }
 
-// failNext has the next command of a name fail with an error code.
+// failNext makes the next command with a name fail with an error code.
 func (s *store) failNext(command string, code int) {
 	s.Helper()
 	require.NoError(s, s.client.Database("admin").RunCommand(s.Context(), bson.D{
@@ -42,8 +42,7 @@ func (s *store) failNext(command string, code int) {
 	}).Err())
 }
 
-// TestDeleteThatFailsMidwayIsFinished has the server refuse to remove a record that
-// was to be deleted.
+// TestDeleteThatFailsMidwayIsFinished makes the server refuse to remove a deleted record.
 func TestDeleteThatFailsMidwayIsFinished(t *testing.T) {
 	s := newStore(t)
 	d := s.open()
@@ -52,13 +51,13 @@ func TestDeleteThatFailsMidwayIsFinished(t *testing.T) {
 	s.failNext("delete", unauthorized)
 	request := driver.ActRequest{Action: driver.Action{Kind: driver.Delete}, Limit: 10}
 	acted, err := d.Act(t.Context(), request)
-	require.ErrorContains(t, err, `action "delete": after 1 records: removing 1 records, which will be forgotten`)
+	require.ErrorContains(t, err, `action "delete": after 1 records: removing 1 records, which Forget will remove later`)
 	assert.Equal(t, 1, acted.Done)
 	for _, kind := range []driver.ActionKind{driver.Delete, driver.Restart} {
 		request.Action.Kind = kind
 		acted, err = d.Act(t.Context(), request)
 		require.NoError(t, err)
-		assert.Equal(t, driver.Acted{Skipped: 1}, acted, "it is being deleted")
+		assert.Equal(t, driver.Acted{Skipped: 1}, acted, "the record is being deleted")
 	}
 	n, err := d.Forget(t.Context(), time.Now(), 10)
 	require.NoError(t, err)
@@ -68,14 +67,14 @@ func TestDeleteThatFailsMidwayIsFinished(t *testing.T) {
 	assert.Equal(t, amboy.QueueStats{Total: 1, Completed: 1}.String(), stats.String())
 }
 
-// TestForgetLeavesWhatOthersMustBeTold has a record whose dependents were not told
-// that it ended.
-func TestForgetLeavesWhatOthersMustBeTold(t *testing.T) {
-	synctest.Test(t, forgetLeavesWhatOthersMustBeTold)
+// TestForgetKeepsRecordsWithUnsettledDependents inserts a record whose dependents were
+// not updated when it ended.
+func TestForgetKeepsRecordsWithUnsettledDependents(t *testing.T) {
+	synctest.Test(t, forgetKeepsUnsettledRecords)
 }
 
-func forgetLeavesWhatOthersMustBeTold(t *testing.T) {
-	s := newStoreOf(t, mongotest.Options{InMemory: true, Standalone: true}) // where it is told after seconds
+func forgetKeepsUnsettledRecords(t *testing.T) {
+	s := newStoreOf(t, mongotest.Options{InMemory: true, Standalone: true}) // whose sweep runs only after seconds
 	d := s.open()
 	finished(t, d, "job")
 	set := func(settle bson.D) {
@@ -124,7 +123,7 @@ func forgetTakesTwoCommands(t *testing.T) {
 	assert.Equal(t, []string{"find work.group"}, sent)
 }
 
-func TestSaveRefusesWhatIsTooLarge(t *testing.T) {
+func TestSaveRefusesLargeRecords(t *testing.T) {
 	d := newStore(t).open()
 	insert(t, d, newRecord(t, "q", "job"))
 	large := newRecord(t, "q", "job", func(j *job.ShellJob) { j.Command = strings.Repeat("x", 17<<20) })

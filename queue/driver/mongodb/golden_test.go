@@ -21,7 +21,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// goldenFiles are collections that the former library has written.
+// goldenFiles are collections written by the legacy library.
 var goldenFiles = map[string]struct {
 	documents, indexes string
 	queue              string
@@ -32,11 +32,11 @@ var goldenFiles = map[string]struct {
 	"BSON2": {"own-bson2.jsonl", "own.indexes.jsonl", "", false},
 }
 
-// goldenTime is when the former library was last at it.
+// goldenTime is when the legacy library last changed them.
 var goldenTime = time.UnixMilli(1795269170666)
 
-// goldenStates are those of its jobs, by record name without the queue's. The shell
-// job's name has a number that differs.
+// goldenStates are the states of their jobs, by record name without the queue's. The
+// number in the shell job's name varies.
 var goldenStates = map[string]amboy.JobState{
 	"attempt-0.fails-twice":   amboy.StateFailed,
 	"attempt-1.fails-twice":   amboy.StateFailed,
@@ -51,17 +51,17 @@ var goldenStates = map[string]amboy.JobState{
 	"scoped-in-part":          amboy.StateScheduled,
 }
 
-// eventually is how long a test waits for what a driver does by itself.
+// eventually is how long a test waits for a driver's background work.
 const eventually = 10 * time.Second
 
-// golden is a collection of the former library with a driver on it.
+// golden is a legacy collection with a driver on it.
 type golden struct {
 	*testing.T
 	store   *store
 	driver  driver.Driver
 	queue   string
 	grouped bool
-	// loaded are its documents, as if they had been written just now.
+	// loaded are its documents, with their dates moved to the present.
 	loaded map[string]bson.Raw
 	start  time.Time
 }
@@ -77,7 +77,7 @@ func eachGolden(t *testing.T, test func(g *golden)) {
 	}
 }
 
-// load fills the collection of the jobs, and builds its indexes. Dates are moved.
+// load fills the collection of the jobs and builds its indexes. It moves dates by later.
 func (s *store) load(grouped bool, documents, indexes string, later time.Duration) map[string]bson.Raw {
 	s.Helper()
 	jobs := s.jobs(grouped)
@@ -113,7 +113,7 @@ func (s *store) readGolden(file string) []bson.D {
 	return docs
 }
 
-// moved is a value with its dates moved, but for the one that stands for none.
+// moved returns a value with its dates moved, except the zero date.
 func moved(value any, later time.Duration) any {
 	switch v := value.(type) {
 	case bson.D:
@@ -128,7 +128,7 @@ func moved(value any, later time.Duration) any {
 	return value
 }
 
-// name is the name of a record without the queue's.
+// name returns the name of a record without the queue's.
 func (g *golden) name(id string) string {
 	name := strings.TrimPrefix(id, g.queue+".")
 	if strings.HasPrefix(name, "shell") {
@@ -190,7 +190,7 @@ func TestGoldenDocumentsAreListed(t *testing.T) {
 			assert.Equal(g, goldenStates[g.name(id)], driver.StateOf(r, time.Now()), id)
 			assert.Equal(g, id, r.Name)
 			assert.Equal(g, g.queue, r.Group, id)
-			assert.Equal(g, []byte(raw.Lookup("job").Value), r.Raw(), "the job of %s", id)
+			assert.Equal(g, []byte(raw.Lookup("job").Value), r.Raw(), "body of %s", id)
 		}
 		for _, state := range amboy.JobStates() {
 			q := driver.Query{States: []amboy.JobState{state}, Queues: []string{g.queue}}
@@ -229,8 +229,8 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 		assert.Len(g, g.find(driver.Query{ID: "scoped-??-*"}), 2)
 		assert.Len(g, g.find(driver.Query{ID: "plain"}), 1)
 		assert.Len(g, g.find(driver.Query{ID: "plain", Queues: []string{g.queue}}), 1)
-		assert.Empty(g, g.find(driver.Query{Error: "maximum attempt limit"}), "it is not the job's own error")
-		assert.Len(g, g.find(driver.Query{Error: "could not read"}), 3, "it is the last error of their own")
+		assert.Empty(g, g.find(driver.Query{Error: "maximum attempt limit"}), "not the job's own error")
+		assert.Len(g, g.find(driver.Query{Error: "could not read"}), 3, "the jobs' own last error")
 		assert.Len(g, g.find(driver.Query{Types: []string{"shell"}}), 1)
 		assert.Len(g, g.find(driver.Query{Scope: "folder-c"}), 1)
 
@@ -247,13 +247,13 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	})
 }
 
-// TestGoldenDocumentsAreRun claims what the former library has left, ends it, and
-// looks that each field which that knows is as it would have it.
+// TestGoldenDocumentsAreRun claims and ends legacy jobs, and checks that each field that
+// the legacy library knows is as that library would write it.
 func TestGoldenDocumentsAreRun(t *testing.T) {
 	eachGolden(t, func(g *golden) {
 		due := map[string]*driver.Record{}
 		require.Eventually(g, func() bool {
-			require.Empty(g, g.claim(g.start), "what is not due, or runs elsewhere")
+			require.Empty(g, g.claim(g.start), "jobs that are not due or run elsewhere")
 			maps.Copy(due, g.claim(g.start.Add(11*24*time.Hour)))
 			return len(due) == 4
 		}, eventually, time.Millisecond)
@@ -270,7 +270,7 @@ func TestGoldenDocumentsAreRun(t *testing.T) {
 		}
 		g.retry(due["attempt-1.retries-later"])
 		g.claimStale()
-		for id, raw := range g.loaded { // what had ended is not touched
+		for id, raw := range g.loaded { // ended documents are not changed
 			if g.stored(id).Lookup("status", "completed").Boolean() == raw.Lookup("status", "completed").Boolean() {
 				kept(g, "", raw, g.stored(id), nil)
 			}
@@ -278,14 +278,14 @@ func TestGoldenDocumentsAreRun(t *testing.T) {
 	})
 }
 
-// retry has an attempt of a job run, await its retry, and then the next one run.
+// retry runs an attempt of a job, retries it, and runs the next attempt.
 func (g *golden) retry(r *driver.Record) {
 	g.Helper()
 	e := g.end(r, func(r *driver.Record) {
 		r.RetryInfo.NeedsRetry = true
 		r.Status.ErrorCount, r.Status.Errors = 1, []string{"could not read the file"}
 	})
-	assert.Equal(g, []string{"folder-f"}, g.scopes("attempt-1.retries-later"), "it keeps the scope that it took when it was put")
+	assert.Equal(g, []string{"folder-f"}, g.scopes("attempt-1.retries-later"), "the record keeps the scope that it took when it was put")
 	assert.Len(g, g.find(driver.Query{States: []amboy.JobState{amboy.StateRetrying}}), 1)
 	e.RetryInfo.NeedsRetry, e.RetryInfo.Start, e.RetryInfo.End = false, e.TimeInfo.End, e.TimeInfo.End
 	next := *e
@@ -309,7 +309,7 @@ func (g *golden) retry(r *driver.Record) {
 	assert.Equal(g, bson.TypeInt64, stored.Lookup("retry_info", "wait_until").Type)
 }
 
-// claimStale claims the job of a process that has died, once its lock is over.
+// claimStale claims the job of a dead process once its lock has expired.
 func (g *golden) claimStale() {
 	g.Helper()
 	recoveredAfter := func(age time.Duration) int {
@@ -337,7 +337,7 @@ func (g *golden) id(name string) string {
 	return g.queue + "." + name
 }
 
-// stored is the document of an _id as it is now.
+// stored returns the stored document with an _id.
 func (g *golden) stored(id string) bson.Raw {
 	g.Helper()
 	raw, err := g.store.jobs(g.grouped).FindOne(g.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
@@ -354,7 +354,7 @@ func (g *golden) scopes(name string) []string {
 	return scopes
 }
 
-// locked requires that the former library finds a document locked by this one.
+// locked requires that the legacy library finds a document locked by this library.
 func (g *golden) locked(name string, count int32, scopes ...string) {
 	g.Helper()
 	before, after := g.loaded[g.id(name)], g.stored(g.id(name))
@@ -369,7 +369,7 @@ func (g *golden) locked(name string, count int32, scopes ...string) {
 	assert.ElementsMatch(g, scopes, g.scopes(name))
 }
 
-// ended requires that the former library finds that a job of it ended.
+// ended requires that the legacy library finds its job ended.
 func (g *golden) ended(name string, count int32) {
 	g.Helper()
 	before, after := g.loaded[g.id(name)], g.stored(g.id(name))
@@ -394,8 +394,8 @@ func (g *golden) ended(name string, count int32) {
 	assert.Empty(g, g.scopes(name))
 }
 
-// kept requires that each field of a document is as it was in another one, byte by
-// byte, but for those that may have changed.
+// kept requires that each field of a document is byte by byte as in another one, except
+// for the fields in may.
 func kept(tb testing.TB, path string, before, after bson.Raw, may map[string]bool) {
 	tb.Helper()
 	elements, err := before.Elements()
@@ -413,12 +413,12 @@ func kept(tb testing.TB, path string, before, after bson.Raw, may map[string]boo
 			kept(tb, field+".", was, is, may)
 			continue
 		}
-		assert.True(tb, e.Value().Equal(value), "field %s was %s, and is %s", field, e.Value(), value)
+		assert.True(tb, e.Value().Equal(value), "field %s changed from %s to %s", field, e.Value(), value)
 	}
 }
 
-// TestGoldenIndexesAreTaken opens a driver on a collection whose indexes have other
-// names than the driver gives them.
+// TestGoldenIndexesAreTaken opens a driver on a collection whose indexes have other names
+// than the driver would give them.
 func TestGoldenIndexesAreTaken(t *testing.T) {
 	eachGolden(t, func(g *golden) {
 		cursor, err := g.store.jobs(g.grouped).Indexes().List(g.Context())
@@ -430,7 +430,7 @@ func TestGoldenIndexesAreTaken(t *testing.T) {
 		seen := map[string]bool{}
 		for _, index := range all {
 			keys := fmt.Sprint(index.Key)
-			assert.False(g, seen[keys], "there are two indexes on %s", keys)
+			assert.False(g, seen[keys], "two indexes on %s", keys)
 			seen[keys] = true
 		}
 	})

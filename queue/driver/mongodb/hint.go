@@ -16,8 +16,8 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// groupedHint returns the keys of the index that a hint means in a store of many
-// queues, whose indexes begin with the queue's name.
+// groupedHint returns the index keys that a hint stands for in a store of many queues,
+// whose indexes begin with the queue's name.
 func groupedHint(hint bson.D) bson.D {
 	if len(hint) == 0 || slices.ContainsFunc(hint, func(e bson.E) bool { return e.Key == "group" }) {
 		return hint
@@ -41,8 +41,8 @@ func (h *hints) use(hint bson.D, now time.Time) bson.D {
 	return hint
 }
 
-// pipeHinted is pipe with a hint. If no index has its keys, it logs that and does
-// without.
+// pipeHinted is pipe with a hint. If no index has its keys, it logs an error and runs the
+// pipeline without the hint.
 func (d *Driver) pipeHinted(ctx context.Context, pipeline bson.A, visit func(bson.Raw), hint bson.D) error {
 	if hint == nil {
 		return d.pipe(ctx, pipeline, visit)

@@ -14,25 +14,24 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// use says who needs an index.
+// use is the purpose of an index.
 type use int
 
 const (
-	hot       use = iota // claims, ends, or what must be unique
-	former               // processes with the former library
-	reporting            // people and their tools
+	hot       use = iota // claims, completions, and uniqueness
+	legacy               // processes with the legacy library
+	reporting            // operators and their tools
 )
 
-// index is one of the jobs' collection.
+// index is an index of the jobs' collection.
 type index struct {
 	name   string
 	keys   bson.D
 	unique bool
-	// partial is what documents in the index have; all are where it is empty.
+	// partial is the filter for the indexed documents. If it is empty, all are indexed.
 	partial bson.D
 	use     use
-	// everywhere keeps the queue's name out of the keys, for what is looked for in
-	// all queues at once.
+	// everywhere omits the queue's name from the keys, for queries over all queues.
 	everywhere bool
 }
 
@@ -46,11 +45,11 @@ func ascending(fields ...string) bson.D {
 
 func exists(path string) bson.D { return field(path, exist(true)) }
 
-// inRank are the fields that order those who wait for one thing, the first to run
-// first.
+// inRank lists the fields that order the waiters for one thing, beginning with the first
+// to run.
 var inRank = bson.D{{Key: "line.priority", Value: -1}, {Key: "line.order", Value: 1}}
 
-// indexes are those of the jobs' collection.
+// indexes returns the indexes of the jobs' collection.
 func (o Options) indexes() []index {
 	all := []index{
 		{name: "next_job", keys: append(ascending("status.completed", "status.in_prog", "line.in"), inRank...)},
@@ -88,10 +87,10 @@ func (o Options) indexes() []index {
 		all = append(all, index{name: "order_of_all", keys: ascending("order", "_id"), use: reporting, everywhere: true})
 	}
 	if !o.SkipWaitUntilIndex {
-		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.wait_until"), use: former})
+		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.wait_until"), use: legacy})
 	}
 	if !o.SkipDispatchByIndex {
-		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.dispatch_by"), use: former})
+		all = append(all, index{keys: ascending("status.completed", "status.in_prog", "time_info.dispatch_by"), use: legacy})
 	}
 	for i := range all {
 		if o.Grouped && !all[i].everywhere {
@@ -115,10 +114,10 @@ func (i *index) model() mongo.IndexModel {
 	return mongo.IndexModel{Keys: i.keys, Options: opts}
 }
 
-// EnsureIndexes builds the indexes that are missing, and waits until they are
-// built. It is for operators who have Open skip that. An index with the same keys
-// counts, whatever its name is, unless it ought to be unique and is not. Servers
-// before 5.0 refuse the unique one then.
+// EnsureIndexes builds missing indexes and waits until they are built. It is for
+// operators who configure Open to skip that. An existing index with the same keys is
+// sufficient whatever its name, unless it must be unique and is not; servers before 5.0
+// then refuse to build the unique index.
 func (d *Driver) EnsureIndexes(ctx context.Context) error {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -148,7 +147,7 @@ func (d *Driver) ensureIndexes(ctx context.Context) error {
 	return nil
 }
 
-// missingIndexes are those whose keys no index has.
+// missingIndexes returns the indexes whose keys no existing index has.
 func (d *Driver) missingIndexes(ctx context.Context) ([]index, error) {
 	present, err := d.presentKeys(ctx)
 	if err != nil {
@@ -157,7 +156,7 @@ func (d *Driver) missingIndexes(ctx context.Context) ([]index, error) {
 	return slices.DeleteFunc(d.opts.indexes(), func(i index) bool { return slices.Contains(present, i.keyText()) }), nil
 }
 
-// keyText tells indexes apart by their keys, and whether they are unique.
+// keyText identifies an index by its keys and uniqueness.
 func (i *index) keyText() string { return keyText(i.keys, i.unique) }
 
 func keyText(keys bson.D, unique bool) string {
@@ -195,9 +194,8 @@ func (d *Driver) presentKeys(ctx context.Context) ([]string, error) {
 	return present, nil
 }
 
-// reportMissing logs the indexes that are missing without which every claim, end
-// or retry looks at more documents than it should, or the same job may be stored
-// twice.
+// reportMissing logs missing indexes without which claims, completions or retries scan
+// too many documents, or the same job may be stored twice.
 func (d *Driver) reportMissing(ctx context.Context) error {
 	missing, err := d.missingIndexes(ctx)
 	if err != nil {
@@ -206,7 +204,7 @@ func (d *Driver) reportMissing(ctx context.Context) error {
 	for _, i := range missing {
 		if i.use == hot {
 			logging.Error(ctx, message.Fields{
-				"message":    "an index is missing that the queue needs; EnsureIndexes builds it",
+				"message":    "a required index is missing; call EnsureIndexes to build it",
 				"database":   d.jobs.Database().Name(),
 				"collection": d.jobs.Name(),
 				"index":      i.label(),

@@ -16,30 +16,30 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// newDocument is a document that is to be inserted.
+// newDocument is a document to insert.
 type newDocument struct {
 	*document
 	index   int // in the Insert
-	step    int // in which it is stored, after those on which it depends
+	step    int // in which it is stored, after its dependencies
 	refusal error
 	stored  bool
 }
 
-// batch is an Insert that is under way.
+// batch is an Insert in progress.
 type batch struct {
 	*Driver
 	now  time.Time
 	docs []*newDocument
-	// held are the scopes that documents of the batch hold, or that the first of
-	// those that want them will.
+	// held holds the scopes that documents of the batch hold, or that the first waiter
+	// for them in the batch will hold.
 	held map[key]bool
-	// tx is the caller's transaction; nil where there is none.
+	// tx is the caller's transaction, or nil.
 	tx mongo.Session
 }
 
-// Insert implements driver.Driver. Where ctx carries a session that is in a
-// transaction (see mongo.NewSessionContext) it writes in that; an error of the
-// store then has ended the transaction.
+// Insert implements driver.Driver. If ctx carries a session with a transaction (see
+// mongo.NewSessionContext), Insert writes in it. An error of the store then has ended the
+// transaction.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if err = b.lease(ctx); err != nil {
 		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
 	}
-	pass, err := b.passGates(ctx)
+	pass, err := b.passBarriers(ctx)
 	defer pass()
 	if err == nil {
 		err = b.insert(ctx)
@@ -72,14 +72,14 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	return errs, nil
 }
 
-// add makes documents of records, in the order in which they are to be stored.
-// Those that are not valid have an error.
+// add makes documents from records, in the order in which they are to be stored. Invalid
+// records get an error.
 func (b *batch) add(records []*driver.Record) []error {
 	errs := make([]error, len(records))
 	all := make([]*newDocument, 0, len(records))
 	for i, r := range records {
 		if r.Group != "" && !b.opts.Grouped {
-			errs[i] = &amboy.InvalidJobError{JobID: r.JobID(), Field: "group", Value: r.Group, Rule: "must be empty, as the store has one queue"}
+			errs[i] = &amboy.InvalidJobError{JobID: r.JobID(), Field: "group", Value: r.Group, Rule: "must be empty, because the store has a single queue"}
 			continue
 		}
 		all = append(all, &newDocument{document: b.newDocument(r), index: i})
@@ -95,7 +95,8 @@ func (b *batch) add(records []*driver.Record) []error {
 func (b *batch) newDocument(r *driver.Record) *document {
 	doc := &document{Record: *r, id: r.Name, JobID: r.JobID(), UniqueLock: r.UniqueKey, Rev: b.revs.next()}
 	if b.tx != nil {
-		// The others must be told when it is committed, and so must this driver.
+		// All processes, including this one, must be notified when the transaction is
+		// committed.
 		doc.Rev = b.revs.nextForeign()
 	}
 	doc.Scopes = without(r.EnqueueScopes, nil)
@@ -115,7 +116,7 @@ func (b *batch) newDocument(r *driver.Record) *document {
 	return doc
 }
 
-// lease makes the leases last of those that run already, by the server's clock.
+// lease sets the ends of the leases of records that run already, by the server's clock.
 func (b *batch) lease(ctx context.Context) error {
 	var now time.Time
 	for _, n := range b.docs {
@@ -133,8 +134,8 @@ func (b *batch) lease(ctx context.Context) error {
 	return nil
 }
 
-// sortByEdges puts documents in an order in which each comes after those on which
-// it depends. Those in a cycle are left out, and have an error.
+// sortByEdges orders documents so that each comes after its dependencies. Documents in a
+// cycle are left out and get an error.
 func sortByEdges(all []*newDocument, errs []error) []*newDocument {
 	if !slices.ContainsFunc(all, func(n *newDocument) bool { return len(n.edges()) > 0 }) {
 		return all
@@ -151,7 +152,8 @@ func sortByEdges(all []*newDocument, errs []error) []*newDocument {
 		}
 		queues[name] = sorted
 	}
-	// Those of each queue share their places among themselves.
+	// Each queue keeps its positions in the batch; its documents are reordered among
+	// them.
 	sorted := make([]*newDocument, 0, len(all))
 	for _, n := range all {
 		if entries := queues[n.Group]; len(entries) > 0 {
@@ -163,8 +165,8 @@ func sortByEdges(all []*newDocument, errs []error) []*newDocument {
 	return sorted
 }
 
-// inSteps says in which step each document is stored: as long as none depends on
-// another one of the step, in their order, they are stored together.
+// inSteps assigns each document the step in which it is stored. Consecutive documents
+// share a step if none depends on another one of the step.
 func inSteps(sorted []*newDocument) {
 	step := 0
 	together := map[key]bool{}
@@ -178,7 +180,7 @@ func inSteps(sorted []*newDocument) {
 	}
 }
 
-// edges are those of the document's dependency, unless it has started.
+// edges returns the edges of the document's dependency, or none once it has started.
 func (doc *document) edges() []string {
 	if doc.Dependency == nil || !doc.waits() {
 		return nil
@@ -186,7 +188,7 @@ func (doc *document) edges() []string {
 	return doc.Dependency.Edges
 }
 
-// insert stores the documents, those on which others depend before them.
+// insert stores the documents, dependencies before their dependents.
 func (b *batch) insert(ctx context.Context) error {
 	if len(b.docs) == 0 {
 		return nil
@@ -199,7 +201,7 @@ func (b *batch) insert(ctx context.Context) error {
 	return nil
 }
 
-// of are the documents that are not stored, nor refused, and satisfy a condition.
+// of returns the documents that are neither stored nor refused and satisfy a condition.
 func (b *batch) of(condition func(*newDocument) bool) []*newDocument {
 	var docs []*newDocument
 	for _, n := range b.docs {
@@ -210,9 +212,9 @@ func (b *batch) of(condition func(*newDocument) bool) []*newDocument {
 	return docs
 }
 
-// passGates refuses the documents of queues that are drained, and keeps the others
-// from being drained until pass is called.
-func (b *batch) passGates(ctx context.Context) (pass func(), err error) {
+// passBarriers refuses the documents of draining queues, and holds up drains of the other
+// queues until pass is called.
+func (b *batch) passBarriers(ctx context.Context) (pass func(), err error) {
 	var passed []func()
 	pass = func() {
 		for _, leave := range passed {
@@ -223,7 +225,7 @@ func (b *batch) passGates(ctx context.Context) (pass func(), err error) {
 	for _, n := range b.docs {
 		refusal, seen := refusals[n.Group]
 		if !seen {
-			leave, err := b.gate.enter(ctx, n.Group)
+			leave, err := b.barrier.enter(ctx, n.Group)
 			if err != nil && !errors.Is(err, amboy.ErrQueueDraining) {
 				return pass, err
 			}
@@ -258,11 +260,11 @@ func (b *batch) insertStep(ctx context.Context, docs []*newDocument) error {
 	return err
 }
 
-// target is what is known of a job that an edge names.
+// target is the state of a job that an edge names.
 type target struct{ hasEnded, succeeded bool }
 
-// resolve finds the jobs that edges name, marks those that have not ended, and
-// puts the documents in the line.
+// resolve finds the jobs that edges name, marks those that have not ended, and gives the
+// documents their places in the line.
 func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
 	edges := map[string]map[string]bool{}
 	for _, n := range docs {
@@ -276,7 +278,7 @@ func (b *batch) resolve(ctx context.Context, docs []*newDocument) error {
 	targets := map[key]target{}
 	for queue, ids := range edges {
 		if err := b.markTargets(ctx, queue, ids, targets); err != nil {
-			return fmt.Errorf("looking for the jobs that edges name: %w", err)
+			return fmt.Errorf("finding the jobs that edges name: %w", err)
 		}
 	}
 	for _, n := range docs {
@@ -311,9 +313,9 @@ func (b *batch) enterLine(n *newDocument, targets map[key]target) error {
 	return nil
 }
 
-// markTargets marks jobs of a queue, where they are there, as ones on which others
-// depend. Whoever ends one from then on tells these. A job whose attempt is replaced
-// meanwhile has not ended: then the next one is marked.
+// markTargets marks existing jobs of a queue as having dependents, so that a process that
+// ends one from then on updates them. A job whose attempt is replaced meanwhile has not
+// ended; its next attempt is marked then.
 func (b *batch) markTargets(ctx context.Context, queue string, ids map[string]bool, targets map[key]target) error {
 	for range maxRounds {
 		found, err := b.findJobs(b.session(ctx), queue, ids)
@@ -362,7 +364,7 @@ func (b *batch) mark(latest *document) *change {
 			case !doc.final():
 				doc.Dependents = true
 			case !latest.final():
-				return errMoved // it has ended, or was replaced
+				return errMoved // it ended or was replaced
 			}
 			return nil
 		},
@@ -399,8 +401,8 @@ func (d *Driver) findJobs(ctx context.Context, queue string, ids map[string]bool
 	return found, nil
 }
 
-// unnamed finds the latest attempt of a job whose ID no document has: it may be one
-// of the former library, or change places with the next attempt.
+// unnamed finds the latest attempt of a job whose ID no document has, either because the
+// legacy library wrote it or because it is being replaced by its next attempt.
 func (d *Driver) unnamed(ctx context.Context, queue, id string) (*document, error) {
 	doc, err := d.latest(ctx, queue, id)
 	if err != nil || doc == nil || doc.Order == 0 || !doc.final() || !doc.RetryInfo.Retryable {
@@ -413,11 +415,11 @@ func (d *Driver) unnamed(ctx context.Context, queue, id string) (*document, erro
 	if err != nil || next != nil {
 		return next, err
 	}
-	return d.latest(ctx, queue, id) // the next may have come since
+	return d.latest(ctx, queue, id) // the next attempt may have taken its place since
 }
 
-// place makes the documents wait whose scopes others hold, or those of the batch
-// that come before them want.
+// place makes documents wait whose scopes are held, or are wanted by earlier documents of
+// the batch.
 func (b *batch) place(ctx context.Context, docs []*newDocument) error {
 	scopes := scopeSet{}
 	for _, n := range docs {
@@ -428,7 +430,7 @@ func (b *batch) place(ctx context.Context, docs []*newDocument) error {
 	}
 	for queue, set := range scopes {
 		if err := b.findHeld(ctx, queue, set); err != nil {
-			return fmt.Errorf("looking which scopes are held: %w", err)
+			return fmt.Errorf("querying held scopes: %w", err)
 		}
 	}
 	inOrder := slices.Clone(docs)
@@ -468,7 +470,7 @@ func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]bo
 	})
 }
 
-// store inserts the documents, but for those that are refused.
+// store inserts the documents that are not refused.
 func (b *batch) store(ctx context.Context, docs []*newDocument) error {
 	var unsure error
 	for failures := 0; ; {
@@ -500,7 +502,7 @@ func (b *batch) store(ctx context.Context, docs []*newDocument) error {
 	}
 }
 
-// send sends documents, with one command where they fit in one.
+// send inserts documents, with one command if they fit.
 func (b *batch) send(ctx context.Context, docs []*newDocument) error {
 	raws, docs := b.encodeAll(docs)
 	if len(docs) == 0 {
@@ -533,8 +535,8 @@ func (b *batch) send(ctx context.Context, docs []*newDocument) error {
 	return b.sendClashes(ctx, clashes)
 }
 
-// sendClashes sends documents again, under another _id, whose name a record of
-// another queue has.
+// sendClashes inserts documents again under another _id if a record of another queue has
+// their name.
 func (b *batch) sendClashes(ctx context.Context, docs []*newDocument) error {
 	names := make(bson.A, len(docs))
 	for i, n := range docs {
@@ -591,7 +593,7 @@ func (b *batch) findStored(ctx context.Context, docs []*newDocument) error {
 	})
 }
 
-// followUp does what follows from documents that were stored.
+// followUp does what follows from storing documents.
 func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
 	scopes := scopeSet{}
 	open := map[string]map[string]bool{}
@@ -610,16 +612,16 @@ func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
 		}
 	}
 	for queue, ids := range open {
-		if err := b.endThoseThatEnded(ctx, queue, ids); err != nil {
-			b.leaveToSweep(ctx, "looking whether the jobs on which new ones depend have ended meanwhile", err)
+		if err := b.removeEndedEdges(ctx, queue, ids); err != nil {
+			b.leaveToSweep(ctx, "checking whether the dependencies of new jobs have ended meanwhile", err)
 		}
 	}
 	b.arrangeNow(ctx, scopes, news.MayClaim, news)
 }
 
-// endThoseThatEnded tells those that depend on jobs which of these have ended,
-// perhaps before anybody could see that others depend on them.
-func (d *Driver) endThoseThatEnded(ctx context.Context, queue string, ids map[string]bool) error {
+// removeEndedEdges updates the dependents of the jobs that have ended. They may have
+// ended before the mark that they have dependents was stored.
+func (d *Driver) removeEndedEdges(ctx context.Context, queue string, ids map[string]bool) error {
 	found, err := d.findJobs(ctx, queue, ids)
 	if err != nil {
 		return err
@@ -635,7 +637,7 @@ func (d *Driver) endThoseThatEnded(ctx context.Context, queue string, ids map[st
 	}
 	for {
 		n, err := d.endEdges(ctx, queue, succeeded)
-		if err != nil || n < dependentsAtOnce {
+		if err != nil || n < dependentsBatch {
 			return err
 		}
 	}

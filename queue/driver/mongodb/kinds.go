@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// kindRounds is how often one look asks again because it learned of kinds.
+	// kindRounds is the maximum number of times that a query is repeated because it met
+	// new kinds.
 	kindRounds = 10
-	// kindsAtOnce is the number of kinds of which one branch merges the first
-	// documents. A server merges up to 200 ranges of an index, and sorts all documents
-	// of more.
-	kindsAtOnce = 100
+	// kindsPerBranch is the number of kinds of which one branch merges the first documents.
+	// A server merges up to 200 ranges of an index; beyond that it sorts all documents.
+	kindsPerBranch = 100
 )
 
-// noKind is that of a document that is ready and has none, as another library wrote it.
+// noKind is the kind of a ready document without one, which another library wrote.
 const noKind = ""
 
-// kinds remembers the kinds of the documents that claims have met, so that one that
-// leaves out some can name the others: of each the index has the first documents, in
-// their order. Of kinds that are new it asks for one document.
+// kinds remembers the kinds of the documents that claims have met. A claim that excludes
+// some kinds can then name all others: the index yields the first documents of each, in
+// order. For kinds that are not known it reads one document.
 type kinds struct {
 	mu    sync.RWMutex
 	known map[string]bool
@@ -49,7 +49,7 @@ func (k *kinds) add(keys ...string) {
 	}
 }
 
-// but returns the kinds that are not left out, sorted.
+// but returns the known kinds that are not excluded, sorted.
 func (k *kinds) but(except kindSet) []string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -63,7 +63,7 @@ func (k *kinds) but(except kindSet) []string {
 	return keys
 }
 
-// kindSet is the kinds that a claim leaves out, by their keys. Most are empty.
+// kindSet is the set of kinds that a claim excludes, by key. It is usually empty.
 type kindSet map[string]bool
 
 func newKindSet(all []driver.Kind) kindSet {
@@ -77,11 +77,10 @@ func newKindSet(all []driver.Kind) kindSet {
 	return s
 }
 
-// leaves reports whether a document is to be left.
+// leaves reports whether a document is excluded.
 func (s kindSet) leaves(doc *document) bool { return len(s) > 0 && s[doc.kind()] }
 
-// others is the condition for documents of kinds that are neither left out nor among
-// those that are known.
+// others is the condition for documents of kinds that are neither excluded nor known.
 func (s kindSet) others(known []string) bson.D {
 	if len(s) == 0 {
 		return nil
@@ -93,7 +92,7 @@ func (s kindSet) others(known []string) bson.D {
 	return field("line.kind", field("$nin", append(keys, values(known)...)))
 }
 
-// values are keys as they are stored.
+// values returns keys as they are stored.
 func values(keys []string) bson.A {
 	all := make(bson.A, len(keys))
 	for i, key := range keys {
@@ -105,12 +104,12 @@ func values(keys []string) bson.A {
 	return all
 }
 
-// candidatesOfKinds are the branches for the candidates of a queue whose kinds are known
-// and not left out, and for the other kinds that there are.
-func (l *look) candidatesOfKinds(queue string) []branch {
+// candidatesOfKinds returns the branches for the candidates of a queue whose kinds are
+// known and not excluded, and for one document of an unknown kind.
+func (l *claimQuery) candidatesOfKinds(queue string) []branch {
 	var branches []branch
 	known := l.kinds.but(l.except)
-	for some := range slices.Chunk(known, kindsAtOnce) {
+	for some := range slices.Chunk(known, kindsPerBranch) {
 		which := append(slices.Clip(ready), field("line.kind", field("$in", values(some)))...)
 		branches = append(branches, branch{collection: l.jobs.Name(), stages: l.first(queue, which)})
 	}
@@ -121,8 +120,8 @@ func (l *look) candidatesOfKinds(queue string) []branch {
 	}})
 }
 
-// sort orders candidates that several branches may have found.
-func (l *look) sort(v *view) {
+// sort orders candidates, which may come from several branches.
+func (l *claimQuery) sort(v *view) {
 	if len(l.except) == 0 {
 		return
 	}
@@ -133,8 +132,8 @@ func (l *look) sort(v *view) {
 	}
 }
 
-// markKinds gives documents their kind that are to be left and have none, so that the
-// next look does not meet them.
+// markKinds stores the kind of excluded documents that have none, so that the next query
+// does not return them.
 func (c *claim) markKinds(ctx context.Context, v *view) (marked int, err error) {
 	if len(v.unmarked) == 0 {
 		return 0, nil
@@ -156,7 +155,7 @@ func (c *claim) markKinds(ctx context.Context, v *view) (marked int, err error) 
 		}
 	}
 	if err = c.apply(ctx, changes); err != nil {
-		return 0, fmt.Errorf("giving %d records their kinds: %w", len(changes), err)
+		return 0, fmt.Errorf("storing the kinds of %d records: %w", len(changes), err)
 	}
 	return len(changes), nil
 }

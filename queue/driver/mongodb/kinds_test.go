@@ -12,13 +12,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// ofType is a record of a queue, with a job of a type.
+// ofType returns a record of a queue with a job of a type.
 func ofType(queue, id, jobType string) *driver.Record {
 	return plainRecord(id, func(r *driver.Record) { r.Type, r.Group, r.Name = jobType, queue, queue+"."+id })
 }
 
-// A claim that leaves out a kind costs as much behind a backlog of it as without, and no
-// more commands than any claim, once the driver has met the other kinds.
+// A claim that excludes a kind costs as much with a backlog of that kind as without, and
+// no more commands than any claim, once the driver has met the other kinds.
 func TestAClaimPassesOverABacklogOfAnUnknownKind(t *testing.T) {
 	const backlog, wanted, types = 5000, 6, 3
 	server, err := mongotest.New(mongotest.Options{InMemory: true})
@@ -37,7 +37,7 @@ func TestAClaimPassesOverABacklogOfAnUnknownKind(t *testing.T) {
 		insert(t, d, records...)
 		req := request("old", wanted, queues...)
 		req.Except = []driver.Kind{{Type: "new"}}
-		assert.Len(t, claim(t, d, req), wanted) // it meets the other kinds
+		assert.Len(t, claim(t, d, req), wanted) // the driver meets the other kinds
 		commands := 2
 		if len(queues) > 8 {
 			commands = 3
@@ -61,8 +61,7 @@ func TestAClaimPassesOverABacklogOfAnUnknownKind(t *testing.T) {
 	}
 }
 
-// Documents that another library has written, or that were saved by one, have no kind
-// where claims look for it.
+// Documents that another library wrote or saved have no kind.
 func TestAClaimLeavesDocumentsWithoutAKind(t *testing.T) {
 	s := newStore(t)
 	d := s.open()
@@ -87,7 +86,7 @@ func TestAClaimLeavesDocumentsWithoutAKind(t *testing.T) {
 	assert.Nil(t, s.document("q.new")["line"])
 }
 
-// TestAClaimMergesManyKinds has more kinds than one branch names.
+// TestAClaimMergesManyKinds uses more kinds than one branch names.
 func TestAClaimMergesManyKinds(t *testing.T) {
 	d := newStore(t).open()
 	var records []*driver.Record
@@ -100,7 +99,7 @@ func TestAClaimMergesManyKinds(t *testing.T) {
 	req := request("old", 200, "q")
 	req.Except = []driver.Kind{{Type: "new"}}
 	var got []string
-	for range 20 { // each asks for another at once
+	for range 20 { // each claim requests another at once
 		given, err := d.Claim(t.Context(), req)
 		require.NoError(t, err)
 		got = append(got, names(given.Records)...)

@@ -13,11 +13,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// holds tells whether a document that has not ended shows a lease, or the absence
-// of one.
+// holds reports whether a document that has not ended has the lease. An empty lease
+// stands for the absence of one.
 func (doc *document) holds(l driver.Lease) bool { return !doc.Status.Completed && doc.lease() == l }
 
-// errorsOf are the errors of changes to records under leases.
+// errorsOf returns the errors of changes to records under leases.
 func errorsOf(changes []*change, leaseOf func(i int) driver.Lease) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {
@@ -70,8 +70,8 @@ func (d *Driver) extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 	return lost, nil
 }
 
-// extensions are the statements that extend leases, one for those that have a
-// queue, an owner and a count in common.
+// extensions returns the updates that extend leases: one for all leases with the same
+// queue, owner and count.
 func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) []mongo.WriteModel {
 	type common struct {
 		queue, owner string
@@ -97,7 +97,7 @@ func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) []mo
 	return models
 }
 
-// findLost returns the leases that are not those of running records.
+// findLost returns the leases that no running record has.
 func (d *Driver) findLost(ctx context.Context, leases []driver.Lease) (lost []driver.Lease, err error) {
 	changes := make([]*change, len(leases))
 	for i, l := range leases {

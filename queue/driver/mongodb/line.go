@@ -8,50 +8,49 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// place says where in the line a document stands that waits to run. The names
-// are stored.
+// place is the place of a waiting document in the line. The names are stored.
 type place string
 
 const (
 	inReady     place = "ready"     // a claim may take it
 	inScheduled place = "scheduled" // its wait-until time has not come
 	inPostponed place = "postponed" // it was handed back until a time
-	inScope     place = "scope"     // another one holds a scope of it
-	inEdges     place = "edges"     // others must end first
-	inParked    place = "parked"    // a person, or an unknown type
-	inHandover  place = "handover"  // it is to replace an attempt that has not made way
+	inScope     place = "scope"     // another document holds one of its scopes
+	inEdges     place = "edges"     // its dependencies have not ended
+	inParked    place = "parked"    // set aside by an operator, or because its type is unknown
+	inHandover  place = "handover"  // it will replace an attempt that still has the job's ID
 )
 
-// line is what a document has while it waits to run, and what indexes find it
-// by. One that runs, or has ended, has none.
+// line is the state of a document while it waits to run; indexes cover it. A document
+// that runs or has ended has none.
 type line struct {
 	In       place `bson:"in"`
 	Priority int   `bson:"priority"`
-	// Order is the document's order, as an index can't have two lists of fields.
+	// Order is the document's order, repeated here for the indexes.
 	Order int64 `bson:"order"`
-	// Due is when one that is scheduled or postponed may go on.
+	// Due is when a scheduled or postponed document may continue.
 	Due time.Time `bson:"due,omitempty"`
-	// Since is when the wait until Due began of one that was handed back or put by a
-	// retry; zero if Due is meant as it is.
+	// Since is when the wait until Due began, if the document was handed back or put by a
+	// retry. It is zero if Due must not be moved.
 	Since time.Time `bson:"since,omitempty"`
-	// Scope is the one that was found held.
+	// Scope is the held scope that the document waits for.
 	Scope string `bson:"scope,omitempty"`
-	// Wants are the scopes that it needs beside those that it holds.
+	// Wants are the scopes that the document needs and does not hold.
 	Wants []string `bson:"wants,omitempty"`
-	// Edges are the IDs of the jobs that have not ended. They are kept while it
-	// is parked.
+	// Edges are the IDs of the dependencies that have not ended. They are kept while the
+	// document is parked.
 	Edges []string `bson:"edges,omitempty"`
-	// Expires is its dispatch-by time, unless it is parked.
+	// Expires is the dispatch-by time, unless the document is parked.
 	Expires time.Time `bson:"expires,omitempty"`
-	// Kind is the key of the document's kind, by which claims leave out those that
-	// their owner does not know.
+	// Kind is the key of the document's kind, by which claims exclude kinds that their
+	// owner does not know.
 	Kind string `bson:"kind,omitempty"`
 }
 
-// IsZero is true for one that is not in the line.
+// IsZero reports whether the document is not in the line.
 func (l line) IsZero() bool { return l.In == "" }
 
-// schedulePlaces are the places in the terms of the schedule.
+// schedulePlaces maps places to those of package schedule.
 var schedulePlaces = map[place]schedule.Place{
 	inReady:     schedule.Ready,
 	inScheduled: schedule.Scheduled,
@@ -62,9 +61,9 @@ var schedulePlaces = map[place]schedule.Place{
 	inHandover:  schedule.Scheduled,
 }
 
-// enter puts a document in the line, which may stand in it already, where it
-// waits for what is in its way: its edges, then its time. Else it is ready,
-// where a claim finds the scopes that are held.
+// enter puts a document in the line, or moves it if it is there already. It waits for its
+// edges, then for its time, and is ready otherwise. Held scopes are left to the claim to
+// find.
 func (doc *document) enter(edges []string, now time.Time) {
 	since := doc.Line.Since
 	doc.Line = doc.newLine()
@@ -81,7 +80,7 @@ func (doc *document) enter(edges []string, now time.Time) {
 	}
 }
 
-// newLine is the line of a document, in which it has no place yet.
+// newLine returns the line of a document without a place.
 func (doc *document) newLine() line {
 	return line{
 		Priority: doc.Priority,
@@ -92,11 +91,10 @@ func (doc *document) newLine() line {
 	}
 }
 
-// kind is the key of the document's kind.
+// kind returns the key of the document's kind.
 func (doc *document) kind() string { return driver.KindOf(&doc.Record).Key() }
 
-// wants are the scopes that the document needs beside those that it holds, each
-// once.
+// wants returns the scopes that the document needs and does not hold, each once.
 func (doc *document) wants() []string { return without(doc.RequiredScopes, doc.Scopes) }
 
 // block makes a document that is ready wait for a scope.
@@ -104,15 +102,14 @@ func (doc *document) block(scope string) {
 	doc.Line.In, doc.Line.Scope, doc.Line.Due = inScope, scope, time.Time{}
 }
 
-// admit makes a document ready that waits for its time, or for a scope.
+// admit makes a document ready that waited for its time or for a scope.
 func (doc *document) admit() {
 	doc.Status.Reason = ""
 	doc.Line.In, doc.Line.Scope = inReady, ""
 	doc.Line.Due, doc.Line.Since = time.Time{}, time.Time{}
 }
 
-// park sets a document aside, for a reason. It keeps its open edges, and does not
-// expire.
+// park sets a document aside for a reason. It keeps its open edges and does not expire.
 func (doc *document) park(reason string) {
 	edges, since := doc.Line.Edges, doc.Line.Since
 	doc.Line = doc.newLine()
@@ -121,7 +118,7 @@ func (doc *document) park(reason string) {
 	doc.Status.Reason = reason
 }
 
-// ceilMillisecond is the first time from t on that a stored date can tell.
+// ceilMillisecond rounds t up to a millisecond, the resolution of stored dates.
 func ceilMillisecond(t time.Time) time.Time {
 	floor := t.Truncate(time.Millisecond)
 	if floor.Equal(t) {
@@ -130,7 +127,7 @@ func ceilMillisecond(t time.Time) time.Time {
 	return floor.Add(time.Millisecond)
 }
 
-// without lists the names, each once, that are not among the others.
+// without returns the names that are not among the others, each once.
 func without(names, others []string) []string {
 	var left []string
 	for _, name := range names {

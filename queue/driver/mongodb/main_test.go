@@ -25,11 +25,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serverURI is that of a real server, on which the tests run instead of the
-// stand-in where it is set.
+// serverURI is the URI of a real server. If it is set, the tests run on that server
+// instead of the stand-in.
 var serverURI = os.Getenv("AMBOY_TEST_MONGODB_URI")
 
-// store is a database of a test, and the way to it.
+// store is the database of a test, with a client.
 type store struct {
 	testing.TB
 	options *options.ClientOptions
@@ -37,10 +37,10 @@ type store struct {
 	db      string
 
 	mu   sync.Mutex
-	sent []string // the commands that were sent, with the names of collections
+	sent []string // the commands that were sent, with their collections
 }
 
-// newStore is an empty database on a replica set, or on the server that the
+// newStore returns an empty database on a replica set, or on the server that the
 // environment names.
 func newStore(tb testing.TB) *store {
 	tb.Helper()
@@ -73,7 +73,7 @@ func newStoreOn(tb testing.TB, opts *options.ClientOptions) *store {
 	return s
 }
 
-// commands are those that a call sends.
+// commands returns the commands that a call sends.
 func (s *store) commands(call func()) []string {
 	s.Helper()
 	take := func() []string {
@@ -97,8 +97,8 @@ func (s *store) connect() *mongo.Client {
 	return client
 }
 
-// open opens a driver of many queues on the collection "work.group", unless the
-// options say otherwise.
+// open opens a driver of many queues on the collection "work.group", unless the changes
+// set other options.
 func (s *store) open(change ...func(*mongodb.Options)) *mongodb.Driver {
 	s.Helper()
 	opts := mongodb.Options{Client: s.client, DB: s.db, Collection: "work", Grouped: true}
@@ -111,10 +111,10 @@ func (s *store) open(change ...func(*mongodb.Options)) *mongodb.Driver {
 	return d
 }
 
-// own has the driver open a store with one queue.
+// own makes the driver open a store with a single queue.
 func own(o *mongodb.Options) { o.Grouped = false }
 
-// jobs is the collection of the jobs.
+// jobs returns the collection of the jobs.
 func (s *store) jobs(grouped bool) *mongo.Collection {
 	if grouped {
 		return s.client.Database(s.db).Collection("work.group")

@@ -10,11 +10,11 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// markKey is the _id of the control document of a mark. The name of the queue is
-// quoted, so that no other queue and name give the same.
+// markKey returns the _id of the control document of a mark. The name of the queue is
+// quoted, so that keys are unique.
 func markKey(queue, name string) string { return fmt.Sprintf("mark/%q/%s", queue, name) }
 
-// markDocument is what the control collection has of a mark.
+// markDocument is the document of a mark in the control collection.
 type markDocument struct {
 	At time.Time `bson:"at"`
 }
@@ -40,14 +40,15 @@ func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (la
 	}
 }
 
-// mark raises a mark, unless the time is zero, and returns what it was. Two that make
-// the same mark at once may get a duplicate key: then it is there, and can be raised.
+// mark raises a mark, unless the time is zero, and returns its previous value. Two calls
+// that create the same mark at once may get a duplicate key error; the mark exists then
+// and can be raised.
 func (d *Driver) mark(ctx context.Context, key string, at time.Time) (time.Time, error) {
 	var found *mongo.SingleResult
 	if at.IsZero() {
 		found = d.control.FindOne(ctx, field("_id", key))
 	} else {
-		// $max, so that it does not matter who comes last.
+		// $max makes the order of concurrent calls irrelevant.
 		raise := field("$max", field("at", at.Truncate(time.Millisecond)))
 		found = d.control.FindOneAndUpdate(ctx, field("_id", key), raise,
 			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.Before))

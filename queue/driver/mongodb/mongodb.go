@@ -1,5 +1,5 @@
-// Package mongodb is a driver that keeps records in a MongoDB collection, which
-// any number of processes share.
+// Package mongodb is a driver that keeps records in a MongoDB collection, which any
+// number of processes may share.
 package mongodb
 
 import (
@@ -23,34 +23,33 @@ import (
 	"github.com/mongodb/amboy/queue/internal/sightings"
 )
 
-// Driver keeps the records of queues in a collection. It is safe for concurrent
-// use.
+// Driver keeps the records of queues in a collection. It is safe for concurrent use.
 type Driver struct {
 	opts      Options
 	client    *mongo.Client
 	ownClient bool
 	jobs      *mongo.Collection
-	control   *mongo.Collection // what is no job: the controls of queues, and duties
+	control   *mongo.Collection // other documents: controls of queues, marks, duties and members
 	notes     noteStore
-	isReplica bool // it has transactions and change streams
-	// scannedAtOnce is the constant of that name; tests have a smaller one.
-	scannedAtOnce int
+	isReplica bool // the deployment has transactions and change streams
+	// scanBatch is the constant of that name; tests set a smaller one.
+	scanBatch int
 
-	revs   revisions
-	orders orders
-	gate   *gate
+	revs    revisions
+	orders  orders
+	barrier *drainBarrier
 
 	leases     leases
 	elapsed    func() time.Duration // by a monotonic clock
 	seen       sightings.Log[lease]
-	doubts     doubts
+	uncertain  uncertainLeases
 	contention contention
 	hints      hints
 	limits     limits
 	kinds      kinds
-	claimed    queueNames
+	claimed    queueSet
 	sweeper    sweeper
-	herald     herald
+	announcer  announcer
 
 	subscribers driver.Subscribers
 
@@ -60,21 +59,21 @@ type Driver struct {
 	joined sync.WaitGroup
 
 	closing  sync.Once
-	freed    chan struct{} // closed when everything is
+	freed    chan struct{} // closed when the driver is closed
 	closeErr error         // set before freed is closed
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Open connects to the collection and builds the indexes that are missing, unless
-// the options say otherwise. It returns an error for invalid options, and where no
-// server answers before ctx ends. ctx bounds Open alone.
+// Open connects to the collection and builds missing indexes, unless the options disable
+// that. It returns an error for invalid options, and if no server answers before ctx
+// ends. ctx bounds only Open.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{opts: opts, client: opts.Client, scannedAtOnce: scannedAtOnce, freed: make(chan struct{})}
+	d := &Driver{opts: opts, client: opts.Client, scanBatch: scanBatch, freed: make(chan struct{})}
 	if d.client == nil {
 		d.client, err = mongo.Connect(ctx, options.Client().ApplyURI(opts.URI))
 		if err != nil {
@@ -87,7 +86,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.jobs = db.Collection(opts.collection(), primary)
 	d.control = db.Collection(opts.collection()+controlSuffix, primary)
 	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
-	d.gate = newGate(d.control, opts.PollInterval)
+	d.barrier = newDrainBarrier(d.control, opts.PollInterval)
 	opened := time.Now()
 	d.elapsed = func() time.Duration { return time.Since(opened) }
 	d.revs.driver = 1 + rand.Int64N(1<<29-1)
@@ -98,9 +97,9 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// start finds out what there is, and starts what goes on until Close.
+// start checks the deployment and starts the goroutines that run until Close.
 func (d *Driver) start(ctx context.Context) error {
-	err := d.sniff(ctx)
+	err := d.detectDeployment(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,11 +114,11 @@ func (d *Driver) start(ctx context.Context) error {
 	running, stop := context.WithCancel(plain(context.WithoutCancel(ctx)))
 	d.stop = stop
 	d.sweeper.signal = make(chan struct{}, 1)
-	d.herald.signal = make(chan struct{}, 1)
-	d.sweeper.lookForFormers()
+	d.announcer.signal = make(chan struct{}, 1)
+	d.sweeper.sweepLegacy()
 	err = d.watch(ctx, running)
 	if err == nil {
-		err = d.gate.join(ctx)
+		err = d.barrier.join(ctx)
 	}
 	if err != nil {
 		stop()
@@ -131,15 +130,15 @@ func (d *Driver) start(ctx context.Context) error {
 	return nil
 }
 
-// sniff finds out what the deployment can do.
-func (d *Driver) sniff(ctx context.Context) error {
+// detectDeployment finds out what the deployment can do.
+func (d *Driver) detectDeployment(ctx context.Context) error {
 	var hello struct {
 		SetName string `bson:"setName"`
 		Msg     string `bson:"msg"`
 	}
 	err := d.hello(ctx, &hello)
 	if err != nil {
-		return fmt.Errorf("asking the server what it is: %w", err)
+		return fmt.Errorf("querying the type of the server: %w", err)
 	}
 	d.isReplica = hello.SetName != "" || hello.Msg == "isdbgrid"
 	return nil
@@ -173,8 +172,7 @@ func (d *Driver) enter(ctx context.Context) (leave func(), err error) {
 	return d.mu.RUnlock, nil
 }
 
-// Close implements driver.Driver. It waits for the calls that are under way, as
-// long as ctx lives.
+// Close implements driver.Driver. It waits for calls in progress until ctx ends.
 func (d *Driver) Close(ctx context.Context) error {
 	d.closing.Do(func() {
 		d.closed.Store(true)
@@ -193,31 +191,32 @@ func (d *Driver) Close(ctx context.Context) error {
 	}
 }
 
-// leavePatience is how long Close tries to tell the others that the process has
-// left.
-const leavePatience = time.Second
+// leaveTimeout bounds the writes by which Close hands back leases and deregisters the
+// process.
+const leaveTimeout = time.Second
 
-// free ends what goes on in the background, after the calls that are under way.
+// free waits for calls in progress, then stops the goroutines and frees the driver's
+// resources.
 func (d *Driver) free(ctx context.Context) {
 	defer close(d.freed)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stop()
 	d.joined.Wait()
-	leaving, cancel := context.WithTimeout(ctx, leavePatience)
+	leaving, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	if err := d.resolveDoubts(leaving); err != nil {
+	if err := d.releaseUncertain(leaving); err != nil {
 		logging.Warning(ctx, message.Fields{
-			"message":    "jobs may be held by a process that has left, until their leases run out",
+			"message":    "failed to hand back leases while closing; their jobs wait until the leases run out",
 			"collection": d.jobs.Name(),
 			"error":      err.Error(),
 		})
 	}
-	due, _ := d.herald.take(time.Now())
-	d.tellOthers(leaving, due)
-	if err := d.gate.leave(leaving); err != nil {
+	due, _ := d.announcer.take(time.Now())
+	d.announceReady(leaving, due)
+	if err := d.barrier.leave(leaving); err != nil {
 		logging.Debug(ctx, func() message.Fields {
-			return message.Fields{"message": "the others will take this process for dead", "error": err.Error()}
+			return message.Fields{"message": "failed to deregister; peers will treat this process as dead", "error": err.Error()}
 		})
 	}
 	d.closeErr = d.disconnect(ctx)
@@ -233,7 +232,7 @@ func (d *Driver) disconnect(ctx context.Context) error {
 	return nil
 }
 
-// inQueue is a filter for the documents of a queue, to which others are added.
+// inQueue returns a filter for the documents of a queue that satisfy further conditions.
 func (d *Driver) inQueue(queue string, and ...bson.E) bson.D {
 	if !d.opts.Grouped {
 		return and
@@ -241,12 +240,12 @@ func (d *Driver) inQueue(queue string, and ...bson.E) bson.D {
 	return append(bson.D{{Key: "group", Value: queue}}, and...)
 }
 
-// named is a filter for the record of a queue that has a name.
+// named returns a filter for the record of a queue with the given name.
 func (d *Driver) named(queue, name string) bson.D {
 	return d.inQueue(queue, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: d.idsOf(queue, name)}}})
 }
 
-// idsOf are the _ids that the record of a queue may have that has a name.
+// idsOf returns the _ids that the record of a queue with the given name may have.
 func (d *Driver) idsOf(queue, name string) bson.A {
 	if !d.opts.Grouped {
 		return bson.A{name}
@@ -254,22 +253,22 @@ func (d *Driver) idsOf(queue, name string) bson.A {
 	return bson.A{name, aliasOf(queue, name)}
 }
 
-// revisions makes the values of document.Rev. Those of a driver lie in ranges of
-// its own, so that a change stream can leave out what the driver does itself.
+// revisions generates the values of document.Rev. Each driver has its own ranges of
+// values, so that its change stream can filter out its own changes.
 type revisions struct {
 	driver int64
 	last   atomic.Uint32
 }
 
-// The parts of the values say what a change means to others. From ended on it is the
-// end of a job, which makes nobody ready; from quiet on it is nothing.
+// The range of a value shows other processes what a change means. Values from ended on
+// mark the end of a job that makes nothing claimable; values from quiet on mark changes
+// without consequences for others.
 const (
 	ended = int64(1) << 61
 	quiet = int64(1) << 62
 )
 
-// first is the first value of the driver's own ones, of which there are
-// ownRevisions in each part.
+// first is the first of the driver's own values. Each part has ownRevisions of them.
 func (r *revisions) first() int64 { return r.driver * ownRevisions }
 
 const ownRevisions = int64(1) << 32
@@ -278,16 +277,17 @@ func (r *revisions) next() int64 { return r.first() + int64(r.last.Add(1)) }
 
 func (r *revisions) nextQuiet() int64 { return r.next() + quiet }
 
-// nextForeign is one of no driver, so that all of them are told of the change.
+// nextForeign returns a value of no driver, so that all drivers are notified of the
+// change.
 func (r *revisions) nextForeign() int64 { return 1 + rand.Int64N(1<<32-1) }
 
-// orders makes the values of document.Order.
+// orders generates the values of document.Order.
 type orders struct {
 	mu   sync.Mutex
 	last int64
 }
 
-// next is the first of n values that follow each other, after all that were seen.
+// next returns the first of n consecutive values that follow all known ones.
 func (o *orders) next(now time.Time, n int) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -296,8 +296,8 @@ func (o *orders) next(now time.Time, n int) int64 {
 	return first
 }
 
-// saw has the values that follow be larger.
-func (o *orders) saw(order int64) {
+// observe makes later values larger than order.
+func (o *orders) observe(order int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = max(o.last, order)

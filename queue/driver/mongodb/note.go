@@ -17,11 +17,11 @@ import (
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
-// noteStore is the collection of the notes. No change stream follows it, so that notes
-// wake nobody.
+// noteStore is the collection of the notes. No change stream follows it, so notes wake no
+// subscribers.
 type noteStore struct {
 	*mongo.Collection
-	// indexed is true once this process has seen to its index.
+	// indexed is true once this process has created the index.
 	indexed atomic.Bool
 }
 
@@ -30,14 +30,13 @@ type noteDocument struct {
 	ID    string    `bson:"_id"` // see noteKind
 	Value []byte    `bson:"value,omitempty"`
 	Until time.Time `bson:"until"`
-	// By tells apart the calls of KeepNew.
+	// By identifies the call of KeepNew that wrote the note.
 	By primitive.ObjectID `bson:"by,omitempty"`
 }
 
-// noteKind is what the _ids of the notes of a kind begin with, before their keys.
-// The kind is quoted, so that no other kind and key give the same. Servers compare
-// texts by their bytes, so that the index of the _id has the keys of a kind in their
-// order.
+// noteKind returns the prefix of the _ids of the notes of a kind, before their keys. The
+// kind is quoted, so that _ids are unique. Servers compare strings by their bytes, so the
+// index of _id yields the keys of a kind in order.
 func noteKind(kind string) string { return fmt.Sprintf("%q/", kind) }
 
 func noteID(kind, key string) string { return noteKind(kind) + key }
@@ -46,13 +45,13 @@ func newNoteDocument(n driver.Note) noteDocument {
 	return noteDocument{ID: noteID(n.Kind, n.Key), Value: n.Value, Until: n.Until.UTC().Truncate(time.Millisecond)}
 }
 
-// note is the note of a kind that is stored.
+// note returns the stored note of a kind.
 func (n noteDocument) note(kind string) driver.Note {
 	return driver.Note{Kind: kind, Key: strings.TrimPrefix(n.ID, noteKind(kind)), Value: n.Value, Until: n.Until.UTC()}
 }
 
-// Keep implements driver.Driver. It is one command, unless the notes are larger
-// than one may be.
+// Keep implements driver.Driver. It sends one command, unless the notes exceed the size
+// of a command.
 func (d *Driver) Keep(ctx context.Context, all ...driver.Note) error {
 	for _, n := range all {
 		if err := n.Validate(); err != nil {
@@ -77,13 +76,13 @@ func (d *Driver) Keep(ctx context.Context, all ...driver.Note) error {
 		return failure
 	})
 	if err != nil {
-		return fmt.Errorf("keeping %d notes, the first of which has the key %q and is of kind %q: %w", len(all), all[0].Key, all[0].Kind, err)
+		return fmt.Errorf("keeping %d notes, the first with key %q of kind %q: %w", len(all), all[0].Key, all[0].Kind, err)
 	}
 	return nil
 }
 
-// onNotes calls a function that writes notes, again where that may work. Two that
-// insert the same note at once may get a duplicate key.
+// onNotes calls a function that writes notes, and repeats it if that may succeed.
+// Concurrent inserts of the same note may get a duplicate key error.
 func (d *Driver) onNotes(ctx context.Context, write func(ctx context.Context) error) error {
 	for failures := 0; ; {
 		err := d.notes.ensureIndex(ctx)
@@ -101,9 +100,8 @@ func (d *Driver) onNotes(ctx context.Context, write func(ctx context.Context) er
 	}
 }
 
-// ensureIndex builds the index with which the server removes notes whose time has
-// come, before the process writes the first. There are few notes, so that it takes no
-// time.
+// ensureIndex builds the index by which the server removes outdated notes, before the
+// process writes its first note. There are few notes, so building it takes no time.
 func (n *noteStore) ensureIndex(ctx context.Context) error {
 	if n.indexed.Load() {
 		return nil
@@ -135,13 +133,13 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 		return failure
 	})
 	if err != nil {
-		return driver.Note{}, false, fmt.Errorf("keeping note %q of kind %q, where there is none: %w", note.Key, note.Kind, err)
+		return driver.Note{}, false, fmt.Errorf("keeping new note %q of kind %q: %w", note.Key, note.Kind, err)
 	}
 	return found.note(note.Kind), found.By == doc.By, nil
 }
 
-// keepNew writes a note unless there is one, and returns the one that is there. One
-// that was written by a call that seemed to fail is known by who wrote it.
+// keepNew writes a note unless one exists, and returns the stored note. A note written by
+// an earlier try that seemed to fail is recognized by its By field.
 func (d *Driver) keepNew(ctx context.Context, doc noteDocument, now time.Time) (noteDocument, error) {
 	isOver := all(field("_id", doc.ID), field("until", field("$lte", now)))
 	_, err := d.notes.ReplaceOne(ctx, isOver, doc, options.Replace().SetUpsert(true))
@@ -151,7 +149,7 @@ func (d *Driver) keepNew(ctx context.Context, doc noteDocument, now time.Time) (
 	var found noteDocument
 	failure := d.notes.FindOne(ctx, field("_id", doc.ID)).Decode(&found)
 	if errors.Is(failure, mongo.ErrNoDocuments) {
-		return found, err // it was removed meanwhile, and is tried again
+		return found, err // it was removed meanwhile; the caller tries again
 	}
 	return found, failure
 }
@@ -174,7 +172,7 @@ func (d *Driver) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.No
 }
 
 func (d *Driver) readNotes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
-	keys := bson.A{field("_id", beginning(noteKind(req.Kind)))}
+	keys := bson.A{field("_id", withPrefix(noteKind(req.Kind)))}
 	if req.From != "" {
 		keys = append(keys, field("_id", field("$gte", noteID(req.Kind, req.From))))
 	}

@@ -34,7 +34,7 @@ func keysOf(tb testing.TB, d driver.Driver, req driver.NoteRequest) []string {
 	return keys
 }
 
-// TestKindsOfNotes has kinds and keys that look alike when they stand side by side.
+// TestKindsOfNotes uses kinds and keys that are ambiguous if they are simply joined.
 func TestKindsOfNotes(t *testing.T) {
 	d := newStore(t).open()
 	keys := []string{"\x00", "\x00a", " ", "/", "/a", "0", "A", "a", "a\x00", "a/b", "aa", `b"`, `b\`, "ä", "\U0001F600"} // sorted
@@ -73,9 +73,9 @@ func commandsOfNotes(t *testing.T, s *store) {
 	d := s.open()
 	names, err := s.client.Database(s.db).ListCollectionNames(t.Context(), bson.D{{Key: "name", Value: "work.group.notes"}})
 	require.NoError(t, err)
-	assert.Empty(t, names, "who keeps none has no collection")
-	synctest.Wait() // the sweeper looks, and tells
-	d.Subscribe(func(driver.Change) { t.Error("notes wake nobody") })
+	assert.Empty(t, names, "without notes there is no collection")
+	synctest.Wait() // the sweeper runs and notifies
+	d.Subscribe(func(driver.Change) { t.Error("notes must not wake subscribers") })
 	notes := make([]driver.Note, 100)
 	for i := range notes {
 		notes[i] = newNote("kind", fmt.Sprint(i))
@@ -97,7 +97,7 @@ func commandsOfNotes(t *testing.T, s *store) {
 		{"a hundred", keep, []string{"update work.group.notes"}},
 		{"none", func() { require.NoError(t, d.Keep(t.Context())) }, nil},
 		{"a new one", keepNew("new", true), []string{"update work.group.notes"}},
-		{"one that is there", keepNew("new", false), []string{"update work.group.notes", "find work.group.notes"}},
+		{"an existing one", keepNew("new", false), []string{"update work.group.notes", "find work.group.notes"}},
 		{"reading", func() { assert.Len(t, keysOf(t, d, driver.NoteRequest{Kind: "kind", Limit: 50}), 50) }, []string{"find work.group.notes"}},
 		{"dropping", func() { require.NoError(t, d.Drop(t.Context(), "kind", "1", "2")) }, []string{"delete work.group.notes"}},
 	} {
@@ -109,7 +109,7 @@ func commandsOfNotes(t *testing.T, s *store) {
 	}
 }
 
-// TestNotesAreRemoved has the server remove notes whose time has come.
+// TestNotesAreRemoved waits for the server to remove outdated notes.
 func TestNotesAreRemoved(t *testing.T) {
 	server, err := mongotest.New(mongotest.Options{InMemory: true})
 	require.NoError(t, err)
@@ -125,8 +125,7 @@ func TestNotesAreRemoved(t *testing.T) {
 	assert.Equal(t, []string{"2", "3"}, keysOf(t, d, driver.NoteRequest{Kind: "kind", Limit: 10}))
 }
 
-// TestNewNoteWhoseAnswerIsLost has calls that did what they should, and were told that
-// they may not have.
+// TestNewNoteWhoseAnswerIsLost makes calls succeed on the server and return an error.
 func TestNewNoteWhoseAnswerIsLost(t *testing.T) {
 	for name, fault := range faults {
 		for _, kind := range []mongotest.Option{mongotest.ReplicaSet(), mongotest.Standalone()} {
@@ -153,8 +152,8 @@ func TestNewNoteWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// TestNewNotesThatRace has processes that keep the same note at once, after one whose
-// time has come, and after none.
+// TestNewNotesThatRace keeps the same note from several processes at once, with and
+// without an outdated note before.
 func TestNewNotesThatRace(t *testing.T) {
 	s := newStore(t)
 	const processes, rounds = 4, 20

@@ -88,7 +88,7 @@ func TestIndexes(t *testing.T) {
 	assert.Equal(t, all, count())
 }
 
-// TestIndexThatIsNotUnique has an index with the keys of one that must be unique.
+// TestIndexThatIsNotUnique creates a plain index with the keys of a unique one.
 func TestIndexThatIsNotUnique(t *testing.T) {
 	s := newStore(t)
 	keys := bson.D{{Key: "group", Value: 1}, {Key: "job_id", Value: 1}}
@@ -102,8 +102,8 @@ func TestIndexThatIsNotUnique(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(all, func(i bson.M) bool { return i["name"] == "job_id" && i["unique"] == true }))
 }
 
-// TestMalformedDocument has a document whose fields have wrong types between two
-// that are right.
+// TestMalformedDocument stores a document whose fields have wrong types between two valid
+// ones.
 func TestMalformedDocument(t *testing.T) {
 	s := newStore(t)
 	d := s.open()
@@ -122,6 +122,6 @@ func TestMalformedDocument(t *testing.T) {
 	endAll(t, d, claimed[0], claimed[2])
 	assert.Empty(t, claim(t, d, request("owner", 10, "q")))
 	kept := s.document("q.bad")
-	assert.Equal(t, "often", kept["retry_info"], "what can't be read stays")
+	assert.Equal(t, "often", kept["retry_info"], "fields that can't be decoded stay")
 	assert.NotNil(t, kept["job"])
 }

@@ -10,13 +10,13 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 )
 
-// The values that an Options field of zero stands for.
+// The defaults of Options fields.
 const (
 	DefaultLockTimeout  = 10 * time.Minute
 	DefaultPollInterval = time.Second
 )
 
-// The ends of the collections' names.
+// The suffixes of the collections' names.
 const (
 	jobsSuffix    = ".jobs"
 	groupSuffix   = ".group"
@@ -24,48 +24,47 @@ const (
 	notesSuffix   = ".notes"
 )
 
-// Options describe the collection of a Driver, and how it is used.
+// Options describes the collection of a Driver and how it is used.
 type Options struct {
-	// Client is a connected client, which stays the caller's. Where it is nil
-	// the driver connects to URI, and disconnects when it is closed.
+	// Client is a connected client, which the caller must close. If it is nil, the driver
+	// connects to URI, and disconnects when it is closed.
 	Client *mongo.Client
-	// URI is the connection string, where there is no Client. What it says of
-	// credentials is in no error and in no log message.
+	// URI is the connection string, used if Client is nil. Its credentials never appear
+	// in errors or log messages.
 	URI string
 	// DB is the name of the database. It must not be empty.
 	DB string
-	// Collection is the name of the collection, to which ".jobs" is added, or
-	// ".group" where it is Grouped, unless it ends so. It must not be empty.
+	// Collection is the name of the collection. It must not be empty. The suffix ".jobs",
+	// or ".group" if the store is Grouped, is added unless the name ends with it.
 	Collection string
-	// Grouped makes it a store of many queues. Else it has one, whose name is
-	// empty.
+	// Grouped makes the collection a store of many queues. Otherwise it holds a single
+	// queue, whose name is empty.
 	Grouped bool
-	// LockTimeout is how long a lock lasts that a process with the former
-	// library took and has not renewed. 0 means DefaultLockTimeout; it must not
-	// be negative.
+	// LockTimeout is how long a lock lasts that a process with the legacy library took
+	// and has not renewed. 0 means DefaultLockTimeout; it must not be negative.
 	LockTimeout time.Duration
-	// PollInterval is how often subscribers are called where the deployment has
-	// no change streams, or one is broken. 0 means DefaultPollInterval; it must
-	// not be negative.
+	// PollInterval is how often subscribers are called while a change stream is broken.
+	// On a deployment without change streams it is how often the driver reads which queues
+	// are draining. 0 means DefaultPollInterval; it must not be negative.
 	PollInterval time.Duration
 	// SkipWaitUntilIndex and SkipDispatchByIndex keep Open and EnsureIndexes from
 	// building the indexes with which processes with the legacy library query jobs by
 	// these times.
 	SkipWaitUntilIndex, SkipDispatchByIndex bool
-	// ClaimWindow is the number of candidates that a claim chooses from, at
-	// least. 0 means as many as it is to claim, and more while others claim them
-	// first; it must not be negative.
+	// ClaimWindow is the minimum number of candidates that a claim chooses from. 0 means
+	// as many as it may claim, and more while other processes claim them first; it must
+	// not be negative.
 	ClaimWindow int
-	// Hint is the keys of the index to use for the query for candidates. If it is
-	// empty the server chooses. In a Grouped store, group: 1 is put before the keys
-	// unless group is among them. While no index has these keys, claims do without
-	// the hint, and an error is logged once a minute.
+	// Hint holds the keys of the index to use for the query for candidates. If it is
+	// empty, the server chooses. In a Grouped store, group: 1 is put before the keys
+	// unless group is among them. While no index has these keys, claims run without the
+	// hint, and an error is logged once a minute.
 	Hint bson.D
-	// SkipIndexes keeps Open from building indexes. Those that are missing are
-	// logged. That of the notes is built with the first of them all the same.
+	// SkipIndexes keeps Open from building indexes. Missing indexes are logged. The index
+	// of the notes is built anyway, before the first note is written.
 	SkipIndexes bool
-	// SkipReportingIndexes keeps Open and EnsureIndexes from building the indexes
-	// that only people and their tools use.
+	// SkipReportingIndexes keeps Open and EnsureIndexes from building the indexes that
+	// only operators and their tools use.
 	SkipReportingIndexes bool
 }
 
@@ -105,9 +104,9 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // errURI stands for the client library's own error, which may quote a password.
-var errURI = errors.New("it can't be parsed; what it says is left out here, as there may be a password in it")
+var errURI = errors.New("cannot be parsed; the details are omitted because they may contain a password")
 
-// collection is the full name of the jobs' collection.
+// collection returns the full name of the jobs' collection.
 func (o Options) collection() string {
 	suffix := jobsSuffix
 	if o.Grouped {

@@ -7,22 +7,22 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// match is a stage that keeps the documents that a filter selects.
+// match returns a stage that keeps the documents that a filter selects.
 func match(filter bson.D) bson.D { return bson.D{{Key: "$match", Value: filter}} }
 
-// project is a stage that makes documents of one field.
+// project returns a stage that makes documents with a single field.
 func project(name string, value any) bson.D {
 	return bson.D{{Key: "$project", Value: bson.D{{Key: "_id", Value: 0}, {Key: name, Value: value}}}}
 }
 
-// union is a stage that adds what a pipeline finds among the jobs.
+// union returns a stage that adds the results of a pipeline over the jobs.
 func (d *Driver) union(pipeline ...any) bson.D { return union(d.jobs.Name(), pipeline...) }
 
 func union(collection string, pipeline ...any) bson.D {
 	return bson.D{{Key: "$unionWith", Value: bson.D{{Key: "coll", Value: collection}, {Key: "pipeline", Value: bson.A(pipeline)}}}}
 }
 
-// pipe calls visit with what a pipeline finds.
+// pipe calls visit with the results of a pipeline.
 func (d *Driver) pipe(ctx context.Context, pipeline bson.A, visit func(bson.Raw), opts ...*options.AggregateOptions) error {
 	cursor, err := d.jobs.Aggregate(ctx, pipeline, opts...)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// TestReadsUseIndexes has a real server explain the commands of calls that read and
-// steer. The stand-in has no plans.
+// TestReadsUseIndexes makes a real server explain the commands of read and control calls.
+// The stand-in has no plans.
 func TestReadsUseIndexes(t *testing.T) {
 	if serverURI == "" {
 		t.Skip("AMBOY_TEST_MONGODB_URI is not set")
@@ -93,7 +93,7 @@ func TestReadsUseIndexes(t *testing.T) {
 			return err
 		}
 		if name == "all" {
-			continue // any ten documents are counted
+			continue // it counts any ten documents
 		}
 		calls["Count "+name] = func() error {
 			_, err := d.Count(t.Context(), q, 10)
@@ -115,7 +115,7 @@ func TestReadsUseIndexes(t *testing.T) {
 	}
 }
 
-// explain is the plan of a command, as text.
+// explain returns the plan of a command as text.
 func (s *store) explain(command bson.Raw) string {
 	s.Helper()
 	var explained bson.D

@@ -16,25 +16,25 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// selection is a Query in the terms of the server.
+// selection is a Query translated for the server.
 type selection struct {
 	query driver.Query
 	now   time.Time
-	// queues selects the documents of the query's queues; it is empty where it names
+	// queues selects the documents of the query's queues. It is empty if the query names
 	// none.
 	queues bson.D
-	// filter selects the documents that may be meant.
+	// filter selects the documents that may match the query.
 	filter bson.A
-	// id is the query's pattern, and ids are those that it names; nil where it has
-	// none.
+	// id is the query's ID pattern, and ids are the job IDs that it names. Both are nil
+	// if the query has none.
 	id  *regexp.Regexp
 	ids map[string]bool
-	// none is true where no document can be meant.
+	// none is true if no document can match.
 	none bool
 }
 
-// newSelection is a query at a time. To find jobs by their IDs in whichever queues it
-// reads the names of these, as the indexes have the IDs queue by queue.
+// newSelection translates a query at a time. To find jobs by ID in any queue it reads the
+// names of the queues, because the indexes begin with the queue.
 func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time) (*selection, error) {
 	if q.DependsOn != "" && len(q.Queues) == 0 {
 		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
@@ -48,7 +48,7 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 		}
 		s.query.Queues, s.none = queues, len(queues) == 0
 	}
-	// One that is to replace an attempt is not there yet.
+	// A document that will replace an attempt does not exist yet for readers.
 	s.and("line.in", bson.D{{Key: "$ne", Value: inHandover}})
 	s.addQueues(d.opts.Grouped)
 	s.addStates()
@@ -67,7 +67,7 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 		s.filter = append(s.filter, exists("scopes"), exists("scopes.0"))
 	}
 	if q.DependsOn != "" {
-		s.filter = append(s.filter, field(edges, q.DependsOn), exists(edges+".0")) // as its index has it
+		s.filter = append(s.filter, field(edges, q.DependsOn), exists(edges+".0")) // implies the partial filter of the index
 	}
 	if q.Error != "" {
 		s.and("status.errors", primitive.Regex{Pattern: quoted(q.Error)})
@@ -78,11 +78,11 @@ func (d *Driver) newSelection(ctx context.Context, q driver.Query, now time.Time
 	return s, nil
 }
 
-// edges is where a document names the jobs that it depends on.
+// edges is the path of the IDs of a document's dependencies.
 const edges = "dependency.edges"
 
-// queueNames are the names of the queues that have documents. The server skips from
-// one to the next in an index.
+// queueNames returns the names of the queues that have documents. The server skips from
+// one name to the next in an index.
 func (d *Driver) queueNames(ctx context.Context) ([]string, error) {
 	var found []struct {
 		Queue any `bson:"_id"`
@@ -100,22 +100,22 @@ func (d *Driver) queueNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// anyQueue selects all documents of a collection with many queues. Servers use an
-// index that begins with the queue for what names it alone.
+// anyQueue selects all documents of a collection with many queues. Servers use an index
+// that begins with the queue for filters that name only the queue.
 var anyQueue = field("group", field("$gte", ""))
 
 func field(path string, value any) bson.D { return bson.D{{Key: path, Value: value}} }
 
 func exist(is bool) bson.D { return field("$exists", is) }
 
-// either is a filter for what meets one of several.
+// either returns a filter for documents that match one of several filters.
 func either(alternatives ...bson.D) bson.D { return field("$or", alternatives) }
 
 func (s *selection) and(path string, value any) { s.filter = append(s.filter, field(path, value)) }
 
 func (s *selection) or(alternatives ...bson.D) { s.filter = append(s.filter, either(alternatives...)) }
 
-// with is the filter, and more that must be met.
+// with returns the filter with further conditions.
 func (s *selection) with(more ...bson.D) bson.D {
 	all := slices.Clone(s.filter)
 	for _, one := range more {
@@ -145,8 +145,8 @@ func (s *selection) addQueues(grouped bool) {
 	s.filter = append(s.filter, s.queues)
 }
 
-// The parts of which the filters of states are made. What the former library has
-// stored, which has no line, is told by the rest.
+// The parts of the filters for states. Legacy documents, which have no line, are
+// classified by their other fields.
 var (
 	hasEnded    = field("status.completed", true)
 	endedRetry  = bson.D{{Key: "status.completed", Value: true}, {Key: "retry_info.retryable", Value: true}, {Key: "retry_info.needs_retry", Value: true}}
@@ -159,7 +159,7 @@ var (
 
 func all(parts ...bson.D) bson.D { return field("$and", parts) }
 
-// stateFilter selects the documents that are in a state, as StateOf derives it.
+// stateFilter returns the filter for documents in a state, as StateOf derives it.
 func (s *selection) stateFilter(state amboy.JobState) bson.D {
 	isStale := field("time_info.dispatch_by", field("$lt", s.now))
 	notStale := field("time_info.dispatch_by", field("$not", field("$lt", s.now)))
@@ -189,7 +189,7 @@ func (s *selection) stateFilter(state amboy.JobState) bson.D {
 		return either(all(endedFinal, field("status.outcome", amboy.OutcomeExpired)),
 			all(waiting, isStale, field("line.in", field("$ne", inParked))))
 	default:
-		return nil // nothing is ever in it
+		return nil // no document is ever in this state
 	}
 }
 
@@ -223,7 +223,7 @@ func (s *selection) addRange(path string, r driver.TimeRange) {
 	}
 }
 
-// namedIDs are the IDs that the query names, without patterns; nil where it names
+// namedIDs returns the IDs that the query names without a pattern, or nil if there are
 // none.
 func (s *selection) namedIDs() []string {
 	switch pattern := s.query.ID; {
@@ -236,9 +236,9 @@ func (s *selection) namedIDs() []string {
 	}
 }
 
-// addJobIDs selects by the job's ID, by which the latest attempt is found, and of an
-// attempt the first, and where both are absent by the name under which the former
-// library has stored the job.
+// addJobIDs selects by the job's ID, which the latest attempt has, or by the base ID of
+// an attempt, or, if both are absent, by the name under which the legacy library stored
+// the job.
 func (s *selection) addJobIDs(ids []string, grouped bool) {
 	if len(ids) == 0 {
 		return
@@ -251,7 +251,7 @@ func (s *selection) addJobIDs(ids []string, grouped bool) {
 	var valid, names bson.A
 	for _, id := range ids {
 		if s.ids[id] || !utf8.ValidString(id) {
-			continue // no ID is like that
+			continue // not a possible ID
 		}
 		s.ids[id] = true
 		valid = append(valid, id)
@@ -263,7 +263,7 @@ func (s *selection) addJobIDs(ids []string, grouped bool) {
 	s.or(field("job_id", field("$in", valid)), field("retry_info.base_job_id", field("$in", valid)), field("_id", field("$in", names)))
 }
 
-// addPattern selects by a pattern of the job's ID, as addJobIDs does by the ID.
+// addPattern selects by a pattern of the job's ID, in the fields that addJobIDs uses.
 func (s *selection) addPattern(grouped bool) {
 	pattern := s.query.ID
 	if pattern == "" {
@@ -275,7 +275,7 @@ func (s *selection) addPattern(grouped bool) {
 	}
 	s.id = regexp.MustCompile("(?s)" + anchored(pattern))
 	if len(s.ids) > 0 {
-		return // the pattern is one of them, or they are few
+		return // the IDs narrow the query enough
 	}
 	pattern = coarse(pattern)
 	like := primitive.Regex{Pattern: anchored(pattern), Options: "s"}
@@ -289,16 +289,16 @@ func (s *selection) addPattern(grouped bool) {
 	s.or(field("job_id", like), field("retry_info.base_job_id", like), field("_id", nameLike))
 }
 
-// anchored is the regular expression for all of a text that a pattern describes,
-// in which * stands for any characters, ? for one, and all others for themselves.
+// anchored returns the regular expression for whole strings that match a pattern, in
+// which * matches any characters, ? matches one, and all others match themselves.
 func anchored(pattern string) string { return "^" + matching(pattern) + `\z` }
 
-// maxStars is the number of stars of a pattern that a server compares. It goes back from
-// the end of a text for each, so that many would take it for ever.
+// maxStars is the maximum number of stars in a pattern that the server matches. It
+// backtracks for each star, so many stars would take too long.
 const maxStars = 3
 
-// coarse is a pattern for what a pattern with many stars describes, and more: its
-// beginning and its end.
+// coarse returns a pattern with few stars that matches everything that the given pattern
+// matches, and more: it keeps only the beginning and the end.
 func coarse(pattern string) string {
 	if strings.Count(pattern, "*") <= maxStars {
 		return pattern
@@ -306,8 +306,7 @@ func coarse(pattern string) string {
 	return pattern[:strings.IndexByte(pattern, '*')] + pattern[strings.LastIndexByte(pattern, '*'):]
 }
 
-// matching is the regular expression for a part of a text that a pattern
-// describes.
+// matching returns the regular expression for a part of a string that matches a pattern.
 func matching(pattern string) string {
 	var expression strings.Builder
 	for pattern != "" {
@@ -330,16 +329,17 @@ func matching(pattern string) string {
 	return expression.String()
 }
 
-// quoted is the regular expression for a text. A NUL would end it.
+// quoted returns the regular expression for a literal text. NUL is escaped because it
+// would end the expression.
 func quoted(text string) string { return strings.ReplaceAll(regexp.QuoteMeta(text), "\x00", `\x00`) }
 
-// decides is true where the filter selects more than the query, so that the
-// documents must be looked at.
-func (s *selection) decides() bool {
+// isApproximate reports whether the filter selects more than the query, so that the driver must
+// examine the documents.
+func (s *selection) isApproximate() bool {
 	return s.id != nil || s.ids != nil || s.query.Error != "" || s.query.Latest
 }
 
-// selects tells whether a document is selected of those that the filter selects.
+// selects reports whether the query selects a document that the filter selected.
 func (s *selection) selects(doc *document) bool {
 	return (s.id == nil || s.id.MatchString(doc.jobID())) &&
 		(s.ids == nil || s.ids[doc.jobID()]) &&

@@ -11,8 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Get implements driver.Driver. A record that can't be read is given without a
-// job.
+// Get implements driver.Driver. A record that can't be read is returned without a job.
 func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -22,7 +21,7 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	ctx = plain(ctx)
 	doc, err := d.latest(ctx, queue, id)
 	if err == nil && doc == nil {
-		err = amboy.NewJobNotFoundErrorf("there is no job %q in queue %q", id, queue)
+		err = amboy.NewJobNotFoundErrorf("job %q does not exist in queue %q", id, queue)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting job %q: %w", id, err)
@@ -30,18 +29,18 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	return doc.record(), nil
 }
 
-// latest reads the latest attempt of a job; nil where there is none.
+// latest reads the latest attempt of a job. It returns nil if there is none.
 func (d *Driver) latest(ctx context.Context, queue, id string) (*document, error) {
 	doc, err := d.first(ctx, d.inQueue(queue, bson.E{Key: "job_id", Value: id}), nil)
 	if doc != nil || err != nil {
 		return doc, err
 	}
-	// It was stored by the former library, or the attempt is gone that came last.
+	// Either the legacy library stored the job, or its last attempt was removed.
 	plain := all(d.named(queue, driver.RecordName(queue, id, amboy.JobRetryInfo{})), field("retry_info.retryable", field("$ne", true)))
 	return d.first(ctx, either(plain, d.attemptsOf(queue, id)), field("retry_info.current_attempt", -1))
 }
 
-// attemptsOf is a filter for the attempts of a retryable job.
+// attemptsOf returns a filter for the attempts of a retryable job.
 func (d *Driver) attemptsOf(queue, id string) bson.D {
 	return d.inQueue(queue,
 		bson.E{Key: "retry_info.base_job_id", Value: id},
@@ -50,7 +49,7 @@ func (d *Driver) attemptsOf(queue, id string) bson.D {
 	)
 }
 
-// first reads the first document that a filter selects, in an order; nil where
+// first reads the first document that a filter selects, in an order. It returns nil if
 // there is none.
 func (d *Driver) first(ctx context.Context, filter, order bson.D) (found *document, err error) {
 	opts := options.Find().SetLimit(1)
@@ -107,7 +106,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading which records of owner %q are to be canceled: %w", owner, err)
+		return nil, fmt.Errorf("reading the cancel requests for owner %q: %w", owner, err)
 	}
 	return leases, nil
 }

@@ -12,24 +12,22 @@ import (
 )
 
 // Leases begin and end by the clock of the server: updates refer to it as $$NOW, and a
-// recovery asks for it first. So no clock of a process, however wrong, makes a lease
-// shorter or longer. Where the clock of the server itself is set back, or another server
-// becomes primary whose clock is behind, leases seem to last too long that were renewed
-// before. Such a lease is over when this driver has seen it unrenewed for its whole
-// length.
+// recovery first asks for it. So a wrong clock of a process makes no lease shorter or
+// longer. If the clock of the server is set back, or if another server with a slower
+// clock becomes primary, leases renewed before seem to last too long. Such a lease has
+// ended when this driver has seen it unrenewed for its whole length.
 
 const (
-	// recoverAtOnce is the number of leases, at most, that are recovered with one
-	// command, that are seen because they seem to last too long, and of waits that are
-	// shortened.
-	recoverAtOnce = 1000
-	// maxExcess is by how much a lease may seem to last too long.
+	// recoverBatch is the maximum number of leases that are recovered with one command,
+	// and of leases and waits that are checked because they seem too long.
+	recoverBatch = 1000
+	// maxExcess is how much longer than the longest known lease a lease may seem to last.
 	maxExcess = 30 * time.Second
-	// clockSlack is by how much a wait may seem to begin later than now.
+	// clockSlack is how far in the future a wait may seem to begin.
 	clockSlack = 5 * time.Second
 )
 
-// lease is one as it was taken or renewed.
+// lease identifies one period of a lease, from when it was taken or renewed.
 type lease struct {
 	id           string
 	count        int
@@ -61,14 +59,14 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	}
 }
 
-// wrongTimes are what a recovery finds.
+// wrongTimes holds the documents that a recovery found.
 type wrongTimes struct {
-	stale   []*document // whose leases have ended, or nearly so
+	stale   []*document // whose leases have ended or may have ended
 	tooLong []*document // whose leases seem to last too long
-	waiting []*document // whose waits seem to begin later than now
+	waiting []*document // whose waits seem to begin in the future
 }
 
-// recoverSome recovers leases that have ended, and shortens waits. It reports whether
+// recoverSome recovers leases that have ended and shortens waits. It reports whether
 // there may be more of either.
 func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
 	began := d.elapsed()
@@ -86,7 +84,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 			changes = append(changes, d.recovery(doc, now))
 		}
 	}
-	for _, doc := range d.seenToEnd(began, found.tooLong) {
+	for _, doc := range d.endedUnrenewed(began, found.tooLong) {
 		if !slices.Contains(keep, doc.lease()) {
 			changes = append(changes, d.recovery(doc, now))
 		}
@@ -106,23 +104,23 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 		landed++
 		if c.before.runs() {
 			recovered++
-			if c.after.isFormer() {
-				d.sweeper.lookForFormers()
+			if c.after.isLegacy() {
+				d.sweeper.sweepLegacy()
 			}
 		}
 	}
-	full := max(len(found.stale), len(found.tooLong), len(found.waiting)) == recoverAtOnce
+	full := max(len(found.stale), len(found.tooLong), len(found.waiting)) == recoverBatch
 	return recovered, full && landed > 0, err
 }
 
-// findWrongTimes reads, with one command, what may have to be changed at a time.
+// findWrongTimes reads, with one command, the documents that may have to be changed.
 func (d *Driver) findWrongTimes(ctx context.Context, now time.Time) (*wrongTimes, error) {
 	found := &wrongTimes{}
-	some, bodiless := bson.D{{Key: "$limit", Value: recoverAtOnce}}, bson.D{{Key: "$project", Value: withoutJob}}
+	some, bodiless := bson.D{{Key: "$limit", Value: recoverBatch}}, bson.D{{Key: "$project", Value: withoutJob}}
 	pipeline := bson.A{
 		match(d.stale(now)), some, bodiless, project("stale", "$$ROOT"),
 		d.union(match(d.tooLong(now)), some, bodiless, project("too_long", "$$ROOT")),
-		d.union(match(waitsFromLater(now)), some, bodiless, project("waiting", "$$ROOT")),
+		d.union(match(waitsFromFuture(now)), some, bodiless, project("waiting", "$$ROOT")),
 	}
 	return found, d.pipe(ctx, pipeline, found.add)
 }
@@ -143,9 +141,9 @@ func (w *wrongTimes) add(raw bson.Raw) {
 	}
 }
 
-// stale is a filter for the documents whose leases may have run out before a time. The
-// locks of the legacy library are compared with it too: they were set by the wall clock
-// of a process.
+// stale returns a filter for the documents whose leases may have run out before a time.
+// Locks of the legacy library are compared with that time too, although they were set by
+// the wall clock of a process.
 func (d *Driver) stale(now time.Time) bson.D {
 	return bson.D{
 		{Key: "status.in_prog", Value: true},
@@ -160,8 +158,8 @@ func (d *Driver) stale(now time.Time) bson.D {
 	}
 }
 
-// tooLong is a filter for the documents whose leases last longer than any that this
-// driver gave. Other processes may give longer ones.
+// tooLong returns a filter for the documents whose leases last longer than any that this
+// driver gave. Other processes may give longer leases.
 func (d *Driver) tooLong(now time.Time) bson.D {
 	return bson.D{
 		{Key: "status.in_prog", Value: true},
@@ -170,9 +168,9 @@ func (d *Driver) tooLong(now time.Time) bson.D {
 	}
 }
 
-// seenToEnd takes note of leases, and returns those that were seen unrenewed for their
-// whole length. began is when the look began.
-func (d *Driver) seenToEnd(began time.Duration, docs []*document) (over []*document) {
+// endedUnrenewed records leases, and returns the documents whose leases were seen unrenewed
+// for their whole length. began is when the query began.
+func (d *Driver) endedUnrenewed(began time.Duration, docs []*document) (over []*document) {
 	lengths := make(map[lease]time.Duration, len(docs))
 	byLease := make(map[lease]*document, len(docs))
 	for _, doc := range docs {
@@ -186,7 +184,8 @@ func (d *Driver) seenToEnd(began time.Duration, docs []*document) (over []*docum
 	return over
 }
 
-// recovery hands the lease of a document back, unless it was renewed since that was read.
+// recovery returns the change that hands the lease of a document back, unless it was
+// renewed since the document was read.
 func (d *Driver) recovery(doc *document, now time.Time) *change {
 	seen := doc.seenLease()
 	return &change{
@@ -205,16 +204,16 @@ func (d *Driver) recovery(doc *document, now time.Time) *change {
 	}
 }
 
-// waitsFromLater is a filter for the documents whose waits begin after a time, and which
-// are not parked.
-func waitsFromLater(now time.Time) bson.D {
+// waitsFromFuture returns a filter for documents that are not parked and whose waits begin
+// after a time.
+func waitsFromFuture(now time.Time) bson.D {
 	return bson.D{
 		{Key: "line.since", Value: bson.D{{Key: "$exists", Value: true}, {Key: "$gt", Value: now.Add(clockSlack)}}},
 		{Key: "line.due", Value: exist(true)},
 	}
 }
 
-// shortening makes the wait of a document begin now.
+// shortening returns the change that makes the wait of a document begin now.
 func shortening(doc *document, now time.Time) *change {
 	return &change{
 		queue:  doc.Group,
@@ -229,7 +228,7 @@ func shortening(doc *document, now time.Time) *change {
 			if doc.Line.In != inScheduled {
 				return nil
 			}
-			// It was put by a retry, which counts all its times from the same moment.
+			// It was put by a retry: all its times count from the same moment.
 			for _, at := range []*time.Time{&doc.TimeInfo.Created, &doc.TimeInfo.WaitUntil, &doc.TimeInfo.DispatchBy, &doc.Line.Expires} {
 				if !at.IsZero() {
 					*at = at.Add(-by)

@@ -20,7 +20,7 @@ func recoverStale(t *testing.T, d driver.Driver) int {
 	return n
 }
 
-// claimOne claims the only job, for a minute, by a wall clock that is ahead.
+// claimOne claims the only job for a minute, by a wall clock that is ahead.
 func claimOne(t *testing.T, d driver.Driver, ahead time.Duration) driver.Lease {
 	t.Helper()
 	req := request("owner", 1, "q")
@@ -30,8 +30,8 @@ func claimOne(t *testing.T, d driver.Driver, ahead time.Duration) driver.Lease {
 	return driver.LeaseOf(claimed[0])
 }
 
-// The server has renewed leases, and then its clock was set back, or that of another
-// primary is behind.
+// The server has renewed leases, and then its clock was set back, or a server with a
+// slower clock became primary.
 func TestAStepBackOfTheServerMadeDeadLeasesLastForHours(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -48,12 +48,12 @@ func TestAStepBackOfTheServerMadeDeadLeasesLastForHours(t *testing.T) {
 		require.Empty(t, lost)
 		mongodb.Elapse(taker, 19*time.Second)
 	}
-	assert.Equal(t, 1, recoverStale(t, taker), "it was seen for a minute")
+	assert.Equal(t, 1, recoverStale(t, taker), "the lease was seen unrenewed for a minute")
 	assert.Len(t, claim(t, taker, request("owner", 9, "q")), 1)
 }
 
-// What a process has stored before this driver claimed anything does not tell how long
-// leases last that others give.
+// Leases that this driver gave do not limit the length of leases that other processes
+// give.
 func TestALongLeaseOfAnotherProcessIsNotRecovered(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

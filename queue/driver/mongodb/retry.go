@@ -34,7 +34,7 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 		})
 	}
 	if err == nil {
-		err = awaitsNoRetry(c.err, ended)
+		err = retryError(c.err, ended)
 	}
 	if err != nil {
 		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
@@ -42,7 +42,7 @@ func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
 	return nil
 }
 
-// retryEnd is the change that ends a record for good that awaits its retry.
+// retryEnd returns the change that ends for good a record that awaits its retry.
 func retryEnd(ended *driver.Record) *change {
 	return &change{
 		queue: ended.Group,
@@ -58,30 +58,31 @@ func retryEnd(ended *driver.Record) *change {
 	}
 }
 
-// awaitsNoRetry is the error of a change of a record that is to await a retry.
-func awaitsNoRetry(err error, r *driver.Record) error {
+// retryError translates the error of a change that requires a record to await its
+// retry.
+func retryError(err error, r *driver.Record) error {
 	if errors.Is(err, errGone) || errors.Is(err, driver.ErrLeaseLost) {
 		return fmt.Errorf("record %q does not await a retry: %w", r.Name, driver.ErrLeaseLost)
 	}
 	return err
 }
 
-// endRetry ends a document for good that awaits its retry.
+// endRetry ends for good a document that awaits its retry.
 func (doc *document) endRetry(ended *driver.Record) {
 	final := *ended
 	final.RetryInfo.NeedsRetry = false
 	doc.end(&final)
 }
 
-// makeWay ends a document that the next attempt replaces, to which it leaves what
-// it has.
+// makeWay ends a document that the next attempt replaces, and drops what the next attempt
+// takes over.
 func (doc *document) makeWay(ended *driver.Record) {
 	doc.endRetry(ended)
 	doc.JobID, doc.UniqueLock, doc.Dependents, doc.Settle = "", "", false, false
 }
 
-// successor is the document of the next attempt of one that awaits it. Where a
-// record of another queue has its name it has another _id.
+// successor returns the document of the next attempt of old. If a record of another queue
+// has its name, it gets another _id.
 func (d *Driver) successor(old *document, next *driver.Record, taken map[string]*document) *document {
 	doc := &document{Record: *next, id: next.Name, Rev: d.revs.next()}
 	if len(taken) > 0 {
@@ -102,10 +103,10 @@ func (d *Driver) successor(old *document, next *driver.Record, taken map[string]
 	return doc
 }
 
-// Retry implements driver.Driver. On a standalone server, which has no
-// transactions, it takes two writes. The second has two statements, and for the
-// instant between them the job holds no scope and has no unique key: where another
-// one takes a scope then, the next attempt waits for that.
+// Retry implements driver.Driver. On a standalone server, which has no transactions, it
+// takes two writes. The second has two statements, and for the instant between them the
+// job holds no scope and has no unique key. If another job takes one of its scopes then,
+// the next attempt waits for that job.
 func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -124,14 +125,14 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	return nil
 }
 
-// lockPatience is how long a retry waits for whoever is in its way: longer than a server
-// keeps the transaction of a process that was killed, which is a minute.
-const lockPatience = 70 * time.Second
+// conflictTimeout is how long a retry waits for conflicting writes. It exceeds the minute
+// for which a server keeps the transaction of a process that was killed.
+const conflictTimeout = 70 * time.Second
 
-// retryInTransaction tries until nobody comes in its way.
+// retryInTransaction repeats the transaction until it has no conflict.
 func (d *Driver) retryInTransaction(ctx context.Context, ended, next *driver.Record) error {
 	began := time.Now()
-	for round := 0; round < maxRounds || time.Since(began) < lockPatience; round++ {
+	for round := 0; round < maxRounds || time.Since(began) < conflictTimeout; round++ {
 		if round > 0 {
 			if err := pause(ctx, round); err != nil {
 				return err
@@ -152,7 +153,7 @@ func (d *Driver) retryInTransaction(ctx context.Context, ended, next *driver.Rec
 	return errContended
 }
 
-// tryRetry makes the two changes in one transaction.
+// tryRetry makes both changes in one transaction.
 func (d *Driver) tryRetry(ctx context.Context, ended, next *driver.Record) ([]*change, error) {
 	session, err := d.client.StartSession()
 	if err != nil {
@@ -181,26 +182,25 @@ func (d *Driver) tryRetry(ctx context.Context, ended, next *driver.Record) ([]*c
 	}
 }
 
-// abortPatience is how long one waits for a transaction to be aborted, which the
-// server does by itself in the end.
-const abortPatience = time.Second
+// abortTimeout bounds the wait for an aborted transaction. The server aborts it by
+// itself eventually.
+const abortTimeout = time.Second
 
-// endSession ends a session, and aborts its transaction, where that has not been
-// committed.
+// endSession ends a session and aborts its transaction if it was not committed.
 func endSession(ctx context.Context, session mongo.Session) {
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	session.EndSession(ending)
 }
 
-// retryIn makes the two changes as a part of a transaction.
+// retryIn makes both changes as part of a transaction.
 func (d *Driver) retryIn(ctx context.Context, ended, next *driver.Record) ([]*change, error) {
 	old, taken, err := d.findPair(ctx, ended, next)
 	if err != nil {
 		return nil, err
 	}
 	if old == nil || !old.retries() {
-		return nil, awaitsNoRetry(errGone, ended)
+		return nil, retryError(errGone, ended)
 	}
 	if taken[next.Group] != nil {
 		return nil, duplicateName(next)
@@ -239,7 +239,7 @@ func duplicateName(r *driver.Record) error {
 	return amboy.NewDuplicateJobErrorf("record %q is in the queue already", r.Name)
 }
 
-// insertError is the error of an insert of one document, where it is a refusal.
+// insertError translates the error of inserting one document if it is a refusal.
 func insertError(doc *document, err error) error {
 	var failure mongo.WriteException
 	if errors.As(err, &failure) && len(failure.WriteErrors) == 1 {
@@ -250,8 +250,8 @@ func insertError(doc *document, err error) error {
 	return err
 }
 
-// findPair finds the document of a record that is to be replaced, and by queue
-// those that have the name of the next.
+// findPair reads the document of a record to be replaced, and by queue the documents that
+// have the name of the next attempt.
 func (d *Driver) findPair(ctx context.Context, ended, next *driver.Record) (old *document, taken map[string]*document, err error) {
 	taken = map[string]*document{}
 	ids := append(d.idsOf(ended.Group, ended.Name), d.idsOf(next.Group, next.Name)...)
@@ -265,23 +265,22 @@ func (d *Driver) findPair(ctx context.Context, ended, next *driver.Record) (old 
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading it: %w", err)
+		return nil, nil, fmt.Errorf("reading the record and its next attempt: %w", err)
 	}
 	return old, taken, nil
 }
 
-// handover is what the next attempt has from the one before, while it has not
-// taken its place.
+// handover holds what the next attempt will take over from the attempt before it.
 type handover struct {
-	// From is the name of the record before.
+	// From is the name of the record of the attempt before.
 	From string `bson:"from"`
-	// UniqueLock is the unique key that it has.
+	// UniqueLock is the unique key that the attempt before holds.
 	UniqueLock string `bson:"unique_lock,omitempty"`
 }
 
-// retryInSteps writes the next attempt, which nobody may run; then it ends the one
-// before, and the next takes its place. Whoever finds that this was interrupted
-// goes on with it.
+// retryInSteps writes the next attempt in a place where it can't be claimed, then ends
+// the attempt before and lets the next one take its place. Any process that finds an
+// interrupted retry completes it.
 func (d *Driver) retryInSteps(ctx context.Context, ended, next *driver.Record) error {
 	for round := range maxRounds {
 		if round > 0 {
@@ -294,20 +293,20 @@ func (d *Driver) retryInSteps(ctx context.Context, ended, next *driver.Record) e
 		case err != nil:
 			return err
 		case old == nil || !old.retries():
-			return awaitsNoRetry(errGone, ended)
+			return retryError(errGone, ended)
 		}
 		if doc := taken[next.Group]; doc != nil {
-			return d.helpAnother(ctx, ended, doc)
+			return d.completeAnother(ctx, ended, doc)
 		}
 		err = d.tryRetryInSteps(ctx, ended, old, d.successor(old, next, taken))
 		if !errors.Is(err, errMoved) {
-			return awaitsNoRetry(err, ended)
+			return retryError(err, ended)
 		}
 	}
 	return errContended
 }
 
-// tryRetryInSteps returns errMoved where another one wrote the next attempt first.
+// tryRetryInSteps returns errMoved if another process wrote the next attempt first.
 func (d *Driver) tryRetryInSteps(ctx context.Context, ended *driver.Record, old, doc *document) error {
 	if err := d.checkNewScopes(ctx, old, doc); err != nil {
 		return err
@@ -323,24 +322,24 @@ func (d *Driver) tryRetryInSteps(ctx context.Context, ended *driver.Record, old,
 	if err == nil || errors.Is(err, driver.ErrLeaseLost) {
 		return err
 	}
-	return unknown(err) // the sweep goes on with it
+	return unknown(err) // the sweep completes it
 }
 
-// helpAnother goes on with the retry of somebody else, who has written the next
-// attempt. Where that is a record that was there before it refuses the retry.
-func (d *Driver) helpAnother(ctx context.Context, ended *driver.Record, next *document) error {
+// completeAnother completes the retry of another process that has written the next attempt.
+// If the record is not such an attempt, it refuses the retry.
+func (d *Driver) completeAnother(ctx context.Context, ended *driver.Record, next *document) error {
 	if next.Handover == nil || next.Handover.From != ended.Name {
 		return duplicateName(&next.Record)
 	}
 	if err := d.resume(ctx, next); err != nil && !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
 		return err
 	}
-	return awaitsNoRetry(errGone, ended)
+	return retryError(errGone, ended)
 }
 
-// swap ends the attempt before, and lets the next take its place, with the two
-// statements of one command. Where the first does not find the attempt as it was,
-// the second is refused because of the job's ID.
+// swap ends the attempt before and lets the next one take its place, with the two
+// statements of one command. If the attempt before has changed, the first statement does
+// nothing and the second is refused because of the job's ID.
 func (d *Driver) swap(ctx context.Context, ended *driver.Record, old, waiting, next *document) (swapped bool, err error) {
 	w := &writing{Driver: d, left: []*change{
 		{queue: old.Group, name: old.Name, before: old, step: func(doc *document) error {
@@ -362,7 +361,7 @@ func (d *Driver) swap(ctx context.Context, ended *driver.Record, old, waiting, n
 	switch {
 	case err == nil && result.MatchedCount == 2:
 	case err == nil || errors.As(err, &refused) || (ctx.Err() == nil && isTransient(err)):
-		return false, nil //nolint:nilerr // It is read what has come of it.
+		return false, nil //nolint:nilerr // The outcome is read again.
 	default:
 		return false, failed(ctx, err)
 	}
@@ -373,8 +372,8 @@ func (d *Driver) swap(ctx context.Context, ended *driver.Record, old, waiting, n
 	return true, nil
 }
 
-// checkNewScopes refuses the next attempt where another job has a scope that the
-// one before does not have.
+// checkNewScopes refuses the next attempt if another job holds a scope that the attempt
+// before does not have.
 func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
 	added := without(doc.Scopes, old.Scopes)
 	if len(added) == 0 {
@@ -390,12 +389,12 @@ func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("looking whether its scopes are held: %w", err)
+		return fmt.Errorf("checking whether its scopes are held: %w", err)
 	}
 	return refused
 }
 
-// insertHandover writes the next attempt without what it is to take.
+// insertHandover writes the next attempt without what it will take over.
 func (d *Driver) insertHandover(ctx context.Context, old, doc *document) (*document, error) {
 	waiting := *doc
 	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
@@ -419,8 +418,7 @@ func (d *Driver) insertHandover(ctx context.Context, old, doc *document) (*docum
 	return &waiting, nil
 }
 
-// resume goes on with a retry that was interrupted after it wrote the next
-// attempt.
+// resume completes a retry that was interrupted after it wrote the next attempt.
 func (d *Driver) resume(ctx context.Context, doc *document) error {
 	found, err := d.find(ctx, []*change{{queue: doc.Group, name: doc.Handover.From}})
 	if err != nil {
@@ -435,7 +433,7 @@ func (d *Driver) resume(ctx context.Context, doc *document) error {
 	return d.handOver(ctx, &ended, doc)
 }
 
-// handOver ends the attempt before, and lets the next take its place.
+// handOver ends the attempt before and lets the next one take its place.
 func (d *Driver) handOver(ctx context.Context, ended *driver.Record, next *document) error {
 	c := &change{
 		queue: ended.Group,
@@ -446,7 +444,7 @@ func (d *Driver) handOver(ctx context.Context, ended *driver.Record, next *docum
 				doc.makeWay(ended)
 				return nil
 			case doc.final() && doc.JobID == "":
-				return nil // another one has done that
+				return nil // another process has done it
 			default:
 				return leaseLost(doc.lease())
 			}
@@ -455,7 +453,7 @@ func (d *Driver) handOver(ctx context.Context, ended *driver.Record, next *docum
 	if err := d.write(ctx, []*change{c}); err != nil {
 		return err
 	}
-	if c.err != nil { // it ended otherwise
+	if c.err != nil { // the attempt before ended in another way
 		filter := append(field("_id", next.id), next.guard...)
 		if _, err := d.jobs.DeleteOne(ctx, filter); err != nil {
 			return fmt.Errorf("removing the next attempt: %w", err)
@@ -463,29 +461,29 @@ func (d *Driver) handOver(ctx context.Context, ended *driver.Record, next *docum
 		return c.err
 	}
 	if err := d.takePlace(ctx, c, next); err != nil && !errors.Is(err, errMoved) {
-		// It is known that it will.
-		d.leaveToSweep(ctx, "letting the next attempt of a job take the place of the one before", err)
+		// The attempt before has ended, so the sweep will complete it.
+		d.leaveToSweep(ctx, "putting the next attempt of a job in the place of the one before", err)
 	}
 	return nil
 }
 
-// dropOvertaken removes the next attempt of a job, as another job was put under its
-// ID in the instant when it had none.
+// dropOvertaken removes the next attempt of a job because another job was put under its
+// ID in the instant when no document had it.
 func (d *Driver) dropOvertaken(ctx context.Context, next *document) error {
 	logging.Error(ctx, message.Fields{
-		"message":    "a job is not retried, as another one was put under its ID while the attempts changed places",
+		"message":    "job is not retried: another job was put under its ID while its attempts changed places",
 		"collection": d.jobs.Name(),
 		"queue":      next.Group,
 		"record":     next.Name,
 	})
 	_, err := d.jobs.DeleteOne(ctx, append(field("_id", next.id), next.guard...))
 	if err != nil {
-		return fmt.Errorf("removing it: %w", err)
+		return fmt.Errorf("removing the next attempt: %w", err)
 	}
 	return nil
 }
 
-// takePlace lets the next attempt take the place of one that has made way.
+// takePlace puts the next attempt in the place of an attempt that has ended.
 func (d *Driver) takePlace(ctx context.Context, made *change, next *document) error {
 	take := func(doc *document) error {
 		if doc.Handover == nil || doc.Line.In != inHandover {
@@ -493,7 +491,7 @@ func (d *Driver) takePlace(ctx context.Context, made *change, next *document) er
 		}
 		doc.JobID = doc.jobID()
 		doc.UniqueLock = doc.Handover.UniqueLock
-		doc.Dependents = true // perhaps: the attempt before may have been marked since it was read
+		doc.Dependents = true // possibly: the attempt before may have been marked since it was read
 		doc.Scopes = without(doc.EnqueueScopes, nil)
 		doc.Handover = nil
 		doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)

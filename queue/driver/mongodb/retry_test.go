@@ -16,8 +16,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// TestRetryWaitsForTheTransactionOfAProcessThatDied has a transaction that nobody goes
-// on with hold the job. The server ends it after a minute.
+// TestRetryWaitsForTheTransactionOfAProcessThatDied leaves an unfinished transaction that
+// locks the job. The server ends it after a minute.
 func TestRetryWaitsForTheTransactionOfAProcessThatDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoreOf(t, mongotest.Options{InMemory: true})
@@ -46,6 +46,6 @@ func TestRetryWaitsForTheTransactionOfAProcessThatDied(t *testing.T) {
 		began := time.Now()
 		sent := s.commands(func() { require.NoError(t, d.Retry(t.Context(), &failed, &next)) })
 		assert.Greater(t, time.Since(began), 50*time.Second)
-		assert.Less(t, len(sent), 1000, "it asks about twice a second")
+		assert.Less(t, len(sent), 1000, "it tries about twice a second")
 	})
 }

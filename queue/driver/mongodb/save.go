@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// content are the fields that Save replaces, as driver.CopyContent does.
+// content lists the fields that Save replaces, as driver.CopyContent does.
 var content = []string{
 	"type", "version", "job", "metadata",
 	"status.err_count", "status.errors", "status.attempt_errors", "status.dropped_errors",
@@ -37,7 +37,7 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 	u := &update{set: bson.D{{Key: "rev", Value: d.revs.nextQuiet()}}}
 	raw, err := bson.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("encoding it: %w", err)
+		return fmt.Errorf("encoding the record: %w", err)
 	}
 	if len(raw) > maxDocumentSize {
 		return tooLarge(&document{Record: *r}, len(raw))
@@ -70,21 +70,21 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 	case err != nil:
 		return err
 	case !matched:
-		return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
+		return amboy.NewJobNotFoundErrorf("record %q does not exist", r.Name)
 	}
 	return nil
 }
 
-// withKind is the update of a document that is in the line.
+// withKind returns the update for a document that is in the line.
 func (u *update) withKind(r *driver.Record) *update {
 	inLine := *u
 	inLine.set = append(slices.Clip(u.set), bson.E{Key: "line.kind", Value: driver.KindOf(r).Key()})
 	return &inLine
 }
 
-// saveLock saves a record that does not show the owner and count that are stored, or
-// returns why it is refused (see driver.CheckSave). It returns false if there is no
-// such record.
+// saveLock saves a record whose owner and count differ from the stored ones, or returns
+// why that is refused (see driver.CheckSave). It returns false if the record does not
+// exist.
 func (d *Driver) saveLock(ctx context.Context, r *driver.Record, u *update) (found bool, err error) {
 	for range maxRounds {
 		stored, err := d.first(ctx, d.named(r.Group, r.Name), nil)
@@ -141,8 +141,7 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 	return nil
 }
 
-// updateOne makes an update that may be made twice, and tells whether there was a
-// document for it.
+// updateOne makes an update that may be repeated, and reports whether a document matched.
 func (d *Driver) updateOne(ctx context.Context, filter bson.D, u *update) (matched bool, err error) {
 	for failures := 0; ; {
 		result, failure := d.jobs.UpdateOne(ctx, filter, u.document())

@@ -12,15 +12,15 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// findTime is how long the server may look for the documents that a filter selects.
+// findTime is how long the server may search for the documents that a filter selects.
 const findTime = 500 * time.Millisecond
 
-// scannedAtOnce is the number of documents among which the server looks at once,
-// where it can't find those that are selected in that time.
-const scannedAtOnce = 50_000
+// scanBatch is the number of documents that the server examines per page if it can't
+// find the selected ones within findTime.
+const scanBatch = 50_000
 
-// read reads the next documents that the filter selects, up to size. Where the server
-// takes too long it looks only at so many, the last of which is end.
+// read reads the next documents that the filter selects, up to size. If the server takes
+// too long, it examines only a limited number of documents, the last of which is end.
 func (d *Driver) read(ctx context.Context, s *selection, at *position, size int, projection bson.D) (docs []*document, end *position, err error) {
 	if at.Scans {
 		return d.scan(ctx, s, at, size, projection)
@@ -40,26 +40,26 @@ func (d *Driver) read(ctx context.Context, s *selection, at *position, size int,
 	return docs, nil, err
 }
 
-// isOutOfTime tells the error of a call that took the server longer than it should.
+// isOutOfTime reports whether the server stopped a call that exceeded its time limit.
 func isOutOfTime(err error) bool {
 	var failure mongo.ServerError
 	return errors.As(err, &failure) && failure.HasErrorCode(codeMaxTimeExpired)
 }
 
-// scan reads what the filter selects among the next so many documents, up to size. end
-// is the last of these; nil where there are no more.
+// scan reads the documents that the filter selects among the next d.scanBatch
+// documents, up to size. end is the last examined document, or nil if there are no more.
 func (d *Driver) scan(ctx context.Context, s *selection, at *position, size int, projection bson.D) (docs []*document, end *position, err error) {
 	end, err = d.scanEnd(ctx, s, at)
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking how far to look: %w", err)
+		return nil, nil, fmt.Errorf("finding the end of the scan: %w", err)
 	}
 	next := []bson.D{s.queues, at.ahead()}
 	if end != nil {
 		next = append(next, end.behind())
 	}
-	// The limit has the server go along the order, whatever the filter is. Others may
-	// have added documents in between, so that there is room for them.
-	pipeline := append(inOrder(at, 2*d.scannedAtOnce, next...), match(s.with()), field("$limit", size))
+	// The limit makes the server read in order, whatever the filter is. It is twice as
+	// large as needed because documents may have been added in between.
+	pipeline := append(inOrder(at, 2*d.scanBatch, next...), match(s.with()), field("$limit", size))
 	if projection != nil {
 		pipeline = append(pipeline, field("$project", projection))
 	}
@@ -67,28 +67,28 @@ func (d *Driver) scan(ctx context.Context, s *selection, at *position, size int,
 	return docs, end, err
 }
 
-// inOrder is a pipeline for the first documents that filters select.
+// inOrder returns a pipeline for the first documents that filters select.
 func inOrder(at *position, limit int, filters ...bson.D) bson.A {
 	filters = slices.DeleteFunc(filters, func(filter bson.D) bool { return len(filter) == 0 })
 	return bson.A{match(all(append(filters, bson.D{})...)), field("$sort", at.sort()), field("$limit", limit)}
 }
 
-// scanEnd is the position after the last document of those at which a scan looks; nil
-// where that is the last that there is.
+// scanEnd returns the position after the last document that a scan examines, or nil if
+// the scan reaches the end.
 func (d *Driver) scanEnd(ctx context.Context, s *selection, at *position) (*position, error) {
 	var ends []struct {
 		Number int    `bson:"number"`
 		Order  int64  `bson:"order"`
 		ID     string `bson:"id"`
 	}
-	pipeline := append(inOrder(at, d.scannedAtOnce, s.queues, at.ahead()), field("$group", bson.D{
+	pipeline := append(inOrder(at, d.scanBatch, s.queues, at.ahead()), field("$group", bson.D{
 		{Key: "_id", Value: nil},
 		{Key: "number", Value: field("$sum", 1)},
 		{Key: "order", Value: field("$last", "$order")},
 		{Key: "id", Value: field("$last", "$_id")},
 	}))
 	err := d.aggregate(ctx, d.jobs, pipeline, &ends)
-	if err != nil || len(ends) == 0 || ends[0].Number < d.scannedAtOnce {
+	if err != nil || len(ends) == 0 || ends[0].Number < d.scanBatch {
 		return nil, err
 	}
 	end := *at

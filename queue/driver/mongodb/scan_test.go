@@ -14,11 +14,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// outOfTime is the failure of a find that takes the server too long.
+// outOfTime is the failure of a find that exceeds its time limit.
 var outOfTime = mongotest.Failure{Commands: []string{"find"}, Times: 1, ErrorCode: 50}
 
-// scanned opens a driver that looks at so many documents at once, on which finds take
-// too long.
+// scanned opens a driver whose finds exceed their time limit, and which scans the given
+// number of documents at once.
 func scanned(t *testing.T, atOnce int) (*mongodb.Driver, *mongotest.Deployment) {
 	t.Helper()
 	deployment := mongotest.Open(t)
@@ -29,8 +29,8 @@ func scanned(t *testing.T, atOnce int) (*mongodb.Driver, *mongotest.Deployment) 
 	return d, deployment
 }
 
-// TestPagesOfWhatTakesLong compares what is found by scans with what is found without.
-func TestPagesOfWhatTakesLong(t *testing.T) {
+// TestPagesOfSlowQueries compares the results of scans with those of plain finds.
+func TestPagesOfSlowQueries(t *testing.T) {
 	const records = 20
 	for _, atOnce := range []int{1, 2, 7, records, records + 1} {
 		t.Run(fmt.Sprint(atOnce), func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestPagesOfWhatTakesLong(t *testing.T) {
 	}
 }
 
-// TestScanLooksAtAFewDocuments has a page without a record.
-func TestScanLooksAtAFewDocuments(t *testing.T) {
+// TestScanExaminesFewDocuments reads pages without records.
+func TestScanExaminesFewDocuments(t *testing.T) {
 	const records, atOnce = 500, 20
 	d, deployment := scanned(t, atOnce)
 	var all []*driver.Record
@@ -93,8 +93,8 @@ func TestScanLooksAtAFewDocuments(t *testing.T) {
 	assert.Equal(t, driver.Page{}, page)
 }
 
-// TestActOnWhatTakesLong has each call do a part.
-func TestActOnWhatTakesLong(t *testing.T) {
+// TestActOnSlowQueries checks that each call acts on a part of the records.
+func TestActOnSlowQueries(t *testing.T) {
 	const records, atOnce = 30, 7
 	d, deployment := scanned(t, atOnce)
 	for i := range records {

@@ -9,27 +9,25 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// A scope is held by the document that has it among its scopes, of which the
-// unique index sees to it that there is one. Who needs a scope that is held stands
-// in line for it, where no claim meets it. When a scope may have been taken or
-// freed it is looked at, and who stands in the wrong place is moved: where it is
-// held, those that are ready wait for it; where it is free, the first of those
-// that wait is ready, unless another one that is ready comes before it. Looking
-// again is harmless, so that two processes may do so at once, and a sweep does it
-// for one that died.
+// A document holds the scopes in its scopes field; a unique index ensures that each scope
+// has one holder. A document that needs a held scope waits in a line for it, and claims
+// do not read it. When a scope may have been taken or freed, it is rearranged: if it is
+// held, ready documents that want it are made to wait; if it is free, the first waiter is
+// made ready, unless a ready document comes before it. Rearranging is idempotent, so two
+// processes may do it at once, and a sweep does it for a process that died.
 
-// scopesAtOnce is the number of scopes that one command looks at, as a pipeline
-// may not have more than 1,000 stages.
-const scopesAtOnce = 50
+// scopesBatch is the number of scopes that one command queries, because a pipeline must
+// not have more than 1,000 stages.
+const scopesBatch = 50
 
-// rivalsAtOnce is the number of documents, at most, that are made to wait at once.
-const rivalsAtOnce = 1000
+// rivalsBatch is the maximum number of documents that are made to wait in one write.
+const rivalsBatch = 1000
 
-// maxArrangements is how often scopes are looked at again because what was found
-// has changed others.
+// maxArrangements is the maximum number of rounds in which scopes are rearranged because
+// of earlier changes.
 const maxArrangements = 1000
 
-// scopeSet are scopes by queue.
+// scopeSet is a set of scopes by queue.
 type scopeSet map[string]map[string]bool
 
 func (s scopeSet) add(queue string, scopes ...string) {
@@ -44,8 +42,8 @@ func (s scopeSet) add(queue string, scopes ...string) {
 	}
 }
 
-// touch adds the scopes that a change of a document took or freed, or for which
-// others may be first now. before is nil for one that is new.
+// touch adds the scopes that a change of a document took or freed, and those whose first
+// waiter it may have changed. before is nil for a new document.
 func (s scopeSet) touch(before, after *document) {
 	var was document
 	if before != nil {
@@ -59,10 +57,10 @@ func (s scopeSet) touch(before, after *document) {
 	}
 }
 
-// competes is true of a document that wants scopes and may have them.
+// competes reports whether the document competes for scopes.
 func (doc *document) competes() bool { return len(doc.competing()) > 0 }
 
-// competing are the scopes for which the document competes with others.
+// competing returns the scopes that the document competes for.
 func (doc *document) competing() []string {
 	if doc.Line.In == inReady || doc.Line.In == inScope {
 		return doc.Line.Wants
@@ -70,14 +68,13 @@ func (doc *document) competing() []string {
 	return nil
 }
 
-// arrange looks at scopes, and moves those that stand in the wrong place. It tells
-// whether somebody is ready because of that.
+// arrange rearranges scopes. It reports whether that made a document ready.
 func (d *Driver) arrange(ctx context.Context, scopes scopeSet) (readied bool, err error) {
 	for queue, set := range scopes {
 		some, err := d.arrangeIn(ctx, queue, slices.Sorted(maps.Keys(set)))
 		readied = readied || some
 		if err != nil {
-			return readied, fmt.Errorf("of queue %q: %w", queue, err)
+			return readied, fmt.Errorf("arranging scopes of queue %q: %w", queue, err)
 		}
 	}
 	return readied, nil
@@ -85,9 +82,9 @@ func (d *Driver) arrange(ctx context.Context, scopes scopeSet) (readied bool, er
 
 func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (readied bool, err error) {
 	for round := 0; len(left) > 0 && round < maxArrangements; round++ {
-		scopes := left[:min(len(left), scopesAtOnce)]
+		scopes := left[:min(len(left), scopesBatch)]
 		left = left[len(scopes):]
-		a, err := d.lookAt(ctx, queue, scopes)
+		a, err := d.readScopes(ctx, queue, scopes)
 		if err != nil {
 			return readied, err
 		}
@@ -99,9 +96,9 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (re
 		for _, c := range changes {
 			if c.landed() && c.after.Line.In == inReady {
 				readied = true
-				d.herald.add(c.after)
+				d.announcer.add(c.after)
 			}
-			left = append(left, without(c.lookAgain(), left)...)
+			left = append(left, without(c.recheck(), left)...)
 		}
 		if a.more {
 			left = append(left, without(scopes, left)...)
@@ -110,10 +107,10 @@ func (d *Driver) arrangeIn(ctx context.Context, queue string, left []string) (re
 	return readied, nil
 }
 
-// lookAgain are the scopes at which one must look again after a change. That for
-// which a document was made to wait may have been freed before it did. For the
-// others another one may be first now.
-func (c *change) lookAgain() []string {
+// recheck returns the scopes that must be checked again after a change. If the change
+// made a document wait, its scope may have been freed just before, and another document
+// may be first for the other scopes.
+func (c *change) recheck() []string {
 	switch {
 	case !c.landed():
 		return c.before.competing()
@@ -124,24 +121,24 @@ func (c *change) lookAgain() []string {
 	}
 }
 
-// arrangement is what a look at scopes finds.
+// arrangement holds the holders and waiters of some scopes.
 type arrangement struct {
 	*Driver
 	queue string
-	// holders are the _ids of those that hold the scopes.
+	// holders are the _ids of the documents that hold the scopes.
 	holders map[string]string
-	// rivals are ready, and want some of the scopes. Those that run first come
-	// first.
+	// rivals are the ready documents that want some of the scopes, in the order in which
+	// they should run.
 	rivals []*document
-	// waiters are the first in each line.
+	// waiters are the first waiters of each scope.
 	waiters map[string]*document
-	// more is true where there may be more rivals.
+	// more is true if there may be more rivals.
 	more bool
 }
 
-// lookAt looks at scopes of a queue, with one command; and with another one where
-// the first in a line wants more than these.
-func (d *Driver) lookAt(ctx context.Context, queue string, scopes []string) (*arrangement, error) {
+// readScopes queries scopes of a queue with one command, and a second one if a first waiter
+// wants other scopes too.
+func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) (*arrangement, error) {
 	a := &arrangement{Driver: d, queue: queue, holders: map[string]string{}, waiters: map[string]*document{}}
 	in := bson.D{{Key: "$in", Value: scopes}}
 	pipeline := bson.A{
@@ -150,7 +147,7 @@ func (d *Driver) lookAt(ctx context.Context, queue string, scopes []string) (*ar
 		d.union(
 			match(d.inQueue(queue, bson.E{Key: "line.wants", Value: in}, bson.E{Key: "line.in", Value: inReady})),
 			bson.D{{Key: "$sort", Value: inRank}},
-			bson.D{{Key: "$limit", Value: rivalsAtOnce}},
+			bson.D{{Key: "$limit", Value: rivalsBatch}},
 			bson.D{{Key: "$project", Value: withoutJob}},
 			project("rival", "$$ROOT"),
 		),
@@ -168,7 +165,7 @@ func (d *Driver) lookAt(ctx context.Context, queue string, scopes []string) (*ar
 	if err != nil {
 		return nil, err
 	}
-	a.more = len(a.rivals) == rivalsAtOnce
+	a.more = len(a.rivals) == rivalsBatch
 	err = a.findOtherHolders(ctx, scopes)
 	return a, err
 }
@@ -194,7 +191,7 @@ func (a *arrangement) add(raw bson.Raw) {
 	}
 }
 
-// findOtherHolders finds who holds the other scopes of the first in each line.
+// findOtherHolders finds the holders of the other scopes that the first waiters want.
 func (a *arrangement) findOtherHolders(ctx context.Context, scopes []string) error {
 	var others []string
 	for _, doc := range a.waiters {
@@ -209,7 +206,7 @@ func (a *arrangement) findOtherHolders(ctx context.Context, scopes []string) err
 	}, a.add)
 }
 
-// changes are those that put everybody in the right place.
+// changes returns the changes that put all documents in the right places.
 func (a *arrangement) changes(scopes []string) []*change {
 	var changes []*change
 	for _, doc := range a.rivals {
@@ -231,7 +228,7 @@ func (a *arrangement) changes(scopes []string) []*change {
 	return changes
 }
 
-// obstacle returns a scope that a document wants, and another one holds.
+// obstacle returns a scope that the document wants and another one holds.
 func (a *arrangement) obstacle(doc *document) (scope string, held bool) {
 	for _, scope := range doc.Line.Wants {
 		if holder, held := a.holders[scope]; held && holder != doc.id {
@@ -241,7 +238,7 @@ func (a *arrangement) obstacle(doc *document) (scope string, held bool) {
 	return "", false
 }
 
-// isOvertaken tells whether one that is ready wants the scope, and comes first.
+// isOvertaken reports whether a ready document wants the scope and comes first.
 func (a *arrangement) isOvertaken(doc *document, scope string) bool {
 	return slices.ContainsFunc(a.rivals, func(rival *document) bool {
 		_, blocked := a.obstacle(rival)
@@ -249,7 +246,7 @@ func (a *arrangement) isOvertaken(doc *document, scope string) bool {
 	})
 }
 
-// before tells whether a document runs before another one.
+// before reports whether a document runs before another one.
 func (doc *document) before(other *document) bool {
 	if doc.Line.Priority != other.Line.Priority {
 		return doc.Line.Priority > other.Line.Priority
@@ -257,14 +254,14 @@ func (doc *document) before(other *document) bool {
 	return doc.Line.Order < other.Line.Order
 }
 
-// move is a change of a document that waits where it was seen.
+// move returns a change of a document that is still in the place where it was read.
 func (a *arrangement) move(doc *document, to func(*document)) *change {
 	in, scope := doc.Line.In, doc.Line.Scope
 	return &change{
 		queue:  a.queue,
 		name:   doc.Name,
 		before: doc,
-		quiet:  true, // see herald
+		quiet:  true, // see announcer
 		step: func(doc *document) error {
 			if !doc.waits() || doc.Line.In != in || doc.Line.Scope != scope {
 				return errMoved

@@ -8,21 +8,21 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// serverNow is the clock of the server in the expressions of updates and queries.
+// serverNow is the server's current time in the expressions of updates and queries.
 const serverNow = "$$NOW"
 
-// leaseBegan and leaseEnds are the fields by which a lease is measured.
+// leaseBegan and leaseEnds are the fields that hold the beginning and the end of a lease.
 const (
 	leaseBegan = "status.mod_ts"
 	leaseEnds  = "lease_until"
 )
 
-// serverTimeAfter is the expression for a time from now on the server.
+// serverTimeAfter returns the expression for the time d after the server's current time.
 func serverTimeAfter(d time.Duration) bson.D {
 	return field("$add", bson.A{serverNow, ceilMilliseconds(d)})
 }
 
-// leaseFor is the stage of an update that makes a lease begin.
+// leaseFor returns the stage of an update that begins a lease.
 func leaseFor(leaseTime time.Duration) bson.D {
 	return field("$set", bson.D{{Key: leaseBegan, Value: serverNow}, {Key: leaseEnds, Value: serverTimeAfter(leaseTime)}})
 }
@@ -35,13 +35,13 @@ func ceilMilliseconds(d time.Duration) int64 {
 	return ms
 }
 
-// serverTime is what the clock of the server says, or said a moment ago.
+// serverTime returns the server's time as of the call.
 func (d *Driver) serverTime(ctx context.Context) (time.Time, error) {
 	var hello struct {
 		LocalTime time.Time `bson:"localTime"`
 	}
 	if err := d.hello(ctx, &hello); err != nil {
-		return time.Time{}, fmt.Errorf("asking the server for its time: %w", err)
+		return time.Time{}, fmt.Errorf("reading the server's time: %w", err)
 	}
 	return hello.LocalTime.UTC(), nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestAnEndOfMoreThan16MBRanForEver(t *testing.T) {
-	for name, retry := range map[string]bool{"of an attempt": false, "of a retry": true} {
+	for name, retry := range map[string]bool{"an attempt": false, "a retry": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newStoreOf(t, mongotest.Options{InMemory: true}).open()

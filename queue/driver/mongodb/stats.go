@@ -15,10 +15,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// tally is a row of what queues are described by: a number of documents that have
-// some fields in common, or the control document of a queue.
+// tally is a row of the counts of queues: either a number of documents that have some
+// fields in common, or the control document of a queue.
 type tally struct {
-	// Of has the values of the fields, which may be of any type.
+	// Of holds the values of the fields, which may have any type.
 	Of struct {
 		Queue      any `bson:"queue"`
 		InProgress any `bson:"in_prog"`
@@ -31,9 +31,8 @@ type tally struct {
 	Control *controlDocument `bson:"control"`
 }
 
-// tallies counts the documents that a filter selects, and reads some of the control
-// documents, in one command. Of the documents it asks for what the keys of indexes
-// have.
+// tallies counts the documents that a filter selects and reads some of the control
+// documents, in one command. It reads only index keys of the documents.
 func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []tally, err error) {
 	var queue any = "$group"
 	if !d.opts.Grouped {
@@ -59,8 +58,9 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 	)
 	from := d.jobs
 	if d.isReplica {
-		// Else a job that is retried meanwhile may be seen neither as what it was nor
-		// as what it is, and those who wait for the end of all would go too early.
+		// Without a snapshot, a job that is retried meanwhile may be missed in both its
+		// old and its new state, so that callers that wait for all jobs to end return too
+		// early.
 		from, err = d.jobs.Clone(options.Collection().SetReadConcern(readconcern.Snapshot()))
 		if err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 	return rows, err
 }
 
-// describe makes descriptions of queues of what was counted.
+// describe combines counts into descriptions of queues.
 func describe(rows []tally) map[string]*driver.QueueInfo {
 	infos := map[string]*driver.QueueInfo{}
 	of := func(queue any) *driver.QueueInfo {
@@ -106,7 +106,7 @@ func (t *tally) addTo(stats *amboy.QueueStats) {
 		}
 	case t.Of.InProgress == true:
 		stats.Running += t.Number
-	case place(in) == inHandover: // the attempt that it replaces is counted
+	case place(in) == inHandover: // the attempt that it will replace is counted
 	default:
 		stats.Pending += t.Number
 		if slices.Contains([]place{inPostponed, inScope, inEdges}, place(in)) {
@@ -115,8 +115,8 @@ func (t *tally) addTo(stats *amboy.QueueStats) {
 	}
 }
 
-// Stats implements driver.Driver. It is one command; on a standalone server, which has
-// no snapshots, another one where the first finds that nothing is left.
+// Stats implements driver.Driver. It sends one command. On a standalone server, which has
+// no snapshots, it counts again if nothing seems to be left.
 func (d *Driver) Stats(ctx context.Context, queue string) (amboy.QueueStats, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -142,8 +142,8 @@ func (d *Driver) stats(ctx context.Context, queue string) (amboy.QueueStats, err
 	return amboy.QueueStats{}, err
 }
 
-// Queues implements driver.Driver. It is one command, whatever the number of queues,
-// which reads keys of indexes and the controls of the queues.
+// Queues implements driver.Driver. It sends one command, whatever the number of queues,
+// which reads index keys and the controls of the queues.
 func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -155,7 +155,7 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	if d.opts.Grouped {
 		all = anyQueue
 	}
-	rows, err := d.tallies(ctx, all, field("_id", beginning(controlPrefix)))
+	rows, err := d.tallies(ctx, all, field("_id", withPrefix(controlPrefix)))
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
@@ -168,8 +168,8 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	return described, nil
 }
 
-// Unfinished implements driver.Driver. The server skips, in its indexes, from one
-// queue to the next.
+// Unfinished implements driver.Driver. The server skips from one queue to the next in its
+// indexes.
 func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
 	leave, err := d.enter(ctx)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
 	}
 	pipeline := append(distinct(field("status.completed", false)), d.union(distinct(endedRetry)...))
 	if err = d.aggregate(ctx, d.jobs, pipeline, &found); err != nil {
-		return nil, fmt.Errorf("looking for queues with unfinished records: %w", err)
+		return nil, fmt.Errorf("querying queues with unfinished records: %w", err)
 	}
 	names := map[string]bool{}
 	for _, one := range found {

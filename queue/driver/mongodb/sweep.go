@@ -16,53 +16,53 @@ import (
 )
 
 const (
-	// sweepEvery is how often it is looked for what a process has left undone that
-	// died, while there may be something.
+	// sweepEvery is the interval of sweeps while a dead process may have left work
+	// undone.
 	sweepEvery = 5 * time.Second
-	// sweepAtOnce is the number of documents, at most, of each kind.
-	sweepAtOnce = 1000
-	// adoptAtOnce is the number of documents of the former library, at most, that
-	// are read at once, with their bodies.
-	adoptAtOnce = 200
+	// sweepBatch is the maximum number of documents of each kind per sweep.
+	sweepBatch = 1000
+	// adoptBatch is the maximum number of legacy documents that are read at once, with
+	// their bodies.
+	adoptBatch = 200
 )
 
-// sweeper does what was left undone: it settles edges, looks who waits for scopes
-// that are free, finishes retries of standalone servers, and adopts documents of
-// the former library. It sleeps while there is nothing of the kind.
+// sweeper schedules sweeps, which do what was left undone: remove edges to ended jobs,
+// rearrange free scopes, finish retries on standalone servers, and adopt legacy
+// documents. On replica sets, sweeps stop while there is nothing to do.
 type sweeper struct {
 	signal  chan struct{}
-	soon    atomic.Bool // it should look at once
-	waiting atomic.Bool // there may be something in a while
-	formers atomic.Bool // it should look for documents of the former library, too
+	soon    atomic.Bool // sweep at once
+	waiting atomic.Bool // sweep after sweepEvery
+	legacy  atomic.Bool // query legacy documents too
 }
 
 func (s *sweeper) wake() {
 	select {
 	case s.signal <- struct{}{}:
-	default: // it is awake
+	default: // it is already signaled
 	}
 }
 
-// hurry has it look at once.
+// hurry requests a sweep at once.
 func (s *sweeper) hurry() {
 	s.soon.Store(true)
 	s.wake()
 }
 
-// watch has it look in a while, and again until nobody waits.
+// watch requests sweeps every sweepEvery until nothing is left.
 func (s *sweeper) watch() {
 	if !s.waiting.Swap(true) {
 		s.wake()
 	}
 }
 
-// lookForFormers has it look at once, also for documents of the former library.
-func (s *sweeper) lookForFormers() {
-	s.formers.Store(true)
+// sweepLegacy requests a sweep at once that also queries legacy documents.
+func (s *sweeper) sweepLegacy() {
+	s.legacy.Store(true)
 	s.hurry()
 }
 
-// sweep looks again and again, until ctx ends.
+// sweep runs sweeps until ctx ends.
 func (d *Driver) sweep(ctx context.Context) {
 	broken := false
 	for d.sweeper.await(ctx) {
@@ -72,7 +72,7 @@ func (d *Driver) sweep(ctx context.Context) {
 		}
 		if err != nil && !broken {
 			logging.Warning(ctx, message.Fields{
-				"message":    "what others have left undone can't be looked for; it is tried again",
+				"message":    "maintenance sweep failed; trying again",
 				"collection": d.jobs.Name(),
 				"error":      err.Error(),
 			})
@@ -84,7 +84,7 @@ func (d *Driver) sweep(ctx context.Context) {
 	}
 }
 
-// await waits until it is to look. It returns false where ctx ends first.
+// await waits until a sweep is due. It returns false if ctx ends first.
 func (s *sweeper) await(ctx context.Context) bool {
 	timer := time.NewTimer(sweepEvery)
 	defer timer.Stop()
@@ -107,32 +107,32 @@ func (s *sweeper) await(ctx context.Context) bool {
 	}
 }
 
-// leftovers are what a look finds.
+// leftovers holds the results of a sweep's query.
 type leftovers struct {
-	settle, handovers, formers []*document
-	scopes                     scopeSet
-	edges                      map[string]map[string]bool // by queue
+	settle, handovers, legacy []*document
+	scopes                    scopeSet
+	edges                     map[string]map[string]bool // by queue
 }
 
-// sweepOnce looks once, with one command where there is nothing.
+// sweepOnce sweeps once. It sends one command if there is nothing to do.
 func (d *Driver) sweepOnce(ctx context.Context) error {
-	formers := d.sweeper.formers.Swap(false) || !d.isReplica
-	found, err := d.findLeftovers(ctx, formers)
+	withLegacy := d.sweeper.legacy.Swap(false) || !d.isReplica
+	found, err := d.findLeftovers(ctx, withLegacy)
 	if err != nil {
-		d.sweeper.formers.Store(formers)
+		d.sweeper.legacy.Store(withLegacy)
 		return err
 	}
-	some := len(found.settle)+len(found.handovers)+len(found.formers)+len(found.scopes)+len(found.edges) > 0
+	some := len(found.settle)+len(found.handovers)+len(found.legacy)+len(found.scopes)+len(found.edges) > 0
 	d.sweeper.waiting.Store(some || !d.isReplica)
-	if err = d.adoptFormers(ctx, found.formers); err != nil {
-		return fmt.Errorf("adopting jobs of the former library: %w", err)
+	if err = d.adoptLegacy(ctx, found.legacy); err != nil {
+		return fmt.Errorf("adopting jobs of the legacy library: %w", err)
 	}
 	if err = d.settle(ctx, found.settle); err != nil {
-		return fmt.Errorf("telling those that depend on jobs which ended: %w", err)
+		return fmt.Errorf("releasing dependents of ended jobs: %w", err)
 	}
 	for queue, ids := range found.edges {
-		if err = d.endThoseThatEnded(ctx, queue, ids); err != nil {
-			return fmt.Errorf("looking whether jobs on which others depend have ended: %w", err)
+		if err = d.removeEndedEdges(ctx, queue, ids); err != nil {
+			return fmt.Errorf("checking whether dependencies have ended: %w", err)
 		}
 	}
 	for _, next := range found.handovers {
@@ -140,14 +140,14 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 			return fmt.Errorf("finishing the retry of record %q: %w", next.Handover.From, err)
 		}
 	}
-	// There may be some of which one that died has told nobody.
+	// There may be ready documents that a dead process did not announce.
 	d.arrangeNow(ctx, found.scopes, true, driver.Anywhere)
 	return nil
 }
 
-func (d *Driver) findLeftovers(ctx context.Context, formers bool) (*leftovers, error) {
+func (d *Driver) findLeftovers(ctx context.Context, withLegacy bool) (*leftovers, error) {
 	l := &leftovers{scopes: scopeSet{}, edges: map[string]map[string]bool{}}
-	some := bson.D{{Key: "$limit", Value: sweepAtOnce}}
+	some := bson.D{{Key: "$limit", Value: sweepBatch}}
 	bodiless := bson.D{{Key: "$project", Value: withoutJob}}
 	pipeline := bson.A{
 		match(field("settle", true)), some, bodiless, project("settle", "$$ROOT"),
@@ -165,14 +165,14 @@ func (d *Driver) findLeftovers(ctx context.Context, formers bool) (*leftovers, e
 	if !d.isReplica {
 		pipeline = append(pipeline, d.union(match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")))
 	}
-	if queues := d.claimed.names(); formers && len(queues) > 0 {
-		pipeline = append(pipeline, d.union(match(d.former(queues)), bson.D{{Key: "$limit", Value: adoptAtOnce}}, project("former", "$$ROOT")))
+	if queues := d.claimed.names(); withLegacy && len(queues) > 0 {
+		pipeline = append(pipeline, d.union(match(d.legacyDocuments(queues)), bson.D{{Key: "$limit", Value: adoptBatch}}, project("legacy", "$$ROOT")))
 	}
 	return l, d.pipe(ctx, pipeline, l.add)
 }
 
-// inAnyQueue is a filter for the documents that have a field, of which the index
-// begins with the queue where there are many.
+// inAnyQueue returns a filter for the documents that have a field. In a store of many
+// queues it matches the index, which begins with the queue.
 func (d *Driver) inAnyQueue(path string) bson.D {
 	if !d.opts.Grouped {
 		return exists(path)
@@ -180,8 +180,8 @@ func (d *Driver) inAnyQueue(path string) bson.D {
 	return append(field("group", field("$gte", "")), exists(path)...)
 }
 
-// former is a filter for the documents of the former library in some queues.
-func (d *Driver) former(queues bson.A) bson.D {
+// legacyDocuments returns a filter for the legacy documents in some queues.
+func (d *Driver) legacyDocuments(queues bson.A) bson.D {
 	filter := bson.D{
 		{Key: "status.completed", Value: false},
 		{Key: "status.in_prog", Value: false},
@@ -206,8 +206,8 @@ func (l *leftovers) add(raw bson.Raw) {
 		l.settle = append(l.settle, decode(value))
 	case "handover":
 		l.handovers = append(l.handovers, decode(value))
-	case "former":
-		l.formers = append(l.formers, decode(value))
+	case "legacy":
+		l.legacy = append(l.legacy, decode(value))
 	case "scope":
 		l.scopes.add(queue, name)
 	case "edge":
@@ -218,10 +218,9 @@ func (l *leftovers) add(raw bson.Raw) {
 	}
 }
 
-// adoptFormers gives documents of the former library what those of this one have,
-// in the order in which they were put. Those that are left are looked for again at
-// once.
-func (d *Driver) adoptFormers(ctx context.Context, docs []*document) error {
+// adoptLegacy adds this library's fields to legacy documents, in the order in which the
+// documents were put. If there may be more documents, it requests another sweep.
+func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
 	if len(docs) == 0 {
 		return nil
 	}
@@ -247,13 +246,13 @@ func (d *Driver) adoptFormers(ctx context.Context, docs []*document) error {
 		}
 	}
 	for queue, ids := range edges {
-		err = d.endFormerEdges(ctx, queue, ids)
+		err = d.endLegacyEdges(ctx, queue, ids)
 		if err != nil {
 			return err
 		}
 	}
-	if len(docs) == adoptAtOnce {
-		d.sweeper.lookForFormers()
+	if len(docs) == adoptBatch {
+		d.sweeper.sweepLegacy()
 	}
 	return nil
 }
@@ -265,7 +264,7 @@ func (d *Driver) adoption(doc *document) *change {
 		name:   doc.Name,
 		before: doc,
 		step: func(doc *document) error {
-			if !doc.isFormer() {
+			if !doc.isLegacy() {
 				return errMoved
 			}
 			now := time.Now()
@@ -273,13 +272,13 @@ func (d *Driver) adoption(doc *document) *change {
 			doc.adopt(d.orders.next(now, 1), doc.edges(), now)
 			return nil
 		},
-		refused: func(*document, *refusal) error { return errMoved }, // another attempt is the latest
+		refused: func(*document, *refusal) error { return errMoved }, // another attempt has the job's ID
 	}
 }
 
-// endFormerEdges marks the jobs on which adopted ones depend, and tells these which
-// have ended, or are not there.
-func (d *Driver) endFormerEdges(ctx context.Context, queue string, ids map[string]bool) error {
+// endLegacyEdges marks the jobs that adopted documents depend on, and removes the edges
+// to jobs that have ended or do not exist.
+func (d *Driver) endLegacyEdges(ctx context.Context, queue string, ids map[string]bool) error {
 	b := &batch{Driver: d}
 	targets := map[key]target{}
 	if err := b.markTargets(ctx, queue, ids, targets); err != nil {
@@ -297,7 +296,7 @@ func (d *Driver) endFormerEdges(ctx context.Context, queue string, ids map[strin
 	}
 	for {
 		n, err := d.endEdges(ctx, queue, succeeded)
-		if err != nil || n < dependentsAtOnce {
+		if err != nil || n < dependentsBatch {
 			return err
 		}
 	}

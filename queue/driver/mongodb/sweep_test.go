@@ -20,14 +20,14 @@ import (
 
 func indexOf(keys bson.D) mongo.IndexModel { return mongo.IndexModel{Keys: keys} }
 
-// document is the one with that _id in the store of many queues.
+// document returns the document with an _id in the store of many queues.
 func (s *store) document(id string) (doc bson.M) {
 	s.Helper()
 	require.NoError(s, s.jobs(true).FindOne(s.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc))
 	return doc
 }
 
-// claimSoon claims until it gets something.
+// claimSoon claims until it gets a record.
 func claimSoon(t *testing.T, d driver.Driver) []string {
 	t.Helper()
 	told := make(chan struct{}, 1)
@@ -45,7 +45,7 @@ func claimSoon(t *testing.T, d driver.Driver) []string {
 	}
 }
 
-// TestSweepOfScopes has a holder that is gone without anybody having been told.
+// TestSweepOfScopes removes the holder of a scope without a notification.
 func TestSweepOfScopes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -58,8 +58,7 @@ func TestSweepOfScopes(t *testing.T) {
 	assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
 }
 
-// TestSweepOfEdges has a job that ended, of which those that depend on it were not
-// told.
+// TestSweepOfEdges has a job that ended without an update of its dependents.
 func TestSweepOfEdges(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -72,13 +71,13 @@ func TestSweepOfEdges(t *testing.T) {
 		{Key: "$unset", Value: bson.D{{Key: "line", Value: ""}}},
 	})
 	require.NoError(t, err)
-	require.NoError(t, first.Close(t.Context())) // or else it may come before the other
+	require.NoError(t, first.Close(t.Context())) // otherwise it may sweep before the other driver
 	assert.Equal(t, []string{"q.waits"}, claimSoon(t, s.open()))
 	unmarked := func() bool { return s.document("q.target")["settle"] == nil }
-	assert.Eventually(t, unmarked, 10*time.Second, time.Millisecond, "after those that wait were told")
+	assert.Eventually(t, unmarked, 10*time.Second, time.Millisecond, "after the dependents were updated")
 }
 
-// TestRetryOfAProcessThatDied has a process die between the writes of a retry on a
+// TestRetryOfAProcessThatDied kills a process between the writes of a retry on a
 // standalone server.
 func TestRetryOfAProcessThatDied(t *testing.T) {
 	t.Parallel()

@@ -9,19 +9,19 @@ import (
 	"go.mongodb.org/mongo-driver/mongo"
 )
 
-// transactionOf returns the session that a context carries, where it is in a
-// transaction; nil where it is not.
+// transactionOf returns the session that a context carries if it is in a transaction, and
+// nil otherwise.
 func transactionOf(ctx context.Context) mongo.Session {
 	session := mongo.SessionFromContext(ctx)
-	x, ok := session.(mongo.XSession) //nolint:staticcheck // Nothing else tells whether a transaction runs.
+	x, ok := session.(mongo.XSession) //nolint:staticcheck // There is no other way to know whether a transaction runs.
 	if !ok || !x.ClientSession().TransactionRunning() {
 		return nil
 	}
 	return session
 }
 
-// plain is a context without the session that it may carry, for what must not be
-// a part of the caller's transaction.
+// plain returns a context without the session that ctx may carry, for calls that must not
+// be part of the caller's transaction.
 func plain(ctx context.Context) context.Context {
 	if mongo.SessionFromContext(ctx) == nil {
 		return ctx
@@ -29,7 +29,7 @@ func plain(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, nil)
 }
 
-// session is a context that carries the caller's transaction, where there is one.
+// session returns a context that carries the caller's transaction, if there is one.
 func (b *batch) session(ctx context.Context) context.Context {
 	if b.tx == nil {
 		return ctx
@@ -37,9 +37,8 @@ func (b *batch) session(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, b.tx)
 }
 
-// markInTransaction marks the targets of edges as a part of the caller's
-// transaction, which conflicts with whoever ends one of them before it is
-// committed.
+// markInTransaction marks the targets of edges as part of the caller's transaction. The
+// transaction then conflicts with any process that ends a target before it is committed.
 func (b *batch) markInTransaction(ctx context.Context, marks []*change, targets map[key]target) error {
 	for _, c := range marks {
 		doc := c.before
@@ -55,13 +54,13 @@ func (b *batch) markInTransaction(ctx context.Context, marks []*change, targets 
 	return nil
 }
 
-// storeInTransaction inserts documents as a part of the caller's transaction. As a
-// refusal of an index would end that, it looks before. What follows from them, it
-// leaves to the sweep, which the change stream wakes when they are committed.
+// storeInTransaction inserts documents as part of the caller's transaction. It checks for
+// conflicts first, because a refusal by an index would end the transaction. The sweep,
+// which the change stream wakes after the commit, does what follows from the documents.
 func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) error {
 	for _, n := range docs {
-		if err := b.lookForRivals(ctx, n); err != nil {
-			return fmt.Errorf("looking whether record %q can be stored: %w", n.Name, err)
+		if err := b.checkConflicts(ctx, n); err != nil {
+			return fmt.Errorf("checking whether record %q can be stored: %w", n.Name, err)
 		}
 		if n.refusal != nil {
 			continue
@@ -82,8 +81,9 @@ func (b *batch) storeInTransaction(ctx context.Context, docs []*newDocument) err
 	return nil
 }
 
-// lookForRivals refuses a document where another one has what it must have alone.
-func (b *batch) lookForRivals(ctx context.Context, n *newDocument) error {
+// checkConflicts refuses a document if another one has its name, job ID, unique key or one
+// of its scopes.
+func (b *batch) checkConflicts(ctx context.Context, n *newDocument) error {
 	or := bson.A{
 		bson.D{{Key: "_id", Value: n.id}},
 		b.inQueue(n.Group, bson.E{Key: "job_id", Value: n.JobID}),
@@ -107,7 +107,7 @@ func (b *batch) lookForRivals(ctx context.Context, n *newDocument) error {
 	})
 }
 
-// rival is the refusal of a document because of another one.
+// rival returns the refusal of a document because of another one, or nil.
 func (n *newDocument) rival(doc *document) *refusal {
 	switch {
 	case doc.Group != n.Group:

@@ -8,12 +8,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// inExpired is where a document stands that runs because it has expired while it
-// waited for edges, for which it waits again where it is handed back.
+// inExpired is the place of a document that was claimed because it expired while it
+// waited for edges. It waits for them again if it is handed back.
 const inExpired place = "expired"
 
-// start gives the lease of a document to an owner. One that has expired takes no
-// scopes.
+// start gives the lease of a document to an owner. An expired document takes no scopes.
 func (doc *document) start(req driver.ClaimRequest, expired bool) {
 	doc.Status.Owner = req.Owner
 	doc.Status.InProgress = true
@@ -36,17 +35,17 @@ func (doc *document) start(req driver.ClaimRequest, expired bool) {
 	}
 }
 
-// stored is a time as it is stored.
+// stored returns a time as it is stored.
 func stored(t time.Time) time.Time { return t.Truncate(time.Millisecond).UTC() }
 
-// hasExpired tells whether the dispatch-by time of a document has passed. At that
-// time it may still start.
+// hasExpired reports whether the dispatch-by time of a document has passed. At that time
+// the document may still start.
 func (doc *document) hasExpired(now time.Time) bool {
 	return !doc.Line.Expires.IsZero() && doc.Line.Expires.Before(stored(now))
 }
 
-// end replaces the record of a document by one that ended, but for what stays as
-// it was put.
+// end replaces the record of a document by an ended one, except for the fields that a
+// completion must not change.
 func (doc *document) end(ended *driver.Record) {
 	was := doc.Record
 	doc.Record = *ended
@@ -65,8 +64,8 @@ func (doc *document) end(ended *driver.Record) {
 	doc.finish()
 }
 
-// endCanceled ends a document for which Cancel was asked, and which has the reason
-// and the time.
+// endCanceled ends a document for which Cancel was requested. The document already has
+// the reason and ForgetAt.
 func (doc *document) endCanceled(now time.Time) {
 	doc.Status.Outcome = amboy.OutcomeCanceled
 	doc.Status.ModificationCount++
@@ -75,7 +74,7 @@ func (doc *document) endCanceled(now time.Time) {
 	doc.finish()
 }
 
-// finish takes away what a document has that did not end.
+// finish clears the fields that only unfinished documents have.
 func (doc *document) finish() {
 	doc.Status.Completed, doc.Status.InProgress, doc.Status.Hold = true, false, ""
 	doc.CancelRequested = false
@@ -91,7 +90,7 @@ func (doc *document) finish() {
 	}
 }
 
-// enqueued are the scopes that the document holds because it was put.
+// enqueued returns the scopes that the document took when it was put.
 func (doc *document) enqueued() []string {
 	var held []string
 	for _, scope := range doc.Scopes {
@@ -102,7 +101,7 @@ func (doc *document) enqueued() []string {
 	return held
 }
 
-// keepsKey tells whether a document that ended for good has its unique key still.
+// keepsKey reports whether a document that ended for good keeps its unique key.
 func (doc *document) keepsKey() bool {
 	switch doc.UniqueUntil {
 	case amboy.UniqueUntilForgotten:
@@ -114,13 +113,13 @@ func (doc *document) keepsKey() bool {
 	}
 }
 
-// succeeded is true of a document that ended with success.
+// succeeded reports whether the document ended with success.
 func (doc *document) succeeded() bool {
 	return driver.StateOf(&doc.Record, time.Time{}) == amboy.StateSucceeded
 }
 
-// handBack makes a document that runs wait, or run again. One that is to be
-// canceled ends.
+// handBack makes a running document wait or become ready. If Cancel was requested, the
+// document ends.
 func (doc *document) handBack(h driver.HandBack, now time.Time) {
 	if doc.CancelRequested {
 		doc.endCanceled(now)
@@ -130,7 +129,7 @@ func (doc *document) handBack(h driver.HandBack, now time.Time) {
 	doc.TimeInfo.Start, doc.LeaseUntil = time.Time{}, time.Time{}
 	doc.Scopes = doc.enqueued()
 	if doc.Order == 0 {
-		doc.Line = line{} // it is one of the former library, to be adopted
+		doc.Line = line{} // a legacy document, which must be adopted
 		return
 	}
 	edges := doc.Line.Edges
@@ -141,7 +140,7 @@ func (doc *document) handBack(h driver.HandBack, now time.Time) {
 	switch {
 	case h.Park:
 		doc.park(h.Reason)
-	case len(edges) > 0: // it expired before they ended
+	case len(edges) > 0: // it expired before its dependencies ended
 		doc.Line.In = inEdges
 	case until.After(now):
 		doc.Line.In, doc.Line.Due, doc.Line.Since = inPostponed, until, ceilMillisecond(h.Since)
@@ -151,7 +150,7 @@ func (doc *document) handBack(h driver.HandBack, now time.Time) {
 	}
 }
 
-// endEdges takes the edges from a document that waits for jobs which ended.
+// endEdges removes the edges to ended jobs from a document.
 func (doc *document) endEdges(succeeded map[string]bool, now time.Time) {
 	var open, failed []string
 	for _, edge := range doc.Line.Edges {
@@ -178,7 +177,7 @@ func (doc *document) endEdges(succeeded map[string]bool, now time.Time) {
 	}
 }
 
-// fail adds edges that ended without success.
+// fail records edges to jobs that ended without success.
 func (doc *document) fail(edges []string) {
 	if len(edges) == 0 || doc.Dependency == nil {
 		return
@@ -188,25 +187,25 @@ func (doc *document) fail(edges []string) {
 	doc.Dependency = &dependency
 }
 
-// isFormer is true of a document that the former library wrote, or wrote last,
-// and that waits to run.
-func (doc *document) isFormer() bool { return doc.waits() && doc.Line.IsZero() }
+// isLegacy reports whether the document waits to run and was last written by the legacy
+// library.
+func (doc *document) isLegacy() bool { return doc.waits() && doc.Line.IsZero() }
 
-// takeFormerScopes has the scopes of the body among the fields, where the former
-// library knows no such field.
-func (doc *document) takeFormerScopes() {
+// takeLegacyScopes copies the scopes in the body to the fields, because the legacy
+// library does not set these fields.
+func (doc *document) takeLegacyScopes() {
 	if len(doc.RequiredScopes) == 0 {
 		doc.RequiredScopes = doc.scopes
 	}
 }
 
-// adopt gives a document of the former library what those of this one have. Its
-// order is a new one, as it has none.
+// adopt adds this library's fields to a legacy document. The document gets a new order,
+// unless it has one.
 func (doc *document) adopt(order int64, openEdges []string, now time.Time) {
 	if doc.Order == 0 {
 		doc.Order = order
 	}
 	doc.JobID = doc.jobID()
-	doc.takeFormerScopes()
+	doc.takeLegacyScopes()
 	doc.enter(openEdges, now)
 }

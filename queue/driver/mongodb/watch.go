@@ -16,33 +16,30 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// awaitEvents is how long the server waits for events before it says that there
-// are none.
+// awaitEvents is how long the server waits for events before it returns an empty batch.
 const awaitEvents = 30 * time.Second
 
-// betweenEvents is how long more events are gathered after subscribers were told
-// of some.
+// betweenEvents is how long further events are gathered after subscribers were notified.
 const betweenEvents = 10 * time.Millisecond
 
-// The codes of a change stream that can't go on from where it was.
+// lostPlaceCodes are the errors of a change stream that can't be resumed.
 var lostPlaceCodes = []int{136, 260, 280, 286}
 
 // invalidations are the events after which a change stream ends.
 var invalidations = bson.A{"drop", "rename", "dropDatabase", "invalidate"}
 
-// stream follows the changes that others make in a collection. Where it is
-// interrupted it goes on from where it was; where that can't be, everything is
-// looked at anew.
+// stream follows the changes of a collection. If it is interrupted, it is resumed; if it
+// can't be resumed, everything is read anew.
 type stream struct {
 	collection *mongo.Collection
 	pipeline   mongo.Pipeline
-	// event is called with each event, and anew where events may have been missed.
-	// The former tells whether there may be something to claim.
+	// event is called for each event, and anew if events may have been missed. event
+	// reports whether there may be something to claim.
 	event func(ctx context.Context, e event) (mayClaim bool, err error)
 	anew  func(ctx context.Context) error
-	// notify is called after some events.
+	// notify is called after each batch of events.
 	notify func(driver.Change)
-	// poll is called in turn with tries to open it again.
+	// poll is called between attempts to reopen the stream.
 	poll  func(ctx context.Context) error
 	every time.Duration
 
@@ -71,8 +68,7 @@ func (s *stream) open(ctx context.Context) (*mongo.ChangeStream, error) {
 	return s.collection.Watch(ctx, s.pipeline, opts)
 }
 
-// run follows the stream until ctx ends. opened is nil where it could not be
-// opened.
+// run follows the stream until ctx ends. opened is nil if it could not be opened.
 func (s *stream) run(ctx context.Context, opened *mongo.ChangeStream) {
 	for {
 		if opened != nil {
@@ -96,7 +92,7 @@ func (s *stream) run(ctx context.Context, opened *mongo.ChangeStream) {
 		}
 		if err != nil {
 			s.failed(ctx, err)
-			_ = opened.Close(ctx) // it is opened again
+			_ = opened.Close(ctx) // it will be reopened
 			opened = nil
 			continue
 		}
@@ -104,7 +100,7 @@ func (s *stream) run(ctx context.Context, opened *mongo.ChangeStream) {
 	}
 }
 
-// sleep returns false where ctx ends first.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -116,9 +112,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// follow hands events on, until the stream is interrupted.
+// follow passes events on until the stream is interrupted.
 func (s *stream) follow(ctx context.Context, opened *mongo.ChangeStream) {
-	defer func() { _ = opened.Close(context.WithoutCancel(ctx)) }() // the server forgets it else
+	defer func() { _ = opened.Close(context.WithoutCancel(ctx)) }() // otherwise the server removes the cursor itself
 	mayClaim := false
 	for opened.Next(ctx) {
 		var e event
@@ -138,8 +134,7 @@ func (s *stream) follow(ctx context.Context, opened *mongo.ChangeStream) {
 		}
 		s.notify(driver.Change{MayClaim: mayClaim})
 		mayClaim = false
-		// Who is told of each change on its own has as much to do as with all of
-		// them.
+		// Handling a single change costs a subscriber as much as handling all of them.
 		if !sleep(ctx, betweenEvents) {
 			return
 		}
@@ -150,7 +145,7 @@ func (s *stream) follow(ctx context.Context, opened *mongo.ChangeStream) {
 	s.failed(ctx, opened.Err())
 }
 
-// failed takes note of why the stream was interrupted, and logs that once.
+// failed records that the stream was interrupted, and logs the reason once.
 func (s *stream) failed(ctx context.Context, err error) {
 	var failure mongo.ServerError
 	if errors.As(err, &failure) && slices.ContainsFunc(lostPlaceCodes, failure.HasErrorCode) {
@@ -167,14 +162,14 @@ func (s *stream) report(ctx context.Context, err error) {
 		return
 	}
 	logging.Warning(ctx, message.Fields{
-		"message":    "changes of others are looked for, as the change stream is interrupted",
+		"message":    "change stream is interrupted; polling for changes until it is reopened",
 		"collection": s.collection.Name(),
 		"every":      s.every.String(),
 		"error":      err.Error(),
 	})
 }
 
-// watch tells subscribers of what others change, until ctx ends.
+// watch notifies subscribers of changes by other processes until ctx ends.
 func (d *Driver) watch(opening, ctx context.Context) error {
 	if !d.isReplica {
 		d.joined.Go(func() { d.poll(ctx) })
@@ -190,15 +185,15 @@ func (d *Driver) watch(opening, ctx context.Context) error {
 	return nil
 }
 
-// poll looks again and again for what others have set, where nobody tells of
-// changes. The jobs are looked at by whoever claims.
+// poll reads the controls that other processes set, for deployments without change
+// streams. Claims query the jobs themselves.
 func (d *Driver) poll(ctx context.Context) {
 	broken := false
 	for sleep(ctx, d.opts.PollInterval) {
-		err := d.gate.refresh(ctx)
+		err := d.barrier.refresh(ctx)
 		if err != nil && !broken && ctx.Err() == nil {
 			logging.Warning(ctx, message.Fields{
-				"message":    "what others have set for the queues can't be read",
+				"message":    "reading the settings of the queues failed",
 				"collection": d.control.Name(),
 				"error":      err.Error(),
 			})
@@ -224,8 +219,8 @@ func (d *Driver) jobsStream() *stream {
 	}
 }
 
-// others are the stages that leave out of a change stream what this driver does,
-// and what lets nobody claim. Of the events they keep what is needed here.
+// others returns the stages that exclude from a change stream the driver's own changes
+// and the quiet ones of others. They keep only the needed fields of events.
 func (d *Driver) others() mongo.Pipeline {
 	own := d.revs.first()
 	between := func(path string, from, to int64) bson.D {
@@ -244,7 +239,8 @@ func (d *Driver) others() mongo.Pipeline {
 			all(field("operationType", field("$in", bson.A{"insert", "replace"})),
 				either(byOthers("fullDocument.rev"), field("fullDocument.rev", nil))),
 			all(field("operationType", "update"), byOthers(updated+"rev")),
-			// The former library sets no rev. Nor do Extend and SetProgress.
+			// The legacy library sets no rev. Neither do Extend and SetProgress, which
+			// are excluded.
 			all(field("operationType", "update"), field(updated+"rev", nil), field(updated+"lease_until", nil), field(updated+"progress", nil)),
 			field("operationType", field("$in", invalidations)),
 		)),
@@ -256,7 +252,7 @@ func (d *Driver) others() mongo.Pipeline {
 	}
 }
 
-// jobChanged is called when somebody else has changed a job.
+// jobChanged is called when another process has changed a job.
 func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err error) {
 	rev, known := e.Update.Fields.Lookup("rev").AsInt64OK()
 	if len(e.Document) > 0 {
@@ -264,11 +260,11 @@ func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err erro
 	}
 	switch {
 	case !known:
-		d.sweeper.lookForFormers()
-	case rev < ownRevisions: // it was committed with a caller's transaction
+		d.sweeper.sweepLegacy()
+	case rev < ownRevisions: // committed with a caller's transaction
 		d.sweeper.hurry()
 	default:
-		d.sweeper.watch() // for what the other one may leave undone
+		d.sweeper.watch() // the other process may leave work undone
 	}
 	return rev < ended || d.limits.any(), nil
 }
@@ -276,7 +272,7 @@ func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err erro
 func (d *Driver) controlStream() *stream {
 	refresh := func(ctx context.Context) error {
 		d.subscribers.Notify(driver.Anywhere)
-		return d.gate.refresh(ctx)
+		return d.barrier.refresh(ctx)
 	}
 	return &stream{
 		collection: d.control,
@@ -293,13 +289,13 @@ func (d *Driver) controlStream() *stream {
 	}
 }
 
-// controlChanged is called when a document of the control collection has changed.
-// An update comes without the document, which is read.
+// controlChanged is called when a document of the control collection has changed. Update
+// events do not contain the document, so it is read.
 func (d *Driver) controlChanged(ctx context.Context, e event) (mayClaim bool, err error) {
 	id, _ := e.Key.ID.(string)
 	var doc *controlDocument
 	if e.Operation != "delete" {
-		docs, err := d.gate.read(ctx, field("_id", id))
+		docs, err := d.barrier.read(ctx, field("_id", id))
 		if err != nil {
 			return true, err
 		}
@@ -307,5 +303,5 @@ func (d *Driver) controlChanged(ctx context.Context, e event) (mayClaim bool, er
 			doc = &docs[0]
 		}
 	}
-	return true, d.gate.event(ctx, id, doc)
+	return true, d.barrier.event(ctx, id, doc)
 }

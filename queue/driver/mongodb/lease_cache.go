@@ -7,14 +7,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// leases are those that this driver gave, with the documents as they were then,
-// so that whoever ends one or hands it back need not read it. Those that ran out
-// are dropped when there are many.
+// leases holds the leases that this driver gave, with the documents as they were then, so
+// that completing one or handing it back does not have to read the document. Expired
+// leases are dropped when there are many.
 type leases struct {
 	mu    sync.Mutex
 	byKey map[key]*leased
-	prune int // the number at which it is looked for those that ran out
-	// longest is how long the longest of all lasted.
+	prune int // the number at which expired leases are dropped
+	// longest is the length of the longest lease so far.
 	longest time.Duration
 }
 
@@ -23,7 +23,7 @@ type leased struct {
 	ends time.Time
 }
 
-// pruneFrom is the number of leases below which none is looked for that ran out.
+// pruneFrom is the number of leases below which expired ones are not dropped.
 const pruneFrom = 1024
 
 func (l *leases) add(doc *document, leaseTime time.Duration) {
@@ -32,7 +32,7 @@ func (l *leases) add(doc *document, leaseTime time.Duration) {
 	if l.byKey == nil {
 		l.byKey, l.prune = map[key]*leased{}, pruneFrom
 	}
-	now := time.Now() // Its monotonic reading is what counts.
+	now := time.Now() // with its monotonic reading
 	l.byKey[key{doc.Group, doc.Name}] = &leased{doc: doc, ends: now.Add(leaseTime)}
 	l.longest = max(l.longest, leaseTime)
 	if len(l.byKey) < l.prune {
@@ -46,8 +46,8 @@ func (l *leases) add(doc *document, leaseTime time.Duration) {
 	l.prune = max(pruneFrom, 2*len(l.byKey))
 }
 
-// take returns the document that was claimed under a lease, which is dropped; nil
-// where it is not known.
+// take removes and returns the document that was claimed under a lease, or nil if it is
+// not known.
 func (l *leases) take(lease driver.Lease) *document {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,14 +60,14 @@ func (l *leases) take(lease driver.Lease) *document {
 	return known.doc
 }
 
-// longestTime is how long the longest of the leases lasted that this driver gave.
+// longestTime returns the length of the longest lease that this driver gave.
 func (l *leases) longestTime() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.longest
 }
 
-// extend takes note of leases that last longer now.
+// extend records that leases were extended.
 func (l *leases) extend(extended []driver.Lease, leaseTime time.Duration) {
 	until := time.Now().Add(leaseTime)
 	l.mu.Lock()

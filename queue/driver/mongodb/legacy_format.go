@@ -2,10 +2,10 @@ package mongodb
 
 import "go.mongodb.org/mongo-driver/bson"
 
-// formerScopes are the scopes that a job needs to run, of a document which the
-// former library has written: that stores them in the body alone, among what all
-// jobs have in common, under a name that the job's type gives to that.
-func formerScopes(body bson.Raw) []string {
+// legacyScopes returns the scopes that a legacy document's job needs to run. The legacy
+// library stores them only in the body, in the embedded base of the job, whose field name
+// depends on the job's type.
+func legacyScopes(body bson.Raw) []string {
 	if scopes := scopesAmong(body); len(scopes) > 0 {
 		return scopes
 	}
@@ -23,7 +23,7 @@ func formerScopes(body bson.Raw) []string {
 	return nil
 }
 
-// scopesAmong are those of a document that is what all jobs have in common.
+// scopesAmong returns the scopes in a document that is the base of a job.
 func scopesAmong(doc bson.Raw) []string {
 	if _, ok := doc.Lookup("job_type").DocumentOK(); !ok {
 		return nil

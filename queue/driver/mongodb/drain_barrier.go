@@ -16,69 +16,69 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// gate keeps records out of queues that are drained, at no command for an Insert.
-// Each process on a store is a member, and knows which queues are drained, as it
-// sees their control documents change. Who drains a queue waits until each member
-// has answered, which it does when it has seen that and all of its inserts in the
-// queue have ended; so nothing comes into the queue from then on.
-type gate struct {
+// drainBarrier keeps records out of draining queues without an extra command per Insert. Each
+// process on a store is a member of the barrier, and knows which queues are draining
+// because it watches the control documents. The process that drains a queue waits until
+// each member has answered. A member answers when it knows of the drain and all of its
+// inserts into the queue have ended. So nothing is inserted into the queue from then on.
+type drainBarrier struct {
 	control *mongo.Collection
 	id      string // of this member
 	poll    time.Duration
 
 	mu     sync.Mutex
-	queues map[string]*gated
-	seen   chan struct{} // closed, and replaced, when a control document was seen
+	queues map[string]*drainState
+	seen   chan struct{} // closed and replaced after each control document that was read
 }
 
-// gated is a queue as a gate knows it.
-type gated struct {
+// drainState is what a member knows of a queue.
+type drainState struct {
 	drained bool
-	// drains is how often it was drained, or not any more.
+	// drains counts how often draining was switched on or off.
 	drains  int
-	inserts int           // under way
-	idle    chan struct{} // closed when there are none; nil where nobody waits for that
+	inserts int           // in progress
+	idle    chan struct{} // closed when there are none; nil if there is no waiter
 }
 
-// memberPatience is how long who drains a queue waits for the answer of a member,
-// which is taken for dead then.
-const memberPatience = 5 * time.Second
+// memberTimeout is how long a drain waits for the answer of a member before it treats
+// the member as dead.
+const memberTimeout = 5 * time.Second
 
 const memberPrefix = "member/"
 
-func newGate(control *mongo.Collection, poll time.Duration) *gate {
-	return &gate{
+func newDrainBarrier(control *mongo.Collection, poll time.Duration) *drainBarrier {
+	return &drainBarrier{
 		control: control,
 		id:      memberPrefix + primitive.NewObjectID().Hex(),
 		poll:    poll,
-		queues:  map[string]*gated{},
+		queues:  map[string]*drainState{},
 		seen:    make(chan struct{}),
 	}
 }
 
 // join makes the process a member.
-func (g *gate) join(ctx context.Context) error {
+func (g *drainBarrier) join(ctx context.Context) error {
 	_, err := g.control.UpdateOne(ctx, field("_id", g.id), bson.D{{Key: "$currentDate", Value: field("since", true)}}, options.Update().SetUpsert(true))
 	if err != nil {
-		return fmt.Errorf("telling the other processes of this one: %w", err)
+		return fmt.Errorf("registering this process for drains: %w", err)
 	}
 	return g.refresh(ctx)
 }
 
-// leave ends the membership.
-func (g *gate) leave(ctx context.Context) error {
+// leave deregisters the process.
+func (g *drainBarrier) leave(ctx context.Context) error {
 	if _, err := g.control.DeleteOne(ctx, field("_id", g.id)); err != nil {
-		return fmt.Errorf("telling the other processes that this one ends: %w", err)
+		return fmt.Errorf("deregistering this process: %w", err)
 	}
 	return nil
 }
 
-// refresh looks for queues that are drained. It joins again where the others took
-// this process for dead.
-func (g *gate) refresh(ctx context.Context) error {
+// refresh reads which queues are draining. It joins again if another process removed this
+// one as dead.
+func (g *drainBarrier) refresh(ctx context.Context) error {
 	docs, err := g.read(ctx, either(field("draining", true), field("_id", g.id)))
 	if err != nil {
-		return fmt.Errorf("looking for queues that are drained: %w", err)
+		return fmt.Errorf("querying draining queues: %w", err)
 	}
 	isMember := false
 	for _, doc := range docs {
@@ -86,7 +86,7 @@ func (g *gate) refresh(ctx context.Context) error {
 			isMember = true
 			continue
 		}
-		err = g.see(ctx, doc)
+		err = g.observe(ctx, doc)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (g *gate) refresh(ctx context.Context) error {
 	return nil
 }
 
-func (g *gate) read(ctx context.Context, filter bson.D) (docs []controlDocument, err error) {
+func (g *drainBarrier) read(ctx context.Context, filter bson.D) (docs []controlDocument, err error) {
 	cursor, err := g.control.Find(ctx, filter)
 	if err != nil {
 		return nil, err
@@ -106,12 +106,12 @@ func (g *gate) read(ctx context.Context, filter bson.D) (docs []controlDocument,
 	return docs, err
 }
 
-// event is called when a document of the control collection has changed; doc is
-// nil where it was removed.
-func (g *gate) event(ctx context.Context, id string, doc *controlDocument) error {
+// event is called when a document of the control collection has changed; doc is nil if it
+// was removed.
+func (g *drainBarrier) event(ctx context.Context, id string, doc *controlDocument) error {
 	switch {
 	case doc != nil && strings.HasPrefix(id, controlPrefix):
-		return g.see(ctx, *doc)
+		return g.observe(ctx, *doc)
 	case doc == nil && id == g.id:
 		return g.refresh(ctx)
 	default:
@@ -119,14 +119,14 @@ func (g *gate) event(ctx context.Context, id string, doc *controlDocument) error
 	}
 }
 
-// see takes note of the control document of a queue, and answers who drained it,
-// once all inserts have ended.
-func (g *gate) see(ctx context.Context, doc controlDocument) error {
+// observe records the control document of a queue. If the queue is draining, it answers once
+// all inserts have ended.
+func (g *drainBarrier) observe(ctx context.Context, doc controlDocument) error {
 	g.set(doc)
 	if !doc.Draining || slices.Contains(doc.Answers, g.id) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	if err := g.awaitInserts(ctx, doc.Queue); err != nil {
 		return err
@@ -134,13 +134,13 @@ func (g *gate) see(ctx context.Context, doc controlDocument) error {
 	filter := bson.D{{Key: "_id", Value: doc.ID}, {Key: "drains", Value: doc.Drains}}
 	_, err := g.control.UpdateOne(ctx, filter, field("$addToSet", field("answers", g.id)))
 	if err != nil {
-		return fmt.Errorf("answering that queue %q is drained: %w", doc.Queue, err)
+		return fmt.Errorf("acknowledging that queue %q is draining: %w", doc.Queue, err)
 	}
 	return nil
 }
 
-// set makes the queue what its control document says, unless a later one was seen.
-func (g *gate) set(doc controlDocument) {
+// set applies a control document to a queue, unless a later one was applied.
+func (g *drainBarrier) set(doc controlDocument) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(doc.Queue)
@@ -151,19 +151,19 @@ func (g *gate) set(doc controlDocument) {
 	g.seen = make(chan struct{})
 }
 
-func (g *gate) queue(name string) *gated {
+func (g *drainBarrier) queue(name string) *drainState {
 	q := g.queues[name]
 	if q == nil {
-		q = &gated{}
+		q = &drainState{}
 		g.queues[name] = q
 	}
 	return q
 }
 
-// enter begins an insert in a queue, and returns what is to be called when it has
-// ended. The error wraps amboy.ErrQueueDraining where the queue is drained, which
-// the server is asked where it was so when it was last seen.
-func (g *gate) enter(ctx context.Context, queue string) (leave func(), err error) {
+// enter begins an insert into a queue and returns a function to call when the insert has
+// ended. The error wraps amboy.ErrQueueDraining if the queue is draining. If this member
+// believes that, it first asks the server.
+func (g *drainBarrier) enter(ctx context.Context, queue string) (leave func(), err error) {
 	for {
 		leave = g.tryEnter(queue)
 		if leave != nil {
@@ -171,7 +171,7 @@ func (g *gate) enter(ctx context.Context, queue string) (leave func(), err error
 		}
 		docs, err := g.read(ctx, field("_id", controlKey(queue)))
 		if err != nil {
-			return nil, fmt.Errorf("looking whether queue %q is drained: %w", queue, err)
+			return nil, fmt.Errorf("checking whether queue %q is draining: %w", queue, err)
 		}
 		if len(docs) > 0 && docs[0].Draining {
 			return nil, fmt.Errorf("queue %q: %w", queue, amboy.ErrQueueDraining)
@@ -184,7 +184,7 @@ func (g *gate) enter(ctx context.Context, queue string) (leave func(), err error
 	}
 }
 
-func (g *gate) tryEnter(queue string) (leave func()) {
+func (g *drainBarrier) tryEnter(queue string) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queue(queue)
@@ -203,8 +203,8 @@ func (g *gate) tryEnter(queue string) (leave func()) {
 	}
 }
 
-// awaitInserts waits until all inserts in a queue have ended that are under way.
-func (g *gate) awaitInserts(ctx context.Context, queue string) error {
+// awaitInserts waits until the inserts into a queue that are in progress have ended.
+func (g *drainBarrier) awaitInserts(ctx context.Context, queue string) error {
 	g.mu.Lock()
 	q := g.queue(queue)
 	if q.inserts == 0 {
@@ -220,14 +220,14 @@ func (g *gate) awaitInserts(ctx context.Context, queue string) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the inserts in queue %q to end: %w", queue, ctx.Err())
+		return fmt.Errorf("waiting for the inserts into queue %q to end: %w", queue, ctx.Err())
 	}
 }
 
-// awaitAnswers waits until all members have answered who has drained a queue. Those
-// that don't are members no more.
-func (g *gate) awaitAnswers(ctx context.Context, drained controlDocument) error {
-	patience := time.NewTimer(memberPatience)
+// awaitAnswers waits until all members have answered a drain. Members that don't answer
+// in time are removed.
+func (g *drainBarrier) awaitAnswers(ctx context.Context, drained controlDocument) error {
+	patience := time.NewTimer(memberTimeout)
 	defer patience.Stop()
 	poll := time.NewTicker(g.poll)
 	defer poll.Stop()
@@ -249,14 +249,14 @@ func (g *gate) awaitAnswers(ctx context.Context, drained controlDocument) error 
 	}
 }
 
-func (g *gate) nextSeen() <-chan struct{} {
+func (g *drainBarrier) nextSeen() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.seen
 }
 
-// silent are the members that have not answered.
-func (g *gate) silent(ctx context.Context, drained controlDocument) (ids []string, err error) {
+// silent returns the members that have not answered.
+func (g *drainBarrier) silent(ctx context.Context, drained controlDocument) (ids []string, err error) {
 	isMember := field("_id", primitive.Regex{Pattern: "^" + memberPrefix})
 	docs, err := g.read(ctx, either(field("_id", drained.ID), isMember))
 	if err != nil {
@@ -266,7 +266,7 @@ func (g *gate) silent(ctx context.Context, drained controlDocument) (ids []strin
 	for _, doc := range docs {
 		if doc.ID == drained.ID {
 			if doc.Drains != drained.Drains {
-				return nil, nil // somebody has changed it since, and sees to it
+				return nil, nil // another process has changed it since and waits itself
 			}
 			answers = doc.Answers
 			continue

@@ -23,27 +23,27 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// formerFields are the fields of a document that the former library knows. It
-// drops the others when it saves one.
-var formerFields = []string{
+// legacyFields are the fields of a document that the legacy library knows. It drops the
+// others when it saves a document.
+var legacyFields = []string{
 	"_id", "type", "version", "group", "status", "scopes", "enqueue_scopes", "enqueue_all_scopes",
 	"retry_info", "time_info", "job", "dependency",
 }
 
-// formerStatus are those of its status.
-var formerStatus = []string{"owner", "completed", "in_prog", "mod_ts", "mod_count", "err_count", "errors"}
+// legacyStatus are the fields of a document's status that the legacy library knows.
+var legacyStatus = []string{"owner", "completed", "in_prog", "mod_ts", "mod_count", "err_count", "errors"}
 
-// former is a process with the former library, which shares a collection with
-// drivers. It does what the documents show that it did.
-type former struct {
+// legacyProcess is a process with the legacy library that shares a collection with drivers. It
+// makes the changes that stored legacy documents show.
+type legacyProcess struct {
 	*store
 	jobs *mongo.Collection
 }
 
-const formerOwner = "former"
+const legacyOwner = "legacy"
 
-// insert stores a job that needs scopes when it runs, and depends on others.
-func (f *former) insert(id string, scopes []string, edges ...string) {
+// insert stores a job that needs scopes when it runs and depends on other jobs.
+func (f *legacyProcess) insert(id string, scopes []string, edges ...string) {
 	f.Helper()
 	doc := bson.D{
 		{Key: "_id", Value: id},
@@ -80,9 +80,9 @@ func (f *former) insert(id string, scopes []string, edges ...string) {
 	require.NoError(f, err)
 }
 
-// claim takes the lock of a job, unless it has ended, somebody else holds the lock
-// or one of the scopes.
-func (f *former) claim(id string, scopes ...string) bool {
+// claim takes the lock of a job, unless the job has ended or another process holds the
+// lock or one of the scopes.
+func (f *legacyProcess) claim(id string, scopes ...string) bool {
 	f.Helper()
 	now := time.Now()
 	filter := bson.D{
@@ -94,7 +94,7 @@ func (f *former) claim(id string, scopes ...string) bool {
 		}},
 	}
 	set := bson.D{
-		{Key: "status.owner", Value: formerOwner},
+		{Key: "status.owner", Value: legacyOwner},
 		{Key: "status.in_prog", Value: true},
 		{Key: "status.mod_ts", Value: now},
 		{Key: "time_info.start", Value: now},
@@ -113,19 +113,19 @@ func (f *former) claim(id string, scopes ...string) bool {
 	return result.ModifiedCount == 1
 }
 
-// end saves a job as ended, all of it, where the process has its lock.
-func (f *former) end(id string, needsRetry bool) bool {
+// end saves the whole document of a job as ended, if the process has its lock.
+func (f *legacyProcess) end(id string, needsRetry bool) bool {
 	f.Helper()
 	var doc bson.D
 	require.NoError(f, f.jobs.FindOne(f.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc))
-	saved := only(doc, formerFields)
-	filter := bson.D{{Key: "_id", Value: id}, {Key: "status.owner", Value: formerOwner}}
+	saved := only(doc, legacyFields)
+	filter := bson.D{{Key: "_id", Value: id}, {Key: "status.owner", Value: legacyOwner}}
 	for i := range saved {
 		switch saved[i].Key {
 		case "scopes":
 			saved[i].Value = bson.A{}
 		case "status":
-			status := only(saved[i].Value.(bson.D), formerStatus)
+			status := only(saved[i].Value.(bson.D), legacyStatus)
 			filter = append(filter, bson.E{Key: "status.mod_count", Value: value(status, "mod_count")})
 			put(status, "completed", true)
 			put(status, "in_prog", false)
@@ -146,7 +146,7 @@ func only(doc bson.D, fields []string) bson.D {
 	return slices.DeleteFunc(doc, func(e bson.E) bool { return !slices.Contains(fields, e.Key) })
 }
 
-// value is that of a field; nil where there is none.
+// value returns the value of a field, or nil if it is absent.
 func value(doc bson.D, field string) any {
 	for _, e := range doc {
 		if e.Key == field {
@@ -164,16 +164,16 @@ func put(doc bson.D, field string, value any) {
 	}
 }
 
-// side is a driver beside a process with the former library, on a collection with
-// one queue, under a clock that is faked.
-type side struct {
+// legacyTest is a driver withLegacyProcess a process with the legacy library, on a collection with one
+// queue and with a fake clock.
+type legacyTest struct {
 	*store
 	driver.Driver
-	former *former
+	legacy *legacyProcess
 }
 
-// beside runs a test with a driver and a process of the former library.
-func beside(t *testing.T, test func(s *side)) {
+// withLegacyProcess runs a test with a driver and a process with the legacy library.
+func withLegacyProcess(t *testing.T, test func(s *legacyTest)) {
 	for name, opts := range map[string]mongotest.Options{
 		"replica set": {InMemory: true},
 		"standalone":  {InMemory: true, Standalone: true},
@@ -181,18 +181,18 @@ func beside(t *testing.T, test func(s *side)) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStoreOf(t, opts)
-				test(&side{store: s, Driver: s.open(own), former: &former{store: s, jobs: s.jobs(false)}})
+				test(&legacyTest{store: s, Driver: s.open(own), legacy: &legacyProcess{store: s, jobs: s.jobs(false)}})
 			})
 		})
 	}
 }
 
-func (s *side) insertOne(id string, change func(j *job.ShellJob)) {
+func (s *legacyTest) insertOne(id string, change func(j *job.ShellJob)) {
 	s.Helper()
 	require.NoError(s, s.tryInsert(id, change))
 }
 
-func (s *side) tryInsert(id string, change func(j *job.ShellJob)) error {
+func (s *legacyTest) tryInsert(id string, change func(j *job.ShellJob)) error {
 	s.Helper()
 	j := job.NewShellJob("true", "")
 	j.SetID(id)
@@ -212,7 +212,7 @@ func needs(scopes ...string) func(j *job.ShellJob) {
 	return func(j *job.ShellJob) { j.SetScopes(scopes) }
 }
 
-// claimAs claims, and returns the records by the IDs of their jobs.
+// claimAs claims records and returns them by job ID.
 func claimAs(ctx context.Context, d driver.Driver, owner string) (map[string]*driver.Record, error) {
 	claimed, err := d.Claim(ctx, driver.ClaimRequest{
 		Owner: owner, Queues: []driver.Demand{{Limit: 10}}, Limit: 10, Now: time.Now(), LeaseTime: time.Minute,
@@ -224,14 +224,14 @@ func claimAs(ctx context.Context, d driver.Driver, owner string) (map[string]*dr
 	return records, err
 }
 
-func (s *side) claim() map[string]*driver.Record {
+func (s *legacyTest) claim() map[string]*driver.Record {
 	s.Helper()
 	records, err := claimAs(s.Context(), s.Driver, "new")
 	require.NoError(s, err)
 	return records
 }
 
-func (s *side) end(r *driver.Record) error {
+func (s *legacyTest) end(r *driver.Record) error {
 	s.Helper()
 	e := *r
 	e.Status.Completed, e.Status.InProgress = true, false
@@ -241,32 +241,32 @@ func (s *side) end(r *driver.Record) error {
 	return errs[0]
 }
 
-func (s *side) recover() int {
+func (s *legacyTest) recover() int {
 	s.Helper()
 	n, err := s.RecoverStale(s.Context())
 	require.NoError(s, err)
 	return n
 }
 
-func (s *side) state(id string) amboy.JobState {
+func (s *legacyTest) state(id string) amboy.JobState {
 	s.Helper()
 	r, err := s.Get(s.Context(), "", id)
 	require.NoError(s, err)
 	return driver.StateOf(r, time.Now())
 }
 
-// pass lets time pass, in which the driver does what it does by itself.
+// pass lets time pass, so that the driver's background work runs.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func TestLockOfFormerProcess(t *testing.T) {
-	beside(t, func(s *side) {
+func TestLegacyLockIsRespected(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
 		s.insertOne("job", needs("a"))
 		before, err := s.Get(s.Context(), "", "job")
 		require.NoError(t, err)
-		require.True(s, s.former.claim("job", "a"))
+		require.True(s, s.legacy.claim("job", "a"))
 		assert.Equal(s, amboy.StateRunning, s.state("job"))
 		assert.Empty(s, s.claim())
 		require.ErrorIs(s, s.end(before), driver.ErrLeaseLost)
@@ -279,78 +279,78 @@ func TestLockOfFormerProcess(t *testing.T) {
 		r := s.claim()["job"]
 		require.NotNil(s, r)
 		assert.Equal(s, 2, r.Status.ModificationCount)
-		assert.False(s, s.former.end("job", false), "its lock is another's")
+		assert.False(s, s.legacy.end("job", false), "another process has its lock")
 		require.NoError(s, s.end(r))
-		assert.False(s, s.former.claim("job", "a"), "it has ended")
+		assert.False(s, s.legacy.claim("job", "a"), "the job has ended")
 	})
 }
 
-func TestLockIsRespectedByFormerProcess(t *testing.T) {
-	beside(t, func(s *side) {
+func TestLegacyProcessRespectsLock(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
 		s.insertOne("job", nil)
 		r := s.claim()["job"]
 		require.NotNil(s, r)
-		assert.False(s, s.former.claim("job"))
+		assert.False(s, s.legacy.claim("job"))
 		pass(mongodb.DefaultLockTimeout - time.Minute)
 		lost, err := s.Extend(s.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Minute)
 		require.NoError(s, err)
 		assert.Empty(s, lost)
 		pass(mongodb.DefaultLockTimeout - time.Minute)
-		assert.False(s, s.former.claim("job"), "the lock was renewed")
+		assert.False(s, s.legacy.claim("job"), "the lock was renewed")
 
 		pass(2 * time.Minute)
-		require.True(s, s.former.claim("job"), "the lock is over")
+		require.True(s, s.legacy.claim("job"), "the lock has expired")
 		lost, err = s.Extend(s.Context(), []driver.Lease{driver.LeaseOf(r)}, time.Minute)
 		require.NoError(s, err)
 		assert.Len(s, lost, 1)
 		require.ErrorIs(s, s.end(r), driver.ErrLeaseLost)
 		require.ErrorIs(s, s.SetProgress(s.Context(), driver.LeaseOf(r), driver.Progress{}), driver.ErrLeaseLost)
-		assert.True(s, s.former.end("job", false))
+		assert.True(s, s.legacy.end("job", false))
 		assert.Equal(s, amboy.StateSucceeded, s.state("job"))
 	})
 }
 
-func TestScopesAreSharedWithFormerProcess(t *testing.T) {
-	beside(t, func(s *side) {
-		s.former.insert("former", []string{"a"})
-		require.True(s, s.former.claim("former", "a"))
+func TestLegacyProcessSharesScopes(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
+		s.legacy.insert("legacy", []string{"a"})
+		require.True(s, s.legacy.claim("legacy", "a"))
 		s.insertOne("new", needs("a"))
 		assert.Empty(s, s.claim())
 		pass(time.Minute)
 		assert.Empty(s, s.claim())
 		assert.Equal(s, amboy.StateBlocked, s.state("new"))
 
-		require.True(s, s.former.end("former", false))
+		require.True(s, s.legacy.end("legacy", false))
 		pass(10 * time.Second)
 		r := s.claim()["new"]
 		require.NotNil(s, r, "the scope is free")
-		s.former.insert("another", []string{"a"})
-		assert.False(s, s.former.claim("another", "a"))
+		s.legacy.insert("another", []string{"a"})
+		assert.False(s, s.legacy.claim("another", "a"))
 		require.NoError(s, s.end(r))
-		assert.True(s, s.former.claim("another", "a"))
+		assert.True(s, s.legacy.claim("another", "a"))
 	})
 }
 
-func TestEdgesThatFormerProcessEnds(t *testing.T) {
-	beside(t, func(s *side) {
+func TestDependencyEndedByLegacyProcess(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
 		s.insertOne("target", nil)
 		s.insertOne("new", func(j *job.ShellJob) { require.NoError(s, j.Dependency().AddEdge("target")) })
-		require.True(s, s.former.claim("target"))
+		require.True(s, s.legacy.claim("target"))
 		assert.Empty(s, s.claim())
-		require.True(s, s.former.end("target", false))
+		require.True(s, s.legacy.end("target", false))
 		pass(time.Minute)
 		assert.Contains(s, s.claim(), "new")
 	})
 }
 
-func TestSavedByFormerProcess(t *testing.T) {
-	beside(t, func(s *side) {
+func TestJobSavedByLegacyProcess(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
 		s.insertOne("job", func(j *job.ShellJob) {
 			j.SetPriority(3)
 			j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
 		})
-		require.True(s, s.former.claim("attempt-0.job"))
-		require.True(s, s.former.end("attempt-0.job", true))
+		require.True(s, s.legacy.claim("attempt-0.job"))
+		require.True(s, s.legacy.end("attempt-0.job", true))
 		assert.Equal(s, amboy.StateRetrying, s.state("job"))
 		page, err := s.Find(s.Context(), driver.Query{States: []amboy.JobState{amboy.StateRetrying}, Latest: true}, driver.PageRequest{Limit: 10})
 		require.NoError(s, err)
@@ -376,12 +376,12 @@ func TestSavedByFormerProcess(t *testing.T) {
 	})
 }
 
-func TestAttemptsOfFormerProcess(t *testing.T) {
-	beside(t, func(s *side) {
-		s.former.insert("attempt-0.job", nil)
-		s.former.insert("attempt-1.job", nil)
+func TestAttemptsOfLegacyProcess(t *testing.T) {
+	withLegacyProcess(t, func(s *legacyTest) {
+		s.legacy.insert("attempt-0.job", nil)
+		s.legacy.insert("attempt-1.job", nil)
 		for i, id := range []string{"attempt-0.job", "attempt-1.job"} {
-			_, err := s.former.jobs.UpdateOne(s.Context(), bson.D{{Key: "_id", Value: id}}, bson.D{{Key: "$set", Value: bson.D{
+			_, err := s.legacy.jobs.UpdateOne(s.Context(), bson.D{{Key: "_id", Value: id}}, bson.D{{Key: "$set", Value: bson.D{
 				{Key: "retry_info.retryable", Value: true},
 				{Key: "retry_info.base_job_id", Value: "job"},
 				{Key: "retry_info.current_attempt", Value: i},
@@ -402,13 +402,13 @@ func TestAttemptsOfFormerProcess(t *testing.T) {
 	})
 }
 
-func TestJobsOfFormerProcessRunOnce(t *testing.T) {
+func TestLegacyJobsRunOnce(t *testing.T) {
 	const jobs = 30
-	beside(t, func(s *side) {
+	withLegacyProcess(t, func(s *legacyTest) {
 		other := s.open(own)
-		s.former.insert("edge", nil, "0")
+		s.legacy.insert("edge", nil, "0")
 		for i := range jobs {
-			s.former.insert(fmt.Sprint(i), []string{fmt.Sprint("scope", i%3)})
+			s.legacy.insert(fmt.Sprint(i), []string{fmt.Sprint("scope", i%3)})
 		}
 		ran := map[string]int{}
 		var mu sync.Mutex
@@ -430,7 +430,7 @@ func TestJobsOfFormerProcessRunOnce(t *testing.T) {
 					claimed, err := claimAs(s.Context(), d, fmt.Sprint("new", i))
 					for id, r := range claimed {
 						note(id)
-						err = errors.Join(err, (&side{store: s.store, Driver: d}).end(r))
+						err = errors.Join(err, (&legacyTest{store: s.store, Driver: d}).end(r))
 					}
 					errs[i] = err
 					time.Sleep(100 * time.Millisecond)
@@ -440,9 +440,9 @@ func TestJobsOfFormerProcessRunOnce(t *testing.T) {
 		workers.Go(func() {
 			for i := range jobs {
 				id := fmt.Sprint(i)
-				if s.former.claim(id, fmt.Sprint("scope", i%3)) {
+				if s.legacy.claim(id, fmt.Sprint("scope", i%3)) {
 					note(id)
-					assert.True(s, s.former.end(id, false))
+					assert.True(s, s.legacy.end(id, false))
 				}
 				time.Sleep(10 * time.Millisecond)
 			}

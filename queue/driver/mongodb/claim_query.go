@@ -11,51 +11,52 @@ import (
 )
 
 const (
-	// timedAtOnce is the number of documents, at most, that one claim makes ready
-	// because they are due, and that it claims because they have expired.
-	timedAtOnce = 1000
-	// fewQueues is the number of queues up to which a claim asks for the
-	// candidates of each. Of more it looks first which of them have any.
+	// timedBatch is the maximum number of due documents that one claim makes ready, and
+	// of expired documents that it claims.
+	timedBatch = 1000
+	// fewQueues is the number of queues up to which a claim queries the candidates of
+	// each queue. For more queues it first queries which of them have candidates.
 	fewQueues = 8
-	// busyAtOnce is the number of queues, at most, of which one claim asks for
-	// candidates after that.
-	busyAtOnce = 50
+	// busyBatch is the maximum number of queues whose candidates one claim queries after
+	// that.
+	busyBatch = 50
 )
 
-// view is what a claim sees.
+// view holds the results of a claim's queries.
 type view struct {
-	ready    map[string][]*document // by queue, in the order in which they run
-	full     map[string]bool        // the queues of which there may be more
-	passed   []passed               // those of them that others come in the way of
+	ready    map[string][]*document // candidates by queue, in the order in which they should run
+	full     map[string]bool        // the queues that may have more candidates
+	passed   []passed               // candidates passed over in favor of others
 	expired  []*document
 	due      []*document
 	controls map[string]driver.Control
 	nextDue  time.Time
-	expiries []expiry // the next ones
+	expiries []expiry // the next expiry times
 	busy     []string
-	kinds    []string // of ready documents, which the look did not know
-	// unmarked are ready documents that are to be left, and have another kind in the line.
+	kinds    []string // kinds of ready documents that were not known before the query
+	// unmarked are ready documents that must be excluded, but whose line shows another
+	// kind or none.
 	unmarked []*document
-	// moreKinds is true if there may be more of those kinds.
+	// moreKinds is true if there may be more unknown kinds.
 	moreKinds bool
 }
 
-// look is what a claim asks for.
-type look struct {
+// claimQuery builds and runs the queries of a claim.
+type claimQuery struct {
 	*Driver
 	req    driver.ClaimRequest
-	now    time.Time // as it is stored
-	factor int       // by which the window is wider than what is wanted
+	now    time.Time // as stored
+	factor int       // by which the window exceeds the number of wanted records
 	queues bson.A
-	asked  []string // the queues whose candidates are wanted
-	// windows are how many candidates it asks for, by queue.
+	asked  []string // the queues whose candidates are queried
+	// windows are the numbers of candidates to query, by queue.
 	windows map[string]int
 	except  kindSet
 }
 
-// see asks for what a claim needs to know: with one command; and another one
-// where there are many queues, of which some have work.
-func (l *look) see(ctx context.Context) (*view, error) {
+// execute runs the queries of a claim: one command, and a second one if there are many queues
+// of which some have candidates.
+func (l *claimQuery) execute(ctx context.Context) (*view, error) {
 	v := &view{ready: map[string][]*document{}, full: map[string]bool{}, controls: map[string]driver.Control{}}
 	branches := l.times()
 	few := len(l.req.Queues) <= fewQueues
@@ -68,17 +69,17 @@ func (l *look) see(ctx context.Context) (*view, error) {
 	}
 	var demands []driver.Demand
 	for _, demand := range l.req.Queues {
-		if len(without(v.busy, []string{demand.Queue})) < len(v.busy) && len(demands) < busyAtOnce {
+		if len(without(v.busy, []string{demand.Queue})) < len(v.busy) && len(demands) < busyBatch {
 			demands = append(demands, demand)
 		}
 	}
-	// Where there are many of them each need not give all that is wanted.
+	// With many queues, each does not have to provide all wanted records.
 	each := max(1, min(l.req.Limit, 4*l.req.Limit/len(demands)))
 	return v, l.findReady(ctx, nil, demands, each, v)
 }
 
-// findReady asks for the candidates of some queues, and for what other branches find.
-func (l *look) findReady(ctx context.Context, others []branch, demands []driver.Demand, most int, v *view) error {
+// findReady queries the candidates of some queues together with other branches.
+func (l *claimQuery) findReady(ctx context.Context, others []branch, demands []driver.Demand, most int, v *view) error {
 	for range kindRounds {
 		l.asked = nil
 		err := l.run(ctx, append(others, l.candidates(demands, most)...), v)
@@ -89,7 +90,7 @@ func (l *look) findReady(ctx context.Context, others []branch, demands []driver.
 			l.sort(v)
 			return nil
 		}
-		// There are candidates of kinds that it did not ask for.
+		// There are candidates of kinds that the query did not name.
 		l.kinds.add(v.kinds...)
 		v.kinds, v.unmarked, v.ready, others = nil, nil, map[string][]*document{}, nil
 	}
@@ -97,18 +98,18 @@ func (l *look) findReady(ctx context.Context, others []branch, demands []driver.
 	return nil
 }
 
-// branch is a pipeline whose results are added to those of others. It begins with
-// a match.
+// branch is a pipeline whose results are added to those of others. It begins with a match
+// stage.
 type branch struct {
 	collection string
 	stages     bson.A
-	hinted     bool // Options.Hint is for it
+	hinted     bool // Options.Hint applies to it
 }
 
-// run asks for what branches find, with one command. As a hint holds for the first
-// branch alone, each of those for which there is one has a command of its own, of
-// which the others are part of the first.
-func (l *look) run(ctx context.Context, branches []branch, v *view) error {
+// run runs branches with one command. A hint applies only to the first branch of a
+// command, so each hinted branch has its own command; the other branches are added to one
+// of them.
+func (l *claimQuery) run(ctx context.Context, branches []branch, v *view) error {
 	visit := func(raw bson.Raw) { v.add(raw, l) }
 	hint := l.hints.use(l.opts.Hint, time.Now())
 	if hint != nil {
@@ -139,8 +140,8 @@ func (l *look) run(ctx context.Context, branches []branch, v *view) error {
 	return l.pipeHinted(ctx, pipeline, visit, hint)
 }
 
-// ofJobs is a branch over the jobs.
-func (l *look) ofJobs(filter, sort bson.D, limit int, result bson.D) branch {
+// ofJobs returns a branch over the jobs.
+func (l *claimQuery) ofJobs(filter, sort bson.D, limit int, result bson.D) branch {
 	return branch{collection: l.jobs.Name(), stages: bson.A{
 		match(filter),
 		bson.D{{Key: "$sort", Value: sort}},
@@ -149,46 +150,45 @@ func (l *look) ofJobs(filter, sort bson.D, limit int, result bson.D) branch {
 	}}
 }
 
-// inQueues is a filter for the documents of the queues that are asked for.
-func (l *look) inQueues(and ...bson.E) bson.D {
+// inQueues returns a filter for the documents of the requested queues.
+func (l *claimQuery) inQueues(and ...bson.E) bson.D {
 	if !l.opts.Grouped {
 		return and
 	}
 	return append(and, bson.E{Key: "group", Value: field("$in", l.queues)})
 }
 
-// times are the branches for what has come about because of the time, and for
-// when there will be more.
-func (l *look) times() []branch {
+// times returns the branches for documents that are due or have expired, and for the next
+// such times.
+func (l *claimQuery) times() []branch {
 	return []branch{
 		{collection: l.jobs.Name(), stages: bson.A{
 			match(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$lte", Value: l.now}})),
 			bson.D{{Key: "$sort", Value: field("line.due", 1)}},
-			bson.D{{Key: "$limit", Value: timedAtOnce}},
+			bson.D{{Key: "$limit", Value: timedBatch}},
 			bson.D{{Key: "$project", Value: withoutJob}},
 			project("due", "$$ROOT"),
 		}},
 		l.ofJobs(l.unexpired(field("line.due", bson.D{{Key: "$exists", Value: true}, {Key: "$gt", Value: l.now}})),
 			field("line.due", 1), 1, project("next_due", "$line.due")),
 		l.ofJobs(l.inQueues(bson.E{Key: "line.expires", Value: bson.D{{Key: "$exists", Value: true}, {Key: "$lt", Value: l.now}}}),
-			field("line.expires", 1), timedAtOnce, project("expired", "$$ROOT")),
-		// Those that are claimed now are left out, and there are no more of them
-		// than this.
+			field("line.expires", 1), timedBatch, project("expired", "$$ROOT")),
+		// Documents that are claimed now are skipped later, and there are at most Limit
+		// of them.
 		l.ofJobs(field("line.expires", bson.D{{Key: "$exists", Value: true}, {Key: "$gte", Value: l.now}}),
 			field("line.expires", 1), max(1, l.req.Limit+1),
 			project("expires", bson.D{{Key: "_id", Value: "$_id"}, {Key: "at", Value: "$line.expires"}})),
 	}
 }
 
-// unexpired leaves out those that have expired, which are claimed before they are
-// due.
-func (l *look) unexpired(filter bson.D) bson.D {
+// unexpired excludes expired documents, which are claimed before they are due.
+func (l *claimQuery) unexpired(filter bson.D) bson.D {
 	return append(filter, either(field("line.expires", nil), field("line.expires", field("$gte", l.now)))...)
 }
 
-// candidates are the branches for those of some queues that are ready, and for
-// the queues' controls.
-func (l *look) candidates(demands []driver.Demand, most int) []branch {
+// candidates returns the branches for the ready documents of some queues, and for the
+// queues' controls.
+func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
 	var branches []branch
 	keys := bson.A{}
 	for _, demand := range demands {
@@ -217,8 +217,8 @@ func (l *look) candidates(demands []driver.Demand, most int) []branch {
 	}})
 }
 
-// first are the stages that find the first of the documents of a queue.
-func (l *look) first(queue string, which bson.D) bson.A {
+// first returns the stages that find the first documents of a queue.
+func (l *claimQuery) first(queue string, which bson.D) bson.A {
 	stages := bson.A{
 		match(l.inQueue(queue, which...)),
 		bson.D{{Key: "$sort", Value: inRank}},
@@ -230,15 +230,15 @@ func (l *look) first(queue string, which bson.D) bson.A {
 	return append(stages, project("ready", "$$ROOT"))
 }
 
-// ready are the conditions for those that a claim may take.
+// ready is the filter for documents that a claim may take.
 var ready = bson.D{
 	{Key: "status.completed", Value: false},
 	{Key: "status.in_prog", Value: false},
 	{Key: "line.in", Value: inReady},
 }
 
-// busy is the branch that tells which of many queues have some that are ready.
-func (l *look) busy() []branch {
+// busy returns the branch that finds which of many queues have ready documents.
+func (l *claimQuery) busy() []branch {
 	return []branch{{collection: l.jobs.Name(), stages: bson.A{
 		match(l.inQueues(append(slices.Clip(ready), l.except.others(nil)...)...)),
 		bson.D{{Key: "$group", Value: field("_id", "$group")}},
@@ -246,8 +246,8 @@ func (l *look) busy() []branch {
 	}}}
 }
 
-// add takes note of a result.
-func (v *view) add(raw bson.Raw, l *look) {
+// add adds a result to the view.
+func (v *view) add(raw bson.Raw, l *claimQuery) {
 	elements, err := raw.Elements()
 	if err != nil || len(elements) == 0 {
 		return
@@ -256,7 +256,7 @@ func (v *view) add(raw bson.Raw, l *look) {
 	switch elements[0].Key() {
 	case "ready":
 		doc := decode(value.Document())
-		l.orders.saw(doc.Order)
+		l.orders.observe(doc.Order)
 		if l.except.leaves(doc) {
 			v.unmarked = append(v.unmarked, doc)
 			return
@@ -288,13 +288,13 @@ func (v *view) add(raw bson.Raw, l *look) {
 	}
 }
 
-// next is when there may be more to claim, but for what was claimed.
+// next returns when more may become claimable, except for what was claimed.
 func (v *view) next(claimed []*given) time.Time {
 	for _, e := range v.expiries {
 		if slices.ContainsFunc(claimed, func(g *given) bool { return g.doc.id == e.ID }) {
 			continue
 		}
-		after := e.At.Add(time.Millisecond).UTC() // at that time it may still start
+		after := e.At.Add(time.Millisecond).UTC() // at its expiry time it may still start
 		if v.nextDue.IsZero() || after.Before(v.nextDue) {
 			return after
 		}

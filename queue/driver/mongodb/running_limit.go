@@ -15,20 +15,20 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Of a queue of which only so many may run, processes claim one after the other: a
-// lock in the control collection is held while those that run are counted, and
-// others claimed. It ends by itself where its holder dies. Whoever finds that it
-// ended too soon counts again, and hands back what is too much.
+// Processes claim one after the other from a queue with a limit of running records: a
+// claim holds a lock in the control collection while it counts the running records and
+// claims others. The lock ends by itself if its holder dies. A claim that finds that its
+// lock ended too soon counts again, and hands back what exceeds the limit.
 
-// roomLockTime is how long a lock lasts, at most.
+// roomLockTime is the maximum time that a lock lasts.
 const roomLockTime = 2 * time.Second
 
-// roomKey is the _id of the lock of a queue.
+// roomKey returns the _id of the lock of a queue.
 func roomKey(queue string) string { return "room/" + queue }
 
-// findRoom finds out how many more may run of the queues that have a limit, and
-// locks those where there is room. unlock must be called; it tells whether nobody
-// else can have claimed meanwhile.
+// findRoom finds out how many more records may run of the queues that have a limit, and
+// locks the queues that have room. unlock must be called; it reports whether no other
+// process can have claimed meanwhile.
 func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Context) (bool, error), err error) {
 	var locked []string
 	holder := primitive.NewObjectID().Hex()
@@ -52,8 +52,8 @@ func (c *claim) findRoom(ctx context.Context, v *view) (unlock func(context.Cont
 	return unlock, nil
 }
 
-// limitedQueues are those that have candidates and a limit, in an order in which all
-// processes lock them.
+// limitedQueues returns the queues that have candidates and a limit, in the order in
+// which all processes lock them.
 func limitedQueues(v *view) (queues []string) {
 	for queue, control := range v.controls {
 		if control.MaxRunning > 0 && !control.Paused && len(v.ready[queue]) > 0 {
@@ -72,8 +72,9 @@ func (c *claim) countRoom(ctx context.Context, v *view, queue string) (int, erro
 // lockRoom waits until it has the lock of a queue.
 func (d *Driver) lockRoom(ctx context.Context, queue, holder string) error {
 	end := serverTimeAfter(roomLockTime)
-	// One that lasts longer is from before the server's clock was set back. This can't be
-	// part of the filter: that of an upsert must have no expression.
+	// A lock that ends later than that was taken before the server's clock was set back.
+	// This condition can't be part of the filter, because the filter of an upsert must
+	// not contain an expression.
 	isOver := either(
 		field("$lt", bson.A{"$until", serverNow}),
 		field("$gt", bson.A{"$until", end}),
@@ -92,7 +93,7 @@ func (d *Driver) lockRoom(ctx context.Context, queue, holder string) error {
 		if err == nil && lock.Holder == holder {
 			return nil
 		}
-		// A duplicate key says that another process has just made the lock.
+		// A duplicate key error means that another process has just created the lock.
 		if err != nil && !mongo.IsDuplicateKeyError(err) {
 			return fmt.Errorf("locking queue %q: %w", queue, err)
 		}
@@ -102,7 +103,7 @@ func (d *Driver) lockRoom(ctx context.Context, queue, holder string) error {
 	}
 }
 
-// unlockRooms tells whether the locks were still held.
+// unlockRooms releases the locks and reports whether they were still held.
 func (d *Driver) unlockRooms(ctx context.Context, queues []string, holder string) (held bool, err error) {
 	if len(queues) == 0 {
 		return true, nil
@@ -119,10 +120,9 @@ func (d *Driver) unlockRooms(ctx context.Context, queues []string, holder string
 	return int(result.MatchedCount) == len(queues), nil
 }
 
-// keepToRoom hands back what was claimed beyond what may run of a queue, as
-// another process has claimed at the same time. Both may hand back, and neither
-// goes beyond.
-func (c *claim) keepToRoom(ctx context.Context, v *view) error {
+// handBackExcess hands back what was claimed beyond the limit of a queue because another
+// process claimed at the same time. If both hand back, the queue stays below its limit.
+func (c *claim) handBackExcess(ctx context.Context, v *view) error {
 	for queue := range c.room {
 		mine := 0
 		for _, g := range c.given {
@@ -149,7 +149,7 @@ func (c *claim) keepToRoom(ctx context.Context, v *view) error {
 	return nil
 }
 
-// handBackLast hands back the last that were claimed of a queue.
+// handBackLast hands back the last n claimed documents of a queue.
 func (c *claim) handBackLast(ctx context.Context, queue string, n int) error {
 	var leases []driver.Lease
 	for i := len(c.given) - 1; i >= 0 && len(leases) < n; i-- {
@@ -160,7 +160,7 @@ func (c *claim) handBackLast(ctx context.Context, queue string, n int) error {
 		}
 	}
 	if _, err := c.release(ctx, handBacksOf(leases)); err != nil {
-		c.doubts.put(leases)
+		c.uncertain.put(leases)
 		return unknown(err)
 	}
 	return nil
@@ -170,7 +170,7 @@ func (c *claim) countRunning(ctx context.Context, queue string) (int, error) {
 	filter := c.inQueue(queue, bson.E{Key: "status.completed", Value: false}, bson.E{Key: "status.in_prog", Value: true})
 	n, err := c.jobs.CountDocuments(ctx, filter)
 	if err != nil {
-		return 0, fmt.Errorf("counting how many run of queue %q: %w", queue, err)
+		return 0, fmt.Errorf("counting the running records of queue %q: %w", queue, err)
 	}
 	return int(n), nil
 }

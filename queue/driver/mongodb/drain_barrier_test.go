@@ -21,8 +21,8 @@ func drain(ctx context.Context, d driver.Driver, draining bool) error {
 	return err
 }
 
-// TestDrainingHoldsInAllProcessesAtOnce drains by one of three drivers, and inserts
-// by another right after.
+// TestDrainingHoldsInAllProcessesAtOnce drains a queue by one of three drivers, and then
+// inserts by another one at once.
 func TestDrainingHoldsInAllProcessesAtOnce(t *testing.T) {
 	for name, opts := range map[string]mongotest.Options{
 		"replica set": {InMemory: true},
@@ -46,8 +46,8 @@ func TestDrainingHoldsInAllProcessesAtOnce(t *testing.T) {
 	}
 }
 
-// TestDrainingWaitsForTheLivingOnly drains while a process has died that was a
-// member, and while it is not known that it has.
+// TestDrainingWaitsForTheLivingOnly drains while a member has died, before and after it
+// is known to be dead.
 func TestDrainingWaitsForTheLivingOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoreOf(t, mongotest.Options{InMemory: true})
@@ -61,7 +61,7 @@ func TestDrainingWaitsForTheLivingOnly(t *testing.T) {
 		assert.Equal(t, 5*time.Second, time.Since(begin))
 		begin = time.Now()
 		require.NoError(t, drain(t.Context(), d, true))
-		assert.Less(t, time.Since(begin), time.Second, "it is a member no more")
+		assert.Less(t, time.Since(begin), time.Second, "the dead member was removed")
 
 		_, err = control.InsertOne(t.Context(), dead)
 		require.NoError(t, err)
@@ -73,8 +73,8 @@ func TestDrainingWaitsForTheLivingOnly(t *testing.T) {
 	})
 }
 
-// TestProcessThatWasTakenForDeadJoinsAgain removes a driver from the members, as
-// another one does that had no answer from it.
+// TestProcessThatWasTakenForDeadJoinsAgain removes a driver from the members, as a
+// process does that gets no answer from it.
 func TestProcessThatWasTakenForDeadJoinsAgain(t *testing.T) {
 	for name, opts := range map[string]mongotest.Options{
 		"replica set": {InMemory: true},
@@ -98,8 +98,7 @@ func TestProcessThatWasTakenForDeadJoinsAgain(t *testing.T) {
 	}
 }
 
-// TestMembershipEndsWithTheDriver looks that a driver that was closed keeps nobody
-// waiting.
+// TestMembershipEndsWithTheDriver checks that a drain does not wait for a closed driver.
 func TestMembershipEndsWithTheDriver(t *testing.T) {
 	s := newStore(t)
 	d, other := s.open(), s.open()

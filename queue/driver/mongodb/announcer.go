@@ -1,0 +1,104 @@
+package mongodb
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+)
+
+// unclaimed is how long a document that became ready through a freed scope is left to
+// this process before other processes are notified.
+const unclaimed = 50 * time.Millisecond
+
+// announcer notifies other processes of documents that this process made ready and does not
+// claim itself within a while. A process that ends a job of a scope usually has a worker
+// for the next one. If all processes were notified at once, all would try to claim it and
+// all but one would fail.
+type announcer struct {
+	signal  chan struct{}
+	mu      sync.Mutex
+	readied map[key]readied
+}
+
+// readied is a document that became ready.
+type readied struct {
+	id  string
+	rev int64
+	at  time.Time
+}
+
+// add schedules the notification of a document, unless it is claimed before.
+func (h *announcer) add(doc *document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.readied == nil {
+		h.readied = map[key]readied{}
+	}
+	h.readied[key{doc.Group, doc.Name}] = readied{id: doc.id, rev: doc.Rev, at: time.Now()}
+	select {
+	case h.signal <- struct{}{}:
+	default: // it is already signaled
+	}
+}
+
+// claimed is called for each document that this process claims.
+func (h *announcer) claimed(doc *document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.readied, key{doc.Group, doc.Name})
+}
+
+// take returns the documents that became ready by a time and that this process has not
+// claimed. It reports whether there are more.
+func (h *announcer) take(since time.Time) (due []readied, more bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k, w := range h.readied {
+		if !w.at.After(since) {
+			due = append(due, w)
+			delete(h.readied, k)
+		}
+	}
+	return due, len(h.readied) > 0
+}
+
+// announce notifies other processes until ctx ends.
+func (d *Driver) announce(ctx context.Context) {
+	for {
+		select {
+		case <-d.announcer.signal:
+		case <-ctx.Done():
+			return
+		}
+		for more := true; more; {
+			if !sleep(ctx, unclaimed) {
+				return
+			}
+			var due []readied
+			due, more = d.announcer.take(time.Now().Add(-unclaimed))
+			d.announceReady(ctx, due)
+		}
+	}
+}
+
+// announceReady writes documents that have not changed since, with a revision that the
+// change streams of other processes do not filter out.
+func (d *Driver) announceReady(ctx context.Context, due []readied) {
+	if len(due) == 0 {
+		return
+	}
+	models := make([]mongo.WriteModel, len(due))
+	for i, w := range due {
+		models[i] = mongo.NewUpdateOneModel().
+			SetFilter(bson.D{{Key: "_id", Value: w.id}, {Key: "rev", Value: w.rev}}).
+			SetUpdate(field("$set", field("rev", d.revs.next())))
+	}
+	_, err := d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil {
+		d.leaveToSweep(ctx, "notifying other processes of ready jobs", err)
+	}
+}
