@@ -11,11 +11,10 @@ import (
 // stage is one parsed stage of a pipeline.
 type stage func([]bson.D) ([]bson.D, error)
 
-// stageParser parses what a pipeline says of one stage.
+// stageParser parses the specification of one stage.
 type stageParser func(any) (stage, error)
 
-// stages are the stages that the server knows, but for those that read another
-// collection. See
+// stages are the supported stages, except those that read another collection. See
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation-pipeline/.
 var stages = map[string]stageParser{
 	"$match":       matchStage,
@@ -49,14 +48,14 @@ func stagesNamed(names ...string) map[string]stageParser {
 
 const unionWith = "$unionWith"
 
-// queryStages are the stages that may be used in an aggregate command.
+// queryStages returns the stages that are allowed in an aggregate command.
 func (s *Server) queryStages(req *request) map[string]stageParser {
 	all := maps.Clone(stages)
 	all[unionWith] = func(v any) (stage, error) { return s.unionStage(req, v) }
 	return all
 }
 
-// parsePipeline parses a pipeline of the stages that are allowed.
+// parsePipeline parses a pipeline of allowed stages.
 func parsePipeline(list bson.A, allowed map[string]stageParser) ([]stage, error) {
 	pipeline := make([]stage, 0, len(list))
 	for _, item := range list {
@@ -99,7 +98,7 @@ func (s *Server) aggregate(req *request) (bson.D, error) {
 		Pipeline  []bson.Raw    `bson:"pipeline"`
 		Cursor    *batchArgs    `bson:"cursor"`
 		Hint      bson.RawValue `bson:"hint"`
-		// AllowDiskUse changes nothing here: all is in memory.
+		// AllowDiskUse has no effect because all data is in memory.
 		AllowDiskUse bool `bson:"allowDiskUse"`
 	}
 	if err := req.decode(&args); err != nil {
@@ -138,7 +137,7 @@ func (s *Server) aggregate(req *request) (bson.D, error) {
 	return s.replyWith(c.namespace(), docs, args.Cursor.BatchSize)
 }
 
-// pipe parses a pipeline over a collection, and returns how it is run.
+// pipe parses a pipeline over a collection and returns a function that runs it.
 func (s *Server) pipe(req *request, c *collection, list bson.A, hint bson.RawValue) (func() ([]bson.D, error), error) {
 	pipeline, err := parsePipeline(list, s.queryStages(req))
 	if err != nil {
@@ -162,10 +161,9 @@ func (s *Server) pipe(req *request, c *collection, list bson.A, hint bson.RawVal
 	}, nil
 }
 
-// leading is the selection that the first stages of a pipeline are, and how
-// many they are: the filter, then the order, then the limit, so that indexes
-// are used for them. See
-// https://www.mongodb.com/docs/manual/core/aggregation-pipeline-optimization/.
+// leading returns the selection that the first stages of a pipeline form, and how many
+// they are: the filter, then the order, then the limit, so that indexes are used for
+// them. See https://www.mongodb.com/docs/manual/core/aggregation-pipeline-optimization/.
 func leading(list bson.A) (sel selection, used int, err error) {
 	filters := bson.A{}
 	stageOf := func(name string) any {
@@ -194,7 +192,7 @@ func leading(list bson.A) (sel selection, used int, err error) {
 	return sel, used, nil
 }
 
-// unionStage appends what a pipeline makes of another collection. See
+// unionStage appends the results of a pipeline over another collection. See
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation/unionWith/.
 func (s *Server) unionStage(req *request, v any) (stage, error) {
 	if req.multiDocument() {
@@ -282,7 +280,7 @@ func skipStage(v any) (stage, error) {
 	return func(docs []bson.D) ([]bson.D, error) { return docs[min(int(f), len(docs)):], nil }, nil
 }
 
-// eachDocument is a stage that changes documents one by one.
+// eachDocument returns a stage that changes documents one by one.
 func eachDocument(change func(bson.D) (bson.D, error)) stage {
 	return func(docs []bson.D) ([]bson.D, error) {
 		changed := make([]bson.D, len(docs))
@@ -385,8 +383,8 @@ func countStage(v any) (stage, error) {
 	}, nil
 }
 
-// unwindStage makes a document of each element of an array. Only the short
-// form, a field path, is known.
+// unwindStage makes a document of each element of an array. It supports only the short
+// form, a field path.
 func unwindStage(v any) (stage, error) {
 	path, ok := v.(string)
 	if !ok || !strings.HasPrefix(path, "$") {
@@ -529,7 +527,7 @@ func accumulate(op bson.E, docs []bson.D) (any, error) {
 	return list, nil
 }
 
-// known is null for a missing value.
+// known returns null for a missing value, and other values unchanged.
 func known(v any) any {
 	if rank(v) == rankUndefined {
 		return nil
@@ -537,7 +535,7 @@ func known(v any) any {
 	return v
 }
 
-// total adds up the numbers among values, and leaves out what is none.
+// total adds up the numbers among values and ignores other values.
 func total(operator string, values bson.A) (any, error) {
 	var sum any = int32(0)
 	n := 0
@@ -560,7 +558,7 @@ func total(operator string, values bson.A) (any, error) {
 	return float(sum) / float64(n), nil
 }
 
-// extreme is the least or the greatest value that is not null.
+// extreme returns the least or the greatest value that is not null.
 func extreme(operator string, values bson.A) any {
 	var best any
 	for _, v := range values {

@@ -20,8 +20,8 @@ func stages(t *testing.T, text string) mongo.Pipeline {
 	return doc.Stages
 }
 
-// $unionWith appends the documents of another collection, or what a pipeline of
-// its own makes of them, duplicates too. One that is not there is empty.
+// $unionWith appends the documents of another collection, or the results of a pipeline
+// over it, duplicates included. A missing collection is empty.
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation/unionWith/
 func TestUnionWith(t *testing.T) {
 	c := jobs(t)
@@ -42,11 +42,11 @@ func TestUnionWith(t *testing.T) {
 	}
 }
 
-// A pipeline inside is checked before anything runs; $unionWith may not be used
-// in a transaction, nor where a pipeline changes or watches documents.
+// A pipeline inside is checked before anything runs. $unionWith must not be used in a
+// transaction, or in a pipeline that updates or watches documents.
 // https://www.mongodb.com/docs/manual/reference/operator/aggregation/unionWith/
 // https://www.mongodb.com/docs/manual/changeStreams/#modify-change-stream-output
-func TestWhereUnionWithIsRefused(t *testing.T) {
+func TestUnionWithIsRefused(t *testing.T) {
 	c := jobs(t)
 	for pipeline, want := range map[string]int{
 		`[{"$unionWith": 5}]`:                                               9,

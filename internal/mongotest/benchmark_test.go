@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// benchmarked is a collection with the indexes of a queue and n jobs in it,
-// one in a hundred of which is ready.
+// benchmarked returns a collection with the indexes of a queue and n jobs, one in a
+// hundred of which is ready.
 func benchmarked(b *testing.B, n int) *mongo.Collection {
 	b.Helper()
 	server, err := mongotest.New(mongotest.Options{InMemory: true})
@@ -101,7 +101,7 @@ func BenchmarkUpdateOne(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdateThousand updates as the heartbeats of a thousand jobs do.
+// BenchmarkUpdateThousand makes the updates of the heartbeats of a thousand jobs.
 func BenchmarkUpdateThousand(b *testing.B) {
 	c := benchmarked(b, 10000)
 	b.ReportAllocs()
@@ -150,7 +150,7 @@ func BenchmarkCountIncomplete(b *testing.B) {
 	}
 }
 
-// BenchmarkDeleteOne inserts and deletes one document beside many.
+// BenchmarkDeleteOne inserts and deletes one document in a large collection.
 func BenchmarkDeleteOne(b *testing.B) {
 	c := benchmarked(b, 10000)
 	b.ReportAllocs()

@@ -21,15 +21,15 @@ type changeEvent struct {
 	key      any
 	full     *document // of insert and replace
 	changes  bson.D    // of update
-	// current finds the document as it is now, for updateLookup.
+	// current returns the current document, for updateLookup.
 	current func() *document
 }
 
-// maxEvents is how many events there can be before the older half is forgotten,
-// as an oplog forgets when it is full.
+// maxEvents is the number of events above which the older half is forgotten, as a full
+// oplog forgets its oldest entries.
 const maxEvents = 200000
 
-// publish adds the events of a transaction that was committed.
+// publish adds the events of a committed transaction.
 func (s *Server) publish(tx *transaction) {
 	if len(tx.changes) == 0 {
 		return
@@ -62,7 +62,7 @@ func (s *Server) publish(tx *transaction) {
 
 func (r *record) committed() *document { return r.latest().doc }
 
-// publishDrop adds the event of a collection that was dropped.
+// publishDrop adds the event of a dropped collection.
 func (s *Server) publishDrop(c *collection) {
 	s.clock++
 	s.events = append(s.events, &changeEvent{kind: "drop", db: c.db, name: c.name, at: s.clock, wall: time.Now()})
@@ -85,8 +85,8 @@ func difference(before, after bson.D) bson.D {
 	}
 }
 
-// compareFields goes into documents that are on both sides, so that the paths
-// are those of the fields that changed.
+// compareFields descends into documents that exist on both sides, so that the paths are
+// those of the changed fields.
 func compareFields(prefix string, before, after bson.D, updated *bson.D, removed *bson.A) {
 	for _, e := range after {
 		old := field(before, e.Key)
@@ -109,7 +109,7 @@ func compareFields(prefix string, before, after bson.D, updated *bson.D, removed
 // changeStream is the cursor of a change stream on a collection.
 type changeStream struct {
 	db, name string
-	position int // how many events of the server it is past
+	position int // the number of events of the server that it has passed
 	lookup   bool
 	closed   bool // by an invalidate event
 	pipeline []stage
@@ -179,7 +179,7 @@ type changeStreamArgs struct {
 	StartAt      *primitive.Timestamp `bson:"startAtOperationTime"`
 }
 
-// startOf is the position at which a change stream starts.
+// startOf returns the position at which a change stream starts.
 func (s *Server) startOf(args *changeStreamArgs) (int, error) {
 	given := 0
 	position := s.forgotten + len(s.events)
@@ -209,7 +209,7 @@ func (s *Server) startOf(args *changeStreamArgs) (int, error) {
 	return position, s.checkHistory(position)
 }
 
-// checkHistory refuses a position whose events are gone.
+// checkHistory refuses a position whose events were forgotten.
 func (s *Server) checkHistory(position int) error {
 	if position >= s.forgotten {
 		return nil
@@ -221,8 +221,8 @@ func (s *Server) checkHistory(position int) error {
 	}
 }
 
-// ForgetHistory drops the events there are, as an oplog that is too short does:
-// change streams that have not read them cannot go on.
+// ForgetHistory drops all events, as an oplog that is too short does: change streams that
+// have not read them can't be resumed.
 func (s *Server) ForgetHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +235,8 @@ func (s *Server) forget(n int) {
 	s.events = slices.Clone(s.events[n:])
 }
 
-// next returns the events since the last one, and ends a batch when it has as
-// many bytes as a document may have.
+// next returns the events since the last one. It ends a batch that has reached the
+// maximum size of a document.
 func (c *changeStream) next(s *Server, size int64) ([]bson.Raw, bool, error) {
 	if err := s.checkHistory(c.position); err != nil {
 		return nil, false, err
@@ -273,7 +273,7 @@ func (c *changeStream) next(s *Server, size int64) ([]bson.Raw, bool, error) {
 	return batch, !c.closed, nil
 }
 
-// document is the event as a client sees it.
+// document returns the event as a client receives it.
 func (e *changeEvent) document(position int, lookup bool) bson.D {
 	doc := bson.D{
 		{Key: "_id", Value: resumeToken(position)},
@@ -302,7 +302,7 @@ func (e *changeEvent) document(position int, lookup bool) bson.D {
 	return doc
 }
 
-// invalidate is the last event of a change stream on a collection.
+// invalidate returns the last event of a change stream on a collection.
 func (e *changeEvent) invalidate(position int) bson.D {
 	return bson.D{
 		{Key: "_id", Value: resumeToken(position)},

@@ -28,7 +28,7 @@ func watch(t *testing.T, c *mongo.Collection, opts *options.ChangeStreamOptions,
 	return stream
 }
 
-// next is the next event without the fields that tell time and place.
+// next returns the next event without its time and position.
 func next(t *testing.T, stream *mongo.ChangeStream) string {
 	t.Helper()
 	require.True(t, stream.Next(t.Context()), stream.Err())
@@ -80,7 +80,7 @@ func TestStreamsWake(t *testing.T) {
 		began := time.Now()
 		insert(t, c, `{"_id": 1}`)
 		assert.True(t, <-got)
-		assert.Zero(t, time.Since(began), "the clock is faked")
+		assert.Zero(t, time.Since(began), "the clock is fake")
 	})
 }
 
@@ -152,8 +152,8 @@ func TestStreamsShowCommittedTransactions(t *testing.T) {
 	assert.Contains(t, next(t, stream), `"updatedFields":{"v":3}`)
 }
 
-// A batch of events ends before it is too large for a message, and the stream
-// goes on with the next one.
+// A batch of events ends before it is too large for a message, and the stream continues
+// with the next one.
 // https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-BSON-Document-Size
 func TestLargeBatchesOfEvents(t *testing.T) {
 	c := jobs(t)

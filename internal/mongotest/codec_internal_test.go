@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// everyType has a value of each type that the server may get or send.
+// everyType returns a value of each type that the server may receive or send.
 func everyType(t *testing.T) bson.D {
 	t.Helper()
 	decimal, err := primitive.ParseDecimal128("1.5")
@@ -40,7 +40,7 @@ func everyType(t *testing.T) bson.D {
 	return doc
 }
 
-func TestDocumentsAreCodedAsTheBSONPackageDoes(t *testing.T) {
+func TestCodecAgreesWithTheBSONPackage(t *testing.T) {
 	t.Parallel()
 	all := everyType(t)
 	for _, doc := range append([]bson.D{{}, all}, singles(all)...) {
@@ -55,7 +55,7 @@ func TestDocumentsAreCodedAsTheBSONPackageDoes(t *testing.T) {
 	}
 }
 
-// singles are documents with one element each.
+// singles returns documents with one element each.
 func singles(doc bson.D) []bson.D {
 	docs := make([]bson.D, len(doc))
 	for i, e := range doc {
@@ -64,7 +64,7 @@ func singles(doc bson.D) []bson.D {
 	return docs
 }
 
-func TestTypesThatOnlyAServerUsesAreEncodedAsTheBSONPackageDoes(t *testing.T) {
+func TestServerTypesAreEncodedLikeTheBSONPackage(t *testing.T) {
 	t.Parallel()
 	inner := bson.Raw{5, 0, 0, 0, 0}
 	doc := bson.D{
@@ -93,7 +93,7 @@ func TestMalformedDocumentsAreRefused(t *testing.T) {
 		_, err = decodeDocument(raw[:end])
 		require.Error(t, err, "%d bytes", end)
 	}
-	raw[len(raw)-2] = 7 // a boolean that is neither
+	raw[len(raw)-2] = 7 // a boolean that is neither true nor false
 	_, err = decodeDocument(raw)
 	require.Error(t, err)
 	_, err = encodeDocument(bson.D{{Key: "a\x00b", Value: 1}})

@@ -7,12 +7,12 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// batchArgs is the cursor field of the commands that have one.
+// batchArgs is the cursor field of commands.
 type batchArgs struct {
 	BatchSize *int64 `bson:"batchSize"`
 }
 
-// stored returns a collection that must be there.
+// stored returns a collection, which must exist.
 func (s *Server) stored(req *request, name string) (*collection, error) {
 	namespace, err := req.namespace(name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Server) replyWith(ns string, docs []bson.D, batchSize *int64) (bson.D, 
 	return s.firstBatch(&documentCursor{ns: ns, docs: encoded}, batchSize, false)
 }
 
-// create makes a collection. See
+// create creates a collection. See
 // https://www.mongodb.com/docs/manual/reference/command/create/.
 func (s *Server) create(req *request) (bson.D, error) {
 	var args struct {
@@ -58,7 +58,7 @@ func (s *Server) create(req *request) (bson.D, error) {
 	return bson.D{}, err
 }
 
-// drop removes a collection; since 7.0 one that is not there is no error. See
+// drop removes a collection. Since 7.0 a missing collection is no error. See
 // https://www.mongodb.com/docs/manual/reference/command/drop/.
 func (s *Server) drop(req *request) (bson.D, error) {
 	var args struct {
@@ -80,8 +80,7 @@ func (s *Server) drop(req *request) (bson.D, error) {
 	return bson.D{{Key: "nIndexesWas", Value: int32(len(c.indexes))}, {Key: "ns", Value: c.namespace()}}, nil
 }
 
-// dropCollection waits for the transactions that write to a collection, and
-// removes it.
+// dropCollection removes a collection after the transactions that write to it have ended.
 func (s *Server) dropCollection(req *request, c *collection) error {
 	for _, r := range c.records.Values() {
 		for r.changing() {
@@ -112,7 +111,7 @@ func (s *Server) dropDatabase(req *request) (bson.D, error) {
 	return bson.D{}, nil
 }
 
-// inDatabase are the collections of a database by name.
+// inDatabase returns the collections of a database, sorted by name.
 func (s *Server) inDatabase(db string) []*collection {
 	var found []*collection
 	for _, c := range s.collections {

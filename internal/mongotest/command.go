@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// genericFields are those that every command may have.
+// genericFields are the fields that every command may have.
 type genericFields struct {
 	DB               string   `bson:"$db"`
 	LSID             bson.Raw `bson:"lsid"`
@@ -26,7 +26,7 @@ type genericFields struct {
 	Comment bson.RawValue `bson:"comment"`
 }
 
-// request is one command that is being run.
+// request is a command in progress.
 type request struct {
 	peer     *peer
 	name     string
@@ -40,19 +40,19 @@ type request struct {
 // multiDocument reports whether the command is part of a transaction.
 func (r *request) multiDocument() bool { return r.generic.Autocommit != nil }
 
-// command is how one command is run. The server's lock is held.
+// command describes how a command is run, with the server's lock held.
 type command struct {
 	run func(*Server, *request) (bson.D, error)
-	// inTransaction says that it may be part of a transaction.
+	// inTransaction is true if the command may be part of a transaction.
 	inTransaction bool
-	// write says that it may be a retryable write.
+	// write is true if the command may be a retryable write.
 	write bool
-	// read says that a secondary runs it for clients that may read from one,
-	// anywhere that it does so for all.
+	// read is true if a secondary runs the command for clients that may read from one,
+	// and anywhere if a secondary runs it for all clients.
 	read, anywhere bool
 }
 
-// commands are those that the server knows. See
+// commands are the supported commands. See
 // https://www.mongodb.com/docs/manual/reference/command/.
 var commands = map[string]command{
 	"hello":              {run: (*Server).hello, anywhere: true},
@@ -83,7 +83,7 @@ var commands = map[string]command{
 	"configureFailPoint": {run: (*Server).configureFailPoint, anywhere: true},
 }
 
-// newRequest reads what all commands have in common.
+// newRequest reads the fields that all commands have in common.
 func newRequest(s *Server, client *peer, raw bson.Raw) (*request, error) {
 	first, err := raw.IndexErr(0)
 	if err != nil {
@@ -141,8 +141,8 @@ func decodeStrict(what string, raw bson.Raw, into any, also ...reflect.Type) err
 	return nil
 }
 
-// wait gives the lock away until something happens. It returns an error when
-// the request's time is up, its client has hung up, or the server is closed.
+// wait releases the lock until something happens. It returns an error if the request's
+// time is up, its client has hung up, or the server is closed.
 func (s *Server) wait(req *request, event <-chan struct{}, atMost time.Duration) error {
 	if limit := time.Duration(req.generic.MaxTimeMS) * time.Millisecond; limit > 0 {
 		left := limit - time.Since(req.received)
@@ -167,9 +167,9 @@ func (s *Server) wait(req *request, event <-chan struct{}, atMost time.Duration)
 }
 
 // errCloseConnection ends the connection of a request instead of a reply.
-var errCloseConnection = errors.New("the connection is to be closed")
+var errCloseConnection = errors.New("the connection must be closed")
 
-// namespace is the full name of the collection that a command is about.
+// namespace returns the full name of a command's collection.
 func (r *request) namespace(name string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "$\x00") || strings.HasPrefix(name, ".") {
 		return "", errorf(codeInvalidNamespace, "Invalid collection name: %q", name)

@@ -10,24 +10,22 @@ import (
 	"go.mongodb.org/mongo-driver/event"
 )
 
-// Commands counts the commands that clients send, getMore included, and each
-// retry for itself. It leaves out those by which a driver looks after its
-// connections and sessions, and those of tests: hello, endSessions and
-// configureFailPoint. The zero value is ready to use. All its methods are safe
-// for concurrent use.
+// Commands counts the commands that clients send, including getMore and each retry. It
+// excludes hello, endSessions and configureFailPoint, which drivers send for their
+// connections and sessions and tests send to set faults. The zero value is ready to use.
+// All its methods are safe for concurrent use.
 type Commands struct {
 	mu     sync.Mutex
 	counts map[sentCommand]int
 }
 
-// sentCommand is the name of a command and the collection that it is about,
-// which is empty for some.
+// sentCommand is the name of a command and its collection, which is empty for some
+// commands.
 type sentCommand struct{ name, collection string }
 
 var uncounted = []string{"hello", "isMaster", "ismaster", "endSessions", "configureFailPoint"}
 
-// Monitor returns a monitor for the options of a client whose commands are to
-// be counted.
+// Monitor returns a monitor for the options of a client whose commands must be counted.
 func (c *Commands) Monitor() *event.CommandMonitor {
 	return &event.CommandMonitor{Started: func(_ context.Context, started *event.CommandStartedEvent) {
 		if slices.Contains(uncounted, started.CommandName) {
@@ -37,7 +35,7 @@ func (c *Commands) Monitor() *event.CommandMonitor {
 		if field == "getMore" {
 			field = "collection"
 		}
-		collection, _ := started.Command.Lookup(field).StringValueOK() // others have a number there
+		collection, _ := started.Command.Lookup(field).StringValueOK() // a number in other commands
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.counts == nil {
@@ -47,32 +45,32 @@ func (c *Commands) Monitor() *event.CommandMonitor {
 	}}
 }
 
-// Reset starts again from zero.
+// Reset resets all counts to zero.
 func (c *Commands) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.counts)
 }
 
-// Total returns how many commands were sent.
+// Total returns the number of commands sent.
 func (c *Commands) Total() int {
 	return c.sum(func(sentCommand) bool { return true })
 }
 
-// Named returns how many commands of any of some names were sent.
+// Named returns the number of commands sent with any of the names.
 func (c *Commands) Named(names ...string) int {
 	return c.sum(func(sent sentCommand) bool { return slices.Contains(names, sent.name) })
 }
 
-// On returns how many commands about a collection were sent: all, or those of
-// any of some names.
+// On returns the number of commands sent about a collection, either all or those with any
+// of the names.
 func (c *Commands) On(collection string, names ...string) int {
 	return c.sum(func(sent sentCommand) bool {
 		return sent.collection == collection && (len(names) == 0 || slices.Contains(names, sent.name))
 	})
 }
 
-// ByName returns how many commands of each name were sent.
+// ByName returns the number of commands sent by name.
 func (c *Commands) ByName() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

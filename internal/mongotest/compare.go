@@ -34,7 +34,7 @@ const (
 	rankMaxKey
 )
 
-// rank is the place of a value's type in the order of types.
+// rank returns the position of a value's type in the order of types.
 func rank(v any) int {
 	switch v.(type) {
 	case primitive.MinKey:
@@ -72,13 +72,13 @@ func rank(v any) int {
 	case primitive.MaxKey:
 		return rankMaxKey
 	default:
-		panic(fmt.Sprintf("mongotest: %T is no BSON value", v))
+		panic(fmt.Sprintf("mongotest: %T is not a BSON value", v))
 	}
 }
 
 // compare orders two values as the server does: by type, then by value.
 func compare(a, b any) int {
-	switch x := a.(type) { // what most values are
+	switch x := a.(type) { // the most frequent types
 	case string:
 		if y, ok := b.(string); ok {
 			return strings.Compare(x, y)
@@ -123,12 +123,12 @@ func compare(a, b any) int {
 	case primitive.Regex:
 		y := b.(primitive.Regex)
 		return cmp.Or(strings.Compare(x.Pattern, y.Pattern), strings.Compare(x.Options, y.Options))
-	default: // null, the key limits, and code, which are not told apart further
+	default: // null, the key limits and code, whose values are not distinguished
 		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 	}
 }
 
-// undefined is what a missing field is.
+// undefined is the value of a missing field.
 var undefined = primitive.Undefined{}
 
 func equal(a, b any) bool { return compare(a, b) == 0 }
@@ -175,8 +175,8 @@ func compareArrays(a, b bson.A) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareNumbers compares by value, whatever the numeric types are. NaN is
-// less than every other number and equal to itself.
+// compareNumbers compares by value, across numeric types. NaN is less than every other
+// number and equal to itself.
 func compareNumbers(a, b any) int {
 	x, xIsInt := integer(a)
 	y, yIsInt := integer(b)
@@ -190,7 +190,7 @@ func compareNumbers(a, b any) int {
 	return rational(a).Cmp(rational(b))
 }
 
-// integer is the value of a number of an integer type.
+// integer returns the value of a number of an integer type.
 func integer(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int32:
@@ -202,7 +202,7 @@ func integer(v any) (int64, bool) {
 	}
 }
 
-// float is the nearest float64 of a number.
+// float returns the float64 nearest to a number.
 func float(v any) float64 {
 	switch n := v.(type) {
 	case int32:
@@ -221,11 +221,11 @@ func float(v any) float64 {
 		f, _ := rational(n).Float64()
 		return f
 	default:
-		panic(fmt.Sprintf("mongotest: %T is no number", v))
+		panic(fmt.Sprintf("mongotest: %T is not a number", v))
 	}
 }
 
-// rational is the exact value of a finite number.
+// rational returns the exact value of a finite number.
 func rational(v any) *big.Rat {
 	switch n := v.(type) {
 	case float64:
@@ -246,8 +246,7 @@ func rational(v any) *big.Rat {
 	}
 }
 
-// keyString is a text that two values share when they are equal, for lookups
-// in maps.
+// keyString returns a text that two values share if they are equal, for lookups in maps.
 func keyString(v any) string {
 	var b strings.Builder
 	writeKey(&b, v)
@@ -292,7 +291,7 @@ func rationalText(r *big.Rat) string {
 	return r.String()
 }
 
-// show writes a value for an error message, as servers do.
+// show formats a value for an error message, as servers do.
 func show(v any) string {
 	switch x := v.(type) {
 	case nil:

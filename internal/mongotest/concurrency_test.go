@@ -14,9 +14,8 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// Writes to one document are atomic, and transactions that conflict are run
-// again until none is lost.
-// https://www.mongodb.com/docs/manual/core/write-operations-atomicity/
+// Writes to one document are atomic, and conflicting transactions are repeated until no
+// update is lost. https://www.mongodb.com/docs/manual/core/write-operations-atomicity/
 func TestNoWriteIsLost(t *testing.T) {
 	const workers, rounds = 6, 10
 	c := jobs(t)
@@ -47,7 +46,7 @@ func TestNoWriteIsLost(t *testing.T) {
 	assert.EqualValues(t, 2, count(t, t.Context(), c, `{"v": 60}`))
 }
 
-// Of many that take documents by a condition, one gets each.
+// If many clients take documents by a condition, each document is taken once.
 func TestEachDocumentIsTakenOnce(t *testing.T) {
 	const workers, documents = 4, 100
 	c := jobs(t)
@@ -85,9 +84,9 @@ func TestEachDocumentIsTakenOnce(t *testing.T) {
 	}
 }
 
-// Hundreds of goroutines of several clients claim jobs in the order of an
-// index and take scopes by a unique one; no job is claimed twice, no scope has
-// two holders, and a stream tells of every claim.
+// Hundreds of goroutines of several clients claim jobs in the order of an index and take
+// scopes by a unique index. No job is claimed twice, no scope has two holders, and a
+// stream reports every claim.
 func TestManyClaimAtOnce(t *testing.T) {
 	const clients, workers, documents, scopeNames = 4, 60, 600, 5
 	server, first := start(t, mongotest.Options{})

@@ -6,20 +6,20 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// defaultBatch is the size of a first batch that a client says nothing about.
+// defaultBatch is the default size of the first batch.
 const defaultBatch = 101
 
-// cursor is what getMore continues.
+// cursor is a cursor that getMore continues.
 type cursor interface {
 	namespace() string
-	// next returns up to size documents, all when it is negative, and whether
-	// there can be more.
+	// next returns up to size documents, or all if size is negative, and reports whether
+	// there may be more.
 	next(s *Server, size int64) ([]bson.Raw, bool, error)
-	// token is where a change stream can be resumed; nil for other cursors.
+	// token returns where a change stream can be resumed, or nil for other cursors.
 	token() bson.D
 }
 
-// documentCursor holds documents that were found already.
+// documentCursor is a cursor over documents that were found already.
 type documentCursor struct {
 	ns   string
 	docs []bson.Raw
@@ -29,7 +29,7 @@ func (c *documentCursor) namespace() string { return c.ns }
 
 func (c *documentCursor) token() bson.D { return nil }
 
-// next cuts a batch before it is larger than a document may be, as servers do.
+// next ends a batch before it exceeds the maximum size of a document, as servers do.
 func (c *documentCursor) next(_ *Server, size int64) ([]bson.Raw, bool, error) {
 	n, bytes := 0, 0
 	for n < len(c.docs) && (size < 0 || int64(n) < size) {
@@ -44,8 +44,8 @@ func (c *documentCursor) next(_ *Server, size int64) ([]bson.Raw, bool, error) {
 	return batch, len(c.docs) > 0, nil
 }
 
-// firstBatch replies with the first documents of a cursor, and keeps it when
-// there are more.
+// firstBatch replies with the first documents of a cursor, and keeps the cursor if there
+// are more.
 func (s *Server) firstBatch(c cursor, batchSize *int64, single bool) (bson.D, error) {
 	size := int64(defaultBatch)
 	if batchSize != nil {
@@ -94,7 +94,7 @@ func (s *Server) getMore(req *request) (bson.D, error) {
 	await := time.Second
 	if req.generic.MaxTimeMS > 0 {
 		await = time.Duration(req.generic.MaxTimeMS) * time.Millisecond
-		req.generic.MaxTimeMS = 0 // it bounds the wait, and is no error when it is over
+		req.generic.MaxTimeMS = 0 // it bounds the wait here, and its end is no error
 	}
 	for {
 		c, ok := s.cursors[args.ID]
@@ -124,7 +124,7 @@ func (s *Server) nextBatch(id int64, c cursor, batch []bson.Raw, more bool) bson
 	return cursorReply("nextBatch", id, c, batch)
 }
 
-// killCursors forgets cursors. See
+// killCursors removes cursors. See
 // https://www.mongodb.com/docs/manual/reference/command/killCursors/.
 func (s *Server) killCursors(req *request) (bson.D, error) {
 	var args struct {

@@ -11,11 +11,11 @@ import (
 	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
 )
 
-// The tests spend much of their time in reading and writing BSON. So the types that job
-// queues use are read and written here, without reflection; the bson package does it for
-// all others, and for what is malformed.
+// The tests spend much of their time reading and writing BSON. So the types that job
+// queues use are read and written here, without reflection. The bson package handles all
+// other types and malformed documents.
 
-// decodeDocument gives raw BSON the form that matching and updates work on.
+// decodeDocument decodes raw BSON into the form that matching and updates use.
 func decodeDocument(raw bson.Raw) (bson.D, error) {
 	if len(raw) == 0 {
 		return bson.D{}, nil
@@ -31,7 +31,7 @@ func decodeDocument(raw bson.Raw) (bson.D, error) {
 	return doc, nil
 }
 
-// decodeValue does the same for one value.
+// decodeValue decodes one value in the same way.
 func decodeValue(raw bson.RawValue) (any, error) {
 	if raw.Type == 0 {
 		return primitive.Undefined{}, nil
@@ -47,8 +47,8 @@ func decodeValue(raw bson.RawValue) (any, error) {
 	return v, nil
 }
 
-// reader reads BSON. The strings that it returns are parts of its text. Once it has
-// failed, it returns nothing more.
+// reader reads BSON. The strings that it returns share its memory. After a failure it
+// returns nothing more.
 type reader struct {
 	text   string
 	at     int
@@ -66,7 +66,7 @@ func (r *reader) take(n int) string {
 	return part
 }
 
-// number reads an integer of n bytes, the lowest first.
+// number reads a little-endian integer of n bytes.
 func (r *reader) number(n int) uint64 {
 	var number uint64
 	for i, b := range []byte(r.take(n)) {
@@ -75,7 +75,7 @@ func (r *reader) number(n int) uint64 {
 	return number
 }
 
-// name reads a string that ends with a zero.
+// name reads a zero-terminated string.
 func (r *reader) name() string {
 	name := r.take(max(0, strings.IndexByte(r.text[r.at:], 0)))
 	if r.take(1) != "\x00" {
@@ -112,7 +112,7 @@ func (r *reader) array() bson.A {
 	return list
 }
 
-// value reads a value. It fails for the types that job queues don't use.
+// value reads a value. It fails for types that job queues don't use.
 func (r *reader) value(kind byte) any {
 	switch kind {
 	case byte(bson.TypeDouble):
@@ -127,7 +127,7 @@ func (r *reader) value(kind byte) any {
 		return r.array()
 	case byte(bson.TypeBinary):
 		size, subtype := int(int32(r.number(4))), byte(r.number(1))
-		r.failed = r.failed || subtype == bson.TypeBinaryBinaryOld // it has a second length
+		r.failed = r.failed || subtype == bson.TypeBinaryBinaryOld // has a second length
 		return primitive.Binary{Subtype: subtype, Data: []byte(r.take(size))}
 	case byte(bson.TypeObjectID):
 		var id primitive.ObjectID
@@ -154,7 +154,7 @@ func (r *reader) value(kind byte) any {
 }
 
 // decodeFields reads a document into the fields of a struct, by their bson tags. It
-// returns the names of which the struct has no field.
+// returns the names that have no field in the struct.
 func decodeFields(raw bson.Raw, into any) (unknown []string, err error) {
 	elements, err := raw.Elements()
 	if err != nil {
@@ -189,7 +189,7 @@ func decodeInto(to any, v bson.RawValue) error {
 		*to = &b
 	case *int64:
 		*to, done = v.AsInt64OK()
-		done = done && v.Type != bson.TypeDouble // which may be no whole number
+		done = done && v.Type != bson.TypeDouble // it may not be a whole number
 	case **int64:
 		var n int64
 		n, done = v.AsInt64OK()
@@ -214,7 +214,7 @@ func decodeInto(to any, v bson.RawValue) error {
 	return v.Unmarshal(to)
 }
 
-// set sets a field to a value, if that is of the field's type.
+// set sets a field to a value if the value has the field's type.
 func set(to, value any) (done bool) {
 	switch to := to.(type) {
 	case *bson.D:
@@ -227,7 +227,7 @@ func set(to, value any) (done bool) {
 	return done
 }
 
-// rawDocuments are the elements of an array of documents.
+// rawDocuments returns the elements of an array of documents.
 func rawDocuments(v bson.RawValue) ([]bson.Raw, bool) {
 	if v.Type != bson.TypeArray {
 		return nil, false
@@ -247,9 +247,9 @@ func rawDocuments(v bson.RawValue) ([]bson.Raw, bool) {
 	return docs, true
 }
 
-// structs has the fields of each struct that was read once, by their names in BSON. It
-// is no sync.Map, so that the server can be compiled without the race detector: the
-// generic code of one would then be compiled without it for all other packages too.
+// structs caches the fields of structs by their BSON names. It is not a sync.Map, so that
+// the server can be compiled without the race detector: otherwise sync.Map's generic code
+// would be compiled without it for all other packages too.
 var structs = struct {
 	sync.Mutex
 	fields map[reflect.Type]map[string]int

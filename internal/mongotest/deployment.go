@@ -14,51 +14,50 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// URIVariable is the environment variable that names a real server, on which
-// tests then run instead of on the stand-in.
+// URIVariable is the environment variable with the URI of a real server. If it is set,
+// tests run on that server instead of the stand-in.
 const URIVariable = "AMBOY_TEST_MONGODB_URI"
 
-// Deployment is where a test has its data: the server that URIVariable names,
-// else a server of this package that the test has for itself. It has a database
-// that no other test has, which is dropped when the test ends. All its methods
-// are safe for concurrent use.
+// Deployment is the MongoDB deployment of a test: the server that URIVariable names, or
+// else a server of this package that the test has for itself. It has a database of its
+// own, which is dropped when the test ends. All its methods are safe for concurrent use.
 type Deployment struct {
 	t          testing.TB
 	uri        string
 	database   string
 	replicaSet bool
-	server     *Server // nil for a real one
+	server     *Server // nil if the server is real
 	client     *mongo.Client
-	aside      *mongo.Client // for what the test does, and not what it tests
+	aside      *mongo.Client // for the test's own commands, which are not counted
 	commands   Commands
 }
 
-// Option says what a test needs of a deployment.
+// Option is a requirement of a test for its deployment.
 type Option func(*needs)
 
 type needs struct {
 	standalone, replicaSet, inMemory, standIn bool
 }
 
-// Standalone is for a test that needs a server without a replica set: without
-// transactions, retryable writes and change streams. It is skipped on others.
+// Standalone requires a server without a replica set: without transactions, retryable
+// writes and change streams. The test is skipped on other servers.
 func Standalone() Option { return func(n *needs) { n.standalone = true } }
 
-// ReplicaSet is for a test that needs a replica set. It is skipped on a server
-// that is none. The stand-in is one without this too.
+// ReplicaSet requires a replica set. The test is skipped on a standalone server. The
+// stand-in is a replica set by default.
 func ReplicaSet() Option { return func(n *needs) { n.replicaSet = true } }
 
-// StandIn is for a test that needs what only the stand-in has. It is skipped on
-// real servers.
+// StandIn requires features that only the stand-in has. The test is skipped on real
+// servers.
 func StandIn() Option { return func(n *needs) { n.standIn = true } }
 
-// InMemory makes the stand-in listen on no port, so that it and its clients can
-// live in a bubble of testing/synctest. Clients can be made by ClientOptions
-// only, not by the URI. The test is skipped on real servers.
+// InMemory makes the stand-in listen on no port, so that it and its clients can run in a
+// bubble of testing/synctest. Clients must then be made with ClientOptions, not with the
+// URI. The test is skipped on real servers.
 func InMemory() Option { return func(n *needs) { n.inMemory, n.standIn = true, true } }
 
-// Open gives a test a deployment, and takes care of its end. The test fails at
-// once when there is none, and is skipped when it needs another one.
+// Open opens a deployment for a test and closes it when the test ends. The test fails if
+// there is no deployment, and is skipped if it requires another kind.
 func Open(t testing.TB, opts ...Option) *Deployment {
 	t.Helper()
 	var n needs
@@ -69,7 +68,7 @@ func Open(t testing.TB, opts ...Option) *Deployment {
 	if d.uri == "" {
 		d.start(n)
 	} else if n.standIn {
-		t.Skip("the test needs what only the server of mongotest has")
+		t.Skip("the test needs features of the mongotest server")
 	}
 	d.client = d.Connect()
 	d.aside = d.connect(d.plainOptions())
@@ -101,8 +100,7 @@ func (d *Deployment) start(n needs) {
 	d.server, d.uri = server, server.URI()
 }
 
-// askReplicaSet asks the server whether it is a replica set, or a cluster of
-// some, by the fields in which they differ.
+// askReplicaSet asks the server whether it is a replica set or a sharded cluster.
 func (d *Deployment) askReplicaSet() bool {
 	d.t.Helper()
 	var hello struct {
@@ -111,7 +109,7 @@ func (d *Deployment) askReplicaSet() bool {
 	}
 	err := d.aside.Database("admin").RunCommand(d.t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
 	if err != nil {
-		d.t.Fatalf("asking the server what it is: %s", err)
+		d.t.Fatalf("querying the type of the server: %s", err)
 	}
 	return hello.SetName != "" || hello.Msg == "isdbgrid"
 }
@@ -123,12 +121,12 @@ func (d *Deployment) IsReal() bool { return d.server == nil }
 // transactions, retryable writes and change streams.
 func (d *Deployment) IsReplicaSet() bool { return d.replicaSet }
 
-// Server returns the stand-in, for what only it can do. On a real server it
-// skips the test.
+// Server returns the stand-in, for features that only it has. On a real server it skips
+// the test.
 func (d *Deployment) Server() *Server {
 	d.t.Helper()
 	if d.server == nil {
-		d.t.Skip("the test needs what only the server of mongotest has")
+		d.t.Skip("the test needs features of the mongotest server")
 	}
 	return d.server
 }
@@ -136,8 +134,8 @@ func (d *Deployment) Server() *Server {
 // Database returns the name of the test's database.
 func (d *Deployment) Database() string { return d.database }
 
-// URI returns the connection string, for clients in other processes too. It has
-// the application name by which Fail knows the clients of the test.
+// URI returns the connection string, also for clients in other processes. It contains the
+// application name by which Fail identifies the clients of the test.
 func (d *Deployment) URI() string {
 	separator := "&"
 	if !strings.Contains(d.uri, "?") {
@@ -149,7 +147,7 @@ func (d *Deployment) URI() string {
 	return d.uri + separator + "appName=" + url.QueryEscape(d.database)
 }
 
-// ClientOptions returns new options of a client, whose commands are counted.
+// ClientOptions returns new client options. The commands of such clients are counted.
 func (d *Deployment) ClientOptions() *options.ClientOptions {
 	return d.plainOptions().SetAppName(d.database).SetMonitor(d.commands.Monitor())
 }
@@ -161,10 +159,10 @@ func (d *Deployment) plainOptions() *options.ClientOptions {
 	return options.Client().ApplyURI(d.uri)
 }
 
-// Client returns the client for what is tested. Its commands are counted.
+// Client returns the client for the code under test. Its commands are counted.
 func (d *Deployment) Client() *mongo.Client { return d.client }
 
-// Connect returns one more client, as another process would have, until the
+// Connect returns another client, as another process would have. It is closed when the
 // test ends. Its commands are counted.
 func (d *Deployment) Connect() *mongo.Client {
 	d.t.Helper()
@@ -185,19 +183,19 @@ func (d *Deployment) connect(opts *options.ClientOptions) *mongo.Client {
 	return client
 }
 
-// Collection returns a collection of the test's database for what the test does
-// itself: its commands are not counted, and do not fail by Fail.
+// Collection returns a collection of the test's database for the test's own commands,
+// which are not counted and do not fail because of Fail.
 func (d *Deployment) Collection(name string) *mongo.Collection {
 	return d.aside.Database(d.database).Collection(name)
 }
 
-// Commands returns the counts of what the counted clients have sent.
+// Commands returns the counts of the commands that the counted clients have sent.
 func (d *Deployment) Commands() *Commands { return &d.commands }
 
-// Fail lets commands of the test's clients fail from now on, instead of how
-// they failed before. It ends with the test at the latest. A real server must
-// have its test commands enabled, otherwise the test is skipped; it has one
-// fail point, so that tests that use it must not run in parallel there.
+// Fail makes commands of the test's clients fail from now on, and replaces an earlier
+// Failure. It ends with the test at the latest. A real server must have its test commands
+// enabled, otherwise the test is skipped. A real server has a single fail point, so tests
+// that use Fail must not run in parallel on it.
 func (d *Deployment) Fail(f Failure) {
 	d.t.Helper()
 	if err := f.check(); err != nil {
@@ -210,7 +208,7 @@ func (d *Deployment) Fail(f Failure) {
 	}
 }
 
-// Heal ends what Fail has begun.
+// Heal ends the effect of Fail.
 func (d *Deployment) Heal() {
 	d.t.Helper()
 	d.failPoint(bson.D{{Key: "mode", Value: "off"}})

@@ -16,13 +16,13 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// standIn makes the test run on the stand-in, whatever the environment says.
+// standIn makes the test run on the stand-in, whatever the environment.
 func standIn(t *testing.T) {
 	t.Helper()
 	t.Setenv(mongotest.URIVariable, "")
 }
 
-// realServer makes deployments take a server of the test for a real one.
+// realServer makes deployments treat a server of the test as a real one.
 func realServer(t *testing.T, opts mongotest.Options) *mongo.Client {
 	t.Helper()
 	server, client := start(t, opts)
@@ -30,7 +30,7 @@ func realServer(t *testing.T, opts mongotest.Options) *mongo.Client {
 	return client
 }
 
-func TestDeploymentsAreTheirTests(t *testing.T) {
+func TestDeploymentsAreSeparate(t *testing.T) {
 	standIn(t)
 	one, two := mongotest.Open(t), mongotest.Open(t, mongotest.Standalone())
 	assert.NotEqual(t, one.Database(), two.Database())
@@ -45,7 +45,7 @@ func TestDeploymentsAreTheirTests(t *testing.T) {
 	assert.NotNil(t, one.Server())
 }
 
-func TestDeploymentsCanBeInABubble(t *testing.T) {
+func TestDeploymentsRunInABubble(t *testing.T) {
 	standIn(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())
@@ -137,7 +137,7 @@ func TestCommandsAreCounted(t *testing.T) {
 	commands.Reset()
 	assert.Zero(t, commands.Total())
 
-	var second mongotest.Commands // of one client alone
+	var second mongotest.Commands // of only one client
 	client := connect(t, d.ClientOptions().SetMonitor(second.Monitor()))
 	require.NoError(t, client.Ping(t.Context(), nil))
 	assert.Equal(t, 1, second.Named("ping"))
@@ -160,8 +160,8 @@ func TestCommandsAreCountedConcurrently(t *testing.T) {
 	assert.Equal(t, 160, d.Commands().Named("ping"))
 }
 
-// Fail lets the commands of the test's clients fail, those by its URI too, and
-// leaves alone what the test does aside.
+// Fail makes the commands of the test's clients fail, including clients connected by its
+// URI, and does not affect the test's own commands.
 func TestFail(t *testing.T) {
 	standIn(t)
 	d := mongotest.Open(t)
@@ -197,7 +197,7 @@ func TestFail(t *testing.T) {
 	assert.Equal(t, 64, unconfirmed.WriteConcernError.Code)
 }
 
-// What can't fail anything fails the test that asks for it.
+// A Failure without an effect fails the test that sets it.
 func TestFailuresAreChecked(t *testing.T) {
 	standIn(t)
 	for _, f := range []mongotest.Failure{
@@ -218,7 +218,7 @@ func TestFailuresAreChecked(t *testing.T) {
 	}
 }
 
-// fatalTB is a test that may fail.
+// fatalTB is a testing.TB that records Fatal.
 type fatalTB struct {
 	testing.TB
 	failed bool

@@ -41,14 +41,14 @@ func appendArray[T any](dst []byte, list []T) ([]byte, error) {
 	return endDocument(dst, start), nil
 }
 
-// endDocument ends a document that began at start, and writes its length there.
+// endDocument ends a document that began at start and writes its length there.
 func endDocument(dst []byte, start int) []byte {
 	dst = append(dst, 0)
 	appendNumber(dst[:start], uint64(len(dst)-start), 4)
 	return dst
 }
 
-// appendNumber appends an integer of n bytes, the lowest first.
+// appendNumber appends a little-endian integer of n bytes.
 func appendNumber(dst []byte, number uint64, n int) []byte {
 	for range n {
 		dst = append(dst, byte(number))
@@ -57,11 +57,11 @@ func appendNumber(dst []byte, number uint64, n int) []byte {
 	return dst
 }
 
-// appendElement appends an element of a document. The type of a value stands before its
-// name, so it is filled in last.
+// appendElement appends an element of a document. The type of a value precedes its name,
+// so it is filled in last.
 func appendElement(dst []byte, name string, v any) ([]byte, error) {
 	if strings.IndexByte(name, 0) >= 0 {
-		return nil, fmt.Errorf("the name %q has a zero", name)
+		return nil, fmt.Errorf("the name %q contains a zero byte", name)
 	}
 	at := len(dst)
 	dst = append(dst, 0)
@@ -75,7 +75,7 @@ func appendElement(dst []byte, name string, v any) ([]byte, error) {
 	return dst, nil
 }
 
-// appendValue appends a value, and returns its type.
+// appendValue appends a value and returns its type.
 func appendValue(dst []byte, v any) (kind bsontype.Type, _ []byte, err error) {
 	switch v := v.(type) {
 	case nil:
@@ -117,7 +117,7 @@ func appendValue(dst []byte, v any) (kind bsontype.Type, _ []byte, err error) {
 			return bson.TypeEmbeddedDocument, append(dst, v...), nil
 		}
 	}
-	// The bson package knows all other types, and writes null for nil.
+	// The bson package encodes all other types, and nil as null.
 	kind, encoded, err := bson.MarshalValue(v)
 	return kind, append(dst, encoded...), err
 }

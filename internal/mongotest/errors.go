@@ -100,7 +100,7 @@ var codeNames = map[int32]string{
 	13436:                       "NotPrimaryOrSecondary",
 }
 
-// The labels that tell a driver what it may do about an error.
+// The error labels that tell a driver which retries are allowed.
 const (
 	labelTransient = "TransientTransactionError"
 	labelRetryable = "RetryableWriteError"
@@ -130,7 +130,7 @@ func errorf(code int32, format string, args ...any) error {
 	return &commandError{code: code, message: fmt.Sprintf(format, args...)}
 }
 
-// asCommandError gives any error of a command the form of the server's.
+// asCommandError converts any error of a command to a server error.
 func asCommandError(err error) *commandError {
 	var e *commandError
 	if errors.As(err, &e) {
@@ -139,7 +139,7 @@ func asCommandError(err error) *commandError {
 	return &commandError{code: codeFailedToParse, message: err.Error()}
 }
 
-// reply is the document that reports a command's failure.
+// reply returns the document that reports a command's failure.
 func (e *commandError) reply() bson.D {
 	doc := bson.D{
 		{Key: "ok", Value: 0.0},
@@ -154,7 +154,7 @@ func (e *commandError) reply() bson.D {
 	return doc
 }
 
-// writeError is the entry that reports one failed statement of a bulk write.
+// writeError returns the entry that reports one failed statement of a bulk write.
 func (e *commandError) writeError(index int) bson.D {
 	doc := bson.D{
 		{Key: "index", Value: int32(index)},
@@ -164,15 +164,15 @@ func (e *commandError) writeError(index int) bson.D {
 	return append(doc, bson.E{Key: "errmsg", Value: e.message})
 }
 
-// retryableCodes are those after which a driver sends a write once more. See
+// retryableCodes are the codes after which a driver repeats a write once. See
 // https://www.mongodb.com/docs/manual/core/retryable-writes/.
 var retryableCodes = []int32{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
-// transientCodes are those after which a whole transaction may be tried once
-// more. See https://www.mongodb.com/docs/manual/core/transactions-in-applications/.
+// transientCodes are the codes after which a whole transaction may be tried once more.
+// See https://www.mongodb.com/docs/manual/core/transactions-in-applications/.
 var transientCodes = []int32{24, 112, 246, 251, 267}
 
-// label adds the labels that a server gives the error of this request.
+// label adds the labels that a server adds to the error of this request.
 func (e *commandError) label(req *request) {
 	ending := req.name == "commitTransaction" || req.name == "abortTransaction"
 	retryable := slices.Contains(retryableCodes, e.code)

@@ -10,8 +10,8 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// A test starts a server and gives the driver its options. A fault is injected
-// as into a real server.
+// A test starts a server and passes its options to the driver. A fault is injected as
+// into a real server.
 func Example() {
 	server, err := mongotest.New(mongotest.Options{InMemory: true})
 	if err != nil {

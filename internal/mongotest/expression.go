@@ -18,9 +18,8 @@ type expressionOperator struct {
 
 const unbounded = math.MaxInt
 
-// expressionOperators are those that need no more than the values of their
-// arguments. See
-// https://www.mongodb.com/docs/manual/reference/operator/aggregation/.
+// expressionOperators returns the operators that need only the values of their arguments.
+// See https://www.mongodb.com/docs/manual/reference/operator/aggregation/.
 func expressionOperators() map[string]expressionOperator {
 	return map[string]expressionOperator{
 		"$eq":       {2, 2, compared(func(c int) bool { return c == 0 })},
@@ -48,8 +47,7 @@ func expressionOperators() map[string]expressionOperator {
 
 func falsy(v any) bool { return !truthy(v) }
 
-// checkExpression refuses an expression with an operator or a variable that
-// the server does not know.
+// checkExpression refuses an expression with an unsupported operator or variable.
 func checkExpression(v any) error {
 	switch x := v.(type) {
 	case string:
@@ -106,8 +104,8 @@ func checkOperator(doc bson.D) error {
 	return nil
 }
 
-// arguments are the arguments of an operator: an array, or a single one. $cond
-// may name them.
+// arguments returns the arguments of an operator: an array or a single one. $cond may
+// name its arguments.
 func arguments(op bson.E) ([]any, error) {
 	if list, ok := op.Value.(bson.A); ok {
 		return list, nil
@@ -123,8 +121,8 @@ func arguments(op bson.E) ([]any, error) {
 	return args, nil
 }
 
-// evaluate computes an expression that checkExpression has let pass. A missing
-// field is undefined.
+// evaluate computes an expression that checkExpression has accepted. A missing field is
+// undefined.
 func evaluate(doc bson.D, v any) (any, error) {
 	switch x := v.(type) {
 	case string:
@@ -192,7 +190,7 @@ func evaluatePath(doc bson.D, text string) any {
 	}
 }
 
-// variable is the value of a variable; nil when there is none of that name.
+// variable returns the value of a variable, or nil if it does not exist.
 func variable(doc bson.D, text string) any {
 	switch text {
 	case "$$ROOT", "$$CURRENT":
@@ -206,8 +204,8 @@ func variable(doc bson.D, text string) any {
 	}
 }
 
-// fieldPath is the value of a field path: of an array on the way, an array of
-// the values in its documents.
+// fieldPath returns the value of a field path. For an array on the path it returns an
+// array of the values in its documents.
 func fieldPath(v any, path []string) any {
 	if len(path) == 0 {
 		return v
@@ -279,7 +277,7 @@ func concat(args []any) (any, error) {
 	return b.String(), nil
 }
 
-// fold combines all arguments; null if one is null or missing.
+// fold combines all arguments. The result is null if one of them is null or missing.
 func fold(start any, op func(a, b any) (any, error)) func([]any) (any, error) {
 	return func(args []any) (any, error) {
 		result := start
@@ -338,11 +336,11 @@ func multiply(a, b any) (any, error) {
 // arithmetic computes in the wider of two numeric types: int, long, double.
 func arithmetic(a, b any, whole func(x, y int64) (int64, bool), inexact func(x, y float64) float64) (any, error) {
 	if rank(a) != rankNumber || rank(b) != rankNumber {
-		return nil, errorf(codeTypeMismatch, "only numbers can be computed with, not %s and %s", typeName(a), typeName(b))
+		return nil, errorf(codeTypeMismatch, "arithmetic needs numbers, not %s and %s", typeName(a), typeName(b))
 	}
 	for _, v := range []any{a, b} {
 		if _, ok := v.(primitive.Decimal128); ok {
-			return nil, errorf(codeBadValue, "mongotest does not compute with decimals")
+			return nil, errorf(codeBadValue, "mongotest does not support arithmetic with decimals")
 		}
 	}
 	x, xIsInt := integer(a)

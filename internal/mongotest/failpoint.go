@@ -11,9 +11,9 @@ import (
 // failPoint is the failCommand fail point. See
 // https://github.com/mongodb/mongo/wiki/The-failCommand-Fail-Point.
 type failPoint struct {
-	times       int64 // how often it still acts; negative: always
+	times       int64 // how often it still applies; negative means always
 	skip        int64
-	probability float64 // 0: it does not depend on chance
+	probability float64 // 0 means that it always applies
 	data        failData
 }
 
@@ -54,7 +54,7 @@ func (s *Server) configureFailPoint(req *request) (bson.D, error) {
 	return bson.D{{Key: "count", Value: int32(0)}}, nil
 }
 
-// newFailPoint reads a fail point, nil when its mode is off.
+// newFailPoint reads a fail point. It returns nil if its mode is off.
 func newFailPoint(mode bson.RawValue, data bson.Raw) (*failPoint, error) {
 	point := &failPoint{times: -1}
 	if name, ok := mode.StringValueOK(); ok {
@@ -109,7 +109,7 @@ func (p *failPoint) readMode(mode bson.RawValue) error {
 	return nil
 }
 
-// fault says what the fail point does to a request; nil when nothing.
+// fault returns what the fail point does to a request, or nil if it does nothing.
 func (s *Server) fault(req *request) *failData {
 	s.failMu.Lock()
 	defer s.failMu.Unlock()
@@ -131,7 +131,7 @@ func (s *Server) fault(req *request) *failData {
 	return &p.data
 }
 
-// runWithFaults runs a command, unless the fail point lets it fail.
+// runWithFaults runs a command, unless the fail point makes it fail.
 func (s *Server) runWithFaults(req *request) (bson.D, error) {
 	data := s.fault(req)
 	if data == nil || req.name == "configureFailPoint" {
@@ -172,7 +172,7 @@ func (d *failData) writeConcernCode() int32 {
 	return int32(c)
 }
 
-// writeConcernLabels are the labels of a reply with a write concern error.
+// writeConcernLabels returns the labels of a reply with a write concern error.
 func (d *failData) writeConcernLabels(req *request) []string {
 	if d.ErrorLabels != nil {
 		return *d.ErrorLabels

@@ -43,9 +43,8 @@ func TestFailCommand(t *testing.T) {
 	assert.Equal(t, 8000, code(c.Database().Client().Ping(t.Context(), nil)))
 }
 
-// Errors after which a write can be sent again have the label that says so, and
-// the driver sends it again, once.
-// https://www.mongodb.com/docs/manual/core/retryable-writes/
+// Errors after which a write can be repeated have the label for that, and the driver
+// repeats the write once. https://www.mongodb.com/docs/manual/core/retryable-writes/
 func TestRetryableFaults(t *testing.T) {
 	for name, data := range map[string]string{
 		"Network":            `"closeConnection": true`,

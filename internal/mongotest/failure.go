@@ -7,34 +7,32 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// Failure is how commands fail. It has at most one of Times, Skip and
-// Probability. See
-// https://github.com/mongodb/mongo/wiki/The-failCommand-Fail-Point.
+// Failure describes how commands fail. At most one of Times, Skip and Probability may be
+// set. See https://github.com/mongodb/mongo/wiki/The-failCommand-Fail-Point.
 type Failure struct {
 	// Commands are the names of the commands that fail.
 	Commands []string
-	// Times is how many of them fail. Default: all.
+	// Times is the number of commands that fail. Default: all.
 	Times int
-	// Skip is how many of them succeed before all fail.
+	// Skip is the number of commands that succeed before all further ones fail.
 	Skip int
-	// Probability is that with which each fails. Default: 1.
+	// Probability is the probability with which each command fails. Default: 1.
 	Probability float64
-	// ErrorCode is the code of the error with which they fail, without having
-	// done anything.
+	// ErrorCode is the code of the error with which commands fail, before they do
+	// anything.
 	ErrorCode int
-	// ErrorLabels are the error's labels. Default: those that the code has.
+	// ErrorLabels are the error's labels. Default: the labels of the code.
 	ErrorLabels []string
-	// CloseConnection closes their connection instead, before they do anything.
+	// CloseConnection closes the connection of commands instead, before they do anything.
 	CloseConnection bool
-	// Block delays them, before they fail or when they do not fail otherwise.
-	// It is rounded to milliseconds.
+	// Block delays commands, whether they fail or not. It is rounded to milliseconds.
 	Block time.Duration
-	// WriteConcernCode is the code of a write concern error with which they
-	// return after they have done their work.
+	// WriteConcernCode is the code of a write concern error that commands return after
+	// they have done their work.
 	WriteConcernCode int
 }
 
-// check refuses a failure that fails nothing, or that can't be told when.
+// check refuses a failure without an effect, or with an ambiguous time.
 func (f Failure) check() error {
 	chosen := 0
 	for _, set := range []bool{f.Times != 0, f.Skip != 0, f.Probability != 0} {
@@ -48,15 +46,15 @@ func (f Failure) check() error {
 	case len(f.data()) == 1:
 		return errors.New("mongotest: a Failure needs an error, a closed connection or a delay")
 	case chosen > 1:
-		return errors.New("mongotest: a Failure has one of Times, Skip and Probability")
+		return errors.New("mongotest: a Failure must have at most one of Times, Skip and Probability")
 	case f.Times < 0 || f.Skip < 0 || f.Probability < 0 || f.Probability > 1:
-		return errors.New("mongotest: Times, Skip and Probability of a Failure must not be negative, nor Probability more than 1")
+		return errors.New("mongotest: Times, Skip and Probability of a Failure must not be negative, and Probability must be at most 1")
 	default:
 		return nil
 	}
 }
 
-// mode is when it fails.
+// mode returns when the fail point applies.
 func (f Failure) mode() any {
 	switch {
 	case f.Times > 0:
@@ -70,7 +68,7 @@ func (f Failure) mode() any {
 	}
 }
 
-// data is what fails, and how.
+// data returns which commands fail, and how.
 func (f Failure) data() bson.D {
 	data := bson.D{{Key: "failCommands", Value: f.Commands}}
 	if f.ErrorCode != 0 {

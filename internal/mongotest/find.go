@@ -21,8 +21,8 @@ func (s *Server) find(req *request) (bson.D, error) {
 		Limit       int64         `bson:"limit"`
 		BatchSize   *int64        `bson:"batchSize"`
 		SingleBatch bool          `bson:"singleBatch"`
-		// AllowDiskUse and NoCursorTimeout change nothing here: sorts are in
-		// memory, and cursors live as long as the server.
+		// AllowDiskUse and NoCursorTimeout have no effect: sorts are in memory, and
+		// cursors live as long as the server.
 		AllowDiskUse    bool `bson:"allowDiskUse"`
 		NoCursorTimeout bool `bson:"noCursorTimeout"`
 	}
@@ -52,11 +52,11 @@ func (s *Server) find(req *request) (bson.D, error) {
 	return s.firstBatch(rest, args.BatchSize, args.SingleBatch)
 }
 
-// selection is which documents of a collection are wanted, and in what order.
+// selection describes which documents of a collection are wanted, and in what order.
 type selection struct {
 	filter, sort bson.Raw
 	hint         bson.RawValue
-	skip, limit  int64 // no limit when it is 0
+	skip, limit  int64 // limit 0 means no limit
 }
 
 // query returns the documents of a selection.
@@ -73,7 +73,7 @@ func (s *Server) query(req *request, c *collection, sel selection) ([]*document,
 	return docs, err
 }
 
-// match is a record that a query found, and what the transaction sees of it.
+// match is a record that a query found, with its version in the transaction.
 type match struct {
 	record *record
 	doc    *document
@@ -103,8 +103,8 @@ func (c *collection) find(tx *transaction, sel selection) ([]match, error) {
 	return found[min(sel.skip, int64(len(found))):min(enough, int64(len(found)))], nil
 }
 
-// run returns the documents of a plan that a query matches, of each of its
-// ranges as many as are enough if they come in order.
+// run returns the documents of a plan that a query matches. If they come in order, it
+// stops each range after enough documents.
 func (c *collection) run(tx *transaction, q *query, p plan, enough int64) []match {
 	var found []match
 	if len(p.walks) == 0 {
@@ -117,7 +117,7 @@ func (c *collection) run(tx *transaction, q *query, p plan, enough int64) []matc
 		})
 		return found
 	}
-	seen := map[*record]bool{} // by another of its keys
+	seen := map[*record]bool{} // under another of its keys
 	for _, w := range p.walks {
 		for _, r := range w.ranges {
 			start := len(found)
@@ -138,7 +138,7 @@ func (c *collection) run(tx *transaction, q *query, p plan, enough int64) []matc
 	return found
 }
 
-// hinted is the index that a hint names; nil when there is no hint, or no
+// hinted returns the index that a hint names, or nil if there is no hint or no
 // collection. See https://www.mongodb.com/docs/manual/reference/method/cursor.hint/.
 func (c *collection) hinted(hint bson.RawValue) (*index, error) {
 	if hint.Type == 0 || len(c.indexes) == 0 {
@@ -149,7 +149,7 @@ func (c *collection) hinted(hint bson.RawValue) (*index, error) {
 		return nil, err
 	}
 	if rank(v) == rankObject && len(v.(bson.D)) == 0 {
-		return nil, nil // an empty document is no hint
+		return nil, nil // an empty document means no hint
 	}
 	for _, x := range c.indexes {
 		if x.named(v) {
@@ -190,7 +190,7 @@ func number(v any) (float64, bool) {
 	return float(v), true
 }
 
-// sortStable sorts by an order; equals stay in the order of insertion.
+// sortStable sorts by an order. Equal items stay in the order of insertion.
 func sortStable[T any](items []T, order []sortField, fields func(T) bson.D) {
 	if len(order) == 0 {
 		return
@@ -220,8 +220,8 @@ func sortStable[T any](items []T, order []sortField, fields func(T) bson.D) {
 	}
 }
 
-// sortKeys are the values by which a document is sorted: of an array its least
-// element, or its greatest for a descending order.
+// sortKeys returns the values by which a document is sorted. For an array that is its
+// least element, or its greatest for a descending order.
 func sortKeys(doc bson.D, order []sortField) []any {
 	keys := make([]any, len(order))
 	for i, f := range order {
@@ -234,7 +234,7 @@ func sortKeys(doc bson.D, order []sortField) []any {
 	return keys
 }
 
-// expand replaces arrays by their elements, as an index does: an empty array is
+// expand replaces arrays by their elements, as an index does. An empty array becomes
 // undefined, a missing value null.
 func expand(values []any) []any {
 	var all []any
@@ -278,7 +278,7 @@ func (s *Server) count(req *request) (bson.D, error) {
 	return bson.D{{Key: "n", Value: int32(len(docs))}}, nil
 }
 
-// distinct returns the different values of a field, elements of arrays each
+// distinct returns the distinct values of a field, counting the elements of arrays each
 // for itself. It takes a hint since 7.1 only. See
 // https://www.mongodb.com/docs/manual/reference/command/distinct/.
 func (s *Server) distinct(req *request) (bson.D, error) {
@@ -312,7 +312,8 @@ func (s *Server) distinct(req *request) (bson.D, error) {
 	return bson.D{{Key: "values", Value: values}}, nil
 }
 
-// present are the values there are, and the elements of those that are arrays.
+// present returns the values that are not missing, with arrays replaced by their
+// elements.
 func present(values []any) []any {
 	var all []any
 	for _, v := range values {

@@ -20,7 +20,7 @@ func TestSkipAndLimitAfterSort(t *testing.T) {
 	assert.Equal(t, []string{`{"_id":3}`, `{"_id":2}`}, all(t, cursor, err))
 }
 
-// A projection includes or excludes; _id is included unless it says no.
+// A projection includes or excludes; _id is included unless the projection excludes it.
 // https://www.mongodb.com/docs/manual/reference/command/find/#projection
 func TestProjections(t *testing.T) {
 	c := jobs(t)
@@ -42,7 +42,7 @@ func TestProjections(t *testing.T) {
 	assert.Equal(t, 31254, code(err))
 }
 
-// A cursor gives the rest in batches, and is gone once it is killed.
+// A cursor returns the rest in batches, and is removed when it is killed.
 // https://www.mongodb.com/docs/manual/reference/command/getMore/
 func TestCursors(t *testing.T) {
 	c := jobs(t)
@@ -74,8 +74,8 @@ func TestHintsNameAnIndex(t *testing.T) {
 	assert.Equal(t, 2, code(err))
 }
 
-// https://www.mongodb.com/docs/manual/reference/command/count/ and distinct/,
-// where elements of arrays are values of their own.
+// https://www.mongodb.com/docs/manual/reference/command/count/ and distinct/, which treat
+// elements of arrays as separate values.
 func TestCountAndDistinct(t *testing.T) {
 	c := jobs(t)
 	insert(t, c, `{"_id": 1, "v": [3, 1]}`, `{"_id": 2, "v": 1.0}`, `{"_id": 3}`)

@@ -13,7 +13,7 @@ const (
 	maxWireVersion = 21
 )
 
-// hello says what kind of server this is. See
+// hello describes the server. See
 // https://www.mongodb.com/docs/manual/reference/command/hello/.
 func (s *Server) hello(req *request) (bson.D, error) {
 	var args struct {
@@ -68,7 +68,7 @@ func (s *Server) hello(req *request) (bson.D, error) {
 	return reply, nil
 }
 
-// ping answers. See https://www.mongodb.com/docs/manual/reference/command/ping/.
+// ping replies. See https://www.mongodb.com/docs/manual/reference/command/ping/.
 func (s *Server) ping(req *request) (bson.D, error) {
 	var args struct {
 		Ping any `bson:"ping"`
@@ -76,7 +76,7 @@ func (s *Server) ping(req *request) (bson.D, error) {
 	return bson.D{}, req.decode(&args)
 }
 
-// buildInfo tells the version. See
+// buildInfo returns the version. See
 // https://www.mongodb.com/docs/manual/reference/command/buildInfo/.
 func (s *Server) buildInfo(req *request) (bson.D, error) {
 	var args struct {

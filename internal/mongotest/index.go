@@ -17,12 +17,12 @@ type index struct {
 	fields  []indexField
 	unique  bool
 	sparse  bool
-	partial *query // nil when all documents are indexed
+	partial *query // nil if all documents are indexed
 	filter  bson.D
-	signed  string // by signature; empty until that is asked for
-	// expireAfter is nil when it is no TTL index.
+	signed  string // cached by signature; empty before
+	// expireAfter is nil if the index is not a TTL index.
 	expireAfter *int32
-	// tree has the keys of all versions that a transaction can see.
+	// tree contains the keys of all versions that a transaction can see.
 	tree *btree.BTreeG[entry]
 }
 
@@ -31,8 +31,8 @@ type indexField struct {
 	name       string
 	path       []string
 	descending bool
-	// multikey says that a document has had an array there. It stays so, as it
-	// does on servers.
+	// multikey is true once a document had an array in the field. It stays true, as on
+	// servers.
 	multikey bool
 }
 
@@ -44,7 +44,7 @@ func newIDIndex() *index {
 	return x
 }
 
-// init makes the empty tree of an index that has its keys.
+// init creates the empty tree of an index whose fields are set.
 func (x *index) init() {
 	for _, k := range x.keys {
 		direction, _ := number(k.Value)
@@ -53,9 +53,9 @@ func (x *index) init() {
 	x.tree = btree.NewBTreeGOptions(func(a, b entry) bool { return x.compare(a, b) < 0 }, btree.Options{NoLocks: true})
 }
 
-// entry is one key of a record. The end of a range is one too: a key that may
-// be shorter than the index's, whose record is firstRecord or lastRecord, so
-// that it stands before or after all keys that begin with it.
+// entry is a key of a record, or an end of a range. The key of an end may be shorter than
+// the index's keys, and its record is firstRecord or lastRecord, so that it sorts before
+// or after all keys that begin with it.
 type entry struct {
 	key    []any
 	record *record
@@ -76,10 +76,10 @@ func (x *index) compare(a, b entry) int {
 	return cmp.Compare(a.record.number, b.record.number)
 }
 
-// keyRange is the entries between two ends, in the order of the index.
+// keyRange is a range of entries in the order of the index.
 type keyRange struct{ from, to entry }
 
-// withPrefix is the range of the keys that begin with a prefix.
+// withPrefix returns the range of the keys that begin with a prefix.
 func withPrefix(prefix []any) keyRange {
 	return keyRange{from: entry{prefix, firstRecord}, to: entry{prefix, lastRecord}}
 }
@@ -93,8 +93,8 @@ func (x *index) walk(r keyRange, backward bool, visit func(entry) bool) {
 	x.tree.Ascend(r.from, func(e entry) bool { return x.compare(e, r.to) < 0 && visit(e) })
 }
 
-// document is what a transaction sees of an entry's record; nil when it does
-// not see it with the entry's key.
+// document returns the version of an entry's record that a transaction sees, or nil if it
+// does not see it with the entry's key.
 func (x *index) document(tx *transaction, e entry) *document {
 	doc := e.record.visible(tx)
 	if doc == nil || !e.record.changing() && len(e.record.versions) == 1 || x.has(doc, e.key) {
@@ -103,7 +103,7 @@ func (x *index) document(tx *transaction, e entry) *document {
 	return nil
 }
 
-// spec is the index as listIndexes shows it.
+// spec returns the index as listIndexes shows it.
 func (x *index) spec() bson.D {
 	spec := bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: x.keys}, {Key: "name", Value: x.name}}
 	if x.unique && x.name != idIndexName {
@@ -126,16 +126,15 @@ func (x *index) named(v any) bool {
 	return rank(v) == rankString && text(v) == x.name || rank(v) == rankObject && equal(v, x.keys)
 }
 
-// add adds a record under the keys of one of its documents, which check has
-// admitted.
+// add adds a record under the keys of one of its documents, which check has accepted.
 func (x *index) add(r *record, doc *document) {
 	for _, key := range doc.keys.of(x) {
 		x.tree.Set(entry{key, r})
 	}
 }
 
-// remove removes a record from the keys of a document that nobody sees any
-// more, but for those that it still has.
+// remove removes a record from the keys of a document that is no longer visible, except
+// for keys that other versions still have.
 func (x *index) remove(r *record, doc *document) {
 	for _, key := range doc.keys.of(x) {
 		if !x.holds(r, key) {
@@ -144,7 +143,7 @@ func (x *index) remove(r *record, doc *document) {
 	}
 }
 
-// holds reports whether a record has a key in some version that counts.
+// holds reports whether a record has a key in a version that is kept.
 func (x *index) holds(r *record, key []any) bool {
 	return x.has(r.pending, key) || slices.ContainsFunc(r.versions, func(v version) bool { return x.has(v.doc, key) })
 }
@@ -179,9 +178,9 @@ func (x *index) check(c *collection, tx *transaction, self *record, doc *documen
 	return nil
 }
 
-// collide says what it means to a transaction that a record has had a key: it
-// is a duplicate if the transaction can see it, a conflict if another one has
-// changed it meanwhile, and nothing if it is long gone.
+// collide returns the error for a transaction of a key that a record has or had: a
+// duplicate if the transaction can see it, a conflict if another transaction has changed
+// it meanwhile, or nil if it is out of date.
 func (x *index) collide(c *collection, tx *transaction, e entry) error {
 	r, last := e.record, e.record.latest()
 	switch {
@@ -201,7 +200,7 @@ func (x *index) collide(c *collection, tx *transaction, e entry) error {
 	}
 }
 
-// duplicate is the error of a key that is there already.
+// duplicate returns the error of a key that exists already.
 func (x *index) duplicate(c *collection, key []any) error {
 	value := make(bson.D, len(key))
 	for i, k := range x.keys {
@@ -214,7 +213,7 @@ func (x *index) duplicate(c *collection, key []any) error {
 	}
 }
 
-// build fills the index with the records there are.
+// build fills the index with the existing records.
 func (x *index) build(c *collection) error {
 	var err error
 	c.records.Scan(func(_ uint64, r *record) bool {

@@ -19,14 +19,14 @@ func index(t *testing.T, c *mongo.Collection, keys string, opts *options.IndexOp
 	return err
 }
 
-// scopes makes the index that lets a scope have one holder.
+// scopes creates the index that ensures that a scope has one holder.
 func scopes(t *testing.T, c *mongo.Collection) {
 	t.Helper()
 	require.NoError(t, index(t, c, `{"scopes": 1}`, options.Index().SetUnique(true).SetPartialFilterExpression(parse(t, `{"scopes": {"$exists": true}}`))))
 }
 
-// A unique index on an array admits each element in one document only, a
-// partial one leaves out the documents that its filter does not match.
+// A unique index on an array allows each element in only one document. A partial index
+// excludes the documents that its filter does not match.
 // https://www.mongodb.com/docs/manual/core/index-unique/
 // https://www.mongodb.com/docs/manual/core/index-partial/
 func TestUniquePartialMultikeyIndex(t *testing.T) {
@@ -43,7 +43,7 @@ func TestUniquePartialMultikeyIndex(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The error tells the index's keys and the value that is there.
+// The error contains the index's keys and the duplicate value.
 // https://www.mongodb.com/docs/manual/reference/error-codes/#mongodb-error-11000
 func TestDuplicateKeyErrors(t *testing.T) {
 	c := jobs(t)
@@ -65,12 +65,12 @@ func TestDuplicateKeyErrors(t *testing.T) {
 	assert.Equal(t, 11000, code(err), "numbers of different types are equal")
 }
 
-// An index of a name or of keys that are there must be the same in all.
+// An index with an existing name or existing keys must be equal in all options.
 // https://www.mongodb.com/docs/manual/reference/method/db.collection.createIndex/
 func TestIndexConflicts(t *testing.T) {
 	c := jobs(t)
 	require.NoError(t, index(t, c, `{"a": 1}`, options.Index()))
-	require.NoError(t, index(t, c, `{"a": 1}`, options.Index()), "the same once more")
+	require.NoError(t, index(t, c, `{"a": 1}`, options.Index()), "the same index again")
 	assert.Equal(t, 86, code(index(t, c, `{"a": 1}`, options.Index().SetUnique(true))))
 	assert.Equal(t, 86, code(index(t, c, `{"b": 1}`, options.Index().SetName("a_1"))))
 	assert.Equal(t, 85, code(index(t, c, `{"a": 1}`, options.Index().SetName("other"))))
@@ -120,9 +120,9 @@ func TestParallelArraysAreRefused(t *testing.T) {
 	assert.Equal(t, 11000, code(err))
 }
 
-// A TTL index lets documents expire by a date, an array by its earliest; what
-// is no date never expires, nor what a partial index leaves out.
-// https://www.mongodb.com/docs/manual/core/index-ttl/
+// A TTL index lets documents expire by a date, or by the earliest date of an array.
+// Values that are no dates never expire, and neither do documents that a partial index
+// excludes. https://www.mongodb.com/docs/manual/core/index-ttl/
 func TestTTL(t *testing.T) {
 	server, client := start(t, mongotest.Options{InMemory: true})
 	c := client.Database("amboy").Collection("jobs")

@@ -53,9 +53,8 @@ func newIndex(raw bson.Raw) (*index, error) {
 	return x, nil
 }
 
-// parsePartial reads the filter of a partial index, in which not every
-// operator may be used. See
-// https://www.mongodb.com/docs/manual/core/index-partial/.
+// parsePartial reads the filter of a partial index, in which only some operators are
+// allowed. See https://www.mongodb.com/docs/manual/core/index-partial/.
 func (x *index) parsePartial(raw bson.Raw) error {
 	q, err := newQuery(raw)
 	if err != nil {
@@ -91,8 +90,8 @@ func checkPartial(filter bson.D) error {
 	return nil
 }
 
-// signature is what makes an index another one than that on the same keys. It never
-// changes, so it is made once. The caller holds the server's lock.
+// signature distinguishes indexes with the same keys. It never changes, so it is computed
+// once. The caller holds the server's lock.
 func (x *index) signature() string {
 	if x.signed == "" {
 		x.signed = keyString(bson.A{x.keys, x.unique, x.sparse, x.filter})
@@ -104,7 +103,7 @@ func sameExpiry(a, b *int32) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-// conflict compares a wanted index with those there are. See
+// conflict compares a wanted index with the existing ones. See
 // https://www.mongodb.com/docs/manual/reference/method/db.collection.createIndex/#behaviors.
 func (c *collection) conflict(x *index) (exists bool, err error) {
 	for _, old := range c.indexes {
@@ -192,8 +191,8 @@ func (s *Server) listIndexes(req *request) (bson.D, error) {
 	return s.replyWith(c.namespace(), specs, args.Cursor.BatchSize)
 }
 
-// dropIndexes drops an index by its name or keys, or all but the one on _id.
-// See https://www.mongodb.com/docs/manual/reference/command/dropIndexes/.
+// dropIndexes drops an index by its name or keys, or all except the index on _id. See
+// https://www.mongodb.com/docs/manual/reference/command/dropIndexes/.
 func (s *Server) dropIndexes(req *request) (bson.D, error) {
 	var args struct {
 		Collection string        `bson:"dropIndexes"`

@@ -7,14 +7,14 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// documentKeys are the keys of a document in the indexes of its collection.
-// They are found once, since neither documents nor indexes change.
+// documentKeys caches the keys of a document in the indexes of its collection. Neither
+// documents nor indexes change.
 type documentKeys []struct {
 	index *index
 	keys  [][]any
 }
 
-// of are the keys in an index; none when the index leaves the document out.
+// of returns the keys in an index, or none if the index excludes the document.
 func (k documentKeys) of(x *index) [][]any {
 	for i := range k {
 		if k[i].index == x {
@@ -31,7 +31,7 @@ func (k *documentKeys) add(x *index, keys [][]any) {
 	}{x, keys})
 }
 
-// share takes over keys that are the same, and reports whether they are.
+// share reuses equal keys of another index, and reports whether there are any.
 func (k documentKeys) share(x *index, keys [][]any) bool {
 	for i := range k {
 		if k[i].index == x {
@@ -45,7 +45,7 @@ func (k documentKeys) share(x *index, keys [][]any) bool {
 	return len(keys) == 0
 }
 
-// generate finds the keys of a document in an index. See
+// generate computes the keys of a document in an index. See
 // https://www.mongodb.com/docs/manual/core/indexes/index-types/index-multikey/.
 func (k *documentKeys) generate(x *index, doc *document) error {
 	if x.partial != nil && !x.partial.matches(doc.fields) {
@@ -63,16 +63,16 @@ func (k *documentKeys) generate(x *index, doc *document) error {
 	return nil
 }
 
-// keyStep is a field of an index on the way to its value: a value, from which
-// a path leads on when it is an array.
+// keyStep is a value on the path of an index field: the value of the key, or an array in
+// which the path continues.
 type keyStep struct {
 	value any
 	rest  []string
-	// final says that the value is the key's, whatever it is.
+	// final is true if the value is the key's, whatever it is.
 	final bool
 }
 
-// newKeyStep goes along a path up to an array.
+// newKeyStep follows a path up to an array.
 func newKeyStep(v any, path []string) keyStep {
 	for len(path) > 0 {
 		switch x := v.(type) {
@@ -95,7 +95,7 @@ func newKeyStep(v any, path []string) keyStep {
 	return keyStep{value: v}
 }
 
-// into goes on in an element of the array. Arrays in arrays are values.
+// into continues in an element of the array. Arrays in arrays are values.
 func (s keyStep) into(element any) keyStep {
 	if _, ok := element.(bson.A); !ok {
 		return newKeyStep(element, s.rest)
@@ -111,8 +111,8 @@ func (s keyStep) array() (bson.A, bool) {
 	return list, ok && !s.final
 }
 
-// expand makes a key for each element of the array to which steps have come,
-// and one key when there is none.
+// expand makes a key for each element of the array that steps have reached, and a single
+// key if there is no array.
 func (x *index) expand(steps []keyStep) ([][]any, error) {
 	first := slices.IndexFunc(steps, func(s keyStep) bool { _, ok := s.array(); return ok })
 	if first < 0 {
@@ -151,14 +151,14 @@ func (x *index) expand(steps []keyStep) ([][]any, error) {
 	return keys, nil
 }
 
-// prefix is the path that has led to a step of field i.
+// prefix returns the path that led to a step of field i.
 func (x *index) prefix(i int, s keyStep) []string {
 	path := x.fields[i].path
 	return path[:len(path)-len(s.rest)]
 }
 
-// key is the key of steps that have all come to a value; a missing one is null.
-// A sparse index has no key that is missing in all fields.
+// key returns the key of steps that have all reached a value. A missing value is null. A
+// sparse index excludes keys that are missing in all fields.
 func (x *index) key(steps []keyStep) [][]any {
 	key := make([]any, len(steps))
 	missing := 0

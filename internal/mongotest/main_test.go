@@ -34,7 +34,7 @@ func connect(t *testing.T, opts *options.ClientOptions) *mongo.Client {
 	return client
 }
 
-// jobs is an empty collection of a replica set in memory.
+// jobs returns an empty collection of an in-memory replica set.
 func jobs(t *testing.T) *mongo.Collection {
 	t.Helper()
 	_, client := start(t, mongotest.Options{InMemory: true})
@@ -57,7 +57,7 @@ func parse(t *testing.T, text string) bson.D {
 	return doc
 }
 
-// all reads what a cursor has as extended JSON.
+// all reads the documents of a cursor as extended JSON.
 func all(t *testing.T, cursor *mongo.Cursor, err error) []string {
 	t.Helper()
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func show(t *testing.T, doc any) string {
 	return string(text)
 }
 
-// ids are the _ids of the documents that a filter matches.
+// ids returns the _ids of the documents that a filter matches.
 func ids(t *testing.T, c *mongo.Collection, filter string) []any {
 	t.Helper()
 	cursor, err := c.Find(t.Context(), parse(t, filter))
@@ -91,7 +91,7 @@ func ids(t *testing.T, c *mongo.Collection, filter string) []any {
 	return found
 }
 
-// code is the code of a server's error, 0 of another one.
+// code returns the code of a server's error, or 0 for another error.
 func code(err error) int {
 	var command mongo.CommandError
 	var write mongo.WriteException

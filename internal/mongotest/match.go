@@ -29,7 +29,7 @@ func newQuery(raw bson.Raw) (*query, error) {
 	return &query{filter: filter, matches: matches}, nil
 }
 
-// equalities are the fields that a filter requires to have one value.
+// equalities returns the fields that a filter requires to equal a value.
 func equalities(filter bson.D) bson.D {
 	var found bson.D
 	for _, e := range filter {
@@ -141,7 +141,7 @@ func parseLogical(e bson.E) (predicate, error) {
 	return func(doc bson.D) bool { return !some(doc) }, nil
 }
 
-// parseField parses what a filter requires of one field.
+// parseField parses the condition of a filter on one field.
 func parseField(path string, condition any) (predicate, error) {
 	test, err := parseCondition(condition)
 	if err != nil {
@@ -183,7 +183,7 @@ func parseCondition(v any) (condition, error) {
 	}, nil
 }
 
-// equalOrMissing is equality, in which null equals a missing field too.
+// equalOrMissing compares values. Null also equals a missing field.
 func equalOrMissing(x, v any) bool {
 	if rank(x) == rankUndefined && rank(v) == rankNull {
 		return true
@@ -191,7 +191,7 @@ func equalOrMissing(x, v any) bool {
 	return equal(x, v)
 }
 
-// anyValue tests each value, and each element of a value that is an array.
+// anyValue tests each value and each element of a value that is an array.
 func anyValue(test func(any) bool) condition {
 	return func(values []any) bool {
 		for _, v := range values {
@@ -247,8 +247,8 @@ func parseOperator(op bson.E, operators bson.D) (condition, error) {
 
 func anyValueNot(test func(any) bool) condition { return not(anyValue(test)) }
 
-// parseComparison compares values of one type only, as the server does, but
-// for the limits of the order of keys.
+// parseComparison compares only values of one type, as the server does, except for the
+// limits of the order of keys.
 func parseComparison(op bson.E) condition {
 	return anyValue(func(x any) bool {
 		bound := op.Value
@@ -268,7 +268,7 @@ func parseComparison(op bson.E) condition {
 
 // holds reports whether x and bound are in the order that an operator names.
 func holds(operator string, x, bound any) bool {
-	if isNaN(x) != isNaN(bound) { // NaN is comparable to itself only
+	if isNaN(x) != isNaN(bound) { // NaN is comparable only to itself
 		return false
 	}
 	c := compare(x, bound)
@@ -289,7 +289,7 @@ func isNaN(v any) bool {
 		return false
 	}
 	f := float(v)
-	return f != f //nolint:gocritic // it is how NaN is told
+	return f != f //nolint:gocritic // only NaN differs from itself
 }
 
 func parseIn(op bson.E) (condition, error) {
@@ -347,7 +347,7 @@ func parseNot(v any) (condition, error) {
 	return not(c), nil
 }
 
-// parseElemMatch requires one element of an array to meet all conditions.
+// parseElemMatch requires one element of an array to satisfy all conditions.
 func parseElemMatch(v any) (condition, error) {
 	doc, ok := v.(bson.D)
 	if !ok {
@@ -373,8 +373,8 @@ func parseElemMatch(v any) (condition, error) {
 	}, nil
 }
 
-// elementTest tests an array's element: by operators on itself, or by a filter
-// on the document that it is.
+// elementTest returns a test of an array's element: by operators on the element, or by a
+// filter if it is a document.
 func elementTest(doc bson.D) (func(any) bool, error) {
 	if isOperators(doc) && doc[0].Key != "$and" && doc[0].Key != "$or" && doc[0].Key != "$nor" {
 		c, err := parseCondition(doc)
@@ -434,7 +434,7 @@ var typeNames = map[string]int64{
 	"null": 10, "regex": 11, "int": 16, "timestamp": 17, "long": 18, "decimal": 19, "minKey": -1, "maxKey": 127,
 }
 
-// typeName is the alias of a value's type.
+// typeName returns the alias of a value's type.
 func typeName(v any) string {
 	switch v.(type) {
 	case float64:
@@ -449,7 +449,7 @@ func typeName(v any) string {
 	return rankNames[rank(v)]
 }
 
-// rankNames are the aliases of the types, but for those of numbers.
+// rankNames are the aliases of the types, except for numbers.
 var rankNames = [...]string{
 	rankMinKey: "minKey", rankUndefined: "missing", rankNull: "null", rankString: "string",
 	rankObject: "object", rankArray: "array", rankBinary: "binData", rankObjectID: "objectId",
@@ -514,8 +514,8 @@ func parseRegexOperator(v, opts any) (condition, error) {
 	}
 }
 
-// parseRegex compiles a pattern. Servers use PCRE; what Go's syntax does not
-// have is refused.
+// parseRegex compiles a pattern. Servers use PCRE; patterns outside Go's syntax are
+// refused.
 func parseRegex(pattern, flags string) (condition, error) {
 	if strings.Trim(flags, "ims") != "" {
 		return nil, errorf(codeInvalidRegex, "invalid flag in regex options: %s", flags)
@@ -569,7 +569,7 @@ func lookup(v any, path []string) []any {
 	}
 }
 
-// truthy is the boolean value of a value.
+// truthy returns the boolean value of a value.
 func truthy(v any) bool {
 	switch rank(v) {
 	case rankUndefined, rankNull:

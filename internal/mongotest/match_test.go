@@ -39,7 +39,7 @@ func TestFilters(t *testing.T) {
 		`{"n": {"$gte": 5}}`:             {1, 2, 4},
 		`{"n": {"$lt": 5}}`:              {4},
 		`{"n": {"$lte": null}}`:          {3},
-		`{"n": {"$gt": 4, "$lt": 6}}`:    {1, 4}, // different elements may meet each
+		`{"n": {"$gt": 4, "$lt": 6}}`:    {1, 4}, // different elements may satisfy each
 		`{"n": {"$elemMatch": {"$gt": 4, "$lt": 6}}}`: {},
 		`{"s": {"$gt": 1}}`:                           {}, // only values of one type compare
 		`{"n": {"$ne": 5}}`:                           {2, 3, 4},
@@ -70,8 +70,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Values of different types sort in the order of types; an array by its least
-// element, or its greatest when descending.
+// Values of different types are sorted in the order of types; an array is sorted by its
+// least element, or by its greatest in descending order.
 // https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/
 func TestSortOrder(t *testing.T) {
 	c := jobs(t)

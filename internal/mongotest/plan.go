@@ -9,27 +9,27 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// plan is how the documents of a query are found: in ranges of an index, in
-// those of several for the alternatives of $or, or among all documents of the
-// collection when it has none.
+// plan describes how the documents of a query are found: in ranges of an index, in ranges
+// of several indexes for the alternatives of $or, or, if there is no walk, among all
+// documents of the collection.
 type plan struct {
 	walks []indexWalk
-	// ordered says that each range has its documents in the order that is
-	// wanted, so that a limit ends the walk.
+	// ordered is true if each range yields its documents in the wanted order, so that a
+	// limit ends the walk.
 	ordered bool
 }
 
-// indexWalk goes through ranges of an index.
+// indexWalk is a walk through ranges of an index.
 type indexWalk struct {
 	index    *index
 	ranges   []keyRange
 	backward bool
 }
 
-// Examined is how many keys of indexes and how many documents queries have
-// looked at, as explain tells it of one query (totalKeysExamined and
-// totalDocsExamined). A server can do with fewer documents, since it filters by
-// the keys first. See https://www.mongodb.com/docs/manual/reference/explain-results/.
+// Examined counts the index keys and documents that queries have examined, as explain
+// reports them for one query (totalKeysExamined and totalDocsExamined). A real server may
+// examine fewer documents because it filters by the keys first. See
+// https://www.mongodb.com/docs/manual/reference/explain-results/.
 type Examined struct{ Keys, Documents int64 }
 
 // Examined returns what all queries and writes have examined since the server
@@ -40,12 +40,12 @@ func (s *Server) Examined() Examined {
 	return s.examined
 }
 
-// maxProduct bounds the ranges that come of several fields with several values
-// each; what goes beyond is left to the filter.
+// maxProduct bounds the number of ranges for several fields with several values each.
+// Further fields are left to the filter.
 const maxProduct = 1000
 
-// plan chooses indexes for a query: the hinted one, else that which narrows it
-// down most. See https://www.mongodb.com/docs/manual/core/query-plans/.
+// plan chooses indexes for a query: the hinted one, or else the one that narrows it down
+// most. See https://www.mongodb.com/docs/manual/core/query-plans/.
 func (c *collection) plan(filter bson.D, order []sortField, hint *index) plan {
 	if hint != nil {
 		p, _ := hint.plan(required(filter), order)
@@ -58,8 +58,7 @@ func (c *collection) plan(filter bson.D, order []sortField, hint *index) plan {
 	return best
 }
 
-// choose returns the plan of the best index, and what it is worth: nothing when
-// there is none.
+// choose returns the plan of the best index and its worth, which is 0 if there is none.
 func (c *collection) choose(filter bson.D, order []sortField) (best plan, most int) {
 	limits := required(filter)
 	for _, x := range c.indexes {
@@ -76,8 +75,9 @@ func (c *collection) choose(filter bson.D, order []sortField) (best plan, most i
 	return best, most
 }
 
-// union finds each alternative of an $or by an index; none when one of them has
-// none. See https://www.mongodb.com/docs/manual/reference/operator/query/or/#-or-clauses-and-indexes.
+// union plans each alternative of an $or by an index. It returns nil if one of them has
+// none. See
+// https://www.mongodb.com/docs/manual/reference/operator/query/or/#-or-clauses-and-indexes.
 func (c *collection) union(filter bson.D) []indexWalk {
 	i := slices.IndexFunc(filter, func(e bson.E) bool { return e.Key == "$or" })
 	if i < 0 {
@@ -95,8 +95,8 @@ func (c *collection) union(filter bson.D) []indexWalk {
 	return walks
 }
 
-// What makes one plan better than another: a unique key above all, then fields
-// with one value, then the order, then a range.
+// The worth of plans: a unique key above all, then fields with one value, then the order,
+// then a range.
 const (
 	worthUnique = 1000
 	worthOrder  = 3
@@ -104,7 +104,7 @@ const (
 	worthRange  = 1
 )
 
-// plan is how the index finds documents, and what that is worth.
+// plan returns how the index finds documents, and what that is worth.
 func (x *index) plan(limits requirements, order []sortField) (p plan, worth int) {
 	prefixes, fixed := x.prefixes(limits)
 	worth = fixed * worthValue
@@ -141,11 +141,11 @@ func (x *index) plan(limits requirements, order []sortField) (p plan, worth int)
 	return p, worth
 }
 
-// gap is a range of one field; an end that is nil stands for none.
+// gap is a range of one field. A nil end is unbounded.
 type gap struct{ low, high *end }
 
-// gaps are the ranges between the values that a query excludes of the field after those
-// that are fixed, in the order of the index. There is at least one.
+// gaps returns the ranges between the excluded values of the field after the fixed ones,
+// in the order of the index. There is at least one.
 func (x *index) gaps(limits requirements, fixed int) []gap {
 	if fixed == len(x.fields) || x.fields[fixed].multikey {
 		return []gap{{}}
@@ -172,8 +172,8 @@ func (f indexField) sorted(values []any) []any {
 	return slices.CompactFunc(values, equal)
 }
 
-// prefixes are the keys' beginnings that a query requires, and how many fields
-// they have.
+// prefixes returns the beginnings of keys that a query requires, and their number of
+// fields.
 func (x *index) prefixes(limits requirements) (prefixes [][]any, fixed int) {
 	prefixes = [][]any{{}}
 	for i, f := range x.fields {
@@ -211,8 +211,8 @@ func (e *end) after(prefix []any) entry {
 	return entry{append(slices.Clip(prefix), e.value), e.record}
 }
 
-// bounds are the ends of the range that a query requires of the field after
-// those that are fixed, in the order of the index; nil where it requires none.
+// bounds returns the ends of the range that a query requires of the field after the fixed
+// ones, in the order of the index. They are nil if it requires none.
 func (x *index) bounds(limits requirements, fixed int) (low, high *end) {
 	if fixed == len(x.fields) || !x.limitable(fixed) {
 		return nil, nil
@@ -222,7 +222,7 @@ func (x *index) bounds(limits requirements, fixed int) (low, high *end) {
 	if len(comparisons) == 0 {
 		return nil, nil
 	}
-	if f.multikey { // each comparison may be met by another element
+	if f.multikey { // different elements may satisfy the comparisons
 		comparisons = comparisons[:1]
 	}
 	for _, c := range comparisons {
@@ -247,7 +247,7 @@ func compareEnds(a, b *end) int {
 	return int(min(a.record.number, 1)) - int(min(b.record.number, 1))
 }
 
-// turned is the end in an index that descends.
+// turned returns the end in a descending index.
 func (e *end) turned() *end {
 	if e.record == firstRecord {
 		return &end{e.value, lastRecord}
@@ -255,8 +255,8 @@ func (e *end) turned() *end {
 	return &end{e.value, firstRecord}
 }
 
-// sorts reports whether keys that begin with one prefix are in an order, from
-// the first to the last or backward.
+// sorts reports whether keys that begin with one prefix are in an order, forward or
+// backward.
 func (x *index) sorts(order []sortField, fixed int) (backward, ok bool) {
 	next := fixed
 	for _, o := range order {
@@ -278,8 +278,8 @@ func (x *index) sorts(order []sortField, fixed int) (backward, ok bool) {
 	return backward, true
 }
 
-// covers reports whether the index has all documents that a filter can match.
-// See https://www.mongodb.com/docs/manual/core/index-partial/#query-coverage.
+// covers reports whether the index contains all documents that a filter can match. See
+// https://www.mongodb.com/docs/manual/core/index-partial/#query-coverage.
 func (x *index) covers(filter bson.D, limits requirements) bool {
 	if x.sparse && !slices.ContainsFunc(x.fields, func(f indexField) bool { return limits.of(f.name).exists }) {
 		return false
@@ -287,13 +287,13 @@ func (x *index) covers(filter bson.D, limits requirements) bool {
 	return x.partial == nil || limits.imply(filter, x.filter)
 }
 
-// requirement is what a filter requires of a field, as far as an index can
-// tell. Each part must hold for some value when the field has an array.
+// requirement is the part of a filter on one field that an index can use. Each part must
+// hold for some value if the field has an array.
 type requirement struct {
-	values      []any // one of them; nil when there are none
+	values      []any // one of which is required; nil if there are none
 	comparisons []comparison
 	exists      bool
-	// excluded are values that it must not have.
+	// excluded are values that the field must not have.
 	excluded []any
 }
 
@@ -302,7 +302,7 @@ type comparison struct {
 	bound    any
 }
 
-// requirements are those of a filter by field.
+// requirements are the requirements of a filter by field.
 type requirements map[string]*requirement
 
 func (r requirements) of(name string) *requirement {
@@ -318,7 +318,7 @@ func required(filter bson.D) requirements {
 	return r
 }
 
-// read adds what a filter requires.
+// read adds the requirements of a filter.
 func (r requirements) read(filter bson.D) {
 	for _, e := range filter {
 		if e.Key == "$and" {
@@ -360,8 +360,8 @@ func (r *requirement) read(v any) {
 	}
 }
 
-// oneOf requires one of some values, unless one of them does not tell the keys
-// of the documents that it matches.
+// oneOf requires one of some values, unless the keys of the documents that match one of
+// them are unknown.
 func (r *requirement) oneOf(list bson.A) {
 	values := []any{}
 	exists := true
@@ -369,7 +369,7 @@ func (r *requirement) oneOf(list bson.A) {
 		switch rank(v) {
 		case rankArray, rankRegex, rankUndefined:
 			return
-		case rankNull: // what is missing too
+		case rankNull: // matches missing fields too
 			exists = false
 		}
 		values = append(values, v)
@@ -380,8 +380,8 @@ func (r *requirement) oneOf(list bson.A) {
 	}
 }
 
-// noneOf excludes values, but for those that do not tell the keys of the documents that
-// match them.
+// noneOf excludes values, except values for which the keys of the matching documents are
+// unknown.
 func (r *requirement) noneOf(list bson.A) {
 	for _, v := range list {
 		switch rank(v) {
@@ -392,8 +392,7 @@ func (r *requirement) noneOf(list bson.A) {
 	}
 }
 
-// bracketed reports whether a comparison with a value is one with the values of
-// its type and no others.
+// bracketed reports whether a comparison with a value applies only to values of its type.
 func bracketed(v any) bool {
 	switch rank(v) {
 	case rankMinKey, rankMaxKey, rankUndefined, rankNull, rankArray:
@@ -405,7 +404,7 @@ func bracketed(v any) bool {
 	}
 }
 
-// least are the least values of the types.
+// least holds the least values of the types.
 var least = [...]any{
 	rankMinKey: primitive.MinKey{}, rankUndefined: undefined, rankNull: nil, rankNumber: math.NaN(), rankString: "",
 	rankObject: bson.D{}, rankArray: bson.A{}, rankBinary: primitive.Binary{}, rankObjectID: primitive.ObjectID{},
@@ -414,7 +413,7 @@ var least = [...]any{
 	rankCodeWithScope: primitive.CodeWithScope{}, rankMaxKey: primitive.MaxKey{},
 }
 
-// ends are the ends of the values that meet a comparison, in ascending order.
+// ends returns the ends of the values that satisfy a comparison, in ascending order.
 func (c comparison) ends() (low, high *end) {
 	low = &end{least[rank(c.bound)], firstRecord}
 	high = &end{least[rank(c.bound)+1], firstRecord}
@@ -431,8 +430,8 @@ func (c comparison) ends() (low, high *end) {
 	return low, high
 }
 
-// imply reports whether all documents that the requirements' filter matches
-// are matched by the filter of a partial index.
+// imply reports whether the filter of a partial index matches all documents that the
+// requirements' filter matches.
 func (r requirements) imply(filter, partial bson.D) bool {
 	for _, clause := range partial {
 		if !slices.ContainsFunc(filter, func(e bson.E) bool { return e.Key == clause.Key && equal(e.Value, clause.Value) }) && !r.implyClause(filter, clause) {
@@ -460,7 +459,7 @@ func (r requirements) implyClause(filter bson.D, clause bson.E) bool {
 	return true
 }
 
-// implies reports whether what meets the requirement meets an operator.
+// implies reports whether values that satisfy the requirement satisfy an operator.
 func (r *requirement) implies(op bson.E) bool {
 	if op.Key == "$exists" {
 		return r.exists
@@ -472,7 +471,7 @@ func (r *requirement) implies(op bson.E) bool {
 	return slices.ContainsFunc(r.comparisons, func(c comparison) bool { return c.implies(op) })
 }
 
-// implies reports whether what meets the comparison meets another one.
+// implies reports whether values that satisfy the comparison satisfy another one.
 func (c comparison) implies(op bson.E) bool {
 	if rank(op.Value) != rank(c.bound) || !slices.Contains([]string{"$gt", "$gte", "$lt", "$lte"}, op.Key) {
 		return false

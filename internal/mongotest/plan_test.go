@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// examined is what one action examines.
+// examined returns what one action examines.
 func examined(server *mongotest.Server, act func()) mongotest.Examined {
 	was := server.Examined()
 	act()
@@ -23,8 +23,8 @@ func examined(server *mongotest.Server, act func()) mongotest.Examined {
 	return mongotest.Examined{Keys: now.Keys - was.Keys, Documents: now.Documents - was.Documents}
 }
 
-// numbered inserts 100 documents: each of ten groups has the numbers 0 to 9,
-// the odd ones have a field odd.
+// numbered inserts 100 documents: each of ten groups has the numbers 0 to 9, and odd
+// numbers have a field odd.
 func numbered(t *testing.T, c *mongo.Collection) {
 	t.Helper()
 	var docs []any
@@ -39,8 +39,8 @@ func numbered(t *testing.T, c *mongo.Collection) {
 	require.NoError(t, err)
 }
 
-// An index limits a query by values of its first fields and a range of the
-// next one, gives its order in both directions, and ends it at the limit.
+// An index limits a query by values of its first fields and a range of the next one,
+// yields its order in both directions, and ends it at the limit.
 // https://www.mongodb.com/docs/manual/core/indexes/index-types/index-compound/
 // https://www.mongodb.com/docs/manual/tutorial/sort-results-with-indexes/
 func TestIndexesLimitQueries(t *testing.T) {
@@ -143,11 +143,11 @@ func TestEveryCommandUsesIndexes(t *testing.T) {
 	})
 	assert.Equal(t, mongotest.Examined{Keys: 10, Documents: 10}, cost)
 	cost = examined(server, func() { assert.Empty(t, ids(t, c, `{"g": 4}`)) })
-	assert.Zero(t, cost, "the keys of what is deleted are gone")
+	assert.Zero(t, cost, "the keys of deleted documents are gone")
 }
 
-// A partial index is used where the query implies its filter, a sparse one
-// where a field that it has must be there.
+// A partial index is used if the query implies its filter, and a sparse index if the
+// query requires one of its fields to exist.
 // https://www.mongodb.com/docs/manual/core/index-partial/#query-coverage
 // https://www.mongodb.com/docs/manual/core/index-sparse/#sparse-index-and-incomplete-results
 func TestWhenPartialIndexesAreUsed(t *testing.T) {
@@ -191,8 +191,8 @@ func TestWhenPartialIndexesAreUsed(t *testing.T) {
 	}
 }
 
-// A hint has the index used that it names, and the documents that the index
-// leaves out are not found. Without a collection there is nothing to hint at.
+// A hint forces the named index, and documents outside the index are not found. Without a
+// collection there is no index to name.
 // https://www.mongodb.com/docs/manual/reference/method/cursor.hint/
 // https://www.mongodb.com/docs/manual/core/index-sparse/#sparse-index-and-incomplete-results
 func TestHints(t *testing.T) {
@@ -249,8 +249,8 @@ func TestHints(t *testing.T) {
 	assert.Equal(t, 40415, code(err), "distinct has no hint before 7.1")
 }
 
-// What is found does not depend on the indexes there are, whatever the
-// documents have, in transactions that see older documents too.
+// Results do not depend on the existing indexes, whatever the documents contain, even in
+// transactions that see older documents.
 func TestIndexesChangeNoResult(t *testing.T) {
 	_, client := start(t, mongotest.Options{InMemory: true})
 	plain, indexed := client.Database("amboy").Collection("plain"), client.Database("amboy").Collection("indexed")
@@ -300,10 +300,10 @@ func TestIndexesChangeNoResult(t *testing.T) {
 	}
 }
 
-// An index has the keys of what somebody can see, and none when nobody can:
-// not of a transaction that was aborted, not of what was overwritten in it, not
-// of what was deleted or changed once the last old transaction is over.
-func TestKeysGoWithWhatHadThem(t *testing.T) {
+// An index contains only keys of visible versions: no keys of an aborted transaction, of
+// versions overwritten in it, or of documents deleted or changed before the last old
+// transaction ended.
+func TestKeysAreRemovedWithTheirDocuments(t *testing.T) {
 	server, client := start(t, mongotest.Options{InMemory: true})
 	c := client.Database("amboy").Collection("jobs")
 	require.NoError(t, index(t, c, `{"v": 1}`, options.Index()))
@@ -334,7 +334,7 @@ func TestKeysGoWithWhatHadThem(t *testing.T) {
 	assert.Len(t, ids(t, c, `{"v": 4}`), 1)
 }
 
-// generator makes documents and filters that often fit.
+// generator generates documents and filters that often match.
 type generator struct{ *rand.Rand }
 
 func (g *generator) scalar() any {
@@ -414,9 +414,9 @@ func (g *generator) condition() any {
 	}
 }
 
-// Bounds are found whatever the types: a comparison is one with values of its
-// type. https://www.mongodb.com/docs/manual/reference/method/db.collection.find/#type-bracketing
-func TestBoundsAreOfOneType(t *testing.T) {
+// Bounds are correct for all types: a comparison applies only to values of its type.
+// https://www.mongodb.com/docs/manual/reference/method/db.collection.find/#type-bracketing
+func TestBoundsApplyToOneType(t *testing.T) {
 	c := jobs(t)
 	values := []string{`null`, `5`, `7.5`, `"x"`, `{"k": 1}`, `false`, `true`, `{"$date": "2026-01-01T00:00:00Z"}`, `{"$oid": "000000000000000000000000"}`, `{"$minKey": 1}`, `{"$maxKey": 1}`, `{"$numberDouble": "NaN"}`, `{"$timestamp": {"t": 1, "i": 1}}`}
 	for i, v := range values {

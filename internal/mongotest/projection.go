@@ -7,10 +7,10 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// projection makes of a document the one that a client wants.
+// projection converts a document to the form that a client wants.
 type projection func(bson.D) (bson.D, error)
 
-// parseProjection parses a projection, nil when there is none. See
+// parseProjection parses a projection. It returns nil if there is none. See
 // https://www.mongodb.com/docs/manual/reference/command/find/#projection.
 func parseProjection(raw bson.Raw) (projection, error) {
 	spec, err := decodeDocument(raw)
@@ -20,8 +20,8 @@ func parseProjection(raw bson.Raw) (projection, error) {
 	return newProjection(spec)
 }
 
-// newProjection parses a projection: fields to include or to exclude, and with
-// included ones expressions that compute fields.
+// newProjection parses a projection: fields to include or to exclude, and expressions
+// that compute fields beside included ones.
 func newProjection(spec bson.D) (projection, error) {
 	tree := &projectionNode{}
 	withID, including, excluding := true, false, false
@@ -67,7 +67,7 @@ func without(doc bson.D, id bool) bson.D {
 	return slices.DeleteFunc(slices.Clone(doc), func(e bson.E) bool { return e.Key == "_id" })
 }
 
-// flag is the value of a field of a projection that includes or excludes.
+// flag returns the value of a projection field that includes or excludes.
 func flag(v any) (include, plain bool) {
 	switch rank(v) {
 	case rankBool, rankNumber:
@@ -77,7 +77,7 @@ func flag(v any) (include, plain bool) {
 	}
 }
 
-// projectionNode is what happens to one level of a document.
+// projectionNode describes the projection of one level of a document.
 type projectionNode struct {
 	fields   []string
 	children map[string]*projectionNode
@@ -166,7 +166,7 @@ func (n *projectionNode) excludeValue(v any) any {
 	}
 }
 
-// compute appends the computed fields of root to what was kept of a level.
+// compute appends the computed fields of root to the kept fields of a level.
 func (n *projectionNode) compute(root, kept bson.D) (bson.D, error) {
 	for _, name := range n.fields {
 		child := n.children[name]
@@ -212,7 +212,7 @@ func setField(doc bson.D, name string, v any) bson.D {
 	return append(doc, bson.E{Key: name, Value: v})
 }
 
-// encodeAll encodes documents as a projection makes them.
+// encodeAll encodes documents after applying a projection.
 func encodeAll(docs []*document, project projection) ([]bson.Raw, error) {
 	encoded := make([]bson.Raw, len(docs))
 	for i, doc := range docs {

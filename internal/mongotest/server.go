@@ -1,16 +1,15 @@
-// Package mongotest is a MongoDB server inside the test process. It speaks the
-// wire protocol to the real, unmodified driver, and holds what a job queue
-// uses of MongoDB: commands, operators, indexes, transactions, change streams
-// and fail points, with the replies and errors of real servers.
+// Package mongotest provides a MongoDB server inside the test process. It speaks the wire
+// protocol to the real, unmodified driver. It supports what a job queue uses of MongoDB:
+// commands, operators, indexes, transactions, change streams and fail points, with the
+// replies and errors of real servers.
 //
-// It is strict: a command, a field, an operator or a stage that it does not
-// know is an error that names it, and never ignored. It uses indexes as servers
-// do in simple cases, so that large collections are no obstacle, but it does
-// not choose between them as servers do: what it says about the cost of a query
-// (Examined) holds where one index fits. It has no replication: what is written
-// is committed by the majority at once.
+// It is strict: an unsupported command, field, operator or stage is an error that names
+// it, and is never ignored. It uses indexes as servers do in simple cases, so that large
+// collections are fast, but it does not choose between indexes as servers do: the cost of
+// a query that Examined reports is meaningful if only one index fits. It has no
+// replication: each write is committed by the majority at once.
 //
-// Tests that can run on a real server too get theirs from Open.
+// Tests that can also run on a real server use Open.
 package mongotest
 
 import (
@@ -26,25 +25,24 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// replicaSetName is the name of the set of which the server is the primary.
+// replicaSetName is the name of the server's replica set.
 const replicaSetName = "rs0"
 
-// memoryAddress is the name of a server that has no port.
+// memoryAddress is the address of a server that listens on no port.
 const memoryAddress = "mongotest.invalid:27017"
 
-// Options are what a server is started with. The zero value is the primary of
-// a replica set of one member, on a free port of 127.0.0.1.
+// Options configure a server. The zero value is the primary of a replica set with one
+// member, on a free port of 127.0.0.1.
 type Options struct {
-	// Standalone makes it a server without a replica set: no transactions,
-	// no retryable writes, no change streams.
+	// Standalone makes the server one without a replica set: no transactions, no
+	// retryable writes, no change streams.
 	Standalone bool
-	// InMemory makes it listen on no port. Clients reach it through
-	// ClientOptions or DialContext only, and their connections are pipes, so
-	// that both sides can run in one bubble of testing/synctest.
+	// InMemory makes the server listen on no port. Clients reach it only through
+	// ClientOptions or DialContext. Their connections are pipes, so that both sides can
+	// run in one bubble of testing/synctest.
 	InMemory bool
-	// TransactionLifetime is the age at which a transaction is aborted with the
-	// next command, as transactionLifetimeLimitSeconds is on a server. Default: one
-	// minute.
+	// TransactionLifetime is the age at which a transaction is aborted by the next
+	// command, like transactionLifetimeLimitSeconds on a server. Default: one minute.
 	TransactionLifetime time.Duration
 }
 
@@ -53,7 +51,7 @@ type Options struct {
 type Server struct {
 	options  Options
 	address  string
-	listener net.Listener // nil when it is in memory
+	listener net.Listener // nil if the server is in memory
 	closed   chan struct{}
 	joined   sync.WaitGroup
 
@@ -64,26 +62,26 @@ type Server struct {
 	failMu sync.Mutex
 	fail   *failPoint
 
-	// mu guards the data: one lock for all of it.
+	// mu guards all data.
 	mu          sync.Mutex
 	clock       uint64 // of the last commit
 	topology    topology
 	collections map[string]*collection
 	open        map[*transaction]struct{}
-	stale       []staleRecord // for which an open transaction is too old
+	stale       []staleRecord // records with versions that only an old transaction sees
 	sessions    map[string]*session
 	cursors     map[int64]cursor
 	lastCursor  int64
 	examined    Examined
 	events      []*changeEvent
-	forgotten   int           // how many events are no longer in events
+	forgotten   int           // the number of events that were removed from events
 	changed     chan struct{} // closed and replaced when an event is added
 }
 
 // New starts a server.
 func New(opts Options) (*Server, error) {
 	if opts.TransactionLifetime < 0 {
-		return nil, fmt.Errorf("mongotest: TransactionLifetime is %s, it must not be negative", opts.TransactionLifetime)
+		return nil, fmt.Errorf("mongotest: TransactionLifetime must not be negative (is %s)", opts.TransactionLifetime)
 	}
 	if opts.TransactionLifetime == 0 {
 		opts.TransactionLifetime = time.Minute
@@ -114,8 +112,8 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// URI is the connection string of the server. A client of a server in memory
-// needs the dialer of ClientOptions besides it.
+// URI returns the connection string of the server. A client of an in-memory server also
+// needs the dialer of ClientOptions.
 func (s *Server) URI() string {
 	if s.options.Standalone {
 		return "mongodb://" + s.address + "/?directConnection=true"
@@ -123,7 +121,7 @@ func (s *Server) URI() string {
 	return "mongodb://" + s.address + "/?replicaSet=" + replicaSetName
 }
 
-// ClientOptions returns new options of a client of this server.
+// ClientOptions returns new options for a client of this server.
 func (s *Server) ClientOptions() *options.ClientOptions {
 	opts := options.Client().ApplyURI(s.URI())
 	if s.options.InMemory {
@@ -132,8 +130,8 @@ func (s *Server) ClientOptions() *options.ClientOptions {
 	return opts
 }
 
-// DialContext opens a connection to the server, whatever the address says. It
-// makes the server a dialer of the driver.
+// DialContext opens a connection to the server, whatever the address is. It implements
+// the driver's ContextDialer.
 func (s *Server) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
 	if !s.options.InMemory {
 		var d net.Dialer
@@ -149,13 +147,13 @@ func (s *Server) DialContext(ctx context.Context, network, _ string) (net.Conn, 
 	return client, nil
 }
 
-// Disconnect cuts all connections there are. New ones are accepted, unless
-// Refuse was called before.
+// Disconnect closes all current connections. New ones are accepted, unless Refuse was
+// called before.
 func (s *Server) Disconnect() {
 	s.connMu.Lock()
 	defer s.connMu.Unlock()
 	for conn := range s.conns {
-		_ = conn.Close() // its goroutine sees that it is closed, and ends
+		_ = conn.Close() // its goroutine ends because it is closed
 	}
 }
 
@@ -166,8 +164,8 @@ func (s *Server) Connections() int {
 	return len(s.conns)
 }
 
-// Refuse makes the server refuse new connections, as one does that clients can't
-// reach. Those there are stay.
+// Refuse makes the server refuse new connections, like an unreachable server. Current
+// connections stay open.
 func (s *Server) Refuse() { s.setRefusing(true) }
 
 // Accept makes the server accept connections again.
@@ -179,8 +177,8 @@ func (s *Server) setRefusing(refusing bool) {
 	s.refusing = refusing
 }
 
-// Close cuts all connections, ends all waits, and returns when no goroutine of
-// the server is left. More calls do nothing.
+// Close closes all connections, ends all waits, and returns when no goroutine of the
+// server is left. Further calls do nothing.
 func (s *Server) Close() {
 	s.connMu.Lock()
 	select {
@@ -188,7 +186,7 @@ func (s *Server) Close() {
 	default:
 		close(s.closed)
 		if s.listener != nil {
-			_ = s.listener.Close() // accept sees that it is closed, and ends
+			_ = s.listener.Close() // accept ends because it is closed
 		}
 	}
 	s.connMu.Unlock()
@@ -207,8 +205,8 @@ func (s *Server) accept() {
 	}
 }
 
-// start serves a connection on a goroutine of its own. It reports whether the
-// server does.
+// start serves a connection in a new goroutine. It reports whether the server accepts the
+// connection.
 func (s *Server) start(conn net.Conn) bool {
 	s.connMu.Lock()
 	defer s.connMu.Unlock()
@@ -219,7 +217,7 @@ func (s *Server) start(conn net.Conn) bool {
 	default:
 	}
 	if closed {
-		_ = conn.Close() // nobody uses it
+		_ = conn.Close() // not in use
 		return false
 	}
 	s.conns[conn] = struct{}{}
@@ -228,7 +226,7 @@ func (s *Server) start(conn net.Conn) bool {
 	return true
 }
 
-// serve answers the commands of one connection, one after another.
+// serve answers the commands of one connection, one after the other.
 func (s *Server) serve(conn net.Conn) {
 	defer s.joined.Done()
 	defer func() {
@@ -261,15 +259,15 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// peer is what a server knows of the client of a connection.
+// peer is the client of a connection.
 type peer struct {
 	appName  string
 	messages chan *message
 	gone     chan struct{} // closed when there will be no more messages
 }
 
-// read reads messages until there are no more, or served is closed, so that a command
-// that waits sees when its client has hung up.
+// read reads messages until there are no more or served is closed, so that a waiting
+// command learns that its client has hung up.
 func (p *peer) read(conn net.Conn, served <-chan struct{}) {
 	defer close(p.gone)
 	for {
@@ -287,8 +285,8 @@ func (p *peer) read(conn net.Conn, served <-chan struct{}) {
 	}
 }
 
-// answer runs a command and returns the reply. An error means that the
-// connection is to be closed without one.
+// answer runs a command and returns the reply. An error means that the connection must be
+// closed without a reply.
 func (s *Server) answer(client *peer, command bson.Raw) (bson.Raw, error) {
 	req, err := newRequest(s, client, command)
 	var reply bson.D
@@ -314,7 +312,7 @@ func (s *Server) answer(client *peer, command bson.Raw) (bson.Raw, error) {
 	return encoded, nil
 }
 
-// times are the fields by which a replica set tells its clients the time.
+// times returns the fields by which a replica set tells its clients the cluster time.
 func (s *Server) times() bson.D {
 	if s.options.Standalone {
 		return nil
@@ -329,8 +327,8 @@ func (s *Server) times() bson.D {
 	}
 }
 
-// timestamp is the cluster time of a commit: the seconds stand still, so that
-// it does not depend on the test's clock.
+// timestamp returns the cluster time of a commit. Its seconds are constant, so that it
+// does not depend on the test's clock.
 func timestamp(clock uint64) primitive.Timestamp {
 	return primitive.Timestamp{T: 1, I: uint32(clock)}
 }

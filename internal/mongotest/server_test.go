@@ -17,9 +17,9 @@ import (
 
 func asError[T error](err error, target *T) bool { return errors.As(err, target) }
 
-// hello tells a replica set by setName; a standalone has none.
+// hello identifies a replica set by setName; a standalone server has none.
 // https://www.mongodb.com/docs/manual/reference/command/hello/
-func TestHelloTellsTheDeployment(t *testing.T) {
+func TestHelloDescribesTheDeployment(t *testing.T) {
 	for name, opts := range map[string]mongotest.Options{
 		"ReplicaSet":         {},
 		"ReplicaSetInMemory": {InMemory: true},
@@ -42,16 +42,16 @@ func TestHelloTellsTheDeployment(t *testing.T) {
 }
 
 // https://www.mongodb.com/docs/manual/reference/command/buildInfo/
-func TestBuildInfoTellsTheVersion(t *testing.T) {
+func TestBuildInfoReturnsTheVersion(t *testing.T) {
 	_, client := start(t, mongotest.Options{InMemory: true})
 	var reply bson.M
 	require.NoError(t, client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "buildInfo", Value: 1}}).Decode(&reply))
 	assert.Equal(t, "7.0.0", reply["version"])
 }
 
-// What the server does not know is an error that names it.
+// Anything that the server does not support is an error that names it.
 // https://www.mongodb.com/docs/manual/reference/error-codes/
-func TestTheUnknownIsRefused(t *testing.T) {
+func TestUnsupportedCommandsAreRefused(t *testing.T) {
 	c := jobs(t)
 	insert(t, c, `{"_id": 1}`)
 	for name, test := range map[string]struct {
@@ -107,7 +107,7 @@ func TestNegativeLifetimeIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "TransactionLifetime")
 }
 
-// A server in memory and its clients can live in a bubble with a fake clock.
+// An in-memory server and its clients can run in a bubble with a fake clock.
 func TestInMemoryWorksWithFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, err := mongotest.New(mongotest.Options{InMemory: true})

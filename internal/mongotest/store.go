@@ -13,11 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// document is a stored document. It never changes once it is stored.
+// document is a stored document. It never changes after it was stored.
 type document struct {
 	fields bson.D
 	raw    bson.Raw
-	keys   documentKeys // once it is stored
+	keys   documentKeys // set when it is stored
 }
 
 // newDocument encodes the fields of a document.
@@ -29,7 +29,7 @@ func newDocument(fields bson.D) (*document, error) {
 	return &document{fields: fields, raw: raw}, nil
 }
 
-// field is the value of a top-level field, undefined where there is none.
+// field returns the value of a top-level field, or undefined if it is missing.
 func field(doc bson.D, name string) any {
 	for _, e := range doc {
 		if e.Key == name {
@@ -39,22 +39,22 @@ func field(doc bson.D, name string) any {
 	return primitive.Undefined{}
 }
 
-// version is what a record was from a commit on.
+// version is the content of a record from a commit on.
 type version struct {
 	at  uint64
-	doc *document // nil once it is deleted
+	doc *document // nil if the record is deleted
 }
 
-// record is a document through its versions.
+// record is a document with its versions.
 type record struct {
-	number   uint64    // of its insertion
+	number   uint64    // in the order of insertion
 	versions []version // oldest first
-	// owner is the open transaction that wrote it, and pending what it wrote.
+	// owner is the open transaction that wrote the record, and pending is what it wrote.
 	owner   *transaction
 	pending *document
 }
 
-// latest is the last version that was committed.
+// latest returns the last committed version.
 func (r *record) latest() version {
 	if len(r.versions) == 0 {
 		return version{}
@@ -62,11 +62,11 @@ func (r *record) latest() version {
 	return r.versions[len(r.versions)-1]
 }
 
-// changing reports whether an open transaction has written it.
+// changing reports whether an open transaction has written the record.
 func (r *record) changing() bool { return r.owner != nil }
 
-// visible is what a transaction sees of the record: what it wrote itself, else
-// what was committed when it began.
+// visible returns the record as a transaction sees it: its own write, or else the version
+// committed before it began.
 func (r *record) visible(tx *transaction) *document {
 	if r.owner == tx {
 		return r.pending
@@ -79,20 +79,20 @@ func (r *record) visible(tx *transaction) *document {
 	return nil
 }
 
-// collection is the records of a namespace.
+// collection holds the records of a namespace.
 type collection struct {
 	db, name string
 	// records are in the order of their insertion.
 	records btree.Map[uint64, *record]
 	last    uint64   // the number of the last record
-	indexes []*index // the one on _id is the first; none when it is not stored
+	indexes []*index // the first is on _id; none if the collection is not stored
 	// examined counts for the whole server.
 	examined *Examined
 }
 
 func (c *collection) namespace() string { return c.db + "." + c.name }
 
-// collection returns a collection, and makes it when it is missing.
+// collection returns a collection and creates it if it is missing.
 func (s *Server) collection(req *request, name string) (*collection, error) {
 	namespace, err := req.namespace(name)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Server) existing(req *request, name string) (*collection, error) {
 	return &collection{db: req.generic.DB, name: name, examined: &s.examined}, nil
 }
 
-// change is one write of a transaction, as change streams tell it.
+// change is one write of a transaction, as change streams report it.
 type change struct {
 	kind          string
 	collection    *collection
@@ -128,16 +128,16 @@ type change struct {
 	before, after *document
 }
 
-// transaction is a unit of writes that are committed at once. A statement
-// outside a multi-document transaction has one of its own, with which it
-// shares everything but its lifetime.
+// transaction is a unit of writes that are committed at once. A statement outside a
+// multi-document transaction has an implicit transaction, which differs only in its
+// lifetime.
 type transaction struct {
-	// implicit is a statement's own.
+	// implicit is true for the transaction of a single statement.
 	implicit bool
 	snapshot uint64
 	changes  []change
 	began    time.Time
-	done     chan struct{} // closed when it is committed or aborted
+	done     chan struct{} // closed after commit or abort
 }
 
 func (s *Server) begin(implicit bool) *transaction {
@@ -146,13 +146,13 @@ func (s *Server) begin(implicit bool) *transaction {
 	return tx
 }
 
-// blockedError says that a statement has to wait for a transaction.
+// blockedError means that a statement has to wait for a transaction.
 type blockedError struct{ by *transaction }
 
 func (*blockedError) Error() string { return "the document is being written by a transaction" }
 
-// conflict is the error of a write to what an open transaction has written: an
-// operation outside a transaction waits for it, another transaction fails. See
+// conflict returns the error of a write to a record that an open transaction has written:
+// an operation outside a transaction waits for it, another transaction fails. See
 // https://www.mongodb.com/docs/manual/core/transactions-production-consideration/#in-progress-transactions-and-write-conflicts.
 func (tx *transaction) conflict(with *transaction) error {
 	if tx.implicit && with != nil {
@@ -161,7 +161,7 @@ func (tx *transaction) conflict(with *transaction) error {
 	return errorf(codeWriteConflict, "Caused by :: WriteConflict error: this operation conflicted with another operation. Please retry your operation or multi-document transaction.")
 }
 
-// write makes after the document of a record; nil deletes it.
+// write sets the document of a record to after. A nil document deletes the record.
 func (c *collection) write(tx *transaction, r *record, after *document, kind string) error {
 	if r.owner != nil && r.owner != tx {
 		return tx.conflict(r.owner)
@@ -185,8 +185,8 @@ func (c *collection) write(tx *transaction, r *record, after *document, kind str
 	return nil
 }
 
-// reindex adds the keys by which a record differs from what it was before,
-// unless a document is not admitted with them.
+// reindex adds the keys that a record did not have before, unless an index refuses the
+// document.
 func (c *collection) reindex(tx *transaction, r *record, before, after *document) error {
 	changed := make([]*index, 0, len(c.indexes))
 	after.keys = make(documentKeys, 0, len(c.indexes))
@@ -208,8 +208,7 @@ func (c *collection) reindex(tx *transaction, r *record, before, after *document
 	return nil
 }
 
-// unindex removes a record from the keys that only a document had that nobody
-// sees any more.
+// unindex removes a record from the keys that only a no longer visible document had.
 func (c *collection) unindex(r *record, doc *document) {
 	if doc == nil {
 		return
@@ -230,7 +229,7 @@ func (c *collection) insert(tx *transaction, doc *document) error {
 	return nil
 }
 
-// commit makes the writes of a transaction visible to all.
+// commit makes the writes of a transaction visible to others.
 func (s *Server) commit(tx *transaction) {
 	if len(tx.changes) > 0 {
 		s.clock++
@@ -257,8 +256,8 @@ func (s *Server) abort(tx *transaction) {
 	s.end(tx)
 }
 
-// end lets those go on who wait for the transaction, and drops the versions
-// that nobody can see any more.
+// end wakes the requests that wait for the transaction, and drops versions that are no
+// longer visible.
 func (s *Server) end(tx *transaction) {
 	delete(s.open, tx)
 	close(tx.done)
@@ -284,9 +283,9 @@ type staleRecord struct {
 	record     *record
 }
 
-// prune drops the versions of a record that are older than what the oldest
-// transaction sees, and the record when it is deleted. What has to stay is
-// pruned when that transaction has ended.
+// prune drops the versions of a record that are older than what the oldest transaction
+// sees, and the record itself if it is deleted. The rest is pruned when that transaction
+// has ended.
 func (s *Server) prune(stale staleRecord, oldest uint64) {
 	c, r := stale.collection, stale.record
 	for len(r.versions) > 1 && r.versions[1].at <= oldest {
@@ -304,9 +303,9 @@ func (s *Server) prune(stale staleRecord, oldest uint64) {
 	}
 }
 
-// statement runs one statement of a request: in the request's transaction, or
-// in one of its own, which is tried again after a transaction that it has to
-// wait for. What was done before another error stays done.
+// statement runs one statement of a request, either in the request's transaction or in an
+// implicit one, which is repeated after a transaction that it has to wait for. Statements
+// done before an error stay done.
 func (s *Server) statement(req *request, run func(tx *transaction) error) error {
 	if req.tx != nil {
 		return run(req.tx)
@@ -326,8 +325,7 @@ func (s *Server) statement(req *request, run func(tx *transaction) error) error 
 	}
 }
 
-// waitFor waits until a transaction has ended, and ends it at the end of its
-// lifetime.
+// waitFor waits until a transaction has ended, and ends it after its lifetime.
 func (s *Server) waitFor(req *request, tx *transaction) error {
 	lifetime := s.options.TransactionLifetime
 	for {
@@ -347,8 +345,8 @@ func (s *Server) waitFor(req *request, tx *transaction) error {
 	}
 }
 
-// expireTransactions ends the transactions that are older than they may be: nobody may
-// be there any more to go on with them. See
+// expireTransactions ends transactions that exceed their lifetime, because their clients
+// may have gone. See
 // https://www.mongodb.com/docs/manual/reference/parameters/#mongodb-parameter-param.transactionLifetimeLimitSeconds.
 func (s *Server) expireTransactions() {
 	for tx := range s.open {
@@ -358,7 +356,7 @@ func (s *Server) expireTransactions() {
 	}
 }
 
-// checkSize refuses documents that are larger than a document may be. See
+// checkSize refuses documents that exceed the maximum size. See
 // https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-BSON-Document-Size.
 func checkSize(doc *document, code int32, what string) error {
 	if len(doc.raw) > maxDocumentSize {

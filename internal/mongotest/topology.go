@@ -21,11 +21,10 @@ func newTopology() topology {
 	return topology{version: topologyVersion{Process: primitive.NewObjectID()}, changed: make(chan struct{}), term: 1}
 }
 
-// StepDown makes the server a secondary, so that the replica set has no primary
-// until StepUp: it aborts the transactions that are open, and refuses writes,
-// and reads that want a primary. Clients learn of it at once. It does nothing
-// on a secondary, and on a standalone, which has no such role. See
-// https://www.mongodb.com/docs/manual/reference/command/replSetStepDown/.
+// StepDown makes the server a secondary, so that the replica set has no primary until
+// StepUp. It aborts open transactions, and refuses writes and reads that require a
+// primary. Clients learn of it at once. It does nothing on a secondary or a standalone
+// server. See https://www.mongodb.com/docs/manual/reference/command/replSetStepDown/.
 func (s *Server) StepDown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +56,7 @@ func (t *topology) change() {
 	t.changed = make(chan struct{})
 }
 
-// topologyVersion tells which of two descriptions of a server is the newer.
+// topologyVersion orders descriptions of a server by age.
 type topologyVersion struct {
 	Process primitive.ObjectID `bson:"processId"`
 	Counter int64              `bson:"counter"`
@@ -70,13 +69,14 @@ func (t *topology) electionID() primitive.ObjectID {
 	return id
 }
 
-// roleCodes are the codes of errors that tell a client that the server is not
-// what it takes it for, or will not be. Such errors have the topology version,
-// by which clients leave out those that are older than what they know. See
+// roleCodes are the codes of errors that mean that the server does not have, or will
+// lose, the role that a client assumed. Such errors contain the topology version, so that
+// clients ignore errors older than what they know. See
 // https://github.com/mongodb/specifications/blob/master/source/server-discovery-and-monitoring/server-discovery-and-monitoring.md#not-writable-primary-and-node-is-recovering.
 var roleCodes = []int32{91, 189, 10107, 11600, 11602, 13435, 13436}
 
-// withTopology adds the topology version to a reply with an error of its role.
+// withTopology adds the topology version to a reply with an error about the server's
+// role.
 func (s *Server) withTopology(reply bson.D, code int32) bson.D {
 	if !slices.Contains(roleCodes, code) {
 		return reply
@@ -86,9 +86,9 @@ func (s *Server) withTopology(reply bson.D, code int32) bson.D {
 	return append(reply, bson.E{Key: "topologyVersion", Value: s.topology.version})
 }
 
-// awaitTopology lets a hello wait while the client knows the server as it is.
-// Real servers go on to reply to one hello at each change (exhaustAllowed) but
-// need not: the client sends the next one. See
+// awaitTopology makes a hello wait while the client knows the current state of the
+// server. Real servers continue to reply to one hello at each change (exhaustAllowed),
+// but do not have to: the client sends the next one. See
 // https://github.com/mongodb/specifications/blob/master/source/server-discovery-and-monitoring/server-monitoring.md#streaming-protocol.
 func (s *Server) awaitTopology(req *request, known *topologyVersion, awaitMS *int64) error {
 	if (known == nil) != (awaitMS == nil) {
@@ -115,7 +115,7 @@ func (s *Server) awaitTopology(req *request, known *topologyVersion, awaitMS *in
 	return nil
 }
 
-// checkRole refuses what a secondary does not do. See
+// checkRole refuses commands that a secondary does not run. See
 // https://www.mongodb.com/docs/manual/core/read-preference/.
 func (s *Server) checkRole(req *request, c command) error {
 	if !s.topology.secondary || c.anywhere {

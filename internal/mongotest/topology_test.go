@@ -18,8 +18,8 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// inBubble runs a test with a server in memory and a faked clock, which stands
-// still unless all wait.
+// inBubble runs a test with an in-memory server and a fake clock, which advances only
+// while all goroutines wait.
 func inBubble(t *testing.T, opts *options.ClientOptions, test func(t *testing.T, server *mongotest.Server, c *mongo.Collection)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,14 +33,14 @@ func inBubble(t *testing.T, opts *options.ClientOptions, test func(t *testing.T,
 	})
 }
 
-// takes is the time of the faked clock that an action takes.
+// takes returns how long an action takes by the fake clock.
 func takes(act func()) time.Duration {
 	began := time.Now()
 	act()
 	return time.Since(began)
 }
 
-// hello is what the server says of itself. It may wait for a change.
+// hello returns the server's reply to hello. It may wait for a change.
 func hello(t *testing.T, c *mongo.Collection, fields ...bson.E) (bson.M, error) {
 	t.Helper()
 	var reply bson.M
@@ -49,8 +49,8 @@ func hello(t *testing.T, c *mongo.Collection, fields ...bson.E) (bson.M, error) 
 	return reply, err
 }
 
-// A hello with the topology version that the server has waits for a change, but
-// no longer than maxAwaitTimeMS.
+// A hello with the server's topology version waits for a change, but no longer than
+// maxAwaitTimeMS.
 // https://github.com/mongodb/specifications/blob/master/source/server-discovery-and-monitoring/server-monitoring.md#awaitable-hello-or-legacy-hello-server-specification
 func TestHelloWaitsForChanges(t *testing.T) {
 	inBubble(t, options.Client(), func(t *testing.T, server *mongotest.Server, c *mongo.Collection) {
@@ -71,7 +71,7 @@ func TestHelloWaitsForChanges(t *testing.T) {
 		assert.Equal(t, false, changed["isWritablePrimary"])
 		assert.Equal(t, true, changed["secondary"])
 		assert.NotEqual(t, known["topologyVersion"], changed["topologyVersion"])
-		assert.Zero(t, takes(func() { ask(version, await) }), "it is another one by now")
+		assert.Zero(t, takes(func() { ask(version, await) }), "the topology version has changed")
 		server.StepUp()
 		up := ask()
 		assert.Equal(t, true, up["isWritablePrimary"])
@@ -90,8 +90,8 @@ func TestHelloWaitsForChanges(t *testing.T) {
 	})
 }
 
-// The driver's monitor waits in hello, and neither spins nor stops when nothing
-// happens for an hour.
+// The driver's monitor waits in hello, and neither spins nor stops if nothing happens for
+// an hour.
 func TestMonitorsOfAnIdleServer(t *testing.T) {
 	beats := 0
 	monitor := options.Client().SetServerMonitor(&event.ServerMonitor{ServerHeartbeatSucceeded: func(e *event.ServerHeartbeatSucceededEvent) {
@@ -107,11 +107,10 @@ func TestMonitorsOfAnIdleServer(t *testing.T) {
 	})
 }
 
-// An error of the server's role that the fail point makes up has the topology
-// version, by which the driver sees that nothing has changed, and tries again
-// at once.
+// An error about the server's role that the fail point returns contains the topology
+// version. So the driver knows that nothing has changed and repeats the command at once.
 // https://github.com/mongodb/specifications/blob/master/source/server-discovery-and-monitoring/server-discovery-and-monitoring.md#topologyversion
-func TestMadeUpRoleErrorsCostNoTime(t *testing.T) {
+func TestInjectedRoleErrorsAreRetriedAtOnce(t *testing.T) {
 	for _, failure := range []string{`"errorCode": 10107`, `"errorCode": 91`, `"errorCode": 11602`, `"writeConcernError": {"code": 91, "errmsg": "x"}`} {
 		inBubble(t, options.Client(), func(t *testing.T, _ *mongotest.Server, c *mongo.Collection) {
 			failCommand(t, c, `{"times": 1}`, `{"failCommands": ["update"], `+failure+`}`)
@@ -120,8 +119,8 @@ func TestMadeUpRoleErrorsCostNoTime(t *testing.T) {
 	}
 }
 
-// A set without a primary takes no writes; the driver waits for the next one,
-// and learns of it at once.
+// A set without a primary accepts no writes. The driver waits for the next primary and
+// learns of it at once.
 // https://www.mongodb.com/docs/manual/reference/command/replSetStepDown/
 func TestStepDownAndUp(t *testing.T) {
 	inBubble(t, options.Client(), func(t *testing.T, server *mongotest.Server, c *mongo.Collection) {
@@ -142,10 +141,10 @@ func TestStepDownAndUp(t *testing.T) {
 	})
 }
 
-// What was sent to a primary that is none any more fails with an error that
-// says so, and was not done. The driver sends it again.
+// A command sent to a former primary fails with an error about its role and is not
+// executed. The driver sends it again.
 // https://www.mongodb.com/docs/manual/core/retryable-writes/
-func TestCommandsThatMeetASecondary(t *testing.T) {
+func TestCommandsSentToASecondary(t *testing.T) {
 	for _, retry := range []bool{false, true} {
 		inBubble(t, options.Client().SetRetryWrites(retry).SetRetryReads(retry), func(t *testing.T, server *mongotest.Server, c *mongo.Collection) {
 			late := `{"failCommands": ["update", "find"], "blockConnection": true, "blockTimeMS": 1000}`
@@ -172,9 +171,8 @@ func TestCommandsThatMeetASecondary(t *testing.T) {
 	}
 }
 
-// A primary that steps down aborts the transactions that are open, and ends
-// what waits for them.
-// https://www.mongodb.com/docs/manual/core/transactions-production-consideration/
+// A primary that steps down aborts open transactions and ends the commands that wait for
+// them. https://www.mongodb.com/docs/manual/core/transactions-production-consideration/
 func TestStepDownAbortsTransactions(t *testing.T) {
 	inBubble(t, options.Client(), func(t *testing.T, server *mongotest.Server, c *mongo.Collection) {
 		tx := begin(t, c)
@@ -220,7 +218,7 @@ func TestAStandaloneHasNoRole(t *testing.T) {
 	insert(t, client.Database("amboy").Collection("jobs"), `{"_id": 1}`)
 }
 
-// A server that can't be reached is found again when it can.
+// Clients find a server again that was unreachable.
 func TestRefusedConnections(t *testing.T) {
 	inBubble(t, options.Client().SetServerSelectionTimeout(2*time.Second), func(t *testing.T, server *mongotest.Server, c *mongo.Collection) {
 		server.Refuse()

@@ -4,13 +4,13 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// session is what the server remembers of a client's logical session. See
+// session is the server's state of a client's logical session. See
 // https://www.mongodb.com/docs/manual/reference/server-sessions/.
 type session struct {
 	number int64 // of its last retryable write or transaction; -1 before
-	// replies are those of the statements of the last retryable write.
+	// replies are the replies to the statements of the last retryable write.
 	replies map[int]any
-	// tx is the last transaction, and state what became of it.
+	// tx is the last transaction, and state is its state.
 	tx    *transaction
 	state txState
 }
@@ -53,8 +53,8 @@ func (s *Server) enterSession(req *request, c command) error {
 	return s.enterTransaction(req, c)
 }
 
-// enterRetryableWrite forgets the statements of the session's last write when
-// this is a new one.
+// enterRetryableWrite forgets the statements of the session's last write if this is a new
+// one.
 func (s *Server) enterRetryableWrite(req *request, c command) error {
 	if !c.write {
 		return errorf(codeNotInTransaction, "txnNumber may only be provided for multi-document transactions and retryable write commands. autocommit:false was not provided, and %s is not a retryable write command.", req.name)
@@ -65,8 +65,8 @@ func (s *Server) enterRetryableWrite(req *request, c command) error {
 	return nil
 }
 
-// renumber makes the request's number the session's, and aborts a transaction
-// that it leaves behind.
+// renumber makes the request's number the session's, and aborts an open transaction of
+// the session.
 func (s *Server) renumber(req *request) {
 	ses := req.session
 	if ses.state == txOpen {
@@ -100,7 +100,7 @@ func (s *Server) enterTransaction(req *request, c command) error {
 	if *g.TxnNumber != ses.number || ses.state == txNone {
 		return errorf(codeNoSuchTransaction, "Given transaction number %d does not match any in-progress transactions. The active transaction number is %d", *g.TxnNumber, ses.number)
 	}
-	if _, ok := s.open[ses.tx]; !ok && ses.state == txOpen { // it outlived its time
+	if _, ok := s.open[ses.tx]; !ok && ses.state == txOpen { // it exceeded its lifetime
 		ses.state = txAborted
 	}
 	if req.name == "commitTransaction" || req.name == "abortTransaction" {
@@ -117,7 +117,7 @@ func (s *Server) enterTransaction(req *request, c command) error {
 	}
 }
 
-// leaveSession aborts a transaction one of whose statements failed. See
+// leaveSession aborts a transaction after one of its statements failed. See
 // https://www.mongodb.com/docs/manual/core/transactions/#transactions-and-atomicity.
 func (s *Server) leaveSession(req *request, err error) {
 	if err != nil && req.tx != nil {
@@ -130,9 +130,8 @@ func (s *Server) abortRequest(req *request) {
 	req.session.state = txAborted
 }
 
-// commitTransaction commits. A transaction that was committed before stays so,
-// so that a commit can be sent again. See
-// https://www.mongodb.com/docs/manual/reference/command/commitTransaction/.
+// commitTransaction commits. Committing again is no error, so that a commit can be
+// repeated. See https://www.mongodb.com/docs/manual/reference/command/commitTransaction/.
 func (s *Server) commitTransaction(req *request) (bson.D, error) {
 	ses, err := endingSession(req)
 	if err != nil {
@@ -167,7 +166,7 @@ func (s *Server) abortTransaction(req *request) (bson.D, error) {
 	return bson.D{}, nil
 }
 
-// endingSession is the session whose transaction a command ends.
+// endingSession returns the session whose transaction a command ends.
 func endingSession(req *request) (*session, error) {
 	var args struct {
 		Commit        any      `bson:"commitTransaction"`
@@ -186,7 +185,7 @@ func endingSession(req *request) (*session, error) {
 	return req.session, nil
 }
 
-// endSessions forgets sessions, and aborts what they left open. See
+// endSessions removes sessions and aborts their open transactions. See
 // https://www.mongodb.com/docs/manual/reference/command/endSessions/.
 func (s *Server) endSessions(req *request) (bson.D, error) {
 	var args struct {
@@ -205,8 +204,8 @@ func (s *Server) endSessions(req *request) (bson.D, error) {
 	return bson.D{}, nil
 }
 
-// once runs a statement of a retryable write unless it was run before, and
-// returns its result, the remembered one if it was. See
+// once runs a statement of a retryable write unless it was run before, and returns its
+// result or the remembered one. See
 // https://www.mongodb.com/docs/manual/core/retryable-writes/.
 func once[T any](req *request, number int, run func() (T, error)) (result T, retried bool, err error) {
 	remembers := req.session != nil && !req.multiDocument()

@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// begin starts a transaction. What it needs is done through the context.
+// begin starts a transaction. Its commands use the returned context.
 func begin(t *testing.T, c *mongo.Collection) mongo.SessionContext {
 	t.Helper()
 	session, err := c.Database().Client().StartSession()
@@ -36,8 +36,8 @@ func count(t *testing.T, ctx context.Context, c *mongo.Collection, filter string
 	return n
 }
 
-// A transaction reads the snapshot with which it began and its own writes,
-// which others see once it is committed.
+// A transaction reads the snapshot with which it began and its own writes, which others
+// see after the commit.
 // https://www.mongodb.com/docs/manual/core/transactions/#transactions-and-atomicity
 func TestTransactionsReadSnapshots(t *testing.T) {
 	c := jobs(t)
@@ -102,8 +102,8 @@ func TestWriteConflicts(t *testing.T) {
 	}
 }
 
-// A key of a unique index that another transaction has taken is a conflict, one
-// that was there is a duplicate, and either aborts the transaction.
+// A key of a unique index that another transaction has taken is a conflict, an existing
+// key is a duplicate, and both abort the transaction.
 // https://www.mongodb.com/docs/manual/core/transactions/
 func TestUniqueKeysInTransactions(t *testing.T) {
 	c := jobs(t)
@@ -120,8 +120,7 @@ func TestUniqueKeysInTransactions(t *testing.T) {
 	require.NoError(t, first.CommitTransaction(t.Context()))
 }
 
-// A write outside a transaction waits for the transaction that has written the
-// document.
+// A write outside a transaction waits for the transaction that has written the document.
 // https://www.mongodb.com/docs/manual/core/transactions-production-consideration/
 func TestPlainWritesWaitForTransactions(t *testing.T) {
 	c := jobs(t)
@@ -135,7 +134,7 @@ func TestPlainWritesWaitForTransactions(t *testing.T) {
 	}()
 	require.NoError(t, tx.CommitTransaction(t.Context()))
 	require.NoError(t, <-done)
-	// The write has come before the transaction, or has seen what it wrote.
+	// The write came before the transaction or saw its writes.
 	assert.Zero(t, count(t, t.Context(), c, `{"v": 0}`))
 
 	tx = begin(t, c)
@@ -157,9 +156,9 @@ func TestOldTransactionsAreAborted(t *testing.T) {
 	assert.EqualValues(t, 1, count(t, t.Context(), c, `{"v": 2}`))
 }
 
-// Commands that may not be part of a transaction are refused, and a standalone
-// has none. https://www.mongodb.com/docs/manual/core/transactions-operations/
-func TestWhereTransactionsAreRefused(t *testing.T) {
+// Commands that must not be part of a transaction are refused, and a standalone server
+// has no transactions. https://www.mongodb.com/docs/manual/core/transactions-operations/
+func TestTransactionsAreRefused(t *testing.T) {
 	c := jobs(t)
 	tx := begin(t, c)
 	_, err := c.EstimatedDocumentCount(tx)
@@ -176,7 +175,7 @@ func TestWhereTransactionsAreRefused(t *testing.T) {
 
 // WithTransaction runs a transaction again after a transient error.
 // https://www.mongodb.com/docs/manual/core/transactions-in-applications/
-func TestWithTransactionTriesAgain(t *testing.T) {
+func TestWithTransactionRetries(t *testing.T) {
 	c := jobs(t)
 	insert(t, c, `{"_id": 1, "v": 0}`)
 	session, err := c.Database().Client().StartSession()
@@ -195,8 +194,8 @@ func TestWithTransactionTriesAgain(t *testing.T) {
 	assert.EqualValues(t, 1, count(t, t.Context(), c, `{"v": 2}`))
 }
 
-// A statement that comes again with the same number is not applied again, and
-// is answered as the first time; an older number is refused.
+// A statement repeated with the same number is not applied again and gets the first
+// reply; an older number is refused.
 // https://www.mongodb.com/docs/manual/core/retryable-writes/
 func TestStatementsAreAppliedOnce(t *testing.T) {
 	c := jobs(t)
@@ -225,9 +224,9 @@ func TestStatementsAreAppliedOnce(t *testing.T) {
 	assert.Equal(t, 72, code(err))
 }
 
-// The driver sends a write again after an error by which it can't tell whether
-// it was applied; here it was, and it is not applied twice.
-func TestTheDriversRetryIsAppliedOnce(t *testing.T) {
+// The driver repeats a write after an error that leaves its outcome unknown. Here it was
+// applied, and it is not applied twice.
+func TestDriverRetryIsAppliedOnce(t *testing.T) {
 	c := jobs(t)
 	insert(t, c, `{"_id": 1, "v": 0}`)
 	again := `{"failCommands": ["update", "findAndModify", "insert", "delete"], "writeConcernError": {"code": 91, "errmsg": "stopping"}}`

@@ -7,9 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// Expire deletes the documents that the TTL indexes let expire by now, and
-// returns how many they are. Servers do so once a minute; here it happens when
-// a test says so. What a transaction is writing is left for the next call. See
+// Expire deletes the documents that TTL indexes expire by now, and returns their number.
+// Servers do so once a minute; here only the test triggers it. Documents that a
+// transaction is writing are left for the next call. See
 // https://www.mongodb.com/docs/manual/core/index-ttl/.
 func (s *Server) Expire(now time.Time) int {
 	s.mu.Lock()
@@ -25,7 +25,7 @@ func (s *Server) Expire(now time.Time) int {
 	return deleted
 }
 
-// expire deletes the documents that have a date in an index that is past.
+// expire deletes the documents with a past date in a TTL index.
 func (s *Server) expire(c *collection, x *index, now time.Time) int {
 	tx := s.begin(true)
 	defer s.commit(tx)

@@ -53,8 +53,8 @@ func parseUpdate(raw bson.RawValue) (*update, error) {
 	}
 }
 
-// parseOperators lists the modifications in the order in which servers make
-// them: by path, numbers in paths as numbers.
+// parseOperators lists the modifications in the order in which servers apply them: by
+// path, with numbers in paths compared as numbers.
 func parseOperators(doc bson.D) (*update, error) {
 	up := &update{}
 	var touched []string
@@ -122,7 +122,7 @@ func parseModification(operator string, f bson.E) (modification, error) {
 	return m, err
 }
 
-// checkEach refuses modifiers that an operator on arrays does not have.
+// checkEach refuses unknown modifiers of an operator on arrays.
 func checkEach(operator string, v any, known ...string) error {
 	if !isOperators(v) {
 		return nil
@@ -152,8 +152,8 @@ func checkCurrentDate(v any) error {
 	return errorf(codeBadValue, "%s is not valid for $currentDate. Please use a boolean ('true') or a $type expression ({$type: 'timestamp/date'}).", show(v))
 }
 
-// parsePull parses the condition of $pull: operators on the element, a filter
-// on the documents that are elements, or a value that equals it.
+// parsePull parses the condition of $pull: operators on the element, a filter for
+// elements that are documents, or a value that equals the element.
 func parsePull(v any) (func(any) bool, error) {
 	if doc, ok := v.(bson.D); ok {
 		return elementTest(doc)
@@ -188,7 +188,7 @@ func comparePaths(a, b string) int {
 	})
 }
 
-// apply returns what the update makes of a document, which it leaves alone.
+// apply returns the updated copy of a document.
 func (up *update) apply(doc bson.D, inserting bool) (bson.D, error) {
 	after, err := up.change(doc, inserting)
 	if err != nil {
@@ -260,7 +260,7 @@ func (m modification) apply(doc bson.D, id any, inserting bool) (bson.D, error) 
 	return setPath(doc, m.path, v)
 }
 
-// value is the new value of the field, whose current one may be undefined.
+// value returns the new value of the field. The current value may be undefined.
 func (m modification) value(current, id any) (any, error) {
 	missing := rank(current) == rankUndefined
 	switch m.operator {
@@ -305,7 +305,7 @@ func (m modification) arithmetic(current, id any, op func(a, b any) (any, error)
 
 func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// list is the new value of a field that is an array.
+// list returns the new value of a field that is an array.
 func (m modification) list(current, id any) (any, error) {
 	list, ok := current.(bson.A)
 	if !ok && rank(current) != rankUndefined {
@@ -338,7 +338,7 @@ func (m modification) list(current, id any) (any, error) {
 	return push(list, items, modifiers), nil
 }
 
-// push inserts items at a position, the end by default, and cuts the list. See
+// push inserts items at a position, by default the end, and truncates the list. See
 // https://www.mongodb.com/docs/manual/reference/operator/update/push/.
 func push(list, items bson.A, modifiers bson.D) bson.A {
 	position := len(list)
@@ -358,7 +358,7 @@ func push(list, items bson.A, modifiers bson.D) bson.A {
 	return list
 }
 
-// at is the value at a path, arrays by index only; undefined if there is none.
+// at returns the value at a path, or undefined. Arrays are accessed only by index.
 func at(v any, path []string) any {
 	if len(path) == 0 {
 		return v
@@ -374,8 +374,8 @@ func at(v any, path []string) any {
 	return undefined
 }
 
-// setPath returns a copy of a document with the value at a path set; documents
-// on the way are made.
+// setPath returns a copy of a document with the value at a path set. It creates missing
+// documents on the path.
 func setPath(doc bson.D, path string, v any) (bson.D, error) {
 	set, err := setIn(doc, strings.Split(path, "."), "", v)
 	if err != nil {

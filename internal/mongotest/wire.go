@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/x/mongo/driver/wiremessage"
 )
 
-// The sizes that hello tells, which are those of real servers.
+// The sizes that hello reports, which are those of real servers.
 const (
 	maxDocumentSize = 16 * 1024 * 1024
 	maxMessageSize  = 48000000
@@ -21,12 +21,12 @@ const (
 
 const headerSize = 16
 
-// opQuery is the opcode of the first hello, which drivers still send by it.
+// opQuery is the opcode by which drivers still send the first hello.
 const opQuery = wiremessage.OpQuery //nolint:staticcheck // it is deprecated for clients
 
 var errMalformed = errors.New("malformed wire message")
 
-// message is one command as it arrived.
+// message is a received command.
 type message struct {
 	requestID  int32
 	opcode     wiremessage.OpCode
@@ -34,8 +34,8 @@ type message struct {
 	command    bson.Raw
 }
 
-// readMessage reads one message. Document sequences become arrays of the
-// command, as the server's own parser makes of them.
+// readMessage reads one message. Document sequences become arrays of the command, as on
+// real servers.
 func readMessage(r io.Reader) (*message, error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -122,12 +122,12 @@ func joinDocument(document bsoncore.Document, elements []byte) bson.Raw {
 	return joined
 }
 
-// parseQuery reads an OP_QUERY, which drivers send for the first hello only.
+// parseQuery reads an OP_QUERY, which drivers send only for the first hello.
 func (m *message) parseQuery(body []byte) error {
 	// Flags come first, then a zero-terminated name, and two numbers.
 	const name = "admin.$cmd\x00"
 	if len(body) < 4 || !strings.HasPrefix(string(body[4:]), name) || len(body) < 4+len(name)+8 {
-		return fmt.Errorf("%w: an OP_QUERY that is no command on admin", errMalformed)
+		return fmt.Errorf("%w: an OP_QUERY that is not a command on admin", errMalformed)
 	}
 	query, _, ok := bsoncore.ReadDocument(body[4+len(name)+8:])
 	if !ok || query.Validate() != nil {
@@ -137,7 +137,7 @@ func (m *message) parseQuery(body []byte) error {
 	return nil
 }
 
-// reply encodes the answer to m in the form in which m came.
+// reply encodes the answer to m in the format of m.
 func (m *message) reply(document bson.Raw) []byte {
 	id := wiremessage.NextRequestID()
 	var start int32

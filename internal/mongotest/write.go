@@ -33,7 +33,7 @@ func (s *Server) insert(req *request) (bson.D, error) {
 	})
 }
 
-// newInsert gives a document its _id when it has none, and puts it first.
+// newInsert adds an _id to a document without one, and moves it to the front.
 func newInsert(raw bson.Raw) (*document, error) {
 	fields, err := decodeDocument(raw)
 	if err != nil {
@@ -56,16 +56,16 @@ func newInsert(raw bson.Raw) (*document, error) {
 	return doc, checkSize(doc, codeBadValue, "object to insert too large. size in bytes: %d, max size: %d")
 }
 
-// outcome is what one statement of a bulk write did.
+// outcome is the result of one statement of a bulk write.
 type outcome struct {
 	n, modified int
 	upserted    any // the _id of a document that an upsert inserted
 	isUpsert    bool
 }
 
-// bulk runs the statements of a command, and stops at the first error unless
-// they are unordered. In a transaction an error fails the command's
-// transaction, and the reply tells it as a write error all the same.
+// bulk runs the statements of a command, and stops at the first error unless they are
+// unordered. In a transaction an error aborts the transaction and is still reported as a
+// write error.
 func (s *Server) bulk(req *request, ordered *bool, size int, run func(i int) (outcome, error)) (bson.D, error) {
 	if size == 0 || size > maxWriteBatch {
 		return nil, errorf(21, "Write batch sizes must be between 1 and %d. Got %d operations.", maxWriteBatch, size)
@@ -109,10 +109,9 @@ func (s *Server) bulk(req *request, ordered *bool, size int, run func(i int) (ou
 	return reply, nil
 }
 
-// failsCommand reports whether an error is one of the whole command and not of
-// one statement: the connection's end, the end of its time or of the server's
-// role, and in a transaction one that tells the client to run the whole
-// transaction again.
+// failsCommand reports whether an error fails the whole command instead of one statement:
+// the connection's end, the end of its time or of the server's role, and in a transaction
+// an error that tells the client to run the whole transaction again.
 func failsCommand(req *request, err error) bool {
 	if errors.Is(err, errCloseConnection) {
 		return true
@@ -151,8 +150,8 @@ func (s *Server) update(req *request) (bson.D, error) {
 	})
 }
 
-// target is the collection that a command changes, which is made only for one
-// that can insert.
+// target returns the collection that a command changes. It creates a missing collection
+// only if the command can insert.
 func (s *Server) target(req *request, name string, inserts bool) (*collection, error) {
 	if inserts {
 		return s.collection(req, name)
@@ -229,7 +228,7 @@ func (c *collection) update(tx *transaction, st *updateStatement, up *update) (d
 	return outcome{n: 1, isUpsert: true, upserted: field(doc.fields, "_id")}, nil
 }
 
-// modify updates one record, and reports whether that changed it.
+// modify updates one record and reports whether it changed.
 func (c *collection) modify(tx *transaction, m match, up *update) (changed bool, after *document, err error) {
 	fields, err := up.apply(m.doc.fields, false)
 	if err != nil {
@@ -252,7 +251,7 @@ func (c *collection) modify(tx *transaction, m match, up *update) (changed bool,
 	return true, after, c.write(tx, m.record, after, kind)
 }
 
-// refuseExpr refuses the filter of an upsert that has an expression. See
+// refuseExpr refuses an upsert whose filter has an expression. See
 // https://www.mongodb.com/docs/manual/reference/method/db.collection.update/.
 func refuseExpr(raw bson.Raw) error {
 	filter, err := decodeDocument(raw)
@@ -275,8 +274,8 @@ func hasExpr(filter bson.D) bool {
 	})
 }
 
-// upsert inserts what an update makes of the fields that its filter requires.
-// See https://www.mongodb.com/docs/manual/reference/method/db.collection.update/#upsert-behavior.
+// upsert inserts the result of an update on the fields that its filter requires. See
+// https://www.mongodb.com/docs/manual/reference/method/db.collection.update/#upsert-behavior.
 func (c *collection) upsert(tx *transaction, filter bson.Raw, up *update) (*document, error) {
 	q, err := newQuery(filter)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestCurrentDate(t *testing.T) {
 	assert.Len(t, ids(t, c, `{"d": {"$type": "date"}, "t": {"$type": "timestamp"}}`), 1)
 }
 
-// Updates that a document does not admit change nothing.
+// Updates that a document does not allow change nothing.
 // https://www.mongodb.com/docs/manual/reference/error-codes/
 func TestRefusedUpdates(t *testing.T) {
 	c := jobs(t)
@@ -140,7 +140,7 @@ func TestPipelineUpdate(t *testing.T) {
 	assert.Equal(t, []string{`{"_id":1,"a":3}`}, all(t, cursor, err))
 }
 
-// An ordered bulk write ends at its first error, an unordered one goes on.
+// An ordered bulk write ends at its first error, an unordered one continues.
 // https://www.mongodb.com/docs/manual/core/bulk-write-operations/
 func TestBulkWrites(t *testing.T) {
 	models := []mongo.WriteModel{
@@ -192,7 +192,7 @@ func TestFindAndModify(t *testing.T) {
 	assert.JSONEq(t, `{"_id":7,"p":3}`, show(t, doc))
 }
 
-// A document may have 16 MiB.
+// A document may have up to 16 MiB.
 // https://www.mongodb.com/docs/manual/reference/limits/#mongodb-limit-BSON-Document-Size
 func TestDocumentsHaveALimit(t *testing.T) {
 	c := jobs(t)
