@@ -17,10 +17,10 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func second(n float64) time.Time { return start.Add(time.Duration(n * float64(time.Second))) }
 
-// story writes the events of a history.
+// story builds the events of a history.
 type story struct{ history }
 
-// newStory begins a history in which jobs are accepted, and end as they should.
+// newStory begins a history in which jobs are accepted and end as planned.
 func newStory(tasks ...*task) *story {
 	s := &story{history{
 		plan:   &plan{tasks: map[string]*task{}},
@@ -43,7 +43,7 @@ func (s *story) add(e event) *story {
 	return s
 }
 
-// begin begins a run, under a lease that was just taken.
+// begin adds the beginning of a run under a lease that was just taken.
 func (s *story) begin(at float64, process, id string, number, lease int) *story {
 	return s.add(event{Kind: began, At: second(at), Process: process, Job: id, Attempt: number, Lease: lease, Claimed: second(at)})
 }
@@ -60,14 +60,14 @@ func (s *story) renew(at float64, process, id string, lease int) *story {
 	return s.add(event{Kind: renewed, At: second(at), Process: process, Job: id, Lease: lease})
 }
 
-// run is a run in a second, with its end.
+// run adds a run of one second with its end.
 func (s *story) run(at float64, process, id string, number, lease int, how outcome) *story {
 	return s.begin(at, process, id, number, lease).
 		end(at+1, process, id, number, lease, how).
 		complete(at+1, process, id, number, lease)
 }
 
-// kill kills process p.
+// kill adds the death of process p.
 func (s *story) kill(at float64) *story {
 	s.deaths["p"] = second(at)
 	return s
@@ -190,13 +190,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// with accepts another job, later.
+// with accepts another job at a later time.
 func (s *story) with(t *task, at time.Time) *story {
 	s.plans(t).stored[t.ID] = s.plan.ending(t.ID)
 	return s.add(event{Kind: accepted, At: at, Job: t.ID})
 }
 
-// plans makes a job known, without more.
+// plans adds a job to the plan without an event.
 func (s *story) plans(t *task) *story {
 	s.plan.tasks[t.ID] = t
 	return s

@@ -9,34 +9,33 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// rule is what a queue promises.
+// rule is a promise of a queue, named by its violation.
 type rule string
 
 const (
-	// lost: each job whose Put succeeded is there, and ends as the plan says.
+	// lost: each job whose Put succeeded exists and ends as planned.
 	lost     rule = "an accepted job was lost"
-	wrongEnd rule = "a job ended otherwise than it had to"
-	// notPut: a Put fails only where an enqueue scope is held, or the queue is
-	// closed, and then the job never runs.
+	wrongEnd rule = "a job ended in a way that was not planned"
+	// notPut: a Put fails only if an enqueue scope is held or the queue is closed, and
+	// the job then never runs.
 	notPut     rule = "a job was not accepted"
-	ranRefused rule = "a job ran that was refused"
+	ranRefused rule = "a refused job ran"
 	// runsAgain: no lease is taken on an attempt that ended.
 	runsAgain rule = "an attempt ran again after it had ended"
-	// twoHolders: of two runs of one job, or of jobs that share a scope, one has
-	// ended, or its process is dead, or its lease has run out, when the other
-	// begins.
-	twoHolders rule = "two live runs held the same"
-	// enqueueScope: a job that took a scope when it was put has it until it ends.
-	enqueueScope rule = "a scope was given away that was taken by a Put"
+	// twoHolders: if two runs are of one job, or of jobs that share a scope, then one has
+	// ended, its process is dead, or its lease has run out, when the other begins.
+	twoHolders rule = "two live runs held the same job or scope"
+	// enqueueScope: a job that took a scope when it was put holds it until it ends.
+	enqueueScope rule = "a scope taken by a Put was given away"
 	// tooEarly: a job begins after those that it depends on have ended.
-	tooEarly rule = "a job began before one that it depends on had ended"
-	// attempts: an attempt follows one that failed, and nothing else uses one up.
+	tooEarly rule = "a job began before its dependency had ended"
+	// attempts: an attempt follows a failed one, and nothing else uses up an attempt.
 	attempts rule = "an attempt was used up"
 	// noEnd: a run ends, unless its process is killed.
 	noEnd rule = "a run had no end"
 )
 
-// violation is one promise that was not kept.
+// violation is one violation of a promise.
 type violation struct {
 	rule   rule
 	job    string
@@ -45,28 +44,28 @@ type violation struct {
 
 func (v violation) String() string { return fmt.Sprintf("%s: %s: %s", v.job, v.rule, v.detail) }
 
-// history is all that is known about what happened.
+// history is all that is known about a test run.
 type history struct {
 	plan *plan
-	// lease is the lock time-out of the queues.
+	// lease is the lock timeout of the queues.
 	lease time.Duration
 	// events are in the order of time.
 	events []event
-	// deaths are when the processes were killed that were. Until then, at least,
-	// they lived.
+	// deaths are the times at which processes were killed. They lived at least until
+	// then.
 	deaths map[string]time.Time
-	// stored is what the store tells of the jobs at the end; those that it does
-	// not know are missing.
+	// stored is what the store returns for the jobs at the end. Jobs that it does not
+	// know are missing.
 	stored map[string]ending
 }
 
 // run is one run of an attempt.
 type run struct {
-	event // that began it
+	event // the beginning
 	// until is when it ended, or its process was killed.
 	until   time.Time
-	outcome outcome // empty where the process was killed
-	// leaseUntil is when the last lease runs out that it is known to have had.
+	outcome outcome // empty if the process was killed
+	// leaseUntil is when its last known lease runs out.
 	leaseUntil time.Time
 }
 
@@ -77,12 +76,12 @@ func (r *run) String() string {
 
 func clock(t time.Time) string { return t.Format("15:04:05.000000") }
 
-// checker looks for violations in a history.
+// checker finds violations in a history.
 type checker struct {
 	*history
 	accepted map[string]event
 	refused  map[string]event
-	// runs of each job, in the order in which they began.
+	// runs are the runs of each job, in the order in which they began.
 	runs map[string][]*run
 	// completed are the first ends of attempts that were acknowledged.
 	completed  map[attempt]event
@@ -133,8 +132,7 @@ func newChecker(h *history) *checker {
 				c.completed[k.attempt] = e
 			}
 		case renewed:
-			// A lease may be renewed before its run begins, and just after it
-			// has ended.
+			// A lease may be renewed before its run begins, and just after it has ended.
 			if r := runs[k]; r != nil && e.At.Add(h.lease).After(r.leaseUntil) {
 				r.leaseUntil = e.At.Add(h.lease)
 			}
@@ -148,7 +146,7 @@ func (c *checker) violated(r rule, job, format string, args ...any) {
 	c.violations = append(c.violations, violation{r, job, fmt.Sprintf(format, args...)})
 }
 
-// checkEnds looks for runs without an end.
+// checkEnds finds runs without an end.
 func (c *checker) checkEnds() {
 	for id, runs := range c.runs {
 		for _, r := range runs {
@@ -160,19 +158,19 @@ func (c *checker) checkEnds() {
 	}
 }
 
-// checkLedger compares what was accepted with what the store has in the end.
+// checkLedger compares the accepted jobs with the store's at the end.
 func (c *checker) checkLedger() {
 	for id := range c.accepted {
 		found, ok := c.stored[id]
 		want := c.plan.ending(id)
 		switch {
 		case !ok || !found.State.IsFinal():
-			c.violated(lost, id, "it is %q in the end", found.State)
+			c.violated(lost, id, "its final state is %q", found.State)
 		case found != want:
-			c.violated(wrongEnd, id, "it is %+v, and should be %+v", found, want)
+			c.violated(wrongEnd, id, "it ended as %+v instead of %+v", found, want)
 		}
 		if !c.plan.runs(id) && len(c.runs[id]) > 0 {
-			c.violated(wrongEnd, id, "it ran, although one that it depends on failed: %s", c.runs[id][0])
+			c.violated(wrongEnd, id, "it ran although a dependency failed: %s", c.runs[id][0])
 		}
 		if c.plan.runs(id) && found.State == amboy.StateSucceeded && len(c.runs[id]) == 0 {
 			c.violated(wrongEnd, id, "it did not run")
@@ -188,9 +186,9 @@ func (c *checker) checkLedger() {
 	}
 }
 
-// checkRunsAgain looks for leases on attempts that had ended: later ones than that
-// under which the attempt ended. A run with an earlier lease may begin late, where
-// its process was held up for longer than the lease lasted.
+// checkRunsAgain finds leases on ended attempts that are later than the lease under which
+// the attempt ended. A run with an earlier lease may begin late, if its process was
+// suspended for longer than the lease.
 func (c *checker) checkRunsAgain() {
 	for id, runs := range c.runs {
 		for _, r := range runs {
@@ -202,8 +200,7 @@ func (c *checker) checkRunsAgain() {
 	}
 }
 
-// checkHolders looks for runs at the same time of the same job, or of the same
-// scope.
+// checkHolders finds concurrent runs of the same job or of the same scope.
 func (c *checker) checkHolders() {
 	holders := map[string][]*run{}
 	for id, runs := range c.runs {
@@ -231,9 +228,9 @@ func (c *checker) checkOneAtATime(held string, runs []*run) {
 	}
 }
 
-// isViolation tells whether two runs at the same time break the promise. They do
-// not where the lease of the first to be claimed had run out when the other began:
-// its process was held up, or could not write.
+// isViolation reports whether two concurrent runs break the promise. They do not if the
+// lease of the first claim had run out when the other run began: its process was
+// suspended or could not write.
 func isViolation(a, b *run) bool {
 	first, second := a, b
 	if second.Claimed.Before(first.Claimed) {
@@ -242,8 +239,8 @@ func isViolation(a, b *run) bool {
 	return second.At.Before(first.leaseUntil)
 }
 
-// checkEnqueueScopes looks for a job that was accepted while another had not
-// ended that took the same scope when it was put. One process puts all of them.
+// checkEnqueueScopes finds jobs that were accepted while another unfinished job held the
+// same enqueue scope. One process puts all of them.
 func (c *checker) checkEnqueueScopes() {
 	byScope := map[string][]event{}
 	for id, e := range c.accepted {
@@ -264,8 +261,8 @@ func (c *checker) checkEnqueueScopes() {
 	}
 }
 
-// checkEdges looks for jobs that ran too early: before those that they depend on
-// had run, or before a lease was taken on one of those.
+// checkEdges finds jobs that ran too early: before their dependencies had run, or before
+// a lease was taken on one of them.
 func (c *checker) checkEdges() {
 	for id, runs := range c.runs {
 		for _, edge := range c.plan.tasks[id].Edges {
@@ -282,7 +279,7 @@ func (c *checker) checkEdges() {
 	}
 }
 
-// hasEndedBefore tells whether the last attempt of a job had run to its end.
+// hasEndedBefore reports whether the last attempt of a job had run to its end.
 func (c *checker) hasEndedBefore(id string, t time.Time) bool {
 	return slices.ContainsFunc(c.runs[id], func(r *run) bool {
 		ran := r.outcome == done || r.outcome == failed
@@ -290,27 +287,27 @@ func (c *checker) hasEndedBefore(id string, t time.Time) bool {
 	})
 }
 
-// checkAttempts looks for attempts that the plan has not, and for such as began
-// although the one before had not failed.
+// checkAttempts finds attempts that were not planned, and attempts that began although
+// the one before had not failed.
 func (c *checker) checkAttempts() {
 	for id, runs := range c.runs {
 		for _, r := range runs {
 			if last := c.plan.ending(id).Attempt; r.Attempt > last {
-				c.violated(attempts, id, "%s; its last should be %d", r, last)
+				c.violated(attempts, id, "%s; the last planned attempt is %d", r, last)
 			}
 			if r.Attempt > 0 && !slices.ContainsFunc(runs, func(before *run) bool {
 				return before.Attempt == r.Attempt-1 && before.outcome == failed && !before.until.After(r.At)
 			}) {
-				c.violated(attempts, id, "%s; the one before had not failed", r)
+				c.violated(attempts, id, "%s; the attempt before had not failed", r)
 			}
 		}
 	}
 }
 
-// suspectAfter is the number of interruptions from which on a job runs alone.
+// suspectAfter is the number of interruptions after which a job runs alone.
 const suspectAfter = 3
 
-// hasSuspect reports whether a process had a job between two times that must run alone.
+// hasSuspect reports whether a process ran a job that must run alone between two times.
 func (c *checker) hasSuspect(from, to time.Time) bool {
 	for _, runs := range c.runs {
 		if slices.ContainsFunc(runs, func(r *run) bool {
@@ -322,17 +319,18 @@ func (c *checker) hasSuspect(from, to time.Time) bool {
 	return false
 }
 
-// recovery is how a run that was killed was made up for.
+// recovery is the recovery of a killed run.
 type recovery struct {
 	job   string
 	takes time.Duration // from the kill to the next run
 	// waits is true for a job that may have had to wait for another: for a scope, or
-	// because a process had a job that was interrupted often, beside which it runs no other.
+	// because its process ran a job that was interrupted often, beside which it runs no
+	// other.
 	waits bool
 }
 
-// recoveries finds what became of the runs whose process was killed, in the order
-// of their length. A run whose job did not run again had ended before.
+// recoveries finds the recoveries of the killed runs, sorted by duration. A run whose job
+// did not run again had ended before.
 func recoveries(h *history) []recovery {
 	c := newChecker(h)
 	var all []recovery

@@ -17,10 +17,10 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("crashtest.seed", 1, "what the plans of jobs, kills and stops are made of")
-	kills = flag.Int("crashtest.kills", 2, "how many processes TestCrash kills")
-	lease = flag.Duration("crashtest.lease", time.Second, "the lock time-out of the queues of TestCrash")
-	fails = flag.Int("crashtest.fails", 20, "one in how many calls of the store fails in TestCrash; 0 for none")
+	seed  = flag.Uint64("crashtest.seed", 1, "the seed of the plans of jobs, kills and stops")
+	kills = flag.Int("crashtest.kills", 2, "the number of processes that TestCrash kills")
+	lease = flag.Duration("crashtest.lease", time.Second, "the lock timeout of the queues of TestCrash")
+	fails = flag.Int("crashtest.fails", 20, "TestCrash makes one in this many calls of the store fail; 0 means none")
 	slack = flag.Duration("crashtest.slack", 5*time.Second, "how much longer than promised a busy machine may take to run a job again")
 )
 
@@ -47,7 +47,7 @@ func testCrash(t *testing.T, newStore func(*testing.T) store) {
 	}
 }
 
-// crash carries out a plan, and tells what happened.
+// crash carries out a plan and returns the history.
 func crash(t *testing.T, s setup) *history {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,8 +74,8 @@ func crash(t *testing.T, s setup) *history {
 	}
 }
 
-// transactionLifetime is how long a server keeps the transaction of a process that was
-// killed, and with it the job that this was about to retry: see
+// transactionLifetime is how long a server keeps the transaction of a killed process, and
+// with it the job that the process was about to retry: see
 // https://www.mongodb.com/docs/manual/reference/parameters/#mongodb-parameter-param.transactionLifetimeLimitSeconds.
 const transactionLifetime = time.Minute
 
@@ -89,7 +89,7 @@ func awaitIdle(t *testing.T, q amboy.Queue) {
 	t.Logf("all jobs have ended after %s", time.Since(began).Round(time.Millisecond))
 }
 
-// putLast puts a job for each scope, which must be free now.
+// putLast puts a job for each scope. All scopes must be free.
 func putLast(t *testing.T, q amboy.Queue, p *plan, j *journal) {
 	t.Helper()
 	last := producer{queue: func() amboy.Queue { return q }, journal: j}
@@ -99,7 +99,7 @@ func putLast(t *testing.T, q amboy.Queue, p *plan, j *journal) {
 	}
 }
 
-// storedIn asks a queue for the jobs of a plan.
+// storedIn reads the jobs of a plan from a queue.
 func storedIn(t *testing.T, q amboy.Queue, p *plan) map[string]ending {
 	t.Helper()
 	stored := map[string]ending{}
@@ -111,7 +111,7 @@ func storedIn(t *testing.T, q amboy.Queue, p *plan) map[string]ending {
 	return stored
 }
 
-// requireKept fails where a promise was not kept.
+// requireKept fails if a promise was broken.
 func requireKept(t *testing.T, h *history) {
 	t.Helper()
 	const most = 20
@@ -123,10 +123,10 @@ func requireKept(t *testing.T, h *history) {
 	for _, v := range violations[:min(most, len(violations))] {
 		fmt.Fprintln(&text, v)
 	}
-	require.Failf(t, "promises were not kept", "%d times:\n%s", len(violations), &text)
+	require.Failf(t, "promises were broken", "%d times:\n%s", len(violations), &text)
 }
 
-// requireJudged fails if the checker of the simulation finds a promise that was not kept.
+// requireJudged fails if the checker of the simulation finds a broken promise.
 func requireJudged(t *testing.T, h *history) {
 	t.Helper()
 	broken, events := judge(h)
@@ -134,7 +134,7 @@ func requireJudged(t *testing.T, h *history) {
 		return
 	}
 	require.NoError(t, simulation.Timeline(os.Stdout, processes+1, simulation.Concerning(events, broken.Jobs...)))
-	require.Fail(t, "a promise was not kept", "%s", broken)
+	require.Fail(t, "a promise was broken", "%s", broken)
 }
 
 // describe logs what happened.
@@ -152,10 +152,10 @@ func describe(t *testing.T, h *history) {
 			free = append(free, r.takes)
 		}
 	}
-	t.Logf("from a kill to the next run: %s; without jobs that wait for others: %s", distribution(all), distribution(free))
+	t.Logf("from a kill to the next run: %s; without jobs that waited for others: %s", distribution(all), distribution(free))
 }
 
-// distribution describes durations that are sorted.
+// distribution describes sorted durations.
 func distribution(sorted []time.Duration) string {
 	if len(sorted) == 0 {
 		return "none"

@@ -1,7 +1,6 @@
-// Package crashtest is the proof that a durable queue loses nothing: tests that
-// kill the processes of a queue, stop them, and take its file away, while a plan
-// of jobs is put and run. It has no code but tests. docs/reliability.md says what
-// they show.
+// Package crashtest tests that a durable queue loses nothing: the tests kill and stop the
+// processes of a queue, and make its file unavailable, while a plan of jobs is put and
+// run. It contains only tests. docs/reliability.md describes what they show.
 //
 // Each test has a short form, which go test runs, and a full one:
 //
@@ -12,6 +11,6 @@
 //	go test ./internal/crashtest -run 'TestSchedule$' -v -timeout 10m -crashtest.day=2m
 //	go test ./internal/crashtest -run 'TestSuspension$' -v -timeout 10m -crashtest.pauses=20
 //
-// A run prints its seed. The same -crashtest.seed gives the same jobs, the same
-// kills and the same stops; what the machine makes of them differs.
+// A run prints its seed. The same -crashtest.seed gives the same jobs, kills and stops;
+// their timing differs from run to run.
 package crashtest

@@ -11,8 +11,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// failingDriver is a driver whose calls that claim, renew, end and retry jobs fail now and
-// then, before they have an effect or after it.
+// failingDriver is a driver whose calls that claim, renew, end and retry jobs fail at
+// random, before or after they have an effect.
 type failingDriver struct {
 	driver.Driver
 	journal *journal
@@ -22,16 +22,16 @@ type failingDriver struct {
 	random *rand.Rand
 }
 
-// newFailing makes one of so many calls fail. Which ones depends on the name of the
+// newFailing makes one in oneIn calls fail. The choice depends on the name of the
 // process.
 func newFailing(d driver.Driver, j *journal, oneIn int, process string) *failingDriver {
 	random := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(process)))))
 	return &failingDriver{Driver: d, journal: j, oneIn: oneIn, random: random}
 }
 
-var errInjected = errors.New("the test lets this call fail")
+var errInjected = errors.New("the test makes this call fail")
 
-// chance returns what becomes of a call.
+// chance reports whether a call fails before or after its effect.
 func (d *failingDriver) chance() (before, after bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// fault is a mistake of a driver that the crash test must find.
+// fault is a defect of a driver that the crash test must find.
 type fault string
 
 const (
@@ -20,7 +20,7 @@ const (
 	loseInsert     fault = "lose inserts"
 )
 
-// faultyDriver makes a mistake with some of the jobs, without telling.
+// faultyDriver has a silent defect that affects some of the jobs.
 type faultyDriver struct {
 	driver.Driver
 	fault fault
@@ -34,7 +34,7 @@ func isChosen(r *driver.Record) bool {
 // Insert implements driver.Driver.
 func (d *faultyDriver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	var inserted []*driver.Record
-	var from []int // their places among the records
+	var from []int // their indexes in records
 	for i, r := range records {
 		if d.fault == loseInsert && isChosen(r) {
 			continue

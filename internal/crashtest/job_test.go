@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// taskJob does a task, and tells the journal.
+// taskJob does a task and records it in the journal.
 type taskJob struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Task     task   `bson:"task" json:"task"`
@@ -29,9 +29,9 @@ func registerJobs(j *journal) {
 	})
 }
 
-func init() { registerJobs(nil) } // for those who only look at jobs
+func init() { registerJobs(nil) } // for processes that only read jobs
 
-// newJob makes the job of a task.
+// newJob returns the job of a task.
 func newJob(t *task) (*taskJob, error) {
 	j := &taskJob{Base: job.Base{JobType: taskType}, Task: *t}
 	j.SetID(t.ID)
@@ -54,7 +54,7 @@ func newJob(t *task) (*taskJob, error) {
 	return j, errors.Join(errs...)
 }
 
-var errPlanned = errors.New("the plan says so")
+var errPlanned = errors.New("planned failure")
 
 func (j *taskJob) Run(ctx context.Context) {
 	defer j.MarkComplete()

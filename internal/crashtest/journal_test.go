@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// eventKind is what happened.
+// eventKind is the kind of an event.
 type eventKind string
 
 const (
@@ -26,7 +26,7 @@ const (
 	accepted eventKind = "accepted"
 	// refused: a Put returned an error, Reason.
 	refused eventKind = "refused"
-	// began and ended are the limits of a run.
+	// began and ended are the beginning and the end of a run.
 	began eventKind = "began"
 	ended eventKind = "ended"
 	// completing: the store is asked to end an attempt.
@@ -35,7 +35,7 @@ const (
 	completed eventKind = "completed"
 	// renewed: the store acknowledged that a lease was renewed at At.
 	renewed eventKind = "renewed"
-	// callFailed: a call of the store failed, because the test wants that.
+	// callFailed: a call of the store failed because the test made it fail.
 	callFailed eventKind = "a call failed"
 )
 
@@ -55,35 +55,35 @@ type event struct {
 	Job     string
 	Attempt int       `json:",omitempty"`
 	Lease   int       `json:",omitempty"` // the count of the lease
-	Claimed time.Time `json:",omitzero"`  // began: when the lease was taken
-	Outcome outcome   `json:",omitempty"` // ended
-	Retry   bool      `json:",omitempty"` // completed: another attempt is to follow
-	// State, when it is completing, is the one in which the attempt ends.
+	Claimed time.Time `json:",omitzero"`  // for began: when the lease was taken
+	Outcome outcome   `json:",omitempty"` // for ended
+	Retry   bool      `json:",omitempty"` // for completed: another attempt follows
+	// State, for completing, is the state in which the attempt ends.
 	State   amboy.JobState `json:",omitempty"`
-	Allowed bool           `json:",omitempty"` // refused: for a reason that is none of the store's
+	Allowed bool           `json:",omitempty"` // for refused: the reason is not a failure of the store
 	Reason  string         `json:",omitempty"`
-	// Process is whose journal it is in.
+	// Process is the process whose journal contains the event.
 	Process string `json:"-"`
 }
 
-// journal is what one process saw. It is safe for concurrent use.
+// journal records the events of one process. It is safe for concurrent use.
 type journal struct {
-	file *os.File // nil where the events are kept in memory
+	file *os.File // nil if the events are kept in memory
 
 	mu   sync.Mutex
 	kept []event
-	// seen is closed, and replaced, with each event that is kept.
+	// seen is closed and replaced with each event that is kept.
 	seen chan struct{}
 }
 
 // thisProcess is the name of the process whose journal is in memory.
 const thisProcess = "this"
 
-// newMemoryJournal makes a journal for a test that needs no other process.
+// newMemoryJournal returns a journal for a test without other processes.
 func newMemoryJournal() *journal { return &journal{seen: make(chan struct{})} }
 
-// write adds an event. It is there, whatever becomes of the process, when write
-// returns. A journal with holes would prove nothing, so an error is a panic.
+// write adds an event. When write returns, the event is stored, whatever becomes of the
+// process. A journal with holes would prove nothing, so an error is a panic.
 func (j *journal) write(e event) {
 	if j.file == nil {
 		j.keep(e)
@@ -107,7 +107,7 @@ func (j *journal) keep(e event) {
 	j.seen = make(chan struct{})
 }
 
-// events are those in memory. next is closed when there are more.
+// events returns the events in memory. next is closed when there are more.
 func (j *journal) events() (events []event, next <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -131,7 +131,7 @@ func (j *journal) await(t *testing.T, n int, what string, matches func(event) bo
 		select {
 		case <-next:
 		case <-deadline:
-			require.Failf(t, "waited too long", "for %d events: %s", n, what)
+			require.Failf(t, "timeout", "for %d events: %s", n, what)
 		}
 	}
 }
@@ -158,8 +158,8 @@ func openJournal(t *testing.T, dir, process string) *journal {
 	return &journal{file: file}
 }
 
-// readJournals reads the journals of the processes whose names begin with a
-// prefix, in the order of time.
+// readJournals reads the journals of the processes whose names have a prefix, ordered by
+// time.
 func readJournals(t *testing.T, dir, prefix string) []event {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, prefix+"*"+journalSuffix))
@@ -174,8 +174,8 @@ func readJournals(t *testing.T, dir, prefix string) []event {
 	return events
 }
 
-// parse reads a journal. What the process was writing when it was killed is left
-// out: it had not begun to do what it meant to write.
+// parse reads a journal. It ignores an incomplete last line: the process was killed
+// before it began what it was about to record.
 func parse(t *testing.T, lines []byte, process string) []event {
 	t.Helper()
 	var events []event

@@ -20,15 +20,15 @@ import (
 
 var locked = flag.Duration("crashtest.locked", time.Second, "how long TestLocked locks the file")
 
-// lockVariable tells a process of these tests to lock a file.
+// lockVariable makes a process of these tests lock a file.
 const lockVariable = "CRASHTEST_LOCK"
 
-// TestLocker is what the process runs that locks the file. It lets go when its
+// TestLocker is run by the process that locks the file. It releases the lock when its
 // standard input ends.
 func TestLocker(t *testing.T) {
 	path := os.Getenv(lockVariable)
 	if path == "" {
-		t.Skip("it is run by other tests")
+		t.Skip("run only by other tests")
 	}
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
@@ -69,8 +69,8 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestReadOnly makes the file immutable: unlike missing permissions that holds for
-// root, and for files that are open.
+// TestReadOnly makes the file immutable. Unlike missing permissions, that applies to root
+// and to open files.
 func TestReadOnly(t *testing.T) {
 	if !inChild(t, nil) {
 		return
@@ -84,7 +84,7 @@ func TestReadOnly(t *testing.T) {
 	require.NoError(t, setImmutable(probe.Name(), false))
 	require.NoError(t, probe.Close())
 	if writeErr == nil {
-		t.Skip("on this file system an open file can be written although it is immutable")
+		t.Skip("this file system allows writes to open immutable files")
 	}
 	set := func(immutable bool) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -97,7 +97,7 @@ func TestReadOnly(t *testing.T) {
 	survive(t, newFile(t), outage{
 		begin: func(t *testing.T, path string) {
 			t.Cleanup(func() {
-				if t.Failed() { // or else it has ended, and the log is gone
+				if t.Failed() { // otherwise the test may have ended, and its log is gone
 					end(t, path)
 				}
 			})
@@ -107,7 +107,7 @@ func TestReadOnly(t *testing.T) {
 	})
 }
 
-// setImmutable is chattr +i, or -i.
+// setImmutable does what chattr +i or -i does.
 func setImmutable(path string, immutable bool) error {
 	const (
 		getFlags      = 0x80086601 // FS_IOC_GETFLAGS
@@ -118,7 +118,7 @@ func setImmutable(path string, immutable bool) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // It was only read.
+	defer file.Close() //nolint:errcheck // The file was only read.
 	var flags int32
 	control := func(request uintptr) error {
 		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), request, uintptr(unsafe.Pointer(&flags)))
@@ -160,8 +160,8 @@ func TestDiskFull(t *testing.T) {
 	})
 }
 
-// TestReadOnlyFileSystem opens a file on a file system that is read-only, and again
-// when it is not.
+// TestReadOnlyFileSystem opens a file on a read-only file system, and again after the
+// file system became writable.
 func TestReadOnlyFileSystem(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -190,8 +190,8 @@ func mount(t *testing.T, dir string, flags uintptr, data string) {
 	}
 }
 
-// TestFileSizeLimit is a full disk that needs no rights: the process may not write
-// beyond the first byte of a file.
+// TestFileSizeLimit simulates a full disk without special rights: the process must not
+// write beyond the first byte of a file.
 func TestFileSizeLimit(t *testing.T) {
 	if !inChild(t, nil) {
 		return
@@ -207,8 +207,8 @@ func TestFileSizeLimit(t *testing.T) {
 	survive(t, newFile(t), outage{begin: set(1), end: set(limit.Cur)})
 }
 
-// inNamespace is inChild with a process that may mount file systems, which nobody
-// else sees and which end with it.
+// inNamespace is inChild with a process that may mount file systems. The mounts are
+// visible only to that process and end with it.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
 	ids := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }

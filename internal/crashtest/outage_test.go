@@ -14,28 +14,27 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// outage is a time in which the store of a queue can't be written.
+// outage is a period in which the store of a queue can't be written.
 type outage struct {
-	// begin and end are its limits.
+	// begin and end begin and end the outage.
 	begin, end func(t *testing.T, location string)
-	// lasts is how much longer it lasts than it takes to see that a Put fails.
+	// lasts is how much longer it lasts after a Put has failed.
 	lasts time.Duration
 }
 
 // The times of an outage test.
 const (
 	outageLease    = time.Second / 2
-	impatience     = 200 * time.Millisecond // of a Put in the outage
+	impatience     = 200 * time.Millisecond // the deadline of a Put during the outage
 	workInOutage   = 300 * time.Millisecond
 	jobsBefore     = 20
-	mostPutsLeft   = 100 // that may succeed when the outage has begun
+	mostPutsLeft   = 100 // Puts that may still succeed after the outage began
 	promptly       = 10 * time.Second
-	shortestOutage = 2 * outageLease // so that leases run out in it
+	shortestOutage = 2 * outageLease // so that leases run out
 )
 
-// survive lets a queue work through an outage. What runs then must end, a Put must
-// fail in the time that its context allows, and afterwards everything must go on
-// by itself.
+// survive runs a queue through an outage. Running jobs must end, a Put must fail within
+// the time that its context allows, and afterwards everything must continue by itself.
 func survive(t *testing.T, on store, o outage) {
 	t.Helper()
 	s := &survivor{t: t, journal: newMemoryJournal(), plan: &plan{tasks: map[string]*task{}}}
@@ -59,17 +58,17 @@ func survive(t *testing.T, on store, o outage) {
 	<-time.After(time.Until(began.Add(max(o.lasts, shortestOutage))))
 	o.end(t, on.Location)
 
-	require.NoError(t, s.put(t.Context(), "after", 0), "a Put after the outage")
+	require.NoError(t, s.put(t.Context(), "after", 0), "Put after the outage")
 	<-waiting
 	awaitIdle(t, s.queue)
 	events, _ := s.journal.events()
 	h := &history{plan: s.plan, lease: outageLease, events: events, stored: storedIn(t, s.queue, s.plan)}
 	requireKept(t, h)
 	_, isThere := h.stored[refused]
-	assert.False(t, isThere, "the job is there whose Put failed")
+	assert.False(t, isThere, "the job of the failed Put must not exist")
 }
 
-// survivor is a queue that works through an outage.
+// survivor is a queue that runs through an outage.
 type survivor struct {
 	t       *testing.T
 	queue   amboy.Queue
@@ -90,8 +89,8 @@ func (s *survivor) put(ctx context.Context, id string, work time.Duration) error
 	return err
 }
 
-// putUntilRefused puts jobs until one is refused. It returns the ID of that, empty
-// where it may be there all the same.
+// putUntilRefused puts jobs until one is refused. It returns the ID of that job, or an
+// empty string if the job may exist all the same.
 func (s *survivor) putUntilRefused() string {
 	s.t.Helper()
 	for i := range mostPutsLeft {
@@ -104,7 +103,7 @@ func (s *survivor) putUntilRefused() string {
 			continue
 		}
 		s.t.Logf("after %s: %v", time.Since(began).Round(time.Millisecond), err)
-		assert.Less(s.t, time.Since(began), impatience+promptly, "a Put ends with its context")
+		assert.Less(s.t, time.Since(began), impatience+promptly, "Put must return when its context ends")
 		require.ErrorContains(s.t, err, id)
 		if errors.Is(err, driver.ErrOutcomeUnknown) {
 			return ""
@@ -115,9 +114,9 @@ func (s *survivor) putUntilRefused() string {
 	return ""
 }
 
-// putPatiently puts a job with all the time that it needs. Its Put may wait for
-// the end of the outage, or else must say what is wrong. What it returns is closed
-// when the Put has returned.
+// putPatiently puts a job without a deadline. Its Put may wait for the end of the outage,
+// or must return an error that explains it. The returned channel is closed when the Put
+// has returned.
 func (s *survivor) putPatiently() <-chan struct{} {
 	s.t.Helper()
 	one := &task{ID: "patient"}
@@ -132,7 +131,7 @@ func (s *survivor) putPatiently() <-chan struct{} {
 			s.journal.write(event{Kind: accepted, At: time.Now(), Job: one.ID})
 			return
 		}
-		s.t.Logf("a Put that may wait: %v", putErr)
+		s.t.Logf("Put without a deadline: %v", putErr)
 		assert.ErrorContains(s.t, putErr, one.ID)
 	}()
 	return returned

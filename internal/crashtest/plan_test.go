@@ -13,23 +13,23 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// processes is the number of processes that work on one file.
+// processes is the number of processes that share one store.
 const processes = 4
 
-// task is what a job of the plan is to do.
+// task describes a job of the plan.
 type task struct {
 	ID string
 	// Work is how long each of its runs takes.
 	Work     time.Duration
 	Priority int
-	// Failures is the number of its attempts that fail and ask for another,
-	// which waits for RetryWait.
+	// Failures is the number of its attempts that fail and request a retry, which waits
+	// for RetryWait.
 	Failures  int
 	RetryWait time.Duration
-	// Fails is true where the attempt after those fails for good.
+	// Fails is true if the attempt after those fails for good.
 	Fails bool
-	// Scopes are all that it takes; EnqueueScope is the one of them that it
-	// takes when it is put, empty where there is none.
+	// Scopes are all scopes that the job takes. EnqueueScope is the one that it takes
+	// when it is put, or empty.
 	Scopes       []string
 	EnqueueScope string
 	// Edges name jobs that the same process puts.
@@ -37,47 +37,46 @@ type task struct {
 	RunOnFailure bool
 }
 
-// put is a number of tasks that are put together.
+// put is a group of tasks that are put together.
 type put struct {
 	at    time.Duration // since the load began
 	tasks []*task
 }
 
-// kill is one process killed.
+// kill is the kill of one process.
 type kill struct {
 	after   time.Duration // since the kill before it
 	process int
 }
 
-// ending is how a job ends.
+// ending describes how a job ends.
 type ending struct {
 	State   amboy.JobState
 	Attempt int
 	Result  string
 }
 
-// planOptions are all that a plan depends on.
+// planOptions are the parameters of a plan.
 type planOptions struct {
 	Seed  uint64
 	Kills int
-	// Load is how long jobs are put, at least. They are put until after the
-	// last kill.
+	// Load is the minimum time for which jobs are put. They are put until after the last
+	// kill.
 	Load time.Duration
 	// Scopes is the number of scopes that the jobs share.
 	Scopes int
-	// LongWork is how long some of the jobs take: longer than a lease.
+	// LongWork is how long some jobs take. It is longer than a lease.
 	LongWork time.Duration
 }
 
-// plan is what is done to a queue.
+// plan is the plan of a test: its tasks and kills.
 type plan struct {
-	puts  [processes][]put // by the process that does it
+	puts  [processes][]put // by process
 	kills []kill
 	tasks map[string]*task
 }
 
-// The numbers that make a plan. Times are the longest; on average they are half of
-// that.
+// The parameters of a plan. Times are maximums; on average they are half as long.
 const (
 	killPause     = 1200 * time.Millisecond
 	putPause      = 240 * time.Millisecond
@@ -90,7 +89,7 @@ const (
 	enqueueScopes = 2  // for each process
 )
 
-// newPlan makes a plan. The same options give the same one.
+// newPlan returns a plan. The same options give the same plan.
 func newPlan(opts planOptions) *plan {
 	p := &plan{tasks: map[string]*task{}}
 	random := rand.New(rand.NewPCG(opts.Seed, 1))
@@ -122,14 +121,14 @@ func upTo(random *rand.Rand, longest time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(longest)) + 1)
 }
 
-// planner makes the tasks that one process puts.
+// planner generates the tasks that one process puts.
 type planner struct {
 	random  *rand.Rand
 	process int
 	options planOptions
 	made    int
-	// edges are the tasks that others may depend on: those that no held scope
-	// keeps from being put.
+	// edges are the tasks that others may depend on: tasks that no held scope keeps from
+	// being put.
 	edges []string
 }
 
@@ -191,8 +190,8 @@ func (w *planner) withEnqueueScope() *task {
 	return t
 }
 
-// lastTasks take each scope of the plan once more. They can be put when all others
-// have ended.
+// lastTasks returns tasks that take each scope of the plan once more. They can be put
+// after all others have ended.
 func (p *plan) lastTasks() []*task {
 	names := map[string]bool{}
 	for _, t := range p.tasks {
@@ -208,7 +207,7 @@ func (p *plan) lastTasks() []*task {
 	return last
 }
 
-// runs tells whether a job is to run at all.
+// runs reports whether a job must run at all.
 func (p *plan) runs(id string) bool {
 	t := p.tasks[id]
 	return t.RunOnFailure || !slices.ContainsFunc(t.Edges, func(edge string) bool {
@@ -216,7 +215,7 @@ func (p *plan) runs(id string) bool {
 	})
 }
 
-// ending is how a job is to end.
+// ending returns how a job must end.
 func (p *plan) ending(id string) ending {
 	t := p.tasks[id]
 	switch {

@@ -16,33 +16,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is the longest that a test waits for something in this process that should
-// come soon. For what another process does it waits as long as that lives: go test has a
-// limit of its own.
+// patience bounds waits for events in this process that should come soon. Waits for
+// another process last as long as that process lives; go test has its own limit.
 const patience = time.Minute
 
-// process is another process of a test: this program, which runs one test.
+// process is another process of a test: this program, running one test.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 
-	ready    chan struct{} // closed when it said so
+	ready    chan struct{} // closed when the process reported it
 	produced chan struct{}
-	exited   chan struct{} // closed when it is gone
-	// output is what else it said, and exit its end; set before exited is closed.
+	exited   chan struct{} // closed when it has ended
+	// output is its other output, and exit its error; both are set before exited is
+	// closed.
 	output strings.Builder
 	exit   error
-	// said has the latest lines of the output, for a test that follows them.
+	// said receives the lines of the output, for a test that reads them.
 	said chan string
 }
 
-// quickExit keeps the race detector from waiting for a second at the end of a
-// process.
+// quickExit keeps the race detector from waiting for a second when a process ends.
 const quickExit = "GORACE=atexit_sleep_ms=0"
 
-// startProcess starts a process that runs a test, with a variable of the
-// environment that says what it is to do. attributes may be nil.
+// startProcess starts a process that runs a test. An environment variable contains its
+// instructions. attributes may be nil.
 func startProcess(t *testing.T, name, test, variable string, attributes *syscall.SysProcAttr) (*process, error) {
 	t.Helper()
 	p := &process{
@@ -69,7 +68,7 @@ func startProcess(t *testing.T, name, test, variable string, attributes *syscall
 	return p, nil
 }
 
-// ownFlags are the flags of these tests that were given to this process.
+// ownFlags returns the crashtest flags that were given to this process.
 func ownFlags() (flags []string) {
 	flag.Visit(func(f *flag.Flag) {
 		if strings.HasPrefix(f.Name, "crashtest.") {
@@ -79,7 +78,7 @@ func ownFlags() (flags []string) {
 	return flags
 }
 
-// listen follows a process to its end.
+// listen reads the output of a process until it ends.
 func (p *process) listen(output io.Reader) {
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
@@ -92,7 +91,7 @@ func (p *process) listen(output io.Reader) {
 			p.output.WriteString(lines.Text() + "\n")
 			select {
 			case p.said <- lines.Text():
-			default: // No test follows them.
+			default: // no test reads the lines
 			}
 		}
 	}
@@ -100,7 +99,7 @@ func (p *process) listen(output io.Reader) {
 	close(p.exited)
 }
 
-// await waits for the process to say something, and fails where it ends first.
+// await waits until the process reports something, and fails if it ends first.
 func (p *process) await(t *testing.T, what string, said <-chan struct{}) {
 	t.Helper()
 	select {
@@ -112,16 +111,16 @@ func (p *process) await(t *testing.T, what string, said <-chan struct{}) {
 
 // kill kills the process, unless it has ended.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() //nolint:errcheck // It has ended, or else ends now.
+	_ = p.cmd.Process.Kill() //nolint:errcheck // an error means that it has ended
 	<-p.exited
 }
 
-// childVariable tells a process of these tests to go on with a test.
+// childVariable makes a process of these tests continue with a test.
 const childVariable = "CRASHTEST_CHILD"
 
-// inChild runs the test in a process of its own, and returns true there: a test
-// whose jobs run in its process can't share that with others. In the process that
-// started it, it returns when that has ended, with its result.
+// inChild runs the test in a separate process and returns true there, because a test
+// whose jobs run in its process can't share that with other tests. In the parent it
+// returns false after the child has ended, and takes over its result.
 func inChild(t *testing.T, attributes *syscall.SysProcAttr) bool {
 	t.Helper()
 	if os.Getenv(childVariable) != "" {
@@ -142,8 +141,7 @@ func inChild(t *testing.T, attributes *syscall.SysProcAttr) bool {
 	return false
 }
 
-// fleet are the processes of a crash test: one for each part of the plan at a
-// time.
+// fleet is the processes of a crash test: at any time, one for each part of the plan.
 type fleet struct {
 	t      *testing.T
 	config workerConfig
@@ -185,7 +183,7 @@ func (f *fleet) awaitAll(what string, said func(*process) <-chan struct{}) {
 	}
 }
 
-// kill kills the process of a part of the plan, and starts another.
+// kill kills the process of a part of the plan and starts another.
 func (f *fleet) kill(part int) {
 	f.t.Helper()
 	p := f.live[part]
@@ -199,7 +197,7 @@ func (f *fleet) kill(part int) {
 	f.start(part)
 }
 
-// stop lets all processes end in good order.
+// stop ends all processes gracefully.
 func (f *fleet) stop() {
 	f.t.Helper()
 	for _, p := range f.live {

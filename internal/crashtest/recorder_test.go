@@ -8,7 +8,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// recorder is a driver that tells a journal what was acknowledged.
+// recorder is a driver that records in a journal what the store acknowledged.
 type recorder struct {
 	driver.Driver
 	journal *journal
@@ -17,7 +17,7 @@ type recorder struct {
 	claimed map[driver.Lease]attempt
 }
 
-// attempt names an attempt of a job.
+// attempt identifies an attempt of a job.
 type attempt struct {
 	job    string
 	number int

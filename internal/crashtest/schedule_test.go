@@ -21,16 +21,16 @@ import (
 )
 
 var (
-	dayLength  = flag.Duration("crashtest.day", 3*time.Second, "how long the day of TestSchedule takes")
-	schedulers = flag.Int("crashtest.schedulers", 4, "how many processes keep the schedules of TestSchedule, and how many of them are killed")
+	dayLength  = flag.Duration("crashtest.day", 3*time.Second, "the real duration of the day of TestSchedule")
+	schedulers = flag.Int("crashtest.schedulers", 4, "the number of processes that run the schedules of TestSchedule, and the number of kills")
 )
 
 const (
-	// scheduleLease is so long that no lease of a process that lives runs out, on a
-	// busy machine either.
+	// scheduleLease is so long that no lease of a live process runs out, even on a busy
+	// machine.
 	scheduleLease = 5 * time.Second
-	// rememberedTicks is how many jobs a file keeps, of about 150: a process
-	// that begins late knows of the others by the marks of the queue alone.
+	// rememberedTicks is the number of jobs that a file keeps, of about 150. A process
+	// that starts late knows of the others only by the marks of the queue.
 	rememberedTicks = 50
 )
 
@@ -41,7 +41,7 @@ var (
 	dayEnds           = time.Date(2030, 10, 28, 0, 0, 0, 0, berlin)
 )
 
-// scheduleConfig is what a process is told that keeps schedules.
+// scheduleConfig is the configuration of a process that runs schedules.
 type scheduleConfig struct {
 	Store     store
 	Dir, Name string
@@ -52,13 +52,13 @@ type scheduleConfig struct {
 
 const scheduleVariable = "CRASHTEST_SCHEDULE"
 
-// simulated is a queue on whose clock a day passes in seconds, and then stands still.
+// simulated is a queue whose clock runs through a day in seconds, and then stands still.
 type simulated struct {
 	amboy.RetryableQueue
 	config scheduleConfig
 }
 
-// speed is how much faster the clock goes than that of the system.
+// speed returns how much faster than the system's clock the clock runs.
 func (q simulated) speed() float64 {
 	return float64(dayEnds.Sub(dayBegins)) / float64(q.config.Day)
 }
@@ -82,8 +82,8 @@ func openSimulated(t *testing.T, config scheduleConfig) simulated {
 	return simulated{newQueue(t, config.Store.open(t), config.Lease), config}
 }
 
-// newScheduler keeps two schedules: one that goes on while the clocks are put back,
-// and one whose time they show twice then.
+// newScheduler returns a scheduler with two schedules: one that continues while the
+// clocks are put back, and one whose time then occurs twice.
 func newScheduler(t *testing.T, q simulated) *schedule.Scheduler {
 	t.Helper()
 	s, err := schedule.New(q, schedule.Options{})
@@ -96,12 +96,11 @@ func newScheduler(t *testing.T, q simulated) *schedule.Scheduler {
 	return s
 }
 
-// TestScheduler is what the processes run that keep schedules. It ends as TestWorker
-// does.
+// TestScheduler is run by the processes that run schedules. It ends as TestWorker does.
 func TestScheduler(t *testing.T) {
 	encoded := os.Getenv(scheduleVariable)
 	if encoded == "" {
-		t.Skip("it is run by another test")
+		t.Skip("run only by another test")
 	}
 	var config scheduleConfig
 	require.NoError(t, json.Unmarshal([]byte(encoded), &config))
@@ -130,7 +129,7 @@ func keep(ctx context.Context, t *testing.T, s *schedule.Scheduler, q simulated)
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			t.Logf("it is tried again: %v", err)
+			t.Logf("trying again: %v", err)
 		}
 		timer := time.NewTimer(time.Duration(float64(next.Sub(q.Now())) / q.speed()))
 		select {
@@ -141,13 +140,13 @@ func keep(ctx context.Context, t *testing.T, s *schedule.Scheduler, q simulated)
 	}
 }
 
-// wantedTicks are the IDs of the jobs of the day.
+// wantedTicks returns the IDs of the jobs of the day.
 func wantedTicks() map[string]bool {
 	wanted := map[string]bool{}
 	for at := dayBegins.Add(10 * time.Minute); !at.After(dayEnds); at = at.Add(10 * time.Minute) {
 		wanted["frequent@"+at.UTC().Format(time.RFC3339)] = true
 	}
-	wanted["nightly@2030-10-27T00:30:00Z"] = true // and not at 01:30 again
+	wanted["nightly@2030-10-27T00:30:00Z"] = true // and not again at 01:30
 	return wanted
 }
 
@@ -195,8 +194,7 @@ func testSchedule(t *testing.T, newStore func(*testing.T) store) {
 	requireEachTickOnce(t, readJournals(t, config.Dir, "scheduler-"), killed)
 }
 
-// beginDay makes the ticks count from the beginning of the day on, before any
-// process is there.
+// beginDay makes the ticks count from the beginning of the day, before any process runs.
 func beginDay(t *testing.T, config scheduleConfig) {
 	t.Helper()
 	config.Began, config.Day = time.Now(), math.MaxInt64 // The clock stands still.
@@ -206,12 +204,12 @@ func beginDay(t *testing.T, config scheduleConfig) {
 	closeQueue(t, q)
 }
 
-// killSome kills processes while the day passes, and starts others for them.
+// killSome kills processes during the day and replaces them.
 func killSome(t *testing.T, live []*process, config scheduleConfig) (killed map[string]bool) {
 	t.Helper()
 	killed = map[string]bool{}
 	random := rand.New(rand.NewPCG(*seed, 0))
-	// The last comes when the store has forgotten the first ticks.
+	// The last kill comes after the store has forgotten the first ticks.
 	pause := config.Day * 4 / 5 / time.Duration(*schedulers)
 	for n := range *schedulers {
 		<-time.After(pause)
@@ -224,8 +222,8 @@ func killSome(t *testing.T, live []*process, config scheduleConfig) (killed map[
 	return killed
 }
 
-// requireEachTickOnce requires that the job of each tick ran, and once: again only
-// where the process that ran it was killed.
+// requireEachTickOnce requires that the job of each tick ran exactly once, or again only
+// if the process that ran it was killed.
 func requireEachTickOnce(t *testing.T, events []event, killed map[string]bool) {
 	t.Helper()
 	wanted := wantedTicks()
@@ -243,11 +241,11 @@ func requireEachTickOnce(t *testing.T, events []event, killed map[string]bool) {
 		}
 		for _, process := range processes[:len(processes)-1] {
 			again++
-			assert.True(t, killed[process], "tick %s ran again, though process %s lives on: %s", id, process, processes)
+			assert.True(t, killed[process], "tick %s ran again although process %s was not killed: %s", id, process, processes)
 		}
 	}
 	for id := range runs {
-		assert.True(t, wanted[id], "tick %s is none", id)
+		assert.True(t, wanted[id], "unexpected tick %s", id)
 	}
-	t.Logf("%d ticks, %d processes killed, %d runs that were repeated because of that", len(wanted), len(killed), again)
+	t.Logf("%d ticks, %d processes killed, %d repeated runs", len(wanted), len(killed), again)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-var faultTime = flag.Duration("crashtest.fault", 25*time.Millisecond, "how long TestServerFaults waits for each fault of the server to be met")
+var faultTime = flag.Duration("crashtest.fault", 25*time.Millisecond, "how long TestServerFaults keeps each fault of the server")
 
 // The codes of errors of a server: see
 // https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml.
@@ -23,14 +23,14 @@ const (
 	writeConflict      = 112
 )
 
-// commands are those that the driver sends.
+// commands are the commands that the driver sends.
 var commands = []string{
 	"insert", "update", "delete", "findAndModify", "find", "aggregate", "getMore",
 	"commitTransaction", "abortTransaction",
 }
 
-// serverFailures are all that TestServerFaults lets the server do: each of the
-// commands fails in each way.
+// serverFailures returns all failures of TestServerFaults: each command fails in each
+// way.
 func serverFailures() (failures []mongotest.Failure) {
 	ways := []mongotest.Failure{
 		{CloseConnection: true},
@@ -46,8 +46,8 @@ func serverFailures() (failures []mongotest.Failure) {
 	return failures
 }
 
-// TestServerFaults runs a plan on two queues while the server fails: each command in
-// each way, one at a time, and then any of them at random.
+// TestServerFaults runs a plan on two queues while the server fails: each command in each
+// way, one at a time, and then any command at random.
 func TestServerFaults(t *testing.T) {
 	t.Run("replica set", func(t *testing.T) { testServerFaults(t, mongotest.ReplicaSet()) })
 	if *standalone {
@@ -111,5 +111,5 @@ func testServerFaults(t *testing.T, kind mongotest.Option) {
 	t.Logf("%d jobs, %d runs", len(h.stored), j.count(isRun))
 }
 
-// randomFailures is the number of times in which any command may fail.
+// randomFailures is the number of periods in which any command may fail.
 const randomFailures = 10

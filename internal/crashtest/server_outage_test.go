@@ -6,8 +6,8 @@ import (
 	"github.com/mongodb/amboy/internal/mongotest"
 )
 
-// TestServerOutages lets a queue work through times in which its server does not
-// answer, or is not to be written to.
+// TestServerOutages runs a queue through periods in which its server does not answer or
+// does not accept writes.
 func TestServerOutages(t *testing.T) {
 	for _, kind := range []struct {
 		name       string
@@ -31,7 +31,7 @@ func TestServerOutages(t *testing.T) {
 	}
 }
 
-// cutOff closes all connections and takes no more.
+// cutOff closes all connections and refuses new ones.
 func cutOff(s *mongotest.Server) {
 	s.Refuse()
 	s.Disconnect()

@@ -11,15 +11,15 @@ import (
 	"github.com/mongodb/amboy/internal/simulation"
 )
 
-// judge has the checker of the simulation judge a history. The journals tell less than it
-// wants to know, and in an order that is only almost that of the store:
+// judge runs the checker of the simulation on a history. The journals contain less than
+// the checker expects, and only almost in the order of the store:
 //
-//   - A lease is taken when its run begins. One whose run never began is not known.
-//   - A run counts as live until it ended, its process was killed, or its lease was over:
-//     a process that is held up is as one that is suspended.
-//   - An attempt ended when its process began to write that, if the store acknowledged it,
-//     or if the attempt was not run again.
-//   - An attempt is replaced when a run of the next begins.
+//   - A lease is taken when its run begins. A lease whose run never began is unknown.
+//   - A run counts as live until it ended, its process was killed, or its lease ran out. A
+//     process that is held up counts as suspended.
+//   - An attempt ended when its process began to write the end, if the store acknowledged
+//     it or if the attempt was not run again.
+//   - An attempt is replaced when a run of the next attempt begins.
 func judge(h *history) (*simulation.Violation, []simulation.Event) {
 	c := simulation.NewChecker(false)
 	tasks := maps.Clone(h.plan.tasks)
@@ -44,8 +44,8 @@ func simulatedTask(t *task) *simulation.Task {
 	return s
 }
 
-// processNumber is the part of the plan that a process has. The last one, which only puts
-// jobs, has none.
+// processNumber returns the part of the plan that a process puts. The last process, which
+// only puts jobs, has none.
 func processNumber(name string) int {
 	var part, number int
 	if _, err := fmt.Sscanf(strings.ReplaceAll(name, "-", " "), "process %d %d", &part, &number); err != nil {
@@ -54,7 +54,7 @@ func processNumber(name string) int {
 	return part
 }
 
-// simulatedEvents makes a history of the simulation.
+// simulatedEvents converts a history to events of the simulation.
 func simulatedEvents(h *history) []simulation.Event {
 	began := h.events[0].At.Add(-time.Minute) // leases may be older than the first entry
 	at := func(t time.Time) time.Duration { return t.Sub(began) }
@@ -78,7 +78,7 @@ func simulatedEvents(h *history) []simulation.Event {
 	for _, runs := range c.runs {
 		for i, r := range runs {
 			if !r.leaseUntil.After(r.At) {
-				continue // its process was held up before it began
+				continue // its process was suspended before the run began
 			}
 			lease(r)
 			add(r.event, r.At, simulation.Began, "")
@@ -102,7 +102,8 @@ func simulatedEvents(h *history) []simulation.Event {
 	return events
 }
 
-// rank orders events of the same time: what makes room comes before what takes it.
+// rank orders simultaneous events: events that free something come before events that
+// take it.
 func rank(k simulation.Kind) int {
 	return slices.Index([]simulation.Kind{
 		simulation.Accepted, simulation.Stopped, simulation.Ended, simulation.Replaced, simulation.Leased, simulation.Began, simulation.ContextEnded,
@@ -116,8 +117,8 @@ func minTime(a, b time.Time) time.Time {
 	return b
 }
 
-// endsOf are the ends of attempts that were written: each begins when its process began to
-// write it.
+// endsOf returns the stored ends of attempts. Each has the time at which its process
+// began to write it.
 func endsOf(h *history, c *checker) (ends []event) {
 	type key struct {
 		attempt

@@ -18,10 +18,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-var stops = flag.Int("crashtest.stops", 2, "how many queues TestSoftStop closes")
+var stops = flag.Int("crashtest.stops", 2, "the number of queues that TestSoftStop closes")
 
-// deployment is two queues on one store, one of which is replaced at a time, as
-// processes are when a new version is rolled out.
+// deployment is two queues on one store, which are replaced one at a time, as processes
+// are when a new version is rolled out.
 type deployment struct {
 	t       *testing.T
 	store   store
@@ -32,8 +32,8 @@ type deployment struct {
 	last   int
 }
 
-// softStopLease is so long that what is not handed back does not run again in the
-// time of the test.
+// softStopLease is so long that a job that was not handed back does not run again during
+// the test.
 const softStopLease = time.Hour
 
 func newDeployment(t *testing.T, s store, j *journal) *deployment {
@@ -51,7 +51,7 @@ func (d *deployment) start() amboy.RetryableQueue {
 	return q
 }
 
-// open is one of the open queues, in turn.
+// open returns the open queues in turn.
 func (d *deployment) open() amboy.Queue {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,7 +59,7 @@ func (d *deployment) open() amboy.Queue {
 	return d.queues[d.last%len(d.queues)]
 }
 
-// replace starts a queue in the place of another, which it returns.
+// replace replaces a queue by a new one and returns the old one.
 func (d *deployment) replace(i int) (old amboy.RetryableQueue) {
 	started := d.start()
 	d.mu.Lock()
@@ -119,8 +119,8 @@ func testSoftStop(t *testing.T, newStore func(*testing.T) store) {
 
 func isRun(e event) bool { return e.Kind == began }
 
-// putUntilClosed puts jobs in a queue until that is closed, and then gives the tasks
-// of all of them. It returns when the first was accepted.
+// putUntilClosed puts jobs in a queue until it is closed, and then sends all their tasks.
+// It returns after the first job was accepted.
 func putUntilClosed(t *testing.T, q amboy.Queue, j *journal, name string) <-chan []*task {
 	t.Helper()
 	result := make(chan []*task, 1)
@@ -137,8 +137,8 @@ func putUntilClosed(t *testing.T, q amboy.Queue, j *journal, name string) <-chan
 	return result
 }
 
-// putLate puts a job in a queue that may be closed meanwhile, and writes down what
-// came of it, where that is known.
+// putLate puts a job in a queue that may be closed meanwhile, and records the outcome if
+// it is known.
 func putLate(ctx context.Context, q amboy.Queue, j *journal, one *task) error {
 	late, err := newJob(one)
 	if err != nil {
@@ -156,8 +156,8 @@ func putLate(ctx context.Context, q amboy.Queue, j *journal, one *task) error {
 	return err
 }
 
-// closeSoftly closes a queue, half of the time at once and else with a little
-// patience, and looks whether it has handed back everything when Close returns.
+// closeSoftly closes a queue, half of the time at once and otherwise with a little
+// patience, and checks that everything was handed back when Close returned.
 func closeSoftly(t *testing.T, q amboy.Queue, random *rand.Rand, observer amboy.Queue) {
 	t.Helper()
 	const mostPatience = 50 * time.Millisecond
@@ -166,6 +166,6 @@ func closeSoftly(t *testing.T, q amboy.Queue, random *rand.Rand, observer amboy.
 	q.Close(ctx)
 	for info := range observer.JobInfo(t.Context()) {
 		held := info.Status.Owner == q.ID() && !info.State.IsFinal()
-		assert.False(t, held, "job %s is %s, and held by a queue that was closed", info.ID, info.State)
+		assert.False(t, held, "job %s is %s and held by a closed queue", info.ID, info.State)
 	}
 }

@@ -15,25 +15,25 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// store is where the jobs of a test are kept. Its processes are told.
+// store identifies the store of a test. It is passed to the test's processes.
 type store struct {
 	// Location is the path of a file, or the URI of a server.
 	Location string
-	// Database is one of the server; empty for a file.
+	// Database is a database of the server, or empty for a file.
 	Database string `json:",omitempty"`
-	// Schema is one of a PostgreSQL server; empty for others.
+	// Schema is a schema of a PostgreSQL server, or empty for other stores.
 	Schema string `json:",omitempty"`
 	// KeepFinished is the number of finished jobs that a file has room for.
 	KeepFinished int `json:",omitempty"`
 }
 
-// standalone adds a kind of store that the other kind of MongoDB mostly stands for.
-var standalone = flag.Bool("crashtest.standalone", false, "run the tests on a standalone MongoDB too")
+// standalone adds a standalone MongoDB server, which the replica set mostly covers.
+var standalone = flag.Bool("crashtest.standalone", false, "also run the tests on a standalone MongoDB server")
 
-// stores are the kinds of stores that the tests are run on.
+// stores are the kinds of stores that the tests run on.
 var stores = []struct {
 	name  string
-	extra bool // used with -crashtest.standalone only
+	extra bool // used only with -crashtest.standalone
 	make  func(t *testing.T) store
 }{
 	{name: "sqlite", make: newFile},
@@ -44,24 +44,24 @@ var stores = []struct {
 	}},
 }
 
-// newFile names a file that does not exist yet.
+// newFile returns a store in a file that does not exist yet.
 func newFile(t *testing.T) store { return fileIn(t.TempDir()) }
 
 func fileIn(dir string) store {
 	return store{Location: filepath.Join(dir, "jobs.db"), KeepFinished: 1_000_000}
 }
 
-// newSchema names an empty schema of a PostgreSQL server.
+// newSchema returns a store in an empty schema of a PostgreSQL server.
 func newSchema(t *testing.T) store {
 	return store{Location: pgtest.URL(t), Schema: pgtest.Schema(t)}
 }
 
-// newDatabase names an empty database of a deployment.
+// newDatabase returns a store in an empty database of a deployment.
 func newDatabase(d *mongotest.Deployment) store {
 	return store{Location: d.URI(), Database: d.Database()}
 }
 
-// open opens the store, as one more process would.
+// open opens the store as another process would.
 func (s store) open(t *testing.T) driver.Driver {
 	t.Helper()
 	if s.Schema != "" {
@@ -79,8 +79,7 @@ func (s store) open(t *testing.T) driver.Driver {
 	return d
 }
 
-// onEachStore runs a test on each kind of store, of which it gets one that makes an
-// empty one.
+// onEachStore runs a test on each kind of store. newStore returns an empty store.
 func onEachStore(t *testing.T, test func(t *testing.T, newStore func(t *testing.T) store)) {
 	t.Helper()
 	for _, kind := range stores {

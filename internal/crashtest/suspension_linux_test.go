@@ -24,12 +24,12 @@ import (
 
 var pauses = flag.Int("crashtest.pauses", 1, "how often TestSuspension stops a process for less than its lease, and how often for longer")
 
-// suspensionLease is the lock time-out of TestSuspension.
+// suspensionLease is the lock timeout of TestSuspension.
 const suspensionLease = 2 * time.Second
 
 // TestSuspension stops a process that runs a job, with SIGSTOP. A stop that is shorter
-// than the lease loses nothing. After a longer one the context of the run ends first, and
-// then the job runs again.
+// than the lease loses nothing. After a longer stop the context of the run ends first,
+// and then the job runs again.
 func TestSuspension(t *testing.T) {
 	t.Parallel()
 	s := newFile(t)
@@ -65,14 +65,14 @@ func TestSuspension(t *testing.T) {
 	require.NoError(t, p.exit, "%s", &p.output)
 }
 
-// What a sleeper says, with the time.
+// The lines that a sleeper prints, with the time.
 const (
 	saysBegan = "sleeper: began"
 	saysAlive = "sleeper: alive"
 	saysLost  = "sleeper: lost its lease"
 )
 
-// stopFor stops the process for a time, and returns when it went on.
+// stopFor suspends the process for a time and returns when it was resumed.
 func (p *process) stopFor(t *testing.T, d time.Duration) (resumed time.Time) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
@@ -83,7 +83,7 @@ func (p *process) stopFor(t *testing.T, d time.Duration) (resumed time.Time) {
 	return resumed
 }
 
-// forget leaves out what the process has said until now.
+// forget discards the previous output of the process.
 func (p *process) forget() {
 	for {
 		select {
@@ -94,7 +94,7 @@ func (p *process) forget() {
 	}
 }
 
-// hear waits for what the process says next, which must be that, and returns its time.
+// hear waits for the next line of the process, which must be what, and returns its time.
 func (p *process) hear(t *testing.T, what string) time.Time {
 	t.Helper()
 	for {
@@ -114,14 +114,14 @@ func (p *process) hear(t *testing.T, what string) time.Time {
 	}
 }
 
-// sleeperVariable tells a process to run sleepers.
+// sleeperVariable makes a process run sleepers.
 const sleeperVariable = "CRASHTEST_SLEEPER"
 
-// TestSleeper is what the process runs that is stopped.
+// TestSleeper is run by the process that is stopped.
 func TestSleeper(t *testing.T) {
 	encoded := os.Getenv(sleeperVariable)
 	if encoded == "" {
-		t.Skip("it is run by TestSuspension")
+		t.Skip("run only by TestSuspension")
 	}
 	var s store
 	require.NoError(t, json.Unmarshal([]byte(encoded), &s))
@@ -135,7 +135,7 @@ func TestSleeper(t *testing.T) {
 	q.Close(ctx)
 }
 
-// sleeper runs until its context ends, and says how it is.
+// sleeper runs until its context ends, and reports its state.
 type sleeper struct {
 	job.Base `bson:"job_base"`
 }

@@ -20,35 +20,35 @@ import (
 // workers is the number of jobs that each process runs at once.
 const workers = 4
 
-// setup is what a crash test does, and what its processes are told.
+// setup is the configuration of a crash test and its processes.
 type setup struct {
 	Store store
 	Plan  planOptions
 	Lease time.Duration
 	Fault fault
-	// FailOneIn is one in how many calls of the store fails; 0 for none.
+	// FailOneIn makes one in this many calls of the store fail; 0 means none.
 	FailOneIn int
 }
 
-// workerConfig is what one process is told.
+// workerConfig is the configuration of one process.
 type workerConfig struct {
 	setup
 	Dir     string // of the journals
-	Process int    // whose part of the plan it puts
-	Name    string // of this one of the processes that take that part in turn
+	Process int    // the part of the plan that it puts
+	Name    string // unique among the processes that take this part in turn
 	Began   time.Time
 }
 
-// configVariable tells a process of these tests to be a worker.
+// configVariable makes a process of these tests a worker.
 const configVariable = "CRASHTEST_WORKER"
 
-// What a worker says to the process that started it.
+// The lines that a worker prints for the process that started it.
 const (
 	saysReady    = "crashtest: ready"
 	saysProduced = "crashtest: put everything"
 )
 
-// newQueue makes a queue that closes its store.
+// newQueue returns a queue that closes its store.
 func newQueue(t *testing.T, d driver.Driver, lease time.Duration) amboy.RetryableQueue {
 	t.Helper()
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
@@ -58,26 +58,26 @@ func newQueue(t *testing.T, d driver.Driver, lease time.Duration) amboy.Retryabl
 		LockTimeout: lease,
 		Retryable: queue.RetryableQueueOptions{
 			StaleRetryingMonitorInterval: maintenance,
-			MaxInterruptions:             1_000_000, // no operator releases what is parked
+			MaxInterruptions:             1_000_000, // no operator releases parked jobs
 		},
 	})
 	require.NoError(t, err)
 	return q
 }
 
-// maintenance is how often a queue looks for what others left behind.
+// maintenance is how often a queue recovers what other processes left behind.
 const maintenance = time.Second / 4
 
 // heartbeat is how often a queue renews its leases.
 func heartbeat(lease time.Duration) time.Duration { return lease / 4 }
 
-// TestWorker is what the processes run that are killed: a queue on the common
-// store, and the producer of a part of the plan. It ends when its standard input
-// does, and so also when the process dies that started it.
+// TestWorker is run by the processes that are killed: a queue on the common store and the
+// producer of a part of the plan. It ends when its standard input ends, which also
+// happens if the process that started it dies.
 func TestWorker(t *testing.T) {
 	encoded := os.Getenv(configVariable)
 	if encoded == "" {
-		t.Skip("it is run by other tests")
+		t.Skip("run only by other tests")
 	}
 	var config workerConfig
 	require.NoError(t, json.Unmarshal([]byte(encoded), &config))
@@ -117,11 +117,11 @@ func closeQueue(t *testing.T, q amboy.Queue) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	q.Close(ctx)
-	require.NoError(t, ctx.Err(), "it takes too long to close the queue")
+	require.NoError(t, ctx.Err(), "closing the queue took too long")
 }
 
-// settledBefore are the jobs that earlier processes were told about that had the
-// same part.
+// settledBefore returns the jobs whose outcome earlier processes of the same part
+// recorded.
 func settledBefore(t *testing.T, config workerConfig) map[string]bool {
 	t.Helper()
 	settled := map[string]bool{}
@@ -133,18 +133,18 @@ func settledBefore(t *testing.T, config workerConfig) map[string]bool {
 	return settled
 }
 
-// producer puts jobs, and writes down which were accepted.
+// producer puts jobs and records which were accepted.
 type producer struct {
-	// queue is one that is open now.
+	// queue returns an open queue.
 	queue   func() amboy.Queue
 	journal *journal
 	settled map[string]bool
-	// insists is true where a Put that fails because of the store is tried again, as
-	// a service does that knows of no other place for the job.
+	// insists is true if a Put that fails because of the store is repeated, as by a
+	// service that has no other place for the job.
 	insists bool
 }
 
-// produce puts what is not settled yet, at its time or when that has passed.
+// produce puts the jobs without a recorded outcome, at their times or later.
 func (p *producer) produce(ctx context.Context, puts []put, since time.Time) {
 	for _, next := range puts {
 		if p.isSettled(next) {
@@ -170,10 +170,10 @@ func (p *producer) isSettled(next put) bool {
 	return true
 }
 
-// put puts tasks together, and writes down what came of it. Where that is not the
-// same for all, each is put again alone. One that is there already was put by a
-// process that was killed before it could write that down. Where ctx ends nothing
-// is written: the jobs may be there or not.
+// put puts tasks together and records the outcome. If it is not the same for all, each
+// task is put again alone. A job that exists already was put by a process that was killed
+// before it could record that. If ctx ends, nothing is recorded: the jobs may exist or
+// not.
 func (p *producer) put(ctx context.Context, tasks []*task) {
 	var jobs []amboy.Job
 	for _, t := range tasks {
@@ -185,7 +185,7 @@ func (p *producer) put(ctx context.Context, tasks []*task) {
 	}
 	err := p.putSomewhere(ctx, jobs)
 	if ctx.Err() != nil {
-		return // who knows
+		return // unknown
 	}
 	if err != nil && len(tasks) > 1 {
 		for i := range tasks {
@@ -204,8 +204,8 @@ func (p *producer) put(ctx context.Context, tasks []*task) {
 	}
 }
 
-// putSomewhere puts jobs in an open queue: where it is closed meanwhile, in another
-// one, under the same IDs.
+// putSomewhere puts jobs in an open queue. If that is closed meanwhile, it uses another
+// one, with the same IDs.
 func (p *producer) putSomewhere(ctx context.Context, jobs []amboy.Job) error {
 	for {
 		err := p.queue().PutMany(ctx, jobs)
@@ -216,7 +216,7 @@ func (p *producer) putSomewhere(ctx context.Context, jobs []amboy.Job) error {
 	}
 }
 
-// isFailureOfStore tells an error of a Put that says nothing about the jobs.
+// isFailureOfStore reports whether an error of a Put is independent of the jobs.
 func isFailureOfStore(err error) bool {
 	var invalid *amboy.InvalidJobError
 	return err != nil && !amboy.IsDuplicateJobError(err) && !errors.As(err, &invalid)

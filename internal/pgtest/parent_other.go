@@ -4,5 +4,5 @@ package pgtest
 
 import "syscall"
 
-// dieWithParent does nothing: such a system has no way to ask for it.
+// dieWithParent does nothing: these systems do not support it.
 func dieWithParent(*syscall.SysProcAttr) {}

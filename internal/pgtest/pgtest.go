@@ -1,8 +1,8 @@
 // Package pgtest runs tests against a PostgreSQL server.
 //
-// The server is the one that the environment variable AMBOY_TEST_POSTGRES_URL names, or else
-// a private one, which the first test of a process starts in a temporary folder and Main
-// stops. If neither is to be had the tests are skipped, and say so.
+// The server is the one that the environment variable AMBOY_TEST_POSTGRES_URL names, or a
+// private one, which the first test of a process starts in a temporary folder and Main
+// stops. If neither is available, the tests are skipped with that reason.
 package pgtest
 
 import (
@@ -25,7 +25,7 @@ import (
 // EnvURL is the environment variable that names a server.
 const EnvURL = "AMBOY_TEST_POSTGRES_URL"
 
-// EnvRequired is the environment variable that makes tests fail that would be skipped.
+// EnvRequired is the environment variable that makes tests fail instead of being skipped.
 const EnvRequired = "AMBOY_TEST_POSTGRES_REQUIRED"
 
 // startTime bounds how long a server may take to start.
@@ -38,7 +38,7 @@ var (
 	last   atomic.Int64
 )
 
-// errNone is the error if there is no server to be had.
+// errNone is the error if no server is available.
 var errNone = errors.New("PostgreSQL is not installed (Debian: apt-get install postgresql), and " + EnvURL + " is not set")
 
 // URL returns the connection string of the server that the tests of a process share. It skips
@@ -58,10 +58,10 @@ func URL(t testing.TB) string {
 	return shared.URL()
 }
 
-// Main runs the tests of a package, and stops the server that they have started. It is for
+// Main runs the tests of a package and stops the server that they have started. It is for
 // goleak.VerifyTestMain.
 type Main struct {
-	// M is that of TestMain.
+	// M is the argument of TestMain.
 	M interface{ Run() int }
 }
 
@@ -78,14 +78,15 @@ func (m Main) Run() int {
 	return code
 }
 
-// Schema returns the name of a schema that no other test uses. It is dropped at the end.
+// Schema returns the name of a schema that no other test uses. It is dropped when the
+// test ends.
 func Schema(t testing.TB) string {
 	t.Helper()
 	server := URL(t)
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), last.Add(1))
 	t.Cleanup(func() {
 		if os.Getenv(EnvURL) == "" {
-			return // The server is gone soon.
+			return // the server ends soon
 		}
 		if err := drop(server, name); err != nil {
 			t.Error(err)
@@ -105,16 +106,16 @@ func drop(server, schema string) (err error) {
 	return err
 }
 
-// Options describe a private server.
+// Options configures a private server.
 type Options struct {
-	// Durable makes the server wait for the disk, as it does by default. Tests that do not
-	// kill it do without.
+	// Durable makes the server wait for the disk. Tests that do not kill the server do
+	// not need that.
 	Durable bool
-	// Settings are further ones, as name=value.
+	// Settings are further settings of the server, as name=value.
 	Settings []string
 }
 
-// Server is a private server, on a socket in its own folder.
+// Server is a private server with a socket in its own folder.
 type Server struct {
 	folder string
 	opts   Options
@@ -124,7 +125,7 @@ type Server struct {
 	ended   chan struct{}
 }
 
-// Start makes a database in a temporary folder, and starts a server on it.
+// Start creates a database in a temporary folder and starts a server on it.
 func Start(opts Options) (s *Server, err error) {
 	initdb, err := find("initdb")
 	if err != nil {
@@ -159,7 +160,7 @@ func Start(opts Options) (s *Server, err error) {
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
-// URL is the connection string of the server.
+// URL returns the connection string of the server.
 func (s *Server) URL() string {
 	return "postgres:///postgres?user=amboy&host=" + url.QueryEscape(s.folder)
 }
@@ -193,7 +194,7 @@ func (s *Server) Run() error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = process.Wait() // Its end is all that matters; it is killed.
+		_ = process.Wait() // Only its end matters; it is killed.
 	}()
 	s.mu.Lock()
 	s.process, s.ended = process, ended
@@ -201,7 +202,7 @@ func (s *Server) Run() error {
 	return s.await(ended)
 }
 
-// await waits until the server takes connections.
+// await waits until the server accepts connections.
 func (s *Server) await(ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
@@ -212,7 +213,7 @@ func (s *Server) await(ended <-chan struct{}) error {
 		}
 		select {
 		case <-ended:
-			return fmt.Errorf("the server ended as it started: %w", err)
+			return fmt.Errorf("the server ended while starting: %w", err)
 		case <-ctx.Done():
 			return err
 		case <-time.After(10 * time.Millisecond):
@@ -220,8 +221,8 @@ func (s *Server) await(ended <-chan struct{}) error {
 	}
 }
 
-// Kill kills all processes of the server, as when its machine loses power, but for what the
-// system has yet to write to the disk.
+// Kill kills all processes of the server, as a power failure does, except that the system
+// still writes its buffers to the disk.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	process, ended := s.process, s.ended
@@ -241,8 +242,8 @@ func (s *Server) Stop() error {
 	return errors.Join(err, os.RemoveAll(s.folder))
 }
 
-// find finds a program of the server. Debian has those in folders of their own, one for each
-// version.
+// find finds a program of the server. Debian keeps these programs in a separate folder
+// for each version.
 func find(program string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
 		return path, nil

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// ordinaryUser is the one as whom the server runs if the tests run as root, because it
-// refuses to run as that.
+// ordinaryUser returns the user that runs the server if the tests run as root, because
+// the server refuses to run as root.
 func ordinaryUser() (uid, gid uint32, needed bool, err error) {
 	if os.Getuid() != 0 {
 		return 0, 0, false, nil
@@ -29,7 +29,7 @@ func ordinaryUser() (uid, gid uint32, needed bool, err error) {
 		if err == nil {
 			gid, err = strconv.ParseUint(found.Gid, 10, 32)
 		}
-		return uint32(uid), uint32(gid), true, err //nolint:gosec // They have 32 bits.
+		return uint32(uid), uint32(gid), true, err //nolint:gosec // IDs have 32 bits.
 	}
 	return 0, 0, false, fmt.Errorf("finding an ordinary user for the server: %w", err)
 }
@@ -42,8 +42,8 @@ func giveAway(folder string) error {
 	return os.Chown(folder, int(uid), int(gid))
 }
 
-// asOrdinaryUser makes a command run as one, in a group of its own, so that an interrupt of
-// the tests does not reach it before they end it.
+// asOrdinaryUser makes a command run as an ordinary user and in its own process group, so
+// that an interrupt of the tests does not reach it before they end it.
 func asOrdinaryUser(c *exec.Cmd) error {
 	uid, gid, needed, err := ordinaryUser()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// path is what a call of the store is for.
+// path is the purpose of a call of the store.
 type path string
 
 const (
@@ -42,7 +42,7 @@ func (p path) counts() bool {
 // renewLimit bounds the calls that renew leases.
 const renewLimit = 5 * time.Second
 
-// checkLimit bounds the calls that have no limit of their own.
+// checkLimit bounds the calls without their own limit.
 const checkLimit = 10 * time.Second
 
 // forgetAtOnce is the number of finished jobs that one call may remove.
@@ -58,17 +58,17 @@ type call struct {
 	sent    time.Duration
 	limit   time.Duration
 	owner   string
-	now     time.Time // by the clock of the process, when it was sent
+	now     time.Time // when it was sent, by the clock of the process
 	fate    fate
-	// result is what the store has answered, err the error where that is none of the
-	// core's business, and found what was looked for.
+	// result is the answer of the store, err is the error if it does not concern the
+	// core, and found is the result of a query.
 	result   core.Event
 	err      error
 	found    []*driver.Record
 	answered bool
-	mayHang  bool // it was counted among those that never return
-	hangs    bool // it will never return
-	again    bool // it writes nothing but an end that was refused when it was sent
+	mayHang  bool // counted among the calls that never return
+	hangs    bool // never returns
+	again    bool // it only writes an end that had been refused when the call was sent
 }
 
 // send makes a call for the core.
@@ -101,7 +101,7 @@ func (p *process) send(command core.Command) {
 	p.post(c)
 }
 
-// checkDemand has no more claimed than workers wait for.
+// checkDemand checks that no more is claimed than waiting workers can run.
 func (p *process) checkDemand(do core.Claim) {
 	waiting := 0
 	for _, wk := range p.workers {
@@ -117,18 +117,19 @@ func (p *process) checkDemand(do core.Claim) {
 	}
 }
 
-// checkRenewed has all leases renewed that are not over, also of runs whose end waits.
+// checkRenewed checks that all unexpired leases are renewed, including those of runs
+// whose end is waiting.
 func (p *process) checkRenewed(do core.Renew) {
 	p.renewed = p.w.now
 	for _, r := range p.runs {
 		if !r.forgotten && !r.isLost() && !slices.Contains(do.Leases, r.Lease) {
-			p.w.violate(CoreRule, r.task.ID, "process %d does not renew a lease that it has", p.index)
+			p.w.violate(CoreRule, r.task.ID, "process %d does not renew a lease that it holds", p.index)
 		}
 	}
 }
 
-// checkRecovery has no lease recovered whose run has not returned, and none while the
-// store fails, or before those who hold leases could renew them.
+// checkRecovery checks that no lease is recovered whose run has not returned, and that
+// none is recovered while the store fails or before the holders could renew their leases.
 func (p *process) checkRecovery(do core.Recover) {
 	for _, r := range p.runs {
 		if !r.returned && !slices.Contains(do.Keep, r.Lease) {
@@ -136,14 +137,14 @@ func (p *process) checkRecovery(do core.Recover) {
 		}
 	}
 	if heartbeat := p.w.settings.core.LeaseTime / 4; p.failing || p.w.now < p.backAt+heartbeat && p.backAt > 0 {
-		p.w.violate(CoreRule, "", "process %d recovers leases before others can have renewed them; the store is back since %s", p.index, clock(p.backAt))
+		p.w.violate(CoreRule, "", "process %d recovers leases before others can have renewed them; the store has been back since %s", p.index, clock(p.backAt))
 	}
 }
 
-// isRefusedAgain reports whether a call writes nothing but an end that was refused before.
+// isRefusedAgain reports whether a call only writes an end that was refused before.
 func (p *process) isRefusedAgain(c *call) bool {
 	if c.again {
-		return true // its run may be done with since
+		return true // its run may be over since
 	}
 	var runs []*core.Run
 	switch do := c.command.(type) {
@@ -155,8 +156,8 @@ func (p *process) isRefusedAgain(c *call) bool {
 	return len(runs) == 1 && slices.Contains(p.refused, runs[0])
 }
 
-// heardOfStore notes whether the store works, as the core goes by it. held are the runs
-// that the process had before.
+// heardOfStore records whether the store works, as far as the core knows. held are the
+// runs that the process had before.
 func (p *process) heardOfStore(err error, held []*run) {
 	if p.failing && err == nil {
 		p.backAt = p.w.now
@@ -165,14 +166,14 @@ func (p *process) heardOfStore(err error, held []*run) {
 	p.failing = err != nil
 }
 
-// checkRenewsNow has leases renewed as soon as the store is back.
+// checkRenewsNow checks that leases are renewed as soon as the store is back.
 func (p *process) checkRenewsNow(held []*run) {
 	if slices.ContainsFunc(p.open, func(c *call) bool { return c.path == renewPath }) {
 		return
 	}
 	for _, r := range held {
 		if !r.over && !r.isLost() && p.w.now > p.renewed {
-			p.w.violate(CoreRule, r.task.ID, "the store is back, and process %d does not renew its leases", p.index)
+			p.w.violate(CoreRule, r.task.ID, "the store is back, but process %d does not renew its leases", p.index)
 		}
 	}
 }
@@ -187,7 +188,7 @@ func (p *process) running() (n int) {
 	return n
 }
 
-// checkEnds has nothing written of a run whose lease is known to be another's.
+// checkEnds checks that nothing is written for a run whose lease is known to be lost.
 func (p *process) checkEnds(runs []*core.Run) {
 	for _, of := range runs {
 		r := p.runOf(of)
@@ -196,12 +197,12 @@ func (p *process) checkEnds(runs []*core.Run) {
 		}
 		r.offered = true
 		if r.lost && r.End().Record == nil {
-			p.w.violate(CoreRule, r.task.ID, "process %d hands a lease back that it knows to have lost", p.index)
+			p.w.violate(CoreRule, r.task.ID, "process %d hands back a lease that it knows to be lost", p.index)
 		}
 	}
 }
 
-// post sends a call on its way. What becomes of it is up to the network.
+// post sends a call. The network decides what becomes of it.
 func (p *process) post(c *call) {
 	w := p.w
 	c.life, c.owner, c.now, c.sent = p.life, p.owner, p.wall(), w.now
@@ -256,7 +257,7 @@ func namesOf(runs []*core.Run) (list []string) {
 	return list
 }
 
-// effect is what a call does to the store.
+// effect is the effect of a call on the store.
 type effect struct{ call *call }
 
 func (e effect) happen(w *World) {
@@ -274,7 +275,7 @@ func (e effect) happen(w *World) {
 	}
 }
 
-// callEnds is the answer to a call, or an error that takes its place.
+// callEnds is the end of a call: its answer, or an error instead.
 type callEnds struct {
 	call *call
 	err  error
@@ -312,7 +313,7 @@ func (e callEnds) happen(w *World) {
 	}
 }
 
-// prepare does what a shell does before it passes an answer on.
+// prepare does what a shell does before it passes an answer to the core.
 func (p *process) prepare(c *call, answer core.Event) {
 	switch a := answer.(type) {
 	case core.Claimed:
@@ -336,10 +337,10 @@ func (p *process) prepare(c *call, answer core.Event) {
 	}
 }
 
-// errFinal is an error that no further try changes.
-var errFinal = errors.New("the store can't take that")
+// errFinal is an error that repeating the call does not change.
+var errFinal = errors.New("the store refuses the write")
 
-// failure is the answer to a call that failed.
+// failure returns the answer to a call that failed.
 func (c *call) failure(err error) core.Event {
 	switch do := c.command.(type) {
 	case core.Claim:
@@ -435,8 +436,8 @@ func (c *call) takeEffect(w *World) {
 	}
 }
 
-// retrying returns the records that await their retry. The history knows which they are;
-// a query would go through all that has ended.
+// retrying returns the records that await their retry. The history knows them; a query
+// would read all ended jobs.
 func (w *World) retrying() (records []*driver.Record, err error) {
 	for _, id := range w.checker.order {
 		if j := w.checker.jobs[id]; !j.ended || j.state != amboy.StateRetrying {
@@ -480,7 +481,7 @@ func (w *World) logLease(c *call, k Kind, l driver.Lease, state amboy.JobState, 
 	w.log(e)
 }
 
-// logWrite logs that the store has taken the end of a run, or refused it.
+// logWrite logs that the store has stored or refused the end of a run.
 func (w *World) logWrite(c *call, k Kind, l driver.Lease, state amboy.JobState, err error) {
 	if err == nil {
 		w.logLease(c, k, l, state, time.Time{})

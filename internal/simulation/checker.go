@@ -11,30 +11,31 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Rule is what is promised. The first ones are those of the crash tests.
+// Rule is a promise, named by its violation. The first rules are those of the crash
+// tests.
 type Rule string
 
 // The rules.
 const (
 	Lost       Rule = "an accepted job was lost"
-	WrongEnd   Rule = "a job ended otherwise than it had to"
-	RanRefused Rule = "a job ran that was refused"
+	WrongEnd   Rule = "a job ended in a way that was not planned"
+	RanRefused Rule = "a refused job ran"
 	RunsAgain  Rule = "an attempt ran again after it had ended"
-	TwoHolders Rule = "two live runs held the same"
+	TwoHolders Rule = "two live runs held the same job or scope"
 	TooEarly   Rule = "a job began too early"
 	TooLate    Rule = "a job began after it had expired"
 	Attempts   Rule = "an attempt was used up"
 	FailedSoon Rule = "a job failed with attempts left"
-	// LeaseOver runs are those that go on when their lease, as the store has it, is over.
+	// LeaseOver: a run continued after its lease in the store was over.
 	LeaseOver Rule = "a run was live without a lease"
-	// Late is what should have happened sooner, after the last fault.
+	// Late: something should have happened sooner after the last fault.
 	Late        Rule = "something came too late"
 	CountsWrong Rule = "the counts are not exact"
-	// CoreRule is what package core says of itself.
+	// CoreRule: package core broke one of its invariants.
 	CoreRule Rule = "an invariant of the core is broken"
 )
 
-// Violation is one promise that was not kept.
+// Violation is a broken promise.
 type Violation struct {
 	At     time.Duration
 	Rule   Rule
@@ -46,29 +47,30 @@ func (v *Violation) String() string {
 	return fmt.Sprintf("at %s: %s: %s: %s", clock(v.At), strings.Join(v.Jobs, ", "), v.Rule, v.Detail)
 }
 
-// Checker judges a history while it happens. It stops at the first violation.
+// Checker checks a history while it happens. It stops at the first violation.
 type Checker struct {
-	// clocksAgree is true where no wall clock jumps.
+	// clocksAgree is true if no wall clock jumps.
 	clocksAgree bool
 	tasks       map[string]*Task
 	jobs        map[string]*jobHistory
-	order       []string // the jobs, as they were put
+	order       []string // the jobs in the order of their Puts
 	live        []*liveRun
 	suspended   map[int]bool
-	// excused is until when a process does not have to know that its leases are over.
+	// excused is the time until which a process does not have to know that its leases are
+	// over.
 	excused   map[int]time.Duration
 	violation *Violation
 }
 
-// jobHistory is what is known about a job.
+// jobHistory is the known state of a job.
 type jobHistory struct {
 	accepted bool
-	attempt  int            // the one that is stored last
-	ended    bool           // that one
-	state    amboy.JobState // of that one, when it has ended
-	lease    int            // the count of the last lease of it
-	until    time.Duration  // when that ends
-	runs     int            // of that one
+	attempt  int            // the last stored attempt
+	ended    bool           // whether that attempt has ended
+	state    amboy.JobState // of that attempt, if it has ended
+	lease    int            // the count of its last lease
+	until    time.Duration  // when that lease ends
+	runs     int            // of that attempt
 	asked    bool           // an operator has canceled the job
 	byHand   bool           // an operator has ended it
 }
@@ -84,7 +86,8 @@ func (r *liveRun) String() string {
 	return fmt.Sprintf("%s attempt %d lease %d in process %d, since %s", r.Job, r.Attempt, r.Lease, r.Process, clock(r.At))
 }
 
-// NewChecker makes a checker of a history in which wall clocks agree, or don't.
+// NewChecker returns a checker for a history. clocksAgree is true if no wall clock jumps
+// in it.
 func NewChecker(clocksAgree bool) *Checker {
 	return &Checker{
 		clocksAgree: clocksAgree,
@@ -95,7 +98,7 @@ func NewChecker(clocksAgree bool) *Checker {
 	}
 }
 
-// Expect makes a task known that is about to be put.
+// Expect announces a task that is about to be put.
 func (c *Checker) Expect(t *Task) {
 	c.tasks[t.ID] = t
 	c.jobs[t.ID] = &jobHistory{}
@@ -108,7 +111,7 @@ func (c *Checker) violated(at time.Duration, r Rule, jobs []string, format strin
 	}
 }
 
-// Observe judges an event.
+// Observe checks an event.
 func (c *Checker) Observe(e Event) {
 	c.checkLeases(e.At)
 	switch e.Kind {
@@ -134,7 +137,7 @@ func (c *Checker) observe(e Event, t *Task, j *jobHistory) {
 		j.accepted = true
 	case Leased:
 		if j.ended || e.Attempt != j.attempt {
-			c.violated(e.At, RunsAgain, []string{e.Job}, "attempt %d was claimed; attempt %d is stored, and ended is %t", e.Attempt, j.attempt, j.ended)
+			c.violated(e.At, RunsAgain, []string{e.Job}, "attempt %d was claimed, but attempt %d is stored (ended: %t)", e.Attempt, j.attempt, j.ended)
 		}
 		j.lease, j.until = e.Lease, e.Until
 	case Renewed:
@@ -155,7 +158,7 @@ func (c *Checker) observe(e Event, t *Task, j *jobHistory) {
 		c.ended(e, t, j)
 	case Replaced:
 		if !j.ended || j.state != amboy.StateRetrying || j.attempt != e.Attempt {
-			c.violated(e.At, Attempts, []string{e.Job}, "attempt %d was replaced that is not to be retried", e.Attempt)
+			c.violated(e.At, Attempts, []string{e.Job}, "attempt %d was replaced but must not be retried", e.Attempt)
 		}
 		*j = jobHistory{accepted: true, attempt: e.Attempt + 1, asked: j.asked}
 	case CancelAsked:
@@ -165,7 +168,7 @@ func (c *Checker) observe(e Event, t *Task, j *jobHistory) {
 	}
 }
 
-// checkLeases looks for runs that are live when their lease is over.
+// checkLeases finds runs that are live after their lease is over.
 func (c *Checker) checkLeases(now time.Duration) {
 	for _, r := range c.live {
 		if now > r.until && !c.isExcused(r.Process, now) {
@@ -181,7 +184,7 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 	case !j.accepted:
 		c.violated(e.At, RanRefused, jobs, "%s", r)
 	case j.byHand && e.Lease == j.lease:
-		// Its process does not know yet.
+		// The process does not know yet.
 	case e.Attempt < j.attempt || j.ended && e.Attempt == j.attempt:
 		c.violated(e.At, RunsAgain, jobs, "%s", r)
 	case e.Attempt > j.attempt:
@@ -189,23 +192,23 @@ func (c *Checker) began(e Event, t *Task, j *jobHistory) {
 	case e.Lease != j.lease:
 		c.violated(e.At, LeaseOver, jobs, "%s; it has lease %d now", r, j.lease)
 	case c.clocksAgree && e.Attempt == 0 && e.At < t.NotBefore:
-		c.violated(e.At, TooEarly, jobs, "it was to wait until %s", clock(t.NotBefore))
+		c.violated(e.At, TooEarly, jobs, "it had to wait until %s", clock(t.NotBefore))
 	case c.clocksAgree && e.Attempt == 0 && t.DispatchBy > 0 && e.At > t.DispatchBy:
-		c.violated(e.At, TooLate, jobs, "it was to begin by %s", clock(t.DispatchBy))
+		c.violated(e.At, TooLate, jobs, "it had to begin by %s", clock(t.DispatchBy))
 	}
 	j.runs++
 	for _, edge := range t.Edges {
 		if before := c.jobs[edge]; !before.ended || before.state == amboy.StateRetrying {
 			c.violated(e.At, TooEarly, []string{e.Job, edge}, "job %s has not ended", edge)
 		} else if before.state != amboy.StateSucceeded {
-			c.violated(e.At, WrongEnd, []string{e.Job, edge}, "it runs, although job %s is %s", edge, before.state)
+			c.violated(e.At, WrongEnd, []string{e.Job, edge}, "it runs although job %s is %s", edge, before.state)
 		}
 	}
 	c.checkHolders(r)
 	c.live = append(c.live, r)
 }
 
-// checkHolders looks for others that hold what a run holds.
+// checkHolders finds other runs that hold the same job or scope as a run.
 func (c *Checker) checkHolders(r *liveRun) {
 	for _, other := range c.live {
 		if other == r || c.isExcused(other.Process, r.At) {
@@ -225,12 +228,13 @@ func (c *Checker) checkHolders(r *liveRun) {
 	}
 }
 
-// isExcused reports whether a process can't know of the leases that it has lost.
+// isExcused reports whether a process can't know that it has lost leases.
 func (c *Checker) isExcused(process int, now time.Duration) bool {
 	return c.suspended[process] || now <= c.excused[process]
 }
 
-// checkResumed looks for runs that go on in a process although another holds the same.
+// checkResumed finds runs that continue in a resumed process although another run holds
+// the same job or scope.
 func (c *Checker) checkResumed(e Event) {
 	c.checkLeases(e.At)
 	for _, r := range c.live {
@@ -244,20 +248,20 @@ func (c *Checker) ended(e Event, t *Task, j *jobHistory) {
 	jobs := []string{e.Job}
 	endsRetry := j.ended && j.state == amboy.StateRetrying && (e.State == amboy.StateFailed || e.State == amboy.StateCanceled)
 	if e.Attempt != j.attempt || j.ended && !endsRetry {
-		c.violated(e.At, RunsAgain, jobs, "attempt %d ended as %s; attempt %d is stored, and is %s", e.Attempt, e.State, j.attempt, j.state)
+		c.violated(e.At, RunsAgain, jobs, "attempt %d ended as %s, but attempt %d is stored as %s", e.Attempt, e.State, j.attempt, j.state)
 		return
 	}
 	j.ended, j.state = true, e.State
 	unrun := e.State == amboy.StateExpired || e.State == amboy.StateCanceled || e.State == amboy.StateFailed && c.hasFailedEdge(t)
 	switch {
 	case e.State == amboy.StateCanceled && !j.asked:
-		c.violated(e.At, WrongEnd, jobs, "it is canceled, and no operator wanted that")
+		c.violated(e.At, WrongEnd, jobs, "it was canceled without a request of an operator")
 	case e.State == amboy.StateFailed && e.Attempt+1 < t.Attempts && !unrun:
 		c.violated(e.At, FailedSoon, jobs, "attempt %d of %d", e.Attempt+1, t.Attempts)
 	case j.runs == 0 && !unrun:
-		c.violated(e.At, WrongEnd, jobs, "it is %s, and did not run", e.State)
+		c.violated(e.At, WrongEnd, jobs, "it is %s but did not run", e.State)
 	case e.State == amboy.StateExpired && (t.DispatchBy == 0 || c.clocksAgree && e.At < t.DispatchBy):
-		c.violated(e.At, WrongEnd, jobs, "it expired; it was to begin by %s", clock(t.DispatchBy))
+		c.violated(e.At, WrongEnd, jobs, "it expired before its dispatch-by time %s", clock(t.DispatchBy))
 	}
 }
 
@@ -283,13 +287,13 @@ func (c *Checker) Open() (open []string) {
 	return open
 }
 
-// End judges a history that is complete.
+// End checks a complete history.
 func (c *Checker) End(at time.Duration) *Violation {
 	for _, id := range c.order {
 		c.checkEnd(at, c.tasks[id], c.jobs[id])
 	}
 	for _, r := range c.live {
-		c.violated(at, LeaseOver, []string{r.Job}, "%s; it is live in the end", r)
+		c.violated(at, LeaseOver, []string{r.Job}, "%s; it is still live at the end", r)
 	}
 	return c.violation
 }
@@ -300,24 +304,24 @@ func (c *Checker) checkEnd(at time.Duration, t *Task, j *jobHistory) {
 		return
 	}
 	if !j.isDone() {
-		c.violated(at, Lost, jobs, "attempt %d is %q in the end", j.attempt, j.state)
+		c.violated(at, Lost, jobs, "attempt %d is %q at the end", j.attempt, j.state)
 		return
 	}
 	want, attempt := amboy.StateSucceeded, t.Failures
 	switch {
 	case j.state == amboy.StateExpired, j.state == amboy.StateCanceled, j.byHand:
-		return // judged when it did
+		return // checked when it ended
 	case c.hasFailedEdge(t):
 		want, attempt = amboy.StateFailed, 0
 	case t.Failures >= t.Attempts:
 		want, attempt = amboy.StateFailed, t.Attempts-1
 	}
 	if j.state != want || j.attempt != attempt {
-		c.violated(at, WrongEnd, jobs, "it is %s in attempt %d, and should be %s in attempt %d", j.state, j.attempt, want, attempt)
+		c.violated(at, WrongEnd, jobs, "it is %s in attempt %d instead of %s in attempt %d", j.state, j.attempt, want, attempt)
 	}
 }
 
-// parse finds out which attempt of a job a lease is of.
+// parse returns the job and the attempt of a lease.
 func (c *Checker) parse(l driver.Lease) (id string, attempt int) {
 	id = strings.TrimPrefix(l.Name, l.Queue+".")
 	if number, rest, ok := strings.Cut(strings.TrimPrefix(id, "attempt-"), "."); ok && rest != "" && strings.HasPrefix(id, "attempt-") {
@@ -328,5 +332,5 @@ func (c *Checker) parse(l driver.Lease) (id string, attempt int) {
 	return id, 0
 }
 
-// Violation is the first promise that was not kept so far; nil if all were.
+// Violation returns the first violation so far, or nil.
 func (c *Checker) Violation() *Violation { return c.violation }

@@ -18,18 +18,17 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// digest stands for a state of a small world. States have the same one if the same can
-// follow from them:
+// digest identifies a state of a small world. Two states have the same digest only if the
+// same can follow from them:
 //
-//   - Times count from now, and one that has long passed is as good as any other.
-//   - The count of a lease is compared with the one that is stored, and its owner is a
-//     process or one that is dead: which of its lives it was does not matter.
-//   - Numbers that only tell calls and timers apart are replaced by what they
-//     tell apart.
+//   - Times are relative to now, and all times in the distant past are equal.
+//   - The count of a lease is compared with the stored one, and its owner is a process or a
+//     dead process: the life of the process does not matter.
+//   - Numbers that only identify calls and timers are replaced by what they identify.
 //   - The processes may have changed places.
 type digest [16]byte
 
-// digest sums up all that the future of a world depends on.
+// digest returns the digest of everything that the future of a world depends on.
 func (w *smallWorld) digest(d *digester) (least digest) {
 	for first := range w.processes {
 		sum := w.digestFrom(d, first)
@@ -40,7 +39,8 @@ func (w *smallWorld) digest(d *digester) (least digest) {
 	return least
 }
 
-// digestFrom is the digest with the processes in their order, from one of them on.
+// digestFrom returns the digest with the processes in their cyclic order, beginning with
+// first.
 func (w *smallWorld) digestFrom(d *digester, first int) digest {
 	d.reset(w, first)
 	d.int(w.faults)
@@ -54,24 +54,24 @@ func (w *smallWorld) digestFrom(d *digester, first int) digest {
 	return digest(all[:16])
 }
 
-// digester writes a state. Pointers are numbered as they are met.
+// digester writes a state. Pointers are numbered in the order in which they occur.
 type digester struct {
 	w       *smallWorld
 	out     []byte
 	places  []int // of the processes
 	known   map[uintptr]int
 	calls   map[callOf]int
-	counts  map[string]int // of what is stored, by its name
+	counts  map[string]int // of stored records, by name
 	writers map[reflect.Type]writer
 	sorted  []*scheduled
 
-	// The process that is written, and its time and counters.
+	// The process that is being written, with its time and counters.
 	in      *process
 	mono    time.Duration
 	cancels int64
 }
 
-// callOf is the call of a core.
+// callOf identifies a call of a core.
 type callOf struct {
 	process, life int
 	id            uint64
@@ -115,11 +115,11 @@ func (d *digester) text(s string) {
 	d.out = append(d.out, s...)
 }
 
-// longAgo is from when on it does not matter any more how long ago something was: longer
-// than leases and the limits of calls.
+// longAgo is the age beyond which the exact age no longer matters. It exceeds leases and
+// the limits of calls.
 const longAgo = 15 * time.Second
 
-// from writes a time as what it is from now.
+// from writes a time relative to now.
 func (d *digester) from(now, at time.Duration) {
 	if at == math.MaxInt64 {
 		d.text("never")
@@ -128,7 +128,7 @@ func (d *digester) from(now, at time.Duration) {
 	d.number(int64(max(at-now, -longAgo)))
 }
 
-// until writes when something is over. When it is it does not matter since when.
+// until writes when something is over. If it is over already, the time does not matter.
 func (d *digester) until(at time.Duration) { d.number(int64(max(at-d.w.now, -1))) }
 
 func (d *digester) wall(t time.Time) {
@@ -139,7 +139,7 @@ func (d *digester) wall(t time.Time) {
 	}
 }
 
-// owner writes whose lease it is.
+// owner writes the owner of a lease.
 func (d *digester) owner(name string) {
 	for _, p := range d.w.processes {
 		if p.alive && p.owner == name {
@@ -147,7 +147,7 @@ func (d *digester) owner(name string) {
 			return
 		}
 	}
-	d.bools(name != "") // a process that is dead
+	d.bools(name != "") // a dead process
 }
 
 func (d *digester) lease(l driver.Lease) {
@@ -168,7 +168,7 @@ func (d *digester) record(r *driver.Record) {
 	d.text(string(r.Status.Outcome))
 }
 
-// store writes the records of the driver, and what the checker knows of them.
+// store writes the records of the driver and what the checker knows of them.
 func (d *digester) store() {
 	w := d.w
 	for _, id := range w.checker.order {
@@ -200,7 +200,7 @@ func (d *digester) store() {
 	}
 }
 
-// arrivals writes in which order the jobs that have not ended come to be claimed.
+// arrivals writes the order in which unfinished jobs can be claimed.
 func (d *digester) arrivals() {
 	type arrival struct {
 		id  string
@@ -223,7 +223,7 @@ func (d *digester) arrivals() {
 	}
 }
 
-// finishedPlace is that of an entry of the memory driver that has ended.
+// finishedPlace is the place of an ended entry of the memory driver.
 const finishedPlace = 8
 
 // process writes a process.
@@ -266,8 +266,8 @@ func (d *digester) run(r *run) {
 	d.bools(r.worker != nil, r.began, r.returned, r.over, r.canceled, r.lost, r.stopped, r.offered)
 }
 
-// agenda writes what is to happen. Of things at the same time to different objects it does
-// not matter which was planned first.
+// agenda writes the scheduled happenings. For simultaneous happenings to different
+// objects, the order of planning does not matter.
 func (d *digester) agenda(all []*scheduled) {
 	d.sorted = append(d.sorted[:0], all...)
 	slices.SortFunc(d.sorted, func(a, b *scheduled) int { return compare(a, b, d.places) })
@@ -278,8 +278,8 @@ func (d *digester) agenda(all []*scheduled) {
 	}
 }
 
-// compare is the order of things to happen if they were planned at the same time: it
-// depends on what they are, and on the places of their processes.
+// compare orders simultaneous happenings as if they were planned at the same time: by
+// what they are, and by the places of their processes.
 func compare(a, b *scheduled, places []int) int {
 	if a.at != b.at {
 		return cmp.Compare(a.at, b.at)
@@ -290,8 +290,7 @@ func compare(a, b *scheduled, places []int) int {
 		strings.Compare(x.name, y.name), cmp.Compare(x.since, y.since), cmp.Compare(a.seq, b.seq))
 }
 
-// subject is to what something is to happen: what kind of thing it is, its name, and when
-// it was begun.
+// subject describes a happening: its kind, its name, and when it was begun.
 type subject struct {
 	process *process
 	kind    int
@@ -324,11 +323,11 @@ func subjectOf(what happening) subject {
 	case *retry:
 		return subject{process: h.p, kind: 10, name: h.record.Name}
 	default:
-		panic(fmt.Sprintf("a small world has no %T", what))
+		panic(fmt.Sprintf("unexpected %T in a small world", what))
 	}
 }
 
-// name tells calls apart that a process has sent at the same time.
+// name distinguishes calls that a process has sent at the same time.
 func (c *call) name() string {
 	if c.retry != nil {
 		return string(c.path) + c.retry.record.Name
@@ -367,7 +366,7 @@ func (d *digester) happening(what happening) {
 	}
 }
 
-// effect writes what a call will do to the store.
+// effect writes the effect that a call will have on the store.
 func (d *digester) effect(c *call) {
 	d.text(string(c.path))
 	d.owner(c.owner)
@@ -436,7 +435,7 @@ func (d *digester) callID(of callOf) {
 	d.int(d.calls[of])
 }
 
-// answer writes what the store has answered.
+// answer writes the answer of the store.
 func (d *digester) answer(c *call) {
 	failed := func(err error) { d.bools(err != nil) }
 	failed(c.err)
@@ -486,7 +485,7 @@ func (d *digester) writer(t reflect.Type) writer {
 				d.text("")
 				return
 			}
-			panic("a core that is explored has no use for wall clock times")
+			panic("an explored core must not use wall clock times")
 		}
 	case reflect.TypeFor[*driver.Record]():
 		return func(d *digester, v reflect.Value) {
@@ -528,7 +527,7 @@ func (d *digester) writer(t reflect.Type) writer {
 	case reflect.Struct:
 		return structWriter(t)
 	default:
-		panic(fmt.Sprintf("the digest of a world has no %s", t))
+		panic(fmt.Sprintf("the digest does not support %s", t))
 	}
 }
 
@@ -558,7 +557,7 @@ func writeMap(d *digester, v reflect.Value) {
 	}
 }
 
-// writeList writes the lines of a core in their order.
+// writeList writes the lines of a core in order.
 func writeList(d *digester, v reflect.Value) {
 	root := v.Field(0)
 	d.number(v.Field(1).Int())
@@ -567,11 +566,11 @@ func writeList(d *digester, v reflect.Value) {
 	}
 }
 
-// fieldWriters are those of the fields of the core that are not written as they are. Nil
-// is for what decides nothing, or follows from others.
+// fieldWriters are the writers of the fields of the core that need special treatment. Nil
+// is for fields that decide nothing or follow from others.
 var fieldWriters = map[string]writer{
 	"Core.config": nil, "Core.now": nil, "Core.commands": nil, "Core.cancels": nil,
-	"Core.lines":       nil,                                             // they are those of order
+	"Core.lines":       nil,                                             // the lines of order
 	"Core.firstServed": nil, "Core.lastServed": nil, "Line.served": nil, // see order
 	"Core.candidates": nil, "Line.candidate": nil, "Line.counted": nil, // they follow from the lines
 	"Line.place": nil, "Worker.Shell": nil,

@@ -1,26 +1,26 @@
 // Package simulation runs the engine of driver-backed queues in virtual time. A [World]
-// is several processes over one store, in one goroutine: each process is a core
-// (internal/core) with its queues and workers, and a shell that carries out what the
-// core decides. The shell, the network and the handlers of jobs are simulated; the core
-// and the memory driver are those of production.
+// consists of several processes over one store, in one goroutine. Each process is a core
+// (internal/core) with its queues and workers, and a shell that executes the core's
+// commands. The shell, the network and the handlers of jobs are simulated; the core and
+// the memory driver are those of production.
 //
-// A seed decides the workload and the faults, so that the same seed gives the same
-// history, event by event. A [Checker] judges the history as it happens. The first promise
-// that is broken ends the run, and [Timeline] shows what led to it:
+// A seed determines the workload and the faults, so that the same seed gives the same
+// history, event by event. A [Checker] checks the history as it happens. The first broken
+// promise ends the run, and [Timeline] shows what led to it:
 //
 //	go test ./internal/simulation -run 'TestWorlds$' -simulation.seed=17 -v
 //
-// [Explore] goes the other way: it takes a small world through every order of events.
+// [Explore] does the opposite: it takes a small world through every order of events.
 //
 // # The model
 //
-// A call of the store is sent, takes effect and is answered at times of its own. Each of
-// the three may not happen. The shell answers a call with an error at its limit, unless
-// the call ignores its context: then the answer comes late, once, or never.
+// A call of the store is sent, takes effect and is answered at separate times, and each
+// of the three may fail to happen. The shell ends a call with an error at its limit,
+// unless the call ignores its context: then the answer comes late, once, or never.
 //
 // A run is live from its start until its context ends or its process stops. A suspended
 // process is stopped. When it is resumed, its core is told the time before anything else
-// happens; what else has arrived meanwhile comes after that.
+// happens; everything that arrived meanwhile follows.
 //
 // # Long runs
 //

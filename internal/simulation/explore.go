@@ -9,39 +9,40 @@ import (
 	"github.com/mongodb/amboy/internal/core"
 )
 
-// Small is a small world, which Explore takes through every order of events.
+// Small describes a small world for Explore.
 type Small struct {
 	Processes int
 	Tasks     []*Task
-	// Faults is how many there may be.
+	// Faults is the maximum number of faults.
 	Faults int
-	// Lease is how long leases last.
+	// Lease is the length of leases.
 	Lease time.Duration
-	// Short lets each run return as soon as it has begun, too.
+	// Short allows each run to return also at once.
 	Short bool
-	// MaxStates ends the exploration early; 0 for never.
+	// MaxStates is the number of states after which the exploration ends; 0 means no
+	// limit.
 	MaxStates int
 }
 
-// Explored is what came of it.
+// Explored is the result of Explore.
 type Explored struct {
-	// States are those in which more than one thing could happen, Steps are all things
-	// that were made happen, and Ends the ways in which the world ended.
+	// States counts the states in which more than one thing could happen, Steps all
+	// events that were made happen, and Ends the ways in which the world ended.
 	States, Steps, Ends int
-	// Complete is true where nothing was left out.
+	// Complete is true if nothing was left out.
 	Complete  bool
 	Violation *Violation
 	Events    []Event
 }
 
-// Explore takes a small world through every order of events. In each state it tries all
-// that may happen next: each message that is under way may arrive, each run may return,
-// and, while there may be more faults, each process may be killed, suspended or cut off,
-// and each message may be lost, be late or become an error. When nothing is under way the
-// time of the next timer comes. A state in which the world was before is not gone on
-// from (see digest), and of things that are independent one order is tried (see
-// independent). It stops at the first promise that is broken. It is one, too, that jobs end:
-// a state that leads back to itself without a fault is a violation.
+// Explore takes a small world through every order of events. In each state it tries
+// everything that may happen next: each message in transit may arrive, each run may
+// return, and, while more faults are allowed, each process may be killed, suspended or
+// cut off, and each message may be lost, be late or become an error. If nothing is in
+// progress, the time of the next timer comes. A state that was reached before is not
+// continued (see digest), and of independent events only one order is tried (see
+// independent). Explore stops at the first broken promise. One of the promises is that
+// jobs end: a state that leads back to itself without a fault is a violation.
 func Explore(small Small) (*Explored, error) {
 	x := &explorer{small: small, seen: map[digest]struct{}{}, stack: []*choice{nil}, digester: newDigester()}
 	for len(x.stack) > 0 {
@@ -60,14 +61,14 @@ func Explore(small Small) (*Explored, error) {
 	return &x.Explored, nil
 }
 
-// choice is one of the things that could happen in a state, after those before.
+// choice is one of the events that could happen in a state, after the choices before it.
 type choice struct {
 	before *choice
 	action
 	in digest
 }
 
-// path lists the choices that lead to one.
+// path lists the actions that lead to a choice.
 func (c *choice) path() (actions []action) {
 	for ; c != nil; c = c.before {
 		actions = append(actions, c.action)
@@ -76,7 +77,7 @@ func (c *choice) path() (actions []action) {
 	return actions
 }
 
-// goesThrough reports whether a state is among those on the way.
+// goesThrough reports whether the path passes a state.
 func (c *choice) goesThrough(state digest) bool {
 	for ; c != nil; c = c.before {
 		if c.in == state {
@@ -95,8 +96,8 @@ type explorer struct {
 	digester *digester
 }
 
-// follow replays what led to a state, and goes on from there to the end, or to a state
-// that is known. What else could have happened on the way is put on the stack.
+// follow replays the path to a state, and continues to the end or to a known state. The
+// alternatives on the way are pushed on the stack.
 func (x *explorer) follow(from *choice) error {
 	w, err := x.replay(from, false)
 	if err != nil {
@@ -120,7 +121,7 @@ func (x *explorer) follow(from *choice) error {
 			in = w.digest(x.digester)
 			if _, known := x.seen[in]; known {
 				if from.goesThrough(in) {
-					w.violate(Late, "", "the same happens again and again, and jobs %v do not end", w.checker.Open())
+					w.violate(Late, "", "the same events repeat for ever, and jobs %v do not end", w.checker.Open())
 					return x.report(w.checker.violation, from)
 				}
 				return nil
@@ -137,7 +138,7 @@ func (x *explorer) follow(from *choice) error {
 	}
 }
 
-// replay makes a world in which some choices were made.
+// replay returns a world in which the choices up to to were made.
 func (x *explorer) replay(to *choice, recording bool) (*smallWorld, error) {
 	w, err := x.newWorld(recording)
 	if err != nil {
@@ -150,7 +151,7 @@ func (x *explorer) replay(to *choice, recording bool) (*smallWorld, error) {
 	return w, nil
 }
 
-// advance does what happens at once, and lets time go on if nothing is under way.
+// advance does what happens at once, and advances time if nothing is in progress.
 func (x *explorer) advance(w *smallWorld) {
 	for {
 		w.notify()
@@ -173,7 +174,7 @@ func (x *explorer) advance(w *smallWorld) {
 	}
 }
 
-// patience is how long a world may go on after the last fault.
+// patience returns how long a world may continue after the last fault.
 func (x *explorer) patience() time.Duration { return 20 * x.small.Lease }
 
 // report replays what led to a violation, with the history.
@@ -187,14 +188,15 @@ func (x *explorer) report(v *Violation, from *choice) error {
 	return nil
 }
 
-// smallWorld is a world that is explored.
+// smallWorld is a world for exploration.
 type smallWorld struct {
 	*World
 	*smallNetwork
 	places []int // of the processes, in their order
 }
 
-// smallNetwork is that of a small world: without a fault messages take no time.
+// smallNetwork is the network of a small world, in which messages without a fault take no
+// time.
 type smallNetwork struct {
 	faults    int
 	lastFault time.Duration
@@ -208,7 +210,7 @@ func (n *smallNetwork) losesAnswer(w *World, c *call) bool {
 	return c.fate.answerLost || w.now < c.p.link.noAnswers
 }
 
-// notification lets one stand for several.
+// notification merges several notifications into one.
 func (n *smallNetwork) notification(w *World, p *process) (delay time.Duration, lost bool) {
 	underWay := slices.ContainsFunc(w.agenda.all, func(s *scheduled) bool {
 		_, is := s.what.(notification)
@@ -249,7 +251,7 @@ func (x *explorer) newWorld(recording bool) (*smallWorld, error) {
 	return small, nil
 }
 
-// deed is what is done to something that is to come, or to a process.
+// deed is something done to a scheduled happening or to a process.
 type deed int
 
 const (
@@ -264,14 +266,14 @@ const (
 	cutItOff
 )
 
-// action is something that may happen next: a deed, and the number of that to which it is
-// done, which is the same whenever the world is replayed.
+// action is something that may happen next: a deed and the number of its target, which is
+// the same in each replay of the world.
 type action struct {
 	deed deed
 	to   uint64
 }
 
-// actions are all that may happen next.
+// actions returns everything that may happen next.
 func (w *smallWorld) actions(short bool) (actions []action) {
 	enabled := w.enabled(short)
 	if few := w.independent(enabled); few != nil {
@@ -286,7 +288,7 @@ func (w *smallWorld) actions(short bool) (actions []action) {
 	return actions
 }
 
-// enabled is what may happen next without a fault.
+// enabled returns what may happen next without a fault.
 func (w *smallWorld) enabled(short bool) (enabled []*scheduled) {
 	for _, s := range w.sorted() {
 		r, returns := s.what.(runReturns)
@@ -297,7 +299,8 @@ func (w *smallWorld) enabled(short bool) (enabled []*scheduled) {
 	return enabled
 }
 
-// faultsOf are the faults of a process and of its calls, if there may be more.
+// faultsOf returns the possible faults of a process and of its calls, if more faults are
+// allowed.
 func (w *smallWorld) faultsOf(p *process, enabled []*scheduled) (actions []action) {
 	if w.faults == 0 {
 		return nil
@@ -317,7 +320,7 @@ func (w *smallWorld) faultsOf(p *process, enabled []*scheduled) (actions []actio
 	return actions
 }
 
-// do makes something happen.
+// do performs an action.
 func (w *smallWorld) do(a action) {
 	switch {
 	case a.deed == goOn:
@@ -335,13 +338,13 @@ func (w *smallWorld) find(seq uint64) *scheduled {
 	return w.agenda.all[i]
 }
 
-// fault counts a fault, and until when it lasts.
+// fault counts a fault and records when it ends.
 func (w *smallWorld) fault(over time.Duration) {
 	w.faults--
 	w.lastFault = max(w.lastFault, w.now+over)
 }
 
-// failCall makes a call go wrong that is about to take effect.
+// failCall makes a call fail that is about to take effect.
 func (w *smallWorld) failCall(how deed, s *scheduled) {
 	late := w.settings.core.LeaseTime * 5 / 4
 	c := s.what.(effect).call
@@ -368,7 +371,7 @@ func (w *smallWorld) failCall(how deed, s *scheduled) {
 	}
 }
 
-// failProcess makes a fault of a process.
+// failProcess injects a fault of a process.
 func (w *smallWorld) failProcess(how deed, p *process) {
 	long := w.settings.core.LeaseTime * 3 / 2
 	switch how {
@@ -387,16 +390,16 @@ func (w *smallWorld) failProcess(how deed, p *process) {
 	}
 }
 
-// sorted are the things to come in the order in which they were planned.
+// sorted returns the scheduled happenings in the order in which they were planned.
 func (w *smallWorld) sorted() []*scheduled {
 	all := slices.Clone(w.agenda.all)
 	slices.SortFunc(all, func(a, b *scheduled) int { return cmp.Compare(a.seq, b.seq) })
 	return all
 }
 
-// atOnce returns something that happens before anything else does: within a process, or
-// between it and the store where it makes no difference to others when. The answers to
-// claims are no such: others may claim before they arrive.
+// atOnce returns a happening that comes before anything else: within a process, or
+// between it and the store if its timing makes no difference to others. Answers to claims
+// are excluded, because other processes may claim before they arrive.
 func (w *smallWorld) atOnce() (first *scheduled) {
 	for _, s := range w.agenda.all {
 		if _, resumes := s.what.(resumes); s.at > w.now || resumes || !s.isAtOnce() && !s.isDeferred() {
@@ -409,7 +412,7 @@ func (w *smallWorld) atOnce() (first *scheduled) {
 	return first
 }
 
-// isDeferred reports whether something happens to a process that is suspended.
+// isDeferred reports whether the happening is for a suspended process.
 func (s *scheduled) isDeferred() bool { return s.to != nil && s.to.suspended }
 
 func (s *scheduled) isAtOnce() bool {
@@ -430,14 +433,14 @@ func (c *call) isAside() bool {
 	return c.path == forgetPath || c.path == cancelPath || c.path == findPath
 }
 
-// take removes something from the agenda.
+// take removes a happening from the agenda.
 func (w *World) take(s *scheduled) *World {
 	i := slices.Index(w.agenda.all, s)
 	w.agenda.all = slices.Delete(w.agenda.all, i, i+1)
 	return w
 }
 
-// forgetStale drops what would do nothing if it happened.
+// forgetStale drops happenings that would have no effect.
 func (w *smallWorld) forgetStale() {
 	w.agenda.all = slices.DeleteFunc(w.agenda.all, func(s *scheduled) bool {
 		if s.to != nil && s.to.life != s.life {

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	full      = flag.Bool("simulation.full", false, "explore the small worlds that take minutes, too")
-	maxStates = flag.Int("simulation.states", 0, "explore no more states of a small world than that; 0 for all")
+	full      = flag.Bool("simulation.full", false, "also explore the small worlds that take minutes")
+	maxStates = flag.Int("simulation.states", 0, "the maximum number of states explored per small world; 0 means all")
 )
 
 // A run of a job takes longer than a heartbeat.

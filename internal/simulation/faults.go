@@ -19,14 +19,14 @@ const (
 	clockFault
 )
 
-// faultPlan makes faults until there are enough.
+// faultPlan injects faults until there are enough.
 type faultPlan struct {
 	left  int
-	pause time.Duration // the longest between two
+	pause time.Duration // the longest pause between two faults
 	kinds []faultKind
 }
 
-// plan is what is to happen as faults, by their weights.
+// newFaultPlan returns a plan with the weighted kinds of faults for a world.
 func newFaultPlan(w *World, opts Options) *faultPlan {
 	kinds := []faultKind{
 		killFault, killFault, killFault, killFault, killFault, killFault,
@@ -39,7 +39,7 @@ func newFaultPlan(w *World, opts Options) *faultPlan {
 	return &faultPlan{left: 10 + w.random.IntN(40), pause: w.settings.core.LeaseTime, kinds: kinds}
 }
 
-// happen makes the next fault.
+// happen injects the next fault.
 func (f *faultPlan) happen(w *World) {
 	if f.left == 0 {
 		w.endFaults()
@@ -105,7 +105,7 @@ func count(n *int, hits bool) {
 	}
 }
 
-// victim is a process that lives, one that holds a lease if possible.
+// victim returns a live process, if possible one that holds a lease.
 func (w *World) victim() *process {
 	var alive, holding []*process
 	for _, p := range w.processes {
@@ -125,8 +125,8 @@ func (w *World) victim() *process {
 	return alive[w.random.IntN(len(alive))]
 }
 
-// cutOff cuts a process, or several, off from the store. Of some the answers are slow
-// before that.
+// cutOff cuts one or several processes off from the store. The answers to some of them
+// are slow before that.
 func (f *faultPlan) cutOff(w *World, victim *process) {
 	for _, p := range w.processes {
 		if p != victim && !w.oneIn(5) {
@@ -198,7 +198,7 @@ type starts struct{ p *process }
 
 func (s starts) happen(*World) { s.p.start() }
 
-// resumes lets a process go on, unless it was killed since.
+// resumes resumes a process, unless it was killed since.
 type resumes struct {
 	p         *process
 	life      int
@@ -211,7 +211,8 @@ func (r resumes) happen(*World) {
 	}
 }
 
-// endFaults lets all go well from now on, as soon as the faults are over that have begun.
+// endFaults injects no more faults, and schedules faultsOver for when the current faults
+// end.
 func (w *World) endFaults() {
 	w.faultsEnded = true
 	n := w.network.(*randomNetwork)
@@ -228,7 +229,7 @@ func (w *World) endFaults() {
 	w.after(until-w.now+callsEnd, faultsOver{})
 }
 
-// faultsOver is the end of the last fault. The clocks are right from then on.
+// faultsOver is the end of the last fault. Clocks are right from then on.
 type faultsOver struct{}
 
 func (f faultsOver) happen(w *World) {
@@ -254,5 +255,5 @@ func (f faultsOver) happen(w *World) {
 	w.after(w.calmFrom-w.now, newWorkload(w, 20+w.random.IntN(40)))
 }
 
-// callsEnd is how long it takes until the core has given up all calls that never return.
+// callsEnd is the time after which the core has given up all calls that never return.
 const callsEnd = 15 * time.Second

@@ -11,43 +11,40 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Kind is what an event of a history is.
+// Kind is the kind of an event.
 type Kind string
 
-// The events that a Checker goes by.
+// The events that a Checker uses.
 const (
-	// Accepted and Refused say what became of a Put.
+	// Accepted and Refused are the outcomes of a Put.
 	Accepted Kind = "accepted"
 	Refused  Kind = "refused"
 	// Leased, Renewed and Unleased are changes of a lease in the store.
 	Leased   Kind = "leased"
 	Renewed  Kind = "renewed"
 	Unleased Kind = "handed back"
-	// Began says that the handler of a run was called, ContextEnded that its context
-	// ended first, and Returned that it returned.
+	// Began: the handler of a run was called. ContextEnded: its context ended before it
+	// returned. Returned: it returned.
 	Began        Kind = "began"
 	ContextEnded Kind = "context ended"
 	Returned     Kind = "returned"
-	// Ended says that the end of an attempt was stored, and Replaced that the next
-	// attempt was.
+	// Ended: the end of an attempt was stored. Replaced: the next attempt was stored.
 	Ended    Kind = "ended"
 	Replaced Kind = "replaced"
-	// Stopped says that a process was killed, Suspended and Resumed that it stood
-	// still in between.
+	// Stopped: a process was killed. Suspended and Resumed: it stood still in between.
 	Stopped   Kind = "killed"
 	Suspended Kind = "suspended"
 	Resumed   Kind = "resumed"
-	// Closed says that a process has closed its queues, and ended.
+	// Closed: a process has closed its queues and ended.
 	Closed Kind = "closed"
-	// CancelAsked says that an operator has canceled a job. If it runs it may go on
-	// until its process knows.
+	// CancelAsked: an operator has canceled a job. If it runs, it may continue until its
+	// process knows.
 	CancelAsked Kind = "canceled by an operator"
-	// EndedByHand says that an operator has stored that a job succeeded, whether it runs
-	// or not.
+	// EndedByHand: an operator has stored that a job succeeded, whether it runs or not.
 	EndedByHand Kind = "ended by an operator"
 )
 
-// The events that only explain.
+// The events that are only explanatory.
 const (
 	started     Kind = "started"
 	closing     Kind = "closing"
@@ -69,22 +66,21 @@ const (
 // Event is one line of a history.
 type Event struct {
 	At time.Duration
-	// Process is that to which it happened, by its place among the processes; Store
-	// for an event of none.
+	// Process is the index of the process to which the event happened, or Store.
 	Process int
 	Kind    Kind
-	// Job, Attempt and Lease, which is the count of it, say which run it concerns.
+	// Job, Attempt and Lease (its count) identify the run.
 	Job     string
 	Attempt int
 	Lease   int
-	// Until is when a lease ends that was taken or renewed.
+	// Until is when a taken or renewed lease ends.
 	Until time.Duration
-	// State is that in which an attempt ended.
+	// State is the state in which an attempt ended.
 	State amboy.JobState
 	Note  string
 }
 
-// Store is the process of events that happen in none.
+// Store is the Process of events that happen in no process.
 const Store = -1
 
 func (e Event) String() string {
@@ -113,7 +109,7 @@ func (e Event) String() string {
 
 func clock(at time.Duration) string { return fmt.Sprintf("%.6f", at.Seconds()) }
 
-// Hash is the same for histories that are the same in every event.
+// Hash returns a hash of a history. Histories with equal events have the same hash.
 func Hash(events []Event) string {
 	h := sha256.New()
 	for _, e := range events {
@@ -122,10 +118,11 @@ func Hash(events []Event) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// columnWidth is that of a column of a timeline.
+// columnWidth is the width of a column of a timeline.
 const columnWidth = 44
 
-// Timeline writes events, a line for each, with a column for the store and each process.
+// Timeline writes a line for each event, with a column for the store and for each
+// process.
 func Timeline(out io.Writer, processes int, events []Event) error {
 	header := fmt.Sprintf("%14s  %-*s", "seconds", columnWidth, "store")
 	for i := range processes {
@@ -143,7 +140,7 @@ func Timeline(out io.Writer, processes int, events []Event) error {
 	return nil
 }
 
-// Concerning selects the events that have to do with some jobs, and the faults.
+// Concerning selects the events of some jobs, and the faults.
 func Concerning(events []Event, jobs ...string) (selected []Event) {
 	wanted := map[string]bool{"": true}
 	for _, job := range jobs {

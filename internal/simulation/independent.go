@@ -7,19 +7,19 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// independent returns the actions that have to be tried in a state in which one of the
-// processes has something to do that no other can have a part in: whatever the others do
-// at the same instant could as well be done after it, with the same result. It is nil if
-// there is no such process. These are independent of what others do:
+// independent returns the only actions that have to be tried in a state, if one process
+// has something to do that no other process can affect: whatever the others do at the
+// same instant could as well be done after it, with the same result. It returns nil if
+// there is no such process. These happenings are independent of other processes:
 //
-//   - a call that recovers nothing, as no lease is over;
-//   - a call that renews leases which the process has, none of which it is about to end;
+//   - a call that recovers nothing, because no lease is over;
+//   - a call that renews leases that the process holds and is not about to end;
 //   - if it is all that a process has to do: a timer, the end of a run whose time has
 //     come, and the answer to a claim.
 //
-// All faults of that process, and of its calls, are tried before and after it. One order is
-// not tried that may exist: that a process is notified of a change at the very instant at
-// which its timer is due, and before that.
+// All faults of that process, and of its calls, are tried before and after the happening.
+// One possible order is not tried: that a process is notified of a change at the very
+// instant at which its timer is due, and before the timer.
 func (w *smallWorld) independent(enabled []*scheduled) []action {
 	for _, p := range w.processes {
 		if s := w.independentOf(p, enabled); s != nil {
@@ -55,7 +55,7 @@ func (w *smallWorld) independentOf(p *process, enabled []*scheduled) *scheduled 
 	return nil
 }
 
-// recoversNothing reports whether a call recovers leases, of which none is over.
+// recoversNothing reports whether a call recovers leases while none is over.
 func (w *smallWorld) recoversNothing(c *call) bool {
 	if c.path != recoverPath {
 		return false
@@ -68,8 +68,8 @@ func (w *smallWorld) recoversNothing(c *call) bool {
 	return true
 }
 
-// onlyRenews reports whether a call renews leases that are what they were, and that
-// nothing ends that its process has to do at the same time.
+// onlyRenews reports whether a call renews unchanged leases that none of the process's
+// other happenings at the same time ends.
 func (w *smallWorld) onlyRenews(c *call, own []*scheduled) bool {
 	do, ok := c.command.(core.Renew)
 	if !ok || c.life != c.p.life || c.sent != w.now {

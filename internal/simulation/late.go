@@ -9,8 +9,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// owed are the jobs with which something should happen by now, each with its record as
-// it was when it was found so first.
+// owed holds the jobs with which something should happen by now, each with its record as
+// first found in that state.
 type owed map[string]debt
 
 type debt struct {
@@ -18,16 +18,16 @@ type debt struct {
 	state   amboy.JobState
 	attempt int
 	lease   int
-	asked   bool // for its cancellation
+	asked   bool // an operator has canceled it
 }
 
-// maxLateWait is by how much a wait may be too long after a clock was set back.
+// maxLateWait is how much too long a wait may be after a clock was set back.
 const maxLateWait = time.Minute
 
-// probePeriod is how often it is looked what is late when faults are over.
+// probePeriod is how often lateness is checked after the last fault.
 const probePeriod = time.Second
 
-// probe looks for what is late.
+// probe checks for jobs that are late.
 type probe struct{}
 
 func (probe) happen(w *World) {
@@ -53,14 +53,14 @@ func (w *World) busy() bool {
 	return false
 }
 
-// soon is how long something may take that has no reason to wait, and atOnce how long it
-// may take until the end of a run that has returned is written.
+// soon is how long something may take that has no reason to wait. atOnce is how long it
+// may take to write the end of a run that has returned.
 const (
 	soon   = 3 * time.Second
 	atOnce = time.Second + 4*longestLatency // of two calls
 )
 
-// bound is how long something may take after the last fault.
+// bound returns how long something may take after the last fault.
 func (w *World) bound(d debt) time.Duration {
 	c := w.settings.core
 	if w.calmFrom > 0 && d.since > w.calmFrom {
@@ -74,7 +74,7 @@ func (w *World) bound(d debt) time.Duration {
 		case d.state == amboy.StateRunning && !w.settings.notified:
 			return c.LeaseTime/4 + soon
 		case !w.settings.notified, d.state == amboy.StateExpired && d.lease > 0:
-			return c.PollMax + soon // one that was handed back has no timer: all workers may be busy
+			return c.PollMax + soon // a job that was handed back has no timer: all workers may be busy
 		default:
 			return soon
 		}
@@ -83,7 +83,7 @@ func (w *World) bound(d debt) time.Duration {
 	switch d.state {
 	case amboy.StateRetrying:
 		bound += c.RetryScan + w.settings.retryPause + retryLimit
-	case amboy.StateScheduled: // after a backoff, which is no longer than a lease
+	case amboy.StateScheduled: // after a backoff, which does not exceed a lease
 		bound = c.LeaseTime + maxLateWait
 	}
 	return bound + probePeriod
@@ -129,16 +129,16 @@ func (w *World) isOwed(t *Task, r *driver.Record, state amboy.JobState) bool {
 	case amboy.StateRetrying, amboy.StateExpired:
 		return true
 	case amboy.StateScheduled:
-		// It may be ready all the same, by the clock of a process that was ahead.
+		// It may be ready nevertheless, by the fast clock of a process.
 		return r.RetryInfo.CurrentAttempt > 0 && w.hasIdleWorker(t)
 	case amboy.StateParked:
-		return false // an operator is to unpark it
+		return false // an operator must unpark it
 	default:
 		return false
 	}
 }
 
-// hasIdleWorker reports whether a worker waits that may run a task.
+// hasIdleWorker reports whether a waiting worker may run a task.
 func (w *World) hasIdleWorker(t *Task) bool {
 	for _, p := range w.processes {
 		if !p.knows(t) || p.core.Alone() {
@@ -156,7 +156,7 @@ func (w *World) hasIdleWorker(t *Task) bool {
 	return false
 }
 
-// runWith returns the run with a lease that has not returned; nil if there is none.
+// runWith returns the unreturned run with a lease, or nil.
 func (w *World) runWith(l driver.Lease) *run {
 	for _, p := range w.processes {
 		for _, r := range p.runs {

@@ -10,33 +10,34 @@ import (
 
 // network decides what becomes of messages between processes and their store.
 type network interface {
-	// fate is what becomes of a call that is sent.
+	// fate decides what becomes of a sent call.
 	fate(w *World, c *call) fate
-	// losesAnswer reports whether the answer to a call is lost that has taken effect.
+	// losesAnswer reports whether the answer to a call that took effect is lost.
 	losesAnswer(w *World, c *call) bool
-	// notification is how long it takes to tell a process of a change, and whether
-	// that is lost.
+	// notification returns how long it takes to notify a process of a change, and whether
+	// the notification is lost.
 	notification(w *World, p *process) (delay time.Duration, lost bool)
 }
 
 // fate is what becomes of a call.
 type fate struct {
-	// request and answer are how long these two take.
+	// request and answer are the delays of the request and of the answer.
 	request, answer         time.Duration
 	requestLost, answerLost bool
-	// before is the error of a call that takes no effect, after that of one that does.
+	// before is the error of a call that takes no effect, after the error of a call that
+	// does.
 	before, after error
-	// ignoresLimit is true for a call that goes on when its context ends.
+	// ignoresLimit is true for a call that continues after its context ends.
 	ignoresLimit bool
 }
 
-// link is the way between a process and its store.
+// link is the connection between a process and the store.
 type link struct {
-	// noRequests, noAnswers and noNotes are until when nothing comes through.
+	// noRequests, noAnswers and noNotes are the times until which nothing comes through.
 	noRequests, noAnswers, noNotes time.Duration
-	// refuses is until when calls that don't come through fail at once.
+	// refuses is the time until which calls that don't come through fail at once.
 	refuses time.Duration
-	// slow is until when answers take up to slowest.
+	// slow is the time until which answers take up to slowest.
 	slow, slowest time.Duration
 	// hangs counts, by path, the calls that will never return.
 	hangs map[path]int
@@ -47,18 +48,18 @@ var (
 	errStoreFails  = errors.New("the store fails")
 )
 
-// randomNetwork is a network with faults as they come.
+// randomNetwork is a network with random faults.
 type randomNetwork struct {
-	// flaky is until when calls fail now and then: one in oneIn.
+	// flaky is the time until which one in oneIn calls fails.
 	flaky time.Duration
 	oneIn int
-	// late is the latest time at which something happens that was held up.
+	// late is the latest time at which a delayed event happens.
 	late time.Duration
 	off  bool
 }
 
 // maxHangs is the number of calls of a path that may never return in one life of a
-// process. With one more the core would make no others.
+// process. With one more, the core would make no further calls.
 const maxHangs = 3
 
 func (n *randomNetwork) fate(w *World, c *call) fate {
@@ -94,11 +95,11 @@ func (w *World) refuses(c *call) bool {
 	})
 }
 
-// spoil makes a call go wrong, in one of many ways.
+// spoil makes a call fail in one of many ways.
 func (n *randomNetwork) spoil(w *World, c *call, f *fate) {
 	ways := 9
 	if !w.settings.core.BatchEnds {
-		ways = 7 // such a store answers in time: whoever wants a call makes it
+		ways = 7 // such a store answers in time: the caller makes the call itself
 	}
 	switch w.random.IntN(ways) {
 	case 0, 1:
@@ -127,7 +128,7 @@ func (n *randomNetwork) spoil(w *World, c *call, f *fate) {
 	}
 }
 
-// longest is how late an answer may be.
+// longest returns how late an answer may be.
 func (w *World) longest() time.Duration {
 	if w.settings.refusals {
 		return time.Minute
@@ -135,8 +136,8 @@ func (w *World) longest() time.Duration {
 	return time.Hour
 }
 
-// mayHang reports whether one more call of a path may never return, and counts it if so.
-// A call that can't be counted any more returns with an error instead.
+// mayHang reports whether another call of a path may never return, and counts it if so. A
+// call that can no longer be counted returns with an error instead.
 func (p *process) mayHang(c *call) bool {
 	if c.mayHang {
 		return true
@@ -152,10 +153,10 @@ func (p *process) mayHang(c *call) bool {
 	return true
 }
 
-// longestLatency is that of a message without a fault.
+// longestLatency is the maximum latency of a message without a fault.
 const longestLatency = 200 * time.Millisecond
 
-// latency is that of a message without a fault.
+// latency returns the latency of a message without a fault.
 func (w *World) latency() time.Duration {
 	if w.oneIn(w.settings.fast) {
 		return w.upTo(longestLatency)

@@ -9,14 +9,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// cancels is an operator who cancels a job.
+// cancels is an operator's cancellation of a job.
 type cancels struct{ task *Task }
 
 func (c cancels) happen(w *World) {
 	t := c.task
 	acted, err := w.driver.Act(context.Background(), driver.ActRequest{
 		Query:  driver.Query{Queues: []string{t.Queue}, JobIDs: []string{t.ID}, Latest: true},
-		Action: driver.Action{Kind: driver.Cancel, Reason: "an operator wants it"},
+		Action: driver.Action{Kind: driver.Cancel, Reason: "operator request"},
 		Limit:  1,
 	})
 	if err != nil {
@@ -31,7 +31,7 @@ func (c cancels) happen(w *World) {
 	w.noteCanceled(Store)
 }
 
-// endsByHand is an operator who says that a job has succeeded.
+// endsByHand is an operator's report that a job has succeeded.
 type endsByHand struct{ task *Task }
 
 func (e endsByHand) happen(w *World) {
@@ -53,8 +53,8 @@ func (e endsByHand) happen(w *World) {
 	w.log(Event{Process: Store, Kind: EndedByHand, Job: t.ID})
 }
 
-// noteCanceled logs the ends of the jobs that the store has ended because an operator
-// wanted it.
+// noteCanceled logs the ends of the jobs that the store has ended because of an
+// operator's cancellation.
 func (w *World) noteCanceled(process int) {
 	for _, t := range w.asked {
 		j := w.checker.jobs[t.ID]
@@ -72,8 +72,8 @@ func (w *World) noteCanceled(process int) {
 	}
 }
 
-// stateWritten is the state of a job whose end was just written: canceled instead of
-// failed or retried if an operator wants that.
+// stateWritten returns the state of a job whose end was just written: canceled instead of
+// failed or retrying, if an operator has canceled it.
 func (w *World) stateWritten(run *core.Run) amboy.JobState {
 	ended := run.End().Record
 	if j := w.checker.jobs[ended.JobID()]; j != nil && j.asked {

@@ -1,7 +1,7 @@
 package simulation_test
 
-// plantedFault is a mistake that the worlds must find: in a file of the module wrong takes
-// the place of right, which occurs there exactly once. Neither has the indentation of its
+// plantedFault is a defect that the worlds must find: in a file of the module, wrong
+// replaces right, which occurs there exactly once. Both omit the indentation of their
 // lines.
 type plantedFault struct {
 	name, file, right, wrong string
@@ -9,7 +9,7 @@ type plantedFault struct {
 	unseen string
 }
 
-// plantedFaults are the mistakes, by the promise that each breaks.
+// plantedFaults are the defects, grouped by the promise that each breaks.
 var plantedFaults = []plantedFault{
 	// A holder fences itself.
 	{
@@ -58,7 +58,7 @@ var plantedFaults = []plantedFault{
 		wrong: "if r.isLost() && end.Record == nil ||",
 	},
 
-	// A process never takes over what it runs itself, also after it was suspended.
+	// A process never takes over its own runs, even after it was suspended.
 	{
 		name: "recovery takes the process's own runs", file: "internal/core/duty.go",
 		right: "Keep: leasesOf(c.held)",
@@ -114,7 +114,8 @@ var plantedFaults = []plantedFault{
 		wrong: "",
 	},
 
-	// A process leaves the jobs that it does not know to others, and takes all that it knows.
+	// A process leaves jobs of unknown kinds to others, and takes all kinds that it
+	// knows.
 	{
 		name: "a kind that the process does not know is claimed again", file: "internal/core/finish.go",
 		right: "if end.Unknown {",
@@ -131,7 +132,7 @@ var plantedFaults = []plantedFault{
 		wrong: "c.unknown = nil",
 	},
 
-	// What is due is not late.
+	// Due jobs are not late.
 	{
 		name: "a later time takes the place of an earlier one", file: "internal/core/claim.go",
 		right: "if !at.IsZero() && (c.due.IsZero() || at.Before(c.due)) {",
@@ -182,7 +183,7 @@ var plantedFaults = []plantedFault{
 		wrong: "",
 	},
 
-	// An end that is refused keeps no other from being written.
+	// A refused end does not keep others from being written.
 	{
 		name: "an end that waits delays the next", file: "internal/core/finish.go",
 		right: "if !c.calls.busy(writeCall) {",
@@ -247,7 +248,7 @@ var plantedFaults = []plantedFault{
 		wrong: "len(l.waiting) == 0:",
 	},
 
-	// A call that does not return keeps nothing from going on.
+	// A call that does not return blocks nothing.
 	{
 		name: "calls are never given up", file: "internal/core/call.go",
 		right: "made.sent + made.Limit + callGrace; at",
@@ -296,7 +297,7 @@ var plantedFaults = []plantedFault{
 		wrong: "",
 	},
 
-	// Workers get the jobs that are there.
+	// Workers get the existing jobs.
 	{
 		name: "nothing is claimed without a reason", file: "internal/core/claim.go",
 		right: "high > 0 {",
@@ -368,10 +369,10 @@ var plantedFaults = []plantedFault{
 		name: "a job that was canceled while it was claimed goes on", file: "internal/core/claim.go",
 		right:  "c.checkCancelsSoon() // it may have been one of these",
 		wrong:  "c.cancels = call.cancels",
-		unseen: "any other change of the store has the process ask, and it seldom takes seconds until there is one",
+		unseen: "any other change of the store makes the process check, and one usually comes within seconds",
 	},
 
-	// A process that is closed leaves nothing.
+	// A closed process leaves nothing.
 	{
 		name: "a claim under way is not waited for", file: "internal/core/core.go",
 		right: "!c.calls.isOpen(claimCall) && c.ending == 0",

@@ -19,14 +19,14 @@ import (
 )
 
 var (
-	planted    = flag.Bool("simulation.planted", false, "see whether the planted faults are found")
+	planted    = flag.Bool("simulation.planted", false, "check that the planted faults are found")
 	plantedFor = flag.Duration("simulation.plantedfor", time.Minute, "how long each planted fault is searched for")
 )
 
-// root is that of the module.
+// root is the root of the module.
 const root = "../.."
 
-// text returns the file of a fault, with the fault.
+// text returns the contents of a fault's file with the fault.
 func (f plantedFault) text(t *testing.T) string {
 	t.Helper()
 	original, err := os.ReadFile(filepath.Join(root, f.file))
@@ -44,7 +44,7 @@ func TestPlantedFaultsApply(t *testing.T) {
 	for _, f := range plantedFaults {
 		t.Run(f.name, func(t *testing.T) {
 			assert.NotEqual(t, f.right, f.wrong)
-			assert.False(t, names[f.name], "there are two of that name")
+			assert.False(t, names[f.name], "duplicate name")
 			names[f.name] = true
 			_, err := parser.ParseFile(token.NewFileSet(), f.file, f.text(t), parser.SkipObjectResolution)
 			assert.NoError(t, err)
@@ -53,12 +53,12 @@ func TestPlantedFaultsApply(t *testing.T) {
 	assert.GreaterOrEqual(t, len(plantedFaults), 40)
 }
 
-// TestPlantedFaultsAreFound makes the mistakes, one at a time, and has the
-// worlds of TestWorlds find them. It changes no file of the module: the file with the
-// mistake is an overlay of the build.
+// TestPlantedFaultsAreFound plants the faults one at a time and checks that the worlds of
+// TestWorlds find them. It changes no file of the module: the changed file is an overlay
+// of the build.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	if !*planted {
-		t.Skip("it takes minutes: see -simulation.planted")
+		t.Skip("takes minutes: see -simulation.planted")
 	}
 	for _, f := range plantedFaults {
 		t.Run(f.name, func(t *testing.T) {
@@ -94,8 +94,8 @@ func build(t *testing.T, f plantedFault) (binary string) {
 	return binary
 }
 
-// search runs worlds until one breaks a promise, or the core panics, and returns what it
-// said; empty if none did in time.
+// search runs worlds until one breaks a promise or the core panics, and returns the
+// output. It returns an empty string if that does not happen in time.
 func search(t *testing.T, binary string) (found string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), *plantedFor+time.Minute)

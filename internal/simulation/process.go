@@ -11,44 +11,45 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// process is a core, and a shell that carries out what the core decides. It can be
-// killed and started again; each life has a core of its own.
+// process is a core with a shell that executes the core's commands. It can be killed and
+// started again; each life has its own core.
 type process struct {
 	w         *World
 	index     int
 	life      int
 	alive     bool
 	suspended bool
-	// uncounted is true while it is suspended and its monotonic clock stands still. Its wall
-	// clock must not be set then: nothing would show how long it was suspended.
+	// uncounted is true while the process is suspended and its monotonic clock stands
+	// still. Its wall clock must not be set then, because nothing would show how long it
+	// was suspended.
 	uncounted bool
-	deferred  []*scheduled  // what has arrived while it was suspended
-	step0     time.Duration // by how much its wall clock is off
-	started   time.Duration // when its monotonic clock stood at zero
+	deferred  []*scheduled  // what arrived while it was suspended
+	step0     time.Duration // the error of its wall clock
+	started   time.Duration // when its monotonic clock was zero
 	owner     string
 	core      *core.Core
 	workers   []*worker
 	runs      []*run
 	retries   []*retry
-	wakes     uint64 // counts the Wakes, of which the last is good
+	wakes     uint64 // counts the Wakes; only the last is valid
 	open      []*call
 
-	refused []*core.Run   // whose end the store did not take at first
-	failing bool          // the last call of the core has failed
-	backAt  time.Duration // when the first one after that did not
+	refused []*core.Run   // whose end the store refused at first
+	failing bool          // the last call of the core failed
+	backAt  time.Duration // when the first call after that succeeded
 	renewed time.Duration // when it last began to renew its leases
 
-	claimed, done int // records that it was given, and runs that are over
+	claimed, done int // claimed records, and runs that are over
 	claimedAt     map[driver.Lease]time.Duration
-	lostClaims    bool // there was a claim whose answer has not come in time
+	lostClaims    bool // the answer to a claim did not come in time
 	link          link
 
 	isNew    bool           // it runs the new version of the program
-	unknown  []driver.Kind  // that it has met, and does not know
+	unknown  []driver.Kind  // kinds that it has met and does not know
 	suspects []driver.Lease // of the jobs that run alone, or wait until they can
 
 	lines       []*core.Line
-	closing     bool // no job begins any more
+	closing     bool // no more jobs begin
 	toldClosing bool
 	abandoned   bool // the core has given up what was not written
 	spoiled     bool // the store refused the end of a run for good
@@ -61,24 +62,24 @@ type worker struct {
 	waiting bool
 }
 
-// run is a run that the core has started, or wants to be ended.
+// run is a run that the core has started or wants to end.
 type run struct {
 	*core.Run
 	p        *process
-	worker   *worker // nil for one that expired
+	worker   *worker // nil for an expired job
 	task     *Task
 	attempt  int
 	began    bool
 	returned bool
-	// claimedAt is when its process was given it.
+	// claimedAt is when its process claimed it.
 	claimedAt time.Duration
 	over      bool
-	canceled  bool // the context has ended
+	canceled  bool // its context has ended
 	stopped   bool // because the process closes
-	offered   bool // its end was, to the store
-	// forgotten is true from when the core has no use for it any more.
+	offered   bool // its end was offered to the store
+	// forgotten is true after the core no longer needs the run.
 	forgotten bool
-	lost      bool // the core was told that the lease is another's
+	lost      bool // the core knows that the lease is lost
 }
 
 // start begins a life.
@@ -126,8 +127,8 @@ func (p *process) suspend() {
 	p.w.log(Event{Process: p.index, Kind: Suspended})
 }
 
-// resume lets a process go on that was suspended for a time, which its monotonic clock may
-// not have counted. The first that happens is that its core is told the time.
+// resume resumes a process that was suspended for a time, which its monotonic clock may
+// not have counted. First of all, its core is told the time.
 func (p *process) resume(uncounted time.Duration) {
 	p.suspended, p.uncounted = false, false
 	p.started += uncounted
@@ -159,8 +160,8 @@ func (p *process) instant() core.Time {
 // holds reports whether the process has a lease.
 func (p *process) holds() bool { return p.alive && p.core.Holds() }
 
-// step tells the core of an event, and carries out what it decides: first what changes
-// nothing but the process, as what follows may be another step.
+// step passes an event to the core and executes its commands. Commands that affect only
+// the process come first, because others may cause another step.
 func (p *process) step(event core.Event) {
 	var rest []core.Command
 	started := 0
@@ -180,8 +181,8 @@ func (p *process) step(event core.Event) {
 	}
 }
 
-// note carries out commands to workers and to the timer, and checks those to the store. It
-// returns false for what is to be carried out.
+// note executes commands to workers and to the timer, and checks commands to the store.
+// It returns false for commands that carryOut must execute.
 func (p *process) note(command core.Command) bool {
 	w := p.w
 	switch do := command.(type) {
@@ -191,7 +192,7 @@ func (p *process) note(command core.Command) bool {
 	case core.Start:
 		wk := do.Worker.Shell.(*worker)
 		if !wk.waiting {
-			w.violate(CoreRule, "", "a worker was given a run that does not wait for one")
+			w.violate(CoreRule, "", "a worker that does not wait was given a run")
 		}
 		wk.waiting = false
 		r := p.newRun(do.Run, wk)
@@ -242,7 +243,7 @@ func (p *process) carryOut(command core.Command) {
 	}
 }
 
-// tick is a timer that fires, unless another was set since.
+// tick is the firing of a timer, unless another was set since.
 type tick struct {
 	p    *process
 	wake uint64
@@ -266,7 +267,7 @@ func (c workerComes) happen(*World) {
 	c.worker.p.step(core.Waiting{Worker: &c.worker.Worker})
 }
 
-// comesAgain lets the worker of a run wait for another.
+// comesAgain makes the worker of a run wait for another.
 func (r *run) comesAgain() {
 	if r.worker != nil {
 		r.p.after(r.p.w.upTo(50*time.Microsecond), workerComes{r.worker})
@@ -305,7 +306,7 @@ func (r *run) isExpired() bool {
 	return !deadline.IsZero() && deadline.Before(r.p.wall())
 }
 
-// expire ends a run that must not begin any more.
+// expire ends a run that must no longer begin.
 func (r *run) expire() {
 	if r.isExpired() {
 		r.end(amboy.StateExpired)
@@ -355,9 +356,9 @@ func (b runBegins) happen(w *World) {
 	}
 }
 
-func (r *run) isLost() bool { return r.Cause() == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
+func (r *run) isLost() bool { return r.Cause() == amboy.ErrLeaseLost } //nolint:errorlint // never wrapped here
 
-// latency is the longest that a handler takes to return when its context has ended.
+// latency is the maximum time in which a handler returns after its context has ended.
 const latency = 50 * time.Millisecond
 
 // cancel ends the context of a run.
@@ -386,7 +387,7 @@ func (e runReturns) happen(*World) {
 	}
 	switch {
 	case r.isLost() || r.stopped && r.Cause() == nil:
-		r.log(Returned, "to be handed back")
+		r.log(Returned, "handed back")
 		r.handBack()
 		r.comesAgain()
 	case r.Cause() != nil:
@@ -398,7 +399,7 @@ func (e runReturns) happen(*World) {
 		r.end(amboy.StateSucceeded)
 		r.comesAgain()
 	case r.task.Attempts > 1:
-		r.log(Returned, "failed, to be retried")
+		r.log(Returned, "failed, with a retry")
 		r.end(amboy.StateRetrying) // the worker waits until that is written
 	default:
 		r.log(Returned, "failed")
@@ -418,15 +419,15 @@ func (p *process) over(of *core.Run, err error) {
 		return // it never began
 	}
 	if r.over {
-		p.w.violate(CoreRule, r.task.ID, "a run was done with twice")
+		p.w.violate(CoreRule, r.task.ID, "a run ended twice")
 	}
 	r.over = true
 	p.spoiled = p.spoiled || err != nil
 	if err != nil && !errors.Is(err, amboy.ErrLeaseLost) && !errors.Is(err, errFinal) && !p.abandoned {
-		p.w.violate(CoreRule, r.task.ID, "process %d gave the end of a run up: %v", p.index, err)
+		p.w.violate(CoreRule, r.task.ID, "process %d gave up the end of a run: %v", p.index, err)
 	}
 	if err == nil && !r.offered && !r.lost {
-		p.w.violate(CoreRule, r.task.ID, "process %d was done with a run whose end it had not written", p.index)
+		p.w.violate(CoreRule, r.task.ID, "process %d finished a run whose end was not written", p.index)
 	}
 	p.runs = slices.DeleteFunc(p.runs, func(other *run) bool { return other == r })
 	record := r.End().Record
@@ -444,7 +445,7 @@ func (p *process) over(of *core.Run, err error) {
 	r.comesAgain()
 }
 
-// changedStore tells the core what this process has changed, unless the store does.
+// changedStore notifies the core of this process's own changes, unless the store does.
 func (p *process) changedStore() {
 	if !p.w.settings.notified {
 		p.step(core.Changed{})

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// happening is something that is to happen.
+// happening is something that will happen.
 type happening interface{ happen(w *World) }
 
 // scheduled is a happening with its time.
 type scheduled struct {
 	at  time.Duration
 	seq uint64
-	// to is the process to which it happens, in one of its lives: it must not have been
-	// killed, and what happens while it is suspended comes when it is resumed. nil is
-	// for what happens to the store or the world.
+	// to is the process to which it happens, in one of its lives. It must not have been
+	// killed since. While the process is suspended, the happening is deferred until it is
+	// resumed. nil is for happenings to the store or the world.
 	to   *process
 	life int
 	what happening
 }
 
-// agenda is what is to happen, in the order of time, and of coming.
+// agenda holds the scheduled happenings, ordered by time and then by arrival.
 type agenda struct {
 	all []*scheduled
 	seq uint64
@@ -34,7 +34,7 @@ func (a *agenda) add(s *scheduled) {
 
 func (a *agenda) next() *scheduled { return heap.Pop(a).(*scheduled) }
 
-// Len, Less, Swap, Push and Pop are for package heap.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (a *agenda) Len() int { return len(a.all) }
 
 func (a *agenda) Less(i, j int) bool {

@@ -14,14 +14,14 @@ import (
 // retryLimit bounds the calls with which an attempt is replaced.
 const retryLimit = 5 * time.Second
 
-// retry is the work of replacing one attempt of a job by the next.
+// retry is the task of replacing one attempt of a job by the next.
 type retry struct {
 	p      *process
 	record *driver.Record
 	call   *call
 }
 
-// retry takes a job up whose attempt is to be retried, unless it has done so already.
+// retry starts the retry of a job, unless it has been started already.
 func (p *process) retry(record *driver.Record) {
 	for _, other := range p.retries {
 		if other.record.Name == record.Name && other.record.Group == record.Group {
@@ -33,7 +33,7 @@ func (p *process) retry(record *driver.Record) {
 	r.happen(p.w)
 }
 
-// happen makes a try.
+// happen makes an attempt.
 func (r *retry) happen(*World) {
 	path := retryPath
 	if r.record.RetryInfo.GetRemainingAttempts() == 0 {
@@ -57,7 +57,7 @@ func (r *retry) takeEffect(w *World, c *call) {
 	}
 }
 
-// answered goes on when the store has answered, or has not.
+// answered continues after an answer of the store or an error.
 func (r *retry) answered(c *call, err error) {
 	p := r.p
 	if err == nil {
@@ -73,7 +73,7 @@ func (r *retry) answered(c *call, err error) {
 	}
 }
 
-// isSettled is true for an error that says that there is nothing left to do.
+// isSettled reports whether an error means that nothing is left to do.
 func isSettled(err error) bool {
 	return errors.Is(err, driver.ErrLeaseLost) || amboy.IsJobNotFoundError(err) ||
 		amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// maxQuiet is how long a world may go on after its last fault.
+// maxQuiet is how long a world may continue after its last fault.
 const maxQuiet = 24 * time.Hour
 
-// Run runs the world of a seed to its end, or to the first promise that is broken.
+// Run runs the world of a seed to its end or to the first broken promise.
 func Run(opts Options) (*Result, error) {
 	random := rand.New(rand.NewPCG(opts.Seed, 1))
 	w, err := newWorld(randomSettings(opts, random), random, &randomNetwork{})
@@ -31,7 +31,7 @@ func Run(opts Options) (*Result, error) {
 	return w.result(), nil
 }
 
-// isOver reports whether all jobs have ended, and all processes know, or a promise was
+// isOver reports whether all jobs have ended and all processes know it, or a promise was
 // broken.
 func (w *World) isOver() bool {
 	if w.checker.violation != nil || w.agenda.Len() == 0 {
@@ -46,7 +46,7 @@ func (w *World) isOver() bool {
 	return !w.isPutting() && !w.busy() && len(w.checker.Open()) == 0
 }
 
-// isPutting reports whether more tasks are to come.
+// isPutting reports whether more tasks will be put.
 func (w *World) isPutting() bool {
 	for _, s := range w.agenda.all {
 		if _, ok := s.what.(*workload); ok {
@@ -56,7 +56,7 @@ func (w *World) isPutting() bool {
 	return false
 }
 
-// checkEnd judges what is left.
+// checkEnd checks the final state.
 func (w *World) checkEnd() {
 	w.checker.End(w.now)
 	for _, p := range w.processes {
@@ -65,7 +65,7 @@ func (w *World) checkEnd() {
 			for _, r := range p.runs {
 				jobs = append(jobs, r.task.ID)
 			}
-			w.checker.violated(w.now, CoreRule, jobs, "process %d was given %d records, and was done with %d", p.index, p.claimed, p.done)
+			w.checker.violated(w.now, CoreRule, jobs, "process %d claimed %d records and finished %d", p.index, p.claimed, p.done)
 		}
 	}
 	attempts := map[string]int{}
@@ -80,7 +80,7 @@ func (w *World) checkEnd() {
 			w.violate(CountsWrong, "", "queue %s: %v", queue, err)
 		}
 		if stats.Total != attempts[queue] || stats.Completed != attempts[queue] || stats.Running+stats.Pending+stats.Retrying+stats.Blocked != 0 {
-			w.violate(CountsWrong, "", "queue %s: it has %d attempts, and counts %+v", queue, attempts[queue], stats)
+			w.violate(CountsWrong, "", "queue %s has %d attempts but counts %+v", queue, attempts[queue], stats)
 		}
 	}
 }

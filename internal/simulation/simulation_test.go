@@ -16,9 +16,9 @@ import (
 
 var (
 	seed     = flag.Uint64("simulation.seed", 1, "the seed of the first world of TestWorlds")
-	worlds   = flag.Int("simulation.worlds", 20, "how many worlds TestWorlds runs")
-	runFor   = flag.Duration("simulation.for", 0, "how long TestWorlds runs worlds, instead of a number of them")
-	allLines = flag.Bool("simulation.all", false, "print all of the timeline of a failure")
+	worlds   = flag.Int("simulation.worlds", 20, "the number of worlds that TestWorlds runs")
+	runFor   = flag.Duration("simulation.for", 0, "how long TestWorlds runs worlds, instead of a fixed number")
+	allLines = flag.Bool("simulation.all", false, "print the whole timeline of a failure")
 )
 
 func run(t *testing.T, opts simulation.Options) *simulation.Result {
@@ -28,7 +28,7 @@ func run(t *testing.T, opts simulation.Options) *simulation.Result {
 	return result
 }
 
-// lastLines is how much of a timeline is printed.
+// lastLines is the number of printed lines of a timeline.
 const lastLines = 150
 
 // fail prints what led to a violation.
@@ -43,7 +43,7 @@ func fail(t *testing.T, world uint64, result *simulation.Result) {
 	t.Fatalf("seed %d: %s", world, result.Violation)
 }
 
-// failing is the first world in which a planted fault is found.
+// failing returns the first world in which the planted fault is found.
 func failing(t *testing.T) (opts simulation.Options, result *simulation.Result) {
 	t.Helper()
 	for opts = (simulation.Options{Seed: 1, Deaf: true}); opts.Seed < 20; opts.Seed++ {
@@ -107,7 +107,7 @@ func TestWorlds(t *testing.T) {
 	}
 	t.Logf("%d worlds, %s of virtual time in %s: %s", world-*seed, lasted, time.Since(began), total)
 	if *worlds < 20 && *runFor == 0 {
-		return // few worlds do not have all faults
+		return // a few worlds do not have all faults
 	}
 	assert.NotZero(t, total.Kills)
 	assert.NotZero(t, total.Suspensions)

@@ -8,22 +8,22 @@ import (
 	"github.com/mongodb/amboy/internal/core"
 )
 
-// closeGrace is how long a process that is closed waits for runs to return whose
-// contexts it has ended, and for their ends to be written.
+// closeGrace is how long a closing process waits for canceled runs to return and for
+// their ends to be written.
 const closeGrace = 800 * time.Millisecond
 
-// closePeriod is how often a process that is closed checks whether it is through.
+// closePeriod is how often a closing process checks whether it is done.
 const closePeriod = 20 * time.Millisecond
 
-// closes goes on with the closing of a process.
+// closes continues the closing of a process.
 type closes struct {
 	p     *process
 	until time.Duration
 }
 
-// close closes the queues of a process, as a service does that another version is to
-// replace. Jobs may run until patience is over; then their contexts end, and what has
-// returned in time is handed back.
+// close closes the queues of a process, as a service does when another version replaces
+// it. Jobs may run until patience is over. Then their contexts end, and runs that return
+// in time are handed back.
 func (p *process) close(patience time.Duration) {
 	w := p.w
 	p.closing = true
@@ -35,7 +35,7 @@ func (p *process) close(patience time.Duration) {
 	p.after(closePeriod, closes{p, w.now + patience + closeGrace})
 }
 
-// stopsHard ends the contexts of the runs of a process that is closed.
+// stopsHard ends the contexts of the runs of a closing process.
 type stopsHard struct{ p *process }
 
 func (s stopsHard) happen(*World) {
@@ -65,7 +65,7 @@ func (c closes) happen(w *World) {
 		p.step(core.Abandoned{})
 		for _, r := range p.runs {
 			if r.returned {
-				w.violate(CoreRule, r.task.ID, "process %d has closed, and waits for the end of a run", p.index)
+				w.violate(CoreRule, r.task.ID, "process %d has closed but waits for the end of a run", p.index)
 			}
 		}
 	default:
@@ -78,12 +78,13 @@ func (c closes) happen(w *World) {
 	w.after(w.upTo(time.Second), starts{p})
 }
 
-// checkClosed has no worker wait any more, and no lease left in the store that a process
-// had, unless it gave up what it had to write, or can't know of it.
+// checkClosed checks that no worker of a closed process waits, and that the store
+// contains none of its leases, unless the process gave up writing or can't know of the
+// lease.
 func (p *process) checkClosed() {
 	for _, wk := range p.workers {
 		if wk.waiting {
-			p.w.violate(CoreRule, "", "process %d has closed, and a worker of queue %s waits for a job", p.index, wk.Line.Queue)
+			p.w.violate(CoreRule, "", "process %d has closed but a worker of queue %s waits for a job", p.index, wk.Line.Queue)
 		}
 	}
 	if p.abandoned || p.spoiled || p.running() > 0 || p.hasLostClaims() {
@@ -96,12 +97,12 @@ func (p *process) checkClosed() {
 			return
 		}
 		if r.Status.InProgress && !r.Status.Completed && r.Status.Owner == p.owner {
-			p.w.violate(CoreRule, id, "process %d has closed, and holds its lease", p.index)
+			p.w.violate(CoreRule, id, "process %d has closed but holds its lease", p.index)
 		}
 	}
 }
 
-// hasLostClaims reports whether there was a claim whose answer has not come in time.
+// hasLostClaims reports whether the answer to a claim did not come in time.
 func (p *process) hasLostClaims() bool {
 	return p.lostClaims || slices.ContainsFunc(p.open, func(c *call) bool {
 		return c.path == claimPath && p.w.now >= c.sent+c.limit

@@ -8,12 +8,12 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// suspectAfter is the number of interruptions from which on a job runs alone.
+// suspectAfter is the number of interruptions after which a job runs alone.
 const suspectAfter = 3
 
 func isSuspect(r *driver.Record) bool { return r.Status.Interruptions.Total() >= suspectAfter }
 
-// expectSuspects notes which of the records that a process was given must run alone.
+// expectSuspects records which claimed records must run alone.
 func (p *process) expectSuspects(records []*driver.Record) {
 	for _, r := range records {
 		if isSuspect(r) {
@@ -22,24 +22,24 @@ func (p *process) expectSuspects(records []*driver.Record) {
 	}
 }
 
-// cleared says that a suspect has returned, or does not run.
+// cleared records that a suspect has returned or does not run.
 func (p *process) cleared(l driver.Lease) {
 	p.suspects = slices.DeleteFunc(p.suspects, func(other driver.Lease) bool { return other == l })
 }
 
-// awaitsAlone reports whether a lease is that of a suspect which waits until it is alone,
-// no longer than a lease lasts.
+// awaitsAlone reports whether a lease belongs to a suspect that waits until it is alone,
+// which lasts no longer than a lease.
 func (w *World) awaitsAlone(l driver.Lease) bool {
 	return slices.ContainsFunc(w.processes, func(p *process) bool {
 		return slices.Contains(p.suspects, l) && w.now < p.claimedAt[l]+w.settings.core.LeaseTime
 	})
 }
 
-// checkAlone has a suspect begin when the process has no other lease, unless it has waited
-// for the length of one, and no job begin beside it.
+// checkAlone checks that a suspect begins only while the process has no other lease,
+// unless it has waited for the length of a lease, and that no job begins beside it.
 func (p *process) checkAlone(r *run) {
 	if limit := p.w.settings.maxInterruptions; limit > 0 && r.Record.Status.Interruptions.Total() >= limit {
-		p.w.violate(CoreRule, r.task.ID, "it begins after %d interruptions; the limit is %d", r.Record.Status.Interruptions.Total(), limit)
+		p.w.violate(CoreRule, r.task.ID, "it began after %d interruptions; the limit is %d", r.Record.Status.Interruptions.Total(), limit)
 	}
 	for _, other := range p.runs {
 		if other == r || other.forgotten {
@@ -47,23 +47,23 @@ func (p *process) checkAlone(r *run) {
 		}
 		switch {
 		case isSuspect(r.Record) && p.w.now < r.claimedAt+p.w.settings.core.LeaseTime:
-			p.w.violate(CoreRule, r.task.ID, "it was interrupted %d times, and begins in process %d beside %s", r.Record.Status.Interruptions.Total(), p.index, other.task.ID)
+			p.w.violate(CoreRule, r.task.ID, "it was interrupted %d times but begins in process %d beside %s", r.Record.Status.Interruptions.Total(), p.index, other.task.ID)
 		case !isSuspect(r.Record) && isSuspect(other.Record) && !other.returned:
 			p.w.violate(CoreRule, r.task.ID, "it begins in process %d beside %s, which was interrupted %d times", p.index, other.task.ID, other.Record.Status.Interruptions.Total())
 		}
 	}
 }
 
-// park sets a job aside that was interrupted too often.
+// park parks a job that was interrupted too often.
 func (p *process) park(of *core.Run) {
 	interruptions := of.Record.Status.Interruptions.Total()
 	if limit := p.w.settings.maxInterruptions; limit == 0 || interruptions < limit {
-		p.w.violate(CoreRule, of.Record.JobID(), "it is parked after %d interruptions; the limit is %d", interruptions, limit)
+		p.w.violate(CoreRule, of.Record.JobID(), "it was parked after %d interruptions; the limit is %d", interruptions, limit)
 	}
-	p.newRun(of, nil).endWith(core.End{HandBack: &driver.HandBack{Park: true, Reason: "it was interrupted too often"}})
+	p.newRun(of, nil).endWith(core.End{HandBack: &driver.HandBack{Park: true, Reason: "interrupted too often"}})
 }
 
-// parked says that the store has set a job aside.
+// parked records that the store has parked a job.
 func (w *World) parked(l driver.Lease) {
 	id, _ := w.checker.parse(l)
 	w.counts.Parked++
@@ -71,7 +71,7 @@ func (w *World) parked(l driver.Lease) {
 	w.after(w.upTo(2*w.settings.core.LeaseTime), unparks{w.checker.tasks[id]})
 }
 
-// unparks is an operator who lets a job go on that was parked.
+// unparks is an operator's release of a parked job.
 type unparks struct{ task *Task }
 
 func (u unparks) happen(w *World) {

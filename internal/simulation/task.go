@@ -9,31 +9,33 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// Task is a job, and the script of its handler. Its times count from the beginning of
-// the world.
+// Task is a job and the script of its handler. Its times count from the beginning of the
+// world.
 type Task struct {
 	ID       string
 	Queue    string
 	Type     string
 	Priority int
-	// Scopes are all that it needs; EnqueueScopes the part that it takes when it is put.
+	// Scopes are all scopes that the job needs. EnqueueScopes are those that it takes
+	// when it is put.
 	Scopes, EnqueueScopes []string
-	// Edges are the jobs of its queue that must end first.
+	// Edges are the jobs of its queue that must end before it.
 	Edges []string
-	// NotBefore is when it may begin, and DispatchBy until when; zero for any time.
+	// NotBefore and DispatchBy bound when the job may begin. Zero means no bound.
 	NotBefore, DispatchBy time.Duration
-	// Attempts is how many it may have; with more than one it is retryable.
+	// Attempts is the maximum number of attempts. With more than one the job is
+	// retryable.
 	Attempts int
-	// Backoff is how long each attempt but the first waits.
+	// Backoff is how long each attempt except the first waits.
 	Backoff time.Duration
 	// Failures is the number of attempts that fail. The next succeeds.
 	Failures int
-	// Lasts is how long a run takes.
+	// Lasts is the duration of a run.
 	Lasts time.Duration
-	// IgnoresContext is true for a handler that goes on when its context ends.
+	// IgnoresContext is true for a handler that continues after its context ends.
 	IgnoresContext bool
-	// Refused is true of one whose end the store does not take, until some minutes after
-	// the last fault.
+	// Refused is true for a job whose end the store refuses until some minutes after the
+	// last fault.
 	Refused bool
 }
 
@@ -49,7 +51,7 @@ func timeOrZero(at time.Duration) time.Time {
 	return timeAt(at)
 }
 
-// record is what is stored of a task that is put.
+// record returns the record of a task that is put.
 func (t *Task) record(now time.Time) *driver.Record {
 	retry := amboy.JobRetryInfo{}
 	if t.Attempts > 1 {
@@ -75,7 +77,7 @@ func (t *Task) record(now time.Time) *driver.Record {
 	return r
 }
 
-// ended is the record of a run that has ended in a state.
+// ended returns the record of a run that has ended in a state.
 func ended(run *driver.Record, state amboy.JobState, now time.Time) *driver.Record {
 	r := *run
 	r.Status.Completed, r.Status.InProgress = true, false
@@ -101,7 +103,7 @@ func addError(r *driver.Record, text string) {
 	r.Status.ErrorCount = len(r.Status.Errors)
 }
 
-// replaced is the record of an attempt whose retry is done with.
+// replaced returns the record of an attempt that was replaced by its retry.
 func replaced(r *driver.Record, now time.Time) *driver.Record {
 	ended := *r
 	ended.RetryInfo.NeedsRetry = false
@@ -110,7 +112,7 @@ func replaced(r *driver.Record, now time.Time) *driver.Record {
 	return &ended
 }
 
-// nextAttempt is what is stored of the attempt after one that failed.
+// nextAttempt returns the record of the attempt after a failed one.
 func nextAttempt(r *driver.Record, now time.Time) *driver.Record {
 	next := *r
 	next.Status = amboy.JobStatusInfo{}

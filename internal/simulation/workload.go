@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// randomSettings are those of a world with a seed.
+// randomSettings returns random settings for a world.
 func randomSettings(opts Options, random *rand.Rand) settings {
 	pick := func(times ...time.Duration) time.Duration { return times[random.IntN(len(times))] }
 	s := settings{
@@ -54,13 +54,13 @@ func pickInt(random *rand.Rand, from ...int) int { return from[random.IntN(len(f
 // workload puts tasks, a few at a time.
 type workload struct {
 	left    int
-	pause   time.Duration // the longest between two
+	pause   time.Duration // the longest pause between two puts
 	flooded string
 	// edges are the tasks that others may depend on.
 	edges map[string][]string
 }
 
-// newWorkload makes a workload of so many tasks.
+// newWorkload returns a workload with a number of tasks.
 func newWorkload(w *World, tasks int) *workload {
 	return &workload{
 		left:    tasks,
@@ -90,12 +90,12 @@ func (l *workload) happen(w *World) {
 	}
 	pause := l.pause
 	if w.oneIn(3) {
-		pause = callTime // while a claim is under way
+		pause = callTime // while a claim is in progress
 	}
 	w.after(w.upTo(pause), l)
 }
 
-// task makes a task of a queue.
+// task returns a task for a queue.
 func (l *workload) task(w *World, queue string) *Task {
 	lease := w.settings.core.LeaseTime
 	t := &Task{
@@ -143,8 +143,9 @@ func (l *workload) task(w *World, queue string) *Task {
 	return t
 }
 
-// takeScopes has a task take scopes at either lock point, or at both. None that waits for
-// a scope holds another that one with that scope may wait for: that would be a deadlock.
+// takeScopes makes a task take scopes when it is put, when it is claimed, or both. No
+// task that waits for a scope holds another scope that a holder of the first may wait
+// for: that would be a deadlock.
 func (l *workload) takeScopes(w *World, t *Task) {
 	for _, n := range w.random.Perm(4)[:1+w.random.IntN(2)] {
 		t.Scopes = append(t.Scopes, fmt.Sprint("s", n))
@@ -170,7 +171,8 @@ func (l *workload) put(w *World, t *Task) {
 	}
 }
 
-// sometime is when an operator acts on a job that was put: often as soon as it is claimed.
+// sometime returns when an operator acts on a job after its Put: often as soon as it is
+// claimed.
 func (w *World) sometime() time.Duration {
 	if w.oneIn(2) {
 		return w.upTo(callTime)
@@ -178,7 +180,7 @@ func (w *World) sometime() time.Duration {
 	return w.upTo(2 * w.settings.core.LeaseTime)
 }
 
-// callTime is how long a call and its answer take most often.
+// callTime is the usual duration of a call with its answer.
 const callTime = 5 * time.Millisecond
 
 func (w *World) put(t *Task) (accepted bool) {
@@ -198,7 +200,7 @@ func (w *World) put(t *Task) (accepted bool) {
 	return true
 }
 
-// tellPutter tells the process that has put a task of it.
+// tellPutter notifies the process that has put a task.
 func (w *World) tellPutter(t *Task) {
 	if w.random == nil {
 		return

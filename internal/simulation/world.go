@@ -11,35 +11,35 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// Options are all that a history depends on.
+// Options are the parameters of a history.
 type Options struct {
 	Seed uint64
-	// ClockSteps lets wall clocks jump, of one process or of all.
+	// ClockSteps makes wall clocks jump, of one process or of all.
 	ClockSteps bool
-	// Deaf makes a mistake that must be found: contexts of runs do not end.
+	// Deaf plants a fault that must be found: contexts of runs do not end.
 	Deaf bool
 }
 
-// Result is what came of a world.
+// Result is the result of running a world.
 type Result struct {
 	Processes int
 	Events    []Event
 	Violation *Violation
 	Counts    Counts
-	// Lasted is the virtual time that it took.
+	// Lasted is the virtual duration.
 	Lasted time.Duration
 }
 
-// Counts are of what happened in a world. Of the faults those count that hit: a process
-// that held a lease, or a call of the claim, renew, end or retry path.
+// Counts counts what happened in a world. Only faults with an effect count: on a process
+// that held a lease, or on a call of the claim, renew, end or retry path.
 type Counts struct {
 	Jobs, Refused, Runs, Fenced int
-	// Calls are those of these paths, and FailedCalls those of them that failed.
+	// Calls counts the calls of these paths, and FailedCalls the failed ones among them.
 	Calls, FailedCalls                               int
 	Kills, Suspensions, Partitions, ClockSteps, Lost int
-	// Deploys are processes that were closed while they held a lease, and Canceled jobs
-	// that an operator has canceled or ended. Parked are those that were interrupted too
-	// often.
+	// Deploys counts processes that were closed while they held a lease, Canceled the
+	// jobs that an operator has canceled or ended, and Parked the jobs that were
+	// interrupted too often.
 	Deploys, Canceled, Parked int
 }
 
@@ -67,7 +67,7 @@ func (c Counts) String() string {
 }
 
 // World is a number of processes over one store, in virtual time. It runs in one
-// goroutine, and all chance comes from one source.
+// goroutine, and all randomness comes from one source.
 type World struct {
 	settings    settings
 	random      *rand.Rand
@@ -78,20 +78,20 @@ type World struct {
 	processes   []*process
 	checker     *Checker
 	events      []Event
-	silent      bool // keeps no events
+	silent      bool // does not keep events
 	counts      Counts
 	changed     bool // by a call of the store, since the last notifications
 	faultsEnded bool
-	// quietFrom is when the last fault is over; it is known when faults have ended.
+	// quietFrom is when the last fault is over. It is set when faults have ended.
 	quietFrom time.Duration
-	// calmFrom is when what was lost or hung because of faults keeps nothing waiting any
-	// more: what happens from then on happens soon.
+	// calmFrom is when calls lost or hanging because of faults no longer delay anything:
+	// everything that happens later happens soon.
 	calmFrom time.Duration
 	owed     owed
-	asked    []*Task // that an operator has canceled
+	asked    []*Task // canceled by an operator
 }
 
-// settings are those of the processes of a world.
+// settings are the settings of a world and its processes.
 type settings struct {
 	processes  int
 	queues     []string
@@ -101,19 +101,20 @@ type settings struct {
 	retryPause time.Duration
 	clockSteps bool
 	deaf       bool
-	// refusals is true where the store refuses the ends of some tasks for long. As they
-	// are offered all the time, no fault lasts for hours in such a world.
+	// refusals is true if the store refuses the ends of some tasks for a long time.
+	// Because these ends are offered all the time, no fault lasts for hours in such a
+	// world.
 	refusals bool
-	// rollout is true if some tasks are of a new type, which the processes come to know one
-	// by one.
+	// rollout is true if some tasks are of a new type, which the processes learn one by
+	// one.
 	rollout bool
-	// fast is one in how many messages takes longer than the others.
+	// fast is the inverse of the share of slow messages: one in fast messages is slow.
 	fast int
-	// maxInterruptions is how often a job may be interrupted; 0 for no limit.
+	// maxInterruptions is how often a job may be interrupted; 0 means no limit.
 	maxInterruptions int
 }
 
-// newWorld makes a world whose processes have not started.
+// newWorld returns a world whose processes have not started.
 func newWorld(s settings, random *rand.Rand, n network) (*World, error) {
 	w := &World{settings: s, random: random, network: n}
 	var err error
@@ -133,7 +134,7 @@ func newWorld(s settings, random *rand.Rand, n network) (*World, error) {
 	return w, nil
 }
 
-// step lets the next thing happen.
+// step makes the next happening happen.
 func (w *World) step() {
 	next := w.agenda.next()
 	w.now = max(w.now, next.at)
@@ -141,7 +142,7 @@ func (w *World) step() {
 	w.notify()
 }
 
-// dispatch lets something happen now, or when the process to which it happens goes on.
+// dispatch makes something happen now, or when its suspended process is resumed.
 func (w *World) dispatch(s *scheduled) {
 	if p := s.to; p != nil {
 		if p.life != s.life {
@@ -160,7 +161,7 @@ func (w *World) after(delay time.Duration, what happening) {
 	w.agenda.add(&scheduled{at: w.now + delay, what: what})
 }
 
-// log adds an event to the history, and has it judged.
+// log adds an event to the history and has it checked.
 func (w *World) log(e Event) {
 	e.At = w.now
 	if !w.silent {
@@ -169,12 +170,12 @@ func (w *World) log(e Event) {
 	w.checker.Observe(e)
 }
 
-// violate says that a promise was broken that the history does not show.
+// violate reports a broken promise that the history does not show.
 func (w *World) violate(r Rule, job, format string, args ...any) {
 	w.checker.violated(w.now, r, []string{job}, format, args...)
 }
 
-// upTo is a random time. Without a source of chance it is zero.
+// upTo returns a random time. Without a random source it is zero.
 func (w *World) upTo(longest time.Duration) time.Duration {
 	if w.random == nil || longest <= 0 {
 		return 0
@@ -182,10 +183,11 @@ func (w *World) upTo(longest time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(longest) + 1))
 }
 
-// longestTick is how late a timer may be.
+// longestTick returns how late a timer may be.
 func (w *World) longestTick() time.Duration { return time.Millisecond }
 
-// between is a random time between two, of each order of magnitude as often.
+// between returns a random time between two, uniformly distributed over orders of
+// magnitude.
 func (w *World) between(shortest, longest time.Duration) time.Duration {
 	ratio := float64(longest) / float64(shortest)
 	return time.Duration(float64(shortest) * math.Pow(ratio, w.random.Float64()))
@@ -193,7 +195,7 @@ func (w *World) between(shortest, longest time.Duration) time.Duration {
 
 func (w *World) oneIn(n int) bool { return w.random != nil && w.random.IntN(n) == 0 }
 
-// notify tells the processes that the store has changed, if it has.
+// notify notifies the processes if the store has changed.
 func (w *World) notify() {
 	if !w.changed {
 		return
@@ -215,7 +217,7 @@ func (w *World) notify() {
 	}
 }
 
-// notification tells a process that the store has changed.
+// notification notifies a process that the store has changed.
 type notification struct{ p *process }
 
 func (n notification) happen(*World) {

@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// newBatch makes a batch of jobs.
+// newBatch returns a batch of jobs.
 func (f *fixture) newBatch(id string, jobs ...amboy.Job) *batch.Batch {
 	f.Helper()
 	b, err := batch.New(id)
@@ -31,7 +31,7 @@ func (f *fixture) putBatch(q amboy.Queue, b *batch.Batch) *batch.Handle {
 	return h
 }
 
-// record makes jobs that note that they ran.
+// record returns jobs that record their runs in a journal.
 func (f *fixture) record(ran *journal, ids ...string) (jobs []amboy.Job) {
 	f.Helper()
 	for _, id := range ids {
@@ -83,7 +83,7 @@ func TestABatchInWhichAJobFails(t *testing.T) {
 		f.drain(q)
 		assert.Equal(f, []string{"a", "end"}, ran.all())
 		assert.Equal(f, amboy.StateFailed, f.state(q, "success"))
-		assert.Equal(f, amboy.StateSucceeded, f.state(q, "batch:import"), "its end has not failed")
+		assert.Equal(f, amboy.StateSucceeded, f.state(q, "batch:import"), "the end job succeeded")
 	})
 }
 
@@ -161,7 +161,7 @@ func TestABatchIsPutOnce(t *testing.T) {
 			return b
 		}
 		f.putBatch(q, made())
-		f.putBatch(q, made()) // as by a process that does not know of the first
+		f.putBatch(q, made()) // as a process does that does not know of the first call
 
 		other := f.newBatch("import", f.record(&ran, "a", "c")...)
 		_, err := other.Put(f.ctx, q)
@@ -174,7 +174,7 @@ func TestABatchIsPutOnce(t *testing.T) {
 	})
 }
 
-// A batch of which a part was put goes on where it stopped.
+// A batch that was put partly continues where it stopped.
 func TestABatchIsPutAgainAfterAnError(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		var ran journal
@@ -201,7 +201,7 @@ func TestABatchIsPutAgainAfterAnError(t *testing.T) {
 	})
 }
 
-// A job of somebody else that has the ID of one of the batch is not taken for it.
+// A foreign job with the ID of a job of the batch does not become part of the batch.
 func TestABatchDoesNotTakeOtherJobs(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		var ran journal
@@ -227,7 +227,7 @@ func TestWaitingForABatchEnds(t *testing.T) {
 	})
 }
 
-// An end that waits for its jobs does not keep others waiting.
+// An end job that waits for its jobs does not delay other jobs.
 func TestOthersRunBeforeABatchEnds(t *testing.T) {
 	onThose(t, faked, func(f *fixture) {
 		var ran journal
@@ -248,7 +248,7 @@ func TestOthersRunBeforeABatchEnds(t *testing.T) {
 	})
 }
 
-// A batch ends, once, whatever becomes of its jobs.
+// A batch ends exactly once, whatever becomes of its jobs.
 func TestABatchWhoseJobsDidNotRun(t *testing.T) {
 	onThose(t, stored, func(f *fixture) {
 		var ran journal
@@ -283,7 +283,7 @@ func TestABatchWhoseJobsDidNotRun(t *testing.T) {
 
 		act("canceled", driver.Restart)
 		f.drain(q)
-		assert.Equal(f, []string{"runs", "end", "canceled"}, ran.all(), "the batch has ended before")
+		assert.Equal(f, []string{"runs", "end", "canceled"}, ran.all(), "the batch had ended before")
 	})
 }
 

@@ -32,7 +32,7 @@ func (f *fixture) subscribe(q amboy.Queue) (all func() []amboy.Event) {
 	}
 }
 
-// kindsOf are the kinds of the events about a job.
+// kindsOf returns the kinds of the events about a job.
 func kindsOf(events []amboy.Event, id string) (kinds []amboy.EventKind) {
 	for _, e := range events {
 		if e.JobID == id {
@@ -179,8 +179,8 @@ func TestASlowSubscriberDoesNotHoldTheQueueUp(t *testing.T) {
 			got++
 			missed += e.Missed
 		}
-		assert.Equal(f, 3, got, "the buffer, and the last event")
-		assert.Equal(f, 3*50+1, got+missed, "each event was seen or counted")
+		assert.Equal(f, 3, got, "the buffer and the last event")
+		assert.Equal(f, 3*50+1, got+missed, "each event was received or counted")
 	})
 }
 
@@ -206,5 +206,5 @@ func TestSubscribeRefusesABadBuffer(t *testing.T) {
 	})
 }
 
-// withWorkers is true of the kinds whose jobs run while the test goes on.
+// withWorkers selects the kinds whose jobs run while the test continues.
 func withWorkers(k kind) bool { return k.name != "amboytest" }

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// found are the IDs of the jobs that a query selects, in order.
+// found returns the IDs of the jobs that a query selects, in order.
 func (f *fixture) found(q amboy.Queue, query amboy.JobQuery) []string {
 	f.Helper()
 	finder, ok := q.(amboy.JobFinder)

@@ -16,26 +16,25 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// fixture is what a test has: a store, and what it does to the queues on it.
+// fixture is a test with a store, and helpers for the queues on it.
 type fixture struct {
 	*testing.T
 	kind
-	// ctx ends before the test would hang.
+	// ctx bounds the test.
 	ctx    context.Context
 	opened func(options) (amboy.Queue, error)
-	// inline is the queue that was opened last, where its kind is inline.
+	// inline is the last opened queue, if its kind is inline.
 	inline *amboytest.Queue
 }
 
-// patience is how long a test waits for what should take no time.
+// patience bounds waits for events that should happen at once.
 const patience = 30 * time.Second
 
 func newFixture(t *testing.T, k kind) *fixture {
 	t.Helper()
 	ctx := t.Context()
 	if !k.faked {
-		// Where time is faked a test that hangs is seen by synctest, and one may
-		// last for years.
+		// In fake time synctest detects a test that hangs, and a test may last for years.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		t.Cleanup(cancel)
@@ -43,8 +42,8 @@ func newFixture(t *testing.T, k kind) *fixture {
 	return &fixture{T: t, kind: k, ctx: ctx, opened: k.newStore(t)}
 }
 
-// open opens a queue on the store, and closes it at the end. A second one stands
-// for another process, where the kind is shared.
+// open opens a queue on the store and closes it at the end. If the kind is shared, a
+// second queue stands for another process.
 func (f *fixture) open(o options) amboy.Queue {
 	f.Helper()
 	q, err := f.opened(o)
@@ -62,7 +61,7 @@ func (f *fixture) start(o options) amboy.Queue {
 	return q
 }
 
-// now is the time by which the queues go.
+// now returns the time by the clock of the queues.
 func (f *fixture) now() time.Time {
 	if f.inline != nil {
 		return f.inline.Now()
@@ -70,9 +69,9 @@ func (f *fixture) now() time.Time {
 	return time.Now()
 }
 
-// sleep lets time pass. Where it is faked, all has happened then that was to happen
-// meanwhile; where it is real, a test may only let a time come, and not wait for
-// something to have happened.
+// sleep lets time pass. In fake time everything that is due meanwhile has happened when
+// it returns. In real time a test may only wait for a time to come, not for something to
+// happen.
 func (f *fixture) sleep(d time.Duration) {
 	f.Helper()
 	if f.inline != nil {
@@ -85,7 +84,7 @@ func (f *fixture) sleep(d time.Duration) {
 	}
 }
 
-// short is a time that can be waited for where time is real.
+// short is a time that a test can wait for in real time.
 const short = 30 * time.Millisecond
 
 // put puts jobs that must be accepted.
@@ -113,18 +112,18 @@ func (f *fixture) info(q amboy.Queue, id string) amboy.JobInfo {
 	return *found
 }
 
-// state is the state of the latest attempt of a job.
+// state returns the state of the latest attempt of a job.
 func (f *fixture) state(q amboy.Queue, id string) amboy.JobState {
 	f.Helper()
 	return f.info(q, id).State
 }
 
-// funcJob runs a function of the test that made it. A queue that stores jobs runs
-// a copy, so the function is found by a key.
+// funcJob runs a function of the test that created it. A queue that stores jobs runs a
+// copy, so the function is found by a key.
 type funcJob struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Key      int64 `bson:"key" json:"key"`
-	// Note is what the function may leave with the job.
+	// Note is data that the function may store in the job.
 	Note string `bson:"note" json:"note"`
 }
 
@@ -150,7 +149,7 @@ func (j *funcJob) Run(ctx context.Context) {
 	}
 }
 
-// job makes a job that runs a function.
+// job returns a job that runs a function.
 func (f *fixture) job(id string, run func(context.Context, *funcJob)) *funcJob {
 	f.Helper()
 	j := newFuncJob()

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// order is what the typed jobs of the suite are given. They run a function of the
-// test, which is found by its key.
+// order is the argument of the suite's typed jobs. They run a function of the test, which
+// is found by its key.
 type order struct {
 	Key   int64             `bson:"key" json:"key"`
 	Note  string            `bson:"note" json:"note"`
@@ -27,7 +27,7 @@ type order struct {
 	Free  map[string]string `bson:"free,omitempty" json:"free,omitempty"`
 }
 
-// receipt is what they leave.
+// receipt is the result of the suite's typed jobs.
 type receipt struct {
 	Note string `bson:"note" json:"note"`
 	Size int64  `bson:"size" json:"size"`
@@ -57,7 +57,7 @@ var (
 	maybe = job.DefineResult("suite-maybe", 1, func(_ context.Context, n *int) (*int, error) { return n, nil })
 )
 
-// order is an order of which the function is run.
+// order returns an order that runs a function.
 func (f *fixture) order(run serve) order {
 	f.Helper()
 	o := order{Key: lastKey.Add(1)}
@@ -66,7 +66,7 @@ func (f *fixture) order(run serve) order {
 	return o
 }
 
-// quick is an order that is served at once.
+// quick returns an order that is served at once.
 func (f *fixture) quick() order {
 	f.Helper()
 	return f.order(func(context.Context, order) (receipt, error) { return receipt{}, nil })
@@ -81,7 +81,7 @@ func (f *fixture) putOrder(q amboy.Queue, d *job.ResultDefinition[order, receipt
 	return id
 }
 
-func TestATypedJobIsGivenWhatWasPut(t *testing.T) {
+func TestATypedJobReceivesItsArguments(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
 		var got order
@@ -182,7 +182,7 @@ func TestResultIsReadInAnotherProcess(t *testing.T) {
 	})
 }
 
-func TestResultIsThatOfTheLastAttempt(t *testing.T) {
+func TestResultComesFromTheLastAttempt(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
 		id := f.putOrder(q, retried, f.order(func(ctx context.Context, _ order) (receipt, error) {
@@ -279,7 +279,7 @@ func TestATypedJobHasItsDefaults(t *testing.T) {
 func TestTypedJobsWaitForTheirTimeAndForOthers(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
-		for range 2 { // the clock of amboytest's queue has moved by the second time
+		for range 2 { // by the second time, the clock of amboytest's queue has moved
 			began := map[string]time.Time{}
 			note := func(name string) order {
 				return f.order(func(context.Context, order) (receipt, error) {
@@ -420,7 +420,7 @@ func TestARetriedTypedJobStaysUniqueAndTagged(t *testing.T) {
 	})
 }
 
-func TestProgressIsSeenWhileTheJobRuns(t *testing.T) {
+func TestProgressIsVisibleWhileTheJobRuns(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
 		check := func(when string, fraction float64, message string, lines ...string) {
@@ -459,7 +459,7 @@ func TestProgressIsSeenWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-func TestProgressIsThatOfTheAttempt(t *testing.T) {
+func TestProgressBelongsToTheAttempt(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
 		id := f.putOrder(q, retried, f.order(func(ctx context.Context, _ order) (receipt, error) {
@@ -552,7 +552,7 @@ func TestTheNextAttemptBeginsAtTheCheckpoint(t *testing.T) {
 	})
 }
 
-func TestAnInterruptedJobGoesOnAtItsCheckpoint(t *testing.T) {
+func TestAnInterruptedJobContinuesAtItsCheckpoint(t *testing.T) {
 	onThose(t, shared, func(f *fixture) {
 		first := f.start(options{})
 		saved := make(chan struct{})
@@ -606,7 +606,7 @@ var anything = job.DefineResult("suite-anything", 1, func(_ context.Context, arg
 	return nil, nil
 })
 
-// loose may be given what can't be stored.
+// loose is a job whose value may be impossible to store.
 type loose struct {
 	Value any `bson:"value" json:"value"`
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// noted is middleware that notes when it is called.
+// noted returns middleware that records its calls.
 func noted(r *journal, name string) amboy.Middleware {
 	return amboy.Middleware{
 		Run: func(next amboy.RunFunc) amboy.RunFunc {
@@ -98,14 +98,14 @@ func TestMiddlewareOfPut(t *testing.T) {
 		require.True(f, amboy.IsDuplicateJobError(q.Put(f.ctx, f.job("accepted", run))))
 		f.drain(q)
 		assert.Equal(f, "put", <-metadata)
-		assert.Equal(f, "put", <-metadata, "the next attempt has it too")
+		assert.Equal(f, "put", <-metadata, "the next attempt has the metadata too")
 		for info := range q.JobInfo(f.ctx) {
 			assert.Equal(f, "accepted", info.ID)
 		}
 	})
 }
 
-func TestWhatMiddlewareMakesOfAnAttempt(t *testing.T) {
+func TestMiddlewareDecidesHowAnAttemptEnds(t *testing.T) {
 	own := errors.New("own")
 	for name, test := range map[string]struct {
 		middleware func(next amboy.RunFunc, ctx context.Context, j amboy.Job) error
@@ -212,7 +212,7 @@ func TestMiddlewareSnoozesJobs(t *testing.T) {
 	})
 }
 
-func TestMiddlewareSeesHowAnAttemptEnds(t *testing.T) {
+func TestMiddlewareLearnsHowAnAttemptEnded(t *testing.T) {
 	sentinel := errors.New("sentinel")
 	onEach(t, func(f *fixture) {
 		q := f.open(options{})

@@ -21,9 +21,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-var variants = flag.Bool("suite.variants", false, "run the whole suite on the variants of stores too")
+var variants = flag.Bool("suite.variants", false, "also run the whole suite on the variants of stores")
 
-// queues are those on which the suite runs.
+// queues are the kinds of queues that the suite runs on.
 var queues = []kind{
 	{name: "local", faked: true, newStore: localStore},
 	{name: "memory", faked: true, stored: true, newStore: memoryStore},
@@ -34,26 +34,26 @@ var queues = []kind{
 	{name: "mongodb standalone", variant: true, stored: true, shared: true, newStore: mongodbStore(mongotest.Standalone())},
 }
 
-// kind is one of the queues.
+// kind is a kind of queue.
 type kind struct {
 	name string
-	// faked: it works in a bubble of synctest, so that time passes at once. In
-	// one that waits for a system call it does not pass at all.
+	// faked: the queue works in a bubble of synctest, so that time passes at once. It
+	// does not pass while the queue waits for a system call.
 	faked bool
-	// variant: it differs from another kind in its transactions alone, which are tested
-	// with the driver. By default it runs the tests of onAll only.
+	// variant: the kind differs from another only in its transactions, which are tested
+	// with the driver. By default it runs only the tests of onAll.
 	variant bool
-	// stored: jobs are held in their stored form. What a job does to itself is
-	// seen when it has ended, and Get returns a copy.
+	// stored: jobs are held in their stored form. Changes that a job makes to itself are
+	// visible when it has ended, and Get returns a copy.
 	stored bool
 	// shared: two queues may be opened on one store.
 	shared bool
-	// newStore makes an empty store, and returns what opens a queue on it.
+	// newStore creates an empty store and returns a function that opens a queue on it.
 	newStore func(t *testing.T) (open func(options) (amboy.Queue, error))
 }
 
-// options are what a test may choose for a queue. The zero value is a queue with
-// one worker, whose jobs may be put before it is started.
+// options are the settings of a queue. The zero value is a queue with one worker, whose
+// jobs may be put before it is started.
 type options struct {
 	workers   int // 0 for one
 	retryable queue.RetryableQueueOptions
@@ -131,7 +131,7 @@ func openQueue(store driver.Driver, o options) (amboy.Queue, error) {
 		Name:        "suite",
 		NumWorkers:  o.numWorkers(),
 		Retryable:   o.retryable,
-		// It matters where the store tells of no changes.
+		// needed if the store does not notify of changes
 		PollInterval: 20 * time.Millisecond,
 	})
 }
@@ -142,13 +142,13 @@ func onEach(t *testing.T, test func(*fixture)) {
 	onThose(t, anyKind, test)
 }
 
-// onThose is onEach for the queues of some kinds.
+// onThose is onEach for some kinds of queues.
 func onThose(t *testing.T, apply func(kind) bool, test func(*fixture)) {
 	t.Helper()
 	onAll(t, func(k kind) bool { return apply(k) && (!k.variant || *variants) }, test)
 }
 
-// onAll is onThose, on the variants too.
+// onAll is onThose including the variants.
 func onAll(t *testing.T, apply func(kind) bool, test func(*fixture)) {
 	t.Helper()
 	for _, k := range queues {
@@ -165,7 +165,7 @@ func onAll(t *testing.T, apply func(kind) bool, test func(*fixture)) {
 	}
 }
 
-// The kinds that onThose is asked for.
+// Selections of kinds for onThose.
 var (
 	anyKind = func(kind) bool { return true }
 	faked   = func(k kind) bool { return k.faked }

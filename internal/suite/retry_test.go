@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/retry"
 )
 
-// withPolicy are the options of a queue with a retry policy.
+// withPolicy returns the options of a queue with a retry policy.
 func withPolicy(p amboy.RetryPolicy) options {
 	return options{retryable: queue.RetryableQueueOptions{
 		RetryHandler: amboy.RetryHandlerOptions{RetryPolicy: p},
@@ -49,7 +49,7 @@ func TestAFailedJobRunsAgain(t *testing.T) {
 		assert.Equal(f, 1, info.Status.Attempts[1].Attempt)
 		got, ok := q.Get(f.ctx, "again")
 		require.True(f, ok)
-		assert.Equal(f, "xxx", got.(*funcJob).Note, "an attempt has what the one before left")
+		assert.Equal(f, "xxx", got.(*funcJob).Note, "an attempt has the note of the one before")
 	})
 }
 
@@ -94,7 +94,7 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 	})
 }
 
-func TestAJobThatAsksForARetryWithoutAnErrorFailsWhenItsAttemptsAreUsedUp(t *testing.T) {
+func TestARetryWithoutAnErrorFailsWhenAttemptsAreUsedUp(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
 		f.put(q, retryable(f.job("never", func(_ context.Context, j *funcJob) {
@@ -107,7 +107,7 @@ func TestAJobThatAsksForARetryWithoutAnErrorFailsWhenItsAttemptsAreUsedUp(t *tes
 	})
 }
 
-func TestWhatIsNotRetried(t *testing.T) {
+func TestErrorsThatAreNotRetried(t *testing.T) {
 	for name, fail := range map[string]func(*funcJob){
 		"error":         func(j *funcJob) { j.AddError(errors.New("no")) },
 		"non-retryable": func(j *funcJob) { j.AddRetryableError(fmt.Errorf("wrapped: %w", amboy.NonRetryable(errors.New("no")))) },
@@ -149,7 +149,7 @@ func TestARetryOfAJobThatIsNotRetryableIsIgnored(t *testing.T) {
 				assert.Equal(f, []string{"once"}, ran.all())
 				info := f.info(q, "once")
 				assert.True(f, info.State.IsFinal())
-				assert.True(f, info.Retry.NeedsRetry, "it is left as it is")
+				assert.True(f, info.Retry.NeedsRetry, "the flag is not changed")
 				stats := q.Stats(f.ctx)
 				assert.Equal(f, []int{1, 1, 0}, []int{stats.Total, stats.Completed, stats.Retrying})
 			})
@@ -172,7 +172,7 @@ func TestAJobCancelsItself(t *testing.T) {
 	})
 }
 
-// policyJob is a job with a retry policy and a retention of its own.
+// policyJob is a job with its own retry policy and retention.
 type policyJob struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Key      int64 `bson:"key" json:"key"`
@@ -202,7 +202,7 @@ func newPolicyJob() *policyJob {
 	return &policyJob{Base: job.Base{JobType: amboy.JobType{Name: policyJobType, Version: 1}}}
 }
 
-// policyJob makes one that runs a function.
+// policyJob returns a policyJob that runs a function.
 func (f *fixture) policyJob(id string, run func(context.Context, amboy.Job)) *policyJob {
 	j := newPolicyJob()
 	j.SetID(id)
@@ -212,7 +212,7 @@ func (f *fixture) policyJob(id string, run func(context.Context, amboy.Job)) *po
 	return j
 }
 
-// TestDelaysOfRetries tells who decides how long the next attempt waits.
+// TestDelaysOfRetries checks which setting decides how long the next attempt waits.
 func TestDelaysOfRetries(t *testing.T) {
 	plain := func(run func(context.Context, amboy.Job)) func(context.Context, *funcJob) {
 		return func(ctx context.Context, j *funcJob) { run(ctx, j) }
@@ -299,7 +299,7 @@ func TestTheNextAttemptOfAJobIsScheduled(t *testing.T) {
 	})
 }
 
-// panickyPolicy is what nobody should write.
+// panickyPolicy is a retry policy that panics.
 type panickyPolicy struct{ RefusedValue any }
 
 func (panickyPolicy) Delay(int) time.Duration { panic("no idea") }
@@ -317,7 +317,7 @@ func TestAPolicyThatPanicsEndsTheJob(t *testing.T) {
 	})
 }
 
-func TestANextAttemptThatCantStartInTimeEndsTheJob(t *testing.T) {
+func TestARetryAfterDispatchByEndsTheJob(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(withPolicy(retry.Fixed{Wait: time.Hour}))
 		j := retryable(f.job("j", func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no")) }), 3)
@@ -331,7 +331,7 @@ func TestANextAttemptThatCantStartInTimeEndsTheJob(t *testing.T) {
 	})
 }
 
-func TestAJobSaysHowLongItIsKept(t *testing.T) {
+func TestAJobChoosesItsRetention(t *testing.T) {
 	onThose(t, func(k kind) bool { return k.faked && k.stored }, func(f *fixture) {
 		q := f.start(options{})
 		f.put(q,
@@ -354,7 +354,7 @@ func TestAJobSaysHowLongItIsKept(t *testing.T) {
 	})
 }
 
-// pass lets time pass in a queue of a faked kind.
+// pass lets time pass in a queue with fake time.
 func (f *fixture) pass(q amboy.Queue, d time.Duration) {
 	if q, ok := q.(interface{ Advance(time.Duration) }); ok {
 		q.Advance(d)

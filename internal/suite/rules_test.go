@@ -31,7 +31,7 @@ func TestPrioritiesDecide(t *testing.T) {
 func TestAJobExpires(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
-		j := f.job("late", func(context.Context, *funcJob) { assert.Fail(f, "it must not run") })
+		j := f.job("late", func(context.Context, *funcJob) { assert.Fail(f, "an expired job must not run") })
 		j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: f.now().Add(-time.Minute)})
 		f.put(q, j)
 		f.drain(q)

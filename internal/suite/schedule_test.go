@@ -12,8 +12,8 @@ import (
 	"github.com/mongodb/amboy/schedule"
 )
 
-// scheduler makes a scheduler with a schedule of two ticks, which are soon, as
-// another process would make it.
+// scheduler returns a scheduler with a schedule of two ticks in the near future, as
+// another process would create it.
 func (f *fixture) scheduler(q amboy.Queue, ran *journal, ticks ...time.Time) *schedule.Scheduler {
 	f.Helper()
 	s, err := schedule.New(q, schedule.Options{})
@@ -27,7 +27,7 @@ func (f *fixture) scheduler(q amboy.Queue, ran *journal, ticks ...time.Time) *sc
 	return s
 }
 
-// putDue puts what is due, in a number of processes.
+// putDue puts the due ticks in a number of processes.
 func (f *fixture) putDue(processes ...*schedule.Scheduler) {
 	f.Helper()
 	for _, s := range processes {
@@ -54,13 +54,13 @@ func TestEachTickOfAScheduleRunsOnce(t *testing.T) {
 		f.putDue(b, a)
 		f.drain(q)
 		first, second := schedule.TickID("soon", a.List()[0].Last.Add(-short)), schedule.TickID("soon", a.List()[0].Last)
-		assert.ElementsMatch(f, []string{first, second}, ran.all(), "each by whichever process")
+		assert.ElementsMatch(f, []string{first, second}, ran.all(), "each tick once, by any process")
 		assert.Equal(f, amboy.StateSucceeded, f.state(q, second))
 		assert.Zero(f, a.List()[0].Next)
 	})
 }
 
-func TestTicksThatNobodySawAreCaughtUp(t *testing.T) {
+func TestMissedTicksAreCaughtUp(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		var ran journal
 		q := f.start(options{})
@@ -81,7 +81,7 @@ func TestAStartedSchedulerPutsWhatIsDue(t *testing.T) {
 		var ran journal
 		q := f.start(options{})
 		if f.inline != nil {
-			f.Skip("it has a clock of its own")
+			f.Skip("the queue has its own clock")
 		}
 		s := f.scheduler(q, &ran, f.now().Add(short))
 		require.NoError(f, s.Start(f.ctx))

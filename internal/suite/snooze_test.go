@@ -88,7 +88,7 @@ func TestAJobThatFailedIsNotSnoozed(t *testing.T) {
 	})
 }
 
-func TestAJobThatSnoozesForNoTimeLetsOthersRun(t *testing.T) {
+func TestAJobThatSnoozesForZeroLetsOthersRun(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.open(options{})
 		var polls int
@@ -105,7 +105,7 @@ func TestAJobThatSnoozesForNoTimeLetsOthersRun(t *testing.T) {
 	})
 }
 
-func TestWhatASnoozedJobLoggedIsKept(t *testing.T) {
+func TestTheLogOfASnoozedJobIsKept(t *testing.T) {
 	onEach(t, func(f *fixture) {
 		q := f.start(options{})
 		runs := 0

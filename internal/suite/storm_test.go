@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// exclusion sees to it that no two that run have a name in common.
+// exclusion checks that no two running jobs have a name in common.
 type exclusion struct {
 	*testing.T
 	mu   sync.Mutex
@@ -39,7 +39,7 @@ func (e *exclusion) set(names []string, held bool) {
 	}
 }
 
-// misbehave does one of the things that a job may do.
+// misbehave ends a job in a random way.
 func (f *fixture) misbehave(ctx context.Context, j *funcJob) {
 	job.Log(ctx, "attempt %d", j.RetryInfo().CurrentAttempt)
 	switch rand.IntN(8) {
@@ -60,7 +60,7 @@ func (f *fixture) misbehave(ctx context.Context, j *funcJob) {
 	}
 }
 
-// TestEachJobEndsOnce has jobs and middleware do all that they may do at random.
+// TestEachJobEndsOnce runs jobs and middleware that act at random.
 func TestEachJobEndsOnce(t *testing.T) {
 	const jobs, attempts = 100, 4
 	onAll(t, anyKind, func(f *fixture) {

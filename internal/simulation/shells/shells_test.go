@@ -26,9 +26,9 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("shells.seed", 1, "what jobs, kills and failures are made of")
-	kills = flag.Int("shells.kills", 10, "how many processes are killed")
-	fails = flag.Int("shells.fails", 10, "how many calls fail at least")
+	seed  = flag.Uint64("shells.seed", 1, "the seed of jobs, kills and failures")
+	kills = flag.Int("shells.kills", 10, "the number of processes that are killed")
+	fails = flag.Int("shells.fails", 10, "the minimum number of calls that fail")
 )
 
 // The processes of the test.
@@ -39,19 +39,19 @@ const (
 	retryScan = 5 * time.Second
 )
 
-// lastLines is how much of a timeline is printed.
+// lastLines is the number of printed lines of a timeline.
 const lastLines = 150
 
-// shells are queues as services have them, on a store that they share. Each stands for a
-// process: when that is killed, none of its calls reaches the store any more, and its jobs
-// stop.
+// shells is a set of real queues on a shared store. Each stands for a process: when that
+// is killed, none of its calls reaches the store any more, and its jobs stop.
 type shells struct {
 	t          *testing.T
 	random     *rand.Rand // guarded by mu
 	deployment *mongotest.Deployment
 	began      time.Time
-	// turn has one element: a call takes it while it is made, so that the history has the
-	// order of the store. It is a channel, as virtual time does not pass over a mutex.
+	// turn has one element. Each call takes it while it is made, so that the history has
+	// the order of the store. It is a channel because virtual time does not advance while
+	// a goroutine waits for a mutex.
 	turn chan struct{}
 	tell *producer
 
@@ -60,15 +60,15 @@ type shells struct {
 	events  []simulation.Event
 	tasks   map[string]*simulation.Task
 	owners  map[string]*shell
-	calm    bool // no call fails any more
+	calm    bool // calls no longer fail
 	failed  int
 	kills   int
 }
 
-// running are the shells whose jobs run: the registry makes jobs for one test at a time.
+// running is the test whose jobs run: the registry creates jobs for one test at a time.
 var running *shells
 
-// TestShells has the checker of the simulation judge the engine with its real shell, in
+// TestShells runs the checker of the simulation on the engine with its real shell, in
 // virtual time over MongoDB.
 func TestShells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func (s *shells) newQueue(d driver.Driver, workers int) amboy.RetryableQueue {
 		Driver: d, CloseDriver: true, NumWorkers: workers, LockTimeout: lease,
 		Retryable: queue.RetryableQueueOptions{
 			StaleRetryingMonitorInterval: retryScan,
-			MaxInterruptions:             1_000_000, // no operator releases what is parked
+			MaxInterruptions:             1_000_000, // no operator releases parked jobs
 		},
 	})
 	require.NoError(s.t, err)
@@ -190,7 +190,7 @@ func (s *shells) openStore() driver.Driver {
 	return d
 }
 
-// shell is a process: a queue, and the way from it to the store.
+// shell is a process: a queue and its connection to the store.
 type shell struct {
 	driver.Driver
 	s     *shells
@@ -202,7 +202,7 @@ type shell struct {
 	runs map[driver.Lease]claimedRun
 }
 
-// claimedRun is the attempt that a lease is of.
+// claimedRun is the attempt that a lease belongs to.
 type claimedRun struct {
 	job     string
 	attempt int
@@ -218,7 +218,7 @@ func (s *shells) start(index int) *shell {
 	return p
 }
 
-// kill lets nothing that the process does have an effect any more.
+// kill keeps everything that the process does from having an effect.
 func (p *shell) kill() {
 	p.s.turn <- struct{}{}
 	defer func() { <-p.s.turn }()
@@ -237,7 +237,7 @@ func (p *shell) isDead() bool {
 
 func (p *shell) close(ctx context.Context) { p.queue.Close(ctx) }
 
-// holds reports whether a process runs something.
+// holds reports whether a process runs a job.
 func (s *shells) holds(p *shell) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,7 +249,7 @@ var (
 	errFails  = errors.New("the store fails")
 )
 
-// fault is what becomes of a call.
+// fault is the fate of a call.
 type fault int
 
 const (
@@ -260,7 +260,7 @@ const (
 	late
 )
 
-// fault decides what becomes of a call.
+// fault decides the fate of a call.
 func (s *shells) fault() fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +274,7 @@ func (s *shells) fault() fault {
 	return f
 }
 
-// call makes a call of the store, and logs its effect.
+// call makes a call of the store and logs its effect.
 func call[T any](ctx context.Context, p *shell, do func(context.Context) (T, error), logEffect func(T)) (T, error) {
 	var nothing T
 	fault := p.s.fault()
@@ -301,7 +301,7 @@ func inTurn[T any](ctx context.Context, p *shell, do func(context.Context) (T, e
 	if p.isDead() {
 		return nothing, errKilled
 	}
-	answer, err := do(context.WithoutCancel(ctx)) // it takes no time
+	answer, err := do(context.WithoutCancel(ctx)) // takes no time
 	if err == nil {
 		logEffect(answer)
 	}
@@ -417,7 +417,7 @@ func (p *shell) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, er
 	}, func(int) {})
 }
 
-// producer puts jobs, and runs none.
+// producer puts jobs and runs none.
 type producer struct {
 	s     *shells
 	queue amboy.RetryableQueue
@@ -425,7 +425,7 @@ type producer struct {
 	edges []string
 }
 
-// claimless is a process that has nothing to run.
+// claimless is a process that never claims.
 type claimless struct{ *shell }
 
 // Claim implements driver.Driver.
@@ -521,7 +521,7 @@ func newScripted(t *simulation.Task) *scripted {
 	return j
 }
 
-var errScript = errors.New("the script says so")
+var errScript = errors.New("scripted failure")
 
 // Run implements amboy.Job.
 func (j *scripted) Run(ctx context.Context) {
