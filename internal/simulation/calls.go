@@ -156,9 +156,9 @@ func (p *process) isRefusedAgain(c *call) bool {
 	return len(runs) == 1 && slices.Contains(p.refused, runs[0])
 }
 
-// heardOfStore records whether the store works, as far as the core knows. held are the
+// recordStoreState records whether the store works, as far as the core knows. held are the
 // runs that the process had before.
-func (p *process) heardOfStore(err error, held []*run) {
+func (p *process) recordStoreState(err error, held []*run) {
 	if p.failing && err == nil {
 		p.backAt = p.w.now
 		p.checkRenewsNow(held)
@@ -309,7 +309,7 @@ func (e callEnds) happen(w *World) {
 	held := slices.Clone(p.runs)
 	p.step(answer)
 	if !saysNothing {
-		p.heardOfStore(e.err, held)
+		p.recordStoreState(e.err, held)
 	}
 }
 

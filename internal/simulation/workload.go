@@ -196,12 +196,12 @@ func (w *World) put(t *Task) (accepted bool) {
 	}
 	w.counts.Jobs++
 	w.log(Event{Process: Store, Kind: Accepted, Job: t.ID, Note: t.describe()})
-	w.tellPutter(t)
+	w.notifyPutter(t)
 	return true
 }
 
-// tellPutter notifies the process that has put a task.
-func (w *World) tellPutter(t *Task) {
+// notifyPutter notifies the process that has put a task.
+func (w *World) notifyPutter(t *Task) {
 	if w.random == nil {
 		return
 	}
