@@ -74,7 +74,7 @@ func TestAWholeWorldIsReplayed(t *testing.T) {
 	}
 }
 
-func TestATimelineHasALineForEachEventAndAColumnForEachProcess(t *testing.T) {
+func TestTimelineHasALinePerEventAndAColumnPerProcess(t *testing.T) {
 	_, result := failing(t)
 	var out strings.Builder
 	require.NoError(t, simulation.Timeline(&out, result.Processes, result.Events))

@@ -61,7 +61,7 @@ func claimLease(f *fixture) {
 		assert.Equal(f, driver.Lease{Queue: f.queue, Name: driver.RecordName(f.queue, "job", amboy.JobRetryInfo{}), Owner: owner, Count: 1}, driver.LeaseOf(r))
 		assert.True(f, r.Status.InProgress)
 		assert.False(f, r.Status.Completed)
-		assert.WithinDuration(f, now, r.Status.ModificationTime, time.Minute, "it may be by the clock of the store")
+		assert.WithinDuration(f, now, r.Status.ModificationTime, time.Minute, "the time may be by the clock of the store")
 		assert.True(f, now.Equal(r.TimeInfo.Start), "the start is %s", r.TimeInfo.Start)
 		assert.ElementsMatch(f, []string{"a", "b"}, r.Scopes)
 	}
@@ -100,9 +100,9 @@ func claimWaitUntil(f *fixture) {
 
 func claimAtDispatchBy(f *fixture) {
 	f.insert(spec{id: "job", dispatchBy: f.after(1)})
-	assert.Empty(f, f.claimAt(1, 0).Records, "it has not expired yet")
+	assert.Empty(f, f.claimAt(1, 0).Records, "the record has not expired yet")
 	assert.Equal(f, []string{"job"}, jobIDs(f.claimAt(1, 1).Records))
-	assert.Empty(f, f.claimAt(2, 1).Records, "it has started in time")
+	assert.Empty(f, f.claimAt(2, 1).Records, "the record started in time")
 }
 
 func claimExpired(f *fixture) {

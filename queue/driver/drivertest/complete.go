@@ -117,7 +117,7 @@ func completeRetrying(f *fixture) {
 	f.hasState("job", amboy.StateRetrying)
 	f.hasState("dependent", amboy.StateBlocked)
 	assert.Empty(f, f.claimAt(9, 10).Records)
-	assert.Zero(f, f.recoverEnded(), "it has no lease that could be stale")
+	assert.Zero(f, f.recoverEnded(), "a record that awaits a retry has no lease")
 }
 
 func completeOnce(f *fixture) {

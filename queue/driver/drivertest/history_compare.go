@@ -121,7 +121,7 @@ func (h *history) compareQueue(queue string, records []*driver.Record) {
 		order = append(order, r.Name)
 	}
 	for _, j := range m.attempts {
-		require.Contains(h, found, j.record.Name, "of queue %q", queue)
+		require.Contains(h, found, j.record.Name, "queue %q", queue)
 		h.compareRecord(m, j, found[j.record.Name])
 		want = append(want, j.record.Name)
 	}

@@ -23,8 +23,8 @@ var saveRules = []rule{
 func saveContent(f *fixture) {
 	f.insert(spec{id: "job", note: "before", retryable: true})
 	r := f.record(spec{id: "job", note: "after", retryable: true})
-	r.Status.ErrorCount, r.Status.Errors = 1, []string{"it is late"}
-	r.Status.Attempts = []amboy.AttemptError{{Attempt: 0, Error: "it is late"}}
+	r.Status.ErrorCount, r.Status.Errors = 1, []string{"late"}
+	r.Status.Attempts = []amboy.AttemptError{{Attempt: 0, Error: "late"}}
 	r.Status.DroppedErrors = 2
 	r.RetryInfo.MaxAttempts, r.RetryInfo.WaitUntil, r.RetryInfo.DispatchBy = 7, time.Minute, time.Hour
 	require.NoError(f, f.driver.Save(f.ctx, r))
@@ -35,9 +35,9 @@ func saveContent(f *fixture) {
 	require.NoError(f, err)
 	assert.Equal(f, "after", j.(*testJob).Note)
 	assert.Equal(f, 1, got.Status.ErrorCount)
-	assert.Equal(f, []string{"it is late"}, got.Status.Errors)
+	assert.Equal(f, []string{"late"}, got.Status.Errors)
 	require.Len(f, got.Status.Attempts, 1)
-	assert.Equal(f, "it is late", got.Status.Attempts[0].Error)
+	assert.Equal(f, "late", got.Status.Attempts[0].Error)
 	assert.Equal(f, 2, got.Status.DroppedErrors)
 	assert.Equal(f, r.RetryInfo, got.RetryInfo)
 

@@ -73,9 +73,9 @@ func TestDrainingWaitsForTheLivingOnly(t *testing.T) {
 	})
 }
 
-// TestProcessThatWasTakenForDeadJoinsAgain removes a driver from the members, as a
+// TestProcessRemovedAsDeadJoinsAgain removes a driver from the members, as a
 // process does that gets no answer from it.
-func TestProcessThatWasTakenForDeadJoinsAgain(t *testing.T) {
+func TestProcessRemovedAsDeadJoinsAgain(t *testing.T) {
 	for name, opts := range map[string]mongotest.Options{
 		"replica set": {InMemory: true},
 		"standalone":  {InMemory: true, Standalone: true},

@@ -268,7 +268,7 @@ func TestUngroupedStoreHasOneQueue(t *testing.T) {
 	for queue, want := range map[string]int{"": 1, "other": 0} {
 		n, err := d.Count(t.Context(), driver.Query{Queues: []string{queue}}, 10)
 		require.NoError(t, err)
-		assert.Equal(t, want, n, "of queue %q", queue)
+		assert.Equal(t, want, n, "queue %q", queue)
 	}
 	queues, err := d.Unfinished(t.Context())
 	require.NoError(t, err)

@@ -116,7 +116,7 @@ func TestMalformedDocument(t *testing.T) {
 	require.Equal(t, []string{"q.a", "q.bad", "q.c"}, names(claimed))
 	assert.Empty(t, claimed[1].Type)
 	assert.True(t, claimed[1].Job.IsZero())
-	errs, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(claimed[1]), Park: true, Reason: "it can't be read"}})
+	errs, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(claimed[1]), Park: true, Reason: "undecodable"}})
 	require.NoError(t, err)
 	require.NoError(t, errs[0])
 	endAll(t, d, claimed[0], claimed[2])

@@ -68,7 +68,7 @@ func TestALongLeaseOfAnotherProcessIsNotRecovered(t *testing.T) {
 	}
 }
 
-func TestALockOfAQueueThatAClockMadeTooLongIsTaken(t *testing.T) {
+func TestQueueLockThatLastsTooLongIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	d := s.open()
