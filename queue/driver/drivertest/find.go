@@ -129,7 +129,7 @@ func findFields(f *fixture) {
 	f.insert(it)
 	for field := range queries {
 		in, other := f, it
-		other.id, other.scopes, other.enqueueScopes = "differs in "+field, []string{"disk", field}, nil
+		other.id, other.scopes, other.enqueueScopes = "it differs in "+field, []string{"disk", field}, nil
 		switch field {
 		case "queue":
 			in = f.in("other")
@@ -156,7 +156,7 @@ func findFields(f *fixture) {
 	for field, q := range queries {
 		found := jobIDs(f.find(q))
 		for other := range queries {
-			id := "differs in " + other
+			id := "it differs in " + other
 			if other == "ID" {
 				id = "another"
 			}
