@@ -32,38 +32,38 @@ type readied struct {
 }
 
 // add schedules the notification of a document, unless it is claimed before.
-func (h *announcer) add(doc *document) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.readied == nil {
-		h.readied = map[key]readied{}
+func (a *announcer) add(doc *document) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.readied == nil {
+		a.readied = map[key]readied{}
 	}
-	h.readied[key{doc.Group, doc.Name}] = readied{id: doc.id, rev: doc.Rev, at: time.Now()}
+	a.readied[key{doc.Group, doc.Name}] = readied{id: doc.id, rev: doc.Rev, at: time.Now()}
 	select {
-	case h.signal <- struct{}{}:
+	case a.signal <- struct{}{}:
 	default: // it is already signaled
 	}
 }
 
 // claimed is called for each document that this process claims.
-func (h *announcer) claimed(doc *document) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.readied, key{doc.Group, doc.Name})
+func (a *announcer) claimed(doc *document) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.readied, key{doc.Group, doc.Name})
 }
 
 // take returns the documents that became ready by a time and that this process has not
 // claimed. It reports whether there are more.
-func (h *announcer) take(since time.Time) (due []readied, more bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for k, w := range h.readied {
-		if !w.at.After(since) {
-			due = append(due, w)
-			delete(h.readied, k)
+func (a *announcer) take(since time.Time) (due []readied, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k, r := range a.readied {
+		if !r.at.After(since) {
+			due = append(due, r)
+			delete(a.readied, k)
 		}
 	}
-	return due, len(h.readied) > 0
+	return due, len(a.readied) > 0
 }
 
 // announce notifies other processes until ctx ends.

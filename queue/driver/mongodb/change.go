@@ -53,9 +53,8 @@ type change struct {
 	// quiet is true for a change that makes nothing claimable and that no caller waits
 	// for.
 	quiet bool
-	// ends is true for a change that ends a document. If the document ended for good and
-	// makes nothing claimable, only the callers in this process need no notification of
-	// it.
+	// ends is true for a completion. If it ends the document for good, subscribers are
+	// notified that nothing new is claimable, unless a queue is limited.
 	ends bool
 	// timely is true for a change that is made only if the lease was not extended since
 	// the document was read.

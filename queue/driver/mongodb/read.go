@@ -21,7 +21,7 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	ctx = plain(ctx)
 	doc, err := d.latest(ctx, queue, id)
 	if err == nil && doc == nil {
-		err = amboy.NewJobNotFoundErrorf("job %q does not exist in queue %q", id, queue)
+		err = amboy.NewJobNotFoundErrorf("there is no job %q in queue %q", id, queue)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting job %q: %w", id, err)

@@ -70,7 +70,7 @@ func (d *Driver) save(ctx context.Context, r *driver.Record) error {
 	case err != nil:
 		return err
 	case !matched:
-		return amboy.NewJobNotFoundErrorf("record %q does not exist", r.Name)
+		return amboy.NewJobNotFoundErrorf("there is no record %q", r.Name)
 	}
 	return nil
 }

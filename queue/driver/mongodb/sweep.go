@@ -19,7 +19,8 @@ const (
 	// sweepEvery is the interval of sweeps while a dead process may have left work
 	// undone.
 	sweepEvery = 5 * time.Second
-	// sweepBatch is the maximum number of documents of each kind per sweep.
+	// sweepBatch is the maximum number of ended documents, of documents that wait for
+	// edges, and of interrupted retries that one sweep reads.
 	sweepBatch = 1000
 	// adoptBatch is the maximum number of legacy documents that are read at once, with
 	// their bodies.
