@@ -278,8 +278,8 @@ func (s *Server) count(req *request) (bson.D, error) {
 	return bson.D{{Key: "n", Value: int32(len(docs))}}, nil
 }
 
-// distinct returns the distinct values of a field, counting the elements of arrays each
-// for itself. It takes a hint since 7.1 only. See
+// distinct returns the distinct values of a field, with each element of
+// an array as a value. Servers accept a hint only since 7.1. See
 // https://www.mongodb.com/docs/manual/reference/command/distinct/.
 func (s *Server) distinct(req *request) (bson.D, error) {
 	var args struct {

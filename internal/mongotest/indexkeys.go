@@ -31,7 +31,8 @@ func (k *documentKeys) add(x *index, keys [][]any) {
 	}{x, keys})
 }
 
-// share reuses equal keys of another index, and reports whether there are any.
+// share replaces the keys in an index by keys of another document if both are equal, so
+// that they share memory. It reports whether they are equal.
 func (k documentKeys) share(x *index, keys [][]any) bool {
 	for i := range k {
 		if k[i].index == x {

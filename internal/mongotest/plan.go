@@ -193,9 +193,9 @@ func (x *index) prefixes(limits requirements) (prefixes [][]any, fixed int) {
 	return prefixes, len(x.fields)
 }
 
-// limitable reports whether the field can be limited when those before it are:
-// of fields that had arrays only the first, because different elements of one
-// array may meet the different conditions. See
+// limitable reports whether field i can be limited if the fields before it are. Of the
+// fields that had arrays only the first can be, because different elements of one array
+// may satisfy the different conditions. See
 // https://www.mongodb.com/docs/manual/core/indexes/index-types/index-multikey/multikey-index-bounds/.
 func (x *index) limitable(i int) bool {
 	return !x.fields[i].multikey || !slices.ContainsFunc(x.fields[:i], func(f indexField) bool { return f.multikey })
