@@ -14,10 +14,10 @@ func TestLastErrorIsTheJobsOwn(t *testing.T) {
 		errors []string
 		want   string
 	}{
-		"no errors":                        {nil, ""},
-		"several errors":                          {[]string{"first", "second"}, "second"},
-		"skips the error of a legacy handler":     {[]string{"first", "second", legacy}, "second"},
-		"only the error of a legacy handler": {[]string{legacy}, legacy},
+		"no errors":                           {nil, ""},
+		"several errors":                      {[]string{"first", "second"}, "second"},
+		"skips the error of a legacy handler": {[]string{"first", "second", legacy}, "second"},
+		"only the error of a legacy handler":  {[]string{legacy}, legacy},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, test.want, driver.LastError(test.errors)) })
 	}

@@ -136,8 +136,8 @@ func TestInvalidReads(t *testing.T) {
 	}
 	_, countErr := d.Count(t.Context(), driver.Query{}, 0)
 	for message, err := range map[string]error{
-		"invalid limit: it must be at least 1 (is 0)":  countErr,
-		"invalid limit: it must be at least 1 (is -1)": find(driver.PageRequest{Limit: -1}),
+		"invalid limit: it must be at least 1 (is 0)":                                                                   countErr,
+		"invalid limit: it must be at least 1 (is -1)":                                                                  find(driver.PageRequest{Limit: -1}),
 		`invalid cursor: After must be the Next of an earlier call (is "nowhere"): cursor was not issued by this store`: find(driver.PageRequest{Limit: 1, After: "nowhere"}),
 	} {
 		require.EqualError(t, err, message)
