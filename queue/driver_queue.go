@@ -151,6 +151,9 @@ type driverQueue struct {
 	// keep them out.
 	puts sync.RWMutex
 
+	// replacing has a channel for the ID of each job that is being replaced; see replace.
+	replacing sync.Map
+
 	handlerMu sync.Mutex
 	handler   amboy.RetryHandler
 

@@ -40,6 +40,48 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	return nil
 }
 
+// replaceAtEnd makes the next attempt of a job that is to be retried, which is stored with
+// the end r of this one. It returns nil, and changes nothing, if that is for the retry
+// handler: it may know better, or the job has no next attempt.
+func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.Record) {
+	handler, ok := q.RetryHandler().(*BasicRetryHandler)
+	if !ok || !q.engine.replaces || !handler.Started() || j.RetryInfo().GetRemainingAttempts() == 0 {
+		return nil
+	}
+	now := r.TimeInfo.End
+	next, err := nextRecord(j, r, handler.opts.RetryPolicy, now)
+	if err != nil {
+		return nil // the handler finds the same, and ends the job
+	}
+	r.RetryInfo.NeedsRetry = false
+	r.RetryInfo.Start, r.RetryInfo.End = now, now
+	r.ForgetAt = q.retention.For(j).UntilReplaced(now)
+	q.engine.forgetting.add(r.ForgetAt, now)
+	return next
+}
+
+// replace notes that a job is being replaced by its next attempt, until the function that
+// it returns is called. The next attempt may be claimed before this process knows that it
+// is stored, and must not begin before it is told that this one has ended.
+func (q *driverQueue) replace(id string) (replaced func()) {
+	done := make(chan struct{})
+	q.replacing.Store(id, done)
+	return func() {
+		q.replacing.Delete(id)
+		close(done)
+	}
+}
+
+// awaitReplaced waits until the attempt before that of a record is done with.
+func (q *driverQueue) awaitReplaced(r *driver.Record) {
+	if r.RetryInfo.CurrentAttempt == 0 {
+		return
+	}
+	if done, ok := q.replacing.Load(r.JobID()); ok {
+		<-done.(chan struct{})
+	}
+}
+
 func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("ending the retry of a job of queue %q: the job must not be nil", q.id)

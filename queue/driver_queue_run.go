@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/activity"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
@@ -59,6 +60,7 @@ func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
 // even if ctx has ended. If the job's own code panics, its run is dropped.
 func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job), unknown func(context.Context, error)) {
 	ctx = context.WithoutCancel(ctx)
+	q.awaitReplaced(run.Record)
 	err := errorOfPanic(func() error {
 		j, err := q.resolveToRun(run.Record)
 		switch {
@@ -133,9 +135,15 @@ func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) 
 // end writes that an attempt ended, and calls then with the result. It need not wait for
 // that.
 func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
-	var r *driver.Record
+	var r, next *driver.Record
 	err := errorOfPanic(func() (err error) {
 		r, err = q.endedRecord(ctx, j, run.Lease)
+		if err == nil && r.RetryInfo.ShouldRetry() {
+			next = q.replaceAtEnd(j, r)
+			if next == nil {
+				disown(j, r)
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -143,8 +151,13 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then 
 		then(err)
 		return
 	}
-	q.engine.finish(run, core.End{Record: r}, func(err error) {
-		q.afterEnd(ctx, j, r, err)
+	replaced := func() {}
+	if next != nil {
+		replaced = q.replace(j.ID())
+	}
+	q.engine.finish(run, core.End{Record: r, Next: next}, func(err error) {
+		q.afterEnd(ctx, j, r, next, err)
+		replaced()
 		then(err)
 	})
 }
@@ -169,18 +182,27 @@ func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.id)
 	}
-	if err := q.completeJob(ctx, j); err != nil {
+	run, err := q.completeJob(ctx, j)
+	if err != nil {
 		return fmt.Errorf("completing job %q: %w", j.ID(), err)
 	}
-	if j.RetryInfo().ShouldRetry() {
-		q.handOver(ctx, j)
-	} else {
-		q.checkIdleAfterEnd(ctx)
-	}
+	q.goOnAfter(ctx, j, run)
 	return nil
 }
 
-func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
+// goOnAfter deals with what comes after the end of a run was written: the retry, or else
+// that the queue may be idle now.
+func (q *driverQueue) goOnAfter(ctx context.Context, j amboy.Job, run *core.Run) {
+	switch {
+	case run.End().Next != nil:
+	case j.RetryInfo().ShouldRetry():
+		q.handOver(ctx, j)
+	default:
+		q.checkIdleAfterEnd(ctx)
+	}
+}
+
+func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) (*core.Run, error) {
 	run, aborted := q.engine.take(j)
 	if aborted {
 		markCanceled(j)
@@ -188,7 +210,7 @@ func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
 	if run == nil {
 		lease, err := q.leaseElsewhere(ctx, j)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		// So that no process takes it that has read it before.
 		status := j.Status()
@@ -196,7 +218,7 @@ func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
 		j.SetStatus(status)
 		run = &core.Run{Lease: lease}
 	}
-	return q.endAndWait(ctx, j, run)
+	return run, q.endAndWait(ctx, j, run)
 }
 
 // leaseElsewhere is the lease of a job that has none here. One that had shows it
@@ -213,13 +235,9 @@ func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.L
 	return driver.LeaseOf(r), nil
 }
 
-// CompleteLater is Complete, whose result is logged. A job that is to be retried
-// is completed at once, and so is one in a store that takes no time.
+// CompleteLater is Complete, whose result is logged. A job in a store that takes no time is
+// completed at once.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
-	if j.RetryInfo().ShouldRetry() {
-		q.reportEnd(ctx, j, q.Complete(ctx, j))
-		return nothing
-	}
 	run, aborted := q.engine.take(j)
 	if run == nil {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
@@ -231,7 +249,11 @@ func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func
 	done := make(chan error, 1)
 	q.end(ctx, j, run, func(err error) {
 		q.reportEnd(ctx, j, err)
-		q.checkIdleAfterEnd(ctx)
+		if err == nil {
+			q.goOnAfter(ctx, j, run)
+		} else {
+			q.checkIdleAfterEnd(ctx)
+		}
 		done <- nil
 	})
 	wait = func() { _ = q.engine.waitForEnd(ctx, run, done) } // which was reported
@@ -269,9 +291,6 @@ func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver
 		doNotRetry(j)
 		r.Name, r.RetryInfo.NeedsRetry = lease.Name, false
 	}
-	if r.RetryInfo.ShouldRetry() {
-		disown(j, r)
-	}
 	r.ForgetAt = q.forgetAt(j, r, now)
 	return r, nil
 }
@@ -287,9 +306,14 @@ func disown(j amboy.Job, r *driver.Record) {
 
 // afterEnd lets others know that an attempt has ended. Those who wait for the job
 // look themselves whether it will be retried: the driver may have canceled it.
-func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r *driver.Record, err error) {
+func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r, next *driver.Record, err error) {
 	if err == nil {
-		q.count(r) // before those wake up who may look at it
+		// before those wake up who may look at it
+		if next != nil {
+			q.countAs(activity.Retried, r, r.TimeInfo.End)
+		} else {
+			q.count(r)
+		}
 		q.ended(ctx, j.ID())
 		q.tellEnd(j)
 	}

@@ -38,6 +38,8 @@ type engine struct {
 	// inline is true where a call of the store takes no time, so that whoever wants it
 	// makes it, and each end is written alone.
 	inline bool
+	// replaces is true if the store takes the next attempt of a job with the end of this one.
+	replaces bool
 	// manual is true where nothing is to happen by itself.
 	manual     bool
 	forgetting forgetting
@@ -112,6 +114,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		now:           time.Now,
 		leaseTime:     opts.LockTimeout,
 		inline:        !features.Durable,
+		replaces:      features.NextAttempts,
 		retryScan:     opts.Retryable.StaleRetryingMonitorInterval,
 		notified:      features.Notifications,
 		runs:          map[amboy.Job]*core.Run{},

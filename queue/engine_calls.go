@@ -117,7 +117,7 @@ func (e *engine) recover(do core.Recover) core.Recovered {
 func (e *engine) complete(do core.Complete) core.Written {
 	batch := make([]driver.Completion, len(do.Runs))
 	for i, run := range do.Runs {
-		batch[i] = driver.Completion{Lease: run.Lease, Record: run.End().Record}
+		batch[i] = driver.Completion{Lease: run.Lease, Record: run.End().Record, Next: run.End().Next}
 	}
 	return e.write(do.Call, len(batch), func(ctx context.Context) ([]error, error) { return e.driver.Complete(ctx, batch) })
 }
@@ -158,6 +158,9 @@ func (e *engine) isWritten(run *core.Run) bool {
 	})
 	if err != nil {
 		return false
+	}
+	if run.End().Next != nil && r.Name != run.Lease.Name {
+		return true
 	}
 	if ended.RetryInfo.ShouldRetry() {
 		// It awaits the retry still, or has been replaced.

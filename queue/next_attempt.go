@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -43,6 +44,24 @@ func nextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time
 	return next, nil
 }
 
+// nextRecord makes the record of the next attempt of a job whose attempt has ended, as
+// nextAttempt and Put would make it.
+func nextRecord(j amboy.Job, ended *driver.Record, policy amboy.RetryPolicy, now time.Time) (*driver.Record, error) {
+	times, err := nextTimes(j, policy, now)
+	if err != nil {
+		return nil, err
+	}
+	next := *ended
+	next.Progress, next.Result = nil, nil
+	next.RetryInfo = nextRetryInfo(ended.RetryInfo)
+	next.TimeInfo = times
+	next.Status = newStatus(&ended.Status, times)
+	next.Status.Errors, next.Status.ErrorCount = nil, 0
+	next.ForgetAt = time.Time{}
+	next.Name = driver.RecordName(next.Group, j.ID(), next.RetryInfo)
+	return &next, nil
+}
+
 // nextRetryInfo is the retry info of the next attempt.
 func nextRetryInfo(retry amboy.JobRetryInfo) amboy.JobRetryInfo {
 	retry.CurrentAttempt++
@@ -52,7 +71,7 @@ func nextRetryInfo(retry amboy.JobRetryInfo) amboy.JobRetryInfo {
 }
 
 // nextTimes are the times of the next attempt of a job, as it is put at a point in
-// time. It returns an error where the job's retry policy panics, and where the attempt
+// time. Its wait is counted from the end of the attempt before. It returns an error where the job's retry policy panics, and where the attempt
 // would have to wait for longer than it has time to start.
 func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amboy.JobTimeInfo, err error) {
 	var delay time.Duration
@@ -65,7 +84,11 @@ func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amb
 	}
 	times = amboy.JobTimeInfo{Created: now, MaxTime: j.TimeInfo().MaxTime}
 	if delay > 0 {
-		times.WaitUntil = now.Add(delay)
+		since := now
+		if end := j.TimeInfo().End; !end.IsZero() && end.Before(now) {
+			since = end
+		}
+		times.WaitUntil = since.Add(delay)
 	}
 	if dispatchBy := j.RetryInfo().DispatchBy; dispatchBy > 0 {
 		times.DispatchBy = now.Add(dispatchBy)

@@ -32,7 +32,12 @@ var (
 // type must be registered. What is stored of a job (arguments, scopes,
 // priority, dependency, retry settings, and the errors of earlier attempts)
 // goes into the copy. Its times are new: it waits and expires as the job's
-// retry settings say, counted from the moment when it is made.
+// retry settings say. The wait is counted from the end of the attempt before, and the
+// time in which it must start from the moment when it is made.
+//
+// A queue whose store takes the next attempt of a job with the end of this one (see
+// driver.Features) does that by itself, as the options of the handler say, and hands over
+// the jobs that have no next attempt.
 //
 // A queue that fails is tried again, as the amboy.RetryHandlerOptions say, until it
 // takes the next attempt; the workers do other jobs meanwhile. Only what the job

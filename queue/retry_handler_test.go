@@ -240,7 +240,7 @@ func TestRetryHandlerMakesNextAttempt(t *testing.T) {
 		assert.Equal(t, dependency.Ready, next.Dependency().State())
 		assert.Equal(t, amboy.JobTimeInfo{
 			Created:    now,
-			WaitUntil:  now.Add(time.Minute),
+			WaitUntil:  put.Add(time.Minute), // from the end of the run
 			DispatchBy: now.Add(time.Hour),
 			MaxTime:    time.Second,
 		}, next.TimeInfo())

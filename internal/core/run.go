@@ -44,6 +44,8 @@ type Run struct {
 type End struct {
 	Record   *driver.Record
 	HandBack *driver.HandBack
+	// Next is the next attempt, which replaces the job with the record; nil for none.
+	Next *driver.Record
 	// Unknown says that this process does not know the record's kind, so that claims are
 	// to leave it to others from now on.
 	Unknown bool

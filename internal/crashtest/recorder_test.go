@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 )
 
@@ -59,6 +60,15 @@ func (r *recorder) Extend(ctx context.Context, leases []driver.Lease, leaseTime 
 	return lost, nil
 }
 
+// stateAfter is the state in which an end leaves a job. One with a next attempt has been
+// retried at once.
+func stateAfter(c driver.Completion) amboy.JobState {
+	if c.Next != nil {
+		return amboy.StateRetrying
+	}
+	return driver.StateOf(c.Record, time.Time{})
+}
+
 // Complete implements driver.Driver.
 func (r *recorder) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	for _, c := range completions {
@@ -68,7 +78,7 @@ func (r *recorder) Complete(ctx context.Context, completions []driver.Completion
 			Job:     c.Record.JobID(),
 			Attempt: c.Record.RetryInfo.CurrentAttempt,
 			Lease:   c.Lease.Count,
-			State:   driver.StateOf(c.Record, time.Time{}),
+			State:   stateAfter(c),
 		})
 	}
 	errs, err := r.Driver.Complete(ctx, completions)
@@ -86,7 +96,7 @@ func (r *recorder) Complete(ctx context.Context, completions []driver.Completion
 				Job:     c.Record.JobID(),
 				Attempt: c.Record.RetryInfo.CurrentAttempt,
 				Lease:   c.Lease.Count,
-				Retry:   c.Record.RetryInfo.ShouldRetry(),
+				Retry:   stateAfter(c) == amboy.StateRetrying,
 			})
 		}
 	}

@@ -68,6 +68,8 @@ type Features struct {
 	Transactions bool
 	// Durable: what is stored outlives the driver and its process.
 	Durable bool
+	// NextAttempts: Complete takes a Completion whose Next is set.
+	NextAttempts bool
 }
 
 // Driver stores queues. A queue exists as soon as it is named. All calls are safe for
@@ -128,6 +130,8 @@ type Driver interface {
 	// on a record that ended in another state than amboy.StateSucceeded find it among
 	// their Failed edges. A record that is too large for the store ends as failed instead
 	// (see ShortEnd), and its error wraps ErrTooLarge.
+	// A Completion with a Next is refused as Retry would refuse it, and then nothing has
+	// changed. If its record ends as canceled, there is no next attempt.
 	Complete(ctx context.Context, completions []Completion) ([]error, error)
 
 	// Release hands leases back. The record keeps its count and its place in the order.

@@ -136,6 +136,10 @@ type Completion struct {
 	// unique key. A record that awaits a retry keeps the scopes that it took when it was
 	// put and gives up the others. Any other record gives up all its scopes.
 	Record *Record
+	// Next is the next attempt, which replaces the record in the same step as Retry does;
+	// nil if there is none. Record must be one that has failed then, and not one that
+	// awaits a retry. It is for drivers with Features.NextAttempts.
+	Next *Record
 }
 
 // HandBack gives a lease back without ending the attempt.

@@ -66,6 +66,8 @@ var (
 	transactions  = need{"the driver does not declare Transactions", func(_ Harness, has driver.Features) bool { return has.Transactions }}
 	durability    = need{"the driver does not declare Durable", func(_ Harness, has driver.Features) bool { return has.Durable }}
 
+	nextAttempts = need{"the driver does not declare NextAttempts", func(_ Harness, has driver.Features) bool { return has.NextAttempts }}
+
 	hookReopen = need{"the harness has no Reopen", func(h Harness, _ driver.Features) bool { return h.Reopen != nil }}
 	hookShare  = need{"the harness has no Share", func(h Harness, _ driver.Features) bool { return h.Share != nil }}
 	hookBegin  = need{"the harness has no Begin", func(h Harness, _ driver.Features) bool { return h.Begin != nil }}

@@ -35,6 +35,7 @@ var basics = []group{
 	{name: "Complete", rules: completeRules},
 	{name: "Release", rules: releaseRules},
 	{name: "Retry", rules: retryRules},
+	{name: "NextAttempts", rules: nextRules, needs: []need{nextAttempts}},
 	{name: "Get", rules: getRules},
 	{name: "Attempts", rules: attemptsRules},
 }

@@ -18,6 +18,8 @@ type ending struct {
 	to      place // final, or retrying
 	// replaced is true where there is a next attempt.
 	replaced bool
+	// next is that attempt, if it is stored with the end.
+	next *newRecord
 }
 
 // newEnding encodes the record of an attempt that ended.
@@ -57,6 +59,10 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 			e = &ending{refusal: err}
 		}
 		e.lease = completion.Lease
+		if err == nil && completion.Next != nil {
+			e.replaced = true
+			e.next, e.refusal = encodeNext(completion.Next)
+		}
 		endings[i] = e
 	}
 	errs, err := each(ctx, d, endings, func(e *ending) string { return e.lease.Queue }, (*changes).complete)
@@ -73,6 +79,9 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	queue, err := c.queue(e.lease.Queue)
 	if err != nil {
 		return nil, err
+	}
+	if e.next != nil {
+		return c.completeAndRetry(queue, e)
 	}
 	if e.content.progress == nil && e.to != retrying {
 		args := e.content.values(append(make([]any, 0, 24), e.to))
@@ -99,6 +108,62 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 		}
 	}
 	return nil, c.end(j, e)
+}
+
+// completeAndRetry ends an attempt and puts the next in its place.
+func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) {
+	next := e.next
+	if e.content.progress == nil && next.isSimple() {
+		next.queue = queue
+		args := e.content.values(append(make([]any, 0, 24), e.to))
+		n, err := c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, queue, next.name)...)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			c.ended(queue, running, e.to)
+			return nil, c.insertAt(next, firstPlace(&next.job, time.Now().UnixNano()))
+		}
+	}
+	j, refusal, err := c.shown(e.lease)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if j.cancel {
+		e, err = c.endingCanceled(j, e)
+		if err != nil {
+			return nil, err
+		}
+		return nil, c.end(j, e)
+	}
+	refusal, err = c.checkNext(j, next)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	if j.open { // it never waited for them to end
+		if _, err = c.exec(leaveEdges, j.seq); err != nil {
+			return nil, err
+		}
+	}
+	return nil, c.replaceByNext(j, e, next)
+}
+
+// isSimple is true for a next attempt that needs nothing but its row, if the attempt before
+// has nothing that passes to it.
+func (n *newRecord) isSimple() bool {
+	return len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == ""
+}
+
+// checkNext refuses a next attempt that can't take the place of a record.
+func (c *changes) checkNext(j *job, next *newRecord) (refusal, err error) {
+	taken, err := c.named(j.queue, next.name)
+	if err != nil {
+		return nil, err
+	}
+	if taken != nil {
+		return duplicate(&next.job), nil
+	}
+	return c.checkFree(j, next.enqueueScopes)
 }
 
 // endingCanceled returns the ending of an attempt that was to be canceled.
@@ -208,7 +273,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 		return fail(err)
 	}
 	e.replaced = true
-	n, err := encodeNew(next)
+	n, err := encodeNext(next)
 	if err != nil {
 		return fail(err)
 	}
@@ -224,24 +289,21 @@ func (c *changes) retry(queue string, e *ending, next *newRecord) (refusal, err 
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	taken, err := c.named(j.queue, next.name)
-	if err != nil {
-		return nil, err
-	}
-	if taken != nil {
-		return duplicate(&next.job), nil
-	}
-	refusal, err = c.checkFree(j, next.enqueueScopes)
+	refusal, err = c.checkNext(j, next)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
 	return nil, c.replaceByNext(j, e, next)
 }
 
-// replaceByNext puts the next attempt in the place of one that awaits it. What
+// replaceByNext puts the next attempt in the place of one that awaits it, or runs. What
 // the one holds, what it depends on and who depends on it pass to the other. That
 // its edges failed is not held against the next.
 func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
+	held := j.enqueueScopes
+	if j.place == running {
+		held = j.allScopes()
+	}
 	if err := c.take(j, next.enqueueScopes); err != nil {
 		return err
 	}
@@ -253,17 +315,12 @@ func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 	if err := c.insertAt(next, waiting); err != nil {
 		return err
 	}
-	if next.job.waitUntil.Valid {
-		if _, err := c.exec(setSince, next.created, next.seq); err != nil {
-			return err
-		}
-	}
 	if len(next.edges) > 0 {
 		if _, err := c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
 			return err
 		}
 	}
-	if err := c.free(j, without(j.enqueueScopes, next.enqueueScopes)); err != nil {
+	if err := c.free(j, without(held, next.enqueueScopes)); err != nil {
 		return err
 	}
 	return c.wait(&next.job, time.Now().UnixNano())

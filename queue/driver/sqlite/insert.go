@@ -21,6 +21,7 @@ type newRecord struct {
 	manager   string
 	index     int // in the Insert
 	due       instant
+	since     instant  // when the wait of a next attempt began
 	targets   []target // of its edges
 	// preset is where it stands from the beginning; not set if it is to run.
 	preset     place
@@ -51,6 +52,15 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 		n.preset = finalPlace(state)
 	}
 	return n, nil
+}
+
+// encodeNext encodes the next attempt of a job.
+func encodeNext(r *driver.Record) (*newRecord, error) {
+	n, err := encodeNew(r)
+	if err == nil && n.job.waitUntil.Valid {
+		n.since = n.created
+	}
+	return n, err
 }
 
 // entry is one for the sorting of records that depend on each other.
@@ -358,7 +368,7 @@ func (c *changes) insertAt(n *newRecord, p place) error {
 		n.queue, n.place, n.priority, n.name, n.id, n.job.owner, n.job.count, n.modTime, n.due, expires, n.forgetAt,
 		n.created, n.started, n.ended, n.job.waitUntil, n.job.dispatchBy, n.maxTime, n.errorCount, n.jobType, n.version, n.format,
 		n.dependency, n.attempt, n.open, n.dependents, n.uniqueHeld, nullable(n.uniqueKey), nullable(n.uniqueUntil), n.scopes,
-		n.enqueueScopes, n.edges, n.failed, n.tags, n.content.reason, n.lastError, blob(n.progress), blob(n.extra), n.body, n.manager)
+		n.enqueueScopes, n.edges, n.failed, n.tags, n.content.reason, n.lastError, blob(n.progress), blob(n.extra), n.body, n.manager, n.since)
 	if err != nil {
 		return fmt.Errorf("adding record %q: %w", n.name, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/registry"
 )
@@ -117,4 +118,46 @@ func TestQueueIsWokenByAnother(t *testing.T) {
 		require.Fail(t, "nobody woke the worker")
 	}
 	require.True(t, amboy.WaitJob(ctx, newErrand("one"), putter))
+}
+
+// withoutRetry is a driver on which no attempt may be replaced in a step of its own.
+type withoutRetry struct {
+	*sqlite.Driver
+	t *testing.T
+}
+
+func (d withoutRetry) Retry(ctx context.Context, ended, next *driver.Record) error {
+	d.t.Errorf("record %q is replaced in a step of its own", ended.Name)
+	return d.Driver.Retry(ctx, ended, next)
+}
+
+func TestTheNextAttemptIsStoredWithTheEndOfTheOneBefore(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	store := open(t, sqlite.Options{Path: newPath(t)})
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: withoutRetry{store, t}, Name: "mail", NumWorkers: 4})
+	require.NoError(t, err)
+	const attempts, backoff = 3, time.Millisecond
+	errands.Store("fails", func(_ context.Context, j *errand) {
+		j.Done = true
+		j.AddRetryableError(errors.New("once more"))
+	})
+	j := newErrand("fails")
+	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: new(attempts), WaitUntil: new(backoff)})
+	require.NoError(t, q.Start(ctx))
+	defer q.Close(context.Background())
+	require.NoError(t, q.Put(ctx, j))
+	require.True(t, amboy.WaitJob(ctx, j, q))
+
+	all, err := q.GetAllAttempts(ctx, "fails")
+	require.NoError(t, err)
+	require.Len(t, all, attempts)
+	for i, a := range all {
+		assert.True(t, a.(*errand).Done, "what the job left behind is kept")
+		assert.GreaterOrEqual(t, len(a.Status().Attempts), i+1)
+		if i > 0 {
+			assert.Equal(t, all[i-1].TimeInfo().End.Add(backoff), a.TimeInfo().WaitUntil, "it is counted from the end")
+		}
+		assert.False(t, a.RetryInfo().NeedsRetry)
+	}
 }

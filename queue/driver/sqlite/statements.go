@@ -39,6 +39,7 @@ const (
 	dropLease
 	setExtra
 	endPlain
+	endReplaced
 	endAny
 	dropKey
 	holderOfKey
@@ -167,8 +168,8 @@ var statementTexts = [statements]string{
 	insertJob: `INSERT INTO jobs (queue, place, priority, name, job_id, owner, lease_count, mod_time, due, expires, forget_at,
 			created, started, ended, wait_until, dispatch_by, max_time, error_count, type, version, format, dependency, attempt,
 			open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, edges, failed, tags,
-			reason, last_error, progress, extra, body, manager)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			reason, last_error, progress, extra, body, manager, since)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		RETURNING seq`,
 	insertTags: `INSERT OR IGNORE INTO tags (tag, of_queue, of_seq) SELECT value, ?, ? FROM json_each(?)`,
 	moveTags:   `UPDATE tags SET of_seq = ? WHERE tag IN (SELECT value FROM json_each(?)) AND of_seq = ?`,
@@ -188,6 +189,11 @@ var statementTexts = [statements]string{
 	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0`,
+	// The same for an attempt whose next one has a name that is free.
+	endReplaced: `UPDATE jobs SET place = ?, replaced = 1, ` + endContent + `
+		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
+			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0 AND unique_key IS NULL AND edges IS NULL
+			AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ? AND name = ?)`,
 	endAny: `UPDATE jobs SET open_edges = 0, replaced = ?, progress = coalesce(?, progress), unique_held = unique_held AND ?, ` + endContent + `
 		WHERE seq = ?`,
 	dropKey:     `UPDATE jobs SET unique_held = 0 WHERE seq = ?`,
