@@ -21,10 +21,15 @@ func (s *slot[J]) before(t *slot[J]) bool {
 // two would, and stand side by side in memory: a million jobs cost ten steps.
 const arity = 4
 
-// heap is a heap of slots, smallest key first, then smallest sequence number. It counts the slots that are valid and drops the others when they are
-// the majority, so that its size is bounded by what is in it.
+// heap is a heap of slots, smallest key first, then smallest sequence number. Slots that are
+// pushed in order, as most are, lie in a run beside it: they cost no step of the heap,
+// however many there are. It counts the slots that are valid and drops the others when they
+// are the majority, so that its size is bounded by what is in it.
 type heap[J any] struct {
 	slots []slot[J]
+	// run is in order, from start on.
+	run   []slot[J]
+	start int
 	live  int
 	// deadlines is true for the heap of dispatch-by times, in which an entry
 	// is beside its place among the others.
@@ -43,22 +48,58 @@ const compactFrom = 64
 
 func (h *heap[J]) push(s slot[J]) {
 	h.live++
+	if last := len(h.run) - 1; last < h.start || !s.before(&h.run[last]) {
+		h.append(s)
+		return
+	}
 	h.slots = append(h.slots, s)
 	h.up(len(h.slots) - 1)
 }
 
+// append adds a slot to the run. It uses the room at its beginning rather than let it grow.
+func (h *heap[J]) append(s slot[J]) {
+	if len(h.run) == cap(h.run) && h.start > len(h.run)/2 {
+		h.run = moveDown(h.run, h.start)
+		h.start = 0
+	}
+	h.run = append(h.run, s)
+}
+
+// moveDown moves the slots from one on to the beginning.
+func moveDown[J any](slots []slot[J], from int) []slot[J] {
+	n := copy(slots, slots[from:])
+	clear(slots[n:])
+	return slots[:n]
+}
+
+// size is the number of slots, also of those that are not valid.
+func (h *heap[J]) size() int { return len(h.slots) + len(h.run) - h.start }
+
 // left records that a slot became invalid.
 func (h *heap[J]) left() {
 	h.live--
-	if len(h.slots) >= compactFrom && len(h.slots) > 2*h.live {
+	if size := h.size(); size >= compactFrom && size > 2*h.live {
 		h.compact()
 	}
 }
 
+// inRun reports whether the first slot is in the run.
+func (h *heap[J]) inRun() bool {
+	if h.start == len(h.run) {
+		return false
+	}
+	return len(h.slots) == 0 || h.run[h.start].before(&h.slots[0])
+}
+
 // peek returns the first valid slot.
 func (h *heap[J]) peek() (*slot[J], bool) {
-	for len(h.slots) > 0 {
-		if s := &h.slots[0]; h.valid(s) {
+	for h.size() > 0 {
+		first := &h.run
+		at := h.start
+		if !h.inRun() {
+			first, at = &h.slots, 0
+		}
+		if s := &(*first)[at]; h.valid(s) {
 			return s, true
 		}
 		h.drop()
@@ -69,9 +110,11 @@ func (h *heap[J]) peek() (*slot[J], bool) {
 // all are the valid slots, in no order.
 func (h *heap[J]) all() []slot[J] {
 	valid := make([]slot[J], 0, h.live)
-	for i := range h.slots {
-		if h.valid(&h.slots[i]) {
-			valid = append(valid, h.slots[i])
+	for _, slots := range [][]slot[J]{h.slots, h.run[h.start:]} {
+		for i := range slots {
+			if h.valid(&slots[i]) {
+				valid = append(valid, slots[i])
+			}
 		}
 	}
 	return valid
@@ -92,34 +135,58 @@ func (h *heap[J]) pop() *Entry[J] {
 
 // drop removes the first slot.
 func (h *heap[J]) drop() {
+	if h.inRun() {
+		h.run[h.start] = slot[J]{}
+		h.start++
+		h.shrinkRun()
+		return
+	}
 	last := len(h.slots) - 1
 	h.slots[0] = h.slots[last]
 	h.slots[last] = slot[J]{}
 	h.slots = h.slots[:last]
 	h.down(0)
-	h.shrink()
+	h.slots = shrunk(h.slots)
 }
 
-// shrink gives memory back that is not used.
-func (h *heap[J]) shrink() {
-	if cap(h.slots) >= 4*compactFrom && len(h.slots) < cap(h.slots)/4 {
-		h.slots = append(make([]slot[J], 0, 2*len(h.slots)), h.slots...)
+// shrinkRun gives memory back that the run does not use.
+func (h *heap[J]) shrinkRun() {
+	switch rest := h.run[h.start:]; {
+	case len(rest) == 0:
+		h.run, h.start = shrunk(h.run[:0]), 0
+	case cap(h.run) >= 4*compactFrom && len(rest) < cap(h.run)/4:
+		h.run, h.start = append(make([]slot[J], 0, 2*len(rest)), rest...), 0
 	}
 }
 
+// shrunk gives memory back that is not used.
+func shrunk[J any](slots []slot[J]) []slot[J] {
+	if cap(slots) >= 4*compactFrom && len(slots) < cap(slots)/4 {
+		return append(make([]slot[J], 0, 2*len(slots)), slots...)
+	}
+	return slots
+}
+
+// compact drops the slots that are not valid.
 func (h *heap[J]) compact() {
-	kept := h.slots[:0]
-	for i := range h.slots {
-		if h.valid(&h.slots[i]) {
-			kept = append(kept, h.slots[i])
-		}
-	}
-	clear(h.slots[len(kept):])
-	h.slots = kept
-	for i := (len(kept) - 2) / arity; i >= 0; i-- {
+	h.slots = h.keepValid(h.slots)
+	for i := (len(h.slots) - 2) / arity; i >= 0; i-- {
 		h.down(i)
 	}
-	h.shrink()
+	h.slots = shrunk(h.slots)
+	h.run, h.start = h.keepValid(moveDown(h.run, h.start)), 0
+	h.shrinkRun()
+}
+
+func (h *heap[J]) keepValid(slots []slot[J]) []slot[J] {
+	kept := slots[:0]
+	for i := range slots {
+		if h.valid(&slots[i]) {
+			kept = append(kept, slots[i])
+		}
+	}
+	clear(slots[len(kept):])
+	return kept
 }
 
 func (h *heap[J]) up(i int) {
