@@ -49,7 +49,7 @@ type crowd struct {
 
 type holder struct{ started, end chan struct{} }
 
-func newCrowd(tb testing.TB, q amboy.Queue) *crowd {
+func newCrowd(q amboy.Queue) *crowd {
 	c := &crowd{Queue: q, plain: make(chan time.Duration, 1), holders: map[string]*holder{}}
 	run := c.run
 	runStored.Store(&run)
@@ -147,7 +147,7 @@ func BenchmarkScopeFreedForACrowd(b *testing.B) {
 		b.Run(store.name, func(b *testing.B) {
 			var quiet, busy samples
 			for b.Loop() {
-				c := newCrowd(b, store.start(b))
+				c := newCrowd(store.start(b))
 				first, second := c.hold(b, "first", "first"), c.hold(b, "second", "second")
 				c.wait(b, crowdSize, func(t *storedTask) { t.SetScopes([]string{"first", "second"}) })
 				quiet = append(quiet, c.during(b, func() { <-time.After(time.Second) })...)
@@ -172,7 +172,7 @@ func BenchmarkEndWithACrowdOfDependents(b *testing.B) {
 		b.Run(store.name, func(b *testing.B) {
 			var busy, released samples
 			for b.Loop() {
-				c := newCrowd(b, store.start(b))
+				c := newCrowd(store.start(b))
 				job := c.hold(b, "job", "scope")
 				due := time.Now().Add(24 * time.Hour) // so that they are released, and don't run
 				c.wait(b, crowdSize, func(t *storedTask) {
@@ -274,7 +274,7 @@ func BenchmarkCrowdOfBlockedManagers(b *testing.B) {
 			var used float64
 			for b.Loop() {
 				gateOpen.Store(false)
-				c := newCrowd(b, store.start(b))
+				c := newCrowd(store.start(b))
 				c.wait(b, jobs, func(t *storedTask) { t.SetDependency(&gate{}) })
 				for c.Stats(b.Context()).Blocked < jobs*9/10 {
 					<-time.After(20 * time.Millisecond)

@@ -48,22 +48,25 @@ func (f *fixture) next(r *driver.Record) {
 
 func nextReplaces(f *fixture) {
 	for i, s := range []spec{{id: "job"}, {id: "job", tags: []string{"tag"}}} {
-		f := f.in(fmt.Sprint(f.queue, " ", i))
-		r := f.running(s)
-		f.insert(spec{id: "other", priority: 9})
-		f.next(r)
-		f.hasState("job", amboy.StatePending)
-		got := f.get("job")
-		assert.Equal(f, attemptName(f.queue, 1), got.Name)
-		assert.Equal(f, s.tags, got.Tags)
-		all := f.attempts("job")
-		require.Len(f, all, 2)
-		assert.Equal(f, amboy.StateFailed, stateOf(all[0]))
-		assert.False(f, all[0].RetryInfo.End.IsZero())
-		f.end(f.claimOne("other"), amboy.StateSucceeded)
-		f.end(f.claimOne("job"), amboy.StateSucceeded)
-		assert.Equal(f, amboy.QueueStats{Total: 3, Completed: 3}.String(), f.stats().String())
+		nextReplacesIn(f.in(fmt.Sprint(f.queue, " ", i)), s)
 	}
+}
+
+func nextReplacesIn(f *fixture, s spec) {
+	r := f.running(s)
+	f.insert(spec{id: "other", priority: 9})
+	f.next(r)
+	f.hasState("job", amboy.StatePending)
+	got := f.get("job")
+	assert.Equal(f, attemptName(f.queue, 1), got.Name)
+	assert.Equal(f, s.tags, got.Tags)
+	all := f.attempts("job")
+	require.Len(f, all, 2)
+	assert.Equal(f, amboy.StateFailed, stateOf(all[0]))
+	assert.False(f, all[0].RetryInfo.End.IsZero())
+	f.end(f.claimOne("other"), amboy.StateSucceeded)
+	f.end(f.claimOne("job"), amboy.StateSucceeded)
+	assert.Equal(f, amboy.QueueStats{Total: 3, Completed: 3}.String(), f.stats().String())
 }
 
 func nextWaitUntil(f *fixture) {

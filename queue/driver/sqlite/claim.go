@@ -151,7 +151,8 @@ func (c *changes) passTime(now int64) (more bool, err error) {
 		}
 	}
 	if isDue(due, now) {
-		moreDue, err := c.admitDue(now)
+		var moreDue bool
+		moreDue, err = c.admitDue(now)
 		if err != nil {
 			return false, err
 		}

@@ -116,7 +116,8 @@ func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) 
 	if e.content.progress == nil && next.isSimple() {
 		next.queue = queue
 		args := e.content.values(append(make([]any, 0, 24), e.to))
-		n, err := c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, queue, next.name)...)
+		var n int64
+		n, err = c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, queue, next.name)...)
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,8 @@ func (c *changes) block(j *job, scope string) error {
 		return err
 	}
 	j.waitingFor = key.(string)
-	if err = c.moveTo(j, scopeBlocked, instant{}, key); err != nil {
+	err = c.moveTo(j, scopeBlocked, instant{}, key)
+	if err != nil {
 		return err
 	}
 	// What is in the way of a record may be no obstacle to one that runs before it, so the

@@ -208,7 +208,8 @@ func (c *changes) promote(queue int64, scopes []string) error {
 		}
 		left--
 		c.examined++
-		if err = c.promoteFirst(queue, group, first); err != nil {
+		err = c.promoteFirst(queue, group, first)
+		if err != nil {
 			return err
 		}
 	}
