@@ -38,12 +38,13 @@ func openConnection(path string, busy time.Duration, pragmas ...string) (*ownCon
 	if err != nil {
 		return nil, err
 	}
-	conn.SetBusyTimeout(busy)
+	conn.SetBusyTimeout(openTime * time.Millisecond) // another process may be making the file
 	for _, pragma := range pragmas {
 		if err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, nil); err != nil {
 			return nil, errors.Join(fmt.Errorf("setting the pragma %s: %w", pragma, err), conn.Close())
 		}
 	}
+	conn.SetBusyTimeout(busy)
 	return &ownConnection{conn: conn}, nil
 }
 
