@@ -65,15 +65,14 @@ func benchmarkScheduled(b *testing.B, store string, tenants int) {
 			due := first.Add(span * time.Duration(i) / time.Duration(jobs))
 			task.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: due})
 			task.Made = due.UnixNano()
-			r, err := registry.MakeJobInterchange(task, amboy.BSON)
-			require.NoError(b, err)
+			r, badJob := registry.MakeJobInterchange(task, amboy.BSON)
+			require.NoError(b, badJob)
 			r.Group = strconv.Itoa(i % tenants)
 			r.Name = r.Group + "." + r.Name
 			records[i] = r
 		}
 		_, err = d.Insert(b.Context(), records)
 		require.NoError(b, err)
-		records = nil
 		before, had := memoryInUse(), runtime.NumGoroutine()
 		group, err := queue.NewDriverGroup(b.Context(), queue.DriverGroupOptions{
 			DefaultQueue: queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 2},

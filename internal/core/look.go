@@ -7,9 +7,9 @@ func (c *Core) lookForQueues() {
 	c.look()
 }
 
-// lookPause is how many times as long as a look took nobody looks again: it takes longer the
-// more queues have work, and must leave time for that.
-const lookPause = 4
+// lookPause is how many times as long as a look took the pause is that follows it: a look
+// takes longer the more queues have work, and must leave time for that.
+const lookPause = 1
 
 // look asks the store which queues have work. While a look is under way another one waits
 // for it: it may miss what is new.
