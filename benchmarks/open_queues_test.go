@@ -40,10 +40,16 @@ func BenchmarkOpenQueues(b *testing.B) {
 			others := []int{0, 10_000}
 			took := map[int]*samples{}
 			queues := map[int]amboy.Queue{}
+			var groups []amboy.QueueGroup
+			defer func() {
+				for _, group := range groups {
+					require.NoError(b, group.Close(b.Context()))
+				}
+			}()
 			for _, n := range others {
 				took[n] = &samples{}
 				group := openBeside(b, open(b), n)
-				defer func() { require.NoError(b, group.Close(b.Context())) }()
+				groups = append(groups, group)
 				queues[n] = tenant(b, group, "busy")
 			}
 			for b.Loop() {

@@ -194,6 +194,13 @@ func (d *spy) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	return d.Driver.Queues(ctx)
 }
 
+func (d *spy) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	if err := d.note(ctx, "Work"); err != nil {
+		return driver.Work{}, err
+	}
+	return d.Driver.Work(ctx, now)
+}
+
 func (d *spy) Unfinished(ctx context.Context) ([]string, error) {
 	if err := d.note(ctx, "Unfinished"); err != nil {
 		return nil, err

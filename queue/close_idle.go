@@ -43,6 +43,31 @@ func (q *driverQueue) CloseIfIdle(ctx context.Context) (closed bool, err error) 
 	return idle, nil
 }
 
+// closeIfUnused closes a queue of a group that opens it again when it has work, if jobs were
+// put by no more calls than those, none runs here, and no caller waits for any.
+func (q *driverQueue) closeIfUnused(ctx context.Context, putCalls int64) (closed bool) {
+	if !q.puts.TryLock() {
+		return false
+	}
+	unused := q.putCalls.Load() == putCalls && !q.isWaitedFor() && !q.engine.isBusy(q.line)
+	if unused {
+		q.phase.Store(int32(stopped))
+	}
+	q.puts.Unlock()
+	if unused {
+		q.Close(ctx)
+	}
+	return unused
+}
+
+// isWaitedFor reports whether callers wait for jobs of the queue to end.
+func (q *driverQueue) isWaitedFor() bool {
+	q.completeMu.Lock()
+	waiting := len(q.complete.jobs) > 0
+	q.completeMu.Unlock()
+	return waiting || q.engine.isWatched(q.line)
+}
+
 // stopIfIdle makes Put refuse jobs from now on if the queue has no work. The caller holds
 // the lock of the puts.
 func (q *driverQueue) stopIfIdle(ctx context.Context) (idle bool, err error) {

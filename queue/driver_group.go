@@ -69,10 +69,10 @@ type DriverGroupOptions struct {
 	// PruneFrequency is how often the group looks for queues to close. Default:
 	// the TTL.
 	PruneFrequency time.Duration
-	// BackgroundCreateFrequency is how often the group looks for queues that have
-	// work in the store and are not open here, and opens them; it does so at
-	// once when it is made, too. Default: ten seconds. NoBackgroundCreate turns
-	// it off.
+	// BackgroundCreateFrequency is how often the group looks for queues that have jobs in
+	// the store which can run, and are not open here, and opens them; it does so when it
+	// is made and when a job is due, too. Default: ten seconds. NoBackgroundCreate turns it
+	// off, and then a queue with jobs stays open.
 	BackgroundCreateFrequency time.Duration
 }
 
@@ -182,9 +182,10 @@ type driverGroup struct {
 // waits for that. The contexts of calls of Get do not count.
 //
 // Get opens a queue, starts it, and blocks until it is started; the queue is an
-// amboy.RetryableQueue. A queue that has work is never pruned; one that another
-// process puts work into is opened here too (see BackgroundCreateFrequency), so
-// that a process that starts goes on with what was left. Its jobs may run before a
+// amboy.RetryableQueue. A queue with jobs that can run is never pruned, and one that is not
+// open is opened (see BackgroundCreateFrequency), whichever process put them, so that a
+// process that starts goes on with what was left. A queue whose jobs all wait, for their
+// time for instance, may be pruned, unless a caller waits for them. Its jobs may run before a
 // call of Get returns, and must not rely on what the caller does then. Queues names those that
 // are open here, and those that have work in the store, or had some within the
 // TTL. Put adds a queue as it is, which does not have to be in the store, and the group
@@ -200,10 +201,7 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	}
 	e := newEngine(opts.DefaultQueue, opts.Workers)
 	merge := func(name string, call []amboy.QueueOptions) (queueBuilder, error) { return opts.merge(e, name, call) }
-	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency}
-	if opts.BackgroundCreateFrequency != NoBackgroundCreate {
-		times.create = opts.BackgroundCreateFrequency
-	}
+	times := groupTimes{ttl: opts.TTL, prune: opts.PruneFrequency, create: max(opts.BackgroundCreateFrequency, 0)}
 	g := newDriverGroup(ctx, e, times, merge, e.close)
 	g.retention, g.format = opts.DefaultQueue.Retention, opts.DefaultQueue.Format
 	return g, nil
@@ -215,12 +213,13 @@ type groupTimes struct{ ttl, prune, create time.Duration }
 // newDriverGroup makes a group whose queues are made by what merge returns. closeShared
 // closes what they share, after them.
 func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(late context.Context) leftover) *driverGroup {
-	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, times.prune, merge)}
+	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, merge)}
 	g.closeShared = closeShared
 	if times.create > 0 {
-		g.routines.Go(func() { g.openRegularly(g.background, times.create) })
+		g.prune = g.pruneUnused
+		e.openWithWork(times.create, g.openQueues)
 	}
-	g.endWith(ctx)
+	g.begin(ctx, times.prune)
 	return g
 }
 
@@ -296,39 +295,33 @@ func (g *driverGroup) hadWork(ctx context.Context, name string) bool {
 	return n > 0
 }
 
-// openRegularly opens the queues that have work, until ctx ends.
-func (g *driverGroup) openRegularly(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		g.openWithWork(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+// pruneUnused prunes queues that have no work, with one call of the store. What waits for its
+// time, or for something else, is no work: the queue is opened again when it can run.
+func (g *driverGroup) pruneUnused(ctx context.Context) error {
+	return g.cache.(*groupCache).pruneUnused(ctx, func(ctx context.Context) (map[string]bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+		defer cancel()
+		var work driver.Work
+		err := errorOfPanic(func() (err error) {
+			work, err = g.engine.driver.Work(ctx, time.Now())
+			return err
+		})
+		busy := make(map[string]bool, len(work.Queues))
+		for _, w := range work.Queues {
+			busy[w.Queue] = true
 		}
-	}
+		return busy, err
+	})
 }
 
-func (g *driverGroup) openWithWork(ctx context.Context) {
-	var names []string
-	err := errorOfPanic(func() (err error) {
-		names, err = g.engine.driver.Unfinished(ctx)
-		return err
-	})
-	if err != nil && ctx.Err() == nil {
-		logging.Error(ctx, g.engine.failure("could not look for queues with work", err))
-	}
-	isOpen := map[string]bool{"": true} // a group has none without a name
-	for _, name := range g.queueGroup.Queues(ctx) {
-		isOpen[name] = true
-	}
+// openQueues opens queues that have work.
+func (g *driverGroup) openQueues(names []string) {
 	for _, name := range names {
-		if isOpen[name] {
-			continue
+		if name == "" || g.cache.(*groupCache).has(name) {
+			continue // a group has none without a name
 		}
-		if _, err := g.Get(ctx, name); err != nil && ctx.Err() == nil {
-			logging.Error(ctx, message.Fields{
+		if _, err := g.Get(g.background, name); err != nil && g.background.Err() == nil {
+			logging.Error(g.background, message.Fields{
 				"message": "could not open a queue that has work",
 				"queue":   name,
 				"error":   err.Error(),

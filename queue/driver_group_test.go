@@ -332,16 +332,10 @@ func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 		fails   []string // calls of the driver
 		runs    func(ctx context.Context, j *funcJob, release <-chan struct{})
 		is      func(amboy.QueueStats) bool
-		until   time.Duration // it ends by itself
 	}{
 		"running": {
 			runs: func(_ context.Context, _ *funcJob, release <-chan struct{}) { <-release },
 			is:   func(s amboy.QueueStats) bool { return s.Running == 1 },
-		},
-		"scheduled": {
-			prepare: func(j *funcJob) { j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)}) },
-			is:      func(s amboy.QueueStats) bool { return s.Pending == 1 },
-			until:   time.Hour,
 		},
 		"pending": {
 			fails: []string{"Claim"},
@@ -383,7 +377,7 @@ func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 
 				close(release)
 				store.heal()
-				pass(test.until + 3*time.Minute)
+				pass(3 * time.Minute)
 				assert.Zero(t, group.Len())
 				require.ErrorIs(t, q.Put(t.Context(), noop(t, "late")), amboy.ErrQueueClosed)
 
@@ -409,6 +403,59 @@ func TestDriverGroupWithoutTTLPrunesNothing(t *testing.T) {
 	})
 }
 
+// A queue whose only jobs were not due, or parked, was kept open in every process for as long
+// as they were there.
+func TestDriverGroupClosesQueuesWhoseJobsWait(t *testing.T) {
+	for name, background := range map[string]time.Duration{"and opens them": 0, "but not if it opens none": queue.NoBackgroundCreate} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) {
+					o.TTL, o.BackgroundCreateFrequency = time.Minute, background
+				})
+				begin := time.Now()
+				ran := make(chan time.Time, 1)
+				later := newJob(t, "later", func(context.Context, *funcJob) { ran <- time.Now() })
+				later.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: begin.Add(time.Hour + time.Millisecond)})
+				put(t, open(t, group, "scheduled"), later)
+				parked := open(t, group, "parked")
+				require.NoError(t, parked.(amboy.QueueController).Pause(t.Context()))
+				put(t, parked, noop(t, "one"))
+				acted, err := store.Act(t.Context(), driver.ActRequest{
+					Query: driver.Query{Queues: []string{"parked"}}, Action: driver.Action{Kind: driver.Park}, Limit: 10,
+				})
+				require.NoError(t, err)
+				require.Equal(t, 1, acted.Done)
+				require.NoError(t, parked.(amboy.QueueController).Resume(t.Context()))
+				pass(5 * time.Minute)
+				if background == queue.NoBackgroundCreate {
+					assert.Equal(t, 2, group.Len())
+					return
+				}
+				assert.Zero(t, group.Len())
+				assert.Equal(t, []string{"parked", "scheduled"}, group.Queues(t.Context()))
+				pass(time.Hour)
+				require.Len(t, ran, 1)
+				assert.Equal(t, time.Hour+time.Millisecond, (<-ran).Sub(begin), "it runs when it is due")
+				assert.Zero(t, group.Len(), "it is closed again")
+			})
+		})
+	}
+}
+
+// A queue was closed for which a caller waited.
+func TestDriverGroupKeepsAQueueForWhichACallerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := newDriverGroup(t, newStore(t), func(o *queue.DriverGroupOptions) { o.TTL = time.Minute })
+		later := noop(t, "later")
+		later.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
+		q := open(t, group, "q")
+		put(t, q, later)
+		assert.True(t, amboy.Wait(day(t), q))
+		assert.Equal(t, 1, group.Len())
+	})
+}
+
 // TestDriverGroupOpensQueuesWithWork has work from a process that died, and from
 // one that only puts.
 func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
@@ -427,7 +474,7 @@ func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
 
 		group := newDriverGroup(t, store, nil)
 		synctest.Wait()
-		assert.Equal(t, 2, group.Len(), "those with work are opened at once")
+		assert.Zero(t, group.Len(), "nothing can run")
 		pass(2 * time.Minute)
 		assert.Equal(t, []string{"running", "running"}, r.all(), "the lease of the dead one ran out")
 		pass(time.Hour)
@@ -458,7 +505,7 @@ func TestDriverGroupOpensNothingUnasked(t *testing.T) {
 func TestDriverGroupOpensQueuesInSpiteOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
-		store.fail("Unfinished")
+		store.fail("Work")
 		for _, name := range []string{"bad", "good"} {
 			_, err := store.Insert(t.Context(), []*driver.Record{recordOf(t, name, noop(t, "one"))})
 			require.NoError(t, err)
@@ -651,7 +698,7 @@ func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 // TestDriverThatPanicsInTheBackground panics at each call that no caller waits for,
 // once, and is called again.
 func TestDriverThatPanicsInTheBackground(t *testing.T) {
-	for _, bad := range []string{"Extend", "TakeDuty", "RecoverStale", "Forget", "Find", "CancelRequests", "Unfinished"} {
+	for _, bad := range []string{"Extend", "TakeDuty", "RecoverStale", "Forget", "Find", "CancelRequests", "Work"} {
 		t.Run(bad, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newSpy(newStore(t))

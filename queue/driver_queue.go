@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -150,6 +151,8 @@ type driverQueue struct {
 	// puts is held for reading by each call that inserts jobs, so that CloseIfIdle can
 	// keep them out.
 	puts sync.RWMutex
+	// putCalls counts them.
+	putCalls atomic.Int64
 
 	// replacing has a channel for the ID of each job that is being replaced; see replace.
 	replacing sync.Map

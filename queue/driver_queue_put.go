@@ -26,6 +26,7 @@ func (q *driverQueue) PutMany(ctx context.Context, jobs []amboy.Job) error {
 func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 	q.puts.RLock()
 	defer q.puts.RUnlock()
+	q.putCalls.Add(1)
 	if err := q.accepts(true); err != nil {
 		return fmt.Errorf("putting jobs: %w", err)
 	}

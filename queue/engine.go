@@ -80,6 +80,9 @@ type engine struct {
 	// waits for that.
 	moved chan struct{}
 
+	// opens opens queues that have work, if openWithWork was called.
+	opens func(names []string)
+
 	mu     sync.Mutex
 	queues map[string]*driverQueue
 	// begun are the queues in which it was not yet looked for retries.
@@ -98,6 +101,10 @@ const (
 	minSafetyPoll = 15 * time.Second
 	maxSafetyPoll = 45 * time.Second
 )
+
+// fewQueues is the number of open queues up to which all of them are asked for if something
+// has changed and it is not known where.
+const fewQueues = 8
 
 // unlimited is longer than any queue lives.
 const unlimited = 100 * 365 * 24 * time.Hour
@@ -129,6 +136,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		PollCancels: !e.notified,
 		BatchEnds:   features.Durable,
 		RetryScan:   e.retryScan,
+		FewLines:    fewQueues,
 		Random:      rand.Float64,
 	}
 	if !e.notified {
@@ -247,6 +255,8 @@ func (e *engine) carryOut(commands []core.Command) {
 			e.cancel(do.Run, do.Cause)
 		case core.Drained:
 			e.drained(do.Line)
+		case core.OpenQueues:
+			e.openQueues(do.Names)
 		case core.Refused:
 			e.refused(do.Run, do.Err)
 		case core.Done:
@@ -277,6 +287,20 @@ func (e *engine) report(what string, err error) {
 	if err != nil && e.open.Err() == nil {
 		logging.Error(e.open, e.failure(what, err))
 	}
+}
+
+// openWithWork has queues opened that have work, beside when their jobs are due this often.
+func (e *engine) openWithWork(every time.Duration, opens func(names []string)) {
+	e.opens = opens
+	e.note(core.Opens{Every: every})
+}
+
+// openQueues has the group open queues that have work.
+func (e *engine) openQueues(names []string) {
+	e.goOn(func(context.Context) {
+		defer e.happen(core.QueuesOpened{})
+		e.opens(names)
+	})
 }
 
 // add makes a queue share the engine, before it is started.

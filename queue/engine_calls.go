@@ -29,6 +29,8 @@ func (e *engine) answer(command core.Command) core.Event {
 	switch do := command.(type) {
 	case core.Claim:
 		return e.claim(do)
+	case core.Look:
+		return e.look(do)
 	case core.Renew:
 		return e.renew(do)
 	case core.CheckCancels:
@@ -80,6 +82,15 @@ func (e *engine) claim(do core.Claim) core.Claimed {
 	} else {
 		answer.Err = e.bounded(e.open, do.Call, claim)
 	}
+	return answer
+}
+
+func (e *engine) look(do core.Look) core.Looked {
+	answer := core.Looked{Call: do.Call}
+	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
+		answer.Work, err = e.driver.Work(ctx, e.now())
+		return err
+	})
 	return answer
 }
 

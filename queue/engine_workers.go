@@ -233,6 +233,13 @@ func (e *engine) mayBeIdle(l *core.Line) bool {
 	return l.Watching() > 0 && !e.core.Busy(l.Queue)
 }
 
+// isBusy reports whether jobs of a queue run here.
+func (e *engine) isBusy(l *core.Line) bool {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	return e.core.Busy(l.Queue)
+}
+
 // isWatched tells whether somebody wants to know.
 func (e *engine) isWatched(l *core.Line) bool {
 	e.coreMu.Lock()

@@ -28,6 +28,8 @@ type queueGroup struct {
 	cancel context.CancelCauseFunc
 	ttl    time.Duration
 	cache  GroupCache
+	// prune closes the queues without work whose time to live is over.
+	prune func(context.Context) error
 	// merge makes of the options of a call what builds the queue of that name.
 	merge func(name string, call []amboy.QueueOptions) (queueBuilder, error)
 
@@ -65,8 +67,8 @@ type queueCreation struct {
 	err   error
 }
 
-// newQueueGroup makes an empty group, which prunes itself where ttl is not 0.
-func newQueueGroup(ctx context.Context, kind string, ttl, pruneEvery time.Duration, merge func(string, []amboy.QueueOptions) (queueBuilder, error)) *queueGroup {
+// newQueueGroup makes an empty group.
+func newQueueGroup(ctx context.Context, kind string, ttl time.Duration, merge func(string, []amboy.QueueOptions) (queueBuilder, error)) *queueGroup {
 	owner := ctx
 	ctx, cancel := context.WithCancelCause(owner)
 	background, stopBackground := context.WithCancel(ctx)
@@ -83,9 +85,7 @@ func newQueueGroup(ctx context.Context, kind string, ttl, pruneEvery time.Durati
 		announcer:      newGroupAnnouncer(),
 		creations:      map[string]*queueCreation{},
 	}
-	if ttl > 0 {
-		g.routines.Go(func() { g.pruneRegularly(background, pruneEvery) })
-	}
+	g.prune = g.cache.Prune
 	return g
 }
 
@@ -149,6 +149,15 @@ func (g *queueGroup) usable() error {
 		return ErrGroupClosed
 	}
 	return nil
+}
+
+// begin makes the group prune itself if it has a time to live, and close when ctx ends. It
+// comes when the group is complete.
+func (g *queueGroup) begin(ctx context.Context, pruneEvery time.Duration) {
+	if g.ttl > 0 {
+		g.routines.Go(func() { g.pruneRegularly(g.background, pruneEvery) })
+	}
+	g.endWith(ctx)
 }
 
 // endWith closes the group when the context of its constructor ends, as Close with an
@@ -262,7 +271,7 @@ func (g *queueGroup) Queues(context.Context) []string { return g.cache.Names() }
 
 // Prune closes the queues that have no work and were not used for the group's
 // time to live; none where that is 0.
-func (g *queueGroup) Prune(ctx context.Context) error { return g.cache.Prune(ctx) }
+func (g *queueGroup) Prune(ctx context.Context) error { return g.prune(ctx) }
 
 // pruneRegularly prunes the group until ctx ends. It is the group's one timer.
 func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
@@ -274,7 +283,7 @@ func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
 			return
 		case <-ticker.C:
 		}
-		if err := g.cache.Prune(ctx); err != nil && ctx.Err() == nil {
+		if err := g.prune(ctx); err != nil && ctx.Err() == nil {
 			logging.Error(ctx, message.Fields{
 				"message": "could not prune a queue group",
 				"kind":    g.kind,

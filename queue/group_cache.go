@@ -130,6 +130,13 @@ func (c *groupCache) Get(name string) amboy.Queue {
 	return cached.Queue
 }
 
+// has reports whether there is a queue with that name, which is no use of it.
+func (c *groupCache) has(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queues[name] != nil
+}
+
 func (c *groupCache) Remove(ctx context.Context, name string) error {
 	cached, uses, err := c.find(name)
 	if err == nil {
@@ -167,17 +174,25 @@ func (c *groupCache) remove(ctx context.Context, cached *cachedQueue, uses int) 
 	if err := checkIdle(ctx, cached); err != nil {
 		return err
 	}
+	closer, ok := cached.Queue.(amboy.IdleCloser)
+	if ok {
+		return c.removeIf(ctx, cached, uses, closer.CloseIfIdle)
+	}
 	if err := c.takeOut(cached, uses); err != nil {
 		return err
 	}
-	closer, ok := cached.Queue.(amboy.IdleCloser)
-	if !ok {
-		c.left(cached.name)
-		return c.shut(ctx, cached)
+	c.left(cached.name)
+	return c.shut(ctx, cached)
+}
+
+// removeIf removes a queue that was not used since uses was read, if it closes.
+func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int, closeIfIdle func(context.Context) (bool, error)) error {
+	if err := c.takeOut(cached, uses); err != nil {
+		return err
 	}
 	var gone bool
 	err := errorOfPanic(func() (err error) {
-		gone, err = closer.CloseIfIdle(ctx)
+		gone, err = closeIfIdle(ctx)
 		return err
 	})
 	if gone {
@@ -302,6 +317,51 @@ func (c *groupCache) Prune(ctx context.Context) error {
 			break
 		}
 		err = c.remove(ctx, cached, uses)
+		if err != nil && !isKept(err) {
+			errs = append(errs, fmt.Errorf("pruning queue %q of a group: %w", cached.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pruneUnused is Prune for a group that opens queues again when their jobs can run: queues
+// may have jobs that wait. hasWork names those that have others.
+func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Context) (map[string]bool, error)) error {
+	idle, err := c.idle(time.Now())
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("pruning a group: %w", err)
+	}
+	puts := map[*cachedQueue]int64{}
+	for cached := range idle {
+		if q, ok := cached.Queue.(*driverQueue); ok {
+			puts[cached] = q.putCalls.Load()
+		}
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	busy, err := hasWork(ctx)
+	if err != nil {
+		return fmt.Errorf("pruning a group: looking which queues have work: %w", err)
+	}
+	var errs []error
+	for cached, uses := range idle {
+		if ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("pruning a group: %w", ctx.Err()))
+			break
+		}
+		q, isOurs := cached.Queue.(*driverQueue)
+		switch {
+		case !isOurs:
+			err = c.remove(ctx, cached, uses)
+		case busy[cached.name]:
+			continue
+		default:
+			err = c.removeIf(ctx, cached, uses, func(ctx context.Context) (bool, error) { return q.closeIfUnused(ctx, puts[cached]), nil })
+		}
 		if err != nil && !isKept(err) {
 			errs = append(errs, fmt.Errorf("pruning queue %q of a group: %w", cached.name, err))
 		}

@@ -112,9 +112,9 @@ func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy
 		}
 		return merged.BuildQueue, nil
 	}
-	g := newQueueGroup(ctx, "local", opts.TTL, opts.TTL, merge)
+	g := newQueueGroup(ctx, "local", opts.TTL, merge)
 	g.opened = g.watch
-	g.endWith(ctx)
+	g.begin(ctx, opts.TTL)
 	return g, nil
 }
 

@@ -12,6 +12,7 @@ type callKind int
 
 const (
 	claimCall callKind = iota
+	lookCall
 	renewCall
 	cancelCall
 	writeCall
@@ -52,6 +53,8 @@ type call struct {
 	runs    []*Run // whose leases are renewed, or whose ends are written
 	asks    []ask  // of a claim
 	limit   int    // of a claim
+	claims  bool   // of a look, as Core.lookClaims
+	opens   bool   // of a look, as Core.lookOpens
 	cancels int    // that had been asked for then
 }
 
@@ -158,6 +161,9 @@ func (c *Core) giveUpCalls() {
 		switch made.kind {
 		case claimCall:
 			c.changed()
+		case lookCall:
+			c.lookFor(made)
+			c.look()
 		case renewCall:
 			c.timers.set(beatTimer, c.now.Mono)
 		case writeCall:

@@ -23,19 +23,30 @@ type ask struct {
 }
 
 const (
-	// fewLines is the number of lines that one claim asks for in any case.
-	fewLines = 16
+	// minAsked is the number of lines that one claim asks for in any case, if there are as
+	// many.
+	minAsked = 16
 	// maxAsked is the number of lines that one claim asks for at most.
-	maxAsked = 10_000
+	maxAsked = 1000
 )
 
 // changed says that any queue may have something new to claim.
 func (c *Core) changed() {
+	if !c.hasFewLines() {
+		c.lookClaims = true
+		c.look()
+		return
+	}
 	for e := c.order.Front(); e != nil; e = e.Next() {
 		c.mayHave(e.Value.(*Line))
 	}
 	c.claimIfUseful()
+	if c.openEvery > 0 && !c.yielding && !c.calls.isOpen(claimCall) {
+		c.look() // for when the next job is due
+	}
 }
+
+func (c *Core) hasFewLines() bool { return len(c.lines) <= c.config.FewLines }
 
 // changedIn says that a queue may have something new to claim.
 func (c *Core) changedIn(l *Line) {
@@ -69,13 +80,25 @@ func (c *Core) dueAt(at time.Time) {
 // even if all workers are busy, as they need none.
 func (c *Core) claimDue() {
 	c.due = time.Time{}
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		if l := e.Value.(*Line); !l.mayHaveExpired {
-			l.mayHaveExpired = true
-			c.expiring = append(c.expiring, l)
+	c.lookOpens = c.openEvery > 0
+	c.lookClaims = !c.hasFewLines()
+	if c.hasFewLines() {
+		for e := c.order.Front(); e != nil; e = e.Next() {
+			c.mayHave(e.Value.(*Line))
+			c.mayHaveExpired(e.Value.(*Line))
 		}
+		c.claimIfUseful()
 	}
-	c.changed()
+	if c.lookOpens || c.lookClaims {
+		c.look()
+	}
+}
+
+func (c *Core) mayHaveExpired(l *Line) {
+	if !l.mayHaveExpired {
+		l.mayHaveExpired = true
+		c.expiring = append(c.expiring, l)
+	}
 }
 
 // hasRoom tells whether one more run may begin.
@@ -120,7 +143,7 @@ func (c *Core) asks() (asks []ask, limit int) {
 	most, room := maxAsked, 0
 	if c.config.MaxRunning > 0 {
 		room = c.config.MaxRunning - c.out
-		most = min(most, max(room, fewLines))
+		most = min(most, max(room, minAsked))
 	}
 	lines := c.candidates.first(most)
 	asks = make([]ask, len(lines))

@@ -30,6 +30,11 @@ type (
 		// Except are the kinds that this process does not know. It must not be changed.
 		Except []driver.Kind
 	}
+	// Look asks the store which queues have work. The answer is Looked.
+	Look struct{ Call Call }
+	// OpenQueues asks for queues to be opened, because they have work. The answer is
+	// QueuesOpened, when that is done or has failed.
+	OpenQueues struct{ Names []string }
 	// Renew asks the store to extend leases. The answer is Renewed.
 	Renew struct {
 		Call   Call
@@ -105,6 +110,8 @@ type (
 func (Yield) isCommand()        {}
 func (Wake) isCommand()         {}
 func (Claim) isCommand()        {}
+func (Look) isCommand()         {}
+func (OpenQueues) isCommand()   {}
 func (Renew) isCommand()        {}
 func (CheckCancels) isCommand() {}
 func (Recover) isCommand()      {}

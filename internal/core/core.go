@@ -31,6 +31,10 @@ type Config struct {
 	// BatchEnds says that the store takes its time, so that the ends of several runs are
 	// written in one call.
 	BatchEnds bool
+	// FewLines is the number of queues up to which all of them are asked for if something
+	// has changed and it is not known where. If there are more, the store is asked first
+	// which of them have work.
+	FewLines int
 	// RetryScan is how often to look for jobs whose retry somebody left.
 	RetryScan time.Duration
 	// Random returns a number between 0 and 1. It is where all variation comes from.
@@ -62,6 +66,17 @@ type Core struct {
 	gathered  int  // workers that waited for the claim before when it ended
 	alone     *Run // that runs alone, or waits until it can; see suspect.go
 	due       time.Time
+	watched   []*Line // by those who want to know when they are idle
+
+	// Looks for queues with work; see look.go.
+	openEvery time.Duration // how often to look for queues to open; 0 for never
+	lookAgain bool          // when the look that is under way has ended
+	// lookClaims and lookOpens say what the next look is for: for what may be claimed of
+	// queues that are open, and for queues that are to be opened.
+	lookClaims, lookOpens bool
+	lookFrom              time.Duration // when the next look may be made
+	opening               bool          // the shell opens queues
+
 	// unknown are the kinds that this process does not know, in the order in which it met
 	// them. It is replaced, and never changed.
 	unknown []driver.Kind
@@ -78,6 +93,8 @@ type Core struct {
 	begun  bool // the first queue was resumed
 	// recoverFrom is when holders have had time to renew, after the store came back.
 	recoverFrom time.Duration
+	// retriesFrom is when retries may be looked for again.
+	retriesFrom time.Duration
 	// rescanRetries is true from when a queue may have retries that a look under way misses.
 	rescanRetries bool
 	failing       bool // the last call of the store has failed
@@ -157,8 +174,16 @@ func (c *Core) handle(event Event) {
 		c.learnUnknown(e.Kind)
 	case Registered:
 		c.forgetUnknown()
+	case Looked:
+		c.looked(e)
+	case Opens:
+		c.openEvery = e.Every
+		c.begin()
+		c.lookForQueues()
+	case QueuesOpened:
+		c.queuesOpened()
 	case Watched:
-		e.Line.watching += e.By
+		c.watch(e.Line, e.By)
 	case Tick: // timePassed did what is due; the shell has no other Tick to come
 		c.timers.wake = never
 	case Stopped:

@@ -48,6 +48,10 @@ func (c *Core) forgotten(e Forgotten) {
 	}
 }
 
+// retriesPause is how long after a look for retries the next one is made at the earliest,
+// because of queues that were opened.
+const retriesPause = time.Second
+
 // scanRetries looks for jobs whose retry was left by a process that died.
 func (c *Core) scanRetries() {
 	c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)
@@ -56,6 +60,7 @@ func (c *Core) scanRetries() {
 	}
 	c.rescanRetries = c.calls.busy(retriesCall)
 	if !c.rescanRetries {
+		c.retriesFrom = c.now.Mono + retriesPause
 		c.do(ScanRetries{c.call(retriesCall, dutyLimit).Call})
 	}
 }

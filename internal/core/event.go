@@ -56,6 +56,17 @@ type (
 		Next time.Time
 		Err  error
 	}
+	// Looked answers Look.
+	Looked struct {
+		Call Call
+		Work driver.Work
+		Err  error
+	}
+	// Opens lets queues be opened that have work: at the times at which jobs are due, when
+	// this process has changed them, and beside that this often.
+	Opens struct{ Every time.Duration }
+	// QueuesOpened answers OpenQueues.
+	QueuesOpened struct{}
 	// Renewed answers Renew.
 	Renewed struct {
 		Call Call
@@ -132,6 +143,9 @@ func (Unknown) isEvent()        {}
 func (Registered) isEvent()     {}
 func (Tick) isEvent()           {}
 func (Claimed) isEvent()        {}
+func (Looked) isEvent()         {}
+func (Opens) isEvent()          {}
+func (QueuesOpened) isEvent()   {}
 func (Renewed) isEvent()        {}
 func (CancelsFound) isEvent()   {}
 func (Recovered) isEvent()      {}

@@ -30,7 +30,7 @@ type story struct {
 func newStory(t *testing.T) *story {
 	t.Helper()
 	config := core.Config{
-		LeaseTime: 20 * time.Second, PollMin: time.Hour, PollMax: time.Hour, BatchEnds: true, RetryScan: time.Hour,
+		LeaseTime: 20 * time.Second, PollMin: time.Hour, PollMax: time.Hour, BatchEnds: true, RetryScan: time.Hour, FewLines: 8,
 		Random: func() float64 { return 0.5 },
 	}
 	s := &story{t: t, core: core.New(config, core.Time{Wall: begin}), line: &core.Line{Queue: "q"}}
@@ -122,7 +122,7 @@ func TestTheRunOfACheckThatDoesNotReturnEnds(t *testing.T) {
 func TestTheRunsOfALateClaimAndOfTheNextAreNoMoreThanMayRun(t *testing.T) {
 	s := newStory(t)
 	s.core = core.New(core.Config{
-		LeaseTime: 20 * time.Second, MaxRunning: 1, PollMin: time.Hour, PollMax: time.Hour, RetryScan: time.Hour,
+		LeaseTime: 20 * time.Second, MaxRunning: 1, FewLines: 8, PollMin: time.Hour, PollMax: time.Hour, RetryScan: time.Hour,
 		Random: func() float64 { return 0.5 },
 	}, core.Time{Wall: begin})
 	s.tell(core.Opened{Line: s.line})

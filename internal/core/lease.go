@@ -167,6 +167,9 @@ func (c *Core) storeChanged(change driver.Change) {
 		c.changed()
 	case c.lines[change.Queue] != nil:
 		c.changedIn(c.lines[change.Queue])
+	case c.openEvery > 0:
+		c.lookOpens = true
+		c.look()
 	}
 }
 

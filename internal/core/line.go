@@ -37,6 +37,18 @@ type Worker struct {
 	Shell any
 }
 
+// watch counts those who want to know when a queue is idle.
+func (c *Core) watch(l *Line, by int) {
+	l.watching += by
+	isWatched, at := l.watching > 0 && !l.stopped, slices.Index(c.watched, l)
+	switch {
+	case isWatched && at < 0:
+		c.watched = append(c.watched, l)
+	case !isWatched && at >= 0:
+		c.watched = slices.Delete(c.watched, at, at+1)
+	}
+}
+
 // Watching is the number of those who want to know when the queue is idle.
 func (l *Line) Watching() int { return l.watching }
 
@@ -56,13 +68,18 @@ func (c *Core) open(l *Line) {
 
 func (c *Core) resume(l *Line) {
 	l.resumed = true
+	c.begin()
+	c.timers.set(retriesTimer, max(c.now.Mono, c.retriesFrom)) // once for many that are opened at once
+	c.fire()
+	c.changedIn(l)
+}
+
+// begin has what dead processes left behind recovered from now on.
+func (c *Core) begin() {
 	if !c.begun {
 		c.begun = true
 		c.timers.set(recoverTimer, c.now.Mono)
 	}
-	c.timers.set(retriesTimer, c.now.Mono)
-	c.fire()
-	c.changedIn(l)
 }
 
 // stop sends the workers away that wait, and those that will.
@@ -73,6 +90,7 @@ func (c *Core) stop(l *Line) {
 	}
 	l.waiting = nil
 	c.candidates.arrange(l)
+	c.watch(l, 0)
 	c.endHopelessSuspect()
 }
 

@@ -80,3 +80,61 @@ func TestAClaimOfWhatHasExpiredIsMadeAgainAfterAnError(t *testing.T) {
 	s.tell(core.Claimed{Call: claim.Call, Err: errors.New("no answer")})
 	assert.Zero(t, only[core.Claim](t, s.wait(2*time.Second)).Limit)
 }
+
+// A change of which the queue is not known had all open queues asked for.
+func TestTheStoreIsAskedWhichOfManyQueuesHaveWork(t *testing.T) {
+	s := newStory(t)
+	lines := s.openMany(20)
+	s.tell(core.Watched{Line: lines[2], By: 1})
+	commands := s.tell(core.StoreChanged{Change: driver.Anywhere})
+	assert.Empty(t, all[core.Claim](commands))
+	look := only[core.Look](t, commands)
+	commands = s.tell(core.Looked{Call: look.Call, Work: driver.Work{
+		Queues: []driver.QueueWork{{Queue: "idle1", Ready: true}, {Queue: "q", Expired: true}, {Queue: "closed", Ready: true}},
+		Next:   begin.Add(time.Minute),
+	}})
+	assert.Equal(t, []driver.Demand{{Queue: "idle1", Limit: 1}, {Queue: "q"}}, only[core.Claim](t, commands).Demands)
+	assert.Same(t, lines[2], only[core.Drained](t, commands).Line, "it has nothing left")
+	assert.Empty(t, all[core.OpenQueues](commands), "nobody wants queues to be opened")
+	assert.Equal(t, begin.Add(time.Minute), s.core.Due())
+}
+
+func TestALookThatMayHaveMissedSomethingIsFollowedByAnother(t *testing.T) {
+	s := newStory(t)
+	s.openMany(20)
+	first := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
+	assert.Empty(t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
+	second := only[core.Look](t, s.tell(core.Looked{Call: first.Call}))
+	assert.Empty(t, all[core.Look](s.tell(core.Looked{Call: second.Call})))
+}
+
+func TestALookThatFailsIsMadeAgain(t *testing.T) {
+	s := newStory(t)
+	s.openMany(20)
+	look := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
+	s.tell(core.Looked{Call: look.Call, Err: errors.New("no answer")})
+	only[core.Look](t, s.wait(2*time.Second))
+}
+
+func TestQueuesWithWorkAreOpenedWhenTheyAreDueAndNowAndThen(t *testing.T) {
+	s := newStory(t)
+	look := only[core.Look](t, s.tell(core.Opens{Every: 10 * time.Second}))
+	due := begin.Add(12 * time.Second)
+	s.tell(core.Looked{Call: look.Call, Work: driver.Work{Next: due}})
+	work := driver.Work{Queues: []driver.QueueWork{{Queue: "a", Ready: true}, {Queue: "q", Ready: true}}}
+	for _, after := range []time.Duration{10 * time.Second, 2 * time.Second} {
+		look = only[core.Look](t, s.wait(after))
+		opened := only[core.OpenQueues](t, s.tell(core.Looked{Call: look.Call, Work: work}))
+		assert.Equal(t, []string{"a"}, opened.Names, "the other one is open")
+		s.tell(core.QueuesOpened{})
+	}
+}
+
+func TestQueuesThatHaveWorkWhileOthersAreOpenedAreLookedForAfterwards(t *testing.T) {
+	s := newStory(t)
+	look := only[core.Look](t, s.tell(core.Opens{Every: time.Hour}))
+	work := driver.Work{Queues: []driver.QueueWork{{Queue: "a", Ready: true}}}
+	only[core.OpenQueues](t, s.tell(core.Looked{Call: look.Call, Work: work}))
+	assert.Empty(t, all[core.Look](s.tell(core.StoreChanged{Change: driver.In("b")})))
+	only[core.Look](t, s.tell(core.QueuesOpened{}))
+}

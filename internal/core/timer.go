@@ -18,6 +18,8 @@ const (
 	retriesTimer              // looks for retries that others left
 	callTimer                 // gives calls up
 	aloneTimer                // starts a run although it is not alone
+	lookTimer                 // looks which queues have work
+	openTimer                 // looks for queues to open
 	allTimers
 )
 
@@ -136,6 +138,10 @@ func (c *Core) fired(which timer) {
 		c.scanRetries()
 	case aloneTimer:
 		c.startNotAlone()
+	case lookTimer:
+		c.look()
+	case openTimer:
+		c.lookForQueues()
 	case callTimer:
 		c.giveUpCalls()
 	}

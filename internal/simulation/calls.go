@@ -17,6 +17,7 @@ type path string
 
 const (
 	claimPath    path = "claim"
+	lookPath     path = "look for work"
 	renewPath    path = "renew"
 	cancelPath   path = "look for cancels"
 	recoverPath  path = "recover"
@@ -77,6 +78,8 @@ func (p *process) send(command core.Command) {
 	switch do := command.(type) {
 	case core.Claim:
 		c.path, c.limit = claimPath, do.Call.Limit
+	case core.Look:
+		c.path, c.limit = lookPath, do.Call.Limit
 	case core.Renew:
 		c.path, c.limit = renewPath, do.Call.Limit
 	case core.CheckCancels:
@@ -345,6 +348,8 @@ func (c *call) failure(err error) core.Event {
 	switch do := c.command.(type) {
 	case core.Claim:
 		return core.Claimed{Call: do.Call, Err: err}
+	case core.Look:
+		return core.Looked{Call: do.Call, Err: err}
 	case core.Renew:
 		return core.Renewed{Call: do.Call, Err: err}
 	case core.CheckCancels:
@@ -379,6 +384,9 @@ func (c *call) takeEffect(w *World) {
 			w.logRecord(c, Leased, r, timeAt(w.now).Add(lease))
 		}
 		c.result = core.Claimed{Call: do.Call, Records: claimed.Records, Next: claimed.Next, Err: err}
+	case core.Look:
+		work, err := w.driver.Work(ctx, c.now)
+		c.result = core.Looked{Call: do.Call, Work: work, Err: err}
 	case core.Renew:
 		lost, err := w.driver.Extend(ctx, do.Leases, lease)
 		for _, l := range do.Leases {

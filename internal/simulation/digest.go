@@ -384,6 +384,8 @@ func (d *digester) command(c *call) {
 	case core.Claim:
 		d.call(c, do.Call)
 		d.int(do.Limit)
+	case core.Look:
+		d.call(c, do.Call)
 	case core.Renew:
 		d.call(c, do.Call)
 		d.leases(do.Leases)
@@ -446,6 +448,13 @@ func (d *digester) answer(c *call) {
 			d.record(r)
 		}
 		d.wall(a.Next)
+		failed(a.Err)
+	case core.Looked:
+		for _, q := range a.Work.Queues {
+			d.text(q.Queue)
+			d.bools(q.Ready, q.Expired, q.Retrying)
+		}
+		d.wall(a.Work.Next)
 		failed(a.Err)
 	case core.Renewed:
 		d.leases(a.Lost)
@@ -593,6 +602,7 @@ var fieldWriters = map[string]writer{
 			writeTimer(d, v.Index(i))
 		}
 	},
+	"Core.lookFrom": writeTimer, "Core.retriesFrom": writeTimer,
 	"timers.next": writeTimer, "timers.wake": writeTimer,
 	"ends.probe": writeTimer, "ends.turns": nil,
 	"HandBack.NotBefore": nil,

@@ -324,6 +324,16 @@ var plantedFaults = []plantedFault{
 		wrong: "",
 	},
 	{
+		name: "what is new while a look is under way is missed", file: "internal/core/look.go",
+		right: "c.lookAgain = c.calls.busy(lookCall)",
+		wrong: "c.lookAgain = false\nif c.calls.busy(lookCall) {\nreturn\n}",
+	},
+	{
+		name: "a look that found work starts no claim", file: "internal/core/look.go",
+		right: "if w.Ready {\nc.mayHave(l)\n}",
+		wrong: "",
+	},
+	{
 		name: "others are let run for ever", file: "internal/core/claim.go",
 		right: "c.yielding = false",
 		wrong: "",

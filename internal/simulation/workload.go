@@ -39,6 +39,9 @@ func randomSettings(opts Options, random *rand.Rand) settings {
 		RetryScan:   pick(time.Second, 10*time.Second, time.Minute),
 		Random:      random.Float64,
 	}
+	if random.IntN(2) == 0 {
+		s.core.FewLines = len(s.queues)
+	}
 	if !s.notified {
 		s.core.PollMax = pick(200*time.Millisecond, time.Second)
 		s.core.PollMin = s.core.PollMax / 2

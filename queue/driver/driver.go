@@ -116,6 +116,13 @@ type Driver interface {
 	// kind that the request excludes.
 	Claim(ctx context.Context, req ClaimRequest) (Claimed, error)
 
+	// Work returns which queues have something to do at now, by the caller's wall clock. A
+	// process with many queues does not have to ask each of them, and opens the queues that
+	// it needs. Records that wait for a later time, for other jobs or for a scope, and parked
+	// records are nothing to do. Work changes nothing. Its cost does not grow with the number
+	// of other queues, nor of records.
+	Work(ctx context.Context, now time.Time) (Work, error)
+
 	// Extend renews leases, so that they last for leaseTime from when the store renews
 	// them. It changes nothing but the times of the lease. It returns the leases that are
 	// lost, including leases of records that do not run. A lease that has run out is

@@ -31,6 +31,7 @@ var queuesRules = []rule{
 	{"a queue exists as soon as it is controlled", queuesControlled},
 	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
+	{"a queue has work while a record can be claimed or awaits its retry", queuesWork},
 	{"a queue is unfinished while one of its records has not ended for good", queuesUnfinished},
 }
 
@@ -308,6 +309,46 @@ func queuesOfEmptyStore(f *fixture) {
 	infos, err := f.driver.Queues(f.ctx)
 	require.NoError(f, err)
 	assert.Empty(f, infos)
+}
+
+// queuesWork has a queue for each reason to have work, and for each to have none.
+func queuesWork(f *fixture) {
+	work := func(now time.Time) (work driver.Work) {
+		f.Helper()
+		work, err := f.driver.Work(f.ctx, now)
+		require.NoError(f, err)
+		return work
+	}
+	assert.Equal(f, driver.Work{}, work(time.Now()))
+	soon, later := f.after(1), f.after(2)
+	f.in("ready").insert(spec{id: "job"})
+	f.in("paused").insert(spec{id: "job"})
+	f.in("paused").pause(true)
+	f.in("parked").insert(spec{id: "job"})
+	f.in("parked").park("job")
+	f.in("blocked").insert(spec{id: "target"}, spec{id: "job", edges: []string{"target"}})
+	f.in("blocked").claimOne("target")
+	f.in("scheduled").insert(spec{id: "job", waitUntil: soon})
+	f.in("expiring").insert(spec{id: "job", waitUntil: later.Add(time.Hour), dispatchBy: later})
+	f.in("retrying").insert(spec{id: "job", retryable: true})
+	f.in("retrying").end(f.in("retrying").claimOne("job"), amboy.StateRetrying)
+	f.in("ended").insert(spec{id: "job"})
+	f.in("ended").end(f.in("ended").claimOne("job"), amboy.StateSucceeded)
+
+	ready, retrying := driver.QueueWork{Queue: "ready", Ready: true}, driver.QueueWork{Queue: "retrying", Retrying: true}
+	now := work(time.Now())
+	assert.Equal(f, []driver.QueueWork{ready, retrying}, now.Queues)
+	assert.WithinDuration(f, soon, now.Next, time.Millisecond)
+	now = work(soon.Add(time.Second))
+	var names []string
+	for _, w := range now.Queues {
+		names = append(names, w.Queue)
+	}
+	assert.Equal(f, []string{"ready", "retrying", "scheduled"}, names)
+	assert.True(f, now.Queues[2].Ready)
+	now = work(later.Add(time.Second))
+	assert.Equal(f, "expiring", now.Queues[0].Queue)
+	assert.True(f, now.Queues[0].Expired)
 }
 
 // queuesUnfinished creates a queue for each state, with records in that state.

@@ -200,6 +200,10 @@ func (t *turns) Stats(ctx context.Context, queue string) (amboy.QueueStats, erro
 
 func (t *turns) Queues(ctx context.Context) ([]driver.QueueInfo, error) { return t.next().Queues(ctx) }
 
+func (t *turns) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	return t.next().Work(ctx, now)
+}
+
 func (t *turns) Unfinished(ctx context.Context) ([]string, error) { return t.next().Unfinished(ctx) }
 
 func (t *turns) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {

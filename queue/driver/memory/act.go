@@ -47,6 +47,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 
 // act does an action to an entry whose state allows it.
 func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
+	d.touch(e.Job.queue)
 	s := &e.Job.queue.schedule
 	switch a.Kind {
 	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:

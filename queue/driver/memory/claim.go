@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/schedule"
@@ -56,6 +55,7 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 		if q == nil {
 			continue
 		}
+		d.touch(q)
 		for _, e := range q.schedule.Advance(req.Now) {
 			claimed.Records = append(claimed.Records, d.claim(e, req, e.EnqueueScopes))
 		}
@@ -68,9 +68,10 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 	}
 	claimed.Records = append(claimed.Records, d.claimInTurn(req, turns, except)...)
 	for _, t := range turns {
-		claimed.Next = earlier(claimed.Next, t.queue)
 		d.wakeOne(t.queue)
 	}
+	d.index.arrange()
+	claimed.Next = d.index.next()
 	if except != nil && except.More {
 		claimed.Next = req.Now
 	}
@@ -95,16 +96,6 @@ func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *sche
 		round = again
 	}
 	return records
-}
-
-// earlier is the earlier of a time, where it is set, and the next at which there
-// may be something to claim of a queue.
-func earlier(t time.Time, q *queue) time.Time {
-	next, ok := q.schedule.NextTime()
-	if !ok || (!t.IsZero() && t.Before(next)) {
-		return t
-	}
-	return next
 }
 
 // claim gives the lease of an entry, which holds those scopes now, to the owner,

@@ -134,6 +134,7 @@ func (q *queue) refusal(e *entry) error {
 }
 
 func (d *Driver) add(q *queue, e *entry) error {
+	d.touch(q)
 	if d.closed {
 		return driver.ErrClosed
 	}

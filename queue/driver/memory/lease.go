@@ -116,6 +116,7 @@ func (d *Driver) release(h driver.HandBack) error {
 // handBack takes the lease of an entry that runs back. One that is to be canceled
 // ends.
 func (d *Driver) handBack(e *entry, h driver.HandBack) {
+	d.touch(e.Job.queue)
 	r := &e.Job.record
 	if r.CancelRequested {
 		d.endCanceled(e, d.opts.Now())
@@ -165,6 +166,7 @@ func (d *Driver) shortenWaits() (moved bool) {
 	for _, q := range d.queues {
 		for _, m := range q.schedule.ShortenWaits(now) {
 			moved = true
+			d.touch(q)
 			if m.Scheduled {
 				// It was put by Retry, which counts all its times from the same moment.
 				times := &m.Entry.Job.record.TimeInfo

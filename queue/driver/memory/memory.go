@@ -39,6 +39,7 @@ type Driver struct {
 	mu          sync.Mutex
 	closed      bool
 	queues      map[string]*queue
+	index       index
 	records     arrivals.List[entry] // of all queues
 	inserted    uint64               // the last number of a record
 	leases      leases
@@ -86,6 +87,7 @@ func New(opts Options) (*Driver, error) {
 		opts.Elapsed = func() time.Duration { return time.Since(start) }
 	}
 	d := &Driver{opts: opts, queues: map[string]*queue{}, duties: map[string]heldDuty{}, marks: map[markKey]time.Time{}}
+	d.index.busy = map[*queue]struct{}{}
 	d.notes.Now = opts.Now
 	return d, nil
 }
@@ -115,8 +117,9 @@ func (d *Driver) lock(ctx context.Context) error {
 	return nil
 }
 
-// unlock releases the lock, and wakes the Inserts for which there is room now.
+// unlock brings the index up to date, releases the lock, and wakes the Inserts for which there is room now.
 func (d *Driver) unlock() {
+	d.index.arrange()
 	woken := d.woken
 	d.woken = nil
 	d.mu.Unlock()

@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"time"
+
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/schedule"
@@ -16,6 +18,10 @@ type queue struct {
 	byName   map[string]*entry
 	inserts  wait.Line // in Insert, for room
 	called   int       // Inserts that were woken, and have not looked yet
+
+	touched bool
+	next    time.Time // at which there may be more work, while it is timed
+	timed   int       // its place in index.timed, counted from 1; 0 if it is not there
 }
 
 // queue returns the queue with that name, which is there from now on.
@@ -28,16 +34,19 @@ func (d *Driver) queue(name string) *queue {
 		q.schedule.KindOf = kindOf
 		d.queues[name] = q
 	}
+	d.touch(q)
 	return q
 }
 
 func kindOf(e *entry) driver.Kind { return driver.KindOf(&e.Job.record) }
 
-// byName returns the entry of the record with that name; nil where there is none.
+// byName returns the entry of the record with that name, which may be changed; nil where
+// there is none.
 func (d *Driver) byName(queue, name string) *entry {
 	q := d.queues[queue]
 	if q == nil {
 		return nil
 	}
+	d.touch(q)
 	return q.byName[name]
 }

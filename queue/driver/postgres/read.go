@@ -207,6 +207,25 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 	return all, nil
 }
 
+// Work implements driver.Driver.
+func (d *Driver) Work(ctx context.Context, now time.Time) (work driver.Work, err error) {
+	at := now.UnixNano()
+	err = d.read(ctx, readWork, func(r *row) error {
+		work.Queues = append(work.Queues, driver.QueueWork{Queue: r.text(), Ready: r.bool(), Expired: r.bool(), Retrying: r.bool()})
+		return nil
+	}, at)
+	if err == nil {
+		err = d.read(ctx, nextTimes, func(r *row) error {
+			work.Next = times{r.bool(), r.bool(), r.time(), r.time()}.next()
+			return nil
+		}, at)
+	}
+	if err != nil {
+		return driver.Work{}, fmt.Errorf("looking which queues have work: %w", err)
+	}
+	return work, nil
+}
+
 // Unfinished implements driver.Driver. Its cost does not depend on the number of records.
 func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
 	err = d.read(ctx, readUnfinished, func(r *row) error {

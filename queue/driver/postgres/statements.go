@@ -115,6 +115,7 @@ const (
 	readStats
 	readQueues
 	readUnfinished
+	readWork
 	readCanceled
 
 	notify
@@ -424,6 +425,18 @@ var statementTexts = [statements]string{
 		FROM {s}.queues q LEFT JOIN ` + tallied + ` ON t.queue = q.id GROUP BY q.id, t.place ORDER BY q.name`,
 	readUnfinished: `SELECT name FROM {s}.queues WHERE id IN
 		(SELECT queue FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) ORDER BY name`,
+	readWork: `SELECT name, ready, expired, retrying FROM (
+			SELECT q.name,
+				NOT q.paused AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1))
+					AND (q.max_running = 0 OR coalesce(t.running, 0) < q.max_running) AS ready,
+				q.id IN (SELECT queue FROM {s}.jobs WHERE expires < $1) AS expired,
+				coalesce(t.retrying, 0) > 0 AS retrying
+			FROM {s}.queues q LEFT JOIN (
+				SELECT queue, sum(n) FILTER (WHERE place = 4) AS ready, sum(n) FILTER (WHERE place = 6) AS running,
+					sum(n) FILTER (WHERE place = 7) AS retrying
+				FROM ` + tallied + ` WHERE place IN (4, 6, 7) GROUP BY queue
+			) t ON t.queue = q.id
+		) w WHERE ready OR expired OR retrying ORDER BY name COLLATE "C"`,
 	readCanceled: `SELECT queue, name, job_id, owner, lease_count FROM {s}.jobs WHERE owner = $1 AND cancel`,
 
 	// Losing it when the server dies loses nothing else, so that it does not wait for the disk.

@@ -274,6 +274,9 @@ func (s *Schedule[J]) Running() int { return s.counts[Running] }
 // Ready is the number of entries that Next would return now.
 func (s *Schedule[J]) Ready() int { return s.counts[Ready] }
 
+// Retrying is the number of entries that await their next attempt.
+func (s *Schedule[J]) Retrying() int { return s.counts[Retrying] }
+
 // Idle is true where nothing is pending, running or retrying.
 func (s *Schedule[J]) Idle() bool {
 	return s.Pending() == 0 && s.counts[Running] == 0 && s.counts[Retrying] == 0

@@ -1,0 +1,101 @@
+package core
+
+// lookForQueues looks for queues that have work and are not open.
+func (c *Core) lookForQueues() {
+	c.timers.set(openTimer, c.now.Mono+c.openEvery)
+	c.lookOpens = true
+	c.look()
+}
+
+// lookPause is how many times as long as a look took the pause is that follows it: a look
+// takes longer the more queues have work, and must leave time for that.
+const lookPause = 1
+
+// look asks the store which queues have work. While a look is under way another one waits
+// for it: it may miss what is new.
+func (c *Core) look() {
+	c.lookAgain = c.calls.busy(lookCall)
+	switch {
+	case c.closing || c.lookAgain:
+	case c.now.Mono < c.lookFrom:
+		c.timers.set(lookTimer, c.lookFrom)
+	case c.opening && !c.lookClaims: // until they are open
+	default:
+		call := c.call(lookCall, callLimit)
+		call.claims, call.opens = c.lookClaims, c.lookOpens
+		c.lookClaims, c.lookOpens = false, false
+		c.do(Look{call.Call})
+	}
+}
+
+// lookFor has the next look be for what another one was for.
+func (c *Core) lookFor(call *call) {
+	c.lookClaims = c.lookClaims || call.claims
+	c.lookOpens = c.lookOpens || call.opens
+}
+
+// looked claims from the queues that have work, and has those opened that are not open.
+func (c *Core) looked(e Looked) {
+	call := c.answer(e.Call, e.Err)
+	if call == nil {
+		return
+	}
+	c.lookFrom = c.now.Mono + lookPause*(c.now.Mono-call.sent)
+	if e.Err != nil {
+		c.do(Report{"could not look which queues have work", e.Err})
+		c.lookFor(call)
+		c.timers.set(pollTimer, c.now.Mono+claimRetry)
+	}
+	hasWork := map[string]bool{}
+	var closed []string
+	for _, w := range e.Work.Queues {
+		hasWork[w.Queue] = w.Ready || w.Expired
+		l := c.lines[w.Queue]
+		switch {
+		case l == nil || l.stopped:
+			closed = append(closed, w.Queue)
+		case call.claims:
+			if w.Ready {
+				c.mayHave(l)
+			}
+			if w.Expired {
+				c.mayHaveExpired(l)
+			}
+		}
+	}
+	for _, l := range c.watched {
+		if call.claims && e.Err == nil && l.out == 0 && !hasWork[l.Queue] {
+			c.do(Drained{l})
+		}
+	}
+	if call.opens {
+		c.openQueues(closed)
+	}
+	c.dueAt(e.Work.Next)
+	c.setPoll()
+	c.claimIfUseful()
+	if c.lookAgain {
+		c.lookAgain = false
+		c.look()
+	}
+}
+
+// openQueues has queues opened. What is found while others are being opened is looked for
+// again afterwards.
+func (c *Core) openQueues(names []string) {
+	switch {
+	case len(names) == 0 || c.closing:
+	case c.opening:
+		c.lookOpens = true
+	default:
+		c.opening = true
+		c.do(OpenQueues{names})
+	}
+}
+
+func (c *Core) queuesOpened() {
+	c.opening = false
+	if c.lookOpens {
+		c.look()
+	}
+}

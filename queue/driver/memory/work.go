@@ -1,0 +1,118 @@
+package memory
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// index has the queues that have work, and those that will have some at a time. It is brought
+// up to date for the queues that were touched, before the lock is released, so that nothing
+// has to go through all queues.
+type index struct {
+	busy    map[*queue]struct{}
+	timed   timedQueues
+	touched []*queue
+}
+
+// touch is called before a change of a queue.
+func (d *Driver) touch(q *queue) {
+	if !q.touched {
+		q.touched = true
+		d.index.touched = append(d.index.touched, q)
+	}
+}
+
+// arrange puts the queues that were touched where they belong.
+func (x *index) arrange() {
+	for _, q := range x.touched {
+		q.touched = false
+		if q.schedule.Ready() > 0 || q.schedule.Retrying() > 0 {
+			x.busy[q] = struct{}{}
+		} else {
+			delete(x.busy, q)
+		}
+		at, isTimed := q.schedule.NextTime()
+		q.next = at
+		switch {
+		case isTimed && q.timed == 0:
+			heap.Push(&x.timed, q)
+		case isTimed:
+			heap.Fix(&x.timed, q.timed-1)
+		case q.timed != 0:
+			heap.Remove(&x.timed, q.timed-1)
+		}
+	}
+	clear(x.touched)
+	x.touched = x.touched[:0]
+}
+
+// next is the first time at which a queue has more work; zero if there is none.
+func (x *index) next() time.Time {
+	if len(x.timed) == 0 {
+		return time.Time{}
+	}
+	return x.timed[0].next
+}
+
+// timedQueues is a heap of queues by the next time at which they have more work, for package
+// heap.
+type timedQueues []*queue
+
+func (h timedQueues) Len() int           { return len(h) }
+func (h timedQueues) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+
+func (h timedQueues) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].timed, h[j].timed = i+1, j+1
+}
+
+// Push implements heap.Interface.
+func (h *timedQueues) Push(q any) {
+	*h = append(*h, q.(*queue))
+	q.(*queue).timed = len(*h)
+}
+
+// Pop implements heap.Interface.
+func (h *timedQueues) Pop() any {
+	last := len(*h) - 1
+	q := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	q.timed = 0
+	return q
+}
+
+// Work implements driver.Driver.
+func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	if err := d.lockToRead(ctx); err != nil {
+		return driver.Work{}, err
+	}
+	defer d.unlock()
+	var work driver.Work
+	for q := range d.index.busy {
+		w := driver.QueueWork{Queue: q.name, Ready: q.schedule.Ready() > 0 && q.mayRun(), Retrying: q.schedule.Retrying() > 0}
+		if q.timed == 0 || q.next.After(now) { // or else it is among the others
+			work.Queues = append(work.Queues, w)
+		}
+	}
+	var later []*queue
+	for len(d.index.timed) > 0 && !d.index.timed[0].next.After(now) {
+		q := heap.Pop(&d.index.timed).(*queue)
+		later = append(later, q)
+		work.Queues = append(work.Queues, driver.QueueWork{
+			Queue: q.name, Ready: q.mayRun(), Expired: true, Retrying: q.schedule.Retrying() > 0,
+		})
+	}
+	work.Next = d.index.next()
+	for _, q := range later {
+		heap.Push(&d.index.timed, q)
+	}
+	work.Queues = slices.DeleteFunc(work.Queues, func(w driver.QueueWork) bool { return w == driver.QueueWork{Queue: w.Queue} })
+	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })
+	return work, nil
+}

@@ -1,0 +1,91 @@
+package mongodb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Work implements driver.Driver. The server skips, in its indexes, from one queue to the
+// next. A queue of which as many jobs run as may is among those that are named.
+func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return driver.Work{}, err
+	}
+	defer leave()
+	at := stored(now)
+	queues := func(result string, filter bson.D) bson.A {
+		if !d.opts.Grouped {
+			return bson.A{match(filter), field("$limit", 1), project(result, bson.D{{Key: "$literal", Value: ""}})}
+		}
+		return bson.A{match(all(anyQueue, filter)), field("$group", field("_id", "$group")), project(result, "$_id")}
+	}
+	first := func(path string, from bson.D) bson.A {
+		return bson.A{
+			match(field(path, append(exist(true), from...))),
+			bson.D{{Key: "$sort", Value: field(path, 1)}},
+			field("$limit", 1),
+			project("next", "$"+path),
+		}
+	}
+	// The legacy library sets no line.
+	pipeline := queues("ready", append(slices.Clip(waiting), bson.E{Key: "line.in", Value: field("$in", bson.A{inReady, nil})}))
+	for _, branch := range []bson.A{
+		queues("ready", field("line.due", append(exist(true), bson.E{Key: "$lte", Value: at}))),
+		queues("expired", field("line.expires", append(exist(true), bson.E{Key: "$lt", Value: at}))),
+		queues("retrying", endedRetry),
+		first("line.due", field("$gt", at)),
+		first("line.expires", field("$gte", at)),
+	} {
+		pipeline = append(pipeline, d.union(branch...))
+	}
+	pipeline = append(pipeline, union(d.control.Name(), match(field("paused", true)), project("paused", "$queue")))
+	work, found, paused := driver.Work{}, map[string]*driver.QueueWork{}, map[string]bool{}
+	err = d.pipe(plain(ctx), pipeline, func(raw bson.Raw) {
+		elements, malformed := raw.Elements()
+		if malformed != nil || len(elements) == 0 {
+			return
+		}
+		value := elements[0].Value()
+		name, _ := value.StringValueOK()
+		w := found[name]
+		if w == nil {
+			w = &driver.QueueWork{Queue: name}
+		}
+		switch elements[0].Key() {
+		case "ready":
+			w.Ready = true
+		case "expired":
+			w.Expired = true
+		case "retrying":
+			w.Retrying = true
+		case "next":
+			if next := value.Time().UTC(); work.Next.IsZero() || next.Before(work.Next) {
+				work.Next = next
+			}
+			return
+		case "paused":
+			paused[name] = true
+			return
+		}
+		found[name] = w
+	})
+	if err != nil {
+		return driver.Work{}, fmt.Errorf("looking which queues have work: %w", err)
+	}
+	for name, w := range found {
+		w.Ready = w.Ready && !paused[name]
+		if w.Ready || w.Expired || w.Retrying {
+			work.Queues = append(work.Queues, *w)
+		}
+	}
+	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })
+	return work, nil
+}

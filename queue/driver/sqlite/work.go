@@ -1,0 +1,76 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// workAtOnce is the number of records, at most, that Work reads of those whose time has
+// come, and of those that await their retry.
+const workAtOnce = 10_000
+
+// What the rows of readWork are about.
+const (
+	workToClaim = iota + 1
+	workToRetry
+	workLater
+)
+
+// readWork has a row for each reason why a queue has work, with the number of records that
+// were read for it, and one with the next times.
+var readWork = fmt.Sprintf(`SELECT %[1]d, name, paused = 0 AND ready > 0 AND %[4]s, overdue > 0, 0
+	FROM queues INDEXED BY queues_work WHERE ready > 0 OR overdue > 0
+UNION ALL SELECT %[1]d, name, paused = 0 AND %[4]s, 0, n FROM queues JOIN
+	(SELECT queue, count(*) AS n FROM (SELECT queue FROM jobs WHERE due <= ?1 ORDER BY due LIMIT %[5]d) GROUP BY queue) AS of ON of.queue = queues.id
+UNION ALL SELECT %[1]d, name, 0, 1, n FROM queues JOIN
+	(SELECT queue, count(*) AS n FROM (SELECT queue FROM jobs WHERE expires < ?1 ORDER BY expires LIMIT %[5]d) GROUP BY queue) AS of ON of.queue = queues.id
+UNION ALL SELECT %[2]d, name, 0, 0, n FROM queues JOIN
+	(SELECT queue, count(*) AS n FROM (SELECT queue FROM jobs WHERE place = 7 ORDER BY seq LIMIT %[5]d) GROUP BY queue) AS of ON of.queue = queues.id
+UNION ALL SELECT %[3]d, '', (SELECT due FROM jobs WHERE due > ?1 ORDER BY due LIMIT 1), (SELECT expires FROM jobs WHERE expires >= ?1 ORDER BY expires LIMIT 1), 0`,
+	workToClaim, workToRetry, workLater, "(max_running = 0 OR running < max_running)", workAtOnce)
+
+// Work implements driver.Driver. If the time of more than 10,000 records has come, the
+// queues of the rest are for a call that Next asks for at once.
+func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
+	found := map[string]*driver.QueueWork{}
+	var next time.Time
+	timed := 0
+	err := d.reads.query(ctx, readWork, func(r *row) error {
+		kind, name, ready, expired, read := r.int(), r.text(), r.time(), r.time(), r.int()
+		if kind == workLater {
+			next = earliest(ready, expired)
+			return nil
+		}
+		if kind == workToClaim {
+			timed += read
+		}
+		w := found[name]
+		if w == nil {
+			w = &driver.QueueWork{Queue: name}
+			found[name] = w
+		}
+		w.Ready = w.Ready || ready.Int64 > 0
+		w.Expired = w.Expired || expired.Int64 > 0
+		w.Retrying = w.Retrying || kind == workToRetry
+		return nil
+	}, now.UnixNano())
+	if err != nil {
+		return driver.Work{}, fmt.Errorf("looking which queues have work: %w", err)
+	}
+	work := driver.Work{Next: next}
+	if timed >= workAtOnce {
+		work.Next = now
+	}
+	for _, w := range found {
+		if w.Ready || w.Expired || w.Retrying {
+			work.Queues = append(work.Queues, *w)
+		}
+	}
+	slices.SortFunc(work.Queues, func(a, b driver.QueueWork) int { return cmp.Compare(a.Queue, b.Queue) })
+	return work, nil
+}
