@@ -182,6 +182,14 @@ func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 
 func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) error {
 	run, aborted := q.engine.take(j)
+	if run != nil && run.Transacted() {
+		if ended, err := q.endTransacted(ctx, j, run); ended || err != nil {
+			return err
+		}
+		if j.Error() == nil && !aborted {
+			j.AddRetryableError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrNotCommitted))
+		}
+	}
 	if aborted {
 		markCanceled(j)
 	}
@@ -213,10 +221,11 @@ func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.L
 	return driver.LeaseOf(r), nil
 }
 
-// CompleteLater is Complete, whose result is logged. A job that is to be retried
-// is completed at once, and so is one in a store that takes no time.
+// CompleteLater is Complete, whose result is logged. A job that is to be retried, or may
+// have ended in a transaction, is completed at once, and so is one in a store that takes no
+// time.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
-	if j.RetryInfo().ShouldRetry() {
+	if j.RetryInfo().ShouldRetry() || q.engine.isTransacted(j) {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
 		return nothing
 	}
@@ -367,6 +376,11 @@ func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBa
 	run, aborted := q.engine.take(j)
 	if run == nil {
 		return fmt.Errorf("job %q does not run here: %w", j.ID(), amboy.ErrLeaseLost)
+	}
+	if run.Transacted() {
+		if ended, err := q.endTransacted(ctx, j, run); ended || err != nil {
+			return err
+		}
 	}
 	if aborted {
 		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
