@@ -131,9 +131,9 @@ func (q *driverQueue) rereadUntil(ctx context.Context, id string) (*driver.Recor
 	for wait := firstReread; ; wait = min(2*wait, lastReread) {
 		var r *driver.Record
 		err := errorOfPanic(func() (err error) {
-			ctx, cancel := context.WithTimeout(ctx, driverTimeout)
+			bounded, cancel := context.WithTimeout(ctx, driverTimeout)
 			defer cancel()
-			r, err = q.driver.Get(ctx, q.name, id)
+			r, err = q.driver.Get(bounded, q.name, id)
 			return err
 		})
 		if err == nil || amboy.IsJobNotFoundError(err) || errors.Is(err, driver.ErrClosed) {

@@ -142,8 +142,8 @@ func TestTransactionsOfOtherStoresAreRefused(t *testing.T) {
 	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "jobs.db")})
 	require.NoError(t, err)
 	for name, d := range map[string]driver.Driver{"memory": store, "sqlite": file} {
-		q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1})
-		require.NoError(t, err)
+		q, queueErr := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, queueErr)
 		requireForeign(ctx, t, name, q)
 	}
 	local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Capacity: 10, PutBeforeStart: true})
@@ -155,8 +155,8 @@ func requireForeign(ctx context.Context, t *testing.T, name string, q amboy.Queu
 	t.Helper()
 	_, err := transactional.Put(ctx, q, struct{}{})
 	require.ErrorIs(t, err, amboy.ErrForeignTransaction, name)
-	assert.Zero(t, q.Stats(t.Context()).Total, name)
-	q.Close(t.Context())
+	assert.Zero(t, q.Stats(ctx).Total, name)
+	q.Close(ctx)
 }
 
 func TestCompletingInATransactionNeedsOne(t *testing.T) {
@@ -182,8 +182,8 @@ func TestATransactionOfMongoDBIsRefusedByOtherStores(t *testing.T) {
 	defer session.EndSession(t.Context())
 	ctx := mongo.NewSessionContext(t.Context(), session)
 	newLocal := func() amboy.Queue {
-		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Capacity: 10, PutBeforeStart: true})
-		require.NoError(t, err)
+		q, localErr := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Capacity: 10, PutBeforeStart: true})
+		require.NoError(t, localErr)
 		return q
 	}
 	outside := newLocal()

@@ -88,9 +88,9 @@ func rowsOf(s store) string {
 // begin begins a transaction. ctx carries it.
 func (l *ledger) begin(ctx context.Context) (inTx context.Context, exec func(string) error, commit, rollback func() error, err error) {
 	if l.conn != nil && l.random.IntN(2) == 0 {
-		tx, err := l.conn.Begin(ctx)
-		if err != nil {
-			return nil, nil, nil, nil, err
+		tx, beginErr := l.conn.Begin(ctx)
+		if beginErr != nil {
+			return nil, nil, nil, nil, beginErr
 		}
 		exec = func(text string) error {
 			_, err := tx.Exec(ctx, text)

@@ -19,12 +19,12 @@ var transactionalEndRules = []rule{
 	{"a transaction of another store is refused", endsForeign},
 }
 
-// endIn ends attempts under a context.
-func (f *fixture) endIn(ctx context.Context, state amboy.JobState, records ...*driver.Record) []error {
+// endIn ends attempts that succeed under a context.
+func (f *fixture) endIn(ctx context.Context, records ...*driver.Record) []error {
 	f.Helper()
 	completions := make([]driver.Completion, len(records))
 	for i, r := range records {
-		completions[i] = driver.Completion{Lease: driver.LeaseOf(r), Record: ended(r, state)}
+		completions[i] = driver.Completion{Lease: driver.LeaseOf(r), Record: ended(r, amboy.StateSucceeded)}
 	}
 	errs, err := f.driver.Complete(ctx, completions)
 	require.NoError(f, err)
@@ -36,7 +36,7 @@ func endsAtCommit(f *fixture) {
 	f.insert(spec{id: "a"}, spec{id: "b"}, spec{id: "c"})
 	running := f.claim(3)
 	tx := f.begin()
-	require.Equal(f, []error{nil, nil}, f.endIn(tx.Context, amboy.StateSucceeded, running[:2]...))
+	require.Equal(f, []error{nil, nil}, f.endIn(tx.Context, running[:2]...))
 	f.hasState("a", amboy.StateRunning)
 	require.NoError(f, tx.Commit())
 	f.consistent()
@@ -50,7 +50,7 @@ func endsUndone(f *fixture) {
 	f.insert(spec{id: "job", scopes: []string{"s"}})
 	r := f.claimOne("job")
 	tx := f.begin()
-	require.Equal(f, []error{nil}, f.endIn(tx.Context, amboy.StateSucceeded, r))
+	require.Equal(f, []error{nil}, f.endIn(tx.Context, r))
 	require.NoError(f, tx.Rollback())
 	f.consistent()
 	f.hasState("job", amboy.StateRunning)
@@ -63,7 +63,7 @@ func endsFreeScopes(f *fixture) {
 	f.insert(spec{id: "holder", scopes: []string{"s"}}, spec{id: "next", scopes: []string{"s"}}, spec{id: "dependent", edges: []string{"holder"}})
 	r := f.claimOne("holder")
 	tx := f.begin()
-	require.Equal(f, []error{nil}, f.endIn(tx.Context, amboy.StateSucceeded, r))
+	require.Equal(f, []error{nil}, f.endIn(tx.Context, r))
 	require.NoError(f, tx.Commit())
 	f.consistent()
 	assert.Equal(f, []string{"next", "dependent"}, jobIDs(f.claim(10)))
@@ -74,7 +74,7 @@ func endsCheckLeases(f *fixture) {
 	running := f.claim(2)
 	f.release(driver.HandBack{Lease: driver.LeaseOf(running[0])})
 	tx := f.begin()
-	errs := f.endIn(tx.Context, amboy.StateSucceeded, running...)
+	errs := f.endIn(tx.Context, running...)
 	f.lost(errs[0])
 	require.NoError(f, errs[1])
 	require.NoError(f, tx.Rollback())
@@ -88,7 +88,7 @@ func endsAndInserts(f *fixture) {
 	r := f.claimOne("job")
 	tx := f.begin()
 	require.Equal(f, []error{nil}, f.insertIn(tx.Context, spec{id: "follower", edges: []string{"job"}}))
-	require.Equal(f, []error{nil}, f.endIn(tx.Context, amboy.StateSucceeded, r))
+	require.Equal(f, []error{nil}, f.endIn(tx.Context, r))
 	require.NoError(f, tx.Commit())
 	f.consistent()
 	f.claimOne("follower")

@@ -154,7 +154,8 @@ func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, e
 	}
 	key.name = g.queue
 	c := &changes{ctx: ctx, on: theirs, d: d}
-	if err = c.lock(key.id); err != nil {
+	err = c.lock(key.id)
+	if err != nil {
 		return err
 	}
 	for _, i := range g.items {

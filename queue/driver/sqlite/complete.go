@@ -58,9 +58,9 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	endings := make([]*ending, len(completions))
 	for i, completion := range completions {
-		e, err := newEnding(completion.Lease.Name, completion.Record)
-		if err != nil {
-			e = &ending{refusal: err}
+		e, refusal := newEnding(completion.Lease.Name, completion.Record)
+		if refusal != nil {
+			e = &ending{refusal: refusal}
 		}
 		e.lease = completion.Lease
 		endings[i] = e

@@ -80,8 +80,8 @@ func shipOne(ctx context.Context, d *sqlite.Driver, path string) (err error) {
 	amboy.WaitJob(ctx, j, q)
 	var n int
 	err = shop.QueryRowContext(ctx, "SELECT count(*) FROM shipments").Scan(&n)
-	if j, found := q.Get(ctx, j.ID()); found {
-		fmt.Printf("%s, %d shipments\n", amboy.NewJobInfo(j).State, n)
+	if stored, found := q.Get(ctx, j.ID()); found {
+		fmt.Printf("%s, %d shipments\n", amboy.NewJobInfo(stored).State, n)
 	}
 	return err
 }
