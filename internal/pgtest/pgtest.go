@@ -220,19 +220,7 @@ func (s *Server) runOnce() error {
 func (s *Server) await(ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
-	for {
-		conn, err := pgx.Connect(ctx, s.URL())
-		if err == nil {
-			return conn.Close(ctx)
-		}
-		select {
-		case <-ended:
-			return fmt.Errorf("%w: %w", errEndedEarly, err)
-		case <-ctx.Done():
-			return err
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	return awaitConnection(ctx, s.URL(), ended)
 }
 
 // Kill kills all processes of the server, as a power failure does, except that the system
