@@ -63,7 +63,7 @@ func TestMigrateRefusesBadInput(t *testing.T) {
 		"no database":    {nil, 2, "which database? Set --database or AMBOY_DATABASE_URL"},
 		"a bad URL":      {[]string{"--database", "postgres://me:secret@host:port/db"}, 1, "invalid URL: it must be a connection string such as postgres://"},
 		"a bad schema":   {[]string{"--database", "postgres:///x", "--schema", "a b"}, 1, "Schema must have up to 50 letters, digits and underscores"},
-		"an argument":    {[]string{"now"}, 2, "use it as: amboy migrate"},
+		"an argument":    {[]string{"now"}, 2, "usage: amboy migrate"},
 		"no such server": {[]string{"--database", "postgres:///x?host=" + t.TempDir()}, 1, "connecting: "},
 	} {
 		t.Run(name, func(t *testing.T) {
