@@ -29,19 +29,26 @@ need_cc() {
 	apt-get install -y -qq gcc libc6-dev
 }
 
-# need_postgres makes sure of the PostgreSQL server that some tests start. Without it these
-# are skipped, and say so.
+# need_postgres makes sure of the PostgreSQL server and the pooler that some tests start.
+# Without them these are skipped, and say so.
 need_postgres() {
-	if [ -n "${AMBOY_TEST_POSTGRES_URL:-}" ] || command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
+	local packages=()
+	if [ -z "${AMBOY_TEST_POSTGRES_URL:-}" ] && ! command -v initdb >/dev/null && ! compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
+		packages+=(postgresql)
+	fi
+	if ! command -v pgbouncer >/dev/null && [ ! -x /usr/sbin/pgbouncer ]; then
+		packages+=(pgbouncer)
+	fi
+	if [ ${#packages[@]} = 0 ]; then
 		return
 	fi
 	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-		echo "go.test.sh: PostgreSQL is not installed: its tests are skipped"
+		echo "go.test.sh: not installed: ${packages[*]}; the tests that need them are skipped"
 		return
 	fi
-	echo "installing PostgreSQL, which some tests start"
-	if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }; then
-		echo "go.test.sh: PostgreSQL could not be installed: its tests are skipped"
+	echo "installing ${packages[*]}, which some tests start"
+	if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null; }; then
+		echo "go.test.sh: could not be installed: ${packages[*]}; the tests that need them are skipped"
 	fi
 }
 

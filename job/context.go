@@ -106,3 +106,53 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 	}
 	return nil
 }
+
+// CompleteIn ends the job that runs under a context as succeeded, in the transaction that the
+// context carries, so that the job ends if, and only if, what else the transaction does is
+// committed:
+//
+//	if err := job.CompleteIn(postgres.WithTx(ctx, tx)); err != nil {
+//		return err
+//	}
+//	return tx.Commit(ctx)
+//
+// The transaction also checks the job's lease. After an error the caller must roll back. After
+// CompleteIn the function should commit and return: its lease is not renewed any more, so that
+// the transaction and the rest of the run must not take longer than half of the queue's lock
+// time-out. Once the transaction is committed the job has succeeded, whatever the function
+// returns. If it is not committed and the function returns nil the attempt fails with an error
+// that wraps amboy.ErrNotCommitted, and is retried if the job may be. A job of DefineResult
+// leaves no result; see CompleteWithResultIn.
+//
+// The error wraps ErrNoJob if there is no job, and otherwise is that of
+// amboy.TransactionalCompleter. Without a queue, as in amboy.RunJob, it does nothing. It
+// blocks as a statement of the transaction does.
+func CompleteIn(ctx context.Context) error {
+	j, ok := FromContext(ctx)
+	if !ok {
+		return fmt.Errorf("completing a job in a transaction: %w", ErrNoJob)
+	}
+	q := amboy.QueueFromContext(ctx)
+	if q == nil {
+		return nil
+	}
+	completer, ok := q.(amboy.TransactionalCompleter)
+	if !ok {
+		return fmt.Errorf("completing job %q in a transaction: a %T can't do that", j.ID(), q)
+	}
+	return completer.CompleteIn(ctx, j)
+}
+
+// CompleteWithResultIn is CompleteIn for a job of DefineResult, which leaves a result. It also
+// returns an *amboy.InvalidJobError if R is not the type of the results of the job's definition.
+func CompleteWithResultIn[R any](ctx context.Context, result R) error {
+	j, ok := FromContext(ctx)
+	if !ok {
+		return fmt.Errorf("completing a job in a transaction: %w", ErrNoJob)
+	}
+	own, ok := j.(interface{ leave(result any) bool })
+	if !ok || !own.leave(&result) {
+		return &amboy.InvalidJobError{JobID: j.ID(), Field: "type of the result", Value: fmt.Sprintf("%T", result), Rule: "must be that of the results of the job's definition"}
+	}
+	return CompleteIn(ctx)
+}

@@ -98,6 +98,15 @@ func (j *typedBase) setResult(left any) {
 	j.result, j.decodeResult = left, nil
 }
 
+// leave sets the result, a pointer, if it has the type of the definition's results.
+func (j *typed[A]) leave(result any) bool {
+	if j.definition.resultType == nil || reflect.TypeOf(result).Elem() != j.definition.resultType {
+		return false
+	}
+	j.setResult(result)
+	return true
+}
+
 // NoResultError means that a job has no result: it has not ended yet, has not succeeded, or
 // succeeded without having been run.
 type NoResultError struct {

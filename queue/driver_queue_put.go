@@ -9,6 +9,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/core"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -88,7 +89,7 @@ func (q *driverQueue) insertWhileOpen(ctx context.Context, records []*driver.Rec
 	if !started {
 		ctx = driver.WithoutWaiting(ctx) // nothing makes room
 	}
-	errs, err := q.driver.Insert(ctx, records)
+	errs, err := q.driver.Insert(mongodb.ShowTransaction(ctx), records)
 	if !started {
 		for i, failure := range errs {
 			if errors.Is(failure, driver.ErrFull) {

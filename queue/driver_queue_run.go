@@ -204,6 +204,14 @@ func (q *driverQueue) goOnAfter(ctx context.Context, j amboy.Job, run *core.Run)
 
 func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) (*core.Run, error) {
 	run, aborted := q.engine.take(j)
+	if run != nil && run.Transacted() {
+		if ended, err := q.endTransacted(ctx, j, run); ended || err != nil {
+			return run, err
+		}
+		if j.Error() == nil && !aborted {
+			j.AddRetryableError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrNotCommitted))
+		}
+	}
 	if aborted {
 		markCanceled(j)
 	}
@@ -235,9 +243,13 @@ func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.L
 	return driver.LeaseOf(r), nil
 }
 
-// CompleteLater is Complete, whose result is logged. A job in a store that takes no time is
-// completed at once.
+// CompleteLater is Complete, whose result is logged. A job that may have ended in a
+// transaction is completed at once, and so is a job in a store that takes no time.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
+	if q.engine.isTransacted(j) {
+		q.reportEnd(ctx, j, q.Complete(ctx, j))
+		return nothing
+	}
 	run, aborted := q.engine.take(j)
 	if run == nil {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
@@ -391,6 +403,11 @@ func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBa
 	run, aborted := q.engine.take(j)
 	if run == nil {
 		return fmt.Errorf("job %q does not run here: %w", j.ID(), amboy.ErrLeaseLost)
+	}
+	if run.Transacted() {
+		if ended, err := q.endTransacted(ctx, j, run); ended || err != nil {
+			return err
+		}
 	}
 	if aborted {
 		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/pool"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 	"github.com/mongodb/amboy/queue/internal/notes"
 	"github.com/mongodb/amboy/queue/internal/schedule"
@@ -240,7 +242,7 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 // put adds an entry, waiting for room where there is none. Who came first gets
 // room first.
 func (q *local) put(ctx context.Context, e *localEntry) error {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), driver.RefuseTransaction(mongodb.ShowTransaction(ctx))); err != nil {
 		return fmt.Errorf("putting job %q: %w", e.ID, err)
 	}
 	for inTurn := false; ; inTurn = true {

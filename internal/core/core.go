@@ -156,6 +156,8 @@ func (c *Core) handle(event Event) {
 		c.lose(e.Lease)
 	case Stuck:
 		c.stuck(e.Run)
+	case Transacted:
+		e.Run.transacted = true
 	case Finished:
 		c.finish(e.Run, e.End)
 	case GivenUp:

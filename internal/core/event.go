@@ -98,6 +98,8 @@ type (
 
 	// Stuck reports that a run goes on although it should have returned.
 	Stuck struct{ Run *Run }
+	// Transacted says that the end of a run is being written in a transaction of its job.
+	Transacted struct{ Run *Run }
 	// Finished says that a run has returned, or is not to begin, and how it ends.
 	Finished struct {
 		Run *Run
@@ -152,6 +154,7 @@ func (Recovered) isEvent()      {}
 func (Forgotten) isEvent()      {}
 func (RetriesScanned) isEvent() {}
 func (Stuck) isEvent()          {}
+func (Transacted) isEvent()     {}
 func (Finished) isEvent()       {}
 func (Lost) isEvent()           {}
 func (GivenUp) isEvent()        {}

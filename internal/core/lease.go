@@ -35,7 +35,8 @@ func (c *Core) letGo(r *Run) {
 	r.place = 0
 }
 
-// beat renews all leases in one call, but for those that are lost.
+// beat renews all leases in one call, but for those that are lost, or that a transaction may
+// end.
 func (c *Core) beat() {
 	if len(c.held) == 0 {
 		return
@@ -46,7 +47,7 @@ func (c *Core) beat() {
 	}
 	var runs []*Run
 	for _, r := range c.held {
-		if !r.isLost() {
+		if !r.isLost() && !r.transacted {
 			runs = append(runs, r)
 		}
 	}

@@ -20,13 +20,16 @@ type Run struct {
 	// Then is the shell's own, for what is to follow on Done.
 	Then func(error)
 
-	line      *Line // which counts it among its runs, until it returns
-	place     int   // in the list of leases that are held, counted from 1; 0 where it is not
-	fence     time.Duration
-	cause     error
-	lost      bool // the store says that another has the lease
-	isStuck   bool
-	suspectOf *Line // that of a suspect which waits until it is alone
+	line  *Line // which counts it among its runs, until it returns
+	place int   // in the list of leases that are held, counted from 1; 0 where it is not
+	fence time.Duration
+	cause error
+	lost  bool // the store says that another has the lease
+	// transacted is true if a transaction of the job may have written its end. The lease is
+	// not renewed any more: that would wait for the transaction, and all others with it.
+	transacted bool
+	isStuck    bool
+	suspectOf  *Line // that of a suspect which waits until it is alone
 
 	end       End
 	finishing bool
@@ -53,6 +56,9 @@ type End struct {
 
 // Cause is why the context of the run has ended, or is to end; nil where it is not.
 func (r *Run) Cause() error { return r.cause }
+
+// Transacted reports whether a transaction of its job may have ended it.
+func (r *Run) Transacted() bool { return r.transacted }
 
 // End is how it ends, from Finished on.
 func (r *Run) End() End { return r.end }

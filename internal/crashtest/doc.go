@@ -9,6 +9,8 @@
 //	go test ./internal/crashtest -run 'TestLocked' -v -timeout 10m -crashtest.locked=30s
 //	go test ./internal/crashtest -run 'TestReadOnly|TestDiskFull' -v
 //	go test ./internal/crashtest -run 'TestSchedule$' -v -timeout 10m -crashtest.day=2m
+//	go test ./internal/crashtest -run 'TestPostgres' -v -timeout 30m -crashtest.serverkills=100 -crashtest.terminations=4000
+//	go test ./internal/crashtest -run 'TestEndsInTransactions$' -v -timeout 25m -crashtest.endkills=1000
 //	go test ./internal/crashtest -run 'TestSuspension$' -v -timeout 10m -crashtest.pauses=20
 //
 // A run prints its seed. The same -crashtest.seed gives the same jobs, kills and stops;

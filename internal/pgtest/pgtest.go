@@ -165,8 +165,22 @@ func (s *Server) URL() string {
 	return "postgres:///postgres?user=amboy&host=" + url.QueryEscape(s.folder)
 }
 
-// Run starts the server again after Kill.
+// Run starts the server again after Kill. While what is left of the processes that were killed
+// keeps it from starting, it tries again.
 func (s *Server) Run() error {
+	deadline := time.Now().Add(startTime)
+	for {
+		err := s.runOnce()
+		if !errors.Is(err, errEndedEarly) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+var errEndedEarly = errors.New("the server ended while starting")
+
+func (s *Server) runOnce() error {
 	program, err := find("postgres")
 	if err != nil {
 		return err
@@ -206,19 +220,7 @@ func (s *Server) Run() error {
 func (s *Server) await(ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
-	for {
-		conn, err := pgx.Connect(ctx, s.URL())
-		if err == nil {
-			return conn.Close(ctx)
-		}
-		select {
-		case <-ended:
-			return fmt.Errorf("the server ended while starting: %w", err)
-		case <-ctx.Done():
-			return err
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	return awaitConnection(ctx, s.URL(), ended)
 }
 
 // Kill kills all processes of the server, as a power failure does, except that the system
@@ -227,7 +229,7 @@ func (s *Server) Kill() error {
 	s.mu.Lock()
 	process, ended := s.process, s.ended
 	s.mu.Unlock()
-	err := killGroup(process)
+	err := killAll(process)
 	<-ended
 	return err
 }

@@ -13,4 +13,4 @@ func asOrdinaryUser(*exec.Cmd) error { return errNone }
 
 func interrupt(c *exec.Cmd) error { return c.Process.Signal(os.Kill) }
 
-func killGroup(c *exec.Cmd) error { return c.Process.Kill() }
+func killAll(c *exec.Cmd) error { return c.Process.Kill() }

@@ -3,12 +3,15 @@
 package pgtest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -60,7 +63,37 @@ func asOrdinaryUser(c *exec.Cmd) error {
 // interrupt ends the server without waiting for its clients.
 func interrupt(c *exec.Cmd) error { return ignoreEnded(c.Process.Signal(syscall.SIGQUIT)) }
 
-func killGroup(c *exec.Cmd) error { return ignoreEnded(syscall.Kill(-c.Process.Pid, syscall.SIGKILL)) }
+// killAll kills the server and, on Linux, its processes, each of which leads a group of its
+// own. Elsewhere they end when they notice.
+func killAll(c *exec.Cmd) error {
+	pid := c.Process.Pid
+	err := ignoreEnded(syscall.Kill(pid, syscall.SIGSTOP)) // so that it starts no others
+	for _, process := range append(childrenOf(pid), pid) {
+		err = errors.Join(err, ignoreEnded(syscall.Kill(process, syscall.SIGKILL)))
+	}
+	return err
+}
+
+// childrenOf lists the processes that a process has started; none where there is no /proc.
+func childrenOf(parent int) (children []int) {
+	found, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		panic(err) // The pattern is invalid.
+	}
+	for _, path := range found {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // It has ended.
+		}
+		// What follows the name, which is in parentheses, is a state and the parent.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			children = append(children, pid)
+		}
+	}
+	return children
+}
 
 func ignoreEnded(err error) error {
 	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {

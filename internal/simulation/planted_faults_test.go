@@ -222,8 +222,8 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "leases are not renewed while their end waits", file: "internal/core/lease.go",
-		right: "if !r.isLost() {\nruns",
-		wrong: "if !r.isLost() && !r.finishing {\nruns",
+		right: "if !r.isLost() && !r.transacted {\nruns",
+		wrong: "if !r.isLost() && !r.transacted && !r.finishing {\nruns",
 	},
 	{
 		name: "a refused end counts as an outage", file: "internal/core/call.go",

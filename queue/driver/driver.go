@@ -66,6 +66,9 @@ type Features struct {
 	// Transactions: an Insert whose context carries a transaction of the store is part of
 	// it. Each driver documents how a context carries one.
 	Transactions bool
+	// TransactionalEnds: a Complete whose context carries a transaction of the store is
+	// part of it.
+	TransactionalEnds bool
 	// Durable: what is stored outlives the driver and its process.
 	Durable bool
 	// NextAttempts: Complete takes a Completion whose Next is set.
@@ -104,6 +107,9 @@ type Driver interface {
 	// all of its scopes, under the lease that it shows, which lasts for LeaseTime. A
 	// record that awaits its retry holds its enqueue scopes. A record that has ended
 	// holds none.
+	//
+	// If ctx carries a transaction of another store (see WithTransaction) nothing is
+	// inserted, and the error wraps ErrForeignTransaction.
 	Insert(ctx context.Context, records []*Record) ([]error, error)
 
 	// Claim takes leases on records that may run: records that are due, that no owner
@@ -139,6 +145,11 @@ type Driver interface {
 	// (see ShortEnd), and its error wraps ErrTooLarge.
 	// A Completion with a Next is refused as Retry would refuse it, and then nothing has
 	// changed. If its record ends as canceled, there is no next attempt.
+	//
+	// If ctx carries a transaction, a driver with TransactionalEnds writes in that: the
+	// attempts end when it is committed, and until then the caller must neither renew their
+	// leases nor end them otherwise. After any error the transaction must be rolled back.
+	// One of another store is refused as by Insert.
 	Complete(ctx context.Context, completions []Completion) ([]error, error)
 
 	// Release hands leases back. The record keeps its count and its place in the order.

@@ -62,9 +62,13 @@ type need struct {
 }
 
 var (
-	notifications = need{"the driver does not declare Notifications", func(_ Harness, has driver.Features) bool { return has.Notifications }}
-	transactions  = need{"the driver does not declare Transactions", func(_ Harness, has driver.Features) bool { return has.Transactions }}
-	durability    = need{"the driver does not declare Durable", func(_ Harness, has driver.Features) bool { return has.Durable }}
+	notifications     = need{"the driver does not declare Notifications", func(_ Harness, has driver.Features) bool { return has.Notifications }}
+	transactions      = need{"the driver does not declare Transactions", func(_ Harness, has driver.Features) bool { return has.Transactions }}
+	transactionalEnds = need{
+		"the driver does not declare TransactionalEnds",
+		func(_ Harness, has driver.Features) bool { return has.TransactionalEnds },
+	}
+	durability = need{"the driver does not declare Durable", func(_ Harness, has driver.Features) bool { return has.Durable }}
 
 	nextAttempts = need{"the driver does not declare NextAttempts", func(_ Harness, has driver.Features) bool { return has.NextAttempts }}
 

@@ -12,6 +12,7 @@ import (
 )
 
 var insertRules = []rule{
+	{"a transaction of another store is refused", insertForeign},
 	{"records are stored as given", insertStores},
 	{"the record stays the caller's own", insertCopies},
 	{"records keep their order", insertKeepsOrder},
@@ -288,4 +289,14 @@ func insertRetrying(f *fixture) {
 	require.Equal(f, []string{"free"}, jobIDs(f.claim(10)))
 	f.retry(f.get("job"))
 	f.hasState("job", amboy.StateBlocked)
+}
+
+// foreignTransaction is one that no driver knows.
+type foreignTransaction struct{}
+
+func insertForeign(f *fixture) {
+	ctx := driver.WithTransaction(f.ctx, foreignTransaction{})
+	_, err := f.driver.Insert(ctx, []*driver.Record{f.record(spec{id: "job"})})
+	require.ErrorIs(f, err, driver.ErrForeignTransaction)
+	f.missing("job")
 }

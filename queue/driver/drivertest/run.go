@@ -78,6 +78,7 @@ var others = []group{
 	{name: "Notifications", rules: notificationRules, needs: []need{notifications}},
 	{name: "Transactions", rules: transactionRules, needs: []need{transactions, hookBegin}},
 	{name: "TransactionNotifications", rules: transactionNotificationRules, needs: []need{transactions, hookBegin, notifications}},
+	{name: "TransactionalEnds", rules: transactionalEndRules, needs: []need{transactionalEnds, hookBegin}},
 	{name: "Durable", rules: durableRules, needs: []need{durability, hookReopen}},
 	{name: "Shared", rules: shareRules, needs: []need{hookShare}},
 	{name: "SharedNotifications", rules: shareNotificationRules, needs: []need{hookShare, notifications}},

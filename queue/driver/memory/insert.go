@@ -41,6 +41,9 @@ var presetPlaces = map[amboy.JobState]schedule.Place{
 // Insert implements driver.Driver. It waits for room if there is none for a record,
 // unless the context says otherwise (see driver.WithoutWaiting).
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	if err := driver.RefuseTransaction(ctx); err != nil {
+		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
+	}
 	entries := make([]*entry, len(records))
 	index := make(map[*entry]int, len(records))
 	for i, r := range records {

@@ -46,6 +46,9 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		return nil, err
 	}
 	defer leave()
+	if _, _, err = driver.TransactionOf[transaction](ctx); err != nil {
+		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
+	}
 	b := &batch{Driver: d, now: time.Now(), held: map[key]bool{}, tx: transactionOf(ctx)}
 	errs := b.add(records)
 	ctx = plain(ctx)

@@ -7,7 +7,21 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
+
+	"github.com/mongodb/amboy/queue/driver"
 )
+
+// transaction is one of a caller, as others see it.
+type transaction struct{ mongo.Session }
+
+// ShowTransaction returns a context whose transaction is seen by drivers of other stores, so
+// that they refuse it, if ctx carries a session that is in one.
+func ShowTransaction(ctx context.Context) context.Context {
+	if session := transactionOf(ctx); session != nil {
+		return driver.WithTransaction(ctx, transaction{session})
+	}
+	return ctx
+}
 
 // transactionOf returns the session that a context carries if it is in a transaction, and
 // nil otherwise.

@@ -274,7 +274,7 @@ func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) e
 			if !errors.As(err, &missing) {
 				return mayBeDone, err
 			}
-			if _, err = d.ensureLine(ctx, missing.line); err != nil {
+			if _, err = d.ensureLine(ctx, d.reader(), missing.line); err != nil {
 				return false, err
 			}
 		}

@@ -47,19 +47,22 @@ func newFinalEnding(r *driver.Record) (*ending, error) {
 }
 
 // Complete implements driver.Driver. The attempts that hold nothing, and that no other job
-// waits for, end in one statement for up to 1,000 of them, the others one by one.
+// waits for, end in one statement for up to 1,000 of them, the others one by one. If ctx
+// carries a transaction (see WithTx) it writes in that.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	theirs, err := d.callersTransaction(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("completing %d records in the caller's transaction: %w", len(completions), err)
+	}
 	errs := make([]error, len(completions))
 	isDone := make([]bool, len(completions))
-	endings := make([]*ending, len(completions))
-	for i, completion := range completions {
-		e, err := newEnding(completion.Lease.Name, completion.Record)
+	endings := newEndings(completions, errs, isDone)
+	if theirs != nil {
+		err = d.completeIn(ctx, theirs, endings, errs, isDone)
 		if err != nil {
-			errs[i], isDone[i] = err, true
-			continue
+			return nil, fmt.Errorf("completing %d records in the caller's transaction, which must be rolled back: %w", len(completions), err)
 		}
-		e.lease = completion.Lease
-		endings[i] = e
+		return errs, nil
 	}
 	fail := func(err error) ([]error, error) {
 		err = fmt.Errorf("completing %d records: %w", len(completions), err)
@@ -75,16 +78,11 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	for start := 0; start < len(endings); start += endedAtOnce {
 		end := min(start+endedAtOnce, len(endings))
-		if err := d.completePlain(ctx, endings[start:end], isDone[start:end]); err != nil {
+		if err := d.completePlain(ctx, nil, endings[start:end], isDone[start:end]); err != nil {
 			return fail(err)
 		}
 	}
-	left := byQueue(len(endings), func(i int) (string, bool) {
-		if isDone[i] {
-			return "", false
-		}
-		return endings[i].lease.Queue, true
-	})
+	left := leftOf(endings, isDone)
 	for _, group := range left {
 		err := d.eachOf(ctx, group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.complete(queue, endings[i])
@@ -97,6 +95,75 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		d.changed(driver.InQueuesOf(left, (*group).name))
 	}
 	return errs, nil
+}
+
+// newEndings encodes the records of attempts that ended. Those that can't be encoded are done
+// with.
+func newEndings(completions []driver.Completion, errs []error, isDone []bool) []*ending {
+	endings := make([]*ending, len(completions))
+	for i, completion := range completions {
+		e, err := newEnding(completion.Lease.Name, completion.Record)
+		if err != nil {
+			errs[i], isDone[i] = err, true
+			continue
+		}
+		e.lease = completion.Lease
+		endings[i] = e
+	}
+	return endings
+}
+
+// leftOf groups the endings that are not done with by their queues.
+func leftOf(endings []*ending, isDone []bool) []*group {
+	return byQueue(len(endings), func(i int) (string, bool) {
+		if isDone[i] {
+			return "", false
+		}
+		return endings[i].lease.Queue, true
+	})
+}
+
+// completeIn ends attempts in a transaction of the caller.
+func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*ending, errs []error, isDone []bool) error {
+	done, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for start := 0; start < len(endings) && err == nil; start += endedAtOnce {
+		end := min(start+endedAtOnce, len(endings))
+		err = d.completePlain(ctx, theirs, endings[start:end], isDone[start:end])
+	}
+	left := leftOf(endings, isDone)
+	for _, g := range left {
+		if err == nil {
+			err = d.completeLeftIn(ctx, theirs, g, endings, errs)
+		}
+	}
+	if err == nil {
+		err = d.signals.sendIn(ctx, theirs, len(left) > 0)
+	}
+	return err
+}
+
+// completeLeftIn ends attempts of one queue one by one.
+func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, endings []*ending, errs []error) error {
+	key, _, err := d.findQueue(ctx, theirs, g.queue)
+	if err != nil {
+		return err
+	}
+	key.name = g.queue
+	c := &changes{ctx: ctx, on: theirs, d: d}
+	err = c.lock(key.id)
+	if err != nil {
+		return err
+	}
+	for _, i := range g.items {
+		if errs[i], err = c.complete(key, endings[i]); err != nil {
+			return err
+		}
+	}
+	return c.flush()
 }
 
 // group is some items of a call that are about one queue.
@@ -195,8 +262,9 @@ func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index
 	return true, nil
 }
 
-// completePlain ends the attempts that can be ended in one statement, and says which were.
-func (d *Driver) completePlain(ctx context.Context, endings []*ending, isDone []bool) error {
+// completePlain ends the attempts that can be ended in one statement, and says which were. It
+// does so in the transaction of the caller if that is not nil.
+func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*ending, isDone []bool) error {
 	var leases leaseColumns
 	c := &columns{}
 	var names, reasons, lastErrors []pgtype.Text
@@ -225,12 +293,19 @@ func (d *Driver) completePlain(ctx context.Context, endings []*ending, isDone []
 		return nil
 	}
 	d.floors.tallied(1)
-	return d.queryOnce(ctx, endPlain, func(r *row) error {
+	ended := func(r *row) error {
 		isDone[leases.index[r.integer()-1]] = true
 		return nil
-	}, leases.queue, leases.id, names, leases.owner, leases.count, places, c.owner, c.count, c.modTime, c.created, c.started, c.ended,
+	}
+	args := []any{
+		leases.queue, leases.id, names, leases.owner, leases.count, places, c.owner, c.count, c.modTime, c.created, c.started, c.ended,
 		c.waitUntil, c.dispatchBy, c.maxTime, c.errorCount, lastErrors, reasons, c.forgetAt, c.jobType, c.version, c.format, c.dependency,
-		c.progress, c.extra, c.body)
+		c.progress, c.extra, c.body,
+	}
+	if theirs != nil {
+		return theirs.query(ctx, d.texts[endPlain], ended, args...)
+	}
+	return d.queryOnce(ctx, endPlain, ended, args...)
 }
 
 func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {

@@ -22,8 +22,22 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	s := newStores(t)
-	drivertest.Run(t, drivertest.Harness{
+	drivertest.Run(t, newStores(t, pgtest.URL(t)).harness())
+}
+
+// The driver keeps all promises without LISTEN and prepared statements, through a pooler that
+// gives each transaction another connection.
+func TestConformanceThroughPgBouncerInTransactionMode(t *testing.T) {
+	s := newStores(t, pgtest.PoolerURL(t))
+	s.pollOnly = true
+	harness := s.harness()
+	harness.Variant = true
+	drivertest.Run(t, harness)
+}
+
+// harness is that of the suite.
+func (s *stores) harness() drivertest.Harness {
+	return drivertest.Harness{
 		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.schema(t)) },
 		Elapse:    s.elapse,
 		Reopen:    func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
@@ -31,7 +45,7 @@ func TestConformance(t *testing.T) {
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return s.of(d).wire.cut() },
 		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, _ driver.Driver) drivertest.Transaction {
-			conn, err := pgx.Connect(ctx, s.url)
+			conn, err := pgx.Connect(ctx, s.direct)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, conn.Close(context.WithoutCancel(ctx))) })
 			tx, err := conn.Begin(ctx)
@@ -42,14 +56,16 @@ func TestConformance(t *testing.T) {
 				Rollback: func() error { return tx.Rollback(ctx) },
 			}
 		},
-	})
+	}
 }
 
 // stores are the schemas of the suite. There are hundreds of stores, and making tables and
 // connections takes most of their time, so those of a test are used again by another one.
 type stores struct {
-	t   *testing.T
-	url string
+	t        *testing.T
+	url      string // to which drivers connect
+	direct   string // that of the server
+	pollOnly bool
 
 	mu      sync.Mutex
 	all     map[driver.Driver]*store
@@ -64,9 +80,9 @@ type store struct {
 	wire   *wire
 }
 
-func newStores(t *testing.T) *stores {
+func newStores(t *testing.T, url string) *stores {
 	t.Helper()
-	s := &stores{t: t, url: pgtest.URL(t), all: map[driver.Driver]*store{}}
+	s := &stores{t: t, url: url, direct: pgtest.URL(t), all: map[driver.Driver]*store{}}
 	t.Cleanup(func() {
 		for _, unused := range s.free {
 			unused.pool.Close()
@@ -101,7 +117,7 @@ func (s *stores) schema(t *testing.T) string {
 		name = pgtest.Schema(s.t)
 	}
 	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.Background(), s.url)
+		conn, err := pgx.Connect(context.Background(), s.direct)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, conn.Close(context.Background())) }()
 		var empty strings.Builder
@@ -127,11 +143,14 @@ func (s *stores) open(t *testing.T, schema string) driver.Driver {
 		require.NoError(t, err)
 		config.ConnConfig.DialFunc = used.wire.dial
 		config.MaxConns = 8
+		if s.pollOnly {
+			config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		}
 		used.pool, err = pgxpool.NewWithConfig(context.Background(), config)
 		require.NoError(t, err)
 	}
 	used.schema = schema
-	d, err := postgres.Open(t.Context(), postgres.Options{Pool: used.pool, Schema: schema})
+	d, err := postgres.Open(t.Context(), postgres.Options{Pool: used.pool, Schema: schema, PollOnly: s.pollOnly})
 	require.NoError(t, err)
 	s.mu.Lock()
 	s.all[d] = used
@@ -149,7 +168,7 @@ func (s *stores) open(t *testing.T, schema string) driver.Driver {
 // elapse makes the leases of a store end earlier, as its clock is that of the server.
 func (s *stores) elapse(t *testing.T, d driver.Driver, by time.Duration) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.url)
+	conn, err := pgx.Connect(t.Context(), s.direct)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close(context.Background())) }()
 	for _, change := range []string{"jobs SET lease_until = lease_until - $1", "leases SET until = until - $1, taken = taken - $1"} {

@@ -41,7 +41,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 	defer done()
 	key, found, err := d.findQueue(ctx, d.reader(), queue)
 	if err == nil && !found && wanted != (driver.ControlChange{}) {
-		key, err = d.ensureQueue(ctx, queue)
+		key, err = d.ensureQueue(ctx, d.reader(), queue)
 	}
 	if err != nil {
 		return control, d.failed(ctx, err, false)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -70,4 +71,28 @@ func putAndRun(ctx context.Context, url, schema string) (err error) {
 // The example needs a server, so a test runs it.
 func TestExample(t *testing.T) {
 	require.NoError(t, putAndRun(t.Context(), pgtest.URL(t), pgtest.Schema(t)))
+}
+
+// Two processes behind a pooler in transaction mode: one puts jobs, and the other one polls.
+func TestQueueThroughPgBouncerInTransactionMode(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.PoolerURL(t), Schema: pgtest.Schema(t), PollOnly: true}
+	var queues [2]amboy.RetryableQueue
+	for i := range queues {
+		store, err := postgres.Open(t.Context(), opts)
+		require.NoError(t, err)
+		queues[i], err = queue.NewDriverQueue(queue.DriverQueueOptions{
+			Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 4, PollInterval: 10 * time.Millisecond,
+		})
+		require.NoError(t, err)
+		defer queues[i].Close(context.WithoutCancel(t.Context()))
+	}
+	require.NoError(t, queues[1].Start(context.WithoutCancel(t.Context())))
+	for range 20 {
+		_, err := sendMail.Put(t.Context(), queues[0], mail{To: "ada@example.com"})
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.True(t, amboy.Wait(ctx, queues[0]))
+	require.Equal(t, 20, queues[0].Stats(t.Context()).Completed)
 }

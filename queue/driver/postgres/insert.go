@@ -183,7 +183,11 @@ func runsOf(all []*newRecord) (runs [][]*newRecord) {
 
 // insertRun inserts a run, in the transaction of the caller if that is not nil.
 func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecord) error {
-	if err := d.place(ctx, some); err != nil {
+	on := theirs
+	if on == nil {
+		on = d.reader()
+	}
+	if err := d.place(ctx, on, some); err != nil {
 		return d.failed(ctx, err, false)
 	}
 	switch {
@@ -203,21 +207,21 @@ func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecor
 		if err != nil {
 			return err
 		}
-		return d.signals.sendIn(ctx, theirs)
+		return d.signals.sendIn(ctx, theirs, true)
 	default:
 		return d.transact(ctx, some[0].queue, func(c *changes) error { return c.insertAll(some) })
 	}
 }
 
 // place finds the queues and the lines of records.
-func (d *Driver) place(ctx context.Context, some []*newRecord) error {
+func (d *Driver) place(ctx context.Context, on querier, some []*newRecord) error {
 	for _, n := range some {
-		queue, err := d.ensureQueue(ctx, n.queueName)
+		queue, err := d.ensureQueue(ctx, on, n.queueName)
 		if err != nil {
 			return err
 		}
 		n.queue, n.refusal = queue.id, nil
-		n.line, err = d.ensureLine(ctx, n.lineKey())
+		n.line, err = d.ensureLine(ctx, on, n.lineKey())
 		if err != nil {
 			return err
 		}
@@ -269,7 +273,7 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 		err = d.explainRefused(ctx, theirs, some, inserted)
 	}
 	if err == nil {
-		err = d.signals.sendIn(ctx, theirs)
+		err = d.signals.sendIn(ctx, theirs, true)
 	}
 	return err
 }

@@ -277,16 +277,14 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 		recovered, kept = 0, nil
 		for _, s := range stale {
 			// Its lease may have been extended, or one before it may have ended on which it
-			// depends.
+			// depends. A transaction of a caller may be about to end it: that must not be
+			// waited for with the lock of the queue.
 			j, failure := c.job(findStale, s.seq)
 			if failure != nil {
 				return failure
 			}
-			if j == nil {
-				continue
-			}
-			if j.isOneOf(keep) {
-				kept = append(kept, j.seq)
+			if j == nil || j.isOneOf(keep) {
+				kept = append(kept, s.seq)
 				continue
 			}
 			failure = c.interrupt(j)

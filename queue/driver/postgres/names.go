@@ -94,11 +94,12 @@ func (d *Driver) findQueue(ctx context.Context, on querier, name string) (key qu
 	return key, found, err
 }
 
-// ensureQueue returns the key of a queue, which it adds if it is not there. It runs in no
+// ensureQueue returns the key of a queue, which it adds if it is not there. It looks in a
+// transaction of the caller first: all connections of the pool may have such ones. It adds in no
 // transaction, so that no other waits for that one to add the same.
-func (d *Driver) ensureQueue(ctx context.Context, name string) (queueKey, error) {
-	for {
-		key, found, err := d.findQueue(ctx, d.reader(), name)
+func (d *Driver) ensureQueue(ctx context.Context, on querier, name string) (queueKey, error) {
+	for ; ; on = d.reader() {
+		key, found, err := d.findQueue(ctx, on, name)
 		if found || err != nil {
 			return key, err
 		}
@@ -112,9 +113,9 @@ func (d *Driver) ensureQueue(ctx context.Context, name string) (queueKey, error)
 }
 
 // ensureLine returns the key of a line, as ensureQueue does.
-func (d *Driver) ensureLine(ctx context.Context, key lineKey) (int32, error) {
-	for {
-		id, found, err := d.findLine(ctx, d.reader(), key)
+func (d *Driver) ensureLine(ctx context.Context, on querier, key lineKey) (int32, error) {
+	for ; ; on = d.reader() {
+		id, found, err := d.findLine(ctx, on, key)
 		if found || err != nil {
 			return id, err
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,8 +31,8 @@ type Options struct {
 	// closed. What the URL says of passwords is in no error.
 	URL string
 	// Pool is an open pool, which stays the caller's and must be open for as long as the
-	// driver. Beside it the driver opens two connections of its own with the same settings:
-	// one that listens for notifications, and one that sends them and raises floors.
+	// driver. Beside it the driver opens a connection of its own with the same settings,
+	// which listens for notifications.
 	Pool *pgxpool.Pool
 	// Schema is the name of the PostgreSQL schema that holds the tables. It may have
 	// letters, digits and underscores, and up to 50 of them. Empty means DefaultSchema.
@@ -78,6 +79,9 @@ type Driver struct {
 	queueIDs, queueNames, lineIDs sync.Map
 	// alone has the line of each queue in which no other was seen.
 	alone sync.Map
+
+	// known is what is known of the database; see ownIdentity.
+	known atomic.Pointer[identity]
 
 	floors      *floors
 	signals     *signals
@@ -163,7 +167,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 // Features implements driver.Driver. It has all, but for Notifications with
 // Options.PollOnly.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: !d.opts.PollOnly, Transactions: true, Durable: true}
+	return driver.Features{Notifications: !d.opts.PollOnly, Transactions: true, TransactionalEnds: true, Durable: true}
 }
 
 // Subscribe implements driver.Driver. With Options.PollOnly notify is called after changes

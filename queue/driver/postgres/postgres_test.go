@@ -306,3 +306,33 @@ func TestTheHolderOfTheLockOfAQueueWaitsForNoSecondConnection(t *testing.T) {
 		assert.Equal(t, 1, acted.Done)
 	}
 }
+
+// A job that had ended in a transaction which was not committed yet, and whose lease was over,
+// kept the recovery waiting, which held the lock of the queue.
+func TestOpenTransactionThatEndsAJobKeepsNoRecoveryWaiting(t *testing.T) {
+	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
+	d := open(t, opts)
+	insert(t.Context(), t, d, newRecord("in it"), newRecord("beside it"))
+	claimed, err := d.Claim(t.Context(), driver.ClaimRequest{
+		Owner: "owner", Queues: []driver.Demand{{Limit: 2}}, Limit: 2, Now: time.Now(), LeaseTime: time.Nanosecond,
+	})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 2)
+	tx, err := connect(t, opts.URL).Begin(t.Context())
+	require.NoError(t, err)
+	ended := *claimed.Records[0]
+	ended.Status.Completed, ended.Status.InProgress = true, false
+	errs, err := d.Complete(postgres.WithTx(t.Context(), tx), []driver.Completion{{Lease: driver.LeaseOf(claimed.Records[0]), Record: &ended}})
+	require.NoError(t, errors.Join(append(errs, err)...))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	n, err := d.RecoverStale(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	require.NoError(t, tx.Rollback(t.Context()))
+	n, err = d.RecoverStale(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 1, n, "it is looked at again")
+	assert.Equal(t, []string{"in it", "beside it"}, idsOf(claim(t, d, 10)))
+}

@@ -88,7 +88,7 @@ func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
 		if err == nil {
 			from, what, _ := strings.Cut(n.Payload, "/")
 			if from != s.self {
-				s.d.subscribers.Notify(driver.Change{MayClaim: what != "ended"})
+				s.d.subscribers.Notify(driver.Change{MayClaim: what != endedNews})
 			}
 			continue
 		}
@@ -171,11 +171,7 @@ func (s *signals) sendOne(ctx context.Context) {
 	if !pending {
 		return
 	}
-	what := "ended"
-	if mayClaim {
-		what = "claim"
-	}
-	_, err := s.d.reader().exec(ctx, s.d.texts[notify], s.channel, s.self+"/"+what)
+	_, err := s.d.reader().exec(ctx, s.d.texts[notify], s.channel, s.self+"/"+news(mayClaim))
 	if err != nil && ctx.Err() == nil {
 		logging.Warning(ctx, message.Fields{
 			"message": "could not notify other processes of a change; they notice it when they poll",
@@ -185,12 +181,24 @@ func (s *signals) sendOne(ctx context.Context) {
 	}
 }
 
-// sendIn notifies when the transaction of a caller is committed.
-func (s *signals) sendIn(ctx context.Context, on querier) error {
+// news is what a notification says beside its sender.
+func news(mayClaim bool) string {
+	if mayClaim {
+		return "claim"
+	}
+	return endedNews
+}
+
+// endedNews is that of changes after which there is nothing new to claim.
+const endedNews = "ended"
+
+// sendIn notifies when the transaction of a caller is committed. It names no sender, as this
+// process learns of the commit in no other way.
+func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool) error {
 	if s.d.opts.PollOnly {
 		return nil
 	}
-	_, err := on.exec(ctx, s.d.texts[notifyIn], s.channel, "/claim")
+	_, err := on.exec(ctx, s.d.texts[notifyIn], s.channel, "/"+news(mayClaim))
 	return err
 }
 

@@ -269,7 +269,7 @@ var statementTexts = [statements]string{
 	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < ` + serverNow + ` ORDER BY until, id LIMIT $1`,
 	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
-	findStale:  `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE`,
+	findStale:  `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE seq = $1 AND place = 6 AND lease_until < ` + serverNow + ` FOR UPDATE SKIP LOCKED`,
 	keepLeases: `INSERT INTO {s}.leases (until, taken, seqs) SELECT until, taken, $3::bigint[] FROM {s}.leases WHERE (until, id) = ($1, $2)`,
 	// The clock of the server was set back since these leases were taken.
 	shortenLeases: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), f AS (

@@ -7,54 +7,62 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/mongodb/amboy/queue/driver"
 )
 
-type transactionKey struct{}
+// transaction is one of a caller, a pgx.Tx or a *sql.Tx.
+type transaction struct{ tx any }
 
-// WithTx returns a context with which Insert writes in a transaction of the caller, so that
-// the records are added when it is committed, with whatever else it changes, and not at all
-// when it is rolled back. The transaction must be on the database of the driver's schema;
-// Insert returns an error for any other. After an error of Insert the caller must roll back.
+// WithTx returns a context with which Insert and Complete write in a transaction of the
+// caller, so that records are added, or attempts end, when it is committed, with whatever else
+// it changes, and not at all when it is rolled back. The transaction must be on the database
+// of the driver's schema; these calls return an error for any other. After an error of one of
+// them the caller must roll back.
 //
 // While it is open, records that take scopes or depend on other jobs keep other changes of
 // their queue waiting, though no claims and no ends of jobs without either. It should be
 // short.
 //
-// Only Insert uses the transaction.
+// Other calls do not use the transaction.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
-	return context.WithValue(ctx, transactionKey{}, tx)
+	return driver.WithTransaction(ctx, transaction{tx})
 }
 
 // WithSQLTx is WithTx for a transaction of database/sql. Its handle must be one of the package
 // github.com/jackc/pgx/v5/stdlib (the driver named "pgx").
 func WithSQLTx(ctx context.Context, tx *sql.Tx) context.Context {
-	return context.WithValue(ctx, transactionKey{}, tx)
+	return driver.WithTransaction(ctx, transaction{tx})
 }
 
 // callersTransaction returns the transaction that a context carries; nil if it has none.
 func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
+	carried, found, err := driver.TransactionOf[transaction](ctx)
+	if err != nil || !found {
+		return nil, err
+	}
 	var on querier
-	switch tx := ctx.Value(transactionKey{}).(type) {
+	switch tx := carried.tx.(type) {
 	case pgx.Tx:
 		on = pgxQuerier{tx}
 	case *sql.Tx:
-		if tx == nil {
-			return nil, errors.New("the transaction is nil")
+		if tx != nil {
+			on = sqlQuerier{tx}
 		}
-		on = sqlQuerier{tx}
-	default:
-		return nil, nil //nolint:nilnil // It has none.
+	}
+	if on == nil {
+		return nil, errors.New("the transaction is nil")
 	}
 	theirs, err := d.identity(ctx, on)
 	if err != nil {
 		return nil, fmt.Errorf("asking for its database: %w", err)
 	}
-	ours, err := d.ownIdentity(ctx)
+	ours, err := d.ownIdentity(ctx, theirs)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("asking for the driver's database: %w", err)
 	}
 	if theirs != ours {
-		return nil, fmt.Errorf("the transaction is on another database: it must be on %s, and is on %s", ours.database, theirs.database)
+		return nil, fmt.Errorf("the transaction is on another database: it must be on %s, and is on %s: %w", ours.database, theirs.database, driver.ErrForeignTransaction)
 	}
 	return on, nil
 }
@@ -78,7 +86,15 @@ func (d *Driver) identity(ctx context.Context, on querier) (id identity, err err
 }
 
 // ownIdentity is that of the driver's database. The server may have been restarted since it
-// was read, so it is read each time.
-func (d *Driver) ownIdentity(ctx context.Context) (identity, error) {
-	return d.identity(ctx, d.reader())
+// was read, so it is read again if it is not what is expected. Otherwise it takes no
+// connection: callers whose transactions have all of the pool would wait for each other.
+func (d *Driver) ownIdentity(ctx context.Context, expected identity) (identity, error) {
+	if known := d.known.Load(); known != nil && *known == expected {
+		return expected, nil
+	}
+	id, err := d.identity(ctx, d.reader())
+	if err == nil {
+		d.known.Store(&id)
+	}
+	return id, err
 }

@@ -51,12 +51,18 @@ func (c *content) values(args []any) []any {
 
 // Complete implements driver.Driver. A record that never ran can be completed
 // too, under the lease that it shows: then it never will.
+//
+// If ctx carries a transaction (see WithTx) it writes in that.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
+	tx, err := transactionOf(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("completing %d records in the caller's transaction: %w", len(completions), err)
+	}
 	endings := make([]*ending, len(completions))
 	for i, completion := range completions {
-		e, err := newEnding(completion.Lease.Name, completion.Record)
-		if err != nil {
-			e = &ending{refusal: err}
+		e, refusal := newEnding(completion.Lease.Name, completion.Record)
+		if refusal != nil {
+			e = &ending{refusal: refusal}
 		}
 		e.lease = completion.Lease
 		if err == nil && completion.Next != nil {
@@ -65,7 +71,15 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 		endings[i] = e
 	}
-	errs, err := each(ctx, d, endings, func(e *ending) string { return e.lease.Queue }, (*changes).complete)
+	var errs []error
+	if tx != nil {
+		err = d.changeIn(ctx, tx, func(c *changes) (err error) {
+			errs, err = applyEach(c, endings, (*changes).complete)
+			return err
+		})
+	} else {
+		errs, err = each(ctx, d, endings, func(e *ending) string { return e.lease.Queue }, (*changes).complete)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("completing %d records: %w", len(completions), err)
 	}

@@ -115,14 +115,18 @@ func sort(all []*newRecord, errs []error) (sorted []*newRecord) {
 // it writes in that. Else it writes in transactions of 1,000 records, at most;
 // where one of them fails, the records that it was to write have its error.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
+	tx, err := transactionOf(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
+	}
 	sorted, errs := newRecords(records)
 	insert := d.insertSome
-	if tx, ok := transactionOf(ctx); ok {
+	if tx != nil {
 		insert = func(ctx context.Context, some []*newRecord) error { return d.insertIn(ctx, tx, some) }
 	}
 	for start := 0; start < len(sorted); start += insertAtOnce {
 		some := sorted[start:min(start+insertAtOnce, len(sorted))]
-		err := insert(ctx, some)
+		err = insert(ctx, some)
 		if err == nil {
 			for _, n := range some {
 				errs[n.index] = n.refusal

@@ -17,19 +17,25 @@ import (
 // the error of one of them, and says that nothing was changed for it.
 func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) string, apply func(*changes, T) (refusal, err error)) ([]error, error) {
 	var errs []error
-	err := d.writer.write(ctx, &change{news: driver.InQueuesOf(items, queueOf), size: len(items), run: func(c *changes) error {
-		errs = make([]error, len(items))
-		for i, item := range items {
-			var err error
-			errs[i], err = apply(c, item)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+	err := d.writer.write(ctx, &change{news: driver.InQueuesOf(items, queueOf), size: len(items), run: func(c *changes) (err error) {
+		errs, err = applyEach(c, items, apply)
+		return err
 	}})
 	if err != nil {
 		return nil, err
+	}
+	return errs, nil
+}
+
+// applyEach makes a change for each of several items.
+func applyEach[T any](c *changes, items []T, apply func(*changes, T) (refusal, err error)) ([]error, error) {
+	errs := make([]error, len(items))
+	for i, item := range items {
+		var err error
+		errs[i], err = apply(c, item)
+		if err != nil {
+			return nil, err
+		}
 	}
 	return errs, nil
 }

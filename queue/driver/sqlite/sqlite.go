@@ -134,7 +134,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // Features implements driver.Driver: it has all.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: true, Transactions: true, Durable: true, NextAttempts: true}
+	return driver.Features{Notifications: true, Transactions: true, TransactionalEnds: true, Durable: true, NextAttempts: true}
 }
 
 // Subscribe implements driver.Driver. notify is called after changes that this

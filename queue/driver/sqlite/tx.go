@@ -10,29 +10,39 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-type transactionKey struct{}
+// transaction is one of a caller.
+type transaction struct{ *sql.Tx }
 
-// WithTx returns a context with which Insert writes in a transaction of the
-// caller, so that the records are added when it is committed, with whatever else
+// WithTx returns a context with which Insert and Complete write in a transaction of the
+// caller, so that records are added, or attempts end, when it is committed, with whatever else
 // it changes, and not at all when it is rolled back. The transaction must be on a
 // database handle that was opened for the driver's file, with the driver "sqlite"
-// of modernc.org/sqlite; Insert returns an error for any other, and after one the
+// of modernc.org/sqlite; these calls return an error for any other, and after one the
 // caller should roll back. It has the rules of SQLite: there is one writer at a
 // time, so it should be short, and best begins with the right to write
 // ("_txlock=immediate" in the name of the handle).
 //
-// Only Insert looks for a transaction.
+// Other calls do not use the transaction.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
-	return context.WithValue(ctx, transactionKey{}, tx)
+	return driver.WithTransaction(ctx, transaction{tx})
 }
 
-func transactionOf(ctx context.Context) (*sql.Tx, bool) {
-	tx, ok := ctx.Value(transactionKey{}).(*sql.Tx)
-	return tx, ok && tx != nil
+// transactionOf returns the transaction that a context carries; nil if it carries none.
+func transactionOf(ctx context.Context) (*sql.Tx, error) {
+	tx, found, err := driver.TransactionOf[transaction](ctx)
+	if found && tx.Tx == nil {
+		err = errors.New("the transaction is nil")
+	}
+	return tx.Tx, err
 }
 
 // insertIn adds records in a transaction of the caller.
 func (d *Driver) insertIn(ctx context.Context, tx *sql.Tx, some []*newRecord) error {
+	return d.changeIn(ctx, tx, func(c *changes) error { return c.insertAll(some) })
+}
+
+// changeIn makes a change in a transaction of the caller.
+func (d *Driver) changeIn(ctx context.Context, tx *sql.Tx, run func(*changes) error) error {
 	if d.isClosed() {
 		return driver.ErrClosed
 	}
@@ -40,7 +50,7 @@ func (d *Driver) insertIn(ctx context.Context, tx *sql.Tx, some []*newRecord) er
 		return fmt.Errorf("writing in the caller's transaction: %w", err)
 	}
 	c := newChanges(&callersConnection{ctx: ctx, tx: tx}, nil)
-	err := c.insertAll(some)
+	err := run(c)
 	if err == nil {
 		err = c.flush()
 	}
@@ -59,14 +69,14 @@ func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	}
 	theirs, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("it must be on the file %q (is on %q): %w", d.path, path, err)
+		return fmt.Errorf("it must be on the file %q (is on %q): %w: %w", d.path, path, driver.ErrForeignTransaction, err)
 	}
 	ours, err := os.Stat(d.path)
 	if err != nil {
 		return err
 	}
 	if !os.SameFile(ours, theirs) {
-		return fmt.Errorf("it must be on the file %q (is on %q)", d.path, path)
+		return fmt.Errorf("it must be on the file %q (is on %q): %w", d.path, path, driver.ErrForeignTransaction)
 	}
 	return nil
 }

@@ -1,0 +1,76 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/cmd/amboy/internal/cli"
+	"github.com/mongodb/amboy/internal/pgtest"
+)
+
+func TestMigratePrintsOrTakesTheStepsThatAreLeft(t *testing.T) {
+	server, schema := pgtest.URL(t), pgtest.Schema(t)
+	migrate := func(more ...string) result {
+		inDatabase := func(env *cli.Env) {
+			env.Getenv = func(name string) string { return map[string]string{"AMBOY_DATABASE_URL": server}[name] }
+		}
+		return runIn(t.Context(), nil, inDatabase, append([]string{"migrate", "--schema", schema}, more...)...)
+	}
+	script := migrate("--dry-run")
+	require.Zero(t, script.code, script.errOut)
+	assert.Contains(t, script.out, "CREATE SCHEMA")
+	asJSON := migrate("--dry-run", "-o", "json")
+	var steps []struct {
+		Version int
+		SQL     string
+	}
+	require.NoError(t, json.Unmarshal([]byte(asJSON.out), &steps))
+	require.Len(t, steps, 1)
+	assert.Equal(t, 1, steps[0].Version)
+
+	// The script is what an operator runs who does not trust a program with the schema.
+	conn, err := pgx.Connect(t.Context(), server)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close(t.Context())) }()
+	_, err = conn.Exec(t.Context(), script.out)
+	require.NoError(t, err)
+	assert.Equal(t, "There was nothing to do.\n", migrate().out)
+	assert.Equal(t, "-- There is nothing to do.\n", migrate("--dry-run").out)
+
+	_, err = conn.Exec(t.Context(), "DROP SCHEMA "+schema+" CASCADE")
+	require.NoError(t, err)
+	taken := migrate()
+	require.Zero(t, taken.code, taken.errOut)
+	assert.Equal(t, "VERSION  STEP\n1        the tables of version 1\n", taken.out)
+
+	_, err = conn.Exec(t.Context(), "INSERT INTO "+schema+".migrations (version) VALUES (99)")
+	require.NoError(t, err)
+	newer := migrate()
+	assert.Equal(t, 1, newer.code)
+	assert.Contains(t, newer.errOut, "the schema was written by a newer version of this library: it has version 99, and this one knows versions up to 1; update the program")
+}
+
+func TestMigrateRefusesBadInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no database":    {nil, 2, "which database? Set --database or AMBOY_DATABASE_URL"},
+		"a bad URL":      {[]string{"--database", "postgres://me:secret@host:port/db"}, 1, "invalid URL: it must be a connection string such as postgres://"},
+		"a bad schema":   {[]string{"--database", "postgres:///x", "--schema", "a b"}, 1, "Schema must have up to 50 letters, digits and underscores"},
+		"an argument":    {[]string{"now"}, 2, "usage: amboy migrate"},
+		"no such server": {[]string{"--database", "postgres:///x?host=" + t.TempDir()}, 1, "connecting: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, nil, append([]string{"migrate"}, c.args...)...)
+			assert.Equal(t, c.code, got.code)
+			assert.Contains(t, got.errOut, c.says)
+			assert.NotContains(t, got.errOut, "secret")
+		})
+	}
+}

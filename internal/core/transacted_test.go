@@ -1,0 +1,33 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+)
+
+// The renewal of a lease that a transaction of its job is ending waits for that, and so do
+// the renewals of all others, which are made in the same call.
+func TestALeaseThatATransactionEndsIsNotRenewed(t *testing.T) {
+	s := newStory(t)
+	transacted, other := s.run(), s.run()
+	s.tell(core.Transacted{Run: transacted})
+	renewed := 0
+	var canceled []core.Cancel
+	for range 40 { // two leases
+		commands := s.wait(time.Second)
+		for _, renew := range all[core.Renew](commands) {
+			assert.Len(t, renew.Leases, 1)
+			renewed++
+			s.tell(core.Renewed{Call: renew.Call})
+		}
+		canceled = append(canceled, all[core.Cancel](commands)...)
+	}
+	assert.NotZero(t, renewed)
+	assert.Equal(t, []core.Cancel{{Run: transacted, Cause: amboy.ErrLeaseLost}}, canceled, "the holder fences itself")
+	assert.NoError(t, other.Cause())
+}

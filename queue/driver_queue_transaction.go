@@ -1,0 +1,150 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+var _ amboy.TransactionalCompleter = (*driverQueue)(nil)
+
+// CompleteIn ends a job that Next returned in the transaction that ctx carries.
+func (q *driverQueue) CompleteIn(ctx context.Context, j amboy.Job) error {
+	if amboy.IsNilJob(j) {
+		return fmt.Errorf("completing a job of queue %q in a transaction: the job must not be nil", q.id)
+	}
+	if err := q.completeIn(mongodb.ShowTransaction(ctx), j); err != nil {
+		return fmt.Errorf("completing job %q in a transaction, which must be rolled back: %w", j.ID(), err)
+	}
+	return nil
+}
+
+func (q *driverQueue) completeIn(ctx context.Context, j amboy.Job) error {
+	switch {
+	case !driver.HasTransaction(ctx):
+		return errors.New("the context carries none of the store (see WithTx of its driver)")
+	case !q.driver.Features().TransactionalEnds:
+		return errors.New("the store of the queue can't end jobs in a transaction")
+	case j.Error() != nil:
+		return fmt.Errorf("the job has reported an error: %w", j.Error())
+	case j.RetryInfo().ShouldRetry():
+		return errors.New("the job has asked to be retried")
+	}
+	r, lease, err := q.transactedRecord(ctx, j)
+	if err != nil {
+		return err
+	}
+	errs, err := q.driver.Complete(ctx, []driver.Completion{{Lease: lease, Record: r}})
+	if err != nil {
+		return err
+	}
+	return errs[0]
+}
+
+// transactedRecord encodes the end of a job that succeeds if a transaction is committed.
+// Until then the job shows that it runs. From now on its lease is not renewed.
+func (q *driverQueue) transactedRecord(ctx context.Context, j amboy.Job) (r *driver.Record, lease driver.Lease, err error) {
+	run, cause := q.engine.transact(j)
+	if run == nil {
+		return nil, driver.Lease{}, fmt.Errorf("it does not run in queue %q: %w", q.id, amboy.ErrLeaseLost)
+	}
+	if cause != nil {
+		return nil, driver.Lease{}, cause
+	}
+	status, times := j.Status(), j.TimeInfo()
+	defer func() {
+		j.SetStatus(status)
+		j.SetTimeInfo(times)
+	}()
+	err = errorOfPanic(func() (err error) {
+		r, err = q.endedRecord(ctx, j, run.Lease)
+		return err
+	})
+	return r, run.Lease, err
+}
+
+// transact notes that a transaction may end the run that a job is; nil if it does not run here.
+// cause is why its context has ended.
+func (e *engine) transact(j amboy.Job) (run *core.Run, cause error) {
+	e.coreMu.Lock()
+	run = e.runs[j]
+	if run == nil {
+		e.coreMu.Unlock()
+		return nil, nil
+	}
+	commands := e.step(core.Transacted{Run: run})
+	cause = run.Cause()
+	e.coreMu.Unlock()
+	e.carryOut(commands)
+	return run, cause
+}
+
+// isTransacted reports whether a transaction may have ended the run that a job is.
+func (e *engine) isTransacted(j amboy.Job) bool {
+	e.coreMu.Lock()
+	defer e.coreMu.Unlock()
+	run := e.runs[j]
+	return run != nil && run.Transacted()
+}
+
+// firstReread and lastReread bound the time between two attempts to find out whether a
+// transaction has ended a job.
+const (
+	firstReread = 50 * time.Millisecond
+	lastReread  = time.Second
+)
+
+// endTransacted finds out whether a transaction has ended a run, which has returned, and ends it
+// here if so. While the store does not answer it asks again, until ctx ends: then the job runs
+// again when its lease is over, unless it has ended.
+func (q *driverQueue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (ended bool, err error) {
+	r, err := q.rereadUntil(ctx, j.ID())
+	if err != nil {
+		q.engine.drop(run)
+		return false, fmt.Errorf("finding out whether its transaction was committed: %w", err)
+	}
+	if !r.Status.Completed || driver.LeaseOf(r) != run.Lease {
+		return false, nil
+	}
+	if reported := j.Error(); reported != nil {
+		logging.Warning(ctx, q.failure("a job reported an error after the transaction was committed in which it ended", j.ID(), reported))
+	}
+	j.SetStatus(r.Status)
+	j.SetTimeInfo(r.TimeInfo)
+	j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: new(false)})
+	done := make(chan struct{})
+	q.engine.finish(run, core.End{}, func(error) { close(done) })
+	<-done
+	q.afterEnd(ctx, j, r, nil, nil)
+	return true, nil
+}
+
+// rereadUntil reads a job until the store answers, or ctx ends.
+func (q *driverQueue) rereadUntil(ctx context.Context, id string) (*driver.Record, error) {
+	for wait := firstReread; ; wait = min(2*wait, lastReread) {
+		var r *driver.Record
+		err := errorOfPanic(func() (err error) {
+			bounded, cancel := context.WithTimeout(ctx, driverTimeout)
+			defer cancel()
+			r, err = q.driver.Get(bounded, q.name, id)
+			return err
+		})
+		if err == nil || amboy.IsJobNotFoundError(err) || errors.Is(err, driver.ErrClosed) {
+			return r, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, errors.Join(ctx.Err(), err)
+		}
+	}
+}

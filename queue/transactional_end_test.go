@@ -1,0 +1,196 @@
+package queue_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// transactor has what the jobs of a test do in their transactions.
+type transactor struct {
+	db   *sql.DB
+	run  func(ctx context.Context, tx *sql.Tx) (string, error)
+	runs int
+}
+
+type transactorKey struct{}
+
+var transactional = job.DefineResult("queue_test.transactional", 1, func(ctx context.Context, _ struct{}) (string, error) {
+	x := ctx.Value(transactorKey{}).(*transactor)
+	x.runs++
+	tx, err := x.db.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO own VALUES (1)")
+	if err != nil {
+		return "", errors.Join(err, tx.Rollback())
+	}
+	return x.run(sqlite.WithTx(ctx, tx), tx)
+}, job.Defaults[struct{}]{MaxAttempts: 2})
+
+// runTransactional runs a job, and returns it with the number of its rows.
+func runTransactional(t *testing.T, x *transactor) (amboy.Job, int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	x.db, err = sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, x.db.Close()) }()
+	_, err = x.db.ExecContext(t.Context(), "CREATE TABLE own (n INTEGER)")
+	require.NoError(t, err)
+	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
+		Driver: d, CloseDriver: true, NumWorkers: 1, LockTimeout: time.Minute,
+		Middleware: []amboy.Middleware{{Run: func(next amboy.RunFunc) amboy.RunFunc {
+			return func(ctx context.Context, j amboy.Job) error {
+				return next(context.WithValue(ctx, transactorKey{}, x), j)
+			}
+		}}},
+	})
+	require.NoError(t, err)
+	defer q.Close(context.WithoutCancel(t.Context()))
+	require.NoError(t, q.Start(context.WithoutCancel(t.Context())))
+	put, err := transactional.New(struct{}{})
+	require.NoError(t, err)
+	require.NoError(t, q.Put(t.Context(), put))
+	require.True(t, amboy.WaitJob(t.Context(), put, q))
+	j, found := q.Get(t.Context(), put.ID())
+	require.True(t, found)
+	var rows int
+	require.NoError(t, x.db.QueryRowContext(t.Context(), "SELECT count(*) FROM own").Scan(&rows))
+	return j, rows
+}
+
+func TestAJobEndsInItsTransaction(t *testing.T) {
+	for name, test := range map[string]struct {
+		run        func(ctx context.Context, tx *sql.Tx) (string, error)
+		state      amboy.JobState
+		runs, rows int
+		says       string
+	}{
+		"that is committed": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				return "ignored", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit())
+			},
+			state: amboy.StateSucceeded, runs: 1, rows: 1,
+		},
+		"that is committed, whatever it returns": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				return "", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit(), errors.New("too late"))
+			},
+			state: amboy.StateSucceeded, runs: 1, rows: 1,
+		},
+		"that is rolled back": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback(), errors.New("no"))
+			},
+			state: amboy.StateFailed, runs: 2, says: "no",
+		},
+		"that it forgets to commit": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback())
+			},
+			state: amboy.StateFailed, runs: 2, says: amboy.ErrNotCommitted.Error(),
+		},
+		"with a result of another type": {
+			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
+				return "", errors.Join(job.CompleteWithResultIn(ctx, 1), tx.Rollback())
+			},
+			state: amboy.StateFailed, runs: 2, says: "type of the result must be that of the results of the job's definition",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &transactor{run: test.run}
+			j, rows := runTransactional(t, x)
+			assert.Equal(t, test.state, amboy.NewJobInfo(j).State)
+			assert.Equal(t, test.rows, rows)
+			assert.Equal(t, test.runs, x.runs)
+			if test.says != "" {
+				require.ErrorContains(t, j.Error(), test.says)
+				return
+			}
+			require.NoError(t, j.Error())
+			left, err := transactional.ResultOf(j)
+			require.NoError(t, err)
+			assert.Equal(t, "done", left)
+		})
+	}
+}
+
+func TestTransactionsOfOtherStoresAreRefused(t *testing.T) {
+	ctx := postgres.WithTx(t.Context(), nil)
+	store, err := memory.New(memory.Options{KeepFinished: 1})
+	require.NoError(t, err)
+	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "jobs.db")})
+	require.NoError(t, err)
+	for name, d := range map[string]driver.Driver{"memory": store, "sqlite": file} {
+		q, queueErr := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: d, CloseDriver: true, NumWorkers: 1})
+		require.NoError(t, queueErr)
+		requireForeign(ctx, t, name, q)
+	}
+	local, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Capacity: 10, PutBeforeStart: true})
+	require.NoError(t, err)
+	requireForeign(ctx, t, "local", local)
+}
+
+func requireForeign(ctx context.Context, t *testing.T, name string, q amboy.Queue) {
+	t.Helper()
+	_, err := transactional.Put(ctx, q, struct{}{})
+	require.ErrorIs(t, err, amboy.ErrForeignTransaction, name)
+	assert.Zero(t, q.Stats(ctx).Total, name)
+	q.Close(ctx)
+}
+
+func TestCompletingInATransactionNeedsOne(t *testing.T) {
+	x := &transactor{}
+	var without, foreign error
+	x.run = func(ctx context.Context, tx *sql.Tx) (string, error) {
+		without = job.CompleteIn(driver.WithTransaction(ctx, nil))
+		foreign = job.CompleteIn(postgres.WithTx(ctx, nil))
+		return "done", tx.Rollback()
+	}
+	_, _ = runTransactional(t, x)
+	require.ErrorContains(t, without, "the context carries none of the store")
+	require.ErrorIs(t, foreign, amboy.ErrForeignTransaction)
+	require.ErrorIs(t, job.CompleteIn(t.Context()), job.ErrNoJob)
+}
+
+func TestATransactionOfMongoDBIsRefusedByOtherStores(t *testing.T) {
+	client, err := mongo.Connect(t.Context(), options.Client().ApplyURI(mongotest.Open(t, mongotest.ReplicaSet()).URI()))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) }()
+	session, err := client.StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	ctx := mongo.NewSessionContext(t.Context(), session)
+	newLocal := func() amboy.Queue {
+		q, localErr := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Capacity: 10, PutBeforeStart: true})
+		require.NoError(t, localErr)
+		return q
+	}
+	outside := newLocal()
+	defer outside.Close(t.Context())
+	_, err = transactional.Put(ctx, outside, struct{}{})
+	require.NoError(t, err, "no transaction has begun")
+	require.NoError(t, session.StartTransaction())
+	requireForeign(ctx, t, "local", newLocal())
+	require.NoError(t, session.AbortTransaction(t.Context()))
+}
