@@ -246,7 +246,7 @@ func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.L
 // CompleteLater is Complete, whose result is logged. A job that may have ended in a
 // transaction is completed at once, and so is a job in a store that takes no time.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
-	if q.engine.isTransacted(j) {
+	if q.engine.inline || q.engine.isTransacted(j) {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
 		return nothing
 	}
@@ -268,12 +268,7 @@ func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func
 		}
 		done <- nil
 	})
-	wait = func() { _ = q.engine.waitForEnd(ctx, run, done) } // which was reported
-	if q.engine.inline {
-		wait()
-		return nothing
-	}
-	return wait
+	return func() { _ = q.engine.waitForEnd(ctx, run, done) } // which was reported
 }
 
 func nothing() {
