@@ -377,7 +377,7 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a job that was canceled while it was claimed goes on", file: "internal/core/claim.go",
-		right:  "c.checkCancelsSoon() // it may have been one of these",
+		right:  "c.checkCancelsSoon() // a request may concern one of these records",
 		wrong:  "c.cancels = call.cancels",
 		unseen: "any other change of the store makes the process check, and one usually comes within seconds",
 	},
