@@ -31,10 +31,10 @@ type (
 		// Except holds the kinds that this process does not know. It must not be changed.
 		Except []driver.Kind
 	}
-	// Look asks the store which queues have work. The answer is Looked.
+	// Look queries the store for the queues that have work. The answer is Looked.
 	Look struct{ Call Call }
-	// OpenQueues asks for queues to be opened, because they have work. The answer is
-	// QueuesOpened, when that is done or has failed.
+	// OpenQueues opens queues because they have work. The answer is QueuesOpened, when they
+	// are open or opening them has failed.
 	OpenQueues struct{ Names []string }
 	// Renew asks the store to extend leases. The answer is Renewed.
 	Renew struct {

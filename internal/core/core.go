@@ -68,7 +68,7 @@ type Core struct {
 	due       time.Time
 	watched   []*Line // with watchers that want to know when the queue is idle
 
-	// Queries for queues with work; see look.go.
+	// Queries for queues with work; see work_query.go.
 	openEvery time.Duration // how often to query for queues to open; 0 for never
 	lookAgain bool          // when the look that is under way has ended
 	// lookClaims and lookOpens are the purposes of the next look: jobs to claim from open

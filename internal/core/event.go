@@ -62,8 +62,8 @@ type (
 		Work driver.Work
 		Err  error
 	}
-	// Opens lets queues be opened that have work: at the times at which jobs are due, when
-	// this process has changed them, and beside that this often.
+	// Opens allows the core to open queues that have work: when jobs become due, after changes
+	// by this process, and at an interval.
 	Opens struct{ Every time.Duration }
 	// QueuesOpened answers OpenQueues.
 	QueuesOpened struct{}

@@ -74,7 +74,7 @@ func (c *Core) resume(l *Line) {
 	c.changedIn(l)
 }
 
-// begin has what dead processes left behind recovered from now on.
+// begin starts the recovery of leases of dead processes.
 func (c *Core) begin() {
 	if !c.begun {
 		c.begun = true

@@ -80,8 +80,8 @@ func TestAFailedClaimOfExpiredJobsIsRetried(t *testing.T) {
 	assert.Zero(t, only[core.Claim](t, s.wait(2*time.Second)).Limit)
 }
 
-// A change of which the queue is not known had all open queues asked for.
-func TestTheStoreIsAskedWhichOfManyQueuesHaveWork(t *testing.T) {
+// A change in an unknown queue made the core claim from all open queues.
+func TestAChangeInAnUnknownQueueQueriesTheStoreForQueuesWithWork(t *testing.T) {
 	s := newStory(t)
 	lines := s.openMany(20)
 	s.tell(core.Watched{Line: lines[2], By: 1})
@@ -93,12 +93,12 @@ func TestTheStoreIsAskedWhichOfManyQueuesHaveWork(t *testing.T) {
 		Next:   begin.Add(time.Minute),
 	}})
 	assert.Equal(t, []driver.Demand{{Queue: "idle1", Limit: 1}, {Queue: "q"}}, only[core.Claim](t, commands).Demands)
-	assert.Same(t, lines[2], only[core.Drained](t, commands).Line, "it has nothing left")
-	assert.Empty(t, all[core.OpenQueues](commands), "nobody wants queues to be opened")
+	assert.Same(t, lines[2], only[core.Drained](t, commands).Line, "the queue has no work left")
+	assert.Empty(t, all[core.OpenQueues](commands), "the core must not open queues without Opens")
 	assert.Equal(t, begin.Add(time.Minute), s.core.Due())
 }
 
-func TestALookThatMayHaveMissedSomethingIsFollowedByAnother(t *testing.T) {
+func TestALookDuringAnotherIsMadeAfterwards(t *testing.T) {
 	s := newStory(t)
 	s.openMany(20)
 	first := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
@@ -107,7 +107,7 @@ func TestALookThatMayHaveMissedSomethingIsFollowedByAnother(t *testing.T) {
 	assert.Empty(t, all[core.Look](s.tell(core.Looked{Call: second.Call})))
 }
 
-func TestALookThatFailsIsMadeAgain(t *testing.T) {
+func TestAFailedLookIsRetried(t *testing.T) {
 	s := newStory(t)
 	s.openMany(20)
 	look := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
@@ -115,7 +115,7 @@ func TestALookThatFailsIsMadeAgain(t *testing.T) {
 	only[core.Look](t, s.wait(2*time.Second))
 }
 
-func TestQueuesWithWorkAreOpenedWhenTheyAreDueAndNowAndThen(t *testing.T) {
+func TestQueuesWithWorkAreOpenedWhenTheyAreDueAndAtIntervals(t *testing.T) {
 	s := newStory(t)
 	look := only[core.Look](t, s.tell(core.Opens{Every: 10 * time.Second}))
 	due := begin.Add(12 * time.Second)
@@ -129,7 +129,7 @@ func TestQueuesWithWorkAreOpenedWhenTheyAreDueAndNowAndThen(t *testing.T) {
 	}
 }
 
-func TestQueuesThatHaveWorkWhileOthersAreOpenedAreLookedForAfterwards(t *testing.T) {
+func TestQueuesThatGetWorkWhileOthersAreOpenedAreOpenedAfterwards(t *testing.T) {
 	s := newStory(t)
 	look := only[core.Look](t, s.tell(core.Opens{Every: time.Hour}))
 	work := driver.Work{Queues: []driver.QueueWork{{Queue: "a", Ready: true}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// transaction is one of a caller.
+// transaction is a transaction of the caller.
 type transaction struct{ *sql.Tx }
 
 // WithTx returns a context with which Insert and Complete write in a transaction of the
