@@ -187,7 +187,7 @@ const (
 func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (recovered int, err error) {
 	over, err := d.leasesOver(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("looking for stale leases: %w", err)
+		return 0, fmt.Errorf("reading stale leases: %w", err)
 	}
 	for {
 		late, err := d.waitsLate(ctx)
