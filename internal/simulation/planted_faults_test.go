@@ -324,12 +324,12 @@ var plantedFaults = []plantedFault{
 		wrong: "",
 	},
 	{
-		name: "what is new while a look is under way is missed", file: "internal/core/look.go",
+		name: "what is new while a look is under way is missed", file: "internal/core/work_query.go",
 		right: "c.lookAgain = c.calls.busy(lookCall)",
 		wrong: "c.lookAgain = false\nif c.calls.busy(lookCall) {\nreturn\n}",
 	},
 	{
-		name: "a look that found work starts no claim", file: "internal/core/look.go",
+		name: "a look that found work starts no claim", file: "internal/core/work_query.go",
 		right: "if w.Ready {\nc.mayHave(l)\n}",
 		wrong: "",
 	},

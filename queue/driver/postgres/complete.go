@@ -351,7 +351,7 @@ func (c *changes) end(j *job, e *ending) error {
 	if err := c.free(j, j.allScopes()); err != nil {
 		return err
 	}
-	return c.tellDependents(j)
+	return c.releaseDependents(j)
 }
 
 // replace stores the record of an ended attempt, and moves the row to its final place.

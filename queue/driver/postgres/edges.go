@@ -86,8 +86,8 @@ func (c *changes) link(n *newRecord) error {
 	return nil
 }
 
-// tellDependents ends the edges to a job that has ended.
-func (c *changes) tellDependents(j *job) error {
+// releaseDependents ends the edges to a job that has ended.
+func (c *changes) releaseDependents(j *job) error {
 	if !j.dependents {
 		return nil
 	}

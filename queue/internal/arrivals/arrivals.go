@@ -11,23 +11,23 @@ type List[E any] struct {
 	empty  int // the number of empty places
 }
 
-// place is a place in the order. Its thing is nil if it was removed.
+// place is a place in the order. Its item is nil if it was removed.
 type place[E any] struct {
 	number uint64
-	thing  *E
+	item   *E
 }
 
 // compactFrom is the size below which empty places are kept.
 const compactFrom = 64
 
 // Add adds an item whose number must be larger than those before.
-func (l *List[E]) Add(number uint64, thing *E) {
-	l.places = append(l.places, place[E]{number, thing})
+func (l *List[E]) Add(number uint64, item *E) {
+	l.places = append(l.places, place[E]{number, item})
 }
 
 // Remove removes the item that was added with a number.
 func (l *List[E]) Remove(number uint64) {
-	l.places[l.search(number)].thing = nil
+	l.places[l.search(number)].item = nil
 	l.empty++
 	if len(l.places) >= compactFrom && 2*l.empty >= len(l.places) {
 		l.compact()
@@ -41,7 +41,7 @@ func (l *List[E]) compact() {
 		kept = make([]place[E], 0, 2*size)
 	}
 	for _, p := range l.places {
-		if p.thing != nil {
+		if p.item != nil {
 			kept = append(kept, p)
 		}
 	}
@@ -69,8 +69,8 @@ func (l *List[E]) search(number uint64) int {
 // Next returns the first item after a number; nil if there is none.
 func (l *List[E]) Next(number uint64) *E {
 	for i := l.search(number); i < len(l.places); i++ {
-		if p := l.places[i]; p.thing != nil && p.number > number {
-			return p.thing
+		if p := l.places[i]; p.item != nil && p.number > number {
+			return p.item
 		}
 	}
 	return nil
@@ -79,8 +79,8 @@ func (l *List[E]) Next(number uint64) *E {
 // Previous returns the last item before a number; nil if there is none.
 func (l *List[E]) Previous(number uint64) *E {
 	for i := l.search(number) - 1; i >= 0; i-- {
-		if thing := l.places[i].thing; thing != nil {
-			return thing
+		if item := l.places[i].item; item != nil {
+			return item
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (l *List[E]) Previous(number uint64) *E {
 // All calls yield with the items, in order.
 func (l *List[E]) All(yield func(*E) bool) {
 	for _, p := range l.places {
-		if p.thing != nil && !yield(p.thing) {
+		if p.item != nil && !yield(p.item) {
 			return
 		}
 	}
