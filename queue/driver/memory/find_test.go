@@ -62,7 +62,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestPagesWhileRecordsComeAndGo reads pages of one queue and of all queues while records come and go. Each record
+// The test reads pages of one queue and of all queues while records come and go. Each record
 // that stays must be on exactly one page.
 func TestPagesWhileRecordsComeAndGo(t *testing.T) {
 	const records, pageSize = 3000, 70

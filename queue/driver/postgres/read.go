@@ -221,7 +221,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (work driver.Work, err
 		}, at)
 	}
 	if err != nil {
-		return driver.Work{}, fmt.Errorf("looking which queues have work: %w", err)
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	return work, nil
 }
@@ -233,7 +233,7 @@ func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("looking for queues with unfinished records: %w", err)
+		return nil, fmt.Errorf("querying queues with unfinished records: %w", err)
 	}
 	return names, nil
 }

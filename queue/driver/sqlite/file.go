@@ -124,7 +124,7 @@ func useLog(ctx context.Context, conn *sql.Conn) error {
 		err = fmt.Errorf("journal mode stays %q", mode)
 	}
 	if err != nil {
-		return fmt.Errorf("making it use a write-ahead log: %w", err)
+		return fmt.Errorf("switching it to a write-ahead log: %w", err)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
-// The other behaviour is tested by the drivers' conformance suite, with the memory driver.
+// The other behavior is tested by the drivers' conformance suite, with the memory driver.
 
 func note(key string, until time.Time) driver.Note {
 	return driver.Note{Kind: "kind", Key: key, Value: []byte(key), Until: until}
