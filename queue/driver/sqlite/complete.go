@@ -65,7 +65,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 			e = &ending{refusal: refusal}
 		}
 		e.lease = completion.Lease
-		if err == nil && completion.Next != nil {
+		if refusal == nil && completion.Next != nil {
 			e.replaced = true
 			e.next, e.refusal = encodeNext(completion.Next)
 		}

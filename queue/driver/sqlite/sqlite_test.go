@@ -373,3 +373,24 @@ func checkCounts(t *testing.T, db *sql.DB) {
 		OR overdue <> (SELECT count(*) FROM jobs WHERE queue = q.id AND overdue = 1)`).Scan(&wrong))
 	assert.Zero(t, wrong, "queues whose counts are wrong")
 }
+
+// The refusal was lost if the completion had a next attempt, and the whole call failed.
+func TestAnEndThatCannotBeEncodedIsRefusedDespiteItsNextAttempt(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	insert(t, d, newRecord(t, "bad"), newRecord(t, "good"))
+	claimed := claim(t, d, 2)
+	completions := make([]driver.Completion, len(claimed))
+	for i, r := range claimed {
+		r.Status.Completed, r.Status.InProgress = true, false
+		completions[i] = driver.Completion{Lease: driver.LeaseOf(r), Record: r}
+	}
+	next := *newRecord(t, "bad")
+	next.Name = "attempt-1.bad"
+	claimed[0].Metadata = map[string]string{"zero\x00": ""} // which BSON can't encode
+	completions[0].Next = &next
+	errs, err := d.Complete(t.Context(), completions)
+	require.NoError(t, err)
+	require.ErrorContains(t, errs[0], "encoding")
+	require.NoError(t, errs[1])
+	assert.Equal(t, []string{"bad"}, list(t, d, amboy.StateRunning))
+}
