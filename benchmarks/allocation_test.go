@@ -11,12 +11,12 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// BenchmarkPutToComplete sends jobs through a queue one at a time, for the time
-// and the memory that one takes, the making of the job and its ID included.
+// BenchmarkPutToComplete measures the time and the memory of one job, from its creation to its
+// end, by sending jobs through a queue one at a time.
 func BenchmarkPutToComplete(b *testing.B) {
 	q := start(b, queue.NewLocalLimitedSize(1, 1024))
 	defer q.Close(b.Context())
-	sendOneByOne(b, q) // from then on the queue does not grow
+	sendOneByOne(b, q) // after which the queue does not grow
 
 	var took samples
 	var allocated allocation
@@ -44,11 +44,11 @@ func TestPutToCompleteMemory(t *testing.T) {
 
 const jobsOneByOne = 10_000
 
-// allocation is what was allocated for each of a number of jobs, rounded down
-// as the testing package does, since the runtime allocates a little by itself.
+// allocation is the average allocation per job, rounded down as in package testing, because
+// the runtime allocates a little by itself.
 type allocation struct{ objects, bytes uint64 }
 
-// allocatedBy counts what is allocated for each of a number of jobs while f runs.
+// allocatedBy measures the allocation per job while f runs.
 func allocatedBy(jobs uint64, f func()) allocation {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -60,7 +60,7 @@ func allocatedBy(jobs uint64, f func()) allocation {
 	}
 }
 
-// sendOneByOne makes and puts jobs, each when the one before has run.
+// sendOneByOne creates and puts jobs, each after the previous one has run.
 func sendOneByOne(tb testing.TB, q amboy.Queue) allocation {
 	ran := make(chan struct{}, 1)
 	run := func() { ran <- struct{}{} }

@@ -22,9 +22,9 @@ var backlogs = []struct {
 	{"scheduled", time.Hour},
 }
 
-// BenchmarkBacklog measures how many jobs a second pass through a queue in
-// which a million others wait, and beside it through one in which none do, and
-// how many bytes of heap the queue takes for each waiting job.
+// BenchmarkBacklog measures how many jobs per second pass through a queue in which a million
+// others wait, compared with an empty queue, and how many bytes of heap the queue uses per
+// waiting job.
 func BenchmarkBacklog(b *testing.B) {
 	const waiting = 1_000_000
 	for _, backlog := range backlogs {
@@ -67,9 +67,8 @@ func TestBacklogMemory(t *testing.T) {
 	}
 }
 
-// startWithBacklog starts a queue that no worker serves and puts jobs that may
-// run after a wait. It returns the bytes of heap that the queue takes for each
-// of them, beside the job itself.
+// startWithBacklog starts a queue without workers and puts jobs that are due after a wait. It
+// returns the bytes of heap that the queue uses for each of them, without the job itself.
 func startWithBacklog(tb testing.TB, waiting int, wait time.Duration) (q amboy.Queue, bytes float64) {
 	due := time.Now().Add(wait)
 	tasks := newTasks(waiting, func() {})
@@ -89,8 +88,7 @@ func startWithBacklog(tb testing.TB, waiting int, wait time.Duration) (q amboy.Q
 	return q, bytes
 }
 
-// passThrough measures how long it takes to put jobs and to run and complete as
-// many.
+// passThrough measures how long it takes to put jobs and to run and complete the same number.
 func passThrough(b *testing.B, q amboy.Queue, jobs int) time.Duration {
 	ctx := b.Context()
 	tasks := newTasks(jobs, func() {})

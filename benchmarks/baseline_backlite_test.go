@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// backliteFile is a queue of github.com/mikestefanello/backlite. As in its
-// documentation, the number of connections is not limited, and tasks that
-// succeeded are not kept.
+// backliteFile is a queue of github.com/mikestefanello/backlite. As in its documentation, the
+// number of connections is unlimited, and succeeded tasks are not kept.
 type backliteFile struct {
 	db     *sql.DB
 	client *backlite.Client
@@ -58,9 +57,8 @@ func (q *backliteFile) put(ctx context.Context, jobs int) error {
 	return err
 }
 
-// close must be called when all jobs have run. Then the dispatcher looks for a
-// free worker, every 100 ms: it does not end before it has found one, and Stop
-// takes them all.
+// close must be called when all jobs have run. The dispatcher then checks every 100 ms for a
+// free worker. It must find one before Stop takes all workers, or it does not end.
 func (q *backliteFile) close() error {
 	<-time.After(300 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -2,8 +2,8 @@ package benchmarks
 
 import "sync"
 
-// channelPool is a buffered channel with consumers: the least that a pool of
-// workers in one process can cost.
+// channelPool is a buffered channel with consumers: the minimum cost of a pool of workers in
+// one process.
 type channelPool struct {
 	tasks   chan func()
 	workers sync.WaitGroup

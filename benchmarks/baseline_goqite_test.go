@@ -16,8 +16,8 @@ import (
 	"maragu.dev/goqite/jobs"
 )
 
-// goqiteFile is a queue of maragu.dev/goqite with a runner. As in its
-// documentation, there is one connection, and the runner polls each 10 ms.
+// goqiteFile is a queue of maragu.dev/goqite with a runner. As in its documentation, it uses
+// one connection, and the runner polls every 10 ms.
 type goqiteFile struct {
 	db     *sql.DB
 	queue  *goqite.Queue
@@ -27,9 +27,9 @@ type goqiteFile struct {
 
 const (
 	goqiteJob = "benchmarks"
-	// goqiteExtend is how often the runner extends the lease of a job. It is
-	// shorter than its default, because a goroutine for each job, also of those
-	// that have ended, lives for most of that time.
+	// goqiteExtend is the interval at which the runner extends the lease of a job. It is
+	// shorter than the default, because a goroutine per job lives for most of that time,
+	// even if the job has ended.
 	goqiteExtend = time.Second
 )
 
@@ -56,7 +56,7 @@ func startGoqite(tb testing.TB, setup durableSetup) durableQueue {
 	return q
 }
 
-// goqiteSchema reads the schema where its users are told to copy it from.
+// goqiteSchema reads the schema from the place that its documentation names.
 func goqiteSchema(tb testing.TB) string {
 	dir, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "maragu.dev/goqite").Output()
 	require.NoError(tb, err)

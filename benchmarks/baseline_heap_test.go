@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// heapPool is a mutex around container/heap with consumers: the least that a
-// queue with priorities can cost.
+// heapPool is a mutex around container/heap with consumers: the minimum cost of a queue with
+// priorities.
 type heapPool struct {
 	mu      sync.Mutex
 	ready   *sync.Cond
@@ -31,7 +31,7 @@ func (p *heapPool) work() {
 	}
 }
 
-// next waits for a task. It returns nil when there will be none.
+// next waits for a task. It returns nil if no more will come.
 func (p *heapPool) next() *heapTask {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +68,7 @@ type heapTask struct {
 	run      func()
 }
 
-// taskHeap has the task of the largest priority first, and of those the one
-// that arrived first.
+// taskHeap sorts tasks by priority, largest first, and then by arrival.
 type taskHeap []*heapTask
 
 func (h taskHeap) Len() int { return len(h) }

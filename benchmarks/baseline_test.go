@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// workerPool is what the baselines have in common.
+// workerPool is the interface of the baselines.
 type workerPool interface {
-	// submit has a worker run the task. It may wait for room.
+	// submit passes a task to a worker. It may wait for room.
 	submit(task func()) error
 	// close waits until all submitted tasks and all workers have ended.
 	close() error
 }
 
-// baselines are what the queues are compared with.
+// baselines are the pools that the queues are compared with.
 var baselines = []struct {
 	name  string
 	start func(workers int) (workerPool, error)

@@ -20,7 +20,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// crowdStores are where the jobs of a crowd wait.
+// crowdStores are the stores in which a crowd of jobs waits.
 var crowdStores = []struct {
 	name  string
 	start func(testing.TB) amboy.Queue
@@ -38,8 +38,8 @@ var crowdStores = []struct {
 	}},
 }
 
-// crowd is a queue with jobs that run until they are told to end, and others that wait
-// for them.
+// crowd is a queue with jobs that run until they are released, and other jobs that wait for
+// them.
 type crowd struct {
 	amboy.Queue
 	plain   chan time.Duration
@@ -70,7 +70,7 @@ func (c *crowd) run(t *storedTask) {
 	}
 }
 
-// hold runs a job that needs a scope until it is told to end.
+// hold runs a job that holds a scope until it is released.
 func (c *crowd) hold(tb testing.TB, id, scope string) *holder {
 	h := &holder{make(chan struct{}), make(chan struct{})}
 	c.mu.Lock()
@@ -96,7 +96,7 @@ func (c *crowd) wait(tb testing.TB, jobs int, change func(*storedTask)) {
 	}
 }
 
-// latencies are those of plain jobs, one after the other, until done is closed.
+// latencies measures the latencies of plain jobs, one after the other, until done is closed.
 func (c *crowd) latencies(tb testing.TB, done <-chan struct{}) (took samples) {
 	for i := 0; ; i++ {
 		select {
@@ -113,7 +113,7 @@ func (c *crowd) latencies(tb testing.TB, done <-chan struct{}) (took samples) {
 	}
 }
 
-// during are the latencies until a function returns.
+// during measures the latencies until a function returns.
 func (c *crowd) during(tb testing.TB, f func()) samples {
 	done := make(chan struct{})
 	go func() {
@@ -129,7 +129,7 @@ func (c *crowd) close() {
 	c.Close(ctx)
 }
 
-// crowdSize is the number of jobs that wait.
+// crowdSize is the number of waiting jobs.
 const crowdSize = 100_000
 
 // report reports the latency of plain jobs.
@@ -139,9 +139,9 @@ func (s samples) report(b *testing.B, prefix string) {
 	b.ReportMetric(float64(s.quantile(1).Microseconds())/1000, prefix+"max-ms")
 }
 
-// BenchmarkScopeFreedForACrowd measures the latency of plain jobs for a second in which a
-// scope is freed that 100,000 jobs wait for, all of which need a second one that is held;
-// and, beside it, for a second in which nothing else happens.
+// BenchmarkScopeFreedForACrowd measures the latency of plain jobs in a second in which a scope
+// is freed for which 100,000 jobs wait that also need a second, held scope. For comparison it
+// measures a second in which nothing else happens.
 func BenchmarkScopeFreedForACrowd(b *testing.B) {
 	for _, store := range crowdStores {
 		b.Run(store.name, func(b *testing.B) {
@@ -165,8 +165,8 @@ func BenchmarkScopeFreedForACrowd(b *testing.B) {
 	}
 }
 
-// BenchmarkEndWithACrowdOfDependents measures the latency of plain jobs while 100,000
-// jobs are released that depend on one that ends, and how long that takes.
+// BenchmarkEndWithACrowdOfDependents measures how long it takes to release the 100,000
+// dependents of a job that ends, and the latency of plain jobs meanwhile.
 func BenchmarkEndWithACrowdOfDependents(b *testing.B) {
 	for _, store := range crowdStores {
 		b.Run(store.name, func(b *testing.B) {
@@ -174,7 +174,7 @@ func BenchmarkEndWithACrowdOfDependents(b *testing.B) {
 			for b.Loop() {
 				c := newCrowd(store.start(b))
 				job := c.hold(b, "job", "scope")
-				due := time.Now().Add(24 * time.Hour) // so that they are released, and don't run
+				due := time.Now().Add(24 * time.Hour) // so that they are released but do not run
 				c.wait(b, crowdSize, func(t *storedTask) {
 					d := dependency.NewAlways()
 					if err := d.AddEdge("job"); err != nil {
@@ -200,8 +200,8 @@ func BenchmarkEndWithACrowdOfDependents(b *testing.B) {
 	}
 }
 
-// BenchmarkManyFailures measures how many jobs of 100,000 that all fail get their next
-// attempt stored in a second, from the first claim on. The attempts wait for an hour.
+// BenchmarkManyFailures measures how many next attempts of 100,000 failing jobs are stored per
+// second, from the first claim on. The attempts wait for an hour.
 func BenchmarkManyFailures(b *testing.B) {
 	for _, store := range crowdStores[1:] {
 		b.Run(store.name, func(b *testing.B) {
@@ -240,7 +240,7 @@ func pause(tb testing.TB, q amboy.Queue, paused bool) {
 	}
 }
 
-// blockedTime is how long BenchmarkCrowdOfBlockedManagers measures.
+// blockedTime is the duration of BenchmarkCrowdOfBlockedManagers.
 var blockedTime = flag.Duration("blocked", 10*time.Second, "how long BenchmarkCrowdOfBlockedManagers measures")
 
 // gate is a dependency manager that is Blocked until gateOpen is set.
@@ -263,9 +263,9 @@ func init() {
 	registry.AddDependencyType(gateType, func() dependency.Manager { return &gate{} })
 }
 
-// BenchmarkCrowdOfBlockedManagers measures the latency of plain jobs, and the processor
-// time, while the dependency managers of 20,000 other jobs answer Blocked; and how long it
-// takes until the last of them has run after all have turned Ready.
+// BenchmarkCrowdOfBlockedManagers measures the latency of plain jobs and the processor time
+// while the dependency managers of 20,000 other jobs return Blocked. It also measures how long
+// it takes to run all of these jobs once their managers return Ready.
 func BenchmarkCrowdOfBlockedManagers(b *testing.B) {
 	const jobs = 20_000
 	for _, store := range crowdStores {

@@ -26,14 +26,14 @@ import (
 )
 
 // BenchmarkDashboard measures the dashboard and the API of a service whose jobs are in a
-// database file: 100,000 that have finished and 10,000 that wait, and with -full ten
-// times as many, which takes some minutes to prepare.
+// database file: 100,000 finished and 10,000 waiting ones, or ten times as many with -full,
+// which take some minutes to prepare.
 //
-// Pages: how long the answers to the requests of a person take, while the service runs
-// 500 jobs a second: the slowest 95th percentile, and which it is, in the log. Tabs: what
-// 20 open tabs cost the service, whose pages are fetched anew with each event, as the
-// script in them does: processor time, that of the requesting side included, and
-// throughput, in turns with no tab.
+// Pages measures the response times of an operator's requests while the service runs 500 jobs
+// per second. It reports the slowest 95th percentile, and logs its page. Tabs measures what 20
+// open tabs cost the service if their pages are fetched again after each event, as their
+// script does: processor time, including that of the client, and throughput, alternating with
+// no tabs.
 func BenchmarkDashboard(b *testing.B) {
 	s := newWatchedService(b)
 	defer s.close()
@@ -41,12 +41,12 @@ func BenchmarkDashboard(b *testing.B) {
 	b.Run("tabs", s.benchmarkTabs)
 }
 
-// watchedService is a service with jobs, which can be watched in a browser.
+// watchedService is a service with jobs and a dashboard.
 type watchedService struct {
 	group  amboy.QueueGroup
 	work   amboy.Queue
 	server *httptest.Server
-	last   string // a job that has finished
+	last   string // the ID of a finished job
 }
 
 func newWatchedService(b *testing.B) *watchedService {
@@ -83,7 +83,7 @@ func newWatchedService(b *testing.B) *watchedService {
 
 func (s *watchedService) close() {
 	s.server.Close()
-	_ = s.group.Close(context.Background()) // nothing is looked at any more
+	_ = s.group.Close(context.Background()) // the results are already measured
 }
 
 // drain puts jobs, waits until they have run, and returns how long it took.
@@ -94,7 +94,7 @@ func (s *watchedService) drain(b *testing.B, jobs int) time.Duration {
 	return runThousands(b, s.work, running)
 }
 
-// trickle puts 500 jobs a second until stop is called.
+// trickle puts 500 jobs per second until stop is called.
 func (s *watchedService) trickle(b *testing.B) (stop func()) {
 	run := func(*storedTask) {}
 	runStored.Store(&run)
@@ -120,7 +120,7 @@ func (s *watchedService) trickle(b *testing.B) (stop func()) {
 	}
 }
 
-// visited are the paths that a person may ask for.
+// visited returns the paths that an operator may request.
 func (s *watchedService) visited() []string {
 	paths := []string{
 		"/", "/jobs", "/queues", "/queues/work", "/queues/waiting", "/workers", "/schedules", "/scopes", "/audit",
@@ -142,7 +142,7 @@ func (s *watchedService) visited() []string {
 	return paths
 }
 
-// fetch asks for a path, and reads the answer.
+// fetch requests a path, and reads the response.
 func (s *watchedService) fetch(b *testing.B, path string) time.Duration {
 	begin := time.Now()
 	response, err := http.Get(s.server.URL + path)
@@ -151,7 +151,7 @@ func (s *watchedService) fetch(b *testing.B, path string) time.Duration {
 		err = errors.Join(err, response.Body.Close())
 	}
 	if err != nil || response.StatusCode != http.StatusOK {
-		b.Errorf("asking for %s: %v", path, err) // several goroutines do
+		b.Errorf("requesting %s: %v", path, err) // not Fatalf, because fetch runs in several goroutines
 	}
 	return time.Since(begin)
 }
@@ -186,7 +186,7 @@ func (s *watchedService) benchmarkTabs(b *testing.B) {
 	const period, jobs, turns = 5 * time.Second, 20_000, 4
 	var idle, watched, measured time.Duration
 	var alone, beside samples
-	s.busy(b, period) // what was left over is done then
+	s.busy(b, period) // in which remaining work of the preparation is done
 	for b.Loop() {
 		for range turns {
 			idle += s.busy(b, period)
@@ -208,7 +208,7 @@ func (s *watchedService) benchmarkTabs(b *testing.B) {
 	b.ReportMetric(beside.rate(jobs)/alone.rate(jobs), "x-without-tabs")
 }
 
-// busy is the processor time of a period in which 500 jobs a second run.
+// busy returns the processor time of a period in which 500 jobs per second run.
 func (s *watchedService) busy(b *testing.B, period time.Duration) time.Duration {
 	stop := s.trickle(b)
 	defer stop()
@@ -217,8 +217,8 @@ func (s *watchedService) busy(b *testing.B, period time.Duration) time.Duration 
 	return processorTime(b) - before
 }
 
-// openTabs opens tabs, most of them on the overview, and keeps them up to date as a
-// browser does, until close is called.
+// openTabs opens tabs, most of them with the overview, and keeps them up to date as a browser
+// does, until close is called.
 func (s *watchedService) openTabs(b *testing.B, tabs int) (closeAll func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var open sync.WaitGroup
@@ -231,7 +231,7 @@ func (s *watchedService) openTabs(b *testing.B, tabs int) (closeAll func()) {
 		require.NoError(b, err)
 		require.Equal(b, http.StatusOK, response.StatusCode)
 		open.Go(func() {
-			defer func() { _ = response.Body.Close() }() // it is over
+			defer func() { _ = response.Body.Close() }() // the stream has ended
 			lines := bufio.NewScanner(response.Body)
 			for lines.Scan() {
 				if strings.HasPrefix(lines.Text(), "event:") {

@@ -1,6 +1,5 @@
-// Package benchmarks measures amboy's queues, beside simpler and other ways of
-// running functions on a pool of workers that are measured in the same process.
-// It has benchmarks and tests only, in a module of its own, so that what it
-// compares with is no dependency of the library. Its README says how to run it
-// and what each figure should be.
+// Package benchmarks measures amboy's queues, and compares them in the same process with
+// simpler pools of workers and with other libraries. It contains only benchmarks and tests. It
+// is a module of its own, so that these libraries are no dependencies of amboy. Its README
+// describes how to run it, and lists the required figures.
 package benchmarks

@@ -12,15 +12,15 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// BenchmarkDrain measures how many jobs that do nothing a queue takes and runs
-// in a second, from the first Put to the last Run, with 8 workers, with 1 and
-// with 64, and how many tasks the baselines take and run with 8 workers. All of
-// them take turns, so that a busy machine is busy for all.
+// BenchmarkDrain measures how many no-op jobs a queue accepts and runs per second, from the
+// first Put to the last Run, with 8 workers, with 1 and with 64, and how many tasks the
+// baselines accept and run with 8 workers. They alternate, so that other load on the machine
+// affects all of them.
 func BenchmarkDrain(b *testing.B) {
 	const jobs = 100_000
 	took := map[string]samples{}
 	measure := func(name string, drain func() time.Duration) {
-		runtime.GC() // so that nobody collects what the one before has left
+		runtime.GC() // so that none pays for the garbage of the one before
 		took[name] = append(took[name], drain())
 	}
 	for b.Loop() {
@@ -45,8 +45,8 @@ func BenchmarkDrain(b *testing.B) {
 	b.ReportMetric(ours/took["heap"].rate(jobs), "8-workers-x-heap")
 }
 
-// drainQueue measures how long a new queue takes to accept and run jobs. Their
-// making is not measured.
+// drainQueue measures how long a new queue takes to accept and run jobs. Their creation is not
+// measured.
 func drainQueue(b *testing.B, workers, jobs int) time.Duration {
 	q := start(b, queue.NewLocalLimitedSize(workers, jobs))
 	defer q.Close(b.Context())
@@ -62,7 +62,7 @@ func drainQueue(b *testing.B, workers, jobs int) time.Duration {
 	return time.Since(begin)
 }
 
-// drainPool does so with a baseline.
+// drainPool is drainQueue for a baseline.
 func drainPool(b *testing.B, p workerPool, tasks int) time.Duration {
 	var running sync.WaitGroup
 	running.Add(tasks)

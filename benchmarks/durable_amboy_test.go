@@ -20,8 +20,7 @@ import (
 // storedTask is a job that can be stored, and calls runStored.
 type storedTask struct {
 	job.Base `bson:"job_base" json:"job_base" yaml:"job_base"`
-	// Made is when it was made, which is just before its Put, in nanoseconds
-	// since 1970.
+	// Made is when the job was created, just before its Put, in nanoseconds since 1970.
 	Made int64 `bson:"made" json:"made" yaml:"made"`
 	// Fails makes each attempt fail.
 	Fails bool `bson:"fails,omitempty" json:"fails,omitempty" yaml:"fails,omitempty"`
@@ -29,7 +28,8 @@ type storedTask struct {
 
 const storedTaskType = "benchmarks-stored-task"
 
-// runStored is what stored tasks call. It is not in the task, which is stored.
+// runStored is the function that stored tasks call. It can't be a field of the task, because
+// the task is stored.
 var runStored atomic.Pointer[func(*storedTask)]
 
 func init() {
@@ -40,8 +40,7 @@ func init() {
 	})
 }
 
-// newStoredTask makes a job with an ID of its own, also among those of other
-// processes.
+// newStoredTask returns a job with an ID that is unique across processes.
 func newStoredTask() *storedTask {
 	t := &storedTask{Made: time.Now().UnixNano()}
 	t.SetType(amboy.JobType{Name: storedTaskType})
@@ -65,10 +64,10 @@ func (t *storedTask) Run(context.Context) {
 	}
 }
 
-// sinceMade is how long ago the task was made, by the clock that processes share.
+// sinceMade returns how long ago the task was created, by the clock that processes share.
 func (t *storedTask) sinceMade() time.Duration { return time.Duration(time.Now().UnixNano() - t.Made) }
 
-// amboyFile is our queue in a database file.
+// amboyFile is an amboy queue in a database file.
 type amboyFile struct{ amboy.RetryableQueue }
 
 func startAmboyFile(tb testing.TB, setup durableSetup) durableQueue {
@@ -77,7 +76,7 @@ func startAmboyFile(tb testing.TB, setup durableSetup) durableQueue {
 	return amboyFile{start(tb, newAmboyFile(tb, setup.workers, sqlite.Options{Path: setup.path, Synchronous: setup.synchronous}))}
 }
 
-// newAmboyFile makes a queue, without starting it.
+// newAmboyFile returns a queue without starting it.
 func newAmboyFile(tb testing.TB, workers int, opts sqlite.Options) amboy.RetryableQueue {
 	d, err := sqlite.Open(tb.Context(), opts)
 	require.NoError(tb, err)

@@ -12,11 +12,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// BenchmarkDurableBacklog measures how many jobs a second pass through a queue in
-// a database file, 1,000 of them put at once to 8 workers, beside a backlog: none,
-// 10,000 jobs that are scheduled for next week, and 100,000 with as many that have
-// finished. With -full the numbers are ten times larger, and the benchmark takes
-// some minutes to prepare the files, of about 2 GB.
+// BenchmarkDurableBacklog measures how many jobs per second pass through a queue in a database
+// file, put 1,000 at a time, with 8 workers. The backlog is empty, or 10,000 jobs scheduled
+// for next week, or 100,000 scheduled and 100,000 finished jobs. With -full the numbers are ten
+// times larger, and the benchmark takes some minutes to prepare the files, of about 2 GB.
 func BenchmarkDurableBacklog(b *testing.B) {
 	size := 100_000
 	if *full {
@@ -58,7 +57,7 @@ func BenchmarkDurableBacklog(b *testing.B) {
 	b.ReportMetric(first.rate(passing)/last.rate(passing), "last/first")
 }
 
-// durableBacklog is a queue in which jobs wait and others have finished.
+// durableBacklog is a queue with scheduled and finished jobs.
 type durableBacklog struct {
 	scheduled, finished int
 	queue               amboy.Queue
@@ -78,8 +77,8 @@ func putScheduled(b *testing.B, q amboy.Queue, jobs int) {
 	}
 }
 
-// runThousands measures how long it takes to put and run the jobs that a countdown
-// waits for, 1,000 at a time.
+// runThousands measures how long it takes to put and run the jobs of a countdown, 1,000 at a
+// time.
 func runThousands(b *testing.B, q amboy.Queue, running *countdown) time.Duration {
 	begin := time.Now()
 	for left := running.left.Load(); left > 0; left -= 1000 {

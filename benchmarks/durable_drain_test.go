@@ -8,11 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkDurableDrain measures how many jobs that do nothing a queue in a
-// database file takes, 1,000 at a time, and runs in a second, from the first Put
-// to the last Run, with 8 workers. The baselines get 1,000 jobs where ours gets
-// 20,000, which favors them: they get slower with the number of jobs that wait.
-// With -full they get as many.
+// BenchmarkDurableDrain measures how many no-op jobs a queue in a database file accepts, 1,000
+// at a time, and runs per second, from the first Put to the last Run, with 8 workers. The
+// baselines get 1,000 jobs and amboy gets 20,000, which favors the baselines: they slow down
+// with the number of waiting jobs. With -full all get the same number.
 func BenchmarkDurableDrain(b *testing.B) {
 	for _, synchronous := range []string{"NORMAL", "FULL"} {
 		b.Run(synchronous, func(b *testing.B) { benchmarkDurableDrain(b, synchronous) })
@@ -46,8 +45,8 @@ func benchmarkDurableDrain(b *testing.B, synchronous string) {
 	}
 }
 
-// drainDurable measures how long a new queue takes to accept and run jobs, their
-// making included.
+// drainDurable measures how long a new queue takes to accept and run jobs, including their
+// creation.
 func drainDurable(b *testing.B, start durableStart, synchronous string, jobs int) time.Duration {
 	const batch = 1000
 	running := newCountdown(jobs)

@@ -13,10 +13,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// BenchmarkDurableIdleLatency measures the time from Put to the start of Run in
-// an idle queue in a database file, for jobs that this process puts, and for
-// those that another one puts. The baselines are measured in turns with ours,
-// and in this process alone: backlite does not look for jobs of another.
+// BenchmarkDurableIdleLatency measures the time from Put to the start of Run in an idle queue
+// in a database file, for jobs that this process puts, and for jobs that another process puts.
+// The baselines alternate with amboy, and only in this process: backlite does not poll for
+// jobs of other processes.
 func BenchmarkDurableIdleLatency(b *testing.B) {
 	b.Run("same-process", func(b *testing.B) {
 		const jobs = 100
@@ -42,7 +42,7 @@ func BenchmarkDurableIdleLatency(b *testing.B) {
 	})
 }
 
-// idleDurable waits until what a job left behind is stored and all workers wait.
+// idleDurable waits until the end of the last job is stored and all workers wait.
 func idleDurable() { <-time.After(20 * time.Millisecond) }
 
 // durableLatency measures the time from Put to the start of Run, for one job after
@@ -63,7 +63,7 @@ func durableLatency(b *testing.B, start durableStart, jobs int) (took samples) {
 	return took
 }
 
-// otherProcessLatency measures it for jobs that a child process puts.
+// otherProcessLatency is durableLatency for jobs that a child process puts.
 func otherProcessLatency(b *testing.B, jobs int) (took samples) {
 	latency := make(chan time.Duration, 1)
 	run := func(t *storedTask) { latency <- t.sinceMade() }
@@ -89,11 +89,10 @@ func otherProcessLatency(b *testing.B, jobs int) (took samples) {
 	return took
 }
 
-// pathVariable names the file to the process that puts jobs for another.
+// pathVariable is the environment variable with the file of the child process that puts jobs.
 const pathVariable = "AMBOY_BENCHMARKS_PATH"
 
-// TestPutForOtherProcess is what that process runs: it puts a job for each line
-// that it reads.
+// TestPutForOtherProcess is the child process. It puts a job for each line that it reads.
 func TestPutForOtherProcess(t *testing.T) {
 	path := os.Getenv(pathVariable)
 	if path == "" {

@@ -15,15 +15,15 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// bulkTime is a minute for the figure that the bar names.
+// bulkTime must be a minute for the figure in the README.
 var bulkTime = flag.Duration("bulk", 10*time.Second, "how long BenchmarkDurableBulkPuts puts jobs")
 
-// bulkVariable says to a process of BenchmarkDurableBulkPuts until when to put jobs, in
-// nanoseconds since 1970.
+// bulkVariable is the environment variable that makes a child process of
+// BenchmarkDurableBulkPuts put jobs until a time, in nanoseconds since 1970.
 const bulkVariable = "AMBOY_BENCHMARKS_BULK_UNTIL"
 
-// BenchmarkDurableBulkPuts measures how large the write-ahead log of a file becomes, and
-// how many jobs a second are put, while four processes put 1,000 jobs at a time.
+// BenchmarkDurableBulkPuts measures the maximum size of the write-ahead log of a file, and the
+// number of jobs put per second, while four processes put 1,000 jobs at a time.
 func BenchmarkDurableBulkPuts(b *testing.B) {
 	const processes = 4
 	var jobs, peak int64
@@ -64,7 +64,7 @@ func BenchmarkDurableBulkPuts(b *testing.B) {
 	b.ReportMetric(float64(jobs)/took.Seconds(), "jobs/s")
 }
 
-// TestPutInBulk is what such a process runs.
+// TestPutInBulk is the child process.
 func TestPutInBulk(t *testing.T) {
 	until, err := strconv.ParseInt(os.Getenv(bulkVariable), 10, 64)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkDurablePut measures how many jobs 8 goroutines that put them one by
-// one get into a database file in a second, while 8 workers run them. The
-// baselines get a tenth of the jobs, and as many with -full.
+// BenchmarkDurablePut measures how many jobs per second 8 goroutines put one by one into a
+// database file while 8 workers run them. The baselines get a tenth of the jobs, or the same
+// number with -full.
 func BenchmarkDurablePut(b *testing.B) {
 	const putters = 8
 	rates, took := map[string]float64{}, map[string]samples{}
@@ -36,7 +36,7 @@ func BenchmarkDurablePut(b *testing.B) {
 	}
 }
 
-// putOneByOne measures how long goroutines take to put that many jobs each.
+// putOneByOne measures how long goroutines take to put a number of jobs each.
 func putOneByOne(b *testing.B, start durableStart, putters, each int) time.Duration {
 	running := newCountdown(putters * each)
 	q := start(b, newDurableSetup(b, "NORMAL", running.run))

@@ -13,28 +13,28 @@ import (
 	_ "modernc.org/sqlite" // the "sqlite" driver of database/sql
 )
 
-// full is set for the sizes that the bars name.
+// full selects the sizes that the README requires.
 var full = flag.Bool("full", false, "give the baselines of durable queues as many jobs as our own, and the backlog its full size")
 
-// durableQueue is what is asked of our queue in a database file, and of those
-// that it is compared with. Its jobs call a function, and do nothing else.
+// durableQueue is the interface of amboy's queue in a database file and of the queues that it
+// is compared with. Their jobs only call a function.
 type durableQueue interface {
-	// put puts jobs, all of them in one transaction.
+	// put puts jobs in one transaction.
 	put(ctx context.Context, jobs int) error
 	// close is called when all jobs have run. It waits until the queue's
 	// goroutines have ended.
 	close() error
 }
 
-// durableSetup is what all durable queues are started with.
+// durableSetup holds the settings of a durable queue.
 type durableSetup struct {
 	path        string
-	synchronous string // that pragma of SQLite: NORMAL or FULL
+	synchronous string // SQLite's pragma: NORMAL or FULL
 	workers     int
-	run         func() // what the jobs call
+	run         func() // the function that the jobs call
 }
 
-// newDurableSetup names a new file and 8 workers.
+// newDurableSetup returns the settings for a new file and 8 workers.
 func newDurableSetup(b testing.TB, synchronous string, run func()) durableSetup {
 	return durableSetup{
 		path:        filepath.Join(b.TempDir(), "jobs.db"),
@@ -46,7 +46,7 @@ func newDurableSetup(b testing.TB, synchronous string, run func()) durableSetup 
 
 type durableStart func(testing.TB, durableSetup) durableQueue
 
-// durableQueues are ours and what it is compared with.
+// durableQueues are amboy's queue and the queues that it is compared with.
 var durableQueues = []struct {
 	name  string
 	start durableStart
@@ -56,7 +56,7 @@ var durableQueues = []struct {
 	{"goqite", startGoqite},
 }
 
-// openDatabase opens the file of a baseline as our driver opens its own.
+// openDatabase opens the file of a baseline with the settings of amboy's driver.
 func openDatabase(tb testing.TB, setup durableSetup) *sql.DB {
 	pragmas := url.Values{"_pragma": {
 		"busy_timeout(5000)",
@@ -71,8 +71,7 @@ func openDatabase(tb testing.TB, setup durableSetup) *sql.DB {
 	return db
 }
 
-// countdown waits for a number of jobs. One that is run twice, as it may be, is
-// counted twice.
+// countdown waits for a number of runs. A job that runs twice, which can happen, counts twice.
 type countdown struct {
 	left atomic.Int64
 	done chan struct{}

@@ -19,16 +19,15 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// BenchmarkIdleGroup measures what 10,000 queues of one group that have nothing
-// to do take: processor time in a second, bytes of heap and stacks, and
-// goroutines.
+// BenchmarkIdleGroup measures the cost of 10,000 idle queues of one group: processor time per
+// second, bytes of heap and stacks, and goroutines.
 func BenchmarkIdleGroup(b *testing.B) {
 	const queues = 10_000
 	goroutines := runtime.NumGoroutine()
 	group, bytes := startIdleGroup(b, queues)
 	defer func() { require.NoError(b, group.Close(b.Context())) }()
 	goroutines = runtime.NumGoroutine() - goroutines
-	debug.FreeOSMemory() // what it does not free, the runtime frees while we measure
+	debug.FreeOSMemory() // so that the runtime does not do it during the measurement
 
 	var busy time.Duration
 	for b.Loop() {
@@ -42,9 +41,8 @@ func BenchmarkIdleGroup(b *testing.B) {
 	b.ReportMetric(float64(goroutines)/queues, "goroutines/queue")
 }
 
-// BenchmarkMongoDBIdleGroup measures what 1,000 queues of one group in a MongoDB that
-// have nothing to do take of the processor in a second, that of the server in the
-// process included.
+// BenchmarkMongoDBIdleGroup measures the processor time per second of 1,000 idle queues of one
+// group in a MongoDB, including that of a server in this process.
 func BenchmarkMongoDBIdleGroup(b *testing.B) {
 	d := mongotest.Open(b)
 	group, err := queue.NewMongoDBSingleQueueGroup(b.Context(), queue.MongoDBQueueGroupOptions{
@@ -77,8 +75,8 @@ func TestIdleGroupMemory(t *testing.T) {
 	assert.LessOrEqual(t, bytes, 20.0*1024, "bytes for each idle queue")
 }
 
-// startIdleGroup makes a group with queues of 2 workers each. It returns the
-// bytes of heap and stacks that each of them takes.
+// startIdleGroup creates a group whose queues have 2 workers each. It returns the bytes of heap
+// and stacks that each queue uses.
 func startIdleGroup(tb testing.TB, queues int) (group amboy.QueueGroup, bytes float64) {
 	before := memoryInUse()
 	group, err := queue.NewLocalQueueGroup(tb.Context(), queue.LocalQueueGroupOptions{
@@ -96,7 +94,7 @@ func startIdleGroup(tb testing.TB, queues int) (group amboy.QueueGroup, bytes fl
 	return group, memoryInUse().since(before) / float64(queues)
 }
 
-// processorTime is what the process has used of the processors.
+// processorTime returns the processor time that the process has used.
 func processorTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))

@@ -10,9 +10,9 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// BenchmarkStartLatency measures the time from Put to the start of Run in an
-// idle queue, and beside it that from Go to the start of the task in an idle
-// pool of the pond package. The two take turns, job by job.
+// BenchmarkStartLatency measures the time from Put to the start of Run in an idle queue, and
+// the time from Go to the start of the task in an idle pool of package pond. The two alternate,
+// job by job.
 func BenchmarkStartLatency(b *testing.B) {
 	q := start(b, queue.NewLocalLimitedSize(8, 1024))
 	defer q.Close(b.Context())
@@ -35,8 +35,8 @@ func BenchmarkStartLatency(b *testing.B) {
 	ours.reportLatencyRatio(b, theirs, "pond")
 }
 
-// latencySamples is how often a benchmark of latency measures each of its two
-// subjects in one iteration, which takes about a second.
+// latencySamples is the number of samples of each subject in one iteration of a latency
+// benchmark, which takes about a second.
 const latencySamples = 1000
 
 // idle waits until all workers sleep.
@@ -52,7 +52,7 @@ func queueLatency(b *testing.B, q amboy.Queue) time.Duration {
 	return (<-started).Sub(begin)
 }
 
-// poolLatency does so with a baseline.
+// poolLatency is queueLatency for a baseline.
 func poolLatency(b *testing.B, p workerPool) time.Duration {
 	started := make(chan time.Time, 1)
 	run := func() { started <- time.Now() }

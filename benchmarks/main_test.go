@@ -15,17 +15,17 @@ func TestMain(m *testing.M) {
 	if err := discardLogs(); err != nil {
 		log.Fatal(err)
 	}
-	// The ants package starts goroutines of its own when it is loaded.
+	// Package ants starts goroutines when it is initialized.
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
 }
 
-// discardLogs has messages of level info and above made, as in a service, but
-// written nowhere, so that no benchmark measures the terminal.
+// discardLogs discards log messages. Messages of level info and above are still built, as in a
+// service, but no benchmark measures the terminal.
 func discardLogs() error {
 	sender := send.WrapWriterLogger(io.Discard)
 	if err := grip.SetSender(sender); err != nil {
 		return err
 	}
-	// SetSender gives the sender the level of the one before.
+	// SetSender sets the sender's level to that of the previous sender.
 	return sender.SetLevel(send.LevelInfo{Default: level.Info, Threshold: level.Info})
 }

@@ -13,9 +13,9 @@ import (
 	memorydriver "github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// BenchmarkMemoryDrain measures how many jobs that do nothing a queue over the memory
-// driver takes, 1,000 at a time, and runs in a second, from the first Put to the last
-// Run. That is what the engine costs: the driver takes next to no time.
+// BenchmarkMemoryDrain measures how many no-op jobs a queue on the memory driver accepts, 1,000
+// at a time, and runs per second, from the first Put to the last Run. It measures the engine,
+// because the driver takes almost no time.
 func BenchmarkMemoryDrain(b *testing.B) {
 	const jobs = 20_000
 	for _, workers := range []int{1, 8, 64} {

@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// passing is middleware that only passes on.
+// passing is a middleware that only calls the next one.
 func passing() amboy.Middleware {
 	return amboy.Middleware{
 		Run: func(next amboy.RunFunc) amboy.RunFunc {
@@ -25,8 +25,8 @@ func passing() amboy.Middleware {
 	}
 }
 
-// BenchmarkMiddleware measures what five middlewares cost a job, around its Put and
-// its Run, where these do nothing.
+// BenchmarkMiddleware measures the cost per job of five middlewares that do nothing, around Put
+// and Run.
 func BenchmarkMiddleware(b *testing.B) {
 	five := []amboy.Middleware{passing(), passing(), passing(), passing(), passing()}
 	run, err := amboy.ChainRun(five...)
@@ -36,7 +36,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	require.NoError(b, err)
 	ctx, j := b.Context(), newTask(func() {})
 
-	// They take turns, so that a busy machine is busy for both.
+	// They alternate, so that other load on the machine affects both.
 	const calls = 100_000
 	var with, without samples
 	for b.Loop() {
@@ -63,8 +63,8 @@ func timeCalls(n int, call func()) time.Duration {
 	return time.Since(begin)
 }
 
-// BenchmarkEvents is BenchmarkDrain with 8 workers, for a queue without a subscriber,
-// with one that reads what it gets, and with one that never does.
+// BenchmarkEvents is BenchmarkDrain with 8 workers, for a queue without a subscriber, with one
+// that reads its events, and with one that does not.
 func BenchmarkEvents(b *testing.B) {
 	const jobs = 100_000
 	took := map[string]samples{}
@@ -80,7 +80,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// subscribers subscribe to a queue, and return what waits until they are done once
+// subscribers subscribe to a queue. They return a function that waits until they are done after
 // the queue is closed.
 var subscribers = map[string]func(tb testing.TB, q amboy.Queue) (wait func()){
 	"no-subscriber": func(testing.TB, amboy.Queue) func() { return func() {} },

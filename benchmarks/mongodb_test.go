@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// newMongoDBQueue makes a queue in a database, without starting it.
+// newMongoDBQueue returns a queue in a database, without starting it.
 func newMongoDBQueue(tb testing.TB, uri, database string, workers int) amboy.RetryableQueue {
 	q, err := queue.NewMongoDBQueue(tb.Context(), queue.MongoDBQueueOptions{
 		DB:         &queue.MongoDBOptions{URI: uri, DB: database, Collection: "benchmark", CheckWaitUntil: true, CheckDispatchBy: true},
@@ -26,9 +26,8 @@ func newMongoDBQueue(tb testing.TB, uri, database string, workers int) amboy.Ret
 	return q
 }
 
-// BenchmarkMongoDBDrain measures how many jobs that do nothing a queue in a MongoDB
-// takes, 1,000 at a time, and runs in a second, from the first Put to the last Run,
-// with 64 workers.
+// BenchmarkMongoDBDrain measures how many no-op jobs a queue in a MongoDB accepts, 1,000 at a
+// time, and runs per second, from the first Put to the last Run, with 64 workers.
 func BenchmarkMongoDBDrain(b *testing.B) {
 	const jobs, batch = 10_000, 1000
 	var took samples
@@ -51,9 +50,8 @@ func BenchmarkMongoDBDrain(b *testing.B) {
 	b.ReportMetric(took.rate(jobs), "jobs/s")
 }
 
-// BenchmarkMongoDBIdleLatency measures the time from Put to the start of Run in an idle
-// queue in a MongoDB, for jobs that this process puts, and for those that another one
-// puts.
+// BenchmarkMongoDBIdleLatency measures the time from Put to the start of Run in an idle queue
+// in a MongoDB, for jobs that this process puts, and for jobs that another process puts.
 func BenchmarkMongoDBIdleLatency(b *testing.B) {
 	for name, measure := range map[string]func(*testing.B, *mongotest.Deployment, int) samples{
 		"same-process":  mongoDBLatency,
@@ -71,7 +69,7 @@ func BenchmarkMongoDBIdleLatency(b *testing.B) {
 	}
 }
 
-// mongoDBLatency measures it for one job after the other.
+// mongoDBLatency measures the latency of one job after the other.
 func mongoDBLatency(b *testing.B, d *mongotest.Deployment, jobs int) (took samples) {
 	latency := make(chan time.Duration, 1)
 	run := func(t *storedTask) { latency <- t.sinceMade() }
@@ -86,7 +84,7 @@ func mongoDBLatency(b *testing.B, d *mongotest.Deployment, jobs int) (took sampl
 	return took
 }
 
-// mongoDBLatencyOfAnother measures it for jobs that a child process puts.
+// mongoDBLatencyOfAnother is mongoDBLatency for jobs that a child process puts.
 func mongoDBLatencyOfAnother(b *testing.B, d *mongotest.Deployment, jobs int) (took samples) {
 	latency := make(chan time.Duration, 1)
 	run := func(t *storedTask) { latency <- t.sinceMade() }
@@ -111,14 +109,14 @@ func mongoDBLatencyOfAnother(b *testing.B, d *mongotest.Deployment, jobs int) (t
 	return took
 }
 
-// These name the database to the process that puts jobs for another.
+// The environment variables with the database of the child process that puts jobs.
 const (
 	uriVariable      = "AMBOY_BENCHMARKS_MONGODB_URI"
 	databaseVariable = "AMBOY_BENCHMARKS_MONGODB_DATABASE"
 )
 
-// TestPutForOtherProcessOnMongoDB is what that process runs: it puts a job for each
-// line that it reads.
+// TestPutForOtherProcessOnMongoDB is the child process. It puts a job for each line that it
+// reads.
 func TestPutForOtherProcessOnMongoDB(t *testing.T) {
 	uri := os.Getenv(uriVariable)
 	if uri == "" {

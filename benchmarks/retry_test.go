@@ -24,8 +24,8 @@ type failOnce struct {
 
 const failOnceType = "benchmarks-fail-once"
 
-// succeeding counts the failOnce jobs that have not succeeded yet. It is not
-// in the job, which is stored between its attempts.
+// succeeding counts the failOnce jobs that have not succeeded yet. It can't be a field of the
+// job, because the job is stored between its attempts.
 var succeeding sync.WaitGroup
 
 var errFirstAttempt = errors.New("the first attempt fails")
@@ -51,8 +51,8 @@ func (j *failOnce) Run(context.Context) {
 	succeeding.Done()
 }
 
-// BenchmarkRetry measures how many jobs that fail once and are then retried go
-// through the serializable queue in a second, with 8 workers.
+// BenchmarkRetry measures how many jobs that fail once and are retried pass through the
+// serializable queue per second, with 8 workers.
 func BenchmarkRetry(b *testing.B) {
 	const jobs = 10_000
 	var took samples

@@ -12,15 +12,15 @@ import (
 // samples are measured durations.
 type samples []time.Duration
 
-// quantile is the smallest sample that at least a share of the samples, between
-// 0 and 1, do not exceed.
+// quantile returns the smallest sample such that at least a share of the samples, between 0
+// and 1, do not exceed it.
 func (s samples) quantile(share float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(s))
 	rank := int(math.Ceil(share * float64(len(sorted))))
 	return sorted[max(rank, 1)-1]
 }
 
-// rate is how many of count things happen in a second, by the median sample.
+// rate returns how many of count items are processed per second, by the median sample.
 func (s samples) rate(count int) float64 {
 	return float64(count) / s.quantile(0.5).Seconds()
 }
@@ -31,8 +31,8 @@ func (s samples) reportLatency(b *testing.B, prefix string) {
 	b.ReportMetric(float64(s.quantile(0.99)), prefix+"p99-ns")
 }
 
-// reportLatencyRatio reports how many times the quantiles of the other samples
-// these are, under a suffix.
+// reportLatencyRatio reports the ratios of the quantiles to those of the other samples, under a
+// suffix.
 func (s samples) reportLatencyRatio(b *testing.B, other samples, suffix string) {
 	b.ReportMetric(float64(s.quantile(0.5))/float64(other.quantile(0.5)), "p50-x-"+suffix)
 	b.ReportMetric(float64(s.quantile(0.99))/float64(other.quantile(0.99)), "p99-x-"+suffix)

@@ -11,8 +11,8 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// BenchmarkSchedule puts 100,000 jobs that are due over 2 seconds, in no
-// order, and measures how long after their time they start, with 64 workers.
+// BenchmarkSchedule puts 100,000 jobs that become due within 2 seconds, in random order, and
+// measures how late they start, with 64 workers.
 func BenchmarkSchedule(b *testing.B) {
 	const jobs = 100_000
 	var late samples

@@ -11,8 +11,8 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// BenchmarkScopes measures how many jobs a queue with 8 workers takes and runs
-// in a second, where 100 jobs share each scope.
+// BenchmarkScopes measures how many jobs a queue with 8 workers accepts and runs per second if
+// 100 jobs share each scope.
 func BenchmarkScopes(b *testing.B) {
 	const jobs, scopes = 10_000, 100
 	var took samples
@@ -42,9 +42,9 @@ func drainScopes(b *testing.B, jobs, scopes int) time.Duration {
 	return time.Since(begin)
 }
 
-// BenchmarkHeldScope measures the time from Put to the start of Run while
-// 100,000 other jobs wait for a scope that is held, and beside it that in a
-// queue where none do. In both, one of the workers runs the scope's holder.
+// BenchmarkHeldScope measures the time from Put to the start of Run while 100,000 other jobs
+// wait for a held scope, compared with a queue without waiting jobs. In both, one worker runs
+// the holder of the scope.
 func BenchmarkHeldScope(b *testing.B) {
 	const waiting = 100_000
 	crowded, release := startWithHolder(b, waiting)
@@ -67,8 +67,8 @@ func BenchmarkHeldScope(b *testing.B) {
 	ours.reportLatencyRatio(b, theirs, "empty")
 }
 
-// startWithHolder starts a queue in which one job holds a scope until release
-// and a number of jobs wait for that. Release ends the queue.
+// startWithHolder starts a queue in which one job holds a scope until release is called, and a
+// number of jobs wait for the scope. release closes the queue.
 func startWithHolder(b *testing.B, waiting int) (q amboy.Queue, release func()) {
 	scope := []string{"held"}
 	q = start(b, queue.NewLocalLimitedSize(8, waiting+1024))

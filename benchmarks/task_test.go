@@ -15,14 +15,14 @@ type task struct {
 	run func()
 }
 
-// newTask makes a job with an ID of its own.
+// newTask returns a job with a unique ID.
 func newTask(run func()) *task {
 	t := &task{run: run}
 	t.SetID(strconv.Itoa(job.GetNumber()))
 	return t
 }
 
-// newTasks makes jobs that call the same function.
+// newTasks returns jobs that call the same function.
 func newTasks(count int, run func()) []*task {
 	tasks := make([]*task, count)
 	for i := range tasks {
@@ -45,8 +45,8 @@ func start[Q amboy.Queue](tb testing.TB, q Q) Q {
 	return q
 }
 
-// put puts a job. It does not mark itself as a helper, which would take longer
-// than what it measures.
+// put puts a job. It does not call b.Helper, which would take longer than the measured
+// operation.
 func put(tb testing.TB, q amboy.Queue, j amboy.Job) {
 	if err := q.Put(tb.Context(), j); err != nil {
 		tb.Fatalf("putting a job: %v", err)

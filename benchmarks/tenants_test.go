@@ -17,11 +17,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// BenchmarkTenants measures a group of queues in a database file, one for each
-// tenant, with 8 workers in all. Idle: how often 1,000 tenants without work look
-// at the store, and what processor time they take, over 10 seconds. Flooded: the
-// time from Put to the start of Run of one job each of 99 tenants while another
-// has 100,000 jobs waiting.
+// BenchmarkTenants measures a group of queues in a database file, one per tenant, with 8
+// workers in all. Idle measures how often 1,000 tenants without work query the store, and their
+// processor time, over 10 seconds. Flooded measures the time from Put to the start of Run of
+// one job of each of 99 tenants while another tenant has 100,000 waiting jobs.
 func BenchmarkTenants(b *testing.B) {
 	b.Run("idle", benchmarkIdleTenants)
 	b.Run("flooded", benchmarkFloodedTenant)
@@ -34,7 +33,7 @@ func benchmarkIdleTenants(b *testing.B) {
 	for i := range tenants {
 		tenant(b, group, strconv.Itoa(i))
 	}
-	debug.FreeOSMemory() // what it does not free, the runtime frees while we measure
+	debug.FreeOSMemory() // so that the runtime does not do it during the measurement
 
 	var watched, busy time.Duration
 	calls := d.calls.Load()
@@ -60,9 +59,9 @@ func benchmarkFloodedTenant(b *testing.B) {
 	b.ReportMetric(drained.rate(flood), "flood-jobs/s")
 }
 
-// runBesideFlood puts one job for each quiet tenant while another tenant's jobs
-// run. It measures how long those take, and adds to took the time from Put to the
-// start of Run of the quiet ones.
+// runBesideFlood puts one job for each quiet tenant while another tenant's jobs run. It returns
+// how long these take, and adds the times from Put to the start of Run of the quiet jobs to
+// took.
 func runBesideFlood(b *testing.B, flood, quiet int, took *samples) time.Duration {
 	d, group := startTenants(b)
 	defer func() { require.NoError(b, group.Close(b.Context())) }()
@@ -95,7 +94,7 @@ func runBesideFlood(b *testing.B, flood, quiet int, took *samples) time.Duration
 	return time.Since(begin)
 }
 
-// startTenants makes a group without queues, in a new file.
+// startTenants creates a group without queues, in a new file.
 func startTenants(b *testing.B) (*countingDriver, amboy.QueueGroup) {
 	file, err := sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db")})
 	require.NoError(b, err)
@@ -114,8 +113,8 @@ func tenant(b *testing.B, group amboy.QueueGroup, name string) amboy.Queue {
 	return q
 }
 
-// floodTenant puts jobs that were made at no time into the queue of one tenant.
-// None of them runs before release is called.
+// floodTenant puts jobs without a creation time into the queue of one tenant. None of them
+// runs before release is called.
 func floodTenant(b *testing.B, d driver.Driver, group amboy.QueueGroup, jobs int) (release func()) {
 	const name = "flooded"
 	pause := func(paused bool) {

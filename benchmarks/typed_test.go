@@ -15,17 +15,16 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// typedRunning is what the typed task calls.
+// typedRunning is the function that the typed task calls.
 var typedRunning sync.WaitGroup
 
-// typedTask is to newTask what a job of a definition is to one that is written by
-// hand.
+// typedTask defines the typed counterpart of the hand-written job of newTask.
 var typedTask = job.Define("benchmark-task", 1, func(context.Context, int) error {
 	typedRunning.Done()
 	return nil
 })
 
-// makers make a job that says when it has run.
+// makers create a job that reports its run.
 var makers = map[string]func(tb testing.TB, n int) amboy.Job{
 	"typed": func(tb testing.TB, n int) amboy.Job {
 		j, err := typedTask.New(n)
@@ -37,9 +36,8 @@ var makers = map[string]func(tb testing.TB, n int) amboy.Job{
 	"hand-written": func(testing.TB, int) amboy.Job { return newTask(typedRunning.Done) },
 }
 
-// BenchmarkTypedDrain is BenchmarkDrain with 8 workers and jobs of a definition,
-// beside those that are written by hand. Once the making of the jobs is left out, as
-// in BenchmarkDrain, and once it is not.
+// BenchmarkTypedDrain is BenchmarkDrain with 8 workers and jobs of a definition, compared with
+// hand-written jobs: once without their creation, as in BenchmarkDrain, and once with it.
 func BenchmarkTypedDrain(b *testing.B) {
 	const jobs = 100_000
 	running, making := map[string]samples{}, map[string]samples{}
@@ -61,8 +59,8 @@ func BenchmarkTypedDrain(b *testing.B) {
 	b.ReportMetric(making["typed"].rate(jobs)/making["hand-written"].rate(jobs), "made-x-hand-written")
 }
 
-// drainMade measures how long jobs take to be made, and how long a new queue takes to
-// accept and run them.
+// drainMade measures how long it takes to create jobs, and how long a new queue takes to accept
+// and run them.
 func drainMade(tb testing.TB, jobs int, newJob func(testing.TB, int) amboy.Job) (making, running time.Duration) {
 	q := start(tb, queue.NewLocalLimitedSize(8, jobs))
 	defer q.Close(tb.Context())
@@ -81,7 +79,7 @@ func drainMade(tb testing.TB, jobs int, newJob func(testing.TB, int) amboy.Job) 
 	return made.Sub(begin), time.Since(made)
 }
 
-// drainAllocation is what a job allocates from its making to the end of its run.
+// drainAllocation returns the allocation of a job from its creation to the end of its run.
 func drainAllocation(tb testing.TB, newJob func(testing.TB, int) amboy.Job) (allocated allocation) {
 	const jobs = 20_000
 	drainMade(tb, jobs, newJob)

@@ -23,9 +23,9 @@ import (
 
 var scheduled = flag.Int("scheduled", 10_000, "the number of jobs of BenchmarkScheduledTenants")
 
-// BenchmarkScheduledTenants has 10,000 jobs that are due within some seconds, one of each
-// tenant, or all of one tenant, and a process that finds them in the store. It measures what
-// a tenant takes of that process until its job is due, and how late the jobs run.
+// BenchmarkScheduledTenants stores 10,000 jobs that become due within some seconds, one of each
+// tenant or all of one tenant, and starts a process on the store. It measures the cost of a
+// tenant in that process until its job is due, and how late the jobs run.
 func BenchmarkScheduledTenants(b *testing.B) {
 	for _, store := range []string{"memory", "sqlite"} {
 		for _, tenants := range []int{1, *scheduled} {

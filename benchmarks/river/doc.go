@@ -1,3 +1,3 @@
-// Package river measures the PostgreSQL driver beside River on the same server. It is a module
-// of its own, so that no user of the library has River in a go.sum.
+// Package river compares the PostgreSQL driver with River on the same server. It is a module of
+// its own, so that River is in no user's go.sum.
 package river

@@ -47,11 +47,11 @@ func check(tb testing.TB, err error) {
 	}
 }
 
-// system is one of those that are measured.
+// system is a measured job system.
 type system interface {
-	// put puts so many jobs at once.
+	// put puts a number of jobs at once.
 	put(ctx context.Context, n int) error
-	// run runs jobs until so many have ended, by what is committed.
+	// run runs jobs until a number of them have ended, counted by commits.
 	run(ctx context.Context, n int) error
 	close(ctx context.Context) error
 }
@@ -79,7 +79,7 @@ func newPool(ctx context.Context, tb testing.TB, schema string) *pgxpool.Pool {
 	return pool
 }
 
-// ended counts what is committed.
+// ended counts the ended jobs that are committed.
 func ended(ctx context.Context, pool *pgxpool.Pool, query string, want int) error {
 	for {
 		var n int
@@ -93,7 +93,7 @@ func ended(ctx context.Context, pool *pgxpool.Pool, query string, want int) erro
 	}
 }
 
-// ours is a queue on the driver.
+// ours is a queue on amboy's driver.
 type ours struct {
 	pool   *pgxpool.Pool
 	schema string
@@ -228,7 +228,7 @@ var systems = []struct {
 	open func(ctx context.Context, tb testing.TB, workers int) system
 }{{"amboy", newOurs}, {"river", newRiver}}
 
-// load is the load of the machine.
+// load returns the load average of the machine.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -14,7 +14,7 @@ var (
 	holdRate = flag.Int("hold.rate", 500, "the number of jobs that TestHeldSnapshot puts in a second")
 )
 
-// claims are what the statement that claims has cost, by the server's pg_stat_statements.
+// claims is the cost of the claim statement, by the server's pg_stat_statements.
 type claims struct {
 	calls, rows     int64
 	buffers, millis float64
@@ -27,9 +27,9 @@ func readClaims(ctx context.Context, conn *pgx.Conn, pattern, schema string) (c 
 	return c, err
 }
 
-// TestHeldSnapshot puts and runs jobs at a steady rate while a snapshot is held, so that no
-// dead row can be removed, and reports what claims cost from sixth to sixth of that time.
-// The server must have pg_stat_statements.
+// TestHeldSnapshot puts and runs jobs at a steady rate while a snapshot is held, so that no dead
+// row can be removed. It reports the cost of claims in each sixth of that time. The server must
+// have pg_stat_statements.
 func TestHeldSnapshot(t *testing.T) {
 	ctx := t.Context()
 	for _, s := range systems {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// callKind is what a call of the store is for. One call of each kind is under way at a
-// time, and another only where it is late.
+// callKind is the purpose of a call of the store. One call of each kind is under way at a
+// time, and another only if it is late.
 type callKind int
 
 const (
@@ -23,19 +23,18 @@ const (
 )
 
 const (
-	// callLimit bounds the calls that jobs wait for.
+	// callLimit bounds calls that delay jobs.
 	callLimit = 5 * time.Second
-	// dutyLimit bounds those that nobody waits for.
+	// dutyLimit bounds calls that delay no job.
 	dutyLimit = 10 * time.Second
-	// callGrace is how much longer than its limit a call may take before others of its
-	// kind are made beside it: it ignores its context.
+	// callGrace is how much longer than its limit a call may take before another of its kind
+	// may be made: the call ignores its context.
 	callGrace = time.Second
-	// maxLate is the number of calls of a kind that may be late. Beyond it nobody makes
-	// another.
+	// maxLate is the maximum number of late calls of a kind. Beyond it no other is made.
 	maxLate = 4
 )
 
-// errNoAnswer is what has become of a call that does not return.
+// errNoAnswer is the error of a call that does not return.
 var errNoAnswer = errors.New("the store does not answer")
 
 // call is a call that has not returned.
@@ -43,29 +42,29 @@ type call struct {
 	Call
 	kind callKind
 	sent time.Duration
-	// unnoticed is the time that may have passed since then without being counted.
+	// unnoticed is the time since sent that may have passed without being counted.
 	unnoticed time.Duration
-	// single keeps others of its kind from being made.
+	// single is true if other calls of its kind must not be made until this one is late.
 	single bool
-	// givenUp is true of one that is late: its ends are offered again by others.
+	// givenUp is true if the call is late: its ends are offered again in other calls.
 	givenUp bool
 
 	runs    []*Run // whose leases are renewed, or whose ends are written
 	asks    []ask  // of a claim
 	limit   int    // of a claim
-	claims  bool   // of a look, as Core.lookClaims
-	opens   bool   // of a look, as Core.lookOpens
-	cancels int    // that had been asked for then
+	claims  bool   // of a look: Core.lookClaims when it was sent
+	opens   bool   // of a look: Core.lookOpens when it was sent
+	cancels int    // Core.cancels when the call was sent
 }
 
 type calls struct {
 	last    uint64
-	open    []*call          // few, and most often answered in their order
-	current [allCalls]uint64 // the call that keeps others of its kind from being made
+	open    []*call          // few, and most often answered in order
+	current [allCalls]uint64 // the call that blocks others of its kind; 0 for none
 	late    [allCalls]int
 }
 
-// find returns a call that is open; nil where it was answered.
+// find returns an open call; nil if it was answered.
 func (s *calls) find(id uint64) *call {
 	for _, made := range s.open {
 		if made.ID == id {
@@ -75,26 +74,26 @@ func (s *calls) find(id uint64) *call {
 	return nil
 }
 
-// isOpen tells whether a call of a kind is under way, and not late.
+// isOpen reports whether a call of a kind is under way and not late.
 func (s *calls) isOpen(kind callKind) bool { return s.current[kind] != 0 }
 
-// awaits reports whether an answer to a call of a kind is to come, maybe late.
+// awaits reports whether a call of a kind is unanswered, late or not.
 func (s *calls) awaits(kind callKind) bool {
 	return slices.ContainsFunc(s.open, func(made *call) bool { return made.kind == kind })
 }
 
-// busy tells whether no call of a kind is to be made now.
+// busy reports whether no call of a kind may be made now.
 func (s *calls) busy(kind callKind) bool {
 	return s.current[kind] != 0 || s.late[kind] >= maxLate
 }
 
-// call begins a call of the store.
+// call starts a call of the store.
 func (c *Core) call(kind callKind, limit time.Duration) *call {
 	c.calls.last++
 	made := &call{Call: Call{ID: c.calls.last, Limit: limit}, kind: kind, sent: c.now.Mono}
 	c.calls.open = append(c.calls.open, made)
-	// Where ends are written alone there may be many such calls, unless the store is in
-	// doubt.
+	// If ends are written alone, there may be many such calls at once, unless the store is
+	// in doubt.
 	made.single = kind != writeCall || c.config.BatchEnds || c.ends.doubt
 	if made.single {
 		c.calls.current[kind] = made.ID
@@ -103,7 +102,7 @@ func (c *Core) call(kind callKind, limit time.Duration) *call {
 	return made
 }
 
-// answer ends a call. It returns nil for one that was answered before.
+// answer ends a call. It returns nil if the call was answered before.
 func (c *Core) answer(answered Call, err error) *call {
 	made := c.calls.find(answered.ID)
 	if made == nil {
@@ -123,14 +122,14 @@ func (c *Core) answer(answered Call, err error) *call {
 	return made
 }
 
-// isRefusedAgain reports whether a call writes nothing but an end that was refused before.
-// When that fails it says nothing of the store.
+// isRefusedAgain reports whether a call writes a single end that was refused before. Its
+// failure proves nothing about the store.
 func (call *call) isRefusedAgain() bool {
 	return call.kind == writeCall && len(call.runs) == 1 && call.runs[0].uncertain
 }
 
 // heardOfStore notes whether the store works. When it is back, leases are renewed at
-// once, and what others hold is left alone for a heartbeat, so that they can do so too.
+// once, and recovery waits for a heartbeat, so that other processes can renew theirs.
 func (c *Core) heardOfStore(err error) {
 	back := c.failing && err == nil
 	c.failing = err != nil
@@ -142,7 +141,7 @@ func (c *Core) heardOfStore(err error) {
 	}
 }
 
-// giveUpCalls lets others be made beside calls that do not return.
+// giveUpCalls marks calls as late that do not return, so that others can be made.
 func (c *Core) giveUpCalls() {
 	for kind, id := range c.calls.current {
 		if id == 0 {
@@ -156,7 +155,7 @@ func (c *Core) giveUpCalls() {
 		c.calls.current[kind] = 0
 		c.calls.late[kind]++
 		made.givenUp = true
-		// A long look for what is to be removed says nothing of the store.
+		// A long scan for jobs to remove or retry proves nothing about the store.
 		c.failing = c.failing || kind != int(forgetCall) && kind != int(retriesCall)
 		switch made.kind {
 		case claimCall:

@@ -2,17 +2,17 @@ package core
 
 import "container/heap"
 
-// candidates are the lines of which a claim may give something to a worker: those that are
-// active, have a worker that waits, and may have a job. They are in the order in which
-// they should be served: the line with the fewest runs comes first, and among those the
-// one that was served least lately. What the others cost does not depend on their number.
+// candidates are the lines whose workers a claim may serve: the lines that are active, have
+// a waiting worker, and may have a job. They are sorted in the order in which they should
+// be served: the line with the fewest runs first, and among equals the least recently
+// served. The cost of an operation does not depend on the number of other lines.
 type candidates struct {
 	lines   []*Line
-	workers int // that wait in them
+	workers int // the workers that wait in these lines
 }
 
-// arrange puts a line in its place, or takes it out, after any of what decides that has
-// changed.
+// arrange moves a line to its place, or removes it. It must be called after each change of
+// what decides the place.
 func (s *candidates) arrange(l *Line) {
 	is := l.isActive() && l.mayHave && len(l.waiting) > 0
 	switch {
@@ -31,7 +31,7 @@ func (s *candidates) arrange(l *Line) {
 	s.workers += l.counted
 }
 
-// first returns the first lines, in their order.
+// first returns the first lines in order, at most as many as most.
 func (s *candidates) first(most int) []*Line {
 	lines := make([]*Line, min(most, len(s.lines)))
 	for i := range lines {
@@ -43,7 +43,7 @@ func (s *candidates) first(most int) []*Line {
 	return lines
 }
 
-// candidateHeap is the heap of the lines, for package heap.
+// candidateHeap implements heap.Interface for candidates.
 type candidateHeap candidates
 
 func (h *candidateHeap) Len() int { return len(h.lines) }

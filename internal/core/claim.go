@@ -7,15 +7,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// claimRetry is how long nobody claims after an error of the store, unless there is
-// something new.
+// claimRetry is the pause after a failed claim, unless there is something new to claim.
 const claimRetry = time.Second
 
-// maxYields is how often others may run before a claim for all. A timer would take
-// longer than what it saves.
+// maxYields bounds the Yield commands before a claim. A timer would take longer than what
+// it saves.
 const maxYields = 8
 
-// ask is what a claim asked for a line.
+// ask is what a claim requests for a line.
 type ask struct {
 	line *Line
 	want int
@@ -23,14 +22,13 @@ type ask struct {
 }
 
 const (
-	// minAsked is the number of lines that one claim asks for in any case, if there are as
-	// many.
+	// minAsked is the number of lines that one claim may request jobs for in any case.
 	minAsked = 16
-	// maxAsked is the number of lines that one claim asks for at most.
+	// maxAsked is the maximum number of lines in one claim.
 	maxAsked = 1000
 )
 
-// changed says that any queue may have something new to claim.
+// changed notes that any queue may have something new to claim.
 func (c *Core) changed() {
 	if !c.hasFewLines() {
 		c.lookClaims = true
@@ -48,13 +46,13 @@ func (c *Core) changed() {
 
 func (c *Core) hasFewLines() bool { return len(c.lines) <= c.config.FewLines }
 
-// changedIn says that a queue may have something new to claim.
+// changedIn notes that a queue may have something new to claim.
 func (c *Core) changedIn(l *Line) {
 	c.mayHave(l)
 	c.claimIfUseful()
 }
 
-// poll looks again, as there may be something of which the store has not told.
+// poll claims again, because the store may have lost a notification.
 func (c *Core) poll() {
 	if c.expiredLeft {
 		c.expiredLeft = false
@@ -69,15 +67,15 @@ func (c *Core) mayHave(l *Line) {
 	c.candidates.arrange(l)
 }
 
-// dueAt makes sure that somebody looks at a time.
+// dueAt makes sure that there is a claim at a time.
 func (c *Core) dueAt(at time.Time) {
 	if !at.IsZero() && (c.due.IsZero() || at.Before(c.due)) {
 		c.due = at
 	}
 }
 
-// claimDue looks for jobs that are due, and for those that have expired: these are claimed
-// even if all workers are busy, as they need none.
+// claimDue claims jobs that are due or have expired. Expired jobs are claimed even if all
+// workers are busy, because they need none.
 func (c *Core) claimDue() {
 	c.due = time.Time{}
 	c.lookOpens = c.openEvery > 0
@@ -101,13 +99,13 @@ func (c *Core) mayHaveExpired(l *Line) {
 	}
 }
 
-// hasRoom tells whether one more run may begin.
+// hasRoom reports whether one more run may start.
 func (c *Core) hasRoom() bool {
 	return c.alone == nil && (c.config.MaxRunning == 0 || c.out < c.config.MaxRunning)
 }
 
-// claimIfUseful claims for the workers that wait, if there may be something for one of
-// them, and what may have expired. While a claim is under way nobody else claims.
+// claimIfUseful sends a claim for the waiting workers, if there may be something for one of
+// them, and for jobs that may have expired. Only one claim is under way at a time.
 func (c *Core) claimIfUseful() {
 	if c.yielding || c.closing || c.calls.busy(claimCall) {
 		return
@@ -116,8 +114,8 @@ func (c *Core) claimIfUseful() {
 	var limit int
 	if c.hasRoom() && len(c.candidates.lines) > 0 {
 		if c.yields < maxYields && c.candidates.workers < c.gathered {
-			// Where jobs are short all workers of the claim before are about to come again,
-			// and one claim for all costs little more than one for each.
+			// If jobs are scarce, all workers of the previous claim are about to wait again, and one
+			// claim for all costs little more than one for each.
 			c.yielding = true
 			c.yields++
 			c.do(Yield{})
@@ -138,7 +136,7 @@ func (c *Core) yielded() {
 }
 
 // asks lists the candidates in their order: as many as there is room for runs, so that each
-// can have one.
+// can get one.
 func (c *Core) asks() (asks []ask, limit int) {
 	most, room := maxAsked, 0
 	if c.config.MaxRunning > 0 {
@@ -158,7 +156,7 @@ func (c *Core) asks() (asks []ask, limit int) {
 	return asks, limit
 }
 
-// askForExpired adds the lines that are asked for nothing but what has expired.
+// askForExpired adds the lines that are asked only for expired jobs.
 func (c *Core) askForExpired(asks []ask) []ask {
 	for _, l := range c.expiring {
 		l.mayHaveExpired = false
@@ -180,10 +178,10 @@ func (c *Core) sendClaim(asks []ask, limit int) {
 	call := c.call(claimCall, callLimit)
 	call.asks, call.limit, call.cancels = asks, limit, c.cancels
 	c.do(Claim{Call: call.Call, Demands: demands, Limit: limit, Except: c.unknown})
-	c.flush() // beside the claim, so that the store can do both at once
+	c.flush() // while the claim is under way, so that the store can do both at once
 }
 
-// claimed deals with what a claim gave, which may come late, when another was sent.
+// claimed handles the answer to a claim. It may come late, after another claim was sent.
 func (c *Core) claimed(e Claimed) {
 	call := c.answer(e.Call, e.Err)
 	if call == nil {
@@ -196,7 +194,7 @@ func (c *Core) claimed(e Claimed) {
 	started, left := c.take(call, e.Records)
 	c.startAlone()
 	if len(e.Records) > 0 && c.cancels != call.cancels {
-		c.checkCancelsSoon() // it may have been one of these
+		c.checkCancelsSoon() // a request may concern one of these records
 	}
 	c.exhaust(call, e.Err == nil && call.limit > 0 && started+left >= call.limit)
 	c.dueAt(e.Next)
@@ -209,9 +207,9 @@ func (c *Core) claimed(e Claimed) {
 	c.claimIfUseful()
 }
 
-// take holds the leases of records that were claimed, and gives the runs to workers. left
-// counts those that are left to others, because a run that was claimed before has shown
-// meanwhile that this process does not know their kind.
+// take holds the leases of claimed records, and gives the runs to workers. left counts the
+// runs that are handed back because their kind was found to be unknown after the claim was
+// sent.
 func (c *Core) take(call *call, records []*driver.Record) (started, left int) {
 	fence := c.fence(call)
 	for _, record := range records {
@@ -220,7 +218,7 @@ func (c *Core) take(call *call, records []*driver.Record) (started, left int) {
 		r.lost = slices.Contains(c.lostEarly, r.Lease)
 		switch l := c.lines[record.Group]; {
 		case c.now.Mono >= fence || r.lost:
-			// Another process may have it by now, or it has ended.
+			// Another process may have the lease by now, or the job has ended.
 			c.finish(r, End{HandBack: &driver.HandBack{}})
 		case c.isExpired(record):
 			c.do(Expire{r})
@@ -249,14 +247,14 @@ func (c *Core) isUnknown(r *driver.Record) bool {
 	return len(c.unknown) > 0 && slices.Contains(c.unknown, driver.KindOf(r))
 }
 
-// learnUnknown has claims leave a kind to others.
+// learnUnknown excludes a kind from later claims.
 func (c *Core) learnUnknown(kind driver.Kind) {
 	if !slices.Contains(c.unknown, kind) {
 		c.unknown = append(slices.Clip(c.unknown), kind)
 	}
 }
 
-// forgetUnknown has claims try all kinds again.
+// forgetUnknown makes claims accept all kinds again.
 func (c *Core) forgetUnknown() {
 	if len(c.unknown) > 0 {
 		c.unknown = nil
@@ -264,31 +262,32 @@ func (c *Core) forgetUnknown() {
 	}
 }
 
-// Unknown are the kinds that claims leave to others. It must not be changed.
+// Unknown returns the kinds that claims exclude. The slice must not be changed.
 func (c *Core) Unknown() []driver.Kind { return c.unknown }
 
-// isExpired reports whether a record must not be run any more. One that had expired when it
-// was claimed, which is its start, was given without its scopes, and its edges were not
-// waited for: it must not be run even if the clock was set back since.
+// isExpired reports whether a record must no longer be run. A record that had expired when
+// it was claimed (at its Start) was given without its scopes and before its dependencies
+// ended, so it must not be run even if the clock was set back since.
 func (c *Core) isExpired(r *driver.Record) bool {
 	deadline := r.TimeInfo.DispatchBy
 	return !deadline.IsZero() && (deadline.Before(c.now.Wall) || deadline.Before(r.TimeInfo.Start))
 }
 
-// asksFor reports whether a claim may give something of a line.
+// asksFor reports whether a claim may return jobs of a line.
 func (call *call) asksFor(l *Line) bool {
 	return l.asked < len(call.asks) && call.asks[l.asked].line == l
 }
 
-// got counts a run of a line.
+// got counts a run for its line.
 func (call *call) got(l *Line) {
 	if i := l.asked; i < len(call.asks) && call.asks[i].line == l {
 		call.asks[i].got++
 	}
 }
 
-// exhaust notes for which lines there is nothing more, unless there may be, and tells
-// those who watch a queue that it had nothing. A late answer says nothing of what is now.
+// exhaust marks the lines that have nothing more to claim, unless there may be more, and
+// reports watched queues that had nothing. A late answer does not describe the current
+// state.
 func (c *Core) exhaust(call *call, mayBeMore bool) {
 	for _, a := range call.asks {
 		if a.want == 0 {
@@ -304,7 +303,7 @@ func (c *Core) exhaust(call *call, mayBeMore bool) {
 	}
 }
 
-// setPoll sets the time of the next claim without a reason.
+// setPoll sets the time of the next poll.
 func (c *Core) setPoll() {
 	if low, high := c.config.PollMin, c.config.PollMax; high > 0 {
 		c.timers.set(pollTimer, c.now.Mono+low+time.Duration(c.config.Random()*float64(high-low)))

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-func TestAClockThatWasSetBackHasTheStoreLookForWaitsThatAreTooLong(t *testing.T) {
+func TestRecoversAtOnceAfterTheWallClockWasSetBack(t *testing.T) {
 	s := newStory(t)
 	s.tell(core.Recovered{Call: only[core.Recover](t, s.started).Call})
 	require.Empty(t, all[core.Recover](s.wait(time.Second)), "a heartbeat is not over")
@@ -21,8 +21,8 @@ func TestAClockThatWasSetBackHasTheStoreLookForWaitsThatAreTooLong(t *testing.T)
 	assert.Len(t, all[core.Recover](commands), 1)
 }
 
-// A job that has expired is given without its scopes, and its edges are not waited for.
-func TestAJobThatHadExpiredWhenItWasClaimedDoesNotBeginAfterTheClockWasSetBack(t *testing.T) {
+// An expired job is claimed without its scopes and before its dependencies have ended.
+func TestAnExpiredJobDoesNotStartAfterTheClockWasSetBack(t *testing.T) {
 	s := newStory(t)
 	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
 	record := &driver.Record{Name: "a", Group: "q"}

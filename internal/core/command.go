@@ -6,20 +6,21 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Command is something to be done. The types below are all that there are.
+// Command is something that the shell must do. The types below are the only
+// implementations.
 type Command interface{ isCommand() }
 
-// Call names a call of the store, so that its answer is known whenever it comes. The
-// shell bounds each call by its Limit, and answers with an error after that.
+// Call identifies a call of the store, so that its answer is recognized whenever it comes.
+// The shell bounds each call by its Limit, and answers with an error after that.
 type Call struct {
 	ID    uint64
 	Limit time.Duration
 }
 
 type (
-	// Yield asks to let other goroutines run, and to come back with Yielded.
+	// Yield asks the shell to let other goroutines run, and then to send Yielded.
 	Yield struct{}
-	// Wake asks for a Tick at a time. It replaces the one before.
+	// Wake asks for a Tick at a time. It replaces the previous Wake.
 	Wake struct{ At time.Duration }
 
 	// Claim asks the store for records. The answer is Claimed.
@@ -27,13 +28,13 @@ type (
 		Call    Call
 		Demands []driver.Demand
 		Limit   int
-		// Except are the kinds that this process does not know. It must not be changed.
+		// Except holds the kinds that this process does not know. It must not be changed.
 		Except []driver.Kind
 	}
-	// Look asks the store which queues have work. The answer is Looked.
+	// Look queries the store for the queues that have work. The answer is Looked.
 	Look struct{ Call Call }
-	// OpenQueues asks for queues to be opened, because they have work. The answer is
-	// QueuesOpened, when that is done or has failed.
+	// OpenQueues opens queues because they have work. The answer is QueuesOpened, when they
+	// are open or opening them has failed.
 	OpenQueues struct{ Names []string }
 	// Renew asks the store to extend leases. The answer is Renewed.
 	Renew struct {
@@ -43,15 +44,16 @@ type (
 	// CheckCancels asks the store which runs are to be canceled. The answer is
 	// CancelsFound.
 	CheckCancels struct{ Call Call }
-	// Recover asks the store to hand back leases that ran out, but for those of runs
-	// that have not returned here. The answer is Recovered.
+	// Recover asks the store to hand back leases that ran out, except Keep: the leases of
+	// runs that have not returned here. The answer is Recovered.
 	Recover struct {
 		Call Call
 		Keep []driver.Lease
 	}
-	// Forget asks to remove finished jobs, where that is due. The answer is Forgotten.
+	// Forget asks the store to remove finished jobs whose retention is over. The answer is
+	// Forgotten.
 	Forget struct{ Call Call }
-	// ScanRetries asks to look for jobs that await a retry. The answer is
+	// ScanRetries asks for a scan for jobs that await a retry. The answer is
 	// RetriesScanned.
 	ScanRetries struct{ Call Call }
 
@@ -60,47 +62,48 @@ type (
 		Worker *Worker
 		Run    *Run
 	}
-	// Dismiss sends a worker away without one.
+	// Dismiss sends a worker away without a run.
 	Dismiss struct{ Worker *Worker }
-	// Expire asks to end a run that may not begin any more, by Finished.
+	// Expire asks for the end of a run whose dispatch-by time has passed. The answer is
+	// Finished.
 	Expire struct{ Run *Run }
-	// Park asks to set aside a job that was interrupted too often, by Finished.
+	// Park asks for the end of a run whose job was interrupted too often. The answer is
+	// Finished.
 	Park struct{ Run *Run }
 	// Cancel ends the context of a run.
 	Cancel struct {
 		Run   *Run
 		Cause error
 	}
-	// Drained says that a queue that is watched had nothing to claim.
+	// Drained reports that a watched queue had nothing to claim.
 	Drained struct{ Line *Line }
 
-	// Complete asks the store to end runs by their End.Record. The answer is Written.
+	// Complete asks the store to end runs with their End.Record. The answer is Written.
 	Complete struct {
 		Call Call
 		Runs []*Run
 	}
-	// Release asks the store to take leases back as their End.HandBack says. The answer
-	// is Written.
+	// Release asks the store to take leases back according to their End.HandBack. The
+	// answer is Written.
 	Release struct {
 		Call Call
 		Runs []*Run
 	}
-	// Refused says that the store did not take the end of a run for the first time, and
-	// that it will be tried again.
+	// Refused reports the first failure to write the end of a run. The write will be
+	// retried.
 	Refused struct {
 		Run *Run
 		Err error
 	}
-	// Check asks whether the end of a run was written by a call that seemed to fail.
+	// Check asks whether the end of a run was written by a call that reported an error.
 	// The answer is Checked.
 	Check struct{ Run *Run }
-	// Done says that a run is over, and what became of its end: nil where the store has
-	// it.
+	// Done reports that a run is over. Err is nil if the store has its end.
 	Done struct {
 		Run *Run
 		Err error
 	}
-	// Report says that a call in the background failed.
+	// Report describes a background call that failed.
 	Report struct {
 		What string
 		Err  error

@@ -7,37 +7,37 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Time is a moment, by two clocks.
+// Time is a moment as read from two clocks.
 type Time struct {
-	// Mono counts from any start. It never jumps, and goes on while the machine is
-	// suspended. All that lasts for a time is measured with it.
+	// Mono counts from any start. It never jumps, and it continues while the machine is
+	// suspended. All durations are measured with it.
 	Mono time.Duration
-	// Wall is what records are due by, and may jump.
+	// Wall is compared with the times in records. It may jump.
 	Wall time.Time
 }
 
-// Config says how a core works. It does not change.
+// Config holds the settings of a core. They do not change.
 type Config struct {
-	// LeaseTime is how long a lease lasts. It is renewed every quarter of it.
+	// LeaseTime is how long a lease lasts. Leases are renewed four times in it.
 	LeaseTime time.Duration
-	// MaxRunning is the number of runs at once, over all queues; 0 for no limit.
+	// MaxRunning is the maximum number of concurrent runs, over all queues; 0 for no limit.
 	MaxRunning int
-	// PollMin and PollMax bound the time from one claim to the next that free workers make
-	// without a reason. Zero means never.
+	// PollMin and PollMax bound the random interval between the polls of free workers. If
+	// PollMax is zero, there are no polls.
 	PollMin, PollMax time.Duration
-	// PollCancels says that the store does not tell of runs that are to be canceled, so
-	// that it is asked with each heartbeat.
+	// PollCancels is true if the store does not report requests to cancel a run. The core
+	// then queries them after each renewal of leases.
 	PollCancels bool
-	// BatchEnds says that the store takes its time, so that the ends of several runs are
-	// written in one call.
+	// BatchEnds is true if calls of the store are slow, so that the ends of several runs
+	// are written in one call.
 	BatchEnds bool
-	// FewLines is the number of queues up to which all of them are asked for if something
-	// has changed and it is not known where. If there are more, the store is asked first
-	// which of them have work.
+	// FewLines is the number of queues up to which a change in an unknown queue makes the
+	// core claim from all of them. If there are more, the store is queried first for the
+	// queues that have work.
 	FewLines int
-	// RetryScan is how often to look for jobs whose retry somebody left.
+	// RetryScan is the interval between scans for retries that other processes left.
 	RetryScan time.Duration
-	// Random returns a number between 0 and 1. It is where all variation comes from.
+	// Random returns a number in [0, 1). It is the only source of randomness.
 	Random func() float64
 }
 
@@ -49,61 +49,62 @@ type Core struct {
 
 	// Queues and their workers; see line.go.
 	lines map[string]*Line
-	order list.List // of *Line: first the one that was served least lately
-	// firstServed and lastServed are the numbers of the first and the last in that order.
+	order list.List // of *Line: the least recently served line comes first
+	// firstServed and lastServed are the first and the last number in that order.
 	firstServed, lastServed int
 
 	// Claims; see claim.go.
 	candidates candidates
-	expiring   []*Line // of which mayHaveExpired is true
-	// expiredLeft is true if a claim failed that asked for what has expired.
+	expiring   []*Line // lines whose mayHaveExpired is true
+	// expiredLeft is true if a claim for expired jobs failed.
 	expiredLeft bool
 	out         int // runs that have not returned, without stuckRuns
-	// stuckRuns counts the runs that are stuck and do not count against the limit of runs.
+	// stuckRuns counts the stuck runs that do not count against MaxRunning.
 	stuckRuns int
-	yields    int // since the claim before, for the next
+	yields    int // number of Yield commands since the last claim
 	yielding  bool
-	gathered  int  // workers that waited for the claim before when it ended
-	alone     *Run // that runs alone, or waits until it can; see suspect.go
+	gathered  int  // workers that were waiting when the last claim was answered
+	alone     *Run // the suspect that runs alone or waits until it can; see suspect.go
 	due       time.Time
-	watched   []*Line // by those who want to know when they are idle
+	watched   []*Line // with watchers that want to know when the queue is idle
 
-	// Looks for queues with work; see look.go.
-	openEvery time.Duration // how often to look for queues to open; 0 for never
+	// Queries for queues with work; see work_query.go.
+	openEvery time.Duration // how often to query for queues to open; 0 for never
 	lookAgain bool          // when the look that is under way has ended
-	// lookClaims and lookOpens say what the next look is for: for what may be claimed of
-	// queues that are open, and for queues that are to be opened.
+	// lookClaims and lookOpens are the purposes of the next look: jobs to claim from open
+	// queues, and queues to open.
 	lookClaims, lookOpens bool
-	lookFrom              time.Duration // when the next look may be made
+	lookFrom              time.Duration // the earliest time of the next look
 	opening               bool          // the shell opens queues
 
-	// unknown are the kinds that this process does not know, in the order in which it met
-	// them. It is replaced, and never changed.
+	// unknown holds the kinds that this process does not know, in the order in which they
+	// were learned. It is replaced, never changed in place.
 	unknown []driver.Kind
 
 	// Leases; see lease.go.
 	held []*Run
-	// lostEarly are leases that were lost while a claim was under way, and were not held.
+	// lostEarly holds leases that were lost before the answer to their claim arrived.
 	lostEarly []driver.Lease
-	cancels   int // changes that may ask for canceling
+	cancels   int // counts changes of the store, each of which may be a request to cancel
 
 	ends   ends
 	calls  calls
 	timers timers
 	begun  bool // the first queue was resumed
-	// recoverFrom is when holders have had time to renew, after the store came back.
+	// recoverFrom is the earliest time of a recovery after an outage of the store: the
+	// owners of leases have had time to renew them by then.
 	recoverFrom time.Duration
-	// retriesFrom is when retries may be looked for again.
+	// retriesFrom is the earliest time of the next scan for retries.
 	retriesFrom time.Duration
-	// rescanRetries is true from when a queue may have retries that a look under way misses.
+	// rescanRetries is true if a scan for retries was requested while one was under way.
 	rescanRetries bool
-	failing       bool // the last call of the store has failed
+	failing       bool // the last call of the store failed
 	closing       bool
-	// ending counts the runs whose end is not done with.
+	// ending counts the runs that have finished and whose end is not done.
 	ending int
 }
 
-// New returns the core of an engine that has no queue yet.
+// New returns the core of an engine without queues.
 func New(config Config, now Time) *Core {
 	c := &Core{config: config, now: now, lines: map[string]*Line{}}
 	c.timers.init()
@@ -111,9 +112,9 @@ func New(config Config, now Time) *Core {
 	return c
 }
 
-// Step says that something has happened, now, and appends what is to be done to
-// commands. Nothing that a command refers to may be changed by the shell, other than
-// the fields that are said to be its own.
+// Step handles an event that happens now, and appends the resulting commands to
+// commands. The shell must not change anything that a command refers to, except the
+// fields that are documented as the shell's own.
 func (c *Core) Step(now Time, event Event, commands []Command) []Command {
 	c.commands = commands
 	c.timePassed(now)
@@ -123,7 +124,7 @@ func (c *Core) Step(now Time, event Event, commands []Command) []Command {
 	return commands
 }
 
-// handle is the table of all that can happen, in the order in which a job lives.
+// handle dispatches an event. The cases are in the order of a job's life.
 func (c *Core) handle(event Event) {
 	switch e := event.(type) {
 	case Opened:
@@ -186,7 +187,7 @@ func (c *Core) handle(event Event) {
 		c.queuesOpened()
 	case Watched:
 		c.watch(e.Line, e.By)
-	case Tick: // timePassed did what is due; the shell has no other Tick to come
+	case Tick: // timePassed did what is due; no other Tick of the shell is pending
 		c.timers.wake = never
 	case Stopped:
 		c.stop(e.Line)
@@ -201,7 +202,7 @@ func (c *Core) handle(event Event) {
 
 func (c *Core) do(command Command) { c.commands = append(c.commands, command) }
 
-// Busy tells whether there are leases of a queue.
+// Busy reports whether the core holds leases of a queue.
 func (c *Core) Busy(queue string) bool {
 	for _, r := range c.held {
 		if r.Lease.Queue == queue {
@@ -211,14 +212,15 @@ func (c *Core) Busy(queue string) bool {
 	return false
 }
 
-// Holds tells whether there are leases.
+// Holds reports whether the core holds leases.
 func (c *Core) Holds() bool { return len(c.held) > 0 }
 
-// Quiet tells whether no claim is under way, of which the answer may hold leases, and no
-// end waits to be written. A claim that is late does not count.
+// Quiet reports whether no claim is under way, whose answer may hold leases, and no end
+// waits to be written. A late claim does not count.
 func (c *Core) Quiet() bool { return !c.calls.isOpen(claimCall) && c.ending == 0 }
 
-// QuietFor tells whether that holds for a queue.
+// QuietFor reports whether no claim that asks for a queue is under way, and none of its
+// ends waits to be written.
 func (c *Core) QuietFor(l *Line) bool {
 	if claim := c.calls.find(c.calls.current[claimCall]); claim != nil && claim.asksFor(l) {
 		return false
@@ -231,21 +233,21 @@ func (c *Core) QuietFor(l *Line) bool {
 	return true
 }
 
-// Due is when there may be more to claim because a time comes; zero for never.
+// Due returns when more jobs may become claimable because a time comes; zero for never.
 func (c *Core) Due() time.Time { return c.due }
 
-// heartbeat is how often leases are renewed, so that one late renewal, or two, lose
-// none.
+// heartbeat is the interval between renewals. One or two late renewals lose no lease.
 func (c *Core) heartbeat() time.Duration { return c.config.LeaseTime / 4 }
 
-// maxMargin and marginPart say how long before its end a lease counts as over, so that a
-// run has ended when another process may take it: a tenth of it, and two seconds at most.
+// maxMargin and marginPart define how long before its end a lease counts as over, so that
+// the run has ended when another process may take it: a tenth of the lease time, and at
+// most two seconds.
 const (
 	maxMargin  = 2 * time.Second
 	marginPart = 10
 )
 
-// fence is when a lease counts as over that was taken, or renewed, by a call.
+// fence returns when a lease that was taken or renewed by a call counts as over.
 func (c *Core) fence(call *call) time.Duration {
 	return call.sent - call.unnoticed + c.config.LeaseTime - min(c.config.LeaseTime/marginPart, maxMargin)
 }

@@ -2,21 +2,22 @@ package core
 
 import "time"
 
-// recoverPeriod is the longest time between two recoveries. A lease that a driver must
-// see for its whole length lasts up to twice as long as that longer, which is a minute.
+// recoverPeriod is the longest interval between recoveries. A lease that a driver must
+// observe for its whole length may last up to twice this time longer, which is a minute.
 const recoverPeriod = 30 * time.Second
 
-// recover hands back what processes held that died, so that it runs again less than a
-// heartbeat after its leases ran out. Each process on the store does so: to agree on one
-// would cost more than the look, which finds nothing most of the time. While the store
-// fails, or has just come back, it waits: those who live must renew their leases first.
+// recover hands back the leases of dead processes, so that their jobs run again less than a
+// heartbeat after the leases ran out. Each process on the store does so: electing one
+// process would cost more than the query, which most often finds nothing. While the store
+// fails, or has just come back, recovery waits, so that live processes renew their leases
+// first.
 func (c *Core) recover() {
 	c.timers.set(recoverTimer, c.now.Mono+min(c.heartbeat(), recoverPeriod))
 	if c.closing || c.calls.busy(recoverCall) {
 		return
 	}
 	if c.failing {
-		// It has to be found out when it is back.
+		// Any call shows whether the store is back.
 		if !c.calls.busy(cancelCall) {
 			c.do(CheckCancels{c.call(cancelCall, callLimit).Call})
 		}
@@ -25,8 +26,8 @@ func (c *Core) recover() {
 	c.do(Recover{Call: c.call(recoverCall, dutyLimit).Call, Keep: leasesOf(c.held)})
 }
 
-// recovered goes on with removing finished jobs, which is done as often and whatever
-// came of it.
+// recovered continues with the removal of finished jobs, which happens after each recovery,
+// whether it failed or not.
 func (c *Core) recovered(e Recovered) {
 	if c.answer(e.Call, e.Err) == nil {
 		return
@@ -35,7 +36,7 @@ func (c *Core) recovered(e Recovered) {
 		c.do(Report{"could not recover stale jobs", e.Err})
 	}
 	if e.Jobs > 0 {
-		c.claimDue() // they may have expired, and all workers be busy
+		c.claimDue() // some may have expired, while all workers are busy
 	}
 	if !c.closing && !c.calls.busy(forgetCall) {
 		c.do(Forget{c.call(forgetCall, dutyLimit).Call})
@@ -48,11 +49,11 @@ func (c *Core) forgotten(e Forgotten) {
 	}
 }
 
-// retriesPause is how long after a look for retries the next one is made at the earliest,
-// because of queues that were opened.
+// retriesPause is the minimum interval between scans for retries that are made because queues
+// were opened.
 const retriesPause = time.Second
 
-// scanRetries looks for jobs whose retry was left by a process that died.
+// scanRetries scans for jobs whose retry was left by a dead process.
 func (c *Core) scanRetries() {
 	c.timers.set(retriesTimer, c.now.Mono+c.config.RetryScan)
 	if c.closing {
@@ -70,7 +71,7 @@ func (c *Core) retriesScanned(e RetriesScanned) {
 		return
 	}
 	if e.Err != nil {
-		c.do(Report{"could not look for jobs to retry", e.Err})
+		c.do(Report{"could not scan for jobs to retry", e.Err})
 	}
 	if c.rescanRetries {
 		c.scanRetries()

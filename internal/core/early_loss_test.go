@@ -10,9 +10,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// TestALeaseThatIsLostBeforeItsClaimIsAnsweredIsRun has a job that an operator completes
-// as soon as the store shows that it runs.
-func TestALeaseThatIsLostBeforeItsClaimIsAnsweredIsRun(t *testing.T) {
+// An operator completes the job as soon as the store shows that it runs.
+func TestALeaseLostBeforeTheAnswerToItsClaimIsNotRun(t *testing.T) {
 	s := newStory(t)
 	worker := &core.Worker{Line: s.line}
 	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: worker}))
@@ -23,7 +22,7 @@ func TestALeaseThatIsLostBeforeItsClaimIsAnsweredIsRun(t *testing.T) {
 		_, started := command.(core.Start)
 		assert.False(t, started)
 	}
-	assert.False(t, s.core.Holds(), "nothing is to be written of it")
+	assert.False(t, s.core.Holds(), "nothing is written for it")
 
 	again := *record
 	again.Status.ModificationCount = 2

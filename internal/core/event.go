@@ -6,53 +6,53 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Event is something that has happened. The types below are all that there are.
+// Event is something that has happened. The types below are the only implementations.
 type Event interface{ isEvent() }
 
 type (
-	// Opened adds a queue, whose workers may wait from now on. A line of the same
-	// queue that was there before gets nothing any more.
+	// Opened adds a queue, whose workers may wait from now on. It stops an older line of
+	// the same queue.
 	Opened struct{ Line *Line }
-	// Resumed lets the workers of a queue have jobs.
+	// Resumed allows claims for a queue.
 	Resumed struct{ Line *Line }
-	// Stopped sends the workers of a queue away.
+	// Stopped dismisses the workers of a queue.
 	Stopped struct{ Line *Line }
 	// Left removes a queue, after Stopped.
 	Left struct{ Line *Line }
-	// Watched says that so many more, or fewer, want to know when the queue is idle.
+	// Watched changes by By the number of watchers that want to know when the queue is idle.
 	Watched struct {
 		Line *Line
 		By   int
 	}
 
-	// Waiting says that a worker waits for a job.
+	// Waiting reports that a worker waits for a job.
 	Waiting struct{ Worker *Worker }
-	// Gone says that it does not any more.
+	// Gone reports that a worker no longer waits.
 	Gone struct{ Worker *Worker }
 	// Yielded answers Yield.
 	Yielded struct{}
 
-	// Changed says that there may be something new to claim: of a queue, or of any if
-	// Line is nil.
+	// Changed reports that there may be something new to claim: in one queue, or in any
+	// queue if Line is nil.
 	Changed struct{ Line *Line }
-	// StoreChanged says that the store was changed, by this process or another. A running
-	// job may have to be canceled.
+	// StoreChanged reports that this process or another changed the store. It may be a
+	// request to cancel a running job.
 	StoreChanged struct{ driver.Change }
-	// DueAt says that there will be something to do at a time of the wall clock.
+	// DueAt announces that a job becomes due at a time of the wall clock.
 	DueAt struct{ Time time.Time }
-	// Unknown says that this process does not know a kind of jobs, of which it has no
-	// lease.
+	// Unknown reports a kind of job that this process does not know, and of which it
+	// holds no lease.
 	Unknown struct{ Kind driver.Kind }
-	// Registered says that this process may know kinds that it did not know.
+	// Registered reports that this process may now know kinds that it did not know.
 	Registered struct{}
-	// Tick says that it is time: the one for which Wake asked, or any other.
+	// Tick reports that time has passed: the time of a Wake, or any other.
 	Tick struct{}
 
 	// Claimed answers Claim.
 	Claimed struct {
 		Call    Call
 		Records []*driver.Record
-		// Next is when there may be more because a time comes.
+		// Next is when more jobs may become claimable because a time comes.
 		Next time.Time
 		Err  error
 	}
@@ -62,8 +62,8 @@ type (
 		Work driver.Work
 		Err  error
 	}
-	// Opens lets queues be opened that have work: at the times at which jobs are due, when
-	// this process has changed them, and beside that this often.
+	// Opens allows the core to open queues that have work: when jobs become due, after changes
+	// by this process, and at an interval.
 	Opens struct{ Every time.Duration }
 	// QueuesOpened answers OpenQueues.
 	QueuesOpened struct{}
@@ -96,26 +96,26 @@ type (
 		Err  error
 	}
 
-	// Stuck reports that a run goes on although it should have returned.
+	// Stuck reports that a run continues although it should have returned.
 	Stuck struct{ Run *Run }
-	// Transacted says that the end of a run is being written in a transaction of its job.
+	// Transacted reports that the end of a run is being written in a transaction of its job.
 	Transacted struct{ Run *Run }
-	// Finished says that a run has returned, or is not to begin, and how it ends.
+	// Finished reports that a run has returned, or is not started, and how it ends.
 	Finished struct {
 		Run *Run
 		End End
 	}
-	// Lost says that the lease of a run is another's.
+	// Lost reports that another process has the lease of a run.
 	Lost struct{ Lease driver.Lease }
-	// GivenUp says that nobody waits any more for the end of a run to be written.
+	// GivenUp reports that the caller no longer waits until the end of a run is written.
 	GivenUp struct{ Run *Run }
-	// Written answers Complete and Release: Errs has an error for each run, unless Err
-	// is that of the whole call.
+	// Written answers Complete and Release. Errs holds one error per run, unless the whole
+	// call failed with Err.
 	Written struct {
 		Call Call
 		Errs []error
 		Err  error
-		// Final is true for an Err that no further try can change.
+		// Final is true if a retry can't change Err.
 		Final bool
 	}
 	// Checked answers Check.
@@ -124,9 +124,9 @@ type (
 		Written bool
 	}
 
-	// Closing says that no more runs will begin, and that ends are to be written at once.
+	// Closing announces that no more runs will start, and that ends are to be written at once.
 	Closing struct{}
-	// Abandoned says that nobody waits for any end any more.
+	// Abandoned reports that the caller no longer waits for any end.
 	Abandoned struct{}
 )
 

@@ -11,39 +11,39 @@ import (
 )
 
 const (
-	// gatherTime is the longest that ends wait for others, so that one call writes all
-	// of them.
+	// gatherTime is the longest time that an end waits for other ends, so that one call
+	// writes all of them.
 	gatherTime = 300 * time.Microsecond
-	// maxBatch is the number of ends that one call writes.
+	// maxBatch is the maximum number of ends in one call.
 	maxBatch = 1000
-	// firstPause and lastPause are the waits between tries while the store takes
-	// nothing: each is twice the one before. So what can be written is written within a
-	// second of the store's return.
+	// firstPause and lastPause bound the pauses between tries while the store fails. Each
+	// pause is twice the previous one, so ends are written within a second of the store's
+	// return.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 400 * time.Millisecond
-	// longestPause is that of an end that the store does not take although it takes
-	// others.
+	// longestPause bounds the pauses of an end that the store refuses although it accepts
+	// other ends.
 	longestPause = 5 * time.Second
 )
 
-// ErrGivenUp is what becomes of an end that was not written when nobody waited for it
-// any more.
-var ErrGivenUp = errors.New("it was given up before the store took it")
+// ErrGivenUp is the error of an end that was not written when the caller stopped waiting
+// for it.
+var ErrGivenUp = errors.New("given up before the store accepted it")
 
-// ends are the runs whose end waits to be written.
+// ends holds the runs whose end waits to be written.
 type ends struct {
 	waiting []*Run
-	// checks are those of which it is asked whether it was written.
+	// checks holds the runs for which Check is unanswered.
 	checks []*Run
-	// doubt is true from when a call has failed until one succeeds. Meanwhile a single
-	// end is offered now and then, so that one that can't be written keeps no others.
+	// doubt is true from the failure of a call until a call succeeds. Meanwhile single ends
+	// are offered at intervals, so that one that can't be written does not hold up the others.
 	doubt bool
-	probe time.Duration // when the next one is
+	probe time.Duration // when the next single end is offered
 	pause time.Duration
-	// probes is the number of ends that failed alone since.
+	// probes is the number of ends that failed alone since the doubt began.
 	probes int
-	turns  int // of offering one of them, or another
-	batch  int // the most ends in a call: fewer after one failed, until the culprit is alone
+	turns  int // counts the single ends that were offered
+	batch  int // the maximum number of ends in a call: halved by failures, until the culprit is alone
 }
 
 func (e *ends) init() { e.pause, e.batch = firstPause, maxBatch }
@@ -77,8 +77,8 @@ func (c *Core) finish(r *Run, end End) {
 	c.returned(r)
 }
 
-// giveUp stops trying to write the end of a run. A call that is writing it may do so
-// still.
+// giveUp stops trying to write the end of a run. A call that is under way may still write
+// it.
 func (c *Core) giveUp(r *Run) {
 	if i := slices.Index(c.ends.waiting, r); i >= 0 {
 		c.ends.waiting = slices.Delete(c.ends.waiting, i, i+1)
@@ -86,8 +86,8 @@ func (c *Core) giveUp(r *Run) {
 	c.done(r, cmp.Or(r.failure, ErrGivenUp))
 }
 
-// flush writes ends that wait, as far as it is time for them. While a call is under way,
-// others gather for the next.
+// flush writes the waiting ends that are due. While a call is under way, ends gather for
+// the next one.
 func (c *Core) flush() {
 	for len(c.ends.waiting) > 0 && !c.calls.busy(writeCall) {
 		if c.ends.doubt && c.now.Mono < c.ends.probe {
@@ -105,8 +105,8 @@ func (c *Core) flush() {
 	}
 }
 
-// takeEnds takes the ends out that the next call is to write: one alone, or several of
-// one kind.
+// takeEnds removes the ends that the next call writes from the waiting ends: one that is
+// written alone, or several of one kind.
 func (c *Core) takeEnds() []*Run {
 	if c.ends.doubt {
 		return c.takeProbe()
@@ -132,15 +132,17 @@ func (c *Core) takeEnds() []*Run {
 
 func sameKind(a, b *Run) bool { return (a.end.Record == nil) == (b.end.Record == nil) }
 
-// maxProbes is the number of ends that are offered in turns while in doubt. More than one,
-// as it may be that one which the store refuses; and few, as each is then written alone.
+// maxProbes is the number of ends that are offered in turns while the store is in doubt. It
+// is more than one because the store may refuse just that one, and small because each of
+// them is written alone from then on.
 const maxProbes = 4
 
-// takeProbe takes one end out, to find out with it whether the store is back.
+// takeProbe removes one waiting end, to find out with it whether the store is back.
 func (c *Core) takeProbe() []*Run {
 	at := 0
 	c.ends.turns++
-	// Each second time it is another than those few: the store may refuse all of them.
+	// Every second probe is an end that has not been probed: the store may refuse all of
+	// the probed ones.
 	again := c.ends.probes >= maxProbes && c.ends.turns%2 == 0
 	for i, r := range c.ends.waiting {
 		if !r.alone && r.probed == again {
@@ -153,7 +155,7 @@ func (c *Core) takeProbe() []*Run {
 	return []*Run{r}
 }
 
-// write makes the call that writes ends of one kind.
+// write calls the store to write ends of one kind.
 func (c *Core) write(runs []*Run) {
 	call := c.call(writeCall, callLimit)
 	call.runs = runs
@@ -164,7 +166,7 @@ func (c *Core) write(runs []*Run) {
 	}
 }
 
-// written deals with what became of ends.
+// written handles the answer to a call that wrote ends.
 func (c *Core) written(e Written) {
 	call := c.answer(e.Call, e.Err)
 	if call == nil {
@@ -183,7 +185,7 @@ func (c *Core) written(e Written) {
 	c.flush()
 }
 
-// taken ends the runs that a call wrote, or that the store refused one by one.
+// taken ends runs after a call that succeeded as a whole; errs holds the error of each run.
 func (c *Core) taken(runs []*Run, errs []error) {
 	if c.ends.doubt {
 		c.believe()
@@ -202,8 +204,8 @@ func (c *Core) taken(runs []*Run, errs []error) {
 	}
 }
 
-// believe ends the doubt. What failed alone is offered alone again, so that it keeps no
-// others, and at once: the store may have been gone.
+// believe ends the doubt. Ends that failed alone are offered alone again, so that they hold
+// up no others, and at once, because the store may have been unreachable.
 func (c *Core) believe() {
 	c.ends.doubt, c.ends.pause, c.ends.probes = false, firstPause, 0
 	for _, r := range c.ends.waiting {
@@ -212,8 +214,8 @@ func (c *Core) believe() {
 	}
 }
 
-// writtenLate ends the runs that a call has written after all. The others are offered
-// again already.
+// writtenLate ends the runs that a late call has written after all. The others are already
+// being offered again.
 func (c *Core) writtenLate(runs []*Run, e Written) {
 	for i, r := range runs {
 		if e.Err == nil && e.Errs[i] == nil {
@@ -223,10 +225,10 @@ func (c *Core) writtenLate(runs []*Run, e Written) {
 	}
 }
 
-// checkLimit is how long an answer to Check is waited for.
+// checkLimit is how long the core waits for the answer to a Check.
 const checkLimit = dutyLimit + callGrace
 
-// check asks whether the end of a run was written, unless that is known meanwhile.
+// check queries whether the end of a run was written, unless the run is done.
 func (c *Core) check(r *Run) {
 	if r.done {
 		return
@@ -237,8 +239,8 @@ func (c *Core) check(r *Run) {
 	c.do(Check{r})
 }
 
-// giveUpChecks ends the runs for whose Check there is no answer. Their leases are
-// another's, whatever it would be.
+// giveUpChecks ends the runs whose Check was not answered in time. Another process has
+// their leases, whatever the answer would be.
 func (c *Core) giveUpChecks() {
 	checks := c.ends.checks
 	c.ends.checks = nil
@@ -254,7 +256,7 @@ func (c *Core) giveUpChecks() {
 	}
 }
 
-// checked ends a run that the store refused after a call that may have written it.
+// checked ends a run whose end the store refused after a call that may have written it.
 func (c *Core) checked(e Checked) {
 	if e.Written {
 		c.done(e.Run, nil)
@@ -263,7 +265,7 @@ func (c *Core) checked(e Checked) {
 	}
 }
 
-// refused has ends tried again that a call as a whole did not write.
+// refused schedules another try for ends that were not written because a whole call failed.
 func (c *Core) refused(runs []*Run, err error, final bool) {
 	several := len(runs) > 1
 	switch {
@@ -275,7 +277,7 @@ func (c *Core) refused(runs []*Run, err error, final bool) {
 		c.ends.batch = (len(runs) + 1) / 2
 		c.doubt()
 	case runs[0].alone && !c.ends.doubt:
-		runs[0].postpone(c.now.Mono) // others go on
+		runs[0].postpone(c.now.Mono) // the other ends are still written
 	default:
 		if !runs[0].probed && c.ends.probes < maxProbes {
 			runs[0].probed = true
@@ -288,7 +290,7 @@ func (c *Core) refused(runs []*Run, err error, final bool) {
 	}
 }
 
-// doubt stops the writing, but for a single end now and then.
+// doubt stops all writes except single ends at intervals.
 func (c *Core) doubt() {
 	if c.ends.doubt {
 		c.ends.pause = min(2*c.ends.pause, lastPause)
@@ -302,10 +304,10 @@ func (r *Run) postpone(now time.Duration) {
 	r.due = now + r.pause
 }
 
-// again puts an end back among those that wait.
+// again puts an end back into the waiting ends.
 func (c *Core) again(r *Run, err error) {
 	if r.done {
-		return // nobody waits for it any more
+		return // the caller has given up
 	}
 	r.failure = err
 	if !r.uncertain {
@@ -315,7 +317,7 @@ func (c *Core) again(r *Run, err error) {
 	c.ends.waiting = append(c.ends.waiting, r)
 }
 
-// done forgets a run.
+// done ends a run and reports it as Done. It has no effect the second time.
 func (c *Core) done(r *Run, err error) {
 	if r.done {
 		return
@@ -328,14 +330,14 @@ func (c *Core) done(r *Run, err error) {
 	c.do(Done{Run: r, Err: err})
 }
 
-// close has all ends written at once, and nothing claimed any more.
+// close makes all ends be written at once, and ends claiming.
 func (c *Core) close() {
 	c.closing = true
 	c.endHopelessSuspect()
 	c.flush()
 }
 
-// abandon gives all ends up.
+// abandon gives up all ends.
 func (c *Core) abandon() {
 	for i := len(c.held) - 1; i >= 0; i-- {
 		if r := c.held[i]; r.finishing {
@@ -343,6 +345,6 @@ func (c *Core) abandon() {
 		}
 	}
 	for len(c.ends.waiting) > 0 {
-		c.giveUp(c.ends.waiting[0]) // one that was never held
+		c.giveUp(c.ends.waiting[0]) // its lease is not held
 	}
 }

@@ -22,11 +22,11 @@ type story struct {
 	now  time.Duration
 	skew time.Duration // of the wall clock
 	line *core.Line
-	// started are the commands with which the queue has started.
+	// started holds the commands that followed the start of the queue.
 	started []core.Command
 }
 
-// newStory begins with a queue that has started and has no workers.
+// newStory returns a core with one started queue that has no workers.
 func newStory(t *testing.T) *story {
 	t.Helper()
 	config := core.Config{
@@ -49,7 +49,7 @@ func (s *story) wait(d time.Duration) []core.Command {
 	return s.tell(core.Tick{})
 }
 
-// run returns a run that a worker has.
+// run returns a run that was given to a worker.
 func (s *story) run() *core.Run {
 	s.t.Helper()
 	claim := only[core.Claim](s.t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
@@ -57,7 +57,7 @@ func (s *story) run() *core.Run {
 	return only[core.Start](s.t, s.tell(core.Claimed{Call: claim.Call, Records: []*driver.Record{record}})).Run
 }
 
-// end ends a run, and returns the call that is to write that.
+// end finishes a run, and returns the call that writes its end.
 func (s *story) end(r *core.Run) core.Complete {
 	s.t.Helper()
 	s.tell(core.Finished{Run: r, End: core.End{Record: r.Record}})
@@ -81,10 +81,10 @@ func only[T core.Command](t *testing.T, commands []core.Command) T {
 	return selected[0]
 }
 
-// late is longer than the limit of a call and what is allowed beyond it.
+// late is longer than the limit of a call and the grace time after it.
 const late = 7 * time.Second
 
-func TestTheEndsInACallThatDoesNotReturnAreWrittenByAnother(t *testing.T) {
+func TestTheEndsInAHungCallAreWrittenByAnotherCall(t *testing.T) {
 	s := newStory(t)
 	r := s.run()
 	first := s.end(r)
@@ -96,7 +96,7 @@ func TestTheEndsInACallThatDoesNotReturnAreWrittenByAnother(t *testing.T) {
 	assert.Empty(t, all[core.Check](s.tell(core.Tick{})))
 }
 
-func TestALateCallThatHasWrittenAnEndIsBelieved(t *testing.T) {
+func TestALateCallThatWroteAnEndCompletesItsRun(t *testing.T) {
 	s := newStory(t)
 	r := s.run()
 	first := s.end(r)
@@ -107,7 +107,7 @@ func TestALateCallThatHasWrittenAnEndIsBelieved(t *testing.T) {
 	assert.Empty(t, all[core.Check](commands))
 }
 
-func TestTheRunOfACheckThatDoesNotReturnEnds(t *testing.T) {
+func TestARunEndsThoughItsCheckIsNotAnswered(t *testing.T) {
 	s := newStory(t)
 	r := s.run()
 	first := s.end(r)
@@ -119,7 +119,7 @@ func TestTheRunOfACheckThatDoesNotReturnEnds(t *testing.T) {
 	assert.Empty(t, all[core.Done](s.tell(core.Checked{Run: check.Run, Written: true})))
 }
 
-func TestTheRunsOfALateClaimAndOfTheNextAreNoMoreThanMayRun(t *testing.T) {
+func TestALateClaimDoesNotExceedMaxRunning(t *testing.T) {
 	s := newStory(t)
 	s.core = core.New(core.Config{
 		LeaseTime: 20 * time.Second, MaxRunning: 1, FewLines: 8, PollMin: time.Hour, PollMax: time.Hour, RetryScan: time.Hour,

@@ -7,11 +7,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// cancelLatency is how long it takes at most until a running job notices that it is to
-// be canceled, where the store tells of changes.
+// cancelLatency is the delay between a change of the store and the query for requests to
+// cancel running jobs.
 const cancelLatency = 500 * time.Millisecond
 
-// hold has the lease of a run renewed.
+// hold adds a run to the leases that are renewed.
 func (c *Core) hold(r *Run) {
 	c.held = append(c.held, r)
 	r.place = len(c.held)
@@ -21,7 +21,7 @@ func (c *Core) hold(r *Run) {
 	c.timers.set(fenceTimer, r.fence)
 }
 
-// letGo ends that.
+// letGo removes a run from the leases that are renewed.
 func (c *Core) letGo(r *Run) {
 	if r.place == 0 {
 		return
@@ -35,8 +35,7 @@ func (c *Core) letGo(r *Run) {
 	r.place = 0
 }
 
-// beat renews all leases in one call, but for those that are lost, or that a transaction may
-// end.
+// beat renews all leases in one call, except lost ones and those that a transaction may end.
 func (c *Core) beat() {
 	if len(c.held) == 0 {
 		return
@@ -61,8 +60,8 @@ func (c *Core) beat() {
 
 func (r *Run) isLost() bool { return r.cause == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
 
-// renewedLeases puts off the fences of the leases that were renewed. After an error it
-// is tried again sooner than the next heartbeat would: nothing is more urgent.
+// renewedLeases extends the fences of the renewed leases. After an error, the renewal is
+// retried sooner than the next heartbeat: nothing is more urgent.
 func (c *Core) renewedLeases(e Renewed) {
 	call := c.answer(e.Call, e.Err)
 	if call == nil {
@@ -80,7 +79,7 @@ func (c *Core) renewedLeases(e Renewed) {
 		r.fence = max(r.fence, c.fence(call))
 	}
 	if call.unnoticed > 0 {
-		c.timers.set(beatTimer, c.now.Mono) // it may have been sent long ago, and proves little
+		c.timers.set(beatTimer, c.now.Mono) // the call may have been sent long ago, and proves little
 	}
 	if c.config.PollCancels {
 		c.checkCancels()
@@ -88,7 +87,7 @@ func (c *Core) renewedLeases(e Renewed) {
 }
 
 // checkFences ends the contexts of the runs whose lease was not renewed in time. It is
-// the first thing that happens after the process was suspended.
+// the first action after the process was suspended.
 func (c *Core) checkFences() {
 	next := never
 	for _, r := range c.held {
@@ -104,9 +103,9 @@ func (c *Core) checkFences() {
 	c.endHopelessSuspect()
 }
 
-// doubtFences brings the fences forward by a time that may have passed unnoticed. What is
-// renewed at once goes on, and the other runs end. A suspect that waits is handed back: it
-// must not begin while its lease is in doubt.
+// doubtFences makes the fences earlier by a time that may have passed unnoticed. Runs whose
+// leases are renewed at once continue, and the others end. A waiting suspect is handed back:
+// it must not start while its lease is in doubt.
 func (c *Core) doubtFences(unnoticed time.Duration) {
 	if unnoticed > 0 {
 		c.handBackSuspect()
@@ -120,22 +119,23 @@ func (c *Core) doubtFences(unnoticed time.Duration) {
 	}
 }
 
-// renewLimit bounds a call that renews leases.
+// renewLimit is the time limit of a call that renews leases.
 func (c *Core) renewLimit() time.Duration { return min(c.heartbeat(), callLimit) }
 
-// lose ends a run whose lease is another's.
+// lose ends the run whose lease another process has.
 func (c *Core) lose(lease driver.Lease) {
 	if r := c.find(lease); r != nil {
 		r.lost = true
 		c.cancel(r, amboy.ErrLeaseLost)
 		c.endHopelessSuspect()
 	} else if c.calls.awaits(claimCall) {
-		c.lostEarly = append(c.lostEarly, lease) // by the claim that is under way, it may be
+		c.lostEarly = append(c.lostEarly, lease) // it may belong to the claim that is under way
 	}
 }
 
-// cancel ends the context of a run, once, unless it has returned. The loss of a lease
-// counts even after a request to cancel: what follows from it is another.
+// cancel ends the context of a run, once, unless the run has returned. A lost lease
+// replaces an earlier request to cancel as the cause, because a lost run is not ended but
+// handed back.
 func (c *Core) cancel(r *Run, cause error) {
 	if r.finishing || r.cause != nil && (r.isLost() || cause != amboy.ErrLeaseLost) { //nolint:errorlint // They are never wrapped here.
 		return
@@ -156,7 +156,7 @@ func (c *Core) find(lease driver.Lease) *Run {
 	return nil
 }
 
-// storeChanged looks soon which runs are to be canceled, and for jobs.
+// storeChanged schedules a query for runs to cancel, and claims if the change allows it.
 func (c *Core) storeChanged(change driver.Change) {
 	c.cancels++
 	if len(c.held) > 0 {
@@ -188,7 +188,7 @@ func (c *Core) cancelsFound(e CancelsFound) {
 		return
 	}
 	if e.Err != nil {
-		c.do(Report{"could not look for jobs to cancel", e.Err})
+		c.do(Report{"could not query jobs to cancel", e.Err})
 		return
 	}
 	for _, lease := range e.Leases {

@@ -5,39 +5,39 @@ import (
 	"slices"
 )
 
-// Line is a queue, and the workers that wait for a job of it.
+// Line is a queue with the workers that wait for a job of it.
 type Line struct {
-	// Queue is its name.
+	// Queue is the queue's name.
 	Queue string
-	// MaxInterruptions is how often a job of it may be interrupted, unless the job says; 0
-	// for no limit.
+	// MaxInterruptions is how often a job of the queue may be interrupted, unless the job
+	// sets its own limit; 0 for no limit.
 	MaxInterruptions int
 
 	place    *list.Element
-	waiting  []*Worker // the last to come is the first to be served: its memory is warm
+	waiting  []*Worker // a stack: the last to come is served first, because its memory is warm
 	out      int       // runs that have not returned
-	served   int       // orders the lines as Core.order does
+	served   int       // the sort key of Core.order
 	watching int
-	asked    int // its place in the last claim
-	// mayHave is false if the last claim found that the queue has nothing more, and
-	// changed is true if that may have changed since the last claim was sent.
+	asked    int // index in the asks of the last claim
+	// mayHave is false if the last claim found nothing more in the queue. changed is true
+	// if that may have changed since the last claim was sent.
 	mayHave, changed bool
-	// mayHaveExpired is true if a job of it may have expired since the last claim was sent.
+	// mayHaveExpired is true if a job may have expired since the last claim was sent.
 	mayHaveExpired bool
-	candidate      int // its place among the candidates, counted from 1; 0 if it is none
-	counted        int // its workers that are counted among theirs
+	candidate      int // position in the candidates, counted from 1; 0 if it is not one
+	counted        int // how many of its workers the candidates count
 	resumed        bool
 	stopped        bool
 }
 
-// Worker is one that takes jobs of a queue.
+// Worker takes jobs of a queue.
 type Worker struct {
 	Line *Line
 	// Shell is the shell's own.
 	Shell any
 }
 
-// watch counts those who want to know when a queue is idle.
+// watch changes the number of watchers that want to know when a queue is idle.
 func (c *Core) watch(l *Line, by int) {
 	l.watching += by
 	isWatched, at := l.watching > 0 && !l.stopped, slices.Index(c.watched, l)
@@ -49,14 +49,14 @@ func (c *Core) watch(l *Line, by int) {
 	}
 }
 
-// Watching is the number of those who want to know when the queue is idle.
+// Watching returns the number of watchers that want to know when the queue is idle.
 func (l *Line) Watching() int { return l.watching }
 
 func (l *Line) isActive() bool { return l.resumed && !l.stopped }
 
 func (c *Core) open(l *Line) {
 	if before := c.lines[l.Queue]; before != nil {
-		// It is about to be closed, and must not claim for this one's workers.
+		// The older line is about to be closed, and must not claim for the new line's workers.
 		c.stop(before)
 		c.order.Remove(before.place)
 	}
@@ -74,7 +74,7 @@ func (c *Core) resume(l *Line) {
 	c.changedIn(l)
 }
 
-// begin has what dead processes left behind recovered from now on.
+// begin starts the recovery of leases of dead processes.
 func (c *Core) begin() {
 	if !c.begun {
 		c.begun = true
@@ -82,7 +82,7 @@ func (c *Core) begin() {
 	}
 }
 
-// stop sends the workers away that wait, and those that will.
+// stop dismisses the waiting workers, and all that come later.
 func (c *Core) stop(l *Line) {
 	l.stopped = true
 	for _, w := range l.waiting {
@@ -101,7 +101,7 @@ func (c *Core) remove(l *Line) {
 	c.order.Remove(l.place)
 }
 
-// wait puts a worker in its line, where it stays until Start, Dismiss or Gone.
+// wait adds a worker to its line, where it stays until Start, Dismiss or Gone.
 func (c *Core) wait(w *Worker) {
 	l := w.Line
 	if l.stopped {
@@ -113,7 +113,7 @@ func (c *Core) wait(w *Worker) {
 	c.claimIfUseful()
 }
 
-// leave takes a worker out that gives up.
+// leave removes a worker that gives up.
 func (c *Core) leave(w *Worker) {
 	l := w.Line
 	if i := slices.Index(l.waiting, w); i >= 0 {
@@ -123,7 +123,7 @@ func (c *Core) leave(w *Worker) {
 	c.endHopelessSuspect()
 }
 
-// next takes the worker out of a line that is to be served.
+// next removes and returns the worker that is to be served.
 func (c *Core) next(l *Line) *Worker {
 	last := len(l.waiting) - 1
 	w := l.waiting[last]

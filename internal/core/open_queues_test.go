@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// openMany opens queues with a worker each, of which none has a job.
+// openMany opens queues without jobs, with one worker each.
 func (s *story) openMany(n int) []*core.Line {
 	lines := make([]*core.Line, n)
 	for i := range lines {
@@ -25,15 +25,15 @@ func (s *story) openMany(n int) []*core.Line {
 	return lines
 }
 
-// answerEmpty answers the claims among commands, and those that follow, with nothing.
+// answerEmpty answers the claims among commands, and the claims that follow, with no jobs.
 func (s *story) answerEmpty(commands []core.Command) {
 	for claims := all[core.Claim](commands); len(claims) > 0; claims = all[core.Claim](commands) {
 		commands = s.tell(core.Claimed{Call: claims[0].Call})
 	}
 }
 
-// A job of one queue had all open queues asked for, which took longer the more were open.
-func TestAChangeOfOneQueueHasNoOtherAskedFor(t *testing.T) {
+// A job of one queue made the core claim for all open queues, at a cost that grew with them.
+func TestAChangeOfOneQueueClaimsFromNoOtherQueue(t *testing.T) {
 	s := newStory(t)
 	s.openMany(100)
 	s.answerEmpty(s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
@@ -42,13 +42,13 @@ func TestAChangeOfOneQueueHasNoOtherAskedFor(t *testing.T) {
 	assert.Empty(t, all[core.Claim](s.tell(core.Claimed{Call: claim.Call})))
 }
 
-func TestAChangeOfAQueueThatIsNotOpenStartsNoClaim(t *testing.T) {
+func TestAChangeOfAClosedQueueStartsNoClaim(t *testing.T) {
 	s := newStory(t)
 	s.answerEmpty(s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
 	assert.Empty(t, s.tell(core.StoreChanged{Change: driver.In("another")}))
 }
 
-func TestAChangeOfAQueueWhileItIsClaimedFromStartsAnotherClaim(t *testing.T) {
+func TestAChangeDuringAClaimStartsAnotherClaim(t *testing.T) {
 	s := newStory(t)
 	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
 	assert.Empty(t, all[core.Claim](s.tell(core.StoreChanged{Change: driver.In("q")})))
@@ -56,9 +56,9 @@ func TestAChangeOfAQueueWhileItIsClaimedFromStartsAnotherClaim(t *testing.T) {
 	assert.Empty(t, all[core.Claim](s.tell(core.Claimed{Call: again.Call})))
 }
 
-// The answer to a claim that was given up came after that of a later one, and was taken
-// for the state of the queue.
-func TestALateAnswerDoesNotSayThatAQueueIsEmpty(t *testing.T) {
+// The answer to a claim that was given up came after the answer to a later claim, and was
+// taken for the state of the queue.
+func TestALateAnswerDoesNotMarkAQueueAsEmpty(t *testing.T) {
 	s := newStory(t)
 	first := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))
 	second := only[core.Claim](t, s.wait(late))
@@ -69,9 +69,8 @@ func TestALateAnswerDoesNotSayThatAQueueIsEmpty(t *testing.T) {
 	require.Len(t, all[core.Claim](s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}})), 1)
 }
 
-// A claim that failed was not made again if it was for a job that had expired and all
-// workers were busy.
-func TestAClaimOfWhatHasExpiredIsMadeAgainAfterAnError(t *testing.T) {
+// A failed claim was not retried if it was for an expired job while all workers were busy.
+func TestAFailedClaimOfExpiredJobsIsRetried(t *testing.T) {
 	s := newStory(t)
 	s.run()
 	s.tell(core.DueAt{Time: begin.Add(time.Second)})
@@ -81,8 +80,8 @@ func TestAClaimOfWhatHasExpiredIsMadeAgainAfterAnError(t *testing.T) {
 	assert.Zero(t, only[core.Claim](t, s.wait(2*time.Second)).Limit)
 }
 
-// A change of which the queue is not known had all open queues asked for.
-func TestTheStoreIsAskedWhichOfManyQueuesHaveWork(t *testing.T) {
+// A change in an unknown queue made the core claim from all open queues.
+func TestAChangeInAnUnknownQueueQueriesTheStoreForQueuesWithWork(t *testing.T) {
 	s := newStory(t)
 	lines := s.openMany(20)
 	s.tell(core.Watched{Line: lines[2], By: 1})
@@ -94,12 +93,12 @@ func TestTheStoreIsAskedWhichOfManyQueuesHaveWork(t *testing.T) {
 		Next:   begin.Add(time.Minute),
 	}})
 	assert.Equal(t, []driver.Demand{{Queue: "idle1", Limit: 1}, {Queue: "q"}}, only[core.Claim](t, commands).Demands)
-	assert.Same(t, lines[2], only[core.Drained](t, commands).Line, "it has nothing left")
-	assert.Empty(t, all[core.OpenQueues](commands), "nobody wants queues to be opened")
+	assert.Same(t, lines[2], only[core.Drained](t, commands).Line, "the queue has no work left")
+	assert.Empty(t, all[core.OpenQueues](commands), "the core must not open queues without Opens")
 	assert.Equal(t, begin.Add(time.Minute), s.core.Due())
 }
 
-func TestALookThatMayHaveMissedSomethingIsFollowedByAnother(t *testing.T) {
+func TestALookDuringAnotherIsMadeAfterwards(t *testing.T) {
 	s := newStory(t)
 	s.openMany(20)
 	first := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
@@ -108,7 +107,7 @@ func TestALookThatMayHaveMissedSomethingIsFollowedByAnother(t *testing.T) {
 	assert.Empty(t, all[core.Look](s.tell(core.Looked{Call: second.Call})))
 }
 
-func TestALookThatFailsIsMadeAgain(t *testing.T) {
+func TestAFailedLookIsRetried(t *testing.T) {
 	s := newStory(t)
 	s.openMany(20)
 	look := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
@@ -116,7 +115,7 @@ func TestALookThatFailsIsMadeAgain(t *testing.T) {
 	only[core.Look](t, s.wait(2*time.Second))
 }
 
-func TestQueuesWithWorkAreOpenedWhenTheyAreDueAndNowAndThen(t *testing.T) {
+func TestQueuesWithWorkAreOpenedWhenTheyAreDueAndAtIntervals(t *testing.T) {
 	s := newStory(t)
 	look := only[core.Look](t, s.tell(core.Opens{Every: 10 * time.Second}))
 	due := begin.Add(12 * time.Second)
@@ -130,7 +129,7 @@ func TestQueuesWithWorkAreOpenedWhenTheyAreDueAndNowAndThen(t *testing.T) {
 	}
 }
 
-func TestQueuesThatHaveWorkWhileOthersAreOpenedAreLookedForAfterwards(t *testing.T) {
+func TestQueuesThatGetWorkWhileOthersAreOpenedAreOpenedAfterwards(t *testing.T) {
 	s := newStory(t)
 	look := only[core.Look](t, s.tell(core.Opens{Every: time.Hour}))
 	work := driver.Work{Queues: []driver.QueueWork{{Queue: "a", Ready: true}}}

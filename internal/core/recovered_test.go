@@ -9,9 +9,9 @@ import (
 	"github.com/mongodb/amboy/internal/core"
 )
 
-// A job that expires needs no worker. One that expired while a process held it which died
-// was not ended until a worker was free.
-func TestARecoveredJobThatHasExpiredWaitsForNoWorker(t *testing.T) {
+// An expired job needs no worker. A job that expired while a process held it, which then
+// died, was not ended until a worker was free.
+func TestARecoveredExpiredJobNeedsNoWorker(t *testing.T) {
 	s := newStory(t)
 	recovery := only[core.Recover](t, s.started)
 	s.run()

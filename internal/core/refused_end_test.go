@@ -10,7 +10,7 @@ import (
 	"github.com/mongodb/amboy/internal/core"
 )
 
-func TestAnEndThatTheStoreRefusesDoesNotKeepOthersFromBeingRecovered(t *testing.T) {
+func TestARefusedEndDoesNotBlockRecovery(t *testing.T) {
 	s := newStory(t)
 	r := s.run()
 	s.tell(core.Finished{Run: r, End: core.End{Record: r.Record}})
@@ -19,7 +19,7 @@ func TestAnEndThatTheStoreRefusesDoesNotKeepOthersFromBeingRecovered(t *testing.
 		for commands := s.wait(100 * time.Millisecond); len(commands) > 0; commands = commands[1:] {
 			switch do := commands[0].(type) {
 			case core.Complete:
-				commands = append(commands, s.tell(core.Written{Call: do.Call, Err: errors.New("it is refused")})...)
+				commands = append(commands, s.tell(core.Written{Call: do.Call, Err: errors.New("refused")})...)
 			case core.Renew:
 				commands = append(commands, s.tell(core.Renewed{Call: do.Call})...)
 			case core.CheckCancels:
@@ -35,7 +35,7 @@ func TestAnEndThatTheStoreRefusesDoesNotKeepOthersFromBeingRecovered(t *testing.
 	assert.GreaterOrEqual(t, recovered, 8, "in a minute, with a heartbeat of five seconds")
 }
 
-func TestSeveralEndsThatTheStoreRefusesKeepNoOtherFromBeingWritten(t *testing.T) {
+func TestSeveralRefusedEndsDoNotBlockOtherEnds(t *testing.T) {
 	s := newStory(t)
 	var runs []*core.Run
 	for range 6 {
@@ -52,7 +52,7 @@ func TestSeveralEndsThatTheStoreRefusesKeepNoOtherFromBeingWritten(t *testing.T)
 			case core.Complete:
 				answer := core.Written{Call: do.Call, Errs: []error{nil}}
 				if len(do.Runs) > 1 || do.Runs[0] != good {
-					answer.Err = errors.New("it is refused")
+					answer.Err = errors.New("refused")
 				}
 				commands = append(commands, s.tell(answer)...)
 			case core.Done:
@@ -63,7 +63,7 @@ func TestSeveralEndsThatTheStoreRefusesKeepNoOtherFromBeingWritten(t *testing.T)
 	assert.True(t, written)
 }
 
-func TestAnEndThatTheStoreRefusesDoesNotDelayTheNext(t *testing.T) {
+func TestARefusedEndDoesNotDelayTheNextEnd(t *testing.T) {
 	s := newStory(t)
 	bad, other := s.run(), s.run()
 	s.end(bad)
@@ -71,7 +71,7 @@ func TestAnEndThatTheStoreRefusesDoesNotDelayTheNext(t *testing.T) {
 		for _, do := range all[core.Complete](commands) {
 			answer := core.Written{Call: do.Call, Errs: []error{nil}}
 			if do.Runs[0] == bad {
-				answer.Err = errors.New("it is refused")
+				answer.Err = errors.New("refused")
 			}
 			s.tell(answer)
 		}

@@ -8,59 +8,59 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Run is a lease of a job, from the claim until what became of it is written.
+// Run is a lease of a job, from its claim until its end is written.
 type Run struct {
 	Record *driver.Record
 	Lease  driver.Lease
 
-	// Job and CancelContext are the shell's own: the job that the record is, and what
-	// ends the context that it runs under.
+	// Job and CancelContext are the shell's own: the decoded job, and the function that
+	// ends its context.
 	Job           amboy.Job
 	CancelContext context.CancelCauseFunc
-	// Then is the shell's own, for what is to follow on Done.
+	// Then is the shell's own: what follows Done.
 	Then func(error)
 
-	line  *Line // which counts it among its runs, until it returns
-	place int   // in the list of leases that are held, counted from 1; 0 where it is not
+	line  *Line // the line that counts this run, until it returns
+	place int   // in Core.held, counted from 1; 0 if the lease is not held
 	fence time.Duration
 	cause error
-	lost  bool // the store says that another has the lease
+	lost  bool // the store reports another owner of the lease
 	// transacted is true if a transaction of the job may have written its end. The lease is
-	// not renewed any more: that would wait for the transaction, and all others with it.
+	// no longer renewed: the renewal would wait for the transaction, and hold up all others.
 	transacted bool
 	isStuck    bool
-	suspectOf  *Line // that of a suspect which waits until it is alone
+	suspectOf  *Line // the line of a suspect that waits until it is alone
 
 	end       End
 	finishing bool
 	done      bool
-	uncertain bool  // a call failed that may have written its end
-	failure   error // of the last call that was to write it
+	uncertain bool  // a call that may have written its end failed
+	failure   error // of the last call that was to write the end
 	alone     bool  // its end is written by a call of its own
-	probed    bool  // it failed alone, while the store was in doubt
+	probed    bool  // its end failed alone while the store was in doubt
 	pause     time.Duration
-	due       time.Duration // of the next try, where it is alone
+	due       time.Duration // of the next try, if alone
 }
 
-// End is how a run ends: with a record that replaces what is stored, or with a hand-back.
-// With neither, nothing is written.
+// End is how a run ends: with a record that replaces the stored one, or with a hand-back.
+// If both are nil, nothing is written.
 type End struct {
 	Record   *driver.Record
 	HandBack *driver.HandBack
-	// Next is the next attempt, which replaces the job with the record; nil for none.
+	// Next is the next attempt, which is stored together with Record; nil for none.
 	Next *driver.Record
-	// Unknown says that this process does not know the record's kind, so that claims are
-	// to leave it to others from now on.
+	// Unknown is true if this process does not know the record's kind, so that later claims
+	// leave it to other processes.
 	Unknown bool
 }
 
-// Cause is why the context of the run has ended, or is to end; nil where it is not.
+// Cause returns why the run's context has ended, or is to end; nil if neither.
 func (r *Run) Cause() error { return r.cause }
 
 // Transacted reports whether a transaction of its job may have ended it.
 func (r *Run) Transacted() bool { return r.transacted }
 
-// End is how it ends, from Finished on.
+// End returns how the run ends. It is set from Finished on.
 func (r *Run) End() End { return r.end }
 
 // start gives a run to a worker of its line.
@@ -74,8 +74,8 @@ func (c *Core) start(l *Line, r *Run) {
 	c.do(Start{Worker: c.next(l), Run: r})
 }
 
-// stuck lets another run begin in the place of one that does not return, unless as many
-// are stuck already as may run at once.
+// stuck lets another run start in place of one that does not return, unless the number of
+// stuck runs has reached MaxRunning.
 func (c *Core) stuck(r *Run) {
 	c.endAlone(r)
 	if r.line == nil || r.finishing || c.config.MaxRunning > 0 && c.stuckRuns >= c.config.MaxRunning {
@@ -86,7 +86,7 @@ func (c *Core) stuck(r *Run) {
 	c.countOut(r)
 }
 
-// returned counts a run out that has ended, or will not begin.
+// returned uncounts a run that has ended, or will not start.
 func (c *Core) returned(r *Run) {
 	if r.isStuck {
 		r.isStuck = false
@@ -99,7 +99,7 @@ func (c *Core) returned(r *Run) {
 // countOut makes room for another run.
 func (c *Core) countOut(r *Run) {
 	if r.line == nil {
-		return // it was never given to a worker, or is stuck
+		return // no worker got it, or it is stuck
 	}
 	r.line.out--
 	c.candidates.arrange(r.line)

@@ -6,23 +6,23 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// suspectAfter is the number of interruptions from which on a job may be what ends its
-// processes. Such a job runs alone, so that no other job is interrupted with it.
+// suspectAfter is the number of interruptions from which on a job is suspected of ending
+// its processes. Such a job runs alone, so that no other job is interrupted with it.
 const suspectAfter = 3
 
-// alonePatience is how long a suspect waits until it is alone, if a lease lasts no shorter.
+// alonePatience is the longest time that a suspect waits until it is alone.
 const alonePatience = time.Minute
 
-// isSuspect reports whether a run must not run beside others.
+// isSuspect reports whether a run must run alone.
 func (r *Run) isSuspect() bool { return r.Record.Status.Interruptions.Total() >= suspectAfter }
 
-// isInterruptedTooOften reports whether the job of a run is to be parked.
+// isInterruptedTooOften reports whether the job of a run must be parked.
 func (r *Run) isInterruptedTooOften(l *Line) bool {
 	limit := l.InterruptionLimit(r.Record)
 	return limit > 0 && r.Record.Status.Interruptions.Total() >= limit
 }
 
-// InterruptionLimit is how often a job of the line may be interrupted; 0 for no limit.
+// InterruptionLimit returns how often a job of the line may be interrupted; 0 for no limit.
 func (l *Line) InterruptionLimit(r *driver.Record) int {
 	if own := r.RetryInfo.MaxInterruptions; own > 0 {
 		return own
@@ -30,26 +30,26 @@ func (l *Line) InterruptionLimit(r *driver.Record) int {
 	return l.MaxInterruptions
 }
 
-// awaitAlone lets a suspect wait until the process holds no other lease: that of a run
-// that has ended, or was never begun, would be lost with it too. Until the suspect has
-// returned nothing is claimed. It waits no longer than a minute, or than a lease lasts: jobs
-// that run for hours must not stop a process.
+// awaitAlone makes a suspect wait until the process holds no other lease: if the process
+// dies, the leases of finished or unstarted runs would be lost too. Until the suspect has
+// returned, nothing is claimed. It waits at most a minute or the length of a lease,
+// whichever is shorter, because jobs that run for hours must not stop a process.
 func (c *Core) awaitAlone(l *Line, r *Run) {
 	c.alone, r.suspectOf = r, l
 	c.timers.set(aloneTimer, c.now.Mono+min(c.config.LeaseTime, alonePatience))
 }
 
-// Alone reports whether nothing is claimed, because a run is alone or waits until it can be.
+// Alone reports whether claims are suspended, because a run is alone or waits until it can be.
 func (c *Core) Alone() bool { return c.alone != nil }
 
-// startAlone starts the suspect that waits, if its lease is the only one.
+// startAlone starts the waiting suspect if its lease is the only one.
 func (c *Core) startAlone() {
 	if len(c.held) == 1 {
 		c.startNotAlone()
 	}
 }
 
-// startNotAlone starts the suspect that waits, if there is one and it can start.
+// startNotAlone starts the waiting suspect if one exists and it can start.
 func (c *Core) startNotAlone() {
 	c.endHopelessSuspect()
 	if r := c.alone; r != nil && r.suspectOf != nil {
@@ -59,8 +59,8 @@ func (c *Core) startNotAlone() {
 	}
 }
 
-// endHopelessSuspect hands the suspect that waits back, if there is one, when it can't
-// start any more: until it has gone nothing is claimed.
+// endHopelessSuspect hands back the waiting suspect if it can no longer start: nothing is
+// claimed until it is gone.
 func (c *Core) endHopelessSuspect() {
 	r := c.alone
 	if r == nil || r.suspectOf == nil {
@@ -71,7 +71,7 @@ func (c *Core) endHopelessSuspect() {
 	}
 }
 
-// handBackSuspect hands the suspect back that waits, if there is one.
+// handBackSuspect hands back the waiting suspect if one exists.
 func (c *Core) handBackSuspect() {
 	if r := c.alone; r != nil && r.suspectOf != nil {
 		r.suspectOf = nil
@@ -79,7 +79,7 @@ func (c *Core) handBackSuspect() {
 	}
 }
 
-// endAlone lets others run again when the suspect has returned, or does not.
+// endAlone allows other runs again when the suspect has returned or is stuck.
 func (c *Core) endAlone(r *Run) {
 	if c.alone == r {
 		c.alone = nil

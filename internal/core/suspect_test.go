@@ -12,14 +12,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// TestASuspectThatCannotStartKeepsOtherQueuesWaiting has one that waits for a long job to
-// return.
-func TestASuspectThatCannotStartKeepsOtherQueuesWaiting(t *testing.T) {
+// The suspect waits for a long job to return.
+func TestASuspectThatCannotStartIsHandedBack(t *testing.T) {
 	suspect := &driver.Record{Name: "suspect", Group: "q", Status: amboy.JobStatusInfo{Interruptions: &amboy.Interruptions{Count: 3}}}
 	for name, event := range map[string]func(*core.Worker) core.Event{
-		"its worker has gone":        func(w *core.Worker) core.Event { return core.Gone{Worker: w} },
-		"its lease was taken away":   func(*core.Worker) core.Event { return core.Lost{Lease: driver.LeaseOf(suspect)} },
-		"its queue is being stopped": func(w *core.Worker) core.Event { return core.Stopped{Line: w.Line} },
+		"its worker is gone":   func(w *core.Worker) core.Event { return core.Gone{Worker: w} },
+		"its lease is lost":    func(*core.Worker) core.Event { return core.Lost{Lease: driver.LeaseOf(suspect)} },
+		"its queue is stopped": func(w *core.Worker) core.Event { return core.Stopped{Line: w.Line} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(t)
@@ -31,15 +30,15 @@ func TestASuspectThatCannotStartKeepsOtherQueuesWaiting(t *testing.T) {
 			other := &core.Line{Queue: "other"}
 			s.tell(core.Opened{Line: other})
 			s.tell(core.Resumed{Line: other})
-			require.Empty(t, all[core.Claim](s.tell(core.Waiting{Worker: &core.Worker{Line: other}})), "nothing is claimed while it waits")
+			require.Empty(t, all[core.Claim](s.tell(core.Waiting{Worker: &core.Worker{Line: other}})), "nothing is claimed while the suspect waits")
 			assert.Len(t, all[core.Claim](s.tell(event(worker))), 1)
 		})
 	}
 }
 
-// A process that was suspended, which its monotonic clock had not counted, began a job that
-// another ran: the lease was in doubt, and not yet renewed.
-func TestASuspectThatWaitsDoesNotBeginUnderALeaseInDoubt(t *testing.T) {
+// After a suspension that its monotonic clock had not counted, a process started a job that
+// another process ran: the lease was in doubt and not yet renewed.
+func TestAWaitingSuspectDoesNotStartUnderALeaseInDoubt(t *testing.T) {
 	s := newStory(t)
 	beside := s.run()
 	claim := only[core.Claim](t, s.tell(core.Waiting{Worker: &core.Worker{Line: s.line}}))

@@ -13,8 +13,7 @@ import (
 	"github.com/mongodb/amboy/internal/core"
 )
 
-// canceled reports whether there is a command that ends the context of a run, because its
-// lease is over.
+// canceled reports whether a command ends the context of a run because its lease is over.
 func canceled(commands []core.Command) bool {
 	return slices.ContainsFunc(commands, func(command core.Command) bool {
 		cancel, ok := command.(core.Cancel)
@@ -22,19 +21,19 @@ func canceled(commands []core.Command) bool {
 	})
 }
 
-// TestAHostThatStopsAVirtualMachineGoesUnnoticed has one whose wall clock is set when it
-// goes on. It can't tell this from a clock that was wrong before.
-func TestAHostThatStopsAVirtualMachineGoesUnnoticed(t *testing.T) {
+// The wall clock jumps forward when the process resumes. The core can't distinguish this
+// from the correction of a wrong clock.
+func TestAStopThatTheClocksDoNotCountFencesUnrenewedRuns(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error
 		goesOn  bool
 		jump    time.Duration
 		passing time.Duration
 	}{
-		"its leases can be renewed":              {jump: time.Minute, goesOn: true, passing: 10 * time.Second},
-		"the store does not answer":              {jump: time.Minute, err: errors.New("cut off"), passing: 6 * time.Second},
-		"it was stopped for less than its lease": {jump: 5 * time.Second, err: errors.New("cut off"), goesOn: true, passing: 6 * time.Second},
-		"a clock that is set back":               {jump: -time.Hour, err: errors.New("cut off"), goesOn: true, passing: 6 * time.Second},
+		"goes on if its leases can be renewed":        {jump: time.Minute, goesOn: true, passing: 10 * time.Second},
+		"is fenced if the store does not answer":      {jump: time.Minute, err: errors.New("cut off"), passing: 6 * time.Second},
+		"goes on after a stop shorter than its lease": {jump: 5 * time.Second, err: errors.New("cut off"), goesOn: true, passing: 6 * time.Second},
+		"goes on after the clock was set back":        {jump: -time.Hour, err: errors.New("cut off"), goesOn: true, passing: 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(t)
@@ -61,9 +60,8 @@ func TestAHostThatStopsAVirtualMachineGoesUnnoticed(t *testing.T) {
 	}
 }
 
-// TestARenewalThatWasUnderWayHidesAStop has a call that was sent before the machine was
-// stopped, and is answered after that.
-func TestARenewalThatWasUnderWayHidesAStop(t *testing.T) {
+// The renewal was sent before the machine was stopped, and is answered afterwards.
+func TestARenewalSentBeforeAStopDoesNotExtendItsLease(t *testing.T) {
 	s := newStory(t)
 	s.run()
 	renew := only[core.Renew](t, s.wait(5*time.Second))
@@ -74,11 +72,11 @@ func TestARenewalThatWasUnderWayHidesAStop(t *testing.T) {
 	for range 60 {
 		lost = lost || canceled(s.wait(100*time.Millisecond))
 	}
-	assert.True(t, lost, "its lease counts from when the call was sent, which is a minute ago")
+	assert.True(t, lost, "the lease counts from when the call was sent, a minute ago")
 }
 
-// TestASuspendedMachineEndsRunsWhenATimerFires has one that would sleep on when it goes on.
-func TestASuspendedMachineEndsRunsWhenATimerFires(t *testing.T) {
+// Timers do not count the time of a suspension, so the core asks for a Tick every second.
+func TestRunsEndSoonAfterTheMachineResumes(t *testing.T) {
 	s := newStory(t)
 	s.run()
 	var longest time.Duration
@@ -93,8 +91,8 @@ func TestASuspendedMachineEndsRunsWhenATimerFires(t *testing.T) {
 	assert.LessOrEqual(t, longest, time.Second)
 }
 
-// TestARenewalUnderWayWhenTheClockIsSetEndsRuns has a store that answers all calls.
-func TestARenewalUnderWayWhenTheClockIsSetEndsRuns(t *testing.T) {
+// The store answers all calls.
+func TestARenewalUnderWayWhenTheClockIsSetEndsNoRun(t *testing.T) {
 	s := newStory(t)
 	s.run()
 	renew := only[core.Renew](t, s.wait(5*time.Second))

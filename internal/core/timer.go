@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// timer is something that is done when a time comes.
+// timer identifies an action that is due at a time.
 type timer int
 
 const (
 	fenceTimer   timer = iota // ends runs whose lease is over
 	beatTimer                 // renews leases
 	writeTimer                // writes ends
-	pollTimer                 // looks for jobs
-	cancelTimer               // looks for runs to be canceled
-	recoverTimer              // looks for what other processes left
-	retriesTimer              // looks for retries that others left
-	callTimer                 // gives calls up
-	aloneTimer                // starts a run although it is not alone
-	lookTimer                 // looks which queues have work
-	openTimer                 // looks for queues to open
+	pollTimer                 // claims jobs
+	cancelTimer               // queries runs to cancel
+	recoverTimer              // recovers leases of dead processes
+	retriesTimer              // scans for retries that other processes left
+	callTimer                 // gives up calls
+	aloneTimer                // starts a suspect although it is not alone
+	lookTimer                 // queries which queues have work
+	openTimer                 // queries for queues to open
 	allTimers
 )
 
@@ -29,20 +29,20 @@ const never = time.Duration(math.MaxInt64)
 // was set before the wall clock jumped, or the machine was suspended.
 const maxWake = 30 * time.Second
 
-// maxHolderWake is that time while leases are held: a timer does not count the time for
-// which the machine was suspended, and the runs whose leases have ended meanwhile must end
-// soon after it goes on.
+// maxHolderWake is that time while leases are held. A timer does not count the time of a
+// suspension, and the runs whose leases have ended meanwhile must end soon after the machine
+// resumes.
 const maxHolderWake = time.Second
 
 // maxDrift is how far the clocks may move apart between two events before the wall clock
 // counts as having jumped.
 const maxDrift = time.Second
 
-// timers are when things are to be done.
+// timers holds when each action is due.
 type timers struct {
 	at   [allTimers]time.Duration
-	next time.Duration // not later than the first of them
-	wake time.Duration // for which the shell was asked
+	next time.Duration // not later than the earliest timer
+	wake time.Duration // the time of the last Wake command
 }
 
 func (t *timers) init() {
@@ -52,7 +52,7 @@ func (t *timers) init() {
 	t.next, t.wake = never, never
 }
 
-// set makes sure that something is done at a time or before.
+// set makes sure that an action happens at a time or before.
 func (t *timers) set(which timer, at time.Duration) {
 	if at < t.at[which] {
 		t.at[which] = at
@@ -60,17 +60,17 @@ func (t *timers) set(which timer, at time.Duration) {
 	}
 }
 
-// clear takes back what was set.
+// clear cancels an action.
 func (t *timers) clear(which timer) { t.at[which] = never }
 
-// putOff makes something be done not before a time, if it is to be done at all.
+// putOff delays an action until a time, if it is set at all.
 func (t *timers) putOff(which timer, to time.Duration) {
 	if t.at[which] != never {
 		t.at[which] = max(t.at[which], to)
 	}
 }
 
-// take returns the first thing that is due.
+// take clears and returns the first timer that is due.
 func (t *timers) take(now time.Duration) (which timer, due bool) {
 	for i, at := range t.at {
 		if at <= now {
@@ -85,7 +85,7 @@ func (t *timers) take(now time.Duration) (which timer, due bool) {
 	return 0, false
 }
 
-// timePassed does what is due before anything else happens.
+// timePassed does what is due. It runs before the event is handled.
 func (c *Core) timePassed(now Time) {
 	drift := now.Wall.Sub(c.now.Wall) - (now.Mono - c.now.Mono)
 	c.now = now
@@ -93,12 +93,12 @@ func (c *Core) timePassed(now Time) {
 		c.timers.wake = never
 	}
 	if drift.Abs() > maxDrift {
-		// The process may have been stopped in a way that its clocks do not count, as a
-		// virtual machine is by its host.
+		// The process may have been stopped in a way that its clocks do not count, as a host
+		// can stop a virtual machine.
 		c.timers.set(beatTimer, now.Mono)
 		c.timers.set(pollTimer, now.Mono)
 		if c.begun {
-			// Waits that were set before may have become too long.
+			// Waits that were computed before the jump may now be too long.
 			c.timers.set(recoverTimer, max(now.Mono, c.recoverFrom))
 		}
 		c.doubtFences(drift)
@@ -109,7 +109,7 @@ func (c *Core) timePassed(now Time) {
 	}
 }
 
-// fire does all that is due.
+// fire runs all actions that are due.
 func (c *Core) fire() {
 	for c.timers.next <= c.now.Mono {
 		which, due := c.timers.take(c.now.Mono)
@@ -147,7 +147,7 @@ func (c *Core) fired(which timer) {
 	}
 }
 
-// setWake asks for a Tick in time for what is to be done first.
+// setWake asks for a Tick when the next action is due.
 func (c *Core) setWake() {
 	next := c.timers.next
 	if !c.due.IsZero() {

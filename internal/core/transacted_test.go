@@ -10,9 +10,9 @@ import (
 	"github.com/mongodb/amboy/internal/core"
 )
 
-// The renewal of a lease that a transaction of its job is ending waits for that, and so do
-// the renewals of all others, which are made in the same call.
-func TestALeaseThatATransactionEndsIsNotRenewed(t *testing.T) {
+// The renewal of a lease waits for a transaction of its job that is ending it, and delays the
+// renewals of all other leases, which are made in the same call.
+func TestALeaseEndedByATransactionIsNotRenewed(t *testing.T) {
 	s := newStory(t)
 	transacted, other := s.run(), s.run()
 	s.tell(core.Transacted{Run: transacted})

@@ -324,12 +324,12 @@ var plantedFaults = []plantedFault{
 		wrong: "",
 	},
 	{
-		name: "what is new while a look is under way is missed", file: "internal/core/look.go",
+		name: "what is new while a look is under way is missed", file: "internal/core/work_query.go",
 		right: "c.lookAgain = c.calls.busy(lookCall)",
 		wrong: "c.lookAgain = false\nif c.calls.busy(lookCall) {\nreturn\n}",
 	},
 	{
-		name: "a look that found work starts no claim", file: "internal/core/look.go",
+		name: "a look that found work starts no claim", file: "internal/core/work_query.go",
 		right: "if w.Ready {\nc.mayHave(l)\n}",
 		wrong: "",
 	},
@@ -377,7 +377,7 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "a job that was canceled while it was claimed goes on", file: "internal/core/claim.go",
-		right:  "c.checkCancelsSoon() // it may have been one of these",
+		right:  "c.checkCancelsSoon() // a request may concern one of these records",
 		wrong:  "c.cancels = call.cancels",
 		unseen: "any other change of the store makes the process check, and one usually comes within seconds",
 	},

@@ -10,8 +10,8 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// Act implements driver.Driver. Where its context ends in between it returns what
-// was done until then, and the error.
+// Act implements driver.Driver. If its context ends, it returns what was done until then,
+// and the error.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	if err := req.Action.Validate(); err != nil {
 		return driver.Acted{}, err
@@ -45,7 +45,7 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	return acted, nil
 }
 
-// act does an action to an entry whose state allows it.
+// act applies an action to an entry whose state allows it.
 func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 	d.touch(e.Job.queue)
 	s := &e.Job.queue.schedule
@@ -77,7 +77,7 @@ func (d *Driver) act(e *entry, a driver.Action, now time.Time) {
 	}
 }
 
-// cancel ends an entry, or asks whoever runs it to do so.
+// cancel ends an entry, or marks it for its owner if it is running.
 func (d *Driver) cancel(e *entry, a driver.Action, now time.Time) {
 	r := &e.Job.record
 	r.Status.Reason, r.ForgetAt = a.Reason, a.ForgetAt
@@ -88,8 +88,8 @@ func (d *Driver) cancel(e *entry, a driver.Action, now time.Time) {
 	d.endCanceled(e, now)
 }
 
-// endCanceled ends an entry for which Cancel was asked, of which its record has
-// the reason and the time.
+// endCanceled ends an entry whose record has the reason and the retention time of a Cancel
+// action.
 func (d *Driver) endCanceled(e *entry, now time.Time) {
 	r := &e.Job.record
 	r.Status.Completed, r.Status.InProgress = true, false
@@ -114,8 +114,8 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// restart makes the record of an entry that ended as it was when it was inserted,
-// but for its attempt errors and its count.
+// restart resets a finished record to its state at insertion, except for its attempt errors
+// and its lease count.
 func (d *Driver) restart(e *entry, now time.Time) {
 	d.keep(e)
 	r := &e.Job.record

@@ -15,8 +15,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// TestActThatIsInterrupted goes on where its context ended.
-func TestActThatIsInterrupted(t *testing.T) {
+// The context ends during the action; another call continues from there.
+func TestAnInterruptedActionCanBeContinued(t *testing.T) {
 	const records = 2500
 	d := newDriver(t, memory.Options{KeepFinished: records})
 	for i := range records {
@@ -41,8 +41,8 @@ func TestActThatIsInterrupted(t *testing.T) {
 	assert.Equal(t, records, canceled)
 }
 
-// TestActThatForgets cancels more records than are kept.
-func TestActThatForgets(t *testing.T) {
+// The action cancels more records than are kept.
+func TestAnActionEndsMoreRecordsThanAreKept(t *testing.T) {
 	d := newDriver(t, memory.Options{KeepFinished: 10})
 	for i := range 200 {
 		insert(t, d, record(fmt.Sprint(i)))
@@ -55,8 +55,7 @@ func TestActThatForgets(t *testing.T) {
 	assert.Equal(t, []string{"190", "191", "192", "193", "194", "195", "196", "197", "198", "199"}, ids(page.Records))
 }
 
-// TestRestartForgetsFailedEdges restarts a job that was claimed with an edge that
-// had failed.
+// The test restarts a job that was claimed with a failed dependency.
 func TestRestartForgetsFailedEdges(t *testing.T) {
 	d := newDriver(t, memory.Options{KeepFinished: 10})
 	insert(t, d, record("target"), record("job", func(r *driver.Record) {
@@ -75,11 +74,10 @@ func TestRestartForgetsFailedEdges(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, driver.Acted{Done: 1}, acted)
 	assert.Empty(t, claim(t, d, 1)[0].Dependency.Failed)
-	assert.Equal(t, []string{"target"}, before.Dependency.Failed, "what was given stays as it was")
+	assert.Equal(t, []string{"target"}, before.Dependency.Failed, "records that were handed out do not change")
 }
 
-// TestCanceledRecordIsNotRetried ends a record that asks for a retry, and was to be
-// canceled while it ran.
+// The record requests a retry, but a cancellation was requested while it ran.
 func TestCanceledRecordIsNotRetried(t *testing.T) {
 	d := newDriver(t, memory.Options{KeepFinished: 10})
 	insert(t, d, record("job", func(r *driver.Record) { r.RetryInfo.Retryable = true }), record("dependent", func(r *driver.Record) {
@@ -102,7 +100,7 @@ func TestCanceledRecordIsNotRetried(t *testing.T) {
 	assert.False(t, got.CancelRequested)
 	require.ErrorIs(t, d.EndRetry(t.Context(), got), driver.ErrLeaseLost)
 	assert.Equal(t, []string{"job"}, claim(t, d, 1)[0].Dependency.Failed)
-	assert.True(t, done.RetryInfo.NeedsRetry, "what was given stays as it was")
+	assert.True(t, done.RetryInfo.NeedsRetry, "records that were handed out do not change")
 }
 
 func TestInvalidActions(t *testing.T) {

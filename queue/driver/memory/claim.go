@@ -7,14 +7,14 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// turn is what a Claim may still take of a queue.
+// turn is what a Claim may still take from a queue.
 type turn struct {
 	queue *queue
 	left  int
 }
 
-// next takes the record that should run first, with its scopes; nil where none
-// may run. except is nil where no kind is to be left out.
+// next takes the record that should run first, with its scopes; nil if none may run. except
+// is nil if no kind is excluded.
 func (t *turn) next(except *schedule.Except) *entry {
 	if t.left <= 0 || !t.queue.mayRun() {
 		return nil
@@ -26,13 +26,13 @@ func (t *turn) next(except *schedule.Except) *entry {
 	return t.queue.schedule.NextBut(except)
 }
 
-// mayRun tells whether one more record may run.
+// mayRun reports whether one more record may run.
 func (q *queue) mayRun() bool {
 	return !q.control.Paused && (q.control.MaxRunning == 0 || q.schedule.Running() < q.control.MaxRunning)
 }
 
-// Claim implements driver.Driver. If it meets more than 1,000 records that are to be
-// left and were not met before, the rest is for a claim that Next asks for at once.
+// Claim implements driver.Driver. If it skips more than 1,000 records of excluded kinds that
+// were not skipped before, the rest is left for another claim, which Next requests at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	for {
 		if err := d.lock(ctx); err != nil {
@@ -46,8 +46,8 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	}
 }
 
-// claimNow claims what is ready. It reports whether more may become ready by going on, as
-// many wait for a scope that was freed.
+// claimNow claims ready records. It reports whether claiming again may make more ready,
+// because many records wait for a freed scope.
 func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unsettled bool) {
 	turns := make([]turn, 0, len(req.Queues))
 	for _, demand := range req.Queues {
@@ -78,7 +78,7 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 	return claimed, unsettled && req.Limit > 0
 }
 
-// claimInTurn claims one record of each queue, then again of those that had one.
+// claimInTurn claims one record of each queue, then another of each queue that had one.
 func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *schedule.Except) []*driver.Record {
 	var records []*driver.Record
 	round := append([]turn(nil), turns...)
@@ -98,8 +98,8 @@ func (d *Driver) claimInTurn(req driver.ClaimRequest, turns []turn, except *sche
 	return records
 }
 
-// claim gives the lease of an entry, which holds those scopes now, to the owner,
-// and returns a copy of its record.
+// claim gives the lease of an entry, which now holds the scopes, to the owner, and returns a
+// copy of its record.
 func (d *Driver) claim(e *entry, req driver.ClaimRequest, scopes []string) *driver.Record {
 	r := &e.Job.record
 	r.Status.Owner = req.Owner

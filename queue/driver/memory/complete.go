@@ -9,8 +9,8 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// Complete implements driver.Driver. A record that never ran can be completed
-// too, under the lease that it shows: then it never will.
+// Complete implements driver.Driver. A record that never ran can also be completed, under
+// the lease that it shows; it will not run afterwards.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	return each(ctx, d, completions, func(c driver.Completion) string { return c.Lease.Queue }, d.complete)
 }
@@ -33,8 +33,8 @@ func (d *Driver) complete(c driver.Completion) error {
 	return nil
 }
 
-// replace puts a record that ended in the place of what is stored, of which stays
-// what the schedule goes by.
+// replace stores an ended record in place of the stored one, except for the fields that the
+// schedule uses.
 func (i *item) replace(ended *driver.Record) {
 	stored := i.record
 	i.record = *ended
@@ -53,7 +53,7 @@ func (i *item) replace(ended *driver.Record) {
 	}
 }
 
-// finish ends the job of an entry whose record says how it ended.
+// finish ends the job of an entry according to its record.
 func (d *Driver) finish(e *entry) {
 	d.stop(e)
 	now, q, r := d.opts.Now(), e.Job.queue, &e.Job.record
@@ -63,7 +63,7 @@ func (d *Driver) finish(e *entry) {
 	d.wakeOne(q)
 }
 
-// stop takes the lease away from an entry that leaves Running.
+// stop removes the lease of an entry that leaves Running.
 func (d *Driver) stop(e *entry) {
 	if e.Place() == schedule.Running {
 		d.leases.remove(e)
@@ -79,8 +79,8 @@ func (d *Driver) awaitingRetry(r *driver.Record) (*entry, error) {
 	return e, nil
 }
 
-// Retry implements driver.Driver. The next attempt needs no room: it takes the
-// place of the one before.
+// Retry implements driver.Driver. The next attempt needs no room: it replaces the attempt
+// before.
 func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	return d.one(ctx, ended.Group, func() error {
 		e, err := d.awaitingRetry(ended)
@@ -89,7 +89,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 		}
 		q := e.Job.queue
 		if q.byName[next.Name] != nil {
-			return amboy.NewDuplicateJobErrorf("record %q is there already", next.Name)
+			return amboy.NewDuplicateJobErrorf("record %q exists already", next.Name)
 		}
 		replacement := newEntry(next)
 		replacement.Since = next.TimeInfo.Created

@@ -14,7 +14,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	start := time.Now()
-	var skipped atomic.Int64 // by Elapse, of whichever driver
+	var skipped atomic.Int64 // by Elapse, for all drivers
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			d, err := memory.New(memory.Options{

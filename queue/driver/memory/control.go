@@ -73,7 +73,7 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 	return true, nil
 }
 
-// heldDuty is a duty that an owner has until a time.
+// heldDuty is a duty that an owner holds until a time.
 type heldDuty struct {
 	owner string
 	until time.Time

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/pattern"
 )
 
-// filter selects records as a query says, at a time.
+// filter selects the records of a query, at a time.
 type filter struct {
 	driver.Query
 	queues, jobs map[string]bool
@@ -31,8 +31,8 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// selects tells whether the record of an entry is selected. What costs most comes
-// last.
+// selects reports whether the record of an entry is selected. The most expensive conditions
+// come last.
 func (f *filter) selects(e *entry) bool {
 	r := &e.Job.record
 	return (len(f.queues) == 0 || f.queues[r.Group]) &&
@@ -51,7 +51,7 @@ func (f *filter) selects(e *entry) bool {
 		(len(f.States) == 0 || slices.Contains(f.States, stateOf(e, f.now)))
 }
 
-// hasAll tells whether a list has all that is wanted.
+// hasAll reports whether a list contains all wanted values.
 func hasAll(list, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(list, w) })
 }
@@ -60,7 +60,7 @@ func dependsOn(r *driver.Record, id string) bool {
 	return r.Dependency != nil && slices.Contains(r.Dependency.Edges, id)
 }
 
-// walk goes over the records that a filter selects, in the order of arrival.
+// walk visits the records that a filter selects, in the order of arrival.
 type walk struct {
 	filter
 	*arrivals.Walk[entry]
@@ -78,9 +78,9 @@ func (d *Driver) newWalk(q driver.Query, after driver.Cursor, newest bool) (*wal
 	return &walk{filter: newFilter(q, d.opts.Now()), Walk: w}, nil
 }
 
-// following returns the entry that a walk looks at next; nil where there is none.
-// It leaves those of other queues out, where one is asked for. Those of jobs whose
-// IDs are known must have been found.
+// following returns the next entry that a walk must check; nil if there is none. If the
+// query names one queue, it skips the entries of others. If the query names job IDs, findJobs
+// must have been called.
 func (d *Driver) following(w *walk) *entry {
 	records := &d.records
 	if len(w.Queues) == 1 {
@@ -91,13 +91,13 @@ func (d *Driver) following(w *walk) *entry {
 		records = &q.records
 	}
 	e := w.Following(records)
-	for e != nil && w.IDs != nil && !isLatest(e) { // What was done to one before may have removed it.
+	for e != nil && w.IDs != nil && !isLatest(e) { // An earlier action may have removed it.
 		e = w.Following(records)
 	}
 	return e
 }
 
-// findJobs finds the latest attempts of the jobs whose IDs are known.
+// findJobs finds the latest attempts of the jobs that the query names.
 func (d *Driver) findJobs(w *walk) {
 	if w.IDs == nil {
 		return
@@ -116,12 +116,11 @@ func (d *Driver) findJobs(w *walk) {
 	w.Find(found, func(e *entry) uint64 { return e.Job.number })
 }
 
-// stride is the number of records that are looked at while others wait for the
-// lock.
+// stride is the maximum number of records that are checked before the lock is released.
 const stride = 1000
 
-// walk calls visit with the entries that w selects, under a lock, until it
-// returns false or there are no more.
+// walk calls visit with the entries that w selects, under the lock, until visit returns
+// false or there are no more.
 func (d *Driver) walk(ctx context.Context, w *walk, lock func(context.Context) error, visit func(*entry) (more bool)) error {
 	for more := true; more; {
 		if err := lock(ctx); err != nil {
@@ -142,7 +141,7 @@ func (d *Driver) walk(ctx context.Context, w *walk, lock func(context.Context) e
 	return nil
 }
 
-// cursor is where a walk should go on; empty at the end.
+// cursor returns the cursor at which a walk continues; empty at the end.
 func (d *Driver) cursor(w *walk) driver.Cursor {
 	d.mu.Lock()
 	defer d.unlock()
@@ -153,8 +152,8 @@ func (d *Driver) cursor(w *walk) driver.Cursor {
 	return w.Cursor()
 }
 
-// Find implements driver.Driver. A page has fewer records than its limit only
-// where there are no more.
+// Find implements driver.Driver. A page has fewer records than its limit only if there are
+// no more.
 func (d *Driver) Find(ctx context.Context, q driver.Query, request driver.PageRequest) (driver.Page, error) {
 	if err := checkLimit(request.Limit); err != nil {
 		return driver.Page{}, err

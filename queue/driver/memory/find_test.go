@@ -62,9 +62,9 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestPages reads pages while records come and go, of one queue and of all, until
-// each record that stayed must have been on one of them, once.
-func TestPages(t *testing.T) {
+// The test reads pages of one queue and of all queues while records come and go. Each record
+// that stays must be on exactly one page.
+func TestPagesWhileRecordsComeAndGo(t *testing.T) {
 	const records, pageSize = 3000, 70
 	for name, test := range map[string]struct {
 		query  driver.Query
@@ -80,7 +80,7 @@ func TestPages(t *testing.T) {
 			seed := rand.Uint64()
 			random := rand.New(rand.NewPCG(seed, 0))
 			var want []string
-			var others []driver.Query // each for a job that may be removed
+			var others []driver.Query // each for a job that may be removed meanwhile
 			for i := range records {
 				queue, id := []string{queueName, "other"}[random.IntN(2)], fmt.Sprint(i)
 				insert(t, d, recordOf(queue, id))
@@ -119,7 +119,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// remove removes the record of a job, where it is there.
+// remove removes the record of a job if it exists.
 func remove(t *testing.T, d driver.Driver, q driver.Query) {
 	t.Helper()
 	for _, kind := range []driver.ActionKind{driver.Cancel, driver.Delete} {
@@ -144,7 +144,7 @@ func TestInvalidReads(t *testing.T) {
 	}
 }
 
-// endingContext ends when it was looked at a number of times.
+// endingContext ends after a number of calls of Err.
 type endingContext struct {
 	context.Context
 	looks int

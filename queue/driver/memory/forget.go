@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// forgetHeap has the entries that ended and may be forgotten at a time, the first
-// to be forgotten first.
+// forgetHeap is a heap of the finished entries that have a retention time, earliest first.
 type forgetHeap []*entry
 
 func (h forgetHeap) Len() int { return len(h) }
@@ -37,7 +36,7 @@ func (h *forgetHeap) Pop() any {
 	return e
 }
 
-// forgetLater has an entry that ends forgotten at its time, where it has one.
+// forgetLater schedules the removal of a finished entry, if it has a retention time.
 func (d *Driver) forgetLater(e *entry) {
 	if !e.Job.record.ForgetAt.IsZero() {
 		heap.Push(&d.forgettable, e)
@@ -51,7 +50,7 @@ func (d *Driver) keep(e *entry) {
 	}
 }
 
-// forget drops an entry that the schedule has forgotten.
+// forget drops an entry that the schedule has removed.
 func (d *Driver) forget(e *entry) {
 	q := e.Job.queue
 	delete(q.byName, e.Job.record.Name)
@@ -60,8 +59,8 @@ func (d *Driver) forget(e *entry) {
 	d.keep(e)
 }
 
-// Forget implements driver.Driver. Records for which there is no room are gone
-// already.
+// Forget implements driver.Driver. Records beyond KeepFinished are removed earlier, when
+// others finish.
 func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
 	if err := d.lock(ctx); err != nil {
 		return 0, err

@@ -30,14 +30,14 @@ func TestOldestFinishedRecordsAreForgotten(t *testing.T) {
 	assert.True(t, amboy.IsDuplicateJobError(insertOne(t.Context(), d, record("d", forever))))
 	assert.Equal(t, []string{"a", "b", "c", "x"}, kept(t, d))
 	run(t, d, 1)
-	assert.Equal(t, []string{"b", "c", "x"}, kept(t, d), "there are two of each queue")
+	assert.Equal(t, []string{"b", "c", "x"}, kept(t, d), "two records of each queue are kept")
 	assert.Equal(t, 3, stats(t, d).Completed)
 	insert(t, d, record("a", forever))
 }
 
-// TestForgottenBeforeTheirTime ends more records than are kept, so that they are
-// forgotten before the time comes at which they may be.
-func TestForgottenBeforeTheirTime(t *testing.T) {
+// The test ends more records than are kept, so that some are removed before the end of their
+// retention.
+func TestExcessRecordsAreRemovedBeforeTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDriver(t, memory.Options{KeepFinished: 3})
 		for i := range 10 {
@@ -63,8 +63,8 @@ func TestForgottenBeforeTheirTime(t *testing.T) {
 	})
 }
 
-// TestRestartedIsNotForgotten restarts a record that may be forgotten, twice.
-func TestRestartedIsNotForgotten(t *testing.T) {
+// The test restarts a record with a retention time, twice.
+func TestARestartedRecordIsNotRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDriver(t, memory.Options{KeepFinished: 3})
 		insert(t, d, record("a"), record("b"))

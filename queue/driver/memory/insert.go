@@ -10,7 +10,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// newEntry makes the entry of a record.
+// newEntry returns the entry of a record.
 func newEntry(r *driver.Record) *entry {
 	e := &entry{
 		Job:           &item{record: *r},
@@ -28,18 +28,17 @@ func newEntry(r *driver.Record) *entry {
 	return e
 }
 
-// isPending is true of a record that is to be inserted to run.
+// isPending reports whether an inserted record waits to run.
 func isPending(r *driver.Record) bool { return driver.InsertedState(r) == amboy.StatePending }
 
-// presetPlaces are where records stand that are inserted in a state. Those in another
-// one have ended.
+// presetPlaces are the places of records that are inserted in an unfinished state.
 var presetPlaces = map[amboy.JobState]schedule.Place{
 	amboy.StateRunning:  schedule.Running,
 	amboy.StateRetrying: schedule.Retrying,
 }
 
-// Insert implements driver.Driver. It waits for room if there is none for a record,
-// unless the context says otherwise (see driver.WithoutWaiting).
+// Insert implements driver.Driver. If there is no room for a record, it waits, unless the
+// context has driver.WithoutWaiting.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	if err := driver.RefuseTransaction(ctx); err != nil {
 		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
@@ -62,8 +61,8 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	return errs, nil
 }
 
-// sortByQueue is schedule.Sort for the entries of several queues. Those of each
-// share their places among themselves.
+// sortByQueue is schedule.Sort for entries of several queues. The entries of each queue only
+// swap positions with each other.
 func sortByQueue(entries []*entry) (sorted []*entry, cycles map[*entry]error) {
 	group := func(e *entry) string { return e.Job.record.Group }
 	if !slices.ContainsFunc(entries, func(e *entry) bool { return group(e) != group(entries[0]) }) {
@@ -103,7 +102,7 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 		}
 		w := q.inserts.Join()
 		d.unlock()
-		// There is room when what was inserted before is claimed.
+		// Room comes when the records inserted before are claimed.
 		d.subscribers.Notify(driver.In(q.name))
 		if err := d.await(ctx, q, w); err != nil {
 			return fmt.Errorf("waiting for room: %w", err)
@@ -117,20 +116,20 @@ func (d *Driver) insert(ctx context.Context, e *entry) error {
 	return d.add(q, e)
 }
 
-// refuses tells whether an entry need not wait for room, as it is refused or takes none.
+// refuses reports whether an entry does not wait for room, because it is refused or needs none.
 func (q *queue) refuses(e *entry) bool {
 	return !isPending(&e.Job.record) || q.refusal(e) != nil || q.schedule.Duplicate(e) != nil
 }
 
-// refusal is the reason not to insert an entry now, apart from those that the
-// schedule has.
+// refusal returns why an entry must not be inserted now, apart from the schedule's own
+// reasons; nil if it may.
 func (q *queue) refusal(e *entry) error {
 	r := &e.Job.record
 	switch {
 	case q.control.Draining:
 		return fmt.Errorf("inserting record %q: queue %q: %w", r.Name, q.name, amboy.ErrQueueDraining)
 	case q.byName[r.Name] != nil:
-		return amboy.NewDuplicateJobErrorf("record %q is there already", r.Name)
+		return amboy.NewDuplicateJobErrorf("record %q exists already", r.Name)
 	default:
 		return nil
 	}
@@ -178,7 +177,7 @@ func (d *Driver) addPreset(q *queue, e *entry) error {
 	return nil
 }
 
-// store makes an entry known that is in the schedule of a queue.
+// store indexes an entry that is in the schedule of a queue.
 func (d *Driver) store(q *queue, e *entry) {
 	d.inserted++
 	e.Job.queue, e.Job.number = q, d.inserted

@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// full makes a driver with two queues in which there is room for no record more.
+// full returns a driver with two full queues.
 func full(t *testing.T) driver.Driver {
 	t.Helper()
 	d := newDriver(t, memory.Options{Capacity: 2, KeepFinished: 10})
@@ -25,8 +25,8 @@ func full(t *testing.T) driver.Driver {
 	return d
 }
 
-// inserts inserts records, each in a goroutine that starts when the one before
-// waits, and notes the order in which they were.
+// inserts inserts records, each in a goroutine that starts when the previous one waits, and
+// records the order in which they were inserted.
 type inserts struct {
 	mu    sync.Mutex
 	order []string
@@ -60,14 +60,14 @@ func TestInsertWaitsForRoom(t *testing.T) {
 		first := claim(t, d, 1)[0]
 		assert.Equal(t, []string{"1"}, waiting.done())
 
-		require.NoError(t, complete(t.Context(), d, first, ended(first))) // it ran already, and makes no more room
+		require.NoError(t, complete(t.Context(), d, first, ended(first))) // it has started already, so its end makes no room
 		assert.Equal(t, []string{"1"}, waiting.done())
 		claim(t, d, 2)
 		assert.Equal(t, []string{"1", "2", "3"}, waiting.done())
 	})
 }
 
-func TestWhatMakesRoom(t *testing.T) {
+func TestChangesThatMakeRoom(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, d driver.Driver) error{
 		"claiming": func(t *testing.T, d driver.Driver) error {
 			claim(t, d, 1)
@@ -110,7 +110,7 @@ func TestWhatMakesRoom(t *testing.T) {
 	}
 }
 
-func TestInsertThatIsRefusedNeedNotWait(t *testing.T) {
+func TestARefusedInsertDoesNotWait(t *testing.T) {
 	d := full(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -125,7 +125,7 @@ func TestInsertThatIsRefusedNeedNotWait(t *testing.T) {
 	}
 }
 
-func TestDrainingRefusesThoseThatWait(t *testing.T) {
+func TestDrainingRefusesWaitingInserts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := full(t)
 		refusals := make(chan error)
@@ -161,9 +161,8 @@ func TestInsertStopsWaitingWithItsContext(t *testing.T) {
 	})
 }
 
-// TestRoomIsPassedOn makes room at the moment at which the first in line gives
-// up, so that the room is for the second.
-func TestRoomIsPassedOn(t *testing.T) {
+// Room comes at the moment at which the first waiter gives up, so that the second gets it.
+func TestRoomOfACanceledInsertIsPassedOn(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDriver(t, memory.Options{Capacity: 1, KeepFinished: 10})
@@ -178,15 +177,15 @@ func TestRoomIsPassedOn(t *testing.T) {
 			leave()
 			claim(t, d, 1)
 			if <-first == nil {
-				claim(t, d, 1) // it got the room all the same
+				claim(t, d, 1) // the first waiter got the room before it gave up
 			}
 			require.NoError(t, <-second)
 		})
 	}
 }
 
-// TestBatchLargerThanTheRoom needs somebody to claim the first records of a batch
-// while the others wait, who is told of them only by the driver.
+// The first records of the batch must be claimed while the others wait. The driver's
+// notification starts the claims.
 func TestBatchLargerThanTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDriver(t, memory.Options{Capacity: 2, KeepFinished: 10})

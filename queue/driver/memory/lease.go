@@ -10,7 +10,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// leases are the entries that run, in no order.
+// leases holds the running entries, in no order.
 type leases []*entry
 
 func (l *leases) add(e *entry) {
@@ -27,7 +27,7 @@ func (l *leases) remove(e *entry) {
 	*l = all[:last]
 }
 
-// leased returns the entry of a running record whose lease is the given one.
+// leased returns the entry of a running record that has the given lease.
 func (d *Driver) leased(l driver.Lease) (*entry, error) {
 	e, err := d.shown(l)
 	if err == nil && e.Place() != schedule.Running {
@@ -36,8 +36,8 @@ func (d *Driver) leased(l driver.Lease) (*entry, error) {
 	return e, err
 }
 
-// shown returns the entry of a record that has not ended and shows that lease,
-// or the absence of one.
+// shown returns the entry of an unfinished record that shows the given lease, or the given
+// absence of one.
 func (d *Driver) shown(l driver.Lease) (*entry, error) {
 	e := d.byName(l.Queue, l.Name)
 	if e == nil || e.Job.record.Status.Completed || driver.LeaseOf(&e.Job.record) != l {
@@ -65,7 +65,7 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 	return lost, nil
 }
 
-// lease makes the lease of a record last for a time from now.
+// lease sets the lease of a record to last for leaseTime from now.
 func (i *item) lease(now, leaseTime time.Duration) {
 	i.leaseEnds, i.leaseTime = now+leaseTime, leaseTime
 }
@@ -113,8 +113,8 @@ func (d *Driver) release(h driver.HandBack) error {
 	return nil
 }
 
-// handBack takes the lease of an entry that runs back. One that is to be canceled
-// ends.
+// handBack takes back the lease of a running entry. If a cancellation was requested, the
+// entry ends.
 func (d *Driver) handBack(e *entry, h driver.HandBack) {
 	d.touch(e.Job.queue)
 	r := &e.Job.record
@@ -159,8 +159,8 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	return len(stale), nil
 }
 
-// shortenWaits makes waits begin now that began later than that, because the clock was
-// set back. It reports whether there were any.
+// shortenWaits makes waits begin now whose beginning is in the future because the clock was
+// set back. It reports whether any wait was changed.
 func (d *Driver) shortenWaits() (moved bool) {
 	now := d.opts.Now()
 	for _, q := range d.queues {
@@ -168,7 +168,7 @@ func (d *Driver) shortenWaits() (moved bool) {
 			moved = true
 			d.touch(q)
 			if m.Scheduled {
-				// It was put by Retry, which counts all its times from the same moment.
+				// The record was put by Retry, which counts all its times from the same moment.
 				times := &m.Entry.Job.record.TimeInfo
 				times.Created = times.Created.Add(-m.By)
 				times.WaitUntil, times.DispatchBy = m.Entry.WaitUntil, m.Entry.DispatchBy

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// markKey names a mark of a queue.
+// markKey identifies a mark of a queue.
 type markKey struct{ queue, name string }
 
 // Mark implements driver.Driver.

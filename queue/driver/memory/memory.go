@@ -1,4 +1,4 @@
-// Package memory is a driver that keeps records in this process.
+// Package memory is a driver that keeps records in the memory of this process.
 package memory
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
-// Options bound what a Driver keeps of each queue.
+// Options limit what a Driver keeps of each queue, and set its clocks.
 type Options struct {
-	// Capacity is the number of records that may wait to run; Insert waits
-	// while there are as many. 0 means that there is no limit.
+	// Capacity is the maximum number of records that wait to run. While it is reached,
+	// Insert waits. 0 means no limit.
 	Capacity int
-	// KeepFinished is the number of finished records that are kept; the oldest
-	// are forgotten first. It must be at least 1.
+	// KeepFinished is the maximum number of finished records that are kept; the oldest
+	// are removed first. It must be at least 1.
 	KeepFinished int
 	// Now is the clock, for tests that move it. It must be safe for concurrent use.
 	// Default: time.Now.
 	Now func() time.Time
 	// Elapsed is the clock by which leases are measured, counted from any moment,
-	// for tests that move it. It must never jump, and be safe for concurrent use.
+	// for tests that move it. It must never jump, and must be safe for concurrent use.
 	// Default: the monotonic clock of the process.
 	Elapsed func() time.Duration
 }
@@ -46,21 +46,21 @@ type Driver struct {
 	forgettable forgetHeap
 	duties      map[string]heldDuty
 	marks       map[markKey]time.Time
-	woken       []*wait.Waiter // to be woken when the lock is released
+	woken       []*wait.Waiter // woken when the lock is released
 
 	notes       notes.Store
 	subscribers driver.Subscribers
 }
 
-// item is one record. Its fields are replaced, and what they point to is never
-// changed, so that copies can be given away.
+// item is one record. Its fields are replaced, but what they point to never changes, so
+// that copies can be handed out.
 type item struct {
 	record driver.Record
 	queue  *queue
-	number uint64 // in the order of all records
+	number uint64 // position in the order of all records
 
-	reason string // why it was handed back or parked, while it waits for that
-	// While it runs: when the lease ends, by Options.Elapsed, and how long it lasts.
+	reason string // why it was handed back or parked, while it is postponed or parked
+	// While it runs: when the lease ends, by Options.Elapsed, and its length.
 	leaseEnds, leaseTime time.Duration
 
 	leaseIndex  int // in Driver.leases
@@ -92,11 +92,11 @@ func New(opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// Features implements driver.Driver. Nobody else can change what is in memory, so
-// that the driver knows of every change.
+// Features implements driver.Driver. Only the driver can change its records, so it notices
+// every change.
 func (d *Driver) Features() driver.Features { return driver.Features{Notifications: true} }
 
-// lockToRead takes the lock, unless the context has ended.
+// lockToRead acquires the lock, unless the context has ended.
 func (d *Driver) lockToRead(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (d *Driver) lockToRead(ctx context.Context) error {
 	return nil
 }
 
-// lock takes the lock for a change, unless it must not be made.
+// lock acquires the lock for a change, unless the context has ended or the driver is closed.
 func (d *Driver) lock(ctx context.Context) error {
 	if err := d.lockToRead(ctx); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (d *Driver) lock(ctx context.Context) error {
 	return nil
 }
 
-// unlock brings the index up to date, releases the lock, and wakes the Inserts for which there is room now.
+// unlock updates the index, releases the lock, and wakes the Inserts that have got room.
 func (d *Driver) unlock() {
 	d.index.arrange()
 	woken := d.woken
@@ -128,7 +128,7 @@ func (d *Driver) unlock() {
 	}
 }
 
-// each makes a change for each of several items under the lock, and tells the
+// each applies a change to each of several items under the lock, and then notifies the
 // subscribers.
 func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) string, change func(T) error) ([]error, error) {
 	if err := d.lock(ctx); err != nil {
@@ -143,7 +143,7 @@ func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) stri
 	return errs, nil
 }
 
-// one makes a change of a queue under the lock, and tells the subscribers.
+// one makes a change of one queue under the lock, and then notifies the subscribers.
 func (d *Driver) one(ctx context.Context, queue string, change func() error) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 
-// Close implements driver.Driver. What is stored can still be read.
+// Close implements driver.Driver. Records can still be read afterwards.
 func (d *Driver) Close(context.Context) error {
 	d.mu.Lock()
 	defer d.unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// newDriver makes a driver, as the queue over it sees it.
+// newDriver returns a driver as a driver.Driver.
 func newDriver(t *testing.T, opts memory.Options) driver.Driver {
 	t.Helper()
 	d, err := memory.New(opts)
@@ -25,10 +25,10 @@ func newDriver(t *testing.T, opts memory.Options) driver.Driver {
 	return d
 }
 
-// queueName is the queue of a record, unless a test says another one.
+// queueName is the queue of most records.
 const queueName = "queue"
 
-// record makes a record of a job that is not retryable, and changes it.
+// record returns the record of a job that is not retryable, after applying changes to it.
 func record(id string, changes ...func(*driver.Record)) *driver.Record {
 	return recordOf(queueName, id, changes...)
 }
@@ -51,7 +51,7 @@ func unique(key string, until amboy.UniqueUntil) func(*driver.Record) {
 	return func(r *driver.Record) { r.UniqueKey, r.UniqueUntil = key, until }
 }
 
-// ended is a copy of a record that ended.
+// ended returns an ended copy of a record.
 func ended(r *driver.Record) *driver.Record {
 	done := *r
 	done.Status.Completed, done.Status.InProgress = true, false
@@ -74,7 +74,7 @@ func insertOne(ctx context.Context, d driver.Driver, r *driver.Record) error {
 	return only(d.Insert(ctx, []*driver.Record{r}))
 }
 
-// only is the error of a call about one item.
+// only returns the error of a call for one item.
 func only(errs []error, err error) error {
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func only(errs []error, err error) error {
 	return errs[0]
 }
 
-// claimRequest asks for records of the queue.
+// claimRequest returns a claim of records of the queue.
 func claimRequest(owner string, limit int) driver.ClaimRequest {
 	return driver.ClaimRequest{
 		Owner:     owner,
@@ -176,8 +176,7 @@ func TestRecordsAreCopies(t *testing.T) {
 	assert.Equal(t, "type", get(t, d, "a").Type)
 }
 
-// TestNextAttemptShowsTheUniqueKey retries a job that has thought of another key
-// since.
+// The test retries a job whose code has changed its unique key.
 func TestNextAttemptShowsTheUniqueKey(t *testing.T) {
 	d := newDriver(t, memory.Options{KeepFinished: 10})
 	retry := amboy.JobRetryInfo{Retryable: true, NeedsRetry: true}
@@ -211,7 +210,7 @@ func TestClose(t *testing.T) {
 		_, err := d.Claim(t.Context(), claimRequest("owner", 1))
 		require.ErrorIs(t, err, driver.ErrClosed)
 
-		assert.Equal(t, "pending", get(t, d, "pending").JobID(), "what is stored can be read")
+		assert.Equal(t, "pending", get(t, d, "pending").JobID(), "a closed driver can be read")
 		assert.Equal(t, amboy.QueueStats{Pending: 1, Running: 1, Total: 2}, stats(t, d))
 		page, err := d.Find(t.Context(), driver.Query{}, driver.PageRequest{Limit: 10})
 		require.NoError(t, err)
@@ -229,8 +228,8 @@ func TestControlRefusesNegativeMaxRunning(t *testing.T) {
 	assert.Empty(t, infos)
 }
 
-// TestManyAtOnce has many goroutines that insert, claim, complete and read.
-func TestManyAtOnce(t *testing.T) {
+// Many goroutines insert, claim, complete and read concurrently.
+func TestConcurrentCalls(t *testing.T) {
 	const goroutines, each, capacity = 16, 50, 20
 	d := newDriver(t, memory.Options{Capacity: capacity, KeepFinished: 100})
 	var claims, holders sync.Map

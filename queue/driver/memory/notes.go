@@ -8,7 +8,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// checkOpen returns an error where a change must not be made.
+// checkOpen returns an error if the context has ended or the driver is closed.
 func (d *Driver) checkOpen(ctx context.Context) error {
 	if err := d.lock(ctx); err != nil {
 		return err

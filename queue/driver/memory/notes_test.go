@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// What has expired by the driver's own clock goes when something is kept.
+// Keeping a note removes the notes that have expired by the driver's clock.
 func TestNotesExpireByTheClock(t *testing.T) {
 	now := time.Now()
 	d, err := memory.New(memory.Options{KeepFinished: 1, Now: func() time.Time { return now }})
@@ -34,8 +34,8 @@ func TestNotesExpireByTheClock(t *testing.T) {
 	assert.Equal(t, []string{"hour", "later"}, keys())
 }
 
-// A note is no change, neither of jobs nor of what a person does.
-func TestNotesNotifyNobody(t *testing.T) {
+// A note changes neither jobs nor settings.
+func TestNotesNotifyNoSubscribers(t *testing.T) {
 	d, err := memory.New(memory.Options{KeepFinished: 1})
 	require.NoError(t, err)
 	told := 0

@@ -9,22 +9,22 @@ import (
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
-// queue is what a Driver keeps of one queue.
+// queue is the state of one queue.
 type queue struct {
 	name     string
 	control  driver.Control
 	schedule schedule.Schedule[*item]
 	records  arrivals.List[entry]
 	byName   map[string]*entry
-	inserts  wait.Line // in Insert, for room
-	called   int       // Inserts that were woken, and have not looked yet
+	inserts  wait.Line // Inserts that wait for room
+	called   int       // woken Inserts that have not taken their room yet
 
 	touched bool
-	next    time.Time // at which there may be more work, while it is timed
-	timed   int       // its place in index.timed, counted from 1; 0 if it is not there
+	next    time.Time // when there may be more work, if timed is not 0
+	timed   int       // position in index.timed, counted from 1; 0 if it is not in it
 }
 
-// queue returns the queue with that name, which is there from now on.
+// queue returns the queue with a name, and creates it if it does not exist.
 func (d *Driver) queue(name string) *queue {
 	q := d.queues[name]
 	if q == nil {
@@ -40,7 +40,7 @@ func (d *Driver) queue(name string) *queue {
 
 func kindOf(e *entry) driver.Kind { return driver.KindOf(&e.Job.record) }
 
-// byName returns the entry of the record with that name, which may be changed; nil where
+// byName returns the entry of the record with that name, which the caller may change; nil if
 // there is none.
 func (d *Driver) byName(queue, name string) *entry {
 	q := d.queues[queue]

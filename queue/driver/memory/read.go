@@ -21,7 +21,7 @@ func (d *Driver) Get(ctx context.Context, queue, id string) (*driver.Record, err
 	return nil, amboy.NewJobNotFoundErrorf("there is no job %q in queue %q", id, queue)
 }
 
-// latest returns the entry of the last attempt of a job; nil where there is none.
+// latest returns the entry of the last attempt of a job; nil if there is none.
 func (d *Driver) latest(queue, id string) *entry {
 	q := d.queues[queue]
 	if q == nil {
@@ -31,14 +31,13 @@ func (d *Driver) latest(queue, id string) *entry {
 	return e
 }
 
-// isLatest is true for the last attempt of a job.
+// isLatest reports whether an entry is the last attempt of its job.
 func isLatest(e *entry) bool {
 	latest, ok := e.Job.queue.schedule.Get(e.ID)
 	return ok && latest == e
 }
 
-// described returns a copy of an entry's record whose status tells where the
-// entry stands.
+// described returns a copy of an entry's record whose status shows the entry's place.
 func described(e *entry) *driver.Record {
 	r := e.Job.record
 	place := e.Place()
@@ -49,7 +48,7 @@ func described(e *entry) *driver.Record {
 	return &r
 }
 
-// stateOf is the state of an entry's record.
+// stateOf returns the state of an entry's record.
 func stateOf(e *entry, now time.Time) amboy.JobState {
 	r := &e.Job.record
 	info := amboy.JobInfo{Status: r.Status, Time: r.TimeInfo, Retry: r.RetryInfo}

@@ -6,8 +6,8 @@ import (
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
-// hasRoom tells whether a record can be inserted by somebody whose turn it is, or
-// who just came. The room for those who were called is theirs.
+// hasRoom reports whether a record can be inserted. inTurn is true for an Insert that was
+// woken; others must not overtake waiting Inserts. Room of woken Inserts is reserved.
 func (d *Driver) hasRoom(q *queue, inTurn bool) bool {
 	if d.opts.Capacity == 0 {
 		return true
@@ -15,7 +15,7 @@ func (d *Driver) hasRoom(q *queue, inTurn bool) bool {
 	return q.schedule.Pending()+q.called < d.opts.Capacity && (inTurn || q.inserts.Len() == 0)
 }
 
-// wakeOne calls the first of the Inserts that wait, where there is room.
+// wakeOne wakes the first waiting Insert if there is room.
 func (d *Driver) wakeOne(q *queue) {
 	if q.inserts.Len() > 0 && d.hasRoom(q, true) {
 		q.called++
@@ -23,14 +23,14 @@ func (d *Driver) wakeOne(q *queue) {
 	}
 }
 
-// wakeAll calls all Inserts that wait, to be refused.
+// wakeAll wakes all waiting Inserts, which are then refused.
 func (d *Driver) wakeAll(q *queue) {
 	q.called += q.inserts.Len()
 	d.woken = append(d.woken, q.inserts.TakeAll()...)
 }
 
-// await waits for room. Where ctx ends first it passes a signal on that came at
-// the same time.
+// await waits for room. If ctx ends at the same time as it is woken, it passes the room on to
+// the next Insert.
 func (d *Driver) await(ctx context.Context, q *queue, w *wait.Waiter) error {
 	err := w.Wait(ctx)
 	if err == nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// index has the queues that have work, and those that will have some at a time. It is brought
-// up to date for the queues that were touched, before the lock is released, so that nothing
-// has to go through all queues.
+// index contains the queues that have work, and the queues that will have work at a known time.
+// It is updated for the touched queues before the lock is released, so that no operation has to
+// read all queues.
 type index struct {
 	busy    map[*queue]struct{}
 	timed   timedQueues
 	touched []*queue
 }
 
-// touch is called before a change of a queue.
+// touch must be called before a change of a queue.
 func (d *Driver) touch(q *queue) {
 	if !q.touched {
 		q.touched = true
@@ -27,7 +27,7 @@ func (d *Driver) touch(q *queue) {
 	}
 }
 
-// arrange puts the queues that were touched where they belong.
+// arrange updates the index for the touched queues.
 func (x *index) arrange() {
 	for _, q := range x.touched {
 		q.touched = false
@@ -51,7 +51,7 @@ func (x *index) arrange() {
 	x.touched = x.touched[:0]
 }
 
-// next is the first time at which a queue has more work; zero if there is none.
+// next returns the first time at which a queue has more work; zero if there is none.
 func (x *index) next() time.Time {
 	if len(x.timed) == 0 {
 		return time.Time{}
@@ -96,7 +96,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	var work driver.Work
 	for q := range d.index.busy {
 		w := driver.QueueWork{Queue: q.name, Ready: q.schedule.Ready() > 0 && q.mayRun(), Retrying: q.schedule.Retrying() > 0}
-		if q.timed == 0 || q.next.After(now) { // or else it is among the others
+		if q.timed == 0 || q.next.After(now) { // otherwise it is added below
 			work.Queues = append(work.Queues, w)
 		}
 	}

@@ -78,7 +78,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		found[name] = w
 	})
 	if err != nil {
-		return driver.Work{}, fmt.Errorf("looking which queues have work: %w", err)
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	for name, w := range found {
 		w.Ready = w.Ready && !paused[name]

@@ -11,12 +11,12 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// actAtOnce is the number of records, at most, on which one transaction acts.
+// actAtOnce is the maximum number of records that are selected at a time for an action.
 const actAtOnce = 200
 
-// Act implements driver.Driver. It acts on 200 records at a time, and looks at 5,000.
-// It may end before Limit where it finds none for 40 ms. An error after some of them
-// comes with what was done.
+// Act implements driver.Driver. It selects at most 200 records at a time, and scans at most
+// 5,000. It may end before Limit if it finds no record for 40 ms. If an error occurs after some
+// records, the result still reports what was done.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
 		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
@@ -55,14 +55,14 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 	return acted, nil
 }
 
-// actOnSome acts on the next records that are selected. Those of a queue that follow each
-// other are changed in one transaction.
+// actOnSome acts on the next selected records. Adjacent records of the same queue are changed
+// in one transaction.
 func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *span, limit int) (driver.Acted, error) {
 	end := *at
 	var found []*stored
 	var next driver.Cursor
 	err := d.reading(ctx, func(ctx context.Context, on querier) (err error) {
-		if !end.end.Valid { // records that are restarted come again, after the others
+		if !end.end.Valid { // restarted records get new numbers, and must not be selected again
 			end.end.Valid = true
 			err = on.query(ctx, d.texts[lastSeq], func(r *row) error {
 				end.end.Int64 = r.integer()
@@ -122,8 +122,8 @@ func (d *Driver) actOn(ctx context.Context, a *acting, found []*stored) (int, er
 	return done, nil
 }
 
-// actOnCurrent acts on a record as it is now: what was done before, or by others, may have
-// changed it.
+// actOnCurrent acts on the current version of a record, which earlier actions or other
+// processes may have changed.
 func (c *changes) actOnCurrent(a *acting, seq int64) (done bool, err error) {
 	current, err := c.records(readBySeq, seq)
 	if err != nil || len(current) == 0 {
@@ -132,14 +132,14 @@ func (c *changes) actOnCurrent(a *acting, seq int64) (done bool, err error) {
 	return c.act(a, current[0])
 }
 
-// acting is an action that is under way.
+// acting is an action that is being applied.
 type acting struct {
 	driver.Action
 	dryRun bool
 	now    int64
 }
 
-// act does an action to a record, and tells whether its state allows that.
+// act applies an action to a record, and reports whether its state allows the action.
 func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	allowed, err := c.allows(a, f)
 	if err != nil || !allowed || a.dryRun {
@@ -181,7 +181,7 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	return true, nil
 }
 
-// allows tells whether a record's state allows an action.
+// allows reports whether a record's state allows an action.
 func (c *changes) allows(a *acting, f *stored) (bool, error) {
 	switch p := f.place; a.Kind {
 	case driver.Cancel, driver.Prioritize:
@@ -216,7 +216,7 @@ func (c *changes) mayRestart(f *stored) (bool, error) {
 	return refusal == nil, err
 }
 
-// cancel ends a record, or asks whoever runs it to do so.
+// cancel ends a record, or marks it for its owner if it is running.
 func (c *changes) cancel(a *acting, f *stored) error {
 	if f.place == running {
 		_, err := c.exec(markCancel, nullable(a.Reason), instantOf(a.ForgetAt), f.seq)
@@ -230,8 +230,7 @@ func (c *changes) cancel(a *acting, f *stored) error {
 	return c.endCanceled(&f.job, r, a.now)
 }
 
-// endCanceled ends a record for which Cancel was asked, and which has the reason
-// and the time.
+// endCanceled ends a record that has the reason and the retention time of a Cancel action.
 func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
 	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
 	r.Status.Outcome = amboy.OutcomeCanceled
@@ -245,7 +244,7 @@ func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
 	return c.end(j, e)
 }
 
-// reschedule gives a record that has not started another time.
+// reschedule sets another time for a record that has not started.
 func (c *changes) reschedule(j *job, at instant, now int64) error {
 	if _, err := c.exec(setWaitUntil, at, j.seq); err != nil {
 		return err
@@ -260,7 +259,7 @@ func (c *changes) reschedule(j *job, at instant, now int64) error {
 	return c.wait(j, now)
 }
 
-// setAside takes a record out of its place, so that it can go to another.
+// setAside removes a record from its place, so that it can be moved to another.
 func (c *changes) setAside(j *job) error {
 	wasReady := j.place == ready
 	if err := c.move(j, waiting, instant{}, ""); err != nil {
@@ -319,8 +318,8 @@ func (c *changes) unpark(j *job, now int64) error {
 	return c.wait(j, now)
 }
 
-// restart makes a record that ended as it was when it was inserted, but for its
-// attempt errors and its count.
+// restart resets a finished record to its state at insertion, except for its attempt errors
+// and its lease count.
 func (c *changes) restart(f *stored, now int64) error {
 	r, err := f.decode()
 	if err != nil {

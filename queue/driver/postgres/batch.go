@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// batch is a few statements that are sent together, and are one transaction.
+// batch is several statements that are sent together as one transaction.
 type batch struct {
 	d    *Driver
 	sent pgx.Batch
@@ -18,14 +18,13 @@ func (b *batch) exec(s statement, args ...any) {
 	b.sent.Queue(b.d.texts[s], args...)
 }
 
-// plan makes the statements after it use the indexes, in their order. The server would do
-// else where it has no statistics, or where one line has most of the jobs and there are
-// many lines: its statistics are those of the average line.
+// plan makes the following statements use the indexes, in their order. Without it, the server
+// chooses other plans if it has no statistics, or if one line has most of the jobs and there are
+// many lines: its statistics describe the average line.
 func (b *batch) plan() { b.sent.Queue(planSettings) }
 
-// planSettings hold until the end of the transaction. The plan of a prepared statement is made
-// once: to make that of a claim takes longer than to carry it out, and it does not depend on the
-// arguments.
+// planSettings apply until the end of the transaction. A prepared statement is planned once: to
+// plan a claim takes longer than to execute it, and the plan does not depend on the arguments.
 const planSettings = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 	set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
 	set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`
@@ -34,7 +33,7 @@ func (b *batch) query(s statement, each func(*row) error, args ...any) {
 	b.sent.Queue(b.d.texts[s], args...).Query(func(rows pgx.Rows) error { return readRows(rows, each) })
 }
 
-// pipeline sends a few statements in one round trip, as one transaction.
+// pipeline sends several statements in one round trip, as one transaction.
 func (d *Driver) pipeline(ctx context.Context, fill func(*batch)) (mayBeDone bool, err error) {
 	b := &batch{d: d}
 	fill(b)
@@ -70,12 +69,12 @@ func (d *Driver) queryOnce(ctx context.Context, s statement, each func(*row) err
 	})
 }
 
-// readPlanned is read for a statement that must use the indexes.
+// readPlanned runs a read that must use the indexes.
 func (d *Driver) readPlanned(ctx context.Context, s statement, each func(*row) error, args ...any) error {
 	return d.queryOnce(ctx, s, each, args...)
 }
 
-// mayHaveRun is true for the error of a statement that may have been carried out.
+// mayHaveRun reports whether the statement of an error may have been executed.
 func mayHaveRun(err error) bool {
 	var unreachable *pgconn.ConnectError
 	return err != nil && !isRefused(err) && !pgconn.SafeToRetry(err) && !errors.As(err, &unreachable)

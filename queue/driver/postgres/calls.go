@@ -2,7 +2,7 @@ package postgres
 
 import "sync"
 
-// calls counts those that are under way, so that closing can wait for them.
+// calls counts the calls that are under way, so that Close can wait for them.
 type calls struct {
 	mu     sync.Mutex
 	n      int
@@ -12,7 +12,7 @@ type calls struct {
 
 func newCalls() *calls { return &calls{idle: make(chan struct{})} }
 
-// enter begins a call, unless closed.
+// enter begins a call. It returns false after close.
 func (c *calls) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,8 +32,8 @@ func (c *calls) leave() {
 	}
 }
 
-// close lets no call begin any more. It returns a channel that is closed when none is under
-// way. It must be called once.
+// close refuses new calls. It returns a channel that is closed when no call is under way. It
+// must be called once.
 func (c *calls) close() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// querier runs statements: on a connection, or in a transaction.
+// querier runs statements on a connection or in a transaction.
 type querier interface {
 	exec(ctx context.Context, text string, args ...any) (int64, error)
 	query(ctx context.Context, text string, each func(*row) error, args ...any) error
 }
 
-// pgxQuerier is a pgx.Tx, a connection or a pool.
+// pgxQuerier uses a pgx.Tx, a connection or a pool.
 type pgxQuerier struct {
 	on interface {
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -44,8 +44,8 @@ func (q pgxQuerier) query(ctx context.Context, text string, each func(*row) erro
 	return readRows(rows, each)
 }
 
-// poolQuerier runs statements on the connections of a pool, each a transaction of its own.
-// It tries again if the connection turns out to be broken before anything was sent.
+// poolQuerier runs statements on the connections of a pool, each in a transaction of its own.
+// It retries if a connection turns out to be broken before anything was sent.
 type poolQuerier struct{ pool pgxQuerier }
 
 func (q poolQuerier) exec(ctx context.Context, text string, args ...any) (n int64, err error) {
@@ -83,7 +83,7 @@ func readRows(rows pgx.Rows, each func(*row) error) error {
 	return rows.Err()
 }
 
-// sqlQuerier is a transaction of database/sql, on a handle of pgx's package stdlib.
+// sqlQuerier uses a transaction of database/sql, on a handle of pgx's package stdlib.
 type sqlQuerier struct{ tx *sql.Tx }
 
 func (q sqlQuerier) exec(ctx context.Context, text string, args ...any) (int64, error) {
@@ -122,29 +122,29 @@ func (q sqlQuerier) query(ctx context.Context, text string, each func(*row) erro
 	return rows.Err()
 }
 
-// changes is a transaction in which the records of one queue are changed one by one. It
-// holds the lock of that queue, so that it is the only such one; claims, inserts and ends of
-// records that hold nothing and that no other waits for go on beside it.
+// changes is a transaction in which the records of one queue are changed one by one. It holds
+// the lock of that queue, so only one exists at a time. Claims, inserts, and ends of records
+// without scopes and dependents run concurrently with it.
 type changes struct {
 	ctx context.Context
 	on  querier
 	d   *Driver
 	// now is the time when the lock was taken.
 	now int64
-	// moved are the records that changed places, which are not tallied yet.
+	// moved counts the records that changed places and are not tallied yet.
 	moved map[tally]int
 }
 
-// tally counts records of a queue that came from one place to another.
+// tally counts the records of a queue that moved from one place to another.
 type tally struct {
 	queue    int32
 	was, now place
 }
 
-// none is the place of records before they are put.
+// none is the place of records before they are inserted.
 const none place = -1
 
-// count takes note of a record that came from one place to another.
+// count records that a record moved from one place to another.
 func (c *changes) count(queue int32, was, now place) {
 	if was == now {
 		return
@@ -182,7 +182,7 @@ func (c *changes) query(s statement, each func(*row) error, args ...any) error {
 	return c.on.query(c.ctx, c.d.texts[s], each, args...)
 }
 
-// one runs a statement that returns one row at most, and reports whether it did.
+// one runs a statement that returns at most one row, and reports whether it returned one.
 func (c *changes) one(s statement, scan func(*row), args ...any) (found bool, err error) {
 	err = c.query(s, func(r *row) error {
 		found = true
@@ -192,7 +192,7 @@ func (c *changes) one(s statement, scan func(*row), args ...any) (found bool, er
 	return found, err
 }
 
-// job finds a row; nil if there is none.
+// job finds a row; nil if it does not exist.
 func (c *changes) job(s statement, args ...any) (*job, error) {
 	jobs, err := c.jobs(s, args...)
 	if len(jobs) == 0 || err != nil {
@@ -201,12 +201,12 @@ func (c *changes) job(s statement, args ...any) (*job, error) {
 	return jobs[0], nil
 }
 
-// named finds a record by its name, and locks it; nil if there is none.
+// named finds a record by its name and locks it; nil if it does not exist.
 func (c *changes) named(queue queueKey, name string) (*job, error) {
 	return c.job(findByName, queue.id, name, idOfName(queue.name, name))
 }
 
-// latest finds the latest attempt of a job, and locks it; nil if there is none.
+// latest finds the latest attempt of a job and locks it; nil if there is none.
 func (c *changes) latest(queue int32, id string) (*job, error) {
 	return c.job(findLatest, queue, id)
 }
@@ -250,22 +250,22 @@ func jobsOf(records []*stored) []*job {
 	return jobs
 }
 
-// lock takes the lock of a queue until the transaction of the caller ends.
+// lock acquires the lock of a queue until the end of the caller's transaction.
 func (c *changes) lock(queue int32) error {
 	_, err := c.one(lockQueue, func(*row) {}, c.d.lockKey(lockOfQueue, queue))
 	c.now = time.Now().UnixNano()
 	return err
 }
 
-// retries is how often a transaction is tried that the server undid because of another
-// one.
+// retries is the maximum number of tries of a transaction that the server rolls back because of
+// another one.
 const retries = 20
 
-// transact runs a change in a transaction of its own. If the server undoes it because of
-// another transaction it is run again. The error wraps driver.ErrOutcomeUnknown if the
-// change may have been made all the same.
+// transact runs a change in a transaction of its own. If the server rolls it back because of
+// another transaction, it is run again. The error wraps driver.ErrOutcomeUnknown if the change
+// may have been made.
 //
-// It holds the lock of a queue, or none if that is noQueue.
+// It holds the lock of a queue, or no lock if queue is noQueue.
 func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) error) error {
 	return d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		for {
@@ -281,10 +281,10 @@ func (d *Driver) transact(ctx context.Context, queue int32, run func(*changes) e
 	})
 }
 
-// noQueue is the key of none.
+// noQueue is passed for no queue.
 const noQueue int32 = -1
 
-// beginQuery begins a transaction in one round trip.
+// beginQuery returns the text that begins a transaction in one round trip.
 func (d *Driver) beginQuery(queue int32) string {
 	text := "BEGIN; " + planSettings
 	if queue != noQueue {
@@ -293,7 +293,8 @@ func (d *Driver) beginQuery(queue int32) string {
 	return text
 }
 
-// retrying makes a change that reports whether it may have been made in spite of an error.
+// retrying makes a change, again after a conflict. mayBeDone reports that a failed change may
+// have been made.
 func (d *Driver) retrying(ctx context.Context, change func(context.Context) (mayBeDone bool, err error)) error {
 	done, err := d.begin(ctx)
 	if err != nil {
@@ -334,13 +335,13 @@ func (d *Driver) transactOnce(ctx context.Context, queue int32, run func(*change
 	}
 	err = d.attempt(&changes{ctx: ctx, on: pgxQuerier{tx}, d: d, now: time.Now().UnixNano()}, run)
 	if err == nil {
-		// The connection is in order. What the context says now decides what becomes of
-		// the change, and not after it was sent.
+		// The connection is in order. The change is decided by the context's state now, and
+		// not after the commit was sent.
 		err = ctx.Err()
 	}
 	if err != nil {
-		// The error of Rollback is that of a connection that is closed; the server undoes
-		// the transaction then.
+		// Rollback fails only if the connection is closed; the server then rolls the
+		// transaction back.
 		_ = tx.Rollback(context.WithoutCancel(ctx))
 		return false, err
 	}
@@ -348,7 +349,7 @@ func (d *Driver) transactOnce(ctx context.Context, queue int32, run func(*change
 	return err != nil && !isRefused(err), err
 }
 
-// attempt runs a change. Its panic is an error: the transaction has to be undone.
+// attempt runs a change. A panic becomes its error, so that the transaction is rolled back.
 func (d *Driver) attempt(c *changes, run func(*changes) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -362,7 +363,7 @@ func (d *Driver) attempt(c *changes, run func(*changes) error) (err error) {
 	return err
 }
 
-// failed returns the error of a call.
+// failed returns the error of a call whose change failed.
 func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 	switch {
 	case ctx.Err() != nil && mayBeDone:
@@ -378,8 +379,8 @@ func (d *Driver) failed(ctx context.Context, err error, mayBeDone bool) error {
 	}
 }
 
-// partly is the error of a call that has changed some records, in transactions before the one
-// that failed.
+// partly wraps the error of a call that has changed some records in transactions before the
+// failed one.
 func partly(doing string, done int, err error) error {
 	if done == 0 || errors.Is(err, driver.ErrOutcomeUnknown) {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -387,13 +388,13 @@ func partly(doing string, done int, err error) error {
 	return fmt.Errorf("%s, after %d: %w: %w", doing, done, driver.ErrOutcomeUnknown, err)
 }
 
-// isRefused is true for an error of the server, which has undone the transaction then.
+// isRefused reports whether an error came from the server, which then rolled back.
 func isRefused(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) || errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
-// The codes of errors of the server, from its manual's appendix A.
+// The codes of server errors, from appendix A of its manual.
 const (
 	codeUniqueViolation      = "23505"
 	codeSerializationFailure = "40001"
@@ -413,15 +414,14 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isConflict is true for the error of a transaction that the server undid because of
-// another one.
+// isConflict reports whether the server rolled a transaction back because of another one.
 func isConflict(err error) bool {
 	code := codeOf(err)
 	return code == codeSerializationFailure || code == codeDeadlock
 }
 
-// isUnsent is true for the error of a connection that was broken before anything was sent, as
-// all those in the pool are after the server was restarted.
+// isUnsent reports whether a connection was broken before anything was sent, as all connections
+// of the pool are after a restart of the server.
 func isUnsent(err error) bool {
 	var unreachable *pgconn.ConnectError
 	return pgconn.SafeToRetry(err) && !errors.As(err, &unreachable)

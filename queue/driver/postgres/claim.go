@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// timedAtOnce is the number of records, at most, that one claim makes ready because they
-	// are due, and that it takes of a queue because they have expired.
+	// timedAtOnce is the maximum number of due records that one claim makes ready, and the
+	// maximum number of expired records that it takes from a queue.
 	timedAtOnce = 1000
-	// claimTries is how often a claim looks again when other claims took what it found.
+	// claimTries is the maximum number of tries if other claims take the found records.
 	claimTries = 4
 )
 
-// Claim implements driver.Driver. A record that can't be read is given without a job, so that
-// it can be parked. If more than 1,000 records have become due, or have expired, at a time,
-// the rest is left for a claim that Next asks for at once.
+// Claim implements driver.Driver. A record that can't be decoded is returned without a job, so
+// that it can be parked. If more than 1,000 records are due or expired at a time, the rest is
+// left for another claim, which Next requests at once.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	cl := &claim{d: d, ClaimRequest: req, now: req.Now.UnixNano(), except: make([]string, len(req.Except))}
 	for i, kind := range req.Except {
@@ -34,7 +34,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 		if len(cl.given) == 0 {
 			return driver.Claimed{}, fmt.Errorf("claiming %d records: %w", req.Limit, err)
 		}
-		// The leases that were taken are good. The next claim has the error, if it lasts.
+		// The taken leases are valid. If the error lasts, the next claim returns it.
 		cl.next = req.Now
 	}
 	records := make([]*driver.Record, len(cl.given))
@@ -44,7 +44,7 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 	return driver.Claimed{Records: records, Next: cl.next}, nil
 }
 
-// decode decodes a record, and logs if it can't be read.
+// decode decodes a record, and logs a failure.
 func (d *Driver) decode(ctx context.Context, s *stored) *driver.Record {
 	r, err := s.decode()
 	if err != nil {
@@ -59,13 +59,13 @@ func (d *Driver) decode(ctx context.Context, s *stored) *driver.Record {
 	return r
 }
 
-// claim is one that is under way.
+// claim is a Claim that is under way.
 type claim struct {
 	driver.ClaimRequest
 	d       *Driver
 	now     int64
 	except  []string
-	queues  []queueKey // of the request, in its order; those that there are
+	queues  []queueKey // the existing queues of the request, in its order
 	demands []driver.Demand
 	given   []*stored
 	next    time.Time
@@ -99,7 +99,7 @@ func (cl *claim) run(ctx context.Context) error {
 	return cl.setNext(ctx)
 }
 
-// readNext sets when a claim may find more, if this one was complete.
+// readNext reads when a claim may find more. It applies if this claim was complete.
 func (cl *claim) readNext(r *row) error {
 	cl.next = times{r.bool(), r.bool(), r.time(), r.time()}.next()
 	return nil
@@ -111,8 +111,8 @@ func (cl *claim) setNext(ctx context.Context) error {
 	return err
 }
 
-// takeAlone claims in one statement, without a look before, from a queue that has one line
-// as far as is known. It reports whether the claim is complete.
+// takeAlone claims in one statement, without a query before, from a queue that is believed to
+// have only one line. It reports whether the claim is complete.
 func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 	if len(cl.queues) != 1 || len(cl.Queues) != 1 || cl.Limit <= 0 || cl.demands[0].Limit <= 0 || len(cl.except) > 0 {
 		return false, nil
@@ -130,14 +130,14 @@ func (cl *claim) takeAlone(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// portion is what is to be taken from a line.
+// portion is the number of jobs to take from a line.
 type portion struct {
 	line, queue int32
 	n           int
 	limited     bool
 }
 
-// take takes leases on the first ready jobs of lines that no other claim is taking.
+// take leases the first ready jobs of lines, except jobs that another claim is taking.
 func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (taken []*stored, err error) {
 	err = cl.d.retrying(ctx, func(ctx context.Context) (mayBeDone bool, err error) {
 		taken = nil
@@ -152,13 +152,13 @@ func (cl *claim) take(ctx context.Context, portions []portion, alone bool) (take
 		if err != nil {
 			return mayBeDone, err
 		}
-		// The leases are taken. The names of queues that are not known yet are all that may fail.
+		// The leases are taken. Only reading the names of unknown queues may still fail.
 		return true, finish(ctx, cl.d.reader())
 	})
 	return taken, err
 }
 
-// takeArgs are the arguments of the statement take.
+// takeArgs returns the arguments of the statement take.
 func (cl *claim) takeArgs(portions []portion, alone bool) []any {
 	lines, wanted := make([]int32, len(portions)), make([]int32, len(portions))
 	for i, p := range portions {
@@ -171,10 +171,10 @@ func (cl *claim) takeArgs(portions []portion, alone bool) []any {
 	return []any{lines, wanted, cl.now, cl.Owner, int64(cl.LeaseTime), limited, alone}
 }
 
-// takes returns a function that reads what the statement take returns, and one to call
-// afterwards.
+// takes returns a function that reads the rows of the statement take, and one that must be called
+// after the last row.
 func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) error, finish func(context.Context, querier) error) {
-	lowest := map[int32]int64{} // how far the first job of each line is above its floor
+	lowest := map[int32]int64{} // distance of the first job of each line from its floor
 	read = func(r *row) error {
 		above := r.integer()
 		s := &stored{}
@@ -196,7 +196,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 	return read, finish
 }
 
-// times say whether a record is due, or has expired, and when the next is and does.
+// times reports whether a record is due or has expired, and when the next one is or does.
 type times struct {
 	isDue, hasExpired bool
 	due, expires      instant
@@ -210,8 +210,8 @@ func (cl *claim) times(ctx context.Context) (t times, err error) {
 	return t, err
 }
 
-// next is when a claim may find more; zero if there is no such time. At its dispatch-by
-// time a record may still start.
+// next returns when a claim may find more; zero for never. A record may still start at its
+// dispatch-by time.
 func (t times) next() time.Time {
 	due, expires := t.due, t.expires
 	if expires.Valid {
@@ -223,8 +223,8 @@ func (t times) next() time.Time {
 	return timeOf(due)
 }
 
-// passTime makes records ready that are due, of whichever queue, and claims those of the
-// request that have expired. It reports whether there may be more of them.
+// passTime makes due records of all queues ready, and claims the expired records of the
+// requested queues. It reports whether there may be more of them.
 func (cl *claim) passTime(ctx context.Context) (more bool, err error) {
 	t, err := cl.times(ctx)
 	if err != nil {
@@ -249,7 +249,7 @@ func (cl *claim) passTime(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// admitDue makes the records ready, or else wait for a scope, whose time has come.
+// admitDue makes due records ready, or makes them wait for a scope.
 func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error) {
 	var promoted int
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
@@ -265,7 +265,7 @@ func (d *Driver) admitDue(ctx context.Context, now int64) (more bool, err error)
 	if err != nil || promoted == 0 {
 		return false, err
 	}
-	// Those that are left take scopes when they start.
+	// The remaining due records take scopes when they start.
 	var queues []int32
 	err = d.readPlanned(ctx, scopedDue, func(r *row) error {
 		queues = append(queues, r.key())
@@ -285,7 +285,7 @@ func (c *changes) admitScoped(queue int32, now int64) error {
 		if err != nil {
 			return err
 		}
-		// One before it may have taken a scope from it.
+		// The record before it may have taken a scope from it.
 		var current *job
 		current, err = c.job(findSeq, j.seq)
 		if err == nil && current != nil && (current.place == scheduled || current.place == postponed) {
@@ -295,7 +295,7 @@ func (c *changes) admitScoped(queue int32, now int64) error {
 	return err
 }
 
-// takeExpired claims, without their scopes, the records of a queue that have expired.
+// takeExpired claims the expired records of a queue, without their scopes.
 func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, err error) {
 	var expired []*stored
 	err = cl.d.transact(ctx, queue.id, func(c *changes) (err error) {
@@ -315,7 +315,7 @@ func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, er
 }
 
 func (c *changes) takeExpired(cl *claim, s *stored) error {
-	// One before it may have left a scope to it.
+	// The record before it may have passed a scope to it.
 	current, err := c.job(findSeq, s.seq)
 	if err != nil {
 		return err
@@ -339,7 +339,7 @@ func (c *changes) takeExpired(cl *claim, s *stored) error {
 	return c.started(&s.job)
 }
 
-// takeLease writes the lease that a job shows, and logs it.
+// takeLease stores the lease of a job, and adds it to the log of leases.
 func (c *changes) takeLease(j *job, modTime instant, leaseTime time.Duration, started instant) error {
 	_, err := c.exec(takeLease, j.owner, j.count, modTime, int64(leaseTime), started, j.seq)
 	if err == nil {
@@ -348,15 +348,15 @@ func (c *changes) takeLease(j *job, modTime instant, leaseTime time.Duration, st
 	return err
 }
 
-// source is a line that has ready jobs, of a queue of the request.
+// source is a line with ready jobs, of a requested queue.
 type source struct {
 	portion
 	priority int
 	scoped   bool
-	seqs     []int64 // of the first that are ready
+	seqs     []int64 // the first ready jobs
 }
 
-// work is what a queue has for a claim.
+// work is what a queue offers to a claim.
 type work struct {
 	queue      queueKey
 	most       int
@@ -366,7 +366,7 @@ type work struct {
 	ready      int
 }
 
-// takeReady claims records that are ready, one of each queue in turn.
+// takeReady claims ready records, one of each queue in turn.
 func (cl *claim) takeReady(ctx context.Context) error {
 	left := cl.Limit
 	taken := make([][]*stored, len(cl.queues))
@@ -407,8 +407,8 @@ func (cl *claim) takeReady(ctx context.Context) error {
 	return nil
 }
 
-// takePlanned takes what was planned: of most queues in one statement, and of each queue
-// whose jobs are changed one by one in a transaction of its own.
+// takePlanned takes the planned jobs: those of most queues in one statement, and those of each
+// queue that needs its lock in a transaction of its own.
 func (cl *claim) takePlanned(ctx context.Context, all []*work, plain []portion) (got []*stored, err error) {
 	if len(plain) > 0 {
 		got, err = cl.take(ctx, plain, false)
@@ -429,8 +429,8 @@ func (cl *claim) takePlanned(ctx context.Context, all []*work, plain []portion) 
 	return got, nil
 }
 
-// isChanged is true if the claim needs the lock of the queue: some of the jobs take scopes
-// now, or the number of running jobs is limited.
+// isChanged reports whether the claim needs the lock of the queue, because some jobs take scopes
+// now or the number of running jobs is limited.
 func (w *work) isChanged() bool {
 	return w.maxRunning > 0 || slices.ContainsFunc(w.lines, func(s *source) bool { return s.scoped && s.n > 0 })
 }
@@ -485,7 +485,7 @@ func (cl *claim) takeIn(c *changes, w *work) (taken []*stored, err error) {
 	return taken, err
 }
 
-// findWork finds out which lines have ready jobs.
+// findWork finds the lines that have ready jobs.
 func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all []*work, err error) {
 	byQueue := map[int32]*work{}
 	var queues, wanted []int32
@@ -536,8 +536,8 @@ func (cl *claim) findWork(ctx context.Context, taken [][]*stored, left int) (all
 	return slices.DeleteFunc(all, func(w *work) bool { return w.most <= 0 }), nil
 }
 
-// inTurn shares a number of records out between queues: one to each, then another to each
-// that has more.
+// inTurn distributes a number of records over queues: one to each, then another to each that has
+// more.
 func inTurn(all []*work, limit int) {
 	for gave := true; gave && limit > 0; {
 		gave = false
@@ -554,7 +554,7 @@ func inTurn(all []*work, limit int) {
 	}
 }
 
-// divide divides the first so many jobs of a queue into portions of its lines.
+// divide divides the first jobs of a queue, as many as its share, into portions of its lines.
 func (w *work) divide(share int) {
 	type place struct {
 		*source
@@ -575,7 +575,7 @@ func (w *work) divide(share int) {
 	}
 }
 
-// interleave gives one record of each list in turn.
+// interleave takes one record of each list in turn.
 func interleave(lists [][]*stored) (all []*stored) {
 	for i, added := 0, true; added; i++ {
 		added = false

@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// endedAtOnce is the number of records, at most, that one statement ends or extends.
+// endedAtOnce is the maximum number of records that one statement ends or extends.
 const endedAtOnce = 1000
 
 // ending is a record whose attempt ended.
@@ -21,7 +21,7 @@ type ending struct {
 	name    string
 	content *content
 	to      place // final, or retrying
-	// replaced is true if there is a next attempt.
+	// replaced is true if a next attempt exists.
 	replaced bool
 }
 
@@ -35,7 +35,7 @@ func newEnding(name string, r *driver.Record) (*ending, error) {
 	return &ending{record: r, name: name, content: c, to: finalPlace(driver.StateOf(r, time.Now()))}, nil
 }
 
-// newFinalEnding is newEnding for an attempt that is not to be retried, or has been.
+// newFinalEnding is newEnding for an attempt that is not to be retried, or already has been.
 func newFinalEnding(r *driver.Record) (*ending, error) {
 	e, err := newEnding(r.Name, r)
 	if err == nil && e.to == retrying {
@@ -46,9 +46,9 @@ func newFinalEnding(r *driver.Record) (*ending, error) {
 	return e, err
 }
 
-// Complete implements driver.Driver. The attempts that hold nothing, and that no other job
-// waits for, end in one statement for up to 1,000 of them, the others one by one. If ctx
-// carries a transaction (see WithTx) it writes in that.
+// Complete implements driver.Driver. Attempts without scopes and dependents end in one statement
+// for up to 1,000 of them, the others one by one. If ctx carries a transaction (see WithTx),
+// Complete writes in it.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	theirs, err := d.callersTransaction(ctx)
 	if err != nil {
@@ -97,8 +97,8 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	return errs, nil
 }
 
-// newEndings encodes the records of attempts that ended. Those that can't be encoded are done
-// with.
+// newEndings encodes the records of ended attempts. It sets isDone for records that can't be
+// encoded.
 func newEndings(completions []driver.Completion, errs []error, isDone []bool) []*ending {
 	endings := make([]*ending, len(completions))
 	for i, completion := range completions {
@@ -113,7 +113,7 @@ func newEndings(completions []driver.Completion, errs []error, isDone []bool) []
 	return endings
 }
 
-// leftOf groups the endings that are not done with by their queues.
+// leftOf groups the endings that are not done by their queues.
 func leftOf(endings []*ending, isDone []bool) []*group {
 	return byQueue(len(endings), func(i int) (string, bool) {
 		if isDone[i] {
@@ -123,7 +123,7 @@ func leftOf(endings []*ending, isDone []bool) []*group {
 	})
 }
 
-// completeIn ends attempts in a transaction of the caller.
+// completeIn ends attempts in the caller's transaction.
 func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*ending, errs []error, isDone []bool) error {
 	done, err := d.begin(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *Driver) completeLeftIn(ctx context.Context, theirs querier, g *group, e
 	return c.flush()
 }
 
-// group is some items of a call that are about one queue.
+// group contains the indexes of the items of a call that concern one queue.
 type group struct {
 	queue string
 	items []int
@@ -174,7 +174,7 @@ type group struct {
 
 func (g *group) name() string { return g.queue }
 
-// byQueue groups items by their queues, in the order in which these first come.
+// byQueue groups items by their queues, in the order of the first item of each queue.
 func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*group) {
 	for i := range n {
 		queue, wanted := queueOf(i)
@@ -191,12 +191,12 @@ func byQueue(n int, queueOf func(i int) (queue string, wanted bool)) (groups []*
 	return groups
 }
 
-// changedAtOnce is the number of records, at most, that are changed one by one in one
-// transaction, so that others of the queue do not wait long.
+// changedAtOnce is the maximum number of records that are changed one by one in one transaction,
+// so that other changes of the queue do not wait long.
 const changedAtOnce = 100
 
-// eachOf changes items of one queue one by one. It sets the error of each that it has
-// changed, or refused. If there is no such queue its key is 0, and the queue has no records.
+// eachOf changes items of one queue one by one. It sets isDone and the error of each item that it
+// has changed or refused. If the queue does not exist, its key is 0, and it has no records.
 func (d *Driver) eachOf(ctx context.Context, queue string, items []int, errs []error, isDone []bool,
 	change func(c *changes, queue queueKey, i int) (refusal, err error),
 ) error {
@@ -241,7 +241,7 @@ func (d *Driver) one(ctx context.Context, queue string, change func(c *changes, 
 	return err
 }
 
-// leaseColumns name records and the leases that they must show.
+// leaseColumns are the columns of leases for a statement.
 type leaseColumns struct {
 	queue       []int32
 	id          []string
@@ -250,7 +250,7 @@ type leaseColumns struct {
 	index       []int
 }
 
-// add adds a lease, unless its queue is not known to have any records.
+// add adds a lease, unless its queue is not known to exist.
 func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index int) (added bool, err error) {
 	key, found, err := d.findQueue(ctx, d.reader(), l.Queue)
 	if err != nil || !found || !isStorable(l.Name) || !isStorable(l.Owner) {
@@ -262,8 +262,8 @@ func (c *leaseColumns) add(ctx context.Context, d *Driver, l driver.Lease, index
 	return true, nil
 }
 
-// completePlain ends the attempts that can be ended in one statement, and says which were. It
-// does so in the transaction of the caller if that is not nil.
+// completePlain ends the attempts that can end in one statement, and sets isDone for them. It
+// uses the caller's transaction if that is not nil.
 func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*ending, isDone []bool) error {
 	var leases leaseColumns
 	c := &columns{}
@@ -335,12 +335,12 @@ func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
 	return newEnding(e.name, &r)
 }
 
-// end ends an attempt, wherever its record stands.
+// end ends an attempt, whatever place its record has.
 func (c *changes) end(j *job, e *ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	if j.open { // it never waited for them to end
+	if j.open { // it did not wait until all its dependencies ended
 		if _, err := c.exec(leaveEdges, j.seq); err != nil {
 			return err
 		}
@@ -351,10 +351,10 @@ func (c *changes) end(j *job, e *ending) error {
 	if err := c.free(j, j.allScopes()); err != nil {
 		return err
 	}
-	return c.tellDependents(j)
+	return c.releaseDependents(j)
 }
 
-// replace stores the record of an attempt that ended, and takes the row out of its place.
+// replace stores the record of an ended attempt, and moves the row to its final place.
 func (c *changes) replace(j *job, e *ending) error {
 	keepsKey := !e.replaced && j.keepsKey(e.to)
 	n := e.content
@@ -450,9 +450,8 @@ func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, er
 	return nil, c.replaceByNext(j, e, next)
 }
 
-// replaceByNext puts the next attempt in the place of one that awaits it. What the one
-// holds, what it depends on and the jobs that depend on it pass to the other. That its edges
-// failed is not held against the next.
+// replaceByNext replaces an attempt that awaits its retry by the next attempt, which inherits its
+// scopes, dependencies and dependents. A failed dependency does not block the next attempt.
 func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 	if err := c.take(j, next.enqueueScopes); err != nil {
 		return err

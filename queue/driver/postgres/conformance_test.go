@@ -25,8 +25,8 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, newStores(t, pgtest.URL(t)).harness())
 }
 
-// The driver keeps all promises without LISTEN and prepared statements, through a pooler that
-// gives each transaction another connection.
+// The driver passes the suite without LISTEN and prepared statements, through a pooler that gives
+// each transaction another connection.
 func TestConformanceThroughPgBouncerInTransactionMode(t *testing.T) {
 	s := newStores(t, pgtest.PoolerURL(t))
 	s.pollOnly = true
@@ -35,7 +35,7 @@ func TestConformanceThroughPgBouncerInTransactionMode(t *testing.T) {
 	drivertest.Run(t, harness)
 }
 
-// harness is that of the suite.
+// harness returns the harness of the suite.
 func (s *stores) harness() drivertest.Harness {
 	return drivertest.Harness{
 		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.schema(t)) },
@@ -60,16 +60,16 @@ func (s *stores) harness() drivertest.Harness {
 }
 
 // stores are the schemas of the suite. There are hundreds of stores, and making tables and
-// connections takes most of their time, so those of a test are used again by another one.
+// connections takes most of their time, so they are reused by later tests.
 type stores struct {
 	t        *testing.T
-	url      string // to which drivers connect
-	direct   string // that of the server
+	url      string // the URL that drivers connect to
+	direct   string // the URL of the server
 	pollOnly bool
 
 	mu      sync.Mutex
 	all     map[driver.Driver]*store
-	schemas []string // empty ones that no test uses
+	schemas []string // empty schemas that no test uses
 	free    []*store // pools that no test uses
 }
 
@@ -97,7 +97,7 @@ func (s *stores) of(d driver.Driver) *store {
 	return s.all[d]
 }
 
-// pop takes the last of a list, if there is any.
+// pop removes and returns the last item of a list, if there is one.
 func pop[T any](mu *sync.Mutex, list *[]T) (last T, ok bool) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -109,7 +109,7 @@ func pop[T any](mu *sync.Mutex, list *[]T) (last T, ok bool) {
 	return last, true
 }
 
-// schema returns one without records.
+// schema returns a schema without records.
 func (s *stores) schema(t *testing.T) string {
 	t.Helper()
 	name, ok := pop(&s.mu, &s.schemas)
@@ -165,7 +165,7 @@ func (s *stores) open(t *testing.T, schema string) driver.Driver {
 	return d
 }
 
-// elapse makes the leases of a store end earlier, as its clock is that of the server.
+// elapse makes the leases of a store end earlier, because the clock is the server's.
 func (s *stores) elapse(t *testing.T, d driver.Driver, by time.Duration) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.direct)
@@ -177,7 +177,7 @@ func (s *stores) elapse(t *testing.T, d driver.Driver, by time.Duration) {
 	}
 }
 
-// wire is what the connections of a driver go through.
+// wire controls the connections of a driver.
 type wire struct {
 	mu    sync.Mutex
 	isCut bool
@@ -201,13 +201,13 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	return c, nil
 }
 
-// cut cuts all connections, and lets none be made until repair is called.
+// cut cuts all connections, and refuses new ones until repair is called.
 func (w *wire) cut() (repair func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = true
 	for c := range w.open {
-		_ = c.Conn.Close() // It is as good as gone.
+		_ = c.Conn.Close() // The connection is dropped anyway.
 	}
 	clear(w.open)
 	return func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// control is what is set for a queue.
+// control returns the settings of a queue.
 func (c *changes) control(queue int32) (control driver.Control, err error) {
 	_, err = c.one(readControl, func(r *row) { control = r.control() }, queue)
 	return control, err
@@ -18,7 +18,7 @@ func (r *row) control() driver.Control {
 	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int()}
 }
 
-// Control implements driver.Driver. It returns an error for a MaxRunning that is negative.
+// Control implements driver.Driver. It returns an error if MaxRunning is negative.
 func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
 	if change.MaxRunning != nil && *change.MaxRunning < 0 {
 		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)
@@ -55,7 +55,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 	}
 	err = d.transact(ctx, key.id, func(c *changes) (err error) {
 		if wanted.Draining != nil && *wanted.Draining {
-			// Inserts that have begun must have ended, and others must see the change.
+			// Inserts that have begun must end first, and later ones must read the change.
 			_, err = c.one(lockQueue, func(*row) {}, d.lockKey(lockOfInserts, key.id))
 			if err != nil {
 				return err
@@ -97,7 +97,7 @@ func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (la
 	if at.IsZero() {
 		err = d.read(ctx, readMarkOf, read, queue, name)
 	} else {
-		// Of several that raise it at a time each sees what the one before it made of it.
+		// If several calls raise the mark at once, each reads the result of the previous one.
 		err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 			last = time.Time{}
 			return d.pipeline(ctx, func(b *batch) {

@@ -2,18 +2,18 @@ package postgres
 
 import "github.com/mongodb/amboy"
 
-// An edge is a row for as long as its job is. The row of a job is written when the
-// last of its edges has ended, and not before: it has all its edges, and may be
-// large.
+// An edge is a dependency of one job on another. Its row exists as long as the dependent job. The
+// row of that job contains all its edges and may be large, so it is not written until the last of
+// them has ended.
 
 // The states of an edge.
 const (
-	openState   = 0 // it is waited for
+	openState   = 0 // the dependency has not ended
 	failedState = 1 // it ended without success
-	endedState  = 2 // it ended with success, or is not waited for
+	endedState  = 2 // it ended with success, or the job does not wait for it
 )
 
-// target is a job on which one depends that is not stored yet.
+// target is a job on which a new job depends.
 type target struct {
 	seq        int64
 	id         string
@@ -21,10 +21,10 @@ type target struct {
 	dependents bool
 }
 
-// isOpen is true of one for which the other must wait.
+// isOpen reports whether the new job must wait for it.
 func (t *target) isOpen() bool { return !t.place.final() }
 
-// state is that of an edge which names it.
+// state is the state of an edge to the target.
 func (t *target) state() int {
 	switch {
 	case t.isOpen():
@@ -36,7 +36,7 @@ func (t *target) state() int {
 	}
 }
 
-// findTargets finds those that a job's edges name, which must be there.
+// findTargets finds the jobs that a job depends on, and refuses the job if one is missing.
 func (c *changes) findTargets(n *newRecord) (refusal, err error) {
 	n.targets = make([]target, 0, len(n.edges))
 	for _, edge := range n.edges {
@@ -61,7 +61,7 @@ func (c *changes) findTargets(n *newRecord) (refusal, err error) {
 	return nil, nil
 }
 
-// failedTargets are those that ended without success.
+// failedTargets returns the targets that ended without success.
 func (n *newRecord) failedTargets() (ids names) {
 	for _, t := range n.targets {
 		if t.place.final() && t.place != succeeded {
@@ -71,7 +71,7 @@ func (n *newRecord) failedTargets() (ids names) {
 	return ids
 }
 
-// link makes a job known to those on which it depends.
+// link stores the edges of a job, and marks its open targets as having dependents.
 func (c *changes) link(n *newRecord) error {
 	for _, t := range n.targets {
 		if _, err := c.exec(insertEdge, n.queue, t.id, n.seq, t.state()); err != nil {
@@ -86,8 +86,8 @@ func (c *changes) link(n *newRecord) error {
 	return nil
 }
 
-// tellDependents tells the jobs that depend on a job that it ended.
-func (c *changes) tellDependents(j *job) error {
+// releaseDependents ends the edges to a job that has ended.
+func (c *changes) releaseDependents(j *job) error {
 	if !j.dependents {
 		return nil
 	}
@@ -112,14 +112,13 @@ func (c *changes) tellDependents(j *job) error {
 	return nil
 }
 
-// endEdge lets a job go on, one of whose edges ended, where it was the last. Its
-// row is not touched before.
+// endEdge lets a job continue if its last open edge has ended. Its row is not written before.
 func (c *changes) endEdge(seq int64) error {
 	open, err := c.one(openEdge, func(*row) {}, seq)
 	if err != nil || open {
 		return err
 	}
-	// A job that names an edge twice comes here twice, and is changed once.
+	// A job that names an edge twice gets here twice, and is changed once.
 	if _, err = c.exec(closeEdges, seq); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/postgres"
 )
 
-// mail is what the jobs of the examples are made from.
+// mail is the payload of the jobs in the examples.
 type mail struct{ To string }
 
 var sendMail = job.Define("example.postgres.mail", 1, func(_ context.Context, m mail) error {
@@ -26,7 +26,7 @@ var sendMail = job.Define("example.postgres.mail", 1, func(_ context.Context, m 
 	return nil
 })
 
-// Put a job in the same transaction as a change of one's own, and run it after the commit.
+// Put a job in the same transaction as a change of the application, and run it after the commit.
 func ExampleOpen() {
 	if err := putAndRun(context.Background(), os.Getenv("DATABASE_URL"), "amboy"); err != nil {
 		fmt.Println(err)

@@ -2,7 +2,7 @@ package postgres
 
 import "testing"
 
-// NeedServer makes servers before a version, as server_version_num, too old for a test.
+// NeedServer sets the oldest supported server version, as server_version_num, for a test.
 func NeedServer(t *testing.T, version int) {
 	before := oldestServer
 	oldestServer = version

@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// manyPassed is the number of places that a claim passes in vain before the floor of its
-	// line is raised. Each raise leaves a dead row while a snapshot is held.
+	// manyPassed is the number of places that a claim skips before the floor of its line is
+	// raised. While a snapshot is held, each raise leaves a dead row.
 	manyPassed = 256
-	// raiseInterval is the least time between two raises of a line.
+	// raiseInterval is the minimum interval between raises of a line.
 	raiseInterval = 5 * time.Millisecond
 	// raiseTime is how long a raise waits for inserts that are under way. Others wait behind it.
 	raiseTime = "20ms"
 )
 
-// line is one whose floor may be raised.
+// line is a line whose floor may be raised.
 type line struct{ id, queue int32 }
 
-// floors raises the floors of lines, and adds up tallies, one at a time.
+// floors raises the floors of lines and adds up tallies, in one goroutine.
 type floors struct {
 	d    *Driver
 	ctx  context.Context // ends when the driver is closed
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	raised map[int32]time.Time // when each was raised last
+	raised map[int32]time.Time // when each line was last raised
 	asked  map[line]bool
 	busy   bool
-	// tallies is the number of rows that this driver has added to that table since it
-	// added them up.
+	// tallies is the number of rows that this driver has added to the table of tallies since
+	// it last added them up.
 	tallies int
 	all     sync.WaitGroup
 }
@@ -45,7 +45,7 @@ func newFloors(d *Driver) *floors {
 	return f
 }
 
-// passed takes note that a claim of a line began so far above its floor.
+// passed records how far above its floor a claim of a line began.
 func (f *floors) passed(l line, by int64) {
 	if by < manyPassed {
 		return
@@ -60,7 +60,7 @@ func (f *floors) passed(l line, by int64) {
 	f.begin()
 }
 
-// begin makes run run.
+// begin starts run if it is not running.
 func (f *floors) begin() {
 	if !f.busy {
 		f.busy = true
@@ -68,14 +68,14 @@ func (f *floors) begin() {
 	}
 }
 
-// manyTallies is the number of rows after which they are added up, and talliesAtOnce that of
-// one statement.
+// manyTallies is the number of rows after which tallies are added up, and talliesAtOnce the
+// maximum number of rows of one statement.
 const (
 	manyTallies   = 2000
 	talliesAtOnce = 5000
 )
 
-// tallied takes note of rows that were added to the table of tallies.
+// tallied records that rows were added to the table of tallies.
 func (f *floors) tallied(rows int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *floors) tallied(rows int) {
 	}
 }
 
-// fold adds tallies up.
+// fold adds up tallies.
 func (f *floors) fold() error {
 	for {
 		var n int
@@ -101,7 +101,7 @@ func (f *floors) fold() error {
 	}
 }
 
-// run raises what was asked for, and ends.
+// run handles the requests, and ends when there are none.
 func (f *floors) run() {
 	for {
 		l, fold, more := f.next()
@@ -114,7 +114,7 @@ func (f *floors) run() {
 		default:
 			err = f.raise(l)
 		}
-		// If inserts or changes were under way for too long, another claim asks again.
+		// If inserts or changes take too long, a later claim requests the raise again.
 		if err != nil && codeOf(err) != codeLockNotAvailable && f.ctx.Err() == nil {
 			logging.Warning(f.ctx, message.Fields{
 				"message": "could not raise the floor of a line, or add up tallies; claims or counts take longer meanwhile",
@@ -140,9 +140,9 @@ func (f *floors) next() (l line, fold, more bool) {
 	return line{}, false, false
 }
 
-// raise raises a floor to the first job of the line that is ready. Nobody who could make an
-// earlier one ready is at it then: changes hold the lock of the queue, and inserts theirs.
-// Claims that are under way are no matter: their jobs look ready until they are committed.
+// raise raises a floor to the first ready job of its line. Its locks exclude everything that could
+// make an earlier job ready: changes hold the lock of the queue, and inserts theirs. Concurrent
+// claims do no harm, because their jobs look ready until they are committed.
 func (f *floors) raise(l line) error {
 	d := f.d
 	_, err := d.pipeline(f.ctx, func(b *batch) {

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// endingsAtOnce is the number of rows of the log of endings, at most, whose records are
-// forgotten in one transaction, and forgetAtOnce that of the records beyond which it takes no
-// other row.
+// endingsAtOnce is the maximum number of rows of the log of endings whose records are removed in
+// one transaction. After forgetAtOnce records it takes no other row.
 const (
 	endingsAtOnce = 200
 	forgetAtOnce  = 1000
 )
 
-// Forget implements driver.Driver. It removes about 1,000 records in a transaction; if that
-// fails after some were removed, it returns their number with the error.
+// Forget implements driver.Driver. It removes about 1,000 records per transaction. If it fails
+// after some were removed, it returns their number with the error.
 func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
 	done, err := d.begin(ctx)
 	if err != nil {
@@ -37,16 +36,16 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	return forgotten, nil
 }
 
-// forget forgets records of the first rows of the log of endings. more is false if no row is
-// left whose time has come. A row has the jobs that may go within a second; those that may
-// not go yet get another row.
+// forget removes records of the first rows of the log of endings. more is false if no row is due
+// any more. A row lists jobs whose retention ends within the same second; jobs that must still be
+// kept get another row.
 func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err error) {
 	for range endingsAtOnce {
 		var at, id int64
 		var seqs []int64
 		found, err := c.one(endingDue, func(r *row) { at, id, seqs = r.integer(), r.integer(), r.numbers() }, now)
 		if err == nil && !found {
-			// Another call may have had the row that this one waited for.
+			// Another call may have taken the row that this one waited for.
 			more, err = c.one(anyEndingDue, func(*row) {}, now)
 			if more && err == nil {
 				continue
@@ -75,7 +74,7 @@ func (c *changes) forget(now int64, limit int) (forgotten int, more bool, err er
 	return forgotten, true, nil
 }
 
-// forgetJobs removes those of some jobs whose time has come.
+// forgetJobs removes the given jobs whose retention is over.
 func (c *changes) forgetJobs(seqs []int64, now int64, limit int) (n int, err error) {
 	var withEdges []int64
 	err = c.query(forgetJobs, func(r *row) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// insertAtOnce is the number of records, at most, that are inserted in one transaction, so
-// that none is long.
+// insertAtOnce is the maximum number of records that are inserted in one transaction, so that
+// none takes long.
 const insertAtOnce = 1000
 
 // newRecord is a record that is to be inserted.
@@ -23,12 +23,12 @@ type newRecord struct {
 	stored
 	index     int // in the Insert
 	targets   []target
-	preset    place         // where it stands from the beginning; not set if it is to run
-	leaseTime time.Duration // of one that runs
+	preset    place         // of a record that does not wait to run; 0 otherwise
+	leaseTime time.Duration // of a running record
 	refusal   error
 }
 
-// encodeNew encodes a record that is to be inserted.
+// encodeNew encodes a record for insertion.
 func encodeNew(r *driver.Record) (*newRecord, error) {
 	if err := checkStorable(r); err != nil {
 		return nil, err
@@ -75,12 +75,11 @@ func checkStorable(r *driver.Record) error {
 	return err
 }
 
-// entry is one for the sorting of records that depend on each other.
+// entry is used to sort records that depend on each other.
 type entry = schedule.Entry[*newRecord]
 
-// newRecords encodes records, and brings them into an order in which each comes after
-// those that it depends on. Those that can't be encoded, and those in a cycle, are left out,
-// and have an error.
+// newRecords encodes records, and sorts them so that each comes after its dependencies. Records
+// that can't be encoded, or are in a cycle, are left out and have an error.
 func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
 	errs = make([]error, len(records))
 	all := make([]*newRecord, 0, len(records))
@@ -101,7 +100,7 @@ func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
 	return all, errs
 }
 
-// sortByEdges does so, queue by queue.
+// sortByEdges sorts the records by dependency, queue by queue.
 func sortByEdges(all []*newRecord, errs []error) (sorted []*newRecord) {
 	byQueue := map[string][]*entry{}
 	var queues []string
@@ -123,9 +122,9 @@ func sortByEdges(all []*newRecord, errs []error) (sorted []*newRecord) {
 	return sorted
 }
 
-// Insert implements driver.Driver. If ctx carries a transaction (see WithTx) it writes in
-// that. Else it writes in transactions of up to 1,000 records; if one of them fails, the
-// records that it was to write, and those after them, have its error.
+// Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in
+// it. Otherwise it writes transactions of up to 1,000 records. If one fails, its records and all
+// after them get the error.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	done, err := d.begin(ctx)
 	if err != nil {
@@ -160,14 +159,14 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	return errs, nil
 }
 
-// isPlain is true for a record that is inserted with others in one statement: it takes no
-// scopes, depends on no job, and is to run.
+// isPlain reports whether a record is inserted with others in one statement: it takes no scopes,
+// depends on no job, and waits to run.
 func (n *newRecord) isPlain() bool {
 	return n.preset == 0 && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0
 }
 
-// runsOf divides records into runs that are inserted at once: plain ones, or others of one
-// queue.
+// runsOf divides records into runs that are inserted together: plain records, or other records of
+// one queue.
 func runsOf(all []*newRecord) (runs [][]*newRecord) {
 	for len(all) > 0 {
 		n := 1
@@ -181,7 +180,7 @@ func runsOf(all []*newRecord) (runs [][]*newRecord) {
 	return runs
 }
 
-// insertRun inserts a run, in the transaction of the caller if that is not nil.
+// insertRun inserts a run, in the caller's transaction if that is not nil.
 func (d *Driver) insertRun(ctx context.Context, theirs querier, some []*newRecord) error {
 	on := theirs
 	if on == nil {
@@ -229,7 +228,7 @@ func (d *Driver) place(ctx context.Context, on querier, some []*newRecord) error
 	return nil
 }
 
-// insertLocks are the keys of the locks for an insert of records, in one order for all.
+// insertLocks returns the sorted keys of the locks for an insert of records.
 func (d *Driver) insertLocks(some []*newRecord) (keys []int64) {
 	for _, n := range some {
 		key := d.lockKey(lockOfInserts, n.queue)
@@ -278,7 +277,7 @@ func (d *Driver) insertPlainIn(ctx context.Context, theirs querier, some []*newR
 	return err
 }
 
-// explainRefused finds out why records were not inserted.
+// explainRefused determines why records were not inserted.
 func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newRecord, inserted []bool) error {
 	for i, n := range some {
 		if inserted[i] {
@@ -290,14 +289,14 @@ func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newReco
 			return err
 		}
 		n.refusal = refusal
-		if refusal == nil { // What was in its way is gone by now.
+		if refusal == nil { // The obstacle is gone by now.
 			n.refusal = duplicate(&n.job)
 		}
 	}
 	return nil
 }
 
-// refusal says why a record can't be added; nil if nothing is in its way now.
+// refusal returns why a record can't be added; nil if it could be added now.
 func (c *changes) refusal(n *newRecord) (refusal, err error) {
 	control, err := c.control(n.queue)
 	if err != nil {
@@ -309,7 +308,7 @@ func (c *changes) refusal(n *newRecord) (refusal, err error) {
 	return c.admissible(n)
 }
 
-// newColumnsOf are the values of the statements that insert, column by column.
+// columns are the arguments of the inserting statements, column by column.
 type columns struct {
 	queue, line                                                        []int32
 	priority, maxTime, count, errorCount, version                      []int64
@@ -331,7 +330,7 @@ func columnsOf(some []*newRecord) *columns {
 	return c
 }
 
-// add adds a record. wanted is its place; negative if that follows from its time.
+// add adds a record. wanted is its place; if it is negative, the place follows from its time.
 func (c *columns) add(n *newRecord, wanted int16, uniqueHeld bool) {
 	c.queue, c.line = append(c.queue, n.queue), append(c.line, max(n.line, -n.line))
 	c.priority, c.maxTime = append(c.priority, int64(n.priority)), append(c.maxTime, n.maxTime)
@@ -357,7 +356,7 @@ func (c *columns) add(n *newRecord, wanted int16, uniqueHeld bool) {
 	c.progress, c.extra, c.body = append(c.progress, blob(n.progress)), append(c.extra, blob(n.extra)), append(c.body, n.body)
 }
 
-// args are those of newJobs.
+// args returns the arguments of newJobs.
 func (c *columns) args() []any {
 	return []any{
 		c.queue, c.priority, c.created, c.waitUntil, c.dispatchBy, c.maxTime, c.modTime, c.started, c.ended, c.forgetAt, c.count, c.errorCount,
@@ -367,14 +366,14 @@ func (c *columns) args() []any {
 	}
 }
 
-// insertAll adds records of one queue that are not plain, but for those that it refuses.
+// insertAll adds records of one queue that are not plain, except refused ones.
 func (c *changes) insertAll(all []*newRecord) error {
 	control, err := c.control(all[0].queue)
 	if err != nil {
 		return err
 	}
 	for _, n := range all {
-		n.open, n.failed, n.refusal = false, nil, nil // a former try may have set them
+		n.open, n.failed, n.refusal = false, nil, nil // an earlier try may have set them
 		if control.Draining {
 			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
 			continue
@@ -387,7 +386,7 @@ func (c *changes) insertAll(all []*newRecord) error {
 	return nil
 }
 
-// firstPlace is where a job goes that waits for nothing but its time.
+// firstPlace returns the place of a new job without scopes and dependencies.
 func firstPlace(j *job, now int64) place {
 	if j.waitUntil.Valid && j.waitUntil.Int64 > now {
 		return scheduled
@@ -395,7 +394,7 @@ func firstPlace(j *job, now int64) place {
 	return ready
 }
 
-// waitsFor are the edges of a record that is to run.
+// waitsFor returns the dependencies of a record that waits to run.
 func (n *newRecord) waitsFor() names {
 	if n.preset != 0 {
 		return nil
@@ -403,8 +402,8 @@ func (n *newRecord) waitsFor() names {
 	return n.edges
 }
 
-// insertPreset adds a record that runs, or has ended an attempt. If it is refused nothing is
-// changed.
+// insertPreset adds a record that is running or has ended an attempt. If the record is refused,
+// nothing is changed.
 func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	refusal, err = c.checkTaken(n)
 	if refusal != nil || err != nil {
@@ -445,7 +444,7 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	return nil, err
 }
 
-// insert adds a record. If it is refused nothing is changed.
+// insert adds a record. If the record is refused, nothing is changed.
 func (c *changes) insert(n *newRecord) (refusal, err error) {
 	if n.preset != 0 {
 		return c.insertPreset(n)
@@ -473,7 +472,7 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 	return nil, c.wait(&n.job, c.now)
 }
 
-// insertAt adds the row.
+// insertAt adds the row of a record.
 func (c *changes) insertAt(n *newRecord, p place) error {
 	columns := &columns{}
 	columns.add(n, int16(p), n.uniqueHeld)
@@ -489,7 +488,7 @@ func duplicate(j *job) error {
 	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.id, j.name)
 }
 
-// checkTaken refuses a record whose name, or ID, is taken.
+// checkTaken refuses a record whose name or ID exists.
 func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	taken, err := c.named(queueKey{n.queue, n.queueName}, n.name)
 	if err == nil && taken == nil {
@@ -501,7 +500,7 @@ func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	return duplicate(&n.job), nil
 }
 
-// admissible says why a record can't be added.
+// admissible returns why a record must be refused; nil if it can be added.
 func (c *changes) admissible(n *newRecord) (refusal, err error) {
 	refusal, err = c.checkTaken(n)
 	if refusal != nil || err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// shown returns the row of a record that has not ended and shows that lease, or the absence
+// shown returns the row of an unfinished record that shows the given lease, or the given absence
 // of one.
 func (c *changes) shown(queue queueKey, l driver.Lease) (j *job, refusal, err error) {
 	j, err = c.named(queue, l.Name)
@@ -31,7 +31,7 @@ func leaseLost(l driver.Lease) error {
 
 func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
 
-// leased returns the row of a running record whose lease is the given one.
+// leased returns the row of a running record that has the given lease.
 func (c *changes) leased(queue queueKey, l driver.Lease) (j *job, refusal, err error) {
 	j, refusal, err = c.shown(queue, l)
 	if j != nil && j.place != running {
@@ -53,8 +53,8 @@ func (d *Driver) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 		done()
 	}
 	isKept := make([]bool, len(leases))
-	// Most are found by the ID that the name says. A name that only looks like that of an
-	// attempt is not.
+	// Most records are found by the ID in their names. A name that only looks like the name of
+	// an attempt is not.
 	for _, by := range []statement{extendLeases, extendByName} {
 		for start := 0; start < len(leases); start += endedAtOnce {
 			var c leaseColumns
@@ -122,7 +122,8 @@ func (c *changes) release(queue queueKey, h driver.HandBack) (refusal, err error
 	return nil, c.handBack(j, h)
 }
 
-// handBack makes a running record wait, or run again. One that is to be canceled ends.
+// handBack makes a running record wait or become ready. If a cancellation was requested, the
+// record ends.
 func (c *changes) handBack(j *job, h driver.HandBack) error {
 	if j.cancel {
 		if done, err := c.endMarked(j); done || err != nil {
@@ -139,7 +140,7 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	switch {
 	case h.Park:
 		return c.move(j, parked, instant{}, "")
-	case j.open: // it expired before its edges ended
+	case j.open: // it expired before its dependencies ended
 		return c.move(j, waiting, instant{}, "")
 	case until.Valid && until.Int64 > c.now:
 		if _, err := c.exec(setSince, instantOf(h.Since), j.seq); err != nil {
@@ -151,8 +152,8 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	}
 }
 
-// endMarked ends a record that is to be canceled. One that can't be read does not end: it
-// is handed back, as the process that claims it finds that it can't be run.
+// endMarked ends a record that is to be canceled. A record that can't be decoded is handed back
+// instead: the next process that claims it parks it.
 func (c *changes) endMarked(j *job) (done bool, err error) {
 	found, err := c.records(readBySeq, j.seq)
 	if err != nil || len(found) == 0 {
@@ -165,18 +166,18 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 	return true, c.endCanceled(j, r, c.now)
 }
 
-// leasesAtOnce is the number of rows of the log of leases that are recovered at once.
+// leasesAtOnce is the maximum number of rows of the log of leases that are recovered at once.
 const leasesAtOnce = 500
 
 const (
-	// clockSlack is by how much a wait or a lease may seem to begin later than now.
+	// clockSlack is how far in the future a wait or a lease may seem to begin.
 	clockSlack = 5 * time.Second
-	// shortenedAtOnce is the number of waits, at most, that one statement makes shorter.
+	// shortenedAtOnce is the maximum number of waits that one statement shortens.
 	shortenedAtOnce = 1000
 )
 
-// RecoverStale implements driver.Driver. Leases end by the clock of the server. If that was
-// set back, those that were taken before begin now.
+// RecoverStale implements driver.Driver. Leases end by the clock of the server. If that clock was
+// set back, leases that were taken before begin now.
 func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, error) {
 	recovered := 0
 	d.floors.tallied(manyTallies) // what other processes have left
@@ -184,7 +185,7 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	if err != nil {
 		return 0, fmt.Errorf("shortening waits and leases: %w", err)
 	}
-	defer func() { // Also what was done before an error is news to others.
+	defer func() { // Subscribers are notified of changes before an error, too.
 		if recovered > 0 || shortened {
 			d.changed(driver.Anywhere)
 		}
@@ -200,7 +201,7 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (int, e
 	return recovered, nil
 }
 
-// shorten makes waits and leases begin now that begin later, because a clock was ahead.
+// shorten makes waits and leases begin now that begin in the future because a clock was ahead.
 func (d *Driver) shorten(ctx context.Context) (some bool, err error) {
 	for n := shortenedAtOnce; n == shortenedAtOnce; some = some || n > 0 {
 		err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
@@ -220,13 +221,13 @@ func (d *Driver) shorten(ctx context.Context) (some bool, err error) {
 	return some, nil
 }
 
-// staleJob is one whose lease has ended.
+// staleJob is a job whose lease has ended.
 type staleJob struct {
 	seq   int64
 	queue int32
 }
 
-// recoverSome goes through the first rows of the log of leases.
+// recoverSome recovers the leases of the first rows of the log of leases.
 func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovered int, more bool, err error) {
 	var until, id int64
 	rows := 0
@@ -262,7 +263,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 	}
 	err = d.retrying(ctx, func(ctx context.Context) (bool, error) {
 		return d.pipeline(ctx, func(b *batch) {
-			if len(kept) > 0 { // They are looked at again by the next call.
+			if len(kept) > 0 { // The next call checks them again.
 				b.exec(keepLeases, until, id, kept)
 			}
 			b.exec(dropStaleLeases, until, id)
@@ -271,14 +272,14 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 	return recovered, rows == leasesAtOnce, err
 }
 
-// recoverIn hands back jobs of one queue whose leases have ended, but for those to keep.
+// recoverIn hands back jobs of one queue whose leases have ended, except those in keep.
 func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.Lease) (recovered int, kept []int64, err error) {
 	err = d.transact(ctx, stale[0].queue, func(c *changes) error {
 		recovered, kept = 0, nil
 		for _, s := range stale {
-			// Its lease may have been extended, or one before it may have ended on which it
-			// depends. A transaction of a caller may be about to end it: that must not be
-			// waited for with the lock of the queue.
+			// The lease may have been extended, or the end of an earlier job, on which it depends, may have
+			// changed it. A transaction of a caller may be about to end the job: the lock of the queue must
+			// not be held while waiting for that.
 			j, failure := c.job(findStale, s.seq)
 			if failure != nil {
 				return failure
@@ -301,7 +302,7 @@ func (d *Driver) recoverIn(ctx context.Context, stale []staleJob, keep []driver.
 	return recovered, kept, nil
 }
 
-// interrupt hands the lease of a job back that is over.
+// interrupt hands back a lease that is over.
 func (c *changes) interrupt(j *job) error {
 	err := c.changeInterruptions(j, func(r *driver.Record) { driver.Interrupt(r, time.Unix(0, c.now)) })
 	if err != nil {
@@ -310,8 +311,8 @@ func (c *changes) interrupt(j *job) error {
 	return c.handBack(j, driver.HandBack{})
 }
 
-// changeInterruptions stores what a change makes of the interruptions of a record. One that
-// can't be read is left as it is: the process that claims it finds that it can't be run.
+// changeInterruptions applies a change to the interruptions of a record. A record that can't be
+// decoded stays as it is: the next process that claims it parks it.
 func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error {
 	found, err := c.records(readBySeq, j.seq)
 	if err != nil || len(found) == 0 {
@@ -338,7 +339,7 @@ func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error
 	return err
 }
 
-// isOneOf reports whether a job that runs has one of the leases.
+// isOneOf reports whether a running job has one of the leases.
 func (j *job) isOneOf(leases []driver.Lease) bool {
 	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
 		return l.Queue == j.queueName && l.Name == j.name && l.Owner == j.owner && l.Count == j.count

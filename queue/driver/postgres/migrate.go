@@ -9,16 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// oldestServer is the oldest version of the server, as server_version_num: the first with
+// oldestServer is the oldest supported server version, as server_version_num: the first with
 // autovacuum_vacuum_insert_scale_factor, which the tables set.
 var oldestServer = 130000
 
-// ErrNewerSchema is wrapped by the error for a schema that a newer version of this
-// library wrote.
+// ErrNewerSchema is wrapped by the error for a schema that was written by a newer version of this
+// library.
 var ErrNewerSchema = errors.New("the schema was written by a newer version of this library")
 
-// NewerSchemaError says which versions a schema, and this library, have. It wraps
-// ErrNewerSchema.
+// NewerSchemaError reports the versions of a schema and of this library. It wraps ErrNewerSchema.
 type NewerSchemaError struct {
 	// Found is the version of the schema.
 	Found int
@@ -34,21 +33,21 @@ func (e *NewerSchemaError) Error() string {
 // Unwrap returns ErrNewerSchema.
 func (e *NewerSchemaError) Unwrap() error { return ErrNewerSchema }
 
-// Migration is a step that brings a schema from the version before to Version.
+// Migration is a step that migrates a schema from the previous version to Version.
 type Migration struct {
-	// Version is that of the schema afterwards.
+	// Version is the schema version after the step.
 	Version int
-	// Says is what the step does.
+	// Says describes the step.
 	Says string
 	// SQL is a script that can be run by hand, in one transaction.
 	SQL string
 }
 
-// Migrate brings a schema to the version of this library, as Open does, and returns the
-// steps that it took. With dryRun it changes nothing, and returns the steps that are left to
-// take. Each step is one transaction; of several processes one takes each step. Processes
-// with the version before may go on meanwhile. It needs no superuser and no extension: the
-// role must be able to create the schema, or own it.
+// Migrate migrates a schema to the version of this library, as Open does, and returns the steps
+// that it took. If dryRun is true, it changes nothing, and returns the steps that are left. Each
+// step is one transaction, and is taken once even if several processes migrate. Processes with the
+// previous version may continue meanwhile. No superuser and no extension is needed: the role must
+// be able to create the schema, or own it.
 func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -70,7 +69,7 @@ func Migrate(ctx context.Context, opts Options, dryRun bool) ([]Migration, error
 	return steps, nil
 }
 
-// checkServer returns an error for a server that can't be used.
+// checkServer returns an error if the server can't be used.
 func (d *Driver) checkServer(ctx context.Context) error {
 	var version string
 	var number int
@@ -90,8 +89,8 @@ func (d *Driver) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// version is that of the schema; 0 if it has no tables. schemaExists is false if there is no
-// schema.
+// version returns the version of the schema; 0 if it has no tables. schemaExists is false if the
+// schema does not exist.
 func (d *Driver) version(ctx context.Context, on pgxQuerier) (version int, schemaExists bool, err error) {
 	err = on.query(ctx, `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1),
 			EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = $1 AND relname = 'migrations')`,
@@ -122,7 +121,7 @@ func (d *Driver) inSchema(text string) string {
 	return strings.ReplaceAll(text, "{s}", pgx.Identifier{d.opts.Schema}.Sanitize())
 }
 
-// migrate takes the steps that are left, or lists them.
+// migrate takes the remaining steps, or lists them.
 func (d *Driver) migrate(ctx context.Context, dryRun bool) (steps []Migration, err error) {
 	version, exists, err := d.version(ctx, pgxQuerier{d.pool})
 	if err != nil {
@@ -153,7 +152,7 @@ func (d *Driver) migrate(ctx context.Context, dryRun bool) (steps []Migration, e
 	return steps, nil
 }
 
-// step is the one from a version to the next.
+// step returns the step from a version to the next.
 func (d *Driver) step(version int, schemaExists bool) Migration {
 	var script strings.Builder
 	if !schemaExists {
@@ -168,7 +167,7 @@ func (d *Driver) step(version int, schemaExists bool) Migration {
 	return Migration{Version: version + 1, Says: m.says, SQL: d.inSchema(script.String())}
 }
 
-// takeStep takes the next step, if any is left, under a lock.
+// takeStep takes the next step under a lock, if any is left.
 func (d *Driver) takeStep(ctx context.Context) (taken *Migration, err error) {
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		_, failure := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, d.lockKey(lockOfSchema, 0))
@@ -190,8 +189,8 @@ func (d *Driver) takeStep(ctx context.Context) (taken *Migration, err error) {
 	return taken, err
 }
 
-// checkVersion returns an error unless the schema has the current version, and the role may
-// use its tables.
+// checkVersion returns an error unless the schema has the current version and the role may use its
+// tables.
 func (d *Driver) checkVersion(ctx context.Context) error {
 	version, _, err := d.version(ctx, pgxQuerier{d.pool})
 	switch {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// queueKey is a queue with its key in the store.
+// queueKey is the name of a queue and its key in the store.
 type queueKey struct {
 	id   int32
 	name string
 }
 
-// lineKey says which jobs a line has.
+// lineKey identifies a line by the properties of its jobs.
 type lineKey struct {
 	queue    int32
 	priority int
@@ -22,7 +22,7 @@ type lineKey struct {
 	scoped   bool
 }
 
-// idOfName is the ID of the job of a record that can't be retried.
+// idOfName returns the job ID in the name of a record that can't be retried.
 func idOfName(queue, name string) string {
 	if queue == "" {
 		return name
@@ -30,8 +30,8 @@ func idOfName(queue, name string) string {
 	return strings.TrimPrefix(name, queue+".")
 }
 
-// idOfAttempt is the ID of the job that a record's name says, if it is one of an attempt;
-// else that of a record that can't be retried.
+// idOfAttempt returns the job ID in a record's name: of an attempt if the name is one, otherwise
+// of a record that can't be retried.
 func idOfAttempt(queue, name string) (id string, isAttempt bool) {
 	id = idOfName(queue, name)
 	rest, found := strings.CutPrefix(id, "attempt-")
@@ -45,24 +45,24 @@ func idOfAttempt(queue, name string) (id string, isAttempt bool) {
 	return of, true
 }
 
-// The kinds of advisory locks, all of which end with their transaction.
+// The kinds of advisory locks. All of them end with their transaction.
 const (
 	// lockOfQueue is held while records of a queue are changed one by one.
 	lockOfQueue = "queue"
-	// lockOfInserts is shared by those who insert into a queue, and is taken alone to
-	// raise the floor of a line, which must not pass what is being inserted.
+	// lockOfInserts is shared by the inserts into a queue. It is taken exclusively to raise
+	// the floor of a line, which must not pass a record that is being inserted.
 	lockOfInserts = "inserts"
-	// lockOfPromotions is the same for the promotion of records that are due.
+	// lockOfPromotions is the same for the promotion of due records.
 	lockOfPromotions = "promotions"
 	// lockOfSchema is held while a schema is migrated.
 	lockOfSchema = "schema"
 )
 
-// insertLocks is the number of locks that the queues share for inserts, so that an insert
-// into many queues does not fill the server's table of locks.
+// insertLocks is the number of locks that all queues share for inserts, so that an insert into
+// many queues does not fill the server's lock table.
 const insertLocks = 32
 
-// lockKey is the key of a lock. Schemas of one database have keys of their own.
+// lockKey returns the key of a lock. Each schema of a database has its own keys.
 func (d *Driver) lockKey(kind string, queue int32) int64 {
 	if kind == lockOfInserts {
 		queue %= insertLocks
@@ -75,7 +75,7 @@ func lockBase(schema, kind string) int64 {
 	return int64(binary.BigEndian.Uint32(sum[:])) << 32
 }
 
-// findQueue returns the key of a queue; found is false if there is none.
+// findQueue returns the key of a queue; found is false if the queue does not exist.
 func (d *Driver) findQueue(ctx context.Context, on querier, name string) (key queueKey, found bool, err error) {
 	if id, ok := d.queueIDs.Load(name); ok {
 		return queueKey{id.(int32), name}, true, nil
@@ -94,9 +94,10 @@ func (d *Driver) findQueue(ctx context.Context, on querier, name string) (key qu
 	return key, found, err
 }
 
-// ensureQueue returns the key of a queue, which it adds if it is not there. It looks in a
-// transaction of the caller first: all connections of the pool may have such ones. It adds in no
-// transaction, so that no other waits for that one to add the same.
+// ensureQueue returns the key of a queue, which it adds if it does not exist. It reads in the
+// caller's transaction first, because such transactions may hold all connections of the pool. It
+// adds the queue outside any transaction, so that other calls that add the same queue do not
+// wait for the transaction.
 func (d *Driver) ensureQueue(ctx context.Context, on querier, name string) (queueKey, error) {
 	for ; ; on = d.reader() {
 		key, found, err := d.findQueue(ctx, on, name)
@@ -112,7 +113,7 @@ func (d *Driver) ensureQueue(ctx context.Context, on querier, name string) (queu
 	}
 }
 
-// ensureLine returns the key of a line, as ensureQueue does.
+// ensureLine returns the key of a line. It works like ensureQueue.
 func (d *Driver) ensureLine(ctx context.Context, on querier, key lineKey) (int32, error) {
 	for ; ; on = d.reader() {
 		id, found, err := d.findLine(ctx, on, key)
@@ -125,7 +126,7 @@ func (d *Driver) ensureLine(ctx context.Context, on querier, key lineKey) (int32
 	}
 }
 
-// findLine returns the key of a line; found is false if there is none.
+// findLine returns the key of a line; found is false if the line does not exist.
 func (d *Driver) findLine(ctx context.Context, on querier, key lineKey) (id int32, found bool, err error) {
 	if known, ok := d.lineIDs.Load(key); ok {
 		return known.(int32), true, nil
@@ -140,19 +141,19 @@ func (d *Driver) findLine(ctx context.Context, on querier, key lineKey) (id int3
 	return id, found, err
 }
 
-// args are the arguments of the statements findLine and insertLine.
+// args returns the arguments of the statements findLine and insertLine.
 func (k lineKey) args() []any { return []any{k.queue, k.priority, k.kind, k.scoped} }
 
-// missingLineError undoes a change for which a line has to be added first. Lines are added in
-// no transaction, and on a connection that waits for no lock: all connections of the pool may
-// be waiting for the one that this change holds.
+// missingLineError undoes a change for which a line must be added first. Lines are added outside
+// transactions, on a connection that waits for no lock: all connections of the pool may be waiting
+// for the lock that this change holds.
 type missingLineError struct{ line lineKey }
 
 // Error names the line.
 func (e *missingLineError) Error() string { return fmt.Sprintf("the line %+v does not exist", e.line) }
 
-// lineOf returns the line of a job. If its kind is not known it is that of its line. The error
-// is a *missingLineError if there is no such line.
+// lineOf returns the line of a job. If the job's kind is unknown, it is read from its current
+// line. The error is a *missingLineError if the line does not exist.
 func (c *changes) lineOf(j *job) (id int32, err error) {
 	if j.kind == "" {
 		if _, err = c.one(kindOfLine, func(r *row) { j.kind = r.text() }, max(j.line, -j.line)); err != nil {
@@ -170,7 +171,7 @@ func (j *job) lineKey() lineKey {
 	return lineKey{queue: j.queue, priority: j.priority, kind: j.kind, scoped: len(j.scopes) > 0}
 }
 
-// resolve says of jobs which queue they are of.
+// resolve sets the queue names of jobs.
 func (d *Driver) resolve(ctx context.Context, on querier, jobs []*job) error {
 	var unknown []int32
 	for _, j := range jobs {

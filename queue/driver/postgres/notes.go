@@ -9,8 +9,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
-// endedNotesAtOnce is the number of notes, at most, whose time has come and which are
-// removed with one that is kept.
+// endedNotesAtOnce is the maximum number of expired notes that are removed when a note is kept.
 const endedNotesAtOnce = 100
 
 // Keep implements driver.Driver.
@@ -59,7 +58,7 @@ func (d *Driver) KeepNew(ctx context.Context, note driver.Note, now time.Time) (
 	return kept, isNew, nil
 }
 
-// readNotes finds notes by their kind and the bounds of their keys.
+// readNotes finds notes by kind and the bounds of their keys.
 const readNotes = `SELECT key, value, until FROM {s}.notes WHERE kind = $1 AND key >= $2 AND ($3 = ''::bytea OR key < $3) ORDER BY key`
 
 // Notes implements driver.Driver.

@@ -9,24 +9,24 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// span is the part of the records that a page looks at: those after a number up
-// to another, in an order.
+// span is the range of records that a page scans, in an order: the records after one sequence
+// number, up to another.
 type span struct {
 	after  int64
 	newest bool
-	// until is the last that it looks at; not valid where it comes to the end.
+	// until is the last record that the page scans; not valid if it reaches the end.
 	until instant
-	// end is the last of the records that were there at the beginning, where
-	// only those are meant.
+	// end is the last record that existed at the beginning; not valid if later records are
+	// included.
 	end instant
 }
 
-// newSpan is the one that begins after a cursor.
+// newSpan returns the span that begins after a cursor.
 func newSpan(after driver.Cursor, newest bool) (*span, error) {
 	s := &span{newest: newest}
 	if after == "" {
 		if newest {
-			s.after = lastTime.UnixNano() // as large as numbers get
+			s.after = lastTime.UnixNano() // the largest possible number
 		}
 		return s, nil
 	}
@@ -43,7 +43,7 @@ func newSpan(after driver.Cursor, newest bool) (*span, error) {
 	return s, nil
 }
 
-// cursor is where the next span begins.
+// cursor returns the cursor at which the next span begins.
 func (s *span) cursor() driver.Cursor {
 	text := strconv.FormatInt(s.after, 10)
 	if s.end.Valid {
@@ -52,7 +52,7 @@ func (s *span) cursor() driver.Cursor {
 	return driver.Cursor(text)
 }
 
-// bounds are those of the span, in terms of a column with the numbers of records.
+// bounds returns the condition of the span on a column with sequence numbers.
 func (s *span) bounds(column string) condition {
 	comparison, last := ">", "<="
 	if s.newest {
@@ -69,7 +69,7 @@ func (s *span) bounds(column string) condition {
 	return bounds
 }
 
-// order is that of the span.
+// order returns the sort order of the span.
 func (s *span) order(column string) string {
 	if s.newest {
 		return column + " DESC"
@@ -77,8 +77,8 @@ func (s *span) order(column string) string {
 	return column
 }
 
-// page reads the next records that are selected, up to limit. It returns where the next page
-// begins; empty if there is none.
+// page reads up to limit selected records. It returns the cursor of the next page; empty if there
+// is none.
 func (s *selection) page(ctx context.Context, d *Driver, on querier, at *span, limit int) (found []*stored, next driver.Cursor, err error) {
 	err = s.bound(ctx, d, on, at)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *selection) page(ctx context.Context, d *Driver, on querier, at *span, l
 	return found, at.cursor(), nil
 }
 
-// count counts the next records that are selected, up to limit. more is false at the end.
+// count counts up to limit selected records. more is false at the end.
 func (s *selection) count(ctx context.Context, d *Driver, on querier, at *span, limit int) (n int, more bool, err error) {
 	err = s.bound(ctx, d, on, at)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *selection) count(ctx context.Context, d *Driver, on querier, at *span, 
 	return n, at.until.Valid, err
 }
 
-// checkLimit returns an error for a limit that is not valid.
+// checkLimit returns an error for an invalid limit.
 func checkLimit(limit int) error {
 	if limit < 1 {
 		return fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)

@@ -5,7 +5,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// place is where a record stands. The numbers are stored, and are those in the
+// place is the storage form of a record's state. The numbers are stored, and are used in the
 // schema's indexes and in the statements.
 type place int
 
@@ -13,25 +13,25 @@ const (
 	waiting      place = 0 // for other jobs to end
 	scheduled    place = 1 // not due
 	postponed    place = 2 // handed back until a time
-	scopeBlocked place = 3
+	scopeBlocked place = 3 // waits for a scope
 	ready        place = 4
 	parked       place = 5
 	running      place = 6
-	retrying     place = 7 // ended an attempt, awaits the next
+	retrying     place = 7 // ended an attempt and awaits the next
 	succeeded    place = 8
 	failed       place = 9
 	canceled     place = 10
 	expired      place = 11
 
-	gone place = 12 // forgotten or deleted
+	gone place = 12 // removed or deleted
 
 	places = 12
 )
 
-// final is true of the places that a record is in when it has ended for good.
+// final reports whether a record in this place has ended for good.
 func (p place) final() bool { return p >= succeeded }
 
-// schedulePlaces are the places in the terms of the schedule.
+// schedulePlaces maps the places to those of package schedule.
 var schedulePlaces = [places]schedule.Place{
 	waiting:      schedule.Waiting,
 	scheduled:    schedule.Scheduled,
@@ -47,7 +47,7 @@ var schedulePlaces = [places]schedule.Place{
 	expired:      schedule.Finished,
 }
 
-// finalPlace is where a record goes that ends in a state.
+// finalPlace returns the place of a record that ends in a state.
 func finalPlace(state amboy.JobState) place {
 	switch state {
 	case amboy.StateRetrying:

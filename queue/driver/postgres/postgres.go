@@ -1,7 +1,7 @@
 // Package postgres is a driver that keeps records in a PostgreSQL database.
 //
 // A schema holds any number of queues, and any number of processes may open it. See
-// docs/postgresql.md for how the tables are laid out, and for how to run it.
+// docs/postgresql.md for the layout of the tables and for how to operate it.
 package postgres
 
 import (
@@ -18,36 +18,36 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// DefaultSchema is the schema of a Driver whose Options name none.
+// DefaultSchema is the schema of a Driver if Options.Schema is empty.
 const DefaultSchema = "amboy"
 
-// maxSchema is the longest name of a schema: PostgreSQL cuts longer ones.
+// maxSchema is the maximum length of a schema name: PostgreSQL truncates longer names.
 const maxSchema = 50
 
 // Options describe the database of a Driver. One of URL and Pool is required.
 type Options struct {
-	// URL is a connection string, as postgres://user@host/database, with the settings of
+	// URL is a connection string such as postgres://user@host/database, with the settings of
 	// pgxpool (for instance pool_max_conns). The driver opens a pool, and closes it when it is
-	// closed. What the URL says of passwords is in no error.
+	// closed. Errors contain no password of the URL.
 	URL string
-	// Pool is an open pool, which stays the caller's and must be open for as long as the
-	// driver. Beside it the driver opens a connection of its own with the same settings,
-	// which listens for notifications.
+	// Pool is an open pool. The caller owns it and must keep it open as long as the driver.
+	// The driver opens one more connection with the same settings, which listens for
+	// notifications.
 	Pool *pgxpool.Pool
-	// Schema is the name of the PostgreSQL schema that holds the tables. It may have
-	// letters, digits and underscores, and up to 50 of them. Empty means DefaultSchema.
+	// Schema is the name of the PostgreSQL schema that holds the tables. It consists of up to
+	// 50 letters, digits and underscores. Empty means DefaultSchema.
 	Schema string
 	// PollOnly is for poolers in transaction mode, such as PgBouncer: the driver does not
-	// listen, and keeps no prepared statements. What other processes change is then noticed
-	// when a queue polls. If Pool is given, its connections must keep no prepared statements
+	// listen, and keeps no prepared statements. Changes by other processes are then noticed
+	// when a queue polls. If Pool is given, its connections must not keep prepared statements
 	// either (pgx.QueryExecModeCacheDescribe or Exec).
 	PollOnly bool
-	// SkipMigrations makes Open leave the schema as it is, and return an error if it is
-	// not of the current version. See Migrate.
+	// SkipMigrations makes Open leave the schema unchanged, and return an error unless it has
+	// the current version. See Migrate.
 	SkipMigrations bool
 }
 
-// withDefaults checks the options and fills in the defaults.
+// withDefaults validates the options and fills in the defaults.
 func (o Options) withDefaults() (Options, error) {
 	if o.Schema == "" {
 		o.Schema = DefaultSchema
@@ -67,9 +67,9 @@ func (o Options) withDefaults() (Options, error) {
 
 // Driver keeps the records of queues in a database. It is safe for concurrent use.
 //
-// Each call is one transaction, or a few for many records, and ends with its context: then
-// the connection is closed, and its error wraps driver.ErrOutcomeUnknown if the change may
-// have been made all the same.
+// Each call is one transaction, or several for many records. If its context ends, the call ends
+// and its connection is closed; the error wraps driver.ErrOutcomeUnknown if the change may have
+// been made.
 type Driver struct {
 	opts     Options
 	pool     *pgxpool.Pool
@@ -77,10 +77,10 @@ type Driver struct {
 	lockBase map[string]int64
 
 	queueIDs, queueNames, lineIDs sync.Map
-	// alone has the line of each queue in which no other was seen.
+	// alone contains the line of each queue in which no other line was found.
 	alone sync.Map
 
-	// known is what is known of the database; see ownIdentity.
+	// known is the last known identity of the database; see ownIdentity.
 	known atomic.Pointer[identity]
 
 	floors      *floors
@@ -94,11 +94,11 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Open connects to the database and brings the schema to the version of this library,
-// unless Options.SkipMigrations is set. It returns an error for invalid options, an
-// *NewerSchemaError for a schema that a newer version of this library wrote, and errors
-// that say what to do for a server that is too old, takes no writes, or lacks a privilege.
-// Nothing is written then. ctx bounds Open alone.
+// Open connects to the database and migrates the schema to the version of this library, unless
+// Options.SkipMigrations is set. It returns an error if the options are invalid, and a
+// *NewerSchemaError if a newer version of this library wrote the schema. If the server is too
+// old, takes no writes, or the role lacks a privilege, the error describes what to do. After an
+// error nothing has been written. ctx bounds only Open itself.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -117,7 +117,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// newDriver makes a driver that is not connected.
+// newDriver returns a driver that is not connected.
 func newDriver(opts Options) *Driver {
 	d := &Driver{opts: opts, lockBase: map[string]int64{}, calls: newCalls(), done: make(chan struct{})}
 	for _, kind := range []string{lockOfQueue, lockOfInserts, lockOfPromotions, lockOfSchema} {
@@ -130,7 +130,7 @@ func newDriver(opts Options) *Driver {
 	return d
 }
 
-// connect opens the pool, or takes the caller's.
+// connect opens the pool, or uses the caller's.
 func (d *Driver) connect(ctx context.Context) error {
 	if d.opts.Pool != nil {
 		d.pool = d.opts.Pool
@@ -147,7 +147,7 @@ func (d *Driver) connect(ctx context.Context) error {
 	return err
 }
 
-// prepare checks the server and the schema, and starts what runs beside the calls.
+// prepare checks the server and the schema, and starts the background goroutines.
 func (d *Driver) prepare(ctx context.Context) error {
 	err := d.checkServer(ctx)
 	if err == nil && !d.opts.SkipMigrations {
@@ -164,25 +164,25 @@ func (d *Driver) prepare(ctx context.Context) error {
 	return err
 }
 
-// Features implements driver.Driver. It has all, but for Notifications with
-// Options.PollOnly.
+// Features implements driver.Driver. All features are supported, except Notifications if
+// Options.PollOnly is set.
 func (d *Driver) Features() driver.Features {
 	return driver.Features{Notifications: !d.opts.PollOnly, Transactions: true, TransactionalEnds: true, Durable: true}
 }
 
-// Subscribe implements driver.Driver. With Options.PollOnly notify is called after changes
-// that this driver made, and no others.
+// Subscribe implements driver.Driver. If Options.PollOnly is set, notify is called only after
+// changes of this driver.
 func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 
-// changed tells the subscribers of all processes of a change.
+// changed notifies the subscribers of all processes of a change.
 func (d *Driver) changed(news driver.Change) {
 	d.subscribers.Notify(news)
 	d.signals.send(news.MayClaim)
 }
 
-// reader runs statements that are transactions of their own.
+// reader returns a querier whose statements are transactions of their own.
 func (d *Driver) reader() querier { return poolQuerier{pgxQuerier{d.pool}} }
 
 func (d *Driver) isClosed() bool { return d.calls.isClosed() }
@@ -199,7 +199,7 @@ func (d *Driver) begin(ctx context.Context) (done func(), err error) {
 	return d.calls.leave, nil
 }
 
-// read runs a statement that changes nothing.
+// read runs a read-only statement.
 func (d *Driver) read(ctx context.Context, s statement, each func(*row) error, args ...any) error {
 	return d.readText(ctx, d.texts[s], each, args...)
 }
@@ -208,7 +208,7 @@ func (d *Driver) readText(ctx context.Context, text string, each func(*row) erro
 	return d.reading(ctx, func(ctx context.Context, on querier) error { return on.query(ctx, text, each, args...) })
 }
 
-// reading runs statements that change nothing.
+// reading runs read-only statements.
 func (d *Driver) reading(ctx context.Context, read func(ctx context.Context, on querier) error) error {
 	done, err := d.begin(ctx)
 	if err != nil {
@@ -222,8 +222,8 @@ func (d *Driver) reading(ctx context.Context, read func(ctx context.Context, on 
 }
 
 // Close waits for the calls that are under way, and closes the connections that the driver
-// opened. All other calls get driver.ErrClosed. If ctx ends first Close returns its error,
-// and closing goes on; Close can be called again to wait.
+// opened. All other calls return driver.ErrClosed. If ctx ends first, Close returns its error,
+// and closing continues in the background; Close can be called again to wait for it.
 func (d *Driver) Close(ctx context.Context) error {
 	d.once.Do(func() {
 		idle := d.calls.close()
@@ -246,7 +246,7 @@ func (d *Driver) Close(ctx context.Context) error {
 	}
 }
 
-// free ends the goroutines and closes the connections.
+// free stops the goroutines and closes the connections.
 func (d *Driver) free() {
 	if d.signals != nil {
 		d.signals.close()

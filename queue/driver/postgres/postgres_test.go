@@ -30,7 +30,7 @@ func open(t *testing.T, opts postgres.Options) *postgres.Driver {
 	return d
 }
 
-// connect opens a connection beside the driver's.
+// connect opens a connection that is independent of the driver.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -118,7 +118,7 @@ func TestMigrationsAreTakenOnce(t *testing.T) {
 	open(t, late)
 }
 
-// What Migrate prints can be run by hand, by a role that the service does not have.
+// The SQL that Migrate returns can be run by hand, by a role that the service does not have.
 func TestMigrationsCanBeRunByHand(t *testing.T) {
 	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t), SkipMigrations: true}
 	steps, err := postgres.Migrate(t.Context(), opts, true)
@@ -204,7 +204,7 @@ func TestRecordThatPostgreSQLCannotStoreIsRefused(t *testing.T) {
 	_, err = d.Get(t.Context(), "", "zero\x00")
 	require.True(t, amboy.IsJobNotFoundError(err))
 
-	// What a job says of itself is stored all the same.
+	// The texts that a job sets are stored nevertheless.
 	r := claim(t, d, 1)[0]
 	r.Status.Completed, r.Status.Reason = true, "because \x00 \xff"
 	r.Status.Errors, r.Status.ErrorCount = []string{"binary \x00"}, 1
@@ -259,7 +259,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	assert.Zero(t, n)
 }
 
-// A transaction that stays open keeps no other insert, claim or end waiting.
+// A transaction that stays open does not block other inserts, claims and ends.
 func TestOpenTransactionOfACallerKeepsNoOneWaiting(t *testing.T) {
 	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
 	d := open(t, opts)
@@ -290,9 +290,9 @@ func TestPollOnlyKeepsNoPreparedStatementsAndDoesNotListen(t *testing.T) {
 	assert.Zero(t, listening)
 }
 
-// The pool of a process that had just started ran out when each of its connections waited for
-// the lock of a queue: the holder of the lock wanted one more, to find out in which line a job
-// belongs. The queue stood still in all processes until the call of the holder timed out.
+// The pool of a newly started process was exhausted when each of its connections waited for the
+// lock of a queue: the holder of the lock needed one more connection, to find the line of a job.
+// The queue stood still in all processes until the holder's call timed out.
 func TestTheHolderOfTheLockOfAQueueWaitsForNoSecondConnection(t *testing.T) {
 	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
 	insert(t.Context(), t, open(t, opts), newRecord("job"))
@@ -307,8 +307,8 @@ func TestTheHolderOfTheLockOfAQueueWaitsForNoSecondConnection(t *testing.T) {
 	}
 }
 
-// A job that had ended in a transaction which was not committed yet, and whose lease was over,
-// kept the recovery waiting, which held the lock of the queue.
+// A job whose lease was over and whose end was not committed yet blocked the recovery, which held
+// the lock of the queue.
 func TestOpenTransactionThatEndsAJobKeepsNoRecoveryWaiting(t *testing.T) {
 	opts := postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)}
 	d := open(t, opts)

@@ -12,10 +12,10 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// readAtOnce is the number of rows, at most, that one statement reads to find records.
+// readAtOnce is the maximum number of rows that one statement reads to find records.
 const readAtOnce = 5000
 
-// condition is a part of a WHERE clause, with its arguments: each question mark is one.
+// condition is a part of a WHERE clause, with one argument per question mark.
 type condition struct {
 	terms []string
 	args  []any
@@ -33,7 +33,7 @@ func (c *condition) String() string {
 	return strings.Join(c.terms, " AND ")
 }
 
-// numbered replaces the question marks of a statement by numbers.
+// numbered replaces the question marks of a statement with numbered parameters.
 func numbered(text string) string {
 	var b strings.Builder
 	n := 0
@@ -47,11 +47,11 @@ func numbered(text string) string {
 	return b.String()
 }
 
-// stale is true of a record that has expired, if it can.
+// stale selects the records that have expired before they were claimed.
 const stale = "place < 5 AND dispatch_by IS NOT NULL AND dispatch_by < ?"
 
-// stateTerms select the records that are in a state, as StateOf derives it. Each question
-// mark is the time.
+// stateTerms select the records in a state, as StateOf derives it. Each question mark is the
+// current time.
 var stateTerms = map[amboy.JobState]string{
 	amboy.StateScheduled: "(place IN (1, 4) AND wait_until > ? AND NOT (" + stale + "))",
 	amboy.StatePending:   "(place IN (1, 4) AND (wait_until IS NULL OR wait_until <= ?) AND (dispatch_by IS NULL OR dispatch_by >= ?))",
@@ -65,27 +65,27 @@ var stateTerms = map[amboy.JobState]string{
 	amboy.StateExpired:   "(place = 11 OR (" + stale + "))",
 }
 
-// outOfLine are the states whose records are all out of their lines, so that an index has
+// outOfLine are the states whose records are all out of their lines, so that an index contains
 // them without the others.
 var outOfLine = []amboy.JobState{amboy.StateBlocked, amboy.StateParked, amboy.StateRetrying, amboy.StateFailed, amboy.StateCanceled}
 
 // selection is a Query in SQL.
 type selection struct {
-	// condition holds for the records that are selected.
+	// condition holds for the selected records.
 	condition
-	// few selects the numbers of records among which those that are selected are; nil if
-	// they are to be found among all, or among those of base.
+	// few selects the sequence numbers of a few records that include all selected ones; nil if
+	// all records are scanned, or those of base.
 	few *condition
-	// maybeFew is the same, if it finds no more than readAtOnce.
+	// maybeFew is used as few if it finds no more than readAtOnce records.
 	maybeFew *condition
-	// base is the term of the index along which records are found.
+	// base is the term of the partial index that is scanned.
 	base string
 }
 
 // inQueues selects by the names of queues.
 const inQueues = "queue = ANY(ARRAY(SELECT id FROM {s}.queues WHERE name = ANY(?::text[])))"
 
-// inAnyQueue is for indexes that begin with the queue.
+// inAnyQueue is used for indexes that begin with the queue.
 const inAnyQueue = "queue = ANY(ARRAY(SELECT id FROM {s}.queues))"
 
 func newSelection(q driver.Query, now time.Time) (*selection, error) {
@@ -115,7 +115,7 @@ func newSelection(q driver.Query, now time.Time) (*selection, error) {
 	return s, nil
 }
 
-// addWays adds what names records by an index, and chooses the one to use.
+// addWays adds the conditions on records that use an index, and chooses the one to use.
 func (s *selection) addWays(q driver.Query) {
 	queues := condition{}
 	queues.add(inAnyQueue)
@@ -182,7 +182,7 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	for _, state := range states {
 		term := stateTerms[state]
 		if term == "" {
-			continue // nothing is ever in it
+			continue // no record is ever in this state
 		}
 		terms = append(terms, term)
 		for range strings.Count(term, "?") {
@@ -209,12 +209,12 @@ func (s *selection) addRange(column string, r driver.TimeRange) {
 	}
 }
 
-// likePattern is the pattern of LIKE for one of a Query.
+// likePattern converts a pattern of a Query to one of LIKE.
 func likePattern(pattern string) string {
 	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_").Replace(storable(pattern))
 }
 
-// bound finds the last record that a page reads, so that each statement is short.
+// bound finds the last record that a page reads, so that each statement takes a short time.
 func (s *selection) bound(ctx context.Context, d *Driver, on querier, at *span) error {
 	at.until = instant{}
 	if s.few == nil && s.maybeFew != nil {
@@ -243,8 +243,8 @@ func (s *selection) bound(ctx context.Context, d *Driver, on querier, at *span) 
 	}, bounds.args...)
 }
 
-// statement selects rows of a span, in its order. A few of them are found first, whatever
-// the server expects of their number.
+// statement selects rows of a span, in its order. If few is set, these records are found first,
+// whatever number of them the server expects.
 func (s *selection) statement(columns string, at *span, limit int) (text string, args []any) {
 	var where condition
 	with := ""

@@ -52,15 +52,15 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	return attempts, nil
 }
 
-// findTime is the time after which a page ends, though it is not full.
+// findTime is the time after which a page ends even if it is not full.
 const findTime = 40 * time.Millisecond
 
-// Find implements driver.Driver. A statement reads 5,000 records, at most, and a page that is
-// not full after 40 ms ends, though it may have no record at all; the next one goes on from
-// there. Indexes find the records with an ID, or with a beginning of one or a tag that few
-// have, those that depend on a job, those that hold scopes, those that run, and those that
-// wait, failed or were canceled. By other fields a page looks for them among these, or
-// among all. A record that can't be read is found without a job.
+// Find implements driver.Driver. A statement reads at most 5,000 records. A page that is not full
+// after 40 ms ends then; it may be empty, and the next page continues from there. Indexes find
+// records by ID, by a prefix of the ID or a tag that few records have, by a job on which they
+// depend, by held scopes, and by the states running, blocked, parked, retrying, failed and
+// canceled. Other fields filter these records, or all records. A record that can't be decoded is
+// returned without a job.
 func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
 	found, next, err := d.find(ctx, q, page)
 	if err != nil {
@@ -221,7 +221,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (work driver.Work, err
 		}, at)
 	}
 	if err != nil {
-		return driver.Work{}, fmt.Errorf("looking which queues have work: %w", err)
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	return work, nil
 }
@@ -233,7 +233,7 @@ func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("looking for queues with unfinished records: %w", err)
+		return nil, fmt.Errorf("querying queues with unfinished records: %w", err)
 	}
 	return names, nil
 }

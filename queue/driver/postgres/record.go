@@ -20,15 +20,15 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// job is what decides where a record stands.
+// job is the part of a record that decides its place.
 type job struct {
 	seq           int64
 	queue         int32
 	queueName     string
-	line          int32 // negative while the job is out of it
+	line          int32 // negative while the job is not in the line
 	place         place
 	jobType       string
-	kind          string // that of kindOf; empty if it is not known
+	kind          string // as kindOf returns it; empty if unknown
 	priority      int
 	name, id      string
 	owner         string
@@ -36,8 +36,8 @@ type job struct {
 	waitUntil     instant
 	dispatchBy    instant
 	attempt       instant // not valid for a job that can't be retried
-	cancel        bool    // it runs, and is to be canceled
-	open          bool    // some of its edges have not ended
+	cancel        bool    // it is running and is to be canceled
+	open          bool    // some of its dependencies have not ended
 	dependents    bool
 	uniqueHeld    bool
 	uniqueKey     string
@@ -47,7 +47,7 @@ type job struct {
 	waitingFor    string
 }
 
-// jobColumns are the columns of a job, in the order in which read has them.
+// jobColumns are the columns of a job, in the order in which read reads them.
 const jobColumns = `seq, queue, line, place, type, priority, name, job_id, owner, lease_count, wait_until, dispatch_by, attempt,
 	cancel, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for`
 
@@ -62,10 +62,10 @@ func (j *job) read(r *row) {
 	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
 }
 
-// kindOf is the kind of a record, as it is stored.
+// kindOf returns the kind of a record as it is stored.
 func kindOf(r *driver.Record) string { return storable(driver.KindOf(r).Key()) }
 
-// in says which queue the job is of, by which its name follows from its ID.
+// in sets the queue name of the job. The record's name may follow from it and the job's ID.
 func (j *job) in(queueName string) {
 	j.queueName = queueName
 	if j.name == "" {
@@ -73,7 +73,7 @@ func (j *job) in(queueName string) {
 	}
 }
 
-// allScopes are those that the job needs, each once.
+// allScopes returns the scopes that the job needs, each once.
 func (j *job) allScopes() []string {
 	if len(j.enqueueScopes) == 0 {
 		return without(j.scopes, nil)
@@ -81,7 +81,7 @@ func (j *job) allScopes() []string {
 	return append(without(j.scopes, nil), without(j.enqueueScopes, j.scopes)...)
 }
 
-// dispatchScopes are the scopes that are taken when the job starts, each once.
+// dispatchScopes returns the scopes that are taken when the job starts, each once.
 func (j *job) dispatchScopes() []string {
 	if len(j.scopes) == 0 {
 		return nil
@@ -89,12 +89,12 @@ func (j *job) dispatchScopes() []string {
 	return without(j.scopes, j.enqueueScopes)
 }
 
-// compare orders jobs as they run.
+// compare sorts jobs in the order in which they run.
 func (j *job) compare(k *job) int {
 	return cmp.Or(cmp.Compare(k.priority, j.priority), cmp.Compare(j.seq, k.seq))
 }
 
-// content is what an ended attempt replaces.
+// content is the part of a record that an ended attempt replaces.
 type content struct {
 	owner                 string
 	count                 int
@@ -120,14 +120,14 @@ const (
 	jsonBody  = 2
 )
 
-// The values of the column dependency that are not of a plain one, which are the
-// number of its format and 1.
+// The values of the column dependency for dependencies that are not plain. The value of a plain
+// one is the number of its format plus 1.
 const (
 	noDependency    = 0
-	otherDependency = 9 // in extra
+	otherDependency = 9 // stored in extra
 )
 
-// extra is what few records have.
+// extra is the part of a record that few records have.
 type extra struct {
 	Errors           []string                        `bson:"errors,omitempty"`
 	Attempts         []amboy.AttemptError            `bson:"attempts,omitempty"`
@@ -175,7 +175,7 @@ func newContent(r *driver.Record) (*content, error) {
 	return c, nil
 }
 
-// encode encodes what few records have.
+// encode encodes the parts that few records have.
 func (c *content) encode(r *driver.Record) (err error) {
 	if r.Progress != nil {
 		c.progress, err = bson.Marshal(r.Progress)
@@ -204,7 +204,7 @@ func dependencyKind(d *registry.DependencyInterchange) int {
 	return otherDependency
 }
 
-// newExtra tells whether there is anything in it.
+// newExtra returns the extra of a record, and reports whether it contains anything.
 func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
 	x = extra{
 		Errors:           r.Status.Errors,
@@ -224,14 +224,14 @@ func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
 	if dependency == otherDependency {
 		kept := *r.Dependency
 		if len(kept.Edges) > 0 {
-			kept.Edges = nil // they have their column
+			kept.Edges = nil // they are in a column of their own
 		}
 		x.Dependency, used = &kept, true
 	}
 	return x, used
 }
 
-// newJob is the job of a record that is to be inserted.
+// newJob returns the job of a record that is to be inserted.
 func newJob(r *driver.Record) job {
 	j := job{
 		priority:      r.Priority,
@@ -255,13 +255,13 @@ func newJob(r *driver.Record) job {
 	return j
 }
 
-// stored is a record as it is in the table.
+// stored is a record as it is stored in the table.
 type stored struct {
 	job
 	content
 	edges     names
 	failed    names
-	openEdges int // how many of them have not ended
+	openEdges int // the number of edges that have not ended
 	tags      names
 	reason    string
 }
@@ -284,9 +284,8 @@ func (s *stored) read(r *row) {
 	s.progress, s.extra, s.body = r.bytes(), r.bytes(), r.bytes()
 }
 
-// decode returns the record, of a queue, as it is now. Where what is stored can't
-// be read, it returns an error, and a record without a job that shows the lease:
-// whoever claimed it finds that it can't be run.
+// decode returns the current record. If it can't be decoded, decode returns an error and a record
+// that shows the lease but has no job: the process that claimed it finds that it can't be run.
 func (s *stored) decode() (*driver.Record, error) {
 	r := s.record()
 	var x extra
@@ -357,13 +356,13 @@ func (s *stored) record() *driver.Record {
 	return r
 }
 
-// startedLate is true for a record that was claimed because it has expired, and
-// has taken no scopes.
+// startedLate reports whether a record was claimed because it had expired, so that it has taken
+// no scopes.
 func (s *stored) startedLate() bool {
 	return s.job.dispatchBy.Valid && s.job.dispatchBy.Int64 < s.started.Int64
 }
 
-// addExtra adds what few records have.
+// addExtra adds the parts that few records have.
 func (s *stored) addExtra(r *driver.Record, x *extra) {
 	r.Status.Errors, r.Status.Attempts, r.Status.DroppedErrors = x.Errors, x.Attempts, x.Dropped
 	r.Status.Outcome, r.Status.Interruptions = x.Outcome, x.Interruptions
@@ -398,11 +397,10 @@ func inUTC(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// instant is how a time is stored, in nanoseconds since 1970, NULL for the zero
-// time.
+// instant is a time as it is stored: in nanoseconds since 1970, NULL for the zero time.
 type instant = pgtype.Int8
 
-// The times that the store can tell apart; those beyond are centuries away.
+// The range of times that can be stored. Times beyond it are centuries away.
 var (
 	firstTime = time.Unix(0, math.MinInt64)
 	lastTime  = time.Unix(0, math.MaxInt64-1)
@@ -439,7 +437,7 @@ func (n names) Value() (sqldriver.Value, error) {
 	return string(text), err
 }
 
-// column is what Value returns, for a list of such columns.
+// column is Value for an array of such columns.
 func (n names) column() pgtype.Text {
 	if len(n) == 0 {
 		return pgtype.Text{}
@@ -448,8 +446,8 @@ func (n names) column() pgtype.Text {
 	return pgtype.Text{String: string(text), Valid: err == nil} // Strings can always be encoded.
 }
 
-// nullable is NULL for an empty string. PostgreSQL stores no text that is not valid UTF-8
-// or has a zero byte; these bytes are replaced.
+// nullable returns NULL for an empty string. PostgreSQL stores no text with invalid UTF-8 or a zero
+// byte; such bytes are replaced.
 func nullable(s string) pgtype.Text {
 	return pgtype.Text{String: storable(s), Valid: s != ""}
 }
@@ -464,7 +462,7 @@ func storable(s string) string {
 // isStorable reports whether PostgreSQL can store a text.
 func isStorable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// blob is NULL for no bytes.
+// blob returns NULL for an empty slice.
 func blob(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
@@ -472,7 +470,7 @@ func blob(b []byte) []byte {
 	return b
 }
 
-// without lists the names, each once, that are not among the others.
+// without returns the names in list that are not in others, each once.
 func without(list, others []string) []string {
 	var left []string
 	for _, name := range list {

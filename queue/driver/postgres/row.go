@@ -17,7 +17,7 @@ type row struct {
 	err    error
 }
 
-// scan takes the values of the current row of a result.
+// scan reads the values of the current row of a result.
 func (r *row) scan(rows pgx.Rows) error {
 	fields, raw := rows.FieldDescriptions(), rows.RawValues()
 	r.values, r.at, r.err = r.values[:0], 0, nil
@@ -31,7 +31,7 @@ func (r *row) scan(rows pgx.Rows) error {
 	return nil
 }
 
-// decodeValue decodes a value of the wire in its binary form. Bytes and texts are copied:
+// decodeValue decodes a value from the binary wire format. Bytes and texts are copied, because
 // the connection reuses its buffer.
 func decodeValue(oid *uint32, format int16, data []byte) (any, error) {
 	if data == nil {
@@ -144,7 +144,7 @@ func (r *row) bytes() []byte {
 	}
 }
 
-// names reads a list of names, which is JSON.
+// names reads a list of names from its JSON.
 func (r *row) names() names {
 	text := r.text()
 	if text == "" {
@@ -157,7 +157,7 @@ func (r *row) names() names {
 	return list
 }
 
-// numbers reads a list of numbers, which is JSON.
+// numbers reads a list of numbers from its JSON.
 func (r *row) numbers() (list []int64) {
 	text := r.text()
 	if text == "" {

@@ -1,43 +1,41 @@
 package postgres
 
-// migration is a step of the schema. A step never changes once it was released, and each
-// can be taken while processes with the version before go on: it adds, and does not take
-// away what they use.
+// migration is a step of the schema. A step never changes once it was released. It can be taken
+// while processes with the previous version continue: it only adds, and removes nothing that they
+// use.
 type migration struct {
-	// says is what the step does, for operators.
+	// says describes the step to operators.
 	says string
 	sql  string
 }
 
-// migrations are the steps from an empty schema to the current one. The version of a
-// schema is the number of steps that were taken.
+// migrations are the steps from an empty schema to the current one. The version of a schema is the
+// number of steps that were applied to it.
 var migrations = []migration{{"the tables of version 1", schemaV1}}
 
 // currentVersion is the newest version that this library knows.
 func currentVersion() int { return len(migrations) }
 
-// The schema is written with {s} for the quoted name of the PostgreSQL schema.
+// In the schema, {s} stands for the quoted name of the PostgreSQL schema.
 //
-// Times are nanoseconds since 1970, lists are JSON. See docs/postgresql.md for why the
-// tables are as they are. In short:
+// Times are nanoseconds since 1970, and lists are JSON. docs/postgresql.md explains the design of
+// the tables. In short:
 //
-// A row of jobs is written three times: when it is put, claimed and ended. No index
-// holds a column that a claim or a plain end changes, so that these are HOT updates: they
-// write no index entry, and the next write of the page reclaims their room. The fill
-// factor leaves room for them.
+// A row of jobs is written three times: when it is put, claimed and ended. No index contains a
+// column that a claim or a plain end changes, so that these are HOT updates: they write no index
+// entry, and the next write of the page reclaims their space. The fill factor leaves space for
+// them.
 //
-// A line is what a claim walks along: the jobs of a queue with one priority and one kind,
-// in the order in which they arrived. A job is in its line while it is ready, runs, or
-// has ended after that; one that waits for something is out of it, which its line shows as a
-// negative number. A claim starts at the floor of the line, lines.low: no job before it is
-// ready.
+// A line is what a claim scans: the jobs of a queue with one priority and one kind, in the order of
+// their arrival. A job is in its line while it is ready or running, and after it has ended from
+// there. A job that waits for something is out of its line, which its column line shows as a
+// negative number. A claim starts at the floor of the line, lines.low: no job before it is ready.
 //
-// tallies counts the records of each place: a row says how many records came from one place to
-// another. Each change adds a few, which are added up from time to time. So no row is
-// written by all.
+// The rows of tallies count how many records moved from one place to another. Each change adds a
+// few rows, which are added up from time to time. So there is no row that every change writes.
 //
-// leases and endings are logs with a row for each claim or end of many jobs: what may be
-// recovered, or forgotten, from a time on. So no index needs those times.
+// leases and endings are logs with one row for each claim or end of many jobs: the jobs that may be
+// recovered, or removed, from a time on. So no index contains these times.
 const schemaV1 = `
 CREATE TABLE {s}.queues (
 	id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

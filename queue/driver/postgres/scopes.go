@@ -6,10 +6,10 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// A scope is held by one job, or promised to a record that is ready, or free
-// with nobody waiting for it. So every ready record can be claimed at once, and
-// a claim never meets those that wait for a scope. A promise goes to the record
-// that runs before the others, and is withdrawn when a better one comes.
+// A scope is in one of three states: held by a job, promised to a ready record, or free with no
+// record waiting for it. So every ready record can be claimed at once, and a claim never reads
+// records that wait for a scope. A promise goes to the record that runs first, and is withdrawn
+// when a record comes that runs before it.
 
 // holder returns the ID of the job that holds a scope.
 func (c *changes) holder(queue int32, name string) (id string, held bool, err error) {
@@ -17,8 +17,7 @@ func (c *changes) holder(queue int32, name string) (id string, held bool, err er
 	return id, held, err
 }
 
-// promised returns the record that a scope is promised to; nil where there is
-// none.
+// promised returns the record that a scope is promised to; nil if there is none.
 func (c *changes) promised(queue int32, name string) (*job, error) {
 	var seq int64
 	found, err := c.one(promiseOf, func(r *row) { seq = r.integer() }, queue, name)
@@ -28,7 +27,7 @@ func (c *changes) promised(queue int32, name string) (*job, error) {
 	return c.job(findSeq, seq)
 }
 
-// checkFree tells whether a job can take scopes.
+// checkFree refuses a job if another job holds one of the scopes.
 func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 	for _, name := range scopes {
 		holder, held, err := c.holder(j.queue, name)
@@ -42,8 +41,8 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 	return nil, nil
 }
 
-// take gives a job scopes of which it is known that it can take them. A promise
-// of one of them is void.
+// take gives a job scopes that it is known to be able to take. Promises of these scopes are
+// revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
 		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
@@ -61,7 +60,7 @@ func (c *changes) take(j *job, scopes []string) error {
 	return c.promote(j.queue, freed)
 }
 
-// free releases those of the scopes that the job holds.
+// free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
 		if _, err := c.exec(freeScope, j.queue, name, j.id); err != nil {
@@ -71,7 +70,7 @@ func (c *changes) free(j *job, scopes []string) error {
 	return c.promote(j.queue, scopes)
 }
 
-// fulfill gives a record that is claimed the scopes that it was promised.
+// fulfill gives a claimed record the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
 	for _, name := range j.dispatchScopes() {
 		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
@@ -84,8 +83,7 @@ func (c *changes) fulfill(j *job) error {
 	return nil
 }
 
-// withdraw takes back the promises to a record that was ready and is not any
-// more.
+// withdraw takes back the promises to a record that is no longer ready.
 func (c *changes) withdraw(j *job) error {
 	scopes := j.dispatchScopes()
 	for _, name := range scopes {
@@ -96,8 +94,8 @@ func (c *changes) withdraw(j *job) error {
 	return c.promote(j.queue, scopes)
 }
 
-// revokePromise makes the record that a scope is promised to wait for it. It
-// returns the other scopes that were promised to it.
+// revokePromise makes the record that a scope is promised to wait for that scope. It returns the
+// other scopes that were promised to the record.
 func (c *changes) revokePromise(queue int32, because string) (freed []string, err error) {
 	worse, err := c.promised(queue, because)
 	if err != nil || worse == nil {
@@ -114,7 +112,7 @@ func (c *changes) revokePromise(queue int32, because string) (freed []string, er
 	return freed, c.move(worse, scopeBlocked, instant{}, because)
 }
 
-// wait makes a record wait for its time, or else admits it.
+// wait makes a record wait for its time, or admits it.
 func (c *changes) wait(j *job, now int64) error {
 	if firstPlace(j, now) == scheduled {
 		return c.move(j, scheduled, j.waitUntil, "")
@@ -122,8 +120,7 @@ func (c *changes) wait(j *job, now int64) error {
 	return c.admit(j)
 }
 
-// admit makes a record ready, or else makes it wait for the scope that is in its
-// way.
+// admit makes a record ready, or makes it wait for the scope that blocks it.
 func (c *changes) admit(j *job) error {
 	scopes := j.dispatchScopes()
 	for _, name := range scopes {
@@ -152,8 +149,8 @@ func (c *changes) admit(j *job) error {
 	return c.promote(j.queue, freed)
 }
 
-// isObstacle tells whether a record must wait for a scope: it is held by another
-// job, or is for one that runs before.
+// isObstacle reports whether a scope blocks a record: another job holds it, or it is for a record
+// that runs earlier.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	holder, held, err := c.holder(j.queue, name)
 	if err != nil || (held && holder != j.id) {
@@ -166,8 +163,7 @@ func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	return first != nil && first.compare(j) < 0, err
 }
 
-// promote lets the first of those go on who wait for each of the scopes that is
-// free.
+// promote admits, for each free scope, the first record that waits for it.
 func (c *changes) promote(queue int32, scopes []string) error {
 	for _, name := range scopes {
 		for {
@@ -178,8 +174,7 @@ func (c *changes) promote(queue int32, scopes []string) error {
 			if j == nil {
 				break
 			}
-			// It may find another scope in its way; then the next one has its
-			// turn.
+			// Another scope may block the record; then it is the turn of the next one.
 			err = c.admit(j)
 			if err != nil {
 				return err
@@ -189,8 +184,8 @@ func (c *changes) promote(queue int32, scopes []string) error {
 	return nil
 }
 
-// nextFor returns the record whose turn it is to have a scope; nil where nobody
-// waits for it, or somebody else has it.
+// nextFor returns the record that gets a scope next; nil if no record waits for it, or the scope is
+// held or promised.
 func (c *changes) nextFor(queue int32, name string) (*job, error) {
 	_, held, err := c.holder(queue, name)
 	if err != nil || held {
@@ -203,8 +198,8 @@ func (c *changes) nextFor(queue int32, name string) (*job, error) {
 	return c.job(firstWaiter, queue, name)
 }
 
-// move puts a record in another place: due says until when, and scope for what it waits,
-// if it does.
+// move moves a record to another place. due is the end of its wait, and scope the scope that it
+// waits for, or empty.
 func (c *changes) move(j *job, p place, due instant, scope string) error {
 	n, err := c.exec(moveJob, p, due, nullable(scope), j.seq)
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// signalPause is the least time between two notifications that a driver sends. What
-	// changes meanwhile is one notification.
+	// signalPause is the minimum interval between notifications that a driver sends. Changes
+	// in between are merged.
 	signalPause = 2 * time.Millisecond
-	// flushTime is how long Close tries to send the last notification.
+	// flushTime bounds the time that Close takes to send the last notification.
 	flushTime = time.Second
-	// firstReconnect and lastReconnect bound the time between two attempts to listen again.
+	// firstReconnect and lastReconnect bound the pause between attempts to listen again.
 	firstReconnect = 100 * time.Millisecond
 	lastReconnect  = 5 * time.Second
 )
 
-// signals sends and receives notifications. A change is told after it was committed, in a
-// transaction of its own that writes nothing else: a transaction that notifies holds a lock
-// of the whole server while it commits. Changes in a transaction of a caller are the
-// exception, because only that transaction knows when it commits.
+// signals sends and receives notifications. A change is announced after its commit, in a separate
+// transaction that writes nothing else, because a transaction that notifies holds a lock of the
+// whole server while it commits. Changes in a caller's transaction are the exception, because only
+// that transaction knows when it commits.
 type signals struct {
 	d       *Driver
 	self    string
@@ -48,7 +48,7 @@ func newSignals(d *Driver) *signals {
 	return &signals{d: d, self: rand.Text(), channel: "amboy." + d.opts.Schema, wake: make(chan struct{}, 1)}
 }
 
-// startSignals listens, unless the driver only polls.
+// startSignals starts listening, unless Options.PollOnly is set.
 func startSignals(ctx context.Context, d *Driver) (*signals, error) {
 	s := newSignals(d)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -74,14 +74,14 @@ func (s *signals) listen(ctx context.Context) (*pgx.Conn, error) {
 	}
 	_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.channel}.Sanitize())
 	if err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx)) // It is of no use; its error is that of the LISTEN.
+		_ = conn.Close(context.WithoutCancel(ctx)) // The error of LISTEN is returned.
 		return nil, err
 	}
 	return conn, nil
 }
 
-// receive passes on what other processes send. When the connection breaks it opens another
-// one, and tells the subscribers, as notifications may have been lost.
+// receive passes on notifications of other processes. When the connection breaks, it opens another
+// one and notifies the subscribers, because notifications may have been lost.
 func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
 	for ctx.Err() == nil {
 		n, err := conn.WaitForNotification(ctx)
@@ -92,7 +92,7 @@ func (s *signals) receive(ctx context.Context, conn *pgx.Conn) {
 			}
 			continue
 		}
-		_ = conn.Close(context.WithoutCancel(ctx)) // It is broken, or not needed any more.
+		_ = conn.Close(context.WithoutCancel(ctx)) // It is broken, or no longer needed.
 		conn = s.listenAgain(ctx, err)
 		if conn == nil {
 			return
@@ -125,7 +125,7 @@ func (s *signals) listenAgain(ctx context.Context, because error) *pgx.Conn {
 	}
 }
 
-// send tells other processes of a change, soon.
+// send announces a change to other processes soon.
 func (s *signals) send(mayClaim bool) {
 	if s.d.opts.PollOnly {
 		return
@@ -164,8 +164,8 @@ func (s *signals) sendAll(ctx context.Context) {
 	}
 }
 
-// sendOne sends what is pending as one notification. If that fails others learn of the
-// change when they poll.
+// sendOne sends the pending announcements as one notification. If that fails, other processes
+// notice the change when they poll.
 func (s *signals) sendOne(ctx context.Context) {
 	pending, mayClaim := s.take()
 	if !pending {
@@ -181,7 +181,7 @@ func (s *signals) sendOne(ctx context.Context) {
 	}
 }
 
-// news is what a notification says beside its sender.
+// news returns the text of a notification without its sender.
 func news(mayClaim bool) string {
 	if mayClaim {
 		return "claim"
@@ -189,11 +189,11 @@ func news(mayClaim bool) string {
 	return endedNews
 }
 
-// endedNews is that of changes after which there is nothing new to claim.
+// endedNews announces changes that make nothing claimable.
 const endedNews = "ended"
 
-// sendIn notifies when the transaction of a caller is committed. It names no sender, as this
-// process learns of the commit in no other way.
+// sendIn sends a notification with the commit of the caller's transaction. It names no sender,
+// because this process has no other way to notice the commit.
 func (s *signals) sendIn(ctx context.Context, on querier, mayClaim bool) error {
 	if s.d.opts.PollOnly {
 		return nil

@@ -1,6 +1,6 @@
 package postgres
 
-// statement is one of the texts of a driver.
+// statement identifies a text of the driver.
 type statement int
 
 const (
@@ -124,21 +124,21 @@ const (
 	statements
 )
 
-// serverNow is the time of the server in nanoseconds since 1970, by which leases end.
+// serverNow is the server's time in nanoseconds since 1970, by which leases end.
 const serverNow = `(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`
 
-// endColumns sets what an ended attempt replaces, but for its body.
+// endColumns sets the columns that an ended attempt replaces, except its body.
 const endColumns = `owner = $2, lease_count = $3, mod_time = $4, created = $5, started = $6, ended = $7, wait_until = $8,
 		dispatch_by = $9, max_time = $10, error_count = $11, last_error = $12, reason = $13, forget_at = $14, type = $15, version = $16,
 		format = $17, dependency = $18, extra = $19, body = $20, lease_until = NULL, cancel = false, limited = NULL`
 
-// newColumns are the columns of a record that is put, beside seq, place, line and due.
+// newColumns are the columns of an inserted record, except seq, place, line and due.
 const newColumns = `queue, priority, created, wait_until, dispatch_by, max_time, mod_time, started, ended, forget_at, lease_count, error_count,
 	version, attempt, format, dependency, open_edges, dependents, unique_held, owner, name, unique_key, unique_until, scopes,
 	enqueue_scopes, edges, failed, reason, last_error, progress, extra, job_id, type, body, tags`
 
-// newJobs has a row for each record that is put. If no place is wanted (-1) the record waits
-// for its time, or is ready.
+// newJobs returns a row for each inserted record. If no place is wanted (-1), the record waits for
+// its time or is ready.
 const newJobs = `SELECT nextval('{s}.arrivals') AS seq, n.*,
 		CASE WHEN wanted >= 0 THEN wanted WHEN wait_until > $38 THEN 1 ELSE 4 END AS place
 	FROM unnest($1::integer[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
@@ -157,10 +157,10 @@ const insertNew = `WITH n AS MATERIALIZED (` + newJobs + `), i AS (
 		n.reason, n.last_error, n.progress, n.extra, n.job_id, n.type, n.body, n.tags::jsonb
 	FROM n`
 
-// tallied has the numbers of records that came to a place, and left it.
+// tallied returns the numbers of records that came to a place, and, negated, that left it.
 const tallied = `(SELECT queue, now AS place, n FROM {s}.tallies UNION ALL SELECT queue, was, -n FROM {s}.tallies WHERE was IS NOT NULL) t`
 
-// extendBy extends the leases of records that are found by an index.
+// extendBy returns the statement that extends the leases of records found by an index.
 func extendBy(index string) string {
 	return `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), e AS (
 		SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[])
@@ -184,7 +184,7 @@ var statementTexts = [statements]string{
 	readControl:    `SELECT paused, draining, max_running FROM {s}.queues WHERE id = $1`,
 	setControl:     `UPDATE {s}.queues SET paused = $1, draining = $2, max_running = $3 WHERE id = $4`,
 	addTallies:     `INSERT INTO {s}.tallies (queue, was, now, n) SELECT * FROM unnest($1::integer[], $2::smallint[], $3::smallint[], $4::bigint[])`,
-	// Rows that another process is adding up are left to it.
+	// Rows that another process is adding up are skipped.
 	foldTallies: `WITH d AS (
 		DELETE FROM {s}.tallies WHERE ctid = ANY(ARRAY(SELECT ctid FROM {s}.tallies LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING queue, was, now, n
 	), f AS (
@@ -197,11 +197,11 @@ var statementTexts = [statements]string{
 	kindOfLine: `SELECT kind FROM {s}.lines WHERE id = $1`,
 	insertLine: `INSERT INTO {s}.lines (queue, priority, kind, scoped) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
-	// Those that are refused are not among the result.
+	// Refused records are not in the result.
 	insertJobs: insertNew + ` JOIN {s}.queues q ON q.id = n.queue WHERE NOT q.draining ORDER BY n.ord ON CONFLICT DO NOTHING RETURNING seq, queue, place),
 	t AS (INSERT INTO {s}.tallies (queue, now, n) SELECT queue, place, count(*) FROM i GROUP BY queue, place)
 		SELECT n.ord FROM n JOIN i ON i.seq = n.seq`,
-	// It is known that they are not refused.
+	// These records are known not to be refused.
 	insertJobsIn: insertNew + ` ORDER BY n.ord RETURNING seq, place, line) SELECT seq, place::bigint, line FROM i`,
 	findByName: `SELECT ` + jobColumns + ` FROM {s}.jobs WHERE queue = $1
 		AND ((name IS NOT NULL AND name = $2) OR (NOT replaced AND job_id = $3 AND name IS NULL)) FOR UPDATE`,
@@ -221,8 +221,8 @@ var statementTexts = [statements]string{
 	logLease: `INSERT INTO {s}.leases (until, taken, seqs) SELECT lease_until, lease_until - lease_time, ARRAY[seq] FROM {s}.jobs
 		WHERE seq = ANY($1::bigint[]) AND place = 6`,
 	dropLease: `UPDATE {s}.jobs SET owner = '', lease_until = NULL, started = NULL, cancel = false, limited = NULL, reason = $1 WHERE seq = $2`,
-	// The ends of jobs that hold nothing, that no other waits for and for which no Cancel
-	// was asked, in one statement. A body that stays the same is not written again.
+	// The ends of jobs without scopes and dependents that are not to be canceled, in one
+	// statement. A body that stays the same is not written again.
 	endPlain: `WITH e AS (
 		SELECT * FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::text[], $8::bigint[],
 			$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
@@ -265,7 +265,7 @@ var statementTexts = [statements]string{
 			lease_until = ` + serverNow + ` + lease_time
 		WHERE seq = $4`,
 	setCount: `UPDATE {s}.jobs SET lease_count = $1 WHERE seq = $2`,
-	// Leases are recovered in the order in which they end.
+	// Leases are recovered in the order of their ends.
 	staleLeases: `SELECT until, id FROM {s}.leases WHERE until < ` + serverNow + ` ORDER BY until, id LIMIT $1`,
 	staleJobs: `SELECT seq, queue FROM {s}.jobs WHERE place = 6 AND lease_until < ` + serverNow + `
 		AND seq IN (SELECT unnest(seqs) FROM {s}.leases WHERE (until, id) <= ($1, $2)) ORDER BY queue, seq`,
@@ -279,7 +279,7 @@ var statementTexts = [statements]string{
 		WHERE seq = ANY(ARRAY(SELECT unnest(seqs) FROM f)) AND place = 6 AND lease_until - lease_time > (SELECT at FROM clock) + $1
 		RETURNING seq, lease_until
 	) INSERT INTO {s}.leases (until, taken, seqs) SELECT lease_until, (SELECT at FROM clock), array_agg(seq) FROM u GROUP BY lease_until`,
-	// All times of a record that was put by a retry are counted from the same moment.
+	// All times of a record that was put by a retry count from the same moment.
 	shortenWaits: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), u AS (
 		UPDATE {s}.jobs SET since = at, due = due - (since - at),
 			created = CASE place WHEN 1 THEN created - (since - at) ELSE created END,
@@ -302,7 +302,7 @@ var statementTexts = [statements]string{
 		(SELECT expires FROM {s}.jobs WHERE expires < $1 ORDER BY expires LIMIT 1) IS NOT NULL,
 		(SELECT due FROM {s}.jobs WHERE due > $1 ORDER BY due LIMIT 1),
 		(SELECT expires FROM {s}.jobs WHERE expires >= $1 ORDER BY expires LIMIT 1)`,
-	// The lines of the queues that have jobs which may run, as many as are wanted, at most.
+	// The lines of queues with jobs that may run, and the first of these jobs.
 	probe: `SELECT l.id, l.queue, l.priority, l.scoped, q.max_running, r.seqs::text
 		FROM unnest($1::integer[], $2::integer[]) AS w (queue, wanted)
 		JOIN {s}.queues q ON q.id = w.queue AND NOT q.paused
@@ -311,9 +311,9 @@ var statementTexts = [statements]string{
 			SELECT seq FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= $3)
 			ORDER BY seq LIMIT w.wanted) s) r
 		WHERE r.seqs IS NOT NULL`,
-	// The rows are found by an array, which makes the server use the index, whatever it expects
-	// of their number. Those that have expired are passed over. If $7 is true no probe was made: nothing is taken
-	// unless the line is alone in its queue and no time has come.
+	// The rows are found by an array, which makes the server use the index, whatever number of
+	// rows it expects. Expired records are skipped. If $7 is true, no probe was made: nothing is
+	// taken unless the line is alone in its queue and no time has come.
 	take: `WITH clock AS MATERIALIZED (SELECT ` + serverNow + ` AS at), p AS (
 		SELECT j.seq, j.above FROM unnest($1::integer[], $2::integer[]) AS w (line, wanted)
 		JOIN {s}.lines l ON l.id = w.line
@@ -335,7 +335,7 @@ var statementTexts = [statements]string{
 		INSERT INTO {s}.leases (until, taken, seqs) SELECT at + $5, at, array_agg(seq) FROM u, clock GROUP BY at
 	) SELECT (SELECT above FROM p WHERE p.seq = jobs.seq), ` + recordColumns + ` FROM u AS jobs`,
 	findExpired: `SELECT ` + recordColumns + ` FROM {s}.jobs WHERE expires < $1 AND queue = $2 ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED`,
-	// Those that take no scopes when they start are due without more.
+	// Records that take no scopes when they start become ready.
 	promoteDue: `WITH d AS (
 		SELECT seq, place FROM {s}.jobs WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED
 	), u AS (
@@ -439,7 +439,7 @@ var statementTexts = [statements]string{
 		) w WHERE ready OR expired OR retrying ORDER BY name COLLATE "C"`,
 	readCanceled: `SELECT queue, name, job_id, owner, lease_count FROM {s}.jobs WHERE owner = $1 AND cancel`,
 
-	// Losing it when the server dies loses nothing else, so that it does not wait for the disk.
+	// If the server dies, only the notification is lost, so the commit does not wait for the disk.
 	notify:   `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text`,
 	notifyIn: `SELECT pg_notify($1, $2)::text`,
 }

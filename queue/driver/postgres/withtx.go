@@ -11,31 +11,30 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// transaction is one of a caller, a pgx.Tx or a *sql.Tx.
+// transaction is a transaction of the caller: a pgx.Tx or a *sql.Tx.
 type transaction struct{ tx any }
 
-// WithTx returns a context with which Insert and Complete write in a transaction of the
-// caller, so that records are added, or attempts end, when it is committed, with whatever else
-// it changes, and not at all when it is rolled back. The transaction must be on the database
-// of the driver's schema; these calls return an error for any other. After an error of one of
-// them the caller must roll back.
+// WithTx returns a context with which Insert and Complete write in a transaction of the caller:
+// records are added, or attempts end, when it is committed, together with its other changes, and
+// not at all if it is rolled back. The transaction must be on the database of the driver's schema;
+// otherwise these calls return an error. After an error of one of them the caller must roll back.
 //
-// While it is open, records that take scopes or depend on other jobs keep other changes of
-// their queue waiting, though no claims and no ends of jobs without either. It should be
-// short.
+// While the transaction is open, records in it that take scopes or depend on other jobs block
+// other changes of their queue, but not claims, and not the ends of jobs without scopes and
+// dependents. It should be short.
 //
 // Other calls do not use the transaction.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return driver.WithTransaction(ctx, transaction{tx})
 }
 
-// WithSQLTx is WithTx for a transaction of database/sql. Its handle must be one of the package
+// WithSQLTx is WithTx for a transaction of database/sql. Its handle must be of the package
 // github.com/jackc/pgx/v5/stdlib (the driver named "pgx").
 func WithSQLTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return driver.WithTransaction(ctx, transaction{tx})
 }
 
-// callersTransaction returns the transaction that a context carries; nil if it has none.
+// callersTransaction returns the transaction that a context carries; nil if it carries none.
 func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
 	carried, found, err := driver.TransactionOf[transaction](ctx)
 	if err != nil || !found {
@@ -67,8 +66,8 @@ func (d *Driver) callersTransaction(ctx context.Context) (querier, error) {
 	return on, nil
 }
 
-// identity says which database it is, and which table the driver's jobs are in: databases
-// that were copied from each other differ in the process that runs the transaction alone.
+// identity identifies a database and the table of the driver's jobs in it. Databases that were
+// copied from each other differ only in the process that runs the transaction.
 type identity struct {
 	database string
 	table    int64
@@ -85,9 +84,9 @@ func (d *Driver) identity(ctx context.Context, on querier) (id identity, err err
 	return id, err
 }
 
-// ownIdentity is that of the driver's database. The server may have been restarted since it
-// was read, so it is read again if it is not what is expected. Otherwise it takes no
-// connection: callers whose transactions have all of the pool would wait for each other.
+// ownIdentity returns the identity of the driver's database. The server may have been restarted
+// since it was read, so it is read again if it is not the expected one. Otherwise no connection is
+// used: callers whose transactions hold all connections of the pool would wait for each other.
 func (d *Driver) ownIdentity(ctx context.Context, expected identity) (identity, error) {
 	if known := d.known.Load(); known != nil && *known == expected {
 		return expected, nil

@@ -11,12 +11,12 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// actAtOnce is the number of records, at most, on which one transaction acts.
+// actAtOnce is the maximum number of records on which one transaction acts.
 const actAtOnce = 200
 
-// Act implements driver.Driver. It acts on 200 records at a time, and looks at 5,000.
-// It may end before Limit where it finds none for 40 ms. An error after some of them
-// comes with what was done.
+// Act implements driver.Driver. It acts on at most 200 records and scans at most 5,000 in
+// one transaction. It may end before Limit if it finds no record for 40 ms. If an error
+// occurs after some records, the result still reports what was done.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
 		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
@@ -64,7 +64,7 @@ func (d *Driver) actOnSome(ctx context.Context, a *acting, s *selection, at *spa
 	}
 	err := d.writer.write(ctx, &change{news: news, size: limit, run: func(c *changes) (err error) {
 		acted, end = driver.Acted{}, *at
-		if !end.end.Valid { // records that are restarted come again, after the others
+		if !end.end.Valid { // restarted records get new numbers, and must not be selected again
 			end.end.Valid = true
 			if _, err = c.one(lastSeq, func(r *row) { end.end.Int64 = r.integer() }); err != nil {
 				return err
@@ -102,9 +102,9 @@ type acting struct {
 	now    time.Time
 }
 
-// act does an action to a record, and tells whether its state allows that.
+// act applies an action to a record, and reports whether its state allows the action.
 func (c *changes) act(a *acting, f *described) (done bool, err error) {
-	// What was done before may have moved it.
+	// An earlier action of this call may have moved the record.
 	current, err := c.job(findSeq, f.seq)
 	if err != nil || current == nil {
 		return false, err
@@ -150,7 +150,7 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	return true, nil
 }
 
-// allows tells whether a record's state allows an action.
+// allows reports whether a record's state allows an action.
 func (c *changes) allows(a *acting, f *described) (bool, error) {
 	switch p := f.place; a.Kind {
 	case driver.Cancel, driver.Prioritize:
@@ -178,8 +178,8 @@ func (c *changes) mayRestart(f *described) (bool, error) {
 	if err != nil || latest == nil || latest.seq != f.seq {
 		return false, err
 	}
-	telling, err := c.isTelling(f.queue, f.id)
-	if err != nil || telling {
+	edgesLeft, err := c.anyEdgesLeft(f.queue, f.id)
+	if err != nil || edgesLeft {
 		return false, err
 	}
 	refusal, err := c.checkKey(&f.job)
@@ -189,7 +189,7 @@ func (c *changes) mayRestart(f *described) (bool, error) {
 	return refusal == nil, err
 }
 
-// cancel ends a record, or asks whoever runs it to do so.
+// cancel ends a record, or marks it for its owner if it is running.
 func (c *changes) cancel(a *acting, f *described) error {
 	if f.place == running {
 		_, err := c.exec(markCancel, nullable(a.Reason), instantOf(a.ForgetAt), f.seq)
@@ -203,8 +203,7 @@ func (c *changes) cancel(a *acting, f *described) error {
 	return c.endCanceled(&f.job, r, a.now)
 }
 
-// endCanceled ends a record for which Cancel was asked, and which has the reason
-// and the time.
+// endCanceled ends a record that has the reason and the retention time of a Cancel action.
 func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
 	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
 	r.Status.Outcome = amboy.OutcomeCanceled
@@ -218,7 +217,7 @@ func (c *changes) endCanceled(j *job, r *driver.Record, now time.Time) error {
 	return c.end(j, e)
 }
 
-// reschedule gives a record that has not started another time.
+// reschedule sets another time for a record that has not started.
 func (c *changes) reschedule(j *job, at instant, now time.Time) error {
 	if _, err := c.exec(setWaitUntil, at, j.seq); err != nil {
 		return err
@@ -233,7 +232,7 @@ func (c *changes) reschedule(j *job, at instant, now time.Time) error {
 	return c.wait(j, now.UnixNano())
 }
 
-// setAside takes a record out of its place, so that it can go to another.
+// setAside removes a record from its place, so that it can be moved to another.
 func (c *changes) setAside(j *job) error {
 	wasReady := j.place == ready
 	if err := c.move(j, waiting, instant{}); err != nil {
@@ -283,8 +282,8 @@ func (c *changes) unpark(j *job, now time.Time) error {
 	return c.wait(j, now.UnixNano())
 }
 
-// restart makes a record that ended as it was when it was inserted, but for its
-// attempt errors and its count.
+// restart resets a finished record to its state at insertion, except for its attempt errors
+// and its lease count.
 func (c *changes) restart(f *described, now time.Time) error {
 	r, err := f.decode(f.queueName)
 	if err != nil {

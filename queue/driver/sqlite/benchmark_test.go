@@ -17,10 +17,10 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// queueName is the queue of a test, unless that is about another one.
+// queueName is the queue that most tests use.
 const queueName = "queue"
 
-// request asks for records that may run now.
+// request returns a claim of records that may run now.
 func request(limit int) driver.ClaimRequest {
 	return driver.ClaimRequest{
 		Owner:     "owner",
@@ -31,7 +31,7 @@ func request(limit int) driver.ClaimRequest {
 	}
 }
 
-// newRecord is the record of a job that runs a command.
+// newRecord returns the record of a job that runs a command.
 func newRecord(tb testing.TB, id string) *driver.Record {
 	tb.Helper()
 	j := job.NewShellJob("echo", "")
@@ -79,8 +79,8 @@ func insertAll(b *testing.B, d *sqlite.Driver, all []*driver.Record) {
 	}
 }
 
-// completeAll claims as many records at a time as there are workers, and
-// completes them together, as a queue does.
+// completeAll claims one record per worker at a time, and completes them together, as a
+// queue does.
 func completeAll(b *testing.B, d *sqlite.Driver, n, workers int) {
 	b.Helper()
 	for n > 0 {
@@ -100,10 +100,9 @@ func completeAll(b *testing.B, d *sqlite.Driver, n, workers int) {
 	}
 }
 
-// BenchmarkBacklog takes 1,000 records through their lives in a file that has
-// many others: some that are scheduled for next week, and some that have ended.
-// There are 10,000 and 20,000 of either; AMBOY_BACKLOG sets the larger number,
-// for instance to 1000000, which takes minutes to fill.
+// BenchmarkBacklog inserts, claims and completes 1,000 records in a file that contains many
+// others, scheduled for next week or finished: 10,000 and 20,000 of each. AMBOY_BACKLOG sets
+// the larger number, for instance to 1000000, which takes minutes to insert.
 func BenchmarkBacklog(b *testing.B) {
 	const records, workers = 1000, 8
 	largest := 20_000
@@ -133,7 +132,7 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
-// fill adds scheduled and finished records, those from a number up to another.
+// fill adds scheduled and finished records, numbered from one number up to another.
 func fill(b *testing.B, d *sqlite.Driver, from, to int) {
 	b.Helper()
 	const atOnce = 1000
@@ -149,8 +148,8 @@ func fill(b *testing.B, d *sqlite.Driver, from, to int) {
 	}
 }
 
-// BenchmarkTenants takes records through their lives of which there is one in
-// each of many queues, with a claim that asks for all queues.
+// BenchmarkTenants inserts, claims and completes one record in each of many queues, with
+// claims from all queues.
 func BenchmarkTenants(b *testing.B) {
 	for _, queues := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint(queues), func(b *testing.B) {
@@ -180,7 +179,7 @@ func BenchmarkTenants(b *testing.B) {
 	}
 }
 
-// BenchmarkFanIn ends the edges of one job, one by one, of which it has many.
+// BenchmarkFanIn ends the many dependencies of one job, one by one.
 func BenchmarkFanIn(b *testing.B) {
 	for _, edges := range []int{1000, 2000, 4000, 8000, 16_000} {
 		b.Run(fmt.Sprint(edges), func(b *testing.B) {
@@ -203,7 +202,7 @@ func BenchmarkFanIn(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle claims from 1,000 queues of which none has work.
+// BenchmarkIdle claims from 1,000 queues without work.
 func BenchmarkIdle(b *testing.B) {
 	d := open(b, sqlite.Options{Path: newPath(b)})
 	req := request(8)

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// bootID tells the boots of the machine apart; it is empty where the system has no such
-// ID. Containers on a machine have the same one.
+// bootID identifies the current boot of the machine; it is empty if the system has no such
+// ID. Containers on one machine have the same ID.
 var bootID = func() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "" // It is not Linux, or is kept from us.
+		return "" // not Linux, or not readable
 	}
 	return strings.TrimSpace(string(id))
 }
 
-// noteBoot ends all leases where the machine was booted since the file was opened last:
-// the processes that hold them were on this machine, and are dead. A lease that has no
-// end is over.
+// noteBoot ends all leases if the machine was rebooted since the file was last opened:
+// their owners were processes of this machine, and are dead. A lease without an end is
+// over.
 func noteBoot(ctx context.Context, conn *sql.Conn) error {
 	current := bootID()
 	last, err := lastBoot(ctx, conn)
@@ -46,16 +46,16 @@ func noteBoot(ctx context.Context, conn *sql.Conn) error {
 		return failure
 	})
 	if err != nil {
-		return fmt.Errorf("noting in which boot of the machine the file is open: %w", err)
+		return fmt.Errorf("recording the boot ID: %w", err)
 	}
 	return nil
 }
 
-// lastBoot is the boot in which the file was opened last; empty where that is not known.
+// lastBoot returns the ID of the boot in which the file was last opened; empty if unknown.
 func lastBoot(ctx context.Context, conn *sql.Conn) (id string, err error) {
 	err = conn.QueryRowContext(ctx, "SELECT id FROM boot").Scan(&id)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("reading in which boot of the machine the file was open: %w", err)
+		return "", fmt.Errorf("reading the last boot ID: %w", err)
 	}
 	return id, nil
 }

@@ -4,30 +4,31 @@ import (
 	"fmt"
 )
 
-// changes is a transaction. Its methods don't watch contexts: it takes
-// milliseconds, and one of several callers must not end it for the others. While
-// a query calls its function no other statement may run.
+// changes is a transaction. Its methods ignore contexts: it takes milliseconds, and one of
+// several callers must not end it for the others. While a query calls its function, no other
+// statement may run.
 type changes struct {
 	connection
-	// keys are those of queues that are known since before the transaction.
+	// keys are the keys of queues that were known before the transaction.
 	keys map[string]int64
-	// found are those that it found, or added.
+	// found are the keys of queues that the transaction found or added.
 	found map[string]int64
-	// counts are the changes that are not written yet.
+	// counts are the changes of counts that are not written yet.
 	counts map[int64]*counts
-	// freed are scopes of a queue that are to be promised, and promoting is true while
-	// they are.
+	// freed are the scopes of a queue that are to be promised, and promoting is true while
+	// that is done.
 	freed     []string
 	promoting bool
-	// examined counts the groups that were examined, and told the edges that were ended.
-	examined, told int
+	// examined is the number of groups that were examined, and edgesEnded the number of edges
+	// that were ended.
+	examined, edgesEnded int
 }
 
 func newChanges(on connection, keys map[string]int64) *changes {
 	return &changes{connection: on, keys: keys, found: map[string]int64{}, counts: map[int64]*counts{}}
 }
 
-// counts is by how much the numbers of the records of a queue have changed.
+// counts is the change of the numbers of records of a queue.
 type counts struct {
 	places  [places]int
 	overdue int
@@ -43,7 +44,7 @@ func (c *changes) count(queue int64) *counts {
 	return n
 }
 
-// flush writes the counts, and begins new ones.
+// flush writes the counts and resets them.
 func (c *changes) flush() error {
 	for queue, n := range c.counts {
 		if *n == (counts{}) {
@@ -60,7 +61,7 @@ func (c *changes) flush() error {
 	return nil
 }
 
-// queue returns the key of a queue; 0 where there is no such queue.
+// queue returns the key of a queue; 0 if the queue does not exist.
 func (c *changes) queue(name string) (key int64, err error) {
 	if known, ok := c.keys[name]; ok {
 		return known, nil
@@ -75,7 +76,7 @@ func (c *changes) queue(name string) (key int64, err error) {
 	return key, err
 }
 
-// ensureQueue returns the key of a queue, which it adds where it is not there.
+// ensureQueue returns the key of a queue, which it adds if it does not exist.
 func (c *changes) ensureQueue(name string) (key int64, err error) {
 	key, err = c.queue(name)
 	if err != nil || key != 0 {
@@ -89,7 +90,7 @@ func (c *changes) ensureQueue(name string) (key int64, err error) {
 	return key, nil
 }
 
-// one runs a statement that gives one row at most, and tells whether it did.
+// one runs a statement that returns at most one row, and reports whether it returned one.
 func (c *changes) one(s statement, scan func(*row), args ...any) (found bool, err error) {
 	err = c.query(s, func(r *row) error {
 		found = true
@@ -99,7 +100,7 @@ func (c *changes) one(s statement, scan func(*row), args ...any) (found bool, er
 	return found, err
 }
 
-// job finds a row; nil where there is none.
+// job finds a row; nil if it does not exist.
 func (c *changes) job(s statement, args ...any) (*job, error) {
 	j := &job{}
 	found, err := c.one(s, j.read, args...)
@@ -109,7 +110,7 @@ func (c *changes) job(s statement, args ...any) (*job, error) {
 	return j, nil
 }
 
-// named finds a record by its name; nil where there is none.
+// named finds a record by its name; nil if it does not exist.
 func (c *changes) named(queue int64, name string) (*job, error) {
 	if queue == 0 {
 		return nil, nil
@@ -137,7 +138,7 @@ func (c *changes) records(s statement, args ...any) (records []*stored, err erro
 	return records, err
 }
 
-// latest finds the latest attempt of a job; nil where there is none.
+// latest finds the latest attempt of a job; nil if there is none.
 func (c *changes) latest(queue int64, id string) (*job, error) {
 	if queue == 0 {
 		return nil, nil

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// timedAtOnce is the number of records, at most, that one claim makes ready
-	// because they are due, and that it marks because they have expired.
+	// timedAtOnce is the maximum number of due records that one claim makes ready, and the
+	// maximum number of expired records that it marks.
 	timedAtOnce = 1000
-	// fewQueues is the number of queues up to which a claim looks each of them
-	// up, and does not go through those that have work.
+	// fewQueues is the number of queues up to which a claim queries each of them, instead
+	// of listing all queues that have work.
 	fewQueues = 8
 )
 
-// claimed is a record that was claimed, of a queue.
+// claimed is a claimed record with the name of its queue.
 type claimed struct {
 	*stored
 	queue string
 }
 
-// Claim implements driver.Driver. Where ctx ends while it is under way, what was
-// claimed is handed back. A record that can't be read is given without a job, so
-// that it can be parked. Where more than 1,000 records have become due, or have
-// expired, at a time, the rest is left for a claim that Next asks for at once. A
-// claim that finds nothing keeps nobody from writing.
+// Claim implements driver.Driver. If ctx ends during the claim, the claimed records are
+// handed back. A record that can't be decoded is returned without a job, so that it can be
+// parked. If more than 1,000 records are due or expired at a time, the rest is left for
+// another claim, which Next requests at once. A claim that finds nothing does not block
+// writers.
 func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Claimed, error) {
 	given, next, err := d.claim(ctx, req)
 	if err != nil {
@@ -47,12 +47,12 @@ func (d *Driver) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cla
 
 func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) ([]claimed, time.Time, error) {
 	if !d.mayHaveMore.Swap(false) {
-		found, next, err := d.looks.look(ctx, req)
+		found, next, err := d.claimQuery.run(ctx, req)
 		if err != nil || !found {
 			return nil, next, err
 		}
 	}
-	// Where ctx ends the writer may still use them.
+	// If ctx ends, the writer may still use these variables.
 	var given []claimed
 	var next time.Time
 	err := d.writer.write(ctx, &change{
@@ -72,7 +72,7 @@ func (d *Driver) claim(ctx context.Context, req driver.ClaimRequest) ([]claimed,
 	return given, next, nil
 }
 
-// decode decodes a record, and logs that it can't be read where it can't.
+// decode decodes a record, and logs a failure.
 func (d *Driver) decode(ctx context.Context, s *stored, queue string) *driver.Record {
 	r, err := s.decode(queue)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *Driver) decode(ctx context.Context, s *stored, queue string) *driver.Re
 	return r
 }
 
-// claim claims records, and tells when there may be more.
+// claim claims records, and returns when there may be more.
 func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Time, err error) {
 	more, err := c.passTime(req.Now.UnixNano())
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 		}
 		more = more || len(overdue) == timedAtOnce
 		given = append(given, overdue...)
-		// Where they ended, others may have become ready.
+		// When they are claimed, other records may become ready.
 		w.ready += c.count(w.key).places[ready]
 		w.running += c.count(w.key).places[running]
 	}
@@ -136,16 +136,15 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 	return given, earliest(due, expires), err
 }
 
-// passTime makes records ready that are due, marks those that have expired, and goes on with
-// what was left.
-// It tells whether there may be more of them.
+// passTime makes due records ready, marks expired records, and continues work that earlier
+// transactions left. It reports whether there may be more of them.
 func (c *changes) passTime(now int64) (more bool, err error) {
 	due, expires, left, err := c.nextTimes()
 	if err != nil {
 		return false, err
 	}
 	if left {
-		more, err = c.goOn()
+		more, err = c.settleLeftovers()
 		if err != nil {
 			return false, err
 		}
@@ -157,7 +156,7 @@ func (c *changes) passTime(now int64) (more bool, err error) {
 			return false, err
 		}
 		more = more || moreDue
-		// A record that was moved has lost the mark that it has expired.
+		// A record that was moved is no longer marked as expired.
 		_, expires, _, err = c.nextTimes()
 		if err != nil {
 			return false, err
@@ -175,14 +174,14 @@ func isDue(due instant, now int64) bool { return due.Valid && due.Int64 <= now }
 // hasExpired is false at the deadline, at which a job may still start.
 func hasExpired(expires instant, now int64) bool { return expires.Valid && expires.Int64 < now }
 
-// nextTimes are when the first of the records is due, and when the first
-// expires, that wait for that. left reports whether a transaction has left something.
+// nextTimes returns when the first waiting record becomes due, and when the first one
+// expires. left reports whether a transaction has left work.
 func (c *changes) nextTimes() (due, expires instant, left bool, err error) {
 	_, err = c.one(nextTimes, func(r *row) { due, expires, left = r.time(), r.time(), r.bool() })
 	return due, expires, left, err
 }
 
-// earliest is when a claim may find more; zero where there is no such time.
+// earliest returns when a claim may find more; zero for never.
 func earliest(due, expires sql.NullInt64) time.Time {
 	if expires.Valid {
 		expires.Int64++ // see hasExpired
@@ -193,9 +192,8 @@ func earliest(due, expires sql.NullInt64) time.Time {
 	return timeOf(due)
 }
 
-// markExpired marks records that expired before they were claimed, of whichever
-// queue, so that a claim of theirs finds them. They stay where they are until
-// then.
+// markExpired marks records of any queue that expired before they were claimed, so that a
+// claim from their queue finds them. They keep their places until then.
 func (c *changes) markExpired(now int64) (more bool, err error) {
 	type key struct{ seq, queue int64 }
 	var found []key
@@ -216,8 +214,7 @@ func (c *changes) markExpired(now int64) (more bool, err error) {
 	return len(found) == timedAtOnce, nil
 }
 
-// admitDue makes the records ready, or else wait for a scope, whose time has
-// come.
+// admitDue makes due records ready, or makes them wait for a scope.
 func (c *changes) admitDue(now int64) (more bool, err error) {
 	due, err := c.jobs(findDue, now, timedAtOnce)
 	if err != nil {
@@ -239,14 +236,14 @@ func (c *changes) admitDue(now int64) (more bool, err error) {
 	return len(due) == timedAtOnce, nil
 }
 
-// work is what a queue has for a claim.
+// work is what a queue offers to a claim.
 type work struct {
 	driver.Demand
 	key                        int64
 	paused                     bool
 	ready, overdue             int
 	running, maxRunning, share int
-	// eligible are the first of the ready records, where some kinds are left out.
+	// eligible holds the first ready records, if some kinds are excluded.
 	eligible []candidate
 }
 
@@ -258,7 +255,7 @@ func (w *work) read(r *row) {
 	w.ready, w.overdue, w.running, w.maxRunning = r.int(), r.int(), r.int(), r.int()
 }
 
-// work returns the queues of a request that have any, in its order.
+// work returns the requested queues that have work, in the order of the request.
 func (c *changes) work(req driver.ClaimRequest) (all []*work, err error) {
 	busy, err := c.busyQueues(req.Queues)
 	if err != nil || len(busy) == 0 {
@@ -273,8 +270,8 @@ func (c *changes) work(req driver.ClaimRequest) (all []*work, err error) {
 	return all, nil
 }
 
-// busyQueues returns by name the queues that have work; those that were not asked
-// for may be among them.
+// busyQueues returns by name the queues that have work. It may contain queues that were
+// not requested.
 func (c *changes) busyQueues(asked []driver.Demand) (map[string]*work, error) {
 	busy := map[string]*work{}
 	add := func(r *row) error {
@@ -294,13 +291,13 @@ func (c *changes) busyQueues(asked []driver.Demand) (map[string]*work, error) {
 	return busy, nil
 }
 
-// inTurn shares a number of records out between queues: one to each, then another
-// to each that has more.
+// inTurn distributes a number of records over queues: one to each, then another to each
+// that has more.
 func inTurn(all []*work, limit int) {
 	for gave := true; gave && limit > 0; {
 		gave = false
 		for _, w := range all {
-			if limit > 0 && w.share < w.most() {
+			if limit > 0 && w.share < w.claimable() {
 				w.share++
 				limit--
 				gave = true
@@ -309,8 +306,8 @@ func inTurn(all []*work, limit int) {
 	}
 }
 
-// most is the number of ready records, at most, that may be claimed.
-func (w *work) most() int {
+// claimable returns the number of ready records that may be claimed.
+func (w *work) claimable() int {
 	if w.paused {
 		return 0
 	}
@@ -321,7 +318,7 @@ func (w *work) most() int {
 	return most
 }
 
-// interleave gives one record of each list in turn.
+// interleave takes one record of each list in turn.
 func interleave(lists [][]claimed) (all []claimed) {
 	if len(lists) == 1 {
 		return lists[0]
@@ -338,8 +335,8 @@ func interleave(lists [][]claimed) (all []claimed) {
 	return all
 }
 
-// claimOverdue claims, without their scopes, the records of a queue that are
-// marked because they have expired.
+// claimOverdue claims the records of a queue that are marked as expired, without their
+// scopes.
 func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claimed, err error) {
 	if w.overdue == 0 {
 		return nil, nil
@@ -359,7 +356,7 @@ func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claime
 }
 
 func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
-	// One before it may have left a scope to it.
+	// The record before it may have passed a scope to it.
 	current, err := c.job(findSeq, s.seq)
 	if err != nil {
 		return err
@@ -383,7 +380,7 @@ func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
 	return c.started(&s.job)
 }
 
-// claimReady claims records that are ready, in the order in which they run.
+// claimReady claims ready records, in the order in which they run.
 func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed, err error) {
 	if w.share <= 0 {
 		return nil, nil
@@ -416,14 +413,14 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 	return given, nil
 }
 
-// leased makes the record show the lease that a claim takes.
+// leased sets the fields of a lease that a claim takes.
 func (s *stored) leased(req driver.ClaimRequest) {
 	s.job.owner, s.job.count = req.Owner, s.job.count+1
 	s.modTime = instantOf(req.Now)
 	s.started = s.modTime
 }
 
-// unclaim hands back what was claimed for a caller that left.
+// unclaim hands back the records that were claimed for a caller that left.
 func (c *changes) unclaim(given []claimed) error {
 	for _, g := range given {
 		lease := driver.Lease{Queue: g.queue, Name: g.name, Owner: g.job.owner, Count: g.job.count}

@@ -14,11 +14,11 @@ type ending struct {
 	record  *driver.Record
 	name    string
 	content *content
-	refusal error // why it can't be written
+	refusal error // why it can't be stored
 	to      place // final, or retrying
-	// replaced is true where there is a next attempt.
+	// replaced is true if a next attempt exists.
 	replaced bool
-	// next is that attempt, if it is stored with the end.
+	// next is that attempt if it is stored together with the end.
 	next *newRecord
 }
 
@@ -31,7 +31,7 @@ func newEnding(name string, r *driver.Record) (*ending, error) {
 	return &ending{record: r, name: name, content: c, to: finalPlace(driver.StateOf(r, time.Now()))}, nil
 }
 
-// newFinalEnding is newEnding for an attempt that is not to be retried, or has
+// newFinalEnding is newEnding for an attempt that is not to be retried, or already has
 // been.
 func newFinalEnding(r *driver.Record) (*ending, error) {
 	e, err := newEnding(r.Name, r)
@@ -43,16 +43,16 @@ func newFinalEnding(r *driver.Record) (*ending, error) {
 	return e, err
 }
 
-// values are the arguments of endContent.
+// values returns the arguments of endContent.
 func (c *content) values(args []any) []any {
 	return append(args, c.owner, c.count, c.modTime, c.created, c.started, c.ended, c.waitUntil, c.dispatchBy, c.maxTime,
 		c.errorCount, c.lastError, c.reason, c.forgetAt, c.jobType, c.version, c.format, c.dependency, blob(c.extra), c.body)
 }
 
-// Complete implements driver.Driver. A record that never ran can be completed
-// too, under the lease that it shows: then it never will.
+// Complete implements driver.Driver. A record that never ran can also be completed, under
+// the lease that it shows; it will not run afterwards.
 //
-// If ctx carries a transaction (see WithTx) it writes in that.
+// If ctx carries a transaction (see WithTx), Complete writes in it.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
 	tx, err := transactionOf(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 			e = &ending{refusal: refusal}
 		}
 		e.lease = completion.Lease
-		if err == nil && completion.Next != nil {
+		if refusal == nil && completion.Next != nil {
 			e.replaced = true
 			e.next, e.refusal = encodeNext(completion.Next)
 		}
@@ -109,8 +109,8 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 			return nil, nil
 		}
 	}
-	// It does not run, or it holds something, or others wait for it, or it was to be
-	// canceled.
+	// The record is not running, or it holds scopes, or other records depend on it, or it was
+	// to be canceled.
 	j, refusal, err := c.shown(e.lease)
 	if refusal != nil || err != nil {
 		return refusal, err
@@ -124,7 +124,7 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	return nil, c.end(j, e)
 }
 
-// completeAndRetry ends an attempt and puts the next in its place.
+// completeAndRetry ends an attempt and replaces it by the next.
 func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) {
 	next := e.next
 	if e.content.progress == nil && next.isSimple() {
@@ -155,7 +155,7 @@ func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) 
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if j.open { // it never waited for them to end
+	if j.open { // it did not wait until all its dependencies ended
 		if _, err = c.exec(leaveEdges, j.seq); err != nil {
 			return nil, err
 		}
@@ -163,13 +163,13 @@ func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) 
 	return nil, c.replaceByNext(j, e, next)
 }
 
-// isSimple is true for a next attempt that needs nothing but its row, if the attempt before
-// has nothing that passes to it.
+// isSimple reports whether a next attempt needs only its row, if it inherits nothing from
+// the attempt before.
 func (n *newRecord) isSimple() bool {
 	return len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == ""
 }
 
-// checkNext refuses a next attempt that can't take the place of a record.
+// checkNext refuses a next attempt that can't replace a record.
 func (c *changes) checkNext(j *job, next *newRecord) (refusal, err error) {
 	taken, err := c.named(j.queue, next.name)
 	if err != nil {
@@ -204,12 +204,12 @@ func (c *changes) ended(queue int64, from, to place) {
 	}
 }
 
-// end ends an attempt, wherever its record stands.
+// end ends an attempt, whatever place its record has.
 func (c *changes) end(j *job, e *ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	if j.open { // it never waited for them to end
+	if j.open { // it did not wait until all its dependencies ended
 		if _, err := c.exec(leaveEdges, j.seq); err != nil {
 			return err
 		}
@@ -220,11 +220,10 @@ func (c *changes) end(j *job, e *ending) error {
 	if err := c.free(j, j.allScopes()); err != nil {
 		return err
 	}
-	return c.tellDependents(j)
+	return c.releaseDependents(j)
 }
 
-// replace stores the record of an attempt that ended, and takes the row out of
-// its place.
+// replace stores the record of an ended attempt, and moves the row to its final place.
 func (c *changes) replace(j *job, e *ending) error {
 	keepsKey := !e.replaced && j.keepsKey(e.to)
 	args := e.content.values([]any{e.replaced, blob(e.content.progress), keepsKey})
@@ -311,9 +310,9 @@ func (c *changes) retry(queue string, e *ending, next *newRecord) (refusal, err 
 	return nil, c.replaceByNext(j, e, next)
 }
 
-// replaceByNext puts the next attempt in the place of one that awaits it, or runs. What
-// the one holds, what it depends on and who depends on it pass to the other. That
-// its edges failed is not held against the next.
+// replaceByNext replaces an attempt that is running or awaits its retry by the next
+// attempt, which inherits its scopes, dependencies and dependents. A failed dependency
+// does not block the next attempt.
 func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
 	held := j.enqueueScopes
 	if j.place == running {

@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// shop is the database of the example.
+// shop is the application's database in the example.
 var shop *sql.DB
 
 var ship = job.Define("example.sqlite.ship", 1, func(ctx context.Context, order string) error {
@@ -33,7 +33,7 @@ var ship = job.Define("example.sqlite.ship", 1, func(ctx context.Context, order 
 	return tx.Commit()
 })
 
-// End a job in the transaction of what it does: either both are stored, or neither.
+// End a job in the same transaction as its work: either both are stored, or neither.
 func ExampleWithTx_completeIn() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")

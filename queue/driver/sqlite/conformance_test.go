@@ -37,8 +37,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// stores are the files of the suite. There are hundreds, so each is a copy of an
-// empty one, in memory where the system has a place for that.
+// stores are the files of the suite. There are hundreds, so each is a copy of an empty
+// file, in memory if the system supports it.
 type stores struct {
 	empty []byte
 	paths map[driver.Driver]string
@@ -76,7 +76,7 @@ func (s *stores) open(t *testing.T, path string) driver.Driver {
 	return d
 }
 
-// elapse lets time pass for all drivers on the file of one.
+// elapse advances the lease clock of all drivers that share the file of d.
 func (s *stores) elapse(_ *testing.T, d driver.Driver, by time.Duration) {
 	for other, path := range s.paths {
 		if path == s.paths[d] {
@@ -85,8 +85,8 @@ func (s *stores) elapse(_ *testing.T, d driver.Driver, by time.Duration) {
 	}
 }
 
-// reopen waits until the calls that were left behind are done, as those of a
-// process that was killed are.
+// reopen waits until all calls of the old driver are done, as they are when a process was
+// killed.
 func (s *stores) reopen(t *testing.T, d driver.Driver) driver.Driver {
 	t.Helper()
 	if _, err := d.Extend(t.Context(), nil, time.Minute); err != nil {

@@ -14,25 +14,25 @@ import (
 
 // connection runs statements, one at a time, in a transaction of its owner.
 type connection interface {
-	// exec runs a statement, and tells how many rows it changed.
+	// exec runs a statement and returns the number of rows that it changed.
 	exec(s statement, args ...any) (int64, error)
-	// query runs a statement, and calls each for every row of its result.
+	// query runs a statement and calls each for every row of the result.
 	query(s statement, each func(*row) error, args ...any) error
-	// queryText is query for one that is not among the statements.
+	// queryText is query for a text that is not one of the statements.
 	queryText(text string, each func(*row) error, args ...any) error
 }
 
-// ownConnection is a connection of this driver alone. It goes past database/sql,
-// which takes as long for a statement as SQLite. No context stops a statement:
-// it takes microseconds, and must not be stopped half-way.
+// ownConnection is a connection that only this driver uses. It bypasses database/sql, whose
+// overhead per statement equals the time of SQLite itself. No context interrupts a
+// statement: it takes microseconds, and must not stop half-way.
 type ownConnection struct {
 	conn     *zombiezen.Conn
 	prepared [statements]*zombiezen.Stmt
 	row      row
 }
 
-// openConnection opens a connection to a file that exists, and runs pragmas on it. A
-// statement waits for other processes for up to busy.
+// openConnection opens a connection to an existing file and runs pragmas on it. A statement
+// waits for other processes for up to busy.
 func openConnection(path string, busy time.Duration, pragmas ...string) (*ownConnection, error) {
 	conn, err := zombiezen.OpenConn(path, zombiezen.OpenReadWrite)
 	if err != nil {
@@ -48,7 +48,7 @@ func openConnection(path string, busy time.Duration, pragmas ...string) (*ownCon
 	return &ownConnection{conn: conn}, nil
 }
 
-// statement prepares a statement when it is first used.
+// statement prepares a statement on its first use.
 func (c *ownConnection) statement(s statement) (*zombiezen.Stmt, error) {
 	if c.prepared[s] == nil {
 		prepared, err := c.prepare(statementTexts[s])
@@ -150,7 +150,7 @@ func (c *ownConnection) queryText(text string, each func(*row) error, args ...an
 	return errors.Join(c.rows(prepared, each, args), prepared.Finalize())
 }
 
-// rows runs a statement to its end, and calls each for every row, unless it is nil.
+// rows runs a statement to its end, and calls each for every row if it is not nil.
 func (c *ownConnection) rows(prepared *zombiezen.Stmt, each func(*row) error, args []any) error {
 	err := bind(prepared, args)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *ownConnection) rows(prepared *zombiezen.Stmt, each func(*row) error, ar
 	for {
 		more, err := prepared.Step()
 		if err != nil {
-			return err // and the statement is reset
+			return err // the statement is reset already
 		}
 		if !more {
 			return prepared.Reset()
@@ -175,7 +175,7 @@ func (c *ownConnection) rows(prepared *zombiezen.Stmt, each func(*row) error, ar
 	}
 }
 
-// inTransaction reports whether a transaction has begun and not ended.
+// inTransaction reports whether a transaction is open.
 func (c *ownConnection) inTransaction() bool { return !c.conn.AutocommitEnabled() }
 
 func (c *ownConnection) close() error {
@@ -203,7 +203,7 @@ type columns interface {
 	bytes(column int) []byte
 }
 
-// currentRow is the row that a statement has reached.
+// currentRow is the row that a statement has stepped to.
 type currentRow struct{ *zombiezen.Stmt }
 
 func (r currentRow) kind(column int) zombiezen.ColumnType { return r.ColumnType(column) }
@@ -216,7 +216,7 @@ func (r currentRow) bytes(column int) []byte {
 	return b
 }
 
-// scannedRow is a row that database/sql has read.
+// scannedRow is a row that was read by database/sql.
 type scannedRow []any
 
 func (r scannedRow) kind(column int) zombiezen.ColumnType {
@@ -248,8 +248,8 @@ func (r *row) read(each func(*row) error) error {
 	return err
 }
 
-// next goes on to a column, and reports whether it is of the wanted type. If it is of
-// another than that or NULL, the row has an error.
+// next advances to the next column, and reports whether it has the wanted type. A type other
+// than that or NULL sets the row's error.
 func (r *row) next(want zombiezen.ColumnType) (column int, ok bool) {
 	column = r.at
 	r.at++
@@ -295,7 +295,7 @@ func (r *row) bytes() []byte {
 	return nil
 }
 
-// names reads a list of names.
+// names reads a list of names from its JSON.
 func (r *row) names() names {
 	text := r.text()
 	if text == "" {
@@ -308,17 +308,17 @@ func (r *row) names() names {
 	return list
 }
 
-// The result codes of SQLite that are met; the last one is an extended one.
+// The result codes of SQLite that are handled; codeUnique is an extended code.
 const (
 	codeBusy   = 5
 	codeUnique = 2067
 )
 
-// resultCode is the result code that an error carries, without its extension; 1, which is
-// that of errors of no particular kind, if it carries none.
+// resultCode returns the primary result code of an error; 1, the code of generic errors, if
+// the error has none.
 func resultCode(err error) int { return extendedCode(err) & 0xff }
 
-// extendedCode reads the errors of both packages that speak to SQLite.
+// extendedCode supports the errors of both SQLite packages.
 func extendedCode(err error) int {
 	var failure *sqlite.Error
 	if errors.As(err, &failure) {
@@ -327,5 +327,5 @@ func extendedCode(err error) int {
 	return int(zombiezen.ErrCode(err))
 }
 
-// isTaken reports whether a row could not be added because one like it exists.
+// isTaken reports whether a row could not be added because its unique key exists.
 func isTaken(err error) bool { return extendedCode(err) == codeUnique }

@@ -8,7 +8,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// control is what is set for a queue.
+// control returns the settings of a queue.
 func (c *changes) control(queue int64) (control driver.Control, err error) {
 	_, err = c.one(readControl, func(r *row) { control = r.control() }, queue)
 	return control, err
@@ -18,8 +18,7 @@ func (r *row) control() driver.Control {
 	return driver.Control{Paused: r.bool(), Draining: r.bool(), MaxRunning: r.int()}
 }
 
-// Control implements driver.Driver. It returns an error for a MaxRunning that is
-// negative.
+// Control implements driver.Driver. It returns an error if MaxRunning is negative.
 func (d *Driver) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
 	if change.MaxRunning != nil && *change.MaxRunning < 0 {
 		return driver.Control{}, fmt.Errorf("controlling queue %q: MaxRunning must not be negative (is %d)", queue, *change.MaxRunning)

@@ -17,7 +17,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// insertFanIn inserts a job, "dependent", with so many edges, and what they name.
+// insertFanIn inserts a job, "dependent", with a number of edges, and the jobs that it
+// depends on.
 func insertFanIn(tb testing.TB, d *sqlite.Driver, edges int, prefix string) {
 	tb.Helper()
 	dependent := newRecord(tb, "dependent")
@@ -32,7 +33,7 @@ func insertFanIn(tb testing.TB, d *sqlite.Driver, edges int, prefix string) {
 	require.NoError(tb, errors.Join(append(errs, err)...))
 }
 
-// endEach ends records that were claimed, each in a transaction of its own.
+// endEach ends claimed records, each in a transaction of its own.
 func endEach(tb testing.TB, d *sqlite.Driver, records []*driver.Record, outcome amboy.Outcome) {
 	tb.Helper()
 	for _, r := range records {
@@ -43,8 +44,8 @@ func endEach(tb testing.TB, d *sqlite.Driver, records []*driver.Record, outcome 
 	}
 }
 
-// However many edges a job has, as much is written when one of them ends.
-func TestTheEndOfAnEdgeCostsTheSameWhateverTheirNumber(t *testing.T) {
+// The bytes that are written when an edge ends do not depend on the number of edges.
+func TestTheCostOfEndingAnEdgeDoesNotDependOnTheNumberOfEdges(t *testing.T) {
 	for _, outcome := range []amboy.Outcome{"", amboy.OutcomeCanceled} {
 		few, many := writtenByEdge(t, 50, outcome), writtenByEdge(t, 500, outcome)
 		t.Logf("bytes by edge, of 50 and of 500, outcome %q: %d and %d", outcome, few, many)
@@ -52,7 +53,7 @@ func TestTheEndOfAnEdgeCostsTheSameWhateverTheirNumber(t *testing.T) {
 	}
 }
 
-// writtenByEdge is how many bytes are written, on average, when an edge ends that
+// writtenByEdge returns the average number of bytes that are written when an edge ends that
 // is not the last.
 func writtenByEdge(t *testing.T, edges int, outcome amboy.Outcome) int64 {
 	t.Helper()
@@ -84,7 +85,7 @@ func logSize(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-func TestARecordShowsTheEdgesForWhichItWaits(t *testing.T) {
+func TestARecordShowsItsOpenDependencies(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	insertFanIn(t, d, 4, "edge-")
 	claimed := claim(t, d, 4)
@@ -108,9 +109,9 @@ func TestAnEdgeMayBeNamedTwice(t *testing.T) {
 	assert.Equal(t, []string{"edge", "edge"}, dependent[0].Dependency.Failed)
 }
 
-// No edge is left open of a job that ended without waiting for it, and nothing is
-// left of those of one that is gone.
-func TestEdgesOfWhatEndedAreClosed(t *testing.T) {
+// A job that ended without waiting for its dependencies has no open edge, and a removed job
+// has no edges at all.
+func TestEdgesOfEndedJobsAreClosed(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	canceled, expired, told := newRecord(t, "canceled"), newRecord(t, "expired"), newRecord(t, "told")
@@ -157,5 +158,5 @@ func TestEdgesOfWhatEndedAreClosed(t *testing.T) {
 		assert.True(t, amboy.IsJobNotFoundError(err), "job %q is gone", id)
 	}
 	count()
-	assert.Equal(t, 2, edges, "of the one that awaits its retry")
+	assert.Equal(t, 2, edges, "edges of the job that awaits its retry")
 }

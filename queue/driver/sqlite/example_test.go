@@ -37,7 +37,7 @@ func Example() {
 	// 1 completed
 }
 
-// with opens a driver, uses it and closes it.
+// with opens a driver, calls a function with it, and closes it.
 func with(ctx context.Context, opts sqlite.Options, use func(context.Context, *sqlite.Driver) error) error {
 	d, err := sqlite.Open(ctx, opts)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// SchemaVersion is the newest that this library knows.
+// SchemaVersion is the newest schema version that this library knows.
 var SchemaVersion = currentVersion()
 
-// AddMigrations makes files have further steps to take, as those of newer versions
-// have, until restore is called.
+// AddMigrations adds migrations, as newer versions of this library have, until restore is
+// called.
 func AddMigrations(steps ...string) (restore func()) {
 	was := migrations
 	for _, text := range steps {
@@ -26,8 +26,8 @@ func AddMigrations(steps ...string) (restore func()) {
 	return func() { migrations = was }
 }
 
-// Queries are all statements that a driver runs and that read or change a table,
-// but for those that open a file and those of Selections.
+// Queries returns all statements of a driver that read or change a table, except statements
+// that open a file and those of Selections.
 func Queries() []string {
 	queries := slices.Concat(statementTexts[:], []string{readLatest, readAttempts, readQueue, readCancelled, readLeases, readLateWait})
 	return slices.DeleteFunc(queries, func(q string) bool {
@@ -36,7 +36,7 @@ func Queries() []string {
 	})
 }
 
-// Selections are the statements that find and count the records of a query.
+// Selections returns the statements that find and count the records of a query.
 func Selections(q driver.Query, newest bool) []string {
 	s, err := newSelection(q, time.Now())
 	if err != nil {
@@ -47,13 +47,13 @@ func Selections(q driver.Query, newest bool) []string {
 	}
 	at := &span{newest: newest, until: instant{Valid: true}, end: instant{Valid: true}}
 	var texts []string
-	if s.way.merged {
-		text, _ := s.way.merge(at)
+	if s.path.merged {
+		text, _ := s.path.merge(at)
 		texts = append(texts, text)
 	}
-	for i := range s.way.walks {
-		if !s.way.merged {
-			text, _ := s.way.walks[i].bound(at)
+	for i := range s.path.scans {
+		if !s.path.merged {
+			text, _ := s.path.scans[i].bound(at)
 			texts = append(texts, text)
 		}
 	}
@@ -61,12 +61,12 @@ func Selections(q driver.Query, newest bool) []string {
 	return append(texts, text)
 }
 
-// fewOfAll says of everything that there are few.
+// fewOfAll returns no rows, so that all counts seem to be 0.
 type fewOfAll struct{}
 
 func (fewOfAll) queryText(string, func(*row) error, ...any) error { return nil }
 
-// IndexedStates are those whose records an index finds.
+// IndexedStates returns the states whose records are found by an index.
 func IndexedStates() (states []amboy.JobState) {
 	for _, state := range amboy.JobStates() {
 		s := &selection{}
@@ -78,27 +78,27 @@ func IndexedStates() (states []amboy.JobState) {
 	return states
 }
 
-// Elapse lets time pass by the clock by which a driver measures leases.
+// Elapse advances the clock by which a driver measures leases.
 func Elapse(d *Driver, by time.Duration) {
 	was := d.elapsed
 	d.elapsed = func() time.Duration { return was() + by }
 }
 
-// SetBoot makes the machine seem to be in a boot with that ID, until restore is called.
+// SetBoot sets the boot ID of the machine, until restore is called.
 func SetBoot(id string) (restore func()) {
 	was := bootID
 	bootID = func() string { return id }
 	return func() { bootID = was }
 }
 
-// Exec runs a statement on the connection that writes.
+// Exec runs a statement on the connection of the writer.
 func Exec(d *Driver, text string) error {
 	return d.writer.write(context.Background(), &change{run: func(c *changes) error {
 		return c.queryText(text, func(*row) error { return nil })
 	}})
 }
 
-// DefineFunction makes a function without arguments callable on the connection that writes.
+// DefineFunction defines an SQL function without arguments on the connection of the writer.
 func DefineFunction(d *Driver, name string, f func()) error {
 	return d.writer.write(context.Background(), &change{run: func(c *changes) error {
 		return c.connection.(*ownConnection).conn.CreateFunction(name, &zombiezen.FunctionImpl{
@@ -111,16 +111,15 @@ func DefineFunction(d *Driver, name string, f func()) error {
 	}})
 }
 
-// DoNotWait makes calls whose context has ended not wait for a change that is
-// being made, until restore is called.
+// DoNotWait makes calls whose context ends return at once, even if their change is being
+// written, until restore is called.
 func DoNotWait() (restore func()) {
 	was := settleTime
 	settleTime = 0
 	return func() { settleTime = was }
 }
 
-// InsertEnded adds records as they are, also those that have ended, of which it
-// knows no more than their state.
+// InsertEnded adds records in the places of their states, finished ones included.
 func InsertEnded(d *Driver, records []*driver.Record) error {
 	return d.writer.write(context.Background(), &change{size: len(records), run: func(c *changes) error {
 		for _, r := range records {
@@ -141,23 +140,24 @@ func InsertEnded(d *Driver, records []*driver.Record) error {
 	}})
 }
 
-// EndPagesAfter makes a page that is not full end after a time, until restore is called.
+// EndPagesAfter sets the time after which a page ends that is not full, until restore is
+// called.
 func EndPagesAfter(d time.Duration) (restore func()) {
 	was := findTime
 	findTime = d
 	return func() { findTime = was }
 }
 
-// OnlyFirstMigrations makes files have no more than the first steps, as those of older
-// versions, until restore is called.
+// OnlyFirstMigrations limits the migrations to the first n, as in an older version, until
+// restore is called.
 func OnlyFirstMigrations(n int) (restore func()) {
 	was := migrations
 	migrations = migrations[:n]
 	return func() { migrations = was }
 }
 
-// CountTransactions counts the transactions of a driver that may let others claim, from
-// now on. Nothing may be written when it is called.
+// CountTransactions counts, from now on, the transactions of a driver that may make jobs
+// claimable. It must not be called during a write.
 func CountTransactions(d *Driver) *atomic.Int64 {
 	counted, notify := new(atomic.Int64), d.writer.notify
 	d.writer.notify = func(change driver.Change) {

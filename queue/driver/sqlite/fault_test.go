@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// large is a record that does not fit in what is left of a full file.
+// large returns a record that does not fit into a full file.
 func large(t *testing.T, id string) *driver.Record {
 	t.Helper()
 	r := newRecord(t, id)
@@ -23,8 +23,8 @@ func large(t *testing.T, id string) *driver.Record {
 	return r
 }
 
-// A driver whose file is full says so, and goes on when it is not any more.
-func TestAFullFile(t *testing.T) {
+// A driver whose file is full returns an error, and works again when there is room.
+func TestAFullFileRefusesWritesUntilThereIsRoom(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "running"), newRecord(t, "waiting"))
@@ -35,8 +35,8 @@ func TestAFullFile(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("inserting 1 records: writing to %q: ", path))
 		require.ErrorContains(t, err, "database or disk is full")
 	}
-	assert.Equal(t, []string{"running", "waiting"}, list(t, d), "it can be read")
-	complete(t, d, running[0]) // that takes no more room
+	assert.Equal(t, []string{"running", "waiting"}, list(t, d), "a full file can be read")
+	complete(t, d, running[0]) // which needs no more room
 
 	require.NoError(t, sqlite.Exec(d, "PRAGMA max_page_count = 1000000"))
 	insert(t, d, large(t, "large-0"))
@@ -44,11 +44,11 @@ func TestAFullFile(t *testing.T) {
 	checkCounts(t, openRaw(t, path))
 }
 
-// blocked is told when a statement has come to the trigger of blockOn, and waits
-// until resume is.
+// blocked receives a value when a statement reaches the trigger of blockOn. The statement
+// then waits for a value on resume.
 var blocked, resume = make(chan struct{}), make(chan struct{})
 
-// blockOn makes a statement of a driver on the records block while it is under way.
+// blockOn makes a statement of a driver on the table jobs block while it is running.
 func blockOn(t *testing.T, d *sqlite.Driver, statement string) {
 	t.Helper()
 	require.NoError(t, sqlite.DefineFunction(d, "test_block", func() {
@@ -58,7 +58,7 @@ func blockOn(t *testing.T, d *sqlite.Driver, statement string) {
 	require.NoError(t, sqlite.Exec(d, "CREATE TRIGGER block BEFORE "+statement+" BEGIN SELECT test_block(); END"))
 }
 
-func TestTheOutcomeOfAChangeIsUnknownToWhoLeaves(t *testing.T) {
+func TestACallerThatLeavesDuringAWriteGetsErrOutcomeUnknown(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	blockOn(t, d, "INSERT ON jobs")
 	t.Cleanup(sqlite.DoNotWait())
@@ -74,11 +74,11 @@ func TestTheOutcomeOfAChangeIsUnknownToWhoLeaves(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
 	require.ErrorIs(t, err, context.Canceled)
 	resume <- struct{}{}
-	require.NoError(t, sqlite.Exec(d, "SELECT 1")) // it comes after it
+	require.NoError(t, sqlite.Exec(d, "SELECT 1")) // which runs after the blocked write
 	assert.Equal(t, []string{"job"}, list(t, d))
 }
 
-func TestAChangeThatIsBeingMadeIsAwaited(t *testing.T) {
+func TestACallWhoseContextEndsDuringAWriteWaitsForTheWrite(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	blockOn(t, d, "INSERT ON jobs")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func TestAChangeThatIsBeingMadeIsAwaited(t *testing.T) {
 	assert.Equal(t, []string{"job"}, list(t, d))
 }
 
-func TestAClaimForWhoLeftIsHandedBack(t *testing.T) {
+func TestAClaimOfACallerThatLeftIsHandedBack(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	insert(t, d, newRecord(t, "job"))
 	blockOn(t, d, "UPDATE ON jobs WHEN old.place = 4 AND new.place = 6")
@@ -111,7 +111,7 @@ func TestAClaimForWhoLeftIsHandedBack(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, driver.ErrOutcomeUnknown)
 	resume <- struct{}{}
-	require.NoError(t, sqlite.Exec(d, "DROP TRIGGER block")) // it comes after it
+	require.NoError(t, sqlite.Exec(d, "DROP TRIGGER block")) // which runs after the blocked write
 	claimed := claim(t, d, 1)
 	require.Len(t, claimed, 1)
 	assert.Equal(t, 2, claimed[0].Status.ModificationCount)

@@ -13,27 +13,27 @@ import (
 	_ "modernc.org/sqlite" // the "sqlite" driver of database/sql
 )
 
-// readConnections is the number of reads that run at the same time.
+// readConnections is the maximum number of concurrent reads.
 const readConnections = 2
 
 const (
-	// busyTime is the time in milliseconds after which whoever waits for other
-	// processes looks whether that is still wanted.
+	// busyTime is the interval in milliseconds at which a call that waits for other
+	// processes checks whether it is still wanted.
 	busyTime = 20
-	// readTime is the longest, in milliseconds, that a read waits for a process
-	// that has the file for itself.
+	// readTime is how long, in milliseconds, a read waits for a process that has locked
+	// the file exclusively.
 	readTime = 5000
-	// openTime is the longest, in milliseconds, that it takes to get the right to
-	// make a new file.
+	// openTime is how long, in milliseconds, opening waits for the right to create the
+	// file.
 	openTime = 10_000
 )
 
 // file is an open database file.
 type file struct {
-	path   string // absolute, and without symbolic links, as SQLite has it
-	writes *ownConnection
-	looks  *ownConnection
-	reads  *sql.DB
+	path       string // absolute, and without symbolic links, as SQLite reports it
+	writes     *ownConnection
+	claimReads *ownConnection
+	reads      *sql.DB
 }
 
 // openFile brings the file to the current schema and opens the connections.
@@ -45,7 +45,7 @@ func openFile(ctx context.Context, opts Options) (*file, error) {
 	return f, nil
 }
 
-// open opens the file. What it opened before an error is for close.
+// open opens the file. After an error, close releases what was opened.
 func (f *file) open(ctx context.Context, opts Options) error {
 	path, err := filepath.Abs(opts.Path)
 	if err != nil {
@@ -63,7 +63,7 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.looks, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
+	f.claimReads, err = openConnection(path, busyTime*time.Millisecond, pragmas(opts, "query_only(ON)")...)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	return nil
 }
 
-// prepareFile makes an empty file, or one of this driver, ready for it. It
-// changes no other.
+// prepareFile initializes an empty file or migrates a file of this driver. It changes no
+// other file.
 func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	db, err := sql.Open("sqlite", dataSource(path, opts, openTime))
 	if err != nil {
@@ -104,9 +104,9 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	return noteBoot(ctx, conn)
 }
 
-// useLog makes the file have a write-ahead log, so that nobody waits for readers.
-// SQLite does not wait here, as it does elsewhere, while another process that opens
-// a new file is doing the same.
+// useLog switches the file to a write-ahead log, so that writers do not wait for readers.
+// SQLite's busy timeout does not apply here while another process that opens a new file is
+// doing the same.
 func useLog(ctx context.Context, conn *sql.Conn) error {
 	var mode string
 	var err error
@@ -121,39 +121,38 @@ func useLog(ctx context.Context, conn *sql.Conn) error {
 		}
 	}
 	if err == nil && mode != "wal" {
-		err = fmt.Errorf("its journal mode stays %q", mode)
+		err = fmt.Errorf("journal mode stays %q", mode)
 	}
 	if err != nil {
-		return fmt.Errorf("making it use a write-ahead log: %w", err)
+		return fmt.Errorf("switching it to a write-ahead log: %w", err)
 	}
 	return nil
 }
 
-// pragmas are those of each connection, and more.
+// pragmas returns the pragmas of each connection, followed by more.
 func pragmas(opts Options, more ...string) []string {
 	return append([]string{"foreign_keys(OFF)", "temp_store(MEMORY)", "synchronous(" + opts.Synchronous + ")"}, more...)
 }
 
-// dataSource names the file to database/sql. The time in milliseconds for which a
-// statement waits for other processes comes first, so that it holds for the other
-// pragmas.
+// dataSource returns the data source name for database/sql. The busy timeout in
+// milliseconds comes first, so that it applies to the other pragmas.
 func dataSource(path string, opts Options, busyTime int, more ...string) string {
 	all := append([]string{fmt.Sprintf("busy_timeout(%d)", busyTime)}, pragmas(opts, more...)...)
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // before the drive of Windows
+		path = "/" + path // before the drive letter on Windows
 	}
 	name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"_pragma": all}.Encode()}
 	return name.String()
 }
 
-// close closes what was opened.
+// close closes all connections that were opened.
 func (f *file) close() error {
 	var errs []error
 	if f.reads != nil {
 		errs = append(errs, f.reads.Close())
 	}
-	for _, conn := range []*ownConnection{f.looks, f.writes} {
+	for _, conn := range []*ownConnection{f.claimReads, f.writes} {
 		if conn != nil {
 			errs = append(errs, conn.close())
 		}

@@ -19,16 +19,16 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// The file in which BenchmarkFind looks.
+// The contents of the file that BenchmarkFind queries.
 const (
 	manyFinished = 1_000_000
 	manyPending  = 100_000
 	manyQueues   = 20
 	manyTypes    = 10
-	manyDays     = 7 // over which they were put
+	manyDays     = 7 // the time over which the jobs were put
 )
 
-// manyRecords makes the records of the file, in their order.
+// manyRecords generates the records of the file, in their order.
 type manyRecords struct {
 	template driver.Record
 	random   *rand.Rand
@@ -40,7 +40,7 @@ func newManyRecords(b *testing.B) *manyRecords {
 	return &manyRecords{template: *newRecord(b, "template"), random: rand.New(rand.NewPCG(1, 2)), now: time.Now()}
 }
 
-// record makes one: half of the last have not ended, and some of the first.
+// record generates a record. Half of the last records are pending, and some of the first.
 func (m *manyRecords) record(i int) (r *driver.Record, pending bool) {
 	const all = manyFinished + manyPending
 	it := m.template
@@ -85,8 +85,8 @@ func (m *manyRecords) record(i int) (r *driver.Record, pending bool) {
 	return r, false
 }
 
-// openMany opens a file with many records. It makes one, which takes a minute,
-// unless AMBOY_MANY names one that was made before, or is to be kept.
+// openMany opens a file with many records. It creates the file, which takes a minute, unless
+// AMBOY_MANY is the path of an existing one. A file at that path is kept.
 func openMany(b *testing.B) *sqlite.Driver {
 	b.Helper()
 	path := os.Getenv("AMBOY_MANY")
@@ -109,7 +109,7 @@ func openMany(b *testing.B) *sqlite.Driver {
 	for i := range manyFinished + manyPending {
 		r, isPending := many.record(i)
 		if isPending != (len(pending) > 0) || len(ended) == 10_000 {
-			flush() // so that they stay in their order
+			flush() // to keep the order of the records
 		}
 		if isPending {
 			pending = append(pending, r)
@@ -174,7 +174,7 @@ func runSome(ctx context.Context, d *sqlite.Driver, template driver.Record, n in
 	return errors.Join(append(errs, err)...)
 }
 
-// manyQueries are the questions that are asked of many records.
+// manyQueries returns the benchmarked queries.
 func manyQueries() (names []string, queries map[string]driver.Query) {
 	now := time.Now()
 	queries = map[string]driver.Query{
@@ -220,9 +220,9 @@ func manyQueries() (names []string, queries map[string]driver.Query) {
 	return names, queries
 }
 
-// BenchmarkFind measures the reads of a person who looks at 1,000,000 finished and
-// 100,000 pending records, alone and while jobs run. It reports how many a first page
-// has of 50.
+// BenchmarkFind measures the reads of an operator on 1,000,000 finished and 100,000 pending
+// records, alone and while jobs run. It reports how many of at most 50 records the first
+// page contains.
 func BenchmarkFind(b *testing.B) {
 	if testing.Short() {
 		b.Skip("it takes minutes")
@@ -264,7 +264,7 @@ func findMany(b *testing.B, d *sqlite.Driver) {
 	}
 }
 
-// measure reports how long a read takes, and how many it finds.
+// measure reports how long a read takes, and how many records it finds.
 func measure(b *testing.B, name string, read func() (int, error)) {
 	b.Helper()
 	b.Run(name, func(b *testing.B) {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// forgetAtOnce is the number of records, at most, that are forgotten in one
-// transaction, so that others need not wait long for theirs.
+// forgetAtOnce is the maximum number of records that are removed in one transaction, so
+// that other callers do not wait long.
 const forgetAtOnce = 1000
 
-// Forget implements driver.Driver. It removes them 1,000 at a time; where that
-// fails after some were removed, it returns their number with the error.
+// Forget implements driver.Driver. It removes 1,000 records at a time. If it fails after
+// some were removed, it returns their number with the error.
 func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, error) {
 	forgotten := 0
 	for forgotten < limit {
@@ -35,15 +35,15 @@ func (d *Driver) Forget(ctx context.Context, now time.Time, limit int) (int, err
 	return forgotten, nil
 }
 
-// finishedRecords are those of a queue.
+// finishedRecords describes the finished records of a queue.
 type finishedRecords struct {
 	queue int64
 	count int
-	// first is when the first of them may be forgotten; not valid where none may.
+	// first is the earliest retention time; not valid if no record has one.
 	first instant
 }
 
-// forget forgets up to limit records.
+// forget removes up to limit records.
 func (c *changes) forget(now int64, limit, keep int) (forgotten int, err error) {
 	err = c.flush()
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *changes) forget(now int64, limit, keep int) (forgotten int, err error) 
 	return forgotten + n, err
 }
 
-// forgetExcess forgets records for which a queue has no room.
+// forgetExcess removes records beyond the maximum number of a queue.
 func (c *changes) forgetExcess(f *finishedRecords, excess int) (forgotten int, err error) {
 	if excess <= 0 {
 		return 0, nil
@@ -82,7 +82,7 @@ func (c *changes) forgetExcess(f *finishedRecords, excess int) (forgotten int, e
 	return forgotten + timeless, err
 }
 
-// forgetDue forgets records whose time has come, the first first.
+// forgetDue removes records whose retention is over, in the order of its end.
 func (c *changes) forgetDue(all []*finishedRecords, now int64, limit int) (forgotten int, err error) {
 	var due []*finishedRecords
 	for _, f := range all {
@@ -98,7 +98,7 @@ func (c *changes) forgetDue(all []*finishedRecords, now int64, limit int) (forgo
 	for len(due) > 0 && forgotten < limit {
 		f, until := due[0], now
 		if due = due[1:]; len(due) > 0 {
-			until = due[0].first.Int64 // then it is that one's turn
+			until = due[0].first.Int64 // from then on it is the turn of that queue
 		}
 		n, err := c.forgetFirst(f, until, limit-forgotten)
 		if err == nil {
@@ -128,13 +128,12 @@ func (c *changes) readFirst(f *finishedRecords) error {
 	return err
 }
 
-// forgetFirst forgets those of a queue whose time is first, until a time.
+// forgetFirst removes the records of a queue whose retention ends first, until a time.
 func (c *changes) forgetFirst(f *finishedRecords, until int64, limit int) (int, error) {
 	return c.forgetSome(forgetJobs, f, f.queue, until, limit)
 }
 
-// forgetTimeless forgets those of a queue that have no time, for which there is
-// no room.
+// forgetTimeless removes excess records of a queue that have no retention time.
 func (c *changes) forgetTimeless(f *finishedRecords, limit int) (int, error) {
 	return c.forgetSome(forgetTimeless, f, f.queue, limit)
 }

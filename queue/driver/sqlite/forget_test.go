@@ -13,7 +13,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// end ends a claimed record, which may be forgotten at a time.
+// end ends a claimed record with a retention time.
 func end(t *testing.T, d *sqlite.Driver, r *driver.Record, forgetAt time.Time) {
 	t.Helper()
 	r.TimeInfo.End = time.Now()
@@ -31,7 +31,7 @@ func forget(t *testing.T, d *sqlite.Driver, limit int) int {
 func TestForgetMakesRoom(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path, KeepFinished: 3})
-	// Those with a time go first, whenever it is; then those that ended first.
+	// Records with a retention time are removed first, then records in the order of their ends.
 	for i, hours := range []int{0, 3, 2, 0, 1, 0, 0} {
 		insert(t, d, newRecord(t, fmt.Sprint("job-", i)))
 		at := time.Time{}
@@ -72,7 +72,7 @@ func TestForgetMakesRoomInEachQueue(t *testing.T) {
 	assert.Equal(t, []string{"job-1", "job-2", "job-1", "job-2"}, list(t, d))
 }
 
-func TestForgetTakesManyInTurn(t *testing.T) {
+func TestForgetRemovesManyRecordsInOrder(t *testing.T) {
 	const records = 2500
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	var all []*driver.Record

@@ -2,20 +2,20 @@ package sqlite
 
 import "slices"
 
-// Records that need the same scopes wait together, in a group: what is in the way of the
-// first of them is in the way of all. So a group is in one line, that of the scope which
-// is in its way, and whatever the number of its records it is moved to another as a whole.
+// Records that need the same scopes wait together in a group: a scope that blocks the first
+// of them blocks them all. So a group is in one line, that of the scope which blocks it, and
+// is moved to another line as a whole, whatever the number of its records.
 //
-// For a group in the line of a scope one of these is true: the scope is held by another
-// job; it is promised to a record that runs before the group's first; it is among the
-// leftovers, or is about to be promised by the transaction.
+// For each group in the line of a scope, one of these is true: another job holds the scope;
+// it is promised to a record that runs before the group's first; or it is among the
+// leftovers or about to be promised by the current transaction.
 
 // group names the group in which a job waits for scopes.
 func (j *job) group() names {
 	return slices.Sorted(slices.Values(j.dispatchScopes()))
 }
 
-// rank is what decides which of two records runs first.
+// rank decides which of two records runs first.
 type rank struct {
 	priority int
 	seq      int64
@@ -39,13 +39,13 @@ func (c *changes) block(j *job, scope string) error {
 	if err != nil {
 		return err
 	}
-	// What is in the way of a record may be no obstacle to one that runs before it, so the
-	// group is in the line of what is in the way of its first.
+	// A scope that blocks a record may not block one that runs before it, so the group is in
+	// the line of the scope that blocks its first record.
 	_, err = c.exec(joinGroup, j.queue, key, scope, j.priority, j.seq)
 	return err
 }
 
-// leaveGroup takes a record out of its group that does not wait in it any more.
+// leaveGroup removes a record from its group.
 func (c *changes) leaveGroup(j *job) error {
 	group := j.waitingFor
 	j.waitingFor = ""
@@ -64,7 +64,7 @@ func (c *changes) leaveGroup(j *job) error {
 }
 
 // firstOfLine returns the first group that waits for a scope, and the rank of its first
-// record; false if there is none.
+// record; found is false if there is none.
 func (c *changes) firstOfLine(queue int64, scope string) (group string, first rank, found bool, err error) {
 	found, err = c.one(firstOfLine, func(r *row) { group, first = r.text(), rank{r.int(), r.integer()} }, queue, scope)
 	return group, first, found, err

@@ -10,8 +10,8 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// insertAtOnce is the number of records, at most, that are inserted in one
-// transaction, so that others need not wait long for theirs.
+// insertAtOnce is the maximum number of records that are inserted in one transaction, so
+// that other callers do not wait long.
 const insertAtOnce = 1000
 
 // newRecord is a record that is to be inserted.
@@ -22,14 +22,14 @@ type newRecord struct {
 	index     int // in the Insert
 	due       instant
 	since     instant  // when the wait of a next attempt began
-	targets   []target // of its edges
-	// preset is where it stands from the beginning; not set if it is to run.
+	targets   []target // of its dependencies
+	// preset is the place of a record that does not wait to run; 0 otherwise.
 	preset     place
-	leaseUntil instant // of one that runs
+	leaseUntil instant // of a running record
 	refusal    error
 }
 
-// encodeNew encodes a record that is to be inserted.
+// encodeNew encodes a record for insertion.
 func encodeNew(r *driver.Record) (*newRecord, error) {
 	c, err := newContent(r)
 	if err != nil {
@@ -46,7 +46,7 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 		if !n.modTime.Valid {
 			n.modTime = instantOf(time.Now())
 		}
-		// It is their difference that counts.
+		// Only the difference between the two times matters.
 		n.leaseUntil = instantOf(timeOf(n.modTime).Add(r.LeaseTime))
 	default:
 		n.preset = finalPlace(state)
@@ -63,12 +63,11 @@ func encodeNext(r *driver.Record) (*newRecord, error) {
 	return n, err
 }
 
-// entry is one for the sorting of records that depend on each other.
+// entry is used to sort records that depend on each other.
 type entry = schedule.Entry[*newRecord]
 
-// newRecords encodes records, and brings them into an order in which each comes
-// after those that it depends on. Those that can't be encoded, and those in a
-// cycle, are left out, and have an error.
+// newRecords encodes records, and sorts them so that each comes after its dependencies.
+// Records that can't be encoded, or are in a cycle, are left out and have an error.
 func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
 	errs = make([]error, len(records))
 	all := make([]*newRecord, 0, len(records))
@@ -89,7 +88,7 @@ func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
 	return all, errs
 }
 
-// sort does so, queue by queue.
+// sort sorts the records by dependency, queue by queue.
 func sort(all []*newRecord, errs []error) (sorted []*newRecord) {
 	byQueue := map[string][]*entry{}
 	var queues []string
@@ -111,9 +110,9 @@ func sort(all []*newRecord, errs []error) (sorted []*newRecord) {
 	return sorted
 }
 
-// Insert implements driver.Driver. Where ctx carries a transaction (see WithTx)
-// it writes in that. Else it writes in transactions of 1,000 records, at most;
-// where one of them fails, the records that it was to write have its error.
+// Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes
+// in it. Otherwise it writes transactions of at most 1,000 records. If a transaction fails,
+// its records and all after them get the error.
 func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error, error) {
 	tx, err := transactionOf(ctx)
 	if err != nil {
@@ -153,7 +152,7 @@ func (d *Driver) insertSome(ctx context.Context, some []*newRecord) error {
 	}})
 }
 
-// insertAll adds records, but for those that it refuses.
+// insertAll adds records, except refused ones.
 func (c *changes) insertAll(all []*newRecord) error {
 	for len(all) > 0 {
 		n := 1
@@ -185,7 +184,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 	now := time.Now().UnixNano()
 	plain := make([]*newRecord, 0, plainRows)
 	for _, n := range all {
-		n.queue, n.open, n.failed, n.refusal = queue, false, nil, nil // a former try may have set them
+		n.queue, n.open, n.failed, n.refusal = queue, false, nil, nil // an earlier try may have set them
 		switch {
 		case control.Draining:
 			n.refusal = fmt.Errorf("job %q: queue %q: %w", n.id, n.queueName, amboy.ErrQueueDraining)
@@ -197,7 +196,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 				plain = plain[:0]
 			}
 		default:
-			err = c.insertPlain(plain, now) // it may depend on them
+			err = c.insertPlain(plain, now) // n may depend on them
 			plain = plain[:0]
 			if err == nil {
 				notPlain = notPlain || n.attempt.Valid
@@ -211,15 +210,14 @@ func (c *changes) insertIn(all []*newRecord) error {
 	return c.insertPlain(plain, now)
 }
 
-// isPlain is true for a record that needs no more than the columns of
-// insertPlain. Most do.
+// isPlain reports whether a record uses only the columns of insertPlain. Most records do.
 func (n *newRecord) isPlain() bool {
 	return n.preset == 0 && !n.attempt.Valid && len(n.scopes) == 0 && len(n.enqueueScopes) == 0 && len(n.edges) == 0 && n.uniqueKey == "" &&
 		len(n.tags) == 0 && n.extra == nil && n.progress == nil && n.job.owner == "" && n.job.count == 0 && !n.modTime.Valid &&
 		!n.started.Valid && !n.ended.Valid && !n.forgetAt.Valid && n.errorCount == 0 && n.content.reason == nil
 }
 
-// insertPlain adds plain records, several with one statement.
+// insertPlain adds plain records, plainRows of them in one statement.
 func (c *changes) insertPlain(all []*newRecord, now int64) error {
 	for _, n := range all {
 		n.settle(firstPlace(&n.job, now))
@@ -233,7 +231,7 @@ func (c *changes) insertPlain(all []*newRecord, now int64) error {
 		if !isTaken(err) {
 			return fmt.Errorf("adding records: %w", err)
 		}
-		// One of them is there already, and none was added.
+		// One of them exists already, and none was added.
 	}
 	for i, n := range all {
 		_, err := c.exec(insertPlain, plainArgs(all[i:i+1])...)
@@ -264,7 +262,7 @@ func plainArgs(all []*newRecord) []any {
 	return args
 }
 
-// settle says where a record that is to be added stands.
+// settle sets the place of a record that is to be added.
 func (n *newRecord) settle(p place) {
 	n.place, n.due = p, instant{}
 	if p == scheduled {
@@ -272,7 +270,7 @@ func (n *newRecord) settle(p place) {
 	}
 }
 
-// firstPlace is where a job goes that waits for nothing but its time.
+// firstPlace returns the place of a new job without scopes and dependencies.
 func firstPlace(j *job, now int64) place {
 	if j.waitUntil.Valid && j.waitUntil.Int64 > now {
 		return scheduled
@@ -280,7 +278,7 @@ func firstPlace(j *job, now int64) place {
 	return ready
 }
 
-// waitsFor are the edges of a record that is to run.
+// waitsFor returns the dependencies of a record that waits to run.
 func (n *newRecord) waitsFor() names {
 	if n.preset != 0 {
 		return nil
@@ -288,8 +286,8 @@ func (n *newRecord) waitsFor() names {
 	return n.edges
 }
 
-// insertPreset adds a record that runs, or has ended an attempt. If it is refused
-// nothing is changed.
+// insertPreset adds a record that is running or has ended an attempt. If the record is
+// refused, nothing is changed.
 func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	refusal, err = c.checkTaken(n)
 	if refusal != nil || err != nil {
@@ -330,7 +328,7 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	return nil, err
 }
 
-// insert adds a record. Where it is refused nothing is changed.
+// insert adds a record. If the record is refused, nothing is changed.
 func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	if n.preset != 0 {
 		return c.insertPreset(n)
@@ -361,7 +359,7 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	return nil, c.wait(&n.job, now)
 }
 
-// insertAt adds the row.
+// insertAt adds the row of a record.
 func (c *changes) insertAt(n *newRecord, p place) error {
 	n.settle(p)
 	expires := n.job.dispatchBy
@@ -390,23 +388,23 @@ func duplicate(j *job) error {
 	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.id, j.name)
 }
 
-// checkTaken refuses a record whose name, or ID, is taken.
+// checkTaken refuses a record whose name or ID exists.
 func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	taken, err := c.named(n.queue, n.name)
 	if err == nil && taken == nil {
 		taken, err = c.latest(n.queue, n.id)
 	}
-	telling := false
+	edgesLeft := false
 	if err == nil && taken == nil {
-		telling, err = c.isTelling(n.queue, n.id)
+		edgesLeft, err = c.anyEdgesLeft(n.queue, n.id)
 	}
-	if err != nil || (taken == nil && !telling) {
+	if err != nil || (taken == nil && !edgesLeft) {
 		return nil, err
 	}
 	return duplicate(&n.job), nil
 }
 
-// admissible says why a record can't be added.
+// admissible returns why a record must be refused; nil if it can be added.
 func (c *changes) admissible(n *newRecord) (refusal, err error) {
 	refusal, err = c.checkTaken(n)
 	if refusal != nil || err != nil {

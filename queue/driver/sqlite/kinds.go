@@ -9,13 +9,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// kindOf is a kind as the column of that name has it.
+// kindOf returns a kind as it is encoded in the column kind.
 func kindOf(k driver.Kind) string {
 	return k.Type + "\x1f" + strconv.Itoa(k.Version) + "\x1f" + managerText(k)
 }
 
-// managerText is the dependency manager of a kind; empty for the one that every process
-// knows. It is stored.
+// managerText returns the stored form of the dependency manager of a kind; empty for the
+// manager that every process knows.
 func managerText(k driver.Kind) string {
 	if k.Manager == "" {
 		return ""
@@ -25,13 +25,13 @@ func managerText(k driver.Kind) string {
 
 func managerOf(r *driver.Record) string { return managerText(driver.KindOf(r)) }
 
-// candidate is a record that is ready.
+// candidate is a ready record.
 type candidate struct {
 	seq      int64
 	priority int
 }
 
-// chosen lists the records that a queue's share gives, for json_each.
+// chosen returns the numbers of the records within a queue's share, for json_each.
 func (w *work) chosen() string {
 	numbers := make([]int64, min(w.share, len(w.eligible)))
 	for i := range numbers {
@@ -39,14 +39,14 @@ func (w *work) chosen() string {
 	}
 	text, err := json.Marshal(numbers)
 	if err != nil {
-		return "[]" // which can't be: numbers can be written
+		return "[]" // impossible: integers can always be encoded
 	}
 	return string(text)
 }
 
-// findEligible makes the numbers of ready records those of kinds that a claim does not
-// leave out, where it leaves out any. It goes on until as many queues have some as are
-// claimed of in one turn: the others would get none.
+// findEligible restricts the ready records to kinds that a claim accepts, if it excludes
+// any. It stops when it has found as many queues with such records as the claim's limit: the
+// other queues would get none.
 func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
 	if len(req.Except) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (c *changes) findEligible(all []*work, req driver.ClaimRequest) error {
 	}
 	found := 0
 	for _, w := range all {
-		if most := min(w.most(), req.Limit); most > 0 && found < req.Limit {
+		if most := min(w.claimable(), req.Limit); most > 0 && found < req.Limit {
 			if err := c.findEligibleOf(w, left, most); err != nil {
 				return err
 			}

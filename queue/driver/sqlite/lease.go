@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// each makes a change of each of several items, in one transaction. A refusal is
-// the error of one of them, and says that nothing was changed for it.
+// each applies a change to each of several items, in one transaction. A refusal is the error
+// of a single item, for which nothing was changed.
 func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) string, apply func(*changes, T) (refusal, err error)) ([]error, error) {
 	var errs []error
 	err := d.writer.write(ctx, &change{news: driver.InQueuesOf(items, queueOf), size: len(items), run: func(c *changes) (err error) {
@@ -27,7 +27,7 @@ func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) stri
 	return errs, nil
 }
 
-// applyEach makes a change for each of several items.
+// applyEach applies a change to each of several items.
 func applyEach[T any](c *changes, items []T, apply func(*changes, T) (refusal, err error)) ([]error, error) {
 	errs := make([]error, len(items))
 	for i, item := range items {
@@ -40,7 +40,7 @@ func applyEach[T any](c *changes, items []T, apply func(*changes, T) (refusal, e
 	return errs, nil
 }
 
-// only is each for one item of a queue.
+// only is each for a single item.
 func only[T any](ctx context.Context, d *Driver, item T, queue string, apply func(*changes, T) (refusal, err error)) error {
 	errs, err := each(ctx, d, []T{item}, func(T) string { return queue }, apply)
 	if err != nil {
@@ -49,8 +49,8 @@ func only[T any](ctx context.Context, d *Driver, item T, queue string, apply fun
 	return errs[0]
 }
 
-// shown returns the row of a record that has not ended and shows that lease, or
-// the absence of one.
+// shown returns the row of an unfinished record that shows the given lease, or the given
+// absence of one.
 func (c *changes) shown(l driver.Lease) (j *job, refusal, err error) {
 	queue, err := c.queue(l.Queue)
 	if err == nil {
@@ -69,7 +69,7 @@ func leaseLost(l driver.Lease) error { return fmt.Errorf("record %q: %w", l.Name
 
 func notFound(id string) error { return amboy.NewJobNotFoundErrorf("there is no job %q", id) }
 
-// leased returns the row of a running record whose lease is the given one.
+// leased returns the row of a running record that has the given lease.
 func (c *changes) leased(l driver.Lease) (j *job, refusal, err error) {
 	j, refusal, err = c.shown(l)
 	if j != nil && j.place != running {
@@ -122,8 +122,8 @@ func (c *changes) release(h driver.HandBack) (refusal, err error) {
 	return nil, c.handBack(j, h)
 }
 
-// handBack makes a running record wait, or run again. One that is to be canceled
-// ends.
+// handBack makes a running record wait or become ready. If a cancellation was requested, the
+// record ends.
 func (c *changes) handBack(j *job, h driver.HandBack) error {
 	if j.cancel {
 		if done, err := c.endMarked(j); done || err != nil {
@@ -140,7 +140,7 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	switch {
 	case h.Park:
 		return c.move(j, parked, instant{})
-	case j.open: // it expired before its edges ended
+	case j.open: // it expired before its dependencies ended
 		return c.move(j, waiting, instant{})
 	case until.Valid && until.Int64 > time.Now().UnixNano():
 		if _, err := c.exec(setSince, instantOf(h.Since), j.seq); err != nil {
@@ -152,8 +152,8 @@ func (c *changes) handBack(j *job, h driver.HandBack) error {
 	}
 }
 
-// endMarked ends a record that is to be canceled. One that can't be read does not
-// end: it is handed back, as whoever claims it finds that it can't be run.
+// endMarked ends a record that is to be canceled. A record that can't be decoded is handed
+// back instead: the next process that claims it parks it.
 func (c *changes) endMarked(j *job) (done bool, err error) {
 	found, err := c.records(readByName, j.queue, j.name)
 	if err != nil || len(found) == 0 {
@@ -166,28 +166,28 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 	return true, c.endCanceled(j, r, time.Now())
 }
 
-// lease is one as it was taken or renewed, in terms of the file. How long it lasts is
-// the difference of its times; a file has no clock by which it could end.
+// lease identifies a lease as it was taken or last renewed. Its length is the difference of
+// its times; a file has no clock by which it could end.
 type lease struct {
 	seq, count     int64
 	until, modTime instant
 }
 
 const (
-	// clockSlack is by how much a wait may seem to begin later than now.
+	// clockSlack is how far in the future a wait may seem to begin.
 	clockSlack = 5 * time.Second
-	// recoveredAtOnce is the number of leases, at most, that one change hands back, and
-	// of waits that it makes shorter.
+	// recoveredAtOnce is the maximum number of leases that one change hands back, and the
+	// maximum number of waits that it shortens.
 	recoveredAtOnce = 1000
 )
 
-// RecoverStale implements driver.Driver. A lease is over when this driver has seen it
-// unrenewed for its whole length, or when the machine was booted since it was taken. A
-// call that finds nothing keeps nobody from writing.
+// RecoverStale implements driver.Driver. A lease is over when this driver has observed it
+// unrenewed for its whole length, or when the machine was rebooted since it was taken. A
+// call that finds nothing does not block writers.
 func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (recovered int, err error) {
 	over, err := d.leasesOver(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("looking for stale leases: %w", err)
+		return 0, fmt.Errorf("reading stale leases: %w", err)
 	}
 	for {
 		late, err := d.waitsLate(ctx)
@@ -204,7 +204,7 @@ func (d *Driver) RecoverStale(ctx context.Context, keep ...driver.Lease) (recove
 	}
 }
 
-// partly is the error of a recovery, some of which may be done.
+// partly wraps an error of a recovery that may have done some of its work.
 func (d *Driver) partly(recovered int, err error) error {
 	switch {
 	case err == nil:
@@ -216,7 +216,7 @@ func (d *Driver) partly(recovered int, err error) error {
 	}
 }
 
-// waitsLate reports whether there are waits that begin later than now.
+// waitsLate reports whether some waits begin in the future.
 func (d *Driver) waitsLate(ctx context.Context) (late bool, err error) {
 	err = d.reads.query(ctx, readLateWait, func(*row) error {
 		late = true
@@ -225,7 +225,7 @@ func (d *Driver) waitsLate(ctx context.Context) (late bool, err error) {
 	return late, err
 }
 
-// leasesOver looks at all leases, and returns those that are over, in the order of the
+// leasesOver reads all leases, and returns those that are over, in the order of the
 // records.
 func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
 	lengths := map[lease]time.Duration{}
@@ -247,8 +247,8 @@ func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
 	return over, nil
 }
 
-// recover hands leases back that were not renewed since they were seen, and makes waits
-// begin now that begin later.
+// recover hands back leases that were not renewed since they were read. Waits that begin in
+// the future are changed to begin now.
 func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease) (recovered int, err error) {
 	var n int
 	err = d.writer.write(ctx, &change{news: driver.Anywhere, size: len(over), run: func(c *changes) error {
@@ -277,7 +277,7 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 	return n, nil
 }
 
-// interrupt hands the lease of a job back that is over.
+// interrupt hands back a lease that is over.
 func (c *changes) interrupt(j *job) error {
 	err := c.changeInterruptions(j, func(r *driver.Record) { driver.Interrupt(r, time.Now()) })
 	if err != nil {
@@ -286,8 +286,8 @@ func (c *changes) interrupt(j *job) error {
 	return c.handBack(j, driver.HandBack{})
 }
 
-// changeInterruptions stores what a change makes of the interruptions of a record. One
-// that can't be read is left as it is: whoever claims it finds that it can't be run.
+// changeInterruptions applies a change to the interruptions of a record. A record that can't
+// be decoded stays as it is: the next process that claims it parks it.
 func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error {
 	found, err := c.records(readByName, j.queue, j.name)
 	if err != nil || len(found) == 0 {
@@ -314,7 +314,7 @@ func (c *changes) changeInterruptions(j *job, change func(*driver.Record)) error
 	return err
 }
 
-// isOneOf tells whether a job that runs has one of the leases.
+// isOneOf reports whether a running job has one of the leases.
 func (j *job) isOneOf(leases []driver.Lease) bool {
 	return slices.ContainsFunc(leases, func(l driver.Lease) bool {
 		return l.Name == j.name && l.Owner == j.owner && l.Count == j.count

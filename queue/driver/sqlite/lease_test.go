@@ -20,14 +20,14 @@ func recoverStale(t *testing.T, d *sqlite.Driver) int {
 	return n
 }
 
-// setClocks makes the file look as if all clocks on the machine had been set, by which
-// times in the file are ahead now.
+// setClocks changes the file as if all clocks of the machine had been set back: the times in
+// the file are ahead of the clock by a duration.
 func setClocks(t *testing.T, path string, ahead time.Duration) {
 	t.Helper()
 	execute(t, path, fmt.Sprintf("UPDATE jobs SET mod_time = mod_time + %[1]d, lease_until = lease_until + %[1]d", int64(ahead)))
 }
 
-func TestAStepOfTheClockTookLiveLeases(t *testing.T) {
+func TestAStepOfTheClockTakesNoLiveLease(t *testing.T) {
 	path := newPath(t)
 	holder, taker := open(t, sqlite.Options{Path: path}), open(t, sqlite.Options{Path: path})
 	insert(t, holder, newRecord(t, "job"))
@@ -35,7 +35,7 @@ func TestAStepOfTheClockTookLiveLeases(t *testing.T) {
 	require.Zero(t, recoverStale(t, taker))
 	for range 3 {
 		setClocks(t, path, -8*time.Hour)
-		assert.Zero(t, recoverStale(t, taker), "they look as if they were over for hours")
+		assert.Zero(t, recoverStale(t, taker), "the leases seem to have been over for hours")
 		sqlite.Elapse(taker, time.Minute*2/3)
 		lost, err := holder.Extend(t.Context(), leases, time.Minute)
 		require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestAStepOfTheClockTookLiveLeases(t *testing.T) {
 	}
 }
 
-func TestAStepBackMadeADeadLeaseLastForHours(t *testing.T) {
+func TestADeadLeaseEndsThoughTheClockWasSetBack(t *testing.T) {
 	path := newPath(t)
 	holder, taker := open(t, sqlite.Options{Path: path}), open(t, sqlite.Options{Path: path})
 	insert(t, holder, newRecord(t, "job"))
@@ -61,8 +61,8 @@ func TestAStepBackMadeADeadLeaseLastForHours(t *testing.T) {
 	assert.Equal(t, []string{"job"}, list(t, taker, amboy.StatePending))
 }
 
-// A process that starts has not seen what happened before, however long ago that was.
-func TestALeaseIsSeenForItsWholeLengthAfterAStart(t *testing.T) {
+// A new process has not observed a lease before, however long ago it was renewed.
+func TestANewProcessObservesALeaseForItsWholeLength(t *testing.T) {
 	path := newPath(t)
 	killed := open(t, sqlite.Options{Path: path})
 	insert(t, killed, newRecord(t, "job"))
@@ -90,11 +90,11 @@ func TestLeasesEndWithTheBootOfTheMachine(t *testing.T) {
 	assert.Zero(t, recoverStale(t, inBoot("first")))
 
 	second := inBoot("second")
-	assert.Equal(t, 1, recoverStale(t, second), "its holder was on this machine")
+	assert.Equal(t, 1, recoverStale(t, second), "the owner was a process of this machine")
 	claim(t, second, 1)
-	assert.Zero(t, recoverStale(t, inBoot("second")), "of two processes in this boot one ends them")
-	assert.Zero(t, recoverStale(t, inBoot("")), "it does not know")
-	assert.Zero(t, recoverStale(t, inBoot("third")), "the one that does not know may have leases")
+	assert.Zero(t, recoverStale(t, inBoot("second")), "only the first process after a boot ends them")
+	assert.Zero(t, recoverStale(t, inBoot("")), "the boot ID is unknown")
+	assert.Zero(t, recoverStale(t, inBoot("third")), "a process with an unknown boot ID may hold leases")
 	assert.Equal(t, 1, recoverStale(t, inBoot("fourth")))
 }
 
@@ -121,5 +121,5 @@ func TestARecoveryOfManyLeasesIsOneTransaction(t *testing.T) {
 	sqlite.Elapse(d, time.Hour)
 	transactions := sqlite.CountTransactions(d)
 	assert.Equal(t, leases, recoverStale(t, d))
-	assert.GreaterOrEqual(t, transactions.Load(), int64(2), "that of the last may be counted later")
+	assert.GreaterOrEqual(t, transactions.Load(), int64(2), "the last transaction may be counted later")
 }

@@ -2,26 +2,26 @@ package sqlite
 
 import "fmt"
 
-// A change may concern any number of records: all that depend on a job that ended, and
-// all groups that wait for a scope that was freed. A transaction deals with some of them,
-// and notes in the table leftovers that there are more. Claims go on with them, whichever
-// process makes them, a part in each transaction.
+// A change may affect any number of records: all dependents of a job that ended, and all
+// groups that wait for a freed scope. A transaction handles some of them, and records in the
+// table leftovers that there are more. The claims of any process continue the work, a part
+// in each transaction.
 const (
-	// settleAtOnce is the number of groups of waiting records, at most, that are
-	// examined at once because a scope was freed.
+	// settleAtOnce is the maximum number of groups of waiting records that are examined in
+	// one transaction because a scope was freed.
 	settleAtOnce = 16
-	// tellAtOnce is the number of edges, at most, that one transaction ends.
-	tellAtOnce = 256
+	// endEdgesAtOnce is the maximum number of edges that one transaction ends.
+	endEdgesAtOnce = 256
 )
 
-// freeScopeLeft is the kind of the leftovers that are scopes. The other kinds are the
-// states of edges: then the name is that of a job that ended.
+// freeScopeLeft is the kind of leftovers that are free scopes. The other kinds are the
+// states of edges; their name is the ID of a job that ended.
 const freeScopeLeft = openState
 
-// goOn deals with a part of what is left. It reports whether there is more.
-func (c *changes) goOn() (more bool, err error) {
+// settleLeftovers handles a part of the leftovers. It reports whether there are more.
+func (c *changes) settleLeftovers() (more bool, err error) {
 	c.examined = 0
-	for c.examined < settleAtOnce && c.told < tellAtOnce {
+	for c.examined < settleAtOnce && c.edgesEnded < endEdgesAtOnce {
 		var queue int64
 		var kind int
 		var name string
@@ -43,26 +43,26 @@ func (c *changes) goOn() (more bool, err error) {
 	return c.one(anyLeft, func(*row) {})
 }
 
-// leaveScopes leaves free scopes for later.
+// leaveScopes leaves free scopes for later transactions.
 func (c *changes) leaveScopes(queue int64, scopes []string) error {
 	for _, scope := range scopes {
 		if _, err := c.exec(leave, queue, freeScopeLeft, scope); err != nil {
-			return fmt.Errorf("noting that scope %q is to be promised: %w", scope, err)
+			return fmt.Errorf("recording that scope %q is to be promised: %w", scope, err)
 		}
 	}
 	return nil
 }
 
-// leaveEdges leaves the rest of the edges to a job for later, that are to be in a state.
+// leaveEdges leaves the remaining edges to a job, and their new state, for later transactions.
 func (c *changes) leaveEdges(queue int64, job string, state int) error {
 	if _, err := c.exec(leave, queue, state, job); err != nil {
-		return fmt.Errorf("noting that the end of job %q is to be told: %w", job, err)
+		return fmt.Errorf("recording that dependents of job %q are to be updated: %w", job, err)
 	}
 	return nil
 }
 
-// isTelling reports whether some of those that depend on a job that ended have not been
-// told yet. No other job may have its ID until then.
-func (c *changes) isTelling(queue int64, id string) (bool, error) {
-	return c.one(isTelling, func(*row) {}, queue, id)
+// anyEdgesLeft reports whether some edges to a job that ended are still open. Until they are
+// ended, no other job may have its ID.
+func (c *changes) anyEdgesLeft(queue int64, id string) (bool, error) {
+	return c.one(anyEdgesLeft, func(*row) {}, queue, id)
 }

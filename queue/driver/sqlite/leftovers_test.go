@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// scoped is a record that needs scopes.
+// scoped returns a record that needs scopes.
 func scoped(tb testing.TB, id string, priority int, scopes ...string) *driver.Record {
 	tb.Helper()
 	r := newRecord(tb, id)
@@ -25,7 +25,7 @@ func scoped(tb testing.TB, id string, priority int, scopes ...string) *driver.Re
 	return r
 }
 
-// claimAt claims one record, and returns when there may be more.
+// claimAt claims one record at a time, and returns when there may be more.
 func claimAt(t *testing.T, d *sqlite.Driver, now time.Time) ([]*driver.Record, time.Time) {
 	t.Helper()
 	req := request(1)
@@ -35,7 +35,7 @@ func claimAt(t *testing.T, d *sqlite.Driver, now time.Time) ([]*driver.Record, t
 	return claimed.Records, claimed.Next
 }
 
-// written is the number of bytes that a function adds to the log of a file.
+// written returns the number of bytes that a function adds to the log of a file.
 func written(t *testing.T, d *sqlite.Driver, path string, write func()) int64 {
 	t.Helper()
 	require.NoError(t, sqlite.Exec(d, "PRAGMA wal_autocheckpoint(0)")) // so that the log grows
@@ -44,10 +44,10 @@ func written(t *testing.T, d *sqlite.Driver, path string, write func()) int64 {
 	return logSize(t, path) - before
 }
 
-// fewBytes is more than is written when few of many records change.
+// fewBytes is an upper bound of what is written when few of many records change.
 const fewBytes = 300_000
 
-func TestFreeingAScopeCostsNoMoreBecauseManyWaitForASecondOne(t *testing.T) {
+func TestTheCostOfFreeingAScopeDoesNotDependOnRecordsThatNeedAnotherScope(t *testing.T) {
 	const waiters = 3000
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
@@ -77,7 +77,7 @@ func TestFreeingAScopeCostsNoMoreBecauseManyWaitForASecondOne(t *testing.T) {
 	}
 }
 
-func TestFreeingAScopeIsSpreadOverTransactionsIfManyWaitForDifferentOnes(t *testing.T) {
+func TestFreeingAScopeWithManyWaitingGroupsIsSpreadOverTransactions(t *testing.T) {
 	const waiters = 500
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
@@ -106,7 +106,7 @@ func TestFreeingAScopeIsSpreadOverTransactionsIfManyWaitForDifferentOnes(t *test
 	assert.Greater(t, steps, waiters/16/2)
 }
 
-// released counts the records that do not wait for others any more.
+// released counts the records that no longer wait for their dependencies.
 func released(t *testing.T, d *sqlite.Driver) int {
 	t.Helper()
 	s := stats(t, d)
@@ -129,7 +129,7 @@ func TestTheEndOfAJobReleasesManyDependentsInSmallTransactions(t *testing.T) {
 			assert.Positive(t, released(t, d))
 			assert.LessOrEqual(t, released(t, d), most)
 
-			// It is as if the job were there still.
+			// The ID counts as taken until all dependents are released.
 			errs, err := d.Insert(t.Context(), []*driver.Record{newRecord(t, "job")})
 			require.NoError(t, err)
 			assert.True(t, amboy.IsDuplicateJobError(errs[0]))
@@ -145,7 +145,7 @@ func TestTheEndOfAJobReleasesManyDependentsInSmallTransactions(t *testing.T) {
 			require.Equal(t, 1, acted.Done)
 			errs, err = d.Insert(t.Context(), []*driver.Record{newRecord(t, "job")})
 			require.NoError(t, err)
-			assert.True(t, amboy.IsDuplicateJobError(errs[0]), "another one would be taken for it")
+			assert.True(t, amboy.IsDuplicateJobError(errs[0]), "a new job would be taken for the removed one")
 
 			now := time.Now()
 			req := request(0) // all workers are busy
@@ -173,7 +173,7 @@ func TestTheEndOfAJobReleasesManyDependentsInSmallTransactions(t *testing.T) {
 	}
 }
 
-// claimAll makes claims until there is nothing left to do.
+// claimAll claims until nothing is left to do.
 func claimAll(t *testing.T, d *sqlite.Driver, req driver.ClaimRequest) error {
 	t.Helper()
 	for range 100 {
@@ -185,8 +185,7 @@ func claimAll(t *testing.T, d *sqlite.Driver, req driver.ClaimRequest) error {
 	return errors.New("claims find ever more to do")
 }
 
-// TestManyEndsReleaseFewDependentsInOneTransaction ends many jobs at once that have few
-// dependents each.
+// The test ends many jobs at once that have few dependents each.
 func TestManyEndsReleaseFewDependentsInOneTransaction(t *testing.T) {
 	const jobs, each = 100, 10
 	d := open(t, sqlite.Options{Path: newPath(t)})
@@ -212,8 +211,8 @@ func TestManyEndsReleaseFewDependentsInOneTransaction(t *testing.T) {
 	assert.Equal(t, jobs*each, released(t, d))
 }
 
-// TestOpenGroupsTheRecordsThatWaitForScopes opens a file of the version in which each record
-// waited for a scope by itself.
+// The test opens a file of the schema version without groups, in which each record waited
+// for a scope by itself.
 func TestOpenGroupsTheRecordsThatWaitForScopes(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
@@ -240,7 +239,7 @@ func TestOpenGroupsTheRecordsThatWaitForScopes(t *testing.T) {
 	}
 }
 
-// asBefore makes a file one of the version before groups.
+// asBefore converts a file to the schema version before groups.
 func asBefore(t *testing.T, db *sql.DB) {
 	t.Helper()
 	for _, text := range []string{

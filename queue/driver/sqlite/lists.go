@@ -1,15 +1,14 @@
 package sqlite
 
-// listed is a record in terms of the tables that list it by its tags and by its
-// edges.
+// listed identifies a record in the tables of tags and edges.
 type listed struct {
 	seq   int64
-	edges bool // it has any
+	edges bool // whether it has edges
 	tags  names
 }
 
-// dropLists takes a record that is gone out of the lists: its number may be given to
-// another.
+// dropLists removes the tags and edges of a deleted record, because its number may be given
+// to another record.
 func (c *changes) dropLists(l *listed) error {
 	if len(l.tags) > 0 {
 		if _, err := c.exec(dropTags, l.tags, l.seq); err != nil {
@@ -23,7 +22,7 @@ func (c *changes) dropLists(l *listed) error {
 	return err
 }
 
-// moveLists lists a record by another number.
+// moveLists changes the number of a record in the tables of tags and edges.
 func (c *changes) moveLists(s *stored, to int64) error {
 	if len(s.tags) > 0 {
 		if _, err := c.exec(moveTags, to, s.tags, s.seq); err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// TestALargeLogIsEmptiedWhenNobodyReadsIt makes the log large by a reader, as SQLite begins
-// it anew only when nobody uses it.
-func TestALargeLogIsEmptiedWhenNobodyReadsIt(t *testing.T) {
+// A reader makes the log large, because SQLite restarts the log only if no process uses it.
+func TestALargeLogIsTruncatedOnceNoReaderUsesIt(t *testing.T) {
 	const largeLog, step = 32 << 20, 8 << 20
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})

@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newPath is the path of a file that is not there yet.
+// newPath returns the path of a file that does not exist yet.
 func newPath(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(tb.TempDir(), "jobs.db")
 }
 
-// open opens a driver that is closed when the test ends.
+// open opens a driver and closes it when the test ends.
 func open(tb testing.TB, opts sqlite.Options) *sqlite.Driver {
 	tb.Helper()
 	d, err := sqlite.Open(tb.Context(), opts)

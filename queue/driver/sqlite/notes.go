@@ -9,12 +9,10 @@ import (
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
-// endedAtOnce is the number of notes, at most, whose time has come and which are
-// removed with one that is kept.
+// endedAtOnce is the maximum number of expired notes that are removed when a note is kept.
 const endedAtOnce = 100
 
-// The keys are blobs in the file, so that they are compared byte by byte, whatever
-// they are.
+// The keys are blobs in the file, so that any keys are compared byte by byte.
 const readNotes = `SELECT key, value, until FROM notes WHERE kind = ?1 AND key >= ?2 AND (?3 = x'' OR key < ?3)`
 
 // Keep implements driver.Driver.
@@ -40,7 +38,7 @@ func (d *Driver) Keep(ctx context.Context, kept ...driver.Note) error {
 	return nil
 }
 
-// noteBytes is how much of a note is as much work as a record.
+// noteBytes is the size of a note that counts as much as a record.
 const noteBytes = 1 << 12
 
 // KeepNew implements driver.Driver.

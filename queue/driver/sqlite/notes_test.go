@@ -13,8 +13,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// However many have expired, a note that is kept removes a few of them, so that
-// nobody waits for it.
+// Keeping a note removes only a few expired notes, however many there are, so that the
+// caller does not wait for their removal.
 func TestNotesThatExpiredAreRemovedInParts(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
@@ -39,8 +39,8 @@ func TestNotesThatExpiredAreRemovedInParts(t *testing.T) {
 	assert.Equal(t, 2, rows())
 }
 
-// A note is no change, neither of jobs nor of what a person does.
-func TestNotesNotifyNobody(t *testing.T) {
+// A note changes neither jobs nor settings.
+func TestNotesNotifyNoSubscribers(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	told := make(chan struct{}, 100)
 	defer d.Subscribe(func(driver.Change) { told <- struct{}{} })()
@@ -54,7 +54,7 @@ func TestNotesNotifyNobody(t *testing.T) {
 	assert.Empty(t, told)
 }
 
-func TestNotesOfAClosedDriver(t *testing.T) {
+func TestNotesOfAClosedDriverReturnErrClosed(t *testing.T) {
 	d := open(t, sqlite.Options{Path: newPath(t)})
 	require.NoError(t, d.Close(context.Background()))
 	require.ErrorIs(t, d.Keep(t.Context()), driver.ErrClosed)

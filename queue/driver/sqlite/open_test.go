@@ -36,7 +36,7 @@ func TestOpenRefusesInvalidOptions(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoFileOfTheDriver(t *testing.T) {
+func TestOpenRefusesFilesOfOtherPrograms(t *testing.T) {
 	for name, test := range map[string]struct {
 		make func(t *testing.T, path string) string
 		want string
@@ -74,7 +74,7 @@ func TestOpenRefusesWhatIsNoFileOfTheDriver(t *testing.T) {
 	}
 }
 
-// readOnly is a path in a directory in which not even root can write.
+// readOnly returns a path in a directory in which not even root can write.
 func readOnly(t *testing.T, _ string) string {
 	t.Helper()
 	const dir = "/sys/kernel"
@@ -84,7 +84,7 @@ func readOnly(t *testing.T, _ string) string {
 	return filepath.Join(dir, "jobs.db")
 }
 
-// execute changes the file behind the driver's back.
+// execute changes the file without the driver.
 func execute(t *testing.T, path, query string) {
 	t.Helper()
 	db := openRaw(t, path)
@@ -92,7 +92,7 @@ func execute(t *testing.T, path, query string) {
 	require.NoError(t, err)
 }
 
-func TestOpenLeavesAnotherDatabaseAsItWas(t *testing.T) {
+func TestOpenDoesNotChangeAnotherDatabase(t *testing.T) {
 	path := newPath(t)
 	execute(t, path, "CREATE TABLE other (x)")
 	before, err := os.ReadFile(path)
@@ -128,8 +128,8 @@ func TestOpenRefusesANewerFile(t *testing.T) {
 	assert.Equal(t, sqlite.NewerSchemaError{Found: sqlite.SchemaVersion + 1, Known: sqlite.SchemaVersion}, *newer)
 }
 
-// TestOpenMigratesAFileAndKeepsItsRecords opens a file with records in every state
-// with a driver that knows more steps, from two processes' worth of drivers at once.
+// The test opens a file with records in every state concurrently with drivers that know more
+// migrations.
 func TestOpenMigratesAFileAndKeepsItsRecords(t *testing.T) {
 	path := newPath(t)
 	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
@@ -160,8 +160,7 @@ func TestOpenMigratesAFileAndKeepsItsRecords(t *testing.T) {
 	assert.Equal(t, len(before), blue, "each step is taken once, on what was there")
 }
 
-// TestOpenMigratesTheManagersOfRecords opens a file of the version that did not know of
-// them.
+// The test opens a file of the schema version without managers.
 func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
 	path := newPath(t)
 	unknown := newRecord(t, "unknown manager")
@@ -175,7 +174,7 @@ func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
 	restore()
 	require.NoError(t, err)
 	require.NoError(t, d.Close(t.Context()))
-	// As the version before wrote them.
+	// The records as the earlier version wrote them.
 	writeOld := func(r *driver.Record, extra any) {
 		t.Helper()
 		_, err = openRaw(t, path).ExecContext(t.Context(), `INSERT INTO jobs (queue, place, priority, name, job_id, type, version, format, dependency, extra, body)

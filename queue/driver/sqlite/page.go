@@ -8,24 +8,24 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// span is the part of the records that a page looks at: those after a number up
-// to another, in an order.
+// span is the range of records that a page scans, in an order: the records after one
+// sequence number, up to another.
 type span struct {
 	after  int64
 	newest bool
-	// until is the last that it looks at; not valid where it comes to the end.
+	// until is the last record that the page scans; not valid if it reaches the end.
 	until instant
-	// end is the last of the records that were there at the beginning, where
-	// only those are meant.
+	// end is the last record that existed at the beginning; not valid if later records are
+	// included.
 	end instant
 }
 
-// newSpan is the one that begins after a cursor.
+// newSpan returns the span that begins after a cursor.
 func newSpan(after driver.Cursor, newest bool) (*span, error) {
 	s := &span{newest: newest}
 	if after == "" {
 		if newest {
-			s.after = lastTime.UnixNano() // as large as numbers get
+			s.after = lastTime.UnixNano() // the largest possible number
 		}
 		return s, nil
 	}
@@ -42,7 +42,7 @@ func newSpan(after driver.Cursor, newest bool) (*span, error) {
 	return s, nil
 }
 
-// cursor is where the next span begins.
+// cursor returns the cursor at which the next span begins.
 func (s *span) cursor() driver.Cursor {
 	text := strconv.FormatInt(s.after, 10)
 	if s.end.Valid {
@@ -51,7 +51,7 @@ func (s *span) cursor() driver.Cursor {
 	return driver.Cursor(text)
 }
 
-// bounds are those of the span, in terms of a column with the numbers of records.
+// bounds returns the condition of the span on a column with sequence numbers.
 func (s *span) bounds(column string) condition {
 	comparison, last := ">", "<="
 	if s.newest {
@@ -68,7 +68,7 @@ func (s *span) bounds(column string) condition {
 	return bounds
 }
 
-// order is that of the span.
+// order returns the sort order of the span.
 func (s *span) order(column string) string {
 	if s.newest {
 		return column + " DESC"
@@ -76,25 +76,25 @@ func (s *span) order(column string) string {
 	return column
 }
 
-// bound takes note of a place where a page must end.
+// bound ends the page at a record, unless it ends before.
 func (s *span) bound(seq int64) {
 	if !s.until.Valid || (seq < s.until.Int64) != s.newest {
 		s.until = instant{Int64: seq, Valid: true}
 	}
 }
 
-// textQuerier runs statements that are not kept.
+// textQuerier runs statements that are not kept prepared.
 type textQuerier interface {
 	queryText(text string, each func(*row) error, args ...any) error
 }
 
-// page reads the next rows that are selected, up to limit. It returns where the
-// next page begins; empty where there is none.
+// page reads up to limit selected rows. It returns the cursor of the next page; empty if
+// there is none.
 func (s *selection) page(from textQuerier, columns string, at *span, limit int, each func(*row) error) (driver.Cursor, error) {
 	if err := s.choose(from); err != nil {
 		return "", err
 	}
-	numbers, err := s.way.look(from, at)
+	numbers, err := s.path.limitPage(from, at)
 	if err != nil {
 		return "", err
 	}
@@ -122,7 +122,7 @@ func (s *selection) page(from textQuerier, columns string, at *span, limit int, 
 	return at.cursor(), nil
 }
 
-// checkLimit returns an error for a limit that is not valid.
+// checkLimit returns an error for an invalid limit.
 func checkLimit(limit int) error {
 	if limit < 1 {
 		return fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)

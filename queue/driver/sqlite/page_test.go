@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// What an index finds is found whole, with one page.
+// Records that an index finds are all on the first page.
 func TestPagesAreInOrder(t *testing.T) {
 	defer sqlite.EndPagesAfter(time.Hour)()
 	d := open(t, sqlite.Options{Path: newPath(t)})
@@ -57,7 +57,7 @@ func TestPagesAreInOrder(t *testing.T) {
 	}
 }
 
-// The records of a queue are found, however many of others there are.
+// The records of a queue are found, however many records other queues have.
 func TestPagesOfASmallQueue(t *testing.T) {
 	defer sqlite.EndPagesAfter(time.Hour)()
 	d := open(t, sqlite.Options{Path: newPath(t)})
@@ -87,7 +87,7 @@ func TestPagesOfASmallQueue(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
 
-	// Where there is no time, a page looks at 5,000 records, and the next one goes on.
+	// If the time is over, a page scans 5,000 records, and the next one continues.
 	defer sqlite.EndPagesAfter(0)()
 	page, err := d.Find(t.Context(), q, driver.PageRequest{Limit: 10, Newest: true})
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestPagesOfASmallQueue(t *testing.T) {
 	assert.NotEmpty(t, acted.Next)
 }
 
-// allPages are the IDs of the jobs on all pages, in their order.
+// allPages returns the IDs of the jobs on all pages, in order.
 func allPages(t *testing.T, d *sqlite.Driver, q driver.Query, request driver.PageRequest) (ids []string) {
 	t.Helper()
 	for {

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// openRaw opens the file of a driver beside it.
+// openRaw opens the file of a driver with database/sql.
 func openRaw(tb testing.TB, path string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -23,8 +23,7 @@ func openRaw(tb testing.TB, path string) *sql.DB {
 	return db
 }
 
-// A query that read a whole table, or sorted what it found, would slow down with
-// the backlog.
+// A query that reads a whole table, or sorts its result, slows down with the backlog.
 func TestEveryQueryUsesAnIndex(t *testing.T) {
 	path := newPath(t)
 	open(t, sqlite.Options{Path: path})
@@ -37,8 +36,7 @@ func TestEveryQueryUsesAnIndex(t *testing.T) {
 	}
 }
 
-// searches requires that a step of a plan that reads a table of records finds
-// them by an index.
+// searches requires that a step of a plan that reads a table of records uses an index.
 func searches(t *testing.T, step, query string) {
 	t.Helper()
 	if strings.Contains(step, "jobs") || strings.Contains(step, "edges") || strings.Contains(step, "scope_") || strings.Contains(step, "tags") {
@@ -46,11 +44,12 @@ func searches(t *testing.T, step, query string) {
 	}
 }
 
-// isWholeIndex is a step that reads an index of records that wait, and not their rows.
+// isWholeIndex reports whether a step reads a whole index of waiting records, without their
+// rows.
 var isWholeIndex = regexp.MustCompile("^SCAN jobs USING COVERING INDEX jobs_(ready|overdue)$")
 
-// Of the states, the one that most records are in has no index; a page looks at a part
-// of all records then.
+// The state of most records, succeeded, has no index; for it a page scans a part of all
+// records.
 func TestPagesUseAnIndex(t *testing.T) {
 	path := newPath(t)
 	open(t, sqlite.Options{Path: path})
@@ -87,7 +86,7 @@ func TestPagesUseAnIndex(t *testing.T) {
 						searches(t, step, query)
 					}
 				}
-				if !strings.Contains(query, "jobs.seq IN (SELECT value FROM json_each(?))") { // which an index has found
+				if !strings.Contains(query, "jobs.seq IN (SELECT value FROM json_each(?))") { // found by an index
 					assert.Contains(t, strings.Join(steps, "\n"), test.index, name)
 				}
 			}
@@ -115,8 +114,8 @@ func explain(t *testing.T, db *sql.DB, query string) (steps []string) {
 	return steps
 }
 
-// A claim that leaves out kinds skips from one kind to the next, and reads no record of
-// those that it leaves out.
+// A claim that excludes kinds skips from one kind to the next, and reads no record of an
+// excluded kind.
 func TestClaimsSkipKinds(t *testing.T) {
 	path := newPath(t)
 	open(t, sqlite.Options{Path: path})

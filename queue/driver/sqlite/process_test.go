@@ -14,11 +14,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// pathVariable tells a process of these tests to be another writer of a file.
+// pathVariable is the environment variable with the file that the child process writes.
 const pathVariable = "SQLITE_DRIVER_TEST_PATH"
 
-// TestOtherProcess is what that process runs: it inserts, claims and completes
-// records, and prints the ID of each that was inserted, until it is killed.
+// TestOtherProcess is the child process. It inserts, claims and completes records, and prints
+// the ID of each inserted record, until it is killed.
 func TestOtherProcess(t *testing.T) {
 	path := os.Getenv(pathVariable)
 	if path == "" {
@@ -36,7 +36,7 @@ func TestOtherProcess(t *testing.T) {
 	}
 }
 
-// otherProcess starts it. Its lines come from next.
+// otherProcess starts the child process. next returns the lines that it prints.
 func otherProcess(t *testing.T, path string) (process *exec.Cmd, next func() string) {
 	t.Helper()
 	process = exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOtherProcess$")
@@ -51,7 +51,7 @@ func otherProcess(t *testing.T, path string) (process *exec.Cmd, next func() str
 	}
 }
 
-func TestWhatWasWrittenSurvivesAKill(t *testing.T) {
+func TestWritesSurviveAKilledProcess(t *testing.T) {
 	path := newPath(t)
 	process, next := otherProcess(t, path)
 	var inserted []string
@@ -70,7 +70,7 @@ func TestWhatWasWrittenSurvivesAKill(t *testing.T) {
 	assert.Equal(t, "ok", integrity)
 }
 
-func TestSubscribersHearOfOtherProcesses(t *testing.T) {
+func TestSubscribersAreNotifiedOfChangesByOtherProcesses(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	heard := make(chan struct{}, 1)
@@ -86,7 +86,7 @@ func TestSubscribersHearOfOtherProcesses(t *testing.T) {
 	require.Error(t, process.Wait())
 }
 
-func TestSubscribersHearOfOtherDrivers(t *testing.T) {
+func TestSubscribersAreNotifiedOfChangesByOtherDrivers(t *testing.T) {
 	path := newPath(t)
 	d, other := open(t, sqlite.Options{Path: path}), open(t, sqlite.Options{Path: path})
 	heard := make(chan struct{})

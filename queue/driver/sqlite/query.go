@@ -28,11 +28,11 @@ func (c *condition) String() string {
 	return strings.Join(c.terms, " AND ")
 }
 
-// stale is true of a record that has expired, where it can.
+// stale selects the records that have expired before they were claimed.
 const stale = "place < 5 AND dispatch_by IS NOT NULL AND dispatch_by < ?"
 
-// stateTerms select the records that are in a state, as StateOf derives it. Each
-// question mark is the time.
+// stateTerms select the records in a state, as StateOf derives it. Each question mark is the
+// current time.
 var stateTerms = map[amboy.JobState]string{
 	amboy.StateScheduled: "(place IN (1, 4) AND wait_until > ? AND NOT (" + stale + "))",
 	amboy.StatePending:   "(place IN (1, 4) AND (wait_until IS NULL OR wait_until <= ?) AND NOT (" + stale + "))",
@@ -46,7 +46,7 @@ var stateTerms = map[amboy.JobState]string{
 	amboy.StateExpired:   "(place = 11 OR (" + stale + "))",
 }
 
-// statePlaces are the places where a record can stand that is in a state.
+// statePlaces are the possible places of a record in a state.
 var statePlaces = map[amboy.JobState][]place{
 	amboy.StateScheduled: {scheduled, ready},
 	amboy.StatePending:   {scheduled, ready},
@@ -57,39 +57,39 @@ var statePlaces = map[amboy.JobState][]place{
 	amboy.StateSucceeded: {succeeded},
 	amboy.StateFailed:    {failed},
 	amboy.StateCanceled:  {canceled},
-	amboy.StateExpired:   {expired}, // and those that are stale
+	amboy.StateExpired:   {expired}, // and stale records
 }
 
 // selection is a Query in SQL.
 type selection struct {
-	// condition holds for the records that are selected, of a table called jobs.
+	// condition holds for the selected rows of the table jobs.
 	condition
-	// queues are those of the records; none where they may be of any.
+	// queues are the names of the records' queues; empty if all queues are selected.
 	queues names
-	// ids are those of the jobs, where they are looked for by an index, and prefix
-	// is what the ID begins with, where that is known.
+	// ids are the IDs of the jobs if they are found by an index, and prefix is the constant
+	// prefix of the IDs, or empty.
 	ids    names
 	prefix string
-	// dependent is true where they depend on one that is known.
+	// dependent is true if the records depend on a given job.
 	dependent bool
-	// tags are those that they have.
+	// tags are the required tags.
 	tags names
-	// holding is true where they hold scopes.
+	// holding is true if the records hold scopes.
 	holding bool
-	// places are those that an index has, where they stand in no others; none where
-	// any may be meant.
+	// places are the only possible places of the records if an index covers them; empty
+	// if others are possible.
 	places []place
-	// stale is the time before which they have expired, where those are meant that
-	// were not claimed.
+	// stale is the current time if records are selected that expired before they were
+	// claimed.
 	stale instant
-	// way is how they are found; nil before the first page. tried is true once
-	// another one was looked for, after a page.
-	way   *way
+	// path is the access path; nil before the first page. tried is true once another one was
+	// considered after a page.
+	path  *accessPath
 	tried bool
 }
 
-// inQueues selects by the names of queues. The plus keeps SQLite from taking an
-// index that has them in another order.
+// inQueues selects by the names of queues. The plus keeps SQLite from using an index that
+// has another order.
 const inQueues = "+queue IN (" + queueIDs + ")"
 
 const queueIDs = "SELECT id FROM queues WHERE name IN (SELECT value FROM json_each(?))"
@@ -97,8 +97,8 @@ const queueIDs = "SELECT id FROM queues WHERE name IN (SELECT value FROM json_ea
 // hasTag selects by a tag.
 const hasTag = "EXISTS (SELECT 1 FROM tags WHERE tag = ? AND of_seq = jobs.seq)"
 
-// holdsScopes is the term of the index of the records that hold scopes. Those that
-// are in it and hold none were claimed because they had expired.
+// holdsScopes is the term of the index of records that hold scopes. Records in it that hold
+// none were claimed because they had expired.
 const holdsScopes = "((place < 8 AND enqueue_scopes IS NOT NULL) OR (place = 6 AND scopes IS NOT NULL))"
 
 func newSelection(q driver.Query, now time.Time) (*selection, error) {
@@ -142,8 +142,8 @@ func (s *selection) addList(term string, values names) {
 	}
 }
 
-// manyJobs is the number of IDs beyond which they are not looked for in each queue of
-// the store.
+// manyJobs is the number of IDs from which on they are not looked up in each queue of the
+// store.
 const manyJobs = 10
 
 func (s *selection) addIDs(q driver.Query) {
@@ -172,7 +172,7 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	for _, state := range states {
 		term := stateTerms[state]
 		if term == "" {
-			continue // nothing is ever in it
+			continue // no record is ever in this state
 		}
 		terms = append(terms, term)
 		for range strings.Count(term, "?") {
@@ -189,7 +189,7 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 	}
 	s.terms = append(s.terms, "("+strings.Join(terms, " OR ")+")")
 	if slices.Contains(s.places, succeeded) {
-		s.places = nil // almost all are there
+		s.places = nil // almost all records have succeeded
 	}
 }
 
@@ -202,5 +202,5 @@ func (s *selection) addRange(column string, r driver.TimeRange) {
 	}
 }
 
-// globPattern is a pattern in which a bracket stands for itself.
+// globPattern escapes brackets in a pattern.
 func globPattern(pattern string) string { return strings.ReplaceAll(pattern, "[", "[[]") }

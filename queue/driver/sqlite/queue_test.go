@@ -19,7 +19,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// errand runs the function of the test that made it.
+// errand is a job that runs a function of its test.
 type errand struct {
 	job.Base `bson:"job_base"`
 	Done     bool `bson:"done"`
@@ -54,7 +54,7 @@ func openQueue(t *testing.T, path string) amboy.RetryableQueue {
 	return q
 }
 
-func TestQueueGoesOnAfterARestart(t *testing.T) {
+func TestAQueueContinuesAfterARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -100,7 +100,7 @@ func TestQueueGoesOnAfterARestart(t *testing.T) {
 	assert.Equal(t, amboy.QueueStats{Completed: 4, Total: 4}, q.Stats(ctx))
 }
 
-func TestQueueIsWokenByAnother(t *testing.T) {
+func TestAQueueIsWokenByAnotherQueue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -120,14 +120,14 @@ func TestQueueIsWokenByAnother(t *testing.T) {
 	require.True(t, amboy.WaitJob(ctx, newErrand("one"), putter))
 }
 
-// withoutRetry is a driver on which no attempt may be replaced in a step of its own.
+// withoutRetry is a driver whose Retry must not be called.
 type withoutRetry struct {
 	*sqlite.Driver
 	t *testing.T
 }
 
 func (d withoutRetry) Retry(ctx context.Context, ended, next *driver.Record) error {
-	d.t.Errorf("record %q is replaced in a step of its own", ended.Name)
+	d.t.Errorf("record %q was replaced by a call of Retry", ended.Name)
 	return d.Driver.Retry(ctx, ended, next)
 }
 
@@ -153,10 +153,10 @@ func TestTheNextAttemptIsStoredWithTheEndOfTheOneBefore(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, attempts)
 	for i, a := range all {
-		assert.True(t, a.(*errand).Done, "what the job left behind is kept")
+		assert.True(t, a.(*errand).Done, "the fields that the job set are stored")
 		assert.GreaterOrEqual(t, len(a.Status().Attempts), i+1)
 		if i > 0 {
-			assert.Equal(t, all[i-1].TimeInfo().End.Add(backoff), a.TimeInfo().WaitUntil, "it is counted from the end")
+			assert.Equal(t, all[i-1].TimeInfo().End.Add(backoff), a.TimeInfo().WaitUntil, "the backoff counts from the end")
 		}
 		assert.False(t, a.RetryInfo().NeedsRetry)
 	}

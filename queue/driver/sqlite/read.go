@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// reader reads the file beside the writer.
+// reader reads the file concurrently with the writer.
 type reader struct {
 	db       *sql.DB
 	isClosed func() bool
@@ -25,12 +25,12 @@ func newReader(db *sql.DB, isClosed func() bool) *reader {
 	return &reader{db: db, isClosed: isClosed, prepared: map[string]*sql.Stmt{}}
 }
 
-// keptStatements is the number of statements that are kept, at most. There are
-// many only where queries have ever other fields.
+// keptStatements is the maximum number of prepared statements. There are many only if
+// queries use many combinations of fields.
 const keptStatements = 100
 
-// statement prepares a statement, or returns the one that is kept. kept is false
-// where the caller must close it.
+// statement prepares a statement, or returns the prepared one. If kept is false, the caller
+// must close it.
 func (r *reader) statement(ctx context.Context, text string) (s *sql.Stmt, kept bool, err error) {
 	r.mu.Lock()
 	s = r.prepared[text]
@@ -70,7 +70,7 @@ func (r *reader) query(ctx context.Context, text string, each func(*row) error, 
 	return r.failed((&row{}).readAll(rows, each))
 }
 
-// failed says that the driver is closed, where that is why a read failed.
+// failed returns driver.ErrClosed if the driver was closed, or else the error.
 func (r *reader) failed(err error) error {
 	if err != nil && r.isClosed() {
 		return driver.ErrClosed
@@ -89,7 +89,7 @@ func (r *reader) close() error {
 	return errors.Join(append(errs, r.db.Close())...)
 }
 
-// reading is a call that reads.
+// reading is a read under a context.
 type reading struct {
 	*reader
 	ctx context.Context
@@ -99,11 +99,12 @@ func (r reading) queryText(text string, each func(*row) error, args ...any) erro
 	return r.query(r.ctx, text, each, args...)
 }
 
-// readColumns are those of a record, the name of its queue, and the scope for which it waits.
+// readColumns are the columns of a record, preceded by the name of its queue and the scope
+// that it waits for.
 const readColumns = `(SELECT name FROM queues WHERE id = jobs.queue),
 	(SELECT scope FROM scope_groups WHERE queue = jobs.queue AND scopes = jobs.waiting_for), ` + recordColumns
 
-// readLatest and readAttempts find records of a job in a queue that is named.
+// readLatest and readAttempts find records of a job in a queue that is given by name.
 const (
 	readLatest = `SELECT ` + readColumns + ` FROM jobs WHERE seq = coalesce(
 		(SELECT seq FROM jobs WHERE queue = (SELECT id FROM queues WHERE name = ?1) AND name = ?2 AND attempt IS NULL),
@@ -179,15 +180,14 @@ func (d *Driver) Attempts(ctx context.Context, queue, id string) ([]*driver.Reco
 	return attempts, nil
 }
 
-// findTime is the time after which a page ends, though it is not full.
+// findTime is the time after which a page ends even if it is not full.
 var findTime = 40 * time.Millisecond
 
-// Find implements driver.Driver. A page that is not full after 40 ms ends then, though
-// it may have no record at all; the next one goes on from there. Indexes find the
-// records with an ID, or a beginning of one that few have, those that depend on a job,
-// those with a tag, those that hold scopes, those in a state but for
-// amboy.StateSucceeded, and those of queues with few records. By other fields a page
-// looks for them among these, or among all. A record that can't be read is found without
+// Find implements driver.Driver. A page that is not full after 40 ms ends then; it may be
+// empty, and the next page continues from there. Indexes find records by ID, by a prefix of
+// the ID that few records have, by a job on which they depend, by tag, by held scopes, by
+// any state except amboy.StateSucceeded, and by queues with few records. Other fields
+// filter these records, or all records. A record that can't be decoded is returned without
 // a job.
 func (d *Driver) Find(ctx context.Context, q driver.Query, page driver.PageRequest) (driver.Page, error) {
 	found, next, err := d.find(ctx, q, page)
@@ -275,7 +275,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 const queueColumns = `name, paused, draining, max_running, waiting, scheduled, postponed, scope_blocked, ready, parked,
 	running, retrying, ended`
 
-// queueInfo reads them.
+// queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
 	info := driver.QueueInfo{Name: r.text(), Control: r.control()}
 	blocked, scheduled := r.int(), r.int()
@@ -292,7 +292,7 @@ func (r *row) queueInfo() driver.QueueInfo {
 	return info
 }
 
-// readInfo describes a queue; one that is not there as an empty one.
+// readInfo describes a queue. A queue that does not exist is described as empty.
 func (d *Driver) readInfo(ctx context.Context, queue string) (info driver.QueueInfo, err error) {
 	err = d.reads.query(ctx, readQueue, func(r *row) error {
 		info = r.queueInfo()
@@ -337,7 +337,7 @@ func (d *Driver) Unfinished(ctx context.Context) (names []string, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("looking for queues with unfinished records: %w", err)
+		return nil, fmt.Errorf("querying queues with unfinished records: %w", err)
 	}
 	return names, nil
 }

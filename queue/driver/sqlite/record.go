@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// job is what decides where a record stands.
+// job is the part of a record that decides its place.
 type job struct {
 	seq, queue    int64
 	place         place
@@ -30,8 +30,8 @@ type job struct {
 	dispatchBy    instant
 	attempt       instant // not valid for a job that can't be retried
 	overdue       bool
-	cancel        bool // it runs, and is to be canceled
-	open          bool // some of its edges have not ended
+	cancel        bool // it is running and is to be canceled
+	open          bool // some of its dependencies have not ended
 	dependents    bool
 	uniqueHeld    bool
 	uniqueKey     string
@@ -41,7 +41,7 @@ type job struct {
 	waitingFor    string // its group, while it waits for a scope
 }
 
-// jobColumns are the columns of a job, in the order in which read has them.
+// jobColumns are the columns of a job, in the order in which read reads them.
 const jobColumns = `seq, queue, place, priority, name, job_id, owner, lease_count, wait_until, dispatch_by, attempt,
 	overdue, cancel, open_edges, dependents, unique_held, unique_key, unique_until, scopes, enqueue_scopes, waiting_for`
 
@@ -56,7 +56,7 @@ func (j *job) read(r *row) {
 	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
 }
 
-// allScopes are those that the job needs, each once.
+// allScopes returns the scopes that the job needs, each once.
 func (j *job) allScopes() []string {
 	if len(j.enqueueScopes) == 0 {
 		return without(j.scopes, nil)
@@ -64,7 +64,7 @@ func (j *job) allScopes() []string {
 	return append(without(j.scopes, nil), without(j.enqueueScopes, j.scopes)...)
 }
 
-// dispatchScopes are the scopes that are taken when the job starts, each once.
+// dispatchScopes returns the scopes that are taken when the job starts, each once.
 func (j *job) dispatchScopes() []string {
 	if len(j.scopes) == 0 {
 		return nil
@@ -72,12 +72,12 @@ func (j *job) dispatchScopes() []string {
 	return without(j.scopes, j.enqueueScopes)
 }
 
-// compare orders jobs as they run.
+// compare sorts jobs in the order in which they run.
 func (j *job) compare(k *job) int {
 	return cmp.Or(cmp.Compare(k.priority, j.priority), cmp.Compare(j.seq, k.seq))
 }
 
-// content is what an ended attempt replaces in the file.
+// content is the part of a record that an ended attempt replaces in the file.
 type content struct {
 	owner                 string
 	count                 int
@@ -103,14 +103,14 @@ const (
 	jsonBody  = 2
 )
 
-// The values of the column dependency that are not of a plain one, which are the
-// number of its format and 1.
+// The values of the column dependency for dependencies that are not plain. The value of a
+// plain one is the number of its format plus 1.
 const (
 	noDependency    = 0
-	otherDependency = 9 // in extra
+	otherDependency = 9 // stored in extra
 )
 
-// extra is what few records have.
+// extra is the part of a record that few records have.
 type extra struct {
 	Errors           []string                        `bson:"errors,omitempty"`
 	Attempts         []amboy.AttemptError            `bson:"attempts,omitempty"`
@@ -162,7 +162,7 @@ func newContent(r *driver.Record) (*content, error) {
 	return c, nil
 }
 
-// encode encodes what few records have.
+// encode encodes the parts that few records have.
 func (c *content) encode(r *driver.Record) (err error) {
 	if r.Progress != nil {
 		c.progress, err = bson.Marshal(r.Progress)
@@ -191,7 +191,7 @@ func dependencyKind(d *registry.DependencyInterchange) int {
 	return otherDependency
 }
 
-// newExtra tells whether there is anything in it.
+// newExtra returns the extra of a record, and reports whether it contains anything.
 func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
 	x = extra{
 		Errors:           r.Status.Errors,
@@ -211,14 +211,14 @@ func newExtra(r *driver.Record, dependency int) (x extra, used bool) {
 	if dependency == otherDependency {
 		kept := *r.Dependency
 		if len(kept.Edges) > 0 {
-			kept.Edges = nil // they have their column
+			kept.Edges = nil // they are in a column of their own
 		}
 		x.Dependency, used = &kept, true
 	}
 	return x, used
 }
 
-// newJob is the job of a record that is to be inserted.
+// newJob returns the job of a record that is to be inserted.
 func newJob(r *driver.Record) job {
 	j := job{
 		priority:      r.Priority,
@@ -239,14 +239,14 @@ func newJob(r *driver.Record) job {
 	return j
 }
 
-// stored is a record as it is in the file.
+// stored is a record as it is stored in the file.
 type stored struct {
 	job
 	content
 	edges     names
 	failed    names
-	openEdges int    // how many of them have not ended
-	blockedBy string // the scope for which it waits, if that was read
+	openEdges int    // the number of edges that have not ended
+	blockedBy string // the scope that it waits for, if that was read
 	tags      names
 	reason    string
 }
@@ -271,9 +271,9 @@ func (s *stored) read(r *row) {
 	s.progress, s.extra, s.body = r.bytes(), r.bytes(), r.bytes()
 }
 
-// decode returns the record, of a queue, as it is now. Where what is stored can't
-// be read, it returns an error, and a record without a job that shows the lease:
-// whoever claimed it finds that it can't be run.
+// decode returns the current record of a queue. If it can't be decoded, decode returns an
+// error and a record that shows the lease but has no job: the process that claimed it finds
+// that it can't be run.
 func (s *stored) decode(queue string) (*driver.Record, error) {
 	r := s.record(queue)
 	var x extra
@@ -344,13 +344,13 @@ func (s *stored) record(queue string) *driver.Record {
 	return r
 }
 
-// startedLate is true for a record that was claimed because it has expired, and
-// has taken no scopes.
+// startedLate reports whether a record was claimed because it had expired, so that it has
+// taken no scopes.
 func (s *stored) startedLate() bool {
 	return s.job.dispatchBy.Valid && s.job.dispatchBy.Int64 < s.started.Int64
 }
 
-// addExtra adds what few records have.
+// addExtra adds the parts that few records have.
 func (s *stored) addExtra(r *driver.Record, x *extra) {
 	r.Status.Errors, r.Status.Attempts, r.Status.DroppedErrors = x.Errors, x.Attempts, x.Dropped
 	r.Status.Outcome, r.Status.Interruptions = x.Outcome, x.Interruptions
@@ -385,11 +385,10 @@ func inUTC(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// instant is how a time is stored, in nanoseconds since 1970, NULL for the zero
-// time.
+// instant is a time as it is stored: in nanoseconds since 1970, NULL for the zero time.
 type instant = sql.NullInt64
 
-// The times that the file can tell apart; those beyond are centuries away.
+// The range of times that can be stored. Times beyond it are centuries away.
 var (
 	firstTime = time.Unix(0, math.MinInt64)
 	lastTime  = time.Unix(0, math.MaxInt64-1)
@@ -414,7 +413,7 @@ func timeOf(i instant) time.Time {
 	return time.Unix(0, i.Int64).UTC()
 }
 
-// names is a list of names in a column, NULL where it is empty.
+// names is a list of names in a column, NULL if it is empty.
 type names []string
 
 // Value implements the Valuer of database/sql.
@@ -426,7 +425,7 @@ func (n names) Value() (sqldriver.Value, error) {
 	return string(text), err
 }
 
-// nullable is NULL for an empty string.
+// nullable returns NULL for an empty string.
 func nullable(s string) any {
 	if s == "" {
 		return nil
@@ -434,7 +433,7 @@ func nullable(s string) any {
 	return s
 }
 
-// blob is NULL for no bytes.
+// blob returns NULL for an empty slice.
 func blob(b []byte) any {
 	if len(b) == 0 {
 		return nil
@@ -442,7 +441,7 @@ func blob(b []byte) any {
 	return b
 }
 
-// without lists the names, each once, that are not among the others.
+// without returns the names in list that are not in others, each once.
 func without(list, others []string) []string {
 	var left []string
 	for _, name := range list {

@@ -9,12 +9,12 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// applicationID marks the files of this driver.
+// applicationID identifies the files of this driver.
 const applicationID = 0x416d626f // "Ambo"
 
-// migrations are the steps from an empty file to the current schema. A file's
-// version is the number of those that it has seen, and firstVersion-1 more. A step
-// never changes once it was released.
+// migrations are the steps from an empty file to the current schema. A file's version is
+// firstVersion-1 plus the number of steps that were applied to it. A step never changes once
+// it was released.
 var migrations = []migration{
 	{text: schemaV2},
 	{text: schemaV3},
@@ -22,24 +22,23 @@ var migrations = []migration{
 	{text: schemaV5, fill: fillGroups},
 }
 
-// migration is the statements of a step, and what they can't do.
+// migration consists of the statements of a step, and a function for what SQL can't do.
 type migration struct {
 	text string
 	fill func(ctx context.Context, conn *sql.Conn) error
 }
 
-// firstVersion is the first that was in a file of a released version of this
-// library. A file of one before can't be brought up to date.
+// firstVersion is the first schema version of a released version of this library. Files
+// with an earlier one can't be migrated.
 const firstVersion = 2
 
 func currentVersion() int { return firstVersion - 1 + len(migrations) }
 
-// Places are numbers in the file; those below 5 can expire, those from 8 on are
-// final. The columns due, expires and waiting_for are NULL for records that don't
-// wait for that, so that their indexes hold only those that do; for the same
-// reason only the indexes by which they are named and forgotten hold records that
-// succeeded. Times are nanoseconds since 1970, lists are JSON. What is rare comes
-// late, and what is large last.
+// Places are stored as numbers: those below 5 can expire, those from 8 on are final. The
+// columns due, expires and waiting_for are NULL for records that don't wait for that, so
+// that their indexes contain only waiting records. For the same reason, only the indexes on
+// names and retention contain records that succeeded. Times are nanoseconds since 1970, and
+// lists are JSON. Rare columns come late, and large ones last.
 const schemaV2 = `
 CREATE TABLE queues (
 	id            INTEGER PRIMARY KEY,
@@ -176,9 +175,9 @@ CREATE TABLE notes (
 CREATE INDEX notes_until ON notes (until);
 `
 
-// Since when a record waits that was put by a retry or handed back, so that a clock that
-// was ahead makes its wait no longer; and the boot of the machine in which the file was
-// opened last.
+// The column since is the start of the wait of a record that was put by a retry or handed
+// back, so that a clock that was ahead does not lengthen the wait. The table boot contains
+// the ID of the boot in which the file was last opened.
 const schemaV3 = `
 ALTER TABLE jobs ADD COLUMN since INTEGER;
 CREATE INDEX jobs_since ON jobs (since) WHERE due IS NOT NULL AND since IS NOT NULL;
@@ -187,17 +186,17 @@ CREATE TABLE boot (id TEXT NOT NULL);
 `
 
 // The column manager is the dependency manager of the record's kind (see managerOf), and
-// kind is that of kindOf. It is one column because SQLite can skip from one value to the
-// next of a column, and not of several.
+// kind is its encoded kind (see kindOf). That is a single column because SQLite can skip
+// from one value to the next of one column, but not of several.
 const schemaV4 = `
 ALTER TABLE jobs ADD COLUMN manager TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN kind TEXT GENERATED ALWAYS AS (type || char(31) || version || char(31) || manager) VIRTUAL;
 CREATE INDEX jobs_kind ON jobs (queue, kind, priority DESC, seq) WHERE place = 4;
 `
 
-// Records that need the same scopes wait together (see groups.go), and the column
-// waiting_for is their scope_groups.scopes since. The rows of leftovers are what a
-// transaction left for the next ones (see leftovers.go).
+// Records that need the same scopes wait together (see groups.go); from this version on, the
+// column waiting_for is their scope_groups.scopes. The rows of leftovers are work that a
+// transaction left for later ones (see leftovers.go).
 const schemaV5 = `
 CREATE TABLE scope_groups (
 	queue    INTEGER NOT NULL,
@@ -239,7 +238,7 @@ func fillGroups(ctx context.Context, conn *sql.Conn) error {
 		if _, err = conn.ExecContext(ctx, "UPDATE jobs SET waiting_for = ? WHERE seq = ?", group, j.seq); err != nil {
 			return fmt.Errorf("setting the group of a record: %w", err)
 		}
-		// What the first of them waits for is in the way of all.
+		// A scope that blocks the first record of a group blocks all of them.
 		if _, err = conn.ExecContext(ctx, statementTexts[joinGroup], j.queue, group, j.waitingFor, j.priority, j.seq); err != nil {
 			return fmt.Errorf("adding a group: %w", err)
 		}
@@ -247,8 +246,8 @@ func fillGroups(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// fillManagers sets the column manager of the records that have not ended. One that
-// can't be read keeps none: it is parked by the process that claims it.
+// fillManagers sets the column manager of unfinished records. A record that can't be decoded
+// gets none: the process that claims it parks it.
 func fillManagers(ctx context.Context, conn *sql.Conn) error {
 	rows, err := conn.QueryContext(ctx, "SELECT seq, extra FROM jobs WHERE dependency = ? AND place < ?", otherDependency, succeeded)
 	if err != nil {
@@ -276,11 +275,11 @@ func fillManagers(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// ErrNewerSchema is wrapped by the error for a file that a newer version of this
-// library wrote.
+// ErrNewerSchema is wrapped by the error for a file that was written by a newer version of
+// this library.
 var ErrNewerSchema = errors.New("the file was written by a newer version of this library")
 
-// NewerSchemaError says which versions a file, and this library, have. It wraps
+// NewerSchemaError reports the schema versions of a file and of this library. It wraps
 // ErrNewerSchema.
 type NewerSchemaError struct {
 	// Found is the schema version of the file.
@@ -297,8 +296,8 @@ func (e *NewerSchemaError) Error() string {
 // Unwrap returns ErrNewerSchema.
 func (e *NewerSchemaError) Unwrap() error { return ErrNewerSchema }
 
-// migrate brings the file to the current schema, one transaction a step, so that
-// of several processes that open it one takes each step.
+// migrate migrates the file to the current schema, one transaction per step, so that each
+// step is taken once even if several processes open the file.
 func migrate(ctx context.Context, conn *sql.Conn) error {
 	for {
 		version, err := schemaVersion(ctx, conn)
@@ -315,7 +314,7 @@ func migrate(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// step takes the next step, if any is left, in a transaction.
+// step takes the next step in a transaction, if any is left.
 func step(ctx context.Context, conn *sql.Conn) error {
 	version, err := schemaVersion(ctx, conn)
 	if err != nil || version == currentVersion() {
@@ -334,7 +333,7 @@ func step(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// schemaVersion is the version of a file that is empty or this driver's.
+// schemaVersion returns the version of a file that is empty or of this driver.
 func schemaVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 	var application, version, tables int
 	err := conn.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
@@ -352,8 +351,8 @@ func schemaVersion(ctx context.Context, conn *sql.Conn) (int, error) {
 	return version, nil
 }
 
-// inTransaction runs change in a transaction that has the right to write from
-// its beginning.
+// inTransaction runs change in a transaction that has the right to write from its
+// beginning.
 func inTransaction(ctx context.Context, conn *sql.Conn, change func() error) error {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err

@@ -6,10 +6,10 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// A scope is held by one job, or promised to a record that is ready, or free
-// with nobody waiting for it. So every ready record can be claimed at once, and
-// a claim never meets those that wait for a scope. A promise goes to the record
-// that runs before the others, and is withdrawn when a better one comes.
+// A scope is in one of three states: held by a job, promised to a ready record, or free
+// with no record waiting for it. So every ready record can be claimed at once, and a claim
+// never reads records that wait for a scope. A promise goes to the record that runs first,
+// and is withdrawn when a record comes that runs before it.
 
 // holder returns the ID of the job that holds a scope.
 func (c *changes) holder(queue int64, name string) (id string, held bool, err error) {
@@ -17,8 +17,7 @@ func (c *changes) holder(queue int64, name string) (id string, held bool, err er
 	return id, held, err
 }
 
-// promised returns the record that a scope is promised to; nil where there is
-// none.
+// promised returns the record that a scope is promised to; nil if there is none.
 func (c *changes) promised(queue int64, name string) (*job, error) {
 	var seq int64
 	found, err := c.one(promiseOf, func(r *row) { seq = r.integer() }, queue, name)
@@ -28,7 +27,7 @@ func (c *changes) promised(queue int64, name string) (*job, error) {
 	return c.job(findSeq, seq)
 }
 
-// checkFree tells whether a job can take scopes.
+// checkFree refuses a job if another job holds one of the scopes.
 func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 	for _, name := range scopes {
 		holder, held, err := c.holder(j.queue, name)
@@ -42,8 +41,8 @@ func (c *changes) checkFree(j *job, scopes []string) (refusal, err error) {
 	return nil, nil
 }
 
-// take gives a job scopes of which it is known that it can take them. A promise
-// of one of them is void.
+// take gives a job scopes that it is known to be able to take. Promises of these scopes are
+// revoked.
 func (c *changes) take(j *job, scopes []string) error {
 	for _, name := range scopes {
 		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
@@ -61,7 +60,7 @@ func (c *changes) take(j *job, scopes []string) error {
 	return c.promote(j.queue, freed)
 }
 
-// free releases those of the scopes that the job holds.
+// free releases the given scopes if the job holds them.
 func (c *changes) free(j *job, scopes []string) error {
 	for _, name := range scopes {
 		if _, err := c.exec(freeScope, j.queue, name, j.id); err != nil {
@@ -71,7 +70,7 @@ func (c *changes) free(j *job, scopes []string) error {
 	return c.promote(j.queue, scopes)
 }
 
-// fulfill gives a record that is claimed the scopes that it was promised.
+// fulfill gives a claimed record the scopes that it was promised.
 func (c *changes) fulfill(j *job) error {
 	for _, name := range j.dispatchScopes() {
 		if _, err := c.exec(hold, j.queue, name, j.id); err != nil {
@@ -84,8 +83,7 @@ func (c *changes) fulfill(j *job) error {
 	return nil
 }
 
-// withdraw takes back the promises to a record that was ready and is not any
-// more.
+// withdraw takes back the promises to a record that is no longer ready.
 func (c *changes) withdraw(j *job) error {
 	scopes := j.dispatchScopes()
 	for _, name := range scopes {
@@ -96,8 +94,8 @@ func (c *changes) withdraw(j *job) error {
 	return c.promote(j.queue, scopes)
 }
 
-// revokePromise makes the record that a scope is promised to wait for it. It
-// returns the other scopes that were promised to it.
+// revokePromise makes the record that a scope is promised to wait for that scope. It
+// returns the other scopes that were promised to the record.
 func (c *changes) revokePromise(queue int64, because string) (freed []string, err error) {
 	worse, err := c.promised(queue, because)
 	if err != nil || worse == nil {
@@ -114,7 +112,7 @@ func (c *changes) revokePromise(queue int64, because string) (freed []string, er
 	return freed, c.block(worse, because)
 }
 
-// wait makes a record wait for its time, or else admits it.
+// wait makes a record wait for its time, or admits it.
 func (c *changes) wait(j *job, now int64) error {
 	if firstPlace(j, now) == scheduled {
 		return c.move(j, scheduled, j.waitUntil)
@@ -122,8 +120,7 @@ func (c *changes) wait(j *job, now int64) error {
 	return c.admit(j)
 }
 
-// admit makes a record ready, or else makes it wait for the scope that is in its
-// way.
+// admit makes a record ready, or makes it wait for the scope that blocks it.
 func (c *changes) admit(j *job) error {
 	scope, blocked, err := c.obstacle(j)
 	switch {
@@ -136,7 +133,7 @@ func (c *changes) admit(j *job) error {
 	}
 }
 
-// obstacle returns a scope that a record must wait for.
+// obstacle returns the first scope that blocks a record.
 func (c *changes) obstacle(j *job) (scope string, blocked bool, err error) {
 	for _, scope = range j.dispatchScopes() {
 		blocked, err = c.isObstacle(scope, j)
@@ -147,7 +144,7 @@ func (c *changes) obstacle(j *job) (scope string, blocked bool, err error) {
 	return "", false, nil
 }
 
-// makeReady promises a record its scopes, in whose way nothing is.
+// makeReady makes a record ready and promises it its scopes, none of which blocks it.
 func (c *changes) makeReady(j *job) error {
 	scopes := j.dispatchScopes()
 	var freed []string
@@ -167,8 +164,8 @@ func (c *changes) makeReady(j *job) error {
 	return c.promote(j.queue, freed)
 }
 
-// isObstacle tells whether a record must wait for a scope: it is held by another
-// job, or is for one that runs before.
+// isObstacle reports whether a scope blocks a record: another job holds it, or it is for a
+// record that runs earlier.
 func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	holder, held, err := c.holder(j.queue, name)
 	if err != nil || (held && holder != j.id) {
@@ -182,8 +179,8 @@ func (c *changes) isObstacle(name string, j *job) (bool, error) {
 	return found && first.before(rank{j.priority, j.seq}), err
 }
 
-// promote gives the scopes that are free to the first of those that wait for them and
-// need nothing else. If that means to examine many groups, the rest is left for later.
+// promote gives free scopes to the first records that wait for them and need nothing else.
+// If that requires examining many groups, the rest is left for later.
 func (c *changes) promote(queue int64, scopes []string) error {
 	c.freed = append(c.freed, scopes...)
 	if c.promoting {
@@ -216,8 +213,8 @@ func (c *changes) promote(queue int64, scopes []string) error {
 	return nil
 }
 
-// promoteFirst makes the first record of a group ready, or else moves the group to the
-// line of the scope that is in its way.
+// promoteFirst makes the first record of a group ready, or moves the group to the line of
+// the scope that blocks it.
 func (c *changes) promoteFirst(queue int64, group string, first rank) error {
 	j, err := c.job(findSeq, first.seq)
 	if err != nil {
@@ -239,7 +236,7 @@ func (c *changes) promoteFirst(queue int64, group string, first rank) error {
 }
 
 // nextFor returns the first group that waits for a scope, and the rank of its first
-// record; false if none waits for it, or another job has it.
+// record. waits is false if no group waits, or the scope is held or promised.
 func (c *changes) nextFor(queue int64, name string) (group string, first rank, waits bool, err error) {
 	_, held, err := c.holder(queue, name)
 	if err != nil || held {
@@ -252,7 +249,7 @@ func (c *changes) nextFor(queue int64, name string) (group string, first rank, w
 	return c.firstOfLine(queue, name)
 }
 
-// move puts a record in another place, where it waits for no scope: due says until when.
+// move moves a record to a place in which it waits for no scope. due is the end of its wait.
 func (c *changes) move(j *job, p place, due instant) error {
 	wasBlocked := j.place == scopeBlocked
 	if err := c.moveTo(j, p, due, nil); err != nil || !wasBlocked {
@@ -261,8 +258,8 @@ func (c *changes) move(j *job, p place, due instant) error {
 	return c.leaveGroup(j)
 }
 
-// moveTo puts a record in another place. group is that in which it waits for a scope, if
-// it does.
+// moveTo moves a record to another place. group is the group in which it waits for a scope,
+// or nil.
 func (c *changes) moveTo(j *job, p place, due instant, group any) error {
 	n, err := c.exec(moveJob, p, due, group, p, j.seq)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/sightings"
 )
 
-// The values that an Options field of zero stands for.
+// The defaults of the fields of Options.
 const (
 	DefaultSynchronous  = SynchronousNormal
 	DefaultKeepFinished = 100_000
@@ -26,29 +26,29 @@ const (
 
 // The values of Options.Synchronous.
 const (
-	// SynchronousNormal keeps everything when the process dies. When the
-	// machine dies the last writes may be lost, and the file stays whole.
+	// SynchronousNormal keeps all data if the process dies. If the machine dies, the
+	// last writes may be lost, but the file stays consistent.
 	SynchronousNormal = "NORMAL"
-	// SynchronousFull keeps everything when the machine dies too, at the cost
-	// of waiting for the disk on each write.
+	// SynchronousFull also keeps all data if the machine dies, at the cost of waiting
+	// for the disk on each write.
 	SynchronousFull = "FULL"
 )
 
-// Options describe the file of a Driver, and what is kept in it.
+// Options configure the file of a Driver and its retention.
 type Options struct {
-	// Path is that of the file. It is made where there is none; its directory
-	// must exist.
+	// Path is the path of the file. The file is created if it does not exist; its
+	// directory must exist.
 	Path string
-	// Synchronous is SynchronousNormal or SynchronousFull, the former where it
-	// is empty.
+	// Synchronous is SynchronousNormal or SynchronousFull. Empty means
+	// SynchronousNormal.
 	Synchronous string
-	// KeepFinished is the number of records of a queue that ended for good and
-	// are kept. Forget removes those beyond it, whether their time has come or
-	// not. 0 means DefaultKeepFinished; it must not be negative.
+	// KeepFinished is the maximum number of finished records that a queue keeps. Forget
+	// removes the oldest beyond it, even if their retention is not over. 0 means
+	// DefaultKeepFinished; it must not be negative.
 	KeepFinished int
 }
 
-// withDefaults checks the options and fills in the defaults.
+// withDefaults validates the options and fills in the defaults.
 func (o Options) withDefaults() (Options, error) {
 	if o.Synchronous == "" {
 		o.Synchronous = DefaultSynchronous
@@ -68,25 +68,24 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // Driver keeps the records of queues in a file. It is safe for concurrent use.
-// Changes that are made at the same time are written together. A change waits for
-// as long as its context lives while another process has the right to write. One
-// whose context ends while it is being written waits for that, for a second at
-// most: then its error wraps driver.ErrOutcomeUnknown. One whose context ends
-// before that has the context's error alone, and has changed nothing.
+// Concurrent changes are written in one transaction. While another process has the right
+// to write, a change waits until its context ends. If the context ends before the change
+// is being written, the error is the context's error and nothing has changed. If it ends
+// during the write, the call waits for at most one more second, and then returns an error
+// that wraps driver.ErrOutcomeUnknown.
 type Driver struct {
-	opts   Options
-	path   string // absolute
-	reads  *reader
-	looks  *looker
-	writer *writer
+	opts       Options
+	path       string // absolute
+	reads      *reader
+	claimQuery *claimQuery
+	writer     *writer
 
-	// mayHaveMore is true where a claim is likely to find something, so that it
-	// need not look before: the last one gave as many records as it was to, or
-	// some were inserted.
+	// mayHaveMore is true if a claim is likely to find something, so that it does not
+	// have to query before: the last claim reached its limit, or records were inserted.
 	mayHaveMore atomic.Bool
 
-	// elapsed is the clock by which leases are measured, and seen are those that this
-	// driver has seen.
+	// elapsed is the clock that measures leases, and seen holds the leases that this
+	// driver has observed.
 	elapsed func() time.Duration
 	seen    sightings.Log[lease]
 
@@ -101,10 +100,10 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Open opens the file, makes it where there is none, and brings it to the schema
-// of this version. It returns an error for invalid options, an *NewerSchemaError
-// for a file that a newer version of this library wrote, and an error for a file
-// that is something else or can't be written. ctx bounds Open alone.
+// Open opens the file, creates it if it does not exist, and migrates it to the schema
+// of this version. It returns an error if the options are invalid, an *NewerSchemaError
+// if a newer version of this library wrote the file, and an error if the file is not a
+// queue file or can't be written. ctx bounds only Open itself.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -123,7 +122,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opened := time.Now()
 	d.elapsed = func() time.Duration { return time.Since(opened) }
 	d.reads = newReader(f.reads, d.isClosed)
-	d.looks = newLooker(f.looks, d.closed)
+	d.claimQuery = newClaimQuery(f.claimReads, d.closed)
 	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, err), f.close())
@@ -132,24 +131,23 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// Features implements driver.Driver: it has all.
+// Features implements driver.Driver. All features are supported.
 func (d *Driver) Features() driver.Features {
 	return driver.Features{Notifications: true, Transactions: true, TransactionalEnds: true, Durable: true, NextAttempts: true}
 }
 
-// Subscribe implements driver.Driver. notify is called after changes that this
-// driver wrote, and after those that another one wrote, in this process or
-// another, which it can't tell from notes that the other one kept: these are as good
-// as a change then. On Linux and Windows the latter are seen when they are made. On other
-// systems, and where the directory can't be watched, it is looked for them every
-// 50 milliseconds.
+// Subscribe implements driver.Driver. notify is called after changes that this driver
+// or another one wrote, in this process or another. Notes that another driver kept can't
+// be distinguished from changes and are reported too. On Linux and Windows, writes of
+// other drivers are noticed when they are made. On other systems, or if the directory
+// can't be watched, the file is checked every 50 milliseconds.
 func (d *Driver) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return d.subscribers.Subscribe(notify)
 }
 
-// Close stops the writing and closes the file. Writes that have begun are
-// finished, all other calls get driver.ErrClosed. Where ctx ends first, Close
-// returns its error, and closing goes on; Close can be called again to wait.
+// Close stops the writer and closes the file. Writes that have begun are finished; all
+// other calls return driver.ErrClosed. If ctx ends first, Close returns its error, and
+// closing continues in the background; Close can be called again to wait for it.
 func (d *Driver) Close(ctx context.Context) error {
 	d.closing.Do(func() {
 		close(d.closed)
@@ -168,9 +166,9 @@ func (d *Driver) Close(ctx context.Context) error {
 	}
 }
 
-// free ends the goroutines and closes the connections.
+// free stops the goroutines and closes the connections.
 func (d *Driver) free() {
-	err := errors.Join(d.watch.close(), d.looks.close(), d.writer.close(), d.reads.close())
+	err := errors.Join(d.watch.close(), d.claimQuery.close(), d.writer.close(), d.reads.close())
 	if err != nil {
 		d.closeErr = fmt.Errorf("closing %q: %w", d.opts.Path, err)
 	}

@@ -28,7 +28,7 @@ func insert(t *testing.T, d *sqlite.Driver, records ...*driver.Record) {
 	}
 }
 
-// claim claims records that may run now.
+// claim claims the records that may run now.
 func claim(t *testing.T, d *sqlite.Driver, limit int) []*driver.Record {
 	t.Helper()
 	claimed, err := d.Claim(t.Context(), request(limit))
@@ -36,7 +36,7 @@ func claim(t *testing.T, d *sqlite.Driver, limit int) []*driver.Record {
 	return claimed.Records
 }
 
-// complete ends a record that was claimed.
+// complete ends a claimed record.
 func complete(t *testing.T, d *sqlite.Driver, r *driver.Record) {
 	t.Helper()
 	completion := driver.Completion{Lease: driver.LeaseOf(r), Record: r}
@@ -46,7 +46,7 @@ func complete(t *testing.T, d *sqlite.Driver, r *driver.Record) {
 	require.NoError(t, errs[0])
 }
 
-// find returns the records that are in one of the states, of all queues.
+// find returns the records of all queues that are in one of the states.
 func find(t *testing.T, d *sqlite.Driver, states ...amboy.JobState) []*driver.Record {
 	t.Helper()
 	page, err := d.Find(t.Context(), driver.Query{States: states}, driver.PageRequest{Limit: 1000})
@@ -70,7 +70,7 @@ func stats(t *testing.T, d *sqlite.Driver) amboy.QueueStats {
 	return s
 }
 
-// everyState fills a driver with a record in each place.
+// everyState inserts a record in each place.
 func everyState(t *testing.T, d *sqlite.Driver) {
 	t.Helper()
 	with := func(id string, change func(*driver.Record)) *driver.Record {
@@ -104,7 +104,7 @@ func everyState(t *testing.T, d *sqlite.Driver) {
 	complete(t, d, claimed[4])
 }
 
-func TestEverythingSurvivesReopening(t *testing.T) {
+func TestRecordsSurviveReopening(t *testing.T) {
 	path := newPath(t)
 	d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestEverythingSurvivesReopening(t *testing.T) {
 		assert.Equal(t, want, list(t, d, state), state)
 	}
 
-	// What waits for the holder goes on when it ends.
+	// The records that wait for the holder become pending when it ends.
 	holder, err := d.Get(t.Context(), queueName, "holder")
 	require.NoError(t, err)
 	complete(t, d, holder)
@@ -145,7 +145,7 @@ func TestTimesAreExact(t *testing.T) {
 	req.Now = r.TimeInfo.DispatchBy
 	claimed, err := d.Claim(t.Context(), req)
 	require.NoError(t, err)
-	assert.Empty(t, claimed.Records, "it may start at its deadline")
+	assert.Empty(t, claimed.Records, "a job may still start at its deadline")
 	assert.Equal(t, r.TimeInfo.DispatchBy.Add(1), claimed.Next)
 	req.Now = claimed.Next
 	claimed, err = d.Claim(t.Context(), req)
@@ -179,7 +179,7 @@ func TestDriversShareAQueue(t *testing.T) {
 	checkCounts(t, openRaw(t, path))
 }
 
-// runAll inserts records, and ends what it can claim.
+// runAll inserts records, and completes those that it can claim.
 func runAll(ctx context.Context, d *sqlite.Driver, records []*driver.Record, ran chan<- string) error {
 	for _, r := range records {
 		if _, err := d.Insert(ctx, []*driver.Record{r}); err != nil {
@@ -205,7 +205,7 @@ func runAll(ctx context.Context, d *sqlite.Driver, records []*driver.Record, ran
 	}
 }
 
-func TestRecordThatCannotBeReadIsClaimedWithoutAJob(t *testing.T) {
+func TestAnUndecodableRecordIsClaimedWithoutAJob(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "job"))
@@ -223,8 +223,8 @@ func TestRecordThatCannotBeReadIsClaimedWithoutAJob(t *testing.T) {
 	assert.Equal(t, []string{"job"}, list(t, d, amboy.StateParked))
 }
 
-// Others whose leases are stale are recovered all the same.
-func TestRecordThatCannotBeReadIsHandedBackThoughItWasToBeCanceled(t *testing.T) {
+// Other records with stale leases are still recovered.
+func TestAnUndecodableRecordIsHandedBackInsteadOfCanceled(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "bad"), newRecord(t, "good"))
@@ -234,7 +234,7 @@ func TestRecordThatCannotBeReadIsHandedBackThoughItWasToBeCanceled(t *testing.T)
 	require.Equal(t, 2, acted.Done)
 	execute(t, path, "UPDATE jobs SET extra = x'00' WHERE job_id = 'bad'")
 
-	_, err = d.RecoverStale(t.Context()) // which sees them
+	_, err = d.RecoverStale(t.Context()) // which observes the leases
 	require.NoError(t, err)
 	sqlite.Elapse(d, 24*time.Hour)
 	recovered, err := d.RecoverStale(t.Context())
@@ -247,7 +247,7 @@ func TestRecordThatCannotBeReadIsHandedBackThoughItWasToBeCanceled(t *testing.T)
 	require.ErrorIs(t, err, registry.ErrUnknownType)
 }
 
-// lock takes the right to write, so that others wait, until unlock is called.
+// lock acquires the right to write, so that other writers wait until unlock is called.
 func lock(t *testing.T, path string) (unlock func()) {
 	t.Helper()
 	conn, err := openRaw(t, path).Conn(t.Context())
@@ -261,7 +261,7 @@ func lock(t *testing.T, path string) (unlock func()) {
 	}
 }
 
-// later is a context that ends after a moment.
+// later returns a context that ends after a moment.
 func later(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -269,7 +269,7 @@ func later(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestAChangeWaitsForALockedFileAsItsContextSays(t *testing.T) {
+func TestAChangeWaitsForALockedFileUntilItsContextEnds(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "claimed"), newRecord(t, "there"))
@@ -323,8 +323,8 @@ func TestCloseDoesNotWaitForALockedFile(t *testing.T) {
 	require.ErrorIs(t, <-waiting, driver.ErrClosed)
 }
 
-// Changes that are written together fail alone.
-func TestAChangeThatFailsLeavesTheOthers(t *testing.T) {
+// A failed change does not fail other changes in its transaction.
+func TestAFailedChangeDoesNotFailOthersInItsTransaction(t *testing.T) {
 	path := newPath(t)
 	d := open(t, sqlite.Options{Path: path})
 	insert(t, d, newRecord(t, "target"))
@@ -348,7 +348,7 @@ func TestAChangeThatFailsLeavesTheOthers(t *testing.T) {
 	assert.Equal(t, 4, stats(t, d).Pending)
 }
 
-// pass lets time pass, in which what was begun before asks for its change, by a
+// pass waits until calls that were started before have requested their changes: it makes a
 // change that gives up while the file is locked.
 func pass(t *testing.T, d *sqlite.Driver) {
 	t.Helper()
@@ -356,7 +356,7 @@ func pass(t *testing.T, d *sqlite.Driver) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// checkCounts compares the counts that are kept with the records.
+// checkCounts compares the stored counts with the records.
 func checkCounts(t *testing.T, db *sql.DB) {
 	t.Helper()
 	var wrong int
@@ -372,4 +372,25 @@ func checkCounts(t *testing.T, db *sql.DB) {
 		OR finished <> (SELECT count(*) FROM jobs WHERE queue = q.id AND place >= 8)
 		OR overdue <> (SELECT count(*) FROM jobs WHERE queue = q.id AND overdue = 1)`).Scan(&wrong))
 	assert.Zero(t, wrong, "queues whose counts are wrong")
+}
+
+// The refusal was lost if the completion had a next attempt, and the whole call failed.
+func TestAnEndThatCannotBeEncodedIsRefusedDespiteItsNextAttempt(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	insert(t, d, newRecord(t, "bad"), newRecord(t, "good"))
+	claimed := claim(t, d, 2)
+	completions := make([]driver.Completion, len(claimed))
+	for i, r := range claimed {
+		r.Status.Completed, r.Status.InProgress = true, false
+		completions[i] = driver.Completion{Lease: driver.LeaseOf(r), Record: r}
+	}
+	next := *newRecord(t, "bad")
+	next.Name = "attempt-1.bad"
+	claimed[0].Metadata = map[string]string{"zero\x00": ""} // which BSON can't encode
+	completions[0].Next = &next
+	errs, err := d.Complete(t.Context(), completions)
+	require.NoError(t, err)
+	require.ErrorContains(t, errs[0], "encoding")
+	require.NoError(t, errs[1])
+	assert.Equal(t, []string{"bad"}, list(t, d, amboy.StateRunning))
 }

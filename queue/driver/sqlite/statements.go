@@ -2,7 +2,7 @@ package sqlite
 
 import "strings"
 
-// statement is one that is kept prepared.
+// statement identifies a prepared statement.
 type statement int
 
 const (
@@ -93,7 +93,7 @@ const (
 	leave
 	anyLeft
 	takeLeft
-	isTelling
+	anyEdgesLeft
 
 	setPriority
 	setWaitUntil
@@ -118,8 +118,8 @@ const (
 	statements
 )
 
-// plainRows is the number of records that are inserted by one statement. The
-// time that the SQLite package takes to bind values grows with the square of it.
+// plainRows is the number of records that one statement inserts. The time that the SQLite
+// package takes to bind values grows with the square of it.
 const plainRows = 8
 
 const plainValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(96), ?)`
@@ -127,18 +127,18 @@ const plainValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, zeroblob(96),
 const insertPlainColumns = `INSERT INTO jobs (queue, place, priority, name, job_id, created, wait_until, dispatch_by, due, expires,
 		max_time, type, version, format, dependency, room, body) VALUES `
 
-// leaseContent sets what a claim of a ready record sets.
+// leaseContent sets the columns that a claim of a ready record changes.
 const leaseContent = `place = 6, owner = ?, lease_count = lease_count + 1, mod_time = ?, lease_until = ?, started = ?,
 			expires = NULL, room = NULL`
 
-// endContent sets what an ended attempt replaces.
+// endContent sets the columns that an ended attempt replaces.
 const endContent = `owner = ?, lease_count = ?, mod_time = ?, created = ?, started = ?, ended = ?, wait_until = ?, dispatch_by = ?,
 		max_time = ?, error_count = ?, last_error = ?, reason = ?, forget_at = ?, type = ?, version = ?, format = ?, dependency = ?,
 		extra = ?, body = ?, lease_until = NULL, cancel = 0`
 
-// The hot ones have parameters without numbers, which the SQLite package finds
-// faster. A limit is no bare parameter, because SQLite would plan the statement
-// anew whenever it is bound.
+// Frequent statements have parameters without numbers, which the SQLite package finds
+// faster. A limit is not a bare parameter, because SQLite would plan the statement again
+// whenever it is bound.
 var statementTexts = [statements]string{
 	begin:        `BEGIN IMMEDIATE`,
 	beginReading: `BEGIN`,
@@ -184,12 +184,12 @@ var statementTexts = [statements]string{
 	takeLease: `UPDATE jobs SET owner = ?, lease_count = ?, mod_time = ?, lease_until = ?, started = ? WHERE seq = ?`,
 	setExtra:  `UPDATE jobs SET extra = ? WHERE seq = ?`,
 	dropLease: `UPDATE jobs SET owner = '', lease_until = NULL, started = NULL, cancel = 0, reason = ? WHERE seq = ?`,
-	// The end of a job that holds nothing, that nobody waits for and that nobody
-	// wanted to be canceled, in one statement.
+	// The end, in one statement, of a job that holds nothing, has no dependents, and is not to
+	// be canceled.
 	endPlain: `UPDATE jobs SET place = ?, ` + endContent + `
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0`,
-	// The same for an attempt whose next one has a name that is free.
+	// The same for an attempt whose next attempt has a name that does not exist.
 	endReplaced: `UPDATE jobs SET place = ?, replaced = 1, ` + endContent + `
 		WHERE queue = ? AND name = ? AND owner = ? AND lease_count = ? AND place = 6 AND scopes IS NULL AND enqueue_scopes IS NULL
 			AND unique_held = 0 AND open_edges = 0 AND dependents = 0 AND cancel = 0 AND unique_key IS NULL AND edges IS NULL
@@ -207,7 +207,7 @@ var statementTexts = [statements]string{
 	findLease: `SELECT ` + jobColumns + ` FROM jobs
 		WHERE seq = ? AND place = 6 AND lease_count = ? AND lease_until IS ? AND mod_time IS ?`,
 	setSince: `UPDATE jobs SET since = ? WHERE seq = ?`,
-	// All times of a record that was put by a retry are counted from the same moment.
+	// All times of a record that was put by a retry count from the same moment.
 	shortenWaits: `UPDATE jobs SET since = ?1, due = due - (since - ?1),
 			created = CASE place WHEN 1 THEN created - (since - ?1) ELSE created END,
 			wait_until = CASE place WHEN 1 THEN wait_until - (since - ?1) ELSE wait_until END,
@@ -222,7 +222,7 @@ var statementTexts = [statements]string{
 		(SELECT due FROM jobs WHERE due IS NOT NULL ORDER BY due LIMIT 1),
 		(SELECT expires FROM jobs WHERE expires IS NOT NULL ORDER BY expires LIMIT 1),
 		EXISTS (SELECT 1 FROM leftovers)`,
-	// Those that have expired, and are not marked yet, are passed over.
+	// Expired records that are not marked yet are skipped.
 	claimReady: `UPDATE jobs SET ` + leaseContent + `
 		WHERE seq IN (SELECT seq FROM jobs WHERE queue = ? AND place = 4 AND (dispatch_by IS NULL OR dispatch_by >= ?)
 			ORDER BY priority DESC, seq LIMIT ? + 0)
@@ -230,7 +230,7 @@ var statementTexts = [statements]string{
 	claimThese: `UPDATE jobs SET ` + leaseContent + `
 		WHERE seq IN (SELECT value FROM json_each(?)) AND (dispatch_by IS NULL OR dispatch_by >= ?)
 		RETURNING ` + recordColumns,
-	// Each step looks the next kind up, and reads none of the records between.
+	// Each step seeks the next kind, and reads none of the records in between.
 	kindsOf: `WITH RECURSIVE kinds (kind) AS (
 			SELECT (SELECT kind FROM jobs WHERE queue = ?1 AND place = 4 ORDER BY kind LIMIT 1)
 			UNION ALL
@@ -274,10 +274,10 @@ var statementTexts = [statements]string{
 	leaveGroup: `DELETE FROM scope_groups WHERE queue = ? AND scopes = ? AND seq = ? RETURNING scope`,
 	moveGroup:  `UPDATE scope_groups SET scope = ? WHERE queue = ? AND scopes = ?`,
 
-	leave:     `INSERT OR IGNORE INTO leftovers (queue, kind, name) VALUES (?, ?, ?)`,
-	anyLeft:   `SELECT 1 FROM leftovers LIMIT 1`,
-	takeLeft:  `DELETE FROM leftovers WHERE (queue, kind, name) IN (SELECT queue, kind, name FROM leftovers LIMIT 1) RETURNING queue, kind, name`,
-	isTelling: `SELECT 1 FROM leftovers WHERE queue = ? AND kind IN (1, 2) AND name = ?`,
+	leave:        `INSERT OR IGNORE INTO leftovers (queue, kind, name) VALUES (?, ?, ?)`,
+	anyLeft:      `SELECT 1 FROM leftovers LIMIT 1`,
+	takeLeft:     `DELETE FROM leftovers WHERE (queue, kind, name) IN (SELECT queue, kind, name FROM leftovers LIMIT 1) RETURNING queue, kind, name`,
+	anyEdgesLeft: `SELECT 1 FROM leftovers WHERE queue = ? AND kind IN (1, 2) AND name = ?`,
 
 	setPriority:  `UPDATE jobs SET priority = ? WHERE seq = ?`,
 	setWaitUntil: `UPDATE jobs SET wait_until = ?, since = NULL WHERE seq = ?`,
@@ -307,10 +307,10 @@ var statementTexts = [statements]string{
 	dropEndedNotes: `DELETE FROM notes WHERE (kind, key) IN (SELECT kind, key FROM notes WHERE until <= ? ORDER BY until LIMIT ? + 0)`,
 }
 
-// listedColumns are those of listed.
+// listedColumns are the columns of listed.
 const listedColumns = `seq, edges IS NOT NULL, tags`
 
-// latestSeq is the number of the latest attempt of a job.
+// latestSeq is the sequence number of the latest attempt of a job.
 const latestSeq = `coalesce(
 	(SELECT seq FROM jobs WHERE queue = ?1 AND attempt IS NULL AND name =
 		(SELECT CASE name WHEN '' THEN ?2 ELSE name || '.' || ?2 END FROM queues WHERE id = ?1)),

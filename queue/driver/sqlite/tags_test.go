@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// tagged are the IDs of the jobs that have the tag.
+// tagged returns the IDs of the jobs with the tag.
 func tagged(t *testing.T, d *sqlite.Driver) []string {
 	t.Helper()
 	page, err := d.Find(t.Context(), driver.Query{Queues: []string{queueName}, Tags: []string{"tag"}}, driver.PageRequest{Limit: 10})
@@ -24,7 +24,7 @@ func tagged(t *testing.T, d *sqlite.Driver) []string {
 	return ids
 }
 
-// failed adds a record with a tag that fails.
+// failed adds a record with a tag, and fails it.
 func failed(t *testing.T, d *sqlite.Driver, id string, forgetAt time.Time) {
 	t.Helper()
 	r := newRecord(t, id)
@@ -44,8 +44,8 @@ func act(t *testing.T, d *sqlite.Driver, kind driver.ActionKind) {
 	require.Equal(t, 1, acted.Done)
 }
 
-// The number of a record that is gone may be given to another.
-func TestTagsGoWithTheirRecords(t *testing.T) {
+// The number of a removed record may be given to another one.
+func TestTagsAreRemovedWithTheirRecords(t *testing.T) {
 	for name, remove := range map[string]func(*testing.T, *sqlite.Driver){
 		"deleted": func(t *testing.T, d *sqlite.Driver) { act(t, d, driver.Delete) },
 		"forgotten": func(t *testing.T, d *sqlite.Driver) {

@@ -10,17 +10,17 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// transaction is one of a caller.
+// transaction is a transaction of the caller.
 type transaction struct{ *sql.Tx }
 
 // WithTx returns a context with which Insert and Complete write in a transaction of the
-// caller, so that records are added, or attempts end, when it is committed, with whatever else
-// it changes, and not at all when it is rolled back. The transaction must be on a
-// database handle that was opened for the driver's file, with the driver "sqlite"
-// of modernc.org/sqlite; these calls return an error for any other, and after one the
-// caller should roll back. It has the rules of SQLite: there is one writer at a
-// time, so it should be short, and best begins with the right to write
-// ("_txlock=immediate" in the name of the handle).
+// caller: records are added, or attempts end, when it is committed, together with its other
+// changes, and not at all if it is rolled back. The transaction must be on a database handle
+// that was opened for the driver's file with the driver "sqlite" of modernc.org/sqlite;
+// otherwise these calls return an error. After an error the caller should roll back. The
+// rules of SQLite apply: only one transaction writes at a time, so it should be short, and
+// should acquire the right to write when it begins ("_txlock=immediate" in the name of the
+// handle).
 //
 // Other calls do not use the transaction.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
@@ -60,12 +60,12 @@ func (d *Driver) changeIn(ctx context.Context, tx *sql.Tx, run func(*changes) er
 	return nil
 }
 
-// checkTransaction tells whether a transaction is on the driver's file.
+// checkTransaction returns an error unless a transaction is on the driver's file.
 func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	var path string
 	err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)
 	if err != nil {
-		return fmt.Errorf("asking for its file: %w", err)
+		return fmt.Errorf("querying its file: %w", err)
 	}
 	theirs, err := os.Stat(path)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// begin begins a transaction on a handle of the caller's.
+// begin begins a transaction on a database handle of the caller.
 func begin(t *testing.T, path string) *sql.Tx {
 	t.Helper()
 	tx, err := openRaw(t, path).BeginTx(t.Context(), nil)
@@ -63,7 +63,7 @@ func TestInsertInATransaction(t *testing.T) {
 	assert.True(t, amboy.IsDuplicateJobError(errs[1]))
 	assert.Equal(t, []error{nil, nil, nil}, []error{errs[0], errs[2], errs[3]})
 	assert.True(t, amboy.IsDuplicateJobError(insertIn(t, d, tx, newRecord(t, "job"))[0]))
-	assert.Empty(t, list(t, d), "it is not visible before it is committed")
+	assert.Empty(t, list(t, d), "the job is not visible before the commit")
 	assert.Zero(t, stats(t, d).Total)
 	require.NoError(t, tx.Commit())
 	<-heard
@@ -108,7 +108,7 @@ func TestInsertInATransactionOnAnotherDatabase(t *testing.T) {
 	assert.Empty(t, list(t, d))
 }
 
-// Put a job together with what it is about: either both are stored, or neither.
+// Put a job together with the data that it is about: either both are stored, or neither.
 func ExampleWithTx() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")
@@ -164,7 +164,7 @@ func order(ctx context.Context, d *sqlite.Driver, db *sql.DB, name string, end f
 	return err
 }
 
-// putIn does what Put of a queue does with a driver.
+// putIn inserts a job as a queue's Put does.
 func putIn(ctx context.Context, d *sqlite.Driver, id string) error {
 	j := job.NewShellJob("true", "")
 	j.SetID(id)

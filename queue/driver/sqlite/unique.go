@@ -2,7 +2,7 @@ package sqlite
 
 import "github.com/mongodb/amboy"
 
-// checkKey tells whether a job can have its unique key.
+// checkKey refuses a job if another job holds its unique key.
 func (c *changes) checkKey(j *job) (refusal, err error) {
 	if j.uniqueKey == "" {
 		return nil, nil
@@ -15,7 +15,7 @@ func (c *changes) checkKey(j *job) (refusal, err error) {
 	return amboy.NewDuplicateJobErrorf("job %q: job %q has the unique key %q", j.id, holder, j.uniqueKey), nil
 }
 
-// keepsKey tells whether a job has its unique key when it ended in a place.
+// keepsKey reports whether a job keeps its unique key in a place.
 func (j *job) keepsKey(p place) bool {
 	switch amboy.UniqueUntil(j.uniqueUntil) {
 	case amboy.UniqueUntilForgotten:
@@ -27,7 +27,7 @@ func (j *job) keepsKey(p place) bool {
 	}
 }
 
-// started takes the unique key from a job that has it until it starts.
+// started releases the unique key of a job that holds it until its start.
 func (c *changes) started(j *job) error {
 	if !j.uniqueHeld || amboy.UniqueUntil(j.uniqueUntil) != amboy.UniqueUntilStarted {
 		return nil

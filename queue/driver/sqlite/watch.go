@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// pollInterval is the time between two looks where the file can't be
-	// watched.
+	// pollInterval is the interval between notifications if the file can't be watched.
 	pollInterval = 50 * time.Millisecond
-	// eventPause is the least time between two looks where it is watched. What
-	// comes meanwhile is one event.
+	// eventPause is the minimum interval between notifications if the file is watched.
+	// Events in between are merged.
 	eventPause = 8 * time.Millisecond
 )
 
-// watch notices that a database file may have changed.
+// watch reports that a database file may have changed.
 type watch struct {
-	files  *fsnotify.Watcher // nil where they can't be watched
+	files  *fsnotify.Watcher // nil if the directory can't be watched
 	log    string            // the path of the write-ahead log
 	notify func()
 	stop   chan struct{}
@@ -32,8 +31,8 @@ type watch struct {
 	err    error // of closing files; set before done is closed
 }
 
-// startWatch makes notify be called, which must not block, after each change of
-// a file until close is called.
+// startWatch calls notify, which must not block, after each change of a file until close is
+// called.
 func startWatch(ctx context.Context, path string, notify func()) *watch {
 	w := &watch{
 		log:    path + "-wal",
@@ -45,7 +44,7 @@ func startWatch(ctx context.Context, path string, notify func()) *watch {
 	w.files, err = watchDirectory(filepath.Dir(path))
 	if err != nil {
 		logging.Warning(ctx, message.Fields{
-			"message": "can't watch the directory of the database; looking at the database at intervals",
+			"message": "can't watch the directory of the database; checking the database at intervals",
 			"path":    path,
 			"error":   err.Error(),
 		})
@@ -54,9 +53,8 @@ func startWatch(ctx context.Context, path string, notify func()) *watch {
 	return w
 }
 
-// watchDirectory returns nil where the system's way of watching a directory is to
-// open each file in it: as that file is closed, the process loses its locks on
-// the database.
+// watchDirectory returns nil on systems that watch a directory by opening each file in it:
+// when such a file is closed, the process loses its locks on the database.
 func watchDirectory(dir string) (*fsnotify.Watcher, error) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
 		return nil, nil
@@ -80,7 +78,7 @@ func (w *watch) run() {
 	}
 	for w.next() {
 		w.notify()
-		// While nobody receives, the system merges the events that come.
+		// During the pause the system merges events.
 		if !w.pause(eventPause) {
 			break
 		}
@@ -88,7 +86,7 @@ func (w *watch) run() {
 	w.err = w.files.Close()
 }
 
-// next waits for a change. It returns false when the watch ends.
+// next waits for a change. It returns false when the watch is closed.
 func (w *watch) next() bool {
 	for {
 		select {
@@ -99,7 +97,7 @@ func (w *watch) next() bool {
 				return true
 			}
 		case err := <-w.files.Errors:
-			// Events were lost, and one of ours may be among them.
+			// Events were lost, and one of the log may be among them.
 			return err != nil
 		}
 	}
@@ -111,7 +109,7 @@ func (w *watch) poll() {
 	}
 }
 
-// pause waits. It returns false when the watch ends.
+// pause waits for d. It returns false when the watch is closed.
 func (w *watch) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -123,7 +121,7 @@ func (w *watch) pause(d time.Duration) bool {
 	}
 }
 
-// close ends the watch and waits for its goroutine. It must be called once.
+// close stops the watch and waits for its goroutine. It must be called once.
 func (w *watch) close() error {
 	close(w.stop)
 	<-w.done

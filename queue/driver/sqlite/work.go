@@ -10,19 +10,19 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// workAtOnce is the number of records, at most, that Work reads of those whose time has
-// come, and of those that await their retry.
+// workAtOnce is the maximum number of due records that Work reads, and also of expired records
+// and of records that await their retry.
 const workAtOnce = 10_000
 
-// What the rows of readWork are about.
+// The kinds of rows of readWork.
 const (
 	workToClaim = iota + 1
 	workToRetry
 	workLater
 )
 
-// readWork has a row for each reason why a queue has work, with the number of records that
-// were read for it, and one with the next times.
+// readWork returns a row for each reason why a queue has work, with the number of records that
+// were read for it, and one row with the next times.
 var readWork = fmt.Sprintf(`SELECT %[1]d, name, paused = 0 AND ready > 0 AND %[4]s, overdue > 0, 0
 	FROM queues INDEXED BY queues_work WHERE ready > 0 OR overdue > 0
 UNION ALL SELECT %[1]d, name, paused = 0 AND %[4]s, 0, n FROM queues JOIN
@@ -34,8 +34,8 @@ UNION ALL SELECT %[2]d, name, 0, 0, n FROM queues JOIN
 UNION ALL SELECT %[3]d, '', (SELECT due FROM jobs WHERE due > ?1 ORDER BY due LIMIT 1), (SELECT expires FROM jobs WHERE expires >= ?1 ORDER BY expires LIMIT 1), 0`,
 	workToClaim, workToRetry, workLater, "(max_running = 0 OR running < max_running)", workAtOnce)
 
-// Work implements driver.Driver. If the time of more than 10,000 records has come, the
-// queues of the rest are for a call that Next asks for at once.
+// Work implements driver.Driver. If more than 10,000 records are due, the queues of the rest
+// are left for another call, which Next requests at once.
 func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	found := map[string]*driver.QueueWork{}
 	var next time.Time
@@ -60,7 +60,7 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 		return nil
 	}, now.UnixNano())
 	if err != nil {
-		return driver.Work{}, fmt.Errorf("looking which queues have work: %w", err)
+		return driver.Work{}, fmt.Errorf("querying which queues have work: %w", err)
 	}
 	work := driver.Work{Next: next}
 	if timed >= workAtOnce {

@@ -19,60 +19,58 @@ import (
 )
 
 const (
-	// gatherYields is how often the writer lets others run before it begins. A
+	// gatherYields is how often the writer yields to other goroutines before it begins. A
 	// timer would take longer than what it saves.
 	gatherYields = 10
-	// transactionSize is the number of records that a transaction changes, about
-	// and at most, but for a change that is larger alone: so nobody waits long
-	// for those that came before.
+	// transactionSize is the approximate maximum number of records that a transaction
+	// changes, unless a single change is larger. It bounds how long later callers wait.
 	transactionSize = 2000
 )
 
-// settleTime is how long a call whose context has ended waits for a change that
-// is being made.
+// settleTime is how long a call whose context has ended waits for a change that is being
+// written.
 var settleTime = time.Second
 
-// writer makes all changes of a driver, in one goroutine on one connection. It
-// waits for the right to write, and takes all changes that are asked for by then
-// into one transaction.
+// writer writes all changes of a driver, in one goroutine on one connection. It waits for
+// the right to write, and writes all changes that are pending by then in one transaction.
 type writer struct {
 	ctx    context.Context // never ends
 	path   string
 	conn   *ownConnection
 	notify func(driver.Change)
-	keys   map[string]int64 // of the queues that are in the file
+	keys   map[string]int64 // the IDs of the queues in the file, by name
 
 	mu      sync.Mutex
 	closed  bool
 	pending []*change
-	// expected is how many callers were there when the last transaction ended.
+	// expected is the number of callers when the last transaction ended.
 	expected int
 
-	wake   chan struct{} // there is something in pending, or closed
+	wake   chan struct{} // pending is not empty, or the writer was closed
 	others chan struct{} // another writer may have written
 	done   chan struct{} // closed when run has ended
 
-	// trimAt is the size from which on the log is emptied, and trimPause after how many
-	// transactions that is tried in any case if it is large.
+	// trimAt is the size from which on the log is truncated, and trimPause the number of
+	// transactions after which that is tried in any case if the log is large.
 	trimAt    int64
 	trimPause int
 
-	version  int64 // the data version that was seen last
+	version  int64 // the data version that was last read
 	closeErr error // set before done is closed
 }
 
-// change is what a caller asks for.
+// change is a change that a caller requests.
 type change struct {
-	// run makes the change. It may be run again, where the transaction was
-	// undone. An error undoes the change.
+	// run makes the change. It may be run again if the transaction was rolled back. If it
+	// returns an error, the change is undone.
 	run func(*changes) error
-	// undo makes up for the change, where the caller left before he was told;
-	// nil where there is no need to.
+	// undo compensates the change if the caller left before it got the result; nil if
+	// that is not needed.
 	undo func(*changes) error
-	// news is what subscribers are told of the change: nothing, if nobody may claim because
-	// of it.
+	// news is sent to subscribers after the change. It is empty if the change makes
+	// nothing claimable.
 	news driver.Change
-	// size is the number of records that it changes, about.
+	// size is the approximate number of records that the change writes.
 	size int
 
 	state progress // guarded by writer.mu
@@ -89,7 +87,7 @@ const (
 	delivered
 )
 
-// newWriter starts the writer on a connection, which it closes at its end.
+// newWriter starts a writer on a connection. The writer closes the connection when it ends.
 func newWriter(ctx context.Context, path string, conn *ownConnection, notify func(driver.Change)) (*writer, error) {
 	w := &writer{
 		ctx:    context.WithoutCancel(ctx),
@@ -110,8 +108,8 @@ func newWriter(ctx context.Context, path string, conn *ownConnection, notify fun
 	return w, nil
 }
 
-// write makes a change and waits for it. Where ctx ends first the change is not
-// made, or else the error says that it is unknown whether it is.
+// write makes a change and waits for it. If ctx ends first, either the change is not made,
+// or the error is driver.ErrOutcomeUnknown, unless the change has an undo.
 func (w *writer) write(ctx context.Context, c *change) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -136,9 +134,9 @@ func (w *writer) write(ctx context.Context, c *change) error {
 	}
 }
 
-// abandon withdraws a change, where that is still possible. Where it is being
-// made it waits for that, as it takes milliseconds, but not for ever: the disk may
-// not answer.
+// abandon withdraws a change if it is still queued. If the change is being made, abandon
+// waits for it, because that takes milliseconds, but only for settleTime: the disk may not
+// answer.
 func (w *writer) abandon(ctx context.Context, c *change) error {
 	w.mu.Lock()
 	if c.state == queued {
@@ -171,7 +169,7 @@ func (w *writer) abandon(ctx context.Context, c *change) error {
 	}
 }
 
-// checkOthers makes the writer look whether others have written.
+// checkOthers makes the writer check whether other writers have written.
 func (w *writer) checkOthers() { signal(w.others) }
 
 func signal(c chan<- struct{}) {
@@ -181,7 +179,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// close ends the writer, after the changes that are asked for, and waits for it.
+// close stops the writer after the pending changes, and waits for it.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -204,14 +202,14 @@ func (w *writer) run() {
 				return
 			}
 		case <-w.others:
-			w.lookForOthers()
+			w.notifyOfOthers()
 		}
 	}
 }
 
-// gather gives callers time to come, so that one transaction serves several: those
-// that were told of their changes ask for the next about now, and who ends a job
-// also claims another. A lone caller is not kept waiting.
+// gather lets callers add changes, so that one transaction serves several: callers that
+// just got their results send the next change about now, and a caller that ends a job also
+// claims another. A lone caller is not delayed.
 func (w *writer) gather() {
 	for range gatherYields {
 		w.mu.Lock()
@@ -224,7 +222,7 @@ func (w *writer) gather() {
 	}
 }
 
-// isWanted is true while somebody waits for a change that has not begun.
+// isWanted reports whether changes are pending.
 func (w *writer) isWanted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +235,8 @@ func (w *writer) isClosed() bool {
 	return w.closed
 }
 
-// serve makes changes that are asked for, as soon as it has the right to write,
-// and tells their callers.
+// serve writes pending changes as soon as it has the right to write, and delivers the
+// results to the callers.
 func (w *writer) serve() {
 	err := w.begin(w.isWanted)
 	if errors.Is(err, errNotWanted) {
@@ -260,19 +258,19 @@ func (w *writer) serve() {
 	w.trimLog()
 }
 
-// errNotWanted says that nobody waits for a change any more.
-var errNotWanted = errors.New("nobody waits for the change any more")
+// errNotWanted is returned if no caller waits for the change any more.
+var errNotWanted = errors.New("no caller waits for the change any more")
 
-// begin begins a transaction with the right to write. While others have it, it
-// waits for as long as that is wanted.
+// begin begins a write transaction. While another process has the right to write, it waits
+// as long as wanted returns true.
 func (w *writer) begin(wanted func() bool) error {
-	err := w.rollback() // the last one, if it could not be undone
+	err := w.rollback() // the last transaction, if its rollback failed
 	for err == nil {
 		_, err = w.conn.exec(begin)
 		if resultCode(err) != codeBusy {
 			break
 		}
-		w.lookForOthersNow()
+		w.notifyOfOthersNow()
 		switch {
 		case w.isClosed():
 			return driver.ErrClosed
@@ -291,7 +289,7 @@ func (w *writer) failed(doing string, err error) error {
 	return fmt.Errorf("%s to %q: %w", doing, w.path, err)
 }
 
-// rollback undoes a transaction, unless SQLite has done so already.
+// rollback rolls back a transaction, unless SQLite has done so already.
 func (w *writer) rollback() error {
 	if !w.conn.inTransaction() {
 		return nil
@@ -300,7 +298,7 @@ func (w *writer) rollback() error {
 	return err
 }
 
-// take returns changes that are asked for: as many as a transaction should make.
+// take removes and returns the pending changes for one transaction.
 func (w *writer) take() (batch []*change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -315,8 +313,8 @@ func (w *writer) take() (batch []*change) {
 	return batch
 }
 
-// transact makes changes in the transaction that has begun: all of them, or none
-// where it returns an error.
+// transact makes changes in the open transaction: all of them, or none if it returns an
+// error.
 func (w *writer) transact(batch []*change, apply func(*changes, []*change) error) error {
 	c := newChanges(w.conn, w.keys)
 	err := apply(c, batch)
@@ -333,13 +331,13 @@ func (w *writer) transact(batch []*change, apply func(*changes, []*change) error
 	return nil
 }
 
-// changeError says that a change failed, and not the transaction around it.
+// changeError is the error of a change, as opposed to one of the transaction.
 type changeError struct{ error }
 
 func (e *changeError) Unwrap() error { return e.error }
 
-// attempt runs a change. A panic is an error of that change: the writer serves others
-// too.
+// attempt runs a change. A panic becomes the error of that change, because the writer also
+// serves other callers.
 func (c *change) attempt(in *changes) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -358,8 +356,8 @@ func (c *changes) make(batch []*change) error {
 	return nil
 }
 
-// eachAlone makes changes of which one has failed, so that the others are made
-// all the same.
+// eachAlone makes changes one by one after one of them has failed, so that the others
+// succeed.
 func (w *writer) eachAlone(batch []*change) error {
 	err := w.begin(func() bool { return w.isAwaited(batch) })
 	if err != nil {
@@ -380,15 +378,15 @@ func (w *writer) eachAlone(batch []*change) error {
 	})
 }
 
-// isAwaited is true while one of the callers waits.
+// isAwaited reports whether a caller still waits for a change of the batch.
 func (w *writer) isAwaited(batch []*change) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(batch, func(c *change) bool { return c.state == underWay })
 }
 
-// makeAlone makes a change, or undoes it and returns why it failed. A fatal error
-// is one of the whole transaction.
+// makeAlone makes a change, or undoes it and returns why it failed. A fatal error affects
+// the whole transaction.
 func (c *changes) makeAlone(change *change) (failure, fatal error) {
 	if _, fatal = c.exec(savepoint); fatal != nil {
 		return nil, fatal
@@ -408,8 +406,8 @@ func (c *changes) makeAlone(change *change) (failure, fatal error) {
 	return failure, fatal
 }
 
-// deliver tells the callers what became of their changes: err, or their own. It
-// returns what makes up for the changes of those who left.
+// deliver sends each caller its result: err, or the change's own error. It returns the
+// changes that compensate for callers that left.
 func (w *writer) deliver(batch []*change, err error) (undo []*change) {
 	var news []driver.Change
 	w.mu.Lock()
@@ -436,7 +434,7 @@ func (w *writer) deliver(batch []*change, err error) (undo []*change) {
 	return undo
 }
 
-// undo hands back what was claimed for callers that left.
+// undo hands back the claims of callers that left.
 func (w *writer) undo(batch []*change) {
 	err := w.begin(func() bool { return true })
 	if err == nil {
@@ -444,7 +442,7 @@ func (w *writer) undo(batch []*change) {
 	}
 	if err != nil {
 		logging.Error(w.ctx, message.Fields{
-			"message": "could not hand back what was claimed for callers that left; it is recovered when it is stale",
+			"message": "could not hand back claims of callers that left; the jobs are recovered when their leases end",
 			"path":    w.path,
 			"error":   err.Error(),
 		})
@@ -464,21 +462,21 @@ func (w *writer) readVersion() error {
 	return nil
 }
 
-// lookForOthersNow does so where another writer may have written.
-func (w *writer) lookForOthersNow() {
+// notifyOfOthersNow checks for other writers if checkOthers was called.
+func (w *writer) notifyOfOthersNow() {
 	select {
 	case <-w.others:
-		w.lookForOthers()
+		w.notifyOfOthers()
 	default:
 	}
 }
 
-// lookForOthers tells the subscribers where another writer has written.
-func (w *writer) lookForOthers() {
+// notifyOfOthers notifies the subscribers if another writer has written.
+func (w *writer) notifyOfOthers() {
 	last := w.version
 	if err := w.readVersion(); err != nil {
 		logging.Warning(w.ctx, message.Fields{
-			"message": "could not look whether others have written",
+			"message": "could not check for changes of other writers",
 			"path":    w.path,
 			"error":   err.Error(),
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-func TestAPanicInsideAChangeEndedTheProcess(t *testing.T) {
+func TestAPanicInsideAChangeIsItsError(t *testing.T) {
 	d, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "jobs.db")})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, d.Close(t.Context())) }()

@@ -1,47 +1,47 @@
-// Package arrivals keeps things in the order in which they came.
+// Package arrivals keeps items in the order of their arrival.
 package arrivals
 
 import "sort"
 
-// List has things in the order of their numbers, each of which is larger than those
-// before. It keeps the places of those that were removed, and drops them when they
-// are the majority. The zero value is empty. It has no lock: whoever owns it guards it.
+// List keeps items in the order of their numbers; each added number is larger than those
+// before. The places of removed items are kept until they are the majority. The zero value
+// is empty. It has no lock: its owner guards it.
 type List[E any] struct {
 	places []place[E]
-	empty  int // how many of the places are
+	empty  int // the number of empty places
 }
 
-// place is a place in the order. Its thing is nil where it was removed.
+// place is a place in the order. Its item is nil if it was removed.
 type place[E any] struct {
 	number uint64
-	thing  *E
+	item   *E
 }
 
-// compactFrom is the size below which empty places are left alone.
+// compactFrom is the size below which empty places are kept.
 const compactFrom = 64
 
-// Add adds a thing whose number is larger than those before.
-func (l *List[E]) Add(number uint64, thing *E) {
-	l.places = append(l.places, place[E]{number, thing})
+// Add adds an item whose number must be larger than those before.
+func (l *List[E]) Add(number uint64, item *E) {
+	l.places = append(l.places, place[E]{number, item})
 }
 
-// Remove removes the thing that was added with a number.
+// Remove removes the item that was added with a number.
 func (l *List[E]) Remove(number uint64) {
-	l.places[l.search(number)].thing = nil
+	l.places[l.search(number)].item = nil
 	l.empty++
 	if len(l.places) >= compactFrom && 2*l.empty >= len(l.places) {
 		l.compact()
 	}
 }
 
-// compact drops the empty places, and gives memory back that is not used.
+// compact drops the empty places, and frees unused memory.
 func (l *List[E]) compact() {
 	kept := l.places[:0]
 	if size := len(l.places) - l.empty; cap(l.places) >= 4*compactFrom && size < cap(l.places)/8 {
 		kept = make([]place[E], 0, 2*size)
 	}
 	for _, p := range l.places {
-		if p.thing != nil {
+		if p.item != nil {
 			kept = append(kept, p)
 		}
 	}
@@ -49,9 +49,9 @@ func (l *List[E]) compact() {
 	l.places, l.empty = kept, 0
 }
 
-// search returns the first place whose number is at least the given one. It is no
-// further from the first place than their numbers are from each other, and just as
-// far where none between was dropped.
+// search returns the first place whose number is at least the given one. Its distance from
+// the first place is at most the difference of the numbers, and equal to it if no place
+// between them was dropped.
 func (l *List[E]) search(number uint64) int {
 	if len(l.places) == 0 || number <= l.places[0].number {
 		return 0
@@ -66,30 +66,30 @@ func (l *List[E]) search(number uint64) int {
 	return sort.Search(last, func(i int) bool { return l.places[i].number >= number })
 }
 
-// Next returns the first thing after a number; nil where there is none.
+// Next returns the first item after a number; nil if there is none.
 func (l *List[E]) Next(number uint64) *E {
 	for i := l.search(number); i < len(l.places); i++ {
-		if p := l.places[i]; p.thing != nil && p.number > number {
-			return p.thing
+		if p := l.places[i]; p.item != nil && p.number > number {
+			return p.item
 		}
 	}
 	return nil
 }
 
-// Previous returns the last thing before a number; nil where there is none.
+// Previous returns the last item before a number; nil if there is none.
 func (l *List[E]) Previous(number uint64) *E {
 	for i := l.search(number) - 1; i >= 0; i-- {
-		if thing := l.places[i].thing; thing != nil {
-			return thing
+		if item := l.places[i].item; item != nil {
+			return item
 		}
 	}
 	return nil
 }
 
-// All calls yield with the things, in their order.
+// All calls yield with the items, in order.
 func (l *List[E]) All(yield func(*E) bool) {
 	for _, p := range l.places {
-		if p.thing != nil && !yield(p.thing) {
+		if p.item != nil && !yield(p.item) {
 			return
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/arrivals"
 )
 
-// walk follows a list in both directions.
+// walk reads a list in both directions.
 func walk(l *arrivals.List[uint64]) (forward, backward []uint64) {
 	for n := l.Next(0); n != nil; n = l.Next(*n) {
 		forward = append(forward, *n)
@@ -23,8 +23,8 @@ func walk(l *arrivals.List[uint64]) (forward, backward []uint64) {
 	return forward, backward
 }
 
-// TestListIsInOrder adds and removes numbers, with gaps between them, and compares the
-// list with a plain one.
+// TestListIsInOrder adds and removes numbers with gaps between them, and compares the list
+// with a slice.
 func TestListIsInOrder(t *testing.T) {
 	for _, fifo := range []bool{true, false} {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -32,7 +32,7 @@ func TestListIsInOrder(t *testing.T) {
 		var want []uint64
 		number := uint64(0)
 		for step := range 3000 {
-			// It grows, and then shrinks.
+			// The list grows, and then shrinks.
 			if len(want) == 0 || random.IntN(3000) > step {
 				number += 1 + random.Uint64N(2)
 				added := number

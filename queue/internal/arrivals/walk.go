@@ -11,21 +11,20 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Walk goes over the things of a List, in either direction, as the pages of a query do.
-// Where the query names the jobs it goes over those alone, which its owner finds by
-// their IDs. It has no lock.
+// Walk visits the items of a List, in either direction, as the pages of a query do. If the
+// query names jobs, it visits only their items, which the owner finds by their IDs. It has no
+// lock.
 type Walk[E any] struct {
-	// At is the number of the last thing that was looked at.
+	// At is the number of the last item that was visited.
 	At uint64
-	// IDs are those of the jobs that are looked at; nil where all are.
+	// IDs are the IDs of the jobs that are visited; nil for all.
 	IDs []string
 
 	newest bool
-	found  []*E // those that are left, of the ones with these IDs
+	found  []*E // the items with these IDs that are still to be visited
 }
 
-// NewWalk begins where a cursor says. Its error is that of a query, or a cursor, that is
-// not valid.
+// NewWalk begins after a cursor. It returns an error if the query or the cursor is invalid.
 func NewWalk[E any](q driver.Query, after driver.Cursor, newest bool) (*Walk[E], error) {
 	if q.DependsOn != "" && len(q.Queues) == 0 {
 		return nil, fmt.Errorf("invalid query: DependsOn needs one of Queues (is %q)", q.DependsOn)
@@ -50,7 +49,7 @@ func NewWalk[E any](q driver.Query, after driver.Cursor, newest bool) (*Walk[E],
 	return w, nil
 }
 
-// IsAhead is true for a number that the walk comes to.
+// IsAhead reports whether the walk has not passed a number yet.
 func (w *Walk[E]) IsAhead(number uint64) bool {
 	if w.newest {
 		return number < w.At
@@ -58,7 +57,7 @@ func (w *Walk[E]) IsAhead(number uint64) bool {
 	return number > w.At
 }
 
-// Find sets the things that have the IDs. It leaves out those that are not ahead.
+// Find sets the items with the IDs. It drops those that the walk has passed.
 func (w *Walk[E]) Find(found []*E, number func(*E) uint64) {
 	w.found = slices.DeleteFunc(found, func(e *E) bool { return !w.IsAhead(number(e)) })
 	slices.SortFunc(w.found, func(a, b *E) int {
@@ -69,9 +68,8 @@ func (w *Walk[E]) Find(found []*E, number func(*E) uint64) {
 	})
 }
 
-// Following returns the thing that the walk comes to next; nil where there is none.
-// Those with the IDs, where there are any, must have been found since the list was last
-// changed.
+// Following returns the next item of the walk; nil at the end. If the query names jobs, Find
+// must have been called since the list was last changed.
 func (w *Walk[E]) Following(list *List[E]) *E {
 	switch {
 	case w.IDs != nil && len(w.found) == 0:
@@ -87,5 +85,5 @@ func (w *Walk[E]) Following(list *List[E]) *E {
 	}
 }
 
-// Cursor is where the walk is.
+// Cursor returns the cursor of the current item.
 func (w *Walk[E]) Cursor() driver.Cursor { return driver.Cursor(strconv.FormatUint(w.At, 10)) }

@@ -1,6 +1,6 @@
 package notes
 
-// ends is a heap of notes, the first of which may be removed first.
+// ends is a heap of notes, earliest end first.
 type ends []*kept
 
 func (e ends) Len() int           { return len(e) }

@@ -12,11 +12,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Store keeps notes as driver.Admin has it. The zero value is empty, and ready. It is
-// safe for concurrent use, and its calls do not block.
+// Store keeps notes as driver.Admin specifies. The zero value is empty and ready to use. It
+// is safe for concurrent use, and its calls do not block.
 type Store struct {
-	// Now is the clock that says which notes may be removed. It must be safe for
-	// concurrent use, and be set before the first call. Default: time.Now.
+	// Now is the clock that decides which notes have expired. It must be safe for
+	// concurrent use, and must be set before the first call. Default: time.Now.
 	Now func() time.Time
 
 	mu    sync.RWMutex
@@ -24,21 +24,20 @@ type Store struct {
 	ends  ends // of all notes
 }
 
-// kind has the notes of a kind.
+// kind holds the notes of a kind.
 type kind struct {
 	keys  []string // sorted
 	notes map[string]*kept
 }
 
-// kept is a note, and its place among the ends.
+// kept is a note with its index in the heap.
 type kept struct {
 	driver.Note
 	index int
 }
 
-// Keep stores notes, each in the place of the one of its kind that has its key. It
-// changes nothing, and returns an error, where one is not valid. It also removes notes
-// whose time has come.
+// Keep stores notes. Each replaces the note of its kind with the same key. If a note is
+// invalid, Keep returns an error and changes nothing. It also removes expired notes.
 func (s *Store) Keep(notes ...driver.Note) error {
 	for _, note := range notes {
 		if err := note.Validate(); err != nil {
@@ -54,9 +53,8 @@ func (s *Store) Keep(notes ...driver.Note) error {
 	return nil
 }
 
-// KeepNew stores a note unless there is one of its kind with its key, whose time has
-// not come at now. It returns the note that is there then, and whether that is the new
-// one.
+// KeepNew stores a note unless a note of its kind with its key exists that has not expired
+// at now. It returns the note that is stored then, and reports whether it is the new one.
 func (s *Store) KeepNew(note driver.Note, now time.Time) (there driver.Note, isNew bool, err error) {
 	err = note.Validate()
 	if err != nil {
@@ -73,8 +71,8 @@ func (s *Store) KeepNew(note driver.Note, now time.Time) (there driver.Note, isN
 	return s.put(note), true, nil
 }
 
-// Notes returns notes, in the order of the bytes of their keys. The error says what is
-// wrong with the request.
+// Notes returns notes, sorted by the bytes of their keys. It returns an error if the request
+// is invalid.
 func (s *Store) Notes(req driver.NoteRequest) ([]driver.Note, error) {
 	if err := CheckRequest(req); err != nil {
 		return nil, err
@@ -112,7 +110,7 @@ func (s *Store) Drop(kind string, keys ...string) {
 	}
 }
 
-// CheckRequest returns an error that names the field of a request which is not valid.
+// CheckRequest returns an error that names the field of an invalid request.
 func CheckRequest(req driver.NoteRequest) error {
 	switch {
 	case req.Kind == "":
@@ -124,7 +122,7 @@ func CheckRequest(req driver.NoteRequest) error {
 	}
 }
 
-// between returns the keys from one on, and before another.
+// between returns the keys in [from, to); an empty to means no end.
 func (k *kind) between(from, to string) []string {
 	first, _ := slices.BinarySearch(k.keys, from)
 	end := len(k.keys)
@@ -134,7 +132,7 @@ func (k *kind) between(from, to string) []string {
 	return k.keys[first:max(first, end)]
 }
 
-// put stores a note, and returns it as it is kept.
+// put stores a note, and returns it as it is stored.
 func (s *Store) put(note driver.Note) driver.Note {
 	note.Until = note.Until.UTC().Truncate(time.Millisecond)
 	k := s.kinds[note.Kind]
@@ -169,7 +167,7 @@ func (s *Store) remove(n *kept) {
 	}
 }
 
-// removeEnded removes the notes whose time has come.
+// removeEnded removes expired notes.
 func (s *Store) removeEnded() {
 	if len(s.ends) == 0 {
 		return

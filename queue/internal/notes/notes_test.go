@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
-// The suite of the drivers tests the rest, by the driver in memory.
+// The other behavior is tested by the drivers' conformance suite, with the memory driver.
 
 func note(key string, until time.Time) driver.Note {
 	return driver.Note{Kind: "kind", Key: key, Value: []byte(key), Until: until}
@@ -31,7 +31,7 @@ func keysOf(t *testing.T, s *notes.Store, kind string) (keys []string) {
 	return keys
 }
 
-func TestNotesGoWhenTheirTimeHasCome(t *testing.T) {
+func TestExpiredNotesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s notes.Store
 		now := time.Now()
@@ -49,8 +49,8 @@ func TestNotesGoWhenTheirTimeHasCome(t *testing.T) {
 	})
 }
 
-// Random changes are compared with a map.
-func TestNotesAreThoseThatWereKept(t *testing.T) {
+// The test compares random changes with a map.
+func TestRandomChangesOfNotesMatchAMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var s notes.Store
 	later := time.Now().Add(time.Hour)

@@ -1,4 +1,4 @@
-// Package pattern compares texts with patterns.
+// Package pattern matches texts against patterns with wildcards.
 package pattern
 
 import (
@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Matches tells whether a text is what a pattern describes, in which * stands for
-// any characters, ? for one, and all others for themselves.
+// Matches reports whether a text matches a pattern, in which * stands for any characters,
+// ? for one character, and all other characters for themselves.
 func Matches(pattern, text string) bool {
-	// Where the rest does not match, the last star takes one more character.
+	// If the rest does not match, the last star takes one more character.
 	afterStar, starEnd := -1, 0
 	p, t := 0, 0
 	for t < len(text) {
@@ -33,7 +33,7 @@ func Matches(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// characterSize is the number of bytes of the first character of a text.
+// characterSize returns the number of bytes of the first character of a text.
 func characterSize(text string) int {
 	_, size := utf8.DecodeRuneInString(text)
 	return size

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// A scope is held by one entry, or promised to one that is Ready, or free with
-// nobody waiting for it. So every Ready entry can be started at once, however
-// many wait for a scope, and those that wait cost nothing until it is their
-// turn. A promise goes to the entry that runs before the others, and is
-// withdrawn when a better one comes.
+// A scope is in one of three states: held by an entry, promised to a Ready entry, or free
+// with no entry waiting for it. So every Ready entry can be started at once, however many
+// wait for a scope, and waiting entries cost nothing until it is their turn. A promise goes
+// to the entry that runs first, and is revoked when an entry comes that runs before it.
 
-// dispatchScopes are the scopes that are taken when the entry starts, each once.
+// dispatchScopes returns the scopes that are taken when the entry starts, each once.
 func (e *Entry[J]) dispatchScopes() []string {
 	if len(e.Scopes) == 1 && len(e.EnqueueScopes) == 0 {
 		return e.Scopes
@@ -19,7 +18,7 @@ func (e *Entry[J]) dispatchScopes() []string {
 	return without(e.Scopes, e.EnqueueScopes)
 }
 
-// without lists the names, each once, that are not among the others.
+// without returns the names that are not in others, each once.
 func without(names, others []string) []string {
 	var left []string
 	for _, name := range names {
@@ -30,8 +29,7 @@ func without(names, others []string) []string {
 	return left
 }
 
-// admit makes an entry Ready, or else makes it wait for the scope that is in its
-// way.
+// admit makes an entry Ready, or makes it wait for the scope that blocks it.
 func (s *Schedule[J]) admit(e *Entry[J]) {
 	if name, blocked := s.obstacle(e); blocked {
 		s.block(e, name)
@@ -40,7 +38,7 @@ func (s *Schedule[J]) admit(e *Entry[J]) {
 	s.makeReady(e)
 }
 
-// makeReady promises an entry its scopes, in whose way nothing is.
+// makeReady makes an entry Ready and promises it its scopes, none of which blocks it.
 func (s *Schedule[J]) makeReady(e *Entry[J]) {
 	var freed []string
 	for _, name := range e.dispatch {
@@ -55,8 +53,8 @@ func (s *Schedule[J]) makeReady(e *Entry[J]) {
 	s.promote(freed)
 }
 
-// obstacle returns a scope that e must wait for: one that is held by another
-// job, or is for one that runs before e.
+// obstacle returns the first scope that blocks e: another job holds it, or it is for an
+// entry that runs before e.
 func (s *Schedule[J]) obstacle(e *Entry[J]) (name string, blocked bool) {
 	for _, name := range e.dispatch {
 		if holder, held := s.holders.Holder(name); held && holder != e.ID {
@@ -77,8 +75,8 @@ func (s *Schedule[J]) block(e *Entry[J], name string) {
 	s.join(e, name)
 }
 
-// revoke takes a Ready entry's promises back, because of one scope, for which it
-// waits then. It returns the others.
+// revoke takes back the promises of a Ready entry because of one scope, for which the entry
+// then waits. It returns the other scopes.
 func (s *Schedule[J]) revoke(e *Entry[J], because string) (freed []string) {
 	e.stamp++
 	s.leftReady(e)
@@ -100,13 +98,13 @@ func (s *Schedule[J]) withdraw(e *Entry[J]) {
 	s.promote(e.dispatch)
 }
 
-// fulfill gives an entry that starts the scopes that it was promised.
+// fulfill gives a starting entry the scopes that it was promised.
 func (s *Schedule[J]) fulfill(e *Entry[J]) {
 	if len(e.dispatch) == 0 {
 		return
 	}
 	if err := s.holders.Acquire(e.ID, e.dispatch); err != nil {
-		// The scopes were promised, so nobody else can hold them.
+		// The scopes were promised, so no other job can hold them.
 		panic(fmt.Sprintf("schedule: a promised scope of job %q is held: %v", e.ID, err))
 	}
 	for _, name := range e.dispatch {
@@ -116,8 +114,8 @@ func (s *Schedule[J]) fulfill(e *Entry[J]) {
 	}
 }
 
-// take gives an entry the scopes that it holds from Add on. A promise of one of
-// them is void.
+// take gives an entry the scopes that it holds from Add on. Promises of these scopes are
+// revoked.
 func (s *Schedule[J]) take(e *Entry[J], scopes []string) error {
 	if len(scopes) == 0 {
 		return nil
@@ -135,7 +133,7 @@ func (s *Schedule[J]) take(e *Entry[J], scopes []string) error {
 	return nil
 }
 
-// free releases those of the scopes that the entry holds.
+// free releases the given scopes if the entry holds them.
 func (s *Schedule[J]) free(e *Entry[J], scopes []string) {
 	for i, name := range scopes {
 		if holder, held := s.holders.Holder(name); held && holder == e.ID {

@@ -12,12 +12,12 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// scoped makes an entry that takes its scopes when it starts.
+// scoped returns an entry that takes its scopes when it starts.
 func scoped(id string, priority int, scopes ...string) *entry {
 	return &entry{ID: id, Priority: priority, Scopes: scopes}
 }
 
-// enqueued makes an entry that takes its scopes when it is added.
+// enqueued returns an entry that takes its scopes when it is added.
 func enqueued(id string, scopes ...string) *entry {
 	return &entry{ID: id, Scopes: scopes, EnqueueScopes: scopes}
 }
@@ -25,7 +25,7 @@ func enqueued(id string, scopes ...string) *entry {
 func TestScopeHasOneHolder(t *testing.T) {
 	f := newFixture(t)
 	f.add(scoped("a", 0, "s"), scoped("b", 0, "s"), scoped("c", 0, "s"), scoped("free", 0))
-	assert.Equal(t, 2, f.Ready(), "only one of those with the scope may run")
+	assert.Equal(t, 2, f.Ready(), "only one entry with the scope may run")
 	f.next("a")
 	f.next("free")
 	f.noNext()
@@ -39,7 +39,7 @@ func TestScopeHasOneHolder(t *testing.T) {
 	f.next("c")
 }
 
-func TestBetterNewcomerTakesAPromise(t *testing.T) {
+func TestAnEntryThatRunsFirstTakesAPromise(t *testing.T) {
 	f := newFixture(t)
 	f.add(scoped("low", 0, "s", "t"))
 	assert.Equal(t, schedule.Ready, f.get("low").Place())
@@ -48,7 +48,7 @@ func TestBetterNewcomerTakesAPromise(t *testing.T) {
 
 	f.add(scoped("high", 1, "s"))
 	assert.Equal(t, schedule.ScopeBlocked, f.get("low").Place())
-	assert.Equal(t, schedule.Ready, f.get("other").Place(), "it gets the scope that was promised with the other")
+	assert.Equal(t, schedule.Ready, f.get("other").Place(), "it gets the other scope of the revoked promise")
 	f.next("high")
 	f.next("other")
 	f.noNext()
@@ -58,13 +58,13 @@ func TestBetterNewcomerTakesAPromise(t *testing.T) {
 	f.next("low")
 }
 
-func TestWorseNewcomerTakesNoPromise(t *testing.T) {
+func TestAnEntryThatRunsLaterTakesNoPromise(t *testing.T) {
 	f := newFixture(t)
 	f.add(scoped("first", 0, "s"), scoped("equal", 0, "s"), scoped("low", -1, "s"))
 	assert.Equal(t, []string{"first", "equal", "low"}, f.drain())
 }
 
-func TestFreedScopesGoToTheBestOfAllThatWait(t *testing.T) {
+func TestAFreedScopeGoesToTheFirstWaitingEntry(t *testing.T) {
 	f := newFixture(t)
 	f.add(enqueued("holder", "red", "blue"), scoped("low", 0, "red", "blue"), scoped("high", 1, "blue"))
 	f.next("holder")
@@ -75,7 +75,7 @@ func TestFreedScopesGoToTheBestOfAllThatWait(t *testing.T) {
 	f.next("low")
 }
 
-func TestEntryThatLeavesReadyGivesItsPromisesBack(t *testing.T) {
+func TestAnEntryThatLeavesReadyReleasesItsPromises(t *testing.T) {
 	for name, leave := range map[string]func(*fixture){
 		"finished": func(f *fixture) { f.finish("a", false) },
 		"parked":   func(f *fixture) { f.Park(f.get("a")) },
@@ -92,7 +92,7 @@ func TestEntryThatLeavesReadyGivesItsPromisesBack(t *testing.T) {
 	}
 }
 
-func TestEntryThatLeavesItsLineIsPassedOver(t *testing.T) {
+func TestAnEntryThatLeftItsLineIsSkipped(t *testing.T) {
 	f := newFixture(t)
 	f.add(scoped("a", 0, "s"), scoped("b", 0, "s"), scoped("c", 0, "s"), scoped("d", 0, "s"))
 	f.next("a")
@@ -114,7 +114,7 @@ func TestAllScopesAreNeeded(t *testing.T) {
 	f.noNext()
 	assert.Equal(t, "blue", f.get("both").Block().Scope)
 	f.add(scoped("red again", -1, "red"))
-	f.next("red again") // nobody keeps a scope free while it waits for another
+	f.next("red again") // an entry that waits for one scope reserves no other
 	f.finish("blue", true)
 	f.noNext()
 	f.finish("red again", true)
@@ -176,8 +176,7 @@ func TestAddTakesAPromisedScope(t *testing.T) {
 	f.next("promised")
 }
 
-// TestEnqueueScopeHasNoGap tries to take an enqueue scope of a job at every
-// point of its life.
+// TestEnqueueScopeHasNoGap tries to take an enqueue scope of a job at every point of its life.
 func TestEnqueueScopeHasNoGap(t *testing.T) {
 	f := newFixture(t)
 	job := func() *entry {
@@ -222,7 +221,7 @@ func TestNextAttemptWithOtherScopes(t *testing.T) {
 	err := f.Replace(f.get("job"), enqueued("job", "kept", "held"), f.now)
 	assert.True(t, amboy.IsDuplicateJobScopeError(err))
 	assert.Equal(t, schedule.Retrying, f.get("job").Place())
-	require.Error(t, f.Add(enqueued("thief", "given up"), f.now), "nothing is changed")
+	require.Error(t, f.Add(enqueued("thief", "given up"), f.now), "a failed Replace changes nothing")
 
 	f.replace(&entry{ID: "job", Scopes: []string{"kept", "new", "taken later"}, EnqueueScopes: []string{"kept", "new"}})
 	for _, name := range []string{"kept", "new"} {
@@ -240,9 +239,9 @@ func TestNextAttemptWithOtherScopes(t *testing.T) {
 	f.next("heir")
 }
 
-// TestHeldScopeCostsNothing has many entries that wait for a scope. Were each of
-// them looked at, a start would cost milliseconds.
-func TestHeldScopeCostsNothing(t *testing.T) {
+// Many entries wait for a scope. If each of them were examined, a start would take
+// milliseconds.
+func TestEntriesThatWaitForAHeldScopeCostNothing(t *testing.T) {
 	const waiting, starts = 30_000, 3_000
 	f := newFixture(t)
 	f.add(scoped("holder", 1, "s"))
@@ -260,7 +259,7 @@ func TestHeldScopeCostsNothing(t *testing.T) {
 	}
 	assert.Less(t, time.Since(begin), 5*time.Second)
 
-	// The line moves by one at a time, in order.
+	// The waiting entries run one after the other, in order.
 	begin = time.Now()
 	f.finish("holder", true)
 	for i := range starts {
@@ -269,17 +268,17 @@ func TestHeldScopeCostsNothing(t *testing.T) {
 	assert.Less(t, time.Since(begin), 5*time.Second)
 }
 
-// manyWaiters is the number of entries that wait in the tests of what a release costs.
+// manyWaiters is the number of waiting entries in the tests of the cost of a release.
 const manyWaiters = 10_000
 
-// examined is the number of groups that are examined while f runs.
+// examined returns the number of groups that are examined while f runs.
 func (f *fixture) examined(run func()) int {
 	before := schedule.Examined(&f.Schedule)
 	run()
 	return schedule.Examined(&f.Schedule) - before
 }
 
-func TestReleaseExaminesNoMoreBecauseManyWaitForASecondScope(t *testing.T) {
+func TestTheCostOfAReleaseDoesNotDependOnEntriesThatNeedAnotherScope(t *testing.T) {
 	f := newFixture(t)
 	f.add(scoped("first", 1, "first"), scoped("second", 1, "second"))
 	f.next("first")
@@ -302,7 +301,7 @@ func TestReleaseExaminesNoMoreBecauseManyWaitForASecondScope(t *testing.T) {
 	}
 }
 
-func TestReleaseExaminesFewOfManyThatWaitForDifferentSecondScopes(t *testing.T) {
+func TestAReleaseExaminesFewOfManyGroups(t *testing.T) {
 	f := newFixture(t)
 	f.add(scoped("first", 1, "first"))
 	f.next("first")
@@ -316,7 +315,7 @@ func TestReleaseExaminesFewOfManyThatWaitForDifferentSecondScopes(t *testing.T) 
 	assert.LessOrEqual(t, f.examined(func() { f.finish("first", true) }), 16)
 	assert.True(t, f.Unsettled())
 	assert.LessOrEqual(t, f.examined(func() { f.finish("beside", true) }), 16)
-	assert.Equal(t, schedule.Ready, f.get("after").Place(), "it does not wait for the others to be examined")
+	assert.Equal(t, schedule.Ready, f.get("after").Place(), "it does not wait until the other groups are examined")
 	steps := 0
 	for f.Unsettled() {
 		at, ok := f.NextTime()

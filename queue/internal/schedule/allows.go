@@ -6,7 +6,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Allows tells whether where an entry stands allows an action.
+// Allows reports whether the place of an entry allows an action.
 func (s *Schedule[J]) Allows(e *Entry[J], kind driver.ActionKind, now time.Time) bool {
 	switch kind {
 	case driver.Cancel, driver.Prioritize:

@@ -7,20 +7,19 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// links connect an entry with those that depend on it, and count the ones that
-// it depends on.
+// links connect an entry with its dependents, and count its open dependencies.
 type links[J any] struct {
-	entry      *Entry[J] // whose they are; of a job that was retried the last
+	entry      *Entry[J] // the owner; of a retried job the last attempt
 	open       int
 	failed     []string
 	dependents []*links[J]
 }
 
-// open is true while the entry waits for others to end.
+// open reports whether the entry waits for other jobs to end.
 func (e *Entry[J]) open() bool { return e.links != nil && e.links.open > 0 }
 
-// waiting is true for the links of an entry that has not ended and depends on its
-// edges: one that was restarted does not any more.
+// waiting reports whether the links are those of an unfinished entry that still depends on its
+// edges; a restarted entry does not.
 func (l *links[J]) waiting() bool { return l.entry.links == l && l.entry.place != Finished }
 
 func (e *Entry[J]) ensureLinks() *links[J] {
@@ -30,8 +29,7 @@ func (e *Entry[J]) ensureLinks() *links[J] {
 	return e.links
 }
 
-// inherit gives an entry the links of the attempt before. That the edges of the
-// one failed is not held against the other.
+// inherit gives an entry the links of the previous attempt, without its failed edges.
 func (e *Entry[J]) inherit(last *Entry[J]) {
 	if last.links == nil {
 		return
@@ -41,7 +39,7 @@ func (e *Entry[J]) inherit(last *Entry[J]) {
 	e.links.failed = nil
 }
 
-// checkEdges tells whether every edge names a job that is there.
+// checkEdges returns an error if an edge names a job that does not exist.
 func (s *Schedule[J]) checkEdges(e *Entry[J]) error {
 	if s.ForwardEdges {
 		return nil
@@ -59,8 +57,8 @@ func (s *Schedule[J]) checkEdges(e *Entry[J]) error {
 	return nil
 }
 
-// link counts the edges of an entry that have not ended, and makes the entry
-// known to them; then to those that were waiting for it to be added.
+// link registers an entry with its open dependencies, and connects it to entries that were
+// waiting for it to be added.
 func (s *Schedule[J]) link(e *Entry[J]) {
 	for _, edge := range e.Edges {
 		target, ok := s.byID[edge]
@@ -87,7 +85,7 @@ func (s *Schedule[J]) link(e *Entry[J]) {
 	}
 }
 
-// unlink tells the dependents of an entry that it ended.
+// unlink updates the dependents of an entry that ended.
 func (s *Schedule[J]) unlink(e *Entry[J], now time.Time) {
 	if e.links == nil {
 		return
@@ -105,8 +103,8 @@ func (s *Schedule[J]) unlink(e *Entry[J], now time.Time) {
 	}
 }
 
-// Missing lists the edges that name no job, of those that have not ended, sorted.
-// There are none unless ForwardEdges is set.
+// Missing returns the sorted edges of unfinished entries that name no job. There are none
+// unless ForwardEdges is set.
 func (s *Schedule[J]) Missing() []string {
 	var ids []string
 	for id, waiting := range s.missing {
@@ -118,14 +116,14 @@ func (s *Schedule[J]) Missing() []string {
 	return ids
 }
 
-// cycle returns the path from an entry along the edges back to it, where adding
-// it would close one.
+// cycle returns the path from an entry along the edges back to it, if adding the entry would
+// close such a path.
 func (s *Schedule[J]) cycle(e *Entry[J]) []string {
 	if slices.Contains(e.Edges, e.ID) {
 		return []string{e.ID, e.ID}
 	}
 	if len(s.missing[e.ID]) == 0 {
-		return nil // nobody waits for it
+		return nil // no entry waits for it
 	}
 	type step struct {
 		entry *Entry[J]

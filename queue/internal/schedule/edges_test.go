@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// dependent makes an entry with edges.
+// dependent returns an entry with edges.
 func dependent(id string, edges ...string) *entry { return &entry{ID: id, Edges: edges} }
 
 func TestEntryWaitsForItsEdges(t *testing.T) {
@@ -87,7 +87,7 @@ func TestFailedEdgesOfARetriedJob(t *testing.T) {
 	f.next("job")
 	f.retry("job")
 	f.replace(dependent("job", "bad"))
-	assert.Empty(t, f.next("job").Failed(), "the job was run in spite of it")
+	assert.Empty(t, f.next("job").Failed(), "the job was run despite the failed edge")
 	f.finish("job", true)
 	assert.Equal(t, []string{"last"}, f.drain())
 }
@@ -104,7 +104,7 @@ func TestUnknownEdgeIsRefused(t *testing.T) {
 
 	f.KeepFinished = 0
 	f.drain()
-	require.ErrorAs(t, f.Add(dependent("b", "a"), f.now), &invalid, "a was forgotten")
+	require.ErrorAs(t, f.Add(dependent("b", "a"), f.now), &invalid, "a was removed")
 }
 
 func TestCycles(t *testing.T) {
@@ -162,7 +162,7 @@ func TestForwardEdges(t *testing.T) {
 	assert.Equal(t, []string{"b"}, f.next("c").Failed())
 }
 
-func TestNothingIsMissingForAJobThatEnded(t *testing.T) {
+func TestAnEndedJobHasNoMissingEdges(t *testing.T) {
 	f := newFixture(t)
 	f.ForwardEdges = true
 	f.add(dependent("a", "x"), dependent("b", "x", "y"))

@@ -1,8 +1,8 @@
 package schedule
 
-// SetSettleAtOnce sets the number of groups that are examined at once.
+// SetSettleAtOnce sets the maximum number of groups that one call examines.
 func SetSettleAtOnce[J any](s *Schedule[J], n int) { s.settleAtOnce = n }
 
-// Examined is the number of groups of waiting entries that were examined so far because a
+// Examined returns the number of groups of waiting entries that were examined because a
 // scope was freed.
 func Examined[J any](s *Schedule[J]) int { return s.examined }

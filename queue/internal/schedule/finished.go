@@ -1,7 +1,7 @@
 package schedule
 
-// finishedList has the entries that finished, oldest first. It is linked through
-// the entries, so that any of them can be taken out.
+// finishedList holds the finished entries, oldest first. It is linked through the entries, so
+// that any of them can be removed.
 type finishedList[J any] struct {
 	oldest, newest *Entry[J]
 	size           int
@@ -32,7 +32,7 @@ func (l *finishedList[J]) remove(e *Entry[J]) {
 	l.size--
 }
 
-// end keeps an entry that finished, and forgets the oldest beyond KeepFinished.
+// end keeps a finished entry, and removes the oldest entries beyond KeepFinished.
 func (s *Schedule[J]) end(e *Entry[J]) {
 	s.ended++
 	s.finished.push(e)
@@ -41,7 +41,7 @@ func (s *Schedule[J]) end(e *Entry[J]) {
 	}
 }
 
-// Remove forgets an entry that is Finished, and kept.
+// Remove removes a Finished entry.
 func (s *Schedule[J]) Remove(e *Entry[J]) {
 	s.finished.remove(e)
 	s.counts[Finished]--

@@ -1,8 +1,8 @@
 package schedule
 
-// slot is an entry's place in a heap. It has the entry's key by value, so that
-// sorting reads no entry. It is valid while its stamp is the entry's: an entry
-// leaves a heap by changing its stamp, and its slot is dropped later.
+// slot is the place of an entry in a heap. It contains a copy of the entry's key, so that
+// sorting reads no entry. It is valid while its stamp equals the entry's: an entry leaves a
+// heap by changing its stamp, and its slot is dropped later.
 type slot[J any] struct {
 	key   int64
 	seq   uint64
@@ -17,22 +17,22 @@ func (s *slot[J]) before(t *slot[J]) bool {
 	return s.seq < t.seq
 }
 
-// arity is the number of children of a slot. Four make the heap half as deep as
-// two would, and stand side by side in memory: a million jobs cost ten steps.
+// arity is the number of children of a slot. With four, the heap is half as deep as with two,
+// and siblings are adjacent in memory: a million jobs cost ten steps.
 const arity = 4
 
-// heap is a heap of slots, smallest key first, then smallest sequence number. Slots that are
-// pushed in order, as most are, lie in a run beside it: they cost no step of the heap,
-// however many there are. It counts the slots that are valid and drops the others when they
-// are the majority, so that its size is bounded by what is in it.
+// heap is a heap of slots, sorted by key and then by sequence number. Slots that are pushed in
+// order, as most are, are kept in a sorted run beside it, where they cost no heap step. It
+// counts the valid slots and drops the others when they are the majority, so that its size is
+// bounded by the number of its entries.
 type heap[J any] struct {
 	slots []slot[J]
-	// run is in order, from start on.
+	// run is sorted from start on.
 	run   []slot[J]
 	start int
 	live  int
-	// deadlines is true for the heap of dispatch-by times, in which an entry
-	// is beside its place among the others.
+	// deadlines is true for the heap of dispatch-by times. An entry can be in it and in
+	// another heap at the same time.
 	deadlines bool
 }
 
@@ -43,7 +43,7 @@ func (h *heap[J]) valid(s *slot[J]) bool {
 	return s.stamp == s.entry.stamp
 }
 
-// compactFrom is the size below which dead slots are left alone.
+// compactFrom is the size below which invalid slots are kept.
 const compactFrom = 64
 
 func (h *heap[J]) push(s slot[J]) {
@@ -56,7 +56,7 @@ func (h *heap[J]) push(s slot[J]) {
 	h.up(len(h.slots) - 1)
 }
 
-// append adds a slot to the run. It uses the room at its beginning rather than let it grow.
+// append adds a slot to the run. It reuses space at the beginning of the run before growing it.
 func (h *heap[J]) append(s slot[J]) {
 	if len(h.run) == cap(h.run) && h.start > len(h.run)/2 {
 		h.run = moveDown(h.run, h.start)
@@ -65,14 +65,14 @@ func (h *heap[J]) append(s slot[J]) {
 	h.run = append(h.run, s)
 }
 
-// moveDown moves the slots from one on to the beginning.
+// moveDown moves the slots from an index on to the beginning.
 func moveDown[J any](slots []slot[J], from int) []slot[J] {
 	n := copy(slots, slots[from:])
 	clear(slots[n:])
 	return slots[:n]
 }
 
-// size is the number of slots, also of those that are not valid.
+// size returns the number of slots, including invalid ones.
 func (h *heap[J]) size() int { return len(h.slots) + len(h.run) - h.start }
 
 // left records that a slot became invalid.
@@ -107,7 +107,7 @@ func (h *heap[J]) peek() (*slot[J], bool) {
 	return nil, false
 }
 
-// all are the valid slots, in no order.
+// all returns the valid slots, in no order.
 func (h *heap[J]) all() []slot[J] {
 	valid := make([]slot[J], 0, h.live)
 	for _, slots := range [][]slot[J]{h.slots, h.run[h.start:]} {
@@ -120,8 +120,7 @@ func (h *heap[J]) all() []slot[J] {
 	return valid
 }
 
-// pop removes the entry of the first valid slot and returns it; nil where there
-// is none.
+// pop removes the first valid slot and returns its entry; nil if there is none.
 func (h *heap[J]) pop() *Entry[J] {
 	s, ok := h.peek()
 	if !ok {
@@ -149,7 +148,7 @@ func (h *heap[J]) drop() {
 	h.slots = shrunk(h.slots)
 }
 
-// shrinkRun gives memory back that the run does not use.
+// shrinkRun frees unused memory of the run.
 func (h *heap[J]) shrinkRun() {
 	switch rest := h.run[h.start:]; {
 	case len(rest) == 0:
@@ -159,7 +158,7 @@ func (h *heap[J]) shrinkRun() {
 	}
 }
 
-// shrunk gives memory back that is not used.
+// shrunk frees unused memory.
 func shrunk[J any](slots []slot[J]) []slot[J] {
 	if cap(slots) >= 4*compactFrom && len(slots) < cap(slots)/4 {
 		return append(make([]slot[J], 0, 2*len(slots)), slots...)
@@ -167,7 +166,7 @@ func shrunk[J any](slots []slot[J]) []slot[J] {
 	return slots
 }
 
-// compact drops the slots that are not valid.
+// compact drops the invalid slots.
 func (h *heap[J]) compact() {
 	h.slots = h.keepValid(h.slots)
 	for i := (len(h.slots) - 2) / arity; i >= 0; i-- {

@@ -2,7 +2,7 @@ package schedule
 
 import "slices"
 
-// Held lists the scopes that an entry holds, each once; nil where it holds none.
+// Held returns the scopes that an entry holds, each once; nil if it holds none.
 func (s *Schedule[J]) Held(e *Entry[J]) []string {
 	if e.place == Finished {
 		return nil // another job may have its ID by now
@@ -16,7 +16,7 @@ func (s *Schedule[J]) Held(e *Entry[J]) []string {
 	return held
 }
 
-// HoldsAny tells whether an entry holds a scope.
+// HoldsAny reports whether an entry holds a scope.
 func (s *Schedule[J]) HoldsAny(e *Entry[J]) bool {
 	return e.place != Finished && slices.ContainsFunc(e.Scopes, func(name string) bool { return s.holds(e, name) })
 }

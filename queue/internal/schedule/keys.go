@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// priorityKey puts larger priorities first. It is the complement and not the
-// negative, which the smallest integer does not have.
+// priorityKey sorts larger priorities first. It uses the complement, because the smallest
+// integer has no negative.
 func priorityKey(priority int) int64 { return ^int64(priority) }
 
-// The times that a key can tell apart. There is a key after lastTime, for when
-// a deadline is over.
+// The range of times that a key represents. There is one more key after lastTime, for the
+// time after a deadline.
 var (
 	firstTime = time.Unix(0, math.MinInt64)
 	lastTime  = time.Unix(0, math.MaxInt64-1)
 )
 
-// timeKey puts earlier times first. It takes one that is centuries away for the
-// last, or the first, that has a key.
+// timeKey sorts earlier times first. A time outside the range, which is centuries away, gets
+// the key of the nearest bound.
 func timeKey(t time.Time) int64 {
 	switch {
 	case t.Before(firstTime):

@@ -2,15 +2,15 @@ package schedule
 
 import "github.com/mongodb/amboy/queue/driver"
 
-// movedAtOnce is the number of entries, at most, that are set apart under one lock.
+// movedAtOnce is the maximum number of entries that are moved to lanes under one lock.
 const movedAtOnce = 1000
 
-// A lane has the ready entries of one kind that NextBut has met and left out, so that it
-// does not meet them again. There is none before the first call of NextBut, and a lane
-// is gone when it is empty. Entries of its kind that NextBut has not met yet may still
-// stand among the others; those that become ready go into the lane.
+// A lane holds ready entries of one kind that NextBut has skipped, so that it does not read
+// them again. No lanes exist before the first call of NextBut, and a lane is removed when it
+// is empty. Entries of its kind that NextBut has not reached yet may still be in the heap
+// ready; entries that become ready go into the lane.
 
-// pushReady makes an entry known that is Ready.
+// pushReady adds an entry that has become Ready to a lane or to the heap.
 func (s *Schedule[J]) pushReady(e *Entry[J]) {
 	slot := e.slot(priorityKey(e.Priority))
 	if len(s.lanes) > 0 {
@@ -23,7 +23,7 @@ func (s *Schedule[J]) pushReady(e *Entry[J]) {
 	s.ready.push(slot)
 }
 
-// leftReady counts an entry out that is not Ready any more. Its stamp was changed.
+// leftReady uncounts an entry that is no longer Ready. Its stamp must have changed.
 func (s *Schedule[J]) leftReady(e *Entry[J]) {
 	if !e.apart {
 		s.ready.left()
@@ -42,17 +42,17 @@ func (s *Schedule[J]) dropEmpty(kind driver.Kind, lane *heap[J]) {
 	}
 }
 
-// Except are kinds that calls of NextBut leave out.
+// Except holds the kinds that calls of NextBut skip.
 type Except struct {
 	kinds map[driver.Kind]bool
-	// moves is how many more entries may be set apart.
+	// moves is how many more entries may be moved to lanes.
 	moves int
-	// More is true after a call that met too many entries that are left out. There may
-	// be others behind them: ask again with new Except, when others had the lock.
+	// More is true after a call that found too many entries to skip. There may be others
+	// behind them: call again with a new Except, after releasing the lock.
 	More bool
 }
 
-// NewExcept returns the kinds for the calls of NextBut that are made under one lock.
+// NewExcept returns an Except for the calls of NextBut under one lock.
 func NewExcept(kinds []driver.Kind) *Except {
 	x := &Except{kinds: make(map[driver.Kind]bool, len(kinds)), moves: movedAtOnce}
 	for _, kind := range kinds {
@@ -61,7 +61,7 @@ func NewExcept(kinds []driver.Kind) *Except {
 	return x
 }
 
-// NextBut is Next that leaves out the entries of some kinds. KindOf must be set.
+// NextBut is Next without the entries of some kinds. KindOf must be set.
 func (s *Schedule[J]) NextBut(x *Except) *Entry[J] {
 	if !s.setApart(x) {
 		x.More = true
@@ -70,8 +70,8 @@ func (s *Schedule[J]) NextBut(x *Except) *Entry[J] {
 	return s.next(x)
 }
 
-// setApart moves the first of the ready entries into lanes, until one comes whose kind is
-// not left out. It returns false if it may move no more.
+// setApart moves the first ready entries into lanes, until it finds one whose kind is not
+// skipped. It returns false if it must not move more.
 func (s *Schedule[J]) setApart(x *Except) bool {
 	for {
 		first, ok := s.ready.peek()
@@ -106,8 +106,8 @@ func (s *Schedule[J]) lane(kind driver.Kind) *heap[J] {
 	return lane
 }
 
-// next takes the entry that should run first, out of those that are ready and of the
-// lanes that are not left out; nil if there is none.
+// next removes and returns the entry that should run first, among the ready entries and the
+// lanes that are not skipped; nil if there is none.
 func (s *Schedule[J]) next(x *Except) *Entry[J] {
 	e := s.first(x)
 	if e == nil {
@@ -140,7 +140,7 @@ func (s *Schedule[J]) first(x *Except) *Entry[J] {
 	return best.entry
 }
 
-// BeforeChange prepares an entry for a change of what KindOf returns.
+// BeforeChange must be called before what KindOf returns for an entry changes.
 func (s *Schedule[J]) BeforeChange(e *Entry[J]) {
 	if e.apart {
 		e.stamp++

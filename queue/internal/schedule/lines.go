@@ -8,27 +8,25 @@ import (
 	"strings"
 )
 
-// Entries that need the same scopes wait together, in a group: what is in the way of
-// the first of them is in the way of all. So a group is in one line, that of the scope
-// which is in its way, and whatever the number of its entries it is moved to another
-// as a whole.
+// Entries that need the same scopes wait together in a group: a scope that blocks the first
+// of them blocks them all. So a group is in one line, that of the scope which blocks it, and
+// is moved to another line as a whole, whatever the number of its entries.
 //
-// For a group in the line of a scope one of these is true: the scope is held by another
-// job; it is promised to an entry that runs before the group's first; it is in
+// For each group in the line of a scope, one of these is true: another job holds the scope;
+// it is promised to an entry that runs before the group's first; or it is in
 // Schedule.unsettled.
 
-// line is what stands for one scope.
+// line is the state of one scope.
 type line[J any] struct {
-	// promised is the Ready entry that the scope is for; nil if there is none.
+	// promised is the Ready entry that the scope is promised to; nil if there is none.
 	promised *Entry[J]
 	groups   groups[J]
-	// unsettled is true while the scope is among Schedule.unsettled.
+	// unsettled is true while the scope is in Schedule.unsettled.
 	unsettled bool
 }
 
-// first returns the entry that the scope is for: the one that it is promised to or,
-// while several scopes are being promised, the first of those that wait for it; nil if
-// there is none.
+// first returns the entry that the scope is for: the one that it is promised to or, while
+// several scopes are being promised, the first waiting one; nil if there is none.
 func (l *line[J]) first() *Entry[J] {
 	switch {
 	case l.promised != nil:
@@ -40,17 +38,16 @@ func (l *line[J]) first() *Entry[J] {
 	}
 }
 
-// group is the entries that are ScopeBlocked and need the same scopes. It is never
-// empty.
+// group holds the ScopeBlocked entries that need the same scopes. It is never empty.
 type group[J any] struct {
 	key     groupKey
-	scope   string // in whose line it is
-	index   int    // in that line
+	scope   string // the scope in whose line the group is
+	index   int    // its index in that line
 	waiting heap[J]
 	first   slot[J] // a copy of the first of waiting
 }
 
-// groupKey names a set of scopes.
+// groupKey identifies a set of scopes.
 type groupKey struct {
 	size   int
 	scopes string
@@ -69,7 +66,7 @@ func keyOf(scopes []string) groupKey {
 	return groupKey{len(scopes), b.String()}
 }
 
-// groups are those in one line, a heap in the order of their first entries.
+// groups are the groups in one line, a heap in the order of their first entries.
 type groups[J any] []*group[J]
 
 func (g groups[J]) Len() int           { return len(g) }
@@ -125,13 +122,13 @@ func (s *Schedule[J]) join(e *Entry[J], scope string) {
 		g.first = added
 		s.enter(g, scope)
 	case added.before(&g.first):
-		// What is in the way of an entry may be no obstacle to one that runs before it.
+		// A scope that blocks an entry may not block one that runs before it.
 		g.first = added
 		s.moveGroup(g, scope)
 	}
 }
 
-// leaveGroup takes out an entry whose stamp was changed.
+// leaveGroup removes an entry whose stamp has changed from its group.
 func (s *Schedule[J]) leaveGroup(e *Entry[J]) {
 	g := e.group
 	e.group = nil
@@ -139,7 +136,7 @@ func (s *Schedule[J]) leaveGroup(e *Entry[J]) {
 	s.update(g)
 }
 
-// update puts a group into its place again after an entry left it.
+// update restores the place of a group after an entry left it.
 func (s *Schedule[J]) update(g *group[J]) {
 	first, ok := g.waiting.peek()
 	if !ok {
@@ -151,7 +148,7 @@ func (s *Schedule[J]) update(g *group[J]) {
 	groupheap.Fix(&s.lines[g.scope].groups, g.index)
 }
 
-// moveGroup puts a group whose first entry may be another into the line of a scope.
+// moveGroup moves a group whose first entry may have changed to the line of a scope.
 func (s *Schedule[J]) moveGroup(g *group[J], scope string) {
 	if g.scope == scope {
 		groupheap.Fix(&s.lines[scope].groups, g.index)
@@ -172,18 +169,18 @@ func (s *Schedule[J]) exit(g *group[J]) {
 	s.dropLine(g.scope, l)
 }
 
-// dropLine forgets the line of a scope if nothing is in it.
+// dropLine removes the line of a scope if it is empty.
 func (s *Schedule[J]) dropLine(scope string, l *line[J]) {
 	if l.promised == nil && len(l.groups) == 0 {
 		delete(s.lines, scope)
 	}
 }
 
-// settleAtOnce is the number of groups, at most, that one call examines.
+// settleAtOnce is the maximum number of groups that one call examines.
 const settleAtOnce = 16
 
-// promote gives the scopes that are free to the first of those that wait for them and
-// need nothing else. If that means to examine many groups, the rest is for Settle.
+// promote gives free scopes to the first entries that wait for them and need nothing else. If
+// that requires examining many groups, the rest is left to Settle.
 func (s *Schedule[J]) promote(scopes []string) {
 	before := len(s.unsettled)
 	for _, scope := range slices.Backward(scopes) {
@@ -197,11 +194,11 @@ func (s *Schedule[J]) promote(scopes []string) {
 	}
 }
 
-// Settle goes on with what was left when a scope was freed; see Unsettled.
+// Settle continues the work that was left when a scope was freed; see Unsettled.
 func (s *Schedule[J]) Settle() { s.settle(0) }
 
-// settle examines groups, until no more than a number of scopes is unsettled. Those that
-// were freed last come first.
+// settle examines groups until at most until scopes are unsettled, or the limit of a call is
+// reached. Scopes that were freed last come first.
 func (s *Schedule[J]) settle(until int) {
 	s.settling = true
 	for left := cmp.Or(s.settleAtOnce, settleAtOnce); len(s.unsettled) > until; {
@@ -226,14 +223,14 @@ func (s *Schedule[J]) settle(until int) {
 	s.settling = false
 }
 
-// isOpen reports whether a scope is free, is promised to nobody, and is waited for.
+// isOpen reports whether a scope is free and not promised, and an entry waits for it.
 func (s *Schedule[J]) isOpen(scope string, l *line[J]) bool {
 	_, held := s.holders.Holder(scope)
 	return !held && l.promised == nil && len(l.groups) > 0
 }
 
-// promoteFirst makes the first entry of a line Ready, or else moves its group to the line
-// of the scope that is in its way.
+// promoteFirst makes the first entry of a line Ready, or moves its group to the line of the
+// scope that blocks it.
 func (s *Schedule[J]) promoteFirst(l *line[J]) {
 	g := l.groups[0]
 	e := g.first.entry

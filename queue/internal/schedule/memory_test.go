@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatLeavesIsNotKept adds many entries that leave the structure they are in
-// before their turn comes, behind one that stays.
-func TestWhatLeavesIsNotKept(t *testing.T) {
+// Many entries leave their structure before their turn, behind one that stays.
+func TestMemoryOfEntriesThatLeaveIsFreed(t *testing.T) {
 	const entries = 10_000
 	for name, test := range map[string]struct {
 		stays, leaves entry
@@ -86,9 +85,9 @@ func TestWhatLeavesIsNotKept(t *testing.T) {
 	}
 }
 
-// heapSize is the number of bytes that are in use.
+// heapSize returns the number of bytes in use.
 func heapSize() int64 {
-	for range 2 { // the second collects what the first made free
+	for range 2 { // the second collects what the first has freed
 		runtime.GC()
 	}
 	var stats runtime.MemStats
@@ -96,8 +95,8 @@ func heapSize() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestHeapsShrink has two heaps with a slot for each entry, of 32 bytes, which is
-// as much as the rest that stays: the buckets of a map do not shrink.
+// Two heaps have a slot of 32 bytes for each entry, which is as much as the rest that stays:
+// the buckets of a map do not shrink.
 func TestHeapsShrink(t *testing.T) {
 	const entries, bytesEach = 10_000, 64
 	for name, end := range map[string]func(*fixture){

@@ -19,14 +19,14 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// model is what a Schedule should do, in its simplest form: it has no heap and
-// no promise, and looks at every job to answer a question.
+// model is a Schedule in its simplest form: it has no heap and no promises, and reads every
+// job to answer a question.
 type model struct {
 	keepFinished int
 	forwardEdges bool
 
-	jobs     []*modelJob // those that are known
-	finished []*modelJob // those of them, and of the attempts, that are kept
+	jobs     []*modelJob // all known jobs
+	finished []*modelJob // the kept jobs and attempts
 	holders  map[string]string
 	keys     map[string]string // from unique key to job ID
 	ended    int
@@ -34,9 +34,9 @@ type model struct {
 }
 
 type modelJob struct {
-	*entry    // a copy, whose exported fields are as they should be
+	*entry    // a copy with the expected exported fields
 	real      *entry
-	number    int // of arrival
+	number    int // in the order of arrival
 	stage     stage
 	until     time.Time // while pending: when it is due; zero for now
 	postponed bool
@@ -50,7 +50,7 @@ func newModelJob(e *entry, number int) *modelJob {
 	return &modelJob{entry: &expected, real: e, number: number}
 }
 
-// stage is what a job's place says, but for what follows from the others.
+// stage is the part of a job's place that does not follow from other jobs.
 type stage int
 
 const (
@@ -70,7 +70,7 @@ func (m *model) get(id string) *modelJob {
 	return nil
 }
 
-// in lists the jobs in one of the stages.
+// in returns the jobs in one of the stages.
 func (m *model) in(stages ...stage) []*modelJob {
 	var found []*modelJob
 	for _, j := range m.jobs {
@@ -81,7 +81,7 @@ func (m *model) in(stages ...stage) []*modelJob {
 	return found
 }
 
-// refusals are the reasons not to add an entry, of which Add gives one.
+// refusals returns the reasons not to add an entry. Add must return one of them.
 func (m *model) refusals(e *entry) []func(error) bool {
 	var reasons []func(error) bool
 	if m.get(e.ID) != nil || m.keyOfOther(e) {
@@ -107,8 +107,8 @@ func (m *model) refusals(e *entry) []func(error) bool {
 	return reasons
 }
 
-// leads tells whether one may walk from edges to a job, along edges that have
-// not ended of jobs that have not.
+// leads reports whether a path leads from edges to a job, along open edges of unfinished
+// jobs.
 func (m *model) leads(edges []string, to string, passed []string) bool {
 	for _, edge := range edges {
 		if edge == to {
@@ -126,7 +126,7 @@ func (m *model) leads(edges []string, to string, passed []string) bool {
 	return false
 }
 
-// isCycle tells whether an error has the path from an entry back to it.
+// isCycle reports whether an error contains a path from an entry back to it.
 func (m *model) isCycle(err error, e *entry) bool {
 	var cycle *amboy.DependencyCycleError
 	if !errors.As(err, &cycle) || len(cycle.Path) < 2 || cycle.Path[0] != e.ID || cycle.Path[len(cycle.Path)-1] != e.ID {
@@ -153,7 +153,7 @@ func (m *model) heldByOther(e *entry, scopes []string) bool {
 	return false
 }
 
-// keyOfOther reports whether a job other than that of an entry has its unique key.
+// keyOfOther reports whether another job holds the unique key of an entry.
 func (m *model) keyOfOther(e *entry) bool {
 	key, _ := e.Unique.Split()
 	holder, held := m.keys[key]
@@ -166,15 +166,14 @@ func (m *model) takeKey(j *modelJob) {
 	}
 }
 
-// freeKey takes the unique key away from a job that has it until now at the
-// latest.
+// freeKey releases the unique key of a job that holds it no longer than until now.
 func (m *model) freeKey(j *modelJob, until ...amboy.UniqueUntil) {
 	if u := j.Unique; u != nil && slices.Contains(until, u.Until) && m.keys[u.Key] == j.ID {
 		delete(m.keys, u.Key)
 	}
 }
 
-// add adds an entry that there is no reason to refuse.
+// add adds an entry without refusals.
 func (m *model) add(e *entry, now time.Time) {
 	m.added++
 	j := newModelJob(e, m.added)
@@ -193,7 +192,7 @@ func (m *model) add(e *entry, now time.Time) {
 	m.resume(j, e.WaitUntil, now)
 }
 
-// resume makes a job pending, until a time where that is in the future.
+// resume makes a job pending. It waits until a time if that is in the future.
 func (m *model) resume(j *modelJob, until, now time.Time) {
 	j.stage, j.until, j.postponed = pending, time.Time{}, false
 	if len(j.open) == 0 && until.After(now) {
@@ -207,7 +206,7 @@ func (m *model) hold(e *entry, scopes []string) {
 	}
 }
 
-// free releases the scopes that a job holds, but for those to keep.
+// free releases the scopes that a job holds, except those to keep.
 func (m *model) free(j *modelJob, keep []string) {
 	for scope, holder := range m.holders {
 		if holder == j.ID && !slices.Contains(keep, scope) {
@@ -216,8 +215,8 @@ func (m *model) free(j *modelJob, keep []string) {
 	}
 }
 
-// runnable lists the jobs that could all be started now: one after the other
-// the one that comes first of those whose scopes are free.
+// runnable returns the jobs that could all be started now, by repeatedly taking the first
+// job whose scopes are free.
 func (m *model) runnable() []*modelJob {
 	candidates := slices.DeleteFunc(m.in(pending), func(j *modelJob) bool {
 		return len(j.open) > 0 || !j.until.IsZero() || m.heldByOther(j.entry, j.Scopes)
@@ -278,7 +277,7 @@ func (m *model) finish(j *modelJob, succeeded bool, now time.Time) {
 	m.end(j)
 }
 
-// end keeps a job, or an attempt, that ended, and forgets the oldest.
+// end keeps an ended job or attempt, and removes the oldest.
 func (m *model) end(j *modelJob) {
 	m.ended++
 	m.finished = append(m.finished, j)
@@ -324,13 +323,13 @@ func (m *model) park(j *modelJob) {
 	m.free(j, j.EnqueueScopes)
 }
 
-// reschedule gives a pending job another time.
+// reschedule sets another time for a pending job.
 func (m *model) reschedule(j *modelJob, until, now time.Time) {
 	j.WaitUntil = until
 	m.resume(j, until, now)
 }
 
-// restartable tells whether a job that ended may run again.
+// restartable reports whether an ended job may run again.
 func (m *model) restartable(j *modelJob) bool {
 	return j.stage == finished && slices.Contains(m.jobs, j) && !m.heldByOther(j.entry, j.EnqueueScopes) &&
 		!m.keyOfOther(j.entry)
@@ -349,7 +348,7 @@ func (m *model) restart(j *modelJob, now time.Time) {
 
 func (m *model) remove(j *modelJob) {
 	m.finished = without(m.finished, j)
-	if slices.Contains(m.jobs, j) { // else a later attempt may have the key
+	if slices.Contains(m.jobs, j) { // otherwise a later attempt may hold the key
 		m.freeKey(j, amboy.UniqueUntilFailed, amboy.UniqueUntilForgotten)
 	}
 	m.jobs = without(m.jobs, j)
@@ -375,7 +374,7 @@ func (m *model) advance(now time.Time) (expired []*modelJob) {
 	return expired
 }
 
-// nextTime is the first at which a job is due or has expired.
+// nextTime returns the first time at which a job is due or has expired.
 func (m *model) nextTime() (time.Time, bool) {
 	var times []time.Time
 	for _, j := range m.in(pending) {
@@ -405,7 +404,7 @@ func (m *model) missing() []string {
 	return slices.Compact(ids)
 }
 
-// places tells where each job stands.
+// places returns the place of each job.
 func (m *model) places() map[string]schedule.Place {
 	runnable := m.runnable()
 	places := map[string]schedule.Place{}
@@ -452,15 +451,15 @@ func (m *model) stats() amboy.QueueStats {
 	return stats
 }
 
-// choices decide what happens in a history.
+// choices decide the steps of a history.
 type choices interface {
 	// choose returns a number below n.
 	choose(n int) int
-	// more is true while there is something left to decide.
+	// more reports whether a decision is left.
 	more() bool
 }
 
-// randomChoices makes a history of a number of steps.
+// randomChoices are random choices for a number of steps.
 type randomChoices struct {
 	*rand.Rand
 	steps int
@@ -473,7 +472,7 @@ func (r *randomChoices) more() bool {
 	return r.steps >= 0
 }
 
-// byteChoices makes a history of what a fuzzer gives.
+// byteChoices are choices from the bytes of a fuzzer.
 type byteChoices []byte
 
 func (b *byteChoices) choose(n int) int {
@@ -487,7 +486,7 @@ func (b *byteChoices) choose(n int) int {
 
 func (b *byteChoices) more() bool { return len(*b) > 0 }
 
-// history does the same to a Schedule and to a model, and compares them.
+// history applies the same steps to a Schedule and to a model, and compares them.
 type history struct {
 	choices
 	schedule schedule.Schedule[string]
@@ -497,7 +496,7 @@ type history struct {
 	fault    error
 }
 
-// jobIDs is the number of IDs that a history has for its jobs.
+// jobIDs is the number of job IDs in a history.
 const jobIDs = 10
 
 func (h *history) id() string { return fmt.Sprint("job-", h.choose(jobIDs)) }
@@ -513,7 +512,7 @@ func (h *history) some(names []string) []string {
 	return chosen
 }
 
-// time chooses a time: none, or one that is near.
+// time chooses the zero time or a near time.
 func (h *history) time() time.Time {
 	if h.choose(2) == 0 {
 		return time.Time{}
@@ -521,7 +520,7 @@ func (h *history) time() time.Time {
 	return h.now.Add(time.Duration(h.choose(6)-1) * time.Second)
 }
 
-// keys are the unique keys of a history, and untils how long jobs have theirs.
+// keys are the unique keys of a history, and untils how long jobs hold theirs.
 var (
 	keys   = []string{"", "", "", "one", "two"}
 	untils = []amboy.UniqueUntil{
@@ -551,8 +550,8 @@ func (h *history) edges() []string {
 	return edges
 }
 
-// pick chooses a job in one of the stages, nil where there is none, and gives
-// its entry.
+// pick chooses a job in one of the stages and returns it with its entry; nil if there is
+// none.
 func (h *history) pick(stages ...stage) (*modelJob, *entry) {
 	jobs := h.model.in(stages...)
 	if len(jobs) == 0 {
@@ -577,8 +576,8 @@ func (h *history) failf(format string, args ...any) {
 	}
 }
 
-// runHistory plays a history to its end and returns where Schedule and model
-// differ.
+// runHistory runs a history to its end and returns the first difference between Schedule and
+// model.
 func runHistory(c choices) (fault error) {
 	h := &history{choices: c, now: time.Unix(1_000_000, 0)}
 	defer func() {
@@ -603,7 +602,7 @@ func runHistory(c choices) (fault error) {
 	for h.more() && h.fault == nil {
 		h.step()
 		if h.schedule.Unsettled() && h.choose(2) == 0 {
-			continue // the next call comes before the Schedule has gone on
+			continue // the next call comes before the Schedule is settled
 		}
 		h.compare()
 	}
@@ -648,7 +647,7 @@ func (h *history) step() {
 	}
 }
 
-// settle lets the Schedule go on until nothing is left.
+// settle calls Settle until nothing is left.
 func (h *history) settle() {
 	for h.schedule.Unsettled() {
 		if at, ok := h.schedule.NextTime(); !ok || at.After(h.now) {
@@ -658,8 +657,8 @@ func (h *history) settle() {
 	}
 }
 
-// drain does a step toward the end of every job; false where nothing is left
-// that could run.
+// drain makes a step toward the end of every job. It returns false if nothing is left that
+// could run.
 func (h *history) drain() bool {
 	switch {
 	case len(h.model.runnable()) > 0:
@@ -698,8 +697,8 @@ func (h *history) add(e *entry) {
 	reasons := h.model.refusals(e)
 	switch {
 	case h.model.isCycle(err, e):
-		// One of the edges on the path may be to a job of that ID that ended
-		// and was forgotten.
+		// An edge on the path may lead to an ended job of that ID that was
+		// removed.
 	case len(reasons) == 0 && err != nil:
 		h.failf("%s was refused without a reason: %w", e.ID, err)
 	case len(reasons) == 0:
@@ -723,8 +722,8 @@ func (h *history) addMany() {
 	}
 }
 
-// compareSorted sorts in the simplest way: it takes the first entry that depends
-// on none of the others, then again.
+// compareSorted sorts in the simplest way: it repeatedly takes the first entry that depends
+// on none of the others.
 func (h *history) compareSorted(entries, sorted []*entry, cycles map[*entry]error) {
 	left, want := slices.Clone(entries), []*entry{}
 	free := func(e *entry) bool { return len(targets(left, entries, e)) == 0 }
@@ -749,7 +748,7 @@ func (h *history) compareSorted(entries, sorted []*entry, cycles map[*entry]erro
 	}
 }
 
-// targets lists those of some entries of a set on which one depends.
+// targets returns the entries of a set on which an entry depends.
 func targets(some, set []*entry, e *entry) []*entry {
 	var found []*entry
 	for _, edge := range e.Edges {
@@ -761,7 +760,7 @@ func targets(some, set []*entry, e *entry) []*entry {
 	return found
 }
 
-// leadsBack tells whether one may walk from an entry of a set to another.
+// leadsBack reports whether a path leads from one entry of a set to another.
 func leadsBack(set []*entry, from, to *entry, passed []*entry) bool {
 	for _, target := range targets(set, set, from) {
 		if target == to {
@@ -925,7 +924,7 @@ func (h *history) prioritize() {
 	j.Priority = priority
 }
 
-// pickFinished chooses one of the finished entries, also of the attempts.
+// pickFinished chooses one of the finished entries, including attempts.
 func (h *history) pickFinished() *modelJob {
 	if len(h.model.finished) == 0 {
 		return nil
@@ -960,7 +959,7 @@ func (h *history) remove() {
 	}
 }
 
-// list gives a property of each of the items.
+// list returns a property of each item.
 func list[T, P any](items []T, property func(T) P) []P {
 	var all []P
 	for _, item := range items {
@@ -969,7 +968,7 @@ func list[T, P any](items []T, property func(T) P) []P {
 	return all
 }
 
-// compare looks for differences.
+// compare compares the Schedule with the model.
 func (h *history) compare() {
 	h.settle()
 	h.comparePlaces()
@@ -1023,8 +1022,8 @@ func (h *history) compareBlock(e *entry, j *modelJob) {
 	}
 }
 
-// isTaken tells whether a scope that a job needs is held by another, or is for
-// one that runs before it.
+// isTaken reports whether a scope that a job needs is held by another job, or is for one that
+// runs before it.
 func (h *history) isTaken(scope string, j *modelJob) bool {
 	if !slices.Contains(j.Scopes, scope) {
 		return false
@@ -1075,7 +1074,7 @@ func (h *history) compareFinished() {
 	}
 }
 
-// compareKeys asks for each unique key who has it.
+// compareKeys compares the holders of the unique keys.
 func (h *history) compareKeys() {
 	for _, key := range keys {
 		holder, held := h.model.keys[key]

@@ -6,9 +6,9 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// AddAt adds an entry that is Running, Retrying or Finished already, with the scopes
-// and the unique key of one that came there from Add. succeeded says how a Finished
-// one ended. The entry must have no Edges. It returns an error as Add does.
+// AddAt adds an entry that is already Running, Retrying or Finished, with the scopes and the
+// unique key that it would hold there after Add. succeeded is how a Finished entry ended. The
+// entry must have no Edges. The errors are those of Add.
 func (s *Schedule[J]) AddAt(place Place, e *Entry[J], succeeded bool, now time.Time) error {
 	if _, taken := s.byID[e.ID]; taken || (e.hasKeyAt(place, succeeded) && s.keyHolder(e) != nil) {
 		return s.Duplicate(e)
@@ -36,7 +36,7 @@ func (s *Schedule[J]) AddAt(place Place, e *Entry[J], succeeded bool, now time.T
 	return nil
 }
 
-// scopesAt are the scopes that an entry holds in a place.
+// scopesAt returns the scopes that an entry holds in a place.
 func (e *Entry[J]) scopesAt(place Place) []string {
 	switch place {
 	case Running:
@@ -48,7 +48,7 @@ func (e *Entry[J]) scopesAt(place Place) []string {
 	}
 }
 
-// hasKeyAt reports whether an entry has its unique key in a place.
+// hasKeyAt reports whether an entry holds its unique key in a place.
 func (e *Entry[J]) hasKeyAt(place Place, succeeded bool) bool {
 	switch {
 	case e.Unique == nil:

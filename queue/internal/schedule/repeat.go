@@ -2,11 +2,10 @@ package schedule
 
 import "time"
 
-// Repeat lets a running entry run again as its own next attempt, which arrives anew,
-// is due at waitUntil and expires at dispatchBy; zero for now and never. Of its scopes
-// it keeps those that Add took. It has its unique key where it still had it, and does
-// not wait for its edges again, of which none counts as Failed. An entry that is not
-// Running is left alone.
+// Repeat makes a running entry its own next attempt, which arrives anew, is due at waitUntil
+// (zero for now) and expires at dispatchBy (zero for never). It keeps its enqueue scopes, and
+// its unique key if it still holds it. It does not wait for its edges again, and none of them
+// counts as Failed. Repeat does nothing if the entry is not Running.
 func (s *Schedule[J]) Repeat(e *Entry[J], waitUntil, dispatchBy, now time.Time) {
 	if e.place != Running {
 		return

@@ -20,7 +20,7 @@ func TestRepeat(t *testing.T) {
 	)
 	e := f.next("again")
 	f.Repeat(e, time.Time{}, time.Time{}, f.now)
-	f.next("other") // has the scope that was taken at the start
+	f.next("other") // it holds the scope that is taken at the start
 	f.next("last")
 	f.noNext()
 	f.finish("other", true)

@@ -2,9 +2,8 @@ package schedule
 
 import "time"
 
-// Reschedule gives an entry another time at which it is due, for which it waits
-// then, also where it was Postponed. An entry that is Parked, or started, is left
-// alone.
+// Reschedule sets when a pending entry is due. The entry then waits for that time, even if it
+// was Postponed. Reschedule does nothing if the entry is parked or has started.
 func (s *Schedule[J]) Reschedule(e *Entry[J], until, now time.Time) {
 	if !e.place.IsPending() {
 		return
@@ -19,7 +18,7 @@ func (s *Schedule[J]) Reschedule(e *Entry[J], until, now time.Time) {
 	s.wait(e, now)
 }
 
-// Prioritize gives an entry another priority.
+// Prioritize sets the priority of an entry.
 func (s *Schedule[J]) Prioritize(e *Entry[J], priority int) {
 	e.Priority = priority
 	if e.place == Ready || e.place == ScopeBlocked {

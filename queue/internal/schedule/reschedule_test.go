@@ -48,7 +48,7 @@ func TestReschedule(t *testing.T) {
 	assert.Equal(t, []string{"waiting"}, f.drain())
 }
 
-func TestWhatIsNotRescheduled(t *testing.T) {
+func TestRescheduleIgnoresParkedAndStartedEntries(t *testing.T) {
 	f := newFixture(t)
 	f.add(&entry{ID: "running"}, &entry{ID: "retrying"}, &entry{ID: "finished"}, &entry{ID: "parked"})
 	f.next("running")
@@ -86,10 +86,10 @@ func TestPrioritize(t *testing.T) {
 	f.next("b")
 	f.finish("second", true)
 	f.next("first")
-	require.Equal(t, []string{"a"}, f.advance(after(11)), "it expires as before")
+	require.Equal(t, []string{"a"}, f.advance(after(11)), "the deadline does not change")
 }
 
-// TestPriorityMovesAPromise gives a scope that is free to whoever runs first.
+// A free scope is promised to the entry that runs first.
 func TestPriorityMovesAPromise(t *testing.T) {
 	f := newFixture(t)
 	f.add(&entry{ID: "a", Scopes: []string{"s"}}, &entry{ID: "b", Scopes: []string{"s"}})

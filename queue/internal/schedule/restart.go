@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Restartable tells whether an entry can run again: it is Finished, the latest
-// with its ID, and no other job has its unique key or one of its EnqueueScopes.
+// Restartable reports whether an entry can run again: it is Finished, it is the latest with
+// its ID, and no other job holds its unique key or one of its EnqueueScopes.
 func (s *Schedule[J]) Restartable(e *Entry[J]) bool {
 	if e.place != Finished || s.byID[e.ID] != e || s.keyHolder(e) != nil {
 		return false
@@ -15,12 +15,11 @@ func (s *Schedule[J]) Restartable(e *Entry[J]) bool {
 	return !held
 }
 
-// Restart lets an entry run again that is Restartable. It comes after those that
-// are there, takes its unique key and its EnqueueScopes again, has no edges, and
-// does not expire.
+// Restart makes a Restartable entry run again. It arrives anew, takes its unique key and its
+// EnqueueScopes again, has no edges, and does not expire.
 func (s *Schedule[J]) Restart(e *Entry[J], now time.Time) {
 	if err := s.take(e, e.EnqueueScopes); err != nil {
-		// They are free, or else the entry is not Restartable.
+		// They are free, because the entry is Restartable.
 		panic(fmt.Sprintf("schedule: job %q can't be restarted: %v", e.ID, err))
 	}
 	s.takeKey(e)

@@ -26,11 +26,11 @@ func TestRestart(t *testing.T) {
 	require.True(t, f.Restartable(job))
 	f.Restart(job, f.now)
 	f.add(&entry{ID: "after"})
-	assert.Equal(t, schedule.Ready, job.Place(), "its edges are not waited for")
+	assert.Equal(t, schedule.Ready, job.Place(), "it does not wait for its edges")
 	assert.Equal(t, amboy.QueueStats{Pending: 4, Completed: 1, Total: 5}, f.Stats())
 	assert.Equal(t, []string{"thief"}, ids(slices.Collect(f.Finished)))
 	require.True(t, amboy.IsDuplicateJobScopeError(f.Add(&entry{ID: "other", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}}, f.now)))
-	assert.Empty(t, f.advance(after(10)), "it does not expire")
+	assert.Empty(t, f.advance(after(10)), "a restarted entry does not expire")
 	assert.False(t, f.Restartable(job))
 
 	assert.Equal(t, []string{"target", "before", "job", "after"}, f.drain())
@@ -47,8 +47,7 @@ func TestRestartedEntryWaitsForItsTime(t *testing.T) {
 	f.next("job")
 }
 
-// TestEdgesOfARestartedEntryEnd ends a job for which an entry waited before it was
-// restarted.
+// The test ends a job that an entry depended on before it was restarted.
 func TestEdgesOfARestartedEntryEnd(t *testing.T) {
 	f := newFixture(t)
 	f.ForwardEdges = true

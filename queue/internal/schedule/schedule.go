@@ -1,10 +1,10 @@
-// Package schedule decides which job runs next. It is the one structure behind
-// the local queue and the in-memory driver: a heap of jobs that may run, a heap
-// of jobs that are not due, a wait list for each scope, the edges between jobs,
-// their unique keys, and a list of finished ones.
+// Package schedule decides which job runs next. It is the one job table behind the local
+// queue and the memory driver: a heap of ready jobs, a heap of jobs that are not due, a line
+// of waiting jobs for each scope, the dependencies between jobs, their unique keys, and a
+// list of finished jobs.
 //
-// A Schedule does no I/O, starts no goroutine and has no lock: whoever owns it
-// guards it. Times are passed in.
+// A Schedule does no I/O, starts no goroutine and has no lock: its owner guards it. Times are
+// passed in.
 package schedule
 
 import (
@@ -16,59 +16,59 @@ import (
 	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
-// Place is where an entry stands.
+// Place is the position of an entry in its life.
 type Place uint8
 
-// The places. An entry is in one at a time.
+// An entry is in one place at a time.
 const (
-	// Waiting entries wait for other jobs to end.
+	// Waiting entries wait for their dependencies to end.
 	Waiting Place = iota
-	// Scheduled entries are not due.
+	// Scheduled entries are not due yet.
 	Scheduled
-	// Postponed entries have a dependency that said to ask again later.
+	// Postponed entries were handed back until a time.
 	Postponed
 	// ScopeBlocked entries wait for a scope.
 	ScopeBlocked
 	// Ready entries may run.
 	Ready
-	// Parked entries stay until they are released.
+	// Parked entries wait for Unpark.
 	Parked
-	// Running entries were handed out by Next.
+	// Running entries were returned by Next or Advance.
 	Running
-	// Retrying entries ended an attempt, and await the next.
+	// Retrying entries ended an attempt and await the next.
 	Retrying
-	// Finished entries are done.
+	// Finished entries have ended for good.
 	Finished
 
 	places
 )
 
-// IsPending is true where an entry has not started, and is not set aside.
+// IsPending reports whether an entry in this place has not started and is not parked.
 func (p Place) IsPending() bool { return p < Parked }
 
-// Entry is one job in a Schedule. The exported fields are set before Add, and
-// changed by the Schedule alone after; Job and Backoff are the owner's.
+// Entry is a job in a Schedule. The exported fields are set before Add. Afterwards only the
+// Schedule changes them, except Job and Backoff, which are the owner's.
 type Entry[J any] struct {
-	// Job is what the owner of the schedule keeps with the entry.
+	// Job is the owner's data.
 	Job J
 	// ID is the job's ID.
 	ID string
 	// Priority is the job's priority, larger first.
 	Priority int
-	// WaitUntil is when the job is due, and DispatchBy when it expires; zero
-	// for now and never.
+	// WaitUntil is when the job is due; zero for now. DispatchBy is when it expires; zero
+	// for never.
 	WaitUntil, DispatchBy time.Time
-	// Since is when a wait for a time began whose length is what matters; zero where
-	// the time is. See ShortenWaits.
+	// Since is when a wait of a given length began; zero if the wait ends at a given
+	// time. See ShortenWaits.
 	Since time.Time
-	// Scopes are what the job must hold to run, EnqueueScopes the part of them
-	// that Add takes.
+	// Scopes are the scopes that the job must hold to run. EnqueueScopes are those of
+	// them that Add takes.
 	Scopes, EnqueueScopes []string
-	// Edges are the IDs of the jobs that must end first.
+	// Edges are the IDs of the jobs that must end before this one.
 	Edges []string
-	// Unique is the key that no other entry may have; nil for none. Replace sets it.
+	// Unique is the key that no other entry may hold; nil for none. Replace sets it.
 	Unique *Unique
-	// Backoff is how long the entry was last postponed.
+	// Backoff is the length of the last postponement.
 	Backoff time.Duration
 
 	seq           uint64
@@ -76,21 +76,21 @@ type Entry[J any] struct {
 	deadlineStamp uint32
 	hasDeadline   bool
 	succeeded     bool
-	apart         bool // it is Ready, in a lane
+	apart         bool // the entry is Ready, and in a lane
 	place         Place
 	links         *links[J]
 	group         *group[J] // while ScopeBlocked
-	dispatch      []string  // the part of Scopes that is not in EnqueueScopes
+	dispatch      []string  // the scopes that are not in EnqueueScopes, each once
 	older, newer  *Entry[J] // in the finishedList
 }
 
-// Place is where the entry stands.
+// Place returns the place of the entry.
 func (e *Entry[J]) Place() Place { return e.place }
 
-// Seq numbers the entry in the order of arrival.
+// Seq returns the number of the entry in the order of arrival.
 func (e *Entry[J]) Seq() uint64 { return e.seq }
 
-// Failed lists the edges that ended without success.
+// Failed returns the edges that ended without success.
 func (e *Entry[J]) Failed() []string {
 	if e.links == nil {
 		return nil
@@ -98,16 +98,16 @@ func (e *Entry[J]) Failed() []string {
 	return e.links.failed
 }
 
-// Block is what a blocked entry waits for.
+// Block is what blocks an entry.
 type Block struct {
-	// Scope is the scope that the entry waits for, where it does.
+	// Scope is the scope that the entry waits for; empty for none.
 	Scope string
-	// Open is how many of its Edges have not ended.
+	// Open is the number of its Edges that have not ended.
 	Open, Edges int
 }
 
-// Block is what the entry waits for; the zero Block where it is not ScopeBlocked
-// or Waiting.
+// Block returns what blocks the entry; the zero Block if it is neither ScopeBlocked nor
+// Waiting.
 func (e *Entry[J]) Block() Block {
 	switch e.place {
 	case ScopeBlocked:
@@ -119,7 +119,7 @@ func (e *Entry[J]) Block() Block {
 	}
 }
 
-// String describes it to a person.
+// String describes the block to an operator.
 func (b Block) String() string {
 	switch {
 	case b.Scope != "":
@@ -131,7 +131,7 @@ func (b Block) String() string {
 	}
 }
 
-// Describe makes a job's status tell where its entry stands.
+// Describe sets the fields of a job's status that follow from its entry's place.
 func Describe(status *amboy.JobStatusInfo, place Place, block Block) {
 	status.InProgress = place == Running
 	status.Completed = place == Finished || place == Retrying
@@ -145,7 +145,7 @@ func Describe(status *amboy.JobStatusInfo, place Place, block Block) {
 	}
 }
 
-// before tells whether e runs before f.
+// before reports whether e runs before f.
 func (e *Entry[J]) before(f *Entry[J]) bool {
 	if e.Priority != f.Priority {
 		return e.Priority > f.Priority
@@ -155,15 +155,15 @@ func (e *Entry[J]) before(f *Entry[J]) bool {
 
 // Schedule is a set of jobs. The zero value is empty and ready to use.
 type Schedule[J any] struct {
-	// KeepFinished is the number of finished entries that are kept; the oldest
-	// are forgotten first.
+	// KeepFinished is the maximum number of finished entries that are kept; the oldest
+	// are removed first.
 	KeepFinished int
-	// ForwardEdges allows edges to jobs that are not there yet.
+	// ForwardEdges allows edges to jobs that do not exist yet.
 	ForwardEdges bool
-	// Forget, where set, is told of every entry that is forgotten.
+	// Forget, if set, is called with every entry that is removed.
 	Forget func(*Entry[J])
-	// KindOf returns the kind of an entry, for NextBut. BeforeChange
-	// comes before each change of it.
+	// KindOf returns the kind of an entry, for NextBut. BeforeChange must be called
+	// before the kind changes.
 	KindOf func(*Entry[J]) driver.Kind
 
 	byID     map[string]*Entry[J]
@@ -177,23 +177,22 @@ type Schedule[J any] struct {
 	holders  scope.Holders
 	lines    map[string]*line[J] // of the scopes that are promised or waited for
 	groups   map[groupKey]*group[J]
-	keys     map[string]*Entry[J] // who has a unique key
+	keys     map[string]*Entry[J] // the holders of unique keys
 	missing  map[string][]*links[J]
 	finished finishedList[J]
-	// unsettled are the free scopes that may have to be promised still.
+	// unsettled holds the free scopes that may still have to be promised.
 	unsettled    []string
 	settling     bool
-	settleAtOnce int // by tests, else 0
-	examined     int // how many groups were, for tests
-	// latestSince is not before Since of any entry.
+	settleAtOnce int // set by tests; 0 for the constant of that name
+	examined     int // the number of groups that were examined, for tests
+	// latestSince is not before the Since of any entry.
 	latestSince time.Time
 }
 
-// Add adds an entry. It returns an error that is a duplicate job where the ID or
-// the unique key is taken, a duplicate scope where an enqueue scope is held, an
-// *amboy.InvalidJobError where an edge names no job, and an
-// *amboy.DependencyCycleError where the edges lead back to the entry; then
-// nothing is changed.
+// Add adds an entry. It returns a duplicate job error if the ID or the unique key exists, a
+// duplicate scope error if an enqueue scope is held, an *amboy.InvalidJobError if an edge
+// names no job, and an *amboy.DependencyCycleError if the edges lead back to the entry. After
+// an error nothing has changed.
 func (s *Schedule[J]) Add(e *Entry[J], now time.Time) error {
 	if err := s.Duplicate(e); err != nil {
 		return err
@@ -204,7 +203,7 @@ func (s *Schedule[J]) Add(e *Entry[J], now time.Time) error {
 	return s.add(e, now)
 }
 
-// add is Add for an entry whose ID and key are free and whose edges make no cycle.
+// add is Add for an entry whose ID and key are free, and whose edges form no cycle.
 func (s *Schedule[J]) add(e *Entry[J], now time.Time) error {
 	if err := s.checkEdges(e); err != nil {
 		return err
@@ -245,7 +244,7 @@ func (s *Schedule[J]) All(yield func(*Entry[J]) bool) {
 	}
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (s *Schedule[J]) Len() int { return len(s.byID) }
 
 // Stats counts the jobs.
@@ -268,22 +267,22 @@ func (s *Schedule[J]) Pending() int {
 		s.counts[Scheduled] + s.counts[Ready] + s.counts[Parked]
 }
 
-// Running is the number of entries that were handed out.
+// Running returns the number of running entries.
 func (s *Schedule[J]) Running() int { return s.counts[Running] }
 
-// Ready is the number of entries that Next would return now.
+// Ready returns the number of entries that Next would return now.
 func (s *Schedule[J]) Ready() int { return s.counts[Ready] }
 
-// Retrying is the number of entries that await their next attempt.
+// Retrying returns the number of entries that await their next attempt.
 func (s *Schedule[J]) Retrying() int { return s.counts[Retrying] }
 
-// Idle is true where nothing is pending, running or retrying.
+// Idle reports whether no entry is pending, running or retrying.
 func (s *Schedule[J]) Idle() bool {
 	return s.Pending() == 0 && s.counts[Running] == 0 && s.counts[Retrying] == 0
 }
 
-// Next takes the entry that should run first, with its scopes; nil where none
-// may run.
+// Next removes and returns the entry that should run first, with its scopes; nil if none may
+// run.
 func (s *Schedule[J]) Next() *Entry[J] {
 	if len(s.lanes) > 0 {
 		return s.next(nil)
@@ -296,7 +295,7 @@ func (s *Schedule[J]) Next() *Entry[J] {
 	return e
 }
 
-// start moves an entry that was taken out of its place to Running.
+// start moves an entry that left its place to Running.
 func (s *Schedule[J]) start(e *Entry[J]) {
 	e.stamp++
 	s.setPlace(e, Running)
@@ -305,8 +304,8 @@ func (s *Schedule[J]) start(e *Entry[J]) {
 	s.fulfill(e)
 }
 
-// Advance makes the entries ready whose time has come, and hands out those that
-// expired before they started: they are Running, to be finished by the caller.
+// Advance makes due entries ready, and returns the entries that expired before they started:
+// they are Running, and the caller must finish them.
 func (s *Schedule[J]) Advance(now time.Time) (expired []*Entry[J]) {
 	key := timeKey(now)
 	for {
@@ -334,11 +333,11 @@ func (s *Schedule[J]) Advance(now time.Time) (expired []*Entry[J]) {
 	return expired
 }
 
-// Unsettled reports whether a scope was freed for which so many entries wait that Settle,
-// or Advance, must go on to look for one that can run.
+// Unsettled reports whether so many entries wait for a freed scope that Settle or Advance
+// must continue to examine them.
 func (s *Schedule[J]) Unsettled() bool { return len(s.unsettled) > 0 }
 
-// NextTime is when Advance should be called; false where there is no such time.
+// NextTime returns when Advance should be called; false if there is no such time.
 func (s *Schedule[J]) NextTime() (time.Time, bool) {
 	if s.Unsettled() {
 		return time.Unix(0, 0), true
@@ -356,9 +355,8 @@ func (s *Schedule[J]) NextTime() (time.Time, bool) {
 	}
 }
 
-// Finish ends an entry for good, wherever it stands: its scopes are free, and
-// the jobs that depend on it are told whether it succeeded. An entry that is
-// Finished already is left alone.
+// Finish ends an entry for good, from any place: its scopes are freed, and its dependents are
+// updated. It does nothing if the entry is Finished.
 func (s *Schedule[J]) Finish(e *Entry[J], succeeded bool, now time.Time) {
 	if e.place == Finished {
 		return
@@ -372,19 +370,18 @@ func (s *Schedule[J]) Finish(e *Entry[J], succeeded bool, now time.Time) {
 	s.end(e)
 }
 
-// Retry ends a running entry's attempt: of its scopes it keeps those that Add
-// took, and those that depend on it go on waiting.
+// Retry ends the attempt of a running entry. The entry keeps its enqueue scopes, and its
+// dependents keep waiting.
 func (s *Schedule[J]) Retry(e *Entry[J]) {
 	s.leave(e)
 	s.setPlace(e, Retrying)
 	s.free(e, e.dispatch)
 }
 
-// Replace puts the next attempt of a job in the place of an entry that is
-// Retrying. The scopes that the entry holds pass to next, but for those that are
-// no enqueue scopes of it, and so do the unique key and the edges of the entry and
-// the jobs that depend on it. Other enqueue scopes of next are taken; an error that is a
-// duplicate scope says that one is held, and then nothing is changed.
+// Replace replaces a Retrying entry by the next attempt of its job. The enqueue scopes that
+// the entry holds and next also names pass to next, and so do its unique key, its edges and
+// its dependents. Other scopes of the entry are freed, and other enqueue scopes of next are
+// taken. If one of these is held, Replace returns a duplicate scope error and changes nothing.
 func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	if err := s.take(next, next.EnqueueScopes); err != nil {
 		return err
@@ -409,15 +406,14 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	return nil
 }
 
-// Release takes a running entry back: it may run again at a time, now where
-// that is zero. It counts as Postponed until then. An entry that is not Running
-// is left alone.
+// Release takes back a running entry. It may run again at until, or now if that is zero; it is
+// Postponed until then. Release does nothing if the entry is not Running.
 func (s *Schedule[J]) Release(e *Entry[J], until, now time.Time) {
 	s.ReleaseSince(e, time.Time{}, until, now)
 }
 
-// ReleaseSince is Release for a wait that began at a time; zero where until is meant
-// as it is.
+// ReleaseSince is Release for a wait that began at since; zero if until does not depend on
+// the beginning.
 func (s *Schedule[J]) ReleaseSince(e *Entry[J], since, until, now time.Time) {
 	if e.place != Running {
 		return
@@ -437,7 +433,7 @@ func (s *Schedule[J]) ReleaseSince(e *Entry[J], since, until, now time.Time) {
 	}
 }
 
-// Park takes an entry out until Unpark.
+// Park parks an entry until Unpark.
 func (s *Schedule[J]) Park(e *Entry[J]) {
 	s.leave(e)
 	s.setPlace(e, Parked)
@@ -457,7 +453,7 @@ func (s *Schedule[J]) Unpark(e *Entry[J], now time.Time) {
 	s.wait(e, now)
 }
 
-// wait makes an entry wait for its time, or else admits it.
+// wait makes an entry wait for its time, or admits it.
 func (s *Schedule[J]) wait(e *Entry[J], now time.Time) {
 	if e.WaitUntil.After(now) {
 		s.setSince(e, e.Since)
@@ -468,8 +464,8 @@ func (s *Schedule[J]) wait(e *Entry[J], now time.Time) {
 	s.admit(e)
 }
 
-// leave takes an entry out of the structure that its place stands for. The
-// caller moves it to another place.
+// leave removes an entry from the structure of its place. The caller moves it to another
+// place.
 func (s *Schedule[J]) leave(e *Entry[J]) {
 	e.stamp++
 	switch e.place {
@@ -507,7 +503,7 @@ func (s *Schedule[J]) watchDeadline(e *Entry[J]) {
 	s.expiring.push(slot[J]{key: timeKey(e.DispatchBy), seq: e.seq, stamp: e.deadlineStamp, entry: e})
 }
 
-// dropDeadline keeps an entry that started, or ended, from expiring.
+// dropDeadline prevents an entry that started or ended from expiring.
 func (s *Schedule[J]) dropDeadline(e *Entry[J]) {
 	if e.hasDeadline {
 		e.hasDeadline = false

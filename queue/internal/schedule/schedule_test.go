@@ -16,13 +16,13 @@ import (
 
 type entry = schedule.Entry[string]
 
-// epoch is when the tests begin.
+// epoch is the time at which the tests begin.
 var epoch = time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 
-// after is a number of seconds after epoch.
+// after returns the time a number of seconds after epoch.
 func after(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 
-// fixture is a Schedule and the time of its calls.
+// fixture is a Schedule with the current time.
 type fixture struct {
 	schedule.Schedule[string]
 	t   *testing.T
@@ -48,7 +48,7 @@ func (f *fixture) get(id string) *entry {
 	return e
 }
 
-// next starts the next entry, which must be the one with that ID.
+// next starts the next entry, which must have the given ID.
 func (f *fixture) next(id string) *entry {
 	f.t.Helper()
 	e := f.Next()
@@ -75,20 +75,20 @@ func (f *fixture) retry(id string) {
 	f.Retry(f.get(id))
 }
 
-// replace puts the next attempt in the place of one that is retrying.
+// replace replaces a retrying entry by its next attempt.
 func (f *fixture) replace(next *entry) {
 	f.t.Helper()
 	require.NoError(f.t, f.Replace(f.get(next.ID), next, f.now))
 }
 
-// advance moves the time, and lists what expired.
+// advance moves the time, and returns the IDs of expired entries.
 func (f *fixture) advance(to time.Time) []string {
 	f.t.Helper()
 	f.now = to
 	return ids(f.Advance(to))
 }
 
-// drain starts and finishes entries until there is none, and lists them.
+// drain starts and finishes entries until none may run, and returns their IDs.
 func (f *fixture) drain() []string {
 	f.t.Helper()
 	var order []string
@@ -224,7 +224,7 @@ func TestJobMayStartAtItsDeadline(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
-	// Each job expires at 10 in the place in which prepare leaves it.
+	// Each job expires at 10, in the place to which prepare moves it.
 	for name, test := range map[string]struct {
 		job     entry
 		prepare func(f *fixture)
@@ -290,7 +290,7 @@ func TestExpiry(t *testing.T) {
 
 			assert.Equal(t, []string{"job"}, f.advance(after(12)))
 			assert.Equal(t, schedule.Running, f.get("job").Place())
-			assert.Empty(t, f.advance(after(13)), "it was handed out")
+			assert.Empty(t, f.advance(after(13)), "an expired entry is returned once")
 			f.finish("job", false)
 			assert.Equal(t, schedule.Finished, f.get("job").Place())
 			f.noNext()
@@ -439,7 +439,7 @@ func TestKeepFinished(t *testing.T) {
 	_, ok := f.Get("1")
 	assert.False(t, ok)
 	assert.Equal(t, 3, f.Len())
-	assert.Equal(t, 5, f.Stats().Completed, "those that were forgotten count")
+	assert.Equal(t, 5, f.Stats().Completed, "removed jobs still count")
 	for e := range f.Finished {
 		assert.Equal(t, "2", e.ID)
 		break // it stops when the caller does
@@ -467,7 +467,7 @@ func TestRemove(t *testing.T) {
 				assert.Equal(t, len(left), f.Len())
 			}
 			assert.Equal(t, order, forgotten)
-			assert.Equal(t, 3, f.Stats().Completed, "those that were removed count")
+			assert.Equal(t, 3, f.Stats().Completed, "removed jobs still count")
 			f.add(&entry{ID: "1"})
 			assert.Equal(t, []string{"1"}, f.drain())
 		})
@@ -483,7 +483,7 @@ func TestForgettingAnAttemptKeepsTheJob(t *testing.T) {
 	f.replace(&entry{ID: "a", Job: "second"})
 	f.add(&entry{ID: "b", Priority: 1})
 	f.next("b")
-	f.finish("b", true) // the first attempt is forgotten
+	f.finish("b", true) // the first attempt is removed
 
 	assert.Equal(t, "second", f.get("a").Job)
 	assert.Equal(t, []string{"a"}, f.drain())
@@ -536,7 +536,7 @@ func TestPark(t *testing.T) {
 	assert.Equal(t, schedule.Running, f.get("job").Place())
 }
 
-func TestParkedJobGoesOnWhereItWas(t *testing.T) {
+func TestUnparkRestoresTheTurnOfAJob(t *testing.T) {
 	f := newFixture(t)
 	f.add(
 		&entry{ID: "target", WaitUntil: after(10)},
@@ -571,7 +571,7 @@ func TestRelease(t *testing.T) {
 		&entry{ID: "rival", Scopes: []string{"s"}},
 	)
 	f.Release(f.next("job"), time.Time{}, f.now)
-	f.Release(f.next("job"), f.now, f.now) // it has its turn before the others
+	f.Release(f.next("job"), f.now, f.now) // it keeps its turn before the others
 	f.Release(f.next("job"), after(10), f.now)
 	assert.Equal(t, schedule.Postponed, f.get("job").Place())
 	assert.Equal(t, 1, f.Stats().Blocked)
@@ -597,7 +597,7 @@ func TestRetry(t *testing.T) {
 	f.retry("a")
 	f.replace(&entry{ID: "a", Job: "third"})
 	assert.Equal(t, "third", f.next("a").Job)
-	assert.Equal(t, schedule.Waiting, f.get("dependent").Place(), "it waits for the last attempt")
+	assert.Equal(t, schedule.Waiting, f.get("dependent").Place(), "the dependent waits for the last attempt")
 
 	f.finish("a", true)
 	assert.Equal(t, []string{"dependent"}, f.drain())
@@ -608,7 +608,7 @@ func TestRetry(t *testing.T) {
 	assert.Equal(t, []string{"first", "", "second", "third", ""}, attempts)
 }
 
-func TestRetriedJobComesAfterThoseThatWait(t *testing.T) {
+func TestARetriedJobRunsAfterWaitingJobs(t *testing.T) {
 	f := newFixture(t)
 	f.add(&entry{ID: "a"}, &entry{ID: "b"})
 	f.next("a")

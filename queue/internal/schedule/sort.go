@@ -6,9 +6,9 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Sort puts a set of entries into an order in which each comes after those of
-// the set that it depends on, else in the order given. Those in a cycle are left
-// out: for each of them there is an *amboy.DependencyCycleError.
+// Sort sorts a set of entries so that each comes after those of the set that it depends on,
+// and otherwise keeps their order. Entries in a cycle are left out: cycles has an
+// *amboy.DependencyCycleError for each of them.
 func Sort[J any](entries []*Entry[J]) (sorted []*Entry[J], cycles map[*Entry[J]]error) {
 	if !slices.ContainsFunc(entries, func(e *Entry[J]) bool { return len(e.Edges) > 0 }) {
 		return entries, nil
@@ -46,14 +46,14 @@ func Sort[J any](entries []*Entry[J]) (sorted []*Entry[J], cycles map[*Entry[J]]
 	cycles = findCycles(entries, targets)
 	for _, e := range entries {
 		if open[e] > 0 && cycles[e] == nil {
-			sorted = append(sorted, e) // it depends on a cycle, and is refused for that
+			sorted = append(sorted, e) // it depends on a cycle, and Add refuses it for that
 		}
 	}
 	return sorted, cycles
 }
 
-// targetsAmong lists the entries of a set on which each of the set depends. Of
-// those with the same ID the first counts, as it is the one that is added.
+// targetsAmong returns the entries of a set on which each entry of the set depends. Among
+// entries with the same ID the first counts, because it is the one that is added.
 func targetsAmong[J any](entries []*Entry[J]) map[*Entry[J]][]*Entry[J] {
 	byID := make(map[string]*Entry[J], len(entries))
 	for _, e := range entries {
@@ -77,12 +77,12 @@ func targetsAmong[J any](entries []*Entry[J]) map[*Entry[J]][]*Entry[J] {
 type cycleFinder[J any] struct {
 	targets map[*Entry[J]][]*Entry[J]
 	number  map[*Entry[J]]int // of each entry that was visited, from 1
-	stack   []*Entry[J]       // those visited whose component is not known yet
+	stack   []*Entry[J]       // visited entries whose component is not known yet
 	stacked map[*Entry[J]]bool
 	cycles  map[*Entry[J]]error
 }
 
-// findCycles gives an error for each of the entries that is in a cycle.
+// findCycles returns an error for each entry that is in a cycle.
 func findCycles[J any](entries []*Entry[J], targets map[*Entry[J]][]*Entry[J]) map[*Entry[J]]error {
 	f := cycleFinder[J]{
 		targets: targets,
@@ -98,7 +98,7 @@ func findCycles[J any](entries []*Entry[J], targets map[*Entry[J]][]*Entry[J]) m
 	return f.cycles
 }
 
-// visit returns the smallest number of an entry on the stack that e leads to.
+// visit returns the smallest number of an entry on the stack that is reachable from e.
 func (f *cycleFinder[J]) visit(e *Entry[J]) int {
 	number := len(f.number) + 1
 	f.number[e] = number
@@ -121,8 +121,8 @@ func (f *cycleFinder[J]) visit(e *Entry[J]) int {
 	return lowest
 }
 
-// report gives the entries of a component, all of which lead to each other,
-// their error. One alone is in a cycle where it depends on itself.
+// report sets the error of the entries of a component, all of which lead to each other. A
+// single entry is in a cycle only if it depends on itself.
 func (f *cycleFinder[J]) report(component []*Entry[J]) {
 	for _, e := range component {
 		f.stacked[e] = false
@@ -136,7 +136,7 @@ func (f *cycleFinder[J]) report(component []*Entry[J]) {
 	}
 }
 
-// loop walks along edges inside a component until it comes back to where it was.
+// loop follows edges inside a component until it reaches an entry again.
 func (f *cycleFinder[J]) loop(component []*Entry[J]) []string {
 	inside := make(map[*Entry[J]]bool, len(component))
 	for _, e := range component {

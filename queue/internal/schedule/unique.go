@@ -2,14 +2,14 @@ package schedule
 
 import "github.com/mongodb/amboy"
 
-// Unique is a key that only one entry may have at a time, and until when it has it.
-// Few entries have one, and all are paid for in memory, so it lies apart from them.
+// Unique is a key that only one entry may hold at a time, and until when the entry holds it.
+// Few entries have one, so it is stored apart from them to save memory.
 type Unique struct {
 	Key   string
 	Until amboy.UniqueUntil
 }
 
-// NewUnique makes the unique key of an entry, which is nil for an empty key.
+// NewUnique returns the unique key of an entry; nil for an empty key.
 func NewUnique(key string, until amboy.UniqueUntil) *Unique {
 	if key == "" {
 		return nil
@@ -17,7 +17,7 @@ func NewUnique(key string, until amboy.UniqueUntil) *Unique {
 	return &Unique{Key: key, Until: until}
 }
 
-// Split returns the key and until when the entry has it; both are empty for none.
+// Split returns the key and until when the entry holds it; both are empty for none.
 func (u *Unique) Split() (key string, until amboy.UniqueUntil) {
 	if u == nil {
 		return "", ""
@@ -25,8 +25,8 @@ func (u *Unique) Split() (key string, until amboy.UniqueUntil) {
 	return u.Key, u.Until
 }
 
-// Duplicate is the error of Add for an entry whose ID is taken, or whose unique
-// key another entry has; nil if both are free.
+// Duplicate returns the error of Add for an entry whose ID exists or whose unique key another
+// entry holds; nil if both are free.
 func (s *Schedule[J]) Duplicate(e *Entry[J]) error {
 	if _, taken := s.byID[e.ID]; taken {
 		return amboy.NewDuplicateJobErrorf("job %q is in the queue already", e.ID)
@@ -37,8 +37,8 @@ func (s *Schedule[J]) Duplicate(e *Entry[J]) error {
 	return nil
 }
 
-// keyHolder returns the entry that has the unique key of another; nil if none
-// has.
+// keyHolder returns the other entry that holds the unique key of an entry; nil if there is
+// none.
 func (s *Schedule[J]) keyHolder(e *Entry[J]) *Entry[J] {
 	if e.Unique == nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *Schedule[J]) keyHolder(e *Entry[J]) *Entry[J] {
 	return nil
 }
 
-// takeKey gives an entry its unique key, which is free.
+// takeKey gives an entry its unique key, which must be free.
 func (s *Schedule[J]) takeKey(e *Entry[J]) {
 	if e.Unique == nil {
 		return
@@ -60,15 +60,15 @@ func (s *Schedule[J]) takeKey(e *Entry[J]) {
 	s.keys[e.Unique.Key] = e
 }
 
-// freeKey takes the unique key away from an entry that has it.
+// freeKey releases the unique key of an entry, if it holds the key.
 func (s *Schedule[J]) freeKey(e *Entry[J]) {
 	if e.Unique != nil && s.keys[e.Unique.Key] == e {
 		delete(s.keys, e.Unique.Key)
 	}
 }
 
-// passKey makes the unique key of an attempt that of the next one, which has it
-// if the attempt has.
+// passKey passes the unique key of an attempt to the next one, which holds it if the attempt
+// held it.
 func (s *Schedule[J]) passKey(e, next *Entry[J]) {
 	next.Unique = e.Unique
 	if e.Unique != nil && s.keys[e.Unique.Key] == e {
@@ -76,23 +76,22 @@ func (s *Schedule[J]) passKey(e, next *Entry[J]) {
 	}
 }
 
-// freeKeyAtStart takes the unique key away from an entry that has it until it
-// starts.
+// freeKeyAtStart releases the unique key of an entry that holds it until its start.
 func (s *Schedule[J]) freeKeyAtStart(e *Entry[J]) {
 	if e.Unique != nil && e.Unique.Until == amboy.UniqueUntilStarted {
 		s.freeKey(e)
 	}
 }
 
-// freeKeyAtEnd takes the unique key away from an entry that ended, unless it has
-// it for longer.
+// freeKeyAtEnd releases the unique key of an entry that ended, unless it holds the key for
+// longer.
 func (s *Schedule[J]) freeKeyAtEnd(e *Entry[J]) {
 	if e.Unique != nil && !e.Unique.outlivesEnd(e.succeeded) {
 		s.freeKey(e)
 	}
 }
 
-// outlivesEnd reports whether an entry has the key after its end too.
+// outlivesEnd reports whether an entry holds the key after its end.
 func (u *Unique) outlivesEnd(succeeded bool) bool {
 	return u.Until == amboy.UniqueUntilForgotten || (u.Until == amboy.UniqueUntilFailed && succeeded)
 }

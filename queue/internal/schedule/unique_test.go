@@ -11,13 +11,13 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// keyed is an entry with the unique key "key".
+// keyed returns an entry with the unique key "key".
 func keyed(id string, until amboy.UniqueUntil) *entry {
 	return &entry{ID: id, Unique: schedule.NewUnique("key", until)}
 }
 
-// hasKey requires that an entry has the unique key "key"; nobody where the ID is
-// empty.
+// hasKey requires that an entry holds the unique key "key", or that no entry does if the ID
+// is empty.
 func (f *fixture) hasKey(id string) {
 	f.t.Helper()
 	err := f.Duplicate(keyed("probe", ""))
@@ -25,7 +25,7 @@ func (f *fixture) hasKey(id string) {
 		require.NoError(f.t, err)
 		return
 	}
-	require.True(f.t, amboy.IsDuplicateJobError(err), "nobody has the key")
+	require.True(f.t, amboy.IsDuplicateJobError(err), "no entry holds the key")
 	require.EqualError(f.t, err, fmt.Sprintf(`job %q has the unique key "key"`, id))
 }
 
@@ -33,7 +33,7 @@ func TestUniqueKeyIsHeldUntil(t *testing.T) {
 	for _, test := range []struct {
 		until     amboy.UniqueUntil
 		succeeded bool
-		running   string // who has the key then
+		running   string // the holder of the key then
 		finished  string
 	}{
 		{until: "", succeeded: true, running: "job"},
@@ -64,7 +64,7 @@ func TestUniqueKeyIsHeldUntil(t *testing.T) {
 	}
 }
 
-func TestEntryThatIsRefusedTakesNoKey(t *testing.T) {
+func TestARefusedEntryTakesNoKey(t *testing.T) {
 	f := newFixture(t)
 	f.add(&entry{ID: "job", Scopes: []string{"s"}, EnqueueScopes: []string{"s"}})
 	same, edge, circle, scoped := keyed("job", ""), keyed("edge", ""), keyed("circle", ""), keyed("scoped", "")
@@ -81,9 +81,8 @@ func TestEntryThatIsRefusedTakesNoKey(t *testing.T) {
 	f.hasKey("holder")
 }
 
-// TestKeyIsNotTakenAgain hands an entry back, or retries it, that gave its key up
-// when it started.
-func TestKeyIsNotTakenAgain(t *testing.T) {
+// The test hands back or retries an entry that released its key when it started.
+func TestAKeyReleasedAtStartIsNotTakenAgain(t *testing.T) {
 	f := newFixture(t)
 	f.add(keyed("job", amboy.UniqueUntilStarted))
 	f.Release(f.next("job"), f.now, f.now)
@@ -117,7 +116,7 @@ func TestRestartTakesTheKeyAgain(t *testing.T) {
 	f.finish("job", false)
 	job := f.get("job")
 	f.add(keyed("rival", ""))
-	assert.False(t, f.Restartable(job), "another job has its key")
+	assert.False(t, f.Restartable(job), "another job holds its key")
 	f.finish("rival", true)
 	require.True(t, f.Restartable(job))
 	f.Restart(job, f.now)

@@ -2,25 +2,24 @@ package schedule
 
 import "time"
 
-// clockSlack is by how much the clocks of two processes may differ before a wait is
-// taken for one that a clock made too long which was ahead.
+// clockSlack is how far in the future a wait may begin before it counts as set by a clock
+// that was ahead.
 const clockSlack = 5 * time.Second
 
-// Shortened is an entry whose wait was made shorter.
+// Shortened is an entry whose wait was shortened.
 type Shortened[J any] struct {
 	Entry *Entry[J]
 	// By is how much earlier it is due.
 	By time.Duration
-	// Scheduled is true if its own times have changed, and false if it is Postponed.
+	// Scheduled is true if the entry's own times have changed, and false if it is Postponed.
 	Scheduled bool
 }
 
-// ShortenWaits makes the waits begin now that are to begin later, as the clock was set
-// back since: they end earlier, and are as long as before. Where an entry is Scheduled
-// its DispatchBy moves with its WaitUntil. It looks at the entries that wait for a time
-// only after the clock was set back.
+// ShortenWaits makes waits begin now that begin in the future because the clock was set back:
+// they keep their length, and end earlier. If an entry is Scheduled, its DispatchBy moves with
+// its WaitUntil. The waiting entries are read only after the clock was set back.
 func (s *Schedule[J]) ShortenWaits(now time.Time) []Shortened[J] {
-	now = now.Round(0) // A monotonic reading would hide that the clock was set back.
+	now = now.Round(0) // A monotonic clock reading would hide that the clock was set back.
 	limit := now.Add(clockSlack)
 	if !s.latestSince.After(limit) {
 		return nil
@@ -41,7 +40,7 @@ func (s *Schedule[J]) ShortenWaits(now time.Time) []Shortened[J] {
 	return shortened
 }
 
-// begin makes the wait of an entry begin now, which is due at a time.
+// begin moves the beginning of an entry's wait to now, and its end earlier by the same time.
 func (s *Schedule[J]) begin(e *Entry[J], due int64, by time.Duration, now time.Time) {
 	scheduled := e.place == Scheduled
 	s.leave(e)

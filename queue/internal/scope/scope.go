@@ -1,5 +1,4 @@
-// Package scope keeps the books on scopes: the named locks of which each has
-// one holder at most.
+// Package scope records the holders of scopes: named locks with at most one holder each.
 package scope
 
 import (
@@ -10,21 +9,21 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// Holders knows the owner of each scope that is held. Every change of it is
-// made in full or not at all. The zero value holds nothing and is ready to use.
-// It has no lock of its own: callers that share it must hold one.
+// Holders records the owner of each held scope. Each change is made in full or not at all.
+// The zero value holds nothing and is ready to use. It has no lock of its own: callers that
+// share it must hold one.
 type Holders struct {
 	owners map[string]string
 }
 
-// Holder returns the owner of a scope, and false where nobody holds it.
+// Holder returns the owner of a scope; held is false if the scope is free.
 func (h *Holders) Holder(scope string) (owner string, held bool) {
 	owner, held = h.owners[scope]
 	return owner, held
 }
 
-// HeldByOther returns the first of the scopes that somebody other than owner
-// holds, and false where there is none.
+// HeldByOther returns the first of the scopes that is held by an owner other than the given
+// one; held is false if there is none.
 func (h *Holders) HeldByOther(owner string, scopes []string) (scope string, held bool) {
 	for _, wanted := range scopes {
 		if holder, ok := h.owners[wanted]; ok && holder != owner {
@@ -34,13 +33,12 @@ func (h *Holders) HeldByOther(owner string, scopes []string) (scope string, held
 	return "", false
 }
 
-// Len is the number of scopes that are held.
+// Len returns the number of held scopes.
 func (h *Holders) Len() int { return len(h.owners) }
 
-// Acquire gives the scopes to owner, who may hold some of them already. Where
-// somebody else holds one it returns an error for which
-// amboy.IsDuplicateJobScopeError is true. An empty owner and an empty scope are
-// refused.
+// Acquire gives the scopes to owner, which may hold some of them already. If another owner
+// holds one, it returns an error for which amboy.IsDuplicateJobScopeError is true. An empty
+// owner and an empty scope are refused.
 func (h *Holders) Acquire(owner string, scopes []string) error {
 	if err := validate("acquiring", owner, scopes); err != nil {
 		return err
@@ -52,9 +50,8 @@ func (h *Holders) Acquire(owner string, scopes []string) error {
 	return nil
 }
 
-// Release frees the scopes that owner holds; those that nobody holds stay free.
-// Where somebody else holds one it returns an error. An empty owner and an
-// empty scope are refused.
+// Release frees the scopes; free ones stay free. If another owner holds one, it returns an
+// error. An empty owner and an empty scope are refused.
 func (h *Holders) Release(owner string, scopes []string) error {
 	if err := h.checkRelease(owner, scopes); err != nil {
 		return err
@@ -63,9 +60,9 @@ func (h *Holders) Release(owner string, scopes []string) error {
 	return nil
 }
 
-// ReleaseAndAcquire is Release and then Acquire, so that scopes in both lists
-// pass from one owner to the other without a gap. Where either would fail it
-// changes nothing and returns that one's error.
+// ReleaseAndAcquire combines Release and Acquire, so that scopes in both lists pass from one
+// owner to the other without a gap. If either would fail, it changes nothing and returns the
+// error.
 func (h *Holders) ReleaseAndAcquire(releaseOwner string, releaseScopes []string, acquireOwner string, acquireScopes []string) error {
 	if err := h.checkRelease(releaseOwner, releaseScopes); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
-// held makes Holders in which a holds a1 and a2, and b holds b1.
+// held returns Holders in which a holds a1 and a2, and b holds b1.
 func held(t *testing.T) *scope.Holders {
 	t.Helper()
 	var h scope.Holders
@@ -19,7 +19,7 @@ func held(t *testing.T) *scope.Holders {
 	return &h
 }
 
-// owners lists who holds what.
+// owners returns the holders of the scopes.
 func owners(h *scope.Holders) map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{"a1", "a2", "b1", "x", "y", ""} {

@@ -1,7 +1,6 @@
-// Package sightings measures leases by what this process has seen of them, for stores
-// without a clock that can be trusted: a lease is over when it was seen unrenewed for
-// its whole length, by a monotonic clock. Neither a wall clock that is wrong nor one
-// that is set makes a lease shorter or longer.
+// Package sightings measures leases by the observations of this process, for stores without
+// a trustworthy clock: a lease is over when it was observed unrenewed for its whole length,
+// by a monotonic clock. A wrong or changed wall clock makes no lease shorter or longer.
 package sightings
 
 import (
@@ -9,17 +8,16 @@ import (
 	"time"
 )
 
-// Log knows since when leases have been seen as they are. K is what changes when a
-// lease is taken or renewed. The zero value has seen none. It is safe for concurrent
-// use.
+// Log records since when leases have been observed unchanged. K changes when a lease is taken
+// or renewed. The zero value has observed none. It is safe for concurrent use.
 type Log[K comparable] struct {
 	mu    sync.Mutex
 	since map[K]time.Duration
 }
 
-// See takes note of a look that began and ended at times by a monotonic clock, and found
-// leases with these lengths. It returns those that were seen for their whole length, in
-// no order, and forgets those that are not among them.
+// See records an observation that began and ended at times of a monotonic clock, and found
+// leases with these lengths. It returns the leases that were observed for their whole
+// length, in no order, and forgets leases that were not found.
 func (l *Log[K]) See(began, ended time.Duration, lengths map[K]time.Duration) (over []K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,7 +25,7 @@ func (l *Log[K]) See(began, ended time.Duration, lengths map[K]time.Duration) (o
 	for lease, length := range lengths {
 		first, seen := l.since[lease]
 		if !seen {
-			// It may have been renewed until the look was over.
+			// The lease may have been renewed until the end of the observation.
 			first = ended
 		}
 		since[lease] = first

@@ -1,5 +1,4 @@
-// Package wait has the line in which goroutines wait to be woken, one at a time
-// and by name.
+// Package wait provides a line in which goroutines wait to be woken, one at a time.
 package wait
 
 import (
@@ -7,21 +6,21 @@ import (
 	"slices"
 )
 
-// Waiter is a goroutine that waits.
+// Waiter is a waiting goroutine.
 type Waiter struct {
-	// woken has room for one signal, so that waking never blocks.
+	// woken is buffered for one signal, so that waking never blocks.
 	woken chan struct{}
 }
 
-// Wake wakes the waiter, which was taken out of its line before; a nil Waiter is
-// nobody. It is called without the line's lock.
+// Wake wakes the waiter, which must have been taken out of its line before. It does nothing
+// if the waiter is nil. It is called without the line's lock.
 func (w *Waiter) Wake() {
 	if w != nil {
 		w.woken <- struct{}{}
 	}
 }
 
-// Wait waits for Wake, or for ctx to end, and then returns its error.
+// Wait waits for Wake, or returns the error of ctx when it ends.
 func (w *Waiter) Wait(ctx context.Context) error {
 	select {
 	case <-w.woken:
@@ -31,17 +30,17 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	}
 }
 
-// Drain takes a signal that was sent, or is about to be.
+// Drain receives a signal that was sent, or is about to be sent.
 func (w *Waiter) Drain() { <-w.woken }
 
-// Line is the goroutines that wait for one thing. It is guarded by its owner's
+// Line is a line of goroutines that wait for the same thing. It is guarded by its owner's
 // lock. The zero Line is empty.
 type Line struct {
 	waiting []*Waiter
 	spare   []*Waiter
 }
 
-// Len is the number of waiters in the line.
+// Len returns the number of waiters in the line.
 func (l *Line) Len() int { return len(l.waiting) }
 
 // Join puts a waiter at the end of the line.
@@ -58,11 +57,11 @@ func (l *Line) Join() *Waiter {
 	return w
 }
 
-// Reuse gives a waiter back that was woken, for the next that joins.
+// Reuse returns a woken waiter to the line, for the next goroutine that joins.
 func (l *Line) Reuse(w *Waiter) { l.spare = append(l.spare, w) }
 
-// TakeLast takes the waiter that came last, whose memory is warmest; nil where
-// there is none.
+// TakeLast takes the waiter that came last, whose memory is warmest; nil if the line is
+// empty.
 func (l *Line) TakeLast() *Waiter {
 	last := len(l.waiting) - 1
 	if last < 0 {
@@ -74,7 +73,7 @@ func (l *Line) TakeLast() *Waiter {
 	return w
 }
 
-// TakeFirst takes the waiter that came first; nil where there is none.
+// TakeFirst takes the waiter that came first; nil if the line is empty.
 func (l *Line) TakeFirst() *Waiter {
 	if len(l.waiting) == 0 {
 		return nil
@@ -91,8 +90,8 @@ func (l *Line) TakeAll() []*Waiter {
 	return all
 }
 
-// Leave takes a waiter out that gives up. It returns false where the waiter was
-// taken before: then a signal is on its way, which somebody else must get.
+// Leave removes a waiter that gives up. It returns false if the waiter was taken before: then
+// a signal is on its way, and the caller must pass it on to another waiter.
 func (l *Line) Leave(w *Waiter) bool {
 	i := slices.Index(l.waiting, w)
 	if i < 0 {

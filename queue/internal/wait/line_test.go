@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// joined is a line that three waiters have joined, in their order.
+// joined returns a line that three waiters have joined, in order.
 func joined() (l *wait.Line, first, second, third *wait.Waiter) {
 	l = &wait.Line{}
 	first, second, third = l.Join(), l.Join(), l.Join()
@@ -43,7 +43,7 @@ func TestLeave(t *testing.T) {
 	assert.True(t, l.Leave(second))
 	assert.False(t, l.Leave(second))
 	assert.Same(t, third, l.TakeLast())
-	assert.False(t, l.Leave(third), "a signal is on its way to it")
+	assert.False(t, l.Leave(third), "a signal is on its way to the waiter")
 	assert.Same(t, first, l.TakeLast())
 }
 
@@ -76,8 +76,7 @@ func TestWaitBlocks(t *testing.T) {
 	})
 }
 
-// TestReuse makes sure that a waiter that comes back has no signal of its former
-// life, and that joining costs nothing then.
+// A reused waiter has no signal of its earlier use, and joining with it allocates nothing.
 func TestReuse(t *testing.T) {
 	l, w, _, _ := joined()
 	l.TakeAll()

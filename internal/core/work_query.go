@@ -1,25 +1,25 @@
 package core
 
-// lookForQueues looks for queues that have work and are not open.
+// lookForQueues queries for queues that have work and are not open.
 func (c *Core) lookForQueues() {
 	c.timers.set(openTimer, c.now.Mono+c.openEvery)
 	c.lookOpens = true
 	c.look()
 }
 
-// lookPause is how many times as long as a look took the pause is that follows it: a look
-// takes longer the more queues have work, and must leave time for that.
+// lookPause is the pause after a look, as a multiple of its duration: a look takes longer if
+// more queues have work, and must leave time for that work.
 const lookPause = 1
 
-// look asks the store which queues have work. While a look is under way another one waits
-// for it: it may miss what is new.
+// look queries the store for the queues that have work. If a look is under way, another one
+// follows it, because the first may miss new jobs.
 func (c *Core) look() {
 	c.lookAgain = c.calls.busy(lookCall)
 	switch {
 	case c.closing || c.lookAgain:
 	case c.now.Mono < c.lookFrom:
 		c.timers.set(lookTimer, c.lookFrom)
-	case c.opening && !c.lookClaims: // until they are open
+	case c.opening && !c.lookClaims: // queuesOpened looks again
 	default:
 		call := c.call(lookCall, callLimit)
 		call.claims, call.opens = c.lookClaims, c.lookOpens
@@ -28,13 +28,13 @@ func (c *Core) look() {
 	}
 }
 
-// lookFor has the next look be for what another one was for.
+// lookFor adds the purposes of a failed look to those of the next one.
 func (c *Core) lookFor(call *call) {
 	c.lookClaims = c.lookClaims || call.claims
 	c.lookOpens = c.lookOpens || call.opens
 }
 
-// looked claims from the queues that have work, and has those opened that are not open.
+// looked claims from the open queues that have work, and has the others opened.
 func (c *Core) looked(e Looked) {
 	call := c.answer(e.Call, e.Err)
 	if call == nil {
@@ -42,7 +42,7 @@ func (c *Core) looked(e Looked) {
 	}
 	c.lookFrom = c.now.Mono + lookPause*(c.now.Mono-call.sent)
 	if e.Err != nil {
-		c.do(Report{"could not look which queues have work", e.Err})
+		c.do(Report{"could not query which queues have work", e.Err})
 		c.lookFor(call)
 		c.timers.set(pollTimer, c.now.Mono+claimRetry)
 	}
@@ -80,8 +80,7 @@ func (c *Core) looked(e Looked) {
 	}
 }
 
-// openQueues has queues opened. What is found while others are being opened is looked for
-// again afterwards.
+// openQueues has queues opened. If others are being opened, another look follows afterwards.
 func (c *Core) openQueues(names []string) {
 	switch {
 	case len(names) == 0 || c.closing:

@@ -12,9 +12,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// While another process has the right to write, only a claim that finds something
-// waits.
-func TestAClaimThatFindsNothingNeedsNoRightToWrite(t *testing.T) {
+// While another process has the right to write, a claim waits only if it would find
+// something.
+func TestAClaimThatFindsNothingDoesNotWaitForWriters(t *testing.T) {
 	at := time.Now().Add(time.Hour).Truncate(0)
 	scheduled := func(t *testing.T, d *sqlite.Driver) {
 		r := newRecord(t, "later")

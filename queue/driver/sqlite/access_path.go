@@ -1,0 +1,364 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxScanned is the maximum number of rows that one statement scans.
+const maxScanned = 5000
+
+// accessPath is the index scan chosen for a query. It finds the records of a selection in
+// their order, with as few other rows as possible.
+type accessPath struct {
+	// table is the table in whose order the records are found.
+	table string
+	// seq is its column with the sequence numbers of the records.
+	seq string
+	// where selects the rows of the table.
+	where condition
+	// scans are along indexes. A page ends when one of them has reached the maximum
+	// number of rows. Without scans a page has no such end, because the records are few.
+	scans []indexScan
+	// merged is true if the sequence numbers of the scans are collected before the records
+	// are read, because an index has another order.
+	merged bool
+	// all is true if all records are scanned.
+	all bool
+}
+
+// indexScan is a scan along an index.
+type indexScan struct {
+	table, seq string
+	where      condition
+}
+
+// rows returns the statement for the rows of the scan, in the order of the records.
+func (s *indexScan) rows(at *span, columns string, limit, offset int) (text string, args []any) {
+	bounds := at.bounds(s.seq)
+	text = fmt.Sprintf("SELECT %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d OFFSET %d",
+		columns, s.table, &s.where, &bounds, at.order(s.seq), limit, offset)
+	return text, slices.Concat(s.where.args, bounds.args)
+}
+
+// bound returns the statement that finds the last row that a page may scan. It finds none
+// if there are fewer rows.
+func (s *indexScan) bound(at *span) (text string, args []any) {
+	return s.rows(at, s.seq, 1, maxScanned-1)
+}
+
+// maxPerScan is the maximum number of rows of each scan that a page scans if scans are merged.
+func (p *accessPath) maxPerScan() int { return maxScanned / len(p.scans) }
+
+// merge returns the statement that finds the rows of all scans that a page may scan: the
+// index of a scan and the sequence number of a record. It is a single statement, because
+// a record may move from one index to another.
+func (p *accessPath) merge(at *span) (text string, args []any) {
+	texts := make([]string, len(p.scans))
+	for i := range p.scans {
+		along := &p.scans[i]
+		rows, rowArgs := along.rows(at, fmt.Sprintf("%d, %s", i, along.seq), p.maxPerScan(), 0)
+		texts[i] = "SELECT * FROM (" + rows + ")"
+		args = append(args, rowArgs...)
+	}
+	return strings.Join(texts, " UNION ALL "), args
+}
+
+// limitPage finds where a page must end. If the scans are merged, it also returns the sequence
+// numbers of the records that the page may contain.
+func (p *accessPath) limitPage(from textQuerier, at *span) (numbers []int64, err error) {
+	at.until = instant{}
+	if p.merged {
+		text, args := p.merge(at)
+		rows := make([]int, len(p.scans))
+		err = from.queryText(text, func(r *row) error {
+			scan, number := r.integer(), r.integer()
+			numbers = append(numbers, number)
+			rows[scan]++
+			if rows[scan] == p.maxPerScan() {
+				at.bound(number)
+			}
+			return nil
+		}, args...)
+		return numbers, err
+	}
+	for i := range p.scans {
+		text, args := p.scans[i].bound(at)
+		err = from.queryText(text, func(r *row) error {
+			at.bound(r.integer())
+			return nil
+		}, args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// statement selects the rows of a span along the chosen access path.
+func (s *selection) statement(columns string, at *span, numbers []int64, limit int) (text string, args []any) {
+	where := condition{}
+	if s.path.merged {
+		where.add("jobs.seq IN (SELECT value FROM json_each(?))", numberList(numbers))
+	} else {
+		where.add(s.path.where.String(), s.path.where.args...)
+	}
+	bounds := at.bounds(s.path.seq)
+	where.add(bounds.String(), bounds.args...)
+	where.add(s.String(), s.args...)
+	text = fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT ? + 0", columns, s.path.table, &where, at.order(s.path.seq))
+	return text, append(where.args, limit)
+}
+
+// numberList encodes numbers for json_each.
+func numberList(numbers []int64) string {
+	list := []byte{'['}
+	for i, n := range numbers {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, n, 10)
+	}
+	return string(append(list, ']'))
+}
+
+// choose chooses the access path for the first page, and may choose another one for the
+// second page if the first has not found enough.
+func (s *selection) choose(from textQuerier) error {
+	switch {
+	case s.path == nil:
+		first, err := s.firstPath(from)
+		if err != nil {
+			return err
+		}
+		s.path = first
+	case !s.tried && s.path.all && len(s.queues) > 0:
+		few, err := s.areFew(from, countAll, manyOfQueue)
+		if err != nil {
+			return err
+		}
+		s.tried = true
+		if few {
+			s.path = s.pathByQueue()
+		}
+	}
+	return nil
+}
+
+// firstPath chooses the access path for the first page.
+func (s *selection) firstPath(from textQuerier) (*accessPath, error) {
+	if len(s.ids) > 0 || s.dependent {
+		return s.pathByJob(), nil
+	}
+	if s.prefix != "" {
+		byPrefix, err := s.pathByPrefix(from)
+		if byPrefix != nil || err != nil {
+			return byPrefix, err
+		}
+	}
+	switch {
+	case len(s.tags) > 0:
+		return s.pathByTag(from)
+	case s.holding:
+		return scanJobs(holdsScopes), nil
+	case len(s.places) > 0:
+		few := true
+		if slices.Contains(s.places, ready) {
+			var err error
+			few, err = s.areFew(from, "ready", manyReady)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if few {
+			return s.pathByPlace(), nil
+		}
+	}
+	p := scanJobs("1")
+	p.all = true
+	return p, nil
+}
+
+// scanJobs scans the jobs, or those of a partial index whose term is given.
+func scanJobs(term string) *accessPath {
+	p := few(term)
+	p.scans = []indexScan{{table: p.table, seq: p.seq, where: p.where}}
+	return p
+}
+
+// few is an access path for a few records.
+func few(term string, args ...any) *accessPath {
+	p := &accessPath{table: "jobs", seq: "jobs.seq"}
+	p.where.add(term, args...)
+	return p
+}
+
+// attemptsWhere selects the attempts of jobs in queues. The parameters are a table joined to
+// queues, the condition on queues, and the conditions on the record's name and the job's ID.
+const attemptsWhere = `SELECT jobs.seq FROM queues%[1]s CROSS JOIN jobs ON jobs.queue = queues.id AND %[3]s WHERE %[2]s
+	UNION ALL SELECT jobs.seq FROM queues%[1]s CROSS JOIN jobs ON jobs.queue = queues.id AND %[4]s AND jobs.attempt IS NOT NULL WHERE %[2]s`
+
+// nameOf returns the expression for the record name of a job that can't be retried.
+func nameOf(id string) string {
+	return "CASE queues.name WHEN '' THEN " + id + " ELSE queues.name || '.' || " + id + " END"
+}
+
+// whichQueues returns the condition on queues.
+func (s *selection) whichQueues() (term string, args []any) {
+	if len(s.queues) == 0 {
+		return "1", nil
+	}
+	return "queues.name IN (SELECT value FROM json_each(?))", []any{s.queues}
+}
+
+// pathByJob finds records by their job IDs, or by a job on which they depend.
+func (s *selection) pathByJob() *accessPath {
+	if len(s.ids) == 0 {
+		return few("1") // the condition of the selection finds the dependents
+	}
+	queues, args := s.whichQueues()
+	args = append([]any{s.ids}, args...)
+	return few("jobs.seq IN ("+fmt.Sprintf(attemptsWhere, " CROSS JOIN json_each(?) AS id", queues,
+		"jobs.name = "+nameOf("id.value"), "jobs.job_id = id.value")+")", slices.Concat(args, args)...)
+}
+
+// pathByPrefix finds records by the prefix of their job IDs. It returns nil if there are too
+// many.
+func (s *selection) pathByPrefix(from textQuerier) (*accessPath, error) {
+	last := len(s.prefix) - 1
+	beyond := s.prefix[:last] + string([]byte{s.prefix[last] + 1})
+	queues, queueArgs := s.whichQueues()
+	text := fmt.Sprintf(attemptsWhere, "", queues,
+		"jobs.name >= "+nameOf("?")+" AND jobs.name < "+nameOf("?"), "jobs.job_id >= ? AND jobs.job_id < ?")
+	args := slices.Concat([]any{s.prefix, s.prefix, beyond, beyond}, queueArgs, []any{s.prefix, beyond}, queueArgs)
+	n := 0
+	err := from.queryText(fmt.Sprintf("SELECT count(*) FROM (%s LIMIT %d)", text, maxScanned+1), func(r *row) error {
+		n = r.int()
+		return nil
+	}, args...)
+	if err != nil || n > maxScanned {
+		return nil, err
+	}
+	return few("jobs.seq IN ("+text+")", args...), nil
+}
+
+// rarestTag returns the tag that the fewest records have. If all tags have at least
+// maxScanned records, it returns the first of them.
+func rarestTag(from textQuerier, tags names) (rarest string, err error) {
+	if len(tags) == 1 {
+		return tags[0], nil
+	}
+	fewest := maxScanned + 1
+	for _, tag := range tags {
+		err = from.queryText(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM tags WHERE tag = ? LIMIT %d)", maxScanned), func(r *row) error {
+			if n := r.int(); n < fewest {
+				fewest, rarest = n, tag
+			}
+			return nil
+		}, tag)
+		if err != nil {
+			return "", err
+		}
+	}
+	return rarest, nil
+}
+
+// pathByTag scans the records that have the rarest of the given tags.
+func (s *selection) pathByTag(from textQuerier) (*accessPath, error) {
+	tag, err := rarestTag(from, s.tags)
+	if err != nil {
+		return nil, err
+	}
+	p := &accessPath{table: "tags CROSS JOIN jobs ON jobs.seq = of_seq", seq: "of_seq"}
+	table := "tags"
+	p.where.add("tags.tag = ?", tag)
+	if len(s.queues) == 1 {
+		table = "tags INDEXED BY tags_queue"
+		p.table = table + " CROSS JOIN jobs ON jobs.seq = of_seq"
+		p.where.add("of_queue = (SELECT id FROM queues WHERE name = ?)", s.queues[0])
+	}
+	p.scans = []indexScan{{table: table, seq: p.seq, where: p.where}}
+	return p, nil
+}
+
+// The terms of the partial indexes on place: one for all places except ready and overdue
+// ones, and one for ready records.
+const (
+	inPlaces = "place NOT IN (4, 8)"
+	isReady  = "place = 4"
+)
+
+// mergeWith adds a scan along an index that has another order.
+func (p *accessPath) mergeWith(index, term string, args ...any) {
+	along := indexScan{table: "jobs INDEXED BY " + index, seq: p.seq}
+	along.where.add(term, args...)
+	p.scans = append(p.scans, along)
+	p.merged = true
+}
+
+// The maximum numbers of records that are sorted from the order of an index into their own,
+// which takes about 40 ms: ready records, and records of a queue, whose index also contains
+// their names.
+const (
+	manyReady   = 200_000
+	manyOfQueue = 50_000
+)
+
+// countAll is the number of records of a queue.
+const countAll = "waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying + finished"
+
+// areFew reports whether the queues have at most many records. counts is the expression
+// that counts the records of a queue.
+func (s *selection) areFew(from textQuerier, counts string, many int) (bool, error) {
+	text, args := s.whichQueues()
+	n := 0
+	err := from.queryText("SELECT coalesce(sum("+counts+"), 0) FROM queues WHERE "+text, func(r *row) error {
+		n = r.int()
+		return nil
+	}, args...)
+	return n <= many, err
+}
+
+// pathByQueue scans the index of records by queue and name.
+func (s *selection) pathByQueue() *accessPath {
+	p := &accessPath{table: "jobs", seq: "jobs.seq"}
+	p.mergeWith("jobs_name", "queue IN ("+queueIDs+")", s.queues)
+	return p
+}
+
+// pathByPlace scans the records of each place.
+func (s *selection) pathByPlace() *accessPath {
+	p := &accessPath{table: "jobs", seq: "jobs.seq"}
+	var list []string
+	for _, at := range s.places {
+		if at == ready {
+			s.mergeReady(p)
+			continue
+		}
+		text := strconv.Itoa(int(at))
+		list = append(list, text)
+		along := indexScan{table: "jobs", seq: p.seq}
+		along.where.add("place = " + text)
+		along.where.add(inPlaces)
+		p.scans = append(p.scans, along)
+	}
+	if s.stale.Valid {
+		p.mergeWith("jobs_expires", "expires < ?", s.stale)
+		p.mergeWith("jobs_overdue", "overdue = 1")
+	}
+	p.where.add("place IN (" + strings.Join(list, ", ") + ")")
+	p.where.add(inPlaces)
+	return p
+}
+
+// mergeReady adds a scan of the ready records, whose index is in the order in which they
+// run.
+func (s *selection) mergeReady(p *accessPath) {
+	if len(s.queues) == 0 {
+		p.mergeWith("jobs_ready", isReady)
+		return
+	}
+	p.mergeWith("jobs_ready", isReady+" AND queue IN ("+queueIDs+")", s.queues)
+}

@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// claimQuery queries, concurrently with the writer, whether a claim would find anything. A
+// write wakes all processes, but only few of them find a job; the rest do not have to
+// acquire the right to write.
+type claimQuery struct {
+	// conn holds the connection while no query runs.
+	conn   chan *ownConnection
+	closed <-chan struct{}
+}
+
+func newClaimQuery(conn *ownConnection, closed <-chan struct{}) *claimQuery {
+	q := &claimQuery{conn: make(chan *ownConnection, 1), closed: closed}
+	q.conn <- conn
+	return q
+}
+
+// run reports whether a claim would change anything, and if not, when the next one may.
+// It reads everything that was written before the call.
+func (q *claimQuery) run(ctx context.Context, req driver.ClaimRequest) (found bool, next time.Time, err error) {
+	err = q.ended(ctx)
+	if err != nil {
+		return false, next, err
+	}
+	select {
+	case conn := <-q.conn:
+		defer func() { q.conn <- conn }()
+		return q.runOn(ctx, conn, req)
+	case <-ctx.Done():
+	case <-q.closed:
+	}
+	return false, next, q.ended(ctx)
+}
+
+// runOn waits until ctx ends for a process that has locked the file exclusively.
+func (q *claimQuery) runOn(ctx context.Context, conn *ownConnection, req driver.ClaimRequest) (found bool, next time.Time, err error) {
+	for err == nil {
+		found, next, err = newChanges(conn, nil).findWork(req)
+		if resultCode(err) != codeBusy {
+			return found, next, err
+		}
+		err = q.ended(ctx)
+	}
+	return false, next, err
+}
+
+// ended returns the reason why a query must stop; nil if there is none.
+func (q *claimQuery) ended(ctx context.Context) error {
+	select {
+	case <-q.closed:
+		return driver.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// close waits for the query that is running. None must be started after close.
+func (q *claimQuery) close() error { return (<-q.conn).close() }
+
+// findWork runs in a transaction, so that a record that moves is found once.
+func (c *changes) findWork(req driver.ClaimRequest) (found bool, next time.Time, err error) {
+	if _, err = c.exec(beginReading); err != nil {
+		return false, next, err
+	}
+	defer func() {
+		_, endErr := c.exec(rollback)
+		err = errors.Join(err, endErr)
+	}()
+	due, expires, left, err := c.nextTimes()
+	if err != nil {
+		return false, next, err
+	}
+	if now := req.Now.UnixNano(); left || isDue(due, now) || hasExpired(expires, now) {
+		return true, next, nil
+	}
+	work, err := c.work(req)
+	if err != nil {
+		return false, next, err
+	}
+	err = c.findEligible(work, req)
+	if err != nil {
+		return false, next, err
+	}
+	for _, w := range work {
+		if w.overdue > 0 || (req.Limit > 0 && w.claimable() > 0) {
+			return true, next, nil
+		}
+	}
+	return false, earliest(due, expires), nil
+}
