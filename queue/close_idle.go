@@ -17,7 +17,7 @@ func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 	q.mu.Lock()
 	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.called == 0
 	if idle {
-		q.phase.Store(int32(stopped)) // with the lock, which Put takes to see it
+		q.phase.Store(int32(stopped)) // under the lock, which Put holds when it reads the phase
 	}
 	q.mu.Unlock()
 	if idle {
@@ -26,8 +26,8 @@ func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 	return idle, nil
 }
 
-// CloseIfIdle implements amboy.IdleCloser. What another process puts meanwhile stays in
-// the store.
+// CloseIfIdle implements amboy.IdleCloser. Jobs that another process puts meanwhile stay
+// in the store.
 func (q *driverQueue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 	if !q.puts.TryLock() {
 		return false, nil
@@ -69,7 +69,7 @@ func (q *driverQueue) isWaitedFor() bool {
 }
 
 // stopIfIdle makes Put refuse jobs from now on if the queue has no work. The caller holds
-// the lock of the puts.
+// q.puts for writing.
 func (q *driverQueue) stopIfIdle(ctx context.Context) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()

@@ -51,7 +51,7 @@ func TestAJobWasLostThatWasPutBetweenAPrunesLookAndTheClose(t *testing.T) {
 		cache := queue.NewGroupCache(0)
 		require.NoError(t, cache.Set("q", pruned, 0))
 
-		require.ErrorContains(t, cache.Remove(t.Context(), "q"), "it has work")
+		require.ErrorContains(t, cache.Remove(t.Context(), "q"), "has work")
 		require.NoError(t, cache.Prune(t.Context()))
 		assert.Same(t, pruned, cache.Get("q"))
 		close(hold)

@@ -120,7 +120,7 @@ func ExampleNewCacheWithCleanupHook() {
 	// <nil> <nil>
 	// cleaning up after idle
 	// <nil>
-	// removing queue "busy" from its group: it has work: running='0', completed='0', retrying='0', pending='1', blocked='0', total='1'
+	// removing queue "busy" from its group: has work: running='0', completed='0', retrying='0', pending='1', blocked='0', total='1'
 	// [busy]
 }
 
@@ -190,7 +190,7 @@ func TestGroupCacheKeepsQueuesWithWork(t *testing.T) {
 				require.NoError(t, cache.Set("q", q, 0))
 				pass(time.Minute)
 
-				require.ErrorContains(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: it has work`)
+				require.ErrorContains(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: has work`)
 				require.NoError(t, cache.Prune(t.Context()))
 				assert.Equal(t, 1, cache.Len())
 				assert.Zero(t, q.closed())
@@ -213,7 +213,7 @@ func TestGroupCacheKeepsQueuesThatWereUsedMeanwhile(t *testing.T) {
 		pass(time.Second)
 
 		require.NoError(t, cache.Prune(t.Context()))
-		require.EqualError(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: it was used meanwhile`)
+		require.EqualError(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: used meanwhile`)
 		assert.Equal(t, 1, cache.Len())
 		assert.Zero(t, q.closed())
 	})
@@ -281,18 +281,18 @@ func TestGroupCacheReturnsHookErrors(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			require.NoError(t, cache.Set(name, &groupedQueue{}, 0))
 		}
-		require.EqualError(t, cache.Remove(t.Context(), "a"), `removing queue "a" from its group: cleaning up after it: disk is full`)
+		require.EqualError(t, cache.Remove(t.Context(), "a"), `removing queue "a" from its group: cleanup hook: disk is full`)
 
 		pass(time.Second)
 		require.NotNil(t, cache.Get("d"))
 		require.NotNil(t, cache.Get("e"))
 		err := cache.Prune(t.Context())
-		require.ErrorContains(t, err, `pruning queue "b" of a group: cleaning up after it: disk is full`)
-		require.ErrorContains(t, err, `pruning queue "c" of a group: cleaning up after it: disk is full`)
+		require.ErrorContains(t, err, `pruning queue "b" of a group: cleanup hook: disk is full`)
+		require.ErrorContains(t, err, `pruning queue "c" of a group: cleanup hook: disk is full`)
 
 		err = cache.Close(t.Context())
-		require.ErrorContains(t, err, `closing queue "d" of a group: cleaning up after it: disk is full`)
-		require.ErrorContains(t, err, `closing queue "e" of a group: cleaning up after it: disk is full`)
+		require.ErrorContains(t, err, `closing queue "d" of a group: cleanup hook: disk is full`)
+		require.ErrorContains(t, err, `closing queue "e" of a group: cleanup hook: disk is full`)
 		assert.Equal(t, []string{"a", "b", "c", "d", "e"}, calls.sorted())
 	})
 }

@@ -216,12 +216,12 @@ func TestLocalGroupGetReportsQueuesThatCannotBeMade(t *testing.T) {
 		"start fails": {
 			constructor: makes(failing).Constructor,
 			queue:       failing,
-			err:         `getting queue "q" of a local group: starting it: no workers`,
+			err:         `getting queue "q" of a local group: starting the queue: no workers`,
 		},
 		"start panics": {
 			constructor: makes(panicking).Constructor,
 			queue:       panicking,
-			err:         `getting queue "q" of a local group: starting it: panic: start is broken`,
+			err:         `getting queue "q" of a local group: starting the queue: panic: start is broken`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
