@@ -36,7 +36,7 @@ func TestDispatcherKeepsTheLock(t *testing.T) {
 		d := queue.NewDispatcher(q)
 		j := noop(t, "one")
 		require.NoError(t, d.Dispatch(t.Context(), j))
-		require.Error(t, d.Dispatch(t.Context(), j), "it is dispatched already")
+		require.Error(t, d.Dispatch(t.Context(), j), "a job that is already dispatched")
 		assert.True(t, q.saved[0].InProgress)
 		assert.Equal(t, "saving", q.saved[0].Owner)
 
