@@ -10,10 +10,9 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// Act implements driver.Admin. Where its context ends in between it returns what was
-// done until then, and the error. A job that was restarted keeps its place in the order
-// of Find. One whose run still goes on, though somebody has completed it, can't be
-// restarted.
+// Act implements driver.Admin. If ctx ends before it is done, Act returns what was done
+// until then and an error. A restarted job keeps its place in the order of Find. A
+// completed job whose run has not returned can't be restarted.
 func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	if err := req.Action.Validate(); err != nil {
 		return driver.Acted{}, err
@@ -40,20 +39,20 @@ func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acte
 	return act.done, nil
 }
 
-// localAct is an Act that is under way.
+// localAct is an Act in progress.
 type localAct struct {
 	driver.ActRequest
 	queue *local
 	done  driver.Acted
-	// ended are the jobs that it has ended, and canceled the runs, of which nobody
-	// was told yet.
+	// ended are the jobs that Act has ended and canceled are the runs that it has
+	// canceled, since the last call of tell.
 	ended    []*localEntry
 	endedAt  time.Time
 	canceled []*localRun
 }
 
-// actStride acts on jobs until the limit of the request is reached, or others have
-// waited for the lock long enough. It tells whether it should be called again.
+// actStride acts on jobs until the limit of the request is reached, or it has examined
+// localStride jobs under the lock. It reports whether more jobs may follow.
 func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 	a.mu.Lock()
 	if act.DryRun {
@@ -82,7 +81,8 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 	return true
 }
 
-// on acts on an entry. Like all below it is called with the lock of the queue.
+// on applies the action to an entry if its state allows it. on and the functions below
+// are called with the lock of the queue, unless they say otherwise.
 func (act *localAct) on(e *localEntry) {
 	now := act.queue.now()
 	switch {
@@ -97,7 +97,7 @@ func (act *localAct) on(e *localEntry) {
 	}
 }
 
-// do does the action to an entry whose state allows it.
+// do performs the action on an entry whose state allows it.
 func (act *localAct) do(e *localEntry, now time.Time) {
 	q := act.queue
 	switch act.Action.Kind {
@@ -125,7 +125,8 @@ func (act *localAct) do(e *localEntry, now time.Time) {
 	}
 }
 
-// tell tells of what was done. It is called without the lock.
+// tell cancels the contexts of canceled runs, and publishes the ends of jobs. It is
+// called without the lock.
 func (act *localAct) tell() {
 	for _, run := range act.canceled {
 		run.cancel(amboy.ErrAborted)
@@ -136,7 +137,7 @@ func (act *localAct) tell() {
 	act.canceled, act.ended = nil, nil
 }
 
-// cancel ends an entry, or the context of its run.
+// cancel ends an entry, or requests the cancellation of its run.
 func (act *localAct) cancel(e *localEntry, now time.Time) {
 	q, reason := act.queue, act.Action.Reason
 	if e.Place() != schedule.Running {
@@ -154,7 +155,7 @@ func (act *localAct) cancel(e *localEntry, now time.Time) {
 	}
 }
 
-// endCanceled ends an entry that does not run. The caller tells of it.
+// endCanceled ends an entry that does not run. The caller publishes its end.
 func (q *local) endCanceled(e *localEntry, reason string, now time.Time) {
 	j := e.Job.job
 	status := j.Status()
@@ -166,8 +167,8 @@ func (q *local) endCanceled(e *localEntry, reason string, now time.Time) {
 	q.finished(e, false, now)
 }
 
-// cancelReason tells whether somebody has canceled an entry that runs, and why. It
-// takes the lock where somebody has canceled one.
+// cancelReason reports whether the cancellation of a running entry was requested, and
+// why. It takes the lock only if any cancellation is requested.
 func (q *local) cancelReason(e *localEntry) (reason string, canceled bool) {
 	if q.canceling.Load() == 0 {
 		return "", false
@@ -195,7 +196,8 @@ func (q *local) reschedule(e *localEntry, at, now time.Time) {
 	q.schedule.Reschedule(e, at, now)
 }
 
-// prioritize leaves a job alone that runs. The schedule goes by what it knows itself.
+// prioritize changes the priority of an entry. It does not touch a job that runs; the
+// schedule uses its own copy of the priority.
 func (q *local) prioritize(e *localEntry, priority int) {
 	if p, ok := e.Job.job.(amboy.Prioritized); ok && e.Place() != schedule.Running {
 		p.SetPriority(priority)
@@ -211,8 +213,8 @@ func (q *local) park(e *localEntry, reason string) {
 	q.schedule.Park(e)
 }
 
-// restart makes a job that ended as it was when it was put, but for its attempt errors
-// and its count.
+// restart resets a finished job to the state in which it was put, except for its attempt
+// errors and its modification count.
 func (q *local) restart(e *localEntry, now time.Time) {
 	j := e.Job.job
 	status := j.Status()

@@ -8,8 +8,9 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// retry lets a job run again that asks for it. Its next attempt is the job itself. It
-// returns false for a job that ends: it never ran, or can't have another attempt.
+// retry makes a job run again that asks for another attempt. The next attempt is the same
+// job value. retry returns false if the job ends instead, because it never ran or can't
+// have another attempt.
 func (q *local) retry(e *localEntry) bool {
 	j := e.Job.job
 	if !q.isRunning(e) {
@@ -51,7 +52,7 @@ func (q *local) isRunning(e *localEntry) bool {
 	return e.Place() == schedule.Running
 }
 
-// tellEnd tells how a job ended.
+// tellEnd publishes how a job ended.
 func (q *local) tellEnd(j amboy.Job, now time.Time) {
 	if q.events.Subscribed() {
 		q.send(amboy.EventKind(amboy.StateOf(amboy.NewJobInfo(j), now)), j, now)
