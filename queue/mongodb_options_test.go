@@ -26,7 +26,7 @@ func TestMongoDBOptionsValidate(t *testing.T) {
 		"a group's":      {amend: func(o *queue.MongoDBOptions) { o.UseGroups, o.GroupName = true, "one" }},
 		"BSON2":          {amend: func(o *queue.MongoDBOptions) { o.Format = amboy.BSON2 }},
 		"a second":       {amend: func(o *queue.MongoDBOptions) { o.TTL = time.Second }},
-		"nameless group": {amend: func(o *queue.MongoDBOptions) { o.UseGroups = true }, errs: []string{"GroupName must be set where UseGroups is"}},
+		"nameless group": {amend: func(o *queue.MongoDBOptions) { o.UseGroups = true }, errs: []string{"GroupName must be set if UseGroups is"}},
 		"JSON":           {amend: func(o *queue.MongoDBOptions) { o.Format = amboy.JSON }, errs: []string{"Format must be BSON or BSON2 (is json)"}},
 		"no format":      {amend: func(o *queue.MongoDBOptions) { o.Format = -1 }, errs: []string{"Format must be BSON or BSON2"}},
 		"short TTL":      {amend: func(o *queue.MongoDBOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},

@@ -167,7 +167,7 @@ func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
 		DB:             &queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "queue"},
 		WorkerPoolSize: func(string) int { return 0 },
 	})
-	require.ErrorContains(t, err, `WorkerPoolSize must be at least 1 where NumWorkers is not set (is 0 for queue "queue")`)
+	require.ErrorContains(t, err, `WorkerPoolSize must be at least 1 if NumWorkers is not set (is 0 for queue "queue")`)
 	group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
 		o.DefaultQueue.NumWorkers = new(3)
 		o.PerQueue = map[string]queue.MongoDBQueueOptions{"tenant": {WorkerPoolSize: func(string) int { return 0 }}}
