@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// prunedQueue is a queue to which something happens while it is pruned.
+// prunedQueue is a queue that calls a function of the test while it is pruned.
 type prunedQueue struct {
 	amboy.Queue
 	afterStats  func()

@@ -18,8 +18,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// whetherDurable runs a test, in a bubble, with a store whose writes take time, so
-// that workers go on meanwhile, and with one whose writes take none.
+// whetherDurable runs a test in a bubble twice: with a store whose writes take time, so
+// that workers continue meanwhile, and with a store whose writes take none.
 func whetherDurable(t *testing.T, test func(t *testing.T, store *spy)) {
 	t.Helper()
 	for _, durable := range []bool{false, true} {
@@ -33,7 +33,7 @@ func whetherDurable(t *testing.T, test func(t *testing.T, store *spy)) {
 	}
 }
 
-// TestCompletionIsWrittenWhenTheStoreIsBack has a store that fails while jobs end.
+// TestCompletionIsWrittenWhenTheStoreIsBack makes the store fail while jobs end.
 func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		fails []string
@@ -69,7 +69,7 @@ func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 	}
 }
 
-// mute is a driver whose completions are written, and whose answers are lost.
+// mute is a driver that writes completions, but loses the answers.
 type mute struct {
 	driver.Driver
 	isMute atomic.Bool
@@ -83,8 +83,8 @@ func (d *mute) Complete(ctx context.Context, completions []driver.Completion) ([
 	return errs, err
 }
 
-// TestCompletionThatSeemedToFailCounts also has an attempt that another process
-// has replaced before this one hears that it was written.
+// TestCompletionThatSeemedToFailCounts includes an attempt that another process replaces
+// before this process learns that its completion was written.
 func TestCompletionThatSeemedToFailCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		isMute   time.Duration
@@ -133,8 +133,8 @@ func TestCompletionThatSeemedToFailCounts(t *testing.T) {
 	}
 }
 
-// TestWaitIsOverForACompletionThatSeemedToFail has the answer lost that a job has
-// ended, and the next try find that it had.
+// TestWaitIsOverForACompletionThatSeemedToFail loses the answer to the completion of a
+// job; the next try finds that the job has ended.
 func TestWaitIsOverForACompletionThatSeemedToFail(t *testing.T) {
 	whetherDurable(t, func(t *testing.T, store *spy) {
 		lossy := &mute{Driver: store}
@@ -160,7 +160,8 @@ func TestWaitIsOverForACompletionThatSeemedToFail(t *testing.T) {
 	})
 }
 
-// TestCompleteAfterClose ends a job by hand when nobody is there to gather.
+// TestCompleteAfterClose completes a job by hand after the goroutine that gathers
+// completions has ended.
 func TestCompleteAfterClose(t *testing.T) {
 	whetherDurable(t, func(t *testing.T, store *spy) {
 		q := startEngine(t, store, 1)
@@ -191,7 +192,7 @@ func TestCloseEndsTheTrying(t *testing.T) {
 	})
 }
 
-// TestCompletionsShareCalls has many jobs end while one completion is written.
+// TestCompletionsShareCalls ends many jobs while one completion is being written.
 func TestCompletionsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
@@ -217,8 +218,8 @@ func TestCompletionsShareCalls(t *testing.T) {
 	})
 }
 
-// TestPanickingCompletionKeepsNobodyWaiting has a driver that panics while others
-// wait for their turn.
+// TestPanickingCompletionKeepsNobodyWaiting makes the driver panic while other
+// completions wait for their turn.
 func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
 	whetherDurable(t, func(t *testing.T, store *spy) {
 		const workers = 10
@@ -247,8 +248,8 @@ func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// TestWhoGivesUpLeavesTheOthersAlone has three who complete jobs by hand: the first
-// is at it, and the second gives up.
+// TestWhoGivesUpLeavesTheOthersAlone completes jobs by hand from three callers: the first
+// is writing when the second gives up.
 func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
@@ -283,8 +284,8 @@ func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
-// TestCompletionsByManyWhoGiveUp looks for races between those who write for
-// others, those who are told to, and those who give up at that moment.
+// TestCompletionsByManyWhoGiveUp finds races between callers that write for other
+// callers, callers that are told to write, and callers that give up at that moment.
 func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 	const callers, jobsEach = 32, 60
 	store := newSpy(newStore(t))
@@ -297,7 +298,7 @@ func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 		jobs = append(jobs, j)
 	}
 	require.NoError(t, q.PutMany(t.Context(), jobs))
-	// Those who share a context give up at once, just before a call returns.
+	// Callers that share a context give up together, just before a call returns.
 	patient := within(t)
 	var mu sync.Mutex
 	shared, giveUp := context.WithCancel(patient)

@@ -20,7 +20,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// controlled is a queue that can be steered.
+// controlled returns a queue as a QueueController.
 func controlled(t *testing.T, q amboy.Queue) amboy.QueueController {
 	t.Helper()
 	c, ok := q.(amboy.QueueController)
@@ -35,7 +35,7 @@ func control(t *testing.T, q amboy.Queue) amboy.QueueControl {
 	return c
 }
 
-// TestControlIsSeenByAllQueuesOnAStore steers each of two queues through the other.
+// TestControlIsSeenByAllQueuesOnAStore controls each of two queues through the other.
 func TestControlIsSeenByAllQueuesOnAStore(t *testing.T) {
 	store := newStore(t)
 	one, two := newTestEngine(t, store, 1), newTestEngine(t, store, 1)
@@ -76,7 +76,7 @@ func TestControlReturnsTheErrorOfTheStore(t *testing.T) {
 	}
 }
 
-// TestPausedQueueRunsNothing pauses by one queue what another one runs.
+// TestPausedQueueRunsNothing pauses a queue through another queue on the same store.
 func TestPausedQueueRunsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -144,7 +144,7 @@ func TestDrainingQueueRunsWhatItHas(t *testing.T) {
 	})
 }
 
-// running counts how many of its jobs run at once.
+// running counts how many jobs run at once.
 type running struct {
 	now, most atomic.Int64
 }
@@ -158,8 +158,8 @@ func (r *running) run(context.Context, *funcJob) {
 	r.now.Add(-1)
 }
 
-// TestMaxRunningHoldsOverAllProcesses has two engines, of which the first sets the
-// limit when it starts.
+// TestMaxRunningHoldsOverAllProcesses uses two engines. The first sets the limit when it
+// starts.
 func TestMaxRunningHoldsOverAllProcesses(t *testing.T) {
 	for name, deaf := range map[string]bool{"notified": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
@@ -212,8 +212,8 @@ func cancelJob(t *testing.T, store driver.Driver, id string) {
 	require.Equal(t, 1, acted.Done)
 }
 
-// TestCanceledJobIsToldSoon cancels a running job, whose context ends within a
-// second, or at the next heartbeat where the driver does not tell of changes.
+// TestCanceledJobIsToldSoon cancels a running job. Its context must end within a second,
+// or at the next heartbeat if the driver sends no notifications.
 func TestCanceledJobIsToldSoon(t *testing.T) {
 	for name, test := range map[string]struct {
 		deaf bool
@@ -293,7 +293,7 @@ func TestCanceledJobThatWaitsNeverRuns(t *testing.T) {
 	})
 }
 
-// Pause a queue, and let it go on.
+// Pause and resume a queue.
 func Example_pause() {
 	ctx := context.Background()
 	store, err := memory.New(memory.Options{KeepFinished: 1000})
@@ -321,7 +321,7 @@ func Example_pause() {
 	// running waits
 }
 
-// Let a queue run what it has, and take nothing new.
+// Let a queue run the jobs that it has, and refuse new ones.
 func Example_drainQueue() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(4, 1000)
@@ -344,7 +344,7 @@ func Example_drainQueue() {
 	// running late
 }
 
-// Limit the jobs that run at once, over all processes.
+// Limit the jobs that run at once in all processes.
 func Example_maxRunning() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(4, 1000)
@@ -385,7 +385,7 @@ func (j *crawl) Run(ctx context.Context) {
 	j.AddError(context.Cause(ctx))
 }
 
-// Cancel jobs, whether they run or wait, in whatever process.
+// Cancel jobs that run or wait, in any process.
 func Example_cancelJobs() {
 	ctx := context.Background()
 	store, err := memory.New(memory.Options{KeepFinished: 1000})
@@ -436,7 +436,7 @@ func TestCanceledJobThatSnoozesEnds(t *testing.T) {
 		for range 3 {
 			told = append(told, (<-events).Kind)
 		}
-		// A worker may have it before Put returns.
+		// A worker may take it before Put returns.
 		assert.ElementsMatch(t, []amboy.EventKind{amboy.EventPut, amboy.EventStarted}, told[:2])
 		assert.Equal(t, amboy.EventCanceled, told[2])
 	})

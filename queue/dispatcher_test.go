@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// savingQueue is a queue of somebody else's making.
+// savingQueue is a queue of another package.
 type savingQueue struct {
 	amboy.Queue
 	saved []amboy.JobStatusInfo

@@ -22,7 +22,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// newDriverGroup makes a group, which is closed at the end of the test.
+// newDriverGroup returns a group that is closed at the end of the test.
 func newDriverGroup(t *testing.T, store driver.Driver, amend func(*queue.DriverGroupOptions)) amboy.QueueGroup {
 	t.Helper()
 	opts := queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
@@ -37,14 +37,14 @@ func newDriverGroup(t *testing.T, store driver.Driver, amend func(*queue.DriverG
 	return group
 }
 
-// ended is a context that has ended.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// open gets a queue of a group.
+// open returns a queue of a group.
 func open(t *testing.T, group amboy.QueueGroup, name string) amboy.RetryableQueue {
 	t.Helper()
 	q, err := group.Get(t.Context(), name)
@@ -52,7 +52,7 @@ func open(t *testing.T, group amboy.QueueGroup, name string) amboy.RetryableQueu
 	return q.(amboy.RetryableQueue)
 }
 
-// recordOf is a job as another process would insert it into a queue.
+// recordOf returns the record of a job as another process would insert it into a queue.
 func recordOf(t *testing.T, name string, j amboy.Job) *driver.Record {
 	t.Helper()
 	r, err := registry.MakeJobInterchange(j, amboy.JSON)
@@ -63,7 +63,7 @@ func recordOf(t *testing.T, name string, j amboy.Job) *driver.Record {
 	return r
 }
 
-// workersOf is the number of workers of a queue.
+// workersOf returns the number of workers of a queue.
 func workersOf(t *testing.T, q amboy.Queue) int {
 	t.Helper()
 	runner, ok := q.Runner().(amboy.ResizableRunner)
@@ -188,8 +188,8 @@ func TestDriverGroupOptionsValidate(t *testing.T) {
 	}
 }
 
-// TestDriverGroupRefusesStoreOptionsInChanges tries each of the options that all
-// queues of a store share, in each place but the default.
+// TestDriverGroupRefusesStoreOptionsInChanges sets each of the options that all queues of
+// a store share, in each place except the default.
 func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 	store := newStore(t)
 	group := newDriverGroup(t, store, nil)
@@ -248,8 +248,8 @@ func TestDriverGroupTakesAQueueOfAnotherKind(t *testing.T) {
 	assert.Equal(t, 1, q.closed())
 }
 
-// TestDriverGroupMakesAQueueOnce has many calls for a queue whose making takes a
-// while, of which one gives up.
+// TestDriverGroupMakesAQueueOnce makes many concurrent calls for a queue that takes a
+// while to make. One of the calls gives up.
 func TestDriverGroupMakesAQueueOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
@@ -324,8 +324,8 @@ func TestDriverGroupReportsQueuesThatCannotBeMade(t *testing.T) {
 	drain(t, open(t, group, "q"))
 }
 
-// TestDriverGroupPrunesOnlyQueuesWithoutWork has jobs that are kept from ending
-// until the test lets them.
+// TestDriverGroupPrunesOnlyQueuesWithoutWork has jobs that do not end until the test lets
+// them.
 func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(j *funcJob)
@@ -403,10 +403,10 @@ func TestDriverGroupWithoutTTLPrunesNothing(t *testing.T) {
 	})
 }
 
-// A queue whose only jobs were not due, or parked, was kept open in every process for as long
-// as they were there.
+// A queue whose only jobs were not due or parked used to stay open in every process as long
+// as these jobs existed.
 func TestDriverGroupClosesQueuesWhoseJobsWait(t *testing.T) {
-	for name, background := range map[string]time.Duration{"and opens them": 0, "but not if it opens none": queue.NoBackgroundCreate} {
+	for name, background := range map[string]time.Duration{"and opens them again": 0, "but not without background creation": queue.NoBackgroundCreate} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newStore(t)
@@ -436,14 +436,14 @@ func TestDriverGroupClosesQueuesWhoseJobsWait(t *testing.T) {
 				assert.Equal(t, []string{"parked", "scheduled"}, group.Queues(t.Context()))
 				pass(time.Hour)
 				require.Len(t, ran, 1)
-				assert.Equal(t, time.Hour+time.Millisecond, (<-ran).Sub(begin), "it runs when it is due")
-				assert.Zero(t, group.Len(), "it is closed again")
+				assert.Equal(t, time.Hour+time.Millisecond, (<-ran).Sub(begin), "the job runs when it is due")
+				assert.Zero(t, group.Len(), "the queue is closed again")
 			})
 		})
 	}
 }
 
-// A queue was closed for which a caller waited.
+// A queue used to be closed while a caller waited for its jobs.
 func TestDriverGroupKeepsAQueueForWhichACallerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := newDriverGroup(t, newStore(t), func(o *queue.DriverGroupOptions) { o.TTL = time.Minute })
@@ -456,8 +456,8 @@ func TestDriverGroupKeepsAQueueForWhichACallerWaits(t *testing.T) {
 	})
 }
 
-// TestDriverGroupOpensQueuesWithWork has work from a process that died, and from
-// one that only puts.
+// TestDriverGroupOpensQueuesWithWork has work from a process that died, and from a
+// process that only puts jobs.
 func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -500,8 +500,8 @@ func TestDriverGroupOpensNothingUnasked(t *testing.T) {
 	})
 }
 
-// TestDriverGroupOpensQueuesInSpiteOfErrors has a store that fails for a while, and
-// a queue that can't be made.
+// TestDriverGroupOpensQueuesInSpiteOfErrors uses a store that fails for a while, and a
+// queue that can't be made.
 func TestDriverGroupOpensQueuesInSpiteOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
@@ -585,8 +585,7 @@ func TestDriverGroupClosesItsDriver(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrClosed)
 }
 
-// TestGroupThatIsClosedTwiceAtOnce has a second call that must not end the patience
-// of the first.
+// TestGroupThatIsClosedTwiceAtOnce checks that both calls wait for the running job.
 func TestGroupThatIsClosedTwiceAtOnce(t *testing.T) {
 	for name, build := range map[string]func(t *testing.T) amboy.QueueGroup{
 		"local": func(t *testing.T) amboy.QueueGroup {
@@ -624,7 +623,7 @@ func TestGroupThatIsClosedTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// TestDriverGroupEndsWithItsContext hands back what runs, at once.
+// TestDriverGroupEndsWithItsContext checks that running jobs are handed back at once.
 func TestDriverGroupEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -641,8 +640,8 @@ func TestDriverGroupEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		require.NoError(t, group.Close(t.Context()))
-		// While the end of the context is passed on, the worker that is free again may begin
-		// another.
+		// While the end of the context is passed on, the free worker may begin another
+		// job.
 		assert.NotEmpty(t, r.all())
 		assert.LessOrEqual(t, len(r.all()), 3)
 		for _, name := range ids("tenant", 3) {
@@ -655,8 +654,8 @@ func TestDriverGroupEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestOneQueueOfAGroupIsClosed has another that goes on, undisturbed, and hands
-// back at once what was claimed for the first.
+// TestOneQueueOfAGroupIsClosed checks that another queue goes on, and that records
+// claimed for the closed queue are handed back at once.
 func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -695,14 +694,14 @@ func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 	})
 }
 
-// TestDriverThatPanicsInTheBackground panics at each call that no caller waits for,
-// once, and is called again.
+// TestDriverThatPanicsInTheBackground makes each call that no caller waits for panic
+// once. It must be made again.
 func TestDriverThatPanicsInTheBackground(t *testing.T) {
 	for _, bad := range []string{"Extend", "TakeDuty", "RecoverStale", "Forget", "Find", "CancelRequests", "Work"} {
 		t.Run(bad, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newSpy(newStore(t))
-				store.deaf = bad == "CancelRequests" // which is not asked otherwise while nothing changes
+				store.deaf = bad == "CancelRequests" // it is called only without notifications while nothing changes
 				group := newDriverGroup(t, store, nil)
 				q := open(t, group, "q")
 				s := &starts{t: t}
@@ -727,8 +726,8 @@ func TestDriverThatPanicsInTheBackground(t *testing.T) {
 	}
 }
 
-// TestRetriesInAGroupAreMadeAtOnce has the lease of a job in the name of the whole
-// group, which must not keep its queue from retrying the job.
+// TestRetriesInAGroupAreMadeAtOnce checks that a job whose lease names the whole group is
+// retried by its queue all the same.
 func TestRetriesInAGroupAreMadeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, newDriverGroup(t, newStore(t), nil), "q")
@@ -830,7 +829,7 @@ func TestMiddlewareOfAGroup(t *testing.T) {
 		opts.DefaultQueue.Middleware = named(&calls, "default")
 		opts.PerQueue = map[string]queue.DriverQueueOptions{
 			"own": {Middleware: named(&calls, "own")},
-			// One whose policy can't be compared must not make a panic.
+			// A policy that can't be compared must not cause a panic.
 			"policy": {Retryable: queue.RetryableQueueOptions{RetryHandler: amboy.RetryHandlerOptions{RetryPolicy: slicePolicy{1}}}},
 		}
 	})

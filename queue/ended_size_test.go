@@ -59,7 +59,7 @@ func TestAResultOfAnySizeWasStored(t *testing.T) {
 	})
 }
 
-// growing is a job that is small when it is put.
+// growing is a job that is small when it is put, and large after it ran.
 type growing struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Content  string `bson:"content" json:"content"`

@@ -22,7 +22,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// scripted is a job that runs the function of the test.
+// scripted is a job that runs a function of the test.
 type scripted struct {
 	job.Base `json:"job_base"`
 	Script   string `json:"script"`
@@ -77,8 +77,8 @@ func startEngine(t *testing.T, store driver.Driver, workers int) amboy.Retryable
 	return q
 }
 
-// day gives a context for what must end some time: where time is faked, a queue
-// that is stuck would otherwise go on for ever.
+// day returns a context for an operation that must end some time. With fake time, a stuck
+// queue would otherwise block for ever.
 func day(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
@@ -238,7 +238,7 @@ func TestAnUndecodableJobIsParkedOnce(t *testing.T) {
 	assert.False(t, there, "a job that can't be read can't be given")
 }
 
-// countingDriver counts calls, and fails or loses what it is told to.
+// countingDriver counts calls, and fails or loses leases as the test says.
 type countingDriver struct {
 	driver.Driver
 	released   atomic.Int64
@@ -292,10 +292,10 @@ func TestLostLeaseCancelsItsJob(t *testing.T) {
 		})
 		require.NoError(t, first.Put(t.Context(), j))
 		synctest.Wait()
-		cut.loseLeases.Store(true) // the first can't renew
+		cut.loseLeases.Store(true) // the first process can't renew
 		require.NoError(t, second.Start(t.Context()))
-		time.Sleep(2*time.Minute + time.Second) // the second finds the lease stale, and takes the job over
-		cut.loseLeases.Store(false)             // the first can be heard again
+		time.Sleep(2*time.Minute + time.Second) // the second process finds the lease stale, and takes over the job
+		cut.loseLeases.Store(false)             // the first process reaches the store again
 		time.Sleep(time.Minute)
 		synctest.Wait()
 
@@ -314,7 +314,7 @@ func TestHeartbeatRenewsAllLeasesInOneCallAndReadsNoJob(t *testing.T) {
 		q := startEngine(t, counted, 10)
 		defer q.Close(context.Background())
 		for i := range 10 {
-			// The race detector sees whether anybody reads the field meanwhile.
+			// The race detector reports a read of the field meanwhile.
 			require.NoError(t, q.Put(t.Context(), script(t, fmt.Sprint(i), func(_ context.Context, j *scripted) {
 				for range 600 {
 					time.Sleep(time.Second)
@@ -368,7 +368,7 @@ func TestJobsOfADeadHandlerAreRetried(t *testing.T) {
 	})
 }
 
-// deafHandler takes jobs and does nothing with them.
+// deafHandler accepts jobs and does nothing with them.
 type deafHandler struct{ amboy.RetryHandler }
 
 func (*deafHandler) SetQueue(amboy.RetryableQueue) error  { return nil }

@@ -25,7 +25,7 @@ func startIdle(t *testing.T, store driver.Driver) amboy.RetryableQueue {
 	return q
 }
 
-// loseLeases takes all leases away, as when another process recovers them.
+// loseLeases takes away all leases, as a recovery by another process does.
 func loseLeases(ctx context.Context, t *testing.T, store driver.Driver) {
 	t.Helper()
 	running, err := store.Find(ctx, driver.Query{States: []amboy.JobState{amboy.StateRunning}}, driver.PageRequest{Limit: 100})
@@ -38,8 +38,8 @@ func loseLeases(ctx context.Context, t *testing.T, store driver.Driver) {
 	}
 }
 
-// TestJobThatLostItsLeaseEndsNobodyElsesRun completes a job, by a runner that does
-// not know that the lease was lost, while another process runs it.
+// TestJobThatLostItsLeaseEndsNobodyElsesRun completes a job through a runner that does
+// not know that the lease was lost, while another process runs the job.
 func TestJobThatLostItsLeaseEndsNobodyElsesRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -64,15 +64,15 @@ func TestJobThatLostItsLeaseEndsNobodyElsesRun(t *testing.T) {
 	})
 }
 
-// TestCloseDoesNotWaitForAStoreThatHangs has a store that does not answer a call
-// that no caller waits for, until its context ends.
+// TestCloseDoesNotWaitForAStoreThatHangs uses a store on which a background call blocks
+// until its context ends.
 func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	const grace = time.Second
 	for _, call := range []string{"TakeDuty", "RecoverStale", "Forget", "Find", "Extend", "CancelRequests", "Claim", "Release"} {
 		t.Run(call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newSpy(newStore(t))
-				store.deaf = call == "CancelRequests" // which is not asked otherwise while nothing changes
+				store.deaf = call == "CancelRequests" // it is called only without notifications while nothing changes
 				q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Format: amboy.JSON, NumWorkers: 2})
 				require.NoError(t, err)
 				require.NoError(t, q.Start(t.Context()))
@@ -120,8 +120,8 @@ func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	}
 }
 
-// TestLeaseEndsWhereTheDriverPanics has a driver that panics, once, while it is
-// dealt with a job: the lease must not be renewed for ever.
+// TestLeaseEndsWhereTheDriverPanics makes the driver panic once while it handles a job.
+// The lease must not be renewed for ever.
 func TestLeaseEndsWhereTheDriverPanics(t *testing.T) {
 	for call, test := range map[string]struct {
 		durable bool
@@ -165,8 +165,8 @@ func TestLeaseEndsWhereTheDriverPanics(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWhereTheDriverPanics panics at the second page, which no caller
-// waits for.
+// TestStreamEndsWhereTheDriverPanics makes the driver panic at the second page, which is
+// read in the background.
 func TestStreamEndsWhereTheDriverPanics(t *testing.T) {
 	store := newSpy(newStore(t))
 	q := newTestEngine(t, store, 1)
@@ -193,7 +193,7 @@ func TestStreamEndsWhereTheDriverPanics(t *testing.T) {
 }
 
 // TestWaitIsOverForARetryThatWasCanceled cancels a running job that asks for a retry
-// before it is told.
+// before it learns of the cancellation.
 func TestWaitIsOverForARetryThatWasCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -219,8 +219,8 @@ func TestWaitIsOverForARetryThatWasCanceled(t *testing.T) {
 	})
 }
 
-// TestExpiryDuringAClaimIsSeen has a job expire while others are claimed for the last
-// workers that are free.
+// TestExpiryDuringAClaimIsSeen lets a job expire while other jobs are claimed for the
+// last free workers.
 func TestExpiryDuringAClaimIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))

@@ -18,10 +18,10 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// groupedQueue is a queue that a group holds. It counts what is done to it.
+// groupedQueue is a queue in a group. It counts the calls on it.
 type groupedQueue struct {
 	amboy.Queue
-	// onStats, onClose and onStart are called by those methods, where they are
+	// onStats, onClose and onStart are called by the methods of these names, if they are
 	// set.
 	onStats func()
 	onClose func(ctx context.Context)
@@ -158,7 +158,7 @@ func TestGroupCacheHoldsQueues(t *testing.T) {
 }
 
 func TestGroupCacheRemovesBeforeItClosesAndCleansUp(t *testing.T) {
-	// That each step asks the cache shows that no lock is held.
+	// Each step calls the cache, which shows that no lock is held.
 	var cache queue.GroupCache
 	var steps []string
 	step := func(name string) { steps = append(steps, fmt.Sprint(name, " ", cache.Len())) }
@@ -223,7 +223,7 @@ func TestGroupCacheKeepsQueuesWhoseStatsAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cache := queue.NewGroupCache(time.Second)
-		q := &groupedQueue{onStats: cancel} // The context ends while it counts.
+		q := &groupedQueue{onStats: cancel} // The context ends while Stats runs.
 		require.NoError(t, cache.Set("q", q, 0))
 		pass(time.Second)
 
@@ -398,7 +398,7 @@ func TestGroupCacheClosesEachQueueOnce(t *testing.T) {
 		})
 		callers.Go(func() {
 			for range rounds {
-				// It fails where the queue is not there or was used.
+				// Remove fails if the queue is not in the cache or was used.
 				_ = cache.Remove(t.Context(), name)
 			}
 		})

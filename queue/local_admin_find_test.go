@@ -122,7 +122,7 @@ func TestInvalidReadsOfALocalQueue(t *testing.T) {
 	})
 }
 
-// newLocalAdmin starts a local queue.
+// newLocalAdmin starts a local queue, and returns it with its driver.Admin.
 func newLocalAdmin(t *testing.T, opts queue.LocalOptions) administered {
 	t.Helper()
 	q, err := queue.NewLocal(opts)
@@ -151,7 +151,7 @@ func TestPagesOfAQueueThatChanges(t *testing.T) {
 			break
 		}
 		page.After = p.Next
-		// The last of the page goes, and one that is far ahead.
+		// The last job of the page is canceled, and a job far ahead.
 		gone := []string{p.Records[len(p.Records)-1].JobID(), fmt.Sprint(jobs - 1 - i)}
 		a.act(a.jobs(gone...), driver.Action{Kind: driver.Cancel})
 		a.act(a.jobs(gone...), driver.Action{Kind: driver.Delete})

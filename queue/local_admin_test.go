@@ -72,13 +72,13 @@ func TestNotesOfALocalQueue(t *testing.T) {
 	assert.Empty(t, kept)
 }
 
-// TestSubscriberOfALocalQueue counts what it is told of.
+// TestSubscriberOfALocalQueue counts the notifications.
 func TestSubscriberOfALocalQueue(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		var told atomic.Int32
 		cancel := a.admin.Subscribe(func(driver.Change) {
 			told.Add(1)
-			a.queue.Stats(context.Background()) // It holds no lock.
+			a.queue.Stats(context.Background()) // The subscriber is called without the lock.
 		})
 		changes := func(what string, change func()) {
 			t.Helper()
@@ -111,8 +111,8 @@ func TestSubscriberOfALocalQueue(t *testing.T) {
 	})
 }
 
-// TestRestartOfJobsThatFailAgain restarts all failed jobs, page by page, while they
-// fail again. It comes to an end.
+// TestRestartOfJobsThatFailAgain restarts all failed jobs, page by page, while they fail
+// again. The loop must end.
 func TestRestartOfJobsThatFailAgain(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		const jobs = 10
@@ -143,7 +143,8 @@ func TestRestartOfJobsThatFailAgain(t *testing.T) {
 	})
 }
 
-// A local queue that waits for room goes on when a person makes some.
+// TestCancelMakesRoomInALocalQueue checks that a Put that waits for room goes on when an
+// operator cancels a waiting job.
 func TestCancelMakesRoomInALocalQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Capacity: 2})
@@ -185,7 +186,7 @@ func TestClosedLocalQueueRefusesActions(t *testing.T) {
 	assert.Len(t, a.find(a.all(), driver.PageRequest{Limit: 1}), 1, "it can still be read")
 }
 
-// TestAdminRaces looks for races between workers and people.
+// TestAdminRaces finds races between workers and administration.
 func TestAdminRaces(t *testing.T) {
 	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 4, KeepFinished: 50})
 	require.NoError(t, err)

@@ -28,8 +28,8 @@ func (j *again) Run(context.Context) {
 	}
 }
 
-// TestABackoffLastsForHoursAfterTheClockWasSetBack has one of half a minute in a queue by
-// reference, and a job that a user wants to run at a time of the wall clock.
+// TestABackoffLastsForHoursAfterTheClockWasSetBack has a backoff of half a minute in a
+// queue by reference, and a job that is scheduled for a time of the wall clock.
 func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
@@ -56,7 +56,7 @@ func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 	})
 }
 
-// startsMeanwhile is a job that begins to run when its times are asked for.
+// startsMeanwhile is a job that begins to run when its TimeInfo is called.
 type startsMeanwhile struct {
 	again
 	start func()

@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// lasting is a job that takes a time.
+// lasting returns a job that runs for d.
 func lasting(id string, d time.Duration) *labeled {
 	j := newLabeled(id, "", "")
 	j.Lasts = d
@@ -73,7 +73,7 @@ func TestEachQueuePauses(t *testing.T) {
 	})
 }
 
-// TestPausedQueueFillsUp waits for room until the queue is resumed.
+// TestPausedQueueFillsUp checks that Put waits for room until the queue is resumed.
 func TestPausedQueueFillsUp(t *testing.T) {
 	onEachFaked(t, 1, func(t *testing.T, q amboy.Queue) {
 		require.NoError(t, controlled(t, q).Pause(t.Context()))
@@ -135,7 +135,7 @@ func TestDrainRefusesJobsThatWaitForRoom(t *testing.T) {
 		require.ErrorIs(t, <-refusals, amboy.ErrQueueDraining)
 		require.ErrorIs(t, <-refusals, amboy.ErrQueueDraining)
 
-		// There is as much room as before.
+		// The queue has as much room as before.
 		require.NoError(t, controlled(t, q).Resume(t.Context()))
 		require.True(t, amboy.Wait(day(t), q))
 		require.NoError(t, controlled(t, q).Pause(t.Context()))
@@ -144,7 +144,7 @@ func TestDrainRefusesJobsThatWaitForRoom(t *testing.T) {
 	})
 }
 
-// TestMaxRunningIsALimit changes how many jobs may run, of those that would.
+// TestMaxRunningIsALimit changes the limit while more jobs could run.
 func TestMaxRunningIsALimit(t *testing.T) {
 	const workers = 4
 	for name, build := range kinds {
@@ -185,8 +185,8 @@ func TestMaxRunningIsALimit(t *testing.T) {
 	}
 }
 
-// TestMaxRunningCountsOnlyJobsThatRun lets the next job run when one ends without
-// having run.
+// TestMaxRunningCountsOnlyJobsThatRun checks that the next job runs when a job ends
+// without having run.
 func TestMaxRunningCountsOnlyJobsThatRun(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 1))

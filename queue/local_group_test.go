@@ -18,17 +18,17 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// makes returns options whose constructor gives this queue.
+// makes returns options whose constructor returns q.
 func makes(q amboy.Queue) queue.LocalQueueOptions {
 	return queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) { return q, nil }}
 }
 
-// makesNew returns options whose constructor gives a new queue each time.
+// makesNew returns options whose constructor returns a new queue each time.
 func makesNew() queue.LocalQueueOptions {
 	return queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) { return &groupedQueue{}, nil }}
 }
 
-// newLocalGroup makes a group, which is closed at the end of the test.
+// newLocalGroup returns a group that is closed at the end of the test.
 func newLocalGroup(t *testing.T, opts queue.LocalQueueGroupOptions) amboy.QueueGroup {
 	t.Helper()
 	group, err := queue.NewLocalQueueGroup(t.Context(), opts)
@@ -37,7 +37,7 @@ func newLocalGroup(t *testing.T, opts queue.LocalQueueGroupOptions) amboy.QueueG
 	return group
 }
 
-// otherOptions are options of another kind of group.
+// otherOptions are options for another kind of group.
 type otherOptions struct{ amboy.QueueOptions }
 
 func ExampleNewLocalQueueGroup() {

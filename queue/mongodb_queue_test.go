@@ -60,8 +60,8 @@ func TestMongoDBQueueOptionsValidate(t *testing.T) {
 	}
 }
 
-// TestMongoDBQueueOfAURI disconnects when it is closed: the package's main test finds
-// the goroutines of a client that does not.
+// TestMongoDBQueueOfAURI checks that the queue disconnects when it is closed: TestMain
+// finds the goroutines of a client that is still connected.
 func TestMongoDBQueueOfAURI(t *testing.T) {
 	d := mongotest.Open(t)
 	q, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
@@ -91,8 +91,8 @@ func TestMongoDBQueueOfAClient(t *testing.T) {
 	assert.EqualValues(t, 1, n)
 }
 
-// TestMongoDBQueueWithoutAServer returns when the context ends at the latest, and tells
-// no password.
+// TestMongoDBQueueWithoutAServer checks that the constructor returns at the latest when
+// the context ends, and that its error contains no password.
 func TestMongoDBQueueWithoutAServer(t *testing.T) {
 	for name, uri := range map[string]string{
 		"nobody listens":    "mongodb://me:secret@127.0.0.1:1",
@@ -117,7 +117,7 @@ func TestMongoDBQueueWithoutAServer(t *testing.T) {
 	}
 }
 
-// TestMongoDBQueuesOfOneCollection have names, and share nothing else.
+// TestMongoDBQueuesOfOneCollection checks that queues with different names share no jobs.
 func TestMongoDBQueuesOfOneCollection(t *testing.T) {
 	d := mongotest.Open(t)
 	var queues []amboy.RetryableQueue
@@ -132,7 +132,8 @@ func TestMongoDBQueuesOfOneCollection(t *testing.T) {
 	assert.Equal(t, 1, queues[1].Stats(t.Context()).Total)
 }
 
-// TestMongoDBWorkerPoolSize is asked with the name of the queue.
+// TestMongoDBWorkerPoolSize checks that the function is called with the name of the
+// queue.
 func TestMongoDBWorkerPoolSize(t *testing.T) {
 	d := mongotest.Open(t)
 	for name, grouped := range map[string]bool{"queue": false, "a long name": true} {
@@ -148,8 +149,7 @@ func TestMongoDBWorkerPoolSize(t *testing.T) {
 	}
 }
 
-// TestMongoDBWorkerPoolSizeComesBeforeNumWorkers has options with both, which were
-// refused.
+// Options with both used to be refused.
 func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
 	d := mongotest.Open(t)
 	for size, want := range map[int]int{5: 5, 0: 2, -1: 2} {
@@ -175,8 +175,7 @@ func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
 	assert.Equal(t, 3, workersOf(t, open(t, group, "tenant")))
 }
 
-// TestMongoDBJobsKeepTheirTimesWhateverIsChecked has a job that was run an hour before
-// its time because CheckWaitUntil was false.
+// A job used to run an hour before its time because CheckWaitUntil was false.
 func TestMongoDBJobsKeepTheirTimesWhateverIsChecked(t *testing.T) {
 	for _, check := range []bool{true, false} {
 		t.Run(map[bool]string{true: "checked", false: "not checked"}[check], func(t *testing.T) {
@@ -201,7 +200,7 @@ func TestMongoDBJobsKeepTheirTimesWhateverIsChecked(t *testing.T) {
 	}
 }
 
-// TestMongoDBTTL removes jobs that have ended, and no others.
+// TestMongoDBTTL checks that only jobs that have ended are removed.
 func TestMongoDBTTL(t *testing.T) {
 	for name, test := range map[string]struct {
 		ttl  time.Duration
@@ -227,15 +226,15 @@ func TestMongoDBTTL(t *testing.T) {
 					left = append(left, info.ID)
 				}
 				assert.ElementsMatch(t, test.left, left)
-				d.Server().Expire(time.Now().Add(10000 * time.Hour)) // whatever TTL indexes there are
+				d.Server().Expire(time.Now().Add(10000 * time.Hour)) // applies any TTL index
 				assert.Equal(t, 1, q.Stats(t.Context()).Pending, "an unfinished job is never removed")
 			})
 		})
 	}
 }
 
-// TestMongoDBWaitsEndAtOnce has those who wait told of the last end, after which nobody
-// claims.
+// TestMongoDBWaitsEndAtOnce checks that waiters learn at once of the last end, after
+// which no worker claims.
 func TestMongoDBWaitsEndAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())
@@ -286,7 +285,7 @@ func TestMongoDBFormats(t *testing.T) {
 	}
 }
 
-// TestMongoDBIndexesAreBuiltWhereAsked looks which there are.
+// TestMongoDBIndexesAreBuiltWhereAsked checks which indexes exist.
 func TestMongoDBIndexesAreBuiltWhereAsked(t *testing.T) {
 	counts := map[string]int{}
 	for name, amend := range map[string]func(*queue.MongoDBOptions){
@@ -296,7 +295,7 @@ func TestMongoDBIndexesAreBuiltWhereAsked(t *testing.T) {
 	} {
 		d := mongotest.Open(t)
 		q := onMongoDB(t, d, 1, amend)
-		put(t, q, noop(t, "one")) // makes the collection
+		put(t, q, noop(t, "one")) // creates the collection
 		indexes, err := d.Collection("queue.jobs").Indexes().ListSpecifications(t.Context())
 		require.NoError(t, err)
 		counts[name] = len(indexes)
@@ -306,7 +305,7 @@ func TestMongoDBIndexesAreBuiltWhereAsked(t *testing.T) {
 	assert.Greater(t, counts["all"], counts["no reporting"])
 }
 
-// TestMongoDBOptionsOfClaims looks at the query for jobs that are ready.
+// TestMongoDBOptionsOfClaims checks the query for jobs that are ready.
 func TestMongoDBOptionsOfClaims(t *testing.T) {
 	d := mongotest.Open(t)
 	hint := bson.D{{Key: "status.completed", Value: int32(1)}, {Key: "status.in_prog", Value: int32(1)}}
@@ -335,8 +334,8 @@ func TestMongoDBOptionsOfClaims(t *testing.T) {
 	}, "it has one worker, and chooses from seven: %s", seen.named("aggregate"))
 }
 
-// TestMongoDBGroupQueuesClaimWithAnIndexHint gives the keys of the hint as the indexes
-// of a queue of its own have them: those of a group begin with the queue's name.
+// TestMongoDBGroupQueuesClaimWithAnIndexHint names the keys as in the indexes of a queue
+// with its own collection; those of a group begin with the queue's name.
 func TestMongoDBGroupQueuesClaimWithAnIndexHint(t *testing.T) {
 	keys := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "status.mod_ts", Value: 1}}
 	inGroup := append(bson.D{{Key: "group", Value: 1}}, keys...)
@@ -357,8 +356,8 @@ func TestMongoDBGroupQueuesClaimWithAnIndexHint(t *testing.T) {
 	}
 }
 
-// TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing uses the hint again once the index
-// exists.
+// TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing also checks that the hint is used again
+// once the index exists.
 func TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())
@@ -386,7 +385,7 @@ func TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing(t *testing.T) {
 	})
 }
 
-// hintsOf returns the hints of the aggregations that were sent, each once.
+// hintsOf returns the distinct hints of the aggregations that were sent.
 func hintsOf(l *commandLog) (hints []string) {
 	for _, command := range l.named("aggregate") {
 		if hint, err := command.LookupErr("hint"); err == nil && !slices.Contains(hints, hint.String()) {
@@ -396,8 +395,8 @@ func hintsOf(l *commandLog) (hints []string) {
 	return hints
 }
 
-// TestCompletionFromOutsideRaisesTheStoredModificationCount has jobs that a process with
-// the legacy library may have read, which takes a job if its count is what it was then.
+// TestCompletionFromOutsideRaisesTheStoredModificationCount covers processes with the
+// legacy library: they take a job that they have read before if its count is unchanged.
 func TestCompletionFromOutsideRaisesTheStoredModificationCount(t *testing.T) {
 	d := mongotest.Open(t)
 	q := onMongoDB(t, d, 1, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// onDurable runs a test, in a bubble, with a store whose calls take time.
+// onDurable runs a test in a bubble, with a store whose calls take time.
 func onDurable(t *testing.T, test func(t *testing.T, store *spy)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestAProcessTakesOverAJobThatItRunsItself(t *testing.T) {
 	})
 }
 
-// refusing is a driver that refuses, as a whole, each call that is to end one of some
-// jobs.
+// refusing is a driver that refuses any Complete call, as a whole, that contains one of
+// some jobs.
 type refusing struct {
 	*spy
 	poison string
@@ -146,8 +146,8 @@ func TestAClaimThatArrivesAfterItsLeaseIsRun(t *testing.T) {
 	})
 }
 
-// lateClaims is a driver whose next claim that gives something is answered late, whatever
-// its context says.
+// lateClaims is a driver that answers the next successful claim late, even after its
+// context has ended.
 type lateClaims struct {
 	*spy
 	next atomic.Int64
@@ -224,7 +224,7 @@ func TestLeasesAreRecoveredBeforeTheirHoldersCanRenewThem(t *testing.T) {
 	})
 }
 
-// silent is a driver that promises notifications, all of which are lost.
+// silent is a driver that declares notifications, but loses all of them.
 type silent struct{ *spy }
 
 func (silent) Subscribe(func(driver.Change)) (cancel func()) { return func() {} }
@@ -275,7 +275,7 @@ func TestAQueuePollsLessOftenThanItsPollInterval(t *testing.T) {
 	})
 }
 
-// stingy is a driver that returns a result less than it was given items.
+// stingy is a driver that returns one result fewer than it was given items.
 type stingy struct{ *spy }
 
 func (d *stingy) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
@@ -304,7 +304,7 @@ func TestADriverWithTooFewResultsLeavesARunBehind(t *testing.T) {
 	})
 }
 
-// TestAStuckJobKeepsItsScopeAndFreesItsWorker has one of a group whose queues share their
+// TestAStuckJobKeepsItsScopeAndFreesItsWorker uses a group whose queues share their
 // workers.
 func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
@@ -337,7 +337,8 @@ func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 	})
 }
 
-// TestStuckJobsOfAGroupKeepAllOthersFromStarting has as many as may run at once.
+// TestStuckJobsOfAGroupKeepAllOthersFromStarting has as many stuck jobs as may run at
+// once.
 func TestStuckJobsOfAGroupKeepAllOthersFromStarting(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
 		group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) {

@@ -61,8 +61,8 @@ func TestPutKeepsACreationTime(t *testing.T) {
 	})
 }
 
-// TestJobThatIsPutAgainStartsAnew has a job whose status does not say any more that it
-// has ended, without which it would not run.
+// TestJobThatIsPutAgainStartsAnew puts a job whose Completed flag was cleared. With the
+// flag set, the job would not run.
 func TestJobThatIsPutAgainStartsAnew(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		j := newJob(t, "one", func(_ context.Context, j *funcJob) {
@@ -152,7 +152,7 @@ func TestJobThatCannotStartInTimeExpires(t *testing.T) {
 
 func TestScopeHasOneHolder(t *testing.T) {
 	onEach(t, 8, 1000, func(t *testing.T, q amboy.Queue) {
-		var holders [3]int // guarded by the scopes, and by nothing else
+		var holders [3]int // guarded only by the scopes
 		for i := range 300 {
 			scope := i % len(holders)
 			j := newJob(t, fmt.Sprint("job", i), func(context.Context, *funcJob) { holders[scope]++ })
@@ -357,7 +357,7 @@ func TestDependencyThatFailed(t *testing.T) {
 	}
 }
 
-// stateOf is a dependency that says what it is told to.
+// checkDependency returns a dependency manager whose state is that of decide.
 func checkDependency(t *testing.T, decide dependency.CheckFunc) dependency.Manager {
 	t.Helper()
 	name := fmt.Sprint("check-", lastKey.Add(1))
@@ -663,8 +663,8 @@ func TestHardStopHandsJobsBack(t *testing.T) {
 			put(t, q, newJob(t, "one", func(ctx context.Context, _ *funcJob) {
 				close(running)
 				<-ctx.Done()
-				// It returns without a word, and marks itself complete as all
-				// jobs do.
+				// The job returns without an error, and marks itself complete as all jobs
+				// do.
 			}))
 			<-running
 			now, cancel := context.WithCancel(context.Background())
@@ -734,11 +734,11 @@ func TestStreamsOfManyJobs(t *testing.T) {
 		}
 		assert.Len(t, seen, 1000)
 
-		// One who leaves early costs nothing but the call.
+		// A reader that stops early costs nothing but the call.
 		ctx, cancel := context.WithCancel(within(t))
 		<-q.Results(ctx)
 		cancel()
-		<-q.JobInfo(within(t)) // and one who forgets to is ended by Close
+		<-q.JobInfo(within(t)) // Close ends a stream that is never read
 	})
 }
 
@@ -809,8 +809,8 @@ func TestPoolOfTheWrongSizeKeepsTheQueueFromStarting(t *testing.T) {
 	}
 }
 
-// TestSaveRefusesAStaleCopy has a job that was claimed, and one that ended, since they
-// were read.
+// TestSaveRefusesAStaleCopy saves copies of a job that was claimed, and of a job that
+// ended, since they were read.
 func TestSaveRefusesAStaleCopy(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		running, release := make(chan struct{}), make(chan struct{})
@@ -832,7 +832,7 @@ func TestSaveRefusesAStaleCopy(t *testing.T) {
 	})
 }
 
-// TestLockOfACopyIsSaved has two copies of a job, of which one is locked first.
+// TestLockOfACopyIsSaved locks one of two copies of a job before the other.
 func TestLockOfACopyIsSaved(t *testing.T) {
 	q, err := queue.NewLocalLimitedSizeSerializable(1, 10)
 	require.NoError(t, err)
@@ -850,8 +850,8 @@ func TestLockOfACopyIsSaved(t *testing.T) {
 	drain(t, q)
 }
 
-// TestRunningJobSavesItselfAfterItsLeaseWasRenewed renews it often, and has the job lock
-// itself too.
+// TestRunningJobSavesItselfAfterItsLeaseWasRenewed renews the lease often, and also lets
+// the job lock itself.
 func TestRunningJobSavesItselfAfterItsLeaseWasRenewed(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		saved := make(chan error, 2)
@@ -871,7 +871,7 @@ func TestRunningJobSavesItselfAfterItsLeaseWasRenewed(t *testing.T) {
 	})
 }
 
-// TestPutOnAFullQueueThatWasNotStartedFails instead of waiting for ever.
+// TestPutOnAFullQueueThatWasNotStartedFails checks that Put does not block for ever.
 func TestPutOnAFullQueueThatWasNotStartedFails(t *testing.T) {
 	serializable, err := queue.NewLocalLimitedSizeSerializable(1, 2)
 	require.NoError(t, err)
@@ -895,7 +895,7 @@ func TestPutOnAFullQueueThatWasNotStartedFails(t *testing.T) {
 	}
 }
 
-// TestJobThatIsPutAsCompletedNeverRuns also has a job that ran in another queue.
+// TestJobThatIsPutAsCompletedNeverRuns includes a job that ran in another queue.
 func TestJobThatIsPutAsCompletedNeverRuns(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		ran := make(chan string, 10)
@@ -935,7 +935,7 @@ func TestJobThatIsPutAsCompletedNeverRuns(t *testing.T) {
 	})
 }
 
-// received are the values that a channel has now.
+// received returns the values that a channel holds now.
 func received(c chan string) (values []string) {
 	for {
 		select {
@@ -947,7 +947,7 @@ func received(c chan string) (values []string) {
 	}
 }
 
-// TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale has a lock that is renewed once.
+// TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale renews the lock once.
 func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		ran := make(chan string, 10)
@@ -977,7 +977,8 @@ func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
 	})
 }
 
-// TestJobThatIsPutAsInProgressIsCompletedByItsOwner before its lock is stale.
+// TestJobThatIsPutAsInProgressIsCompletedByItsOwner completes the job before its lock is
+// stale.
 func TestJobThatIsPutAsInProgressIsCompletedByItsOwner(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		j := newJob(t, "running", func(context.Context, *funcJob) { t.Error("it ran") })

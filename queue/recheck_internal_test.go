@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// recheckJobs asks jobs, which were put at once and wait for ever, for a time. It returns
-// when each was asked, counted from the beginning.
+// recheckJobs simulates jobs that were put at once and stay blocked. It returns when each
+// was checked, counted from the beginning.
 func recheckJobs(jobs int, until time.Duration) (asked [][]time.Duration) {
 	var r rechecks
 	began := time.Date(2026, time.January, 2, 3, 4, 5, 678, time.UTC)

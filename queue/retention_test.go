@@ -40,8 +40,8 @@ func TestRetentionValidate(t *testing.T) {
 	require.ErrorContains(t, err, "Succeeded must be positive")
 }
 
-// TestJobsAreKeptByHowTheyEnded ends one job in each way, and looks when it is
-// gone: the next heartbeat after its time.
+// TestJobsAreKeptByHowTheyEnded ends one job in each way, and checks that it is removed
+// at the next heartbeat after its retention.
 func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 	const dayLong, heartbeat = 24 * time.Hour, 150 * time.Second
 	for name, test := range map[string]struct {
@@ -102,7 +102,7 @@ func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 					}
 					return all
 				}
-				var moments []time.Duration // shortly before and after a job goes, and each day
+				var moments []time.Duration // shortly before and after the removal of a job, and each day
 				for days := range 9 {
 					moments = append(moments, time.Duration(days)*dayLong)
 				}
@@ -164,7 +164,7 @@ func TestReplacedAttemptsGoBeforeTheLast(t *testing.T) {
 	})
 }
 
-// TestManyJobsAreForgottenInOneRound has more than one call removes.
+// TestManyJobsAreForgottenInOneRound removes more jobs than one call does.
 func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 2500
@@ -193,8 +193,8 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 	})
 }
 
-// TestMaintenanceCostsLittle has several processes, which look for the leases of dead
-// ones, and one of which removes the jobs whose time is over.
+// TestMaintenanceCostsLittle has several processes, which check for the leases of dead
+// processes. One of them removes the jobs whose retention is over.
 func TestMaintenanceCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const heartbeat, processes, kept = 15 * time.Second, 5, 20 * time.Hour
@@ -212,7 +212,7 @@ func TestMaintenanceCostsLittle(t *testing.T) {
 			spies, queues = append(spies, seen), append(queues, q)
 			pass(time.Second) // their heartbeats are not at the same time
 		}
-		// total counts the calls of all since the last time.
+		// total returns the number of calls by all processes since it was last called.
 		total := func(call string) (n int) {
 			for _, seen := range spies {
 				n += seen.count(call)
@@ -242,8 +242,8 @@ func TestMaintenanceCostsLittle(t *testing.T) {
 	})
 }
 
-// TestDeadProcessLeavesNothingForEver has a process that dies before the time of its
-// jobs is over, and while it has the duty to remove them.
+// TestDeadProcessLeavesNothingForEver has a process that dies before the retention of its
+// jobs is over, while it has the duty to remove them.
 func TestDeadProcessLeavesNothingForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -261,8 +261,8 @@ func TestDeadProcessLeavesNothingForEver(t *testing.T) {
 	})
 }
 
-// TestJobOfADeadProcessRunsAgainInTime cuts a process off at any point between two
-// of its heartbeats, with other processes at any point between theirs.
+// TestJobOfADeadProcessRunsAgainInTime cuts off a process at different points between two
+// of its heartbeats, with another process at different points between its own.
 func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
 	const lease = time.Minute
 	const heartbeat = lease / 4
@@ -313,7 +313,7 @@ func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
 	}
 }
 
-// moments are when something happened.
+// moments records when something happened.
 type moments struct {
 	mu    sync.Mutex
 	times []time.Time
@@ -332,7 +332,7 @@ func (m *moments) all() []time.Time {
 	return slices.Clone(m.times)
 }
 
-// Keep jobs that ended for as long as they are of use.
+// Keep finished jobs for as long as they are useful.
 func ExampleRetention() {
 	ctx := context.Background()
 	store, err := memory.New(memory.Options{KeepFinished: 1000}) // in memory, a number is kept at most
