@@ -267,7 +267,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: `job "a" runs twice at once`,
 		},
-		"a retry that nobody asked for": {
+		"a retry that was not asked for": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				run(c, "a", 0)
@@ -291,11 +291,11 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: `job "a" had ended and runs`,
 		},
-		"a run of what nobody put": {
+		"a run of a job that was not put": {
 			happens: func(c *checker) { run(c, "a", 0) },
 			fault:   `job "a" was never put`,
 		},
-		"a run of what was refused": {
+		"a run of a refused job": {
 			happens: func(c *checker) {
 				c.offer("a", false)
 				c.answer("a", amboy.ErrQueueClosed)
@@ -346,7 +346,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: `job "a" still runs`,
 		},
-		"a scope that is not given up": {
+		"a scope that is not released": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				c.begin("a", 0, []string{"s"})
@@ -361,7 +361,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: "the counts do not add up",
 		},
-		"a part larger than the whole": {
+		"a count larger than the total": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				observe(c, amboy.QueueStats{Pending: 1, Blocked: 2, Total: 1})
@@ -390,7 +390,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: "2 attempts had ended",
 		},
-		"one too many at the end": {
+		"one job too many at the end": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				run(c, "a", 0)
@@ -398,7 +398,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: "1 jobs were accepted, 0 were retried",
 		},
-		"one that runs at the end": {
+		"a job that runs at the end": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				run(c, "a", 0)

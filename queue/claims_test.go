@@ -303,7 +303,7 @@ func TestQuietQueueGetsTheNextFreeWorker(t *testing.T) {
 	})
 }
 
-func TestWorkersGoToWhoHasFewestAndWasServedLeastLately(t *testing.T) {
+func TestAFreeWorkerServesTheQueueWithFewestRunningJobs(t *testing.T) {
 	t.Run("in turn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			group := newDriverGroup(t, newStore(t), func(o *queue.DriverGroupOptions) { o.Workers = 1 })
@@ -339,7 +339,7 @@ func TestWorkersGoToWhoHasFewestAndWasServedLeastLately(t *testing.T) {
 			s.putAll(many, "m more", 2, time.Hour)
 			s.putAll(few, "f more", 2, time.Hour)
 			pass(2 * time.Minute)
-			assert.Equal(t, []string{"f more0"}, s.all()[3:], "who has none of three comes before who has two")
+			assert.Equal(t, []string{"f more0"}, s.all()[3:], "the queue with no running job comes before the queue with two")
 		})
 	})
 }
@@ -390,8 +390,8 @@ func TestOneClaimServesAllQueues(t *testing.T) {
 	})
 }
 
-// TestIdleTenantsCostWhatOneDoes keeps a thousand idle queues open for an hour.
-func TestIdleTenantsCostWhatOneDoes(t *testing.T) {
+// TestAThousandIdleTenantsCostAsMuchAsOne keeps a thousand idle queues open for an hour.
+func TestAThousandIdleTenantsCostAsMuchAsOne(t *testing.T) {
 	for name, deaf := range map[string]bool{"notified": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestIdleTenantsCostWhatOneDoes(t *testing.T) {
 				assert.LessOrEqual(t, calls, perSecond*int(observed.Seconds()))
 				assert.Positive(t, counted.count("RecoverStale"))
 				if !deaf {
-					assert.LessOrEqual(t, counted.count("Claim"), int(observed/(15*time.Second)), "one look for all, in case that a notification was lost")
+					assert.LessOrEqual(t, counted.count("Claim"), int(observed/(15*time.Second)), "one check of all queues, in case a notification was lost")
 				}
 			})
 		})
@@ -425,8 +425,8 @@ func TestIdleTenantsCostWhatOneDoes(t *testing.T) {
 // closes one of them before the claim returns.
 func TestQueueClosedDuringAClaimForIt(t *testing.T) {
 	for name, order := range map[string][]string{
-		"by the other":  {"goes", "stays"}, // the queue that was opened last comes first
-		"by its worker": {"stays", "goes"},
+		"claimed by a worker of the other queue": {"goes", "stays"}, // the queue that was opened last comes first
+		"claimed by its own worker":              {"stays", "goes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -466,7 +466,7 @@ func TestQueueClosedDuringAClaimForIt(t *testing.T) {
 				assert.Equal(t, []string{"one"}, s.all())
 				stats, err := store.Stats(t.Context(), "goes")
 				require.NoError(t, err)
-				assert.Equal(t, 1, stats.Pending, "it was not handed back at once: %s", stats)
+				assert.Equal(t, 1, stats.Pending, "not handed back at once: %s", stats)
 				require.True(t, amboy.Wait(day(t), queues["stays"]))
 			})
 		})
@@ -504,7 +504,7 @@ func TestQueueClosedWhileItsExpiredJobsAreClaimed(t *testing.T) {
 		synctest.Wait()
 		stats, err := store.Stats(t.Context(), "goes")
 		require.NoError(t, err)
-		assert.Zero(t, stats.Running, "nobody has it, and nobody can get it: %s", stats)
+		assert.Zero(t, stats.Running, "the job does not run, and can't be claimed: %s", stats)
 	})
 }
 

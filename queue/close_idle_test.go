@@ -39,7 +39,7 @@ func (q *prunedQueue) CloseIfIdle(ctx context.Context) (bool, error) {
 	return q.Queue.(amboy.IdleCloser).CloseIfIdle(ctx)
 }
 
-func TestAJobWasLostThatWasPutBetweenAPrunesLookAndTheClose(t *testing.T) {
+func TestAJobThatWasPutDuringPruningWasLost(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		hold, holding := make(chan struct{}), true
 		pruned := &prunedQueue{Queue: q}
@@ -65,7 +65,7 @@ func TestAJobWasLostThatWasPutBetweenAPrunesLookAndTheClose(t *testing.T) {
 	})
 }
 
-func TestPutsAndClosesIfIdleAtOnceLoseNoJob(t *testing.T) {
+func TestConcurrentPutAndCloseIfIdleLoseNoJob(t *testing.T) {
 	for name, build := range kinds {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
@@ -91,7 +91,7 @@ func TestPutsAndClosesIfIdleAtOnceLoseNoJob(t *testing.T) {
 	}
 }
 
-func TestAQueueThatIsBeingPrunedIsAwaited(t *testing.T) {
+func TestGetWaitsForAQueueThatIsBeingPruned(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   error
 		stays bool

@@ -103,7 +103,7 @@ func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 
 				release()
 				pass(time.Second)
-				assert.Equal(t, amboy.QueueStats{Pending: 3, Total: 3}, q.Stats(t.Context()), "they hand themselves back")
+				assert.Equal(t, amboy.QueueStats{Pending: 3, Total: 3}, q.Stats(t.Context()), "the jobs are handed back")
 			})
 		})
 	}
@@ -125,7 +125,7 @@ func TestCloseWaitedForAJobWhoseQueueIsClosedTwice(t *testing.T) {
 					closes.Go(func() { closeWithin(t, patience, q.Close) })
 				}
 				closes.Wait()
-				assert.Less(t, time.Since(begin), time.Minute+closeLimit, "the least patient one decides")
+				assert.Less(t, time.Since(begin), time.Minute+closeLimit, "the context that ends first counts")
 				release()
 			})
 		})
@@ -169,12 +169,12 @@ func TestLeaseOfAJobThatCloseLeftBehind(t *testing.T) {
 				closeWithin(t, time.Second, q.Close)
 				store.reset()
 				pass(50 * time.Second)
-				assert.Zero(t, store.count("Extend", "Release"), "nothing is renewed, nor handed back")
+				assert.Zero(t, store.count("Extend", "Release"), "the lease is neither renewed nor released")
 
 				other := driverQueueOn(t, store.Driver, nil)
-				assert.Len(t, runs.all(), 2, "the leases last")
+				assert.Len(t, runs.all(), 2, "the leases have not expired")
 				pass(time.Minute)
-				assert.Len(t, runs.all(), 4, "and then they are over")
+				assert.Len(t, runs.all(), 4, "the leases have expired")
 				close(end)
 				other.Close(context.Background())
 				assert.Equal(t, amboy.QueueStats{Completed: 2, Total: 2}, other.Stats(t.Context()))
@@ -275,7 +275,7 @@ func TestGroupCloseWaitedForJobsThatNeverReturn(t *testing.T) {
 				require.ErrorContains(t, err, `"job 09" and others)`)
 				assert.NotContains(t, err.Error(), `"none"`)
 				assert.Len(t, leftBehind(t, many), 12)
-				require.NoError(t, group.Close(t.Context()), "it is closed again")
+				require.NoError(t, group.Close(t.Context()), "closing again is no error")
 				release()
 			})
 		})
@@ -329,7 +329,7 @@ func TestGroupCloseWaitedForAConstructorThatNeverReturns(t *testing.T) {
 		require.ErrorIs(t, err, amboy.ErrLeftBehind)
 		close(end)
 		require.ErrorIs(t, <-got, queue.ErrGroupClosed)
-		assert.Equal(t, made.started(), made.closed(), "what comes too late is closed")
+		assert.Equal(t, made.started(), made.closed(), "a queue that is made too late is closed")
 	})
 }
 

@@ -18,9 +18,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// whetherDurable runs a test in a bubble twice: with a store whose writes take time, so
-// that workers continue meanwhile, and with a store whose writes take none.
-func whetherDurable(t *testing.T, test func(t *testing.T, store *spy)) {
+// withAndWithoutDurableWrites runs a test in a bubble twice: with a store whose writes
+// take time, so that workers continue meanwhile, and with a store whose writes take none.
+func withAndWithoutDurableWrites(t *testing.T, test func(t *testing.T, store *spy)) {
 	t.Helper()
 	for _, durable := range []bool{false, true} {
 		t.Run(fmt.Sprintf("durable %t", durable), func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 		"everything for a short moment":    {lasts: 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whetherDurable(t, func(t *testing.T, store *spy) {
+			withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 				const workers = 4
 				q := startEngine(t, store, workers)
 				defer q.Close(context.Background())
@@ -58,7 +58,7 @@ func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 				if store.durable {
 					most = 2 * workers
 				}
-				assert.LessOrEqual(t, len(s.all()), most, "there is a limit to what is not written")
+				assert.LessOrEqual(t, len(s.all()), most, "the number of unwritten completions is limited")
 				assert.Zero(t, statsOf(t, store.Driver).Completed)
 				store.heal()
 				require.True(t, amboy.Wait(day(t), q))
@@ -83,9 +83,9 @@ func (d *mute) Complete(ctx context.Context, completions []driver.Completion) ([
 	return errs, err
 }
 
-// TestCompletionThatSeemedToFailCounts includes an attempt that another process replaces
+// TestACompletionWhoseAnswerWasLostCounts includes an attempt that another process replaces
 // before this process learns that its completion was written.
-func TestCompletionThatSeemedToFailCounts(t *testing.T) {
+func TestACompletionWhoseAnswerWasLostCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		isMute   time.Duration
 		replaced bool
@@ -121,22 +121,22 @@ func TestCompletionThatSeemedToFailCounts(t *testing.T) {
 				}
 				lossy.isMute.Store(false)
 				pass(10 * time.Second)
-				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all(), "it is retried as soon as it is known to be written")
+				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all(), "the job is retried as soon as its end is known to be written")
 				require.True(t, amboy.Wait(day(t), q))
 				pass(10 * time.Minute)
 				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all())
 				assert.Equal(t, amboy.QueueStats{Completed: 3, Total: 3}, q.Stats(t.Context()))
 				put(t, q, newJob(t, "next", run), newJob(t, "next but one", run))
-				require.True(t, amboy.Wait(day(t), q), "its workers are free")
+				require.True(t, amboy.Wait(day(t), q), "the workers are free")
 			})
 		})
 	}
 }
 
-// TestWaitIsOverForACompletionThatSeemedToFail loses the answer to the completion of a
+// TestWaitEndsForACompletionWhoseAnswerWasLost loses the answer to the completion of a
 // job; the next try finds that the job has ended.
-func TestWaitIsOverForACompletionThatSeemedToFail(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+func TestWaitEndsForACompletionWhoseAnswerWasLost(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		lossy := &mute{Driver: store}
 		q := startEngine(t, lossy, 1)
 		defer q.Close(context.Background())
@@ -156,14 +156,14 @@ func TestWaitIsOverForACompletionThatSeemedToFail(t *testing.T) {
 			amboy.WaitJob(day(t), j, q)
 			waited <- time.Since(begun)
 		}()
-		assert.Less(t, <-waited, 1500*time.Millisecond, "nobody told those who wait")
+		assert.Less(t, <-waited, 1500*time.Millisecond, "the waiters were not woken")
 	})
 }
 
 // TestCompleteAfterClose completes a job by hand after the goroutine that gathers
 // completions has ended.
 func TestCompleteAfterClose(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		q := startEngine(t, store, 1)
 		j := noop(t, "one")
 		require.NoError(t, controlled(t, q).Pause(t.Context()))
@@ -174,8 +174,8 @@ func TestCompleteAfterClose(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheTrying(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+func TestCloseEndsTheRetriesOfACompletion(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		const patience, grace = time.Minute, 10 * time.Second
 		q := startEngine(t, store, 2)
 		s := &starts{t: t}
@@ -214,14 +214,14 @@ func TestCompletionsShareCalls(t *testing.T) {
 		assert.Equal(t, 1, store.count("Complete"))
 		close(hold)
 		require.True(t, amboy.Wait(day(t), q))
-		assert.LessOrEqual(t, store.count("Complete"), 2, "the first, and one for those that came later")
+		assert.LessOrEqual(t, store.count("Complete"), 2, "the first completion, and one call for the later ones")
 	})
 }
 
-// TestPanickingCompletionKeepsNobodyWaiting makes the driver panic while other
+// TestAPanicInACompletionBlocksNoCaller makes the driver panic while other
 // completions wait for their turn.
-func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+func TestAPanicInACompletionBlocksNoCaller(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		const workers = 10
 		q := startEngine(t, store, workers)
 		defer q.Close(context.Background())
@@ -242,15 +242,15 @@ func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		stats := q.Stats(t.Context())
-		assert.Equal(t, workers-1, stats.Completed, "those that waited are written: %s", stats)
+		assert.Equal(t, workers-1, stats.Completed, "the waiting completions are written: %s", stats)
 		require.True(t, amboy.Wait(day(t), q))
-		assert.Len(t, s.all(), workers+1, "the one whose end could not be written runs again")
+		assert.Len(t, s.all(), workers+1, "the job whose end could not be written runs again")
 	})
 }
 
-// TestWhoGivesUpLeavesTheOthersAlone completes jobs by hand from three callers: the first
-// is writing when the second gives up.
-func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
+// TestACallerThatGivesUpDoesNotDisturbOtherCallers completes jobs by hand from three
+// callers: the first is writing when the second gives up.
+func TestACallerThatGivesUpDoesNotDisturbOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
 		store.durable = true
@@ -284,9 +284,9 @@ func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
-// TestCompletionsByManyWhoGiveUp finds races between callers that write for other
-// callers, callers that are told to write, and callers that give up at that moment.
-func TestCompletionsByManyWhoGiveUp(t *testing.T) {
+// TestConcurrentCompletionsByCallersThatGiveUp finds races between callers that write for
+// other callers, callers that are told to write, and callers that give up at that moment.
+func TestConcurrentCompletionsByCallersThatGiveUp(t *testing.T) {
 	const callers, jobsEach = 32, 60
 	store := newSpy(newStore(t))
 	q := newTestEngine(t, store, 1)
@@ -340,7 +340,7 @@ func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 	}
 	calls.Wait()
 	giveUp()
-	require.NoError(t, patient.Err(), "somebody was kept waiting")
+	require.NoError(t, patient.Err(), "a caller was kept waiting")
 	store.heal()
 	failed := 0
 	for i, j := range jobs {
@@ -350,14 +350,14 @@ func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 		}
 		got, ok := q.Get(t.Context(), j.ID())
 		require.True(t, ok)
-		assert.True(t, got.Status().Completed, "job %q was told to be written", j.ID())
+		assert.True(t, got.Status().Completed, "Complete returned nil for job %q", j.ID())
 	}
 	t.Logf("%d of %d gave up or failed, %d calls", failed, len(jobs), store.count("Complete"))
 	assert.Positive(t, failed)
 	assert.Less(t, failed, len(jobs))
 	last := noop(t, "last")
 	require.NoError(t, q.Put(t.Context(), last))
-	require.NoError(t, q.Complete(within(t), last), "it goes on after all that")
+	require.NoError(t, q.Complete(within(t), last), "the queue still works")
 }
 
 func statsOf(t *testing.T, d driver.Driver) amboy.QueueStats {

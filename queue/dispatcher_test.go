@@ -74,7 +74,7 @@ func TestDispatcherRefuses(t *testing.T) {
 	d := queue.NewDispatcher(q)
 	j := noop(t, "one")
 	require.ErrorIs(t, d.Dispatch(t.Context(), j), q.fail)
-	assert.Empty(t, j.Status().Owner, "the lock of a job that could not be saved is given up")
+	assert.Empty(t, j.Status().Owner, "the lock of a job that could not be saved is released")
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(t, d.Dispatch(t.Context(), nil), &invalid)
 	require.NoError(t, d.Close(t.Context()))

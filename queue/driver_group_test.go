@@ -117,7 +117,7 @@ func TestDriverGroupMergesOptions(t *testing.T) {
 
 			again, err := group.Get(t.Context(), name, &queue.DriverQueueOptions{NumWorkers: 9})
 			require.NoError(t, err)
-			assert.Same(t, q, again, "options do not change a queue that is there")
+			assert.Same(t, q, again, "options do not change an open queue")
 			assert.Equal(t, test.workers, workersOf(t, again))
 		})
 	}
@@ -132,14 +132,14 @@ func TestDriverGroupOptionsValidate(t *testing.T) {
 		amend func(*queue.DriverGroupOptions)
 		errs  []string
 	}{
-		"the least":           {amend: func(*queue.DriverGroupOptions) {}},
-		"ttl":                 {amend: func(o *queue.DriverGroupOptions) { o.TTL, o.PruneFrequency = time.Second, time.Minute }},
-		"no background":       {amend: func(o *queue.DriverGroupOptions) { o.BackgroundCreateFrequency = queue.NoBackgroundCreate }},
-		"short ttl":           {amend: func(o *queue.DriverGroupOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},
-		"pruning without ttl": {amend: func(o *queue.DriverGroupOptions) { o.PruneFrequency = 1 }, errs: []string{"PruneFrequency must be 0, or positive where there is a TTL (is 1ns)"}},
-		"a name":              {amend: func(o *queue.DriverGroupOptions) { o.DefaultQueue.Name = "q" }, errs: []string{`Name must be empty (is "q")`}},
-		"nothing":             {amend: func(o *queue.DriverGroupOptions) { *o = queue.DriverGroupOptions{} }, errs: []string{"Driver must not be nil", "NumWorkers must be at least 1"}},
-		"numbers": {
+		"required options only": {amend: func(*queue.DriverGroupOptions) {}},
+		"ttl":                   {amend: func(o *queue.DriverGroupOptions) { o.TTL, o.PruneFrequency = time.Second, time.Minute }},
+		"no background":         {amend: func(o *queue.DriverGroupOptions) { o.BackgroundCreateFrequency = queue.NoBackgroundCreate }},
+		"short ttl":             {amend: func(o *queue.DriverGroupOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},
+		"pruning without ttl":   {amend: func(o *queue.DriverGroupOptions) { o.PruneFrequency = 1 }, errs: []string{"PruneFrequency must be 0, or positive where there is a TTL (is 1ns)"}},
+		"a name":                {amend: func(o *queue.DriverGroupOptions) { o.DefaultQueue.Name = "q" }, errs: []string{`Name must be empty (is "q")`}},
+		"nothing":               {amend: func(o *queue.DriverGroupOptions) { *o = queue.DriverGroupOptions{} }, errs: []string{"Driver must not be nil", "NumWorkers must be at least 1"}},
+		"negative numbers": {
 			amend: func(o *queue.DriverGroupOptions) {
 				o.Workers, o.TTL, o.PruneFrequency, o.BackgroundCreateFrequency = -1, -2, -3, -4
 				o.DefaultQueue.MaxRunning = -5
@@ -371,7 +371,7 @@ func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 				put(t, q, j)
 				pass(30 * time.Minute)
 				require.True(t, test.is(q.Stats(t.Context())), "stats: %s", q.Stats(t.Context()))
-				assert.Equal(t, 1, group.Len(), "the other one is idle")
+				assert.Equal(t, 1, group.Len(), "the other queue is idle")
 				require.ErrorIs(t, idle.Put(t.Context(), noop(t, "late")), amboy.ErrQueueClosed)
 				assert.Equal(t, []string{"q"}, group.Queues(t.Context()))
 
@@ -383,7 +383,7 @@ func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 
 				again := open(t, group, "q")
 				got, ok := again.Get(t.Context(), "one")
-				require.True(t, ok, "what is in the store stays")
+				require.True(t, ok, "the jobs in the store stay")
 				require.NoError(t, got.Error())
 				assert.True(t, got.Status().Completed)
 				put(t, again, noop(t, "two"))
@@ -476,7 +476,7 @@ func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, group.Len(), "nothing can run")
 		pass(2 * time.Minute)
-		assert.Equal(t, []string{"running", "running"}, r.all(), "the lease of the dead one ran out")
+		assert.Equal(t, []string{"running", "running"}, r.all(), "the lease of the dead process has expired")
 		pass(time.Hour)
 		assert.Equal(t, []string{"running", "running", "scheduled"}, r.all())
 
@@ -488,7 +488,7 @@ func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
 	})
 }
 
-func TestDriverGroupOpensNothingUnasked(t *testing.T) {
+func TestDriverGroupWithoutBackgroundCreationOpensNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) { o.BackgroundCreateFrequency = queue.NoBackgroundCreate })
@@ -552,7 +552,7 @@ func TestDriverGroupNamesItsQueues(t *testing.T) {
 			o.BackgroundCreateFrequency = queue.NoBackgroundCreate
 		})
 		pass(30 * time.Minute)
-		assert.Equal(t, []string{"with work", "worked"}, other.Queues(t.Context()), "one of them is closed, and worked within the TTL")
+		assert.Equal(t, []string{"with work", "worked"}, other.Queues(t.Context()), "one queue is closed, and worked within the TTL")
 		pass(3 * time.Hour)
 		assert.Equal(t, []string{"with work"}, other.Queues(t.Context()))
 		assert.Zero(t, group.Len())
@@ -614,7 +614,7 @@ func TestGroupThatIsClosedTwiceAtOnce(t *testing.T) {
 					})
 				}
 				pass(time.Minute)
-				assert.Zero(t, returned.Load(), "they wait for the job")
+				assert.Zero(t, returned.Load(), "both calls wait for the job")
 				release()
 				closes.Wait()
 				assert.Equal(t, amboy.QueueStats{Completed: 1, Total: 1}, q.Stats(t.Context()))
@@ -686,8 +686,8 @@ func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 
 		goes.Close(ended())
 		synctest.Wait()
-		assert.Equal(t, amboy.QueueStats{Pending: 6, Total: 6}, goes.Stats(t.Context()), "no attempt is lost, and no lease kept")
-		assert.Equal(t, 3, stays.Stats(t.Context()).Running, "its workers are free for others")
+		assert.Equal(t, amboy.QueueStats{Pending: 6, Total: 6}, goes.Stats(t.Context()), "all jobs were handed back")
+		assert.Equal(t, 3, stays.Stats(t.Context()).Running, "the workers of the closed queue are free for other queues")
 		drainTo := day(t)
 		require.True(t, amboy.Wait(drainTo, stays))
 		assert.Zero(t, interrupted.Load())
@@ -766,11 +766,11 @@ func TestRecordWithoutAWorkerIsHandedBack(t *testing.T) {
 		put(t, stays, s.lasting("stays", time.Hour))
 		other := newDriverGroup(t, store, nil)
 		synctest.Wait()
-		assert.Equal(t, 2, open(t, other, "goes").Stats(t.Context()).Running, "another process has it at once")
+		assert.Equal(t, 2, open(t, other, "goes").Stats(t.Context()).Running, "another process gets the job at once")
 		goes.Close(ended())
 		require.True(t, amboy.Wait(day(t), stays))
 		require.True(t, amboy.Wait(day(t), open(t, other, "goes")))
-		assert.Len(t, s.all(), 4, "the one that was stopped ran again")
+		assert.Len(t, s.all(), 4, "the job that was handed back ran again")
 	})
 }
 

@@ -79,9 +79,9 @@ func isTaken(t *testing.T, store driver.Driver, q amboy.Queue, key string, until
 	return false
 }
 
-// TestUniqueJobHasItsKeyUntil tries to put another job with the same key at each stage of
-// a job's life.
-func TestUniqueJobHasItsKeyUntil(t *testing.T) {
+// TestUniqueKeyIsHeldUntilTheChosenStage tries to put another job with the same key at
+// each stage of a job's life.
+func TestUniqueKeyIsHeldUntilTheChosenStage(t *testing.T) {
 	for _, test := range []struct {
 		until          amboy.UniqueUntil
 		fails          bool
@@ -116,7 +116,7 @@ func TestUniqueJobHasItsKeyUntil(t *testing.T) {
 				taken := func() bool { return isTaken(t, store, q, "key", test.until) }
 				assert.True(t, taken(), "while it waits")
 				assert.False(t, isTaken(t, store, q, "other key", test.until))
-				assert.False(t, isTaken(t, store, q, "", test.until), "no key is no key")
+				assert.False(t, isTaken(t, store, q, "", test.until), "an empty key is no key")
 
 				require.NoError(t, q.Start(t.Context()))
 				pass(30 * time.Second)
@@ -130,7 +130,7 @@ func TestUniqueJobHasItsKeyUntil(t *testing.T) {
 				pass(30 * time.Minute)
 				assert.Equal(t, test.ended, taken(), "when it has ended")
 				pass(time.Hour)
-				assert.False(t, taken(), "when it is forgotten")
+				assert.False(t, taken(), "when it is removed")
 			})
 		})
 	}
@@ -235,8 +235,8 @@ func TestStreamsWhileJobsComeAndGo(t *testing.T) {
 			infos[info.ID]++
 		}
 		for _, id := range ids("kept", kept) {
-			require.Equal(t, 1, results[id], "job %q of the results", id)
-			require.Equal(t, 1, infos[id], "job %q of the infos", id)
+			require.Equal(t, 1, results[id], "job %q is in the results once", id)
+			require.Equal(t, 1, infos[id], "job %q is in the infos once", id)
 		}
 		for id, times := range results {
 			require.Equal(t, 1, times, "job %q", id)

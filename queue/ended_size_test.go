@@ -53,7 +53,7 @@ func TestAResultOfAnySizeWasStored(t *testing.T) {
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "small").State)
 		large := infoOf(t, q, "large")
 		assert.Equal(t, amboy.StateFailed, large.State)
-		assert.Zero(t, large.Retry.CurrentAttempt, "it is not retried")
+		assert.Zero(t, large.Retry.CurrentAttempt, "the job is not retried")
 		require.Len(t, large.Status.Errors, 1)
 		assert.Regexp(t, `^the result of job "large" has 10485\d\d bytes; at most 1048576 are stored$`, large.Status.Errors[0])
 	})

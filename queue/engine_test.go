@@ -137,7 +137,7 @@ func TestFailedJobIsRetried(t *testing.T) {
 		for j := range q.Results(t.Context()) {
 			results = append(results, j)
 		}
-		require.Len(t, results, 1, "an attempt that was replaced is no result")
+		require.Len(t, results, 1, "a replaced attempt is not a result")
 		assert.Equal(t, 2, results[0].RetryInfo().CurrentAttempt)
 		require.NoError(t, amboy.ResolveErrors(t.Context(), q))
 	})
@@ -185,7 +185,7 @@ func TestScopesAreHeldBetweenAttempts(t *testing.T) {
 		other := script(t, "other", func(context.Context, *scripted) {})
 		other.SetScopes([]string{"given up"})
 		other.SetEnqueueAllScopes(true)
-		require.NoError(t, q.Put(t.Context(), other), "a scope that is taken at dispatch is free between attempts")
+		require.NoError(t, q.Put(t.Context(), other), "a scope that is taken at the start of a run is free between attempts")
 		require.True(t, amboy.Wait(day(t), q))
 		require.NoError(t, q.Put(t.Context(), rival))
 		require.True(t, amboy.Wait(day(t), q))
@@ -233,9 +233,9 @@ func TestAnUndecodableJobIsParkedOnce(t *testing.T) {
 	}
 	assert.Equal(t, amboy.StateParked, parked.State)
 	assert.Contains(t, parked.Status.Reason, "can't be read")
-	assert.Equal(t, int64(1), counted.released.Load(), "it is set aside once")
+	assert.Equal(t, int64(1), counted.released.Load(), "the job is parked once")
 	_, there := q.Get(t.Context(), "one")
-	assert.False(t, there, "a job that can't be read can't be given")
+	assert.False(t, there, "Get returns no undecodable job")
 }
 
 // countingDriver counts calls, and fails or loses leases as the test says.
@@ -299,10 +299,10 @@ func TestLostLeaseCancelsItsJob(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 
-		require.ErrorIs(t, cause, amboy.ErrLeaseLost, "a lost lease left its job running")
+		require.ErrorIs(t, cause, amboy.ErrLeaseLost, "a job continued after it lost its lease")
 		assert.Equal(t, int64(2), runs.Load())
 		got, _ := second.Get(t.Context(), "one")
-		assert.Equal(t, second.ID(), got.Status().Owner, "the write of the first was refused")
+		assert.Equal(t, second.ID(), got.Status().Owner, "the write of the first process was refused")
 		assert.Equal(t, amboy.QueueStats{Completed: 1, Total: 1}, second.Stats(t.Context()))
 	})
 }
@@ -326,7 +326,7 @@ func TestHeartbeatRenewsAllLeasesInOneCallAndReadsNoJob(t *testing.T) {
 		recovered, err := store.RecoverStale(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, recovered)
-		assert.Equal(t, int64(36), counted.extends.Load(), "one call each quarter of the lock timeout")
+		assert.Equal(t, int64(36), counted.extends.Load(), "one call per quarter of the lock timeout")
 		require.True(t, amboy.Wait(day(t), q))
 		time.Sleep(time.Hour)
 		assert.LessOrEqual(t, counted.extends.Load(), int64(41), "no heartbeat while nothing runs")
@@ -435,7 +435,7 @@ func TestQueuePollsADriverThatDoesNotNotify(t *testing.T) {
 		j := script(t, "one", func(context.Context, *scripted) { waited = time.Since(put) })
 		require.NoError(t, elsewhere.Put(t.Context(), j))
 		require.True(t, amboy.WaitJob(day(t), j, q))
-		assert.LessOrEqual(t, waited, time.Second, "after an idle hour too")
+		assert.LessOrEqual(t, waited, time.Second, "even after an idle hour")
 	})
 }
 
@@ -508,7 +508,7 @@ func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
 		j.SetID(fmt.Sprint("retryable ", retryable))
 		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: &retryable})
 		require.NoError(t, q.Put(t.Context(), j))
-		require.True(t, amboy.WaitJob(day(t), j, q), "it was left in progress")
+		require.True(t, amboy.WaitJob(day(t), j, q), "the job was left in progress")
 		got, there := q.Get(t.Context(), j.ID())
 		require.True(t, there)
 		require.ErrorContains(t, got.Error(), "not a number")

@@ -171,7 +171,7 @@ func TestGroupCacheRemovesBeforeItClosesAndCleansUp(t *testing.T) {
 
 	require.NoError(t, cache.Remove(t.Context(), "q"))
 	assert.Equal(t, []string{"stats 1", "close 0", "hook 0"}, steps)
-	require.NoError(t, cache.Remove(t.Context(), "q"), "there is none with that name")
+	require.NoError(t, cache.Remove(t.Context(), "q"), "no queue has that name")
 	assert.Equal(t, 1, q.closed())
 }
 
@@ -229,7 +229,7 @@ func TestGroupCacheKeepsQueuesWhoseStatsAreUnknown(t *testing.T) {
 
 		require.ErrorIs(t, cache.Prune(ctx), context.Canceled)
 		require.ErrorIs(t, cache.Remove(ctx, "q"), context.Canceled)
-		require.ErrorIs(t, cache.Prune(ctx), context.Canceled, "it had ended before")
+		require.ErrorIs(t, cache.Prune(ctx), context.Canceled, "the context had ended before")
 		assert.Equal(t, 1, cache.Len())
 		assert.Zero(t, q.closed())
 	})
@@ -427,5 +427,5 @@ func TestGroupCacheReturnsTheErrorOfAnEndedContext(t *testing.T) {
 	require.ErrorIs(t, cache.Prune(ended()), context.Canceled)
 	assert.Equal(t, 1, cache.Len())
 	require.ErrorIs(t, cache.Close(ended()), context.Canceled)
-	assert.Equal(t, 1, q.closed(), "it is closed all the same")
+	assert.Equal(t, 1, q.closed(), "the queue is closed all the same")
 }

@@ -85,7 +85,7 @@ func TestAJobThatKillsItsProcessKillsTheFleetForEver(t *testing.T) {
 			}
 		}
 		assert.EqualValues(t, amboy.DefaultMaxInterruptions, f.kills.Load())
-		assert.Zero(t, most.Load(), "it runs alone from its fourth run on")
+		assert.Zero(t, most.Load(), "the job runs alone from its fourth run on")
 		stats := q.Stats(t.Context())
 		assert.Equal(t, amboy.QueueStats{Completed: 999, Pending: 1, Total: 1000}, stats)
 		killer := infoOf(t, q, "killer")

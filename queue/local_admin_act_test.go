@@ -54,7 +54,7 @@ func onAdminKinds[R any](t *testing.T, test func(a administered) R) R {
 			results = append(results, test(administer(t, q)))
 		})
 	}
-	assert.Equal(t, results[1], results[0], "what a stored queue does, and a local one")
+	assert.Equal(t, results[1], results[0], "a stored queue and a local queue")
 	return results[0]
 }
 
@@ -221,7 +221,7 @@ type history struct {
 	Counts                     []amboy.QueueStats
 }
 
-func TestLocalActionsAreThoseOfStoredQueues(t *testing.T) {
+func TestActionsOnLocalAndStoredQueuesAreEqual(t *testing.T) {
 	for _, kind := range driver.ActionKinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			seen := onAdminKinds(t, func(a administered) (h history) {
@@ -240,7 +240,7 @@ func TestLocalActionsAreThoseOfStoredQueues(t *testing.T) {
 					require.NoError(a.t, err)
 					acted := a.act(a.jobs(id), action)
 					dry.Next = ""
-					require.Equal(a.t, dry, acted, "what was to be done, and what was")
+					require.Equal(a.t, dry, acted, "DryRun and the action itself")
 					if acted.Done > 0 {
 						h.Done = append(h.Done, id)
 					}

@@ -25,7 +25,7 @@ func idsOf(records []*driver.Record) []string {
 	return ids
 }
 
-func TestLocalFindIsThatOfStoredQueues(t *testing.T) {
+func TestFindOnLocalAndStoredQueuesIsEqual(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	queries := map[string]driver.Query{
 		"all":                     {},
@@ -199,14 +199,14 @@ func TestRecordOfALocalJob(t *testing.T) {
 	assert.Equal(t, []string{"red"}, r.Tags)
 	assert.Equal(t, map[string]string{"trace": "17"}, r.Metadata)
 	assert.Equal(t, []string{"unregistered"}, r.Dependency.Edges)
-	assert.True(t, r.Job.IsZero(), "it may change until it has ended")
+	assert.True(t, r.Job.IsZero(), "the job may change until it has ended")
 	assert.Equal(t, "key", get("labeled").UniqueKey)
 	attempts, err := a.admin.Attempts(t.Context(), a.name, "noted")
 	require.NoError(t, err)
 	assert.Equal(t, []*driver.Record{r}, attempts)
 	attempts, err = a.admin.Attempts(t.Context(), a.name, "labeled")
 	require.NoError(t, err)
-	assert.Empty(t, attempts, "it is not retryable")
+	assert.Empty(t, attempts, "the job is not retryable")
 
 	require.NoError(t, controlled(t, a.queue).Resume(t.Context()))
 	drain(t, a.queue)

@@ -138,7 +138,7 @@ func TestRestartOfJobsThatFailAgain(t *testing.T) {
 		}
 		assert.Equal(t, jobs, restarted)
 		for i := range jobs {
-			assert.Len(t, infoOf(t, a.queue, fmt.Sprint(i)).Status.Attempts, 2, "its errors stay")
+			assert.Len(t, infoOf(t, a.queue, fmt.Sprint(i)).Status.Attempts, 2, "the errors are kept")
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestCancelMakesRoomInALocalQueue(t *testing.T) {
 		assert.Equal(t, driver.Acted{Done: 2}, a.act(a.jobs("a", "b"), driver.Action{Kind: driver.Cancel}))
 		synctest.Wait()
 		assert.EqualValues(t, 2, entered.Load())
-		assert.True(t, <-waiting, "who waited for it knows that it has ended")
+		assert.True(t, <-waiting, "the waiter learns that the job has ended")
 	})
 }
 
@@ -183,7 +183,7 @@ func TestClosedLocalQueueRefusesActions(t *testing.T) {
 	require.ErrorIs(t, err, amboy.ErrQueueClosed)
 	_, err = a.admin.Control(t.Context(), a.name, driver.ControlChange{Paused: new(true)})
 	require.ErrorIs(t, err, amboy.ErrQueueClosed)
-	assert.Len(t, a.find(a.all(), driver.PageRequest{Limit: 1}), 1, "it can still be read")
+	assert.Len(t, a.find(a.all(), driver.PageRequest{Limit: 1}), 1, "the store can still be read")
 }
 
 // TestAdminRaces finds races between workers and administration.

@@ -50,8 +50,8 @@ func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, j.runs)
-		assert.False(t, j.TimeInfo().WaitUntil.After(clock.now()), "it shows when it was due")
-		assert.Equal(t, at, tonight.TimeInfo().WaitUntil, "what a user set stays")
+		assert.False(t, j.TimeInfo().WaitUntil.After(clock.now()), "the job shows when it was due")
+		assert.Equal(t, at, tonight.TimeInfo().WaitUntil, "a time that a user set is unchanged")
 		assert.Equal(t, 1, tonight.runs)
 	})
 }

@@ -56,10 +56,10 @@ func TestEachQueuePauses(t *testing.T) {
 		due.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
 		put(t, q, late, due)
 		pass(time.Minute)
-		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "running").State, "what runs goes on")
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "running").State, "running jobs continue")
 		pass(2 * time.Hour)
 		assert.Equal(t, amboy.StateExpired, infoOf(t, q, "late").State)
-		assert.True(t, infoOf(t, q, "late").Status.Completed, "it has been ended")
+		assert.True(t, infoOf(t, q, "late").Status.Completed, "the expired job has ended")
 		for _, id := range []string{"waiting", "due"} {
 			assert.Equal(t, amboy.StatePending, infoOf(t, q, id).State)
 		}
@@ -67,7 +67,7 @@ func TestEachQueuePauses(t *testing.T) {
 
 		require.NoError(t, controlled(t, q).Resume(t.Context()))
 		synctest.Wait()
-		assert.Equal(t, amboy.StateRunning, infoOf(t, q, "waiting").State, "it goes on at once")
+		assert.Equal(t, amboy.StateRunning, infoOf(t, q, "waiting").State, "jobs run at once after Resume")
 		require.True(t, amboy.Wait(day(t), q))
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "due").State)
 	})
@@ -165,11 +165,11 @@ func TestMaxRunningIsALimit(t *testing.T) {
 				}
 				assert.Equal(t, 2, running())
 				pass(90 * time.Second)
-				assert.Equal(t, 2, running(), "others follow")
+				assert.Equal(t, 2, running(), "the next jobs start")
 				require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 3))
-				assert.Equal(t, 3, running(), "one more starts at once")
+				assert.Equal(t, 3, running(), "one more job starts at once")
 				require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 1))
-				assert.Equal(t, 3, running(), "what runs goes on")
+				assert.Equal(t, 3, running(), "running jobs continue")
 				pass(time.Minute)
 				assert.Equal(t, 1, running())
 				require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 100))

@@ -166,7 +166,7 @@ func TestSubscriberOfALocalGroup(t *testing.T) {
 		})
 		changes("a job is put there", func() { put(t, later, noop(t, "job")) })
 		drain(t, later)
-		changes("somebody acts", func() {
+		changes("an action", func() {
 			_, err := admin.Act(t.Context(), driver.ActRequest{Action: driver.Action{Kind: driver.Park}, Limit: 10})
 			require.NoError(t, err)
 		})

@@ -235,7 +235,7 @@ func TestLocalGroupGetReportsQueuesThatCannotBeMade(t *testing.T) {
 
 			opts := makesNew()
 			_, err = group.Get(t.Context(), "q", &opts)
-			require.NoError(t, err, "the next call tries anew")
+			require.NoError(t, err, "the next call tries again")
 		})
 	}
 }
@@ -263,7 +263,7 @@ func TestLocalGroupMakesAQueueOnce(t *testing.T) {
 		synctest.Wait()
 
 		_, err := group.Get(t.Context(), "quick")
-		require.NoError(t, err, "a queue that is being made blocks no other")
+		require.NoError(t, err, "creating one queue does not block another")
 		require.EqualError(t, group.Put(t.Context(), "slow", &groupedQueue{}), `putting queue "slow" in a local group: the name is taken`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

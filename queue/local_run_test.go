@@ -32,14 +32,14 @@ func inLocalBubble(t *testing.T, test func(t *testing.T, a administered)) {
 func TestCanceledLocalRun(t *testing.T) {
 	type contextKey struct{}
 	for name, run := range map[string]func(ctx context.Context, j *funcJob){
-		"it waits": func(ctx context.Context, _ *funcJob) { <-ctx.Done() },
-		"a context of its own waits": func(ctx context.Context, _ *funcJob) {
+		"waits for Done": func(ctx context.Context, _ *funcJob) { <-ctx.Done() },
+		"waits on a derived context": func(ctx context.Context, _ *funcJob) {
 			own, cancel := context.WithTimeout(context.WithValue(ctx, contextKey{}, 1), time.Hour)
 			defer cancel()
 			<-own.Done()
 			assert.ErrorIs(t, context.Cause(own), amboy.ErrAborted)
 		},
-		"it looks": func(ctx context.Context, _ *funcJob) {
+		"polls Err": func(ctx context.Context, _ *funcJob) {
 			for ctx.Err() == nil {
 				time.Sleep(time.Second)
 			}
@@ -142,7 +142,7 @@ func TestLocalRunOfACompletedJob(t *testing.T) {
 		assert.False(t, get().Job.IsZero())
 		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Restart}))
 		synctest.Wait()
-		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Cancel}), "it runs again")
+		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Cancel}), "the job runs again")
 	})
 }
 
@@ -180,7 +180,7 @@ func TestLocalRunThatWasCanceledBeforeItBegan(t *testing.T) {
 
 	ctx, end = q.(amboy.JobContexter).JobContext(t.Context(), j)
 	defer end()
-	require.ErrorIs(t, context.Cause(ctx), amboy.ErrLeaseLost, "it does not run")
+	require.ErrorIs(t, context.Cause(ctx), amboy.ErrLeaseLost, "the job does not run")
 }
 
 // asked is a retry policy that calls a function when its delay is asked for.

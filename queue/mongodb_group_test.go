@@ -100,7 +100,7 @@ func TestMongoDBGroupMergesOptions(t *testing.T) {
 			drain(t, q)
 			n, err := d.Collection("tenants.group").CountDocuments(t.Context(), map[string]string{"_id": name + ".one", "group": name})
 			require.NoError(t, err)
-			assert.EqualValues(t, 1, n, "all are in one collection")
+			assert.EqualValues(t, 1, n, "all jobs are in one collection")
 		})
 	}
 	assert.EqualValues(t, 1, wrapped.Load())
@@ -217,23 +217,23 @@ func TestMongoDBGroupsShareJobs(t *testing.T) {
 		q := open(t, putting, "tenant")
 		require.NoError(t, q.(amboy.QueueController).Pause(t.Context()))
 		put(t, q, newJob(t, "one", func(context.Context, *funcJob) { ran.Add(1) }))
-		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "also those that are not open here")
+		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "including queues that are not open here")
 		assert.Zero(t, running.Len())
 		pass(10 * time.Second)
-		assert.Zero(t, running.Len(), "it is paused")
+		assert.Zero(t, running.Len(), "the queue is paused")
 		require.NoError(t, q.(amboy.QueueController).Resume(t.Context()))
 		pass(10 * time.Second)
 		assert.EqualValues(t, 1, ran.Load())
-		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "it had work within the TTL")
+		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "the queue had work within the TTL")
 		pass(2 * time.Minute)
 		assert.Zero(t, running.Len())
 		assert.Empty(t, running.Queues(t.Context()))
 	})
 }
 
-// TestMongoDBGroupOfAServerThatGoes asks for a queue that needs its own driver while no
-// server runs. The queue is made once the server is back.
-func TestMongoDBGroupOfAServerThatGoes(t *testing.T) {
+// TestMongoDBGroupMakesAQueueOnceItsServerIsBack asks for a queue that needs its own
+// driver while no server runs. The queue is made once the server is back.
+func TestMongoDBGroupMakesAQueueOnceItsServerIsBack(t *testing.T) {
 	d := mongotest.Open(t)
 	group := newMongoDBGroup(t, d, nil)
 	slow := &queue.MongoDBQueueOptions{DB: &queue.MongoDBOptions{LockTimeout: time.Hour}}

@@ -99,7 +99,7 @@ func backlogOnMongoDB(t *testing.T, d *mongotest.Deployment, scheduled, finished
 	<-started
 	put(t, q, waits, noop(t, "after"))
 	require.True(t, amboy.WaitJob(within(t), noop(t, "after"), q))
-	require.Equal(t, amboy.StateBlocked, infoOf(t, q, "waits").State, "a claim has met it")
+	require.Equal(t, amboy.StateBlocked, infoOf(t, q, "waits").State, "a claim has examined the job")
 	busy, started, freeWorker := holder(t, "busy") // so that no worker here claims the following jobs
 	put(t, q, busy)
 	<-started

@@ -26,13 +26,13 @@ func TestMongoDBQueueOptionsValidate(t *testing.T) {
 		amend func(*queue.MongoDBQueueOptions)
 		errs  []string
 	}{
-		"the least":   {amend: func(*queue.MongoDBQueueOptions) {}},
-		"a function":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers, o.WorkerPoolSize = nil, five }},
-		"both":        {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }},
-		"neither":     {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = nil }, errs: []string{"NumWorkers or WorkerPoolSize must be set"}},
-		"no workers":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = new(0) }, errs: []string{"NumWorkers must be at least 1 (is 0)"}},
-		"no database": {amend: func(o *queue.MongoDBQueueOptions) { o.DB = nil }, errs: []string{"DB must be set"}},
-		"what is within": {
+		"required options only": {amend: func(*queue.MongoDBQueueOptions) {}},
+		"a function":            {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers, o.WorkerPoolSize = nil, five }},
+		"both":                  {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }},
+		"neither":               {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = nil }, errs: []string{"NumWorkers or WorkerPoolSize must be set"}},
+		"no workers":            {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = new(0) }, errs: []string{"NumWorkers must be at least 1 (is 0)"}},
+		"no database":           {amend: func(o *queue.MongoDBQueueOptions) { o.DB = nil }, errs: []string{"DB must be set"}},
+		"invalid nested options": {
 			amend: func(o *queue.MongoDBQueueOptions) {
 				o.DB.Collection = ""
 				o.Retryable = &queue.RetryableQueueOptions{StaleRetryingMonitorInterval: -1}
@@ -70,7 +70,7 @@ func TestMongoDBQueueOfAURI(t *testing.T) {
 	require.NoError(t, err)
 	put(t, q, noop(t, "one"))
 	require.NoError(t, q.Start(t.Context()))
-	require.NoError(t, q.Start(t.Context()), "which does nothing")
+	require.NoError(t, q.Start(t.Context()), "a second Start does nothing")
 	drain(t, q)
 	q.Close(t.Context())
 	require.Error(t, q.Put(t.Context(), noop(t, "two")))
@@ -95,7 +95,7 @@ func TestMongoDBQueueOfAClient(t *testing.T) {
 // the context ends, and that its error contains no password.
 func TestMongoDBQueueWithoutAServer(t *testing.T) {
 	for name, uri := range map[string]string{
-		"nobody listens":    "mongodb://me:secret@127.0.0.1:1",
+		"no server listens": "mongodb://me:secret@127.0.0.1:1",
 		"no connection URI": "http://me:secret@127.0.0.1",
 		"can't be parsed":   "mongodb://me:secret@:::",
 		"percent":           "mongodb://me:secret%@127.0.0.1:1",
@@ -128,7 +128,7 @@ func TestMongoDBQueuesOfOneCollection(t *testing.T) {
 		queues = append(queues, q)
 	}
 	group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) { o.DefaultQueue.DB.Collection = "queue" })
-	assert.Equal(t, 1, open(t, group, "one").Stats(t.Context()).Total, "it is the queue of that name")
+	assert.Equal(t, 1, open(t, group, "one").Stats(t.Context()).Total, "the group opens the queue of that name")
 	assert.Equal(t, 1, queues[1].Stats(t.Context()).Total)
 }
 
@@ -160,7 +160,7 @@ func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
 		}
 		q, err := queue.NewMongoDBQueue(t.Context(), opts)
 		require.NoError(t, err)
-		assert.Equal(t, want, workersOf(t, q), "the function gives %d", size)
+		assert.Equal(t, want, workersOf(t, q), "the function returns %d", size)
 		q.Close(t.Context())
 	}
 	_, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
@@ -285,8 +285,8 @@ func TestMongoDBFormats(t *testing.T) {
 	}
 }
 
-// TestMongoDBIndexesAreBuiltWhereAsked checks which indexes exist.
-func TestMongoDBIndexesAreBuiltWhereAsked(t *testing.T) {
+// TestMongoDBIndexesAreBuiltAsConfigured checks which indexes exist.
+func TestMongoDBIndexesAreBuiltAsConfigured(t *testing.T) {
 	counts := map[string]int{}
 	for name, amend := range map[string]func(*queue.MongoDBOptions){
 		"all":          nil,
@@ -300,7 +300,7 @@ func TestMongoDBIndexesAreBuiltWhereAsked(t *testing.T) {
 		require.NoError(t, err)
 		counts[name] = len(indexes)
 	}
-	assert.Equal(t, 1, counts["none"], "that of the _id")
+	assert.Equal(t, 1, counts["none"], "the index on _id")
 	assert.Greater(t, counts["no reporting"], 5)
 	assert.Greater(t, counts["all"], counts["no reporting"])
 }
@@ -369,12 +369,12 @@ func TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing(t *testing.T) {
 		})
 		put(t, q, noop(t, "one"))
 		drain(t, q)
-		require.Len(t, hintsOf(&seen), 1, "it was tried")
+		require.Len(t, hintsOf(&seen), 1, "the hint was tried")
 
 		seen.reset()
 		put(t, q, noop(t, "two"))
 		drain(t, q)
-		assert.Empty(t, hintsOf(&seen), "the server has just said that there is no such index")
+		assert.Empty(t, hintsOf(&seen), "the server has just reported that the index is missing")
 
 		_, err := d.Collection("queue.jobs").Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: keys})
 		require.NoError(t, err)

@@ -48,7 +48,7 @@ func TestARunWhoseLeaseIsNotRenewedGoesOn(t *testing.T) {
 		pass(time.Hour)
 		require.ErrorIs(t, cause, amboy.ErrLeaseLost)
 		assert.Less(t, ran, time.Minute, "the lock timeout")
-		assert.Greater(t, ran, 50*time.Second, "it was given up too early")
+		assert.Greater(t, ran, 50*time.Second, "the run was given up too early")
 	})
 }
 
@@ -68,7 +68,7 @@ func TestAProcessTakesOverAJobThatItRunsItself(t *testing.T) {
 		synctest.Wait()
 		store.fail("Extend")
 		pass(10 * time.Minute)
-		assert.Equal(t, int64(1), runs.Load(), "it recovered a lease whose run has not returned")
+		assert.Equal(t, int64(1), runs.Load(), "the process recovered a lease whose run has not returned")
 		store.heal()
 		close(release)
 		pass(10 * time.Minute)
@@ -140,9 +140,9 @@ func TestAClaimThatArrivesAfterItsLeaseIsRun(t *testing.T) {
 		put(t, q, newJob(t, "one", func(context.Context, *funcJob) { begun = time.Now() }))
 		require.True(t, amboy.WaitJob(day(t), jobOf(t, q, "one"), q))
 		pass(10 * time.Minute)
-		assert.Positive(t, store.count("Release"), "it was handed back unrun")
+		assert.Positive(t, store.count("Release"), "the job was handed back unrun")
 		got := jobOf(t, q, "one")
-		assert.False(t, got.TimeInfo().Start.Before(begun.Add(-time.Second)), "it ran under the lease of a claim that was answered too late")
+		assert.False(t, got.TimeInfo().Start.Before(begun.Add(-time.Second)), "the job ran under the lease of a claim that was answered too late")
 	})
 }
 
@@ -171,7 +171,7 @@ func TestCloseLeavesTheLeaseOfAClaimThatWasUnderWay(t *testing.T) {
 		q.Close(ended())
 		stats, err := store.Stats(t.Context(), "")
 		require.NoError(t, err)
-		assert.Zero(t, stats.Running, "it is leased to a queue that was closed")
+		assert.Zero(t, stats.Running, "the job is leased to a closed queue")
 	})
 }
 
@@ -229,7 +229,7 @@ type silent struct{ *spy }
 
 func (silent) Subscribe(func(driver.Change)) (cancel func()) { return func() {} }
 
-func TestAJobWhoseNotificationIsLostIsForgotten(t *testing.T) {
+func TestAJobWhoseNotificationWasLostNeverRan(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
 		q := startEngine(t, silent{store}, 1)
 		defer q.Close(context.Background())
@@ -255,7 +255,7 @@ func TestRecoveryEndsWithARemovalThatNeverReturns(t *testing.T) {
 		pass(time.Minute)
 		before := store.count("RecoverStale")
 		pass(10 * time.Minute)
-		assert.Equal(t, before+40, store.count("RecoverStale"), "one with each heartbeat")
+		assert.Equal(t, before+40, store.count("RecoverStale"), "one per heartbeat")
 		close(stuck)
 		q.Close(t.Context())
 	})
@@ -270,8 +270,8 @@ func TestAQueuePollsLessOftenThanItsPollInterval(t *testing.T) {
 		pass(time.Second)
 		store.reset()
 		pass(time.Hour)
-		assert.GreaterOrEqual(t, store.count("Claim"), 3600, "each poll comes after at most a second")
-		assert.LessOrEqual(t, store.count("Claim"), 7200, "and after at least half of one")
+		assert.GreaterOrEqual(t, store.count("Claim"), 3600, "polls are at most one second apart")
+		assert.LessOrEqual(t, store.count("Claim"), 7200, "polls are at least half a second apart")
 	})
 }
 
@@ -300,7 +300,7 @@ func TestADriverWithTooFewResultsLeavesARunBehind(t *testing.T) {
 		assert.Equal(t, 4, q.Stats(t.Context()).Completed)
 		put(t, q, noop(t, "later"))
 		pass(time.Second)
-		assert.Equal(t, 5, q.Stats(t.Context()).Completed, "its worker is free again")
+		assert.Equal(t, 5, q.Stats(t.Context()).Completed, "the worker is free again")
 	})
 }
 
@@ -323,7 +323,7 @@ func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 		began, next := time.Now(), time.Time{}
 		put(t, q, newJob(t, "next", func(context.Context, *funcJob) { next = time.Now() }))
 		pass(10 * time.Minute)
-		require.False(t, next.IsZero(), "it never began")
+		require.False(t, next.IsZero(), "the job never started")
 		assert.LessOrEqual(t, next.Sub(began), time.Second+pool.StuckGrace+time.Second)
 		assert.Zero(t, other, "the scope is held while the job runs")
 		info := infoOf(t, q, "stuck")
@@ -333,7 +333,7 @@ func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 		pass(time.Second)
 		assert.NotZero(t, other)
 		assert.Equal(t, 3, q.Stats(t.Context()).Completed)
-		assert.Nil(t, infoOf(t, q, "stuck").Stuck(), "it has ended")
+		assert.Nil(t, infoOf(t, q, "stuck").Stuck(), "the job has ended")
 	})
 }
 
@@ -357,7 +357,7 @@ func TestStuckJobsOfAGroupKeepAllOthersFromStarting(t *testing.T) {
 		began, next := time.Now(), time.Time{}
 		put(t, quiet, newJob(t, "next", func(context.Context, *funcJob) { next = time.Now() }))
 		pass(time.Minute)
-		require.False(t, next.IsZero(), "it never began")
+		require.False(t, next.IsZero(), "the job never started")
 		assert.LessOrEqual(t, next.Sub(began), time.Second+pool.StuckGrace+time.Second)
 	})
 }
@@ -387,10 +387,10 @@ func TestAnAbandonedRunEndsTheJobThatRunsAgain(t *testing.T) {
 		record, err := admin.Admin().Get(t.Context(), admin.Queues()[0], "stuck")
 		require.NoError(t, err)
 		require.NoError(t, admin.Abandon(t.Context(), []*driver.Record{record})[0])
-		require.ErrorIs(t, admin.Abandon(t.Context(), []*driver.Record{record})[0], amboy.ErrLeaseLost, "its lease is another's")
+		require.ErrorIs(t, admin.Abandon(t.Context(), []*driver.Record{record})[0], amboy.ErrLeaseLost, "the lease belongs to another run")
 		pass(time.Second)
 		assert.Equal(t, 2, runs)
-		assert.Equal(t, 2, q.Stats(t.Context()).Completed, "also the job that waited for the scope")
+		assert.Equal(t, 2, q.Stats(t.Context()).Completed, "including the job that waited for the scope")
 		close(release)
 		pass(time.Second)
 		assert.Equal(t, []error{amboy.ErrLeaseLost}, causes)

@@ -79,7 +79,7 @@ func TestJobThatIsPutAgainStartsAnew(t *testing.T) {
 		drain(t, q)
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
 		got, _ := q.Get(within(t), "one")
-		assert.Len(t, got.Status().Attempts, 1, "it keeps its history")
+		assert.Len(t, got.Status().Attempts, 1, "the job keeps its history")
 	})
 }
 
@@ -206,7 +206,7 @@ func TestEnqueueScopeIsHeldFromPutToEnd(t *testing.T) {
 		assert.True(t, amboy.IsDuplicateJobScopeError(err), "%v", err)
 		assert.True(t, amboy.IsDuplicateJobError(err))
 		_, there := q.Get(within(t), "second")
-		assert.False(t, there, "a Put that failed left something behind")
+		assert.False(t, there, "a failed Put left something behind")
 
 		third := noop(t, "third") // b is not an enqueue scope of the first
 		third.SetScopes([]string{"b"})
@@ -334,8 +334,8 @@ func TestDependencyThatFailed(t *testing.T) {
 		policy dependency.FailurePolicy
 		want   amboy.JobState
 	}{
-		"fails the dependent by default": {dependency.FailOnFailure, amboy.StateFailed},
-		"runs it where it says so":       {dependency.RunOnFailure, amboy.StateSucceeded},
+		"fails the dependent by default":    {dependency.FailOnFailure, amboy.StateFailed},
+		"runs it if its dependency says so": {dependency.RunOnFailure, amboy.StateSucceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, 2, 100, func(t *testing.T, q amboy.Queue) {
@@ -395,7 +395,7 @@ func TestDependencyStates(t *testing.T) {
 	}
 }
 
-func TestBlockedDependencyIsAskedAgain(t *testing.T) {
+func TestBlockedDependencyIsCheckedAgain(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		var asked atomic.Int64
 		var open atomic.Bool
@@ -411,7 +411,7 @@ func TestBlockedDependencyIsAskedAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, amboy.StateBlocked, infoOf(t, q, "one").State)
-		assert.Less(t, asked.Load(), int64(1000), "it is asked every few seconds, not all the time")
+		assert.Less(t, asked.Load(), int64(1000), "the dependency is checked every few seconds, not all the time")
 		assert.Greater(t, asked.Load(), int64(500))
 		open.Store(true)
 		time.Sleep(10 * time.Second)
@@ -437,7 +437,7 @@ func TestCycleIsRefusedWithItsPath(t *testing.T) {
 		assert.Equal(t, []string{"a", "b", "c", "a"}, cycle.Path)
 		assert.Contains(t, err.Error(), "a -> b -> c -> a")
 		drain(t, q)
-		assert.Equal(t, 1, q.Stats(within(t)).Total, "only the job outside of the cycle is there")
+		assert.Equal(t, 1, q.Stats(within(t)).Total, "only the job outside the cycle was put")
 	})
 }
 
@@ -451,7 +451,7 @@ func TestPanicIsAnErrorOfTheJob(t *testing.T) {
 		require.Len(t, info.Status.Attempts, 1)
 		assert.Contains(t, info.Status.Attempts[0].Error, "at the disco")
 		assert.Contains(t, info.Status.Attempts[0].Stack, "queue_test.go")
-		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "good").State, "the worker lives on")
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "good").State, "the worker survives")
 	})
 }
 
@@ -489,7 +489,7 @@ func TestFullQueueMakesPutWait(t *testing.T) {
 		assert.Equal(t, time.Minute, time.Since(begin))
 		_, there := q.Get(t.Context(), "given up")
 		assert.False(t, there)
-		assert.True(t, amboy.IsDuplicateJobError(q.Put(t.Context(), noop(t, "one"))), "a duplicate need not wait for room")
+		assert.True(t, amboy.IsDuplicateJobError(q.Put(t.Context(), noop(t, "one"))), "a duplicate does not wait for room")
 
 		done := make(chan error, 1)
 		go func() { done <- q.Put(t.Context(), noop(t, "three")) }()
@@ -538,7 +538,7 @@ func TestClosedQueueRefusesJobs(t *testing.T) {
 		require.ErrorIs(t, q.Start(within(t)), amboy.ErrQueueClosed)
 		assert.Nil(t, q.Next(within(t)))
 		_, there := q.Get(within(t), "one")
-		assert.True(t, there, "what ended can still be read")
+		assert.True(t, there, "finished jobs can still be read")
 		q.Close(within(t))
 	})
 }
@@ -772,7 +772,7 @@ func TestCompleteByHand(t *testing.T) {
 		j, ok := q.Get(within(t), "one")
 		require.True(t, ok)
 		require.NoError(t, q.Complete(within(t), j))
-		require.ErrorIs(t, q.Complete(within(t), j), amboy.ErrLeaseLost, "it has ended")
+		require.ErrorIs(t, q.Complete(within(t), j), amboy.ErrLeaseLost, "the job has ended")
 		assert.True(t, amboy.IsJobNotFoundError(q.Complete(within(t), noop(t, "nobody"))))
 		require.Error(t, q.Complete(within(t), nil))
 		release()
@@ -850,9 +850,9 @@ func TestLockOfACopyIsSaved(t *testing.T) {
 	drain(t, q)
 }
 
-// TestRunningJobSavesItselfAfterItsLeaseWasRenewed renews the lease often, and also lets
+// TestARunningJobCanBeSavedAfterItsLeaseWasRenewed renews the lease often, and also lets
 // the job lock itself.
-func TestRunningJobSavesItselfAfterItsLeaseWasRenewed(t *testing.T) {
+func TestARunningJobCanBeSavedAfterItsLeaseWasRenewed(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		saved := make(chan error, 2)
 		release := make(chan struct{})
@@ -931,7 +931,7 @@ func TestJobThatIsPutAsCompletedNeverRuns(t *testing.T) {
 		defer again.Close(context.Background())
 		put(t, again, jobOf(t, q, "dependent"))
 		drain(t, again)
-		assert.Empty(t, received(ran), "it has ended, and was put again")
+		assert.Empty(t, received(ran), "the job has ended, and was put again")
 	})
 }
 
@@ -960,7 +960,7 @@ func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
 		pass(time.Minute)
 		stats := q.Stats(t.Context())
 		assert.Equal(t, 1, stats.Running)
-		assert.Equal(t, 1, stats.Pending, "it waits for the scope of the other")
+		assert.Equal(t, 1, stats.Pending, "the job waits for the scope of the other job")
 		info := infoOf(t, q, "running")
 		assert.Equal(t, amboy.StateRunning, info.State)
 		assert.Equal(t, "another process", info.Status.Owner)
@@ -970,7 +970,7 @@ func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
 		require.NoError(t, owned.Lock("another process", amboy.LockTimeout))
 		require.NoError(t, q.Save(t.Context(), owned))
 		pass(amboy.LockTimeout - time.Second)
-		assert.Empty(t, received(ran), "it was locked again")
+		assert.Empty(t, received(ran), "the job was locked again")
 		pass(amboy.LockTimeout / 2)
 		drain(t, q)
 		assert.Equal(t, []string{"running", "waiting"}, received(ran))

@@ -87,9 +87,9 @@ func (d *statsHook) Stats(ctx context.Context, name string) (amboy.QueueStats, e
 	return stats, err
 }
 
-// TestWaitIsNotOverForANewJob puts a job and waits for it after the queue was found idle,
+// TestWaitDoesNotEndBeforeANewJob puts a job and waits for it after the queue was found idle,
 // but before the waiters were woken.
-func TestWaitIsNotOverForANewJob(t *testing.T) {
+func TestWaitDoesNotEndBeforeANewJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooked := &statsHook{Driver: newStore(t)}
 		q := startEngine(t, hooked, 2)
@@ -244,9 +244,9 @@ type slowManager struct {
 
 func (m *slowManager) State() dependency.State { return m.state() }
 
-// TestJobCompletedWhileItsDependencyIsAsked completes a job by hand after a worker took
+// TestJobCompletedWhileItsDependencyIsChecked completes a job by hand after a worker took
 // it, and before its dependency answers.
-func TestJobCompletedWhileItsDependencyIsAsked(t *testing.T) {
+func TestJobCompletedWhileItsDependencyIsChecked(t *testing.T) {
 	for _, answer := range []dependency.State{dependency.Blocked, dependency.Ready, dependency.Unresolved, dependency.Passed} {
 		t.Run(answer.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -281,7 +281,7 @@ func (d *panicky) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cl
 	return d.Driver.Claim(ctx, req)
 }
 
-func TestDriverThatPanicsIsAskedAgain(t *testing.T) {
+func TestDriverThatPanicsIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := startEngine(t, &panicky{Driver: newStore(t)}, 2)
 		defer q.Close(context.Background())
@@ -340,8 +340,8 @@ func TestRecordWithoutAWorker(t *testing.T) {
 	})
 }
 
-// TestPutsThatWaitAreServedInTurn fills a queue, so that Puts wait.
-func TestPutsThatWaitAreServedInTurn(t *testing.T) {
+// TestWaitingPutsAreServedInOrder fills a queue, so that Puts wait.
+func TestWaitingPutsAreServedInOrder(t *testing.T) {
 	onEachFaked(t, 1, func(t *testing.T, q amboy.Queue) {
 		var order journal
 		blocker, started, release := holder(t, "blocker")

@@ -40,9 +40,9 @@ func TestRetentionValidate(t *testing.T) {
 	require.ErrorContains(t, err, "Succeeded must be positive")
 }
 
-// TestJobsAreKeptByHowTheyEnded ends one job in each way, and checks that it is removed
+// TestRetentionDependsOnTheOutcome ends one job in each way, and checks that it is removed
 // at the next heartbeat after its retention.
-func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
+func TestRetentionDependsOnTheOutcome(t *testing.T) {
 	const dayLong, heartbeat = 24 * time.Hour, 150 * time.Second
 	for name, test := range map[string]struct {
 		retention queue.Retention
@@ -93,7 +93,7 @@ func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 					ended[info.ID] = info.Time.End
 				}
 				require.Len(t, ended, len(test.keeps))
-				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "one has two attempts")
+				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "one job has two attempts")
 
 				there := func() map[string]bool {
 					all := map[string]bool{}
@@ -118,13 +118,13 @@ func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 						age := time.Since(ended[id])
 						switch {
 						case keep == 0 || age < keep:
-							require.True(t, left[id], "job %q is gone after %s", id, age)
+							require.True(t, left[id], "job %q is missing after %s", id, age)
 						case age > keep+heartbeat:
-							require.False(t, left[id], "job %q is there after %s", id, age)
+							require.False(t, left[id], "job %q still exists after %s", id, age)
 						}
 					}
 				}
-				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "they still count")
+				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "removed jobs still count")
 			})
 		})
 	}
@@ -153,10 +153,10 @@ func TestReplacedAttemptsGoBeforeTheLast(t *testing.T) {
 		pass(23 * time.Hour)
 		assert.Len(t, attempts(), 4)
 		pass(2 * time.Hour)
-		assert.Equal(t, []string{"fails 1"}, attempts(), "the last attempt tells about all")
+		assert.Equal(t, []string{"fails 1"}, attempts(), "the last attempt has the errors of all")
 		got, ok := q.Get(t.Context(), "fails")
 		require.True(t, ok)
-		assert.Len(t, got.Status().Attempts, 3, "two failures, and that there are no attempts left")
+		assert.Len(t, got.Status().Attempts, 3, "two failures, and the error that no attempts are left")
 		pass(6 * 24 * time.Hour)
 		assert.Empty(t, attempts())
 		put(t, q, noop(t, "works"), noop(t, "fails"))
@@ -189,7 +189,7 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 		left, err := store.Count(t.Context(), driver.Query{}, jobs)
 		require.NoError(t, err)
 		assert.Zero(t, left)
-		assert.LessOrEqual(t, store.count("Forget"), 2*4+3, "one in each heartbeat, and one for each thousand")
+		assert.LessOrEqual(t, store.count("Forget"), 2*4+3, "one call per heartbeat, and one per thousand jobs")
 	})
 }
 
@@ -227,8 +227,8 @@ func TestMaintenanceCostsLittle(t *testing.T) {
 		pass(time.Hour)
 		reset()
 		pass(time.Hour)
-		assert.Equal(t, processes*int(time.Hour/heartbeat), total("RecoverStale"), "each with each heartbeat")
-		assert.LessOrEqual(t, total("Forget"), processes, "nothing is over")
+		assert.Equal(t, processes*int(time.Hour/heartbeat), total("RecoverStale"), "each process, with each heartbeat")
+		assert.LessOrEqual(t, total("Forget"), processes, "no retention is over")
 
 		put(t, queues[0], noop(t, "one"))
 		require.True(t, amboy.Wait(day(t), queues[0]))
@@ -238,7 +238,7 @@ func TestMaintenanceCostsLittle(t *testing.T) {
 		assert.LessOrEqual(t, total("Forget"), processes*int(kept/time.Hour))
 		pass(time.Hour)
 		_, err := store.Get(t.Context(), "", "one")
-		assert.True(t, amboy.IsJobNotFoundError(err), "it was removed when its time was over: %v", err)
+		assert.True(t, amboy.IsJobNotFoundError(err), "the job was removed when its retention was over: %v", err)
 	})
 }
 
@@ -257,7 +257,7 @@ func TestDeadProcessLeavesNothingForEver(t *testing.T) {
 		dying.fail()
 		pass(2 * time.Hour)
 		_, err := store.Get(t.Context(), "", "one")
-		assert.True(t, amboy.IsJobNotFoundError(err), "another process looks every hour: %v", err)
+		assert.True(t, amboy.IsJobNotFoundError(err), "another process checks every hour: %v", err)
 	})
 }
 
@@ -306,7 +306,7 @@ func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
 					require.Len(t, runs.all(), 2)
 					again := runs.all()[1].Sub(lastHeartbeat)
 					assert.LessOrEqual(t, again, lease+heartbeat)
-					assert.GreaterOrEqual(t, again, lease, "before the lease ran out")
+					assert.GreaterOrEqual(t, again, lease, "before the lease expired")
 				})
 			})
 		}

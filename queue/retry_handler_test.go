@@ -676,7 +676,7 @@ func TestRetryHandlerHoldsNoMoreJobsThanItsCapacity(t *testing.T) {
 		// from the queue for both of their tries.
 		assert.Equal(t, []time.Duration{0, 0, time.Second, time.Second}, q.times("GetAttempt"))
 		assert.Equal(t, 1, jobs[0].Status().ModificationCount)
-		assert.Equal(t, 2, jobs[1].Status().ModificationCount, "each copy that is read back must be locked")
+		assert.Equal(t, 2, jobs[1].Status().ModificationCount, "each copy that is read from the queue must be locked")
 	})
 }
 
@@ -757,7 +757,7 @@ func TestRetryHandlerTakesAnAttemptOnce(t *testing.T) {
 		require.NoError(t, h.Put(t.Context(), j))
 		require.NoError(t, h.Put(t.Context(), j), "while it waits")
 		synctest.Wait()
-		require.NoError(t, h.Put(t.Context(), j), "while it is in work")
+		require.NoError(t, h.Put(t.Context(), j), "while a worker handles it")
 		synctest.Wait()
 		assert.Len(t, q.called("CompleteRetryingAndPut"), 1)
 		close(release)
@@ -898,9 +898,9 @@ func TestRetryHandlerForgetsHandledJobsWhileOthersWait(t *testing.T) {
 		between time.Duration
 		after   time.Duration
 	}{
-		"for a worker":                   {replace: blocking},
-		"for another try":                {replace: failing},
-		"for another try, as it did too": {replace: failingOnce, between: 10 * time.Second, after: 50 * time.Second},
+		"for a worker":                      {replace: blocking},
+		"for another try":                   {replace: failing},
+		"for another try, as the others do": {replace: failingOnce, between: 10 * time.Second, after: 50 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -967,7 +967,7 @@ func TestRetryHandlerMemoryDoesNotGrowWithHandledJobs(t *testing.T) {
 		before := inUse()
 		put()
 		after := inUse()
-		assert.Less(t, after, before+jobs*100, "IDs alone are twice as large")
+		assert.Less(t, after, before+jobs*100, "the IDs alone are twice as large")
 		runtime.KeepAlive(h)
 	})
 }
@@ -1067,7 +1067,7 @@ func TestRetryHandlerCloseCancelsWhenItsContextEnds(t *testing.T) {
 		h.Close(ctx)
 
 		assert.Equal(t, time.Second, time.Since(q.made))
-		assert.Empty(t, q.called("CompleteRetrying"), "the job stays as it is")
+		assert.Empty(t, q.called("CompleteRetrying"), "the job is unchanged")
 		assert.Equal(t, []string{"no route to host"}, j.Status().Errors)
 	})
 }

@@ -120,7 +120,7 @@ func TestEachQueueKeepsAUniqueKeyUntil(t *testing.T) {
 					put(t, q, noop(t, id))
 					drain(t, q)
 				}
-				assert.False(t, hasKey(t, q), "when it is forgotten")
+				assert.False(t, hasKey(t, q), "when it is removed")
 			})
 		})
 	}
@@ -151,7 +151,7 @@ func TestUniqueJobIsRefused(t *testing.T) {
 		err := q.Put(t.Context(), second)
 		requireKeyRefused(t, err)
 		require.ErrorContains(t, err, `putting job "two"`)
-		require.NoError(t, amboy.EnqueueUniqueJob(t.Context(), q, second), "it is there already, in a way")
+		require.NoError(t, amboy.EnqueueUniqueJob(t.Context(), q, second), "the job exists already")
 		_, ok := q.Get(t.Context(), "two")
 		assert.False(t, ok)
 		assert.Equal(t, 1, q.Stats(t.Context()).Total)
@@ -220,7 +220,7 @@ func TestUniqueJobInAFullQueue(t *testing.T) {
 			go func() { refusals <- q.Put(t.Context(), j) }()
 			synctest.Wait()
 		}
-		assert.Empty(t, refusals, "both wait for room")
+		assert.Empty(t, refusals, "both jobs wait for room")
 		pass(2 * time.Hour)
 		accepted, err := <-refusals, <-refusals
 		if accepted != nil {
@@ -233,7 +233,7 @@ func TestUniqueJobInAFullQueue(t *testing.T) {
 	})
 }
 
-func TestOneOfManyGetsTheKey(t *testing.T) {
+func TestOneOfManyConcurrentPutsGetsTheKey(t *testing.T) {
 	const rounds, rivals = 20, 4
 	onEach(t, 2, rounds*rivals, func(t *testing.T, q amboy.Queue) {
 		var others sync.WaitGroup

@@ -347,7 +347,7 @@ func TestAnUnknownTypeDoesNotKeepAProcessBusy(t *testing.T) {
 		claims := d.claims.Load()
 		t.Logf("%d claims and %d hand-backs in the first second", claims, d.released.Load())
 		assert.LessOrEqual(t, d.released.Load(), int64(8))
-		assert.LessOrEqual(t, claims, int64(120), "one for each change, and a few")
+		assert.LessOrEqual(t, claims, int64(120), "one per change, and a few")
 		pass(time.Hour)
 		assert.LessOrEqual(t, d.released.Load(), int64(8))
 		assert.LessOrEqual(t, d.claims.Load()-claims, int64(4*60*2), "the polls of an hour")
@@ -452,7 +452,7 @@ type lateManager struct {
 
 func (m *lateManager) Type() dependency.TypeInfo { return m.info }
 
-func TestAJobThatIsLeftShowsNoTrace(t *testing.T) {
+func TestAJobThatIsLeftToOtherProcessesIsUnchanged(t *testing.T) {
 	eachStore(t, func(t *testing.T, process func() driver.Driver) {
 		d := process()
 		q := startProcess(t, d, 2)

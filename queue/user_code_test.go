@@ -144,7 +144,7 @@ func newFragile(panics string) *fragile {
 // Other calls of user code have tests of their own:
 //
 //	a retry handler's policy    TestRetryHandlerEndsJobsThatPanic, nextTimes
-//	a driver                    TestLeaseEndsWhereTheDriverPanics, TestRetryEndedAsFailed…
+//	a driver                    TestLeaseEndsIfTheDriverPanics, TestRetryEndedAsFailed…
 //	a subscriber of a driver    TestAPanicOfASubscriberEndedTheProcess
 //	a change of SQLite          sqlite.TestAPanicInsideAChangeEndedTheProcess
 //	a queue in a group          TestAPanicOfAQueuesStatsEndedThePruning

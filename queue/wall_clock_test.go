@@ -84,7 +84,7 @@ func TestAProcessThatWasAheadTookAllLiveLeases(t *testing.T) {
 				ahead := startEngine(t, aheadBy(store, by), jobs)
 				defer ahead.Close(context.Background())
 				require.True(t, amboy.Wait(day(t), right))
-				assert.EqualValues(t, jobs, runs.Load(), "each ran once")
+				assert.EqualValues(t, jobs, runs.Load(), "each job ran once")
 			})
 		})
 	}
