@@ -15,7 +15,7 @@ var (
 // CloseIfIdle implements amboy.IdleCloser.
 func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 	q.mu.Lock()
-	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.called == 0
+	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.wokenPutters == 0
 	if idle {
 		q.phase.Store(int32(stopped)) // under the lock, which Put holds when it reads the phase
 	}

@@ -85,16 +85,16 @@ func (q *driverQueue) hasEnded(ctx context.Context, id string) bool {
 // in this process, and every recheckInterval because of other processes.
 func (q *driverQueue) waitUntil(ctx context.Context, holds func(context.Context) bool, subscribe subscription) bool {
 	for {
-		reached, again := q.lookAndWait(ctx, holds, subscribe)
+		reached, again := q.checkAndWait(ctx, holds, subscribe)
 		if !again {
 			return reached
 		}
 	}
 }
 
-// lookAndWait checks the condition once and, if it does not hold, waits until it is time
+// checkAndWait checks the condition once and, if it does not hold, waits until it is time
 // to check again.
-func (q *driverQueue) lookAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
+func (q *driverQueue) checkAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
 	q.completeMu.Lock()
 	changed, leave := subscribe(&q.complete)
 	q.completeMu.Unlock()

@@ -31,18 +31,18 @@ type local struct {
 	invalid error // the error of invalid options; nil if they are valid
 	now     func() time.Time
 
-	mu       sync.Mutex
-	schedule schedule.Schedule[localJob]
-	arrivals arrivals.List[localEntry]
-	arrived  uint64 // the number of the last job
-	control  amboy.QueueControl
-	workers  wait.Line // waiting in Next
-	putters  wait.Line // waiting in Put for room
-	waking   bool      // a worker was woken, and has not tried to take a job yet
-	called   int       // Puts that were woken, and have not tried to add their job yet
-	complete completion
-	tags     localTags
-	timer    wakeTimer
+	mu           sync.Mutex
+	schedule     schedule.Schedule[localJob]
+	arrivals     arrivals.List[localEntry]
+	arrived      uint64 // the number of the last job
+	control      amboy.QueueControl
+	workers      wait.Line // waiting in Next
+	putters      wait.Line // waiting in Put for room
+	waking       bool      // a worker was woken, and has not tried to take a job yet
+	wokenPutters int       // Puts that were woken, and have not tried to add their job yet
+	complete     completion
+	tags         localTags
+	timer        wakeTimer
 	// foreign holds the entries that were put as in progress, until they end or their
 	// locks are stale. locks fires when the next of these locks becomes stale.
 	foreign map[*localEntry]struct{}
@@ -134,7 +134,7 @@ func (q *local) closeAll(ctx context.Context) {
 // wakeAll wakes all waiters, so that they find the queue stopped.
 func (q *local) wakeAll() {
 	q.mu.Lock()
-	woken := append(q.workers.TakeAll(), q.callPutters()...)
+	woken := append(q.workers.TakeAll(), q.takePutters()...)
 	q.mu.Unlock()
 	for _, w := range woken {
 		w.Wake()
@@ -143,10 +143,10 @@ func (q *local) wakeAll() {
 	q.locks.stop()
 }
 
-// callPutters returns all Puts that wait for room. The caller wakes them, and they are
+// takePutters returns all Puts that wait for room. The caller wakes them, and they are
 // refused.
-func (q *local) callPutters() []*wait.Waiter {
-	q.called += q.putters.Len()
+func (q *local) takePutters() []*wait.Waiter {
+	q.wokenPutters += q.putters.Len()
 	return q.putters.TakeAll()
 }
 
@@ -249,7 +249,7 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 	for inTurn := false; ; inTurn = true {
 		q.mu.Lock()
 		if inTurn {
-			q.called--
+			q.wokenPutters--
 		}
 		err := q.accepts(q.opts.PutBeforeStart)
 		if err == nil && q.control.Draining {
@@ -322,7 +322,7 @@ func (q *local) hasRoom(inTurn bool) bool {
 	if q.opts.Capacity == 0 {
 		return true
 	}
-	return q.schedule.Pending()+q.called < q.opts.Capacity && (inTurn || q.putters.Len() == 0)
+	return q.schedule.Pending()+q.wokenPutters < q.opts.Capacity && (inTurn || q.putters.Len() == 0)
 }
 
 // add adds an entry to the schedule.
@@ -372,7 +372,7 @@ func (q *local) await(ctx context.Context, line *wait.Line, w *wait.Waiter) erro
 	if line == &q.workers {
 		q.waking = false
 	} else {
-		q.called--
+		q.wokenPutters--
 	}
 	worker, putter := q.wakeWorker(), q.wakePutter()
 	q.mu.Unlock()
@@ -398,7 +398,7 @@ func (q *local) wakePutter() *wait.Waiter {
 	if q.putters.Len() == 0 || !q.hasRoom(true) {
 		return nil
 	}
-	q.called++
+	q.wokenPutters++
 	return q.putters.TakeFirst()
 }
 
@@ -578,12 +578,12 @@ func (q *local) postpone(e *localEntry) {
 	q.mu.Lock()
 	e.Backoff = nextRecheck(e.Backoff)
 	q.schedule.ReleaseSince(e, now, now.Add(e.Backoff), now)
-	q.wentOn(e, now)
+	q.requeued(e, now)
 }
 
-// wentOn is called with the lock, and releases it, when an entry has run and was put back
-// to run again. If a cancel was requested meanwhile, wentOn ends the entry.
-func (q *local) wentOn(e *localEntry, now time.Time) {
+// requeued is called with the lock, and releases it, when an entry has run and was put back
+// to run again. If a cancel was requested meanwhile, requeued ends the entry.
+func (q *local) requeued(e *localEntry, now time.Time) {
 	q.taken.remove(e)
 	reason, canceled := q.cancels[e]
 	if canceled {
@@ -641,7 +641,7 @@ func (q *local) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 	q.mu.Lock()
 	e.Backoff = 0
 	q.schedule.ReleaseSince(e, now, until, now)
-	q.wentOn(e, now)
+	q.requeued(e, now)
 	return nil
 }
 

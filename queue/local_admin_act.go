@@ -30,7 +30,7 @@ func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acte
 			break
 		}
 		more = a.actStride(w, &act)
-		act.tell()
+		act.publish()
 	}
 	act.done.Next = a.cursor(w)
 	if err != nil {
@@ -45,7 +45,7 @@ type localAct struct {
 	queue *local
 	done  driver.Acted
 	// ended are the jobs that Act has ended and canceled are the runs that it has
-	// canceled, since the last call of tell.
+	// canceled, since the last call of publish.
 	ended    []*localEntry
 	endedAt  time.Time
 	canceled []*localRun
@@ -67,13 +67,13 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 			return false
 		}
 		w.At = e.Job.number
-		if !w.mayBe(a.local, e) {
+		if !w.mayMatch(a.local, e) {
 			continue
 		}
-		if v := a.view(e); !w.selects(&v) {
+		if v := a.view(e); !w.matches(&v) {
 			continue
 		}
-		act.on(e)
+		act.apply(e)
 		if act.done.Done+act.done.Skipped >= act.Limit {
 			return false
 		}
@@ -81,9 +81,9 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 	return true
 }
 
-// on applies the action to an entry if its state allows it. on and the functions below
+// apply applies the action to an entry if its state allows it. apply and the functions below
 // are called with the lock of the queue, unless they say otherwise.
-func (act *localAct) on(e *localEntry) {
+func (act *localAct) apply(e *localEntry) {
 	now := act.queue.now()
 	switch {
 	case !act.queue.schedule.Allows(e, act.Action.Kind, now),
@@ -93,12 +93,12 @@ func (act *localAct) on(e *localEntry) {
 		act.done.Done++
 	default:
 		act.done.Done++
-		act.do(e, now)
+		act.perform(e, now)
 	}
 }
 
-// do performs the action on an entry whose state allows it.
-func (act *localAct) do(e *localEntry, now time.Time) {
+// perform performs the action on an entry whose state allows it.
+func (act *localAct) perform(e *localEntry, now time.Time) {
 	q := act.queue
 	switch act.Action.Kind {
 	case driver.Cancel:
@@ -125,9 +125,9 @@ func (act *localAct) do(e *localEntry, now time.Time) {
 	}
 }
 
-// tell cancels the contexts of canceled runs, and publishes the ends of jobs. It is
+// publish cancels the contexts of canceled runs, and publishes the ends of jobs. It is
 // called without the lock.
-func (act *localAct) tell() {
+func (act *localAct) publish() {
 	for _, run := range act.canceled {
 		run.cancel(amboy.ErrAborted)
 	}

@@ -59,9 +59,9 @@ func (w *localWalk) following(q *local) *localEntry {
 	return w.Following(&q.arrivals)
 }
 
-// mayBe reports whether an entry may match the query, judged by what the queue knows
+// mayMatch reports whether an entry may match the query, judged by what the queue knows
 // about it. It is called with the lock.
-func (w *localWalk) mayBe(q *local, e *localEntry) bool {
+func (w *localWalk) mayMatch(q *local, e *localEntry) bool {
 	return hasAllTags(q.tags.of(e.ID), w.Tags) &&
 		(!w.Holding || q.schedule.HoldsAny(e)) &&
 		(w.Scope == "" || slices.Contains(e.Scopes, w.Scope)) &&
@@ -82,9 +82,9 @@ func unendedState(e *localEntry, now time.Time) amboy.JobState {
 	return amboy.StateOf(info, now)
 }
 
-// selects reports whether an entry for which mayBe returned true matches the query,
+// matches reports whether an entry for which mayMatch returned true matches the query,
 // judged by the job itself.
-func (w *localWalk) selects(v *localView) bool {
+func (w *localWalk) matches(v *localView) bool {
 	status, times := v.job.Status(), v.times()
 	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
 		(w.DependsOn == "" || slices.Contains(edgesOf(v.job), w.DependsOn)) &&
@@ -113,7 +113,7 @@ func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool
 			return views, false
 		}
 		w.At = e.Job.number
-		if w.mayBe(a.local, e) {
+		if w.mayMatch(a.local, e) {
 			views = append(views, a.view(e))
 		}
 		if len(views) == most {
@@ -132,7 +132,7 @@ func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit fun
 		var views []localView
 		views, more = a.stride(w, limit)
 		for i := range views {
-			if w.selects(&views[i]) {
+			if w.matches(&views[i]) {
 				visit(&views[i])
 				limit--
 			}

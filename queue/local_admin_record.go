@@ -11,7 +11,7 @@ import (
 
 // localView is a snapshot of what a record contains beyond the job itself.
 type localView struct {
-	seen
+	jobSnapshot
 	id                    string
 	waitUntil, dispatchBy time.Time
 	held, scopes          []string
@@ -26,7 +26,7 @@ type localView struct {
 func (q *local) view(e *localEntry) localView {
 	_, cancelRequested := q.cancels[e]
 	return localView{
-		seen:            q.see(e),
+		jobSnapshot:     q.snapshot(e),
 		id:              e.ID,
 		waitUntil:       e.WaitUntil,
 		dispatchBy:      e.DispatchBy,

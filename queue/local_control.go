@@ -53,7 +53,7 @@ func (q *local) setControl(change driver.ControlChange) driver.Control {
 	control := q.control
 	var refused []*wait.Waiter
 	if control.Draining {
-		refused = q.callPutters()
+		refused = q.takePutters()
 	}
 	q.unlock()
 	for _, w := range refused {

@@ -18,13 +18,13 @@ var _ amboy.JobFinder = (*local)(nil)
 func (q *local) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
 	return func(yield func(amboy.JobInfo, error) bool) {
 		now := q.now()
-		for _, s := range q.look(query) {
+		for _, s := range q.snapshots(query) {
 			if err := ctx.Err(); err != nil {
 				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.id, err))
 				return
 			}
 			info := s.info(now)
-			if selects(query, info) && !yield(info, nil) {
+			if matchesQuery(query, info) && !yield(info, nil) {
 				return
 			}
 		}
@@ -42,14 +42,14 @@ func (q *local) CountJobs(ctx context.Context, query amboy.JobQuery) (count int,
 	return count, nil
 }
 
-// selects reports whether a job matches the query's states and types.
-func selects(query amboy.JobQuery, info amboy.JobInfo) bool {
+// matchesQuery reports whether a job matches the query's states and types.
+func matchesQuery(query amboy.JobQuery, info amboy.JobInfo) bool {
 	return (len(query.States) == 0 || slices.Contains(query.States, info.State)) &&
 		(len(query.Types) == 0 || slices.Contains(query.Types, info.Type.Name))
 }
 
-// seen is a snapshot of a job of the queue.
-type seen struct {
+// jobSnapshot is a snapshot of a job of the queue.
+type jobSnapshot struct {
 	job      amboy.Job
 	number   uint64
 	priority int
@@ -60,41 +60,41 @@ type seen struct {
 	reason string
 }
 
-// look returns snapshots of the jobs with the query's tag, or of all jobs if it has none,
-// in the order in which they were put.
-func (q *local) look(query amboy.JobQuery) []seen {
+// snapshots returns snapshots of the jobs with the query's tag, or of all jobs if it has
+// none, in the order in which they were put.
+func (q *local) snapshots(query amboy.JobQuery) []jobSnapshot {
 	if query.Tag == "" {
-		return q.lookAtAll()
+		return q.snapshotAll()
 	}
-	jobs := q.lookAtTagged(query.Tag)
-	slices.SortFunc(jobs, func(a, b seen) int { return cmp.Compare(a.number, b.number) })
+	jobs := q.snapshotTagged(query.Tag)
+	slices.SortFunc(jobs, func(a, b jobSnapshot) int { return cmp.Compare(a.number, b.number) })
 	return jobs
 }
 
-func (q *local) lookAtAll() []seen {
+func (q *local) snapshotAll() []jobSnapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	jobs := make([]seen, 0, q.schedule.Len())
+	jobs := make([]jobSnapshot, 0, q.schedule.Len())
 	for e := range q.arrivals.All {
-		jobs = append(jobs, q.see(e))
+		jobs = append(jobs, q.snapshot(e))
 	}
 	return jobs
 }
 
-func (q *local) lookAtTagged(tag string) (jobs []seen) {
+func (q *local) snapshotTagged(tag string) (jobs []jobSnapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for id := range q.tags.jobs(tag) {
 		if e, ok := q.schedule.Get(id); ok {
-			jobs = append(jobs, q.see(e))
+			jobs = append(jobs, q.snapshot(e))
 		}
 	}
 	return jobs
 }
 
-// see returns a snapshot of an entry. It is called with the lock.
-func (q *local) see(e *localEntry) seen {
-	return seen{
+// snapshot returns a snapshot of an entry. It is called with the lock.
+func (q *local) snapshot(e *localEntry) jobSnapshot {
+	return jobSnapshot{
 		job:      e.Job.job,
 		number:   e.Job.number,
 		priority: e.Priority,
@@ -122,7 +122,7 @@ func (q *local) reason(e *localEntry) string {
 }
 
 // info describes the job, with its state at now.
-func (s seen) info(now time.Time) amboy.JobInfo {
+func (s jobSnapshot) info(now time.Time) amboy.JobInfo {
 	info := infoAt(s.job, now, func(status *amboy.JobStatusInfo) {
 		schedule.Describe(status, s.place, s.block)
 		if s.reason != "" {

@@ -58,7 +58,7 @@ func (q *local) Results(ctx context.Context) <-chan amboy.Job {
 }
 
 func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
-	jobs := q.look(amboy.JobQuery{})
+	jobs := q.snapshots(amboy.JobQuery{})
 	return stream(ctx, &q.lifecycle, len(jobs), func(yield func(amboy.JobInfo) bool) {
 		for _, s := range jobs {
 			if !yield(s.info(q.now())) {

@@ -42,7 +42,7 @@ func (q *local) retry(e *localEntry) bool {
 	q.schedule.Repeat(e, next.WaitUntil, next.DispatchBy, now)
 	q.arrivals.Remove(e.Job.number)
 	q.arrive(e)
-	q.wentOn(e, now)
+	q.requeued(e, now)
 	return true
 }
 

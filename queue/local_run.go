@@ -78,13 +78,13 @@ func (q *local) beginLocked(id string, run *localRun) *localEntry {
 // localRun is the context of one run of a job. Most jobs never ask for Done, so the
 // cancelable context is made only when it is needed.
 type localRun struct {
-	parent context.Context
-	over   atomic.Bool              // the job has returned
-	asked  atomic.Pointer[askedRun] // nil until it is needed
+	parent     context.Context
+	over       atomic.Bool                   // the job has returned
+	cancelable atomic.Pointer[cancelableRun] // nil until it is needed
 }
 
-// askedRun is a context that can be canceled.
-type askedRun struct {
+// cancelableRun is a context that can be canceled.
+type cancelableRun struct {
 	context.Context
 	cancel context.CancelCauseFunc
 }
@@ -92,15 +92,15 @@ type askedRun struct {
 // cancel ends the context of a run that is not over.
 func (r *localRun) cancel(cause error) {
 	if !r.isOver() {
-		r.ask().cancel(cause)
+		r.makeCancelable().cancel(cause)
 	}
 }
 
 // end is called when the run is over.
 func (r *localRun) end() {
 	r.over.Store(true)
-	if asked := r.asked.Load(); asked != nil {
-		asked.cancel(context.Canceled)
+	if made := r.cancelable.Load(); made != nil {
+		made.cancel(context.Canceled)
 	}
 }
 
@@ -108,35 +108,35 @@ func (r *localRun) end() {
 // call of JobContext.
 func (r *localRun) isOver() bool { return r == nil || r.over.Load() }
 
-// ask returns the cancelable context, and makes it if needed. A concurrent end of the run
-// either finds it, or ask sees that the run is over.
-func (r *localRun) ask() *askedRun {
-	if asked := r.asked.Load(); asked != nil {
-		return asked
+// makeCancelable returns the cancelable context, and makes it if needed. A concurrent end
+// of the run either finds it, or makeCancelable sees that the run is over.
+func (r *localRun) makeCancelable() *cancelableRun {
+	if made := r.cancelable.Load(); made != nil {
+		return made
 	}
 	ctx, cancel := context.WithCancelCause(r.parent)
-	asked := &askedRun{ctx, cancel}
-	if !r.asked.CompareAndSwap(nil, asked) {
+	made := &cancelableRun{ctx, cancel}
+	if !r.cancelable.CompareAndSwap(nil, made) {
 		cancel(nil) // another goroutine was faster
-		return r.asked.Load()
+		return r.cancelable.Load()
 	}
 	if r.isOver() {
 		cancel(context.Canceled)
 	}
-	return asked
+	return made
 }
 
 // current returns the context that knows the state of the run: its parent as long as
 // there is no cancelable one.
 func (r *localRun) current() context.Context {
-	if !r.isOver() && r.asked.Load() == nil {
+	if !r.isOver() && r.cancelable.Load() == nil {
 		return r.parent
 	}
-	return r.ask()
+	return r.makeCancelable()
 }
 
 // Done implements context.Context.
-func (r *localRun) Done() <-chan struct{} { return r.ask().Done() }
+func (r *localRun) Done() <-chan struct{} { return r.makeCancelable().Done() }
 
 // Err implements context.Context.
 func (r *localRun) Err() error { return r.current().Err() }

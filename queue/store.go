@@ -81,14 +81,14 @@ func (s *Store) Now() time.Time { return s.now() }
 // Queue returns the queue with that name if it is open in this process. It does not
 // block, and does not count as a use that keeps the queue from being pruned.
 func (s *Store) Queue(name string) (amboy.Queue, bool) {
-	if s.open == nil || !s.means(name) {
+	if s.open == nil || !s.covers(name) {
 		return nil, false
 	}
 	return s.open(name)
 }
 
-// means reports whether the store covers a queue.
-func (s *Store) means(queue string) bool {
+// covers reports whether the store covers a queue.
+func (s *Store) covers(queue string) bool {
 	return len(s.queues) == 0 || slices.Contains(s.queues, queue)
 }
 
@@ -195,7 +195,7 @@ func (s *Store) keepWorkers(ctx context.Context, queue string, n int) error {
 	switch {
 	case n < 0 || n > presence.MaxWorkers:
 		return fmt.Errorf("number must be from 0 to %d (is %d)", presence.MaxWorkers, n)
-	case !s.means(queue):
+	case !s.covers(queue):
 		return fmt.Errorf("queue must be one of %q", s.queues)
 	case n == 0:
 		return s.admin.Drop(ctx, presence.WorkersKind, presence.WorkersKey(queue))
