@@ -53,7 +53,7 @@ func (l *lifecycle) tellSchedules(ctx context.Context, admin driver.Admin, queue
 		err = admin.Keep(ctx, notes...)
 	}
 	if err != nil {
-		return fmt.Errorf("telling of the schedules of queue %q: %w", l.id, err)
+		return fmt.Errorf("storing the schedules of queue %q: %w", l.id, err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (l *lifecycle) forgetSchedules(ctx context.Context, admin driver.Admin, que
 		err = admin.Drop(ctx, presence.ScheduleKind, keys...)
 	}
 	if err != nil {
-		return fmt.Errorf("taking back what was told of the schedules of queue %q: %w", l.id, err)
+		return fmt.Errorf("removing the schedules of queue %q: %w", l.id, err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// noteKeeper is a memory driver that tells which notes were kept.
+// noteKeeper is a memory driver that records the notes that were kept.
 type noteKeeper struct {
 	driver.Driver
 	mu    sync.Mutex
@@ -64,8 +64,8 @@ func (k *noteKeeper) setFail(err error) {
 	k.fail = err
 }
 
-// taken returns the kinds of notes of each call of Keep since it was last called, and
-// the number of calls of Notes.
+// taken returns the kinds of notes of each call of Keep, and the number of calls of
+// Notes, since it was last called.
 func (k *noteKeeper) taken() (calls [][]string, reads int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +88,7 @@ func onKeeper(t *testing.T, k driver.Driver, name string, workers int) amboy.Ret
 	return q
 }
 
-// processesIn are those that the notes of a store tell of.
+// processesIn returns the processes in the notes of a store.
 func processesIn(t *testing.T, admin driver.Admin) (processes []presence.Process) {
 	t.Helper()
 	notes, err := admin.Notes(t.Context(), driver.NoteRequest{Kind: presence.ProcessKind, Limit: 100})
@@ -102,7 +102,8 @@ func processesIn(t *testing.T, admin driver.Admin) (processes []presence.Process
 	return processes
 }
 
-// activityIn adds what the notes of a store tell that was done, by the minute or the hour.
+// activityIn returns the sums of the activity in the notes of a store, by minute or by
+// hour.
 func activityIn(t *testing.T, admin driver.Admin, kind string) map[[2]string]activity.Row {
 	t.Helper()
 	notes, err := admin.Notes(t.Context(), driver.NoteRequest{Kind: kind, Limit: 1000})
@@ -174,8 +175,8 @@ func TestTheOwnerOfAJobIsTheProcess(t *testing.T) {
 	release()
 }
 
-// TestTheOwnerOfEachAttemptIsTheProcess retries a job in a group: who retries it takes
-// its lock in the name of the queue.
+// TestTheOwnerOfEachAttemptIsTheProcess retries a job in a group. The retry handler locks
+// the job in the name of the queue.
 func TestTheOwnerOfEachAttemptIsTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
@@ -282,7 +283,7 @@ func TestWhatWasDoneIsToldAtTheEnd(t *testing.T) {
 	assert.Empty(t, processesIn(t, k))
 }
 
-// retryThrice puts a job that asks for two retries, and succeeds then.
+// retryThrice puts a job that asks for two retries, and then succeeds.
 func retryThrice(t *testing.T, q amboy.Queue) *funcJob {
 	t.Helper()
 	j := newJob(t, "retried", func(_ context.Context, j *funcJob) {
@@ -356,7 +357,7 @@ func TestRefreshTellsAtOnce(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
 		require.NoError(t, q.Start(t.Context()))
-		synctest.Wait() // until it has said that it is there
+		synctest.Wait() // until the process has announced itself
 		j := noop(t, "job")
 		put(t, q, j)
 		pass(time.Second)
@@ -391,7 +392,7 @@ func TestAnInlineQueueTellsWhenItIsAsked(t *testing.T) {
 	assert.False(t, store.ByReference())
 }
 
-// localGroup has queues by reference, and one in stored form.
+// localGroup returns a group of queues by reference and its store.
 func localGroup(t *testing.T) (amboy.QueueGroup, *queue.Store) {
 	t.Helper()
 	g, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{
@@ -651,7 +652,7 @@ func TestMarkCompleteOfALocalQueue(t *testing.T) {
 	}
 }
 
-// TestTheStoreOfAMongoDBGroup has queues that claim apart from each other.
+// TestTheStoreOfAMongoDBGroup has queues with engines of their own.
 func TestTheStoreOfAMongoDBGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())

@@ -136,7 +136,7 @@ func TestDriverGroupOptionsValidate(t *testing.T) {
 		"ttl":                   {amend: func(o *queue.DriverGroupOptions) { o.TTL, o.PruneFrequency = time.Second, time.Minute }},
 		"no background":         {amend: func(o *queue.DriverGroupOptions) { o.BackgroundCreateFrequency = queue.NoBackgroundCreate }},
 		"short ttl":             {amend: func(o *queue.DriverGroupOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},
-		"pruning without ttl":   {amend: func(o *queue.DriverGroupOptions) { o.PruneFrequency = 1 }, errs: []string{"PruneFrequency must be 0, or positive where there is a TTL (is 1ns)"}},
+		"pruning without ttl":   {amend: func(o *queue.DriverGroupOptions) { o.PruneFrequency = 1 }, errs: []string{"PruneFrequency must be 0, or positive if TTL is set (is 1ns)"}},
 		"a name":                {amend: func(o *queue.DriverGroupOptions) { o.DefaultQueue.Name = "q" }, errs: []string{`Name must be empty (is "q")`}},
 		"nothing":               {amend: func(o *queue.DriverGroupOptions) { *o = queue.DriverGroupOptions{} }, errs: []string{"Driver must not be nil", "NumWorkers must be at least 1"}},
 		"negative numbers": {
@@ -147,7 +147,7 @@ func TestDriverGroupOptionsValidate(t *testing.T) {
 			},
 			errs: []string{
 				"Workers must not be negative (is -1)", "TTL must be 0 or at least 1s (is -2ns)",
-				"PruneFrequency must be 0, or positive where there is a TTL (is -3ns)",
+				"PruneFrequency must be 0, or positive if TTL is set (is -3ns)",
 				"BackgroundCreateFrequency must be positive, 0 or NoBackgroundCreate (is -4ns)",
 				"MaxRunning must not be negative (is -5)", "Expired must be positive, 0 for the default or KeepForever (is -6ns)",
 			},

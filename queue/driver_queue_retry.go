@@ -13,7 +13,7 @@ import (
 
 func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut amboy.Job) error {
 	if amboy.IsNilJob(toComplete) || amboy.IsNilJob(toPut) {
-		return fmt.Errorf("retrying a job of queue %q: neither job must be nil", q.id)
+		return fmt.Errorf("retrying a job of queue %q: jobs must not be nil", q.id)
 	}
 	if toComplete.ID() != toPut.ID() {
 		return fmt.Errorf("retrying job %q: its next attempt must have the same ID (is %q)", toComplete.ID(), toPut.ID())
@@ -101,7 +101,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// endedRetry is the record of a job whose retry is done with.
+// endedRetry returns the record of a job whose retry has ended.
 func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time) (*driver.Record, error) {
 	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
@@ -112,10 +112,10 @@ func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time
 		r.RetryInfo.End = now
 	}
 	r.Status.Completed, r.Status.InProgress = true, false
-	r.Status.ModificationCount++ // so that no process retries it that has read it before
+	r.Status.ModificationCount++ // so that no process that has read it before retries it
 	if r.Status.Owner == q.id {
-		// The handler has locked the job in the name of its queue. What ran it, and has
-		// its lease, is the engine.
+		// The handler has locked the job in the name of its queue, but the owner of the
+		// lease is the engine.
 		r.Status.Owner = q.engine.id
 	}
 	r.ForgetAt = q.forgetAt(j, r, now)
