@@ -109,7 +109,7 @@ func (a *announcer) announce(ctx context.Context) {
 		a.timer.set(now.Add(presence.Period))
 	}
 	if err == nil && said {
-		err = a.obey(ctx)
+		err = a.applyWorkerCounts(ctx)
 	}
 	a.engine.report("could not announce this process to its peers", err)
 }
@@ -257,8 +257,8 @@ func processOf(id string, started, now time.Time, queues []presence.Queue) prese
 	return presence.Process{ID: id, Host: hostname(), PID: os.Getpid(), Started: started, Seen: now, Queues: queues}
 }
 
-// obey reads the operator's numbers of workers, and applies them.
-func (a *announcer) obey(ctx context.Context) error {
+// applyWorkerCounts reads the operator's numbers of workers, and applies them.
+func (a *announcer) applyWorkerCounts(ctx context.Context) error {
 	wanted := map[string]int{}
 	timesSet := a.engine.timesWorkersSet()
 	err := eachNote(ctx, a.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
@@ -270,7 +270,7 @@ func (a *announcer) obey(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		a.engine.obey(wanted, timesSet)
+		a.engine.applyWorkerCounts(wanted, timesSet)
 	}
 	return err
 }

@@ -17,19 +17,19 @@ func (q *driverQueue) Control(ctx context.Context) (amboy.QueueControl, error) {
 // Pause keeps the workers of all processes from taking jobs.
 func (q *driverQueue) Pause(ctx context.Context) error {
 	_, err := q.control(ctx, "pausing", driver.ControlChange{Paused: new(true)})
-	return q.toldOf(amboy.EventPaused, err)
+	return q.publishIfDone(amboy.EventPaused, err)
 }
 
 // Drain makes the queue refuse new jobs, in all processes.
 func (q *driverQueue) Drain(ctx context.Context) error {
 	_, err := q.control(ctx, "draining", driver.ControlChange{Draining: new(true)})
-	return q.toldOf(amboy.EventDraining, err)
+	return q.publishIfDone(amboy.EventDraining, err)
 }
 
 // Resume undoes Pause and Drain.
 func (q *driverQueue) Resume(ctx context.Context) error {
 	_, err := q.control(ctx, "resuming", driver.ControlChange{Paused: new(false), Draining: new(false)})
-	return q.toldOf(amboy.EventResumed, err)
+	return q.publishIfDone(amboy.EventResumed, err)
 }
 
 // SetMaxRunning limits the number of jobs that run at once in all processes.
@@ -50,10 +50,10 @@ func (q *driverQueue) control(ctx context.Context, doing string, change driver.C
 	return control, nil
 }
 
-// toldOf publishes an event of the queue if err is nil. It returns err.
-func (q *driverQueue) toldOf(kind amboy.EventKind, err error) error {
+// publishIfDone publishes an event of the queue if err is nil. It returns err.
+func (q *driverQueue) publishIfDone(kind amboy.EventKind, err error) error {
 	if err == nil {
-		q.tellOfQueue(kind, q.engine.now())
+		q.publishQueueEvent(kind, q.engine.now())
 	}
 	return err
 }

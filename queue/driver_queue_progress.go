@@ -16,7 +16,7 @@ func (q *driverQueue) SetProgress(ctx context.Context, j amboy.Job, progress amb
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("setting the progress of a job of queue %q: the job must not be nil", q.id)
 	}
-	run := q.engine.of(j)
+	run := q.engine.runOf(j)
 	if run == nil {
 		return fmt.Errorf("setting the progress of job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
 	}
@@ -44,7 +44,7 @@ func (q *driverQueue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("reporting a stuck job of queue %q: the job must not be nil", q.id)
 	}
-	run := q.engine.of(j)
+	run := q.engine.runOf(j)
 	if run == nil {
 		return fmt.Errorf("reporting stuck job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
 	}

@@ -62,7 +62,7 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 			continue
 		}
 		markPut(recorded[i], r.TimeInfo.Created)
-		q.tell(amboy.EventPut, recorded[i], now)
+		q.publish(amboy.EventPut, recorded[i], now)
 		if deadline := r.TimeInfo.DispatchBy; !deadline.IsZero() {
 			q.engine.happen(core.DueAt{Time: deadline.Add(1)}) // even if no worker is free then
 		}
@@ -156,7 +156,7 @@ func (q *driverQueue) Save(ctx context.Context, j amboy.Job) error {
 	}
 	r, err := q.record(j)
 	if err == nil {
-		if run := q.engine.of(j); run != nil {
+		if run := q.engine.runOf(j); run != nil {
 			// The job saves itself under the lease of its run, whatever its status says.
 			r.Status.Owner, r.Status.ModificationCount = run.Lease.Owner, run.Lease.Count
 		}

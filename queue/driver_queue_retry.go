@@ -95,7 +95,7 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	}
 	q.count(ended)
 	q.ended(ctx, j.ID())
-	q.tell(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
+	q.publish(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
 	q.checkIdleAfterEnd(ctx)
 	q.engine.happen(core.Changed{Line: q.line})
 	return nil

@@ -25,20 +25,20 @@ func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 			q.engine.handBack(run, handBackNow)
 			return nil
 		}
-		if j := q.revive(ctx, run); j != nil {
+		if j := q.decodeAndStart(ctx, run); j != nil {
 			return j
 		}
 	}
 }
 
-// revive decodes the job of a claimed record and starts its run. It returns nil if the
-// job is not to run.
-func (q *driverQueue) revive(ctx context.Context, run *core.Run) (begun amboy.Job) {
+// decodeAndStart decodes the job of a claimed record and starts its run. It returns nil
+// if the job is not to run.
+func (q *driverQueue) decodeAndStart(ctx context.Context, run *core.Run) (begun amboy.Job) {
 	begin := func(ctx context.Context, j amboy.Job) {
 		if q.mayBegin(ctx, j, run) && q.engine.start(run, j) {
 			now := q.engine.now()
 			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
-			q.tell(amboy.EventStarted, j, now)
+			q.publish(amboy.EventStarted, j, now)
 			begun = j
 		}
 	}
@@ -82,7 +82,7 @@ func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(cont
 // park hands a record back as parked, so that it does not run again by itself.
 func (q *driverQueue) park(ctx context.Context, run *core.Run, what string, reason error) {
 	logging.Error(ctx, q.failure(what, run.Record.JobID(), reason))
-	q.tellParked(run.Record, reason)
+	q.publishParked(run.Record, reason)
 	q.engine.handBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: reason.Error()}})
 }
 
@@ -329,7 +329,7 @@ func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r, next *driver
 			q.count(r)
 		}
 		q.ended(ctx, j.ID())
-		q.tellEnd(j)
+		q.publishEnd(j)
 	}
 	q.engine.changed(q)
 }
@@ -416,7 +416,7 @@ func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBa
 		markCanceled(j)
 		return q.endAndWait(ctx, j, run)
 	}
-	q.tell(kind, j, q.engine.now())
+	q.publish(kind, j, q.engine.now())
 	err := q.storeProgress(ctx, j, run.Lease)
 	done := make(chan error, 1)
 	q.engine.finish(run, core.End{HandBack: &h}, func(err error) { done <- err })

@@ -346,7 +346,7 @@ func (e *engine) begin(q *driverQueue) {
 	e.begun = append(e.begun, q.name)
 	e.mu.Unlock()
 	e.happen(core.Resumed{Line: q.line})
-	e.obeyFor(q)
+	e.applyWorkerCount(q)
 	e.announcer.queueStarted()
 }
 
@@ -460,12 +460,12 @@ func (e *engine) storeChanged(change driver.Change) { e.note(core.StoreChanged{C
 // are executed in the background.
 func (e *engine) note(event core.Event) {
 	if commands := e.decide(event); len(commands) > 0 {
-		e.goOn(func(context.Context) { e.carryOut(commands) })
+		e.runInBackground(func(context.Context) { e.carryOut(commands) })
 	}
 }
 
-// goOn runs a task in the background.
-func (e *engine) goOn(task func(context.Context)) { e.background.Go(e.inBackground(task)) }
+// runInBackground runs a task in the background.
+func (e *engine) runInBackground(task func(context.Context)) { e.background.Go(e.inBackground(task)) }
 
 // changed reports a change of a queue by this process that may allow a claim. It does
 // nothing if the driver sends notifications: the driver notifies only of changes that may

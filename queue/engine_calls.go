@@ -21,7 +21,7 @@ func (e *engine) call(command core.Command) {
 		e.happen(e.answer(command))
 		return
 	}
-	e.goOn(func(context.Context) { e.happen(e.answer(command)) })
+	e.runInBackground(func(context.Context) { e.happen(e.answer(command)) })
 }
 
 // answer makes a call of the store, and returns its result as an event.

@@ -119,8 +119,8 @@ func (e *engine) start(run *core.Run, j amboy.Job) bool {
 // isLost reports whether the lease of a run is lost. The caller holds the lock.
 func isLost(run *core.Run) bool { return run.Cause() == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
 
-// of returns the run of a job, or nil if the job does not run here.
-func (e *engine) of(j amboy.Job) *core.Run {
+// runOf returns the run of a job, or nil if the job does not run here.
+func (e *engine) runOf(j amboy.Job) *core.Run {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
 	return e.runs[j]
@@ -214,7 +214,7 @@ func (e *engine) park(run *core.Run) {
 //nolint:contextcheck // It ends with the engine, not with the caller that claimed.
 func (e *engine) drained(l *core.Line) {
 	if q := e.queue(l.Queue); q != nil && q.line == l {
-		e.goOn(func(ctx context.Context) {
+		e.runInBackground(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 			defer cancel()
 			q.checkIdle(ctx)

@@ -199,8 +199,8 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 		return
 	}
 	creation.queue = q
-	g.obeyFor(name)
-	g.tellOpened(q)
+	g.applyWorkerCount(name)
+	g.notifyOpened(q)
 }
 
 // stayed returns the queue with that name if pruning put it back because it has work. It
@@ -215,7 +215,7 @@ func (g *queueGroup) stayed(name string) amboy.Queue {
 	return q
 }
 
-func (g *queueGroup) tellOpened(q amboy.Queue) {
+func (g *queueGroup) notifyOpened(q amboy.Queue) {
 	if g.opened != nil {
 		g.opened(q)
 	}
@@ -246,8 +246,8 @@ func (g *queueGroup) Put(_ context.Context, name string, q amboy.Queue) error {
 	if err := g.add(name, q); err != nil {
 		return err
 	}
-	g.obeyFor(name)
-	g.tellOpened(q)
+	g.applyWorkerCount(name)
+	g.notifyOpened(q)
 	return nil
 }
 

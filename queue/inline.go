@@ -107,7 +107,7 @@ func (q *Inline) Next(ctx context.Context) amboy.Job {
 		if run == nil {
 			return nil
 		}
-		if j := q.revive(ctx, run); j != nil {
+		if j := q.decodeAndStart(ctx, run); j != nil {
 			return j
 		}
 	}

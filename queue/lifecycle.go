@@ -116,7 +116,7 @@ func (l *lifecycle) start(ctx context.Context) error {
 		}
 		return fmt.Errorf("starting queue %q: %w", l.id, err)
 	}
-	l.obeyAtStart(ctx)
+	l.applyWorkerCountAtStart(ctx)
 	if l.isStopped() {
 		// Close was called meanwhile, and closes the runner.
 		return fmt.Errorf("starting queue %q: %w", l.id, amboy.ErrQueueClosed)

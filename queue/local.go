@@ -342,7 +342,7 @@ func (q *local) add(e *localEntry) error {
 	if e.Job.tags != nil {
 		q.tags.add(e.ID, *e.Job.tags)
 	}
-	q.tell(amboy.EventPut, e.Job.job, now)
+	q.publish(amboy.EventPut, e.Job.job, now)
 	q.setTimer()
 	return nil
 }
@@ -477,7 +477,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 			if runs {
 				now := q.now()
 				markRunning(e.Job.job, q.id, now)
-				q.tell(amboy.EventStarted, e.Job.job, now)
+				q.publish(amboy.EventStarted, e.Job.job, now)
 			}
 			return nil
 		})
@@ -591,7 +591,7 @@ func (q *local) requeued(e *localEntry, now time.Time) {
 	}
 	q.unlock()
 	if canceled {
-		q.tellEnd(e.Job.job, now)
+		q.publishEnd(e.Job.job, now)
 	}
 }
 
@@ -636,7 +636,7 @@ func (q *local) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 		return q.Complete(ctx, j)
 	}
 	now := q.now()
-	q.tell(kind, j, now)
+	q.publish(kind, j, now)
 	forgetRun(j)
 	q.mu.Lock()
 	e.Backoff = 0
@@ -735,7 +735,7 @@ func (q *local) endAttempt(e *localEntry) {
 	q.mu.Lock()
 	q.finished(e, succeeded, now)
 	q.unlock()
-	q.tellEnd(j, now)
+	q.publishEnd(j, now)
 }
 
 // finished removes the bookkeeping of an entry that ended, and wakes its waiters. The

@@ -132,7 +132,7 @@ func (act *localAct) publish() {
 		run.cancel(amboy.ErrAborted)
 	}
 	for _, e := range act.ended {
-		act.queue.tellEnd(e.Job.job, act.endedAt)
+		act.queue.publishEnd(e.Job.job, act.endedAt)
 	}
 	act.canceled, act.ended = nil, nil
 }

@@ -60,7 +60,7 @@ func (q *local) setControl(change driver.ControlChange) driver.Control {
 		w.Wake()
 	}
 	for _, kind := range eventsOf(change) {
-		q.tellOfQueue(kind, q.now())
+		q.publishQueueEvent(kind, q.now())
 	}
 	return control
 }

@@ -67,6 +67,6 @@ func (q *local) recoverForeign() {
 	}
 	q.unlock()
 	for _, e := range ended {
-		q.tellEnd(e.Job.job, now)
+		q.publishEnd(e.Job.job, now)
 	}
 }

@@ -32,7 +32,7 @@ func (q *local) retry(e *localEntry) bool {
 		return false
 	}
 	markComplete(j, now)
-	q.tell(amboy.EventRetrying, j, now)
+	q.publish(amboy.EventRetrying, j, now)
 	q.count(activity.Retried, j, now)
 	markRetried(j, next)
 
@@ -52,8 +52,8 @@ func (q *local) isRunning(e *localEntry) bool {
 	return e.Place() == schedule.Running
 }
 
-// tellEnd publishes how a job ended.
-func (q *local) tellEnd(j amboy.Job, now time.Time) {
+// publishEnd publishes how a job ended.
+func (q *local) publishEnd(j amboy.Job, now time.Time) {
 	if q.events.Subscribed() {
 		q.send(amboy.EventKind(amboy.StateOf(amboy.NewJobInfo(j), now)), j, now)
 	}

@@ -60,9 +60,9 @@ func (g *queueGroup) setWorkers(name string, n int) error {
 	return s.setWorkers(s.queues[0], n)
 }
 
-// obeyFor applies the number of workers that was stored in the notes of the group before
-// the queue was opened.
-func (g *queueGroup) obeyFor(name string) {
+// applyWorkerCount applies the number of workers that was stored in the notes of the
+// group before the queue was opened.
+func (g *queueGroup) applyWorkerCount(name string) {
 	key := presence.WorkersKey(name)
 	notes, err := g.notes.Notes(driver.NoteRequest{Kind: presence.WorkersKind, From: key, To: key + "\x00", Limit: 1})
 	for _, note := range notes {

@@ -39,8 +39,8 @@ func (l *lifecycle) setWorkers(n int) error {
 	return nil
 }
 
-// obeyAtStart applies the number of workers that was set before Start.
-func (l *lifecycle) obeyAtStart(ctx context.Context) {
+// applyWorkerCountAtStart applies the number of workers that was set before Start.
+func (l *lifecycle) applyWorkerCountAtStart(ctx context.Context) {
 	if err := l.setWorkers(l.wantedWorkers()); err != nil {
 		logging.Error(ctx, message.Fields{
 			"message": "could not change the number of workers",
@@ -117,11 +117,11 @@ func (e *engine) timesWorkersSet() int {
 	return e.workersSet
 }
 
-// obey resizes open queues to the operator's settings, and stores the settings for queues
-// that are opened later. A queue without a setting gets its configured number. obey does
-// nothing if setWorkers was called since the settings were read; timesSet is the number
-// of calls before that.
-func (e *engine) obey(wanted map[string]int, timesSet int) {
+// applyWorkerCounts resizes open queues to the operator's settings, and stores the
+// settings for queues that are opened later. A queue without a setting gets its
+// configured number. applyWorkerCounts does nothing if setWorkers was called since the
+// settings were read; timesSet is the number of calls before that.
+func (e *engine) applyWorkerCounts(wanted map[string]int, timesSet int) {
 	e.mu.Lock()
 	if e.workersSet != timesSet {
 		e.mu.Unlock()
@@ -140,8 +140,8 @@ func (e *engine) obey(wanted map[string]int, timesSet int) {
 	}
 }
 
-// obeyFor applies the operator's setting to a queue that has started.
-func (e *engine) obeyFor(q *driverQueue) {
+// applyWorkerCount applies the operator's setting to a queue that has started.
+func (e *engine) applyWorkerCount(q *driverQueue) {
 	e.mu.Lock()
 	n := e.wantedWorkers[q.name]
 	e.mu.Unlock()
