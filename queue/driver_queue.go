@@ -154,7 +154,7 @@ type driverQueue struct {
 	// putCalls counts them.
 	putCalls atomic.Int64
 
-	// replacing has a channel for the ID of each job that is being replaced; see replace.
+	// replacing holds a channel for the ID of each job that is being replaced; see replace.
 	replacing sync.Map
 
 	handlerMu sync.Mutex

@@ -40,9 +40,9 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	return nil
 }
 
-// replaceAtEnd makes the next attempt of a job that is to be retried, which is stored with
-// the end r of this one. It returns nil, and changes nothing, if that is for the retry
-// handler: it may know better, or the job has no next attempt.
+// replaceAtEnd returns the next attempt of a job that is to be retried, and completes r,
+// the end of this attempt. The store writes both in one call. If the retry handler must
+// make the next attempt, or the job has none, replaceAtEnd returns nil and changes nothing.
 func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.Record) {
 	handler, ok := q.RetryHandler().(*BasicRetryHandler)
 	if !ok || !q.engine.replaces || !handler.Started() || j.RetryInfo().GetRemainingAttempts() == 0 {
@@ -51,7 +51,7 @@ func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.
 	now := r.TimeInfo.End
 	next, err := nextRecord(j, r, handler.opts.RetryPolicy, now)
 	if err != nil {
-		return nil // the handler finds the same, and ends the job
+		return nil // the handler gets the same error, and ends the job
 	}
 	r.RetryInfo.NeedsRetry = false
 	r.RetryInfo.Start, r.RetryInfo.End = now, now
@@ -60,9 +60,9 @@ func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.
 	return next
 }
 
-// replace notes that a job is being replaced by its next attempt, until the function that
-// it returns is called. The next attempt may be claimed before this process knows that it
-// is stored, and must not begin before it is told that this one has ended.
+// replace records that a job is being replaced by its next attempt, until replaced is
+// called. The next attempt may be claimed before this process knows that it is stored, but
+// must not start before the end of this attempt was published.
 func (q *driverQueue) replace(id string) (replaced func()) {
 	done := make(chan struct{})
 	q.replacing.Store(id, done)
@@ -72,7 +72,7 @@ func (q *driverQueue) replace(id string) (replaced func()) {
 	}
 }
 
-// awaitReplaced waits until the attempt before that of a record is done with.
+// awaitReplaced waits until the previous attempt of a record was replaced; see replace.
 func (q *driverQueue) awaitReplaced(r *driver.Record) {
 	if r.RetryInfo.CurrentAttempt == 0 {
 		return

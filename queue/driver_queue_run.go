@@ -186,13 +186,13 @@ func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 	if err != nil {
 		return fmt.Errorf("completing job %q: %w", j.ID(), err)
 	}
-	q.goOnAfter(ctx, j, run)
+	q.afterWrite(ctx, j, run)
 	return nil
 }
 
-// goOnAfter deals with what comes after the end of a run was written: the retry, or else
-// that the queue may be idle now.
-func (q *driverQueue) goOnAfter(ctx context.Context, j amboy.Job, run *core.Run) {
+// afterWrite is called when the end of a run was written. It hands the job to the retry
+// handler, or checks whether the queue is idle now.
+func (q *driverQueue) afterWrite(ctx context.Context, j amboy.Job, run *core.Run) {
 	switch {
 	case run.End().Next != nil:
 	case j.RetryInfo().ShouldRetry():
@@ -244,8 +244,9 @@ func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.L
 	return driver.LeaseOf(r), nil
 }
 
-// CompleteLater is Complete, whose result is logged. A job that may have ended in a
-// transaction is completed at once, and so is a job in a store that takes no time.
+// CompleteLater is Complete in the background; the result is logged. It waits for the
+// result if the job may have ended in a transaction, and if calls of the store take no
+// time.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 	if q.engine.isTransacted(j) {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
@@ -263,7 +264,7 @@ func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func
 	q.end(ctx, j, run, func(err error) {
 		q.reportEnd(ctx, j, err)
 		if err == nil {
-			q.goOnAfter(ctx, j, run)
+			q.afterWrite(ctx, j, run)
 		} else {
 			q.checkIdleAfterEnd(ctx)
 		}
@@ -322,7 +323,7 @@ func disown(j amboy.Job, r *driver.Record) {
 // canceled it.
 func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r, next *driver.Record, err error) {
 	if err == nil {
-		// before those wake up who may look at it
+		// Count first, so that waiters find the attempt counted.
 		if next != nil {
 			q.countAs(activity.Retried, r, r.TimeInfo.End)
 		} else {

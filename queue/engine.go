@@ -38,7 +38,8 @@ type engine struct {
 	// inline is true if calls of the store take no time. Then the goroutine that needs a
 	// call makes it, and each end is written alone.
 	inline bool
-	// replaces is true if the store takes the next attempt of a job with the end of this one.
+	// replaces is true if the store writes the end of an attempt and the next attempt in one
+	// call.
 	replaces bool
 	// manual is true if nothing happens by itself.
 	manual     bool
