@@ -43,8 +43,8 @@ func (q *driverQueue) CloseIfIdle(ctx context.Context) (closed bool, err error) 
 	return idle, nil
 }
 
-// closeIfUnused closes a queue of a group that opens it again when it has work, if jobs were
-// put by no more calls than those, none runs here, and no caller waits for any.
+// closeIfUnused closes a queue of a group that reopens it when it has work. It does nothing
+// if Put was called since putCalls was read, a job runs here, or a caller waits for a job.
 func (q *driverQueue) closeIfUnused(ctx context.Context, putCalls int64) (closed bool) {
 	if !q.puts.TryLock() {
 		return false

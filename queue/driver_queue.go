@@ -151,7 +151,7 @@ type driverQueue struct {
 	// Each call that inserts jobs holds puts for reading, so that CloseIfIdle can keep
 	// inserts out.
 	puts sync.RWMutex
-	// putCalls counts them.
+	// putCalls counts these calls.
 	putCalls atomic.Int64
 
 	// replacing holds a channel for the ID of each job that is being replaced; see replace.

@@ -104,8 +104,8 @@ const (
 	maxSafetyPoll = 45 * time.Second
 )
 
-// fewQueues is the number of open queues up to which all of them are asked for if something
-// has changed and it is not known where.
+// fewQueues is the largest number of open queues that are all claimed from after a change in
+// an unknown queue. With more, the engine first asks the store which queues have work.
 const fewQueues = 8
 
 // unlimited is longer than any queue lives.
@@ -301,7 +301,7 @@ func (e *engine) openWithWork(every time.Duration, opens func(names []string)) {
 
 // openQueues makes the group open queues that have work, in the background.
 func (e *engine) openQueues(names []string) {
-	e.goOn(func(context.Context) {
+	e.runInBackground(func(context.Context) {
 		defer e.happen(core.QueuesOpened{})
 		e.opens(names)
 	})

@@ -85,6 +85,7 @@ func (e *engine) claim(do core.Claim) core.Claimed {
 	return answer
 }
 
+// look asks the store which queues have work.
 func (e *engine) look(do core.Look) core.Looked {
 	answer := core.Looked{Call: do.Call}
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {

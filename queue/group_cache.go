@@ -20,7 +20,8 @@ var ErrGroupClosed = amboy.ErrGroupClosed
 // Implementations are safe for concurrent use, close no queue twice, and hold no lock
 // while they call a queue.
 //
-// A queue with pending, running or retrying jobs never leaves the cache before Close. The
+// A queue with pending, running or retrying jobs never leaves the cache before Close,
+// except that a driver group closes queues whose jobs all wait (see NewDriverGroup). The
 // queues of this package are closed on condition that they have no work (see
 // amboy.IdleCloser), so a Put is either refused or keeps the queue open. One race remains
 // with a queue of another package that does not implement amboy.IdleCloser: a caller that
@@ -127,7 +128,7 @@ func (c *groupCache) Get(name string) amboy.Queue {
 	return cached.Queue
 }
 
-// has reports whether there is a queue with that name, which is no use of it.
+// has reports whether the cache contains a queue. It does not count as a use.
 func (c *groupCache) has(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +183,8 @@ func (c *groupCache) remove(ctx context.Context, cached *cachedQueue, uses int) 
 	return c.shut(ctx, cached)
 }
 
-// removeIf removes a queue that was not used since uses was read, if it closes.
+// removeIf removes a queue if closeIfIdle closes it, and it was not used since uses was
+// read.
 func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int, closeIfIdle func(context.Context) (bool, error)) error {
 	if err := c.takeOut(cached, uses); err != nil {
 		return err
@@ -343,7 +345,7 @@ func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Conte
 	}
 	busy, err := hasWork(ctx)
 	if err != nil {
-		return fmt.Errorf("pruning a group: listing the queues with work: %w", err)
+		return fmt.Errorf("pruning a group: listing queues with work: %w", err)
 	}
 	var errs []error
 	for cached, uses := range idle {

@@ -43,9 +43,10 @@ type MongoDBQueueGroupOptions struct {
 	TTL time.Duration
 	// PruneFrequency is how often the group closes queues whose TTL is over.
 	PruneFrequency time.Duration
-	// BackgroundCreateFrequency is how often the group opens the queues that have work in
-	// the store and are not open in this process. It also does so once when it is made.
-	// Default: 0, which means never.
+	// BackgroundCreateFrequency is how often the group opens the queues that are not open
+	// in this process and have jobs in the store that can run. It also does so when it is
+	// made and when a job becomes due. Default: 0, which means never; a queue with jobs
+	// then stays open.
 	BackgroundCreateFrequency time.Duration
 }
 
