@@ -24,7 +24,7 @@ func (q *driverQueue) count(r *driver.Record) {
 func (q *driverQueue) countAs(outcome activity.Outcome, r *driver.Record, now time.Time) {
 	wait, run := timesOf(r.TimeInfo)
 	if q.engine.activity.Ended(now, q.name, r.Type, outcome, wait, run) {
-		q.engine.announcer.tellActivity(now)
+		q.engine.announcer.activityChanged(now)
 	}
 }
 

@@ -39,12 +39,12 @@ type announcer struct {
 
 	// turn has room for one caller, which may use the fields below up to closed.
 	turn chan struct{}
-	// told is the version of the activity that was stored last.
-	told uint64
+	// stored is the version of the activity that was stored last.
+	stored uint64
 	// refreshedAt is when refresh last stored everything.
 	refreshedAt time.Time
-	// saidAt is when this process was last announced; zero if it was not.
-	saidAt time.Time
+	// announcedAt is when this process was last announced; zero if it was not.
+	announcedAt time.Time
 	// closed is true once this process was deregistered.
 	closed bool
 
@@ -87,8 +87,8 @@ func (a *announcer) announceWithin(d time.Duration, atOnce bool) {
 	a.timer.set(a.engine.now().Add(d))
 }
 
-// tellActivity schedules a report of new activity.
-func (a *announcer) tellActivity(now time.Time) { a.timer.set(now.Add(activityPeriod)) }
+// activityChanged schedules a report of new activity.
+func (a *announcer) activityChanged(now time.Time) { a.timer.set(now.Add(activityPeriod)) }
 
 // announce stores what is due. After it has announced this process, it applies the
 // operator's worker counts.
@@ -96,19 +96,19 @@ func (a *announcer) announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	if !a.take(ctx) {
-		a.tellActivity(a.engine.now()) // another caller waits for the store; try again later
+		a.activityChanged(a.engine.now()) // another caller waits for the store; try again later
 		return
 	}
 	defer a.leave()
-	said, err := a.tell(ctx)
+	announced, err := a.storeNew(ctx)
 	now := a.engine.now()
 	if err != nil {
-		a.tellActivity(now)
+		a.activityChanged(now)
 	}
 	if a.hasBegun() {
 		a.timer.set(now.Add(presence.Period))
 	}
-	if err == nil && said {
+	if err == nil && announced {
 		err = a.applyWorkerCounts(ctx)
 	}
 	a.engine.report("could not announce this process to its peers", err)
@@ -125,10 +125,10 @@ func (a *announcer) refresh(ctx context.Context) error {
 	if a.closed || now.Sub(a.refreshedAt).Abs() < announceSoon && !a.hasChanged() {
 		return nil
 	}
-	if a.saidAt.IsZero() {
+	if a.announcedAt.IsZero() {
 		a.setChanged()
 	}
-	_, err := a.tell(ctx)
+	_, err := a.storeNew(ctx)
 	if err == nil {
 		a.refreshedAt = now
 	}
@@ -169,18 +169,18 @@ func (a *announcer) setChanged() {
 func (a *announcer) takeChanged(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	isDue := a.changed || a.begun && now.Sub(a.saidAt).Abs() >= presence.Period
+	isDue := a.changed || a.begun && now.Sub(a.announcedAt).Abs() >= presence.Period
 	a.changed = false
 	return isDue
 }
 
-// tell stores what is new, with one call of the driver. said reports whether this process
-// was announced.
-func (a *announcer) tell(ctx context.Context) (said bool, err error) {
+// storeNew stores what is new, with one call of the driver. announced reports whether
+// this process was announced.
+func (a *announcer) storeNew(ctx context.Context) (announced bool, err error) {
 	now := a.engine.now()
 	notes, version, err := a.newActivity(now)
-	said = a.takeChanged(now)
-	if said && err == nil {
+	announced = a.takeChanged(now)
+	if announced && err == nil {
 		var here driver.Note
 		here, err = a.engine.presence(a.started, now).Note()
 		notes = append(notes, here)
@@ -189,22 +189,22 @@ func (a *announcer) tell(ctx context.Context) (said bool, err error) {
 		err = errorOfPanic(func() error { return a.engine.driver.Keep(ctx, notes...) })
 	}
 	if err != nil {
-		if said {
+		if announced {
 			a.setChanged()
 		}
 		return false, err
 	}
-	a.told = version
+	a.stored = version
 	a.activity.Forget(version)
-	if said {
-		a.saidAt = now
+	if announced {
+		a.announcedAt = now
 	}
-	return said, nil
+	return announced, nil
 }
 
 // newActivity returns the notes of the activity that is not stored yet.
 func (a *announcer) newActivity(now time.Time) (notes []driver.Note, version uint64, err error) {
-	changed, version := a.activity.Changed(now, a.told)
+	changed, version := a.activity.Changed(now, a.stored)
 	notes, err = activityNotes(changed, a.engine.id, a.started)
 	return notes, version, err
 }
@@ -297,9 +297,9 @@ func (a *announcer) farewell(ctx context.Context) error {
 		err = a.engine.driver.Keep(ctx, notes...)
 	}
 	if err == nil {
-		a.told = version
+		a.stored = version
 	}
-	if !a.saidAt.IsZero() {
+	if !a.announcedAt.IsZero() {
 		err = errors.Join(err, a.engine.driver.Drop(ctx, presence.ProcessKind, a.engine.id))
 	}
 	return err

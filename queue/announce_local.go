@@ -15,9 +15,9 @@ type localAnnouncer struct {
 	activity *activity.Recorder
 	started  time.Time
 
-	mu     sync.Mutex
-	told   uint64 // the version of the activity that was stored
-	toldAt time.Time
+	mu       sync.Mutex
+	stored   uint64 // the version of the activity that was stored
+	storedAt time.Time
 }
 
 func (a *localAnnouncer) init() { a.activity, a.started = activity.NewRecorder(), time.Now() }
@@ -28,10 +28,10 @@ func (q *local) refresh(context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if now.Sub(a.toldAt).Abs() < announceSoon {
+	if now.Sub(a.storedAt).Abs() < announceSoon {
 		return nil
 	}
-	changed, version := a.activity.Changed(now, a.told)
+	changed, version := a.activity.Changed(now, a.stored)
 	notes, err := activityNotes(changed, q.id, a.started)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (q *local) refresh(context.Context) error {
 	if err := q.notes.Keep(append(notes, here)...); err != nil {
 		return err
 	}
-	a.told, a.toldAt = version, now
+	a.stored, a.storedAt = version, now
 	a.activity.Forget(version)
 	return nil
 }

@@ -61,7 +61,7 @@ func TestRefreshOfALocalGroupRightAfterAnother(t *testing.T) {
 
 // A caller that waits for a job finds it counted when it is woken. (A caller that reads
 // the store without waiting may come between the job's end and its counting.)
-func TestWhoWaitsForAJobFindsItCounted(t *testing.T) {
+func TestAWaiterFindsItsJobCounted(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			k := newNoteKeeper(t)
@@ -82,7 +82,7 @@ func TestWhoWaitsForAJobFindsItCounted(t *testing.T) {
 	}
 }
 
-func TestAProcessThatIsGoneSaysNothing(t *testing.T) {
+func TestAClosedProcessStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
@@ -133,7 +133,7 @@ func TestWorkersThatAreSetWhileTheNumberIsRead(t *testing.T) {
 }
 
 // A queue that is closed while a group is read is left out.
-func TestAQueueOfALocalGroupThatIsClosed(t *testing.T) {
+func TestAClosedQueueOfALocalGroupIsLeftOut(t *testing.T) {
 	g, store := localGroup(t)
 	put(t, openAny(t, g, "a"), noop(t, "job"))
 	stored, err := queue.NewLocalLimitedSizeSerializable(1, 10)

@@ -121,12 +121,12 @@ func activityIn(t *testing.T, admin driver.Admin, kind string) map[[2]string]act
 	return sums
 }
 
-func TestAProcessSaysThatItIsThere(t *testing.T) {
+func TestAProcessAnnouncesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 3)
 		pass(time.Hour)
-		assert.Empty(t, processesIn(t, k), "it has not started")
+		assert.Empty(t, processesIn(t, k), "the queue has not started")
 		k.taken()
 
 		begin := time.Now()
@@ -199,7 +199,7 @@ func TestTheOwnerOfEachAttemptIsTheProcess(t *testing.T) {
 	})
 }
 
-func TestAProcessSaysWhichQueuesItHas(t *testing.T) {
+func TestAProcessAnnouncesItsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
@@ -214,12 +214,12 @@ func TestAProcessSaysWhichQueuesItHas(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		calls, _ := k.taken()
-		assert.LessOrEqual(t, len(calls), 2, "those that come together are told of together")
+		assert.LessOrEqual(t, len(calls), 2, "queues that open together are announced together")
 		p := processesIn(t, k)[0]
 		assert.Len(t, p.Queues, queues)
 
 		pass(3 * time.Minute)
-		assert.Empty(t, processesIn(t, k)[0].Queues, "they were pruned")
+		assert.Empty(t, processesIn(t, k)[0].Queues, "the queues were pruned")
 		store, ok := queue.StoreOfGroup(g)
 		require.True(t, ok)
 		_, isOpen := store.Queue("tenant1")
@@ -231,7 +231,7 @@ func TestAProcessSaysWhichQueuesItHas(t *testing.T) {
 	})
 }
 
-func TestWhatWasDoneIsTold(t *testing.T) {
+func TestActivityIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 2)
@@ -266,12 +266,12 @@ func TestWhatWasDoneIsTold(t *testing.T) {
 		pass(time.Hour)
 		calls, _ = k.taken()
 		for _, kinds := range calls {
-			assert.Equal(t, []string{"process"}, kinds, "there is nothing new")
+			assert.Equal(t, []string{"process"}, kinds, "no new activity")
 		}
 	})
 }
 
-func TestWhatWasDoneIsToldAtTheEnd(t *testing.T) {
+func TestActivityIsReportedAtTheEnd(t *testing.T) {
 	k := newNoteKeeper(t)
 	q := onKeeper(t, k, "", 2)
 	require.NoError(t, q.Start(t.Context()))
@@ -331,7 +331,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	}
 }
 
-func TestAStoreThatTakesNoNotes(t *testing.T) {
+func TestNotesAreStoredOnceTheStoreAcceptsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		k.setFail(errors.New("the disk is full"))
@@ -348,11 +348,11 @@ func TestAStoreThatTakesNoNotes(t *testing.T) {
 		k.setFail(nil)
 		pass(time.Minute)
 		assert.Len(t, processesIn(t, k), 1)
-		assert.Equal(t, 1, activityIn(t, k, activity.MinuteKind)[[2]string{"q", j.Type().Name}].Succeeded, "it was not forgotten")
+		assert.Equal(t, 1, activityIn(t, k, activity.MinuteKind)[[2]string{"q", j.Type().Name}].Succeeded, "the activity was kept")
 	})
 }
 
-func TestRefreshTellsAtOnce(t *testing.T) {
+func TestRefreshStoresAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
@@ -373,7 +373,7 @@ func TestRefreshTellsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnInlineQueueTellsWhenItIsAsked(t *testing.T) {
+func TestAnInlineQueueReportsOnRefresh(t *testing.T) {
 	q, err := queue.NewInline(queue.InlineOptions{Time: time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)})
 	require.NoError(t, err)
 	defer q.Close(t.Context())
@@ -415,7 +415,7 @@ func openAny(t *testing.T, g amboy.QueueGroup, name string) amboy.Queue {
 	return q
 }
 
-func TestALocalGroupTellsOfItsQueues(t *testing.T) {
+func TestALocalGroupReportsItsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, store := localGroup(t)
 		assert.True(t, store.ByReference())
@@ -458,7 +458,7 @@ func TestALocalGroupTellsOfItsQueues(t *testing.T) {
 
 		pass(5 * time.Minute)
 		require.NoError(t, store.Refresh(t.Context()))
-		assert.Empty(t, processesIn(t, store.Admin()), "they were pruned")
+		assert.Empty(t, processesIn(t, store.Admin()), "the queues were pruned")
 		assert.Empty(t, schedulesIn(t, store.Admin()))
 		assert.Equal(t, 2, activityIn(t, store.Admin(), activity.HourKind)[[2]string{"a", first.Type().Name}].Succeeded)
 	})
@@ -476,7 +476,7 @@ func schedulesIn(t *testing.T, admin driver.Admin) (names []string) {
 	return names
 }
 
-func TestSchedulesAreTold(t *testing.T) {
+func TestSchedulesAreStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
@@ -507,7 +507,7 @@ func TestSchedulesAreTold(t *testing.T) {
 
 func sizeOf(q amboy.Queue) int { return q.Runner().(amboy.ResizableRunner).Workers() }
 
-func TestSetWorkersIsObeyedByAllProcesses(t *testing.T) {
+func TestSetWorkersAppliesToAllProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		here, there := onKeeper(t, k, "q", 3), onKeeper(t, k, "q", 4)
@@ -565,7 +565,7 @@ func TestSetWorkersOfATenant(t *testing.T) {
 				assert.Equal(t, 6, sizeOf(openAny(t, g, "later")))
 				pass(5 * time.Minute)
 				require.Zero(t, g.Len())
-				assert.Equal(t, []int{5, 2}, []int{sizeOf(openAny(t, g, "a")), sizeOf(openAny(t, g, "b"))}, "opened anew")
+				assert.Equal(t, []int{5, 2}, []int{sizeOf(openAny(t, g, "a")), sizeOf(openAny(t, g, "b"))}, "opened again")
 			})
 		})
 	}
@@ -580,7 +580,7 @@ func TestSetWorkersOfALocalQueue(t *testing.T) {
 	require.NoError(t, store.SetWorkers(t.Context(), q.ID(), 2))
 	require.NoError(t, q.SetRunner(pool.NewLocalWorkers(3, q)))
 	require.NoError(t, q.Start(t.Context()))
-	assert.Equal(t, 2, sizeOf(q), "it was set before the runner was")
+	assert.Equal(t, 2, sizeOf(q), "set before the runner")
 	require.NoError(t, store.SetWorkers(t.Context(), q.ID(), 4))
 	assert.Equal(t, 4, sizeOf(q))
 	require.NoError(t, store.SetWorkers(t.Context(), q.ID(), 0))
@@ -604,7 +604,7 @@ func TestSetWorkersIsRefused(t *testing.T) {
 // fixedRunner can't be resized.
 type fixedRunner struct{ amboy.Runner }
 
-func TestARunnerThatCannotBeResizedIsLetBe(t *testing.T) {
+func TestARunnerThatCannotBeResizedIsUnchanged(t *testing.T) {
 	k := newNoteKeeper(t)
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
 		Driver:    k,
@@ -643,7 +643,7 @@ func TestMarkCompleteOfALocalQueue(t *testing.T) {
 	require.ErrorIs(t, errs[0], amboy.ErrLeaseLost)
 	require.NoError(t, errs[1])
 	require.NoError(t, errs[2])
-	require.ErrorIs(t, errs[3], amboy.ErrLeaseLost, "it has ended")
+	require.ErrorIs(t, errs[3], amboy.ErrLeaseLost, "the job has ended")
 	assert.True(t, amboy.IsJobNotFoundError(errs[4]))
 	release()
 	drain(t, q)

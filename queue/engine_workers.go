@@ -15,15 +15,15 @@ import (
 // waiter is a worker that waits for a run. The core's lock guards it.
 type waiter struct {
 	core.Worker
-	// told has room for one signal: that the worker has a run, or must leave.
-	told   chan struct{}
+	// signal has room for one signal: that the worker has a run, or must leave.
+	signal chan struct{}
 	served bool
 	run    *core.Run
 }
 
 func (w *waiter) serve(r *core.Run) {
 	w.served, w.run = true, r
-	w.told <- struct{}{}
+	w.signal <- struct{}{}
 }
 
 // next waits for a claimed run. It returns nil when ctx ends or the queue stops.
@@ -37,7 +37,7 @@ func (e *engine) next(ctx context.Context, l *core.Line) *core.Run {
 	e.coreMu.Unlock()
 	e.carryOut(commands)
 	select {
-	case <-w.told:
+	case <-w.signal:
 		return e.served(w)
 	case <-ctx.Done():
 		return e.leave(w)
@@ -58,7 +58,7 @@ func (e *engine) tryNext(l *core.Line) *core.Run {
 func (e *engine) waiter(l *core.Line) *waiter {
 	last := len(e.spare) - 1
 	if last < 0 {
-		w := &waiter{told: make(chan struct{}, 1)}
+		w := &waiter{signal: make(chan struct{}, 1)}
 		w.Worker = core.Worker{Line: l, Shell: w}
 		return w
 	}
@@ -91,7 +91,7 @@ func (e *engine) leave(w *waiter) *core.Run {
 		return nil
 	}
 	e.coreMu.Unlock()
-	<-w.told
+	<-w.signal
 	return e.served(w)
 }
 
