@@ -38,7 +38,7 @@ type rechecks struct {
 	total  int
 }
 
-// next returns when to check a job again that is blocked since a time.
+// next returns when to check a blocked job again. since is when the job began to wait.
 func (r *rechecks) next(now, since time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
