@@ -299,7 +299,7 @@ func TestQuietQueueGetsTheNextFreeWorker(t *testing.T) {
 		pass(29 * time.Second)
 		assert.Len(t, s.all(), 4, "all workers are busy")
 		pass(2 * time.Second)
-		assert.Equal(t, []string{"quiet"}, s.all()[4:5], "it did not get the first worker")
+		assert.Equal(t, []string{"quiet"}, s.all()[4:5], "the quiet queue did not get the first free worker")
 	})
 }
 

@@ -90,8 +90,8 @@ func TestACompletionWhoseAnswerWasLostCounts(t *testing.T) {
 		isMute   time.Duration
 		replaced bool
 	}{
-		"for a moment":      {isMute: time.Second},
-		"until it replaced": {isMute: time.Hour, replaced: true},
+		"for a moment":               {isMute: time.Second},
+		"until the job was replaced": {isMute: time.Hour, replaced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -71,7 +71,7 @@ func TestInlineQueueIsClosed(t *testing.T) {
 func TestInlineQueueEndsExpiredJobs(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	q := newInlineQueue(t, queue.InlineOptions{Time: now})
-	j := newJob(t, "a", func(context.Context, *funcJob) { assert.Fail(t, "it must not run") })
+	j := newJob(t, "a", func(context.Context, *funcJob) { assert.Fail(t, "an expired job must not run") })
 	j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: now.Add(time.Minute)})
 	put(t, q, j)
 	assert.Equal(t, amboy.StatePending, infoOf(t, q, "a").State)

@@ -281,11 +281,11 @@ func (a administered) outcomesBeforeTheRunEnds(kind driver.ActionKind) []string 
 // TestReasonOfACanceledRun cancels running jobs, which then end in each possible way.
 func TestReasonOfACanceledRun(t *testing.T) {
 	ways := map[string]func(ctx context.Context, j *funcJob){
-		"it notices": func(ctx context.Context, j *funcJob) { j.AddError(context.Cause(ctx)) },
-		"it fails":   func(_ context.Context, j *funcJob) { j.AddError(errors.New("no luck")) },
-		"it retries": func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no luck")) },
-		"it snoozes": func(_ context.Context, j *funcJob) { j.Snooze(time.Now().Add(time.Hour)) },
-		"it is done": func(context.Context, *funcJob) {},
+		"fails with the cause": func(ctx context.Context, j *funcJob) { j.AddError(context.Cause(ctx)) },
+		"fails":                func(_ context.Context, j *funcJob) { j.AddError(errors.New("no luck")) },
+		"retries":              func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no luck")) },
+		"snoozes":              func(_ context.Context, j *funcJob) { j.Snooze(time.Now().Add(time.Hour)) },
+		"succeeds":             func(context.Context, *funcJob) {},
 	}
 	for way, end := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestReasonOfACanceledRun(t *testing.T) {
 				return fmt.Sprintf("%s: %s", driver.StateOf(r, time.Now()), r.Status.Reason)
 			})
 			want := "canceled: wrong one"
-			if way == "it is done" {
+			if way == "succeeds" {
 				want = "succeeded: "
 			}
 			assert.Equal(t, want, got)
