@@ -8,13 +8,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// count counts the attempt of a record that ended for good, or was retried.
+// count records an attempt that ended for good or was retried in the activity counts.
 func (q *driverQueue) count(r *driver.Record) {
 	now := q.engine.now()
 	outcome := activity.Failed
 	switch driver.StateOf(r, now) {
 	case amboy.StateRetrying:
-		return // Its retry counts it, or its end.
+		return // Counted when it is retried or ends.
 	case amboy.StateSucceeded:
 		outcome = activity.Succeeded
 	}
@@ -24,11 +24,11 @@ func (q *driverQueue) count(r *driver.Record) {
 func (q *driverQueue) countAs(outcome activity.Outcome, r *driver.Record, now time.Time) {
 	wait, run := timesOf(r.TimeInfo)
 	if q.engine.activity.Ended(now, q.name, r.Type, outcome, wait, run) {
-		q.engine.announcer.tellActivity(now)
+		q.engine.announcer.activityChanged(now)
 	}
 }
 
-// countEnd counts an attempt that ended for good.
+// countEnd records an attempt that ended for good.
 func (q *local) countEnd(succeeded bool, j amboy.Job, now time.Time) {
 	outcome := activity.Failed
 	if succeeded {
@@ -37,13 +37,13 @@ func (q *local) countEnd(succeeded bool, j amboy.Job, now time.Time) {
 	q.count(outcome, j, now)
 }
 
-// count counts an attempt that ended.
+// count records an attempt that ended.
 func (q *local) count(outcome activity.Outcome, j amboy.Job, now time.Time) {
 	wait, run := timesOf(j.TimeInfo())
 	q.announcer.activity.Ended(now, q.id, j.Type().Name, outcome, wait, run)
 }
 
-// timesOf are how long an attempt waited, and ran.
+// timesOf returns how long an attempt waited and ran.
 func timesOf(times amboy.JobTimeInfo) (wait, run time.Duration) {
 	if times.Start.IsZero() {
 		return activity.NotRun, activity.NotRun

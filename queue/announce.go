@@ -18,38 +18,39 @@ import (
 )
 
 const (
-	// activityPeriod is how often is told what this process has done, at most.
+	// activityPeriod is the minimum interval between activity reports.
 	activityPeriod = 10 * time.Second
-	// announceSoon is how long it takes until is told of a queue that came or went.
+	// announceSoon is the delay after which an opened or closed queue is announced.
 	announceSoon = time.Second
-	// farewellTimeout bounds what is told at the end.
+	// farewellTimeout limits the last calls when the engine ends.
 	farewellTimeout = 2 * time.Second
-	// notesAtOnce is the number of notes that one call reads.
+	// notesAtOnce is the page size for reading notes.
 	notesAtOnce = 1000
 )
 
-// announcer tells the other processes on a store what this one has, and has done, by
-// notes that they and people read. It begins when the first queue does.
+// announcer tells the other processes on a store, and management, which queues this
+// process has and what it has done. It does so by notes in the store. It starts with the
+// first queue.
 type announcer struct {
 	engine   *engine
 	activity *activity.Recorder
 	started  time.Time
 	timer    wakeTimer
 
-	// turn has room for whoever is telling, who has the fields below it.
+	// turn has room for one caller, which may use the fields below up to closed.
 	turn chan struct{}
-	// told is the version of the activity that was told last.
-	told uint64
-	// refreshedAt is when somebody last had everything told.
+	// stored is the version of the activity that was stored last.
+	stored uint64
+	// refreshedAt is when refresh last stored everything.
 	refreshedAt time.Time
-	// saidAt is when was said that this process is there; zero before the first time.
-	saidAt time.Time
-	// closed is true when was said that this process is gone.
+	// announcedAt is when this process was last announced; zero if it was not.
+	announcedAt time.Time
+	// closed is true once this process was deregistered.
 	closed bool
 
 	mu sync.Mutex
-	// begun is true from when a queue has started, and changed where queues came or
-	// went since the last time.
+	// begun is true once a queue has started. changed is true if queues were opened or
+	// closed since the last announcement.
 	begun, changed bool
 }
 
@@ -59,8 +60,8 @@ func newAnnouncer(e *engine) *announcer {
 	return a
 }
 
-// queueStarted is called when a queue has, and queuesChanged whenever there is something
-// new to say of the queues.
+// queueStarted is called when a queue has started, and queuesChanged when anything else
+// changes that is announced about queues.
 func (a *announcer) queueStarted() {
 	a.mu.Lock()
 	first := !a.begun
@@ -86,35 +87,35 @@ func (a *announcer) announceWithin(d time.Duration, atOnce bool) {
 	a.timer.set(a.engine.now().Add(d))
 }
 
-// tellActivity makes known before long that there is something new.
-func (a *announcer) tellActivity(now time.Time) { a.timer.set(now.Add(activityPeriod)) }
+// activityChanged schedules a report of new activity.
+func (a *announcer) activityChanged(now time.Time) { a.timer.set(now.Add(activityPeriod)) }
 
-// announce tells what is due, and looks what others want of this process when it says
-// that it is there.
+// announce stores what is due. After it has announced this process, it applies the
+// operator's worker counts.
 func (a *announcer) announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	if !a.take(ctx) {
-		a.tellActivity(a.engine.now()) // somebody waits for the store, and it is tried again
+		a.activityChanged(a.engine.now()) // another caller waits for the store; try again later
 		return
 	}
 	defer a.leave()
-	said, err := a.tell(ctx)
+	announced, err := a.storeNew(ctx)
 	now := a.engine.now()
 	if err != nil {
-		a.tellActivity(now)
+		a.activityChanged(now)
 	}
 	if a.hasBegun() {
 		a.timer.set(now.Add(presence.Period))
 	}
-	if err == nil && said {
-		err = a.obey(ctx)
+	if err == nil && announced {
+		err = a.applyWorkerCounts(ctx)
 	}
-	a.engine.report("could not tell other processes of this one", err)
+	a.engine.report("could not announce this process to its peers", err)
 }
 
-// refresh tells what is new, unless it did so less than a second ago, and no queue has
-// come or gone since.
+// refresh stores what is new, unless it did so less than a second ago and no queue was
+// opened or closed since.
 func (a *announcer) refresh(ctx context.Context) error {
 	if !a.take(ctx) {
 		return ctx.Err()
@@ -124,17 +125,17 @@ func (a *announcer) refresh(ctx context.Context) error {
 	if a.closed || now.Sub(a.refreshedAt).Abs() < announceSoon && !a.hasChanged() {
 		return nil
 	}
-	if a.saidAt.IsZero() {
+	if a.announcedAt.IsZero() {
 		a.setChanged()
 	}
-	_, err := a.tell(ctx)
+	_, err := a.storeNew(ctx)
 	if err == nil {
 		a.refreshedAt = now
 	}
 	return err
 }
 
-// take waits for its turn to tell; false where ctx ends first.
+// take waits for its turn. It returns false if ctx ends first.
 func (a *announcer) take(ctx context.Context) bool {
 	select {
 	case a.turn <- struct{}{}:
@@ -164,22 +165,22 @@ func (a *announcer) setChanged() {
 	a.changed = true
 }
 
-// takeChanged tells whether it is time to say that this process is there.
+// takeChanged reports whether this process is to be announced now.
 func (a *announcer) takeChanged(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	isDue := a.changed || a.begun && now.Sub(a.saidAt).Abs() >= presence.Period
+	isDue := a.changed || a.begun && now.Sub(a.announcedAt).Abs() >= presence.Period
 	a.changed = false
 	return isDue
 }
 
-// tell stores what is new, with one call of the driver. It returns whether it said that
-// this process is there.
-func (a *announcer) tell(ctx context.Context) (said bool, err error) {
+// storeNew stores what is new, with one call of the driver. announced reports whether
+// this process was announced.
+func (a *announcer) storeNew(ctx context.Context) (announced bool, err error) {
 	now := a.engine.now()
 	notes, version, err := a.newActivity(now)
-	said = a.takeChanged(now)
-	if said && err == nil {
+	announced = a.takeChanged(now)
+	if announced && err == nil {
 		var here driver.Note
 		here, err = a.engine.presence(a.started, now).Note()
 		notes = append(notes, here)
@@ -188,28 +189,28 @@ func (a *announcer) tell(ctx context.Context) (said bool, err error) {
 		err = errorOfPanic(func() error { return a.engine.driver.Keep(ctx, notes...) })
 	}
 	if err != nil {
-		if said {
+		if announced {
 			a.setChanged()
 		}
 		return false, err
 	}
-	a.told = version
+	a.stored = version
 	a.activity.Forget(version)
-	if said {
-		a.saidAt = now
+	if announced {
+		a.announcedAt = now
 	}
-	return said, nil
+	return announced, nil
 }
 
-// newActivity has the notes of the activity that was not told.
+// newActivity returns the notes of the activity that is not stored yet.
 func (a *announcer) newActivity(now time.Time) (notes []driver.Note, version uint64, err error) {
-	changed, version := a.activity.Changed(now, a.told)
+	changed, version := a.activity.Changed(now, a.stored)
 	notes, err = activityNotes(changed, a.engine.id, a.started)
 	return notes, version, err
 }
 
-// activityNotes are those of what a process has done, from its start. A process that
-// is started again may have the ID of the one before.
+// activityNotes returns the notes of what a process has done since started, which is part
+// of their names: a process that is restarted may have the same ID.
 func activityNotes(buckets []activity.Bucket, process string, started time.Time) ([]driver.Note, error) {
 	name := process + "." + strconv.FormatInt(started.UnixMilli(), 36)
 	notes := make([]driver.Note, len(buckets))
@@ -223,7 +224,7 @@ func activityNotes(buckets []activity.Bucket, process string, started time.Time)
 	return notes, nil
 }
 
-// presence describes this process.
+// presence describes this process and its queues.
 func (e *engine) presence(started, now time.Time) presence.Process {
 	e.mu.Lock()
 	open := make([]*driverQueue, 0, len(e.queues))
@@ -241,7 +242,7 @@ func (e *engine) presence(started, now time.Time) presence.Process {
 	return p
 }
 
-// typesOf never returns nil: the process says what it knows.
+// typesOf never returns nil, which would mean that the process does not report its types.
 func typesOf(known []registry.KnownType) []presence.Type {
 	types := make([]presence.Type, len(known))
 	for i, k := range known {
@@ -250,14 +251,14 @@ func typesOf(known []registry.KnownType) []presence.Type {
 	return types
 }
 
-// processOf describes this process under an ID that owns jobs.
+// processOf describes this process under the ID that owns its jobs.
 func processOf(id string, started, now time.Time, queues []presence.Queue) presence.Process {
 	slices.SortFunc(queues, func(a, b presence.Queue) int { return strings.Compare(a.Name, b.Name) })
 	return presence.Process{ID: id, Host: hostname(), PID: os.Getpid(), Started: started, Seen: now, Queues: queues}
 }
 
-// obey reads what numbers of workers people want, and goes by them.
-func (a *announcer) obey(ctx context.Context) error {
+// applyWorkerCounts reads the operator's numbers of workers, and applies them.
+func (a *announcer) applyWorkerCounts(ctx context.Context) error {
 	wanted := map[string]int{}
 	timesSet := a.engine.timesWorkersSet()
 	err := eachNote(ctx, a.engine.driver, driver.NoteRequest{Kind: presence.WorkersKind}, func(note driver.Note) error {
@@ -265,17 +266,17 @@ func (a *announcer) obey(ctx context.Context) error {
 		if err == nil {
 			wanted[name] = n
 		}
-		a.engine.report("could not read how many workers a queue is to have", err)
+		a.engine.report("could not read the number of workers of a queue", err)
 		return nil
 	})
 	if err == nil {
-		a.engine.obey(wanted, timesSet)
+		a.engine.applyWorkerCounts(wanted, timesSet)
 	}
 	return err
 }
 
-// close tells what is new for the last time, and that this process is gone. The timer
-// was stopped.
+// close stores the last activity, and deregisters this process. The timer was stopped
+// before.
 func (a *announcer) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
@@ -286,7 +287,7 @@ func (a *announcer) close(ctx context.Context) {
 	a.closed = true
 	err := errorOfPanic(func() error { return a.farewell(ctx) })
 	if err != nil && !errors.Is(err, driver.ErrClosed) {
-		logging.Error(ctx, a.engine.failure("could not tell other processes that this one is gone", err))
+		logging.Error(ctx, a.engine.failure("failed to deregister; peers will treat this process as dead", err))
 	}
 }
 
@@ -296,9 +297,9 @@ func (a *announcer) farewell(ctx context.Context) error {
 		err = a.engine.driver.Keep(ctx, notes...)
 	}
 	if err == nil {
-		a.told = version
+		a.stored = version
 	}
-	if !a.saidAt.IsZero() {
+	if !a.announcedAt.IsZero() {
 		err = errors.Join(err, a.engine.driver.Drop(ctx, presence.ProcessKind, a.engine.id))
 	}
 	return err

@@ -13,20 +13,20 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// groupAnnouncer copies the notes of the queues of a local group to those of the group,
-// where the queues have the names that the group has for them.
+// groupAnnouncer copies the notes of the queues of a local group to the notes of the
+// group, under the names that the queues have in the group.
 type groupAnnouncer struct {
-	// turn has room for whoever is copying, who has the fields below it.
+	// turn has room for one caller, which may use the fields below.
 	turn chan struct{}
 	at   time.Time
-	// copied are the queues for which it was done at that time.
+	// copied holds the queues whose notes were copied at that time.
 	copied map[amboy.Queue]bool
 }
 
 func newGroupAnnouncer() groupAnnouncer { return groupAnnouncer{turn: make(chan struct{}, 1)} }
 
-// refresh lets all open queues tell what is new, and copies it, unless that was done
-// less than a second ago for the same queues.
+// refresh makes all open queues store what is new, and copies their notes. It does
+// nothing if it did so less than a second ago for the same queues.
 func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 	select {
 	case a.turn <- struct{}{}:
@@ -41,7 +41,7 @@ func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 	for _, q := range open {
 		copied[q] = true
 		if !a.copied[q] {
-			after = time.Time{} // it may have been there before it came into the group
+			after = time.Time{} // the queue may be older than its membership
 		}
 	}
 	if now.Sub(a.at).Abs() < announceSoon && maps.Equal(copied, a.copied) {
@@ -67,8 +67,8 @@ func (a *groupAnnouncer) refresh(ctx context.Context, g *queueGroup) error {
 	return nil
 }
 
-// groupNotes are what the notes of the queues of a group say. Several of them may have
-// a part in one.
+// groupNotes collects the notes of the queues of a group. Several queues may contribute
+// to one note.
 type groupNotes struct {
 	buckets   map[noteName]activity.Bucket
 	processes map[string]presence.Process
@@ -77,8 +77,8 @@ type groupNotes struct {
 
 type noteName struct{ kind, key string }
 
-// add takes what the store of a queue has about it, and what changed after a time of
-// what it did.
+// add adds the notes of a queue's store: its process and schedules, and the activity that
+// changed after a time.
 func (c *groupNotes) add(ctx context.Context, s *Store, name string, after time.Time) error {
 	inner := s.Queues()[0]
 	for kind, span := range map[string]time.Duration{activity.MinuteKind: 3 * time.Minute, activity.HourKind: 2 * time.Hour} {
@@ -102,7 +102,7 @@ func (c *groupNotes) add(ctx context.Context, s *Store, name string, after time.
 	})
 }
 
-// addActivity takes the rows about a queue, under its name in the group.
+// addActivity adds the rows about a queue, under its name in the group.
 func (c *groupNotes) addActivity(note driver.Note, inner, name string) error {
 	b, err := activity.Decode(note.Value)
 	if err != nil {
@@ -155,8 +155,8 @@ func (c *groupNotes) addSchedule(note driver.Note, inner, name string) error {
 	return nil
 }
 
-// keep makes them the notes of the group, in which there are no others about processes
-// and schedules.
+// keep stores the collected notes as those of the group, and removes other notes about
+// processes and schedules.
 func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
 	here := map[noteName]bool{}
 	var notes []driver.Note
@@ -200,7 +200,7 @@ func (c *groupNotes) keep(ctx context.Context, admin driver.Admin) error {
 	return admin.Keep(ctx, notes...)
 }
 
-// eachNote calls visit with the notes that a request without a limit asks for.
+// eachNote calls visit for all notes that match a request. It reads them page by page.
 func eachNote(ctx context.Context, admin driver.Admin, request driver.NoteRequest, visit func(driver.Note) error) error {
 	request.Limit = notesAtOnce
 	for {

@@ -9,29 +9,29 @@ import (
 	"github.com/mongodb/amboy/internal/presence"
 )
 
-// localAnnouncer makes known what a queue by reference does, in notes that are in this
-// process too. It does so when somebody is about to read them, and else only counts.
+// localAnnouncer stores what a queue by reference has done, in notes in this process. It
+// only counts until refresh is called before the notes are read.
 type localAnnouncer struct {
 	activity *activity.Recorder
 	started  time.Time
 
-	mu     sync.Mutex
-	told   uint64 // the version of the activity that was told
-	toldAt time.Time
+	mu       sync.Mutex
+	stored   uint64 // the version of the activity that was stored
+	storedAt time.Time
 }
 
 func (a *localAnnouncer) init() { a.activity, a.started = activity.NewRecorder(), time.Now() }
 
-// refresh tells what is new, unless that was done less than a second ago.
+// refresh stores what is new, unless it did so less than a second ago.
 func (q *local) refresh(context.Context) error {
 	a := &q.announcer
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if now.Sub(a.toldAt).Abs() < announceSoon {
+	if now.Sub(a.storedAt).Abs() < announceSoon {
 		return nil
 	}
-	changed, version := a.activity.Changed(now, a.told)
+	changed, version := a.activity.Changed(now, a.stored)
 	notes, err := activityNotes(changed, q.id, a.started)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (q *local) refresh(context.Context) error {
 	if err := q.notes.Keep(append(notes, here)...); err != nil {
 		return err
 	}
-	a.told, a.toldAt = version, now
+	a.stored, a.storedAt = version, now
 	a.activity.Forget(version)
 	return nil
 }

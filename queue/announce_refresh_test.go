@@ -23,7 +23,7 @@ func storeOf(t *testing.T, q amboy.Queue) *queue.Store {
 	return store
 }
 
-// A process tells by itself that it is there when it begins. Who looks then need not wait.
+// A process announces itself when it starts. A Refresh after that does not have to wait.
 func TestRefreshRightAfterTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
@@ -59,9 +59,9 @@ func TestRefreshOfALocalGroupRightAfterAnother(t *testing.T) {
 	})
 }
 
-// Who waits for a job finds it counted when they are woken. (Who looks into the store by
-// themselves may come between its end and its counting.)
-func TestWhoWaitsForAJobFindsItCounted(t *testing.T) {
+// A caller that waits for a job finds it counted when it is woken. (A caller that reads
+// the store without waiting may come between the job's end and its counting.)
+func TestAWaiterFindsItsJobCounted(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			k := newNoteKeeper(t)
@@ -82,7 +82,7 @@ func TestWhoWaitsForAJobFindsItCounted(t *testing.T) {
 	}
 }
 
-func TestAProcessThatIsGoneSaysNothing(t *testing.T) {
+func TestAClosedProcessStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
@@ -96,7 +96,7 @@ func TestAProcessThatIsGoneSaysNothing(t *testing.T) {
 	})
 }
 
-// heldNotes makes who reads the wanted numbers of workers wait, with what was there.
+// heldNotes makes readers of the wanted numbers of workers wait after they have read.
 type heldNotes struct {
 	*noteKeeper
 	reading, release chan struct{}
@@ -132,8 +132,8 @@ func TestWorkersThatAreSetWhileTheNumberIsRead(t *testing.T) {
 	})
 }
 
-// A queue that is closed while others look at a group has nothing to show.
-func TestAQueueOfALocalGroupThatIsClosed(t *testing.T) {
+// A queue that is closed while a group is read is left out.
+func TestAClosedQueueOfALocalGroupIsLeftOut(t *testing.T) {
 	g, store := localGroup(t)
 	put(t, openAny(t, g, "a"), noop(t, "job"))
 	stored, err := queue.NewLocalLimitedSizeSerializable(1, 10)

@@ -17,7 +17,7 @@ var (
 
 // TellSchedules implements amboy.ScheduleTeller.
 func (q *driverQueue) TellSchedules(ctx context.Context, schedules ...amboy.ScheduleInfo) error {
-	return q.tellSchedules(ctx, q.driver, q.name, q.engine.now(), schedules)
+	return q.storeSchedules(ctx, q.driver, q.name, q.engine.now(), schedules)
 }
 
 // ForgetSchedules implements amboy.ScheduleTeller.
@@ -27,7 +27,7 @@ func (q *driverQueue) ForgetSchedules(ctx context.Context, names ...string) erro
 
 // TellSchedules implements amboy.ScheduleTeller.
 func (q *local) TellSchedules(ctx context.Context, schedules ...amboy.ScheduleInfo) error {
-	return q.tellSchedules(ctx, q.admin(), q.id, time.Now(), schedules)
+	return q.storeSchedules(ctx, q.admin(), q.id, time.Now(), schedules)
 }
 
 // ForgetSchedules implements amboy.ScheduleTeller.
@@ -35,7 +35,7 @@ func (q *local) ForgetSchedules(ctx context.Context, names ...string) error {
 	return q.forgetSchedules(ctx, q.admin(), q.id, names)
 }
 
-func (l *lifecycle) tellSchedules(ctx context.Context, admin driver.Admin, queue string, now time.Time, schedules []amboy.ScheduleInfo) error {
+func (l *lifecycle) storeSchedules(ctx context.Context, admin driver.Admin, queue string, now time.Time, schedules []amboy.ScheduleInfo) error {
 	notes := make([]driver.Note, len(schedules))
 	var err error
 	if l.isStopped() {
@@ -53,7 +53,7 @@ func (l *lifecycle) tellSchedules(ctx context.Context, admin driver.Admin, queue
 		err = admin.Keep(ctx, notes...)
 	}
 	if err != nil {
-		return fmt.Errorf("telling of the schedules of queue %q: %w", l.id, err)
+		return fmt.Errorf("storing the schedules of queue %q: %w", l.id, err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (l *lifecycle) forgetSchedules(ctx context.Context, admin driver.Admin, que
 		err = admin.Drop(ctx, presence.ScheduleKind, keys...)
 	}
 	if err != nil {
-		return fmt.Errorf("taking back what was told of the schedules of queue %q: %w", l.id, err)
+		return fmt.Errorf("removing the schedules of queue %q: %w", l.id, err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// noteKeeper is a memory driver that tells which notes were kept.
+// noteKeeper is a memory driver that records the notes that were kept.
 type noteKeeper struct {
 	driver.Driver
 	mu    sync.Mutex
@@ -64,8 +64,8 @@ func (k *noteKeeper) setFail(err error) {
 	k.fail = err
 }
 
-// taken returns the kinds of notes of each call of Keep since it was last called, and
-// the number of calls of Notes.
+// taken returns the kinds of notes of each call of Keep, and the number of calls of
+// Notes, since it was last called.
 func (k *noteKeeper) taken() (calls [][]string, reads int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +88,7 @@ func onKeeper(t *testing.T, k driver.Driver, name string, workers int) amboy.Ret
 	return q
 }
 
-// processesIn are those that the notes of a store tell of.
+// processesIn returns the processes in the notes of a store.
 func processesIn(t *testing.T, admin driver.Admin) (processes []presence.Process) {
 	t.Helper()
 	notes, err := admin.Notes(t.Context(), driver.NoteRequest{Kind: presence.ProcessKind, Limit: 100})
@@ -102,7 +102,8 @@ func processesIn(t *testing.T, admin driver.Admin) (processes []presence.Process
 	return processes
 }
 
-// activityIn adds what the notes of a store tell that was done, by the minute or the hour.
+// activityIn returns the sums of the activity in the notes of a store, by minute or by
+// hour.
 func activityIn(t *testing.T, admin driver.Admin, kind string) map[[2]string]activity.Row {
 	t.Helper()
 	notes, err := admin.Notes(t.Context(), driver.NoteRequest{Kind: kind, Limit: 1000})
@@ -120,12 +121,12 @@ func activityIn(t *testing.T, admin driver.Admin, kind string) map[[2]string]act
 	return sums
 }
 
-func TestAProcessSaysThatItIsThere(t *testing.T) {
+func TestAProcessAnnouncesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 3)
 		pass(time.Hour)
-		assert.Empty(t, processesIn(t, k), "it has not started")
+		assert.Empty(t, processesIn(t, k), "the queue has not started")
 		k.taken()
 
 		begin := time.Now()
@@ -174,8 +175,8 @@ func TestTheOwnerOfAJobIsTheProcess(t *testing.T) {
 	release()
 }
 
-// TestTheOwnerOfEachAttemptIsTheProcess retries a job in a group: who retries it takes
-// its lock in the name of the queue.
+// TestTheOwnerOfEachAttemptIsTheProcess retries a job in a group. The retry handler locks
+// the job in the name of the queue.
 func TestTheOwnerOfEachAttemptIsTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
@@ -198,7 +199,7 @@ func TestTheOwnerOfEachAttemptIsTheProcess(t *testing.T) {
 	})
 }
 
-func TestAProcessSaysWhichQueuesItHas(t *testing.T) {
+func TestAProcessAnnouncesItsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		g, err := queue.NewDriverGroup(t.Context(), queue.DriverGroupOptions{
@@ -213,12 +214,12 @@ func TestAProcessSaysWhichQueuesItHas(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		calls, _ := k.taken()
-		assert.LessOrEqual(t, len(calls), 2, "those that come together are told of together")
+		assert.LessOrEqual(t, len(calls), 2, "queues that open together are announced together")
 		p := processesIn(t, k)[0]
 		assert.Len(t, p.Queues, queues)
 
 		pass(3 * time.Minute)
-		assert.Empty(t, processesIn(t, k)[0].Queues, "they were pruned")
+		assert.Empty(t, processesIn(t, k)[0].Queues, "the queues were pruned")
 		store, ok := queue.StoreOfGroup(g)
 		require.True(t, ok)
 		_, isOpen := store.Queue("tenant1")
@@ -230,7 +231,7 @@ func TestAProcessSaysWhichQueuesItHas(t *testing.T) {
 	})
 }
 
-func TestWhatWasDoneIsTold(t *testing.T) {
+func TestActivityIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 2)
@@ -265,12 +266,12 @@ func TestWhatWasDoneIsTold(t *testing.T) {
 		pass(time.Hour)
 		calls, _ = k.taken()
 		for _, kinds := range calls {
-			assert.Equal(t, []string{"process"}, kinds, "there is nothing new")
+			assert.Equal(t, []string{"process"}, kinds, "no new activity")
 		}
 	})
 }
 
-func TestWhatWasDoneIsToldAtTheEnd(t *testing.T) {
+func TestActivityIsReportedAtTheEnd(t *testing.T) {
 	k := newNoteKeeper(t)
 	q := onKeeper(t, k, "", 2)
 	require.NoError(t, q.Start(t.Context()))
@@ -282,7 +283,7 @@ func TestWhatWasDoneIsToldAtTheEnd(t *testing.T) {
 	assert.Empty(t, processesIn(t, k))
 }
 
-// retryThrice puts a job that asks for two retries, and succeeds then.
+// retryThrice puts a job that asks for two retries, and then succeeds.
 func retryThrice(t *testing.T, q amboy.Queue) *funcJob {
 	t.Helper()
 	j := newJob(t, "retried", func(_ context.Context, j *funcJob) {
@@ -330,7 +331,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	}
 }
 
-func TestAStoreThatTakesNoNotes(t *testing.T) {
+func TestNotesAreStoredOnceTheStoreAcceptsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		k.setFail(errors.New("the disk is full"))
@@ -347,16 +348,16 @@ func TestAStoreThatTakesNoNotes(t *testing.T) {
 		k.setFail(nil)
 		pass(time.Minute)
 		assert.Len(t, processesIn(t, k), 1)
-		assert.Equal(t, 1, activityIn(t, k, activity.MinuteKind)[[2]string{"q", j.Type().Name}].Succeeded, "it was not forgotten")
+		assert.Equal(t, 1, activityIn(t, k, activity.MinuteKind)[[2]string{"q", j.Type().Name}].Succeeded, "the activity was kept")
 	})
 }
 
-func TestRefreshTellsAtOnce(t *testing.T) {
+func TestRefreshStoresAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
 		require.NoError(t, q.Start(t.Context()))
-		synctest.Wait() // until it has said that it is there
+		synctest.Wait() // until the process has announced itself
 		j := noop(t, "job")
 		put(t, q, j)
 		pass(time.Second)
@@ -372,7 +373,7 @@ func TestRefreshTellsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnInlineQueueTellsWhenItIsAsked(t *testing.T) {
+func TestAnInlineQueueReportsOnRefresh(t *testing.T) {
 	q, err := queue.NewInline(queue.InlineOptions{Time: time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)})
 	require.NoError(t, err)
 	defer q.Close(t.Context())
@@ -391,7 +392,7 @@ func TestAnInlineQueueTellsWhenItIsAsked(t *testing.T) {
 	assert.False(t, store.ByReference())
 }
 
-// localGroup has queues by reference, and one in stored form.
+// localGroup returns a group of queues by reference and its store.
 func localGroup(t *testing.T) (amboy.QueueGroup, *queue.Store) {
 	t.Helper()
 	g, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{
@@ -414,7 +415,7 @@ func openAny(t *testing.T, g amboy.QueueGroup, name string) amboy.Queue {
 	return q
 }
 
-func TestALocalGroupTellsOfItsQueues(t *testing.T) {
+func TestALocalGroupReportsItsQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, store := localGroup(t)
 		assert.True(t, store.ByReference())
@@ -457,7 +458,7 @@ func TestALocalGroupTellsOfItsQueues(t *testing.T) {
 
 		pass(5 * time.Minute)
 		require.NoError(t, store.Refresh(t.Context()))
-		assert.Empty(t, processesIn(t, store.Admin()), "they were pruned")
+		assert.Empty(t, processesIn(t, store.Admin()), "the queues were pruned")
 		assert.Empty(t, schedulesIn(t, store.Admin()))
 		assert.Equal(t, 2, activityIn(t, store.Admin(), activity.HourKind)[[2]string{"a", first.Type().Name}].Succeeded)
 	})
@@ -475,7 +476,7 @@ func schedulesIn(t *testing.T, admin driver.Admin) (names []string) {
 	return names
 }
 
-func TestSchedulesAreTold(t *testing.T) {
+func TestSchedulesAreStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		q := onKeeper(t, k, "q", 1)
@@ -506,7 +507,7 @@ func TestSchedulesAreTold(t *testing.T) {
 
 func sizeOf(q amboy.Queue) int { return q.Runner().(amboy.ResizableRunner).Workers() }
 
-func TestSetWorkersIsObeyedByAllProcesses(t *testing.T) {
+func TestSetWorkersAppliesToAllProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newNoteKeeper(t)
 		here, there := onKeeper(t, k, "q", 3), onKeeper(t, k, "q", 4)
@@ -564,7 +565,7 @@ func TestSetWorkersOfATenant(t *testing.T) {
 				assert.Equal(t, 6, sizeOf(openAny(t, g, "later")))
 				pass(5 * time.Minute)
 				require.Zero(t, g.Len())
-				assert.Equal(t, []int{5, 2}, []int{sizeOf(openAny(t, g, "a")), sizeOf(openAny(t, g, "b"))}, "opened anew")
+				assert.Equal(t, []int{5, 2}, []int{sizeOf(openAny(t, g, "a")), sizeOf(openAny(t, g, "b"))}, "opened again")
 			})
 		})
 	}
@@ -579,7 +580,7 @@ func TestSetWorkersOfALocalQueue(t *testing.T) {
 	require.NoError(t, store.SetWorkers(t.Context(), q.ID(), 2))
 	require.NoError(t, q.SetRunner(pool.NewLocalWorkers(3, q)))
 	require.NoError(t, q.Start(t.Context()))
-	assert.Equal(t, 2, sizeOf(q), "it was set before the runner was")
+	assert.Equal(t, 2, sizeOf(q), "set before the runner")
 	require.NoError(t, store.SetWorkers(t.Context(), q.ID(), 4))
 	assert.Equal(t, 4, sizeOf(q))
 	require.NoError(t, store.SetWorkers(t.Context(), q.ID(), 0))
@@ -603,7 +604,7 @@ func TestSetWorkersIsRefused(t *testing.T) {
 // fixedRunner can't be resized.
 type fixedRunner struct{ amboy.Runner }
 
-func TestARunnerThatCannotBeResizedIsLetBe(t *testing.T) {
+func TestARunnerThatCannotBeResizedIsUnchanged(t *testing.T) {
 	k := newNoteKeeper(t)
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{
 		Driver:    k,
@@ -642,7 +643,7 @@ func TestMarkCompleteOfALocalQueue(t *testing.T) {
 	require.ErrorIs(t, errs[0], amboy.ErrLeaseLost)
 	require.NoError(t, errs[1])
 	require.NoError(t, errs[2])
-	require.ErrorIs(t, errs[3], amboy.ErrLeaseLost, "it has ended")
+	require.ErrorIs(t, errs[3], amboy.ErrLeaseLost, "the job has ended")
 	assert.True(t, amboy.IsJobNotFoundError(errs[4]))
 	release()
 	drain(t, q)
@@ -651,7 +652,7 @@ func TestMarkCompleteOfALocalQueue(t *testing.T) {
 	}
 }
 
-// TestTheStoreOfAMongoDBGroup has queues that claim apart from each other.
+// TestTheStoreOfAMongoDBGroup has queues with engines of their own.
 func TestTheStoreOfAMongoDBGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())

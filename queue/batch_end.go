@@ -1,7 +1,7 @@
 package queue
 
 import (
-	// Whoever runs the jobs of a store must know the one that ends a batch, also where
-	// others put the batches.
+	// A process that runs the jobs of a store must know the job that ends a batch, even
+	// if other processes put the batches.
 	_ "github.com/mongodb/amboy/internal/batchend"
 )

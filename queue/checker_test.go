@@ -12,17 +12,16 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// checker keeps books on the jobs of a queue, apart from the queue, and collects
-// what must not happen. Jobs have two attempts at most. It is safe for concurrent
-// use.
+// checker keeps its own record of the jobs of a queue, and collects violations of the
+// queue's promises. Jobs have at most two attempts. It is safe for concurrent use.
 type checker struct {
 	jobs   sync.Map // ID to *checkedJob
 	scopes sync.Map // scope to the ID of the job that runs with it
 
-	offered   atomic.Int64 // Puts that began
+	offered   atomic.Int64 // Puts that started
 	accepted  atomic.Int64 // Puts that returned without an error
 	retries   atomic.Int64 // runs that asked for a retry
-	completed atomic.Int64 // the most that Stats ever counted
+	completed atomic.Int64 // the highest count that Stats returned
 
 	mu     sync.Mutex
 	faults []string
@@ -33,7 +32,7 @@ type checkedJob struct {
 	accepted  atomic.Bool
 	refused   atomic.Bool
 	running   atomic.Bool
-	asked     atomic.Bool // for a retry
+	asked     atomic.Bool // whether a run asked for a retry
 	ended     atomic.Bool
 	runs      [2]atomic.Int64 // by attempt
 }
@@ -44,7 +43,7 @@ func (c *checker) faultf(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Sprintf(format, args...))
 }
 
-// found lists what must not have happened.
+// found returns the violations.
 func (c *checker) found() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,13 +59,13 @@ func (c *checker) job(id string) *checkedJob {
 	return j.(*checkedJob)
 }
 
-// offer says that a job is about to be put.
+// offer records that a job is about to be put.
 func (c *checker) offer(id string, mayExpire bool) {
 	c.jobs.Store(id, &checkedJob{mayExpire: mayExpire})
 	c.offered.Add(1)
 }
 
-// answer says what Put answered.
+// answer records the result of Put.
 func (c *checker) answer(id string, err error) {
 	j := c.job(id)
 	if err != nil {
@@ -77,7 +76,7 @@ func (c *checker) answer(id string, err error) {
 	c.accepted.Add(1)
 }
 
-// begin says that an attempt of a job runs.
+// begin records that an attempt of a job runs.
 func (c *checker) begin(id string, attempt int, scopes []string) {
 	j := c.job(id)
 	if !j.running.CompareAndSwap(false, true) {
@@ -102,7 +101,7 @@ func (c *checker) begin(id string, attempt int, scopes []string) {
 	}
 }
 
-// finish says that the run is over.
+// finish records that a run is over.
 func (c *checker) finish(id string, scopes []string) {
 	for _, scope := range scopes {
 		c.scopes.CompareAndDelete(scope, id)
@@ -110,13 +109,13 @@ func (c *checker) finish(id string, scopes []string) {
 	c.job(id).running.Store(false)
 }
 
-// retry says that a run asks for a retry.
+// retry records that a run asks for a retry.
 func (c *checker) retry(id string) {
 	c.retries.Add(1)
 	c.job(id).asked.Store(true)
 }
 
-// end says that the queue told that a job ended for good.
+// end records that the queue reported the final end of a job.
 func (c *checker) end(id string) {
 	j := c.job(id)
 	j.ended.Store(true)
@@ -125,7 +124,7 @@ func (c *checker) end(id string) {
 	}
 }
 
-// observe reads Stats while others work, and checks them.
+// observe reads Stats while jobs run, and checks the counts.
 func (c *checker) observe(read func() amboy.QueueStats) {
 	accepted, completed := c.accepted.Load(), c.completed.Load()
 	stats := read()
@@ -147,8 +146,8 @@ func (c *checker) observe(read func() amboy.QueueStats) {
 	}
 }
 
-// settle checks the books when nothing runs any more, against Stats and the jobs
-// that the queue lists.
+// settle compares the records with Stats and the jobs that the queue lists, once nothing
+// runs any more.
 func (c *checker) settle(stats amboy.QueueStats, infos []amboy.JobInfo) {
 	c.scopes.Range(func(scope, id any) bool {
 		c.faultf("job %q still has scope %q", id, scope)
@@ -197,14 +196,13 @@ func (c *checker) settleJob(id string, j *checkedJob, unfinished, expired bool) 
 	case !ran && !j.mayExpire:
 		c.faultf("job %q was lost", id)
 	case j.asked.Load() && j.runs[1].Load() == 0 && (!j.mayExpire || !expired):
-		// A run that asked for it may have been interrupted, and the job have
-		// expired after it was handed back.
+		// The run that asked for the retry may have been interrupted, and the job may
+		// have expired after it was handed back.
 		c.faultf("the retry of job %q was lost", id)
 	}
 }
 
-// TestCheckerFindsFaults makes sure that the checker would find what a queue does
-// wrong.
+// TestCheckerFindsFaults checks that the checker would find violations by a queue.
 func TestCheckerFindsFaults(t *testing.T) {
 	accept := func(c *checker, ids ...string) {
 		for _, id := range ids {
@@ -269,7 +267,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: `job "a" runs twice at once`,
 		},
-		"a retry that nobody asked for": {
+		"a retry that was not asked for": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				run(c, "a", 0)
@@ -293,11 +291,11 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: `job "a" had ended and runs`,
 		},
-		"a run of what nobody put": {
+		"a run of a job that was not put": {
 			happens: func(c *checker) { run(c, "a", 0) },
 			fault:   `job "a" was never put`,
 		},
-		"a run of what was refused": {
+		"a run of a refused job": {
 			happens: func(c *checker) {
 				c.offer("a", false)
 				c.answer("a", amboy.ErrQueueClosed)
@@ -348,7 +346,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: `job "a" still runs`,
 		},
-		"a scope that is not given up": {
+		"a scope that is not released": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				c.begin("a", 0, []string{"s"})
@@ -363,7 +361,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: "the counts do not add up",
 		},
-		"a part larger than the whole": {
+		"a count larger than the total": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				observe(c, amboy.QueueStats{Pending: 1, Blocked: 2, Total: 1})
@@ -392,7 +390,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: "2 attempts had ended",
 		},
-		"one too many at the end": {
+		"one job too many at the end": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				run(c, "a", 0)
@@ -400,7 +398,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			},
 			fault: "1 jobs were accepted, 0 were retried",
 		},
-		"one that runs at the end": {
+		"a job that runs at the end": {
 			happens: func(c *checker) {
 				accept(c, "a")
 				run(c, "a", 0)

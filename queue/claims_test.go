@@ -23,16 +23,16 @@ import (
 
 var errCut = errors.New("the store can't be reached")
 
-// spy is a driver that counts the calls on it, and lets a test come between.
+// spy is a driver that counts the calls on it, and lets a test intercept them.
 type spy struct {
 	driver.Driver
-	// deaf is for a driver that tells nobody of changes, durable for one whose
-	// writes take time.
+	// deaf makes the driver send no change notifications. durable makes it declare that
+	// its writes take time.
 	deaf, durable bool
-	// before is called with the name of each call, and its error is that of the
-	// call, which is not made then.
+	// before is called with the name of each call. If it returns an error, the call
+	// returns that error and is not made.
 	before atomic.Pointer[func(ctx context.Context, call string) error]
-	// claimed is called with each claim, before its result is seen.
+	// claimed is called with the result of each claim, before the caller gets it.
 	claimed atomic.Pointer[func(driver.ClaimRequest, driver.Claimed)]
 
 	mu    sync.Mutex
@@ -51,7 +51,8 @@ func (d *spy) note(ctx context.Context, call string) error {
 	return nil
 }
 
-// count is how often a call was made; any, where none is named.
+// count returns the number of calls with these names, or of all calls if no name is
+// given.
 func (d *spy) count(calls ...string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,14 +65,14 @@ func (d *spy) count(calls ...string) int {
 	return n
 }
 
-// reset forgets the calls until now.
+// reset sets all counts to zero.
 func (d *spy) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.calls)
 }
 
-// fail makes those calls fail, all of them where none is named.
+// fail makes the named calls fail, or all calls if no name is given.
 func (d *spy) fail(calls ...string) {
 	d.do(func(_ context.Context, call string) error {
 		if len(calls) == 0 || slices.Contains(calls, call) {
@@ -229,13 +230,13 @@ func (d *spy) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bo
 	return d.Driver.TakeDuty(ctx, duty, now)
 }
 
-// starts records which jobs start, in their order.
+// starts records the order in which jobs start.
 type starts struct {
 	t *testing.T
 	journal
 }
 
-// lasting makes a job that runs for a time, or until its context ends.
+// lasting returns a job that runs for d, or until its context ends.
 func (s *starts) lasting(id string, d time.Duration) *funcJob {
 	return newJob(s.t, id, func(ctx context.Context, _ *funcJob) {
 		s.add(id)
@@ -246,7 +247,7 @@ func (s *starts) lasting(id string, d time.Duration) *funcJob {
 	})
 }
 
-// putAll puts jobs of one kind, named prefix0 and so on, at once.
+// putAll puts n jobs named prefix0, prefix1 and so on in one call.
 func (s *starts) putAll(q amboy.Queue, prefix string, n int, d time.Duration) {
 	s.t.Helper()
 	var jobs []amboy.Job
@@ -256,8 +257,8 @@ func (s *starts) putAll(q amboy.Queue, prefix string, n int, d time.Duration) {
 	require.NoError(s.t, q.PutMany(s.t.Context(), jobs))
 }
 
-// A job of one tenant had all open queues asked for, so that it took longer the more of them
-// were open.
+// Each claim used to ask for all open queues, so a job of one tenant took longer the more
+// of them were open.
 func TestClaimsDoNotGrowWithTheOpenQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
@@ -279,7 +280,7 @@ func TestClaimsDoNotGrowWithTheOpenQueues(t *testing.T) {
 	})
 }
 
-// TestQuietQueueGetsTheNextFreeWorker floods one queue with long jobs.
+// TestQuietQueueGetsTheNextFreeWorker floods another queue of the group with long jobs.
 func TestQuietQueueGetsTheNextFreeWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := newDriverGroup(t, newStore(t), func(o *queue.DriverGroupOptions) {
@@ -298,11 +299,11 @@ func TestQuietQueueGetsTheNextFreeWorker(t *testing.T) {
 		pass(29 * time.Second)
 		assert.Len(t, s.all(), 4, "all workers are busy")
 		pass(2 * time.Second)
-		assert.Equal(t, []string{"quiet"}, s.all()[4:5], "it did not get the first worker")
+		assert.Equal(t, []string{"quiet"}, s.all()[4:5], "the quiet queue did not get the first free worker")
 	})
 }
 
-func TestWorkersGoToWhoHasFewestAndWasServedLeastLately(t *testing.T) {
+func TestAFreeWorkerServesTheQueueWithFewestRunningJobs(t *testing.T) {
 	t.Run("in turn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			group := newDriverGroup(t, newStore(t), func(o *queue.DriverGroupOptions) { o.Workers = 1 })
@@ -333,12 +334,12 @@ func TestWorkersGoToWhoHasFewestAndWasServedLeastLately(t *testing.T) {
 			many, few := open(t, group, "many"), open(t, group, "few")
 			put(t, many, s.lasting("m0", time.Hour), s.lasting("m1", time.Hour))
 			synctest.Wait()
-			put(t, few, s.lasting("f0", time.Minute)) // the one that was served last
+			put(t, few, s.lasting("f0", time.Minute)) // the queue that was served last
 			synctest.Wait()
 			s.putAll(many, "m more", 2, time.Hour)
 			s.putAll(few, "f more", 2, time.Hour)
 			pass(2 * time.Minute)
-			assert.Equal(t, []string{"f more0"}, s.all()[3:], "who has none of three comes before who has two")
+			assert.Equal(t, []string{"f more0"}, s.all()[3:], "the queue with no running job comes before the queue with two")
 		})
 	})
 }
@@ -361,7 +362,7 @@ func TestNumWorkersCapsTheShareOfAQueue(t *testing.T) {
 	})
 }
 
-// TestOneClaimServesAllQueues puts a job for each of many queues, in one call by
+// TestOneClaimServesAllQueues inserts one job into each of many queues in one call, as
 // another process.
 func TestOneClaimServesAllQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -389,8 +390,8 @@ func TestOneClaimServesAllQueues(t *testing.T) {
 	})
 }
 
-// TestIdleTenantsCostWhatOneDoes has a thousand queues for an hour.
-func TestIdleTenantsCostWhatOneDoes(t *testing.T) {
+// TestAThousandIdleTenantsCostAsMuchAsOne keeps a thousand idle queues open for an hour.
+func TestAThousandIdleTenantsCostAsMuchAsOne(t *testing.T) {
 	for name, deaf := range map[string]bool{"notified": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -398,7 +399,7 @@ func TestIdleTenantsCostWhatOneDoes(t *testing.T) {
 				counted := newSpy(newStore(t))
 				counted.deaf = deaf
 				group := newDriverGroup(t, counted, func(o *queue.DriverGroupOptions) {
-					o.DefaultQueue.LockTimeout = 0 // all is as it comes
+					o.DefaultQueue.LockTimeout = 0 // the defaults
 					o.DefaultQueue.NumWorkers = 1
 				})
 				for _, name := range ids("tenant", tenants) {
@@ -413,19 +414,19 @@ func TestIdleTenantsCostWhatOneDoes(t *testing.T) {
 				assert.LessOrEqual(t, calls, perSecond*int(observed.Seconds()))
 				assert.Positive(t, counted.count("RecoverStale"))
 				if !deaf {
-					assert.LessOrEqual(t, counted.count("Claim"), int(observed/(15*time.Second)), "one look for all, in case that a notification was lost")
+					assert.LessOrEqual(t, counted.count("Claim"), int(observed/(15*time.Second)), "one check of all queues, in case a notification was lost")
 				}
 			})
 		})
 	}
 }
 
-// TestQueueClosedDuringAClaimForIt has the worker of either of two queues claim for
-// both, and one of them closed before the claim is answered.
+// TestQueueClosedDuringAClaimForIt lets a worker of one of two queues claim for both, and
+// closes one of them before the claim returns.
 func TestQueueClosedDuringAClaimForIt(t *testing.T) {
 	for name, order := range map[string][]string{
-		"by the other":  {"goes", "stays"}, // the one that was opened last comes first
-		"by its worker": {"stays", "goes"},
+		"claimed by a worker of the other queue": {"goes", "stays"}, // the queue that was opened last comes first
+		"claimed by its own worker":              {"stays", "goes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -465,15 +466,15 @@ func TestQueueClosedDuringAClaimForIt(t *testing.T) {
 				assert.Equal(t, []string{"one"}, s.all())
 				stats, err := store.Stats(t.Context(), "goes")
 				require.NoError(t, err)
-				assert.Equal(t, 1, stats.Pending, "it was not handed back at once: %s", stats)
+				assert.Equal(t, 1, stats.Pending, "not handed back at once: %s", stats)
 				require.True(t, amboy.Wait(day(t), queues["stays"]))
 			})
 		})
 	}
 }
 
-// TestQueueClosedWhileItsExpiredJobsAreClaimed has a job expire of a queue that is
-// gone when that is found, while all workers are busy.
+// TestQueueClosedWhileItsExpiredJobsAreClaimed closes a queue between the expiry of one
+// of its jobs and the claim that finds the expired job, while all workers are busy.
 func TestQueueClosedWhileItsExpiredJobsAreClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -503,13 +504,13 @@ func TestQueueClosedWhileItsExpiredJobsAreClaimed(t *testing.T) {
 		synctest.Wait()
 		stats, err := store.Stats(t.Context(), "goes")
 		require.NoError(t, err)
-		assert.Zero(t, stats.Running, "nobody has it, and nobody can get it: %s", stats)
+		assert.Zero(t, stats.Running, "the job does not run, and can't be claimed: %s", stats)
 	})
 }
 
 type pruner interface{ Prune(context.Context) error }
 
-// tenants is a group of queues under stress, whose jobs watch how many of them run.
+// tenants is a group of queues under stress. Its jobs count how many of them run at once.
 type tenants struct {
 	t       *testing.T
 	group   amboy.QueueGroup
@@ -531,7 +532,7 @@ const (
 	tenantPuts     = 150 // by each putter
 )
 
-// enter counts a job that runs.
+// enter counts a running job.
 func (s *tenants) enter(name string) (leave func()) {
 	counter, _ := s.byName.LoadOrStore(name, &atomic.Int64{})
 	own := counter.(*atomic.Int64)
@@ -547,7 +548,7 @@ func (s *tenants) enter(name string) (leave func()) {
 	}
 }
 
-// newJob makes a job at random.
+// newJob returns a random job.
 func (s *tenants) newJob(random *rand.Rand, name, id string) *funcJob {
 	conduct := random.IntN(8)
 	j := newJob(s.t, id, func(_ context.Context, j *funcJob) {
@@ -586,8 +587,8 @@ func (s *tenants) newJob(random *rand.Rand, name, id string) *funcJob {
 	return j
 }
 
-// put puts jobs for tenants at random, a third of them for the first, until it has
-// put all of its own, or the group is closed.
+// put puts jobs for random tenants, a third of them for the first, until it has put all
+// of its own or the group is closed.
 func (s *tenants) put(ctx context.Context, random *rand.Rand, putter int) {
 	for i := range tenantPuts {
 		name := s.names[0]
@@ -623,7 +624,7 @@ func (s *tenants) put(ctx context.Context, random *rand.Rand, putter int) {
 	}
 }
 
-// settle checks the books when the group is closed.
+// settle checks the checker's records once the group is closed.
 func (s *tenants) settle(ctx context.Context) {
 	var stats amboy.QueueStats
 	var infos []amboy.JobInfo

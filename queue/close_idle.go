@@ -15,9 +15,9 @@ var (
 // CloseIfIdle implements amboy.IdleCloser.
 func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 	q.mu.Lock()
-	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.called == 0
+	idle := q.schedule.Idle() && q.putters.Len() == 0 && q.wokenPutters == 0
 	if idle {
-		q.phase.Store(int32(stopped)) // with the lock, which Put takes to see it
+		q.phase.Store(int32(stopped)) // under the lock, which Put holds when it reads the phase
 	}
 	q.mu.Unlock()
 	if idle {
@@ -26,8 +26,8 @@ func (q *local) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 	return idle, nil
 }
 
-// CloseIfIdle implements amboy.IdleCloser. What another process puts meanwhile stays in
-// the store.
+// CloseIfIdle implements amboy.IdleCloser. Jobs that another process puts meanwhile stay
+// in the store.
 func (q *driverQueue) CloseIfIdle(ctx context.Context) (closed bool, err error) {
 	if !q.puts.TryLock() {
 		return false, nil
@@ -43,8 +43,8 @@ func (q *driverQueue) CloseIfIdle(ctx context.Context) (closed bool, err error) 
 	return idle, nil
 }
 
-// closeIfUnused closes a queue of a group that opens it again when it has work, if jobs were
-// put by no more calls than those, none runs here, and no caller waits for any.
+// closeIfUnused closes a queue of a group that reopens it when it has work. It does nothing
+// if Put was called since putCalls was read, a job runs here, or a caller waits for a job.
 func (q *driverQueue) closeIfUnused(ctx context.Context, putCalls int64) (closed bool) {
 	if !q.puts.TryLock() {
 		return false
@@ -69,7 +69,7 @@ func (q *driverQueue) isWaitedFor() bool {
 }
 
 // stopIfIdle makes Put refuse jobs from now on if the queue has no work. The caller holds
-// the lock of the puts.
+// q.puts for writing.
 func (q *driverQueue) stopIfIdle(ctx context.Context) (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()

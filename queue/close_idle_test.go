@@ -15,7 +15,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// prunedQueue is a queue to which something happens while it is pruned.
+// prunedQueue is a queue that calls a function of the test while it is pruned.
 type prunedQueue struct {
 	amboy.Queue
 	afterStats  func()
@@ -39,7 +39,7 @@ func (q *prunedQueue) CloseIfIdle(ctx context.Context) (bool, error) {
 	return q.Queue.(amboy.IdleCloser).CloseIfIdle(ctx)
 }
 
-func TestAJobWasLostThatWasPutBetweenAPrunesLookAndTheClose(t *testing.T) {
+func TestAJobThatWasPutDuringPruningWasLost(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		hold, holding := make(chan struct{}), true
 		pruned := &prunedQueue{Queue: q}
@@ -51,7 +51,7 @@ func TestAJobWasLostThatWasPutBetweenAPrunesLookAndTheClose(t *testing.T) {
 		cache := queue.NewGroupCache(0)
 		require.NoError(t, cache.Set("q", pruned, 0))
 
-		require.ErrorContains(t, cache.Remove(t.Context(), "q"), "it has work")
+		require.ErrorContains(t, cache.Remove(t.Context(), "q"), "has work")
 		require.NoError(t, cache.Prune(t.Context()))
 		assert.Same(t, pruned, cache.Get("q"))
 		close(hold)
@@ -65,7 +65,7 @@ func TestAJobWasLostThatWasPutBetweenAPrunesLookAndTheClose(t *testing.T) {
 	})
 }
 
-func TestPutsAndClosesIfIdleAtOnceLoseNoJob(t *testing.T) {
+func TestConcurrentPutAndCloseIfIdleLoseNoJob(t *testing.T) {
 	for name, build := range kinds {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
@@ -91,7 +91,7 @@ func TestPutsAndClosesIfIdleAtOnceLoseNoJob(t *testing.T) {
 	}
 }
 
-func TestAQueueThatIsBeingPrunedIsAwaited(t *testing.T) {
+func TestGetWaitsForAQueueThatIsBeingPruned(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   error
 		stays bool

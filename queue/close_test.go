@@ -22,11 +22,11 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// closeLimit is how long Close may take from the end of its context on.
+// closeLimit is how long Close may take after the end of its context.
 const closeLimit = time.Second
 
-// closeWithin closes something with some patience, and returns how long that took
-// beyond it.
+// closeWithin calls shut with a context that ends after patience. It returns how long the
+// call took after that.
 func closeWithin(t *testing.T, patience time.Duration, shut func(context.Context)) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -36,14 +36,15 @@ func closeWithin(t *testing.T, patience time.Duration, shut func(context.Context
 	return time.Since(begin) - patience
 }
 
-// leftBehind is what a queue says that it left.
+// leftBehind returns the jobs that a queue reports as left behind.
 func leftBehind(t *testing.T, q amboy.Queue) []string {
 	t.Helper()
 	require.Implements(t, (*amboy.CloseReporter)(nil), q)
 	return q.(amboy.CloseReporter).LeftBehind()
 }
 
-// deaf makes jobs that ignore their context, and end when release is called.
+// deaf returns a constructor of jobs that ignore their context and return only when
+// release is called.
 func deaf(t *testing.T) (never func(id string) *funcJob, release func()) {
 	t.Helper()
 	end := make(chan struct{})
@@ -52,7 +53,7 @@ func deaf(t *testing.T) (never func(id string) *funcJob, release func()) {
 	}, sync.OnceFunc(func() { close(end) })
 }
 
-// driverQueueOn makes a started queue on a store.
+// driverQueueOn returns a started queue on a store.
 func driverQueueOn(t *testing.T, store driver.Driver, amend func(*queue.DriverQueueOptions)) amboy.RetryableQueue {
 	t.Helper()
 	opts := queue.DriverQueueOptions{Driver: store, Format: amboy.JSON, NumWorkers: 3, LockTimeout: time.Minute}
@@ -65,7 +66,7 @@ func driverQueueOn(t *testing.T, store driver.Driver, amend func(*queue.DriverQu
 	return q
 }
 
-// queuesToClose make started queues of all kinds that have workers.
+// queuesToClose returns started queues of each kind that has workers.
 var queuesToClose = map[string]func(t *testing.T) amboy.Queue{
 	"by reference": func(t *testing.T) amboy.Queue {
 		q := queue.NewLocalLimitedSize(3, 100)
@@ -102,13 +103,14 @@ func TestCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 
 				release()
 				pass(time.Second)
-				assert.Equal(t, amboy.QueueStats{Pending: 3, Total: 3}, q.Stats(t.Context()), "they hand themselves back")
+				assert.Equal(t, amboy.QueueStats{Pending: 3, Total: 3}, q.Stats(t.Context()), "the jobs are handed back")
 			})
 		})
 	}
 }
 
-// TestCloseWaitedForAJobWhoseQueueIsClosedTwice has a second call that is less patient.
+// TestCloseWaitedForAJobWhoseQueueIsClosedTwice makes a second call whose context ends
+// earlier.
 func TestCloseWaitedForAJobWhoseQueueIsClosedTwice(t *testing.T) {
 	for name, open := range queuesToClose {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +125,7 @@ func TestCloseWaitedForAJobWhoseQueueIsClosedTwice(t *testing.T) {
 					closes.Go(func() { closeWithin(t, patience, q.Close) })
 				}
 				closes.Wait()
-				assert.Less(t, time.Since(begin), time.Minute+closeLimit, "the least patient one decides")
+				assert.Less(t, time.Since(begin), time.Minute+closeLimit, "the context that ends first counts")
 				release()
 			})
 		})
@@ -145,8 +147,8 @@ func TestContextOfStartEndedAndCloseWaitedForAJobThatNeverReturns(t *testing.T) 
 	})
 }
 
-// TestLeaseOfAJobThatCloseLeftBehind runs on until it is over, and then another process
-// has the job.
+// TestLeaseOfAJobThatCloseLeftBehind checks that the lease is neither renewed nor released
+// after Close. Another process runs the job once the lease has expired.
 func TestLeaseOfAJobThatCloseLeftBehind(t *testing.T) {
 	for name, durable := range map[string]bool{"memory driver": false, "durable driver": true} {
 		t.Run(name, func(t *testing.T) {
@@ -167,12 +169,12 @@ func TestLeaseOfAJobThatCloseLeftBehind(t *testing.T) {
 				closeWithin(t, time.Second, q.Close)
 				store.reset()
 				pass(50 * time.Second)
-				assert.Zero(t, store.count("Extend", "Release"), "nothing is renewed, nor handed back")
+				assert.Zero(t, store.count("Extend", "Release"), "the lease is neither renewed nor released")
 
 				other := driverQueueOn(t, store.Driver, nil)
-				assert.Len(t, runs.all(), 2, "the leases last")
+				assert.Len(t, runs.all(), 2, "the leases have not expired")
 				pass(time.Minute)
-				assert.Len(t, runs.all(), 4, "and then they are over")
+				assert.Len(t, runs.all(), 4, "the leases have expired")
 				close(end)
 				other.Close(context.Background())
 				assert.Equal(t, amboy.QueueStats{Completed: 2, Total: 2}, other.Stats(t.Context()))
@@ -195,7 +197,8 @@ func TestInlineCloseWaitedForAJobThatNeverReturns(t *testing.T) {
 	})
 }
 
-// TestCloseLogsOnceWhatItLeftBehind names ten jobs, and counts all.
+// TestCloseLogsOnceWhatItLeftBehind checks that one log message names ten jobs and counts
+// all.
 func TestCloseLogsOnceWhatItLeftBehind(t *testing.T) {
 	before := grip.GetSender()
 	log, err := send.NewInternalLogger("test", send.LevelInfo{Default: level.Info, Threshold: level.Error})
@@ -225,7 +228,7 @@ func TestCloseLogsOnceWhatItLeftBehind(t *testing.T) {
 	})
 }
 
-// groupsToClose make groups, some with an engine that their queues share.
+// groupsToClose returns groups of each kind, some with an engine that their queues share.
 var groupsToClose = map[string]func(t *testing.T) amboy.QueueGroup{
 	"local": func(t *testing.T) amboy.QueueGroup {
 		group, err := queue.NewLocalQueueGroup(context.Background(), queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
@@ -272,7 +275,7 @@ func TestGroupCloseWaitedForJobsThatNeverReturn(t *testing.T) {
 				require.ErrorContains(t, err, `"job 09" and others)`)
 				assert.NotContains(t, err.Error(), `"none"`)
 				assert.Len(t, leftBehind(t, many), 12)
-				require.NoError(t, group.Close(t.Context()), "it is closed again")
+				require.NoError(t, group.Close(t.Context()), "closing again is no error")
 				release()
 			})
 		})
@@ -326,7 +329,7 @@ func TestGroupCloseWaitedForAConstructorThatNeverReturns(t *testing.T) {
 		require.ErrorIs(t, err, amboy.ErrLeftBehind)
 		close(end)
 		require.ErrorIs(t, <-got, queue.ErrGroupClosed)
-		assert.Equal(t, made.started(), made.closed(), "what comes too late is closed")
+		assert.Equal(t, made.started(), made.closed(), "a queue that is made too late is closed")
 	})
 }
 
@@ -346,7 +349,7 @@ func TestCacheCloseWaitedForAHookThatNeverReturns(t *testing.T) {
 	})
 }
 
-// stuck makes calls of a driver wait, whatever their context says, until release is
+// stuck makes calls of a driver block, even after their context ends, until release is
 // called.
 func stuck(store *spy, calls ...string) (release func()) {
 	end := make(chan struct{})
@@ -371,7 +374,7 @@ func (d *stuckClose) Close(context.Context) error {
 	return nil
 }
 
-// stuckNotes is a spy on which calls about notes get stuck too.
+// stuckNotes is a spy on which calls about notes block too.
 type stuckNotes struct{ *spy }
 
 func (d stuckNotes) Keep(ctx context.Context, notes ...driver.Note) error {
@@ -388,8 +391,8 @@ func (d stuckNotes) Drop(ctx context.Context, kind string, keys ...string) error
 	return d.spy.Drop(ctx, kind, keys...)
 }
 
-// TestCloseWaitedForADriverCallThatIgnoresItsContext has a store that does not answer
-// any more, one call after the other, while three jobs run.
+// TestCloseWaitedForADriverCallThatIgnoresItsContext makes each call of the driver block
+// in turn, while three jobs run.
 func TestCloseWaitedForADriverCallThatIgnoresItsContext(t *testing.T) {
 	calls := []string{"Claim", "Extend", "Complete", "Release", "RecoverStale", "Forget", "CancelRequests", "Find", "Get", "Stats", "Keep", "Drop"}
 	for _, durable := range []bool{false, true} {
@@ -451,7 +454,7 @@ func TestCloseWaitedForADriverThatDoesNotClose(t *testing.T) {
 	})
 }
 
-// stuckRunner and stuckHandler are those of another package, whose Close does not return.
+// stuckRunner and stuckHandler are of another package, and their Close does not return.
 type stuckRunner struct {
 	amboy.Runner
 	release chan struct{}
@@ -488,7 +491,8 @@ func TestCloseWaitedForARunnerOrRetryHandlerThatDoesNotClose(t *testing.T) {
 	})
 }
 
-// TestRetryHandlerCloseWaitedForAQueueThatIgnoresItsContext has a try that never ends.
+// TestRetryHandlerCloseWaitedForAQueueThatIgnoresItsContext makes a try that never
+// returns.
 func TestRetryHandlerCloseWaitedForAQueueThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
@@ -504,7 +508,8 @@ func TestRetryHandlerCloseWaitedForAQueueThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// TestCloseWaitedForACallbackThatNeverReturns has a middleware that keeps its job.
+// TestCloseWaitedForACallbackThatNeverReturns runs a job in middleware that never
+// returns.
 func TestCloseWaitedForACallbackThatNeverReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})

@@ -15,30 +15,31 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// Close returns within a second of the end of its context, whatever jobs, callbacks and
-// drivers do. The times count from then, or from the call of Close if that is later. A
-// pool takes 700 ms of them at most.
+// Close returns within a second after its context ends, whatever jobs, callbacks and
+// drivers do. The times below count from the end of the context, or from the call of
+// Close if that is later. A pool takes at most 700 ms of them.
 const (
-	// closeGrace is how long the parts of a queue or a group may take to end, and the ends
-	// of jobs to be written.
+	// closeGrace is how long the parts of a queue or a group may take to end, and how
+	// long the ends of jobs may take to be written.
 	closeGrace = 800 * time.Millisecond
-	// lastGrace is how much longer calls of the driver may take to end that are given up
-	// then, and after them the closing of the driver.
+	// lastGrace is how much longer the calls of the driver that are canceled after
+	// closeGrace may take to return, and then how long closing the driver may take.
 	lastGrace = 50 * time.Millisecond
-	// closeLimit is when Close returns although a part does not give up by itself.
+	// closeLimit is when Close returns even if a part has not ended.
 	closeLimit = 950 * time.Millisecond
 )
 
-// closing closes something once, for all calls of Close: with a context that ends when
-// that of any of them does.
+// closing runs a shutdown once for all calls of Close. The context of the shutdown ends
+// when the context of any of these calls ends.
 type closing struct {
 	once  sync.Once
 	hurry context.CancelFunc
 	done  chan struct{}
 }
 
-// run calls end on a goroutine of its own, once. It returns true when that has returned,
-// and false if it has not in time after the end of ctx.
+// run calls end on a new goroutine, unless an earlier call of run did. It returns true
+// when end has returned, and false if that takes longer than closeLimit after the end of
+// ctx.
 func (c *closing) run(ctx context.Context, end func(context.Context)) (ended bool) {
 	c.once.Do(func() {
 		shared, hurry := context.WithCancel(context.WithoutCancel(ctx))
@@ -67,7 +68,7 @@ func reportPanic(ctx context.Context, err error) {
 	}
 }
 
-// afterEnd returns a context that ends some time after ctx has.
+// afterEnd returns a context that ends d after ctx has ended.
 func afterEnd(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -80,7 +81,7 @@ func afterEnd(ctx context.Context, d time.Duration) (context.Context, context.Ca
 	}
 }
 
-// receives waits until a channel is closed; false if ctx ends first.
+// receives waits until done is closed. It returns false if ctx ends first.
 func receives(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -90,8 +91,8 @@ func receives(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// inTime calls f, which may never return, and returns its error, or that of its panic. If
-// ctx ends first it leaves f to itself, and returns amboy.ErrLeftBehind.
+// inTime calls f, which may never return, and returns its error, or the error of its
+// panic. If ctx ends first, inTime abandons f and returns amboy.ErrLeftBehind.
 func inTime(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- errorOfPanic(f) }()
@@ -103,13 +104,13 @@ func inTime(ctx context.Context, f func() error) error {
 	}
 }
 
-// leftover is what had not ended when Close returned.
+// leftover lists what had not ended when Close returned.
 type leftover struct {
 	jobs  []string // their IDs, sorted
-	parts []string // what else there was, in words
+	parts []string // descriptions of everything else
 }
 
-// leftJobs is the number of jobs that are named in the log and in errors.
+// leftJobs is the maximum number of job IDs listed in the log and in errors.
 const leftJobs = 10
 
 func (l leftover) err() error {
@@ -140,7 +141,7 @@ func describeJobs(ids []string) string {
 	return fmt.Sprintf("%d %s (%s%s)", len(ids), noun, strings.Join(quoted, ", "), rest)
 }
 
-// add notes the end of a part that may not have come.
+// add records that a part did not end, or ended with an error.
 func (l *leftover) add(what string, err error) {
 	if errors.Is(err, amboy.ErrLeftBehind) {
 		l.parts = append(l.parts, what)
@@ -149,7 +150,7 @@ func (l *leftover) add(what string, err error) {
 	}
 }
 
-// leftIn is what a queue has left behind that was closed.
+// leftIn returns an error that lists what a closed queue has left behind, or nil.
 func leftIn(q amboy.Queue) error {
 	if ours, ok := q.(interface{ left() leftover }); ok {
 		return ours.left().err()
@@ -174,14 +175,14 @@ func (l *lifecycle) left() leftover {
 	return l.leftover
 }
 
-// noteLeft remembers what was left behind, and logs it.
+// noteLeft stores what was left behind, and logs it.
 func (l *lifecycle) noteLeft(ctx context.Context, left leftover) {
 	l.mu.Lock()
 	l.leftover = left
 	l.mu.Unlock()
 	if err := left.err(); err != nil {
 		logging.Error(ctx, message.Fields{
-			"message": "closed a queue although not all of it has ended",
+			"message": "queue closed with jobs or parts left behind",
 			"queue":   l.id,
 			"jobs":    left.jobs[:min(len(left.jobs), leftJobs)],
 			"count":   len(left.jobs),

@@ -1,26 +1,26 @@
 package queue
 
-// closedChannel is what those wait for who need not wait.
+// closedChannel is an already closed channel, for callers that do not have to wait.
 var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// completion wakes those who wait for jobs to end. The owner's lock guards it.
-// The zero value has nobody waiting.
+// completion wakes callers that wait for jobs to end. The owner's lock guards it. The
+// zero value has no waiters.
 type completion struct {
 	idle chan struct{}
 	jobs map[string]*jobEnd
 }
 
-// jobEnd is the end of a job that somebody waits for.
+// jobEnd is the end of a job that at least one caller waits for.
 type jobEnd struct {
 	reached chan struct{}
 	waiting int
 }
 
-// untilIdle returns a channel that is closed when nothing is left to do.
+// untilIdle returns a channel that is closed when no work is left.
 func (c *completion) untilIdle(idle bool) <-chan struct{} {
 	if idle {
 		return closedChannel
@@ -31,8 +31,8 @@ func (c *completion) untilIdle(idle bool) <-chan struct{} {
 	return c.idle
 }
 
-// untilEnded returns a channel that is closed when a job ends, and a function
-// that says, with the owner's lock, that the caller waits no longer.
+// untilEnded returns a channel that is closed when a job ends. The caller calls leave,
+// under the owner's lock, when it stops waiting.
 func (c *completion) untilEnded(id string) (ended <-chan struct{}, leave func()) {
 	if c.jobs == nil {
 		c.jobs = map[string]*jobEnd{}
@@ -51,7 +51,8 @@ func (c *completion) untilEnded(id string) (ended <-chan struct{}, leave func())
 	}
 }
 
-// ended is called when a job ended for good.
+// ended wakes the waiters of a job that ended for good, and if idle is true also the
+// waiters for idleness.
 func (c *completion) ended(id string, idle bool) {
 	if end, ok := c.jobs[id]; ok {
 		close(end.reached)
@@ -62,7 +63,7 @@ func (c *completion) ended(id string, idle bool) {
 	}
 }
 
-// reachedIdle is called when nothing is left to do.
+// reachedIdle wakes the callers that wait until no work is left.
 func (c *completion) reachedIdle() {
 	if c.idle != nil {
 		close(c.idle)

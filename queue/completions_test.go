@@ -18,9 +18,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// whetherDurable runs a test, in a bubble, with a store whose writes take time, so
-// that workers go on meanwhile, and with one whose writes take none.
-func whetherDurable(t *testing.T, test func(t *testing.T, store *spy)) {
+// withAndWithoutDurableWrites runs a test in a bubble twice: with a store whose writes
+// take time, so that workers continue meanwhile, and with a store whose writes take none.
+func withAndWithoutDurableWrites(t *testing.T, test func(t *testing.T, store *spy)) {
 	t.Helper()
 	for _, durable := range []bool{false, true} {
 		t.Run(fmt.Sprintf("durable %t", durable), func(t *testing.T) {
@@ -33,7 +33,7 @@ func whetherDurable(t *testing.T, test func(t *testing.T, store *spy)) {
 	}
 }
 
-// TestCompletionIsWrittenWhenTheStoreIsBack has a store that fails while jobs end.
+// TestCompletionIsWrittenWhenTheStoreIsBack makes the store fail while jobs end.
 func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		fails []string
@@ -44,7 +44,7 @@ func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 		"everything for a short moment":    {lasts: 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whetherDurable(t, func(t *testing.T, store *spy) {
+			withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 				const workers = 4
 				q := startEngine(t, store, workers)
 				defer q.Close(context.Background())
@@ -58,7 +58,7 @@ func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 				if store.durable {
 					most = 2 * workers
 				}
-				assert.LessOrEqual(t, len(s.all()), most, "there is a limit to what is not written")
+				assert.LessOrEqual(t, len(s.all()), most, "the number of unwritten completions is limited")
 				assert.Zero(t, statsOf(t, store.Driver).Completed)
 				store.heal()
 				require.True(t, amboy.Wait(day(t), q))
@@ -69,7 +69,7 @@ func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 	}
 }
 
-// mute is a driver whose completions are written, and whose answers are lost.
+// mute is a driver that writes completions, but loses the answers.
 type mute struct {
 	driver.Driver
 	isMute atomic.Bool
@@ -83,15 +83,15 @@ func (d *mute) Complete(ctx context.Context, completions []driver.Completion) ([
 	return errs, err
 }
 
-// TestCompletionThatSeemedToFailCounts also has an attempt that another process
-// has replaced before this one hears that it was written.
-func TestCompletionThatSeemedToFailCounts(t *testing.T) {
+// TestACompletionWhoseAnswerWasLostCounts includes an attempt that another process replaces
+// before this process learns that its completion was written.
+func TestACompletionWhoseAnswerWasLostCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		isMute   time.Duration
 		replaced bool
 	}{
-		"for a moment":      {isMute: time.Second},
-		"until it replaced": {isMute: time.Hour, replaced: true},
+		"for a moment":               {isMute: time.Second},
+		"until the job was replaced": {isMute: time.Hour, replaced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,22 +121,22 @@ func TestCompletionThatSeemedToFailCounts(t *testing.T) {
 				}
 				lossy.isMute.Store(false)
 				pass(10 * time.Second)
-				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all(), "it is retried as soon as it is known to be written")
+				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all(), "the job is retried as soon as its end is known to be written")
 				require.True(t, amboy.Wait(day(t), q))
 				pass(10 * time.Minute)
 				assert.Equal(t, []string{"plain 0", "flaky 0", "flaky 1"}, runs.all())
 				assert.Equal(t, amboy.QueueStats{Completed: 3, Total: 3}, q.Stats(t.Context()))
 				put(t, q, newJob(t, "next", run), newJob(t, "next but one", run))
-				require.True(t, amboy.Wait(day(t), q), "its workers are free")
+				require.True(t, amboy.Wait(day(t), q), "the workers are free")
 			})
 		})
 	}
 }
 
-// TestWaitIsOverForACompletionThatSeemedToFail has the answer lost that a job has
-// ended, and the next try find that it had.
-func TestWaitIsOverForACompletionThatSeemedToFail(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+// TestWaitEndsForACompletionWhoseAnswerWasLost loses the answer to the completion of a
+// job; the next try finds that the job has ended.
+func TestWaitEndsForACompletionWhoseAnswerWasLost(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		lossy := &mute{Driver: store}
 		q := startEngine(t, lossy, 1)
 		defer q.Close(context.Background())
@@ -156,13 +156,14 @@ func TestWaitIsOverForACompletionThatSeemedToFail(t *testing.T) {
 			amboy.WaitJob(day(t), j, q)
 			waited <- time.Since(begun)
 		}()
-		assert.Less(t, <-waited, 1500*time.Millisecond, "nobody told those who wait")
+		assert.Less(t, <-waited, 1500*time.Millisecond, "the waiters were not woken")
 	})
 }
 
-// TestCompleteAfterClose ends a job by hand when nobody is there to gather.
+// TestCompleteAfterClose completes a job by hand after the goroutine that gathers
+// completions has ended.
 func TestCompleteAfterClose(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		q := startEngine(t, store, 1)
 		j := noop(t, "one")
 		require.NoError(t, controlled(t, q).Pause(t.Context()))
@@ -173,8 +174,8 @@ func TestCompleteAfterClose(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheTrying(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+func TestCloseEndsTheRetriesOfACompletion(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		const patience, grace = time.Minute, 10 * time.Second
 		q := startEngine(t, store, 2)
 		s := &starts{t: t}
@@ -191,7 +192,7 @@ func TestCloseEndsTheTrying(t *testing.T) {
 	})
 }
 
-// TestCompletionsShareCalls has many jobs end while one completion is written.
+// TestCompletionsShareCalls ends many jobs while one completion is being written.
 func TestCompletionsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
@@ -213,14 +214,14 @@ func TestCompletionsShareCalls(t *testing.T) {
 		assert.Equal(t, 1, store.count("Complete"))
 		close(hold)
 		require.True(t, amboy.Wait(day(t), q))
-		assert.LessOrEqual(t, store.count("Complete"), 2, "the first, and one for those that came later")
+		assert.LessOrEqual(t, store.count("Complete"), 2, "the first completion, and one call for the later ones")
 	})
 }
 
-// TestPanickingCompletionKeepsNobodyWaiting has a driver that panics while others
-// wait for their turn.
-func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
-	whetherDurable(t, func(t *testing.T, store *spy) {
+// TestAPanicInACompletionBlocksNoCaller makes the driver panic while other
+// completions wait for their turn.
+func TestAPanicInACompletionBlocksNoCaller(t *testing.T) {
+	withAndWithoutDurableWrites(t, func(t *testing.T, store *spy) {
 		const workers = 10
 		q := startEngine(t, store, workers)
 		defer q.Close(context.Background())
@@ -241,15 +242,15 @@ func TestPanickingCompletionKeepsNobodyWaiting(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		stats := q.Stats(t.Context())
-		assert.Equal(t, workers-1, stats.Completed, "those that waited are written: %s", stats)
+		assert.Equal(t, workers-1, stats.Completed, "the waiting completions are written: %s", stats)
 		require.True(t, amboy.Wait(day(t), q))
-		assert.Len(t, s.all(), workers+1, "the one whose end could not be written runs again")
+		assert.Len(t, s.all(), workers+1, "the job whose end could not be written runs again")
 	})
 }
 
-// TestWhoGivesUpLeavesTheOthersAlone has three who complete jobs by hand: the first
-// is at it, and the second gives up.
-func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
+// TestACallerThatGivesUpDoesNotDisturbOtherCallers completes jobs by hand from three
+// callers: the first is writing when the second gives up.
+func TestACallerThatGivesUpDoesNotDisturbOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
 		store.durable = true
@@ -283,9 +284,9 @@ func TestWhoGivesUpLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
-// TestCompletionsByManyWhoGiveUp looks for races between those who write for
-// others, those who are told to, and those who give up at that moment.
-func TestCompletionsByManyWhoGiveUp(t *testing.T) {
+// TestConcurrentCompletionsByCallersThatGiveUp finds races between callers that write for
+// other callers, callers that are told to write, and callers that give up at that moment.
+func TestConcurrentCompletionsByCallersThatGiveUp(t *testing.T) {
 	const callers, jobsEach = 32, 60
 	store := newSpy(newStore(t))
 	q := newTestEngine(t, store, 1)
@@ -297,7 +298,7 @@ func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 		jobs = append(jobs, j)
 	}
 	require.NoError(t, q.PutMany(t.Context(), jobs))
-	// Those who share a context give up at once, just before a call returns.
+	// Callers that share a context give up together, just before a call returns.
 	patient := within(t)
 	var mu sync.Mutex
 	shared, giveUp := context.WithCancel(patient)
@@ -339,7 +340,7 @@ func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 	}
 	calls.Wait()
 	giveUp()
-	require.NoError(t, patient.Err(), "somebody was kept waiting")
+	require.NoError(t, patient.Err(), "a caller was kept waiting")
 	store.heal()
 	failed := 0
 	for i, j := range jobs {
@@ -349,14 +350,14 @@ func TestCompletionsByManyWhoGiveUp(t *testing.T) {
 		}
 		got, ok := q.Get(t.Context(), j.ID())
 		require.True(t, ok)
-		assert.True(t, got.Status().Completed, "job %q was told to be written", j.ID())
+		assert.True(t, got.Status().Completed, "Complete returned nil for job %q", j.ID())
 	}
 	t.Logf("%d of %d gave up or failed, %d calls", failed, len(jobs), store.count("Complete"))
 	assert.Positive(t, failed)
 	assert.Less(t, failed, len(jobs))
 	last := noop(t, "last")
 	require.NoError(t, q.Put(t.Context(), last))
-	require.NoError(t, q.Complete(within(t), last), "it goes on after all that")
+	require.NoError(t, q.Complete(within(t), last), "the queue still works")
 }
 
 func statsOf(t *testing.T, d driver.Driver) amboy.QueueStats {

@@ -24,27 +24,29 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// home is where the jobs of a queue are, and how queues are made there.
+// home is a place where the jobs of a queue are stored, with constructors of queues
+// there.
 type home struct {
-	// queue makes a queue; nil if its constructor has no context.
+	// queue returns a queue; nil if the constructor has no context.
 	queue func(t *testing.T, ctx context.Context) amboy.Queue
 	group func(t *testing.T, ctx context.Context) amboy.QueueGroup
-	// outlives is true if another queue finds the jobs.
+	// outlives is true if the jobs outlive the queue, so that another queue finds them.
 	outlives bool
 	// leaks returns an error if more goroutines run, or more connections are open, than
-	// before there were queues.
+	// before the first queue was made.
 	leaks func() error
-	// unharmed checks what is not the queue's own.
+	// unharmed checks that nothing was closed that the queue does not own.
 	unharmed func(t *testing.T)
 }
 
-// goroutines returns a check that no goroutine runs that did not run when it was called.
+// goroutines returns a check that fails if a goroutine runs that did not run when
+// goroutines was called.
 func goroutines(ignored ...[]goleak.Option) func() error {
 	opts := append(slices.Concat(ignored...), goleak.IgnoreCurrent())
 	return func() error { return goleak.Find(opts...) }
 }
 
-// ignored leaves out the goroutines of some functions.
+// ignored returns options that leave out the goroutines of some functions.
 func ignored(path string, functions ...string) (opts []goleak.Option) {
 	for _, f := range functions {
 		opts = append(opts, goleak.IgnoreAnyFunction(path+f))
@@ -54,7 +56,7 @@ func ignored(path string, functions ...string) (opts []goleak.Option) {
 
 func nothing(*testing.T) {}
 
-// homes are all kinds of queues. Each has no jobs at first.
+// homes are all kinds of homes. Each is empty at first.
 var homes = map[string]func(t *testing.T) home{
 	"local": func(*testing.T) home {
 		return localHome(func() (amboy.Queue, error) { return queue.NewLocalLimitedSize(2, 100), nil })
@@ -85,7 +87,7 @@ var homes = map[string]func(t *testing.T) home{
 		h := mongoHome(queue.MongoDBOptions{URI: server.URI()})
 		threads := goroutines()
 		h.leaks = func() error {
-			err := threads() // which waits: the server has goroutines for each connection
+			err := threads() // it waits until the server has ended the goroutines of each connection
 			assert.Zero(t, server.Connections())
 			return err
 		}
@@ -98,7 +100,7 @@ var homes = map[string]func(t *testing.T) home{
 		h := mongoHome(queue.MongoDBOptions{Client: client})
 		h.unharmed = func(t *testing.T) { requireConnected(t, client) }
 		requireConnected(t, client)
-		// The client has connections of its own.
+		// The client has its own connections.
 		h.leaks = goroutines(ignored(
 			"github.com/mongodb/amboy/internal/mongotest.", "(*Server).serve", "(*peer).read",
 		), ignored(
@@ -109,7 +111,7 @@ var homes = map[string]func(t *testing.T) home{
 	},
 }
 
-// newServer starts a server that nothing is connected to.
+// newServer starts a server without connections.
 func newServer(t *testing.T) *mongotest.Server {
 	t.Helper()
 	server, err := mongotest.New(mongotest.Options{})
@@ -176,7 +178,7 @@ func mongoHome(opts queue.MongoDBOptions) home {
 		group: func(t *testing.T, ctx context.Context) amboy.QueueGroup {
 			group, err := queue.NewMongoDBSingleQueueGroup(ctx, queue.MongoDBQueueGroupOptions{
 				DefaultQueue: queue.MongoDBQueueOptions{DB: new(opts), NumWorkers: new(2)},
-				// It has an engine, and so connections, of its own.
+				// The queue needs its own engine, and so its own connections.
 				PerQueue: map[string]queue.MongoDBQueueOptions{
 					"apart": {DB: &queue.MongoDBOptions{LockTimeout: time.Hour}},
 				},
@@ -190,7 +192,7 @@ func mongoHome(opts queue.MongoDBOptions) home {
 	}
 }
 
-// onEachHome runs a test on each kind of queue.
+// onEachHome runs a test on each kind of home.
 func onEachHome(t *testing.T, test func(t *testing.T, h home)) {
 	t.Helper()
 	for name, build := range homes {
@@ -242,7 +244,7 @@ func await(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// assertClosed checks that a queue is as one that Close has closed.
+// assertClosed checks that a queue behaves as after Close.
 func assertClosed(t *testing.T, q amboy.Queue) {
 	t.Helper()
 	require.ErrorIs(t, q.Put(t.Context(), noop(t, "too late")), amboy.ErrQueueClosed)
@@ -253,8 +255,8 @@ func assertClosed(t *testing.T, q amboy.Queue) {
 	q.Close(t.Context())
 }
 
-// interrupted puts a job that runs until its context ends, and waits until it runs.
-// runs counts its runs.
+// interrupted puts a job that runs until its context ends, and waits until it runs. run
+// returns the number of its runs.
 func interrupted(t *testing.T, q amboy.Queue) (run func() int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -277,7 +279,8 @@ func interrupted(t *testing.T, q amboy.Queue) (run func() int) {
 	}
 }
 
-// assertRunsAgain checks that an interrupted run is no attempt, and that none was lost.
+// assertRunsAgain checks that an interrupted run is not counted as an attempt, and that
+// the job runs again.
 func assertRunsAgain(t *testing.T, q amboy.Queue, runs func() int) {
 	t.Helper()
 	drain(t, q)
@@ -392,7 +395,7 @@ func TestGroupWithoutQueuesOutlivedItsContext(t *testing.T) {
 	})
 }
 
-// TestConstructorWithAnEndedContextLeftAnEngine makes queues that could only be closed.
+// TestConstructorWithAnEndedContextLeftAnEngine makes queues that only Close could end.
 func TestConstructorWithAnEndedContextLeftAnEngine(t *testing.T) {
 	db := &queue.MongoDBOptions{URI: newServer(t).URI(), DB: "db", Collection: "jobs"}
 	store := newStore(t)
@@ -423,7 +426,7 @@ func TestConstructorWithAnEndedContextLeftAnEngine(t *testing.T) {
 	require.NoError(t, err, "the driver stays open")
 }
 
-// failingRunner can't start at first.
+// failingRunner fails to start at first.
 type failingRunner struct {
 	amboy.Runner
 	fail func() error
@@ -436,8 +439,8 @@ func (r *failingRunner) Start(ctx context.Context) error {
 	return r.Runner.Start(ctx)
 }
 
-// TestConstructorsContextEndedWhileAStartFailed has a queue that is not started, as
-// before.
+// TestConstructorsContextEndedWhileAStartFailed checks that a queue whose Start failed
+// still ends with the context of its constructor.
 func TestConstructorsContextEndedWhileAStartFailed(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	opts := queue.DriverQueueOptions{Driver: newStore(t), CloseDriver: true, NumWorkers: 1}
@@ -453,8 +456,8 @@ func TestConstructorsContextEndedWhileAStartFailed(t *testing.T) {
 	assertClosed(t, q)
 }
 
-// TestContextsEndAtStart ends both contexts while a queue starts: it ends too, whatever
-// comes first.
+// TestContextsEndAtStart ends both contexts while a queue starts. The queue must end in
+// whatever order that happens.
 func TestContextsEndAtStart(t *testing.T) {
 	leaks := goroutines()
 	for range 100 {

@@ -20,7 +20,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// controlled is a queue that can be steered.
+// controlled returns a queue as a QueueController.
 func controlled(t *testing.T, q amboy.Queue) amboy.QueueController {
 	t.Helper()
 	c, ok := q.(amboy.QueueController)
@@ -35,8 +35,8 @@ func control(t *testing.T, q amboy.Queue) amboy.QueueControl {
 	return c
 }
 
-// TestControlIsSeenByAllQueuesOnAStore steers each of two queues through the other.
-func TestControlIsSeenByAllQueuesOnAStore(t *testing.T) {
+// TestControlAppliesToAllQueuesOnAStore controls each of two queues through the other.
+func TestControlAppliesToAllQueuesOnAStore(t *testing.T) {
 	store := newStore(t)
 	one, two := newTestEngine(t, store, 1), newTestEngine(t, store, 1)
 	defer one.Close(context.Background())
@@ -76,7 +76,7 @@ func TestControlReturnsTheErrorOfTheStore(t *testing.T) {
 	}
 }
 
-// TestPausedQueueRunsNothing pauses by one queue what another one runs.
+// TestPausedQueueRunsNothing pauses a queue through another queue on the same store.
 func TestPausedQueueRunsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -92,20 +92,20 @@ func TestPausedQueueRunsNothing(t *testing.T) {
 		late.SetTimeInfo(amboy.JobTimeInfo{DispatchBy: time.Now().Add(time.Minute)})
 		put(t, front, late)
 		pass(time.Hour - 1)
-		assert.Equal(t, 1, back.Stats(t.Context()).Running, "what runs goes on")
+		assert.Equal(t, 1, back.Stats(t.Context()).Running, "running jobs continue")
 		pass(time.Hour)
 		assert.Equal(t, []string{"running"}, s.all())
 		assert.Equal(t, amboy.StateExpired, infoOf(t, back, "late").State)
-		assert.True(t, infoOf(t, back, "late").Status.Completed, "it has been ended")
+		assert.True(t, infoOf(t, back, "late").Status.Completed, "the expired job has ended")
 		assert.Equal(t, 1, back.Stats(t.Context()).Pending)
 
 		require.NoError(t, controlled(t, front).Resume(t.Context()))
 		synctest.Wait()
-		assert.Equal(t, []string{"running", "waiting"}, s.all(), "it goes on at once")
+		assert.Equal(t, []string{"running", "waiting"}, s.all(), "jobs run at once after Resume")
 	})
 }
 
-func TestDrainingQueueRunsWhatItHas(t *testing.T) {
+func TestDrainingQueueRunsItsJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		front, back := newTestEngine(t, store, 1), startEngine(t, store, 1)
@@ -144,7 +144,7 @@ func TestDrainingQueueRunsWhatItHas(t *testing.T) {
 	})
 }
 
-// running counts how many of its jobs run at once.
+// running counts how many jobs run at once.
 type running struct {
 	now, most atomic.Int64
 }
@@ -158,8 +158,8 @@ func (r *running) run(context.Context, *funcJob) {
 	r.now.Add(-1)
 }
 
-// TestMaxRunningHoldsOverAllProcesses has two engines, of which the first sets the
-// limit when it starts.
+// TestMaxRunningHoldsOverAllProcesses uses two engines. The first sets the limit when it
+// starts.
 func TestMaxRunningHoldsOverAllProcesses(t *testing.T) {
 	for name, deaf := range map[string]bool{"notified": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
@@ -176,12 +176,12 @@ func TestMaxRunningHoldsOverAllProcesses(t *testing.T) {
 				})
 				require.NoError(t, err)
 				defer limited.Close(context.Background())
-				assert.Zero(t, control(t, limited).MaxRunning, "it is set by Start")
+				assert.Zero(t, control(t, limited).MaxRunning, "only Start sets the limit")
 				require.NoError(t, limited.Start(t.Context()))
 				assert.Equal(t, 5, control(t, limited).MaxRunning)
 				second := startEngine(t, &spy{Driver: store, deaf: deaf, calls: map[string]int{}}, 4)
 				defer second.Close(context.Background())
-				assert.Equal(t, 5, control(t, second).MaxRunning, "who has no limit leaves the one that is there")
+				assert.Equal(t, 5, control(t, second).MaxRunning, "a queue without MaxRunning leaves the stored limit")
 
 				require.NoError(t, limited.PutMany(t.Context(), jobs))
 				pass(90 * time.Second)
@@ -192,7 +192,7 @@ func TestMaxRunningHoldsOverAllProcesses(t *testing.T) {
 				r.most.Store(0)
 				require.NoError(t, controlled(t, second).SetMaxRunning(t.Context(), 0))
 				pass(5 * time.Second)
-				assert.Equal(t, int64(8), r.now.Load(), "all workers of both")
+				assert.Equal(t, int64(8), r.now.Load(), "all workers of both queues")
 				require.True(t, amboy.Wait(day(t), second))
 				assert.Equal(t, 30, second.Stats(t.Context()).Completed)
 			})
@@ -212,9 +212,9 @@ func cancelJob(t *testing.T, store driver.Driver, id string) {
 	require.Equal(t, 1, acted.Done)
 }
 
-// TestCanceledJobIsToldSoon cancels a running job, whose context ends within a
-// second, or at the next heartbeat where the driver does not tell of changes.
-func TestCanceledJobIsToldSoon(t *testing.T) {
+// TestContextOfACanceledJobEndsSoon cancels a running job. Its context must end within a
+// second, or at the next heartbeat if the driver sends no notifications.
+func TestContextOfACanceledJobEndsSoon(t *testing.T) {
 	for name, test := range map[string]struct {
 		deaf bool
 		soon time.Duration
@@ -249,9 +249,9 @@ func TestCanceledJobIsToldSoon(t *testing.T) {
 				require.ErrorIs(t, causes[0], amboy.ErrAborted)
 				assert.Equal(t, 1, runs)
 				assert.Equal(t, amboy.StateCanceled, infoOf(t, q, "one").State)
-				assert.Equal(t, 1, q.Stats(t.Context()).Running, "the other one goes on")
+				assert.Equal(t, 1, q.Stats(t.Context()).Running, "the other job continues")
 				pass(time.Hour)
-				assert.Equal(t, 1, runs, "it was retried")
+				assert.Equal(t, 1, runs, "the job was retried")
 				release()
 				require.True(t, amboy.Wait(day(t), q))
 				assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "other").State)
@@ -260,7 +260,7 @@ func TestCanceledJobIsToldSoon(t *testing.T) {
 	}
 }
 
-func TestCanceledJobThatEndsFineHasSucceeded(t *testing.T) {
+func TestCanceledJobThatEndsWithoutAnErrorHasSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		q := startEngine(t, store, 1)
@@ -293,7 +293,7 @@ func TestCanceledJobThatWaitsNeverRuns(t *testing.T) {
 	})
 }
 
-// Pause a queue, and let it go on.
+// Pause and resume a queue.
 func Example_pause() {
 	ctx := context.Background()
 	store, err := memory.New(memory.Options{KeepFinished: 1000})
@@ -321,7 +321,7 @@ func Example_pause() {
 	// running waits
 }
 
-// Let a queue run what it has, and take nothing new.
+// Let a queue run the jobs that it has, and refuse new ones.
 func Example_drainQueue() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(4, 1000)
@@ -344,7 +344,7 @@ func Example_drainQueue() {
 	// running late
 }
 
-// Limit the jobs that run at once, over all processes.
+// Limit the jobs that run at once in all processes.
 func Example_maxRunning() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(4, 1000)
@@ -385,7 +385,7 @@ func (j *crawl) Run(ctx context.Context) {
 	j.AddError(context.Cause(ctx))
 }
 
-// Cancel jobs, whether they run or wait, in whatever process.
+// Cancel jobs that run or wait, in any process.
 func Example_cancelJobs() {
 	ctx := context.Background()
 	store, err := memory.New(memory.Options{KeepFinished: 1000})
@@ -436,7 +436,7 @@ func TestCanceledJobThatSnoozesEnds(t *testing.T) {
 		for range 3 {
 			told = append(told, (<-events).Kind)
 		}
-		// A worker may have it before Put returns.
+		// A worker may take it before Put returns.
 		assert.ElementsMatch(t, []amboy.EventKind{amboy.EventPut, amboy.EventStarted}, told[:2])
 		assert.Equal(t, amboy.EventCanceled, told[2])
 	})

@@ -12,29 +12,30 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// Dispatcher keeps the locks of jobs that somebody else than a queue's runner
-// runs. It is for implementations of amboy.Queue outside of this package: the
-// queues here keep the locks of the jobs that Next gives by themselves.
-// Implementations are safe for concurrent use.
+// Dispatcher keeps the locks of jobs that run outside a queue's runner. It is for
+// implementations of amboy.Queue outside this package: the queues of this package renew
+// the locks of the jobs that Next returns themselves. Implementations are safe for
+// concurrent use.
 type Dispatcher interface {
-	// Dispatch locks a job for the queue, marks it as running and saves it;
-	// then its lock is renewed until Complete, Release or Close. It returns an
-	// error where the job is nil, is dispatched already, is locked by somebody
-	// else or can't be saved, and after Close.
+	// Dispatch locks a job for the queue, marks it as running and saves it. The lock is
+	// then renewed until Complete, Release or Close. Dispatch returns an error if the job
+	// is nil, is already dispatched, is locked by another owner or can't be saved, and
+	// after Close.
 	Dispatch(ctx context.Context, j amboy.Job) error
-	// Release ends the renewal of a job's lock, gives the lock up and saves the
-	// job. It does nothing for a job that is not dispatched.
+	// Release stops renewing a job's lock, releases the lock and saves the job. It does
+	// nothing for a job that is not dispatched.
 	Release(ctx context.Context, j amboy.Job)
-	// Complete ends the renewal of a job's lock. It does nothing for a job that
-	// is not dispatched.
+	// Complete stops renewing a job's lock. It does nothing for a job that is not
+	// dispatched.
 	Complete(ctx context.Context, j amboy.Job)
-	// Close releases all jobs. It returns when the renewal has ended.
+	// Close releases all jobs. It returns when the renewal has ended, or an error if ctx
+	// ends first.
 	Close(ctx context.Context) error
 }
 
-// NewDispatcher returns a Dispatcher for the jobs of a queue. Every quarter of
-// the queue's lock timeout it calls the jobs' Lock anew, and nothing else: a
-// job's own fields are not read while it runs.
+// NewDispatcher returns a Dispatcher for the jobs of a queue. Every quarter of the
+// queue's lock timeout it calls Lock on each job. It reads no other part of a job while
+// the job runs.
 func NewDispatcher(q amboy.Queue) Dispatcher {
 	d := &dispatcher{queue: q, jobs: map[string]amboy.Job{}}
 	d.timer.fire = d.renew
@@ -81,13 +82,13 @@ func (d *dispatcher) add(j amboy.Job) error {
 		return amboy.ErrQueueClosed
 	}
 	if _, ok := d.jobs[j.ID()]; ok {
-		return fmt.Errorf("it is dispatched already")
+		return fmt.Errorf("already dispatched")
 	}
 	d.jobs[j.ID()] = j
 	return nil
 }
 
-// remove tells whether the job was dispatched.
+// remove reports whether the job was dispatched.
 func (d *dispatcher) remove(j amboy.Job) bool {
 	if amboy.IsNilJob(j) {
 		return false
@@ -115,7 +116,7 @@ func (d *dispatcher) lock(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// renew sets the time of all locks anew.
+// renew renews all locks.
 func (d *dispatcher) renew() {
 	d.mu.Lock()
 	jobs := make([]amboy.Job, 0, len(d.jobs))
@@ -127,8 +128,8 @@ func (d *dispatcher) renew() {
 		return
 	}
 	for _, j := range jobs {
-		// The owner locks the job again: a status that was read and then set
-		// would undo what the job does to it in between.
+		// Job.Lock renews the lock. Reading the status and setting it again would undo
+		// changes that the running job makes in between.
 		if err := j.Lock(d.queue.ID(), d.queue.Info().LockTimeout); err != nil {
 			logging.Warning(context.Background(), message.Fields{
 				"message": "lost the lock of a running job",

@@ -14,7 +14,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// savingQueue is a queue of somebody else's making.
+// savingQueue is a queue of another package.
 type savingQueue struct {
 	amboy.Queue
 	saved []amboy.JobStatusInfo
@@ -36,7 +36,7 @@ func TestDispatcherKeepsTheLock(t *testing.T) {
 		d := queue.NewDispatcher(q)
 		j := noop(t, "one")
 		require.NoError(t, d.Dispatch(t.Context(), j))
-		require.Error(t, d.Dispatch(t.Context(), j), "it is dispatched already")
+		require.Error(t, d.Dispatch(t.Context(), j), "a job that is already dispatched")
 		assert.True(t, q.saved[0].InProgress)
 		assert.Equal(t, "saving", q.saved[0].Owner)
 
@@ -74,7 +74,7 @@ func TestDispatcherRefuses(t *testing.T) {
 	d := queue.NewDispatcher(q)
 	j := noop(t, "one")
 	require.ErrorIs(t, d.Dispatch(t.Context(), j), q.fail)
-	assert.Empty(t, j.Status().Owner, "the lock of a job that could not be saved is given up")
+	assert.Empty(t, j.Status().Owner, "the lock of a job that could not be saved is released")
 	var invalid *amboy.InvalidJobError
 	require.ErrorAs(t, d.Dispatch(t.Context(), nil), &invalid)
 	require.NoError(t, d.Close(t.Context()))

@@ -1,12 +1,12 @@
-// Package queue has the queues.
+// Package queue provides in-memory and driver-backed implementations of amboy.Queue.
 //
-// A local queue ([NewLocalLimitedSize] and its siblings) holds jobs by
-// reference, in this process. A driver-backed queue holds them in their stored
-// form, in a store that a driver of package queue/driver gives;
-// [NewLocalLimitedSizeSerializable] is the one whose store is memory. Both
-// honor priorities, schedules, deadlines, scopes and dependencies, and give the
-// same answers; the driver-backed queue retries jobs too.
+// A local queue ([NewLocalLimitedSize] and the constructors beside it) holds jobs by
+// reference, in this process. A driver-backed queue ([NewDriverQueue]) holds jobs in
+// their stored form, in a store that a driver of package queue/driver provides.
+// [NewLocalLimitedSizeSerializable] returns a driver-backed queue whose store is memory.
+// Both kinds honor priorities, schedules, deadlines, scopes, dependencies and retries,
+// and return the same results.
 //
-// A group ([NewLocalQueueGroup]) has a queue for each name, made when it is
-// first used.
+// A group ([NewLocalQueueGroup], [NewDriverQueueGroup]) provides one queue per name, and
+// creates each queue when it is first used.
 package queue

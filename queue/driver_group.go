@@ -18,9 +18,9 @@ import (
 
 var _ amboy.QueueOptions = (*DriverQueueOptions)(nil)
 
-// BuildQueue is NewDriverQueue for a queue that is closed when ctx ends before it is
-// started; then only the context of Start counts. It returns an error if ctx has ended
-// already.
+// BuildQueue is NewDriverQueue for a queue that also closes when ctx ends before it is
+// started; after Start, only the context of Start counts. It returns an error if ctx has
+// ended.
 func (o *DriverQueueOptions) BuildQueue(ctx context.Context) (amboy.Queue, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("making a driver queue: %w", err)
@@ -33,57 +33,56 @@ func (o *DriverQueueOptions) BuildQueue(ctx context.Context) (amboy.Queue, error
 	return q, nil
 }
 
-// DriverQueuePattern has options for the queues of a group whose names match.
+// DriverQueuePattern is options for the queues of a group whose names match an
+// expression.
 type DriverQueuePattern struct {
-	// Regexp is matched against any part of the name. It is required.
+	// Regexp may match any part of the name. It is required.
 	Regexp  *regexp.Regexp
 	Options DriverQueueOptions
 }
 
 // DriverGroupOptions configure a group of queues in one store.
 type DriverGroupOptions struct {
-	// DefaultQueue tells how a queue is made where nothing else says otherwise,
-	// and has the options that concern the store, which all queues share: Driver,
-	// CloseDriver, Format, LockTimeout, PollInterval and
-	// Retryable.StaleRetryingMonitorInterval. Its Name must be empty.
+	// DefaultQueue configures the queues, unless more specific options override it. It
+	// also sets the options of the store, which all queues share: Driver, CloseDriver,
+	// Format, LockTimeout, PollInterval and Retryable.StaleRetryingMonitorInterval. Its
+	// Name must be empty.
 	DefaultQueue DriverQueueOptions
-	// Patterns and PerQueue have what is different for some queues. The options
-	// of a queue are merged, field by field, where one that is set takes the
-	// place of the one before: first the default, then each pattern that matches,
-	// in their order, then what PerQueue has for the name, then the options of
-	// the call of Get, which must be *DriverQueueOptions. They must not set what
-	// concerns the store, nor Name.
+	// Patterns and PerQueue override options for some queues. The options of a queue are
+	// merged field by field; a field that is set replaces the earlier value. The order
+	// is: DefaultQueue, each matching pattern, PerQueue for the name, and the options of
+	// the call of Get, which must be *DriverQueueOptions. They must set neither options
+	// of the store nor Name.
 	Patterns []DriverQueuePattern
 	PerQueue map[string]DriverQueueOptions
-	// Workers is the number of jobs that run at once in this process, over all
-	// queues of the group. A worker that becomes free goes to the queue of which
-	// the fewest jobs run here, and among those to the one that was served least
-	// lately, so that a queue with many jobs does not keep the others waiting.
-	// NumWorkers is the most that one queue can have of them. Default: 0, for no
-	// limit but NumWorkers.
+	// Workers is the number of jobs that run at once in this process, in all queues of
+	// the group. A free worker serves the queue with the fewest jobs running here, and
+	// among those the queue that was served least recently, so that a queue with many
+	// jobs does not keep the others waiting. NumWorkers is the most workers that one
+	// queue can have. Default: 0, so that NumWorkers is the only limit.
 	Workers int
-	// TTL is how long a queue without work stays open, counted from its last use.
-	// It is at least a second, or 0, the default, for ever. What it has in the
-	// store stays all the same.
+	// TTL is how long a queue without work stays open, counted from its last use. Closing
+	// it leaves its jobs in the store. It must be at least one second, or 0 (the default)
+	// for ever.
 	TTL time.Duration
-	// PruneFrequency is how often the group looks for queues to close. Default:
-	// the TTL.
+	// PruneFrequency is how often the group closes queues whose TTL is over. Default: the
+	// TTL.
 	PruneFrequency time.Duration
-	// BackgroundCreateFrequency is how often the group looks for queues that have jobs in
-	// the store which can run, and are not open here, and opens them; it does so when it
-	// is made and when a job is due, too. Default: ten seconds. NoBackgroundCreate turns it
-	// off, and then a queue with jobs stays open.
+	// BackgroundCreateFrequency is how often the group opens the queues that are not open
+	// in this process and have jobs in the store that can run. It also does so when it is
+	// made and when a job becomes due. Default: ten seconds. NoBackgroundCreate turns it
+	// off; a queue with jobs then stays open.
 	BackgroundCreateFrequency time.Duration
 }
 
-// NoBackgroundCreate is the BackgroundCreateFrequency that leaves queues with work
+// NoBackgroundCreate is a BackgroundCreateFrequency with which queues with work stay
 // closed until Get is called for them.
 const NoBackgroundCreate time.Duration = -1
 
 const defaultBackgroundCreate = 10 * time.Second
 
-// Validate sets the defaults. It returns an error that names every field that is
-// missing or out of range.
+// Validate sets the defaults. It returns an error that names every field that is missing
+// or out of range.
 func (o *DriverGroupOptions) Validate() error {
 	var errs []error
 	invalid := func(format string, args ...any) {
@@ -115,7 +114,7 @@ func (o *DriverGroupOptions) Validate() error {
 		invalid("TTL must be 0 or at least %s (is %s)", minGroupTTL, o.TTL)
 	}
 	if o.PruneFrequency < 0 || (o.PruneFrequency > 0 && o.TTL == 0) {
-		invalid("PruneFrequency must be 0, or positive where there is a TTL (is %s)", o.PruneFrequency)
+		invalid("PruneFrequency must be 0, or positive if TTL is set (is %s)", o.PruneFrequency)
 	}
 	if o.BackgroundCreateFrequency < 0 && o.BackgroundCreateFrequency != NoBackgroundCreate {
 		invalid("BackgroundCreateFrequency must be positive, 0 or NoBackgroundCreate (is %s)", o.BackgroundCreateFrequency)
@@ -129,8 +128,8 @@ func (o *DriverGroupOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateChange returns an error where options that change the default set what
-// concerns the store, or what is not valid.
+// validateChange returns an error if options that override the default set options of the
+// store, or are not valid.
 func (o DriverQueueOptions) validateChange() error {
 	if o.Driver != nil || o.CloseDriver || o.Name != "" || o.Format != 0 || o.LockTimeout != 0 || o.PollInterval != 0 ||
 		o.Retryable.StaleRetryingMonitorInterval != 0 {
@@ -143,7 +142,7 @@ func (o DriverQueueOptions) validateChange() error {
 	return errors.Join(o.Retention.Validate(), o.Retryable.Validate())
 }
 
-// with returns the options with the fields that are set in a change.
+// with returns the options, overridden by the fields that are set in change.
 func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 	if change.NumWorkers != 0 {
 		o.NumWorkers = change.NumWorkers
@@ -170,28 +169,28 @@ func (o DriverQueueOptions) with(change DriverQueueOptions) DriverQueueOptions {
 type driverGroup struct {
 	*queueGroup
 	engine *engine
-	// retention and format are those of a queue that is not open.
+	// retention and format apply to queues that are not open.
 	retention Retention
 	format    amboy.Format
 }
 
-// NewDriverGroup makes a group of queues in one store, one for each name. They
-// claim jobs in common, and their leases and their store are looked after in
-// common, so that a thousand idle queues cost the store what one does. When ctx ends,
-// the group and all of its queues end, as at Close with an ended context; Close then
-// waits for that. The contexts of calls of Get do not count.
+// NewDriverGroup returns a group of queues in one store, one queue per name. The queues
+// claim jobs, renew leases and maintain their store together, so a thousand idle queues
+// cost the store as much as one. When ctx ends, the group and all of its queues close, as
+// at Close with an ended context; a call of Close then waits for that. The contexts of
+// calls of Get do not end the queues.
 //
 // Get opens a queue, starts it, and blocks until it is started; the queue is an
-// amboy.RetryableQueue. A queue with jobs that can run is never pruned, and one that is not
-// open is opened (see BackgroundCreateFrequency), whichever process put them, so that a
-// process that starts goes on with what was left. A queue whose jobs all wait, for their
-// time for instance, may be pruned, unless a caller waits for them. Its jobs may run before a
-// call of Get returns, and must not rely on what the caller does then. Queues names those that
-// are open here, and those that have work in the store, or had some within the
-// TTL. Put adds a queue as it is, which does not have to be in the store, and the group
-// closes it. Once closed, the group's methods return an error that wraps ErrGroupClosed;
-// closing it again only waits. NewDriverGroup returns an error for options that are not
-// valid, and if ctx has ended already.
+// amboy.RetryableQueue. A queue with jobs that can run is never pruned. If it is not open,
+// the group opens it (see BackgroundCreateFrequency), whichever process put the jobs, so
+// that a starting process continues the work that was left. A queue whose jobs all wait,
+// for their time for instance, may be pruned, unless a caller waits for them. The jobs of
+// a queue may run before the call of Get returns, and must not rely on what the caller
+// does then. Queues returns the names of the queues that are open here, and of the queues
+// that have work in the store or had some within the TTL. Put adds a queue as it is, and
+// the group closes it; the queue does not have to be in the store. Once the group is
+// closed, its methods return an error that wraps ErrGroupClosed; closing it again only
+// waits. NewDriverGroup returns an error if the options are not valid or ctx has ended.
 func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGroup, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a driver group: %w", err)
@@ -207,11 +206,11 @@ func NewDriverGroup(ctx context.Context, opts DriverGroupOptions) (amboy.QueueGr
 	return g, nil
 }
 
-// groupTimes are the times of a group. ttl and create may be 0, for never.
+// groupTimes are the times of a group. ttl and create may be 0, which means never.
 type groupTimes struct{ ttl, prune, create time.Duration }
 
-// newDriverGroup makes a group whose queues are made by what merge returns. closeShared
-// closes what they share, after them.
+// newDriverGroup makes a group whose queues are made by the builders that merge returns.
+// closeShared closes what the queues share, after them.
 func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func(string, []amboy.QueueOptions) (queueBuilder, error), closeShared func(late context.Context) leftover) *driverGroup {
 	g := &driverGroup{engine: e, queueGroup: newQueueGroup(ctx, "driver", times.ttl, merge)}
 	g.closeShared = closeShared
@@ -223,7 +222,8 @@ func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func
 	return g
 }
 
-// merge makes the options of a queue, as DriverGroupOptions.PerQueue says.
+// merge returns a builder with the merged options of a queue; see
+// DriverGroupOptions.PerQueue.
 func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOptions) (queueBuilder, error) {
 	merged := o.DefaultQueue
 	for _, p := range o.Patterns {
@@ -251,8 +251,8 @@ func (o DriverGroupOptions) merge(e *engine, name string, call []amboy.QueueOpti
 	}, nil
 }
 
-// Queues names, sorted, the queues that are open here, and those that have work in
-// the store, or had some within the TTL.
+// Queues returns the names, sorted, of the queues that are open here, and of the queues
+// that have work in the store or had some within the TTL.
 func (g *driverGroup) Queues(ctx context.Context) []string {
 	names := map[string]struct{}{}
 	for _, name := range g.queueGroup.Queues(ctx) {
@@ -265,12 +265,12 @@ func (g *driverGroup) Queues(ctx context.Context) []string {
 	for _, name := range stored {
 		names[name] = struct{}{}
 	}
-	delete(names, "") // a group has none without a name
+	delete(names, "") // a group has no queue without a name
 	return slices.Sorted(maps.Keys(names))
 }
 
-// stored names the queues that have work in the store, or had some within the
-// TTL.
+// stored returns the names of the queues that have work in the store, or had some within
+// the TTL.
 func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
 	names, err := g.engine.driver.Unfinished(ctx)
 	if err != nil || g.ttl == 0 {
@@ -285,18 +285,18 @@ func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// hadWork tells whether a job of a queue ended within the TTL.
+// hadWork reports whether a job of a queue ended within the TTL.
 func (g *driverGroup) hadWork(ctx context.Context, name string) bool {
 	query := driver.Query{Queues: []string{name}, Ended: driver.TimeRange{From: time.Now().Add(-g.ttl)}}
 	n, err := g.engine.driver.Count(ctx, query, 1)
 	if err != nil {
-		logging.Error(ctx, g.engine.failure("could not look for finished jobs", err))
+		logging.Error(ctx, g.engine.failure("could not count finished jobs", err))
 	}
 	return n > 0
 }
 
-// pruneUnused prunes queues that have no work, with one call of the store. What waits for its
-// time, or for something else, is no work: the queue is opened again when it can run.
+// pruneUnused prunes queues that have no work, with one call of the store. Jobs that wait,
+// for their time or for other jobs, are not work: the queue is reopened when they can run.
 func (g *driverGroup) pruneUnused(ctx context.Context) error {
 	return g.cache.(*groupCache).pruneUnused(ctx, func(ctx context.Context) (map[string]bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, driverTimeout)
@@ -314,11 +314,11 @@ func (g *driverGroup) pruneUnused(ctx context.Context) error {
 	})
 }
 
-// openQueues opens queues that have work.
+// openQueues opens the named queues, unless they are open.
 func (g *driverGroup) openQueues(names []string) {
 	for _, name := range names {
 		if name == "" || g.cache.(*groupCache).has(name) {
-			continue // a group has none without a name
+			continue // a group has no queue without a name
 		}
 		if _, err := g.Get(g.background, name); err != nil && g.background.Err() == nil {
 			logging.Error(g.background, message.Fields{

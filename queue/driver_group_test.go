@@ -22,7 +22,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// newDriverGroup makes a group, which is closed at the end of the test.
+// newDriverGroup returns a group that is closed at the end of the test.
 func newDriverGroup(t *testing.T, store driver.Driver, amend func(*queue.DriverGroupOptions)) amboy.QueueGroup {
 	t.Helper()
 	opts := queue.DriverGroupOptions{DefaultQueue: queue.DriverQueueOptions{
@@ -37,14 +37,14 @@ func newDriverGroup(t *testing.T, store driver.Driver, amend func(*queue.DriverG
 	return group
 }
 
-// ended is a context that has ended.
+// ended returns a context that has ended.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// open gets a queue of a group.
+// open returns a queue of a group.
 func open(t *testing.T, group amboy.QueueGroup, name string) amboy.RetryableQueue {
 	t.Helper()
 	q, err := group.Get(t.Context(), name)
@@ -52,7 +52,7 @@ func open(t *testing.T, group amboy.QueueGroup, name string) amboy.RetryableQueu
 	return q.(amboy.RetryableQueue)
 }
 
-// recordOf is a job as another process would insert it into a queue.
+// recordOf returns the record of a job as another process would insert it into a queue.
 func recordOf(t *testing.T, name string, j amboy.Job) *driver.Record {
 	t.Helper()
 	r, err := registry.MakeJobInterchange(j, amboy.JSON)
@@ -63,7 +63,7 @@ func recordOf(t *testing.T, name string, j amboy.Job) *driver.Record {
 	return r
 }
 
-// workersOf is the number of workers of a queue.
+// workersOf returns the number of workers of a queue.
 func workersOf(t *testing.T, q amboy.Queue) int {
 	t.Helper()
 	runner, ok := q.Runner().(amboy.ResizableRunner)
@@ -117,7 +117,7 @@ func TestDriverGroupMergesOptions(t *testing.T) {
 
 			again, err := group.Get(t.Context(), name, &queue.DriverQueueOptions{NumWorkers: 9})
 			require.NoError(t, err)
-			assert.Same(t, q, again, "options do not change a queue that is there")
+			assert.Same(t, q, again, "options do not change an open queue")
 			assert.Equal(t, test.workers, workersOf(t, again))
 		})
 	}
@@ -132,14 +132,14 @@ func TestDriverGroupOptionsValidate(t *testing.T) {
 		amend func(*queue.DriverGroupOptions)
 		errs  []string
 	}{
-		"the least":           {amend: func(*queue.DriverGroupOptions) {}},
-		"ttl":                 {amend: func(o *queue.DriverGroupOptions) { o.TTL, o.PruneFrequency = time.Second, time.Minute }},
-		"no background":       {amend: func(o *queue.DriverGroupOptions) { o.BackgroundCreateFrequency = queue.NoBackgroundCreate }},
-		"short ttl":           {amend: func(o *queue.DriverGroupOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},
-		"pruning without ttl": {amend: func(o *queue.DriverGroupOptions) { o.PruneFrequency = 1 }, errs: []string{"PruneFrequency must be 0, or positive where there is a TTL (is 1ns)"}},
-		"a name":              {amend: func(o *queue.DriverGroupOptions) { o.DefaultQueue.Name = "q" }, errs: []string{`Name must be empty (is "q")`}},
-		"nothing":             {amend: func(o *queue.DriverGroupOptions) { *o = queue.DriverGroupOptions{} }, errs: []string{"Driver must not be nil", "NumWorkers must be at least 1"}},
-		"numbers": {
+		"required options only": {amend: func(*queue.DriverGroupOptions) {}},
+		"ttl":                   {amend: func(o *queue.DriverGroupOptions) { o.TTL, o.PruneFrequency = time.Second, time.Minute }},
+		"no background":         {amend: func(o *queue.DriverGroupOptions) { o.BackgroundCreateFrequency = queue.NoBackgroundCreate }},
+		"short ttl":             {amend: func(o *queue.DriverGroupOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},
+		"pruning without ttl":   {amend: func(o *queue.DriverGroupOptions) { o.PruneFrequency = 1 }, errs: []string{"PruneFrequency must be 0, or positive if TTL is set (is 1ns)"}},
+		"a name":                {amend: func(o *queue.DriverGroupOptions) { o.DefaultQueue.Name = "q" }, errs: []string{`Name must be empty (is "q")`}},
+		"nothing":               {amend: func(o *queue.DriverGroupOptions) { *o = queue.DriverGroupOptions{} }, errs: []string{"Driver must not be nil", "NumWorkers must be at least 1"}},
+		"negative numbers": {
 			amend: func(o *queue.DriverGroupOptions) {
 				o.Workers, o.TTL, o.PruneFrequency, o.BackgroundCreateFrequency = -1, -2, -3, -4
 				o.DefaultQueue.MaxRunning = -5
@@ -147,7 +147,7 @@ func TestDriverGroupOptionsValidate(t *testing.T) {
 			},
 			errs: []string{
 				"Workers must not be negative (is -1)", "TTL must be 0 or at least 1s (is -2ns)",
-				"PruneFrequency must be 0, or positive where there is a TTL (is -3ns)",
+				"PruneFrequency must be 0, or positive if TTL is set (is -3ns)",
 				"BackgroundCreateFrequency must be positive, 0 or NoBackgroundCreate (is -4ns)",
 				"MaxRunning must not be negative (is -5)", "Expired must be positive, 0 for the default or KeepForever (is -6ns)",
 			},
@@ -188,8 +188,8 @@ func TestDriverGroupOptionsValidate(t *testing.T) {
 	}
 }
 
-// TestDriverGroupRefusesStoreOptionsInChanges tries each of the options that all
-// queues of a store share, in each place but the default.
+// TestDriverGroupRefusesStoreOptionsInChanges sets each of the options that all queues of
+// a store share, in each place except the default.
 func TestDriverGroupRefusesStoreOptionsInChanges(t *testing.T) {
 	store := newStore(t)
 	group := newDriverGroup(t, store, nil)
@@ -248,8 +248,8 @@ func TestDriverGroupTakesAQueueOfAnotherKind(t *testing.T) {
 	assert.Equal(t, 1, q.closed())
 }
 
-// TestDriverGroupMakesAQueueOnce has many calls for a queue whose making takes a
-// while, of which one gives up.
+// TestDriverGroupMakesAQueueOnce makes many concurrent calls for a queue that takes a
+// while to make. One of the calls gives up.
 func TestDriverGroupMakesAQueueOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proceed := make(chan struct{})
@@ -324,8 +324,8 @@ func TestDriverGroupReportsQueuesThatCannotBeMade(t *testing.T) {
 	drain(t, open(t, group, "q"))
 }
 
-// TestDriverGroupPrunesOnlyQueuesWithoutWork has jobs that are kept from ending
-// until the test lets them.
+// TestDriverGroupPrunesOnlyQueuesWithoutWork has jobs that do not end until the test lets
+// them.
 func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(j *funcJob)
@@ -371,7 +371,7 @@ func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 				put(t, q, j)
 				pass(30 * time.Minute)
 				require.True(t, test.is(q.Stats(t.Context())), "stats: %s", q.Stats(t.Context()))
-				assert.Equal(t, 1, group.Len(), "the other one is idle")
+				assert.Equal(t, 1, group.Len(), "the other queue is idle")
 				require.ErrorIs(t, idle.Put(t.Context(), noop(t, "late")), amboy.ErrQueueClosed)
 				assert.Equal(t, []string{"q"}, group.Queues(t.Context()))
 
@@ -383,7 +383,7 @@ func TestDriverGroupPrunesOnlyQueuesWithoutWork(t *testing.T) {
 
 				again := open(t, group, "q")
 				got, ok := again.Get(t.Context(), "one")
-				require.True(t, ok, "what is in the store stays")
+				require.True(t, ok, "the jobs in the store stay")
 				require.NoError(t, got.Error())
 				assert.True(t, got.Status().Completed)
 				put(t, again, noop(t, "two"))
@@ -403,10 +403,10 @@ func TestDriverGroupWithoutTTLPrunesNothing(t *testing.T) {
 	})
 }
 
-// A queue whose only jobs were not due, or parked, was kept open in every process for as long
-// as they were there.
+// A queue whose only jobs were not due or parked used to stay open in every process as long
+// as these jobs existed.
 func TestDriverGroupClosesQueuesWhoseJobsWait(t *testing.T) {
-	for name, background := range map[string]time.Duration{"and opens them": 0, "but not if it opens none": queue.NoBackgroundCreate} {
+	for name, background := range map[string]time.Duration{"and opens them again": 0, "but not without background creation": queue.NoBackgroundCreate} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newStore(t)
@@ -436,14 +436,14 @@ func TestDriverGroupClosesQueuesWhoseJobsWait(t *testing.T) {
 				assert.Equal(t, []string{"parked", "scheduled"}, group.Queues(t.Context()))
 				pass(time.Hour)
 				require.Len(t, ran, 1)
-				assert.Equal(t, time.Hour+time.Millisecond, (<-ran).Sub(begin), "it runs when it is due")
-				assert.Zero(t, group.Len(), "it is closed again")
+				assert.Equal(t, time.Hour+time.Millisecond, (<-ran).Sub(begin), "the job runs when it is due")
+				assert.Zero(t, group.Len(), "the queue is closed again")
 			})
 		})
 	}
 }
 
-// A queue was closed for which a caller waited.
+// A queue used to be closed while a caller waited for its jobs.
 func TestDriverGroupKeepsAQueueForWhichACallerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := newDriverGroup(t, newStore(t), func(o *queue.DriverGroupOptions) { o.TTL = time.Minute })
@@ -456,8 +456,8 @@ func TestDriverGroupKeepsAQueueForWhichACallerWaits(t *testing.T) {
 	})
 }
 
-// TestDriverGroupOpensQueuesWithWork has work from a process that died, and from
-// one that only puts.
+// TestDriverGroupOpensQueuesWithWork has work from a process that died, and from a
+// process that only puts jobs.
 func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -476,7 +476,7 @@ func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, group.Len(), "nothing can run")
 		pass(2 * time.Minute)
-		assert.Equal(t, []string{"running", "running"}, r.all(), "the lease of the dead one ran out")
+		assert.Equal(t, []string{"running", "running"}, r.all(), "the lease of the dead process has expired")
 		pass(time.Hour)
 		assert.Equal(t, []string{"running", "running", "scheduled"}, r.all())
 
@@ -488,7 +488,7 @@ func TestDriverGroupOpensQueuesWithWork(t *testing.T) {
 	})
 }
 
-func TestDriverGroupOpensNothingUnasked(t *testing.T) {
+func TestDriverGroupWithoutBackgroundCreationOpensNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) { o.BackgroundCreateFrequency = queue.NoBackgroundCreate })
@@ -500,8 +500,8 @@ func TestDriverGroupOpensNothingUnasked(t *testing.T) {
 	})
 }
 
-// TestDriverGroupOpensQueuesInSpiteOfErrors has a store that fails for a while, and
-// a queue that can't be made.
+// TestDriverGroupOpensQueuesInSpiteOfErrors uses a store that fails for a while, and a
+// queue that can't be made.
 func TestDriverGroupOpensQueuesInSpiteOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
@@ -552,7 +552,7 @@ func TestDriverGroupNamesItsQueues(t *testing.T) {
 			o.BackgroundCreateFrequency = queue.NoBackgroundCreate
 		})
 		pass(30 * time.Minute)
-		assert.Equal(t, []string{"with work", "worked"}, other.Queues(t.Context()), "one of them is closed, and worked within the TTL")
+		assert.Equal(t, []string{"with work", "worked"}, other.Queues(t.Context()), "one queue is closed, and worked within the TTL")
 		pass(3 * time.Hour)
 		assert.Equal(t, []string{"with work"}, other.Queues(t.Context()))
 		assert.Zero(t, group.Len())
@@ -585,8 +585,7 @@ func TestDriverGroupClosesItsDriver(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrClosed)
 }
 
-// TestGroupThatIsClosedTwiceAtOnce has a second call that must not end the patience
-// of the first.
+// TestGroupThatIsClosedTwiceAtOnce checks that both calls wait for the running job.
 func TestGroupThatIsClosedTwiceAtOnce(t *testing.T) {
 	for name, build := range map[string]func(t *testing.T) amboy.QueueGroup{
 		"local": func(t *testing.T) amboy.QueueGroup {
@@ -615,7 +614,7 @@ func TestGroupThatIsClosedTwiceAtOnce(t *testing.T) {
 					})
 				}
 				pass(time.Minute)
-				assert.Zero(t, returned.Load(), "they wait for the job")
+				assert.Zero(t, returned.Load(), "both calls wait for the job")
 				release()
 				closes.Wait()
 				assert.Equal(t, amboy.QueueStats{Completed: 1, Total: 1}, q.Stats(t.Context()))
@@ -624,7 +623,7 @@ func TestGroupThatIsClosedTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// TestDriverGroupEndsWithItsContext hands back what runs, at once.
+// TestDriverGroupEndsWithItsContext checks that running jobs are handed back at once.
 func TestDriverGroupEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -641,8 +640,8 @@ func TestDriverGroupEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		require.NoError(t, group.Close(t.Context()))
-		// While the end of the context is passed on, the worker that is free again may begin
-		// another.
+		// While the end of the context is passed on, the free worker may begin another
+		// job.
 		assert.NotEmpty(t, r.all())
 		assert.LessOrEqual(t, len(r.all()), 3)
 		for _, name := range ids("tenant", 3) {
@@ -655,8 +654,8 @@ func TestDriverGroupEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestOneQueueOfAGroupIsClosed has another that goes on, undisturbed, and hands
-// back at once what was claimed for the first.
+// TestOneQueueOfAGroupIsClosed checks that another queue goes on, and that records
+// claimed for the closed queue are handed back at once.
 func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -687,22 +686,22 @@ func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 
 		goes.Close(ended())
 		synctest.Wait()
-		assert.Equal(t, amboy.QueueStats{Pending: 6, Total: 6}, goes.Stats(t.Context()), "no attempt is lost, and no lease kept")
-		assert.Equal(t, 3, stays.Stats(t.Context()).Running, "its workers are free for others")
+		assert.Equal(t, amboy.QueueStats{Pending: 6, Total: 6}, goes.Stats(t.Context()), "all jobs were handed back")
+		assert.Equal(t, 3, stays.Stats(t.Context()).Running, "the workers of the closed queue are free for other queues")
 		drainTo := day(t)
 		require.True(t, amboy.Wait(drainTo, stays))
 		assert.Zero(t, interrupted.Load())
 	})
 }
 
-// TestDriverThatPanicsInTheBackground panics at each call that no caller waits for,
-// once, and is called again.
+// TestDriverThatPanicsInTheBackground makes each call that no caller waits for panic
+// once. It must be made again.
 func TestDriverThatPanicsInTheBackground(t *testing.T) {
 	for _, bad := range []string{"Extend", "TakeDuty", "RecoverStale", "Forget", "Find", "CancelRequests", "Work"} {
 		t.Run(bad, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newSpy(newStore(t))
-				store.deaf = bad == "CancelRequests" // which is not asked otherwise while nothing changes
+				store.deaf = bad == "CancelRequests" // it is called only without notifications while nothing changes
 				group := newDriverGroup(t, store, nil)
 				q := open(t, group, "q")
 				s := &starts{t: t}
@@ -727,8 +726,8 @@ func TestDriverThatPanicsInTheBackground(t *testing.T) {
 	}
 }
 
-// TestRetriesInAGroupAreMadeAtOnce has the lease of a job in the name of the whole
-// group, which must not keep its queue from retrying the job.
+// TestRetriesInAGroupAreMadeAtOnce checks that a job whose lease names the whole group is
+// retried by its queue all the same.
 func TestRetriesInAGroupAreMadeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, newDriverGroup(t, newStore(t), nil), "q")
@@ -767,11 +766,11 @@ func TestRecordWithoutAWorkerIsHandedBack(t *testing.T) {
 		put(t, stays, s.lasting("stays", time.Hour))
 		other := newDriverGroup(t, store, nil)
 		synctest.Wait()
-		assert.Equal(t, 2, open(t, other, "goes").Stats(t.Context()).Running, "another process has it at once")
+		assert.Equal(t, 2, open(t, other, "goes").Stats(t.Context()).Running, "another process gets the job at once")
 		goes.Close(ended())
 		require.True(t, amboy.Wait(day(t), stays))
 		require.True(t, amboy.Wait(day(t), open(t, other, "goes")))
-		assert.Len(t, s.all(), 4, "the one that was stopped ran again")
+		assert.Len(t, s.all(), 4, "the job that was handed back ran again")
 	})
 }
 
@@ -830,7 +829,7 @@ func TestMiddlewareOfAGroup(t *testing.T) {
 		opts.DefaultQueue.Middleware = named(&calls, "default")
 		opts.PerQueue = map[string]queue.DriverQueueOptions{
 			"own": {Middleware: named(&calls, "own")},
-			// One whose policy can't be compared must not make a panic.
+			// A policy that can't be compared must not cause a panic.
 			"policy": {Retryable: queue.RetryableQueueOptions{RetryHandler: amboy.RetryHandlerOptions{RetryPolicy: slicePolicy{1}}}},
 		}
 	})

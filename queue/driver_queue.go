@@ -20,38 +20,37 @@ import (
 type DriverQueueOptions struct {
 	// Driver stores the jobs. It is required.
 	Driver driver.Driver
-	// Name is that of the queue in the store. A store holds any number of queues
-	// with different names; queues with the same name, in whatever process, share
-	// their jobs. Default: empty, which is a name too.
+	// Name is the name of the queue in the store. A store holds any number of queues with
+	// different names. Queues with the same name share their jobs, even in different
+	// processes. Default: empty, which is a valid name.
 	Name string
-	// CloseDriver makes the end of the queue close the driver too, whether that
-	// comes by Close or by the end of a context. Otherwise the driver may serve
-	// other queues, and whoever made it closes it.
+	// CloseDriver makes the queue close the driver when it closes, by a call of Close or
+	// because its context ended. Otherwise the driver may serve other queues, and the
+	// caller that made it closes it.
 	CloseDriver bool
-	// NumWorkers is the number of jobs that run at once in this process. It must
-	// be at least 1.
+	// NumWorkers is the number of jobs that run at once in this process. It must be at
+	// least 1, unless NewRunner is set.
 	NumWorkers int
 	// NewRunner makes the runner of the queue, for instance one whose jobs can be
-	// aborted, or that limits their rate. NumWorkers does not count then. Default:
-	// pool.NewLocalWorkers.
+	// aborted, or one that limits their rate. NumWorkers is ignored if it is set.
+	// Default: pool.NewLocalWorkers.
 	NewRunner func(q amboy.Queue) (amboy.Runner, error)
-	// MaxRunning is the number of jobs of the queue that run at once, over all
-	// processes. Start sets it (see amboy.QueueController), unless it is 0, which
-	// leaves it as it is in the store. It must not be negative.
+	// MaxRunning is the number of jobs of the queue that run at once in all processes.
+	// Start stores it (see amboy.QueueController). If it is 0, Start leaves the stored
+	// limit unchanged. It must not be negative.
 	MaxRunning int
 	// Format is the form in which jobs are stored. Default: BSON.
 	Format amboy.Format
-	// LockTimeout is how long the lease of a running job lasts unless it is
-	// renewed, which is done every quarter of it. The job of a lease that ran
-	// out, because its process died, runs again within another quarter. Default:
-	// amboy.LockTimeout.
+	// LockTimeout is how long the lease of a running job lasts. The lease is renewed
+	// every quarter of it. If a lease runs out, because its process died for instance,
+	// the job runs again within another quarter. Default: amboy.LockTimeout.
 	LockTimeout time.Duration
 	// PollInterval is how often a queue with a free worker asks a driver without
-	// notifications for jobs that other processes put. The waits vary
-	// between half of it and all of it, so that many processes do not ask at once.
-	// Default: one second.
+	// notifications for jobs that other processes put. Each wait varies between half of
+	// PollInterval and all of it, so that processes do not ask in step. Default: one
+	// second.
 	PollInterval time.Duration
-	// Retention tells how long jobs that ended are kept.
+	// Retention configures how long finished jobs are kept.
 	Retention Retention
 	// Retryable configures how jobs are retried.
 	Retryable RetryableQueueOptions
@@ -59,7 +58,7 @@ type DriverQueueOptions struct {
 	// outermost.
 	Middleware []amboy.Middleware
 
-	// startAgain makes Start of a started queue do nothing, instead of failing.
+	// startAgain makes Start on a started queue return nil instead of an error.
 	startAgain bool
 	// now is the clock of an Inline queue. Default: time.Now.
 	now func() time.Time
@@ -67,8 +66,8 @@ type DriverQueueOptions struct {
 
 const defaultPollInterval = time.Second
 
-// Validate sets the defaults. It returns an error that names every field that
-// is missing or out of range.
+// Validate sets the defaults. It returns an error that names every field that is missing
+// or out of range.
 func (o *DriverQueueOptions) Validate() error {
 	var errs []error
 	if o.Driver == nil {
@@ -103,14 +102,15 @@ func (o *DriverQueueOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewDriverQueue returns a queue that holds jobs in their stored form, in the
-// store that a driver gives. Their types must be registered, what a job does to
-// itself is seen by others when it has ended, and Get returns a copy. It retries
-// jobs. Jobs may be put before it is started. It returns an error for options
-// that are not valid, and that of NewRunner; then the driver stays open.
+// NewDriverQueue returns a queue that holds jobs in their stored form, in the store of a
+// driver. Job types must be registered. Changes that a job makes to itself are visible to
+// other callers only after the job has ended, and Get returns a copy. Failed jobs are
+// retried as their retry options say. Jobs may be put before the queue is started.
+// NewDriverQueue returns an error if the options are not valid, or if NewRunner fails;
+// the driver stays open then.
 //
-// A queue that is never started ends with Close only. One that
-// DriverQueueOptions.BuildQueue makes also ends with the context of that call.
+// A queue that is never started ends only with Close. A queue made by
+// DriverQueueOptions.BuildQueue also ends with the context of that call.
 func NewDriverQueue(opts DriverQueueOptions) (amboy.RetryableQueue, error) {
 	q, err := newQueueWithEngine(opts)
 	if err != nil {
@@ -119,7 +119,7 @@ func NewDriverQueue(opts DriverQueueOptions) (amboy.RetryableQueue, error) {
 	return q, nil
 }
 
-// newQueueWithEngine makes a queue that has an engine for itself.
+// newQueueWithEngine makes a queue with an engine of its own.
 func newQueueWithEngine(opts DriverQueueOptions) (*driverQueue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -134,13 +134,13 @@ func newQueueWithEngine(opts DriverQueueOptions) (*driverQueue, error) {
 	return q, nil
 }
 
-// driverQueue is a queue on an engine. It brings claimed records to life, and
-// writes what became of them.
+// driverQueue is a queue on an engine. It decodes claimed records to jobs, and writes how
+// they ended.
 type driverQueue struct {
 	lifecycle
 	name       string
 	engine     *engine
-	ownsEngine bool // closes it
+	ownsEngine bool // if true, closeAll closes the engine
 	driver     driver.Driver
 	line       *core.Line
 	format     amboy.Format
@@ -148,13 +148,13 @@ type driverQueue struct {
 	maxRunning int
 	startAgain bool
 
-	// puts is held for reading by each call that inserts jobs, so that CloseIfIdle can
-	// keep them out.
+	// Each call that inserts jobs holds puts for reading, so that CloseIfIdle can keep
+	// inserts out.
 	puts sync.RWMutex
-	// putCalls counts them.
+	// putCalls counts these calls.
 	putCalls atomic.Int64
 
-	// replacing has a channel for the ID of each job that is being replaced; see replace.
+	// replacing holds a channel for the ID of each job that is being replaced; see replace.
 	replacing sync.Map
 
 	handlerMu sync.Mutex
@@ -174,7 +174,7 @@ var (
 	_ amboy.QueueController  = (*driverQueue)(nil)
 )
 
-// newDriverQueue makes a queue with options that were validated.
+// newDriverQueue makes a queue. The options must be valid.
 func newDriverQueue(e *engine, id string, opts DriverQueueOptions) (*driverQueue, error) {
 	q := &driverQueue{
 		lifecycle:  newLifecycle(id),
@@ -235,7 +235,7 @@ func (q *driverQueue) RetryHandler() amboy.RetryHandler {
 
 func (q *driverQueue) SetRetryHandler(h amboy.RetryHandler) error {
 	if h == nil {
-		return fmt.Errorf("setting the retry handler of queue %q: it must not be nil", q.id)
+		return fmt.Errorf("setting the retry handler of queue %q: handler must not be nil", q.id)
 	}
 	q.handlerMu.Lock()
 	defer q.handlerMu.Unlock()
@@ -249,8 +249,8 @@ func (q *driverQueue) SetRetryHandler(h amboy.RetryHandler) error {
 	return nil
 }
 
-// Start starts the runner and the retry handler, and takes up the jobs that
-// earlier processes left behind.
+// Start starts the runner and the retry handler. The queue also resumes jobs that earlier
+// processes left behind.
 func (q *driverQueue) Start(ctx context.Context) error {
 	err := q.startOnce(ctx)
 	if q.startAgain && q.isStarted() && errors.Is(err, amboy.ErrAlreadyStarted) {
@@ -296,7 +296,8 @@ func (q *driverQueue) closeAll(ctx context.Context) {
 	q.closeEvents(q.engine.now())
 }
 
-// failure describes something that went wrong, for the log.
+// failure returns the log fields of an error. The field job_id is left out if id is
+// empty.
 func (q *driverQueue) failure(what, id string, err error) message.Fields {
 	fields := message.Fields{"message": what, "queue": q.id, "error": err.Error()}
 	if id != "" {
@@ -307,24 +308,23 @@ func (q *driverQueue) failure(what, id string, err error) message.Fields {
 
 // RetryableQueueOptions configure how a queue retries jobs.
 type RetryableQueueOptions struct {
-	// RetryHandler configures the handler that replaces a job by its next
-	// attempt.
+	// RetryHandler configures the handler that replaces a job by its next attempt.
 	RetryHandler amboy.RetryHandlerOptions
-	// StaleRetryingMonitorInterval is how often the queue looks for jobs that
-	// a retry handler, or a worker, left behind. Default: one minute.
+	// StaleRetryingMonitorInterval is how often the queue checks for jobs that a retry
+	// handler or a worker left behind. Default: one minute.
 	StaleRetryingMonitorInterval time.Duration
-	// MaxInterruptions is how often an attempt of a job may be interrupted, unless the job
-	// itself says: its lease ran out while it ran, because its process died for instance.
-	// After that the job is parked. From the third interruption on it runs alone in its
-	// process, so that it takes no other job with it. Default:
-	// amboy.DefaultMaxInterruptions.
+	// MaxInterruptions is how often an attempt of a job may be interrupted, unless the
+	// job itself sets a limit. An attempt is interrupted if its lease runs out while it
+	// runs, for instance because its process died. A job that exceeds the limit is
+	// parked. From the third interruption on, the job runs alone in its process, so that
+	// it does not interrupt other jobs. Default: amboy.DefaultMaxInterruptions.
 	MaxInterruptions int
 }
 
 const defaultMonitorInterval = time.Minute
 
-// Validate sets the defaults. It returns an error that names every field that
-// is out of range.
+// Validate sets the defaults. It returns an error that names every field that is out of
+// range.
 func (o *RetryableQueueOptions) Validate() error {
 	var errs []error
 	if err := o.RetryHandler.Validate(); err != nil {
@@ -348,7 +348,8 @@ func (o *RetryableQueueOptions) Validate() error {
 	return nil
 }
 
-// isSet is true where a field is. A retry policy need not be comparable.
+// isSet reports whether any field is set. The retry policy is compared with nil only,
+// because its type may not be comparable.
 func (o RetryableQueueOptions) isSet() bool {
 	hasPolicy := o.RetryHandler.RetryPolicy != nil
 	o.RetryHandler.RetryPolicy = nil

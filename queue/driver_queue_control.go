@@ -9,7 +9,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Control returns what is set for the queue in its store.
+// Control returns the stored control settings of the queue.
 func (q *driverQueue) Control(ctx context.Context) (amboy.QueueControl, error) {
 	return q.control(ctx, "reading the control", driver.ControlChange{})
 }
@@ -17,22 +17,22 @@ func (q *driverQueue) Control(ctx context.Context) (amboy.QueueControl, error) {
 // Pause keeps the workers of all processes from taking jobs.
 func (q *driverQueue) Pause(ctx context.Context) error {
 	_, err := q.control(ctx, "pausing", driver.ControlChange{Paused: new(true)})
-	return q.toldOf(amboy.EventPaused, err)
+	return q.publishIfDone(amboy.EventPaused, err)
 }
 
 // Drain makes the queue refuse new jobs, in all processes.
 func (q *driverQueue) Drain(ctx context.Context) error {
 	_, err := q.control(ctx, "draining", driver.ControlChange{Draining: new(true)})
-	return q.toldOf(amboy.EventDraining, err)
+	return q.publishIfDone(amboy.EventDraining, err)
 }
 
-// Resume takes Pause and Drain back.
+// Resume undoes Pause and Drain.
 func (q *driverQueue) Resume(ctx context.Context) error {
 	_, err := q.control(ctx, "resuming", driver.ControlChange{Paused: new(false), Draining: new(false)})
-	return q.toldOf(amboy.EventResumed, err)
+	return q.publishIfDone(amboy.EventResumed, err)
 }
 
-// SetMaxRunning limits the number of jobs that run at once, over all processes.
+// SetMaxRunning limits the number of jobs that run at once in all processes.
 func (q *driverQueue) SetMaxRunning(ctx context.Context, n int) error {
 	if n < 0 {
 		return fmt.Errorf("limiting the running jobs of queue %q: the number must not be negative (is %d)", q.id, n)
@@ -50,11 +50,10 @@ func (q *driverQueue) control(ctx context.Context, doing string, change driver.C
 	return control, nil
 }
 
-// toldOf tells what was done to the queue, unless there was an error, which it
-// returns.
-func (q *driverQueue) toldOf(kind amboy.EventKind, err error) error {
+// publishIfDone publishes an event of the queue if err is nil. It returns err.
+func (q *driverQueue) publishIfDone(kind amboy.EventKind, err error) error {
 	if err == nil {
-		q.tellOfQueue(kind, q.engine.now())
+		q.publishQueueEvent(kind, q.engine.now())
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (q *driverQueue) CountJobs(ctx context.Context, query amboy.JobQuery) (int,
 	return n, nil
 }
 
-// queryOf makes a query of the store of one about this queue.
+// queryOf returns the store's form of a query about this queue.
 func (q *driverQueue) queryOf(query amboy.JobQuery) driver.Query {
 	stored := driver.Query{
 		Queues: []string{q.name},

@@ -16,15 +16,15 @@ func (q *driverQueue) SetProgress(ctx context.Context, j amboy.Job, progress amb
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("setting the progress of a job of queue %q: the job must not be nil", q.id)
 	}
-	run := q.engine.of(j)
+	run := q.engine.runOf(j)
 	if run == nil {
 		return fmt.Errorf("setting the progress of job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
 	}
 	return q.driver.SetProgress(ctx, run.Lease, progress)
 }
 
-// storeProgress stores what a job that is handed back has said of its progress, which
-// may be more than is stored.
+// storeProgress stores the progress of a job that is handed back, because the job may
+// know newer progress than the store.
 func (q *driverQueue) storeProgress(ctx context.Context, j amboy.Job, lease driver.Lease) error {
 	progress := amboy.ProgressOf(j)
 	if progress == nil {
@@ -38,13 +38,13 @@ func (q *driverQueue) storeProgress(ctx context.Context, j amboy.Job, lease driv
 
 var _ amboy.StuckReporter = (*driverQueue)(nil)
 
-// ReportStuck stores that the run of a job that Next returned is stuck. Another job may
-// take its place among those that run at once.
+// ReportStuck stores that the run of a job that Next returned is stuck. The run no longer
+// counts against the limit of running jobs.
 func (q *driverQueue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.StuckRun) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("reporting a stuck job of queue %q: the job must not be nil", q.id)
 	}
-	run := q.engine.of(j)
+	run := q.engine.runOf(j)
 	if run == nil {
 		return fmt.Errorf("reporting stuck job %q: it does not run in queue %q: %w", j.ID(), q.id, amboy.ErrLeaseLost)
 	}
@@ -55,7 +55,7 @@ func (q *driverQueue) ReportStuck(ctx context.Context, j amboy.Job, stuck amboy.
 	return nil
 }
 
-// showStuck makes the progress of a job show that its run is stuck, and returns it.
+// showStuck adds to a job's progress that its run is stuck, and returns the progress.
 func showStuck(j amboy.Job, stuck amboy.StuckRun) amboy.JobProgress {
 	var progress amboy.JobProgress
 	if said := amboy.ProgressOf(j); said != nil {

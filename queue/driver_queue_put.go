@@ -62,16 +62,16 @@ func (q *driverQueue) insert(ctx context.Context, jobs []amboy.Job) error {
 			continue
 		}
 		markPut(recorded[i], r.TimeInfo.Created)
-		q.tell(amboy.EventPut, recorded[i], now)
+		q.publish(amboy.EventPut, recorded[i], now)
 		if deadline := r.TimeInfo.DispatchBy; !deadline.IsZero() {
-			q.engine.happen(core.DueAt{Time: deadline.Add(1)}) // even where no worker will look
+			q.engine.happen(core.DueAt{Time: deadline.Add(1)}) // even if no worker is free then
 		}
 	}
 	q.engine.changed(q)
 	return amboy.CollateWriteErrors(errs)
 }
 
-// describeRecords names what a call is about.
+// describeRecords describes records for an error message.
 func describeRecords(records []*driver.Record) string {
 	if len(records) == 1 {
 		return fmt.Sprintf("job %q", records[0].JobID())
@@ -79,15 +79,14 @@ func describeRecords(records []*driver.Record) string {
 	return fmt.Sprintf("%d jobs, the first of them %q", len(records), records[0].JobID())
 }
 
-// insertWhileOpen inserts records, which may mean to wait for room, until the
-// queue stops.
+// insertWhileOpen inserts records. It may wait for room until the queue stops.
 func (q *driverQueue) insertWhileOpen(ctx context.Context, records []*driver.Record) ([]error, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer q.onStop(func() { cancel(amboy.ErrQueueClosed) })()
 	started := !q.is(created)
 	if !started {
-		ctx = driver.WithoutWaiting(ctx) // nothing makes room
+		ctx = driver.WithoutWaiting(ctx) // no running job makes room
 	}
 	errs, err := q.driver.Insert(mongodb.ShowTransaction(ctx), records)
 	if !started {
@@ -110,7 +109,7 @@ func (q *driverQueue) insertWhileOpen(ctx context.Context, records []*driver.Rec
 	return errs, err
 }
 
-// newRecord encodes a job that is to be put, as markPut makes it.
+// newRecord encodes a job that is to be put, in the state that markPut gives it.
 func (q *driverQueue) newRecord(j amboy.Job, now time.Time) (*driver.Record, error) {
 	if err := amboy.ValidateJob(j); err != nil {
 		return nil, err
@@ -134,7 +133,7 @@ func (q *driverQueue) newRecord(j amboy.Job, now time.Time) (*driver.Record, err
 	return r, nil
 }
 
-// startAnew makes a record that is to be put one that has not run.
+// startAnew resets a record that is to be put to one that has not run.
 func startAnew(r *driver.Record, now time.Time) {
 	r.Status = newStatus(&r.Status, r.TimeInfo)
 	r.TimeInfo = newTimes(r.TimeInfo, now)
@@ -157,9 +156,8 @@ func (q *driverQueue) Save(ctx context.Context, j amboy.Job) error {
 	}
 	r, err := q.record(j)
 	if err == nil {
-		if run := q.engine.of(j); run != nil {
-			// It saves itself under the lease that it runs under, whatever it has made
-			// of its status.
+		if run := q.engine.runOf(j); run != nil {
+			// The job saves itself under the lease of its run, whatever its status says.
 			r.Status.Owner, r.Status.ModificationCount = run.Lease.Owner, run.Lease.Count
 		}
 		err = q.driver.Save(ctx, r)

@@ -22,12 +22,12 @@ func (q *driverQueue) Get(ctx context.Context, id string) (amboy.Job, bool) {
 	return j, j != nil
 }
 
-// resolve makes a job of a record for somebody who wants to look at it; nil
-// where it can't be read.
+// resolve decodes the job of a record for a reader. It returns nil if the record can't be
+// decoded.
 func (q *driverQueue) resolve(ctx context.Context, r *driver.Record) amboy.Job {
 	j, err := r.Resolve(q.format)
 	if err != nil {
-		logging.Warning(ctx, q.failure("a stored job can't be read", r.JobID(), err))
+		logging.Warning(ctx, q.failure("could not decode a stored job", r.JobID(), err))
 		return nil
 	}
 	return j
@@ -64,11 +64,10 @@ func (q *driverQueue) GetAllAttempts(ctx context.Context, id string) ([]amboy.Jo
 	return attempts, nil
 }
 
-// listPage is the number of records that are read at a time.
+// listPage is the number of records per page.
 const listPage = 500
 
-// Results yields the jobs that have ended for good, read from the store page by
-// page.
+// Results yields the jobs that have ended for good. It reads the store page by page.
 func (q *driverQueue) Results(ctx context.Context) <-chan amboy.Job {
 	ended := driver.Query{
 		Queues: []string{q.name},
@@ -77,22 +76,22 @@ func (q *driverQueue) Results(ctx context.Context) <-chan amboy.Job {
 	}
 	return streamRecords(ctx, q, ended, func(r *driver.Record) (amboy.Job, bool) {
 		if !r.Status.Completed {
-			return nil, false // it has expired, and was not ended yet
+			return nil, false // expired, but not ended yet
 		}
 		j := q.resolve(ctx, r)
 		return j, j != nil
 	})
 }
 
-// JobInfo yields what is stored about each attempt of each job, read from the
-// store page by page.
+// JobInfo yields what is stored about each attempt of each job. It reads the store page
+// by page.
 func (q *driverQueue) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 	return streamRecords(ctx, q, driver.Query{Queues: []string{q.name}}, func(r *driver.Record) (amboy.JobInfo, bool) {
 		return infoOf(r, q.engine.now()), true
 	})
 }
 
-// infoOf describes the job of a record, as it is at a time.
+// infoOf describes the job of a record, with its state at now.
 func infoOf(r *driver.Record, now time.Time) amboy.JobInfo {
 	info := amboy.JobInfo{
 		ID:       r.JobID(),
@@ -108,8 +107,8 @@ func infoOf(r *driver.Record, now time.Time) amboy.JobInfo {
 	return info
 }
 
-// streamRecords sends what convert makes of the records that a query selects. The
-// first page is read before it returns, so that a small queue needs no goroutine.
+// streamRecords sends the converted records that a query selects. It reads the first page
+// before it returns, so that a small queue needs no goroutine.
 func streamRecords[T any](ctx context.Context, q *driverQueue, query driver.Query, convert func(*driver.Record) (T, bool)) <-chan T {
 	request := driver.PageRequest{Limit: listPage}
 	read := func() (page driver.Page) {

@@ -13,7 +13,7 @@ import (
 
 func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, toPut amboy.Job) error {
 	if amboy.IsNilJob(toComplete) || amboy.IsNilJob(toPut) {
-		return fmt.Errorf("retrying a job of queue %q: neither job must be nil", q.id)
+		return fmt.Errorf("retrying a job of queue %q: jobs must not be nil", q.id)
 	}
 	if toComplete.ID() != toPut.ID() {
 		return fmt.Errorf("retrying job %q: its next attempt must have the same ID (is %q)", toComplete.ID(), toPut.ID())
@@ -40,9 +40,9 @@ func (q *driverQueue) CompleteRetryingAndPut(ctx context.Context, toComplete, to
 	return nil
 }
 
-// replaceAtEnd makes the next attempt of a job that is to be retried, which is stored with
-// the end r of this one. It returns nil, and changes nothing, if that is for the retry
-// handler: it may know better, or the job has no next attempt.
+// replaceAtEnd returns the next attempt of a job that is to be retried, and completes r,
+// the end of this attempt. The store writes both in one call. If the retry handler must
+// make the next attempt, or the job has none, replaceAtEnd returns nil and changes nothing.
 func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.Record) {
 	handler, ok := q.RetryHandler().(*BasicRetryHandler)
 	if !ok || !q.engine.replaces || !handler.Started() || j.RetryInfo().GetRemainingAttempts() == 0 {
@@ -51,7 +51,7 @@ func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.
 	now := r.TimeInfo.End
 	next, err := nextRecord(j, r, handler.opts.RetryPolicy, now)
 	if err != nil {
-		return nil // the handler finds the same, and ends the job
+		return nil // the handler gets the same error, and ends the job
 	}
 	r.RetryInfo.NeedsRetry = false
 	r.RetryInfo.Start, r.RetryInfo.End = now, now
@@ -60,9 +60,9 @@ func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.
 	return next
 }
 
-// replace notes that a job is being replaced by its next attempt, until the function that
-// it returns is called. The next attempt may be claimed before this process knows that it
-// is stored, and must not begin before it is told that this one has ended.
+// replace records that a job is being replaced by its next attempt, until replaced is
+// called. The next attempt may be claimed before this process knows that it is stored, but
+// must not start before the end of this attempt was published.
 func (q *driverQueue) replace(id string) (replaced func()) {
 	done := make(chan struct{})
 	q.replacing.Store(id, done)
@@ -72,7 +72,7 @@ func (q *driverQueue) replace(id string) (replaced func()) {
 	}
 }
 
-// awaitReplaced waits until the attempt before that of a record is done with.
+// awaitReplaced waits until the previous attempt of a record was replaced; see replace.
 func (q *driverQueue) awaitReplaced(r *driver.Record) {
 	if r.RetryInfo.CurrentAttempt == 0 {
 		return
@@ -95,13 +95,13 @@ func (q *driverQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	}
 	q.count(ended)
 	q.ended(ctx, j.ID())
-	q.tell(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
+	q.publish(amboy.EventKind(driver.StateOf(ended, ended.RetryInfo.End)), j, ended.RetryInfo.End)
 	q.checkIdleAfterEnd(ctx)
 	q.engine.happen(core.Changed{Line: q.line})
 	return nil
 }
 
-// endedRetry is the record of a job whose retry is done with.
+// endedRetry returns the record of a job whose retry has ended.
 func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time) (*driver.Record, error) {
 	r, err := q.recordOrLast(ctx, j)
 	if err != nil {
@@ -112,10 +112,10 @@ func (q *driverQueue) endedRetry(ctx context.Context, j amboy.Job, now time.Time
 		r.RetryInfo.End = now
 	}
 	r.Status.Completed, r.Status.InProgress = true, false
-	r.Status.ModificationCount++ // so that no process retries it that has read it before
+	r.Status.ModificationCount++ // so that no process that has read it before retries it
 	if r.Status.Owner == q.id {
-		// The handler has locked the job in the name of its queue. What ran it, and has
-		// its lease, is the engine.
+		// The handler has locked the job in the name of its queue, but the owner of the
+		// lease is the engine.
 		r.Status.Owner = q.engine.id
 	}
 	r.ForgetAt = q.forgetAt(j, r, now)

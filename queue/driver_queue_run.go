@@ -25,20 +25,20 @@ func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 			q.engine.handBack(run, handBackNow)
 			return nil
 		}
-		if j := q.revive(ctx, run); j != nil {
+		if j := q.decodeAndStart(ctx, run); j != nil {
 			return j
 		}
 	}
 }
 
-// revive decodes the job of a claimed record and starts its run. It returns nil if the
-// job is not to run.
-func (q *driverQueue) revive(ctx context.Context, run *core.Run) (begun amboy.Job) {
+// decodeAndStart decodes the job of a claimed record and starts its run. It returns nil
+// if the job is not to run.
+func (q *driverQueue) decodeAndStart(ctx context.Context, run *core.Run) (begun amboy.Job) {
 	begin := func(ctx context.Context, j amboy.Job) {
 		if q.mayBegin(ctx, j, run) && q.engine.start(run, j) {
 			now := q.engine.now()
 			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
-			q.tell(amboy.EventStarted, j, now)
+			q.publish(amboy.EventStarted, j, now)
 			begun = j
 		}
 	}
@@ -46,7 +46,7 @@ func (q *driverQueue) revive(ctx context.Context, run *core.Run) (begun amboy.Jo
 	return begun
 }
 
-// expire ends a claimed job whose time to start has passed.
+// expire ends a claimed job whose dispatch-by time has passed.
 func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
 	end := func(ctx context.Context, j amboy.Job) {
 		markExpired(j)
@@ -55,9 +55,9 @@ func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
 	q.decodeAnd(ctx, run, end, func(ctx context.Context, _ error) { q.endUnread(ctx, run) })
 }
 
-// decodeAnd calls do with the job of a claimed record, or unknown if this process does not
-// know its type. It parks a record that can't be decoded. What was claimed is dealt with
-// even if ctx has ended. If the job's own code panics, its run is dropped.
+// decodeAnd calls do with the job of a claimed record, or unknown if this process does
+// not know the job's type. It parks a record that can't be decoded. A claimed record is
+// handled even if ctx has ended. If the job's own code panics, its run is dropped.
 func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job), unknown func(context.Context, error)) {
 	ctx = context.WithoutCancel(ctx)
 	q.awaitReplaced(run.Record)
@@ -69,25 +69,25 @@ func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(cont
 		case isUnknown(run.Record, err):
 			unknown(ctx, err)
 		default:
-			q.park(ctx, run, "parked a job that can't be read", err)
+			q.park(ctx, run, "parked a job that can't be decoded", err)
 		}
 		return nil
 	})
 	if err != nil {
-		logging.Error(ctx, q.failure("could not begin to run a job", run.Record.JobID(), err))
+		logging.Error(ctx, q.failure("could not start a job", run.Record.JobID(), err))
 		q.engine.drop(run)
 	}
 }
 
-// park sets a record aside that is not to run again by itself.
+// park hands a record back as parked, so that it does not run again by itself.
 func (q *driverQueue) park(ctx context.Context, run *core.Run, what string, reason error) {
 	logging.Error(ctx, q.failure(what, run.Record.JobID(), reason))
-	q.tellParked(run.Record, reason)
+	q.publishParked(run.Record, reason)
 	q.engine.handBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: reason.Error()}})
 }
 
-// mayBegin reports whether the dependency of a claimed job lets it run. If not, it ends
-// the run, or hands it back to be asked again later.
+// mayBegin reports whether the dependency of a claimed job lets it run. If not, mayBegin
+// ends the run, or hands it back to be checked again later.
 func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) bool {
 	var failed []string
 	if run.Record.Dependency != nil {
@@ -113,8 +113,8 @@ func (q *driverQueue) mayBegin(ctx context.Context, j amboy.Job, run *core.Run) 
 	return false
 }
 
-// resolveToRun decodes a job. Which lease it runs under is known by what it points
-// to.
+// resolveToRun decodes a job. The job must be a pointer, because runs are looked up by
+// job value.
 func (q *driverQueue) resolveToRun(r *driver.Record) (amboy.Job, error) {
 	j, err := r.Resolve(q.format)
 	if err == nil && reflect.TypeOf(j).Kind() != reflect.Pointer {
@@ -123,7 +123,7 @@ func (q *driverQueue) resolveToRun(r *driver.Record) (amboy.Job, error) {
 	return j, err
 }
 
-// endUnrun ends a job for good that was claimed and is not run.
+// endUnrun ends a claimed job for good that does not run.
 func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) {
 	q.end(ctx, j, run, func(err error) {
 		if err != nil {
@@ -132,7 +132,7 @@ func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) 
 	})
 }
 
-// end writes that an attempt ended, and calls then with the result. It need not wait for
+// end writes that an attempt ended, and calls then with the result. It may return before
 // that.
 func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
 	var r, next *driver.Record
@@ -147,7 +147,7 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then 
 		return err
 	})
 	if err != nil {
-		q.engine.drop(run) // a job whose end can't be written is run again
+		q.engine.drop(run) // a job whose end can't be encoded runs again
 		then(err)
 		return
 	}
@@ -162,22 +162,22 @@ func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then 
 	})
 }
 
-// endAndWait is end that waits, and returns the result.
+// endAndWait is end that waits for the result and returns it.
 func (q *driverQueue) endAndWait(ctx context.Context, j amboy.Job, run *core.Run) error {
 	done := make(chan error, 1)
 	q.end(ctx, j, run, func(err error) { done <- err })
 	return q.engine.waitForEnd(ctx, run, done)
 }
 
-// JobContext derives a context that ends when the job's lease is lost, or
-// somebody cancels the job.
+// JobContext derives a context that ends when the job's lease is lost, or the job is
+// canceled.
 func (q *driverQueue) JobContext(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
 	return q.engine.context(ctx, j)
 }
 
-// Complete ends an attempt of a job: one that Next returned under the lease that it
-// got then, and any other under the one that is stored. While the store can't be
-// reached it tries again, until ctx ends.
+// Complete ends an attempt of a job. If Next returned the job, the end is written under
+// the lease of that run, and otherwise under the stored lease. While the store can't be
+// reached, Complete tries again until ctx ends.
 func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.id)
@@ -186,13 +186,13 @@ func (q *driverQueue) Complete(ctx context.Context, j amboy.Job) error {
 	if err != nil {
 		return fmt.Errorf("completing job %q: %w", j.ID(), err)
 	}
-	q.goOnAfter(ctx, j, run)
+	q.afterWrite(ctx, j, run)
 	return nil
 }
 
-// goOnAfter deals with what comes after the end of a run was written: the retry, or else
-// that the queue may be idle now.
-func (q *driverQueue) goOnAfter(ctx context.Context, j amboy.Job, run *core.Run) {
+// afterWrite is called when the end of a run was written. It hands the job to the retry
+// handler, or checks whether the queue is idle now.
+func (q *driverQueue) afterWrite(ctx context.Context, j amboy.Job, run *core.Run) {
 	switch {
 	case run.End().Next != nil:
 	case j.RetryInfo().ShouldRetry():
@@ -220,7 +220,7 @@ func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) (*core.Run, 
 		if err != nil {
 			return nil, err
 		}
-		// So that no process takes it that has read it before.
+		// So that no process that has read the job before can claim it.
 		status := j.Status()
 		status.ModificationCount = lease.Count + 1
 		j.SetStatus(status)
@@ -229,8 +229,9 @@ func (q *driverQueue) completeJob(ctx context.Context, j amboy.Job) (*core.Run, 
 	return run, q.endAndWait(ctx, j, run)
 }
 
-// leaseElsewhere is the lease of a job that has none here. One that had shows it
-// still: it must not be ended under that of whoever has it now.
+// leaseElsewhere returns the lease of a job that does not run here. If the job's status
+// names this engine as owner, the job ran here and lost its lease. It must not be ended
+// under the lease of its current owner.
 func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.Lease, error) {
 	if status := j.Status(); status.Owner == q.engine.id {
 		name := driver.RecordName(q.name, j.ID(), j.RetryInfo())
@@ -243,8 +244,9 @@ func (q *driverQueue) leaseElsewhere(ctx context.Context, j amboy.Job) (driver.L
 	return driver.LeaseOf(r), nil
 }
 
-// CompleteLater is Complete, whose result is logged. A job that may have ended in a
-// transaction is completed at once, and so is a job in a store that takes no time.
+// CompleteLater is Complete in the background; the result is logged. It waits for the
+// result if the job may have ended in a transaction, and if calls of the store take no
+// time.
 func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func()) {
 	if q.engine.inline || q.engine.isTransacted(j) {
 		q.reportEnd(ctx, j, q.Complete(ctx, j))
@@ -262,13 +264,13 @@ func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func
 	q.end(ctx, j, run, func(err error) {
 		q.reportEnd(ctx, j, err)
 		if err == nil {
-			q.goOnAfter(ctx, j, run)
+			q.afterWrite(ctx, j, run)
 		} else {
 			q.checkIdleAfterEnd(ctx)
 		}
 		done <- nil
 	})
-	return func() { _ = q.engine.waitForEnd(ctx, run, done) } // which was reported
+	return func() { _ = q.engine.waitForEnd(ctx, run, done) } // the error was reported
 }
 
 func nothing() {
@@ -293,8 +295,8 @@ func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver
 		return nil, err
 	}
 	if r.Name != lease.Name {
-		// The job changed in its run what its attempts are named after, so that
-		// there can be no next one.
+		// The run changed a part of the job that the names of its attempts depend on, so
+		// there can be no next attempt.
 		doNotRetry(j)
 		r.Name, r.RetryInfo.NeedsRetry = lease.Name, false
 	}
@@ -302,8 +304,8 @@ func (q *driverQueue) endedRecord(ctx context.Context, j amboy.Job, lease driver
 	return r, nil
 }
 
-// disown makes a job that awaits its retry nobody's, so that whichever handler
-// comes first may retry it, also when this queue is gone.
+// disown clears the owner of a retrying job, so that any retry handler may retry it, even
+// if this queue is gone.
 func disown(j amboy.Job, r *driver.Record) {
 	r.Status.Owner = ""
 	status := j.Status()
@@ -311,32 +313,32 @@ func disown(j amboy.Job, r *driver.Record) {
 	j.SetStatus(status)
 }
 
-// afterEnd lets others know that an attempt has ended. Those who wait for the job
-// look themselves whether it will be retried: the driver may have canceled it.
+// afterEnd records that an attempt has ended, and notifies waiters and subscribers.
+// Waiters check themselves whether the job will be retried, because the driver may have
+// canceled it.
 func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r, next *driver.Record, err error) {
 	if err == nil {
-		// before those wake up who may look at it
+		// Count first, so that waiters find the attempt counted.
 		if next != nil {
 			q.countAs(activity.Retried, r, r.TimeInfo.End)
 		} else {
 			q.count(r)
 		}
 		q.ended(ctx, j.ID())
-		q.tellEnd(j)
+		q.publishEnd(j)
 	}
 	q.engine.changed(q)
 }
 
-// forgetAt is when a record that ends may be forgotten.
+// forgetAt returns when a record that ends may be removed.
 func (q *driverQueue) forgetAt(j amboy.Job, r *driver.Record, ended time.Time) time.Time {
 	at := q.retention.For(j).Until(driver.StateOf(r, ended), ended)
 	q.engine.forgetting.add(at, ended)
 	return at
 }
 
-// recordOrLast encodes a job that ended. Where that is impossible, because of
-// what the job made of itself, the job fails for that, and its last stored form
-// is used.
+// recordOrLast encodes a job that ended. If the job can't be encoded any more, that error
+// is added to the job, so that it fails, and its last stored form is used.
 func (q *driverQueue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Record, error) {
 	r, err := q.boundedRecord(j)
 	if err == nil {
@@ -346,21 +348,21 @@ func (q *driverQueue) recordOrLast(ctx context.Context, j amboy.Job) (*driver.Re
 	if getErr != nil {
 		return nil, errors.Join(err, getErr)
 	}
-	j.AddError(fmt.Errorf("what the job left behind can't be stored: %w", err))
+	j.AddError(fmt.Errorf("the state of the job after its run can't be stored: %w", err))
 	last.Status, last.TimeInfo, last.RetryInfo = j.Status(), j.TimeInfo(), j.RetryInfo()
 	last.Progress = amboy.ProgressOf(j)
 	return last, nil
 }
 
-// handOver gives a job to the retry handler. Where that fails, the job stays in
-// the store as retrying, and maintenance hands it over later.
+// handOver hands a job to the retry handler. If that fails, the job stays retrying in the
+// store, and maintenance hands it over later.
 func (q *driverQueue) handOver(ctx context.Context, j amboy.Job) {
 	if err := q.RetryHandler().Put(ctx, j); err != nil && !q.isStopped() {
-		logging.Error(ctx, q.failure("could not hand a job to the retry handler; it is tried again later", j.ID(), err))
+		logging.Error(ctx, q.failure("could not hand a job to the retry handler; trying again later", j.ID(), err))
 	}
 }
 
-// Release hands a job back whose run was interrupted.
+// Release implements amboy.JobReleaser: it hands back a job whose run was interrupted.
 func (q *driverQueue) Release(ctx context.Context, j amboy.Job) error {
 	if err := q.takeBack(ctx, j, driver.HandBack{}, amboy.EventHandedBack); err != nil {
 		return fmt.Errorf("releasing a job of queue %q: %w", q.id, err)
@@ -368,10 +370,10 @@ func (q *driverQueue) Release(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// snoozeReason is what the status of a job shows that wants to run again later.
+// snoozeReason is the reason in the status of a snoozed job.
 const snoozeReason = "it asked to run again later"
 
-// notTooSoon is when a job may run that is to be snoozed until a time.
+// notTooSoon returns until, or the earliest time to which a job can be snoozed.
 func notTooSoon(until, now time.Time) time.Time {
 	if soonest := now.Add(amboy.MinSnooze); until.Before(soonest) {
 		return soonest
@@ -379,7 +381,7 @@ func notTooSoon(until, now time.Time) time.Time {
 	return until
 }
 
-// Snooze hands a job back that wants to run again later.
+// Snooze implements amboy.JobSnoozer: it hands back a job that is to run again later.
 func (q *driverQueue) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
 	now := q.engine.now()
 	back := driver.HandBack{NotBefore: notTooSoon(until, now), Since: now, Reason: snoozeReason}
@@ -390,7 +392,8 @@ func (q *driverQueue) Snooze(ctx context.Context, j amboy.Job, until time.Time) 
 	return nil
 }
 
-// takeBack ends the run of a job, which is no attempt, unless somebody has canceled it.
+// takeBack ends the run of a job without counting an attempt. If the job is to be
+// canceled, takeBack ends the job.
 func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBack, kind amboy.EventKind) error {
 	if amboy.IsNilJob(j) {
 		return errors.New("the job must not be nil")
@@ -409,7 +412,7 @@ func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBa
 		markCanceled(j)
 		return q.endAndWait(ctx, j, run)
 	}
-	q.tell(kind, j, q.engine.now())
+	q.publish(kind, j, q.engine.now())
 	err := q.storeProgress(ctx, j, run.Lease)
 	done := make(chan error, 1)
 	q.engine.finish(run, core.End{HandBack: &h}, func(err error) { done <- err })

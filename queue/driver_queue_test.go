@@ -56,7 +56,8 @@ func (j *labeled) Run(ctx context.Context) {
 	}
 }
 
-// isTaken tries to put another job with a key, and takes it out again.
+// isTaken reports whether a key is taken: it tries to put another job with the key, and
+// removes that job again.
 func isTaken(t *testing.T, store driver.Driver, q amboy.Queue, key string, until amboy.UniqueUntil) bool {
 	t.Helper()
 	rival := newLabeled("rival", key, until)
@@ -78,13 +79,13 @@ func isTaken(t *testing.T, store driver.Driver, q amboy.Queue, key string, until
 	return false
 }
 
-// TestUniqueJobHasItsKeyUntil tries to put another job with the same key at each
-// point in a job's life.
-func TestUniqueJobHasItsKeyUntil(t *testing.T) {
+// TestUniqueKeyIsHeldUntilTheChosenStage tries to put another job with the same key at
+// each stage of a job's life.
+func TestUniqueKeyIsHeldUntilTheChosenStage(t *testing.T) {
 	for _, test := range []struct {
 		until          amboy.UniqueUntil
 		fails          bool
-		running, ended bool // whether the key is taken then
+		running, ended bool // whether the key is taken at that stage
 	}{
 		{until: "", running: true},
 		{until: amboy.UniqueUntilEnded, running: true},
@@ -115,7 +116,7 @@ func TestUniqueJobHasItsKeyUntil(t *testing.T) {
 				taken := func() bool { return isTaken(t, store, q, "key", test.until) }
 				assert.True(t, taken(), "while it waits")
 				assert.False(t, isTaken(t, store, q, "other key", test.until))
-				assert.False(t, isTaken(t, store, q, "", test.until), "no key is no key")
+				assert.False(t, isTaken(t, store, q, "", test.until), "an empty key is no key")
 
 				require.NoError(t, q.Start(t.Context()))
 				pass(30 * time.Second)
@@ -129,7 +130,7 @@ func TestUniqueJobHasItsKeyUntil(t *testing.T) {
 				pass(30 * time.Minute)
 				assert.Equal(t, test.ended, taken(), "when it has ended")
 				pass(time.Hour)
-				assert.False(t, taken(), "when it is forgotten")
+				assert.False(t, taken(), "when it is removed")
 			})
 		})
 	}
@@ -156,7 +157,7 @@ func TestUniqueUntilIsChecked(t *testing.T) {
 	assert.Zero(t, q.Stats(t.Context()).Total)
 }
 
-// TestTagsFindJobs keeps the tags over the attempts of a job.
+// TestTagsFindJobs checks that the attempts of a job keep its tags.
 func TestTagsFindJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -183,8 +184,8 @@ func TestTagsFindJobs(t *testing.T) {
 	})
 }
 
-// TestStreamsWhileJobsComeAndGo reads many pages of what is there all the time, and
-// of what is not.
+// TestStreamsWhileJobsComeAndGo reads many pages of jobs, some of which exist all the
+// time and some of which do not.
 func TestStreamsWhileJobsComeAndGo(t *testing.T) {
 	const kept, pageSize = 1300, 500
 	store := newSpy(newStore(t))
@@ -234,8 +235,8 @@ func TestStreamsWhileJobsComeAndGo(t *testing.T) {
 			infos[info.ID]++
 		}
 		for _, id := range ids("kept", kept) {
-			require.Equal(t, 1, results[id], "job %q of the results", id)
-			require.Equal(t, 1, infos[id], "job %q of the infos", id)
+			require.Equal(t, 1, results[id], "job %q is in the results once", id)
+			require.Equal(t, 1, infos[id], "job %q is in the infos once", id)
 		}
 		for id, times := range results {
 			require.Equal(t, 1, times, "job %q", id)
@@ -247,7 +248,7 @@ func TestStreamsWhileJobsComeAndGo(t *testing.T) {
 	require.NoError(t, ctx.Err())
 }
 
-// pause lets others do something.
+// pause lets other goroutines run.
 func pause(ctx context.Context) {
 	for range 100 {
 		if ctx.Err() == nil {
@@ -256,7 +257,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// TestStreamEndsWithItsReader leaves streams of many pages before their end.
+// TestStreamEndsWithItsReader stops reading streams of many pages before their end.
 func TestStreamEndsWithItsReader(t *testing.T) {
 	q := newTestEngine(t, newStore(t), 1)
 	var jobs []amboy.Job
@@ -271,7 +272,7 @@ func TestStreamEndsWithItsReader(t *testing.T) {
 	assert.Equal(t, "0", (<-left).ID)
 	assert.Equal(t, "0", (<-kept).ID)
 	cancel()
-	q.Close(t.Context()) // goleak sees whether it waits for both
+	q.Close(t.Context()) // goleak fails if it does not wait for both
 	rest := 0
 	for range kept {
 		rest++
@@ -279,7 +280,7 @@ func TestStreamEndsWithItsReader(t *testing.T) {
 	assert.Less(t, rest, 1999)
 }
 
-// TestQueueThatCannotBeMadeLeavesTheDriverOpen has a runner that can't be made.
+// TestQueueThatCannotBeMadeLeavesTheDriverOpen uses a runner that can't be made.
 func TestQueueThatCannotBeMadeLeavesTheDriverOpen(t *testing.T) {
 	store := newStore(t)
 	opts := queue.DriverQueueOptions{

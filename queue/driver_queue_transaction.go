@@ -15,7 +15,8 @@ import (
 
 var _ amboy.TransactionalCompleter = (*driverQueue)(nil)
 
-// CompleteIn ends a job that Next returned in the transaction that ctx carries.
+// CompleteIn implements amboy.TransactionalCompleter: it ends a job that Next returned, in
+// the transaction that ctx carries.
 func (q *driverQueue) CompleteIn(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q in a transaction: the job must not be nil", q.id)
@@ -29,13 +30,13 @@ func (q *driverQueue) CompleteIn(ctx context.Context, j amboy.Job) error {
 func (q *driverQueue) completeIn(ctx context.Context, j amboy.Job) error {
 	switch {
 	case !driver.HasTransaction(ctx):
-		return errors.New("the context carries none of the store (see WithTx of its driver)")
+		return errors.New("context carries no transaction of the store (see WithTx of its driver)")
 	case !q.driver.Features().TransactionalEnds:
-		return errors.New("the store of the queue can't end jobs in a transaction")
+		return errors.New("store of the queue can't end jobs in a transaction")
 	case j.Error() != nil:
-		return fmt.Errorf("the job has reported an error: %w", j.Error())
+		return fmt.Errorf("job has reported an error: %w", j.Error())
 	case j.RetryInfo().ShouldRetry():
-		return errors.New("the job has asked to be retried")
+		return errors.New("job has asked to be retried")
 	}
 	r, lease, err := q.transactedRecord(ctx, j)
 	if err != nil {
@@ -49,11 +50,11 @@ func (q *driverQueue) completeIn(ctx context.Context, j amboy.Job) error {
 }
 
 // transactedRecord encodes the end of a job that succeeds if a transaction is committed.
-// Until then the job shows that it runs. From now on its lease is not renewed.
+// The job itself stays in progress until then. Its lease is not renewed any more.
 func (q *driverQueue) transactedRecord(ctx context.Context, j amboy.Job) (r *driver.Record, lease driver.Lease, err error) {
 	run, cause := q.engine.transact(j)
 	if run == nil {
-		return nil, driver.Lease{}, fmt.Errorf("it does not run in queue %q: %w", q.id, amboy.ErrLeaseLost)
+		return nil, driver.Lease{}, fmt.Errorf("job does not run in queue %q: %w", q.id, amboy.ErrLeaseLost)
 	}
 	if cause != nil {
 		return nil, driver.Lease{}, cause
@@ -70,8 +71,8 @@ func (q *driverQueue) transactedRecord(ctx context.Context, j amboy.Job) (r *dri
 	return r, run.Lease, err
 }
 
-// transact notes that a transaction may end the run that a job is; nil if it does not run here.
-// cause is why its context has ended.
+// transact records that a transaction may end the run of a job, and returns the run, or nil
+// if the job does not run here. cause is the reason if the run's context has ended.
 func (e *engine) transact(j amboy.Job) (run *core.Run, cause error) {
 	e.coreMu.Lock()
 	run = e.runs[j]
@@ -86,7 +87,7 @@ func (e *engine) transact(j amboy.Job) (run *core.Run, cause error) {
 	return run, cause
 }
 
-// isTransacted reports whether a transaction may have ended the run that a job is.
+// isTransacted reports whether a transaction may have ended the run of a job.
 func (e *engine) isTransacted(j amboy.Job) bool {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
@@ -94,27 +95,27 @@ func (e *engine) isTransacted(j amboy.Job) bool {
 	return run != nil && run.Transacted()
 }
 
-// firstReread and lastReread bound the time between two attempts to find out whether a
-// transaction has ended a job.
+// firstReread and lastReread are the shortest and the longest wait before a job is read
+// again to find out whether a transaction has ended it.
 const (
 	firstReread = 50 * time.Millisecond
 	lastReread  = time.Second
 )
 
-// endTransacted finds out whether a transaction has ended a run, which has returned, and ends it
-// here if so. While the store does not answer it asks again, until ctx ends: then the job runs
-// again when its lease is over, unless it has ended.
+// endTransacted finds out whether a transaction has ended a run that has returned. If so, it
+// ends the run in this process too. While the store does not answer, it tries again until
+// ctx ends. Then the job runs again when its lease expires, unless it has ended.
 func (q *driverQueue) endTransacted(ctx context.Context, j amboy.Job, run *core.Run) (ended bool, err error) {
 	r, err := q.rereadUntil(ctx, j.ID())
 	if err != nil {
 		q.engine.drop(run)
-		return false, fmt.Errorf("finding out whether its transaction was committed: %w", err)
+		return false, fmt.Errorf("checking whether its transaction was committed: %w", err)
 	}
 	if !r.Status.Completed || driver.LeaseOf(r) != run.Lease {
 		return false, nil
 	}
 	if reported := j.Error(); reported != nil {
-		logging.Warning(ctx, q.failure("a job reported an error after the transaction was committed in which it ended", j.ID(), reported))
+		logging.Warning(ctx, q.failure("a job reported an error after it ended in a committed transaction", j.ID(), reported))
 	}
 	j.SetStatus(r.Status)
 	j.SetTimeInfo(r.TimeInfo)
@@ -126,7 +127,7 @@ func (q *driverQueue) endTransacted(ctx context.Context, j amboy.Job, run *core.
 	return true, nil
 }
 
-// rereadUntil reads a job until the store answers, or ctx ends.
+// rereadUntil reads a job, and tries again until the store answers or ctx ends.
 func (q *driverQueue) rereadUntil(ctx context.Context, id string) (*driver.Record, error) {
 	for wait := firstReread; ; wait = min(2*wait, lastReread) {
 		var r *driver.Record

@@ -7,29 +7,29 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// recheckInterval is how often those who wait for jobs to end look themselves,
-// because another process may have ended them.
+// recheckInterval is how often callers that wait for jobs to end read the store, because
+// another process may have ended the jobs.
 const recheckInterval = time.Second
 
-// ended wakes those who wait for a job.
+// ended wakes the callers that wait for a job.
 func (q *driverQueue) ended(ctx context.Context, id string) {
 	q.completeMu.Lock()
 	q.complete.ended(id, false)
 	q.completeMu.Unlock()
 	if q.is(created) {
-		q.checkIdle(ctx) // there are no workers who would find that
+		q.checkIdle(ctx) // no worker runs that would find the queue idle
 	}
 }
 
-// checkIdleAfterEnd is checkIdle after the end of a job that ran here. It need not be
-// called where a worker claims after each end, and finds that there is nothing more.
+// checkIdleAfterEnd is checkIdle after the end of a job that ran here. It does nothing if
+// a worker claims after each end anyway, and so finds the queue idle.
 func (q *driverQueue) checkIdleAfterEnd(ctx context.Context) {
 	if q.engine.notified && q.engine.mayBeIdle(q.line) {
 		q.checkIdle(ctx)
 	}
 }
 
-// checkIdle wakes those who wait until nothing is left, where that is so.
+// checkIdle wakes the callers that wait until no work is left, if none is left.
 func (q *driverQueue) checkIdle(ctx context.Context) {
 	if !q.engine.isWatched(q.line) || !q.idle(ctx) {
 		return
@@ -39,7 +39,8 @@ func (q *driverQueue) checkIdle(ctx context.Context) {
 	q.complete.reachedIdle()
 }
 
-// idle is true where nothing is pending, running or retrying.
+// idle reports whether nothing is pending, running or retrying. It returns false if the
+// stats can't be read.
 func (q *driverQueue) idle(ctx context.Context) bool {
 	var stats amboy.QueueStats
 	err := errorOfPanic(func() (err error) {
@@ -49,8 +50,8 @@ func (q *driverQueue) idle(ctx context.Context) bool {
 	return err == nil && stats.IsIdle()
 }
 
-// subscription asks to be told when what one waits for may have come, until
-// leave is called.
+// subscription registers a waiter. The channel is closed when the condition may have come
+// true. The waiter calls leave when it stops waiting.
 type subscription func(*completion) (changed <-chan struct{}, leave func())
 
 // WaitComplete waits until nothing is pending, running or retrying.
@@ -70,30 +71,30 @@ func (q *driverQueue) WaitJobComplete(ctx context.Context, id string) bool {
 	return q.waitUntil(ctx, hasEnded, func(c *completion) (<-chan struct{}, func()) { return c.untilEnded(id) })
 }
 
-// hasEnded tells whether a job that was there has ended for good.
+// hasEnded reports whether a job that existed has ended for good.
 func (q *driverQueue) hasEnded(ctx context.Context, id string) bool {
 	r, err := q.driver.Get(ctx, q.name, id)
 	if err != nil {
-		// It was there, so that it has ended and was forgotten since.
+		// The job existed, so it has ended and was removed since.
 		return amboy.IsJobNotFoundError(err)
 	}
 	return r.Status.Completed && !r.RetryInfo.ShouldRetry()
 }
 
-// waitUntil waits until a condition holds. It looks when something ended here,
-// which may be followed by something new, and now and then because of other
-// processes.
+// waitUntil waits until a condition holds. It checks the condition whenever a job ended
+// in this process, and every recheckInterval because of other processes.
 func (q *driverQueue) waitUntil(ctx context.Context, holds func(context.Context) bool, subscribe subscription) bool {
 	for {
-		reached, again := q.lookAndWait(ctx, holds, subscribe)
+		reached, again := q.checkAndWait(ctx, holds, subscribe)
 		if !again {
 			return reached
 		}
 	}
 }
 
-// lookAndWait waits until it is time to look again, unless the condition holds.
-func (q *driverQueue) lookAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
+// checkAndWait checks the condition once and, if it does not hold, waits until it is time
+// to check again.
+func (q *driverQueue) checkAndWait(ctx context.Context, holds func(context.Context) bool, subscribe subscription) (reached, again bool) {
 	q.completeMu.Lock()
 	changed, leave := subscribe(&q.complete)
 	q.completeMu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// boundedRecord encodes a job that has ended, within the bounds of what an attempt leaves
-// in a store: its errors and its log are cut, and a result that is too large fails it for
+// boundedRecord encodes a job that has ended. It cuts the errors and the log of the
+// attempt to the sizes that a store accepts. A result that is too large fails the job for
 // good.
 func (q *driverQueue) boundedRecord(j amboy.Job) (*driver.Record, error) {
 	r, err := q.record(j)
@@ -29,7 +29,7 @@ func (q *driverQueue) boundedRecord(j amboy.Job) (*driver.Record, error) {
 	return r, nil
 }
 
-// checkResultSize returns an error for a result that is too large to be stored.
+// checkResultSize returns an error if the result is too large to be stored.
 func checkResultSize(r *driver.Record) error {
 	if r.Result == nil {
 		return nil

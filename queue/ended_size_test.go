@@ -53,13 +53,13 @@ func TestAResultOfAnySizeWasStored(t *testing.T) {
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "small").State)
 		large := infoOf(t, q, "large")
 		assert.Equal(t, amboy.StateFailed, large.State)
-		assert.Zero(t, large.Retry.CurrentAttempt, "it is not retried")
+		assert.Zero(t, large.Retry.CurrentAttempt, "the job is not retried")
 		require.Len(t, large.Status.Errors, 1)
 		assert.Regexp(t, `^the result of job "large" has 10485\d\d bytes; at most 1048576 are stored$`, large.Status.Errors[0])
 	})
 }
 
-// growing is a job that is small when it is put.
+// growing is a job that is small when it is put, and large after it ran.
 type growing struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Content  string `bson:"content" json:"content"`

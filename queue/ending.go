@@ -9,18 +9,18 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// ending closes a queue or a group when the context that it lives under ends. The
-// zero value waits for no context.
+// ending closes a queue or a group when the context that it lives under ends. The zero
+// value watches no context.
 type ending struct {
 	mu   sync.Mutex
-	stop func() bool // stops waiting for the context; nil if there is none
-	over bool        // no other context counts any more
-	// running are the goroutines that close the owner.
+	stop func() bool // stops watching the context; nil if there is none
+	over bool        // with does nothing any more
+	// running counts the goroutines that close the owner.
 	running tasks
 }
 
-// with calls end on a goroutine of its own when ctx ends, with ctx. It replaces the
-// context of an earlier call, unless that one has ended. It does nothing after cancel.
+// with calls end with ctx, on a new goroutine, when ctx ends. It replaces the context of
+// an earlier call, unless that context has ended. It does nothing after cancel.
 func (e *ending) with(ctx context.Context, what string, end func(context.Context)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -34,7 +34,7 @@ func (e *ending) with(ctx context.Context, what string, end func(context.Context
 		err := errorOfPanic(func() error { end(ctx); return nil })
 		if err != nil {
 			logging.Error(context.WithoutCancel(ctx), message.Fields{
-				"message": "could not close what the end of a context ends",
+				"message": "panic while closing at the end of a context",
 				"what":    what,
 				"error":   err.Error(),
 			})
@@ -42,7 +42,7 @@ func (e *ending) with(ctx context.Context, what string, end func(context.Context
 	})
 }
 
-// forget stops waiting for a context. The caller holds the lock.
+// forget stops watching the context. The caller holds the lock.
 func (e *ending) forget() {
 	if e.stop != nil && e.stop() {
 		e.running.end()
@@ -50,8 +50,8 @@ func (e *ending) forget() {
 	e.stop = nil
 }
 
-// cancel makes the end of a context close nothing any more. It does not wait for a
-// call of end that has begun, which may be its caller.
+// cancel stops watching for good. It does not wait for a call of end that has begun,
+// because its caller may be that call.
 func (e *ending) cancel() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -59,7 +59,7 @@ func (e *ending) cancel() {
 	e.forget()
 }
 
-// wait waits for the calls of end. It comes after cancel.
+// wait waits for the calls of end to return. It must be called after cancel.
 //
 //nolint:contextcheck // They end within a second of the end of their own context.
 func (e *ending) wait() { e.running.wait(context.Background()) }

@@ -21,97 +21,99 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// engine is what the queues of one process on one store share: they claim
-// together, their leases are renewed together, and the store is maintained once
-// for all of them. What it does is decided by its core. The engine carries that out (see
-// engine_calls.go and engine_workers.go), and tells the core what happens.
+// engine is the part that the queues of one process on one store share: they claim jobs
+// together, their leases are renewed together, and the store is maintained once for all
+// of them. The engine's core makes the decisions. The engine executes them (see
+// engine_calls.go and engine_workers.go), and reports events to the core.
 type engine struct {
-	// id owns the leases.
+	// id is the owner of the leases.
 	id         string
 	driver     driver.Driver
 	ownsDriver bool
 	now        func() time.Time
 	started    time.Time
-	// asleepBefore is for how long the machine had been suspended then.
+	// asleepBefore is how long the machine had been suspended before the engine started.
 	asleepBefore time.Duration
 	leaseTime    time.Duration
-	// inline is true where a call of the store takes no time, so that whoever wants it
-	// makes it, and each end is written alone.
+	// inline is true if calls of the store take no time. Then the goroutine that needs a
+	// call makes it, and each end is written alone.
 	inline bool
-	// replaces is true if the store takes the next attempt of a job with the end of this one.
+	// replaces is true if the store writes the end of an attempt and the next attempt in one
+	// call.
 	replaces bool
-	// manual is true where nothing is to happen by itself.
+	// manual is true if nothing happens by itself.
 	manual     bool
 	forgetting forgetting
 	announcer  *announcer
 	activity   *activity.Recorder
 	rechecks   rechecks
-	// notified is true where the driver tells of changes.
+	// notified is true if the driver sends change notifications.
 	notified    bool
 	unsubscribe func()
-	// hasUnknown is true from when this process may have met a kind of jobs that it does not
+	// hasUnknown is true if this process may have met a kind of job that it does not
 	// know.
 	hasUnknown atomic.Bool
-	// retryScan is how often to look for retries that somebody left.
+	// retryScan is how often the store is scanned for retries that were left behind.
 	retryScan time.Duration
-	// open ends with the engine, and then what is done in the background does.
+	// open ends with the engine. It is the context of background work.
 	open context.Context
 	end  context.CancelFunc
-	// background are the goroutines of the engine, but for those of its timer.
+	// background counts the goroutines of the engine, except for those of its timer.
 	background tasks
 	timer      wakeTimer
 
 	coreMu sync.Mutex
 	core   *core.Core
-	// read is when the wall clock was read.
+	// read is the last reading of the clocks.
 	read core.Time
-	// asleep is for how long the machine was suspended since the engine was started.
+	// asleep is how long the machine has been suspended since the engine started.
 	asleep time.Duration
-	// commands are those of the last step; their memory is used again.
+	// commands are the commands of the last step. The slice is reused.
 	commands []core.Command
-	// runs are those of the jobs that workers have.
+	// runs maps the jobs that workers have to their runs.
 	runs map[amboy.Job]*core.Run
-	// spare are waiters for workers to come.
+	// spare holds waiters to reuse.
 	spare []*waiter
-	// writing outlasts open: what ran is written, until Close gives it up.
+	// writing is the context of calls that write ends. It outlasts open, until Close
+	// gives up.
 	writing context.Context
 	abandon context.CancelFunc
-	// moved is closed when a claim was answered, or a run is done with, where somebody
-	// waits for that.
+	// moved is closed when a claim was answered or a run is done. It is nil without
+	// waiters.
 	moved chan struct{}
 
-	// opens opens queues that have work, if openWithWork was called.
+	// opens opens queues that have work. It is nil unless openWithWork was called.
 	opens func(names []string)
 
 	mu     sync.Mutex
 	queues map[string]*driverQueue
-	// begun are the queues in which it was not yet looked for retries.
+	// begun lists the queues that were not scanned for retries yet.
 	begun []string
-	// scannedAt is when it was looked in all of them.
+	// scannedAt is when all queues were last scanned.
 	scannedAt time.Time
-	// wantedWorkers are the numbers of workers that people want queues to have.
+	// wantedWorkers holds the operator's numbers of workers by queue.
 	wantedWorkers map[string]int
-	// workersSet counts how often somebody set one here.
+	// workersSet counts the calls of setWorkers.
 	workersSet int
 }
 
-// minSafetyPoll and maxSafetyPoll bound the time between the claims of an engine whose
-// driver sends notifications, which may be lost: 30 s ± 50%.
+// minSafetyPoll and maxSafetyPoll limit the time between the claims of an engine whose
+// driver sends notifications, because notifications may be lost: 30 s ± 50%.
 const (
 	minSafetyPoll = 15 * time.Second
 	maxSafetyPoll = 45 * time.Second
 )
 
-// fewQueues is the number of open queues up to which all of them are asked for if something
-// has changed and it is not known where.
+// fewQueues is the largest number of open queues that are all claimed from after a change in
+// an unknown queue. With more, the engine first asks the store which queues have work.
 const fewQueues = 8
 
 // unlimited is longer than any queue lives.
 const unlimited = 100 * 365 * 24 * time.Hour
 
-// newEngine makes an engine with the options of its queues that concern the store,
-// which were validated. workers is the number of jobs that run at once, over all
-// queues; 0 where their own numbers of workers are the only limit.
+// newEngine makes an engine. opts are validated options; those that concern the store are
+// used. workers is the number of jobs that run at once in all queues; 0 means that only
+// the queues' own numbers are a limit.
 func newEngine(opts DriverQueueOptions, workers int) *engine {
 	features := opts.Driver.Features()
 	e := &engine{
@@ -165,10 +167,11 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 	return e
 }
 
-// wallEvery is how often the wall clock is read. In between, its time is counted on.
+// wallEvery is how often the wall clock is read. In between, the monotonic clock advances
+// its time.
 const wallEvery = 50 * time.Millisecond
 
-// instant is the time for the core. The caller holds the lock.
+// instant returns the current time for the core. The caller holds the lock.
 func (e *engine) instant() core.Time {
 	if !e.manual {
 		mono := time.Since(e.started) + e.asleep
@@ -184,27 +187,28 @@ func (e *engine) instant() core.Time {
 	return e.read
 }
 
-// suspended reads for how long the machine was suspended. The caller holds the lock.
+// suspended updates and returns how long the machine was suspended. The caller holds the
+// lock.
 func (e *engine) suspended() time.Duration {
-	// What the clocks' resolution makes of it must not let time run backwards.
+	// Rounding by the clocks' resolution must not make time run backwards.
 	e.asleep = max(e.asleep, suspension.Total()-e.asleepBefore)
 	return e.asleep
 }
 
-// happen tells the core what has happened, and does what follows.
+// happen reports an event to the core, and executes its commands.
 func (e *engine) happen(event core.Event) {
 	e.carryOut(e.decide(event))
 }
 
-// decide is happen for a caller that carries out the commands, with carryOut, when it
-// holds no lock.
+// decide reports an event to the core. The caller executes the returned commands with
+// carryOut when it holds no lock.
 func (e *engine) decide(event core.Event) []core.Command {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
 	return e.step(event)
 }
 
-// step is decide with the lock.
+// step is decide for a caller that holds the lock.
 func (e *engine) step(event core.Event) (rest []core.Command) {
 	e.commands = e.core.Step(e.instant(), event, e.commands[:0])
 	defer clear(e.commands)
@@ -232,7 +236,7 @@ func (e *engine) step(event core.Event) (rest []core.Command) {
 	return rest
 }
 
-// move wakes those who wait until the engine is quiet. The caller holds the lock.
+// move wakes the callers of settle. The caller holds the lock.
 func (e *engine) move() {
 	if e.moved != nil {
 		close(e.moved)
@@ -240,8 +244,8 @@ func (e *engine) move() {
 	}
 }
 
-// carryOut does what the core has decided. Calls of a store that takes its time are made
-// in the background.
+// carryOut executes commands of the core. Calls of a store that takes time are made in
+// the background.
 func (e *engine) carryOut(commands []core.Command) {
 	for _, command := range commands {
 		switch do := command.(type) {
@@ -269,41 +273,41 @@ func (e *engine) carryOut(commands []core.Command) {
 	}
 }
 
-// inBackground makes a task that no caller waits for end with the engine, and
-// survive a panic, of the driver for instance.
+// inBackground wraps a background task: the task's context ends with the engine, and a
+// panic is logged.
 func (e *engine) inBackground(task func(context.Context)) func() {
 	return func() {
 		err := errorOfPanic(func() error {
 			task(e.open)
 			return nil
 		})
-		e.report("a task in the background panicked", err)
+		e.report("a background task panicked", err)
 	}
 }
 
-// report logs an error of what is done in the background, but for those that the
-// end of the engine brings.
+// report logs an error of background work, except for errors after the end of the engine.
 func (e *engine) report(what string, err error) {
 	if err != nil && e.open.Err() == nil {
 		logging.Error(e.open, e.failure(what, err))
 	}
 }
 
-// openWithWork has queues opened that have work, beside when their jobs are due this often.
+// openWithWork makes the engine call opens with the names of queues that have work: once
+// per interval, and when jobs of queues become due.
 func (e *engine) openWithWork(every time.Duration, opens func(names []string)) {
 	e.opens = opens
 	e.note(core.Opens{Every: every})
 }
 
-// openQueues has the group open queues that have work.
+// openQueues makes the group open queues that have work, in the background.
 func (e *engine) openQueues(names []string) {
-	e.goOn(func(context.Context) {
+	e.runInBackground(func(context.Context) {
 		defer e.happen(core.QueuesOpened{})
 		e.opens(names)
 	})
 }
 
-// add makes a queue share the engine, before it is started.
+// add adds a queue that has not started to the engine.
 func (e *engine) add(q *driverQueue) {
 	e.happen(core.Opened{Line: q.line})
 	e.mu.Lock()
@@ -311,7 +315,7 @@ func (e *engine) add(q *driverQueue) {
 	e.queues[q.name] = q
 }
 
-// remove ends that for a queue that was closed.
+// remove removes a closed queue from the engine.
 func (e *engine) remove(q *driverQueue) {
 	e.note(core.Left{Line: q.line})
 	e.mu.Lock()
@@ -328,34 +332,34 @@ func (e *engine) queue(name string) *driverQueue {
 	return e.queues[name]
 }
 
-// queueNames names the queues of the engine, in no order.
+// queueNames returns the names of the engine's queues, in no particular order.
 func (e *engine) queueNames() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Keys(e.queues))
 }
 
-// begin lets a queue that has started have its jobs. What earlier processes left
-// behind in it is looked for now; what they ran, when the first queue begins, and
-// then with each heartbeat.
+// begin makes a started queue claim jobs. Retries that earlier processes left behind in
+// the queue are scanned for now. Stale leases are recovered when the first queue begins,
+// and with each heartbeat.
 func (e *engine) begin(q *driverQueue) {
 	e.mu.Lock()
 	e.begun = append(e.begun, q.name)
 	e.mu.Unlock()
 	e.happen(core.Resumed{Line: q.line})
-	e.obeyFor(q)
+	e.applyWorkerCount(q)
 	e.announcer.queueStarted()
 }
 
-// heartbeatPeriod is how often leases are renewed, and finished jobs removed.
+// heartbeatPeriod returns how often leases are renewed, and finished jobs are removed.
 func (e *engine) heartbeatPeriod() time.Duration { return e.leaseTime / 4 }
 
-// driverTimeout bounds the calls on the driver that no caller waits for.
+// driverTimeout limits the calls of the driver that no caller waits for.
 const driverTimeout = 10 * time.Second
 
-// close ends the engine after its queues, and closes the driver where it is the
-// engine's own. It is called once. Until late ends it waits for what gives leases, and for
-// ends that are not written; then it gives up whatever has not ended.
+// close ends the engine after its queues have closed, and closes the driver if the engine
+// owns it. It is called once. Until late ends it waits for claims in progress and for
+// ends that are not written. Then it gives up what has not ended.
 func (e *engine) close(late context.Context) (left leftover) {
 	left.add("subscription of the driver", inTime(late, func() error {
 		e.unsubscribe()
@@ -384,7 +388,8 @@ func (e *engine) close(late context.Context) (left leftover) {
 	return left
 }
 
-// closeDriver closes the driver. It returns an error if that does not return in time.
+// closeDriver closes the driver. It returns an error only if the driver does not close in
+// time.
 func (e *engine) closeDriver(last context.Context) error {
 	later, stop := afterEnd(last, lastGrace)
 	defer stop()
@@ -398,8 +403,8 @@ func (e *engine) closeDriver(last context.Context) error {
 	return nil
 }
 
-// settle waits until all leases are given up that the engine has, or is about to have, and
-// all ends are written or given up. It returns false where ctx ends first.
+// settle waits until isQuiet returns true: the engine holds no leases and is claiming
+// none, and all ends are written or given up. It returns false if ctx ends first.
 func (e *engine) settle(ctx context.Context, isQuiet func() bool) bool {
 	for {
 		e.coreMu.Lock()
@@ -420,8 +425,9 @@ func (e *engine) settle(ctx context.Context, isQuiet func() bool) bool {
 	}
 }
 
-// stopWriting ends the calls that write ends for which nobody waits any more. Later ones
-// end with their limit only: a job may be completed after Close.
+// stopWriting cancels the calls that write ends that no caller waits for any more. Later
+// calls are limited only by their own time limit, because a job may be completed after
+// Close.
 func (e *engine) stopWriting() {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
@@ -429,42 +435,42 @@ func (e *engine) stopWriting() {
 	e.writing, e.abandon = context.Background(), func() {}
 }
 
-// forWriting is the context of calls that write ends.
+// forWriting returns the context of calls that write ends.
 func (e *engine) forWriting() context.Context {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
 	return e.writing
 }
 
-// leaveStore ends what comes without a caller. It is all that an engine needs for
-// its end that never had a queue.
+// leaveStore unsubscribes the engine and ends its background work. It is enough to end an
+// engine that never had a queue.
 func (e *engine) leaveStore() {
 	e.unsubscribe()
 	e.end()
 }
 
-// failure describes something that went wrong, for the log.
+// failure returns the log fields of an error.
 func (e *engine) failure(what string, err error) message.Fields {
 	return message.Fields{"message": what, "owner": e.id, "error": err.Error()}
 }
 
-// storeChanged is called after each change of the store, by whomever.
+// storeChanged is called after each change of the store by any process.
 func (e *engine) storeChanged(change driver.Change) { e.note(core.StoreChanged{Change: change}) }
 
-// note is happen for a caller that may hold a lock, or be the store: what follows is done
-// in the background.
+// note is happen for a caller that may hold a lock, or is called by the store: commands
+// are executed in the background.
 func (e *engine) note(event core.Event) {
 	if commands := e.decide(event); len(commands) > 0 {
-		e.goOn(func(context.Context) { e.carryOut(commands) })
+		e.runInBackground(func(context.Context) { e.carryOut(commands) })
 	}
 }
 
-// goOn runs a task in the background.
-func (e *engine) goOn(task func(context.Context)) { e.background.Go(e.inBackground(task)) }
+// runInBackground runs a task in the background.
+func (e *engine) runInBackground(task func(context.Context)) { e.background.Go(e.inBackground(task)) }
 
-// changed says that a change of a queue by this process may let somebody claim. Where the driver
-// tells of changes it has done so already, and only of those that may: after most that
-// end a job there is nothing new to claim.
+// changed reports a change of a queue by this process that may allow a claim. It does
+// nothing if the driver sends notifications: the driver notifies only of changes that may
+// allow a claim, which most ends of jobs do not.
 func (e *engine) changed(q *driverQueue) {
 	if !e.notified {
 		e.happen(core.Changed{Line: q.line})

@@ -13,18 +13,18 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// call makes a call of the store and tells the core what came of it.
+// call makes a call of the store and reports the result to the core.
 //
-//nolint:contextcheck // It ends with the engine, whoever made it necessary.
+//nolint:contextcheck // It ends with the engine, not with a caller.
 func (e *engine) call(command core.Command) {
 	if e.inline {
 		e.happen(e.answer(command))
 		return
 	}
-	e.goOn(func(context.Context) { e.happen(e.answer(command)) })
+	e.runInBackground(func(context.Context) { e.happen(e.answer(command)) })
 }
 
-// answer makes a call of the store, bounded by its limit.
+// answer makes a call of the store, and returns its result as an event.
 func (e *engine) answer(command core.Command) core.Event {
 	switch do := command.(type) {
 	case core.Claim:
@@ -54,14 +54,14 @@ func (e *engine) answer(command core.Command) core.Event {
 	}
 }
 
-// bounded makes a call that ends with its limit. A panic is an error of the call. After
-// ctx has ended it makes none: drivers may not look at it first, and what an engine that is
-// closed has left must not be renewed.
+// bounded makes a call with its time limit, and returns a panic as an error. It makes no
+// call after ctx has ended: a driver may not check its context first, and the leases that
+// a closed engine has left must not be renewed.
 func (e *engine) bounded(ctx context.Context, call core.Call, do func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !e.inline { // A limit would cost a tenth of what a call of such a store costs.
+	if !e.inline { // A limit would add a tenth to the time of a call.
 		limited, cancel := context.WithTimeout(ctx, call.Limit)
 		defer cancel()
 		ctx = limited
@@ -82,6 +82,7 @@ func (e *engine) claim(do core.Claim) core.Claimed {
 	return answer
 }
 
+// look asks the store which queues have work.
 func (e *engine) look(do core.Look) core.Looked {
 	answer := core.Looked{Call: do.Call}
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
@@ -121,7 +122,8 @@ func (e *engine) recover(do core.Recover) core.Recovered {
 	return answer
 }
 
-// complete writes the ends of runs. It does not end with the engine: what ran is written.
+// complete writes the ends of runs. It does not end with the engine, so that finished
+// runs are written.
 func (e *engine) complete(do core.Complete) core.Written {
 	batch := make([]driver.Completion, len(do.Runs))
 	for i, run := range do.Runs {
@@ -154,7 +156,8 @@ func (e *engine) write(call core.Call, runs int, do func(context.Context) ([]err
 	return answer
 }
 
-// isWritten tells whether the end of a run was written by a call that seemed to fail.
+// isWritten reports whether a call that returned an error wrote the end of a run all the
+// same.
 func (e *engine) isWritten(run *core.Run) bool {
 	ended := run.End().Record
 	var r *driver.Record
@@ -171,7 +174,7 @@ func (e *engine) isWritten(run *core.Run) bool {
 		return true
 	}
 	if ended.RetryInfo.ShouldRetry() {
-		// It awaits the retry still, or has been replaced.
+		// The record still waits for its retry, or has been replaced.
 		return r.Name != run.Lease.Name || (r.Status.Completed && r.Status.ModificationCount == run.Lease.Count)
 	}
 	return r.Status.Completed && driver.LeaseOf(r) == run.Lease

@@ -13,18 +13,18 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// handBackNow gives a lease back, so that the job may run again at once.
+// handBackNow releases a lease, so that the job may run again at once.
 var handBackNow = core.End{HandBack: &driver.HandBack{}}
 
-// finish ends a run, and calls then when the store has that, refuses it, or it is given
-// up. It does not wait for that, unless the store takes no time.
+// finish ends a run. It calls then when the store has accepted or refused the end, or the
+// end is given up. finish does not wait for that, unless calls of the store take no time.
 func (e *engine) finish(run *core.Run, end core.End, then func(error)) {
 	run.Then = then
 	e.happen(core.Finished{Run: run, End: end})
 }
 
-// waitForEnd waits until the end of a run is done with. When ctx ends first it is given
-// up.
+// waitForEnd waits until the end of a run is done. If ctx ends first, it gives up the
+// end.
 func (e *engine) waitForEnd(ctx context.Context, run *core.Run, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -39,25 +39,25 @@ func (e *engine) waitForEnd(ctx context.Context, run *core.Run, done <-chan erro
 	return err
 }
 
-// handBack ends a run that is not to go on, and for whose end nobody waits.
+// handBack ends a run that does not continue. No caller waits for its end.
 func (e *engine) handBack(run *core.Run, end core.End) {
 	e.happen(core.Finished{Run: run, End: end})
 }
 
-// drop ends a run without writing anything: its job runs again when its lease is over.
+// drop ends a run without writing anything. Its job runs again when its lease expires.
 func (e *engine) drop(run *core.Run) { e.handBack(run, core.End{}) }
 
-// ended forgets the job of a run. The caller holds the lock.
+// ended removes the job of a run. The caller holds the lock.
 func (e *engine) ended(run *core.Run) {
 	if run.Job != nil && e.runs[run.Job] == run {
 		delete(e.runs, run.Job)
 	}
 }
 
-// done tells whoever ended a run what became of it.
+// done reports the result of an end to the caller that ended the run.
 func (e *engine) done(run *core.Run, err error) {
 	if run.Then != nil {
-		e.report("what follows the end of a job panicked", errorOfPanic(func() error {
+		e.report("a function after the end of a job panicked", errorOfPanic(func() error {
 			run.Then(err)
 			return nil
 		}))
@@ -70,10 +70,10 @@ func (e *engine) done(run *core.Run, err error) {
 	}
 }
 
-// refused logs that the store did not take the end of a run.
+// refused logs that the store refused the end of a run.
 func (e *engine) refused(run *core.Run, err error) {
 	logging.Error(e.open, message.Fields{
-		"message": "could not write that a job ended; trying again until the store takes it",
+		"message": "could not write the end of a job; trying again until the store accepts it",
 		"queue":   run.Lease.Queue,
 		"record":  run.Lease.Name,
 		"error":   err.Error(),

@@ -22,7 +22,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// scripted is a job that runs the function of the test.
+// scripted is a job that runs a function of the test.
 type scripted struct {
 	job.Base `json:"job_base"`
 	Script   string `json:"script"`
@@ -77,8 +77,8 @@ func startEngine(t *testing.T, store driver.Driver, workers int) amboy.Retryable
 	return q
 }
 
-// day gives a context for what must end some time: where time is faked, a queue
-// that is stuck would otherwise go on for ever.
+// day returns a context for an operation that must end some time. With fake time, a stuck
+// queue would otherwise block for ever.
 func day(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
@@ -137,7 +137,7 @@ func TestFailedJobIsRetried(t *testing.T) {
 		for j := range q.Results(t.Context()) {
 			results = append(results, j)
 		}
-		require.Len(t, results, 1, "an attempt that was replaced is no result")
+		require.Len(t, results, 1, "a replaced attempt is not a result")
 		assert.Equal(t, 2, results[0].RetryInfo().CurrentAttempt)
 		require.NoError(t, amboy.ResolveErrors(t.Context(), q))
 	})
@@ -185,7 +185,7 @@ func TestScopesAreHeldBetweenAttempts(t *testing.T) {
 		other := script(t, "other", func(context.Context, *scripted) {})
 		other.SetScopes([]string{"given up"})
 		other.SetEnqueueAllScopes(true)
-		require.NoError(t, q.Put(t.Context(), other), "a scope that is taken at dispatch is free between attempts")
+		require.NoError(t, q.Put(t.Context(), other), "a scope that is taken at the start of a run is free between attempts")
 		require.True(t, amboy.Wait(day(t), q))
 		require.NoError(t, q.Put(t.Context(), rival))
 		require.True(t, amboy.Wait(day(t), q))
@@ -233,12 +233,12 @@ func TestAnUndecodableJobIsParkedOnce(t *testing.T) {
 	}
 	assert.Equal(t, amboy.StateParked, parked.State)
 	assert.Contains(t, parked.Status.Reason, "can't be read")
-	assert.Equal(t, int64(1), counted.released.Load(), "it is set aside once")
+	assert.Equal(t, int64(1), counted.released.Load(), "the job is parked once")
 	_, there := q.Get(t.Context(), "one")
-	assert.False(t, there, "a job that can't be read can't be given")
+	assert.False(t, there, "Get returns no undecodable job")
 }
 
-// countingDriver counts calls, and fails or loses what it is told to.
+// countingDriver counts calls, and fails or loses leases as the test says.
 type countingDriver struct {
 	driver.Driver
 	released   atomic.Int64
@@ -292,17 +292,17 @@ func TestLostLeaseCancelsItsJob(t *testing.T) {
 		})
 		require.NoError(t, first.Put(t.Context(), j))
 		synctest.Wait()
-		cut.loseLeases.Store(true) // the first can't renew
+		cut.loseLeases.Store(true) // the first process can't renew
 		require.NoError(t, second.Start(t.Context()))
-		time.Sleep(2*time.Minute + time.Second) // the second finds the lease stale, and takes the job over
-		cut.loseLeases.Store(false)             // the first can be heard again
+		time.Sleep(2*time.Minute + time.Second) // the second process finds the lease stale, and takes over the job
+		cut.loseLeases.Store(false)             // the first process reaches the store again
 		time.Sleep(time.Minute)
 		synctest.Wait()
 
-		require.ErrorIs(t, cause, amboy.ErrLeaseLost, "a lost lease left its job running")
+		require.ErrorIs(t, cause, amboy.ErrLeaseLost, "a job continued after it lost its lease")
 		assert.Equal(t, int64(2), runs.Load())
 		got, _ := second.Get(t.Context(), "one")
-		assert.Equal(t, second.ID(), got.Status().Owner, "the write of the first was refused")
+		assert.Equal(t, second.ID(), got.Status().Owner, "the write of the first process was refused")
 		assert.Equal(t, amboy.QueueStats{Completed: 1, Total: 1}, second.Stats(t.Context()))
 	})
 }
@@ -314,7 +314,7 @@ func TestHeartbeatRenewsAllLeasesInOneCallAndReadsNoJob(t *testing.T) {
 		q := startEngine(t, counted, 10)
 		defer q.Close(context.Background())
 		for i := range 10 {
-			// The race detector sees whether anybody reads the field meanwhile.
+			// The race detector reports a read of the field meanwhile.
 			require.NoError(t, q.Put(t.Context(), script(t, fmt.Sprint(i), func(_ context.Context, j *scripted) {
 				for range 600 {
 					time.Sleep(time.Second)
@@ -326,7 +326,7 @@ func TestHeartbeatRenewsAllLeasesInOneCallAndReadsNoJob(t *testing.T) {
 		recovered, err := store.RecoverStale(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, recovered)
-		assert.Equal(t, int64(36), counted.extends.Load(), "one call each quarter of the lock timeout")
+		assert.Equal(t, int64(36), counted.extends.Load(), "one call per quarter of the lock timeout")
 		require.True(t, amboy.Wait(day(t), q))
 		time.Sleep(time.Hour)
 		assert.LessOrEqual(t, counted.extends.Load(), int64(41), "no heartbeat while nothing runs")
@@ -368,7 +368,7 @@ func TestJobsOfADeadHandlerAreRetried(t *testing.T) {
 	})
 }
 
-// deafHandler takes jobs and does nothing with them.
+// deafHandler accepts jobs and does nothing with them.
 type deafHandler struct{ amboy.RetryHandler }
 
 func (*deafHandler) SetQueue(amboy.RetryableQueue) error  { return nil }
@@ -435,7 +435,7 @@ func TestQueuePollsADriverThatDoesNotNotify(t *testing.T) {
 		j := script(t, "one", func(context.Context, *scripted) { waited = time.Since(put) })
 		require.NoError(t, elsewhere.Put(t.Context(), j))
 		require.True(t, amboy.WaitJob(day(t), j, q))
-		assert.LessOrEqual(t, waited, time.Second, "after an idle hour too")
+		assert.LessOrEqual(t, waited, time.Second, "even after an idle hour")
 	})
 }
 
@@ -508,7 +508,7 @@ func TestJobThatCannotBeStoredAfterItRanEndsAsFailed(t *testing.T) {
 		j.SetID(fmt.Sprint("retryable ", retryable))
 		j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: &retryable})
 		require.NoError(t, q.Put(t.Context(), j))
-		require.True(t, amboy.WaitJob(day(t), j, q), "it was left in progress")
+		require.True(t, amboy.WaitJob(day(t), j, q), "the job was left in progress")
 		got, there := q.Get(t.Context(), j.ID())
 		require.True(t, there)
 		require.ErrorContains(t, got.Error(), "not a number")

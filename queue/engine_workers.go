@@ -12,21 +12,21 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// waiter is a worker that waits for a run. The lock of the core guards it.
+// waiter is a worker that waits for a run. The core's lock guards it.
 type waiter struct {
 	core.Worker
-	// told has room for one signal: that there is a run, or that the worker is to go.
-	told   chan struct{}
+	// signal has room for one signal: that the worker has a run, or must leave.
+	signal chan struct{}
 	served bool
 	run    *core.Run
 }
 
 func (w *waiter) serve(r *core.Run) {
 	w.served, w.run = true, r
-	w.told <- struct{}{}
+	w.signal <- struct{}{}
 }
 
-// next returns a claimed run; nil when ctx ends or the queue stops.
+// next waits for a claimed run. It returns nil when ctx ends or the queue stops.
 func (e *engine) next(ctx context.Context, l *core.Line) *core.Run {
 	if ctx.Err() != nil {
 		return nil
@@ -37,14 +37,14 @@ func (e *engine) next(ctx context.Context, l *core.Line) *core.Run {
 	e.coreMu.Unlock()
 	e.carryOut(commands)
 	select {
-	case <-w.told:
+	case <-w.signal:
 		return e.served(w)
 	case <-ctx.Done():
 		return e.leave(w)
 	}
 }
 
-// tryNext is next that does not wait.
+// tryNext is next without waiting.
 func (e *engine) tryNext(l *core.Line) *core.Run {
 	e.coreMu.Lock()
 	w := e.waiter(l)
@@ -54,11 +54,11 @@ func (e *engine) tryNext(l *core.Line) *core.Run {
 	return e.leave(w)
 }
 
-// waiter returns one for a worker that comes. The caller holds the lock.
+// waiter returns a waiter for a worker. The caller holds the lock.
 func (e *engine) waiter(l *core.Line) *waiter {
 	last := len(e.spare) - 1
 	if last < 0 {
-		w := &waiter{told: make(chan struct{}, 1)}
+		w := &waiter{signal: make(chan struct{}, 1)}
 		w.Worker = core.Worker{Line: l, Shell: w}
 		return w
 	}
@@ -69,7 +69,7 @@ func (e *engine) waiter(l *core.Line) *waiter {
 	return w
 }
 
-// served returns the run of a waiter that was told.
+// served returns the run of a waiter that was served, and keeps the waiter for reuse.
 func (e *engine) served(w *waiter) *core.Run {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
@@ -79,7 +79,7 @@ func (e *engine) served(w *waiter) *core.Run {
 	return run
 }
 
-// leave gives up waiting, and returns the run that the worker got all the same.
+// leave stops waiting. It returns the run that the worker may have got at the same time.
 func (e *engine) leave(w *waiter) *core.Run {
 	e.coreMu.Lock()
 	if !w.served {
@@ -91,7 +91,7 @@ func (e *engine) leave(w *waiter) *core.Run {
 		return nil
 	}
 	e.coreMu.Unlock()
-	<-w.told
+	<-w.signal
 	return e.served(w)
 }
 
@@ -100,8 +100,8 @@ func (e *engine) yield() {
 	e.happen(core.Yielded{})
 }
 
-// start makes known which job a run is. It returns false where the lease is over
-// already, and then the run has ended.
+// start records the job of a run. It returns false if the lease is already lost; the run
+// is handed back then.
 func (e *engine) start(run *core.Run, j amboy.Job) bool {
 	e.coreMu.Lock()
 	over := isLost(run)
@@ -116,19 +116,19 @@ func (e *engine) start(run *core.Run, j amboy.Job) bool {
 	return !over
 }
 
-// isLost tells whether the lease of a run is over. The caller holds the lock.
+// isLost reports whether the lease of a run is lost. The caller holds the lock.
 func isLost(run *core.Run) bool { return run.Cause() == amboy.ErrLeaseLost } //nolint:errorlint // It is never wrapped here.
 
-// of returns the run that a job is; nil where it does not run here.
-func (e *engine) of(j amboy.Job) *core.Run {
+// runOf returns the run of a job, or nil if the job does not run here.
+func (e *engine) runOf(j amboy.Job) *core.Run {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
 	return e.runs[j]
 }
 
-// take returns the run that a job is to whoever ends it, and to nobody else after that;
-// nil where it does not run here, or somebody has ended it. It tells whether somebody
-// wanted the job to be canceled.
+// take removes and returns the run of a job, so that only one caller ends it. It returns
+// nil if the job does not run here, or its run was taken already. aborted reports whether
+// the job is to be canceled.
 func (e *engine) take(j amboy.Job) (run *core.Run, aborted bool) {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
@@ -140,8 +140,8 @@ func (e *engine) take(j amboy.Job) (run *core.Run, aborted bool) {
 	return run, run.Cause() == amboy.ErrAborted //nolint:errorlint // It is never wrapped here.
 }
 
-// context derives a context that ends when the lease of a job is over, or the job is to
-// be canceled. What is left of a run whose lease is over is handed back when it returns.
+// context derives a context that ends when the lease of a job is lost, or the job is to
+// be canceled. A run whose lease was lost is handed back when its job returns.
 func (e *engine) context(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.coreMu.Lock()
@@ -186,8 +186,8 @@ func (e *engine) cancel(run *core.Run, cause error) {
 	})
 }
 
-// expire ends a run whose job must not begin any more. If its queue has closed meanwhile,
-// the run is handed back.
+// expire ends a run whose job must not start any more. If the run's queue has closed
+// meanwhile, the run is handed back.
 func (e *engine) expire(run *core.Run) {
 	if q := e.queue(run.Lease.Queue); q != nil {
 		q.expire(e.open, run)
@@ -196,7 +196,7 @@ func (e *engine) expire(run *core.Run) {
 	}
 }
 
-// park sets a job aside that was interrupted too often.
+// park parks a job that was interrupted too often.
 func (e *engine) park(run *core.Run) {
 	q := e.queue(run.Lease.Queue)
 	if q == nil {
@@ -209,12 +209,12 @@ func (e *engine) park(run *core.Run) {
 	})
 }
 
-// drained says that a queue had nothing to claim.
+// drained checks whether a queue that had nothing to claim is idle.
 //
-//nolint:contextcheck // It ends with the engine, whoever claimed.
+//nolint:contextcheck // It ends with the engine, not with the caller that claimed.
 func (e *engine) drained(l *core.Line) {
 	if q := e.queue(l.Queue); q != nil && q.line == l {
-		e.goOn(func(ctx context.Context) {
+		e.runInBackground(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, driverTimeout)
 			defer cancel()
 			q.checkIdle(ctx)
@@ -222,11 +222,11 @@ func (e *engine) drained(l *core.Line) {
 	}
 }
 
-// watch counts those who want to know when a queue is idle.
+// watch counts the callers that wait until a queue is idle.
 func (e *engine) watch(l *core.Line, by int) { e.note(core.Watched{Line: l, By: by}) }
 
-// mayBeIdle tells whether somebody wants to know whether a queue is idle, and no job of
-// it runs here.
+// mayBeIdle reports whether a caller waits until a queue is idle, and no job of the queue
+// runs here.
 func (e *engine) mayBeIdle(l *core.Line) bool {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
@@ -240,14 +240,14 @@ func (e *engine) isBusy(l *core.Line) bool {
 	return e.core.Busy(l.Queue)
 }
 
-// isWatched tells whether somebody wants to know.
+// isWatched reports whether a caller waits until a queue is idle.
 func (e *engine) isWatched(l *core.Line) bool {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
 	return l.Watching() > 0
 }
 
-// nextDue is when there may be more to claim because a time comes.
+// nextDue returns the next time at which more jobs may become claimable.
 func (e *engine) nextDue() time.Time {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()

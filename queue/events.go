@@ -12,13 +12,13 @@ var (
 	_ amboy.EventSource = (*driverQueue)(nil)
 )
 
-// SubscribeEvents returns a channel of what happens in the queue.
+// SubscribeEvents implements amboy.EventSource.
 func (l *lifecycle) SubscribeEvents(buffer int) (events <-chan amboy.Event, cancel func()) {
 	return l.events.Subscribe(buffer)
 }
 
-// tell tells of something that happened to a job, where somebody wants to know.
-func (l *lifecycle) tell(kind amboy.EventKind, j amboy.Job, at time.Time) {
+// publish publishes an event of a job if the queue has subscribers.
+func (l *lifecycle) publish(kind amboy.EventKind, j amboy.Job, at time.Time) {
 	if l.events.Subscribed() {
 		l.send(kind, j, at)
 	}
@@ -47,21 +47,21 @@ func (l *lifecycle) send(kind amboy.EventKind, j amboy.Job, at time.Time) {
 	l.events.Send(event)
 }
 
-// tellOfQueue tells of something that happened to the queue.
-func (l *lifecycle) tellOfQueue(kind amboy.EventKind, at time.Time) {
+// publishQueueEvent publishes an event of the queue itself.
+func (l *lifecycle) publishQueueEvent(kind amboy.EventKind, at time.Time) {
 	if l.events.Subscribed() {
 		l.events.Send(amboy.Event{Kind: kind, Queue: l.id, Time: at})
 	}
 }
 
-// closeEvents ends all subscriptions.
+// closeEvents publishes EventClosed and ends all subscriptions.
 func (l *lifecycle) closeEvents(at time.Time) {
 	l.events.Close(amboy.Event{Kind: amboy.EventClosed, Queue: l.id, Time: at})
 }
 
-// tellEnd tells how an attempt ended. Of the last attempt of a job that asks for
-// another, the retry handler will make the job's end.
-func (q *driverQueue) tellEnd(j amboy.Job) {
+// publishEnd publishes how an attempt ended. It publishes nothing for the last attempt of a
+// job that asks for another: the retry handler ends that job, and publishes its end.
+func (q *driverQueue) publishEnd(j amboy.Job) {
 	if !q.events.Subscribed() {
 		return
 	}
@@ -74,8 +74,8 @@ func (q *driverQueue) tellEnd(j amboy.Job) {
 	q.send(amboy.EventKind(state), j, now)
 }
 
-// tellParked tells of a job that can't be read.
-func (q *driverQueue) tellParked(r *driver.Record, err error) {
+// publishParked publishes that a job was parked because it can't be decoded.
+func (q *driverQueue) publishParked(r *driver.Record, err error) {
 	if !q.events.Subscribed() {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 
 var errNoSuchAddress = errors.New("there is no such address")
 
-// call fails at an address that does not exist, and at first at any other.
+// call fails for an address that does not exist, and in the first attempts for any other.
 var call = job.Define("example.call", 1, func(ctx context.Context, address string) error {
 	if address == "" {
 		return amboy.NonRetryable(errNoSuchAddress)
@@ -28,7 +28,7 @@ var call = job.Define("example.call", 1, func(ctx context.Context, address strin
 	RetryPolicy: retry.Exponential{Base: 10 * time.Millisecond, Max: time.Minute, Jitter: 0.2},
 })
 
-// A job that waits longer each time, and one whose error no other attempt would mend.
+// A job that waits longer each time, and a job whose error no other attempt would fix.
 func Example_retryPolicy() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(4, 1000)
@@ -54,7 +54,7 @@ func Example_retryPolicy() {
 	// 0 there is no such address
 }
 
-// ExampleRetryableQueueOptions gives a queue a policy for the jobs that have none.
+// Give a queue a retry policy for the jobs that have none.
 func ExampleRetryableQueueOptions() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializableWithOptions(queue.LocalLimitedSizeSerializableOptions{
@@ -77,7 +77,7 @@ func ExampleRetryableQueueOptions() {
 	// Output: attempt 2 succeeded
 }
 
-// timing is middleware that tells how jobs end.
+// timing returns middleware that reports how jobs end.
 func timing(tell func(id string, took time.Duration, err error)) amboy.Middleware {
 	return amboy.Middleware{
 		Run: func(next amboy.RunFunc) amboy.RunFunc {
@@ -91,7 +91,7 @@ func timing(tell func(id string, took time.Duration, err error)) amboy.Middlewar
 	}
 }
 
-// onlySmall is middleware that refuses large batches.
+// onlySmall returns middleware that refuses large batches.
 func onlySmall(limit int) amboy.Middleware {
 	return amboy.Middleware{
 		Put: func(next amboy.PutFunc) amboy.PutFunc {
@@ -129,8 +129,8 @@ func ExampleLocalOptions_middleware() {
 	// two true <nil>
 }
 
-// Middleware that carries something from whoever puts a job to its run, also where
-// that is another process.
+// Middleware that carries a value from the caller of Put to the run of the job, even in
+// another process.
 func Example_metadata() {
 	type tenantKey struct{}
 	carriesTenant := amboy.Middleware{
@@ -168,7 +168,7 @@ func Example_metadata() {
 	// Output: runs for acme
 }
 
-// See what happens to the jobs of a queue.
+// Watch the events of a queue.
 func Example_events() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)

@@ -28,7 +28,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// The pages in docs/ quote these examples. In both, must stands for the handling
+// The pages in docs/ quote these examples. Here and there, must stands for the handling
 // of an error.
 func must(err error) {
 	if err != nil {
@@ -36,8 +36,7 @@ func must(err error) {
 	}
 }
 
-// resize is a job type of a service: its own fields, what makes it a job, and
-// Run.
+// resize is a job type of a service: its own fields, the embedded job.Base, and Run.
 type resize struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Path     string `bson:"path" json:"path"`
@@ -70,7 +69,7 @@ func (j *resize) Run(ctx context.Context) {
 	j.Size = size
 }
 
-// shrink stands for the work.
+// shrink stands for the actual work.
 func shrink(ctx context.Context, path string, width int) (size int, err error) {
 	if filepath.Ext(path) != ".png" {
 		return 0, errors.New("unknown picture format")
@@ -120,8 +119,8 @@ func (j *download) Run(context.Context) {
 	}
 }
 
-// watch is a job that runs until it is told to stop, or its context ends. It has
-// channels, so only a queue that holds jobs by reference takes it.
+// watch is a job that runs until it is told to stop, or its context ends. It contains
+// channels, so only a queue that holds jobs by reference accepts it.
 type watch struct {
 	job.Base
 	started, stop chan struct{}
@@ -157,7 +156,7 @@ func Example() {
 	// Output: true running='0', completed='1', retrying='0', pending='0', blocked='0', total='1'
 }
 
-// Read what a job left behind.
+// Read the results of a job.
 func Example_results() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -180,7 +179,7 @@ func Example_results() {
 	// job "resize.dog.doc.64": resizing "dog.doc": unknown picture format
 }
 
-// Bound how long a job may run.
+// Limit how long a job may run.
 func Example_maxTime() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -218,7 +217,7 @@ func ExampleNewLocal() {
 	// invalid local queue options: NumWorkers must be at least 1 (is 0)
 }
 
-// A queue that holds stored forms gives copies.
+// A queue that holds stored forms returns copies.
 func ExampleNewLocalLimitedSizeSerializable() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(4, 1000) // workers, capacity
@@ -258,7 +257,7 @@ func Example_sharedStore() {
 	// true
 }
 
-// Put waits while the queue is full.
+// Put blocks while the queue is full.
 func Example_fullQueue() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1)
@@ -283,7 +282,7 @@ func Example_fullQueue() {
 	// running another
 }
 
-// PutMany puts what it can.
+// PutMany puts the valid jobs.
 func Example_putMany() {
 	ctx := context.Background()
 	q := queue.NewLocalPriority(1, 1000) // takes jobs before Start
@@ -304,7 +303,7 @@ func Example_putMany() {
 	// false 2
 }
 
-// Put a job unless it is there.
+// Put a job unless it exists.
 func Example_enqueueUniqueJob() {
 	ctx := context.Background()
 	q := queue.NewLocalPriority(1, 1000)
@@ -338,7 +337,7 @@ func ExampleNewLocalPriority() {
 	// running newsletter
 }
 
-// Run a job at a time.
+// Run a job at a set time.
 func Example_waitUntil() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -360,7 +359,7 @@ func Example_waitUntil() {
 	// later is scheduled
 }
 
-// Give up a job that could not start in time.
+// Drop a job that could not start in time.
 func Example_dispatchBy() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -453,7 +452,7 @@ func ExampleNewLocalLimitedSizeSerializableWithOptions() {
 	// Output: 3 attempts
 }
 
-// Of the jobs that share a scope one runs at a time.
+// Only one of the jobs that share a scope runs at a time.
 func Example_scopes() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(2, 1000)
@@ -519,7 +518,7 @@ func Example_dependencies() {
 	// running mail
 }
 
-// Choose what happens when a job that others depend on fails.
+// Choose what happens when a job that other jobs depend on fails.
 func Example_failurePolicy() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -563,7 +562,7 @@ func Example_dependencyCycle() {
 	// [a b a]
 }
 
-// Put jobs one by one before those that they depend on.
+// Put jobs one by one, before the jobs that they depend on.
 func ExampleNewLocalOrdered() {
 	ctx := context.Background()
 	q := queue.NewLocalOrdered(1, 1000)
@@ -582,7 +581,7 @@ func ExampleNewLocalOrdered() {
 	// running second
 }
 
-// Pass over a job whose file is there.
+// Skip a job whose file exists.
 func Example_createsFile() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -650,7 +649,7 @@ func Example_abort() {
 	// true
 }
 
-// Bound how many jobs start in a time.
+// Limit how many jobs start in a period.
 func Example_rateLimit() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(4, 1000)
@@ -691,7 +690,7 @@ func Example_setWorkers() {
 	// Output: 2
 }
 
-// Put jobs that another process is to run.
+// Put jobs that another process runs.
 func Example_noRunner() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -704,7 +703,7 @@ func Example_noRunner() {
 	// Output: 1
 }
 
-// oneWorker is a runner of one's own.
+// oneWorker is a custom runner.
 type oneWorker struct {
 	mu      sync.Mutex
 	queue   amboy.Queue
@@ -785,7 +784,7 @@ func (w *oneWorker) run(hard context.Context, j amboy.Job) error {
 	defer cancel()
 	runErr := amboy.RunFuncOf(w.queue)(ctx, j)
 
-	// The queue must hear of it after a hard stop too.
+	// The queue must learn of the end even after a hard stop.
 	ending, done := context.WithTimeout(context.WithoutCancel(hard), 10*time.Second)
 	defer done()
 	releaser, canRelease := w.queue.(amboy.JobReleaser)
@@ -803,7 +802,7 @@ func (w *oneWorker) run(hard context.Context, j amboy.Job) error {
 	}
 }
 
-// Run jobs with a runner of one's own.
+// Run jobs with a custom runner.
 func Example_ownRunner() {
 	ctx := context.Background()
 	q := queue.NewLocalPriority(1, 1000)
@@ -878,8 +877,8 @@ func Example_periodicInGroup() {
 	// Output: [acme]
 }
 
-// A stored job whose type this process does not know is left to others, and runs here as
-// soon as the type is registered.
+// A stored job whose type this process does not know is left to other processes. It runs
+// here as soon as the type is registered.
 func Example_unknownType() {
 	ctx := context.Background()
 	store, err := memory.New(memory.Options{KeepFinished: 1000})
@@ -911,7 +910,7 @@ func Example_unknownType() {
 	// true
 }
 
-// A stored job that can't be decoded is parked. It is released when it can be.
+// A stored job that can't be decoded is parked. It is released once it can be decoded.
 func Example_parked() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(1, 1000)
@@ -949,7 +948,7 @@ func Example_parked() {
 	// true
 }
 
-// See what waits, and for what.
+// List the jobs that wait, and what they wait for.
 func Example_jobInfo() {
 	ctx := context.Background()
 	q, err := queue.NewLocalLimitedSizeSerializable(1, 1000)
@@ -1009,7 +1008,7 @@ func Example_debugLog() {
 	// debug job ended resize.dog.doc.64
 }
 
-// Stop a service: the running jobs have half a minute to end.
+// Stop a service: running jobs have half a minute to end.
 func Example_softStop() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -1033,7 +1032,7 @@ func Example_softStop() {
 	// true
 }
 
-// When its patience is over, Close cancels the jobs and hands them back.
+// When its context ends, Close cancels the jobs and hands them back.
 func Example_hardStop() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)
@@ -1051,7 +1050,7 @@ func Example_hardStop() {
 	// Output: running pending 0
 }
 
-// Let a queue in memory run what it has before it is closed.
+// Let a queue in memory run its jobs before it is closed.
 func Example_drain() {
 	ctx := context.Background()
 	q := queue.NewLocalLimitedSize(1, 1000)

@@ -25,7 +25,7 @@ func startIdle(t *testing.T, store driver.Driver) amboy.RetryableQueue {
 	return q
 }
 
-// loseLeases takes all leases away, as when another process recovers them.
+// loseLeases takes away all leases, as a recovery by another process does.
 func loseLeases(ctx context.Context, t *testing.T, store driver.Driver) {
 	t.Helper()
 	running, err := store.Find(ctx, driver.Query{States: []amboy.JobState{amboy.StateRunning}}, driver.PageRequest{Limit: 100})
@@ -38,9 +38,9 @@ func loseLeases(ctx context.Context, t *testing.T, store driver.Driver) {
 	}
 }
 
-// TestJobThatLostItsLeaseEndsNobodyElsesRun completes a job, by a runner that does
-// not know that the lease was lost, while another process runs it.
-func TestJobThatLostItsLeaseEndsNobodyElsesRun(t *testing.T) {
+// TestAJobThatLostItsLeaseDoesNotEndAnotherRun completes a job through a runner that does
+// not know that the lease was lost, while another process runs the job.
+func TestAJobThatLostItsLeaseDoesNotEndAnotherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		q, other := startIdle(t, store), startIdle(t, store)
@@ -59,20 +59,20 @@ func TestJobThatLostItsLeaseEndsNobodyElsesRun(t *testing.T) {
 		unlease()
 
 		require.ErrorIs(t, q.Complete(within(t), mine), amboy.ErrLeaseLost)
-		assert.Equal(t, amboy.QueueStats{Running: 1, Total: 1}, q.Stats(t.Context()), "the other one runs it")
+		assert.Equal(t, amboy.QueueStats{Running: 1, Total: 1}, q.Stats(t.Context()), "the other process runs the job")
 		require.NoError(t, other.Complete(within(t), theirs))
 	})
 }
 
-// TestCloseDoesNotWaitForAStoreThatHangs has a store that does not answer a call
-// that no caller waits for, until its context ends.
+// TestCloseDoesNotWaitForAStoreThatHangs uses a store on which a background call blocks
+// until its context ends.
 func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	const grace = time.Second
 	for _, call := range []string{"TakeDuty", "RecoverStale", "Forget", "Find", "Extend", "CancelRequests", "Claim", "Release"} {
 		t.Run(call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newSpy(newStore(t))
-				store.deaf = call == "CancelRequests" // which is not asked otherwise while nothing changes
+				store.deaf = call == "CancelRequests" // it is called only without notifications while nothing changes
 				q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Format: amboy.JSON, NumWorkers: 2})
 				require.NoError(t, err)
 				require.NoError(t, q.Start(t.Context()))
@@ -120,9 +120,9 @@ func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
 	}
 }
 
-// TestLeaseEndsWhereTheDriverPanics has a driver that panics, once, while it is
-// dealt with a job: the lease must not be renewed for ever.
-func TestLeaseEndsWhereTheDriverPanics(t *testing.T) {
+// TestLeaseEndsIfTheDriverPanics makes the driver panic once while it handles a job.
+// The lease must not be renewed for ever.
+func TestLeaseEndsIfTheDriverPanics(t *testing.T) {
 	for call, test := range map[string]struct {
 		durable bool
 		add     func(t *testing.T, store driver.Driver, q amboy.Queue)
@@ -158,16 +158,16 @@ func TestLeaseEndsWhereTheDriverPanics(t *testing.T) {
 				test.add(t, store.Driver, q)
 				pass(5 * time.Minute)
 				require.True(t, panicked)
-				assert.Zero(t, q.Stats(t.Context()).Running, "nobody runs it: %s", q.Stats(t.Context()))
-				assert.GreaterOrEqual(t, store.count(call), 2, "it was dealt with again")
+				assert.Zero(t, q.Stats(t.Context()).Running, "the job does not run: %s", q.Stats(t.Context()))
+				assert.GreaterOrEqual(t, store.count(call), 2, "the call was repeated")
 			})
 		})
 	}
 }
 
-// TestStreamEndsWhereTheDriverPanics panics at the second page, which no caller
-// waits for.
-func TestStreamEndsWhereTheDriverPanics(t *testing.T) {
+// TestStreamEndsIfTheDriverPanics makes the driver panic at the second page, which is
+// read in the background.
+func TestStreamEndsIfTheDriverPanics(t *testing.T) {
 	store := newSpy(newStore(t))
 	q := newTestEngine(t, store, 1)
 	defer q.Close(context.Background())
@@ -192,9 +192,9 @@ func TestStreamEndsWhereTheDriverPanics(t *testing.T) {
 	assert.Equal(t, 500, n, "the first page")
 }
 
-// TestWaitIsOverForARetryThatWasCanceled cancels a running job that asks for a retry
-// before it is told.
-func TestWaitIsOverForARetryThatWasCanceled(t *testing.T) {
+// TestWaitEndsForARetryThatWasCanceled cancels a running job that asks for a retry
+// before it learns of the cancellation.
+func TestWaitEndsForARetryThatWasCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		q := startEngine(t, store, 1)
@@ -219,9 +219,9 @@ func TestWaitIsOverForARetryThatWasCanceled(t *testing.T) {
 	})
 }
 
-// TestExpiryDuringAClaimIsSeen has a job expire while others are claimed for the last
-// workers that are free.
-func TestExpiryDuringAClaimIsSeen(t *testing.T) {
+// TestAJobThatExpiresDuringAClaimEnds lets a job expire while other jobs are claimed for the
+// last free workers.
+func TestAJobThatExpiresDuringAClaimEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(newStore(t))
 		q := startEngine(t, store, 2)
@@ -243,7 +243,7 @@ func TestExpiryDuringAClaimIsSeen(t *testing.T) {
 		s.putAll(q, "long", 2, 12*time.Hour)
 		pass(3 * time.Second)
 		require.Len(t, s.all(), 2)
-		assert.True(t, infoOf(t, q, "late").Status.Completed, "nobody has ended it")
+		assert.True(t, infoOf(t, q, "late").Status.Completed, "the expired job did not end")
 	})
 }
 

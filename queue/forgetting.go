@@ -6,30 +6,32 @@ import (
 	"time"
 )
 
-// forgetting knows when the store may have jobs to remove, so that nobody need ask
-// it: when the time of jobs is over that ended here, when some ended and it may have
-// no room, and now and then because of what other processes left. It is safe for
-// concurrent use.
+// forgetting decides when to ask the store to remove jobs: if the retention of jobs that
+// ended in this process is over, if jobs ended since the last removal (the store may keep
+// a limited number), and once per forgetInterval because of jobs of other processes. It
+// is safe for concurrent use.
 type forgetting struct {
 	mu    sync.Mutex
-	ended bool // a job has, since the last time
+	ended bool // a job has ended since the last removal
 	last  time.Time
-	// spans are those in which the time of jobs is over.
+	// spans are the time spans in which the retention of jobs ends.
 	spans map[timeSpan]struct{}
 }
 
 type timeSpan struct{ from, to time.Time }
 
 const (
-	// forgetInterval is how often to look for what other processes left.
+	// forgetInterval is how often jobs that other processes left are removed.
 	forgetInterval = time.Hour
-	// shortestSpan is that of jobs that are kept for a short time. For others it is
-	// longer, so that there are two thousand at most, however long jobs are kept.
+	// shortestSpan is the width of the spans for jobs that are kept for a short time.
+	// Longer retention uses wider spans, so that there are at most about two thousand
+	// spans.
 	shortestSpan = time.Minute
 	spansAhead   = 1024
 )
 
-// add notes that a job ended, which may be forgotten at a time; zero for never.
+// add records that a job ended, and when it may be removed. at is zero if it is kept for
+// ever.
 func (f *forgetting) add(at, ended time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +50,7 @@ func (f *forgetting) add(at, ended time.Time) {
 	f.spans[timeSpan{from, from.Add(width)}] = struct{}{}
 }
 
-// isDue tells whether there may be something to remove.
+// isDue reports whether the store may have jobs to remove.
 func (f *forgetting) isDue(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +65,7 @@ func (f *forgetting) isDue(now time.Time) bool {
 	return false
 }
 
-// done says that all was removed whose time was over.
+// done records that all jobs whose retention was over at now were removed.
 func (f *forgetting) done(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,36 +16,37 @@ import (
 	"github.com/mongodb/amboy/queue/internal/notes"
 )
 
-// queueGroup is what groups of queues have in common: it makes each queue once,
-// keeps it, and prunes those without work.
+// queueGroup is the common part of all groups: it creates each queue once, keeps it, and
+// prunes queues without work.
 type queueGroup struct {
-	kind string // of its queues, for messages
-	// owner is the context of the constructor, with which the group ends.
+	kind string // of queue, for messages
+	// owner is the context of the constructor. The group closes when it ends.
 	owner  context.Context
 	ending ending
-	// ctx is what the queues run under: they outlive the calls that make them.
+	// ctx is the context of the queues, which outlive the calls that create them.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	ttl    time.Duration
 	cache  GroupCache
 	// prune closes the queues without work whose time to live is over.
 	prune func(context.Context) error
-	// merge makes of the options of a call what builds the queue of that name.
+	// merge combines the group's options with the options of a call into a builder for
+	// the queue with that name.
 	merge func(name string, call []amboy.QueueOptions) (queueBuilder, error)
 
 	background     context.Context // ends before the queues are closed
 	stopBackground context.CancelFunc
-	routines       tasks // the pruning, the creations and others
+	routines       tasks // pruning, creations and others
 
-	// closeShared closes what the queues share, after them, as engine.close does; nil if
-	// that is nothing.
+	// closeShared closes what the queues share, after the queues, as engine.close does.
+	// It is nil if they share nothing.
 	closeShared func(late context.Context) leftover
 
-	// opened is told of each queue that is in the group from then on; nil for nobody.
+	// opened is called with each queue that was added to the group. It may be nil.
 	opened  func(q amboy.Queue)
-	changes driver.Subscribers // of the jobs of a group of queues in memory
-	notes   notes.Store        // of such a group
-	// announcer is that of such a group.
+	changes driver.Subscribers // subscribers to job changes; only for groups in memory
+	notes   notes.Store        // only for groups in memory
+	// announcer is only for groups in memory.
 	announcer groupAnnouncer
 
 	mu        sync.Mutex
@@ -53,14 +54,14 @@ type queueGroup struct {
 	closed    bool
 
 	closing  closing
-	closeErr error // of the closing; set before that is through
+	closeErr error // result of closeParts; read it only after closing.run returned true
 }
 
-// queueBuilder makes a queue that need not be started.
+// queueBuilder makes a queue, which may be started or not.
 type queueBuilder func(ctx context.Context) (amboy.Queue, error)
 
-// queueCreation makes one queue, for which all wait who ask for it. Its result
-// may be read once done is closed.
+// queueCreation is the creation of one queue. All callers that ask for the queue wait for
+// it. Its result may be read once done is closed.
 type queueCreation struct {
 	done  chan struct{}
 	queue amboy.Queue
@@ -89,8 +90,8 @@ func newQueueGroup(ctx context.Context, kind string, ttl time.Duration, merge fu
 	return g
 }
 
-// Get returns the queue with that name, and makes and starts it where there is
-// none.
+// Get returns the queue with that name. It creates and starts the queue if the group does
+// not have it.
 func (g *queueGroup) Get(ctx context.Context, name string, opts ...amboy.QueueOptions) (amboy.Queue, error) {
 	q, err := g.get(ctx, name, opts)
 	if err != nil {
@@ -115,12 +116,12 @@ func (g *queueGroup) get(ctx context.Context, name string, opts []amboy.QueueOpt
 	case <-creation.done:
 		return creation.queue, creation.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting until it is made: %w", ctx.Err())
+		return nil, fmt.Errorf("waiting for its creation: %w", ctx.Err())
 	}
 }
 
-// findOrCreate returns the queue with that name, or else its creation, which it
-// begins where it is not under way.
+// findOrCreate returns the queue with that name, or else its creation, which it starts
+// unless one is under way.
 func (g *queueGroup) findOrCreate(name string, build queueBuilder) (amboy.Queue, *queueCreation, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,11 +140,11 @@ func (g *queueGroup) findOrCreate(name string, build queueBuilder) (amboy.Queue,
 	return nil, creation, nil
 }
 
-// usable returns an error once the group or its context has ended. The caller
+// usable returns an error if the group was closed or its context has ended. The caller
 // holds the lock.
 func (g *queueGroup) usable() error {
 	if g.owner.Err() != nil {
-		return fmt.Errorf("%w: its context ended: %w", ErrGroupClosed, context.Cause(g.owner))
+		return fmt.Errorf("%w: context ended: %w", ErrGroupClosed, context.Cause(g.owner))
 	}
 	if g.closed {
 		return ErrGroupClosed
@@ -152,7 +153,7 @@ func (g *queueGroup) usable() error {
 }
 
 // begin makes the group prune itself if it has a time to live, and close when ctx ends. It
-// comes when the group is complete.
+// is called once the group is complete.
 func (g *queueGroup) begin(ctx context.Context, pruneEvery time.Duration) {
 	if g.ttl > 0 {
 		g.routines.Go(func() { g.pruneRegularly(g.background, pruneEvery) })
@@ -161,7 +162,7 @@ func (g *queueGroup) begin(ctx context.Context, pruneEvery time.Duration) {
 }
 
 // endWith closes the group when the context of its constructor ends, as Close with an
-// ended context does. It comes when the group is complete.
+// ended context does. It is called once the group is complete.
 func (g *queueGroup) endWith(ctx context.Context) {
 	g.ending.with(ctx, g.kind+" group", func(ctx context.Context) {
 		if err := g.closeAll(ctx); err != nil && !errors.Is(err, ctx.Err()) {
@@ -174,7 +175,7 @@ func (g *queueGroup) endWith(ctx context.Context) {
 	})
 }
 
-// create makes a queue and adds it to the group.
+// create makes a queue, adds it to the group, and completes the creation.
 func (g *queueGroup) create(name string, build queueBuilder, creation *queueCreation) {
 	defer close(creation.done)
 	g.cache.(*groupCache).awaitLeaving(name)
@@ -190,7 +191,7 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 	}
 	g.mu.Unlock()
 	if err != nil && q != nil {
-		// The group was closed meanwhile, and did not wait for the constructor.
+		// The group was closed meanwhile, without waiting for the constructor.
 		err = errors.Join(err, errorOfPanic(func() error { q.Close(g.ctx); return nil }))
 	}
 	if err != nil {
@@ -198,12 +199,12 @@ func (g *queueGroup) create(name string, build queueBuilder, creation *queueCrea
 		return
 	}
 	creation.queue = q
-	g.obeyFor(name)
-	g.tellOpened(q)
+	g.applyWorkerCount(name)
+	g.notifyOpened(q)
 }
 
-// stayed returns the queue with that name if it was to be pruned and has stayed, for
-// which nothing is to be created.
+// stayed returns the queue with that name if pruning put it back because it has work. It
+// removes the creation, which is not needed then.
 func (g *queueGroup) stayed(name string) amboy.Queue {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -214,13 +215,13 @@ func (g *queueGroup) stayed(name string) amboy.Queue {
 	return q
 }
 
-func (g *queueGroup) tellOpened(q amboy.Queue) {
+func (g *queueGroup) notifyOpened(q amboy.Queue) {
 	if g.opened != nil {
 		g.opened(q)
 	}
 }
 
-// build makes a queue and starts it.
+// build makes a queue, and starts it if it is not started.
 func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
 	q, err := build(g.ctx)
 	if err != nil {
@@ -233,20 +234,20 @@ func (g *queueGroup) build(build queueBuilder) (amboy.Queue, error) {
 		return q.Start(g.ctx)
 	})
 	if err != nil {
-		// A queue may have begun to start before it failed.
+		// Start may have started parts of the queue before it failed.
 		closeErr := errorOfPanic(func() error { q.Close(g.ctx); return nil })
-		return nil, errors.Join(fmt.Errorf("starting it: %w", err), closeErr)
+		return nil, errors.Join(fmt.Errorf("starting the queue: %w", err), closeErr)
 	}
 	return q, nil
 }
 
-// Put adds a queue under a name.
+// Put adds a queue to the group.
 func (g *queueGroup) Put(_ context.Context, name string, q amboy.Queue) error {
 	if err := g.add(name, q); err != nil {
 		return err
 	}
-	g.obeyFor(name)
-	g.tellOpened(q)
+	g.applyWorkerCount(name)
+	g.notifyOpened(q)
 	return nil
 }
 
@@ -263,17 +264,17 @@ func (g *queueGroup) add(name string, q amboy.Queue) error {
 	return g.cache.Set(name, q, g.ttl)
 }
 
-// Len is the number of queues.
+// Len returns the number of open queues.
 func (g *queueGroup) Len() int { return g.cache.Len() }
 
-// Queues names the queues, sorted.
+// Queues returns the names of the open queues, sorted.
 func (g *queueGroup) Queues(context.Context) []string { return g.cache.Names() }
 
-// Prune closes the queues that have no work and were not used for the group's
-// time to live; none where that is 0.
+// Prune closes the queues that have no work and were not used for the group's time to
+// live. It closes none if that is 0.
 func (g *queueGroup) Prune(ctx context.Context) error { return g.prune(ctx) }
 
-// pruneRegularly prunes the group until ctx ends. It is the group's one timer.
+// pruneRegularly prunes the group until ctx ends.
 func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -293,11 +294,12 @@ func (g *queueGroup) pruneRegularly(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Close closes all queues at once, each as Queue.Close does, and then what they share.
-// A queue that is just made is waited for and closed too; when ctx ends, so does the
-// context of its constructor. A second call waits for the first, and so does one after
-// the group's context has ended. Each returns within a second of the end of its ctx; what
-// was left behind then is in the error of the first, which wraps amboy.ErrLeftBehind.
+// Close closes all queues at once, each as Queue.Close does, and then what they share. A
+// queue that is being created is waited for and closed too; when ctx ends, so does the
+// context of its constructor. A second call waits for the first, and so does a call after
+// the group's context has ended. Each call returns within a second after its ctx ends.
+// The error of the first call then lists what was left behind, and wraps
+// amboy.ErrLeftBehind.
 func (g *queueGroup) Close(ctx context.Context) error {
 	err := g.closeAll(ctx)
 	g.ending.cancel()
@@ -321,17 +323,18 @@ func (g *queueGroup) closeAll(ctx context.Context) error {
 	}
 }
 
-// closeParts closes the queues and what they share. The queues run under the group's
-// context, so it ends after them, or with ctx.
+// closeParts closes the queues and what they share. The group's context ends after the
+// queues have closed, or with ctx: the queues run under it.
 func (g *queueGroup) closeParts(ctx context.Context) error {
 	late, cancel := afterEnd(ctx, closeGrace)
 	defer cancel()
-	// It ends the runs of jobs too, which are to see the cause of every hard stop.
+	// The group's context also ends the runs of jobs. They get the same cause as at every
+	// hard stop.
 	stop := func() { g.cancel(pool.ErrClosed) }
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	g.stopBackground()
-	g.routines.wait(ctx) // whatever makes a queue later than that closes it
+	g.routines.wait(ctx) // a creation that ends later closes its queue itself
 	err := g.cache.(*groupCache).closeAll(ctx, late)
 	var left leftover
 	if !g.routines.wait(late) {

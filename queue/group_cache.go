@@ -12,70 +12,68 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// ErrGroupClosed is wrapped by the errors of calls on a queue group, or a group
-// cache, that was closed.
+// ErrGroupClosed is wrapped by the errors of calls on a closed queue group or group
+// cache.
 var ErrGroupClosed = amboy.ErrGroupClosed
 
-// GroupCache holds the queues of a group that this process has open, by name.
-// Implementations are safe for concurrent use, close no queue twice, and hold
-// no lock while they call a queue.
+// GroupCache holds the queues of a group that are open in this process, by name.
+// Implementations are safe for concurrent use, close no queue twice, and hold no lock
+// while they call a queue.
 //
-// A queue with pending, running or retrying jobs never leaves the cache before
-// Close. The queues of this package are closed on condition that they have no work
-// (see amboy.IdleCloser), so that a Put is either refused or keeps the queue open.
-// With a queue of another package that is no amboy.IdleCloser one case remains: a
-// caller that got the queue earlier puts a job after its stats were found empty and
-// before its Close takes effect. Callers that get the queue anew for each Put are safe
-// from that: the cache keeps a queue that was got since its stats were asked for.
+// A queue with pending, running or retrying jobs never leaves the cache before Close,
+// except that a driver group closes queues whose jobs all wait (see NewDriverGroup). The
+// queues of this package are closed on condition that they have no work (see
+// amboy.IdleCloser), so a Put is either refused or keeps the queue open. One race remains
+// with a queue of another package that does not implement amboy.IdleCloser: a caller that
+// got the queue earlier may put a job after the stats of the queue were read as empty and
+// before its Close takes effect. Callers that call Get before each Put are safe: the
+// cache keeps a queue if Get returned it since its stats were read.
 type GroupCache interface {
-	// Set adds a queue. Its time to live, counted from the last Get, is that of
-	// the cache where ttl is 0. It returns an error for a nil queue, an empty
-	// name, a name that is taken, a negative ttl, and once the cache is closed.
-	// It does not block.
+	// Set adds a queue. ttl is the queue's time to live, counted from the last Get; 0
+	// means that of the cache. Set returns an error for a nil queue, an empty name, a
+	// name that is taken or a negative ttl, and once the cache is closed. It does not
+	// block.
 	Set(name string, q amboy.Queue, ttl time.Duration) error
-	// Get returns a queue, and counts as use of it. It returns nil where there
-	// is none. It does not block.
+	// Get returns a queue, and counts as a use of it. It returns nil if the queue is not
+	// in the cache. It does not block.
 	Get(name string) amboy.Queue
-	// Remove takes a queue out of the cache, closes it and calls the cleanup
-	// hook. It blocks as Queue.Stats and Queue.Close do. It does nothing if there
-	// is no queue with that name. It returns an error for a queue that has work
-	// or that was got meanwhile, if ctx ends before its stats are known, and once
-	// the cache is closed; then the queue stays. The hook's error is returned too; the
-	// queue is gone all the same.
+	// Remove takes a queue out of the cache, closes it and calls the cleanup hook. It
+	// does nothing if no queue has that name. It returns an error, and keeps the queue,
+	// if the queue has work, if it was used meanwhile, if ctx ends before its stats are
+	// known, or if the cache is closed. It also returns the hook's error; the queue is
+	// removed all the same. It blocks as Queue.Stats and Queue.Close do.
 	Remove(ctx context.Context, name string) error
-	// Prune removes the queues that have no work and were not got for their
-	// time to live. It tries one after the other until ctx ends, and returns
-	// the errors of all, with that of ctx if it had ended. It blocks as Remove
-	// does.
+	// Prune removes the queues that have no work and were not used for their time to
+	// live. It removes them one after the other until ctx ends, and returns all errors,
+	// joined with that of ctx if it ended. It blocks as Remove does.
 	Prune(ctx context.Context) error
-	// Close closes all queues at once, each as Queue.Close does, calls the
-	// cleanup hook for each, and returns the hook's errors, with that of ctx if
-	// it had ended before. It returns within a second of the end of ctx; then its
-	// error wraps amboy.ErrLeftBehind if jobs, queues or hooks have not ended. A
-	// queue that another call is just removing is left to that call. Later calls
-	// return an error that wraps ErrGroupClosed; closing again does nothing.
+	// Close closes all queues at once, each as Queue.Close does, and calls the cleanup
+	// hook for each. It returns the hook's errors, joined with that of ctx if ctx had
+	// ended before the call. It returns within a second after ctx ends; its error wraps
+	// amboy.ErrLeftBehind if jobs, queues or hooks have not ended by then. A queue that
+	// another call is removing is left to that call. After Close, other calls return an
+	// error that wraps ErrGroupClosed; closing again does nothing.
 	Close(ctx context.Context) error
-	// Names are the names of the queues, sorted.
+	// Names returns the names of the queues, sorted.
 	Names() []string
-	// Len is the number of queues.
+	// Len returns the number of queues.
 	Len() int
 }
 
-// groupCache is the GroupCache of this package.
+// groupCache is the GroupCache returned by NewGroupCache and NewCacheWithCleanupHook.
 type groupCache struct {
 	ttl  time.Duration
 	hook func(ctx context.Context, id string) error
 
 	mu     sync.Mutex
 	queues map[string]*cachedQueue
-	// leaving are those that are being closed if they are idle. Their channels are
-	// closed when they are gone, or back.
+	// leaving holds a channel for each queue that is being closed if it is idle. The
+	// channel is closed when the queue is gone or was put back.
 	leaving map[string]chan struct{}
 	closed  bool
 }
 
-// cachedQueue is a queue in a cache. Its last two fields are under the cache's
-// lock.
+// cachedQueue is a queue in a cache. The cache's lock guards used and uses.
 type cachedQueue struct {
 	amboy.Queue
 	name string
@@ -84,13 +82,13 @@ type cachedQueue struct {
 	uses int
 }
 
-// NewGroupCache makes an empty cache. ttl is how long a queue without work
-// stays, counted from its last use; 0 or less means for ever.
+// NewGroupCache returns an empty cache. ttl is how long a queue without work stays,
+// counted from its last use. 0 or less means for ever.
 func NewGroupCache(ttl time.Duration) GroupCache { return NewCacheWithCleanupHook(ttl, nil) }
 
-// NewCacheWithCleanupHook is NewGroupCache with a function that is called with
-// the name of each queue that left the cache and was closed, by whatever call.
-// It may be called from several goroutines at once.
+// NewCacheWithCleanupHook is NewGroupCache with a function that is called with the name
+// of each queue that left the cache and was closed, by any method. The hook may be called
+// from several goroutines at once.
 func NewCacheWithCleanupHook(ttl time.Duration, hook func(ctx context.Context, id string) error) GroupCache {
 	return &groupCache{ttl: max(ttl, 0), hook: hook, queues: map[string]*cachedQueue{}, leaving: map[string]chan struct{}{}}
 }
@@ -130,7 +128,7 @@ func (c *groupCache) Get(name string) amboy.Queue {
 	return cached.Queue
 }
 
-// has reports whether there is a queue with that name, which is no use of it.
+// has reports whether the cache contains a queue. It does not count as a use.
 func (c *groupCache) has(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +146,7 @@ func (c *groupCache) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// find returns a queue and how often it was used, without using it.
+// find returns a queue and its number of uses. It does not count as a use.
 func (c *groupCache) find(name string) (cached *cachedQueue, uses int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,13 +161,13 @@ func (c *groupCache) find(name string) (cached *cachedQueue, uses int, err error
 }
 
 var (
-	errNotInGroup   = errors.New("it is not there")
-	errQueueInUse   = errors.New("it was used meanwhile")
-	errQueueHasWork = errors.New("it has work")
+	errNotInGroup   = errors.New("not in the group")
+	errQueueInUse   = errors.New("used meanwhile")
+	errQueueHasWork = errors.New("has work")
 )
 
-// remove removes and closes a queue that has no work, unless it was used since
-// uses was read.
+// remove removes and closes a queue if it has no work, and was not used since uses was
+// read.
 func (c *groupCache) remove(ctx context.Context, cached *cachedQueue, uses int) error {
 	if err := checkIdle(ctx, cached); err != nil {
 		return err
@@ -185,7 +183,8 @@ func (c *groupCache) remove(ctx context.Context, cached *cachedQueue, uses int) 
 	return c.shut(ctx, cached)
 }
 
-// removeIf removes a queue that was not used since uses was read, if it closes.
+// removeIf removes a queue if closeIfIdle closes it, and it was not used since uses was
+// read.
 func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int, closeIfIdle func(context.Context) (bool, error)) error {
 	if err := c.takeOut(cached, uses); err != nil {
 		return err
@@ -205,7 +204,7 @@ func (c *groupCache) removeIf(ctx context.Context, cached *cachedQueue, uses int
 	return errors.Join(err, c.putBack(ctx, cached))
 }
 
-// checkIdle returns an error for a queue that has work.
+// checkIdle returns an error if the queue has work.
 func checkIdle(ctx context.Context, q amboy.Queue) error {
 	var stats amboy.QueueStats
 	err := errorOfPanic(func() error {
@@ -216,7 +215,7 @@ func checkIdle(ctx context.Context, q amboy.Queue) error {
 		err = ctx.Err() // The stats may be empty because they could not be read.
 	}
 	if err != nil {
-		return fmt.Errorf("reading its stats: %w", err)
+		return fmt.Errorf("reading stats: %w", err)
 	}
 	if !stats.IsIdle() {
 		return fmt.Errorf("%w: %s", errQueueHasWork, stats.String())
@@ -224,8 +223,8 @@ func checkIdle(ctx context.Context, q amboy.Queue) error {
 	return nil
 }
 
-// takeOut makes a queue one that leaves the cache. One call at most succeeds for a
-// queue; its caller closes it, and calls left, or else putBack.
+// takeOut moves a queue from the cache to c.leaving. At most one concurrent call succeeds
+// for a queue. The caller of that one closes the queue and calls left, or calls putBack.
 func (c *groupCache) takeOut(cached *cachedQueue, uses int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +241,7 @@ func (c *groupCache) takeOut(cached *cachedQueue, uses int) error {
 	return nil
 }
 
-// left makes the name of a queue free that was taken out.
+// left frees the name of a queue that was taken out and closed.
 func (c *groupCache) left(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,8 +253,8 @@ func (c *groupCache) endLeaving(name string) {
 	delete(c.leaving, name)
 }
 
-// putBack puts a queue back that was taken out and has work. If the cache was closed
-// meanwhile it closes the queue.
+// putBack puts a queue with work back that was taken out. It closes the queue if the
+// cache was closed meanwhile.
 func (c *groupCache) putBack(ctx context.Context, cached *cachedQueue) error {
 	c.mu.Lock()
 	closed := c.closed
@@ -270,7 +269,7 @@ func (c *groupCache) putBack(ctx context.Context, cached *cachedQueue) error {
 	return nil
 }
 
-// awaitLeaving waits until a queue that leaves the cache is gone, or back.
+// awaitLeaving waits until a queue that is leaving the cache is gone or was put back.
 func (c *groupCache) awaitLeaving(name string) {
 	c.mu.Lock()
 	leaving := c.leaving[name]
@@ -280,7 +279,7 @@ func (c *groupCache) awaitLeaving(name string) {
 	}
 }
 
-// shut closes a queue that is out of the cache, and calls the hook.
+// shut closes a queue that was taken out, and calls the hook.
 func (c *groupCache) shut(ctx context.Context, cached *cachedQueue) error {
 	err := errorOfPanic(func() error { cached.Close(ctx); return nil })
 	if err != nil {
@@ -296,7 +295,7 @@ func (c *groupCache) cleanUp(ctx context.Context, cached *cachedQueue) error {
 			return nil
 		}
 		if err := c.hook(ctx, cached.name); err != nil {
-			return fmt.Errorf("cleaning up after it: %w", err)
+			return fmt.Errorf("cleanup hook: %w", err)
 		}
 		return nil
 	})
@@ -324,8 +323,9 @@ func (c *groupCache) Prune(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// pruneUnused is Prune for a group that opens queues again when their jobs can run: queues
-// may have jobs that wait. hasWork names those that have others.
+// pruneUnused is Prune for a group that reopens queues when their jobs can run. It also
+// removes queues that have only waiting jobs. hasWork returns the names of the queues that
+// have other jobs.
 func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Context) (map[string]bool, error)) error {
 	idle, err := c.idle(time.Now())
 	if err == nil {
@@ -345,7 +345,7 @@ func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Conte
 	}
 	busy, err := hasWork(ctx)
 	if err != nil {
-		return fmt.Errorf("pruning a group: looking which queues have work: %w", err)
+		return fmt.Errorf("pruning a group: listing queues with work: %w", err)
 	}
 	var errs []error
 	for cached, uses := range idle {
@@ -369,14 +369,14 @@ func (c *groupCache) pruneUnused(ctx context.Context, hasWork func(context.Conte
 	return errors.Join(errs...)
 }
 
-// isKept is true for the errors of a removal that tell that the queue is not
-// one to prune.
+// isKept reports whether the error of a removal only means that the queue is not to be
+// pruned.
 func isKept(err error) bool {
 	return errors.Is(err, errQueueHasWork) || errors.Is(err, errQueueInUse) || errors.Is(err, errNotInGroup)
 }
 
-// idle returns the queues whose time to live is over, and how often each was
-// used.
+// idle returns the queues that were not used for their time to live, and the number of
+// uses of each.
 func (c *groupCache) idle(now time.Time) (map[*cachedQueue]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -402,8 +402,8 @@ func (c *groupCache) Close(ctx context.Context) error {
 	return errors.Join(ended, c.closeAll(ctx, late))
 }
 
-// closeAll is Close, but an ended context is no error. When late ends, what has not
-// returned is left behind.
+// closeAll is Close, except that an ended context is no error. It leaves behind what has
+// not returned when late ends.
 func (c *groupCache) closeAll(ctx, late context.Context) error {
 	c.mu.Lock()
 	queues := c.queues

@@ -18,10 +18,10 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// groupedQueue is a queue that a group holds. It counts what is done to it.
+// groupedQueue is a queue in a group. It counts the calls on it.
 type groupedQueue struct {
 	amboy.Queue
-	// onStats, onClose and onStart are called by those methods, where they are
+	// onStats, onClose and onStart are called by the methods of these names, if they are
 	// set.
 	onStats func()
 	onClose func(ctx context.Context)
@@ -120,7 +120,7 @@ func ExampleNewCacheWithCleanupHook() {
 	// <nil> <nil>
 	// cleaning up after idle
 	// <nil>
-	// removing queue "busy" from its group: it has work: running='0', completed='0', retrying='0', pending='1', blocked='0', total='1'
+	// removing queue "busy" from its group: has work: running='0', completed='0', retrying='0', pending='1', blocked='0', total='1'
 	// [busy]
 }
 
@@ -158,7 +158,7 @@ func TestGroupCacheHoldsQueues(t *testing.T) {
 }
 
 func TestGroupCacheRemovesBeforeItClosesAndCleansUp(t *testing.T) {
-	// That each step asks the cache shows that no lock is held.
+	// Each step calls the cache, which shows that no lock is held.
 	var cache queue.GroupCache
 	var steps []string
 	step := func(name string) { steps = append(steps, fmt.Sprint(name, " ", cache.Len())) }
@@ -171,7 +171,7 @@ func TestGroupCacheRemovesBeforeItClosesAndCleansUp(t *testing.T) {
 
 	require.NoError(t, cache.Remove(t.Context(), "q"))
 	assert.Equal(t, []string{"stats 1", "close 0", "hook 0"}, steps)
-	require.NoError(t, cache.Remove(t.Context(), "q"), "there is none with that name")
+	require.NoError(t, cache.Remove(t.Context(), "q"), "no queue has that name")
 	assert.Equal(t, 1, q.closed())
 }
 
@@ -190,7 +190,7 @@ func TestGroupCacheKeepsQueuesWithWork(t *testing.T) {
 				require.NoError(t, cache.Set("q", q, 0))
 				pass(time.Minute)
 
-				require.ErrorContains(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: it has work`)
+				require.ErrorContains(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: has work`)
 				require.NoError(t, cache.Prune(t.Context()))
 				assert.Equal(t, 1, cache.Len())
 				assert.Zero(t, q.closed())
@@ -213,7 +213,7 @@ func TestGroupCacheKeepsQueuesThatWereUsedMeanwhile(t *testing.T) {
 		pass(time.Second)
 
 		require.NoError(t, cache.Prune(t.Context()))
-		require.EqualError(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: it was used meanwhile`)
+		require.EqualError(t, cache.Remove(t.Context(), "q"), `removing queue "q" from its group: used meanwhile`)
 		assert.Equal(t, 1, cache.Len())
 		assert.Zero(t, q.closed())
 	})
@@ -223,13 +223,13 @@ func TestGroupCacheKeepsQueuesWhoseStatsAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cache := queue.NewGroupCache(time.Second)
-		q := &groupedQueue{onStats: cancel} // The context ends while it counts.
+		q := &groupedQueue{onStats: cancel} // The context ends while Stats runs.
 		require.NoError(t, cache.Set("q", q, 0))
 		pass(time.Second)
 
 		require.ErrorIs(t, cache.Prune(ctx), context.Canceled)
 		require.ErrorIs(t, cache.Remove(ctx, "q"), context.Canceled)
-		require.ErrorIs(t, cache.Prune(ctx), context.Canceled, "it had ended before")
+		require.ErrorIs(t, cache.Prune(ctx), context.Canceled, "the context had ended before")
 		assert.Equal(t, 1, cache.Len())
 		assert.Zero(t, q.closed())
 	})
@@ -281,18 +281,18 @@ func TestGroupCacheReturnsHookErrors(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			require.NoError(t, cache.Set(name, &groupedQueue{}, 0))
 		}
-		require.EqualError(t, cache.Remove(t.Context(), "a"), `removing queue "a" from its group: cleaning up after it: disk is full`)
+		require.EqualError(t, cache.Remove(t.Context(), "a"), `removing queue "a" from its group: cleanup hook: disk is full`)
 
 		pass(time.Second)
 		require.NotNil(t, cache.Get("d"))
 		require.NotNil(t, cache.Get("e"))
 		err := cache.Prune(t.Context())
-		require.ErrorContains(t, err, `pruning queue "b" of a group: cleaning up after it: disk is full`)
-		require.ErrorContains(t, err, `pruning queue "c" of a group: cleaning up after it: disk is full`)
+		require.ErrorContains(t, err, `pruning queue "b" of a group: cleanup hook: disk is full`)
+		require.ErrorContains(t, err, `pruning queue "c" of a group: cleanup hook: disk is full`)
 
 		err = cache.Close(t.Context())
-		require.ErrorContains(t, err, `closing queue "d" of a group: cleaning up after it: disk is full`)
-		require.ErrorContains(t, err, `closing queue "e" of a group: cleaning up after it: disk is full`)
+		require.ErrorContains(t, err, `closing queue "d" of a group: cleanup hook: disk is full`)
+		require.ErrorContains(t, err, `closing queue "e" of a group: cleanup hook: disk is full`)
 		assert.Equal(t, []string{"a", "b", "c", "d", "e"}, calls.sorted())
 	})
 }
@@ -398,7 +398,7 @@ func TestGroupCacheClosesEachQueueOnce(t *testing.T) {
 		})
 		callers.Go(func() {
 			for range rounds {
-				// It fails where the queue is not there or was used.
+				// Remove fails if the queue is not in the cache or was used.
 				_ = cache.Remove(t.Context(), name)
 			}
 		})
@@ -427,5 +427,5 @@ func TestGroupCacheReturnsTheErrorOfAnEndedContext(t *testing.T) {
 	require.ErrorIs(t, cache.Prune(ended()), context.Canceled)
 	assert.Equal(t, 1, cache.Len())
 	require.ErrorIs(t, cache.Close(ended()), context.Canceled)
-	assert.Equal(t, 1, q.closed(), "it is closed all the same")
+	assert.Equal(t, 1, q.closed(), "the queue is closed all the same")
 }

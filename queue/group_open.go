@@ -2,14 +2,14 @@ package queue
 
 import "github.com/mongodb/amboy"
 
-// OpenQueues is implemented by the groups of this package, which know more queues
-// than they have open, for instance those that have work in a store.
+// OpenQueues is implemented by the groups of this package. A group may know more queues
+// than it has open, for instance queues with work in a store.
 type OpenQueues interface {
 	amboy.QueueGroup
 
-	// OpenQueues returns the queues that this process has open, by name. Unlike
-	// Get it opens none, and is no use of a queue that would keep it from being
-	// pruned. It does not block.
+	// OpenQueues returns the queues that are open in this process, by name. Unlike Get it
+	// opens no queue, and does not count as a use that keeps a queue from being pruned.
+	// It does not block.
 	OpenQueues() map[string]amboy.Queue
 }
 

@@ -13,12 +13,12 @@ import (
 
 // InlineOptions configure an Inline queue.
 type InlineOptions struct {
-	// Time is that of the queue's clock at first. Default: that of the system.
+	// Time is the initial time of the queue's clock. Default: the system's time.
 	Time time.Time
-	// Format is the form in which jobs are stored. Default: BSON, as that of the
-	// queues over a driver.
+	// Format is the form in which jobs are stored. Default: BSON, as in driver-backed
+	// queues.
 	Format amboy.Format
-	// Retention tells how long jobs that ended are kept.
+	// Retention configures how long finished jobs are kept.
 	Retention Retention
 	// Retryable configures how jobs are retried.
 	Retryable RetryableQueueOptions
@@ -27,11 +27,12 @@ type InlineOptions struct {
 	Middleware []amboy.Middleware
 }
 
-// Inline is a queue in memory, for tests, that does nothing by itself: a job runs
-// on the goroutine that calls RunNext, or waits for jobs to end, and time passes
-// when somebody says so. Else it is as the queues over a driver are: jobs are held
-// in their stored form, and are retried. It need not be started; what is run first
-// does that. It is safe for concurrent use. amboytest.Queue is one with assertions.
+// Inline is a queue in memory, for tests, that does nothing by itself. A job runs on the
+// goroutine that calls RunNext, or that waits for jobs to end. Time passes only when a
+// method advances it. Otherwise Inline behaves as a driver-backed queue: jobs are held in
+// their stored form, and are retried. It does not have to be started: the first RunNext
+// starts it. It is safe for concurrent use. amboytest.Queue is an Inline queue with
+// assertions.
 type Inline struct {
 	*driverQueue
 	clock   *inlineClock
@@ -71,7 +72,7 @@ func NewInline(opts InlineOptions) (*Inline, error) {
 	return q, err
 }
 
-// setParts makes the runner, and the retry handler, those of this queue.
+// setParts sets the runner and the retry handler of this queue.
 func (q *Inline) setParts(opts InlineOptions) error {
 	handler, err := NewBasicRetryHandler(nil, opts.Retryable.RetryHandler)
 	if err != nil {
@@ -85,38 +86,37 @@ func (q *Inline) setParts(opts InlineOptions) error {
 	return q.runs.SetQueue(q)
 }
 
-var errInlineParts = errors.New("an inline queue has its own")
+var errInlineParts = errors.New("an inline queue uses its own")
 
-// SetRunner always fails: the queue runs its jobs by itself.
+// SetRunner always returns an error: an Inline queue runs its jobs itself.
 func (q *Inline) SetRunner(amboy.Runner) error {
 	return fmt.Errorf("setting the runner of queue %q: %w", q.id, errInlineParts)
 }
 
-// SetRetryHandler always fails: the queue retries its jobs by itself.
+// SetRetryHandler always returns an error: an Inline queue retries its jobs itself.
 func (q *Inline) SetRetryHandler(amboy.RetryHandler) error {
 	return fmt.Errorf("setting the retry handler of queue %q: %w", q.id, errInlineParts)
 }
 
-// Next returns a job to run and marks it as running. Other than that of other
-// queues it does not wait: it returns nil where no job may run now. Jobs that have
-// expired, or whose dependency says so, are ended on the way.
+// Next returns a job to run and marks it as running. Unlike Next of other queues it does
+// not wait: it returns nil if no job may run now. On the way it ends the jobs that have
+// expired, or whose dependency has passed or can't be resolved.
 func (q *Inline) Next(ctx context.Context) amboy.Job {
 	for ctx.Err() == nil && !q.isStopped() {
 		run := q.engine.tryNext(q.line)
 		if run == nil {
 			return nil
 		}
-		if j := q.revive(ctx, run); j != nil {
+		if j := q.decodeAndStart(ctx, run); j != nil {
 			return j
 		}
 	}
 	return nil
 }
 
-// RunNext runs the next job that may run now, on the goroutine of the caller, and
-// sees to its retry. It returns false where there is none, because all wait for
-// their time for instance, and where the queue was closed. It starts a queue that
-// was not started.
+// RunNext runs the next job that may run now, on the caller's goroutine, and handles its
+// retry. It returns false if no job may run now, for instance because all are scheduled
+// for later, or if the queue is closed. It starts the queue if needed.
 func (q *Inline) RunNext(ctx context.Context) bool {
 	if q.is(created) {
 		if err := q.Start(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, amboy.ErrAlreadyStarted) {
@@ -126,8 +126,8 @@ func (q *Inline) RunNext(ctx context.Context) bool {
 	return q.runs.RunNext(ctx)
 }
 
-// RunAll runs jobs until none may run now, and returns how many it ran. Those that
-// are put meanwhile, and the retries that need not wait, are among them.
+// RunAll runs jobs until none may run now, and returns how many it ran. This includes
+// jobs that are put meanwhile, and retries without a delay.
 func (q *Inline) RunAll(ctx context.Context) (ran int) {
 	for q.RunNext(ctx) {
 		ran++
@@ -135,7 +135,7 @@ func (q *Inline) RunAll(ctx context.Context) (ran int) {
 	return ran
 }
 
-// RunUntil runs jobs, each at its time, until that of the queue is t or ctx ends, and
+// RunUntil runs jobs, each at its time, until the queue's time is t or ctx ends. It
 // returns how many it ran.
 func (q *Inline) RunUntil(ctx context.Context, t time.Time) (ran int) {
 	for {
@@ -153,13 +153,11 @@ func (q *Inline) RunUntil(ctx context.Context, t time.Time) (ran int) {
 	return ran + q.RunAll(ctx)
 }
 
-// Now is the time of the queue. A job that is put with a time should have one that
-// is counted from it.
+// Now returns the queue's time. Times of jobs that are put should be relative to it.
 func (q *Inline) Now() time.Time { return q.clock.Now() }
 
-// NextTime is the next time at which a job may run that waits for it, or for its
-// next attempt; false where there is none. It is known when RunNext has returned
-// false.
+// NextTime returns the earliest time at which a scheduled job or a retry may run. It
+// returns false if there is none. The time is known once RunNext has returned false.
 func (q *Inline) NextTime() (time.Time, bool) {
 	due := q.engine.nextDue()
 	if retry, ok := q.retries.nextDue(); ok && (due.IsZero() || retry.Before(due)) {
@@ -168,8 +166,8 @@ func (q *Inline) NextTime() (time.Time, bool) {
 	return due, due.After(q.Now())
 }
 
-// AdvanceTo makes it a later time, and removes the jobs whose retention is over by
-// then. It runs nothing. An earlier time than that of the queue changes nothing.
+// AdvanceTo advances the queue's time to t, and removes the jobs whose retention is over
+// by then. It runs no job. It does nothing if t is not after the queue's time.
 func (q *Inline) AdvanceTo(t time.Time) {
 	if !q.clock.advance(t) {
 		return
@@ -178,13 +176,13 @@ func (q *Inline) AdvanceTo(t time.Time) {
 	q.retries.run()
 }
 
-// WaitComplete runs jobs, each at its time, until all have ended, and then returns
-// true. It returns false when ctx ends first, the queue is closed, or what is left
-// can't run: it is parked, for instance, or the queue is paused.
+// WaitComplete runs jobs, each at its time, until all have ended, and then returns true.
+// It returns false if ctx ends first, the queue is closed, or the jobs that are left
+// can't run, for instance because they are parked or the queue is paused.
 func (q *Inline) WaitComplete(ctx context.Context) bool { return q.runWhile(ctx, q.idle) }
 
-// WaitJobComplete is WaitComplete for one job. It returns false where it is not
-// there.
+// WaitJobComplete is WaitComplete for one job. It returns false if the job does not
+// exist.
 func (q *Inline) WaitJobComplete(ctx context.Context, id string) bool {
 	if _, err := q.driver.Get(ctx, q.name, id); err != nil {
 		return false

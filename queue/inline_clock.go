@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// inlineClock is the time of an Inline queue. It is
-// safe for concurrent use.
+// inlineClock is the clock of an Inline queue. It is safe for concurrent use.
 type inlineClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// newInlineClock returns a clock that stands at a time; that of the system where it
-// is zero.
+// newInlineClock returns a clock that is set to now, or to the system's time if now is
+// zero.
 func newInlineClock(now time.Time) *inlineClock {
 	if now.IsZero() {
-		now = time.Now().Round(0) // without the clock that goes on
+		now = time.Now().Round(0) // without the monotonic reading
 	}
 	return &inlineClock{now: now}
 }
@@ -27,7 +26,7 @@ func (c *inlineClock) Now() time.Time {
 	return c.now
 }
 
-// advance sets the clock; false where it is not earlier.
+// advance sets the clock to a later time. It returns false if to is not later.
 func (c *inlineClock) advance(to time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// inlineRetries is a BasicRetryHandler without workers: whoever hands a job over
-// does the work.
+// inlineRetries is a BasicRetryHandler without workers: Put does the work on the caller's
+// goroutine.
 type inlineRetries struct {
 	*BasicRetryHandler
 	ctx context.Context // of the work; set by Start
@@ -34,7 +34,7 @@ func (h *inlineRetries) Put(ctx context.Context, j amboy.Job) error {
 	return err
 }
 
-// run does the work that is due.
+// run does all work that is due.
 func (h *inlineRetries) run() {
 	if !h.Started() {
 		return
@@ -44,7 +44,7 @@ func (h *inlineRetries) run() {
 	}
 }
 
-// nextDue is when a retry that failed is tried again; false where there is none.
+// nextDue returns when a failed retry is tried again. It returns false if there is none.
 func (h *inlineRetries) nextDue() (time.Time, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -43,7 +43,7 @@ func TestInlineQueueKeepsItsParts(t *testing.T) {
 	assert.True(t, q.RunNext(t.Context()))
 }
 
-func TestInlineQueueIsStartedByWhatRunsFirst(t *testing.T) {
+func TestInlineQueueIsStartedByItsFirstRun(t *testing.T) {
 	q := newInlineQueue(t, queue.InlineOptions{})
 	assert.False(t, q.Info().Started)
 	assert.False(t, q.RunNext(t.Context()))
@@ -51,7 +51,7 @@ func TestInlineQueueIsStartedByWhatRunsFirst(t *testing.T) {
 	require.ErrorIs(t, q.Start(t.Context()), amboy.ErrAlreadyStarted)
 }
 
-func TestInlineQueueRunsInItsOwnName(t *testing.T) {
+func TestQueueFromContextIsTheInlineQueue(t *testing.T) {
 	q := newInlineQueue(t, queue.InlineOptions{})
 	var seen amboy.Queue
 	put(t, q, newJob(t, "a", func(ctx context.Context, _ *funcJob) { seen = amboy.QueueFromContext(ctx) }))
@@ -68,10 +68,10 @@ func TestInlineQueueIsClosed(t *testing.T) {
 	require.ErrorIs(t, q.Put(t.Context(), noop(t, "b")), amboy.ErrQueueClosed)
 }
 
-func TestInlineQueueEndsWhatExpires(t *testing.T) {
+func TestInlineQueueEndsExpiredJobs(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	q := newInlineQueue(t, queue.InlineOptions{Time: now})
-	j := newJob(t, "a", func(context.Context, *funcJob) { assert.Fail(t, "it must not run") })
+	j := newJob(t, "a", func(context.Context, *funcJob) { assert.Fail(t, "an expired job must not run") })
 	j.UpdateTimeInfo(amboy.JobTimeInfo{DispatchBy: now.Add(time.Minute)})
 	put(t, q, j)
 	assert.Equal(t, amboy.StatePending, infoOf(t, q, "a").State)

@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// fleet replaces a process that a job kills by another one on the same store.
+// fleet replaces a process that a job kills by another process on the same store.
 type fleet struct {
 	t       *testing.T
 	store   driver.Driver
@@ -34,7 +34,7 @@ func (f *fleet) start() amboy.RetryableQueue {
 	return q
 }
 
-// kill cuts the current process off for ever, which is as good as dead to the store.
+// kill cuts off the current process for ever. To the store, it is dead.
 func (f *fleet) kill() {
 	f.kills.Add(1)
 	f.current.fail()
@@ -50,7 +50,7 @@ func TestAJobThatKillsItsProcessKillsTheFleetForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{t: t, store: newStore(t), workers: 8}
 		defer f.close()
-		var running, most atomic.Int64 // beside the killer, from its fourth run on
+		var running, most atomic.Int64 // beside the job that kills, from its fourth run on
 		killed := make(chan struct{}, 100)
 		f.start()
 		jobs := []amboy.Job{newJob(t, "killer", func(ctx context.Context, _ *funcJob) {
@@ -85,7 +85,7 @@ func TestAJobThatKillsItsProcessKillsTheFleetForEver(t *testing.T) {
 			}
 		}
 		assert.EqualValues(t, amboy.DefaultMaxInterruptions, f.kills.Load())
-		assert.Zero(t, most.Load(), "it runs alone from its fourth run on")
+		assert.Zero(t, most.Load(), "the job runs alone from its fourth run on")
 		stats := q.Stats(t.Context())
 		assert.Equal(t, amboy.QueueStats{Completed: 999, Pending: 1, Total: 1000}, stats)
 		killer := infoOf(t, q, "killer")
@@ -95,8 +95,8 @@ func TestAJobThatKillsItsProcessKillsTheFleetForEver(t *testing.T) {
 	})
 }
 
-// TestAnOperatorReleasesAJobThatWasInterruptedTooOften lets it be interrupted as often
-// again.
+// TestAnOperatorReleasesAJobThatWasInterruptedTooOften checks that a released job may be
+// interrupted as often again.
 func TestAnOperatorReleasesAJobThatWasInterruptedTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{t: t, store: newStore(t), workers: 1}
@@ -160,8 +160,8 @@ func TestStopsOfAProcessAreNoInterruptions(t *testing.T) {
 	})
 }
 
-// TestASuspectStopsAProcessWhoseJobsRunForHours has one that waits for a job that takes a
-// day.
+// TestASuspectStopsAProcessWhoseJobsRunForHours has a suspect that waits for a job that
+// takes a day.
 func TestASuspectStopsAProcessWhoseJobsRunForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{t: t, store: newStore(t), workers: 1}

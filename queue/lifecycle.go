@@ -13,21 +13,20 @@ import (
 	"github.com/mongodb/amboy/internal/events"
 )
 
-// phase is where a queue stands between its making and its end.
+// phase is the stage of a queue's life.
 type phase int32
 
 const (
 	created phase = iota
 	started
-	stopped // it takes no jobs and hands none out
+	stopped // accepts no jobs and hands none out
 )
 
-// lifecycle is what every queue has in common: its runner, and how it starts
-// and stops.
+// lifecycle is the common part of all queues: the runner, starting and stopping.
 type lifecycle struct {
 	id    string
 	phase atomic.Int32
-	// open ends, with amboy.ErrQueueClosed as its cause, when the queue stops.
+	// open ends when the queue stops. Its cause is amboy.ErrQueueClosed.
 	open context.Context
 	end  context.CancelCauseFunc
 
@@ -38,23 +37,24 @@ type lifecycle struct {
 	mu       sync.Mutex
 	runner   amboy.Runner
 	stopOnce sync.Once
-	// tasks are the goroutines that the queue started and must wait for.
+	// tasks counts the goroutines that Close waits for.
 	tasks tasks
 
-	// shut closes the queue and all that it owns.
+	// shut closes the queue and everything that it owns.
 	shut    func(context.Context)
 	closing closing
-	// leftover is what had not ended when that was over.
+	// leftover lists what had not ended when shut returned.
 	leftover leftover
-	// made is the context of the constructor, which ends a queue that is not started.
+	// made is the context of the constructor. The queue closes when it ends, unless it
+	// was started.
 	made   context.Context
 	ending ending
 }
 
 var lastQueue atomic.Int64
 
-// newOwnerID names an owner of jobs, for this process and others that share its
-// store.
+// newOwnerID returns an ID for an owner of jobs. It is unique among the processes that
+// share a store.
 func newOwnerID(kind string) string {
 	return fmt.Sprintf("%s.%s.%d.%d", kind, hostname(), os.Getpid(), lastQueue.Add(1))
 }
@@ -87,7 +87,7 @@ func (l *lifecycle) Runner() amboy.Runner {
 // setRunner replaces the runner of a queue that has not started.
 func (l *lifecycle) setRunner(r amboy.Runner, q amboy.Queue) error {
 	if r == nil {
-		return fmt.Errorf("setting the runner of queue %q: it must not be nil", l.id)
+		return fmt.Errorf("setting the runner of queue %q: runner must not be nil", l.id)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *lifecycle) setRunner(r amboy.Runner, q amboy.Queue) error {
 	return nil
 }
 
-// start starts the runner. endWith must follow once all else has started.
+// start starts the runner. The caller must call endWith once everything else has started.
 func (l *lifecycle) start(ctx context.Context) error {
 	if !l.phase.CompareAndSwap(int32(created), int32(started)) {
 		err := amboy.ErrAlreadyStarted
@@ -112,26 +112,26 @@ func (l *lifecycle) start(ctx context.Context) error {
 	}
 	if err := l.Runner().Start(ctx); err != nil {
 		if l.phase.CompareAndSwap(int32(started), int32(created)) {
-			l.endWith(l.made) //nolint:contextcheck // It may have ended meanwhile.
+			l.endWith(l.made) //nolint:contextcheck // The context may have ended meanwhile.
 		}
 		return fmt.Errorf("starting queue %q: %w", l.id, err)
 	}
-	l.obeyAtStart(ctx)
+	l.applyWorkerCountAtStart(ctx)
 	if l.isStopped() {
-		// Close, which was called meanwhile, closes the runner.
+		// Close was called meanwhile, and closes the runner.
 		return fmt.Errorf("starting queue %q: %w", l.id, amboy.ErrQueueClosed)
 	}
 	return nil
 }
 
-// madeWith closes the queue when the context of its constructor ends before Start.
+// madeWith makes the queue close when the context of its constructor ends before Start.
 func (l *lifecycle) madeWith(ctx context.Context) {
 	l.made = ctx
 	l.endWith(ctx)
 }
 
-// endWith closes the queue when ctx ends, as Close with an ended context does. A
-// context that was set before it is started does not count afterwards.
+// endWith closes the queue when ctx ends, as Close with an ended context does. A context
+// that was set before Start has no effect after it.
 func (l *lifecycle) endWith(ctx context.Context) {
 	now := l.phase.Load()
 	if phase(now) == stopped {
@@ -144,16 +144,16 @@ func (l *lifecycle) endWith(ctx context.Context) {
 	})
 }
 
-// Close stops the queue, and returns when all that it owns has ended. A second after ctx
-// has ended it returns in any case; what is left then is logged, and the jobs among it are
-// those of LeftBehind.
+// Close stops the queue, and returns when everything that it owns has ended, or within a
+// second after ctx ends. What is left then is logged, and LeftBehind returns the jobs
+// that are left.
 func (l *lifecycle) Close(ctx context.Context) {
-	l.refuse() // before a job can start that becomes ready now
+	l.refuse() // first, so that no job that becomes ready now starts
 	l.closing.run(ctx, l.shut)
 	l.ending.wait()
 }
 
-// stop ends the taking and handing out of jobs, once.
+// stop makes the queue refuse and hand out no more jobs, once.
 func (l *lifecycle) stop(wakeAll func()) {
 	l.stopOnce.Do(func() {
 		l.refuse()
@@ -167,19 +167,18 @@ func (l *lifecycle) refuse() {
 	l.end(amboy.ErrQueueClosed)
 }
 
-// onStop calls f when the queue stops, until the function that it returns is
-// called.
+// onStop calls f on a new goroutine when the queue stops, unless cancel is called first.
 func (l *lifecycle) onStop(f func()) (cancel func() bool) { return context.AfterFunc(l.open, f) }
 
-// close stops the queue, then its runner, and waits for its goroutines. When late ends,
-// it goes on without.
+// close stops the queue, closes its runner, and waits for its goroutines. When late ends,
+// it stops waiting and returns what has not ended.
 func (l *lifecycle) close(ctx, late context.Context, stop func()) (left leftover) {
 	left.add("stopping", inTime(late, func() error {
 		l.stop(stop)
 		return nil
 	}))
 	l.ending.cancel()
-	runner := l.Runner() // after which no task begins
+	runner := l.Runner() // no task begins after this
 	err := inTime(late, func() error {
 		runner.Close(ctx)
 		return nil
@@ -194,7 +193,7 @@ func (l *lifecycle) close(ctx, late context.Context, stop func()) (left leftover
 	return left
 }
 
-// accepts tells why no job can be put now.
+// accepts returns an error if no job can be put now.
 func (l *lifecycle) accepts(beforeStart bool) error {
 	switch {
 	case l.isStopped():
@@ -206,8 +205,7 @@ func (l *lifecycle) accepts(beforeStart bool) error {
 	}
 }
 
-// waitFor waits until a channel is closed; false where ctx or the queue ends
-// first.
+// waitFor waits until done is closed. It returns false if ctx or the queue ends first.
 func (l *lifecycle) waitFor(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -224,14 +222,14 @@ func (l *lifecycle) waitFor(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// smallStream is the number of items up to which a stream needs no goroutine.
+// smallStream is the number of items up to which stream uses no goroutine.
 const smallStream = 512
 
-// unknownLength is the length of a stream that is not known.
+// unknownLength is the length of a stream whose length is not known.
 const unknownLength = -1
 
-// stream sends items, of which there are length at most, and closes the channel at
-// the end, when ctx ends, and when the queue stops.
+// stream sends at most length items. It closes the channel after the last item, when ctx
+// ends, and when the queue stops.
 func stream[T any](ctx context.Context, l *lifecycle, length int, items iter.Seq[T]) <-chan T {
 	if length != unknownLength && length <= smallStream {
 		return filled(items)
@@ -239,7 +237,7 @@ func stream[T any](ctx context.Context, l *lifecycle, length int, items iter.Seq
 	l.mu.Lock()
 	stopped := l.isStopped()
 	if !stopped {
-		l.tasks.begin() // with the lock, so that close waits for it
+		l.tasks.begin() // under the lock, so that close waits for it
 	}
 	l.mu.Unlock()
 	if stopped {
@@ -262,7 +260,7 @@ func stream[T any](ctx context.Context, l *lifecycle, length int, items iter.Seq
 	return out
 }
 
-// filled returns a closed channel that has all of the items.
+// filled returns a closed channel that holds all items.
 func filled[T any](items iter.Seq[T]) <-chan T {
 	all := slices.Collect(items)
 	out := make(chan T, len(all))

@@ -23,37 +23,37 @@ import (
 	"github.com/mongodb/amboy/queue/internal/wait"
 )
 
-// local is the queue of jobs by reference.
+// local is a queue that holds jobs by reference.
 type local struct {
 	lifecycle
 	marks   marks
 	opts    LocalOptions
-	invalid error // why the queue can't be used, where its options are not valid
+	invalid error // the error of invalid options; nil if they are valid
 	now     func() time.Time
 
-	mu       sync.Mutex
-	schedule schedule.Schedule[localJob]
-	arrivals arrivals.List[localEntry]
-	arrived  uint64 // the last number of a job
-	control  amboy.QueueControl
-	workers  wait.Line // in Next
-	putters  wait.Line // in Put, for room
-	waking   bool      // a worker was woken, and has not looked yet
-	called   int       // Puts that were woken, and have not looked yet
-	complete completion
-	tags     localTags
-	timer    wakeTimer
-	// foreign are the entries that were put as in progress, until they end or their
-	// locks are stale, and locks is when to look at these.
+	mu           sync.Mutex
+	schedule     schedule.Schedule[localJob]
+	arrivals     arrivals.List[localEntry]
+	arrived      uint64 // the number of the last job
+	control      amboy.QueueControl
+	workers      wait.Line // waiting in Next
+	putters      wait.Line // waiting in Put for room
+	waking       bool      // a worker was woken, and has not tried to take a job yet
+	wokenPutters int       // Puts that were woken, and have not tried to add their job yet
+	complete     completion
+	tags         localTags
+	timer        wakeTimer
+	// foreign holds the entries that were put as in progress, until they end or their
+	// locks are stale. locks fires when the next of these locks becomes stale.
 	foreign map[*localEntry]struct{}
 	locks   wakeTimer
-	// parked has the reasons of those that a person has set aside, and cancels those
-	// of the running ones that somebody has canceled.
+	// parked holds the reasons of entries that an operator has parked. cancels holds the
+	// reasons of running entries that are to be canceled.
 	parked, cancels map[*localEntry]string
 
 	// These are read without the lock.
 	taken     localTaken
-	canceling atomic.Int64 // the length of cancels
+	canceling atomic.Int64 // len(cancels)
 
 	changes driver.Subscribers
 	notes   notes.Store
@@ -61,15 +61,14 @@ type local struct {
 	announcer localAnnouncer
 }
 
-// localJob is what the queue keeps of a job beside its place in the schedule.
+// localJob is what the queue stores about a job in addition to its place in the schedule.
 type localJob struct {
 	job    amboy.Job
-	tags   *[]string                // as it was put; nil for none
-	number uint64                   // in the order in which the jobs were put, or retried
-	run    atomic.Pointer[localRun] // the last; nil where nobody told of it
-	preset bool                     // it was put as completed or as in progress
-	// ending is true from when a call has begun to end the attempt, so that no other
-	// ends it too.
+	tags   *[]string                // at the time of Put; nil if it has none
+	number uint64                   // position in the order in which jobs were put or retried
+	run    atomic.Pointer[localRun] // the latest run; nil if JobContext was not called for it
+	preset bool                     // put as completed or as in progress
+	// ending is set by the one call that ends the attempt.
 	ending atomic.Bool
 }
 
@@ -109,8 +108,8 @@ func (q *local) Start(ctx context.Context) error {
 	return nil
 }
 
-// endForwardEdges refuses edges to jobs that are not there from now on, unless
-// there are some, which it returns.
+// endForwardEdges makes the queue refuse edges to jobs that do not exist, unless it has
+// such edges. It returns the IDs of the missing jobs.
 func (q *local) endForwardEdges() (missing []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,16 +125,16 @@ func (q *local) closeAll(ctx context.Context) {
 	defer cancel()
 	left := q.close(ctx, late, q.wakeAll)
 	if !q.timer.calls.wait(late) || !q.locks.calls.wait(late) {
-		left.add("what time brings", amboy.ErrLeftBehind)
+		left.add("timers", amboy.ErrLeftBehind)
 	}
 	q.noteLeft(ctx, left)
 	q.closeEvents(q.now())
 }
 
-// wakeAll wakes everybody who waits on the queue, to see that it stopped.
+// wakeAll wakes all waiters, so that they find the queue stopped.
 func (q *local) wakeAll() {
 	q.mu.Lock()
-	woken := append(q.workers.TakeAll(), q.callPutters()...)
+	woken := append(q.workers.TakeAll(), q.takePutters()...)
 	q.mu.Unlock()
 	for _, w := range woken {
 		w.Wake()
@@ -144,9 +143,10 @@ func (q *local) wakeAll() {
 	q.locks.stop()
 }
 
-// callPutters returns the Puts that wait for room, to be woken and refused.
-func (q *local) callPutters() []*wait.Waiter {
-	q.called += q.putters.Len()
+// takePutters returns all Puts that wait for room. The caller wakes them, and they are
+// refused.
+func (q *local) takePutters() []*wait.Waiter {
+	q.wokenPutters += q.putters.Len()
 	return q.putters.TakeAll()
 }
 
@@ -197,7 +197,8 @@ func (q *local) insert(ctx context.Context, jobs []amboy.Job) error {
 	return amboy.CollateWriteErrors(errs)
 }
 
-// newEntry checks a job that is to be put.
+// newEntry checks a job that is to be put, and makes its entry. A panic of the job is
+// returned as an error.
 func (q *local) newEntry(j amboy.Job) (e *localEntry, err error) {
 	err = errorOfPanic(func() (err error) {
 		e, err = q.describe(j)
@@ -206,7 +207,7 @@ func (q *local) newEntry(j amboy.Job) (e *localEntry, err error) {
 	return e, err
 }
 
-// describe asks a job for all that the queue needs to know, without the lock.
+// describe reads everything that the queue needs from the job, without holding the lock.
 func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	if q.invalid != nil {
 		return nil, fmt.Errorf("queue %q: %w", q.id, q.invalid)
@@ -239,8 +240,8 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	return e, nil
 }
 
-// put adds an entry, waiting for room where there is none. Who came first gets
-// room first.
+// put adds an entry. It waits while the queue is full. Waiting Puts are served in FIFO
+// order.
 func (q *local) put(ctx context.Context, e *localEntry) error {
 	if err := cmp.Or(ctx.Err(), driver.RefuseTransaction(mongodb.ShowTransaction(ctx))); err != nil {
 		return fmt.Errorf("putting job %q: %w", e.ID, err)
@@ -248,7 +249,7 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 	for inTurn := false; ; inTurn = true {
 		q.mu.Lock()
 		if inTurn {
-			q.called--
+			q.wokenPutters--
 		}
 		err := q.accepts(q.opts.PutBeforeStart)
 		if err == nil && q.control.Draining {
@@ -283,17 +284,17 @@ func (q *local) put(ctx context.Context, e *localEntry) error {
 	}
 }
 
-// tagsOf are the tags of a job; nil for none, as most have.
+// tagsOf returns the tags of a job, or nil if it has none, as most jobs.
 func tagsOf(j amboy.Job) *[]string {
 	tags := amboy.TagsOf(j)
 	if len(tags) == 0 {
 		return nil
 	}
-	kept := tags // which alone is allocated
+	kept := tags // only this copy is allocated
 	return &kept
 }
 
-// dropUnfinished takes an entry out whose job panicked while it was added.
+// dropUnfinished removes an entry whose job panicked while the entry was added.
 func (q *local) dropUnfinished(e *localEntry, err error) {
 	if err == nil {
 		return
@@ -307,19 +308,21 @@ func (q *local) dropUnfinished(e *localEntry, err error) {
 	}
 }
 
-// mustWait tells whether an entry must wait for room. One whose ID or unique key
-// is taken need not, as it will be refused, nor one that is not to run.
+// mustWait reports whether an entry must wait for room. An entry that will be refused
+// because its ID or unique key is taken does not wait, nor does a preset entry, which is
+// not pending.
 func (q *local) mustWait(e *localEntry, inTurn bool) bool {
 	return !e.Job.preset && !q.hasRoom(inTurn) && q.schedule.Duplicate(e) == nil
 }
 
-// hasRoom tells whether a job can be added by somebody whose turn it is, or who
-// just came. The room for those who were called is theirs.
+// hasRoom reports whether a job can be added. inTurn is true for a Put that was woken
+// because room became free. Room that is reserved for woken Puts is not available to new
+// ones.
 func (q *local) hasRoom(inTurn bool) bool {
 	if q.opts.Capacity == 0 {
 		return true
 	}
-	return q.schedule.Pending()+q.called < q.opts.Capacity && (inTurn || q.putters.Len() == 0)
+	return q.schedule.Pending()+q.wokenPutters < q.opts.Capacity && (inTurn || q.putters.Len() == 0)
 }
 
 // add adds an entry to the schedule.
@@ -333,26 +336,26 @@ func (q *local) add(e *localEntry) error {
 		if err := q.schedule.Add(e, now); err != nil {
 			return err
 		}
-		markNew(e.Job.job, now) // before a worker can take it
+		markNew(e.Job.job, now) // before a worker can take the job
 	}
 	q.arrive(e)
 	if e.Job.tags != nil {
 		q.tags.add(e.ID, *e.Job.tags)
 	}
-	q.tell(amboy.EventPut, e.Job.job, now)
+	q.publish(amboy.EventPut, e.Job.job, now)
 	q.setTimer()
 	return nil
 }
 
-// arrive makes an entry the last in the order of arrival.
+// arrive makes an entry the last one in the order of arrival.
 func (q *local) arrive(e *localEntry) {
 	q.arrived++
 	e.Job.number = q.arrived
 	q.arrivals.Add(e.Job.number, e)
 }
 
-// await waits to be woken. Where ctx ends first it passes a signal on that came
-// at the same time, and returns an error.
+// await waits to be woken, and returns an error if ctx ends first. A wake-up that comes
+// at the same time is passed on to another waiter.
 func (q *local) await(ctx context.Context, line *wait.Line, w *wait.Waiter) error {
 	err := w.Wait(ctx)
 	if err == nil {
@@ -369,7 +372,7 @@ func (q *local) await(ctx context.Context, line *wait.Line, w *wait.Waiter) erro
 	if line == &q.workers {
 		q.waking = false
 	} else {
-		q.called--
+		q.wokenPutters--
 	}
 	worker, putter := q.wakeWorker(), q.wakePutter()
 	q.mu.Unlock()
@@ -378,9 +381,9 @@ func (q *local) await(ctx context.Context, line *wait.Line, w *wait.Waiter) erro
 	return err
 }
 
-// wakeWorker returns the worker to wake, where there is something to run and
-// none is waking up already. Each worker that starts a job wakes the next, so
-// that a burst of Puts costs one wake-up and not one for each.
+// wakeWorker returns the worker to wake, or nil if no job may start or a woken worker has
+// not tried to take a job yet. Each worker that takes a job wakes the next, so a burst of
+// Puts costs one wake-up instead of one per job.
 func (q *local) wakeWorker() *wait.Waiter {
 	if q.waking || !q.mayStart() {
 		return nil
@@ -390,24 +393,23 @@ func (q *local) wakeWorker() *wait.Waiter {
 	return w
 }
 
-// wakePutter returns the Put to wake, where there is room for its job.
+// wakePutter returns the Put to wake, or nil if no Put waits or the queue is full.
 func (q *local) wakePutter() *wait.Waiter {
 	if q.putters.Len() == 0 || !q.hasRoom(true) {
 		return nil
 	}
-	q.called++
+	q.wokenPutters++
 	return q.putters.TakeFirst()
 }
 
-// setTimer arranges for advance to be called when the time of a job comes.
+// setTimer schedules the call of advance for the next time in the schedule.
 func (q *local) setTimer() {
 	if at, ok := q.schedule.NextTime(); ok {
 		q.timer.set(at)
 	}
 }
 
-// advance makes the jobs ready whose time has come, and ends those that have
-// expired.
+// advance makes jobs ready whose time has come, and ends jobs that have expired.
 func (q *local) advance() {
 	q.mu.Lock()
 	expired := q.schedule.Advance(q.now())
@@ -417,8 +419,8 @@ func (q *local) advance() {
 	}
 }
 
-// shortenWaits makes backoffs and snoozes begin now that were set before the clock was
-// set back, so that they do not last longer.
+// shortenWaits shortens the backoffs and snoozes that were set before the clock was set
+// back, so that they do not last longer than intended.
 func (q *local) shortenWaits() {
 	q.mu.Lock()
 	shortened := q.schedule.ShortenWaits(q.now())
@@ -429,11 +431,11 @@ func (q *local) shortenWaits() {
 	q.unlock()
 	for _, s := range shortened {
 		if !s.Scheduled {
-			continue // the job knows nothing of that wait
+			continue // this wait is not part of the job's times
 		}
 		err := errorOfPanic(func() error {
 			times := s.Entry.Job.job.TimeInfo()
-			s.Entry.Job.job.UpdateTimeInfo(amboy.JobTimeInfo{ // It may run by now, so that its other times change.
+			s.Entry.Job.job.UpdateTimeInfo(amboy.JobTimeInfo{ // Only these: it may run by now and change its other times.
 				WaitUntil:  earlier(times.WaitUntil, s.By),
 				DispatchBy: earlier(times.DispatchBy, s.By),
 			})
@@ -457,7 +459,7 @@ func earlier(t time.Time, by time.Duration) time.Time {
 	return t.Add(-by)
 }
 
-// expire ends a job that did not start in time.
+// expire ends a job that did not start before its DispatchBy.
 func (q *local) expire(e *localEntry) {
 	markExpired(e.Job.job)
 	q.finish(e)
@@ -475,7 +477,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 			if runs {
 				now := q.now()
 				markRunning(e.Job.job, q.id, now)
-				q.tell(amboy.EventStarted, e.Job.job, now)
+				q.publish(amboy.EventStarted, e.Job.job, now)
 			}
 			return nil
 		})
@@ -489,8 +491,7 @@ func (q *local) Next(ctx context.Context) amboy.Job {
 	}
 }
 
-// endPanicked ends an entry that was taken, and whose job has panicked outside of its
-// run.
+// endPanicked ends an entry that was taken, after its job has panicked outside its run.
 func (q *local) endPanicked(e *localEntry, panicked error) {
 	j, now := e.Job.job, q.now()
 	err := errorOfPanic(func() error {
@@ -500,7 +501,7 @@ func (q *local) endPanicked(e *localEntry, panicked error) {
 		return nil
 	})
 	logging.Error(q.open, message.Fields{
-		"message": "ended a job that panicked outside of its run",
+		"message": "ended a job that panicked outside its run",
 		"queue":   q.id,
 		"job_id":  e.ID,
 		"error":   errors.Join(panicked, err).Error(),
@@ -512,8 +513,8 @@ func (q *local) endPanicked(e *localEntry, panicked error) {
 	q.unlock()
 }
 
-// take returns the next entry to run, with its edges that failed; nil when ctx or
-// the queue ends.
+// take waits for an entry to run, and returns it with its failed edges. It returns nil
+// when ctx or the queue ends.
 func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	q.mu.Lock()
 	for ctx.Err() == nil && !q.isStopped() {
@@ -543,8 +544,8 @@ func (q *local) take(ctx context.Context) (e *localEntry, failed []string) {
 	return nil, nil
 }
 
-// mayRun asks the dependency of a job that was taken. Where the job is not to
-// run it is ended, or waits.
+// mayRun reports whether a job that was taken may run, by its deadline and its
+// dependency. If not, mayRun ends or postpones the job.
 func (q *local) mayRun(e *localEntry, failed []string) bool {
 	if deadline := e.DispatchBy; !deadline.IsZero() && deadline.Before(q.now()) {
 		q.expire(e)
@@ -556,7 +557,7 @@ func (q *local) mayRun(e *localEntry, failed []string) bool {
 	}
 	state, reason := consult(m, failed)
 	if running, err := q.running(e.ID); err != nil || running != e {
-		return false // it was completed meanwhile
+		return false // completed meanwhile
 	}
 	switch state {
 	case dependency.Ready:
@@ -577,12 +578,12 @@ func (q *local) postpone(e *localEntry) {
 	q.mu.Lock()
 	e.Backoff = nextRecheck(e.Backoff)
 	q.schedule.ReleaseSince(e, now, now.Add(e.Backoff), now)
-	q.wentOn(e, now)
+	q.requeued(e, now)
 }
 
-// wentOn is called with the lock, which it releases, when an entry has run and is to
-// run again. Where somebody has canceled it, it ends instead.
-func (q *local) wentOn(e *localEntry, now time.Time) {
+// requeued is called with the lock, and releases it, when an entry has run and was put back
+// to run again. If a cancel was requested meanwhile, requeued ends the entry.
+func (q *local) requeued(e *localEntry, now time.Time) {
 	q.taken.remove(e)
 	reason, canceled := q.cancels[e]
 	if canceled {
@@ -590,11 +591,11 @@ func (q *local) wentOn(e *localEntry, now time.Time) {
 	}
 	q.unlock()
 	if canceled {
-		q.tellEnd(e.Job.job, now)
+		q.publishEnd(e.Job.job, now)
 	}
 }
 
-// unlock releases the lock after a change, and wakes those who can go on now.
+// unlock releases the lock after a change, and wakes a worker and a Put that can proceed.
 func (q *local) unlock() {
 	q.setTimer()
 	worker, putter := q.wakeWorker(), q.wakePutter()
@@ -604,7 +605,7 @@ func (q *local) unlock() {
 	q.changes.Notify(driver.Anywhere)
 }
 
-// Release takes a job back whose run was interrupted.
+// Release implements amboy.JobReleaser: it takes back a job whose run was interrupted.
 func (q *local) Release(ctx context.Context, j amboy.Job) error {
 	if err := q.release(ctx, j, time.Time{}, amboy.EventHandedBack); err != nil {
 		return fmt.Errorf("releasing a job of queue %q: %w", q.id, err)
@@ -612,7 +613,7 @@ func (q *local) Release(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// Snooze takes a job back that wants to run again later.
+// Snooze implements amboy.JobSnoozer: it takes back a job that is to run again later.
 func (q *local) Snooze(ctx context.Context, j amboy.Job, until time.Time) error {
 	until = notTooSoon(until, q.now())
 	if err := q.release(ctx, j, until, amboy.EventSnoozed); err != nil {
@@ -621,7 +622,7 @@ func (q *local) Snooze(ctx context.Context, j amboy.Job, until time.Time) error 
 	return nil
 }
 
-// release takes a job back, unless somebody has canceled it.
+// release takes a job back. It completes the job if a cancel was requested.
 func (q *local) release(ctx context.Context, j amboy.Job, until time.Time, kind amboy.EventKind) error {
 	if amboy.IsNilJob(j) {
 		return errors.New("the job must not be nil")
@@ -635,16 +636,16 @@ func (q *local) release(ctx context.Context, j amboy.Job, until time.Time, kind 
 		return q.Complete(ctx, j)
 	}
 	now := q.now()
-	q.tell(kind, j, now)
+	q.publish(kind, j, now)
 	forgetRun(j)
 	q.mu.Lock()
 	e.Backoff = 0
 	q.schedule.ReleaseSince(e, now, until, now)
-	q.wentOn(e, now)
+	q.requeued(e, now)
 	return nil
 }
 
-// running returns the entry of a job that runs.
+// running returns the entry of a running job.
 func (q *local) running(id string) (*localEntry, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -653,13 +654,13 @@ func (q *local) running(id string) (*localEntry, error) {
 		return nil, amboy.NewJobNotFoundErrorf("queue %q has no job %q", q.id, id)
 	}
 	if e.Place() != schedule.Running {
-		return nil, fmt.Errorf("it is not running: %w", amboy.ErrLeaseLost)
+		return nil, fmt.Errorf("not running: %w", amboy.ErrLeaseLost)
 	}
 	return e, nil
 }
 
-// Complete ends a job. One that is not running yet never will, and the context of one
-// that still runs ends.
+// Complete ends a job. A job that has not started never will. If the job still runs, its
+// context ends.
 func (q *local) Complete(_ context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("completing a job of queue %q: the job must not be nil", q.id)
@@ -672,11 +673,11 @@ func (q *local) Complete(_ context.Context, j amboy.Job) error {
 		markCanceledFor(e.Job.job, reason)
 	}
 	if !e.Job.ending.CompareAndSwap(false, true) {
-		return fmt.Errorf("completing job %q: its attempt has ended already: %w", j.ID(), amboy.ErrLeaseLost)
+		return fmt.Errorf("completing job %q: attempt has already ended: %w", j.ID(), amboy.ErrLeaseLost)
 	}
-	run := e.Job.run.Load() // before another attempt can begin
+	run := e.Job.run.Load() // read it before another attempt can begin
 	if run.isOver() {
-		e.Job.run.CompareAndSwap(run, nil) // it need not be kept with the job
+		e.Job.run.CompareAndSwap(run, nil) // free it: the queue keeps the finished entry
 		run = nil
 	}
 	q.endOnce(e)
@@ -686,8 +687,8 @@ func (q *local) Complete(_ context.Context, j amboy.Job) error {
 	return nil
 }
 
-// unended returns the entry of a job that has not ended. It takes the lock only for
-// one that a worker has not taken, or that was missed.
+// unended returns the entry of a job that has not ended. It takes the lock only if
+// q.taken does not contain the job.
 func (q *local) unended(id string) (*localEntry, error) {
 	if e := q.taken.get(id); e != nil {
 		return e, nil
@@ -696,23 +697,23 @@ func (q *local) unended(id string) (*localEntry, error) {
 	defer q.mu.Unlock()
 	e, ok := q.schedule.Get(id)
 	if !ok {
-		return nil, amboy.NewJobNotFoundErrorf("queue %q does not have it", q.id)
+		return nil, amboy.NewJobNotFoundErrorf("not found in queue %q", q.id)
 	}
 	if e.Place() == schedule.Finished {
-		return nil, fmt.Errorf("it has ended already: %w", amboy.ErrLeaseLost)
+		return nil, fmt.Errorf("already ended: %w", amboy.ErrLeaseLost)
 	}
 	return e, nil
 }
 
-// finish ends an attempt of a job, and the job, unless another attempt follows. It does
-// nothing if another call ends the attempt.
+// finish ends an attempt of a job, and also the job, unless another attempt follows. It
+// does nothing if another call ends the attempt.
 func (q *local) finish(e *localEntry) {
 	if e.Job.ending.CompareAndSwap(false, true) {
 		q.endOnce(e)
 	}
 }
 
-// endOnce is finish for the only call that ends the attempt.
+// endOnce ends the attempt. Only the call that has set e.Job.ending calls it.
 func (q *local) endOnce(e *localEntry) {
 	err := errorOfPanic(func() error {
 		q.endAttempt(e)
@@ -734,10 +735,11 @@ func (q *local) endAttempt(e *localEntry) {
 	q.mu.Lock()
 	q.finished(e, succeeded, now)
 	q.unlock()
-	q.tellEnd(j, now)
+	q.publishEnd(j, now)
 }
 
-// finished ends an entry. The caller holds the lock.
+// finished removes the bookkeeping of an entry that ended, and wakes its waiters. The
+// caller holds the lock.
 func (q *local) finished(e *localEntry, succeeded bool, now time.Time) {
 	delete(q.parked, e)
 	if len(q.cancels) > 0 {

@@ -9,13 +9,12 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// localAdmin is what people look after the jobs of a local queue with, as though
-// they were records. The queue is the only one of its store, and its ID is its name.
+// localAdmin is the driver.Admin of a local queue, the view for management. It presents
+// jobs as records. The queue is the only queue of its store, and its ID is its name.
 //
-// A record is made of a job as it is. What only the job itself knows, its Body and
-// its result, is left out until the job has ended, as its owner may change it until
-// then, and where the job can't be encoded. The queue keeps a number of jobs that
-// ended, whatever their ForgetAt.
+// A record describes a job as it is now. Its Body and result are left out until the job
+// has ended, because the job's owner may change them until then, and if the job can't be
+// encoded. The queue keeps a fixed number of finished jobs and ignores ForgetAt.
 type localAdmin struct{ *local }
 
 func (q *local) admin() driver.Admin { return localAdmin{q} }
@@ -36,8 +35,8 @@ func (a localAdmin) Get(ctx context.Context, queue, id string) (*driver.Record, 
 	return a.record(v), nil
 }
 
-// Attempts implements driver.Admin. The attempts of a job are the job itself, of
-// which there is only the latest.
+// Attempts implements driver.Admin. A local queue keeps only the latest attempt of a job,
+// the job itself.
 func (a localAdmin) Attempts(ctx context.Context, queue, id string) ([]*driver.Record, error) {
 	r, err := a.Get(ctx, queue, id)
 	switch {
@@ -73,7 +72,8 @@ func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	return []driver.QueueInfo{{Name: a.id, Control: a.control, Stats: a.schedule.Stats()}}, nil
 }
 
-// Control implements driver.Admin. Nothing can be set for a queue that is not there.
+// Control implements driver.Admin. It returns an error for a change to a queue that does
+// not exist.
 func (a localAdmin) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
 	err := ctx.Err()
 	switch {

@@ -10,10 +10,9 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// Act implements driver.Admin. Where its context ends in between it returns what was
-// done until then, and the error. A job that was restarted keeps its place in the order
-// of Find. One whose run still goes on, though somebody has completed it, can't be
-// restarted.
+// Act implements driver.Admin. If ctx ends before it is done, Act returns what was done
+// until then and an error. A restarted job keeps its place in the order of Find. A
+// completed job whose run has not returned can't be restarted.
 func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	if err := req.Action.Validate(); err != nil {
 		return driver.Acted{}, err
@@ -31,7 +30,7 @@ func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acte
 			break
 		}
 		more = a.actStride(w, &act)
-		act.tell()
+		act.publish()
 	}
 	act.done.Next = a.cursor(w)
 	if err != nil {
@@ -40,20 +39,20 @@ func (a localAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acte
 	return act.done, nil
 }
 
-// localAct is an Act that is under way.
+// localAct is an Act in progress.
 type localAct struct {
 	driver.ActRequest
 	queue *local
 	done  driver.Acted
-	// ended are the jobs that it has ended, and canceled the runs, of which nobody
-	// was told yet.
+	// ended are the jobs that Act has ended and canceled are the runs that it has
+	// canceled, since the last call of publish.
 	ended    []*localEntry
 	endedAt  time.Time
 	canceled []*localRun
 }
 
-// actStride acts on jobs until the limit of the request is reached, or others have
-// waited for the lock long enough. It tells whether it should be called again.
+// actStride acts on jobs until the limit of the request is reached, or it has examined
+// localStride jobs under the lock. It reports whether more jobs may follow.
 func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 	a.mu.Lock()
 	if act.DryRun {
@@ -68,13 +67,13 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 			return false
 		}
 		w.At = e.Job.number
-		if !w.mayBe(a.local, e) {
+		if !w.mayMatch(a.local, e) {
 			continue
 		}
-		if v := a.view(e); !w.selects(&v) {
+		if v := a.view(e); !w.matches(&v) {
 			continue
 		}
-		act.on(e)
+		act.apply(e)
 		if act.done.Done+act.done.Skipped >= act.Limit {
 			return false
 		}
@@ -82,8 +81,9 @@ func (a localAdmin) actStride(w *localWalk, act *localAct) (more bool) {
 	return true
 }
 
-// on acts on an entry. Like all below it is called with the lock of the queue.
-func (act *localAct) on(e *localEntry) {
+// apply applies the action to an entry if its state allows it. apply and the functions below
+// are called with the lock of the queue, unless they say otherwise.
+func (act *localAct) apply(e *localEntry) {
 	now := act.queue.now()
 	switch {
 	case !act.queue.schedule.Allows(e, act.Action.Kind, now),
@@ -93,12 +93,12 @@ func (act *localAct) on(e *localEntry) {
 		act.done.Done++
 	default:
 		act.done.Done++
-		act.do(e, now)
+		act.perform(e, now)
 	}
 }
 
-// do does the action to an entry whose state allows it.
-func (act *localAct) do(e *localEntry, now time.Time) {
+// perform performs the action on an entry whose state allows it.
+func (act *localAct) perform(e *localEntry, now time.Time) {
 	q := act.queue
 	switch act.Action.Kind {
 	case driver.Cancel:
@@ -125,18 +125,19 @@ func (act *localAct) do(e *localEntry, now time.Time) {
 	}
 }
 
-// tell tells of what was done. It is called without the lock.
-func (act *localAct) tell() {
+// publish cancels the contexts of canceled runs, and publishes the ends of jobs. It is
+// called without the lock.
+func (act *localAct) publish() {
 	for _, run := range act.canceled {
 		run.cancel(amboy.ErrAborted)
 	}
 	for _, e := range act.ended {
-		act.queue.tellEnd(e.Job.job, act.endedAt)
+		act.queue.publishEnd(e.Job.job, act.endedAt)
 	}
 	act.canceled, act.ended = nil, nil
 }
 
-// cancel ends an entry, or the context of its run.
+// cancel ends an entry, or requests the cancellation of its run.
 func (act *localAct) cancel(e *localEntry, now time.Time) {
 	q, reason := act.queue, act.Action.Reason
 	if e.Place() != schedule.Running {
@@ -154,7 +155,7 @@ func (act *localAct) cancel(e *localEntry, now time.Time) {
 	}
 }
 
-// endCanceled ends an entry that does not run. The caller tells of it.
+// endCanceled ends an entry that does not run. The caller publishes its end.
 func (q *local) endCanceled(e *localEntry, reason string, now time.Time) {
 	j := e.Job.job
 	status := j.Status()
@@ -166,8 +167,8 @@ func (q *local) endCanceled(e *localEntry, reason string, now time.Time) {
 	q.finished(e, false, now)
 }
 
-// cancelReason tells whether somebody has canceled an entry that runs, and why. It
-// takes the lock where somebody has canceled one.
+// cancelReason reports whether the cancellation of a running entry was requested, and
+// why. It takes the lock only if any cancellation is requested.
 func (q *local) cancelReason(e *localEntry) (reason string, canceled bool) {
 	if q.canceling.Load() == 0 {
 		return "", false
@@ -195,7 +196,8 @@ func (q *local) reschedule(e *localEntry, at, now time.Time) {
 	q.schedule.Reschedule(e, at, now)
 }
 
-// prioritize leaves a job alone that runs. The schedule goes by what it knows itself.
+// prioritize changes the priority of an entry. It does not touch a job that runs; the
+// schedule uses its own copy of the priority.
 func (q *local) prioritize(e *localEntry, priority int) {
 	if p, ok := e.Job.job.(amboy.Prioritized); ok && e.Place() != schedule.Running {
 		p.SetPriority(priority)
@@ -211,8 +213,8 @@ func (q *local) park(e *localEntry, reason string) {
 	q.schedule.Park(e)
 }
 
-// restart makes a job that ended as it was when it was put, but for its attempt errors
-// and its count.
+// restart resets a finished job to the state in which it was put, except for its attempt
+// errors and its modification count.
 func (q *local) restart(e *localEntry, now time.Time) {
 	j := e.Job.job
 	status := j.Status()

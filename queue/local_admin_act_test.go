@@ -19,8 +19,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// adminKinds are queues that must do the same when they are told the same: one that
-// holds jobs by reference, and one that stores them.
+// adminKinds are queues that must respond alike to administration: one holds jobs by
+// reference, one stores them.
 var adminKinds = []func(t *testing.T) amboy.Queue{
 	func(t *testing.T) amboy.Queue {
 		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 3, PutBeforeStart: true})
@@ -34,16 +34,16 @@ var adminKinds = []func(t *testing.T) amboy.Queue{
 	},
 }
 
-// administered is a queue whose jobs are looked after.
+// administered is a queue with the driver.Admin of its store.
 type administered struct {
 	t     *testing.T
 	queue amboy.Queue
 	admin driver.Admin
-	name  string // by which admin knows the queue
+	name  string // of the queue in admin
 }
 
-// onAdminKinds runs a test with a started queue of each kind, each in a bubble of its
-// own, and checks that both returned the same. It returns that.
+// onAdminKinds runs a test with a started queue of each kind, each in its own bubble. It
+// checks that both returned the same value, and returns it.
 func onAdminKinds[R any](t *testing.T, test func(a administered) R) R {
 	t.Helper()
 	var results []R
@@ -54,11 +54,11 @@ func onAdminKinds[R any](t *testing.T, test func(a administered) R) R {
 			results = append(results, test(administer(t, q)))
 		})
 	}
-	assert.Equal(t, results[1], results[0], "what a stored queue does, and a local one")
+	assert.Equal(t, results[1], results[0], "a stored queue and a local queue")
 	return results[0]
 }
 
-// administer starts a queue.
+// administer starts a queue, and returns it with its driver.Admin.
 func administer(t *testing.T, q amboy.Queue) administered {
 	t.Helper()
 	require.NoError(t, q.Start(t.Context()))
@@ -67,10 +67,10 @@ func administer(t *testing.T, q amboy.Queue) administered {
 	return administered{t, q, store.Admin(), store.Queues()[0]}
 }
 
-// all selects the jobs of the queue.
+// all returns a query for the jobs of the queue.
 func (a administered) all() driver.Query { return driver.Query{Queues: []string{a.name}} }
 
-// jobs selects some of them.
+// jobs returns a query for some jobs of the queue.
 func (a administered) jobs(ids ...string) driver.Query {
 	q := a.all()
 	q.JobIDs = ids
@@ -84,7 +84,7 @@ func (a administered) act(q driver.Query, action driver.Action) driver.Acted {
 	return acted
 }
 
-// find finds jobs, page by page.
+// find returns the records that a query selects, read page by page.
 func (a administered) find(q driver.Query, page driver.PageRequest) (found []*driver.Record) {
 	a.t.Helper()
 	for {
@@ -99,7 +99,7 @@ func (a administered) find(q driver.Query, page driver.PageRequest) (found []*dr
 	}
 }
 
-// outcome is what can be seen of a job, whatever holds it.
+// outcome is the visible state of a job that does not depend on the kind of queue.
 type outcome struct {
 	ID              string
 	State           amboy.JobState
@@ -114,7 +114,7 @@ type outcome struct {
 	Attempt         int      `json:",omitempty"`
 }
 
-// outcomes are those of all jobs, in the order of arrival, one on a line.
+// outcomes returns the outcomes of all jobs in the order of arrival, each as one line.
 func (a administered) outcomes() (all []string) {
 	a.t.Helper()
 	for _, r := range a.find(a.all(), driver.PageRequest{Limit: 3}) {
@@ -135,22 +135,22 @@ func outcomeOf(r *driver.Record) outcome {
 		o.Failed = r.Dependency.Failed
 	}
 	slices.Sort(o.Held)
-	// Who runs it has another name, and claims and renews leases.
+	// The owner's name differs, and stored queues also count claims and renewals.
 	o.Status.Owner, o.Status.ModificationTime, o.Status.ModificationCount = "", time.Time{}, 0
 	if o.State == amboy.StateExpired {
-		o.Times.Start = time.Time{} // when it was claimed, where somebody has to, to end it
+		o.Times.Start = time.Time{} // a stored queue claims the job to end it
 	}
 	if o.State == amboy.StateCanceled && !o.Times.Start.IsZero() {
-		o.Times.End, o.Status.Attempts = time.Time{}, nil // It ends when its process looks.
+		o.Times.End, o.Status.Attempts = time.Time{}, nil // It ends when its process finds it.
 	}
 	if o.State == amboy.StateCanceled {
-		o.Failed = nil // A store need not tell those that do not run.
+		o.Failed = nil // A store does not have to pass them to jobs that never run.
 	}
 	return o
 }
 
-// inEveryState puts a job in each state, which its ID names, and pauses the queue. The
-// one that runs ends with its context, or after two hours.
+// inEveryState pauses the queue, and puts a job in each state. The ID of a job names its
+// state. The running job ends with its context, or after two hours.
 func (a administered) inEveryState() {
 	t := a.t
 	t.Helper()
@@ -183,7 +183,7 @@ func (a administered) inEveryState() {
 	pass(2 * time.Second)
 }
 
-// everyStates are the jobs of inEveryState, in their order.
+// everyStates lists the jobs of inEveryState, in their order.
 var everyStates = []struct {
 	id    string
 	state amboy.JobState
@@ -200,7 +200,7 @@ var everyStates = []struct {
 	{"expired", amboy.StateExpired},
 }
 
-// allowedActs are the jobs of inEveryState that an action can be done to.
+// allowedActs lists the jobs of inEveryState that each action applies to.
 var allowedActs = map[driver.ActionKind][]string{
 	driver.Cancel:     {"running", "scope", "edge", "scheduled", "pending", "parked"},
 	driver.RunNow:     {"scheduled"},
@@ -212,16 +212,16 @@ var allowedActs = map[driver.ActionKind][]string{
 	driver.Delete:     {"succeeded", "failed", "canceled", "expired"},
 }
 
-// history is what becomes of the jobs in every state: as they are, after an action,
-// some time later, and at the end.
+// history is the state of the jobs of inEveryState after an action, some time later, and
+// at the end.
 type history struct {
 	Done                       []string
 	Before, Acted, Later, Last []string
-	Listed                     map[string]amboy.JobState // by the queue itself, after the action
+	Listed                     map[string]amboy.JobState // listed by the queue itself, after the action
 	Counts                     []amboy.QueueStats
 }
 
-func TestLocalActionsAreThoseOfStoredQueues(t *testing.T) {
+func TestActionsOnLocalAndStoredQueuesAreEqual(t *testing.T) {
 	for _, kind := range driver.ActionKinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			seen := onAdminKinds(t, func(a administered) (h history) {
@@ -240,7 +240,7 @@ func TestLocalActionsAreThoseOfStoredQueues(t *testing.T) {
 					require.NoError(a.t, err)
 					acted := a.act(a.jobs(id), action)
 					dry.Next = ""
-					require.Equal(a.t, dry, acted, "what was to be done, and what was")
+					require.Equal(a.t, dry, acted, "DryRun and the action itself")
 					if acted.Done > 0 {
 						h.Done = append(h.Done, id)
 					}
@@ -270,22 +270,22 @@ func TestLocalActionsAreThoseOfStoredQueues(t *testing.T) {
 	}
 }
 
-// outcomesBeforeTheRunEnds leaves the one out that runs where it was canceled: it ends
-// at once, or a little later.
+// outcomesBeforeTheRunEnds leaves out the running job if it was canceled, because it may
+// end at once or a little later.
 func (a administered) outcomesBeforeTheRunEnds(kind driver.ActionKind) []string {
 	return slices.DeleteFunc(a.outcomes(), func(line string) bool {
 		return kind == driver.Cancel && strings.HasPrefix(line, `{"ID":"running"`)
 	})
 }
 
-// TestReasonOfACanceledRun cancels jobs that run, which end in all ways that there are.
+// TestReasonOfACanceledRun cancels running jobs, which then end in each possible way.
 func TestReasonOfACanceledRun(t *testing.T) {
 	ways := map[string]func(ctx context.Context, j *funcJob){
-		"it notices": func(ctx context.Context, j *funcJob) { j.AddError(context.Cause(ctx)) },
-		"it fails":   func(_ context.Context, j *funcJob) { j.AddError(errors.New("no luck")) },
-		"it retries": func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no luck")) },
-		"it snoozes": func(_ context.Context, j *funcJob) { j.Snooze(time.Now().Add(time.Hour)) },
-		"it is done": func(context.Context, *funcJob) {},
+		"fails with the cause": func(ctx context.Context, j *funcJob) { j.AddError(context.Cause(ctx)) },
+		"fails":                func(_ context.Context, j *funcJob) { j.AddError(errors.New("no luck")) },
+		"retries":              func(_ context.Context, j *funcJob) { j.AddRetryableError(errors.New("no luck")) },
+		"snoozes":              func(_ context.Context, j *funcJob) { j.Snooze(time.Now().Add(time.Hour)) },
+		"succeeds":             func(context.Context, *funcJob) {},
 	}
 	for way, end := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestReasonOfACanceledRun(t *testing.T) {
 				return fmt.Sprintf("%s: %s", driver.StateOf(r, time.Now()), r.Status.Reason)
 			})
 			want := "canceled: wrong one"
-			if way == "it is done" {
+			if way == "succeeds" {
 				want = "succeeded: "
 			}
 			assert.Equal(t, want, got)
@@ -310,8 +310,8 @@ func TestReasonOfACanceledRun(t *testing.T) {
 	}
 }
 
-// TestReasonOfACanceledRunThatFailsUnnoticed cancels a job that has failed by then, which
-// is known only when its end is written.
+// TestReasonOfACanceledRunThatFailsUnnoticed cancels a job that has already failed. The
+// queue learns of the failure only when it writes the end.
 func TestReasonOfACanceledRunThatFailsUnnoticed(t *testing.T) {
 	got := onAdminKinds(t, func(a administered) string {
 		put(a.t, a.queue, newJob(a.t, "job", func(_ context.Context, j *funcJob) {

@@ -14,18 +14,19 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// localStride is the number of jobs that are looked at while others wait for the lock.
+// localStride is the number of jobs that are examined before the lock is released for
+// other callers.
 const localStride = 256
 
-// localWalk goes over the jobs that a query selects, in the order of arrival.
+// localWalk iterates over the jobs that a query selects, in the order of arrival.
 type localWalk struct {
 	driver.Query
 	*arrivals.Walk[localEntry]
-	nothing bool // is selected, as the queue is not asked for
+	nothing bool // matches, because the query names other queues
 	now     time.Time
 }
 
-// newWalk starts a walk after a cursor.
+// newWalk returns a walk that starts after a cursor.
 func (a localAdmin) newWalk(q driver.Query, after driver.Cursor, newest bool, limit int) (*localWalk, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)
@@ -38,7 +39,7 @@ func (a localAdmin) newWalk(q driver.Query, after driver.Cursor, newest bool, li
 	return &localWalk{Query: q, Walk: w, nothing: nothing, now: a.now()}, nil
 }
 
-// find finds the jobs whose IDs are known. It is called with the lock.
+// find looks up the jobs whose IDs the query names. It is called with the lock.
 func (w *localWalk) find(q *local) {
 	var found []*localEntry
 	for _, id := range w.IDs {
@@ -49,8 +50,8 @@ func (w *localWalk) find(q *local) {
 	w.Find(found, func(e *localEntry) uint64 { return e.Job.number })
 }
 
-// following returns the entry that a walk looks at next; nil where there is none. It
-// is called with the lock, after find.
+// following returns the next entry of a walk, or nil at the end. It is called with the
+// lock, after find.
 func (w *localWalk) following(q *local) *localEntry {
 	if w.nothing {
 		return nil
@@ -58,9 +59,9 @@ func (w *localWalk) following(q *local) *localEntry {
 	return w.Following(&q.arrivals)
 }
 
-// mayBe tells whether a job may be selected, by what the queue knows of it. It is
-// called with the lock.
-func (w *localWalk) mayBe(q *local, e *localEntry) bool {
+// mayMatch reports whether an entry may match the query, judged by what the queue knows
+// about it. It is called with the lock.
+func (w *localWalk) mayMatch(q *local, e *localEntry) bool {
 	return hasAllTags(q.tags.of(e.ID), w.Tags) &&
 		(!w.Holding || q.schedule.HoldsAny(e)) &&
 		(w.Scope == "" || slices.Contains(e.Scopes, w.Scope)) &&
@@ -73,15 +74,17 @@ func hasAllTags(tags, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(tags, w) })
 }
 
-// unendedState is the state of an entry that has not ended, which its place tells.
+// unendedState returns the state of an entry that has not ended. It depends on the
+// entry's place only.
 func unendedState(e *localEntry, now time.Time) amboy.JobState {
 	info := amboy.JobInfo{Time: amboy.JobTimeInfo{WaitUntil: e.WaitUntil, DispatchBy: e.DispatchBy}}
 	schedule.Describe(&info.Status, e.Place(), schedule.Block{})
 	return amboy.StateOf(info, now)
 }
 
-// selects tells whether a job is selected that may be, by what it says itself.
-func (w *localWalk) selects(v *localView) bool {
+// matches reports whether an entry for which mayMatch returned true matches the query,
+// judged by the job itself.
+func (w *localWalk) matches(v *localView) bool {
 	status, times := v.job.Status(), v.times()
 	return (len(w.Types) == 0 || slices.Contains(w.Types, v.job.Type().Name)) &&
 		(w.DependsOn == "" || slices.Contains(edgesOf(v.job), w.DependsOn)) &&
@@ -98,8 +101,8 @@ func edgesOf(j amboy.Job) []string {
 	return nil
 }
 
-// stride looks at jobs until it has seen most that may be selected, or others have
-// waited for the lock long enough. It returns them, and whether there are more.
+// stride returns the next entries that may match, at most `most`, and whether more
+// entries may follow. It examines at most localStride entries under the lock.
 func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +113,7 @@ func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool
 			return views, false
 		}
 		w.At = e.Job.number
-		if w.mayBe(a.local, e) {
+		if w.mayMatch(a.local, e) {
 			views = append(views, a.view(e))
 		}
 		if len(views) == most {
@@ -120,7 +123,7 @@ func (a localAdmin) stride(w *localWalk, most int) (views []localView, more bool
 	return views, true
 }
 
-// walk calls visit with the jobs that a walk selects, at most limit of them.
+// walk calls visit with the matching jobs, at most limit.
 func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit func(*localView)) error {
 	for more := true; more && limit > 0; {
 		if err := ctx.Err(); err != nil {
@@ -129,7 +132,7 @@ func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit fun
 		var views []localView
 		views, more = a.stride(w, limit)
 		for i := range views {
-			if w.selects(&views[i]) {
+			if w.matches(&views[i]) {
 				visit(&views[i])
 				limit--
 			}
@@ -138,7 +141,7 @@ func (a localAdmin) walk(ctx context.Context, w *localWalk, limit int, visit fun
 	return nil
 }
 
-// cursor is where a walk should go on; empty at the end.
+// cursor returns where the walk continues, or an empty cursor at the end.
 func (a localAdmin) cursor(w *localWalk) driver.Cursor {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,8 +152,7 @@ func (a localAdmin) cursor(w *localWalk) driver.Cursor {
 	return w.Cursor()
 }
 
-// Find implements driver.Admin. A page has fewer records than its limit only where
-// there are no more.
+// Find implements driver.Admin. A page that is not full is the last one.
 func (a localAdmin) Find(ctx context.Context, q driver.Query, request driver.PageRequest) (driver.Page, error) {
 	w, err := a.newWalk(q, request.After, request.Newest, request.Limit)
 	if err != nil {

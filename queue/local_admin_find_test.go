@@ -25,7 +25,7 @@ func idsOf(records []*driver.Record) []string {
 	return ids
 }
 
-func TestLocalFindIsThatOfStoredQueues(t *testing.T) {
+func TestFindOnLocalAndStoredQueuesIsEqual(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	queries := map[string]driver.Query{
 		"all":                     {},
@@ -122,7 +122,7 @@ func TestInvalidReadsOfALocalQueue(t *testing.T) {
 	})
 }
 
-// newLocalAdmin starts a local queue.
+// newLocalAdmin starts a local queue, and returns it with its driver.Admin.
 func newLocalAdmin(t *testing.T, opts queue.LocalOptions) administered {
 	t.Helper()
 	q, err := queue.NewLocal(opts)
@@ -151,7 +151,7 @@ func TestPagesOfAQueueThatChanges(t *testing.T) {
 			break
 		}
 		page.After = p.Next
-		// The last of the page goes, and one that is far ahead.
+		// The last job of the page is canceled, and a job far ahead.
 		gone := []string{p.Records[len(p.Records)-1].JobID(), fmt.Sprint(jobs - 1 - i)}
 		a.act(a.jobs(gone...), driver.Action{Kind: driver.Cancel})
 		a.act(a.jobs(gone...), driver.Action{Kind: driver.Delete})
@@ -199,14 +199,14 @@ func TestRecordOfALocalJob(t *testing.T) {
 	assert.Equal(t, []string{"red"}, r.Tags)
 	assert.Equal(t, map[string]string{"trace": "17"}, r.Metadata)
 	assert.Equal(t, []string{"unregistered"}, r.Dependency.Edges)
-	assert.True(t, r.Job.IsZero(), "it may change until it has ended")
+	assert.True(t, r.Job.IsZero(), "the job may change until it has ended")
 	assert.Equal(t, "key", get("labeled").UniqueKey)
 	attempts, err := a.admin.Attempts(t.Context(), a.name, "noted")
 	require.NoError(t, err)
 	assert.Equal(t, []*driver.Record{r}, attempts)
 	attempts, err = a.admin.Attempts(t.Context(), a.name, "labeled")
 	require.NoError(t, err)
-	assert.Empty(t, attempts, "it is not retryable")
+	assert.Empty(t, attempts, "the job is not retryable")
 
 	require.NoError(t, controlled(t, a.queue).Resume(t.Context()))
 	drain(t, a.queue)

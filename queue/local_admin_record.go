@@ -9,25 +9,24 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// localView is what a record tells of a job beyond what the job does, as it was at
-// some moment.
+// localView is a snapshot of what a record contains beyond the job itself.
 type localView struct {
-	seen
+	jobSnapshot
 	id                    string
 	waitUntil, dispatchBy time.Time
 	held, scopes          []string
-	failed                []string // edges
+	failed                []string // failed edges
 	unique                *schedule.Unique
 	cancelRequested       bool
-	// settled is true for a job that has ended, and whose run is over.
+	// settled is true if the job has ended and its run is over.
 	settled bool
 }
 
-// view is called with the lock.
+// view returns a snapshot of an entry. It is called with the lock.
 func (q *local) view(e *localEntry) localView {
 	_, cancelRequested := q.cancels[e]
 	return localView{
-		seen:            q.see(e),
+		jobSnapshot:     q.snapshot(e),
 		id:              e.ID,
 		waitUntil:       e.WaitUntil,
 		dispatchBy:      e.DispatchBy,
@@ -40,7 +39,8 @@ func (q *local) view(e *localEntry) localView {
 	}
 }
 
-// times are those of the job, of which the queue knows better when it may start.
+// times returns the job's times. WaitUntil and DispatchBy are those of the entry, which
+// are newer.
 func (v *localView) times() amboy.JobTimeInfo {
 	times := v.job.TimeInfo()
 	times.WaitUntil, times.DispatchBy = v.waitUntil, v.dispatchBy
@@ -53,7 +53,7 @@ func (v *localView) state(now time.Time) amboy.JobState {
 	return amboy.StateOf(info, now)
 }
 
-// record makes the record of a job.
+// record returns the record of a job.
 func (q *local) record(v localView) *driver.Record {
 	r := v.encoded()
 	r.Group = q.id
@@ -74,14 +74,14 @@ func (q *local) record(v localView) *driver.Record {
 	r.Metadata = amboy.MetadataOf(v.job)
 	r.Progress = amboy.ProgressOf(v.job)
 	if r.Progress != nil && r.Progress.Time.IsZero() && r.Progress.Stuck == nil {
-		r.Progress = nil // it was taken back, by a restart
+		r.Progress = nil // cleared by a restart
 	}
 	r.CancelRequested = v.cancelRequested
 	return r
 }
 
-// encoded returns what of a record the job itself says: with its body, where it is
-// settled and can be encoded.
+// encoded returns the part of a record that comes from the job itself. The record
+// includes the job's body if the job is settled and can be encoded.
 func (v *localView) encoded() *driver.Record {
 	if v.settled {
 		if r, err := registry.MakeJobInterchange(v.job, amboy.JSON); err == nil {

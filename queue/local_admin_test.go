@@ -72,13 +72,13 @@ func TestNotesOfALocalQueue(t *testing.T) {
 	assert.Empty(t, kept)
 }
 
-// TestSubscriberOfALocalQueue counts what it is told of.
+// TestSubscriberOfALocalQueue counts the notifications.
 func TestSubscriberOfALocalQueue(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		var told atomic.Int32
 		cancel := a.admin.Subscribe(func(driver.Change) {
 			told.Add(1)
-			a.queue.Stats(context.Background()) // It holds no lock.
+			a.queue.Stats(context.Background()) // The subscriber is called without the lock.
 		})
 		changes := func(what string, change func()) {
 			t.Helper()
@@ -111,8 +111,8 @@ func TestSubscriberOfALocalQueue(t *testing.T) {
 	})
 }
 
-// TestRestartOfJobsThatFailAgain restarts all failed jobs, page by page, while they
-// fail again. It comes to an end.
+// TestRestartOfJobsThatFailAgain restarts all failed jobs, page by page, while they fail
+// again. The loop must end.
 func TestRestartOfJobsThatFailAgain(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		const jobs = 10
@@ -138,12 +138,13 @@ func TestRestartOfJobsThatFailAgain(t *testing.T) {
 		}
 		assert.Equal(t, jobs, restarted)
 		for i := range jobs {
-			assert.Len(t, infoOf(t, a.queue, fmt.Sprint(i)).Status.Attempts, 2, "its errors stay")
+			assert.Len(t, infoOf(t, a.queue, fmt.Sprint(i)).Status.Attempts, 2, "the errors are kept")
 		}
 	})
 }
 
-// A local queue that waits for room goes on when a person makes some.
+// TestCancelMakesRoomInALocalQueue checks that a Put that waits for room goes on when an
+// operator cancels a waiting job.
 func TestCancelMakesRoomInALocalQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, Capacity: 2})
@@ -167,7 +168,7 @@ func TestCancelMakesRoomInALocalQueue(t *testing.T) {
 		assert.Equal(t, driver.Acted{Done: 2}, a.act(a.jobs("a", "b"), driver.Action{Kind: driver.Cancel}))
 		synctest.Wait()
 		assert.EqualValues(t, 2, entered.Load())
-		assert.True(t, <-waiting, "who waited for it knows that it has ended")
+		assert.True(t, <-waiting, "the waiter learns that the job has ended")
 	})
 }
 
@@ -182,10 +183,10 @@ func TestClosedLocalQueueRefusesActions(t *testing.T) {
 	require.ErrorIs(t, err, amboy.ErrQueueClosed)
 	_, err = a.admin.Control(t.Context(), a.name, driver.ControlChange{Paused: new(true)})
 	require.ErrorIs(t, err, amboy.ErrQueueClosed)
-	assert.Len(t, a.find(a.all(), driver.PageRequest{Limit: 1}), 1, "it can still be read")
+	assert.Len(t, a.find(a.all(), driver.PageRequest{Limit: 1}), 1, "the store can still be read")
 }
 
-// TestAdminRaces looks for races between workers and people.
+// TestAdminRaces finds races between workers and administration.
 func TestAdminRaces(t *testing.T) {
 	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 4, KeepFinished: 50})
 	require.NoError(t, err)

@@ -28,8 +28,8 @@ func (j *again) Run(context.Context) {
 	}
 }
 
-// TestABackoffLastsForHoursAfterTheClockWasSetBack has one of half a minute in a queue by
-// reference, and a job that a user wants to run at a time of the wall clock.
+// TestABackoffLastsForHoursAfterTheClockWasSetBack has a backoff of half a minute in a
+// queue by reference, and a job that is scheduled for a time of the wall clock.
 func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &steppedClock{}
@@ -50,13 +50,13 @@ func TestABackoffLastsForHoursAfterTheClockWasSetBack(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, j.runs)
-		assert.False(t, j.TimeInfo().WaitUntil.After(clock.now()), "it shows when it was due")
-		assert.Equal(t, at, tonight.TimeInfo().WaitUntil, "what a user set stays")
+		assert.False(t, j.TimeInfo().WaitUntil.After(clock.now()), "the job shows when it was due")
+		assert.Equal(t, at, tonight.TimeInfo().WaitUntil, "a time that a user set is unchanged")
 		assert.Equal(t, 1, tonight.runs)
 	})
 }
 
-// startsMeanwhile is a job that begins to run when its times are asked for.
+// startsMeanwhile is a job that begins to run when its TimeInfo is called.
 type startsMeanwhile struct {
 	again
 	start func()

@@ -11,7 +11,7 @@ import (
 
 var _ amboy.QueueController = (*local)(nil)
 
-// Control returns what is set for the queue, which it forgets when it ends.
+// Control returns the control settings of the queue. They are not stored anywhere else.
 func (q *local) Control(context.Context) (amboy.QueueControl, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -24,13 +24,13 @@ func (q *local) Pause(context.Context) error {
 	return nil
 }
 
-// Drain makes the queue refuse new jobs, also those that wait for room.
+// Drain makes the queue refuse new jobs, including those that wait for room.
 func (q *local) Drain(context.Context) error {
 	q.setControl(driver.ControlChange{Draining: new(true)})
 	return nil
 }
 
-// Resume takes Pause and Drain back.
+// Resume undoes Pause and Drain.
 func (q *local) Resume(context.Context) error {
 	q.setControl(driver.ControlChange{Paused: new(false), Draining: new(false)})
 	return nil
@@ -45,26 +45,27 @@ func (q *local) SetMaxRunning(_ context.Context, n int) error {
 	return nil
 }
 
-// setControl changes what is set, and tells of it. It returns what is set then.
+// setControl changes the control settings, publishes the events of the change, and
+// returns the new settings.
 func (q *local) setControl(change driver.ControlChange) driver.Control {
 	q.mu.Lock()
 	q.control = change.Apply(q.control)
 	control := q.control
 	var refused []*wait.Waiter
 	if control.Draining {
-		refused = q.callPutters()
+		refused = q.takePutters()
 	}
 	q.unlock()
 	for _, w := range refused {
 		w.Wake()
 	}
 	for _, kind := range eventsOf(change) {
-		q.tellOfQueue(kind, q.now())
+		q.publishQueueEvent(kind, q.now())
 	}
 	return control
 }
 
-// eventsOf lists what a change of what is set for a queue is told as.
+// eventsOf returns the kinds of events that a control change publishes.
 func eventsOf(change driver.ControlChange) (kinds []amboy.EventKind) {
 	isSet := func(field *bool, to bool) bool { return field != nil && *field == to }
 	if isSet(change.Paused, true) {
@@ -79,7 +80,7 @@ func eventsOf(change driver.ControlChange) (kinds []amboy.EventKind) {
 	return kinds
 }
 
-// mayStart tells whether a worker may take one of the jobs that are ready.
+// mayStart reports whether a worker may take a ready job.
 func (q *local) mayStart() bool {
 	if q.schedule.Ready() == 0 || q.control.Paused {
 		return false

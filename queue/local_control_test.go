@@ -12,7 +12,7 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// lasting is a job that takes a time.
+// lasting returns a job that runs for d.
 func lasting(id string, d time.Duration) *labeled {
 	j := newLabeled(id, "", "")
 	j.Lasts = d
@@ -56,10 +56,10 @@ func TestEachQueuePauses(t *testing.T) {
 		due.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
 		put(t, q, late, due)
 		pass(time.Minute)
-		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "running").State, "what runs goes on")
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "running").State, "running jobs continue")
 		pass(2 * time.Hour)
 		assert.Equal(t, amboy.StateExpired, infoOf(t, q, "late").State)
-		assert.True(t, infoOf(t, q, "late").Status.Completed, "it has been ended")
+		assert.True(t, infoOf(t, q, "late").Status.Completed, "the expired job has ended")
 		for _, id := range []string{"waiting", "due"} {
 			assert.Equal(t, amboy.StatePending, infoOf(t, q, id).State)
 		}
@@ -67,13 +67,13 @@ func TestEachQueuePauses(t *testing.T) {
 
 		require.NoError(t, controlled(t, q).Resume(t.Context()))
 		synctest.Wait()
-		assert.Equal(t, amboy.StateRunning, infoOf(t, q, "waiting").State, "it goes on at once")
+		assert.Equal(t, amboy.StateRunning, infoOf(t, q, "waiting").State, "jobs run at once after Resume")
 		require.True(t, amboy.Wait(day(t), q))
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "due").State)
 	})
 }
 
-// TestPausedQueueFillsUp waits for room until the queue is resumed.
+// TestPausedQueueFillsUp checks that Put waits for room until the queue is resumed.
 func TestPausedQueueFillsUp(t *testing.T) {
 	onEachFaked(t, 1, func(t *testing.T, q amboy.Queue) {
 		require.NoError(t, controlled(t, q).Pause(t.Context()))
@@ -135,7 +135,7 @@ func TestDrainRefusesJobsThatWaitForRoom(t *testing.T) {
 		require.ErrorIs(t, <-refusals, amboy.ErrQueueDraining)
 		require.ErrorIs(t, <-refusals, amboy.ErrQueueDraining)
 
-		// There is as much room as before.
+		// The queue has as much room as before.
 		require.NoError(t, controlled(t, q).Resume(t.Context()))
 		require.True(t, amboy.Wait(day(t), q))
 		require.NoError(t, controlled(t, q).Pause(t.Context()))
@@ -144,7 +144,7 @@ func TestDrainRefusesJobsThatWaitForRoom(t *testing.T) {
 	})
 }
 
-// TestMaxRunningIsALimit changes how many jobs may run, of those that would.
+// TestMaxRunningIsALimit changes the limit while more jobs could run.
 func TestMaxRunningIsALimit(t *testing.T) {
 	const workers = 4
 	for name, build := range kinds {
@@ -165,11 +165,11 @@ func TestMaxRunningIsALimit(t *testing.T) {
 				}
 				assert.Equal(t, 2, running())
 				pass(90 * time.Second)
-				assert.Equal(t, 2, running(), "others follow")
+				assert.Equal(t, 2, running(), "the next jobs start")
 				require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 3))
-				assert.Equal(t, 3, running(), "one more starts at once")
+				assert.Equal(t, 3, running(), "one more job starts at once")
 				require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 1))
-				assert.Equal(t, 3, running(), "what runs goes on")
+				assert.Equal(t, 3, running(), "running jobs continue")
 				pass(time.Minute)
 				assert.Equal(t, 1, running())
 				require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 100))
@@ -185,8 +185,8 @@ func TestMaxRunningIsALimit(t *testing.T) {
 	}
 }
 
-// TestMaxRunningCountsOnlyJobsThatRun lets the next job run when one ends without
-// having run.
+// TestMaxRunningCountsOnlyJobsThatRun checks that the next job runs when a job ends
+// without having run.
 func TestMaxRunningCountsOnlyJobsThatRun(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		require.NoError(t, controlled(t, q).SetMaxRunning(t.Context(), 1))

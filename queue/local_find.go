@@ -14,24 +14,24 @@ import (
 
 var _ amboy.JobFinder = (*local)(nil)
 
-// FindJobs finds jobs as they were when the first is asked for.
+// FindJobs yields jobs as they are when the iteration starts.
 func (q *local) FindJobs(ctx context.Context, query amboy.JobQuery) iter.Seq2[amboy.JobInfo, error] {
 	return func(yield func(amboy.JobInfo, error) bool) {
 		now := q.now()
-		for _, s := range q.look(query) {
+		for _, s := range q.snapshots(query) {
 			if err := ctx.Err(); err != nil {
 				yield(amboy.JobInfo{}, fmt.Errorf("finding jobs in queue %q: %w", q.id, err))
 				return
 			}
 			info := s.info(now)
-			if selects(query, info) && !yield(info, nil) {
+			if matchesQuery(query, info) && !yield(info, nil) {
 				return
 			}
 		}
 	}
 }
 
-// CountJobs counts jobs as they are now.
+// CountJobs counts the jobs that match a query now.
 func (q *local) CountJobs(ctx context.Context, query amboy.JobQuery) (count int, err error) {
 	for _, err := range q.FindJobs(ctx, query) {
 		if err != nil {
@@ -42,59 +42,59 @@ func (q *local) CountJobs(ctx context.Context, query amboy.JobQuery) (count int,
 	return count, nil
 }
 
-// selects tells whether a query, but for its tag, selects a job.
-func selects(query amboy.JobQuery, info amboy.JobInfo) bool {
+// matchesQuery reports whether a job matches the query's states and types.
+func matchesQuery(query amboy.JobQuery, info amboy.JobInfo) bool {
 	return (len(query.States) == 0 || slices.Contains(query.States, info.State)) &&
 		(len(query.Types) == 0 || slices.Contains(query.Types, info.Type.Name))
 }
 
-// seen is a job of the queue at some moment.
-type seen struct {
+// jobSnapshot is a snapshot of a job of the queue.
+type jobSnapshot struct {
 	job      amboy.Job
 	number   uint64
 	priority int
 	place    schedule.Place
 	block    schedule.Block
 	tags     []string
-	// reason is why it waits, where the queue knows that better than its block.
+	// reason is why the job waits, if the queue knows more than its block.
 	reason string
 }
 
-// look returns the jobs that have the tag of a query, or all, in the order in which
-// they were put.
-func (q *local) look(query amboy.JobQuery) []seen {
+// snapshots returns snapshots of the jobs with the query's tag, or of all jobs if it has
+// none, in the order in which they were put.
+func (q *local) snapshots(query amboy.JobQuery) []jobSnapshot {
 	if query.Tag == "" {
-		return q.lookAtAll()
+		return q.snapshotAll()
 	}
-	jobs := q.lookAtTagged(query.Tag)
-	slices.SortFunc(jobs, func(a, b seen) int { return cmp.Compare(a.number, b.number) })
+	jobs := q.snapshotTagged(query.Tag)
+	slices.SortFunc(jobs, func(a, b jobSnapshot) int { return cmp.Compare(a.number, b.number) })
 	return jobs
 }
 
-func (q *local) lookAtAll() []seen {
+func (q *local) snapshotAll() []jobSnapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	jobs := make([]seen, 0, q.schedule.Len())
+	jobs := make([]jobSnapshot, 0, q.schedule.Len())
 	for e := range q.arrivals.All {
-		jobs = append(jobs, q.see(e))
+		jobs = append(jobs, q.snapshot(e))
 	}
 	return jobs
 }
 
-func (q *local) lookAtTagged(tag string) (jobs []seen) {
+func (q *local) snapshotTagged(tag string) (jobs []jobSnapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for id := range q.tags.jobs(tag) {
 		if e, ok := q.schedule.Get(id); ok {
-			jobs = append(jobs, q.see(e))
+			jobs = append(jobs, q.snapshot(e))
 		}
 	}
 	return jobs
 }
 
-// see is called with the lock.
-func (q *local) see(e *localEntry) seen {
-	return seen{
+// snapshot returns a snapshot of an entry. It is called with the lock.
+func (q *local) snapshot(e *localEntry) jobSnapshot {
+	return jobSnapshot{
 		job:      e.Job.job,
 		number:   e.Job.number,
 		priority: e.Priority,
@@ -105,12 +105,12 @@ func (q *local) see(e *localEntry) seen {
 	}
 }
 
-// reason is why a job waits, or is to be canceled; empty where nobody said. It is
+// reason returns why a job waits or is to be canceled, or "" if no reason is known. It is
 // called with the lock.
 func (q *local) reason(e *localEntry) string {
 	switch e.Place() {
 	case schedule.Postponed:
-		if e.Backoff == 0 { // by itself, and not by its dependency
+		if e.Backoff == 0 { // snoozed, not postponed by its dependency
 			return snoozeReason
 		}
 	case schedule.Parked:
@@ -121,8 +121,8 @@ func (q *local) reason(e *localEntry) string {
 	return ""
 }
 
-// info describes the job at a time.
-func (s seen) info(now time.Time) amboy.JobInfo {
+// info describes the job, with its state at now.
+func (s jobSnapshot) info(now time.Time) amboy.JobInfo {
 	info := infoAt(s.job, now, func(status *amboy.JobStatusInfo) {
 		schedule.Describe(status, s.place, s.block)
 		if s.reason != "" {
@@ -134,7 +134,7 @@ func (s seen) info(now time.Time) amboy.JobInfo {
 	return info
 }
 
-// forgot is called, with the lock, when the schedule forgets an entry.
+// forgot is called with the lock when the schedule removes an entry.
 func (q *local) forgot(e *localEntry) {
 	if current, ok := q.schedule.Get(e.ID); !ok || current == e {
 		q.tags.remove(e.ID)

@@ -10,7 +10,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// A job that has the ID of one that was forgotten does not have its tags.
+// A job with the ID of a removed job does not have the tags of that job.
 func TestTagsAreForgottenWithTheirJob(t *testing.T) {
 	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 1, KeepFinished: 1})
 	require.NoError(t, err)

@@ -9,20 +9,20 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// minGroupTTL is the shortest time to live of the queues of a group, 0 aside.
+// minGroupTTL is the shortest time to live of the queues of a group, except for 0.
 const minGroupTTL = time.Second
 
-// LocalQueueOptions tell how a queue of a local group is made.
+// LocalQueueOptions configure how a local group makes a queue.
 type LocalQueueOptions struct {
-	// Constructor makes the queue. The group starts it, unless it comes
-	// started. Its context is the group's. Required, but in the options of one
-	// call of Get.
+	// Constructor makes the queue. The group starts the queue unless it is already
+	// started. ctx is the context of the group. Required, except in the options of a call
+	// of Get.
 	Constructor func(ctx context.Context) (amboy.Queue, error)
 }
 
 var _ amboy.QueueOptions = (*LocalQueueOptions)(nil)
 
-// Validate returns an error where Constructor is nil.
+// Validate returns an error if Constructor is nil.
 func (o *LocalQueueOptions) Validate() error {
 	if o.Constructor == nil {
 		return errors.New("invalid local queue options: Constructor must not be nil")
@@ -30,9 +30,9 @@ func (o *LocalQueueOptions) Validate() error {
 	return nil
 }
 
-// BuildQueue calls Constructor. It returns an error for options that are not
-// valid, for the constructor's error or panic, and where that returns nil. It
-// does not start the queue, and blocks as long as the constructor does.
+// BuildQueue calls Constructor. It returns an error if the options are not valid, or if
+// the constructor fails, panics or returns nil. It does not start the queue, and blocks
+// as long as the constructor does.
 func (o *LocalQueueOptions) BuildQueue(ctx context.Context) (q amboy.Queue, err error) {
 	err = o.Validate()
 	if err != nil {
@@ -61,17 +61,16 @@ func (o LocalQueueOptions) with(other LocalQueueOptions) LocalQueueOptions {
 
 // LocalQueueGroupOptions configure a group of queues in memory.
 type LocalQueueGroupOptions struct {
-	// DefaultQueue tells how a queue is made where Get does not say otherwise.
+	// DefaultQueue configures how a queue is made unless the options of Get override it.
 	// Its Constructor is required.
 	DefaultQueue LocalQueueOptions
-	// TTL is how long a queue without work stays, counted from its last use.
-	// It is at least a second, or 0, the default, for ever. The group looks
-	// once in a TTL, so a queue goes within twice its TTL.
+	// TTL is how long a queue without work stays open, counted from its last use. It must
+	// be at least one second, or 0 (the default) for ever. The group checks once per TTL,
+	// so a queue is closed within twice its TTL.
 	TTL time.Duration
 }
 
-// Validate returns an error that names every field that is not valid. It
-// changes nothing.
+// Validate returns an error that names every field that is not valid. It changes nothing.
 func (o *LocalQueueGroupOptions) Validate() error {
 	var errs []error
 	if err := o.DefaultQueue.Validate(); err != nil {
@@ -83,21 +82,19 @@ func (o *LocalQueueGroupOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLocalQueueGroup makes a group of queues in memory. When ctx ends, the group
-// and all of its queues end, as at Close with an ended context; Close then waits
-// for that. The contexts of calls of Get do not count.
+// NewLocalQueueGroup returns a group of queues in memory. When ctx ends, the group and
+// all of its queues close, as at Close with an ended context; a call of Close then waits
+// for that. The contexts of calls of Get do not end the queues.
 //
-// Get makes a queue as the last of the options say that were given to it and
-// set a Constructor, else as the default says; only *LocalQueueOptions are
-// accepted. Options do not change a queue that is there. Each queue is made
-// once, whatever the number of calls that ask for it at once; a call whose
+// Get makes a queue with the last of its options that sets a Constructor, or else with
+// the default. Only *LocalQueueOptions are accepted. Options do not change an existing
+// queue. Each queue is made once, even if several calls ask for it at once. A call whose
 // context ends stops waiting, and the queue is made all the same.
 //
-// Put adds a queue as it is, and the group closes it. The cache that holds the
-// queues tells what pruning keeps (see GroupCache). Once closed, the group's
-// methods return an error that wraps ErrGroupClosed; closing it again only
-// waits. NewLocalQueueGroup returns an error for options that are not valid, and
-// if ctx has ended already.
+// Put adds a queue as it is, and the group closes it. See GroupCache for the queues that
+// pruning keeps. Once the group is closed, its methods return an error that wraps
+// ErrGroupClosed; closing it again only waits. NewLocalQueueGroup returns an error if the
+// options are not valid or ctx has ended.
 func NewLocalQueueGroup(ctx context.Context, opts LocalQueueGroupOptions) (amboy.QueueGroup, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a local queue group: %w", err)

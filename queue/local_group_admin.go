@@ -14,27 +14,27 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// groupAdmin is what people look after the jobs of a local group with: those of its
-// queues that are open, which have the names that the group has for them. A queue of
-// another package is left out. The order of records is that of the names of their
-// queues, and then that of each queue.
+// groupAdmin is the driver.Admin of a local group, the view for management. It covers the
+// open queues of the group, under the names they have in the group. Queues of other
+// packages are left out. Records are ordered by the name of their queue, and then as in
+// that queue.
 type groupAdmin struct{ group *queueGroup }
 
 func (g *queueGroup) admin() driver.Admin { return groupAdmin{g} }
 
-// isGone tells whether an error comes of a queue that was closed while it was looked at,
-// and that the group does not have any more.
+// isGone reports whether err comes from a queue that was closed meanwhile, and so left
+// the group.
 func isGone(err error) bool { return errors.Is(err, driver.ErrClosed) }
 
 // member is a queue of a group.
 type member struct {
 	admin driver.Admin
 	name  string // in the group
-	inner string // by which admin knows it
+	inner string // its name in admin
 }
 
-// adminOfQueue returns what the jobs of a queue are looked after with, and the name by which
-// that knows the queue; false for a queue of another package.
+// adminOfQueue returns the driver.Admin of a queue, and the queue's name in it. ok is
+// false for a queue of another package.
 func adminOfQueue(q amboy.Queue) (admin driver.Admin, name string, ok bool) {
 	switch q := q.(type) {
 	case *local:
@@ -48,13 +48,14 @@ func adminOfQueue(q amboy.Queue) (admin driver.Admin, name string, ok bool) {
 	}
 }
 
-// member returns the queue of that name, where it is open.
+// member returns the open queue with that name.
 func (a groupAdmin) member(name string) (member, bool) {
 	admin, inner, ok := adminOfQueue(a.group.OpenQueues()[name])
 	return member{admin, name, inner}, ok
 }
 
-// members returns those of the open queues that a query may select from, by name.
+// members returns the open queues that a query may select from, sorted by name. Empty
+// queues means all.
 func (a groupAdmin) members(queues []string) []member {
 	open := a.group.OpenQueues()
 	names := slices.Sorted(maps.Keys(open))
@@ -70,7 +71,7 @@ func (a groupAdmin) members(queues []string) []member {
 	return members
 }
 
-// rename gives a record the name that the group has for its queue.
+// rename replaces the queue's inner name in records by its name in the group.
 func (m member) rename(records ...*driver.Record) {
 	for _, r := range records {
 		id := r.JobID()
@@ -79,7 +80,7 @@ func (m member) rename(records ...*driver.Record) {
 	}
 }
 
-// query is a query about the queue alone.
+// query restricts q to this queue.
 func (m member) query(q driver.Query) driver.Query {
 	q.Queues = []string{m.inner}
 	return q
@@ -110,13 +111,13 @@ func (a groupAdmin) Attempts(ctx context.Context, queue, id string) ([]*driver.R
 	return attempts, err
 }
 
-// groupCursor is a place in the order of the records of a group.
+// groupCursor is a position in the order of the records of a group.
 type groupCursor struct {
 	queue string
 	after driver.Cursor // in the queue
 }
 
-// encode makes a cursor of it. There is no space in the escaped name.
+// encode returns the cursor's text. The escaped name contains no space.
 func (c groupCursor) encode() driver.Cursor {
 	return driver.Cursor(url.QueryEscape(c.queue)+" ") + c.after
 }
@@ -133,9 +134,10 @@ func decodeGroupCursor(cursor driver.Cursor) (c groupCursor, err error) {
 	return c, nil
 }
 
-// pages calls visit with the queues that a query may select from and the places at
-// which to begin in each, from a cursor on. visit returns how many it took of a number,
-// at most, and where the queue goes on; pages returns where the next call should begin.
+// pages calls visit for each queue that a query may select from, starting at a cursor.
+// visit gets the position in the queue and the number of records left; it returns how
+// many records it took, and where the queue continues. pages returns where the next call
+// continues.
 func (a groupAdmin) pages(q driver.Query, after driver.Cursor, newest bool, limit int, visit func(m member, after driver.Cursor, limit int) (took int, next driver.Cursor, err error)) (next driver.Cursor, err error) {
 	if limit < 1 {
 		return "", fmt.Errorf("invalid limit: it must be at least 1 (is %d)", limit)
@@ -158,7 +160,7 @@ func (a groupAdmin) pages(q driver.Query, after driver.Cursor, newest bool, limi
 		case m.name == from.queue:
 			place = from.after
 		case (m.name < from.queue) != newest:
-			continue // it is done with
+			continue // an earlier call finished this queue
 		}
 		if limit == 0 {
 			return groupCursor{queue: m.name}.encode(), nil
@@ -214,8 +216,8 @@ func (a groupAdmin) Count(ctx context.Context, q driver.Query, limit int) (int, 
 	return count, nil
 }
 
-// Act implements driver.Admin. Where it fails in one of the queues it returns what was
-// done until then, and the error.
+// Act implements driver.Admin. If it fails in one of the queues, it returns what was done
+// until then and the error.
 func (a groupAdmin) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
 	if err := req.Action.Validate(); err != nil {
 		return driver.Acted{}, err
@@ -265,7 +267,8 @@ func (a groupAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	return infos, nil
 }
 
-// Control implements driver.Admin. Nothing can be set for a queue that is not open.
+// Control implements driver.Admin. It returns an error for a change to a queue that is
+// not open.
 func (a groupAdmin) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {
 	m, ok := a.member(queue)
 	switch {
@@ -274,11 +277,11 @@ func (a groupAdmin) Control(ctx context.Context, queue string, change driver.Con
 	case change == driver.ControlChange{}:
 		return driver.Control{}, nil
 	default:
-		return driver.Control{}, fmt.Errorf("controlling queue %q: it is not open", queue)
+		return driver.Control{}, fmt.Errorf("controlling queue %q: not open", queue)
 	}
 }
 
-// Keep implements driver.Admin. The notes are the group's.
+// Keep implements driver.Admin. Notes belong to the group, not to a queue.
 func (a groupAdmin) Keep(ctx context.Context, notes ...driver.Note) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("keeping %d notes: %w", len(notes), err)
@@ -311,13 +314,14 @@ func (a groupAdmin) Drop(ctx context.Context, kind string, keys ...string) error
 	return nil
 }
 
-// Subscribe implements driver.Admin. It also tells of the changes in queues that are
-// opened later, and when a queue is opened.
+// Subscribe implements driver.Admin. It also reports that queues are opened later, and
+// their changes.
 func (a groupAdmin) Subscribe(notify func(driver.Change)) (cancel func()) {
 	return a.group.changes.Subscribe(notify)
 }
 
-// watch tells of the changes in a queue until it stops, and that it was opened.
+// watch reports that a queue was opened, and its changes until it stops, to the
+// subscribers of the group.
 func (g *queueGroup) watch(q amboy.Queue) {
 	admin, _, ok := adminOfQueue(q)
 	if !ok {

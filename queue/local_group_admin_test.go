@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// newAdministeredGroup makes a local group with paused queues, and three jobs in each.
+// newAdministeredGroup returns a local group of paused queues with three jobs in each.
 func newAdministeredGroup(t *testing.T, names ...string) (amboy.QueueGroup, driver.Admin) {
 	t.Helper()
 	g, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{DefaultQueue: queue.LocalQueueOptions{
@@ -41,7 +41,7 @@ func newAdministeredGroup(t *testing.T, names ...string) (amboy.QueueGroup, driv
 	return g, store.Admin()
 }
 
-// inQueues names records by their queues.
+// inQueues returns the names of records, with those of their queues.
 func inQueues(records []*driver.Record) []string {
 	names := make([]string, len(records))
 	for i, r := range records {
@@ -166,7 +166,7 @@ func TestSubscriberOfALocalGroup(t *testing.T) {
 		})
 		changes("a job is put there", func() { put(t, later, noop(t, "job")) })
 		drain(t, later)
-		changes("somebody acts", func() {
+		changes("an action", func() {
 			_, err := admin.Act(t.Context(), driver.ActRequest{Action: driver.Action{Kind: driver.Park}, Limit: 10})
 			require.NoError(t, err)
 		})

@@ -18,17 +18,17 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// makes returns options whose constructor gives this queue.
+// makes returns options whose constructor returns q.
 func makes(q amboy.Queue) queue.LocalQueueOptions {
 	return queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) { return q, nil }}
 }
 
-// makesNew returns options whose constructor gives a new queue each time.
+// makesNew returns options whose constructor returns a new queue each time.
 func makesNew() queue.LocalQueueOptions {
 	return queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) { return &groupedQueue{}, nil }}
 }
 
-// newLocalGroup makes a group, which is closed at the end of the test.
+// newLocalGroup returns a group that is closed at the end of the test.
 func newLocalGroup(t *testing.T, opts queue.LocalQueueGroupOptions) amboy.QueueGroup {
 	t.Helper()
 	group, err := queue.NewLocalQueueGroup(t.Context(), opts)
@@ -37,7 +37,7 @@ func newLocalGroup(t *testing.T, opts queue.LocalQueueGroupOptions) amboy.QueueG
 	return group
 }
 
-// otherOptions are options of another kind of group.
+// otherOptions are options for another kind of group.
 type otherOptions struct{ amboy.QueueOptions }
 
 func ExampleNewLocalQueueGroup() {
@@ -216,12 +216,12 @@ func TestLocalGroupGetReportsQueuesThatCannotBeMade(t *testing.T) {
 		"start fails": {
 			constructor: makes(failing).Constructor,
 			queue:       failing,
-			err:         `getting queue "q" of a local group: starting it: no workers`,
+			err:         `getting queue "q" of a local group: starting the queue: no workers`,
 		},
 		"start panics": {
 			constructor: makes(panicking).Constructor,
 			queue:       panicking,
-			err:         `getting queue "q" of a local group: starting it: panic: start is broken`,
+			err:         `getting queue "q" of a local group: starting the queue: panic: start is broken`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestLocalGroupGetReportsQueuesThatCannotBeMade(t *testing.T) {
 
 			opts := makesNew()
 			_, err = group.Get(t.Context(), "q", &opts)
-			require.NoError(t, err, "the next call tries anew")
+			require.NoError(t, err, "the next call tries again")
 		})
 	}
 }
@@ -263,7 +263,7 @@ func TestLocalGroupMakesAQueueOnce(t *testing.T) {
 		synctest.Wait()
 
 		_, err := group.Get(t.Context(), "quick")
-		require.NoError(t, err, "a queue that is being made blocks no other")
+		require.NoError(t, err, "creating one queue does not block another")
 		require.EqualError(t, group.Put(t.Context(), "slow", &groupedQueue{}), `putting queue "slow" in a local group: the name is taken`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -23,13 +23,13 @@ func (q *local) Mark(ctx context.Context, name string, at time.Time) (last time.
 	return q.marks.raise(name, at.UTC().Truncate(time.Millisecond)), nil
 }
 
-// marks are those of a queue that has no store. The zero value has none.
+// marks holds the marks of a queue without a store. The zero value is empty.
 type marks struct {
 	mu sync.Mutex
 	at map[string]time.Time
 }
 
-// raise raises a mark, and returns what it was.
+// raise sets a mark unless it is later already, and returns its earlier value.
 func (m *marks) raise(name string, at time.Time) (last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

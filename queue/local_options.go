@@ -11,23 +11,21 @@ import (
 type LocalOptions struct {
 	// NumWorkers is the number of jobs that run at once. It must be at least 1.
 	NumWorkers int
-	// Capacity is the number of jobs that may wait at a time (running and
-	// finished ones are not counted); Put waits while there are as many. 0
-	// means that there is no limit.
+	// Capacity is the maximum number of waiting jobs; running and finished jobs are not
+	// counted. Put blocks while the queue is full. 0 means no limit.
 	Capacity int
-	// KeepFinished is the number of finished jobs that the queue remembers, for
-	// Get, Results and JobInfo. The default is Capacity, and 10,000 where that
-	// is 0.
+	// KeepFinished is the number of finished jobs that the queue keeps for Get, Results
+	// and JobInfo. The default is Capacity, or 10,000 if Capacity is 0.
 	KeepFinished int
-	// PutBeforeStart lets jobs be put before the queue is started, so that the
-	// first job to run is the first of all of them.
+	// PutBeforeStart allows Put before Start, so that the first job to run is chosen
+	// among all of them.
 	PutBeforeStart bool
-	// ForwardEdges lets a job depend on one that is put later. Start returns an
-	// error while there are edges to jobs that were not put, and after Start
-	// they are refused. It needs PutBeforeStart.
+	// ForwardEdges allows a job to depend on a job that is put later. Start returns an
+	// error while edges to missing jobs exist. After Start such edges are refused. It
+	// requires PutBeforeStart.
 	ForwardEdges bool
-	// RetryPolicy says how long the next attempt waits of a job that does not say
-	// it itself (see amboy.RetryDelay). Default: nil, for not at all.
+	// RetryPolicy decides how long the next attempt waits if the job itself does not
+	// decide (see amboy.RetryDelay). Default: nil, which means no wait.
 	RetryPolicy amboy.RetryPolicy
 	// Middleware wraps the running and the putting of jobs. The first is the
 	// outermost.
@@ -36,8 +34,8 @@ type LocalOptions struct {
 
 const defaultKeepFinished = 10_000
 
-// Validate sets the defaults. It returns an error that names every field that
-// is out of range, and then changes nothing.
+// Validate sets the defaults. It returns an error that names every field that is out of
+// range; it changes nothing then.
 func (o *LocalOptions) Validate() error {
 	var errs []error
 	if o.NumWorkers < 1 {
@@ -50,7 +48,7 @@ func (o *LocalOptions) Validate() error {
 		errs = append(errs, fmt.Errorf("invalid local queue options: KeepFinished must not be negative (is %d)", o.KeepFinished))
 	}
 	if o.ForwardEdges && !o.PutBeforeStart {
-		errs = append(errs, errors.New("invalid local queue options: ForwardEdges needs PutBeforeStart"))
+		errs = append(errs, errors.New("invalid local queue options: ForwardEdges requires PutBeforeStart"))
 	}
 	if err := amboy.ValidateRetryPolicy(o.RetryPolicy); err != nil {
 		errs = append(errs, fmt.Errorf("invalid local queue options: RetryPolicy: %w", err))
@@ -67,10 +65,10 @@ func (o *LocalOptions) Validate() error {
 	return nil
 }
 
-// NewLocal returns a queue that holds jobs by reference, in this process. It
-// honors priorities, schedules, deadlines, scopes and dependencies, and retries
-// jobs: the next attempt of a job is the job itself. It returns an error for options
-// that are not valid.
+// NewLocal returns a queue that holds jobs by reference, in this process. It honors
+// priorities, schedules, deadlines, scopes and dependencies, and retries jobs: the next
+// attempt of a job is the same job value. It returns an error if the options are not
+// valid.
 func NewLocal(opts LocalOptions) (amboy.Queue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -82,29 +80,29 @@ func NewLocal(opts LocalOptions) (amboy.Queue, error) {
 	return q, nil
 }
 
-// NewLocalLimitedSize returns a local queue for a number of workers, which holds
-// at most capacity waiting jobs and remembers as many finished ones. It must be
-// started before jobs are put. Where a number is less than 1, Start and Put
-// return an error that says so.
+// NewLocalLimitedSize returns a local queue with a number of workers. It holds at most
+// capacity waiting jobs, and keeps the same number of finished jobs. It must be started
+// before jobs are put. If an argument is less than 1, Start and Put return an error that
+// says so.
 func NewLocalLimitedSize(workers, capacity int) amboy.Queue {
 	return newBounded(LocalOptions{NumWorkers: workers, Capacity: capacity})
 }
 
-// NewLocalPriority is NewLocalLimitedSize for a queue that can be filled before
-// it is started, so that the job with the highest priority of all runs first.
+// NewLocalPriority is NewLocalLimitedSize for a queue to which jobs can be put before
+// Start, so that the job with the highest priority of all runs first.
 func NewLocalPriority(workers, capacity int) amboy.Queue {
 	return newBounded(LocalOptions{NumWorkers: workers, Capacity: capacity, PutBeforeStart: true})
 }
 
-// NewLocalOrdered is NewLocalPriority for jobs that depend on each other: until
-// the queue is started they may be put in any order. Start returns an error
-// while a job depends on one that was not put.
+// NewLocalOrdered is NewLocalPriority for jobs that depend on each other: before Start
+// they may be put in any order. Start returns an error while a job depends on a job that
+// was not put.
 func NewLocalOrdered(workers, capacity int) amboy.Queue {
 	return newBounded(LocalOptions{NumWorkers: workers, Capacity: capacity, PutBeforeStart: true, ForwardEdges: true})
 }
 
-// newBounded makes a queue whose constructor has no error to return: a queue
-// with invalid options refuses to start.
+// newBounded makes a queue for constructors that return no error. A queue with invalid
+// options refuses jobs and Start.
 func newBounded(opts LocalOptions) *local {
 	err := opts.Validate()
 	if err == nil && opts.Capacity == 0 {

@@ -7,14 +7,13 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// lockEnds is when the lock of a job that is in progress is stale.
+// lockEnds returns when the lock of a job that is in progress becomes stale.
 func lockEnds(status *amboy.JobStatusInfo) time.Time {
 	return status.ModificationTime.Add(amboy.LockTimeout)
 }
 
 // addPreset adds a job that was put as completed, which has ended for good, or as in
-// progress, which somebody else runs. Like all below it is called with the lock, unless
-// it says otherwise.
+// progress, which another owner runs. The caller holds the lock.
 func (q *local) addPreset(e *localEntry, now time.Time) error {
 	j := e.Job.job
 	status := j.Status()
@@ -38,8 +37,8 @@ func (q *local) addPreset(e *localEntry, now time.Time) error {
 	return nil
 }
 
-// recoverForeign lets the jobs run that were put as in progress, and whose locks are
-// stale by now. It is called without the lock.
+// recoverForeign makes jobs ready that were put as in progress, and whose locks have
+// become stale.
 func (q *local) recoverForeign() {
 	now := q.now()
 	q.mu.Lock()
@@ -68,6 +67,6 @@ func (q *local) recoverForeign() {
 	}
 	q.unlock()
 	for _, e := range ended {
-		q.tellEnd(e.Job.job, now)
+		q.publishEnd(e.Job.job, now)
 	}
 }

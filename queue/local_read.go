@@ -21,15 +21,15 @@ func (q *local) Get(_ context.Context, id string) (amboy.Job, bool) {
 	return e.Job.job, true
 }
 
-// Save has nothing to write, because the queue holds the job itself. It returns
-// an error for a job that is not in the queue, and for a stale copy of one that is.
+// Save writes nothing, because the queue holds the job itself. It returns an error for a
+// job that is not in the queue, and for a stale copy of a job.
 func (q *local) Save(ctx context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("saving a job in queue %q: the job must not be nil", q.id)
 	}
 	held, ok := q.Get(ctx, j.ID())
 	if !ok {
-		return amboy.NewJobNotFoundErrorf("saving job %q: queue %q does not have it", j.ID(), q.id)
+		return amboy.NewJobNotFoundErrorf("saving job %q: not found in queue %q", j.ID(), q.id)
 	}
 	if reflect.TypeOf(j).Comparable() && held == j {
 		return nil
@@ -58,7 +58,7 @@ func (q *local) Results(ctx context.Context) <-chan amboy.Job {
 }
 
 func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
-	jobs := q.look(amboy.JobQuery{})
+	jobs := q.snapshots(amboy.JobQuery{})
 	return stream(ctx, &q.lifecycle, len(jobs), func(yield func(amboy.JobInfo) bool) {
 		for _, s := range jobs {
 			if !yield(s.info(q.now())) {
@@ -68,7 +68,7 @@ func (q *local) JobInfo(ctx context.Context) <-chan amboy.JobInfo {
 	})
 }
 
-// WaitComplete waits until nothing is pending or running.
+// WaitComplete waits until nothing is pending, running or retrying.
 func (q *local) WaitComplete(ctx context.Context) bool {
 	q.mu.Lock()
 	done := q.complete.untilIdle(q.schedule.Idle())
@@ -76,7 +76,7 @@ func (q *local) WaitComplete(ctx context.Context) bool {
 	return q.waitFor(ctx, done)
 }
 
-// WaitJobComplete waits until a job ended.
+// WaitJobComplete waits until a job has ended.
 func (q *local) WaitJobComplete(ctx context.Context, id string) bool {
 	q.mu.Lock()
 	e, ok := q.schedule.Get(id)

@@ -8,8 +8,9 @@ import (
 	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
-// retry lets a job run again that asks for it. Its next attempt is the job itself. It
-// returns false for a job that ends: it never ran, or can't have another attempt.
+// retry makes a job run again that asks for another attempt. The next attempt is the same
+// job value. retry returns false if the job ends instead, because it never ran or can't
+// have another attempt.
 func (q *local) retry(e *localEntry) bool {
 	j := e.Job.job
 	if !q.isRunning(e) {
@@ -31,7 +32,7 @@ func (q *local) retry(e *localEntry) bool {
 		return false
 	}
 	markComplete(j, now)
-	q.tell(amboy.EventRetrying, j, now)
+	q.publish(amboy.EventRetrying, j, now)
 	q.count(activity.Retried, j, now)
 	markRetried(j, next)
 
@@ -41,7 +42,7 @@ func (q *local) retry(e *localEntry) bool {
 	q.schedule.Repeat(e, next.WaitUntil, next.DispatchBy, now)
 	q.arrivals.Remove(e.Job.number)
 	q.arrive(e)
-	q.wentOn(e, now)
+	q.requeued(e, now)
 	return true
 }
 
@@ -51,8 +52,8 @@ func (q *local) isRunning(e *localEntry) bool {
 	return e.Place() == schedule.Running
 }
 
-// tellEnd tells how a job ended.
-func (q *local) tellEnd(j amboy.Job, now time.Time) {
+// publishEnd publishes how a job ended.
+func (q *local) publishEnd(j amboy.Job, now time.Time) {
 	if q.events.Subscribed() {
 		q.send(amboy.EventKind(amboy.StateOf(amboy.NewJobInfo(j), now)), j, now)
 	}

@@ -15,12 +15,12 @@ var (
 	_ amboy.StuckReporter = (*local)(nil)
 )
 
-// ReportStuck makes the job itself show that its run is stuck.
+// ReportStuck records in the job's progress that its run is stuck.
 func (q *local) ReportStuck(_ context.Context, j amboy.Job, stuck amboy.StuckRun) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("reporting a stuck job of queue %q: the job must not be nil", q.id)
 	}
-	id := j.ID() // The job may hold a lock of its own, and never answer.
+	id := j.ID() // Call the job before taking the lock: it may block for ever.
 	q.mu.Lock()
 	e, ok := q.schedule.Get(id)
 	running := ok && e.Place() == schedule.Running
@@ -32,8 +32,8 @@ func (q *local) ReportStuck(_ context.Context, j amboy.Job, stuck amboy.StuckRun
 	return nil
 }
 
-// JobContext derives a context that ends when somebody cancels the job, or completes
-// it while it runs.
+// JobContext derives a context that ends when the job is canceled, or is completed by
+// another call while it runs.
 func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, context.CancelFunc) {
 	run := &localRun{parent: ctx}
 	e, begun := q.begin(j.ID(), run)
@@ -41,21 +41,21 @@ func (q *local) JobContext(ctx context.Context, j amboy.Job) (context.Context, c
 		e = q.beginLocked(j.ID(), run)
 	}
 	if e != nil && e.Job.ending.Load() {
-		run.cancel(amboy.ErrLeaseLost) // the call that ends the attempt may not have seen it
+		run.cancel(amboy.ErrLeaseLost) // the call that ends the attempt may have missed this run
 	}
 	return run, run.end
 }
 
-// begin makes a run that of a job, without the lock. It returns false where that takes
-// a closer look. Who cancels the job says so before looking for the run, and either
-// finds it or is seen here.
+// begin sets the run of a job without taking the lock. It returns false if beginLocked
+// must do it. A cancellation first increments q.canceling and then loads the run, so
+// either it finds this run, or begin sees the count.
 func (q *local) begin(id string, run *localRun) (e *localEntry, begun bool) {
 	e = q.taken.get(id)
 	return e, e != nil && e.Job.run.CompareAndSwap(nil, run) && q.canceling.Load() == 0
 }
 
-// beginLocked makes a run that of a job, or ends its context where the job is canceled
-// or does not run. It returns the entry if it runs.
+// beginLocked sets the run of a job. It ends the run's context if the job is canceled or
+// does not run. It returns the entry if the job runs.
 func (q *local) beginLocked(id string, run *localRun) *localEntry {
 	q.mu.Lock()
 	e, ok := q.schedule.Get(id)
@@ -75,16 +75,16 @@ func (q *local) beginLocked(id string, run *localRun) *localEntry {
 	return e
 }
 
-// localRun is the context of one run of a job. Most jobs never ask when theirs ends.
-// Until one does there is nothing but this.
+// localRun is the context of one run of a job. Most jobs never ask for Done, so the
+// cancelable context is made only when it is needed.
 type localRun struct {
-	parent context.Context
-	over   atomic.Bool              // the job has returned
-	asked  atomic.Pointer[askedRun] // nil until somebody wants to know when it ends
+	parent     context.Context
+	over       atomic.Bool                   // the job has returned
+	cancelable atomic.Pointer[cancelableRun] // nil until it is needed
 }
 
-// askedRun is a context that can be canceled.
-type askedRun struct {
+// cancelableRun is a context that can be canceled.
+type cancelableRun struct {
 	context.Context
 	cancel context.CancelCauseFunc
 }
@@ -92,56 +92,57 @@ type askedRun struct {
 // cancel ends the context of a run that is not over.
 func (r *localRun) cancel(cause error) {
 	if !r.isOver() {
-		r.ask().cancel(cause)
+		r.makeCancelable().cancel(cause)
 	}
 }
 
 // end is called when the run is over.
 func (r *localRun) end() {
 	r.over.Store(true)
-	if asked := r.asked.Load(); asked != nil {
-		asked.cancel(context.Canceled)
+	if made := r.cancelable.Load(); made != nil {
+		made.cancel(context.Canceled)
 	}
 }
 
-// isOver tells whether the job has returned. A run that nobody tells of counts as
-// over.
+// isOver reports whether the job has returned. It returns true for nil, a run without a
+// call of JobContext.
 func (r *localRun) isOver() bool { return r == nil || r.over.Load() }
 
-// ask returns the context that can be canceled. An end of the run at the same moment
-// either finds it, or is seen here.
-func (r *localRun) ask() *askedRun {
-	if asked := r.asked.Load(); asked != nil {
-		return asked
+// makeCancelable returns the cancelable context, and makes it if needed. A concurrent end
+// of the run either finds it, or makeCancelable sees that the run is over.
+func (r *localRun) makeCancelable() *cancelableRun {
+	if made := r.cancelable.Load(); made != nil {
+		return made
 	}
 	ctx, cancel := context.WithCancelCause(r.parent)
-	asked := &askedRun{ctx, cancel}
-	if !r.asked.CompareAndSwap(nil, asked) {
-		cancel(nil) // somebody else was faster
-		return r.asked.Load()
+	made := &cancelableRun{ctx, cancel}
+	if !r.cancelable.CompareAndSwap(nil, made) {
+		cancel(nil) // another goroutine was faster
+		return r.cancelable.Load()
 	}
 	if r.isOver() {
 		cancel(context.Canceled)
 	}
-	return asked
+	return made
 }
 
-// current is the context that says more than this one can.
+// current returns the context that knows the state of the run: its parent as long as
+// there is no cancelable one.
 func (r *localRun) current() context.Context {
-	if !r.isOver() && r.asked.Load() == nil {
+	if !r.isOver() && r.cancelable.Load() == nil {
 		return r.parent
 	}
-	return r.ask()
+	return r.makeCancelable()
 }
 
 // Done implements context.Context.
-func (r *localRun) Done() <-chan struct{} { return r.ask().Done() }
+func (r *localRun) Done() <-chan struct{} { return r.makeCancelable().Done() }
 
 // Err implements context.Context.
 func (r *localRun) Err() error { return r.current().Err() }
 
-// Value implements context.Context. What it returns also tells package context of the
-// cause of the end.
+// Value implements context.Context. Package context also uses it to find the cause of the
+// end.
 func (r *localRun) Value(key any) any { return r.current().Value(key) }
 
 // Deadline implements context.Context.

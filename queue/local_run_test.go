@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// inLocalBubble runs a test with a local queue of one worker, in which time is faked.
+// inLocalBubble runs a test in a bubble, with a local queue of one worker.
 func inLocalBubble(t *testing.T, test func(t *testing.T, a administered)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,18 +28,18 @@ func inLocalBubble(t *testing.T, test func(t *testing.T, a administered)) {
 	})
 }
 
-// TestCanceledLocalRun cancels a running job, whatever it does with its context.
+// TestCanceledLocalRun cancels running jobs that use their context in different ways.
 func TestCanceledLocalRun(t *testing.T) {
 	type contextKey struct{}
 	for name, run := range map[string]func(ctx context.Context, j *funcJob){
-		"it waits": func(ctx context.Context, _ *funcJob) { <-ctx.Done() },
-		"a context of its own waits": func(ctx context.Context, _ *funcJob) {
+		"waits for Done": func(ctx context.Context, _ *funcJob) { <-ctx.Done() },
+		"waits on a derived context": func(ctx context.Context, _ *funcJob) {
 			own, cancel := context.WithTimeout(context.WithValue(ctx, contextKey{}, 1), time.Hour)
 			defer cancel()
 			<-own.Done()
 			assert.ErrorIs(t, context.Cause(own), amboy.ErrAborted)
 		},
-		"it looks": func(ctx context.Context, _ *funcJob) {
+		"polls Err": func(ctx context.Context, _ *funcJob) {
 			for ctx.Err() == nil {
 				time.Sleep(time.Second)
 			}
@@ -83,7 +83,7 @@ func TestCanceledLocalRun(t *testing.T) {
 	}
 }
 
-// A job that is done all the same has succeeded, as in a stored queue.
+// A job that completes its work all the same has succeeded, as in a stored queue.
 func TestCanceledLocalRunThatSucceeds(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		put(t, a.queue, newJob(t, "job", func(context.Context, *funcJob) { time.Sleep(time.Hour) }))
@@ -99,7 +99,7 @@ func TestCanceledLocalRunThatSucceeds(t *testing.T) {
 	})
 }
 
-// A job that wants to run again later does not, once it was canceled.
+// A canceled job that asks to run again later does not run again.
 func TestCanceledLocalRunIsNotHandedBack(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		put(t, a.queue, newJob(t, "job", func(ctx context.Context, j *funcJob) {
@@ -113,8 +113,8 @@ func TestCanceledLocalRunIsNotHandedBack(t *testing.T) {
 	})
 }
 
-// TestLocalRunOfACompletedJob completes a job that runs. Until its run is over nobody
-// may look into it, nor run it again.
+// TestLocalRunOfACompletedJob completes a running job. Until its run is over, the job
+// must be neither read nor run again.
 func TestLocalRunOfACompletedJob(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		var cause error
@@ -142,11 +142,11 @@ func TestLocalRunOfACompletedJob(t *testing.T) {
 		assert.False(t, get().Job.IsZero())
 		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Restart}))
 		synctest.Wait()
-		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Cancel}), "it runs again")
+		assert.Equal(t, driver.Acted{Done: 1}, a.act(a.all(), driver.Action{Kind: driver.Cancel}), "the job runs again")
 	})
 }
 
-// The context of a run ends with it, for what the job has left behind.
+// The context of a run ends with the run, so that what the job has left running ends too.
 func TestContextOfALocalRunEndsWithIt(t *testing.T) {
 	inLocalBubble(t, func(t *testing.T, a administered) {
 		var given context.Context
@@ -180,10 +180,10 @@ func TestLocalRunThatWasCanceledBeforeItBegan(t *testing.T) {
 
 	ctx, end = q.(amboy.JobContexter).JobContext(t.Context(), j)
 	defer end()
-	require.ErrorIs(t, context.Cause(ctx), amboy.ErrLeaseLost, "it does not run")
+	require.ErrorIs(t, context.Cause(ctx), amboy.ErrLeaseLost, "the job does not run")
 }
 
-// asked is a retry policy that calls a function when it is asked.
+// asked is a retry policy that calls a function when its delay is asked for.
 type asked func()
 
 func (a asked) Delay(int) time.Duration {
@@ -231,7 +231,7 @@ func TestCompletingAJobByHandWhileItsRetryPolicyWasAskedRetriedItTwice(t *testin
 	})
 }
 
-// meeting is a job that calls a function while its end is being worked out.
+// meeting is a job that calls a function while the queue decides how it ends.
 type meeting struct {
 	*funcJob
 	ending func()
@@ -245,8 +245,8 @@ func (j *meeting) RetryInfo() amboy.JobRetryInfo {
 	return j.funcJob.RetryInfo()
 }
 
-// TestAJobThatIsCompletedWhileItsRunBeginsKeepsItsContext has a worker that took the job
-// before, and asks for its context after another call has begun to end it.
+// TestAJobThatIsCompletedWhileItsRunBeginsKeepsItsContext lets a worker take the job, and
+// ask for its context after another call has begun to end the job.
 func TestAJobThatIsCompletedWhileItsRunBeginsKeepsItsContext(t *testing.T) {
 	q := queue.NewLocalLimitedSize(1, 10)
 	require.NoError(t, q.SetRunner(pool.NewNoop()))

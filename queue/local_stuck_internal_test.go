@@ -11,7 +11,7 @@ import (
 	"github.com/mongodb/amboy/job"
 )
 
-// asked is a job that notes whether its queue is locked when it is asked for its ID.
+// asked is a job that records whether its queue is locked when its ID is read.
 type asked struct {
 	job.Base
 	queue  *local

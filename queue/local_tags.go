@@ -2,13 +2,13 @@ package queue
 
 import "slices"
 
-// localTags are the tags of the jobs of a local queue. Its owner's lock guards it.
+// localTags holds the tags of the jobs of a local queue. The queue's lock guards it.
 type localTags struct {
 	byJob map[string][]string
-	byTag map[string]map[string]struct{} // the IDs of jobs
+	byTag map[string]map[string]struct{} // tag to job IDs
 }
 
-// add notes the tags that a job was put with.
+// add records the tags that a job was put with.
 func (t *localTags) add(id string, tags []string) {
 	if len(tags) == 0 {
 		return
@@ -26,7 +26,7 @@ func (t *localTags) add(id string, tags []string) {
 	}
 }
 
-// remove forgets a job.
+// remove removes a job and its tags.
 func (t *localTags) remove(id string) {
 	for _, tag := range t.byJob[id] {
 		delete(t.byTag[tag], id)
@@ -40,7 +40,7 @@ func (t *localTags) remove(id string) {
 // of returns the tags of a job.
 func (t *localTags) of(id string) []string { return t.byJob[id] }
 
-// jobs calls yield with the IDs of the jobs that have a tag, in no order.
+// jobs yields the IDs of the jobs with a tag, in no particular order.
 func (t *localTags) jobs(tag string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for id := range t.byTag[tag] {

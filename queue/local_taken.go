@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// localTaken finds the entries that workers have taken, without the lock of the queue,
-// for which each start and end of a run would have to wait. It may miss some: an entry
-// gives way to the next in the same slot. Who changes it holds the lock. The zero value
-// is empty.
+// localTaken finds entries that workers have taken without the lock of the queue, so that
+// the start and end of runs do not contend for it. It may miss an entry: a newer entry in
+// the same slot replaces it. Callers of add and remove hold the lock. The zero value is
+// empty.
 type localTaken struct {
 	slots [64]atomic.Pointer[localEntry]
 }
@@ -21,11 +21,11 @@ func (t *localTaken) slot(id string) *atomic.Pointer[localEntry] {
 
 func (t *localTaken) add(e *localEntry) { t.slot(e.ID).Store(e) }
 
-// remove is called when the attempt of an entry has ended.
+// remove removes an entry whose attempt has ended.
 func (t *localTaken) remove(e *localEntry) { t.slot(e.ID).CompareAndSwap(e, nil) }
 
-// get returns the entry with that ID, which is Running; nil where there is none, or it
-// is missed.
+// get returns the running entry with that ID. It returns nil if there is none, or if it
+// was replaced.
 func (t *localTaken) get(id string) *localEntry {
 	if e := t.slot(id).Load(); e != nil && e.ID == id {
 		return e

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// TestManyLocalRunsEnd runs more jobs at a time than the queue finds without its lock:
-// each can be canceled all the same, or completed by somebody else.
+// TestManyLocalRunsEnd runs more jobs at a time than the queue finds without its lock.
+// Each can still be canceled, or completed by another caller.
 func TestManyLocalRunsEnd(t *testing.T) {
 	const jobs = 300
 	for name, test := range map[string]struct {
@@ -56,8 +56,8 @@ func TestManyLocalRunsEnd(t *testing.T) {
 	}
 }
 
-// TestLocalRunThatIsCanceledAsItBegins cancels each of many jobs once, at about the time
-// when a worker takes it. However close that is, the job ends.
+// TestLocalRunThatIsCanceledAsItBegins cancels each of many jobs at about the time when a
+// worker takes it. The job must end whichever comes first.
 func TestLocalRunThatIsCanceledAsItBegins(t *testing.T) {
 	q, err := queue.NewLocal(queue.LocalOptions{NumWorkers: 2})
 	require.NoError(t, err)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// forgettingDuty is what the process has that removes finished jobs.
+	// forgettingDuty names the duty of the one process that removes finished jobs.
 	forgettingDuty = "forgetting"
 	// forgetAtOnce is the number of finished jobs that one call removes.
 	forgetAtOnce = 1000
-	// retriesAtOnce is the number of jobs that one page of retries has.
+	// retriesAtOnce is the page size for reading retrying jobs.
 	retriesAtOnce = 1000
 )
 
-// forgetIfDue removes jobs whose time is over, where there may be some.
+// forgetIfDue removes jobs whose retention is over, if there may be any.
 func (e *engine) forgetIfDue(ctx context.Context) error {
 	now := e.now()
 	if !e.forgetting.isDue(now) {
@@ -30,13 +30,13 @@ func (e *engine) forgetIfDue(ctx context.Context) error {
 	return e.forget(ctx, now)
 }
 
-// forget removes jobs whose time is over, unless another process is at it; then it is
-// tried again with the next heartbeat.
+// forget removes jobs whose retention is over, unless another process has the duty. Then
+// the next heartbeat tries again.
 func (e *engine) forget(ctx context.Context, now time.Time) error {
 	duty := driver.Duty{Name: forgettingDuty, Owner: e.id, For: e.heartbeatPeriod()}
 	taken, err := e.driver.TakeDuty(ctx, duty, now)
 	if err != nil {
-		return fmt.Errorf("finding out who does so: %w", err)
+		return fmt.Errorf("taking duty %q: %w", duty.Name, err)
 	}
 	if !taken {
 		return nil
@@ -53,8 +53,8 @@ func (e *engine) forget(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// scanRetries gives the retry handlers the jobs that await their retry: their
-// own, which they know, and those of handlers that are gone.
+// scanRetries hands retrying jobs to the retry handlers of their queues: jobs that the
+// handlers already know, and jobs that handlers of other processes left behind.
 func (e *engine) scanRetries(ctx context.Context) error {
 	names := e.queuesToScan(e.now())
 	if len(names) == 0 {
@@ -77,19 +77,19 @@ func (e *engine) scanRetries(ctx context.Context) error {
 		case err == nil:
 			q.handOver(ctx, j)
 		case isUnknown(record, err):
-			e.meetUnknown(record) // a process that knows it looks for retries too
+			e.meetUnknown(record) // a process that knows the type scans for retries too
 		default:
-			logging.Warning(ctx, q.failure("a job that awaits its retry can't be read", record.JobID(), err))
+			logging.Warning(ctx, q.failure("could not decode a retrying job", record.JobID(), err))
 		}
 	}
 	return nil
 }
 
-// manyQueues is the number of queues from which on a query does not name them.
+// manyQueues is the largest number of queues that a query names.
 const manyQueues = 500
 
-// queuesToScan are the queues in which to look for retries: those that have begun since
-// the last time or, where it is time for that, all of them.
+// queuesToScan returns the queues in which to scan for retries: the queues that have
+// started since the last call, or all queues once per retryScan.
 func (e *engine) queuesToScan(now time.Time) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,16 +14,16 @@ var (
 	_ amboy.MiddlewareQueue = (*driverQueue)(nil)
 )
 
-// middleware is what wraps the jobs of a queue.
+// middleware is the middleware of a queue.
 type middleware struct {
-	// insert puts jobs without it.
+	// insert puts jobs without middleware.
 	insert amboy.PutFunc
-	// put is insert inside of it; nil where there is none.
+	// put is insert wrapped in the middleware; nil if no middleware wraps it.
 	put atomic.Pointer[amboy.PutFunc]
 
 	mu  sync.Mutex
 	all []amboy.Middleware
-	run amboy.RunFunc // nil where there is none
+	run amboy.RunFunc // nil if no middleware wraps runs
 }
 
 func (m *middleware) add(mw []amboy.Middleware) error {
@@ -60,7 +60,8 @@ func (l *lifecycle) Use(mw ...amboy.Middleware) error {
 	return nil
 }
 
-// RunFunc runs a job inside of the middleware; nil where there is none.
+// RunFunc returns the function that runs a job inside the middleware, or nil if no
+// middleware wraps runs.
 func (l *lifecycle) RunFunc() amboy.RunFunc {
 	l.middleware.mu.Lock()
 	defer l.middleware.mu.Unlock()

@@ -22,11 +22,10 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// These tests count the commands that are sent for what queues do. They are the
-// bars of the MongoDB driver, and hold on any server.
+// These tests count the commands that queues send. They are the limits for the MongoDB
+// driver, and hold on any server.
 
-// onMongoDB makes a queue on a deployment, with a client of its own, as another
-// process would have.
+// onMongoDB returns a queue on a deployment, with its own client, as in another process.
 func onMongoDB(t *testing.T, d *mongotest.Deployment, workers int, amend func(*queue.MongoDBOptions)) amboy.RetryableQueue {
 	t.Helper()
 	opts := queue.MongoDBOptions{
@@ -48,13 +47,13 @@ func startMongoDB(t *testing.T, d *mongotest.Deployment, workers int, amend func
 	return q
 }
 
-// commandLog keeps the commands of a client.
+// commandLog records the commands of a client.
 type commandLog struct {
 	mu       sync.Mutex
 	commands []bson.Raw
 }
 
-// connect returns a client whose commands it keeps, until the test ends.
+// connect returns a client whose commands are recorded until the test ends.
 func (l *commandLog) connect(t *testing.T, d *mongotest.Deployment) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(t.Context(), d.ClientOptions().SetMonitor(&event.CommandMonitor{
@@ -69,14 +68,14 @@ func (l *commandLog) connect(t *testing.T, d *mongotest.Deployment) *mongo.Clien
 	return client
 }
 
-// reset forgets the commands until now.
+// reset removes the recorded commands.
 func (l *commandLog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.commands = nil
 }
 
-// named returns the commands of a name.
+// named returns the recorded commands with a name.
 func (l *commandLog) named(name string) (found []bson.Raw) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +87,7 @@ func (l *commandLog) named(name string) (found []bson.Raw) {
 	return found
 }
 
-// runsOf makes jobs that run a function.
+// runsOf returns n jobs that run a function.
 func runsOf(t *testing.T, n int, prefix string, run func(context.Context, *funcJob)) []amboy.Job {
 	t.Helper()
 	first := newJob(t, "", run)
@@ -102,7 +101,8 @@ func runsOf(t *testing.T, n int, prefix string, run func(context.Context, *funcJ
 	return jobs
 }
 
-// countdown is closed when a number of jobs have run.
+// countdown returns a function and a channel that is closed when the function was called
+// n times.
 func countdown(n int) (run func(context.Context, *funcJob), done <-chan struct{}) {
 	all := make(chan struct{})
 	var ran atomic.Int64
@@ -113,11 +113,11 @@ func countdown(n int) (run func(context.Context, *funcJob), done <-chan struct{}
 	}, all
 }
 
-// full is set to count with as many jobs and tenants as the bars name; by default there
-// are fewer, which cost no less each.
+// full makes the tests count with as many jobs and tenants as the limits name. By default
+// they use fewer, each of which costs at least as much.
 var full = flag.Bool("full", false, "count the commands of MongoDB with as many jobs and tenants as their bars have")
 
-// fullOr is the first number if the flag is set, and the second if not.
+// fullOr returns number if the flag is set, and short otherwise.
 func fullOr(number, short int) int {
 	if *full {
 		return number
@@ -143,13 +143,13 @@ func TestMongoDBCommandsOfADrain(t *testing.T) {
 	assert.LessOrEqual(t, each, most)
 }
 
-// notesOfQueue is the collection in which processes tell each other of themselves: what
-// they have done every ten seconds while they do something, and once a minute that they
-// are there. TestMongoDBCommandsOfNotes has the bar of that, and others leave it out.
+// notesOfQueue is the collection in which processes publish notes: their activity every
+// ten seconds while they do something, and that they are alive once a minute.
+// TestMongoDBCommandsOfNotes limits these commands; the other tests leave them out.
 const notesOfQueue = "queue.jobs.notes"
 
-// TestMongoDBCommandsOfNotes has a process that runs a job every second, and one that
-// runs none.
+// TestMongoDBCommandsOfNotes has a process that runs a job every second, and a process
+// that runs none.
 func TestMongoDBCommandsOfNotes(t *testing.T) {
 	for name, test := range map[string]struct {
 		jobs bool
@@ -181,7 +181,7 @@ func TestMongoDBCommandsOfNotes(t *testing.T) {
 	}
 }
 
-// TestMongoDBCommandsOfOneJob has an idle queue, and nothing else.
+// TestMongoDBCommandsOfOneJob uses an otherwise idle queue.
 func TestMongoDBCommandsOfOneJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, most = 10, 4
@@ -205,8 +205,8 @@ func TestMongoDBCommandsOfOneJob(t *testing.T) {
 	})
 }
 
-// TestMongoDBCommandsOfOneJobBesideIdleTenants has a job of one tenant, while the queues of
-// many others are open.
+// TestMongoDBCommandsOfOneJobBesideIdleTenants runs a job of one tenant while the queues
+// of many other tenants are open.
 func TestMongoDBCommandsOfOneJobBesideIdleTenants(t *testing.T) {
 	tenants := fullOr(10_000, 200)
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestMongoDBCommandsOfOneJobBesideIdleTenants(t *testing.T) {
 }
 
 // TestMongoDBJobOfAnotherProcess puts jobs that an idle process runs, also after ten
-// minutes without one.
+// minutes without a job.
 func TestMongoDBJobOfAnotherProcess(t *testing.T) {
 	const interval = 3 * time.Second
 	for name, test := range map[string]struct {
@@ -263,9 +263,9 @@ func TestMongoDBJobOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestMongoDBCommandsOfAHeartbeat has running jobs, and nothing else. It leaves out
-// what listens for changes, what looks for retries once a minute, and the notes, which
-// are not more with many jobs than with none.
+// TestMongoDBCommandsOfAHeartbeat has only running jobs. It leaves out the change stream,
+// the scan for retries once a minute, and the notes: their number does not depend on the
+// number of jobs.
 func TestMongoDBCommandsOfAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const heartbeats, most = 8, 2
@@ -300,7 +300,7 @@ func TestMongoDBCommandsOfAHeartbeat(t *testing.T) {
 	})
 }
 
-// TestMongoDBCommandsOfIdleTenants has many queues for a while.
+// TestMongoDBCommandsOfIdleTenants keeps many idle queues open for a while.
 func TestMongoDBCommandsOfIdleTenants(t *testing.T) {
 	const perSecond, observed = 3.0, time.Minute
 	tenants := fullOr(1000, 200)
@@ -326,8 +326,8 @@ func TestMongoDBCommandsOfIdleTenants(t *testing.T) {
 	}
 }
 
-// TestMongoDBCommandsOfOneScope has three processes that run many jobs of one scope,
-// and others that need none.
+// TestMongoDBCommandsOfOneScope runs many jobs of one scope on three processes, and then
+// other jobs while jobs of that scope wait.
 func TestMongoDBCommandsOfOneScope(t *testing.T) {
 	const others, workers, processes, most = 100, 64, 3, 8.0
 	jobs := fullOr(1000, 100)
@@ -361,7 +361,7 @@ func TestMongoDBCommandsOfOneScope(t *testing.T) {
 	assert.LessOrEqual(t, each, most)
 	drain(t, queues[0])
 
-	// Jobs of other scopes run while these wait.
+	// Jobs of other scopes run while these jobs wait.
 	run, done = countdown(workers)
 	blocked := runsOf(t, workers, "blocked", run)
 	for _, j := range blocked {

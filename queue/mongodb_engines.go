@@ -10,30 +10,30 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// mongoDBEngines are the engines of a group: one for each set of the options that
-// the queues on one engine have in common.
+// mongoDBEngines holds the engines of a group: one per set of options that the queues on
+// an engine must share.
 type mongoDBEngines struct {
 	mu  sync.Mutex
 	all []*mongoDBEngine
-	// inUse are those that are open.
+	// inUse holds the open engines.
 	inUse []*engine
 }
 
-// mongoDBEngineOptions are what the queues on one engine have in common.
+// mongoDBEngineOptions are the options that the queues on one engine share.
 type mongoDBEngineOptions struct {
 	store       mongodb.Options
 	lockTimeout time.Duration
 	retryScan   time.Duration
 }
 
-// mongoDBEngine is an engine that is opened by whoever needs it first.
+// mongoDBEngine is an engine that the first caller of open opens.
 type mongoDBEngine struct {
 	opts mongoDBEngineOptions
 	open func() (*engine, error)
 }
 
-// get returns the engine with some options, and opens it where there is none. Who
-// asks for it meanwhile waits. Where it can't be opened, the next call tries again.
+// get returns the engine with these options, and opens it if needed. Concurrent callers
+// wait for the same attempt. If the engine can't be opened, the next call tries again.
 func (s *mongoDBEngines) get(ctx context.Context, opts mongoDBEngineOptions) (*engine, error) {
 	found := s.find(ctx, opts)
 	e, err := found.open()
@@ -49,7 +49,7 @@ func (s *mongoDBEngines) get(ctx context.Context, opts mongoDBEngineOptions) (*e
 	return e, nil
 }
 
-// opened returns the engines that are open.
+// opened returns the open engines.
 func (s *mongoDBEngines) opened() []*engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +91,8 @@ func (o mongoDBEngineOptions) open(ctx context.Context) (*engine, error) {
 	return newEngine(opts, 0), nil
 }
 
-// close closes all engines, after their queues, as engine.close does. Nobody opens one
-// any more.
+// close closes all engines, as engine.close does. It is called after their queues have
+// closed, when no engine is opened any more.
 func (s *mongoDBEngines) close(late context.Context) (left leftover) {
 	s.mu.Lock()
 	all := slices.Clone(s.all)
@@ -109,11 +109,11 @@ func (s *mongoDBEngines) close(late context.Context) (left leftover) {
 	return left
 }
 
-// close closes an engine that could be opened.
+// close closes the engine if it was opened.
 func (e *mongoDBEngine) close(late context.Context) (left leftover) {
 	var opened *engine
 	err := inTime(late, func() error {
-		opened, _ = e.open() // whoever opened it was told of the error
+		opened, _ = e.open() // the caller that opened it got the error
 		return nil
 	})
 	if err != nil {

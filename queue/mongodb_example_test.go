@@ -16,14 +16,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// startServer starts the server in this process that the examples use.
+// startServer starts the in-process server for the examples.
 func startServer() (uri string, stop func()) {
 	server, err := mongotest.New(mongotest.Options{})
 	must(err)
 	return server.URI(), server.Close
 }
 
-// Keep jobs in MongoDB.
+// Store jobs in MongoDB.
 func ExampleNewMongoDBQueue() {
 	ctx := context.Background()
 	uri, stop := startServer()
@@ -86,7 +86,7 @@ func ExampleNewMongoDBSingleQueueGroup() {
 	// globex 4
 }
 
-// Put a queue on the driver, for what the MongoDBOptions don't have.
+// Make a queue on the driver, for settings that MongoDBOptions do not contain.
 func Example_mongoDBDriver() {
 	ctx := context.Background()
 	uri, stop := startServer()
@@ -110,7 +110,7 @@ func Example_mongoDBDriver() {
 	// Output: running mail
 }
 
-// Put a job in the transaction of what it belongs to.
+// Put a job in the same transaction as the data that it belongs to.
 func Example_mongoDBTransaction() {
 	ctx := context.Background()
 	uri, stop := startServer()

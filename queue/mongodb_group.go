@@ -10,47 +10,43 @@ import (
 	"github.com/mongodb/amboy"
 )
 
-// RegexpMongoDBQueueOptions have options for the queues of a group whose names
-// match.
+// RegexpMongoDBQueueOptions are options for the queues of a group whose names match an
+// expression.
 type RegexpMongoDBQueueOptions struct {
-	// Regexp is matched against any part of the name. It must not be empty.
+	// Regexp may match any part of the name. It must not be empty.
 	Regexp  regexp.Regexp
 	Options MongoDBQueueOptions
 }
 
-// MongoDBQueueGroupOptions configure a group of queues in one collection of a
-// MongoDB.
+// MongoDBQueueGroupOptions configure a group of queues in one MongoDB collection.
 type MongoDBQueueGroupOptions struct {
-	// DefaultQueue tells how a queue is made where nothing else says otherwise, and
-	// where the jobs of all are: its DB.Client or URI, DB and Collection are those
-	// of the group.
+	// DefaultQueue configures the queues, unless more specific options override it. Its
+	// DB.Client or URI, DB and Collection are those of the whole group.
 	DefaultQueue MongoDBQueueOptions
-	// RegexpQueue and PerQueue have what is different for some queues. The options
-	// of a queue are merged, field by field, also those of DB, where one that is set
-	// takes the place of the one before: first the default, then each expression that
-	// matches, in their order, then what PerQueue has for the name, then the options
-	// of the call of Get, which must be *MongoDBQueueOptions. NumWorkers also takes
-	// the place of a WorkerPoolSize that came before it. A bool of DB can be turned on, and not
-	// off. DB.Client, URI and DB must be those of the group, or not set. DB.Collection,
-	// UseGroups and GroupName are not looked at.
+	// RegexpQueue and PerQueue override options for some queues. The options of a queue
+	// are merged field by field, including the fields of DB; a field that is set replaces
+	// the earlier value. The order is: DefaultQueue, each matching expression of
+	// RegexpQueue, PerQueue for the name, and the options of the call of Get, which must
+	// be *MongoDBQueueOptions. NumWorkers also replaces an earlier WorkerPoolSize. A bool
+	// of DB can be turned on, but not off. DB.Client, URI and DB must be those of the
+	// group, or not set. DB.Collection, UseGroups and GroupName are ignored.
 	//
-	// Queues that differ in LockTimeout, WaitInterval, CheckWaitUntil,
+	// Queues with different values of LockTimeout, WaitInterval, CheckWaitUntil,
 	// CheckDispatchBy, SampleSize, PreferredIndexes or
-	// Retryable.StaleRetryingMonitorInterval claim and renew leases apart from each
-	// other, and have a change stream, and connections where URI is set, for each
-	// set of values.
+	// Retryable.StaleRetryingMonitorInterval claim jobs and renew leases separately. Each
+	// set of values has a change stream, and its own connections if URI is set.
 	RegexpQueue []RegexpMongoDBQueueOptions
 	PerQueue    map[string]MongoDBQueueOptions
-	// TTL is how long a queue without work stays open, counted from its last use.
-	// What it has in the store stays all the same. It is at least a second, or 0, the
-	// default, for ever. Where it is set, PruneFrequency must be, and the other way
-	// round.
+	// TTL is how long a queue without work stays open, counted from its last use. Closing
+	// it leaves its jobs in the store. It must be at least one second, or 0 (the default)
+	// for ever. TTL and PruneFrequency must both be set, or neither.
 	TTL time.Duration
-	// PruneFrequency is how often the group looks for queues to close.
+	// PruneFrequency is how often the group closes queues whose TTL is over.
 	PruneFrequency time.Duration
-	// BackgroundCreateFrequency is how often the group looks for queues that have
-	// work in the store and are not open here, and opens them; it does so at once
-	// when it is made, too. Default: 0, for never.
+	// BackgroundCreateFrequency is how often the group opens the queues that are not open
+	// in this process and have jobs in the store that can run. It also does so when it is
+	// made and when a job becomes due. Default: 0, which means never; a queue with jobs
+	// then stays open.
 	BackgroundCreateFrequency time.Duration
 }
 
@@ -58,8 +54,8 @@ func invalidMongoDBGroup(format string, args ...any) error {
 	return fmt.Errorf("invalid MongoDB group options: "+format, args...)
 }
 
-// validate sets the defaults. It returns an error that names every field that is
-// missing or out of range.
+// validate sets the defaults. It returns an error that names every field that is missing
+// or out of range.
 func (o *MongoDBQueueGroupOptions) validate() error {
 	errs := []error{o.validateTimes()}
 	defaults := &o.DefaultQueue
@@ -106,8 +102,8 @@ func (o *MongoDBQueueGroupOptions) validateTimes() error {
 	return errors.Join(errs...)
 }
 
-// validateChange returns an error where options of a queue of a group are not valid,
-// of which some may not be set.
+// validateChange returns an error if options that override those of a group are not
+// valid. Any field may be left unset.
 func (o MongoDBQueueOptions) validateChange(group MongoDBOptions) error {
 	errs := []error{o.validateWorkers()}
 	if o.DB != nil {
@@ -119,7 +115,7 @@ func (o MongoDBQueueOptions) validateChange(group MongoDBOptions) error {
 	return errors.Join(errs...)
 }
 
-// with returns the options with the fields that are set in a change.
+// with returns the options, overridden by the fields that are set in change.
 func (o MongoDBQueueOptions) with(change MongoDBQueueOptions) MongoDBQueueOptions {
 	if change.DB != nil {
 		o.DB = new(o.DB.with(*change.DB))
@@ -142,8 +138,8 @@ func (o MongoDBQueueOptions) with(change MongoDBQueueOptions) MongoDBQueueOption
 	return o
 }
 
-// longestLock is the longest LockTimeout that the options of a group have. A process
-// with the former library may lock the job of any queue for that long.
+// longestLock returns the longest LockTimeout in the options of a group. A process with
+// the legacy library may lock a job of any queue for that long.
 func (o *MongoDBQueueGroupOptions) longestLock() time.Duration {
 	longest := o.DefaultQueue.DB.LockTimeout
 	consider := func(opts MongoDBQueueOptions) {
@@ -160,16 +156,16 @@ func (o *MongoDBQueueGroupOptions) longestLock() time.Duration {
 	return longest
 }
 
-// NewMongoDBSingleQueueGroup makes a group of queues in one collection of a MongoDB,
-// one for each name. It is a group as NewDriverGroup makes them: the queues claim
-// jobs in common, and their leases and their store are looked after in common, so
-// that a thousand idle queues cost the server what one does. When ctx ends, the group
-// and all of its queues end, and what it has connected is disconnected, as at Close
-// with an ended context; Close then waits for that.
+// NewMongoDBSingleQueueGroup returns a group of queues in one MongoDB collection, one
+// queue per name. It is a group like those of NewDriverGroup: the queues claim jobs,
+// renew leases and maintain their store together, so a thousand idle queues cost the
+// server as much as one. When ctx ends, the group and all of its queues close, and its
+// connections are closed, as at Close with an ended context; a call of Close then waits
+// for that.
 //
-// It blocks while it connects, and finds or builds the indexes, no longer than until
-// ctx ends. It returns an error for options that are not valid, where no server
-// answers, and where the indexes can't be built.
+// NewMongoDBSingleQueueGroup blocks until it has connected and has found or built the
+// indexes, or until ctx ends. It returns an error if the options are not valid, if no
+// server answers, or if the indexes can't be built.
 func NewMongoDBSingleQueueGroup(ctx context.Context, opts MongoDBQueueGroupOptions) (amboy.QueueGroup, error) {
 	opts.DefaultQueue = opts.DefaultQueue.copied()
 	if err := opts.validate(); err != nil {
@@ -185,7 +181,7 @@ func NewMongoDBSingleQueueGroup(ctx context.Context, opts MongoDBQueueGroupOptio
 	return g, nil
 }
 
-// mongoDBGroup is a group of queues in one collection.
+// mongoDBGroup is a group of queues in one MongoDB collection.
 type mongoDBGroup struct {
 	*driverGroup
 	opts        MongoDBQueueGroupOptions
@@ -193,7 +189,8 @@ type mongoDBGroup struct {
 	engines     mongoDBEngines
 }
 
-// merge makes the options of a queue, as MongoDBQueueGroupOptions.PerQueue says.
+// merge returns a builder with the merged options of a queue; see
+// MongoDBQueueGroupOptions.PerQueue.
 func (g *mongoDBGroup) merge(name string, call []amboy.QueueOptions) (queueBuilder, error) {
 	merged := g.opts.DefaultQueue
 	for _, p := range g.opts.RegexpQueue {
@@ -225,7 +222,7 @@ func (g *mongoDBGroup) merge(name string, call []amboy.QueueOptions) (queueBuild
 	return func(ctx context.Context) (amboy.Queue, error) { return g.build(ctx, merged, opts) }, nil
 }
 
-// build makes a queue on the engine that goes with its options.
+// build makes a queue on the engine with the queue's options.
 func (g *mongoDBGroup) build(ctx context.Context, merged MongoDBQueueOptions, opts DriverQueueOptions) (amboy.Queue, error) {
 	e, err := g.engineFor(ctx, merged)
 	if err != nil {
@@ -238,7 +235,7 @@ func (g *mongoDBGroup) build(ctx context.Context, merged MongoDBQueueOptions, op
 	return newDriverQueue(e, e.id+"."+opts.Name, opts)
 }
 
-// engineFor returns the engine for a queue with options that are valid.
+// engineFor returns the engine for a queue. o must be valid.
 func (g *mongoDBGroup) engineFor(ctx context.Context, o MongoDBQueueOptions) (*engine, error) {
 	opts := mongoDBEngineOptions{
 		store:       o.DB.storeOptions(),

@@ -16,7 +16,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// newMongoDBGroup makes a group on a deployment, which is closed at the end of the
+// newMongoDBGroup returns a group on a deployment. The group is closed at the end of the
 // test.
 func newMongoDBGroup(t *testing.T, d *mongotest.Deployment, amend func(*queue.MongoDBQueueGroupOptions)) amboy.QueueGroup {
 	t.Helper()
@@ -33,7 +33,7 @@ func newMongoDBGroup(t *testing.T, d *mongotest.Deployment, amend func(*queue.Mo
 	return group
 }
 
-// callOptions are the options of a call of Get.
+// callOptions returns the options of a call of Get.
 func callOptions(o queue.MongoDBQueueOptions) []amboy.QueueOptions { return []amboy.QueueOptions{&o} }
 
 func TestMongoDBGroupMergesOptions(t *testing.T) {
@@ -100,7 +100,7 @@ func TestMongoDBGroupMergesOptions(t *testing.T) {
 			drain(t, q)
 			n, err := d.Collection("tenants.group").CountDocuments(t.Context(), map[string]string{"_id": name + ".one", "group": name})
 			require.NoError(t, err)
-			assert.EqualValues(t, 1, n, "all are in one collection")
+			assert.EqualValues(t, 1, n, "all jobs are in one collection")
 		})
 	}
 	assert.EqualValues(t, 1, wrapped.Load())
@@ -177,7 +177,8 @@ func TestMongoDBQueueGroupOptionsAreValidated(t *testing.T) {
 	}
 }
 
-// TestMongoDBGroupWithoutADefaultNumberOfWorkers gets it from what is set for a queue.
+// TestMongoDBGroupWithoutADefaultNumberOfWorkers takes the number from the options of a
+// queue.
 func TestMongoDBGroupWithoutADefaultNumberOfWorkers(t *testing.T) {
 	group := newMongoDBGroup(t, mongotest.Open(t), func(o *queue.MongoDBQueueGroupOptions) { o.DefaultQueue.NumWorkers = nil })
 	_, err := group.Get(t.Context(), "q")
@@ -186,7 +187,7 @@ func TestMongoDBGroupWithoutADefaultNumberOfWorkers(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestMongoDBGroupLeavesOptionsAlone has options that are used for two groups.
+// TestMongoDBGroupLeavesOptionsAlone uses the same options for two groups.
 func TestMongoDBGroupLeavesOptionsAlone(t *testing.T) {
 	d := mongotest.Open(t)
 	db := queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "tenants"}
@@ -201,8 +202,8 @@ func TestMongoDBGroupLeavesOptionsAlone(t *testing.T) {
 	assert.Equal(t, before, db)
 }
 
-// TestMongoDBGroupsShareJobs has a process that puts jobs, and another one that opens
-// the queues for which there are some.
+// TestMongoDBGroupsShareJobs has a process that puts jobs, and a process that opens the
+// queues that have jobs.
 func TestMongoDBGroupsShareJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())
@@ -212,27 +213,27 @@ func TestMongoDBGroupsShareJobs(t *testing.T) {
 			o.BackgroundCreateFrequency = 10 * time.Second
 			o.TTL, o.PruneFrequency = time.Minute, time.Minute
 		})
-		synctest.Wait() // until it has looked for the first time, and found nothing
+		synctest.Wait() // until it has checked for the first time, and found nothing
 		q := open(t, putting, "tenant")
 		require.NoError(t, q.(amboy.QueueController).Pause(t.Context()))
 		put(t, q, newJob(t, "one", func(context.Context, *funcJob) { ran.Add(1) }))
-		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "also those that are not open here")
+		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "including queues that are not open here")
 		assert.Zero(t, running.Len())
 		pass(10 * time.Second)
-		assert.Zero(t, running.Len(), "it is paused")
+		assert.Zero(t, running.Len(), "the queue is paused")
 		require.NoError(t, q.(amboy.QueueController).Resume(t.Context()))
 		pass(10 * time.Second)
 		assert.EqualValues(t, 1, ran.Load())
-		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "it had work within the TTL")
+		assert.Equal(t, []string{"tenant"}, running.Queues(t.Context()), "the queue had work within the TTL")
 		pass(2 * time.Minute)
 		assert.Zero(t, running.Len())
 		assert.Empty(t, running.Queues(t.Context()))
 	})
 }
 
-// TestMongoDBGroupOfAServerThatGoes has a queue whose options need a driver of its own,
-// when there is no server; it is made when there is one again.
-func TestMongoDBGroupOfAServerThatGoes(t *testing.T) {
+// TestMongoDBGroupMakesAQueueOnceItsServerIsBack asks for a queue that needs its own
+// driver while no server runs. The queue is made once the server is back.
+func TestMongoDBGroupMakesAQueueOnceItsServerIsBack(t *testing.T) {
 	d := mongotest.Open(t)
 	group := newMongoDBGroup(t, d, nil)
 	slow := &queue.MongoDBQueueOptions{DB: &queue.MongoDBOptions{LockTimeout: time.Hour}}
@@ -244,7 +245,7 @@ func TestMongoDBGroupOfAServerThatGoes(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestQueueCanBePutInAMongoDBGroup has a queue that is not of the group's collection.
+// TestQueueCanBePutInAMongoDBGroup puts a queue that is not in the group's collection.
 func TestQueueCanBePutInAMongoDBGroup(t *testing.T) {
 	group := newMongoDBGroup(t, mongotest.Open(t), nil)
 	open(t, group, "taken")

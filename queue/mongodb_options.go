@@ -12,78 +12,76 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// MongoDBOptions tell where a queue has its jobs in a MongoDB, and how it works
-// with them. DefaultMongoDBOptions has a good start.
+// MongoDBOptions configure where the jobs of a queue are stored in MongoDB, and how the
+// queue reads and writes them. DefaultMongoDBOptions returns a starting point.
 type MongoDBOptions struct {
-	// Client is the connection to use. It stays the caller's, who disconnects it
-	// after the queue was closed. Client or URI is required; where both are set,
-	// Client counts.
+	// Client is the connection to use. The caller disconnects it after the queue was
+	// closed. Client or URI is required; URI is ignored if Client is set.
 	Client *mongo.Client
-	// URI says where to connect to, as in mongodb://localhost:27017. The queue
+	// URI is the address of the server, as in mongodb://localhost:27017. The queue
 	// disconnects when it is closed.
 	URI string
 	// DB is the name of the database. It is required.
 	DB string
-	// Collection names the collection of the jobs, which is <Collection>.jobs, or
-	// <Collection>.group where queues share it. A suffix that is there is not
-	// added again. What is no job is beside it, in a collection whose name ends in
-	// .control. It is required.
+	// Collection is the base name of the collection of the jobs, which is
+	// <Collection>.jobs, or <Collection>.group if queues share it. A suffix that is
+	// already present is not added again. Other data is stored in a second collection
+	// whose name ends in .control. Collection is required.
 	Collection string
 	// UseGroups makes the queue one of several in a collection. The queues of
-	// NewMongoDBSingleQueueGroup share one whether it is set or not.
+	// NewMongoDBSingleQueueGroup always share a collection.
 	UseGroups bool
-	// GroupName is the name of the queue where UseGroups is set, and then it is
-	// required. In a group it is not looked at: Get names the queues.
+	// GroupName is the name of the queue. It is required if UseGroups is set. A group
+	// ignores it: Get names the queues.
 	GroupName string
-	// Format is the form in which jobs are stored: amboy.BSON, the default, stores
-	// a nil slice or map of a job as an empty one, amboy.BSON2 as null. Both are
-	// read whatever it is. amboy.JSON is refused.
+	// Format is the form in which jobs are stored. amboy.BSON, the default, stores a nil
+	// slice or map of a job as an empty one, and amboy.BSON2 stores it as null. Both
+	// forms are read with either setting. amboy.JSON is refused.
 	Format amboy.Format
-	// CheckWaitUntil and CheckDispatchBy build the indexes with which processes with
-	// the legacy library query jobs by their wait-until and dispatch-by times. No job
-	// starts before the one or after the other, whatever they are. Default: false.
+	// CheckWaitUntil and CheckDispatchBy build the indexes with which processes with the
+	// legacy library query jobs by their wait-until and dispatch-by times. With any
+	// setting, no job starts before its wait-until time or after its dispatch-by time.
+	// Default: false.
 	CheckWaitUntil, CheckDispatchBy bool
-	// LockTimeout is how long the lease of a running job lasts unless it is
-	// renewed, which is done every quarter of it, and how long the lock of a
-	// process with the former library does. The job of a process that died runs
-	// again within one and a quarter of it. Default: amboy.LockTimeout.
+	// LockTimeout is how long the lease of a running job lasts, and the lock of a process
+	// with the legacy library. The lease is renewed every quarter of it. The job of a
+	// process that died runs again within 1.25 times LockTimeout. Default:
+	// amboy.LockTimeout.
 	LockTimeout time.Duration
 	// WaitInterval is how often a queue with a free worker asks for jobs that other
-	// processes put, where the deployment can't tell of them, which a standalone
-	// server can't, or does not at the moment. Default: one second.
+	// processes put, while the deployment sends no change notifications. A standalone
+	// server never sends any. Default: one second.
 	WaitInterval time.Duration
-	// SampleSize is the least number of jobs among which a claim chooses, however
-	// few it wants, so that many processes that claim at once get in each other's
-	// way less. Default: 0, for a number that grows while jobs are lost to others,
-	// and shrinks again.
+	// SampleSize is the least number of jobs among which a claim chooses. A larger number
+	// makes processes that claim at once conflict less often. Default: 0, for a number
+	// that grows while jobs are lost to other processes, and then shrinks.
 	SampleSize int
-	// TTL is how long jobs that ended are kept, counted from their end, whatever
-	// their outcome. One that has not ended is never removed. It is at least a
-	// second, or 0, the default, to keep them for ever.
+	// TTL is how long finished jobs are kept, counted from their end, whatever their
+	// outcome. A job that has not ended is never removed. It must be at least one second,
+	// or 0 (the default) to keep jobs for ever.
 	TTL time.Duration
-	// PreferredIndexes has indexes that queries are to use.
+	// PreferredIndexes names indexes that queries use.
 	PreferredIndexes PreferredIndexOptions
-	// SkipQueueIndexBuilds leaves the indexes to be built by hand that the queue
-	// needs; one that is missing is logged as an error. Default: false, which builds
-	// all that are missing.
+	// SkipQueueIndexBuilds skips building the indexes that the queue needs, which an
+	// operator then builds. A missing index is logged as an error. Default: false.
 	SkipQueueIndexBuilds bool
-	// SkipReportingIndexBuilds leaves those to be built by hand that only listing
-	// and counting jobs are faster with. Default: false.
+	// SkipReportingIndexBuilds skips building the indexes that only make listing and
+	// counting jobs faster. Default: false.
 	SkipReportingIndexBuilds bool
 }
 
-// PreferredIndexOptions name indexes that operators want queries to use, by their
-// keys. Where queues share a collection, group: 1 is put before the keys unless group
-// is among them. While no index has these keys, the query does without the hint, and
-// an error is logged once a minute.
+// PreferredIndexOptions name indexes that operators want queries to use, by their keys.
+// If queues share a collection, group: 1 is put before the keys unless the keys contain
+// group. While no index has these keys, the query runs without the hint, and an error is
+// logged once a minute.
 type PreferredIndexOptions struct {
-	// NextJob is for the query that finds jobs that are ready to run. Default: none;
-	// the server chooses the index that is built for it.
+	// NextJob is for the query that finds jobs that are ready to run. Default: none, so
+	// that the server chooses the index built for it.
 	NextJob bson.D
 }
 
-// DefaultMongoDBOptions has the database amboy of a server on this machine, and
-// builds all indexes. Collection is to be set.
+// DefaultMongoDBOptions returns options for the database amboy of a server on this
+// machine, with all indexes. The caller must set Collection.
 func DefaultMongoDBOptions() MongoDBOptions {
 	return MongoDBOptions{
 		URI:             "mongodb://localhost:27017",
@@ -96,13 +94,13 @@ func DefaultMongoDBOptions() MongoDBOptions {
 	}
 }
 
-// Validate sets the defaults of LockTimeout and WaitInterval. It returns an error
-// that names every field that is missing or out of range. Whether URI can be parsed
-// shows when the queue is made.
+// Validate sets the defaults of LockTimeout and WaitInterval. It returns an error that
+// names every field that is missing or out of range. URI is parsed only when the queue is
+// made.
 func (o *MongoDBOptions) Validate() error {
 	err := o.validateStore()
 	if o.UseGroups && o.GroupName == "" {
-		err = errors.Join(err, invalidMongoDB("GroupName must be set where UseGroups is"))
+		err = errors.Join(err, invalidMongoDB("GroupName must be set if UseGroups is"))
 	}
 	return err
 }
@@ -111,7 +109,7 @@ func invalidMongoDB(format string, args ...any) error {
 	return fmt.Errorf("invalid MongoDB options: "+format, args...)
 }
 
-// validateStore is Validate but for the name of the queue.
+// validateStore is Validate without the check of the queue's name.
 func (o *MongoDBOptions) validateStore() error {
 	errs := []error{o.validateRanges()}
 	missing := func(field string) { errs = append(errs, invalidMongoDB("%s must be set", field)) }
@@ -133,7 +131,8 @@ func (o *MongoDBOptions) validateStore() error {
 	return errors.Join(errs...)
 }
 
-// validateRanges returns an error for each field that is out of range, set or not.
+// validateRanges returns an error for each field that is out of range. Unset fields are
+// in range.
 func (o *MongoDBOptions) validateRanges() error {
 	var errs []error
 	if o.Format != amboy.BSON && o.Format != amboy.BSON2 {
@@ -156,7 +155,7 @@ func (o *MongoDBOptions) validateRanges() error {
 	return errors.Join(errs...)
 }
 
-// queueName is what the queue is called in its store.
+// queueName returns the name of the queue in its store.
 func (o *MongoDBOptions) queueName() string {
 	if o.UseGroups {
 		return o.GroupName
@@ -164,7 +163,7 @@ func (o *MongoDBOptions) queueName() string {
 	return ""
 }
 
-// retention keeps jobs that ended as TTL says.
+// retention returns a Retention that keeps finished jobs for TTL.
 func (o *MongoDBOptions) retention() Retention {
 	keep := o.TTL
 	if keep == 0 {
@@ -173,7 +172,7 @@ func (o *MongoDBOptions) retention() Retention {
 	return Retention{Succeeded: keep, Failed: keep, Canceled: keep, Expired: keep}
 }
 
-// storeOptions are those of the driver.
+// storeOptions returns the options for the driver.
 func (o *MongoDBOptions) storeOptions() mongodb.Options {
 	return mongodb.Options{
 		Client:               o.Client,
@@ -192,8 +191,8 @@ func (o *MongoDBOptions) storeOptions() mongodb.Options {
 	}
 }
 
-// with returns the options of a queue of a group where change is set; but for what
-// says where the jobs are, which all of the group have in common.
+// with returns the options, overridden by the fields that are set in change, except for
+// the fields that locate the jobs, which the whole group shares.
 func (o MongoDBOptions) with(change MongoDBOptions) MongoDBOptions {
 	replace(&o.Format, change.Format)
 	replace(&o.CheckWaitUntil, change.CheckWaitUntil)
@@ -210,7 +209,7 @@ func (o MongoDBOptions) with(change MongoDBOptions) MongoDBOptions {
 	return o
 }
 
-// replace sets a field to a value that is set.
+// replace sets a field to value, unless value is the zero value.
 func replace[T comparable](field *T, value T) {
 	var unset T
 	if value != unset {
@@ -218,8 +217,8 @@ func replace[T comparable](field *T, value T) {
 	}
 }
 
-// validateChange returns an error where options of a queue of a group ask for
-// another database than that of the group, or are out of range.
+// validateChange returns an error if options of a queue of a group name another database
+// than the group's, or are out of range.
 func (o *MongoDBOptions) validateChange(group MongoDBOptions) error {
 	errs := []error{o.validateRanges()}
 	if o.Client != nil && o.Client != group.Client {

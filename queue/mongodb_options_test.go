@@ -20,16 +20,16 @@ func TestMongoDBOptionsValidate(t *testing.T) {
 		amend func(*queue.MongoDBOptions)
 		errs  []string
 	}{
-		"the least":      {amend: func(*queue.MongoDBOptions) {}},
-		"a client":       {amend: func(o *queue.MongoDBOptions) { o.URI, o.Client = "", &mongo.Client{} }},
-		"both":           {amend: func(o *queue.MongoDBOptions) { o.Client = &mongo.Client{} }},
-		"a group's":      {amend: func(o *queue.MongoDBOptions) { o.UseGroups, o.GroupName = true, "one" }},
-		"BSON2":          {amend: func(o *queue.MongoDBOptions) { o.Format = amboy.BSON2 }},
-		"a second":       {amend: func(o *queue.MongoDBOptions) { o.TTL = time.Second }},
-		"nameless group": {amend: func(o *queue.MongoDBOptions) { o.UseGroups = true }, errs: []string{"GroupName must be set where UseGroups is"}},
-		"JSON":           {amend: func(o *queue.MongoDBOptions) { o.Format = amboy.JSON }, errs: []string{"Format must be BSON or BSON2 (is json)"}},
-		"no format":      {amend: func(o *queue.MongoDBOptions) { o.Format = -1 }, errs: []string{"Format must be BSON or BSON2"}},
-		"short TTL":      {amend: func(o *queue.MongoDBOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},
+		"required options only": {amend: func(*queue.MongoDBOptions) {}},
+		"a client":              {amend: func(o *queue.MongoDBOptions) { o.URI, o.Client = "", &mongo.Client{} }},
+		"both":                  {amend: func(o *queue.MongoDBOptions) { o.Client = &mongo.Client{} }},
+		"a group's":             {amend: func(o *queue.MongoDBOptions) { o.UseGroups, o.GroupName = true, "one" }},
+		"BSON2":                 {amend: func(o *queue.MongoDBOptions) { o.Format = amboy.BSON2 }},
+		"a second":              {amend: func(o *queue.MongoDBOptions) { o.TTL = time.Second }},
+		"nameless group":        {amend: func(o *queue.MongoDBOptions) { o.UseGroups = true }, errs: []string{"GroupName must be set if UseGroups is"}},
+		"JSON":                  {amend: func(o *queue.MongoDBOptions) { o.Format = amboy.JSON }, errs: []string{"Format must be BSON or BSON2 (is json)"}},
+		"no format":             {amend: func(o *queue.MongoDBOptions) { o.Format = -1 }, errs: []string{"Format must be BSON or BSON2"}},
+		"short TTL":             {amend: func(o *queue.MongoDBOptions) { o.TTL = time.Second - 1 }, errs: []string{"TTL must be 0 or at least 1s (is 999.999999ms)"}},
 		"negative": {
 			amend: func(o *queue.MongoDBOptions) { o.LockTimeout, o.WaitInterval, o.TTL, o.SampleSize = -1, -2, -3, -4 },
 			errs: []string{

@@ -17,9 +17,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// TestMongoDBPlansOfAClaim has a collection with many jobs that can't be claimed, and
-// counts what a claim of others examines. A real server explains that; the one in the
-// test process counts by a simple planner of its own, with fewer jobs.
+// TestMongoDBPlansOfAClaim fills a collection with many jobs that can't be claimed, and
+// counts what a claim of other jobs examines. A real server explains its plan. The
+// in-process server has a simple planner, which counts with fewer jobs.
 func TestMongoDBPlansOfAClaim(t *testing.T) {
 	const claimed, most = 64, 3
 	d := mongotest.Open(t)
@@ -60,15 +60,15 @@ func TestMongoDBPlansOfAClaim(t *testing.T) {
 		for i := range claimed {
 			again = append(again, &driver.Record{Name: fmt.Sprint("again", i), Type: "type"})
 		}
-		_, err := store.Insert(t.Context(), again) // for the commands to find as much as they did
+		_, err := store.Insert(t.Context(), again) // so that the commands find the same number of jobs again
 		require.NoError(t, err)
 		for _, command := range append(log.named("aggregate"), log.named("find")...) {
 			k, n := explain(t, d, command)
 			keys, docs = keys+k, docs+n
 		}
 	} else {
-		// The update of each examines one of each too. What the queue does meanwhile
-		// also counts, so that the claim with the least is the one to look at.
+		// The update of each job examines one key and one document too. Other commands of
+		// the queue also count, so the smallest of several claims is used.
 		for range 5 {
 			before := d.Server().Examined()
 			claim()
@@ -83,8 +83,8 @@ func TestMongoDBPlansOfAClaim(t *testing.T) {
 	assert.LessOrEqual(t, float64(docs)/claimed, float64(most))
 }
 
-// backlogOnMongoDB fills a collection with jobs that are not due, that have ended, and
-// that wait for a scope, which is held until release is called.
+// backlogOnMongoDB fills a collection with jobs that are not due, jobs that have ended,
+// and jobs that wait for a scope. The scope is held until release is called.
 func backlogOnMongoDB(t *testing.T, d *mongotest.Deployment, scheduled, finished, blocked int) (release func()) {
 	t.Helper()
 	q := startMongoDB(t, d, 2, func(o *queue.MongoDBOptions) { o.LockTimeout = time.Hour })
@@ -99,8 +99,8 @@ func backlogOnMongoDB(t *testing.T, d *mongotest.Deployment, scheduled, finished
 	<-started
 	put(t, q, waits, noop(t, "after"))
 	require.True(t, amboy.WaitJob(within(t), noop(t, "after"), q))
-	require.Equal(t, amboy.StateBlocked, infoOf(t, q, "waits").State, "a claim has met it")
-	busy, started, freeWorker := holder(t, "busy") // so that nobody here claims what follows
+	require.Equal(t, amboy.StateBlocked, infoOf(t, q, "waits").State, "a claim has examined the job")
+	busy, started, freeWorker := holder(t, "busy") // so that no worker here claims the following jobs
 	put(t, q, busy)
 	<-started
 	for id, n := range map[string]int{"later": scheduled, "done": finished, "waits": blocked} {
@@ -112,7 +112,7 @@ func backlogOnMongoDB(t *testing.T, d *mongotest.Deployment, scheduled, finished
 	}
 }
 
-// clone adds copies of a stored job to a queue.
+// clone inserts n copies of a stored job into a queue.
 func clone(t *testing.T, d *mongotest.Deployment, id string, n int) {
 	t.Helper()
 	jobs := d.Collection("queue.jobs")
@@ -138,7 +138,7 @@ func clone(t *testing.T, d *mongotest.Deployment, id string, n int) {
 	}
 }
 
-// explain asks a server what it examines for a command.
+// explain returns what a server examines for a command.
 func explain(t *testing.T, d *mongotest.Deployment, command bson.Raw) (keys, docs int64) {
 	t.Helper()
 	elements, err := command.Elements()
@@ -158,7 +158,7 @@ func explain(t *testing.T, d *mongotest.Deployment, command bson.Raw) (keys, doc
 	return examinedIn(plan)
 }
 
-// examinedIn adds up what the parts of a plan have examined.
+// examinedIn returns the sums of what the stages of a plan have examined.
 func examinedIn(part any) (keys, docs int64) {
 	var values []any
 	switch part := part.(type) {

@@ -10,21 +10,21 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// MongoDBQueueOptions configure a queue whose jobs are in a MongoDB. A field that
-// is nil is not set: it has its default, or what other options say (see
+// MongoDBQueueOptions configure a queue whose jobs are stored in MongoDB. A nil field is
+// not set: it has its default, or the value of other options (see
 // MongoDBQueueGroupOptions).
 type MongoDBQueueOptions struct {
-	// DB tells where the jobs are. It is required.
+	// DB configures where the jobs are stored. It is required.
 	DB *MongoDBOptions
-	// NumWorkers is the number of jobs that run at once in this process. It must be
-	// at least 1. It, or WorkerPoolSize, is required.
+	// NumWorkers is the number of jobs that run at once in this process. It must be at
+	// least 1. NumWorkers or WorkerPoolSize is required.
 	NumWorkers *int
-	// WorkerPoolSize gives that number for the name of a queue: its name in the
-	// group, or the collection of a queue that has one for itself. If it gives 0 or
-	// less, NumWorkers counts.
+	// WorkerPoolSize returns the number of workers for a queue name: the name in the
+	// group, or the collection if the queue has its own. If it returns 0 or less,
+	// NumWorkers is used.
 	WorkerPoolSize func(string) int
-	// Abortable makes the runner an amboy.AbortableRunner, which knows what runs
-	// here and can abort it. Default: false.
+	// Abortable makes the runner an amboy.AbortableRunner, which lists the jobs that run
+	// in this process and can abort them. Default: false.
 	Abortable *bool
 	// Retryable configures how jobs are retried.
 	Retryable *RetryableQueueOptions
@@ -59,7 +59,7 @@ func invalidMongoDBQueue(format string, args ...any) error {
 	return fmt.Errorf("invalid MongoDB queue options: "+format, args...)
 }
 
-// validateWorkers returns an error where what is set about workers is not valid.
+// validateWorkers returns an error if NumWorkers is out of range.
 func (o *MongoDBQueueOptions) validateWorkers() error {
 	if o.NumWorkers != nil && *o.NumWorkers < 1 {
 		return invalidMongoDBQueue("NumWorkers must be at least 1 (is %d)", *o.NumWorkers)
@@ -67,22 +67,21 @@ func (o *MongoDBQueueOptions) validateWorkers() error {
 	return nil
 }
 
-// BuildQueue is NewMongoDBQueue.
+// BuildQueue calls NewMongoDBQueue with the options.
 func (o *MongoDBQueueOptions) BuildQueue(ctx context.Context) (amboy.Queue, error) {
 	return NewMongoDBQueue(ctx, *o)
 }
 
-// NewMongoDBQueue makes a queue whose jobs are in a MongoDB. It is a queue as
-// NewDriverQueue makes them, which shares its jobs with all processes that have one
-// with the same database, collection and name: those of the former library are
-// among them. Start of a queue that is started does nothing.
+// NewMongoDBQueue returns a queue whose jobs are stored in MongoDB. It is a queue like
+// those of NewDriverQueue. It shares its jobs with all processes that open a queue with
+// the same database, collection and name, including processes with the legacy library.
+// Start on a started queue does nothing.
 //
-// It blocks while it connects, and finds or builds the indexes, no longer than until
-// ctx ends. When ctx ends later, a queue that is not started is closed; once it is
-// started, only the context of Start counts. So ctx should not be one that bounds the
-// call alone: serverSelectionTimeoutMS in the URI does that. It returns an error for
-// options that are not valid, where no server answers, and where the indexes can't be
-// built.
+// NewMongoDBQueue blocks until it has connected and has found or built the indexes, or
+// until ctx ends. If ctx ends later, the queue closes unless it was started; after Start,
+// only the context of Start counts. So do not pass a ctx with a timeout for the call; set
+// serverSelectionTimeoutMS in the URI instead. NewMongoDBQueue returns an error if the
+// options are not valid, if no server answers, or if the indexes can't be built.
 func NewMongoDBQueue(ctx context.Context, opts MongoDBQueueOptions) (amboy.RetryableQueue, error) {
 	opts = opts.copied()
 	if err := opts.Validate(); err != nil {
@@ -110,8 +109,8 @@ func NewMongoDBQueue(ctx context.Context, opts MongoDBQueueOptions) (amboy.Retry
 	return q, nil
 }
 
-// copied returns options that can be validated, which sets defaults, without a change
-// to those of the caller.
+// copied returns a copy that can be validated, which sets defaults, without changing the
+// caller's options.
 func (o MongoDBQueueOptions) copied() MongoDBQueueOptions {
 	if o.DB != nil {
 		o.DB = new(*o.DB)
@@ -122,8 +121,8 @@ func (o MongoDBQueueOptions) copied() MongoDBQueueOptions {
 	return o
 }
 
-// driverOptions are those of a queue with a name, and valid options, but for the
-// driver. It returns an error where WorkerPoolSize panics or gives no valid number.
+// driverOptions returns the options of a queue, except for the driver. o must be valid.
+// It returns an error if WorkerPoolSize panics or returns no valid number.
 func (o *MongoDBQueueOptions) driverOptions(name string) (DriverQueueOptions, error) {
 	workers, err := o.workers(name)
 	if err != nil {
@@ -147,7 +146,7 @@ func (o *MongoDBQueueOptions) driverOptions(name string) (DriverQueueOptions, er
 	return opts, nil
 }
 
-// workers is the number of workers of a queue.
+// workers returns the number of workers of a queue.
 func (o *MongoDBQueueOptions) workers(name string) (workers int, err error) {
 	if o.WorkerPoolSize == nil {
 		return *o.NumWorkers, nil
@@ -163,7 +162,7 @@ func (o *MongoDBQueueOptions) workers(name string) (workers int, err error) {
 		return *o.NumWorkers, nil
 	}
 	if workers < 1 {
-		return 0, invalidMongoDBQueue("WorkerPoolSize must be at least 1 where NumWorkers is not set (is %d for queue %q)", workers, name)
+		return 0, invalidMongoDBQueue("WorkerPoolSize must be at least 1 if NumWorkers is not set (is %d for queue %q)", workers, name)
 	}
 	return workers, nil
 }

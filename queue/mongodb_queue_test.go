@@ -26,13 +26,13 @@ func TestMongoDBQueueOptionsValidate(t *testing.T) {
 		amend func(*queue.MongoDBQueueOptions)
 		errs  []string
 	}{
-		"the least":   {amend: func(*queue.MongoDBQueueOptions) {}},
-		"a function":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers, o.WorkerPoolSize = nil, five }},
-		"both":        {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }},
-		"neither":     {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = nil }, errs: []string{"NumWorkers or WorkerPoolSize must be set"}},
-		"no workers":  {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = new(0) }, errs: []string{"NumWorkers must be at least 1 (is 0)"}},
-		"no database": {amend: func(o *queue.MongoDBQueueOptions) { o.DB = nil }, errs: []string{"DB must be set"}},
-		"what is within": {
+		"required options only": {amend: func(*queue.MongoDBQueueOptions) {}},
+		"a function":            {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers, o.WorkerPoolSize = nil, five }},
+		"both":                  {amend: func(o *queue.MongoDBQueueOptions) { o.WorkerPoolSize = five }},
+		"neither":               {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = nil }, errs: []string{"NumWorkers or WorkerPoolSize must be set"}},
+		"no workers":            {amend: func(o *queue.MongoDBQueueOptions) { o.NumWorkers = new(0) }, errs: []string{"NumWorkers must be at least 1 (is 0)"}},
+		"no database":           {amend: func(o *queue.MongoDBQueueOptions) { o.DB = nil }, errs: []string{"DB must be set"}},
+		"invalid nested options": {
 			amend: func(o *queue.MongoDBQueueOptions) {
 				o.DB.Collection = ""
 				o.Retryable = &queue.RetryableQueueOptions{StaleRetryingMonitorInterval: -1}
@@ -60,8 +60,8 @@ func TestMongoDBQueueOptionsValidate(t *testing.T) {
 	}
 }
 
-// TestMongoDBQueueOfAURI disconnects when it is closed: the package's main test finds
-// the goroutines of a client that does not.
+// TestMongoDBQueueOfAURI checks that the queue disconnects when it is closed: TestMain
+// finds the goroutines of a client that is still connected.
 func TestMongoDBQueueOfAURI(t *testing.T) {
 	d := mongotest.Open(t)
 	q, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
@@ -70,7 +70,7 @@ func TestMongoDBQueueOfAURI(t *testing.T) {
 	require.NoError(t, err)
 	put(t, q, noop(t, "one"))
 	require.NoError(t, q.Start(t.Context()))
-	require.NoError(t, q.Start(t.Context()), "which does nothing")
+	require.NoError(t, q.Start(t.Context()), "a second Start does nothing")
 	drain(t, q)
 	q.Close(t.Context())
 	require.Error(t, q.Put(t.Context(), noop(t, "two")))
@@ -91,11 +91,11 @@ func TestMongoDBQueueOfAClient(t *testing.T) {
 	assert.EqualValues(t, 1, n)
 }
 
-// TestMongoDBQueueWithoutAServer returns when the context ends at the latest, and tells
-// no password.
+// TestMongoDBQueueWithoutAServer checks that the constructor returns at the latest when
+// the context ends, and that its error contains no password.
 func TestMongoDBQueueWithoutAServer(t *testing.T) {
 	for name, uri := range map[string]string{
-		"nobody listens":    "mongodb://me:secret@127.0.0.1:1",
+		"no server listens": "mongodb://me:secret@127.0.0.1:1",
 		"no connection URI": "http://me:secret@127.0.0.1",
 		"can't be parsed":   "mongodb://me:secret@:::",
 		"percent":           "mongodb://me:secret%@127.0.0.1:1",
@@ -117,7 +117,7 @@ func TestMongoDBQueueWithoutAServer(t *testing.T) {
 	}
 }
 
-// TestMongoDBQueuesOfOneCollection have names, and share nothing else.
+// TestMongoDBQueuesOfOneCollection checks that queues with different names share no jobs.
 func TestMongoDBQueuesOfOneCollection(t *testing.T) {
 	d := mongotest.Open(t)
 	var queues []amboy.RetryableQueue
@@ -128,11 +128,12 @@ func TestMongoDBQueuesOfOneCollection(t *testing.T) {
 		queues = append(queues, q)
 	}
 	group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) { o.DefaultQueue.DB.Collection = "queue" })
-	assert.Equal(t, 1, open(t, group, "one").Stats(t.Context()).Total, "it is the queue of that name")
+	assert.Equal(t, 1, open(t, group, "one").Stats(t.Context()).Total, "the group opens the queue of that name")
 	assert.Equal(t, 1, queues[1].Stats(t.Context()).Total)
 }
 
-// TestMongoDBWorkerPoolSize is asked with the name of the queue.
+// TestMongoDBWorkerPoolSize checks that the function is called with the name of the
+// queue.
 func TestMongoDBWorkerPoolSize(t *testing.T) {
 	d := mongotest.Open(t)
 	for name, grouped := range map[string]bool{"queue": false, "a long name": true} {
@@ -148,8 +149,7 @@ func TestMongoDBWorkerPoolSize(t *testing.T) {
 	}
 }
 
-// TestMongoDBWorkerPoolSizeComesBeforeNumWorkers has options with both, which were
-// refused.
+// Options with both used to be refused.
 func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
 	d := mongotest.Open(t)
 	for size, want := range map[int]int{5: 5, 0: 2, -1: 2} {
@@ -160,14 +160,14 @@ func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
 		}
 		q, err := queue.NewMongoDBQueue(t.Context(), opts)
 		require.NoError(t, err)
-		assert.Equal(t, want, workersOf(t, q), "the function gives %d", size)
+		assert.Equal(t, want, workersOf(t, q), "the function returns %d", size)
 		q.Close(t.Context())
 	}
 	_, err := queue.NewMongoDBQueue(t.Context(), queue.MongoDBQueueOptions{
 		DB:             &queue.MongoDBOptions{Client: d.Client(), DB: d.Database(), Collection: "queue"},
 		WorkerPoolSize: func(string) int { return 0 },
 	})
-	require.ErrorContains(t, err, `WorkerPoolSize must be at least 1 where NumWorkers is not set (is 0 for queue "queue")`)
+	require.ErrorContains(t, err, `WorkerPoolSize must be at least 1 if NumWorkers is not set (is 0 for queue "queue")`)
 	group := newMongoDBGroup(t, d, func(o *queue.MongoDBQueueGroupOptions) {
 		o.DefaultQueue.NumWorkers = new(3)
 		o.PerQueue = map[string]queue.MongoDBQueueOptions{"tenant": {WorkerPoolSize: func(string) int { return 0 }}}
@@ -175,8 +175,7 @@ func TestMongoDBWorkerPoolSizeComesBeforeNumWorkers(t *testing.T) {
 	assert.Equal(t, 3, workersOf(t, open(t, group, "tenant")))
 }
 
-// TestMongoDBJobsKeepTheirTimesWhateverIsChecked has a job that was run an hour before
-// its time because CheckWaitUntil was false.
+// A job used to run an hour before its time because CheckWaitUntil was false.
 func TestMongoDBJobsKeepTheirTimesWhateverIsChecked(t *testing.T) {
 	for _, check := range []bool{true, false} {
 		t.Run(map[bool]string{true: "checked", false: "not checked"}[check], func(t *testing.T) {
@@ -201,7 +200,7 @@ func TestMongoDBJobsKeepTheirTimesWhateverIsChecked(t *testing.T) {
 	}
 }
 
-// TestMongoDBTTL removes jobs that have ended, and no others.
+// TestMongoDBTTL checks that only jobs that have ended are removed.
 func TestMongoDBTTL(t *testing.T) {
 	for name, test := range map[string]struct {
 		ttl  time.Duration
@@ -227,15 +226,15 @@ func TestMongoDBTTL(t *testing.T) {
 					left = append(left, info.ID)
 				}
 				assert.ElementsMatch(t, test.left, left)
-				d.Server().Expire(time.Now().Add(10000 * time.Hour)) // whatever TTL indexes there are
+				d.Server().Expire(time.Now().Add(10000 * time.Hour)) // applies any TTL index
 				assert.Equal(t, 1, q.Stats(t.Context()).Pending, "an unfinished job is never removed")
 			})
 		})
 	}
 }
 
-// TestMongoDBWaitsEndAtOnce has those who wait told of the last end, after which nobody
-// claims.
+// TestMongoDBWaitsEndAtOnce checks that waiters learn at once of the last end, after
+// which no worker claims.
 func TestMongoDBWaitsEndAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())
@@ -286,8 +285,8 @@ func TestMongoDBFormats(t *testing.T) {
 	}
 }
 
-// TestMongoDBIndexesAreBuiltWhereAsked looks which there are.
-func TestMongoDBIndexesAreBuiltWhereAsked(t *testing.T) {
+// TestMongoDBIndexesAreBuiltAsConfigured checks which indexes exist.
+func TestMongoDBIndexesAreBuiltAsConfigured(t *testing.T) {
 	counts := map[string]int{}
 	for name, amend := range map[string]func(*queue.MongoDBOptions){
 		"all":          nil,
@@ -296,17 +295,17 @@ func TestMongoDBIndexesAreBuiltWhereAsked(t *testing.T) {
 	} {
 		d := mongotest.Open(t)
 		q := onMongoDB(t, d, 1, amend)
-		put(t, q, noop(t, "one")) // makes the collection
+		put(t, q, noop(t, "one")) // creates the collection
 		indexes, err := d.Collection("queue.jobs").Indexes().ListSpecifications(t.Context())
 		require.NoError(t, err)
 		counts[name] = len(indexes)
 	}
-	assert.Equal(t, 1, counts["none"], "that of the _id")
+	assert.Equal(t, 1, counts["none"], "the index on _id")
 	assert.Greater(t, counts["no reporting"], 5)
 	assert.Greater(t, counts["all"], counts["no reporting"])
 }
 
-// TestMongoDBOptionsOfClaims looks at the query for jobs that are ready.
+// TestMongoDBOptionsOfClaims checks the query for jobs that are ready.
 func TestMongoDBOptionsOfClaims(t *testing.T) {
 	d := mongotest.Open(t)
 	hint := bson.D{{Key: "status.completed", Value: int32(1)}, {Key: "status.in_prog", Value: int32(1)}}
@@ -335,8 +334,8 @@ func TestMongoDBOptionsOfClaims(t *testing.T) {
 	}, "it has one worker, and chooses from seven: %s", seen.named("aggregate"))
 }
 
-// TestMongoDBGroupQueuesClaimWithAnIndexHint gives the keys of the hint as the indexes
-// of a queue of its own have them: those of a group begin with the queue's name.
+// TestMongoDBGroupQueuesClaimWithAnIndexHint names the keys as in the indexes of a queue
+// with its own collection; those of a group begin with the queue's name.
 func TestMongoDBGroupQueuesClaimWithAnIndexHint(t *testing.T) {
 	keys := bson.D{{Key: "status.completed", Value: 1}, {Key: "status.in_prog", Value: 1}, {Key: "status.mod_ts", Value: 1}}
 	inGroup := append(bson.D{{Key: "group", Value: 1}}, keys...)
@@ -357,8 +356,8 @@ func TestMongoDBGroupQueuesClaimWithAnIndexHint(t *testing.T) {
 	}
 }
 
-// TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing uses the hint again once the index
-// exists.
+// TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing also checks that the hint is used again
+// once the index exists.
 func TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := mongotest.Open(t, mongotest.InMemory())
@@ -370,12 +369,12 @@ func TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing(t *testing.T) {
 		})
 		put(t, q, noop(t, "one"))
 		drain(t, q)
-		require.Len(t, hintsOf(&seen), 1, "it was tried")
+		require.Len(t, hintsOf(&seen), 1, "the hint was tried")
 
 		seen.reset()
 		put(t, q, noop(t, "two"))
 		drain(t, q)
-		assert.Empty(t, hintsOf(&seen), "the server has just said that there is no such index")
+		assert.Empty(t, hintsOf(&seen), "the server has just reported that the index is missing")
 
 		_, err := d.Collection("queue.jobs").Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: keys})
 		require.NoError(t, err)
@@ -386,7 +385,7 @@ func TestMongoDBJobsRunIfTheIndexOfTheHintIsMissing(t *testing.T) {
 	})
 }
 
-// hintsOf returns the hints of the aggregations that were sent, each once.
+// hintsOf returns the distinct hints of the aggregations that were sent.
 func hintsOf(l *commandLog) (hints []string) {
 	for _, command := range l.named("aggregate") {
 		if hint, err := command.LookupErr("hint"); err == nil && !slices.Contains(hints, hint.String()) {
@@ -396,8 +395,8 @@ func hintsOf(l *commandLog) (hints []string) {
 	return hints
 }
 
-// TestCompletionFromOutsideRaisesTheStoredModificationCount has jobs that a process with
-// the legacy library may have read, which takes a job if its count is what it was then.
+// TestCompletionFromOutsideRaisesTheStoredModificationCount covers processes with the
+// legacy library: they take a job that they have read before if its count is unchanged.
 func TestCompletionFromOutsideRaisesTheStoredModificationCount(t *testing.T) {
 	d := mongotest.Open(t)
 	q := onMongoDB(t, d, 1, nil)

@@ -8,9 +8,9 @@ import (
 	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// OpenMongoDBStore opens the store of queues that are in a MongoDB, without a queue.
-// The queue that the options name is meant or, where UseGroups is set and GroupName is
-// not, all that are in the collection. Its driver must be closed.
+// OpenMongoDBStore opens the store of queues in MongoDB, without opening a queue. The
+// store covers the queue that the options name, or all queues in the collection if
+// UseGroups is set and GroupName is not. The caller must close its driver.
 //
 // It blocks as NewMongoDBQueue does, and returns the same errors.
 func OpenMongoDBStore(ctx context.Context, opts MongoDBOptions) (*Store, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// formatOf is the format in which a queue stores jobs. A job's type need not
-// know how to be stored in another.
+// formatOf returns the format in which a queue stores jobs. A job's type may not support
+// any other format.
 func formatOf(q amboy.RetryableQueue) amboy.Format {
 	if stored, ok := q.(*driverQueue); ok {
 		return stored.format
@@ -18,8 +18,8 @@ func formatOf(q amboy.RetryableQueue) amboy.Format {
 	return amboy.JSON
 }
 
-// nextAttempt makes the next attempt of a job, as it is put at a point in time.
-// It is copied through its stored form.
+// nextAttempt returns the next attempt of a job, as it is put at now. It is a copy made
+// through the job's stored form.
 func nextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time.Time) (amboy.Job, error) {
 	times, err := nextTimes(j, policy, now)
 	if err != nil {
@@ -44,7 +44,7 @@ func nextAttempt(j amboy.Job, f amboy.Format, policy amboy.RetryPolicy, now time
 	return next, nil
 }
 
-// nextRecord makes the record of the next attempt of a job whose attempt has ended, as
+// nextRecord returns the record of the next attempt of a job whose attempt has ended, as
 // nextAttempt and Put would make it.
 func nextRecord(j amboy.Job, ended *driver.Record, policy amboy.RetryPolicy, now time.Time) (*driver.Record, error) {
 	times, err := nextTimes(j, policy, now)
@@ -62,7 +62,7 @@ func nextRecord(j amboy.Job, ended *driver.Record, policy amboy.RetryPolicy, now
 	return &next, nil
 }
 
-// nextRetryInfo is the retry info of the next attempt.
+// nextRetryInfo returns the retry info of the next attempt.
 func nextRetryInfo(retry amboy.JobRetryInfo) amboy.JobRetryInfo {
 	retry.CurrentAttempt++
 	retry.NeedsRetry = false
@@ -70,9 +70,10 @@ func nextRetryInfo(retry amboy.JobRetryInfo) amboy.JobRetryInfo {
 	return retry
 }
 
-// nextTimes are the times of the next attempt of a job, as it is put at a point in
-// time. Its wait is counted from the end of the attempt before. It returns an error where the job's retry policy panics, and where the attempt
-// would have to wait for longer than it has time to start.
+// nextTimes returns the times of the next attempt of a job, as it is put at now. The
+// delay counts from the end of the previous attempt. nextTimes returns an error if the
+// retry policy of the job panics, or if the delay would pass the dispatch-by time of the
+// attempt.
 func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amboy.JobTimeInfo, err error) {
 	var delay time.Duration
 	err = errorOfPanic(func() error {
@@ -80,7 +81,7 @@ func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amb
 		return nil
 	})
 	if err != nil {
-		return times, fmt.Errorf("asking the retry policy: %w", err)
+		return times, fmt.Errorf("calling the retry policy: %w", err)
 	}
 	times = amboy.JobTimeInfo{Created: now, MaxTime: j.TimeInfo().MaxTime}
 	if delay > 0 {
@@ -96,8 +97,9 @@ func nextTimes(j amboy.Job, ofQueue amboy.RetryPolicy, now time.Time) (times amb
 	return times, times.Validate()
 }
 
-// addRetryError adds to a job why it can't have another attempt. It is an error of the
-// queue, and one of the job only if that has no other: it has failed.
+// addRetryError records why a job can't have another attempt. It is a bookkeeping error
+// of the queue. It is added as an error of the job only if the job has no other error, so
+// that the job fails.
 func addRetryError(j amboy.Job, tries int, cause error, now time.Time) {
 	err := fmt.Errorf("attempt %d to enqueue retrying job: %w", tries, cause)
 	if j.Error() == nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/mongodb/amboy/dependency"
 )
 
-// markPut makes a job that was put show that. One that was put as completed or as in
-// progress keeps that; any other starts anew, whatever it did in an earlier run, with
-// its history.
+// markPut sets the status and times of a job that is put. A job that is put as completed
+// or as in progress keeps its state. Any other job starts anew, and keeps only its
+// attempt history.
 func markPut(j amboy.Job, now time.Time) {
 	status, times := j.Status(), j.TimeInfo()
 	if isPreset(&status) {
@@ -21,7 +21,7 @@ func markPut(j amboy.Job, now time.Time) {
 	markNew(j, now)
 }
 
-// markNew makes a job that was put start anew.
+// markNew resets a job that is put, so that it starts anew.
 func markNew(j amboy.Job, now time.Time) {
 	times := j.TimeInfo()
 	status := j.Status()
@@ -32,10 +32,10 @@ func markNew(j amboy.Job, now time.Time) {
 	j.SetTimeInfo(newTimes(times, now))
 }
 
-// isPreset is true of the status of a job that is put as completed or as in progress.
+// isPreset reports whether a job is put as completed or as in progress.
 func isPreset(status *amboy.JobStatusInfo) bool { return status.Completed || status.InProgress }
 
-// presetStatus is the status of a job that was put as completed or as in progress.
+// presetStatus returns the status of a job that is put as completed or as in progress.
 func presetStatus(before *amboy.JobStatusInfo) amboy.JobStatusInfo {
 	status := *before
 	status.InProgress = !status.Completed
@@ -46,7 +46,7 @@ func presetStatus(before *amboy.JobStatusInfo) amboy.JobStatusInfo {
 	return status
 }
 
-// presetTimes are the times of such a job.
+// presetTimes returns the times of a job that is put as completed or as in progress.
 func presetTimes(status *amboy.JobStatusInfo, times amboy.JobTimeInfo, now time.Time) amboy.JobTimeInfo {
 	if times.Created.IsZero() {
 		times.Created = now
@@ -62,7 +62,7 @@ func presetTimes(status *amboy.JobStatusInfo, times amboy.JobTimeInfo, now time.
 
 func hasRun(times amboy.JobTimeInfo) bool { return !times.Start.IsZero() }
 
-// newStatus is the status of a job that was put.
+// newStatus returns the status of a job that starts anew.
 func newStatus(before *amboy.JobStatusInfo, times amboy.JobTimeInfo) amboy.JobStatusInfo {
 	status := amboy.JobStatusInfo{Attempts: before.Attempts, DroppedErrors: before.DroppedErrors}
 	if !hasRun(times) {
@@ -71,7 +71,7 @@ func newStatus(before *amboy.JobStatusInfo, times amboy.JobTimeInfo) amboy.JobSt
 	return status
 }
 
-// newTimes are the times of a job that was put. A creation time that is set is
+// newTimes returns the times of a job that starts anew. A creation time that is set is
 // kept.
 func newTimes(times amboy.JobTimeInfo, now time.Time) amboy.JobTimeInfo {
 	if times.Created.IsZero() {
@@ -81,7 +81,7 @@ func newTimes(times amboy.JobTimeInfo, now time.Time) amboy.JobTimeInfo {
 	return times
 }
 
-// markRunning records that a job begins to run under an owner.
+// markRunning records that an owner starts to run a job.
 func markRunning(j amboy.Job, owner string, now time.Time) {
 	status := j.Status()
 	status.Owner = owner
@@ -93,8 +93,8 @@ func markRunning(j amboy.Job, owner string, now time.Time) {
 	j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})
 }
 
-// markComplete records that an attempt of a job ended. It tells whether the
-// attempt succeeded.
+// markComplete records that an attempt of a job ended. It reports whether the attempt
+// succeeded.
 func markComplete(j amboy.Job, now time.Time) (succeeded bool) {
 	status := j.Status()
 	status.InProgress = false
@@ -105,8 +105,8 @@ func markComplete(j amboy.Job, now time.Time) (succeeded bool) {
 	return status.ErrorCount == 0 && status.Outcome == ""
 }
 
-// markCanceled records that a running job ended because somebody canceled it. One
-// that was done by then, without an error, has succeeded.
+// markCanceled records that a running job was canceled. A job that returned without an
+// error has succeeded all the same.
 func markCanceled(j amboy.Job) {
 	if j.Error() == nil {
 		return
@@ -127,7 +127,7 @@ func markExpired(j amboy.Job) {
 	doNotRetry(j)
 }
 
-// markRetried makes a job, whose attempt has ended, its own next attempt.
+// markRetried turns a job whose attempt has ended into its own next attempt.
 func markRetried(j amboy.Job, times amboy.JobTimeInfo) {
 	status := j.Status()
 	j.SetStatus(amboy.JobStatusInfo{Attempts: status.Attempts, DroppedErrors: status.DroppedErrors})
@@ -137,7 +137,7 @@ func markRetried(j amboy.Job, times amboy.JobTimeInfo) {
 	forgetSnooze(j)
 }
 
-// forgetSnooze takes back what an earlier run of the same job asked for.
+// forgetSnooze clears a snooze that an earlier run of the same job value requested.
 func forgetSnooze(j amboy.Job) {
 	if s, ok := j.(amboy.SnoozableJob); ok {
 		s.Snooze(time.Time{})
@@ -150,7 +150,7 @@ func doNotRetry(j amboy.Job) {
 	j.UpdateRetryInfo(amboy.JobRetryOptions{NeedsRetry: &no})
 }
 
-// forgetRun undoes what an interrupted run did to a job.
+// forgetRun undoes what an interrupted run changed in a job's state.
 func forgetRun(j amboy.Job) {
 	status := j.Status()
 	attempt := j.RetryInfo().CurrentAttempt
@@ -172,16 +172,16 @@ func forgetRun(j amboy.Job) {
 	forgetSnooze(j)
 }
 
-// isReady is true where a job's dependency need not be asked: it can only say
-// Ready.
+// isReady reports whether a job may run without a call of its dependency manager, because
+// the manager could only return Ready.
 func isReady(m dependency.Manager, failed []string) bool {
 	_, always := m.(*dependency.Always)
 	return (always || m == nil) && len(failed) == 0
 }
 
-// consult asks a job's dependency whether the job may run, now that its edges
-// have ended, of which some failed. The error is the reason where the state is
-// Unresolved. A manager may read files, so no lock must be held.
+// consult asks a job's dependency manager whether the job may run. Its edges have ended,
+// and failed lists those that failed. If state is Unresolved, reason says why. The caller
+// must hold no lock, because a manager may read files.
 func consult(m dependency.Manager, failed []string) (state dependency.State, reason error) {
 	err := errorOfPanic(func() error {
 		state, reason = ask(m, failed)
@@ -193,7 +193,8 @@ func consult(m dependency.Manager, failed []string) (state dependency.State, rea
 	return state, reason
 }
 
-// typeOf is the registered type of a dependency manager, or that of Go if it can't say.
+// typeOf returns the registered type of a dependency manager, or its Go type if Type
+// panics.
 func typeOf(m dependency.Manager) (name string) {
 	err := errorOfPanic(func() error {
 		name = m.Type().Name
@@ -205,7 +206,7 @@ func typeOf(m dependency.Manager) (name string) {
 	return name
 }
 
-// ask is consult for a manager that does not panic.
+// ask is consult without the recovery of panics.
 func ask(m dependency.Manager, failed []string) (state dependency.State, reason error) {
 	if len(failed) > 0 {
 		chooser, ok := m.(dependency.FailureChooser)
@@ -230,7 +231,7 @@ func unresolved(m dependency.Manager, state dependency.State) error {
 	return fmt.Errorf("not run because its dependency of type %q is %s", m.Type().Name, state)
 }
 
-// infoAt is a job's info with what the queue knows about its progress.
+// infoAt returns a job's info, after amend has added to its status what the queue knows.
 func infoAt(j amboy.Job, now time.Time, amend func(*amboy.JobStatusInfo)) amboy.JobInfo {
 	info := amboy.NewJobInfo(j)
 	amend(&info.Status)

@@ -18,7 +18,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// onDurable runs a test, in a bubble, with a store whose calls take time.
+// onDurable runs a test in a bubble, with a store whose calls take time.
 func onDurable(t *testing.T, test func(t *testing.T, store *spy)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestARunWhoseLeaseIsNotRenewedGoesOn(t *testing.T) {
 		pass(time.Hour)
 		require.ErrorIs(t, cause, amboy.ErrLeaseLost)
 		assert.Less(t, ran, time.Minute, "the lock timeout")
-		assert.Greater(t, ran, 50*time.Second, "it was given up too early")
+		assert.Greater(t, ran, 50*time.Second, "the run was given up too early")
 	})
 }
 
@@ -68,7 +68,7 @@ func TestAProcessTakesOverAJobThatItRunsItself(t *testing.T) {
 		synctest.Wait()
 		store.fail("Extend")
 		pass(10 * time.Minute)
-		assert.Equal(t, int64(1), runs.Load(), "it recovered a lease whose run has not returned")
+		assert.Equal(t, int64(1), runs.Load(), "the process recovered a lease whose run has not returned")
 		store.heal()
 		close(release)
 		pass(10 * time.Minute)
@@ -77,8 +77,8 @@ func TestAProcessTakesOverAJobThatItRunsItself(t *testing.T) {
 	})
 }
 
-// refusing is a driver that refuses, as a whole, each call that is to end one of some
-// jobs.
+// refusing is a driver that refuses any Complete call, as a whole, that contains one of
+// some jobs.
 type refusing struct {
 	*spy
 	poison string
@@ -140,14 +140,14 @@ func TestAClaimThatArrivesAfterItsLeaseIsRun(t *testing.T) {
 		put(t, q, newJob(t, "one", func(context.Context, *funcJob) { begun = time.Now() }))
 		require.True(t, amboy.WaitJob(day(t), jobOf(t, q, "one"), q))
 		pass(10 * time.Minute)
-		assert.Positive(t, store.count("Release"), "it was handed back unrun")
+		assert.Positive(t, store.count("Release"), "the job was handed back unrun")
 		got := jobOf(t, q, "one")
-		assert.False(t, got.TimeInfo().Start.Before(begun.Add(-time.Second)), "it ran under the lease of a claim that was answered too late")
+		assert.False(t, got.TimeInfo().Start.Before(begun.Add(-time.Second)), "the job ran under the lease of a claim that was answered too late")
 	})
 }
 
-// lateClaims is a driver whose next claim that gives something is answered late, whatever
-// its context says.
+// lateClaims is a driver that answers the next successful claim late, even after its
+// context has ended.
 type lateClaims struct {
 	*spy
 	next atomic.Int64
@@ -171,7 +171,7 @@ func TestCloseLeavesTheLeaseOfAClaimThatWasUnderWay(t *testing.T) {
 		q.Close(ended())
 		stats, err := store.Stats(t.Context(), "")
 		require.NoError(t, err)
-		assert.Zero(t, stats.Running, "it is leased to a queue that was closed")
+		assert.Zero(t, stats.Running, "the job is leased to a closed queue")
 	})
 }
 
@@ -224,12 +224,12 @@ func TestLeasesAreRecoveredBeforeTheirHoldersCanRenewThem(t *testing.T) {
 	})
 }
 
-// silent is a driver that promises notifications, all of which are lost.
+// silent is a driver that declares notifications, but loses all of them.
 type silent struct{ *spy }
 
 func (silent) Subscribe(func(driver.Change)) (cancel func()) { return func() {} }
 
-func TestAJobWhoseNotificationIsLostIsForgotten(t *testing.T) {
+func TestAJobWhoseNotificationWasLostNeverRan(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
 		q := startEngine(t, silent{store}, 1)
 		defer q.Close(context.Background())
@@ -255,7 +255,7 @@ func TestRecoveryEndsWithARemovalThatNeverReturns(t *testing.T) {
 		pass(time.Minute)
 		before := store.count("RecoverStale")
 		pass(10 * time.Minute)
-		assert.Equal(t, before+40, store.count("RecoverStale"), "one with each heartbeat")
+		assert.Equal(t, before+40, store.count("RecoverStale"), "one per heartbeat")
 		close(stuck)
 		q.Close(t.Context())
 	})
@@ -270,12 +270,12 @@ func TestAQueuePollsLessOftenThanItsPollInterval(t *testing.T) {
 		pass(time.Second)
 		store.reset()
 		pass(time.Hour)
-		assert.GreaterOrEqual(t, store.count("Claim"), 3600, "each poll comes after at most a second")
-		assert.LessOrEqual(t, store.count("Claim"), 7200, "and after at least half of one")
+		assert.GreaterOrEqual(t, store.count("Claim"), 3600, "polls are at most one second apart")
+		assert.LessOrEqual(t, store.count("Claim"), 7200, "polls are at least half a second apart")
 	})
 }
 
-// stingy is a driver that returns a result less than it was given items.
+// stingy is a driver that returns one result fewer than it was given items.
 type stingy struct{ *spy }
 
 func (d *stingy) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
@@ -300,11 +300,11 @@ func TestADriverWithTooFewResultsLeavesARunBehind(t *testing.T) {
 		assert.Equal(t, 4, q.Stats(t.Context()).Completed)
 		put(t, q, noop(t, "later"))
 		pass(time.Second)
-		assert.Equal(t, 5, q.Stats(t.Context()).Completed, "its worker is free again")
+		assert.Equal(t, 5, q.Stats(t.Context()).Completed, "the worker is free again")
 	})
 }
 
-// TestAStuckJobKeepsItsScopeAndFreesItsWorker has one of a group whose queues share their
+// TestAStuckJobKeepsItsScopeAndFreesItsWorker uses a group whose queues share their
 // workers.
 func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
@@ -323,7 +323,7 @@ func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 		began, next := time.Now(), time.Time{}
 		put(t, q, newJob(t, "next", func(context.Context, *funcJob) { next = time.Now() }))
 		pass(10 * time.Minute)
-		require.False(t, next.IsZero(), "it never began")
+		require.False(t, next.IsZero(), "the job never started")
 		assert.LessOrEqual(t, next.Sub(began), time.Second+pool.StuckGrace+time.Second)
 		assert.Zero(t, other, "the scope is held while the job runs")
 		info := infoOf(t, q, "stuck")
@@ -333,11 +333,12 @@ func TestAStuckJobKeepsItsScopeAndFreesItsWorker(t *testing.T) {
 		pass(time.Second)
 		assert.NotZero(t, other)
 		assert.Equal(t, 3, q.Stats(t.Context()).Completed)
-		assert.Nil(t, infoOf(t, q, "stuck").Stuck(), "it has ended")
+		assert.Nil(t, infoOf(t, q, "stuck").Stuck(), "the job has ended")
 	})
 }
 
-// TestStuckJobsOfAGroupKeepAllOthersFromStarting has as many as may run at once.
+// TestStuckJobsOfAGroupKeepAllOthersFromStarting has as many stuck jobs as may run at
+// once.
 func TestStuckJobsOfAGroupKeepAllOthersFromStarting(t *testing.T) {
 	onDurable(t, func(t *testing.T, store *spy) {
 		group := newDriverGroup(t, store, func(o *queue.DriverGroupOptions) {
@@ -356,7 +357,7 @@ func TestStuckJobsOfAGroupKeepAllOthersFromStarting(t *testing.T) {
 		began, next := time.Now(), time.Time{}
 		put(t, quiet, newJob(t, "next", func(context.Context, *funcJob) { next = time.Now() }))
 		pass(time.Minute)
-		require.False(t, next.IsZero(), "it never began")
+		require.False(t, next.IsZero(), "the job never started")
 		assert.LessOrEqual(t, next.Sub(began), time.Second+pool.StuckGrace+time.Second)
 	})
 }
@@ -386,10 +387,10 @@ func TestAnAbandonedRunEndsTheJobThatRunsAgain(t *testing.T) {
 		record, err := admin.Admin().Get(t.Context(), admin.Queues()[0], "stuck")
 		require.NoError(t, err)
 		require.NoError(t, admin.Abandon(t.Context(), []*driver.Record{record})[0])
-		require.ErrorIs(t, admin.Abandon(t.Context(), []*driver.Record{record})[0], amboy.ErrLeaseLost, "its lease is another's")
+		require.ErrorIs(t, admin.Abandon(t.Context(), []*driver.Record{record})[0], amboy.ErrLeaseLost, "the lease belongs to another run")
 		pass(time.Second)
 		assert.Equal(t, 2, runs)
-		assert.Equal(t, 2, q.Stats(t.Context()).Completed, "also the job that waited for the scope")
+		assert.Equal(t, 2, q.Stats(t.Context()).Completed, "including the job that waited for the scope")
 		close(release)
 		pass(time.Second)
 		assert.Equal(t, []error{amboy.ErrLeaseLost}, causes)

@@ -61,8 +61,8 @@ func TestPutKeepsACreationTime(t *testing.T) {
 	})
 }
 
-// TestJobThatIsPutAgainStartsAnew has a job whose status does not say any more that it
-// has ended, without which it would not run.
+// TestJobThatIsPutAgainStartsAnew puts a job whose Completed flag was cleared. With the
+// flag set, the job would not run.
 func TestJobThatIsPutAgainStartsAnew(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		j := newJob(t, "one", func(_ context.Context, j *funcJob) {
@@ -79,7 +79,7 @@ func TestJobThatIsPutAgainStartsAnew(t *testing.T) {
 		drain(t, q)
 		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "one").State)
 		got, _ := q.Get(within(t), "one")
-		assert.Len(t, got.Status().Attempts, 1, "it keeps its history")
+		assert.Len(t, got.Status().Attempts, 1, "the job keeps its history")
 	})
 }
 
@@ -152,7 +152,7 @@ func TestJobThatCannotStartInTimeExpires(t *testing.T) {
 
 func TestScopeHasOneHolder(t *testing.T) {
 	onEach(t, 8, 1000, func(t *testing.T, q amboy.Queue) {
-		var holders [3]int // guarded by the scopes, and by nothing else
+		var holders [3]int // guarded only by the scopes
 		for i := range 300 {
 			scope := i % len(holders)
 			j := newJob(t, fmt.Sprint("job", i), func(context.Context, *funcJob) { holders[scope]++ })
@@ -206,7 +206,7 @@ func TestEnqueueScopeIsHeldFromPutToEnd(t *testing.T) {
 		assert.True(t, amboy.IsDuplicateJobScopeError(err), "%v", err)
 		assert.True(t, amboy.IsDuplicateJobError(err))
 		_, there := q.Get(within(t), "second")
-		assert.False(t, there, "a Put that failed left something behind")
+		assert.False(t, there, "a failed Put left something behind")
 
 		third := noop(t, "third") // b is not an enqueue scope of the first
 		third.SetScopes([]string{"b"})
@@ -334,8 +334,8 @@ func TestDependencyThatFailed(t *testing.T) {
 		policy dependency.FailurePolicy
 		want   amboy.JobState
 	}{
-		"fails the dependent by default": {dependency.FailOnFailure, amboy.StateFailed},
-		"runs it where it says so":       {dependency.RunOnFailure, amboy.StateSucceeded},
+		"fails the dependent by default":    {dependency.FailOnFailure, amboy.StateFailed},
+		"runs it if its dependency says so": {dependency.RunOnFailure, amboy.StateSucceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, 2, 100, func(t *testing.T, q amboy.Queue) {
@@ -357,7 +357,7 @@ func TestDependencyThatFailed(t *testing.T) {
 	}
 }
 
-// stateOf is a dependency that says what it is told to.
+// checkDependency returns a dependency manager whose state is that of decide.
 func checkDependency(t *testing.T, decide dependency.CheckFunc) dependency.Manager {
 	t.Helper()
 	name := fmt.Sprint("check-", lastKey.Add(1))
@@ -395,7 +395,7 @@ func TestDependencyStates(t *testing.T) {
 	}
 }
 
-func TestBlockedDependencyIsAskedAgain(t *testing.T) {
+func TestBlockedDependencyIsCheckedAgain(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		var asked atomic.Int64
 		var open atomic.Bool
@@ -411,7 +411,7 @@ func TestBlockedDependencyIsAskedAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, amboy.StateBlocked, infoOf(t, q, "one").State)
-		assert.Less(t, asked.Load(), int64(1000), "it is asked every few seconds, not all the time")
+		assert.Less(t, asked.Load(), int64(1000), "the dependency is checked every few seconds, not all the time")
 		assert.Greater(t, asked.Load(), int64(500))
 		open.Store(true)
 		time.Sleep(10 * time.Second)
@@ -437,7 +437,7 @@ func TestCycleIsRefusedWithItsPath(t *testing.T) {
 		assert.Equal(t, []string{"a", "b", "c", "a"}, cycle.Path)
 		assert.Contains(t, err.Error(), "a -> b -> c -> a")
 		drain(t, q)
-		assert.Equal(t, 1, q.Stats(within(t)).Total, "only the job outside of the cycle is there")
+		assert.Equal(t, 1, q.Stats(within(t)).Total, "only the job outside the cycle was put")
 	})
 }
 
@@ -451,7 +451,7 @@ func TestPanicIsAnErrorOfTheJob(t *testing.T) {
 		require.Len(t, info.Status.Attempts, 1)
 		assert.Contains(t, info.Status.Attempts[0].Error, "at the disco")
 		assert.Contains(t, info.Status.Attempts[0].Stack, "queue_test.go")
-		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "good").State, "the worker lives on")
+		assert.Equal(t, amboy.StateSucceeded, infoOf(t, q, "good").State, "the worker survives")
 	})
 }
 
@@ -489,7 +489,7 @@ func TestFullQueueMakesPutWait(t *testing.T) {
 		assert.Equal(t, time.Minute, time.Since(begin))
 		_, there := q.Get(t.Context(), "given up")
 		assert.False(t, there)
-		assert.True(t, amboy.IsDuplicateJobError(q.Put(t.Context(), noop(t, "one"))), "a duplicate need not wait for room")
+		assert.True(t, amboy.IsDuplicateJobError(q.Put(t.Context(), noop(t, "one"))), "a duplicate does not wait for room")
 
 		done := make(chan error, 1)
 		go func() { done <- q.Put(t.Context(), noop(t, "three")) }()
@@ -538,7 +538,7 @@ func TestClosedQueueRefusesJobs(t *testing.T) {
 		require.ErrorIs(t, q.Start(within(t)), amboy.ErrQueueClosed)
 		assert.Nil(t, q.Next(within(t)))
 		_, there := q.Get(within(t), "one")
-		assert.True(t, there, "what ended can still be read")
+		assert.True(t, there, "finished jobs can still be read")
 		q.Close(within(t))
 	})
 }
@@ -663,8 +663,8 @@ func TestHardStopHandsJobsBack(t *testing.T) {
 			put(t, q, newJob(t, "one", func(ctx context.Context, _ *funcJob) {
 				close(running)
 				<-ctx.Done()
-				// It returns without a word, and marks itself complete as all
-				// jobs do.
+				// The job returns without an error, and marks itself complete as all jobs
+				// do.
 			}))
 			<-running
 			now, cancel := context.WithCancel(context.Background())
@@ -734,11 +734,11 @@ func TestStreamsOfManyJobs(t *testing.T) {
 		}
 		assert.Len(t, seen, 1000)
 
-		// One who leaves early costs nothing but the call.
+		// A reader that stops early costs nothing but the call.
 		ctx, cancel := context.WithCancel(within(t))
 		<-q.Results(ctx)
 		cancel()
-		<-q.JobInfo(within(t)) // and one who forgets to is ended by Close
+		<-q.JobInfo(within(t)) // Close ends a stream that is never read
 	})
 }
 
@@ -772,7 +772,7 @@ func TestCompleteByHand(t *testing.T) {
 		j, ok := q.Get(within(t), "one")
 		require.True(t, ok)
 		require.NoError(t, q.Complete(within(t), j))
-		require.ErrorIs(t, q.Complete(within(t), j), amboy.ErrLeaseLost, "it has ended")
+		require.ErrorIs(t, q.Complete(within(t), j), amboy.ErrLeaseLost, "the job has ended")
 		assert.True(t, amboy.IsJobNotFoundError(q.Complete(within(t), noop(t, "nobody"))))
 		require.Error(t, q.Complete(within(t), nil))
 		release()
@@ -809,8 +809,8 @@ func TestPoolOfTheWrongSizeKeepsTheQueueFromStarting(t *testing.T) {
 	}
 }
 
-// TestSaveRefusesAStaleCopy has a job that was claimed, and one that ended, since they
-// were read.
+// TestSaveRefusesAStaleCopy saves copies of a job that was claimed, and of a job that
+// ended, since they were read.
 func TestSaveRefusesAStaleCopy(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		running, release := make(chan struct{}), make(chan struct{})
@@ -832,7 +832,7 @@ func TestSaveRefusesAStaleCopy(t *testing.T) {
 	})
 }
 
-// TestLockOfACopyIsSaved has two copies of a job, of which one is locked first.
+// TestLockOfACopyIsSaved locks one of two copies of a job before the other.
 func TestLockOfACopyIsSaved(t *testing.T) {
 	q, err := queue.NewLocalLimitedSizeSerializable(1, 10)
 	require.NoError(t, err)
@@ -850,9 +850,9 @@ func TestLockOfACopyIsSaved(t *testing.T) {
 	drain(t, q)
 }
 
-// TestRunningJobSavesItselfAfterItsLeaseWasRenewed renews it often, and has the job lock
-// itself too.
-func TestRunningJobSavesItselfAfterItsLeaseWasRenewed(t *testing.T) {
+// TestARunningJobCanBeSavedAfterItsLeaseWasRenewed renews the lease often, and also lets
+// the job lock itself.
+func TestARunningJobCanBeSavedAfterItsLeaseWasRenewed(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		saved := make(chan error, 2)
 		release := make(chan struct{})
@@ -871,7 +871,7 @@ func TestRunningJobSavesItselfAfterItsLeaseWasRenewed(t *testing.T) {
 	})
 }
 
-// TestPutOnAFullQueueThatWasNotStartedFails instead of waiting for ever.
+// TestPutOnAFullQueueThatWasNotStartedFails checks that Put does not block for ever.
 func TestPutOnAFullQueueThatWasNotStartedFails(t *testing.T) {
 	serializable, err := queue.NewLocalLimitedSizeSerializable(1, 2)
 	require.NoError(t, err)
@@ -895,7 +895,7 @@ func TestPutOnAFullQueueThatWasNotStartedFails(t *testing.T) {
 	}
 }
 
-// TestJobThatIsPutAsCompletedNeverRuns also has a job that ran in another queue.
+// TestJobThatIsPutAsCompletedNeverRuns includes a job that ran in another queue.
 func TestJobThatIsPutAsCompletedNeverRuns(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		ran := make(chan string, 10)
@@ -931,11 +931,11 @@ func TestJobThatIsPutAsCompletedNeverRuns(t *testing.T) {
 		defer again.Close(context.Background())
 		put(t, again, jobOf(t, q, "dependent"))
 		drain(t, again)
-		assert.Empty(t, received(ran), "it has ended, and was put again")
+		assert.Empty(t, received(ran), "the job has ended, and was put again")
 	})
 }
 
-// received are the values that a channel has now.
+// received returns the values that a channel holds now.
 func received(c chan string) (values []string) {
 	for {
 		select {
@@ -947,7 +947,7 @@ func received(c chan string) (values []string) {
 	}
 }
 
-// TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale has a lock that is renewed once.
+// TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale renews the lock once.
 func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		ran := make(chan string, 10)
@@ -960,7 +960,7 @@ func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
 		pass(time.Minute)
 		stats := q.Stats(t.Context())
 		assert.Equal(t, 1, stats.Running)
-		assert.Equal(t, 1, stats.Pending, "it waits for the scope of the other")
+		assert.Equal(t, 1, stats.Pending, "the job waits for the scope of the other job")
 		info := infoOf(t, q, "running")
 		assert.Equal(t, amboy.StateRunning, info.State)
 		assert.Equal(t, "another process", info.Status.Owner)
@@ -970,14 +970,15 @@ func TestJobThatIsPutAsInProgressRunsOnceItsLockIsStale(t *testing.T) {
 		require.NoError(t, owned.Lock("another process", amboy.LockTimeout))
 		require.NoError(t, q.Save(t.Context(), owned))
 		pass(amboy.LockTimeout - time.Second)
-		assert.Empty(t, received(ran), "it was locked again")
+		assert.Empty(t, received(ran), "the job was locked again")
 		pass(amboy.LockTimeout / 2)
 		drain(t, q)
 		assert.Equal(t, []string{"running", "waiting"}, received(ran))
 	})
 }
 
-// TestJobThatIsPutAsInProgressIsCompletedByItsOwner before its lock is stale.
+// TestJobThatIsPutAsInProgressIsCompletedByItsOwner completes the job before its lock is
+// stale.
 func TestJobThatIsPutAsInProgressIsCompletedByItsOwner(t *testing.T) {
 	onEachFaked(t, 10, func(t *testing.T, q amboy.Queue) {
 		j := newJob(t, "running", func(context.Context, *funcJob) { t.Error("it ran") })

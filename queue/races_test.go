@@ -22,8 +22,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// TestJobPutTooLateNeverStarts has workers that could take each job before its
-// expiry is seen to.
+// TestJobPutTooLateNeverStarts has enough workers to take each job before the queue finds
+// that it has expired.
 func TestJobPutTooLateNeverStarts(t *testing.T) {
 	onEach(t, 8, 1000, func(t *testing.T, q amboy.Queue) {
 		var runs atomic.Int64
@@ -73,7 +73,7 @@ func TestRefusedReleaseChangesNothing(t *testing.T) {
 	})
 }
 
-// statsHook calls a function after each Stats, before their result is seen.
+// statsHook calls a function after each Stats, before the caller gets the result.
 type statsHook struct {
 	driver.Driver
 	after atomic.Pointer[func(amboy.QueueStats)]
@@ -87,9 +87,9 @@ func (d *statsHook) Stats(ctx context.Context, name string) (amboy.QueueStats, e
 	return stats, err
 }
 
-// TestWaitIsNotOverForANewJob puts a job, and waits for it, between the moment at
-// which the queue was idle and the one at which those who wait are told so.
-func TestWaitIsNotOverForANewJob(t *testing.T) {
+// TestWaitDoesNotEndBeforeANewJob puts a job and waits for it after the queue was found idle,
+// but before the waiters were woken.
+func TestWaitDoesNotEndBeforeANewJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooked := &statsHook{Driver: newStore(t)}
 		q := startEngine(t, hooked, 2)
@@ -124,8 +124,8 @@ func TestWaitIsNotOverForANewJob(t *testing.T) {
 	})
 }
 
-// TestJobThatBecomesRetryable changes in its run what its stored name follows
-// from.
+// TestJobThatBecomesRetryable becomes retryable during its run, which changes the name
+// under which a job is stored.
 func TestJobThatBecomesRetryable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := startEngine(t, newStore(t), 1)
@@ -144,7 +144,7 @@ func TestJobThatBecomesRetryable(t *testing.T) {
 	})
 }
 
-// losing is a driver that fails to extend leases, or loses those of a job.
+// losing is a driver that fails to extend leases, or loses the leases of one job.
 type losing struct {
 	driver.Driver
 	fails atomic.Bool
@@ -163,8 +163,8 @@ func (d *losing) Extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 	return append(lost, leases[i]), err
 }
 
-// TestLeaseIsRenewedBesideALostOne has a job that goes on after its lease was
-// lost, and then another one.
+// TestLeaseIsRenewedBesideALostOne runs a job that continues after its lease was lost,
+// and then another job.
 func TestLeaseIsRenewedBesideALostOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &losing{Driver: newStore(t), lost: "stubborn"}
@@ -181,7 +181,8 @@ func TestLeaseIsRenewedBesideALostOne(t *testing.T) {
 	})
 }
 
-// TestSecondRunInTheSameQueue takes a job over from a worker of the same queue.
+// TestSecondRunInTheSameQueue lets a worker take over a job from another worker of the
+// same queue.
 func TestSecondRunInTheSameQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &losing{Driver: newStore(t)}
@@ -200,7 +201,7 @@ func TestSecondRunInTheSameQueue(t *testing.T) {
 		})))
 		synctest.Wait()
 		store.fails.Store(true)
-		<-time.After(100 * time.Second) // the lease of the first ran out, that of the second did not
+		<-time.After(100 * time.Second) // the lease of the first run has expired, that of the second has not
 		store.fails.Store(false)
 		require.Equal(t, int64(2), runs.Load())
 		require.True(t, amboy.Wait(day(t), q))
@@ -235,7 +236,7 @@ func TestWaitingForJobsThatEndedKeepsNothing(t *testing.T) {
 	})
 }
 
-// slowManager asks the test whether its job may run.
+// slowManager calls the test to decide whether its job may run.
 type slowManager struct {
 	dependency.Always
 	state func() dependency.State
@@ -243,9 +244,9 @@ type slowManager struct {
 
 func (m *slowManager) State() dependency.State { return m.state() }
 
-// TestJobCompletedWhileItsDependencyIsAsked ends a job by hand between the moment
-// at which a worker took it and the one at which its dependency answers.
-func TestJobCompletedWhileItsDependencyIsAsked(t *testing.T) {
+// TestJobCompletedWhileItsDependencyIsChecked completes a job by hand after a worker took
+// it, and before its dependency answers.
+func TestJobCompletedWhileItsDependencyIsChecked(t *testing.T) {
 	for _, answer := range []dependency.State{dependency.Blocked, dependency.Ready, dependency.Unresolved, dependency.Passed} {
 		t.Run(answer.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -280,7 +281,7 @@ func (d *panicky) Claim(ctx context.Context, req driver.ClaimRequest) (driver.Cl
 	return d.Driver.Claim(ctx, req)
 }
 
-func TestDriverThatPanicsIsAskedAgain(t *testing.T) {
+func TestDriverThatPanicsIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := startEngine(t, &panicky{Driver: newStore(t)}, 2)
 		defer q.Close(context.Background())
@@ -289,7 +290,7 @@ func TestDriverThatPanicsIsAskedAgain(t *testing.T) {
 	})
 }
 
-// claimHook calls a function before the first claim of two records is answered.
+// claimHook calls a function before the first claim of two records returns.
 type claimHook struct {
 	driver.Driver
 	before func()
@@ -304,8 +305,8 @@ func (d *claimHook) Claim(ctx context.Context, req driver.ClaimRequest) (driver.
 	return claimed, err
 }
 
-// TestRecordWithoutAWorker claims a record for a worker that is retired meanwhile,
-// while the other has a long job.
+// TestRecordWithoutAWorker claims a record for a worker that is retired meanwhile, while
+// the other worker has a long job.
 func TestRecordWithoutAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooked := &claimHook{Driver: newStore(t)}
@@ -339,8 +340,8 @@ func TestRecordWithoutAWorker(t *testing.T) {
 	})
 }
 
-// TestPutsThatWaitAreServedInTurn fills a queue with Puts that wait.
-func TestPutsThatWaitAreServedInTurn(t *testing.T) {
+// TestWaitingPutsAreServedInOrder fills a queue, so that Puts wait.
+func TestWaitingPutsAreServedInOrder(t *testing.T) {
 	onEachFaked(t, 1, func(t *testing.T, q amboy.Queue) {
 		var order journal
 		blocker, started, release := holder(t, "blocker")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The waits before a dependency that said Blocked is asked again: the first is
-// firstRecheck, and each is twice the one before, up to lastRecheck.
+// A job whose dependency is Blocked is checked again after firstRecheck. Each further
+// wait is twice as long, up to lastRecheck.
 const (
 	firstRecheck = 50 * time.Millisecond
 	lastRecheck  = 5 * time.Second
@@ -16,27 +16,29 @@ func nextRecheck(last time.Duration) time.Duration {
 	return min(lastRecheck, max(firstRecheck, 2*last))
 }
 
-// Where to ask again is a claim and a hand-back in a store, many jobs are asked less
-// often: a process asks recheckRate of them in a second, but each at least once in
-// longestRecheck.
+// In a store, each check costs a claim and a hand-back. So if many jobs are blocked, they
+// are checked less often: a process checks recheckRate jobs per second, but each job at
+// least once per longestRecheck.
 const (
 	recheckRate    = 400
 	longestRecheck = 50 * time.Second
-	// recheckStep is what longer waits are rounded up to, so that one claim serves several.
+	// Longer waits are rounded up to a multiple of recheckStep, so that one claim serves
+	// several jobs.
 	recheckStep = 100 * time.Millisecond
 )
 
-// rechecks says when the jobs of a store are to be asked again. The zero value is ready to
-// use, and safe for concurrent use.
+// rechecks schedules the checks of blocked jobs of a store. The zero value is ready to
+// use. It is safe for concurrent use.
 type rechecks struct {
 	mu sync.Mutex
-	// ahead counts those that are due in the seconds from second on, and total all of them.
+	// ahead counts the checks that are due in each second from second on, and total
+	// counts all.
 	ahead  [longestRecheck/time.Second + 2]int
 	second int64
 	total  int
 }
 
-// next is when to ask a job again that waits since a time.
+// next returns when to check a blocked job again. since is when the job began to wait.
 func (r *rechecks) next(now, since time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,9 +53,9 @@ func (r *rechecks) next(now, since time.Time) time.Time {
 	return at
 }
 
-// pass forgets those that were due before a second.
+// pass removes the checks that were due before a second.
 func (r *rechecks) pass(second int64) {
-	if second < r.second || second-r.second >= int64(len(r.ahead)) { // a clock was set, or it is long ago
+	if second < r.second || second-r.second >= int64(len(r.ahead)) { // the clock was set, or nothing was due for long
 		clear(r.ahead[:])
 		r.second, r.total = second, 0
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// recheckJobs asks jobs, which were put at once and wait for ever, for a time. It returns
-// when each was asked, counted from the beginning.
+// recheckJobs simulates jobs that were put at once and stay blocked. It returns when each
+// was checked, counted from the beginning.
 func recheckJobs(jobs int, until time.Duration) (asked [][]time.Duration) {
 	var r rechecks
 	began := time.Date(2026, time.January, 2, 3, 4, 5, 678, time.UTC)
@@ -38,7 +38,7 @@ func recheckJobs(jobs int, until time.Duration) (asked [][]time.Duration) {
 	return asked
 }
 
-func TestManyBlockedJobsAreAskedRarely(t *testing.T) {
+func TestManyBlockedJobsAreCheckedRarely(t *testing.T) {
 	const jobs, until = 20_000, 5 * time.Minute
 	bySecond := make([]int, until/time.Second)
 	for _, times := range recheckJobs(jobs, until) {
@@ -53,7 +53,7 @@ func TestManyBlockedJobsAreAskedRarely(t *testing.T) {
 	assert.LessOrEqual(t, slices.Max(bySecond[1:]), 600)
 }
 
-func TestFewBlockedJobsAreAskedOften(t *testing.T) {
+func TestFewBlockedJobsAreCheckedOften(t *testing.T) {
 	for _, times := range recheckJobs(100, time.Minute) {
 		assert.LessOrEqual(t, times[1], 250*time.Millisecond)
 		for i := range times[1:] {

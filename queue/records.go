@@ -7,8 +7,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// records yields the records that a query selects, page by page, in the order in
-// which they were added. An error is the last that it yields.
+// records yields the records that a query selects, in the order in which they were added.
+// It reads them page by page, and stops after an error.
 func records(ctx context.Context, d driver.Driver, q driver.Query, pageSize int) iter.Seq2[*driver.Record, error] {
 	return func(yield func(*driver.Record, error) bool) {
 		request := driver.PageRequest{Limit: pageSize}

@@ -40,9 +40,9 @@ func TestRetentionValidate(t *testing.T) {
 	require.ErrorContains(t, err, "Succeeded must be positive")
 }
 
-// TestJobsAreKeptByHowTheyEnded ends one job in each way, and looks when it is
-// gone: the next heartbeat after its time.
-func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
+// TestRetentionDependsOnTheOutcome ends one job in each way, and checks that it is removed
+// at the next heartbeat after its retention.
+func TestRetentionDependsOnTheOutcome(t *testing.T) {
 	const dayLong, heartbeat = 24 * time.Hour, 150 * time.Second
 	for name, test := range map[string]struct {
 		retention queue.Retention
@@ -93,7 +93,7 @@ func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 					ended[info.ID] = info.Time.End
 				}
 				require.Len(t, ended, len(test.keeps))
-				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "one has two attempts")
+				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "one job has two attempts")
 
 				there := func() map[string]bool {
 					all := map[string]bool{}
@@ -102,7 +102,7 @@ func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 					}
 					return all
 				}
-				var moments []time.Duration // shortly before and after a job goes, and each day
+				var moments []time.Duration // shortly before and after the removal of a job, and each day
 				for days := range 9 {
 					moments = append(moments, time.Duration(days)*dayLong)
 				}
@@ -118,13 +118,13 @@ func TestJobsAreKeptByHowTheyEnded(t *testing.T) {
 						age := time.Since(ended[id])
 						switch {
 						case keep == 0 || age < keep:
-							require.True(t, left[id], "job %q is gone after %s", id, age)
+							require.True(t, left[id], "job %q is missing after %s", id, age)
 						case age > keep+heartbeat:
-							require.False(t, left[id], "job %q is there after %s", id, age)
+							require.False(t, left[id], "job %q still exists after %s", id, age)
 						}
 					}
 				}
-				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "they still count")
+				assert.Equal(t, 6, q.Stats(t.Context()).Completed, "removed jobs still count")
 			})
 		})
 	}
@@ -153,10 +153,10 @@ func TestReplacedAttemptsGoBeforeTheLast(t *testing.T) {
 		pass(23 * time.Hour)
 		assert.Len(t, attempts(), 4)
 		pass(2 * time.Hour)
-		assert.Equal(t, []string{"fails 1"}, attempts(), "the last attempt tells about all")
+		assert.Equal(t, []string{"fails 1"}, attempts(), "the last attempt has the errors of all")
 		got, ok := q.Get(t.Context(), "fails")
 		require.True(t, ok)
-		assert.Len(t, got.Status().Attempts, 3, "two failures, and that there are no attempts left")
+		assert.Len(t, got.Status().Attempts, 3, "two failures, and the error that no attempts are left")
 		pass(6 * 24 * time.Hour)
 		assert.Empty(t, attempts())
 		put(t, q, noop(t, "works"), noop(t, "fails"))
@@ -164,7 +164,7 @@ func TestReplacedAttemptsGoBeforeTheLast(t *testing.T) {
 	})
 }
 
-// TestManyJobsAreForgottenInOneRound has more than one call removes.
+// TestManyJobsAreForgottenInOneRound removes more jobs than one call does.
 func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 2500
@@ -189,12 +189,12 @@ func TestManyJobsAreForgottenInOneRound(t *testing.T) {
 		left, err := store.Count(t.Context(), driver.Query{}, jobs)
 		require.NoError(t, err)
 		assert.Zero(t, left)
-		assert.LessOrEqual(t, store.count("Forget"), 2*4+3, "one in each heartbeat, and one for each thousand")
+		assert.LessOrEqual(t, store.count("Forget"), 2*4+3, "one call per heartbeat, and one per thousand jobs")
 	})
 }
 
-// TestMaintenanceCostsLittle has several processes, which look for the leases of dead
-// ones, and one of which removes the jobs whose time is over.
+// TestMaintenanceCostsLittle has several processes, which check for the leases of dead
+// processes. One of them removes the jobs whose retention is over.
 func TestMaintenanceCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const heartbeat, processes, kept = 15 * time.Second, 5, 20 * time.Hour
@@ -212,7 +212,7 @@ func TestMaintenanceCostsLittle(t *testing.T) {
 			spies, queues = append(spies, seen), append(queues, q)
 			pass(time.Second) // their heartbeats are not at the same time
 		}
-		// total counts the calls of all since the last time.
+		// total returns the number of calls by all processes since it was last called.
 		total := func(call string) (n int) {
 			for _, seen := range spies {
 				n += seen.count(call)
@@ -227,8 +227,8 @@ func TestMaintenanceCostsLittle(t *testing.T) {
 		pass(time.Hour)
 		reset()
 		pass(time.Hour)
-		assert.Equal(t, processes*int(time.Hour/heartbeat), total("RecoverStale"), "each with each heartbeat")
-		assert.LessOrEqual(t, total("Forget"), processes, "nothing is over")
+		assert.Equal(t, processes*int(time.Hour/heartbeat), total("RecoverStale"), "each process, with each heartbeat")
+		assert.LessOrEqual(t, total("Forget"), processes, "no retention is over")
 
 		put(t, queues[0], noop(t, "one"))
 		require.True(t, amboy.Wait(day(t), queues[0]))
@@ -238,12 +238,12 @@ func TestMaintenanceCostsLittle(t *testing.T) {
 		assert.LessOrEqual(t, total("Forget"), processes*int(kept/time.Hour))
 		pass(time.Hour)
 		_, err := store.Get(t.Context(), "", "one")
-		assert.True(t, amboy.IsJobNotFoundError(err), "it was removed when its time was over: %v", err)
+		assert.True(t, amboy.IsJobNotFoundError(err), "the job was removed when its retention was over: %v", err)
 	})
 }
 
-// TestDeadProcessLeavesNothingForEver has a process that dies before the time of its
-// jobs is over, and while it has the duty to remove them.
+// TestDeadProcessLeavesNothingForEver has a process that dies before the retention of its
+// jobs is over, while it has the duty to remove them.
 func TestDeadProcessLeavesNothingForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -257,12 +257,12 @@ func TestDeadProcessLeavesNothingForEver(t *testing.T) {
 		dying.fail()
 		pass(2 * time.Hour)
 		_, err := store.Get(t.Context(), "", "one")
-		assert.True(t, amboy.IsJobNotFoundError(err), "another process looks every hour: %v", err)
+		assert.True(t, amboy.IsJobNotFoundError(err), "another process checks every hour: %v", err)
 	})
 }
 
-// TestJobOfADeadProcessRunsAgainInTime cuts a process off at any point between two
-// of its heartbeats, with other processes at any point between theirs.
+// TestJobOfADeadProcessRunsAgainInTime cuts off a process at different points between two
+// of its heartbeats, with another process at different points between its own.
 func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
 	const lease = time.Minute
 	const heartbeat = lease / 4
@@ -306,14 +306,14 @@ func TestJobOfADeadProcessRunsAgainInTime(t *testing.T) {
 					require.Len(t, runs.all(), 2)
 					again := runs.all()[1].Sub(lastHeartbeat)
 					assert.LessOrEqual(t, again, lease+heartbeat)
-					assert.GreaterOrEqual(t, again, lease, "before the lease ran out")
+					assert.GreaterOrEqual(t, again, lease, "before the lease expired")
 				})
 			})
 		}
 	}
 }
 
-// moments are when something happened.
+// moments records when something happened.
 type moments struct {
 	mu    sync.Mutex
 	times []time.Time
@@ -332,7 +332,7 @@ func (m *moments) all() []time.Time {
 	return slices.Clone(m.times)
 }
 
-// Keep jobs that ended for as long as they are of use.
+// Keep finished jobs for as long as they are useful.
 func ExampleRetention() {
 	ctx := context.Background()
 	store, err := memory.New(memory.Options{KeepFinished: 1000}) // in memory, a number is kept at most

@@ -13,26 +13,26 @@ import (
 // never is a wait that does not end.
 const never = time.Duration(math.MaxInt64)
 
-// retryKey names an attempt of a job.
+// retryKey identifies an attempt of a job.
 type retryKey struct {
 	jobID   string
 	attempt int
 }
 
-// jobRetry is the work of replacing one attempt of a job by the next.
+// jobRetry is the task of replacing one attempt of a job by the next.
 type jobRetry struct {
 	retryKey
 	tries int
-	start time.Time // of the first try
-	due   time.Time // of the next try
+	start time.Time // time of the first try
+	due   time.Time // time of the next try
 
-	// A round of tries that all failed makes the pause between two of them longer.
+	// A round of tries that all failed makes the pause between later tries longer.
 	roundTries int
 	roundStart time.Time
 	pause      time.Duration // 0 in the first round
 
-	// job is nil where it must be read back. The rest tells what was done to
-	// this copy of it.
+	// job is nil if it must be read from the queue again. locked and ended describe what
+	// was done to this copy of it.
 	job    amboy.Job
 	locked bool
 	ended  bool
@@ -50,7 +50,7 @@ func (r *jobRetry) begin(now time.Time) {
 	r.roundTries++
 }
 
-// describe makes a log message about a retry.
+// describe returns the fields of a log message about a retry.
 func (r *jobRetry) describe(text string, err error) message.Fields {
 	return message.Fields{
 		"message": text,
@@ -61,19 +61,19 @@ func (r *jobRetry) describe(text string, err error) message.Fields {
 	}
 }
 
-// retryBacklog holds the retries that wait, and knows those that are in work.
-// It holds maxJobs jobs at most; of the others it keeps the key. It is not safe
-// for concurrent use.
+// retryBacklog holds the waiting retries, and the keys of all unfinished ones. It holds
+// at most maxJobs jobs; of further jobs it holds only the key. It is not safe for
+// concurrent use.
 type retryBacklog struct {
 	maxJobs int
 	jobs    int
-	known   map[retryKey]struct{} // those that wait and those in work
-	ready   []*jobRetry           // first come, first served
+	known   map[retryKey]struct{} // waiting, or taken by a worker
+	ready   []*jobRetry           // in FIFO order
 	delayed retryHeap
 }
 
-// add makes a retry wait for a worker. It returns false where the retry is
-// known already.
+// add queues a retry for a worker. It returns false if the backlog already knows the
+// attempt.
 func (b *retryBacklog) add(r *jobRetry) bool {
 	if _, ok := b.known[r.retryKey]; ok {
 		return false
@@ -87,7 +87,7 @@ func (b *retryBacklog) add(r *jobRetry) bool {
 	return true
 }
 
-// hold counts the job of a retry that is to wait, and drops it where there are
+// hold counts the job of a retry that will wait, or drops the job if the backlog holds
 // too many.
 func (b *retryBacklog) hold(r *jobRetry) {
 	switch {
@@ -99,8 +99,7 @@ func (b *retryBacklog) hold(r *jobRetry) {
 	}
 }
 
-// take removes the first retry that is ready, for a worker. It returns nil
-// where there is none.
+// take removes and returns the first ready retry, or nil if none is ready.
 func (b *retryBacklog) take() *jobRetry {
 	if len(b.ready) == 0 {
 		return nil
@@ -123,7 +122,8 @@ func (b *retryBacklog) delay(r *jobRetry) {
 	heap.Push(&b.delayed, r)
 }
 
-// nextDue is when the first delayed retry is due, false where there is none.
+// nextDue returns when the first delayed retry is due. It returns false if none is
+// delayed.
 func (b *retryBacklog) nextDue() (time.Time, bool) {
 	if len(b.delayed) == 0 {
 		return time.Time{}, false
@@ -131,7 +131,8 @@ func (b *retryBacklog) nextDue() (time.Time, bool) {
 	return b.delayed[0].due, true
 }
 
-// release makes the delayed retries that are due ready, and counts them.
+// release moves the delayed retries that are due to the ready ones, and returns their
+// number.
 func (b *retryBacklog) release(now time.Time) (released int) {
 	for len(b.delayed) > 0 && !b.delayed[0].due.After(now) {
 		b.ready = append(b.ready, heap.Pop(&b.delayed).(*jobRetry))
@@ -140,16 +141,16 @@ func (b *retryBacklog) release(now time.Time) (released int) {
 	return released
 }
 
-// forget ends a retry that a worker took.
+// forget removes a retry that a worker has finished.
 func (b *retryBacklog) forget(r *jobRetry) {
 	delete(b.known, r.retryKey)
 	if len(b.known) == 0 {
-		// A map that was large once does not give its memory back.
+		// A map does not release its memory when it shrinks.
 		b.known = nil
 	}
 }
 
-// retryHeap orders retries by the time at which they are due, for package heap.
+// retryHeap orders retries by due time, for package heap.
 type retryHeap []*jobRetry
 
 func (h retryHeap) Len() int           { return len(h) }

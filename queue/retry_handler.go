@@ -20,33 +20,33 @@ var (
 	errRetryHandlerClosed     = errors.New("retry handler is closed")
 	errNoRetryQueue           = errors.New("retry handler has no queue")
 	errAttemptLimit           = errors.New("job has reached its maximum attempt limit")
-	errRetryLockHeld          = errors.New("somebody else retries it")
-	errNoRetryNeeded          = errors.New("it does not ask for a retry any more")
+	errRetryLockHeld          = errors.New("another handler retries the job")
+	errNoRetryNeeded          = errors.New("job no longer asks for a retry")
 )
 
-// BasicRetryHandler is an amboy.RetryHandler that works on any
-// amboy.RetryableQueue. Its workers replace each job that is handed over by its
-// next attempt; a job without an attempt left ends, and its attempt errors say so.
+// BasicRetryHandler is an amboy.RetryHandler that works on any amboy.RetryableQueue. Its
+// workers replace each job that is handed over by the job's next attempt. A job without
+// an attempt left ends, and an attempt error records why.
 //
-// The next attempt is a copy of the job, made through its stored form, so its
-// type must be registered. What is stored of a job (arguments, scopes,
-// priority, dependency, retry settings, and the errors of earlier attempts)
-// goes into the copy. Its times are new: it waits and expires as the job's
-// retry settings say. The wait is counted from the end of the attempt before, and the
-// time in which it must start from the moment when it is made.
+// The next attempt is a copy of the job, made through its stored form, so the type of the
+// job must be registered. The copy contains everything that is stored about a job:
+// arguments, scopes, priority, dependency, retry settings, and the errors of earlier
+// attempts. Its times are new: the delay of the job's retry settings counts from the end
+// of the previous attempt, and the dispatch-by time from the moment when the copy is made.
 //
-// A queue whose store takes the next attempt of a job with the end of this one (see
-// driver.Features) does that by itself, as the options of the handler say, and hands over
-// the jobs that have no next attempt.
+// A queue whose store can write the next attempt together with the end of the previous
+// one (see driver.Features) does so itself, with the options of the handler. It hands over
+// only the jobs that have no next attempt.
 //
-// A queue that fails is tried again, as the amboy.RetryHandlerOptions say, until it
-// takes the next attempt; the workers do other jobs meanwhile. Only what the job
-// itself decides ends it: it has no attempt left, its retry policy or another of its
-// methods panics, or its next attempt is not valid. It is safe for concurrent use.
+// If the queue returns an error, the handler tries again, as configured by
+// amboy.RetryHandlerOptions, until the queue accepts the next attempt. The workers handle
+// other jobs meanwhile. A retry ends without a next attempt only for a reason in the job
+// itself: it has no attempt left, its retry policy or another of its methods panics, or
+// its next attempt is not valid. BasicRetryHandler is safe for concurrent use.
 type BasicRetryHandler struct {
 	opts    amboy.RetryHandlerOptions
 	now     func() time.Time
-	wake    chan struct{} // holds a token for each worker that is to look for work
+	wake    chan struct{} // holds a token for each worker to wake
 	closing chan struct{}
 	workers tasks
 
@@ -61,9 +61,9 @@ type BasicRetryHandler struct {
 
 var _ amboy.RetryHandler = (*BasicRetryHandler)(nil)
 
-// NewBasicRetryHandler makes a handler of the jobs of q. q may be nil; then
-// SetQueue must come before Start. It returns an error for options that are not
-// valid; those that are zero get their defaults.
+// NewBasicRetryHandler returns a handler for the jobs of q. If q is nil, SetQueue must be
+// called before Start. It returns an error if the options are not valid. Options that are
+// zero get their defaults.
 func NewBasicRetryHandler(q amboy.RetryableQueue, opts amboy.RetryHandlerOptions) (*BasicRetryHandler, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("making a retry handler: %w", err)
@@ -82,8 +82,8 @@ func NewBasicRetryHandler(q amboy.RetryableQueue, opts amboy.RetryHandlerOptions
 	}, nil
 }
 
-// SetQueue sets the queue whose jobs are retried. It returns an error for nil,
-// and one that wraps amboy.ErrAlreadyStarted once the handler has started.
+// SetQueue sets the queue whose jobs are retried. It returns an error if q is nil, and
+// one that wraps amboy.ErrAlreadyStarted after Start.
 func (h *BasicRetryHandler) SetQueue(q amboy.RetryableQueue) error {
 	if q == nil {
 		return errors.New("setting the queue of a retry handler: queue must not be nil")
@@ -97,9 +97,9 @@ func (h *BasicRetryHandler) SetQueue(q amboy.RetryableQueue) error {
 	return nil
 }
 
-// Start starts the workers. They end with ctx, as at Close; call Close all the
-// same, to wait for them. It does nothing on a started handler, and returns an
-// error without a queue and on a closed one. It does not block.
+// Start starts the workers. They end when ctx ends, as at Close; Close must be called
+// even then, to wait for them. Start does nothing on a started handler. It returns an
+// error if the handler has no queue or is closed. It does not block.
 func (h *BasicRetryHandler) Start(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,8 +116,8 @@ func (h *BasicRetryHandler) Start(ctx context.Context) error {
 	return nil
 }
 
-// begin does what comes before the first worker, and returns the context of its
-// work. The caller holds the lock.
+// begin prepares the handler for work, and returns the context of the workers. The caller
+// holds the lock.
 func (h *BasicRetryHandler) begin(ctx context.Context) (context.Context, error) {
 	switch {
 	case h.closed:
@@ -131,20 +131,19 @@ func (h *BasicRetryHandler) begin(ctx context.Context) (context.Context, error) 
 	return ctx, nil
 }
 
-// Started is true between Start and Close, or the end of the context that was
-// given to Start.
+// Started reports whether the handler has started, and neither Close was called nor the
+// context of Start has ended.
 func (h *BasicRetryHandler) Started() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.started && !h.closed
 }
 
-// Put hands a job over, whose attempt must have ended. It does nothing with an
-// attempt that is handed over already and not yet done. It never blocks and is
-// never full: of the jobs beyond MaxCapacity only the ID and the attempt are
-// kept, and the job is read back from the queue when its turn comes. It returns
-// an *amboy.InvalidJobError for a nil job, and an error where the handler is
-// not started or is closed.
+// Put hands over a job whose attempt has ended. It does nothing if the same attempt is
+// already waiting or in work. It does not block and is never full: for jobs beyond
+// MaxCapacity it keeps only the ID and the attempt, and reads the job from the queue when
+// its turn comes. It returns an *amboy.InvalidJobError for a nil job, and an error if the
+// handler is not started or is closed.
 func (h *BasicRetryHandler) Put(_ context.Context, j amboy.Job) error {
 	if amboy.IsNilJob(j) {
 		return fmt.Errorf("handing a job to the retry handler: %w",
@@ -176,13 +175,13 @@ func (h *BasicRetryHandler) add(r *jobRetry) (added bool, err error) {
 // retryCloseGrace is how long Close waits for workers whose work it has canceled.
 const retryCloseGrace = 100 * time.Millisecond
 
-// Close ends the handler: it waits for the jobs that the workers are at until
-// ctx ends, then cancels those, and returns when every worker is gone, or 100
-// milliseconds later: a queue that ignores its context then keeps the worker. Jobs
-// that wait, for a worker or for another try, stay in the queue as retrying. A
-// handler that is closed can't be started again; closing it again only waits.
+// Close ends the handler. It waits for the jobs that the workers handle until ctx ends,
+// then cancels them. It returns when every worker has returned, or 100 milliseconds later
+// if a queue ignores its context. Jobs that wait, for a worker or for another try, stay
+// in the queue as retrying. A closed handler can't be started again; closing it again
+// only waits.
 func (h *BasicRetryHandler) Close(ctx context.Context) {
-	h.stop() // From here on started and cancel do not change.
+	h.stop() // started and cancel do not change after this.
 	if !h.started {
 		return
 	}
@@ -193,8 +192,7 @@ func (h *BasicRetryHandler) Close(ctx context.Context) {
 	h.workers.wait(late)
 }
 
-// stop makes the workers end after the jobs that they are at, and drops what
-// waits.
+// stop makes the workers return after their current jobs, and drops the waiting retries.
 func (h *BasicRetryHandler) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,7 +207,7 @@ func (h *BasicRetryHandler) stop() {
 	}
 }
 
-// work is the life of a worker.
+// work is the loop of a worker.
 func (h *BasicRetryHandler) work(ctx context.Context) {
 	defer h.stop()
 	for ctx.Err() == nil {
@@ -227,7 +225,7 @@ func (h *BasicRetryHandler) work(ctx context.Context) {
 	}
 }
 
-// take returns the next retry that is due, nil where there is none.
+// take returns the next retry that is due, or nil if none is.
 func (h *BasicRetryHandler) take() *jobRetry {
 	h.mu.Lock()
 	due := h.backlog.release(h.now())
@@ -236,13 +234,13 @@ func (h *BasicRetryHandler) take() *jobRetry {
 		h.setTimer()
 	}
 	h.mu.Unlock()
-	// The timer wakes one worker, whatever the number of retries that are due.
+	// The timer wakes only one worker, even if several retries are due.
 	h.wakeWorkers(due - 1)
 	return r
 }
 
-// wakeWorkers makes up to n workers look for work. A token that finds no room
-// is not missed: then every worker has one.
+// wakeWorkers wakes up to n workers. It stops when the channel is full: every worker has
+// a token then.
 func (h *BasicRetryHandler) wakeWorkers(n int) {
 	for range n {
 		select {
@@ -253,8 +251,7 @@ func (h *BasicRetryHandler) wakeWorkers(n int) {
 	}
 }
 
-// setTimer sets the timer to the first delayed retry. The caller holds the
-// lock.
+// setTimer sets the timer to the first delayed retry. The caller holds the lock.
 func (h *BasicRetryHandler) setTimer() {
 	wait := never
 	if due, ok := h.backlog.nextDue(); ok {
@@ -263,14 +260,15 @@ func (h *BasicRetryHandler) setTimer() {
 	h.timer.Reset(wait)
 }
 
-// handle makes one try at a retry, and arranges for the next if the queue refused it.
+// handle makes one try of a retry, and schedules the next try if the queue refused this
+// one.
 func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
 	r.begin(h.now())
 	err := errorOfPanic(func() error { return h.try(ctx, r) })
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || isRetrySettled(err):
-		logging.Debug(ctx, func() message.Fields { return r.describe("left a retrying job as it is", err) })
+		logging.Debug(ctx, func() message.Fields { return r.describe("left a retrying job unchanged", err) })
 	default:
 		h.tryLater(ctx, r, err)
 		return
@@ -278,18 +276,18 @@ func (h *BasicRetryHandler) handle(ctx context.Context, r *jobRetry) {
 	h.forget(r)
 }
 
-// retryTryTime bounds one try, so that a queue that does not answer holds a worker
-// no longer.
+// retryTryTime limits one try, so that a queue that does not answer does not block a
+// worker for longer.
 const retryTryTime = 10 * time.Second
 
-// try replaces the job by its next attempt, or ends it if it can't have one.
+// try replaces the job by its next attempt, or ends the job if it can't have one.
 func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 	ctx, cancel := context.WithTimeout(ctx, retryTryTime)
 	defer cancel()
 	if r.job == nil {
 		job, err := h.queue.GetAttempt(ctx, r.jobID, r.attempt)
 		if err != nil {
-			return fmt.Errorf("reading the job back: %w", err)
+			return fmt.Errorf("reading the job: %w", err)
 		}
 		r.job = job
 	}
@@ -303,8 +301,8 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 	return err
 }
 
-// next makes the next attempt of a job. An error of the job itself, rather than one
-// that says that it is not to be retried here, is a *noNextAttemptError.
+// next returns the next attempt of a job. It returns a *noNextAttemptError if the reason
+// is the job itself, and another error if the job is not to be retried here.
 func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 	err = errorOfPanic(func() error {
 		if !r.job.RetryInfo().ShouldRetry() {
@@ -328,8 +326,8 @@ func (h *BasicRetryHandler) next(r *jobRetry) (next amboy.Job, err error) {
 	return next, err
 }
 
-// lock takes the job's lock, so that a queue whose jobs several handlers see
-// knows who retries it. The queue decides all the same, by its atomic write.
+// lock takes the job's lock, so that handlers on the same store know which one retries
+// the job. The queue's atomic write is what decides.
 func (h *BasicRetryHandler) lock(r *jobRetry) error {
 	if r.locked {
 		return nil
@@ -341,7 +339,7 @@ func (h *BasicRetryHandler) lock(r *jobRetry) error {
 	return nil
 }
 
-// end ends a job without another attempt, and adds the cause to its attempt errors.
+// end ends a job without another attempt, and records the cause in its attempt errors.
 func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) error {
 	now := h.now()
 	if !r.ended {
@@ -353,7 +351,7 @@ func (h *BasicRetryHandler) end(ctx context.Context, r *jobRetry, cause error) e
 	return h.queue.CompleteRetrying(ctx, r.job)
 }
 
-// logEnd logs why a job that has attempts left gets none of them.
+// logEnd logs why a job that has attempts left does not get another.
 func (h *BasicRetryHandler) logEnd(ctx context.Context, r *jobRetry, cause error) {
 	if errors.Is(cause, errAttemptLimit) {
 		return
@@ -366,8 +364,8 @@ func (h *BasicRetryHandler) logEnd(ctx context.Context, r *jobRetry, cause error
 	logging.Error(ctx, fields)
 }
 
-// noNextAttemptError says that a job itself is the reason why it has no next attempt,
-// and not the store.
+// noNextAttemptError wraps an error that the job itself caused, so that it has no next
+// attempt. Errors of the store are not wrapped.
 type noNextAttemptError struct{ error }
 
 func (e *noNextAttemptError) Unwrap() error { return e.error }
@@ -379,17 +377,16 @@ func asNoNextAttempt(err error) error {
 	return &noNextAttemptError{err}
 }
 
-// isDecidedByJob is true for an error that no further try would avoid, because the job
-// is its reason.
+// isDecidedByJob reports whether the job itself caused the error, so that another try
+// would fail too.
 func isDecidedByJob(err error) bool {
 	var none *noNextAttemptError
 	var invalid *amboy.InvalidJobError
 	return errors.As(err, &none) || errors.As(err, &invalid)
 }
 
-// isRetrySettled is true for an error that says that there is nothing left to
-// do: the next attempt exists, the job or its lease is somebody else's, or the
-// queue is closed.
+// isRetrySettled reports whether the error means that nothing is left to do: the next
+// attempt exists, another owner has the job or its lease, or the queue is closed.
 func isRetrySettled(err error) bool {
 	if amboy.IsDuplicateJobError(err) && !amboy.IsDuplicateJobScopeError(err) {
 		return true
@@ -402,14 +399,14 @@ func isRetrySettled(err error) bool {
 	return amboy.IsJobNotFoundError(err)
 }
 
-// lastRetryPause is the longest wait between two tries, unless RetryBackoff is longer.
+// lastRetryPause is the longest pause between two tries, unless RetryBackoff is longer.
 const lastRetryPause = 5 * time.Second
 
-// tryLater makes a retry wait for its next try. When a round of tries is over it logs
-// that, and from then on the waits are twice as long.
+// tryLater schedules the next try. After a round of failed tries it logs an error, and
+// doubles the pauses.
 func (h *BasicRetryHandler) tryLater(ctx context.Context, r *jobRetry, err error) {
 	if h.isRoundOver(r) {
-		logging.Error(ctx, r.describe("could not retry a job yet; trying again until the queue takes it", err))
+		logging.Error(ctx, r.describe("could not retry a job yet; trying again until the queue accepts it", err))
 		r.roundTries = 0
 		r.pause = min(2*h.pauseOf(r), max(lastRetryPause, h.opts.RetryBackoff))
 	}
@@ -443,7 +440,8 @@ func (h *BasicRetryHandler) forget(r *jobRetry) {
 	h.backlog.forget(r)
 }
 
-// errorOfPanic calls f, and makes a *amboy.PanicError of its panic.
+// errorOfPanic calls f and returns its error. If f panics, it returns an
+// *amboy.PanicError.
 func errorOfPanic(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

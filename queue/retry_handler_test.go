@@ -36,8 +36,7 @@ func init() {
 	registry.AddJobType("retried", func() amboy.Job { return newRetriedJob("") })
 }
 
-// newRetriedJob makes a job whose first attempt ended, failed and asks for
-// another one.
+// newRetriedJob returns a job whose first attempt has failed and asks for another.
 func newRetriedJob(id string) *retriedJob {
 	j := &retriedJob{}
 	j.SetID(id)
@@ -58,19 +57,19 @@ func (j *retriedJob) Lock(owner string, timeout time.Duration) error {
 	return j.Base.Lock(owner, timeout)
 }
 
-// retryCall is a call of a retryQueue. It holds no job.
+// retryCall is a call of a retryQueue. It does not hold a job.
 type retryCall struct {
 	method string
 	id     string
 	at     time.Duration // since the queue was made
 }
 
-// retryQueue is a queue of jobs that wait for their retry.
+// retryQueue is a queue of retrying jobs.
 type retryQueue struct {
 	amboy.RetryableQueue
 	made time.Time
-	// read answers GetAttempt, replace CompleteRetryingAndPut, and end
-	// CompleteRetrying, where they are set.
+	// read, replace and end are called by GetAttempt, CompleteRetryingAndPut and
+	// CompleteRetrying, if they are set.
 	read    func() error
 	replace func(ctx context.Context, id string) error
 	end     func(ctx context.Context, id string) error
@@ -81,7 +80,7 @@ type retryQueue struct {
 	calls  []retryCall
 }
 
-// newRetryQueue makes a queue that stores the jobs.
+// newRetryQueue returns a queue that stores the jobs.
 func newRetryQueue(jobs ...amboy.Job) *retryQueue {
 	q := &retryQueue{made: time.Now(), stored: map[string]amboy.Job{}, next: map[string]amboy.Job{}}
 	for _, j := range jobs {
@@ -102,7 +101,7 @@ func (q *retryQueue) record(method, id string) {
 	q.calls = append(q.calls, retryCall{method, id, time.Since(q.made)})
 }
 
-// called lists the calls of a method, in their order.
+// called lists the calls of a method in order.
 func (q *retryQueue) called(method string) (calls []retryCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,13 +160,13 @@ func (q *retryQueue) CompleteRetrying(ctx context.Context, j amboy.Job) error {
 	return nil
 }
 
-// pass lets fake time pass, and then waits until nothing is left to do.
+// pass lets fake time pass, and then waits until all goroutines are idle.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// startRetryHandler starts a handler, which ends with the test.
+// startRetryHandler starts a handler that is closed at the end of the test.
 func startRetryHandler(t *testing.T, q amboy.RetryableQueue, opts amboy.RetryHandlerOptions) *queue.BasicRetryHandler {
 	t.Helper()
 	h, err := queue.NewBasicRetryHandler(q, opts)
@@ -220,7 +219,7 @@ func TestRetryHandlerMakesNextAttempt(t *testing.T) {
 		q := newRetryQueue(j)
 		h := startRetryHandler(t, q, amboy.RetryHandlerOptions{})
 
-		pass(time.Second) // The retry is later than the run.
+		pass(time.Second) // The retry starts later than the run ended.
 		require.NoError(t, h.Put(t.Context(), j))
 		synctest.Wait()
 
@@ -322,7 +321,7 @@ func TestRetryHandlerEndsJobsThatGetNoNextAttempt(t *testing.T) {
 	}
 }
 
-// bookkeeping are the errors of a job that are the queue's.
+// bookkeeping returns the messages of a job's bookkeeping errors, which the queue added.
 func bookkeeping(j amboy.Job) (messages []string) {
 	for _, e := range j.Status().Attempts {
 		if e.Bookkeeping {
@@ -424,7 +423,7 @@ func TestRetryHandlerTriesAgain(t *testing.T) {
 	}
 }
 
-// refuse is what a store answers that can't be reached.
+// refuse is the answer of a store that can't be reached.
 func refuse(context.Context, string) error { return errors.New("no primary") }
 
 func TestRetryEndedAsFailedWithAttemptsLeftWhileTheStoreRefused(t *testing.T) {
@@ -441,7 +440,7 @@ func TestRetryEndedAsFailedWithAttemptsLeftWhileTheStoreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts    amboy.RetryHandlerOptions
 		replace func(context.Context, string) error
-		tries   []time.Duration // the first ones
+		tries   []time.Duration // the first tries
 	}{
 		"by errors, with the default options": {
 			replace: refuse,
@@ -611,7 +610,7 @@ func TestRetryHandlerUsesAllWorkers(t *testing.T) {
 			require.NoError(t, h.Put(t.Context(), j))
 		}
 
-		pass(time.Second) // One timer wakes the workers for all four.
+		pass(time.Second) // One timer fires for all four retries.
 		assert.Len(t, q.called("CompleteRetryingAndPut"), len(jobs)+3)
 
 		close(release)
@@ -626,7 +625,7 @@ func TestRetryHandlerPutDoesNotBlockWhenFull(t *testing.T) {
 		capacity int
 		readBack int
 	}{
-		// The first job is at the worker and so does not wait.
+		// A worker handles the first job, so it does not wait.
 		"one":      {capacity: 1, readBack: jobs - 2},
 		"ten":      {capacity: 10, readBack: jobs - 11},
 		"no limit": {capacity: -1, readBack: 0},
@@ -673,11 +672,11 @@ func TestRetryHandlerHoldsNoMoreJobsThanItsCapacity(t *testing.T) {
 		pass(time.Minute)
 
 		assert.Len(t, q.next, 3)
-		// The first job is held while it waits for another try; so the others
-		// are read back for both of their tries.
+		// The first job is held while it waits for another try, so the others are read
+		// from the queue for both of their tries.
 		assert.Equal(t, []time.Duration{0, 0, time.Second, time.Second}, q.times("GetAttempt"))
 		assert.Equal(t, 1, jobs[0].Status().ModificationCount)
-		assert.Equal(t, 2, jobs[1].Status().ModificationCount, "each copy that is read back must be locked")
+		assert.Equal(t, 2, jobs[1].Status().ModificationCount, "each copy that is read from the queue must be locked")
 	})
 }
 
@@ -758,7 +757,7 @@ func TestRetryHandlerTakesAnAttemptOnce(t *testing.T) {
 		require.NoError(t, h.Put(t.Context(), j))
 		require.NoError(t, h.Put(t.Context(), j), "while it waits")
 		synctest.Wait()
-		require.NoError(t, h.Put(t.Context(), j), "while it is in work")
+		require.NoError(t, h.Put(t.Context(), j), "while a worker handles it")
 		synctest.Wait()
 		assert.Len(t, q.called("CompleteRetryingAndPut"), 1)
 		close(release)
@@ -824,8 +823,8 @@ func TestRetryHandlerEndsJobsThatPanic(t *testing.T) {
 	})
 }
 
-// putAndDrop hands a job over and returns a pointer that is nil once nobody
-// else holds the job.
+// putAndDrop hands a job over. It returns a pointer that becomes nil once the handler no
+// longer holds the job.
 func putAndDrop(t *testing.T, h *queue.BasicRetryHandler, j *retriedJob) weak.Pointer[retriedJob] {
 	t.Helper()
 	require.NoError(t, h.Put(t.Context(), j))
@@ -899,9 +898,9 @@ func TestRetryHandlerForgetsHandledJobsWhileOthersWait(t *testing.T) {
 		between time.Duration
 		after   time.Duration
 	}{
-		"for a worker":                   {replace: blocking},
-		"for another try":                {replace: failing},
-		"for another try, as it did too": {replace: failingOnce, between: 10 * time.Second, after: 50 * time.Second},
+		"for a worker":                      {replace: blocking},
+		"for another try":                   {replace: failing},
+		"for another try, as the others do": {replace: failingOnce, between: 10 * time.Second, after: 50 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -968,12 +967,12 @@ func TestRetryHandlerMemoryDoesNotGrowWithHandledJobs(t *testing.T) {
 		before := inUse()
 		put()
 		after := inUse()
-		assert.Less(t, after, before+jobs*100, "IDs alone are twice as large")
+		assert.Less(t, after, before+jobs*100, "the IDs alone are twice as large")
 		runtime.KeepAlive(h)
 	})
 }
 
-// discardingQueue is a queue that ends every retry and remembers nothing.
+// discardingQueue is a queue that ends every retry and stores nothing.
 type discardingQueue struct{ amboy.RetryableQueue }
 
 func (*discardingQueue) ID() string            { return "discarding" }
@@ -1068,7 +1067,7 @@ func TestRetryHandlerCloseCancelsWhenItsContextEnds(t *testing.T) {
 		h.Close(ctx)
 
 		assert.Equal(t, time.Second, time.Since(q.made))
-		assert.Empty(t, q.called("CompleteRetrying"), "the job stays as it is")
+		assert.Empty(t, q.called("CompleteRetrying"), "the job is unchanged")
 		assert.Equal(t, []string{"no route to host"}, j.Status().Errors)
 	})
 }

@@ -6,26 +6,25 @@ import (
 	"github.com/mongodb/amboy/queue/internal/scope"
 )
 
-// ScopeManager gives scopes, which are named locks, to owners. Of all owners
-// one at most holds a scope. Implementations are safe for concurrent use. Every
-// call changes all that it was asked to change or nothing, and refuses an empty
-// owner and an empty scope.
+// ScopeManager grants scopes, which are named locks, to owners. At most one owner holds a
+// scope. Implementations are safe for concurrent use. Each call makes all of its changes
+// or none, and refuses an empty owner or scope.
 type ScopeManager interface {
-	// Acquire gives the scopes to owner, who may hold some of them already.
-	// Where somebody else holds one of them it returns an error, for which
-	// amboy.IsDuplicateJobScopeError is true, that names the scope, its holder
-	// and owner. It does not wait for the scope.
+	// Acquire grants the scopes to owner, which may hold some of them already. If another
+	// owner holds one of them, Acquire returns an error for which
+	// amboy.IsDuplicateJobScopeError is true, and which names the scope, its holder and
+	// owner. It does not wait for the scope.
 	Acquire(owner string, scopes []string) error
-	// Release frees the scopes that owner holds. Those that nobody holds stay
-	// free; where somebody else holds one it returns an error.
+	// Release frees the scopes that owner holds. It ignores scopes that are free, and
+	// returns an error if another owner holds one.
 	Release(owner string, scopes []string) error
-	// ReleaseAndAcquire is Release and then Acquire in one step, so that scopes
-	// in both lists pass from one owner to the other without a gap. It returns
-	// the error of the one that fails.
+	// ReleaseAndAcquire is Release followed by Acquire in one step, so that scopes in
+	// both lists pass from one owner to the other without a gap. It returns the error of
+	// the step that fails.
 	ReleaseAndAcquire(releaseOwner string, releaseScopes []string, acquireOwner string, acquireScopes []string) error
 }
 
-// localScopeManager is a ScopeManager in this process's memory.
+// localScopeManager is a ScopeManager in memory.
 type localScopeManager struct {
 	mu      sync.Mutex
 	holders scope.Holders

@@ -52,7 +52,7 @@ func TestScopeHasOneHolderAtATime(t *testing.T) {
 				alone := holders.Add(1) == 1
 				err := scopes.ReleaseAndAcquire(owner, pair[:1+i%2], owner, pair[:1])
 				holders.Add(-1)
-				assert.True(t, alone, "somebody else holds the scope too")
+				assert.True(t, alone, "another owner holds the scope too")
 				assert.NoError(t, errors.Join(err, scopes.Release(owner, pair)))
 			}
 		})

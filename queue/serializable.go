@@ -8,13 +8,13 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// LocalLimitedSizeSerializableOptions configure a queue in memory that holds
-// jobs in their stored form.
+// LocalLimitedSizeSerializableOptions configure a queue in memory that holds jobs in
+// their stored form.
 type LocalLimitedSizeSerializableOptions struct {
 	// NumWorkers is the number of jobs that run at once. It must be at least 1.
 	NumWorkers int
-	// Capacity is the number of jobs that may wait at a time, and the number of
-	// finished jobs that are remembered. It must be at least 1.
+	// Capacity is the maximum number of waiting jobs, and the number of finished jobs
+	// that are kept. It must be at least 1.
 	Capacity int
 	// Retryable configures how jobs are retried.
 	Retryable RetryableQueueOptions
@@ -23,8 +23,8 @@ type LocalLimitedSizeSerializableOptions struct {
 	Middleware []amboy.Middleware
 }
 
-// Validate sets the defaults. It returns an error that names every field that
-// is out of range.
+// Validate sets the defaults. It returns an error that names every field that is out of
+// range.
 func (o *LocalLimitedSizeSerializableOptions) Validate() error {
 	var errs []error
 	if o.NumWorkers < 1 {
@@ -39,9 +39,8 @@ func (o *LocalLimitedSizeSerializableOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLocalLimitedSizeSerializable is
-// NewLocalLimitedSizeSerializableWithOptions with the default options for
-// retries.
+// NewLocalLimitedSizeSerializable is NewLocalLimitedSizeSerializableWithOptions with the
+// default options for retries.
 func NewLocalLimitedSizeSerializable(workers, capacity int) (amboy.RetryableQueue, error) {
 	return NewLocalLimitedSizeSerializableWithOptions(LocalLimitedSizeSerializableOptions{
 		NumWorkers: workers,
@@ -49,12 +48,12 @@ func NewLocalLimitedSizeSerializable(workers, capacity int) (amboy.RetryableQueu
 	})
 }
 
-// NewLocalLimitedSizeSerializableWithOptions returns a queue in memory that
-// holds jobs in their stored form, as the queues do that share a database: their
-// types must be registered, what a job does to itself is seen by others when it
-// has ended, and Get returns a copy. It retries jobs. While as many jobs wait as
-// it has capacity for, Put waits; before Start it returns an error then. It returns
-// an error for options that are not valid.
+// NewLocalLimitedSizeSerializableWithOptions returns a queue in memory that holds jobs in
+// their stored form, like queues on a database. Job types must be registered, changes
+// that a job makes to itself are visible to other callers only after the job has ended,
+// and Get returns a copy. Jobs are retried. While the queue is full, Put blocks; before
+// Start it returns an error instead. NewLocalLimitedSizeSerializableWithOptions returns
+// an error if the options are not valid.
 func NewLocalLimitedSizeSerializableWithOptions(opts LocalLimitedSizeSerializableOptions) (amboy.RetryableQueue, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -13,40 +13,39 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// Store gives those who look after jobs what is known of them: the jobs of a queue, of
-// the queues of a group, or of all queues in a store. Package management is made for
-// people; this is what it works with. It is safe for concurrent use.
+// Store is the administrative view of the jobs of one queue, a group, or a whole store.
+// Package management is built on it. It is safe for concurrent use.
 type Store struct {
 	admin     driver.Admin
 	driver    driver.Driver
 	queues    []string
 	leaseTime time.Duration
 	now       func() time.Time
-	// complete is MarkComplete.
+	// complete implements MarkComplete.
 	complete func(ctx context.Context, records []*driver.Record) []error
-	// abandon is Abandon; nil where jobs are held by reference.
+	// abandon implements Abandon; nil if jobs are held by reference.
 	abandon func(ctx context.Context, records []*driver.Record) []error
-	// open is Queue; nil where no queue is in this process.
+	// open implements Queue; nil if this process has no queue open.
 	open func(name string) (amboy.Queue, bool)
-	// opened names the queues that are open in this process; nil where admin knows of
-	// all of them.
+	// opened returns the names of the queues that are open in this process; nil if
+	// admin.Queues lists all of them.
 	opened func() []string
-	// sinceTurn is SinceTurn; nil where nothing decides by itself.
+	// sinceTurn implements SinceTurn; nil if there is no engine.
 	sinceTurn func(ctx context.Context) (time.Duration, error)
-	// refresh is Refresh; nil where this process has nothing to tell.
+	// refresh implements Refresh; nil if this process has nothing to report.
 	refresh func(ctx context.Context) error
-	// setWorkers lets the queue of that name have a number of workers, where it is
-	// open in this process; nil where none is.
+	// setWorkers sets the number of workers of a queue, if it is open in this process;
+	// nil if this process has no queue open.
 	setWorkers func(queue string, n int) error
 }
 
-// StoreOf returns the store of a queue, in which the queue is the only one that is
-// meant. It returns false for a queue of another package. It is no use any more when
-// the queue has closed its driver.
+// StoreOf returns the store of a queue, restricted to that queue. It returns false for a
+// queue of another package. The store must not be used after the queue has closed its
+// driver.
 func StoreOf(q amboy.Queue) (*Store, bool) { return storeOf(q) }
 
-// StoreOfGroup returns the store of a group: of all that is in the store that its
-// queues share or, for a group of queues in memory, of those that are open. It returns
+// StoreOfGroup returns the store of a group. It covers everything in the store that the
+// group's queues share or, for a group of queues in memory, the open queues. It returns
 // false for a group of another package.
 func StoreOfGroup(g amboy.QueueGroup) (*Store, bool) { return storeOf(g) }
 
@@ -58,45 +57,44 @@ func storeOf(holder any) (*Store, bool) {
 	return stored.store(), true
 }
 
-// Admin is what people look after the jobs with.
+// Admin returns the operations for reading and managing jobs.
 func (s *Store) Admin() driver.Admin { return s.admin }
 
-// Driver returns the driver; nil where jobs are held by reference. Whoever made it
-// closes it.
+// Driver returns the driver, or nil if jobs are held by reference. Its owner closes it.
 func (s *Store) Driver() driver.Driver { return s.driver }
 
-// ByReference tells whether jobs are held by reference, in this process: what they
-// store of themselves may change while it is read.
+// ByReference reports whether jobs are held by reference, in this process. Such a job may
+// change while it is read.
 func (s *Store) ByReference() bool { return s.driver == nil }
 
-// Queues names the queues that are meant; none where all of the store are.
+// Queues returns the names of the queues that the store is restricted to, or none if it
+// covers all queues.
 func (s *Store) Queues() []string { return s.queues }
 
-// LeaseTime is how long the lease of a running job lasts unless it is renewed; 0 where
-// there are no leases.
+// LeaseTime returns how long the lease of a running job lasts unless it is renewed, or 0
+// if jobs have no leases.
 func (s *Store) LeaseTime() time.Duration { return s.leaseTime }
 
-// Now is the time by which the queues go.
+// Now returns the current time of the queues' clock.
 func (s *Store) Now() time.Time { return s.now() }
 
-// Queue returns the queue of that name that is open in this process; false where none
-// is. It does not block, and is no use of a queue that would keep its group from
-// closing it.
+// Queue returns the queue with that name if it is open in this process. It does not
+// block, and does not count as a use that keeps the queue from being pruned.
 func (s *Store) Queue(name string) (amboy.Queue, bool) {
-	if s.open == nil || !s.means(name) {
+	if s.open == nil || !s.covers(name) {
 		return nil, false
 	}
 	return s.open(name)
 }
 
-// means tells whether a queue is among those that are meant.
-func (s *Store) means(queue string) bool {
+// covers reports whether the store covers a queue.
+func (s *Store) covers(queue string) bool {
 	return len(s.queues) == 0 || slices.Contains(s.queues, queue)
 }
 
-// QueueInfos describes, by name, the queues that Admin.Queues does, and those that are
-// open in this process and have nothing in the store yet, neither jobs nor settings. It
-// blocks as long as the store takes, and returns its errors.
+// QueueInfos describes the queues that Admin.Queues returns, and the queues that are open
+// in this process but have neither jobs nor settings in the store yet. They are sorted by
+// name. QueueInfos blocks as long as the store takes, and returns the store's errors.
 func (s *Store) QueueInfos(ctx context.Context) ([]driver.QueueInfo, error) {
 	infos, err := s.admin.Queues(ctx)
 	if err != nil || s.opened == nil {
@@ -115,18 +113,18 @@ func (s *Store) QueueInfos(ctx context.Context) ([]driver.QueueInfo, error) {
 	return infos, nil
 }
 
-// MarkComplete ends jobs for good, wherever their records stand, as though they
-// had run: those with errors have failed, the others succeeded. Their scopes are
-// free, the jobs that depend on them go on, and those that wait for them wake up. A
-// job that runs loses its lease: what its worker writes is refused. The context of
-// the run ends at once where that is in this process and the queue is open here, and
-// else when the lease is next renewed; the cause is amboy.ErrLeaseLost. A job that is
-// held by reference has no lease, and the context of its run ends at once all the same.
-// What the run reports until it returns shows in the job, and has no consequence.
+// MarkComplete ends jobs for good in any state, as if they had run: a job with errors has
+// failed, any other has succeeded. Their scopes become free, jobs that depend on them
+// proceed, and callers that wait for them wake up. A running job loses its lease, so what
+// its worker writes is refused. The context of its run ends with cause
+// amboy.ErrLeaseLost: at once if it runs in this process and the queue is open, otherwise
+// when the lease is next renewed. A job held by reference has no lease; the context of
+// its run ends at once. What the run reports until it returns is visible in the job, but
+// has no effect.
 //
-// It gives an error for each record: one that wraps amboy.ErrLeaseLost where it is
-// not as it was when it was read, and that of the store. A record whose job has
-// ended for good is one that is not as it was.
+// MarkComplete returns an error or nil for each record. The error wraps
+// amboy.ErrLeaseLost if the job changed since the record was read, or has ended for good.
+// Other errors are those of the store.
 func (s *Store) MarkComplete(ctx context.Context, records []*driver.Record) []error {
 	errs := s.complete(ctx, records)
 	for i, err := range errs {
@@ -137,12 +135,13 @@ func (s *Store) MarkComplete(ctx context.Context, records []*driver.Record) []er
 	return errs
 }
 
-// Abandon takes the leases of running jobs away, so that they run again; one that was to
-// be canceled ends as canceled. Their scopes are free until then. The context of such a run
-// ends as that of MarkComplete does, and what the run writes is refused: it may still be
-// under way when the next one begins. It gives an error for each record: one that wraps
-// amboy.ErrLeaseLost if it does not run as it did when it was read, ErrByReference if jobs
-// are held by reference, and that of the store.
+// Abandon takes away the leases of running jobs, so that the jobs run again. A job that
+// was to be canceled ends as canceled. The jobs' scopes are free until the next run. The
+// contexts of the runs end as with MarkComplete, and what the runs write is refused; a
+// run may still be in progress when the next one begins. Abandon returns an error or nil
+// for each record. The error wraps amboy.ErrLeaseLost if the job is not in the run that
+// the record describes, and ErrByReference if jobs are held by reference. Other errors
+// are those of the store.
 func (s *Store) Abandon(ctx context.Context, records []*driver.Record) []error {
 	errs := make([]error, len(records))
 	for i := range errs {
@@ -159,30 +158,28 @@ func (s *Store) Abandon(ctx context.Context, records []*driver.Record) []error {
 	return errs
 }
 
-// ErrByReference is wrapped by the error of what can't be done to jobs that a queue holds
-// by reference: there is only one of each.
+// ErrByReference is wrapped by the errors of operations that are not possible for jobs
+// held by reference.
 var ErrByReference = errors.New("the queue holds its jobs by reference")
 
-// Refresh makes known what this process knows and has not told yet: what it has done,
-// and that it is there. It need not be called, but by those who want to see now what
-// would be told within a minute. It blocks as long as the store takes, and does nothing
-// where it was done less than a second ago.
+// Refresh stores the activity of this process, and that it is alive, which is otherwise
+// done once a minute. Call it to see current data. It does nothing if it was called less
+// than a second ago. It blocks as long as the store takes.
 func (s *Store) Refresh(ctx context.Context) error {
 	if s.refresh == nil {
 		return nil
 	}
 	if err := s.refresh(ctx); err != nil {
-		return fmt.Errorf("telling what this process does: %w", err)
+		return fmt.Errorf("storing the activity of this process: %w", err)
 	}
 	return nil
 }
 
-// SetWorkers sets the number of workers that each process has for a queue; 0 stands for
-// that with which it was configured. It is kept in the store. This process goes by it
-// at once, and others within a minute; a queue whose runner is no
-// amboy.ResizableRunner stays as it is. It returns an error for a number that is
-// negative or larger than 10,000, and for a queue that is not meant. It blocks as long
-// as the store takes.
+// SetWorkers sets the number of workers that each process has for a queue; 0 restores the
+// configured number. The number is stored. This process applies it at once, and other
+// processes within a minute. A queue whose runner is not an amboy.ResizableRunner does
+// not change. SetWorkers returns an error if n is negative or larger than 10,000, or if
+// the store does not cover the queue. It blocks as long as the store takes.
 func (s *Store) SetWorkers(ctx context.Context, queue string, n int) error {
 	err := s.keepWorkers(ctx, queue, n)
 	if err == nil && s.setWorkers != nil {
@@ -197,9 +194,9 @@ func (s *Store) SetWorkers(ctx context.Context, queue string, n int) error {
 func (s *Store) keepWorkers(ctx context.Context, queue string, n int) error {
 	switch {
 	case n < 0 || n > presence.MaxWorkers:
-		return fmt.Errorf("it must be from 0 to %d (is %d)", presence.MaxWorkers, n)
-	case !s.means(queue):
-		return fmt.Errorf("the queue must be one of %q", s.queues)
+		return fmt.Errorf("number must be from 0 to %d (is %d)", presence.MaxWorkers, n)
+	case !s.covers(queue):
+		return fmt.Errorf("queue must be one of %q", s.queues)
 	case n == 0:
 		return s.admin.Drop(ctx, presence.WorkersKind, presence.WorkersKey(queue))
 	}

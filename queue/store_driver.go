@@ -11,21 +11,23 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// driverStore ends the jobs of a store that nobody runs.
+// driverStore implements the operations of a Store with a driver.
 type driverStore struct {
 	driver driver.Driver
 	now    func() time.Time
-	// queue is that of a name that is open in this process; nil where none is.
+	// queue returns the open queue with a name, or nil if this process does not have it
+	// open.
 	queue func(name string) *driverQueue
-	// retention and format are for the queues that are not open here.
+	// retention and format apply to queues that are not open in this process.
 	retention Retention
 	format    amboy.Format
 }
 
-// noQueue is for stores without a queue in this process.
+// noQueue is the queue function of stores without a queue in this process.
 func noQueue(string) *driverQueue { return nil }
 
-// withQueues makes a Store of it, in which the named queues are meant.
+// withQueues returns a Store that is restricted to the named queues, or covers all queues
+// if none are named.
 func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Store {
 	return &Store{
 		admin:     s.driver,
@@ -40,7 +42,7 @@ func (s driverStore) withQueues(leaseTime time.Duration, queues ...string) *Stor
 
 func (q *driverQueue) store() *Store { return q.storedAs(q) }
 
-// storedAs is the store of a queue that shows itself to others as another one.
+// storedAs returns the store of a queue that is exposed to callers as shown.
 func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
 	s := driverStore{
 		driver:    q.driver,
@@ -62,14 +64,14 @@ func (g *driverGroup) store() *Store {
 	return storeOfEngines(g.retention, g.format, func() []*engine { return []*engine{g.engine} })
 }
 
-// store is the store of all engines: they are in one collection.
+// store returns a store for the queues of all engines, which share one collection.
 func (g *mongoDBGroup) store() *Store {
 	db := g.opts.DefaultQueue.DB
 	return storeOfEngines(db.retention(), db.Format, g.engines.opened)
 }
 
-// storeOfEngines is the store that engines share, of which there is always one.
-// retention and format are those of queues that are not open.
+// storeOfEngines returns the store that engines share. engines must always return at
+// least one. retention and format apply to queues that are not open.
 func storeOfEngines(retention Retention, format amboy.Format, engines func() []*engine) *Store {
 	queue := func(name string) *driverQueue {
 		for _, e := range engines() {
@@ -109,7 +111,7 @@ func storeOfEngines(retention Retention, format amboy.Format, engines func() []*
 	return s
 }
 
-// withEach does something with each of several engines.
+// withEach calls do for each engine, and joins the errors.
 func withEach(engines []*engine, do func(*engine) error) error {
 	var errs []error
 	for _, e := range engines {
@@ -118,7 +120,7 @@ func withEach(engines []*engine, do func(*engine) error) error {
 	return errors.Join(errs...)
 }
 
-// markComplete is Store.MarkComplete.
+// markComplete implements Store.MarkComplete.
 func (s driverStore) markComplete(ctx context.Context, records []*driver.Record) []error {
 	now := s.now()
 	errs := make([]error, len(records))
@@ -142,7 +144,7 @@ func (s driverStore) markComplete(ctx context.Context, records []*driver.Record)
 	return errs
 }
 
-// completeAll gives an error for each completion.
+// completeAll returns an error or nil for each completion.
 func (s driverStore) completeAll(ctx context.Context, completions []driver.Completion) (errs []error) {
 	if len(completions) == 0 {
 		return nil
@@ -157,7 +159,7 @@ func (s driverStore) completeAll(ctx context.Context, completions []driver.Compl
 	return errs
 }
 
-// abandon is Store.Abandon.
+// abandon implements Store.Abandon.
 func (s driverStore) abandon(ctx context.Context, records []*driver.Record) (errs []error) {
 	handBacks := make([]driver.HandBack, len(records))
 	for i, r := range records {
@@ -182,12 +184,12 @@ func (s driverStore) abandon(ctx context.Context, records []*driver.Record) (err
 	return errs
 }
 
-// complete returns the record of a job that ends now.
+// complete returns the record of a job that is ended now.
 func (s driverStore) complete(r *driver.Record, now time.Time) *driver.Record {
 	ended := *r
 	ended.Status.InProgress = false
 	ended.Status.Hold, ended.Status.Reason = "", ""
-	ended.Status.ModificationCount++ // so that no process takes it that has read it before
+	ended.Status.ModificationCount++ // so that no process that has read it before can claim it
 	if ended.Status.Completed {
 		ended.RetryInfo.End = now
 	} else {
@@ -199,8 +201,8 @@ func (s driverStore) complete(r *driver.Record, now time.Time) *driver.Record {
 	return &ended
 }
 
-// forgetAt is when a record that ended may be forgotten. A job that can't be read is
-// ended all the same, which may be the only way to be rid of it.
+// forgetAt returns when a record that ended may be removed. A job that can't be decoded
+// is ended all the same: this may be the only way to get rid of it.
 func (s driverStore) forgetAt(ended *driver.Record, now time.Time) time.Time {
 	q := s.queue(ended.Group)
 	format := s.format
@@ -217,14 +219,14 @@ func (s driverStore) forgetAt(ended *driver.Record, now time.Time) time.Time {
 	return s.retention.For(j).Until(driver.StateOf(ended, now), now)
 }
 
-// report tells the queue of a record that ended.
+// report notifies the open queue of a record that ended.
 func (s driverStore) report(ctx context.Context, before, ended *driver.Record, now time.Time, err error) {
 	if q := s.queue(ended.Group); err == nil && q != nil {
 		q.markedComplete(ctx, before, ended, now)
 	}
 }
 
-// markedComplete lets others know that somebody ended a job.
+// markedComplete notifies the engine and the waiters that an operator ended a job.
 func (q *driverQueue) markedComplete(ctx context.Context, before, ended *driver.Record, now time.Time) {
 	if before.Status.InProgress {
 		q.engine.happen(core.Lost{Lease: driver.LeaseOf(before)})
@@ -232,7 +234,8 @@ func (q *driverQueue) markedComplete(ctx context.Context, before, ended *driver.
 	q.recordEnded(ctx, ended, now)
 }
 
-// recordEnded lets others know that a record has ended of which there is no job here.
+// recordEnded notifies the engine, waiters and subscribers that a record ended whose job
+// was not decoded here.
 func (q *driverQueue) recordEnded(ctx context.Context, ended *driver.Record, now time.Time) {
 	q.count(ended)
 	q.ended(ctx, ended.JobID())

@@ -12,7 +12,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// store is that of the queues that a local group has open. Each has its own.
+// store returns a store for the open queues of a local group. Each queue has a store of
+// its own.
 func (g *queueGroup) store() *Store {
 	return &Store{
 		admin:      g.admin(),
@@ -29,7 +30,7 @@ func (g *queueGroup) open(name string) (amboy.Queue, bool) {
 	return q, ok
 }
 
-// markComplete is Store.MarkComplete.
+// markComplete implements Store.MarkComplete.
 func (g *queueGroup) markComplete(ctx context.Context, records []*driver.Record) []error {
 	open := g.OpenQueues()
 	errs := make([]error, len(records))
@@ -59,9 +60,9 @@ func (g *queueGroup) setWorkers(name string, n int) error {
 	return s.setWorkers(s.queues[0], n)
 }
 
-// obeyFor lets a queue have the number of workers that somebody set in the notes of the
-// group before it was opened.
-func (g *queueGroup) obeyFor(name string) {
+// applyWorkerCount applies the number of workers that was stored in the notes of the
+// group before the queue was opened.
+func (g *queueGroup) applyWorkerCount(name string) {
 	key := presence.WorkersKey(name)
 	notes, err := g.notes.Notes(driver.NoteRequest{Kind: presence.WorkersKind, From: key, To: key + "\x00", Limit: 1})
 	for _, note := range notes {

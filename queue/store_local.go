@@ -30,7 +30,7 @@ func (q *local) markAllComplete(ctx context.Context, records []*driver.Record) [
 	return errs
 }
 
-// markComplete ends a job that is as its record has it.
+// markComplete ends a job, unless it changed since its record was read.
 func (q *local) markComplete(ctx context.Context, r *driver.Record) error {
 	q.mu.Lock()
 	e, ok := q.schedule.Get(r.JobID())
@@ -38,17 +38,17 @@ func (q *local) markComplete(ctx context.Context, r *driver.Record) error {
 	q.mu.Unlock()
 	switch {
 	case !ok:
-		return amboy.NewJobNotFoundErrorf("queue %q does not have it", q.id)
+		return amboy.NewJobNotFoundErrorf("not found in queue %q", q.id)
 	case ended:
-		return fmt.Errorf("it has ended already: %w", amboy.ErrLeaseLost)
+		return fmt.Errorf("already ended: %w", amboy.ErrLeaseLost)
 	}
 	j := e.Job.job
 	status := j.Status()
 	if status.InProgress != r.Status.InProgress || status.ModificationCount != r.Status.ModificationCount ||
 		j.RetryInfo().CurrentAttempt != r.RetryInfo.CurrentAttempt {
-		return fmt.Errorf("it is not as it was: %w", amboy.ErrLeaseLost)
+		return fmt.Errorf("job changed since it was read: %w", amboy.ErrLeaseLost)
 	}
-	// It must not ask for a retry any more, also where it runs still and fails.
+	// The job must not ask for a retry any more, even if it still runs and fails.
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(false), NeedsRetry: new(false)})
 	return q.Complete(ctx, j)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// stressJob tells the checker of its world when it runs.
+// stressJob reports its runs to the checker of its test.
 type stressJob struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	World    string `bson:"world" json:"world"`
@@ -28,8 +28,8 @@ type stressJob struct {
 
 const stressJobType = "stress"
 
-// stressWorlds are the tests that run, by name. A queue that stores jobs runs
-// copies, which find their test in it.
+// stressWorlds are the running stress tests by name. A queue that stores jobs runs
+// copies, which find their test here.
 var stressWorlds sync.Map
 
 func init() {
@@ -83,7 +83,7 @@ const (
 	stressCapacity = 64
 )
 
-// stress is one test.
+// stress is one stress test.
 type stress struct {
 	name      string
 	queue     amboy.Queue
@@ -92,11 +92,11 @@ type stress struct {
 	checker   *checker
 
 	once   sync.Once
-	enough chan struct{} // closed when some jobs were put
-	closed chan struct{} // closed when the queue is
+	enough chan struct{} // closed when enough jobs were put
+	closed chan struct{} // closed when the queue is closed
 }
 
-// newJob makes a job at random.
+// newJob returns a random job.
 func (s *stress) newJob(random *rand.Rand, id string) *stressJob {
 	j := newStressJob()
 	j.SetID(id)
@@ -187,8 +187,8 @@ func (s *stress) observe(ctx context.Context) {
 	}
 }
 
-// run puts a queue under stress, and closes it when untilClose returns: softly, or
-// at once.
+// run puts a queue under stress, and closes it when untilClose returns: softly, or at
+// once.
 func (s *stress) run(ctx context.Context, t *testing.T, untilClose func(context.Context, *stress, *sync.WaitGroup), atOnce bool) {
 	t.Helper()
 	patience, lose := context.WithCancel(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// kinds are the local queues. What all queues do alike is tested on each.
+// kinds are the local queues. Tests of their common behavior run on each.
 var kinds = map[string]func(t *testing.T, workers, capacity int) amboy.Queue{
 	"local": func(_ *testing.T, workers, capacity int) amboy.Queue {
 		return queue.NewLocalLimitedSize(workers, capacity)
@@ -42,7 +42,7 @@ func onEach(t *testing.T, workers, capacity int, test func(t *testing.T, q amboy
 	}
 }
 
-// onEachFaked is onEach, with one worker, in a bubble in which time is faked.
+// onEachFaked is onEach with one worker, in a bubble.
 func onEachFaked(t *testing.T, capacity int, test func(t *testing.T, q amboy.Queue)) {
 	t.Helper()
 	for name, build := range kinds {
@@ -57,12 +57,12 @@ func onEachFaked(t *testing.T, capacity int, test func(t *testing.T, q amboy.Que
 	}
 }
 
-// funcJob runs a function of the test that made it. A queue that stores jobs
-// runs a copy, so the function is found by a key.
+// funcJob runs a function of the test that made it. A queue that stores jobs runs a copy,
+// so the function is looked up by a key.
 type funcJob struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Key      int64 `bson:"key" json:"key"`
-	// Note is what the function may leave with the job.
+	// Note is where the function may leave a result.
 	Note string `bson:"note" json:"note"`
 }
 
@@ -90,7 +90,7 @@ func (j *funcJob) Run(ctx context.Context) {
 	}
 }
 
-// newJob makes a job that runs a function.
+// newJob returns a job that runs a function.
 func newJob(t *testing.T, id string, run func(context.Context, *funcJob)) *funcJob {
 	t.Helper()
 	j := newFuncJob()
@@ -101,13 +101,13 @@ func newJob(t *testing.T, id string, run func(context.Context, *funcJob)) *funcJ
 	return j
 }
 
-// noop makes a job that does nothing.
+// noop returns a job that does nothing.
 func noop(t *testing.T, id string) *funcJob {
 	t.Helper()
 	return newJob(t, id, func(context.Context, *funcJob) {})
 }
 
-// retryable lets a job be retried.
+// retryable makes a job retryable.
 func retryable(j *funcJob, attempts int) *funcJob {
 	j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), MaxAttempts: &attempts})
 	return j
@@ -131,13 +131,14 @@ func (r *journal) all() []string {
 	return append([]string(nil), r.events...)
 }
 
-// recorded makes a job that records its ID when it runs.
+// recorded returns a job that records its ID when it runs.
 func recorded(t *testing.T, r *journal, id string) *funcJob {
 	t.Helper()
 	return newJob(t, id, func(context.Context, *funcJob) { r.add(id) })
 }
 
-// holder makes a job that runs until released, and tells when it started.
+// holder returns a job that runs until it is released, and a channel that is closed when
+// it starts.
 func holder(t *testing.T, id string) (j *funcJob, started <-chan struct{}, release func()) {
 	t.Helper()
 	running, done := make(chan struct{}), make(chan struct{})
@@ -151,7 +152,7 @@ func holder(t *testing.T, id string) (j *funcJob, started <-chan struct{}, relea
 	return j, running, sync.OnceFunc(func() { close(done) })
 }
 
-// within gives a context for what should take no time at all.
+// within returns a context for an operation that should return soon.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -171,7 +172,7 @@ func drain(t *testing.T, q amboy.Queue) {
 	require.True(t, amboy.Wait(within(t), q), "stats: %s", q.Stats(context.Background()))
 }
 
-// jobOf is a job of a queue, as Get has it.
+// jobOf returns a job of a queue, as Get returns it.
 func jobOf(t *testing.T, q amboy.Queue, id string) amboy.Job {
 	t.Helper()
 	j, ok := q.Get(t.Context(), id)
@@ -179,7 +180,7 @@ func jobOf(t *testing.T, q amboy.Queue, id string) amboy.Job {
 	return j
 }
 
-// infoOf returns what the queue says of a job.
+// infoOf returns the info of a job of a queue.
 func infoOf(t *testing.T, q amboy.Queue, id string) amboy.JobInfo {
 	t.Helper()
 	var found *amboy.JobInfo

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// tasks counts goroutines, or calls, so that a caller can wait until none is left. Unlike
-// waiting for a sync.WaitGroup, that can be given up, and tasks may begin meanwhile. The
-// zero value has none.
+// tasks counts goroutines or calls, so that a caller can wait until none is left. Unlike
+// with a sync.WaitGroup, a caller can give up waiting, and tasks may begin while it
+// waits. The zero value has no tasks.
 type tasks struct {
 	mu      sync.Mutex
 	running int
-	idle    chan struct{} // closed when none is left; nil if nobody waits for that
+	idle    chan struct{} // closed when no task is left; nil without waiters
 }
 
 // Go runs a task on a goroutine.
@@ -39,7 +39,7 @@ func (t *tasks) end() {
 	}
 }
 
-// wait waits until no task is left; false if ctx ends first.
+// wait waits until no task is left. It returns false if ctx ends first.
 func (t *tasks) wait(ctx context.Context) bool {
 	t.mu.Lock()
 	if t.running == 0 {

@@ -23,7 +23,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 )
 
-// transactor has what the jobs of a test do in their transactions.
+// transactor runs a function of a test in the transactions of its jobs.
 type transactor struct {
 	db   *sql.DB
 	run  func(ctx context.Context, tx *sql.Tx) (string, error)
@@ -46,7 +46,7 @@ var transactional = job.DefineResult("queue_test.transactional", 1, func(ctx con
 	return x.run(sqlite.WithTx(ctx, tx), tx)
 }, job.Defaults[struct{}]{MaxAttempts: 2})
 
-// runTransactional runs a job, and returns it with the number of its rows.
+// runTransactional runs a job, and returns it with the number of rows that it committed.
 func runTransactional(t *testing.T, x *transactor) (amboy.Job, int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.db")
@@ -92,19 +92,19 @@ func TestAJobEndsInItsTransaction(t *testing.T) {
 			},
 			state: amboy.StateSucceeded, runs: 1, rows: 1,
 		},
-		"that is committed, whatever it returns": {
+		"that is committed, and then returns an error": {
 			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
 				return "", errors.Join(job.CompleteWithResultIn(ctx, "done"), tx.Commit(), errors.New("too late"))
 			},
 			state: amboy.StateSucceeded, runs: 1, rows: 1,
 		},
-		"that is rolled back": {
+		"that is rolled back, and returns an error": {
 			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
 				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback(), errors.New("no"))
 			},
 			state: amboy.StateFailed, runs: 2, says: "no",
 		},
-		"that it forgets to commit": {
+		"that is rolled back, and returns no error": {
 			run: func(ctx context.Context, tx *sql.Tx) (string, error) {
 				return "", errors.Join(job.CompleteIn(ctx), tx.Rollback())
 			},
@@ -168,7 +168,7 @@ func TestCompletingInATransactionNeedsOne(t *testing.T) {
 		return "done", tx.Rollback()
 	}
 	_, _ = runTransactional(t, x)
-	require.ErrorContains(t, without, "the context carries none of the store")
+	require.ErrorContains(t, without, "context carries no transaction of the store")
 	require.ErrorIs(t, foreign, amboy.ErrForeignTransaction)
 	require.ErrorIs(t, job.CompleteIn(t.Context()), job.ErrNoJob)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-// A worker that does not know yet that its lease was lost writes neither progress nor
-// a checkpoint over those of whoever has the job now.
+// A worker that does not yet know that it lost its lease can't overwrite the progress or
+// the checkpoint of the current owner.
 func TestWritesOfARunAreRefusedWhenItsLeaseWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := memory.New(memory.Options{KeepFinished: 10})

@@ -17,7 +17,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 )
 
-// reindex is a job of which one at most waits for each customer.
+// reindex is a job of which at most one waits per customer.
 type reindex struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Customer string `bson:"customer" json:"customer"`
@@ -36,7 +36,7 @@ func (j *reindex) Run(context.Context) {
 	fmt.Println("indexing", j.Customer)
 }
 
-// Put a job for every change, and have it run once for those that come together.
+// Put a job for every change, and run it once for changes that come together.
 func Example_uniqueJobs() {
 	ctx := context.Background()
 	q := queue.NewLocalPriority(1, 1000)
@@ -59,14 +59,13 @@ func Example_uniqueJobs() {
 	// indexing smith
 }
 
-// later lets a job wait for a time that no test reaches.
+// later schedules a job for a time that no test reaches.
 func later(j *labeled) *labeled {
 	j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(1000 * time.Hour)})
 	return j
 }
 
-// requireKeyRefused requires an error that says that job "one" has the unique key
-// "key".
+// requireKeyRefused requires an error that says that job "one" has the unique key "key".
 func requireKeyRefused(t *testing.T, err error) {
 	t.Helper()
 	require.True(t, amboy.IsDuplicateJobError(err), "%v", err)
@@ -74,7 +73,8 @@ func requireKeyRefused(t *testing.T, err error) {
 	require.ErrorContains(t, err, `job "one" has the unique key "key"`)
 }
 
-// hasKey tries to put another job with the key of job "one", and ends it at once.
+// hasKey reports whether job "one" has its key: it tries to put another job with the key,
+// and ends that job at once.
 func hasKey(t *testing.T, q amboy.Queue) bool {
 	t.Helper()
 	rival := later(newLabeled(fmt.Sprint("rival-", lastKey.Add(1)), "key", ""))
@@ -92,7 +92,7 @@ func TestEachQueueKeepsAUniqueKeyUntil(t *testing.T) {
 	for _, test := range []struct {
 		until          amboy.UniqueUntil
 		fails          bool
-		running, ended bool // whether the job has its key then
+		running, ended bool // whether the job has its key at that stage
 	}{
 		{until: "", running: true},
 		{until: amboy.UniqueUntilEnded, running: true},
@@ -120,13 +120,13 @@ func TestEachQueueKeepsAUniqueKeyUntil(t *testing.T) {
 					put(t, q, noop(t, id))
 					drain(t, q)
 				}
-				assert.False(t, hasKey(t, q), "when it is forgotten")
+				assert.False(t, hasKey(t, q), "when it is removed")
 			})
 		})
 	}
 }
 
-// TestUniqueKeyOfAJobThatNeverRan ends a job that waits.
+// TestUniqueKeyOfAJobThatNeverRan ends a waiting job.
 func TestUniqueKeyOfAJobThatNeverRan(t *testing.T) {
 	for _, until := range []amboy.UniqueUntil{"", amboy.UniqueUntilEnded, amboy.UniqueUntilStarted} {
 		t.Run(fmt.Sprintf("%q", until), func(t *testing.T) {
@@ -151,12 +151,12 @@ func TestUniqueJobIsRefused(t *testing.T) {
 		err := q.Put(t.Context(), second)
 		requireKeyRefused(t, err)
 		require.ErrorContains(t, err, `putting job "two"`)
-		require.NoError(t, amboy.EnqueueUniqueJob(t.Context(), q, second), "it is there already, in a way")
+		require.NoError(t, amboy.EnqueueUniqueJob(t.Context(), q, second), "the job exists already")
 		_, ok := q.Get(t.Context(), "two")
 		assert.False(t, ok)
 		assert.Equal(t, 1, q.Stats(t.Context()).Total)
 
-		// No key is no key, and an ID is none.
+		// An empty key is no key, and an ID is not a key.
 		put(t, q, newLabeled("three", "", ""), newLabeled("four", "", ""), newLabeled("key", "one", ""))
 	})
 }
@@ -173,7 +173,7 @@ func TestPutManyRefusesUniqueJobs(t *testing.T) {
 	})
 }
 
-// TestRefusedJobTakesNoKey refuses a job for another reason than its key.
+// TestRefusedJobTakesNoKey refuses a job for a reason other than its key.
 func TestRefusedJobTakesNoKey(t *testing.T) {
 	onEach(t, 1, 10, func(t *testing.T, q amboy.Queue) {
 		put(t, q, later(newLabeled("there", "", "")))
@@ -199,12 +199,12 @@ func TestInvalidUniqueUntilIsRefused(t *testing.T) {
 		}, invalid)
 		assert.Zero(t, q.Stats(t.Context()).Total)
 		assert.False(t, hasKey(t, q))
-		put(t, q, newLabeled("two", "", "tomorrow")) // who has no key does not have it until then
+		put(t, q, newLabeled("two", "", "tomorrow")) // without a key, "until" is not checked
 	})
 }
 
-// TestUniqueJobInAFullQueue waits for room with a key that is free, and is refused
-// at once with one that is not.
+// TestUniqueJobInAFullQueue checks that a job with a free key waits for room, and that a
+// job with a taken key is refused at once.
 func TestUniqueJobInAFullQueue(t *testing.T) {
 	onEachFaked(t, 1, func(t *testing.T, q amboy.Queue) {
 		running := newLabeled("one", "key", "")
@@ -220,11 +220,11 @@ func TestUniqueJobInAFullQueue(t *testing.T) {
 			go func() { refusals <- q.Put(t.Context(), j) }()
 			synctest.Wait()
 		}
-		assert.Empty(t, refusals, "both wait for room")
+		assert.Empty(t, refusals, "both jobs wait for room")
 		pass(2 * time.Hour)
 		accepted, err := <-refusals, <-refusals
 		if accepted != nil {
-			accepted, err = err, accepted // the one that was refused was the first to say so
+			accepted, err = err, accepted // the refused Put returned first
 		}
 		require.NoError(t, accepted)
 		require.True(t, amboy.IsDuplicateJobError(err), "%v", err)
@@ -233,7 +233,7 @@ func TestUniqueJobInAFullQueue(t *testing.T) {
 	})
 }
 
-func TestOneOfManyGetsTheKey(t *testing.T) {
+func TestOneOfManyConcurrentPutsGetsTheKey(t *testing.T) {
 	const rounds, rivals = 20, 4
 	onEach(t, 2, rounds*rivals, func(t *testing.T, q amboy.Queue) {
 		var others sync.WaitGroup

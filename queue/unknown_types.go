@@ -15,22 +15,22 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// isUnknown reports whether an error of decoding a record means that this process does
-// not know its kind. A driver gives a record that it can't read without a type: no process
-// can run that one.
+// isUnknown reports whether an error from decoding a record means that this process does
+// not know the record's kind. A driver returns a record that it can't decode without a
+// type; no process can run such a record.
 func isUnknown(r *driver.Record, err error) bool { return r.Type != "" && registry.IsUnknown(err) }
 
-// leave hands a record back unrun whose kind this process does not know. From then on its
-// claims leave that kind to others.
+// leave hands back a record whose kind this process does not know. From then on the
+// engine's claims leave out that kind.
 func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
 	kind := driver.KindOf(run.Record)
 	if !q.engine.leaveToOthers(run, kind) {
 		return
 	}
-	fields := q.failure("this process does not know a type of jobs; it leaves them to others", run.Record.JobID(), reason)
+	fields := q.failure("unknown job type; its jobs are left to other processes", run.Record.JobID(), reason)
 	fields["kind"] = kind.String()
 	logging.Warning(ctx, fields)
-	// It may have been registered since it was not found.
+	// The type may have been registered since it was not found.
 	err := errorOfPanic(func() error {
 		_, err := run.Record.Resolve(q.format)
 		return err
@@ -40,12 +40,12 @@ func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
 	}
 }
 
-// endUnread ends a record whose time to start has passed, and whose kind this process
-// does not know: it never runs, so that it does not have to be decoded.
+// endUnread ends an expired record whose kind this process does not know. It never runs,
+// so it does not have to be decoded.
 func (q *driverQueue) endUnread(ctx context.Context, run *core.Run) {
 	now := q.engine.now()
 	r := *run.Record
-	r.Status.Errors, r.Status.Attempts = slices.Clip(r.Status.Errors), slices.Clip(r.Status.Attempts) // others have them
+	r.Status.Errors, r.Status.Attempts = slices.Clip(r.Status.Errors), slices.Clip(r.Status.Attempts) // the originals are shared
 	deadline := r.TimeInfo.DispatchBy.Format(time.RFC3339Nano)
 	r.Status.AddError(fmt.Errorf("job %q was not started by its dispatch-by time, %s", r.JobID(), deadline), r.RetryInfo.CurrentAttempt, now)
 	r.Status.Completed, r.Status.InProgress = true, false
@@ -63,8 +63,8 @@ func (q *driverQueue) endUnread(ctx context.Context, run *core.Run) {
 	})
 }
 
-// leaveToOthers hands a run back, and has claims leave its kind to others. It reports whether
-// they did not yet.
+// leaveToOthers hands a run back, and makes claims leave out its kind. first reports
+// whether claims did not leave it out before.
 func (e *engine) leaveToOthers(run *core.Run, kind driver.Kind) (first bool) {
 	e.hasUnknown.Store(true)
 	e.coreMu.Lock()
@@ -78,15 +78,15 @@ func (e *engine) leaveToOthers(run *core.Run, kind driver.Kind) (first bool) {
 	return first
 }
 
-// unknownKinds are the kinds that claims leave to others.
+// unknownKinds returns the kinds that claims leave out.
 func (e *engine) unknownKinds() []driver.Kind {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
 	return e.core.Unknown()
 }
 
-// registered has claims try all kinds again, after something was registered. It does not
-// block, as it is called on the goroutine that registers.
+// registered makes claims try all kinds again, after a type was registered. It does not
+// block, because it is called on the goroutine that registers.
 func (e *engine) registered() {
 	if !e.hasUnknown.Swap(false) {
 		return
@@ -95,7 +95,7 @@ func (e *engine) registered() {
 	e.announcer.queuesChanged()
 }
 
-// meetUnknown notes that this process does not know the kind of a record that was not
+// meetUnknown records that this process does not know the kind of a record that was not
 // claimed.
 func (e *engine) meetUnknown(r *driver.Record) {
 	kind := driver.KindOf(r)
@@ -106,7 +106,7 @@ func (e *engine) meetUnknown(r *driver.Record) {
 	e.happen(core.Unknown{Kind: kind})
 	e.announcer.queuesChanged()
 	logging.Warning(e.open, message.Fields{
-		"message": "this process does not know a type of jobs; it leaves them to others",
+		"message": "unknown job type; its jobs are left to other processes",
 		"owner":   e.id,
 		"queue":   r.Group,
 		"job_id":  r.JobID(),

@@ -52,7 +52,7 @@ func newNewcomer(id string) *newcomer {
 	return j
 }
 
-// newcomersRun are told of the runs of newcomers, by the test's name.
+// newcomersRun holds the functions to call for runs of newcomers, by the test's name.
 var newcomersRun sync.Map
 
 func (j *newcomer) Run(context.Context) {
@@ -63,18 +63,19 @@ func (j *newcomer) Run(context.Context) {
 	}
 }
 
-// onNewcomers calls told for each newcomer that runs, whose ID begins with the test's name.
+// onNewcomers calls told for each newcomer that runs, and whose ID begins with the test's
+// name.
 func onNewcomers(t *testing.T, told func(*newcomer)) {
 	t.Helper()
 	newcomersRun.Store(t.Name(), told)
 	t.Cleanup(func() { newcomersRun.Delete(t.Name()) })
 }
 
-// hidden is what the names of types begin with that an old process does not know.
+// hidden is the prefix that hides the names of types from an old process.
 const hidden = "hidden "
 
-// outdated is the store as an old process has it, which does not know newcomers. All
-// processes of a test have one registry.
+// outdated is the store as used by an old process, which does not know newcomers. All
+// processes of a test share one registry.
 type outdated struct {
 	driver.Driver
 	claims, released atomic.Int64
@@ -109,7 +110,8 @@ func (d *outdated) Release(ctx context.Context, handBacks []driver.HandBack) ([]
 	return d.Driver.Release(ctx, handBacks)
 }
 
-// eachStore runs a test with drivers that processes open on one store.
+// eachStore runs a test on each kind of store. process opens a driver on the store for
+// another process.
 func eachStore(t *testing.T, test func(t *testing.T, process func() driver.Driver)) {
 	t.Helper()
 	eachKindOfStore(t, func(t *testing.T, newStore func() (process func() driver.Driver)) {
@@ -118,7 +120,7 @@ func eachStore(t *testing.T, test func(t *testing.T, process func() driver.Drive
 	})
 }
 
-// eachKindOfStore runs a test with several stores of a kind.
+// eachKindOfStore runs a test that needs several stores of a kind.
 func eachKindOfStore(t *testing.T, test func(t *testing.T, newStore func() (process func() driver.Driver))) {
 	t.Helper()
 	closing := func(t *testing.T, d driver.Driver) driver.Driver {
@@ -171,7 +173,8 @@ func percentile(all []time.Duration, p float64) time.Duration {
 	return all[min(len(all)-1, int(p*float64(len(all))))]
 }
 
-// Two old processes parked the jobs of a new type, so that the new process never ran them.
+// Two old processes used to park the jobs of a new type, so that the new process never
+// ran them.
 func TestJobsOfANewTypeStartOnANewProcess(t *testing.T) {
 	jobs := 100
 	if *longDeploys {
@@ -200,7 +203,7 @@ func TestJobsOfANewTypeStartOnANewProcess(t *testing.T) {
 			mu.Unlock()
 			require.NoError(t, q.Put(t.Context(), newNewcomer(id)))
 			require.NoError(t, q.Put(t.Context(), noop(t, fmt.Sprint("old", i))))
-			if i%10 == 9 { // so that they do not wait for each other
+			if i%10 == 9 { // so that the jobs do not wait for each other
 				for range 10 {
 					receive(t, ran)
 				}
@@ -215,7 +218,8 @@ func TestJobsOfANewTypeStartOnANewProcess(t *testing.T) {
 			assert.Equal(t, amboy.StateSucceeded, info.State, info.ID)
 		}
 		for _, d := range old {
-			// Each of its workers may meet one, in each of two claims that were under way.
+			// Each of its workers may get one, in each of two claims that were in
+			// progress.
 			assert.LessOrEqual(t, d.released.Load(), int64(8))
 		}
 	})
@@ -231,7 +235,7 @@ func receive[T any](t *testing.T, from <-chan T) (got T) {
 	return got
 }
 
-// The claims of an old process walked over a backlog of a new type.
+// The claims of an old process used to examine a whole backlog of a new type.
 func TestABacklogOfANewTypeDoesNotSlowAnOldProcess(t *testing.T) {
 	backlog, jobs, rounds := 2_000, 300, 1
 	if *longDeploys {
@@ -248,7 +252,8 @@ func TestABacklogOfANewTypeDoesNotSlowAnOldProcess(t *testing.T) {
 			records = append(records, inQueue(t, newNewcomer(fmt.Sprint("newcomer", i))))
 		}
 		insertAll(t, full, records)
-		// Rounds on both stores take turns, so that what else the machine does meets both.
+		// Rounds on both stores take turns, so that other load on the machine affects
+		// both.
 		var alone, behind, kept []float64
 		for round := range rounds {
 			alone = append(alone, drainRate(t, empty, fmt.Sprint("round", round), jobs))
@@ -268,7 +273,7 @@ func TestABacklogOfANewTypeDoesNotSlowAnOldProcess(t *testing.T) {
 	})
 }
 
-// inQueue is the record of a job as another process puts it in the queue "q".
+// inQueue returns the record of a job as another process puts it in the queue "q".
 func inQueue(t *testing.T, j amboy.Job) *driver.Record {
 	t.Helper()
 	r, err := registry.MakeJobInterchange(j, amboy.BSON)
@@ -284,7 +289,7 @@ func insertAll(t *testing.T, d driver.Driver, records []*driver.Record) {
 	}
 }
 
-// drainRate puts jobs, and returns how many of them a new process runs in a second.
+// drainRate puts jobs, and returns how many of them a new process runs per second.
 func drainRate(t *testing.T, d driver.Driver, name string, jobs int) float64 {
 	t.Helper()
 	records := make([]*driver.Record, jobs)
@@ -297,13 +302,13 @@ func drainRate(t *testing.T, d driver.Driver, name string, jobs int) float64 {
 	defer q.Close(ended())
 	begin := time.Now()
 	require.NoError(t, q.Start(t.Context()))
-	for i := jobs - 2*8; i < jobs; i++ { // others that ran with the last
+	for i := jobs - 2*8; i < jobs; i++ { // other jobs that ran with the last one
 		require.True(t, amboy.WaitJob(long(t), noop(t, fmt.Sprint(name, ".", i)), q))
 	}
 	return float64(jobs) / time.Since(begin).Seconds()
 }
 
-// becomes waits until a job is in a state, and returns its record.
+// becomes waits until a job reaches a state, and returns its record.
 func becomes(t *testing.T, d driver.Driver, id string, state amboy.JobState) *driver.Record {
 	t.Helper()
 	for ctx := within(t); ; {
@@ -317,7 +322,7 @@ func becomes(t *testing.T, d driver.Driver, id string, state amboy.JobState) *dr
 	}
 }
 
-// long is within for what may take minutes.
+// long is within for operations that may take minutes.
 func long(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -325,7 +330,7 @@ func long(t *testing.T) context.Context {
 	return ctx
 }
 
-// A process that hands back what it can't run claimed it again at once, for ever.
+// A process used to claim a job again at once after it handed it back, for ever.
 func TestAnUnknownTypeDoesNotKeepAProcessBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -342,7 +347,7 @@ func TestAnUnknownTypeDoesNotKeepAProcessBusy(t *testing.T) {
 		claims := d.claims.Load()
 		t.Logf("%d claims and %d hand-backs in the first second", claims, d.released.Load())
 		assert.LessOrEqual(t, d.released.Load(), int64(8))
-		assert.LessOrEqual(t, claims, int64(120), "one for each change, and a few")
+		assert.LessOrEqual(t, claims, int64(120), "one per change, and a few")
 		pass(time.Hour)
 		assert.LessOrEqual(t, d.released.Load(), int64(8))
 		assert.LessOrEqual(t, d.claims.Load()-claims, int64(4*60*2), "the polls of an hour")
@@ -352,7 +357,7 @@ func TestAnUnknownTypeDoesNotKeepAProcessBusy(t *testing.T) {
 	})
 }
 
-// A queue of a group with nothing but unknown jobs was opened and closed again and again.
+// A queue of a group with only unknown jobs used to be opened and closed again and again.
 func TestAQueueOfUnknownJobsIsOpenedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -439,7 +444,7 @@ func TestATypeThatIsRegisteredLaterIsRunAtOnce(t *testing.T) {
 	})
 }
 
-// lateManager is a dependency manager of another name.
+// lateManager is a dependency manager with another type name.
 type lateManager struct {
 	dependency.Manager `bson:"-" json:"-"`
 	info               dependency.TypeInfo
@@ -447,7 +452,7 @@ type lateManager struct {
 
 func (m *lateManager) Type() dependency.TypeInfo { return m.info }
 
-func TestAJobThatIsLeftShowsNoTrace(t *testing.T) {
+func TestAJobThatIsLeftToOtherProcessesIsUnchanged(t *testing.T) {
 	eachStore(t, func(t *testing.T, process func() driver.Driver) {
 		d := process()
 		q := startProcess(t, d, 2)
@@ -484,7 +489,7 @@ func TestAJobThatIsLeftShowsNoTrace(t *testing.T) {
 	})
 }
 
-// A job that nobody could read stayed beyond its dispatch-by time.
+// A job that no process could decode used to stay beyond its dispatch-by time.
 func TestAnUnknownJobExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, process func() driver.Driver) {
 		d := process()
@@ -506,7 +511,7 @@ func TestAnUnknownJobExpires(t *testing.T) {
 	})
 }
 
-// What can't be decoded is parked once, with the reason, by whichever process.
+// A job that can't be decoded is parked once, with the reason, by any process.
 func TestUndecodableIsNotUnknown(t *testing.T) {
 	eachStore(t, func(t *testing.T, process func() driver.Driver) {
 		d := &outdated{Driver: process()}
@@ -524,8 +529,8 @@ func TestUndecodableIsNotUnknown(t *testing.T) {
 	})
 }
 
-// An old process tried to retry a job of a new type that its handler had left, and logged
-// that it can't be read, with each scan.
+// An old process used to retry a job of a new type that its handler had left, and logged
+// with each scan that the job could not be decoded.
 func TestARetryOfAnUnknownJobIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/mongodb/amboy/registry"
 )
 
-// fragile is a job one of whose methods panics. It fails, and asks for a retry, in its
-// first attempt.
+// fragile is a job that panics in one of its methods. Its first attempt fails, and asks
+// for a retry.
 type fragile struct {
 	job.Base `bson:"job_base" json:"job_base"`
 	Panics   string `bson:"panics" json:"panics"`
@@ -92,7 +92,7 @@ func (j *fragile) MarshalJSON() ([]byte, error) {
 	return []byte(`{"panics":"` + j.Panics + `","job_base":{"name":"fragile","job_type":{"name":"fragile","version":1},"required_scopes":["scope"]}}`), nil
 }
 
-// fragileDependency is a dependency manager one of whose methods panics.
+// fragileDependency is a dependency manager that panics in one of its methods.
 type fragileDependency struct {
 	dependency.JobEdges `bson:"edges" json:"edges"`
 	Panics              string `bson:"panics" json:"panics"`
@@ -137,14 +137,14 @@ func newFragile(panics string) *fragile {
 	return j
 }
 
-// userCode lists the calls of queues into the methods of jobs and dependency managers, but
-// for those that every amboy.Job has from job.Base. Each panics in a job, which must be
-// refused or end, and keep neither its scope nor its worker.
+// userCode lists the methods of jobs and dependency managers that queues call, except for
+// those that job.Base implements for every amboy.Job. Each of them panics in one job. The
+// job must be refused or end, and keep neither its scope nor its worker.
 //
-// The other calls into the code of users have tests of their own:
+// Other calls of user code have tests of their own:
 //
 //	a retry handler's policy    TestRetryHandlerEndsJobsThatPanic, nextTimes
-//	a driver                    TestLeaseEndsWhereTheDriverPanics, TestRetryEndedAsFailed…
+//	a driver                    TestLeaseEndsIfTheDriverPanics, TestRetryEndedAsFailed…
 //	a subscriber of a driver    TestAPanicOfASubscriberEndedTheProcess
 //	a change of SQLite          sqlite.TestAPanicInsideAChangeEndedTheProcess
 //	a queue in a group          TestAPanicOfAQueuesStatsEndedThePruning
@@ -156,7 +156,7 @@ var userCode = map[string]struct {
 	dependency bool
 	refused    bool // by Put
 	succeeds   bool
-	storedOnly bool // is called by queues that store jobs
+	storedOnly bool // called only by queues that store jobs
 }{
 	"Run":         {},
 	"Retention":   {succeeds: true},

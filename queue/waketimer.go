@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// wakeTimer calls fire at a time that can be moved. It needs no goroutine while
-// it waits. It is safe for concurrent use.
+// wakeTimer calls fire at a time that can be moved. It uses no goroutine while it waits.
+// It is safe for concurrent use.
 type wakeTimer struct {
 	fire func()
-	// early is called each time that the clock was read and it was too early to fire.
-	// Default: nothing.
+	// early is called each time the timer has read the clock and found it too early to
+	// fire. Default: nothing.
 	early func()
 	// now is the clock. Default: time.Now.
 	now func() time.Time
 
 	mu      sync.Mutex
 	timer   *time.Timer
-	armed   int       // counts the timers, so that one that was replaced is known
+	armed   int       // counts the timers, to recognize one that was replaced
 	at      time.Time // zero while no call is due
 	stopped bool
 	calls   tasks
 }
 
-// longestSleep is the longest time without a look at the clock, which may have been
-// set meanwhile: a timer goes by a clock that is never set.
+// longestSleep is the longest time between two readings of the clock. The clock may be
+// set meanwhile, but a Go timer measures monotonic time.
 const longestSleep = 30 * time.Second
 
-// set makes sure that fire is called at that time or before.
+// set makes sure that fire is called at that time or earlier.
 func (t *wakeTimer) set(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,8 +39,8 @@ func (t *wakeTimer) set(at time.Time) {
 	t.arm()
 }
 
-// arm waits for the time, or until the clock is to be looked at. The caller holds the
-// lock.
+// arm starts a timer for the time, or for the next reading of the clock. The caller holds
+// the lock.
 func (t *wakeTimer) arm() {
 	t.armed++
 	armed := t.armed
@@ -56,13 +56,13 @@ func (t *wakeTimer) arm() {
 	})
 }
 
-// isTime reports whether fire is to be called by a timer, or it is too early for that;
-// then it arms another. Neither is true of a timer that was replaced.
+// isTime reports whether a timer is to call fire, or fired too early; then it arms
+// another timer. Both are false for a timer that was replaced.
 func (t *wakeTimer) isTime(armed int) (isTime, isEarly bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if armed != t.armed || t.at.IsZero() {
-		return false, false // it was moved, or taken back, at the last moment
+		return false, false // moved or canceled while the timer fired
 	}
 	if t.at.After(t.time()) {
 		if t.stopped {
@@ -82,7 +82,7 @@ func (t *wakeTimer) time() time.Time {
 	return time.Now()
 }
 
-// cancel takes the call that is due back, unless it has begun.
+// cancel cancels the pending call, unless it has begun. The caller holds the lock.
 func (t *wakeTimer) cancel() {
 	if t.timer != nil && t.timer.Stop() {
 		t.calls.end()
@@ -90,7 +90,7 @@ func (t *wakeTimer) cancel() {
 	t.timer, t.at = nil, time.Time{}
 }
 
-// stop ends the timer, whose calls has then at most one that has begun.
+// stop stops the timer. A call of fire that has begun may still run.
 func (t *wakeTimer) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// steppedClock is a wall clock that somebody sets.
+// steppedClock is a wall clock that a test sets.
 type steppedClock struct{ by atomic.Int64 }
 
 func (c *steppedClock) now() time.Time { return time.Now().Round(0).Add(time.Duration(c.by.Load())) }

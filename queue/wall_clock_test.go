@@ -16,14 +16,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// skewed is the store as a process uses it whose wall clock is ahead: all times that
-// calls pass are.
+// skewed is a store as used by a process whose wall clock is ahead: it shifts all times
+// that calls pass.
 type skewed struct {
 	driver.Driver
 	ahead atomic.Int64
 }
 
-// aheadBy is a store as a process uses it whose wall clock is ahead by a time.
+// aheadBy returns the store as used by a process whose wall clock is ahead.
 func aheadBy(store driver.Driver, by time.Duration) *skewed {
 	s := &skewed{Driver: store}
 	s.ahead.Store(int64(by))
@@ -84,15 +84,15 @@ func TestAProcessThatWasAheadTookAllLiveLeases(t *testing.T) {
 				ahead := startEngine(t, aheadBy(store, by), jobs)
 				defer ahead.Close(context.Background())
 				require.True(t, amboy.Wait(day(t), right))
-				assert.EqualValues(t, jobs, runs.Load(), "each ran once")
+				assert.EqualValues(t, jobs, runs.Load(), "each job ran once")
 			})
 		})
 	}
 }
 
-// waitsAMinute requires that a job runs for the second time soon after it was to wait for a
-// minute, if the clock of its process was ahead for hours in the first run, and was set
-// back then.
+// waitsAMinute checks that the second run of a job starts after the minute that it was to
+// wait, even if the clock of its process was hours ahead during the first run, and was
+// set back then.
 func waitsAMinute(t *testing.T, prepare, first func(*scripted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestAStepBackMadeALeaseOfADeadProcessLastForHours(t *testing.T) {
 	})
 }
 
-// putOne stores a job, by a queue that has not started.
+// putOne stores a job through a queue that has not started.
 func putOne(t *testing.T, store driver.Driver) error {
 	t.Helper()
 	q := newTestEngine(t, store, 1)

@@ -11,17 +11,18 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 )
 
-// workerCount is the number of workers that somebody wants a queue to have.
+// workerCount is the number of workers that an operator has set for a queue.
 type workerCount struct {
 	mu sync.Mutex
-	// wanted is 0 where it is to have those with which it was configured.
+	// wanted is the number that was set; 0 means the configured number.
 	wanted int
-	// configured is that number while it has others, and else 0.
+	// configured is the configured number while another is in effect, and otherwise 0.
 	configured int
 }
 
-// setWorkers lets a queue have a number of workers, from when it starts; 0 stands for
-// that with which it was configured. A runner whose number can't change is let be.
+// setWorkers sets the number of workers of a queue, which takes effect once it is
+// started. 0 restores the configured number. A runner that can't be resized is left
+// unchanged.
 func (l *lifecycle) setWorkers(n int) error {
 	c := &l.workerCount
 	c.mu.Lock()
@@ -38,8 +39,8 @@ func (l *lifecycle) setWorkers(n int) error {
 	return nil
 }
 
-// obeyAtStart does what was asked for before the queue has started.
-func (l *lifecycle) obeyAtStart(ctx context.Context) {
+// applyWorkerCountAtStart applies the number of workers that was set before Start.
+func (l *lifecycle) applyWorkerCountAtStart(ctx context.Context) {
 	if err := l.setWorkers(l.wantedWorkers()); err != nil {
 		logging.Error(ctx, message.Fields{
 			"message": "could not change the number of workers",
@@ -69,7 +70,7 @@ func (c *workerCount) resize(runner amboy.ResizableRunner) error {
 	return nil
 }
 
-// wantedWorkers is what setWorkers was last called with.
+// wantedWorkers returns the number that setWorkers was last called with.
 func (l *lifecycle) wantedWorkers() int {
 	c := &l.workerCount
 	c.mu.Lock()
@@ -77,7 +78,7 @@ func (l *lifecycle) wantedWorkers() int {
 	return c.wanted
 }
 
-// numWorkers is the number of workers; 0 where the runner does not tell.
+// numWorkers returns the number of workers, or 0 if the runner does not report it.
 func (l *lifecycle) numWorkers() (n int) {
 	runner, ok := l.Runner().(amboy.ResizableRunner)
 	if !ok {
@@ -93,7 +94,8 @@ func (l *lifecycle) numWorkers() (n int) {
 	return n
 }
 
-// setWorkers lets a queue have a number of workers, also when it is opened later.
+// setWorkers sets the number of workers of a queue, now if it is open or else when it is
+// opened.
 func (e *engine) setWorkers(queue string, n int) error {
 	e.mu.Lock()
 	e.wantedWorkers[queue] = n
@@ -108,18 +110,18 @@ func (e *engine) setWorkers(queue string, n int) error {
 	return err
 }
 
-// timesWorkersSet counts the calls of setWorkers.
+// timesWorkersSet returns the number of calls of setWorkers.
 func (e *engine) timesWorkersSet() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.workersSet
 }
 
-// obey lets the open queues have the numbers of workers that somebody wants, and those
-// that are opened later; others have what they were configured with. It does nothing
-// where somebody has set another here since the numbers were read, when it had been
-// done so many times.
-func (e *engine) obey(wanted map[string]int, timesSet int) {
+// applyWorkerCounts resizes open queues to the operator's settings, and stores the
+// settings for queues that are opened later. A queue without a setting gets its
+// configured number. applyWorkerCounts does nothing if setWorkers was called since the
+// settings were read; timesSet is the number of calls before that.
+func (e *engine) applyWorkerCounts(wanted map[string]int, timesSet int) {
 	e.mu.Lock()
 	if e.workersSet != timesSet {
 		e.mu.Unlock()
@@ -138,8 +140,8 @@ func (e *engine) obey(wanted map[string]int, timesSet int) {
 	}
 }
 
-// obeyFor does so for a queue that has started.
-func (e *engine) obeyFor(q *driverQueue) {
+// applyWorkerCount applies the operator's setting to a queue that has started.
+func (e *engine) applyWorkerCount(q *driverQueue) {
 	e.mu.Lock()
 	n := e.wantedWorkers[q.name]
 	e.mu.Unlock()

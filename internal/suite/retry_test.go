@@ -313,7 +313,7 @@ func TestAPolicyThatPanicsEndsTheJob(t *testing.T) {
 		assert.Equal(f, amboy.StateFailed, info.State)
 		assert.Equal(f, []string{"no"}, info.Status.Errors)
 		require.Len(f, info.Status.Attempts, 2)
-		assert.Contains(f, info.Status.Attempts[1].Error, "asking the retry policy: panic: no idea")
+		assert.Contains(f, info.Status.Attempts[1].Error, "calling the retry policy: panic: no idea")
 	})
 }
 

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// turnRetry is how often the lock of a core is tried that something else has.
+// turnRetry is the pause between attempts to take a core's lock that is held.
 const turnRetry = 5 * time.Millisecond
 
-// SinceTurn returns how long ago this process last decided what to do with the jobs of the
-// store, which it does at least every 30 seconds; of several engines the one that has stood
-// still for the longest counts. It is 0 if nothing in this process decides by itself, as for a
-// queue that holds jobs by reference. It returns an error if ctx ends before it is known,
-// because the process is stuck in a decision.
+// SinceTurn returns how long ago this process last decided what to do with the jobs of
+// the store, which it does at least every 30 seconds. With several engines, it returns
+// the longest time of all. It returns 0 if the store has no engine, as for a queue that
+// holds jobs by reference. It returns an error if ctx ends first, because the process is
+// stuck in a decision.
 func (s *Store) SinceTurn(ctx context.Context) (time.Duration, error) {
 	if s.sinceTurn == nil {
 		return 0, nil
@@ -21,7 +21,7 @@ func (s *Store) SinceTurn(ctx context.Context) (time.Duration, error) {
 	return s.sinceTurn(ctx)
 }
 
-// longestTurn is SinceTurn for some engines.
+// longestTurn returns the longest time since a decision of the given engines.
 func longestTurn(ctx context.Context, engines []*engine) (time.Duration, error) {
 	longest := time.Duration(0)
 	for _, e := range engines {
@@ -48,7 +48,7 @@ func (e *engine) sinceTurn(ctx context.Context) (time.Duration, error) {
 	last := e.read.Mono
 	e.coreMu.Unlock()
 	if last == 0 && len(e.queueNames()) == 0 {
-		return 0, nil // it begins with the first queue
+		return 0, nil // its first decision comes with the first queue
 	}
 	return time.Since(e.started) - last, nil
 }
