@@ -137,3 +137,27 @@ func TestQueuesThatGetWorkWhileOthersAreOpenedAreOpenedAfterwards(t *testing.T) 
 	assert.Empty(t, all[core.Look](s.tell(core.StoreChanged{Change: driver.In("b")})))
 	only[core.Look](t, s.tell(core.QueuesOpened{}))
 }
+
+// The pause after a look is as long as the look took. The late answer of one that was given up
+// made the next one wait for as long as that answer had taken.
+func TestALateAnswerOfALookPutsOffTheNextOne(t *testing.T) {
+	s := newStory(t)
+	s.openMany(20)
+	first := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
+	second := only[core.Look](t, s.wait(late))
+	s.tell(core.Looked{Call: second.Call})
+	s.wait(5 * time.Second)
+	s.tell(core.Looked{Call: first.Call})
+	s.wait(time.Second)
+	require.Len(t, all[core.Look](s.tell(core.StoreChanged{Change: driver.Anywhere})), 1)
+}
+
+// A look that fails takes as long as its time limit.
+func TestAFailedLookPutsOffTheNextOne(t *testing.T) {
+	s := newStory(t)
+	s.openMany(20)
+	look := only[core.Look](t, s.tell(core.StoreChanged{Change: driver.Anywhere}))
+	s.wait(4 * time.Second)
+	s.tell(core.Looked{Call: look.Call, Err: errors.New("no answer")})
+	require.Len(t, all[core.Look](s.wait(time.Second)), 1)
+}

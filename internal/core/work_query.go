@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // lookForQueues queries for queues that have work and are not open.
 func (c *Core) lookForQueues() {
 	c.timers.set(openTimer, c.now.Mono+c.openEvery)
@@ -7,9 +9,10 @@ func (c *Core) lookForQueues() {
 	c.look()
 }
 
-// lookPause is the pause after a look, as a multiple of its duration: a look takes longer if
-// more queues have work, and must leave time for that work.
-const lookPause = 1
+// maxLookPause is the longest pause after a look. A pause is as long as the look before it
+// took, because a look takes longer if more queues have work, and must leave time for that
+// work.
+const maxLookPause = 250 * time.Millisecond
 
 // look queries the store for the queues that have work. If a look is under way, another one
 // follows it, because the first may miss new jobs.
@@ -40,7 +43,7 @@ func (c *Core) looked(e Looked) {
 	if call == nil {
 		return
 	}
-	c.lookFrom = c.now.Mono + lookPause*(c.now.Mono-call.sent)
+	c.lookFrom = c.now.Mono + min(c.now.Mono-call.sent, maxLookPause)
 	if e.Err != nil {
 		c.do(Report{"could not query which queues have work", e.Err})
 		c.lookFor(call)

@@ -93,8 +93,8 @@ func (l *ledger) begin(ctx context.Context) (inTx context.Context, exec func(str
 			return nil, nil, nil, nil, beginErr
 		}
 		exec = func(text string) error {
-			_, err := tx.Exec(ctx, text)
-			return err
+			_, execErr := tx.Exec(ctx, text)
+			return execErr
 		}
 		return postgres.WithTx(ctx, tx), exec, func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
 	}

@@ -66,8 +66,8 @@ func startPooler(t testing.TB, program, server string) (string, error) {
 		return "", err
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(folder); err != nil {
-			t.Error(err)
+		if removeErr := os.RemoveAll(folder); removeErr != nil {
+			t.Error(removeErr)
 		}
 	})
 	file := filepath.Join(folder, "pgbouncer.ini")
@@ -78,10 +78,12 @@ func startPooler(t testing.TB, program, server string) (string, error) {
 	}
 	process := exec.Command(program, "-q", file)
 	process.Dir = folder
-	if err = asOrdinaryUser(process); err != nil {
+	err = asOrdinaryUser(process)
+	if err != nil {
 		return "", err
 	}
-	if err = process.Start(); err != nil {
+	err = process.Start()
+	if err != nil {
 		return "", err
 	}
 	ended := make(chan struct{})
@@ -90,8 +92,8 @@ func startPooler(t testing.TB, program, server string) (string, error) {
 		_ = process.Wait() // Its end is all that matters; it is killed.
 	}()
 	t.Cleanup(func() {
-		if err := ignoreEnded(process.Process.Kill()); err != nil {
-			t.Error(err)
+		if killErr := ignoreEnded(process.Process.Kill()); killErr != nil {
+			t.Error(killErr)
 		}
 		<-ended
 	})
@@ -102,9 +104,9 @@ func startPooler(t testing.TB, program, server string) (string, error) {
 }
 
 // awaitConnection waits until a server or a pooler takes connections.
-func awaitConnection(ctx context.Context, url string, ended <-chan struct{}) error {
+func awaitConnection(ctx context.Context, address string, ended <-chan struct{}) error {
 	for {
-		conn, err := pgx.Connect(ctx, url)
+		conn, err := pgx.Connect(ctx, address)
 		if err == nil {
 			return conn.Close(ctx)
 		}

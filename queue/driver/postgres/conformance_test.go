@@ -35,6 +35,20 @@ func TestConformanceThroughPgBouncerInTransactionMode(t *testing.T) {
 	drivertest.Run(t, harness)
 }
 
+// stores are the schemas of the suite. There are hundreds of stores, and making tables and
+// connections takes most of their time, so they are reused by later tests.
+type stores struct {
+	t        *testing.T
+	url      string // the URL that drivers connect to
+	direct   string // the URL of the server
+	pollOnly bool
+
+	mu      sync.Mutex
+	all     map[driver.Driver]*store
+	schemas []string // empty schemas that no test uses
+	free    []*store // pools that no test uses
+}
+
 // harness returns the harness of the suite.
 func (s *stores) harness() drivertest.Harness {
 	return drivertest.Harness{
@@ -57,20 +71,6 @@ func (s *stores) harness() drivertest.Harness {
 			}
 		},
 	}
-}
-
-// stores are the schemas of the suite. There are hundreds of stores, and making tables and
-// connections takes most of their time, so they are reused by later tests.
-type stores struct {
-	t        *testing.T
-	url      string // the URL that drivers connect to
-	direct   string // the URL of the server
-	pollOnly bool
-
-	mu      sync.Mutex
-	all     map[driver.Driver]*store
-	schemas []string // empty schemas that no test uses
-	free    []*store // pools that no test uses
 }
 
 // store is a schema and the pool of a driver on it.

@@ -84,7 +84,7 @@ func TestQueueThroughPgBouncerInTransactionMode(t *testing.T) {
 			Driver: store, CloseDriver: true, Name: "mail", NumWorkers: 4, PollInterval: 10 * time.Millisecond,
 		})
 		require.NoError(t, err)
-		defer queues[i].Close(context.WithoutCancel(t.Context()))
+		t.Cleanup(func() { queues[i].Close(context.Background()) })
 	}
 	require.NoError(t, queues[1].Start(context.WithoutCancel(t.Context())))
 	for range 20 {
