@@ -58,8 +58,15 @@ type Checker struct {
 	suspended   map[int]bool
 	// excused is the time until which a process does not have to know that its leases are
 	// over.
-	excused   map[int]time.Duration
+	excused map[int]time.Duration
+	// leases counts the leases given in each queue, by the priority of their jobs.
+	leases    map[queuePriority]int
 	violation *Violation
+}
+
+type queuePriority struct {
+	queue    string
+	priority int
 }
 
 // jobHistory is the known state of a job.
@@ -95,6 +102,7 @@ func NewChecker(clocksAgree bool) *Checker {
 		jobs:        map[string]*jobHistory{},
 		suspended:   map[int]bool{},
 		excused:     map[int]time.Duration{},
+		leases:      map[queuePriority]int{},
 	}
 }
 
@@ -119,7 +127,7 @@ func (c *Checker) Observe(e Event) {
 		c.suspended[e.Process] = true
 	case Resumed:
 		delete(c.suspended, e.Process)
-		c.excused[e.Process] = e.Until
+		c.excused[e.Process] = max(c.excused[e.Process], e.Until) // it may be suspended again meanwhile
 		c.checkResumed(e)
 	case Stopped, Closed:
 		delete(c.suspended, e.Process)
@@ -140,6 +148,7 @@ func (c *Checker) observe(e Event, t *Task, j *jobHistory) {
 			c.violated(e.At, RunsAgain, []string{e.Job}, "attempt %d was claimed, but attempt %d is stored (ended: %t)", e.Attempt, j.attempt, j.ended)
 		}
 		j.lease, j.until = e.Lease, e.Until
+		c.leases[queuePriority{t.Queue, t.Priority}]++
 	case Renewed:
 		// A renewal that was overtaken by a later one changes nothing.
 		j.until = max(j.until, e.Until)
@@ -275,6 +284,16 @@ func (c *Checker) hasFailedEdge(t *Task) bool {
 // isDone reports whether a job has ended for good, or was refused.
 func (j *jobHistory) isDone() bool {
 	return !j.accepted || j.ended && j.state != amboy.StateRetrying
+}
+
+// LeasesBefore counts the leases given in the queue of a task to jobs of at least its priority.
+func (c *Checker) LeasesBefore(t *Task) (leases int) {
+	for of, n := range c.leases {
+		if of.queue == t.Queue && of.priority >= t.Priority {
+			leases += n
+		}
+	}
+	return leases
 }
 
 // Open lists the jobs that have not ended.

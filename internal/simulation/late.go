@@ -19,6 +19,9 @@ type debt struct {
 	attempt int
 	lease   int
 	asked   bool // an operator has canceled it
+	// turn counts the leases given before a pending job, which has to wait for its turn:
+	// while claims take time, workers are idle although the queue is busy.
+	turn int
 }
 
 // maxLateWait is how much too long a wait may be after a clock was set back.
@@ -98,6 +101,9 @@ func (w *World) probe(t *Task) {
 	found := debt{
 		since: w.now, state: driver.StateOf(r, timeAt(w.now)),
 		attempt: r.RetryInfo.CurrentAttempt, lease: r.Status.ModificationCount, asked: r.CancelRequested,
+	}
+	if found.state == amboy.StatePending {
+		found.turn = w.checker.LeasesBefore(t)
 	}
 	if !w.isOwed(t, r, found.state) {
 		delete(w.owed, t.ID)
