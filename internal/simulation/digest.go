@@ -236,7 +236,7 @@ func (d *digester) process(p *process) {
 	d.from(p.w.now, p.backAt)
 	d.from(p.w.now, max(p.link.noRequests, p.w.now))
 	d.from(p.w.now, max(p.link.noAnswers, p.w.now))
-	for _, path := range []path{claimPath, renewPath, cancelPath, recoverPath, forgetPath, findPath, completePath, releasePath, checkPath, retryPath, endRetryPath} {
+	for _, path := range []path{claimPath, renewPath, cancelPath, recoverPath, forgetPath, findPath, completePath, checkPath, retryPath, endRetryPath} {
 		d.int(p.link.hangs[path])
 	}
 	of := reflect.ValueOf(p.core)

@@ -39,7 +39,7 @@ type link struct {
 	refuses time.Duration
 	// slow is the time until which answers take up to slowest.
 	slow, slowest time.Duration
-	// hangs counts, by path, the calls that will never return.
+	// hangs counts, by path, the calls that will never return; releases as completions.
 	hangs map[path]int
 }
 
@@ -58,8 +58,8 @@ type randomNetwork struct {
 	off  bool
 }
 
-// maxHangs is the number of calls of a path that may never return in one life of a
-// process. With one more, the core would make no further calls.
+// maxHangs is the number of calls of a kind that may never return in one life of a
+// process. With one more, the core would make no further calls of that kind.
 const maxHangs = 3
 
 func (n *randomNetwork) fate(w *World, c *call) fate {
@@ -145,10 +145,14 @@ func (p *process) mayHang(c *call) bool {
 	if p.link.hangs == nil {
 		p.link.hangs = map[path]int{}
 	}
-	if p.link.hangs[c.path] == maxHangs {
+	kind := c.path
+	if kind == releasePath {
+		kind = completePath // the core limits both together
+	}
+	if p.link.hangs[kind] == maxHangs {
 		return false
 	}
-	p.link.hangs[c.path]++
+	p.link.hangs[kind]++
 	c.mayHang = true
 	return true
 }
