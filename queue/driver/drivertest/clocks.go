@@ -102,6 +102,18 @@ func aheadBackoff(f *fixture) {
 	f.act(driver.Action{Kind: driver.Unpark}, "parked")
 	assert.Zero(f, f.recover())
 	assert.Equal(f, []string{"parked"}, jobIDs(f.claimAt(0.3, 10).Records))
+
+	// A wait is shortened even if a process with a fast clock has claimed the record and
+	// handed it back before it was parked.
+	f.retryAhead(f.retrying(spec{id: "claimed"}), 8)
+	for _, park := range []bool{false, true} {
+		claimed := f.claimAt(8.5, 10).Records
+		require.Equal(f, []string{"claimed"}, jobIDs(claimed))
+		f.release(driver.HandBack{Lease: driver.LeaseOf(claimed[0]), Park: park})
+	}
+	f.act(driver.Action{Kind: driver.Unpark}, "claimed")
+	assert.Zero(f, f.recover())
+	assert.Equal(f, []string{"claimed"}, jobIDs(f.claimAt(0.3, 10).Records))
 }
 
 func aheadHandBack(f *fixture) {

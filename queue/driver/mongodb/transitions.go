@@ -135,8 +135,12 @@ func (doc *document) handBack(h driver.HandBack, now time.Time) {
 	edges := doc.Line.Edges
 	doc.Line = doc.newLine()
 	doc.Line.Edges = edges
+	if doc.RetryInfo.CurrentAttempt > 0 && doc.TimeInfo.WaitUntil.After(now) {
+		// Its owner's clock is ahead, and so may be the clock that set its times. They must
+		// be moved if it waits for them once more.
+		doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)
+	}
 	until := ceilMillisecond(h.NotBefore)
-	doc.Line.Since = time.Time{}
 	switch {
 	case h.Park:
 		doc.park(h.Reason)

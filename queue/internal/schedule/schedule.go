@@ -418,7 +418,6 @@ func (s *Schedule[J]) ReleaseSince(e *Entry[J], since, until, now time.Time) {
 	if e.place != Running {
 		return
 	}
-	s.setSince(e, since)
 	s.leave(e)
 	s.free(e, e.dispatch)
 	s.watchDeadline(e)
@@ -426,6 +425,7 @@ func (s *Schedule[J]) ReleaseSince(e *Entry[J], since, until, now time.Time) {
 	case e.open(): // it expired before its edges ended
 		s.setPlace(e, Waiting)
 	case until.After(now):
+		s.setSince(e, since)
 		s.setPlace(e, Postponed)
 		s.timers.push(e.slot(timeKey(until)))
 	default:
