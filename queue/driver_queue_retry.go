@@ -60,11 +60,14 @@ func (q *driverQueue) replaceAtEnd(j amboy.Job, r *driver.Record) (next *driver.
 	return next
 }
 
-// replace records that a job is being replaced by its next attempt, until replaced is
-// called. The next attempt may be claimed before this process knows that it is stored, but
-// must not start before the end of this attempt was published.
-func (q *driverQueue) replace(id string) (replaced func()) {
-	done := make(chan struct{})
+// replace records that a job is being replaced by its next attempt, if there is one, until
+// replaced is called. The next attempt may be claimed before this process knows that it is
+// stored, but must not start before the end of this attempt was published.
+func (q *driverQueue) replace(j amboy.Job, next *driver.Record) (replaced func()) {
+	if next == nil {
+		return nothing
+	}
+	id, done := j.ID(), make(chan struct{})
 	q.replacing.Store(id, done)
 	return func() {
 		q.replacing.Delete(id)
@@ -72,13 +75,21 @@ func (q *driverQueue) replace(id string) (replaced func()) {
 	}
 }
 
-// awaitReplaced waits until the previous attempt of a record was replaced; see replace.
-func (q *driverQueue) awaitReplaced(r *driver.Record) {
+// awaitReplaced waits until the previous attempt of a record was replaced; see replace. It
+// returns false if ctx ends first.
+func (q *driverQueue) awaitReplaced(ctx context.Context, r *driver.Record) bool {
 	if r.RetryInfo.CurrentAttempt == 0 {
-		return
+		return true
 	}
-	if done, ok := q.replacing.Load(r.JobID()); ok {
-		<-done.(chan struct{})
+	done, ok := q.replacing.Load(r.JobID())
+	if !ok {
+		return true
+	}
+	select {
+	case <-done.(chan struct{}):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -57,10 +57,14 @@ func (q *driverQueue) expire(ctx context.Context, run *core.Run) {
 
 // decodeAnd calls do with the job of a claimed record, or unknown if this process does
 // not know the job's type. It parks a record that can't be decoded. A claimed record is
-// handled even if ctx has ended. If the job's own code panics, its run is dropped.
+// handled even if ctx has ended, unless it must wait for the end of the previous attempt.
+// If the job's own code panics, its run is dropped.
 func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(context.Context, amboy.Job), unknown func(context.Context, error)) {
+	if !q.awaitReplaced(ctx, run.Record) {
+		q.engine.handBack(run, handBackNow)
+		return
+	}
 	ctx = context.WithoutCancel(ctx)
-	q.awaitReplaced(run.Record)
 	err := errorOfPanic(func() error {
 		j, err := q.resolveToRun(run.Record)
 		switch {
@@ -135,36 +139,39 @@ func (q *driverQueue) endUnrun(ctx context.Context, j amboy.Job, run *core.Run) 
 // end writes that an attempt ended, and calls then with the result. It may return before
 // that.
 func (q *driverQueue) end(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
-	var r, next *driver.Record
-	err := errorOfPanic(func() (err error) {
-		r, err = q.endedRecord(ctx, j, run.Lease)
-		if err == nil && r.RetryInfo.ShouldRetry() {
-			next = q.replaceAtEnd(j, r)
-			if next == nil {
-				disown(j, r)
-			}
-		}
-		return err
-	})
+	end, err := q.encodeEnd(ctx, j, run.Lease)
 	if err != nil {
 		q.engine.drop(run) // a job whose end can't be encoded runs again
 		then(err)
 		return
 	}
-	replaced := func() {}
-	if next != nil {
-		replaced = q.replace(j.ID())
-	}
-	q.engine.finish(run, core.End{Record: r, Next: next}, func(err error) {
-		q.afterEnd(ctx, j, r, next, err)
+	replaced := q.replace(j, end.Next)
+	q.engine.finish(run, end, func(err error) {
+		q.afterEnd(ctx, j, run.End(), err)
 		replaced()
 		then(err)
 	})
 }
 
+// encodeEnd encodes the end of an attempt, and the next attempt if the store writes both in
+// one call.
+func (q *driverQueue) encodeEnd(ctx context.Context, j amboy.Job, lease driver.Lease) (end core.End, err error) {
+	err = errorOfPanic(func() (err error) {
+		end.Record, err = q.endedRecord(ctx, j, lease)
+		if err == nil && end.Record.RetryInfo.ShouldRetry() {
+			end.Next = q.replaceAtEnd(j, end.Record)
+			if end.Next == nil {
+				disown(j, end.Record)
+			}
+		}
+		return err
+	})
+	return end, err
+}
+
 // endAndWait is end that waits for the result and returns it.
 func (q *driverQueue) endAndWait(ctx context.Context, j amboy.Job, run *core.Run) error {
-	done := make(chan error, 1)
+	done := q.engine.result()
 	q.end(ctx, j, run, func(err error) { done <- err })
 	return q.engine.waitForEnd(ctx, run, done)
 }
@@ -260,7 +267,7 @@ func (q *driverQueue) CompleteLater(ctx context.Context, j amboy.Job) (wait func
 	if aborted {
 		markCanceled(j)
 	}
-	done := make(chan error, 1)
+	done := q.engine.result()
 	q.end(ctx, j, run, func(err error) {
 		q.reportEnd(ctx, j, err)
 		if err == nil {
@@ -316,13 +323,13 @@ func disown(j amboy.Job, r *driver.Record) {
 // afterEnd records that an attempt has ended, and notifies waiters and subscribers.
 // Waiters check themselves whether the job will be retried, because the driver may have
 // canceled it.
-func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, r, next *driver.Record, err error) {
+func (q *driverQueue) afterEnd(ctx context.Context, j amboy.Job, end core.End, err error) {
 	if err == nil {
 		// Count first, so that waiters find the attempt counted.
-		if next != nil {
-			q.countAs(activity.Retried, r, r.TimeInfo.End)
+		if end.Next != nil {
+			q.countAs(activity.Retried, end.Record, end.Record.TimeInfo.End)
 		} else {
-			q.count(r)
+			q.count(end.Record)
 		}
 		q.ended(ctx, j.ID())
 		q.publishEnd(j)
@@ -414,7 +421,7 @@ func (q *driverQueue) takeBack(ctx context.Context, j amboy.Job, h driver.HandBa
 	}
 	q.publish(kind, j, q.engine.now())
 	err := q.storeProgress(ctx, j, run.Lease)
-	done := make(chan error, 1)
+	done := q.engine.result()
 	q.engine.finish(run, core.End{HandBack: &h}, func(err error) { done <- err })
 	if err = errors.Join(err, q.engine.waitForEnd(ctx, run, done)); err != nil {
 		return fmt.Errorf("job %q: %w", j.ID(), err)

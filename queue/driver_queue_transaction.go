@@ -80,7 +80,7 @@ func (e *engine) transact(j amboy.Job) (run *core.Run, cause error) {
 		e.coreMu.Unlock()
 		return nil, nil
 	}
-	commands := e.step(core.Transacted{Run: run})
+	commands := e.step(core.Transacted{Run: run}, nil)
 	cause = run.Cause()
 	e.coreMu.Unlock()
 	e.carryOut(commands)
@@ -123,7 +123,7 @@ func (q *driverQueue) endTransacted(ctx context.Context, j amboy.Job, run *core.
 	done := make(chan struct{})
 	q.engine.finish(run, core.End{}, func(error) { close(done) })
 	<-done
-	q.afterEnd(ctx, j, r, nil, nil)
+	q.afterEnd(ctx, j, core.End{Record: r}, nil)
 	return true, nil
 }
 

@@ -35,6 +35,8 @@ type engine struct {
 	// asleepBefore is how long the machine had been suspended before the engine started.
 	asleepBefore time.Duration
 	leaseTime    time.Duration
+	// results holds empty channels for the results of ends, to reuse.
+	results sync.Pool
 	// inline is true if calls of the store take no time. Then the goroutine that needs a
 	// call makes it, and each end is written alone.
 	inline bool
@@ -195,21 +197,25 @@ func (e *engine) suspended() time.Duration {
 	return e.asleep
 }
 
+// fewCommands is room for the commands of most events, on the stack.
+type fewCommands [4]core.Command
+
 // happen reports an event to the core, and executes its commands.
 func (e *engine) happen(event core.Event) {
-	e.carryOut(e.decide(event))
+	var room fewCommands
+	e.carryOut(e.decide(event, room[:0]))
 }
 
-// decide reports an event to the core. The caller executes the returned commands with
-// carryOut when it holds no lock.
-func (e *engine) decide(event core.Event) []core.Command {
+// decide reports an event to the core. It appends commands to rest, which the caller
+// executes with carryOut when it holds no lock.
+func (e *engine) decide(event core.Event, rest []core.Command) []core.Command {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
-	return e.step(event)
+	return e.step(event, rest)
 }
 
 // step is decide for a caller that holds the lock.
-func (e *engine) step(event core.Event) (rest []core.Command) {
+func (e *engine) step(event core.Event, rest []core.Command) []core.Command {
 	e.commands = e.core.Step(e.instant(), event, e.commands[:0])
 	defer clear(e.commands)
 	if _, claimed := event.(core.Claimed); claimed {
@@ -460,7 +466,7 @@ func (e *engine) storeChanged(change driver.Change) { e.note(core.StoreChanged{C
 // note is happen for a caller that may hold a lock, or is called by the store: commands
 // are executed in the background.
 func (e *engine) note(event core.Event) {
-	if commands := e.decide(event); len(commands) > 0 {
+	if commands := e.decide(event, nil); len(commands) > 0 {
 		e.runInBackground(func(context.Context) { e.carryOut(commands) })
 	}
 }

@@ -151,9 +151,14 @@ func (e *engine) write(call core.Call, runs int, do func(context.Context) ([]err
 		}
 		return err
 	})
-	var panicked *amboy.PanicError
-	answer.Final = errors.As(answer.Err, &panicked) || errors.Is(answer.Err, driver.ErrClosed)
+	answer.Final = answer.Err != nil && isFinal(answer.Err)
 	return answer
+}
+
+// isFinal reports whether a write that failed would fail again.
+func isFinal(err error) bool {
+	var panicked *amboy.PanicError
+	return errors.As(err, &panicked) || errors.Is(err, driver.ErrClosed)
 }
 
 // isWritten reports whether a call that returned an error wrote the end of a run all the

@@ -23,9 +23,18 @@ func (e *engine) finish(run *core.Run, end core.End, then func(error)) {
 	e.happen(core.Finished{Run: run, End: end})
 }
 
-// waitForEnd waits until the end of a run is done. If ctx ends first, it gives up the
-// end.
-func (e *engine) waitForEnd(ctx context.Context, run *core.Run, done <-chan error) error {
+// result returns a channel for the result of one end, for waitForEnd.
+func (e *engine) result() chan error {
+	if spare, ok := e.results.Get().(chan error); ok {
+		return spare
+	}
+	return make(chan error, 1)
+}
+
+// waitForEnd waits until done, which is from result, has the result of a run. If ctx ends
+// first, it gives up the end.
+func (e *engine) waitForEnd(ctx context.Context, run *core.Run, done chan error) error {
+	defer e.results.Put(done)
 	select {
 	case err := <-done:
 		return err

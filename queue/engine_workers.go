@@ -31,9 +31,10 @@ func (e *engine) next(ctx context.Context, l *core.Line) *core.Run {
 	if ctx.Err() != nil {
 		return nil
 	}
+	var room fewCommands
 	e.coreMu.Lock()
 	w := e.waiter(l)
-	commands := e.step(core.Waiting{Worker: &w.Worker})
+	commands := e.step(core.Waiting{Worker: &w.Worker}, room[:0])
 	e.coreMu.Unlock()
 	e.carryOut(commands)
 	select {
@@ -48,7 +49,8 @@ func (e *engine) next(ctx context.Context, l *core.Line) *core.Run {
 func (e *engine) tryNext(l *core.Line) *core.Run {
 	e.coreMu.Lock()
 	w := e.waiter(l)
-	commands := append(e.step(core.Changed{Line: l}), e.step(core.Waiting{Worker: &w.Worker})...)
+	commands := e.step(core.Changed{Line: l}, nil)
+	commands = e.step(core.Waiting{Worker: &w.Worker}, commands)
 	e.coreMu.Unlock()
 	e.carryOut(commands)
 	return e.leave(w)
@@ -83,7 +85,7 @@ func (e *engine) served(w *waiter) *core.Run {
 func (e *engine) leave(w *waiter) *core.Run {
 	e.coreMu.Lock()
 	if !w.served {
-		commands := e.step(core.Gone{Worker: &w.Worker})
+		commands := e.step(core.Gone{Worker: &w.Worker}, nil)
 		w.Line = nil
 		e.spare = append(e.spare, w)
 		e.coreMu.Unlock()

@@ -69,7 +69,7 @@ func (e *engine) leaveToOthers(run *core.Run, kind driver.Kind) (first bool) {
 	e.hasUnknown.Store(true)
 	e.coreMu.Lock()
 	first = !slices.Contains(e.core.Unknown(), kind)
-	commands := e.step(core.Finished{Run: run, End: core.End{HandBack: &driver.HandBack{}, Unknown: true}})
+	commands := e.step(core.Finished{Run: run, End: core.End{HandBack: &driver.HandBack{}, Unknown: true}}, nil)
 	e.coreMu.Unlock()
 	e.carryOut(commands)
 	if first {

@@ -51,12 +51,15 @@ func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err e
 	return encodeBSON(v, f == amboy.BSON, codecs)
 }
 
-// buffers and valueWriters are pooled, because making them takes as long as encoding a
-// small job. After a panic they are not reused. Version 2 of the Mongo driver has no such
-// pool, but its types are not the types of the contract.
+// buffers, valueWriters and valueReaders are pooled, because making them takes as long as
+// encoding or decoding a small job. After a panic they are not reused. Version 2 of the
+// Mongo driver has no such pools, but its types are not the types of the contract.
+//
+//nolint:staticcheck // See above.
 var (
 	buffers      = sync.Pool{New: func() any { return &bytes.Buffer{} }}
-	valueWriters = bsonrw.NewBSONValueWriterPool() //nolint:staticcheck // See above.
+	valueWriters = bsonrw.NewBSONValueWriterPool()
+	valueReaders = bsonrw.NewBSONValueReaderPool()
 )
 
 // encodeBSON encodes nil slices and maps as empty ones if nilAsEmpty is true, otherwise as
@@ -124,8 +127,10 @@ func (b Body) decode(v any, codecs *bsoncodec.Registry) (err error) {
 	}
 }
 
+//nolint:staticcheck // valueReaders is deprecated for version 2 of the Mongo driver.
 func decodeBSON(raw []byte, v any, codecs *bsoncodec.Registry) error {
-	decoder, err := bson.NewDecoder(bsonrw.NewBSONDocumentReader(raw))
+	reader := valueReaders.Get(raw)
+	decoder, err := bson.NewDecoder(reader)
 	if err != nil {
 		return err
 	}
@@ -133,7 +138,9 @@ func decodeBSON(raw []byte, v any, codecs *bsoncodec.Registry) error {
 	if err != nil {
 		return err
 	}
-	return decoder.Decode(v)
+	err = decoder.Decode(v)
+	valueReaders.Put(reader)
+	return err
 }
 
 // decodeMap decodes the body into a map.

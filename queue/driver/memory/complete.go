@@ -12,25 +12,30 @@ import (
 // Complete implements driver.Driver. A record that never ran can also be completed, under
 // the lease that it shows; it will not run afterwards.
 func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) ([]error, error) {
-	return each(ctx, d, completions, func(c driver.Completion) string { return c.Lease.Queue }, d.complete)
+	return each(ctx, d, completions, d.complete)
 }
 
-func (d *Driver) complete(c driver.Completion) error {
+func (d *Driver) complete(c driver.Completion) (news driver.Change, err error) {
 	e, err := d.shown(c.Lease)
 	if err != nil {
-		return err
+		return news, err
 	}
-	e.Job.queue.schedule.BeforeChange(e)
+	q := e.Job.queue
+	before := q.schedule.Unstarted()
+	q.schedule.BeforeChange(e)
 	e.Job.replace(c.Record)
-	if !e.Job.record.RetryInfo.ShouldRetry() {
+	if e.Job.record.RetryInfo.ShouldRetry() {
+		d.stop(e)
+		e.Job.record.Scopes = e.EnqueueScopes
+		q.schedule.Retry(e)
+		d.wakeOne(q)
+	} else {
 		d.finish(e)
-		return nil
 	}
-	d.stop(e)
-	e.Job.record.Scopes = e.EnqueueScopes
-	e.Job.queue.schedule.Retry(e)
-	d.wakeOne(e.Job.queue)
-	return nil
+	if q.control.MaxRunning > 0 || q.schedule.Unsettled() || q.schedule.Unstarted() != before {
+		news = driver.In(q.name)
+	}
+	return news, nil
 }
 
 // replace stores an ended record in place of the stored one, except for the fields that the

@@ -101,16 +101,16 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) ([]driver.Lea
 
 // Release implements driver.Driver.
 func (d *Driver) Release(ctx context.Context, handBacks []driver.HandBack) ([]error, error) {
-	return each(ctx, d, handBacks, func(h driver.HandBack) string { return h.Lease.Queue }, d.release)
+	return each(ctx, d, handBacks, d.release)
 }
 
-func (d *Driver) release(h driver.HandBack) error {
+func (d *Driver) release(h driver.HandBack) (driver.Change, error) {
 	e, err := d.leased(h.Lease)
 	if err != nil {
-		return err
+		return driver.Change{}, err
 	}
 	d.handBack(e, h)
-	return nil
+	return driver.In(h.Lease.Queue), nil
 }
 
 // handBack takes back the lease of a running entry. If a cancellation was requested, the

@@ -130,16 +130,19 @@ func (d *Driver) unlock() {
 
 // each applies a change to each of several items under the lock, and then notifies the
 // subscribers.
-func each[T any](ctx context.Context, d *Driver, items []T, queueOf func(T) string, change func(T) error) ([]error, error) {
+func each[T any](ctx context.Context, d *Driver, items []T, change func(T) (driver.Change, error)) ([]error, error) {
 	if err := d.lock(ctx); err != nil {
 		return nil, err
 	}
 	errs := make([]error, len(items))
+	var all driver.Change
 	for i, item := range items {
-		errs[i] = change(item)
+		var news driver.Change
+		news, errs[i] = change(item)
+		all = all.With(news)
 	}
 	d.unlock()
-	d.subscribers.Notify(driver.InQueuesOf(items, queueOf))
+	d.subscribers.Notify(all)
 	return errs, nil
 }
 

@@ -276,6 +276,14 @@ func (s *Schedule[J]) Ready() int { return s.counts[Ready] }
 // Retrying returns the number of entries that await their next attempt.
 func (s *Schedule[J]) Retrying() int { return s.counts[Retrying] }
 
+// Unstarted returns the number of entries in each place before Running. If it is the same
+// after an entry has ended, no other entry became Ready or got a time at which it will be.
+func (s *Schedule[J]) Unstarted() [places]int {
+	counts := s.counts
+	counts[Running], counts[Retrying], counts[Finished] = 0, 0, 0
+	return counts
+}
+
 // Idle reports whether no entry is pending, running or retrying.
 func (s *Schedule[J]) Idle() bool {
 	return s.Pending() == 0 && s.counts[Running] == 0 && s.counts[Retrying] == 0
