@@ -17,6 +17,7 @@ var subscribeRules = []rule{
 
 var notificationRules = []rule{
 	{"subscribers are notified of claimable records and ended jobs", notifierTells},
+	{"subscribers are notified that an end lets other records run", notifierTellsWhatMayRun},
 	{"subscribers are notified of an operator's actions", notifierTellsOfPersons},
 	{"subscribers are not notified after they canceled", notifierCancels},
 }
@@ -32,10 +33,19 @@ func subscribeCancels(f *fixture) {
 // subscribe returns a function that requires that the driver notifies after a change.
 func (f *fixture) subscribe() (told func(change func())) {
 	f.Helper()
+	return f.subscribeTo(func(driver.Change) bool { return true })
+}
+
+// subscribeTo is subscribe for the notifications that are wanted.
+func (f *fixture) subscribeTo(isWanted func(driver.Change) bool) (told func(change func())) {
+	f.Helper()
 	signal := make(chan struct{}, 1)
 	cancel := f.driver.Subscribe(func(c driver.Change) {
 		if c.InOneQueue {
 			assert.Equal(f, f.queue, c.Queue, "nothing has changed in another queue")
+		}
+		if !isWanted(c) {
+			return
 		}
 		select {
 		case signal <- struct{}{}:
@@ -74,6 +84,35 @@ func notifierTells(f *fixture) {
 	told(func() {
 		require.NoError(f, f.driver.EndRetry(f.ctx, endedRetry(f.get("job"), amboy.StateSucceeded)))
 	})
+}
+
+func notifierTellsWhatMayRun(f *fixture) {
+	told := f.subscribeTo(func(c driver.Change) bool { return c.MayClaim })
+	s := []string{"s"}
+	f.insert(spec{id: "holder", scopes: s}, spec{id: "dependent", edges: []string{"holder"}}, spec{id: "waiter", scopes: s})
+	r := f.claimOne("holder")
+	assert.Empty(f, f.claim(10))
+	told(func() { f.end(r, amboy.StateSucceeded) })
+	assert.Len(f, f.claim(10), 2)
+
+	f.insert(spec{id: "retrying", scopes: s, retryable: true}, spec{id: "next", scopes: s})
+	f.end(f.get("waiter"), amboy.StateSucceeded)
+	r = f.claimOne("retrying")
+	told(func() { f.end(r, amboy.StateRetrying) })
+	f.claimOne("next")
+
+	f.insert(spec{id: "later", edges: []string{"next"}, waitUntil: f.after(1)})
+	r = f.get("next")
+	told(func() { f.end(r, amboy.StateSucceeded) })
+	assert.WithinDuration(f, f.after(1), f.claimAt(0, 10).Next, time.Second, "a claim learns when it is due")
+
+	f.maxRunning(1)
+	f.end(f.get("dependent"), amboy.StateSucceeded)
+	f.insert(spec{id: "a"}, spec{id: "b"})
+	r = f.claimOne("a")
+	assert.Empty(f, f.claim(10))
+	told(func() { f.end(r, amboy.StateSucceeded) })
+	f.claimOne("b")
 }
 
 func notifierTellsOfPersons(f *fixture) {

@@ -23,6 +23,8 @@ type ending struct {
 	to      place // final, or retrying
 	// replaced is true if a next attempt exists.
 	replaced bool
+	// mayFree is true if the end may let other records of its queue run.
+	mayFree bool
 }
 
 // newEnding encodes the record of an attempt that ended.
@@ -82,8 +84,7 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 			return fail(err)
 		}
 	}
-	left := leftOf(endings, isDone)
-	for _, group := range left {
+	for _, group := range leftOf(endings, isDone) {
 		err := d.eachOf(ctx, group.queue, group.items, errs, isDone, func(c *changes, queue queueKey, i int) (refusal, err error) {
 			return c.complete(queue, endings[i])
 		})
@@ -92,9 +93,19 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 		}
 	}
 	if len(completions) > 0 {
-		d.changed(driver.InQueuesOf(left, (*group).name))
+		d.changed(newsOf(endings))
 	}
 	return errs, nil
+}
+
+// newsOf returns what the ends of records may have made claimable.
+func newsOf(endings []*ending) (news driver.Change) {
+	for _, e := range endings {
+		if e != nil && e.mayFree {
+			news = news.With(driver.In(e.lease.Queue))
+		}
+	}
+	return news
 }
 
 // newEndings encodes the records of ended attempts. It sets isDone for records that can't be
@@ -113,12 +124,14 @@ func newEndings(completions []driver.Completion, errs []error, isDone []bool) []
 	return endings
 }
 
-// leftOf groups the endings that are not done by their queues.
+// leftOf groups the endings that are not done by their queues. Each of them may let other records
+// run.
 func leftOf(endings []*ending, isDone []bool) []*group {
 	return byQueue(len(endings), func(i int) (string, bool) {
 		if isDone[i] {
 			return "", false
 		}
+		endings[i].mayFree = true
 		return endings[i].lease.Queue, true
 	})
 }
@@ -134,14 +147,13 @@ func (d *Driver) completeIn(ctx context.Context, theirs querier, endings []*endi
 		end := min(start+endedAtOnce, len(endings))
 		err = d.completePlain(ctx, theirs, endings[start:end], isDone[start:end])
 	}
-	left := leftOf(endings, isDone)
-	for _, g := range left {
+	for _, g := range leftOf(endings, isDone) {
 		if err == nil {
 			err = d.completeLeftIn(ctx, theirs, g, endings, errs)
 		}
 	}
 	if err == nil {
-		err = d.signals.sendIn(ctx, theirs, len(left) > 0)
+		err = d.signals.sendIn(ctx, theirs, newsOf(endings).MayClaim)
 	}
 	return err
 }
@@ -294,7 +306,8 @@ func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*e
 	}
 	d.floors.tallied(1)
 	ended := func(r *row) error {
-		isDone[leases.index[r.integer()-1]] = true
+		i := leases.index[r.integer()-1]
+		isDone[i], endings[i].mayFree = true, r.bool()
 		return nil
 	}
 	args := []any{

@@ -248,7 +248,7 @@ var statementTexts = [statements]string{
 	), l AS (
 		INSERT INTO {s}.endings (forget_at, seqs) SELECT min(forget_at), array_agg(seq) FROM u
 		WHERE place >= 8 AND forget_at IS NOT NULL GROUP BY forget_at / 1000000000
-	) SELECT ord FROM u`,
+	) SELECT ord, (SELECT q.max_running > 0 FROM {s}.queues q WHERE q.id = u.queue) FROM u`,
 	endAny: `UPDATE {s}.jobs SET open_edges = false, replaced = $22, progress = coalesce($21, progress), unique_held = unique_held AND $23, ` +
 		endColumns + ` WHERE seq = $1`,
 	logEnding:    `INSERT INTO {s}.endings (forget_at, seqs) SELECT forget_at, ARRAY[seq] FROM {s}.jobs WHERE seq = $1 AND place >= 8 AND forget_at IS NOT NULL`,
