@@ -139,16 +139,13 @@ const maxProbes = 4
 
 // takeProbe removes one waiting end, to find out with it whether the store is back.
 func (c *Core) takeProbe() []*Run {
-	at := 0
 	c.ends.turns++
 	// Every second probe is an end that has not been probed: the store may refuse all of
-	// the probed ones.
+	// the probed ones. It is one that was never refused if there is one.
 	again := c.ends.probes >= maxProbes && c.ends.turns%2 == 0
-	for i, r := range c.ends.waiting {
-		if !r.alone && r.probed == again {
-			at = i
-			break
-		}
+	at := slices.IndexFunc(c.ends.waiting, func(r *Run) bool { return !r.alone && !again && r.failure == nil })
+	if at < 0 {
+		at = max(0, slices.IndexFunc(c.ends.waiting, func(r *Run) bool { return !r.alone && r.probed == again }))
 	}
 	r := c.ends.waiting[at]
 	c.ends.waiting = slices.Delete(c.ends.waiting, at, at+1)
@@ -279,7 +276,7 @@ func (c *Core) refused(runs []*Run, err error, final bool) {
 	case runs[0].alone && !c.ends.doubt:
 		runs[0].postpone(c.now.Mono) // the other ends are still written
 	default:
-		if !runs[0].probed && c.ends.probes < maxProbes {
+		if !runs[0].probed && !runs[0].alone && c.ends.probes < maxProbes {
 			runs[0].probed = true
 			c.ends.probes++
 		}

@@ -92,3 +92,38 @@ func TestARefusedEndDoesNotDelayTheNextEnd(t *testing.T) {
 	}
 	assert.True(t, written)
 }
+
+func TestAGoodEndIsWrittenWithinASecondBesideManyRefusedEnds(t *testing.T) {
+	s := newStory(t)
+	var runs []*core.Run
+	for range 11 {
+		runs = append(runs, s.run())
+	}
+	good := runs[10]
+	written := false
+	answer := func(commands []core.Command) {
+		for ; len(commands) > 0; commands = commands[1:] {
+			switch do := commands[0].(type) {
+			case core.Complete:
+				answer := core.Written{Call: do.Call, Errs: []error{nil}}
+				if len(do.Runs) > 1 || do.Runs[0] != good {
+					answer.Err = errors.New("refused")
+				}
+				commands = append(commands, s.tell(answer)...)
+			case core.Done:
+				written = written || do.Run == good
+			}
+		}
+	}
+	for _, r := range runs[:10] {
+		answer(s.tell(core.Finished{Run: r, End: core.End{Record: r.Record}}))
+	}
+	for range 100 { // ten seconds
+		answer(s.wait(100 * time.Millisecond))
+	}
+	answer(s.tell(core.Finished{Run: good, End: core.End{Record: good.Record}}))
+	for range 10 {
+		answer(s.wait(100 * time.Millisecond))
+	}
+	assert.True(t, written)
+}
