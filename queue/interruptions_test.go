@@ -38,6 +38,7 @@ func (f *fleet) start() amboy.RetryableQueue {
 func (f *fleet) kill() {
 	f.kills.Add(1)
 	f.current.fail()
+	f.queues[len(f.queues)-1].Close(ended())
 }
 
 func (f *fleet) close() {

@@ -488,7 +488,7 @@ func TestRetryEndedAsFailedWithAttemptsLeftWhileTheStoreRefused(t *testing.T) {
 				h := startRetryHandler(t, q, test.opts)
 
 				require.NoError(t, h.Put(t.Context(), j))
-				pass(24 * time.Hour)
+				pass(2 * time.Hour)
 
 				tried := q.times("CompleteRetryingAndPut")
 				require.GreaterOrEqual(t, len(tried), len(test.tries))

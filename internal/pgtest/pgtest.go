@@ -187,7 +187,7 @@ func (s *Server) runOnce() error {
 	}
 	args := []string{
 		"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
-		"-c", "log_min_messages=fatal",
+		"-c", "log_min_messages=fatal", "-c", "jit=off", "-c", "autovacuum=off",
 	}
 	if !s.opts.Durable {
 		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off")

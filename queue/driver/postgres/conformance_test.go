@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy/internal/pgtest"
@@ -39,8 +38,8 @@ func TestConformanceThroughPgBouncerInTransactionMode(t *testing.T) {
 // connections takes most of their time, so they are reused by later tests.
 type stores struct {
 	t        *testing.T
-	url      string // the URL that drivers connect to
-	direct   string // the URL of the server
+	url      string        // the URL that drivers connect to
+	direct   *pgxpool.Pool // connections to the server that are never cut
 	pollOnly bool
 
 	mu      sync.Mutex
@@ -59,10 +58,7 @@ func (s *stores) harness() drivertest.Harness {
 		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return s.of(d).wire.cut() },
 		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, _ driver.Driver) drivertest.Transaction {
-			conn, err := pgx.Connect(ctx, s.direct)
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, conn.Close(context.WithoutCancel(ctx))) })
-			tx, err := conn.Begin(ctx)
+			tx, err := s.direct.Begin(ctx)
 			require.NoError(t, err)
 			return drivertest.Transaction{
 				Context:  postgres.WithTx(ctx, tx),
@@ -82,8 +78,11 @@ type store struct {
 
 func newStores(t *testing.T, url string) *stores {
 	t.Helper()
-	s := &stores{t: t, url: url, direct: pgtest.URL(t), all: map[driver.Driver]*store{}}
+	direct, err := pgxpool.New(context.Background(), pgtest.URL(t))
+	require.NoError(t, err)
+	s := &stores{t: t, url: url, direct: direct, all: map[driver.Driver]*store{}}
 	t.Cleanup(func() {
+		direct.Close()
 		for _, unused := range s.free {
 			unused.pool.Close()
 		}
@@ -117,14 +116,11 @@ func (s *stores) schema(t *testing.T) string {
 		name = pgtest.Schema(s.t)
 	}
 	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.Background(), s.direct)
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, conn.Close(context.Background())) }()
 		var empty strings.Builder
 		for _, table := range []string{"queues", "lines", "jobs", "tallies", "leases", "endings", "edges", "scope_holders", "scope_promises", "duties", "marks", "notes"} {
 			fmt.Fprintf(&empty, "DELETE FROM %s.%s;", name, table)
 		}
-		_, err = conn.Exec(context.Background(), empty.String())
+		_, err := s.direct.Exec(context.Background(), empty.String())
 		require.NoError(t, err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -168,11 +164,8 @@ func (s *stores) open(t *testing.T, schema string) driver.Driver {
 // elapse makes the leases of a store end earlier, because the clock is the server's.
 func (s *stores) elapse(t *testing.T, d driver.Driver, by time.Duration) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.direct)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, conn.Close(context.Background())) }()
 	for _, change := range []string{"jobs SET lease_until = lease_until - $1", "leases SET until = until - $1, taken = taken - $1"} {
-		_, err = conn.Exec(t.Context(), "UPDATE "+s.of(d).schema+"."+change, int64(by))
+		_, err := s.direct.Exec(t.Context(), "UPDATE "+s.of(d).schema+"."+change, int64(by))
 		require.NoError(t, err)
 	}
 }
