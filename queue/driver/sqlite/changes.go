@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"time"
 )
 
 // changes is a transaction. Its methods ignore contexts: it takes milliseconds, and one of
@@ -13,6 +14,8 @@ type changes struct {
 	keys map[string]int64
 	// found are the keys of queues that the transaction found or added.
 	found map[string]int64
+	// keysEnded is true if the transaction dropped queues, whose keys may be given to others.
+	keysEnded bool
 	// counts are the changes of counts that are not written yet.
 	counts map[int64]*counts
 	// freed are the scopes of a queue that are to be promised, and promoting is true while
@@ -46,13 +49,14 @@ func (c *changes) count(queue int64) *counts {
 
 // flush writes the counts and resets them.
 func (c *changes) flush() error {
+	now := time.Now().UnixNano()
 	for queue, n := range c.counts {
 		if *n == (counts{}) {
 			continue
 		}
 		p := &n.places
 		_, err := c.exec(addCounts, p[waiting], p[scheduled], p[postponed], p[scopeBlocked], p[ready], p[parked], p[running], p[retrying],
-			p[succeeded]+p[failed]+p[canceled]+p[expired], n.overdue, n.ended, queue)
+			p[succeeded]+p[failed]+p[canceled]+p[expired], n.overdue, n.ended, now, queue)
 		if err != nil {
 			return fmt.Errorf("writing the counts of a queue: %w", err)
 		}
@@ -82,7 +86,7 @@ func (c *changes) ensureQueue(name string) (key int64, err error) {
 	if err != nil || key != 0 {
 		return key, err
 	}
-	_, err = c.one(insertQueue, func(r *row) { key = r.integer() }, name)
+	_, err = c.one(insertQueue, func(r *row) { key = r.integer() }, name, time.Now().UnixNano())
 	if err != nil {
 		return 0, fmt.Errorf("adding queue %q: %w", name, err)
 	}

@@ -55,7 +55,12 @@ type writer struct {
 	trimAt    int64
 	trimPause int
 
-	version  int64 // the data version that was last read
+	version int64 // the data version that was last read
+	// schema is the schema version that the file has, and known describes the file as it was
+	// at the beginning of the last transaction.
+	schema int
+	known  known
+
 	closeErr error // set before done is closed
 }
 
@@ -78,6 +83,15 @@ type change struct {
 	err   error // set before done is closed
 }
 
+// unknownVersion is no data version of a file.
+const unknownVersion = -1
+
+// known is what a transaction has to check, because other connections may have changed it.
+type known struct {
+	version  int64 // the data version of the file, which changes with each change of another connection
+	prunings int64 // how often queues were dropped
+}
+
 type progress int
 
 const (
@@ -95,6 +109,8 @@ func newWriter(ctx context.Context, path string, conn *ownConnection, notify fun
 		conn:   conn,
 		notify: notify,
 		keys:   map[string]int64{},
+		schema: currentVersion(),
+		known:  known{version: unknownVersion},
 		trimAt: largeLog,
 		wake:   make(chan struct{}, 1),
 		others: make(chan struct{}, 1),
@@ -279,10 +295,51 @@ func (w *writer) begin(wanted func() bool) error {
 		}
 		err = nil
 	}
+	if err == nil {
+		err = w.check()
+		if err != nil {
+			err = errors.Join(err, w.rollback())
+		}
+	}
 	if err != nil {
 		return w.failed("beginning to write", err)
 	}
 	return nil
+}
+
+// check returns an error if the transaction that was begun must not write, because a newer
+// version of this library has changed the schema of the file. It drops the keys of queues if
+// others may have them now.
+func (w *writer) check() error {
+	version, err := w.number(dataVersion)
+	if err != nil || version == w.known.version {
+		return err
+	}
+	schema, err := w.number(userVersion)
+	if err != nil {
+		return fmt.Errorf("reading the schema version: %w", err)
+	}
+	if err = checkSchema(int(schema), w.schema); err != nil {
+		return err
+	}
+	prunings, err := w.number(prunings)
+	if err != nil {
+		return fmt.Errorf("reading how often queues were dropped: %w", err)
+	}
+	if prunings != w.known.prunings {
+		w.keys = map[string]int64{}
+	}
+	w.known = known{version, prunings}
+	return nil
+}
+
+// number runs a statement that returns one number.
+func (w *writer) number(s statement) (n int64, err error) {
+	err = w.conn.query(s, func(r *row) error {
+		n = r.integer()
+		return nil
+	})
+	return n, err
 }
 
 func (w *writer) failed(doing string, err error) error {
@@ -326,6 +383,9 @@ func (w *writer) transact(batch []*change, apply func(*changes, []*change) error
 	}
 	if err != nil {
 		return w.failed("writing", errors.Join(err, w.rollback()))
+	}
+	if c.keysEnded {
+		w.keys = map[string]int64{}
 	}
 	maps.Copy(w.keys, c.found)
 	return nil
@@ -451,11 +511,8 @@ func (w *writer) undo(batch []*change) {
 	w.notify(driver.Anywhere)
 }
 
-func (w *writer) readVersion() error {
-	err := w.conn.query(dataVersion, func(r *row) error {
-		w.version = r.integer()
-		return nil
-	})
+func (w *writer) readVersion() (err error) {
+	w.version, err = w.number(dataVersion)
 	if err != nil {
 		return fmt.Errorf("reading the data version: %w", err)
 	}
