@@ -36,6 +36,22 @@ type counts struct {
 	places  [places]int
 	overdue int
 	ended   int
+	// forgotten is the number of records that were removed because their retention was over,
+	// which is no use of the queue.
+	forgotten int
+}
+
+// finished is the change of the number of finished records.
+func (n *counts) finished() int {
+	return n.places[succeeded] + n.places[failed] + n.places[canceled] + n.places[expired]
+}
+
+// used returns the time of the change; not valid if records were only forgotten.
+func (n *counts) used(now time.Time) instant {
+	if [succeeded]int(n.places[:succeeded]) == [succeeded]int{} && n.ended == 0 && n.finished() == -n.forgotten {
+		return instant{}
+	}
+	return instantOf(now)
 }
 
 func (c *changes) count(queue int64) *counts {
@@ -49,14 +65,14 @@ func (c *changes) count(queue int64) *counts {
 
 // flush writes the counts and resets them.
 func (c *changes) flush() error {
-	now := time.Now().UnixNano()
+	now := time.Now()
 	for queue, n := range c.counts {
 		if *n == (counts{}) {
 			continue
 		}
 		p := &n.places
 		_, err := c.exec(addCounts, p[waiting], p[scheduled], p[postponed], p[scopeBlocked], p[ready], p[parked], p[running], p[retrying],
-			p[succeeded]+p[failed]+p[canceled]+p[expired], n.overdue, n.ended, now, queue)
+			n.finished(), n.overdue, n.ended, n.used(now), queue)
 		if err != nil {
 			return fmt.Errorf("writing the counts of a queue: %w", err)
 		}

@@ -142,7 +142,9 @@ func (c *changes) forgetSome(s statement, f *finishedRecords, args ...any) (int,
 	n := 0
 	var all []*listed
 	err := c.query(s, func(r *row) error {
-		c.count(f.queue).places[r.integer()]--
+		counted := c.count(f.queue)
+		counted.places[r.integer()]--
+		counted.forgotten++
 		l := &listed{seq: r.integer(), edges: r.bool(), tags: r.names()}
 		if l.edges || len(l.tags) > 0 {
 			all = append(all, l)

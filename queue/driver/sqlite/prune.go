@@ -7,8 +7,6 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-var _ driver.Pruner = (*Driver)(nil)
-
 // pruneAtOnce is the maximum number of queues that are dropped in one transaction, so that
 // other callers do not wait long.
 const pruneAtOnce = 1000
@@ -20,7 +18,7 @@ const isEmpty = `waiting + scheduled + postponed + scope_blocked + ready + parke
 
 const readEmptyQueues = `SELECT id, name FROM queues INDEXED BY queues_empty WHERE ` + isEmpty + ` AND used < ? ORDER BY used LIMIT ? + 0`
 
-// Prune implements driver.Pruner. It drops 1,000 names at a time. If it fails after some
+// Prune implements driver.Driver. It drops 1,000 names at a time. If it fails after some
 // were dropped, it returns their number with the error. A call that finds nothing does not
 // block writers.
 func (d *Driver) Prune(ctx context.Context, req driver.PruneRequest) (int, error) {
@@ -32,7 +30,7 @@ func (d *Driver) Prune(ctx context.Context, req driver.PruneRequest) (int, error
 }
 
 func (d *Driver) prune(ctx context.Context, req driver.PruneRequest) (pruned int, err error) {
-	if err = checkLimit(req.Limit); err != nil {
+	if err = req.Validate(); err != nil {
 		return 0, err
 	}
 	unused, err := d.emptyQueues(ctx, req)

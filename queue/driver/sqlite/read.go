@@ -273,7 +273,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 
 // queueColumns are the columns of a queue.
 const queueColumns = `name, paused, draining, max_running, waiting, scheduled, postponed, scope_blocked, ready, parked,
-	running, retrying, ended`
+	running, retrying, ended, used`
 
 // queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
@@ -288,7 +288,7 @@ func (r *row) queueInfo() driver.QueueInfo {
 	}
 	stats.Completed = r.int() + stats.Retrying
 	stats.Total = stats.Pending + stats.Running + stats.Completed
-	info.Stats = stats
+	info.Stats, info.Used = stats, timeOf(r.time())
 	return info
 }
 

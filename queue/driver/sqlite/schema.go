@@ -218,7 +218,7 @@ CREATE TABLE leftovers (
 CREATE INDEX edges_open ON edges (queue, to_job) WHERE state = 0;
 `
 
-// The column used is when a queue last changed, and the row of prunings is how often queues
+// The column used is when a record of a queue was last put or moved, and the row of prunings is how often queues
 // were dropped: as long as it stays, the keys of queues do.
 const schemaV6 = `
 ALTER TABLE queues ADD COLUMN used INTEGER NOT NULL DEFAULT 0;

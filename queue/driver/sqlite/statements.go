@@ -160,7 +160,7 @@ var statementTexts = [statements]string{
 	insertQueue: `INSERT INTO queues (name, used) VALUES (?, ?) RETURNING id`,
 	addCounts: `UPDATE queues SET waiting = waiting + ?, scheduled = scheduled + ?, postponed = postponed + ?,
 			scope_blocked = scope_blocked + ?, ready = ready + ?, parked = parked + ?, running = running + ?,
-			retrying = retrying + ?, finished = finished + ?, overdue = overdue + ?, ended = ended + ?, used = ?
+			retrying = retrying + ?, finished = finished + ?, overdue = overdue + ?, ended = ended + ?, used = coalesce(?, used)
 		WHERE id = ?`,
 	readControl: `SELECT paused, draining, max_running FROM queues WHERE id = ?`,
 	setControl:  `UPDATE queues SET paused = ?, draining = ?, max_running = ?, used = ? WHERE id = ?`,
