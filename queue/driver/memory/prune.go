@@ -56,9 +56,19 @@ func (d *Driver) Prune(ctx context.Context, req driver.PruneRequest) (int, error
 			pruned++
 		}
 	}
-	if pruned > len(d.queues) {
-		d.queues = maps.Clone(d.queues) // a map does not shrink
-		d.index.busy = maps.Clone(d.index.busy)
+	d.prunedSince += pruned
+	if d.prunedSince > len(d.queues) {
+		d.prunedSince = 0
+		d.queues = shrunk(d.queues)
+		d.index.busy = shrunk(d.index.busy)
 	}
 	return pruned, nil
+}
+
+// shrunk returns a map with the contents of another one, which has removed many. A map, and its
+// clone, does not shrink.
+func shrunk[K comparable, V any](m map[K]V) map[K]V {
+	n := make(map[K]V, len(m))
+	maps.Copy(n, m)
+	return n
 }
