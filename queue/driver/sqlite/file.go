@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -79,7 +81,20 @@ func (f *file) open(ctx context.Context, opts Options) error {
 // prepareFile initializes an empty file or migrates a file of this driver. It changes no
 // other file.
 func prepareFile(ctx context.Context, path string, opts Options) (err error) {
-	db, err := sql.Open("sqlite", dataSource(path, opts, openTime))
+	source := dataSource(path, opts, openTime)
+	_, err = os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		var model string
+		model, err = newModel(path)
+		if err == nil {
+			defer func() { err = errors.Join(err, os.Remove(model)) }()
+			source += "&" + url.Values{"modeof": {model}}.Encode()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("creating the file: %w", err)
+	}
+	db, err := sql.Open("sqlite", source)
 	if err != nil {
 		return err
 	}
@@ -102,6 +117,17 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 		return err
 	}
 	return noteBoot(ctx, conn)
+}
+
+// newModel makes a file beside path that only its owner can read and write. SQLite makes a
+// database with its mode, and the log with the mode of the database. The database itself must
+// not be made and closed here: the process would lose the locks of other connections to it.
+func newModel(path string) (model string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".amboy-*")
+	if err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
 }
 
 // useLog switches the file to a write-ahead log, so that writers do not wait for readers.

@@ -43,13 +43,13 @@ func TestOpenRefusesFilesOfOtherPrograms(t *testing.T) {
 	}{
 		"missing directory": {
 			func(_ *testing.T, path string) string { return filepath.Join(path, "missing", "jobs.db") },
-			"unable to open database file",
+			"creating the file",
 		},
 		"directory": {
 			func(_ *testing.T, path string) string { return filepath.Dir(path) },
 			"unable to open database file",
 		},
-		"read-only directory": {readOnly, "unable to open database file"},
+		"read-only directory": {readOnly, "creating the file"},
 		"no database": {
 			func(t *testing.T, path string) string {
 				require.NoError(t, os.WriteFile(path, []byte("this is no database, however much one reads of it"), 0o600))

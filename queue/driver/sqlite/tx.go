@@ -73,11 +73,10 @@ func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return fmt.Errorf("it must be on the file %q (is on %q): %w: %w", d.path, path, driver.ErrForeignTransaction, err)
 	}
-	ours, err := os.Stat(d.path)
-	if err != nil {
+	if _, err = d.writer.identity.check(d.path); err != nil {
 		return err
 	}
-	if !os.SameFile(ours, theirs) {
+	if !os.SameFile(d.writer.identity.database, theirs) {
 		return fmt.Errorf("it must be on the file %q (is on %q): %w", d.path, path, driver.ErrForeignTransaction)
 	}
 	return checkSchema(schema, d.writer.schema)

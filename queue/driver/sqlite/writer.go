@@ -50,8 +50,13 @@ type writer struct {
 	others chan struct{} // another writer may have written
 	done   chan struct{} // closed when run has ended
 
-	// trimAt is the size from which on the log is truncated, and trimPause the number of
+	// identity recognizes the files, and lost is why the last check failed; nil if it did not.
+	identity *identity
+	lost     error
+
+	// logSize is the size of the log after the last transaction, trimAt the size from which on the log is truncated, and trimPause the number of
 	// transactions after which that is tried in any case if the log is large.
+	logSize   int64
 	trimAt    int64
 	trimPause int
 
@@ -117,6 +122,9 @@ func newWriter(ctx context.Context, path string, conn *ownConnection, notify fun
 		done:   make(chan struct{}),
 	}
 	err := w.readVersion() //nolint:contextcheck // No statement of the writer is stopped half-way.
+	if err == nil {
+		w.identity, err = identify(path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +289,9 @@ var errNotWanted = errors.New("no caller waits for the change any more")
 // as long as wanted returns true.
 func (w *writer) begin(wanted func() bool) error {
 	err := w.rollback() // the last transaction, if its rollback failed
+	if err == nil && w.lost != nil {
+		err = w.checkFiles()
+	}
 	for err == nil {
 		_, err = w.conn.exec(begin)
 		if resultCode(err) != codeBusy {
@@ -384,11 +395,20 @@ func (w *writer) transact(batch []*change, apply func(*changes, []*change) error
 	if err != nil {
 		return w.failed("writing", errors.Join(err, w.rollback()))
 	}
+	if err = w.checkFiles(); err != nil {
+		return w.failed("writing", fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err))
+	}
 	if c.keysEnded {
 		w.keys = map[string]int64{}
 	}
 	maps.Copy(w.keys, c.found)
 	return nil
+}
+
+// checkFiles returns an error if what the connection writes is not in the files at the path.
+func (w *writer) checkFiles() error {
+	w.logSize, w.lost = w.identity.check(w.path)
+	return w.lost
 }
 
 // changeError is the error of a change, as opposed to one of the transaction.
