@@ -18,6 +18,8 @@ type changes struct {
 	keysEnded bool
 	// counts are the changes of counts that are not written yet.
 	counts map[int64]*counts
+	// damaged are the rows that could not be read.
+	damaged []damagedRow
 	// freed are the scopes of a queue that are to be promised, and promoting is true while
 	// that is done.
 	freed     []string

@@ -116,6 +116,10 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
+	err = checkTables(ctx, conn)
+	if err != nil {
+		return err
+	}
 	return noteBoot(ctx, conn)
 }
 

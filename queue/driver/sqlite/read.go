@@ -70,12 +70,13 @@ func (r *reader) query(ctx context.Context, text string, each func(*row) error, 
 	return r.failed((&row{}).readAll(rows, each))
 }
 
-// failed returns driver.ErrClosed if the driver was closed, or else the error.
+// failed returns driver.ErrClosed if the driver was closed, or else the error, which names
+// ErrDamaged if it means that.
 func (r *reader) failed(err error) error {
 	if err != nil && r.isClosed() {
 		return driver.ErrClosed
 	}
-	return err
+	return named(err)
 }
 
 func (r *reader) close() error {
@@ -289,6 +290,7 @@ func (r *row) queueInfo() driver.QueueInfo {
 	stats.Completed = r.int() + stats.Retrying
 	stats.Total = stats.Pending + stats.Running + stats.Completed
 	info.Stats, info.Used = stats, timeOf(r.time())
+	r.inQueue(info.Name)
 	return info
 }
 

@@ -102,6 +102,7 @@ const (
 	setPriority
 	setWaitUntil
 	setReason
+	clearTimes
 	restartJob
 	lastSeq
 	deleteJob
@@ -297,6 +298,7 @@ var statementTexts = [statements]string{
 	setPriority:  `UPDATE jobs SET priority = ? WHERE seq = ?`,
 	setWaitUntil: `UPDATE jobs SET wait_until = ?, since = NULL WHERE seq = ?`,
 	setReason:    `UPDATE jobs SET reason = ? WHERE seq = ?`,
+	clearTimes:   `UPDATE jobs SET due = NULL, expires = NULL WHERE seq = ?`,
 	restartJob: `UPDATE jobs SET seq = ?, place = 0, owner = '', started = NULL, ended = NULL, dispatch_by = NULL, forget_at = NULL,
 			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = ?,
 			unique_held = ?, manager = ? WHERE seq = ?`,

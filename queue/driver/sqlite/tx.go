@@ -55,7 +55,7 @@ func (d *Driver) changeIn(ctx context.Context, tx *sql.Tx, run func(*changes) er
 		err = c.flush()
 	}
 	if err != nil {
-		return fmt.Errorf("writing in the caller's transaction on %q, which should be rolled back: %w", d.path, err)
+		return fmt.Errorf("writing in the caller's transaction on %q, which should be rolled back: %w", d.path, named(err))
 	}
 	return nil
 }

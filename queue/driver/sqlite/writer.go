@@ -354,7 +354,7 @@ func (w *writer) number(s statement) (n int64, err error) {
 }
 
 func (w *writer) failed(doing string, err error) error {
-	return fmt.Errorf("%s to %q: %w", doing, w.path, err)
+	return fmt.Errorf("%s to %q: %w", doing, w.path, named(err))
 }
 
 // rollback rolls back a transaction, unless SQLite has done so already.
@@ -398,6 +398,7 @@ func (w *writer) transact(batch []*change, apply func(*changes, []*change) error
 	if err = w.checkFiles(); err != nil {
 		return w.failed("writing", fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err))
 	}
+	w.reportDamage(c)
 	if c.keysEnded {
 		w.keys = map[string]int64{}
 	}
