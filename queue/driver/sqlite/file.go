@@ -69,13 +69,34 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.reads, err = sql.Open("sqlite", dataSource(path, opts, readTime, "query_only(ON)"))
+	f.reads, err = sql.Open("sqlite", dataSource(path, opts, readTime, "query_only(ON)")+"&mode=rw")
 	if err != nil {
 		return err
 	}
 	f.reads.SetMaxOpenConns(readConnections)
 	f.reads.SetMaxIdleConns(readConnections)
-	return nil
+	return openAll(ctx, f.reads, readConnections)
+}
+
+// openAll opens n connections now: opened later, they might get another file that has the name
+// by then.
+func openAll(ctx context.Context, db *sql.DB, n int) error {
+	conns := make([]*sql.Conn, n)
+	var errs []error
+	for i := range conns {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			break
+		}
+		conns[i] = conn
+	}
+	for _, conn := range conns {
+		if conn != nil {
+			errs = append(errs, conn.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // prepareFile initializes an empty file or migrates a file of this driver. It changes no

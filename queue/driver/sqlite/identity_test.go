@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,7 @@ func TestAPutAfterTheFileWasLostFails(t *testing.T) {
 			require.NotErrorIs(t, err, driver.ErrOutcomeUnknown, "it was not even tried")
 			_, err = d.Claim(t.Context(), request(10))
 			require.ErrorIs(t, err, sqlite.ErrFileLost)
+			assert.Contains(t, list(t, d), "running", "what was opened can be read")
 			_, err = d.Complete(t.Context(), []driver.Completion{{Lease: driver.LeaseOf(running), Record: running}})
 			require.ErrorIs(t, err, sqlite.ErrFileLost)
 		})
@@ -130,8 +132,8 @@ func (d endSpy) Complete(ctx context.Context, completions []driver.Completion) (
 	return errs, err
 }
 
-// startBlocked starts a queue with a job that runs until finish is called. The job's end is
-// tried then, and failed receives why it could not be written.
+// startBlocked starts a queue with a job that runs until finish is called. The job's end, of
+// a megabyte, is tried then, and failed receives why it could not be written.
 func startBlocked(ctx context.Context, t *testing.T, d *sqlite.Driver) (q amboy.Queue, finish func(), failed <-chan error) {
 	t.Helper()
 	spy := endSpy{d, make(chan error, 1)}
@@ -139,9 +141,10 @@ func startBlocked(ctx context.Context, t *testing.T, d *sqlite.Driver) (q amboy.
 	require.NoError(t, err)
 	t.Cleanup(func() { q.Close(context.Background()) })
 	started, finished := make(chan struct{}), make(chan struct{})
-	errands.Store("blocked", func(context.Context, *errand) {
+	errands.Store("blocked", func(_ context.Context, j *errand) {
 		close(started)
 		<-finished
+		j.Filler = strings.Repeat("x", 1<<20)
 	})
 	require.NoError(t, q.Put(ctx, newErrand("blocked")))
 	require.NoError(t, q.Start(ctx))
