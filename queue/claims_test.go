@@ -223,6 +223,13 @@ func (d *spy) Forget(ctx context.Context, now time.Time, limit int) (int, error)
 	return d.Driver.Forget(ctx, now, limit)
 }
 
+func (d *spy) Prune(ctx context.Context, req driver.PruneRequest) (int, error) {
+	if err := d.note(ctx, "Prune"); err != nil {
+		return 0, err
+	}
+	return d.Driver.Prune(ctx, req)
+}
+
 func (d *spy) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
 	if err := d.note(ctx, "TakeDuty"); err != nil {
 		return false, err

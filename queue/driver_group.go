@@ -62,11 +62,14 @@ type DriverGroupOptions struct {
 	// queue can have. Default: 0, so that NumWorkers is the only limit.
 	Workers int
 	// TTL is how long a queue without work stays open, counted from its last use. Closing
-	// it leaves its jobs in the store. It must be at least one second, or 0 (the default)
-	// for ever.
+	// it leaves its jobs in the store. When the retention of the last of them is over, and
+	// the queue was not used in the store for the TTL either, its name is dropped from the
+	// store, with its totals, if the store keeps names (memory and SQLite do). The name of
+	// a queue that is paused, drained, limited, or whose number of workers was set stays.
+	// TTL must be at least one second, or 0 (the default) for ever.
 	TTL time.Duration
-	// PruneFrequency is how often the group closes queues whose TTL is over. Default: the
-	// TTL.
+	// PruneFrequency is how often the group closes queues whose TTL is over, and drops
+	// names. Default: the TTL.
 	PruneFrequency time.Duration
 	// BackgroundCreateFrequency is how often the group opens the queues that are not open
 	// in this process and have jobs in the store that can run. It also does so when it is
@@ -218,6 +221,8 @@ func newDriverGroup(ctx context.Context, e *engine, times groupTimes, merge func
 		g.prune = g.pruneUnused
 		e.openWithWork(times.create, g.openQueues)
 	}
+	closeUnused := g.prune
+	g.prune = func(ctx context.Context) error { return errors.Join(closeUnused(ctx), g.pruneNames(ctx)) }
 	g.begin(ctx, times.prune)
 	return g
 }
@@ -278,21 +283,16 @@ func (g *driverGroup) stored(ctx context.Context) ([]string, error) {
 	}
 	all, err := g.engine.driver.Queues(ctx)
 	for _, q := range all {
-		if q.Stats.IsIdle() && g.hadWork(ctx, q.Name) {
+		if !q.Stats.IsIdle() {
+			continue // it is among the names already
+		}
+		worked, failure := g.workedWithinTTL(ctx, q)
+		if worked {
 			names = append(names, q.Name)
 		}
+		err = errors.Join(err, failure)
 	}
 	return names, err
-}
-
-// hadWork reports whether a job of a queue ended within the TTL.
-func (g *driverGroup) hadWork(ctx context.Context, name string) bool {
-	query := driver.Query{Queues: []string{name}, Ended: driver.TimeRange{From: time.Now().Add(-g.ttl)}}
-	n, err := g.engine.driver.Count(ctx, query, 1)
-	if err != nil {
-		logging.Error(ctx, g.engine.failure("could not count finished jobs", err))
-	}
-	return n > 0
 }
 
 // pruneUnused prunes queues that have no work, with one call of the store. Jobs that wait,

@@ -40,7 +40,7 @@ type Admin interface {
 	Stats(ctx context.Context, queue string) (amboy.QueueStats, error)
 
 	// Queues describes, sorted by name, all queues that an Insert or a Control ever
-	// named.
+	// named, except those that Prune dropped.
 	Queues(ctx context.Context) ([]QueueInfo, error)
 
 	// Control changes the settings of a queue and returns the new settings. An empty

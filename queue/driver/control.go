@@ -39,6 +39,9 @@ type QueueInfo struct {
 	Name    string
 	Control Control
 	Stats   amboy.QueueStats
+	// Used is when a record of the queue was last put or changed its state, or its control
+	// was changed. It is zero if the store does not keep that.
+	Used time.Time
 }
 
 // Progress is how far a running job has come.

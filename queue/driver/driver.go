@@ -71,6 +71,9 @@ type Features struct {
 	TransactionalEnds bool
 	// Durable: what is stored outlives the driver and its process.
 	Durable bool
+	// Prunes: Prune drops the names of unused queues. A store without Prunes either keeps
+	// nothing of a queue without records and settings, or keeps its name for good.
+	Prunes bool
 	// NextAttempts: Complete takes a Completion whose Next is set.
 	NextAttempts bool
 }
@@ -215,6 +218,14 @@ type Driver interface {
 	// records that the driver has no room for, earliest time first. It removes up to
 	// limit records and returns their number. A record without a time stays.
 	Forget(ctx context.Context, now time.Time, limit int) (int, error)
+
+	// Prune drops the names of queues without records, whose Control is the zero value and
+	// which did not change since req.Unused, so that the store does not grow with the number
+	// of names that were ever used. It returns their number. A name that is used again is
+	// added again; the totals of its Stats then begin at 0. Marks and notes stay. Its cost
+	// grows with the number of queues without records, and not with the number of others.
+	// A driver without Prunes drops none. The error is not nil if req.Limit is less than 1.
+	Prune(ctx context.Context, req PruneRequest) (int, error)
 
 	// TakeDuty gives a duty to an owner, or renews it, for duty.For from now. It returns
 	// false while another owner has the duty. A duty that would last for longer than

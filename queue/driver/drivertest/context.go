@@ -78,7 +78,7 @@ func (f *fixture) calls() []call {
 	yes := true
 	d, inserted := f.driver, f.record(spec{id: "insert"})
 	saved := f.under(running[1], spec{id: running[1].JobID(), note: "saved"})
-	return []call{
+	all := []call{
 		{"Insert", true, func(ctx context.Context) error {
 			return every(d.Insert(ctx, []*driver.Record{inserted}))
 		}},
@@ -172,6 +172,13 @@ func (f *fixture) calls() []call {
 			return err
 		}},
 	}
+	if d.Features().Prunes {
+		f.emptyQueue("unused")
+		all = append(all, call{"Prune", true, func(ctx context.Context) error {
+			return some(d.Prune(ctx, driver.PruneRequest{Unused: f.after(1), Limit: 1}))
+		}})
+	}
+	return all
 }
 
 // fail requires that calls with an ended context fail and change nothing.

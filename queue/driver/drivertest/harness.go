@@ -71,6 +71,7 @@ var (
 	durability = need{"the driver does not declare Durable", func(_ Harness, has driver.Features) bool { return has.Durable }}
 
 	nextAttempts = need{"the driver does not declare NextAttempts", func(_ Harness, has driver.Features) bool { return has.NextAttempts }}
+	prunes       = need{"the driver does not declare Prunes", func(_ Harness, has driver.Features) bool { return has.Prunes }}
 
 	hookReopen = need{"the harness has no Reopen", func(h Harness, _ driver.Features) bool { return h.Reopen != nil }}
 	hookShare  = need{"the harness has no Share", func(h Harness, _ driver.Features) bool { return h.Share != nil }}

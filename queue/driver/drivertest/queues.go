@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -33,6 +34,10 @@ var queuesRules = []rule{
 	{"an empty store has no queues", queuesOfEmptyStore},
 	{"a queue has work while a record can be claimed or awaits its retry", queuesWork},
 	{"a queue is unfinished while one of its records has not ended for good", queuesUnfinished},
+}
+
+var pruneRules = []rule{
+	{"a queue without records and settings is dropped when it is unused", queuesPruned},
 }
 
 // claimOf claims of several queues, and returns the IDs by queue.
@@ -290,6 +295,7 @@ func queuesControlled(f *fixture) {
 	infos, err := f.driver.Queues(f.ctx)
 	require.NoError(f, err)
 	require.Len(f, infos, 1)
+	infos[0].Used = time.Time{}
 	assert.Equal(f, driver.QueueInfo{Name: "a", Control: driver.Control{Draining: true}}, infos[0])
 }
 
@@ -303,6 +309,74 @@ func queuesStay(f *fixture) {
 	isThere := func(info driver.QueueInfo) bool { return info.Name == "a" }
 	require.True(f, slices.ContainsFunc(infos, isThere))
 	assert.Equal(f, amboy.QueueStats{Total: 1, Completed: 1}.String(), infos[0].Stats.String())
+}
+
+// queuesPruned has an empty queue, which goes, and queues that stay, each for a reason.
+func queuesPruned(f *fixture) {
+	yes, no, most := true, false, 3
+	gone := f.emptyQueue("gone")
+	f.emptyQueue("kept")
+	f.emptyQueue("paused").control(driver.ControlChange{Paused: &yes})
+	f.emptyQueue("draining").control(driver.ControlChange{Draining: &yes})
+	f.emptyQueue("limited").control(driver.ControlChange{MaxRunning: &most})
+	scheduled := f.emptyQueue("scheduled")
+	scheduled.insert(spec{id: "later", waitUntil: time.Now().Add(time.Hour)})
+	finished := f.emptyQueue("finished")
+	finished.insert(spec{id: "done"})
+	finished.end(finished.claimOne("done"), amboy.StateFailed)
+	f.emptyQueue("resumed").control(driver.ControlChange{Paused: &yes})
+	f.in("resumed").control(driver.ControlChange{Paused: &no})
+	marked := time.Now().Truncate(time.Second)
+	_, err := f.driver.Mark(f.ctx, "gone", "mark", marked)
+	require.NoError(f, err)
+
+	prune := func(unused time.Time, limit int) int {
+		f.Helper()
+		pruned, err := f.driver.Prune(f.ctx, driver.PruneRequest{Unused: unused, Limit: limit, Keep: []string{"kept"}})
+		require.NoError(f, err)
+		left := f.queueNames()
+		maps.DeleteFunc(f.removed, func(queue string, _ int) bool { return !slices.Contains(left, queue) })
+		f.consistent()
+		return pruned
+	}
+	stay := []string{"draining", "finished", "kept", "limited", "paused", "scheduled"}
+	long, soon := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	assert.Zero(f, prune(long, 10), "all of them changed just now")
+	assert.Equal(f, 1, prune(soon, 1))
+	assert.Equal(f, 1, prune(soon, 10))
+	assert.Zero(f, prune(soon, 10))
+	assert.Equal(f, stay, f.queueNames())
+
+	assert.Equal(f, amboy.QueueStats{}, gone.stats())
+	last, err := f.driver.Mark(f.ctx, "gone", "mark", time.Time{})
+	require.NoError(f, err)
+	assert.True(f, marked.Equal(last), "marks stay")
+	gone.insert(spec{id: "job"})
+	gone.end(gone.claimOne("job"), amboy.StateSucceeded)
+	assert.Equal(f, 1, gone.stats().Total)
+	assert.Equal(f, append(stay[:2:2], "gone", "kept", "limited", "paused", "scheduled"), f.queueNames())
+	_, err = f.driver.Prune(f.ctx, driver.PruneRequest{Unused: soon})
+	require.ErrorContains(f, err, "must be at least 1 (is 0)")
+}
+
+func (f *fixture) queueNames() (names []string) {
+	f.Helper()
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	for _, info := range infos {
+		names = append(names, info.Name)
+	}
+	return names
+}
+
+// emptyQueue makes a queue without records.
+func (f *fixture) emptyQueue(name string) *fixture {
+	f.Helper()
+	in := f.in(name)
+	in.insert(spec{id: "job"})
+	in.end(in.claimOne("job"), amboy.StateSucceeded)
+	in.act(driver.Action{Kind: driver.Delete}, "job")
+	return in
 }
 
 func queuesOfEmptyStore(f *fixture) {

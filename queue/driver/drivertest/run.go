@@ -54,6 +54,7 @@ var others = []group{
 	{name: "UniqueKeys", rules: uniqueRules},
 	{name: "SeveralQueues", rules: severalQueuesRules},
 	{name: "Queues", rules: queuesRules},
+	{name: "Prune", rules: pruneRules, needs: []need{prunes}},
 	{name: "Control", rules: controlRules},
 	{name: "Find", rules: findRules},
 	{name: "Count", rules: countRules},

@@ -218,6 +218,10 @@ func (t *turns) Forget(ctx context.Context, now time.Time, limit int) (int, erro
 	return t.next().Forget(ctx, now, limit)
 }
 
+func (t *turns) Prune(ctx context.Context, req driver.PruneRequest) (int, error) {
+	return t.next().Prune(ctx, req)
+}
+
 func (t *turns) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) (bool, error) {
 	return t.next().TakeDuty(ctx, duty, now)
 }

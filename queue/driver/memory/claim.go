@@ -70,7 +70,7 @@ func (d *Driver) claimNow(req driver.ClaimRequest) (claimed driver.Claimed, unse
 	for _, t := range turns {
 		d.wakeOne(t.queue)
 	}
-	d.index.arrange()
+	d.index.arrange(d.opts.Now)
 	claimed.Next = d.index.next()
 	if except != nil && except.More {
 		claimed.Next = req.Now

@@ -53,6 +53,7 @@ func (d *Driver) keep(e *entry) {
 // forget drops an entry that the schedule has removed.
 func (d *Driver) forget(e *entry) {
 	q := e.Job.queue
+	d.touch(q)
 	delete(q.byName, e.Job.record.Name)
 	q.records.Remove(e.Job.number)
 	d.records.Remove(e.Job.number)

@@ -39,6 +39,7 @@ type Driver struct {
 	mu          sync.Mutex
 	closed      bool
 	queues      map[string]*queue
+	prunedSince int // the number of queues that were pruned since the map was made
 	index       index
 	records     arrivals.List[entry] // of all queues
 	inserted    uint64               // the last number of a record
@@ -94,7 +95,9 @@ func New(opts Options) (*Driver, error) {
 
 // Features implements driver.Driver. Only the driver can change its records, so it notices
 // every change.
-func (d *Driver) Features() driver.Features { return driver.Features{Notifications: true} }
+func (d *Driver) Features() driver.Features {
+	return driver.Features{Notifications: true, Prunes: true}
+}
 
 // lockToRead acquires the lock, unless the context has ended.
 func (d *Driver) lockToRead(ctx context.Context) error {
@@ -119,7 +122,7 @@ func (d *Driver) lock(ctx context.Context) error {
 
 // unlock updates the index, releases the lock, and wakes the Inserts that have got room.
 func (d *Driver) unlock() {
-	d.index.arrange()
+	d.index.arrange(d.opts.Now)
 	woken := d.woken
 	d.woken = nil
 	d.mu.Unlock()

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -22,6 +23,9 @@ type queue struct {
 	touched bool
 	next    time.Time // when there may be more work, if timed is not 0
 	timed   int       // position in index.timed, counted from 1; 0 if it is not in it
+
+	empty      *list.Element // in index.empty; nil if it is not in it
+	emptySince time.Time     // when the queue was added to index.empty
 }
 
 // queue returns the queue with a name, and creates it if it does not exist.

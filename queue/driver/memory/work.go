@@ -10,12 +10,14 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// index contains the queues that have work, and the queues that will have work at a known time.
+// index contains the queues that have work, the queues that will have work at a known time,
+// and the empty queues.
 // It is updated for the touched queues before the lock is released, so that no operation has to
 // read all queues.
 type index struct {
 	busy    map[*queue]struct{}
 	timed   timedQueues
+	empty   emptyQueues
 	touched []*queue
 }
 
@@ -28,9 +30,10 @@ func (d *Driver) touch(q *queue) {
 }
 
 // arrange updates the index for the touched queues.
-func (x *index) arrange() {
+func (x *index) arrange(now func() time.Time) {
 	for _, q := range x.touched {
 		q.touched = false
+		x.empty.update(q, now)
 		if q.schedule.Ready() > 0 || q.schedule.Retrying() > 0 {
 			x.busy[q] = struct{}{}
 		} else {

@@ -1,6 +1,7 @@
 package mongodb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // forgetBatch is the maximum number of records that are forgotten in one write.
@@ -113,4 +116,10 @@ func countRemoved(queue string, n int64) mongo.WriteModel {
 		SetFilter(field("_id", controlKey(queue))).
 		SetUpdate(bson.D{{Key: "$set", Value: field("queue", queue)}, {Key: "$inc", Value: field("removed", n)}}).
 		SetUpsert(true)
+}
+
+// Prune implements driver.Driver. It drops nothing: no document is stored of a queue without records and
+// settings.
+func (d *Driver) Prune(ctx context.Context, req driver.PruneRequest) (int, error) {
+	return 0, cmp.Or(req.Validate(), ctx.Err())
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"time"
 )
 
 // changes is a transaction. Its methods ignore contexts: it takes milliseconds, and one of
@@ -13,8 +14,12 @@ type changes struct {
 	keys map[string]int64
 	// found are the keys of queues that the transaction found or added.
 	found map[string]int64
+	// keysEnded is true if the transaction dropped queues, whose keys may be given to others.
+	keysEnded bool
 	// counts are the changes of counts that are not written yet.
 	counts map[int64]*counts
+	// damaged are the rows that could not be read.
+	damaged []damagedRow
 	// freed are the scopes of a queue that are to be promised, and promoting is true while
 	// that is done.
 	freed     []string
@@ -33,6 +38,22 @@ type counts struct {
 	places  [places]int
 	overdue int
 	ended   int
+	// forgotten is the number of records that were removed because their retention was over,
+	// which is no use of the queue.
+	forgotten int
+}
+
+// finished is the change of the number of finished records.
+func (n *counts) finished() int {
+	return n.places[succeeded] + n.places[failed] + n.places[canceled] + n.places[expired]
+}
+
+// used returns the time of the change; not valid if records were only forgotten.
+func (n *counts) used(now time.Time) instant {
+	if [succeeded]int(n.places[:succeeded]) == [succeeded]int{} && n.ended == 0 && n.finished() == -n.forgotten {
+		return instant{}
+	}
+	return instantOf(now)
 }
 
 func (c *changes) count(queue int64) *counts {
@@ -46,13 +67,14 @@ func (c *changes) count(queue int64) *counts {
 
 // flush writes the counts and resets them.
 func (c *changes) flush() error {
+	now := time.Now()
 	for queue, n := range c.counts {
 		if *n == (counts{}) {
 			continue
 		}
 		p := &n.places
 		_, err := c.exec(addCounts, p[waiting], p[scheduled], p[postponed], p[scopeBlocked], p[ready], p[parked], p[running], p[retrying],
-			p[succeeded]+p[failed]+p[canceled]+p[expired], n.overdue, n.ended, queue)
+			n.finished(), n.overdue, n.ended, n.used(now), queue)
 		if err != nil {
 			return fmt.Errorf("writing the counts of a queue: %w", err)
 		}
@@ -82,7 +104,7 @@ func (c *changes) ensureQueue(name string) (key int64, err error) {
 	if err != nil || key != 0 {
 		return key, err
 	}
-	_, err = c.one(insertQueue, func(r *row) { key = r.integer() }, name)
+	_, err = c.one(insertQueue, func(r *row) { key = r.integer() }, name, time.Now().UnixNano())
 	if err != nil {
 		return 0, fmt.Errorf("adding queue %q: %w", name, err)
 	}

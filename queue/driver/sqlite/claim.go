@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -126,10 +127,10 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 		}
 	}
 	given = append(given, interleave(readies)...)
-	if more {
+	if more || len(c.damaged) > 0 {
 		return given, req.Now, nil
 	}
-	due, expires, left, err := c.nextTimes()
+	due, expires, left, err := c.soundTimes()
 	if left {
 		return given, req.Now, err
 	}
@@ -139,7 +140,7 @@ func (c *changes) claim(req driver.ClaimRequest) (given []claimed, next time.Tim
 // passTime makes due records ready, marks expired records, and continues work that earlier
 // transactions left. It reports whether there may be more of them.
 func (c *changes) passTime(now int64) (more bool, err error) {
-	due, expires, left, err := c.nextTimes()
+	due, expires, left, err := c.soundTimes()
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +158,7 @@ func (c *changes) passTime(now int64) (more bool, err error) {
 		}
 		more = more || moreDue
 		// A record that was moved is no longer marked as expired.
-		_, expires, _, err = c.nextTimes()
+		_, expires, _, err = c.soundTimes()
 		if err != nil {
 			return false, err
 		}
@@ -174,10 +175,30 @@ func isDue(due instant, now int64) bool { return due.Valid && due.Int64 <= now }
 // hasExpired is false at the deadline, at which a job may still start.
 func hasExpired(expires instant, now int64) bool { return expires.Valid && expires.Int64 < now }
 
+// soundTimes is nextTimes, after it has parked records whose times can't be read.
+func (c *changes) soundTimes() (due, expires instant, left bool, err error) {
+	due, expires, left, err = c.nextTimes()
+	if !errors.Is(err, errDamagedRow) {
+		return due, expires, left, err
+	}
+	if err = c.parkDamagedTimes(err); err != nil {
+		return due, expires, left, err
+	}
+	return c.nextTimes()
+}
+
 // nextTimes returns when the first waiting record becomes due, and when the first one
 // expires. left reports whether a transaction has left work.
 func (c *changes) nextTimes() (due, expires instant, left bool, err error) {
-	_, err = c.one(nextTimes, func(r *row) { due, expires, left = r.time(), r.time(), r.bool() })
+	var damage error
+	_, err = c.one(nextTimes, func(r *row) {
+		due, expires = r.time(), r.time()
+		damage = r.damage()
+		left = r.bool()
+	})
+	if err == nil && damage != nil {
+		err = fmt.Errorf("%w: its next time: %w", errDamagedRow, damage)
+	}
 	return due, expires, left, err
 }
 
@@ -253,6 +274,7 @@ const workColumns = `id, name, paused, ready, overdue, running, max_running`
 func (w *work) read(r *row) {
 	w.key, w.Queue, w.paused = r.integer(), r.text(), r.bool()
 	w.ready, w.overdue, w.running, w.maxRunning = r.int(), r.int(), r.int(), r.int()
+	r.inQueue(w.Queue)
 }
 
 // work returns the requested queues that have work, in the order of the request.
@@ -347,10 +369,14 @@ func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claime
 	}
 	for _, s := range found {
 		err = c.claimExpired(s, req)
+		if err == nil && s.damage != nil {
+			err = c.parkDamaged(&s.job, s.damage)
+		} else if err == nil {
+			given = append(given, claimed{s, w.Queue})
+		}
 		if err != nil {
 			return nil, err
 		}
-		given = append(given, claimed{s, w.Queue})
 	}
 	return given, nil
 }
@@ -358,6 +384,9 @@ func (c *changes) claimOverdue(w *work, req driver.ClaimRequest) (given []claime
 func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
 	// The record before it may have passed a scope to it.
 	current, err := c.job(findSeq, s.seq)
+	if err == nil && current == nil {
+		err = fmt.Errorf("record %q is gone", s.name)
+	}
 	if err != nil {
 		return err
 	}
@@ -405,10 +434,14 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 		if err == nil {
 			err = c.started(&s.job)
 		}
+		if err == nil && s.damage != nil {
+			err = c.parkDamaged(&s.job, s.damage)
+		} else if err == nil {
+			given = append(given, claimed{s, w.Queue})
+		}
 		if err != nil {
 			return nil, err
 		}
-		given = append(given, claimed{s, w.Queue})
 	}
 	return given, nil
 }

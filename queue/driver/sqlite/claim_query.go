@@ -45,7 +45,7 @@ func (q *claimQuery) runOn(ctx context.Context, conn *ownConnection, req driver.
 	for err == nil {
 		found, next, err = newChanges(conn, nil).findWork(req)
 		if resultCode(err) != codeBusy {
-			return found, next, err
+			return found, next, named(err)
 		}
 		err = q.ended(ctx)
 	}
@@ -75,6 +75,9 @@ func (c *changes) findWork(req driver.ClaimRequest) (found bool, next time.Time,
 		err = errors.Join(err, endErr)
 	}()
 	due, expires, left, err := c.nextTimes()
+	if errors.Is(err, errDamagedRow) {
+		return true, next, nil // a claim parks it
+	}
 	if err != nil {
 		return false, next, err
 	}

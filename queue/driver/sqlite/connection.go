@@ -260,6 +260,21 @@ func (r *row) next(want zombiezen.ColumnType) (column int, ok bool) {
 	return column, kind == want
 }
 
+// damage returns why columns that were read so far could not be read, and clears it: the row is
+// used with zero values for them.
+func (r *row) damage() error {
+	err := r.err
+	r.err = nil
+	return err
+}
+
+// inQueue adds the name of a queue to the row's error, if it has one.
+func (r *row) inQueue(name string) {
+	if r.err != nil {
+		r.err = fmt.Errorf("the row of queue %q is damaged: %w", name, r.err)
+	}
+}
+
 // integer reads a number, 0 if it is NULL.
 func (r *row) integer() int64 {
 	if column, ok := r.next(zombiezen.TypeInteger); ok {
@@ -310,8 +325,10 @@ func (r *row) names() names {
 
 // The result codes of SQLite that are handled; codeUnique is an extended code.
 const (
-	codeBusy   = 5
-	codeUnique = 2067
+	codeBusy         = 5
+	codeCorrupt      = 11
+	codeNotADatabase = 26
+	codeUnique       = 2067
 )
 
 // resultCode returns the primary result code of an error; 1, the code of generic errors, if

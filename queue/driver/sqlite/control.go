@@ -49,7 +49,7 @@ func (d *Driver) control(ctx context.Context, queue string, wanted driver.Contro
 			return err
 		}
 		control = wanted.Apply(control)
-		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, key)
+		_, err = c.exec(setControl, control.Paused, control.Draining, control.MaxRunning, time.Now().UnixNano(), key)
 		return err
 	}})
 	if err != nil {

@@ -166,3 +166,29 @@ func CountTransactions(d *Driver) *atomic.Int64 {
 	}
 	return counted
 }
+
+// rowColumns is the number of columns of a record as ReadRow reads them.
+const rowColumns = 40
+
+// RowOf returns a row of NULLs with up to two other values, in columns that at selects.
+func RowOf(at int, number int64, text string, data []byte, kind int) []any {
+	values := make([]any, rowColumns)
+	at &= 1<<20 - 1
+	values[at/rowColumns%rowColumns] = data
+	values[at%rowColumns] = []any{nil, number, text, data, float64(number)}[(kind%5+5)%5]
+	return values
+}
+
+// ReadRow decodes the columns of a record.
+func ReadRow(values []any) (r *driver.Record, err error) {
+	var s stored
+	columns := &row{columns: scannedRow(values)}
+	err = columns.read(func(r *row) error {
+		s.read(r)
+		return nil
+	})
+	if err != nil {
+		panic(err) // damage is an error of the record alone
+	}
+	return s.decode("queue")
+}

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/registry"
@@ -42,6 +47,51 @@ func TestAFullFileRefusesWritesUntilThereIsRoom(t *testing.T) {
 	insert(t, d, large(t, "large-0"))
 	assert.Len(t, claim(t, d, 10), 2)
 	checkCounts(t, openRaw(t, path))
+}
+
+func TestAJobEndsWhenThereIsRoomAgain(t *testing.T) {
+	t.Run("in a file with a limit", func(t *testing.T) {
+		d := open(t, sqlite.Options{Path: newPath(t)})
+		full := func() { require.NoError(t, sqlite.Exec(d, "PRAGMA max_page_count = 1")) } // which means its size
+		endWithoutRoom(t, d, full, func() { require.NoError(t, sqlite.Exec(d, "PRAGMA max_page_count = 1000000")) })
+	})
+	t.Run("on a disk", func(t *testing.T) {
+		dir := smallDisk(t)
+		d := open(t, sqlite.Options{Path: filepath.Join(dir, "jobs.db")})
+		other := filepath.Join(dir, "other")
+		full := func() { require.ErrorIs(t, os.WriteFile(other, make([]byte, 1<<30), 0o600), syscall.ENOSPC) }
+		endWithoutRoom(t, d, full, func() { require.NoError(t, os.Remove(other)) })
+	})
+}
+
+// endWithoutRoom lets a job end, and puts others, while there is no room, and expects that
+// nothing is lost.
+func endWithoutRoom(t *testing.T, d *sqlite.Driver, takeRoom, giveRoom func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	q, finish, failed := startBlocked(ctx, t, d)
+	errands.Store("waits", func(context.Context, *errand) {})
+	waits := newErrand("waits")
+	require.NoError(t, waits.Dependency().AddEdge("blocked"))
+	require.NoError(t, q.Put(ctx, waits))
+	takeRoom()
+	errands.Store("big", func(context.Context, *errand) {})
+	big := newErrand("big")
+	big.Filler = strings.Repeat("x", 1<<20)
+	require.ErrorContains(t, q.Put(ctx, big), "full")
+	finish()
+	require.ErrorContains(t, <-failed, "full")
+	require.ErrorContains(t, q.Put(ctx, big), "full")
+	assert.Equal(t, amboy.QueueStats{Running: 1, Pending: 1, Blocked: 1, Total: 2}, q.Stats(ctx), "the file can be read")
+
+	giveRoom()
+	require.True(t, amboy.WaitJob(ctx, newErrand("blocked"), q))
+	require.True(t, amboy.WaitJob(ctx, waits, q))
+	require.NoError(t, q.Put(ctx, big))
+	require.True(t, amboy.Wait(ctx, q))
+	assert.Equal(t, amboy.QueueStats{Completed: 3, Total: 3}, q.Stats(ctx))
+	require.NoError(t, d.Check(ctx))
 }
 
 // blocked receives a value when a statement reaches the trigger of blockOn. The statement

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -67,19 +69,53 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	f.reads, err = sql.Open("sqlite", dataSource(path, opts, readTime, "query_only(ON)"))
+	f.reads, err = sql.Open("sqlite", dataSource(path, opts, readTime, "query_only(ON)")+"&mode=rw")
 	if err != nil {
 		return err
 	}
 	f.reads.SetMaxOpenConns(readConnections)
 	f.reads.SetMaxIdleConns(readConnections)
-	return nil
+	return openAll(ctx, f.reads, readConnections)
+}
+
+// openAll opens n connections now: opened later, they might get another file that has the name
+// by then.
+func openAll(ctx context.Context, db *sql.DB, n int) error {
+	conns := make([]*sql.Conn, n)
+	var errs []error
+	for i := range conns {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			break
+		}
+		conns[i] = conn
+	}
+	for _, conn := range conns {
+		if conn != nil {
+			errs = append(errs, conn.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // prepareFile initializes an empty file or migrates a file of this driver. It changes no
 // other file.
 func prepareFile(ctx context.Context, path string, opts Options) (err error) {
-	db, err := sql.Open("sqlite", dataSource(path, opts, openTime))
+	source := dataSource(path, opts, openTime)
+	_, err = os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		var model string
+		model, err = newModel(path)
+		if err == nil {
+			defer func() { err = errors.Join(err, os.Remove(model)) }()
+			source += "&" + url.Values{"modeof": {model}}.Encode()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("creating the file: %w", err)
+	}
+	db, err := sql.Open("sqlite", source)
 	if err != nil {
 		return err
 	}
@@ -101,7 +137,22 @@ func prepareFile(ctx context.Context, path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
+	err = checkTables(ctx, conn)
+	if err != nil {
+		return err
+	}
 	return noteBoot(ctx, conn)
+}
+
+// newModel makes a file beside path that only its owner can read and write. SQLite makes a
+// database with its mode, and the log with the mode of the database. The database itself must
+// not be made and closed here: the process would lose the locks of other connections to it.
+func newModel(path string) (model string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".amboy-*")
+	if err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
 }
 
 // useLog switches the file to a write-ahead log, so that writers do not wait for readers.

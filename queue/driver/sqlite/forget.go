@@ -124,9 +124,21 @@ func (f *finishedRecords) isDue(now int64) bool { return f.first.Valid && f.firs
 
 func (c *changes) readFirst(f *finishedRecords) error {
 	f.first = instant{}
-	_, err := c.one(firstToForget, func(r *row) { f.first = r.time() }, f.queue)
+	var damage error
+	_, err := c.one(firstToForget, func(r *row) { f.first, damage = r.time(), r.damage() }, f.queue)
+	if err != nil || damage == nil {
+		return err
+	}
+	if err = c.queryText(dropDamagedForgetAt, func(*row) error { return nil }, f.queue); err != nil {
+		return err
+	}
+	_, err = c.one(firstToForget, func(r *row) { f.first = r.time() }, f.queue)
 	return err
 }
+
+// dropDamagedForgetAt makes records stay whose retention time can't be read.
+const dropDamagedForgetAt = `UPDATE jobs SET forget_at = NULL
+	WHERE queue = ? AND place >= 8 AND forget_at IS NOT NULL AND typeof(forget_at) <> 'integer'`
 
 // forgetFirst removes the records of a queue whose retention ends first, until a time.
 func (c *changes) forgetFirst(f *finishedRecords, until int64, limit int) (int, error) {
@@ -142,8 +154,17 @@ func (c *changes) forgetSome(s statement, f *finishedRecords, args ...any) (int,
 	n := 0
 	var all []*listed
 	err := c.query(s, func(r *row) error {
-		c.count(f.queue).places[r.integer()]--
+		counted := c.count(f.queue)
+		at := place(r.integer())
 		l := &listed{seq: r.integer(), edges: r.bool(), tags: r.names()}
+		if err := r.damage(); err != nil {
+			c.damaged = append(c.damaged, damagedRow{seq: l.seq, err: err})
+		}
+		if !at.final() || at >= places {
+			at = succeeded // the column is damaged
+		}
+		counted.places[at]--
+		counted.forgotten++
 		if l.edges || len(l.tags) > 0 {
 			all = append(all, l)
 		}

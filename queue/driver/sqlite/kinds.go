@@ -83,6 +83,7 @@ func (c *changes) findEligibleOf(w *work, left map[string]bool, most int) error 
 	for _, kind := range kinds {
 		err = c.query(readyOfKind, func(r *row) error {
 			w.eligible = append(w.eligible, candidate{r.integer(), r.int()})
+			_ = r.damage() // of the priority: the claim parks the record
 			return nil
 		}, w.key, kind, most)
 		if err != nil {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -171,6 +172,7 @@ func (c *changes) endMarked(j *job) (done bool, err error) {
 type lease struct {
 	seq, count     int64
 	until, modTime instant
+	damage         string // why the times can't be read; empty if they can
 }
 
 const (
@@ -231,8 +233,11 @@ func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
 	lengths := map[lease]time.Duration{}
 	began := d.elapsed()
 	err = d.reads.query(ctx, readLeases, func(r *row) error {
-		l := lease{r.integer(), r.integer(), r.time(), r.time()}
-		if !l.until.Valid { // see noteBoot
+		l := lease{seq: r.integer(), count: r.integer(), until: r.time(), modTime: r.time()}
+		if err := r.damage(); err != nil {
+			l.damage = err.Error()
+		}
+		if !l.until.Valid || l.damage != "" { // see noteBoot
 			over = append(over, l)
 			return nil
 		}
@@ -254,14 +259,18 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 	err = d.writer.write(ctx, &change{news: driver.Anywhere, size: len(over), run: func(c *changes) error {
 		n = 0
 		for _, l := range over {
-			j, failure := c.job(findLease, l.seq, l.count, l.until, l.modTime)
+			j, failure := c.findLease(l)
 			if failure != nil {
 				return failure
 			}
 			if j == nil || j.isOneOf(keep) {
 				continue
 			}
-			failure = c.interrupt(j)
+			if l.damage == "" {
+				failure = c.interrupt(j)
+			} else {
+				failure = c.parkDamaged(j, errors.New(l.damage))
+			}
 			if failure != nil {
 				return failure
 			}
@@ -275,6 +284,18 @@ func (d *Driver) recover(ctx context.Context, over []lease, keep []driver.Lease)
 		return 0, err
 	}
 	return n, nil
+}
+
+// findLease returns the row that has a lease; nil if it has another by now.
+func (c *changes) findLease(l lease) (*job, error) {
+	if l.damage == "" {
+		return c.job(findLease, l.seq, l.count, l.until, l.modTime)
+	}
+	j, err := c.job(findSeq, l.seq)
+	if err != nil || j == nil || j.place != running {
+		return nil, err
+	}
+	return j, nil
 }
 
 // interrupt hands back a lease that is over.

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"os"
-
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
@@ -25,17 +23,16 @@ const (
 // trimLog truncates the write-ahead log if it is large. It waits for readers for as long as
 // for another process that writes.
 func (w *writer) trimLog() {
-	info, err := os.Stat(w.path + "-wal")
-	if err != nil || info.Size() < largeLog {
+	if w.logSize < largeLog {
 		w.trimAt = largeLog
-		return // no log exists, or it is small
+		return
 	}
 	w.trimPause--
-	if info.Size() < w.trimAt && w.trimPause > 0 {
+	if w.logSize < w.trimAt && w.trimPause > 0 {
 		return
 	}
 	inUse := false
-	err = w.conn.query(emptyLog, func(r *row) error {
+	err := w.conn.query(emptyLog, func(r *row) error {
 		inUse = r.bool()
 		return nil
 	})
@@ -47,9 +44,9 @@ func (w *writer) trimLog() {
 		logging.Warning(w.ctx, message.Fields{
 			"message": "could not truncate the write-ahead log of a file; trying again when it has grown",
 			"path":    w.path,
-			"bytes":   info.Size(),
+			"bytes":   w.logSize,
 			"error":   err.Error(),
 		})
 	}
-	w.trimAt, w.trimPause = info.Size()+logStep, logPause
+	w.trimAt, w.trimPause = w.logSize+logStep, logPause
 }

@@ -43,13 +43,13 @@ func TestOpenRefusesFilesOfOtherPrograms(t *testing.T) {
 	}{
 		"missing directory": {
 			func(_ *testing.T, path string) string { return filepath.Join(path, "missing", "jobs.db") },
-			"unable to open database file",
+			"creating the file",
 		},
 		"directory": {
 			func(_ *testing.T, path string) string { return filepath.Dir(path) },
 			"unable to open database file",
 		},
-		"read-only directory": {readOnly, "unable to open database file"},
+		"read-only directory": {readOnly, "creating the file"},
 		"no database": {
 			func(t *testing.T, path string) string {
 				require.NoError(t, os.WriteFile(path, []byte("this is no database, however much one reads of it"), 0o600))
@@ -206,6 +206,47 @@ func TestOpenMigratesTheManagersOfRecords(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, claimed.Records, 1)
 	assert.Equal(t, driver.Kind{Type: unknown.Type, Version: unknown.Version, Manager: "unknown", ManagerVersion: 3}, driver.KindOf(claimed.Records[0]))
+}
+
+// The test migrates a file that an older process has open.
+func TestAProcessStopsWritingAfterANewerOneMigratedTheFile(t *testing.T) {
+	path := newPath(t)
+	older := open(t, sqlite.Options{Path: path})
+	insert(t, older, newRecord(t, "ready"), newRecord(t, "running"))
+	running := claim(t, older, 1)[0]
+	defer sqlite.AddMigrations("ALTER TABLE jobs ADD COLUMN color TEXT NOT NULL DEFAULT 'red'")()
+	newer := open(t, sqlite.Options{Path: path})
+
+	refused := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, sqlite.ErrNewerSchema)
+		require.ErrorContains(t, err, fmt.Sprintf("schema version %d, and this one knows versions up to %d", sqlite.SchemaVersion+1, sqlite.SchemaVersion))
+	}
+	for range 2 {
+		_, err := older.Insert(t.Context(), []*driver.Record{newRecord(t, "refused")})
+		refused(err)
+		_, err = older.Claim(t.Context(), request(10))
+		refused(err)
+		_, err = older.Complete(t.Context(), []driver.Completion{{Lease: driver.LeaseOf(running), Record: running}})
+		refused(err)
+	}
+	refused(inTransaction(t, path, func(ctx context.Context) error {
+		_, err := older.Insert(ctx, []*driver.Record{newRecord(t, "refused")})
+		return err
+	}))
+	assert.Equal(t, list(t, newer), list(t, older), "it still reads")
+	insert(t, newer, newRecord(t, "accepted"))
+	assert.Len(t, list(t, older), 3)
+	assert.Len(t, claim(t, newer, 10), 2)
+}
+
+// inTransaction makes a change in a transaction of the caller, which it rolls back.
+func inTransaction(t *testing.T, path string, change func(context.Context) error) error {
+	t.Helper()
+	tx, err := openRaw(t, path).BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, tx.Rollback()) }()
+	return change(sqlite.WithTx(t.Context(), tx))
 }
 
 func TestOpenRefusesAFileFromBeforeTheFirstRelease(t *testing.T) {

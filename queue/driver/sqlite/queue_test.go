@@ -22,7 +22,8 @@ import (
 // errand is a job that runs a function of its test.
 type errand struct {
 	job.Base `bson:"job_base"`
-	Done     bool `bson:"done"`
+	Done     bool   `bson:"done"`
+	Filler   string `bson:"filler"`
 }
 
 var errands sync.Map

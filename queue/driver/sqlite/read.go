@@ -70,12 +70,13 @@ func (r *reader) query(ctx context.Context, text string, each func(*row) error, 
 	return r.failed((&row{}).readAll(rows, each))
 }
 
-// failed returns driver.ErrClosed if the driver was closed, or else the error.
+// failed returns driver.ErrClosed if the driver was closed, or else the error, which names
+// ErrDamaged if it means that.
 func (r *reader) failed(err error) error {
 	if err != nil && r.isClosed() {
 		return driver.ErrClosed
 	}
-	return err
+	return named(err)
 }
 
 func (r *reader) close() error {
@@ -273,7 +274,7 @@ func (d *Driver) CancelRequests(ctx context.Context, owner string) (leases []dri
 
 // queueColumns are the columns of a queue.
 const queueColumns = `name, paused, draining, max_running, waiting, scheduled, postponed, scope_blocked, ready, parked,
-	running, retrying, ended`
+	running, retrying, ended, used`
 
 // queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
@@ -288,7 +289,8 @@ func (r *row) queueInfo() driver.QueueInfo {
 	}
 	stats.Completed = r.int() + stats.Retrying
 	stats.Total = stats.Pending + stats.Running + stats.Completed
-	info.Stats = stats
+	info.Stats, info.Used = stats, timeOf(r.time())
+	r.inQueue(info.Name)
 	return info
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -39,6 +40,8 @@ type job struct {
 	scopes        names
 	enqueueScopes names
 	waitingFor    string // its group, while it waits for a scope
+	// damage is why its row can't be read; nil if it can. What can't be read is zero.
+	damage error
 }
 
 // jobColumns are the columns of a job, in the order in which read reads them.
@@ -54,6 +57,11 @@ func (j *job) read(r *row) {
 	j.overdue, j.cancel, j.open, j.dependents = r.bool(), r.bool(), r.bool(), r.bool()
 	j.uniqueHeld, j.uniqueKey, j.uniqueUntil = r.bool(), r.text(), r.text()
 	j.scopes, j.enqueueScopes, j.waitingFor = r.names(), r.names(), r.text()
+	j.damage = r.damage()
+	if j.place < 0 || j.place >= places {
+		j.damage = fmt.Errorf("its place is %d", j.place)
+		j.place = parked // where nothing happens to it
+	}
 }
 
 // allScopes returns the scopes that the job needs, each once.
@@ -269,6 +277,7 @@ func (s *stored) read(r *row) {
 	s.edges, s.failed, s.openEdges = r.names(), r.names(), r.int()
 	s.tags, s.reason = r.names(), r.text()
 	s.progress, s.extra, s.body = r.bytes(), r.bytes(), r.bytes()
+	s.damage = cmp.Or(s.damage, r.damage())
 }
 
 // decode returns the current record of a queue. If it can't be decoded, decode returns an
@@ -277,7 +286,12 @@ func (s *stored) read(r *row) {
 func (s *stored) decode(queue string) (*driver.Record, error) {
 	r := s.record(queue)
 	var x extra
-	err := decodeInto(s.extra, &x)
+	err := s.damage
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errDamagedRow, err)
+	} else {
+		err = decodeInto(s.extra, &x)
+	}
 	if err == nil && s.progress != nil {
 		r.Progress = &amboy.JobProgress{}
 		err = decodeInto(s.progress, r.Progress)
@@ -290,10 +304,16 @@ func (s *stored) decode(queue string) (*driver.Record, error) {
 	return r, nil
 }
 
-func decodeInto(data []byte, v any) error {
+// decodeInto decodes BSON. A panic of its package, for damaged data, is an error.
+func decodeInto(data []byte, v any) (err error) {
 	if data == nil {
 		return nil
 	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = &amboy.PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
 	return bson.Unmarshal(data, v)
 }
 

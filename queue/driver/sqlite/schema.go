@@ -20,6 +20,7 @@ var migrations = []migration{
 	{text: schemaV3},
 	{text: schemaV4, fill: fillManagers},
 	{text: schemaV5, fill: fillGroups},
+	{text: schemaV6},
 }
 
 // migration consists of the statements of a step, and a function for what SQL can't do.
@@ -217,6 +218,18 @@ CREATE TABLE leftovers (
 CREATE INDEX edges_open ON edges (queue, to_job) WHERE state = 0;
 `
 
+// The column used is when a record of a queue was last put or moved, and the row of prunings is how often queues
+// were dropped: as long as it stays, the keys of queues do.
+const schemaV6 = `
+ALTER TABLE queues ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX queues_empty ON queues (used) WHERE
+	waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying + finished = 0
+	AND paused + draining + max_running = 0;
+
+CREATE TABLE prunings (number INTEGER NOT NULL);
+INSERT INTO prunings (number) VALUES (0);
+`
+
 // fillGroups forms the groups of the records that wait for a scope.
 func fillGroups(ctx context.Context, conn *sql.Conn) error {
 	rows, err := conn.QueryContext(ctx, "SELECT "+jobColumns+" FROM jobs WHERE waiting_for IS NOT NULL")
@@ -295,6 +308,18 @@ func (e *NewerSchemaError) Error() string {
 
 // Unwrap returns ErrNewerSchema.
 func (e *NewerSchemaError) Unwrap() error { return ErrNewerSchema }
+
+// checkSchema returns an error unless the schema of an open file is still that with which it
+// was opened.
+func checkSchema(found, opened int) error {
+	switch {
+	case found > opened:
+		return &NewerSchemaError{Found: found, Known: opened}
+	case found < opened:
+		return fmt.Errorf("schema version of the open file was %d, and is %d now", opened, found)
+	}
+	return nil
+}
 
 // migrate migrates the file to the current schema, one transaction per step, so that each
 // step is taken once even if several processes open the file.

@@ -111,7 +111,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	}
 	f, err := openFile(ctx, opts)
 	if err != nil {
-		return nil, fmt.Errorf("opening %q: %w", opts.Path, err)
+		return nil, fmt.Errorf("opening %q: %w", opts.Path, named(err))
 	}
 	d := &Driver{
 		opts:   opts,
@@ -125,7 +125,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.claimQuery = newClaimQuery(f.claimReads, d.closed)
 	d.writer, err = newWriter(ctx, f.path, f.writes, d.subscribers.Notify)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, err), f.close())
+		return nil, errors.Join(fmt.Errorf("opening %q: %w", opts.Path, named(err)), f.close())
 	}
 	d.watch = startWatch(ctx, f.path, d.writer.checkOthers)
 	return d, nil
@@ -133,7 +133,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 
 // Features implements driver.Driver. All features are supported.
 func (d *Driver) Features() driver.Features {
-	return driver.Features{Notifications: true, Transactions: true, TransactionalEnds: true, Durable: true, NextAttempts: true}
+	return driver.Features{Notifications: true, Transactions: true, TransactionalEnds: true, Durable: true, Prunes: true, NextAttempts: true}
 }
 
 // Subscribe implements driver.Driver. notify is called after changes that this driver

@@ -11,6 +11,7 @@ const (
 	commit
 	rollback
 	dataVersion
+	userVersion
 	emptyLog
 	savepoint
 	rollbackToSavepoint
@@ -21,6 +22,9 @@ const (
 	addCounts
 	readControl
 	setControl
+	dropQueue
+	countPruning
+	prunings
 	queueState
 	queuesWithWork
 
@@ -98,6 +102,7 @@ const (
 	setPriority
 	setWaitUntil
 	setReason
+	clearTimes
 	restartJob
 	lastSeq
 	deleteJob
@@ -145,6 +150,7 @@ var statementTexts = [statements]string{
 	commit:       `COMMIT`,
 	rollback:     `ROLLBACK`,
 	dataVersion:  `PRAGMA data_version`,
+	userVersion:  `PRAGMA user_version`,
 	emptyLog:     `PRAGMA wal_checkpoint(TRUNCATE)`,
 
 	savepoint:           `SAVEPOINT change`,
@@ -152,14 +158,24 @@ var statementTexts = [statements]string{
 	releaseSavepoint:    `RELEASE change`,
 
 	findQueue:   `SELECT id FROM queues WHERE name = ?`,
-	insertQueue: `INSERT INTO queues (name) VALUES (?) RETURNING id`,
+	insertQueue: `INSERT INTO queues (name, used) VALUES (?, ?) RETURNING id`,
 	addCounts: `UPDATE queues SET waiting = waiting + ?, scheduled = scheduled + ?, postponed = postponed + ?,
 			scope_blocked = scope_blocked + ?, ready = ready + ?, parked = parked + ?, running = running + ?,
-			retrying = retrying + ?, finished = finished + ?, overdue = overdue + ?, ended = ended + ?
+			retrying = retrying + ?, finished = finished + ?, overdue = overdue + ?, ended = ended + ?, used = coalesce(?, used)
 		WHERE id = ?`,
 	readControl: `SELECT paused, draining, max_running FROM queues WHERE id = ?`,
-	setControl:  `UPDATE queues SET paused = ?, draining = ?, max_running = ? WHERE id = ?`,
-	queueState:  `SELECT ` + workColumns + ` FROM queues WHERE name = ? AND (ready > 0 OR overdue > 0)`,
+	setControl:  `UPDATE queues SET paused = ?, draining = ?, max_running = ?, used = ? WHERE id = ?`,
+	// The counts say that nothing refers to the queue; the rest is checked because what would
+	// refer to it would belong to the next queue that gets its number.
+	dropQueue: `DELETE FROM queues WHERE id = ?1 AND used < ?2 AND ` + isEmpty + `
+		AND NOT EXISTS (SELECT 1 FROM jobs WHERE queue = ?1)
+		AND NOT EXISTS (SELECT 1 FROM leftovers WHERE queue = ?1)
+		AND NOT EXISTS (SELECT 1 FROM scope_groups WHERE queue = ?1)
+		AND NOT EXISTS (SELECT 1 FROM scope_holders WHERE queue = ?1)
+		AND NOT EXISTS (SELECT 1 FROM scope_promises WHERE queue = ?1)`,
+	countPruning: `UPDATE prunings SET number = number + 1`,
+	prunings:     `SELECT number FROM prunings`,
+	queueState:   `SELECT ` + workColumns + ` FROM queues WHERE name = ? AND (ready > 0 OR overdue > 0)`,
 	queuesWithWork: `SELECT ` + workColumns + ` FROM queues INDEXED BY queues_work
 		WHERE ready > 0 OR overdue > 0`,
 
@@ -282,6 +298,7 @@ var statementTexts = [statements]string{
 	setPriority:  `UPDATE jobs SET priority = ? WHERE seq = ?`,
 	setWaitUntil: `UPDATE jobs SET wait_until = ?, since = NULL WHERE seq = ?`,
 	setReason:    `UPDATE jobs SET reason = ? WHERE seq = ?`,
+	clearTimes:   `UPDATE jobs SET due = NULL, expires = NULL WHERE seq = ?`,
 	restartJob: `UPDATE jobs SET seq = ?, place = 0, owner = '', started = NULL, ended = NULL, dispatch_by = NULL, forget_at = NULL,
 			error_count = 0, last_error = NULL, reason = NULL, failed = NULL, progress = NULL, extra = ?,
 			unique_held = ?, manager = ? WHERE seq = ?`,

@@ -55,15 +55,17 @@ func (d *Driver) changeIn(ctx context.Context, tx *sql.Tx, run func(*changes) er
 		err = c.flush()
 	}
 	if err != nil {
-		return fmt.Errorf("writing in the caller's transaction on %q, which should be rolled back: %w", d.path, err)
+		return fmt.Errorf("writing in the caller's transaction on %q, which should be rolled back: %w", d.path, named(err))
 	}
 	return nil
 }
 
-// checkTransaction returns an error unless a transaction is on the driver's file.
+// checkTransaction returns an error unless a transaction is on the driver's file, whose
+// schema is still that with which the driver opened it.
 func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	var path string
-	err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)
+	var schema int
+	err := tx.QueryRowContext(ctx, "SELECT file, (SELECT user_version FROM pragma_user_version) FROM pragma_database_list WHERE name = 'main'").Scan(&path, &schema)
 	if err != nil {
 		return fmt.Errorf("querying its file: %w", err)
 	}
@@ -71,14 +73,13 @@ func (d *Driver) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return fmt.Errorf("it must be on the file %q (is on %q): %w: %w", d.path, path, driver.ErrForeignTransaction, err)
 	}
-	ours, err := os.Stat(d.path)
-	if err != nil {
+	if _, err = d.writer.identity.check(d.path); err != nil {
 		return err
 	}
-	if !os.SameFile(ours, theirs) {
+	if !os.SameFile(d.writer.identity.database, theirs) {
 		return fmt.Errorf("it must be on the file %q (is on %q): %w", d.path, path, driver.ErrForeignTransaction)
 	}
-	return nil
+	return checkSchema(schema, d.writer.schema)
 }
 
 // callersConnection runs statements in a transaction of the caller.

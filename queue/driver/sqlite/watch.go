@@ -35,7 +35,7 @@ type watch struct {
 // called.
 func startWatch(ctx context.Context, path string, notify func()) *watch {
 	w := &watch{
-		log:    path + "-wal",
+		log:    logPath(path),
 		notify: notify,
 		stop:   make(chan struct{}),
 		done:   make(chan struct{}),

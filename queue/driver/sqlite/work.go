@@ -41,9 +41,13 @@ func (d *Driver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	var next time.Time
 	timed := 0
 	err := d.reads.query(ctx, readWork, func(r *row) error {
-		kind, name, ready, expired, read := r.int(), r.text(), r.time(), r.time(), r.int()
+		kind, name, ready, expired := r.int(), r.text(), r.time(), r.time()
+		damage, read := r.damage(), r.int()
 		if kind == workLater {
 			next = earliest(ready, expired)
+			if damage != nil {
+				next = now // a claim parks the record
+			}
 			return nil
 		}
 		if kind == workToClaim {

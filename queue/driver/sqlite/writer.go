@@ -50,12 +50,22 @@ type writer struct {
 	others chan struct{} // another writer may have written
 	done   chan struct{} // closed when run has ended
 
-	// trimAt is the size from which on the log is truncated, and trimPause the number of
+	// identity recognizes the files, and lost is why the last check failed; nil if it did not.
+	identity *identity
+	lost     error
+
+	// logSize is the size of the log after the last transaction, trimAt the size from which on the log is truncated, and trimPause the number of
 	// transactions after which that is tried in any case if the log is large.
+	logSize   int64
 	trimAt    int64
 	trimPause int
 
-	version  int64 // the data version that was last read
+	version int64 // the data version that was last read
+	// schema is the schema version that the file has, and known describes the file as it was
+	// at the beginning of the last transaction.
+	schema int
+	known  known
+
 	closeErr error // set before done is closed
 }
 
@@ -78,6 +88,15 @@ type change struct {
 	err   error // set before done is closed
 }
 
+// unknownVersion is no data version of a file.
+const unknownVersion = -1
+
+// known is what a transaction has to check, because other connections may have changed it.
+type known struct {
+	version  int64 // the data version of the file, which changes with each change of another connection
+	prunings int64 // how often queues were dropped
+}
+
 type progress int
 
 const (
@@ -95,12 +114,17 @@ func newWriter(ctx context.Context, path string, conn *ownConnection, notify fun
 		conn:   conn,
 		notify: notify,
 		keys:   map[string]int64{},
+		schema: currentVersion(),
+		known:  known{version: unknownVersion},
 		trimAt: largeLog,
 		wake:   make(chan struct{}, 1),
 		others: make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
 	err := w.readVersion() //nolint:contextcheck // No statement of the writer is stopped half-way.
+	if err == nil {
+		w.identity, err = identify(path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -265,6 +289,9 @@ var errNotWanted = errors.New("no caller waits for the change any more")
 // as long as wanted returns true.
 func (w *writer) begin(wanted func() bool) error {
 	err := w.rollback() // the last transaction, if its rollback failed
+	if err == nil && w.lost != nil {
+		err = w.checkFiles()
+	}
 	for err == nil {
 		_, err = w.conn.exec(begin)
 		if resultCode(err) != codeBusy {
@@ -279,14 +306,55 @@ func (w *writer) begin(wanted func() bool) error {
 		}
 		err = nil
 	}
+	if err == nil {
+		err = w.check()
+		if err != nil {
+			err = errors.Join(err, w.rollback())
+		}
+	}
 	if err != nil {
 		return w.failed("beginning to write", err)
 	}
 	return nil
 }
 
+// check returns an error if the transaction that was begun must not write, because a newer
+// version of this library has changed the schema of the file. It drops the keys of queues if
+// others may have them now.
+func (w *writer) check() error {
+	version, err := w.number(dataVersion)
+	if err != nil || version == w.known.version {
+		return err
+	}
+	schema, err := w.number(userVersion)
+	if err != nil {
+		return fmt.Errorf("reading the schema version: %w", err)
+	}
+	if err = checkSchema(int(schema), w.schema); err != nil {
+		return err
+	}
+	prunings, err := w.number(prunings)
+	if err != nil {
+		return fmt.Errorf("reading how often queues were dropped: %w", err)
+	}
+	if prunings != w.known.prunings {
+		w.keys = map[string]int64{}
+	}
+	w.known = known{version, prunings}
+	return nil
+}
+
+// number runs a statement that returns one number.
+func (w *writer) number(s statement) (n int64, err error) {
+	err = w.conn.query(s, func(r *row) error {
+		n = r.integer()
+		return nil
+	})
+	return n, err
+}
+
 func (w *writer) failed(doing string, err error) error {
-	return fmt.Errorf("%s to %q: %w", doing, w.path, err)
+	return fmt.Errorf("%s to %q: %w", doing, w.path, named(err))
 }
 
 // rollback rolls back a transaction, unless SQLite has done so already.
@@ -327,8 +395,21 @@ func (w *writer) transact(batch []*change, apply func(*changes, []*change) error
 	if err != nil {
 		return w.failed("writing", errors.Join(err, w.rollback()))
 	}
+	if err = w.checkFiles(); err != nil {
+		return w.failed("writing", fmt.Errorf("%w: %w", driver.ErrOutcomeUnknown, err))
+	}
+	w.reportDamage(c)
+	if c.keysEnded {
+		w.keys = map[string]int64{}
+	}
 	maps.Copy(w.keys, c.found)
 	return nil
+}
+
+// checkFiles returns an error if what the connection writes is not in the files at the path.
+func (w *writer) checkFiles() error {
+	w.logSize, w.lost = w.identity.check(w.path)
+	return w.lost
 }
 
 // changeError is the error of a change, as opposed to one of the transaction.
@@ -451,11 +532,8 @@ func (w *writer) undo(batch []*change) {
 	w.notify(driver.Anywhere)
 }
 
-func (w *writer) readVersion() error {
-	err := w.conn.query(dataVersion, func(r *row) error {
-		w.version = r.integer()
-		return nil
-	})
+func (w *writer) readVersion() (err error) {
+	w.version, err = w.number(dataVersion)
 	if err != nil {
 		return fmt.Errorf("reading the data version: %w", err)
 	}
