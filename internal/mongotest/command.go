@@ -35,6 +35,8 @@ type request struct {
 	received time.Time
 	session  *session
 	tx       *transaction // nil outside a transaction
+	// unanswered is true if no client waits for the reply.
+	unanswered bool
 }
 
 // multiDocument reports whether the command is part of a transaction.

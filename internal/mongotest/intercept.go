@@ -14,6 +14,7 @@ const (
 	// Unserved commands are not run. Their connection is closed.
 	Unserved
 	// Unanswered commands are run, and their connection is closed instead of an answer.
+	// They do not wait for the majority.
 	Unanswered
 	// Late commands are run by RunLate. Their connection is closed at once. This is what a
 	// client sees that gives up on a command before the server has begun it.
@@ -54,6 +55,7 @@ func (s *Server) serveRequest(req *request) (bson.D, error) {
 	case Unserved:
 		return nil, errCloseConnection
 	case Unanswered:
+		req.unanswered = true
 		_, _ = s.runWithFaults(req) // the client does not learn of it
 		return nil, errCloseConnection
 	case Late:
@@ -61,6 +63,7 @@ func (s *Server) serveRequest(req *request) (bson.D, error) {
 		defer s.failMu.Unlock()
 		// Its client is gone, but the command must not notice.
 		late := *req
+		late.unanswered = true
 		late.peer = &peer{appName: req.peer.appName, gone: make(chan struct{})}
 		s.late = append(s.late, &late)
 		return nil, errCloseConnection

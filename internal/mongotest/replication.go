@@ -110,7 +110,8 @@ func (s *Server) rollBack(to uint64) {
 // been done in any case: an error is a write concern error in its reply. A command that
 // changed nothing waits for all commits before it, as on servers.
 func (s *Server) awaitMajority(req *request, c command, reply bson.D) (bson.D, error) {
-	if !c.write && req.name != "commitTransaction" || req.tx != nil || !s.replication.held {
+	switch {
+	case !c.write && req.name != "commitTransaction", req.tx != nil, req.unanswered, !s.replication.held:
 		return reply, nil
 	}
 	if w, ok := req.generic.WriteConcern.Lookup("w").StringValueOK(); !ok || w != "majority" {

@@ -43,6 +43,7 @@ type Driver struct {
 	elapsed    func() time.Duration // by a monotonic clock
 	seen       sightings.Log[lease]
 	uncertain  uncertainLeases
+	avoided    avoided
 	contention contention
 	hints      hints
 	limits     limits
@@ -260,12 +261,12 @@ type revisions struct {
 	last   atomic.Uint32
 }
 
-// The range of a value shows other processes what a change means. Values from ended on
-// mark the end of a job that makes nothing claimable; values from quiet on mark changes
-// without consequences for others.
+// The range of a value shows other processes what a change means. Values from
+// endedRevision on mark the end of a job that makes nothing claimable; values from quiet on
+// mark changes without consequences for others.
 const (
-	ended = int64(1) << 61
-	quiet = int64(1) << 62
+	endedRevision = int64(1) << 61
+	quiet         = int64(1) << 62
 )
 
 // first is the first of the driver's own values. Each part has ownRevisions of them.

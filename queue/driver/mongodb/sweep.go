@@ -19,8 +19,8 @@ const (
 	// sweepEvery is the interval of sweeps while a dead process may have left work
 	// undone.
 	sweepEvery = 5 * time.Second
-	// sweepBatch is the maximum number of ended documents, of documents that wait for
-	// edges, and of interrupted retries that one sweep reads.
+	// sweepBatch is the maximum number of ended documents, of jobs that others wait for, and
+	// of interrupted retries that one sweep reads.
 	sweepBatch = 1000
 	// adoptBatch is the maximum number of legacy documents that are read at once, with
 	// their bodies.
@@ -28,13 +28,15 @@ const (
 )
 
 // sweeper schedules sweeps, which do what was left undone: remove edges to ended jobs,
-// rearrange free scopes, finish retries on standalone servers, and adopt legacy
-// documents. On replica sets, sweeps stop while there is nothing to do.
+// rearrange free scopes, finish retries, and adopt legacy documents. On replica sets, sweeps stop while there is nothing to do.
 type sweeper struct {
 	signal  chan struct{}
 	soon    atomic.Bool // sweep at once
 	waiting atomic.Bool // sweep after sweepEvery
 	legacy  atomic.Bool // query legacy documents too
+	// edgesAfter is the last edge that the last sweep read, if there may be more. Only the
+	// goroutine that sweeps uses it.
+	edgesAfter any
 }
 
 func (s *sweeper) wake() {
@@ -113,6 +115,9 @@ type leftovers struct {
 	settle, handovers, legacy []*document
 	scopes                    scopeSet
 	edges                     map[string]map[string]bool // by queue
+	// edgesAfter is the last of the edges if there may be more.
+	edgesAfter any
+	edgesRead  int
 }
 
 // sweepOnce sweeps once. It sends one command if there is nothing to do.
@@ -125,25 +130,29 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 	}
 	some := len(found.settle)+len(found.handovers)+len(found.legacy)+len(found.scopes)+len(found.edges) > 0
 	d.sweeper.waiting.Store(some || !d.isReplica)
-	if err = d.adoptLegacy(ctx, found.legacy); err != nil {
-		return fmt.Errorf("adopting jobs of the legacy library: %w", err)
-	}
-	if err = d.settle(ctx, found.settle); err != nil {
-		return fmt.Errorf("releasing dependents of ended jobs: %w", err)
-	}
-	for queue, ids := range found.edges {
-		if err = d.removeEndedEdges(ctx, queue, ids); err != nil {
-			return fmt.Errorf("checking whether dependencies have ended: %w", err)
+	var failures []error
+	note := func(what string, err error) {
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", what, err))
 		}
 	}
+	note("adopting jobs of the legacy library", d.adoptLegacy(ctx, found.legacy))
+	note("releasing dependents of ended jobs", d.settle(ctx, found.settle))
+	for queue, ids := range found.edges {
+		note("checking whether dependencies have ended", d.checkEdges(ctx, queue, ids))
+	}
+	d.sweeper.edgesAfter = found.edgesAfter
+	if found.edgesAfter != nil {
+		d.sweeper.hurry() // there may be more
+	}
 	for _, next := range found.handovers {
-		if err = d.resume(ctx, next); err != nil && !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
-			return fmt.Errorf("finishing the retry of record %q: %w", next.Handover.From, err)
+		if err = d.resume(ctx, next); !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
+			note(fmt.Sprintf("finishing the retry of record %q", next.Handover.From), err)
 		}
 	}
 	// There may be ready documents that a dead process did not announce.
 	d.arrangeNow(ctx, found.scopes, true, driver.Anywhere)
-	return nil
+	return errors.Join(failures...)
 }
 
 func (d *Driver) findLeftovers(ctx context.Context, withLegacy bool) (*leftovers, error) {
@@ -157,19 +166,27 @@ func (d *Driver) findLeftovers(ctx context.Context, withLegacy bool) (*leftovers
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.scope"}})}},
 			project("scope", "$_id"),
 		),
+		// The jobs that others wait for come in pages, because each of them is read.
 		d.union(
-			match(d.inAnyQueue("line.edges")), some, bson.D{{Key: "$unwind", Value: "$line.edges"}},
+			match(d.inAnyQueue("line.edges")), bson.D{{Key: "$unwind", Value: "$line.edges"}},
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.edges"}})}},
+			match(d.sweeper.edgesAhead()), bson.D{{Key: "$sort", Value: field("_id", 1)}}, some,
 			project("edge", "$_id"),
 		),
 	}
-	if !d.isReplica {
-		pipeline = append(pipeline, d.union(match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")))
-	}
+	pipeline = append(pipeline, d.union(match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")))
 	if queues := d.claimed.names(); withLegacy && len(queues) > 0 {
 		pipeline = append(pipeline, d.union(match(d.legacyDocuments(queues)), bson.D{{Key: "$limit", Value: adoptBatch}}, project("legacy", "$$ROOT")))
 	}
 	return l, d.pipe(ctx, pipeline, l.add)
+}
+
+// edgesAhead returns a filter for the edges after those of the last sweep.
+func (s *sweeper) edgesAhead() bson.D {
+	if s.edgesAfter == nil {
+		return bson.D{}
+	}
+	return field("_id", field("$gt", s.edgesAfter))
 }
 
 // inAnyQueue returns a filter for the documents that have a field. In a store of many
@@ -216,6 +233,10 @@ func (l *leftovers) add(raw bson.Raw) {
 			l.edges[queue] = map[string]bool{}
 		}
 		l.edges[queue][name] = true
+		l.edgesRead++
+		if l.edgesAfter = nil; l.edgesRead == sweepBatch {
+			l.edgesAfter = slices.Clone(value)
+		}
 	}
 }
 
@@ -247,7 +268,7 @@ func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
 		}
 	}
 	for queue, ids := range edges {
-		err = d.endLegacyEdges(ctx, queue, ids)
+		err = d.checkEdges(ctx, queue, ids)
 		if err != nil {
 			return err
 		}
@@ -277,9 +298,9 @@ func (d *Driver) adoption(doc *document) *change {
 	}
 }
 
-// endLegacyEdges marks the jobs that adopted documents depend on, and removes the edges
-// to jobs that have ended or do not exist.
-func (d *Driver) endLegacyEdges(ctx context.Context, queue string, ids map[string]bool) error {
+// checkEdges marks the jobs that documents depend on, which may not be marked yet, and
+// removes the edges to jobs that have ended or do not exist.
+func (d *Driver) checkEdges(ctx context.Context, queue string, ids map[string]bool) error {
 	b := &batch{Driver: d}
 	targets := map[key]target{}
 	if err := b.markTargets(ctx, queue, ids, targets); err != nil {
@@ -292,13 +313,5 @@ func (d *Driver) endLegacyEdges(ctx context.Context, queue string, ids map[strin
 			succeeded[id] = !there || t.succeeded
 		}
 	}
-	if len(succeeded) == 0 {
-		return nil
-	}
-	for {
-		n, err := d.endEdges(ctx, queue, succeeded)
-		if err != nil || n < dependentsBatch {
-			return err
-		}
-	}
+	return d.endAllEdges(ctx, queue, succeeded)
 }

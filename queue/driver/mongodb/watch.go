@@ -229,8 +229,8 @@ func (d *Driver) others() mongo.Pipeline {
 	byOthers := func(path string) bson.D {
 		return either(
 			between(path, 0, own),
-			between(path, own+ownRevisions, ended+own),
-			between(path, ended+own+ownRevisions, quiet),
+			between(path, own+ownRevisions, endedRevision+own),
+			between(path, endedRevision+own+ownRevisions, quiet),
 		)
 	}
 	const updated = "updateDescription.updatedFields."
@@ -262,11 +262,12 @@ func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err erro
 	case !known:
 		d.sweeper.sweepLegacy()
 	case rev < ownRevisions: // committed with a caller's transaction
+		d.avoided.clear()
 		d.sweeper.hurry()
 	default:
 		d.sweeper.watch() // the other process may leave work undone
 	}
-	return rev < ended || d.limits.any(), nil
+	return rev < endedRevision || d.limits.any(), nil
 }
 
 func (d *Driver) controlStream() *stream {
