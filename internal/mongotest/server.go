@@ -74,6 +74,7 @@ type Server struct {
 	clock       uint64 // of the last commit
 	topology    topology
 	replication replication
+	memberBack  chan struct{} // closed when the lost member is back; nil if none is lost
 	collections map[string]*collection
 	open        map[*transaction]struct{}
 	stale       []staleRecord // records with versions that only an old transaction sees

@@ -86,6 +86,8 @@ type collection struct {
 	records btree.Map[uint64, *record]
 	last    uint64   // the number of the last record
 	indexes []*index // the first is on _id; none if the collection is not stored
+	// building are the indexes whose builds wait for other members.
+	building []*index
 	// examined counts for the whole server.
 	examined *Examined
 }

@@ -172,3 +172,18 @@ func attempts(ctx context.Context, send func() error, too func(error) bool) erro
 		}
 	}
 }
+
+// snapshotReads calls a function that reads from a snapshot, until there is one: for a short
+// time after an index was built or a collection made, servers have none.
+func snapshotReads(ctx context.Context, read func() error) error {
+	for round := 1; ; round++ {
+		err := read()
+		var failure mongo.ServerError
+		if !errors.As(err, &failure) || !failure.HasErrorCode(codeSnapshotUnavailable) || round == maxRounds {
+			return err
+		}
+		if pause(ctx, round) != nil {
+			return err
+		}
+	}
+}

@@ -16,13 +16,14 @@ import (
 // The error codes of the server that this driver handles. See
 // https://www.mongodb.com/docs/manual/reference/error-codes/.
 const (
-	codeBadValue          = 2
-	codeNamespaceNotFound = 26
-	codeMaxTimeExpired    = 50
-	codeWriteConflict     = 112
-	codeDocumentTooLarge  = 10334
-	codeDuplicateKey      = 11000
-	codeUpdateTooLarge    = 17419
+	codeBadValue            = 2
+	codeNamespaceNotFound   = 26
+	codeMaxTimeExpired      = 50
+	codeWriteConflict       = 112
+	codeSnapshotUnavailable = 246
+	codeDocumentTooLarge    = 10334
+	codeDuplicateKey        = 11000
+	codeUpdateTooLarge      = 17419
 )
 
 // transientCodes are the codes of a server that can't serve a call now: it shuts down, is

@@ -131,15 +131,23 @@ func (d *Driver) start(ctx context.Context) error {
 	return nil
 }
 
-// detectDeployment finds out what the deployment can do.
+// minWireVersion is the version of the wire protocol of MongoDB 5.0.
+const minWireVersion = 13
+
+// detectDeployment finds out what the deployment can do, and refuses a server that is too
+// old.
 func (d *Driver) detectDeployment(ctx context.Context) error {
 	var hello struct {
-		SetName string `bson:"setName"`
-		Msg     string `bson:"msg"`
+		SetName     string `bson:"setName"`
+		Msg         string `bson:"msg"`
+		WireVersion int    `bson:"maxWireVersion"`
 	}
 	err := d.hello(ctx, &hello)
 	if err != nil {
 		return fmt.Errorf("querying the type of the server: %w", err)
+	}
+	if hello.WireVersion < minWireVersion {
+		return fmt.Errorf("the server is too old: it has wire version %d; MongoDB 5.0 or newer is required, which has %d", hello.WireVersion, minWireVersion)
 	}
 	d.isReplica = hello.SetName != "" || hello.Msg == "isdbgrid"
 	return nil
