@@ -150,7 +150,7 @@ func (s *Server) createIndexes(req *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = s.awaitMembers(req, c, wanted, args.CommitQuorum); err != nil {
+	if err := s.awaitMembers(req, c, wanted, args.CommitQuorum); err != nil {
 		return nil, err
 	}
 	before := len(c.indexes)

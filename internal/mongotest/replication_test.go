@@ -100,7 +100,7 @@ func TestChangeStreamsDoNotShowWhatTheMajorityDoesNotHave(t *testing.T) {
 	s, majority, local := replicated(t)
 	stream, err := majority.Watch(t.Context(), mongo.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(time.Millisecond))
 	require.NoError(t, err)
-	defer stream.Close(t.Context())
+	defer func() { assert.NoError(t, stream.Close(t.Context())) }()
 	insert := func(id int) {
 		_, err := local.InsertOne(t.Context(), bson.M{"_id": id})
 		require.NoError(t, err)

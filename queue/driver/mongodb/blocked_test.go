@@ -48,13 +48,11 @@ func dependsOn(id string) func(*driver.Record) {
 	}
 }
 
-func takes(scope string) func(*driver.Record) {
-	return func(r *driver.Record) { r.RequiredScopes, r.EnqueueScopes = []string{scope}, []string{scope} }
+func takesScope(r *driver.Record) {
+	r.RequiredScopes, r.EnqueueScopes = []string{"scope"}, []string{"scope"}
 }
 
-func wants(scope string) func(*driver.Record) {
-	return func(r *driver.Record) { r.RequiredScopes = []string{scope} }
-}
+func wantsScope(r *driver.Record) { r.RequiredScopes = []string{"scope"} }
 
 func TestAnOpenTransactionThatTookAScopeStalledAllClaims(t *testing.T) {
 	for _, commits := range []bool{true, false} {
@@ -62,9 +60,9 @@ func TestAnOpenTransactionThatTookAScopeStalledAllClaims(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStoreOf(t, mongotest.Options{InMemory: true})
 				d := s.open()
-				putAll(t, d, plainRecord("wants it", wants("scope")), plainRecord("wants it too", wants("scope")))
+				putAll(t, d, plainRecord("wants it", wantsScope), plainRecord("wants it too", wantsScope))
 				session, inTx := begin(t, s.client)
-				insertIn(inTx, t, d, plainRecord("takes it", takes("scope")))
+				insertIn(inTx, t, d, plainRecord("takes it", takesScope))
 				for i := range 10 {
 					putAll(t, d, plainRecord(fmt.Sprint(i)))
 				}

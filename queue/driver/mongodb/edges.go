@@ -94,7 +94,7 @@ func (d *Driver) endEdges(ctx context.Context, queue string, succeeded map[strin
 	if err != nil || len(changes) == 0 {
 		return 0, err
 	}
-	if err = d.apply(ctx, changes); err != nil {
+	if err := d.apply(ctx, changes); err != nil {
 		return len(changes), err
 	}
 	for _, c := range changes {

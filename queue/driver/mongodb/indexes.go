@@ -211,7 +211,7 @@ func (d *Driver) presentIndexes(ctx context.Context) (keys []string, building []
 		specification `bson:",inline"`
 		Spec          bson.D `bson:"spec"` // of an index that is being built
 	}
-	if err = cursor.All(ctx, &all); err != nil {
+	if err := cursor.All(ctx, &all); err != nil {
 		return nil, nil, err
 	}
 	for _, one := range all {

@@ -73,12 +73,12 @@ func (d *Driver) extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 func (d *Driver) extendEach(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
 	errs, held := make([]error, len(leases)), make([]bool, len(leases))
 	eachAtOnce(len(leases), func(i int) {
-		statements, err := d.extensions(leases[i:i+1], leaseTime)
+		statements, failure := d.extensions(leases[i:i+1], leaseTime)
 		matched := 0
-		if err == nil {
-			matched, err = d.sendExtensions(ctx, statements, singleLimit)
+		if failure == nil {
+			matched, failure = d.sendExtensions(ctx, statements, singleLimit)
 		}
-		held[i], errs[i] = matched > 0, err
+		held[i], errs[i] = matched > 0, failure
 	})
 	for i, l := range leases {
 		switch {

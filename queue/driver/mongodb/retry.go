@@ -142,10 +142,10 @@ func (d *Driver) retry(ctx context.Context, ended, next *driver.Record) error {
 			return d.completeAnother(ctx, ended, doc)
 		}
 		doc := d.successor(old, next, taken)
-		if err = d.checkNewScopes(ctx, old, doc); err != nil {
-			return err
+		var waiting *document
+		if err = d.checkNewScopes(ctx, old, doc); err == nil {
+			waiting, err = r.insertHandover(ctx, old, doc)
 		}
-		waiting, err := r.insertHandover(ctx, old, doc)
 		if err == nil {
 			err = r.handOver(ctx, old, waiting)
 		}
@@ -163,6 +163,8 @@ type retrying struct {
 	ended *driver.Record
 	// session has the transaction of the swap; nil on a standalone server.
 	session mongo.Session
+	// failures is the number of times that the server did not answer.
+	failures int
 }
 
 func (d *Driver) newRetrying(ended *driver.Record) (*retrying, error) {
@@ -194,17 +196,6 @@ func (r *retrying) sessionID() bson.Raw {
 
 func duplicateName(r *driver.Record) error {
 	return amboy.NewDuplicateJobErrorf("record %q is in the queue already", r.Name)
-}
-
-// insertError translates the error of inserting one document if it is a refusal.
-func insertError(doc *document, err error) error {
-	var failure mongo.WriteException
-	if errors.As(err, &failure) && len(failure.WriteErrors) == 1 {
-		if r := refusalOf(failure.WriteErrors[0]); r != nil {
-			return r.errorOf(doc)
-		}
-	}
-	return err
 }
 
 // findPair reads the document of a record to be replaced, and by queue the documents that
@@ -369,10 +360,13 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 	}
 	s := newSwap(r, ended, old, next)
 	outcome, err := s.run(ctx)
-	if err != nil {
-		return false, err
-	}
 	switch outcome {
+	case swapUnknown:
+		r.failures++
+		if ctx.Err() != nil || r.failures == maxFailures || !isTransient(err) && !isUnacknowledged(err) {
+			return false, unknown(err) // the sweep completes it
+		}
+		return false, nil
 	case swapped:
 		r.follow(ctx, []*change{s.ended, s.next})
 		return true, nil
@@ -381,7 +375,7 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 	case swapRefused:
 		return true, r.swapInSteps(ctx, ended, next)
 	default:
-		return false, nil
+		return false, err
 	}
 }
 

@@ -78,7 +78,8 @@ func newDying(t *testing.T, s *mongotest.Deployment) (p *dying, fail func(name s
 			return mongotest.Served
 		}
 		if c.Name == last && (c.Collection == "work.group" || c.Collection == "") {
-			if left--; left == 0 {
+			left--
+			if left == 0 {
 				p.die()
 			}
 		}
@@ -103,7 +104,7 @@ func TestARetryOfAProcessThatDiedCostTheJobItsAttempts(t *testing.T) {
 				s := mongotest.Open(t, mongotest.InMemory())
 				p, dieBefore := newDying(t, s)
 				d := openOn(t, s)
-				failed, next := awaitingRetry(t, p, takes("scope"), func(r *driver.Record) { r.UniqueKey = "key" })
+				failed, next := awaitingRetry(t, p, takesScope, func(r *driver.Record) { r.UniqueKey = "key" })
 				dieBefore(command, 1)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -146,13 +147,13 @@ func TestAPutWaitedAMinuteForTheTransactionOfAProcessThatDied(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())
 		p, dieBefore := newDying(t, s)
 		d := openOn(t, s)
-		failed, next := awaitingRetry(t, p, takes("scope"))
+		failed, next := awaitingRetry(t, p, takesScope)
 		dieBefore("commitTransaction", 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.Error(t, p.Retry(ctx, failed, next))
 		took := since(func() {
-			errs, err := d.Insert(t.Context(), []*driver.Record{plainRecord("other", takes("scope"))})
+			errs, err := d.Insert(t.Context(), []*driver.Record{plainRecord("other", takesScope)})
 			require.NoError(t, err)
 			assert.True(t, amboy.IsDuplicateJobScopeError(errs[0]), "the job keeps its scope: %v", errs[0])
 		})

@@ -40,13 +40,14 @@ func newSwap(r *retrying, ended *driver.Record, old, next *document) *swap {
 type swapOutcome int
 
 const (
-	swapMoved   swapOutcome = iota // another process has changed one of the documents, or nothing is known
+	swapMoved   swapOutcome = iota // another process has changed one of the documents
+	swapUnknown                    // the server did not answer
 	swapped                        // it was made
 	swapBlocked                    // the transaction of another process is in the way
 	swapRefused                    // a unique index refused it
 )
 
-// run makes the swap. An error means that the outcome is not known.
+// run makes the swap. An error is the reason why the outcome is not known.
 func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 	w := &writing{Driver: s.Driver, changes: []*change{s.ended, s.next}}
 	for _, c := range w.changes {
@@ -69,7 +70,7 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 	case err == nil && len(a.refused) > 0:
 		return swapRefused, nil
 	case err == nil && a.unacknowledged != nil:
-		return swapMoved, nil
+		return swapUnknown, a.unacknowledged
 	case err == nil && a.n != 2:
 		return swapMoved, nil
 	case err == nil:
@@ -77,11 +78,11 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 		s.next.land(s.next.lastTry().doc)
 		return swapped, nil
 	case isTimedOut(err):
-		return swapBlocked, nil
-	case ctx.Err() == nil && (isTransient(err) || isConflict(err) || hasLabel(err, labelTransient)):
-		return swapMoved, nil // the outcome is read
+		return swapBlocked, nil //nolint:nilerr // It is the outcome.
+	case isConflict(err), hasLabel(err, labelTransient) && !hasLabel(err, labelUnknownCommit):
+		return swapMoved, nil
 	default:
-		return swapMoved, failed(ctx, err)
+		return swapUnknown, err
 	}
 }
 
