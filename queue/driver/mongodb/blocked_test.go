@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -95,6 +96,21 @@ func TestAnOpenTransactionThatTookAScopeStalledAllClaims(t *testing.T) {
 	}
 }
 
+// A client with a timeout of its own puts a limit on each command.
+func TestAnOpenTransactionStalledClaimsOfAClientWithATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		s.options.SetTimeout(time.Minute)
+		client := s.connect()
+		d := s.open(func(o *mongodb.Options) { o.Client = client })
+		putAll(t, d, plainRecord("wants it", wantsScope), plainRecord("other"))
+		_, inTx := begin(t, client)
+		insertIn(inTx, t, d, plainRecord("takes it", takesScope))
+		took := since(func() { assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1) })
+		assert.LessOrEqual(t, took, 3100*time.Millisecond)
+	})
+}
+
 func TestAnOpenTransactionWithAnEdgeStalledRenewalsAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoreOf(t, mongotest.Options{InMemory: true})
@@ -164,6 +180,21 @@ func TestATransactionOnOneRunningJobStalledTheRenewalsOfOthers(t *testing.T) {
 				assert.NotErrorIs(t, errs[i], driver.ErrLeaseLost)
 			}
 		}), 3100*time.Millisecond)
+	})
+}
+
+func TestATransactionOnOneStaleJobStalledTheRecoveryOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("touched"), plainRecord("other"))
+		require.Len(t, claimAll(t, d, request("owner", 20, "queue")), 2)
+		endLeases(t, s.jobs(true), time.Hour)
+		_, inTx := begin(t, s.client)
+		_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": "queue.touched"}, bson.M{"$set": bson.M{"touched": true}})
+		require.NoError(t, err)
+		assert.LessOrEqual(t, since(func() { assert.Equal(t, 1, recoverStale(t, d)) }), 3100*time.Millisecond)
+		assert.Less(t, since(func() { assert.Zero(t, recoverStale(t, d)) }), 100*time.Millisecond, "it is left alone")
 	})
 }
 

@@ -39,6 +39,7 @@ func TestFaultsAtRandom(t *testing.T) {
 		for _, kind := range []mongotest.Option{mongotest.ReplicaSet(), mongotest.Standalone()} {
 			t.Run(name, func(t *testing.T) {
 				inParallel(t)
+				fault := fault // both kinds run at once
 				fault.Commands, fault.Probability = sentCommands, 0.1
 				withFaults(t, mongotest.Open(t, kind), fault)
 			})
