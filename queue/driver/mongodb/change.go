@@ -76,6 +76,7 @@ type change struct {
 	tries   []*try
 	refusal *refusal // by which the last try was rejected
 	blocked bool     // the last try took too long on its own
+	shown   error    // what the step said of a document that shows the change already
 	written bool     // the change was stored
 	size    int      // of the document that was sent, as far as known
 }
@@ -106,7 +107,8 @@ const (
 	known
 	// sent means that the last try is on its way.
 	sent
-	// found means that a read showed a try whose answer was lost. after is the document.
+	// found means that a read showed a try whose answer was lost, or the change as an earlier
+	// call had made it. after is the document.
 	found
 	// ended means that the change was made, or that err says why not.
 	ended
@@ -358,6 +360,10 @@ func (w *writing) confirm(ctx context.Context) error {
 	switch {
 	case err == nil && all:
 		for _, c := range changes {
+			if c.shown != nil {
+				c.end(c.shown)
+				continue
+			}
 			c.land(c.after)
 		}
 		return nil
@@ -369,7 +375,7 @@ func (w *writing) confirm(ctx context.Context) error {
 		}
 	}
 	for _, c := range changes {
-		c.state, c.after = unread, nil
+		c.state, c.after, c.shown = unread, nil, nil
 	}
 	return nil
 }
@@ -456,6 +462,9 @@ func (w *writing) prepare() (sending []*change, statements []bson.Raw) {
 			raw, err = encodeStatements(model)
 		}
 		switch {
+		case errors.Is(err, driver.ErrLeaseLost) && c.made != nil && c.made(c.before):
+			// An earlier call, whose outcome was unknown, has made the change.
+			c.state, c.after, c.shown = found, c.before, err
 		case err != nil:
 			c.end(err)
 		case model == nil:

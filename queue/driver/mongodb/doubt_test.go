@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -131,4 +132,46 @@ func TestAPutThatLandedLateWasDisowned(t *testing.T) {
 	d := openOn(t, s)
 	late(s)
 	insert(t, d, newRecord(t, "q", "job"))
+}
+
+// The outcome of a first call was unknown. A second one reads that the job has ended, and
+// then that is rolled back.
+func TestAnEndThatWasRolledBackWasRefusedAsLost(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "job"))
+	running := claim(t, d, request("owner", 1, "q"))
+	require.Len(t, running, 1)
+	ended := *running[0]
+	ended.Status.Completed, ended.Status.InProgress, ended.TimeInfo.End = true, false, time.Now()
+	completions := []driver.Completion{{Lease: driver.LeaseOf(running[0]), Record: &ended}}
+
+	s.Server().HoldReplication()
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		switch {
+		case c.AppName != s.Database() || c.Collection != "work.group":
+			return mongotest.Served
+		case c.Name == "update":
+			return mongotest.Unanswered
+		default:
+			return mongotest.Unserved
+		}
+	})
+	_, err := d.Complete(t.Context(), completions)
+	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+
+	rollBack := sync.OnceFunc(s.Server().FailOver)
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		if c.AppName == s.Database() && c.Name == "update" {
+			rollBack()
+		}
+		return mongotest.Served
+	})
+	errs, err := d.Complete(t.Context(), completions)
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+	n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.D{{Key: "status.completed", Value: true}})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, n)
 }

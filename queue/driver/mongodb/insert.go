@@ -565,6 +565,9 @@ func (p *placing) sent(ctx context.Context, docs []*newDocument, a *answer, err 
 	if err != nil {
 		return p.failed(ctx, err)
 	}
+	if a.unacknowledged != nil { // what refused some of them may be rolled back
+		return p.failed(ctx, a.unacknowledged)
+	}
 	var clashes, refused []*newDocument
 	for _, e := range a.refused {
 		n := docs[e.Index]
@@ -577,9 +580,6 @@ func (p *placing) sent(ctx context.Context, docs []*newDocument, a *answer, err 
 		if refused = append(refused, n); r.index == byName && p.opts.Grouped && n.id == n.Name {
 			clashes = append(clashes, n)
 		}
-	}
-	if a.unacknowledged != nil {
-		return p.failed(ctx, a.unacknowledged)
 	}
 	for _, n := range docs {
 		n.stored = n.refusal == nil
