@@ -13,8 +13,8 @@ import (
 // The driver sends the updates and inserts of jobs as plain commands. They have a time
 // limit on the server, because a write that meets an uncommitted document or unique key
 // waits there for the other transaction, however long that is open. And they are not
-// retryable writes, which cost the server another document each: who repeats them finds
-// out by their revisions what was stored.
+// retryable writes, which cost the server another document each: before a statement is
+// repeated, the revision of its document shows whether it was stored.
 
 const (
 	// batchLimit is the time limit of a command with several statements. If it ends, each

@@ -21,6 +21,7 @@ const (
 	codeMaxTimeExpired      = 50
 	codeWriteConflict       = 112
 	codeSnapshotUnavailable = 246
+	codeAPIStrict           = 323
 	codeDocumentTooLarge    = 10334
 	codeDuplicateKey        = 11000
 	codeUpdateTooLarge      = 17419

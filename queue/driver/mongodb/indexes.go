@@ -194,13 +194,17 @@ func keyText(keys bson.D, unique bool) string {
 // presentIndexes returns the keys of the existing indexes, and the specifications of those
 // among them that are being built and that this driver needs.
 func (d *Driver) presentIndexes(ctx context.Context) (keys []string, building []bson.D, err error) {
-	list := bson.D{{Key: "listIndexes", Value: d.jobs.Name()}, {Key: "cursor", Value: bson.D{}}, {Key: "includeBuildUUIDs", Value: true}}
-	cursor, err := d.jobs.Database().RunCommandCursor(ctx, list)
-	if err != nil {
-		var failure mongo.CommandError
-		if errors.As(err, &failure) && failure.Code == codeNamespaceNotFound {
-			return nil, nil, nil
-		}
+	list := bson.D{{Key: "listIndexes", Value: d.jobs.Name()}, {Key: "cursor", Value: bson.D{}}}
+	cursor, err := d.jobs.Database().RunCommandCursor(ctx, append(list, bson.E{Key: "includeBuildUUIDs", Value: true}))
+	var failure mongo.CommandError
+	if errors.As(err, &failure) && failure.Code == codeAPIStrict {
+		// A client with a strict API version does not learn which are being built.
+		cursor, err = d.jobs.Database().RunCommandCursor(ctx, list)
+	}
+	switch {
+	case errors.As(err, &failure) && failure.Code == codeNamespaceNotFound:
+		return nil, nil, nil
+	case err != nil:
 		return nil, nil, err
 	}
 	type specification struct {

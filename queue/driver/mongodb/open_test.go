@@ -177,3 +177,11 @@ func TestStatsFailedWhileThereWasNoSnapshot(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, stats.Total)
 }
+
+// A client with a strict API version may not ask which indexes are being built.
+func TestOpenWithAStrictAPIVersion(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	s.Fail(mongotest.Failure{Commands: []string{"listIndexes"}, Times: 1, ErrorCode: 323})
+	openOn(t, s)
+}
