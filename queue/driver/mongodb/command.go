@@ -98,17 +98,18 @@ func (d *Driver) sendOne(ctx context.Context, kind kindOfWrite, statements []bso
 		// In a transaction the commit has the write concern.
 		command = append(command, bson.E{Key: "writeConcern", Value: field("w", "majority")})
 	}
-	limited := ctx
+	limited, byContext := ctx, false
 	if configured := d.client.Timeout(); limit > 0 && configured != nil && *configured > 0 {
 		// The client library derives the limit of each command from the context.
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
+		byContext = true
 	} else if limit > 0 {
 		command = append(command, bson.E{Key: "maxTimeMS", Value: limit.Milliseconds()})
 	}
 	raw, err := d.jobs.Database().RunCommand(limited, command).Raw()
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+	if byContext && (mongo.IsTimeout(err) || limited.Err() != nil && err != nil) && ctx.Err() == nil {
 		return nil, mongo.CommandError{Code: codeMaxTimeExpired, Name: "MaxTimeMSExpired", Message: "no answer in time", Wrapped: err}
 	}
 	a := &answer{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,15 +29,60 @@ const (
 )
 
 // sweeper schedules sweeps, which do what was left undone: remove edges to ended jobs,
-// rearrange free scopes, finish retries, and adopt legacy documents. On replica sets, sweeps stop while there is nothing to do.
+// rearrange free scopes, finish retries, and adopt legacy documents. On replica sets, sweeps
+// stop while there is nothing to do.
 type sweeper struct {
 	signal  chan struct{}
 	soon    atomic.Bool // sweep at once
 	waiting atomic.Bool // sweep after sweepEvery
 	legacy  atomic.Bool // query legacy documents too
-	// edgesAfter is the last edge that the last sweep read, if there may be more. Only the
-	// goroutine that sweeps uses it.
-	edgesAfter any
+	awaited awaited
+}
+
+// awaited schedules the checks of the jobs that others wait for. A check reads the edges of
+// all waiting documents on the server, so the more there are, the rarer it is. Jobs that a
+// caller's transaction put are checked when it was committed.
+type awaited struct {
+	mu        sync.Mutex
+	committed []string // the _ids of what was put in transactions
+
+	// Only the goroutine that sweeps uses the following.
+	due   time.Duration // when a check is due, by the driver's clock
+	after any           // the last edge that the last check read, if there may be more
+	left  bool          // the last check found edges
+}
+
+// checkShare is how many times as long as a check takes there is none.
+const checkShare = 50
+
+// add schedules the check of a document that was put in a transaction.
+func (a *awaited) add(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.committed = append(a.committed, id)
+}
+
+// take returns the documents to check.
+func (a *awaited) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := min(len(a.committed), sweepBatch)
+	ids := slices.Clone(a.committed[:n])
+	a.committed = slices.Delete(a.committed, 0, n)
+	return ids
+}
+
+// more reports whether there are further documents to check.
+func (a *awaited) more() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.committed) > 0
+}
+
+// checked records a check that began and ended at two times.
+func (a *awaited) checked(began, ended time.Duration, found *leftovers) {
+	a.due = ended + checkShare*(ended-began)
+	a.after, a.left = found.edgesAfter, found.edgesRead > 0
 }
 
 func (s *sweeper) wake() {
@@ -122,14 +168,24 @@ type leftovers struct {
 
 // sweepOnce sweeps once. It sends one command if there is nothing to do.
 func (d *Driver) sweepOnce(ctx context.Context) error {
-	withLegacy := d.sweeper.legacy.Swap(false) || !d.isReplica
-	found, err := d.findLeftovers(ctx, withLegacy)
+	s, began := &d.sweeper, d.elapsed()
+	what := sweepQuery{legacy: s.legacy.Swap(false) || !d.isReplica, edges: began >= s.awaited.due, committed: s.awaited.take()}
+	found, err := d.findLeftovers(ctx, what)
 	if err != nil {
-		d.sweeper.legacy.Store(withLegacy)
+		s.legacy.Store(what.legacy)
+		for _, id := range what.committed {
+			s.awaited.add(id)
+		}
 		return err
 	}
-	some := len(found.settle)+len(found.handovers)+len(found.legacy)+len(found.scopes)+len(found.edges) > 0
-	d.sweeper.waiting.Store(some || !d.isReplica)
+	if what.edges {
+		s.awaited.checked(began, d.elapsed(), found)
+	}
+	some := len(found.settle)+len(found.handovers)+len(found.legacy)+len(found.scopes) > 0
+	s.waiting.Store(some || s.awaited.left || !d.isReplica)
+	if s.awaited.more() {
+		s.hurry()
+	}
 	var failures []error
 	note := func(what string, err error) {
 		if err != nil {
@@ -141,10 +197,6 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 	for queue, ids := range found.edges {
 		note("checking whether dependencies have ended", d.checkEdges(ctx, queue, ids))
 	}
-	d.sweeper.edgesAfter = found.edgesAfter
-	if found.edgesAfter != nil {
-		d.sweeper.hurry() // there may be more
-	}
 	for _, next := range found.handovers {
 		if err = d.resume(ctx, next); !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
 			note(fmt.Sprintf("finishing the retry of record %q", next.Handover.From), err)
@@ -155,7 +207,13 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-func (d *Driver) findLeftovers(ctx context.Context, withLegacy bool) (*leftovers, error) {
+// sweepQuery is what a sweep reads beside what it always does.
+type sweepQuery struct {
+	legacy, edges bool
+	committed     []string
+}
+
+func (d *Driver) findLeftovers(ctx context.Context, what sweepQuery) (*leftovers, error) {
 	l := &leftovers{scopes: scopeSet{}, edges: map[string]map[string]bool{}}
 	some := bson.D{{Key: "$limit", Value: sweepBatch}}
 	bodiless := bson.D{{Key: "$project", Value: withoutJob}}
@@ -166,27 +224,32 @@ func (d *Driver) findLeftovers(ctx context.Context, withLegacy bool) (*leftovers
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.scope"}})}},
 			project("scope", "$_id"),
 		),
+		d.union(match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")),
+	}
+	if what.edges {
 		// The jobs that others wait for come in pages, because each of them is read.
-		d.union(
+		pipeline = append(pipeline, d.union(
 			match(d.inAnyQueue("line.edges")), bson.D{{Key: "$unwind", Value: "$line.edges"}},
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.edges"}})}},
-			match(d.sweeper.edgesAhead()), bson.D{{Key: "$sort", Value: field("_id", 1)}}, some,
+			match(d.sweeper.awaited.ahead()), bson.D{{Key: "$sort", Value: field("_id", 1)}}, some,
 			project("edge", "$_id"),
-		),
+		))
 	}
-	pipeline = append(pipeline, d.union(match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")))
-	if queues := d.claimed.names(); withLegacy && len(queues) > 0 {
+	if len(what.committed) > 0 {
+		pipeline = append(pipeline, d.union(match(field("_id", field("$in", what.committed))), bodiless, project("committed", "$$ROOT")))
+	}
+	if queues := d.claimed.names(); what.legacy && len(queues) > 0 {
 		pipeline = append(pipeline, d.union(match(d.legacyDocuments(queues)), bson.D{{Key: "$limit", Value: adoptBatch}}, project("legacy", "$$ROOT")))
 	}
 	return l, d.pipe(ctx, pipeline, l.add)
 }
 
-// edgesAhead returns a filter for the edges after those of the last sweep.
-func (s *sweeper) edgesAhead() bson.D {
-	if s.edgesAfter == nil {
+// ahead returns a filter for the edges after those of the last check.
+func (a *awaited) ahead() bson.D {
+	if a.after == nil {
 		return bson.D{}
 	}
-	return field("_id", field("$gt", s.edgesAfter))
+	return field("_id", field("$gt", a.after))
 }
 
 // inAnyQueue returns a filter for the documents that have a field. In a store of many
@@ -226,17 +289,26 @@ func (l *leftovers) add(raw bson.Raw) {
 		l.handovers = append(l.handovers, decode(value))
 	case "legacy":
 		l.legacy = append(l.legacy, decode(value))
+	case "committed":
+		doc := decode(value)
+		l.addEdges(doc.Group, doc.Line.Edges...)
 	case "scope":
 		l.scopes.add(queue, name)
 	case "edge":
-		if l.edges[queue] == nil {
-			l.edges[queue] = map[string]bool{}
-		}
-		l.edges[queue][name] = true
+		l.addEdges(queue, name)
 		l.edgesRead++
 		if l.edgesAfter = nil; l.edgesRead == sweepBatch {
 			l.edgesAfter = slices.Clone(value)
 		}
+	}
+}
+
+func (l *leftovers) addEdges(queue string, ids ...string) {
+	if len(ids) > 0 && l.edges[queue] == nil {
+		l.edges[queue] = map[string]bool{}
+	}
+	for _, id := range ids {
+		l.edges[queue][id] = true
 	}
 }
 

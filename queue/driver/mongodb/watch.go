@@ -246,6 +246,7 @@ func (d *Driver) others() mongo.Pipeline {
 		)),
 		{{Key: "$project", Value: bson.D{
 			{Key: "operationType", Value: 1},
+			{Key: "documentKey._id", Value: 1},
 			{Key: "fullDocument.rev", Value: 1},
 			{Key: "updateDescription.updatedFields.rev", Value: 1},
 		}}},
@@ -263,6 +264,9 @@ func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err erro
 		d.sweeper.sweepLegacy()
 	case rev < ownRevisions: // committed with a caller's transaction
 		d.avoided.clear()
+		if id, ok := e.Key.ID.(string); ok {
+			d.sweeper.awaited.add(id)
+		}
 		d.sweeper.hurry()
 	default:
 		d.sweeper.watch() // the other process may leave work undone
