@@ -132,6 +132,17 @@ func commandsOfOneJob(t *testing.T) {
 	}))
 }
 
+func TestCommandsOfARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
+		failed, next := awaitingRetry(t, d)
+		synctest.Wait()
+		assert.Equal(t, map[string]int{"find": 1, "insert": 1, "update": 1, "commitTransaction": 1}, sent.during(func() {
+			require.NoError(t, d.Retry(t.Context(), failed, next))
+		}))
+	})
+}
+
 func TestCommandsOfIdleQueues(t *testing.T) {
 	t.Parallel()
 	d, sent := counted(t, newStore(t))
