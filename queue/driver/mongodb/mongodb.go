@@ -40,7 +40,8 @@ type Driver struct {
 	barrier *drainBarrier
 
 	leases     leases
-	elapsed    func() time.Duration // by a monotonic clock
+	opened     time.Time    // with its monotonic reading
+	skipped    atomic.Int64 // the nanoseconds by which tests advance the clock
 	seen       sightings.Log[lease]
 	uncertain  uncertainLeases
 	avoided    avoided
@@ -88,8 +89,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.control = db.Collection(opts.collection()+controlSuffix, primary)
 	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
 	d.barrier = newDrainBarrier(d.control, opts.PollInterval)
-	opened := time.Now()
-	d.elapsed = func() time.Duration { return time.Since(opened) }
+	d.opened = time.Now()
 	d.revs.driver = 1 + rand.Int64N(1<<29-1)
 	err = d.start(ctx)
 	if err != nil {
@@ -151,6 +151,11 @@ func (d *Driver) detectDeployment(ctx context.Context) error {
 	}
 	d.isReplica = hello.SetName != "" || hello.Msg == "isdbgrid"
 	return nil
+}
+
+// elapsed returns the time since the driver was opened, by a monotonic clock.
+func (d *Driver) elapsed() time.Duration {
+	return time.Since(d.opened) + time.Duration(d.skipped.Load())
 }
 
 // Features implements driver.Driver. A standalone server has neither

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,5 +181,30 @@ func TestARetryBehindAnOpenTransactionIsLeftToTheSweep(t *testing.T) {
 		running := claimAll(t, d, request("owner", 1, "queue"))
 		require.Len(t, running, 1)
 		assert.Equal(t, next.Name, running[0].Name)
+	})
+}
+
+// Another process sweeps while a retry is between its two steps.
+func TestASweepMadeARetryBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d, other := openOn(t, s), openOn(t, s)
+		failed, next := awaitingRetry(t, d)
+		time.Sleep(time.Minute)
+		var swaps atomic.Bool
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "update" && c.Collection == "work.group" && !swaps.Swap(true) {
+				time.Sleep(time.Second)
+			}
+			return mongotest.Served
+		})
+		s.Commands().Reset()
+		retried := make(chan error, 1)
+		go func() { retried <- d.Retry(t.Context(), failed, next) }()
+		time.Sleep(time.Second / 2)
+		mongodb.Sweep(other)
+		require.NoError(t, <-retried)
+		synctest.Wait()
+		assert.Equal(t, 1, s.Commands().On("work.group", "update"), "%s", s.Commands())
 	})
 }

@@ -37,6 +37,28 @@ type sweeper struct {
 	waiting atomic.Bool // sweep after sweepEvery
 	legacy  atomic.Bool // query legacy documents too
 	awaited awaited
+	// handovers are the revisions of the next attempts that the last sweep found, by _id.
+	// Only the goroutine that sweeps uses it.
+	handovers map[string]int64
+}
+
+// handoverTime is longer than a retry takes from its first write to its last.
+const handoverTime = 2 * time.Second
+
+// interrupted returns the next attempts that no process seems to be putting in their places:
+// they are old, or the last sweep has found them too. Their processes would otherwise have to
+// begin anew.
+func (s *sweeper) interrupted(found []*document, now time.Time) (old []*document) {
+	revs := make(map[string]int64, len(found))
+	for _, doc := range found {
+		revs[doc.id] = doc.Rev
+		rev, again := s.handovers[doc.id]
+		if again && rev == doc.Rev || now.Sub(time.UnixMicro(doc.Order)) > handoverTime {
+			old = append(old, doc)
+		}
+	}
+	s.handovers = revs
+	return old
 }
 
 // awaited schedules the checks of the jobs that others wait for. A check reads the edges of
@@ -197,7 +219,7 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 	for queue, ids := range found.edges {
 		note("checking whether dependencies have ended", d.checkEdges(ctx, queue, ids))
 	}
-	for _, next := range found.handovers {
+	for _, next := range s.interrupted(found.handovers, time.Now()) {
 		if err = d.resume(ctx, next); !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
 			note(fmt.Sprintf("finishing the retry of record %q", next.Handover.From), err)
 		}
