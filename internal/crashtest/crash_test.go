@@ -74,20 +74,10 @@ func crash(t *testing.T, s setup) *history {
 	}
 }
 
-const (
-	// serverTransactionLifetime is how long a MongoDB server keeps the transaction of a killed
-	// process, and with it the job that the process was about to retry: see
-	// https://www.mongodb.com/docs/manual/reference/parameters/#mongodb-parameter-param.transactionLifetimeLimitSeconds.
-	serverTransactionLifetime = time.Minute
-	// transactionLifetime is that of the stand-in: longer than any transaction of a live
-	// process takes, and short enough to wait for.
-	transactionLifetime = 5 * time.Second
-)
-
 // awaitIdle waits until all jobs of a queue have ended.
 func awaitIdle(t *testing.T, q amboy.Queue) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience+serverTransactionLifetime)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began := time.Now()
 	require.True(t, amboy.Wait(ctx, q), "jobs have not ended: %s", q.Stats(t.Context()))

@@ -38,9 +38,7 @@ var stores = []struct {
 }{
 	{name: "sqlite", make: newFile},
 	{name: "postgres", make: newSchema},
-	{name: "mongodb", make: func(t *testing.T) store {
-		return newDatabase(mongotest.Open(t, mongotest.ReplicaSet(), mongotest.TransactionLifetime(transactionLifetime)))
-	}},
+	{name: "mongodb", make: func(t *testing.T) store { return newDatabase(mongotest.Open(t, mongotest.ReplicaSet())) }},
 	{name: "mongodb standalone", extra: true, make: func(t *testing.T) store {
 		return newDatabase(mongotest.Open(t, mongotest.Standalone()))
 	}},

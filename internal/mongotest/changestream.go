@@ -245,6 +245,9 @@ func (c *changeStream) next(s *Server, size int64) ([]bson.Raw, bool, error) {
 	bytes := 0
 	for c.position < s.forgotten+len(s.events) && (size < 0 || int64(len(batch)) < size) && bytes < maxDocumentSize && !c.closed {
 		e := s.events[c.position-s.forgotten]
+		if e.at > s.majority() {
+			break
+		}
 		c.position++
 		if e.db != c.db || e.name != c.name {
 			continue

@@ -35,6 +35,8 @@ type request struct {
 	received time.Time
 	session  *session
 	tx       *transaction // nil outside a transaction
+	// unanswered is true if no client waits for the reply.
+	unanswered bool
 }
 
 // multiDocument reports whether the command is part of a transaction.
@@ -61,6 +63,7 @@ var commands = map[string]command{
 	"ping":               {run: (*Server).ping, anywhere: true},
 	"buildInfo":          {run: (*Server).buildInfo, anywhere: true},
 	"endSessions":        {run: (*Server).endSessions, anywhere: true},
+	"killSessions":       {run: (*Server).killSessions, anywhere: true},
 	"insert":             {run: (*Server).insert, inTransaction: true, write: true},
 	"update":             {run: (*Server).update, inTransaction: true, write: true},
 	"delete":             {run: (*Server).delete, inTransaction: true, write: true},
@@ -116,7 +119,10 @@ func (s *Server) run(req *request) (bson.D, error) {
 	}
 	reply, err := c.run(s, req)
 	s.leaveSession(req, err)
-	return reply, err
+	if err != nil {
+		return nil, err
+	}
+	return s.awaitMajority(req, c, reply)
 }
 
 // decode reads a command into a struct whose bson tags name all the fields

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
@@ -38,7 +37,6 @@ type Option func(*needs)
 
 type needs struct {
 	standalone, replicaSet, inMemory, standIn bool
-	transactionLifetime                       time.Duration
 }
 
 // Standalone requires a server without a replica set: without transactions, retryable
@@ -57,12 +55,6 @@ func StandIn() Option { return func(n *needs) { n.standIn = true } }
 // bubble of testing/synctest. Clients must then be made with ClientOptions, not with the
 // URI. The test is skipped on real servers.
 func InMemory() Option { return func(n *needs) { n.inMemory, n.standIn = true, true } }
-
-// TransactionLifetime sets the age at which the stand-in aborts a transaction, such as that
-// of a process that was killed. It does not change a real server.
-func TransactionLifetime(d time.Duration) Option {
-	return func(n *needs) { n.transactionLifetime = d }
-}
 
 // Open opens a deployment for a test and closes it when the test ends. The test fails if
 // there is no deployment, and is skipped if it requires another kind.
@@ -100,7 +92,7 @@ func Open(t testing.TB, opts ...Option) *Deployment {
 // start starts a stand-in.
 func (d *Deployment) start(n needs) {
 	d.t.Helper()
-	server, err := New(Options{Standalone: n.standalone, InMemory: n.inMemory, TransactionLifetime: n.transactionLifetime})
+	server, err := New(Options{Standalone: n.standalone, InMemory: n.inMemory})
 	if err != nil {
 		d.t.Fatal(err)
 	}

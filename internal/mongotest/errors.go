@@ -29,9 +29,11 @@ const (
 	codeOptionsConflict         = 85
 	codeKeySpecsConflict        = 86
 	codeShutdownInProgress      = 91
+	codeWriteConcernFailed      = 64
 	codeWriteConflict           = 112
 	codeUnknownExpression       = 168
 	codeParallelArrays          = 171
+	codePrimarySteppedDown      = 189
 	codeIndexOption             = 197
 	codeQueryFeatureNotAllowed  = 224
 	codeTransactionTooOld       = 225
@@ -79,7 +81,8 @@ var codeNames = map[int32]string{
 	codeWriteConflict:           "WriteConflict",
 	codeUnknownExpression:       "InvalidPipelineOperator",
 	codeParallelArrays:          "CannotIndexParallelArrays",
-	189:                         "PrimarySteppedDown",
+	codePrimarySteppedDown:      "PrimarySteppedDown",
+	codeWriteConcernFailed:      "WriteConcernFailed",
 	codeIndexOption:             "InvalidIndexSpecificationOption",
 	codeQueryFeatureNotAllowed:  "QueryFeatureNotAllowed",
 	codeTransactionTooOld:       "TransactionTooOld",

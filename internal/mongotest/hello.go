@@ -49,7 +49,7 @@ func (s *Server) hello(req *request) (bson.D, error) {
 		{Key: "localTime", Value: primitive.NewDateTimeFromTime(time.Now())},
 		{Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
 		{Key: "minWireVersion", Value: int32(0)},
-		{Key: "maxWireVersion", Value: int32(maxWireVersion)},
+		{Key: "maxWireVersion", Value: s.options.WireVersion},
 		{Key: "readOnly", Value: false},
 	}
 	if s.options.Standalone {

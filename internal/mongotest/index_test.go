@@ -1,7 +1,9 @@
 package mongotest_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -141,4 +143,47 @@ func TestTTL(t *testing.T) {
 	}
 	assert.Equal(t, 2, server.Expire(now))
 	assert.ElementsMatch(t, []any{"open", "young", "text"}, ids(t, c, `{}`))
+}
+
+// build builds a unique index on n, with a commit quorum unless that is empty.
+func build(ctx context.Context, c *mongo.Collection, quorum string) error {
+	opts := options.CreateIndexes()
+	if quorum != "" {
+		opts.SetCommitQuorumString(quorum)
+	}
+	_, err := c.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: bson.D{{Key: "n", Value: 1}}, Options: options.Index().SetUnique(true)}, opts)
+	return err
+}
+
+func TestABuildWaitsForAMemberThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := mongotest.Open(t, mongotest.InMemory())
+		d.Server().LoseMember()
+		require.NoError(t, build(t.Context(), d.Collection("other"), "majority"))
+
+		c := d.Collection("c")
+		built := make(chan error, 2)
+		go func() { built <- build(t.Context(), c, "") }()
+		synctest.Wait()
+		names, err := c.Indexes().ListSpecifications(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, names, 2, "it is listed")
+		_, err = c.InsertMany(t.Context(), []any{bson.M{"n": 1}, bson.M{"n": 1}})
+		require.NoError(t, err, "it refuses nothing yet")
+		_, err = c.DeleteOne(t.Context(), bson.M{"n": 1})
+		require.NoError(t, err)
+		go func() { built <- build(t.Context(), c, "majority") }() // joins the build
+		time.Sleep(time.Hour)
+		require.Empty(t, built)
+		d.Server().RegainMember()
+		require.NoError(t, <-built)
+		require.NoError(t, <-built)
+		_, err = c.InsertOne(t.Context(), bson.M{"n": 1})
+		require.True(t, mongo.IsDuplicateKeyError(err))
+	})
+}
+
+func TestAStandaloneRefusesACommitQuorum(t *testing.T) {
+	d := mongotest.Open(t, mongotest.StandIn(), mongotest.Standalone())
+	require.ErrorContains(t, build(t.Context(), d.Collection("c"), "majority"), "commitQuorum")
 }

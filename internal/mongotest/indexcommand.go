@@ -1,10 +1,12 @@
 package mongotest
 
 import (
+	"math"
 	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
 type indexArgs struct {
@@ -140,9 +142,15 @@ func (s *Server) createIndexes(req *request) (bson.D, error) {
 			return nil, err
 		}
 	}
+	if s.options.Standalone && args.CommitQuorum != nil {
+		return nil, errorf(codeBadValue, "Standalones can't specify commitQuorum")
+	}
 	_, existed := s.collections[req.generic.DB+"."+args.Collection]
 	c, err := s.collection(req, args.Collection)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitMembers(req, c, wanted, args.CommitQuorum); err != nil {
 		return nil, err
 	}
 	before := len(c.indexes)
@@ -170,12 +178,64 @@ func (s *Server) createIndexes(req *request) (bson.D, error) {
 	return reply, nil
 }
 
-// listIndexes lists indexes. See
+// LoseMember takes a voting secondary down. A build of an index then ends only if its
+// commit quorum is "majority" or a number, not with the default "votingMembers". It does
+// nothing on a standalone server.
+func (s *Server) LoseMember() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memberBack == nil && !s.options.Standalone {
+		s.memberBack = make(chan struct{})
+	}
+}
+
+// RegainMember brings the secondary back.
+func (s *Server) RegainMember() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memberBack != nil {
+		close(s.memberBack)
+		s.memberBack = nil
+	}
+}
+
+// awaitMembers waits until enough members have built the indexes, and until other builds of
+// the same indexes have ended. Meanwhile the indexes are listed, but refuse nothing. See
+// https://www.mongodb.com/docs/manual/core/index-creation/#index-builds-in-replicated-environments.
+func (s *Server) awaitMembers(req *request, c *collection, wanted []*index, quorum any) error {
+	builds := func(x *index) bool {
+		return slices.ContainsFunc(c.building, func(b *index) bool { return b.name == x.name && b.signature() == x.signature() })
+	}
+	present := func(x *index) bool {
+		return slices.ContainsFunc(c.indexes, func(p *index) bool { return p.name == x.name && p.signature() == x.signature() })
+	}
+	for s.memberBack != nil {
+		joins := slices.ContainsFunc(wanted, builds)
+		if !joins && (quorum != nil && quorum != "votingMembers" || !slices.ContainsFunc(wanted, func(x *index) bool { return !present(x) })) {
+			return nil
+		}
+		if !joins {
+			c.building = append(c.building, wanted...)
+		}
+		back := s.memberBack
+		err := s.wait(req, back, math.MaxInt64)
+		if !joins {
+			c.building = slices.DeleteFunc(c.building, func(b *index) bool { return slices.Contains(wanted, b) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listIndexes lists indexes, including those that are being built. See
 // https://www.mongodb.com/docs/manual/reference/command/listIndexes/.
 func (s *Server) listIndexes(req *request) (bson.D, error) {
 	var args struct {
 		Collection string    `bson:"listIndexes"`
 		Cursor     batchArgs `bson:"cursor"`
+		BuildUUIDs bool      `bson:"includeBuildUUIDs"`
 	}
 	if err := req.decode(&args); err != nil {
 		return nil, err
@@ -187,6 +247,13 @@ func (s *Server) listIndexes(req *request) (bson.D, error) {
 	var specs []bson.D
 	for _, x := range c.indexes {
 		specs = append(specs, x.spec())
+	}
+	for _, x := range c.building {
+		spec := x.spec()
+		if args.BuildUUIDs {
+			spec = bson.D{{Key: "spec", Value: spec}, {Key: "buildUUID", Value: primitive.Binary{Subtype: bson.TypeBinaryUUID, Data: make([]byte, 16)}}}
+		}
+		specs = append(specs, spec)
 	}
 	return s.replyWith(c.namespace(), specs, args.Cursor.BatchSize)
 }

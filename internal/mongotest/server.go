@@ -6,8 +6,9 @@
 // It is strict: an unsupported command, field, operator or stage is an error that names
 // it, and is never ignored. It uses indexes as servers do in simple cases, so that large
 // collections are fast, but it does not choose between indexes as servers do: the cost of
-// a query that Examined reports is meaningful if only one index fits. It has no
-// replication: each write is committed by the majority at once.
+// a query that Examined reports is meaningful if only one index fits. It has no other
+// members: the majority has each write at once, unless a test says otherwise with
+// HoldReplication and FailOver.
 //
 // Tests that can also run on a real server use Open.
 package mongotest
@@ -18,6 +19,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -44,6 +46,8 @@ type Options struct {
 	// TransactionLifetime is the age at which a transaction is aborted by the next
 	// command, like transactionLifetimeLimitSeconds on a server. Default: one minute.
 	TransactionLifetime time.Duration
+	// WireVersion is the highest version of the wire protocol. Default: that of MongoDB 7.0.
+	WireVersion int32
 }
 
 // Server is a MongoDB server in the process of the test. All its methods are
@@ -61,11 +65,16 @@ type Server struct {
 
 	failMu sync.Mutex
 	fail   *failPoint
+	late   []*request
+
+	intercept atomic.Pointer[func(Intercepted) Fate]
 
 	// mu guards all data.
 	mu          sync.Mutex
 	clock       uint64 // of the last commit
 	topology    topology
+	replication replication
+	memberBack  chan struct{} // closed when the lost member is back; nil if none is lost
 	collections map[string]*collection
 	open        map[*transaction]struct{}
 	stale       []staleRecord // records with versions that only an old transaction sees
@@ -86,11 +95,15 @@ func New(opts Options) (*Server, error) {
 	if opts.TransactionLifetime == 0 {
 		opts.TransactionLifetime = time.Minute
 	}
+	if opts.WireVersion == 0 {
+		opts.WireVersion = maxWireVersion
+	}
 	s := &Server{
 		options:     opts,
 		address:     memoryAddress,
 		closed:      make(chan struct{}),
 		topology:    newTopology(),
+		replication: replication{changed: make(chan struct{})},
 		conns:       map[net.Conn]struct{}{},
 		collections: map[string]*collection{},
 		open:        map[*transaction]struct{}{},
@@ -291,7 +304,7 @@ func (s *Server) answer(client *peer, command bson.Raw) (bson.Raw, error) {
 	req, err := newRequest(s, client, command)
 	var reply bson.D
 	if err == nil {
-		reply, err = s.runWithFaults(req)
+		reply, err = s.serveRequest(req)
 	}
 	if errors.Is(err, errCloseConnection) {
 		return nil, err

@@ -86,6 +86,8 @@ type collection struct {
 	records btree.Map[uint64, *record]
 	last    uint64   // the number of the last record
 	indexes []*index // the first is on _id; none if the collection is not stored
+	// building are the indexes whose builds wait for other members.
+	building []*index
 	// examined counts for the whole server.
 	examined *Examined
 }
@@ -261,19 +263,33 @@ func (s *Server) abort(tx *transaction) {
 func (s *Server) end(tx *transaction) {
 	delete(s.open, tx)
 	close(tx.done)
-	oldest := uint64(math.MaxUint64)
-	for other := range s.open {
-		oldest = min(oldest, other.snapshot)
-	}
+	oldest := s.oldest()
 	for _, ch := range tx.changes {
 		s.prune(staleRecord{ch.collection, ch.record}, oldest)
 	}
 	if tx.snapshot < oldest {
-		stale := s.stale
-		s.stale = nil
-		for _, r := range stale {
-			s.prune(r, oldest)
-		}
+		s.pruneStale()
+	}
+}
+
+// oldest returns the oldest commit that is still read or may be rolled back to.
+func (s *Server) oldest() uint64 {
+	oldest := uint64(math.MaxUint64)
+	for tx := range s.open {
+		oldest = min(oldest, tx.snapshot)
+	}
+	if s.replication.held {
+		oldest = min(oldest, s.replication.majority)
+	}
+	return oldest
+}
+
+// pruneStale drops the versions that were kept for something that has ended.
+func (s *Server) pruneStale() {
+	stale, oldest := s.stale, s.oldest()
+	s.stale = nil
+	for _, r := range stale {
+		s.prune(r, oldest)
 	}
 }
 
@@ -312,6 +328,9 @@ func (s *Server) statement(req *request, run func(tx *transaction) error) error 
 	}
 	for {
 		tx := s.begin(true)
+		if level, _ := req.generic.ReadConcern.Lookup("level").StringValueOK(); level == "majority" || level == "snapshot" {
+			tx.snapshot = s.majority()
+		}
 		err := run(tx)
 		var blocked *blockedError
 		if !errors.As(err, &blocked) {

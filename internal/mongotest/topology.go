@@ -36,6 +36,7 @@ func (s *Server) StepDown() {
 	}
 	s.topology.secondary = true
 	s.topology.change()
+	s.replication.wake()
 }
 
 // StepUp makes the server the primary again. It does nothing on a primary.

@@ -9,10 +9,16 @@ import (
 type session struct {
 	number int64 // of its last retryable write or transaction; -1 before
 	// replies are the replies to the statements of the last retryable write.
-	replies map[int]any
+	replies map[int]sentReply
 	// tx is the last transaction, and state is its state.
 	tx    *transaction
 	state txState
+}
+
+// sentReply is the reply to a statement.
+type sentReply struct {
+	at     uint64 // the last commit then
+	result any
 }
 
 type txState int
@@ -72,7 +78,7 @@ func (s *Server) renumber(req *request) {
 	if ses.state == txOpen {
 		s.abortIfOpen(ses.tx)
 	}
-	*ses = session{number: *req.generic.TxnNumber, replies: map[int]any{}}
+	*ses = session{number: *req.generic.TxnNumber, replies: map[int]sentReply{}}
 }
 
 func (s *Server) abortIfOpen(tx *transaction) {
@@ -185,6 +191,25 @@ func endingSession(req *request) (*session, error) {
 	return req.session, nil
 }
 
+// killSessions aborts the transactions of sessions. See
+// https://www.mongodb.com/docs/manual/reference/command/killSessions/.
+func (s *Server) killSessions(req *request) (bson.D, error) {
+	var args struct {
+		Sessions []bson.Raw `bson:"killSessions"`
+	}
+	if err := req.decode(&args); err != nil {
+		return nil, err
+	}
+	for _, lsid := range args.Sessions {
+		ses := s.sessions[keyString(lsid.Lookup("id").String())]
+		if ses != nil && ses.state == txOpen {
+			s.abortIfOpen(ses.tx)
+			ses.state = txAborted
+		}
+	}
+	return bson.D{}, nil
+}
+
 // endSessions removes sessions and aborts their open transactions. See
 // https://www.mongodb.com/docs/manual/reference/command/endSessions/.
 func (s *Server) endSessions(req *request) (bson.D, error) {
@@ -207,16 +232,16 @@ func (s *Server) endSessions(req *request) (bson.D, error) {
 // once runs a statement of a retryable write unless it was run before, and returns its
 // result or the remembered one. See
 // https://www.mongodb.com/docs/manual/core/retryable-writes/.
-func once[T any](req *request, number int, run func() (T, error)) (result T, retried bool, err error) {
+func once[T any](s *Server, req *request, number int, run func() (T, error)) (result T, retried bool, err error) {
 	remembers := req.session != nil && !req.multiDocument()
 	if remembers {
-		if earlier, ok := req.session.replies[number].(T); ok {
+		if earlier, ok := req.session.replies[number].result.(T); ok {
 			return earlier, true, nil
 		}
 	}
 	result, err = run()
 	if err == nil && remembers {
-		req.session.replies[number] = result
+		req.session.replies[number] = sentReply{at: s.clock, result: result}
 	}
 	return result, false, err
 }

@@ -21,6 +21,9 @@ const (
 
 const headerSize = 16
 
+// maxCommandSize is the largest command, without document sequences.
+const maxCommandSize = maxDocumentSize + 16*1024
+
 // opQuery is the opcode by which drivers still send the first hello.
 const opQuery = wiremessage.OpQuery //nolint:staticcheck // it is deprecated for clients
 
@@ -96,6 +99,9 @@ func (m *message) parseMsg(body []byte) error {
 	}
 	if document.Validate() != nil {
 		return fmt.Errorf("%w: the command is not valid BSON", errMalformed)
+	}
+	if len(document) > maxCommandSize {
+		return fmt.Errorf("%w: a command of %d bytes, more than %d, without its document sequences", errMalformed, len(document), maxCommandSize)
 	}
 	m.command = joinDocument(document, sequences)
 	return nil

@@ -73,7 +73,7 @@ func (s *Server) bulk(req *request, ordered *bool, size int, run func(i int) (ou
 	var total outcome
 	upserted, failures, retried := bson.A{}, bson.A{}, bson.A{}
 	for i := range size {
-		done, again, err := once(req, i, func() (outcome, error) { return run(i) })
+		done, again, err := once(s, req, i, func() (outcome, error) { return run(i) })
 		if again {
 			retried = append(retried, int32(i))
 		}
@@ -383,7 +383,7 @@ func (s *Server) findAndModify(req *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	reply, retried, err := once(req, 0, func() (reply bson.D, err error) {
+	reply, retried, err := once(s, req, 0, func() (reply bson.D, err error) {
 		err = s.statement(req, func(tx *transaction) error {
 			reply, err = c.findAndModify(tx, &args, project)
 			return err

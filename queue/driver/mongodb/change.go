@@ -31,6 +31,9 @@ var errContended = errors.New("other processes kept changing the record; this ca
 // errGone is the error of a change of a document that does not exist.
 var errGone = errors.New("no such record")
 
+// errBlocked is the error of a change that waits for an open transaction of another client.
+var errBlocked = errors.New("an open transaction is in the way; this call did not change the record")
+
 // errMoved is the error of a change of a document whose state another writer has changed.
 var errMoved = errors.New("the record's state has changed")
 
@@ -69,19 +72,81 @@ type change struct {
 	// err is why the change was not made.
 	err error
 
-	refusal *refusal // by which the last write was rejected
-	next    *document
-	written bool // the change was stored
-	stale   bool // before is out of date
-	size    int  // of the document that was sent, as far as known
+	state   state
+	tries   []*try
+	refusal *refusal // by which the last try was rejected
+	blocked bool     // the last try took too long on its own
+	shown   error    // what the step said of a document that shows the change already
+	written bool     // the change was stored
+	size    int      // of the document that was sent, as far as known
 }
 
-// isUnread reports whether the document must be read, either before it is changed or to
-// find out whether the change was stored.
-func (c *change) isUnread() bool { return c.before == nil || c.stale || c.next != nil }
+// state is how far a change is:
+//
+//	           step           answered, and matched
+//	unread ──▶ known ──▶ sent ──────────────────────▶ ended
+//	  ▲  │      ▲  │       │                           ▲ ▲
+//	  │  │      │  └───────┼── nothing to change, ─────┘ │
+//	  │  │      │          │   or refused by the step    │
+//	  │  │      └──────────┤ refused by an index         │
+//	  │  │                 │                             │
+//	  ├──┼─────────────────┘ not matched, or no answer   │
+//	  │  └──▶ found ─────────────────────────────────────┘
+//	  └─────────┘            the majority has it
+//
+// A try whose answer was lost may still be stored: late, by a server that had received it,
+// or not for good, by a primary that others have replaced. So all tries are remembered, and
+// one that is found is not taken for done before the majority has it.
+type state int
+
+const (
+	// unread means that the document must be read, either because it is not known or to
+	// find out whether a try was stored.
+	unread state = iota
+	// known means that before is the document as last read.
+	known
+	// sent means that the last try is on its way.
+	sent
+	// found means that a read showed a try whose answer was lost, or the change as an earlier
+	// call had made it. after is the document.
+	found
+	// ended means that the change was made, or that err says why not.
+	ended
+)
+
+// try is a write that was sent for a change.
+type try struct {
+	doc *document // as it would be stored
+	// answered is true if the server answered, so that the majority has what is stored.
+	answered bool
+}
 
 // landed reports whether the change was stored.
 func (c *change) landed() bool { return c.written }
+
+// end ends a change that was not made.
+func (c *change) end(err error) { c.state, c.err = ended, err }
+
+// land ends a change that was made.
+func (c *change) land(doc *document) {
+	doc.reguard()
+	c.state, c.after, c.written = ended, doc, true
+}
+
+// lastTry returns the try that was sent last.
+func (c *change) lastTry() *try { return c.tries[len(c.tries)-1] }
+
+// dropTry forgets the last try, which the server did not store.
+func (c *change) dropTry() { c.tries = c.tries[:len(c.tries)-1] }
+
+// doubtful returns the tries without an answer of a change that did not land. They may be
+// stored all the same.
+func (c *change) doubtful() []*try {
+	if c.written {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(c.tries), func(t *try) bool { return t.answered })
+}
 
 // apply makes changes, each of them completely or not at all, then does what follows from
 // them and notifies the subscribers. It returns an error of the store if the outcome of
@@ -94,33 +159,26 @@ func (d *Driver) apply(ctx context.Context, changes []*change) error {
 
 // write makes changes without doing what follows from them.
 func (d *Driver) write(ctx context.Context, changes []*change) error {
-	w := &writing{Driver: d, left: changes}
-	for round := 0; len(w.left) > 0; round++ {
+	for _, c := range changes {
+		if c.before != nil {
+			c.state = known
+		}
+	}
+	w := &writing{Driver: d, changes: changes}
+	for round := 0; w.has(unread, known, found); round++ {
 		if round == maxRounds {
-			w.giveUp()
-			return nil
+			return w.giveUp()
 		}
 		err := w.round(ctx, round)
 		switch {
 		case err == nil:
-		case slices.ContainsFunc(changes, (*change).landed) && !errors.Is(err, driver.ErrOutcomeUnknown):
-			return unknown(err) // some changes were made
+		case errors.Is(err, driver.ErrOutcomeUnknown):
+			return err
+		case w.has(found) || slices.ContainsFunc(changes, func(c *change) bool { return c.landed() || len(c.tries) > 0 }):
+			return unknown(err) // some changes were made, or may have been
 		default:
 			return err
 		}
-	}
-	if w.found == nil {
-		return nil
-	}
-	return d.confirm(ctx, w.found)
-}
-
-// confirm waits until the majority of the servers has what was found to be stored after
-// an unacknowledged write. A write that changes nothing waits for all writes before it.
-func (d *Driver) confirm(ctx context.Context, doc *document) error {
-	_, err := d.jobs.UpdateOne(ctx, field("_id", doc.id), field("$setOnInsert", field("rev", doc.Rev)))
-	if err != nil {
-		return unknown(fmt.Errorf("waiting until what was written is acknowledged: %w", err))
 	}
 	return nil
 }
@@ -128,42 +186,100 @@ func (d *Driver) confirm(ctx context.Context, doc *document) error {
 // writing is a write in progress.
 type writing struct {
 	*Driver
-	left     []*change
+	changes  []*change
 	failures int
-	unsure   error // of the last write, if it may have been stored
-	// found is a document that an unacknowledged write turned out to have stored.
-	found *document
+	unsure   error // of the last command without an answer
+	// single is true once a command with several statements took too long.
+	single bool
 }
 
-func (w *writing) giveUp() {
-	for _, c := range w.left {
-		c.err = errContended
-		if c.refusal != nil {
-			c.err = c.refusal.errorOf(c.before)
+// in returns the changes in a state.
+func (w *writing) in(s state) []*change {
+	var changes []*change
+	for _, c := range w.changes {
+		if c.state == s {
+			changes = append(changes, c)
 		}
 	}
+	return changes
 }
 
-// round sends the remaining changes and finds out which were stored.
+func (w *writing) has(states ...state) bool {
+	return slices.ContainsFunc(w.changes, func(c *change) bool { return slices.Contains(states, c.state) })
+}
+
+// giveUp ends changes that conflicted too often. The outcome of one that was found and not
+// confirmed is unknown.
+func (w *writing) giveUp() error {
+	if w.has(found) {
+		return unknown(errContended)
+	}
+	for _, c := range w.changes {
+		switch {
+		case c.state == ended:
+		case c.refusal != nil:
+			c.end(c.refusal.errorOf(c.before))
+		default:
+			c.end(errContended)
+		}
+	}
+	return nil
+}
+
+// round finds out what became of the tries, and sends the next ones.
 func (w *writing) round(ctx context.Context, round int) error {
 	if round > 0 {
 		if err := pause(ctx, round); err != nil {
-			return w.ended(err)
+			return w.after(err)
 		}
 	}
 	if err := w.read(ctx); err != nil {
-		return w.ended(fmt.Errorf("reading %d records: %w", len(w.left), err))
+		return w.after(fmt.Errorf("reading records: %w", err))
 	}
-	models := w.prepare()
-	if len(models) == 0 {
+	if err := w.confirm(ctx); err != nil {
+		return err
+	}
+	sending, statements := w.prepare()
+	switch {
+	case len(sending) == 0:
+		return nil
+	case w.single || len(sending) == 1:
+		return w.sendEach(ctx, sending, statements)
+	}
+	a, err := w.send(ctx, updating, statements, false, batchLimit)
+	if isTimedOut(err) { // some may have been stored before the one that waits
+		for _, c := range sending {
+			c.state = unread
+		}
+		w.single, w.unsure = true, err
 		return nil
 	}
-	result, err := w.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	return w.sent(ctx, result, err)
+	return w.sent(ctx, sending, a, err)
 }
 
-// ended returns the error of a call that ends before its writes are confirmed.
-func (w *writing) ended(err error) error {
+// sendEach sends each try with a command of its own. A try that takes too long is blocked.
+func (w *writing) sendEach(ctx context.Context, sending []*change, statements []bson.Raw) error {
+	answers, errs := make([]*answer, len(sending)), make([]error, len(sending))
+	eachAtOnce(len(sending), func(i int) {
+		answers[i], errs[i] = w.send(ctx, updating, statements[i:i+1], false, singleLimit)
+	})
+	var failure error
+	failures := w.failures
+	for i, c := range sending {
+		if isTimedOut(errs[i]) {
+			c.state, c.blocked, w.unsure = unread, true, errs[i]
+			continue
+		}
+		w.failures = failures // they are failures of one attempt
+		if err := w.sent(ctx, sending[i:i+1], answers[i], errs[i]); err != nil {
+			failure = err
+		}
+	}
+	return failure
+}
+
+// after returns the error of a call that ends before the outcome of its tries is known.
+func (w *writing) after(err error) error {
 	if w.unsure != nil {
 		return unknown(fmt.Errorf("%w, after %w", err, w.unsure))
 	}
@@ -192,45 +308,98 @@ func pause(ctx context.Context, round int) error {
 
 // read reads the documents that are not known and those that may have been written.
 func (w *writing) read(ctx context.Context) error {
-	var unread []*change
-	for _, c := range w.left {
-		if c.isUnread() {
-			unread = append(unread, c)
-		}
-	}
-	if len(unread) == 0 {
+	changes := w.in(unread)
+	if len(changes) == 0 {
 		return nil
 	}
-	found, err := w.find(ctx, unread)
+	current, err := w.find(ctx, changes)
 	if err != nil {
 		return err
 	}
-	wasUnsure := w.unsure != nil
-	w.unsure = nil
-	left := w.left[:0:0]
-	for _, c := range w.left {
-		if !c.isUnread() {
-			left = append(left, c)
-			continue
+	for _, c := range changes {
+		c.observe(current[key{c.queue, c.name}])
+	}
+	return nil
+}
+
+// observe decides how a change continues after its document was read.
+func (c *change) observe(current *document) {
+	if current == nil {
+		c.end(errGone)
+		return
+	}
+	own := slices.IndexFunc(c.tries, func(t *try) bool { return t.doc.Rev == current.Rev && current.Rev != 0 })
+	switch {
+	case own >= 0 && c.tries[own].answered:
+		c.land(c.tries[own].doc)
+	case own >= 0:
+		c.state, c.after = found, c.tries[own].doc
+		c.after.reguard()
+	case len(c.tries) > 0 && c.made != nil && c.made(current):
+		c.state, c.after = found, current
+	case c.blocked:
+		c.end(errBlocked)
+	default:
+		c.before, c.state = current, known
+	}
+}
+
+// confirm waits until the majority of the servers has what was found, and reads what is no
+// longer there again: it was rolled back, or has changed since. A write that changes
+// nothing waits for all writes before it.
+func (w *writing) confirm(ctx context.Context) error {
+	changes := w.in(found)
+	if len(changes) == 0 {
+		return nil
+	}
+	docs := make([]*document, len(changes))
+	for i, c := range changes {
+		docs[i] = c.after
+	}
+	all, err := w.confirmed(ctx, docs)
+	switch {
+	case err == nil && all:
+		for _, c := range changes {
+			if c.shown != nil {
+				c.end(c.shown)
+				continue
+			}
+			c.land(c.after)
 		}
-		current := found[key{c.queue, c.name}]
-		switch {
-		case current == nil:
-			c.err = errGone
-		case c.next != nil && current.Rev == c.next.Rev && current.Rev != 0:
-			c.land(c.next)
-		case c.next != nil && c.made != nil && c.made(current):
-			c.land(current)
-		default:
-			c.before, c.next, c.stale = current, nil, false
-			left = append(left, c)
-		}
-		if wasUnsure && c.landed() {
-			w.found = c.after
+		return nil
+	case err != nil:
+		w.failures++
+		w.unsure = err
+		if !isTransient(err) || ctx.Err() != nil || w.failures == maxFailures {
+			return unknown(err)
 		}
 	}
-	w.left = left
+	for _, c := range changes {
+		c.state, c.after, c.shown = unread, nil, nil
+	}
 	return nil
+}
+
+// confirmed waits until the majority of the servers has documents that were read. It
+// reports whether all of them are still as they were.
+func (d *Driver) confirmed(ctx context.Context, docs []*document) (all bool, err error) {
+	nothing := make([]bson.D, len(docs))
+	for i, doc := range docs {
+		nothing[i] = statement(append(field("_id", doc.id), doc.guard...), field("$setOnInsert", field("rev", doc.Rev)))
+	}
+	statements, err := encodeStatements(nothing...)
+	if err != nil {
+		return false, fmt.Errorf("encoding %d filters: %w", len(docs), err)
+	}
+	// It waits for the majority, however long that takes, and for no transaction.
+	a, err := d.send(ctx, updating, statements, false, 0)
+	if err == nil {
+		err = a.unacknowledged
+	}
+	if err != nil {
+		return false, fmt.Errorf("waiting until what was written is acknowledged: %w", err)
+	}
+	return a.n == len(docs), nil
 }
 
 // key identifies a record.
@@ -284,28 +453,34 @@ func (d *Driver) each(ctx context.Context, filter bson.D, opts *options.FindOpti
 // server removes the cursor itself if the request does not reach it.
 func closeCursor(ctx context.Context, cursor *mongo.Cursor) { _ = cursor.Close(ctx) }
 
-// prepare runs the steps and returns the writes to send.
-func (w *writing) prepare() []mongo.WriteModel {
-	models := make([]mongo.WriteModel, 0, len(w.left))
-	left := w.left[:0:0]
-	for _, c := range w.left {
+// prepare runs the steps. It returns the changes to send, with their statements.
+func (w *writing) prepare() (sending []*change, statements []bson.Raw) {
+	for _, c := range w.in(known) {
 		model, err := w.model(c)
-		if err != nil {
-			c.err = err
+		var raw []bson.Raw
+		if err == nil && model != nil {
+			raw, err = encodeStatements(model)
 		}
-		if model != nil {
-			models = append(models, model)
-			left = append(left, c)
+		switch {
+		case errors.Is(err, driver.ErrLeaseLost) && c.made != nil && c.made(c.before):
+			// An earlier call, whose outcome was unknown, has made the change.
+			c.state, c.after, c.shown = found, c.before, err
+		case err != nil:
+			c.end(err)
+		case model == nil:
+			c.after, c.state = c.before, ended // there is nothing to change
+		default:
+			c.state = sent
+			sending, statements = append(sending, c), append(statements, raw[0])
 		}
 	}
-	w.left = left
-	return models
+	return sending, statements
 }
 
-// model returns the write of a change, or nil if there is nothing to write.
-func (w *writing) model(c *change) (mongo.WriteModel, error) {
+// model returns the statement of a change and adds it to the tries, or returns nil if there
+// is nothing to write.
+func (w *writing) model(c *change) (bson.D, error) {
 	next := *c.before
-	c.next = nil
 	err := c.run(&next)
 	if err != nil {
 		return nil, err
@@ -319,7 +494,6 @@ func (w *writing) model(c *change) (mongo.WriteModel, error) {
 		return nil, fmt.Errorf("encoding record %q: %w", c.name, err)
 	}
 	if update == nil {
-		c.after = c.before
 		return nil, nil
 	}
 	c.size = update.size
@@ -330,19 +504,20 @@ func (w *writing) model(c *change) (mongo.WriteModel, error) {
 	case c.quiet:
 		next.Rev = w.revs.nextQuiet()
 	case c.ends && next.final():
-		next.Rev = w.revs.next() + ended
+		next.Rev = w.revs.next() + endedRevision
 	default:
 		next.Rev = w.revs.next()
 	}
 	update.set = append(update.set, bson.E{Key: "rev", Value: next.Rev})
-	c.next = next.withoutBody()
+	doc := next.withoutBody()
 	if next.Job.IsZero() {
-		c.next.body = c.before.body
+		doc.body = c.before.body
 	}
+	c.tries = append(c.tries, &try{doc: doc})
 	if next.runs() {
 		update.leaseTime = c.leaseTime
 	}
-	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(update.document()), nil
+	return statement(filter, update.document()), nil
 }
 
 func (c *change) run(next *document) error {
@@ -355,73 +530,63 @@ func (c *change) run(next *document) error {
 	return c.refused(next, c.refusal)
 }
 
-// sent finds out which of the changes that were sent are stored. The others are left for
-// the next round.
-func (w *writing) sent(ctx context.Context, result *mongo.BulkWriteResult, err error) error {
-	refused := 0
+// sent records the outcome of the tries that were sent. It returns an error if the call
+// must end.
+func (w *writing) sent(ctx context.Context, sending []*change, a *answer, err error) error {
+	for _, c := range sending {
+		c.state = unread
+	}
 	if err != nil {
-		var bulk mongo.BulkWriteException
-		if !errors.As(err, &bulk) || bulk.WriteConcernError != nil || len(bulk.WriteErrors) == 0 {
-			return w.failed(ctx, err)
-		}
-		for _, e := range bulk.WriteErrors {
-			w.left[e.Index].reject(e.WriteError)
-			refused++
-		}
+		return w.failed(ctx, sending, err)
 	}
-	left := w.left[:0:0]
-	matched := 0
-	if result != nil {
-		matched = int(result.MatchedCount)
+	for _, e := range a.refused {
+		sending[e.Index].reject(e)
 	}
-	sent := len(w.left) - refused
-	for _, c := range w.left {
-		switch {
-		case c.err != nil:
-		case c.next == nil: // an index refused it
-			left = append(left, c)
-		case matched == sent:
-			c.land(c.next)
-		case matched == 0: // none was stored
-			c.next, c.stale = nil, true
-			left = append(left, c)
+	if a.unacknowledged != nil {
+		return w.failed(ctx, sending, a.unacknowledged)
+	}
+	stored := len(sending) - len(a.refused)
+	for _, c := range sending {
+		if c.state != unread {
+			continue // the server refused it
+		}
+		switch a.n {
+		case stored:
+			c.land(c.lastTry().doc)
+		case 0: // none was stored
+			c.dropTry()
 		default: // some were stored: read all again
-			left = append(left, c)
+			c.lastTry().answered = true
 		}
 	}
-	w.left = left
 	return nil
 }
 
-// reject records the server's error for the change.
+// reject records the server's error for the last try.
 func (c *change) reject(e mongo.WriteError) {
+	doc := c.lastTry().doc
+	c.dropTry()
 	c.refusal = refusalOf(e)
 	switch {
 	case c.refusal != nil:
+		c.state = known
 	case isTooLarge(e):
-		c.err = tooLarge(c.next, c.size)
-	case !isConflict(e):
-		c.err = fmt.Errorf("writing record %q: %w", c.name, e)
+		c.end(tooLarge(doc, c.size))
+	case isConflict(e):
+		c.state = known
+	default:
+		c.end(fmt.Errorf("writing record %q: %w", c.name, e))
 	}
-	c.next = nil
 }
 
-func (c *change) land(doc *document) {
-	doc.reguard()
-	c.after, c.next, c.written = doc, nil, true
-}
-
-// failed handles a write without a usable answer. The documents are read again unless the
-// write must not be repeated.
-func (w *writing) failed(ctx context.Context, err error) error {
-	err = fmt.Errorf("writing %d records: %w", len(w.left), err)
+// failed handles tries without a usable answer. The documents are read again unless the
+// tries must not be repeated.
+func (w *writing) failed(ctx context.Context, sending []*change, err error) error {
+	err = fmt.Errorf("writing %d records: %w", len(sending), err)
 	switch {
 	case isConflict(err):
-		for _, c := range w.left {
-			c.next = nil
-		}
 		return nil
-	case isTransient(err) && ctx.Err() == nil:
+	case (isTransient(err) || isUnacknowledged(err)) && ctx.Err() == nil:
 		w.failures++
 		w.unsure = err
 		if w.failures < maxFailures {

@@ -70,7 +70,7 @@ type claim struct {
 
 	left  map[string]int // the number of records that may still be returned, by queue
 	room  map[string]int // the number of records that may still start, by queue with a limit
-	taken map[key]bool   // the scopes of the chosen candidates
+	taken map[key]bool   // the scopes of the chosen candidates, and those to leave alone
 }
 
 // given is a claimed document.
@@ -165,10 +165,11 @@ func (c *claim) takeReady(ctx context.Context, v *view, factor int) (skipped int
 	if err != nil {
 		return 0, err
 	}
-	clear(c.taken) // some candidates of an earlier round may have been lost
+	_, c.taken = c.avoided.at(c.elapsed()) // some candidates of an earlier round may have been lost
 	chosen, skipped := c.choose(v, factor > 1 || c.opts.ClaimWindow > 0)
 	rivals := c.rivals(v)
 	err = c.take(ctx, append(slices.Clip(chosen), rivals...), true)
+	c.avoid(ctx, chosen)
 	lost := c.countLost(ctx, chosen)
 	c.arrangeAfter(ctx, v, chosen, rivals)
 	exclusive, unlockErr := unlock(ctx)
@@ -187,6 +188,8 @@ func (c *claim) countLost(ctx context.Context, chosen []*change) (lost int) {
 	moved := 0
 	for _, ch := range chosen {
 		switch {
+		case errors.Is(ch.err, errBlocked):
+			lost++
 		case ch.err != nil && !errors.Is(ch.err, errMoved) && !errors.Is(ch.err, errGone):
 			logging.Error(ctx, message.Fields{
 				"message":    "claiming a job failed",
@@ -273,12 +276,16 @@ func (c *claim) choose(v *view, mix bool) (changes []*change, skipped int) {
 // ones, or nil if there is none.
 func (c *claim) first(v *view, queue string) (doc *document, skipped int) {
 	room, limited := c.room[queue]
+	docs, _ := c.avoided.at(c.elapsed())
 	if c.left[queue] <= 0 || (limited && room <= 0) {
 		return nil, 0
 	}
 	for len(v.ready[queue]) > 0 {
 		doc = v.ready[queue][0]
 		v.ready[queue] = v.ready[queue][1:]
+		if docs[key{queue, doc.Name}] {
+			continue
+		}
 		scope, conflicts := c.conflict(doc)
 		if conflicts {
 			v.passed = append(v.passed, passed{doc, scope})
@@ -439,10 +446,10 @@ func (c *claim) take(ctx context.Context, changes []*change, inTime bool) error 
 		seen[i] = ch.before
 	}
 	err := c.write(ctx, changes)
-	if err != nil {
-		for _, ch := range changes {
-			if ch.next != nil && ch.next.runs() {
-				c.uncertain.add(&given{doc: ch.next})
+	for _, ch := range changes {
+		for _, t := range ch.doubtful() {
+			if t.doc.runs() {
+				c.uncertain.add(&given{doc: t.doc})
 			}
 		}
 	}

@@ -52,11 +52,18 @@ type claimQuery struct {
 	// windows are the numbers of candidates to query, by queue.
 	windows map[string]int
 	except  kindSet
+	// avoids are the numbers of documents to leave alone, by queue.
+	avoids map[string]int
 }
 
 // execute runs the queries of a claim: one command, and a second one if there are many queues
 // of which some have candidates.
 func (l *claimQuery) execute(ctx context.Context) (*view, error) {
+	l.avoids = map[string]int{}
+	docs, _ := l.avoided.at(l.elapsed())
+	for k := range docs {
+		l.avoids[k.queue]++
+	}
 	v := &view{ready: map[string][]*document{}, full: map[string]bool{}, controls: map[string]driver.Control{}}
 	branches := l.times()
 	few := len(l.req.Queues) <= fewQueues
@@ -201,7 +208,7 @@ func (l *claimQuery) candidates(demands []driver.Demand, most int) []branch {
 		if l.limits.isPaused(demand.Queue) {
 			continue
 		}
-		l.windows[demand.Queue] = max(n*l.factor, l.opts.ClaimWindow)
+		l.windows[demand.Queue] = max(n*l.factor, l.opts.ClaimWindow) + l.avoids[demand.Queue]
 		if len(l.except) > 0 {
 			branches = append(branches, l.candidatesOfKinds(demand.Queue)...)
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -129,6 +130,17 @@ func commandsOfOneJob(t *testing.T) {
 		require.Len(t, running, 1)
 		endAll(t, d, running...)
 	}))
+}
+
+func TestCommandsOfARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, sent := counted(t, newStoreOf(t, mongotest.Options{InMemory: true}))
+		failed, next := awaitingRetry(t, d)
+		synctest.Wait()
+		assert.Equal(t, map[string]int{"find": 1, "insert": 1, "update": 1, "commitTransaction": 1}, sent.during(func() {
+			require.NoError(t, d.Retry(t.Context(), failed, next))
+		}))
+	})
 }
 
 func TestCommandsOfIdleQueues(t *testing.T) {
@@ -258,4 +270,48 @@ func TestAttackAPatternWithManyStarsKeepsAServerBusy(t *testing.T) {
 	defer mu.Unlock()
 	assert.Contains(t, sent, "begin.*d")
 	assert.NotContains(t, sent, "begin.*a")
+}
+
+// docs/mongodb.md says with which write concern the driver writes.
+func TestAllWritesWaitForTheMajority(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		if c.AppName != s.Database() || !slices.Contains([]string{"insert", "update", "delete", "findAndModify", "createIndexes", "commitTransaction"}, c.Name) {
+			return mongotest.Served
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[c.Name] = true
+		concern, _ := c.Command.Lookup("writeConcern", "w").StringValueOK()
+		inTransaction := c.Command.Lookup("autocommit").Type != 0 && c.Name != "commitTransaction"
+		assert.Equal(t, !inTransaction, concern == "majority", "%s", c.Command)
+		return mongotest.Served
+	})
+	d := openOn(t, s)
+	failed, next := awaitingRetry(t, d)
+	require.NoError(t, d.Retry(t.Context(), failed, next))
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	_, err := d.Extend(t.Context(), []driver.Lease{driver.LeaseOf(running[0])}, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, d.SetProgress(t.Context(), driver.LeaseOf(running[0]), driver.Progress{}))
+	running[0].ForgetAt = time.Now()
+	endAll(t, d, running...)
+	_, err = d.Forget(t.Context(), time.Now().Add(time.Hour), 10)
+	require.NoError(t, err)
+	paused := true
+	_, err = d.Control(t.Context(), "queue", driver.ControlChange{Paused: &paused})
+	require.NoError(t, err)
+	_, err = d.Mark(t.Context(), "queue", "mark", time.Now())
+	require.NoError(t, err)
+	_, err = d.TakeDuty(t.Context(), driver.Duty{Name: "duty", Owner: "owner", For: time.Minute}, time.Now())
+	require.NoError(t, err)
+	require.NoError(t, d.Keep(t.Context(), driver.Note{Kind: "kind", Key: "key", Until: time.Now().Add(time.Hour)}))
+	require.NoError(t, d.Drop(t.Context(), "kind", "key"))
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Len(t, seen, 6, "%v", seen)
 }

@@ -117,14 +117,8 @@ func (d *Driver) setControl(ctx context.Context, queue string, change driver.Con
 	}
 	update = append(update, bson.E{Key: "$set", Value: set})
 	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)
-	for failures := 0; ; {
-		err = d.control.FindOneAndUpdate(ctx, field("_id", controlKey(queue)), update, opts).Decode(&stored)
-		if err == nil {
-			return stored, nil
-		}
-		failures++
-		if !isTransient(err) && !isConflict(err) && !mongo.IsDuplicateKeyError(err) || failures == maxFailures || ctx.Err() != nil {
-			return stored, failed(ctx, err)
-		}
-	}
+	err = attempts(ctx, func() error {
+		return d.control.FindOneAndUpdate(ctx, field("_id", controlKey(queue)), update, opts).Decode(&stored)
+	}, mongo.IsDuplicateKeyError)
+	return stored, err
 }

@@ -27,17 +27,16 @@ func (d *Driver) TakeDuty(ctx context.Context, duty driver.Duty, now time.Time) 
 	isFree := either(field("owner", duty.Owner), field("until", field("$lte", now)), field("until", field("$gt", until)))
 	filter := all(field("_id", dutyKey(duty.Name)), isFree)
 	set := field("$set", bson.D{{Key: "owner", Value: duty.Owner}, {Key: "until", Value: until}})
-	for failures := 0; ; {
-		_, err = d.control.UpdateOne(ctx, filter, set, options.Update().SetUpsert(true))
-		switch {
-		case err == nil:
-			return true, nil
-		case mongo.IsDuplicateKeyError(err): // another owner has it
-			return false, nil
-		}
-		failures++
-		if !isTransient(err) && !isConflict(err) || failures == maxFailures || ctx.Err() != nil {
-			return false, fmt.Errorf("taking duty %q: %w", duty.Name, failed(ctx, err))
-		}
+	err = attempts(ctx, func() error {
+		_, failure := d.control.UpdateOne(ctx, filter, set, options.Update().SetUpsert(true))
+		return failure
+	}, nil)
+	switch {
+	case err == nil:
+		return true, nil
+	case mongo.IsDuplicateKeyError(err): // another owner has it
+		return false, nil
+	default:
+		return false, fmt.Errorf("taking duty %q: %w", duty.Name, err)
 	}
 }

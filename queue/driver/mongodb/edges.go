@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -93,5 +94,13 @@ func (d *Driver) endEdges(ctx context.Context, queue string, succeeded map[strin
 	if err != nil || len(changes) == 0 {
 		return 0, err
 	}
-	return len(changes), d.apply(ctx, changes)
+	if err := d.apply(ctx, changes); err != nil {
+		return len(changes), err
+	}
+	for _, c := range changes {
+		if c.err != nil && !errors.Is(c.err, errMoved) && !errors.Is(c.err, errGone) {
+			return len(changes), fmt.Errorf("record %q: %w", c.name, c.err)
+		}
+	}
+	return len(changes), nil
 }

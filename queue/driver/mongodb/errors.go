@@ -16,13 +16,15 @@ import (
 // The error codes of the server that this driver handles. See
 // https://www.mongodb.com/docs/manual/reference/error-codes/.
 const (
-	codeBadValue          = 2
-	codeNamespaceNotFound = 26
-	codeMaxTimeExpired    = 50
-	codeWriteConflict     = 112
-	codeDocumentTooLarge  = 10334
-	codeDuplicateKey      = 11000
-	codeUpdateTooLarge    = 17419
+	codeBadValue            = 2
+	codeNamespaceNotFound   = 26
+	codeMaxTimeExpired      = 50
+	codeWriteConflict       = 112
+	codeSnapshotUnavailable = 246
+	codeAPIStrict           = 323
+	codeDocumentTooLarge    = 10334
+	codeDuplicateKey        = 11000
+	codeUpdateTooLarge      = 17419
 )
 
 // transientCodes are the codes of a server that can't serve a call now: it shuts down, is
@@ -56,6 +58,14 @@ func isConflict(err error) bool {
 	return errors.As(err, &failure) && failure.HasErrorCode(codeWriteConflict)
 }
 
+// isUnacknowledged reports whether a command was run, but the majority has not acknowledged
+// what it wrote.
+func isUnacknowledged(err error) bool {
+	var one mongo.WriteException
+	var bulk mongo.BulkWriteException
+	return errors.As(err, &one) && one.WriteConcernError != nil || errors.As(err, &bulk) && bulk.WriteConcernError != nil
+}
+
 // hasLabel reports whether an error of the server has a label.
 func hasLabel(err error, label string) bool {
 	var failure mongo.LabeledError
@@ -69,11 +79,10 @@ func unknown(err error) error { return fmt.Errorf("%w: %w", driver.ErrOutcomeUnk
 // the server refused the change, nothing was changed.
 func failed(ctx context.Context, err error) error {
 	var failure mongo.ServerError
-	var bulk mongo.BulkWriteException
 	switch {
 	case errors.Is(err, mongo.ErrClientDisconnected):
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
-	case errors.As(err, &bulk) && bulk.WriteConcernError != nil:
+	case isUnacknowledged(err):
 		return unknown(err) // it may be rolled back after an election
 	case ctx.Err() != nil || isTransient(err) || mongo.IsTimeout(err):
 		return unknown(err)

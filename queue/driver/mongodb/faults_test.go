@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -39,11 +40,37 @@ func TestFaultsAtRandom(t *testing.T) {
 		for _, kind := range []mongotest.Option{mongotest.ReplicaSet(), mongotest.Standalone()} {
 			t.Run(name, func(t *testing.T) {
 				inParallel(t)
+				fault := fault // both kinds run at once
 				fault.Commands, fault.Probability = sentCommands, 0.1
 				withFaults(t, mongotest.Open(t, kind), fault)
 			})
 		}
 	}
+}
+
+// TestFailoversAtRandom runs jobs while the primary is replaced again and again, and what
+// the majority did not have is rolled back.
+func TestFailoversAtRandom(t *testing.T) {
+	t.Parallel()
+	d := mongotest.Open(t, mongotest.StandIn())
+	ctx, cancel := context.WithCancel(t.Context())
+	var failing sync.WaitGroup
+	whileJobsRun(t, d, func() {
+		failing.Go(func() {
+			for round := 0; ctx.Err() == nil; round++ {
+				time.Sleep(rand.N(30 * time.Millisecond)) //nolint:forbidigo // The time of a failover is what is random.
+				d.Server().HoldReplication()
+				time.Sleep(rand.N(30 * time.Millisecond)) //nolint:forbidigo // The same.
+				d.Server().FailOver()
+				if round%2 == 0 {
+					d.Server().Disconnect()
+				}
+			}
+		})
+	}, func() {
+		cancel()
+		failing.Wait()
+	})
 }
 
 // TestFaultsOfEachCommand makes each kind of command fail a few times.
@@ -69,6 +96,12 @@ func inParallel(t *testing.T) {
 
 func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) {
 	t.Helper()
+	whileJobsRun(t, d, func() { d.Fail(fault) }, d.Heal)
+}
+
+// whileJobsRun puts and runs jobs between two calls, and ends those that are left then.
+func whileJobsRun(t *testing.T, d *mongotest.Deployment, fail, heal func()) {
+	t.Helper()
 	const jobs, processes = 12, 2
 	r := &rough{T: t, holders: map[string]string{}, ended: map[string]int{}}
 	var drivers []driver.Driver
@@ -80,7 +113,7 @@ func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) 
 		t.Cleanup(func() { assert.NoError(t, opened.Close(context.Background())) })
 		drivers = append(drivers, opened)
 	}
-	d.Fail(fault)
+	fail()
 	var working sync.WaitGroup
 	for i, opened := range drivers {
 		working.Go(func() {
@@ -91,7 +124,7 @@ func withFaults(t *testing.T, d *mongotest.Deployment, fault mongotest.Failure) 
 		})
 	}
 	working.Wait()
-	d.Heal()
+	heal()
 	healed := time.Now()
 	for i := 0; r.left(drivers[0]) > 0; i++ {
 		// A sweep completes an interrupted retry only after seconds.

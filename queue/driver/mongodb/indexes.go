@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mongodb/grip/message"
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
-	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/internal/logging"
 )
@@ -100,18 +100,29 @@ func (o Options) indexes() []index {
 	return all
 }
 
-func (i *index) model() mongo.IndexModel {
-	opts := options.Index()
-	if i.name != "" && i.name != "scopes_1" {
-		opts.SetName(i.name)
+// spec returns the specification of the index for the server.
+func (i *index) spec() bson.D {
+	name := i.name
+	if name == "" || name == "scopes_1" {
+		name = defaultName(i.keys)
 	}
+	spec := bson.D{{Key: "key", Value: i.keys}, {Key: "name", Value: name}}
 	if i.unique {
-		opts.SetUnique(true)
+		spec = append(spec, bson.E{Key: "unique", Value: true})
 	}
 	if len(i.partial) > 0 {
-		opts.SetPartialFilterExpression(i.partial)
+		spec = append(spec, bson.E{Key: "partialFilterExpression", Value: i.partial})
 	}
-	return mongo.IndexModel{Keys: i.keys, Options: opts}
+	return spec
+}
+
+// defaultName returns the name that client libraries give to an index.
+func defaultName(keys bson.D) string {
+	parts := make([]string, len(keys))
+	for i, e := range keys {
+		parts[i] = fmt.Sprintf("%s_%v", e.Key, e.Value)
+	}
+	return strings.Join(parts, "_")
 }
 
 // EnsureIndexes builds missing indexes and waits until they are built. It is for
@@ -128,32 +139,42 @@ func (d *Driver) EnsureIndexes(ctx context.Context) error {
 }
 
 func (d *Driver) ensureIndexes(ctx context.Context) error {
-	missing, err := d.missingIndexes(ctx)
+	missing, building, err := d.missingIndexes(ctx)
 	if err != nil {
 		return err
 	}
-	var models []mongo.IndexModel
+	specs := make([]bson.D, 0, len(missing)+len(building))
 	for _, i := range missing {
 		if i.use != reporting || !d.opts.SkipReportingIndexes {
-			models = append(models, i.model())
+			specs = append(specs, i.spec())
 		}
 	}
-	if len(models) == 0 {
+	// A build of an index that is being built waits for its end. Until then a unique index
+	// refuses nothing.
+	specs = append(specs, building...)
+	if len(specs) == 0 {
 		return nil
 	}
-	if _, err = d.jobs.Indexes().CreateMany(ctx, models); err != nil {
-		return fmt.Errorf("building %d indexes: %w", len(models), err)
+	build := bson.D{{Key: "createIndexes", Value: d.jobs.Name()}, {Key: "indexes", Value: specs}}
+	if d.isReplica {
+		// The default waits for all voting members, also for one that is down.
+		build = append(build, bson.E{Key: "commitQuorum", Value: "majority"}, bson.E{Key: "writeConcern", Value: field("w", "majority")})
+	}
+	if err = d.jobs.Database().RunCommand(ctx, build).Err(); err != nil {
+		return fmt.Errorf("building %d indexes: %w", len(specs), err)
 	}
 	return nil
 }
 
-// missingIndexes returns the indexes whose keys no existing index has.
-func (d *Driver) missingIndexes(ctx context.Context) ([]index, error) {
-	present, err := d.presentKeys(ctx)
+// missingIndexes returns the indexes whose keys no existing index has, and the
+// specifications of those that are being built.
+func (d *Driver) missingIndexes(ctx context.Context) (missing []index, building []bson.D, err error) {
+	present, building, err := d.presentIndexes(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the indexes: %w", err)
+		return nil, nil, fmt.Errorf("listing the indexes: %w", err)
 	}
-	return slices.DeleteFunc(d.opts.indexes(), func(i index) bool { return slices.Contains(present, i.keyText()) }), nil
+	missing = slices.DeleteFunc(d.opts.indexes(), func(i index) bool { return slices.Contains(present, i.keyText()) })
+	return missing, building, nil
 }
 
 // keyText identifies an index by its keys and uniqueness.
@@ -170,34 +191,56 @@ func keyText(keys bson.D, unique bool) string {
 	return text
 }
 
-func (d *Driver) presentKeys(ctx context.Context) ([]string, error) {
-	cursor, err := d.jobs.Indexes().List(ctx)
-	if err != nil {
-		var failure mongo.CommandError
-		if errors.As(err, &failure) && failure.Code == codeNamespaceNotFound {
-			return nil, nil
-		}
-		return nil, err
+// presentIndexes returns the keys of the existing indexes, and the specifications of those
+// among them that are being built and that this driver needs.
+func (d *Driver) presentIndexes(ctx context.Context) (keys []string, building []bson.D, err error) {
+	list := bson.D{{Key: "listIndexes", Value: d.jobs.Name()}, {Key: "cursor", Value: bson.D{}}}
+	cursor, err := d.jobs.Database().RunCommandCursor(ctx, append(list, bson.E{Key: "includeBuildUUIDs", Value: true}))
+	var failure mongo.CommandError
+	if errors.As(err, &failure) && failure.Code == codeAPIStrict {
+		// A client with a strict API version does not learn which are being built.
+		cursor, err = d.jobs.Database().RunCommandCursor(ctx, list)
 	}
-	var all []struct {
+	switch {
+	case errors.As(err, &failure) && failure.Code == codeNamespaceNotFound:
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	type specification struct {
 		Key    bson.D `bson:"key"`
 		Unique bool   `bson:"unique"`
 	}
-	err = cursor.All(ctx, &all)
-	if err != nil {
-		return nil, err
+	var all []struct {
+		specification `bson:",inline"`
+		Spec          bson.D `bson:"spec"` // of an index that is being built
 	}
-	present := make([]string, len(all))
-	for i, one := range all {
-		present[i] = keyText(one.Key, one.Unique)
+	if err := cursor.All(ctx, &all); err != nil {
+		return nil, nil, err
 	}
-	return present, nil
+	for _, one := range all {
+		spec := one.specification
+		if len(one.Spec) > 0 {
+			raw, err := bson.Marshal(one.Spec)
+			if err == nil {
+				err = bson.Unmarshal(raw, &spec)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			if text := keyText(spec.Key, spec.Unique); slices.ContainsFunc(d.opts.indexes(), func(i index) bool { return i.keyText() == text }) {
+				building = append(building, one.Spec)
+			}
+		}
+		keys = append(keys, keyText(spec.Key, spec.Unique))
+	}
+	return keys, building, nil
 }
 
 // reportMissing logs missing indexes without which claims, completions or retries scan
 // too many documents, or the same job may be stored twice.
 func (d *Driver) reportMissing(ctx context.Context) error {
-	missing, err := d.missingIndexes(ctx)
+	missing, _, err := d.missingIndexes(ctx)
 	if err != nil {
 		return err
 	}

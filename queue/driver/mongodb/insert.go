@@ -325,12 +325,17 @@ func (b *batch) markTargets(ctx context.Context, queue string, ids map[string]bo
 		if err != nil {
 			return err
 		}
+		if b.tx != nil {
+			// They are not marked: until the transaction ends, no process could renew their
+			// leases or end them. The sweep after the commit marks them.
+			for id, doc := range found {
+				targets[key{queue, id}] = target{doc.final(), doc.succeeded()}
+			}
+			return nil
+		}
 		marks := make([]*change, 0, len(found))
 		for _, doc := range found {
 			marks = append(marks, b.mark(doc))
-		}
-		if b.tx != nil {
-			return b.markInTransaction(ctx, marks, targets)
 		}
 		err = b.write(ctx, marks)
 		if err != nil {
@@ -475,79 +480,144 @@ func (b *batch) findHeld(ctx context.Context, queue string, scopes map[string]bo
 
 // store inserts the documents that are not refused.
 func (b *batch) store(ctx context.Context, docs []*newDocument) error {
-	var unsure error
-	for failures := 0; ; {
-		if unsure != nil {
-			if err := b.findStored(ctx, docs); err != nil {
-				return unknown(fmt.Errorf("%w, after %w", err, unsure))
+	p := &placing{batch: b, docs: docs}
+	for round := 0; ; round++ {
+		if round > 0 {
+			if err := pause(ctx, round); err != nil {
+				return p.after(err)
 			}
 		}
-		left := b.of(func(n *newDocument) bool { return slices.Contains(docs, n) })
-		err := b.send(ctx, left)
-		if err == nil && unsure != nil && len(left) < len(docs) {
-			return b.confirm(ctx, docs[0].document)
+		if p.unsure != nil {
+			if err := p.findStored(ctx); err != nil {
+				return unknown(fmt.Errorf("%w, after %w", err, p.unsure))
+			}
 		}
-		if err == nil {
+		left := p.left()
+		if len(left) == 0 {
 			return nil
 		}
-		failures++
-		switch {
-		case ctx.Err() != nil || failures == maxFailures:
-			return failed(ctx, err)
-		case isTransient(err):
-			unsure = err
-		case !isConflict(err):
-			return failed(ctx, err)
-		}
-		if err = pause(ctx, failures); err != nil {
-			return failed(ctx, err)
+		if err := p.send(ctx, left); err != nil {
+			return p.after(err)
 		}
 	}
 }
 
-// send inserts documents, with one command if they fit.
-func (b *batch) send(ctx context.Context, docs []*newDocument) error {
-	raws, docs := b.encodeAll(docs)
+// placing is an insert of documents in progress.
+type placing struct {
+	*batch
+	docs     []*newDocument
+	failures int
+	// unsure is the error of a command after which it is not known which documents are
+	// stored. They may also be stored later.
+	unsure error
+	// single is true once a command with several documents took too long.
+	single bool
+}
+
+// left returns the documents that are neither stored nor refused.
+func (p *placing) left() []*newDocument {
+	return p.of(func(n *newDocument) bool { return slices.Contains(p.docs, n) })
+}
+
+// after returns the error of a call that ends before it is known what is stored.
+func (p *placing) after(err error) error {
+	if p.unsure != nil && !errors.Is(err, driver.ErrOutcomeUnknown) {
+		return unknown(fmt.Errorf("%w, after %w", err, p.unsure))
+	}
+	return err
+}
+
+// send inserts documents, with one command if they fit. A document that has to wait for a
+// transaction is left.
+func (p *placing) send(ctx context.Context, docs []*newDocument) error {
+	raws, docs := p.encodeAll(docs)
 	if len(docs) == 0 {
 		return nil
 	}
-	_, err := b.jobs.InsertMany(ctx, raws, options.InsertMany().SetOrdered(false))
-	var bulk mongo.BulkWriteException
-	if err != nil && (!errors.As(err, &bulk) || bulk.WriteConcernError != nil || len(bulk.WriteErrors) == 0) {
-		return err
+	if !p.single && len(docs) > 1 {
+		a, err := p.batch.send(ctx, inserting, raws, false, batchLimit)
+		if isTimedOut(err) {
+			p.single, p.unsure = true, err
+			return nil
+		}
+		return p.sent(ctx, docs, a, err)
 	}
-	var clashes []*newDocument
-	for _, e := range bulk.WriteErrors {
+	answers, errs := make([]*answer, len(docs)), make([]error, len(docs))
+	eachAtOnce(len(docs), func(i int) {
+		answers[i], errs[i] = p.batch.send(ctx, inserting, raws[i:i+1], false, singleLimit)
+	})
+	var failure error
+	failures := p.failures
+	for i := range docs {
+		if isTimedOut(errs[i]) {
+			continue
+		}
+		p.failures = failures // they are failures of one attempt
+		if err := p.sent(ctx, docs[i:i+1], answers[i], errs[i]); err != nil {
+			failure = err
+		}
+	}
+	return failure
+}
+
+// sent records which documents are stored and which are refused.
+func (p *placing) sent(ctx context.Context, docs []*newDocument, a *answer, err error) error {
+	if err != nil {
+		return p.failed(ctx, err)
+	}
+	if a.unacknowledged != nil { // what refused some of them may be rolled back
+		return p.failed(ctx, a.unacknowledged)
+	}
+	var clashes, refused []*newDocument
+	for _, e := range a.refused {
 		n := docs[e.Index]
-		r := refusalOf(e.WriteError)
+		r := refusalOf(e)
 		if r == nil {
 			n.refusal = fmt.Errorf("inserting record %q: %w", n.Name, e)
 			continue
 		}
 		n.refusal = r.errorOf(n.document)
-		if r.index == byName && b.opts.Grouped && n.id == n.Name {
+		if refused = append(refused, n); r.index == byName && p.opts.Grouped && n.id == n.Name {
 			clashes = append(clashes, n)
 		}
 	}
 	for _, n := range docs {
 		n.stored = n.refusal == nil
 	}
-	if len(clashes) == 0 {
+	if p.unsure != nil && len(refused) > 0 {
+		// What refused them may be themselves, stored late by an earlier command.
+		err = p.findOwn(ctx, refused)
+	}
+	if err == nil && len(clashes) > 0 {
+		err = p.sendClashes(ctx, clashes)
+	}
+	return err
+}
+
+// failed handles a command without a usable answer.
+func (p *placing) failed(ctx context.Context, err error) error {
+	p.failures++
+	switch {
+	case ctx.Err() != nil || p.failures == maxFailures:
+	case isTransient(err) || isUnacknowledged(err):
+		p.unsure = err
+		return nil
+	case isConflict(err):
 		return nil
 	}
-	return b.sendClashes(ctx, clashes)
+	return failed(ctx, err)
 }
 
 // sendClashes inserts documents again under another _id if a record of another queue has
 // their name.
-func (b *batch) sendClashes(ctx context.Context, docs []*newDocument) error {
+func (p *placing) sendClashes(ctx context.Context, docs []*newDocument) error {
 	names := make(bson.A, len(docs))
 	for i, n := range docs {
 		names[i] = n.id
 	}
 	queues := map[string]string{}
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}
-	err := b.each(b.session(ctx), filter, options.Find().SetProjection(bson.D{{Key: "group", Value: 1}}), func(doc *document) error {
+	err := p.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "group", Value: 1}}), func(doc *document) error {
 		queues[doc.id] = doc.Group
 		return nil
 	})
@@ -556,15 +626,15 @@ func (b *batch) sendClashes(ctx context.Context, docs []*newDocument) error {
 	}
 	var again []*newDocument
 	for _, n := range docs {
-		if queue, there := queues[n.id]; there && queue != n.Group {
+		if queue, there := queues[n.id]; n.refusal != nil && there && queue != n.Group {
 			n.id, n.refusal = aliasOf(n.Group, n.Name), nil
 			again = append(again, n)
 		}
 	}
-	return b.send(ctx, again)
+	return p.send(ctx, again)
 }
 
-func (b *batch) encodeAll(docs []*newDocument) (raws []any, left []*newDocument) {
+func (b *batch) encodeAll(docs []*newDocument) (raws []bson.Raw, left []*newDocument) {
 	for _, n := range docs {
 		raw, err := b.encode(n.document)
 		switch {
@@ -579,21 +649,50 @@ func (b *batch) encodeAll(docs []*newDocument) (raws []any, left []*newDocument)
 	return raws, left
 }
 
-// findStored finds out which of the documents are stored.
-func (b *batch) findStored(ctx context.Context, docs []*newDocument) error {
+// findStored finds out which of the documents that are left are stored.
+func (p *placing) findStored(ctx context.Context) error { return p.findOwn(ctx, p.left()) }
+
+// findOwn finds out which documents are stored, whether other processes have changed them
+// since or not, and waits until the majority has them. What was rolled back meanwhile is
+// not stored.
+func (p *placing) findOwn(ctx context.Context, docs []*newDocument) error {
 	ids := bson.A{}
 	byID := map[string]*newDocument{}
 	for _, n := range docs {
 		ids = append(ids, n.id)
 		byID[n.id] = n
 	}
-	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
-	return b.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "rev", Value: 1}}), func(doc *document) error {
-		if n := byID[doc.id]; n != nil && n.Rev == doc.Rev {
-			n.stored = true
+	for round := range maxRounds {
+		if round > 0 {
+			if err := pause(ctx, round); err != nil {
+				return err
+			}
+		}
+		var found []*document
+		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
+		err := p.each(ctx, filter, options.Find().SetProjection(bson.D{{Key: "order", Value: 1}}), func(doc *document) error {
+			if n := byID[doc.id]; n != nil && n.Order == doc.Order {
+				doc.guard = field("order", doc.Order)
+				found = append(found, doc)
+			}
+			return nil
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		all, err := p.confirmed(ctx, found)
+		if err != nil {
+			return err
+		}
+		if !all {
+			continue
+		}
+		for _, doc := range found {
+			byID[doc.id].stored, byID[doc.id].refusal = true, nil
 		}
 		return nil
-	})
+	}
+	return errContended
 }
 
 // followUp does what follows from storing documents.
@@ -622,19 +721,25 @@ func (b *batch) followUp(ctx context.Context, docs []*newDocument) {
 	b.arrangeNow(ctx, scopes, news.MayClaim, news)
 }
 
-// removeEndedEdges updates the dependents of the jobs that have ended. They may have
-// ended before the mark that they have dependents was stored.
+// removeEndedEdges updates the dependents of the jobs that have ended or are gone. They may
+// have ended before the mark that they have dependents was stored.
 func (d *Driver) removeEndedEdges(ctx context.Context, queue string, ids map[string]bool) error {
 	found, err := d.findJobs(ctx, queue, ids)
 	if err != nil {
 		return err
 	}
 	succeeded := map[string]bool{}
-	for id, doc := range found {
-		if doc.final() {
-			succeeded[id] = doc.succeeded()
+	for id := range ids {
+		if doc := found[id]; doc == nil || doc.final() {
+			succeeded[id] = doc == nil || doc.succeeded()
 		}
 	}
+	return d.endAllEdges(ctx, queue, succeeded)
+}
+
+// endAllEdges removes the edges to jobs, which have succeeded or not, from all documents
+// that wait for them.
+func (d *Driver) endAllEdges(ctx context.Context, queue string, succeeded map[string]bool) error {
 	if len(succeeded) == 0 {
 		return nil
 	}

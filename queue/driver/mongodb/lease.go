@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
-	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -48,31 +47,76 @@ func (d *Driver) extend(ctx context.Context, leases []driver.Lease, leaseTime ti
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	models := d.extensions(leases, leaseTime)
-	var result *mongo.BulkWriteResult
-	for failures := 0; ; {
-		result, err = d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		if err == nil {
-			break
-		}
-		failures++
-		if failures == maxFailures || ctx.Err() != nil || (!isTransient(err) && !isConflict(err)) {
-			return nil, failed(ctx, err)
-		}
+	statements, err := d.extensions(leases, leaseTime)
+	if err != nil {
+		return nil, err
 	}
-	if int(result.MatchedCount) < len(leases) {
+	matched, err := d.sendExtensions(ctx, statements, batchLimit)
+	if isTimedOut(err) {
+		return d.extendEach(ctx, leases, leaseTime)
+	}
+	if err == nil && matched < len(leases) {
 		lost, err = d.findLost(ctx, leases)
 		if err != nil {
-			return nil, unknown(err)
+			err = unknown(err)
 		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	d.leases.extend(leases, leaseTime)
 	return lost, nil
 }
 
+// extendEach extends leases one by one, because an open transaction is in the way of one of
+// them. That one counts as lost, because it can't be renewed.
+func (d *Driver) extendEach(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
+	errs, held := make([]error, len(leases)), make([]bool, len(leases))
+	eachAtOnce(len(leases), func(i int) {
+		statements, failure := d.extensions(leases[i:i+1], leaseTime)
+		matched := 0
+		if failure == nil {
+			matched, failure = d.sendExtensions(ctx, statements, singleLimit)
+		}
+		held[i], errs[i] = matched > 0, failure
+	})
+	for i, l := range leases {
+		switch {
+		case isTimedOut(errs[i]):
+			lost = append(lost, l)
+		case errs[i] != nil:
+			err = errs[i]
+		case held[i]:
+			d.leases.extend(leases[i:i+1], leaseTime)
+		default:
+			lost = append(lost, l)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lost, nil
+}
+
+// sendExtensions returns the number of leases that were extended.
+func (d *Driver) sendExtensions(ctx context.Context, statements []bson.Raw, limit time.Duration) (extended int, err error) {
+	err = attempts(ctx, func() error {
+		a, failure := d.send(ctx, updating, statements, false, limit)
+		switch {
+		case failure != nil:
+			return failure
+		case len(a.refused) > 0:
+			return mongo.WriteException{WriteErrors: a.refused}
+		}
+		extended = a.n
+		return a.unacknowledged
+	}, nil)
+	return extended, err
+}
+
 // extensions returns the updates that extend leases: one for all leases with the same
 // queue, owner and count.
-func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) []mongo.WriteModel {
+func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) ([]bson.Raw, error) {
 	type common struct {
 		queue, owner string
 		count        int
@@ -83,7 +127,7 @@ func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) []mo
 		names[c] = append(names[c], d.idsOf(l.Queue, l.Name)...)
 	}
 	update := mongo.Pipeline{leaseFor(leaseTime)}
-	models := make([]mongo.WriteModel, 0, len(names))
+	statements := make([]bson.D, 0, len(names))
 	for c, ids := range names {
 		filter := d.inQueue(c.queue,
 			bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}},
@@ -92,9 +136,9 @@ func (d *Driver) extensions(leases []driver.Lease, leaseTime time.Duration) []mo
 			bson.E{Key: "status.owner", Value: c.owner},
 			bson.E{Key: "status.mod_count", Value: c.count},
 		)
-		models = append(models, mongo.NewUpdateManyModel().SetFilter(filter).SetUpdate(update))
+		statements = append(statements, forAll(statement(filter, update)))
 	}
-	return models
+	return encodeStatements(statements...)
 }
 
 // findLost returns the leases that no running record has.

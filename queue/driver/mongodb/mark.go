@@ -27,17 +27,14 @@ func (d *Driver) Mark(ctx context.Context, queue, name string, at time.Time) (la
 	}
 	defer leave()
 	ctx = plain(ctx)
-	for failures := 0; ; {
-		last, err = d.mark(ctx, markKey(queue, name), at)
-		if err == nil {
-			return last, nil
-		}
-		failures++
-		again := mongo.IsDuplicateKeyError(err) || isTransient(err) || isConflict(err)
-		if !again || failures == maxFailures || ctx.Err() != nil {
-			return time.Time{}, fmt.Errorf("marking %q of queue %q: %w", name, queue, failed(ctx, err))
-		}
+	err = attempts(ctx, func() (failure error) {
+		last, failure = d.mark(ctx, markKey(queue, name), at)
+		return failure
+	}, mongo.IsDuplicateKeyError)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("marking %q of queue %q: %w", name, queue, err)
 	}
+	return last, nil
 }
 
 // mark raises a mark, unless the time is zero, and returns its previous value. Two calls

@@ -40,9 +40,11 @@ type Driver struct {
 	barrier *drainBarrier
 
 	leases     leases
-	elapsed    func() time.Duration // by a monotonic clock
+	opened     time.Time    // with its monotonic reading
+	skipped    atomic.Int64 // the nanoseconds by which tests advance the clock
 	seen       sightings.Log[lease]
 	uncertain  uncertainLeases
+	avoided    avoided
 	contention contention
 	hints      hints
 	limits     limits
@@ -87,8 +89,7 @@ func Open(ctx context.Context, opts Options) (*Driver, error) {
 	d.control = db.Collection(opts.collection()+controlSuffix, primary)
 	d.notes.Collection = db.Collection(opts.collection()+notesSuffix, primary)
 	d.barrier = newDrainBarrier(d.control, opts.PollInterval)
-	opened := time.Now()
-	d.elapsed = func() time.Duration { return time.Since(opened) }
+	d.opened = time.Now()
 	d.revs.driver = 1 + rand.Int64N(1<<29-1)
 	err = d.start(ctx)
 	if err != nil {
@@ -130,18 +131,31 @@ func (d *Driver) start(ctx context.Context) error {
 	return nil
 }
 
-// detectDeployment finds out what the deployment can do.
+// minWireVersion is the version of the wire protocol of MongoDB 5.0.
+const minWireVersion = 13
+
+// detectDeployment finds out what the deployment can do, and refuses a server that is too
+// old.
 func (d *Driver) detectDeployment(ctx context.Context) error {
 	var hello struct {
-		SetName string `bson:"setName"`
-		Msg     string `bson:"msg"`
+		SetName     string `bson:"setName"`
+		Msg         string `bson:"msg"`
+		WireVersion int    `bson:"maxWireVersion"`
 	}
 	err := d.hello(ctx, &hello)
 	if err != nil {
 		return fmt.Errorf("querying the type of the server: %w", err)
 	}
+	if hello.WireVersion < minWireVersion {
+		return fmt.Errorf("the server is too old: it has wire version %d; MongoDB 5.0 or newer is required, which has %d", hello.WireVersion, minWireVersion)
+	}
 	d.isReplica = hello.SetName != "" || hello.Msg == "isdbgrid"
 	return nil
+}
+
+// elapsed returns the time since the driver was opened, by a monotonic clock.
+func (d *Driver) elapsed() time.Duration {
+	return time.Since(d.opened) + time.Duration(d.skipped.Load())
 }
 
 // Features implements driver.Driver. A standalone server has neither
@@ -260,12 +274,12 @@ type revisions struct {
 	last   atomic.Uint32
 }
 
-// The range of a value shows other processes what a change means. Values from ended on
-// mark the end of a job that makes nothing claimable; values from quiet on mark changes
-// without consequences for others.
+// The range of a value shows other processes what a change means. Values from
+// endedRevision on mark the end of a job that makes nothing claimable; values from quiet on
+// mark changes without consequences for others.
 const (
-	ended = int64(1) << 61
-	quiet = int64(1) << 62
+	endedRevision = int64(1) << 61
+	quiet         = int64(1) << 62
 )
 
 // first is the first of the driver's own values. Each part has ownRevisions of them.

@@ -84,20 +84,12 @@ func (d *Driver) Keep(ctx context.Context, all ...driver.Note) error {
 // onNotes calls a function that writes notes, and repeats it if that may succeed.
 // Concurrent inserts of the same note may get a duplicate key error.
 func (d *Driver) onNotes(ctx context.Context, write func(ctx context.Context) error) error {
-	for failures := 0; ; {
-		err := d.notes.ensureIndex(ctx)
-		if err == nil {
-			err = write(ctx)
+	return attempts(ctx, func() error {
+		if err := d.notes.ensureIndex(ctx); err != nil {
+			return err
 		}
-		if err == nil {
-			return nil
-		}
-		failures++
-		again := mongo.IsDuplicateKeyError(err) || isTransient(err) || isConflict(err)
-		if !again || failures == maxFailures || ctx.Err() != nil {
-			return failed(ctx, err)
-		}
-	}
+		return write(ctx)
+	}, mongo.IsDuplicateKeyError)
 }
 
 // ensureIndex builds the index by which the server removes outdated notes, before the
@@ -150,6 +142,15 @@ func (d *Driver) keepNew(ctx context.Context, doc noteDocument, now time.Time) (
 	failure := d.notes.FindOne(ctx, field("_id", doc.ID)).Decode(&found)
 	if errors.Is(failure, mongo.ErrNoDocuments) {
 		return found, err // it was removed meanwhile; the caller tries again
+	}
+	if failure != nil || found.By != doc.By {
+		return found, failure
+	}
+	// It may be rolled back until the majority has it. A write that changes nothing waits
+	// for all writes before it.
+	confirmed, failure := d.notes.UpdateOne(ctx, all(field("_id", doc.ID), field("by", doc.By)), field("$set", field("by", doc.By)))
+	if failure == nil && confirmed.MatchedCount == 0 {
+		failure = err // it was rolled back
 	}
 	return found, failure
 }
@@ -214,14 +215,12 @@ func (d *Driver) Drop(ctx context.Context, kind string, keys ...string) error {
 		ids[i] = noteID(kind, key)
 	}
 	ctx = plain(ctx)
-	for failures := 0; ; {
-		_, err = d.notes.DeleteMany(ctx, field("_id", field("$in", ids)))
-		if err == nil {
-			return nil
-		}
-		failures++
-		if !isTransient(err) && !isConflict(err) || failures == maxFailures || ctx.Err() != nil {
-			return fmt.Errorf("dropping %d notes of kind %q: %w", len(keys), kind, failed(ctx, err))
-		}
+	err = attempts(ctx, func() error {
+		_, failure := d.notes.DeleteMany(ctx, field("_id", field("$in", ids)))
+		return failure
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("dropping %d notes of kind %q: %w", len(keys), kind, err)
 	}
+	return nil
 }

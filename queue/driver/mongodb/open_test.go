@@ -4,11 +4,14 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/queue/driver"
@@ -124,4 +127,61 @@ func TestMalformedDocument(t *testing.T) {
 	kept := s.document("q.bad")
 	assert.Equal(t, "often", kept["retry_info"], "fields that can't be decoded stay")
 	assert.NotNil(t, kept["job"])
+}
+
+func TestOpenWaitedForAMemberThatWasDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		s.Server().LoseMember()
+		openOn(t, s)
+	})
+}
+
+// An older process began to build a unique index.
+func TestOpenWentOnBeforeAUniqueIndexWasBuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		s.Server().LoseMember()
+		built := make(chan error, 1)
+		go func() {
+			_, err := s.Collection("work.group").Indexes().CreateOne(t.Context(), mongo.IndexModel{
+				Keys:    bson.D{{Key: "group", Value: 1}, {Key: "job_id", Value: 1}},
+				Options: options.Index().SetName("job_id").SetUnique(true).SetPartialFilterExpression(bson.M{"job_id": bson.M{"$exists": true}}),
+			})
+			built <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		time.AfterFunc(time.Minute, s.Server().RegainMember)
+		openOn(t, s)
+		assert.Equal(t, time.Minute, time.Since(began))
+		require.NoError(t, <-built)
+	})
+}
+
+func TestAServerThatIsTooOldIsRefused(t *testing.T) {
+	server, err := mongotest.New(mongotest.Options{WireVersion: 9})
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	_, err = mongodb.Open(t.Context(), mongodb.Options{URI: server.URI(), DB: "db", Collection: "jobs"})
+	require.ErrorContains(t, err, "MongoDB 5.0 or newer is required")
+}
+
+func TestStatsFailedWhileThereWasNoSnapshot(t *testing.T) {
+	inParallel(t)
+	s := mongotest.Open(t, mongotest.ReplicaSet())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "job"))
+	s.Fail(mongotest.Failure{Commands: []string{"aggregate"}, Times: 3, ErrorCode: 246})
+	stats, err := d.Stats(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Equal(t, 1, stats.Total)
+}
+
+// A client with a strict API version may not ask which indexes are being built.
+func TestOpenWithAStrictAPIVersion(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	s.Fail(mongotest.Failure{Commands: []string{"listIndexes"}, Times: 1, ErrorCode: 323})
+	openOn(t, s)
 }

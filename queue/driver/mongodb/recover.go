@@ -79,13 +79,17 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 		return 0, false, err
 	}
 	var changes []*change
+	avoided, _ := d.avoided.at(d.elapsed())
+	skip := func(doc *document) bool {
+		return slices.Contains(keep, doc.lease()) || avoided[key{doc.Group, doc.Name}]
+	}
 	for _, doc := range found.stale {
-		if doc.leaseEnds(d.opts.LockTimeout).Before(now) && !slices.Contains(keep, doc.lease()) {
+		if doc.leaseEnds(d.opts.LockTimeout).Before(now) && !skip(doc) {
 			changes = append(changes, d.recovery(doc, now))
 		}
 	}
 	for _, doc := range d.endedUnrenewed(began, found.tooLong) {
-		if !slices.Contains(keep, doc.lease()) {
+		if !skip(doc) {
 			changes = append(changes, d.recovery(doc, now))
 		}
 	}
@@ -96,6 +100,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 		return 0, false, nil
 	}
 	err = d.apply(ctx, changes)
+	d.avoid(ctx, changes)
 	landed := 0
 	for _, c := range changes {
 		if !c.landed() {

@@ -1,6 +1,7 @@
 package mongodb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +10,6 @@ import (
 	"github.com/mongodb/grip/message"
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
-	"go.mongodb.org/mongo-driver/mongo/options"
-	"go.mongodb.org/mongo-driver/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
@@ -103,8 +101,10 @@ func (d *Driver) successor(old *document, next *driver.Record, taken map[string]
 	return doc
 }
 
-// Retry implements driver.Driver. On a standalone server, which has no transactions, it
-// takes two writes. The second has two statements, and for the instant between them the
+// Retry implements driver.Driver. It writes the next attempt in a place where it can't be
+// claimed, then ends the attempt before and lets the next one take its place. Any process
+// that finds an interrupted retry completes it. On a standalone server, which has no
+// transactions, the second step has two statements, and for the instant between them the
 // job holds no scope and has no unique key. If another job takes one of its scopes then,
 // the next attempt waits for that job.
 func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
@@ -113,141 +113,89 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 		return err
 	}
 	defer leave()
-	ctx = plain(ctx)
-	if d.isReplica {
-		err = d.retryInTransaction(ctx, ended, next)
-	} else {
-		err = d.retryInSteps(ctx, ended, next)
-	}
-	if err != nil {
-		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, err)
+	if err = d.retry(plain(ctx), ended, next); err != nil {
+		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, retryError(err, ended))
 	}
 	return nil
 }
 
-// conflictTimeout is how long a retry waits for conflicting writes. It exceeds the minute
-// for which a server keeps the transaction of a process that was killed.
-const conflictTimeout = 70 * time.Second
-
-// retryInTransaction repeats the transaction until it has no conflict.
-func (d *Driver) retryInTransaction(ctx context.Context, ended, next *driver.Record) error {
-	began := time.Now()
-	for round := 0; round < maxRounds || time.Since(began) < conflictTimeout; round++ {
+func (d *Driver) retry(ctx context.Context, ended, next *driver.Record) error {
+	r, err := d.newRetrying(ended)
+	if err != nil {
+		return err
+	}
+	defer r.leave(ctx)
+	for round := range maxRounds {
 		if round > 0 {
 			if err := pause(ctx, round); err != nil {
 				return err
 			}
 		}
-		done, err := d.tryRetry(ctx, ended, next)
+		old, taken, err := d.findPair(ctx, ended, next)
 		switch {
-		case err == nil:
-			d.follow(ctx, done)
-			return nil
-		case ctx.Err() != nil, errors.Is(err, driver.ErrOutcomeUnknown):
+		case err != nil:
 			return err
-		case hasLabel(err, labelTransient), errors.Is(err, errMoved), isConflict(err):
-		default:
+		case old == nil || !old.retries():
+			return errGone
+		}
+		if doc := taken[next.Group]; doc != nil {
+			return d.completeAnother(ctx, ended, doc)
+		}
+		doc := d.successor(old, next, taken)
+		var waiting *document
+		if err = d.checkNewScopes(ctx, old, doc); err == nil {
+			waiting, err = r.insertHandover(ctx, old, doc)
+		}
+		if err == nil {
+			err = r.handOver(ctx, old, waiting)
+		}
+		if !errors.Is(err, errMoved) { // otherwise another process wrote the next attempt first
 			return err
 		}
 	}
 	return errContended
 }
 
-// tryRetry makes both changes in one transaction.
-func (d *Driver) tryRetry(ctx context.Context, ended, next *driver.Record) ([]*change, error) {
+// retrying is a retry in progress.
+type retrying struct {
+	*Driver
+	// ended is what is stored of the attempt before. If it is nil, that attempt is read.
+	ended *driver.Record
+	// session has the transaction of the swap; nil on a standalone server.
+	session mongo.Session
+	// failures is the number of times that the server did not answer.
+	failures int
+}
+
+func (d *Driver) newRetrying(ended *driver.Record) (*retrying, error) {
+	r := &retrying{Driver: d, ended: ended}
+	if !d.isReplica {
+		return r, nil
+	}
 	session, err := d.client.StartSession()
 	if err != nil {
 		return nil, fmt.Errorf("starting a session: %w", err)
 	}
-	defer endSession(ctx, session)
-	durable := options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority())
-	if err = session.StartTransaction(durable); err != nil {
-		return nil, fmt.Errorf("starting a transaction: %w", err)
-	}
-	done, err := d.retryIn(mongo.NewSessionContext(ctx, session), ended, next) //nolint:contextcheck // It inherits it.
-	if err != nil {
-		return nil, err
-	}
-	for failures := 1; ; failures++ {
-		err = session.CommitTransaction(ctx)
-		switch {
-		case err == nil:
-			return done, nil
-		case ctx.Err() == nil && hasLabel(err, labelUnknownCommit) && failures < maxFailures:
-		case hasLabel(err, labelTransient) && !hasLabel(err, labelUnknownCommit):
-			return nil, err
-		default:
-			return nil, unknown(fmt.Errorf("committing: %w", err))
-		}
+	r.session = session
+	return r, nil
+}
+
+func (r *retrying) leave(ctx context.Context) {
+	if r.session != nil {
+		endSession(ctx, r.session)
 	}
 }
 
-// abortTimeout bounds the wait for an aborted transaction. The server aborts it by
-// itself eventually.
-const abortTimeout = time.Second
-
-// endSession ends a session and aborts its transaction if it was not committed.
-func endSession(ctx context.Context, session mongo.Session) {
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
-	defer cancel()
-	session.EndSession(ending)
-}
-
-// retryIn makes both changes as part of a transaction.
-func (d *Driver) retryIn(ctx context.Context, ended, next *driver.Record) ([]*change, error) {
-	old, taken, err := d.findPair(ctx, ended, next)
-	if err != nil {
-		return nil, err
-	}
-	if old == nil || !old.retries() {
-		return nil, retryError(errGone, ended)
-	}
-	if taken[next.Group] != nil {
-		return nil, duplicateName(next)
-	}
-	making := &change{queue: ended.Group, name: ended.Name, before: old, step: func(doc *document) error {
-		doc.makeWay(ended)
+// sessionID returns what the handover says of the session.
+func (r *retrying) sessionID() bson.Raw {
+	if r.session == nil {
 		return nil
-	}}
-	w := &writing{Driver: d, left: []*change{making}}
-	model, err := w.model(making)
-	if err != nil {
-		return nil, err
 	}
-	update := model.(*mongo.UpdateOneModel)
-	result, err := d.jobs.UpdateOne(ctx, update.Filter, update.Update)
-	if err != nil {
-		return nil, err
-	}
-	if result.MatchedCount == 0 {
-		return nil, errMoved
-	}
-	making.land(making.next)
-	doc := d.successor(old, next, taken)
-	raw, err := d.encode(doc)
-	if err != nil {
-		return nil, err
-	}
-	_, err = d.jobs.InsertOne(ctx, raw)
-	if err != nil {
-		return nil, insertError(doc, err)
-	}
-	return []*change{making, {queue: doc.Group, name: doc.Name, after: doc, written: true}}, nil
+	return r.session.ID()
 }
 
 func duplicateName(r *driver.Record) error {
 	return amboy.NewDuplicateJobErrorf("record %q is in the queue already", r.Name)
-}
-
-// insertError translates the error of inserting one document if it is a refusal.
-func insertError(doc *document, err error) error {
-	var failure mongo.WriteException
-	if errors.As(err, &failure) && len(failure.WriteErrors) == 1 {
-		if r := refusalOf(failure.WriteErrors[0]); r != nil {
-			return r.errorOf(doc)
-		}
-	}
-	return err
 }
 
 // findPair reads the document of a record to be replaced, and by queue the documents that
@@ -276,53 +224,9 @@ type handover struct {
 	From string `bson:"from"`
 	// UniqueLock is the unique key that the attempt before holds.
 	UniqueLock string `bson:"unique_lock,omitempty"`
-}
-
-// retryInSteps writes the next attempt in a place where it can't be claimed, then ends
-// the attempt before and lets the next one take its place. Any process that finds an
-// interrupted retry completes it.
-func (d *Driver) retryInSteps(ctx context.Context, ended, next *driver.Record) error {
-	for round := range maxRounds {
-		if round > 0 {
-			if err := pause(ctx, round); err != nil {
-				return err
-			}
-		}
-		old, taken, err := d.findPair(ctx, ended, next)
-		switch {
-		case err != nil:
-			return err
-		case old == nil || !old.retries():
-			return retryError(errGone, ended)
-		}
-		if doc := taken[next.Group]; doc != nil {
-			return d.completeAnother(ctx, ended, doc)
-		}
-		err = d.tryRetryInSteps(ctx, ended, old, d.successor(old, next, taken))
-		if !errors.Is(err, errMoved) {
-			return retryError(err, ended)
-		}
-	}
-	return errContended
-}
-
-// tryRetryInSteps returns errMoved if another process wrote the next attempt first.
-func (d *Driver) tryRetryInSteps(ctx context.Context, ended *driver.Record, old, doc *document) error {
-	if err := d.checkNewScopes(ctx, old, doc); err != nil {
-		return err
-	}
-	waiting, err := d.insertHandover(ctx, old, doc)
-	if err != nil {
-		return err
-	}
-	swapped, err := d.swap(ctx, ended, old, waiting, doc)
-	if err == nil && !swapped {
-		err = d.handOver(ctx, ended, waiting)
-	}
-	if err == nil || errors.Is(err, driver.ErrLeaseLost) {
-		return err
-	}
-	return unknown(err) // the sweep completes it
+	// Session is the ID of the session whose transaction lets the next attempt take over.
+	// If the process dies in it, another process ends it.
+	Session bson.Raw `bson:"session,omitempty"`
 }
 
 // completeAnother completes the retry of another process that has written the next attempt.
@@ -331,45 +235,10 @@ func (d *Driver) completeAnother(ctx context.Context, ended *driver.Record, next
 	if next.Handover == nil || next.Handover.From != ended.Name {
 		return duplicateName(&next.Record)
 	}
-	if err := d.resume(ctx, next); err != nil && !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
+	if err := d.resume(ctx, next); err != nil && !errors.Is(err, driver.ErrLeaseLost) {
 		return err
 	}
-	return retryError(errGone, ended)
-}
-
-// swap ends the attempt before and lets the next one take its place, with the two
-// statements of one command. If the attempt before has changed, the first statement does
-// nothing and the second is refused because of the job's ID.
-func (d *Driver) swap(ctx context.Context, ended *driver.Record, old, waiting, next *document) (swapped bool, err error) {
-	w := &writing{Driver: d, left: []*change{
-		{queue: old.Group, name: old.Name, before: old, step: func(doc *document) error {
-			doc.makeWay(ended)
-			return nil
-		}},
-		{queue: next.Group, name: next.Name, before: waiting, step: func(doc *document) error {
-			*doc = *next
-			return nil
-		}},
-	}}
-	changes := w.left
-	models := w.prepare()
-	if len(models) != 2 {
-		return false, errors.Join(changes[0].err, changes[1].err)
-	}
-	result, err := d.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true))
-	var refused mongo.BulkWriteException
-	switch {
-	case err == nil && result.MatchedCount == 2:
-	case err == nil || errors.As(err, &refused) || (ctx.Err() == nil && isTransient(err)):
-		return false, nil //nolint:nilerr // The outcome is read again.
-	default:
-		return false, failed(ctx, err)
-	}
-	for _, c := range w.left {
-		c.land(c.next)
-	}
-	d.follow(ctx, w.left)
-	return true, nil
+	return errGone
 }
 
 // checkNewScopes refuses the next attempt if another job holds a scope that the attempt
@@ -395,18 +264,20 @@ func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
 }
 
 // insertHandover writes the next attempt without what it will take over.
-func (d *Driver) insertHandover(ctx context.Context, old, doc *document) (*document, error) {
+func (r *retrying) insertHandover(ctx context.Context, old, doc *document) (*document, error) {
 	waiting := *doc
-	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
+	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock, Session: r.sessionID()}
+	// Other processes learn of it, and watch that it is completed.
+	waiting.Rev = r.revs.next() + endedRevision
 	waiting.JobID, waiting.UniqueLock, waiting.Dependents, waiting.Scopes = "", "", false, nil
 	waiting.Line = waiting.newLine()
 	waiting.Line.In, waiting.Line.Wants, waiting.Line.Expires = inHandover, nil, time.Time{}
-	raw, err := d.encode(&waiting)
+	raw, err := r.encode(&waiting)
 	if err != nil {
 		return nil, err
 	}
-	d.sweeper.watch()
-	_, err = d.jobs.InsertOne(ctx, raw)
+	r.sweeper.watch()
+	_, err = r.jobs.InsertOne(ctx, raw)
 	if err != nil {
 		if mongo.IsDuplicateKeyError(err) {
 			return nil, errMoved
@@ -419,22 +290,134 @@ func (d *Driver) insertHandover(ctx context.Context, old, doc *document) (*docum
 }
 
 // resume completes a retry that was interrupted after it wrote the next attempt.
-func (d *Driver) resume(ctx context.Context, doc *document) error {
-	found, err := d.find(ctx, []*change{{queue: doc.Group, name: doc.Handover.From}})
+func (d *Driver) resume(ctx context.Context, next *document) error {
+	r, err := d.newRetrying(nil)
 	if err != nil {
-		return fmt.Errorf("reading the attempt before: %w", err)
+		return err
 	}
-	old := found[key{doc.Group, doc.Handover.From}]
-	if old == nil {
-		return d.takePlace(ctx, nil, doc)
-	}
-	ended := old.Record
-	ended.RetryInfo.End = stored(time.Now())
-	return d.handOver(ctx, &ended, doc)
+	defer r.leave(ctx)
+	return r.handOver(ctx, nil, next)
 }
 
-// handOver ends the attempt before and lets the next one take its place.
-func (d *Driver) handOver(ctx context.Context, ended *driver.Record, next *document) error {
+// handOver ends the attempt before and lets the next one take its place. old and next are
+// their documents; if old is nil, both are read.
+func (r *retrying) handOver(ctx context.Context, old, next *document) error {
+	for round := range maxRounds {
+		if round > 0 {
+			if err := pause(ctx, round); err != nil {
+				return unknown(err) // the sweep completes it
+			}
+		}
+		if round > 0 || old == nil {
+			var err error
+			if old, next, err = r.readBoth(ctx, next); err != nil {
+				return unknown(err)
+			}
+			if next == nil {
+				return nil // another process has completed it
+			}
+		}
+		done, err := r.tryHandOver(ctx, old, next)
+		if err != nil || done {
+			return err
+		}
+	}
+	return unknown(errContended)
+}
+
+// readBoth reads the documents of both attempts. The next one is nil if it does not wait to
+// take over.
+func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *document, err error) {
+	before := next.Handover.From
+	both, err := r.find(ctx, []*change{{queue: next.Group, name: before}, {queue: next.Group, name: next.Name}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading both attempts: %w", err)
+	}
+	now = both[key{next.Group, next.Name}]
+	if now == nil || now.Handover == nil {
+		return nil, nil, nil
+	}
+	return both[key{next.Group, before}], now, nil
+}
+
+// tryHandOver reports false if one of the documents has changed since it was read.
+func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done bool, err error) {
+	switch {
+	case old == nil, old.final() && old.JobID == "":
+		return true, r.takePlace(ctx, nil, next)
+	case !old.retries():
+		return true, errors.Join(leaseLost(old.lease()), r.removeNext(ctx, next))
+	}
+	next, err = r.sign(ctx, next)
+	if err != nil || next == nil {
+		return false, err
+	}
+	ended := r.ended
+	if ended == nil {
+		record := old.Record
+		record.RetryInfo.End = stored(time.Now())
+		ended = &record
+	}
+	s := newSwap(r, ended, old, next)
+	outcome, err := s.run(ctx)
+	switch outcome {
+	case swapUnknown:
+		r.failures++
+		if ctx.Err() != nil || r.failures == maxFailures || !isTransient(err) && !isUnacknowledged(err) {
+			return false, unknown(err) // the sweep completes it
+		}
+		return false, nil
+	case swapped:
+		r.follow(ctx, []*change{s.ended, s.next})
+		return true, nil
+	case swapBlocked:
+		return false, r.endSessionOf(ctx, next)
+	case swapRefused:
+		return true, r.swapInSteps(ctx, ended, next)
+	default:
+		return false, err
+	}
+}
+
+// sign writes the ID of the session into the next attempt of another process. It returns
+// nil if the document has changed or a transaction was in the way.
+func (r *retrying) sign(ctx context.Context, next *document) (*document, error) {
+	if bytes.Equal(next.Handover.Session, r.sessionID()) {
+		return next, nil
+	}
+	c := &change{queue: next.Group, name: next.Name, before: next, quiet: true, step: func(doc *document) error {
+		if doc.Handover == nil {
+			return errMoved
+		}
+		signed := *doc.Handover
+		signed.Session = r.sessionID()
+		doc.Handover = &signed
+		return nil
+	}}
+	if err := r.write(ctx, []*change{c}); err != nil {
+		return nil, err
+	}
+	switch {
+	case errors.Is(c.err, errBlocked):
+		return nil, r.endSessionOf(ctx, next)
+	case errors.Is(c.err, errMoved), errors.Is(c.err, errGone):
+		return nil, nil
+	}
+	return c.after, c.err
+}
+
+// removeNext removes a next attempt that does not take place.
+func (d *Driver) removeNext(ctx context.Context, next *document) error {
+	filter := append(field("_id", next.id), next.guard...)
+	if _, err := d.jobs.DeleteOne(ctx, filter); err != nil {
+		return fmt.Errorf("removing the next attempt: %w", err)
+	}
+	return nil
+}
+
+// swapInSteps swaps with two writes, of which the second can do without what a unique index
+// refuses.
+func (d *Driver) swapInSteps(ctx context.Context, ended *driver.Record, next *document) error {
 	c := &change{
 		queue: ended.Group,
 		name:  ended.Name,
@@ -453,16 +436,28 @@ func (d *Driver) handOver(ctx context.Context, ended *driver.Record, next *docum
 	if err := d.write(ctx, []*change{c}); err != nil {
 		return err
 	}
-	if c.err != nil { // the attempt before ended in another way
-		filter := append(field("_id", next.id), next.guard...)
-		if _, err := d.jobs.DeleteOne(ctx, filter); err != nil {
-			return fmt.Errorf("removing the next attempt: %w", err)
-		}
+	switch {
+	case errors.Is(c.err, driver.ErrLeaseLost), errors.Is(c.err, errGone): // it ended in another way
+		return errors.Join(c.err, d.removeNext(ctx, next))
+	case c.err != nil:
 		return c.err
 	}
 	if err := d.takePlace(ctx, c, next); err != nil && !errors.Is(err, errMoved) {
 		// The attempt before has ended, so the sweep will complete it.
 		d.leaveToSweep(ctx, "putting the next attempt of a job in the place of the one before", err)
+	}
+	return nil
+}
+
+// endSessionOf ends the transaction of a process that died while it let the next attempt
+// take over. A server would keep it for a minute.
+func (d *Driver) endSessionOf(ctx context.Context, next *document) error {
+	if len(next.Handover.Session) == 0 {
+		return errBlocked
+	}
+	kill := bson.D{{Key: "killSessions", Value: bson.A{next.Handover.Session}}}
+	if err := d.client.Database("admin").RunCommand(ctx, kill).Err(); err != nil {
+		return fmt.Errorf("%w: ending it: %w", errBlocked, err)
 	}
 	return nil
 }
@@ -483,21 +478,25 @@ func (d *Driver) dropOvertaken(ctx context.Context, next *document) error {
 	return nil
 }
 
+// takePlace gives a document what the attempt before it had.
+func (doc *document) takePlace(dependents bool) error {
+	if doc.Handover == nil || doc.Line.In != inHandover {
+		return errMoved
+	}
+	doc.JobID = doc.jobID()
+	doc.UniqueLock = doc.Handover.UniqueLock
+	doc.Dependents = dependents
+	doc.Scopes = without(doc.EnqueueScopes, nil)
+	doc.Handover = nil
+	doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)
+	doc.enter(nil, time.Now())
+	return nil
+}
+
 // takePlace puts the next attempt in the place of an attempt that has ended.
 func (d *Driver) takePlace(ctx context.Context, made *change, next *document) error {
-	take := func(doc *document) error {
-		if doc.Handover == nil || doc.Line.In != inHandover {
-			return errMoved
-		}
-		doc.JobID = doc.jobID()
-		doc.UniqueLock = doc.Handover.UniqueLock
-		doc.Dependents = true // possibly: the attempt before may have been marked since it was read
-		doc.Scopes = without(doc.EnqueueScopes, nil)
-		doc.Handover = nil
-		doc.Line.Since = ceilMillisecond(doc.TimeInfo.Created)
-		doc.enter(nil, time.Now())
-		return nil
-	}
+	// It may have dependents: the attempt before may have been marked since it was read.
+	take := func(doc *document) error { return doc.takePlace(true) }
 	c := &change{queue: next.Group, name: next.Name, step: take}
 	c.refused = func(doc *document, r *refusal) error {
 		if r.index != byUniqueKey {

@@ -1,6 +1,11 @@
 package mongodb_test
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,40 +17,194 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
-	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
 )
 
-// TestRetryWaitsForTheTransactionOfAProcessThatDied leaves an unfinished transaction that
-// locks the job. The server ends it after a minute.
-func TestRetryWaitsForTheTransactionOfAProcessThatDied(t *testing.T) {
+// awaitingRetry puts, claims and ends a job that awaits its retry. It returns what Retry
+// takes.
+func awaitingRetry(t *testing.T, d driver.Driver, change ...func(*driver.Record)) (failed, next *driver.Record) {
+	t.Helper()
+	retryable := amboy.JobRetryInfo{Retryable: true, BaseJobID: "job", MaxAttempts: 3}
+	r := plainRecord("job", append(change, func(r *driver.Record) {
+		r.RetryInfo, r.Name = retryable, driver.RecordName("queue", "job", retryable)
+	})...)
+	putAll(t, d, r)
+	running := claimAll(t, d, request("owner", 1, "queue"))
+	require.Len(t, running, 1)
+	ended := *running[0]
+	ended.RetryInfo.NeedsRetry = true
+	endAll(t, d, &ended)
+	ended.Status.Completed, ended.Status.InProgress = true, false
+	following := *r
+	following.RetryInfo.CurrentAttempt = 1
+	following.Name = driver.RecordName("queue", "job", following.RetryInfo)
+	return &ended, &following
+}
+
+// dying is a process that dies, so that the server hears nothing of it any more.
+type dying struct {
+	*mongodb.Driver
+	mu   sync.Mutex
+	dead bool
+}
+
+func (p *dying) die() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
+}
+
+func (p *dying) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// newDying returns a process that dies instead of sending the n-th command of a name about
+// the jobs, or without a collection, after fail was called.
+func newDying(t *testing.T, s *mongotest.Deployment) (p *dying, fail func(name string, n int)) {
+	t.Helper()
+	const name = "dying"
+	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetAppName(name).SetServerSelectionTimeout(time.Second))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	p = &dying{Driver: openOn(t, s, func(o *mongodb.Options) { o.Client = client })}
+	var mu sync.Mutex
+	last, left := "", 0
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.AppName != name {
+			return mongotest.Served
+		}
+		if c.Name == last && (c.Collection == "work.group" || c.Collection == "") {
+			left--
+			if left == 0 {
+				p.die()
+			}
+		}
+		if p.isDead() && !slices.Contains([]string{"hello", "isMaster", "ismaster"}, c.Name) {
+			return mongotest.Unserved
+		}
+		return mongotest.Served
+	})
+	return p, func(name string, n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		last, left = name, n
+	}
+}
+
+// A process dies in each place of a retry. The server would keep its transaction for a
+// minute.
+func TestARetryOfAProcessThatDiedCostTheJobItsAttempts(t *testing.T) {
+	for _, command := range []string{"find", "insert", "update", "commitTransaction"} {
+		t.Run("before "+command, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := mongotest.Open(t, mongotest.InMemory())
+				p, dieBefore := newDying(t, s)
+				d := openOn(t, s)
+				failed, next := awaitingRetry(t, p, takesScope, func(r *driver.Record) { r.UniqueKey = "key" })
+				dieBefore(command, 1)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				require.Error(t, p.Retry(ctx, failed, next))
+				require.True(t, p.isDead())
+
+				// Another process retries it, until it finds that this is done.
+				took := since(func() {
+					for {
+						err := d.Retry(t.Context(), failed, next)
+						if err == nil {
+							return
+						}
+						if errIsSettled(err) {
+							return
+						}
+						time.Sleep(time.Second)
+					}
+				})
+				assert.Less(t, took, 5*time.Second)
+				running := claimAll(t, d, request("owner", 1, "queue"))
+				require.Len(t, running, 1)
+				assert.Equal(t, next.Name, running[0].Name)
+				attempts, err := d.Attempts(t.Context(), "queue", "job")
+				require.NoError(t, err)
+				assert.Len(t, attempts, 2)
+			})
+		})
+	}
+}
+
+func errIsSettled(err error) bool {
+	return amboy.IsDuplicateJobError(err) || errors.Is(err, driver.ErrLeaseLost)
+}
+
+// A Put of the same ID, scope and unique key comes while the transaction of a dead process
+// is open.
+func TestAPutWaitedAMinuteForTheTransactionOfAProcessThatDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		p, dieBefore := newDying(t, s)
+		d := openOn(t, s)
+		failed, next := awaitingRetry(t, p, takesScope)
+		dieBefore("commitTransaction", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, p.Retry(ctx, failed, next))
+		took := since(func() {
+			errs, err := d.Insert(t.Context(), []*driver.Record{plainRecord("other", takesScope)})
+			require.NoError(t, err)
+			assert.True(t, amboy.IsDuplicateJobScopeError(errs[0]), "the job keeps its scope: %v", errs[0])
+		})
+		assert.Less(t, took, 10*time.Second, "the sweep of the other process ends the transaction")
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		assert.Equal(t, next.Name, running[0].Name)
+	})
+}
+
+// The transaction is not one of this library, so no process ends it.
+func TestARetryBehindAnOpenTransactionIsLeftToTheSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoreOf(t, mongotest.Options{InMemory: true})
 		d := s.open()
-		insert(t, d, newRecord(t, "q", "job", func(j *job.ShellJob) {
-			j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true)})
-		}))
-		running := claim(t, d, request("owner", 1, "q"))[0]
-		failed := *running
-		failed.Status.Completed, failed.Status.InProgress = true, false
-		failed.RetryInfo.NeedsRetry = true
-		errs, err := d.Complete(t.Context(), []driver.Completion{{Lease: driver.LeaseOf(running), Record: &failed}})
+		failed, next := awaitingRetry(t, d)
+		session, inTx := begin(t, s.client)
+		_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": failed.Name}, bson.M{"$set": bson.M{"touched": true}})
 		require.NoError(t, err)
-		require.NoError(t, errs[0])
+		took := since(func() { require.ErrorIs(t, d.Retry(t.Context(), failed, next), driver.ErrOutcomeUnknown) })
+		assert.Less(t, took, 10*time.Second)
+		require.NoError(t, session.AbortTransaction(t.Context()))
+		time.Sleep(10 * time.Second)
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		assert.Equal(t, next.Name, running[0].Name)
+	})
+}
 
-		session, err := s.client.StartSession()
-		require.NoError(t, err)
-		require.NoError(t, session.StartTransaction())
-		_, err = s.jobs(true).UpdateOne(mongo.NewSessionContext(t.Context(), session),
-			bson.M{"_id": failed.Name}, bson.M{"$set": bson.M{"touched": true}})
-		require.NoError(t, err)
-
-		next := *running
-		next.RetryInfo.CurrentAttempt, next.Status = 1, amboy.JobStatusInfo{}
-		next.Name = driver.RecordName("q", "job", next.RetryInfo)
-		began := time.Now()
-		sent := s.commands(func() { require.NoError(t, d.Retry(t.Context(), &failed, &next)) })
-		assert.Greater(t, time.Since(began), 50*time.Second)
-		assert.Less(t, len(sent), 1000, "it tries about twice a second")
+// Another process sweeps while a retry is between its two steps.
+func TestASweepMadeARetryBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d, other := openOn(t, s), openOn(t, s)
+		failed, next := awaitingRetry(t, d)
+		time.Sleep(time.Minute)
+		var swaps atomic.Bool
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "update" && c.Collection == "work.group" && !swaps.Swap(true) {
+				time.Sleep(time.Second)
+			}
+			return mongotest.Served
+		})
+		s.Commands().Reset()
+		retried := make(chan error, 1)
+		go func() { retried <- d.Retry(t.Context(), failed, next) }()
+		time.Sleep(time.Second / 2)
+		mongodb.Sweep(other)
+		require.NoError(t, <-retried)
+		synctest.Wait()
+		assert.Equal(t, 1, s.Commands().On("work.group", "update"), "%s", s.Commands())
 	})
 }

@@ -143,14 +143,10 @@ func (d *Driver) SetProgress(ctx context.Context, lease driver.Lease, progress d
 
 // updateOne makes an update that may be repeated, and reports whether a document matched.
 func (d *Driver) updateOne(ctx context.Context, filter bson.D, u *update) (matched bool, err error) {
-	for failures := 0; ; {
+	err = attempts(ctx, func() error {
 		result, failure := d.jobs.UpdateOne(ctx, filter, u.document())
-		if failure == nil {
-			return result.MatchedCount > 0, nil
-		}
-		failures++
-		if !isTransient(failure) && !isConflict(failure) || failures == maxFailures || ctx.Err() != nil {
-			return false, failed(ctx, failure)
-		}
-	}
+		matched = failure == nil && result.MatchedCount > 0
+		return failure
+	}, nil)
+	return matched, err
 }

@@ -134,12 +134,15 @@ type arrangement struct {
 	waiters map[string]*document
 	// more is true if there may be more rivals.
 	more bool
+	// avoided are the scopes to leave alone.
+	avoided map[key]bool
 }
 
 // readScopes queries scopes of a queue with one command, and a second one if a first waiter
 // wants other scopes too.
 func (d *Driver) readScopes(ctx context.Context, queue string, scopes []string) (*arrangement, error) {
 	a := &arrangement{Driver: d, queue: queue, holders: map[string]string{}, waiters: map[string]*document{}}
+	_, a.avoided = d.avoided.at(d.elapsed())
 	in := bson.D{{Key: "$in", Value: scopes}}
 	pipeline := bson.A{
 		match(d.inQueue(queue, bson.E{Key: "scopes", Value: in})),
@@ -216,7 +219,7 @@ func (a *arrangement) changes(scopes []string) []*change {
 	}
 	for _, scope := range scopes {
 		doc := a.waiters[scope]
-		if _, held := a.holders[scope]; held || doc == nil || a.isOvertaken(doc, scope) {
+		if _, held := a.holders[scope]; held || doc == nil || a.avoided[key{a.queue, scope}] || a.isOvertaken(doc, scope) {
 			continue
 		}
 		if other, blocked := a.obstacle(doc); blocked {
@@ -228,10 +231,11 @@ func (a *arrangement) changes(scopes []string) []*change {
 	return changes
 }
 
-// obstacle returns a scope that the document wants and another one holds.
+// obstacle returns a scope that the document wants and another one holds, or that is left
+// alone.
 func (a *arrangement) obstacle(doc *document) (scope string, held bool) {
 	for _, scope := range doc.Line.Wants {
-		if holder, held := a.holders[scope]; held && holder != doc.id {
+		if holder, held := a.holders[scope]; held && holder != doc.id || a.avoided[key{a.queue, scope}] {
 			return scope, true
 		}
 	}

@@ -66,7 +66,7 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 			return nil, err
 		}
 	}
-	err = d.aggregate(ctx, from, pipeline, &rows)
+	err = snapshotReads(ctx, func() error { return d.aggregate(ctx, from, pipeline, &rows) })
 	return rows, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,8 +20,8 @@ const (
 	// sweepEvery is the interval of sweeps while a dead process may have left work
 	// undone.
 	sweepEvery = 5 * time.Second
-	// sweepBatch is the maximum number of ended documents, of documents that wait for
-	// edges, and of interrupted retries that one sweep reads.
+	// sweepBatch is the maximum number of ended documents, of jobs that others wait for, and
+	// of interrupted retries that one sweep reads.
 	sweepBatch = 1000
 	// adoptBatch is the maximum number of legacy documents that are read at once, with
 	// their bodies.
@@ -28,13 +29,82 @@ const (
 )
 
 // sweeper schedules sweeps, which do what was left undone: remove edges to ended jobs,
-// rearrange free scopes, finish retries on standalone servers, and adopt legacy
-// documents. On replica sets, sweeps stop while there is nothing to do.
+// rearrange free scopes, finish retries, and adopt legacy documents. On replica sets, sweeps
+// stop while there is nothing to do.
 type sweeper struct {
 	signal  chan struct{}
 	soon    atomic.Bool // sweep at once
 	waiting atomic.Bool // sweep after sweepEvery
 	legacy  atomic.Bool // query legacy documents too
+	awaited awaited
+	// handovers are the revisions of the next attempts that the last sweep found, by _id.
+	// Only the goroutine that sweeps uses it.
+	handovers map[string]int64
+}
+
+// handoverTime is longer than a retry takes from its first write to its last.
+const handoverTime = 2 * time.Second
+
+// interrupted returns the next attempts that no process seems to be putting in their places:
+// they are old, or the last sweep has found them too. Their processes would otherwise have to
+// begin anew.
+func (s *sweeper) interrupted(found []*document, now time.Time) (old []*document) {
+	revs := make(map[string]int64, len(found))
+	for _, doc := range found {
+		revs[doc.id] = doc.Rev
+		rev, again := s.handovers[doc.id]
+		if again && rev == doc.Rev || now.Sub(time.UnixMicro(doc.Order)) > handoverTime {
+			old = append(old, doc)
+		}
+	}
+	s.handovers = revs
+	return old
+}
+
+// awaited schedules the checks of the jobs that others wait for. A check reads the edges of
+// all waiting documents on the server, so the more there are, the rarer it is. Jobs that a
+// caller's transaction put are checked when it was committed.
+type awaited struct {
+	mu        sync.Mutex
+	committed []string // the _ids of what was put in transactions
+
+	// Only the goroutine that sweeps uses the following.
+	due   time.Duration // when a check is due, by the driver's clock
+	after any           // the last edge that the last check read, if there may be more
+	left  bool          // the last check found edges
+}
+
+// checkShare is how many times as long as a check takes there is none.
+const checkShare = 50
+
+// add schedules the check of a document that was put in a transaction.
+func (a *awaited) add(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.committed = append(a.committed, id)
+}
+
+// take returns the documents to check.
+func (a *awaited) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := min(len(a.committed), sweepBatch)
+	ids := slices.Clone(a.committed[:n])
+	a.committed = slices.Delete(a.committed, 0, n)
+	return ids
+}
+
+// more reports whether there are further documents to check.
+func (a *awaited) more() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.committed) > 0
+}
+
+// checked records a check that began and ended at two times.
+func (a *awaited) checked(began, ended time.Duration, found *leftovers) {
+	a.due = ended + checkShare*(ended-began)
+	a.after, a.left = found.edgesAfter, found.edgesRead > 0
 }
 
 func (s *sweeper) wake() {
@@ -113,40 +183,59 @@ type leftovers struct {
 	settle, handovers, legacy []*document
 	scopes                    scopeSet
 	edges                     map[string]map[string]bool // by queue
+	// edgesAfter is the last of the edges if there may be more.
+	edgesAfter any
+	edgesRead  int
 }
 
 // sweepOnce sweeps once. It sends one command if there is nothing to do.
 func (d *Driver) sweepOnce(ctx context.Context) error {
-	withLegacy := d.sweeper.legacy.Swap(false) || !d.isReplica
-	found, err := d.findLeftovers(ctx, withLegacy)
+	s, began := &d.sweeper, d.elapsed()
+	what := sweepQuery{legacy: s.legacy.Swap(false) || !d.isReplica, edges: began >= s.awaited.due, committed: s.awaited.take()}
+	found, err := d.findLeftovers(ctx, what)
 	if err != nil {
-		d.sweeper.legacy.Store(withLegacy)
+		s.legacy.Store(what.legacy)
+		for _, id := range what.committed {
+			s.awaited.add(id)
+		}
 		return err
 	}
-	some := len(found.settle)+len(found.handovers)+len(found.legacy)+len(found.scopes)+len(found.edges) > 0
-	d.sweeper.waiting.Store(some || !d.isReplica)
-	if err = d.adoptLegacy(ctx, found.legacy); err != nil {
-		return fmt.Errorf("adopting jobs of the legacy library: %w", err)
+	if what.edges {
+		s.awaited.checked(began, d.elapsed(), found)
 	}
-	if err = d.settle(ctx, found.settle); err != nil {
-		return fmt.Errorf("releasing dependents of ended jobs: %w", err)
+	some := len(found.settle)+len(found.handovers)+len(found.legacy)+len(found.scopes) > 0
+	s.waiting.Store(some || s.awaited.left || !d.isReplica)
+	if s.awaited.more() {
+		s.hurry()
 	}
-	for queue, ids := range found.edges {
-		if err = d.removeEndedEdges(ctx, queue, ids); err != nil {
-			return fmt.Errorf("checking whether dependencies have ended: %w", err)
+	var failures []error
+	note := func(what string, err error) {
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	for _, next := range found.handovers {
-		if err = d.resume(ctx, next); err != nil && !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
-			return fmt.Errorf("finishing the retry of record %q: %w", next.Handover.From, err)
+	note("adopting jobs of the legacy library", d.adoptLegacy(ctx, found.legacy))
+	note("releasing dependents of ended jobs", d.settle(ctx, found.settle))
+	for queue, ids := range found.edges {
+		note("checking whether dependencies have ended", d.checkEdges(ctx, queue, ids))
+	}
+	for _, next := range s.interrupted(found.handovers, time.Now()) {
+		if err = d.resume(ctx, next); !errors.Is(err, errMoved) && !errors.Is(err, driver.ErrLeaseLost) {
+			note(fmt.Sprintf("finishing the retry of record %q", next.Handover.From), err)
 		}
 	}
 	// There may be ready documents that a dead process did not announce.
 	d.arrangeNow(ctx, found.scopes, true, driver.Anywhere)
-	return nil
+	return errors.Join(failures...)
 }
 
-func (d *Driver) findLeftovers(ctx context.Context, withLegacy bool) (*leftovers, error) {
+// sweepQuery is what a sweep reads beside what it always does.
+type sweepQuery struct {
+	legacy, edges bool
+	committed     []string
+}
+
+func (d *Driver) findLeftovers(ctx context.Context, what sweepQuery) (*leftovers, error) {
 	l := &leftovers{scopes: scopeSet{}, edges: map[string]map[string]bool{}}
 	some := bson.D{{Key: "$limit", Value: sweepBatch}}
 	bodiless := bson.D{{Key: "$project", Value: withoutJob}}
@@ -157,19 +246,32 @@ func (d *Driver) findLeftovers(ctx context.Context, withLegacy bool) (*leftovers
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.scope"}})}},
 			project("scope", "$_id"),
 		),
-		d.union(
-			match(d.inAnyQueue("line.edges")), some, bson.D{{Key: "$unwind", Value: "$line.edges"}},
+		d.union(match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")),
+	}
+	if what.edges {
+		// The jobs that others wait for come in pages, because each of them is read.
+		pipeline = append(pipeline, d.union(
+			match(d.inAnyQueue("line.edges")), bson.D{{Key: "$unwind", Value: "$line.edges"}},
 			bson.D{{Key: "$group", Value: field("_id", bson.D{{Key: "queue", Value: "$group"}, {Key: "name", Value: "$line.edges"}})}},
+			match(d.sweeper.awaited.ahead()), bson.D{{Key: "$sort", Value: field("_id", 1)}}, some,
 			project("edge", "$_id"),
-		),
+		))
 	}
-	if !d.isReplica {
-		pipeline = append(pipeline, d.union(match(field("line.in", inHandover)), some, bodiless, project("handover", "$$ROOT")))
+	if len(what.committed) > 0 {
+		pipeline = append(pipeline, d.union(match(field("_id", field("$in", what.committed))), bodiless, project("committed", "$$ROOT")))
 	}
-	if queues := d.claimed.names(); withLegacy && len(queues) > 0 {
+	if queues := d.claimed.names(); what.legacy && len(queues) > 0 {
 		pipeline = append(pipeline, d.union(match(d.legacyDocuments(queues)), bson.D{{Key: "$limit", Value: adoptBatch}}, project("legacy", "$$ROOT")))
 	}
 	return l, d.pipe(ctx, pipeline, l.add)
+}
+
+// ahead returns a filter for the edges after those of the last check.
+func (a *awaited) ahead() bson.D {
+	if a.after == nil {
+		return bson.D{}
+	}
+	return field("_id", field("$gt", a.after))
 }
 
 // inAnyQueue returns a filter for the documents that have a field. In a store of many
@@ -209,13 +311,26 @@ func (l *leftovers) add(raw bson.Raw) {
 		l.handovers = append(l.handovers, decode(value))
 	case "legacy":
 		l.legacy = append(l.legacy, decode(value))
+	case "committed":
+		doc := decode(value)
+		l.addEdges(doc.Group, doc.Line.Edges...)
 	case "scope":
 		l.scopes.add(queue, name)
 	case "edge":
-		if l.edges[queue] == nil {
-			l.edges[queue] = map[string]bool{}
+		l.addEdges(queue, name)
+		l.edgesRead++
+		if l.edgesAfter = nil; l.edgesRead == sweepBatch {
+			l.edgesAfter = slices.Clone(value)
 		}
-		l.edges[queue][name] = true
+	}
+}
+
+func (l *leftovers) addEdges(queue string, ids ...string) {
+	if len(ids) > 0 && l.edges[queue] == nil {
+		l.edges[queue] = map[string]bool{}
+	}
+	for _, id := range ids {
+		l.edges[queue][id] = true
 	}
 }
 
@@ -247,7 +362,7 @@ func (d *Driver) adoptLegacy(ctx context.Context, docs []*document) error {
 		}
 	}
 	for queue, ids := range edges {
-		err = d.endLegacyEdges(ctx, queue, ids)
+		err = d.checkEdges(ctx, queue, ids)
 		if err != nil {
 			return err
 		}
@@ -277,9 +392,9 @@ func (d *Driver) adoption(doc *document) *change {
 	}
 }
 
-// endLegacyEdges marks the jobs that adopted documents depend on, and removes the edges
-// to jobs that have ended or do not exist.
-func (d *Driver) endLegacyEdges(ctx context.Context, queue string, ids map[string]bool) error {
+// checkEdges marks the jobs that documents depend on, which may not be marked yet, and
+// removes the edges to jobs that have ended or do not exist.
+func (d *Driver) checkEdges(ctx context.Context, queue string, ids map[string]bool) error {
 	b := &batch{Driver: d}
 	targets := map[key]target{}
 	if err := b.markTargets(ctx, queue, ids, targets); err != nil {
@@ -292,13 +407,5 @@ func (d *Driver) endLegacyEdges(ctx context.Context, queue string, ids map[strin
 			succeeded[id] = !there || t.succeeded
 		}
 	}
-	if len(succeeded) == 0 {
-		return nil
-	}
-	for {
-		n, err := d.endEdges(ctx, queue, succeeded)
-		if err != nil || n < dependentsBatch {
-			return err
-		}
-	}
+	return d.endAllEdges(ctx, queue, succeeded)
 }

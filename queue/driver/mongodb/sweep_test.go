@@ -2,7 +2,9 @@ package mongodb_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -121,4 +123,39 @@ func TestRetryOfAProcessThatDied(t *testing.T) {
 	assert.Empty(t, attempts[0].Scopes)
 	assert.False(t, attempts[0].RetryInfo.NeedsRetry)
 	assert.Equal(t, []string{"s"}, attempts[1].Scopes)
+}
+
+// More jobs than a sweep reads wait for jobs that have not ended. A dependent of a job that
+// has ended, and one of a job that is gone, come after them.
+func TestSweepsStarvedBehindManyThatWait(t *testing.T) {
+	for name, targets := range map[string]int{"for one job": 1, "for many jobs": 1001} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStoreOf(t, mongotest.Options{InMemory: true})
+				first := s.open()
+				var records []*driver.Record
+				for i := range targets {
+					records = append(records, plainRecord(fmt.Sprint("a", i)))
+				}
+				for i := range 1001 {
+					records = append(records, plainRecord(fmt.Sprint("waits", i), dependsOn(fmt.Sprint("a", i%targets))))
+				}
+				records = append(records, plainRecord("z ended"), plainRecord("z gone"),
+					plainRecord("of ended", dependsOn("z ended")), plainRecord("of gone", dependsOn("z gone")))
+				putAll(t, first, records...)
+				require.NoError(t, first.Close(t.Context())) // its process has died
+				_, err := s.jobs(true).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "queue.z ended"}}, bson.D{
+					{Key: "$set", Value: bson.D{{Key: "status.completed", Value: true}}},
+					{Key: "$unset", Value: bson.D{{Key: "line", Value: ""}}},
+				})
+				require.NoError(t, err)
+				_, err = s.jobs(true).DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "queue.z gone"}})
+				require.NoError(t, err)
+				second := s.open()
+				time.Sleep(10 * time.Second)
+				claimed := claimAll(t, second, request("owner", 2000, "queue"))
+				assert.Len(t, claimed, targets+2)
+			})
+		})
+	}
 }

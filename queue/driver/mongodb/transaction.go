@@ -51,23 +51,6 @@ func (b *batch) session(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, b.tx)
 }
 
-// markInTransaction marks the targets of edges as part of the caller's transaction. The
-// transaction then conflicts with any process that ends a target before it is committed.
-func (b *batch) markInTransaction(ctx context.Context, marks []*change, targets map[key]target) error {
-	for _, c := range marks {
-		doc := c.before
-		if !doc.final() {
-			set := bson.D{{Key: "dependents", Value: true}, {Key: "rev", Value: b.revs.nextForeign()}}
-			update := bson.D{{Key: "$set", Value: set}}
-			if _, err := b.jobs.UpdateOne(b.session(ctx), bson.D{{Key: "_id", Value: doc.id}}, update); err != nil {
-				return fmt.Errorf("marking record %q: %w", doc.Name, err)
-			}
-		}
-		targets[key{c.queue, doc.jobID()}] = target{doc.final(), doc.succeeded()}
-	}
-	return nil
-}
-
 // storeInTransaction inserts documents as part of the caller's transaction. It checks for
 // conflicts first, because a refusal by an index would end the transaction. The sweep,
 // which the change stream wakes after the commit, does what follows from the documents.

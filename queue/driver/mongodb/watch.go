@@ -229,8 +229,8 @@ func (d *Driver) others() mongo.Pipeline {
 	byOthers := func(path string) bson.D {
 		return either(
 			between(path, 0, own),
-			between(path, own+ownRevisions, ended+own),
-			between(path, ended+own+ownRevisions, quiet),
+			between(path, own+ownRevisions, endedRevision+own),
+			between(path, endedRevision+own+ownRevisions, quiet),
 		)
 	}
 	const updated = "updateDescription.updatedFields."
@@ -246,6 +246,7 @@ func (d *Driver) others() mongo.Pipeline {
 		)),
 		{{Key: "$project", Value: bson.D{
 			{Key: "operationType", Value: 1},
+			{Key: "documentKey._id", Value: 1},
 			{Key: "fullDocument.rev", Value: 1},
 			{Key: "updateDescription.updatedFields.rev", Value: 1},
 		}}},
@@ -262,11 +263,15 @@ func (d *Driver) jobChanged(_ context.Context, e event) (mayClaim bool, err erro
 	case !known:
 		d.sweeper.sweepLegacy()
 	case rev < ownRevisions: // committed with a caller's transaction
+		d.avoided.clear()
+		if id, ok := e.Key.ID.(string); ok {
+			d.sweeper.awaited.add(id)
+		}
 		d.sweeper.hurry()
 	default:
 		d.sweeper.watch() // the other process may leave work undone
 	}
-	return rev < ended || d.limits.any(), nil
+	return rev < endedRevision || d.limits.any(), nil
 }
 
 func (d *Driver) controlStream() *stream {

@@ -1,0 +1,222 @@
+package mongodb_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/registry"
+)
+
+// begin begins a transaction, and returns its context.
+func begin(t *testing.T, client *mongo.Client) (mongo.Session, context.Context) {
+	t.Helper()
+	session, err := client.StartSession()
+	require.NoError(t, err)
+	t.Cleanup(func() { session.EndSession(context.Background()) })
+	require.NoError(t, session.StartTransaction())
+	return session, mongo.NewSessionContext(t.Context(), session)
+}
+
+// since returns the time that a call takes.
+func since(call func()) time.Duration {
+	began := time.Now()
+	call()
+	return time.Since(began)
+}
+
+// insertIn inserts a record in a transaction.
+func insertIn(ctx context.Context, t *testing.T, d driver.Driver, r *driver.Record) {
+	t.Helper()
+	errs, err := d.Insert(ctx, []*driver.Record{r})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+}
+
+func dependsOn(id string) func(*driver.Record) {
+	return func(r *driver.Record) {
+		r.Dependency = &registry.DependencyInterchange{Type: "always", Edges: []string{id}}
+	}
+}
+
+func takesScope(r *driver.Record) {
+	r.RequiredScopes, r.EnqueueScopes = []string{"scope"}, []string{"scope"}
+}
+
+func wantsScope(r *driver.Record) { r.RequiredScopes = []string{"scope"} }
+
+func TestAnOpenTransactionThatTookAScopeStalledAllClaims(t *testing.T) {
+	for _, commits := range []bool{true, false} {
+		t.Run(fmt.Sprintf("it commits: %t", commits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStoreOf(t, mongotest.Options{InMemory: true})
+				d := s.open()
+				putAll(t, d, plainRecord("wants it", wantsScope), plainRecord("wants it too", wantsScope))
+				session, inTx := begin(t, s.client)
+				insertIn(inTx, t, d, plainRecord("takes it", takesScope))
+				for i := range 10 {
+					putAll(t, d, plainRecord(fmt.Sprint(i)))
+				}
+				var claimed []*driver.Record
+				took := since(func() { claimed = claimAll(t, d, request("owner", 20, "queue")) })
+				assert.Len(t, claimed, 10)
+				assert.LessOrEqual(t, took, 3100*time.Millisecond)
+				putAll(t, d, plainRecord("later"))
+				took = since(func() { claimed = claimAll(t, d, request("owner", 20, "queue")) })
+				assert.Len(t, claimed, 1)
+				assert.Less(t, took, 100*time.Millisecond, "the jobs that wait are left alone")
+
+				if !commits {
+					require.NoError(t, session.AbortTransaction(t.Context()))
+					time.Sleep(40 * time.Second)
+					assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1)
+					return
+				}
+				require.NoError(t, session.CommitTransaction(t.Context()))
+				synctest.Wait()
+				running := claimAll(t, d, request("owner", 20, "queue"))
+				require.Len(t, running, 1)
+				assert.Equal(t, "queue.takes it", running[0].Name)
+				endAll(t, d, running...)
+				running = claimAll(t, d, request("owner", 20, "queue"))
+				require.Len(t, running, 1)
+				assert.Equal(t, "queue.wants it", running[0].Name)
+			})
+		})
+	}
+}
+
+// A client with a timeout of its own puts a limit on each command.
+func TestAnOpenTransactionStalledClaimsOfAClientWithATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		s.options.SetTimeout(time.Minute)
+		client := s.connect()
+		d := s.open(func(o *mongodb.Options) { o.Client = client })
+		putAll(t, d, plainRecord("wants it", wantsScope), plainRecord("other"))
+		_, inTx := begin(t, client)
+		insertIn(inTx, t, d, plainRecord("takes it", takesScope))
+		took := since(func() { assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1) })
+		assert.LessOrEqual(t, took, 3100*time.Millisecond)
+	})
+}
+
+func TestAnOpenTransactionWithAnEdgeStalledRenewalsAndEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("target"), plainRecord("other"))
+		running := claimAll(t, d, request("owner", 20, "queue"))
+		require.Len(t, running, 2)
+		session, inTx := begin(t, s.client)
+		insertIn(inTx, t, d, plainRecord("waits", dependsOn("target")))
+		assert.Less(t, since(func() {
+			lost, err := d.Extend(t.Context(), []driver.Lease{driver.LeaseOf(running[0]), driver.LeaseOf(running[1])}, time.Minute)
+			require.NoError(t, err)
+			assert.Empty(t, lost)
+			endAll(t, d, running...)
+		}), 100*time.Millisecond)
+		require.NoError(t, session.CommitTransaction(t.Context()))
+		synctest.Wait()
+		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1, "the target has ended")
+	})
+}
+
+func TestAJobPutInATransactionRunsOnceItsTargetHasEndedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("target"))
+		running := claimAll(t, d, request("owner", 20, "queue"))
+		session, inTx := begin(t, s.client)
+		insertIn(inTx, t, d, plainRecord("waits", dependsOn("target")))
+		require.NoError(t, session.CommitTransaction(t.Context()))
+		synctest.Wait()
+		require.Empty(t, claimAll(t, d, request("owner", 20, "queue")))
+		endAll(t, d, running...)
+		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 1)
+	})
+}
+
+// A transaction that is not of this library has changed a running job.
+func TestATransactionOnOneRunningJobStalledTheRenewalsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("touched"), plainRecord("other"))
+		running := claimAll(t, d, request("owner", 20, "queue"))
+		_, inTx := begin(t, s.client)
+		_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": "queue.touched"}, bson.M{"$set": bson.M{"touched": true}})
+		require.NoError(t, err)
+		time.Sleep(time.Second) // otherwise renewing changes nothing
+		leases := []driver.Lease{driver.LeaseOf(running[0]), driver.LeaseOf(running[1])}
+		assert.LessOrEqual(t, since(func() {
+			lost, err := d.Extend(t.Context(), leases, time.Minute)
+			require.NoError(t, err)
+			require.Len(t, lost, 1)
+			assert.Equal(t, "queue.touched", lost[0].Name)
+		}), 3100*time.Millisecond)
+		ended := make([]driver.Completion, len(running))
+		for i, r := range running {
+			record := *r
+			record.Status.Completed, record.Status.InProgress = true, false
+			ended[i] = driver.Completion{Lease: driver.LeaseOf(r), Record: &record}
+		}
+		assert.LessOrEqual(t, since(func() {
+			errs, err := d.Complete(t.Context(), ended)
+			require.NoError(t, err)
+			for i, r := range running {
+				assert.Equal(t, r.Name == "queue.touched", errs[i] != nil, r.Name)
+				assert.NotErrorIs(t, errs[i], driver.ErrLeaseLost)
+			}
+		}), 3100*time.Millisecond)
+	})
+}
+
+func TestATransactionOnOneStaleJobStalledTheRecoveryOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		putAll(t, d, plainRecord("touched"), plainRecord("other"))
+		require.Len(t, claimAll(t, d, request("owner", 20, "queue")), 2)
+		endLeases(t, s.jobs(true), time.Hour)
+		_, inTx := begin(t, s.client)
+		_, err := s.jobs(true).UpdateOne(inTx, bson.M{"_id": "queue.touched"}, bson.M{"$set": bson.M{"touched": true}})
+		require.NoError(t, err)
+		assert.LessOrEqual(t, since(func() { assert.Equal(t, 1, recoverStale(t, d)) }), 3100*time.Millisecond)
+		assert.Less(t, since(func() { assert.Zero(t, recoverStale(t, d)) }), 100*time.Millisecond, "it is left alone")
+	})
+}
+
+func TestAPutBehindAnOpenTransactionHeldUpTheOthersOfItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreOf(t, mongotest.Options{InMemory: true})
+		d := s.open()
+		session, inTx := begin(t, s.client)
+		insertIn(inTx, t, d, plainRecord("same"))
+		stored := make(chan []error)
+		go func() {
+			errs, err := d.Insert(t.Context(), []*driver.Record{plainRecord("first"), plainRecord("same"), plainRecord("last")})
+			assert.NoError(t, err)
+			stored <- errs
+		}()
+		time.Sleep(3100 * time.Millisecond)
+		assert.Len(t, claimAll(t, d, request("owner", 20, "queue")), 2)
+		time.Sleep(20 * time.Second)
+		require.NoError(t, session.CommitTransaction(t.Context()))
+		errs := <-stored
+		require.NoError(t, errs[0])
+		require.Error(t, errs[1], "the ID is taken")
+		require.NoError(t, errs[2])
+	})
+}

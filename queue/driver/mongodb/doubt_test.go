@@ -1,0 +1,177 @@
+package mongodb_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/bson"
+
+	"github.com/mongodb/amboy/internal/mongotest"
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+)
+
+// openOn opens a driver of many queues on a deployment.
+func openOn(t *testing.T, s *mongotest.Deployment, change ...func(*mongodb.Options)) *mongodb.Driver {
+	t.Helper()
+	opts := mongodb.Options{Client: s.Connect(), DB: s.Database(), Collection: "work", Grouped: true}
+	for _, c := range change {
+		c(&opts)
+	}
+	d, err := mongodb.Open(t.Context(), opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
+	return d
+}
+
+// lostAnswer makes the answers to writes of the jobs get lost until the driver reads them.
+// first is the fate of these writes. again is called once, before the first write after
+// that.
+func lostAnswer(s *mongotest.Deployment, first mongotest.Fate, again func()) {
+	var mu sync.Mutex
+	read, done := false, false
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		if c.AppName != s.Database() || c.Collection != "work.group" {
+			return mongotest.Served
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch c.Name {
+		case "find":
+			read = true
+		case "insert", "update", "findAndModify":
+			switch {
+			case done:
+			case !read:
+				return first
+			default:
+				done = true
+				again()
+			}
+		}
+		return mongotest.Served
+	})
+}
+
+// rolledBack makes the next write of the jobs get lost: its answer by a cut, and the write
+// itself by a failover after the driver has read it.
+func rolledBack(s *mongotest.Deployment) {
+	s.Server().HoldReplication()
+	lostAnswer(s, mongotest.Unanswered, s.Server().FailOver)
+}
+
+func TestAPutThatWasRolledBackWasConfirmed(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	rolledBack(s)
+	insert(t, d, newRecord(t, "q", "first"), newRecord(t, "q", "second"))
+	n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, n)
+}
+
+func TestAnEndThatWasRolledBackWasConfirmed(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "first"), newRecord(t, "q", "second"))
+	running := claim(t, d, request("owner", 2, "q"))
+	require.Len(t, running, 2)
+	rolledBack(s)
+	endAll(t, d, running...)
+	n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.D{{Key: "status.completed", Value: true}})
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, n)
+}
+
+// late makes the next write of the jobs land late: after the driver has read that it is not
+// stored, and before it has sent it again.
+func late(s *mongotest.Deployment) {
+	lostAnswer(s, mongotest.Late, s.Server().RunLate)
+}
+
+func TestAClaimThatLandedLateWasDisowned(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "job"))
+	late(s)
+	assert.Len(t, claim(t, d, request("owner", 1, "q")), 1)
+}
+
+func TestAnEndThatLandedLateWasDisowned(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "job"))
+	running := claim(t, d, request("owner", 1, "q"))
+	late(s)
+	endAll(t, d, running...)
+}
+
+func TestAHandBackThatLandedLateWasDisowned(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "job"))
+	running := claim(t, d, request("owner", 1, "q"))
+	late(s)
+	errs, err := d.Release(t.Context(), []driver.HandBack{{Lease: driver.LeaseOf(running[0])}})
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+}
+
+func TestAPutThatLandedLateWasDisowned(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	late(s)
+	insert(t, d, newRecord(t, "q", "job"))
+}
+
+// The outcome of a first call was unknown. A second one reads that the job has ended, and
+// then that is rolled back.
+func TestAnEndThatWasRolledBackWasRefusedAsLost(t *testing.T) {
+	t.Parallel()
+	s := mongotest.Open(t, mongotest.StandIn())
+	d := openOn(t, s)
+	insert(t, d, newRecord(t, "q", "job"))
+	running := claim(t, d, request("owner", 1, "q"))
+	require.Len(t, running, 1)
+	ended := *running[0]
+	ended.Status.Completed, ended.Status.InProgress, ended.TimeInfo.End = true, false, time.Now()
+	completions := []driver.Completion{{Lease: driver.LeaseOf(running[0]), Record: &ended}}
+
+	s.Server().HoldReplication()
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		switch {
+		case c.AppName != s.Database() || c.Collection != "work.group":
+			return mongotest.Served
+		case c.Name == "update":
+			return mongotest.Unanswered
+		default:
+			return mongotest.Unserved
+		}
+	})
+	_, err := d.Complete(t.Context(), completions)
+	require.ErrorIs(t, err, driver.ErrOutcomeUnknown)
+
+	rollBack := sync.OnceFunc(s.Server().FailOver)
+	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+		if c.AppName == s.Database() && c.Name == "update" {
+			rollBack()
+		}
+		return mongotest.Served
+	})
+	errs, err := d.Complete(t.Context(), completions)
+	require.NoError(t, err)
+	require.NoError(t, errs[0])
+	n, err := s.Collection("work.group").CountDocuments(t.Context(), bson.D{{Key: "status.completed", Value: true}})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, n)
+}
