@@ -14,6 +14,7 @@ var errNoArgs = errors.New(`the field "args" is missing`)
 // UnmarshalJSON decodes a stored job. It refuses a body without arguments.
 func (j *typed[A]) UnmarshalJSON(data []byte) error {
 	var body struct {
+		Outside  bool            `json:"outside"`
 		Args     json.RawMessage `json:"args"`
 		Override *override       `json:"override"`
 	}
@@ -23,7 +24,7 @@ func (j *typed[A]) UnmarshalJSON(data []byte) error {
 	if body.Args == nil {
 		return errNoArgs
 	}
-	j.Override = body.Override
+	j.Outside, j.Override = body.Outside, body.Override
 	return wrapArgs(json.Unmarshal(body.Args, &j.Arguments))
 }
 

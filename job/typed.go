@@ -10,6 +10,8 @@ import (
 // queues store of every job.
 type typed[A any] struct {
 	typedBase `bson:"-" json:"-" yaml:"-"`
+	// Outside is true if the job is stored for outside workers.
+	Outside   bool      `bson:"outside,omitempty" json:"outside,omitempty" yaml:"outside,omitempty"`
 	Arguments A         `bson:"args" json:"args" yaml:"args"`
 	Override  *override `bson:"override,omitempty" json:"override,omitempty" yaml:"override,omitempty"`
 
@@ -25,6 +27,7 @@ type typedBase struct {
 	// The lock of Base guards these fields.
 	result       any                  // a pointer to it; nil if there is none yet
 	decodeResult func(into any) error // nil if none was stored
+	retryIn      amboy.RetryPolicy    // replaces all other policies after this attempt
 }
 
 var (
@@ -34,6 +37,7 @@ var (
 	_ amboy.ResultJob      = (*typed[any])(nil)
 	_ amboy.RetryPolicyJob = (*typed[any])(nil)
 	_ amboy.RetainedJob    = (*typed[any])(nil)
+	_ amboy.OutsideJob     = (*typed[any])(nil)
 )
 
 // Run calls the definition's function.
@@ -49,8 +53,18 @@ func (j *typed[A]) Run(ctx context.Context) {
 // Args returns the arguments.
 func (j *typed[A]) Args() any { return j.Arguments }
 
-// RetryPolicy returns the job's own policy, or otherwise that of its definition.
+// ForOutside reports whether the job is stored for outside workers.
+func (j *typed[A]) ForOutside() bool { return j.Outside }
+
+// RunsHere reports whether the definition has a function.
+func (j *typed[A]) RunsHere() bool { return !j.definition.declared }
+
+// RetryPolicy returns the delay that the last run asked for, the job's own policy, or
+// otherwise that of its definition.
 func (j *typed[A]) RetryPolicy() amboy.RetryPolicy {
+	if asked := j.askedDelay(); asked != nil {
+		return asked
+	}
 	if own := j.Override.retryPolicy(); own != nil {
 		return own
 	}
