@@ -42,6 +42,8 @@ const (
 	typeName  = "outside-test"
 )
 
+var noOptions = outside.Options{}
+
 var jobType = amboy.JobType{Name: typeName, Version: 1}
 
 // stores open drivers on one store each.
