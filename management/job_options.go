@@ -73,14 +73,14 @@ type JobOptions struct {
 	// until what UniqueUntil says.
 	UniqueKey   string            `json:"unique_key,omitempty" description:"The job is refused while another job of the queue and the type has the same key"`
 	UniqueUntil amboy.UniqueUntil `json:"unique_until,omitempty" description:"How long the job keeps its unique key; the default is until it has ended"`
-	Tags        []string          `json:"tags,omitempty"`
+	Tags        []string          `json:"tags,omitempty" maxItems:"1000"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	// Scopes are the locks that the job holds while it runs or, with EnqueueScopes, from when
 	// it is put.
-	Scopes        []string `json:"scopes,omitempty" description:"The locks that the job holds while it runs"`
+	Scopes        []string `json:"scopes,omitempty" maxItems:"1000" description:"The locks that the job holds while it runs"`
 	EnqueueScopes bool     `json:"enqueue_scopes,omitempty" description:"Whether the job takes its scopes when it is put"`
 	// After are the IDs of jobs of the queue that must succeed first.
-	After []string `json:"after,omitempty" description:"The IDs of jobs of the queue that must succeed first"`
+	After []string `json:"after,omitempty" maxItems:"1000" description:"The IDs of jobs of the queue that must succeed first"`
 	// Keep is how long the job is kept after its end.
 	Keep *Keep `json:"keep,omitempty"`
 }
