@@ -34,16 +34,17 @@ type sample struct {
 
 // samples contains requests for each route: at least one for each action of the route.
 var samples = map[string][]sample{
-	"GET /v2/queues":                         {{action: rest.ActionRead, target: "/v2/queues", all: true}},
-	"GET /v2/queues/{queue}":                 {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
-	"PATCH /v2/queues/{queue}":               {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
-	"GET /v2/jobs":                           {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
-	"GET /v2/jobs/count":                     {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
-	"POST /v2/jobs/actions":                  append(bulk(`{},"all":true`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
-	"POST /v2/queues/{queue}/jobs":           {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
-	"GET /v2/queues/{queue}/jobs/{id}":       {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one"}},
-	"DELETE /v2/queues/{queue}/jobs/{id}":    {{action: "delete", target: "/v2/queues/QUEUE/jobs/one"}},
-	"GET /v2/queues/{queue}/jobs/{id}/graph": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/graph"}},
+	"GET /v2/queues":                          {{action: rest.ActionRead, target: "/v2/queues", all: true}},
+	"GET /v2/queues/{queue}":                  {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
+	"PATCH /v2/queues/{queue}":                {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
+	"GET /v2/jobs":                            {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
+	"GET /v2/jobs/count":                      {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
+	"POST /v2/jobs/actions":                   append(bulk(`{},"all":true`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
+	"POST /v2/queues/{queue}/jobs":            {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
+	"GET /v2/queues/{queue}/jobs/{id}/result": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/result?wait=1s"}},
+	"GET /v2/queues/{queue}/jobs/{id}":        {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one"}},
+	"DELETE /v2/queues/{queue}/jobs/{id}":     {{action: "delete", target: "/v2/queues/QUEUE/jobs/one"}},
+	"GET /v2/queues/{queue}/jobs/{id}/graph":  {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/graph"}},
 	"POST /v2/queues/{queue}/jobs/{id}/actions": each(func(kind management.ActionKind) sample {
 		return sample{action: rest.Action(kind), target: "/v2/queues/QUEUE/jobs/one/actions", body: "{" + actionJSON(kind) + "}"}
 	}),

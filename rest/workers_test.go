@@ -105,7 +105,12 @@ func (w *workers) lease(more string) (jobs []map[string]any, answer map[string]a
 
 func (w *workers) job(id string) map[string]any {
 	w.Helper()
-	request := httptest.NewRequestWithContext(w.Context(), http.MethodGet, "/v2/queues/images/jobs/"+id, nil)
+	return w.get("/v2/queues/images/jobs/" + id)
+}
+
+func (w *workers) get(path string) map[string]any {
+	w.Helper()
+	request := httptest.NewRequestWithContext(w.Context(), http.MethodGet, path, nil)
 	recorder := httptest.NewRecorder()
 	w.handler.ServeHTTP(recorder, request)
 	var answer map[string]any
@@ -149,6 +154,40 @@ func TestAWorkerOverHTTPRunsJobs(t *testing.T) {
 	shown := w.job(id)
 	assert.Equal(t, "succeeded", shown["state"])
 	assert.Equal(t, map[string]any{"w": 1.0}, shown["result"])
+}
+
+func TestARequestWaitsForTheEndOfAJob(t *testing.T) {
+	w := newWorkers(t)
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		for range 2 {
+			jobs, _ := w.lease(`,"wait":"1m"`)
+			for _, j := range jobs {
+				w.post("/v2/leases/acknowledge", fmt.Sprintf(`{"acknowledge":[{"token":%q,"complete":{"result":[%q]}}]}`, j["token"], j["id"]))
+			}
+		}
+	})
+	status, answer := w.post("/v2/queues/images/jobs?wait=1m", `{"id":"run","type":"scale","outside":true}`)
+	require.Equal(t, http.StatusCreated, status, "%v", answer)
+	assert.Equal(t, map[string]any{"queue": "images", "id": "run", "state": "succeeded", "ended": true, "result": []any{"run"}}, answer["outcome"])
+	w.create("images", `{"id":"wait","type":"scale","outside":true}`)
+	assert.Equal(t, []any{"wait"}, w.get("/v2/queues/images/jobs/wait/result?wait=1m")["result"])
+	worker.Wait()
+
+	// Nothing runs these.
+	status, answer = w.post("/v2/queues/images/jobs?wait=10ms", `{"id":"late","type":"scale","outside":true}`)
+	require.Equal(t, http.StatusCreated, status, "%v", answer)
+	assert.Equal(t, false, answer["outcome"].(map[string]any)["ended"])
+	assert.Equal(t, "pending", w.get("/v2/queues/images/jobs/late/result?wait=10ms")["state"])
+	status, _ = w.post("/v2/queues/images/jobs?wait=1h", `{"type":"scale","outside":true}`)
+	assert.Equal(t, http.StatusBadRequest, status)
+	inspector, err := management.NewGroupInspector(w.group)
+	require.NoError(t, err)
+	w.handler = rest.Handler(inspector, may([]rest.Action{rest.ActionCreate}), rest.CreateOutside(), rest.Workers(w.dispatcher))
+	status, _ = w.post("/v2/queues/images/jobs?wait=1s", `{"id":"no","type":"scale","outside":true}`)
+	assert.Equal(t, http.StatusForbidden, status)
+	_, err = w.store.Get(t.Context(), "images", "no")
+	assert.True(t, amboy.IsJobNotFoundError(err))
 }
 
 func TestALeaseOverHTTPWaitsForAJob(t *testing.T) {

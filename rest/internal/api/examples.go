@@ -7,6 +7,8 @@ const (
 		"tags": ["images"], "metadata": {"request": "4711"}, "scopes": ["disk"], "keep": {"succeeded": "1h"}}`
 	createdExample = `{"queue": "images", "id": "7XM2T5K3JQHVWUN4A6C2YDZPLB", "repeated": false}`
 
+	outcomeExample = `{"queue": "images", "id": "7XM2T5K3JQHVWUN4A6C2YDZPLB", "state": "succeeded", "ended": true, "result": {"width": 640}}`
+
 	leaseExample = `{"queues": ["images"], "types": ["thumbnail"], "limit": 10, "wait": "30s", "lease": "1m", "worker": "web-1/4711",
 		"acknowledge": [{"token": "AQZpbWFnZXM", "complete": {"result": {"width": 640}}}]}`
 	leasedExample = `{"jobs": [{"token": "AQZpbWFnZXMC", "queue": "images", "id": "7XM2T5K3JQHVWUN4A6C2YDZPLB", "type": "thumbnail", "version": 1,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -221,27 +220,17 @@ const waitGrace = 30 * time.Second
 
 // waitForJobs leases jobs. It returns none when the server shuts down.
 func (c *call) waitForJobs(d *outside.Dispatcher, req outside.LeaseRequest) ([]outside.Job, error) {
-	ctx := c.r.Context()
 	if req.Wait == 0 {
-		return d.Lease(ctx, req)
+		return d.Lease(c.r.Context(), req)
 	}
-	leave, err := c.workers.enter(c.guard.Client(c.r))
+	ctx, leave, err := c.mayWait(req.Wait + waitGrace)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	// The time limits of the server are for clients that send or read slowly. If they can't
-	// be set, the server has none.
-	connection := http.NewResponseController(c.w)
-	_ = connection.SetReadDeadline(time.Time{})
-	_ = connection.SetWriteDeadline(time.Now().Add(req.Wait + waitGrace))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	life := c.guard.Life(c.r)
-	defer context.AfterFunc(life, cancel)()
 	jobs, err := d.Lease(ctx, req)
-	if err != nil && life.Err() != nil && c.r.Context().Err() == nil {
-		return nil, nil
+	if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
+		return nil, nil // the server shuts down
 	}
 	return jobs, err
 }
