@@ -16,7 +16,8 @@ var ErrNotHere = errors.New("the job has no function in this process: it is for 
 // Declare is like Define for jobs that this process puts and does not run: outside workers
 // run them, in any language (see package outside), or a Go process in which Define has the
 // same name. The jobs are stored as JSON, with the json tags of the arguments. Queues
-// that hold jobs by reference refuse them.
+// that hold jobs by reference refuse them. A default RetryPolicy is stored with the jobs, so
+// it must be one of package retry.
 func Declare[A any](name string, version int, defaults ...Defaults[A]) *Definition[A] {
 	d := &Definition[A]{jobType: amboy.JobType{Name: name, Version: version}, declared: true}
 	d.run = notHere
@@ -36,6 +37,17 @@ func DeclareResult[A, R any](name string, version int, defaults ...Defaults[A]) 
 }
 
 func notHere[A any](context.Context, *typed[A]) error { return amboy.NonRetryable(ErrNotHere) }
+
+// storeDefaults stores with each job the defaults that are otherwise read from the
+// definition, because the process that ends the job may not have it.
+func (s *settings) storeDefaults(policy amboy.RetryPolicy, retention amboy.Retention) {
+	if policy != nil {
+		RetryPolicy(policy)(s)
+	}
+	if retention != (amboy.Retention{}) {
+		Retention(retention)(s)
+	}
+}
 
 // RetryIn makes the next attempt wait for a time, whatever the policies say. Package queue
 // calls it when a worker asked for that.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,24 @@ func (j *typed[A]) UnmarshalJSON(data []byte) error {
 		return errNoArgs
 	}
 	j.Outside, j.Override = body.Outside, body.Override
+	if j.Outside {
+		j.payload = bytes.Clone(body.Args)
+	}
 	return wrapArgs(json.Unmarshal(body.Args, &j.Arguments))
+}
+
+// MarshalJSON encodes the stored form. The payload of a job for outside workers stays as it
+// was sent.
+func (j *typed[A]) MarshalJSON() ([]byte, error) {
+	var args any = j.Arguments
+	if j.payload != nil {
+		args = j.payload
+	}
+	return json.Marshal(struct {
+		Outside  bool      `json:"outside,omitempty"`
+		Args     any       `json:"args"`
+		Override *override `json:"override,omitempty"`
+	}{j.Outside, args, j.Override})
 }
 
 // UnmarshalBSON decodes a stored job. It refuses a body without arguments.

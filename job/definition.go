@@ -96,6 +96,9 @@ func (d *Definition[A]) validate(noFunction bool, defaults []Defaults[A]) error 
 		d.defaults = defaults[0]
 	}
 	d.settings = d.defaults.settings()
+	if d.declared {
+		d.settings.storeDefaults(d.defaults.RetryPolicy, d.defaults.Retention)
+	}
 	var invalid *amboy.InvalidJobError
 	if errors.As(d.settings.err, &invalid) {
 		return refuse("default "+invalid.Field, invalid.Value, invalid.Rule)

@@ -37,6 +37,10 @@ type settings struct {
 
 // with returns a copy with the options applied.
 func (s settings) with(opts []Option) *settings {
+	if s.override != nil {
+		own := *s.override
+		s.override = &own
+	}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s)

@@ -101,15 +101,22 @@ func PayloadOf(j amboy.Job) (Payload, bool) {
 	if !amboy.IsForOutside(j) {
 		return Payload{}, false
 	}
-	switch own := j.(type) {
-	case *outsideJob:
-		return own.Payload, true
-	case amboy.ArgsJob:
-		args, err := json.Marshal(own.Args())
-		return Payload{JSON: args}, err == nil
-	default:
+	own, ok := j.(interface{ getPayload() (Payload, error) })
+	if !ok {
 		return Payload{}, false
 	}
+	p, err := own.getPayload()
+	return p, err == nil
+}
+
+func (j *outsideJob) getPayload() (Payload, error) { return j.Payload, nil }
+
+func (j *typed[A]) getPayload() (Payload, error) {
+	if j.payload != nil {
+		return Payload{JSON: j.payload}, nil
+	}
+	args, err := json.Marshal(j.Arguments)
+	return Payload{JSON: args}, err
 }
 
 // SetPayload replaces the payload of a job for outside workers. It returns an
@@ -134,7 +141,7 @@ func (j *typed[A]) setPayload(p Payload) error {
 	if err := json.Unmarshal(p.jsonOrNull(), &args); err != nil {
 		return err
 	}
-	j.Arguments = args
+	j.Arguments, j.payload = args, p.jsonOrNull()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/mongodb/amboy"
 )
@@ -16,6 +17,9 @@ type typed[A any] struct {
 	Override  *override `bson:"override,omitempty" json:"override,omitempty" yaml:"override,omitempty"`
 
 	definition *Definition[A]
+	// payload is the JSON that Arguments were decoded from, if the job is for outside workers.
+	// It may have fields that A does not have. It is nil if Arguments were set otherwise.
+	payload json.RawMessage
 }
 
 // typedBase is the part of typed that does not depend on the arguments' type.

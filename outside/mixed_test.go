@@ -16,6 +16,7 @@ import (
 	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/retry"
 )
 
 var inGo = job.Define("outside-in-go", 1, func(context.Context, string) error { return nil })
@@ -63,6 +64,46 @@ func TestGoWorkersLeaveJobsForOutsideWorkers(t *testing.T) {
 
 		require.NoError(t, d.Close(t.Context()))
 		q.Close(t.Context())
+	})
+}
+
+var patient = job.Declare[struct {
+	N int `json:"n"`
+}]("outside-patient", 1, job.Defaults[struct {
+	N int `json:"n"`
+}]{MaxAttempts: 3, RetryPolicy: retry.Fixed{Wait: time.Hour}, Retention: amboy.Retention{Failed: time.Minute}})
+
+// What the definition does not know about the payload of a job survives its retries, and
+// processes without the definition know its defaults.
+func TestPayloadAndDefaultsSurviveRetries(t *testing.T) {
+	onEach(t, func(f *fixture) {
+		inspector, err := management.NewGroupInspector(f.group)
+		require.NoError(f, err)
+		f.queue()
+		_, err = patient.Put(f.ctx, f.queue(), struct {
+			N int `json:"n"`
+		}{5}, job.ID("a"))
+		require.NoError(f, err)
+		assert.JSONEq(f, `{"outside":true,"args":{"n":5},"override":{"retry_policy":{"fixed":{"wait":3600000000000}},"retention":{"Succeeded":0,"Failed":60000000000,"Canceled":0,"Expired":0}}}`, string(f.record("a").Raw()))
+		req := request()
+		req.Types, req.Wait = []string{"outside-patient"}, 30*time.Second
+		for attempt := range 2 {
+			jobs, err := f.dispatcher.Lease(f.ctx, req)
+			require.NoError(f, err)
+			require.Len(f, jobs, 1)
+			if attempt == 0 {
+				require.NoError(f, f.ack(outside.Ack{Token: jobs[0].Token, Checkpoint: &outside.Checkpoint{Payload: job.Payload{JSON: json.RawMessage(`{"n":6,"row":7}`)}}}))
+				require.NoError(f, f.fail(jobs[0], outside.Fail{Error: "no"}))
+				require.Eventually(f, func() bool { return f.state("a") == amboy.StateScheduled }, 10*time.Second, time.Millisecond)
+				_, err = inspector.ActOn(f.ctx, queueName, "a", management.Action{Kind: management.Retry})
+				require.NoError(f, err)
+				continue
+			}
+			assert.JSONEq(f, `{"n":6,"row":7}`, string(jobs[0].Payload.JSON))
+			require.NoError(f, f.fail(jobs[0], outside.Fail{Error: "no", Permanent: true}))
+			r := f.record("a")
+			assert.WithinDuration(f, r.TimeInfo.End.Add(time.Minute), r.ForgetAt, time.Second)
+		}
 	})
 }
 
