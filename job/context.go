@@ -94,14 +94,14 @@ func Checkpoint[A any](ctx context.Context, args A) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("saving a checkpoint of job %q: %w", j.ID(), context.Cause(ctx))
 	}
-	before := own.Arguments
-	own.Arguments = args
+	before, payload := own.Arguments, own.payload
+	own.Arguments, own.payload = args, nil
 	q := amboy.QueueFromContext(ctx)
 	if q == nil {
 		return nil
 	}
 	if err := q.Save(ctx, j); err != nil {
-		own.Arguments = before
+		own.Arguments, own.payload = before, payload
 		return fmt.Errorf("saving a checkpoint: %w", err)
 	}
 	return nil

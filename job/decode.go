@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ var errNoArgs = errors.New(`the field "args" is missing`)
 // UnmarshalJSON decodes a stored job. It refuses a body without arguments.
 func (j *typed[A]) UnmarshalJSON(data []byte) error {
 	var body struct {
+		Outside  bool            `json:"outside"`
 		Args     json.RawMessage `json:"args"`
 		Override *override       `json:"override"`
 	}
@@ -23,8 +25,25 @@ func (j *typed[A]) UnmarshalJSON(data []byte) error {
 	if body.Args == nil {
 		return errNoArgs
 	}
-	j.Override = body.Override
+	j.Outside, j.Override = body.Outside, body.Override
+	if j.Outside {
+		j.payload = bytes.Clone(body.Args)
+	}
 	return wrapArgs(json.Unmarshal(body.Args, &j.Arguments))
+}
+
+// MarshalJSON encodes the stored form. The payload of a job for outside workers stays as it
+// was sent.
+func (j *typed[A]) MarshalJSON() ([]byte, error) {
+	var args any = j.Arguments
+	if j.payload != nil {
+		args = j.payload
+	}
+	return json.Marshal(struct {
+		Outside  bool      `json:"outside,omitempty"`
+		Args     any       `json:"args"`
+		Override *override `json:"override,omitempty"`
+	}{j.Outside, args, j.Override})
 }
 
 // UnmarshalBSON decodes a stored job. It refuses a body without arguments.

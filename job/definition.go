@@ -28,6 +28,7 @@ type Definition[A any] struct {
 	run      func(ctx context.Context, j *typed[A]) error
 	defaults Defaults[A]
 	settings settings // the defaults that do not depend on the arguments
+	declared bool     // the jobs run outside of this process
 	err      error    // why the definition can't be used
 
 	// These are nil if the jobs have no results.
@@ -78,7 +79,7 @@ func (d *Definition[A]) validate(noFunction bool, defaults []Defaults[A]) error 
 		return refuse("name", d.jobType.Name, fmt.Sprintf("must be at most %d bytes long", maxNameLength))
 	case d.jobType.Version < 0:
 		return refuse("version", d.jobType.Version, "must not be negative")
-	case noFunction:
+	case noFunction && !d.declared:
 		return refuse("function", nil, "must not be nil")
 	case len(defaults) > 1:
 		return refuse("number of defaults", len(defaults), "must be at most 1")
@@ -95,6 +96,9 @@ func (d *Definition[A]) validate(noFunction bool, defaults []Defaults[A]) error 
 		d.defaults = defaults[0]
 	}
 	d.settings = d.defaults.settings()
+	if d.declared {
+		d.settings.storeDefaults(d.defaults.RetryPolicy, d.defaults.Retention)
+	}
 	var invalid *amboy.InvalidJobError
 	if errors.As(d.settings.err, &invalid) {
 		return refuse("default "+invalid.Field, invalid.Value, invalid.Rule)
@@ -110,7 +114,7 @@ func (d *Definition[A]) Type() amboy.JobType { return d.jobType }
 
 // empty makes a job into which a stored job can be decoded.
 func (d *Definition[A]) empty() *typed[A] {
-	j := &typed[A]{definition: d}
+	j := &typed[A]{definition: d, Outside: d.declared}
 	j.JobType = d.jobType
 	return j
 }

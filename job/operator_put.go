@@ -18,12 +18,13 @@ func (j *typed[A]) DecodeArgs(args []byte) error {
 }
 
 // FillIn completes a job whose arguments were decoded and which is about to be put in a
-// queue. It sets the ID, the times, and everything else that New sets for a job without
+// queue. It sets the ID, the times, and everything else that New sets for a job with
 // options. Package management calls both methods for jobs that operators put.
-func (j *typed[A]) FillIn(q amboy.Queue, id string, due, deadline time.Time) error {
-	s := j.definition.settings
+func (j *typed[A]) FillIn(q amboy.Queue, id string, due, deadline time.Time, opts ...Option) error {
+	s := j.definition.settings.with(opts)
 	s.id, s.waitUntil, s.dispatchBy = id, due, deadline
-	if err := j.definition.apply(&s, j, q); err != nil {
+	j.Override = s.override
+	if err := j.definition.apply(s, j, q); err != nil {
 		return fmt.Errorf("making a job of type %q: %w", j.JobType.Name, withJobID(err, id))
 	}
 	return nil

@@ -29,12 +29,18 @@ type settings struct {
 	scopes           []string // nil means the scopes of the defaults
 	enqueueScopes    bool
 	unique           Uniqueness
+	metadata         map[string]string
+	payloadLimit     int // of a job of NewOutside
 	override         *override
 	err              error // the first error
 }
 
 // with returns a copy with the options applied.
 func (s settings) with(opts []Option) *settings {
+	if s.override != nil {
+		own := *s.override
+		s.override = &own
+	}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s)
@@ -158,6 +164,25 @@ func (s *settings) setTags(tags []string) {
 	s.tags = unique(tags)
 }
 
+// Metadata sets data that is kept with the job, for instance for middleware. A nil or empty
+// map sets none. No key and no value may be empty.
+func Metadata(data map[string]string) Option {
+	return func(s *settings) {
+		for key, value := range data {
+			if key == "" || value == "" {
+				s.invalid("metadata", key+"="+value, "must have neither empty keys nor empty values")
+			}
+		}
+		s.metadata = data
+	}
+}
+
+// EnqueueScopes sets whether Put takes the job's scopes, and the job holds them until its
+// last attempt has ended.
+func EnqueueScopes(take bool) Option {
+	return func(s *settings) { s.enqueueScopes = take }
+}
+
 // Scopes sets the locks that the job holds while it runs. No name may be empty.
 func Scopes(scopes ...string) Option {
 	return func(s *settings) {
@@ -210,6 +235,9 @@ func (s *settings) apply(j *typedBase, q amboy.Queue) error {
 	}
 	j.enqueueAllScopes = s.enqueueScopes
 	j.SetTags(s.tags)
+	for key, value := range s.metadata {
+		j.SetMetadata(key, value)
+	}
 	for _, id := range s.after {
 		if err := j.Dependency().AddEdge(id); err != nil {
 			return fmt.Errorf("adding a dependency on job %q: %w", id, err)

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/mongodb/amboy"
 )
@@ -10,10 +11,15 @@ import (
 // queues store of every job.
 type typed[A any] struct {
 	typedBase `bson:"-" json:"-" yaml:"-"`
+	// Outside is true if the job is stored for outside workers.
+	Outside   bool      `bson:"outside,omitempty" json:"outside,omitempty" yaml:"outside,omitempty"`
 	Arguments A         `bson:"args" json:"args" yaml:"args"`
 	Override  *override `bson:"override,omitempty" json:"override,omitempty" yaml:"override,omitempty"`
 
 	definition *Definition[A]
+	// payload is the JSON that Arguments were decoded from, if the job is for outside workers.
+	// It may have fields that A does not have. It is nil if Arguments were set otherwise.
+	payload json.RawMessage
 }
 
 // typedBase is the part of typed that does not depend on the arguments' type.
@@ -25,6 +31,7 @@ type typedBase struct {
 	// The lock of Base guards these fields.
 	result       any                  // a pointer to it; nil if there is none yet
 	decodeResult func(into any) error // nil if none was stored
+	retryIn      amboy.RetryPolicy    // replaces all other policies after this attempt
 }
 
 var (
@@ -34,6 +41,7 @@ var (
 	_ amboy.ResultJob      = (*typed[any])(nil)
 	_ amboy.RetryPolicyJob = (*typed[any])(nil)
 	_ amboy.RetainedJob    = (*typed[any])(nil)
+	_ amboy.OutsideJob     = (*typed[any])(nil)
 )
 
 // Run calls the definition's function.
@@ -49,8 +57,18 @@ func (j *typed[A]) Run(ctx context.Context) {
 // Args returns the arguments.
 func (j *typed[A]) Args() any { return j.Arguments }
 
-// RetryPolicy returns the job's own policy, or otherwise that of its definition.
+// ForOutside reports whether the job is stored for outside workers.
+func (j *typed[A]) ForOutside() bool { return j.Outside }
+
+// RunsHere reports whether the definition has a function.
+func (j *typed[A]) RunsHere() bool { return !j.definition.declared }
+
+// RetryPolicy returns the delay that the last run asked for, the job's own policy, or
+// otherwise that of its definition.
 func (j *typed[A]) RetryPolicy() amboy.RetryPolicy {
+	if asked := j.askedDelay(); asked != nil {
+		return asked
+	}
 	if own := j.Override.retryPolicy(); own != nil {
 		return own
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -25,7 +26,7 @@ const (
 // Validate returns an *InvalidArgumentError for each field that is not valid, joined. It
 // does not check Args against the type of the job.
 func (n NewJob) Validate() error {
-	errs := []error{validQueue(n.Queue), n.validateType(), n.validateArgs(), n.validateKey()}
+	errs := []error{validQueue(n.Queue), n.validateType(), n.validateArgs(), n.validateKey(), n.validateOptions()}
 	if n.ID != "" {
 		errs = append(errs, validJobID(n.ID))
 	}
@@ -43,10 +44,7 @@ func (n NewJob) validateType() error {
 	if err := validateText("type", n.Type); err != nil {
 		return err
 	}
-	if _, err := registry.GetJobFactory(n.Type); err != nil {
-		return invalid("type", n.Type, "must be registered in this process")
-	}
-	return nil
+	return n.checkType()
 }
 
 func (n NewJob) validateArgs() error {
@@ -71,7 +69,7 @@ func (i *inspector) CreateJob(ctx context.Context, job NewJob) (Created, error) 
 	if err := i.check(job.Validate()); err != nil {
 		return Created{}, fmt.Errorf("creating a job: %w", err)
 	}
-	q, err := i.open(ctx, job.Queue)
+	q, err := i.open(ctx, job.Queue, job.Outside)
 	if err != nil {
 		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
 	}
@@ -99,17 +97,24 @@ func (i *inspector) CreateJob(ctx context.Context, job NewJob) (Created, error) 
 
 // detail describes the request without the job's arguments, which may contain secrets.
 func (n NewJob) detail() string {
-	n.Args = nil
+	n.Args, n.Bytes = nil, nil
 	return detailOf(n)
 }
 
-// open returns the queue with a name if it is open in this process.
-func (i *inspector) open(ctx context.Context, name string) (amboy.Queue, error) {
+// open returns the queue with a name if it is open in this process. If mayMake is true, it opens
+// the queue, and makes it if necessary.
+func (i *inspector) open(ctx context.Context, name string, mayMake bool) (amboy.Queue, error) {
 	if allowed := i.store.Queues(); len(allowed) > 0 && !slices.Contains(allowed, name) {
 		return nil, unknownQueue(name)
 	}
 	if q, ok := i.store.Queue(name); ok {
 		return q, nil
+	}
+	if mayMake {
+		q, err := i.store.OpenQueue(ctx, name)
+		if q != nil || err != nil {
+			return q, err
+		}
 	}
 	if err := i.checkQueueExists(ctx, name); err != nil {
 		return nil, err
@@ -194,8 +199,13 @@ func (n NewJob) build(q amboy.Queue, id string) (j amboy.Job, err error) {
 		}
 	}()
 	factory, err := registry.GetJobFactory(n.Type)
-	if err != nil {
+	switch {
+	case err != nil && n.Outside:
+		return n.buildOutside(q, id)
+	case err != nil:
 		return nil, err
+	case n.Bytes != nil:
+		return nil, invalid("bytes", fmt.Sprintf("%d bytes", len(n.Bytes)), "must not be set for a registered type, whose payload is JSON")
 	}
 	j = factory()
 	if amboy.IsNilJob(j) {
@@ -212,7 +222,7 @@ func (n NewJob) build(q amboy.Queue, id string) (j amboy.Job, err error) {
 // stored form, and have defaults.
 type defined interface {
 	DecodeArgs(args []byte) error
-	FillIn(q amboy.Queue, id string, due, deadline time.Time) error
+	FillIn(q amboy.Queue, id string, due, deadline time.Time, opts ...job.Option) error
 }
 
 // decodeArgs reads the arguments into a job.
@@ -237,10 +247,9 @@ func (n NewJob) decodeArgs(j amboy.Job) error {
 // fill sets the ID, type, times and priority, and clears the status, whatever the arguments
 // contain.
 func (n NewJob) fill(j amboy.Job, q amboy.Queue, id string, jobType amboy.JobType) error {
+	due, deadline := n.times(amboy.Now(q))
 	if f, ok := j.(defined); ok {
-		if err := f.FillIn(q, id, n.Due, n.Deadline); err != nil {
-			return invalid("args", string(n.Args), err.Error())
-		}
+		return n.fillDefined(f, q, id, due, deadline)
 	}
 	named, ok := j.(interface{ SetID(string) })
 	if !ok {
@@ -251,8 +260,11 @@ func (n NewJob) fill(j amboy.Job, q amboy.Queue, id string, jobType amboy.JobTyp
 		typed.SetType(jobType)
 	}
 	j.SetStatus(amboy.JobStatusInfo{})
-	times := j.TimeInfo()
-	j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: n.Due, DispatchBy: n.Deadline, MaxTime: times.MaxTime})
+	maxTime := j.TimeInfo().MaxTime
+	if n.TimeToRun > 0 {
+		maxTime = time.Duration(n.TimeToRun)
+	}
+	j.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: due, DispatchBy: deadline, MaxTime: maxTime})
 	prioritized, ok := j.(amboy.Prioritized)
 	switch {
 	case n.Priority == 0:
@@ -261,5 +273,17 @@ func (n NewJob) fill(j amboy.Job, q amboy.Queue, id string, jobType amboy.JobTyp
 	default:
 		prioritized.SetPriority(n.Priority)
 	}
-	return nil
+	return n.fillPlain(j)
+}
+
+// fillDefined fills a job that was made by a definition.
+func (n NewJob) fillDefined(j defined, q amboy.Queue, id string, due, deadline time.Time) error {
+	err := j.FillIn(q, id, due, deadline, n.jobOptions()...)
+	if err == nil {
+		return nil
+	}
+	if wrong := n.asInvalid(err); n.JobOptions.isSet() && wrong != err { //nolint:errorlint // It is the same error.
+		return wrong
+	}
+	return invalid("args", string(n.Args), err.Error())
 }

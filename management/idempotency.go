@@ -31,7 +31,11 @@ type request struct {
 // claimKey returns the stored request with the idempotency key of a job: this one, or an
 // earlier one. If the earlier one had other contents, it returns an *InvalidArgumentError.
 func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept request, isNew bool, err error) {
-	hash, err := digest(job.Type, job.ID, job.Args, job.Priority, job.Due, job.Deadline)
+	values := []any{job.Type, job.ID, job.Args, job.Priority, job.Due, job.Deadline}
+	if job.JobOptions.isSet() { // else the digest is that of versions without options
+		values = append(values, job.JobOptions)
+	}
+	hash, err := digest(values...)
 	if err != nil {
 		return request{}, false, err
 	}

@@ -400,13 +400,14 @@ type NewJob struct {
 	Queue string `json:"-"`
 	// ID is the ID of the job. Default: a random one.
 	ID string `json:"id,omitempty"`
-	// Type is the name of a registered type. It is required.
+	// Type is the name of a registered type or, with Outside, any name. It is required.
 	Type string `json:"type"`
-	// Args are the arguments, as a JSON object.
+	// Args are the arguments, as JSON.
 	Args     json.RawMessage `json:"args,omitempty"`
 	Priority int             `json:"priority,omitempty"`
 	Due      time.Time       `json:"due,omitzero"`
 	Deadline time.Time       `json:"deadline,omitzero"`
+	JobOptions
 	// IdempotencyKey is the idempotency key of the request; empty for none.
 	IdempotencyKey string `json:"-"`
 }

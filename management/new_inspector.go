@@ -22,6 +22,7 @@ type store interface {
 	MarkComplete(ctx context.Context, records []*driver.Record) []error
 	Abandon(ctx context.Context, records []*driver.Record) []error
 	Queue(name string) (amboy.Queue, bool)
+	OpenQueue(ctx context.Context, name string) (amboy.Queue, error)
 	QueueInfos(ctx context.Context) ([]driver.QueueInfo, error)
 	Refresh(ctx context.Context) error
 	SetWorkers(ctx context.Context, queue string, n int) error

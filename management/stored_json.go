@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
+	"github.com/mongodb/amboy/internal/outsideform"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 )
@@ -34,20 +35,24 @@ func argsOf(r *driver.Record, byReference bool) (args json.RawMessage, hidden st
 // The fields of the stored form of a job made by a definition of package job.
 const (
 	fieldArgs     = "args"
+	fieldBytes    = "bytes" // of a job for outside workers: base64
 	fieldOverride = "override"
 )
 
-// argsField returns the arguments of a job made by a definition, whose stored form has no
-// other fields but an override; nil for another job.
+// argsField returns the arguments of a job made by a definition, or the payload of a job for
+// outside workers; nil for another job. Their stored form has no other fields.
 func argsField(doc json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(doc, &fields) != nil {
 		return nil
 	}
 	for name := range fields {
-		if name != fieldArgs && name != fieldOverride {
+		if name != fieldArgs && name != fieldOverride && name != fieldBytes && name != outsideform.Field {
 			return nil
 		}
+	}
+	if _, isOutside := fields[outsideform.Field]; isOutside && fields[fieldBytes] != nil {
+		return fields[fieldBytes]
 	}
 	return fields[fieldArgs]
 }

@@ -238,7 +238,7 @@ func (e *engine) presence(started, now time.Time) presence.Process {
 	}
 	p := processOf(e.id, started, now, queues)
 	known := registry.KnownTypes()
-	p.Types, p.Managers, p.Unknown = typesOf(known.Jobs), typesOf(known.Managers), e.unknownKinds()
+	p.Types, p.Managers, p.Unknown = typesOf(known.Jobs), typesOf(known.Managers), e.unknownKindsToReport()
 	return p
 }
 

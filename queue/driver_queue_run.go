@@ -35,6 +35,10 @@ func (q *driverQueue) Next(ctx context.Context) amboy.Job {
 // if the job is not to run.
 func (q *driverQueue) decodeAndStart(ctx context.Context, run *core.Run) (begun amboy.Job) {
 	begin := func(ctx context.Context, j amboy.Job) {
+		if !amboy.RunsHere(j) {
+			q.leaveOutside(run)
+			return
+		}
 		if q.mayBegin(ctx, j, run) && q.engine.start(run, j) {
 			now := q.engine.now()
 			j.UpdateTimeInfo(amboy.JobTimeInfo{Start: now})

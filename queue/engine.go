@@ -55,6 +55,8 @@ type engine struct {
 	// hasUnknown is true if this process may have met a kind of job that it does not
 	// know.
 	hasUnknown atomic.Bool
+	// outsideKinds holds the driver.Kinds that outside workers run.
+	outsideKinds sync.Map
 	// retryScan is how often the store is scanned for retries that were left behind.
 	retryScan time.Duration
 	// open ends with the engine. It is the context of background work.

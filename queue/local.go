@@ -215,6 +215,9 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	if err := amboy.ValidateJob(j); err != nil {
 		return nil, err
 	}
+	if !amboy.RunsHere(j) {
+		return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "type", Value: j.Type().Name, Rule: "must have a function, because the queue holds its jobs by reference and outside workers can't get them"}
+	}
 	key, until := amboy.UniqueKeyOf(j)
 	if !until.IsValid() {
 		return nil, &amboy.InvalidJobError{JobID: j.ID(), Field: "unique until", Value: until, Rule: "must be one of the amboy.UniqueUntil values"}

@@ -27,6 +27,8 @@ type Store struct {
 	abandon func(ctx context.Context, records []*driver.Record) []error
 	// open implements Queue; nil if this process has no queue open.
 	open func(name string) (amboy.Queue, bool)
+	// openNew implements OpenQueue; nil if this process can't open queues.
+	openNew func(ctx context.Context, name string) (amboy.Queue, error)
 	// opened returns the names of the queues that are open in this process; nil if
 	// admin.Queues lists all of them.
 	opened func() []string
@@ -85,6 +87,16 @@ func (s *Store) Queue(name string) (amboy.Queue, bool) {
 		return nil, false
 	}
 	return s.open(name)
+}
+
+// OpenQueue returns the queue with that name. A group opens it, and makes it if it does not
+// exist. OpenQueue returns nil without an error if this process can't open queues. It blocks
+// as QueueGroup.Get does.
+func (s *Store) OpenQueue(ctx context.Context, name string) (amboy.Queue, error) {
+	if q, ok := s.Queue(name); ok || s.openNew == nil || !s.covers(name) {
+		return q, nil
+	}
+	return s.openNew(ctx, name)
 }
 
 // covers reports whether the store covers a queue.

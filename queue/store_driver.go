@@ -61,13 +61,22 @@ func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
 func (q *Inline) store() *Store { return q.storedAs(q) }
 
 func (g *driverGroup) store() *Store {
-	return storeOfEngines(g.retention, g.format, func() []*engine { return []*engine{g.engine} })
+	s := storeOfEngines(g.retention, g.format, func() []*engine { return []*engine{g.engine} })
+	s.openNew = g.openNew
+	return s
 }
 
 // store returns a store for the queues of all engines, which share one collection.
 func (g *mongoDBGroup) store() *Store {
 	db := g.opts.DefaultQueue.DB
-	return storeOfEngines(db.retention(), db.Format, g.engines.opened)
+	s := storeOfEngines(db.retention(), db.Format, g.engines.opened)
+	s.openNew = g.openNew
+	return s
+}
+
+// openNew opens a queue, and makes it if it does not exist.
+func (g *queueGroup) openNew(ctx context.Context, name string) (amboy.Queue, error) {
+	return g.Get(ctx, name)
 }
 
 // storeOfEngines returns the store that engines share. engines must always return at

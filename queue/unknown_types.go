@@ -40,6 +40,14 @@ func (q *driverQueue) leave(ctx context.Context, run *core.Run, reason error) {
 	}
 }
 
+// leaveOutside hands back a record that outside workers run. The engine's claims leave out
+// its kind, like an unknown one, but no operator has to know.
+func (q *driverQueue) leaveOutside(run *core.Run) {
+	kind := driver.KindOf(run.Record)
+	q.engine.outsideKinds.Store(kind, true)
+	q.engine.leaveToOthers(run, kind)
+}
+
 // endUnread ends an expired record whose kind this process does not know. It never runs,
 // so it does not have to be decoded.
 func (q *driverQueue) endUnread(ctx context.Context, run *core.Run) {
@@ -83,6 +91,15 @@ func (e *engine) unknownKinds() []driver.Kind {
 	e.coreMu.Lock()
 	defer e.coreMu.Unlock()
 	return e.core.Unknown()
+}
+
+// unknownKindsToReport returns the kinds that claims leave out, except those for outside
+// workers.
+func (e *engine) unknownKindsToReport() []driver.Kind {
+	return slices.DeleteFunc(slices.Clone(e.unknownKinds()), func(kind driver.Kind) bool {
+		_, isOutside := e.outsideKinds.Load(kind)
+		return isOutside
+	})
 }
 
 // registered makes claims try all kinds again, after a type was registered. It does not

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/dependency"
+	"github.com/mongodb/amboy/internal/outsideform"
 )
 
 // JobInterchange is the stored form of a job: the properties that queues use of every job,
@@ -86,9 +87,11 @@ type DependencyInterchange struct {
 	Failed []string `bson:"failed,omitempty" json:"failed,omitempty" yaml:"failed,omitempty"`
 }
 
-// MakeJobInterchange encodes a job. It returns an *amboy.InvalidJobError for a nil job, an
-// *UnknownTypeError if the job's type is not registered, an *EncodeError for a job that
-// can't be encoded, and an error for an invalid format. A panic of the job's own methods
+// MakeJobInterchange encodes a job. A job for outside workers (see amboy.OutsideJob) is
+// encoded as JSON, whatever the format. MakeJobInterchange returns an
+// *amboy.InvalidJobError for a nil job, an *UnknownTypeError if the job's type is not
+// registered and is to run here, an *EncodeError for a job that can't be encoded, and an
+// error for an invalid format. A panic of the job's own methods
 // is returned as an error too. The job must not be running.
 func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err error) {
 	if amboy.IsNilJob(j) {
@@ -103,15 +106,20 @@ func MakeJobInterchange(j amboy.Job, f amboy.Format) (i *JobInterchange, err err
 		return nil, fmt.Errorf("encoding job %q: %d is not a format", j.ID(), f)
 	}
 	jobType := j.Type()
-	_, err = getJobType(jobType.Name)
-	if err != nil {
-		return nil, &UnknownTypeError{JobID: j.ID(), Type: jobType.Name}
+	form := f
+	if amboy.IsForOutside(j) {
+		form = amboy.JSON // which workers in any language can read
 	}
-	body, err := encode(j, f, codecsOf(j, f))
-	if err != nil {
-		return nil, newEncodeError(j, f, err)
+	if amboy.RunsHere(j) {
+		if _, err = getJobType(jobType.Name); err != nil {
+			return nil, &UnknownTypeError{JobID: j.ID(), Type: jobType.Name}
+		}
 	}
-	result, err := encodeResult(j, f)
+	body, err := encode(j, form, codecsOf(j, form))
+	if err != nil {
+		return nil, newEncodeError(j, form, err)
+	}
+	result, err := encodeResult(j, form)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +233,8 @@ func (i *JobInterchange) JobID() string {
 // Resolve decodes the job. If it was stored under an older version of its type, it goes
 // through the upgrades of the type. The body itself shows whether it is BSON or JSON. The
 // format must be valid; it decides how a BSON string is decoded into a string type that
-// has BSON methods.
+// has BSON methods. A job for outside workers (see amboy.OutsideJob) is decoded even if its
+// type is not registered.
 //
 // Resolve returns an *UnknownTypeError, a *VersionError or a *MalformedError. If the type
 // of the dependency manager is not registered, the error wraps dependency.ErrUnknownType.
@@ -237,10 +246,13 @@ func (i *JobInterchange) Resolve(f amboy.Format) (amboy.Job, error) {
 		return nil, fmt.Errorf("decoding job %q: %d is not a format", i.JobID(), f)
 	}
 	registered, err := getJobType(i.Type)
-	if err != nil {
-		return nil, &UnknownTypeError{JobID: i.JobID(), Type: i.Type}
+	if err == nil {
+		return i.build(registered, f)
 	}
-	return i.build(registered, f)
+	if empty, ok := outsideform.New(i.Type, i.Version, i.Job.raw, i.Job.isJSON).(amboy.Job); ok {
+		return i.build(jobType{factory: func() amboy.Job { return empty }}, f)
+	}
+	return nil, &UnknownTypeError{JobID: i.JobID(), Type: i.Type}
 }
 
 func (i *JobInterchange) malformed(err error) error {

@@ -34,19 +34,27 @@ type sample struct {
 
 // samples contains requests for each route: at least one for each action of the route.
 var samples = map[string][]sample{
-	"GET /v2/queues":                         {{action: rest.ActionRead, target: "/v2/queues", all: true}},
-	"GET /v2/queues/{queue}":                 {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
-	"PATCH /v2/queues/{queue}":               {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
-	"GET /v2/jobs":                           {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
-	"GET /v2/jobs/count":                     {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
-	"POST /v2/jobs/actions":                  append(bulk(`{},"all":true`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
-	"POST /v2/queues/{queue}/jobs":           {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
-	"GET /v2/queues/{queue}/jobs/{id}":       {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one"}},
-	"DELETE /v2/queues/{queue}/jobs/{id}":    {{action: "delete", target: "/v2/queues/QUEUE/jobs/one"}},
-	"GET /v2/queues/{queue}/jobs/{id}/graph": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/graph"}},
+	"GET /v2/queues":                          {{action: rest.ActionRead, target: "/v2/queues", all: true}},
+	"GET /v2/queues/{queue}":                  {{action: rest.ActionRead, target: "/v2/queues/QUEUE"}},
+	"PATCH /v2/queues/{queue}":                {{action: rest.ActionControl, target: "/v2/queues/QUEUE", body: `{"paused":true}`}},
+	"GET /v2/jobs":                            {{action: rest.ActionRead, target: "/v2/jobs", all: true}, {action: rest.ActionRead, target: "/v2/jobs?queue=QUEUE"}},
+	"GET /v2/jobs/count":                      {{action: rest.ActionRead, target: "/v2/jobs/count", all: true, sum: `"count":1,`}, {action: rest.ActionRead, target: "/v2/jobs/count?queue=QUEUE"}},
+	"POST /v2/jobs/actions":                   append(bulk(`{},"all":true`, true), bulk(`{"queues":["QUEUE"]}`, false)...),
+	"POST /v2/queues/{queue}/jobs":            {{action: rest.ActionCreate, target: "/v2/queues/QUEUE/jobs", body: `{"id":"new","type":"resize"}`}},
+	"GET /v2/queues/{queue}/jobs/{id}/result": {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/result?wait=1s"}},
+	"GET /v2/queues/{queue}/jobs/{id}":        {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one"}},
+	"DELETE /v2/queues/{queue}/jobs/{id}":     {{action: "delete", target: "/v2/queues/QUEUE/jobs/one"}},
+	"GET /v2/queues/{queue}/jobs/{id}/graph":  {{action: rest.ActionRead, target: "/v2/queues/QUEUE/jobs/one/graph"}},
 	"POST /v2/queues/{queue}/jobs/{id}/actions": each(func(kind management.ActionKind) sample {
 		return sample{action: rest.Action(kind), target: "/v2/queues/QUEUE/jobs/one/actions", body: "{" + actionJSON(kind) + "}"}
 	}),
+	"POST /v2/leases": {
+		{action: rest.ActionWork, target: "/v2/leases", body: `{"queues":["QUEUE"],"types":["resize"]}`},
+		{action: rest.ActionWork, target: "/v2/leases", body: `{"queues":["QUEUE"],"types":["resize"],"acknowledge":[{"token":"TOKEN","complete":{}}]}`},
+	},
+	"POST /v2/leases/acknowledge": {{action: rest.ActionWork, target: "/v2/leases/acknowledge", body: `{"acknowledge":[{"token":"TOKEN","complete":{}}]}`}},
+	"POST /v2/leases/heartbeat":   {{action: rest.ActionWork, target: "/v2/leases/heartbeat", body: `{"heartbeats":[{"token":"TOKEN"}]}`}},
+
 	"GET /v2/scopes":       {{action: rest.ActionRead, target: "/v2/scopes", all: true}, {action: rest.ActionRead, target: "/v2/scopes?queue=QUEUE"}},
 	"GET /v2/processes":    {{action: rest.ActionRead, target: "/v2/processes", all: true}},
 	"GET /v2/activity":     {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queue=QUEUE"}},
@@ -172,7 +180,7 @@ func (s sample) ask(t *testing.T, handler http.Handler, method, queue string, ch
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request := httptest.NewRequestWithContext(ctx, method, strings.ReplaceAll(s.target, "QUEUE", queue), strings.NewReader(strings.ReplaceAll(s.body, "QUEUE", queue)))
+	request := httptest.NewRequestWithContext(ctx, method, strings.ReplaceAll(s.target, "QUEUE", queue), strings.NewReader(strings.NewReplacer("QUEUE", queue, "TOKEN", forgedToken(queue)).Replace(s.body)))
 	request.Host, request.RemoteAddr = "localhost:8080", "127.0.0.1:5000"
 	if method != http.MethodGet {
 		kind := "application/x-www-form-urlencoded"
@@ -227,7 +235,7 @@ type role struct {
 }
 
 func newRoles() []role {
-	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl}
+	actions := []rest.Action{rest.ActionRead, rest.ActionCreate, rest.ActionControl, rest.ActionWork}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, rest.Action(kind))
 	}
@@ -244,10 +252,11 @@ func newRoles() []role {
 
 // TestAuthorization covers the table of actions, roles and tenants, for every route.
 func TestAuthorization(t *testing.T) {
+	dispatcher := newWorkers(t).dispatcher
 	for _, role := range newRoles() {
 		for _, tenant := range []string{"", mine} {
 			inspector := &tenants{}
-			opts := []rest.Option{role.option, rest.CreateTypes("resize"), rest.Actor(func(*http.Request) string { return "operator" })}
+			opts := []rest.Option{role.option, rest.CreateTypes("resize"), rest.Workers(dispatcher), rest.Actor(func(*http.Request) string { return "operator" })}
 			if tenant != "" {
 				opts = append(opts, rest.Tenant(tenant))
 			}
@@ -293,7 +302,7 @@ func checkDone(t *testing.T, done []string, s sample, queue string, all bool) {
 	t.Helper()
 	want := []string{}
 	for _, q := range both {
-		if s.action != rest.ActionRead && (all || q == queue) {
+		if s.action != rest.ActionRead && s.action != rest.ActionWork && (all || q == queue) {
 			want = append(want, fmt.Sprintf("%s %s by \"operator\"", s.action, q))
 		}
 	}
@@ -370,7 +379,7 @@ func TestAttackAPageOfAnotherSite(t *testing.T) {
 		{"no browser", nil, true},
 	}
 	inspector := &tenants{}
-	handler := rest.Handler(inspector, everything, rest.CreateTypes("resize"))
+	handler := rest.Handler(inspector, everything, rest.CreateTypes("resize"), rest.Workers(newWorkers(t).dispatcher))
 	forEachSample(t, func(t *testing.T, method string, s sample) {
 		for _, page := range pages {
 			inspector.did = nil

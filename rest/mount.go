@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/rest/internal/api"
 	"github.com/mongodb/amboy/rest/internal/dashboard"
 	"github.com/mongodb/amboy/rest/internal/guard"
@@ -29,6 +30,8 @@ const (
 	ActionCreate = guard.Create
 	// ActionControl changes the controls of a queue.
 	ActionControl = guard.Control
+	// ActionWork leases jobs to an outside worker, renews leases and acknowledges jobs.
+	ActionWork = guard.Work
 )
 
 // Access describes what a request is about to do: the Action, the queue, and the ID and
@@ -39,11 +42,12 @@ type Access = guard.Access
 type Option func(*options)
 
 type options struct {
-	guard  guard.Options
-	prefix string
-	title  string
-	hosts  []string // allowed hosts; nil for all
-	audit  management.Recorder
+	guard   guard.Options
+	workers api.Workers
+	prefix  string
+	title   string
+	hosts   []string // allowed hosts; nil for all
+	audit   management.Recorder
 }
 
 // Authorize sets the function that decides whether a request may do something. If the
@@ -67,6 +71,36 @@ func Authorize(may func(r *http.Request, access Access) error) Option {
 // program. Allow only types that are harmless with arbitrary arguments.
 func CreateTypes(types ...string) Option {
 	return func(o *options) { o.guard.CreateTypes = append(o.guard.CreateTypes, types...) }
+}
+
+// CreateOutside allows jobs for workers outside of Go programs to be put, of any type that is
+// not registered in this process. Jobs of types of job.Declare need CreateTypes. A Go
+// process on the same store that has a definition of such a type runs its jobs, so there
+// must be none whose jobs are harmful with arbitrary arguments.
+func CreateOutside() Option {
+	return func(o *options) { o.guard.CreateOutside = true }
+}
+
+// DefaultWaitingOfClient is the default of WaitingOfClient.
+const DefaultWaitingOfClient = 1000
+
+// Workers serves the routes for outside workers, with the jobs of a dispatcher. Close the
+// dispatcher after the server has shut down. Workers panics if the dispatcher is nil.
+func Workers(d *outside.Dispatcher) Option {
+	if d == nil {
+		panic("rest.Workers: the dispatcher must not be nil")
+	}
+	return func(o *options) { o.workers.Dispatcher = d }
+}
+
+// WaitingOfClient sets how many requests of a client may wait for jobs at a time. A client
+// is an actor (see Actor), or otherwise an address. It panics if n is not positive. Default:
+// DefaultWaitingOfClient.
+func WaitingOfClient(n int) Option {
+	if n < 1 {
+		panic(fmt.Sprintf("rest.WaitingOfClient: the number must be at least 1 (is %d)", n))
+	}
+	return func(o *options) { o.workers.WaitingOfClient = n }
 }
 
 // Tenant restricts the handler to one queue, that of a tenant. All other queues appear not
@@ -208,7 +242,10 @@ func serving(o options) http.Handler {
 		}, api.Refuse)
 	}
 	g := guard.New(o.guard)
-	v2 := api.New(g)
+	if o.workers.WaitingOfClient == 0 {
+		o.workers.WaitingOfClient = DefaultWaitingOfClient
+	}
+	v2 := api.New(g, o.workers)
 	routes := map[string]http.HandlerFunc{}
 	for _, route := range api.Routes() {
 		routes[route.Mux()] = v2.Handler(route)

@@ -265,12 +265,14 @@ func (c *Core) forgetUnknown() {
 // Unknown returns the kinds that claims exclude. The slice must not be changed.
 func (c *Core) Unknown() []driver.Kind { return c.unknown }
 
-// isExpired reports whether a record must no longer be run. A record that had expired when
-// it was claimed (at its Start) was given without its scopes and before its dependencies
-// ended, so it must not be run even if the clock was set back since.
-func (c *Core) isExpired(r *driver.Record) bool {
+func (c *Core) isExpired(r *driver.Record) bool { return HasExpired(r, c.now.Wall) }
+
+// HasExpired reports whether a claimed record must no longer be run. A record that had
+// expired when it was claimed (at its Start) was given without its scopes and before its
+// dependencies ended, so it must not be run even if the clock was set back since.
+func HasExpired(r *driver.Record, now time.Time) bool {
 	deadline := r.TimeInfo.DispatchBy
-	return !deadline.IsZero() && (deadline.Before(c.now.Wall) || deadline.Before(r.TimeInfo.Start))
+	return !deadline.IsZero() && (deadline.Before(now) || deadline.Before(r.TimeInfo.Start))
 }
 
 // asksFor reports whether a claim may return jobs of a line.

@@ -187,6 +187,8 @@ func (c *Core) handle(event Event) {
 		c.queuesOpened()
 	case Watched:
 		c.watch(e.Line, e.By)
+	case RecoverNow:
+		c.timers.set(recoverTimer, max(c.now.Mono, c.recoverFrom))
 	case Tick: // timePassed did what is due; no other Tick of the shell is pending
 		c.timers.wake = never
 	case Stopped:

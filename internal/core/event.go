@@ -45,6 +45,9 @@ type (
 	Unknown struct{ Kind driver.Kind }
 	// Registered reports that this process may now know kinds that it did not know.
 	Registered struct{}
+	// RecoverNow asks for a recovery of leases before its time, because leases that are not
+	// renewed here may have run out.
+	RecoverNow struct{}
 	// Tick reports that time has passed: the time of a Wake, or any other.
 	Tick struct{}
 
@@ -143,6 +146,7 @@ func (StoreChanged) isEvent()   {}
 func (DueAt) isEvent()          {}
 func (Unknown) isEvent()        {}
 func (Registered) isEvent()     {}
+func (RecoverNow) isEvent()     {}
 func (Tick) isEvent()           {}
 func (Claimed) isEvent()        {}
 func (Looked) isEvent()         {}

@@ -17,9 +17,12 @@ const alonePatience = time.Minute
 func (r *Run) isSuspect() bool { return r.Record.Status.Interruptions.Total() >= suspectAfter }
 
 // isInterruptedTooOften reports whether the job of a run must be parked.
-func (r *Run) isInterruptedTooOften(l *Line) bool {
-	limit := l.InterruptionLimit(r.Record)
-	return limit > 0 && r.Record.Status.Interruptions.Total() >= limit
+func (r *Run) isInterruptedTooOften(l *Line) bool { return l.IsInterruptedTooOften(r.Record) }
+
+// IsInterruptedTooOften reports whether a job of the line must be parked.
+func (l *Line) IsInterruptedTooOften(r *driver.Record) bool {
+	limit := l.InterruptionLimit(r)
+	return limit > 0 && r.Status.Interruptions.Total() >= limit
 }
 
 // InterruptionLimit returns how often a job of the line may be interrupted; 0 for no limit.

@@ -113,4 +113,7 @@ var titles = map[web.Kind]string{
 	web.KindQueueDraining:  "Queue is draining",
 	web.KindQueueClosed:    "Queue is closed",
 	web.KindNotStarted:     "Queue is not started",
+	web.KindLeaseLost:      "Lease lost",
+	web.KindRanTooLong:     "Time to run is over",
+	web.KindBadToken:       "Invalid token",
 }

@@ -24,6 +24,8 @@ type Route struct {
 	// Answers maps statuses to values of the types of the answers; nil for an answer that is
 	// not an object of this package or of package management.
 	Answers map[int]any
+	// Example and AnswerExample are a body and its answer, as JSON; empty for none.
+	Example, AnswerExample string
 
 	serve func(*call) (answer, error)
 }
@@ -32,10 +34,13 @@ type Route struct {
 func (r Route) Mux() string { return r.Method + " " + r.Pattern }
 
 // API serves the routes. It is safe for concurrent use.
-type API struct{ guard *guard.Guard }
+type API struct {
+	guard   *guard.Guard
+	workers workers
+}
 
 // New returns an API for the inspectors of a guard.
-func New(g *guard.Guard) *API { return &API{guard: g} }
+func New(g *guard.Guard, w Workers) *API { return &API{guard: g, workers: workers{Workers: w}} }
 
 // call is a request to a route.
 type call struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/guard"
 	"github.com/mongodb/amboy/rest/internal/names"
+	"github.com/mongodb/amboy/rest/internal/web"
 )
 
 // Routes lists all routes.
@@ -25,11 +26,15 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/jobs", Actions: read, Name: "findJobs", Summary: "Lists a page of the jobs that a filter selects", Input: new(findInput), Answers: answers(management.JobPage{}), serve: findJobs},
 		{Method: http.MethodGet, Pattern: "/v2/jobs/count", Actions: read, Name: "countJobs", Summary: "Counts the jobs that a filter selects", Input: new(countInput), Answers: answers(management.Count{}), serve: countJobs},
 		{Method: http.MethodPost, Pattern: "/v2/jobs/actions", Actions: acts, Name: "actOnJobs", Summary: "Performs an action on the jobs that a filter selects, or reports what it would do", Input: new(none), Body: new(ActOnJobs), Answers: answers(management.Acted{}), serve: actOnJobs},
-		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job of a registered type in a queue", Input: new(createInput), Body: new(management.NewJob), Answers: map[int]any{http.StatusCreated: management.Created{}, http.StatusOK: management.Created{}}, serve: createJob},
+		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs", Actions: []guard.Action{guard.Create}, Name: "createJob", Summary: "Puts a job in a queue: of a registered type, or for outside workers. It may wait for the end of the job", Input: new(createInput), Body: new(management.NewJob), Example: createExample, AnswerExample: createdExample, Answers: map[int]any{http.StatusCreated: Created{}, http.StatusOK: Created{}}, serve: createJob},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: read, Name: "getJob", Summary: "Describes a job in full", Input: new(jobPath), Answers: answers(management.Job{}), serve: getJob},
 		{Method: http.MethodDelete, Pattern: "/v2/queues/{queue}/jobs/{id}", Actions: []guard.Action{guard.Action(management.Delete)}, Name: "deleteJob", Summary: "Removes a job that has ended", Input: new(jobPath), Answers: answers(management.Acted{}), serve: deleteJob},
 		{Method: http.MethodPost, Pattern: "/v2/queues/{queue}/jobs/{id}/actions", Actions: acts, Name: "actOnJob", Summary: "Performs an action on a job", Input: new(jobPath), Body: new(management.Action), Answers: answers(management.Acted{}), serve: actOnJob},
+		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/result", Actions: read, Name: "getResult", Summary: "Shows how a job ended, and may wait for its end", Input: new(outcomeInput), Answers: answers(Outcome{}), AnswerExample: outcomeExample, serve: getOutcome},
 		{Method: http.MethodGet, Pattern: "/v2/queues/{queue}/jobs/{id}/graph", Actions: read, Name: "getGraph", Summary: "Shows a job, the jobs it waits for and the jobs that wait for it", Input: new(graphInput), Answers: answers(management.Graph{}), serve: getGraph},
+		{Method: http.MethodPost, Pattern: "/v2/leases", Actions: work, Name: "leaseJobs", Summary: "Acknowledges jobs, and leases jobs to an outside worker, which may wait for them", Input: new(none), Body: new(LeaseBody), Answers: answers(Leased{}), Example: leaseExample, AnswerExample: leasedExample, serve: leaseJobs},
+		{Method: http.MethodPost, Pattern: "/v2/leases/acknowledge", Actions: work, Name: "acknowledgeJobs", Summary: "Completes, fails, releases or checkpoints leased jobs", Input: new(none), Body: new(AcknowledgeBody), Answers: answers(AcknowledgeAnswer{}), Example: acknowledgeExample, AnswerExample: acknowledgedExample, serve: acknowledgeJobs},
+		{Method: http.MethodPost, Pattern: "/v2/leases/heartbeat", Actions: work, Name: "renewLeases", Summary: "Renews leases, stores progress, and reports which jobs to cancel", Input: new(none), Body: new(HeartbeatBody), Answers: answers(HeartbeatAnswer{}), Example: heartbeatExample, AnswerExample: renewedExample, serve: renewLeases},
 		{Method: http.MethodGet, Pattern: "/v2/scopes", Actions: read, Name: "listScopes", Summary: "Lists a page of the scopes that are held", Input: new(scopesInput), Answers: answers(management.ScopePage{}), serve: listScopes},
 		{Method: http.MethodGet, Pattern: "/v2/processes", Actions: read, Name: "listProcesses", Summary: "Lists the processes that run queues", Input: new(none), Answers: answers(ProcessList{}), serve: listProcesses},
 		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Reports what the queues have done recently", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
@@ -125,7 +130,8 @@ type countInput struct {
 
 type createInput struct {
 	queuePath
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" description:"A request whose key was used within the last day is not repeated"`
+	IdempotencyKey string   `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" description:"A request whose key was used within the last day is not repeated"`
+	Wait           Duration `query:"wait" description:"How long to wait for the end of the job, at most 10m; the answer contains its outcome. The default is not to wait"`
 }
 
 type graphInput struct {
@@ -229,12 +235,40 @@ func createJob(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	created, err := c.CreateJob(c.r.Context(), job)
+	if err := c.mayCreate(job, in.Wait); err != nil {
+		return answer{}, err
+	}
+	made, err := c.CreateJob(c.r.Context(), job)
+	created := Created{Created: made}
+	if err == nil && in.Wait > 0 {
+		// The job is created: the answer says so, whatever becomes of the wait.
+		outcome, failure := c.outcome(made.JobRef, time.Duration(in.Wait))
+		created.Outcome = &outcome
+		if failure != nil {
+			web.LogFailure(c.r, failureOf(c.r.Context(), failure), failure)
+			created.Outcome = nil
+		}
+	}
 	result := answer{status: http.StatusCreated, value: created, location: "jobs/" + names.Escape(created.ID)}
 	if created.Repeated {
 		result.status = http.StatusOK
 	}
 	return result, err
+}
+
+// mayCreate returns an error if the request can't wait for the end of the job that it creates.
+func (c *call) mayCreate(job management.NewJob, wait Duration) error {
+	if wait == 0 {
+		return nil
+	}
+	if err := checkWait(wait); err != nil {
+		return err
+	}
+	if err := c.allowOutcome(job); err != nil {
+		return err
+	}
+	_, err := c.dispatcher()
+	return err
 }
 
 func getJob(c *call) (answer, error) {

@@ -21,11 +21,13 @@ const (
 	Create Action = "create"
 	// Control changes the controls of a queue.
 	Control Action = "control"
+	// Work leases jobs to an outside worker, renews leases and acknowledges jobs.
+	Work Action = "work"
 )
 
 // Actions lists all actions.
 func Actions() []Action {
-	actions := []Action{Read, Create, Control}
+	actions := []Action{Read, Create, Control, Work}
 	for _, kind := range management.ActionKinds() {
 		actions = append(actions, Action(kind))
 	}
@@ -34,7 +36,7 @@ func Actions() []Action {
 
 // Access describes what a request is about to do. One request may need several.
 type Access struct {
-	// Action is the action: "read", "create", "control", or a management.ActionKind.
+	// Action is the action: "read", "create", "control", "work", or a management.ActionKind.
 	Action Action
 	// Queue is the name of the queue. It identifies the tenant if the program has a queue
 	// for each tenant.
@@ -45,7 +47,8 @@ type Access struct {
 	// service will generate the ID. It is also empty for lists: a list may show a job to
 	// which access by its ID is denied.
 	ID string
-	// Type is the type of the job for Create, and empty otherwise. It may be any text.
+	// Type is the type of the job for Create, and each type of jobs that a worker asks for
+	// in a lease. It may be any text. It is empty otherwise.
 	Type string
 }
 

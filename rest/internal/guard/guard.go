@@ -34,6 +34,9 @@ type Options struct {
 	MaskArgs MaskArgs
 	// CreateTypes are the types of jobs that may be put. Default: none.
 	CreateTypes []string
+	// CreateOutside allows jobs for outside workers to be put, of any type that is not
+	// registered.
+	CreateOutside bool
 	// Actor names the actor of a request, for the audit list. Default: no name.
 	Actor func(r *http.Request) string
 }
@@ -76,6 +79,29 @@ func (g *Guard) Allow(r *http.Request, access Access) error {
 func (g *Guard) AllowCreate(r *http.Request, job management.NewJob) error {
 	return (&guarded{Guard: g, request: r}).allowCreate(r.Context(), job)
 }
+
+// AllowWork returns a *DeniedError if a request may not work on jobs of some types in some
+// queues. Without types, it concerns jobs that the request has leased.
+func (g *Guard) AllowWork(r *http.Request, queues, types []string) error {
+	asked := &guarded{Guard: g, request: r}
+	if len(types) == 0 {
+		types = []string{""}
+	}
+	for _, queue := range queues {
+		for _, jobType := range types {
+			if err := asked.allowJob(r.Context(), Access{Action: Work, Queue: queue, Type: jobType}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Client identifies the client of a request, for limits.
+func (g *Guard) Client(r *http.Request) string { return (&guarded{Guard: g, request: r}).client() }
+
+// Life returns a context that ends when the server of a request shuts down.
+func (g *Guard) Life(r *http.Request) context.Context { return g.watches.lifeOf(r) }
 
 // Actor returns the actor of a request, for the audit list.
 func (g *Guard) Actor(r *http.Request) string { return g.opts.Actor(r) }
@@ -142,7 +168,7 @@ func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error 
 	if job.Type == "" {
 		return &management.InvalidArgumentError{Field: "type", Rule: "must not be empty"}
 	}
-	if !slices.Contains(g.opts.CreateTypes, job.Type) {
+	if !slices.Contains(g.opts.CreateTypes, job.Type) && !(g.opts.CreateOutside && job.Outside) {
 		return &DeniedError{Access: access, Reason: errType}
 	}
 	return nil

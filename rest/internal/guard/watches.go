@@ -36,8 +36,8 @@ type watches struct {
 	// byClient counts the watchers of each client.
 	byClient map[string]int
 	byRate   map[time.Duration]*watch
-	// stopping are closed when a server shuts down, because a shutdown does not end requests.
-	stopping map[*http.Server]chan struct{}
+	// lives are contexts that end when a server shuts down, because a shutdown does not end requests.
+	lives map[*http.Server]context.Context
 }
 
 // watch yields as Inspector.Watch does, until ctx ends or the server of the request shuts
@@ -151,23 +151,27 @@ func (w *watches) leave(client string, every time.Duration, shared *watch) {
 }
 
 // stoppingOf returns a channel that is closed when the server of a request shuts down.
-func (w *watches) stoppingOf(r *http.Request) <-chan struct{} {
+func (w *watches) stoppingOf(r *http.Request) <-chan struct{} { return w.lifeOf(r).Done() }
+
+// lifeOf returns a context that ends when the server of a request shuts down.
+func (w *watches) lifeOf(r *http.Request) context.Context {
 	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok {
-		return nil
+		return context.Background()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	stopping, known := w.stopping[server]
+	life, known := w.lives[server]
 	if !known {
-		stopping = make(chan struct{})
-		server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
-		if w.stopping == nil {
-			w.stopping = map[*http.Server]chan struct{}{}
+		var end context.CancelFunc
+		life, end = context.WithCancel(context.Background())
+		server.RegisterOnShutdown(end)
+		if w.lives == nil {
+			w.lives = map[*http.Server]context.Context{}
 		}
-		w.stopping[server] = stopping
+		w.lives[server] = life
 	}
-	return stopping
+	return life
 }
 
 // watch is a Watch that several requests share.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/rest/internal/api"
 )
 
@@ -51,15 +52,15 @@ func add(reflector *openapi31.Reflector, route api.Route) error {
 	operation.SetSummary(route.Summary)
 	operation.AddReqStructure(route.Input)
 	if route.Body != nil {
-		operation.AddReqStructure(route.Body, openapi.WithContentType("application/json"), required)
+		operation.AddReqStructure(route.Body, openapi.WithContentType("application/json"), requiredWith(route.Example))
 	}
 	for status, value := range route.Answers {
 		switch {
 		case value != nil && status == http.StatusCreated:
 			operation.AddRespStructure(location{}, openapi.WithHTTPStatus(status))
-			operation.AddRespStructure(value, openapi.WithHTTPStatus(status))
+			operation.AddRespStructure(value, openapi.WithHTTPStatus(status), answerWith(route.AnswerExample))
 		case value != nil:
-			operation.AddRespStructure(value, openapi.WithHTTPStatus(status))
+			operation.AddRespStructure(value, openapi.WithHTTPStatus(status), answerWith(route.AnswerExample))
 		case strings.HasSuffix(route.Pattern, "/events"):
 			operation.AddRespStructure("", openapi.WithHTTPStatus(status), openapi.WithContentType(api.EventStream))
 		default:
@@ -72,11 +73,34 @@ func add(reflector *openapi31.Reflector, route api.Route) error {
 	return reflector.AddOperation(operation)
 }
 
-func required(unit *openapi.ContentUnit) {
-	unit.Customize = func(content openapi.ContentOrReference) {
-		if body, is := content.(*openapi31.RequestBodyOrReference); is {
-			body.RequestBodyEns().WithRequired(true)
+// requiredWith marks a body as required, and adds an example if there is one.
+func requiredWith(example string) openapi.ContentOption {
+	return func(unit *openapi.ContentUnit) {
+		unit.Customize = func(content openapi.ContentOrReference) {
+			if body, is := content.(*openapi31.RequestBodyOrReference); is {
+				addExample(body.RequestBodyEns().WithRequired(true).Content, example)
+			}
 		}
+	}
+}
+
+// answerWith adds an example to an answer, if there is one.
+func answerWith(example string) openapi.ContentOption {
+	return func(unit *openapi.ContentUnit) {
+		unit.Customize = func(content openapi.ContentOrReference) {
+			if answer, is := content.(*openapi31.ResponseOrReference); is {
+				addExample(answer.ResponseEns().Content, example)
+			}
+		}
+	}
+}
+
+func addExample(content map[string]openapi31.MediaType, example string) {
+	if example == "" {
+		return
+	}
+	for name, media := range content {
+		content[name] = *media.WithExample(json.RawMessage(example))
 	}
 }
 
@@ -110,11 +134,17 @@ func values(params jsonschema.InterceptSchemaParams) (stop bool, err error) {
 		params.Schema.WithEnum(anys(amboy.JobStates())...)
 	case management.ActionKind:
 		params.Schema.WithEnum(anys(management.ActionKinds())...)
-	case api.Duration:
+	case outside.Token:
+		params.Schema.WithPattern(`^[A-Za-z0-9_-]*$`).WithMaxLength(outside.MaxTokenBytes)
+	case amboy.UniqueUntil:
+		params.Schema.WithEnum(amboy.UniqueUntilEnded, amboy.UniqueUntilStarted, amboy.UniqueUntilFailed, amboy.UniqueUntilForgotten)
+	case api.Duration, management.Duration:
 		params.Schema.Type = nil
 		params.Schema.Format = nil
 		params.Schema.WithType(jsonschema.String.Type()).WithPattern(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
-	case management.ControlChange, management.NewJob, management.Action, api.ActOnJobs, management.JobFilter, management.TimeRange:
+	case api.LeaseBody, api.Acknowledgement, api.CompleteBody, api.FailBody, api.ReleaseBody, api.CheckpointBody, api.AcknowledgeBody,
+		api.HeartbeatBody, api.Heartbeat, api.ProgressBody, management.Backoff, management.Keep,
+		management.ControlChange, management.NewJob, management.Action, api.ActOnJobs, management.JobFilter, management.TimeRange:
 		// Requests must not contain unknown fields. Answers may contain more fields
 		// in a later version.
 		closed := false
@@ -160,7 +190,7 @@ func require(params jsonschema.InterceptPropParams) error {
 func bound(params jsonschema.InterceptPropParams) {
 	schema := params.PropertySchema
 	switch {
-	case params.Name == "limit":
+	case params.Name == "limit" && schema.Maximum == nil:
 		schema.WithMinimum(1).WithMaximum(management.MaxActLimit)
 	case params.Name == "max_running":
 		schema.WithMinimum(0)
@@ -170,7 +200,7 @@ func bound(params jsonschema.InterceptPropParams) {
 		schema.WithMaxLength(management.MaxReasonBytes)
 	case params.Name == "id":
 		schema.WithMaxLength(amboy.MaxIDLength)
-	case params.Field.Type.Kind() == reflect.Slice && params.Field.Type.Elem().Kind() == reflect.String:
+	case schema.MaxItems == nil && params.Field.Type.Kind() == reflect.Slice && params.Field.Type.Elem().Kind() == reflect.String:
 		schema.WithMaxItems(management.MaxFilterValues)
 	}
 }

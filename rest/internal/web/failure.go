@@ -17,6 +17,7 @@ import (
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/publictext"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/registry"
 	"github.com/mongodb/amboy/rest/internal/guard"
@@ -65,7 +66,14 @@ const (
 	KindQueueDraining  Kind = "queue-draining"
 	KindQueueClosed    Kind = "queue-closed"
 	KindNotStarted     Kind = "queue-not-started"
+	KindLeaseLost      Kind = "lease-lost"
+	KindRanTooLong     Kind = "time-to-run"
+	KindBadToken       Kind = "invalid-token"
 )
+
+// ErrTooManyWaitingOfClient is the error of a request that would have to wait for jobs while
+// as many of its client do as may.
+var ErrTooManyWaitingOfClient = errors.New("too many requests of this client wait for jobs")
 
 // NameField is the Field of a failure for a job that does not exist.
 const NameField = "name"
@@ -171,6 +179,9 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 	answer := func(status int, kind Kind) *Failure {
 		return &Failure{Status: status, Kind: kind, Text: textOf(err)}
 	}
+	if f := failureOfWorker(err); f != nil {
+		return f
+	}
 	switch {
 	case errors.As(err, &cycle):
 		return answer(http.StatusBadRequest, KindCycle)
@@ -190,6 +201,32 @@ func failureOfQueue(ctx context.Context, err error) *Failure {
 		return &Failure{Status: http.StatusRequestTimeout, Text: "the request ended before it completed"}
 	default:
 		return &Failure{Status: http.StatusInternalServerError, Text: internalError}
+	}
+}
+
+// failureOfWorker returns the answer for the errors of package outside; nil for others.
+func failureOfWorker(err error) *Failure {
+	var request *outside.InvalidError
+	var tooLong *amboy.MaxTimeError
+	switch {
+	case errors.As(err, &request):
+		return Invalid(request.Field, request.Value, request.Rule)
+	case errors.Is(err, outside.ErrBadToken):
+		return &Failure{Status: http.StatusBadRequest, Kind: KindBadToken, Text: "the token was not issued by a lease"}
+	case errors.As(err, &tooLong):
+		return &Failure{Status: http.StatusConflict, Kind: KindRanTooLong, Text: "the attempt has failed: " + tooLong.Error()}
+	case errors.Is(err, outside.ErrLeaseLost):
+		return &Failure{Status: http.StatusConflict, Kind: KindLeaseLost, Text: cut(textOf(err), maxTextBytes)}
+	case errors.Is(err, outside.ErrUnknownQueue):
+		return &Failure{Status: http.StatusNotFound, Kind: KindUnknownQueue, Text: cut(textOf(err), maxTextBytes)}
+	case errors.Is(err, outside.ErrTooManyWaiting):
+		return &Failure{Status: http.StatusServiceUnavailable, Text: outside.ErrTooManyWaiting.Error(), RetryAfter: watchRetry}
+	case errors.Is(err, ErrTooManyWaitingOfClient):
+		return &Failure{Status: http.StatusTooManyRequests, Text: err.Error(), RetryAfter: watchRetry}
+	case errors.Is(err, outside.ErrClosed):
+		return &Failure{Status: http.StatusServiceUnavailable, Kind: KindQueueClosed, Text: outside.ErrClosed.Error()}
+	default:
+		return nil
 	}
 }
 

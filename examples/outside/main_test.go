@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/management"
+)
+
+// The workers run the same jobs in each language.
+func TestWorkers(t *testing.T) {
+	for name, command := range map[string][]string{
+		"python": {"python3", "worker.py", "texts"},
+		"node":   {"node", "worker.mjs", "texts"},
+		"shell":  {"bash", "worker.sh", "texts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needed := command[:1]
+			if name == "shell" {
+				needed = []string{"bash", "curl", "jq"}
+			}
+			for _, program := range needed {
+				if _, err := exec.LookPath(program); err != nil {
+					t.Skipf("%s is not installed", program)
+				}
+			}
+			testWorker(t, name, command)
+		})
+	}
+}
+
+func testWorker(t *testing.T, name string, command []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := start(ctx, filepath.Join(t.TempDir(), "jobs.db"), "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close(context.WithoutCancel(ctx))
+	worker := exec.CommandContext(ctx, command[0], command[1:]...)
+	worker.Env = append(os.Environ(), "AMBOY_URL="+s.url, "AMBOY_TOKEN="+s.token, "AMBOY_LEASE=1.2", "AMBOY_WAIT=1")
+	var printed bytes.Buffer
+	worker.Stdout, worker.Stderr = &printed, &printed
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { t.Logf("the worker has printed: %s", &printed) }()
+
+	want := countResult{Words: 3, By: name}
+	got, err := count.PutAndWait(ctx, s.queue, countArgs{Text: "one  two\nthree"})
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	got, err = count.PutAndWait(ctx, s.queue, countArgs{Text: "a b c", Fail: true}, job.ID("retried"))
+	if err != nil || got != want {
+		t.Errorf("retried: got %+v, %v", got, err)
+	}
+	_, err = count.PutAndWait(ctx, s.queue, countArgs{}, job.ID("empty"))
+	var failed *job.NoResultError
+	if !errors.As(err, &failed) || failed.State != amboy.StateFailed || failed.Err.Error() != "no words" {
+		t.Errorf("empty: got %v", err)
+	}
+	// A job that takes longer than its lease is kept by heartbeats.
+	got, err = count.PutAndWait(ctx, s.queue, countArgs{Text: "a b c", Pause: 0.5}, job.ID("slow"))
+	if err != nil || got != want {
+		t.Errorf("slow: got %+v, %v", got, err)
+	}
+	testCancel(ctx, t, s)
+
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+	stats := s.queue.Stats(ctx)
+	if stats.Running+stats.Pending+stats.Retrying != 0 {
+		t.Errorf("left %+v", stats)
+	}
+}
+
+// testCancel cancels a running job.
+func testCancel(ctx context.Context, t *testing.T, s *service) {
+	t.Helper()
+	inspector, err := management.NewInspector(s.queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, unsubscribe, err := amboy.Subscribe(s.queue, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unsubscribe()
+	if _, err := count.Put(ctx, s.queue, countArgs{Text: "a b c d e f g h", Pause: 0.3}, job.ID("canceled")); err != nil {
+		t.Fatal(err)
+	}
+	for event := range events {
+		if event.Kind == amboy.EventStarted {
+			break
+		}
+	}
+	if _, err := inspector.ActOn(ctx, "texts", "canceled", management.Action{Kind: management.Cancel}); err != nil {
+		t.Fatal(err)
+	}
+	var failed *job.NoResultError
+	if _, err = count.Wait(ctx, s.queue, "canceled"); !errors.As(err, &failed) || failed.State != amboy.StateCanceled {
+		t.Errorf("canceled: got %v", err)
+	}
+}

@@ -1,0 +1,88 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+)
+
+// Wait blocks until a job of a queue has ended for good, and returns nil if it succeeded. It
+// returns a *NoResultError with the state and the error of a job that did not succeed, a
+// *WrongTypeError for a job of another definition, an error for which
+// amboy.IsJobNotFoundError is true if the queue does not hold the job, the error of ctx if
+// that ends first, and amboy.ErrQueueClosed if the queue is closed first. Give ctx a
+// deadline to wait for a limited time. If another process ends the job, Wait may return up
+// to a second later.
+func (d *Definition[A]) Wait(ctx context.Context, q amboy.Queue, id string) error {
+	_, err := d.wait(ctx, q, id)
+	return err
+}
+
+// PutAndWait is Put and then Wait. If ctx ends, the job stays in the queue.
+func (d *Definition[A]) PutAndWait(ctx context.Context, q amboy.Queue, args A, opts ...Option) error {
+	id, err := d.Put(ctx, q, args, opts...)
+	if err != nil {
+		return err
+	}
+	return d.Wait(ctx, q, id)
+}
+
+// wait returns a job that has succeeded.
+func (d *Definition[A]) wait(ctx context.Context, q amboy.Queue, id string) (amboy.Job, error) {
+	j, err := d.getOwn(ctx, q, id)
+	if err != nil {
+		return nil, err
+	}
+	if !amboy.WaitJob(ctx, j, q) {
+		if err = ctx.Err(); err == nil {
+			err = amboy.ErrQueueClosed
+		}
+		return nil, fmt.Errorf("waiting for job %q of queue %q: %w", id, q.ID(), err)
+	}
+	if j, err = d.getOwn(ctx, q, id); err != nil {
+		return nil, err
+	}
+	info := amboy.JobInfo{Status: j.Status(), Time: j.TimeInfo(), Retry: j.RetryInfo()}
+	if state := amboy.StateOf(info, time.Now()); state != amboy.StateSucceeded {
+		return nil, &NoResultError{JobID: id, State: state, Err: j.Error()}
+	}
+	return j, nil
+}
+
+// getOwn returns a job of this definition.
+func (d *Definition[A]) getOwn(ctx context.Context, q amboy.Queue, id string) (amboy.Job, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	j, ok := q.Get(ctx, id)
+	if !ok {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("getting job %q of queue %q: %w", id, q.ID(), err)
+		}
+		return nil, amboy.NewJobNotFoundErrorf("waiting for job %q: queue %q does not hold it, or it can't be decoded", id, q.ID())
+	}
+	_, err := d.own(j)
+	return j, err
+}
+
+// Wait is like Definition.Wait, and returns the job's result. It returns a *NoResultError
+// also for a job that succeeded without a result, and a *ResultTypeError if the result can't
+// be decoded as an R.
+func (d *ResultDefinition[A, R]) Wait(ctx context.Context, q amboy.Queue, id string) (r R, err error) {
+	j, err := d.wait(ctx, q, id)
+	if err != nil {
+		return r, err
+	}
+	return d.ResultOf(j)
+}
+
+// PutAndWait is Put and then Wait. If ctx ends, the job stays in the queue.
+func (d *ResultDefinition[A, R]) PutAndWait(ctx context.Context, q amboy.Queue, args A, opts ...Option) (r R, err error) {
+	id, err := d.Put(ctx, q, args, opts...)
+	if err != nil {
+		return r, err
+	}
+	return d.Wait(ctx, q, id)
+}

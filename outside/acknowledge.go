@@ -1,0 +1,299 @@
+package outside
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Acknowledge does what workers say about their jobs, at most MaxBatch at a time, and
+// returns an error or nil for each. The error wraps ErrLeaseLost for a lease that the worker
+// no longer has, and then nothing has changed; ErrBadToken for a token that is none. It is
+// an *amboy.MaxTimeError if the time to run was over, and then the attempt has failed with
+// it; an *InvalidError or *amboy.InvalidJobError if the acknowledgement is not valid; and
+// otherwise the error of the store, after which the acknowledgement may be sent again.
+// Acknowledgements without an error are stored. Acknowledge blocks until the store has
+// answered, or ctx ends.
+//
+// A job that is to be canceled ends as canceled unless it is completed.
+func (d *Dispatcher) Acknowledge(ctx context.Context, acks ...Ack) []error {
+	errs := make([]error, len(acks))
+	leave, err := d.enter()
+	if err == nil && len(acks) > MaxBatch {
+		leave()
+		err = invalid("acknowledgements", len(acks), fmt.Sprintf("must be at most %d", MaxBatch))
+	}
+	if err != nil {
+		for i := range errs {
+			errs[i] = fmt.Errorf("acknowledging jobs: %w", err)
+		}
+		return errs
+	}
+	defer leave()
+	var ends []queue.LeaseEnd
+	var places []int
+	for i, ack := range acks {
+		end, err := d.endOf(ctx, ack)
+		switch {
+		case err != nil:
+			errs[i] = fmt.Errorf("acknowledging a job: %w", err)
+		case end != nil:
+			ends, places = append(ends, *end), append(places, i)
+		}
+	}
+	for n, err := range d.leases.End(ctx, ends) {
+		if ends[n].HandBack == nil || err == nil {
+			d.held.forget(ends[n].Lease)
+		}
+		if err != nil {
+			errs[places[n]] = fmt.Errorf("acknowledging a job: %w", err)
+		}
+	}
+	return errs
+}
+
+// endOf returns how an acknowledgement ends its run; nil if the run goes on.
+func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error) {
+	if err := ack.validate(d.opts.MaxPayload); err != nil {
+		return nil, err
+	}
+	l, err := d.leaseOf(ack.Token)
+	if err != nil {
+		return nil, err
+	}
+	end := &queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease}
+	switch {
+	case ack.Complete != nil:
+		end.Result = ack.Complete.Result
+	case ack.Fail != nil:
+		end.Failure, end.RetryIn = ack.Fail.err(), ack.Fail.RetryIn
+	case ack.Release != nil:
+		end.HandBack = d.handBackOf(ack.Release)
+	default:
+		err = d.leases.SetPayload(ctx, l.jobID, l.Lease, ack.Checkpoint.Payload)
+		if err != nil || ack.Checkpoint.Again == nil {
+			return nil, err
+		}
+		end.HandBack = d.handBackOf(ack.Checkpoint.Again)
+	}
+	return end, nil
+}
+
+func (d *Dispatcher) leaseOf(t Token) (lease, error) {
+	l, err := t.decode()
+	if err == nil {
+		err = d.serves(l.Queue)
+	}
+	return l, err
+}
+
+// defaultReason is shown to operators while a released job waits, unless its worker gave
+// another.
+const defaultReason = "its worker released it"
+
+func (d *Dispatcher) handBackOf(r *Release) *driver.HandBack {
+	if r.Delay == 0 {
+		return &driver.HandBack{}
+	}
+	now := d.leases.Now()
+	reason := r.Reason
+	if reason == "" {
+		reason = defaultReason
+	}
+	return &driver.HandBack{NotBefore: now.Add(r.Delay), Since: now, Reason: reason}
+}
+
+// AcknowledgeAndLease is Acknowledge and then Lease. The errors of the acknowledgements do
+// not keep jobs from being leased.
+func (d *Dispatcher) AcknowledgeAndLease(ctx context.Context, acks []Ack, req LeaseRequest) (errs []error, jobs []Job, err error) {
+	if err = req.Validate(); err != nil {
+		return make([]error, len(acks)), nil, fmt.Errorf("leasing jobs: %w", err)
+	}
+	errs = d.Acknowledge(ctx, acks...)
+	jobs, err = d.Lease(ctx, req)
+	return errs, jobs, err
+}
+
+// Heartbeat renews leases, for as long as each was taken for, stores the progress of their
+// jobs, and returns which jobs are to be canceled. A lease is not renewed beyond the job's
+// time to run; if that is over, the attempt fails and Err is an *amboy.MaxTimeError. At most
+// MaxBatch are allowed in a call. An error of the store is returned for all, and then the
+// leases may or may not have been renewed.
+func (d *Dispatcher) Heartbeat(ctx context.Context, beats ...Beat) []Beaten {
+	answers := make([]Beaten, len(beats))
+	leave, err := d.enter()
+	if err == nil && len(beats) > MaxBatch {
+		leave()
+		err = invalid("heartbeats", len(beats), fmt.Sprintf("must be at most %d", MaxBatch))
+	}
+	if err != nil {
+		for i := range answers {
+			answers[i].Err = fmt.Errorf("renewing leases: %w", err)
+		}
+		return answers
+	}
+	defer leave()
+	r := renewal{Dispatcher: d, beats: beats, answers: answers, leases: make([]lease, len(beats))}
+	r.run(ctx)
+	for i := range answers {
+		if answers[i].Err != nil {
+			answers[i].Err = fmt.Errorf("renewing a lease: %w", answers[i].Err)
+		}
+	}
+	return answers
+}
+
+// renewal is a call of Heartbeat.
+type renewal struct {
+	*Dispatcher
+	beats   []Beat
+	leases  []lease
+	answers []Beaten
+}
+
+func (r *renewal) run(ctx context.Context) {
+	byLength := map[time.Duration][]int{}
+	var over []int
+	now := time.Now()
+	for i := range r.beats {
+		err := r.beats[i].validate()
+		if err == nil {
+			r.leases[i], err = r.leaseOf(r.beats[i].Token)
+		}
+		l := r.leases[i]
+		switch {
+		case err != nil:
+			r.answers[i].Err = err
+		case !l.runBy.IsZero() && !l.runBy.After(now):
+			over = append(over, i)
+		default:
+			byLength[r.lengthOf(l, now)] = append(byLength[r.lengthOf(l, now)], i)
+		}
+	}
+	r.endOver(ctx, over)
+	for length, places := range byLength {
+		r.extend(ctx, length, places)
+	}
+	r.storeProgress(ctx)
+	r.findCanceled(ctx)
+}
+
+// lengthOf returns for how long a lease is renewed: not for longer than the time to run, and
+// a little more (see runGrace).
+func (r *renewal) lengthOf(l lease, now time.Time) time.Duration {
+	if l.runBy.IsZero() {
+		return l.length
+	}
+	left := l.runBy.Sub(now)
+	if l.length < left {
+		return l.length
+	}
+	return left + runGrace
+}
+
+func (r *renewal) endOver(ctx context.Context, places []int) {
+	ends := make([]queue.LeaseEnd, len(places))
+	for n, i := range places {
+		ends[n] = queue.LeaseEnd{JobID: r.leases[i].jobID, Lease: r.leases[i].Lease, Over: true}
+	}
+	for n, err := range r.Dispatcher.leases.End(ctx, ends) {
+		r.held.forget(ends[n].Lease)
+		r.answers[places[n]].Err = err
+	}
+}
+
+func (r *renewal) extend(ctx context.Context, length time.Duration, places []int) {
+	sent := time.Now()
+	leases := make([]driver.Lease, len(places))
+	for n, i := range places {
+		leases[n] = r.leases[i].Lease
+	}
+	lost, err := r.Dispatcher.leases.Extend(ctx, leases, length)
+	isLost := make(map[driver.Lease]bool, len(lost))
+	for _, l := range lost {
+		isLost[l] = true
+	}
+	for _, i := range places {
+		l := r.leases[i]
+		switch {
+		case err != nil:
+			r.answers[i].Err = err
+		case isLost[l.Lease]:
+			r.answers[i].Err = fmt.Errorf("job %q of queue %q has ended, was handed back, or belongs to another worker: %w", l.jobID, l.Queue, ErrLeaseLost)
+			r.held.forget(l.Lease)
+		default:
+			r.answers[i].LeaseEnds = sent.Add(min(length, l.length))
+			r.held.renew(l, sent.Add(length))
+		}
+	}
+}
+
+// storeProgress stores the progress that was sent with renewed leases.
+func (r *renewal) storeProgress(ctx context.Context) {
+	for i := range r.beats {
+		b := &r.beats[i]
+		if r.answers[i].Err != nil || b.Progress == nil && len(b.Log) == 0 {
+			continue
+		}
+		if err := r.storeOne(ctx, b, r.leases[i]); err != nil {
+			r.answers[i] = Beaten{Err: err}
+		}
+	}
+}
+
+func (r *renewal) storeOne(ctx context.Context, b *Beat, l lease) error {
+	progress, known := r.held.progressOf(l.Lease)
+	if !known {
+		stored, err := r.Dispatcher.leases.Get(ctx, l.Queue, l.jobID)
+		if err != nil {
+			return err
+		}
+		if stored.Progress != nil {
+			progress = stored.Progress.Clone()
+		}
+	}
+	now := r.Dispatcher.leases.Now()
+	if b.Progress != nil {
+		progress.Report(b.Progress.Fraction, b.Progress.Message, now)
+	}
+	progress.Time = now
+	for _, text := range b.Log {
+		progress.AddLine(amboy.LogLine{Time: now, Text: text})
+	}
+	if err := r.Dispatcher.leases.SetProgress(ctx, l.Lease, progress); err != nil {
+		return err
+	}
+	r.held.setProgress(l.Lease, progress.Clone())
+	return nil
+}
+
+// findCanceled finds out which of the renewed jobs are to be canceled.
+func (r *renewal) findCanceled(ctx context.Context) {
+	canceled := map[driver.Lease]bool{}
+	failed := map[string]error{}
+	asked := map[string]bool{}
+	for i, l := range r.leases {
+		if r.answers[i].Err != nil || asked[l.Owner] {
+			continue
+		}
+		asked[l.Owner] = true
+		requests, err := r.Dispatcher.leases.CancelRequests(ctx, l.Owner)
+		failed[l.Owner] = err
+		for _, request := range requests {
+			canceled[request] = true
+		}
+	}
+	for i, l := range r.leases {
+		switch {
+		case r.answers[i].Err != nil:
+		case failed[l.Owner] != nil:
+			r.answers[i] = Beaten{Err: failed[l.Owner]}
+		default:
+			r.answers[i].Cancel = canceled[l.Lease]
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package outside
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// ErrClosed is wrapped by the errors of calls on a closed Dispatcher.
+var ErrClosed = errors.New("dispatcher is closed")
+
+// ErrTooManyWaiting is wrapped by the error of a Lease that would have to wait while
+// Options.MaxWaiting others do.
+var ErrTooManyWaiting = errors.New("too many workers wait for jobs")
+
+// ErrUnsupported is wrapped by the errors of New and NewGroup for queues that outside workers
+// can't be given jobs of.
+var ErrUnsupported = queue.ErrNoLeases
+
+// ErrUnknownQueue is wrapped by the error of a call for a queue that the Dispatcher does not
+// serve.
+var ErrUnknownQueue = errors.New("queue is not served")
+
+// Options configure a Dispatcher.
+type Options struct {
+	// MaxPayload is the maximum size, in bytes, of the payload of a Checkpoint. Default:
+	// job.MaxPayloadBytes. It must not be negative.
+	MaxPayload int
+	// MaxWaiting is the maximum number of calls of Lease that wait at the same time.
+	// Default: 20,000. It must not be negative.
+	MaxWaiting int
+	// PollInterval is how often a Dispatcher with waiting workers asks a store without
+	// notifications for jobs that other processes put. Default: one second. It must not be
+	// negative.
+	PollInterval time.Duration
+}
+
+const (
+	defaultMaxWaiting   = 20_000
+	defaultPollInterval = time.Second
+)
+
+// Validate sets the defaults. It returns an error that names every field that is out of
+// range.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.MaxPayload < 0 {
+		errs = append(errs, fmt.Errorf("invalid dispatcher options: MaxPayload must not be negative (is %d)", o.MaxPayload))
+	}
+	if o.MaxWaiting < 0 {
+		errs = append(errs, fmt.Errorf("invalid dispatcher options: MaxWaiting must not be negative (is %d)", o.MaxWaiting))
+	}
+	if o.PollInterval < 0 {
+		errs = append(errs, fmt.Errorf("invalid dispatcher options: PollInterval must not be negative (is %s)", o.PollInterval))
+	}
+	if o.MaxPayload == 0 {
+		o.MaxPayload = job.MaxPayloadBytes
+	}
+	if o.MaxWaiting == 0 {
+		o.MaxWaiting = defaultMaxWaiting
+	}
+	if o.PollInterval == 0 {
+		o.PollInterval = defaultPollInterval
+	}
+	return errors.Join(errs...)
+}
+
+// Dispatcher leases jobs to outside workers. Any number of processes on a store may have
+// one. It is safe for concurrent use.
+//
+// Close must be called before the queue or group is closed.
+type Dispatcher struct {
+	opts   Options
+	leases *queue.Leases
+	// owner is the part of the owner of all leases that identifies this Dispatcher.
+	owner       string
+	unsubscribe func()
+	// open ends with the Dispatcher.
+	open context.Context
+	end  context.CancelFunc
+	// background counts the goroutines of the Dispatcher and the calls of Lease.
+	background sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	lines  lines
+	held   held
+}
+
+// New returns a Dispatcher for the jobs of a queue, which must be started. It returns an
+// error if the options are not valid, and one that wraps ErrUnsupported for a queue that
+// holds its jobs by reference.
+func New(q amboy.Queue, opts Options) (*Dispatcher, error) {
+	leases, ok := queue.LeasesOf(q)
+	if !ok {
+		return nil, fmt.Errorf("making a dispatcher of a %T: %w", q, ErrUnsupported)
+	}
+	return newDispatcher(leases, opts)
+}
+
+// NewGroup returns a Dispatcher for the jobs of all queues of a group. It returns an error
+// if the options are not valid, and one that wraps ErrUnsupported for a group of queues that
+// hold their jobs by reference.
+func NewGroup(g amboy.QueueGroup, opts Options) (*Dispatcher, error) {
+	leases, ok := queue.LeasesOfGroup(g)
+	if !ok {
+		return nil, fmt.Errorf("making a dispatcher of a %T: %w", g, ErrUnsupported)
+	}
+	return newDispatcher(leases, opts)
+}
+
+func newDispatcher(leases *queue.Leases, opts Options) (*Dispatcher, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{opts: opts, leases: leases, owner: queue.OutsideOwner + rand.Text()}
+	d.open, d.end = context.WithCancel(context.Background())
+	d.lines.init(d)
+	d.held.init(d)
+	d.unsubscribe = leases.Subscribe(d.lines.changed)
+	return d, nil
+}
+
+// Close ends all waiting calls of Lease, which return ErrClosed, and then waits for the
+// goroutines of the Dispatcher, until ctx ends. Leases stay valid: workers can acknowledge
+// them through another Dispatcher on the store. It returns the error of ctx if that ended
+// first. Closing a closed Dispatcher only waits.
+func (d *Dispatcher) Close(ctx context.Context) error {
+	d.mu.Lock()
+	first := !d.closed
+	d.closed = true
+	d.lines.close()
+	d.held.close()
+	d.mu.Unlock()
+	if first {
+		d.unsubscribe()
+		d.end()
+	}
+	done := make(chan struct{})
+	go func() { // It ends with the goroutines that it waits for.
+		d.background.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing a dispatcher: %w", ctx.Err())
+	}
+}
+
+// enter begins a call. leave must be called at its end.
+func (d *Dispatcher) enter() (leave func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, ErrClosed
+	}
+	d.background.Add(1)
+	return d.background.Done, nil
+}
+
+// serves returns an error for a queue that the Dispatcher does not serve.
+func (d *Dispatcher) serves(queues ...string) error {
+	only := d.leases.Queues()
+	if len(only) == 0 {
+		return nil
+	}
+	for _, name := range queues {
+		if name != only[0] {
+			return fmt.Errorf("queue %q: %w", name, ErrUnknownQueue)
+		}
+	}
+	return nil
+}
+
+// Lease takes leases of jobs. If there are none, it waits, up to Wait, and returns none if
+// there still are none then. It returns an *InvalidError for an invalid request, and errors
+// that wrap ErrUnknownQueue, ErrTooManyWaiting or ErrClosed. If ctx ends, it returns its
+// error, and no job is leased. Jobs whose dependencies, times or scopes do not allow a run
+// are not leased, and the jobs of a paused queue are not. A queue that does not exist has no
+// jobs.
+//
+// Workers with the same queues and types are served in FIFO order. A waiting call costs
+// nothing while no job comes.
+func (d *Dispatcher) Lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
+	jobs, err := d.lease(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("leasing jobs: %w", err)
+	}
+	return jobs, nil
+}
+
+func (d *Dispatcher) lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := d.serves(req.Queues...); err != nil {
+		return nil, err
+	}
+	leave, err := d.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return d.lines.lease(ctx, req)
+}
+
+// callLimit bounds the calls of the store for a lease. They do not end with the context of
+// the caller, because the store may have given leases by then.
+const callLimit = 10 * time.Second
+
+// maxLeasedBytes is the maximum size of all payloads of one lease, except for the first.
+const maxLeasedBytes = 32 << 20
+
+// claim takes leases without waiting. next is when there may be more because a time comes.
+func (d *Dispatcher) claim(ctx context.Context, req LeaseRequest) (jobs []Job, next time.Time, err error) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	owner := d.owner
+	if req.Worker != "" {
+		owner += "/" + req.Worker
+	}
+	taken := time.Now()
+	leased, next, err := d.leases.Claim(call, queue.LeaseRequest{
+		Owner: owner, Queues: turned(req.Queues), Types: req.Types, Limit: req.Limit, LeaseTime: req.Lease,
+	})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	var back []queue.LeaseEnd
+	size := 0
+	for _, given := range leased {
+		payload, _ := job.PayloadOf(given.Job)
+		size += payload.Size()
+		tooMuch := len(jobs) > 0 && size > maxLeasedBytes
+		if tooMuch || ctx.Err() != nil || d.open.Err() != nil {
+			back = append(back, queue.LeaseEnd{JobID: given.Job.ID(), Lease: given.Lease, HandBack: &driver.HandBack{}})
+			continue
+		}
+		jobs = append(jobs, d.given(given, payload, req.Lease, taken))
+	}
+	d.handBack(call, back)
+	if err := ctx.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	d.cover(call, jobs)
+	return jobs, next, nil
+}
+
+// handBack hands back jobs that no worker was given.
+func (d *Dispatcher) handBack(ctx context.Context, back []queue.LeaseEnd) {
+	for i, err := range d.leases.End(ctx, back) {
+		if err != nil && !errors.Is(err, ErrLeaseLost) {
+			logging.Error(ctx, d.failure("could not hand back a job that no worker was given", back[i].Lease.Queue, back[i].JobID, err))
+		}
+	}
+}
+
+func (d *Dispatcher) failure(what, queueName, id string, err error) message.Fields {
+	return message.Fields{"message": what, "queue": queueName, "job_id": id, "owner": d.owner, "error": err.Error()}
+}
+
+// given describes a leased job to its worker, and remembers the lease.
+func (d *Dispatcher) given(g queue.LeasedJob, payload job.Payload, length time.Duration, taken time.Time) Job {
+	l := lease{Lease: g.Lease, jobID: g.Job.ID(), length: length}
+	retry, times := g.Job.RetryInfo(), g.Record.TimeInfo
+	if times.MaxTime > 0 {
+		l.runBy = times.Start.Add(times.MaxTime)
+	}
+	attempts := 1
+	if retry.Retryable {
+		attempts = retry.GetMaxAttempts()
+	}
+	jobType := g.Job.Type()
+	given := Job{
+		Token: l.token(), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
+		Attempt: retry.CurrentAttempt, MaxAttempts: attempts, Payload: payload,
+		LeaseEnds: taken.Add(length), RunBy: l.runBy, Created: times.Created, Priority: amboy.PriorityOf(g.Job),
+		Tags: amboy.TagsOf(g.Job), Metadata: amboy.MetadataOf(g.Job),
+	}
+	d.held.add(l, taken, times.MaxTime, g.Record.Progress)
+	return given
+}
+
+// runGrace is how much longer than its time to run a lease lasts, so that the attempt is
+// ended for its time and not interrupted for its lease.
+const runGrace = 5 * time.Second
+
+// cover renews the leases that would run out at about the time when the jobs must have
+// ended.
+func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
+	for i := range jobs {
+		j := &jobs[i]
+		if j.RunBy.IsZero() || j.RunBy.After(j.LeaseEnds) || j.LeaseEnds.After(j.RunBy.Add(runGrace)) {
+			continue
+		}
+		l, err := j.Token.decode()
+		if err == nil {
+			_, err = d.leases.Extend(ctx, []driver.Lease{l.Lease}, time.Until(j.RunBy)+runGrace)
+		}
+		if err != nil {
+			logging.Error(ctx, d.failure("could not renew a lease that ends with the time to run", j.Queue, j.ID, err))
+		}
+	}
+}
+
+// turned returns queues beginning at a random one, so that each is served first at times.
+func turned(queues []string) []string {
+	if len(queues) < 2 {
+		return queues
+	}
+	first := randomIntN(len(queues))
+	return append(append(make([]string, 0, len(queues)), queues[first:]...), queues[:first]...)
+}

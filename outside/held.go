@@ -1,0 +1,210 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+const (
+	// minTick and maxTick bound the interval at which leases that may have run out are
+	// recovered, while workers have leases. It is a quarter of the shortest lease.
+	minTick = time.Second
+	maxTick = 30 * time.Second
+	// forgetAfter is how long a lease that ran out is remembered: a store may take longer to
+	// hand back the job.
+	forgetAfter = 2 * time.Minute
+)
+
+// held remembers the leases of outside workers that this Dispatcher has heard of, in order
+// to end attempts whose time to run is over, and to bring the recovery of leases forward.
+// Nothing else depends on it: after a restart it learns of leases by their heartbeats, and
+// what it missed by then the next lease of the job makes up for. The lock of the Dispatcher
+// guards it.
+type held struct {
+	d      *Dispatcher
+	leases map[driver.Lease]*heldLease
+	timer  *time.Timer
+	// tickAt is when the timer fires; zero if it is not set.
+	tickAt time.Time
+	// recoverAt is when leases are next recovered.
+	recoverAt time.Time
+}
+
+// heldLease is a lease of an outside worker.
+type heldLease struct {
+	lease
+	ends time.Time
+	// overAt is when the time to run is over, by the clock of this process; zero for never.
+	overAt time.Time
+	// progress is the job's progress; nil if it is not known.
+	progress *amboy.JobProgress
+}
+
+func (h *held) init(d *Dispatcher) {
+	h.d = d
+	h.leases = map[driver.Lease]*heldLease{}
+}
+
+// add remembers a lease that was just taken. maxTime is the time to run; 0 for no limit.
+// progress is what an earlier run has reported; nil if nothing.
+func (h *held) add(l lease, taken time.Time, maxTime time.Duration, progress *amboy.JobProgress) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	own := &heldLease{lease: l, ends: taken.Add(l.length), progress: &amboy.JobProgress{}}
+	if progress != nil {
+		earlier := progress.Clone()
+		own.progress = &earlier
+	}
+	if maxTime > 0 {
+		own.overAt = taken.Add(maxTime)
+	}
+	h.leases[l.Lease] = own
+	h.schedule(own)
+}
+
+// renew remembers a lease that was just renewed.
+func (h *held) renew(l lease, ends time.Time) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	own := h.leases[l.Lease]
+	if own == nil {
+		own = &heldLease{lease: l, overAt: l.runBy}
+		h.leases[l.Lease] = own
+	}
+	own.ends = ends
+	h.schedule(own)
+}
+
+// forget removes a lease.
+func (h *held) forget(l driver.Lease) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	delete(h.leases, l)
+}
+
+// progressOf returns the progress of a leased job, and false if it is not known.
+func (h *held) progressOf(l driver.Lease) (amboy.JobProgress, bool) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	own := h.leases[l]
+	if own == nil || own.progress == nil {
+		return amboy.JobProgress{}, false
+	}
+	return own.progress.Clone(), true
+}
+
+func (h *held) setProgress(l driver.Lease, progress amboy.JobProgress) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	if own := h.leases[l]; own != nil {
+		own.progress = &progress
+	}
+}
+
+// schedule makes sure that there is a tick in time for a lease. The caller holds the lock.
+func (h *held) schedule(l *heldLease) {
+	now := time.Now()
+	soon := now.Add(tickOf(l.length))
+	if h.recoverAt.IsZero() || soon.Before(h.recoverAt) {
+		h.recoverAt = soon
+	}
+	h.tickBy(h.recoverAt, now)
+	h.tickBy(l.overAt, now)
+}
+
+func tickOf(length time.Duration) time.Duration { return min(max(length/4, minTick), maxTick) }
+
+func (h *held) tickBy(at, now time.Time) {
+	if at.IsZero() || h.d.closed || !h.tickAt.IsZero() && !at.Before(h.tickAt) {
+		return
+	}
+	h.tickAt = at
+	wait := max(0, at.Sub(now))
+	if h.timer == nil {
+		h.timer = time.AfterFunc(wait, h.tick)
+	} else {
+		h.timer.Reset(wait)
+	}
+}
+
+// tick recovers leases, and ends the attempts whose time to run is over.
+func (h *held) tick() {
+	leave, err := h.d.enter()
+	if err != nil {
+		return
+	}
+	defer leave()
+	over, mayRecover := h.due()
+	if mayRecover {
+		h.d.leases.Recover()
+	}
+	for _, some := range chunks(over) {
+		h.endOver(some)
+	}
+}
+
+// due returns the leases whose time to run is over, and forgets them and those that ran out
+// long ago. It sets the next tick.
+func (h *held) due() (over []lease, mayRecover bool) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	now := time.Now()
+	h.tickAt = time.Time{}
+	mayRecover = !h.recoverAt.After(now)
+	if mayRecover {
+		h.recoverAt = time.Time{}
+	}
+	for key, l := range h.leases {
+		switch {
+		case !l.overAt.IsZero() && !l.overAt.After(now):
+			over = append(over, l.lease)
+			delete(h.leases, key)
+		case l.ends.Add(forgetAfter).Before(now):
+			delete(h.leases, key)
+		default:
+			h.schedule(l)
+		}
+	}
+	return over, mayRecover
+}
+
+func chunks(all []lease) (parts [][]lease) {
+	for len(all) > MaxBatch {
+		parts, all = append(parts, all[:MaxBatch]), all[MaxBatch:]
+	}
+	if len(all) > 0 {
+		parts = append(parts, all)
+	}
+	return parts
+}
+
+// endOver ends attempts whose time to run is over.
+func (h *held) endOver(over []lease) {
+	ctx, cancel := context.WithTimeout(h.d.open, callLimit)
+	defer cancel()
+	ends := make([]queue.LeaseEnd, len(over))
+	for i, l := range over {
+		ends[i] = queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, Over: true}
+	}
+	for i, err := range h.d.leases.End(ctx, ends) {
+		var tooLong *amboy.MaxTimeError
+		if err == nil || errors.Is(err, ErrLeaseLost) || errors.As(err, &tooLong) {
+			continue
+		}
+		// The next lease of the job ends the attempt.
+		logging.Error(ctx, h.d.failure("could not end an attempt whose time to run is over", over[i].Queue, over[i].jobID, err))
+	}
+}
+
+// close stops the timer. The caller holds the lock.
+func (h *held) close() {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}

@@ -1,0 +1,280 @@
+package outside
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+func randomIntN(n int) int { return rand.IntN(n) }
+
+// lines are the workers that wait for jobs. Workers that ask for the same queues and types
+// stand in one line. The lock of the Dispatcher guards it.
+//
+// At most one worker of a line has the turn: it asks the store. The rules:
+//
+//   - A worker gets the turn when it is the first of its line and there may be a job:
+//     because it just came, or a change of the store, a time, or a poll may have brought
+//     one, or the last worker with the turn got some.
+//   - A change that comes while a worker asks the store gives the turn again after that.
+//   - A worker that leaves with the turn passes it on.
+type lines struct {
+	d *Dispatcher
+	// byDemand holds the lines by what their workers ask for, and byQueue by queue. A line
+	// without workers is in neither.
+	byDemand map[string]*line
+	byQueue  map[string]map[*line]bool
+	waiting  int
+	// changes counts the changes that may have brought jobs.
+	changes uint64
+}
+
+// line is the workers that ask for the same.
+type line struct {
+	*lines
+	demand  string
+	queues  []string
+	workers []*worker // in the order in which they came
+	// mayHave is true if there may be a job.
+	mayHave bool
+	// turn is the worker that asks the store, or is about to; nil if none does.
+	turn  *worker
+	timer *time.Timer
+	// next is when the timer fires; zero if it is not set.
+	next time.Time
+}
+
+// worker is a waiting call of Lease.
+type worker struct {
+	// turn has room for one signal.
+	turn chan struct{}
+}
+
+func (ls *lines) init(d *Dispatcher) {
+	ls.d = d
+	ls.byDemand, ls.byQueue = map[string]*line{}, map[string]map[*line]bool{}
+}
+
+// demandOf returns a text that is the same for requests that can stand in one line.
+func demandOf(req LeaseRequest) string {
+	var text strings.Builder
+	for _, names := range [][]string{req.Queues, req.Types} {
+		text.WriteString(strconv.Itoa(len(names)))
+		for _, name := range names {
+			text.WriteString(strconv.Quote(name))
+		}
+	}
+	return text.String()
+}
+
+// lease serves a call of Lease.
+func (ls *lines) lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
+	demand := demandOf(req)
+	ls.d.mu.Lock()
+	seen, others := ls.changes, ls.byDemand[demand] != nil
+	ls.d.mu.Unlock()
+	if others && req.Wait > 0 {
+		return ls.wait(ctx, req, demand, seen, time.Time{})
+	}
+	jobs, next, err := ls.d.claim(ctx, req)
+	if err != nil || len(jobs) > 0 || req.Wait == 0 {
+		return jobs, err
+	}
+	return ls.wait(ctx, req, demand, seen, next)
+}
+
+// claimRetry is the pause after a failed claim, while workers wait.
+const claimRetry = time.Second
+
+// wait waits in line. seen is the number of changes when the store was last asked, and next
+// is when it may have more.
+func (ls *lines) wait(ctx context.Context, req LeaseRequest, demand string, seen uint64, next time.Time) ([]Job, error) {
+	timeout := time.NewTimer(req.Wait)
+	defer timeout.Stop()
+	w := &worker{turn: make(chan struct{}, 1)}
+	l, err := ls.join(w, req, demand, seen, next)
+	if err != nil {
+		return nil, err
+	}
+	var failure error // of the last claim
+	for {
+		select {
+		case <-w.turn:
+			jobs, next, err := ls.d.claim(ctx, req)
+			if len(jobs) > 0 || ctx.Err() != nil {
+				l.leave(w, true)
+				return jobs, err
+			}
+			if failure = err; err != nil {
+				next = time.Now().Add(claimRetry)
+			}
+			l.foundNothing(next)
+		case <-timeout.C:
+			l.leave(w, false)
+			return nil, failure
+		case <-ctx.Done():
+			l.leave(w, false)
+			return nil, ctx.Err()
+		case <-ls.d.open.Done():
+			l.leave(w, false)
+			return nil, ErrClosed
+		}
+	}
+}
+
+// join adds a worker to its line.
+func (ls *lines) join(w *worker, req LeaseRequest, demand string, seen uint64, next time.Time) (*line, error) {
+	ls.d.mu.Lock()
+	defer ls.d.mu.Unlock()
+	if ls.waiting >= ls.d.opts.MaxWaiting {
+		return nil, ErrTooManyWaiting
+	}
+	l := ls.byDemand[demand]
+	if l == nil {
+		l = &line{lines: ls, demand: demand, queues: req.Queues}
+		ls.byDemand[demand] = l
+		for _, name := range req.Queues {
+			if ls.byQueue[name] == nil {
+				ls.byQueue[name] = map[*line]bool{}
+			}
+			ls.byQueue[name][l] = true
+		}
+		l.wakeAt(next)
+		l.wakeAt(time.Now().Add(ls.poll()))
+	}
+	ls.waiting++
+	l.workers = append(l.workers, w)
+	l.mayHave = l.mayHave || ls.changes != seen
+	l.giveTurn()
+	return l, nil
+}
+
+// leave removes a worker from its line. gotJobs is true if there may be more.
+func (l *line) leave(w *worker, gotJobs bool) {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	for i, other := range l.workers {
+		if other == w {
+			l.workers = append(l.workers[:i], l.workers[i+1:]...)
+			break
+		}
+	}
+	l.waiting--
+	if l.turn == w {
+		l.turn = nil
+		// A worker that leaves with the turn may not have used it.
+		l.mayHave = true
+	}
+	l.mayHave = l.mayHave || gotJobs
+	if len(l.workers) > 0 {
+		l.giveTurn()
+		return
+	}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	delete(l.byDemand, l.demand)
+	for _, name := range l.queues {
+		delete(l.byQueue[name], l)
+		if len(l.byQueue[name]) == 0 {
+			delete(l.byQueue, name)
+		}
+	}
+}
+
+// foundNothing takes the turn back after the store had nothing.
+func (l *line) foundNothing(next time.Time) {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	l.turn = nil
+	l.wakeAt(next)
+	l.giveTurn()
+}
+
+// giveTurn lets the first worker ask the store, if there may be a job. The caller holds the
+// lock.
+func (l *line) giveTurn() {
+	if !l.mayHave || l.turn != nil || len(l.workers) == 0 {
+		return
+	}
+	l.mayHave = false
+	l.turn = l.workers[0]
+	l.turn.turn <- struct{}{}
+}
+
+// changed is called after each change of the store.
+func (ls *lines) changed(change driver.Change) {
+	if !change.MayClaim {
+		return
+	}
+	ls.d.mu.Lock()
+	defer ls.d.mu.Unlock()
+	ls.changes++
+	if change.InOneQueue {
+		for l := range ls.byQueue[change.Queue] {
+			l.mayHave = true
+			l.giveTurn()
+		}
+		return
+	}
+	for _, l := range ls.byDemand {
+		l.mayHave = true
+		l.giveTurn()
+	}
+}
+
+// The polls of a Dispatcher whose store sends notifications are 30 s apart, ± 50%, because
+// notifications may be lost.
+const (
+	minSafetyPoll = 15 * time.Second
+	maxSafetyPoll = 45 * time.Second
+)
+
+// poll returns the time until the next poll.
+func (ls *lines) poll() time.Duration {
+	low, high := minSafetyPoll, maxSafetyPoll
+	if !ls.d.leases.Notifies() {
+		low, high = ls.d.opts.PollInterval/2, ls.d.opts.PollInterval
+	}
+	return low + rand.N(high-low+1)
+}
+
+// wakeAt makes sure that the store is asked at a time or before; zero for never. The caller
+// holds the lock.
+func (l *line) wakeAt(at time.Time) {
+	if at.IsZero() || !l.next.IsZero() && !at.Before(l.next) {
+		return
+	}
+	l.next = at
+	wait := max(0, time.Until(at))
+	if l.timer == nil {
+		l.timer = time.AfterFunc(wait, l.timePassed)
+	} else {
+		l.timer.Reset(wait)
+	}
+}
+
+func (l *line) timePassed() {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	if len(l.workers) == 0 || l.d.closed {
+		return
+	}
+	l.next = time.Time{}
+	l.wakeAt(time.Now().Add(l.poll()))
+	l.mayHave = true
+	l.giveTurn()
+}
+
+// close stops the timers. The caller holds the lock.
+func (ls *lines) close() {
+	for _, l := range ls.byDemand {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+	}
+}

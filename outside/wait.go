@@ -1,0 +1,52 @@
+package outside
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mongodb/amboy"
+)
+
+// WaitForEnd waits until a job has ended for good, and then returns true. It returns false
+// and the error of ctx if that ends first, and false and an error if the job does not exist,
+// the queue is not served or is closed, or the Dispatcher is closed. The job may be any job,
+// also of Go workers. If another process ends it, WaitForEnd may return up to a second
+// later.
+func (d *Dispatcher) WaitForEnd(ctx context.Context, queueName, id string) (ended bool, err error) {
+	if err = d.waitForEnd(ctx, queueName, id); err != nil {
+		return false, fmt.Errorf("waiting for job %q of queue %q: %w", id, queueName, err)
+	}
+	return true, nil
+}
+
+func (d *Dispatcher) waitForEnd(ctx context.Context, queueName, id string) error {
+	if err := d.serves(queueName); err != nil {
+		return err
+	}
+	leave, err := d.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if _, err = d.leases.Get(ctx, queueName, id); err != nil {
+		return err
+	}
+	q, err := d.leases.Queue(ctx, queueName)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.open, cancel)()
+	waiter, ok := q.(amboy.CompletionWaiter)
+	switch {
+	case ok && waiter.WaitJobComplete(ctx, id):
+		return nil
+	case d.open.Err() != nil:
+		return ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return amboy.ErrQueueClosed
+	}
+}

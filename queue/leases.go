@@ -1,0 +1,442 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/core"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// OutsideOwner is the prefix of the owners of leases that outside workers have.
+const OutsideOwner = "outside-"
+
+// Leases gives the jobs of queues in a store to workers outside of this program. It takes
+// leases and ends runs; it neither renews leases by itself nor waits for jobs. Package
+// outside is built on it. A job ends as if it had run here: with the same retries,
+// retention, events and counts. It is safe for concurrent use.
+//
+// All calls block as long as the store takes, and return an error when their context ends.
+type Leases struct {
+	driver driver.Driver
+	engine *engine
+	// open returns a queue, which it opens if necessary.
+	open func(ctx context.Context, name string) (*driverQueue, error)
+	// queues are the only queues that are served; empty for all.
+	queues []string
+	kinds  metKinds
+}
+
+// LeasesOf returns the leases of a queue's jobs, and false for a queue that is not a queue
+// of this package over a driver. The queue must be started before a job of it is leased.
+func LeasesOf(q amboy.Queue) (*Leases, bool) {
+	holder, ok := q.(interface{ leases() *Leases })
+	if !ok {
+		return nil, false
+	}
+	return holder.leases(), true
+}
+
+// LeasesOfGroup returns the leases of the jobs of all queues of a group, and false for a
+// group that is not a group of this package over a driver. Queues are opened when a job of
+// theirs is leased or ended.
+func LeasesOfGroup(g amboy.QueueGroup) (*Leases, bool) {
+	holder, ok := g.(interface{ leases() *Leases })
+	if !ok {
+		return nil, false
+	}
+	return holder.leases(), true
+}
+
+func (q *driverQueue) leases() *Leases {
+	return &Leases{
+		driver: q.driver,
+		engine: q.engine,
+		queues: []string{q.name},
+		open: func(context.Context, string) (*driverQueue, error) {
+			if !q.isStarted() {
+				return nil, amboy.ErrQueueNotStarted
+			}
+			return q, nil
+		},
+	}
+}
+
+func (g *driverGroup) leases() *Leases { return leasesOfGroup(g, g.engine) }
+
+func (g *mongoDBGroup) leases() *Leases { return leasesOfGroup(g, g.engines.opened()[0]) }
+
+func leasesOfGroup(g amboy.QueueGroup, e *engine) *Leases {
+	return &Leases{
+		driver: e.driver,
+		engine: e,
+		open: func(ctx context.Context, name string) (*driverQueue, error) {
+			q, err := g.Get(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			holder, ok := q.(interface{ overDriver() *driverQueue })
+			if !ok {
+				return nil, fmt.Errorf("queue %q of the group is a %T, which has no driver", name, q)
+			}
+			return holder.overDriver(), nil
+		},
+	}
+}
+
+func (q *driverQueue) overDriver() *driverQueue { return q }
+
+// Queues returns the names of the only queues that are served; none means all queues of the
+// store.
+func (l *Leases) Queues() []string { return l.queues }
+
+// Now returns the current time of the queues' clock.
+func (l *Leases) Now() time.Time { return l.engine.now() }
+
+// Notifies reports whether Subscribe also reports the changes that other processes make.
+func (l *Leases) Notifies() bool { return l.engine.notified }
+
+// Subscribe calls notify after changes of the store, as driver.Admin describes.
+func (l *Leases) Subscribe(notify func(driver.Change)) (cancel func()) {
+	return l.driver.Subscribe(notify)
+}
+
+// Queue returns a queue, which it opens if necessary.
+func (l *Leases) Queue(ctx context.Context, name string) (amboy.Queue, error) {
+	q, err := l.queue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+func (l *Leases) queue(ctx context.Context, name string) (*driverQueue, error) {
+	q, err := l.open(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("opening queue %q: %w", name, err)
+	}
+	return q, nil
+}
+
+// LeaseRequest asks for jobs to run outside.
+type LeaseRequest struct {
+	// Owner is the owner of the leases. It must begin with OutsideOwner.
+	Owner string
+	// Queues are the queues to take jobs of, each once. The first is served first.
+	Queues []string
+	// Types are the names of the types of the jobs.
+	Types []string
+	// Limit is the maximum number of jobs. It must be at least 1.
+	Limit int
+	// LeaseTime is the length of the leases.
+	LeaseTime time.Duration
+}
+
+// LeasedJob is a job that an outside worker runs.
+type LeasedJob struct {
+	// Job is the decoded job.
+	Job amboy.Job
+	// Lease is the right to run it.
+	Lease driver.Lease
+	// Record is its stored form.
+	Record *driver.Record
+}
+
+// Claim takes leases of jobs for outside workers. next is when more jobs may become
+// claimable because a time comes; zero for no such time. Jobs that must not run are ended
+// or parked on the way, and jobs of other types are left in their queue. A run whose lease
+// ran out after its maximum time was over is ended as a failed attempt.
+func (l *Leases) Claim(ctx context.Context, req LeaseRequest) (leased []LeasedJob, next time.Time, err error) {
+	for {
+		claimed, err := l.driver.Claim(ctx, l.claimRequest(req))
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("claiming jobs for an outside worker: %w", err)
+		}
+		met := false
+		for _, r := range claimed.Records {
+			j, isOther := l.begin(ctx, req, r)
+			met = met || isOther
+			if j != nil {
+				leased = append(leased, LeasedJob{Job: j, Lease: driver.LeaseOf(r), Record: r})
+			}
+		}
+		// There may be jobs of the right types behind those of types that were just met.
+		if !met || len(leased) > 0 {
+			return leased, claimed.Next, nil
+		}
+	}
+}
+
+func (l *Leases) claimRequest(req LeaseRequest) driver.ClaimRequest {
+	claim := driver.ClaimRequest{
+		Owner: req.Owner, Limit: req.Limit, Now: l.engine.now(), LeaseTime: req.LeaseTime,
+		Except: l.kinds.but(req.Types, l.engine.now()),
+	}
+	for _, name := range req.Queues {
+		claim.Queues = append(claim.Queues, driver.Demand{Queue: name, Limit: req.Limit})
+	}
+	return claim
+}
+
+// begin returns the job of a claimed record, or nil if it is not to run. isOther reports
+// whether the record is of a kind that is left to others from then on.
+func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) (begun amboy.Job, isOther bool) {
+	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
+	q, err := l.queue(ctx, r.Group)
+	if err != nil {
+		logging.Error(ctx, l.engine.failure("could not open the queue of a claimed job", err))
+		l.engine.handBack(run, handBackNow)
+		return nil, false
+	}
+	now := q.engine.now()
+	l.kinds.add(driver.KindOf(r))
+	switch {
+	case core.HasExpired(r, now):
+		q.expire(ctx, run)
+		return nil, false
+	case !hasType(req.Types, r):
+		q.engine.handBack(run, handBackNow)
+		return nil, true
+	case q.line.IsInterruptedTooOften(r):
+		q.engine.park(run)
+		return nil, false
+	}
+	begin := func(ctx context.Context, j amboy.Job) {
+		switch {
+		case !amboy.IsForOutside(j):
+			isOther = l.leave(q, run)
+		case hasRunTooLong(r):
+			j.AddRetryableError(&amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime})
+			q.endOutside(ctx, j, run, func(err error) { q.reportEnd(ctx, j, err) })
+		case q.mayBegin(ctx, j, run):
+			q.publish(amboy.EventStarted, j, now)
+			begun = j
+		}
+	}
+	q.decodeAnd(ctx, run, begin, func(context.Context, error) { isOther = l.leave(q, run) })
+	return begun, isOther
+}
+
+// leave hands back a record that outside workers can't run, and leaves its kind in the queue
+// for a while.
+func (l *Leases) leave(q *driverQueue, run *core.Run) (isOther bool) {
+	l.kinds.leave(driver.KindOf(run.Record), q.engine.now())
+	q.engine.handBack(run, handBackNow)
+	return true
+}
+
+func hasType(types []string, r *driver.Record) bool {
+	for _, name := range types {
+		if name == r.Type {
+			return true
+		}
+	}
+	return false
+}
+
+// hasRunTooLong reports whether the maximum time of the last run was over when its lease
+// was found to have run out. The server that gave the lease would otherwise have ended it.
+func hasRunTooLong(r *driver.Record) bool {
+	if r.TimeInfo.MaxTime <= 0 || r.Status.Interruptions.Total() == 0 || len(r.Status.Interruptions.Latest) == 0 {
+		return false
+	}
+	last := r.Status.Interruptions.Latest[len(r.Status.Interruptions.Latest)-1]
+	return strings.HasPrefix(last.Owner, OutsideOwner) && !last.At.Before(last.Start.Add(r.TimeInfo.MaxTime))
+}
+
+// Extend renews leases, so that they last for a time from now, and returns the lost ones.
+func (l *Leases) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
+	return l.driver.Extend(ctx, leases, leaseTime)
+}
+
+// CancelRequests returns the leases of an owner whose jobs are to be canceled.
+func (l *Leases) CancelRequests(ctx context.Context, owner string) ([]driver.Lease, error) {
+	return l.driver.CancelRequests(ctx, owner)
+}
+
+// Get returns the latest attempt of a job. The error is a job not found if there is none.
+func (l *Leases) Get(ctx context.Context, queue, id string) (*driver.Record, error) {
+	return l.driver.Get(ctx, queue, id)
+}
+
+// SetProgress stores the progress of a leased job.
+func (l *Leases) SetProgress(ctx context.Context, lease driver.Lease, progress amboy.JobProgress) error {
+	return l.driver.SetProgress(ctx, lease, progress)
+}
+
+// Recover soon hands back the leases that ran out, those of all workers on the store. It
+// does not wait for that.
+func (l *Leases) Recover() { l.engine.note(core.RecoverNow{}) }
+
+// LeaseEnd ends the run of a leased job.
+type LeaseEnd struct {
+	// JobID is the ID of the job.
+	JobID string
+	Lease driver.Lease
+	// Result is the job's result, as JSON; empty for none. It is ignored if the run failed.
+	Result json.RawMessage
+	// Failure is why the run failed; nil if it succeeded. The attempt is retried if the job
+	// allows it, unless amboy.IsNonRetryable is true for the failure.
+	Failure error
+	// RetryIn is how long the next attempt waits; nil for the job's retry policy.
+	RetryIn *time.Duration
+	// Over is true if the job's time to run is known to be over.
+	Over bool
+	// HandBack hands the job back instead of ending the attempt, if it is not nil.
+	HandBack *driver.HandBack
+}
+
+// End ends runs, or hands their jobs back, and returns an error or nil for each. The error
+// wraps amboy.ErrLeaseLost if the lease is not the job's any more, and is an
+// *amboy.MaxTimeError if the run took too long: then the attempt has failed with that
+// error. Other errors are those of the store, or describe a result that can't be stored.
+func (l *Leases) End(ctx context.Context, ends []LeaseEnd) []error {
+	errs := make([]error, len(ends))
+	begun := make([]*begunEnd, len(ends))
+	for i, end := range ends {
+		begun[i], errs[i] = l.beginEnd(ctx, end)
+	}
+	for i, b := range begun {
+		if b == nil {
+			continue
+		}
+		if err := b.engine.waitForEnd(ctx, b.run, b.done); err != nil {
+			errs[i] = err
+		}
+	}
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("ending the run of job %q of queue %q: %w", ends[i].JobID, ends[i].Lease.Queue, err)
+		}
+	}
+	return errs
+}
+
+// begunEnd is an end that is being written. The result arrives in done.
+type begunEnd struct {
+	engine *engine
+	run    *core.Run
+	done   chan error
+}
+
+// beginEnd begins to end a run; it returns nil if nothing is written. err is what the caller
+// is told even if the end is stored.
+func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, err error) {
+	q, r, err := l.held(ctx, end.JobID, end.Lease)
+	if err != nil {
+		return nil, err
+	}
+	j, err := q.resolveSafely(r)
+	if err != nil {
+		return nil, err
+	}
+	begun = &begunEnd{engine: q.engine, run: &core.Run{Record: r, Lease: end.Lease}, done: make(chan error, 1)}
+	then := func(err error) { begun.done <- err }
+	late := r.TimeInfo.MaxTime > 0 && q.engine.now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
+	switch {
+	case late || end.Over:
+		err = &amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime}
+		j.AddRetryableError(err)
+	case end.HandBack != nil && !r.CancelRequested:
+		q.publish(amboy.EventHandedBack, j, q.engine.now())
+		q.engine.finish(begun.run, core.End{HandBack: end.HandBack}, then)
+		return begun, nil
+	case end.HandBack != nil:
+		j.AddError(fmt.Errorf("job %q: %w", j.ID(), amboy.ErrAborted))
+	case end.Failure != nil:
+		j.AddRetryableError(end.Failure)
+		if delayed, ok := j.(interface{ RetryIn(time.Duration) }); ok && end.RetryIn != nil {
+			delayed.RetryIn(*end.RetryIn)
+		}
+	case len(end.Result) > 0:
+		if err = job.SetResultJSON(j, end.Result); err != nil {
+			return nil, err
+		}
+	}
+	if r.CancelRequested {
+		markCanceled(j)
+	}
+	q.endOutside(context.WithoutCancel(ctx), j, begun.run, then)
+	return begun, err
+}
+
+// endOutside ends a run of an outside worker, and hands the job to the retry handler if it
+// is to be retried.
+func (q *driverQueue) endOutside(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
+	q.end(ctx, j, run, func(err error) {
+		if err == nil {
+			q.afterWrite(ctx, j, run)
+		}
+		then(err)
+	})
+}
+
+// resolveSafely decodes a job. A panic of its own code is returned as an error.
+func (q *driverQueue) resolveSafely(r *driver.Record) (j amboy.Job, err error) {
+	err = errorOfPanic(func() (err error) {
+		j, err = r.Resolve(q.format)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decoding the job: %w", err)
+	}
+	return j, nil
+}
+
+// held returns the record of a leased job. The error wraps amboy.ErrLeaseLost if the job
+// does not run under the lease.
+func (l *Leases) held(ctx context.Context, id string, lease driver.Lease) (*driverQueue, *driver.Record, error) {
+	r, err := l.driver.Get(ctx, lease.Queue, id)
+	switch {
+	case amboy.IsJobNotFoundError(err):
+		return nil, nil, fmt.Errorf("the job does not exist any more: %w", amboy.ErrLeaseLost)
+	case err != nil:
+		return nil, nil, err
+	case !r.Status.InProgress || driver.LeaseOf(r) != lease:
+		return nil, nil, fmt.Errorf("the job has ended, was handed back, or belongs to another worker: %w", amboy.ErrLeaseLost)
+	}
+	q, err := l.queue(ctx, lease.Queue)
+	return q, r, err
+}
+
+// SetPayload replaces the payload of a leased job (see job.SetPayload). The error wraps
+// amboy.ErrLeaseLost if the lease is not the job's any more.
+func (l *Leases) SetPayload(ctx context.Context, id string, lease driver.Lease, payload job.Payload) error {
+	err := l.setPayload(ctx, id, lease, payload)
+	if err != nil {
+		return fmt.Errorf("replacing the payload of job %q of queue %q: %w", id, lease.Queue, err)
+	}
+	return nil
+}
+
+func (l *Leases) setPayload(ctx context.Context, id string, lease driver.Lease, payload job.Payload) error {
+	q, r, err := l.held(ctx, id, lease)
+	if err != nil {
+		return err
+	}
+	j, err := q.resolveSafely(r)
+	if err != nil {
+		return err
+	}
+	err = errorOfPanic(func() (err error) {
+		if err = job.SetPayload(j, payload); err == nil {
+			r, err = q.record(j)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return l.driver.Save(ctx, r)
+}
+
+// ErrNoLeases is returned for queues and groups whose jobs can't be leased, because they
+// are held by reference or by another package.
+var ErrNoLeases = errors.New("jobs for outside workers need a queue in a store")

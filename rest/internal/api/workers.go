@@ -1,0 +1,387 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
+	"github.com/mongodb/amboy/rest/internal/guard"
+	"github.com/mongodb/amboy/rest/internal/web"
+)
+
+// Workers are what the routes for outside workers need.
+type Workers struct {
+	// Dispatcher leases the jobs; nil if the routes are not served.
+	Dispatcher *outside.Dispatcher
+	// WaitingOfClient is the maximum number of requests of a client that wait for jobs.
+	WaitingOfClient int
+}
+
+// workers serves the routes for outside workers.
+type workers struct {
+	Workers
+	mu      sync.Mutex
+	waiting map[string]int // by client
+}
+
+// Duration in the body of a request.
+type duration = management.Duration
+
+// LeaseBody asks for jobs.
+type LeaseBody struct {
+	Queues []string `json:"queues" minItems:"1" description:"The queues to take jobs of"`
+	Types  []string `json:"types" minItems:"1" description:"The types of jobs that the worker can run"`
+	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"1000" description:"The maximum number of jobs; the default is 1"`
+	Wait   duration `json:"wait,omitempty" description:"How long to wait for a job, at most 10m; the default is not to wait"`
+	Lease  duration `json:"lease,omitempty" description:"How long the leases last unless they are renewed, from 100ms to 24h; the default is 1m"`
+	Worker string   `json:"worker,omitempty" maxLength:"1024" description:"A name of the worker for operators"`
+	// Acknowledge is done first.
+	Acknowledge []Acknowledgement `json:"acknowledge,omitempty" maxItems:"1000" description:"Acknowledgements of earlier jobs, which are done first"`
+}
+
+// Leased is the answer to a LeaseBody.
+type Leased struct {
+	Jobs []LeasedJob `json:"jobs"`
+	// Acknowledged are the answers to the acknowledgements, in their order.
+	Acknowledged []Acknowledged `json:"acknowledged,omitempty" description:"The answers to the acknowledgements, in their order"`
+}
+
+// LeasedJob is a leased job.
+type LeasedJob struct {
+	Token       outside.Token     `json:"token" description:"Identifies the lease in acknowledgements and heartbeats"`
+	Queue       string            `json:"queue"`
+	ID          string            `json:"id"`
+	Type        string            `json:"type"`
+	Version     int               `json:"version"`
+	Attempt     int               `json:"attempt" minimum:"1" description:"The number of the attempt, from 1"`
+	MaxAttempts int               `json:"max_attempts"`
+	Args        json.RawMessage   `json:"args,omitempty" description:"The payload, if it is JSON"`
+	Bytes       *[]byte           `json:"bytes,omitempty" description:"The payload in base64, if it is not JSON"`
+	LeaseEnds   time.Time         `json:"lease_ends" description:"When the lease runs out unless it is renewed"`
+	RunBy       time.Time         `json:"run_by,omitzero" description:"When the job must have ended, if it has a time to run"`
+	Created     time.Time         `json:"created"`
+	Priority    int               `json:"priority,omitempty"`
+	Tags        []string          `json:"tags,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+}
+
+// Acknowledgement is what a worker says about a job. One of the fields besides the token is
+// required.
+type Acknowledgement struct {
+	Token      outside.Token   `json:"token"`
+	Complete   *CompleteBody   `json:"complete,omitempty" description:"The job has succeeded"`
+	Fail       *FailBody       `json:"fail,omitempty" description:"The attempt has failed"`
+	Release    *ReleaseBody    `json:"release,omitempty" description:"The job is handed back, which is not an attempt"`
+	Checkpoint *CheckpointBody `json:"checkpoint,omitempty" description:"The payload is replaced"`
+}
+
+// The kinds of acknowledgements.
+type (
+	// CompleteBody ends a job as succeeded.
+	CompleteBody struct {
+		Result json.RawMessage `json:"result,omitempty" description:"The result: any JSON, at most 1 MiB"`
+	}
+	// FailBody ends an attempt as failed.
+	FailBody struct {
+		Error     string    `json:"error" minLength:"1" maxLength:"65536"`
+		Stack     string    `json:"stack,omitempty" maxLength:"65536" description:"Where the error happened"`
+		Permanent bool      `json:"permanent,omitempty" description:"Whether the job ends although it has attempts left"`
+		RetryIn   *duration `json:"retry_in,omitempty" description:"How long the next attempt waits; the default is what the job's backoff says"`
+	}
+	// ReleaseBody hands a job back.
+	ReleaseBody struct {
+		Delay  duration `json:"delay,omitempty" description:"How long the job waits before it can be leased again"`
+		Reason string   `json:"reason,omitempty" maxLength:"1024" description:"Shown to operators while it waits"`
+	}
+	// CheckpointBody replaces the payload of a job.
+	CheckpointBody struct {
+		Args  json.RawMessage `json:"args,omitempty" description:"The new payload, if it is JSON"`
+		Bytes *[]byte         `json:"bytes,omitempty" description:"The new payload in base64, if it is not JSON"`
+		Again *ReleaseBody    `json:"again,omitempty" description:"Hands the job back, to go on later; by default the worker goes on"`
+	}
+)
+
+// Acknowledged is the answer to an Acknowledgement.
+type Acknowledged struct {
+	Done    bool     `json:"done" description:"Whether the acknowledgement is stored"`
+	Problem *Problem `json:"problem,omitempty" description:"Why not"`
+}
+
+// AcknowledgeBody contains acknowledgements.
+type AcknowledgeBody struct {
+	Acknowledge []Acknowledgement `json:"acknowledge" maxItems:"1000"`
+}
+
+// AcknowledgeAnswer is the answer to an AcknowledgeBody.
+type AcknowledgeAnswer struct {
+	Acknowledged []Acknowledged `json:"acknowledged" description:"In the order of the acknowledgements"`
+}
+
+// HeartbeatBody renews leases.
+type HeartbeatBody struct {
+	Heartbeats []Heartbeat `json:"heartbeats" maxItems:"1000"`
+}
+
+// Heartbeat renews a lease, for as long as it was taken for.
+type Heartbeat struct {
+	Token    outside.Token `json:"token"`
+	Progress *ProgressBody `json:"progress,omitempty"`
+	Log      []string      `json:"log,omitempty" description:"Lines to add to the log of the job"`
+}
+
+// ProgressBody is how far a job has come.
+type ProgressBody struct {
+	Fraction float64 `json:"fraction" minimum:"0" maximum:"1" description:"The part of the work that is done"`
+	Message  string  `json:"message,omitempty" description:"Shown to operators"`
+}
+
+// HeartbeatAnswer is the answer to a HeartbeatBody.
+type HeartbeatAnswer struct {
+	Heartbeats []Renewed `json:"heartbeats" description:"In the order of the heartbeats"`
+}
+
+// Renewed is the answer to a Heartbeat.
+type Renewed struct {
+	LeaseEnds time.Time `json:"lease_ends,omitzero" description:"When the renewed lease runs out"`
+	Cancel    bool      `json:"cancel" description:"Whether the worker should stop and acknowledge the job as failed, which ends it as canceled"`
+	Problem   *Problem  `json:"problem,omitempty" description:"Why the lease was not renewed"`
+}
+
+var errNoWorkers = fmt.Errorf("the service does not serve outside workers: %w", management.ErrUnsupported)
+
+// dispatcher returns the dispatcher of the workers' routes.
+func (c *call) dispatcher() (*outside.Dispatcher, error) {
+	if c.workers.Dispatcher == nil {
+		return nil, errNoWorkers
+	}
+	return c.workers.Dispatcher, nil
+}
+
+func leaseJobs(c *call) (answer, error) {
+	var body LeaseBody
+	if err := c.input(new(none), &body); err != nil {
+		return answer{}, err
+	}
+	req := outside.LeaseRequest{
+		Queues: body.Queues, Types: body.Types, Limit: body.Limit,
+		Wait: time.Duration(body.Wait), Lease: time.Duration(body.Lease), Worker: body.Worker,
+	}
+	// Authorize is called only for valid requests.
+	if err := errors.Join(req.Validate(), checkBatch("acknowledge", len(body.Acknowledge))); err != nil {
+		return answer{}, err
+	}
+	if err := c.guard.AllowWork(c.r, req.Queues, req.Types); err != nil {
+		return answer{}, err
+	}
+	if err := c.allowAcknowledgements(body.Acknowledge); err != nil {
+		return answer{}, err
+	}
+	d, err := c.dispatcher()
+	if err != nil {
+		return answer{}, err
+	}
+	acknowledged := c.acknowledge(d, body.Acknowledge)
+	jobs, err := c.waitForJobs(d, req)
+	if err != nil && len(acknowledged) == 0 {
+		return answer{}, err
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		// What was acknowledged must be told.
+		web.LogFailure(c.r, failureOf(c.r.Context(), err), err)
+	}
+	list := Leased{Jobs: make([]LeasedJob, len(jobs)), Acknowledged: acknowledged}
+	for i, j := range jobs {
+		list.Jobs[i] = leasedJob(j)
+	}
+	return ok(list), nil
+}
+
+func leasedJob(j outside.Job) LeasedJob {
+	shown := LeasedJob{
+		Token: j.Token, Queue: j.Queue, ID: j.ID, Type: j.Type, Version: j.Version,
+		Attempt: j.Attempt + 1, MaxAttempts: j.MaxAttempts, Args: j.Payload.JSON,
+		LeaseEnds: j.LeaseEnds.UTC(), RunBy: j.RunBy.UTC(), Created: j.Created.UTC(), Priority: j.Priority, Tags: j.Tags, Metadata: j.Metadata,
+	}
+	if j.Payload.Bytes != nil {
+		shown.Bytes = &j.Payload.Bytes
+	}
+	return shown
+}
+
+// waitGrace is the time for an answer after a request has waited.
+const waitGrace = 30 * time.Second
+
+// waitForJobs leases jobs. It returns none when the server shuts down.
+func (c *call) waitForJobs(d *outside.Dispatcher, req outside.LeaseRequest) ([]outside.Job, error) {
+	if req.Wait == 0 {
+		return d.Lease(c.r.Context(), req)
+	}
+	ctx, leave, err := c.mayWait(req.Wait + waitGrace)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	jobs, err := d.Lease(ctx, req)
+	if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
+		return nil, nil // the server shuts down
+	}
+	return jobs, err
+}
+
+// enter counts a waiting request of a client. leave must be called at its end.
+func (w *workers) enter(client string) (leave func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting[client] >= w.WaitingOfClient {
+		return nil, web.ErrTooManyWaitingOfClient
+	}
+	if w.waiting == nil {
+		w.waiting = map[string]int{}
+	}
+	w.waiting[client]++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.waiting[client]--
+		if w.waiting[client] == 0 {
+			delete(w.waiting, client)
+		}
+	}, nil
+}
+
+func checkBatch(field string, size int) error {
+	if size > outside.MaxBatch {
+		return invalid(field, fmt.Sprint(size), fmt.Sprintf("must have at most %d items", outside.MaxBatch))
+	}
+	return nil
+}
+
+func acknowledgeJobs(c *call) (answer, error) {
+	var body AcknowledgeBody
+	if err := c.input(new(none), &body); err != nil {
+		return answer{}, err
+	}
+	err := checkBatch("acknowledge", len(body.Acknowledge))
+	if err == nil {
+		err = c.allowAcknowledgements(body.Acknowledge)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	d, err := c.dispatcher()
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(AcknowledgeAnswer{c.acknowledge(d, body.Acknowledge)}), nil
+}
+
+// acknowledge does what a list of acknowledgements says.
+func (c *call) acknowledge(d *outside.Dispatcher, list []Acknowledgement) []Acknowledged {
+	acks := make([]outside.Ack, len(list))
+	for i := range list {
+		acks[i] = list[i].ack()
+	}
+	answers := make([]Acknowledged, len(list))
+	for i, err := range d.Acknowledge(c.r.Context(), acks...) {
+		answers[i] = Acknowledged{Done: err == nil, Problem: c.problem(err)}
+	}
+	return answers
+}
+
+// allowTokens returns an error if the request may not work in the queue of one of its leases.
+// An invalid token names no queue, and gets an answer of its own.
+func (c *call) allowTokens(size int, token func(i int) outside.Token) error {
+	var queues []string
+	for i := range size {
+		name, err := token(i).Queue()
+		if err == nil && !slices.Contains(queues, name) {
+			queues = append(queues, name)
+		}
+	}
+	return c.guard.AllowWork(c.r, queues, nil)
+}
+
+func (c *call) allowAcknowledgements(list []Acknowledgement) error {
+	return c.allowTokens(len(list), func(i int) outside.Token { return list[i].Token })
+}
+
+// problem describes an error of a part of a request.
+func (c *call) problem(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	f := failureOf(c.r.Context(), err)
+	web.LogFailure(c.r, f, err)
+	p := problemOf(f, err)
+	return &p
+}
+
+func (a *Acknowledgement) ack() outside.Ack {
+	ack := outside.Ack{Token: a.Token}
+	if a.Complete != nil {
+		ack.Complete = &outside.Complete{Result: a.Complete.Result}
+	}
+	if f := a.Fail; f != nil {
+		ack.Fail = &outside.Fail{Error: f.Error, Stack: f.Stack, Permanent: f.Permanent, RetryIn: (*time.Duration)(f.RetryIn)}
+	}
+	if a.Release != nil {
+		ack.Release = a.Release.release()
+	}
+	if p := a.Checkpoint; p != nil {
+		ack.Checkpoint = &outside.Checkpoint{Payload: job.Payload{JSON: p.Args}}
+		if p.Bytes != nil {
+			ack.Checkpoint.Payload.Bytes = *p.Bytes
+		}
+		if p.Again != nil {
+			ack.Checkpoint.Again = p.Again.release()
+		}
+	}
+	return ack
+}
+
+func (r *ReleaseBody) release() *outside.Release {
+	return &outside.Release{Delay: time.Duration(r.Delay), Reason: r.Reason}
+}
+
+func renewLeases(c *call) (answer, error) {
+	var body HeartbeatBody
+	if err := c.input(new(none), &body); err != nil {
+		return answer{}, err
+	}
+	err := checkBatch("heartbeats", len(body.Heartbeats))
+	if err == nil {
+		err = c.allowTokens(len(body.Heartbeats), func(i int) outside.Token { return body.Heartbeats[i].Token })
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	d, err := c.dispatcher()
+	if err != nil {
+		return answer{}, err
+	}
+	beats := make([]outside.Beat, len(body.Heartbeats))
+	for i, h := range body.Heartbeats {
+		beats[i] = outside.Beat{Token: h.Token, Log: h.Log}
+		if h.Progress != nil {
+			beats[i].Progress = &outside.Progress{Fraction: h.Progress.Fraction, Message: h.Progress.Message}
+		}
+	}
+	answers := make([]Renewed, len(beats))
+	for i, beaten := range d.Heartbeat(c.r.Context(), beats...) {
+		answers[i] = Renewed{Problem: c.problem(beaten.Err)}
+		if beaten.Err == nil {
+			answers[i].LeaseEnds, answers[i].Cancel = beaten.LeaseEnds.UTC(), beaten.Cancel
+		}
+	}
+	return ok(HeartbeatAnswer{answers}), nil
+}
+
+// work are the actions of the workers' routes.
+var work = []guard.Action{guard.Work}
