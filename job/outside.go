@@ -109,8 +109,6 @@ func PayloadOf(j amboy.Job) (Payload, bool) {
 	return p, err == nil
 }
 
-func (j *outsideJob) getPayload() (Payload, error) { return j.Payload, nil }
-
 func (j *typed[A]) getPayload() (Payload, error) {
 	if j.payload != nil {
 		return Payload{JSON: j.payload}, nil
@@ -221,7 +219,9 @@ func (j *outsideJob) RunsHere() bool { return false }
 // Run fails: the process has no function for the job.
 func (j *outsideJob) Run(context.Context) { j.AddError(amboy.NonRetryable(ErrNotHere)) }
 
-func (j *outsideJob) setPayload(p Payload) error {
+func (j *outsideJob) getPayload() (Payload, error) { return j.Payload, nil } //nolint:unparam // Typed jobs may fail.
+
+func (j *outsideJob) setPayload(p Payload) error { //nolint:unparam // Typed jobs may fail.
 	j.Payload = p
 	return nil
 }
@@ -278,7 +278,7 @@ func SetResultJSON(j amboy.Job, result json.RawMessage) error {
 	return nil
 }
 
-func (j *outsideJob) setResultJSON(result json.RawMessage) error {
+func (j *outsideJob) setResultJSON(result json.RawMessage) error { //nolint:unparam // Typed jobs may fail.
 	j.setResult(&result)
 	return nil
 }

@@ -44,7 +44,7 @@ func TestWaitReturnsTheResult(t *testing.T) {
 		var failed *job.NoResultError
 		require.ErrorAs(t, err, &failed)
 		assert.Equal(t, amboy.StateFailed, failed.State)
-		assert.ErrorContains(t, err, "negative")
+		require.ErrorContains(t, err, "negative")
 
 		var wrong *job.WrongTypeError
 		require.ErrorAs(t, nap.Wait(t.Context(), q, "negative"), &wrong)

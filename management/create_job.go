@@ -65,28 +65,28 @@ func (n NewJob) validateKey() error {
 	return validateText("idempotency_key", n.IdempotencyKey)
 }
 
-func (i *inspector) CreateJob(ctx context.Context, job NewJob) (Created, error) {
-	if err := i.check(job.Validate()); err != nil {
+func (i *inspector) CreateJob(ctx context.Context, wanted NewJob) (Created, error) {
+	if err := i.check(wanted.Validate()); err != nil {
 		return Created{}, fmt.Errorf("creating a job: %w", err)
 	}
-	q, err := i.open(ctx, job.Queue, job.Outside)
+	q, err := i.open(ctx, wanted.Queue, wanted.Outside)
 	if err != nil {
-		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
+		return Created{}, fmt.Errorf("creating a job in queue %q: %w", wanted.Queue, err)
 	}
 	// Invalid arguments are reported before anything is stored.
-	if _, err = job.build(q, "any"); err != nil {
-		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
+	if _, err = wanted.build(q, "any"); err != nil {
+		return Created{}, fmt.Errorf("creating a job in queue %q: %w", wanted.Queue, err)
 	}
-	created, err := i.createOnce(ctx, q, job)
+	created, err := i.createOnce(ctx, q, wanted)
 	var invalidArgument *InvalidArgumentError
 	if errors.As(err, &invalidArgument) {
-		return Created{}, fmt.Errorf("creating a job in queue %q: %w", job.Queue, err)
+		return Created{}, fmt.Errorf("creating a job in queue %q: %w", wanted.Queue, err)
 	}
-	entry := AuditEntry{What: "create", Queue: job.Queue, JobID: created.ID, Detail: job.detail()}
+	entry := AuditEntry{What: "create", Queue: wanted.Queue, JobID: created.ID, Detail: wanted.detail()}
 	switch {
 	case err != nil:
-		entry.JobID = job.ID
-		err = fmt.Errorf("creating a job of type %q in queue %q: %w", job.Type, job.Queue, err)
+		entry.JobID = wanted.ID
+		err = fmt.Errorf("creating a job of type %q in queue %q: %w", wanted.Type, wanted.Queue, err)
 	case created.Repeated:
 		entry.Skipped = 1
 	default:
@@ -124,28 +124,28 @@ func (i *inspector) open(ctx context.Context, name string, mayMake bool) (amboy.
 
 // createOnce puts a job. If the request repeats the idempotency key of an earlier one, it
 // returns the job of that one instead.
-func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (Created, error) {
-	id := job.ID
+func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, wanted NewJob) (Created, error) {
+	id := wanted.ID
 	if id == "" {
 		id = rand.Text()
 	}
-	if job.IdempotencyKey == "" {
-		return Created{JobRef: JobRef{job.Queue, id}}, put(ctx, q, job, id)
+	if wanted.IdempotencyKey == "" {
+		return Created{JobRef: JobRef{wanted.Queue, id}}, put(ctx, q, wanted, id)
 	}
 	// This must be read before another request with the same key can put the job.
-	existed, err := i.exists(ctx, JobRef{job.Queue, job.ID})
+	existed, err := i.exists(ctx, JobRef{wanted.Queue, wanted.ID})
 	if err != nil {
 		return Created{}, fmt.Errorf("checking for a job with the same ID: %w", err)
 	}
-	request, isNew, err := i.claimKey(ctx, job, id)
+	request, isNew, err := i.claimKey(ctx, wanted, id)
 	if err != nil {
 		return Created{}, fmt.Errorf("checking for an earlier request with the same idempotency key: %w", err)
 	}
-	created := Created{JobRef: JobRef{job.Queue, request.ID}, Repeated: true}
+	created := Created{JobRef: JobRef{wanted.Queue, request.ID}, Repeated: true}
 	if request.Done {
 		return created, nil
 	}
-	err = put(ctx, q, job, request.ID)
+	err = put(ctx, q, wanted, request.ID)
 	switch {
 	case err == nil:
 		created.Repeated = false // the earlier request had not put the job
@@ -157,7 +157,7 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 		switch {
 		case isOurs && (!isNew || !existed): // another request with the key has put it
 		case isNew: // a repetition must be refused too
-			return Created{}, errors.Join(err, i.forgetKey(ctx, job))
+			return Created{}, errors.Join(err, i.forgetKey(ctx, wanted))
 		default:
 			return Created{}, err
 		}
@@ -165,26 +165,26 @@ func (i *inspector) createOnce(ctx context.Context, q amboy.Queue, job NewJob) (
 		return Created{}, err
 	}
 	request.Done = true
-	if err := i.keepRequest(ctx, job, request); err != nil {
+	if err := i.keepRequest(ctx, wanted, request); err != nil {
 		return Created{}, fmt.Errorf("the job was put, but its idempotency key could not be kept: %w", err)
 	}
 	return created, nil
 }
 
 // exists reports whether a job exists. Without an ID it reports false.
-func (i *inspector) exists(ctx context.Context, job JobRef) (bool, error) {
-	if job.ID == "" {
+func (i *inspector) exists(ctx context.Context, ref JobRef) (bool, error) {
+	if ref.ID == "" {
 		return false, nil
 	}
-	_, err := i.store.Admin().Get(ctx, job.Queue, job.ID)
+	_, err := i.store.Admin().Get(ctx, ref.Queue, ref.ID)
 	if amboy.IsJobNotFoundError(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func put(ctx context.Context, q amboy.Queue, job NewJob, id string) error {
-	j, err := job.build(q, id)
+func put(ctx context.Context, q amboy.Queue, wanted NewJob, id string) error {
+	j, err := wanted.build(q, id)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (n NewJob) fillDefined(j defined, q amboy.Queue, id string, due, deadline t
 	if err == nil {
 		return nil
 	}
-	if wrong := n.asInvalid(err); n.JobOptions.isSet() && wrong != err { //nolint:errorlint // It is the same error.
+	if wrong := n.asInvalid(err); n.isSet() && wrong != err { //nolint:errorlint // It is the same error.
 		return wrong
 	}
 	return invalid("args", string(n.Args), err.Error())

@@ -32,7 +32,7 @@ type request struct {
 // earlier one. If the earlier one had other contents, it returns an *InvalidArgumentError.
 func (i *inspector) claimKey(ctx context.Context, job NewJob, id string) (kept request, isNew bool, err error) {
 	values := []any{job.Type, job.ID, job.Args, job.Priority, job.Due, job.Deadline}
-	if job.JobOptions.isSet() { // else the digest is that of versions without options
+	if job.isSet() { // else the digest is that of versions without options
 		values = append(values, job.JobOptions)
 	}
 	hash, err := digest(values...)

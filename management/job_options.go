@@ -311,13 +311,11 @@ func (n *NewJob) fillPlain(j amboy.Job) error {
 // checkType returns an error for a type of which no job can be put.
 func (n *NewJob) checkType() error {
 	factory, err := registry.GetJobFactory(n.Type)
+	isRegistered := err == nil
 	switch {
-	case err != nil && !n.Outside:
+	case !isRegistered && !n.Outside:
 		return invalid("type", n.Type, "must be registered in this process, unless the job is for outside workers")
-	case err != nil || !n.Outside:
-		return nil
-	}
-	if hasFunction(factory) {
+	case isRegistered && n.Outside && hasFunction(factory):
 		return invalid("outside", "true", fmt.Sprintf("must be false for type %q, which runs in this process", n.Type))
 	}
 	return nil

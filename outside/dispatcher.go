@@ -226,11 +226,12 @@ const maxLeasedBytes = 32 << 20
 
 // claim takes leases without waiting. next is when there may be more because a time comes.
 func (d *Dispatcher) claim(ctx context.Context, req LeaseRequest) (jobs []Job, next time.Time, err error) {
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
-	defer cancel()
-	if err := ctx.Err(); err != nil {
+	err = ctx.Err()
+	if err != nil {
 		return nil, time.Time{}, err
 	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	defer cancel()
 	owner := d.owner
 	if req.Worker != "" {
 		owner += "/" + req.Worker

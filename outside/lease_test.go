@@ -53,8 +53,8 @@ func TestCompletedJobHasItsResult(t *testing.T) {
 		assert.JSONEq(f, `{"value":{"n":12345678901234567890}}`, string(f.record("a").Result.Raw()))
 		stored, ok := f.queue().Get(f.ctx, "a")
 		require.True(f, ok)
-		assert.NoError(f, stored.Error())
-		assert.ErrorIs(f, f.complete(j, `2`), outside.ErrLeaseLost)
+		require.NoError(f, stored.Error())
+		require.ErrorIs(f, f.complete(j, `2`), outside.ErrLeaseLost)
 	})
 }
 
@@ -120,9 +120,9 @@ func TestReleaseIsNoAttempt(t *testing.T) {
 		assert.NotEqual(f, first.Token, second.Token)
 
 		// Fencing: the first worker no longer has the job.
-		assert.ErrorIs(f, f.complete(first, `1`), outside.ErrLeaseLost)
-		assert.ErrorIs(f, f.dispatcher.Heartbeat(f.ctx, outside.Beat{Token: first.Token})[0].Err, outside.ErrLeaseLost)
-		assert.ErrorIs(f, f.ack(outside.Ack{Token: first.Token, Checkpoint: &outside.Checkpoint{}}), outside.ErrLeaseLost)
+		require.ErrorIs(f, f.complete(first, `1`), outside.ErrLeaseLost)
+		require.ErrorIs(f, f.dispatcher.Heartbeat(f.ctx, outside.Beat{Token: first.Token})[0].Err, outside.ErrLeaseLost)
+		require.ErrorIs(f, f.ack(outside.Ack{Token: first.Token, Checkpoint: &outside.Checkpoint{}}), outside.ErrLeaseLost)
 		f.hasState("a", amboy.StateRunning)
 		require.NoError(f, f.ack(outside.Ack{Token: second.Token, Release: &outside.Release{Delay: time.Hour, Reason: "moon"}}))
 		assert.Empty(f, f.lease(1))
@@ -249,7 +249,7 @@ func TestWaitingLeaseGetsAJobThatIsPut(t *testing.T) {
 			req := request()
 			req.Wait = time.Minute
 			jobs, err := f.dispatcher.Lease(f.ctx, req)
-			if assert.NoError(f, err) && assert.Len(f, jobs, 1) {
+			if require.NoError(f, err) && assert.Len(f, jobs, 1) {
 				got <- jobs[0]
 			}
 			close(got)
@@ -297,12 +297,12 @@ func TestManyAreAcknowledgedAtOnce(t *testing.T) {
 		for i, err := range errs {
 			switch i {
 			case 3:
-				assert.ErrorIs(f, err, outside.ErrBadToken)
+				require.ErrorIs(f, err, outside.ErrBadToken)
 			case 4:
 				var invalid *outside.InvalidError
-				assert.ErrorAs(f, err, &invalid)
+				require.ErrorAs(f, err, &invalid)
 			default:
-				assert.NoError(f, err)
+				require.NoError(f, err)
 			}
 		}
 		assert.Equal(f, 18, f.queue().Stats(f.ctx).Completed)
@@ -396,7 +396,7 @@ func TestTimeToRunIsAFailedAttempt(t *testing.T) {
 				assert.Equal(f, 1, again[0].Attempt)
 				assert.Equal(f, jobs[0].RunBy, time.Now().Truncate(time.Millisecond))
 				assert.Nil(f, f.record("a").Status.Interruptions)
-				assert.ErrorIs(f, f.complete(jobs[0], `1`), outside.ErrLeaseLost)
+				require.ErrorIs(f, f.complete(jobs[0], `1`), outside.ErrLeaseLost)
 				require.NoError(f, f.complete(again[0], ``))
 			})
 		})
@@ -496,7 +496,7 @@ func TestAWorkerThatLeavesGetsNoJob(t *testing.T) {
 			req := request()
 			req.Wait = time.Minute
 			_, err := f.dispatcher.Lease(ctx, req)
-			assert.ErrorIs(f, err, context.Canceled)
+			require.ErrorIs(f, err, context.Canceled)
 		})
 		synctest.Wait()
 		cancel()
@@ -516,15 +516,15 @@ func TestTooManyWaiting(t *testing.T) {
 		for range 2 {
 			waiting.Go(func() {
 				_, err := f.dispatcher.Lease(f.ctx, req)
-				assert.NoError(f, err)
+				require.NoError(f, err)
 			})
 		}
 		synctest.Wait()
 		_, err := f.dispatcher.Lease(f.ctx, req)
-		assert.ErrorIs(f, err, outside.ErrTooManyWaiting)
+		require.ErrorIs(f, err, outside.ErrTooManyWaiting)
 		waiting.Wait()
 		_, err = f.dispatcher.Lease(f.ctx, req)
-		assert.NoError(f, err)
+		require.NoError(f, err)
 	})
 }
 
@@ -535,15 +535,15 @@ func TestCloseEndsWaitingLeases(t *testing.T) {
 			req := request()
 			req.Wait = time.Minute
 			_, err := f.dispatcher.Lease(f.ctx, req)
-			assert.ErrorIs(f, err, outside.ErrClosed)
+			require.ErrorIs(f, err, outside.ErrClosed)
 		})
 		synctest.Wait()
 		require.NoError(f, f.dispatcher.Close(f.ctx))
 		waiting.Wait()
 		_, err := f.dispatcher.Lease(f.ctx, request())
-		assert.ErrorIs(f, err, outside.ErrClosed)
-		assert.ErrorIs(f, f.ack(outside.Ack{Token: "x", Complete: &outside.Complete{}}), outside.ErrClosed)
-		assert.ErrorIs(f, f.dispatcher.Heartbeat(f.ctx, outside.Beat{Token: "x"})[0].Err, outside.ErrClosed)
+		require.ErrorIs(f, err, outside.ErrClosed)
+		require.ErrorIs(f, f.ack(outside.Ack{Token: "x", Complete: &outside.Complete{}}), outside.ErrClosed)
+		require.ErrorIs(f, f.dispatcher.Heartbeat(f.ctx, outside.Beat{Token: "x"})[0].Err, outside.ErrClosed)
 	})
 }
 

@@ -119,7 +119,8 @@ func inMemory(t *testing.T, opts outside.Options, test func(*fixture)) {
 	})
 }
 
-func newFixture(t *testing.T, ctx context.Context, open func() driver.Driver, opts outside.Options) *fixture { //nolint:revive // It is not t.Context.
+//nolint:contextcheck,revive // The context is not t.Context, and does not end the queues.
+func newFixture(t *testing.T, ctx context.Context, open func() driver.Driver, opts outside.Options) *fixture {
 	t.Helper()
 	f := &fixture{T: t, ctx: ctx, open: open, driver: open()}
 	_, isMemory := f.driver.(*memory.Driver)
@@ -150,8 +151,8 @@ func (f *fixture) close() {
 	}
 	f.closed = true
 	ctx := context.Background()
-	assert.NoError(f, f.dispatcher.Close(ctx))
-	assert.NoError(f, f.group.Close(ctx))
+	require.NoError(f, f.dispatcher.Close(ctx))
+	require.NoError(f, f.group.Close(ctx))
 }
 
 // queue returns the queue.

@@ -37,7 +37,7 @@ func (d *Dispatcher) waitForEnd(ctx context.Context, queueName, id string) error
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(d.open, cancel)()
+	defer context.AfterFunc(d.open, cancel)() //nolint:contextcheck // It ends with the dispatcher too.
 	waiter, ok := q.(amboy.CompletionWaiter)
 	switch {
 	case ok && waiter.WaitJobComplete(ctx, id):

@@ -356,7 +356,8 @@ func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, e
 			delayed.RetryIn(*end.RetryIn)
 		}
 	case len(end.Result) > 0:
-		if err = job.SetResultJSON(j, end.Result); err != nil {
+		err = job.SetResultJSON(j, end.Result)
+		if err != nil {
 			return nil, err
 		}
 	}

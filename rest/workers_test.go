@@ -145,7 +145,7 @@ func TestAWorkerOverHTTPRunsJobs(t *testing.T) {
 
 	jobs, _ = w.lease(`,"wait":"1m"`)
 	require.Len(t, jobs, 1)
-	assert.Equal(t, 2.0, jobs[0]["attempt"])
+	assert.EqualValues(t, 2, jobs[0]["attempt"])
 	jobs, answer = w.lease(fmt.Sprintf(`,"acknowledge":[{"token":%q,"complete":{"result":{"w":1}}},{"token":%q,"complete":{}}]`, jobs[0]["token"], j["token"]))
 	assert.Empty(t, jobs)
 	acknowledged := answer["acknowledged"].([]any)

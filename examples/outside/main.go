@@ -46,12 +46,13 @@ type countResult struct {
 var count = job.DeclareResult[countArgs, countResult]("count", 1, job.Defaults[countArgs]{MaxAttempts: 3, RetryPolicy: retry.Fixed{}})
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	file := flag.String("db", "outside.db", "the file of the jobs")
 	address := flag.String("listen", "localhost:8080", "the address of the HTTP server")
 	flag.Parse()
-	if err := run(ctx, *file, *address, os.Stdin, os.Stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *file, *address, os.Stdin, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "outside:", err)
 		os.Exit(1)
 	}
@@ -64,7 +65,7 @@ func run(ctx context.Context, file, address string, in io.Reader, out io.Writer)
 		return err
 	}
 	defer s.close(context.WithoutCancel(ctx))
-	fmt.Fprintf(out, "Type lines of text. In another terminal start a worker in examples/outside:\n\n"+
+	_, _ = fmt.Fprintf(out, "Type lines of text. In another terminal start a worker in examples/outside:\n\n"+
 		"  export AMBOY_URL=%s AMBOY_TOKEN=%s\n  python3 worker.py texts\n  node worker.mjs texts\n  bash worker.sh texts\n\n", s.url, s.token)
 	return countLines(ctx, s.queue, in, out)
 }
@@ -96,7 +97,8 @@ func start(ctx context.Context, file, address string) (s *service, err error) {
 			s.close(ctx)
 		}
 	}()
-	if err = q.Start(ctx); err != nil {
+	err = q.Start(ctx)
+	if err != nil {
 		return nil, err
 	}
 	s.dispatcher, err = outside.New(q, outside.Options{})
@@ -156,11 +158,11 @@ func countLines(ctx context.Context, q amboy.Queue, in io.Reader, out io.Writer)
 		var failed *job.NoResultError
 		switch {
 		case errors.As(err, &failed):
-			fmt.Fprintln(out, failed)
+			_, _ = fmt.Fprintln(out, failed)
 		case err != nil:
 			return err
 		default:
-			fmt.Fprintf(out, "%d words, counted by %s\n", result.Words, result.By)
+			_, _ = fmt.Fprintf(out, "%d words, counted by %s\n", result.Words, result.By)
 		}
 	}
 	return lines.Err()

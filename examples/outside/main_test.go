@@ -52,7 +52,7 @@ func testWorker(t *testing.T, name string, command []string) {
 	worker.Env = append(os.Environ(), "AMBOY_URL="+s.url, "AMBOY_TOKEN="+s.token, "AMBOY_LEASE=1.2", "AMBOY_WAIT=1")
 	var printed bytes.Buffer
 	worker.Stdout, worker.Stderr = &printed, &printed
-	if err := worker.Start(); err != nil {
+	if err = worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { t.Logf("the worker has printed: %s", &printed) }()
@@ -102,7 +102,7 @@ func testCancel(ctx context.Context, t *testing.T, s *service) {
 		t.Fatal(err)
 	}
 	defer unsubscribe()
-	if _, err := count.Put(ctx, s.queue, countArgs{Text: "a b c d e f g h", Pause: 0.3}, job.ID("canceled")); err != nil {
+	if _, err = count.Put(ctx, s.queue, countArgs{Text: "a b c d e f g h", Pause: 0.3}, job.ID("canceled")); err != nil {
 		t.Fatal(err)
 	}
 	for event := range events {
@@ -110,7 +110,7 @@ func testCancel(ctx context.Context, t *testing.T, s *service) {
 			break
 		}
 	}
-	if _, err := inspector.ActOn(ctx, "texts", "canceled", management.Action{Kind: management.Cancel}); err != nil {
+	if _, err = inspector.ActOn(ctx, "texts", "canceled", management.Action{Kind: management.Cancel}); err != nil {
 		t.Fatal(err)
 	}
 	var failed *job.NoResultError

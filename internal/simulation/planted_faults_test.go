@@ -191,8 +191,8 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "the same end is offered again and again", file: "internal/core/finish.go",
-		right: "at = i\nbreak",
-		wrong: "_ = i\nbreak",
+		right: "c.do(Refused{Run: r, Err: err})\n}\nc.ends.waiting = append(c.ends.waiting, r)",
+		wrong: "c.do(Refused{Run: r, Err: err})\n}\nc.ends.waiting = slices.Insert(c.ends.waiting, 0, r)",
 	},
 	{
 		name: "pauses between tries grow without end", file: "internal/core/finish.go",

@@ -332,8 +332,8 @@ func queuesPruned(f *fixture) {
 
 	prune := func(unused time.Time, limit int) int {
 		f.Helper()
-		pruned, err := f.driver.Prune(f.ctx, driver.PruneRequest{Unused: unused, Limit: limit, Keep: []string{"kept"}})
-		require.NoError(f, err)
+		pruned, pruneErr := f.driver.Prune(f.ctx, driver.PruneRequest{Unused: unused, Limit: limit, Keep: []string{"kept"}})
+		require.NoError(f, pruneErr)
 		left := f.queueNames()
 		maps.DeleteFunc(f.removed, func(queue string, _ int) bool { return !slices.Contains(left, queue) })
 		f.consistent()

@@ -114,7 +114,32 @@ func transactionSeesItself(f *fixture) {
 	require.NoError(f, tx.Commit())
 	f.consistent()
 	f.end(f.claimOne("a"), amboy.StateSucceeded)
-	f.claimOne("dependent")
+	f.claimSoon("dependent")
+}
+
+// claimSoon claims a record that the driver may only make ready after the commit of the
+// transaction that put it.
+func (f *fixture) claimSoon(id string) {
+	f.Helper()
+	news := make(chan struct{}, 1)
+	cancel := f.driver.Subscribe(func(driver.Change) {
+		select {
+		case news <- struct{}{}:
+		default: // already notified
+		}
+	})
+	defer cancel()
+	for {
+		if records := f.claim(1); len(records) > 0 {
+			require.Equal(f, []string{id}, jobIDs(records))
+			return
+		}
+		select {
+		case <-news:
+		case <-f.ctx.Done():
+			require.Fail(f, "the record did not become ready", id)
+		}
+	}
 }
 
 func transactionDraining(f *fixture) {

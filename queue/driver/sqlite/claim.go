@@ -181,7 +181,8 @@ func (c *changes) soundTimes() (due, expires instant, left bool, err error) {
 	if !errors.Is(err, errDamagedRow) {
 		return due, expires, left, err
 	}
-	if err = c.parkDamagedTimes(err); err != nil {
+	err = c.parkDamagedTimes(err)
+	if err != nil {
 		return due, expires, left, err
 	}
 	return c.nextTimes()

@@ -141,7 +141,8 @@ func (c *changes) parkDamagedTimes(reason error) error {
 		if j.place >= parked {
 			continue
 		}
-		if err = c.park(j, fmt.Sprintf("%v: %v", errDamagedRow, reason)); err != nil {
+		err = c.park(j, fmt.Sprintf("%v: %v", errDamagedRow, reason))
+		if err != nil {
 			return err
 		}
 	}

@@ -129,7 +129,8 @@ func (c *changes) readFirst(f *finishedRecords) error {
 	if err != nil || damage == nil {
 		return err
 	}
-	if err = c.queryText(dropDamagedForgetAt, func(*row) error { return nil }, f.queue); err != nil {
+	err = c.queryText(dropDamagedForgetAt, func(*row) error { return nil }, f.queue)
+	if err != nil {
 		return err
 	}
 	_, err = c.one(firstToForget, func(r *row) { f.first = r.time() }, f.queue)

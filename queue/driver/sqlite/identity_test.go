@@ -139,7 +139,7 @@ func startBlocked(ctx context.Context, t *testing.T, d *sqlite.Driver) (q amboy.
 	spy := endSpy{d, make(chan error, 1)}
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: spy, Name: "mail", NumWorkers: 4, LockTimeout: time.Minute})
 	require.NoError(t, err)
-	t.Cleanup(func() { q.Close(context.Background()) })
+	t.Cleanup(func() { q.Close(context.WithoutCancel(ctx)) })
 	started, finished := make(chan struct{}), make(chan struct{})
 	errands.Store("blocked", func(_ context.Context, j *errand) {
 		close(started)

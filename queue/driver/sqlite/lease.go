@@ -234,8 +234,8 @@ func (d *Driver) leasesOver(ctx context.Context) (over []lease, err error) {
 	began := d.elapsed()
 	err = d.reads.query(ctx, readLeases, func(r *row) error {
 		l := lease{seq: r.integer(), count: r.integer(), until: r.time(), modTime: r.time()}
-		if err := r.damage(); err != nil {
-			l.damage = err.Error()
+		if damage := r.damage(); damage != nil {
+			l.damage = damage.Error()
 		}
 		if !l.until.Valid || l.damage != "" { // see noteBoot
 			over = append(over, l)

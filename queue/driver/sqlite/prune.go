@@ -30,7 +30,8 @@ func (d *Driver) Prune(ctx context.Context, req driver.PruneRequest) (int, error
 }
 
 func (d *Driver) prune(ctx context.Context, req driver.PruneRequest) (pruned int, err error) {
-	if err = req.Validate(); err != nil {
+	err = req.Validate()
+	if err != nil {
 		return 0, err
 	}
 	unused, err := d.emptyQueues(ctx, req)
@@ -66,11 +67,13 @@ func (d *Driver) emptyQueues(ctx context.Context, req driver.PruneRequest) (foun
 
 // prune drops queues, unless they have been used since they were read.
 func (c *changes) prune(some []int64, unused instant) (pruned int, err error) {
-	if err = c.flush(); err != nil {
+	err = c.flush()
+	if err != nil {
 		return 0, err
 	}
 	for _, key := range some {
-		n, err := c.exec(dropQueue, key, unused)
+		var n int64
+		n, err = c.exec(dropQueue, key, unused)
 		if err != nil {
 			return 0, err
 		}

@@ -330,7 +330,8 @@ func (w *writer) check() error {
 	if err != nil {
 		return fmt.Errorf("reading the schema version: %w", err)
 	}
-	if err = checkSchema(int(schema), w.schema); err != nil {
+	err = checkSchema(int(schema), w.schema)
+	if err != nil {
 		return err
 	}
 	prunings, err := w.number(prunings)

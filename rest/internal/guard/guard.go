@@ -168,7 +168,8 @@ func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error 
 	if job.Type == "" {
 		return &management.InvalidArgumentError{Field: "type", Rule: "must not be empty"}
 	}
-	if !slices.Contains(g.opts.CreateTypes, job.Type) && !(g.opts.CreateOutside && job.Outside) {
+	mayCreate := slices.Contains(g.opts.CreateTypes, job.Type) || g.opts.CreateOutside && job.Outside
+	if !mayCreate {
 		return &DeniedError{Access: access, Reason: errType}
 	}
 	return nil
