@@ -191,8 +191,9 @@ var plantedFaults = []plantedFault{
 	},
 	{
 		name: "the same end is offered again and again", file: "internal/core/finish.go",
-		right: "c.do(Refused{Run: r, Err: err})\n}\nc.ends.waiting = append(c.ends.waiting, r)",
-		wrong: "c.do(Refused{Run: r, Err: err})\n}\nc.ends.waiting = slices.Insert(c.ends.waiting, 0, r)",
+		right:  "c.do(Refused{Run: r, Err: err})\n}\nc.ends.waiting = append(c.ends.waiting, r)",
+		wrong:  "c.do(Refused{Run: r, Err: err})\n}\nc.ends.waiting = slices.Insert(c.ends.waiting, 0, r)",
+		unseen: "ends that were never refused come first, so only refused ends wait for each other",
 	},
 	{
 		name: "pauses between tries grow without end", file: "internal/core/finish.go",
