@@ -83,3 +83,27 @@ func run(ctx context.Context, d *sqlite.Driver) error {
 	fmt.Println(stats.Completed, "completed")
 	return err
 }
+
+// Copy the file of a running queue. To restore, stop all processes that use the file, and put the
+// copy in its place.
+func ExampleDriver_Backup() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	opts, copied := sqlite.Options{Path: filepath.Join(dir, "jobs.db")}, sqlite.Options{Path: filepath.Join(dir, "backup.db")}
+	err = errors.Join(
+		with(ctx, opts, func(ctx context.Context, d *sqlite.Driver) error {
+			return errors.Join(store(ctx, d), d.Backup(ctx, copied.Path))
+		}),
+		with(ctx, copied, run),
+		os.RemoveAll(dir),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// running send-1
+	// 1 completed
+}
