@@ -192,3 +192,22 @@ func ReadRow(values []any) (r *driver.Record, err error) {
 	}
 	return s.decode("queue")
 }
+
+// SetFileSystem makes every directory be on a kind of network file system, or on none if it is
+// empty, until restore is called.
+func SetFileSystem(kind string, err error) (restore func()) {
+	was := networkFileSystem
+	networkFileSystem = func(string) (string, error) { return kind, err }
+	return func() { networkFileSystem = was }
+}
+
+// WatchFileSystems records the directories whose file systems are asked for, until restore is
+// called.
+func WatchFileSystems(asked *[]string) (restore func()) {
+	was := networkFileSystem
+	networkFileSystem = func(dir string) (string, error) {
+		*asked = append(*asked, dir)
+		return was(dir)
+	}
+	return func() { networkFileSystem = was }
+}

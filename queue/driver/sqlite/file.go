@@ -53,6 +53,10 @@ func (f *file) open(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
+	err = checkFileSystem(path, opts)
+	if err != nil {
+		return err
+	}
 	err = prepareFile(ctx, path, opts)
 	if err != nil {
 		return err

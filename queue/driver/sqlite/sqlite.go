@@ -3,7 +3,8 @@
 //
 // A file holds any number of queues, and several processes may open it.
 // The file must be on a local disk: SQLite's write-ahead log does not work over
-// a network.
+// a network. Open refuses NFS, SMB, 9p and others where the system says so: on Linux
+// (there also FUSE, unless it is known to be local), macOS, FreeBSD and Windows.
 package sqlite
 
 import (
@@ -46,6 +47,10 @@ type Options struct {
 	// removes the oldest beyond it, even if their retention is not over. 0 means
 	// DefaultKeepFinished; it must not be negative.
 	KeepFinished int
+	// AllowNetworkFileSystem lets Open open a file on a network file system, which it
+	// refuses otherwise. There, machines that use the file at the same time lose jobs or
+	// damage the file; a single machine may do so when it loses the connection.
+	AllowNetworkFileSystem bool
 }
 
 // withDefaults validates the options and fills in the defaults.
@@ -73,6 +78,10 @@ func (o Options) withDefaults() (Options, error) {
 // is being written, the error is the context's error and nothing has changed. If it ends
 // during the write, the call waits for at most one more second, and then returns an error
 // that wraps driver.ErrOutcomeUnknown.
+//
+// Changes fail with an error that wraps ErrFileLost after the file was deleted, moved or
+// replaced, ErrNewerSchema after a newer version of this library has migrated it, and
+// ErrDamaged if it turns out to be damaged. Reads go on as far as they can.
 type Driver struct {
 	opts       Options
 	path       string // absolute
@@ -101,9 +110,12 @@ type Driver struct {
 var _ driver.Driver = (*Driver)(nil)
 
 // Open opens the file, creates it if it does not exist, and migrates it to the schema
-// of this version. It returns an error if the options are invalid, an *NewerSchemaError
-// if a newer version of this library wrote the file, and an error if the file is not a
-// queue file or can't be written. ctx bounds only Open itself.
+// of this version. A new file can be read and written by its owner only; the mode of a
+// file that exists stays. Open returns an error if the options are invalid, a
+// *NewerSchemaError if a newer version of this library wrote the file, an error that wraps
+// ErrNetworkFileSystem if it is on a network file system, one that wraps ErrDamaged if it is
+// no database or is found to be damaged (Open does not read all of it: see Check), and an
+// error if the file is not a queue file or can't be written. ctx bounds only Open itself.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
