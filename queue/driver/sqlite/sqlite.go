@@ -4,7 +4,7 @@
 // A file holds any number of queues, and several processes may open it.
 // The file must be on a local disk: SQLite's write-ahead log does not work over
 // a network. Open refuses NFS, SMB, 9p and others where the system says so: on Linux
-// (there also FUSE, unless it is known to be local), macOS, FreeBSD and Windows.
+// (there also FUSE, unless it is known to be local), macOS and Windows.
 package sqlite
 
 import (
