@@ -38,7 +38,7 @@ func (d *Driver) backup(ctx context.Context, path string) (err error) {
 	if d.isClosed() {
 		return driver.ErrClosed
 	}
-	if err = ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	path, err = filepath.Abs(path)

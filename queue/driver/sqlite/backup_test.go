@@ -94,7 +94,8 @@ func TestABackupUnderLoadIsRestored(t *testing.T) {
 			for i := 0; putting.Err() == nil; i++ {
 				id := fmt.Sprintf("load-%d-%d", p, i)
 				errands.Store(id, run)
-				if !assert.NoError(t, q.Put(ctx, newErrand(id))) {
+				if err := q.Put(ctx, newErrand(id)); err != nil {
+					t.Errorf("putting %q: %v", id, err)
 					return
 				}
 				mu.Lock()

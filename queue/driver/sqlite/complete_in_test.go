@@ -53,7 +53,7 @@ func ExampleWithTx_completeIn() {
 }
 
 func shipOne(ctx context.Context, d *sqlite.Driver, path string) (err error) {
-	shop, err = sql.Open("sqlite", path+"?_txlock=immediate")
+	shop, err = sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		return err
 	}

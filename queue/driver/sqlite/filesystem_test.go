@@ -46,7 +46,7 @@ func TestOpenFollowsLinksToTheFileSystem(t *testing.T) {
 	var asked []string
 	defer sqlite.WatchFileSystems(&asked)()
 	open(t, sqlite.Options{Path: link})
-	real, err := filepath.EvalSymlinks(filepath.Dir(path))
+	actual, err := filepath.EvalSymlinks(filepath.Dir(path))
 	require.NoError(t, err)
-	assert.Equal(t, []string{real}, asked)
+	assert.Equal(t, []string{actual}, asked)
 }

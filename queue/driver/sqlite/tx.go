@@ -20,7 +20,8 @@ type transaction struct{ *sql.Tx }
 // otherwise these calls return an error. After an error the caller should roll back. The
 // rules of SQLite apply: only one transaction writes at a time, so it should be short, and
 // should acquire the right to write when it begins ("_txlock=immediate" in the name of the
-// handle).
+// handle), and wait for it ("_pragma=busy_timeout(5000)"): else it fails while the driver, or
+// another process, writes.
 //
 // Other calls do not use the transaction.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
