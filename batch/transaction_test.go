@@ -21,7 +21,7 @@ func TestABatchIsPutInATransaction(t *testing.T) {
 	q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, CloseDriver: true, NumWorkers: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { q.Close(t.Context()) })
-	db, err := sql.Open("sqlite", path+"?_txlock=immediate")
+	db, err := sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, db.Close()) }()
 

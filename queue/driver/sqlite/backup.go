@@ -38,8 +38,8 @@ func (d *Driver) backup(ctx context.Context, path string) (err error) {
 	if d.isClosed() {
 		return driver.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if ended := ctx.Err(); ended != nil {
+		return ended
 	}
 	path, err = filepath.Abs(path)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 		Break:     func(t *testing.T, d driver.Driver) (repair func()) { return lock(t, s.paths[d]) },
 		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
-			db, err := sql.Open("sqlite", s.paths[d]+"?_txlock=immediate")
+			db, err := sql.Open("sqlite", s.paths[d]+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, db.Close()) })
 			tx, err := db.BeginTx(ctx, nil)

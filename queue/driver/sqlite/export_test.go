@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -210,4 +211,17 @@ func WatchFileSystems(asked *[]string) (restore func()) {
 		return was(dir)
 	}
 	return func() { networkFileSystem = was }
+}
+
+// AwaitPending waits until n changes wait for the one that is being written.
+func AwaitPending(d *Driver, n int) {
+	for {
+		d.writer.mu.Lock()
+		pending := len(d.writer.pending)
+		d.writer.mu.Unlock()
+		if pending == n {
+			return
+		}
+		runtime.Gosched()
+	}
 }

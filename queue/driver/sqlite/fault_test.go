@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,35 @@ func large(t *testing.T, id string) *driver.Record {
 	r := newRecord(t, id)
 	r.Job = registry.NewBody([]byte(`{"filler":"`+strings.Repeat("x", 1<<20)+`"}`), true)
 	return r
+}
+
+// A full file ends the transaction of a change, savepoints and all. The changes that were to be
+// made with it failed too.
+func TestAChangeWithoutRoomFailsAlone(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	insert(t, d, newRecord(t, "first"))
+	require.NoError(t, sqlite.Exec(d, "PRAGMA max_page_count = 1"))
+	require.NoError(t, sqlite.DefineFunction(d, "test_block", func() {
+		blocked <- struct{}{}
+		<-resume
+	}))
+	var calls sync.WaitGroup
+	calls.Go(func() { assert.NoError(t, sqlite.Exec(d, "SELECT test_block()")) })
+	<-blocked
+	big, small := large(t, "large"), newRecord(t, "small")
+	calls.Go(func() {
+		_, err := d.Insert(t.Context(), []*driver.Record{big})
+		assert.ErrorContains(t, err, "database or disk is full")
+	})
+	sqlite.AwaitPending(d, 1)
+	calls.Go(func() {
+		errs, err := d.Insert(t.Context(), []*driver.Record{small})
+		assert.NoError(t, errors.Join(append(errs, err)...))
+	})
+	sqlite.AwaitPending(d, 2)
+	resume <- struct{}{}
+	calls.Wait()
+	assert.Equal(t, []string{"first", "small"}, list(t, d))
 }
 
 // A driver whose file is full returns an error, and works again when there is room.

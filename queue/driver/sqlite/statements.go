@@ -13,9 +13,6 @@ const (
 	dataVersion
 	userVersion
 	emptyLog
-	savepoint
-	rollbackToSavepoint
-	releaseSavepoint
 
 	findQueue
 	insertQueue
@@ -152,10 +149,6 @@ var statementTexts = [statements]string{
 	dataVersion:  `PRAGMA data_version`,
 	userVersion:  `PRAGMA user_version`,
 	emptyLog:     `PRAGMA wal_checkpoint(TRUNCATE)`,
-
-	savepoint:           `SAVEPOINT change`,
-	rollbackToSavepoint: `ROLLBACK TO change`,
-	releaseSavepoint:    `RELEASE change`,
 
 	findQueue:   `SELECT id FROM queues WHERE name = ?`,
 	insertQueue: `INSERT INTO queues (name, used) VALUES (?, ?) RETURNING id`,

@@ -129,7 +129,7 @@ func ExampleWithTx() {
 }
 
 func orderTwice(ctx context.Context, d *sqlite.Driver, path string) error {
-	db, err := sql.Open("sqlite", path+"?_txlock=immediate")
+	db, err := sql.Open("sqlite", path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		return err
 	}

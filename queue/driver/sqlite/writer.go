@@ -274,7 +274,8 @@ func (w *writer) serve() {
 	err = w.transact(batch, (*changes).make)
 	var failure *changeError
 	if errors.As(err, &failure) && len(batch) > 1 {
-		err = w.eachAlone(batch)
+		w.eachAlone(batch)
+		err = nil
 	}
 	if undo := w.deliver(batch, err); len(undo) > 0 {
 		w.undo(undo)
@@ -438,26 +439,17 @@ func (c *changes) make(batch []*change) error {
 	return nil
 }
 
-// eachAlone makes changes one by one after one of them has failed, so that the others
-// succeed.
-func (w *writer) eachAlone(batch []*change) error {
-	err := w.begin(func() bool { return w.isAwaited(batch) })
-	if err != nil {
-		return err
-	}
-	return w.transact(batch, func(c *changes, batch []*change) error {
-		for _, change := range batch {
-			var fatal error
-			change.err, fatal = c.makeAlone(change)
-			if fatal != nil {
-				return fatal
-			}
-			if change.err != nil {
-				change.err = w.failed("writing", change.err)
-			}
+// eachAlone makes each change in a transaction of its own after one of them has failed, so
+// that the others succeed. Savepoints would not do: some errors, such as that of a full disk,
+// end the whole transaction.
+func (w *writer) eachAlone(batch []*change) {
+	for _, c := range batch {
+		alone := []*change{c}
+		c.err = w.begin(func() bool { return w.isAwaited(alone) })
+		if c.err == nil {
+			c.err = w.transact(alone, (*changes).make)
 		}
-		return nil
-	})
+	}
 }
 
 // isAwaited reports whether a caller still waits for a change of the batch.
@@ -465,27 +457,6 @@ func (w *writer) isAwaited(batch []*change) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(batch, func(c *change) bool { return c.state == underWay })
-}
-
-// makeAlone makes a change, or undoes it and returns why it failed. A fatal error affects
-// the whole transaction.
-func (c *changes) makeAlone(change *change) (failure, fatal error) {
-	if _, fatal = c.exec(savepoint); fatal != nil {
-		return nil, fatal
-	}
-	failure = change.attempt(c)
-	if failure == nil {
-		failure = c.flush()
-	}
-	if failure != nil {
-		if _, fatal = c.exec(rollbackToSavepoint); fatal != nil {
-			return nil, errors.Join(failure, fatal)
-		}
-		clear(c.counts)
-		clear(c.found)
-	}
-	_, fatal = c.exec(releaseSavepoint)
-	return failure, fatal
 }
 
 // deliver sends each caller its result: err, or the change's own error. It returns the
