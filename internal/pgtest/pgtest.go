@@ -68,10 +68,11 @@ type Main struct {
 // Run runs the tests.
 func (m Main) Run() int {
 	code := m.M.Run()
-	if shared == nil {
-		return code
+	err := closeUsed()
+	if shared != nil {
+		err = errors.Join(err, shared.Stop())
 	}
-	if err := shared.Stop(); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "stopping PostgreSQL:", err)
 		return max(code, 1)
 	}
@@ -103,6 +104,77 @@ func drop(server, schema string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
+	return err
+}
+
+// used are the schemas that tests of the process have left without rows, and the connection
+// that deletes their rows.
+var used struct {
+	mu   sync.Mutex
+	conn *pgx.Conn
+	free []string
+	all  []string
+}
+
+// EmptySchema returns the name of a schema without rows, which no other test uses meanwhile. If
+// an earlier test has left one, the schema has its tables, because making them takes longer than
+// most tests. All queues on the schema must be closed when the test ends.
+func EmptySchema(t testing.TB) string {
+	t.Helper()
+	server := URL(t)
+	used.mu.Lock()
+	defer used.mu.Unlock()
+	var name string
+	if n := len(used.free); n > 0 {
+		name, used.free = used.free[n-1], used.free[:n-1]
+	} else {
+		name = fmt.Sprintf("used_%d_%d", os.Getpid(), last.Add(1))
+		used.all = append(used.all, name)
+	}
+	t.Cleanup(func() {
+		used.mu.Lock()
+		defer used.mu.Unlock()
+		if err := deleteRows(server, name); err != nil {
+			t.Errorf("emptying schema %q: %s", name, err)
+			return
+		}
+		used.free = append(used.free, name)
+	})
+	return name
+}
+
+// emptyTables deletes the rows of all tables of a schema, except the list of its migrations.
+const emptyTables = `DO $$ DECLARE name text; BEGIN
+	FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '%s' AND tablename <> 'migrations' LOOP
+		EXECUTE format('DELETE FROM %%I.%%I', '%[1]s', name);
+	END LOOP;
+END $$`
+
+func deleteRows(server, schema string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	if used.conn == nil || used.conn.IsClosed() {
+		used.conn, err = pgx.Connect(ctx, server)
+		if err != nil {
+			return err
+		}
+	}
+	_, err = used.conn.Exec(ctx, fmt.Sprintf(emptyTables, schema))
+	return err
+}
+
+// closeUsed drops the schemas of EmptySchema if the server goes on.
+func closeUsed() (err error) {
+	used.mu.Lock()
+	defer used.mu.Unlock()
+	if named := os.Getenv(EnvURL); named != "" {
+		for _, schema := range used.all {
+			err = errors.Join(err, drop(named, schema))
+		}
+	}
+	if used.conn != nil {
+		err = errors.Join(err, used.conn.Close(context.Background()))
+	}
 	return err
 }
 

@@ -95,7 +95,7 @@ func sqliteStore(t *testing.T) func(options) (amboy.Queue, error) {
 }
 
 func postgresStore(t *testing.T) func(options) (amboy.Queue, error) {
-	server, schema := pgtest.URL(t), pgtest.Schema(t)
+	server, schema := pgtest.URL(t), pgtest.EmptySchema(t)
 	return func(o options) (amboy.Queue, error) {
 		store, err := postgres.Open(t.Context(), postgres.Options{URL: server, Schema: schema})
 		if err != nil {
