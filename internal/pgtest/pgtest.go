@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // EnvURL is the environment variable that names a server.
@@ -68,7 +69,7 @@ type Main struct {
 // Run runs the tests.
 func (m Main) Run() int {
 	code := m.M.Run()
-	err := closeUsed()
+	err := dropKept()
 	if shared != nil {
 		err = errors.Join(err, shared.Stop())
 	}
@@ -107,13 +108,33 @@ func drop(server, schema string) (err error) {
 	return err
 }
 
-// used are the schemas that tests of the process have left without rows, and the connection
-// that deletes their rows.
-var used struct {
+// kept is what the tests of the process leave for later tests.
+var kept struct {
 	mu   sync.Mutex
-	conn *pgx.Conn
-	free []string
-	all  []string
+	pool *pgxpool.Pool
+	// free are the schemas of EmptySchema that no test uses, and all are all of them.
+	free, all []string
+}
+
+// Pool returns the connections that tests of the process share, because starting a connection
+// takes the server longer than most tests need it for. A test must leave them as it found them.
+func Pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	server := URL(t)
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if kept.pool != nil {
+		return kept.pool
+	}
+	config, err := pgxpool.ParseConfig(server)
+	if err == nil {
+		config.MaxConns = 32
+		kept.pool, err = pgxpool.NewWithConfig(context.Background(), config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept.pool
 }
 
 // EmptySchema returns the name of a schema without rows, which no other test uses meanwhile. If
@@ -121,24 +142,26 @@ var used struct {
 // most tests. All queues on the schema must be closed when the test ends.
 func EmptySchema(t testing.TB) string {
 	t.Helper()
-	server := URL(t)
-	used.mu.Lock()
-	defer used.mu.Unlock()
+	pool := Pool(t)
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
 	var name string
-	if n := len(used.free); n > 0 {
-		name, used.free = used.free[n-1], used.free[:n-1]
+	if n := len(kept.free); n > 0 {
+		name, kept.free = kept.free[n-1], kept.free[:n-1]
 	} else {
-		name = fmt.Sprintf("used_%d_%d", os.Getpid(), last.Add(1))
-		used.all = append(used.all, name)
+		name = fmt.Sprintf("kept_%d_%d", os.Getpid(), last.Add(1))
+		kept.all = append(kept.all, name)
 	}
 	t.Cleanup(func() {
-		used.mu.Lock()
-		defer used.mu.Unlock()
-		if err := deleteRows(server, name); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		defer cancel()
+		if _, err := pool.Exec(ctx, fmt.Sprintf(emptyTables, name)); err != nil {
 			t.Errorf("emptying schema %q: %s", name, err)
 			return
 		}
-		used.free = append(used.free, name)
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		kept.free = append(kept.free, name)
 	})
 	return name
 }
@@ -150,30 +173,18 @@ const emptyTables = `DO $$ DECLARE name text; BEGIN
 	END LOOP;
 END $$`
 
-func deleteRows(server, schema string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
-	defer cancel()
-	if used.conn == nil || used.conn.IsClosed() {
-		used.conn, err = pgx.Connect(ctx, server)
-		if err != nil {
-			return err
-		}
+// dropKept closes the shared connections, and drops the schemas of EmptySchema if the server
+// goes on.
+func dropKept() (err error) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if kept.pool != nil {
+		kept.pool.Close()
 	}
-	_, err = used.conn.Exec(ctx, fmt.Sprintf(emptyTables, schema))
-	return err
-}
-
-// closeUsed drops the schemas of EmptySchema if the server goes on.
-func closeUsed() (err error) {
-	used.mu.Lock()
-	defer used.mu.Unlock()
 	if named := os.Getenv(EnvURL); named != "" {
-		for _, schema := range used.all {
+		for _, schema := range kept.all {
 			err = errors.Join(err, drop(named, schema))
 		}
-	}
-	if used.conn != nil {
-		err = errors.Join(err, used.conn.Close(context.Background()))
 	}
 	return err
 }

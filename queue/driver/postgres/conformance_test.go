@@ -74,11 +74,8 @@ type store struct {
 
 func newStores(t *testing.T, url string) *stores {
 	t.Helper()
-	direct, err := pgxpool.New(context.Background(), pgtest.URL(t))
-	require.NoError(t, err)
-	s := &stores{url: url, direct: direct, all: map[driver.Driver]*store{}}
+	s := &stores{url: url, direct: pgtest.Pool(t), all: map[driver.Driver]*store{}}
 	t.Cleanup(func() {
-		direct.Close()
 		for _, unused := range s.free {
 			unused.pool.Close()
 		}
