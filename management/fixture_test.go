@@ -105,7 +105,7 @@ func openPostgres(t *testing.T) amboy.Queue {
 }
 
 func newPostgres(t *testing.T) driver.Driver {
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.URL(t), Schema: pgtest.Schema(t)})
+	store, err := postgres.Open(t.Context(), postgres.Options{Pool: pgtest.Pool(t), Schema: pgtest.EmptySchema(t)})
 	require.NoError(t, err)
 	return withoutRetries{store}
 }

@@ -18,7 +18,7 @@ import (
 // minute of ten years and shares no code with the package.
 
 var (
-	expressionsPerZone = flag.Int("schedule.expressions", 10, "how many random cron expressions are tried in each zone")
+	expressionsPerZone = flag.Int("schedule.expressions", 5, "how many random cron expressions are tried in each zone")
 	ticksInARow        = flag.Int("schedule.ticks", 10_000, "how many ticks of each are followed, from one at random")
 )
 
@@ -60,7 +60,9 @@ func newClock(t *testing.T, zone string, from, years int) *clock {
 	end := c.start.AddDate(years, 0, 0)
 	for at := c.start; at.Before(end); at = at.Add(quarter * time.Minute) {
 		now := wallMinuteOf(at.In(location))
-		require.Zero(t, now.minute%quarter)
+		if now.minute%quarter != 0 { // faster than require.Zero
+			require.Failf(t, "a quarter must start", "not at minute %d", now.minute)
+		}
 		if n := len(c.quarters); n > 0 && now.number != c.quarters[n-1].number+quarter {
 			c.jumps = append(c.jumps, n)
 		}
@@ -359,8 +361,8 @@ func requireFromAnywhere(t *testing.T, r *rand.Rand, c *clock, want []time.Time,
 
 // requireTick is a faster require.Equal for times.
 func requireTick(t *testing.T, want, got, after time.Time, what string) {
-	t.Helper()
 	if !got.Equal(want) {
+		t.Helper()
 		require.Failf(t, "another tick", "the next tick after %s is %s, and should be %s: %s", after, got, want.In(got.Location()), what)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // EnvURL is the environment variable that names a server.
@@ -68,10 +69,11 @@ type Main struct {
 // Run runs the tests.
 func (m Main) Run() int {
 	code := m.M.Run()
-	if shared == nil {
-		return code
+	err := dropKept()
+	if shared != nil {
+		err = errors.Join(err, shared.Stop())
 	}
-	if err := shared.Stop(); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "stopping PostgreSQL:", err)
 		return max(code, 1)
 	}
@@ -103,6 +105,87 @@ func drop(server, schema string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
+	return err
+}
+
+// kept is what the tests of the process leave for later tests.
+var kept struct {
+	mu   sync.Mutex
+	pool *pgxpool.Pool
+	// free are the schemas of EmptySchema that no test uses, and all are all of them.
+	free, all []string
+}
+
+// Pool returns the connections that tests of the process share, because starting a connection
+// takes the server longer than most tests need it for. A test must leave them as it found them.
+func Pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	server := URL(t)
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if kept.pool != nil {
+		return kept.pool
+	}
+	config, err := pgxpool.ParseConfig(server)
+	if err == nil {
+		config.MaxConns = 32
+		kept.pool, err = pgxpool.NewWithConfig(context.Background(), config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept.pool
+}
+
+// EmptySchema returns the name of a schema without rows, which no other test uses meanwhile. If
+// an earlier test has left one, the schema has its tables, because making them takes longer than
+// most tests. All queues on the schema must be closed when the test ends.
+func EmptySchema(t testing.TB) string {
+	t.Helper()
+	pool := Pool(t)
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	var name string
+	if n := len(kept.free); n > 0 {
+		name, kept.free = kept.free[n-1], kept.free[:n-1]
+	} else {
+		name = fmt.Sprintf("kept_%d_%d", os.Getpid(), last.Add(1))
+		kept.all = append(kept.all, name)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		defer cancel()
+		if _, err := pool.Exec(ctx, fmt.Sprintf(emptyTables, name)); err != nil {
+			t.Errorf("emptying schema %q: %s", name, err)
+			return
+		}
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		kept.free = append(kept.free, name)
+	})
+	return name
+}
+
+// emptyTables deletes the rows of all tables of a schema, except the list of its migrations.
+const emptyTables = `DO $$ DECLARE name text; BEGIN
+	FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = '%s' AND tablename <> 'migrations' LOOP
+		EXECUTE format('DELETE FROM %%I.%%I', '%[1]s', name);
+	END LOOP;
+END $$`
+
+// dropKept closes the shared connections, and drops the schemas of EmptySchema if the server
+// goes on.
+func dropKept() (err error) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if kept.pool != nil {
+		kept.pool.Close()
+	}
+	if named := os.Getenv(EnvURL); named != "" {
+		for _, schema := range kept.all {
+			err = errors.Join(err, drop(named, schema))
+		}
+	}
 	return err
 }
 

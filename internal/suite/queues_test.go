@@ -95,9 +95,9 @@ func sqliteStore(t *testing.T) func(options) (amboy.Queue, error) {
 }
 
 func postgresStore(t *testing.T) func(options) (amboy.Queue, error) {
-	server, schema := pgtest.URL(t), pgtest.Schema(t)
+	pool, schema := pgtest.Pool(t), pgtest.EmptySchema(t)
 	return func(o options) (amboy.Queue, error) {
-		store, err := postgres.Open(t.Context(), postgres.Options{URL: server, Schema: schema})
+		store, err := postgres.Open(t.Context(), postgres.Options{Pool: pool, Schema: schema})
 		if err != nil {
 			return nil, err
 		}

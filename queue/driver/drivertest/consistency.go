@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"bytes"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongodb/amboy"
@@ -30,7 +32,9 @@ func (f *fixture) same(want, got *driver.Record) {
 	require.NoError(f, err)
 	found, err := got.Encode(amboy.JSON)
 	require.NoError(f, err)
-	require.JSONEq(f, string(wanted), string(found))
+	if !bytes.Equal(wanted, found) { // mostly they are
+		require.JSONEq(f, string(wanted), string(found))
+	}
 }
 
 // consistent requires that the driver's answers agree with each other.

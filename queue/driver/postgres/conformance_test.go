@@ -3,9 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,24 +32,22 @@ func TestConformanceThroughPgBouncerInTransactionMode(t *testing.T) {
 	drivertest.Run(t, harness)
 }
 
-// stores are the schemas of the suite. There are hundreds of stores, and making tables and
-// connections takes most of their time, so they are reused by later tests.
+// stores are the stores of the suite. There are hundreds, and making connections takes much of
+// their time, so they are reused by later tests.
 type stores struct {
-	t        *testing.T
 	url      string        // the URL that drivers connect to
 	direct   *pgxpool.Pool // connections to the server that are never cut
 	pollOnly bool
 
-	mu      sync.Mutex
-	all     map[driver.Driver]*store
-	schemas []string // empty schemas that no test uses
-	free    []*store // pools that no test uses
+	mu   sync.Mutex
+	all  map[driver.Driver]*store
+	free []*store // pools that no test uses
 }
 
 // harness returns the harness of the suite.
 func (s *stores) harness() drivertest.Harness {
 	return drivertest.Harness{
-		Open:      func(t *testing.T) driver.Driver { return s.open(t, s.schema(t)) },
+		Open:      func(t *testing.T) driver.Driver { return s.open(t, pgtest.EmptySchema(t)) },
 		Elapse:    s.elapse,
 		Reopen:    func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
 		Share:     func(t *testing.T, d driver.Driver) driver.Driver { return s.open(t, s.of(d).schema) },
@@ -78,11 +74,8 @@ type store struct {
 
 func newStores(t *testing.T, url string) *stores {
 	t.Helper()
-	direct, err := pgxpool.New(context.Background(), pgtest.URL(t))
-	require.NoError(t, err)
-	s := &stores{t: t, url: url, direct: direct, all: map[driver.Driver]*store{}}
+	s := &stores{url: url, direct: pgtest.Pool(t), all: map[driver.Driver]*store{}}
 	t.Cleanup(func() {
-		direct.Close()
 		for _, unused := range s.free {
 			unused.pool.Close()
 		}
@@ -106,27 +99,6 @@ func pop[T any](mu *sync.Mutex, list *[]T) (last T, ok bool) {
 	}
 	last, *list = (*list)[n-1], (*list)[:n-1]
 	return last, true
-}
-
-// schema returns a schema without records.
-func (s *stores) schema(t *testing.T) string {
-	t.Helper()
-	name, ok := pop(&s.mu, &s.schemas)
-	if !ok {
-		name = pgtest.Schema(s.t)
-	}
-	t.Cleanup(func() {
-		var empty strings.Builder
-		for _, table := range []string{"queues", "lines", "jobs", "tallies", "leases", "endings", "edges", "scope_holders", "scope_promises", "duties", "marks", "notes"} {
-			fmt.Fprintf(&empty, "DELETE FROM %s.%s;", name, table)
-		}
-		_, err := s.direct.Exec(context.Background(), empty.String())
-		require.NoError(t, err)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.schemas = append(s.schemas, name)
-	})
-	return name
 }
 
 // open opens a driver whose connections can be cut.
