@@ -337,7 +337,7 @@ func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, e
 	if err != nil {
 		return nil, err
 	}
-	begun = &begunEnd{engine: q.engine, run: &core.Run{Record: r, Lease: end.Lease}, done: make(chan error, 1)}
+	begun = &begunEnd{engine: q.engine, run: &core.Run{Record: r, Lease: end.Lease}, done: q.engine.result()}
 	then := func(err error) { begun.done <- err }
 	late := r.TimeInfo.MaxTime > 0 && q.engine.now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
 	switch {
