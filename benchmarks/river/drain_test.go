@@ -79,7 +79,33 @@ func newPool(ctx context.Context, tb testing.TB, schema string) *pgxpool.Pool {
 	return pool
 }
 
-// ended counts the ended jobs that are committed.
+// counter counts runs of jobs.
+type counter struct {
+	atomic.Int64
+	goal    int64         // set before the first run
+	reached chan struct{} // closed by the run that reaches the goal
+}
+
+func newCounter() *counter { return &counter{reached: make(chan struct{})} }
+
+func (c *counter) ran() {
+	if c.Add(1) == c.goal {
+		close(c.reached)
+	}
+}
+
+// wait waits until the goal is reached.
+func (c *counter) wait(ctx context.Context) error {
+	select {
+	case <-c.reached:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ended waits until the ends of jobs that have run are committed. It asks the server, because
+// no event that both systems have costs both the same.
 func ended(ctx context.Context, pool *pgxpool.Pool, query string, want int) error {
 	for {
 		var n int
@@ -99,16 +125,16 @@ type ours struct {
 	schema string
 	queue  amboy.RetryableQueue
 	n      atomic.Int64
-	ended  atomic.Int64
+	ended  *counter
 }
 
 var (
-	noop    = job.Define("noop", 1, func(context.Context, args) error { current.Load().ended.Add(1); return nil })
+	noop    = job.Define("noop", 1, func(context.Context, args) error { current.Load().ended.ran(); return nil })
 	current atomic.Pointer[ours]
 )
 
 func newOurs(ctx context.Context, tb testing.TB, workers int) system {
-	o := &ours{schema: newSchema()}
+	o := &ours{schema: newSchema(), ended: newCounter()}
 	o.pool = newPool(ctx, tb, o.schema)
 	d, err := postgres.Open(ctx, postgres.Options{Pool: o.pool, Schema: o.schema})
 	check(tb, err)
@@ -134,11 +160,12 @@ func (o *ours) put(ctx context.Context, n int) error {
 }
 
 func (o *ours) run(ctx context.Context, n int) error {
+	o.ended.goal = int64(n)
 	if err := o.queue.Start(ctx); err != nil {
 		return err
 	}
-	for int(o.ended.Load()) < n {
-		time.Sleep(time.Millisecond)
+	if err := o.ended.wait(ctx); err != nil {
+		return err
 	}
 	return ended(ctx, o.pool, "SELECT count(*) FROM jobs WHERE place >= 8", n)
 }
@@ -155,7 +182,7 @@ type theirs struct {
 	schema string
 	client *river.Client[pgx.Tx]
 	n      atomic.Int64
-	ended  atomic.Int64
+	ended  *counter
 }
 
 type worker struct {
@@ -164,12 +191,12 @@ type worker struct {
 }
 
 func (w *worker) Work(context.Context, *river.Job[args]) error {
-	w.of.ended.Add(1)
+	w.of.ended.ran()
 	return nil
 }
 
 func newRiver(ctx context.Context, tb testing.TB, workers int) system {
-	r := &theirs{schema: newSchema()}
+	r := &theirs{schema: newSchema(), ended: newCounter()}
 	r.pool = newPool(ctx, tb, r.schema)
 	_, err := r.pool.Exec(ctx, "CREATE SCHEMA "+r.schema)
 	check(tb, err)
@@ -206,11 +233,12 @@ func (r *theirs) put(ctx context.Context, n int) error {
 }
 
 func (r *theirs) run(ctx context.Context, n int) error {
+	r.ended.goal = int64(n)
 	if err := r.client.Start(ctx); err != nil {
 		return err
 	}
-	for int(r.ended.Load()) < n {
-		time.Sleep(time.Millisecond)
+	if err := r.ended.wait(ctx); err != nil {
+		return err
 	}
 	return ended(ctx, r.pool, "SELECT count(*) FROM river_job WHERE state = 'completed'", n)
 }
