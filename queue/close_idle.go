@@ -49,7 +49,7 @@ func (q *driverQueue) closeIfUnused(ctx context.Context, putCalls int64) (closed
 	if !q.puts.TryLock() {
 		return false
 	}
-	unused := q.putCalls.Load() == putCalls && !q.isWaitedFor() && !q.engine.isBusy(q.line)
+	unused := q.putCalls.Load() == putCalls && q.waiters.Load() == 0 && !q.engine.isBusy(q.line)
 	if unused {
 		q.phase.Store(int32(stopped))
 	}
@@ -58,14 +58,6 @@ func (q *driverQueue) closeIfUnused(ctx context.Context, putCalls int64) (closed
 		q.Close(ctx)
 	}
 	return unused
-}
-
-// isWaitedFor reports whether callers wait for jobs of the queue to end.
-func (q *driverQueue) isWaitedFor() bool {
-	q.completeMu.Lock()
-	waiting := len(q.complete.jobs) > 0
-	q.completeMu.Unlock()
-	return waiting || q.engine.isWatched(q.line)
 }
 
 // stopIfIdle makes Put refuse jobs from now on if the queue has no work. The caller holds

@@ -448,7 +448,8 @@ func TestDriverGroupKeepsAQueueForWhichACallerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		group := newDriverGroup(t, newStore(t), func(o *queue.DriverGroupOptions) { o.TTL = time.Minute })
 		later := noop(t, "later")
-		later.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: time.Now().Add(time.Hour)})
+		betweenPrunings := time.Now().Add(time.Hour + 30*time.Second)
+		later.SetTimeInfo(amboy.JobTimeInfo{WaitUntil: betweenPrunings})
 		q := open(t, group, "q")
 		put(t, q, later)
 		assert.True(t, amboy.Wait(day(t), q))

@@ -153,6 +153,8 @@ type driverQueue struct {
 	puts sync.RWMutex
 	// putCalls counts these calls.
 	putCalls atomic.Int64
+	// waiters is the number of callers that wait for jobs to end.
+	waiters atomic.Int64
 
 	// replacing holds a channel for the ID of each job that is being replaced; see replace.
 	replacing sync.Map

@@ -56,10 +56,9 @@ type subscription func(*completion) (changed <-chan struct{}, leave func())
 
 // WaitComplete waits until nothing is pending, running or retrying.
 func (q *driverQueue) WaitComplete(ctx context.Context) bool {
-	return q.waitUntil(ctx, q.idle, func(c *completion) (<-chan struct{}, func()) {
-		q.engine.watch(q.line, 1)
-		return c.untilIdle(false), func() { q.engine.watch(q.line, -1) }
-	})
+	q.engine.watch(q.line, 1)
+	defer q.engine.watch(q.line, -1)
+	return q.waitUntil(ctx, q.idle, func(c *completion) (<-chan struct{}, func()) { return c.untilIdle(false), func() {} })
 }
 
 // WaitJobComplete waits until a job has ended for good.
@@ -82,8 +81,11 @@ func (q *driverQueue) hasEnded(ctx context.Context, id string) bool {
 }
 
 // waitUntil waits until a condition holds. It checks the condition whenever a job ended
-// in this process, and every recheckInterval because of other processes.
+// in this process, and every recheckInterval because of other processes. A group does not
+// prune the queue meanwhile.
 func (q *driverQueue) waitUntil(ctx context.Context, holds func(context.Context) bool, subscribe subscription) bool {
+	q.waiters.Add(1)
+	defer q.waiters.Add(-1)
 	for {
 		reached, again := q.checkAndWait(ctx, holds, subscribe)
 		if !again {
