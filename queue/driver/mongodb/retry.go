@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -165,7 +166,13 @@ type retrying struct {
 	session mongo.Session
 	// failures is the number of times that the server did not answer.
 	failures int
+	// conflicts is the number of times that a transaction of another process was in the way.
+	conflicts int
 }
+
+// maxConflicts is the number of conflicts, with a pause after each, by which the transaction
+// of a process that lives has ended.
+const maxConflicts = 8
 
 func (d *Driver) newRetrying(ended *driver.Record) (*retrying, error) {
 	r := &retrying{Driver: d, ended: ended}
@@ -186,12 +193,25 @@ func (r *retrying) leave(ctx context.Context) {
 	}
 }
 
-// sessionID returns what the handover says of the session.
+// sessionID returns the ID of the session, or nil on a standalone server.
 func (r *retrying) sessionID() bson.Raw {
 	if r.session == nil {
 		return nil
 	}
 	return r.session.ID()
+}
+
+// without returns the sessions of the handover except one.
+func (h *handover) without(session bson.Raw) []bson.Raw {
+	return slices.DeleteFunc(slices.Clone(h.Sessions), func(id bson.Raw) bool { return bytes.Equal(id, session) })
+}
+
+// signedBy returns the handover with the ID of a session.
+func (h *handover) signedBy(session bson.Raw) *handover {
+	signed := *h
+	signed.Sessions = append(h.without(session), session)
+	signed.Sessions = signed.Sessions[max(0, len(signed.Sessions)-maxSessions):]
+	return &signed
 }
 
 func duplicateName(r *driver.Record) error {
@@ -224,10 +244,14 @@ type handover struct {
 	From string `bson:"from"`
 	// UniqueLock is the unique key that the attempt before holds.
 	UniqueLock string `bson:"unique_lock,omitempty"`
-	// Session is the ID of the session whose transaction lets the next attempt take over.
-	// If the process dies in it, another process ends it.
-	Session bson.Raw `bson:"session,omitempty"`
+	// Sessions are the IDs of the last maxSessions sessions in whose transactions the next
+	// attempt was to take over. If a process died in such a transaction, another process
+	// ends it.
+	Sessions []bson.Raw `bson:"sessions,omitempty"`
 }
+
+// maxSessions is the maximum number of sessions that a handover lists.
+const maxSessions = 8
 
 // completeAnother completes the retry of another process that has written the next attempt.
 // If the record is not such an attempt, it refuses the retry.
@@ -266,7 +290,10 @@ func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
 // insertHandover writes the next attempt without what it will take over.
 func (r *retrying) insertHandover(ctx context.Context, old, doc *document) (*document, error) {
 	waiting := *doc
-	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock, Session: r.sessionID()}
+	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
+	if own := r.sessionID(); own != nil {
+		waiting.Handover = waiting.Handover.signedBy(own)
+	}
 	// Other processes learn of it, and watch that it is completed.
 	waiting.Rev = r.revs.next() + endedRevision
 	waiting.JobID, waiting.UniqueLock, waiting.Dependents, waiting.Scopes = "", "", false, nil
@@ -371,7 +398,13 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 		r.follow(ctx, []*change{s.ended, s.next})
 		return true, nil
 	case swapBlocked:
-		return false, r.endSessionOf(ctx, next)
+		return false, r.endOtherSessions(ctx, next)
+	case swapConflict:
+		r.conflicts++
+		if r.conflicts%maxConflicts > 0 || len(next.Handover.without(r.sessionID())) == 0 {
+			return false, nil
+		}
+		return false, r.endOtherSessions(ctx, next)
 	case swapRefused:
 		return true, r.swapInSteps(ctx, ended, next)
 	default:
@@ -379,19 +412,18 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 	}
 }
 
-// sign writes the ID of the session into the next attempt of another process. It returns
-// nil if the document has changed or a transaction was in the way.
+// sign adds the ID of the session to the next attempt of another process. It returns nil if
+// the document has changed or a transaction was in the way.
 func (r *retrying) sign(ctx context.Context, next *document) (*document, error) {
-	if bytes.Equal(next.Handover.Session, r.sessionID()) {
+	own := r.sessionID()
+	if own == nil || len(next.Handover.without(own)) < len(next.Handover.Sessions) {
 		return next, nil
 	}
 	c := &change{queue: next.Group, name: next.Name, before: next, quiet: true, step: func(doc *document) error {
 		if doc.Handover == nil {
 			return errMoved
 		}
-		signed := *doc.Handover
-		signed.Session = r.sessionID()
-		doc.Handover = &signed
+		doc.Handover = doc.Handover.signedBy(own)
 		return nil
 	}}
 	if err := r.write(ctx, []*change{c}); err != nil {
@@ -399,7 +431,7 @@ func (r *retrying) sign(ctx context.Context, next *document) (*document, error) 
 	}
 	switch {
 	case errors.Is(c.err, errBlocked):
-		return nil, r.endSessionOf(ctx, next)
+		return nil, r.endOtherSessions(ctx, next)
 	case errors.Is(c.err, errMoved), errors.Is(c.err, errGone):
 		return nil, nil
 	}
@@ -449,14 +481,15 @@ func (d *Driver) swapInSteps(ctx context.Context, ended *driver.Record, next *do
 	return nil
 }
 
-// endSessionOf ends the transaction of a process that died while it let the next attempt
-// take over. A server would keep it for a minute.
-func (d *Driver) endSessionOf(ctx context.Context, next *document) error {
-	if len(next.Handover.Session) == 0 {
+// endOtherSessions ends the transactions of processes that died while they let the next
+// attempt take over. A server would keep them for a minute. Those of processes that live
+// begin again.
+func (r *retrying) endOtherSessions(ctx context.Context, next *document) error {
+	others := next.Handover.without(r.sessionID())
+	if len(others) == 0 {
 		return errBlocked
 	}
-	kill := bson.D{{Key: "killSessions", Value: bson.A{next.Handover.Session}}}
-	if err := d.client.Database("admin").RunCommand(ctx, kill).Err(); err != nil {
+	if err := r.client.Database("admin").RunCommand(ctx, field("killSessions", others)).Err(); err != nil {
 		return fmt.Errorf("%w: ending it: %w", errBlocked, err)
 	}
 	return nil

@@ -112,20 +112,7 @@ func TestARetryOfAProcessThatDiedCostTheJobItsAttempts(t *testing.T) {
 				require.Error(t, p.Retry(ctx, failed, next))
 				require.True(t, p.isDead())
 
-				// Another process retries it, until it finds that this is done.
-				took := since(func() {
-					for {
-						err := d.Retry(t.Context(), failed, next)
-						if err == nil {
-							return
-						}
-						if errIsSettled(err) {
-							return
-						}
-						time.Sleep(time.Second)
-					}
-				})
-				assert.Less(t, took, 5*time.Second)
+				assert.Less(t, since(func() { retryUntilSettled(t, d, failed, next) }), 5*time.Second)
 				running := claimAll(t, d, request("owner", 1, "queue"))
 				require.Len(t, running, 1)
 				assert.Equal(t, next.Name, running[0].Name)
@@ -134,6 +121,74 @@ func TestARetryOfAProcessThatDiedCostTheJobItsAttempts(t *testing.T) {
 				assert.Len(t, attempts, 2)
 			})
 		})
+	}
+}
+
+// One process signs the next attempt and dies, while the transaction of another one is on its
+// way. That transaction then holds only the attempt before, and its process dies too.
+func TestARetryWaitedForTheTransactionOfAProcessWhoseSignatureWasOverwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		processOf := func(name string) *dying {
+			client, err := mongo.Connect(t.Context(), s.ClientOptions().SetAppName(name).SetServerSelectionTimeout(time.Second))
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+			return &dying{Driver: openOn(t, s, func(o *mongodb.Options) { o.Client = client })}
+		}
+		first, second, d := processOf("first"), processOf("second"), openOn(t, s)
+		failed, next := awaitingRetry(t, first)
+		held, signed := make(chan struct{}), make(chan struct{})
+		var updates int
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			process := map[string]*dying{"first": first, "second": second}[c.AppName]
+			isUpdate := c.Name == "update" && c.Collection == "work.group"
+			switch {
+			case process == nil:
+				return mongotest.Served
+			case process == first && isUpdate && !first.isDead():
+				close(held)
+				<-signed
+			case process == first && c.Name == "abortTransaction":
+				first.die()
+			case process == second && isUpdate:
+				updates++
+				if updates == 2 { // the first one signs
+					second.die()
+				}
+			}
+			if process.isDead() && !slices.Contains([]string{"hello", "isMaster", "ismaster"}, c.Name) {
+				return mongotest.Unserved
+			}
+			return mongotest.Served
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- first.Retry(ctx, failed, next) }()
+		<-held
+		signing, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		require.Error(t, second.Retry(signing, failed, next))
+		require.True(t, second.isDead())
+		close(signed)
+		require.Error(t, <-ended)
+		require.True(t, first.isDead())
+		assert.Less(t, since(func() { retryUntilSettled(t, d, failed, next) }), 5*time.Second)
+		running := claimAll(t, d, request("owner", 1, "queue"))
+		require.Len(t, running, 1)
+		assert.Equal(t, next.Name, running[0].Name)
+	})
+}
+
+// retryUntilSettled retries a job as another process does, until it finds that this is done.
+func retryUntilSettled(t *testing.T, d driver.Driver, failed, next *driver.Record) {
+	t.Helper()
+	for {
+		err := d.Retry(t.Context(), failed, next)
+		if err == nil || errIsSettled(err) {
+			return
+		}
+		time.Sleep(time.Second)
 	}
 }
 

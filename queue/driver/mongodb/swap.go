@@ -43,7 +43,8 @@ const (
 	swapMoved   swapOutcome = iota // another process has changed one of the documents
 	swapUnknown                    // the server did not answer
 	swapped                        // it was made
-	swapBlocked                    // the transaction of another process is in the way
+	swapBlocked                    // a write of another process is in the way
+	swapConflict                   // the transaction of another process has changed one of the documents
 	swapRefused                    // a unique index refused it
 )
 
@@ -64,7 +65,7 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 	a, err := send(ctx, statements)
 	switch {
 	case err == nil && len(a.refused) > 0 && isConflict(mongo.WriteException{WriteErrors: a.refused}):
-		return swapMoved, nil
+		return swapConflict, nil
 	case err == nil && len(a.refused) > 0 && a.n == 1 && !s.isReplica:
 		return swapMoved, nil // the first statement was made
 	case err == nil && len(a.refused) > 0:
@@ -80,7 +81,7 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 	case isTimedOut(err):
 		return swapBlocked, nil //nolint:nilerr // It is the outcome.
 	case isConflict(err), hasLabel(err, labelTransient) && !hasLabel(err, labelUnknownCommit):
-		return swapMoved, nil
+		return swapConflict, nil
 	default:
 		return swapUnknown, err
 	}
