@@ -341,7 +341,7 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 				return unknown(err)
 			}
 			if next == nil {
-				return nil // another process has completed it
+				return settled(old)
 			}
 		}
 		done, err := r.tryHandOver(ctx, old, next)
@@ -352,6 +352,19 @@ func (r *retrying) handOver(ctx context.Context, old, next *document) error {
 	return unknown(errContended)
 }
 
+// settled returns the outcome of a retry whose next attempt no longer waits to take over. old
+// is the attempt before.
+func settled(old *document) error {
+	switch {
+	case old == nil, old.final() && old.JobID == "":
+		return nil // another process has completed it
+	case old.retries():
+		return errMoved // it begins again
+	default:
+		return leaseLost(old.lease())
+	}
+}
+
 // readBoth reads the documents of both attempts. The next one is nil if it does not wait to
 // take over.
 func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *document, err error) {
@@ -360,11 +373,11 @@ func (r *retrying) readBoth(ctx context.Context, next *document) (old, now *docu
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading both attempts: %w", err)
 	}
-	now = both[key{next.Group, next.Name}]
-	if now == nil || now.Handover == nil {
-		return nil, nil, nil
+	old, now = both[key{next.Group, before}], both[key{next.Group, next.Name}]
+	if now != nil && now.Handover == nil {
+		now = nil
 	}
-	return both[key{next.Group, before}], now, nil
+	return old, now, nil
 }
 
 // tryHandOver reports false if one of the documents has changed since it was read.

@@ -239,6 +239,39 @@ func TestARetryBehindAnOpenTransactionIsLeftToTheSweep(t *testing.T) {
 	})
 }
 
+// While a retry is between its two steps, a second process ends the job for good, and its sweep
+// removes the next attempt.
+func TestARetryThatLostToAnEndReportedSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mongotest.Open(t, mongotest.InMemory())
+		d, other := openOn(t, s), openOn(t, s)
+		failed, next := awaitingRetry(t, d)
+		held, removed := make(chan struct{}), make(chan struct{})
+		var swaps atomic.Bool
+		s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
+			if c.Name == "update" && c.Collection == "work.group" && !swaps.Swap(true) {
+				close(held)
+				<-removed
+			}
+			return mongotest.Served
+		})
+		retried := make(chan error, 1)
+		go func() { retried <- d.Retry(t.Context(), failed, next) }()
+		<-held
+		ended := *failed
+		ended.RetryInfo.NeedsRetry = false
+		ended.RetryInfo.End = time.Now()
+		require.NoError(t, other.EndRetry(t.Context(), &ended))
+		for range 2 { // the first one only notes the next attempt
+			mongodb.Sweep(other)
+			synctest.Wait()
+		}
+		close(removed)
+		require.ErrorIs(t, <-retried, driver.ErrLeaseLost)
+		assert.Empty(t, claimAll(t, d, request("owner", 1, "queue")))
+	})
+}
+
 // Another process sweeps while a retry is between its two steps.
 func TestASweepMadeARetryBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
