@@ -201,19 +201,6 @@ func (r *retrying) sessionID() bson.Raw {
 	return r.session.ID()
 }
 
-// without returns the sessions of the handover except one.
-func (h *handover) without(session bson.Raw) []bson.Raw {
-	return slices.DeleteFunc(slices.Clone(h.Sessions), func(id bson.Raw) bool { return bytes.Equal(id, session) })
-}
-
-// signedBy returns the handover with the ID of a session.
-func (h *handover) signedBy(session bson.Raw) *handover {
-	signed := *h
-	signed.Sessions = append(h.without(session), session)
-	signed.Sessions = signed.Sessions[max(0, len(signed.Sessions)-maxSessions):]
-	return &signed
-}
-
 func duplicateName(r *driver.Record) error {
 	return amboy.NewDuplicateJobErrorf("record %q is in the queue already", r.Name)
 }
@@ -252,6 +239,19 @@ type handover struct {
 
 // maxSessions is the maximum number of sessions that a handover lists.
 const maxSessions = 8
+
+// without returns the sessions of the handover except one.
+func (h *handover) without(session bson.Raw) []bson.Raw {
+	return slices.DeleteFunc(slices.Clone(h.Sessions), func(id bson.Raw) bool { return bytes.Equal(id, session) })
+}
+
+// signedBy returns the handover with the ID of a session.
+func (h *handover) signedBy(session bson.Raw) *handover {
+	signed := *h
+	signed.Sessions = append(h.without(session), session)
+	signed.Sessions = signed.Sessions[max(0, len(signed.Sessions)-maxSessions):]
+	return &signed
+}
 
 // completeAnother completes the retry of another process that has written the next attempt.
 // If the record is not such an attempt, it refuses the retry.

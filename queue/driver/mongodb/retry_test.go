@@ -61,15 +61,29 @@ func (p *dying) isDead() bool {
 	return p.dead
 }
 
+// fate returns what becomes of a command of the process.
+func (p *dying) fate(c mongotest.Intercepted) mongotest.Fate {
+	if p.isDead() && !slices.Contains([]string{"hello", "isMaster", "ismaster"}, c.Name) {
+		return mongotest.Unserved
+	}
+	return mongotest.Served
+}
+
+// newProcess returns a process with a client of its own, which the server knows by name.
+func newProcess(t *testing.T, s *mongotest.Deployment, name string) *dying {
+	t.Helper()
+	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetAppName(name).SetServerSelectionTimeout(time.Second))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
+	return &dying{Driver: openOn(t, s, func(o *mongodb.Options) { o.Client = client })}
+}
+
 // newDying returns a process that dies instead of sending the n-th command of a name about
 // the jobs, or without a collection, after fail was called.
 func newDying(t *testing.T, s *mongotest.Deployment) (p *dying, fail func(name string, n int)) {
 	t.Helper()
 	const name = "dying"
-	client, err := mongo.Connect(t.Context(), s.ClientOptions().SetAppName(name).SetServerSelectionTimeout(time.Second))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
-	p = &dying{Driver: openOn(t, s, func(o *mongodb.Options) { o.Client = client })}
+	p = newProcess(t, s, name)
 	var mu sync.Mutex
 	last, left := "", 0
 	s.Server().Intercept(func(c mongotest.Intercepted) mongotest.Fate {
@@ -84,10 +98,7 @@ func newDying(t *testing.T, s *mongotest.Deployment) (p *dying, fail func(name s
 				p.die()
 			}
 		}
-		if p.isDead() && !slices.Contains([]string{"hello", "isMaster", "ismaster"}, c.Name) {
-			return mongotest.Unserved
-		}
-		return mongotest.Served
+		return p.fate(c)
 	})
 	return p, func(name string, n int) {
 		mu.Lock()
@@ -129,13 +140,7 @@ func TestARetryOfAProcessThatDiedCostTheJobItsAttempts(t *testing.T) {
 func TestARetryWaitedForTheTransactionOfAProcessWhoseSignatureWasOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mongotest.Open(t, mongotest.InMemory())
-		processOf := func(name string) *dying {
-			client, err := mongo.Connect(t.Context(), s.ClientOptions().SetAppName(name).SetServerSelectionTimeout(time.Second))
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, client.Disconnect(context.Background())) })
-			return &dying{Driver: openOn(t, s, func(o *mongodb.Options) { o.Client = client })}
-		}
-		first, second, d := processOf("first"), processOf("second"), openOn(t, s)
+		first, second, d := newProcess(t, s, "first"), newProcess(t, s, "second"), openOn(t, s)
 		failed, next := awaitingRetry(t, first)
 		held, signed := make(chan struct{}), make(chan struct{})
 		var updates int
@@ -156,10 +161,7 @@ func TestARetryWaitedForTheTransactionOfAProcessWhoseSignatureWasOverwritten(t *
 					second.die()
 				}
 			}
-			if process.isDead() && !slices.Contains([]string{"hello", "isMaster", "ismaster"}, c.Name) {
-				return mongotest.Unserved
-			}
-			return mongotest.Served
+			return process.fate(c)
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

@@ -40,12 +40,12 @@ func newSwap(r *retrying, ended *driver.Record, old, next *document) *swap {
 type swapOutcome int
 
 const (
-	swapMoved   swapOutcome = iota // another process has changed one of the documents
-	swapUnknown                    // the server did not answer
-	swapped                        // it was made
-	swapBlocked                    // a write of another process is in the way
-	swapConflict                   // the transaction of another process has changed one of the documents
-	swapRefused                    // a unique index refused it
+	swapMoved    swapOutcome = iota // another process has changed one of the documents
+	swapUnknown                     // the server did not answer
+	swapped                         // it was made
+	swapBlocked                     // a write of another process is in the way
+	swapConflict                    // the transaction of another process has changed one of the documents
+	swapRefused                     // a unique index refused it
 )
 
 // run makes the swap. An error is the reason why the outcome is not known.
