@@ -54,7 +54,7 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 	for _, c := range w.changes {
 		c.state = known
 	}
-	_, statements := w.prepare()
+	statements := statementsOf(w.prepare())
 	if len(statements) != 2 {
 		return swapMoved, errors.Join(s.ended.err, s.next.err)
 	}
