@@ -35,7 +35,7 @@ type Writes struct {
 	// the number of documents that all other statements wrote.
 	Inserted, Singly int64
 	// Keys is the number of index keys that were inserted and deleted, by the name of the
-	// index.
+	// index. Indexes without any are left out.
 	Keys map[string]int64
 }
 
@@ -112,6 +112,7 @@ func (s *Server) Costs() Costs {
 		}
 		written := *w
 		written.Keys = maps.Clone(w.Keys)
+		maps.DeleteFunc(written.Keys, func(_ string, keys int64) bool { return keys == 0 })
 		costs.Writes[name] = written
 	}
 	return costs

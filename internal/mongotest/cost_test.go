@@ -39,14 +39,14 @@ func TestCosts(t *testing.T) {
 			},
 		},
 		{
-			name: "a change of one key of three", singly: 1, keys: map[string]int64{"_id_": 0, "n": 0, "tags": 2}, sessions: 1,
+			name: "a change of one key of three", singly: 1, keys: map[string]int64{"tags": 2}, sessions: 1,
 			act: func() error {
 				_, err := c.UpdateOne(t.Context(), bson.M{"_id": 1}, bson.M{"$set": bson.M{"tags": bson.A{"a", "c"}}})
 				return err
 			},
 		},
 		{
-			name: "updateMany", many: 1, byMany: 2, keys: map[string]int64{"_id_": 0, "n": 4, "tags": 3},
+			name: "updateMany", many: 1, byMany: 2, keys: map[string]int64{"n": 4, "tags": 3},
 			act: func() error {
 				_, err := c.UpdateMany(t.Context(), bson.M{"n": 1}, bson.M{"$set": bson.M{"done": true}})
 				return err
@@ -60,14 +60,14 @@ func TestCosts(t *testing.T) {
 			},
 		},
 		{
-			name: "upsert", singly: 1, keys: map[string]int64{"_id_": 1, "n": 1, "tags": 0}, sessions: 1,
+			name: "upsert", singly: 1, keys: map[string]int64{"_id_": 1, "n": 1}, sessions: 1,
 			act: func() error {
 				_, err := c.UpdateOne(t.Context(), bson.M{"_id": 3}, bson.M{"$set": bson.M{"n": 2}}, options.Update().SetUpsert(true))
 				return err
 			},
 		},
 		{
-			name: "delete", singly: 1, keys: map[string]int64{"_id_": 1, "n": 1, "tags": 0}, sessions: 1,
+			name: "delete", singly: 1, keys: map[string]int64{"_id_": 1, "n": 1}, sessions: 1,
 			act: func() error {
 				_, err := c.DeleteOne(t.Context(), bson.M{"_id": 3})
 				return err
