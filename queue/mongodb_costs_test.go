@@ -13,6 +13,7 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/mongotest"
 	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue"
 )
 
 var leave100 = job.DefineResult("leave-100", 1, func(context.Context, int) (string, error) {
@@ -22,7 +23,7 @@ var leave100 = job.DefineResult("leave-100", 1, func(context.Context, int) (stri
 // TestMongoDBCostsOfADrain counts what the stand-in pays for jobs that wait when 64 workers
 // start. With -v it prints the table of docs/mongodb.md.
 func TestMongoDBCostsOfADrain(t *testing.T) {
-	const workers = 64
+	const workers, keys = 64, 8.0
 	for _, test := range []struct {
 		name                          string
 		jobs                          int
@@ -56,7 +57,7 @@ func TestMongoDBCostsOfADrain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := mongotest.Open(t, mongotest.InMemory())
-				q := onMongoDB(t, d, workers, nil)
+				q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy = false, false })
 				done := test.put(t, q, test.jobs)
 				d.Server().ResetCosts()
 				require.NoError(t, q.Start(t.Context()))
@@ -70,6 +71,7 @@ func TestMongoDBCostsOfADrain(t *testing.T) {
 				t.Logf("for each of %d jobs: %.3f update statements, %.1f index keys, %.3f documents outside the jobs, %.3f commands\n%s",
 					test.jobs, each(costs.Statements()), each(jobs.AllKeys()), each(costs.Outside("queue.jobs")), each(costs.Sent()), costs)
 				assert.LessOrEqual(t, each(costs.Statements()), test.statements)
+				assert.LessOrEqual(t, each(jobs.AllKeys()), keys)
 				assert.LessOrEqual(t, each(costs.Outside("queue.jobs")), test.outside)
 				assert.LessOrEqual(t, each(costs.Sent()), test.commands)
 			})
