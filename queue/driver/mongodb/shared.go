@@ -1,7 +1,10 @@
 package mongodb
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 )
@@ -58,6 +61,10 @@ func (m *model) sharedKey() (key string, shares bool) {
 	if err != nil {
 		return "", false
 	}
+	if c.ends {
+		u.includeStart(m.next.TimeInfo.Start)
+	}
+	slices.SortFunc(u.set, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
 	common := binary.AppendVarint(guard, int64(m.revision()))
 	common = binary.AppendVarint(common, int64(u.leaseTime))
 	size := 0
@@ -72,6 +79,18 @@ func (m *model) sharedKey() (key string, shares bool) {
 		common = append(append(common, 0), e.Key...)
 	}
 	return string(common), true
+}
+
+// includeStart sets the time of the start also if it does not change, because it changes in
+// others of a batch: a claim sets the same time in all of them, in milliseconds.
+func (u *update) includeStart(at time.Time) {
+	const path = "time_info.start"
+	if at.IsZero() || slices.ContainsFunc(u.set, func(e bson.E) bool { return e.Key == path || e.Key == "time_info" }) {
+		return
+	}
+	if kind, value, err := bson.MarshalValue(at); err == nil {
+		u.set = append(u.set, bson.E{Key: path, Value: bson.RawValue{Type: kind, Value: value}})
+	}
 }
 
 // statementFor returns the statement that makes one or several changes with a new revision.
