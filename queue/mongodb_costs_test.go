@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -77,4 +78,31 @@ func TestMongoDBCostsOfADrain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMongoDBCostsOfRetries has jobs that a process left retrying when it died.
+func TestMongoDBCostsOfRetries(t *testing.T) {
+	const workers, most = 64, 120
+	jobs := fullOr(1000, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		d := mongotest.Open(t, mongotest.InMemory())
+		q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy = false, false })
+		run, done := countdown(jobs)
+		all := runsOf(t, jobs, "job", run)
+		for _, j := range all {
+			j.UpdateRetryInfo(amboy.JobRetryOptions{Retryable: new(true), NeedsRetry: new(true), MaxAttempts: new(3)})
+			status := j.Status()
+			status.Completed, status.ModificationTime = true, time.Now()
+			j.SetStatus(status)
+		}
+		require.NoError(t, q.PutMany(t.Context(), all))
+		require.Equal(t, jobs, q.Stats(t.Context()).Retrying)
+		d.Server().ResetCosts()
+		require.NoError(t, q.Start(t.Context()))
+		<-done
+		require.True(t, amboy.Wait(day(t), q))
+		costs := d.Server().Costs()
+		t.Logf("%d commands\n%s", costs.Sent(), costs)
+		assert.LessOrEqual(t, costs.Sent(), int64(most))
+	})
 }
