@@ -179,6 +179,10 @@ func (c *Core) written(e Written) {
 	default:
 		c.refused(call.runs, e.Err, e.Final)
 	}
+	if len(c.ends.waiting) > 0 && !c.closing && !c.ends.doubt && c.now.Mono < c.patience.until {
+		c.timers.set(writeTimer, c.patience.until) // or with the next claim
+		return
+	}
 	c.flush()
 }
 
