@@ -100,7 +100,8 @@ func (r *retryCalls) abandon(group *retryGroup, c *retryCall) (unbegun bool) {
 		group.calls = slices.DeleteFunc(group.calls, func(other *retryCall) bool { return other == c })
 		return true
 	}
-	if group.left++; group.left == len(group.calls) {
+	group.left++
+	if group.left == len(group.calls) {
 		group.cancel()
 	}
 	return false
@@ -144,8 +145,20 @@ func (d *Driver) retryGroup(ctx context.Context, group *retryGroup) {
 	d.retryAll(ctx, d.retries.take(group, cancel))
 }
 
-// retryAll makes several calls.
+// retryAll makes several calls, in groups whose bodies fit in one command.
 func (d *Driver) retryAll(ctx context.Context, calls []*retryCall) {
+	for len(calls) > 0 {
+		n, size := 0, 0
+		for n < len(calls) && (n == 0 || size+len(calls[n].next.Job.Raw()) <= maxCommandSize) {
+			size += len(calls[n].next.Job.Raw())
+			n++
+		}
+		d.retrySome(ctx, calls[:n])
+		calls = calls[n:]
+	}
+}
+
+func (d *Driver) retrySome(ctx context.Context, calls []*retryCall) {
 	var alone []*retryCall
 	if !d.isReplica || len(calls) < 2 {
 		alone = calls
@@ -274,8 +287,8 @@ func (r *retrying) insertHandovers(ctx context.Context, calls []*retryCall) (sto
 	var raws []bson.Raw
 	for _, c := range calls {
 		waiting := r.handoverOf(c.old, r.successor(c.old, c.next, nil))
-		raw, err := r.encode(waiting)
-		if err != nil || len(raw) > maxDocumentSize {
+		raw, failure := r.encode(waiting)
+		if failure != nil || len(raw) > maxDocumentSize {
 			refused = append(refused, c)
 			continue
 		}

@@ -193,7 +193,8 @@ func TestRetriesAtOnceWhoseAnswerWasLost(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					if seen++; seen == 2 {
+					seen++
+					if seen == 2 {
 						return mongotest.Unanswered
 					}
 					return mongotest.Served
