@@ -80,7 +80,8 @@ type RetryHandlerOptions struct {
 	// RetryBackoff is the wait between two tries of the first round. Default: one
 	// second.
 	RetryBackoff time.Duration
-	// NumWorkers is the number of jobs that are replaced concurrently. Default: 1.
+	// NumWorkers is the number of jobs that are replaced concurrently, or of groups of up to
+	// 500 jobs if the store replaces several jobs in one step. Default: 1.
 	NumWorkers int
 	// MaxCapacity is the maximum number of waiting jobs that the handler holds in
 	// memory; -1 means no limit. Default: 4096.

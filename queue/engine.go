@@ -43,6 +43,8 @@ type engine struct {
 	// replaces is true if the store writes the end of an attempt and the next attempt in one
 	// call.
 	replaces bool
+	// sharesRetries is true if the store replaces several attempts at once with few calls.
+	sharesRetries bool
 	// manual is true if nothing happens by itself.
 	manual     bool
 	forgetting forgetting
@@ -128,6 +130,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		leaseTime:     opts.LockTimeout,
 		inline:        !features.Durable,
 		replaces:      features.NextAttempts,
+		sharesRetries: features.SharedRetries,
 		retryScan:     opts.Retryable.StaleRetryingMonitorInterval,
 		notified:      features.Notifications,
 		runs:          map[amboy.Job]*core.Run{},

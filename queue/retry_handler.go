@@ -232,7 +232,7 @@ const retriesTogether = 500
 // take returns the next retries that are due: one, unless the store replaces several at once.
 func (h *BasicRetryHandler) take() (some []*jobRetry) {
 	most := 1
-	if q, ok := h.queue.(*driverQueue); ok && !q.engine.inline {
+	if q, ok := h.queue.(*driverQueue); ok && q.engine.sharesRetries {
 		most = retriesTogether
 	}
 	h.mu.Lock()

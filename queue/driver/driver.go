@@ -76,6 +76,9 @@ type Features struct {
 	Prunes bool
 	// NextAttempts: Complete takes a Completion whose Next is set.
 	NextAttempts bool
+	// SharedRetries: concurrent calls of Retry cost the store much less than as many calls
+	// one after the other, so hundreds of them should be made at once.
+	SharedRetries bool
 }
 
 // Driver stores queues. A queue exists as soon as it is named. All calls are safe for

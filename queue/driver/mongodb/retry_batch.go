@@ -25,7 +25,8 @@ const (
 	gatherRetries = 5 * time.Millisecond
 	// maxRetries is the maximum number of calls that are made together.
 	maxRetries = 500
-	// retriesLimit bounds calls that are made together. A caller may leave before.
+	// retriesLimit bounds calls that are made together. They also end when all callers have
+	// left.
 	retriesLimit = 10 * time.Second
 )
 
@@ -47,8 +48,10 @@ type retryCalls struct {
 
 // retryGroup is a group of calls. retryCalls.mu guards it until it is taken.
 type retryGroup struct {
-	calls []*retryCall
-	taken bool
+	calls  []*retryCall
+	taken  bool
+	left   int                // the number of callers that have left since
+	cancel context.CancelFunc // ends the calls
 }
 
 // join adds a call to the group that gathers. first is true if the caller must make the calls
@@ -77,24 +80,31 @@ func (r *retryCalls) leave() {
 }
 
 // take ends the gathering of a group and returns its calls.
-func (r *retryCalls) take(group *retryGroup) []*retryCall {
+func (r *retryCalls) take(group *retryGroup, cancel context.CancelFunc) []*retryCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	group.taken = true
+	group.taken, group.cancel = true, cancel
 	if r.gathering == group {
 		r.gathering = nil
 	}
 	return group.calls
 }
 
-// drop removes a call from a group that gathers. It returns false if the group was taken.
-func (r *retryCalls) drop(group *retryGroup, c *retryCall) bool {
+// abandon is called if a caller leaves. It removes the call from a group that gathers, and
+// ends the calls of a group that was taken if no caller is left. It reports whether the call
+// was not begun.
+func (r *retryCalls) abandon(group *retryGroup, c *retryCall) (unbegun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !group.taken {
 		group.calls = slices.DeleteFunc(group.calls, func(other *retryCall) bool { return other == c })
+		return true
 	}
-	return !group.taken
+	group.left++
+	if group.left == len(group.calls) {
+		group.cancel()
+	}
+	return false
 }
 
 // retryTogether makes a call of Retry, together with concurrent ones. left is called when the
@@ -110,11 +120,7 @@ func (d *Driver) retryTogether(ctx context.Context, ended, next *driver.Record, 
 	if first {
 		go func() { // not bound to the caller's context: others wait for it too
 			defer left()
-			defer d.retries.leave()
-			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), retriesLimit)
-			defer cancel()
-			sleep(limited, gatherRetries)
-			d.retryAll(limited, d.retries.take(group))
+			d.retryGroup(context.WithoutCancel(ctx), group)
 		}()
 	} else {
 		defer left()
@@ -123,15 +129,36 @@ func (d *Driver) retryTogether(ctx context.Context, ended, next *driver.Record, 
 	case <-c.done:
 		return c.err
 	case <-ctx.Done():
-		if d.retries.drop(group, c) {
+		if d.retries.abandon(group, c) {
 			return ctx.Err()
 		}
 		return unknown(ctx.Err())
 	}
 }
 
-// retryAll makes several calls.
+// retryGroup makes the calls that gather in a group.
+func (d *Driver) retryGroup(ctx context.Context, group *retryGroup) {
+	defer d.retries.leave()
+	ctx, cancel := context.WithTimeout(ctx, retriesLimit)
+	defer cancel()
+	sleep(ctx, gatherRetries)
+	d.retryAll(ctx, d.retries.take(group, cancel))
+}
+
+// retryAll makes several calls, in groups whose bodies fit in one command.
 func (d *Driver) retryAll(ctx context.Context, calls []*retryCall) {
+	for len(calls) > 0 {
+		n, size := 0, 0
+		for n < len(calls) && (n == 0 || size+len(calls[n].next.Job.Raw()) <= maxCommandSize) {
+			size += len(calls[n].next.Job.Raw())
+			n++
+		}
+		d.retrySome(ctx, calls[:n])
+		calls = calls[n:]
+	}
+}
+
+func (d *Driver) retrySome(ctx context.Context, calls []*retryCall) {
 	var alone []*retryCall
 	if !d.isReplica || len(calls) < 2 {
 		alone = calls
@@ -260,8 +287,8 @@ func (r *retrying) insertHandovers(ctx context.Context, calls []*retryCall) (sto
 	var raws []bson.Raw
 	for _, c := range calls {
 		waiting := r.handoverOf(c.old, r.successor(c.old, c.next, nil))
-		raw, err := r.encode(waiting)
-		if err != nil || len(raw) > maxDocumentSize {
+		raw, failure := r.encode(waiting)
+		if failure != nil || len(raw) > maxDocumentSize {
 			refused = append(refused, c)
 			continue
 		}

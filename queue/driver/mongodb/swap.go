@@ -108,7 +108,11 @@ func (s *swap) sendTransaction(ctx context.Context, statements []bson.Raw) (*ans
 	if err := s.session.StartTransaction(options.Transaction().SetWriteConcern(writeconcern.Majority())); err != nil {
 		return nil, fmt.Errorf("starting a transaction: %w", err)
 	}
-	a, err := s.send(mongo.NewSessionContext(ctx, s.session), updating, statements, true, singleLimit) //nolint:contextcheck // It inherits it.
+	limit := singleLimit
+	if len(s.ended) > 1 {
+		limit = batchLimit
+	}
+	a, err := s.send(mongo.NewSessionContext(ctx, s.session), updating, statements, true, limit) //nolint:contextcheck // It inherits it.
 	if err != nil || len(a.refused) > 0 || a.n != len(s.ended)+len(s.next) {
 		s.abort(ctx)
 		return a, err
