@@ -47,6 +47,7 @@ type queueGroup struct {
 	notes   notes.Store        // of such a group
 	// announcer is that of such a group.
 	announcer groupAnnouncer
+	meter     groupMeter
 
 	mu        sync.Mutex
 	creations map[string]*queueCreation

@@ -70,7 +70,10 @@ func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return []driver.QueueInfo{{Name: a.id, Control: a.control, Stats: a.schedule.Stats()}}, nil
+	return []driver.QueueInfo{{
+		Name: a.id, Control: a.control, Stats: a.schedule.Stats(),
+		Scheduled: a.schedule.Scheduled(), Parked: a.schedule.Parked(),
+	}}, nil
 }
 
 // Control implements driver.Admin. Nothing can be set for a queue that is not there.

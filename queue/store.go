@@ -35,6 +35,8 @@ type Store struct {
 	sinceTurn func(ctx context.Context) (time.Duration, error)
 	// refresh is Refresh; nil where this process has nothing to tell.
 	refresh func(ctx context.Context) error
+	// measure is Measure.
+	measure func() ProcessMeasures
 	// setWorkers lets the queue of that name have a number of workers, where it is
 	// open in this process; nil where none is.
 	setWorkers func(queue string, n int) error

@@ -38,6 +38,10 @@ type Recorder struct {
 	dirty   bool
 	buckets map[bucketKey]*bucket
 	version uint64
+
+	// totals are those since the start, and totalOf finds them; see totals.go.
+	totals  []*Total
+	totalOf map[rowKey]*Total
 }
 
 type rowKey struct{ queue, jobType string }
@@ -63,7 +67,7 @@ type bucket struct {
 
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	return &Recorder{live: map[rowKey]*liveRow{}, buckets: map[bucketKey]*bucket{}}
+	return &Recorder{live: map[rowKey]*liveRow{}, buckets: map[bucketKey]*bucket{}, totalOf: map[rowKey]*Total{}}
 }
 
 // Ended counts an attempt: how long it waited since it could start, and how long it ran,
@@ -81,6 +85,7 @@ func (r *Recorder) Ended(at time.Time, queue, jobType string, o Outcome, wait, r
 	if row == nil {
 		row = r.newLiveRow(rowKey{queue, jobType})
 	}
+	r.total(rowKey{queue, jobType}).record(o, wait, run)
 	row.counts[o]++
 	if wait >= 0 {
 		row.wait.record(wait)

@@ -60,6 +60,9 @@ func (r *Run) Cause() error { return r.cause }
 // Transacted reports whether a transaction of its job may have ended it.
 func (r *Run) Transacted() bool { return r.transacted }
 
+// Taken reports whether the store has said that the lease of the run is another's.
+func (r *Run) Taken() bool { return r.lost }
+
 // End is how it ends, from Finished on.
 func (r *Run) End() End { return r.end }
 

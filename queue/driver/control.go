@@ -39,6 +39,9 @@ type QueueInfo struct {
 	Name    string
 	Control Control
 	Stats   amboy.QueueStats
+	// Scheduled and Parked count pending jobs that show no amboy.HoldBlocked: those whose
+	// wait-until time had not come when the store last compared it, and parked ones.
+	Scheduled, Parked int
 }
 
 // Progress is how far a running job has come.

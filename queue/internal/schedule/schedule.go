@@ -277,6 +277,12 @@ func (s *Schedule[J]) Ready() int { return s.counts[Ready] }
 // Retrying is the number of entries that await their next attempt.
 func (s *Schedule[J]) Retrying() int { return s.counts[Retrying] }
 
+// Scheduled is the number of entries whose time has not come.
+func (s *Schedule[J]) Scheduled() int { return s.counts[Scheduled] }
+
+// Parked is the number of entries that were set aside.
+func (s *Schedule[J]) Parked() int { return s.counts[Parked] }
+
 // Idle is true where nothing is pending, running or retrying.
 func (s *Schedule[J]) Idle() bool {
 	return s.Pending() == 0 && s.counts[Running] == 0 && s.counts[Retrying] == 0
