@@ -37,9 +37,12 @@ type QueueMeasures struct {
 	Paused     bool
 	MaxRunning int
 	// OldestReady is the time since which the first ready job could have started; zero if
-	// there is none. It is set for the hundred queues with the most ready jobs.
+	// there is none. It is set for the MaxOldestReady queues with the most ready jobs.
 	OldestReady time.Time
 }
+
+// MaxOldestReady is the number of queues for which MeasureQueues finds the oldest ready job.
+const MaxOldestReady = 25
 
 // ProcessMeasures are what a process has done since it opened its queues.
 type ProcessMeasures = queue.ProcessMeasures
@@ -74,7 +77,7 @@ func (i *inspector) measureQueues(ctx context.Context) ([]QueueMeasures, error) 
 		byDepth[n] = &measures[n]
 	}
 	slices.SortStableFunc(byDepth, func(a, b *QueueMeasures) int { return cmp.Compare(b.Ready, a.Ready) })
-	return measures, eachAtOnce(byDepth[:min(maxDetailed, len(byDepth))], func(m *QueueMeasures) error {
+	return measures, eachAtOnce(byDepth[:min(MaxOldestReady, len(byDepth))], func(m *QueueMeasures) error {
 		if m.Ready < 1 {
 			return nil
 		}

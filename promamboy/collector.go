@@ -156,7 +156,9 @@ func (c *Collector) collectStore(to chan<- prometheus.Metric, read *storeRead, s
 		for state, n := range sum.jobs() {
 			gauge(to, jobs, float64(n), name, state)
 		}
-		gauge(to, oldestReady, sum.oldest.Seconds(), name)
+		if sum.Ready == 0 || sum.oldest > 0 { // else it was not read
+			gauge(to, oldestReady, sum.oldest.Seconds(), name)
+		}
 	}
 	gauge(to, queues, float64(len(shown)))
 	gauge(to, pausedQueues, float64(paused))

@@ -82,6 +82,10 @@ type selection struct {
 	// stale is the time before which they have expired, where those are meant that
 	// were not claimed.
 	stale instant
+	// dueBy is the time up to which they are due, where scheduled records are meant only if
+	// they are.
+	dueBy  instant
+	fewDue bool // whether few records are due
 	// way is how they are found; nil before the first page. tried is true once
 	// another one was looked for, after a page.
 	way   *way
@@ -186,6 +190,9 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 				s.places = append(s.places, p)
 			}
 		}
+	}
+	if slices.Contains(states, amboy.StatePending) && !slices.Contains(states, amboy.StateScheduled) {
+		s.dueBy = instant{Int64: now, Valid: true}
 	}
 	s.terms = append(s.terms, "("+strings.Join(terms, " OR ")+")")
 	if slices.Contains(s.places, succeeded) {

@@ -171,6 +171,13 @@ func (s *selection) firstWay(from textQuerier) (*way, error) {
 				return nil, err
 			}
 		}
+		if few && s.dueBy.Valid {
+			var err error
+			s.fewDue, err = s.areFewDue(from)
+			if err != nil {
+				return nil, err
+			}
+		}
 		if few {
 			return s.wayByPlace(), nil
 		}
@@ -306,6 +313,18 @@ const (
 	manyOfQueue = 50_000
 )
 
+// areFewDue reports whether at most lookedAt records of the index of due times are due. They
+// are not if no process has claimed for long.
+func (s *selection) areFewDue(from textQuerier) (bool, error) {
+	n := 0
+	err := from.queryText(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_due WHERE due <= ? LIMIT %d)", lookedAt+1),
+		func(r *row) error {
+			n = r.int()
+			return nil
+		}, s.dueBy)
+	return n <= lookedAt, err
+}
+
 // countAll counts the records of a queue.
 const countAll = "waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying + finished"
 
@@ -335,6 +354,10 @@ func (s *selection) wayByPlace() *way {
 	for _, p := range s.places {
 		if p == ready {
 			s.mergeReady(w)
+			continue
+		}
+		if p == scheduled && s.fewDue { // without those whose time has not come, which may be many
+			w.mergeWith("jobs_due", "place = 1 AND due <= ?", s.dueBy)
 			continue
 		}
 		text := strconv.Itoa(int(p))
