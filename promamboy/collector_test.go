@@ -122,6 +122,13 @@ func (w *world) handler(opts promamboy.Options) http.Handler {
 	return handler
 }
 
+func (w *world) collector() *promamboy.Collector {
+	w.Helper()
+	collector, err := promamboy.New(w.inspector, promamboy.Options{})
+	require.NoError(w, err)
+	return collector
+}
+
 // scrape returns the text that a handler answers.
 func scrape(t testing.TB, handler http.Handler) string {
 	t.Helper()

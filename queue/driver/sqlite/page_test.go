@@ -114,3 +114,31 @@ func allPages(t *testing.T, d *sqlite.Driver, q driver.Query, request driver.Pag
 		}
 	}
 }
+
+// A query for pending jobs of one queue read the scheduled jobs of all queues.
+func TestPendingJobsAreFoundWithoutTheScheduledJobsOfOtherQueues(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	for i := range 6 {
+		var all []*driver.Record
+		for j := range 1000 {
+			r := newRecord(t, fmt.Sprintf("job-%d-%d", i, j))
+			r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+			all = append(all, r)
+		}
+		insert(t, d, all...)
+	}
+	for i, due := range []time.Time{{}, time.Now().Add(200 * time.Millisecond)} {
+		r := newRecord(t, fmt.Sprint("small-", i))
+		r.TimeInfo.WaitUntil = due
+		r.Group, r.Name = "small", driver.RecordName("small", r.JobID(), r.RetryInfo)
+		insert(t, d, r)
+	}
+	defer sqlite.EndPagesAfter(0)()
+	pending := driver.Query{Queues: []string{"small"}, States: []amboy.JobState{amboy.StatePending}}
+	require.Eventually(t, func() bool {
+		page, err := d.Find(t.Context(), pending, driver.PageRequest{Limit: 10})
+		require.NoError(t, err)
+		require.Empty(t, page.Next, "one page is enough")
+		return len(page.Records) == 2 // also the one that was scheduled, and is due now
+	}, 10*time.Second, 10*time.Millisecond)
+}
