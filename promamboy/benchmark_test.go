@@ -22,10 +22,12 @@ import (
 
 var (
 	benchmarkJobs   = flag.Int("metrics-jobs", 1_000_000, "number of jobs of BenchmarkScrape")
+	benchmarkEnded  = flag.Int("metrics-ended", 0, "number of them that have ended")
 	benchmarkQueues = flag.Int("metrics-queues", 1000, "number of queues of BenchmarkScrape")
 )
 
-// BenchmarkScrape scrapes a store with many waiting jobs. No read is shared.
+// BenchmarkScrape scrapes a store with many jobs. The deepest queues, of which the oldest job
+// is found, are put last, behind all other jobs. No read is shared.
 func BenchmarkScrape(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B) (driver.Driver, error){
 		"memory": func(*testing.B) (driver.Driver, error) { return memory.New(memory.Options{KeepFinished: 1}) },
@@ -62,13 +64,17 @@ func fill(b *testing.B, store driver.Driver) (management.Inspector, func()) {
 	require.NoError(b, err)
 	const batch = 1000
 	template := newRecord(b)
+	template.ForgetAt = time.Now().Add(time.Hour)
 	for first := 0; first < *benchmarkJobs; first += batch {
 		records := make([]*driver.Record, batch)
 		for n := range records {
 			r, id := *template, fmt.Sprint("job-", first+n)
-			r.Group = fmt.Sprint("tenant-", (first/batch)%*benchmarkQueues)
+			r.Group = fmt.Sprint("tenant-", first/batch**benchmarkQueues/(*benchmarkJobs/batch))
+			if first+n < *benchmarkEnded { // the oldest have ended
+				r.Status.Completed, r.TimeInfo.Start, r.TimeInfo.End = true, r.TimeInfo.Created, r.TimeInfo.Created
+			}
 			r.Name = driver.RecordName(r.Group, id, amboy.JobRetryInfo{})
-			if n%2 == 0 {
+			if n%2 == 0 && first+n < *benchmarkJobs*9/10 { // the others are ready
 				r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
 			}
 			records[n] = &r

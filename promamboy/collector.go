@@ -58,7 +58,7 @@ func (o Options) Validate() error {
 type Collector struct {
 	opts   Options
 	meter  management.Meter
-	reader storeReader
+	reader *storeReader
 
 	mu            sync.Mutex
 	queues, types labels // of the metrics of the process
@@ -78,7 +78,7 @@ func New(inspector management.Inspector, opts Options) (*Collector, error) {
 		return nil, fmt.Errorf("making a collector: the inspector must be a management.Meter (is a %T)", inspector)
 	}
 	return &Collector{
-		opts: opts, meter: meter, reader: storeReader{meter: meter},
+		opts: opts, meter: meter, reader: newStoreReader(meter),
 		queues: labels{limit: opts.Queues}, types: labels{limit: maxTypes},
 	}, nil
 }
@@ -92,7 +92,7 @@ func Handler(inspector management.Inspector, opts Options) (http.Handler, error)
 	if err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewPedanticRegistry()
+	registry := prometheus.NewRegistry()
 	if err := registry.Register(collector); err != nil {
 		return nil, fmt.Errorf("registering the metrics: %w", err)
 	}
@@ -122,19 +122,17 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	process := c.meter.MeasureProcess()
 	c.collectProcess(to, process)
 	read := c.reader.read(context.Background())
-	up := 0.0
-	if read.err == nil {
-		up = 1
+	gauge(to, storeReadSeconds, read.Took.Seconds())
+	if read.Value.err != nil {
+		gauge(to, storeUp, 0)
+		return
 	}
-	gauge(to, storeUp, up)
-	gauge(to, storeReadSeconds, read.took.Seconds())
-	if read.err == nil {
-		c.collectStore(to, read, cmp.Or(c.opts.Slots, process.Workers))
-	}
+	gauge(to, storeUp, 1)
+	c.collectStore(to, read.Value.queues, read.At, cmp.Or(c.opts.Slots, process.Workers))
 }
 
-func (c *Collector) collectStore(to chan<- prometheus.Metric, read *storeRead, slots int) {
-	shown := slices.Clone(read.queues)
+func (c *Collector) collectStore(to chan<- prometheus.Metric, all []management.QueueMeasures, at time.Time, slots int) {
+	shown := slices.Clone(all) // another scrape may read it
 	slices.SortStableFunc(shown, func(a, b management.QueueMeasures) int { return cmp.Compare(unended(b), unended(a)) })
 	sums := map[string]*queueSum{}
 	wanted, paused := 0, 0
@@ -146,7 +144,7 @@ func (c *Collector) collectStore(to chan<- prometheus.Metric, read *storeRead, s
 		if sums[name] == nil {
 			sums[name] = &queueSum{}
 		}
-		sums[name].add(q, read.at)
+		sums[name].add(q, at)
 		wanted += runnable(q)
 		if q.Paused {
 			paused++

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -329,6 +330,10 @@ func TestMetricsFollowTheConventionsOfPrometheus(t *testing.T) {
 		w.put("a\xff\"\n", "")
 		synctest.Wait()
 		text := scrape(w, w.handler(promamboy.Options{Queues: 10}))
+		registry := prometheus.NewPedanticRegistry()
+		require.NoError(w, registry.Register(w.collector()))
+		_, err := registry.Gather()
+		require.NoError(w, err)
 		problems, err := promlint.New(strings.NewReader(text)).Lint()
 		require.NoError(w, err)
 		assert.Empty(w, problems)

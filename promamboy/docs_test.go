@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,4 +63,16 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 
 func TestDashboardFileIsJSON(t *testing.T) {
 	assert.True(t, json.Valid([]byte(readDoc(t, "grafana.json"))))
+}
+
+// promtool comes with Prometheus.
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed")
+	}
+	for _, args := range [][]string{{"check", "rules", "../docs/alerts.yml"}, {"test", "rules", "testdata/alerts_test.yml"}} {
+		output, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput()
+		assert.NoError(t, err, "%s", output)
+	}
 }

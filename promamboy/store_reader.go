@@ -2,95 +2,60 @@ package promamboy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sharedread"
 	"github.com/mongodb/amboy/management"
 )
 
 const (
-	// readTimeout is the maximum duration of a read.
-	readTimeout = 5 * time.Second
-	// The result of a read is shared for sharedFactor times as long as it took, between
-	// minShared and maxShared, so that scrapes without end take at most a tenth of the time
-	// of a store that counts slowly.
+	// sharedFactor is for how many times as long as it took the result of a read is shared,
+	// so that scrapes take at most a tenth of the time of a store that counts slowly.
 	sharedFactor = 10
-	minShared    = time.Second
 	maxShared    = time.Minute
 )
 
 // storeReader reads the store for all scrapes of a collector.
 type storeReader struct {
-	meter management.Meter
-
-	mu     sync.Mutex
-	latest *storeRead
-	failed bool // whether the latest read that ended failed
+	meter  management.Meter
+	reads  sharedread.Reader[measured]
+	failed atomic.Bool // whether the latest read failed
 }
 
-// storeRead is a read that several scrapes share.
-type storeRead struct {
-	done   chan struct{} // closed when the other fields are set
-	at     time.Time     // when it ended
-	took   time.Duration
+// measured is what a read found.
+type measured struct {
 	queues []management.QueueMeasures
 	err    error
 }
 
+func newStoreReader(meter management.Meter) *storeReader {
+	return &storeReader{meter: meter, reads: sharedread.Reader[measured]{SharedFor: func(took time.Duration) time.Duration {
+		return min(max(sharedFactor*took, sharedread.MinShared), maxShared)
+	}}}
+}
+
 // read returns the result of a new read, or of one made recently.
-func (s *storeReader) read(ctx context.Context) *storeRead {
-	shared, owned := s.join()
-	limited, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	if owned {
-		s.run(limited, shared)
-		return shared
+func (s *storeReader) read(ctx context.Context) *sharedread.Result[measured] {
+	result, err := s.reads.Read(ctx, s.measure)
+	if err != nil {
+		return &sharedread.Result[measured]{Value: measured{err: err}, Took: sharedread.Timeout}
 	}
-	select {
-	case <-shared.done:
-		return shared
-	case <-limited.Done():
-		return &storeRead{took: readTimeout, err: errors.New("the read did not end in time")}
-	}
+	return result
 }
 
-// join returns the current read, or a new one that the caller must run.
-func (s *storeReader) join() (shared *storeRead, owned bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.latest != nil {
-		select {
-		case <-s.latest.done:
-			if time.Since(s.latest.at) < min(max(sharedFactor*s.latest.took, minShared), maxShared) {
-				return s.latest, false
-			}
-		default: // it is running
-			return s.latest, false
-		}
+// measure reads the store. It logs an error unless the previous read failed.
+func (s *storeReader) measure(ctx context.Context) (found measured) {
+	found.queues, found.err = s.try(ctx)
+	if failedBefore := s.failed.Swap(found.err != nil); found.err != nil && !failedBefore {
+		logging.Error(ctx, message.Fields{"message": "could not read the store for metrics", "error": found.err.Error()})
 	}
-	s.latest = &storeRead{done: make(chan struct{})}
-	return s.latest, true
-}
-
-func (s *storeReader) run(ctx context.Context, shared *storeRead) {
-	defer close(shared.done)
-	begin := time.Now()
-	shared.queues, shared.err = s.try(ctx)
-	shared.at = time.Now()
-	shared.took = shared.at.Sub(begin)
-	s.mu.Lock()
-	failedBefore := s.failed
-	s.failed = shared.err != nil
-	s.mu.Unlock()
-	if shared.err != nil && !failedBefore {
-		logging.Error(ctx, message.Fields{"message": "could not read the store for metrics", "error": shared.err.Error()})
-	}
+	return found
 }
 
 func (s *storeReader) try(ctx context.Context) (queues []management.QueueMeasures, err error) {

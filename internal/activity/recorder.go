@@ -50,6 +50,8 @@ type rowKey struct{ queue, jobType string }
 type liveRow struct {
 	counts    [3]int // by Outcome
 	wait, run live
+	// total is that of the same queue and type; nil for the row that several share.
+	total *Total
 	// unused is how many times in a row fold found it empty.
 	unused int
 }
@@ -85,7 +87,11 @@ func (r *Recorder) Ended(at time.Time, queue, jobType string, o Outcome, wait, r
 	if row == nil {
 		row = r.newLiveRow(rowKey{queue, jobType})
 	}
-	r.total(rowKey{queue, jobType}).record(o, wait, run)
+	total := row.total
+	if total == nil {
+		total = r.total(rowKey{queue, jobType})
+	}
+	total.record(o, wait, run)
 	row.counts[o]++
 	if wait >= 0 {
 		row.wait.record(wait)
@@ -118,6 +124,9 @@ func (r *Recorder) newLiveRow(key rowKey) *liveRow {
 		}
 	}
 	row := &liveRow{wait: newLive(), run: newLive()}
+	if key != (rowKey{}) {
+		row.total = r.total(key)
+	}
 	r.live[key] = row
 	return row
 }

@@ -86,6 +86,9 @@ type selection struct {
 	// they are.
 	dueBy  instant
 	fewDue bool // whether few records are due
+	// priorities are those of the ready records of the only queue, the highest first; none
+	// where they are not known.
+	priorities []int
 	// way is how they are found; nil before the first page. tried is true once
 	// another one was looked for, after a page.
 	way   *way

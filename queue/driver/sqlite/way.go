@@ -166,7 +166,7 @@ func (s *selection) firstWay(from textQuerier) (*way, error) {
 		few := true
 		if slices.Contains(s.places, ready) {
 			var err error
-			few, err = s.areFew(from, "ready", manyReady)
+			few, err = s.mayMergeReady(from)
 			if err != nil {
 				return nil, err
 			}
@@ -379,9 +379,58 @@ func (s *selection) wayByPlace() *way {
 // mergeReady adds the records that are ready, whose index has them in the order in
 // which they run.
 func (s *selection) mergeReady(w *way) {
-	if len(s.queues) == 0 {
+	switch {
+	case len(s.queues) == 0:
 		w.mergeWith("jobs_ready", isReady)
-		return
+	case len(s.priorities) == 0:
+		w.mergeWith("jobs_ready", isReady+" AND queue IN ("+queueIDs+")", s.queues)
+	default:
+		s.mergeByPriority(w)
 	}
-	w.mergeWith("jobs_ready", isReady+" AND queue IN ("+queueIDs+")", s.queues)
+}
+
+// mergeByPriority adds a walk for each priority, along which the index has the records in
+// their order, and one for each gap beside them: a record that comes into a gap meanwhile
+// must not be missed.
+func (s *selection) mergeByPriority(w *way) {
+	const inQueue = isReady + " AND queue = (SELECT id FROM queues WHERE name = ?)"
+	queue := s.queues[0]
+	for i, p := range s.priorities {
+		if i == 0 {
+			w.mergeWith("jobs_ready", inQueue+" AND priority > ?", queue, p)
+		} else {
+			w.mergeWith("jobs_ready", inQueue+" AND priority > ? AND priority < ?", queue, p, s.priorities[i-1])
+		}
+		w.mergeWith("jobs_ready", inQueue+" AND priority = ?", queue, p)
+	}
+	w.mergeWith("jobs_ready", inQueue+" AND priority < ?", queue, s.priorities[len(s.priorities)-1])
+}
+
+// maxPriorities is the number of priorities for which there may be walks of their own.
+const maxPriorities = 8
+
+// mayMergeReady reports whether the records that are ready are found by their index: if they
+// are not too many to be brought into their order, or are those of one queue and have few
+// priorities, which it sets.
+func (s *selection) mayMergeReady(from textQuerier) (bool, error) {
+	if len(s.queues) == 1 {
+		const next = "SELECT j.priority FROM jobs AS j INDEXED BY jobs_ready" +
+			" WHERE j.place = 4 AND j.queue = (SELECT id FROM queues WHERE name = ?)"
+		var found []int
+		err := from.queryText(fmt.Sprintf("WITH RECURSIVE levels(priority) AS (SELECT ("+next+" ORDER BY j.priority DESC LIMIT 1)"+
+			" UNION ALL SELECT ("+next+" AND j.priority < levels.priority ORDER BY j.priority DESC LIMIT 1)"+
+			" FROM levels WHERE levels.priority IS NOT NULL LIMIT %d) SELECT priority FROM levels WHERE priority IS NOT NULL", maxPriorities+1),
+			func(r *row) error {
+				found = append(found, r.int())
+				return nil
+			}, s.queues[0], s.queues[0])
+		if err != nil {
+			return false, err
+		}
+		if len(found) <= maxPriorities {
+			s.priorities = found
+			return true, nil
+		}
+	}
+	return s.areFew(from, "ready", manyReady)
 }
