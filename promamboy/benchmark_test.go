@@ -54,7 +54,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// fill puts jobs in the queues of a store, where nothing runs them.
+// fill puts jobs in the queues of a store. Nothing runs them.
 func fill(b *testing.B, store driver.Driver) (management.Inspector, func()) {
 	b.Helper()
 	group, err := queue.NewDriverGroup(b.Context(), queue.DriverGroupOptions{

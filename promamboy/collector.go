@@ -30,10 +30,10 @@ const (
 // Options configure the metrics.
 type Options struct {
 	// Queues is the number of queues with a label of their own. The others are summed up
-	// under the label Others. In the metrics of the store these are the queues with the most
-	// jobs that have not ended, in those of the process the first that ended a job. The
-	// default, 0, shows no name of a queue. If queues are named for tenants, and it is not
-	// 0, whoever may scrape learns the names of tenants and how much they do.
+	// under the label Others. The metrics of the store name the queues with the most jobs
+	// that have not ended, and the metrics of the process the first queues that ended a job.
+	// The default, 0, names no queue. If queues are named for tenants, any other value shows
+	// every client that can scrape the names of tenants and how much they do.
 	Queues int
 	// Slots is the number of jobs that a process runs at once, by which amboy_workers_wanted
 	// is computed. The default is the number of workers of this process. Set it in a

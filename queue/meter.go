@@ -19,16 +19,15 @@ type ProcessMeasures struct {
 	// Workers is the number of jobs that can run at once in the started queues of this
 	// process; 0 if their runners do not report it. Running is the number of jobs that do.
 	Workers, Running int
-	// Claims counts the calls that claim jobs, FailedClaims those of them that failed, and
-	// ClaimedJobs the jobs that they claimed.
+	// Claims counts the calls that claim jobs, FailedClaims the failed ones, and ClaimedJobs
+	// the jobs that were claimed.
 	Claims, FailedClaims, ClaimedJobs uint64
-	// Renewals counts the calls that renew leases. LateRenewals counts those of them that
-	// failed, or took longer than a quarter of the lease time, which is when the next one
-	// is due.
+	// Renewals counts the calls that renew leases. LateRenewals counts the calls that failed
+	// or took longer than a quarter of the lease time, after which the next one is due.
 	Renewals, LateRenewals uint64
 	// Fenced counts the runs that were canceled because their lease was not renewed in
-	// time, and Taken those whose lease the store gave to another process, or ended for an
-	// operator.
+	// time. Taken counts the runs that were canceled because the store gave their lease to
+	// another process, or because an operator ended the job.
 	Fenced, Taken uint64
 	// Interruptions counts the running jobs that this process took back from processes that
 	// had stopped renewing their leases.
@@ -157,14 +156,14 @@ func (q *local) measure() ProcessMeasures {
 	return m
 }
 
-// groupMeter adds up the measures of the queues of a local group. It keeps those of queues
-// that were closed, so that counts do not decrease: what such a queue did after it was last
-// measured is not counted.
+// groupMeter adds up the measures of the queues of a local group. It keeps the
+// measures of closed queues, so that counts do not decrease. What such a queue did after it
+// was last measured is not counted.
 type groupMeter struct {
 	mu   sync.Mutex
 	last map[amboy.Queue]ProcessMeasures
 	gone ProcessMeasures
-	// place is where the attempts of a queue and a type are in every result.
+	// place is the index of a queue and a type in Attempts, the same in every result.
 	place map[attemptKey]int
 }
 

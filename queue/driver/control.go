@@ -39,8 +39,8 @@ type QueueInfo struct {
 	Name    string
 	Control Control
 	Stats   amboy.QueueStats
-	// Scheduled and Parked count pending jobs that show no amboy.HoldBlocked: those whose
-	// wait-until time had not come when the store last compared it, and parked ones.
+	// Scheduled counts the pending jobs whose wait-until time had not come when the store
+	// last compared it, and Parked the parked jobs. Neither includes blocked jobs.
 	Scheduled, Parked int
 }
 

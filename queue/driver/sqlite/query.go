@@ -82,12 +82,11 @@ type selection struct {
 	// stale is the time before which they have expired, where those are meant that
 	// were not claimed.
 	stale instant
-	// dueBy is the time up to which they are due, where scheduled records are meant only if
-	// they are.
+	// dueBy is the current time if scheduled records are selected only if they are due.
 	dueBy  instant
 	fewDue bool // whether few records are due
-	// priorities are those of the ready records of the only queue, the highest first; none
-	// where they are not known.
+	// priorities are the priorities of the ready records of the only queue, the highest
+	// first; none if they are unknown or too many.
 	priorities []int
 	// way is how they are found; nil before the first page. tried is true once
 	// another one was looked for, after a page.

@@ -313,8 +313,8 @@ const (
 	manyOfQueue = 50_000
 )
 
-// areFewDue reports whether at most lookedAt records of the index of due times are due. They
-// are not if no process has claimed for long.
+// areFewDue reports whether at most lookedAt records are due but still scheduled. There may be
+// more if no process has claimed for long.
 func (s *selection) areFewDue(from textQuerier) (bool, error) {
 	n := 0
 	err := from.queryText(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_due WHERE due <= ? LIMIT %d)", lookedAt+1),
@@ -356,7 +356,7 @@ func (s *selection) wayByPlace() *way {
 			s.mergeReady(w)
 			continue
 		}
-		if p == scheduled && s.fewDue { // without those whose time has not come, which may be many
+		if p == scheduled && s.fewDue { // the records that are not due may be many
 			w.mergeWith("jobs_due", "place = 1 AND due <= ?", s.dueBy)
 			continue
 		}
@@ -409,9 +409,8 @@ func (s *selection) mergeByPriority(w *way) {
 // maxPriorities is the number of priorities for which there may be walks of their own.
 const maxPriorities = 8
 
-// mayMergeReady reports whether the records that are ready are found by their index: if they
-// are not too many to be brought into their order, or are those of one queue and have few
-// priorities, which it sets.
+// mayMergeReady reports whether ready records are found by their index: if they are few enough
+// to be sorted, or if they belong to one queue and have few priorities, which it sets.
 func (s *selection) mayMergeReady(from textQuerier) (bool, error) {
 	if len(s.queues) == 1 {
 		const next = "SELECT j.priority FROM jobs AS j INDEXED BY jobs_ready" +
