@@ -27,6 +27,7 @@ type store interface {
 	Refresh(ctx context.Context) error
 	SetWorkers(ctx context.Context, queue string, n int) error
 	SinceTurn(ctx context.Context) (time.Duration, error)
+	Measure() queue.ProcessMeasures
 }
 
 // inspector is the Inspector of this package.

@@ -32,6 +32,8 @@ type engine struct {
 	ownsDriver bool
 	now        func() time.Time
 	started    time.Time
+	// maxRunning is the number of jobs that run at once, over all queues; 0 for no limit.
+	maxRunning int
 	// asleepBefore is how long the machine had been suspended before the engine started.
 	asleepBefore time.Duration
 	leaseTime    time.Duration
@@ -48,6 +50,7 @@ type engine struct {
 	forgetting forgetting
 	announcer  *announcer
 	activity   *activity.Recorder
+	meter      meter
 	rechecks   rechecks
 	// notified is true if the driver sends change notifications.
 	notified    bool
@@ -125,6 +128,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		driver:        opts.Driver,
 		ownsDriver:    opts.CloseDriver,
 		now:           time.Now,
+		maxRunning:    workers,
 		leaseTime:     opts.LockTimeout,
 		inline:        !features.Durable,
 		replaces:      features.NextAttempts,

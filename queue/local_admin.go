@@ -69,7 +69,10 @@ func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return []driver.QueueInfo{{Name: a.id, Control: a.control, Stats: a.schedule.Stats()}}, nil
+	return []driver.QueueInfo{{
+		Name: a.id, Control: a.control, Stats: a.schedule.Stats(),
+		Scheduled: a.schedule.Scheduled(), Parked: a.schedule.Parked(),
+	}}, nil
 }
 
 // Control implements driver.Admin. It returns an error for a change to a queue that does

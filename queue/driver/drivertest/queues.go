@@ -29,6 +29,7 @@ var severalQueuesRules = []rule{
 
 var queuesRules = []rule{
 	{"queues are described by name", queuesDescribed},
+	{"a queue is described with its scheduled and its parked records", queuesScheduledAndParked},
 	{"a queue exists as soon as it is controlled", queuesControlled},
 	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
@@ -287,6 +288,19 @@ func queuesDescribed(f *fixture) {
 	assert.Equal(f, amboy.QueueStats{Total: 1, Pending: 1}.String(), infos[2].Stats.String())
 	assert.Equal(f, driver.Control{Paused: true, MaxRunning: 3}, infos[4].Control)
 	assert.Equal(f, amboy.QueueStats{Total: 2, Pending: 1, Completed: 1}.String(), infos[4].Stats.String())
+}
+
+func queuesScheduledAndParked(f *fixture) {
+	a := f.in("a")
+	a.insert(spec{id: "ready"}, spec{id: "later", waitUntil: time.Now().Add(time.Hour)}, spec{id: "latest", waitUntil: time.Now().Add(2 * time.Hour)},
+		spec{id: "aside"}, spec{id: "blocked", edges: []string{"ready"}})
+	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	require.Len(f, infos, 1)
+	assert.Equal(f, 2, infos[0].Scheduled)
+	assert.Equal(f, 1, infos[0].Parked)
+	assert.Equal(f, amboy.QueueStats{Total: 5, Pending: 5, Blocked: 1}.String(), infos[0].Stats.String())
 }
 
 func queuesControlled(f *fixture) {

@@ -17,7 +17,10 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	infos := make([]driver.QueueInfo, 0, len(d.queues))
 	for _, q := range d.queues {
-		infos = append(infos, driver.QueueInfo{Name: q.name, Control: q.control, Stats: q.schedule.Stats()})
+		infos = append(infos, driver.QueueInfo{
+			Name: q.name, Control: q.control, Stats: q.schedule.Stats(),
+			Scheduled: q.schedule.Scheduled(), Parked: q.schedule.Parked(),
+		})
 	}
 	d.unlock()
 	slices.SortFunc(infos, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })

@@ -82,7 +82,7 @@ func describe(rows []tally) map[string]*driver.QueueInfo {
 	}
 	for _, row := range rows {
 		if row.Control == nil {
-			row.addTo(&of(row.Of.Queue).Stats)
+			row.addTo(of(row.Of.Queue))
 			continue
 		}
 		info := of(row.Control.Queue)
@@ -96,8 +96,9 @@ func describe(rows []tally) map[string]*driver.QueueInfo {
 	return infos
 }
 
-func (t *tally) addTo(stats *amboy.QueueStats) {
+func (t *tally) addTo(info *driver.QueueInfo) {
 	in, _ := t.Of.In.(string)
+	stats := &info.Stats
 	switch {
 	case t.Of.Completed == true:
 		stats.Completed += t.Number
@@ -109,8 +110,13 @@ func (t *tally) addTo(stats *amboy.QueueStats) {
 	case place(in) == inHandover: // the attempt that it will replace is counted
 	default:
 		stats.Pending += t.Number
-		if slices.Contains([]place{inPostponed, inScope, inEdges}, place(in)) {
+		switch place(in) {
+		case inPostponed, inScope, inEdges:
 			stats.Blocked += t.Number
+		case inScheduled:
+			info.Scheduled += t.Number
+		case inParked:
+			info.Parked += t.Number
 		}
 	}
 }

@@ -198,7 +198,14 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 		if len(all) == 0 || all[len(all)-1].Name != info.Name {
 			all = append(all, info)
 		}
-		place(r.integer()).addTo(&all[len(all)-1].Stats, r.int())
+		p, n, last := place(r.integer()), r.int(), &all[len(all)-1]
+		p.addTo(&last.Stats, n)
+		switch p {
+		case scheduled:
+			last.Scheduled += n
+		case parked:
+			last.Parked += n
+		}
 		return nil
 	})
 	if err != nil {

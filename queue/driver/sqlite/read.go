@@ -279,11 +279,12 @@ const queueColumns = `name, paused, draining, max_running, waiting, scheduled, p
 // queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
 	info := driver.QueueInfo{Name: r.text(), Control: r.control()}
-	blocked, scheduled := r.int(), r.int()
-	blocked += r.int() + r.int()
+	waiting, scheduled, postponed, scopeBlocked, ready, parked := r.int(), r.int(), r.int(), r.int(), r.int(), r.int()
+	info.Scheduled, info.Parked = scheduled, parked
+	blocked := waiting + postponed + scopeBlocked
 	stats := amboy.QueueStats{
 		Blocked:  blocked,
-		Pending:  blocked + scheduled + r.int() + r.int(),
+		Pending:  blocked + scheduled + ready + parked,
 		Running:  r.int(),
 		Retrying: r.int(),
 	}

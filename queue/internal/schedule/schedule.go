@@ -276,6 +276,12 @@ func (s *Schedule[J]) Ready() int { return s.counts[Ready] }
 // Retrying returns the number of entries that await their next attempt.
 func (s *Schedule[J]) Retrying() int { return s.counts[Retrying] }
 
+// Scheduled returns the number of entries whose time has not come.
+func (s *Schedule[J]) Scheduled() int { return s.counts[Scheduled] }
+
+// Parked returns the number of entries that were set aside.
+func (s *Schedule[J]) Parked() int { return s.counts[Parked] }
+
 // Unstarted returns the number of entries in each place before Running. If it is the same
 // after an entry has ended, no other entry became Ready or got a time at which it will be.
 func (s *Schedule[J]) Unstarted() [places]int {
