@@ -226,6 +226,7 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	e := &localEntry{
 		Job:        localJob{job: j, tags: tagsOf(j)},
 		ID:         j.ID(),
+		Type:       j.Type().Name,
 		Priority:   amboy.PriorityOf(j),
 		WaitUntil:  times.WaitUntil,
 		DispatchBy: times.DispatchBy,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // localAdmin is the driver.Admin of a local queue, the view for management. It presents
@@ -73,6 +74,18 @@ func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 		Name: a.id, Control: a.control, Stats: a.schedule.Stats(),
 		Scheduled: a.schedule.Scheduled(), Parked: a.schedule.Parked(),
 	}}, nil
+}
+
+// CountTypes implements driver.Admin. Its cost does not depend on the number of jobs.
+func (a localAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("counting the jobs of queue %q by type: %w", a.id, err)
+	}
+	counts := schedule.TypeCounts{}
+	a.mu.Lock()
+	a.schedule.CountTypes(a.id, counts)
+	a.mu.Unlock()
+	return counts.Sorted(), nil
 }
 
 // Control implements driver.Admin. It returns an error for a change to a queue that does

@@ -281,6 +281,33 @@ func (m member) info(ctx context.Context, known map[driver.Admin]map[string]driv
 	return info, nil
 }
 
+// CountTypes implements driver.Admin.
+func (a groupAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	var all []driver.TypeCount
+	known := map[driver.Admin][]driver.TypeCount{} // queues may share a driver
+	for _, m := range a.members(nil) {
+		counts, isKnown := known[m.admin]
+		if !isKnown {
+			var err error
+			counts, err = m.admin.CountTypes(ctx)
+			if isGone(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("queue %q: %w", m.name, err)
+			}
+			known[m.admin] = counts
+		}
+		for _, count := range counts {
+			if count.Queue == m.inner {
+				count.Queue = m.name
+				all = append(all, count)
+			}
+		}
+	}
+	return all, nil
+}
+
 // Control implements driver.Admin. It returns an error for a change to a queue that is
 // not open.
 func (a groupAdmin) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {

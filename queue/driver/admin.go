@@ -43,6 +43,11 @@ type Admin interface {
 	// named, except those that Prune dropped.
 	Queues(ctx context.Context) ([]QueueInfo, error)
 
+	// CountTypes counts the jobs that have not ended, by queue and type, sorted by both. It
+	// may read all of their records, though not in one step: jobs that change meanwhile may
+	// be counted twice or not at all. So it is for background work, and not for each request.
+	CountTypes(ctx context.Context) ([]TypeCount, error)
+
 	// Control changes the settings of a queue and returns the new settings. An empty
 	// change only reads.
 	Control(ctx context.Context, queue string, change ControlChange) (Control, error)

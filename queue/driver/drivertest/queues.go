@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -30,6 +31,7 @@ var severalQueuesRules = []rule{
 var queuesRules = []rule{
 	{"queues are described by name", queuesDescribed},
 	{"a queue is described with its scheduled and its parked records", queuesScheduledAndParked},
+	{"records that have not ended are counted by queue, type and place", queuesTypes},
 	{"a queue exists as soon as it is controlled", queuesControlled},
 	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
@@ -301,6 +303,36 @@ func queuesScheduledAndParked(f *fixture) {
 	assert.Equal(f, 2, infos[0].Scheduled)
 	assert.Equal(f, 1, infos[0].Parked)
 	assert.Equal(f, amboy.QueueStats{Total: 5, Pending: 5, Blocked: 1}.String(), infos[0].Stats.String())
+}
+
+func queuesTypes(f *fixture) {
+	counts, err := f.driver.CountTypes(f.ctx)
+	require.NoError(f, err)
+	assert.Empty(f, counts)
+	a, b := f.in("a"), f.in("b")
+	a.insert(
+		spec{id: "ready"}, spec{id: "odd", typeName: otherJobTypeName}, spec{id: "later", waitUntil: time.Now().Add(time.Hour)},
+		spec{id: "aside"}, spec{id: "blocked", typeName: otherJobTypeName, edges: []string{"ready"}},
+	)
+	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	b.insert(spec{id: "runs"}, spec{id: "fails", retryable: true}, spec{id: "ends"})
+	b.claimOne("runs")
+	b.end(b.claimOne("fails"), amboy.StateRetrying)
+	b.end(b.claimOne("ends"), amboy.StateSucceeded)
+	counts, err = f.driver.CountTypes(f.ctx)
+	require.NoError(f, err)
+	assert.Equal(f, []driver.TypeCount{
+		{Queue: "a", Type: jobTypeName, Ready: 1, Scheduled: 1, Parked: 1},
+		{Queue: "a", Type: otherJobTypeName, Ready: 1, Blocked: 1},
+		{Queue: "b", Type: jobTypeName, Running: 1, Retrying: 1},
+	}, sortedTypes(counts))
+	assert.Equal(f, sortedTypes(counts), counts, "sorted by queue and type")
+}
+
+func sortedTypes(counts []driver.TypeCount) []driver.TypeCount {
+	return slices.SortedFunc(slices.Values(counts), func(a, b driver.TypeCount) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type))
+	})
 }
 
 func queuesControlled(f *fixture) {

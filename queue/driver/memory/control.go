@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // Queues implements driver.Driver.
@@ -41,6 +42,20 @@ func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// CountTypes implements driver.Driver. Its cost does not depend on the number of records. A
+// record counts for the type with which it was inserted.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	if err := d.lockToRead(ctx); err != nil {
+		return nil, fmt.Errorf("counting jobs by type: %w", err)
+	}
+	counts := schedule.TypeCounts{}
+	for _, q := range d.queues {
+		q.schedule.CountTypes(q.name, counts)
+	}
+	d.unlock()
+	return counts.Sorted(), nil
 }
 
 // Control implements driver.Driver.

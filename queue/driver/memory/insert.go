@@ -15,6 +15,7 @@ func newEntry(r *driver.Record) *entry {
 	e := &entry{
 		Job:           &item{record: *r},
 		ID:            r.JobID(),
+		Type:          r.Type,
 		Priority:      r.Priority,
 		WaitUntil:     r.TimeInfo.WaitUntil,
 		DispatchBy:    r.TimeInfo.DispatchBy,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // tally is a row of the counts of queues: either a number of documents that have some
@@ -172,6 +173,74 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	slices.SortFunc(described, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return described, nil
+}
+
+// CountTypes implements driver.Driver. It reads the documents that have not ended, with one
+// command.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	var queue any = "$group"
+	var inAny bson.D
+	if d.opts.Grouped {
+		inAny = anyQueue
+	} else {
+		queue = field("$literal", "")
+	}
+	count := func(filter bson.D) bson.A {
+		of := bson.D{
+			{Key: "queue", Value: queue}, {Key: "type", Value: "$type"}, {Key: "in_prog", Value: "$status.in_prog"},
+			{Key: "in", Value: "$line.in"}, {Key: "completed", Value: "$status.completed"},
+		}
+		return bson.A{
+			match(append(slices.Clone(inAny), filter...)),
+			field("$group", bson.D{{Key: "_id", Value: of}, {Key: "number", Value: field("$sum", 1)}}),
+		}
+	}
+	var rows []typeTally
+	pipeline := append(count(field("status.completed", false)), d.union(count(endedRetry)...))
+	if err = d.aggregate(ctx, d.jobs, pipeline, &rows); err != nil {
+		return nil, fmt.Errorf("counting records by type: %w", err)
+	}
+	counts := schedule.TypeCounts{}
+	for _, row := range rows {
+		row.addTo(counts)
+	}
+	return counts.Sorted(), nil
+}
+
+// typeTally is a number of documents that have some fields in common.
+type typeTally struct {
+	Of struct {
+		Queue      any `bson:"queue"`
+		Type       any `bson:"type"`
+		InProgress any `bson:"in_prog"`
+		In         any `bson:"in"`
+		Completed  any `bson:"completed"`
+	} `bson:"_id"`
+	Number int `bson:"number"`
+}
+
+func (t *typeTally) addTo(counts schedule.TypeCounts) {
+	queue, _ := t.Of.Queue.(string)
+	jobType, _ := t.Of.Type.(string)
+	in, _ := t.Of.In.(string)
+	at, isKnown := schedulePlaces[place(in)]
+	switch {
+	case t.Of.Completed == true:
+		at = schedule.Retrying
+	case t.Of.InProgress == true:
+		at = schedule.Running
+	case place(in) == inHandover: // the attempt that it will replace is counted
+		return
+	case !isKnown: // a legacy document that no claim has classified
+		at = schedule.Ready
+	}
+	counts.Add(queue, jobType, at, t.Number)
 }
 
 // Unfinished implements driver.Driver. The server skips from one queue to the next in its

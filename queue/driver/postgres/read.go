@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // Get implements driver.Driver.
@@ -212,6 +213,21 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
 	return all, nil
+}
+
+// CountTypes implements driver.Driver. It reads the records that have not ended, along indexes
+// that contain few others.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	counts := schedule.TypeCounts{}
+	err := d.read(ctx, countTypes, func(r *row) error {
+		queue, jobType, at := r.text(), r.text(), r.int()
+		counts.Add(queue, jobType, schedulePlaces[at], r.int())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("counting records by type: %w", err)
+	}
+	return counts.Sorted(), nil
 }
 
 // Work implements driver.Driver.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // reader reads the file concurrently with the writer.
@@ -117,6 +118,11 @@ const (
 	readQueues     = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
 	readUnfinished = `SELECT name FROM queues
 		WHERE waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying > 0 ORDER BY name`
+	// The index has the kinds of the ready records of a queue next to each other.
+	countReadyTypes = `SELECT q.name, j.kind, j.n FROM (SELECT queue, kind, count(*) AS n FROM jobs INDEXED BY jobs_kind
+		WHERE place = 4 GROUP BY queue, kind) AS j JOIN queues AS q ON q.id = j.queue`
+	countOtherTypes = `SELECT q.name, j.type, j.place, j.n FROM (SELECT queue, type, place, count(*) AS n FROM jobs INDEXED BY jobs_place
+		WHERE place IN (0, 1, 2, 3, 5, 6, 7) AND place NOT IN (4, 8) GROUP BY queue, type, place) AS j JOIN queues AS q ON q.id = j.queue`
 	readLeases    = `SELECT seq, lease_count, lease_until, mod_time FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
 	readLateWait  = `SELECT 1 FROM jobs WHERE due IS NOT NULL AND since > ? LIMIT 1`
 	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count FROM jobs
@@ -330,6 +336,27 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
 	return all, nil
+}
+
+// CountTypes implements driver.Driver. It scans an index of the ready records, and reads the
+// other records that have not ended, each in one statement.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	counts := schedule.TypeCounts{}
+	err := d.reads.query(ctx, countReadyTypes, func(r *row) error {
+		counts.Add(r.text(), typeOfKind(r.text()), schedule.Ready, r.int())
+		return nil
+	})
+	if err == nil {
+		err = d.reads.query(ctx, countOtherTypes, func(r *row) error {
+			queue, jobType, at := r.text(), r.text(), r.int()
+			counts.Add(queue, jobType, schedulePlaces[at], r.int())
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("counting records by type: %w", err)
+	}
+	return counts.Sorted(), nil
 }
 
 // Unfinished implements driver.Driver. Its cost does not depend on the number of

@@ -53,6 +53,8 @@ type Entry[J any] struct {
 	Job J
 	// ID is the job's ID.
 	ID string
+	// Type is the name of the job's type, for CountTypes.
+	Type string
 	// Priority is the job's priority, larger first.
 	Priority int
 	// WaitUntil is when the job is due; zero for now. DispatchBy is when it expires; zero
@@ -78,6 +80,7 @@ type Entry[J any] struct {
 	succeeded     bool
 	apart         bool // the entry is Ready, and in a lane
 	place         Place
+	tally         *typeTally
 	links         *links[J]
 	group         *group[J] // while ScopeBlocked
 	dispatch      []string  // the scopes that are not in EnqueueScopes, each once
@@ -168,6 +171,7 @@ type Schedule[J any] struct {
 
 	byID     map[string]*Entry[J]
 	counts   [places]int
+	types    map[string]*typeTally
 	ended    int
 	lastSeq  uint64
 	ready    heap[J]
@@ -185,6 +189,8 @@ type Schedule[J any] struct {
 	settling     bool
 	settleAtOnce int // set by tests; 0 for the constant of that name
 	examined     int // the number of groups that were examined, for tests
+	// latestType is the type of the latest entry; nil if it is not known.
+	latestType *typeTally
 	// latestSince is not before the Since of any entry.
 	latestSince time.Time
 }
@@ -219,8 +225,7 @@ func (s *Schedule[J]) add(e *Entry[J], now time.Time) error {
 	s.lastSeq++
 	e.seq = s.lastSeq
 	e.dispatch = e.dispatchScopes()
-	e.place = Waiting
-	s.counts[Waiting]++
+	s.tallyIn(e, Waiting)
 	s.watchDeadline(e)
 	s.link(e)
 	if !e.open() {
@@ -409,8 +414,7 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	s.setSince(next, next.Since)
 	s.passKey(e, next)
 	s.byID[e.ID] = next
-	next.place = Waiting
-	s.counts[Waiting]++
+	s.tallyIn(next, Waiting)
 	s.watchDeadline(next)
 	s.free(e, without(e.EnqueueScopes, next.EnqueueScopes))
 	if !next.open() {
@@ -500,6 +504,8 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 func (s *Schedule[J]) setPlace(e *Entry[J], p Place) {
 	s.counts[e.place]--
 	s.counts[p]++
+	e.tally.counts[e.place]--
+	e.tally.counts[p]++
 	e.place = p
 }
 

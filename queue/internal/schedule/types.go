@@ -1,0 +1,113 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// typeTally counts the entries of one type in each place.
+type typeTally struct {
+	jobType string
+	counts  [places]int
+	entries int
+}
+
+// tallyIn counts an entry that comes to a Schedule.
+func (s *Schedule[J]) tallyIn(e *Entry[J], p Place) {
+	t := s.latestType
+	if t == nil || t.jobType != e.Type {
+		if s.types == nil {
+			s.types = map[string]*typeTally{}
+		}
+		t = s.types[e.Type]
+		if t == nil {
+			t = &typeTally{jobType: e.Type}
+			s.types[e.Type] = t
+		}
+		s.latestType = t
+	}
+	e.place, e.tally = p, t
+	s.counts[p]++
+	t.counts[p]++
+	t.entries++
+}
+
+// tallyOut stops counting an entry that leaves a Schedule.
+func (s *Schedule[J]) tallyOut(e *Entry[J]) {
+	t := e.tally
+	s.counts[e.place]--
+	t.counts[e.place]--
+	t.entries--
+	if t.entries == 0 {
+		delete(s.types, t.jobType)
+		if s.latestType == t {
+			s.latestType = nil
+		}
+	}
+}
+
+// SetType changes the type of an entry.
+func (s *Schedule[J]) SetType(e *Entry[J], jobType string) {
+	if e.Type == jobType {
+		return
+	}
+	s.tallyOut(e)
+	e.Type = jobType
+	s.tallyIn(e, e.place)
+}
+
+// CountTypes adds the entries that have not finished to a count. Its cost depends on the number
+// of types, not of entries.
+func (s *Schedule[J]) CountTypes(queue string, to TypeCounts) {
+	for _, t := range s.types {
+		for p, n := range t.counts {
+			to.Add(queue, t.jobType, Place(p), n)
+		}
+	}
+}
+
+// TypeCounts adds up jobs by queue and type.
+type TypeCounts map[typeKey]*driver.TypeCount
+
+type typeKey struct{ queue, jobType string }
+
+// Add counts n jobs in a place. Finished jobs are left out.
+func (c TypeCounts) Add(queue, jobType string, p Place, n int) {
+	if p == Finished || n == 0 {
+		return
+	}
+	count := c[typeKey{queue, jobType}]
+	if count == nil {
+		count = &driver.TypeCount{Queue: queue, Type: jobType}
+		c[typeKey{queue, jobType}] = count
+	}
+	switch p {
+	case Waiting, Postponed, ScopeBlocked:
+		count.Blocked += n
+	case Scheduled:
+		count.Scheduled += n
+	case Ready:
+		count.Ready += n
+	case Parked:
+		count.Parked += n
+	case Running:
+		count.Running += n
+	case Retrying:
+		count.Retrying += n
+	case Finished:
+	}
+}
+
+// Sorted returns the counts sorted by queue and type.
+func (c TypeCounts) Sorted() []driver.TypeCount {
+	all := make([]driver.TypeCount, 0, len(c))
+	for _, count := range c {
+		all = append(all, *count)
+	}
+	slices.SortFunc(all, func(a, b driver.TypeCount) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type))
+	})
+	return all
+}
