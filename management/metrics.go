@@ -17,6 +17,9 @@ type Meter interface {
 	// MeasureQueues counts the jobs of each queue, ordered by name. It blocks as long as
 	// the store takes, and stops with an error when ctx ends.
 	MeasureQueues(ctx context.Context) ([]QueueMeasures, error)
+	// MeasureTypes returns the numbers of jobs that have not ended by queue and type, as
+	// queue.Store.TypeCounts does: in a database they are as old as At says.
+	MeasureTypes(ctx context.Context) (TypeMeasures, error)
 	// MeasureProcess returns what this process has done for the queues. It does not read
 	// the store. All is 0 if no queue is open in this process.
 	MeasureProcess() ProcessMeasures
@@ -40,6 +43,9 @@ type QueueMeasures struct {
 	// there is none. It is set for the MaxOldestReady queues with the most ready jobs.
 	OldestReady time.Time
 }
+
+// TypeMeasures are the numbers of jobs that have not ended, by queue and type.
+type TypeMeasures = queue.TypeCounts
 
 // MaxOldestReady is the number of queues for which MeasureQueues finds the oldest ready job.
 const MaxOldestReady = 25
@@ -85,6 +91,23 @@ func (i *inspector) measureQueues(ctx context.Context) ([]QueueMeasures, error) 
 		m.OldestReady, err = i.firstPending(ctx, m.Name)
 		return err
 	})
+}
+
+// MeasureTypes leaves out queues outside this inspector.
+func (i *inspector) MeasureTypes(ctx context.Context) (TypeMeasures, error) {
+	err := i.check()
+	var measures TypeMeasures
+	if err == nil {
+		measures, err = i.store.TypeCounts(ctx)
+	}
+	if err != nil {
+		return TypeMeasures{}, fmt.Errorf("counting jobs by type: %w", err)
+	}
+	if allowed := i.store.Queues(); len(allowed) > 0 {
+		measures.Counts = slices.DeleteFunc(measures.Counts, func(c driver.TypeCount) bool { return !slices.Contains(allowed, c.Queue) })
+		measures.Others = nil
+	}
+	return measures, nil
 }
 
 func measuresOf(info driver.QueueInfo) QueueMeasures {

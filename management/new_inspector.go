@@ -28,6 +28,7 @@ type store interface {
 	SetWorkers(ctx context.Context, queue string, n int) error
 	SinceTurn(ctx context.Context) (time.Duration, error)
 	Measure() queue.ProcessMeasures
+	TypeCounts(ctx context.Context) (queue.TypeCounts, error)
 }
 
 // inspector is the Inspector of this package.

@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/sharedread"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 const (
@@ -128,23 +130,24 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	gauge(to, storeUp, 1)
-	c.collectStore(to, read.Value.queues, read.At, cmp.Or(c.opts.Slots, process.Workers))
+	c.collectStore(to, read, cmp.Or(c.opts.Slots, process.Workers))
 }
 
-func (c *Collector) collectStore(to chan<- prometheus.Metric, all []management.QueueMeasures, at time.Time, slots int) {
-	shown := slices.Clone(all) // another scrape may read it
+func (c *Collector) collectStore(to chan<- prometheus.Metric, read *sharedread.Result[measured], slots int) {
+	shown := slices.Clone(read.Value.queues) // another scrape may read it
 	slices.SortStableFunc(shown, func(a, b management.QueueMeasures) int { return cmp.Compare(unended(b), unended(a)) })
-	sums := map[string]*queueSum{}
+	sums, labelOf := map[string]*queueSum{}, map[string]string{}
 	wanted, paused := 0, 0
 	for n, q := range shown {
 		name := Others
 		if n < c.opts.Queues {
 			name = label(q.Name)
+			labelOf[q.Name] = name
 		}
 		if sums[name] == nil {
 			sums[name] = &queueSum{}
 		}
-		sums[name].add(q, at)
+		sums[name].add(q, read.At)
 		wanted += runnable(q)
 		if q.Paused {
 			paused++
@@ -158,10 +161,51 @@ func (c *Collector) collectStore(to chan<- prometheus.Metric, all []management.Q
 			gauge(to, oldestReady, sum.oldest.Seconds(), name)
 		}
 	}
+	c.collectTypes(to, read, labelOf)
 	gauge(to, queues, float64(len(shown)))
 	gauge(to, pausedQueues, float64(paused))
 	if slots > 0 {
 		gauge(to, workersWanted, float64(wanted)/float64(slots))
+	}
+}
+
+// collectTypes collects the jobs by type. Queues without a label in labelOf are summed up.
+func (c *Collector) collectTypes(to chan<- prometheus.Metric, read *sharedread.Result[measured], labelOf map[string]string) {
+	types := read.Value.types
+	if types.At.IsZero() {
+		return
+	}
+	gauge(to, typeJobsAge, max(0, read.At.Sub(types.At)).Seconds())
+	sums := map[typeLabels]*driver.TypeCount{}
+	c.mu.Lock()
+	add := func(queue string, count driver.TypeCount) {
+		key := typeLabels{queue, Others}
+		if count.Type != "" { // else it stands for several types
+			key.jobType = c.types.of(count.Type)
+		}
+		if sums[key] == nil {
+			sums[key] = &driver.TypeCount{}
+		}
+		sums[key].Add(&count)
+	}
+	for _, count := range types.Counts {
+		queue, found := labelOf[count.Queue]
+		if !found {
+			queue = Others
+		}
+		add(queue, count)
+	}
+	for _, count := range types.Others {
+		add(Others, count)
+	}
+	c.mu.Unlock()
+	for key, sum := range sums {
+		for state, n := range map[string]int{
+			"ready": sum.Ready, "scheduled": sum.Scheduled, "blocked": sum.Blocked, "parked": sum.Parked,
+			"running": sum.Running, "retrying": sum.Retrying,
+		} {
+			gauge(to, typeJobs, float64(n), key.queue, key.jobType, state)
+		}
 	}
 }
 
@@ -228,17 +272,18 @@ func (c *Collector) collectProcess(to chan<- prometheus.Metric, m management.Pro
 	}
 }
 
-type attemptLabels struct{ queue, jobType string }
+// typeLabels are the labels of metrics by queue and type.
+type typeLabels struct{ queue, jobType string }
 
 // byLabel adds up the attempts that share labels.
-func (c *Collector) byLabel(all []management.AttemptMeasures) map[attemptLabels]*management.AttemptMeasures {
+func (c *Collector) byLabel(all []management.AttemptMeasures) map[typeLabels]*management.AttemptMeasures {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sums := map[attemptLabels]*management.AttemptMeasures{}
+	sums := map[typeLabels]*management.AttemptMeasures{}
 	for _, t := range all {
-		key := attemptLabels{Others, Others}
+		key := typeLabels{Others, Others}
 		if t.Type != "" { // else it stands for several types and queues
-			key = attemptLabels{c.queues.of(t.Queue), c.types.of(t.Type)}
+			key = typeLabels{c.queues.of(t.Queue), c.types.of(t.Type)}
 		}
 		if sums[key] == nil {
 			sums[key] = &management.AttemptMeasures{}

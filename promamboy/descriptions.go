@@ -16,6 +16,8 @@ var (
 	storeUp          = describe("store_up", "Whether the store could be read: 1 or 0.")
 	storeReadSeconds = describe("store_read_seconds", "How long the last read of the store took.")
 	jobs             = describe("jobs", "Jobs that have not ended, over all processes.", "queue", "state")
+	typeJobs         = describe("jobs_by_type", "Jobs that have not ended, over all processes, when they were last counted by type.", "queue", "type", "state")
+	typeJobsAge      = describe("jobs_by_type_age_seconds", "How long ago jobs were last counted by type.")
 	oldestReady      = describe("oldest_ready_job_age_seconds",
 		"How long the oldest ready job could have run already; 0 if there is none.", "queue")
 	queues        = describe("queues", "Queues in the store.")

@@ -1,6 +1,7 @@
 package promamboy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -32,6 +33,7 @@ type storeReader struct {
 type measured struct {
 	queues []management.QueueMeasures
 	err    error
+	types  management.TypeMeasures // At is zero if they could not be read
 }
 
 func newStoreReader(meter management.Meter) *storeReader {
@@ -49,20 +51,26 @@ func (s *storeReader) read(ctx context.Context) *sharedread.Result[measured] {
 	return result
 }
 
-// measure reads the store. It logs an error unless the previous read failed.
+// measure reads the store. It logs an error unless the previous read failed too.
 func (s *storeReader) measure(ctx context.Context) (found measured) {
-	found.queues, found.err = s.try(ctx)
-	if failedBefore := s.failed.Swap(found.err != nil); found.err != nil && !failedBefore {
-		logging.Error(ctx, message.Fields{"message": "could not read the store for metrics", "error": found.err.Error()})
+	var typesErr error
+	found.queues, found.err = try(ctx, s.meter.MeasureQueues)
+	if found.err == nil {
+		found.types, typesErr = try(ctx, s.meter.MeasureTypes)
+	}
+	err := cmp.Or(found.err, typesErr)
+	if failedBefore := s.failed.Swap(err != nil); err != nil && !failedBefore {
+		logging.Error(ctx, message.Fields{"message": "could not read the store for metrics", "error": err.Error()})
 	}
 	return found
 }
 
-func (s *storeReader) try(ctx context.Context) (queues []management.QueueMeasures, err error) {
+// try returns a panic of a driver as an error.
+func try[T any](ctx context.Context, read func(context.Context) (T, error)) (found T, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			queues, err = nil, fmt.Errorf("reading the store panicked: %v\n%s", value, debug.Stack())
+			err = fmt.Errorf("reading the store panicked: %v\n%s", value, debug.Stack())
 		}
 	}()
-	return s.meter.MeasureQueues(ctx)
+	return read(ctx)
 }

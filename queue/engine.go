@@ -51,7 +51,9 @@ type engine struct {
 	announcer  *announcer
 	activity   *activity.Recorder
 	meter      meter
-	rechecks   rechecks
+	// countingTypes is true while this engine counts jobs by type.
+	countingTypes atomic.Bool
+	rechecks      rechecks
 	// notified is true if the driver sends change notifications.
 	notified    bool
 	unsubscribe func()
