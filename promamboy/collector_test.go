@@ -47,6 +47,8 @@ var visit = job.Define("promamboy-test.visit", 1, func(ctx context.Context, what
 	return nil
 })
 
+var audit = job.Define("promamboy-test.audit", 1, func(context.Context, string) error { return nil })
+
 const visitType = `type="promamboy-test.visit"`
 
 // brittle is a store that can be made to fail, and counts how often its queues are read.
@@ -54,8 +56,24 @@ type brittle struct {
 	driver.Driver
 	failure atomic.Pointer[error]
 	reads   atomic.Int64
+	noNotes atomic.Pointer[error]
 	// wait is called before each read.
 	wait func()
+	// durable makes the store one that counts by type in the background.
+	durable bool
+}
+
+func (b *brittle) Features() driver.Features {
+	features := b.Driver.Features()
+	features.Durable = b.durable
+	return features
+}
+
+func (b *brittle) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	if err := b.noNotes.Load(); err != nil {
+		return nil, *err
+	}
+	return b.Driver.Notes(ctx, req)
 }
 
 func (b *brittle) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
@@ -202,6 +220,64 @@ func TestScrapeCountsTheJobsOfTheStoreByStateAndQueue(t *testing.T) {
 
 		with := samples(w, scrape(w, w.handler(promamboy.Options{Slots: 2})))
 		assert.InDelta(w, 1.5, with["amboy_workers_wanted"], 1e-9)
+	})
+}
+
+func TestScrapeCountsTheJobsOfTheStoreByType(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for range 3 {
+			w.put("a", "stay")
+		}
+		synctest.Wait() // two run
+		w.put("b", "", job.In(time.Hour))
+		q, err := w.group.Get(w.Context(), "b")
+		require.NoError(w, err)
+		_, err = audit.Put(w.Context(), q, "", job.In(time.Hour))
+		require.NoError(w, err)
+
+		got := samples(w, scrape(w, w.handler(promamboy.Options{Queues: 1})))
+		assert.InDelta(w, 2, got[`amboy_jobs_by_type{queue="a",state="running",`+visitType+`}`], 0)
+		assert.InDelta(w, 1, got[`amboy_jobs_by_type{queue="a",state="ready",`+visitType+`}`], 0)
+		assert.InDelta(w, 1, got[`amboy_jobs_by_type{queue="(others)",state="scheduled",`+visitType+`}`], 0)
+		assert.InDelta(w, 1, got[`amboy_jobs_by_type{queue="(others)",state="scheduled",type="promamboy-test.audit"}`], 0)
+		assert.Contains(w, got, "amboy_jobs_by_type_age_seconds")
+		assert.Zero(w, got["amboy_jobs_by_type_age_seconds"])
+		for name, n := range got {
+			if strings.HasPrefix(name, "amboy_jobs_by_type{") && !strings.Contains(name, "running") {
+				assert.LessOrEqual(w, n, 1.0, name)
+			}
+		}
+	})
+}
+
+// A database counts in the background. Until it has, and if it fails, the other metrics are there.
+func TestScrapeStatesHowOldTheCountsByTypeAre(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.store.durable = true
+		handler := w.handler(promamboy.Options{})
+		w.put("a", "", job.In(24*time.Hour))
+		for _, step := range []struct {
+			pass  time.Duration
+			known bool
+			age   float64
+		}{{0, false, 0}, {10 * time.Second, true, 10}, {40 * time.Second, true, 50}, {time.Minute, true, 110}, {10 * time.Second, true, 10}} {
+			time.Sleep(step.pass)
+			got := samples(w, scrape(w, handler))
+			synctest.Wait()
+			assert.InDelta(w, 1, got["amboy_store_up"], 0)
+			age, known := got["amboy_jobs_by_type_age_seconds"]
+			assert.Equal(w, step.known, known)
+			assert.InDelta(w, step.age, age, 0.1)
+			_, known = got[`amboy_jobs_by_type{queue="(others)",state="scheduled",`+visitType+`}`]
+			assert.Equal(w, step.known, known)
+		}
+		failure := errors.New("no such table: notes")
+		w.store.noNotes.Store(&failure)
+		time.Sleep(2 * time.Second)
+		got := samples(w, scrape(w, handler))
+		assert.InDelta(w, 1, got["amboy_store_up"], 0)
+		assert.InDelta(w, 1, got["amboy_queues"], 0)
+		assert.NotContains(w, got, "amboy_jobs_by_type_age_seconds")
 	})
 }
 

@@ -10,10 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongodb/amboy/promamboy"
 )
 
 var (
@@ -66,6 +69,24 @@ func TestDashboardFileIsJSON(t *testing.T) {
 }
 
 // promtool comes with Prometheus.
+func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed")
+	}
+	var text string
+	inWorld(t, func(w *world) {
+		w.put("a", "")
+		synctest.Wait()
+		text = scrape(w, w.handler(promamboy.Options{Queues: 10}))
+	})
+	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check.Stdin = strings.NewReader(text)
+	output, err := check.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	assert.Empty(t, string(output))
+}
+
 func TestAlertsFireWhenTheyShould(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
