@@ -27,7 +27,8 @@ var (
 )
 
 // BenchmarkScrape scrapes a store with many jobs. The deepest queues, of which the oldest job
-// is found, are put last, behind all other jobs. No read is shared.
+// is found, are put last, behind all other jobs. No read is shared. Meanwhile the jobs of the file are
+// counted by type in the background, once.
 func BenchmarkScrape(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B) (driver.Driver, error){
 		"memory": func(*testing.B) (driver.Driver, error) { return memory.New(memory.Options{KeepFinished: 1}) },
@@ -49,6 +50,10 @@ func BenchmarkScrape(b *testing.B) {
 				require.Contains(b, scrape(b, handler), "amboy_store_up 1")
 				slowest = max(slowest, time.Since(begin))
 			}
+			begin := time.Now()
+			_, err = store.CountTypes(b.Context())
+			require.NoError(b, err)
+			b.ReportMetric(float64(time.Since(begin).Microseconds())/1000, "ms-count-by-type")
 			b.ReportMetric(float64(slowest.Microseconds())/1000, "ms-slowest")
 		})
 	}

@@ -10,6 +10,10 @@ import (
 // maxScanned is the maximum number of rows that one statement scans.
 const maxScanned = 5000
 
+// minScanned is the number of rows that each scan of a short page may have, however few records
+// are wanted.
+const minScanned = 100
+
 // accessPath is the index scan chosen for a query. It finds the records of a selection in
 // their order, with as few other rows as possible.
 type accessPath struct {
@@ -45,21 +49,30 @@ func (s *indexScan) rows(at *span, columns string, limit, offset int) (text stri
 
 // bound returns the statement that finds the last row that a page may scan. It finds none
 // if there are fewer rows.
-func (s *indexScan) bound(at *span) (text string, args []any) {
-	return s.rows(at, s.seq, 1, maxScanned-1)
+func (s *indexScan) bound(at *span, most int) (text string, args []any) {
+	return s.rows(at, s.seq, 1, most-1)
 }
 
-// maxPerScan is the maximum number of rows of each scan that a page scans if scans are merged.
-func (p *accessPath) maxPerScan() int { return maxScanned / len(p.scans) }
+// maxPerScan is the maximum number of rows of each scan that a page of limit records scans.
+func (p *accessPath) maxPerScan(limit int, short bool) int {
+	most := maxScanned
+	if p.merged {
+		most /= len(p.scans)
+	}
+	if short {
+		most = min(most, max(minScanned, 2*limit))
+	}
+	return most
+}
 
 // merge returns the statement that finds the rows of all scans that a page may scan: the
 // index of a scan and the sequence number of a record. It is a single statement, because
 // a record may move from one index to another.
-func (p *accessPath) merge(at *span) (text string, args []any) {
+func (p *accessPath) merge(at *span, most int) (text string, args []any) {
 	texts := make([]string, len(p.scans))
 	for i := range p.scans {
 		along := &p.scans[i]
-		rows, rowArgs := along.rows(at, fmt.Sprintf("%d, %s", i, along.seq), p.maxPerScan(), 0)
+		rows, rowArgs := along.rows(at, fmt.Sprintf("%d, %s", i, along.seq), most, 0)
 		texts[i] = "SELECT * FROM (" + rows + ")"
 		args = append(args, rowArgs...)
 	}
@@ -67,17 +80,17 @@ func (p *accessPath) merge(at *span) (text string, args []any) {
 }
 
 // limitPage finds where a page must end. If the scans are merged, it also returns the sequence
-// numbers of the records that the page may contain.
-func (p *accessPath) limitPage(from textQuerier, at *span) (numbers []int64, err error) {
+// numbers of the records that the page may contain. Each scan has at most most rows.
+func (p *accessPath) limitPage(from textQuerier, at *span, most int) (numbers []int64, err error) {
 	at.until = instant{}
 	if p.merged {
-		text, args := p.merge(at)
+		text, args := p.merge(at, most)
 		rows := make([]int, len(p.scans))
 		err = from.queryText(text, func(r *row) error {
 			scan, number := r.integer(), r.integer()
 			numbers = append(numbers, number)
 			rows[scan]++
-			if rows[scan] == p.maxPerScan() {
+			if rows[scan] == most {
 				at.bound(number)
 			}
 			return nil
@@ -85,7 +98,7 @@ func (p *accessPath) limitPage(from textQuerier, at *span) (numbers []int64, err
 		return numbers, err
 	}
 	for i := range p.scans {
-		text, args := p.scans[i].bound(at)
+		text, args := p.scans[i].bound(at, most)
 		err = from.queryText(text, func(r *row) error {
 			at.bound(r.integer())
 			return nil

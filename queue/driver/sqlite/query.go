@@ -92,6 +92,9 @@ type selection struct {
 	// considered after a page.
 	path  *accessPath
 	tried bool
+	// short is true if the next page scans few rows, because the first rows are probably the
+	// wanted records.
+	short bool
 }
 
 // inQueues selects by the names of queues. The plus keeps SQLite from using an index that

@@ -221,9 +221,10 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	if err != nil {
 		return nil, "", err
 	}
-	for begun := time.Now(); ; {
+	s.short = page.After == ""
+	for begun := time.Now(); ; s.short = false {
 		next, err = s.page(reading{d.reads, ctx}, readColumns, at, page.Limit-len(found), collect(&found))
-		if err != nil || next == "" || len(found) == page.Limit || time.Since(begun) > findTime {
+		if err != nil || next == "" || len(found) == page.Limit || !s.short && time.Since(begun) > findTime {
 			return found, next, err
 		}
 	}
