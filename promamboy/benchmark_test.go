@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
-	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/registry"
 )
 
@@ -31,10 +29,9 @@ var (
 // counted by type in the background, once.
 func BenchmarkScrape(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B) (driver.Driver, error){
-		"memory": func(*testing.B) (driver.Driver, error) { return memory.New(memory.Options{KeepFinished: 1}) },
-		"sqlite": func(b *testing.B) (driver.Driver, error) {
-			return sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db")})
-		},
+		"memory":   func(*testing.B) (driver.Driver, error) { return memory.New(memory.Options{KeepFinished: 1}) },
+		"sqlite":   func(b *testing.B) (driver.Driver, error) { return databases["sqlite"](b) },
+		"postgres": func(b *testing.B) (driver.Driver, error) { return databases["postgres"](b) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			store, err := open(b)

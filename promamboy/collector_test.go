@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/pgtest"
 	"github.com/mongodb/amboy/job"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/promamboy"
@@ -30,7 +31,7 @@ import (
 	"github.com/mongodb/amboy/queue/driver/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
 var errRefused = errors.New("refused")
 
