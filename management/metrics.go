@@ -83,14 +83,20 @@ func (i *inspector) measureQueues(ctx context.Context) ([]QueueMeasures, error) 
 		byDepth[n] = &measures[n]
 	}
 	slices.SortStableFunc(byDepth, func(a, b *QueueMeasures) int { return cmp.Compare(b.Ready, a.Ready) })
-	return measures, eachAtOnce(byDepth[:min(MaxOldestReady, len(byDepth))], func(m *QueueMeasures) error {
-		if m.Ready < 1 {
-			return nil
+	var names []string
+	for _, m := range byDepth[:min(MaxOldestReady, len(byDepth))] {
+		if m.Ready > 0 {
+			names = append(names, m.Name)
 		}
-		var err error
-		m.OldestReady, err = i.firstPending(ctx, m.Name)
-		return err
-	})
+	}
+	if len(names) == 0 {
+		return measures, nil
+	}
+	oldest, err := i.store.Admin().OldestReady(ctx, names)
+	for _, m := range byDepth[:len(names)] {
+		m.OldestReady = oldest[m.Name]
+	}
+	return measures, err
 }
 
 // MeasureTypes leaves out queues outside this inspector.

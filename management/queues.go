@@ -137,28 +137,20 @@ func (i *inspector) setOldest(ctx context.Context, queues []Queue) error {
 		byDepth[n] = &queues[n]
 	}
 	slices.SortStableFunc(byDepth, func(a, b *Queue) int { return cmp.Compare(b.Counts.due(), a.Counts.due()) })
-	return eachAtOnce(byDepth[:min(maxDetailed, len(byDepth))], func(q *Queue) (err error) {
-		q.OldestPending, err = i.oldest(ctx, *q)
-		return err
-	})
-}
-
-// eachAtOnce calls find for each queue, oldestConcurrency at once, and returns the first
-// error.
-func eachAtOnce[Q any](queues []*Q, find func(*Q) error) error {
+	byDepth = byDepth[:min(maxDetailed, len(byDepth))]
 	var queries sync.WaitGroup
-	errs := make([]error, len(queues))
+	errs := make([]error, len(byDepth))
 	free := make(chan struct{}, oldestConcurrency)
-	for n, q := range queues {
+	for n, q := range byDepth {
 		free <- struct{}{}
 		queries.Go(func() {
 			defer func() {
 				if value := recover(); value != nil { // a driver may panic
-					errs[n] = fmt.Errorf("finding the oldest job of a queue: %w", &amboy.PanicError{Value: value, Stack: debug.Stack()})
+					errs[n] = fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, &amboy.PanicError{Value: value, Stack: debug.Stack()})
 				}
 				<-free
 			}()
-			errs[n] = find(q)
+			q.OldestPending, errs[n] = i.oldest(ctx, *q)
 		})
 	}
 	queries.Wait()
@@ -173,28 +165,14 @@ func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
 	if q.Counts.due() < 1 {
 		return time.Time{}, nil
 	}
-	return i.firstPending(ctx, q.Name)
-}
-
-// firstPending returns the time since which the first pending job of a queue could have
-// started; zero if there is none.
-func (i *inspector) firstPending(ctx context.Context, queue string) (time.Time, error) {
-	query := driver.Query{Queues: []string{queue}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
+	query := driver.Query{Queues: []string{q.Name}, States: []amboy.JobState{amboy.StatePending}, Latest: true}
 	for r, err := range i.records(ctx, query, driver.PageRequest{Limit: 1}) {
 		if err != nil {
-			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", queue, err)
+			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, err)
 		}
-		return eligibleSince(r.TimeInfo), nil
+		return driver.ReadySince(r.TimeInfo), nil
 	}
 	return time.Time{}, nil
-}
-
-// eligibleSince returns when a job was both put and due.
-func eligibleSince(t amboy.JobTimeInfo) time.Time {
-	if t.WaitUntil.After(t.Created) {
-		return t.WaitUntil
-	}
-	return t.Created
 }
 
 // workers returns the numbers of workers that were set, by the name of the queue.

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -86,6 +87,30 @@ func (a localAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) 
 	a.schedule.CountTypes(a.id, counts)
 	a.mu.Unlock()
 	return counts.Sorted(), nil
+}
+
+// OldestReady implements driver.Admin, as package memory does.
+func (a localAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	err := ctx.Err()
+	since := map[string]time.Time{}
+	if err == nil && slices.Contains(queues, a.id) {
+		var oldest amboy.Job
+		a.mu.Lock()
+		if e := a.schedule.OldestReady(a.arrivals.All); e != nil {
+			oldest = e.Job.job
+		}
+		a.mu.Unlock()
+		if oldest != nil {
+			err = errorOfPanic(func() error {
+				since[a.id] = driver.ReadySince(oldest.TimeInfo())
+				return nil
+			})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the oldest ready job of queue %q: %w", a.id, err)
+	}
+	return since, nil
 }
 
 // Control implements driver.Admin. It returns an error for a change to a queue that does

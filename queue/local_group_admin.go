@@ -308,6 +308,24 @@ func (a groupAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) 
 	return all, nil
 }
 
+// OldestReady implements driver.Admin.
+func (a groupAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	all := map[string]time.Time{}
+	for _, m := range a.members(queues) {
+		since, err := m.admin.OldestReady(ctx, []string{m.inner})
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("queue %q: %w", m.name, err)
+		}
+		if at, found := since[m.inner]; found {
+			all[m.name] = at
+		}
+	}
+	return all, nil
+}
+
 // Control implements driver.Admin. It returns an error for a change to a queue that is
 // not open.
 func (a groupAdmin) Control(ctx context.Context, queue string, change driver.ControlChange) (driver.Control, error) {

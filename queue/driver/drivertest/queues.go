@@ -32,6 +32,7 @@ var queuesRules = []rule{
 	{"queues are described by name", queuesDescribed},
 	{"a queue is described with its scheduled and its parked records", queuesScheduledAndParked},
 	{"records that have not ended are counted by queue, type and place", queuesTypes},
+	{"the oldest ready record of a queue is found, whatever its priority", queuesOldestReady},
 	{"a queue exists as soon as it is controlled", queuesControlled},
 	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
@@ -327,6 +328,32 @@ func queuesTypes(f *fixture) {
 		{Queue: "b", Type: jobTypeName, Running: 1, Retrying: 1},
 	}, sortedTypes(counts))
 	assert.Equal(f, sortedTypes(counts), counts, "sorted by queue and type")
+}
+
+func queuesOldestReady(f *fixture) {
+	now := time.Now().Truncate(time.Millisecond)
+	a, b, c := f.in("a"), f.in("b"), f.in("c")
+	old, older := now.Add(-time.Hour), now.Add(-2*time.Hour)
+	a.insert(
+		spec{id: "later", created: now.Add(-9 * time.Hour), waitUntil: now.Add(time.Hour)},
+		spec{id: "aside", created: now.Add(-9 * time.Hour)},
+		spec{id: "old", created: old, priority: -3},
+		spec{id: "urgent", created: now, priority: 5},
+		spec{id: "new", created: now, priority: -3},
+		spec{id: "odd", created: now, typeName: otherJobTypeName},
+	)
+	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	b.insert(spec{id: "due", created: now.Add(-9 * time.Hour), waitUntil: older}, spec{id: "second", created: now})
+	c.insert(spec{id: "ended"}, spec{id: "later", waitUntil: now.Add(time.Hour)})
+	c.end(c.claimOne("ended"), amboy.StateSucceeded)
+	found, err := f.driver.OldestReady(f.ctx, []string{"a", "b", "c", "none"})
+	require.NoError(f, err)
+	require.Len(f, found, 2)
+	assert.WithinDuration(f, old, found["a"], 0)
+	assert.WithinDuration(f, older, found["b"], 0)
+	found, err = f.driver.OldestReady(f.ctx, []string{"b"})
+	require.NoError(f, err)
+	assert.Len(f, found, 1)
 }
 
 func sortedTypes(counts []driver.TypeCount) []driver.TypeCount {

@@ -3,11 +3,14 @@ package mongodb
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 	"go.mongodb.org/mongo-driver/mongo/readconcern"
 
@@ -241,6 +244,54 @@ func (t *typeTally) addTo(counts schedule.TypeCounts) {
 		at = schedule.Ready
 	}
 	counts.Add(queue, jobType, at, t.Number)
+}
+
+// maxPriorities is the number of priorities of a queue that OldestReady compares.
+const maxPriorities = 20
+
+// OldestReady implements driver.Driver. It compares the first documents of the 20 highest
+// priorities of a queue, with a command for each.
+func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	oldest := map[string]time.Time{}
+	for _, name := range queues {
+		if err = d.oldestReady(ctx, name, oldest); err != nil {
+			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
+		}
+	}
+	return oldest, nil
+}
+
+func (d *Driver) oldestReady(ctx context.Context, queue string, oldest map[string]time.Time) error {
+	filter := d.inQueue(queue, append(slices.Clone(waiting), bson.E{Key: "line.in", Value: inReady})...)
+	fields := bson.D{{Key: "time_info", Value: 1}, {Key: "line.priority", Value: 1}}
+	for n := range maxPriorities {
+		var first struct {
+			TimeInfo amboy.JobTimeInfo `bson:"time_info"`
+			Line     line              `bson:"line"`
+		}
+		err := d.jobs.FindOne(ctx, filter, options.FindOne().SetSort(inRank).SetProjection(fields)).Decode(&first)
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		since := driver.ReadySince(first.TimeInfo)
+		if n == 0 || since.Before(oldest[queue]) {
+			oldest[queue] = since
+		}
+		if n > 0 {
+			filter = filter[:len(filter)-1]
+		}
+		filter = append(filter, bson.E{Key: "line.priority", Value: field("$lt", first.Line.Priority)})
+	}
+	return nil
 }
 
 // Unfinished implements driver.Driver. The server skips from one queue to the next in its

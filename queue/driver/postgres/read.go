@@ -230,6 +230,21 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	return counts.Sorted(), nil
 }
 
+// OldestReady implements driver.Driver. It compares the first records of each priority and kind
+// of a queue.
+func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	oldest := map[string]time.Time{}
+	err := d.read(ctx, readOldestReady, func(r *row) error {
+		name := r.text()
+		oldest[name] = timeOf(r.time())
+		return nil
+	}, storables(queues))
+	if err != nil {
+		return nil, fmt.Errorf("finding the oldest ready records of %d queues: %w", len(queues), err)
+	}
+	return oldest, nil
+}
+
 // Work implements driver.Driver.
 func (d *Driver) Work(ctx context.Context, now time.Time) (work driver.Work, err error) {
 	at := now.UnixNano()

@@ -121,6 +121,16 @@ const (
 	// The index has the kinds of the ready records of a queue next to each other.
 	countReadyTypes = `SELECT q.name, j.kind, j.n FROM (SELECT queue, kind, count(*) AS n FROM jobs INDEXED BY jobs_kind
 		WHERE place = 4 GROUP BY queue, kind) AS j JOIN queues AS q ON q.id = j.queue`
+	// The priorities of the ready records of a queue, and the first record of each.
+	readOldestReady = `WITH RECURSIVE heads (priority) AS (
+			SELECT (SELECT priority FROM jobs INDEXED BY jobs_ready WHERE place = 4
+				AND queue = (SELECT id FROM queues WHERE name = ?1) ORDER BY priority DESC LIMIT 1)
+			UNION ALL SELECT (SELECT priority FROM jobs AS j INDEXED BY jobs_ready WHERE place = 4
+				AND queue = (SELECT id FROM queues WHERE name = ?1) AND j.priority < heads.priority ORDER BY priority DESC LIMIT 1)
+			FROM heads WHERE priority IS NOT NULL LIMIT 100)
+		SELECT j.created, j.wait_until FROM heads CROSS JOIN jobs AS j ON j.seq = (SELECT seq FROM jobs INDEXED BY jobs_ready
+			WHERE place = 4 AND queue = (SELECT id FROM queues WHERE name = ?1) AND priority = heads.priority ORDER BY seq LIMIT 1)
+		WHERE heads.priority IS NOT NULL`
 	countOtherTypes = `SELECT q.name, j.type, j.place, j.n FROM (SELECT queue, type, place, count(*) AS n FROM jobs INDEXED BY jobs_place
 		WHERE place IN (0, 1, 2, 3, 5, 6, 7) AND place NOT IN (4, 8) GROUP BY queue, type, place) AS j JOIN queues AS q ON q.id = j.queue`
 	readLeases    = `SELECT seq, lease_count, lease_until, mod_time FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
@@ -358,6 +368,25 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 		return nil, fmt.Errorf("counting records by type: %w", err)
 	}
 	return counts.Sorted(), nil
+}
+
+// OldestReady implements driver.Driver. It compares the first records of the 100 highest
+// priorities of a queue.
+func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	oldest := map[string]time.Time{}
+	for _, name := range queues {
+		err := d.reads.query(ctx, readOldestReady, func(r *row) error {
+			since := driver.ReadySince(amboy.JobTimeInfo{Created: timeOf(r.time()), WaitUntil: timeOf(r.time())})
+			if first, found := oldest[name]; !found || since.Before(first) {
+				oldest[name] = since
+			}
+			return nil
+		}, name)
+		if err != nil {
+			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
+		}
+	}
+	return oldest, nil
 }
 
 // Unfinished implements driver.Driver. Its cost does not depend on the number of

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/mongodb/amboy/queue/driver"
@@ -66,6 +67,38 @@ func (s *Schedule[J]) CountTypes(queue string, to TypeCounts) {
 			to.Add(queue, t.jobType, Place(p), n)
 		}
 	}
+}
+
+// maxExamined is the maximum number of entries that OldestReady examines.
+const maxExamined = 2000
+
+// OldestReady returns the first Ready entry of the arrived entries, or nil if no entry is Ready.
+// If too many entries that are not Ready arrived before, it returns one that Next would return
+// first.
+func (s *Schedule[J]) OldestReady(arrived iter.Seq[*Entry[J]]) *Entry[J] {
+	if s.counts[Ready] == 0 {
+		return nil
+	}
+	examined := 0
+	for e := range arrived {
+		if e.place == Ready {
+			return e
+		}
+		examined++
+		if examined == maxExamined {
+			break
+		}
+	}
+	var oldest *Entry[J]
+	if first, ok := s.ready.peek(); ok {
+		oldest = first.entry
+	}
+	for _, lane := range s.lanes {
+		if first, ok := lane.peek(); ok && (oldest == nil || first.entry.seq < oldest.seq) {
+			oldest = first.entry
+		}
+	}
+	return oldest
 }
 
 // TypeCounts adds up jobs by queue and type.
