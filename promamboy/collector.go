@@ -55,8 +55,9 @@ func (o Options) Validate() error {
 	return errors.Join(errs[:]...)
 }
 
-// Collector collects the metrics of an inspector. It is safe for concurrent use, starts no
-// goroutine, and can be used as long as the inspector can.
+// Collector collects the metrics of an inspector. It is safe for concurrent use, and can be used
+// as long as the inspector can. It has no goroutine between scrapes, unless a store does not
+// return from a read when its context ends.
 type Collector struct {
 	opts   Options
 	meter  management.Meter

@@ -27,8 +27,9 @@ import (
 //
 // Requests are not authorized, because probes do not log in. Answers name no queue, job,
 // host or user. The reason for a failing check is logged once, until the check passes
-// again. Health panics for a nil inspector. It is safe for concurrent use, and its only
-// goroutines belong to its requests.
+// again. Health panics for a nil inspector. It is safe for concurrent use. Requests are answered
+// in time even if a store does not return when its context ends: then one goroutine waits for
+// the store, and there is no other check until it returns.
 func Health(i management.Inspector) http.Handler {
 	if i == nil {
 		panic("rest.Health: the inspector must not be nil")

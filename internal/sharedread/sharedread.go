@@ -9,17 +9,21 @@ import (
 	"time"
 )
 
-// Timeout is the maximum duration of a read, and of waiting for one.
+// Timeout is the maximum duration of a read: its context ends then.
 const Timeout = 5 * time.Second
+
+// grace is how long callers wait for a read to return after its context has ended.
+const grace = 250 * time.Millisecond
 
 // MinShared is the minimum time for which a result is shared.
 const MinShared = time.Second
 
-// ErrLate is returned if the read of another request did not end in time.
+// ErrLate is returned if a read did not end in time.
 var ErrLate = errors.New("the read did not end in time")
 
 // Reader shares the results of reads. The zero value shares them for MinShared. It is safe
-// for concurrent use, and starts no goroutine: a read runs in that of its first request.
+// for concurrent use. A read has a goroutine, for which its first caller waits. If a store ignores
+// the end of its context, that goroutine is left behind; there is no other read until it ends.
 type Reader[T any] struct {
 	// SharedFor returns how long to share the result of a read that took so long.
 	SharedFor func(took time.Duration) time.Duration
@@ -38,14 +42,14 @@ type Result[T any] struct {
 }
 
 // Read returns the result of a new read, or of one made recently. A read does not end with
-// ctx, because other requests wait for it. The error is ErrLate.
+// ctx, because other requests wait for it. The error is ErrLate. read must not panic.
 func (r *Reader[T]) Read(ctx context.Context, read func(context.Context) T) (*Result[T], error) {
 	shared, owned := r.join()
 	if owned {
-		shared.run(ctx, read)
-		return shared, nil
+		ctx = context.WithoutCancel(ctx)
+		go shared.run(ctx, read)
 	}
-	waiting, cancel := context.WithTimeout(ctx, Timeout)
+	waiting, cancel := context.WithTimeout(ctx, Timeout+grace)
 	defer cancel()
 	select {
 	case <-shared.done:
@@ -81,7 +85,7 @@ func (r *Reader[T]) sharedFor(took time.Duration) time.Duration {
 }
 
 func (s *Result[T]) run(ctx context.Context, read func(context.Context) T) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	limited, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	defer close(s.done)
 	begin := time.Now()
