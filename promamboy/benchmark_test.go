@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -42,7 +43,8 @@ func BenchmarkScrape(b *testing.B) {
 			slowest := time.Duration(0)
 			for b.Loop() {
 				begin := time.Now()
-				handler, err := promamboy.Handler(inspector, promamboy.Options{Queues: 20})
+				var handler http.Handler
+				handler, err = promamboy.Handler(inspector, promamboy.Options{Queues: 20})
 				require.NoError(b, err)
 				require.Contains(b, scrape(b, handler), "amboy_store_up 1")
 				slowest = max(slowest, time.Since(begin))
@@ -81,7 +83,7 @@ func fill(b *testing.B, store driver.Driver) (management.Inspector, func()) {
 			}
 			records[n] = &r
 		}
-		_, err := store.Insert(b.Context(), records)
+		_, err = store.Insert(b.Context(), records)
 		require.NoError(b, err)
 	}
 	inspector, err := management.NewGroupInspector(group)

@@ -126,9 +126,9 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-func (w *world) put(queue, what string, opts ...job.Option) string {
+func (w *world) put(name, what string, opts ...job.Option) string {
 	w.Helper()
-	q, err := w.group.Get(w.Context(), queue)
+	q, err := w.group.Get(w.Context(), name)
 	require.NoError(w, err)
 	id, err := visit.Put(w.Context(), q, what, opts...)
 	require.NoError(w, err)

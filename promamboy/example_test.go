@@ -42,7 +42,7 @@ func ExampleHandler() {
 
 	response, err := http.Get(server.URL + "/metrics")
 	must(err)
-	defer response.Body.Close()
+	defer func() { must(response.Body.Close()) }()
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "amboy_attempts_total") || strings.HasPrefix(lines.Text(), "amboy_store_up") {
 			fmt.Println(lines.Text())

@@ -196,8 +196,11 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 	}
 	count := func(filter bson.D) bson.A {
 		of := bson.D{
-			{Key: "queue", Value: queue}, {Key: "type", Value: "$type"}, {Key: "in_prog", Value: "$status.in_prog"},
-			{Key: "in", Value: "$line.in"}, {Key: "completed", Value: "$status.completed"},
+			{Key: "queue", Value: queue},
+			{Key: "type", Value: "$type"},
+			{Key: "in_prog", Value: "$status.in_prog"},
+			{Key: "in", Value: "$line.in"},
+			{Key: "completed", Value: "$status.completed"},
 		}
 		return bson.A{
 			match(append(slices.Clone(inAny), filter...)),
