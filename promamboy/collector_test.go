@@ -282,6 +282,46 @@ func TestScrapeStatesHowOldTheCountsByTypeAre(t *testing.T) {
 	})
 }
 
+// Queues that hold jobs by reference, alone and in a group, have the same metrics of the store.
+func TestScrapeOfQueuesByReference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group, err := queue.NewLocalQueueGroup(t.Context(), queue.LocalQueueGroupOptions{
+			DefaultQueue: queue.LocalQueueOptions{Constructor: func(context.Context) (amboy.Queue, error) {
+				return queue.NewLocalLimitedSize(1, 100), nil
+			}},
+		})
+		require.NoError(t, err)
+		q, err := group.Get(t.Context(), "a")
+		require.NoError(t, err)
+		ofQueue, err := management.NewInspector(q)
+		require.NoError(t, err)
+		ofGroup, err := management.NewGroupInspector(group)
+		require.NoError(t, err)
+		_, err = visit.Put(t.Context(), q, "stay")
+		require.NoError(t, err)
+		synctest.Wait() // it runs
+		_, err = visit.Put(t.Context(), q, "")
+		require.NoError(t, err)
+		_, err = audit.Put(t.Context(), q, "", job.In(time.Hour))
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		for name, inspector := range map[string]management.Inspector{"a": ofGroup, q.ID(): ofQueue} {
+			handler, err := promamboy.Handler(inspector, promamboy.Options{Queues: 1})
+			require.NoError(t, err)
+			got := samples(t, scrape(t, handler))
+			labels := fmt.Sprintf("queue=%q", name)
+			assert.InDelta(t, 60, got["amboy_oldest_ready_job_age_seconds{"+labels+"}"], 0.1, name)
+			assert.InDelta(t, 1, got["amboy_jobs_by_type{"+labels+`,state="running",`+visitType+"}"], 0, name)
+			assert.InDelta(t, 1, got["amboy_jobs_by_type{"+labels+`,state="ready",`+visitType+"}"], 0, name)
+			assert.InDelta(t, 1, got["amboy_jobs_by_type{"+labels+`,state="scheduled",type="promamboy-test.audit"}`], 0, name)
+			assert.InDelta(t, 2, got["amboy_workers_wanted"], 0, name)
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = group.Close(ended) //nolint:errcheck // It reports the job that was still running.
+	})
+}
+
 // A paused queue, or one that is limited, is no reason for more processes.
 func TestScrapeWantsNoWorkersForJobsThatMayNotStart(t *testing.T) {
 	inWorld(t, func(w *world) {
