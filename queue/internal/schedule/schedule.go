@@ -10,6 +10,7 @@ package schedule
 import (
 	"fmt"
 	"time"
+	"unique"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -53,8 +54,8 @@ type Entry[J any] struct {
 	Job J
 	// ID is the job's ID.
 	ID string
-	// Type is the name of the job's type, for CountTypes.
-	Type string
+	// Type is the name of the job's type, for CountTypes. A handle keeps entries small.
+	Type unique.Handle[string]
 	// Priority is the job's priority, larger first.
 	Priority int
 	// WaitUntil is when the job is due; zero for now. DispatchBy is when it expires; zero
@@ -80,7 +81,6 @@ type Entry[J any] struct {
 	succeeded     bool
 	apart         bool // the entry is Ready, and in a lane
 	place         Place
-	tally         *typeTally
 	links         *links[J]
 	group         *group[J] // while ScopeBlocked
 	dispatch      []string  // the scopes that are not in EnqueueScopes, each once
@@ -171,7 +171,7 @@ type Schedule[J any] struct {
 
 	byID     map[string]*Entry[J]
 	counts   [places]int
-	types    map[string]*typeTally
+	types    map[unique.Handle[string]]*typeTally
 	ended    int
 	lastSeq  uint64
 	ready    heap[J]
@@ -189,8 +189,8 @@ type Schedule[J any] struct {
 	settling     bool
 	settleAtOnce int // set by tests; 0 for the constant of that name
 	examined     int // the number of groups that were examined, for tests
-	// latestType is the type of the latest entry; nil if it is not known.
-	latestType *typeTally
+	// latestTally is that of the latest entry; nil if it is not known.
+	latestTally *typeTally
 	// latestSince is not before the Since of any entry.
 	latestSince time.Time
 }
@@ -504,8 +504,9 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 func (s *Schedule[J]) setPlace(e *Entry[J], p Place) {
 	s.counts[e.place]--
 	s.counts[p]++
-	e.tally.counts[e.place]--
-	e.tally.counts[p]++
+	tally := s.tally(e.Type)
+	tally.counts[e.place]--
+	tally.counts[p]++
 	e.place = p
 }
 

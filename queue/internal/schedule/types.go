@@ -4,67 +4,80 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"unique"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
 
 // typeTally counts the entries of one type in each place.
 type typeTally struct {
-	jobType string
+	jobType unique.Handle[string]
 	counts  [places]int
 	entries int
 }
 
+// tally returns the tally of a type.
+func (s *Schedule[J]) tally(jobType unique.Handle[string]) *typeTally {
+	if t := s.latestTally; t != nil && t.jobType == jobType {
+		return t
+	}
+	t := s.types[jobType]
+	if t == nil {
+		if s.types == nil {
+			s.types = map[unique.Handle[string]]*typeTally{}
+		}
+		t = &typeTally{jobType: jobType}
+		s.types[jobType] = t
+	}
+	s.latestTally = t
+	return t
+}
+
+// nameOf returns the name of a type; empty if none was set.
+func nameOf(jobType unique.Handle[string]) string {
+	if jobType == (unique.Handle[string]{}) {
+		return ""
+	}
+	return jobType.Value()
+}
+
 // tallyIn counts an entry that comes to a Schedule.
 func (s *Schedule[J]) tallyIn(e *Entry[J], p Place) {
-	t := s.latestType
-	if t == nil || t.jobType != e.Type {
-		if s.types == nil {
-			s.types = map[string]*typeTally{}
-		}
-		t = s.types[e.Type]
-		if t == nil {
-			t = &typeTally{jobType: e.Type}
-			s.types[e.Type] = t
-		}
-		s.latestType = t
-	}
-	e.place, e.tally = p, t
+	e.place = p
 	s.counts[p]++
+	t := s.tally(e.Type)
 	t.counts[p]++
 	t.entries++
 }
 
 // tallyOut stops counting an entry that leaves a Schedule.
 func (s *Schedule[J]) tallyOut(e *Entry[J]) {
-	t := e.tally
 	s.counts[e.place]--
+	t := s.tally(e.Type)
 	t.counts[e.place]--
 	t.entries--
 	if t.entries == 0 {
-		delete(s.types, t.jobType)
-		if s.latestType == t {
-			s.latestType = nil
-		}
+		delete(s.types, e.Type)
+		s.latestTally = nil
 	}
 }
 
 // SetType changes the type of an entry.
 func (s *Schedule[J]) SetType(e *Entry[J], jobType string) {
-	if e.Type == jobType {
+	if nameOf(e.Type) == jobType {
 		return
 	}
 	s.tallyOut(e)
-	e.Type = jobType
+	e.Type = unique.Make(jobType)
 	s.tallyIn(e, e.place)
 }
 
 // CountTypes adds the entries that have not finished to a count. Its cost depends on the number
 // of types, not of entries.
 func (s *Schedule[J]) CountTypes(queue string, to TypeCounts) {
-	for _, t := range s.types {
+	for jobType, t := range s.types {
 		for p, n := range t.counts {
-			to.Add(queue, t.jobType, Place(p), n)
+			to.Add(queue, nameOf(jobType), Place(p), n)
 		}
 	}
 }

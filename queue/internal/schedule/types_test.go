@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ func countTypes(s *schedule.Schedule[int]) []driver.TypeCount {
 func TestTypesAreCountedFromAddToRemove(t *testing.T) {
 	s := &schedule.Schedule[int]{KeepFinished: 1}
 	now := time.Now()
-	first, second := &schedule.Entry[int]{ID: "1", Type: "a"}, &schedule.Entry[int]{ID: "2", Type: "b", WaitUntil: now.Add(time.Hour)}
+	first, second := &schedule.Entry[int]{ID: "1", Type: unique.Make("a")}, &schedule.Entry[int]{ID: "2", Type: unique.Make("b"), WaitUntil: now.Add(time.Hour)}
 	require.NoError(t, s.Add(first, now))
 	require.NoError(t, s.Add(second, now))
 	assert.Equal(t, []driver.TypeCount{{Queue: "q", Type: "a", Ready: 1}, {Queue: "q", Type: "b", Scheduled: 1}}, countTypes(s))
@@ -31,10 +32,10 @@ func TestTypesAreCountedFromAddToRemove(t *testing.T) {
 	require.Same(t, first, s.Next())
 	s.Retry(first)
 	assert.Equal(t, []driver.TypeCount{{Queue: "q", Type: "a", Retrying: 1, Scheduled: 1}}, countTypes(s))
-	next := &schedule.Entry[int]{ID: "1", Type: "c"}
+	next := &schedule.Entry[int]{ID: "1", Type: unique.Make("c")}
 	require.NoError(t, s.Replace(first, next, now))
 	assert.Equal(t, []driver.TypeCount{{Queue: "q", Type: "a", Scheduled: 1}, {Queue: "q", Type: "c", Ready: 1}}, countTypes(s))
-	preset := &schedule.Entry[int]{ID: "3", Type: "d"}
+	preset := &schedule.Entry[int]{ID: "3", Type: unique.Make("d")}
 	require.NoError(t, s.AddAt(schedule.Running, preset, false, now))
 	for _, e := range []*schedule.Entry[int]{second, next, preset} {
 		s.Finish(e, true, now)
