@@ -62,13 +62,21 @@ export CGO_ENABLED=1
 export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 
 # SQLite is C, translated to Go by a machine. Checking each of its memory accesses for
-# races takes four times as long as all else that the tests of that store do.
+# races takes four times as long as all else that the tests of that store do. The two
+# packages that encode and decode BSON share nothing between goroutines.
 # go vet is a step of .ci/run.
+#
+# Some packages mostly wait, for browsers and processes, so there are more at once than processors.
 #
 # The tests make much garbage and keep little. Collecting it less often saves a quarter of
 # the processor time of those of MongoDB; the limit is for tests that keep more.
+processors=$(getconf _NPROCESSORS_ONLN)
 GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
-	go test -timeout 20m -race -vet=off -gcflags='modernc.org/...=-race=false' "$@" ./...
+	go test -p $((processors + processors / 2)) -timeout 20m -race -vet=off \
+	-gcflags='modernc.org/...=-race=false' \
+	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-race=false' \
+	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-race=false' \
+	"$@" ./...
 
 # The race detector changes the counts of allocations and bytes that these
 # tests assert, so they go without it.

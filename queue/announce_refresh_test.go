@@ -120,13 +120,13 @@ func TestWorkersThatAreSetWhileTheNumberIsRead(t *testing.T) {
 		require.NoError(t, storeOf(t, q).SetWorkers(t.Context(), "q", 5))
 		close(h.release)
 		synctest.Wait()
-		assert.Equal(t, 5, q.Runner().(amboy.ResizableRunner).Workers())
+		assert.Equal(t, 5, amboy.Workers(q))
 		go func() {
 			for range h.reading {
 			}
 		}()
 		pass(time.Minute)
-		assert.Equal(t, 5, q.Runner().(amboy.ResizableRunner).Workers())
+		assert.Equal(t, 5, amboy.Workers(q))
 		q.Close(t.Context())
 		close(h.reading)
 	})

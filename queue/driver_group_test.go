@@ -802,9 +802,9 @@ func ExampleNewDriverGroup() {
 		must(err)
 		must(q.Put(ctx, newStep("welcome"))) // the same ID in another queue
 		amboy.Wait(ctx, q)
-		control, err := q.(amboy.QueueController).Control(ctx)
+		control, err := amboy.ControlOf(ctx, q)
 		must(err)
-		fmt.Println(tenant, q.Runner().(amboy.ResizableRunner).Workers(), control.MaxRunning)
+		fmt.Println(tenant, amboy.Workers(q), control.MaxRunning)
 	}
 	fmt.Println(group.Queues(ctx))
 	must(group.Close(ctx))

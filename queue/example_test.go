@@ -679,9 +679,7 @@ func Example_setWorkers() {
 	must(q.PutMany(ctx, []amboy.Job{first, second}))
 	<-first.started
 
-	if runner, ok := q.Runner().(amboy.ResizableRunner); ok {
-		must(runner.SetWorkers(2))
-	}
+	must(amboy.SetWorkers(q, 2))
 	<-second.started
 	fmt.Println(q.Stats(ctx).Running)
 

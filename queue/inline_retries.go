@@ -39,8 +39,8 @@ func (h *inlineRetries) run() {
 	if !h.Started() {
 		return
 	}
-	for r := h.take(); r != nil; r = h.take() {
-		h.handle(h.ctx, r)
+	for some := h.take(); len(some) > 0; some = h.take() {
+		h.handleAll(h.ctx, some)
 	}
 }
 

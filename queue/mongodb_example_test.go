@@ -76,7 +76,7 @@ func ExampleNewMongoDBSingleQueueGroup() {
 		must(err)
 		must(q.Put(ctx, newStep("welcome"))) // the same ID in another queue
 		amboy.Wait(ctx, q)
-		fmt.Println(tenant, q.Runner().(amboy.ResizableRunner).Workers())
+		fmt.Println(tenant, amboy.Workers(q))
 	}
 	must(group.Close(ctx))
 	// Output:

@@ -43,6 +43,10 @@ type MongoDBOptions struct {
 	// setting, no job starts before its wait-until time or after its dispatch-by time.
 	// Default: false.
 	CheckWaitUntil, CheckDispatchBy bool
+	// LegacyIndexes builds the other indexes with which the legacy library and its tools
+	// query jobs. A process with the legacy library builds them itself. They make each start
+	// and end of a job more expensive. Default: false.
+	LegacyIndexes bool
 	// LockTimeout is how long the lease of a running job lasts, and the lock of a process
 	// with the legacy library. The lease is renewed every quarter of it. The job of a
 	// process that died runs again within 1.25 times LockTimeout. Default:
@@ -184,6 +188,7 @@ func (o *MongoDBOptions) storeOptions() mongodb.Options {
 		PollInterval:         o.WaitInterval,
 		SkipWaitUntilIndex:   !o.CheckWaitUntil,
 		SkipDispatchByIndex:  !o.CheckDispatchBy,
+		LegacyIndexes:        o.LegacyIndexes,
 		ClaimWindow:          o.SampleSize,
 		Hint:                 o.PreferredIndexes.NextJob,
 		SkipIndexes:          o.SkipQueueIndexBuilds,
@@ -197,6 +202,7 @@ func (o MongoDBOptions) with(change MongoDBOptions) MongoDBOptions {
 	replace(&o.Format, change.Format)
 	replace(&o.CheckWaitUntil, change.CheckWaitUntil)
 	replace(&o.CheckDispatchBy, change.CheckDispatchBy)
+	replace(&o.LegacyIndexes, change.LegacyIndexes)
 	replace(&o.LockTimeout, change.LockTimeout)
 	replace(&o.WaitInterval, change.WaitInterval)
 	replace(&o.SampleSize, change.SampleSize)

@@ -23,7 +23,7 @@ import (
 func TestMongoDBPlansOfAClaim(t *testing.T) {
 	const claimed, most = 64, 3
 	d := mongotest.Open(t)
-	scheduled, finished, blocked := 2_000, 2_000, 200
+	scheduled, finished, blocked := 500, 500, 200
 	if d.IsReal() {
 		if testing.Short() {
 			t.Skip("it inserts two million documents")

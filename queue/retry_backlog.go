@@ -3,6 +3,7 @@ package queue
 import (
 	"container/heap"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/mongodb/grip/message"
@@ -36,6 +37,8 @@ type jobRetry struct {
 	job    amboy.Job
 	locked bool
 	ended  bool
+	// turn, if it is not nil, is shared by the retries that a worker makes at once.
+	turn *sync.Mutex
 }
 
 // begin counts a try.

@@ -211,8 +211,8 @@ func (h *BasicRetryHandler) stop() {
 func (h *BasicRetryHandler) work(ctx context.Context) {
 	defer h.stop()
 	for ctx.Err() == nil {
-		if r := h.take(); r != nil {
-			h.handle(ctx, r)
+		if some := h.take(); len(some) > 0 {
+			h.handleAll(ctx, some)
 			continue
 		}
 		select {
@@ -225,18 +225,48 @@ func (h *BasicRetryHandler) work(ctx context.Context) {
 	}
 }
 
-// take returns the next retry that is due, or nil if none is.
-func (h *BasicRetryHandler) take() *jobRetry {
+// retriesTogether is the number of jobs that a worker replaces at once if the store replaces
+// them with fewer calls.
+const retriesTogether = 500
+
+// take returns the next retries that are due: one, unless the store replaces several at once.
+func (h *BasicRetryHandler) take() (some []*jobRetry) {
+	most := 1
+	if q, ok := h.queue.(*driverQueue); ok && !q.engine.inline {
+		most = retriesTogether
+	}
 	h.mu.Lock()
 	due := h.backlog.release(h.now())
-	r := h.backlog.take()
+	for len(some) < most {
+		r := h.backlog.take()
+		if r == nil {
+			break
+		}
+		some = append(some, r)
+	}
 	if due > 0 {
 		h.setTimer()
 	}
 	h.mu.Unlock()
 	// The timer wakes only one worker, even if several retries are due.
 	h.wakeWorkers(due - 1)
-	return r
+	return some
+}
+
+// handleAll makes one try of each of some retries at once. The methods of their jobs and the
+// retry policy are called one after the other.
+func (h *BasicRetryHandler) handleAll(ctx context.Context, some []*jobRetry) {
+	if len(some) == 1 {
+		h.handle(ctx, some[0])
+		return
+	}
+	var turn sync.Mutex
+	var tries sync.WaitGroup
+	for _, r := range some {
+		r.turn = &turn
+		tries.Go(func() { h.handle(ctx, r) })
+	}
+	tries.Wait()
 }
 
 // wakeWorkers wakes up to n workers. It stops when the channel is full: every worker has
@@ -291,7 +321,7 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 		}
 		r.job = job
 	}
-	next, err := h.next(r)
+	next, err := h.nextInTurn(r)
 	if err == nil {
 		err = errorOfPanic(func() error { return h.queue.CompleteRetryingAndPut(ctx, r.job, next) })
 	}
@@ -299,6 +329,15 @@ func (h *BasicRetryHandler) try(ctx context.Context, r *jobRetry) error {
 		return h.end(ctx, r, err)
 	}
 	return err
+}
+
+// nextInTurn calls next when no other retry of the worker does.
+func (h *BasicRetryHandler) nextInTurn(r *jobRetry) (amboy.Job, error) {
+	if r.turn != nil {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+	}
+	return h.next(r)
 }
 
 // next returns the next attempt of a job. It returns a *noNextAttemptError if the reason

@@ -10,9 +10,54 @@ import (
 // claimRetry is the pause after a failed claim, unless there is something new to claim.
 const claimRetry = time.Second
 
-// maxYields bounds the Yield commands before a claim. A timer would take longer than what
-// it saves.
+// maxYields bounds the Yield commands before a claim. If calls of the store take no time, a
+// timer would take longer than what it saves.
 const maxYields = 8
+
+// maxGather is the longest time that a claim waits for the workers of the previous one if
+// calls of the store are slow, and that the ends of their runs wait for it. It is half as
+// long as that claim took.
+const maxGather = 5 * time.Millisecond
+
+// maxHasty is the maximum number of claims in a row that do not wait.
+const maxHasty = 63
+
+// patience decides whether a claim waits for the workers of the previous one. If they did
+// not come in time, because their jobs take longer, the next claims do not wait: first one
+// of them, then three, then seven, and so on.
+type patience struct {
+	until   time.Duration // how long to wait
+	waiting bool          // a claim has waited
+	hasty   int           // how many claims do not wait
+	missed  int           // the last number of hasty claims
+}
+
+// begin is called when a claim was answered that took a time.
+func (p *patience) begin(now, took time.Duration) {
+	p.until = 0
+	if p.hasty > 0 {
+		p.hasty--
+		return
+	}
+	p.until = now + max(gatherTime, min(took/2, maxGather))
+}
+
+// met is called when all workers have come.
+func (p *patience) met() {
+	if p.waiting {
+		p.missed = 0
+	}
+	p.waiting, p.until = false, 0
+}
+
+// over is called when a claim does not wait any longer.
+func (p *patience) over() {
+	if p.waiting {
+		p.missed = min(2*p.missed+1, maxHasty)
+		p.hasty = p.missed
+	}
+	p.waiting, p.until = false, 0
+}
 
 // ask is what a claim requests for a line.
 type ask struct {
@@ -113,12 +158,7 @@ func (c *Core) claimIfUseful() {
 	var asks []ask
 	var limit int
 	if c.hasRoom() && len(c.candidates.lines) > 0 {
-		if c.yields < maxYields && c.candidates.workers < c.gathered {
-			// If jobs are scarce, all workers of the previous claim are about to wait again, and one
-			// claim for all costs little more than one for each.
-			c.yielding = true
-			c.yields++
-			c.do(Yield{})
+		if c.gather() {
 			return
 		}
 		c.yields = 0
@@ -127,6 +167,29 @@ func (c *Core) claimIfUseful() {
 	asks = c.askForExpired(asks)
 	if len(asks) > 0 {
 		c.sendClaim(asks, limit)
+	}
+}
+
+// gather reports whether a claim must wait for further workers. If jobs are scarce or short,
+// all workers of the previous claim are about to wait again, and one claim for all costs
+// little more than one for each.
+func (c *Core) gather() bool {
+	switch {
+	case c.candidates.workers >= c.gathered:
+		c.patience.met()
+		return false
+	case c.now.Mono < c.patience.until:
+		c.patience.waiting = true
+		c.timers.set(gatherTimer, c.patience.until)
+		return true
+	case c.yields < maxYields && !c.patience.waiting:
+		c.yielding = true
+		c.yields++
+		c.do(Yield{})
+		return true
+	default:
+		c.patience.over()
+		return false
 	}
 }
 
@@ -192,6 +255,9 @@ func (c *Core) claimed(e Claimed) {
 		c.gathered += len(a.line.waiting)
 	}
 	started, left := c.take(call, e.Records)
+	if c.config.BatchEnds && started > 1 {
+		c.patience.begin(c.now.Mono, c.now.Mono-call.sent)
+	}
 	c.startAlone()
 	if len(e.Records) > 0 && c.cancels != call.cancels {
 		c.checkCancelsSoon() // a request may concern one of these records

@@ -63,7 +63,8 @@ type Core struct {
 	stuckRuns int
 	yields    int // number of Yield commands since the last claim
 	yielding  bool
-	gathered  int  // workers that were waiting when the last claim was answered
+	gathered  int // workers that were waiting when the last claim was answered
+	patience  patience
 	alone     *Run // the suspect that runs alone or waits until it can; see suspect.go
 	due       time.Time
 	watched   []*Line // with watchers that want to know when the queue is idle

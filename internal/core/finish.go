@@ -12,7 +12,7 @@ import (
 
 const (
 	// gatherTime is the longest time that an end waits for other ends, so that one call
-	// writes all of them.
+	// writes all of them, unless a claim is about to be sent (see maxGather).
 	gatherTime = 300 * time.Microsecond
 	// maxBatch is the maximum number of ends in one call.
 	maxBatch = 1000
@@ -71,7 +71,7 @@ func (c *Core) finish(r *Run, end End) {
 	default:
 		c.ends.waiting = append(c.ends.waiting, r)
 		if !c.calls.busy(writeCall) {
-			c.timers.set(writeTimer, c.now.Mono+gatherTime)
+			c.timers.set(writeTimer, max(c.now.Mono+gatherTime, c.patience.until))
 		}
 	}
 	c.returned(r)
@@ -178,6 +178,10 @@ func (c *Core) written(e Written) {
 		c.done(call.runs[0], e.Err)
 	default:
 		c.refused(call.runs, e.Err, e.Final)
+	}
+	if len(c.ends.waiting) > 0 && !c.closing && !c.ends.doubt && c.now.Mono < c.patience.until {
+		c.timers.set(writeTimer, c.patience.until) // or with the next claim
+		return
 	}
 	c.flush()
 }

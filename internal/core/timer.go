@@ -20,6 +20,7 @@ const (
 	aloneTimer                // starts a suspect although it is not alone
 	lookTimer                 // queries which queues have work
 	openTimer                 // queries for queues to open
+	gatherTimer               // claims jobs for the workers that have gathered
 	allTimers
 )
 
@@ -144,6 +145,8 @@ func (c *Core) fired(which timer) {
 		c.lookForQueues()
 	case callTimer:
 		c.giveUpCalls()
+	case gatherTimer:
+		c.claimIfUseful()
 	}
 }
 

@@ -63,8 +63,19 @@ func Debug(ctx context.Context, build func() message.Fields) {
 	}
 }
 
+// maxText is the maximum size, in bytes, of a text of a message.
+const maxText = 64 << 10
+
+// short truncates a text to maxText and notes its size.
+func short(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return fmt.Sprintf("%s... (%d bytes in all)", strings.ToValidUTF8(text[:maxText], ""), len(text))
+}
+
 // safe puts every text of a message on one line, except stacks, whose lines it indents: a
-// text of a job must not look like a line of the log.
+// text of a job must not look like a line of the log. Long texts are truncated.
 func safe(fields message.Fields) message.Fields {
 	clean := make(message.Fields, len(fields))
 	for name, value := range fields {
@@ -77,22 +88,22 @@ func safeValue(name string, value any) any {
 	switch v := value.(type) {
 	case string:
 		if name == "stack" {
-			return strings.ReplaceAll(printable.Lines(v), "\n", "\n    ")
+			return strings.ReplaceAll(printable.Lines(short(v)), "\n", "\n    ")
 		}
-		return printable.Text(v)
+		return printable.Text(short(v))
 	case []string:
 		clean := make([]string, len(v))
 		for i, text := range v {
-			clean[i] = printable.Text(text)
+			clean[i] = printable.Text(short(text))
 		}
 		return clean
 	case error, fmt.Stringer:
-		return printable.Text(fmt.Sprint(v))
+		return printable.Text(short(fmt.Sprint(v)))
 	}
 	switch reflect.ValueOf(value).Kind() {
 	case reflect.Invalid, reflect.Bool, reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
 		return value
 	default: // the value of a panic, for instance
-		return printable.Text(fmt.Sprint(value))
+		return printable.Text(short(fmt.Sprint(value)))
 	}
 }

@@ -48,3 +48,15 @@ func TestAttackAJobForgesALineOfTheLog(t *testing.T) {
 		assert.Contains(t, sent.Message.String(), "attempt='2'")
 	}
 }
+
+func TestAnErrorOf17MBWasLoggedWhole(t *testing.T) {
+	s := send.MakeInternalLogger()
+	before := grip.GetSender()
+	require.NoError(t, grip.SetSender(s))
+	t.Cleanup(func() { require.NoError(t, grip.SetSender(before)) })
+	logging.Error(t.Context(), message.Fields{"message": "job failed", "error": errors.New(strings.Repeat("x", 17<<20))})
+	sent, ok := s.GetMessageSafe()
+	require.True(t, ok)
+	assert.Less(t, len(sent.Message.String()), 66<<10)
+	assert.Contains(t, sent.Message.String(), "x... (17825792 bytes in all)")
+}

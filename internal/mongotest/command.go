@@ -111,6 +111,8 @@ func (s *Server) run(req *request) (bson.D, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireTransactions()
+	s.costs.command(req.name)
+	clock := s.clock
 	if err := s.checkRole(req, c); err != nil {
 		return nil, err
 	}
@@ -121,6 +123,9 @@ func (s *Server) run(req *request) (bson.D, error) {
 	s.leaveSession(req, err)
 	if err != nil {
 		return nil, err
+	}
+	if s.clock > clock && req.tx == nil && isMajority(req) {
+		s.costs.Journaled++
 	}
 	return s.awaitMajority(req, c, reply)
 }

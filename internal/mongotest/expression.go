@@ -22,20 +22,24 @@ const unbounded = math.MaxInt
 // See https://www.mongodb.com/docs/manual/reference/operator/aggregation/.
 func expressionOperators() map[string]expressionOperator {
 	return map[string]expressionOperator{
-		"$eq":       {2, 2, compared(func(c int) bool { return c == 0 })},
-		"$ne":       {2, 2, compared(func(c int) bool { return c != 0 })},
-		"$gt":       {2, 2, compared(func(c int) bool { return c > 0 })},
-		"$gte":      {2, 2, compared(func(c int) bool { return c >= 0 })},
-		"$lt":       {2, 2, compared(func(c int) bool { return c < 0 })},
-		"$lte":      {2, 2, compared(func(c int) bool { return c <= 0 })},
-		"$and":      {0, unbounded, func(args []any) (any, error) { return !slices.ContainsFunc(args, falsy), nil }},
-		"$or":       {0, unbounded, func(args []any) (any, error) { return slices.ContainsFunc(args, truthy), nil }},
-		"$not":      {1, 1, func(args []any) (any, error) { return falsy(args[0]), nil }},
-		"$cond":     {3, 3, cond},
-		"$ifNull":   {2, unbounded, ifNull},
-		"$in":       {2, 2, in},
-		"$size":     {1, 1, sizeOf},
-		"$concat":   {0, unbounded, concat},
+		"$eq":     {2, 2, compared(func(c int) bool { return c == 0 })},
+		"$ne":     {2, 2, compared(func(c int) bool { return c != 0 })},
+		"$gt":     {2, 2, compared(func(c int) bool { return c > 0 })},
+		"$gte":    {2, 2, compared(func(c int) bool { return c >= 0 })},
+		"$lt":     {2, 2, compared(func(c int) bool { return c < 0 })},
+		"$lte":    {2, 2, compared(func(c int) bool { return c <= 0 })},
+		"$and":    {0, unbounded, func(args []any) (any, error) { return !slices.ContainsFunc(args, falsy), nil }},
+		"$or":     {0, unbounded, func(args []any) (any, error) { return slices.ContainsFunc(args, truthy), nil }},
+		"$not":    {1, 1, func(args []any) (any, error) { return falsy(args[0]), nil }},
+		"$cond":   {3, 3, cond},
+		"$ifNull": {2, unbounded, ifNull},
+		"$in":     {2, 2, in},
+		"$size":   {1, 1, sizeOf},
+		"$concat": {0, unbounded, concat},
+
+		"$arrayElemAt":  {2, 2, arrayElement},
+		"$indexOfArray": {2, 2, indexOfArray},
+
 		"$type":     {1, 1, func(args []any) (any, error) { return typeName(args[0]), nil }},
 		"$add":      {0, unbounded, fold(int32(0), add)},
 		"$multiply": {0, unbounded, fold(int32(1), multiply)},
@@ -252,6 +256,41 @@ func in(args []any) (any, error) {
 		return nil, errorf(40081, "$in requires an array as a second argument, found: %s", typeName(args[1]))
 	}
 	return slices.ContainsFunc(list, func(v any) bool { return equal(v, args[0]) }), nil
+}
+
+// arrayElement returns an element of an array, counted from its end if the index is negative.
+// There is none beyond its ends.
+func arrayElement(args []any) (any, error) {
+	if known(args[0]) == nil || known(args[1]) == nil {
+		return nil, nil
+	}
+	list, ok := args[0].(bson.A)
+	if !ok {
+		return nil, errorf(28689, "$arrayElemAt's first argument must be an array, but is %s", typeName(args[0]))
+	}
+	i, ok := integer(args[1])
+	if !ok {
+		return nil, errorf(28690, "$arrayElemAt's second argument must be a numeric value, but is %s", typeName(args[1]))
+	}
+	if i < 0 {
+		i += int64(len(list))
+	}
+	if i < 0 || i >= int64(len(list)) {
+		return undefined, nil
+	}
+	return list[i], nil
+}
+
+// indexOfArray returns the index of the first element that equals a value, or -1.
+func indexOfArray(args []any) (any, error) {
+	if known(args[0]) == nil {
+		return nil, nil
+	}
+	list, ok := args[0].(bson.A)
+	if !ok {
+		return nil, errorf(40090, "$indexOfArray requires an array as a first argument, found: %s", typeName(args[0]))
+	}
+	return int32(slices.IndexFunc(list, func(v any) bool { return equal(v, args[1]) })), nil
 }
 
 func sizeOf(args []any) (any, error) {

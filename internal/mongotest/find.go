@@ -109,7 +109,7 @@ func (c *collection) run(tx *transaction, q *query, p plan, enough int64) []matc
 	var found []match
 	if len(p.walks) == 0 {
 		c.records.Scan(func(_ uint64, r *record) bool {
-			c.examined.Documents++
+			c.costs.Examined.Documents++
 			if doc := r.visible(tx); doc != nil && q.matches(doc.fields) {
 				found = append(found, match{r, doc})
 			}
@@ -122,10 +122,10 @@ func (c *collection) run(tx *transaction, q *query, p plan, enough int64) []matc
 		for _, r := range w.ranges {
 			start := len(found)
 			w.index.walk(r, w.backward, func(e entry) bool {
-				c.examined.Keys++
+				c.costs.Examined.Keys++
 				doc := w.index.document(tx, e)
 				if doc != nil {
-					c.examined.Documents++
+					c.costs.Examined.Documents++
 				}
 				if doc != nil && !seen[e.record] && q.matches(doc.fields) {
 					found = append(found, match{e.record, doc})

@@ -190,9 +190,9 @@ func (x *index) collide(c *collection, tx *transaction, e entry) error {
 		}
 		return nil
 	case r.owner != nil && (x.has(r.pending, e.key) || x.has(last.doc, e.key)):
-		return tx.conflict(r.owner)
+		return c.contend(tx, r.owner)
 	case last.at > tx.snapshot:
-		return tx.conflict(nil)
+		return c.contend(tx, nil)
 	case x.has(last.doc, e.key):
 		return x.duplicate(c, e.key)
 	default:

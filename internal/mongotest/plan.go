@@ -37,7 +37,7 @@ type Examined struct{ Keys, Documents int64 }
 func (s *Server) Examined() Examined {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.examined
+	return s.costs.Examined
 }
 
 // maxProduct bounds the number of ranges for several fields with several values each.

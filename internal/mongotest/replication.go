@@ -114,7 +114,7 @@ func (s *Server) awaitMajority(req *request, c command, reply bson.D) (bson.D, e
 	case !c.write && req.name != "commitTransaction", req.tx != nil, req.unanswered, !s.replication.held:
 		return reply, nil
 	}
-	if w, ok := req.generic.WriteConcern.Lookup("w").StringValueOK(); !ok || w != "majority" {
+	if !isMajority(req) {
 		return reply, nil
 	}
 	limit := time.Duration(math.MaxInt64)
@@ -143,6 +143,12 @@ func (s *Server) awaitMajority(req *request, c command, reply bson.D) (bson.D, e
 		failure.label(req)
 		return s.withWriteConcernError(reply, failure), nil
 	}
+}
+
+// isMajority reports whether a command waits until the majority has what it wrote.
+func isMajority(req *request) bool {
+	w, ok := req.generic.WriteConcern.Lookup("w").StringValueOK()
+	return ok && w == "majority"
 }
 
 // withWriteConcernError adds a write concern error to a reply.

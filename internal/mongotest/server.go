@@ -81,7 +81,7 @@ type Server struct {
 	sessions    map[string]*session
 	cursors     map[int64]cursor
 	lastCursor  int64
-	examined    Examined
+	costs       *costs
 	events      []*changeEvent
 	forgotten   int           // the number of events that were removed from events
 	changed     chan struct{} // closed and replaced when an event is added
@@ -110,6 +110,7 @@ func New(opts Options) (*Server, error) {
 		sessions:    map[string]*session{},
 		cursors:     map[int64]cursor{},
 		changed:     make(chan struct{}),
+		costs:       newCosts(),
 	}
 	if opts.InMemory {
 		return s, nil

@@ -88,8 +88,8 @@ type collection struct {
 	indexes []*index // the first is on _id; none if the collection is not stored
 	// building are the indexes whose builds wait for other members.
 	building []*index
-	// examined counts for the whole server.
-	examined *Examined
+	// costs are those of the whole server.
+	costs *costs
 }
 
 func (c *collection) namespace() string { return c.db + "." + c.name }
@@ -102,7 +102,7 @@ func (s *Server) collection(req *request, name string) (*collection, error) {
 	}
 	c, ok := s.collections[namespace]
 	if !ok {
-		c = &collection{db: req.generic.DB, name: name, examined: &s.examined}
+		c = &collection{db: req.generic.DB, name: name, costs: s.costs}
 		c.indexes = []*index{newIDIndex()}
 		s.collections[namespace] = c
 	}
@@ -119,7 +119,7 @@ func (s *Server) existing(req *request, name string) (*collection, error) {
 	if c, ok := s.collections[namespace]; ok {
 		return c, nil
 	}
-	return &collection{db: req.generic.DB, name: name, examined: &s.examined}, nil
+	return &collection{db: req.generic.DB, name: name, costs: s.costs}, nil
 }
 
 // change is one write of a transaction, as change streams report it.
@@ -136,6 +136,10 @@ type change struct {
 type transaction struct {
 	// implicit is true for the transaction of a single statement.
 	implicit bool
+	// many is true while a statement is run that may change many documents, and upserts
+	// while an upsert inserts one.
+	many, upserts bool
+
 	snapshot uint64
 	changes  []change
 	began    time.Time
@@ -153,10 +157,11 @@ type blockedError struct{ by *transaction }
 
 func (*blockedError) Error() string { return "the document is being written by a transaction" }
 
-// conflict returns the error of a write to a record that an open transaction has written:
+// contend returns the error of a write to a record that an open transaction has written:
 // an operation outside a transaction waits for it, another transaction fails. See
 // https://www.mongodb.com/docs/manual/core/transactions-production-consideration/#in-progress-transactions-and-write-conflicts.
-func (tx *transaction) conflict(with *transaction) error {
+func (c *collection) contend(tx, with *transaction) error {
+	c.costs.Conflicts++
 	if tx.implicit && with != nil {
 		return &blockedError{by: with}
 	}
@@ -166,10 +171,10 @@ func (tx *transaction) conflict(with *transaction) error {
 // write sets the document of a record to after. A nil document deletes the record.
 func (c *collection) write(tx *transaction, r *record, after *document, kind string) error {
 	if r.owner != nil && r.owner != tx {
-		return tx.conflict(r.owner)
+		return c.contend(tx, r.owner)
 	}
 	if r.latest().at > tx.snapshot {
-		return tx.conflict(nil)
+		return c.contend(tx, nil)
 	}
 	before := r.visible(tx)
 	if before != nil && after != nil && bytes.Equal(before.raw, after.raw) {
@@ -180,6 +185,7 @@ func (c *collection) write(tx *transaction, r *record, after *document, kind str
 			return err
 		}
 	}
+	c.costs.write(c, tx, before, after, kind)
 	overwritten := r.pending
 	r.owner, r.pending = tx, after
 	c.unindex(r, overwritten)

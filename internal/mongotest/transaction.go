@@ -146,6 +146,7 @@ func (s *Server) commitTransaction(req *request) (bson.D, error) {
 	switch ses.state {
 	case txOpen:
 		s.commit(ses.tx)
+		s.costs.of(SessionsCollection).Singly++
 		ses.state = txCommitted
 	case txAborted:
 		return nil, errorf(codeNoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", ses.number)
@@ -241,6 +242,7 @@ func once[T any](s *Server, req *request, number int, run func() (T, error)) (re
 	}
 	result, err = run()
 	if err == nil && remembers {
+		s.costs.of(SessionsCollection).Singly++
 		req.session.replies[number] = sentReply{at: s.clock, result: result}
 	}
 	return result, false, err

@@ -185,8 +185,13 @@ func (s *Server) runUpdate(req *request, c *collection, st *updateStatement) (do
 	if up.replacement && st.Multi {
 		return done, errorf(codeFailedToParse, "multi update is not supported for replacement-style update")
 	}
+	if st.Multi {
+		s.costs.of(c.name).Many++
+	}
 	err = s.statement(req, func(tx *transaction) error {
+		tx.many = st.Multi
 		done, err = c.update(tx, st, up)
+		tx.many = false
 		return err
 	})
 	return done, err
@@ -302,6 +307,8 @@ func (c *collection) upsert(tx *transaction, filter bson.Raw, up *update) (*docu
 	if err != nil {
 		return nil, err
 	}
+	tx.upserts = true
+	defer func() { tx.upserts = false }()
 	return doc, c.insert(tx, doc)
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mongodb/amboy/internal/core"
 )
 
 // faultKind is a kind of fault.
@@ -16,6 +18,7 @@ const (
 	flakyFault
 	notesFault
 	deployFault
+	recoverFault // it does no harm, but comes at any time
 	clockFault
 )
 
@@ -31,7 +34,7 @@ func newFaultPlan(w *World, opts Options) *faultPlan {
 	kinds := []faultKind{
 		killFault, killFault, killFault, killFault, killFault, killFault,
 		suspendFault, suspendFault, partitionFault, partitionFault,
-		flakyFault, flakyFault, notesFault, deployFault,
+		flakyFault, flakyFault, notesFault, deployFault, recoverFault,
 	}
 	if opts.ClockSteps {
 		kinds = append(kinds, clockFault, clockFault, clockFault)
@@ -93,6 +96,8 @@ func (f *faultPlan) strike(w *World, kind faultKind) {
 	case partitionFault:
 		f.cutOff(w, p)
 		count(&w.counts.Partitions, hits)
+	case recoverFault:
+		p.step(core.RecoverNow{})
 	case notesFault:
 		p.link.noNotes = w.now + w.between(time.Second, 4*lease)
 		w.log(Event{Process: p.index, Kind: notesLost, Until: p.link.noNotes})

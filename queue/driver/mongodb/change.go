@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"github.com/mongodb/amboy/queue/driver"
-	"github.com/mongodb/amboy/registry"
 )
 
 const (
@@ -65,6 +64,9 @@ type change struct {
 	// leaseTime is the length of the lease that the change grants, if any, by the
 	// server's clock, from when the server makes the change.
 	leaseTime time.Duration
+	// shares is true for a claim and for a completion, many of which one statement may make
+	// (see shared).
+	shares bool
 
 	// after is the document as the change left it, or as read if there was nothing to
 	// change. It is nil if the change was not made.
@@ -76,6 +78,7 @@ type change struct {
 	tries   []*try
 	refusal *refusal // by which the last try was rejected
 	blocked bool     // the last try took too long on its own
+	alone   bool     // a statement for several changes was rejected
 	shown   error    // what the step said of a document that shows the change already
 	written bool     // the change was stored
 	size    int      // of the document that was sent, as far as known
@@ -239,16 +242,16 @@ func (w *writing) round(ctx context.Context, round int) error {
 	if err := w.confirm(ctx); err != nil {
 		return err
 	}
-	sending, statements := w.prepare()
+	sending := w.prepare()
 	switch {
 	case len(sending) == 0:
 		return nil
-	case w.single || len(sending) == 1:
-		return w.sendEach(ctx, sending, statements)
+	case w.single || len(sending) == 1 && len(sending[0].changes) == 1:
+		return w.sendEach(ctx, sending)
 	}
-	a, err := w.send(ctx, updating, statements, false, batchLimit)
+	a, err := w.send(ctx, updating, statementsOf(sending), false, batchLimit)
 	if isTimedOut(err) { // some may have been stored before the one that waits
-		for _, c := range sending {
+		for _, c := range changesOf(sending) {
 			c.state = unread
 		}
 		w.single, w.unsure = true, err
@@ -258,16 +261,19 @@ func (w *writing) round(ctx context.Context, round int) error {
 }
 
 // sendEach sends each try with a command of its own. A try that takes too long is blocked.
-func (w *writing) sendEach(ctx context.Context, sending []*change, statements []bson.Raw) error {
+func (w *writing) sendEach(ctx context.Context, sending []*sending) error {
 	answers, errs := make([]*answer, len(sending)), make([]error, len(sending))
 	eachAtOnce(len(sending), func(i int) {
-		answers[i], errs[i] = w.send(ctx, updating, statements[i:i+1], false, singleLimit)
+		answers[i], errs[i] = w.send(ctx, updating, statementsOf(sending[i:i+1]), false, singleLimit)
 	})
 	var failure error
 	failures := w.failures
-	for i, c := range sending {
+	for i, s := range sending {
 		if isTimedOut(errs[i]) {
-			c.state, c.blocked, w.unsure = unread, true, errs[i]
+			for _, c := range s.changes {
+				c.state, c.blocked = unread, true
+			}
+			w.unsure = errs[i]
 			continue
 		}
 		w.failures = failures // they are failures of one attempt
@@ -453,41 +459,92 @@ func (d *Driver) each(ctx context.Context, filter bson.D, opts *options.FindOpti
 // server removes the cursor itself if the request does not reach it.
 func closeCursor(ctx context.Context, cursor *mongo.Cursor) { _ = cursor.Close(ctx) }
 
-// prepare runs the steps. It returns the changes to send, with their statements.
-func (w *writing) prepare() (sending []*change, statements []bson.Raw) {
+// sending is a statement to send, which makes some changes.
+type sending struct {
+	changes   []*change
+	statement bson.Raw
+}
+
+func statementsOf(all []*sending) []bson.Raw {
+	statements := make([]bson.Raw, len(all))
+	for i, s := range all {
+		statements[i] = s.statement
+	}
+	return statements
+}
+
+func changesOf(all []*sending) []*change {
+	changes := make([]*change, 0, len(all))
+	for _, s := range all {
+		changes = append(changes, s.changes...)
+	}
+	return changes
+}
+
+// prepare runs the steps and returns the statements to send.
+func (w *writing) prepare() []*sending {
+	var models []*model
 	for _, c := range w.in(known) {
-		model, err := w.model(c)
-		var raw []bson.Raw
-		if err == nil && model != nil {
-			raw, err = encodeStatements(model)
-		}
+		m, err := w.model(c)
 		switch {
 		case errors.Is(err, driver.ErrLeaseLost) && c.made != nil && c.made(c.before):
 			// An earlier call, whose outcome was unknown, has made the change.
 			c.state, c.after, c.shown = found, c.before, err
 		case err != nil:
 			c.end(err)
-		case model == nil:
+		case m == nil:
 			c.after, c.state = c.before, ended // there is nothing to change
 		default:
-			c.state = sent
-			sending, statements = append(sending, c), append(statements, raw[0])
+			models = append(models, m)
 		}
 	}
-	return sending, statements
+	var all []*sending
+	for _, shared := range w.shared(models) {
+		s := &sending{changes: make([]*change, len(shared))}
+		rev := w.revision(shared[0])
+		for i, m := range shared {
+			s.changes[i] = m.change
+		}
+		raw, err := encodeStatements(statementFor(shared, rev))
+		if err != nil {
+			for _, c := range s.changes {
+				c.end(fmt.Errorf("encoding record %q: %w", c.name, err))
+			}
+			continue
+		}
+		for _, m := range shared {
+			m.change.try(m.next, rev)
+		}
+		s.statement = raw[0]
+		all = append(all, s)
+	}
+	return all
 }
 
-// model returns the statement of a change and adds it to the tries, or returns nil if there
-// is nothing to write.
-func (w *writing) model(c *change) (bson.D, error) {
+// model is what a change writes.
+type model struct {
+	change *change
+	next   *document // as it will be stored, but without a new revision
+	update *update
+}
+
+// try records that a change is sent.
+func (c *change) try(next *document, rev int64) {
+	next.Rev = rev
+	doc := next.withoutBody()
+	if next.Job.IsZero() {
+		doc.body = c.before.body
+	}
+	c.tries = append(c.tries, &try{doc: doc})
+	c.state = sent
+}
+
+// model returns what a change writes, or nil if there is nothing to write.
+func (w *writing) model(c *change) (*model, error) {
 	next := *c.before
 	err := c.run(&next)
 	if err != nil {
 		return nil, err
-	}
-	filter := append(bson.D{{Key: "_id", Value: next.id}}, c.before.guard...)
-	if c.timely {
-		filter = append(filter, c.before.leaseGuard...)
 	}
 	update, err := diff(c.before, &next)
 	if err != nil {
@@ -500,24 +557,42 @@ func (w *writing) model(c *change) (bson.D, error) {
 	if c.size > maxDocumentSize {
 		return nil, tooLarge(&next, c.size)
 	}
-	switch {
-	case c.quiet:
-		next.Rev = w.revs.nextQuiet()
-	case c.ends && next.final():
-		next.Rev = w.revs.next() + endedRevision
-	default:
-		next.Rev = w.revs.next()
-	}
-	update.set = append(update.set, bson.E{Key: "rev", Value: next.Rev})
-	doc := next.withoutBody()
-	if next.Job.IsZero() {
-		doc.body = c.before.body
-	}
-	c.tries = append(c.tries, &try{doc: doc})
 	if next.runs() {
 		update.leaseTime = c.leaseTime
 	}
-	return statement(filter, update.document()), nil
+	return &model{change: c, next: &next, update: update}, nil
+}
+
+// kindOfRevision is the range of a revision.
+type kindOfRevision int
+
+const (
+	plainRevision kindOfRevision = iota
+	quietRevision
+	finalRevision
+)
+
+func (m *model) revision() kindOfRevision {
+	switch {
+	case m.change.quiet:
+		return quietRevision
+	case m.change.ends && m.next.final():
+		return finalRevision
+	default:
+		return plainRevision
+	}
+}
+
+// revision returns a new revision for a change.
+func (w *writing) revision(m *model) int64 {
+	switch m.revision() {
+	case quietRevision:
+		return w.revs.nextQuiet()
+	case finalRevision:
+		return w.revs.next() + endedRevision
+	default:
+		return w.revs.next()
+	}
 }
 
 func (c *change) run(next *document) error {
@@ -532,28 +607,36 @@ func (c *change) run(next *document) error {
 
 // sent records the outcome of the tries that were sent. It returns an error if the call
 // must end.
-func (w *writing) sent(ctx context.Context, sending []*change, a *answer, err error) error {
-	for _, c := range sending {
+func (w *writing) sent(ctx context.Context, sending []*sending, a *answer, err error) error {
+	changes := changesOf(sending)
+	for _, c := range changes {
 		c.state = unread
 	}
 	if err != nil {
-		return w.failed(ctx, sending, err)
+		return w.failed(ctx, changes, err)
 	}
+	stored, some := len(changes), false
 	for _, e := range a.refused {
-		sending[e.Index].reject(e)
+		refused := sending[e.Index].changes
+		stored -= len(refused)
+		if len(refused) == 1 {
+			refused[0].reject(e)
+			continue
+		}
+		some = true // those before the one that was refused may have been stored
+		for _, c := range refused {
+			c.alone, c.lastTry().answered = true, a.unacknowledged == nil
+		}
 	}
 	if a.unacknowledged != nil {
-		return w.failed(ctx, sending, a.unacknowledged)
+		return w.failed(ctx, changes, a.unacknowledged)
 	}
-	stored := len(sending) - len(a.refused)
-	for _, c := range sending {
-		if c.state != unread {
-			continue // the server refused it
-		}
-		switch a.n {
-		case stored:
+	for _, c := range changes {
+		switch {
+		case c.state != unread: // the server refused it
+		case a.n == stored && !some:
 			c.land(c.lastTry().doc)
-		case 0: // none was stored
+		case a.n == 0 && !some: // none was stored
 			c.dropTry()
 		default: // some were stored: read all again
 			c.lastTry().answered = true
@@ -581,8 +664,8 @@ func (c *change) reject(e mongo.WriteError) {
 
 // failed handles tries without a usable answer. The documents are read again unless the
 // tries must not be repeated.
-func (w *writing) failed(ctx context.Context, sending []*change, err error) error {
-	err = fmt.Errorf("writing %d records: %w", len(sending), err)
+func (w *writing) failed(ctx context.Context, changes []*change, err error) error {
+	err = fmt.Errorf("writing %d records: %w", len(changes), err)
 	switch {
 	case isConflict(err):
 		return nil
@@ -594,117 +677,4 @@ func (w *writing) failed(ctx context.Context, sending []*change, err error) erro
 		}
 	}
 	return failed(ctx, err)
-}
-
-// update holds the changed fields of a document.
-type update struct {
-	set, unset bson.D
-	size       int // of the document, as far as known
-	// leaseTime is the length of a lease that begins, or 0.
-	leaseTime time.Duration
-}
-
-// document returns the update to send: a pipeline if a lease begins, because only a
-// pipeline can refer to the server's clock.
-func (u *update) document() any {
-	if u.leaseTime > 0 {
-		return u.pipeline()
-	}
-	doc := bson.D{{Key: "$set", Value: u.set}}
-	if len(u.unset) > 0 {
-		doc = append(doc, bson.E{Key: "$unset", Value: u.unset})
-	}
-	return doc
-}
-
-func (u *update) pipeline() mongo.Pipeline {
-	set := make(bson.D, 0, len(u.set))
-	for _, e := range u.set {
-		if e.Key != leaseBegan && e.Key != leaseEnds {
-			set = append(set, bson.E{Key: e.Key, Value: field("$literal", e.Value)})
-		}
-	}
-	stages := mongo.Pipeline{field("$set", set)}
-	if len(u.unset) > 0 {
-		paths := make(bson.A, len(u.unset))
-		for i, e := range u.unset {
-			paths[i] = e.Key
-		}
-		stages = append(stages, field("$unset", paths))
-	}
-	return append(stages, leaseFor(u.leaseTime))
-}
-
-// nested lists the embedded documents of which only the changed fields are written, so
-// that a change keeps what other writers store beside them.
-var nested = map[string]bool{"status": true, "time_info": true, "retry_info": true, "line": true}
-
-// diff returns the update that turns one document into another, or nil if they are equal.
-func diff(before, after *document) (*update, error) {
-	was, err := bodyless(before)
-	if err != nil {
-		return nil, err
-	}
-	is, err := bodyless(after)
-	if err != nil {
-		return nil, err
-	}
-	u := &update{size: len(is) + len(after.Job.Raw())}
-	err = u.compare("", was, is, before.replaced)
-	if err != nil {
-		return nil, err
-	}
-	if !after.Job.IsZero() && hashOf(after.Job) != before.body {
-		u.set = append(u.set, bson.E{Key: "job", Value: after.Job})
-	}
-	if len(u.set)+len(u.unset) == 0 {
-		return nil, nil
-	}
-	return u, nil
-}
-
-func bodyless(doc *document) (bson.Raw, error) {
-	copied := *doc
-	copied.Job = registry.Body{}
-	return bson.Marshal(&copied)
-}
-
-// compare adds the fields that differ. Fields of nested documents are addressed by path,
-// unless the nested document is replaced as a whole.
-func (u *update) compare(prefix string, before, after bson.Raw, replaced map[string]bool) error {
-	was, err := before.Elements()
-	if err != nil {
-		return err
-	}
-	is, err := after.Elements()
-	if err != nil {
-		return err
-	}
-	old := make(map[string]bson.RawValue, len(was))
-	for _, e := range was {
-		old[e.Key()] = e.Value()
-	}
-	for _, e := range is {
-		name, value := e.Key(), e.Value()
-		previous, there := old[name]
-		delete(old, name)
-		if there && previous.Equal(value) {
-			continue
-		}
-		previousDoc, wasDoc := previous.DocumentOK()
-		if doc, isDoc := value.DocumentOK(); prefix == "" && nested[name] && !replaced[name] && there && wasDoc && isDoc {
-			err = u.compare(name+".", previousDoc, doc, nil)
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		u.set = append(u.set, bson.E{Key: prefix + name, Value: value})
-	}
-	for _, e := range was {
-		if _, gone := old[e.Key()]; gone {
-			u.unset = append(u.unset, bson.E{Key: prefix + e.Key(), Value: ""})
-		}
-	}
-	return nil
 }

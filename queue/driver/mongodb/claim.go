@@ -232,6 +232,7 @@ func (c *claim) expirations(v *view) []*change {
 				return nil
 			},
 			leaseTime: c.req.LeaseTime,
+			shares:    true,
 		})
 	}
 	return changes
@@ -413,6 +414,7 @@ func (c *claim) start(doc *document) *change {
 		quiet:  true,
 
 		leaseTime: c.req.LeaseTime,
+		shares:    true,
 		step: func(doc *document) error {
 			if !doc.waits() || doc.Line.In != inReady || c.except.leaves(doc) {
 				return errMoved

@@ -69,6 +69,7 @@ func (d *Driver) completion(c driver.Completion) *change {
 		name:   c.Lease.Name,
 		before: d.leases.take(c.Lease),
 		ends:   true,
+		shares: true,
 		step: func(doc *document) error {
 			if !doc.holds(c.Lease) {
 				return leaseLost(c.Lease)

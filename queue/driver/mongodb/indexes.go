@@ -49,10 +49,18 @@ func exists(path string) bson.D { return field(path, exist(true)) }
 // to run.
 var inRank = bson.D{{Key: "line.priority", Value: -1}, {Key: "line.order", Value: 1}}
 
-// indexes returns the indexes of the jobs' collection.
+// indexes returns the indexes of the jobs' collection. A change of a document costs the more
+// the more keys of indexes it changes. So an index that holds what changes when a job runs or
+// ends is partial: a job that starts leaves those of the waiting jobs, and one that ends
+// leaves those of the running ones. Names and keys must differ from those of the legacy
+// library, which would otherwise fail to build its own.
 func (o Options) indexes() []index {
 	all := []index{
-		{name: "next_job", keys: append(ascending("status.completed", "status.in_prog", "line.in"), inRank...)},
+		{
+			name:    "next_job",
+			keys:    append(ascending("status.completed", "status.in_prog", "line.in"), inRank...),
+			partial: waiting,
+		},
 		{
 			name:    "next_job_of_kind",
 			keys:    append(ascending("status.completed", "status.in_prog", "line.in", "line.kind"), inRank...),
@@ -68,20 +76,28 @@ func (o Options) indexes() []index {
 		{name: "job_id", keys: ascending("job_id"), unique: true, partial: exists("job_id")},
 		{name: "unique_lock", keys: ascending("unique_lock"), unique: true, partial: exists("unique_lock")},
 		{name: "scopes_1", keys: ascending("scopes"), unique: true, partial: exists("scopes")},
-		{name: "leases", keys: ascending("lease_until"), partial: field("status.in_prog", true), everywhere: true},
+		{name: "running", keys: ascending("status.in_prog", "lease_until", "status.completed"), partial: field("status.in_prog", true)},
+		{name: "retrying", keys: ascending("status.completed", "retry_info.retryable", "retry_info.needs_retry"), partial: endedRetry},
+		{name: "ended", keys: ascending("status.completed", "time_info.end", "retry_info.retryable", "retry_info.needs_retry"), partial: hasEnded},
 		{name: "cancels", keys: ascending("status.owner"), partial: field("cancel_requested", true), everywhere: true},
 		{name: "settle", keys: ascending("settle"), partial: exists("settle"), everywhere: true},
 		{name: "forget", keys: ascending("forget_at"), partial: exists("forget_at"), everywhere: true},
 		{name: "tags", keys: ascending("tags", "order", "_id"), partial: exists("tags")},
 		{name: "dependents", keys: ascending(edges, "order", "_id"), partial: exists(edges + ".0"), use: reporting},
-		{name: "retrying_jobs", keys: append(ascending("status.completed", "retry_info.retryable", "retry_info.needs_retry"), bson.E{Key: "status.mod_ts", Value: -1}), use: hot},
 		{keys: bson.D{{Key: "retry_info.base_job_id", Value: 1}, {Key: "retry_info.current_attempt", Value: -1}}, use: hot},
 		{name: "order", keys: ascending("order", "_id"), use: reporting},
-		{keys: ascending("status.completed", "status.in_prog", "status.mod_ts"), use: reporting},
-		{keys: ascending("status.completed", "time_info.end"), use: reporting},
-		{keys: ascending("status.completed", "time_info.created"), use: reporting},
-		{keys: ascending("type", "status.completed", "status.in_prog", "status.mod_ts"), use: reporting},
-		{keys: ascending("type", "status.completed", "time_info.end"), use: reporting},
+		{name: "created", keys: ascending("time_info.created", "_id"), use: reporting},
+		{name: "ended_of_type", keys: ascending("type", "status.completed", "time_info.end", "_id"), partial: hasEnded, use: reporting},
+	}
+	if o.LegacyIndexes {
+		all = append(all,
+			index{name: "retrying_jobs", keys: append(ascending("status.completed", "retry_info.retryable", "retry_info.needs_retry"), bson.E{Key: "status.mod_ts", Value: -1}), use: legacy},
+			index{keys: ascending("status.completed", "status.in_prog", "status.mod_ts"), use: legacy},
+			index{keys: ascending("status.completed", "time_info.end"), use: legacy},
+			index{keys: ascending("status.completed", "time_info.created"), use: legacy},
+			index{keys: ascending("type", "status.completed", "status.in_prog", "status.mod_ts"), use: legacy},
+			index{keys: ascending("type", "status.completed", "time_info.end"), use: legacy},
+		)
 	}
 	if o.Grouped {
 		all = append(all, index{name: "order_of_all", keys: ascending("order", "_id"), use: reporting, everywhere: true})

@@ -48,6 +48,7 @@ type Driver struct {
 	contention contention
 	hints      hints
 	limits     limits
+	retries    retryCalls
 	kinds      kinds
 	claimed    queueSet
 	sweeper    sweeper

@@ -152,6 +152,7 @@ var (
 	endedRetry  = bson.D{{Key: "status.completed", Value: true}, {Key: "retry_info.retryable", Value: true}, {Key: "retry_info.needs_retry", Value: true}}
 	endedFinal  = bson.D{hasEnded[0], {Key: "$or", Value: []bson.D{field("retry_info.retryable", field("$ne", true)), field("retry_info.needs_retry", field("$ne", true))}}}
 	waiting     = bson.D{{Key: "status.completed", Value: false}, {Key: "status.in_prog", Value: false}}
+	running     = bson.D{{Key: "status.completed", Value: false}, {Key: "status.in_prog", Value: true}}
 	inNoOutcome = field("status.outcome", field("$nin", []amboy.Outcome{amboy.OutcomeCanceled, amboy.OutcomeExpired}))
 	hasErrors   = either(field("status.err_count", field("$gt", 0)), field("status.errors.0", exist(true)))
 	hasNone     = bson.D{{Key: "status.err_count", Value: field("$not", field("$gt", 0))}, {Key: "status.errors.0", Value: exist(false)}}
@@ -176,7 +177,7 @@ func (s *selection) stateFilter(state amboy.JobState) bson.D {
 	case amboy.StateParked:
 		return all(waiting, field("line.in", inParked))
 	case amboy.StateRunning:
-		return bson.D{{Key: "status.completed", Value: false}, {Key: "status.in_prog", Value: true}}
+		return running
 	case amboy.StateRetrying:
 		return endedRetry
 	case amboy.StateSucceeded:

@@ -114,7 +114,7 @@ func (d *Driver) recoverSome(ctx context.Context, keep []driver.Lease) (recovere
 			}
 		}
 	}
-	full := max(len(found.stale), len(found.tooLong), len(found.waiting)) == recoverBatch
+	full := max(len(found.stale), len(found.tooLong), len(found.waiting)) >= recoverBatch
 	return recovered, full && landed > 0, err
 }
 
@@ -123,7 +123,8 @@ func (d *Driver) findWrongTimes(ctx context.Context, now time.Time) (*wrongTimes
 	found := &wrongTimes{}
 	some, bodiless := bson.D{{Key: "$limit", Value: recoverBatch}}, bson.D{{Key: "$project", Value: withoutJob}}
 	pipeline := bson.A{
-		match(d.stale(now)), some, bodiless, project("stale", "$$ROOT"),
+		match(d.isRunning(field("lease_until", field("$lt", now)))), some, bodiless, project("stale", "$$ROOT"),
+		d.union(match(d.legacyStale(now)), some, bodiless, project("stale", "$$ROOT")),
 		d.union(match(d.tooLong(now)), some, bodiless, project("too_long", "$$ROOT")),
 		d.union(match(waitsFromFuture(now)), some, bodiless, project("waiting", "$$ROOT")),
 	}
@@ -146,31 +147,27 @@ func (w *wrongTimes) add(raw bson.Raw) {
 	}
 }
 
-// stale returns a filter for the documents whose leases may have run out before a time.
-// Locks of the legacy library are compared with that time too, although they were set by
-// the wall clock of a process.
-func (d *Driver) stale(now time.Time) bson.D {
-	return bson.D{
-		{Key: "status.in_prog", Value: true},
-		{Key: "status.completed", Value: false},
-		{Key: "$or", Value: bson.A{
-			bson.D{{Key: "lease_until", Value: bson.D{{Key: "$lt", Value: now}}}},
-			bson.D{
-				{Key: "lease_until", Value: nil},
-				{Key: "status.mod_ts", Value: bson.D{{Key: "$lt", Value: now.Add(-d.opts.LockTimeout)}}},
-			},
-		}},
+// isRunning returns a filter for the running documents of all queues that satisfy a condition
+// on the end of their leases.
+func (d *Driver) isRunning(until bson.D) bson.D {
+	filter := append(slices.Clip(running), until...)
+	if d.opts.Grouped {
+		return append(slices.Clip(anyQueue), filter...) // the index begins with the queue
 	}
+	return filter
+}
+
+// legacyStale returns a filter for the documents with locks of the legacy library that may
+// have run out before a time. They are compared with that time too, although they were set
+// by the wall clock of a process.
+func (d *Driver) legacyStale(now time.Time) bson.D {
+	return append(d.isRunning(field("lease_until", nil)), field("status.mod_ts", field("$lt", now.Add(-d.opts.LockTimeout)))...)
 }
 
 // tooLong returns a filter for the documents whose leases last longer than any that this
 // driver gave. Other processes may give longer leases.
 func (d *Driver) tooLong(now time.Time) bson.D {
-	return bson.D{
-		{Key: "status.in_prog", Value: true},
-		{Key: "status.completed", Value: false},
-		{Key: "lease_until", Value: field("$gt", now.Add(d.leases.longestTime()+maxExcess))},
-	}
+	return d.isRunning(field("lease_until", field("$gt", now.Add(d.leases.longestTime()+maxExcess))))
 }
 
 // endedUnrenewed records leases, and returns the documents whose leases were seen unrenewed

@@ -113,8 +113,7 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	if err != nil {
 		return err
 	}
-	defer leave()
-	if err = d.retry(plain(ctx), ended, next); err != nil {
+	if err = d.retryTogether(plain(ctx), ended, next, leave); err != nil {
 		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, retryError(err, ended))
 	}
 	return nil
@@ -289,17 +288,8 @@ func (d *Driver) checkNewScopes(ctx context.Context, old, doc *document) error {
 
 // insertHandover writes the next attempt without what it will take over.
 func (r *retrying) insertHandover(ctx context.Context, old, doc *document) (*document, error) {
-	waiting := *doc
-	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
-	if own := r.sessionID(); own != nil {
-		waiting.Handover = waiting.Handover.signedBy(own)
-	}
-	// Other processes learn of it, and watch that it is completed.
-	waiting.Rev = r.revs.next() + endedRevision
-	waiting.JobID, waiting.UniqueLock, waiting.Dependents, waiting.Scopes = "", "", false, nil
-	waiting.Line = waiting.newLine()
-	waiting.Line.In, waiting.Line.Wants, waiting.Line.Expires = inHandover, nil, time.Time{}
-	raw, err := r.encode(&waiting)
+	waiting := r.handoverOf(old, doc)
+	raw, err := r.encode(waiting)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +303,22 @@ func (r *retrying) insertHandover(ctx context.Context, old, doc *document) (*doc
 	}
 	waiting.body = hashOf(waiting.Job)
 	waiting.reguard()
-	return &waiting, nil
+	return waiting, nil
+}
+
+// handoverOf returns the next attempt without what it will take over.
+func (r *retrying) handoverOf(old, doc *document) *document {
+	waiting := *doc
+	waiting.Handover = &handover{From: old.Name, UniqueLock: doc.UniqueLock}
+	if own := r.sessionID(); own != nil {
+		waiting.Handover = waiting.Handover.signedBy(own)
+	}
+	// Other processes learn of it, and watch that it is completed.
+	waiting.Rev = r.revs.next() + endedRevision
+	waiting.JobID, waiting.UniqueLock, waiting.Dependents, waiting.Scopes = "", "", false, nil
+	waiting.Line = waiting.newLine()
+	waiting.Line.In, waiting.Line.Wants, waiting.Line.Expires = inHandover, nil, time.Time{}
+	return &waiting
 }
 
 // resume completes a retry that was interrupted after it wrote the next attempt.
@@ -398,7 +403,8 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 		record.RetryInfo.End = stored(time.Now())
 		ended = &record
 	}
-	s := newSwap(r, ended, old, next)
+	s := newSwap(r)
+	s.add(ended, old, next)
 	outcome, err := s.run(ctx)
 	switch outcome {
 	case swapUnknown:
@@ -408,7 +414,7 @@ func (r *retrying) tryHandOver(ctx context.Context, old, next *document) (done b
 		}
 		return false, nil
 	case swapped:
-		r.follow(ctx, []*change{s.ended, s.next})
+		r.follow(ctx, s.changes())
 		return true, nil
 	case swapBlocked:
 		return false, r.endOtherSessions(ctx, next)

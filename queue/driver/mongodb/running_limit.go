@@ -167,7 +167,7 @@ func (c *claim) handBackLast(ctx context.Context, queue string, n int) error {
 }
 
 func (c *claim) countRunning(ctx context.Context, queue string) (int, error) {
-	filter := c.inQueue(queue, bson.E{Key: "status.completed", Value: false}, bson.E{Key: "status.in_prog", Value: true})
+	filter := c.inQueue(queue, running...)
 	n, err := c.jobs.CountDocuments(ctx, filter)
 	if err != nil {
 		return 0, fmt.Errorf("counting the running records of queue %q: %w", queue, err)

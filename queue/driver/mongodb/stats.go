@@ -50,13 +50,15 @@ func (d *Driver) tallies(ctx context.Context, filter, controls bson.D) (rows []t
 			field("$project", bson.D{{Key: "_id", Value: 0}, {Key: "of", Value: "$_id"}, {Key: "number", Value: 1}}),
 		}
 	}
-	unfinished := bson.D{{Key: "in_prog", Value: "$status.in_prog"}, {Key: "in", Value: "$line.in"}}
+	inLine := bson.D{{Key: "in_prog", Value: "$status.in_prog"}, {Key: "in", Value: "$line.in"}}
+	inProgress := field("in_prog", "$status.in_prog")
 	finished := bson.D{
 		{Key: "completed", Value: "$status.completed"},
 		{Key: "retryable", Value: "$retry_info.retryable"},
 		{Key: "needs_retry", Value: "$retry_info.needs_retry"},
 	}
-	pipeline := append(count(field("status.completed", false), unfinished),
+	pipeline := append(count(waiting, inLine),
+		d.union(count(running, inProgress)...),
 		d.union(count(hasEnded, finished)...),
 		union(d.control.Name(), match(controls), project("control", "$$ROOT")),
 	)
@@ -315,7 +317,7 @@ func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
 		}
 		return bson.A{match(all(anyQueue, filter)), field("$group", field("_id", "$group"))}
 	}
-	pipeline := append(distinct(field("status.completed", false)), d.union(distinct(endedRetry)...))
+	pipeline := append(distinct(waiting), d.union(distinct(running)...), d.union(distinct(endedRetry)...))
 	if err = d.aggregate(ctx, d.jobs, pipeline, &found); err != nil {
 		return nil, fmt.Errorf("querying queues with unfinished records: %w", err)
 	}

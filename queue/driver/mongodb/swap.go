@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -14,27 +15,30 @@ import (
 	"github.com/mongodb/amboy/queue/driver"
 )
 
-// swap ends an attempt and lets the next one take its place, with the two statements of one
-// command. On a replica set they are a transaction, so that nothing can take the job's ID,
-// scopes or unique key between them. The transaction is short: both documents exist and
-// were read before it begins.
+// swap ends attempts and lets the next ones take their places, with the statements of one
+// command. On a replica set they are a transaction, so that nothing can take a job's ID,
+// scopes or unique key between them. The transaction is short: all documents exist and
+// were read before it begins. On a standalone server there is one pair of attempts.
 type swap struct {
 	*retrying
-	ended, next *change
+	ended, next []*change
 }
 
-func newSwap(r *retrying, ended *driver.Record, old, next *document) *swap {
-	return &swap{
-		retrying: r,
-		ended: &change{queue: old.Group, name: old.Name, before: old, step: func(doc *document) error {
-			doc.makeWay(ended)
-			return nil
-		}},
-		next: &change{queue: next.Group, name: next.Name, before: next, step: func(doc *document) error {
-			return doc.takePlace(old.Dependents)
-		}},
-	}
+func newSwap(r *retrying) *swap { return &swap{retrying: r} }
+
+// add adds a pair of attempts.
+func (s *swap) add(ended *driver.Record, old, next *document) {
+	s.ended = append(s.ended, &change{queue: old.Group, name: old.Name, before: old, shares: true, step: func(doc *document) error {
+		doc.makeWay(ended)
+		return nil
+	}})
+	s.next = append(s.next, &change{queue: next.Group, name: next.Name, before: next, shares: true, step: func(doc *document) error {
+		return doc.takePlace(old.Dependents)
+	}})
 }
+
+// changes returns the changes, first those that end attempts.
+func (s *swap) changes() []*change { return slices.Concat(s.ended, s.next) }
 
 // swapOutcome is what became of a swap.
 type swapOutcome int
@@ -50,19 +54,23 @@ const (
 
 // run makes the swap. An error is the reason why the outcome is not known.
 func (s *swap) run(ctx context.Context) (swapOutcome, error) {
-	w := &writing{Driver: s.Driver, changes: []*change{s.ended, s.next}}
+	w := &writing{Driver: s.Driver, changes: s.changes()}
 	for _, c := range w.changes {
 		c.state = known
 	}
-	_, statements := w.prepare()
-	if len(statements) != 2 {
-		return swapMoved, errors.Join(s.ended.err, s.next.err)
+	sending := w.prepare()
+	if len(changesOf(sending)) != len(w.changes) {
+		var errs []error
+		for _, c := range w.changes {
+			errs = append(errs, c.err)
+		}
+		return swapMoved, errors.Join(errs...)
 	}
 	send := s.sendStatements
 	if s.isReplica {
 		send = s.sendTransaction
 	}
-	a, err := send(ctx, statements)
+	a, err := send(ctx, statementsOf(sending))
 	switch {
 	case err == nil && len(a.refused) > 0 && isConflict(mongo.WriteException{WriteErrors: a.refused}):
 		return swapConflict, nil
@@ -72,11 +80,12 @@ func (s *swap) run(ctx context.Context) (swapOutcome, error) {
 		return swapRefused, nil
 	case err == nil && a.unacknowledged != nil:
 		return swapUnknown, a.unacknowledged
-	case err == nil && a.n != 2:
+	case err == nil && a.n != len(w.changes):
 		return swapMoved, nil
 	case err == nil:
-		s.ended.land(s.ended.lastTry().doc)
-		s.next.land(s.next.lastTry().doc)
+		for _, c := range w.changes {
+			c.land(c.lastTry().doc)
+		}
 		return swapped, nil
 	case isTimedOut(err):
 		return swapBlocked, nil //nolint:nilerr // It is the outcome.
@@ -100,7 +109,7 @@ func (s *swap) sendTransaction(ctx context.Context, statements []bson.Raw) (*ans
 		return nil, fmt.Errorf("starting a transaction: %w", err)
 	}
 	a, err := s.send(mongo.NewSessionContext(ctx, s.session), updating, statements, true, singleLimit) //nolint:contextcheck // It inherits it.
-	if err != nil || len(a.refused) > 0 || a.n != len(statements) {
+	if err != nil || len(a.refused) > 0 || a.n != len(s.ended)+len(s.next) {
 		s.abort(ctx)
 		return a, err
 	}

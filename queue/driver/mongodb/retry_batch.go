@@ -1,0 +1,293 @@
+package mongodb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo/options"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// Concurrent calls of Retry share commands: a call that begins while another one is under way
+// waits a moment for further ones, and they are made together, with one transaction. What
+// can't be made together is made alone: a call that is refused, and all of them if the
+// transaction fails. No call waits for the end of one that began before.
+
+const (
+	// gatherRetries is how long calls gather.
+	gatherRetries = 5 * time.Millisecond
+	// maxRetries is the maximum number of calls that are made together.
+	maxRetries = 500
+	// retriesLimit bounds calls that are made together. A caller may leave before.
+	retriesLimit = 10 * time.Second
+)
+
+// retryCall is a call of Retry.
+type retryCall struct {
+	ended, next *driver.Record
+	done        chan struct{} // closed when err is set
+	err         error
+
+	old, waiting *document
+}
+
+// retryCalls gathers calls of Retry.
+type retryCalls struct {
+	mu        sync.Mutex
+	underWay  int // calls that are made alone, and groups of others
+	gathering *retryGroup
+}
+
+// retryGroup is a group of calls. retryCalls.mu guards it until it is taken.
+type retryGroup struct {
+	calls []*retryCall
+	taken bool
+}
+
+// join adds a call to the group that gathers. first is true if the caller must make the calls
+// of the group. If no call is under way, group is nil, and the caller makes its own call. In
+// both cases it calls leave afterwards.
+func (r *retryCalls) join(c *retryCall) (group *retryGroup, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.underWay == 0:
+		r.underWay++
+		return nil, false
+	case r.gathering == nil || len(r.gathering.calls) == maxRetries:
+		r.underWay++
+		r.gathering = &retryGroup{}
+		first = true
+	}
+	r.gathering.calls = append(r.gathering.calls, c)
+	return r.gathering, first
+}
+
+func (r *retryCalls) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.underWay--
+}
+
+// take ends the gathering of a group and returns its calls.
+func (r *retryCalls) take(group *retryGroup) []*retryCall {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	group.taken = true
+	if r.gathering == group {
+		r.gathering = nil
+	}
+	return group.calls
+}
+
+// drop removes a call from a group that gathers. It returns false if the group was taken.
+func (r *retryCalls) drop(group *retryGroup, c *retryCall) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !group.taken {
+		group.calls = slices.DeleteFunc(group.calls, func(other *retryCall) bool { return other == c })
+	}
+	return !group.taken
+}
+
+// retryTogether makes a call of Retry, together with concurrent ones. left is called when the
+// driver is no longer used for it.
+func (d *Driver) retryTogether(ctx context.Context, ended, next *driver.Record, left func()) error {
+	c := &retryCall{ended: ended, next: next, done: make(chan struct{})}
+	group, first := d.retries.join(c)
+	if group == nil {
+		defer left()
+		defer d.retries.leave()
+		return d.retry(ctx, ended, next)
+	}
+	if first {
+		go func() { // not bound to the caller's context: others wait for it too
+			defer left()
+			defer d.retries.leave()
+			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), retriesLimit)
+			defer cancel()
+			sleep(limited, gatherRetries)
+			d.retryAll(limited, d.retries.take(group))
+		}()
+	} else {
+		defer left()
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		if d.retries.drop(group, c) {
+			return ctx.Err()
+		}
+		return unknown(ctx.Err())
+	}
+}
+
+// retryAll makes several calls.
+func (d *Driver) retryAll(ctx context.Context, calls []*retryCall) {
+	var alone []*retryCall
+	if !d.isReplica || len(calls) < 2 {
+		alone = calls
+	} else {
+		var err error
+		if alone, err = d.retryInOneTransaction(ctx, calls); err != nil {
+			for _, c := range calls {
+				if !c.isDone() {
+					c.end(err)
+				}
+			}
+			return
+		}
+	}
+	eachAtOnce(len(alone), func(i int) {
+		c := alone[i]
+		if c.waiting != nil {
+			err := d.finishRetry(ctx, c)
+			if !errors.Is(err, errMoved) {
+				c.end(err)
+				return
+			}
+		}
+		c.end(d.retry(ctx, c.ended, c.next))
+	})
+}
+
+func (c *retryCall) end(err error) {
+	c.err = err
+	close(c.done)
+}
+
+func (c *retryCall) isDone() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// finishRetry lets the next attempt of a call take over, which is stored.
+func (d *Driver) finishRetry(ctx context.Context, c *retryCall) error {
+	r, err := d.newRetrying(c.ended)
+	if err != nil {
+		return err
+	}
+	defer r.leave(ctx)
+	return r.handOver(ctx, nil, c.waiting)
+}
+
+// retryInOneTransaction makes calls, and returns those that must be made alone.
+func (d *Driver) retryInOneTransaction(ctx context.Context, calls []*retryCall) (alone []*retryCall, err error) {
+	r, err := d.newRetrying(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.leave(ctx)
+	together, alone, err := d.findPairs(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	together, refused, err := r.insertHandovers(ctx, together)
+	if err != nil {
+		return nil, err
+	}
+	alone = append(alone, refused...)
+	if len(together) == 0 {
+		return alone, nil
+	}
+	s := newSwap(r)
+	for _, c := range together {
+		s.add(c.ended, c.old, c.waiting)
+	}
+	outcome, err := s.run(ctx)
+	if outcome != swapped {
+		if ctx.Err() != nil {
+			return nil, unknown(errors.Join(ctx.Err(), err)) // the sweep completes them
+		}
+		return append(alone, together...), nil
+	}
+	d.follow(ctx, s.changes())
+	for _, c := range together {
+		c.end(nil)
+	}
+	return alone, nil
+}
+
+// findPairs reads the documents of records to be replaced, in the order in which their next
+// attempts will be. It returns the calls that can be made together, and the others.
+func (d *Driver) findPairs(ctx context.Context, calls []*retryCall) (together, alone []*retryCall, err error) {
+	var ids bson.A
+	for _, c := range calls {
+		ids = append(ids, d.idsOf(c.ended.Group, c.ended.Name)...)
+		ids = append(ids, d.idsOf(c.next.Group, c.next.Name)...)
+	}
+	found, taken := map[key]*document{}, map[string]bool{}
+	// With the bodies, so that those that did not change are not written again.
+	err = d.each(ctx, field("_id", field("$in", ids)), options.Find(), func(doc *document) error {
+		found[key{doc.Group, doc.Name}] = doc
+		taken[doc.id] = true
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %d records and their next attempts: %w", len(calls), err)
+	}
+	seen := map[key]bool{}
+	for _, c := range calls {
+		k := key{c.ended.Group, c.ended.Name}
+		c.old = found[k]
+		isTaken := taken[c.next.Name] || found[key{c.next.Group, c.next.Name}] != nil
+		if c.old == nil || !c.old.retries() || seen[k] || isTaken || len(without(c.next.EnqueueScopes, c.old.Scopes)) > 0 {
+			alone = append(alone, c)
+			continue
+		}
+		seen[k] = true
+		together = append(together, c)
+	}
+	slices.SortStableFunc(together, func(a, b *retryCall) int { return cmp.Compare(a.old.Order, b.old.Order) })
+	return together, alone, nil
+}
+
+// insertHandovers writes the next attempts of calls without what they will take over. It
+// returns the calls whose next attempts are stored and waiting, and those that were refused.
+func (r *retrying) insertHandovers(ctx context.Context, calls []*retryCall) (stored, refused []*retryCall, err error) {
+	var raws []bson.Raw
+	for _, c := range calls {
+		waiting := r.handoverOf(c.old, r.successor(c.old, c.next, nil))
+		raw, err := r.encode(waiting)
+		if err != nil || len(raw) > maxDocumentSize {
+			refused = append(refused, c)
+			continue
+		}
+		c.waiting = waiting
+		raws, stored = append(raws, raw), append(stored, c)
+	}
+	if len(raws) == 0 {
+		return nil, refused, nil
+	}
+	r.sweeper.watch()
+	a, err := r.send(ctx, inserting, raws, false, batchLimit)
+	if err == nil {
+		err = a.unacknowledged
+	}
+	if err != nil {
+		return nil, nil, failed(ctx, fmt.Errorf("inserting %d next attempts: %w", len(raws), err))
+	}
+	for _, e := range a.refused {
+		c := stored[e.Index]
+		c.waiting = nil
+		refused = append(refused, c)
+	}
+	stored = slices.DeleteFunc(stored, func(c *retryCall) bool { return c.waiting == nil })
+	for _, c := range stored {
+		c.waiting.body = hashOf(c.waiting.Job)
+		c.waiting.reguard()
+	}
+	return stored, refused, nil
+}
