@@ -264,7 +264,8 @@ func (a groupAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	return infos, nil
 }
 
-// info describes a queue. It keeps what an admin knows of its queues in known.
+// info describes a queue. It keeps what an admin knows of its queues in known. The call of Control
+// fails if the queue was closed; reading the others may still succeed.
 func (m member) info(ctx context.Context, known map[driver.Admin]map[string]driver.QueueInfo) (driver.QueueInfo, error) {
 	if known[m.admin] == nil {
 		infos, err := m.admin.Queues(ctx)
@@ -278,7 +279,9 @@ func (m member) info(ctx context.Context, known map[driver.Admin]map[string]driv
 	}
 	info := known[m.admin][m.inner]
 	info.Name = m.name
-	return info, nil
+	var err error
+	info.Control, err = m.admin.Control(ctx, m.inner, driver.ControlChange{})
+	return info, err
 }
 
 // CountTypes implements driver.Admin.
