@@ -100,6 +100,16 @@ func (d *countingDriver) Queues(ctx context.Context) ([]driver.QueueInfo, error)
 	return d.Driver.Queues(ctx)
 }
 
+func (d *countingDriver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	d.calls.Add(1)
+	return d.Driver.CountTypes(ctx)
+}
+
+func (d *countingDriver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	d.calls.Add(1)
+	return d.Driver.OldestReady(ctx, queues)
+}
+
 func (d *countingDriver) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	d.calls.Add(1)
 	return d.Driver.Work(ctx, now)

@@ -23,7 +23,7 @@ type HealthCheck struct {
 // are HealthCheckers.
 type HealthChecker interface {
 	// CheckHealth checks three things: store, whether the store can be reached; schema,
-	// whether jobs can be read from it; and dispatch, whether the process has made a
+	// whether it is the one that this process uses, and jobs can be read from it; and dispatch, whether the process has made a
 	// dispatch decision within the last minute, which it does every 30 seconds even if
 	// nothing happens. It reads one note and one job, blocks as long as that takes, and
 	// stops when ctx ends.
@@ -40,12 +40,22 @@ func (i *inspector) CheckHealth(ctx context.Context) []HealthCheck {
 		return []HealthCheck{newHealthCheck("store", err)}
 	}
 	_, errNotes := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: secretKind, Limit: 1})
-	_, errJobs := i.store.Admin().Find(ctx, driver.Query{Queues: i.store.Queues(), Latest: true}, driver.PageRequest{Limit: 1, Newest: true})
+	errJobs := i.checkSchema(ctx)
+	if errJobs == nil {
+		_, errJobs = i.store.Admin().Find(ctx, driver.Query{Queues: i.store.Queues(), Latest: true}, driver.PageRequest{Limit: 1, Newest: true})
+	}
 	return []HealthCheck{
 		newHealthCheck("store", errNotes),
 		newHealthCheck("schema", errJobs),
 		newHealthCheck("dispatch", i.checkTurn(ctx)),
 	}
+}
+
+func (i *inspector) checkSchema(ctx context.Context) error {
+	if checker, ok := i.store.Admin().(driver.SchemaChecker); ok {
+		return checker.CheckSchema(ctx)
+	}
+	return nil
 }
 
 func (i *inspector) checkTurn(ctx context.Context) error {

@@ -27,6 +27,8 @@ type store interface {
 	Refresh(ctx context.Context) error
 	SetWorkers(ctx context.Context, queue string, n int) error
 	SinceTurn(ctx context.Context) (time.Duration, error)
+	Measure() queue.ProcessMeasures
+	TypeCounts(ctx context.Context) (queue.TypeCounts, error)
 }
 
 // inspector is the Inspector of this package.

@@ -170,17 +170,9 @@ func (i *inspector) oldest(ctx context.Context, q Queue) (time.Time, error) {
 		if err != nil {
 			return time.Time{}, fmt.Errorf("finding the oldest job of queue %q: %w", q.Name, err)
 		}
-		return eligibleSince(r.TimeInfo), nil
+		return driver.ReadySince(r.TimeInfo), nil
 	}
 	return time.Time{}, nil
-}
-
-// eligibleSince returns when a job was both put and due.
-func eligibleSince(t amboy.JobTimeInfo) time.Time {
-	if t.WaitUntil.After(t.Created) {
-		return t.WaitUntil
-	}
-	return t.Created
 }
 
 // workers returns the numbers of workers that were set, by the name of the queue.

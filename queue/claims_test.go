@@ -195,6 +195,20 @@ func (d *spy) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	return d.Driver.Queues(ctx)
 }
 
+func (d *spy) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	if err := d.note(ctx, "CountTypes"); err != nil {
+		return nil, err
+	}
+	return d.Driver.CountTypes(ctx)
+}
+
+func (d *spy) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	if err := d.note(ctx, "OldestReady"); err != nil {
+		return nil, err
+	}
+	return d.Driver.OldestReady(ctx, queues)
+}
+
 func (d *spy) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	if err := d.note(ctx, "Work"); err != nil {
 		return driver.Work{}, err

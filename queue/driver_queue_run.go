@@ -90,6 +90,7 @@ func (q *driverQueue) decodeAnd(ctx context.Context, run *core.Run, do func(cont
 // park hands a record back as parked, so that it does not run again by itself.
 func (q *driverQueue) park(ctx context.Context, run *core.Run, what string, reason error) {
 	logging.Error(ctx, q.failure(what, run.Record.JobID(), reason))
+	q.engine.meter.parked.Add(1)
 	q.publishParked(run.Record, reason)
 	q.engine.handBack(run, core.End{HandBack: &driver.HandBack{Park: true, Reason: reason.Error()}})
 }

@@ -32,6 +32,8 @@ type engine struct {
 	ownsDriver bool
 	now        func() time.Time
 	started    time.Time
+	// maxRunning is the number of jobs that run at once, over all queues; 0 for no limit.
+	maxRunning int
 	// asleepBefore is how long the machine had been suspended before the engine started.
 	asleepBefore time.Duration
 	leaseTime    time.Duration
@@ -50,7 +52,10 @@ type engine struct {
 	forgetting forgetting
 	announcer  *announcer
 	activity   *activity.Recorder
-	rechecks   rechecks
+	meter      meter
+	// countingTypes is true while this engine counts jobs by type.
+	countingTypes atomic.Bool
+	rechecks      rechecks
 	// notified is true if the driver sends change notifications.
 	notified    bool
 	unsubscribe func()
@@ -127,6 +132,7 @@ func newEngine(opts DriverQueueOptions, workers int) *engine {
 		driver:        opts.Driver,
 		ownsDriver:    opts.CloseDriver,
 		now:           time.Now,
+		maxRunning:    workers,
 		leaseTime:     opts.LockTimeout,
 		inline:        !features.Durable,
 		replaces:      features.NextAttempts,

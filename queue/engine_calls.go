@@ -79,6 +79,7 @@ func (e *engine) claim(do core.Claim) core.Claimed {
 		answer.Records, answer.Next = claimed.Records, claimed.Next
 		return err
 	})
+	e.meter.claimed(len(answer.Records), answer.Err)
 	return answer
 }
 
@@ -94,10 +95,14 @@ func (e *engine) look(do core.Look) core.Looked {
 
 func (e *engine) renew(do core.Renew) core.Renewed {
 	answer := core.Renewed{Call: do.Call}
+	sent := e.sinceStart()
 	answer.Err = e.bounded(e.open, do.Call, func(ctx context.Context) (err error) {
 		answer.Lost, err = e.driver.Extend(ctx, do.Leases, e.leaseTime)
 		return err
 	})
+	if e.open.Err() == nil {
+		e.meter.renewed(answer.Err != nil || e.sinceStart()-sent > e.heartbeatPeriod())
+	}
 	return answer
 }
 
@@ -116,6 +121,7 @@ func (e *engine) recover(do core.Recover) core.Recovered {
 		answer.Jobs, err = e.driver.RecoverStale(ctx, do.Keep...)
 		return err
 	})
+	e.meter.interruptions.Add(uint64(max(answer.Jobs, 0)))
 	if answer.Jobs > 0 {
 		logging.Warning(e.open, message.Fields{"message": "recovered jobs whose worker is gone", "owner": e.id, "jobs": answer.Jobs})
 	}

@@ -174,8 +174,9 @@ func (e *engine) context(ctx context.Context, j amboy.Job) (context.Context, con
 // cancel ends the context of a run.
 func (e *engine) cancel(run *core.Run, cause error) {
 	e.coreMu.Lock()
-	cancel := run.CancelContext
+	cancel, taken := run.CancelContext, run.Taken()
 	e.coreMu.Unlock()
+	e.meter.canceled(cause, taken)
 	if cancel != nil {
 		cancel(cause)
 	}

@@ -48,6 +48,7 @@ type queueGroup struct {
 	notes   notes.Store        // only for groups in memory
 	// announcer is only for groups in memory.
 	announcer groupAnnouncer
+	meter     groupMeter
 
 	mu        sync.Mutex
 	creations map[string]*queueCreation

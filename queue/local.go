@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/mongodb/grip/message"
 
@@ -226,6 +227,7 @@ func (q *local) describe(j amboy.Job) (*localEntry, error) {
 	e := &localEntry{
 		Job:        localJob{job: j, tags: tagsOf(j)},
 		ID:         j.ID(),
+		Type:       unique.Make(j.Type().Name),
 		Priority:   amboy.PriorityOf(j),
 		WaitUntil:  times.WaitUntil,
 		DispatchBy: times.DispatchBy,

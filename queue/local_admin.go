@@ -3,10 +3,12 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // localAdmin is the driver.Admin of a local queue, the view for management. It presents
@@ -69,7 +71,46 @@ func (a localAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return []driver.QueueInfo{{Name: a.id, Control: a.control, Stats: a.schedule.Stats()}}, nil
+	return []driver.QueueInfo{{
+		Name: a.id, Control: a.control, Stats: a.schedule.Stats(),
+		Scheduled: a.schedule.Scheduled(), Parked: a.schedule.Parked(),
+	}}, nil
+}
+
+// CountTypes implements driver.Admin. Its cost does not depend on the number of jobs.
+func (a localAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("counting the jobs of queue %q by type: %w", a.id, err)
+	}
+	counts := schedule.TypeCounts{}
+	a.mu.Lock()
+	a.schedule.CountTypes(a.id, counts)
+	a.mu.Unlock()
+	return counts.Sorted(), nil
+}
+
+// OldestReady implements driver.Admin, as package memory does.
+func (a localAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	err := ctx.Err()
+	since := map[string]time.Time{}
+	if err == nil && slices.Contains(queues, a.id) {
+		var oldest amboy.Job
+		a.mu.Lock()
+		if e := a.schedule.OldestReady(a.arrivals.All); e != nil {
+			oldest = e.Job.job
+		}
+		a.mu.Unlock()
+		if oldest != nil {
+			err = errorOfPanic(func() error {
+				since[a.id] = driver.ReadySince(oldest.TimeInfo())
+				return nil
+			})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the oldest ready job of queue %q: %w", a.id, err)
+	}
+	return since, nil
 }
 
 // Control implements driver.Admin. It returns an error for a change to a queue that does

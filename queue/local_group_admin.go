@@ -250,21 +250,83 @@ func (a groupAdmin) Stats(ctx context.Context, queue string) (amboy.QueueStats, 
 // Queues implements driver.Admin.
 func (a groupAdmin) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	var infos []driver.QueueInfo
+	known := map[driver.Admin]map[string]driver.QueueInfo{} // queues may share a driver
 	for _, m := range a.members(nil) {
-		control, err := m.admin.Control(ctx, m.inner, driver.ControlChange{})
-		var stats amboy.QueueStats
-		if err == nil {
-			stats, err = m.admin.Stats(ctx, m.inner)
-		}
+		info, err := m.info(ctx, known)
 		if isGone(err) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("describing queue %q: %w", m.name, err)
 		}
-		infos = append(infos, driver.QueueInfo{Name: m.name, Control: control, Stats: stats})
+		infos = append(infos, info)
 	}
 	return infos, nil
+}
+
+// info describes a queue. It keeps what an admin knows of its queues in known. The call of Control
+// fails if the queue was closed; reading the others may still succeed.
+func (m member) info(ctx context.Context, known map[driver.Admin]map[string]driver.QueueInfo) (driver.QueueInfo, error) {
+	if known[m.admin] == nil {
+		infos, err := m.admin.Queues(ctx)
+		if err != nil {
+			return driver.QueueInfo{}, err
+		}
+		known[m.admin] = make(map[string]driver.QueueInfo, len(infos))
+		for _, info := range infos {
+			known[m.admin][info.Name] = info
+		}
+	}
+	info := known[m.admin][m.inner]
+	info.Name = m.name
+	var err error
+	info.Control, err = m.admin.Control(ctx, m.inner, driver.ControlChange{})
+	return info, err
+}
+
+// CountTypes implements driver.Admin.
+func (a groupAdmin) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	var all []driver.TypeCount
+	known := map[driver.Admin][]driver.TypeCount{} // queues may share a driver
+	for _, m := range a.members(nil) {
+		counts, isKnown := known[m.admin]
+		if !isKnown {
+			var err error
+			counts, err = m.admin.CountTypes(ctx)
+			if isGone(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("queue %q: %w", m.name, err)
+			}
+			known[m.admin] = counts
+		}
+		for _, count := range counts {
+			if count.Queue == m.inner {
+				count.Queue = m.name
+				all = append(all, count)
+			}
+		}
+	}
+	return all, nil
+}
+
+// OldestReady implements driver.Admin.
+func (a groupAdmin) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	all := map[string]time.Time{}
+	for _, m := range a.members(queues) {
+		since, err := m.admin.OldestReady(ctx, []string{m.inner})
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("queue %q: %w", m.name, err)
+		}
+		if at, found := since[m.inner]; found {
+			all[m.name] = at
+		}
+	}
+	return all, nil
 }
 
 // Control implements driver.Admin. It returns an error for a change to a queue that is

@@ -36,6 +36,11 @@ type Store struct {
 	sinceTurn func(ctx context.Context) (time.Duration, error)
 	// refresh implements Refresh; nil if this process has nothing to report.
 	refresh func(ctx context.Context) error
+	// measure implements Measure.
+	measure func() ProcessMeasures
+	// countTypes makes this process count jobs by type in the background; nil if there is no
+	// engine.
+	countTypes func()
 	// setWorkers sets the number of workers of a queue, if it is open in this process;
 	// nil if this process has no queue open.
 	setWorkers func(queue string, n int) error

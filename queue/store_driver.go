@@ -54,6 +54,8 @@ func (q *driverQueue) storedAs(shown amboy.Queue) *Store {
 	s.open = func(string) (amboy.Queue, bool) { return shown, true }
 	s.sinceTurn = func(ctx context.Context) (time.Duration, error) { return longestTurn(ctx, []*engine{q.engine}) }
 	s.refresh = q.engine.announcer.refresh
+	s.measure = q.engine.measure
+	s.countTypes = q.engine.countTypes
 	s.setWorkers = q.engine.setWorkers
 	return s
 }
@@ -114,6 +116,8 @@ func storeOfEngines(retention Retention, format amboy.Format, engines func() []*
 	s.refresh = func(ctx context.Context) error {
 		return withEach(engines(), func(e *engine) error { return e.announcer.refresh(ctx) })
 	}
+	s.measure = func() ProcessMeasures { return measureEngines(engines()) }
+	s.countTypes = func() { engines()[0].countTypes() }
 	s.setWorkers = func(name string, n int) error {
 		return withEach(engines(), func(e *engine) error { return e.setWorkers(name, n) })
 	}

@@ -21,6 +21,7 @@ func (g *queueGroup) store() *Store {
 		complete:   g.markComplete,
 		open:       g.open,
 		refresh:    func(ctx context.Context) error { return g.announcer.refresh(ctx, g) },
+		measure:    g.measure,
 		setWorkers: g.setWorkers,
 	}
 }

@@ -18,6 +18,7 @@ func (q *local) store() *Store {
 		complete:   q.markAllComplete,
 		open:       func(string) (amboy.Queue, bool) { return q, true },
 		refresh:    q.refresh,
+		measure:    q.measure,
 		setWorkers: func(_ string, n int) error { return q.setWorkers(n) },
 	}
 }

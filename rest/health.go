@@ -6,21 +6,13 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/mongodb/grip/message"
 
 	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/internal/sharedread"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/rest/internal/web"
-)
-
-const (
-	// healthTimeout is the maximum duration of a check.
-	healthTimeout = 5 * time.Second
-	// healthShared is how long the result of a check is shared, so that many requests
-	// cost the store no more than one.
-	healthShared = time.Second
 )
 
 // Health serves the probes of an orchestrator, a load balancer or a monitor:
@@ -35,8 +27,9 @@ const (
 //
 // Requests are not authorized, because probes do not log in. Answers name no queue, job,
 // host or user. The reason for a failing check is logged once, until the check passes
-// again. Health panics for a nil inspector. It is safe for concurrent use, and its only
-// goroutines belong to its requests.
+// again. Health panics for a nil inspector. It is safe for concurrent use. Requests are answered
+// in time even if a store does not return when its context ends: then one goroutine waits for
+// the store, and there is no other check until it returns.
 func Health(i management.Inspector) http.Handler {
 	if i == nil {
 		panic("rest.Health: the inspector must not be nil")
@@ -63,17 +56,10 @@ type healthAnswer struct {
 
 type health struct {
 	inspector management.Inspector
+	checks    sharedread.Reader[[]management.HealthCheck]
 
 	mu     sync.Mutex
-	latest *sharedCheck
 	failed map[string]bool // whether each check failed last time
-}
-
-// sharedCheck is a check whose result several requests share.
-type sharedCheck struct {
-	done   chan struct{} // closed when the other fields are set
-	at     time.Time
-	checks []management.HealthCheck
 }
 
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
@@ -88,48 +74,15 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 
 // check returns the result of a new check, or of one made within the last second.
 func (h *health) check(ctx context.Context) []management.HealthCheck {
-	shared, owned := h.join()
-	if owned {
-		h.run(ctx, shared)
-		return shared.checks
-	}
-	waiting, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	select {
-	case <-shared.done:
-		return shared.checks
-	case <-waiting.Done():
+	shared, err := h.checks.Read(ctx, func(ctx context.Context) []management.HealthCheck {
+		checks := h.try(ctx)
+		h.log(ctx, checks)
+		return checks
+	})
+	if err != nil {
 		return []management.HealthCheck{{Name: "store", Error: "the check did not end in time"}}
 	}
-}
-
-// join returns the current check, or a new one that the caller must run.
-func (h *health) join() (shared *sharedCheck, owned bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.latest != nil {
-		select {
-		case <-h.latest.done:
-			if time.Since(h.latest.at) < healthShared {
-				return h.latest, false
-			}
-		default: // it is running
-			return h.latest, false
-		}
-	}
-	h.latest = &sharedCheck{done: make(chan struct{})}
-	return h.latest, true
-}
-
-// run runs a check. The check does not end with the request, because other requests wait
-// for it.
-func (h *health) run(ctx context.Context, shared *sharedCheck) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
-	defer cancel()
-	defer close(shared.done)
-	shared.checks = h.try(limited)
-	shared.at = time.Now()
-	h.log(limited, shared.checks)
+	return shared.Value
 }
 
 func (h *health) try(ctx context.Context) (checks []management.HealthCheck) {

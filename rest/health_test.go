@@ -2,9 +2,11 @@ package rest_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
 	"github.com/mongodb/amboy/rest"
 )
 
@@ -26,11 +29,17 @@ type brittle struct {
 	driver.Driver
 	notes, find atomic.Pointer[error]
 	hangs       atomic.Bool
+	stuck       atomic.Pointer[chan struct{}] // calls wait for it, whatever their context
+	waiting     atomic.Int32
 }
 
 const brittleSecret = "dial tcp db-7.internal.example: password hunter2"
 
 func (b *brittle) Notes(ctx context.Context, req driver.NoteRequest) ([]driver.Note, error) {
+	if stuck := b.stuck.Load(); stuck != nil && req.Kind == "secret" {
+		b.waiting.Add(1)
+		<-*stuck
+	}
 	if b.hangs.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -124,6 +133,72 @@ func TestProcessWithAHangingStoreIsNotReady(t *testing.T) {
 		assert.Contains(t, body, "the request ended before it completed")
 		assert.Equal(t, 5*time.Second, time.Since(begin))
 	})
+}
+
+// A driver may wait for a disk or a network without checking its context.
+func TestProcessWhoseStoreIgnoresItsContextIsLiveAndNotReady(t *testing.T) {
+	withHealth(t, func(t *testing.T, store *brittle, health http.Handler) {
+		release := make(chan struct{})
+		store.stuck.Store(&release)
+		for range 3 {
+			begin := time.Now()
+			status, body := probe(t, health, http.MethodGet, "/health/ready")
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+			assert.JSONEq(t, `{"status":"unavailable","checks":[{"name":"store","ok":false,"error":"the check did not end in time"}]}`, body)
+			assert.Less(t, time.Since(begin), 6*time.Second, "the time limit of the probe in docs/kubernetes")
+			status, _ = probe(t, health, http.MethodGet, "/health/live")
+			assert.Equal(t, http.StatusOK, status)
+		}
+		assert.EqualValues(t, 1, store.waiting.Load(), "the probes share one call")
+		store.stuck.Store(nil)
+		close(release)
+		time.Sleep(2 * time.Second)
+		status, body := probe(t, health, http.MethodGet, "/health/ready")
+		assert.Equal(t, http.StatusOK, status, body)
+	})
+}
+
+func TestProcessWhoseStoreIsGoneIsNotReady(t *testing.T) {
+	for name, c := range map[string]struct {
+		take func(t *testing.T, path string, store driver.Driver)
+		want string
+	}{
+		"closed": {func(t *testing.T, _ string, store driver.Driver) { require.NoError(t, store.Close(t.Context())) }, `"name":"store","ok":false`},
+		"without a column": {func(t *testing.T, path string, _ driver.Driver) {
+			change(t, path, "ALTER TABLE jobs RENAME COLUMN place TO spot")
+		}, `"name":"schema","ok":false`},
+		"without notes":      {func(t *testing.T, path string, _ driver.Driver) { change(t, path, "DROP TABLE notes") }, `"name":"store","ok":false`},
+		"of a newer version": {func(t *testing.T, path string, _ driver.Driver) { change(t, path, "PRAGMA user_version = 99") }, `"name":"schema","ok":false`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "jobs.db")
+			store, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+			require.NoError(t, err)
+			defer store.Close(context.Background()) //nolint:errcheck // It may be closed, or damaged.
+			q, err := queue.NewDriverQueue(queue.DriverQueueOptions{Driver: store, Name: "q", NumWorkers: 1})
+			require.NoError(t, err)
+			defer closeNow(q)
+			inspector, err := management.NewInspector(q)
+			require.NoError(t, err)
+			status, body := probe(t, rest.Health(inspector), http.MethodGet, "/ready")
+			require.Equal(t, http.StatusOK, status, body)
+			c.take(t, path, store)
+			status, body = probe(t, rest.Health(inspector), http.MethodGet, "/ready")
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+			assert.Contains(t, body, c.want)
+			assert.NotContains(t, body, path)
+		})
+	}
+}
+
+// change changes a database file behind the back of the driver.
+func change(t *testing.T, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), statement)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
 }
 
 // Probes need no login, so they must not let a client overload the store.

@@ -13,11 +13,15 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/promamboy"
 	"github.com/mongodb/amboy/rest"
 )
 
 // closeTime is how long requests may continue after the end.
 const closeTime = time.Second
+
+// shownQueues is the number of tenants that the metrics show by name.
+const shownQueues = 20
 
 // dashboard configures the dashboard.
 type dashboard struct {
@@ -43,12 +47,17 @@ func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Wri
 			return nil, err
 		}
 	}
+	metrics, err := promamboy.Handler(inspector, promamboy.Options{Queues: shownQueues})
+	if err != nil {
+		return nil, err
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.address)
 	if err != nil {
 		return nil, fmt.Errorf("can't serve the dashboard: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/jobs/login", login)
+	mux.Handle("/jobs/metrics", onlyFor(login, metrics)) // which names tenants
 	mux.Handle("/jobs/", rest.Handler(inspector, rest.Prefix("/jobs"), rest.Title("Host service"), rest.Authorize(login.Authorize)))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
@@ -70,6 +79,17 @@ func (d dashboard) serve(ctx context.Context, group amboy.QueueGroup, out io.Wri
 		return nil, errors.Join(err, end())
 	}
 	return end, nil
+}
+
+// onlyFor serves requests that a Login authorizes.
+func onlyFor(login *rest.Login, handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := login.Authorize(r, rest.Access{Action: rest.ActionRead, AllQueues: true}); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // writeToken writes a token to a file that only this user can read. It replaces an existing

@@ -80,7 +80,7 @@ func TestAttackAnotherUserOfTheMachineUsesTheDashboard(t *testing.T) {
 	dashboard, login := served(t, "-token-file", token)
 	attacker, operator := newClient(t), newClient(t)
 	create := `{"type":"shell","args":{"command":"id"}}`
-	for _, target := range []string{"", "jobs", "queues", "v2/queues", "v2/jobs", "v2/events", "live"} {
+	for _, target := range []string{"", "jobs", "queues", "v2/queues", "v2/jobs", "v2/events", "live", "metrics"} {
 		assert.Equal(t, http.StatusForbidden, status(t, attacker, http.MethodGet, dashboard+target, ""), target)
 	}
 	assert.Equal(t, http.StatusForbidden, status(t, attacker, http.MethodPost, dashboard+"v2/queues/_/jobs", create))
@@ -96,7 +96,9 @@ func TestAttackAnotherUserOfTheMachineUsesTheDashboard(t *testing.T) {
 	content, err := os.ReadFile(token)
 	require.NoError(t, err)
 	bearer := "Bearer " + strings.TrimSpace(string(content))
-	assert.Equal(t, http.StatusOK, status(t, attacker, http.MethodGet, dashboard+"v2/queues", "", "Authorization", bearer))
+	for _, target := range []string{"v2/queues", "metrics"} {
+		assert.Equal(t, http.StatusOK, status(t, attacker, http.MethodGet, dashboard+target, "", "Authorization", bearer), target)
+	}
 }
 
 // A browser sends the cookie to all ports of a host, but not for other paths.

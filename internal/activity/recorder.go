@@ -38,6 +38,10 @@ type Recorder struct {
 	dirty   bool
 	buckets map[bucketKey]*bucket
 	version uint64
+
+	// totals are those since the start, and totalOf finds them; see totals.go.
+	totals  []*Total
+	totalOf map[rowKey]*Total
 }
 
 type rowKey struct{ queue, jobType string }
@@ -46,6 +50,8 @@ type rowKey struct{ queue, jobType string }
 type liveRow struct {
 	counts    [3]int // by Outcome
 	wait, run live
+	// total is that of the same queue and type; nil for the row that several share.
+	total *Total
 	// unused is how many times in a row fold found it empty.
 	unused int
 }
@@ -63,7 +69,7 @@ type bucket struct {
 
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	return &Recorder{live: map[rowKey]*liveRow{}, buckets: map[bucketKey]*bucket{}}
+	return &Recorder{live: map[rowKey]*liveRow{}, buckets: map[bucketKey]*bucket{}, totalOf: map[rowKey]*Total{}}
 }
 
 // Ended counts an attempt: how long it waited since it could start, and how long it ran,
@@ -81,6 +87,11 @@ func (r *Recorder) Ended(at time.Time, queue, jobType string, o Outcome, wait, r
 	if row == nil {
 		row = r.newLiveRow(rowKey{queue, jobType})
 	}
+	total := row.total
+	if total == nil {
+		total = r.total(rowKey{queue, jobType})
+	}
+	total.record(o, wait, run)
 	row.counts[o]++
 	if wait >= 0 {
 		row.wait.record(wait)
@@ -113,6 +124,9 @@ func (r *Recorder) newLiveRow(key rowKey) *liveRow {
 		}
 	}
 	row := &liveRow{wait: newLive(), run: newLive()}
+	if key != (rowKey{}) {
+		row.total = r.total(key)
+	}
 	r.live[key] = row
 	return row
 }

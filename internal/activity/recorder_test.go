@@ -270,3 +270,44 @@ func BenchmarkChanged(b *testing.B) {
 		r.Changed(noon, 0)
 	}
 }
+
+func TestTotalsCountInBuckets(t *testing.T) {
+	r := activity.NewRecorder()
+	longest := activity.Bounds[len(activity.Bounds)-1]
+	for _, run := range []time.Duration{0, activity.Bounds[0], activity.Bounds[0] + 1, longest, longest + 1, activity.NotRun} {
+		r.Ended(noon, "q", "a", activity.Succeeded, activity.NotRun, run)
+	}
+	totals := r.Totals()
+	require.Len(t, totals, 1)
+	times := totals[0].Run
+	assert.EqualValues(t, 5, times.Count)
+	assert.Equal(t, 2*activity.Bounds[0]+2*longest+2, times.Sum)
+	assert.EqualValues(t, 2, times.Buckets[0])
+	assert.EqualValues(t, 1, times.Buckets[1])
+	assert.EqualValues(t, 1, times.Buckets[len(times.Buckets)-1])
+	assert.Zero(t, totals[0].Wait.Count)
+	assert.EqualValues(t, 6, totals[0].Succeeded)
+}
+
+func TestTotalsStayWhenRowsAreForgottenAndAreBounded(t *testing.T) {
+	r := activity.NewRecorder()
+	at := noon
+	for i := range 2 * activity.MaxRows {
+		r.Ended(at, fmt.Sprint("q", i), "a", activity.Outcome(i%3), time.Second, time.Second)
+		at = at.Add(time.Minute)
+	}
+	_, version := r.Changed(at, 0)
+	r.Forget(version)
+	totals := r.Totals()
+	require.Len(t, totals, activity.MaxRows)
+	var sum activity.Total
+	for i, total := range totals[:activity.MaxRows-1] {
+		assert.Equal(t, fmt.Sprint("q", i), total.Queue, "in the order of their first ends")
+		sum.Add(total)
+	}
+	rest := totals[activity.MaxRows-1]
+	assert.Empty(t, rest.Queue+rest.Type)
+	sum.Add(rest)
+	assert.EqualValues(t, 2*activity.MaxRows, sum.Succeeded+sum.Failed+sum.Retried)
+	assert.EqualValues(t, 2*activity.MaxRows, sum.Wait.Count)
+}

@@ -60,6 +60,10 @@ func (r *Run) Cause() error { return r.cause }
 // Transacted reports whether a transaction of its job may have ended it.
 func (r *Run) Transacted() bool { return r.transacted }
 
+// Taken reports whether the store gave the lease of the run to another owner, or an operator
+// ended its job.
+func (r *Run) Taken() bool { return r.lost }
+
 // End returns how the run ends. It is set from Finished on.
 func (r *Run) End() End { return r.end }
 

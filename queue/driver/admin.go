@@ -43,6 +43,17 @@ type Admin interface {
 	// named, except those that Prune dropped.
 	Queues(ctx context.Context) ([]QueueInfo, error)
 
+	// CountTypes counts the jobs that have not ended, by queue and type, sorted by both. It
+	// may read all of their records, though not in one step: jobs that change meanwhile may
+	// be counted twice or not at all. So it is for background work, and not for each request.
+	CountTypes(ctx context.Context) ([]TypeCount, error)
+
+	// OldestReady returns, for each of the queues that has ready records, since when the
+	// oldest of them could have been claimed (see ReadySince). The oldest is the first that
+	// was added; a driver may compare only the records that would be claimed first of each
+	// priority or kind. Its cost does not grow with the number of records.
+	OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error)
+
 	// Control changes the settings of a queue and returns the new settings. An empty
 	// change only reads.
 	Control(ctx context.Context, queue string, change ControlChange) (Control, error)

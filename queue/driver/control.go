@@ -42,6 +42,9 @@ type QueueInfo struct {
 	// Used is when a record of the queue was last put or changed its state, or its control
 	// was changed. It is zero if the store does not keep that.
 	Used time.Time
+	// Scheduled counts the pending jobs whose wait-until time had not come when the store
+	// last compared it, and Parked the parked jobs. Neither includes blocked jobs.
+	Scheduled, Parked int
 }
 
 // Progress is how far a running job has come.

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -29,6 +30,9 @@ var severalQueuesRules = []rule{
 
 var queuesRules = []rule{
 	{"queues are described by name", queuesDescribed},
+	{"a queue is described with its scheduled and its parked records", queuesScheduledAndParked},
+	{"records that have not ended are counted by queue, type and place", queuesTypes},
+	{"the oldest ready record of a queue is found, whatever its priority", queuesOldestReady},
 	{"a queue exists as soon as it is controlled", queuesControlled},
 	{"an empty queue stays", queuesStay},
 	{"an empty store has no queues", queuesOfEmptyStore},
@@ -287,6 +291,75 @@ func queuesDescribed(f *fixture) {
 	assert.Equal(f, amboy.QueueStats{Total: 1, Pending: 1}.String(), infos[2].Stats.String())
 	assert.Equal(f, driver.Control{Paused: true, MaxRunning: 3}, infos[4].Control)
 	assert.Equal(f, amboy.QueueStats{Total: 2, Pending: 1, Completed: 1}.String(), infos[4].Stats.String())
+}
+
+func queuesScheduledAndParked(f *fixture) {
+	a := f.in("a")
+	a.insert(spec{id: "ready"}, spec{id: "later", waitUntil: time.Now().Add(time.Hour)}, spec{id: "latest", waitUntil: time.Now().Add(2 * time.Hour)},
+		spec{id: "aside"}, spec{id: "blocked", edges: []string{"ready"}})
+	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	infos, err := f.driver.Queues(f.ctx)
+	require.NoError(f, err)
+	require.Len(f, infos, 1)
+	assert.Equal(f, 2, infos[0].Scheduled)
+	assert.Equal(f, 1, infos[0].Parked)
+	assert.Equal(f, amboy.QueueStats{Total: 5, Pending: 5, Blocked: 1}.String(), infos[0].Stats.String())
+}
+
+func queuesTypes(f *fixture) {
+	counts, err := f.driver.CountTypes(f.ctx)
+	require.NoError(f, err)
+	assert.Empty(f, counts)
+	a, b := f.in("a"), f.in("b")
+	a.insert(
+		spec{id: "ready"}, spec{id: "odd", typeName: otherJobTypeName}, spec{id: "later", waitUntil: time.Now().Add(time.Hour)},
+		spec{id: "aside"}, spec{id: "blocked", typeName: otherJobTypeName, edges: []string{"ready"}},
+	)
+	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	b.insert(spec{id: "runs"}, spec{id: "fails", retryable: true}, spec{id: "ends"})
+	b.claimOne("runs")
+	b.end(b.claimOne("fails"), amboy.StateRetrying)
+	b.end(b.claimOne("ends"), amboy.StateSucceeded)
+	counts, err = f.driver.CountTypes(f.ctx)
+	require.NoError(f, err)
+	assert.Equal(f, []driver.TypeCount{
+		{Queue: "a", Type: jobTypeName, Ready: 1, Scheduled: 1, Parked: 1},
+		{Queue: "a", Type: otherJobTypeName, Ready: 1, Blocked: 1},
+		{Queue: "b", Type: jobTypeName, Running: 1, Retrying: 1},
+	}, sortedTypes(counts))
+	assert.Equal(f, sortedTypes(counts), counts, "sorted by queue and type")
+}
+
+func queuesOldestReady(f *fixture) {
+	now := time.Now().Truncate(time.Millisecond)
+	a, b, c := f.in("a"), f.in("b"), f.in("c")
+	old, older := now.Add(-time.Hour), now.Add(-2*time.Hour)
+	a.insert(
+		spec{id: "later", created: now.Add(-9 * time.Hour), waitUntil: now.Add(time.Hour)},
+		spec{id: "aside", created: now.Add(-9 * time.Hour)},
+		spec{id: "old", created: old, priority: -3},
+		spec{id: "urgent", created: now, priority: 5},
+		spec{id: "new", created: now, priority: -3},
+		spec{id: "odd", created: now, typeName: otherJobTypeName},
+	)
+	a.act(driver.Action{Kind: driver.Park, Reason: "it looks odd"}, "aside")
+	b.insert(spec{id: "due", created: now.Add(-9 * time.Hour), waitUntil: older}, spec{id: "second", created: now})
+	c.insert(spec{id: "ended"}, spec{id: "later", waitUntil: now.Add(time.Hour)})
+	c.end(c.claimOne("ended"), amboy.StateSucceeded)
+	found, err := f.driver.OldestReady(f.ctx, []string{"a", "b", "c", "none"})
+	require.NoError(f, err)
+	require.Len(f, found, 2)
+	assert.WithinDuration(f, old, found["a"], 0)
+	assert.WithinDuration(f, older, found["b"], 0)
+	found, err = f.driver.OldestReady(f.ctx, []string{"b"})
+	require.NoError(f, err)
+	assert.Len(f, found, 1)
+}
+
+func sortedTypes(counts []driver.TypeCount) []driver.TypeCount {
+	return slices.SortedFunc(slices.Values(counts), func(a, b driver.TypeCount) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type))
+	})
 }
 
 func queuesControlled(f *fixture) {

@@ -200,6 +200,14 @@ func (t *turns) Stats(ctx context.Context, queue string) (amboy.QueueStats, erro
 
 func (t *turns) Queues(ctx context.Context) ([]driver.QueueInfo, error) { return t.next().Queues(ctx) }
 
+func (t *turns) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	return t.next().CountTypes(ctx)
+}
+
+func (t *turns) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	return t.next().OldestReady(ctx, queues)
+}
+
 func (t *turns) Work(ctx context.Context, now time.Time) (driver.Work, error) {
 	return t.next().Work(ctx, now)
 }

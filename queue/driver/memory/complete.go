@@ -24,6 +24,7 @@ func (d *Driver) complete(c driver.Completion) (news driver.Change, err error) {
 	before := q.schedule.Unstarted()
 	q.schedule.BeforeChange(e)
 	e.Job.replace(c.Record)
+	q.schedule.SetType(e, c.Record.Type)
 	if e.Job.record.RetryInfo.ShouldRetry() {
 		d.stop(e)
 		e.Job.record.Scopes = e.EnqueueScopes
@@ -137,6 +138,7 @@ func (d *Driver) Save(ctx context.Context, r *driver.Record) error {
 		}
 		e.Job.queue.schedule.BeforeChange(e)
 		driver.CopyContent(&e.Job.record, r)
+		e.Job.queue.schedule.SetType(e, e.Job.record.Type)
 		if relocked {
 			e.Job.lease(d.opts.Elapsed(), e.Job.leaseTime)
 			driver.CopyLock(&e.Job.record, r)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // Queues implements driver.Driver.
@@ -17,7 +18,10 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	infos := make([]driver.QueueInfo, 0, len(d.queues))
 	for _, q := range d.queues {
-		infos = append(infos, driver.QueueInfo{Name: q.name, Control: q.control, Stats: q.schedule.Stats()})
+		infos = append(infos, driver.QueueInfo{
+			Name: q.name, Control: q.control, Stats: q.schedule.Stats(),
+			Scheduled: q.schedule.Scheduled(), Parked: q.schedule.Parked(),
+		})
 	}
 	d.unlock()
 	slices.SortFunc(infos, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
@@ -38,6 +42,38 @@ func (d *Driver) Unfinished(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// CountTypes implements driver.Driver. Its cost does not depend on the number of records. A
+// record counts for the type with which it was inserted.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	if err := d.lockToRead(ctx); err != nil {
+		return nil, fmt.Errorf("counting jobs by type: %w", err)
+	}
+	counts := schedule.TypeCounts{}
+	for _, q := range d.queues {
+		q.schedule.CountTypes(q.name, counts)
+	}
+	d.unlock()
+	return counts.Sorted(), nil
+}
+
+// OldestReady implements driver.Driver. If a queue has many records that were added before the
+// first ready one, it returns the time of the record that would be claimed next.
+func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	since := map[string]time.Time{}
+	for _, name := range queues {
+		if err := d.lockToRead(ctx); err != nil {
+			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
+		}
+		if q := d.queues[name]; q != nil {
+			if e := q.schedule.OldestReady(q.records.All); e != nil {
+				since[name] = driver.ReadySince(e.Job.record.TimeInfo)
+			}
+		}
+		d.unlock()
+	}
+	return since, nil
 }
 
 // Control implements driver.Driver.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unique"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -15,6 +16,7 @@ func newEntry(r *driver.Record) *entry {
 	e := &entry{
 		Job:           &item{record: *r},
 		ID:            r.JobID(),
+		Type:          unique.Make(r.Type),
 		Priority:      r.Priority,
 		WaitUntil:     r.TimeInfo.WaitUntil,
 		DispatchBy:    r.TimeInfo.DispatchBy,

@@ -3,16 +3,20 @@ package mongodb
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 	"go.mongodb.org/mongo-driver/mongo/readconcern"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // tally is a row of the counts of queues: either a number of documents that have some
@@ -84,7 +88,7 @@ func describe(rows []tally) map[string]*driver.QueueInfo {
 	}
 	for _, row := range rows {
 		if row.Control == nil {
-			row.addTo(&of(row.Of.Queue).Stats)
+			row.addTo(of(row.Of.Queue))
 			continue
 		}
 		info := of(row.Control.Queue)
@@ -98,8 +102,9 @@ func describe(rows []tally) map[string]*driver.QueueInfo {
 	return infos
 }
 
-func (t *tally) addTo(stats *amboy.QueueStats) {
+func (t *tally) addTo(info *driver.QueueInfo) {
 	in, _ := t.Of.In.(string)
+	stats := &info.Stats
 	switch {
 	case t.Of.Completed == true:
 		stats.Completed += t.Number
@@ -111,8 +116,13 @@ func (t *tally) addTo(stats *amboy.QueueStats) {
 	case place(in) == inHandover: // the attempt that it will replace is counted
 	default:
 		stats.Pending += t.Number
-		if slices.Contains([]place{inPostponed, inScope, inEdges}, place(in)) {
+		switch place(in) {
+		case inPostponed, inScope, inEdges:
 			stats.Blocked += t.Number
+		case inScheduled:
+			info.Scheduled += t.Number
+		case inParked:
+			info.Parked += t.Number
 		}
 	}
 }
@@ -168,6 +178,125 @@ func (d *Driver) Queues(ctx context.Context) ([]driver.QueueInfo, error) {
 	}
 	slices.SortFunc(described, func(a, b driver.QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return described, nil
+}
+
+// CountTypes implements driver.Driver. It reads the documents that have not ended, with one
+// command.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	var queue any = "$group"
+	var inAny bson.D
+	if d.opts.Grouped {
+		inAny = anyQueue
+	} else {
+		queue = field("$literal", "")
+	}
+	count := func(filter bson.D) bson.A {
+		of := bson.D{
+			{Key: "queue", Value: queue},
+			{Key: "type", Value: "$type"},
+			{Key: "in_prog", Value: "$status.in_prog"},
+			{Key: "in", Value: "$line.in"},
+			{Key: "completed", Value: "$status.completed"},
+		}
+		return bson.A{
+			match(append(slices.Clone(inAny), filter...)),
+			field("$group", bson.D{{Key: "_id", Value: of}, {Key: "number", Value: field("$sum", 1)}}),
+		}
+	}
+	var rows []typeTally
+	pipeline := append(count(field("status.completed", false)), d.union(count(endedRetry)...))
+	if err = d.aggregate(ctx, d.jobs, pipeline, &rows); err != nil {
+		return nil, fmt.Errorf("counting records by type: %w", err)
+	}
+	counts := schedule.TypeCounts{}
+	for _, row := range rows {
+		row.addTo(counts)
+	}
+	return counts.Sorted(), nil
+}
+
+// typeTally is a number of documents that have some fields in common.
+type typeTally struct {
+	Of struct {
+		Queue      any `bson:"queue"`
+		Type       any `bson:"type"`
+		InProgress any `bson:"in_prog"`
+		In         any `bson:"in"`
+		Completed  any `bson:"completed"`
+	} `bson:"_id"`
+	Number int `bson:"number"`
+}
+
+func (t *typeTally) addTo(counts schedule.TypeCounts) {
+	queue, _ := t.Of.Queue.(string)
+	jobType, _ := t.Of.Type.(string)
+	in, _ := t.Of.In.(string)
+	at, isKnown := schedulePlaces[place(in)]
+	switch {
+	case t.Of.Completed == true:
+		at = schedule.Retrying
+	case t.Of.InProgress == true:
+		at = schedule.Running
+	case place(in) == inHandover: // the attempt that it will replace is counted
+		return
+	case !isKnown: // a legacy document that no claim has classified
+		at = schedule.Ready
+	}
+	counts.Add(queue, jobType, at, t.Number)
+}
+
+// maxPriorities is the number of priorities of a queue that OldestReady compares.
+const maxPriorities = 20
+
+// OldestReady implements driver.Driver. It compares the first documents of the 20 highest
+// priorities of a queue, with a command for each.
+func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx = plain(ctx)
+	oldest := map[string]time.Time{}
+	for _, name := range queues {
+		if err = d.oldestReady(ctx, name, oldest); err != nil {
+			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
+		}
+	}
+	return oldest, nil
+}
+
+func (d *Driver) oldestReady(ctx context.Context, queue string, oldest map[string]time.Time) error {
+	filter := d.inQueue(queue, append(slices.Clone(waiting), bson.E{Key: "line.in", Value: inReady})...)
+	fields := bson.D{{Key: "time_info", Value: 1}, {Key: "line.priority", Value: 1}}
+	for n := range maxPriorities {
+		var first struct {
+			TimeInfo amboy.JobTimeInfo `bson:"time_info"`
+			Line     line              `bson:"line"`
+		}
+		err := d.jobs.FindOne(ctx, filter, options.FindOne().SetSort(inRank).SetProjection(fields)).Decode(&first)
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		since := driver.ReadySince(first.TimeInfo)
+		if n == 0 || since.Before(oldest[queue]) {
+			oldest[queue] = since
+		}
+		if n > 0 {
+			filter = filter[:len(filter)-1]
+		}
+		filter = append(filter, bson.E{Key: "line.priority", Value: field("$lt", first.Line.Priority)})
+	}
+	return nil
 }
 
 // Unfinished implements driver.Driver. The server skips from one queue to the next in its

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // Get implements driver.Driver.
@@ -198,13 +199,50 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 		if len(all) == 0 || all[len(all)-1].Name != info.Name {
 			all = append(all, info)
 		}
-		place(r.integer()).addTo(&all[len(all)-1].Stats, r.int())
+		p, n, last := place(r.integer()), r.int(), &all[len(all)-1]
+		p.addTo(&last.Stats, n)
+		switch p {
+		case scheduled:
+			last.Scheduled += n
+		case parked:
+			last.Parked += n
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
 	return all, nil
+}
+
+// CountTypes implements driver.Driver. It reads the records that have not ended, along indexes
+// that contain few others.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	counts := schedule.TypeCounts{}
+	err := d.read(ctx, countTypes, func(r *row) error {
+		queue, jobType, at := r.text(), r.text(), r.int()
+		counts.Add(queue, jobType, schedulePlaces[at], r.int())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("counting records by type: %w", err)
+	}
+	return counts.Sorted(), nil
+}
+
+// OldestReady implements driver.Driver. It compares the first records of each priority and kind
+// of a queue.
+func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	oldest := map[string]time.Time{}
+	err := d.read(ctx, readOldestReady, func(r *row) error {
+		name := r.text()
+		oldest[name] = timeOf(r.time())
+		return nil
+	}, storables(queues))
+	if err != nil {
+		return nil, fmt.Errorf("finding the oldest ready records of %d queues: %w", len(queues), err)
+	}
+	return oldest, nil
 }
 
 // Work implements driver.Driver.

@@ -115,6 +115,8 @@ const (
 	readStats
 	readQueues
 	readUnfinished
+	countTypes
+	readOldestReady
 	readWork
 	readCanceled
 
@@ -425,6 +427,16 @@ var statementTexts = [statements]string{
 		FROM {s}.queues q LEFT JOIN ` + tallied + ` ON t.queue = q.id GROUP BY q.id, t.place ORDER BY q.name`,
 	readUnfinished: `SELECT name FROM {s}.queues WHERE id IN
 		(SELECT queue FROM ` + tallied + ` WHERE place < 8 GROUP BY queue HAVING sum(n) > 0) ORDER BY name`,
+	countTypes: `SELECT q.name, c.type, c.place::bigint, sum(c.n)::bigint FROM (
+			SELECT j.queue, j.type, j.place, count(*) AS n FROM {s}.lines l JOIN {s}.jobs j ON j.line = l.id AND j.seq >= l.low
+				WHERE j.place = 4 GROUP BY 1, 2, 3
+			UNION ALL SELECT queue, type, place, count(*) FROM {s}.jobs WHERE line < 0 AND place < 8 GROUP BY 1, 2, 3
+			UNION ALL SELECT queue, type, place, count(*) FROM {s}.jobs
+				WHERE place = 6 AND seq IN (SELECT unnest(seqs) FROM {s}.leases) GROUP BY 1, 2, 3
+		) c JOIN {s}.queues q ON q.id = c.queue GROUP BY 1, 2, 3`,
+	readOldestReady: `SELECT q.name, min(greatest(h.created, h.wait_until)) FROM {s}.queues q JOIN {s}.lines l ON l.queue = q.id
+		CROSS JOIN LATERAL (SELECT created, wait_until FROM {s}.jobs WHERE line = l.id AND seq >= l.low AND place = 4 ORDER BY seq LIMIT 1) h
+		WHERE q.name = ANY($1::text[]) GROUP BY q.name`,
 	readWork: `SELECT name, ready, expired, retrying FROM (
 			SELECT q.name,
 				NOT q.paused AND (t.ready > 0 OR q.id IN (SELECT queue FROM {s}.jobs WHERE due <= $1))

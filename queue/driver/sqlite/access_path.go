@@ -10,6 +10,10 @@ import (
 // maxScanned is the maximum number of rows that one statement scans.
 const maxScanned = 5000
 
+// minScanned is the number of rows that each scan of a short page may have, however few records
+// are wanted.
+const minScanned = 100
+
 // accessPath is the index scan chosen for a query. It finds the records of a selection in
 // their order, with as few other rows as possible.
 type accessPath struct {
@@ -45,21 +49,30 @@ func (s *indexScan) rows(at *span, columns string, limit, offset int) (text stri
 
 // bound returns the statement that finds the last row that a page may scan. It finds none
 // if there are fewer rows.
-func (s *indexScan) bound(at *span) (text string, args []any) {
-	return s.rows(at, s.seq, 1, maxScanned-1)
+func (s *indexScan) bound(at *span, most int) (text string, args []any) {
+	return s.rows(at, s.seq, 1, most-1)
 }
 
-// maxPerScan is the maximum number of rows of each scan that a page scans if scans are merged.
-func (p *accessPath) maxPerScan() int { return maxScanned / len(p.scans) }
+// maxPerScan is the maximum number of rows of each scan that a page of limit records scans.
+func (p *accessPath) maxPerScan(limit int, short bool) int {
+	most := maxScanned
+	if p.merged {
+		most /= len(p.scans)
+	}
+	if short {
+		most = min(most, max(minScanned, 2*limit))
+	}
+	return most
+}
 
 // merge returns the statement that finds the rows of all scans that a page may scan: the
 // index of a scan and the sequence number of a record. It is a single statement, because
 // a record may move from one index to another.
-func (p *accessPath) merge(at *span) (text string, args []any) {
+func (p *accessPath) merge(at *span, most int) (text string, args []any) {
 	texts := make([]string, len(p.scans))
 	for i := range p.scans {
 		along := &p.scans[i]
-		rows, rowArgs := along.rows(at, fmt.Sprintf("%d, %s", i, along.seq), p.maxPerScan(), 0)
+		rows, rowArgs := along.rows(at, fmt.Sprintf("%d, %s", i, along.seq), most, 0)
 		texts[i] = "SELECT * FROM (" + rows + ")"
 		args = append(args, rowArgs...)
 	}
@@ -67,17 +80,17 @@ func (p *accessPath) merge(at *span) (text string, args []any) {
 }
 
 // limitPage finds where a page must end. If the scans are merged, it also returns the sequence
-// numbers of the records that the page may contain.
-func (p *accessPath) limitPage(from textQuerier, at *span) (numbers []int64, err error) {
+// numbers of the records that the page may contain. Each scan has at most most rows.
+func (p *accessPath) limitPage(from textQuerier, at *span, most int) (numbers []int64, err error) {
 	at.until = instant{}
 	if p.merged {
-		text, args := p.merge(at)
+		text, args := p.merge(at, most)
 		rows := make([]int, len(p.scans))
 		err = from.queryText(text, func(r *row) error {
 			scan, number := r.integer(), r.integer()
 			numbers = append(numbers, number)
 			rows[scan]++
-			if rows[scan] == p.maxPerScan() {
+			if rows[scan] == most {
 				at.bound(number)
 			}
 			return nil
@@ -85,7 +98,7 @@ func (p *accessPath) limitPage(from textQuerier, at *span) (numbers []int64, err
 		return numbers, err
 	}
 	for i := range p.scans {
-		text, args := p.scans[i].bound(at)
+		text, args := p.scans[i].bound(at, most)
 		err = from.queryText(text, func(r *row) error {
 			at.bound(r.integer())
 			return nil
@@ -167,7 +180,14 @@ func (s *selection) firstPath(from textQuerier) (*accessPath, error) {
 		few := true
 		if slices.Contains(s.places, ready) {
 			var err error
-			few, err = s.areFew(from, "ready", manyReady)
+			few, err = s.mayMergeReady(from)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if few && s.dueBy.Valid {
+			var err error
+			s.fewDue, err = s.areFewDue(from)
 			if err != nil {
 				return nil, err
 			}
@@ -306,6 +326,18 @@ const (
 	manyOfQueue = 50_000
 )
 
+// areFewDue reports whether at most maxScanned records are due but still scheduled. There may
+// be more if no process has claimed for long.
+func (s *selection) areFewDue(from textQuerier) (bool, error) {
+	n := 0
+	err := from.queryText(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_due WHERE due <= ? LIMIT %d)", maxScanned+1),
+		func(r *row) error {
+			n = r.int()
+			return nil
+		}, s.dueBy)
+	return n <= maxScanned, err
+}
+
 // countAll is the number of records of a queue.
 const countAll = "waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying + finished"
 
@@ -337,6 +369,10 @@ func (s *selection) pathByPlace() *accessPath {
 			s.mergeReady(p)
 			continue
 		}
+		if at == scheduled && s.fewDue { // the records that are not due may be many
+			p.mergeWith("jobs_due", "place = 1 AND due <= ?", s.dueBy)
+			continue
+		}
 		text := strconv.Itoa(int(at))
 		list = append(list, text)
 		along := indexScan{table: "jobs", seq: p.seq}
@@ -353,12 +389,60 @@ func (s *selection) pathByPlace() *accessPath {
 	return p
 }
 
-// mergeReady adds a scan of the ready records, whose index is in the order in which they
+// mergeReady adds scans of the ready records, whose index is in the order in which they
 // run.
 func (s *selection) mergeReady(p *accessPath) {
-	if len(s.queues) == 0 {
+	switch {
+	case len(s.queues) == 0:
 		p.mergeWith("jobs_ready", isReady)
-		return
+	case len(s.priorities) == 0:
+		p.mergeWith("jobs_ready", isReady+" AND queue IN ("+queueIDs+")", s.queues)
+	default:
+		s.mergeByPriority(p)
 	}
-	p.mergeWith("jobs_ready", isReady+" AND queue IN ("+queueIDs+")", s.queues)
+}
+
+// mergeByPriority adds a scan for each priority, along which the index has the records in
+// their order, and one for each gap between priorities: a record that is put into a gap
+// meanwhile must not be missed.
+func (s *selection) mergeByPriority(p *accessPath) {
+	const inQueue = isReady + " AND queue = (SELECT id FROM queues WHERE name = ?)"
+	queue := s.queues[0]
+	for i, priority := range s.priorities {
+		if i == 0 {
+			p.mergeWith("jobs_ready", inQueue+" AND priority > ?", queue, priority)
+		} else {
+			p.mergeWith("jobs_ready", inQueue+" AND priority > ? AND priority < ?", queue, priority, s.priorities[i-1])
+		}
+		p.mergeWith("jobs_ready", inQueue+" AND priority = ?", queue, priority)
+	}
+	p.mergeWith("jobs_ready", inQueue+" AND priority < ?", queue, s.priorities[len(s.priorities)-1])
+}
+
+// maxPriorities is the maximum number of priorities that have scans of their own.
+const maxPriorities = 8
+
+// mayMergeReady reports whether ready records are found by their index: if they are few enough
+// to be sorted, or if they belong to one queue and have few priorities, which it sets.
+func (s *selection) mayMergeReady(from textQuerier) (bool, error) {
+	if len(s.queues) == 1 {
+		const next = "SELECT j.priority FROM jobs AS j INDEXED BY jobs_ready" +
+			" WHERE j.place = 4 AND j.queue = (SELECT id FROM queues WHERE name = ?)"
+		var found []int
+		err := from.queryText(fmt.Sprintf("WITH RECURSIVE levels(priority) AS (SELECT ("+next+" ORDER BY j.priority DESC LIMIT 1)"+
+			" UNION ALL SELECT ("+next+" AND j.priority < levels.priority ORDER BY j.priority DESC LIMIT 1)"+
+			" FROM levels WHERE levels.priority IS NOT NULL LIMIT %d) SELECT priority FROM levels WHERE priority IS NOT NULL", maxPriorities+1),
+			func(r *row) error {
+				found = append(found, r.int())
+				return nil
+			}, s.queues[0], s.queues[0])
+		if err != nil {
+			return false, err
+		}
+		if len(found) <= maxPriorities {
+			s.priorities = found
+			return true, nil
+		}
+	}
+	return s.areFew(from, "ready", manyReady)
 }

@@ -49,12 +49,12 @@ func Selections(q driver.Query, newest bool) []string {
 	at := &span{newest: newest, until: instant{Valid: true}, end: instant{Valid: true}}
 	var texts []string
 	if s.path.merged {
-		text, _ := s.path.merge(at)
+		text, _ := s.path.merge(at, maxScanned)
 		texts = append(texts, text)
 	}
 	for i := range s.path.scans {
 		if !s.path.merged {
-			text, _ := s.path.scans[i].bound(at)
+			text, _ := s.path.scans[i].bound(at, maxScanned)
 			texts = append(texts, text)
 		}
 	}

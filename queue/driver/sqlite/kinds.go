@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -21,6 +22,14 @@ func managerText(k driver.Kind) string {
 		return ""
 	}
 	return strconv.Quote(k.Manager) + "/" + strconv.Itoa(k.ManagerVersion)
+}
+
+// typeOfKind returns the job type of a kind that is encoded as kindOf does.
+func typeOfKind(kind string) string {
+	for range 2 { // the version, and the manager, whose text has no such byte
+		kind = kind[:max(0, strings.LastIndexByte(kind, 0x1f))]
+	}
+	return kind
 }
 
 func managerOf(r *driver.Record) string { return managerText(driver.KindOf(r)) }

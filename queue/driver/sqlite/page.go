@@ -94,7 +94,8 @@ func (s *selection) page(from textQuerier, columns string, at *span, limit int, 
 	if err := s.choose(from); err != nil {
 		return "", err
 	}
-	numbers, err := s.path.limitPage(from, at)
+	s.short = s.short && !s.path.all // a scan of all records decides whether choose takes another path
+	numbers, err := s.path.limitPage(from, at, s.path.maxPerScan(limit, s.short))
 	if err != nil {
 		return "", err
 	}

@@ -114,3 +114,55 @@ func allPages(t *testing.T, d *sqlite.Driver, q driver.Query, request driver.Pag
 		}
 	}
 }
+
+// The ready records of a queue are found in their order, whatever their priorities are, and
+// each on one page.
+func TestPagesOfReadyRecordsOfManyPriorities(t *testing.T) {
+	defer sqlite.EndPagesAfter(0)()
+	for _, priorities := range []int{1, 3, 8, 9, 100} {
+		d := open(t, sqlite.Options{Path: newPath(t)})
+		var want []string
+		for i := range 6 {
+			var all []*driver.Record
+			for j := range 1000 {
+				r := newRecord(t, fmt.Sprintf("job-%d-%03d", i, j))
+				r.Priority = (i*1000+j*7)%priorities - 2
+				all, want = append(all, r), append(want, r.JobID())
+			}
+			insert(t, d, all...)
+		}
+		q := driver.Query{Queues: []string{queueName}, States: []amboy.JobState{amboy.StatePending}}
+		for _, newest := range []bool{false, true} {
+			assert.Equal(t, want, allPages(t, d, q, driver.PageRequest{Limit: 700, Newest: newest}), "%d priorities, newest %t", priorities, newest)
+			slices.Reverse(want)
+		}
+	}
+}
+
+// A query for pending jobs of one queue read the scheduled jobs of all queues.
+func TestPendingJobsAreFoundWithoutTheScheduledJobsOfOtherQueues(t *testing.T) {
+	d := open(t, sqlite.Options{Path: newPath(t)})
+	for i := range 6 {
+		var all []*driver.Record
+		for j := range 1000 {
+			r := newRecord(t, fmt.Sprintf("job-%d-%d", i, j))
+			r.TimeInfo.WaitUntil = time.Now().Add(time.Hour)
+			all = append(all, r)
+		}
+		insert(t, d, all...)
+	}
+	for i, due := range []time.Time{{}, time.Now().Add(200 * time.Millisecond)} {
+		r := newRecord(t, fmt.Sprint("small-", i))
+		r.TimeInfo.WaitUntil = due
+		r.Group, r.Name = "small", driver.RecordName("small", r.JobID(), r.RetryInfo)
+		insert(t, d, r)
+	}
+	defer sqlite.EndPagesAfter(0)()
+	pending := driver.Query{Queues: []string{"small"}, States: []amboy.JobState{amboy.StatePending}}
+	require.Eventually(t, func() bool {
+		page, err := d.Find(t.Context(), pending, driver.PageRequest{Limit: 10})
+		require.NoError(t, err)
+		require.Empty(t, page.Next, "one page is enough")
+		return len(page.Records) == 2 // also the one that was scheduled, and is due now
+	}, 10*time.Second, 10*time.Millisecond)
+}

@@ -82,10 +82,19 @@ type selection struct {
 	// stale is the current time if records are selected that expired before they were
 	// claimed.
 	stale instant
+	// dueBy is the current time if scheduled records are selected only if they are due.
+	dueBy  instant
+	fewDue bool // whether few records are due
+	// priorities are the priorities of the ready records of the only queue, the highest
+	// first; none if they are unknown or too many.
+	priorities []int
 	// path is the access path; nil before the first page. tried is true once another one was
 	// considered after a page.
 	path  *accessPath
 	tried bool
+	// short is true if the next page scans few rows, because the first rows are probably the
+	// wanted records.
+	short bool
 }
 
 // inQueues selects by the names of queues. The plus keeps SQLite from using an index that
@@ -186,6 +195,9 @@ func (s *selection) addStates(states []amboy.JobState, now int64) {
 				s.places = append(s.places, p)
 			}
 		}
+	}
+	if slices.Contains(states, amboy.StatePending) && !slices.Contains(states, amboy.StateScheduled) {
+		s.dueBy = instant{Int64: now, Valid: true}
 	}
 	s.terms = append(s.terms, "("+strings.Join(terms, " OR ")+")")
 	if slices.Contains(s.places, succeeded) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // reader reads the file concurrently with the writer.
@@ -117,6 +118,21 @@ const (
 	readQueues     = `SELECT ` + queueColumns + ` FROM queues ORDER BY name`
 	readUnfinished = `SELECT name FROM queues
 		WHERE waiting + scheduled + postponed + scope_blocked + ready + parked + running + retrying > 0 ORDER BY name`
+	// The index has the kinds of the ready records of a queue next to each other.
+	countReadyTypes = `SELECT q.name, j.kind, j.n FROM (SELECT queue, kind, count(*) AS n FROM jobs INDEXED BY jobs_kind
+		WHERE place = 4 GROUP BY queue, kind) AS j JOIN queues AS q ON q.id = j.queue`
+	// The priorities of the ready records of a queue, and the first record of each.
+	readOldestReady = `WITH RECURSIVE heads (priority) AS (
+			SELECT (SELECT priority FROM jobs INDEXED BY jobs_ready WHERE place = 4
+				AND queue = (SELECT id FROM queues WHERE name = ?1) ORDER BY priority DESC LIMIT 1)
+			UNION ALL SELECT (SELECT priority FROM jobs AS j INDEXED BY jobs_ready WHERE place = 4
+				AND queue = (SELECT id FROM queues WHERE name = ?1) AND j.priority < heads.priority ORDER BY priority DESC LIMIT 1)
+			FROM heads WHERE priority IS NOT NULL LIMIT 100)
+		SELECT j.created, j.wait_until FROM heads CROSS JOIN jobs AS j ON j.seq = (SELECT seq FROM jobs INDEXED BY jobs_ready
+			WHERE place = 4 AND queue = (SELECT id FROM queues WHERE name = ?1) AND priority = heads.priority ORDER BY seq LIMIT 1)
+		WHERE heads.priority IS NOT NULL`
+	countOtherTypes = `SELECT q.name, j.type, j.place, j.n FROM (SELECT queue, type, place, count(*) AS n FROM jobs INDEXED BY jobs_place
+		WHERE place IN (0, 1, 2, 3, 5, 6, 7) AND place NOT IN (4, 8) GROUP BY queue, type, place) AS j JOIN queues AS q ON q.id = j.queue`
 	readLeases    = `SELECT seq, lease_count, lease_until, mod_time FROM jobs WHERE place = 6 AND place NOT IN (4, 8)`
 	readLateWait  = `SELECT 1 FROM jobs WHERE due IS NOT NULL AND since > ? LIMIT 1`
 	readCancelled = `SELECT (SELECT name FROM queues WHERE id = jobs.queue), name, owner, lease_count FROM jobs
@@ -215,9 +231,10 @@ func (d *Driver) find(ctx context.Context, q driver.Query, page driver.PageReque
 	if err != nil {
 		return nil, "", err
 	}
-	for begun := time.Now(); ; {
+	s.short = page.After == ""
+	for begun := time.Now(); ; s.short = false {
 		next, err = s.page(reading{d.reads, ctx}, readColumns, at, page.Limit-len(found), collect(&found))
-		if err != nil || next == "" || len(found) == page.Limit || time.Since(begun) > findTime {
+		if err != nil || next == "" || len(found) == page.Limit || !s.short && time.Since(begun) > findTime {
 			return found, next, err
 		}
 	}
@@ -279,11 +296,12 @@ const queueColumns = `name, paused, draining, max_running, waiting, scheduled, p
 // queueInfo reads the queueColumns.
 func (r *row) queueInfo() driver.QueueInfo {
 	info := driver.QueueInfo{Name: r.text(), Control: r.control()}
-	blocked, scheduled := r.int(), r.int()
-	blocked += r.int() + r.int()
+	waiting, scheduled, postponed, scopeBlocked, ready, parked := r.int(), r.int(), r.int(), r.int(), r.int(), r.int()
+	info.Scheduled, info.Parked = scheduled, parked
+	blocked := waiting + postponed + scopeBlocked
 	stats := amboy.QueueStats{
 		Blocked:  blocked,
-		Pending:  blocked + scheduled + r.int() + r.int(),
+		Pending:  blocked + scheduled + ready + parked,
 		Running:  r.int(),
 		Retrying: r.int(),
 	}
@@ -329,6 +347,46 @@ func (d *Driver) Queues(ctx context.Context) (all []driver.QueueInfo, err error)
 		return nil, fmt.Errorf("describing the queues: %w", err)
 	}
 	return all, nil
+}
+
+// CountTypes implements driver.Driver. It scans an index of the ready records, and reads the
+// other records that have not ended, each in one statement.
+func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
+	counts := schedule.TypeCounts{}
+	err := d.reads.query(ctx, countReadyTypes, func(r *row) error {
+		counts.Add(r.text(), typeOfKind(r.text()), schedule.Ready, r.int())
+		return nil
+	})
+	if err == nil {
+		err = d.reads.query(ctx, countOtherTypes, func(r *row) error {
+			queue, jobType, at := r.text(), r.text(), r.int()
+			counts.Add(queue, jobType, schedulePlaces[at], r.int())
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("counting records by type: %w", err)
+	}
+	return counts.Sorted(), nil
+}
+
+// OldestReady implements driver.Driver. It compares the first records of the 100 highest
+// priorities of a queue.
+func (d *Driver) OldestReady(ctx context.Context, queues []string) (map[string]time.Time, error) {
+	oldest := map[string]time.Time{}
+	for _, name := range queues {
+		err := d.reads.query(ctx, readOldestReady, func(r *row) error {
+			since := driver.ReadySince(amboy.JobTimeInfo{Created: timeOf(r.time()), WaitUntil: timeOf(r.time())})
+			if first, found := oldest[name]; !found || since.Before(first) {
+				oldest[name] = since
+			}
+			return nil
+		}, name)
+		if err != nil {
+			return nil, fmt.Errorf("finding the oldest ready record of queue %q: %w", name, err)
+		}
+	}
+	return oldest, nil
 }
 
 // Unfinished implements driver.Driver. Its cost does not depend on the number of

@@ -309,6 +309,22 @@ func (e *NewerSchemaError) Error() string {
 // Unwrap returns ErrNewerSchema.
 func (e *NewerSchemaError) Unwrap() error { return ErrNewerSchema }
 
+// CheckSchema implements driver.SchemaChecker.
+func (d *Driver) CheckSchema(ctx context.Context) error {
+	found := 0
+	err := d.reads.query(ctx, "SELECT user_version FROM pragma_user_version", func(r *row) error {
+		found = r.int()
+		return nil
+	})
+	if err == nil {
+		err = checkSchema(found, d.writer.schema)
+	}
+	if err != nil {
+		return fmt.Errorf("checking the schema: %w", err)
+	}
+	return nil
+}
+
 // checkSchema returns an error unless the schema of an open file is still that with which it
 // was opened.
 func checkSchema(found, opened int) error {

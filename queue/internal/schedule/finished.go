@@ -44,7 +44,7 @@ func (s *Schedule[J]) end(e *Entry[J]) {
 // Remove removes a Finished entry.
 func (s *Schedule[J]) Remove(e *Entry[J]) {
 	s.finished.remove(e)
-	s.counts[Finished]--
+	s.tallyOut(e)
 	if s.byID[e.ID] == e {
 		delete(s.byID, e.ID)
 	}

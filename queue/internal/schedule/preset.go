@@ -26,8 +26,8 @@ func (s *Schedule[J]) AddAt(place Place, e *Entry[J], succeeded bool, now time.T
 	s.lastSeq++
 	e.seq = s.lastSeq
 	e.dispatch = e.dispatchScopes()
-	e.place, e.succeeded = place, succeeded
-	s.counts[place]++
+	e.succeeded = succeeded
+	s.tallyIn(e, place)
 	s.link(e)
 	if place == Finished {
 		s.unlink(e, now)

@@ -10,6 +10,7 @@ package schedule
 import (
 	"fmt"
 	"time"
+	"unique"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
@@ -53,6 +54,8 @@ type Entry[J any] struct {
 	Job J
 	// ID is the job's ID.
 	ID string
+	// Type is the name of the job's type, for CountTypes. A handle keeps entries small.
+	Type unique.Handle[string]
 	// Priority is the job's priority, larger first.
 	Priority int
 	// WaitUntil is when the job is due; zero for now. DispatchBy is when it expires; zero
@@ -168,6 +171,7 @@ type Schedule[J any] struct {
 
 	byID     map[string]*Entry[J]
 	counts   [places]int
+	types    map[unique.Handle[string]]*typeTally
 	ended    int
 	lastSeq  uint64
 	ready    heap[J]
@@ -185,6 +189,8 @@ type Schedule[J any] struct {
 	settling     bool
 	settleAtOnce int // set by tests; 0 for the constant of that name
 	examined     int // the number of groups that were examined, for tests
+	// latestTally is that of the latest entry; nil if it is not known.
+	latestTally *typeTally
 	// latestSince is not before the Since of any entry.
 	latestSince time.Time
 }
@@ -219,8 +225,7 @@ func (s *Schedule[J]) add(e *Entry[J], now time.Time) error {
 	s.lastSeq++
 	e.seq = s.lastSeq
 	e.dispatch = e.dispatchScopes()
-	e.place = Waiting
-	s.counts[Waiting]++
+	s.tallyIn(e, Waiting)
 	s.watchDeadline(e)
 	s.link(e)
 	if !e.open() {
@@ -275,6 +280,12 @@ func (s *Schedule[J]) Ready() int { return s.counts[Ready] }
 
 // Retrying returns the number of entries that await their next attempt.
 func (s *Schedule[J]) Retrying() int { return s.counts[Retrying] }
+
+// Scheduled returns the number of entries whose time has not come.
+func (s *Schedule[J]) Scheduled() int { return s.counts[Scheduled] }
+
+// Parked returns the number of entries that were set aside.
+func (s *Schedule[J]) Parked() int { return s.counts[Parked] }
 
 // Unstarted returns the number of entries in each place before Running. If it is the same
 // after an entry has ended, no other entry became Ready or got a time at which it will be.
@@ -403,8 +414,7 @@ func (s *Schedule[J]) Replace(e, next *Entry[J], now time.Time) error {
 	s.setSince(next, next.Since)
 	s.passKey(e, next)
 	s.byID[e.ID] = next
-	next.place = Waiting
-	s.counts[Waiting]++
+	s.tallyIn(next, Waiting)
 	s.watchDeadline(next)
 	s.free(e, without(e.EnqueueScopes, next.EnqueueScopes))
 	if !next.open() {
@@ -494,6 +504,9 @@ func (s *Schedule[J]) leave(e *Entry[J]) {
 func (s *Schedule[J]) setPlace(e *Entry[J], p Place) {
 	s.counts[e.place]--
 	s.counts[p]++
+	tally := s.tally(e.Type)
+	tally.counts[e.place]--
+	tally.counts[p]++
 	e.place = p
 }
 

@@ -1,0 +1,159 @@
+package schedule
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"unique"
+
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// typeTally counts the entries of one type in each place.
+type typeTally struct {
+	jobType unique.Handle[string]
+	counts  [places]int
+	entries int
+}
+
+// tally returns the tally of a type.
+func (s *Schedule[J]) tally(jobType unique.Handle[string]) *typeTally {
+	if t := s.latestTally; t != nil && t.jobType == jobType {
+		return t
+	}
+	t := s.types[jobType]
+	if t == nil {
+		if s.types == nil {
+			s.types = map[unique.Handle[string]]*typeTally{}
+		}
+		t = &typeTally{jobType: jobType}
+		s.types[jobType] = t
+	}
+	s.latestTally = t
+	return t
+}
+
+// nameOf returns the name of a type; empty if none was set.
+func nameOf(jobType unique.Handle[string]) string {
+	if jobType == (unique.Handle[string]{}) {
+		return ""
+	}
+	return jobType.Value()
+}
+
+// tallyIn counts an entry that comes to a Schedule.
+func (s *Schedule[J]) tallyIn(e *Entry[J], p Place) {
+	e.place = p
+	s.counts[p]++
+	t := s.tally(e.Type)
+	t.counts[p]++
+	t.entries++
+}
+
+// tallyOut stops counting an entry that leaves a Schedule.
+func (s *Schedule[J]) tallyOut(e *Entry[J]) {
+	s.counts[e.place]--
+	t := s.tally(e.Type)
+	t.counts[e.place]--
+	t.entries--
+	if t.entries == 0 {
+		delete(s.types, e.Type)
+		s.latestTally = nil
+	}
+}
+
+// SetType changes the type of an entry.
+func (s *Schedule[J]) SetType(e *Entry[J], jobType string) {
+	if nameOf(e.Type) == jobType {
+		return
+	}
+	s.tallyOut(e)
+	e.Type = unique.Make(jobType)
+	s.tallyIn(e, e.place)
+}
+
+// CountTypes adds the entries that have not finished to a count. Its cost depends on the number
+// of types, not of entries.
+func (s *Schedule[J]) CountTypes(queue string, to TypeCounts) {
+	for jobType, t := range s.types {
+		for p, n := range t.counts {
+			to.Add(queue, nameOf(jobType), Place(p), n)
+		}
+	}
+}
+
+// maxExamined is the maximum number of entries that OldestReady examines.
+const maxExamined = 2000
+
+// OldestReady returns the first Ready entry of the arrived entries, or nil if no entry is Ready.
+// If too many entries that are not Ready arrived before, it returns one that Next would return
+// first.
+func (s *Schedule[J]) OldestReady(arrived iter.Seq[*Entry[J]]) *Entry[J] {
+	if s.counts[Ready] == 0 {
+		return nil
+	}
+	examined := 0
+	for e := range arrived {
+		if e.place == Ready {
+			return e
+		}
+		examined++
+		if examined == maxExamined {
+			break
+		}
+	}
+	var oldest *Entry[J]
+	if first, ok := s.ready.peek(); ok {
+		oldest = first.entry
+	}
+	for _, lane := range s.lanes {
+		if first, ok := lane.peek(); ok && (oldest == nil || first.entry.seq < oldest.seq) {
+			oldest = first.entry
+		}
+	}
+	return oldest
+}
+
+// TypeCounts adds up jobs by queue and type.
+type TypeCounts map[typeKey]*driver.TypeCount
+
+type typeKey struct{ queue, jobType string }
+
+// Add counts n jobs in a place. Finished jobs are left out.
+func (c TypeCounts) Add(queue, jobType string, p Place, n int) {
+	if p == Finished || n == 0 {
+		return
+	}
+	count := c[typeKey{queue, jobType}]
+	if count == nil {
+		count = &driver.TypeCount{Queue: queue, Type: jobType}
+		c[typeKey{queue, jobType}] = count
+	}
+	switch p {
+	case Waiting, Postponed, ScopeBlocked:
+		count.Blocked += n
+	case Scheduled:
+		count.Scheduled += n
+	case Ready:
+		count.Ready += n
+	case Parked:
+		count.Parked += n
+	case Running:
+		count.Running += n
+	case Retrying:
+		count.Retrying += n
+	case Finished:
+	}
+}
+
+// Sorted returns the counts sorted by queue and type.
+func (c TypeCounts) Sorted() []driver.TypeCount {
+	all := make([]driver.TypeCount, 0, len(c))
+	for _, count := range c {
+		all = append(all, *count)
+	}
+	slices.SortFunc(all, func(a, b driver.TypeCount) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type))
+	})
+	return all
+}

@@ -1,0 +1,229 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/activity"
+	"github.com/mongodb/amboy/internal/suspension"
+)
+
+// ProcessMeasures is what this process has done for the queues of a Store since it opened
+// them. Counts do not decrease while a queue or group is open. All are 0, except Workers,
+// Running and Attempts, if jobs are held by reference: they have no leases.
+type ProcessMeasures struct {
+	// Workers is the number of jobs that can run at once in the started queues of this
+	// process; 0 if their runners do not report it. Running is the number of jobs that do.
+	Workers, Running int
+	// Claims counts the calls that claim jobs, FailedClaims the failed ones, and ClaimedJobs
+	// the jobs that were claimed.
+	Claims, FailedClaims, ClaimedJobs uint64
+	// Renewals counts the calls that renew leases. LateRenewals counts the calls that failed
+	// or took longer than a quarter of the lease time, after which the next one is due.
+	Renewals, LateRenewals uint64
+	// Fenced counts the runs that were canceled because their lease was not renewed in
+	// time. Taken counts the runs that were canceled because the store gave their lease to
+	// another process, or because an operator ended the job.
+	Fenced, Taken uint64
+	// Interruptions counts the running jobs that this process took back from processes that
+	// had stopped renewing their leases.
+	Interruptions uint64
+	// Parked counts the jobs that this process parked by itself: jobs that can't be decoded
+	// or were interrupted too often.
+	Parked uint64
+	// Attempts are the attempts that ended, by queue and type, in the order in which the
+	// first of each ended. There are at most 500; further queues and types share one whose
+	// queue and type are empty.
+	Attempts []activity.Total
+}
+
+// Measure returns what this process has done for the queues of the store. A queue of a
+// driver group has the measures of all queues of the group in this process. It does not
+// read the store.
+func (s *Store) Measure() ProcessMeasures {
+	if s.measure == nil {
+		return ProcessMeasures{}
+	}
+	return s.measure()
+}
+
+// meter counts what an engine does.
+type meter struct {
+	claims, failedClaims, claimedJobs atomic.Uint64
+	renewals, lateRenewals            atomic.Uint64
+	fenced, taken                     atomic.Uint64
+	interruptions, parked             atomic.Uint64
+}
+
+func (m *meter) claimed(jobs int, err error) {
+	m.claims.Add(1)
+	m.claimedJobs.Add(uint64(jobs))
+	if err != nil {
+		m.failedClaims.Add(1)
+	}
+}
+
+func (m *meter) renewed(late bool) {
+	m.renewals.Add(1)
+	if late {
+		m.lateRenewals.Add(1)
+	}
+}
+
+// canceled counts a run whose context ended because of its lease.
+func (m *meter) canceled(cause error, taken bool) {
+	switch {
+	case cause != amboy.ErrLeaseLost: //nolint:errorlint // It is never wrapped here.
+	case taken:
+		m.taken.Add(1)
+	default:
+		m.fenced.Add(1)
+	}
+}
+
+// sinceStart is the time since the engine started, including the time for which the machine
+// was suspended. Unlike instant it does not count as a decision of the core.
+func (e *engine) sinceStart() time.Duration {
+	if e.manual {
+		return e.now().Sub(e.started)
+	}
+	return time.Since(e.started) + suspension.Total() - e.asleepBefore
+}
+
+func (e *engine) measure() ProcessMeasures {
+	m := ProcessMeasures{
+		Claims: e.meter.claims.Load(), FailedClaims: e.meter.failedClaims.Load(), ClaimedJobs: e.meter.claimedJobs.Load(),
+		Renewals: e.meter.renewals.Load(), LateRenewals: e.meter.lateRenewals.Load(),
+		Fenced: e.meter.fenced.Load(), Taken: e.meter.taken.Load(),
+		Interruptions: e.meter.interruptions.Load(), Parked: e.meter.parked.Load(),
+		Attempts: e.activity.Totals(),
+	}
+	e.coreMu.Lock()
+	m.Running = len(e.runs)
+	e.coreMu.Unlock()
+	e.mu.Lock()
+	open := make([]*driverQueue, 0, len(e.queues))
+	for _, q := range e.queues {
+		open = append(open, q)
+	}
+	e.mu.Unlock()
+	for _, q := range open {
+		if q.isStarted() {
+			m.Workers += q.numWorkers()
+		}
+	}
+	if e.maxRunning > 0 { // also if no queue of the group is open, and one can be opened
+		m.Workers = e.maxRunning
+	}
+	return m
+}
+
+// add adds the measures of other queues of this process.
+func (m *ProcessMeasures) add(other ProcessMeasures) {
+	m.Workers += other.Workers
+	m.Running += other.Running
+	m.Claims += other.Claims
+	m.FailedClaims += other.FailedClaims
+	m.ClaimedJobs += other.ClaimedJobs
+	m.Renewals += other.Renewals
+	m.LateRenewals += other.LateRenewals
+	m.Fenced += other.Fenced
+	m.Taken += other.Taken
+	m.Interruptions += other.Interruptions
+	m.Parked += other.Parked
+	m.Attempts = append(m.Attempts, other.Attempts...)
+}
+
+func measureEngines(engines []*engine) (sum ProcessMeasures) {
+	for _, e := range engines {
+		sum.add(e.measure())
+	}
+	return sum
+}
+
+func (q *local) measure() ProcessMeasures {
+	m := ProcessMeasures{Attempts: q.announcer.activity.Totals()}
+	if q.isStarted() {
+		m.Workers = q.numWorkers()
+	}
+	q.mu.Lock()
+	m.Running = q.schedule.Running()
+	q.mu.Unlock()
+	return m
+}
+
+// groupMeter adds up the measures of the queues of a local group. It keeps the
+// measures of closed queues, so that counts do not decrease. What such a queue did after it
+// was last measured is not counted.
+type groupMeter struct {
+	mu   sync.Mutex
+	last map[amboy.Queue]ProcessMeasures
+	gone ProcessMeasures
+	// place is the index of a queue and a type in Attempts, the same in every result.
+	place map[attemptKey]int
+}
+
+type attemptKey struct{ queue, jobType string }
+
+func (g *queueGroup) measure() ProcessMeasures {
+	m := &g.meter
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := map[amboy.Queue]ProcessMeasures{}
+	open := g.OpenQueues()
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		if s, ok := StoreOf(open[name]); ok {
+			measures := s.Measure()
+			for n := range measures.Attempts {
+				measures.Attempts[n].Queue = name
+			}
+			last[open[name]] = measures
+		}
+	}
+	for q, measures := range m.last {
+		if _, isOpen := last[q]; !isOpen {
+			measures.Workers, measures.Running = 0, 0
+			m.gone.add(measures)
+			m.gone.Attempts = m.merged(m.gone.Attempts)
+		}
+	}
+	m.last = last
+	sum := ProcessMeasures{}
+	sum.add(m.gone)
+	for _, measures := range last {
+		sum.add(measures)
+	}
+	sum.Attempts = m.merged(sum.Attempts)
+	return sum
+}
+
+// merged returns the totals with one for each queue and type. If there are
+// activity.MaxRows, further ones share the one whose queue and type are empty.
+func (m *groupMeter) merged(totals []activity.Total) []activity.Total {
+	if m.place == nil {
+		m.place = map[attemptKey]int{{}: 0}
+	}
+	sums := make([]activity.Total, len(m.place), len(m.place)+len(totals))
+	for _, t := range totals {
+		key := attemptKey{t.Queue, t.Type}
+		n, found := m.place[key]
+		switch {
+		case found:
+		case len(m.place) >= activity.MaxRows:
+			n = 0
+		default:
+			n = len(sums)
+			m.place[key] = n
+			sums = append(sums, activity.Total{})
+		}
+		sums[n].Add(t)
+	}
+	for key, n := range m.place {
+		sums[n].Queue, sums[n].Type = key.queue, key.jobType
+	}
+	return sums
+}
