@@ -68,7 +68,7 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 	end := &queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease}
 	switch {
 	case ack.Complete != nil:
-		end.Result = ack.Complete.Result
+		end.Result = ack.Complete.result()
 	case ack.Fail != nil:
 		end.Failure, end.RetryIn = ack.Fail.err(), ack.Fail.RetryIn
 	case ack.Release != nil:

@@ -260,6 +260,7 @@ func (d *Dispatcher) claim(ctx context.Context, req LeaseRequest) (jobs []Job, n
 		return nil, time.Time{}, err
 	}
 	d.cover(call, jobs)
+	d.lengthen(call, req, jobs)
 	return jobs, next, nil
 }
 
@@ -317,6 +318,31 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 		if err != nil {
 			logging.Error(ctx, d.failure("could not renew a lease that ends with the time to run", j.Queue, j.ID, err))
 		}
+	}
+}
+
+// lengthen renews the leases that must last longer than the request says.
+func (d *Dispatcher) lengthen(ctx context.Context, req LeaseRequest, jobs []Job) {
+	if req.LeaseOf == nil {
+		return
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		length := min(req.LeaseOf(*j), MaxLease)
+		if length <= req.Lease {
+			continue
+		}
+		l, err := j.Token.decode()
+		if err == nil {
+			_, err = d.leases.Extend(ctx, []driver.Lease{l.Lease}, length)
+		}
+		if err != nil {
+			logging.Error(ctx, d.failure("could not lengthen a lease", j.Queue, j.ID, err))
+			continue
+		}
+		l.length = length
+		j.Token, j.LeaseEnds = l.token(), time.Now().Add(length)
+		d.held.renew(l, j.LeaseEnds)
 	}
 }
 

@@ -74,6 +74,10 @@ type LeaseRequest struct {
 	Lease time.Duration
 	// Worker names the worker for operators. It may be empty.
 	Worker string
+	// LeaseOf returns how long the lease of a job lasts, if it must last longer than Lease; it
+	// is at most MaxLease. It is for workers that can't renew their leases. It must not block.
+	// Default: nil, for Lease.
+	LeaseOf func(Job) time.Duration
 }
 
 // Validate sets the defaults. It returns an *InvalidError for each field that is missing or
@@ -162,6 +166,9 @@ type Ack struct {
 type Complete struct {
 	// Result is the result, a JSON value; empty for none.
 	Result json.RawMessage
+	// Bytes is a result that is not JSON, at most amboy.MaxResultBytes long; nil for none. It
+	// must be nil if Result is not empty. ResultBytes reads it.
+	Bytes []byte
 }
 
 // Fail ends an attempt as failed.
@@ -217,6 +224,10 @@ func (a *Ack) validate(maxPayload int) error {
 
 func (c *Complete) validate() error {
 	switch {
+	case c.Bytes != nil && len(c.Result) > 0:
+		return invalid("result", "both", "must be JSON or bytes")
+	case len(c.Bytes) > amboy.MaxResultBytes:
+		return invalid("result", len(c.Bytes), fmt.Sprintf("must be at most %d bytes long", amboy.MaxResultBytes))
 	case len(c.Result) > amboy.MaxResultBytes:
 		return invalid("result", len(c.Result), fmt.Sprintf("must be at most %d bytes long", amboy.MaxResultBytes))
 	case len(c.Result) > 0 && !json.Valid(c.Result):
