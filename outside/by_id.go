@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // ErrEnded is wrapped by the error of End for a job that has ended already.
@@ -35,15 +37,11 @@ func (d *Dispatcher) endByID(ctx context.Context, queueName, id string, ack Ack)
 	if err != nil {
 		return err
 	}
-	var end queue.LeaseEnd
-	switch {
-	case ack.Complete != nil:
-		end.Result = ack.Complete.result()
-	case ack.Fail != nil:
-		end.Failure, end.RetryIn = ack.Fail.err(), ack.Fail.RetryIn
-	default:
+	if ack.Complete == nil && ack.Fail == nil {
 		return invalid("acknowledgement", "release or checkpoint", "must be complete or fail")
 	}
+	var end queue.LeaseEnd
+	ack.end(&end)
 	leave, err := d.enter()
 	if err != nil {
 		return err
@@ -56,16 +54,13 @@ func (d *Dispatcher) endByID(ctx context.Context, queueName, id string, ack Ack)
 	return err
 }
 
-// TokenOf returns the token of the lease that a job has now. It returns false if no outside
-// worker has the job. The error is a job not found if it does not exist.
-func (d *Dispatcher) TokenOf(ctx context.Context, queueName, id string) (token Token, leased bool, err error) {
-	r, err := d.leases.Get(ctx, queueName, id)
-	if err != nil {
-		return "", false, fmt.Errorf("reading the lease of job %q of queue %q: %w", id, queueName, err)
+// TokenOf returns the token of the lease that a stored job shows. It returns false if no
+// outside worker has the job.
+func TokenOf(r *driver.Record) (Token, bool) {
+	if !r.Status.InProgress || !strings.HasPrefix(r.Status.Owner, queue.OutsideOwner) {
+		return "", false
 	}
-	token = leaseOfRecord(r).token()
-	_, err = d.leaseOf(token)
-	return token, err == nil && r.Status.InProgress, nil //nolint:nilerr // The lease of another worker has no token.
+	return lease{Lease: driver.LeaseOf(r), jobID: r.JobID(), length: DefaultLease}.token(), true
 }
 
 // SetMetadata sets an entry of the metadata of a leased job, which must exist. The error
@@ -85,24 +80,20 @@ func (d *Dispatcher) SetMetadata(ctx context.Context, t Token, key, value string
 // bytesField is the field of the stored form of a result that is not text.
 const bytesField = "bytes"
 
-// result returns the result as it is stored. Bytes that are text become a JSON string, so
-// that others can read them, and any other bytes an object with base64.
-func (c *Complete) result() json.RawMessage {
-	if c.Bytes == nil {
-		return c.Result
+// storedBytes returns the stored form of a result of bytes. Text becomes a JSON string, so
+// that others can read it, and any other bytes an object with base64.
+func storedBytes(content []byte) json.RawMessage {
+	if utf8.Valid(content) {
+		text, err := json.Marshal(string(content))
+		if err == nil && len(text) <= amboy.MaxResultBytes {
+			return text
+		}
 	}
-	encoded, err := json.Marshal(map[string][]byte{bytesField: c.Bytes})
+	encoded, err := json.Marshal(map[string][]byte{bytesField: content})
 	if err != nil {
 		panic(err) // bytes can always be encoded
 	}
-	if !utf8.Valid(c.Bytes) {
-		return encoded
-	}
-	text, err := json.Marshal(string(c.Bytes))
-	if err != nil || len(text) > len(encoded) && len(text) > amboy.MaxResultBytes {
-		return encoded
-	}
-	return text
+	return encoded
 }
 
 // ResultBytes returns the result of a job that has ended: the bytes of Complete.Bytes, or

@@ -292,7 +292,8 @@ func (d *Dispatcher) given(g queue.LeasedJob, payload job.Payload, length time.D
 	given := Job{
 		Token: l.token(), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
 		Attempt: retry.CurrentAttempt, MaxAttempts: attempts, Payload: payload,
-		LeaseEnds: taken.Add(length), RunBy: l.runBy, Created: times.Created, Priority: amboy.PriorityOf(g.Job),
+		Interruptions: g.Record.Status.Interruptions.Total(),
+		LeaseEnds:     taken.Add(length), RunBy: l.runBy, Created: times.Created, Priority: amboy.PriorityOf(g.Job),
 		Tags: amboy.TagsOf(g.Job), Metadata: amboy.MetadataOf(g.Job),
 	}
 	d.held.add(l, taken, times.MaxTime, g.Record.Progress)

@@ -43,11 +43,6 @@ type lease struct {
 	runBy time.Time
 }
 
-// leaseOfRecord returns the lease that a record shows.
-func leaseOfRecord(r *driver.Record) lease {
-	return lease{Lease: driver.LeaseOf(r), jobID: r.JobID(), length: DefaultLease}
-}
-
 // tokenVersion is the first byte of a token.
 const tokenVersion = 1
 

@@ -135,6 +135,8 @@ type Job struct {
 	Version int
 	// Attempt numbers the attempt, from 0. MaxAttempts is the total number of attempts.
 	Attempt, MaxAttempts int
+	// Interruptions is how often the attempt was interrupted: how often its lease ran out.
+	Interruptions int
 	// Payload is what to do.
 	Payload job.Payload
 	// LeaseEnds is when the lease runs out unless it is renewed.
@@ -181,6 +183,9 @@ type Fail struct {
 	Permanent bool
 	// RetryIn is how long the next attempt waits; nil for what the job's retry policy says.
 	RetryIn *time.Duration
+	// Bytes are kept as the result of the job if it has failed for good; nil for none. They
+	// are limited and read as Complete.Bytes.
+	Bytes []byte
 }
 
 // Release hands a job back.
@@ -241,6 +246,8 @@ func (f *Fail) validate() error {
 	switch {
 	case f.Error == "" || len(f.Error) > MaxErrorBytes:
 		return invalid("error", f.Error, fmt.Sprintf("must be from 1 to %d bytes long", MaxErrorBytes))
+	case len(f.Bytes) > amboy.MaxResultBytes:
+		return invalid("result", len(f.Bytes), fmt.Sprintf("must be at most %d bytes long", amboy.MaxResultBytes))
 	case len(f.Stack) > MaxStackBytes:
 		return invalid("stack", len(f.Stack), fmt.Sprintf("must be at most %d bytes long", MaxStackBytes))
 	case f.RetryIn != nil && (*f.RetryIn < 0 || *f.RetryIn > MaxDelay):

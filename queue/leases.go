@@ -280,7 +280,8 @@ type LeaseEnd struct {
 	// JobID is the ID of the job.
 	JobID string
 	Lease driver.Lease
-	// Result is the job's result, as JSON; empty for none. It is ignored if the run failed.
+	// Result is the job's result, as JSON; empty for none. If the run failed, it is kept
+	// unless the job is retried.
 	Result json.RawMessage
 	// Failure is why the run failed; nil if it succeeded. The attempt is retried if the job
 	// allows it, unless amboy.IsNonRetryable is true for the failure.
@@ -433,7 +434,8 @@ func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Recor
 		if delayed, ok := j.(interface{ RetryIn(time.Duration) }); ok && end.RetryIn != nil {
 			delayed.RetryIn(*end.RetryIn)
 		}
-	case len(end.Result) > 0:
+	}
+	if len(end.Result) > 0 && err == nil && end.HandBack == nil {
 		err = job.SetResultJSON(j, end.Result)
 		if err != nil {
 			return nil, err
