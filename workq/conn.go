@@ -290,12 +290,17 @@ func (c *conn) write(out []byte) error {
 }
 
 // wait calls do, which may wait for long, with a context that ends when the server is closed
-// or the client has gone. gone reports whether the client has gone.
+// or the client has gone. gone reports whether the client has gone; then do may not have
+// been called.
 func (c *conn) wait(do func(context.Context)) (gone bool) {
 	c.letGo()
-	if c.hasAhead || c.readBy(time.Time{}) != nil { // the client is there, or the server is being closed
+	err := c.readBy(time.Time{})
+	switch {
+	case c.hasAhead || errors.Is(err, ErrClosed): // the client was there, or do returns at once
 		do(c.server.open)
 		return false
+	case err != nil:
+		return true
 	}
 	ctx, cancel := context.WithCancel(c.server.open)
 	defer cancel()

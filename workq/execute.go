@@ -282,7 +282,7 @@ func (c *conn) lease(cmd *command) (out []byte, err error) {
 	lease := func(ctx context.Context) { out, err = s.lease(ctx, req, until) }
 	if r.wait == 0 {
 		lease(s.open)
-	} else if c.wait(lease) && err != nil {
+	} else if c.wait(lease) && out == nil {
 		return nil, errGone
 	}
 	return out, err

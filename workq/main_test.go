@@ -162,7 +162,9 @@ func (f *fixture) close() {
 	f.closed = true
 	ctx := context.Background()
 	require.NoError(f, f.server.Close(ctx))
-	require.NoError(f, <-f.served)
+	if err := <-f.served; !errors.Is(err, workq.ErrClosed) { // it may not have begun
+		require.NoError(f, err)
+	}
 	require.NoError(f, f.dispatcher.Close(ctx))
 	require.NoError(f, f.group.Close(ctx))
 }
