@@ -170,6 +170,6 @@ func ExampleResultBytes() {
 
 	ended, _ := q.Get(ctx, "one")
 	result, ok := outside.ResultBytes(ended)
-	fmt.Println(result, ok)
-	// Output: [255 0] true
+	fmt.Printf("%x %t\n", result, ok)
+	// Output: ff00 true
 }

@@ -44,8 +44,9 @@ func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err e
 	defer recoverTo(&err)
 	if f == amboy.JSON {
 		if own, ok := v.(outsideform.Form); ok {
-			raw, err := own.StoredForm()
-			return Body{isJSON: true, raw: raw}, err
+			body.isJSON = true
+			body.raw, err = own.StoredForm()
+			return body, err
 		}
 		return encodeJSON(v)
 	}

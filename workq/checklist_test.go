@@ -185,8 +185,10 @@ func TestLine06EveryErrorLineIsProduced(t *testing.T) {
 	inFakeTime(t, noOptions, func(f *fixture) {
 		c := f.connect()
 		// The lines about fields and sizes are produced by the test of line 5.
-		for _, line := range []string{result(1, 0), complete(1, ""), fail(1, ""), "delete " + id(1) + "\r\n", "inspect job " + id(1) + "\r\n",
-			"inspect queue q\r\n", "inspect jobs q 0 1\r\n", "inspect scheduled-jobs q 0 1\r\n"} {
+		for _, line := range []string{
+			result(1, 0), complete(1, ""), fail(1, ""), "delete " + id(1) + "\r\n", "inspect job " + id(1) + "\r\n",
+			"inspect queue q\r\n", "inspect jobs q 0 1\r\n", "inspect scheduled-jobs q 0 1\r\n",
+		} {
 			c.do(line, missing)
 		}
 		c.do("lease q 10\r\n", timeout)
@@ -194,16 +196,18 @@ func TestLine06EveryErrorLineIsProduced(t *testing.T) {
 		for _, line := range []string{"\r\n", " add\r\n", "ADD\r\n", "quit\r\n", "inspect nothing\r\n", "add1 x\r\n"} {
 			c.do(line, unknown)
 		}
-		for _, line := range []string{"add\r\n", "add 1 2 3 4\r\n", "add 1 2 3 4 5 6\r\n", "schedule 1 2 3 4 5\r\n", "run 1 2 3 4\r\n", "result 1\r\n", "result 1 2 3\r\n",
+		for _, line := range []string{
+			"add\r\n", "add 1 2 3 4\r\n", "add 1 2 3 4 5 6\r\n", "schedule 1 2 3 4 5\r\n", "run 1 2 3 4\r\n", "result 1\r\n", "result 1 2 3\r\n",
 			"lease q1\r\n", "lease\r\n", "complete 1\r\n", "complete 1 2 3\r\n", "fail 1\r\n", "delete\r\n", "delete 1 2\r\n", "inspect\r\n",
-			"inspect job\r\n", "inspect server 1\r\n", "inspect queues 1\r\n", "inspect jobs q 1\r\n"} {
+			"inspect job\r\n", "inspect server 1\r\n", "inspect queues 1\r\n", "inspect jobs q 1\r\n",
+		} {
 			c.do(line, badArgs)
 		}
 		c.do(add(2, "q", 1000, 60000, ""), ok)
 		c.do(result(2, 10), timeout)
 		c.do(add(2, "q", 1000, 60000, ""), "-CLIENT-ERROR Duplicate job\r\n")
 		c.do(add(2, "other", 1000, 60000, ""), "-CLIENT-ERROR Duplicate job\r\n")
-		c.do(scheduled(2, "other", 1000, 60000, time.Now(), ""), "-CLIENT-ERROR Duplicate job\r\n")
+		c.do(scheduled(2, "other", 60000, time.Now(), ""), "-CLIENT-ERROR Duplicate job\r\n")
 		c.do(run(2, "q", 1000, 0, ""), "-CLIENT-ERROR Duplicate job\r\n")
 		c.do(complete(2, ""), ok)
 		c.do(complete(2, ""), "-CLIENT-ERROR Duplicate result\r\n")
@@ -362,7 +366,7 @@ func TestLine14CompleteAndFailWithoutALease(t *testing.T) {
 		c.do(complete(1, "b"), again)
 		c.do(fail(1, "b"), again)
 		c.do(result(1, 0), ended(1, 1, "a"))
-		c.do(scheduled(2, "q", 1000, 60000, time.Now().Add(time.Hour), ""), ok)
+		c.do(scheduled(2, "q", 60000, time.Now().Add(time.Hour), ""), ok)
 		c.do(fail(2, "a"), ok)
 		c.do(complete(2, "b"), again)
 		c.do("delete "+id(2)+"\r\n", ok)
@@ -439,7 +443,6 @@ func TestLine17Run(t *testing.T) {
 		assert.InDelta(f, 205, time.Since(begin).Milliseconds(), 5)
 		unknownAndFree(2)
 
-		begin = time.Now()
 		a.send(run(3, "q", 1000, 200, "")) // waits into the time to run
 		b.do("lease q 1000\r\n", job(3, "q", 1000, ""))
 		time.Sleep(500 * time.Millisecond)
@@ -475,18 +478,18 @@ func TestLine19Schedule(t *testing.T) {
 	inFakeTime(t, noOptions, func(f *fixture) {
 		c := f.connect()
 		begin := time.Now()
-		c.do(scheduled(1, "q", 1000, 1000, begin.Add(2*time.Second), "x"), ok)
+		c.do(scheduled(1, "q", 1000, begin.Add(2*time.Second), "x"), ok)
 		c.do("lease q 1900\r\n", timeout)
 		c.do("lease q 200\r\n", job(1, "q", 1000, "x"))
 		assert.InDelta(f, 2000, time.Since(begin).Milliseconds(), 100)
-		time.Sleep(begin.Add(2900 * time.Millisecond).Sub(time.Now())) // its time to live counts from its time
+		time.Sleep(time.Until(begin.Add(2900 * time.Millisecond))) // its time to live counts from its time
 		_, _ = c.inspected(1)
 		time.Sleep(200 * time.Millisecond)
 		c.do("inspect job "+id(1)+"\r\n", missing)
 		past := time.Now().Add(-time.Minute)
-		c.do(scheduled(2, "q", 1000, 120_000, past, ""), ok)
+		c.do(scheduled(2, "q", 120_000, past, ""), ok)
 		c.do("lease q 0\r\n", job(2, "q", 1000, ""))
-		c.do(scheduled(3, "q", 1000, 30_000, past, ""), "-CLIENT-ERROR Invalid Time\r\n")
+		c.do(scheduled(3, "q", 30_000, past, ""), "-CLIENT-ERROR Invalid Time\r\n")
 	})
 }
 
@@ -502,7 +505,7 @@ func TestLine20JobIsGoneAtItsTTL(t *testing.T) {
 		c.do(complete(4, ""), ok)
 		c.do(add(5, "e", 10_000, 1000, ""), ok) // failed
 		c.do(fail(5, ""), ok)
-		c.do(scheduled(6, "f", 1000, 1, time.Now().Add(999*time.Millisecond).Truncate(time.Second).Add(time.Second), ""), ok)
+		c.do(scheduled(6, "f", 1, time.Now().Add(999*time.Millisecond).Truncate(time.Second).Add(time.Second), ""), ok)
 		waiting := f.connect()
 		begin := time.Now()
 		waiting.send(result(1, 3000))
@@ -533,9 +536,11 @@ func TestLine21InspectJob(t *testing.T) {
 		require.NoError(f, err)
 		assert.WithinDuration(f, time.Now(), created, 5*time.Second)
 		delete(values, "created")
-		assert.Equal(f, map[string]string{"title": id(1), "name": "q", "ttr": "1000", "ttl": "60000", "payload-size": "14", "payload": "a\r\npayload 3\r\n",
-			"max-attempts": "3", "attempts": "0", "max-fails": "2", "fails": "0", "priority": "-5", "state": "0"}, values)
-		c.do(scheduled(2, "q", 1000, 60000, created.Add(time.Hour), ""), ok)
+		assert.Equal(f, map[string]string{
+			"title": id(1), "name": "q", "ttr": "1000", "ttl": "60000", "payload-size": "14", "payload": "a\r\npayload 3\r\n",
+			"max-attempts": "3", "attempts": "0", "max-fails": "2", "fails": "0", "priority": "-5", "state": "0",
+		}, values)
+		c.do(scheduled(2, "q", 60000, created.Add(time.Hour), ""), ok)
 		values, got = c.inspected(2)
 		assert.Equal(f, append(keys, "time"), got)
 		assert.Equal(f, created.Add(time.Hour).Format("2006-01-02T15:04:05Z"), values["time"])
@@ -568,9 +573,9 @@ func TestLine22InspectJobsPages(t *testing.T) {
 		c.do("inspect jobs q 0 0\r\n", "-CLIENT-ERROR Invalid limit\r\n")
 		c.do("inspect jobs q 0 101\r\n", "-CLIENT-ERROR Invalid limit\r\n")
 		for n, after := range []time.Duration{2, 1} {
-			c.do(scheduled(20+n, "s", 1000, 60000, time.Now().Add(after*time.Hour), ""), ok)
+			c.do(scheduled(20+n, "s", 60000, time.Now().Add(after*time.Hour), ""), ok)
 		}
-		c.do(scheduled(22, "s", 1000, 60000, time.Now().Add(3*time.Hour), "", "-priority=1"), ok)
+		c.do(scheduled(22, "s", 60000, time.Now().Add(3*time.Hour), "", "-priority=1"), ok)
 		assert.Equal(f, []string{id(22), id(21), id(20)}, titles("inspect scheduled-jobs s 0 10"))
 		c.do("inspect queue s\r\n", "+OK 1\r\ns 2\r\nready-len 0\r\nscheduled-len 3\r\n")
 		c.do("lease unheard 0\r\n", timeout)

@@ -150,9 +150,14 @@ func (c *conn) readLine() (string, error) {
 // errHangUp ends a connection after an error line.
 var errHangUp = errors.New("the rest of the input can't be understood")
 
+var errHTTP = errors.New("the client speaks HTTP")
+
 // answerLine reads the block of a command, if it has one, and answers it. The error is not
 // nil if the connection must end.
 func (c *conn) answerLine(line string) error {
+	if isHTTP(line) {
+		return errHTTP
+	}
 	cmd := parseLine(line)
 	has, bad := cmd.hasBlock()
 	if bad {
@@ -194,27 +199,27 @@ var errBlockEnd = errors.New("the block does not end with CR LF")
 
 // readBlock reads a block and its end. If it is large, its size is taken from Server.buffered
 // until the caller calls release. Memory is taken as the bytes arrive.
-func (c *conn) readBlock(size int) (block []byte, err error) {
-	if err = c.readBy(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
+func (c *conn) readBlock(size int) ([]byte, error) {
+	if err := c.readBy(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
 		return nil, err
 	}
 	if size > largeBlock {
-		if err = c.reserve(size); err != nil {
+		if err := c.reserve(size); err != nil {
 			return nil, err
 		}
 	}
 	in := c.input()
-	block = make([]byte, 0, min(size, largeBlock)+2)
+	block := make([]byte, 0, min(size, largeBlock)+2)
 	for len(block) < size+2 {
 		if len(block) == cap(block) {
 			larger := make([]byte, len(block), min(2*cap(block), size+2))
 			copy(larger, block)
 			block = larger
 		}
-		n, readErr := in.Read(block[len(block):min(cap(block), size+2)])
+		n, err := in.Read(block[len(block):min(cap(block), size+2)])
 		block = block[:len(block)+n]
-		if readErr != nil {
-			return nil, readErr
+		if err != nil {
+			return nil, err
 		}
 	}
 	if !bytes.HasSuffix(block, []byte("\r\n")) {
@@ -282,10 +287,10 @@ func (c *conn) write(out []byte) error {
 		return err
 	}
 	defer release()
-	if err = c.raw.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout)); err != nil {
-		return err
+	err = c.raw.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
+	if err == nil {
+		_, err = c.raw.Write(out)
 	}
-	_, err = c.raw.Write(out)
 	return err
 }
 

@@ -8,10 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mongodb/grip/message"
-
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/outside"
 )
 
@@ -62,7 +59,9 @@ func (s *Server) refusal(cmd *command, err error) error {
 	if s.working.Err() != nil {
 		return ErrClosed
 	}
-	logging.Error(s.working, message.Fields{"message": "a workq command failed", "command": cmd.name, "error": err.Error()})
+	if !errors.Is(err, outside.ErrTooManyWaiting) {
+		s.log("a workq command failed: "+cmd.name, err)
+	}
 	if cmd.name == "result" || cmd.name == "inspect" {
 		return outOfSync
 	}
@@ -84,7 +83,8 @@ func (s *Server) addJob(cmd *command, payload []byte) ([]byte, error) {
 	if begins.After(now.Add(MaxAhead)) || !expires.After(now) {
 		return nil, invalidTime
 	}
-	if err = s.put(&n, expires); err != nil {
+	err = s.put(&n, expires)
+	if err != nil {
 		return nil, err
 	}
 	return []byte(done), nil
@@ -112,7 +112,8 @@ func (c *conn) run(cmd *command, payload []byte) (out []byte, err error) {
 		return nil, err
 	}
 	until := time.Now().Add(n.wait)
-	if err = s.put(&n, until.Add(n.ttr+runGrace)); err != nil {
+	err = s.put(&n, until.Add(n.ttr+runGrace))
+	if err != nil {
 		return nil, err
 	}
 	n.payload = nil
@@ -207,7 +208,7 @@ func (s *Server) awaitResult(ctx context.Context, queueName, id string, until ti
 	w := s.waiters.join(id, cancel)
 	defer s.waiters.leave(id, w)
 	for {
-		job, err := s.readEnd(queueName, id)
+		job, err := s.readEnd(queueName, id) //nolint:contextcheck // The time of the wait may be over.
 		if r, ok := s.waiters.published(w); ok {
 			return r, nil
 		}
@@ -221,7 +222,7 @@ func (s *Server) awaitResult(ctx context.Context, queueName, id string, until ti
 		case err != nil:
 			return result{}, err
 		case job.ended():
-			return s.publish(id, job)
+			return s.publish(id, job) //nolint:contextcheck // The same.
 		case ctx.Err() != nil:
 			return result{}, timedOut
 		}
@@ -303,7 +304,7 @@ func (s *Server) lease(ctx context.Context, req outside.LeaseRequest, until time
 		case len(leased) == 0:
 			continue
 		}
-		if out := s.give(&leased[0]); out != nil {
+		if out := s.give(&leased[0]); out != nil { //nolint:contextcheck // The same.
 			return out, nil
 		}
 	}
@@ -368,7 +369,8 @@ func (s *Server) end(cmd *command, content []byte) ([]byte, error) {
 	if cmd.name == "fail" {
 		ack = outside.Ack{Fail: &outside.Fail{Error: errFailed, Permanent: true, Bytes: content}}
 	}
-	if err = s.jobs.end(ctx, job, ack); err != nil {
+	err = s.jobs.end(ctx, job, ack)
+	if err != nil {
 		return nil, err
 	}
 	s.clock.drop(moment{isTTR: true, queue: job.prefixed, id: id})

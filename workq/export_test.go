@@ -12,6 +12,9 @@ func (s *Server) Waiting() (n int) {
 	return n
 }
 
+// IsHTTP reports whether a line ends the connection, because it is of HTTP.
+var IsHTTP = isHTTP
+
 // BlockOf returns the size of the block that follows a line: 0 and false for none. bad is true
 // if it can't be known.
 func BlockOf(line string) (size int, has, bad bool) {

@@ -28,6 +28,9 @@ func FuzzLine(f *testing.F) {
 		if strings.ContainsAny(line, "\n") || len(line) > workq.MaxLine {
 			t.Skip("not a line")
 		}
+		if workq.IsHTTP(line) {
+			t.Skip("not of this protocol")
+		}
 		size, has, bad := workq.BlockOf(line)
 		if size > 1<<16 {
 			t.Skip("too large a block for a fast test")

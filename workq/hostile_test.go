@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"strings"
@@ -159,6 +160,19 @@ func TestMalformedInput(t *testing.T) {
 		require.NoError(t, c.conn.(*net.TCPConn).CloseWrite())
 		c.expect(badSize)
 		c.ends()
+	})
+}
+
+func TestBrowserCanNotSendCommands(t *testing.T) {
+	inFakeTime(t, noOptions, func(f *fixture) {
+		c := f.connect()
+		c.do(add(1, "q", 1000, 60000, ""), ok)
+		for _, request := range []string{"POST / HTTP/1.1\r\n", "Host: localhost\r\n", "delete /delete HTTP/1.0\r\n"} {
+			browser := f.connect()
+			go func() { _, _ = io.WriteString(browser.conn, request+"\r\ndelete "+id(1)+"\r\n") }() // the server hangs up
+			browser.ends()
+		}
+		c.do(result(1, 1), timeout) // it is still there
 	})
 }
 

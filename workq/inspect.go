@@ -191,7 +191,8 @@ func (s *Server) inspectJobs(ctx context.Context, scheduled bool, name, offset, 
 	if err != nil {
 		return nil, err
 	}
-	if err = s.checkQueue(ctx, name); err != nil {
+	err = s.checkQueue(ctx, name)
+	if err != nil {
 		return nil, err
 	}
 	list, err := s.firstJobs(ctx, s.waiting(name, scheduled), p.offset+p.limit)

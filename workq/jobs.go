@@ -184,7 +184,8 @@ func (j *jobs) put(ctx context.Context, n *newJob, expires time.Time) error {
 	if err != nil {
 		return fmt.Errorf("opening queue %q: %w", name, err)
 	}
-	if err = j.reserve(ctx, n.id, name, expires); err != nil {
+	entry, isNew, err := j.reserve(ctx, n.id, name, expires)
+	if err != nil {
 		return err
 	}
 	err = q.Put(ctx, made)
@@ -192,15 +193,15 @@ func (j *jobs) put(ctx context.Context, n *newJob, expires time.Time) error {
 		err = q.Put(ctx, made)
 	}
 	switch {
+	case err == nil && !isNew:
+		return j.store.Admin().Keep(ctx, entry) // Its time may be another.
 	case err == nil:
 		return nil
 	case amboy.IsDuplicateJobError(err):
 		return duplicateJob
+	case isNew && !errors.Is(err, driver.ErrOutcomeUnknown): // otherwise there may be a job
+		return errors.Join(err, j.forget(ctx, n.id))
 	default:
-		// If the job is stored all the same, the entry is missed.
-		if !errors.Is(err, driver.ErrOutcomeUnknown) {
-			err = errors.Join(err, j.store.Admin().Drop(ctx, j.kind(), n.id))
-		}
 		return err
 	}
 }
@@ -213,37 +214,38 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// reserve enters an ID in the index. It returns duplicateJob if the ID is taken.
-func (j *jobs) reserve(ctx context.Context, id, queueName string, expires time.Time) error {
+// reserve enters an ID in the index. It returns duplicateJob if the ID is taken. isNew is false
+// if there was an entry for the same queue, whose job does not exist.
+func (j *jobs) reserve(ctx context.Context, id, queueName string, expires time.Time) (note driver.Note, isNew bool, err error) {
 	now := time.Now()
-	note := driver.Note{Kind: j.kind(), Key: id, Value: []byte(queueName + " " + strconv.FormatInt(now.UnixMilli(), 10)), Until: expires}
+	note = driver.Note{Kind: j.kind(), Key: id, Value: []byte(queueName + " " + strconv.FormatInt(now.UnixMilli(), 10)), Until: expires}
 	for range 2 {
 		kept, isNew, err := j.store.Admin().KeepNew(ctx, note, now)
 		if err != nil {
-			return fmt.Errorf("entering job %q in the index: %w", id, err)
+			return note, false, fmt.Errorf("entering job %q in the index: %w", id, err)
 		}
 		if isNew {
-			return nil
+			return note, true, nil
 		}
 		other, since := parseEntry(kept.Value)
 		s, err := j.get(ctx, other, id)
 		switch {
 		case err == nil && !s.gone(now):
-			return duplicateJob
+			return note, false, duplicateJob
 		case err == nil:
 			j.removeGone(ctx, other, id)
 		case !amboy.IsJobNotFoundError(err):
-			return err
+			return note, false, err
 		case other == queueName:
-			return nil // The store decides.
+			return note, false, nil // The store decides.
 		case now.Sub(since) < orphaned:
-			return duplicateJob // It may be being put.
+			return note, false, duplicateJob // It may be being put.
 		}
-		if err = j.store.Admin().Drop(ctx, j.kind(), id); err != nil {
-			return fmt.Errorf("removing job %q from the index: %w", id, err)
+		if err = j.forget(ctx, id); err != nil {
+			return note, false, err
 		}
 	}
-	return duplicateJob // Another server was faster.
+	return note, false, duplicateJob // Another server was faster.
 }
 
 func parseEntry(value []byte) (queueName string, since time.Time) {

@@ -264,9 +264,9 @@ func joined(flags []string) string {
 	return text
 }
 
-// scheduled is the command that puts a job for a time.
-func scheduled(n int, name string, ttr, ttl int, at time.Time, payload string, flags ...string) string {
-	return fmt.Sprintf("schedule %s %s %d %d %s %d%s\r\n%s\r\n", id(n), name, ttr, ttl, at.UTC().Format("2006-01-02T15:04:05Z"), len(payload), joined(flags), payload)
+// scheduled is the command that puts a job for a time. Its time to run is a second.
+func scheduled(n int, name string, ttl int, at time.Time, payload string, flags ...string) string {
+	return fmt.Sprintf("schedule %s %s 1000 %d %s %d%s\r\n%s\r\n", id(n), name, ttl, at.UTC().Format("2006-01-02T15:04:05Z"), len(payload), joined(flags), payload)
 }
 
 func run(n int, name string, ttr, wait int, payload string) string {

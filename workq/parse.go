@@ -120,6 +120,12 @@ func parseLine(line string) (c command) {
 	return c
 }
 
+// isHTTP reports whether a line begins a request of HTTP. A page in a browser of this machine can
+// send one to any port, and its body must not be read as commands.
+func isHTTP(line string) bool {
+	return strings.Contains(line, " HTTP/") || strings.HasPrefix(line, "Host:")
+}
+
 // hasBlock reports whether a block follows the line, as far as that can be known. bad is true
 // if it can't, so that what follows must not be read.
 func (c *command) hasBlock() (has, bad bool) {
@@ -156,13 +162,11 @@ func isName(name string) bool {
 	if name == "" || len(name) > MaxName {
 		return false
 	}
-	for _, b := range []byte(name) {
-		if !('a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '_' || b == '.' || b == '-') {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(name, nameBytes) == ""
 }
+
+// nameBytes are what names consist of.
+const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 const dashes = "........-....-....-....-............"
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/grip/message"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/internal/logging"
@@ -40,6 +41,7 @@ type Server struct {
 	// that, and how many commands list jobs.
 	calling, buffered, unwritten, listing *semaphore.Weighted
 
+	logs    *rate.Limiter
 	started time.Time
 	evicted atomic.Int64
 
@@ -79,6 +81,7 @@ func New(group amboy.QueueGroup, d *outside.Dispatcher, opts Options) (*Server, 
 		calling:    semaphore.NewWeighted(atOnceCalling),
 		unwritten:  semaphore.NewWeighted(maxUnwritten),
 		listing:    semaphore.NewWeighted(atOnceListing),
+		logs:       rate.NewLimiter(rate.Every(time.Second), logBurst),
 		started:    time.Now(),
 		listeners:  map[net.Listener]bool{},
 		conns:      map[*conn]bool{},
@@ -237,6 +240,9 @@ func (s *Server) Close(ctx context.Context) error {
 	return fmt.Errorf("closing a workq server: %w", ctx.Err())
 }
 
+// logBurst is the number of errors that are logged at once.
+const logBurst = 10
+
 // callLimit bounds the calls of the store for a command.
 const callLimit = 30 * time.Second
 
@@ -260,6 +266,11 @@ func (s *Server) call() (ctx context.Context, end func()) {
 	}
 }
 
+// log logs an error, at most logBurst and then one per second, so that clients can't fill the
+// log.
 func (s *Server) log(what string, err error) {
+	if !s.logs.Allow() {
+		return
+	}
 	logging.Error(s.working, message.Fields{"message": what, "error": err.Error()})
 }

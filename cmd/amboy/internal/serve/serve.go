@@ -28,7 +28,8 @@ const stopTime = 10 * time.Second
 // Run serves until ctx ends, and prints where and what to do next. It returns an error if it
 // can't serve, or can't stop in time.
 func Run(ctx context.Context, c Config, out io.Writer) (err error) {
-	if err = c.setDefaults(); err != nil {
+	err = c.setDefaults()
+	if err != nil {
 		return err
 	}
 	s := &server{Config: c, ended: make(chan error, 1)}
@@ -37,10 +38,11 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 		defer cancel()
 		err = errors.Join(err, s.stop(stopping))
 	}()
-	if err = s.start(ctx); err != nil {
-		return err
+	err = s.start(ctx)
+	if err == nil {
+		err = s.describe(out)
 	}
-	if err = s.describe(out); err != nil {
+	if err != nil {
 		return err
 	}
 	select {
@@ -92,13 +94,11 @@ func (s *server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = s.startHTTP(ctx); err != nil {
-		return err
+	err = s.startHTTP(ctx)
+	if err == nil && s.Workq != "" {
+		err = s.startWorkq(ctx)
 	}
-	if s.Workq != "" {
-		return s.startWorkq(ctx)
-	}
-	return nil
+	return err // The ports of other protocols are started here too.
 }
 
 // listen listens on an address.

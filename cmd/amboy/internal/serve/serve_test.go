@@ -167,14 +167,14 @@ func TestStopAnswersWaitingClients(t *testing.T) {
 	go func() {
 		defer close(answered)
 		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(written) }}
-		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, r.url+"/v2/leases",
+		req, reqErr := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, r.url+"/v2/leases",
 			strings.NewReader(`{"queues": ["q"], "types": ["t"], "wait": "10m"}`))
-		assert.NoError(t, err)
+		assert.NoError(t, reqErr)
 		req.Header.Set("Authorization", "Bearer "+r.token)
 		req.Header.Set("Content-Type", "application/json")
 		client := &http.Client{Transport: &http.Transport{}}
 		defer client.CloseIdleConnections()
-		if answer, err := client.Do(req); err == nil { // it fails if the server had not read it yet
+		if answer, answerErr := client.Do(req); answerErr == nil { // it fails if the server had not read it yet
 			assert.NoError(t, answer.Body.Close())
 		}
 	}()
