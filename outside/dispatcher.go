@@ -195,14 +195,14 @@ func (d *Dispatcher) serves(queues ...string) error {
 // Workers with the same queues and types are served in FIFO order. A waiting call costs
 // nothing while no job comes.
 func (d *Dispatcher) Lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
-	jobs, err := d.lease(ctx, req)
+	jobs, err := d.lease(ctx, &req)
 	if err != nil {
 		return nil, fmt.Errorf("leasing jobs: %w", err)
 	}
 	return jobs, nil
 }
 
-func (d *Dispatcher) lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
+func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) ([]Job, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ const callLimit = 10 * time.Second
 const maxLeasedBytes = 32 << 20
 
 // claim takes leases without waiting. next is when there may be more because a time comes.
-func (d *Dispatcher) claim(ctx context.Context, req LeaseRequest) (jobs []Job, next time.Time, err error) {
+func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, next time.Time, err error) {
 	err = ctx.Err()
 	if err != nil {
 		return nil, time.Time{}, err
@@ -323,7 +323,7 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 }
 
 // lengthen renews the leases that must last longer than the request says.
-func (d *Dispatcher) lengthen(ctx context.Context, req LeaseRequest, jobs []Job) {
+func (d *Dispatcher) lengthen(ctx context.Context, req *LeaseRequest, jobs []Job) {
 	if req.LeaseOf == nil {
 		return
 	}

@@ -163,26 +163,35 @@ func (c *conn) answerLine(line string) error {
 	if bad {
 		return errors.Join(c.write([]byte(cmd.problem+"\r\n")), errHangUp)
 	}
+	defer c.release()
+	defer c.endList()
 	var block []byte
 	if has {
-		defer c.release()
 		var err error
 		block, err = c.readBlock(cmd.size)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errBlockEnd) {
-			if cmd.problem == "" {
-				cmd.problem = cmd.block
-			}
-			return errors.Join(c.write([]byte(cmd.problem+"\r\n")), errHangUp)
-		}
 		if err != nil {
-			return err
+			return c.badBlock(cmd, err)
 		}
 	}
 	if cmd.problem != "" {
 		return c.write([]byte(cmd.problem + "\r\n"))
 	}
-	defer c.endList()
-	out, err := c.execute(&cmd, block)
+	return c.reply(c.execute(cmd, block))
+}
+
+// badBlock answers a command whose block could not be read.
+func (c *conn) badBlock(cmd *command, err error) error {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, errBlockEnd) {
+		return err
+	}
+	if cmd.problem == "" {
+		cmd.problem = cmd.block
+	}
+	return errors.Join(c.write([]byte(cmd.problem+"\r\n")), errHangUp)
+}
+
+// reply sends an answer, or the line of an error that is one.
+func (c *conn) reply(out []byte, err error) error {
 	c.release()
 	var refusal answer
 	switch {

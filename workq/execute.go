@@ -275,22 +275,30 @@ func (c *conn) lease(cmd *command) (out []byte, err error) {
 	}
 	s := c.server
 	s.names.add(r.names)
-	req := outside.LeaseRequest{Types: []string{JobType}, Lease: leaseTime, Worker: workerName, LeaseOf: leaseOf}
-	for _, name := range r.names {
-		req.Queues = append(req.Queues, s.jobs.prefix+name)
-	}
 	until := time.Now().Add(r.wait)
-	lease := func(ctx context.Context) { out, err = s.lease(ctx, req, until) }
 	if r.wait == 0 {
-		lease(s.open)
-	} else if c.wait(lease) && out == nil {
+		return s.lease(s.open, r.names, until)
+	}
+	if c.wait(func(ctx context.Context) { out, err = s.lease(ctx, r.names, until) }) && out == nil {
 		return nil, errGone
 	}
 	return out, err
 }
 
+// leaseRequest asks for a job of the queues of names.
+func (s *Server) leaseRequest(names []string) outside.LeaseRequest {
+	req := outside.LeaseRequest{
+		Queues: make([]string, len(names)), Types: []string{JobType}, Lease: leaseTime, Worker: workerName, LeaseOf: leaseOf,
+	}
+	for i, name := range names {
+		req.Queues[i] = s.jobs.prefix + name
+	}
+	return req
+}
+
 // lease leases a job, and returns the answer.
-func (s *Server) lease(ctx context.Context, req outside.LeaseRequest, until time.Time) ([]byte, error) {
+func (s *Server) lease(ctx context.Context, names []string, until time.Time) ([]byte, error) {
+	req := s.leaseRequest(names)
 	for {
 		req.Wait = min(max(time.Until(until), 0), outside.MaxWait)
 		leased, err := s.dispatcher.Lease(ctx, req)

@@ -80,8 +80,8 @@ type command struct {
 
 // parseLine parses a line, without its line end. It finds what is wrong with the form of
 // the line, in the order in which the protocol checks it, except for the number of flags.
-func parseLine(line string) (c command) {
-	c.size = -1
+func parseLine(line string) *command {
+	c := &command{size: -1}
 	if line == "" || line[0] == ' ' {
 		c.problem = unknownCommand
 		return c
