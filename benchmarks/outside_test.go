@@ -213,6 +213,12 @@ func TestOutsideClient(t *testing.T) {
 		c.latency(t, n)
 	case "wait":
 		c.wait(t, n)
+	case "workq":
+		drainByLines(t, c.url, workqLines{}, n)
+	case "beanstalkd":
+		drainByLines(t, c.url, beanstalkLines{}, n)
+	case "wait-workq":
+		waitByLines(t, c.url, n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,6 +156,8 @@ type outsideJob struct {
 	typedBase
 	Payload  Payload
 	Override *override
+	// stored is the stored form, if the job has not been changed since; nil otherwise.
+	stored []byte
 }
 
 var (
@@ -164,6 +167,7 @@ var (
 	_ amboy.ResultJob      = (*outsideJob)(nil)
 	_ amboy.ArgsJob        = (*outsideJob)(nil)
 	_ amboy.UniqueJob      = (*outsideJob)(nil)
+	_ outsideform.Form     = (*outsideJob)(nil)
 )
 
 func init() {
@@ -184,7 +188,13 @@ type outsideBody struct {
 }
 
 // MarshalJSON encodes the stored form.
-func (j *outsideJob) MarshalJSON() ([]byte, error) {
+func (j *outsideJob) MarshalJSON() ([]byte, error) { return j.StoredForm() }
+
+// StoredForm implements outsideform.Form.
+func (j *outsideJob) StoredForm() ([]byte, error) {
+	if j.stored != nil {
+		return j.stored, nil
+	}
 	body := outsideBody{Outside: true, Override: j.Override}
 	if j.Payload.Bytes != nil {
 		body.Bytes = &j.Payload.Bytes
@@ -195,12 +205,15 @@ func (j *outsideJob) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes the stored form.
-func (j *outsideJob) UnmarshalJSON(data []byte) error {
+func (j *outsideJob) UnmarshalJSON(data []byte) error { return j.RestoreForm(bytes.Clone(data)) }
+
+// RestoreForm implements outsideform.Form.
+func (j *outsideJob) RestoreForm(data []byte) error {
 	var body outsideBody
 	if err := json.Unmarshal(data, &body); err != nil {
 		return err
 	}
-	j.Override = body.Override
+	j.Override, j.stored = body.Override, data
 	switch {
 	case body.Bytes != nil:
 		j.Payload = Payload{Bytes: *body.Bytes}
@@ -222,7 +235,7 @@ func (j *outsideJob) Run(context.Context) { j.AddError(amboy.NonRetryable(ErrNot
 func (j *outsideJob) getPayload() (Payload, error) { return j.Payload, nil } //nolint:unparam // Typed jobs may fail.
 
 func (j *outsideJob) setPayload(p Payload) error { //nolint:unparam // Typed jobs may fail.
-	j.Payload = p
+	j.Payload, j.stored = p, nil
 	return nil
 }
 

@@ -67,10 +67,8 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 	}
 	end := &queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease}
 	switch {
-	case ack.Complete != nil:
-		end.Result = ack.Complete.Result
-	case ack.Fail != nil:
-		end.Failure, end.RetryIn = ack.Fail.err(), ack.Fail.RetryIn
+	case ack.Complete != nil || ack.Fail != nil:
+		ack.end(end)
 	case ack.Release != nil:
 		end.HandBack = d.handBackOf(ack.Release)
 	default:
@@ -81,6 +79,21 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 		end.HandBack = d.handBackOf(ack.Checkpoint.Again)
 	}
 	return end, nil
+}
+
+// end describes how a completion or a failure ends a run.
+func (a *Ack) end(end *queue.LeaseEnd) {
+	if a.Complete != nil {
+		end.Result = a.Complete.Result
+		if a.Complete.Bytes != nil {
+			end.Result = storedBytes(a.Complete.Bytes)
+		}
+		return
+	}
+	end.Failure, end.RetryIn = a.Fail.err(), a.Fail.RetryIn
+	if a.Fail.Bytes != nil {
+		end.Result = storedBytes(a.Fail.Bytes)
+	}
 }
 
 func (d *Dispatcher) leaseOf(t Token) (lease, error) {

@@ -195,14 +195,14 @@ func (d *Dispatcher) serves(queues ...string) error {
 // Workers with the same queues and types are served in FIFO order. A waiting call costs
 // nothing while no job comes.
 func (d *Dispatcher) Lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
-	jobs, err := d.lease(ctx, req)
+	jobs, err := d.lease(ctx, &req)
 	if err != nil {
 		return nil, fmt.Errorf("leasing jobs: %w", err)
 	}
 	return jobs, nil
 }
 
-func (d *Dispatcher) lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
+func (d *Dispatcher) lease(ctx context.Context, req *LeaseRequest) ([]Job, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ const callLimit = 10 * time.Second
 const maxLeasedBytes = 32 << 20
 
 // claim takes leases without waiting. next is when there may be more because a time comes.
-func (d *Dispatcher) claim(ctx context.Context, req LeaseRequest) (jobs []Job, next time.Time, err error) {
+func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, next time.Time, err error) {
 	err = ctx.Err()
 	if err != nil {
 		return nil, time.Time{}, err
@@ -260,6 +260,7 @@ func (d *Dispatcher) claim(ctx context.Context, req LeaseRequest) (jobs []Job, n
 		return nil, time.Time{}, err
 	}
 	d.cover(call, jobs)
+	d.lengthen(call, req, jobs)
 	return jobs, next, nil
 }
 
@@ -291,7 +292,8 @@ func (d *Dispatcher) given(g queue.LeasedJob, payload job.Payload, length time.D
 	given := Job{
 		Token: l.token(), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
 		Attempt: retry.CurrentAttempt, MaxAttempts: attempts, Payload: payload,
-		LeaseEnds: taken.Add(length), RunBy: l.runBy, Created: times.Created, Priority: amboy.PriorityOf(g.Job),
+		Interruptions: g.Record.Status.Interruptions.Total(),
+		LeaseEnds:     taken.Add(length), RunBy: l.runBy, Created: times.Created, Priority: amboy.PriorityOf(g.Job),
 		Tags: amboy.TagsOf(g.Job), Metadata: amboy.MetadataOf(g.Job),
 	}
 	d.held.add(l, taken, times.MaxTime, g.Record.Progress)
@@ -317,6 +319,31 @@ func (d *Dispatcher) cover(ctx context.Context, jobs []Job) {
 		if err != nil {
 			logging.Error(ctx, d.failure("could not renew a lease that ends with the time to run", j.Queue, j.ID, err))
 		}
+	}
+}
+
+// lengthen renews the leases that must last longer than the request says.
+func (d *Dispatcher) lengthen(ctx context.Context, req *LeaseRequest, jobs []Job) {
+	if req.LeaseOf == nil {
+		return
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		length := min(req.LeaseOf(*j), MaxLease)
+		if length <= req.Lease {
+			continue
+		}
+		l, err := j.Token.decode()
+		if err == nil {
+			_, err = d.leases.Extend(ctx, []driver.Lease{l.Lease}, length)
+		}
+		if err != nil {
+			logging.Error(ctx, d.failure("could not lengthen a lease", j.Queue, j.ID, err))
+			continue
+		}
+		l.length = length
+		j.Token, j.LeaseEnds = l.token(), time.Now().Add(length)
+		d.held.renew(l, j.LeaseEnds)
 	}
 }
 

@@ -3,6 +3,7 @@ package outside_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -136,4 +137,39 @@ func ExampleDispatcher_Heartbeat() {
 	// Output:
 	// renewed: true cancel: false
 	// renewing a lease: job "cat" of queue "images" has ended, was handed back, or belongs to another worker: the job's lease was lost
+}
+
+func ExampleDispatcher_End() {
+	ctx := context.Background()
+	q := newImages(ctx)
+	defer q.Close(ctx)
+	d, err := outside.New(q, outside.Options{})
+	must(err)
+	defer d.Close(ctx) //nolint:errcheck // Its context does not end.
+	_, err = measure.Put(ctx, q, image{Path: "cat.png"}, job.ID("cat"))
+	must(err)
+
+	// A protocol without tokens ends the job by its ID, whoever has it.
+	done := outside.Ack{Complete: &outside.Complete{Result: json.RawMessage(`{"width":640}`)}}
+	must(d.End(ctx, "images", "cat", done))
+	fmt.Println(errors.Is(d.End(ctx, "images", "cat", done), outside.ErrEnded))
+	// Output: true
+}
+
+func ExampleResultBytes() {
+	ctx := context.Background()
+	q := newImages(ctx)
+	defer q.Close(ctx)
+	d, err := outside.New(q, outside.Options{})
+	must(err)
+	defer d.Close(ctx) //nolint:errcheck // Its context does not end.
+	j, err := job.NewOutside(amboy.JobType{Name: "compress", Version: 1}, job.Payload{Bytes: []byte("text")}, job.ID("one"))
+	must(err)
+	must(q.Put(ctx, j))
+	must(d.End(ctx, "images", "one", outside.Ack{Complete: &outside.Complete{Bytes: []byte{0xff, 0x00}}}))
+
+	ended, _ := q.Get(ctx, "one")
+	result, ok := outside.ResultBytes(ended)
+	fmt.Printf("%x %t\n", result, ok)
+	// Output: ff00 true
 }

@@ -60,7 +60,7 @@ func (ls *lines) init(d *Dispatcher) {
 }
 
 // demandOf returns a text that is the same for requests that can stand in one line.
-func demandOf(req LeaseRequest) string {
+func demandOf(req *LeaseRequest) string {
 	var text strings.Builder
 	for _, names := range [][]string{req.Queues, req.Types} {
 		text.WriteString(strconv.Itoa(len(names)))
@@ -72,7 +72,7 @@ func demandOf(req LeaseRequest) string {
 }
 
 // lease serves a call of Lease.
-func (ls *lines) lease(ctx context.Context, req LeaseRequest) ([]Job, error) {
+func (ls *lines) lease(ctx context.Context, req *LeaseRequest) ([]Job, error) {
 	demand := demandOf(req)
 	ls.d.mu.Lock()
 	seen, others := ls.changes, ls.byDemand[demand] != nil
@@ -92,7 +92,7 @@ const claimRetry = time.Second
 
 // wait waits in line. seen is the number of changes when the store was last asked, and next
 // is when it may have more.
-func (ls *lines) wait(ctx context.Context, req LeaseRequest, demand string, seen uint64, next time.Time) ([]Job, error) {
+func (ls *lines) wait(ctx context.Context, req *LeaseRequest, demand string, seen uint64, next time.Time) ([]Job, error) {
 	timeout := time.NewTimer(req.Wait)
 	defer timeout.Stop()
 	w := &worker{turn: make(chan struct{}, 1)}
@@ -127,7 +127,7 @@ func (ls *lines) wait(ctx context.Context, req LeaseRequest, demand string, seen
 }
 
 // join adds a worker to its line.
-func (ls *lines) join(w *worker, req LeaseRequest, demand string, seen uint64, next time.Time) (*line, error) {
+func (ls *lines) join(w *worker, req *LeaseRequest, demand string, seen uint64, next time.Time) (*line, error) {
 	ls.d.mu.Lock()
 	defer ls.d.mu.Unlock()
 	if ls.waiting >= ls.d.opts.MaxWaiting {

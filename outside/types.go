@@ -74,6 +74,10 @@ type LeaseRequest struct {
 	Lease time.Duration
 	// Worker names the worker for operators. It may be empty.
 	Worker string
+	// LeaseOf returns how long the lease of a job lasts, if it must last longer than Lease; it
+	// is at most MaxLease. It is for workers that can't renew their leases. It must not block.
+	// Default: nil, for Lease.
+	LeaseOf func(Job) time.Duration
 }
 
 // Validate sets the defaults. It returns an *InvalidError for each field that is missing or
@@ -131,6 +135,8 @@ type Job struct {
 	Version int
 	// Attempt numbers the attempt, from 0. MaxAttempts is the total number of attempts.
 	Attempt, MaxAttempts int
+	// Interruptions is how often the attempt was interrupted: how often its lease ran out.
+	Interruptions int
 	// Payload is what to do.
 	Payload job.Payload
 	// LeaseEnds is when the lease runs out unless it is renewed.
@@ -162,6 +168,9 @@ type Ack struct {
 type Complete struct {
 	// Result is the result, a JSON value; empty for none.
 	Result json.RawMessage
+	// Bytes is a result that is not JSON, at most amboy.MaxResultBytes long; nil for none. It
+	// must be nil if Result is not empty. ResultBytes reads it.
+	Bytes []byte
 }
 
 // Fail ends an attempt as failed.
@@ -174,6 +183,9 @@ type Fail struct {
 	Permanent bool
 	// RetryIn is how long the next attempt waits; nil for what the job's retry policy says.
 	RetryIn *time.Duration
+	// Bytes are kept as the result of the job if it has failed for good; nil for none. They
+	// are limited and read as Complete.Bytes.
+	Bytes []byte
 }
 
 // Release hands a job back.
@@ -217,6 +229,10 @@ func (a *Ack) validate(maxPayload int) error {
 
 func (c *Complete) validate() error {
 	switch {
+	case c.Bytes != nil && len(c.Result) > 0:
+		return invalid("result", "both", "must be JSON or bytes")
+	case len(c.Bytes) > amboy.MaxResultBytes:
+		return invalid("result", len(c.Bytes), fmt.Sprintf("must be at most %d bytes long", amboy.MaxResultBytes))
 	case len(c.Result) > amboy.MaxResultBytes:
 		return invalid("result", len(c.Result), fmt.Sprintf("must be at most %d bytes long", amboy.MaxResultBytes))
 	case len(c.Result) > 0 && !json.Valid(c.Result):
@@ -230,6 +246,8 @@ func (f *Fail) validate() error {
 	switch {
 	case f.Error == "" || len(f.Error) > MaxErrorBytes:
 		return invalid("error", f.Error, fmt.Sprintf("must be from 1 to %d bytes long", MaxErrorBytes))
+	case len(f.Bytes) > amboy.MaxResultBytes:
+		return invalid("result", len(f.Bytes), fmt.Sprintf("must be at most %d bytes long", amboy.MaxResultBytes))
 	case len(f.Stack) > MaxStackBytes:
 		return invalid("stack", len(f.Stack), fmt.Sprintf("must be at most %d bytes long", MaxStackBytes))
 	case f.RetryIn != nil && (*f.RetryIn < 0 || *f.RetryIn > MaxDelay):

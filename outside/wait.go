@@ -46,7 +46,9 @@ func (d *Dispatcher) waitForEnd(ctx context.Context, queueName, id string) error
 		return ErrClosed
 	case ctx.Err() != nil:
 		return ctx.Err()
-	default:
-		return amboy.ErrQueueClosed
 	}
+	if _, err = d.leases.Get(ctx, queueName, id); err != nil {
+		return err // It was removed before the wait began.
+	}
+	return amboy.ErrQueueClosed
 }

@@ -15,7 +15,7 @@ func (q *driverQueue) boundedRecord(j amboy.Job) (*driver.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = checkResultSize(r); err != nil {
+	if err = checkResultSize(j, r); err != nil {
 		j.AddError(amboy.NonRetryable(err))
 		doNotRetry(j)
 		r.Result, r.Status, r.RetryInfo = nil, j.Status(), j.RetryInfo()
@@ -29,13 +29,21 @@ func (q *driverQueue) boundedRecord(j amboy.Job) (*driver.Record, error) {
 	return r, nil
 }
 
+// maxOutsideResult is the maximum size of the encoded result of a job of outside workers:
+// package outside limits a result before it is encoded, and base64 takes a third more.
+const maxOutsideResult = amboy.MaxResultBytes/3*4 + 1<<10
+
 // checkResultSize returns an error if the result is too large to be stored.
-func checkResultSize(r *driver.Record) error {
+func checkResultSize(j amboy.Job, r *driver.Record) error {
 	if r.Result == nil {
 		return nil
 	}
-	if size := len(r.Result.Raw()); size > amboy.MaxResultBytes {
-		return fmt.Errorf("the result of job %q has %d bytes; at most %d are stored", r.JobID(), size, amboy.MaxResultBytes)
+	most := amboy.MaxResultBytes
+	if amboy.IsForOutside(j) {
+		most = maxOutsideResult
+	}
+	if size := len(r.Result.Raw()); size > most {
+		return fmt.Errorf("the result of job %q has %d bytes; at most %d are stored", r.JobID(), size, most)
 	}
 	return nil
 }

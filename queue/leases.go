@@ -280,7 +280,8 @@ type LeaseEnd struct {
 	// JobID is the ID of the job.
 	JobID string
 	Lease driver.Lease
-	// Result is the job's result, as JSON; empty for none. It is ignored if the run failed.
+	// Result is the job's result, as JSON; empty for none. If the run failed, it is kept
+	// unless the job is retried.
 	Result json.RawMessage
 	// Failure is why the run failed; nil if it succeeded. The attempt is retried if the job
 	// allows it, unless amboy.IsNonRetryable is true for the failure.
@@ -319,6 +320,79 @@ func (l *Leases) End(ctx context.Context, ends []LeaseEnd) []error {
 	return errs
 }
 
+// ErrJobEnded is wrapped by the error of EndJob for a job that has ended already.
+var ErrJobEnded = errors.New("the job has ended already")
+
+// endTries is how often EndJob tries again because the job changed meanwhile.
+const endTries = 10
+
+// EndJob ends a job by its ID, whether it runs, waits or is parked. A worker that runs it
+// loses its lease. It is for clients that have no lease. JobID and Lease of end are ignored,
+// and HandBack must be nil. The error wraps ErrJobEnded if the job has ended before, and is
+// a job not found if it does not exist (see amboy.IsJobNotFoundError); otherwise it is as
+// for End. EndJob returns the lease that the job had, and no lease if it did not run.
+func (l *Leases) EndJob(ctx context.Context, queue, id string, end LeaseEnd) (was driver.Lease, err error) {
+	for range endTries {
+		was, err = l.endJob(ctx, queue, id, end)
+		if !errors.Is(err, amboy.ErrLeaseLost) {
+			break
+		}
+	}
+	if err != nil {
+		return driver.Lease{}, fmt.Errorf("ending job %q of queue %q: %w", id, queue, err)
+	}
+	return was, nil
+}
+
+func (l *Leases) endJob(ctx context.Context, queue, id string, end LeaseEnd) (was driver.Lease, err error) {
+	r, err := l.driver.Get(ctx, queue, id)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	if r.Status.Completed {
+		return driver.Lease{}, ErrJobEnded
+	}
+	q, err := l.queue(ctx, queue)
+	if err != nil {
+		return driver.Lease{}, err
+	}
+	end.JobID, end.Lease = id, driver.LeaseOf(r)
+	if r.Status.InProgress {
+		was = end.Lease
+	}
+	begun, err := l.beginEndOf(ctx, q, r, end)
+	if begun != nil {
+		if failed := begun.engine.waitForEnd(ctx, begun.run, begun.done); failed != nil {
+			err = failed
+		}
+	}
+	return was, err
+}
+
+// Job returns the latest attempt of a job, with its stored form. The error is a job not
+// found if there is none.
+func (l *Leases) Job(ctx context.Context, queue, id string) (amboy.Job, *driver.Record, error) {
+	r, err := l.driver.Get(ctx, queue, id)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading job %q of queue %q: %w", id, queue, err)
+	}
+	j, err := l.Decode(ctx, r)
+	return j, r, err
+}
+
+// Decode returns the job of a stored record.
+func (l *Leases) Decode(ctx context.Context, r *driver.Record) (amboy.Job, error) {
+	q, err := l.queue(ctx, r.Group)
+	if err != nil {
+		return nil, err
+	}
+	j, err := q.resolveSafely(r)
+	if err != nil {
+		return nil, fmt.Errorf("job %q of queue %q: %w", r.JobID(), r.Group, err)
+	}
+	return j, nil
+}
+
 // begunEnd is an end that is being written. The result arrives in done.
 type begunEnd struct {
 	engine *engine
@@ -333,13 +407,18 @@ func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, e
 	if err != nil {
 		return nil, err
 	}
+	return l.beginEndOf(ctx, q, r, end)
+}
+
+// beginEndOf is beginEnd for the record of the job, which need not run.
+func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Record, end LeaseEnd) (begun *begunEnd, err error) {
 	j, err := q.resolveSafely(r)
 	if err != nil {
 		return nil, err
 	}
 	begun = &begunEnd{engine: q.engine, run: &core.Run{Record: r, Lease: end.Lease}, done: q.engine.result()}
 	then := func(err error) { begun.done <- err }
-	late := r.TimeInfo.MaxTime > 0 && q.engine.now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
+	late := r.Status.InProgress && r.TimeInfo.MaxTime > 0 && q.engine.now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
 	switch {
 	case late || end.Over:
 		err = &amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime}
@@ -355,7 +434,8 @@ func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, e
 		if delayed, ok := j.(interface{ RetryIn(time.Duration) }); ok && end.RetryIn != nil {
 			delayed.RetryIn(*end.RetryIn)
 		}
-	case len(end.Result) > 0:
+	}
+	if len(end.Result) > 0 && err == nil && end.HandBack == nil {
 		err = job.SetResultJSON(j, end.Result)
 		if err != nil {
 			return nil, err
@@ -410,14 +490,32 @@ func (l *Leases) held(ctx context.Context, id string, lease driver.Lease) (*driv
 // SetPayload replaces the payload of a leased job (see job.SetPayload). The error wraps
 // amboy.ErrLeaseLost if the lease is not the job's any more.
 func (l *Leases) SetPayload(ctx context.Context, id string, lease driver.Lease, payload job.Payload) error {
-	err := l.setPayload(ctx, id, lease, payload)
+	err := l.save(ctx, id, lease, func(j amboy.Job) error { return job.SetPayload(j, payload) })
 	if err != nil {
 		return fmt.Errorf("replacing the payload of job %q of queue %q: %w", id, lease.Queue, err)
 	}
 	return nil
 }
 
-func (l *Leases) setPayload(ctx context.Context, id string, lease driver.Lease, payload job.Payload) error {
+// SetMetadata sets an entry of the metadata of a leased job. The error wraps
+// amboy.ErrLeaseLost if the lease is not the job's any more.
+func (l *Leases) SetMetadata(ctx context.Context, id string, lease driver.Lease, key, value string) error {
+	err := l.save(ctx, id, lease, func(j amboy.Job) error {
+		own, ok := j.(amboy.MetadataJob)
+		if !ok {
+			return &amboy.InvalidJobError{JobID: id, Field: "type", Value: j.Type().Name, Rule: "must have metadata"}
+		}
+		own.SetMetadata(key, value)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("setting the metadata %q of job %q of queue %q: %w", key, id, lease.Queue, err)
+	}
+	return nil
+}
+
+// save changes and stores a leased job.
+func (l *Leases) save(ctx context.Context, id string, lease driver.Lease, change func(amboy.Job) error) error {
 	q, r, err := l.held(ctx, id, lease)
 	if err != nil {
 		return err
@@ -427,7 +525,7 @@ func (l *Leases) setPayload(ctx context.Context, id string, lease driver.Lease, 
 		return err
 	}
 	err = errorOfPanic(func() (err error) {
-		if err = job.SetPayload(j, payload); err == nil {
+		if err = change(j); err == nil {
 			r, err = q.record(j)
 		}
 		return err

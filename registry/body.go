@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/x/bsonx/bsoncore"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/outsideform"
 )
 
 // Body is the encoded content of a job or a dependency manager, in BSON or in JSON. In a
@@ -42,6 +43,11 @@ func (b Body) IsJSON() bool { return b.isJSON }
 func encode(v any, f amboy.Format, codecs *bsoncodec.Registry) (body Body, err error) {
 	defer recoverTo(&err)
 	if f == amboy.JSON {
+		if own, ok := v.(outsideform.Form); ok {
+			body.isJSON = true
+			body.raw, err = own.StoredForm()
+			return body, err
+		}
 		return encodeJSON(v)
 	}
 	err = checkDepth(v)
@@ -121,6 +127,9 @@ func (b Body) decode(v any, codecs *bsoncodec.Registry) (err error) {
 	case b.isJSON && !isObject(b.raw):
 		return errors.New("it is not a JSON object")
 	case b.isJSON:
+		if own, ok := v.(outsideform.Form); ok {
+			return own.RestoreForm(b.raw)
+		}
 		return json.Unmarshal(b.raw, v)
 	default:
 		return decodeBSON(b.raw, v, codecs)

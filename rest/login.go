@@ -41,9 +41,11 @@ type Login struct {
 }
 
 // NewLogin returns a Login for a handler that is mounted below a path, the same as for
-// Prefix. It panics for a path that Prefix refuses.
+// Prefix; empty for a handler without one. It panics for another path that Prefix refuses.
 func NewLogin(path string) *Login {
-	checkPrefix("rest.NewLogin", path)
+	if path != "" {
+		checkPrefix("rest.NewLogin", path)
+	}
 	escaped := (&url.URL{Path: path + "/"}).EscapedPath()
 	return &Login{path: escaped, cookie: "amboy-" + strings.ToLower(rand.Text()[:8])}
 }

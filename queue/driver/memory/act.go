@@ -36,7 +36,11 @@ func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, 
 		return acted.Done+acted.Skipped < req.Limit
 	})
 	if acted.Done > 0 && !req.DryRun {
-		d.subscribers.Notify(driver.Anywhere)
+		news := driver.Anywhere
+		if len(req.Query.Queues) == 1 {
+			news = driver.In(req.Query.Queues[0])
+		}
+		d.subscribers.Notify(news)
 	}
 	acted.Next = d.cursor(w)
 	if err != nil {

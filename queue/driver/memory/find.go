@@ -103,14 +103,21 @@ func (d *Driver) findJobs(w *walk) {
 		return
 	}
 	var found []*entry
-	for name, q := range d.queues {
-		if len(w.queues) > 0 && !w.queues[name] {
-			continue
-		}
+	findIn := func(q *queue) {
 		for _, id := range w.IDs {
 			if e, ok := q.schedule.Get(id); ok {
 				found = append(found, e)
 			}
+		}
+	}
+	for name := range w.queues {
+		if q := d.queues[name]; q != nil {
+			findIn(q)
+		}
+	}
+	if len(w.queues) == 0 {
+		for _, q := range d.queues {
+			findIn(q)
 		}
 	}
 	w.Find(found, func(e *entry) uint64 { return e.Job.number })

@@ -5,9 +5,10 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"github.com/mongodb/amboy/queue/driver"
 )
@@ -24,11 +25,8 @@ type Store struct {
 	ends  ends // of all notes
 }
 
-// kind holds the notes of a kind.
-type kind struct {
-	keys  []string // sorted
-	notes map[string]*kept
-}
+// kind holds the notes of a kind by their keys.
+type kind = btree.Map[string, *kept]
 
 // kept is a note with its index in the heap.
 type kept struct {
@@ -62,10 +60,8 @@ func (s *Store) KeepNew(note driver.Note, now time.Time) (there driver.Note, isN
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.kinds[note.Kind]; k != nil {
-		if n := k.notes[note.Key]; n != nil && n.Until.After(now) {
-			return n.Note, false, nil
-		}
+	if n := s.find(note.Kind, note.Key); n != nil && n.Until.After(now) {
+		return n.Note, false, nil
 	}
 	s.removeEnded()
 	return s.put(note), true, nil
@@ -83,29 +79,39 @@ func (s *Store) Notes(req driver.NoteRequest) ([]driver.Note, error) {
 	if k == nil {
 		return nil, nil
 	}
-	keys := k.between(req.From, req.To)
-	if len(keys) > req.Limit && req.Last {
-		keys = keys[len(keys)-req.Limit:]
-	} else if len(keys) > req.Limit {
-		keys = keys[:req.Limit]
+	var notes []driver.Note
+	add := func(n *kept) (more bool) {
+		notes = append(notes, n.Note)
+		return len(notes) < req.Limit
 	}
-	notes := make([]driver.Note, len(keys))
-	for i, key := range keys {
-		notes[i] = k.notes[key].Note
-	}
-	if req.Last {
-		slices.Reverse(notes)
+	switch {
+	case !req.Last:
+		k.Ascend(req.From, func(key string, n *kept) bool { return (req.To == "" || key < req.To) && add(n) })
+	case req.To == "":
+		k.Reverse(func(key string, n *kept) bool { return key >= req.From && add(n) })
+	default:
+		k.Descend(req.To, func(key string, n *kept) bool { return key == req.To || key >= req.From && add(n) })
 	}
 	return notes, nil
 }
 
+// find returns a note; nil if it does not exist.
+func (s *Store) find(kindName, key string) *kept {
+	k := s.kinds[kindName]
+	if k == nil {
+		return nil
+	}
+	n, _ := k.Get(key)
+	return n
+}
+
 // Drop removes notes of a kind.
-func (s *Store) Drop(kind string, keys ...string) {
+func (s *Store) Drop(kindName string, keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
-		if k := s.kinds[kind]; k != nil && k.notes[key] != nil {
-			s.remove(k.notes[key])
+		if n := s.find(kindName, key); n != nil {
+			s.remove(n)
 		}
 	}
 }
@@ -122,36 +128,24 @@ func CheckRequest(req driver.NoteRequest) error {
 	}
 }
 
-// between returns the keys in [from, to); an empty to means no end.
-func (k *kind) between(from, to string) []string {
-	first, _ := slices.BinarySearch(k.keys, from)
-	end := len(k.keys)
-	if to != "" {
-		end, _ = slices.BinarySearch(k.keys, to)
-	}
-	return k.keys[first:max(first, end)]
-}
-
 // put stores a note, and returns it as it is stored.
 func (s *Store) put(note driver.Note) driver.Note {
 	note.Until = note.Until.UTC().Truncate(time.Millisecond)
 	k := s.kinds[note.Kind]
 	if k == nil {
-		k = &kind{notes: map[string]*kept{}}
+		k = &kind{}
 		if s.kinds == nil {
 			s.kinds = map[string]*kind{}
 		}
 		s.kinds[note.Kind] = k
 	}
-	if n := k.notes[note.Key]; n != nil {
+	if n, ok := k.Get(note.Key); ok {
 		n.Note = note
 		heap.Fix(&s.ends, n.index)
 		return note
 	}
 	n := &kept{Note: note}
-	k.notes[note.Key] = n
-	place, _ := slices.BinarySearch(k.keys, note.Key)
-	k.keys = slices.Insert(k.keys, place, note.Key)
+	k.Set(note.Key, n)
 	heap.Push(&s.ends, n)
 	return note
 }
@@ -159,10 +153,8 @@ func (s *Store) put(note driver.Note) driver.Note {
 func (s *Store) remove(n *kept) {
 	heap.Remove(&s.ends, n.index)
 	k := s.kinds[n.Kind]
-	delete(k.notes, n.Key)
-	place, _ := slices.BinarySearch(k.keys, n.Key)
-	k.keys = slices.Delete(k.keys, place, place+1)
-	if len(k.keys) == 0 {
+	k.Delete(n.Key)
+	if k.Len() == 0 {
 		delete(s.kinds, n.Kind)
 	}
 }

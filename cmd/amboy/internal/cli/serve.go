@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongodb/amboy/cmd/amboy/internal/serve"
+)
+
+// storeVariable is the variable of the environment that names the store.
+const storeVariable = "AMBOY_STORE"
+
+func (p *program) serve() *cobra.Command {
+	var config serve.Config
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the jobs of a store to workers in any language",
+		Long: "Serve the jobs of a store: the API, the dashboard, and ports for the clients of other systems.\n\n" +
+			"Everything needs the token in --token-file, which is made if it does not exist, or the link\n" +
+			"that is printed. The workq port is the exception: its protocol has no login.",
+		Args: exactly(0),
+		RunE: p.run(func(ctx context.Context, _ []string) error {
+			if config.Store == "" {
+				config.Store = p.Getenv(storeVariable)
+			}
+			config.TokenFile = p.connection.tokenFile
+			return serve.Run(ctx, config, p.Stdout)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&config.Store, "store", "", "memory, sqlite:FILE, mongodb://... or postgres://... (or "+storeVariable+", which other users of this machine can't see; default a file of your user)")
+	flags.StringVar(&config.Database, "database", serve.DefaultDatabase, "the database of a MongoDB, or the schema of a PostgreSQL")
+	flags.StringVar(&config.Listen, "listen", serve.DefaultListen, "the address of the HTTP server; port 0 means a free port")
+	flags.StringVar(&config.Workq, "workq", "", "the address for clients of workq, for instance 127.0.0.1:9922; without it there is none")
+	flags.BoolVar(&config.WorkqRemote, "workq-remote", false, "allow a --workq that other machines can reach: whoever can connect can do anything with the queues")
+	return cmd
+}

@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mongodb/amboy/rest"
+)
+
+// access grants everything to clients with the token of the token file, or with a session of
+// a link that was used once. It grants nothing to others, also not to those of this machine.
+type access struct {
+	login *rest.Login
+	token string
+	base  string // the URL of the server
+}
+
+func newAccess(tokenFile, base string) (*access, error) {
+	token, err := readToken(tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return &access{login: rest.NewLogin(""), token: token, base: base}, nil
+}
+
+// minToken is the minimum length of a token.
+const minToken = 16
+
+// readToken reads the token of a file, which it makes if it does not exist.
+func readToken(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeToken(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the token: %w", err)
+	}
+	token := strings.TrimSpace(string(content))
+	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("the token file %s must contain one word of at least %d characters", file, minToken)
+	}
+	return token, nil
+}
+
+// makeToken makes a file with a new token that only this user can read.
+func makeToken(file string) (token string, err error) {
+	token = rand.Text()
+	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+		var made *os.File
+		if made, err = os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_, err = fmt.Fprintln(made, token)
+			err = errors.Join(err, made.Close())
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("making the token file: %w", err)
+	}
+	return token, nil
+}
+
+func (a *access) hasToken(r *http.Request) bool {
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.token)) == 1
+}
+
+// authorize is for rest.Authorize.
+func (a *access) authorize(r *http.Request, what rest.Access) error {
+	if a.hasToken(r) {
+		return nil
+	}
+	return a.login.Authorize(r, what)
+}
+
+// link returns a link to the dashboard that works once.
+func (a *access) link() string { return a.base + "/login?ticket=" + a.login.Ticket() }
+
+// serveLink answers a request with the token by a new link.
+func (a *access) serveLink(w http.ResponseWriter, r *http.Request) {
+	if !a.hasToken(r) {
+		http.Error(w, "A link needs the token of the server.", http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = fmt.Fprintln(w, a.link()) // the client may have gone
+}

@@ -1,0 +1,101 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/memory"
+	"github.com/mongodb/amboy/queue/driver/mongodb"
+	"github.com/mongodb/amboy/queue/driver/postgres"
+	"github.com/mongodb/amboy/queue/driver/sqlite"
+)
+
+// The defaults of a Config.
+const (
+	DefaultListen   = "127.0.0.1:8080"
+	DefaultDatabase = "amboy"
+)
+
+// Config configures the server.
+type Config struct {
+	// Store is where the jobs are: "memory", "sqlite:" with a file, or the URL of a database,
+	// mongodb://… or postgres://…. Default: the file jobs.db in the folder amboy of the
+	// user's configuration.
+	Store string
+	// Database is the name of the MongoDB database or the schema of a PostgreSQL. Default:
+	// DefaultDatabase.
+	Database string
+	// Listen is the address of the HTTP server. Port 0 means a free port. Default:
+	// DefaultListen.
+	Listen string
+	// TokenFile contains the token of the API. If it does not exist, it is made with a new
+	// token. Default: the file token in the folder amboy of the user's configuration.
+	TokenFile string
+	// Workq is the address of the server for clients of workq; empty for none.
+	Workq string
+	// WorkqRemote allows a Workq that other machines can reach. Their clients need no token.
+	WorkqRemote bool
+}
+
+// setDefaults sets the defaults, and returns an error for values that are not valid.
+func (c *Config) setDefaults() error {
+	c.Listen, c.Database = cmp.Or(c.Listen, DefaultListen), cmp.Or(c.Database, DefaultDatabase)
+	if c.Store == "" || c.TokenFile == "" {
+		config, err := os.UserConfigDir()
+		if err != nil {
+			return fmt.Errorf("set --store and --token-file, because there is no folder for them: %w", err)
+		}
+		c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(config, "amboy", "jobs.db"))
+		c.TokenFile = cmp.Or(c.TokenFile, filepath.Join(config, "amboy", "token"))
+	}
+	errs := []error{checkAddress("--listen", c.Listen)}
+	if c.Workq != "" {
+		errs = append(errs, checkAddress("--workq", c.Workq))
+	}
+	return errors.Join(errs...)
+}
+
+func checkAddress(flag, address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("%s must be an address with a port, such as 127.0.0.1:8080 (is %q)", flag, address)
+	}
+	return nil
+}
+
+// keepFinished is the maximum number of ended jobs of a queue that are kept in a store of this
+// machine. Their retention removes most of them before.
+const keepFinished = 10_000_000
+
+// openStore opens the store. name describes it without secrets.
+func (c *Config) openStore(ctx context.Context) (store driver.Driver, name string, err error) {
+	scheme, rest, _ := strings.Cut(c.Store, ":") // the rest of a URL may contain a password
+	switch scheme {
+	case "memory":
+		store, err = memory.New(memory.Options{KeepFinished: keepFinished})
+		name = "memory; they are lost when it stops"
+	case "sqlite":
+		if err = os.MkdirAll(filepath.Dir(rest), 0o700); err == nil {
+			store, err = sqlite.Open(ctx, sqlite.Options{Path: rest, KeepFinished: keepFinished})
+		}
+		name = rest
+	case "mongodb", "mongodb+srv":
+		store, err = mongodb.Open(ctx, mongodb.Options{URI: c.Store, DB: c.Database, Collection: "jobs", Grouped: true})
+		name = "MongoDB database " + c.Database
+	case "postgres", "postgresql":
+		store, err = postgres.Open(ctx, postgres.Options{URL: c.Store, Schema: c.Database})
+		name = "PostgreSQL schema " + c.Database
+	default:
+		err = fmt.Errorf("--store must be memory, sqlite:FILE, mongodb://… or postgres://… (begins with %q)", scheme)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("opening the store: %w", err)
+	}
+	return store, name, nil
+}

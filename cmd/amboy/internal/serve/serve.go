@@ -1,0 +1,222 @@
+// Package serve is the server of amboy serve: the API and the dashboard of a store, and the
+// ports for the clients of other systems. docs/serve.md is its manual.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/outside"
+	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/rest"
+	"github.com/mongodb/amboy/workq"
+)
+
+// stopTime is how long requests may continue after the end.
+const stopTime = 10 * time.Second
+
+// Run serves until ctx ends, and prints where and what to do next. It returns an error if it
+// can't serve, or can't stop in time.
+func Run(ctx context.Context, c Config, out io.Writer) (err error) {
+	err = c.setDefaults()
+	if err != nil {
+		return err
+	}
+	s := &server{Config: c, ended: make(chan error, 1)}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		err = errors.Join(err, s.stop(stopping))
+	}()
+	err = s.start(ctx)
+	if err == nil {
+		err = s.describe(out)
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err = <-s.ended:
+		return err
+	}
+}
+
+// server is a running server.
+type server struct {
+	Config
+	storeName  string
+	group      amboy.QueueGroup
+	dispatcher *outside.Dispatcher
+	access     *access
+	// ports are what was started, in that order. ended has room for one error: that of the
+	// first port that ended by itself.
+	ports []port
+	ended chan error
+}
+
+// port is a started server of a protocol.
+type port struct {
+	name, address string
+	// stop stops it, and waits for its goroutines until ctx ends.
+	stop func(ctx context.Context) error
+}
+
+// start opens the store and starts the ports.
+func (s *server) start(ctx context.Context) error {
+	store, name, err := s.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	s.storeName = name
+	s.group, err = queue.NewDriverGroup(context.WithoutCancel(ctx), queue.DriverGroupOptions{
+		DefaultQueue: queue.DriverQueueOptions{
+			Driver: store, CloseDriver: true,
+			NewRunner: func(amboy.Queue) (amboy.Runner, error) { return pool.NewNoop(), nil }, // workers are outside
+		},
+		TTL: time.Hour,
+	})
+	if err != nil {
+		return errors.Join(err, store.Close(ctx))
+	}
+	s.dispatcher, err = outside.NewGroup(s.group, outside.Options{MaxWaiting: 40_000})
+	if err != nil {
+		return err
+	}
+	err = s.startHTTP(ctx)
+	if err == nil && s.Workq != "" {
+		err = s.startWorkq(ctx)
+	}
+	return err // The ports of other protocols are started here too.
+}
+
+// listen listens on an address.
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("can't listen; choose another address with %s: %w", flag, err)
+	}
+	return l, nil
+}
+
+// begin runs a port in the background, and adds it.
+func (s *server) begin(name string, l net.Listener, serve func(net.Listener) error, stop func(context.Context) error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := serve(l)
+		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) {
+			return
+		}
+		select {
+		case s.ended <- fmt.Errorf("serving %s: %w", name, err):
+		default: // another port has ended before
+		}
+	}()
+	s.ports = append(s.ports, port{name: name, address: l.Addr().String(), stop: func(ctx context.Context) error {
+		err := stop(ctx)
+		<-done
+		return err
+	}})
+}
+
+func (s *server) startHTTP(ctx context.Context) error {
+	inspector, err := management.NewGroupInspector(s.group)
+	if err != nil {
+		return err
+	}
+	l, err := listen(ctx, "--listen", s.Listen)
+	if err != nil {
+		return err
+	}
+	s.access, err = newAccess(s.TokenFile, "http://"+l.Addr().String())
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	health := rest.Health(inspector)
+	mux := http.NewServeMux()
+	mux.Handle("/live", health)
+	mux.Handle("/ready", health)
+	mux.Handle("/login", s.access.login)
+	mux.HandleFunc("POST /login/link", s.access.serveLink)
+	mux.Handle("/", rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize)))
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	s.begin("HTTP", l, web.Serve, func(ctx context.Context) error {
+		err := web.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return web.Close()
+		}
+		return err
+	})
+	return nil
+}
+
+func (s *server) startWorkq(ctx context.Context) error {
+	l, err := listen(ctx, "--workq", s.Workq)
+	if err != nil {
+		return err
+	}
+	server, err := workq.New(s.group, s.dispatcher, workq.Options{AllowRemote: s.WorkqRemote})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.begin("workq", l, server.Serve, server.Close)
+	return nil
+}
+
+// stop stops what was started. Clients get their answers first.
+func (s *server) stop(ctx context.Context) (err error) {
+	// Clients that do not read their answers must not use up the time of the store.
+	soon, cancel := context.WithTimeout(ctx, stopTime/2)
+	defer cancel()
+	errs := make([]error, len(s.ports))
+	var stopping sync.WaitGroup
+	for i, p := range s.ports {
+		stopping.Go(func() { errs[i] = p.stop(soon) })
+	}
+	stopping.Wait()
+	err = errors.Join(errs...)
+	if s.dispatcher != nil {
+		err = errors.Join(err, s.dispatcher.Close(ctx))
+	}
+	if s.group != nil {
+		err = errors.Join(err, s.group.Close(ctx))
+	}
+	return err
+}
+
+// describe prints where the server is, and what to do next.
+func (s *server) describe(out io.Writer) error {
+	var ports strings.Builder
+	for _, p := range s.ports[1:] {
+		_, _ = fmt.Fprintf(&ports, "  %-10s %s\n", p.name, p.address)
+	}
+	_, err := fmt.Fprintf(out, `Serving the jobs in %[1]s
+
+  Dashboard  %[2]s  (works once)
+  API        %[3]s/v2
+  Token      in %[4]s
+  Health     %[3]s/live and /ready
+%[5]s
+In another terminal:
+
+  export AMBOY_URL=%[3]s AMBOY_TOKEN="$(cat '%[4]s')"
+  curl -H "Authorization: Bearer $AMBOY_TOKEN" --json '{"type": "greet", "outside": true, "args": {"name": "Ann"}}' "$AMBOY_URL/v2/queues/hello/jobs"
+  curl -H "Authorization: Bearer $AMBOY_TOKEN" --json '{"queues": ["hello"], "types": ["greet"]}' "$AMBOY_URL/v2/leases"
+  curl -H "Authorization: Bearer $AMBOY_TOKEN" -X POST "$AMBOY_URL/login/link"   # another link to the dashboard
+
+Press Ctrl-C to stop.
+`, s.storeName, s.access.link(), s.access.base, s.TokenFile, ports.String())
+	return err
+}

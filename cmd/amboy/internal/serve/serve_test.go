@@ -1,0 +1,209 @@
+package serve_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mongodb/grip"
+	"github.com/mongodb/grip/level"
+	"github.com/mongodb/grip/send"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/mongodb/amboy/cmd/amboy/internal/serve"
+)
+
+func TestMain(m *testing.M) {
+	quiet := send.LevelInfo{Default: level.Info, Threshold: level.Emergency}
+	if err := grip.GetSender().SetLevel(quiet); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// running is a server that runs.
+type running struct {
+	*testing.T
+	url, token, link, workq string
+	stop                    func()
+}
+
+// started starts a server with its files in a folder.
+func started(t *testing.T, dir string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serve.Run(ctx, serve.Config{
+			Store: "sqlite:" + filepath.Join(dir, "jobs.db"), TokenFile: filepath.Join(dir, "own", "token"),
+			Listen: "127.0.0.1:0", Workq: "127.0.0.1:0",
+		}, in)
+		_ = in.Close() // no error to report
+	}()
+	var text strings.Builder
+	lines := bufio.NewScanner(out)
+	for !strings.Contains(text.String(), "Ctrl-C") && lines.Scan() {
+		text.WriteString(lines.Text() + "\n")
+	}
+	stopped := false
+	r := &running{T: t, stop: func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			require.NoError(t, <-ended)
+		}
+	}}
+	t.Cleanup(r.stop)
+	field := func(pattern string) string {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(text.String())
+		require.NotNil(t, found, "%s in %s", pattern, text.String())
+		return found[1]
+	}
+	r.url, r.link, r.workq = field(`API +(http://\S+)/v2`), field(`Dashboard +(\S+)`), field(`workq +(\S+)`)
+	content, err := os.ReadFile(field(`Token +in (\S+)`))
+	require.NoError(t, err)
+	r.token = strings.TrimSpace(string(content))
+	return r
+}
+
+// call sends a request, and returns the status and the body of the answer.
+func (r *running) call(client *http.Client, method, path, token, body string) (int, string) {
+	r.Helper()
+	req, err := http.NewRequestWithContext(r.Context(), method, r.url+path, strings.NewReader(body))
+	require.NoError(r, err)
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := client.Do(req)
+	require.NoError(r, err)
+	content, err := io.ReadAll(answer.Body)
+	require.NoError(r, err)
+	require.NoError(r, answer.Body.Close())
+	client.CloseIdleConnections()
+	return answer.StatusCode, string(content)
+}
+
+const newJob = `{"type": "greet", "outside": true, "args": {"name": "Ann"}}`
+
+func TestNothingIsGrantedWithoutTheTokenOrTheLink(t *testing.T) {
+	r := started(t, t.TempDir())
+	client := &http.Client{Transport: &http.Transport{}}
+	for _, token := range []string{"", "wrong", r.token + "x", r.token[1:]} {
+		for _, path := range []string{"/", "/v2/queues", "/v2/audit", "/queues"} {
+			status, _ := r.call(client, http.MethodGet, path, token, "")
+			assert.Equal(t, http.StatusForbidden, status, "%s with token %q", path, token)
+		}
+		status, _ := r.call(client, http.MethodPost, "/v2/queues/hello/jobs", token, newJob)
+		assert.Equal(t, http.StatusForbidden, status)
+		status, body := r.call(client, http.MethodPost, "/login/link", token, "")
+		assert.Equal(t, http.StatusForbidden, status)
+		assert.NotContains(t, body, "ticket")
+	}
+	status, _ := r.call(client, http.MethodGet, "/v2/queues", r.token, "")
+	assert.Equal(t, http.StatusOK, status)
+	for _, path := range []string{"/live", "/ready"} {
+		status, _ = r.call(client, http.MethodGet, path, "", "")
+		assert.Equal(t, http.StatusOK, status, path)
+	}
+}
+
+func TestLinkLogsInABrowserOnce(t *testing.T) {
+	r := started(t, t.TempDir())
+	browse := func(link string) int {
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		status, _ := r.call(&http.Client{Transport: &http.Transport{}, Jar: jar}, http.MethodGet, strings.TrimPrefix(link, r.url), "", "")
+		return status
+	}
+	assert.Equal(t, http.StatusOK, browse(r.link))
+	assert.Equal(t, http.StatusForbidden, browse(r.link))
+	_, another := r.call(&http.Client{Transport: &http.Transport{}}, http.MethodPost, "/login/link", r.token, "")
+	assert.Equal(t, http.StatusOK, browse(strings.TrimSpace(another)))
+}
+
+func TestJobsAndTokenSurviveARestart(t *testing.T) {
+	dir := t.TempDir()
+	r := started(t, dir)
+	client := &http.Client{Transport: &http.Transport{}}
+	status, body := r.call(client, http.MethodPost, "/v2/queues/hello/jobs", r.token, newJob)
+	require.Equal(t, http.StatusCreated, status, body)
+	token := r.token
+	info, err := os.Stat(filepath.Join(dir, "own", "token"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	r.stop()
+	r = started(t, dir)
+	assert.Equal(t, token, r.token)
+	_, body = r.call(client, http.MethodPost, "/v2/leases", token, `{"queues": ["hello"], "types": ["greet"]}`)
+	assert.Contains(t, body, `"name":"Ann"`)
+}
+
+func TestStopAnswersWaitingClients(t *testing.T) {
+	r := started(t, t.TempDir())
+	conn, err := net.Dial("tcp", r.workq) //nolint:noctx // It is local.
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // It was closed by the server.
+	_, err = io.WriteString(conn, "inspect queues 0 1\r\nlease q 600000\r\n")
+	require.NoError(t, err)
+	in := bufio.NewReader(conn)
+	line, err := in.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "+OK 0\r\n", line)
+	written, answered := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(answered)
+		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(written) }}
+		req, reqErr := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, r.url+"/v2/leases",
+			strings.NewReader(`{"queues": ["q"], "types": ["t"], "wait": "10m"}`))
+		assert.NoError(t, reqErr)
+		req.Header.Set("Authorization", "Bearer "+r.token)
+		req.Header.Set("Content-Type", "application/json")
+		client := &http.Client{Transport: &http.Transport{}}
+		defer client.CloseIdleConnections()
+		if answer, answerErr := client.Do(req); answerErr == nil { // it fails if the server had not read it yet
+			assert.NoError(t, answer.Body.Close())
+		}
+	}()
+	<-written
+	r.stop()
+	rest, err := io.ReadAll(in)
+	require.NoError(t, err)
+	assert.Equal(t, "-TIMEOUT\r\n", string(rest))
+	<-answered
+}
+
+func TestBadConfigurationIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	short := filepath.Join(dir, "short")
+	require.NoError(t, os.WriteFile(short, []byte("secret\n"), 0o600))
+	good := serve.Config{Store: "memory", TokenFile: filepath.Join(dir, "token"), Listen: "127.0.0.1:0"}
+	for want, change := range map[string]func(*serve.Config){
+		"--listen must be":                    func(c *serve.Config) { c.Listen = "8080" },
+		"--workq must be":                     func(c *serve.Config) { c.Workq = "x" },
+		`--store must be memory`:              func(c *serve.Config) { c.Store = "oracle://secret@host" },
+		"at least 16 characters":              func(c *serve.Config) { c.TokenFile = short },
+		"the address is not a loopback":       func(c *serve.Config) { c.Workq = "0.0.0.0:0" },
+		"choose another address with --workq": func(c *serve.Config) { c.Workq = "192.0.2.1:1" },
+	} {
+		c := good
+		change(&c)
+		var out bytes.Buffer
+		err := serve.Run(t.Context(), c, &out)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "secret")
+	}
+}

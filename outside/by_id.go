@@ -1,0 +1,120 @@
+package outside
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// ErrEnded is wrapped by the error of End for a job that has ended already.
+var ErrEnded = queue.ErrJobEnded
+
+// End ends a job by its ID as ack says, which must be Complete or Fail, without a token.
+// It is for protocols whose clients have no tokens: nothing keeps a worker that lost its
+// lease from ending the job, and the worker that has the lease then loses it. The job may
+// wait, run or be parked. A failure that is not permanent is retried if the job allows it.
+//
+// The error wraps ErrEnded if the job has ended before, and is a job not found if it does
+// not exist (see amboy.IsJobNotFoundError). Otherwise it is as for Acknowledge. End blocks
+// until the store has answered, or ctx ends.
+func (d *Dispatcher) End(ctx context.Context, queueName, id string, ack Ack) error {
+	if err := d.endByID(ctx, queueName, id, ack); err != nil {
+		return fmt.Errorf("ending a job by its ID: %w", err)
+	}
+	return nil
+}
+
+func (d *Dispatcher) endByID(ctx context.Context, queueName, id string, ack Ack) error {
+	err := errors.Join(ack.validate(d.opts.MaxPayload), d.serves(queueName))
+	if err != nil {
+		return err
+	}
+	if ack.Complete == nil && ack.Fail == nil {
+		return invalid("acknowledgement", "release or checkpoint", "must be complete or fail")
+	}
+	var end queue.LeaseEnd
+	ack.end(&end)
+	leave, err := d.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	was, err := d.leases.EndJob(ctx, queueName, id, end)
+	if err == nil {
+		d.held.forget(was)
+	}
+	return err
+}
+
+// TokenOf returns the token of the lease that a stored job shows. It returns false if no
+// outside worker has the job.
+func TokenOf(r *driver.Record) (Token, bool) {
+	if !r.Status.InProgress || !strings.HasPrefix(r.Status.Owner, queue.OutsideOwner) {
+		return "", false
+	}
+	return lease{Lease: driver.LeaseOf(r), jobID: r.JobID(), length: DefaultLease}.token(), true
+}
+
+// SetMetadata sets an entry of the metadata of a leased job, which must exist. The error
+// wraps ErrLeaseLost for a lease that the worker no longer has, and ErrBadToken for a token
+// that is none.
+func (d *Dispatcher) SetMetadata(ctx context.Context, t Token, key, value string) error {
+	l, err := d.leaseOf(t)
+	if err == nil {
+		err = d.leases.SetMetadata(ctx, l.jobID, l.Lease, key, value)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the metadata of a leased job: %w", err)
+	}
+	return nil
+}
+
+// bytesField is the field of the stored form of a result that is not text.
+const bytesField = "bytes"
+
+// storedBytes returns the stored form of a result of bytes. Text becomes a JSON string, so
+// that others can read it, and any other bytes an object with base64.
+func storedBytes(content []byte) json.RawMessage {
+	if utf8.Valid(content) {
+		text, err := json.Marshal(string(content))
+		if err == nil && len(text) <= amboy.MaxResultBytes {
+			return text
+		}
+	}
+	encoded, err := json.Marshal(map[string][]byte{bytesField: content})
+	if err != nil {
+		panic(err) // bytes can always be encoded
+	}
+	return encoded
+}
+
+// ResultBytes returns the result of a job that has ended: the bytes of Complete.Bytes, or
+// otherwise the JSON of the result. It returns false if the job has no result.
+func ResultBytes(j amboy.Job) ([]byte, bool) {
+	own, ok := j.(amboy.ResultJob)
+	if !ok {
+		return nil, false
+	}
+	stored, ok := own.Result().(*json.RawMessage)
+	if !ok || stored == nil {
+		return nil, false
+	}
+	var text string
+	if json.Unmarshal(*stored, &text) == nil && bytes.HasPrefix(*stored, []byte(`"`)) {
+		return []byte(text), true
+	}
+	var form map[string]json.RawMessage
+	var content []byte
+	if json.Unmarshal(*stored, &form) == nil && len(form) == 1 && json.Unmarshal(form[bytesField], &content) == nil {
+		return content, true
+	}
+	return *stored, true
+}

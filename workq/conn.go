@@ -1,0 +1,349 @@
+package workq
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// bufferSize is the size of the buffers of connections. Longer lines are collected.
+const bufferSize = 4 << 10
+
+// largeBlock is the size from which on a block or an answer counts for Options.MaxBuffered.
+const largeBlock = 16 << 10
+
+// watchAfter is how long a command waits before the server begins to watch whether its
+// client is still connected.
+const watchAfter = time.Second
+
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferSize) }}
+
+// conn is a connection. One goroutine serves it, so commands are answered in order.
+type conn struct {
+	server *Server
+	raw    net.Conn
+	// in is the buffered input; nil while the connection waits with nothing buffered.
+	in *bufio.Reader
+	// ahead is a byte that was read while a command waited; it comes before what is read
+	// next.
+	ahead    byte
+	hasAhead bool
+	// reserved is what the block of the current command takes of Server.buffered.
+	reserved int64
+	// lists is true while the answer to a command that lists is being made or written.
+	lists bool
+
+	mu          sync.Mutex
+	interrupted bool // the next read fails
+}
+
+func newConn(s *Server, raw net.Conn) *conn { return &conn{server: s, raw: raw} }
+
+// Read reads from the connection, for the buffer.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.hasAhead && len(p) > 0 {
+		p[0], c.hasAhead = c.ahead, false
+		return 1, nil
+	}
+	return c.raw.Read(p)
+}
+
+// input returns the buffered input.
+func (c *conn) input() *bufio.Reader {
+	if c.in == nil {
+		c.in = buffers.Get().(*bufio.Reader)
+		c.in.Reset(c)
+	}
+	return c.in
+}
+
+// letGo gives the buffer back if it is empty.
+func (c *conn) letGo() {
+	if c.in != nil && c.in.Buffered() == 0 {
+		c.in.Reset(nil)
+		buffers.Put(c.in)
+		c.in = nil
+	}
+}
+
+// interrupt makes the connection end before its next command.
+func (c *conn) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted = true
+	_ = c.raw.SetReadDeadline(longAgo) // a closed connection ends too
+}
+
+var longAgo = time.Unix(1, 0)
+
+// readBy sets when the next reads fail; the zero time means never.
+func (c *conn) readBy(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.interrupted {
+		return ErrClosed
+	}
+	return c.raw.SetReadDeadline(at)
+}
+
+// serve answers commands until the connection ends.
+func (c *conn) serve() {
+	for {
+		line, err := c.readLine()
+		if err != nil {
+			return
+		}
+		if err = c.answerLine(line); err != nil {
+			return
+		}
+	}
+}
+
+var errLine = errors.New("the line is too long, or does not end with CR LF")
+
+// readLine reads a line, and returns it without its end.
+func (c *conn) readLine() (string, error) {
+	in := c.input()
+	if in.Buffered() == 0 {
+		if err := c.readBy(time.Now().Add(c.server.opts.IdleTimeout)); err != nil {
+			return "", err
+		}
+		if _, err := in.Peek(1); err != nil {
+			return "", err
+		}
+	}
+	if c.server.open.Err() != nil {
+		return "", ErrClosed
+	}
+	waiting, _ := in.Peek(in.Buffered())
+	if bytes.IndexByte(waiting, '\n') < 0 {
+		if err := c.readBy(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
+			return "", err
+		}
+	}
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > MaxLine+2 {
+			return "", errLine
+		}
+		line = append(line, part...)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return "", err
+		}
+	}
+	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	if !ok {
+		return "", errLine
+	}
+	return string(text), nil
+}
+
+// errHangUp ends a connection after an error line.
+var errHangUp = errors.New("the rest of the input can't be understood")
+
+var errHTTP = errors.New("the client speaks HTTP")
+
+// answerLine reads the block of a command, if it has one, and answers it. The error is not
+// nil if the connection must end.
+func (c *conn) answerLine(line string) error {
+	if isHTTP(line) {
+		return errHTTP
+	}
+	cmd := parseLine(line)
+	has, bad := cmd.hasBlock()
+	if bad {
+		return errors.Join(c.write([]byte(cmd.problem+"\r\n")), errHangUp)
+	}
+	defer c.release()
+	defer c.endList()
+	var block []byte
+	if has {
+		var err error
+		block, err = c.readBlock(cmd.size)
+		if err != nil {
+			return c.badBlock(cmd, err)
+		}
+	}
+	if cmd.problem != "" {
+		return c.write([]byte(cmd.problem + "\r\n"))
+	}
+	return c.reply(c.execute(cmd, block))
+}
+
+// badBlock answers a command whose block could not be read.
+func (c *conn) badBlock(cmd *command, err error) error {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, errBlockEnd) {
+		return err
+	}
+	if cmd.problem == "" {
+		cmd.problem = cmd.block
+	}
+	return errors.Join(c.write([]byte(cmd.problem+"\r\n")), errHangUp)
+}
+
+// reply sends an answer, or the line of an error that is one.
+func (c *conn) reply(out []byte, err error) error {
+	c.release()
+	var refusal answer
+	switch {
+	case errors.As(err, &refusal):
+		return c.write([]byte(refusal + "\r\n"))
+	case err != nil:
+		return err
+	default:
+		return c.write(out)
+	}
+}
+
+var errBlockEnd = errors.New("the block does not end with CR LF")
+
+// readBlock reads a block and its end. If it is large, its size is taken from Server.buffered
+// until the caller calls release. Memory is taken as the bytes arrive.
+func (c *conn) readBlock(size int) ([]byte, error) {
+	if err := c.readBy(time.Now().Add(c.server.opts.ReadTimeout)); err != nil {
+		return nil, err
+	}
+	if size > largeBlock {
+		if err := c.reserve(size); err != nil {
+			return nil, err
+		}
+	}
+	in := c.input()
+	block := make([]byte, 0, min(size, largeBlock)+2)
+	for len(block) < size+2 {
+		if len(block) == cap(block) {
+			larger := make([]byte, len(block), min(2*cap(block), size+2))
+			copy(larger, block)
+			block = larger
+		}
+		n, err := in.Read(block[len(block):min(cap(block), size+2)])
+		block = block[:len(block)+n]
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !bytes.HasSuffix(block, []byte("\r\n")) {
+		return nil, errBlockEnd
+	}
+	return block[:size], nil
+}
+
+// reserve waits until a large block may be in memory.
+func (c *conn) reserve(size int) error {
+	ctx, cancel := context.WithTimeout(c.server.open, c.server.opts.ReadTimeout)
+	defer cancel()
+	err := c.server.buffered.Acquire(ctx, int64(size))
+	if err == nil {
+		c.reserved = int64(size)
+	}
+	return err
+}
+
+// release gives back what reserve took. Releasing again does nothing.
+func (c *conn) release() {
+	c.server.buffered.Release(c.reserved)
+	c.reserved = 0
+}
+
+// endList lets another command list.
+func (c *conn) endList() {
+	if c.lists {
+		c.server.listing.Release(1)
+		c.lists = false
+	}
+}
+
+// maxUnwritten is how many large answers wait until others have been written. The
+// connections of further ones are closed, so that clients that do not read can't fill the
+// memory.
+const maxUnwritten = 64
+
+var errTooMuch = errors.New("too many large answers wait to be written")
+
+// reserveAnswer waits until a large answer may be written. release must be called at the end.
+func (c *conn) reserveAnswer(size int) (release func(), err error) {
+	s := c.server
+	if size <= largeBlock {
+		return func() {}, nil
+	}
+	weight := int64(min(size, s.opts.MaxBuffered))
+	release = func() { s.buffered.Release(weight) }
+	if s.buffered.TryAcquire(weight) {
+		return release, nil
+	}
+	if !s.unwritten.TryAcquire(1) {
+		return nil, errTooMuch
+	}
+	defer s.unwritten.Release(1)
+	ctx, cancel := context.WithTimeout(s.working, s.opts.WriteTimeout)
+	defer cancel()
+	return release, s.buffered.Acquire(ctx, weight)
+}
+
+// write sends an answer with one write.
+func (c *conn) write(out []byte) error {
+	release, err := c.reserveAnswer(len(out))
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = c.raw.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
+	if err == nil {
+		_, err = c.raw.Write(out)
+	}
+	return err
+}
+
+// wait calls do, which may wait for long, with a context that ends when the server is closed
+// or the client has gone. gone reports whether the client has gone; then do may not have
+// been called.
+func (c *conn) wait(do func(context.Context)) (gone bool) {
+	c.letGo()
+	err := c.readBy(time.Time{})
+	switch {
+	case c.hasAhead || errors.Is(err, ErrClosed): // the client was there, or do returns at once
+		do(c.server.open)
+		return false
+	case err != nil:
+		return true
+	}
+	ctx, cancel := context.WithCancel(c.server.open)
+	defer cancel()
+	watched := make(chan struct{})
+	timer := time.AfterFunc(watchAfter, func() {
+		defer close(watched)
+		gone = c.watch()
+		if gone {
+			cancel()
+		}
+	})
+	do(ctx)
+	if !timer.Stop() {
+		c.mu.Lock()
+		_ = c.raw.SetReadDeadline(longAgo) // the watcher returns; the next read has another deadline
+		c.mu.Unlock()
+		<-watched
+	}
+	return gone
+}
+
+// watch reads a byte while a command waits, and reports whether the client has gone.
+func (c *conn) watch() (gone bool) {
+	var one [1]byte
+	n, err := c.raw.Read(one[:])
+	if n == 1 {
+		c.ahead, c.hasAhead = one[0], true
+		return false
+	}
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout()
+}
