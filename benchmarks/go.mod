@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/alitto/pond/v2 v2.7.1
+	github.com/apache/thrift v0.25.0
 	github.com/mikestefanello/backlite v0.6.0
 	github.com/mongodb/amboy v0.0.0-00010101000000-000000000000
 	github.com/mongodb/grip v0.0.0-20260728153343-09a3a7fc4c49

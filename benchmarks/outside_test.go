@@ -37,13 +37,13 @@ import (
 )
 
 // outsideStores are the stores of the benchmarks of outside workers.
-var outsideStores = map[string]func(b *testing.B) driver.Driver{
-	"memory": func(b *testing.B) driver.Driver {
+var outsideStores = map[string]func(b testing.TB) driver.Driver{
+	"memory": func(b testing.TB) driver.Driver {
 		store, err := memorydriver.New(memorydriver.Options{KeepFinished: 1000})
 		require.NoError(b, err)
 		return store
 	},
-	"sqlite": func(b *testing.B) driver.Driver {
+	"sqlite": func(b testing.TB) driver.Driver {
 		store, err := sqlite.Open(b.Context(), sqlite.Options{Path: filepath.Join(b.TempDir(), "jobs.db")})
 		require.NoError(b, err)
 		return store

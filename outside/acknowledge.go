@@ -65,18 +65,18 @@ func (d *Dispatcher) endOf(ctx context.Context, ack Ack) (*queue.LeaseEnd, error
 	if err != nil {
 		return nil, err
 	}
-	end := &queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease}
+	end := &queue.LeaseEnd{JobID: l.jobID, Lease: l.Lease, Metadata: ack.Metadata, Record: ack.read}
 	switch {
 	case ack.Complete != nil || ack.Fail != nil:
 		ack.end(end)
 	case ack.Release != nil:
 		end.HandBack = d.handBackOf(ack.Release)
 	default:
-		err = d.leases.SetPayload(ctx, l.jobID, l.Lease, ack.Checkpoint.Payload)
+		err = d.leases.Edit(ctx, ack.edit(l))
 		if err != nil || ack.Checkpoint.Again == nil {
 			return nil, err
 		}
-		end.HandBack = d.handBackOf(ack.Checkpoint.Again)
+		end.Record, end.HandBack = nil, d.handBackOf(ack.Checkpoint.Again)
 	}
 	return end, nil
 }
@@ -94,6 +94,15 @@ func (a *Ack) end(end *queue.LeaseEnd) {
 	if a.Fail.Bytes != nil {
 		end.Result = storedBytes(a.Fail.Bytes)
 	}
+}
+
+// edit returns the change of a checkpoint.
+func (a *Ack) edit(l lease) queue.LeaseEdit {
+	edit := queue.LeaseEdit{JobID: l.jobID, Lease: l.Lease, MaxAttempts: a.Checkpoint.MaxAttempts, Metadata: a.Metadata, Record: a.read}
+	if !a.Checkpoint.KeepPayload {
+		edit.Payload = &a.Checkpoint.Payload
+	}
+	return edit
 }
 
 func (d *Dispatcher) leaseOf(t Token) (lease, error) {

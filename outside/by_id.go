@@ -69,7 +69,7 @@ func TokenOf(r *driver.Record) (Token, bool) {
 func (d *Dispatcher) SetMetadata(ctx context.Context, t Token, key, value string) error {
 	l, err := d.leaseOf(t)
 	if err == nil {
-		err = d.leases.SetMetadata(ctx, l.jobID, l.Lease, key, value)
+		err = d.leases.Edit(ctx, queue.LeaseEdit{JobID: l.jobID, Lease: l.Lease, Metadata: map[string]string{key: value}})
 	}
 	if err != nil {
 		return fmt.Errorf("setting the metadata of a leased job: %w", err)

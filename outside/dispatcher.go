@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -224,6 +225,9 @@ const callLimit = 10 * time.Second
 // maxLeasedBytes is the maximum size of all payloads of one lease, except for the first.
 const maxLeasedBytes = 32 << 20
 
+// workerMark separates the worker from the rest of the owner of a lease.
+const workerMark = "/"
+
 // claim takes leases without waiting. next is when there may be more because a time comes.
 func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, next time.Time, err error) {
 	err = ctx.Err()
@@ -233,8 +237,11 @@ func (d *Dispatcher) claim(ctx context.Context, req *LeaseRequest) (jobs []Job, 
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	defer cancel()
 	owner := d.owner
+	if req.LostFails {
+		owner = queue.AttemptOwner + strings.TrimPrefix(owner, queue.OutsideOwner)
+	}
 	if req.Worker != "" {
-		owner += "/" + req.Worker
+		owner += workerMark + req.Worker
 	}
 	taken := time.Now()
 	leased, next, err := d.leases.Claim(call, queue.LeaseRequest{
@@ -279,25 +286,37 @@ func (d *Dispatcher) failure(what, queueName, id string, err error) message.Fiel
 
 // given describes a leased job to its worker, and remembers the lease.
 func (d *Dispatcher) given(g queue.LeasedJob, payload job.Payload, length time.Duration, taken time.Time) Job {
+	given := describe(g, payload, length)
+	given.LeaseEnds = taken.Add(length)
+	l := leaseOf(g, length)
+	d.held.add(l, taken, g.Record.TimeInfo.MaxTime, g.Record.Progress)
+	return given
+}
+
+func leaseOf(g queue.LeasedJob, length time.Duration) lease {
 	l := lease{Lease: g.Lease, jobID: g.Job.ID(), length: length}
-	retry, times := g.Job.RetryInfo(), g.Record.TimeInfo
-	if times.MaxTime > 0 {
+	if times := g.Record.TimeInfo; times.MaxTime > 0 {
 		l.runBy = times.Start.Add(times.MaxTime)
 	}
+	return l
+}
+
+// describe describes a leased job to its worker.
+func describe(g queue.LeasedJob, payload job.Payload, length time.Duration) Job {
+	l := leaseOf(g, length)
+	retry := g.Job.RetryInfo()
 	attempts := 1
 	if retry.Retryable {
 		attempts = retry.GetMaxAttempts()
 	}
 	jobType := g.Job.Type()
-	given := Job{
+	return Job{
 		Token: l.token(), Queue: l.Queue, ID: l.jobID, Type: jobType.Name, Version: jobType.Version,
 		Attempt: retry.CurrentAttempt, MaxAttempts: attempts, Payload: payload,
 		Interruptions: g.Record.Status.Interruptions.Total(),
-		LeaseEnds:     taken.Add(length), RunBy: l.runBy, Created: times.Created, Priority: amboy.PriorityOf(g.Job),
+		RunBy:         l.runBy, Created: g.Record.TimeInfo.Created, Priority: amboy.PriorityOf(g.Job),
 		Tags: amboy.TagsOf(g.Job), Metadata: amboy.MetadataOf(g.Job),
 	}
-	d.held.add(l, taken, times.MaxTime, g.Record.Progress)
-	return given
 }
 
 // runGrace is how much longer than its time to run a lease lasts, so that the attempt is

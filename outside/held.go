@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/mongodb/amboy"
@@ -81,6 +82,17 @@ func (h *held) renew(l lease, ends time.Time) {
 	h.schedule(own)
 }
 
+// watch remembers a lease of another process unless it is known.
+func (h *held) watch(l lease, ends time.Time) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	if h.leases[l.Lease] == nil {
+		own := &heldLease{lease: l, ends: ends, overAt: l.runBy}
+		h.leases[l.Lease] = own
+		h.schedule(own)
+	}
+}
+
 // forget removes a lease.
 func (h *held) forget(l driver.Lease) {
 	h.d.mu.Lock()
@@ -140,18 +152,20 @@ func (h *held) tick() {
 		return
 	}
 	defer leave()
-	over, mayRecover := h.due()
+	over, lost, mayRecover := h.due()
 	if mayRecover {
 		h.d.leases.Recover()
 	}
+	h.endLost(lost)
 	for _, some := range chunks(over) {
 		h.endOver(some)
 	}
 }
 
 // due returns the leases whose time to run is over, and forgets them and those that ran out
-// long ago. It sets the next tick.
-func (h *held) due() (over []lease, mayRecover bool) {
+// long ago. lost are leases that have run out and end the attempt if they are lost. It sets
+// the next tick.
+func (h *held) due() (over, lost []lease, mayRecover bool) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
 	now := time.Now()
@@ -169,9 +183,28 @@ func (h *held) due() (over []lease, mayRecover bool) {
 			delete(h.leases, key)
 		default:
 			h.schedule(l)
+			if l.ends.Before(now) && strings.HasPrefix(l.Owner, queue.AttemptOwner) {
+				lost = append(lost, l.lease)
+			}
 		}
 	}
-	return over, mayRecover
+	return over, lost, mayRecover
+}
+
+// endLost ends the attempts of leases that were recovered, and forgets them.
+func (h *held) endLost(lost []lease) {
+	for _, l := range lost {
+		ctx, cancel := context.WithTimeout(h.d.open, callLimit)
+		over, err := h.d.leases.EndLost(ctx, l.jobID, l.Lease)
+		cancel()
+		if err != nil {
+			// The next tick tries again, and so does the next lease of the job.
+			logging.Error(h.d.open, h.d.failure("could not end an attempt whose lease ran out", l.Queue, l.jobID, err))
+		}
+		if over {
+			h.forget(l.Lease)
+		}
+	}
 }
 
 func chunks(all []lease) (parts [][]lease) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/job"
+	"github.com/mongodb/amboy/queue/driver"
 )
 
 // The limits of requests.
@@ -78,6 +79,11 @@ type LeaseRequest struct {
 	// is at most MaxLease. It is for workers that can't renew their leases. It must not block.
 	// Default: nil, for Lease.
 	LeaseOf func(Job) time.Duration
+	// LostFails ends the attempts of the leased jobs as failed if their leases run out, so
+	// that a job without attempts left has failed then. Otherwise they are interruptions. A
+	// Dispatcher ends the attempts of leases that it has taken, renewed or watches; others
+	// end when the job would be leased next.
+	LostFails bool
 }
 
 // Validate sets the defaults. It returns an *InvalidError for each field that is missing or
@@ -162,6 +168,11 @@ type Ack struct {
 	Release *Release
 	// Checkpoint replaces the payload of the job.
 	Checkpoint *Checkpoint
+	// Metadata are the changes of the job's metadata, which are stored with the
+	// acknowledgement; an empty value removes a key. It must be empty for a Release.
+	Metadata map[string]string
+	// read is the job as it was just read; nil if it was not.
+	read *driver.Record
 }
 
 // Complete ends a job as succeeded.
@@ -200,6 +211,10 @@ type Release struct {
 type Checkpoint struct {
 	// Payload is the new payload.
 	Payload job.Payload
+	// KeepPayload leaves the payload as it is, and ignores Payload.
+	KeepPayload bool
+	// MaxAttempts is the new total number of attempts; 0 leaves it.
+	MaxAttempts int
 	// Again hands the job back, to run again later; nil if the worker goes on.
 	Again *Release
 }
@@ -214,6 +229,9 @@ func (a *Ack) validate(maxPayload int) error {
 	}
 	if set != 1 {
 		return invalid("acknowledgement", set, "must be exactly one of complete, fail, release and checkpoint")
+	}
+	if a.Release != nil && len(a.Metadata) > 0 {
+		return invalid("metadata", len(a.Metadata), "must be empty for a release")
 	}
 	switch {
 	case a.Complete != nil:
@@ -271,8 +289,13 @@ func (r *Release) validate() error {
 }
 
 func (c *Checkpoint) validate(maxPayload int) error {
-	if err := c.Payload.Validate(maxPayload); err != nil {
-		return err
+	if !c.KeepPayload {
+		if err := c.Payload.Validate(maxPayload); err != nil {
+			return err
+		}
+	}
+	if c.MaxAttempts < 0 {
+		return invalid("max_attempts", c.MaxAttempts, "must not be negative")
 	}
 	if c.Again != nil {
 		return c.Again.validate()

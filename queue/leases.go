@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,13 @@ import (
 
 // OutsideOwner is the prefix of the owners of leases that outside workers have.
 const OutsideOwner = "outside-"
+
+// AttemptOwner is the prefix of the owners of leases of outside workers that end the attempt
+// as failed if they run out. Other leases that run out are interruptions.
+const AttemptOwner = OutsideOwner + "attempt-"
+
+// ErrLeaseRanOut is the error of an attempt whose lease ran out (see AttemptOwner).
+var ErrLeaseRanOut = errors.New("the lease of its worker ran out")
 
 // Leases gives the jobs of queues in a store to workers outside of this program. It takes
 // leases and ends runs; it neither renews leases by itself nor waits for jobs. Package
@@ -204,7 +212,7 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 	case !hasType(req.Types, r):
 		q.engine.handBack(run, handBackNow)
 		return nil, true
-	case q.line.IsInterruptedTooOften(r):
+	case q.line.IsInterruptedTooOften(r) && !hasLostAttempt(r):
 		q.engine.park(run)
 		return nil, false
 	}
@@ -212,6 +220,10 @@ func (l *Leases) begin(ctx context.Context, req LeaseRequest, r *driver.Record) 
 		switch {
 		case !amboy.IsForOutside(j):
 			isOther = l.leave(q, run)
+		case hasLostAttempt(r):
+			isOther = true // the next attempt may be ready
+			failLost(j)
+			q.endOutside(ctx, j, run, func(err error) { q.reportEnd(ctx, j, err) })
 		case hasRunTooLong(r):
 			j.AddRetryableError(&amboy.MaxTimeError{MaxTime: r.TimeInfo.MaxTime})
 			q.endOutside(ctx, j, run, func(err error) { q.reportEnd(ctx, j, err) })
@@ -250,6 +262,91 @@ func hasRunTooLong(r *driver.Record) bool {
 	last := r.Status.Interruptions.Latest[len(r.Status.Interruptions.Latest)-1]
 	return strings.HasPrefix(last.Owner, OutsideOwner) && !last.At.Before(last.Start.Add(r.TimeInfo.MaxTime))
 }
+
+// hasLostAttempt reports whether a record does not run because the lease of an AttemptOwner
+// ran out, so that its attempt has failed.
+func hasLostAttempt(r *driver.Record) bool {
+	lost := r.Status.Interruptions
+	return lost.Total() > 0 && len(lost.Latest) > 0 && strings.HasPrefix(lost.Latest[len(lost.Latest)-1].Owner, AttemptOwner)
+}
+
+// EndLost ends the attempt of a job as failed if its lease, that of an AttemptOwner, was
+// found to have run out. over is false while the job still runs under the lease. The job may
+// have ended, or have been leased again; then EndLost changes nothing.
+func (l *Leases) EndLost(ctx context.Context, id string, lease driver.Lease) (over bool, err error) {
+	r, err := l.driver.Get(ctx, lease.Queue, id)
+	switch {
+	case amboy.IsJobNotFoundError(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading job %q of queue %q, whose lease may have run out: %w", id, lease.Queue, err)
+	case r.Status.InProgress:
+		return driver.LeaseOf(r) != lease, nil
+	case r.Status.Completed || r.Name != lease.Name || !hasLostAttempt(r):
+		return true, nil
+	}
+	if err = l.endLost(ctx, r); err != nil && !errors.Is(err, amboy.ErrLeaseLost) {
+		return false, fmt.Errorf("ending the attempt of job %q of queue %q, whose lease ran out: %w", id, lease.Queue, err)
+	}
+	return true, nil
+}
+
+func (l *Leases) endLost(ctx context.Context, r *driver.Record) error {
+	q, err := l.queue(ctx, r.Group)
+	if err != nil {
+		return err
+	}
+	j, err := q.resolveSafely(r)
+	if err != nil {
+		return err
+	}
+	failLost(j)
+	run := &core.Run{Record: r, Lease: driver.LeaseOf(r)}
+	done := q.engine.result()
+	q.endOutside(context.WithoutCancel(ctx), j, run, func(err error) { done <- err })
+	return q.engine.waitForEnd(ctx, run, done)
+}
+
+// failLost fails the attempt of a job whose lease ran out.
+func failLost(j amboy.Job) {
+	if retry := j.RetryInfo(); retry.Retryable && retry.GetRemainingAttempts() > 0 {
+		j.AddRetryableError(ErrLeaseRanOut)
+		return
+	}
+	j.AddError(ErrLeaseRanOut)
+}
+
+// Resolve decodes the job of a record.
+func (l *Leases) Resolve(ctx context.Context, r *driver.Record) (amboy.Job, error) {
+	q, err := l.queue(ctx, r.Group)
+	if err != nil {
+		return nil, err
+	}
+	return q.resolveSafely(r)
+}
+
+// Find returns the latest attempts of jobs of a queue, in no particular order. Jobs that do
+// not exist are left out.
+func (l *Leases) Find(ctx context.Context, queue string, ids []string) (records []*driver.Record, err error) {
+	for some := range slices.Chunk(ids, maxFound) {
+		query := driver.Query{Queues: []string{queue}, JobIDs: some, Latest: true}
+		for page := (driver.PageRequest{Limit: len(some)}); ; {
+			found, err := l.driver.Find(ctx, query, page)
+			if err != nil {
+				return nil, fmt.Errorf("reading %d jobs of queue %q: %w", len(some), queue, err)
+			}
+			records = append(records, found.Records...)
+			if found.Next == "" {
+				break
+			}
+			page.After = found.Next
+		}
+	}
+	return records, nil
+}
+
+// maxFound is the maximum number of IDs in a query.
+const maxFound = 500
 
 // Extend renews leases, so that they last for a time from now, and returns the lost ones.
 func (l *Leases) Extend(ctx context.Context, leases []driver.Lease, leaseTime time.Duration) (lost []driver.Lease, err error) {
@@ -292,6 +389,11 @@ type LeaseEnd struct {
 	Over bool
 	// HandBack hands the job back instead of ending the attempt, if it is not nil.
 	HandBack *driver.HandBack
+	// Metadata is changed with the end; an empty value removes a key. It is ignored if the
+	// job is handed back.
+	Metadata map[string]string
+	// Record is the job as it was just read; nil to read it.
+	Record *driver.Record
 }
 
 // End ends runs, or hands their jobs back, and returns an error or nil for each. The error
@@ -403,7 +505,7 @@ type begunEnd struct {
 // beginEnd begins to end a run; it returns nil if nothing is written. err is what the caller
 // is told even if the end is stored.
 func (l *Leases) beginEnd(ctx context.Context, end LeaseEnd) (begun *begunEnd, err error) {
-	q, r, err := l.held(ctx, end.JobID, end.Lease)
+	q, r, err := l.held(ctx, end.JobID, end.Lease, end.Record)
 	if err != nil {
 		return nil, err
 	}
@@ -416,6 +518,7 @@ func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Recor
 	if err != nil {
 		return nil, err
 	}
+	setMetadata(j, end.Metadata)
 	begun = &begunEnd{engine: q.engine, run: &core.Run{Record: r, Lease: end.Lease}, done: q.engine.result()}
 	then := func(err error) { begun.done <- err }
 	late := r.Status.InProgress && r.TimeInfo.MaxTime > 0 && q.engine.now().Sub(r.TimeInfo.Start) > r.TimeInfo.MaxTime
@@ -448,15 +551,42 @@ func (l *Leases) beginEndOf(ctx context.Context, q *driverQueue, r *driver.Recor
 	return begun, err
 }
 
-// endOutside ends a run of an outside worker, and hands the job to the retry handler if it
-// is to be retried.
+// endOutside ends a run of an outside worker. A job that is to be retried has its next
+// attempt, if the store is well, before then is called: its worker may ask for it at once.
 func (q *driverQueue) endOutside(ctx context.Context, j amboy.Job, run *core.Run, then func(error)) {
 	q.end(ctx, j, run, func(err error) {
-		if err == nil {
+		switch {
+		case err != nil:
+		case run.End().Next == nil && j.RetryInfo().ShouldRetry():
+			q.engine.runInBackground(func(ctx context.Context) {
+				q.retryAtOnce(ctx, j)
+				then(nil)
+			})
+			return
+		default:
 			q.afterWrite(ctx, j, run)
 		}
 		then(err)
 	})
+}
+
+// retryAtOnce replaces a job by its next attempt, or hands it to the retry handler if that is
+// not possible now.
+func (q *driverQueue) retryAtOnce(ctx context.Context, j amboy.Job) {
+	handler, ok := q.RetryHandler().(*BasicRetryHandler)
+	if !ok || !handler.Started() {
+		q.handOver(ctx, j)
+		return
+	}
+	err := handler.try(ctx, &jobRetry{retryKey: retryKey{j.ID(), j.RetryInfo().CurrentAttempt}, job: j, start: handler.now()})
+	if err == nil {
+		return
+	}
+	// The copy is locked by now. If the store fails, maintenance hands the job over later.
+	again, err := q.GetAttempt(ctx, j.ID(), j.RetryInfo().CurrentAttempt)
+	if err == nil && again.RetryInfo().ShouldRetry() {
+		q.handOver(ctx, again)
+	}
 }
 
 // resolveSafely decodes a job. A panic of its own code is returned as an error.
@@ -471,10 +601,23 @@ func (q *driverQueue) resolveSafely(r *driver.Record) (j amboy.Job, err error) {
 	return j, nil
 }
 
-// held returns the record of a leased job. The error wraps amboy.ErrLeaseLost if the job
-// does not run under the lease.
-func (l *Leases) held(ctx context.Context, id string, lease driver.Lease) (*driverQueue, *driver.Record, error) {
-	r, err := l.driver.Get(ctx, lease.Queue, id)
+func setMetadata(j amboy.Job, change map[string]string) {
+	m, ok := j.(amboy.MetadataJob)
+	if !ok {
+		return
+	}
+	for key, value := range change {
+		m.SetMetadata(key, value)
+	}
+}
+
+// held returns the record of a leased job, which it reads if r is nil. The error wraps
+// amboy.ErrLeaseLost if the job does not run under the lease.
+func (l *Leases) held(ctx context.Context, id string, lease driver.Lease, r *driver.Record) (*driverQueue, *driver.Record, error) {
+	var err error
+	if r == nil {
+		r, err = l.driver.Get(ctx, lease.Queue, id)
+	}
 	switch {
 	case amboy.IsJobNotFoundError(err):
 		return nil, nil, fmt.Errorf("the job does not exist any more: %w", amboy.ErrLeaseLost)
@@ -487,36 +630,33 @@ func (l *Leases) held(ctx context.Context, id string, lease driver.Lease) (*driv
 	return q, r, err
 }
 
-// SetPayload replaces the payload of a leased job (see job.SetPayload). The error wraps
-// amboy.ErrLeaseLost if the lease is not the job's any more.
-func (l *Leases) SetPayload(ctx context.Context, id string, lease driver.Lease, payload job.Payload) error {
-	err := l.save(ctx, id, lease, func(j amboy.Job) error { return job.SetPayload(j, payload) })
+// LeaseEdit changes a leased job while it runs.
+type LeaseEdit struct {
+	// JobID is the ID of the job.
+	JobID string
+	Lease driver.Lease
+	// Payload replaces the payload (see job.SetPayload); nil leaves it.
+	Payload *job.Payload
+	// MaxAttempts is the total number of attempts; 0 leaves it.
+	MaxAttempts int
+	// Metadata is changed; an empty value removes a key.
+	Metadata map[string]string
+	// Record is the job as it was just read; nil to read it.
+	Record *driver.Record
+}
+
+// Edit changes a leased job. The error wraps amboy.ErrLeaseLost if the lease is not the
+// job's any more.
+func (l *Leases) Edit(ctx context.Context, edit LeaseEdit) error {
+	err := l.edit(ctx, edit)
 	if err != nil {
-		return fmt.Errorf("replacing the payload of job %q of queue %q: %w", id, lease.Queue, err)
+		return fmt.Errorf("changing job %q of queue %q, which is leased: %w", edit.JobID, edit.Lease.Queue, err)
 	}
 	return nil
 }
 
-// SetMetadata sets an entry of the metadata of a leased job. The error wraps
-// amboy.ErrLeaseLost if the lease is not the job's any more.
-func (l *Leases) SetMetadata(ctx context.Context, id string, lease driver.Lease, key, value string) error {
-	err := l.save(ctx, id, lease, func(j amboy.Job) error {
-		own, ok := j.(amboy.MetadataJob)
-		if !ok {
-			return &amboy.InvalidJobError{JobID: id, Field: "type", Value: j.Type().Name, Rule: "must have metadata"}
-		}
-		own.SetMetadata(key, value)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("setting the metadata %q of job %q of queue %q: %w", key, id, lease.Queue, err)
-	}
-	return nil
-}
-
-// save changes and stores a leased job.
-func (l *Leases) save(ctx context.Context, id string, lease driver.Lease, change func(amboy.Job) error) error {
-	q, r, err := l.held(ctx, id, lease)
+func (l *Leases) edit(ctx context.Context, edit LeaseEdit) error {
+	q, r, err := l.held(ctx, edit.JobID, edit.Lease, edit.Record)
 	if err != nil {
 		return err
 	}
@@ -524,8 +664,15 @@ func (l *Leases) save(ctx context.Context, id string, lease driver.Lease, change
 	if err != nil {
 		return err
 	}
+	setMetadata(j, edit.Metadata)
+	if edit.MaxAttempts > 0 {
+		j.UpdateRetryInfo(amboy.JobRetryOptions{MaxAttempts: &edit.MaxAttempts})
+	}
 	err = errorOfPanic(func() (err error) {
-		if err = change(j); err == nil {
+		if edit.Payload != nil {
+			err = job.SetPayload(j, *edit.Payload)
+		}
+		if err == nil {
 			r, err = q.record(j)
 		}
 		return err

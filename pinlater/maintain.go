@@ -1,0 +1,118 @@
+package pinlater
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mongodb/grip/message"
+
+	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/internal/logging"
+	"github.com/mongodb/amboy/outside"
+	"github.com/mongodb/amboy/queue"
+	"github.com/mongodb/amboy/queue/driver"
+)
+
+// loadFiles reads the files that the options name, and returns them.
+func (s *Server) loadFiles() ([]*watchedFile, error) {
+	var files []*watchedFile
+	if s.opts.QueueConfigFile != "" {
+		files = append(files, &watchedFile{path: s.opts.QueueConfigFile, apply: func(data []byte) error {
+			rates, err := parseQueueConfig(data)
+			if err == nil {
+				s.limits.setRates(rates)
+			}
+			return err
+		}})
+	}
+	if s.opts.ServerSetFile != "" {
+		files = append(files, &watchedFile{path: s.opts.ServerSetFile, apply: func(data []byte) error {
+			n, err := parseServerSet(data)
+			if err == nil && n > 0 { // an empty file changes nothing
+				s.limits.setServers(n)
+			}
+			return err
+		}})
+	}
+	for _, f := range files {
+		if err := f.load(); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// maintain reloads the files, and watches the claims of other servers.
+func (s *Server) maintain(files []*watchedFile) {
+	monitor := time.NewTicker(s.opts.MonitorInterval)
+	defer monitor.Stop()
+	var reload <-chan time.Time
+	if len(files) > 0 {
+		ticker := time.NewTicker(s.opts.ReloadInterval)
+		defer ticker.Stop()
+		reload = ticker.C
+	}
+	s.watchClaims()
+	for {
+		select {
+		case <-s.maintained.Done():
+			return
+		case <-reload:
+			for _, f := range files {
+				f.check(s.maintained)
+			}
+		case <-monitor.C:
+			s.watchClaims()
+		}
+	}
+}
+
+// watchClaims makes the dispatcher end the attempts of claims of other servers, or of this
+// server before a restart, that time out.
+func (s *Server) watchClaims() {
+	ctx, cancel := context.WithTimeout(s.maintained, s.opts.CallTimeout)
+	defer cancel()
+	if err := s.eachClaimed(ctx, s.watch); err != nil && s.maintained.Err() == nil {
+		logging.Error(ctx, message.Fields{"message": "could not find the claims of PinLater workers; trying again later", "error": err.Error()})
+	}
+}
+
+// eachClaimed calls do with the IDs of claimed jobs of each queue.
+func (s *Server) eachClaimed(ctx context.Context, do func(ctx context.Context, queueName string, ids []string) error) error {
+	query := driver.Query{States: []amboy.JobState{amboy.StateRunning}, Types: []string{s.opts.JobType}, Latest: true}
+	for page := (driver.PageRequest{Limit: pageSize}); ; {
+		found, err := s.driver.Find(ctx, query, page)
+		if err != nil {
+			return err
+		}
+		byQueue := map[string][]string{}
+		for _, r := range found.Records {
+			if strings.HasPrefix(r.Status.Owner, queue.AttemptOwner) {
+				byQueue[r.Group] = append(byQueue[r.Group], r.JobID())
+			}
+		}
+		for name, ids := range byQueue {
+			if err := do(ctx, name, ids); err != nil {
+				return err
+			}
+		}
+		if found.Next == "" {
+			return nil
+		}
+		page.After = found.Next
+	}
+}
+
+func (s *Server) watch(ctx context.Context, queueName string, ids []string) error {
+	leased, err := s.dispatcher.Leased(ctx, queueName, s.opts.ClaimTimeout, ids...)
+	if err != nil {
+		return err
+	}
+	all := make([]*outside.Leased, 0, len(leased))
+	for _, l := range leased {
+		all = append(all, l)
+	}
+	s.dispatcher.Watch(all...)
+	return nil
+}
