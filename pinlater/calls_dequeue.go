@@ -52,7 +52,8 @@ func (s *Server) dequeueJobs(ctx context.Context, a *wire.PinLaterDequeueJobsArg
 	}
 	defer leave()
 	if acks := request.JobAckRequest; acks != nil {
-		if err := s.acknowledge(ctx, acks); err != nil {
+		err = s.acknowledge(ctx, acks)
+		if err != nil {
 			return nil, err
 		}
 	}
