@@ -17,7 +17,7 @@ const maxYields = 8
 // maxGather is the longest time that a claim waits for the workers of the previous one if
 // calls of the store are slow, and that the ends of their runs wait for it. It is half as
 // long as that claim took.
-const maxGather = 5 * time.Millisecond
+const maxGather = 20 * time.Millisecond
 
 // maxHasty is the maximum number of claims in a row that do not wait.
 const maxHasty = 63

@@ -9,18 +9,19 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// One statement claims all candidates of a claim that are alike, and one statement ends all
-// jobs of a batch that are alike: the same fields change, and all of the guard but the
-// revision is the same. Fields whose values differ, such as the times of the end, are set from
+// One statement claims all candidates of a claim that are alike, one statement ends all jobs of
+// a batch that are alike, and two statements replace the attempts of retries that are alike: the
+// same fields change, and all of the guard but the revision is the same. Fields whose values differ, such as the times of the end, are set from
 // a list by _id. All documents get the same new revision. If fewer matched than were meant,
 // the documents that have this revision are those that were changed.
 //
 // The filter names the _ids and the revisions that were read, but not which document had
 // which. It matches no document that has changed since, although several documents may have
 // one revision: if a document had meanwhile got the revision that another one was read with,
-// it would have been claimed or ended together with it. But each claim increments the count,
-// which the guard requires to be as it was, as it does that no document has ended, and
-// whether it runs.
+// it would have been claimed, ended or retried together with it. But each claim increments the
+// count, which the guard requires to be as it was, as it does that the document runs, waits or
+// has ended. And a document takes the place of the attempt before it once, before it can be
+// claimed.
 
 const (
 	// maxShared is the maximum number of documents that one statement changes.

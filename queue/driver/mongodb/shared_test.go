@@ -220,3 +220,41 @@ func TestAClaimOfSeveralThatAnIndexRefusesClaimsTheOthers(t *testing.T) {
 		assert.Len(t, claimAll(t, d, request("owner", 3, "queue")), 2, "one of each type")
 	})
 }
+
+// Indexes that are used all the time have no ended jobs.
+func TestEndedJobsAreNotExamined(t *testing.T) {
+	for _, grouped := range []bool{true, false} {
+		inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+			d := openOn(t, s, func(o *mongodb.Options) { o.Grouped, o.SkipReportingIndexes = grouped, true })
+			queue := "queue"
+			if !grouped {
+				queue = ""
+			}
+			record := func(id string) *driver.Record {
+				return plainRecord(id, func(r *driver.Record) { r.Group, r.Name = queue, driver.RecordName(queue, id, r.RetryInfo) })
+			}
+			var ended []*driver.Record
+			for i := range 50 {
+				ended = append(ended, record(fmt.Sprint(i)))
+			}
+			putAll(t, d, ended...)
+			endAll(t, d, claimAll(t, d, request("owner", 50, queue))...)
+			putAll(t, d, record("runs"), record("waits"))
+			require.Len(t, claimAll(t, d, request("owner", 1, queue)), 1)
+			for name, call := range map[string]func() error{
+				"CountTypes":     func() error { _, err := d.CountTypes(t.Context()); return err },
+				"OldestReady":    func() error { _, err := d.OldestReady(t.Context(), []string{queue}); return err },
+				"Unfinished":     func() error { _, err := d.Unfinished(t.Context()); return err },
+				"Work":           func() error { _, err := d.Work(t.Context(), time.Now()); return err },
+				"RecoverStale":   func() error { _, err := d.RecoverStale(t.Context()); return err },
+				"CancelRequests": func() error { _, err := d.CancelRequests(t.Context(), "owner"); return err },
+				"Claim":          func() error { _, err := d.Claim(t.Context(), request("owner", 0, queue)); return err },
+			} {
+				synctest.Wait()
+				s.Server().ResetCosts()
+				require.NoError(t, call(), name)
+				assert.Less(t, s.Server().Costs().Examined.Documents, int64(10), "%s, grouped: %t", name, grouped)
+			}
+		})
+	}
+}

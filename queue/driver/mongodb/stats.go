@@ -210,7 +210,9 @@ func (d *Driver) CountTypes(ctx context.Context) ([]driver.TypeCount, error) {
 		}
 	}
 	var rows []typeTally
-	pipeline := append(count(field("status.completed", false)), d.union(count(endedRetry)...))
+	// An index has the running jobs and another one the waiting jobs, so that no ended job is
+	// read.
+	pipeline := append(count(waiting), d.union(count(running)...), d.union(count(endedRetry)...))
 	if err = d.aggregate(ctx, d.jobs, pipeline, &rows); err != nil {
 		return nil, fmt.Errorf("counting records by type: %w", err)
 	}
