@@ -63,7 +63,7 @@ func (s *Server) applyOnce(ctx context.Context, queueName string, changes []chan
 	var acked []change
 	for _, c := range changes {
 		l := leased[c.jobID()]
-		if l == nil || l.Type != s.opts.JobType || c.queue != queueName || c.priority != priorityOf(l.Tags, l.Priority) {
+		if l == nil || l.Type != s.opts.JobType || c.queue != queueName || c.priority != priorityOf(l.Tags) {
 			continue
 		}
 		if ack := c.ack(l); ack.Token != "" {

@@ -112,7 +112,7 @@ func (s *Server) addClaimed(ctx context.Context, queueName string, j *outside.Jo
 		s.refuse(ctx, j)
 		return 0
 	}
-	d := descriptor{queue: queueName, priority: priorityOf(j.Tags, j.Priority), localID: localID}
+	d := descriptor{queue: queueName, priority: priorityOf(j.Tags), localID: localID}
 	body := bytesOf(j.Payload)
 	addDequeued(into, d, body, attemptsOf(j.Attempt, j.MaxAttempts, j.Metadata))
 	return len(body) + dequeuedSize

@@ -104,7 +104,7 @@ func (s *Server) newJob(d descriptor, j *wire.PinLaterJob, now time.Time) (amboy
 		body = []byte{}
 	}
 	options := []job.Option{
-		job.ID(d.jobID()), job.Priority(-d.priority), job.Tags(tagOf(d.priority)), job.Metadata(metadata),
+		job.ID(d.jobID()), job.Priority(-d.priority), job.Tags(tagsOf(d.priority)...), job.Metadata(metadata),
 		// All are retryable, because retryFailedJobs may allow any of them more attempts.
 		job.MaxAttempts(2), job.RetryPolicy(retry.Fixed{}),
 		job.Retention(amboy.Retention{Succeeded: s.opts.KeepSucceeded, Failed: s.opts.KeepFailed}),

@@ -164,22 +164,29 @@ func (s *Server) count(ctx context.Context, sel selection, state wire.PinLaterJo
 	if sel.body != nil || state == wire.PinLaterJobState_IN_PROGRESS {
 		return s.countEach(ctx, sel, future)
 	}
-	n, err := s.driver.Count(ctx, s.query(sel), maxCount+1)
-	if err != nil || n <= maxCount {
-		return n, err
+	if sel.priority > firstPriority {
+		return s.driver.Count(ctx, s.query(sel), maxCount)
 	}
-	if sel.priority != 0 {
-		return maxCount, nil
+	// Jobs of the first priority have no tag. They are what is left of all.
+	limit := maxCount * s.opts.PriorityLevels
+	all, err := s.driver.Count(ctx, s.query(selection{queue: sel.queue, states: sel.states}), limit)
+	if err != nil || sel.priority == 0 && all <= maxCount {
+		return all, err
 	}
-	n = 0
-	for sel.priority = 1; sel.priority <= s.opts.PriorityLevels; sel.priority++ {
-		of, err := s.driver.Count(ctx, s.query(sel), maxCount)
+	first, others := all, 0
+	for priority := firstPriority + 1; priority <= s.opts.PriorityLevels; priority++ {
+		n, err := s.driver.Count(ctx, s.query(selection{queue: sel.queue, states: sel.states, priority: priority}), limit)
 		if err != nil {
 			return 0, err
 		}
-		n += of
+		first -= n
+		others += min(n, maxCount)
 	}
-	return n, nil
+	first = min(max(0, first), maxCount)
+	if sel.priority == firstPriority {
+		return first, nil
+	}
+	return first + others, nil
 }
 
 // countEach counts jobs that have to be read.

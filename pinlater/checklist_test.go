@@ -478,6 +478,11 @@ func TestLine21CountAndScanSplitAtNow(t *testing.T) {
 			c.Priority, s.Priority = &two, &two
 			assert.Equal(f, want[0], f.countOf(c))
 			assert.Len(f, f.scan(s), want[0])
+			one := int8(1)
+			c.Priority, s.Priority = &one, &one
+			want[0] = map[bool]int{false: 20, true: 0}[future]
+			assert.Equal(f, want[0], f.countOf(c))
+			assert.Len(f, f.scan(s), want[0])
 		}
 	})
 }

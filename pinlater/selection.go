@@ -27,10 +27,12 @@ type selection struct {
 	newest bool
 }
 
+// query returns the query for a selection. It also selects jobs of other priorities if that of
+// the selection is the first.
 func (s *Server) query(sel selection) driver.Query {
 	q := driver.Query{Queues: []string{s.stored(sel.queue)}, States: sel.states, Types: []string{s.opts.JobType}, Latest: true}
 	if sel.priority != 0 {
-		q.Tags = []string{tagOf(sel.priority)}
+		q.Tags = tagsOf(sel.priority)
 	}
 	return q
 }
@@ -44,6 +46,9 @@ func (s *Server) find(ctx context.Context, sel selection, do func(*driver.Record
 			return fmt.Errorf("finding jobs of queue %q: %w", sel.queue, err)
 		}
 		for _, r := range found.Records {
+			if sel.priority != 0 && priorityOf(r.Tags) != sel.priority {
+				continue
+			}
 			matches, err := s.matches(ctx, sel.body, r)
 			if err != nil {
 				return err

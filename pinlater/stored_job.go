@@ -25,14 +25,26 @@ const (
 	checkpointKey = "pinlater-checkpoint"
 )
 
-// priorityTag is the prefix of the tag with the priority of a job. The priority that queues
-// serve is its negative, and may be changed by an operator.
+// firstPriority is the priority of most jobs. They have no tag, which a store would have to
+// keep for each.
+const firstPriority = 1
+
+// priorityTag is the prefix of the tag with the priority of a job that has another than the
+// first. The priority that queues serve is its negative, and may be changed by an operator.
 const priorityTag = "pinlater-p"
 
 func tagOf(priority int) string { return priorityTag + strconv.Itoa(priority) }
 
-// priorityOf returns the priority of a job.
-func priorityOf(tags []string, served int) int {
+// tagsOf returns the tags of a job with a priority.
+func tagsOf(priority int) []string {
+	if priority == firstPriority {
+		return nil
+	}
+	return []string{tagOf(priority)}
+}
+
+// priorityOf returns the priority of a job with tags.
+func priorityOf(tags []string) int {
 	for _, tag := range tags {
 		if text, ok := strings.CutPrefix(tag, priorityTag); ok {
 			if p, err := strconv.Atoi(text); err == nil && tag == tagOf(p) {
@@ -40,7 +52,7 @@ func priorityOf(tags []string, served int) int {
 			}
 		}
 	}
-	return max(1, -served)
+	return firstPriority
 }
 
 // maxStatus is the maximum length of a custom status, in characters.
@@ -159,7 +171,7 @@ func newStoredJob(r *driver.Record, now time.Time) *storedJob {
 // has none.
 func (j *storedJob) localID() (int64, bool) { return localIDOf(j.JobID()) }
 
-func (j *storedJob) priority() int { return priorityOf(j.Tags, j.Priority) }
+func (j *storedJob) priority() int { return priorityOf(j.Tags) }
 
 func (j *storedJob) attempts() attempts {
 	maximum := 1
