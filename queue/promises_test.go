@@ -220,7 +220,7 @@ func TestLeasesAreRecoveredBeforeTheirHoldersCanRenewThem(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		assert.Less(t, calls["Extend"], heartbeat)
-		assert.GreaterOrEqual(t, calls["RecoverStale"], calls["Extend"]+heartbeat)
+		assert.GreaterOrEqual(t, calls["RecoverStale"], heartbeat, "all holders have had the time to renew")
 	})
 }
 
