@@ -258,3 +258,17 @@ func TestEndedJobsAreNotExamined(t *testing.T) {
 		})
 	}
 }
+
+// A change that leaves the lock of a candidate as it was must not be overlooked: the end of the
+// job must release the job that depends on it.
+func TestAClaimOfSeveralLearnsOfAnEdgeThatWasAddedMeanwhile(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *mongotest.Deployment) {
+		d, other := openOn(t, s), openOn(t, s)
+		putAll(t, d, plainRecords(3)...)
+		beforeUpdate(s, func() { putAll(t, other, plainRecord("waits", dependsOn("1"))) })
+		running := claimAll(t, d, request("owner", 3, "queue"))
+		require.Len(t, running, 3)
+		endAll(t, d, running...)
+		assert.Equal(t, []string{"queue.waits"}, names(claimAll(t, d, request("owner", 3, "queue"))))
+	})
+}
