@@ -241,7 +241,8 @@ func (j *jobs) reserve(ctx context.Context, id, queueName string, expires time.T
 		case now.Sub(since) < orphaned:
 			return note, false, duplicateJob // It may be being put.
 		}
-		if err = j.forget(ctx, id); err != nil {
+		err = j.forget(ctx, id)
+		if err != nil {
 			return note, false, err
 		}
 	}
