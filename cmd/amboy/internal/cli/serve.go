@@ -18,7 +18,7 @@ func (p *program) serve() *cobra.Command {
 		Short: "Serve the jobs of a store to workers in any language",
 		Long: "Serve the jobs of a store: the API, the dashboard, and ports for the clients of other systems.\n\n" +
 			"Everything needs the token in --token-file, which is made if it does not exist, or the link\n" +
-			"that is printed. The workq port is the exception: its protocol has no login.",
+			"that is printed. The ports of workq and PinLater are exceptions: their protocols have no login.",
 		Args: exactly(0),
 		RunE: p.run(func(ctx context.Context, _ []string) error {
 			if config.Store == "" {
@@ -34,5 +34,8 @@ func (p *program) serve() *cobra.Command {
 	flags.StringVar(&config.Listen, "listen", serve.DefaultListen, "the address of the HTTP server; port 0 means a free port")
 	flags.StringVar(&config.Workq, "workq", "", "the address for clients of workq, for instance 127.0.0.1:9922; without it there is none")
 	flags.BoolVar(&config.WorkqRemote, "workq-remote", false, "allow a --workq that other machines can reach: whoever can connect can do anything with the queues")
+	flags.StringVar(&config.Pinlater, "pinlater", "", "the address for clients of PinLater, for instance 127.0.0.1:9010; without it there is none")
+	flags.BoolVar(&config.PinlaterRemote, "pinlater-remote", false, "allow a --pinlater that other machines can reach: whoever can connect can do anything with its jobs")
+	flags.StringVar(&config.PinlaterQueues, "pinlater-queues", "", "a JSON file with the rate limits of PinLater's queues; it is read again when it changes")
 	return cmd
 }

@@ -70,6 +70,17 @@ func (a *access) hasToken(r *http.Request) bool {
 	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.token)) == 1
 }
 
+// withToken refuses requests without the token.
+func (a *access) withToken(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.hasToken(r) {
+			http.Error(w, "This needs the token of the server.", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // authorize is for rest.Authorize.
 func (a *access) authorize(r *http.Request, what rest.Access) error {
 	if a.hasToken(r) {
@@ -81,12 +92,8 @@ func (a *access) authorize(r *http.Request, what rest.Access) error {
 // link returns a link to the dashboard that works once.
 func (a *access) link() string { return a.base + "/login?ticket=" + a.login.Ticket() }
 
-// serveLink answers a request with the token by a new link.
-func (a *access) serveLink(w http.ResponseWriter, r *http.Request) {
-	if !a.hasToken(r) {
-		http.Error(w, "A link needs the token of the server.", http.StatusForbidden)
-		return
-	}
+// serveLink answers a request by a new link.
+func (a *access) serveLink(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = fmt.Fprintln(w, a.link()) // the client may have gone
 }

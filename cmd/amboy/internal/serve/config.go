@@ -42,6 +42,14 @@ type Config struct {
 	Workq string
 	// WorkqRemote allows a Workq that other machines can reach. Their clients need no token.
 	WorkqRemote bool
+	// Pinlater is the address of the server for clients of PinLater; empty for none.
+	Pinlater string
+	// PinlaterRemote allows a Pinlater that other machines can reach. Their clients need no
+	// token.
+	PinlaterRemote bool
+	// PinlaterQueues is a file with the rate limits of PinLater's queues, which is read again
+	// when it changes; empty for none.
+	PinlaterQueues string
 }
 
 // setDefaults sets the defaults, and returns an error for values that are not valid.
@@ -58,6 +66,9 @@ func (c *Config) setDefaults() error {
 	errs := []error{checkAddress("--listen", c.Listen)}
 	if c.Workq != "" {
 		errs = append(errs, checkAddress("--workq", c.Workq))
+	}
+	if c.Pinlater != "" {
+		errs = append(errs, checkAddress("--pinlater", c.Pinlater))
 	}
 	return errors.Join(errs...)
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
 	"github.com/mongodb/amboy/outside"
+	"github.com/mongodb/amboy/pinlater"
 	"github.com/mongodb/amboy/pool"
+	"github.com/mongodb/amboy/promamboy"
 	"github.com/mongodb/amboy/queue"
 	"github.com/mongodb/amboy/rest"
 	"github.com/mongodb/amboy/workq"
@@ -98,7 +100,10 @@ func (s *server) start(ctx context.Context) error {
 	if err == nil && s.Workq != "" {
 		err = s.startWorkq(ctx)
 	}
-	return err // The ports of other protocols are started here too.
+	if err == nil && s.Pinlater != "" {
+		err = s.startPinlater(ctx)
+	}
+	return err
 }
 
 // listen listens on an address.
@@ -116,7 +121,7 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 	go func() {
 		defer close(done)
 		err := serve(l)
-		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) {
+		if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, workq.ErrClosed) || errors.Is(err, pinlater.ErrClosed) {
 			return
 		}
 		select {
@@ -131,6 +136,9 @@ func (s *server) begin(name string, l net.Listener, serve func(net.Listener) err
 	}})
 }
 
+// maxMeasured is the maximum number of queues that the metrics name.
+const maxMeasured = 100
+
 func (s *server) startHTTP(ctx context.Context) error {
 	inspector, err := management.NewGroupInspector(s.group)
 	if err != nil {
@@ -144,12 +152,17 @@ func (s *server) startHTTP(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	metrics, err := promamboy.Handler(inspector, promamboy.Options{Queues: maxMeasured})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	health := rest.Health(inspector)
 	mux := http.NewServeMux()
 	mux.Handle("/live", health)
 	mux.Handle("/ready", health)
+	mux.Handle("/metrics", s.access.withToken(metrics))
 	mux.Handle("/login", s.access.login)
-	mux.HandleFunc("POST /login/link", s.access.serveLink)
+	mux.Handle("POST /login/link", s.access.withToken(http.HandlerFunc(s.access.serveLink)))
 	mux.Handle("/", rest.Handler(inspector, rest.Workers(s.dispatcher), rest.CreateOutside(), rest.Authorize(s.access.authorize)))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	s.begin("HTTP", l, web.Serve, func(ctx context.Context) error {
@@ -172,6 +185,19 @@ func (s *server) startWorkq(ctx context.Context) error {
 		return errors.Join(err, l.Close())
 	}
 	s.begin("workq", l, server.Serve, server.Close)
+	return nil
+}
+
+func (s *server) startPinlater(ctx context.Context) error {
+	l, err := listen(ctx, "--pinlater", s.Pinlater)
+	if err != nil {
+		return err
+	}
+	server, err := pinlater.New(s.group, s.dispatcher, pinlater.Options{AllowRemote: s.PinlaterRemote, QueueConfigFile: s.PinlaterQueues}) //nolint:contextcheck // Close ends its goroutines.
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.begin("PinLater", l, server.Serve, server.Close)
 	return nil
 }
 
@@ -208,6 +234,7 @@ func (s *server) describe(out io.Writer) error {
   API        %[3]s/v2
   Token      in %[4]s
   Health     %[3]s/live and /ready
+  Metrics    %[3]s/metrics  (with the token)
 %[5]s
 In another terminal:
 

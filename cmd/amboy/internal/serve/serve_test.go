@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/thrift/lib/go/thrift"
 	"github.com/mongodb/grip"
 	"github.com/mongodb/grip/level"
 	"github.com/mongodb/grip/send"
@@ -23,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mongodb/amboy/cmd/amboy/internal/serve"
+	"github.com/mongodb/amboy/pinlater/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -36,8 +38,8 @@ func TestMain(m *testing.M) {
 // running is a server that runs.
 type running struct {
 	*testing.T
-	url, token, link, workq string
-	stop                    func()
+	url, token, link, workq, pinlater string
+	stop                              func()
 }
 
 // started starts a server with its files in a folder.
@@ -49,7 +51,7 @@ func started(t *testing.T, dir string) *running {
 	go func() {
 		ended <- serve.Run(ctx, serve.Config{
 			Store: "sqlite:" + filepath.Join(dir, "jobs.db"), TokenFile: filepath.Join(dir, "own", "token"),
-			Listen: "127.0.0.1:0", Workq: "127.0.0.1:0",
+			Listen: "127.0.0.1:0", Workq: "127.0.0.1:0", Pinlater: "127.0.0.1:0",
 		}, in)
 		_ = in.Close() // no error to report
 	}()
@@ -73,6 +75,7 @@ func started(t *testing.T, dir string) *running {
 		return found[1]
 	}
 	r.url, r.link, r.workq = field(`API +(http://\S+)/v2`), field(`Dashboard +(\S+)`), field(`workq +(\S+)`)
+	r.pinlater = field(`PinLater +(\S+)`)
 	content, err := os.ReadFile(field(`Token +in (\S+)`))
 	require.NoError(t, err)
 	r.token = strings.TrimSpace(string(content))
@@ -119,6 +122,35 @@ func TestNothingIsGrantedWithoutTheTokenOrTheLink(t *testing.T) {
 		status, _ = r.call(client, http.MethodGet, path, "", "")
 		assert.Equal(t, http.StatusOK, status, path)
 	}
+}
+
+func TestMetricsNeedTheToken(t *testing.T) {
+	r := started(t, t.TempDir())
+	client := &http.Client{Transport: &http.Transport{}}
+	status, body := r.call(client, http.MethodPost, "/v2/queues/hello/jobs", r.token, newJob)
+	require.Equal(t, http.StatusCreated, status, body)
+	status, _ = r.call(client, http.MethodGet, "/metrics", "", "")
+	assert.Equal(t, http.StatusForbidden, status)
+	status, body = r.call(client, http.MethodGet, "/metrics", r.token, "")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, body, `amboy_jobs{queue="hello",state="ready"} 1`)
+}
+
+func TestPinLaterClientsAreServed(t *testing.T) {
+	r := started(t, t.TempDir())
+	config := &thrift.TConfiguration{}
+	framed := thrift.NewTFramedTransportConf(thrift.NewTSocketConf(r.pinlater, config), config)
+	require.NoError(t, framed.Open())
+	defer framed.Close() //nolint:errcheck // It was closed by the server.
+	protocol := thrift.NewTBinaryProtocolConf(framed, config)
+	client := wire.NewPinLaterClient(thrift.NewTStandardClient(protocol, protocol))
+	require.NoError(t, client.CreateQueue(t.Context(), wire.NewRequestContext(), "images"))
+	job := wire.NewPinLaterJob()
+	job.Body = []byte("cat.png")
+	_, err := client.EnqueueJobs(t.Context(), wire.NewRequestContext(), &wire.PinLaterEnqueueRequest{QueueName: "images", Jobs: []*wire.PinLaterJob{job}})
+	require.NoError(t, err)
+	_, body := r.call(&http.Client{Transport: &http.Transport{}}, http.MethodGet, "/v2/queues", r.token, "")
+	assert.Contains(t, body, `"images"`)
 }
 
 func TestLinkLogsInABrowserOnce(t *testing.T) {
@@ -193,6 +225,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 	good := serve.Config{Store: "memory", TokenFile: filepath.Join(dir, "token"), Listen: "127.0.0.1:0"}
 	for want, change := range map[string]func(*serve.Config){
 		"--listen must be":                    func(c *serve.Config) { c.Listen = "8080" },
+		"--pinlater must be":                  func(c *serve.Config) { c.Pinlater = "x" },
 		"--workq must be":                     func(c *serve.Config) { c.Workq = "x" },
 		`--store must be memory`:              func(c *serve.Config) { c.Store = "oracle://secret@host" },
 		"at least 16 characters":              func(c *serve.Config) { c.TokenFile = short },
