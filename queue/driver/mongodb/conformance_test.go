@@ -69,10 +69,23 @@ func conform(t *testing.T, newStore func(t *testing.T) *breakable, variant bool)
 			s := newStore(t)
 			return open(t, s, s.client)
 		},
-		Elapse:    func(t *testing.T, d driver.Driver, by time.Duration) { endLeases(t, storeOf(d).jobs(true), by) },
-		Reopen:    again,
-		Share:     again,
-		Break:     func(_ *testing.T, d driver.Driver) (repair func()) { return storeOf(d).cut() },
+		Elapse: func(t *testing.T, d driver.Driver, by time.Duration) { endLeases(t, storeOf(d).jobs(true), by) },
+		Reopen: again,
+		Share:  again,
+		Break: func(t *testing.T, d driver.Driver) (repair func()) {
+			mu.Lock()
+			client := clients[d]
+			mu.Unlock()
+			connect := storeOf(d).cut()
+			return func() {
+				connect()
+				// Until a new connection works, calls may fail because others drop the
+				// client's connections.
+				for client.Ping(t.Context(), nil) != nil && t.Context().Err() == nil {
+					<-time.After(time.Millisecond)
+				}
+			}
+		},
 		IsUnknown: func(err error) bool { return errors.Is(err, driver.ErrOutcomeUnknown) },
 		Begin: func(ctx context.Context, t *testing.T, d driver.Driver) drivertest.Transaction {
 			mu.Lock()
