@@ -50,7 +50,7 @@ func TestCompletionIsWrittenWhenTheStoreIsBack(t *testing.T) {
 				defer q.Close(context.Background())
 				s := &starts{t: t}
 				s.putAll(q, "", 3*workers, time.Second)
-				pass(time.Millisecond) // a claim may wait for the workers of the one before
+				synctest.Wait()
 				require.Len(t, s.all(), workers)
 				store.fail(test.fails...)
 				pass(test.lasts)

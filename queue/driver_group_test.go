@@ -681,7 +681,7 @@ func TestOneQueueOfAGroupIsClosed(t *testing.T) {
 			}))
 		}
 		require.NoError(t, stays.PutMany(t.Context(), jobs))
-		pass(time.Millisecond)
+		synctest.Wait()
 		assert.Equal(t, 3, goes.Stats(t.Context()).Running)
 		assert.Equal(t, 1, stays.Stats(t.Context()).Running)
 

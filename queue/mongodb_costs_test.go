@@ -21,6 +21,18 @@ var leave100 = job.DefineResult("leave-100", 1, func(context.Context, int) (stri
 	return strings.Repeat("x", 100), nil
 }, job.Defaults[int]{})
 
+// distant returns a deployment that answers each command after a time, as one on a network
+// does. Engines wait for as many workers as they can only if calls take time.
+func distant(t *testing.T) *mongotest.Deployment {
+	t.Helper()
+	d := mongotest.Open(t, mongotest.InMemory())
+	d.Server().Intercept(func(mongotest.Intercepted) mongotest.Fate {
+		time.Sleep(2 * time.Millisecond)
+		return mongotest.Served
+	})
+	return d
+}
+
 // TestMongoDBCostsOfADrain counts what the stand-in pays for jobs that wait when 64 workers
 // start. With -v it prints the table of docs/mongodb.md.
 func TestMongoDBCostsOfADrain(t *testing.T) {
@@ -57,7 +69,7 @@ func TestMongoDBCostsOfADrain(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := mongotest.Open(t, mongotest.InMemory())
+				d := distant(t)
 				q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy = false, false })
 				done := test.put(t, q, test.jobs)
 				d.Server().ResetCosts()
@@ -85,7 +97,7 @@ func TestMongoDBCostsOfRetries(t *testing.T) {
 	const workers, most = 64, 120
 	jobs := fullOr(1000, 1000)
 	synctest.Test(t, func(t *testing.T) {
-		d := mongotest.Open(t, mongotest.InMemory())
+		d := distant(t)
 		q := onMongoDB(t, d, workers, func(o *queue.MongoDBOptions) { o.CheckWaitUntil, o.CheckDispatchBy = false, false })
 		run, done := countdown(jobs)
 		all := runsOf(t, jobs, "job", run)

@@ -14,10 +14,13 @@ const claimRetry = time.Second
 // timer would take longer than what it saves.
 const maxYields = 8
 
-// maxGather is the longest time that a claim waits for the workers of the previous one if
-// calls of the store are slow, and that the ends of their runs wait for it. It is half as
-// long as that claim took.
-const maxGather = 20 * time.Millisecond
+// A claim waits for the workers of the previous one for half as long as that one took, at
+// most maxGather, and so do the ends of their runs. It does not wait if that is less than
+// minGather, because it would cost more than it saves.
+const (
+	minGather = time.Millisecond
+	maxGather = 20 * time.Millisecond
+)
 
 // maxHasty is the maximum number of claims in a row that do not wait.
 const maxHasty = 63
@@ -35,11 +38,13 @@ type patience struct {
 // begin is called when a claim was answered that took a time.
 func (p *patience) begin(now, took time.Duration) {
 	p.until = 0
-	if p.hasty > 0 {
+	switch gather := min(took/2, maxGather); {
+	case gather < minGather:
+	case p.hasty > 0:
 		p.hasty--
-		return
+	default:
+		p.until = now + gather
 	}
-	p.until = now + max(gatherTime, min(took/2, maxGather))
 }
 
 // met is called when all workers have come.

@@ -96,6 +96,10 @@ func TestRetriesAtOnceShareATransaction(t *testing.T) {
 			}
 		})
 		putAll(t, d, plainRecord("waits", dependsOn("5")), plainRecord("wants", wantsScope))
+		s.Server().Intercept(func(mongotest.Intercepted) mongotest.Fate {
+			time.Sleep(time.Millisecond) // all calls have begun before the first one ends
+			return mongotest.Served
+		})
 		s.Server().ResetCosts()
 		for _, err := range retryAll(t.Context(), d, pairs...) {
 			require.NoError(t, err)
