@@ -232,7 +232,7 @@ func (w *writing) giveUp() error {
 // round finds out what became of the tries, and sends the next ones.
 func (w *writing) round(ctx context.Context, round int) error {
 	if round > 0 {
-		if err := pause(ctx, round+longerPauses*w.failures); err != nil {
+		if err := pause(ctx, round); err != nil {
 			return w.after(err)
 		}
 	}
@@ -291,10 +291,6 @@ func (w *writing) after(err error) error {
 	}
 	return err
 }
-
-// longerPauses is by how many rounds a failure of the server makes the pauses longer. A client
-// drops all of its connections after a failure, so tries that follow at once would fail too.
-const longerPauses = 2
 
 // pause waits before the next attempt for a random, growing time: up to 64 ms, and up to
 // a second after maxRounds, because another process has probably died midway.

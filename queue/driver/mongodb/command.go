@@ -172,7 +172,7 @@ func attempts(ctx context.Context, send func() error, too func(error) bool) erro
 			return nil
 		}
 		again := isTransient(err) || isConflict(err) || too != nil && too(err)
-		if !again || failures == maxFailures || pause(ctx, longerPauses*failures) != nil {
+		if !again || failures == maxFailures || ctx.Err() != nil {
 			return failed(ctx, err)
 		}
 	}

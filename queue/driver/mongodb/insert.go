@@ -483,7 +483,7 @@ func (b *batch) store(ctx context.Context, docs []*newDocument) error {
 	p := &placing{batch: b, docs: docs}
 	for round := 0; ; round++ {
 		if round > 0 {
-			if err := pause(ctx, round+longerPauses*p.failures); err != nil {
+			if err := pause(ctx, round); err != nil {
 				return p.after(err)
 			}
 		}
