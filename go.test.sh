@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests: every package of the module with the race detector, then the
-# short tests of the benchmarks module. The arguments go to both, as in:
-# ./go.test.sh -run TestQueue -count=5
+# Runs all tests: every package of the module, with the race detector. The arguments go
+# to go test, as in: ./go.test.sh -run TestQueue -count=5
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -62,8 +61,9 @@ export CGO_ENABLED=1
 export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 
 # SQLite is C, translated to Go by a machine. Checking each of its memory accesses for
-# races takes four times as long as all else that the tests of that store do. The two
-# packages that encode and decode BSON share nothing between goroutines.
+# races takes four times as long as all else that the tests of that store do. What the two
+# packages that encode and decode BSON share between goroutines is pools of the standard
+# library. -race also turns on checks of unsafe pointers, of which this code has none.
 # go vet is a step of .ci/run.
 #
 # Some packages mostly wait, for browsers and processes, so there are more at once than processors.
@@ -73,11 +73,8 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 processors=$(getconf _NPROCESSORS_ONLN)
 GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-1GiB}" \
 	go test -p $((processors + processors / 2)) -timeout 20m -race -vet=off \
+	-gcflags='all=-d=checkptr=0' \
 	-gcflags='modernc.org/...=-race=false' \
 	-gcflags='go.mongodb.org/mongo-driver/bson/bsonrw=-race=false' \
 	-gcflags='go.mongodb.org/mongo-driver/x/bsonx/bsoncore=-race=false' \
 	"$@" ./...
-
-# The race detector changes the counts of allocations and bytes that these
-# tests assert, so they go without it.
-go -C benchmarks test -timeout 20m -short "$@" ./...
