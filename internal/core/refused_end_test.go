@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -126,4 +127,39 @@ func TestAGoodEndIsWrittenWithinASecondBesideManyRefusedEnds(t *testing.T) {
 		answer(s.wait(100 * time.Millisecond))
 	}
 	assert.True(t, written)
+}
+
+func TestAnEndThatFailedAloneSharesNoCall(t *testing.T) {
+	s := newStory(t)
+	bad := s.run()
+	var good []*core.Run
+	for range 1200 {
+		good = append(good, s.run())
+	}
+	known, written := false, 0
+	answer := func(commands []core.Command) {
+		for ; len(commands) > 0; commands = commands[1:] {
+			switch do := commands[0].(type) {
+			case core.Complete:
+				answer := core.Written{Call: do.Call, Errs: make([]error, len(do.Runs))}
+				if slices.Contains(do.Runs, bad) {
+					answer.Err = errors.New("refused")
+					assert.True(t, !known || len(do.Runs) == 1, "%d ends in a call", len(do.Runs))
+				}
+				commands = append(commands, s.tell(answer)...)
+			case core.Done:
+				written++
+				known = true
+			}
+		}
+	}
+	answer(s.tell(core.Finished{Run: bad, End: core.End{Record: bad.Record}}))
+	answer(s.wait(time.Second))
+	for some := range slices.Chunk(good, 3) {
+		for _, r := range some {
+			answer(s.tell(core.Finished{Run: r, End: core.End{Record: r.Record}}))
+		}
+		answer(s.wait(10 * time.Millisecond))
+	}
+	assert.Equal(t, len(good), written)
 }
