@@ -114,48 +114,52 @@ func (d *outdated) Release(ctx context.Context, handBacks []driver.HandBack) ([]
 // another process.
 func eachStore(t *testing.T, test func(t *testing.T, process func() driver.Driver)) {
 	t.Helper()
-	eachKindOfStore(t, func(t *testing.T, newStore func() (process func() driver.Driver)) {
+	eachKindOfStore(t, func(t *testing.T, newStore storeMaker) {
 		t.Helper()
-		test(t, newStore())
+		test(t, newStore(t))
 	})
 }
 
-// eachKindOfStore runs a test that needs several stores of a kind.
-func eachKindOfStore(t *testing.T, test func(t *testing.T, newStore func() (process func() driver.Driver))) {
+// storeMaker makes a new store. process opens a driver on it for another process.
+type storeMaker func(t *testing.T) (process func() driver.Driver)
+
+// eachKindOfStore runs a test that needs several stores of a kind, or stores in a bubble.
+func eachKindOfStore(t *testing.T, test func(t *testing.T, newStore storeMaker)) {
 	t.Helper()
 	closing := func(t *testing.T, d driver.Driver) driver.Driver {
 		t.Helper()
 		t.Cleanup(func() { assert.NoError(t, d.Close(context.Background())) })
 		return d
 	}
-	t.Run("memory", func(t *testing.T) {
-		test(t, func() func() driver.Driver {
+	for name, newStore := range map[string]storeMaker{
+		"memory": func(t *testing.T) func() driver.Driver {
+			t.Helper()
 			d, err := memory.New(memory.Options{KeepFinished: 200_000})
 			require.NoError(t, err)
 			closing(t, d)
 			return func() driver.Driver { return d }
-		})
-	})
-	t.Run("sqlite", func(t *testing.T) {
-		test(t, func() func() driver.Driver {
+		},
+		"sqlite": func(t *testing.T) func() driver.Driver {
+			t.Helper()
 			path := t.TempDir() + "/jobs.db"
 			return func() driver.Driver {
 				d, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 				require.NoError(t, err)
 				return closing(t, d)
 			}
-		})
-	})
-	t.Run("mongodb", func(t *testing.T) {
-		test(t, func() func() driver.Driver {
-			server := mongotest.Open(t)
+		},
+		"mongodb": func(t *testing.T) func() driver.Driver {
+			t.Helper()
+			server := mongotest.Open(t, mongotest.InMemory())
 			return func() driver.Driver {
 				d, err := mongodb.Open(t.Context(), mongodb.Options{Client: server.Client(), DB: server.Database(), Collection: "queue", Grouped: true})
 				require.NoError(t, err)
 				return closing(t, d)
 			}
-		})
-	})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newStore) })
+	}
 }
 
 // startProcess starts the queue "q" in a process.
@@ -174,58 +178,61 @@ func percentile(all []time.Duration, p float64) time.Duration {
 }
 
 // Two old processes used to park the jobs of a new type, so that the new process never
-// ran them.
+// ran them. The short form is in virtual time, because it shares the machine with other
+// packages.
 func TestJobsOfANewTypeStartOnANewProcess(t *testing.T) {
-	jobs := 100
-	if *longDeploys {
-		jobs = 5_000
-	}
-	eachStore(t, func(t *testing.T, process func() driver.Driver) {
-		old := []*outdated{{Driver: process()}, {Driver: process()}}
-		for _, d := range old {
-			startProcess(t, d, 4)
+	eachKindOfStore(t, func(t *testing.T, newStore storeMaker) {
+		if *longDeploys {
+			jobsOfANewType(t, newStore(t), 5_000)
+			return
 		}
-		q := startProcess(t, process(), 4)
-		var mu sync.Mutex
-		put := map[string]time.Time{}
-		var waits []time.Duration
-		ran := make(chan struct{}, jobs)
-		onNewcomers(t, func(j *newcomer) {
-			mu.Lock()
-			defer mu.Unlock()
-			waits = append(waits, time.Since(put[j.ID()]))
-			ran <- struct{}{}
-		})
-		for i := range jobs {
-			id := fmt.Sprint(t.Name(), " ", i)
-			mu.Lock()
-			put[id] = time.Now()
-			mu.Unlock()
-			require.NoError(t, q.Put(t.Context(), newNewcomer(id)))
-			require.NoError(t, q.Put(t.Context(), noop(t, fmt.Sprint("old", i))))
-			if i%10 == 9 { // so that the jobs do not wait for each other
-				for range 10 {
-					receive(t, ran)
-				}
+		synctest.Test(t, func(t *testing.T) { jobsOfANewType(t, newStore(t), 100) })
+	})
+}
+
+func jobsOfANewType(t *testing.T, process func() driver.Driver, jobs int) {
+	t.Helper()
+	old := []*outdated{{Driver: process()}, {Driver: process()}}
+	for _, d := range old {
+		startProcess(t, d, 4)
+	}
+	q := startProcess(t, process(), 4)
+	var mu sync.Mutex
+	put := map[string]time.Time{}
+	var waits []time.Duration
+	ran := make(chan struct{}, jobs)
+	onNewcomers(t, func(j *newcomer) {
+		mu.Lock()
+		defer mu.Unlock()
+		waits = append(waits, time.Since(put[j.ID()]))
+		ran <- struct{}{}
+	})
+	for i := range jobs {
+		id := fmt.Sprint(t.Name(), " ", i)
+		mu.Lock()
+		put[id] = time.Now()
+		mu.Unlock()
+		require.NoError(t, q.Put(t.Context(), newNewcomer(id)))
+		require.NoError(t, q.Put(t.Context(), noop(t, fmt.Sprint("old", i))))
+		if i%10 == 9 { // so that the jobs do not wait for each other
+			for range 10 {
+				receive(t, ran)
 			}
 		}
-		require.True(t, amboy.Wait(within(t), q))
-		p99 := percentile(waits, 0.99)
-		t.Logf("%d jobs of a new type waited for %s at p50 and %s at p99; old processes handed back %d and %d",
-			jobs, percentile(waits, 0.5), p99, old[0].released.Load(), old[1].released.Load())
-		if *longDeploys { // the other form shares the machine with other packages
-			assert.Less(t, p99, time.Second)
-		}
-		assert.Less(t, percentile(waits, 0.5), time.Second)
-		for info := range q.JobInfo(t.Context()) {
-			assert.Equal(t, amboy.StateSucceeded, info.State, info.ID)
-		}
-		for _, d := range old {
-			// Each of its workers may get one, in each of two claims that were in
-			// progress.
-			assert.LessOrEqual(t, d.released.Load(), int64(8))
-		}
-	})
+	}
+	require.True(t, amboy.Wait(within(t), q))
+	p99 := percentile(waits, 0.99)
+	t.Logf("%d jobs of a new type waited for %s at p50 and %s at p99; old processes handed back %d and %d",
+		jobs, percentile(waits, 0.5), p99, old[0].released.Load(), old[1].released.Load())
+	assert.Less(t, p99, time.Second)
+	for info := range q.JobInfo(t.Context()) {
+		assert.Equal(t, amboy.StateSucceeded, info.State, info.ID)
+	}
+	for _, d := range old {
+		// Each of its workers may get one, in each of two claims that were in
+		// progress.
+		assert.LessOrEqual(t, d.released.Load(), int64(8))
+	}
 }
 
 func receive[T any](t *testing.T, from <-chan T) (got T) {
@@ -244,12 +251,12 @@ func TestABacklogOfANewTypeDoesNotSlowAnOldProcess(t *testing.T) {
 	if *longDeploys {
 		backlog, jobs, rounds = 100_000, 3_000, 7
 	}
-	eachKindOfStore(t, func(t *testing.T, newStore func() func() driver.Driver) {
+	eachKindOfStore(t, func(t *testing.T, newStore storeMaker) {
 		jobs := jobs
 		if *longDeploys && strings.HasSuffix(t.Name(), "/memory") {
 			jobs *= 10
 		}
-		empty, full := &outdated{Driver: newStore()()}, &outdated{Driver: newStore()()}
+		empty, full := &outdated{Driver: newStore(t)()}, &outdated{Driver: newStore(t)()}
 		var records []*driver.Record
 		for i := range backlog {
 			records = append(records, inQueue(t, newNewcomer(fmt.Sprint("newcomer", i))))
