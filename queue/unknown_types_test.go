@@ -435,7 +435,7 @@ func TestATypeThatIsRegisteredLaterIsRunAtOnce(t *testing.T) {
 		first, register := lateRecord(t, "first")
 		second, registerSecond := lateRecord(t, "second")
 		manager := *second.Dependency
-		manager.Type = fmt.Sprint("late manager ", t.Name())
+		manager.Type = fmt.Sprint("late manager ", latecomers.Add(1))
 		second.Dependency = &manager
 		insertRecord(t, d, first, second)
 		put(t, q, noop(t, "next"))
