@@ -208,6 +208,14 @@ func newJob(form *registry.JobInterchange) (amboy.Job, error) {
 	if err != nil {
 		return nil, &web.Failure{Status: http.StatusBadRequest, Text: err.Error(), Field: fieldOf(err)}
 	}
+	// A type without setters takes its ID and type from the body, but the request was
+	// authorized for those of the form.
+	if j.ID() != form.Name {
+		return nil, web.Invalid("job", j.ID(), "must have the ID of the form, "+form.Name)
+	}
+	if j.Type().Name != form.Type {
+		return nil, web.Invalid("job", j.Type().Name, "must have the type of the form, "+form.Type)
+	}
 	return j, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/publictext"
 	"github.com/mongodb/amboy/management"
@@ -105,7 +106,15 @@ func allowCreate(r *http.Request, form *registry.JobInterchange) error {
 		return nil
 	}
 	call.entry.JobID = form.Name
-	return call.guard.AllowCreate(r, management.NewJob{Queue: call.queueName(), ID: form.Name, Type: form.Type})
+	err := call.guard.AllowCreate(r, management.NewJob{Queue: call.queueName(), ID: form.Name, Type: form.Type})
+	if err != nil {
+		return err
+	}
+	// Other managers may reveal something about the server, such as which files exist.
+	if d := form.Dependency; d != nil && d.Type != dependency.NewAlways().Type().Name {
+		return &web.Failure{Status: http.StatusForbidden, Kind: web.KindDenied, Text: "only dependencies on other jobs are allowed", Field: "dependency"}
+	}
+	return nil
 }
 
 // record writes the outcome of a call to the audit list. It knows only the status of the
