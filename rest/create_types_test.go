@@ -127,6 +127,23 @@ func TestAttackTheArgumentsOfAJobNameAnotherType(t *testing.T) {
 	assert.Equal(t, http.StatusCreated, status, body)
 }
 
+var _ = job.Declare[map[string]string]("declared", 1)
+
+// CreateOutside is for types that this process does not know. A declared type is known, and a
+// Go process may run its jobs.
+func TestAttackADeclaredTypeIsPutWithoutBeingNamed(t *testing.T) {
+	w := newWorkers(t)
+	const body = `{"id":"one","type":"declared","outside":true}`
+	status, _ := w.post("/v2/queues/images/jobs", body)
+	assert.Equal(t, http.StatusForbidden, status)
+	_, err := w.store.Get(t.Context(), "images", "one")
+	assert.True(t, amboy.IsJobNotFoundError(err), "%v", err)
+
+	w = newWorkers(t, rest.CreateTypes("declared"))
+	status, answer := w.post("/v2/queues/images/jobs", body)
+	assert.Equal(t, http.StatusCreated, status, "%v", answer)
+}
+
 // The ID that Authorize decides about must be the one that is put.
 func TestAttackTheBodyOfAJobNamesAnotherID(t *testing.T) {
 	s := newServices(t, func(management.Inspector) []rest.Option {
