@@ -216,10 +216,17 @@ func TestAttackRefusalsInQueuesThatDoNotExist(t *testing.T) {
 	assert.Equal(t, 3000, all[0].Refused)
 
 	for n := range 3000 {
+		_, err := i.ActOn(management.WithActor(t.Context(), fmt.Sprint("eve", n)), "nowhere", "x", management.Action{Kind: management.Delete})
+		require.ErrorIs(t, err, management.ErrUnknownQueue)
+	}
+	// On average one write of 64 trims the list.
+	assert.Less(t, len(auditOf(t, i)), 2*management.MaxAuditOfQueue)
+
+	for n := range 3000 {
 		_, err := i.ActOn(management.WithActor(t.Context(), fmt.Sprint("eve", n)), "theirs", "x", management.Action{Kind: management.Delete})
 		require.Error(t, err)
 	}
-	assert.Less(t, len(entriesOf(auditOf(t, i), "theirs")), management.MaxAuditOfQueue+300)
+	assert.Less(t, len(entriesOf(auditOf(t, i), "theirs")), 2*management.MaxAuditOfQueue)
 }
 
 func TestAttackATenantFillsTheAuditListWithAllowedActions(t *testing.T) {
@@ -237,6 +244,29 @@ func TestAttackATenantFillsTheAuditListWithAllowedActions(t *testing.T) {
 	assert.Less(t, len(entriesOf(all, "theirs")), 2*management.MaxAuditOfQueue)
 	assert.Less(t, noteCount(t, store), 4*management.MaxAuditOfQueue+10)
 	assert.Equal(t, "control", all[0].What, "the oldest entries are dropped")
+}
+
+// An action by a filter on two queues names neither in the list, so that it is not bounded
+// by queue. The one who acts must not push out the entries of others.
+func TestAttackATenantFillsTheAuditListWithActionsOnTwoQueues(t *testing.T) {
+	store := newMemory(t)
+	i := newTwoTenants(t, store, 1)
+	ann, eve := management.WithActor(t.Context(), "ann"), management.WithActor(t.Context(), "eve")
+	nothing := management.ActRequest{
+		Action: management.Action{Kind: management.Park}, Limit: 1,
+		Filter: management.JobFilter{Queues: []string{"mine", "theirs"}, IDs: []string{"nothing"}},
+	}
+	_, err := i.Act(ann, nothing)
+	require.NoError(t, err)
+	for range 2 * management.MaxAuditOfActor {
+		_, err = i.Act(eve, nothing)
+		require.NoError(t, err)
+	}
+	all := auditOf(t, i)
+	assert.Equal(t, "ann", all[len(all)-1].Actor, "her entry is the oldest one")
+	// On average one write of 64 trims the list.
+	assert.Less(t, len(all), 3*management.MaxAuditOfActor/2)
+	assert.Less(t, noteCount(t, store), 4*management.MaxAuditOfActor)
 }
 
 // leakyStore returns errors with details that a tenant must not read.
