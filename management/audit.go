@@ -45,6 +45,12 @@ type AuditEntry struct {
 	Error string `json:"error,omitempty"`
 }
 
+// AuditFilter selects entries of the audit list.
+type AuditFilter struct {
+	// Queues are the names of queues; empty for all entries.
+	Queues []string `json:"queues,omitempty"`
+}
+
 // AuditPage is a page of the audit list.
 type AuditPage struct {
 	Entries []AuditEntry `json:"entries"`

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +21,8 @@ import (
 
 const (
 	auditKind = "audit"
-	// auditQueueKind is the kind of the notes that index the entries by queue, or by what
-	// bounds the entries without one.
+	// auditQueueKind is the kind of the copies of the entries that are ordered by queue, or by
+	// what bounds the entries without one.
 	auditQueueKind = "audit-queue"
 	// auditTimeLayout formats times as keys that sort in the order of the times.
 	auditTimeLayout = "2006-01-02T15:04:05.000000000Z"
@@ -110,7 +110,7 @@ func auditShare(entry AuditEntry) (name string, most int) {
 	}
 }
 
-// auditSharePrefix is the prefix of the keys that index the entries of a share. It contains a
+// auditSharePrefix is the prefix of the keys of the copies of a share's entries. It contains a
 // hash, because the name of a queue may be too long for a key.
 func auditSharePrefix(share string) string {
 	sum := sha256.Sum256([]byte(share))
@@ -126,7 +126,7 @@ func (i *inspector) writeEntry(ctx context.Context, key string, entry AuditEntry
 	share, most := auditShare(entry)
 	err = i.store.Admin().Keep(ctx,
 		driver.Note{Kind: auditKind, Key: key, Value: value, Until: until},
-		driver.Note{Kind: auditQueueKind, Key: auditSharePrefix(share) + key, Value: []byte("{}"), Until: until})
+		driver.Note{Kind: auditQueueKind, Key: auditSharePrefix(share) + key, Value: value, Until: until})
 	if err == nil && mathrand.N(trimEvery) == 0 {
 		i.trimOrLog(ctx, share, most)
 	}
@@ -155,16 +155,16 @@ func (i *inspector) trimAudit(ctx context.Context) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		var keys, indexed []string
+		var keys, copies []string
 		for _, note := range old {
 			keys = append(keys, note.Key)
 			var entry AuditEntry
 			if json.Unmarshal(note.Value, &entry) == nil {
 				share, _ := auditShare(entry)
-				indexed = append(indexed, auditSharePrefix(share)+note.Key)
+				copies = append(copies, auditSharePrefix(share)+note.Key)
 			}
 		}
-		if err := i.dropEntries(ctx, keys, indexed); err != nil {
+		if err := i.dropEntries(ctx, keys, copies); err != nil {
 			return err
 		}
 	}
@@ -184,42 +184,49 @@ func (i *inspector) trimAuditOf(ctx context.Context, share string, most int) err
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		var keys, indexed []string
+		var keys, copies []string
 		for _, note := range old {
 			keys = append(keys, strings.TrimPrefix(note.Key, prefix))
-			indexed = append(indexed, note.Key)
+			copies = append(copies, note.Key)
 		}
-		if err := i.dropEntries(ctx, keys, indexed); err != nil {
+		if err := i.dropEntries(ctx, keys, copies); err != nil {
 			return err
 		}
 	}
 }
 
-// dropEntries drops entries, and then the notes that index them. If it fails in between,
-// trimAuditOf finds those notes again.
-func (i *inspector) dropEntries(ctx context.Context, keys, indexed []string) error {
+// dropEntries drops entries, and then their copies. If it fails in between, trimAuditOf finds
+// the copies again.
+func (i *inspector) dropEntries(ctx context.Context, keys, copies []string) error {
 	if err := i.store.Admin().Drop(ctx, auditKind, keys...); err != nil {
 		return err
 	}
-	return i.store.Admin().Drop(ctx, auditQueueKind, indexed...)
+	return i.store.Admin().Drop(ctx, auditQueueKind, copies...)
 }
 
-func (i *inspector) Audit(ctx context.Context, page PageRequest) (AuditPage, error) {
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined.
+func (f AuditFilter) Validate() error { return validateValues("queues", f.Queues, true) }
+
+func (i *inspector) Audit(ctx context.Context, filter AuditFilter, page PageRequest) (AuditPage, error) {
 	limit, errLimit := page.limit()
-	if err := i.check(errLimit); err != nil {
+	if err := i.check(filter.Validate(), errLimit); err != nil {
 		return AuditPage{}, fmt.Errorf("reading the audit list: %w", err)
 	}
-	found, err := i.audit(ctx, page, limit)
+	found, err := i.audit(ctx, filter, page, limit)
 	if err != nil {
 		return AuditPage{}, fmt.Errorf("reading the audit list: %w", err)
 	}
 	return found, nil
 }
 
-// audit reads the list from the latest entry on. It skips entries about queues outside this
-// inspector.
-func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (AuditPage, error) {
-	list, err := listDigest("audit")
+// audit reads the list from the latest entry on. It skips entries about other queues. Pages
+// are full up to the end: short ones would reveal to a tenant how often others act.
+func (i *inspector) audit(ctx context.Context, filter AuditFilter, page PageRequest, limit int) (AuditPage, error) {
+	queues, err := i.resolveQueues(filter.Queues)
+	if err != nil {
+		return AuditPage{}, err
+	}
+	list, err := listDigest("audit", filter)
 	if err != nil {
 		return AuditPage{}, err
 	}
@@ -227,19 +234,26 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	if err != nil {
 		return AuditPage{}, err
 	}
+	request := driver.NoteRequest{Kind: auditKind, To: before, Limit: limit + 1, Last: true}
+	prefix := ""
+	if len(queues) == 1 && queues[0] != "" { // has a share of its own
+		prefix = auditSharePrefix(queues[0])
+		request.Kind, request.From, request.To = auditQueueKind, prefix, prefix+cmp.Or(before, "\x7f")
+	}
 	found := AuditPage{Entries: []AuditEntry{}}
 	for {
-		notes, err := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: auditKind, To: before, Limit: limit + 1, Last: true})
+		notes, err := i.store.Admin().Notes(ctx, request)
 		if err != nil {
 			return AuditPage{}, err
 		}
 		for _, note := range notes {
 			if len(found.Entries) == limit {
-				found.Next, err = i.encodeCursor(ctx, list, before)
+				found.Next, err = i.encodeCursor(ctx, list, strings.TrimPrefix(request.To, prefix))
 				return found, err
 			}
-			before = note.Key
-			if entry := i.decodeEntry(ctx, note); entry != nil {
+			request.To = note.Key
+			note.Key = strings.TrimPrefix(note.Key, prefix)
+			if entry := i.decodeEntry(ctx, note); entry != nil && isNamed(queues, entry.Queue) {
 				found.Entries = append(found.Entries, *entry)
 			}
 		}
@@ -249,15 +263,11 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	}
 }
 
-// decodeEntry decodes an entry. It returns nil if the entry is about a queue outside this
-// inspector, or can't be decoded.
+// decodeEntry decodes an entry. It returns nil if that is not possible.
 func (i *inspector) decodeEntry(ctx context.Context, note driver.Note) *AuditEntry {
 	var entry AuditEntry
 	if err := json.Unmarshal(note.Value, &entry); err != nil {
 		logUnreadableNote(ctx, note, err)
-		return nil
-	}
-	if allowed := i.store.Queues(); len(allowed) > 0 && !slices.Contains(allowed, entry.Queue) {
 		return nil
 	}
 	if n := i.refusals.latest(entry, note); n > entry.Refused {

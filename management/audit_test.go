@@ -55,7 +55,7 @@ func TestAudit(t *testing.T) {
 		page := management.PageRequest{Limit: 4}
 		var got []management.AuditEntry
 		for {
-			found, err := f.Audit(f.ctx, page)
+			found, err := f.Audit(f.ctx, management.AuditFilter{}, page)
 			require.NoError(f, err)
 			got = append(got, found.Entries...)
 			if found.Next == "" {
@@ -75,6 +75,56 @@ func TestAudit(t *testing.T) {
 		}
 		assert.Equal(f, want, got)
 	})
+}
+
+func TestAuditOfSomeQueues(t *testing.T) {
+	i := newTwoTenants(t, newMemory(t), 1)
+	control := func(name string) {
+		_, err := i.SetControl(t.Context(), name, management.ControlChange{MaxRunning: new(3)})
+		require.NoError(t, err)
+	}
+	for range 2 {
+		control("theirs")
+		control("mine")
+	}
+	both := management.ActRequest{
+		Action: management.Action{Kind: management.Park}, Filter: management.JobFilter{Queues: []string{"mine", "theirs"}}, Limit: 10,
+	}
+	_, err := i.Act(t.Context(), both)
+	require.NoError(t, err)
+	for _, test := range []struct{ queues, want []string }{
+		{nil, []string{"", "mine", "theirs", "mine", "theirs"}},
+		{[]string{"mine"}, []string{"mine", "mine"}},
+		{[]string{"theirs", "theirs"}, []string{"theirs", "theirs"}},
+		{[]string{"theirs", "mine"}, []string{"mine", "theirs", "mine", "theirs"}},
+		{[]string{"nowhere"}, nil},
+		{[]string{"nowhere", "mine"}, []string{"mine", "mine"}},
+	} {
+		for limit := 1; limit <= 3; limit++ {
+			var got []string
+			page := management.PageRequest{Limit: limit}
+			for {
+				found, err := i.Audit(t.Context(), management.AuditFilter{Queues: test.queues}, page)
+				require.NoError(t, err)
+				for _, e := range found.Entries {
+					got = append(got, e.Queue)
+				}
+				if page.Cursor = found.Next; page.Cursor == "" {
+					break
+				}
+				assert.Len(t, found.Entries, limit, "only the last page may be short")
+			}
+			assert.Equal(t, test.want, got, "%q by %d", test.queues, limit)
+		}
+	}
+	first, err := i.Audit(t.Context(), management.AuditFilter{Queues: []string{"mine"}}, management.PageRequest{Limit: 1})
+	require.NoError(t, err)
+	_, err = i.Audit(t.Context(), management.AuditFilter{Queues: []string{"theirs"}}, management.PageRequest{Cursor: first.Next})
+	var invalid *management.InvalidArgumentError
+	require.ErrorAs(t, err, &invalid, "a cursor is for one list")
+	_, err = i.Audit(t.Context(), management.AuditFilter{Queues: []string{"\xff"}}, management.PageRequest{})
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "queues", invalid.Field)
 }
 
 func TestAuditIsBounded(t *testing.T) {
@@ -100,7 +150,7 @@ func TestAuditIsBounded(t *testing.T) {
 		_, err = i.SetControl(t.Context(), "", management.ControlChange{Paused: new(n%2 == 0)})
 		require.NoError(t, err)
 	}
-	page, err := i.Audit(t.Context(), management.PageRequest{Limit: 1})
+	page, err := i.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{Limit: 1})
 	require.NoError(t, err)
 	assert.Equal(t, "control", page.Entries[0].What, "the oldest entries are dropped")
 }
@@ -134,7 +184,7 @@ func auditOf(t *testing.T, i management.Inspector) []management.AuditEntry {
 	var all []management.AuditEntry
 	page := management.PageRequest{Limit: management.MaxLimit}
 	for {
-		found, err := i.Audit(t.Context(), page)
+		found, err := i.Audit(t.Context(), management.AuditFilter{}, page)
 		require.NoError(t, err)
 		all = append(all, found.Entries...)
 		if found.Next == "" {

@@ -260,7 +260,7 @@ func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 	do(s.management, http.MethodPost, "/v1/jobs/mark_complete/id/nothing", "", http.StatusNotFound)
 	do(s.queue, http.MethodGet, "/v1/status", "", http.StatusOK)
 	do(s.management, http.MethodPost, "/v1/jobs/mark_complete/id/"+strings.Repeat("x", 5000), "", http.StatusBadRequest)
-	page, err := s.inspector.Audit(t.Context(), management.PageRequest{})
+	page, err := s.inspector.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{})
 	require.NoError(t, err)
 	var got []string
 	refused := 0
@@ -283,7 +283,7 @@ func TestServicesWithoutOptionsAllowEveryRequest(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, body)
 	status, _ = ask(t, s.management, http.MethodGet, "/v1/status/all", "", "Sec-Fetch-Site", "cross-site")
 	assert.Equal(t, http.StatusOK, status)
-	page, err := s.inspector.Audit(t.Context(), management.PageRequest{})
+	page, err := s.inspector.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, page.Entries)
 }

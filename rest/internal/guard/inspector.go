@@ -246,33 +246,15 @@ func (g *guarded) Schedules(ctx context.Context) ([]management.Schedule, error) 
 	return onlyOwn(g, schedules, func(s management.Schedule) string { return s.Queue }), err
 }
 
-// maxAuditPages is the maximum number of pages of the whole list that are read for one page
-// of a tenant.
-const maxAuditPages = 20
-
-func (g *guarded) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
-	if err := g.allow(ctx, Read); err != nil {
+func (g *guarded) Audit(ctx context.Context, filter management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {
+	if err := filter.Validate(); err != nil {
 		return management.AuditPage{}, err
 	}
-	if g.opts.Tenant == "" {
-		return g.inner.Audit(ctx, page)
+	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+		return management.AuditPage{}, err
 	}
-	own := management.AuditPage{Entries: []management.AuditEntry{}}
-	wanted := page.Limit
-	if wanted == 0 {
-		wanted = management.DefaultLimit
-	}
-	for range maxAuditPages {
-		all, err := g.inner.Audit(ctx, page)
-		if err != nil {
-			return management.AuditPage{}, err
-		}
-		own.Entries = append(own.Entries, onlyOwn(g, all.Entries, func(e management.AuditEntry) string { return e.Queue })...)
-		own.Next, page.Cursor = all.Next, all.Next
-		page.Limit = wanted - len(own.Entries)
-		if own.Next == "" || page.Limit <= 0 {
-			break
-		}
-	}
-	return own, nil
+	filter.Queues = g.visibleQueues(filter.Queues)
+	audit, err := g.inner.Audit(ctx, filter, page)
+	audit.Entries = onlyOwn(g, audit.Entries, func(e management.AuditEntry) string { return e.Queue })
+	return audit, err
 }
