@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -84,7 +85,30 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 		return management.JobPage{}, err
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
-	return g.inner.FindJobs(ctx, filter, page)
+	found, err := g.inner.FindJobs(ctx, filter, page)
+	if err != nil || g.opts.Tenant == "" {
+		return found, err
+	}
+	return g.filled(ctx, filter, page, found)
+}
+
+// maxReads is the maximum number of pages that are read for one page of a tenant.
+const maxReads = 10
+
+// filled adds to a page of a tenant that is short although it is not the last one. A store
+// ends a page early after it has read many jobs, and so such a page reveals how many jobs
+// other tenants have.
+func (g *guarded) filled(ctx context.Context, filter management.JobFilter, page management.PageRequest, found management.JobPage) (management.JobPage, error) {
+	limit := cmp.Or(page.Limit, management.DefaultLimit)
+	for n := 1; n < maxReads && found.Next != "" && len(found.Jobs) < limit; n++ {
+		page.Cursor, page.Limit = found.Next, limit-len(found.Jobs)
+		more, err := g.inner.FindJobs(ctx, filter, page)
+		if err != nil {
+			return management.JobPage{}, err
+		}
+		found.Jobs, found.Next = append(found.Jobs, more.Jobs...), more.Next
+	}
+	return found, nil
 }
 
 func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
