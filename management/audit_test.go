@@ -104,8 +104,8 @@ func TestAuditOfSomeQueues(t *testing.T) {
 			var got []string
 			page := management.PageRequest{Limit: limit}
 			for {
-				found, err := i.Audit(t.Context(), management.AuditFilter{Queues: test.queues}, page)
-				require.NoError(t, err)
+				found, auditErr := i.Audit(t.Context(), management.AuditFilter{Queues: test.queues}, page)
+				require.NoError(t, auditErr)
 				for _, e := range found.Entries {
 					got = append(got, e.Queue)
 				}

@@ -66,24 +66,18 @@ func TestAttackAJobOfATypeThatRunsCommandsIsPut(t *testing.T) {
 // it says it is.
 type badge struct {
 	job.Base `json:"job_base"`
-	noSetType
 }
 
-// noSetType hides the SetType of job.Base.
-type noSetType struct{}
-
-func (noSetType) SetType() {}
+// SetType hides that of job.Base.
+func (*badge) SetType() {}
 
 // tag is one without SetID.
 type tag struct {
 	job.Base `json:"job_base"`
-	noSetID
 }
 
-// noSetID hides the SetID of job.Base.
-type noSetID struct{}
-
-func (noSetID) SetID() {}
+// SetID hides that of job.Base.
+func (*tag) SetID() {}
 
 func (n *tag) Run(context.Context) { n.MarkComplete() }
 
