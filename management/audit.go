@@ -10,9 +10,12 @@ const (
 	// MaxAudit is the approximate number of entries kept. The oldest are dropped.
 	MaxAudit = 10_000
 	// MaxAuditOfQueue is the approximate number of entries kept for one queue, so that a
-	// tenant can't push out the entries of others. It does not apply to entries that
-	// name no queue.
+	// tenant can't push out the entries of others. It also bounds the entries that count
+	// refused calls and name no queue.
 	MaxAuditOfQueue = 1_000
+	// MaxAuditOfActor is the approximate number of other entries kept for one actor that
+	// name no queue.
+	MaxAuditOfActor = 2_500
 	// AuditTime is how long an entry is kept.
 	AuditTime = 90 * 24 * time.Hour
 )
@@ -40,6 +43,12 @@ type AuditEntry struct {
 	Refused int `json:"refused,omitempty"`
 	// Error is why the action failed; empty if it did not. It omits what a store reports.
 	Error string `json:"error,omitempty"`
+}
+
+// AuditFilter selects entries of the audit list.
+type AuditFilter struct {
+	// Queues are the names of queues; empty for all entries.
+	Queues []string `json:"queues,omitempty"`
 }
 
 // AuditPage is a page of the audit list.

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +21,8 @@ import (
 
 const (
 	auditKind = "audit"
-	// auditQueueKind is the kind of the notes that index the entries by queue.
+	// auditQueueKind is the kind of the copies of the entries that are ordered by queue, or by
+	// what bounds the entries without one.
 	auditQueueKind = "audit-queue"
 	// auditTimeLayout formats times as keys that sort in the order of the times.
 	auditTimeLayout = "2006-01-02T15:04:05.000000000Z"
@@ -96,10 +97,23 @@ func auditKey(now time.Time) string {
 	return now.UTC().Format(auditTimeLayout) + " " + rand.Text()
 }
 
-// auditQueuePrefix is the prefix of the keys that index a queue's entries. It contains a
+// auditShare identifies the entries that are bounded together with an entry, and returns
+// their maximum number.
+func auditShare(entry AuditEntry) (name string, most int) {
+	switch {
+	case entry.Queue != "":
+		return entry.Queue, MaxAuditOfQueue
+	case entry.What == WhatRefused:
+		return "\x00refused", MaxAuditOfQueue
+	default:
+		return "\x00actor " + entry.Actor, MaxAuditOfActor
+	}
+}
+
+// auditSharePrefix is the prefix of the keys of the copies of a share's entries. It contains a
 // hash, because the name of a queue may be too long for a key.
-func auditQueuePrefix(queue string) string {
-	sum := sha256.Sum256([]byte(queue))
+func auditSharePrefix(share string) string {
+	sum := sha256.Sum256([]byte(share))
 	return hex.EncodeToString(sum[:16]) + " "
 }
 
@@ -109,24 +123,20 @@ func (i *inspector) writeEntry(ctx context.Context, key string, entry AuditEntry
 		return err
 	}
 	until := entry.Time.Add(AuditTime)
-	notes := []driver.Note{{Kind: auditKind, Key: key, Value: value, Until: until}}
-	if entry.Queue != "" {
-		notes = append(notes, driver.Note{Kind: auditQueueKind, Key: auditQueuePrefix(entry.Queue) + key, Value: []byte("{}"), Until: until})
-	}
-	err = i.store.Admin().Keep(ctx, notes...)
+	share, most := auditShare(entry)
+	err = i.store.Admin().Keep(ctx,
+		driver.Note{Kind: auditKind, Key: key, Value: value, Until: until},
+		driver.Note{Kind: auditQueueKind, Key: auditSharePrefix(share) + key, Value: value, Until: until})
 	if err == nil && mathrand.N(trimEvery) == 0 {
-		i.trimOrLog(ctx, entry.Queue)
+		i.trimOrLog(ctx, share, most)
 	}
 	return err
 }
 
-// trimOrLog trims the list and the entries of a queue. If that fails, a later write tries
+// trimOrLog trims the list and the entries of a share. If that fails, a later write tries
 // again.
-func (i *inspector) trimOrLog(ctx context.Context, queue string) {
-	err := i.trimAudit(ctx)
-	if queue != "" {
-		err = errors.Join(err, i.trimAuditOf(ctx, queue))
-	}
+func (i *inspector) trimOrLog(ctx context.Context, share string, most int) {
+	err := errors.Join(i.trimAudit(ctx), i.trimAuditOf(ctx, share, most))
 	if err != nil {
 		logging.Warning(ctx, message.Fields{"message": "could not drop old entries of the audit list", "error": err.Error()})
 	}
@@ -145,26 +155,27 @@ func (i *inspector) trimAudit(ctx context.Context) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		var keys, ofQueues []string
+		var keys, copies []string
 		for _, note := range old {
 			keys = append(keys, note.Key)
 			var entry AuditEntry
-			if json.Unmarshal(note.Value, &entry) == nil && entry.Queue != "" {
-				ofQueues = append(ofQueues, auditQueuePrefix(entry.Queue)+note.Key)
+			if json.Unmarshal(note.Value, &entry) == nil {
+				share, _ := auditShare(entry)
+				copies = append(copies, auditSharePrefix(share)+note.Key)
 			}
 		}
-		if err := i.dropEntries(ctx, keys, ofQueues); err != nil {
+		if err := i.dropEntries(ctx, keys, copies); err != nil {
 			return err
 		}
 	}
 }
 
-// trimAuditOf drops the oldest entries about a queue beyond MaxAuditOfQueue.
-func (i *inspector) trimAuditOf(ctx context.Context, queue string) error {
-	prefix := auditQueuePrefix(queue)
-	request := driver.NoteRequest{Kind: auditQueueKind, From: prefix, To: prefix + "\x7f", Limit: MaxAuditOfQueue, Last: true}
+// trimAuditOf drops the oldest entries of a share beyond a number.
+func (i *inspector) trimAuditOf(ctx context.Context, share string, most int) error {
+	prefix := auditSharePrefix(share)
+	request := driver.NoteRequest{Kind: auditQueueKind, From: prefix, To: prefix + "\x7f", Limit: most, Last: true}
 	latest, err := i.store.Admin().Notes(ctx, request)
-	if err != nil || len(latest) < MaxAuditOfQueue {
+	if err != nil || len(latest) < most {
 		return err
 	}
 	request.To, request.Limit, request.Last = latest[len(latest)-1].Key, trimPage, false
@@ -173,42 +184,49 @@ func (i *inspector) trimAuditOf(ctx context.Context, queue string) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		var keys, ofQueue []string
+		var keys, copies []string
 		for _, note := range old {
 			keys = append(keys, strings.TrimPrefix(note.Key, prefix))
-			ofQueue = append(ofQueue, note.Key)
+			copies = append(copies, note.Key)
 		}
-		if err := i.dropEntries(ctx, keys, ofQueue); err != nil {
+		if err := i.dropEntries(ctx, keys, copies); err != nil {
 			return err
 		}
 	}
 }
 
-// dropEntries drops entries, and then the notes that index them. If it fails in between,
-// trimAuditOf finds those notes again.
-func (i *inspector) dropEntries(ctx context.Context, keys, ofQueues []string) error {
+// dropEntries drops entries, and then their copies. If it fails in between, trimAuditOf finds
+// the copies again.
+func (i *inspector) dropEntries(ctx context.Context, keys, copies []string) error {
 	if err := i.store.Admin().Drop(ctx, auditKind, keys...); err != nil {
 		return err
 	}
-	return i.store.Admin().Drop(ctx, auditQueueKind, ofQueues...)
+	return i.store.Admin().Drop(ctx, auditQueueKind, copies...)
 }
 
-func (i *inspector) Audit(ctx context.Context, page PageRequest) (AuditPage, error) {
+// Validate returns an *InvalidArgumentError for each field that is not valid, joined.
+func (f AuditFilter) Validate() error { return validateValues("queues", f.Queues, true) }
+
+func (i *inspector) Audit(ctx context.Context, filter AuditFilter, page PageRequest) (AuditPage, error) {
 	limit, errLimit := page.limit()
-	if err := i.check(errLimit); err != nil {
+	if err := i.check(filter.Validate(), errLimit); err != nil {
 		return AuditPage{}, fmt.Errorf("reading the audit list: %w", err)
 	}
-	found, err := i.audit(ctx, page, limit)
+	found, err := i.audit(ctx, filter, page, limit)
 	if err != nil {
 		return AuditPage{}, fmt.Errorf("reading the audit list: %w", err)
 	}
 	return found, nil
 }
 
-// audit reads the list from the latest entry on. It skips entries about queues outside this
-// inspector.
-func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (AuditPage, error) {
-	list, err := listDigest("audit")
+// audit reads the list from the latest entry on. It skips entries about other queues. Pages
+// are full up to the end: short ones would reveal to a tenant how often others act.
+func (i *inspector) audit(ctx context.Context, filter AuditFilter, page PageRequest, limit int) (AuditPage, error) {
+	queues, err := i.resolveQueues(filter.Queues)
+	if err != nil {
+		return AuditPage{}, err
+	}
+	list, err := listDigest("audit", filter)
 	if err != nil {
 		return AuditPage{}, err
 	}
@@ -216,19 +234,26 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	if err != nil {
 		return AuditPage{}, err
 	}
+	request := driver.NoteRequest{Kind: auditKind, To: before, Limit: limit + 1, Last: true}
+	prefix := ""
+	if len(queues) == 1 && queues[0] != "" { // has a share of its own
+		prefix = auditSharePrefix(queues[0])
+		request.Kind, request.From, request.To = auditQueueKind, prefix, prefix+cmp.Or(before, "\x7f")
+	}
 	found := AuditPage{Entries: []AuditEntry{}}
 	for {
-		notes, err := i.store.Admin().Notes(ctx, driver.NoteRequest{Kind: auditKind, To: before, Limit: limit + 1, Last: true})
+		notes, err := i.store.Admin().Notes(ctx, request)
 		if err != nil {
 			return AuditPage{}, err
 		}
 		for _, note := range notes {
 			if len(found.Entries) == limit {
-				found.Next, err = i.encodeCursor(ctx, list, before)
+				found.Next, err = i.encodeCursor(ctx, list, strings.TrimPrefix(request.To, prefix))
 				return found, err
 			}
-			before = note.Key
-			if entry := i.decodeEntry(ctx, note); entry != nil {
+			request.To = note.Key
+			note.Key = strings.TrimPrefix(note.Key, prefix)
+			if entry := i.decodeEntry(ctx, note); entry != nil && isNamed(queues, entry.Queue) {
 				found.Entries = append(found.Entries, *entry)
 			}
 		}
@@ -238,15 +263,11 @@ func (i *inspector) audit(ctx context.Context, page PageRequest, limit int) (Aud
 	}
 }
 
-// decodeEntry decodes an entry. It returns nil if the entry is about a queue outside this
-// inspector, or can't be decoded.
+// decodeEntry decodes an entry. It returns nil if that is not possible.
 func (i *inspector) decodeEntry(ctx context.Context, note driver.Note) *AuditEntry {
 	var entry AuditEntry
 	if err := json.Unmarshal(note.Value, &entry); err != nil {
 		logUnreadableNote(ctx, note, err)
-		return nil
-	}
-	if allowed := i.store.Queues(); len(allowed) > 0 && !slices.Contains(allowed, entry.Queue) {
 		return nil
 	}
 	if n := i.refusals.latest(entry, note); n > entry.Refused {

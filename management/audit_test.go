@@ -55,7 +55,7 @@ func TestAudit(t *testing.T) {
 		page := management.PageRequest{Limit: 4}
 		var got []management.AuditEntry
 		for {
-			found, err := f.Audit(f.ctx, page)
+			found, err := f.Audit(f.ctx, management.AuditFilter{}, page)
 			require.NoError(f, err)
 			got = append(got, found.Entries...)
 			if found.Next == "" {
@@ -75,6 +75,56 @@ func TestAudit(t *testing.T) {
 		}
 		assert.Equal(f, want, got)
 	})
+}
+
+func TestAuditOfSomeQueues(t *testing.T) {
+	i := newTwoTenants(t, newMemory(t), 1)
+	control := func(name string) {
+		_, err := i.SetControl(t.Context(), name, management.ControlChange{MaxRunning: new(3)})
+		require.NoError(t, err)
+	}
+	for range 2 {
+		control("theirs")
+		control("mine")
+	}
+	both := management.ActRequest{
+		Action: management.Action{Kind: management.Park}, Filter: management.JobFilter{Queues: []string{"mine", "theirs"}}, Limit: 10,
+	}
+	_, err := i.Act(t.Context(), both)
+	require.NoError(t, err)
+	for _, test := range []struct{ queues, want []string }{
+		{nil, []string{"", "mine", "theirs", "mine", "theirs"}},
+		{[]string{"mine"}, []string{"mine", "mine"}},
+		{[]string{"theirs", "theirs"}, []string{"theirs", "theirs"}},
+		{[]string{"theirs", "mine"}, []string{"mine", "theirs", "mine", "theirs"}},
+		{[]string{"nowhere"}, nil},
+		{[]string{"nowhere", "mine"}, []string{"mine", "mine"}},
+	} {
+		for limit := 1; limit <= 3; limit++ {
+			var got []string
+			page := management.PageRequest{Limit: limit}
+			for {
+				found, auditErr := i.Audit(t.Context(), management.AuditFilter{Queues: test.queues}, page)
+				require.NoError(t, auditErr)
+				for _, e := range found.Entries {
+					got = append(got, e.Queue)
+				}
+				if page.Cursor = found.Next; page.Cursor == "" {
+					break
+				}
+				assert.Len(t, found.Entries, limit, "only the last page may be short")
+			}
+			assert.Equal(t, test.want, got, "%q by %d", test.queues, limit)
+		}
+	}
+	first, err := i.Audit(t.Context(), management.AuditFilter{Queues: []string{"mine"}}, management.PageRequest{Limit: 1})
+	require.NoError(t, err)
+	_, err = i.Audit(t.Context(), management.AuditFilter{Queues: []string{"theirs"}}, management.PageRequest{Cursor: first.Next})
+	var invalid *management.InvalidArgumentError
+	require.ErrorAs(t, err, &invalid, "a cursor is for one list")
+	_, err = i.Audit(t.Context(), management.AuditFilter{Queues: []string{"\xff"}}, management.PageRequest{})
+	require.ErrorAs(t, err, &invalid)
+	assert.Equal(t, "queues", invalid.Field)
 }
 
 func TestAuditIsBounded(t *testing.T) {
@@ -100,7 +150,7 @@ func TestAuditIsBounded(t *testing.T) {
 		_, err = i.SetControl(t.Context(), "", management.ControlChange{Paused: new(n%2 == 0)})
 		require.NoError(t, err)
 	}
-	page, err := i.Audit(t.Context(), management.PageRequest{Limit: 1})
+	page, err := i.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{Limit: 1})
 	require.NoError(t, err)
 	assert.Equal(t, "control", page.Entries[0].What, "the oldest entries are dropped")
 }
@@ -134,7 +184,7 @@ func auditOf(t *testing.T, i management.Inspector) []management.AuditEntry {
 	var all []management.AuditEntry
 	page := management.PageRequest{Limit: management.MaxLimit}
 	for {
-		found, err := i.Audit(t.Context(), page)
+		found, err := i.Audit(t.Context(), management.AuditFilter{}, page)
 		require.NoError(t, err)
 		all = append(all, found.Entries...)
 		if found.Next == "" {
@@ -216,10 +266,17 @@ func TestAttackRefusalsInQueuesThatDoNotExist(t *testing.T) {
 	assert.Equal(t, 3000, all[0].Refused)
 
 	for n := range 3000 {
+		_, err := i.ActOn(management.WithActor(t.Context(), fmt.Sprint("eve", n)), "nowhere", "x", management.Action{Kind: management.Delete})
+		require.ErrorIs(t, err, management.ErrUnknownQueue)
+	}
+	// On average one write of 64 trims the list.
+	assert.Less(t, len(auditOf(t, i)), 2*management.MaxAuditOfQueue)
+
+	for n := range 3000 {
 		_, err := i.ActOn(management.WithActor(t.Context(), fmt.Sprint("eve", n)), "theirs", "x", management.Action{Kind: management.Delete})
 		require.Error(t, err)
 	}
-	assert.Less(t, len(entriesOf(auditOf(t, i), "theirs")), management.MaxAuditOfQueue+300)
+	assert.Less(t, len(entriesOf(auditOf(t, i), "theirs")), 2*management.MaxAuditOfQueue)
 }
 
 func TestAttackATenantFillsTheAuditListWithAllowedActions(t *testing.T) {
@@ -237,6 +294,29 @@ func TestAttackATenantFillsTheAuditListWithAllowedActions(t *testing.T) {
 	assert.Less(t, len(entriesOf(all, "theirs")), 2*management.MaxAuditOfQueue)
 	assert.Less(t, noteCount(t, store), 4*management.MaxAuditOfQueue+10)
 	assert.Equal(t, "control", all[0].What, "the oldest entries are dropped")
+}
+
+// An action by a filter on two queues names neither in the list, so that it is not bounded
+// by queue. The one who acts must not push out the entries of others.
+func TestAttackATenantFillsTheAuditListWithActionsOnTwoQueues(t *testing.T) {
+	store := newMemory(t)
+	i := newTwoTenants(t, store, 1)
+	ann, eve := management.WithActor(t.Context(), "ann"), management.WithActor(t.Context(), "eve")
+	nothing := management.ActRequest{
+		Action: management.Action{Kind: management.Park}, Limit: 1,
+		Filter: management.JobFilter{Queues: []string{"mine", "theirs"}, IDs: []string{"nothing"}},
+	}
+	_, err := i.Act(ann, nothing)
+	require.NoError(t, err)
+	for range 2 * management.MaxAuditOfActor {
+		_, err = i.Act(eve, nothing)
+		require.NoError(t, err)
+	}
+	all := auditOf(t, i)
+	assert.Equal(t, "ann", all[len(all)-1].Actor, "her entry is the oldest one")
+	// On average one write of 64 trims the list.
+	assert.Less(t, len(all), 3*management.MaxAuditOfActor/2)
+	assert.Less(t, noteCount(t, store), 4*management.MaxAuditOfActor)
 }
 
 // leakyStore returns errors with details that a tenant must not read.

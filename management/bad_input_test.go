@@ -165,8 +165,14 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 				_, err := f.Scopes(f.ctx, management.ScopeFilter{}, management.PageRequest{Cursor: "x"})
 				return err
 			}},
-			{"limit", func() error { _, err := f.Audit(f.ctx, management.PageRequest{Limit: -1}); return err }},
-			{"cursor", func() error { _, err := f.Audit(f.ctx, management.PageRequest{Cursor: "x"}); return err }},
+			{"limit", func() error {
+				_, err := f.Audit(f.ctx, management.AuditFilter{}, management.PageRequest{Limit: -1})
+				return err
+			}},
+			{"cursor", func() error {
+				_, err := f.Audit(f.ctx, management.AuditFilter{}, management.PageRequest{Cursor: "x"})
+				return err
+			}},
 			{"every", func() error {
 				for _, err := range f.Watch(f.ctx, 0) {
 					return err
@@ -188,7 +194,7 @@ func TestInvalidInputChangesNothing(t *testing.T) {
 		}
 		assert.Equal(f, before, f.states(), "nothing must change")
 		assert.Equal(f, management.Control{}, f.described().Control)
-		audit, err := f.Audit(f.ctx, management.PageRequest{})
+		audit, err := f.Audit(f.ctx, management.AuditFilter{}, management.PageRequest{})
 		require.NoError(f, err)
 		assert.Len(f, audit.Entries, 2, "only the setup is recorded: one job parked, one canceled")
 	})

@@ -259,6 +259,9 @@ func (n NewJob) fill(j amboy.Job, q amboy.Queue, id string, jobType amboy.JobTyp
 	if typed, hasType := j.(interface{ SetType(amboy.JobType) }); hasType {
 		typed.SetType(jobType)
 	}
+	if j.Type() != jobType {
+		return invalid("args", string(n.Args), fmt.Sprintf("must not name a type other than %q", n.Type))
+	}
 	j.SetStatus(amboy.JobStatusInfo{})
 	maxTime := j.TimeInfo().MaxTime
 	if n.TimeToRun > 0 {

@@ -54,7 +54,7 @@ func TestAttackACursorIsReadByATenant(t *testing.T) {
 		}
 		jobs, err := i.FindJobs(t.Context(), ofMine, first)
 		require.NoError(t, err)
-		audit, err := i.Audit(t.Context(), first)
+		audit, err := i.Audit(t.Context(), management.AuditFilter{}, first)
 		require.NoError(t, err)
 		acted, err := i.Act(t.Context(), management.ActRequest{Action: management.Action{Kind: management.Park}, Filter: ofMine, Limit: 1, DryRun: true})
 		require.NoError(t, err)

@@ -52,7 +52,7 @@ func ExampleNewInspector() {
 	must(err)
 	fmt.Println("would retry", would.Done, "and did", did.Done)
 
-	audit, err := i.Audit(ctx, management.PageRequest{})
+	audit, err := i.Audit(ctx, management.AuditFilter{}, management.PageRequest{})
 	must(err)
 	fmt.Println(audit.Entries[0].Actor, audit.Entries[0].What, audit.Entries[0].Done)
 	// Output:

@@ -76,8 +76,9 @@ type Inspector interface {
 	Activity(ctx context.Context, req ActivityRequest) (Activity, error)
 	// Schedules lists the schedules that processes run.
 	Schedules(ctx context.Context) ([]Schedule, error)
-	// Audit returns a page of the audit list, the latest entry first.
-	Audit(ctx context.Context, page PageRequest) (AuditPage, error)
+	// Audit returns a page of the entries of the audit list that a filter selects, the latest
+	// first.
+	Audit(ctx context.Context, filter AuditFilter, page PageRequest) (AuditPage, error)
 }
 
 // The limits of the arguments of an Inspector.

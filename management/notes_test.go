@@ -45,10 +45,10 @@ func TestNotesThatCannotBeDecodedAreSkipped(t *testing.T) {
 	assert.Empty(t, schedules)
 	_, err = i.SetControl(t.Context(), "", management.ControlChange{Paused: new(true)})
 	require.NoError(t, err)
-	audit, err := i.Audit(t.Context(), management.PageRequest{Limit: 1})
+	audit, err := i.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{Limit: 1})
 	require.NoError(t, err)
 	assert.Len(t, audit.Entries, 1)
-	audit, err = i.Audit(t.Context(), management.PageRequest{Limit: 1, Cursor: audit.Next})
+	audit, err = i.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{Limit: 1, Cursor: audit.Next})
 	require.NoError(t, err)
 	assert.Empty(t, audit.Entries)
 }

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,7 @@ var samples = map[string][]sample{
 	"GET /v2/processes":    {{action: rest.ActionRead, target: "/v2/processes", all: true}},
 	"GET /v2/activity":     {{action: rest.ActionRead, target: "/v2/activity", all: true, sum: `"succeeded":1,"failed":0`}, {action: rest.ActionRead, target: "/v2/activity?queue=QUEUE"}},
 	"GET /v2/schedules":    {{action: rest.ActionRead, target: "/v2/schedules", all: true}},
-	"GET /v2/audit":        {{action: rest.ActionRead, target: "/v2/audit", all: true}},
+	"GET /v2/audit":        {{action: rest.ActionRead, target: "/v2/audit", all: true}, {action: rest.ActionRead, target: "/v2/audit?queue=QUEUE"}},
 	"GET /v2/events":       {{action: rest.ActionRead, target: "/v2/events", all: true}},
 	"GET /v2/openapi.json": {{action: rest.ActionRead, target: "/v2/openapi.json", all: true}},
 
@@ -427,4 +428,30 @@ func TestTooManyWatchersGetRetryAfter(t *testing.T) {
 			assert.Equal(t, "30", response.Header.Get("Retry-After"))
 		}
 	}
+}
+
+// The pages of a tenant's audit list must not depend on how often others act.
+func TestAttackATenantCountsTheActionsOfOthers(t *testing.T) {
+	inspector := newWorld(t)
+	handler := rest.Handler(inspector, everybody(), rest.Tenant("orders"))
+	pages := func() (sizes []int) {
+		cursor := ""
+		for {
+			got := sample{target: "/v2/audit?limit=1" + cursor}.ask(t, handler, http.MethodGet, "", nil)
+			require.Equal(t, http.StatusOK, got.status, got.body)
+			var page management.AuditPage
+			require.NoError(t, json.Unmarshal([]byte(got.body), &page))
+			sizes = append(sizes, len(page.Entries))
+			if cursor = "&cursor=" + page.Next; page.Next == "" {
+				return sizes
+			}
+		}
+	}
+	before := pages()
+	assert.Equal(t, []int{1, 1}, before)
+	for n := range 100 {
+		_, err := inspector.SetControl(t.Context(), "_tenant", management.ControlChange{Paused: new(n%2 == 0)})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, before, pages())
 }

@@ -265,9 +265,10 @@ func (c *Client) Schedules(ctx context.Context) ([]management.Schedule, error) {
 	return list.Schedules, err
 }
 
-// Audit returns a page of the audit list, the latest entry first.
-func (c *Client) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
+// Audit returns a page of the entries of the audit list that a filter selects, the latest first.
+func (c *Client) Audit(ctx context.Context, filter management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {
 	q := query{}
+	q.texts("queue", filter.Queues)
 	q.page(page)
 	return get[management.AuditPage](ctx, c, q.on("/v2/audit"))
 }

@@ -48,7 +48,7 @@ func TestClientReturnsWhatTheInspectorReturns(t *testing.T) {
 		},
 		"schedules": func(i management.Inspector) (any, error) { return i.Schedules(t.Context()) },
 		"audit": func(i management.Inspector) (any, error) {
-			page, err := i.Audit(t.Context(), management.PageRequest{Limit: 3})
+			page, err := i.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{Limit: 3})
 			page.Next = withoutRandom(page.Next)
 			return page, err
 		},
@@ -182,7 +182,7 @@ func TestClientActs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, management.Acted{Done: 3}, acted)
 
-	audit, err := client.Audit(ctx, management.PageRequest{Limit: 1})
+	audit, err := client.Audit(ctx, management.AuditFilter{}, management.PageRequest{Limit: 1})
 	require.NoError(t, err)
 	require.Len(t, audit.Entries, 1)
 	assert.Equal(t, "ann", audit.Entries[0].Actor)

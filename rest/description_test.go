@@ -78,7 +78,7 @@ func (*empty) Activity(context.Context, management.ActivityRequest) (management.
 	return management.Activity{}, nil
 }
 
-func (*empty) Audit(context.Context, management.PageRequest) (management.AuditPage, error) {
+func (*empty) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
 	return management.AuditPage{}, nil
 }
 

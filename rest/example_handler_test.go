@@ -58,7 +58,7 @@ func ExampleHandler() {
 	created, err := client.CreateJob(ctx, management.NewJob{Queue: name, ID: "cat.png", Type: "resize"})
 	must(err)
 	fmt.Println(created.ID)
-	audit, err := client.Audit(ctx, management.PageRequest{Limit: 1})
+	audit, err := client.Audit(ctx, management.AuditFilter{}, management.PageRequest{Limit: 1})
 	must(err)
 	fmt.Println(audit.Entries[0].Actor, audit.Entries[0].What, audit.Entries[0].JobID)
 

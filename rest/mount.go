@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -93,9 +94,9 @@ func Workers(d *outside.Dispatcher) Option {
 	return func(o *options) { o.workers.Dispatcher = d }
 }
 
-// WaitingOfClient sets how many requests of a client may wait for jobs at a time. A client
-// is an actor (see Actor), or otherwise an address. It panics if n is not positive. Default:
-// DefaultWaitingOfClient.
+// WaitingOfClient sets how many requests of a client may wait at a time for jobs or for their
+// end. Further ones are refused with status 429. A client is an actor (see Actor), or
+// otherwise an address. It panics if n is not positive. Default: DefaultWaitingOfClient.
 func WaitingOfClient(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("rest.WaitingOfClient: the number must be at least 1 (is %d)", n))
@@ -195,7 +196,7 @@ func Handler(i management.Inspector, opts ...Option) http.Handler {
 	for _, option := range opts {
 		option(&o)
 	}
-	o.guard.Inspector = i
+	o.guard.Inspector, o.workers.WaitingOfClient = i, cmp.Or(o.workers.WaitingOfClient, DefaultWaitingOfClient)
 	if o.audit != nil {
 		panic("rest: the option Audit is for services")
 	}
@@ -242,9 +243,6 @@ func serving(o options) http.Handler {
 		}, api.Refuse)
 	}
 	g := guard.New(o.guard)
-	if o.workers.WaitingOfClient == 0 {
-		o.workers.WaitingOfClient = DefaultWaitingOfClient
-	}
 	v2 := api.New(g, o.workers)
 	routes := map[string]http.HandlerFunc{}
 	for _, route := range api.Routes() {

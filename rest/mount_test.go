@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/rest"
 )
 
@@ -158,12 +159,16 @@ func TestAttackAnAnswerLeaksErrorsOfTheStore(t *testing.T) {
 		amboy.ErrQueueDraining, amboy.ErrQueueClosed, amboy.ErrQueueNotStarted, management.ErrUnknownQueue, management.ErrUnsupported,
 		&management.StateError{Action: management.Park, Rule: "requires another state"}, &amboy.DependencyCycleError{Path: []string{"a", "a"}},
 		&amboy.InvalidJobError{Field: "id"}, &management.InvalidArgumentError{Field: "id"},
+		fmt.Errorf("%w: %w", driver.ErrClosed, errors.New("dial mongodb://secret")),
 	} {
 		handler := rest.Handler(&mixed{known: known}, everybody())
 		for target, body := range map[string]string{"/v2/queues/mine/jobs/one/actions": `{"action":"park"}`, "/queues/mine/jobs/one/actions": "action=park"} {
 			got := sample{target: target, body: body}.ask(t, handler, http.MethodPost, "", nil)
 			assert.NotEqual(t, http.StatusInternalServerError, got.status, known)
 			assert.NotContains(t, got.body, "secret", known)
+			if strings.HasPrefix(target, "/v2/") {
+				assert.Contains(t, got.body, `"detail":"`, known)
+			}
 		}
 	}
 }

@@ -134,6 +134,12 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
+	leave, err := mayWait(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	defer leave()
 	waiting, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	code := http.StatusRequestTimeout
@@ -145,8 +151,15 @@ func (s *QueueService) waitForAll(w http.ResponseWriter, r *http.Request) {
 
 func (s *QueueService) createJob(w http.ResponseWriter, r *http.Request) {
 	id, err := s.create(w, r)
-	answer := created{Registered: err == nil, ID: id, Status: s.status(r.Context())}
-	answer.QueueDepth = answer.Status.PendingJobs
+	if !isAllowed(r) {
+		refuse(w, r, err)
+		return
+	}
+	answer := created{Registered: err == nil, ID: id, Status: queueStatus{SupportedJobTypes: []string{}}}
+	if mayRead(r) {
+		answer.Status = s.status(r.Context())
+		answer.QueueDepth = answer.Status.PendingJobs
+	}
 	code := http.StatusOK
 	if err != nil {
 		f := web.FailureOf(r.Context(), err)
@@ -207,6 +220,14 @@ func newJob(form *registry.JobInterchange) (amboy.Job, error) {
 	j, err := form.Resolve(amboy.JSON)
 	if err != nil {
 		return nil, &web.Failure{Status: http.StatusBadRequest, Text: err.Error(), Field: fieldOf(err)}
+	}
+	// A type without setters takes its ID and type from the body, but the request was
+	// authorized for those of the form.
+	if j.ID() != form.Name {
+		return nil, web.Invalid("job", j.ID(), "must have the ID of the form, "+form.Name)
+	}
+	if j.Type().Name != form.Type {
+		return nil, web.Invalid("job", j.Type().Name, "must have the type of the form, "+form.Type)
 	}
 	return j, nil
 }
@@ -275,6 +296,12 @@ func (s *QueueService) waitForJob(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
+	leave, err := mayWait(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	defer leave()
 	s.answerJobStatus(w, r, func(ctx context.Context, q amboy.Queue, j amboy.Job) error {
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()

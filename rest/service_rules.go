@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/mongodb/grip/message"
 
+	"github.com/mongodb/amboy/dependency"
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/internal/publictext"
 	"github.com/mongodb/amboy/management"
@@ -28,7 +30,10 @@ func newServiceHandler(routes map[string]http.HandlerFunc, queueName func() stri
 		option(&o)
 	}
 	o.checkForService()
-	rules := &serviceRules{guard: guard.New(o.guard), audit: o.audit, queueName: queueName}
+	rules := &serviceRules{
+		guard: guard.New(o.guard), audit: o.audit, queueName: queueName,
+		waiting: web.NewWaiting(cmp.Or(o.workers.WaitingOfClient, DefaultWaitingOfClient)),
+	}
 	guarded := map[string]http.HandlerFunc{}
 	for pattern, serve := range routes {
 		guarded[pattern] = rules.guarded(actionOf(pattern), serve)
@@ -38,7 +43,10 @@ func newServiceHandler(routes map[string]http.HandlerFunc, queueName func() stri
 
 // checkForService panics for options that a service does not support.
 func (o options) checkForService() {
-	for name, given := range map[string]bool{"Tenant": o.guard.Tenant != "", "MaskArgs": o.guard.MaskArgs != nil, "Title": o.title != ""} {
+	for name, given := range map[string]bool{
+		"Tenant": o.guard.Tenant != "", "MaskArgs": o.guard.MaskArgs != nil, "Title": o.title != "",
+		"CreateOutside": o.guard.CreateOutside, "Workers": o.workers.Dispatcher != nil,
+	} {
 		if given {
 			panic("rest: the option " + name + " is not for a service")
 		}
@@ -64,12 +72,14 @@ type serviceRules struct {
 	guard     *guard.Guard
 	audit     management.Recorder // nil for none
 	queueName func() string       // nil if there may be several queues
+	waiting   *web.Waiting
 }
 
 // serviceCall is a request to a service with rules.
 type serviceCall struct {
 	*serviceRules
-	entry management.AuditEntry
+	entry   management.AuditEntry
+	allowed bool // whether the request was authorized
 }
 
 type serviceCallKey struct{}
@@ -88,6 +98,7 @@ func (s *serviceRules) guarded(action Action, serve http.HandlerFunc) http.Handl
 				refuse(w, r, err)
 				return
 			}
+			call.allowed = true
 		}
 		answer := &statusWriter{ResponseWriter: w, status: http.StatusInternalServerError} // the status if it panics
 		ctx := management.WithActor(r.Context(), s.guard.Actor(r))
@@ -98,14 +109,51 @@ func (s *serviceRules) guarded(action Action, serve http.HandlerFunc) http.Handl
 	}
 }
 
+// callOf returns the call that a request makes; nil if the service has no rules.
+func callOf(r *http.Request) *serviceCall {
+	call, _ := r.Context().Value(serviceCallKey{}).(*serviceCall)
+	return call
+}
+
+// isAllowed reports whether a request was authorized, or the service has no rules.
+func isAllowed(r *http.Request) bool {
+	call := callOf(r)
+	return call == nil || call.allowed
+}
+
+// mayRead reports whether a request may also read the state of the queue.
+func mayRead(r *http.Request) bool {
+	call := callOf(r)
+	return call == nil || call.guard.Allow(r, Access{Action: ActionRead, Queue: call.queueName()}) == nil
+}
+
+// mayWait counts a request that waits, if the service has rules. leave must be called when it
+// no longer waits.
+func mayWait(r *http.Request) (leave func(), err error) {
+	call := callOf(r)
+	if call == nil {
+		return func() {}, nil
+	}
+	return call.waiting.Enter(call.guard.Client(r))
+}
+
 // allowCreate authorizes putting a job, if the service has rules.
 func allowCreate(r *http.Request, form *registry.JobInterchange) error {
-	call, ok := r.Context().Value(serviceCallKey{}).(*serviceCall)
-	if !ok {
+	call := callOf(r)
+	if call == nil {
 		return nil
 	}
 	call.entry.JobID = form.Name
-	return call.guard.AllowCreate(r, management.NewJob{Queue: call.queueName(), ID: form.Name, Type: form.Type})
+	err := call.guard.AllowCreate(r, management.NewJob{Queue: call.queueName(), ID: form.Name, Type: form.Type})
+	if err != nil {
+		return err
+	}
+	// Other managers may reveal something about the server, such as which files exist.
+	if d := form.Dependency; d != nil && d.Type != dependency.NewAlways().Type().Name {
+		return &web.Failure{Status: http.StatusForbidden, Kind: web.KindDenied, Text: "only dependencies on other jobs are allowed", Field: "dependency"}
+	}
+	call.allowed = true
+	return nil
 }
 
 // record writes the outcome of a call to the audit list. It knows only the status of the

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -152,6 +153,50 @@ func TestAttackTheServicesAreUsedWithoutAuthorization(t *testing.T) {
 	assert.Equal(t, amboy.StateRunning, job.State)
 }
 
+// An answer to a request that is not authorized must not describe the queue.
+func TestAttackADeniedRequestReadsTheStateOfTheQueue(t *testing.T) {
+	s := newServices(t, func(management.Inspector) []rest.Option { return []rest.Option{may(nil), rest.CreateTypes("resize")} })
+	for body, want := range map[string]int{
+		newForm(t): http.StatusForbidden, `{`: http.StatusBadRequest, `{"name":"new","type":"shell"}`: http.StatusForbidden,
+	} {
+		status, answer := ask(t, s.queue, http.MethodPost, "/v1/job/create", body)
+		assert.Equal(t, want, status, answer)
+		for _, state := range []string{"supported_job_types", "pending_jobs", "queue_depth", "badge"} {
+			assert.NotContains(t, answer, state)
+		}
+	}
+	s = newServices(t, func(management.Inspector) []rest.Option {
+		return []rest.Option{may([]rest.Action{rest.ActionCreate}), rest.CreateTypes("resize")}
+	})
+	status, answer := ask(t, s.queue, http.MethodPost, "/v1/job/create", newForm(t))
+	assert.Equal(t, http.StatusOK, status, answer)
+	assert.Contains(t, answer, `"queue_depth":0`)
+	assert.Contains(t, answer, `"supported_job_types":[]`, "the right to create is not the right to read")
+}
+
+// A client must not hold any number of connections and goroutines of the server.
+func TestAttackAClientOfAServiceWaitsWithoutEnd(t *testing.T) {
+	s := newServices(t, func(management.Inspector) []rest.Option { return []rest.Option{everybody(), rest.WaitingOfClient(2)} })
+	for _, target := range []string{"/v1/job/wait/held?timeout=1h", "/v1/status/wait?timeout=1h"} {
+		ctx, cancel := context.WithCancel(within(t))
+		answers := make(chan *httptest.ResponseRecorder, 3)
+		for range 3 {
+			go func() {
+				recorder := httptest.NewRecorder()
+				s.queue.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody))
+				answers <- recorder
+			}()
+		}
+		refused := <-answers
+		assert.Equal(t, http.StatusTooManyRequests, refused.Code, target)
+		assert.Equal(t, "30", refused.Header().Get("Retry-After"))
+		cancel()
+		for range 2 {
+			assert.Equal(t, http.StatusRequestTimeout, (<-answers).Code, target)
+		}
+	}
+}
+
 // queueName returns the name of the only queue.
 func queueName(t *testing.T, i management.Inspector) string {
 	queues, err := i.Queues(t.Context())
@@ -215,7 +260,7 @@ func TestAttackTheServicesLeaveNoTrace(t *testing.T) {
 	do(s.management, http.MethodPost, "/v1/jobs/mark_complete/id/nothing", "", http.StatusNotFound)
 	do(s.queue, http.MethodGet, "/v1/status", "", http.StatusOK)
 	do(s.management, http.MethodPost, "/v1/jobs/mark_complete/id/"+strings.Repeat("x", 5000), "", http.StatusBadRequest)
-	page, err := s.inspector.Audit(t.Context(), management.PageRequest{})
+	page, err := s.inspector.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{})
 	require.NoError(t, err)
 	var got []string
 	refused := 0
@@ -238,7 +283,7 @@ func TestServicesWithoutOptionsAllowEveryRequest(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, body)
 	status, _ = ask(t, s.management, http.MethodGet, "/v1/status/all", "", "Sec-Fetch-Site", "cross-site")
 	assert.Equal(t, http.StatusOK, status)
-	page, err := s.inspector.Audit(t.Context(), management.PageRequest{})
+	page, err := s.inspector.Audit(t.Context(), management.AuditFilter{}, management.PageRequest{})
 	require.NoError(t, err)
 	assert.Empty(t, page.Entries)
 }
@@ -251,7 +296,7 @@ func TestAttackAPageOfAnotherSiteReadsAService(t *testing.T) {
 
 func TestServicesPanicForUnsupportedOptions(t *testing.T) {
 	for name, option := range map[string]rest.Option{
-		"Tenant": rest.Tenant("mine"), "Title": rest.Title("Jobs"),
+		"Tenant": rest.Tenant("mine"), "Title": rest.Title("Jobs"), "CreateOutside": rest.CreateOutside(),
 		"MaskArgs": rest.MaskArgs(func(management.JobRef, string, json.RawMessage) json.RawMessage { return nil }),
 	} {
 		assert.PanicsWithValue(t, "rest: the option "+name+" is not for a service", func() { rest.NewQueueService().Handler(option) })

@@ -171,7 +171,7 @@ func (i *tenants) Schedules(context.Context) ([]management.Schedule, error) {
 	}), nil
 }
 
-func (i *tenants) Audit(_ context.Context, page management.PageRequest) (management.AuditPage, error) {
+func (i *tenants) Audit(_ context.Context, _ management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {
 	if page.Cursor != "" {
 		return management.AuditPage{Entries: []management.AuditEntry{{Time: newYear, What: "retry", Queue: mine, JobID: "old"}}}, nil
 	}

@@ -241,7 +241,7 @@ func TestShutdownEndsWaitingLeases(t *testing.T) {
 }
 
 func TestMalformedRequestsOfWorkersGetAProblem(t *testing.T) {
-	w := newWorkers(t)
+	w := newWorkers(t, rest.CreateTypes("resize"))
 	long := strings.Repeat("x", 70_000)
 	for name, test := range map[string]struct {
 		path, body string

@@ -136,7 +136,7 @@ func (i *Inspector) Schedules(ctx context.Context) ([]management.Schedule, error
 }
 
 // Audit returns the audit list with its texts replaced.
-func (i *Inspector) Audit(ctx context.Context, p management.PageRequest) (management.AuditPage, error) {
-	page, err := i.Inspector.Audit(ctx, p)
+func (i *Inspector) Audit(ctx context.Context, filter management.AuditFilter, p management.PageRequest) (management.AuditPage, error) {
+	page, err := i.Inspector.Audit(ctx, filter, p)
 	return put(i, page, err)
 }

@@ -20,9 +20,9 @@ import (
 func TestAttackAJobForgesALineOfTheLog(t *testing.T) {
 	const forged = "a\n[grip] 2026/11/23 [p=emergency]: root logged in\r\x1b[2J\u202e"
 	s := send.MakeInternalLogger()
-	require.NoError(t, s.SetLevel(send.LevelInfo{Default: level.Debug, Threshold: level.Debug}))
 	before := grip.GetSender()
 	require.NoError(t, grip.SetSender(s))
+	require.NoError(t, s.SetLevel(send.LevelInfo{Default: level.Debug, Threshold: level.Debug})) // SetSender changes it
 	t.Cleanup(func() { require.NoError(t, grip.SetSender(before)) })
 	fields := func() message.Fields {
 		return message.Fields{

@@ -99,7 +99,7 @@ func lastOf(errs []amboy.AttemptError) string {
 // mayWait returns a context that ends after a time, or when the server shuts down. leave must
 // be called when the request no longer waits.
 func (c *call) mayWait(wait time.Duration) (ctx context.Context, leave func(), err error) {
-	left, err := c.workers.enter(c.guard.Client(c.r))
+	left, err := c.waiting.Enter(c.guard.Client(c.r))
 	if err != nil {
 		return nil, nil, err
 	}

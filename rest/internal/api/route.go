@@ -36,11 +36,14 @@ func (r Route) Mux() string { return r.Method + " " + r.Pattern }
 // API serves the routes. It is safe for concurrent use.
 type API struct {
 	guard   *guard.Guard
-	workers workers
+	workers Workers
+	waiting *web.Waiting
 }
 
 // New returns an API for the inspectors of a guard.
-func New(g *guard.Guard, w Workers) *API { return &API{guard: g, workers: workers{Workers: w}} }
+func New(g *guard.Guard, w Workers) *API {
+	return &API{guard: g, workers: w, waiting: web.NewWaiting(w.WaitingOfClient)}
+}
 
 // call is a request to a route.
 type call struct {

@@ -39,7 +39,7 @@ func Routes() []Route {
 		{Method: http.MethodGet, Pattern: "/v2/processes", Actions: read, Name: "listProcesses", Summary: "Lists the processes that run queues", Input: new(none), Answers: answers(ProcessList{}), serve: listProcesses},
 		{Method: http.MethodGet, Pattern: "/v2/activity", Actions: read, Name: "getActivity", Summary: "Reports what the queues have done recently", Input: new(activityInput), Answers: answers(management.Activity{}), serve: getActivity},
 		{Method: http.MethodGet, Pattern: "/v2/schedules", Actions: read, Name: "listSchedules", Summary: "Lists the schedules that processes run", Input: new(none), Answers: answers(ScheduleList{}), serve: listSchedules},
-		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of the audit list, the latest entry first", Input: new(pageInput), Answers: answers(management.AuditPage{}), serve: listAudit},
+		{Method: http.MethodGet, Pattern: "/v2/audit", Actions: read, Name: "listAudit", Summary: "Lists a page of the audit list, the latest entry first", Input: new(auditInput), Answers: answers(management.AuditPage{}), serve: listAudit},
 		{Method: http.MethodGet, Pattern: "/v2/events", Actions: read, Name: "watchQueues", Summary: "Sends the queues, now and after changes, as server-sent events with the name \"queues\" and a QueueList as data", Input: new(eventsInput), Answers: map[int]any{http.StatusOK: nil}, serve: watchQueues},
 		{Method: http.MethodGet, Pattern: "/v2/openapi.json", Actions: read, Name: "getDescription", Summary: "Describes this interface", Input: new(none), Answers: map[int]any{http.StatusOK: nil}, serve: describe},
 	}
@@ -142,6 +142,11 @@ type graphInput struct {
 type scopesInput struct {
 	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
 	Name  string   `query:"name" description:"The name of the scope"`
+	pageInput
+}
+
+type auditInput struct {
+	Queue []string `query:"queue" maxItems:"100" description:"Any of these queues"`
 	pageInput
 }
 
@@ -363,11 +368,11 @@ func listSchedules(c *call) (answer, error) {
 }
 
 func listAudit(c *call) (answer, error) {
-	var in pageInput
+	var in auditInput
 	if err := c.input(&in, nil); err != nil {
 		return answer{}, err
 	}
-	page, err := c.Audit(c.r.Context(), in.page())
+	page, err := c.Audit(c.r.Context(), management.AuditFilter{Queues: in.Queue}, in.page())
 	page.Entries = notNil(page.Entries)
 	return ok(page), err
 }

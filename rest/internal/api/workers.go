@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mongodb/amboy/job"
@@ -22,13 +21,6 @@ type Workers struct {
 	Dispatcher *outside.Dispatcher
 	// WaitingOfClient is the maximum number of requests of a client that wait for jobs.
 	WaitingOfClient int
-}
-
-// workers serves the routes for outside workers.
-type workers struct {
-	Workers
-	mu      sync.Mutex
-	waiting map[string]int // by client
 }
 
 // Duration in the body of a request.
@@ -233,27 +225,6 @@ func (c *call) waitForJobs(d *outside.Dispatcher, req outside.LeaseRequest) ([]o
 		return nil, nil // the server shuts down
 	}
 	return jobs, err
-}
-
-// enter counts a waiting request of a client. leave must be called at its end.
-func (w *workers) enter(client string) (leave func(), err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waiting[client] >= w.WaitingOfClient {
-		return nil, web.ErrTooManyWaitingOfClient
-	}
-	if w.waiting == nil {
-		w.waiting = map[string]int{}
-	}
-	w.waiting[client]++
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.waiting[client]--
-		if w.waiting[client] == 0 {
-			delete(w.waiting, client)
-		}
-	}, nil
 }
 
 func checkBatch(field string, size int) error {

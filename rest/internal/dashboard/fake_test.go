@@ -408,7 +408,7 @@ func (f *fake) Schedules(context.Context) ([]management.Schedule, error) {
 	}, nil
 }
 
-func (f *fake) Audit(context.Context, management.PageRequest) (management.AuditPage, error) {
+func (f *fake) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
 	if f.err != nil || f.empty {
 		return management.AuditPage{}, f.err
 	}

@@ -98,7 +98,7 @@ func (d *Dashboard) audit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := d.options.Inspector(r).Audit(r.Context(), management.PageRequest{Cursor: query.Get("cursor")})
+	page, err := d.options.Inspector(r).Audit(r.Context(), management.AuditFilter{}, management.PageRequest{Cursor: query.Get("cursor")})
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,9 @@ type Access struct {
 	// AllQueues is true if the action concerns all queues; then Queue is empty.
 	AllQueues bool
 	// ID is the ID of the job, if the action concerns one. For Create it is empty if the
-	// service will generate the ID. It is also empty for lists: a list may show a job to
-	// which access by its ID is denied.
+	// service will generate the ID. It is also empty for lists and for actions by a filter,
+	// which may concern any job of the queue, even if the filter names IDs. A function that
+	// denies access to some IDs must deny these too.
 	ID string
 	// Type is the type of the job for Create, and each type of jobs that a worker asks for
 	// in a lease. It may be any text. It is empty otherwise.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/management"
+	"github.com/mongodb/amboy/registry"
 )
 
 // MaskArgs returns what may be shown of the arguments or the result of a job: JSON, or nil
@@ -168,11 +169,16 @@ func (g *guarded) allowCreate(ctx context.Context, job management.NewJob) error 
 	if job.Type == "" {
 		return &management.InvalidArgumentError{Field: "type", Rule: "must not be empty"}
 	}
-	mayCreate := slices.Contains(g.opts.CreateTypes, job.Type) || g.opts.CreateOutside && job.Outside
+	mayCreate := slices.Contains(g.opts.CreateTypes, job.Type) || g.opts.CreateOutside && job.Outside && !isRegistered(job.Type)
 	if !mayCreate {
 		return &DeniedError{Access: access, Reason: errType}
 	}
 	return nil
+}
+
+func isRegistered(jobType string) bool {
+	_, err := registry.GetJobFactory(jobType)
+	return err == nil
 }
 
 // ask calls the Authorize function of the program. If that panics, access is denied.

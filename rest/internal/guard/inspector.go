@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -84,7 +85,30 @@ func (g *guarded) FindJobs(ctx context.Context, filter management.JobFilter, pag
 		return management.JobPage{}, err
 	}
 	filter.Queues = g.visibleQueues(filter.Queues)
-	return g.inner.FindJobs(ctx, filter, page)
+	found, err := g.inner.FindJobs(ctx, filter, page)
+	if err != nil || g.opts.Tenant == "" {
+		return found, err
+	}
+	return g.filled(ctx, filter, page, found)
+}
+
+// maxReads is the maximum number of pages that are read for one page of a tenant.
+const maxReads = 10
+
+// filled adds to a page of a tenant that is short although it is not the last one. A store
+// ends a page early after it has read many jobs, and so such a page reveals how many jobs
+// other tenants have.
+func (g *guarded) filled(ctx context.Context, filter management.JobFilter, page management.PageRequest, found management.JobPage) (management.JobPage, error) {
+	limit := cmp.Or(page.Limit, management.DefaultLimit)
+	for n := 1; n < maxReads && found.Next != "" && len(found.Jobs) < limit; n++ {
+		page.Cursor, page.Limit = found.Next, limit-len(found.Jobs)
+		more, err := g.inner.FindJobs(ctx, filter, page)
+		if err != nil {
+			return management.JobPage{}, err
+		}
+		found.Jobs, found.Next = append(found.Jobs, more.Jobs...), more.Next
+	}
+	return found, nil
 }
 
 func (g *guarded) CountJobs(ctx context.Context, filter management.JobFilter, most int) (management.Count, error) {
@@ -246,33 +270,15 @@ func (g *guarded) Schedules(ctx context.Context) ([]management.Schedule, error) 
 	return onlyOwn(g, schedules, func(s management.Schedule) string { return s.Queue }), err
 }
 
-// maxAuditPages is the maximum number of pages of the whole list that are read for one page
-// of a tenant.
-const maxAuditPages = 20
-
-func (g *guarded) Audit(ctx context.Context, page management.PageRequest) (management.AuditPage, error) {
-	if err := g.allow(ctx, Read); err != nil {
+func (g *guarded) Audit(ctx context.Context, filter management.AuditFilter, page management.PageRequest) (management.AuditPage, error) {
+	if err := filter.Validate(); err != nil {
 		return management.AuditPage{}, err
 	}
-	if g.opts.Tenant == "" {
-		return g.inner.Audit(ctx, page)
+	if err := g.allow(ctx, Read, filter.Queues...); err != nil {
+		return management.AuditPage{}, err
 	}
-	own := management.AuditPage{Entries: []management.AuditEntry{}}
-	wanted := page.Limit
-	if wanted == 0 {
-		wanted = management.DefaultLimit
-	}
-	for range maxAuditPages {
-		all, err := g.inner.Audit(ctx, page)
-		if err != nil {
-			return management.AuditPage{}, err
-		}
-		own.Entries = append(own.Entries, onlyOwn(g, all.Entries, func(e management.AuditEntry) string { return e.Queue })...)
-		own.Next, page.Cursor = all.Next, all.Next
-		page.Limit = wanted - len(own.Entries)
-		if own.Next == "" || page.Limit <= 0 {
-			break
-		}
-	}
-	return own, nil
+	filter.Queues = g.visibleQueues(filter.Queues)
+	audit, err := g.inner.Audit(ctx, filter, page)
+	audit.Entries = onlyOwn(g, audit.Entries, func(e management.AuditEntry) string { return e.Queue })
+	return audit, err
 }

@@ -115,7 +115,11 @@ func cut(text string, most int) string {
 func textOf(err error) string {
 	text := err.Error()
 	if hasSeveral(err) {
-		text, _ = publictext.Of(err, publictext.As[*management.StateError], publictext.Is(management.ErrUnknownQueue, management.ErrUnsupported))
+		var known bool
+		text, known = publictext.Of(err, publictext.As[*management.StateError], publictext.Is(management.ErrUnknownQueue, management.ErrUnsupported, driver.ErrClosed))
+		if !known {
+			text = internalError
+		}
 	}
 	return strings.ToValidUTF8(text, "\ufffd")
 }

@@ -16,10 +16,13 @@ func (p *program) audit() *cobra.Command {
 		Short: "List the actions of operators, the latest first",
 		Args:  cobra.NoArgs,
 	}
+	var filter management.AuditFilter
+	cmd.Flags().StringArrayVar(&filter.Queues, "queue", nil, "only actions on this queue (repeat for more)")
+	complete(cmd, "queue", p.completeQueues)
 	paging := addPageFlags(cmd)
 	cmd.RunE = p.withInspector(func(ctx context.Context, inspector management.Inspector, _ []string) error {
 		entries, next, err := collect(paging, false, func(page management.PageRequest) ([]management.AuditEntry, string, error) {
-			found, askErr := inspector.Audit(ctx, page)
+			found, askErr := inspector.Audit(ctx, filter, page)
 			return found.Entries, found.Next, askErr
 		})
 		if err != nil {

@@ -296,7 +296,7 @@ func (f *fake) Schedules(context.Context) ([]management.Schedule, error) {
 	}}, f.err
 }
 
-func (f *fake) Audit(context.Context, management.PageRequest) (management.AuditPage, error) {
+func (f *fake) Audit(context.Context, management.AuditFilter, management.PageRequest) (management.AuditPage, error) {
 	return management.AuditPage{Entries: []management.AuditEntry{
 		{Time: ago(time.Minute), Actor: "ada", What: "retry", Queue: "mail", JobID: "welcome-ada", Detail: `{"action":"retry"}`, Done: 1},
 		{Time: ago(time.Hour), What: "control", Queue: "mail", Detail: `{"paused":true}`, Error: "no connection"},

@@ -1,0 +1,34 @@
+package web
+
+import (
+	"sync"
+)
+
+// Waiting counts the requests that wait, by client. It is safe for concurrent use.
+type Waiting struct {
+	most    int
+	mu      sync.Mutex
+	waiting map[string]int
+}
+
+// NewWaiting returns a count that allows a number of requests for each client.
+func NewWaiting(most int) *Waiting { return &Waiting{most: most, waiting: map[string]int{}} }
+
+// Enter counts a waiting request of a client. leave must be called when it no longer waits.
+// Enter returns ErrTooManyWaitingOfClient if too many wait.
+func (w *Waiting) Enter(client string) (leave func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting[client] >= w.most {
+		return nil, ErrTooManyWaitingOfClient
+	}
+	w.waiting[client]++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.waiting[client]--
+		if w.waiting[client] == 0 {
+			delete(w.waiting, client)
+		}
+	}, nil
+}
