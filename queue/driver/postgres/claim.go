@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongodb/amboy/internal/logging"
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 const (
@@ -52,7 +53,7 @@ func (d *Driver) decode(ctx context.Context, s *stored) *driver.Record {
 			"message": "a stored job can't be read",
 			"schema":  d.opts.Schema,
 			"queue":   s.queueName,
-			"job_id":  s.id,
+			"job_id":  s.ID,
 			"error":   err.Error(),
 		})
 	}
@@ -190,7 +191,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 		for _, p := range portions {
 			cl.d.floors.passed(line{p.line, p.queue}, lowest[p.line])
 		}
-		slices.SortFunc(*taken, func(s, t *stored) int { return s.compare(&t.job) })
+		slices.SortFunc(*taken, func(s, t *stored) int { return s.Compare(&t.Job) })
 		return cl.d.resolve(ctx, on, jobsOf(*taken))
 	}
 	return read, finish
@@ -199,7 +200,7 @@ func (cl *claim) takes(taken *[]*stored, portions []portion) (read func(*row) er
 // times reports whether a record is due or has expired, and when the next one is or does.
 type times struct {
 	isDue, hasExpired bool
-	due, expires      instant
+	due, expires      table.Instant
 }
 
 func (cl *claim) times(ctx context.Context) (t times, err error) {
@@ -220,7 +221,7 @@ func (t times) next() time.Time {
 			due = expires
 		}
 	}
-	return timeOf(due)
+	return table.TimeOf(due)
 }
 
 // passTime makes due records of all queues ready, and claims the expired records of the
@@ -287,8 +288,8 @@ func (c *changes) admitScoped(queue int32, now int64) error {
 		}
 		// The record before it may have taken a scope from it.
 		var current *job
-		current, err = c.job(findSeq, j.seq)
-		if err == nil && current != nil && (current.place == scheduled || current.place == postponed) {
+		current, err = c.job(findSeq, j.Seq)
+		if err == nil && current != nil && (current.Place == table.Scheduled || current.Place == table.Postponed) {
 			err = c.admit(current)
 		}
 	}
@@ -316,20 +317,20 @@ func (cl *claim) takeExpired(ctx context.Context, queue queueKey) (more bool, er
 
 func (c *changes) takeExpired(cl *claim, s *stored) error {
 	// The record before it may have passed a scope to it.
-	current, err := c.job(findSeq, s.seq)
+	current, err := c.job(findSeq, s.Seq)
 	if err != nil {
 		return err
 	}
-	wasReady := current.place == ready
-	err = c.move(current, running, instant{}, "")
+	wasReady := current.Place == table.Ready
+	err = c.move(current, table.Running, table.Instant{}, "")
 	if err != nil {
 		return err
 	}
 	s.job = *current
-	s.job.owner, s.job.count = cl.Owner, s.job.count+1
-	s.modTime = instantOf(cl.Now)
-	s.started = s.modTime
-	err = c.takeLease(&s.job, s.modTime, cl.LeaseTime, s.started)
+	s.job.Owner, s.job.Count = cl.Owner, s.job.Count+1
+	s.ModTime = table.InstantOf(cl.Now)
+	s.Started = s.ModTime
+	err = c.takeLease(&s.job, s.ModTime, cl.LeaseTime, s.Started)
 	if err == nil && wasReady {
 		err = c.withdraw(&s.job)
 	}
@@ -340,10 +341,10 @@ func (c *changes) takeExpired(cl *claim, s *stored) error {
 }
 
 // takeLease stores the lease of a job, and adds it to the log of leases.
-func (c *changes) takeLease(j *job, modTime instant, leaseTime time.Duration, started instant) error {
-	_, err := c.exec(takeLease, j.owner, j.count, modTime, int64(leaseTime), started, j.seq)
+func (c *changes) takeLease(j *job, modTime table.Instant, leaseTime time.Duration, started table.Instant) error {
+	_, err := c.exec(takeLease, j.Owner, j.Count, modTime, int64(leaseTime), started, j.Seq)
 	if err == nil {
-		_, err = c.exec(logLease, []int64{j.seq})
+		_, err = c.exec(logLease, []int64{j.Seq})
 	}
 	return err
 }
@@ -401,7 +402,7 @@ func (cl *claim) takeReady(ctx context.Context) error {
 		}
 	}
 	for _, list := range taken {
-		slices.SortStableFunc(list, func(s, t *stored) int { return s.compare(&t.job) })
+		slices.SortStableFunc(list, func(s, t *stored) int { return s.Compare(&t.Job) })
 	}
 	cl.given = append(cl.given, interleave(taken)...)
 	return nil

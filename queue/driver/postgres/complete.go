@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/mongodb/amboy/queue/driver"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // endedAtOnce is the maximum number of records that one statement ends or extends.
@@ -19,8 +20,8 @@ type ending struct {
 	lease   driver.Lease
 	record  *driver.Record
 	name    string
-	content *content
-	to      place // final, or retrying
+	content *table.Record
+	to      table.Place // final, or retrying
 	// replaced is true if a next attempt exists.
 	replaced bool
 	// mayFree is true if the end may let other records of its queue run.
@@ -29,21 +30,21 @@ type ending struct {
 
 // newEnding encodes the record of an attempt that ended.
 func newEnding(name string, r *driver.Record) (*ending, error) {
-	c, err := newContent(r)
+	c, err := table.Encode(r)
 	if err != nil {
 		return nil, err
 	}
-	c.owner, c.typeName = storable(c.owner), storable(c.typeName)
-	return &ending{record: r, name: name, content: c, to: finalPlace(driver.StateOf(r, time.Now()))}, nil
+	c.Owner, c.Type = storable(c.Owner), storable(c.Type)
+	return &ending{record: r, name: name, content: c, to: table.FinalPlace(driver.StateOf(r, time.Now()))}, nil
 }
 
 // newFinalEnding is newEnding for an attempt that is not to be retried, or already has been.
 func newFinalEnding(r *driver.Record) (*ending, error) {
 	e, err := newEnding(r.Name, r)
-	if err == nil && e.to == retrying {
+	if err == nil && e.to == table.Retrying {
 		final := *r
 		final.RetryInfo.NeedsRetry = false
-		e.to = finalPlace(driver.StateOf(&final, time.Now()))
+		e.to = table.FinalPlace(driver.StateOf(&final, time.Now()))
 	}
 	return e, err
 }
@@ -294,12 +295,9 @@ func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*e
 		}
 		_, isAttempt := idOfAttempt(e.lease.Queue, e.lease.Name)
 		names = append(names, pgtype.Text{String: e.lease.Name, Valid: isAttempt})
-		reasons, lastErrors = append(reasons, e.content.reason), append(lastErrors, e.content.lastError)
+		reasons, lastErrors = append(reasons, nullable(e.content.Reason)), append(lastErrors, nullable(e.content.LastError))
 		places = append(places, int16(e.to))
-		n := &newRecord{stored: stored{content: *e.content}}
-		n.job.owner, n.job.count = e.content.owner, e.content.count
-		n.job.waitUntil, n.job.dispatchBy = e.content.waitUntil, e.content.dispatchBy
-		c.add(n, 0, false)
+		c.add(&newRecord{stored: stored{job: job{Job: e.content.Job}, Content: e.content.Content}}, 0, false)
 	}
 	if len(leases.index) == 0 {
 		return nil
@@ -326,7 +324,7 @@ func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if j.cancel {
+	if j.Cancel {
 		e, err = c.endingCanceled(j, e)
 		if err != nil {
 			return nil, err
@@ -338,13 +336,13 @@ func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
 // endingCanceled returns the ending of an attempt that was to be canceled.
 func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
 	var reason string
-	var forgetAt instant
-	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.seq)
+	var forgetAt table.Instant
+	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.Seq)
 	if err != nil {
 		return nil, err
 	}
 	r := *e.record
-	driver.EndCanceled(&r, reason, timeOf(forgetAt))
+	driver.EndCanceled(&r, reason, table.TimeOf(forgetAt))
 	return newEnding(e.name, &r)
 }
 
@@ -353,15 +351,15 @@ func (c *changes) end(j *job, e *ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	if j.open { // it did not wait until all its dependencies ended
-		if _, err := c.exec(leaveEdges, j.seq); err != nil {
+	if j.Open { // it did not wait until all its dependencies ended
+		if _, err := c.exec(leaveEdges, j.Seq); err != nil {
 			return err
 		}
 	}
-	if e.to == retrying {
-		return c.free(j, j.dispatchScopes())
+	if e.to == table.Retrying {
+		return c.free(j, j.DispatchScopes())
 	}
-	if err := c.free(j, j.allScopes()); err != nil {
+	if err := c.free(j, j.AllScopes()); err != nil {
 		return err
 	}
 	return c.releaseDependents(j)
@@ -369,21 +367,21 @@ func (c *changes) end(j *job, e *ending) error {
 
 // replace stores the record of an ended attempt, and moves the row to its final place.
 func (c *changes) replace(j *job, e *ending) error {
-	keepsKey := !e.replaced && j.keepsKey(e.to)
+	keepsKey := !e.replaced && j.KeepsKey(e.to)
 	n := e.content
-	_, err := c.exec(endAny, j.seq, n.owner, n.count, n.modTime, n.created, n.started, n.ended, n.waitUntil, n.dispatchBy, n.maxTime,
-		n.errorCount, n.lastError, n.reason, n.forgetAt, n.typeName, n.version, n.format, n.dependency, blob(n.extra), n.body,
-		blob(n.progress), e.replaced, keepsKey)
+	_, err := c.exec(endAny, j.Seq, n.Owner, n.Count, n.ModTime, n.Created, n.Started, n.Ended, n.WaitUntil, n.DispatchBy, n.MaxTime,
+		n.ErrorCount, nullable(n.LastError), nullable(n.Reason), n.ForgetAt, n.Type, n.Version, n.Format, n.Dependency, blob(n.Extra), n.Body,
+		blob(n.Progress), e.replaced, keepsKey)
 	if err != nil {
 		return err
 	}
-	wasReady := j.place == ready
-	err = c.move(j, e.to, instant{}, "")
+	wasReady := j.Place == table.Ready
+	err = c.move(j, e.to, table.Instant{}, "")
 	if err != nil {
 		return err
 	}
-	if e.to.final() && n.forgetAt.Valid {
-		if _, err = c.exec(logEnding, j.seq); err != nil {
+	if e.to.Final() && n.ForgetAt.Valid {
+		if _, err = c.exec(logEnding, j.Seq); err != nil {
 			return err
 		}
 	}
@@ -399,7 +397,7 @@ func (c *changes) awaitingRetry(queue queueKey, name string) (j *job, refusal, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if j == nil || j.place != retrying {
+	if j == nil || j.Place != table.Retrying {
 		return nil, fmt.Errorf("record %q does not await a retry: %w", name, driver.ErrLeaseLost), nil
 	}
 	return j, nil, nil
@@ -449,14 +447,14 @@ func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, er
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	taken, err := c.named(queue, next.name)
+	taken, err := c.named(queue, next.Name)
 	if err != nil {
 		return nil, err
 	}
 	if taken != nil {
 		return duplicate(&next.job), nil
 	}
-	refusal, err = c.checkFree(j, next.enqueueScopes)
+	refusal, err = c.checkFree(j, next.EnqueueScopes)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -466,34 +464,34 @@ func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, er
 // replaceByNext replaces an attempt that awaits its retry by the next attempt, which inherits its
 // scopes, dependencies and dependents. A failed dependency does not block the next attempt.
 func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
-	if err := c.take(j, next.enqueueScopes); err != nil {
+	if err := c.take(j, next.EnqueueScopes); err != nil {
 		return err
 	}
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
-	next.queue, next.id, next.dependents = j.queue, j.id, j.dependents
-	next.uniqueKey, next.uniqueUntil, next.uniqueHeld = j.uniqueKey, j.uniqueUntil, j.uniqueHeld
+	next.queue, next.ID, next.Dependents = j.queue, j.ID, j.Dependents
+	next.UniqueKey, next.UniqueUntil, next.UniqueHeld = j.UniqueKey, j.UniqueUntil, j.UniqueHeld
 	line, err := c.lineOf(&next.job)
 	if err != nil {
 		return err
 	}
 	next.line = line
-	err = c.insertAt(next, waiting)
+	err = c.insertAt(next, table.Waiting)
 	if err != nil {
 		return err
 	}
-	if next.job.waitUntil.Valid {
-		if _, err = c.exec(setSince, next.created, next.seq); err != nil {
+	if next.job.WaitUntil.Valid {
+		if _, err = c.exec(setSince, next.Created, next.Seq); err != nil {
 			return err
 		}
 	}
-	if len(next.edges) > 0 {
-		if _, err = c.exec(insertEnded, next.queue, next.seq, next.edges); err != nil {
+	if len(next.Edges) > 0 {
+		if _, err = c.exec(insertEnded, next.queue, next.Seq, next.Edges); err != nil {
 			return err
 		}
 	}
-	err = c.free(j, without(j.enqueueScopes, next.enqueueScopes))
+	err = c.free(j, table.Without(j.EnqueueScopes, next.EnqueueScopes))
 	if err != nil {
 		return err
 	}
@@ -532,17 +530,17 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 	if relocked {
 		driver.CopyLock(kept, r)
 	}
-	n, err := newContent(kept)
+	n, err := table.Encode(kept)
 	if err != nil {
 		return err, nil //nolint:nilerr // The same.
 	}
 	j := &found[0].job
-	j.jobType, j.kind = n.typeName, kindOf(kept)
+	j.kind = kindOf(kept)
 	line, err := c.lineOf(j)
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.exec(saveRecord, n.typeName, line, n.version, n.format, n.errorCount, n.lastError, blob(n.extra), n.body, j.seq)
+	_, err = c.exec(saveRecord, n.Type, line, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, j.Seq)
 	if err == nil && j.line != line {
 		j.line = line
 		err = c.admitToLine(j)
@@ -550,9 +548,9 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 	if err != nil || !relocked {
 		return nil, err
 	}
-	_, err = c.exec(saveLock, n.owner, n.count, n.modTime, j.seq)
+	_, err = c.exec(saveLock, n.Owner, n.Count, n.ModTime, j.Seq)
 	if err == nil {
-		_, err = c.exec(logLease, []int64{j.seq})
+		_, err = c.exec(logLease, []int64{j.Seq})
 	}
 	return nil, err
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mongodb/amboy"
+	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // An edge is a dependency of one job on another. Its row exists as long as the dependent job.
@@ -21,19 +22,19 @@ const (
 type target struct {
 	seq        int64
 	id         string
-	place      place
+	place      table.Place
 	dependents bool
 }
 
 // isOpen reports whether the new job must wait for it.
-func (t *target) isOpen() bool { return !t.place.final() }
+func (t *target) isOpen() bool { return !t.place.Final() }
 
 // state is the state of an edge to the target.
 func (t *target) state() int {
 	switch {
 	case t.isOpen():
 		return openState
-	case t.place == succeeded:
+	case t.place == table.Succeeded:
 		return endedState
 	default:
 		return failedState
@@ -42,33 +43,33 @@ func (t *target) state() int {
 
 // findTargets finds the jobs that a job depends on, and refuses the job if one is missing.
 func (c *changes) findTargets(n *newRecord) (refusal, err error) {
-	n.targets = make([]target, 0, len(n.edges))
-	for _, edge := range n.edges {
+	n.targets = make([]target, 0, len(n.Edges))
+	for _, edge := range n.Edges {
 		t := target{id: edge}
 		found, err := c.one(findTarget, func(r *row) {
-			t.seq, t.place, t.dependents = r.integer(), place(r.integer()), r.bool()
+			t.seq, t.place, t.dependents = r.integer(), table.Place(r.integer()), r.bool()
 		}, n.queue, edge)
 		if err != nil {
 			return nil, err
 		}
 		if !found {
 			return &amboy.InvalidJobError{
-				JobID: n.id,
+				JobID: n.ID,
 				Field: "dependency edge",
 				Value: edge,
 				Rule:  "must name a job that is in the queue, or in the same PutMany",
 			}, nil
 		}
-		n.open = n.open || t.isOpen()
+		n.Open = n.Open || t.isOpen()
 		n.targets = append(n.targets, t)
 	}
 	return nil, nil
 }
 
 // failedTargets returns the targets that ended without success.
-func (n *newRecord) failedTargets() (ids names) {
+func (n *newRecord) failedTargets() (ids table.Names) {
 	for _, t := range n.targets {
-		if t.place.final() && t.place != succeeded {
+		if t.place.Final() && t.place != table.Succeeded {
 			ids = append(ids, t.id)
 		}
 	}
@@ -78,7 +79,7 @@ func (n *newRecord) failedTargets() (ids names) {
 // link stores the edges of a job, and marks its open targets as having dependents.
 func (c *changes) link(n *newRecord) error {
 	for _, t := range n.targets {
-		if _, err := c.exec(insertEdge, n.queue, t.id, n.seq, t.state()); err != nil {
+		if _, err := c.exec(insertEdge, n.queue, t.id, n.Seq, t.state()); err != nil {
 			return err
 		}
 		if t.isOpen() && !t.dependents {
@@ -92,14 +93,14 @@ func (c *changes) link(n *newRecord) error {
 
 // releaseDependents ends the edges to a job that has ended.
 func (c *changes) releaseDependents(j *job) error {
-	if !j.dependents {
+	if !j.Dependents {
 		return nil
 	}
 	state := failedState
-	if j.place == succeeded {
+	if j.Place == table.Succeeded {
 		state = endedState
 	}
-	return c.endEdges(j.queue, j.id, state)
+	return c.endEdges(j.queue, j.ID, state)
 }
 
 // endEdges ends the edges to a job, up to the limit of a transaction. The others are left
@@ -143,7 +144,7 @@ func (c *changes) endEdge(seq, now int64) error {
 		return err
 	}
 	j, err := c.job(findSeq, seq)
-	if err != nil || j.place != waiting {
+	if err != nil || j.Place != table.Waiting {
 		return err
 	}
 	return c.wait(j, now)
