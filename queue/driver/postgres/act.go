@@ -5,53 +5,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
-
-// actAtOnce is the maximum number of records that are selected at a time for an action.
-const actAtOnce = 200
 
 // Act implements driver.Driver. It selects at most 200 records at a time, and scans at most
 // 5,000. It may end before Limit if it finds no record for 40 ms. If an error occurs after some
 // records, the result still reports what was done.
 func (d *Driver) Act(ctx context.Context, req driver.ActRequest) (driver.Acted, error) {
-	fail := func(acted driver.Acted, err error) (driver.Acted, error) {
-		return acted, fmt.Errorf("action %q: after %d records: %w", req.Action.Kind, acted.Done, err)
-	}
-	acted := driver.Acted{Next: req.After}
-	if err := req.Action.Validate(); err != nil {
-		return driver.Acted{}, err
-	}
-	if err := table.CheckLimit(req.Limit); err != nil {
-		return fail(acted, err)
-	}
-	at, err := table.NewSpan(req.After, false)
-	if err != nil {
-		return fail(acted, err)
-	}
 	a := &acting{Action: req.Action, dryRun: req.DryRun}
-	s, err := newSelection(req.Query, time.Now())
-	if err != nil {
-		return fail(acted, err)
-	}
-	for left, found := req.Limit, time.Now(); left > 0; {
-		some, err := d.actOnSome(ctx, a, s, at, min(left, actAtOnce))
-		if err != nil {
-			return fail(acted, err)
-		}
-		acted.Done, acted.Skipped, acted.Next = acted.Done+some.Done, acted.Skipped+some.Skipped, some.Next
-		selected := some.Done + some.Skipped
-		if some.Next == "" || (selected == 0 && time.Since(found) > findTime) {
-			break
-		}
-		if selected > 0 {
-			found = time.Now()
-		}
-		left -= selected
-	}
-	return acted, nil
+	return table.Act(req, findTime, func() (table.ActOnSome, error) {
+		s, err := newSelection(req.Query, time.Now())
+		return func(at *table.Span, limit int) (driver.Acted, error) { return d.actOnSome(ctx, a, s, at, limit) }, err
+	})
 }
 
 // actOnSome acts on the next selected records. Adjacent records of the same queue are changed
@@ -140,7 +106,10 @@ type acting struct {
 
 // act applies an action to a record, and reports whether its state allows the action.
 func (c *changes) act(a *acting, f *stored) (done bool, err error) {
-	allowed, err := c.allows(a, f)
+	allowed := f.Allows(a.Kind, a.now)
+	if allowed && a.Kind == driver.Restart {
+		allowed, err = c.mayRestart(f)
+	}
 	if err != nil || !allowed || a.dryRun {
 		return allowed, err
 	}
@@ -180,30 +149,7 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	return true, nil
 }
 
-// allows reports whether a record's state allows an action.
-func (c *changes) allows(a *acting, f *stored) (bool, error) {
-	switch p := f.Place; a.Kind {
-	case driver.Cancel, driver.Prioritize:
-		return !p.Final(), nil
-	case driver.RunNow:
-		return p == table.Scheduled || p == table.Postponed || (p == table.Waiting && f.job.WaitUntil.Int64 > a.now), nil
-	case driver.Reschedule, driver.Park:
-		return p < table.Parked, nil
-	case driver.Unpark:
-		return p == table.Parked, nil
-	case driver.Restart:
-		return c.mayRestart(f)
-	case driver.Delete:
-		return p.Final(), nil
-	default:
-		return false, nil
-	}
-}
-
 func (c *changes) mayRestart(f *stored) (bool, error) {
-	if !f.Place.Final() || f.Place == table.Succeeded {
-		return false, nil
-	}
 	latest, err := c.latest(f.queue, f.ID)
 	if err != nil || latest == nil || latest.Seq != f.Seq {
 		return false, err
@@ -231,12 +177,7 @@ func (c *changes) cancel(a *acting, f *stored) error {
 
 // endCanceled ends a record that has the reason and the retention time of a Cancel action.
 func (c *changes) endCanceled(j *job, r *driver.Record, now int64) error {
-	r.Status.Completed, r.Status.InProgress, r.Status.Hold = true, false, ""
-	r.Status.Outcome = amboy.OutcomeCanceled
-	r.Status.ModificationCount++
-	r.RetryInfo.NeedsRetry = false
-	r.TimeInfo.End = time.Unix(0, now).UTC()
-	e, err := newEnding(r.Name, r)
+	e, err := table.NewCanceled(r, time.Unix(0, now))
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -15,38 +14,12 @@ import (
 // endedAtOnce is the maximum number of records that one statement ends or extends.
 const endedAtOnce = 1000
 
-// ending is a record whose attempt ended.
+// ending is a completion.
 type ending struct {
-	lease   driver.Lease
-	record  *driver.Record
-	name    string
-	content *table.Record
-	to      table.Place // final, or retrying
-	// replaced is true if a next attempt exists.
-	replaced bool
+	*table.Ending
+	lease driver.Lease
 	// mayFree is true if the end may let other records of its queue run.
 	mayFree bool
-}
-
-// newEnding encodes the record of an attempt that ended.
-func newEnding(name string, r *driver.Record) (*ending, error) {
-	c, err := table.Encode(r)
-	if err != nil {
-		return nil, err
-	}
-	c.Owner, c.Type = storable(c.Owner), storable(c.Type)
-	return &ending{record: r, name: name, content: c, to: table.FinalPlace(driver.StateOf(r, time.Now()))}, nil
-}
-
-// newFinalEnding is newEnding for an attempt that is not to be retried, or already has been.
-func newFinalEnding(r *driver.Record) (*ending, error) {
-	e, err := newEnding(r.Name, r)
-	if err == nil && e.to == table.Retrying {
-		final := *r
-		final.RetryInfo.NeedsRetry = false
-		e.to = table.FinalPlace(driver.StateOf(&final, time.Now()))
-	}
-	return e, err
 }
 
 // Complete implements driver.Driver. Attempts without scopes and dependents end in one statement
@@ -114,13 +87,12 @@ func newsOf(endings []*ending) (news driver.Change) {
 func newEndings(completions []driver.Completion, errs []error, isDone []bool) []*ending {
 	endings := make([]*ending, len(completions))
 	for i, completion := range completions {
-		e, err := newEnding(completion.Lease.Name, completion.Record)
+		e, err := table.NewEnding(completion.Lease.Name, completion.Record)
 		if err != nil {
 			errs[i], isDone[i] = err, true
 			continue
 		}
-		e.lease = completion.Lease
-		endings[i] = e
+		endings[i] = &ending{Ending: e, lease: completion.Lease}
 	}
 	return endings
 }
@@ -295,9 +267,9 @@ func (d *Driver) completePlain(ctx context.Context, theirs querier, endings []*e
 		}
 		_, isAttempt := idOfAttempt(e.lease.Queue, e.lease.Name)
 		names = append(names, pgtype.Text{String: e.lease.Name, Valid: isAttempt})
-		reasons, lastErrors = append(reasons, nullable(e.content.Reason)), append(lastErrors, nullable(e.content.LastError))
-		places = append(places, int16(e.to))
-		c.add(&newRecord{stored: stored{job: job{Job: e.content.Job}, Content: e.content.Content}}, 0, false)
+		reasons, lastErrors = append(reasons, nullable(e.Reason)), append(lastErrors, nullable(e.LastError))
+		places = append(places, int16(e.To))
+		c.add(&newRecord{stored: stored{job: job{Job: e.Job}, Content: e.Content}}, 0, false)
 	}
 	if len(leases.index) == 0 {
 		return nil
@@ -325,29 +297,27 @@ func (c *changes) complete(queue queueKey, e *ending) (refusal, err error) {
 		return refusal, err
 	}
 	if j.Cancel {
-		e, err = c.endingCanceled(j, e)
-		if err != nil {
-			return nil, err
-		}
+		return nil, c.endCanceledRun(j, e.Ending)
 	}
-	return nil, c.end(j, e)
+	return nil, c.end(j, e.Ending)
 }
 
-// endingCanceled returns the ending of an attempt that was to be canceled.
-func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
+// endCanceledRun ends an attempt that was to be canceled.
+func (c *changes) endCanceledRun(j *job, e *table.Ending) error {
 	var reason string
 	var forgetAt table.Instant
 	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.Seq)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e, err = e.Canceled(reason, forgetAt)
 	}
-	r := *e.record
-	driver.EndCanceled(&r, reason, table.TimeOf(forgetAt))
-	return newEnding(e.name, &r)
+	if err != nil {
+		return err
+	}
+	return c.end(j, e)
 }
 
 // end ends an attempt, whatever place its record has.
-func (c *changes) end(j *job, e *ending) error {
+func (c *changes) end(j *job, e *table.Ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
@@ -356,7 +326,7 @@ func (c *changes) end(j *job, e *ending) error {
 			return err
 		}
 	}
-	if e.to == table.Retrying {
+	if e.To == table.Retrying {
 		return c.free(j, j.DispatchScopes())
 	}
 	if err := c.free(j, j.AllScopes()); err != nil {
@@ -366,21 +336,20 @@ func (c *changes) end(j *job, e *ending) error {
 }
 
 // replace stores the record of an ended attempt, and moves the row to its final place.
-func (c *changes) replace(j *job, e *ending) error {
-	keepsKey := !e.replaced && j.KeepsKey(e.to)
-	n := e.content
-	_, err := c.exec(endAny, j.Seq, n.Owner, n.Count, n.ModTime, n.Created, n.Started, n.Ended, n.WaitUntil, n.DispatchBy, n.MaxTime,
-		n.ErrorCount, nullable(n.LastError), nullable(n.Reason), n.ForgetAt, n.Type, n.Version, n.Format, n.Dependency, blob(n.Extra), n.Body,
-		blob(n.Progress), e.replaced, keepsKey)
+func (c *changes) replace(j *job, e *table.Ending) error {
+	keepsKey := !e.Replaced && j.KeepsKey(e.To)
+	_, err := c.exec(endAny, j.Seq, storable(e.Owner), e.Count, e.ModTime, e.Created, e.Started, e.Ended, e.WaitUntil, e.DispatchBy, e.MaxTime,
+		e.ErrorCount, nullable(e.LastError), nullable(e.Reason), e.ForgetAt, storable(e.Type), e.Version, e.Format, e.Dependency, blob(e.Extra), e.Body,
+		blob(e.Progress), e.Replaced, keepsKey)
 	if err != nil {
 		return err
 	}
 	wasReady := j.Place == table.Ready
-	err = c.move(j, e.to, table.Instant{}, "")
+	err = c.move(j, e.To, table.Instant{}, "")
 	if err != nil {
 		return err
 	}
-	if e.to.Final() && n.ForgetAt.Valid {
+	if e.To.Final() && e.ForgetAt.Valid {
 		if _, err = c.exec(logEnding, j.Seq); err != nil {
 			return err
 		}
@@ -405,10 +374,10 @@ func (c *changes) awaitingRetry(queue queueKey, name string) (j *job, refusal, e
 
 // EndRetry implements driver.Driver.
 func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err == nil {
 		err = d.one(ctx, ended.Group, func(c *changes, queue queueKey) (refusal, err error) {
-			j, refusal, err := c.awaitingRetry(queue, e.name)
+			j, refusal, err := c.awaitingRetry(queue, e.Name)
 			if refusal != nil || err != nil {
 				return refusal, err
 			}
@@ -426,12 +395,12 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	fail := func(err error) error {
 		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, err)
 	}
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err != nil {
 		return fail(err)
 	}
-	e.replaced = true
-	n, err := encodeNew(next)
+	e.Replaced = true
+	n, err := encodeNew(0, next)
 	if err != nil {
 		return fail(err)
 	}
@@ -442,8 +411,8 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	return nil
 }
 
-func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, err error) {
-	j, refusal, err := c.awaitingRetry(queue, e.name)
+func (c *changes) retry(queue queueKey, e *table.Ending, next *newRecord) (refusal, err error) {
+	j, refusal, err := c.awaitingRetry(queue, e.Name)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -452,7 +421,7 @@ func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, er
 		return nil, err
 	}
 	if taken != nil {
-		return duplicate(&next.job), nil
+		return next.Duplicate(), nil
 	}
 	refusal, err = c.checkFree(j, next.EnqueueScopes)
 	if refusal != nil || err != nil {
@@ -463,7 +432,7 @@ func (c *changes) retry(queue queueKey, e *ending, next *newRecord) (refusal, er
 
 // replaceByNext replaces an attempt that awaits its retry by the next attempt, which inherits its
 // scopes, dependencies and dependents. A failed dependency does not block the next attempt.
-func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
+func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error {
 	if err := c.take(j, next.EnqueueScopes); err != nil {
 		return err
 	}
@@ -522,17 +491,9 @@ func (c *changes) save(queue queueKey, r *driver.Record) (refusal, err error) {
 	if err != nil {
 		return err, nil //nolint:nilerr // It is the error of this record alone.
 	}
-	relocked, refusal := driver.CheckSave(&kept.Status, &r.Status)
+	n, relocked, refusal := table.ApplySave(kept, r)
 	if refusal != nil {
 		return refusal, nil
-	}
-	driver.CopyContent(kept, r)
-	if relocked {
-		driver.CopyLock(kept, r)
-	}
-	n, err := table.Encode(kept)
-	if err != nil {
-		return err, nil //nolint:nilerr // The same.
 	}
 	j := &found[0].job
 	j.kind = kindOf(kept)

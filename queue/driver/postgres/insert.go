@@ -12,7 +12,6 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
-	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // insertAtOnce is the maximum number of records that are inserted in one transaction, so that
@@ -23,14 +22,14 @@ const insertAtOnce = 1000
 type newRecord struct {
 	stored
 	index     int // in the Insert
-	targets   []target
+	targets   []table.Target
 	preset    table.Place   // of a record that does not wait to run; 0 otherwise
 	leaseTime time.Duration // of a running record
 	refusal   error
 }
 
 // encodeNew encodes a record for insertion.
-func encodeNew(r *driver.Record) (*newRecord, error) {
+func encodeNew(index int, r *driver.Record) (*newRecord, error) {
 	if err := checkStorable(r); err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &newRecord{stored: stored{job: job{Job: e.Job, queueName: r.Group, kind: kindOf(r)}, Content: e.Content}}
+	n := &newRecord{index: index, stored: stored{job: job{Job: e.Job, queueName: r.Group, kind: kindOf(r)}, Content: e.Content}}
 	switch state := driver.InsertedState(r); state {
 	case amboy.StatePending:
 	case amboy.StateRunning:
@@ -73,53 +72,6 @@ func checkStorable(r *driver.Record) error {
 	return err
 }
 
-// entry is used to sort records that depend on each other.
-type entry = schedule.Entry[*newRecord]
-
-// newRecords encodes records, and sorts them so that each comes after its dependencies. Records
-// that can't be encoded, or are in a cycle, are left out and have an error.
-func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
-	errs = make([]error, len(records))
-	all := make([]*newRecord, 0, len(records))
-	hasEdges := false
-	for i, r := range records {
-		n, err := encodeNew(r)
-		if err != nil {
-			errs[i] = err
-			continue
-		}
-		n.index = i
-		hasEdges = hasEdges || len(n.waitsFor()) > 0
-		all = append(all, n)
-	}
-	if hasEdges {
-		all = sortByEdges(all, errs)
-	}
-	return all, errs
-}
-
-// sortByEdges sorts the records by dependency, queue by queue.
-func sortByEdges(all []*newRecord, errs []error) (sorted []*newRecord) {
-	byQueue := map[string][]*entry{}
-	var queues []string
-	for _, n := range all {
-		if byQueue[n.queueName] == nil {
-			queues = append(queues, n.queueName)
-		}
-		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.ID, Edges: n.waitsFor()})
-	}
-	for _, queue := range queues {
-		entries, cycles := schedule.Sort(byQueue[queue])
-		for e, cycle := range cycles {
-			errs[e.Job.index] = cycle
-		}
-		for _, e := range entries {
-			sorted = append(sorted, e.Job)
-		}
-	}
-	return sorted
-}
-
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes in
 // it. Otherwise it writes transactions of up to 1,000 records. If one fails, its records and all
 // after them get the error.
@@ -129,7 +81,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 		return nil, fmt.Errorf("inserting %d records: %w", len(records), err)
 	}
 	defer done()
-	sorted, errs := newRecords(records)
+	sorted, errs := table.EncodeSorted(records, encodeNew)
 	theirs, err := d.callersTransaction(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
@@ -288,7 +240,7 @@ func (d *Driver) explainRefused(ctx context.Context, on querier, some []*newReco
 		}
 		n.refusal = refusal
 		if refusal == nil { // The obstacle is gone by now.
-			n.refusal = duplicate(&n.job)
+			n.refusal = n.Duplicate()
 		}
 	}
 	return nil
@@ -343,7 +295,7 @@ func (c *columns) add(n *newRecord, wanted int16, uniqueHeld bool) {
 	c.wanted = append(c.wanted, wanted)
 	c.open, c.dependents = append(c.open, n.Open), append(c.dependents, n.Dependents)
 	c.uniqueHeld = append(c.uniqueHeld, uniqueHeld)
-	c.owner, c.id, c.jobType = append(c.owner, n.job.Owner), append(c.id, n.ID), append(c.jobType, n.Type)
+	c.owner, c.id, c.jobType = append(c.owner, storable(n.Owner)), append(c.id, n.ID), append(c.jobType, storable(n.Type))
 	_, isAttempt := idOfAttempt(n.queueName, n.Name)
 	c.name = append(c.name, pgtype.Text{String: n.Name, Valid: n.Attempt.Valid || isAttempt})
 	c.uniqueKey, c.uniqueUntil = append(c.uniqueKey, nullable(n.UniqueKey)), append(c.uniqueUntil, nullable(n.UniqueUntil))
@@ -384,22 +336,6 @@ func (c *changes) insertAll(all []*newRecord) error {
 	return nil
 }
 
-// firstPlace returns the place of a new job without scopes and dependencies.
-func firstPlace(j *job, now int64) table.Place {
-	if j.WaitUntil.Valid && j.WaitUntil.Int64 > now {
-		return table.Scheduled
-	}
-	return table.Ready
-}
-
-// waitsFor returns the dependencies of a record that waits to run.
-func (n *newRecord) waitsFor() table.Names {
-	if n.preset != 0 {
-		return nil
-	}
-	return n.Edges
-}
-
 // insertPreset adds a record that is running or has ended an attempt. If the record is refused,
 // nothing is changed.
 func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
@@ -407,21 +343,14 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	n.UniqueHeld = n.UniqueKey != "" && n.KeepsKey(n.preset) &&
-		(n.preset.Final() || amboy.UniqueUntil(n.UniqueUntil) != amboy.UniqueUntilStarted)
+	n.UniqueHeld = n.HoldsKey(n.preset)
 	if n.UniqueHeld {
 		refusal, err = c.checkKey(&n.job)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	var scopes []string
-	switch n.preset {
-	case table.Running:
-		scopes = n.AllScopes()
-	case table.Retrying:
-		scopes = n.EnqueueScopes
-	}
+	scopes := n.ScopesIn(n.preset)
 	refusal, err = c.checkFree(&n.job, scopes)
 	if refusal != nil || err != nil {
 		return refusal, err
@@ -457,7 +386,7 @@ func (c *changes) insert(n *newRecord) (refusal, err error) {
 		return nil, err
 	}
 	if !n.Open {
-		n.Failed = n.failedTargets()
+		n.Failed = table.InState(n.targets, table.FailedEdge)
 	}
 	err = c.insertAt(n, table.Waiting)
 	if err != nil {
@@ -482,10 +411,6 @@ func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	return nil
 }
 
-func duplicate(j *job) error {
-	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.ID, j.Name)
-}
-
 // checkTaken refuses a record whose name or ID exists.
 func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	taken, err := c.named(queueKey{n.queue, n.queueName}, n.Name)
@@ -495,7 +420,7 @@ func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	if err != nil || taken == nil {
 		return nil, err
 	}
-	return duplicate(&n.job), nil
+	return n.Duplicate(), nil
 }
 
 // admissible returns why a record must be refused; nil if it can be added.

@@ -115,7 +115,7 @@ func (c *changes) revokePromise(queue int32, because string) (freed []string, er
 
 // wait makes a record wait for its time, or admits it.
 func (c *changes) wait(j *job, now int64) error {
-	if firstPlace(j, now) == table.Scheduled {
+	if j.FirstPlace(now) == table.Scheduled {
 		return c.move(j, table.Scheduled, j.WaitUntil, "")
 	}
 	return c.admit(j)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"github.com/mongodb/amboy"
-	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
 // checkKey refuses a job if another job holds its unique key.
@@ -16,18 +15,6 @@ func (c *changes) checkKey(j *job) (refusal, err error) {
 		return nil, err
 	}
 	return amboy.NewDuplicateJobErrorf("job %q: job %q has the unique key %q", j.ID, holder, j.UniqueKey), nil
-}
-
-// keepsKey reports whether a job keeps its unique key in a place.
-func (j *job) KeepsKey(p table.Place) bool {
-	switch amboy.UniqueUntil(j.UniqueUntil) {
-	case amboy.UniqueUntilForgotten:
-		return true
-	case amboy.UniqueUntilFailed:
-		return !p.Final() || p == table.Succeeded
-	default:
-		return !p.Final()
-	}
 }
 
 // started releases the unique key of a job that holds it until its start.

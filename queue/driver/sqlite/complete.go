@@ -9,44 +9,17 @@ import (
 	"github.com/mongodb/amboy/queue/driver/internal/table"
 )
 
-// ending is a record whose attempt ended.
+// ending is a completion.
 type ending struct {
+	*table.Ending
 	lease   driver.Lease
-	record  *driver.Record
-	name    string
-	content *table.Record
-	refusal error       // why it can't be stored
-	to      table.Place // final, or retrying
-	// replaced is true if a next attempt exists.
-	replaced bool
-	// next is that attempt if it is stored together with the end.
+	refusal error // why it can't be stored
+	// next is the next attempt if it is stored together with the end.
 	next *newRecord
 }
 
-// newEnding encodes the record of an attempt that ended.
-func newEnding(name string, r *driver.Record) (*ending, error) {
-	c, err := table.Encode(r)
-	if err != nil {
-		return nil, err
-	}
-	return &ending{record: r, name: name, content: c, to: table.FinalPlace(driver.StateOf(r, time.Now()))}, nil
-}
-
-// newFinalEnding is newEnding for an attempt that is not to be retried, or already has
-// been.
-func newFinalEnding(r *driver.Record) (*ending, error) {
-	e, err := newEnding(r.Name, r)
-	if err == nil && e.to == table.Retrying {
-		final := *r
-		final.RetryInfo.NeedsRetry = false
-		e.to = table.FinalPlace(driver.StateOf(&final, time.Now()))
-	}
-	return e, err
-}
-
-// values returns the arguments of endContent.
-func (e *ending) values(args []any) []any {
-	c := e.content
+// values appends the arguments of endContent.
+func values(args []any, c *table.Record) []any {
 	return append(args, c.Owner, c.Count, c.ModTime, c.Created, c.Started, c.Ended, c.WaitUntil, c.DispatchBy, c.MaxTime,
 		c.ErrorCount, nullable(c.LastError), nullable(c.Reason), c.ForgetAt, c.Type, c.Version, c.Format, c.Dependency, blob(c.Extra), c.Body)
 }
@@ -62,13 +35,10 @@ func (d *Driver) Complete(ctx context.Context, completions []driver.Completion) 
 	}
 	endings := make([]*ending, len(completions))
 	for i, completion := range completions {
-		e, refusal := newEnding(completion.Lease.Name, completion.Record)
-		if refusal != nil {
-			e = &ending{refusal: refusal}
-		}
-		e.lease = completion.Lease
-		if refusal == nil && completion.Next != nil {
-			e.replaced = true
+		e := &ending{lease: completion.Lease}
+		e.Ending, e.refusal = table.NewEnding(completion.Lease.Name, completion.Record)
+		if e.refusal == nil && completion.Next != nil {
+			e.Replaced = true
 			e.next, e.refusal = encodeNext(completion.Next)
 		}
 		endings[i] = e
@@ -99,15 +69,15 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 	if e.next != nil {
 		return c.completeAndRetry(queue, e)
 	}
-	if e.content.Progress == nil && e.to != table.Retrying {
-		args := e.values(append(make([]any, 0, 24), e.to))
+	if e.Progress == nil && e.To != table.Retrying {
+		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
 		n, err = c.exec(endPlain, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count)...)
 		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			c.ended(queue, table.Running, e.to)
+			c.ended(queue, table.Running, e.To)
 			return nil, nil
 		}
 	}
@@ -118,28 +88,25 @@ func (c *changes) complete(e *ending) (refusal, err error) {
 		return refusal, err
 	}
 	if j.Cancel {
-		e, err = c.endingCanceled(j, e)
-		if err != nil {
-			return nil, err
-		}
+		return nil, c.endCanceledRun(j, e.Ending)
 	}
-	return nil, c.end(j, e)
+	return nil, c.end(j, e.Ending)
 }
 
 // completeAndRetry ends an attempt and replaces it by the next.
 func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) {
 	next := e.next
-	if e.content.Progress == nil && next.isSimple() {
+	if e.Progress == nil && next.isSimple() {
 		next.queue = queue
-		args := e.values(append(make([]any, 0, 24), e.to))
+		args := values(append(make([]any, 0, 24), e.To), &e.Record)
 		var n int64
 		n, err = c.exec(endReplaced, append(args, queue, e.lease.Name, e.lease.Owner, e.lease.Count, queue, next.Name)...)
 		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			c.ended(queue, table.Running, e.to)
-			return nil, c.insertAt(next, firstPlace(&next.job, time.Now().UnixNano()))
+			c.ended(queue, table.Running, e.To)
+			return nil, c.insertAt(next, next.FirstPlace(time.Now().UnixNano()))
 		}
 	}
 	j, refusal, err := c.shown(e.lease)
@@ -147,11 +114,7 @@ func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) 
 		return refusal, err
 	}
 	if j.Cancel {
-		e, err = c.endingCanceled(j, e)
-		if err != nil {
-			return nil, err
-		}
-		return nil, c.end(j, e)
+		return nil, c.endCanceledRun(j, e.Ending)
 	}
 	refusal, err = c.checkNext(j, next)
 	if refusal != nil || err != nil {
@@ -162,7 +125,7 @@ func (c *changes) completeAndRetry(queue int64, e *ending) (refusal, err error) 
 			return nil, err
 		}
 	}
-	return nil, c.replaceByNext(j, e, next)
+	return nil, c.replaceByNext(j, e.Ending, next)
 }
 
 // isSimple reports whether a next attempt needs only its row, if it inherits nothing from
@@ -178,22 +141,23 @@ func (c *changes) checkNext(j *job, next *newRecord) (refusal, err error) {
 		return nil, err
 	}
 	if taken != nil {
-		return duplicate(&next.job), nil
+		return next.Duplicate(), nil
 	}
 	return c.checkFree(j, next.EnqueueScopes)
 }
 
-// endingCanceled returns the ending of an attempt that was to be canceled.
-func (c *changes) endingCanceled(j *job, e *ending) (*ending, error) {
+// endCanceledRun ends an attempt that was to be canceled.
+func (c *changes) endCanceledRun(j *job, e *table.Ending) error {
 	var reason string
 	var forgetAt table.Instant
 	_, err := c.one(readMark, func(r *row) { reason, forgetAt = r.text(), r.time() }, j.Seq)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e, err = e.Canceled(reason, forgetAt)
 	}
-	r := *e.record
-	driver.EndCanceled(&r, reason, table.TimeOf(forgetAt))
-	return newEnding(e.name, &r)
+	if err != nil {
+		return err
+	}
+	return c.end(j, e)
 }
 
 // ended counts a record that ended an attempt.
@@ -207,7 +171,7 @@ func (c *changes) ended(queue int64, from, to table.Place) {
 }
 
 // end ends an attempt, whatever place its record has.
-func (c *changes) end(j *job, e *ending) error {
+func (c *changes) end(j *job, e *table.Ending) error {
 	if err := c.replace(j, e); err != nil {
 		return err
 	}
@@ -216,7 +180,7 @@ func (c *changes) end(j *job, e *ending) error {
 			return err
 		}
 	}
-	if e.to == table.Retrying {
+	if e.To == table.Retrying {
 		return c.free(j, j.DispatchScopes())
 	}
 	if err := c.free(j, j.AllScopes()); err != nil {
@@ -226,17 +190,17 @@ func (c *changes) end(j *job, e *ending) error {
 }
 
 // replace stores the record of an ended attempt, and moves the row to its final place.
-func (c *changes) replace(j *job, e *ending) error {
-	keepsKey := !e.replaced && j.KeepsKey(e.to)
-	args := e.values([]any{e.replaced, blob(e.content.Progress), keepsKey})
+func (c *changes) replace(j *job, e *table.Ending) error {
+	keepsKey := !e.Replaced && j.KeepsKey(e.To)
+	args := values([]any{e.Replaced, blob(e.Progress), keepsKey}, &e.Record)
 	if _, err := c.exec(endAny, append(args, j.Seq)...); err != nil {
 		return err
 	}
 	wasReady := j.Place == table.Ready
-	if err := c.move(j, e.to, table.Instant{}); err != nil {
+	if err := c.move(j, e.To, table.Instant{}); err != nil {
 		return err
 	}
-	if e.to.Final() {
+	if e.To.Final() {
 		c.count(j.queue).ended++
 	}
 	if wasReady {
@@ -262,12 +226,12 @@ func (c *changes) awaitingRetry(queue, name string) (j *job, refusal, err error)
 
 // EndRetry implements driver.Driver.
 func (d *Driver) EndRetry(ctx context.Context, ended *driver.Record) error {
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err != nil {
 		return fmt.Errorf("ending the retry of record %q: %w", ended.Name, err)
 	}
-	err = only(ctx, d, e, ended.Group, func(c *changes, e *ending) (refusal, err error) {
-		j, refusal, err := c.awaitingRetry(ended.Group, e.name)
+	err = only(ctx, d, e, ended.Group, func(c *changes, e *table.Ending) (refusal, err error) {
+		j, refusal, err := c.awaitingRetry(ended.Group, e.Name)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
@@ -284,24 +248,24 @@ func (d *Driver) Retry(ctx context.Context, ended, next *driver.Record) error {
 	fail := func(err error) error {
 		return fmt.Errorf("replacing record %q by its next attempt %q: %w", ended.Name, next.Name, err)
 	}
-	e, err := newFinalEnding(ended)
+	e, err := table.NewFinalEnding(ended)
 	if err != nil {
 		return fail(err)
 	}
-	e.replaced = true
+	e.Replaced = true
 	n, err := encodeNext(next)
 	if err != nil {
 		return fail(err)
 	}
-	err = only(ctx, d, e, ended.Group, func(c *changes, e *ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
+	err = only(ctx, d, e, ended.Group, func(c *changes, e *table.Ending) (refusal, err error) { return c.retry(ended.Group, e, n) })
 	if err != nil {
 		return fail(err)
 	}
 	return nil
 }
 
-func (c *changes) retry(queue string, e *ending, next *newRecord) (refusal, err error) {
-	j, refusal, err := c.awaitingRetry(queue, e.name)
+func (c *changes) retry(queue string, e *table.Ending, next *newRecord) (refusal, err error) {
+	j, refusal, err := c.awaitingRetry(queue, e.Name)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -315,7 +279,7 @@ func (c *changes) retry(queue string, e *ending, next *newRecord) (refusal, err 
 // replaceByNext replaces an attempt that is running or awaits its retry by the next
 // attempt, which inherits its scopes, dependencies and dependents. A failed dependency
 // does not block the next attempt.
-func (c *changes) replaceByNext(j *job, e *ending, next *newRecord) error {
+func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error {
 	held := j.EnqueueScopes
 	if j.Place == table.Running {
 		held = j.AllScopes()
@@ -367,17 +331,9 @@ func (c *changes) save(r *driver.Record) (refusal, err error) {
 	if err != nil {
 		return err, nil //nolint:nilerr // It is the error of this record alone.
 	}
-	relocked, refusal := driver.CheckSave(&kept.Status, &r.Status)
+	n, relocked, refusal := table.ApplySave(kept, r)
 	if refusal != nil {
 		return refusal, nil
-	}
-	driver.CopyContent(kept, r)
-	if relocked {
-		driver.CopyLock(kept, r)
-	}
-	n, err := table.Encode(kept)
-	if err != nil {
-		return err, nil //nolint:nilerr // The same.
 	}
 	_, err = c.exec(saveRecord, n.Type, n.Version, n.Format, n.ErrorCount, nullable(n.LastError), blob(n.Extra), n.Body, found[0].Seq)
 	if err == nil && relocked {

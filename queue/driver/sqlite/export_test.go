@@ -125,7 +125,7 @@ func DoNotWait() (restore func()) {
 func InsertEnded(d *Driver, records []*driver.Record) error {
 	return d.writer.write(context.Background(), &change{size: len(records), run: func(c *changes) error {
 		for _, r := range records {
-			n, err := encodeNew(r)
+			n, err := encodeNew(0, r)
 			if err != nil {
 				return err
 			}

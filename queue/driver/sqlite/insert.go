@@ -8,7 +8,6 @@ import (
 	"github.com/mongodb/amboy"
 	"github.com/mongodb/amboy/queue/driver"
 	"github.com/mongodb/amboy/queue/driver/internal/table"
-	"github.com/mongodb/amboy/queue/internal/schedule"
 )
 
 // insertAtOnce is the maximum number of records that are inserted in one transaction, so
@@ -22,8 +21,8 @@ type newRecord struct {
 	manager   string
 	index     int // in the Insert
 	due       table.Instant
-	since     table.Instant // when the wait of a next attempt began
-	targets   []target      // of its dependencies
+	since     table.Instant  // when the wait of a next attempt began
+	targets   []table.Target // of its dependencies
 	// preset is the place of a record that does not wait to run; 0 otherwise.
 	preset     table.Place
 	leaseUntil table.Instant // of a running record
@@ -31,12 +30,12 @@ type newRecord struct {
 }
 
 // encodeNew encodes a record for insertion.
-func encodeNew(r *driver.Record) (*newRecord, error) {
+func encodeNew(index int, r *driver.Record) (*newRecord, error) {
 	e, err := table.Encode(r)
 	if err != nil {
 		return nil, err
 	}
-	n := &newRecord{stored: stored{job: job{Job: e.Job}, Content: e.Content}, queueName: r.Group, manager: managerOf(r)}
+	n := &newRecord{index: index, stored: stored{job: job{Job: e.Job}, Content: e.Content}, queueName: r.Group, manager: managerOf(r)}
 	switch state := driver.InsertedState(r); state {
 	case amboy.StatePending:
 	case amboy.StateRunning:
@@ -54,58 +53,11 @@ func encodeNew(r *driver.Record) (*newRecord, error) {
 
 // encodeNext encodes the next attempt of a job.
 func encodeNext(r *driver.Record) (*newRecord, error) {
-	n, err := encodeNew(r)
+	n, err := encodeNew(0, r)
 	if err == nil && n.job.WaitUntil.Valid {
 		n.since = n.Created
 	}
 	return n, err
-}
-
-// entry is used to sort records that depend on each other.
-type entry = schedule.Entry[*newRecord]
-
-// newRecords encodes records, and sorts them so that each comes after its dependencies.
-// Records that can't be encoded, or are in a cycle, are left out and have an error.
-func newRecords(records []*driver.Record) (sorted []*newRecord, errs []error) {
-	errs = make([]error, len(records))
-	all := make([]*newRecord, 0, len(records))
-	hasEdges := false
-	for i, r := range records {
-		n, err := encodeNew(r)
-		if err != nil {
-			errs[i] = err
-			continue
-		}
-		n.index = i
-		hasEdges = hasEdges || len(n.waitsFor()) > 0
-		all = append(all, n)
-	}
-	if hasEdges {
-		all = sort(all, errs)
-	}
-	return all, errs
-}
-
-// sort sorts the records by dependency, queue by queue.
-func sort(all []*newRecord, errs []error) (sorted []*newRecord) {
-	byQueue := map[string][]*entry{}
-	var queues []string
-	for _, n := range all {
-		if byQueue[n.queueName] == nil {
-			queues = append(queues, n.queueName)
-		}
-		byQueue[n.queueName] = append(byQueue[n.queueName], &entry{Job: n, ID: n.ID, Edges: n.waitsFor()})
-	}
-	for _, queue := range queues {
-		entries, cycles := schedule.Sort(byQueue[queue])
-		for e, cycle := range cycles {
-			errs[e.Job.index] = cycle
-		}
-		for _, e := range entries {
-			sorted = append(sorted, e.Job)
-		}
-	}
-	return sorted
 }
 
 // Insert implements driver.Driver. If ctx carries a transaction (see WithTx), Insert writes
@@ -116,7 +68,7 @@ func (d *Driver) Insert(ctx context.Context, records []*driver.Record) ([]error,
 	if err != nil {
 		return nil, fmt.Errorf("inserting %d records in the caller's transaction: %w", len(records), err)
 	}
-	sorted, errs := newRecords(records)
+	sorted, errs := table.EncodeSorted(records, encodeNew)
 	insert := d.insertSome
 	if tx != nil {
 		insert = func(ctx context.Context, some []*newRecord) error { return d.insertIn(ctx, tx, some) }
@@ -218,7 +170,7 @@ func (n *newRecord) isPlain() bool {
 // insertPlain adds plain records, plainRows of them in one statement.
 func (c *changes) insertPlain(all []*newRecord, now int64) error {
 	for _, n := range all {
-		n.settle(firstPlace(&n.job, now))
+		n.settle(n.FirstPlace(now))
 	}
 	if len(all) == plainRows {
 		_, err := c.exec(insertPlainRows, plainArgs(all)...)
@@ -237,7 +189,7 @@ func (c *changes) insertPlain(all []*newRecord, now int64) error {
 		case err == nil:
 			c.count(n.queue).add(all[i : i+1])
 		case isTaken(err):
-			n.refusal = duplicate(&n.job)
+			n.refusal = n.Duplicate()
 		default:
 			return fmt.Errorf("adding record %q: %w", n.Name, err)
 		}
@@ -268,22 +220,6 @@ func (n *newRecord) settle(p table.Place) {
 	}
 }
 
-// firstPlace returns the place of a new job without scopes and dependencies.
-func firstPlace(j *job, now int64) table.Place {
-	if j.WaitUntil.Valid && j.WaitUntil.Int64 > now {
-		return table.Scheduled
-	}
-	return table.Ready
-}
-
-// waitsFor returns the dependencies of a record that waits to run.
-func (n *newRecord) waitsFor() table.Names {
-	if n.preset != 0 {
-		return nil
-	}
-	return n.Edges
-}
-
 // insertPreset adds a record that is running or has ended an attempt. If the record is
 // refused, nothing is changed.
 func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
@@ -291,21 +227,14 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	n.UniqueHeld = n.UniqueKey != "" && n.KeepsKey(n.preset) &&
-		(n.preset.Final() || amboy.UniqueUntil(n.UniqueUntil) != amboy.UniqueUntilStarted)
+	n.UniqueHeld = n.HoldsKey(n.preset)
 	if n.UniqueHeld {
 		refusal, err = c.checkKey(&n.job)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
-	var scopes []string
-	switch n.preset {
-	case table.Running:
-		scopes = n.AllScopes()
-	case table.Retrying:
-		scopes = n.EnqueueScopes
-	}
+	scopes := n.ScopesIn(n.preset)
 	refusal, err = c.checkFree(&n.job, scopes)
 	if refusal != nil || err != nil {
 		return refusal, err
@@ -337,14 +266,14 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 	}
 	n.UniqueHeld = n.UniqueKey != ""
 	if len(n.Scopes) == 0 && len(n.EnqueueScopes) == 0 && len(n.Edges) == 0 {
-		return nil, c.insertAt(n, firstPlace(&n.job, now))
+		return nil, c.insertAt(n, n.FirstPlace(now))
 	}
 	err = c.take(&n.job, n.EnqueueScopes)
 	if err != nil {
 		return nil, err
 	}
 	if !n.Open {
-		n.Failed = n.failedTargets()
+		n.Failed = table.InState(n.targets, table.FailedEdge)
 	}
 	err = c.insertAt(n, table.Waiting)
 	if err != nil {
@@ -382,10 +311,6 @@ func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	return nil
 }
 
-func duplicate(j *job) error {
-	return amboy.NewDuplicateJobErrorf("job %q, or record %q, is in the queue already", j.ID, j.Name)
-}
-
 // checkTaken refuses a record whose name or ID exists.
 func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	taken, err := c.named(n.queue, n.Name)
@@ -399,7 +324,7 @@ func (c *changes) checkTaken(n *newRecord) (refusal, err error) {
 	if err != nil || (taken == nil && !edgesLeft) {
 		return nil, err
 	}
-	return duplicate(&n.job), nil
+	return n.Duplicate(), nil
 }
 
 // admissible returns why a record must be refused; nil if it can be added.
