@@ -115,8 +115,8 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	}
 	switch a.Kind {
 	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
-		f.job.Count++
-		_, err = c.exec(setCount, f.job.Count, f.Seq)
+		f.Count++
+		_, err = c.exec(setCount, f.Count, f.Seq)
 		if err != nil {
 			return false, err
 		}
@@ -125,7 +125,7 @@ func (c *changes) act(a *acting, f *stored) (done bool, err error) {
 	case driver.Cancel:
 		err = c.cancel(a, f)
 	case driver.RunNow:
-		at := f.job.WaitUntil
+		at := f.WaitUntil
 		if at.Int64 > a.now {
 			at = table.Instant{Int64: a.now, Valid: true}
 		}

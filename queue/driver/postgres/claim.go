@@ -327,7 +327,7 @@ func (c *changes) takeExpired(cl *claim, s *stored) error {
 		return err
 	}
 	s.job = *current
-	s.job.Owner, s.job.Count = cl.Owner, s.job.Count+1
+	s.Owner, s.Count = cl.Owner, s.Count+1
 	s.ModTime = table.InstantOf(cl.Now)
 	s.Started = s.ModTime
 	err = c.takeLease(&s.job, s.ModTime, cl.LeaseTime, s.Started)

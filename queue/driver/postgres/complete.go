@@ -450,7 +450,7 @@ func (c *changes) replaceByNext(j *job, e *table.Ending, next *newRecord) error 
 	if err != nil {
 		return err
 	}
-	if next.job.WaitUntil.Valid {
+	if next.WaitUntil.Valid {
 		if _, err = c.exec(setSince, next.Created, next.Seq); err != nil {
 			return err
 		}

@@ -284,7 +284,7 @@ func columnsOf(some []*newRecord) *columns {
 func (c *columns) add(n *newRecord, wanted int16, uniqueHeld bool) {
 	c.queue, c.line = append(c.queue, n.queue), append(c.line, max(n.line, -n.line))
 	c.priority, c.maxTime = append(c.priority, int64(n.Priority)), append(c.maxTime, n.MaxTime)
-	c.count, c.errorCount = append(c.count, int64(n.job.Count)), append(c.errorCount, int64(n.ErrorCount))
+	c.count, c.errorCount = append(c.count, int64(n.Count)), append(c.errorCount, int64(n.ErrorCount))
 	c.version = append(c.version, int64(n.Version))
 	c.created, c.waitUntil = append(c.created, pgtype.Int8(n.Created)), append(c.waitUntil, pgtype.Int8(n.WaitUntil))
 	c.dispatchBy, c.modTime = append(c.dispatchBy, pgtype.Int8(n.DispatchBy)), append(c.modTime, pgtype.Int8(n.ModTime))

@@ -294,14 +294,14 @@ func (s *selection) pathByTag(from textQuerier) (*accessPath, error) {
 		return nil, err
 	}
 	p := &accessPath{table: "tags CROSS JOIN jobs ON jobs.seq = of_seq", seq: "of_seq"}
-	table := "tags"
+	scanned := "tags"
 	p.where.Add("tags.tag = ?", tag)
 	if len(s.queues) == 1 {
-		table = "tags INDEXED BY tags_queue"
-		p.table = table + " CROSS JOIN jobs ON jobs.seq = of_seq"
+		scanned = "tags INDEXED BY tags_queue"
+		p.table = scanned + " CROSS JOIN jobs ON jobs.seq = of_seq"
 		p.where.Add("of_queue = (SELECT id FROM queues WHERE name = ?)", s.queues[0])
 	}
-	p.scans = []indexScan{{table: table, seq: p.seq, where: p.where}}
+	p.scans = []indexScan{{table: scanned, seq: p.seq, where: p.where}}
 	return p, nil
 }
 

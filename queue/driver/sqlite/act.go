@@ -84,8 +84,8 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	}
 	switch a.Kind {
 	case driver.RunNow, driver.Reschedule, driver.Park, driver.Unpark, driver.Restart:
-		f.job.Count++
-		_, err = c.exec(setCount, f.job.Count, f.Seq)
+		f.Count++
+		_, err = c.exec(setCount, f.Count, f.Seq)
 		if err != nil {
 			return false, err
 		}
@@ -94,7 +94,7 @@ func (c *changes) act(a *acting, f *described) (done bool, err error) {
 	case driver.Cancel:
 		err = c.cancel(a, f)
 	case driver.RunNow:
-		at := f.job.WaitUntil
+		at := f.WaitUntil
 		if at.Int64 > a.now.UnixNano() {
 			at = table.InstantOf(a.now)
 		}

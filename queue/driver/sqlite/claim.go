@@ -399,7 +399,7 @@ func (c *changes) claimExpired(s *stored, req driver.ClaimRequest) error {
 	}
 	s.job = *current
 	s.leased(req)
-	if _, err = c.exec(takeLease, s.job.Owner, s.job.Count, s.ModTime, table.InstantOf(req.Now.Add(req.LeaseTime)), s.Started, s.Seq); err != nil {
+	if _, err = c.exec(takeLease, s.Owner, s.Count, s.ModTime, table.InstantOf(req.Now.Add(req.LeaseTime)), s.Started, s.Seq); err != nil {
 		return err
 	}
 	if wasReady {
@@ -450,7 +450,7 @@ func (c *changes) claimReady(w *work, req driver.ClaimRequest) (given []claimed,
 
 // leased sets the fields of a lease that a claim takes.
 func (s *stored) leased(req driver.ClaimRequest) {
-	s.job.Owner, s.job.Count = req.Owner, s.job.Count+1
+	s.Owner, s.Count = req.Owner, s.Count+1
 	s.ModTime = table.InstantOf(req.Now)
 	s.Started = s.ModTime
 }
@@ -458,7 +458,7 @@ func (s *stored) leased(req driver.ClaimRequest) {
 // unclaim hands back the records that were claimed for a caller that left.
 func (c *changes) unclaim(given []claimed) error {
 	for _, g := range given {
-		lease := driver.Lease{Queue: g.queue, Name: g.Name, Owner: g.job.Owner, Count: g.job.Count}
+		lease := driver.Lease{Queue: g.queue, Name: g.Name, Owner: g.Owner, Count: g.Count}
 		if _, err := c.release(driver.HandBack{Lease: lease}); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func encodeNew(index int, r *driver.Record) (*newRecord, error) {
 // encodeNext encodes the next attempt of a job.
 func encodeNext(r *driver.Record) (*newRecord, error) {
 	n, err := encodeNew(0, r)
-	if err == nil && n.job.WaitUntil.Valid {
+	if err == nil && n.WaitUntil.Valid {
 		n.since = n.Created
 	}
 	return n, err
@@ -163,7 +163,7 @@ func (c *changes) insertIn(all []*newRecord) error {
 // isPlain reports whether a record uses only the columns of insertPlain. Most records do.
 func (n *newRecord) isPlain() bool {
 	return n.preset == 0 && !n.Attempt.Valid && len(n.Scopes) == 0 && len(n.EnqueueScopes) == 0 && len(n.Edges) == 0 && n.UniqueKey == "" &&
-		len(n.Tags) == 0 && n.Extra == nil && n.Progress == nil && n.job.Owner == "" && n.job.Count == 0 && !n.ModTime.Valid &&
+		len(n.Tags) == 0 && n.Extra == nil && n.Progress == nil && n.Owner == "" && n.Count == 0 && !n.ModTime.Valid &&
 		!n.Started.Valid && !n.Ended.Valid && !n.ForgetAt.Valid && n.ErrorCount == 0 && n.Reason == ""
 }
 
@@ -206,8 +206,8 @@ func (n *counts) add(all []*newRecord) {
 func plainArgs(all []*newRecord) []any {
 	args := make([]any, 0, 16*len(all))
 	for _, n := range all {
-		args = append(args, n.queue, n.Place, n.Priority, n.Name, n.ID, n.Created, n.job.WaitUntil, n.job.DispatchBy, n.due,
-			n.job.DispatchBy, n.MaxTime, n.Type, n.Version, n.Format, n.Dependency, n.Body)
+		args = append(args, n.queue, n.Place, n.Priority, n.Name, n.ID, n.Created, n.WaitUntil, n.DispatchBy, n.due,
+			n.DispatchBy, n.MaxTime, n.Type, n.Version, n.Format, n.Dependency, n.Body)
 	}
 	return args
 }
@@ -216,7 +216,7 @@ func plainArgs(all []*newRecord) []any {
 func (n *newRecord) settle(p table.Place) {
 	n.Place, n.due = p, table.Instant{}
 	if p == table.Scheduled {
-		n.due = n.job.WaitUntil
+		n.due = n.WaitUntil
 	}
 }
 
@@ -247,7 +247,7 @@ func (c *changes) insertPreset(n *newRecord) (refusal, err error) {
 		_, err = c.exec(insertEnded, n.queue, n.Seq, n.Edges)
 	}
 	if err == nil && n.preset == table.Running {
-		_, err = c.exec(takeLease, n.job.Owner, n.job.Count, n.ModTime, n.leaseUntil, n.Started, n.Seq)
+		_, err = c.exec(takeLease, n.Owner, n.Count, n.ModTime, n.leaseUntil, n.Started, n.Seq)
 	}
 	if n.preset.Final() {
 		c.count(n.queue).ended++
@@ -289,13 +289,13 @@ func (c *changes) insert(n *newRecord, now int64) (refusal, err error) {
 // insertAt adds the row of a record.
 func (c *changes) insertAt(n *newRecord, p table.Place) error {
 	n.settle(p)
-	expires := n.job.DispatchBy
+	expires := n.DispatchBy
 	if p >= table.Parked {
 		expires = table.Instant{}
 	}
 	_, err := c.one(insertJob, func(r *row) { n.Seq = r.integer() },
-		n.queue, n.Place, n.Priority, n.Name, n.ID, n.job.Owner, n.job.Count, n.ModTime, n.due, expires, n.ForgetAt,
-		n.Created, n.Started, n.Ended, n.job.WaitUntil, n.job.DispatchBy, n.MaxTime, n.ErrorCount, n.Type, n.Version, n.Format,
+		n.queue, n.Place, n.Priority, n.Name, n.ID, n.Owner, n.Count, n.ModTime, n.due, expires, n.ForgetAt,
+		n.Created, n.Started, n.Ended, n.WaitUntil, n.DispatchBy, n.MaxTime, n.ErrorCount, n.Type, n.Version, n.Format,
 		n.Dependency, n.Attempt, n.Open, n.Dependents, n.UniqueHeld, nullable(n.UniqueKey), nullable(n.UniqueUntil), n.Scopes,
 		n.EnqueueScopes, n.Edges, n.Failed, n.Tags, nullable(n.Reason), nullable(n.LastError), blob(n.Progress), blob(n.Extra), n.Body, n.manager, n.since)
 	if err != nil {
